@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "cli/check.h"
-#include "session/session.h"
+#include "drive/drive.h"
 
 #define WORDS_MAX 12
 
@@ -31,14 +31,14 @@ typedef struct outline {
 
 static brim_status plan_once(const brim_config *config, outline *out)
 {
-  brim_session *session = NULL;
+  brim_drive *drive = NULL;
   brim_plan *plan = NULL;
-  BRIM_TRY(brim_session_open(config, &(brim_setup_options){0}, &session));
-  brim_status status = brim_planner_plan(&session->planner, &session->choice, false, &plan);
+  BRIM_TRY(brim_drive_open(config, &(brim_setup_options){0}, &drive));
+  brim_status status = brim_planner_plan(&drive->planner, &drive->choice, false, &plan);
   if (status == BRIM_OK) status = brim_plan_check(plan);
   if (status == BRIM_OK) *out = (outline){plan->peak_bytes, (int32_t)plan->program[0].graph->node_count};
   brim_plan_free(plan);
-  brim_session_close(session);
+  brim_drive_close(drive);
   return status;
 }
 

@@ -34,7 +34,7 @@ static uint64_t draw(brim_made_world *w, uint64_t below)
 
 static brim_made_world *world_of(const brim_plan_query *q)
 {
-  return ((const brim_policy_host *)q->host)->session;
+  return ((const brim_policy_host *)q->host)->self;
 }
 
 static uint64_t peak_bytes(const brim_made_world *w, int64_t micro_batch)

@@ -18,7 +18,7 @@ typedef struct eval {
   bool json;
   char checkpoint[4096];
   enum brim_part part;
-  brim_session *session;
+  brim_drive *drive;
   brim_trainer *trainer;
   brim_evaluation result;
 } eval;
@@ -30,7 +30,7 @@ static const char *part_name(const eval *e)
 
 static const char *class_name(const eval *e, int64_t class)
 {
-  const char *const *names = e->session->setup->data.train.class_names;
+  const char *const *names = e->drive->setup->data.train.class_names;
   return names ? names[class] : "";
 }
 
@@ -160,15 +160,15 @@ static void print_text(const eval *e)
 /* A share of other training samples would have some in it that the model was trained on. */
 static brim_status check_share(const eval *e)
 {
-  const brim_session *s = e->session;
-  const bool is_share = e->part == BRIM_PART_VALIDATION && s->setup->data.validation.count == 0;
-  if (!is_share || !s->setup->was || !brim_data_is_kept_of(s->setup->was, s->setup->data.plugin)) return BRIM_OK;
-  return brim_data_compare(s->setup->was, s->setup->kept, true);
+  const brim_drive *d = e->drive;
+  const bool is_share = e->part == BRIM_PART_VALIDATION && d->setup->data.validation.count == 0;
+  if (!is_share || !d->setup->was || !brim_data_is_kept_of(d->setup->was, d->setup->data.plugin)) return BRIM_OK;
+  return brim_data_compare(d->setup->was, d->setup->kept, true);
 }
 
 static brim_status choose_part(eval *e)
 {
-  const int64_t *count = e->session->setup->data.count;
+  const int64_t *count = e->drive->setup->data.count;
   if (!e->split)
     e->part = count[BRIM_PART_TEST] || !count[BRIM_PART_VALIDATION] ? BRIM_PART_TEST : BRIM_PART_VALIDATION;
   else if (strcmp(e->split, "test") == 0)
@@ -185,11 +185,10 @@ static brim_status choose_part(eval *e)
 
 static brim_status evaluate(eval *e, const brim_config *config)
 {
-  BRIM_TRY(
-      brim_session_open(config, &(brim_setup_options){.run = e->run, .read_data = true, .whole = true}, &e->session));
+  BRIM_TRY(brim_drive_open(config, &(brim_setup_options){.run = e->run, .read_data = true, .whole = true}, &e->drive));
   BRIM_TRY(choose_part(e));
-  const int64_t count = e->session->setup->data.count[e->part];
-  BRIM_TRY(brim_trainer_open_evaluation(e->session, count, brim_session_eval_batch(e->session), false, e->checkpoint,
+  const int64_t count = e->drive->setup->data.count[e->part];
+  BRIM_TRY(brim_trainer_open_evaluation(e->drive, count, brim_drive_eval_batch(e->drive), false, e->checkpoint,
                                         &e->trainer));
   BRIM_TRY(brim_trainer_evaluate(e->trainer, e->part, NULL, &e->result));
   if (e->json) return print_json(e);
@@ -218,7 +217,7 @@ int brim_command_eval(brim_cli *cli, int argc, char **argv)
   if (status == BRIM_OK) status = brim_cli_refuse_weights(e.run, config, o.word + 1, o.count - 1);
   if (status == BRIM_OK) status = evaluate(&e, config);
   brim_trainer_close(e.trainer);
-  brim_session_close(e.session);
+  brim_drive_close(e.drive);
   brim_config_free(config);
   return brim_cli_end(status, &o);
 }

@@ -9,9 +9,9 @@
 #include "base/log.h"
 #include "cli/cli.h"
 #include "cli/run_folder.h"
+#include "drive/drive.h"
 #include "export/export_config.h"
 #include "export/merge.h"
-#include "session/session.h"
 #include "store/record.h"
 
 #define DEFAULT_OUTPUT "model.safetensors"
@@ -152,13 +152,13 @@ static brim_status export_wrapper(const brim_cli *cli, const export_wishes *w, u
     number[owns + i] = w->number[i];
   }
   brim_config *config = NULL;
-  brim_session *s = NULL;
+  brim_drive *d = NULL;
   BRIM_TRY(brim_cli_run_config(cli, w->run, file, sizeof file));
   BRIM_TRY(brim_cli_config(cli, file, word, number, owns + w->words, &config));
-  brim_status status = brim_session_open(
-      config, &(brim_setup_options){.run = w->run, .unread = true, .whole = true, .no_timing = true}, &s);
-  if (status == BRIM_OK) status = write_wrapper(cli, w, dtype, checkpoint, s->setup, arena, trained);
-  brim_session_close(s);
+  brim_status status = brim_drive_open(
+      config, &(brim_setup_options){.run = w->run, .unread = true, .whole = true, .no_timing = true}, &d);
+  if (status == BRIM_OK) status = write_wrapper(cli, w, dtype, checkpoint, d->setup, arena, trained);
+  brim_drive_close(d);
   brim_config_free(config);
   return status;
 }

@@ -3,11 +3,11 @@
 #include <stdio.h>
 #include <string.h>
 
-brim_status brim_cli_find_fits(const brim_cli *cli, brim_session *s, bool others, brim_fits *out)
+brim_status brim_cli_find_fits(const brim_cli *cli, brim_drive *d, bool others, brim_fits *out)
 {
   brim_cli_hush(cli, true);
-  const brim_status status = brim_fits_add(out, s);
-  if (status == BRIM_OK && others) brim_fits_add_others(out, s);
+  const brim_status status = brim_fits_add(out, d);
+  if (status == BRIM_OK && others) brim_fits_add_others(out, d);
   brim_cli_hush(cli, false);
   return status;
 }

@@ -25,7 +25,7 @@ typedef struct generate {
   char checkpoint[4096];
   brim_generate_options how;
   int64_t sample_count;
-  brim_session *session;
+  brim_drive *drive;
   bool has_text; /* tokens have text; else they are numbers */
   brim_text prompt_text;
   int32_t *prompt_tokens;
@@ -137,12 +137,12 @@ static brim_status start_of_text(generate *g, const brim_dataset_ops *ops)
     g->prompt_tokens[0] = g->how.stop;
     return BRIM_OK;
   }
-  return ops->encode(g->session->setup->data.self, "\n", 1, g->prompt_tokens, &count);
+  return ops->encode(g->drive->setup->data.self, "\n", 1, g->prompt_tokens, &count);
 }
 
 static brim_status make_tokens(generate *g)
 {
-  const brim_data *data = &g->session->setup->data;
+  const brim_data *data = &g->drive->setup->data;
   const brim_dataset_ops *ops = data->ops;
   size_t count = 0;
   brim_status status =
@@ -180,7 +180,7 @@ static brim_status add_token(generate *g, int32_t token, bool first)
     brim_text_printf(&g->bytes, first ? "%" PRId32 : " %" PRId32, token);
     return BRIM_OK;
   }
-  BRIM_TRY(g->session->setup->data.ops->decode(g->session->setup->data.self, token, &text, &bytes));
+  BRIM_TRY(g->drive->setup->data.ops->decode(g->drive->setup->data.self, token, &text, &bytes));
   brim_text_add_n(&g->bytes, text, bytes);
   return BRIM_OK;
 }
@@ -258,8 +258,8 @@ static brim_status run(generate *g, const brim_config *config)
   brim_generator *generator = NULL;
   if (g->prompt) brim_text_add(&g->prompt_text, g->prompt);
   if (g->prompt_file) BRIM_TRY(read_prompt_file(g));
-  BRIM_TRY(brim_session_open(config, &(brim_setup_options){.run = g->run, .unread = true}, &g->session));
-  brim_status status = brim_generator_open(g->session, g->checkpoint, &generator);
+  BRIM_TRY(brim_drive_open(config, &(brim_setup_options){.run = g->run, .unread = true}, &g->drive));
+  brim_status status = brim_generator_open(g->drive, g->checkpoint, &generator);
   if (status == BRIM_OK) status = make_tokens(g);
   if (status == BRIM_OK) status = brim_generator_check(generator, g->prompt_tokens, g->prompt_count);
   if (status == BRIM_OK) status = make_texts(g, generator);
@@ -269,7 +269,7 @@ static brim_status run(generate *g, const brim_config *config)
 
 static void release(generate *g)
 {
-  brim_session_close(g->session);
+  brim_drive_close(g->drive);
   brim_text_release(&g->prompt_text);
   brim_text_release(&g->bytes);
   brim_text_release(&g->shown);

@@ -9,13 +9,13 @@
 #include "cli/frontier.h"
 #include "cli/ranks.h"
 #include "cli/times.h"
+#include "drive/drive.h"
+#include "drive/extract.h"
+#include "drive/placement.h"
 #include "graph/plan_json.h"
 #include "planner/footprint.h"
 #include "planner/room.h"
 #include "report/plan_svg.h"
-#include "session/extract.h"
-#include "session/placement.h"
-#include "session/session.h"
 #include "setup/setup_weights.h"
 #include "store/rundir.h"
 
@@ -27,32 +27,32 @@ typedef struct row {
   bool chosen;
 } row;
 
-static row row_of(const brim_session *s, const brim_plan *plan, int64_t batch, bool chosen)
+static row row_of(const brim_drive *d, const brim_plan *plan, int64_t batch, bool chosen)
 {
-  return (row){batch, brim_setup_micros(s->setup, batch), plan->peak_bytes, plan->lower_bound_bytes, chosen};
+  return (row){batch, brim_setup_micros(d->setup, batch), plan->peak_bytes, plan->lower_bound_bytes, chosen};
 }
 
 /* Micro-batches worth showing: the powers of two up to four times the effective batch, or of several ranks up to the
  * rank's share of it, and the chosen one. */
-static brim_status make_table(const brim_session *s, const brim_plan *chosen, row *table, size_t *count)
+static brim_status make_table(const brim_drive *d, const brim_plan *chosen, row *table, size_t *count)
 {
-  const int64_t effective = s->setup->settings->training.effective_batch_size;
-  const int64_t most = s->setup->world.ranks > 1 ? brim_setup_share(s->setup) : 4 * effective;
+  const int64_t effective = d->setup->settings->training.effective_batch_size;
+  const int64_t most = d->setup->world.ranks > 1 ? brim_setup_share(d->setup) : 4 * effective;
   bool have_chosen = false;
   for (int64_t batch = 1; batch <= most && *count < TABLE_ROWS_MAX - 1; batch *= 2) {
-    if (batch >= s->choice.micro_batch && !have_chosen) {
-      table[(*count)++] = row_of(s, chosen, s->choice.micro_batch, true);
+    if (batch >= d->choice.micro_batch && !have_chosen) {
+      table[(*count)++] = row_of(d, chosen, d->choice.micro_batch, true);
       have_chosen = true;
-      if (batch == s->choice.micro_batch) continue;
+      if (batch == d->choice.micro_batch) continue;
     }
-    if (!brim_setup_allows(s->setup, batch)) continue;
+    if (!brim_setup_allows(d->setup, batch)) continue;
     brim_plan *plan = NULL;
-    const brim_choice other = brim_choice_cut(&s->choice, batch);
-    BRIM_TRY(brim_planner_plan(&s->planner, &other, false, &plan));
-    table[(*count)++] = row_of(s, plan, batch, false);
+    const brim_choice other = brim_choice_cut(&d->choice, batch);
+    BRIM_TRY(brim_planner_plan(&d->planner, &other, false, &plan));
+    table[(*count)++] = row_of(d, plan, batch, false);
     brim_plan_free(plan);
   }
-  if (!have_chosen) table[(*count)++] = row_of(s, chosen, s->choice.micro_batch, true);
+  if (!have_chosen) table[(*count)++] = row_of(d, chosen, d->choice.micro_batch, true);
   return BRIM_OK;
 }
 
@@ -64,25 +64,25 @@ typedef struct step_speed {
   brim_frontier frontier;
 } step_speed;
 
-static brim_status find_speed(brim_session *s, bool precisions, step_speed *out)
+static brim_status find_speed(brim_drive *d, bool precisions, step_speed *out)
 {
-  brim_choice v = s->choice;
+  brim_choice v = d->choice;
   brim_figures none;
-  BRIM_TRY(brim_extract_peak(s, &out->features_bytes));
-  BRIM_TRY(brim_planner_figures(&s->planner, &v, &out->figures)); /* first, as not all may be timed */
-  BRIM_TRY(brim_frontier_find(&s->planner, &s->choice, precisions, &out->frontier));
+  BRIM_TRY(brim_extract_peak(d, &out->features_bytes));
+  BRIM_TRY(brim_planner_figures(&d->planner, &v, &out->figures)); /* first, as not all may be timed */
+  BRIM_TRY(brim_frontier_find(&d->planner, &d->choice, precisions, &out->frontier));
   if (out->figures.recomputed == 0) return BRIM_OK;
   v.recompute = BRIM_RECOMPUTE_NONE;
-  BRIM_TRY(brim_planner_figures(&s->planner, &v, &none));
+  BRIM_TRY(brim_planner_figures(&d->planner, &v, &none));
   out->extra = out->figures.step_seconds / none.step_seconds - 1;
   return BRIM_OK;
 }
 
-static brim_status print_json(const brim_session *s, const brim_plan *plan, const brim_footprint *host,
-                              const row *table, size_t count, const brim_fits *fits, const step_speed *speed,
-                              const brim_ranks *ranks, const brim_weights *weights, const brim_times *times)
+static brim_status print_json(const brim_drive *d, const brim_plan *plan, const brim_footprint *host, const row *table,
+                              size_t count, const brim_fits *fits, const step_speed *speed, const brim_ranks *ranks,
+                              const brim_weights *weights, const brim_times *times)
 {
-  json_t *out = brim_plan_json(plan, s->choice.micro_batch), *rows = json_array();
+  json_t *out = brim_plan_json(plan, d->choice.micro_batch), *rows = json_array();
   for (size_t i = 0; i < count; i++)
     json_array_append_new(rows, json_pack("{s:I, s:I, s:I, s:I, s:b}", "batch_size", (json_int_t)table[i].batch,
                                           "gradient_accumulation_steps", (json_int_t)table[i].accumulation,
@@ -90,11 +90,11 @@ static brim_status print_json(const brim_session *s, const brim_plan *plan, cons
                                           (json_int_t)table[i].lower_bound_bytes, "chosen", table[i].chosen));
   json_object_set_new(out, "table", rows);
   json_object_set_new(out, "step_seconds", json_real(speed->figures.step_seconds));
-  json_object_set_new(out, "frontier", brim_cli_frontier_json(&speed->frontier, s->setup));
+  json_object_set_new(out, "frontier", brim_cli_frontier_json(&speed->frontier, d->setup));
   json_object_set_new(out, "host", brim_footprint_json(host));
   json_object_set_new(out, "devices", brim_cli_fits_json(fits));
   if (ranks->count > 0) json_object_set_new(out, "ranks", brim_cli_ranks_json(ranks));
-  if (s->setup->features)
+  if (d->setup->features)
     json_object_set_new(out, "features_peak_bytes", json_integer((json_int_t)speed->features_bytes));
   if (weights) json_object_set_new(out, "weights", brim_weights_json(weights, false));
   if (times->count > 0) json_object_set_new(out, "times", brim_cli_times_json(times));
@@ -113,9 +113,9 @@ static void print_recompute(const brim_plan *plan, int64_t batch, const step_spe
   brim_text_release(&text);
 }
 
-static void print_update(const brim_session *s)
+static void print_update(const brim_drive *d)
 {
-  if (!brim_setup_updates_in_backward(s->setup)) return;
+  if (!brim_setup_updates_in_backward(d->setup)) return;
   printf("update=fused_backward: each parameter is updated in the backward pass, when its gradient is there\n");
 }
 
@@ -140,21 +140,21 @@ static void print_features(uint64_t peak)
 }
 
 /* "rank 0 of 4, ", where there are several. */
-static const char *format_rank(const brim_session *s, char *out, size_t room)
+static const char *format_rank(const brim_drive *d, char *out, size_t room)
 {
   out[0] = '\0';
-  if (s->setup->world.ranks > 1)
-    snprintf(out, room, "rank %d of %d, ", (int)s->setup->world.rank, (int)s->setup->world.ranks);
+  if (d->setup->world.ranks > 1)
+    snprintf(out, room, "rank %d of %d, ", (int)d->setup->world.rank, (int)d->setup->world.ranks);
   return out;
 }
 
-static void print_table(const brim_session *s, const row *table, size_t count)
+static void print_table(const brim_drive *d, const row *table, size_t count)
 {
   char a[32], b[32];
-  const int64_t effective = s->setup->settings->training.effective_batch_size;
+  const int64_t effective = d->setup->settings->training.effective_batch_size;
   printf("\n  micro-batch  accumulation          peak   lower bound\n");
   for (size_t i = 0; i < count; i++) {
-    const bool fits = s->setup->world.ranks > 1 || table[i].batch * table[i].accumulation == effective;
+    const bool fits = d->setup->world.ranks > 1 || table[i].batch * table[i].accumulation == effective;
     printf("%c %11lld  %12lld  %12s  %12s%s\n", table[i].chosen ? '*' : ' ', (long long)table[i].batch,
            (long long)table[i].accumulation, brim_format_bytes(a, sizeof a, table[i].peak_bytes),
            brim_format_bytes(b, sizeof b, table[i].lower_bound_bytes), fits ? "" : "   another effective batch");
@@ -170,7 +170,7 @@ static void print_summary(const char *dataset, const char *summary)
   brim_text_release(&text);
 }
 
-static void print_text(const brim_session *s, const brim_plan *plan, const row *table, size_t count,
+static void print_text(const brim_drive *d, const brim_plan *plan, const row *table, size_t count,
                        const step_speed *speed)
 {
   char a[32], values[96], cut[BRIM_CUT_ROOM], rank[64];
@@ -178,12 +178,12 @@ static void print_text(const brim_session *s, const brim_plan *plan, const row *
   const int length = snprintf(values, sizeof values, "   %" PRIu64 " values", all);
   if (trained < all)
     snprintf(values + length, sizeof values - (size_t)length, ", of which %" PRIu64 " trained", trained);
-  printf("%s on %s: %s, %smicro-batch %s, %s\n", brim_config_choice_of(s->setup->config, "model")->plugin->id,
-         brim_config_choice_of(s->setup->config, "dataset")->name,
-         brim_config_choice_of(s->setup->config, "optimizer")->plugin->id, format_rank(s, rank, sizeof rank),
-         brim_setup_format_cut(s->setup, s->choice.micro_batch, cut, sizeof cut), s->planner.device_info.name);
-  if (s->setup->data.train.summary)
-    print_summary(brim_config_choice_of(s->setup->config, "dataset")->name, s->setup->data.train.summary);
+  printf("%s on %s: %s, %smicro-batch %s, %s\n", brim_config_choice_of(d->setup->config, "model")->plugin->id,
+         brim_config_choice_of(d->setup->config, "dataset")->name,
+         brim_config_choice_of(d->setup->config, "optimizer")->plugin->id, format_rank(d, rank, sizeof rank),
+         brim_setup_format_cut(d->setup, d->choice.micro_batch, cut, sizeof cut), d->planner.device_info.name);
+  if (d->setup->data.train.summary)
+    print_summary(brim_config_choice_of(d->setup->config, "dataset")->name, d->setup->data.train.summary);
   printf("\npeak %s, exactly %llu bytes, in %s\n", brim_format_bytes(a, sizeof a, plan->peak_bytes),
          (unsigned long long)plan->peak_bytes, plan->peak_op);
   for (uint32_t r = 0; r < BRIM_ROLE_COUNT; r++)
@@ -193,9 +193,9 @@ static void print_text(const brim_session *s, const brim_plan *plan, const row *
          brim_format_bytes(a, sizeof a, plan->lower_bound_bytes));
   print_host(plan);
   print_features(speed->features_bytes);
-  print_recompute(plan, s->choice.micro_batch, speed);
-  print_update(s);
-  print_table(s, table, count);
+  print_recompute(plan, d->choice.micro_batch, speed);
+  print_update(d);
+  print_table(d, table, count);
 }
 
 /* Only names and shapes were looked at. */
@@ -220,14 +220,14 @@ static void print_times(const brim_times *times)
 
 /* What the ranks have, what fits on the devices here, which plans nothing beats, and what the process takes of the
  * host. */
-static void print_places(const brim_session *s, const brim_fits *fits, const brim_frontier *frontier,
+static void print_places(const brim_drive *d, const brim_fits *fits, const brim_frontier *frontier,
                          const brim_footprint *host, const brim_ranks *ranks)
 {
   brim_text text = {0};
   brim_cli_print_ranks(ranks, &text);
   brim_cli_print_fits(fits, &text);
   brim_text_add(&text, "\nof less memory or less time, by the device profile:\n");
-  brim_cli_print_frontier(frontier, s->setup, &text);
+  brim_cli_print_frontier(frontier, d->setup, &text);
   brim_text_add(&text, "\n");
   brim_footprint_tell(host, &text);
   printf("\n%s\n", brim_text_str(&text));
@@ -236,12 +236,12 @@ static void print_places(const brim_session *s, const brim_fits *fits, const bri
 
 /* Before other plans and backends take memory of the host, which the run will not have. The plan is gone again: where
  * devices differ, each is selected in its turn. */
-static brim_status predict_host(brim_session *s, brim_footprint *host)
+static brim_status predict_host(brim_drive *d, brim_footprint *host)
 {
   brim_plan *plan = NULL;
-  BRIM_TRY(brim_planner_plan(&s->planner, &s->choice, false, &plan));
-  const brim_status status = brim_session_start(s);
-  if (status == BRIM_OK) brim_footprint_predict(&s->planner, plan, s->choice.micro_batch, host);
+  BRIM_TRY(brim_planner_plan(&d->planner, &d->choice, false, &plan));
+  const brim_status status = brim_drive_start(d);
+  if (status == BRIM_OK) brim_footprint_predict(&d->planner, plan, d->choice.micro_batch, host);
   brim_plan_free(plan);
   return status;
 }
@@ -253,15 +253,15 @@ typedef struct wishes {
   const char *picture; /* file; NULL: none */
 } wishes;
 
-static brim_status write_picture(const brim_session *s, const brim_plan *plan, const char *path)
+static brim_status write_picture(const brim_drive *d, const brim_plan *plan, const char *path)
 {
-  const brim_program *train = brim_plan_program(plan, BRIM_PROGRAM_TRAIN, s->choice.micro_batch);
+  const brim_program *train = brim_plan_program(plan, BRIM_PROGRAM_TRAIN, d->choice.micro_batch);
   char title[512], cut[BRIM_CUT_ROOM], rank[64];
   snprintf(title, sizeof title, "%s on %s, %smicro-batch %s, %s",
-           brim_config_choice_of(s->setup->config, "model")->plugin->id,
-           brim_config_choice_of(s->setup->config, "dataset")->name, format_rank(s, rank, sizeof rank),
-           brim_setup_format_cut(s->setup, s->choice.micro_batch, cut, sizeof cut), s->planner.device_info.name);
-  const uint64_t budget = plan->request.budget_bytes, room = brim_planner_room(&s->planner, true);
+           brim_config_choice_of(d->setup->config, "model")->plugin->id,
+           brim_config_choice_of(d->setup->config, "dataset")->name, format_rank(d, rank, sizeof rank),
+           brim_setup_format_cut(d->setup, d->choice.micro_batch, cut, sizeof cut), d->planner.device_info.name);
+  const uint64_t budget = plan->request.budget_bytes, room = brim_planner_room(&d->planner, true);
   const brim_plan_picture picture = {title, budget > 0 && budget < room ? budget : room};
   brim_text text = {0};
   brim_plan_svg(plan, train ? train : &plan->program[plan->peak_program], &picture, &text);
@@ -273,7 +273,7 @@ static brim_status write_picture(const brim_session *s, const brim_plan *plan, c
 
 static brim_status show_plan(const brim_cli *cli, const brim_config *config, const wishes *wish)
 {
-  brim_session *s = NULL;
+  brim_drive *d = NULL;
   brim_plan *plan = NULL;
   brim_footprint host = {0};
   brim_fits fits = {0};
@@ -284,31 +284,30 @@ static brim_status show_plan(const brim_cli *cli, const brim_config *config, con
   size_t count = 0;
   step_speed speed = {.extra = 0};
   const int32_t job = brim_cli_planned_ranks(&config->settings);
-  BRIM_TRY(
-      brim_session_open(config, &(brim_setup_options){.no_timing = wish->no_timing, .world = {0, job, 0, job}}, &s));
-  brim_status status = brim_placement_try(&s);
-  if (status == BRIM_OK) status = predict_host(s, &host);
-  if (status == BRIM_OK) status = brim_cli_find_fits(cli, s, true, &fits);
-  if (status == BRIM_OK) status = brim_planner_plan(&s->planner, &s->choice, false, &plan);
-  if (status == BRIM_OK) status = brim_setup_weights_open(s->setup, plan->program[0].graph, &weights);
-  if (status == BRIM_OK) status = make_table(s, plan, table, &count);
-  if (status == BRIM_OK) status = find_speed(s, config->settings.precision == BRIM_PRECISION_AUTO, &speed);
-  if (status == BRIM_OK) status = brim_cli_find_ranks(cli, s, plan, &ranks);
-  if (status == BRIM_OK && wish->times) status = brim_times_find(&s->planner, &s->choice, &times);
+  BRIM_TRY(brim_drive_open(config, &(brim_setup_options){.no_timing = wish->no_timing, .world = {0, job, 0, job}}, &d));
+  brim_status status = brim_placement_try(&d);
+  if (status == BRIM_OK) status = predict_host(d, &host);
+  if (status == BRIM_OK) status = brim_cli_find_fits(cli, d, true, &fits);
+  if (status == BRIM_OK) status = brim_planner_plan(&d->planner, &d->choice, false, &plan);
+  if (status == BRIM_OK) status = brim_setup_weights_open(d->setup, plan->program[0].graph, &weights);
+  if (status == BRIM_OK) status = make_table(d, plan, table, &count);
+  if (status == BRIM_OK) status = find_speed(d, config->settings.precision == BRIM_PRECISION_AUTO, &speed);
+  if (status == BRIM_OK) status = brim_cli_find_ranks(cli, d, plan, &ranks);
+  if (status == BRIM_OK && wish->times) status = brim_times_find(&d->planner, &d->choice, &times);
   if (status == BRIM_OK && wish->json)
-    status = print_json(s, plan, &host, table, count, &fits, &speed, &ranks, weights.weights, &times);
-  if (status == BRIM_OK && !wish->json) print_text(s, plan, table, count, &speed);
+    status = print_json(d, plan, &host, table, count, &fits, &speed, &ranks, weights.weights, &times);
+  if (status == BRIM_OK && !wish->json) print_text(d, plan, table, count, &speed);
   if (status == BRIM_OK && !wish->json) print_weights(weights.weights);
-  if (status == BRIM_OK && !wish->json) print_places(s, &fits, &speed.frontier, &host, &ranks);
+  if (status == BRIM_OK && !wish->json) print_places(d, &fits, &speed.frontier, &host, &ranks);
   if (status == BRIM_OK && wish->times && !wish->json) print_times(&times);
-  if (status == BRIM_OK && wish->picture) status = write_picture(s, plan, wish->picture);
-  if (status == BRIM_OK) status = brim_planner_check(&s->planner, &s->choice, plan);
+  if (status == BRIM_OK && wish->picture) status = write_picture(d, plan, wish->picture);
+  if (status == BRIM_OK) status = brim_planner_check(&d->planner, &d->choice, plan);
   brim_times_release(&times);
   brim_setup_weights_close(&weights);
   brim_cli_ranks_release(&ranks);
   brim_fits_release(&fits);
   brim_plan_free(plan);
-  brim_session_close(s);
+  brim_drive_close(d);
   return status;
 }
 

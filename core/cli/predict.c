@@ -112,17 +112,17 @@ static brim_status write_out(const predict *p, const brim_text *out)
 
 static brim_status run(predict *p, const brim_config *config, brim_arena *arena)
 {
-  brim_session *session = NULL;
+  brim_drive *drive = NULL;
   brim_text out = {0};
-  BRIM_TRY(brim_session_open(config, &(brim_setup_options){.run = p->run, .unread = true, .whole = true}, &session));
-  brim_status status = brim_predict(session, p->checkpoint, arena, p->file, p->file_count);
-  p->values = session->setup->data.train.task == BRIM_TASK_VALUES ? session->setup->answers : 0;
-  p->names = session->setup->data.train.class_names;
+  BRIM_TRY(brim_drive_open(config, &(brim_setup_options){.run = p->run, .unread = true, .whole = true}, &drive));
+  brim_status status = brim_predict(drive, p->checkpoint, arena, p->file, p->file_count);
+  p->values = drive->setup->data.train.task == BRIM_TASK_VALUES ? drive->setup->answers : 0;
+  p->names = drive->setup->data.train.class_names;
   if (status == BRIM_OK && p->json) status = format_json(p, &out);
   if (status == BRIM_OK && !p->json) format_csv(p, &out);
   if (status == BRIM_OK) status = write_out(p, &out);
   brim_text_release(&out);
-  brim_session_close(session);
+  brim_drive_close(drive);
   return status;
 }
 

@@ -6,7 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
-#include "session/placement.h"
+#include "drive/placement.h"
 
 #define NAMES_MAX 24 /* characters; more are only counted */
 
@@ -40,27 +40,27 @@ static brim_rank_group *group_of(brim_ranks *ranks, const brim_load *load, bool 
   return g;
 }
 
-static void describe(const brim_session *s, const brim_plan *plan, brim_rank_group *g)
+static void describe(const brim_drive *d, const brim_plan *plan, brim_rank_group *g)
 {
-  g->batch = s->choice.micro_batch;
-  g->micros = brim_setup_micros(s->setup, s->choice.micro_batch);
+  g->batch = d->choice.micro_batch;
+  g->micros = brim_setup_micros(d->setup, d->choice.micro_batch);
   g->peak_bytes = plan->peak_bytes;
-  brim_setup_format_cut(s->setup, s->choice.micro_batch, g->cut, sizeof g->cut);
+  brim_setup_format_cut(d->setup, d->choice.micro_batch, g->cut, sizeof g->cut);
 }
 
 /* As one of the group would, from its configuration on. */
-static brim_status plan_group(const brim_session *like, brim_rank_group *g)
+static brim_status plan_group(const brim_drive *like, brim_rank_group *g)
 {
-  brim_session *s = NULL;
+  brim_drive *d = NULL;
   brim_plan *plan = NULL;
   const int32_t rank = g->rank[0], ranks = like->setup->world.ranks;
   const brim_setup_options options = {.no_timing = like->setup->options.no_timing, .world = {rank, ranks, rank, ranks}};
-  BRIM_TRY(brim_session_open(like->setup->config, &options, &s));
-  brim_status status = brim_placement_try(&s);
-  if (status == BRIM_OK) status = brim_planner_plan(&s->planner, &s->choice, false, &plan);
-  if (status == BRIM_OK) describe(s, plan, g);
+  BRIM_TRY(brim_drive_open(like->setup->config, &options, &d));
+  brim_status status = brim_placement_try(&d);
+  if (status == BRIM_OK) status = brim_planner_plan(&d->planner, &d->choice, false, &plan);
+  if (status == BRIM_OK) describe(d, plan, g);
   brim_plan_free(plan);
-  brim_session_close(s);
+  brim_drive_close(d);
   return status;
 }
 
@@ -96,19 +96,19 @@ static void join_groups(brim_ranks *ranks)
   ranks->count = kept;
 }
 
-brim_status brim_cli_find_ranks(const brim_cli *cli, const brim_session *s, const brim_plan *plan, brim_ranks *out)
+brim_status brim_cli_find_ranks(const brim_cli *cli, const brim_drive *d, const brim_plan *plan, brim_ranks *out)
 {
   brim_status status = BRIM_OK;
-  if (s->setup->world.ranks == 1) return BRIM_OK;
-  for (int32_t r = 0; r < s->setup->world.ranks; r++) {
-    const brim_load load = brim_setup_load(s->setup, r);
-    brim_rank_group *g = group_of(out, &load, s->setup->settings->dist.shard != BRIM_SHARD_NONE, s->setup->world.ranks);
+  if (d->setup->world.ranks == 1) return BRIM_OK;
+  for (int32_t r = 0; r < d->setup->world.ranks; r++) {
+    const brim_load load = brim_setup_load(d->setup, r);
+    brim_rank_group *g = group_of(out, &load, d->setup->settings->dist.shard != BRIM_SHARD_NONE, d->setup->world.ranks);
     g->rank[g->count++] = r;
   }
-  describe(s, plan, &out->group[0]);
+  describe(d, plan, &out->group[0]);
   brim_cli_hush(cli, true);
   for (size_t i = 1; i < out->count && status == BRIM_OK; i++) {
-    status = plan_group(s, &out->group[i]);
+    status = plan_group(d, &out->group[i]);
     if (status != BRIM_OK) brim_fail_add(status, "in the plan of rank %d", (int)out->group[i].rank[0]);
   }
   brim_cli_hush(cli, false);

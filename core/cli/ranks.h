@@ -4,7 +4,7 @@
 #include <jansson.h>
 
 #include "cli/cli.h"
-#include "session/session.h"
+#include "drive/drive.h"
 
 /* Ranks with as many samples of a step, and plans that take as much. */
 typedef struct brim_rank_group {
@@ -25,10 +25,9 @@ typedef struct brim_ranks {
 void brim_cli_ranks_release(brim_ranks *ranks);
 /* The number of ranks that is planned for. */
 int32_t brim_cli_planned_ranks(const brim_settings *settings);
-/* [plan] Of the job that `session` is rank 0 of, with that plan; nothing where it is alone. Others are planned in
- * sessions of their own, as here and without what these log. */
-brim_status brim_cli_find_ranks(const brim_cli *cli, const brim_session *session, const brim_plan *plan,
-                                brim_ranks *out);
+/* [plan] Of the job that `drive` is rank 0 of, with that plan; nothing where it is alone. Others are planned in
+ * drives of their own, as here and without what these log. */
+brim_status brim_cli_find_ranks(const brim_cli *cli, const brim_drive *drive, const brim_plan *plan, brim_ranks *out);
 void brim_cli_print_ranks(const brim_ranks *ranks, brim_text *out);
 json_t *brim_cli_ranks_json(const brim_ranks *ranks);
 #endif

@@ -12,9 +12,9 @@
 #include "base/log.h"
 #include "cli/cli.h"
 #include "cli/fits.h"
+#include "drive/placement.h"
 #include "planner/cuts.h"
 #include "planner/room.h"
-#include "session/placement.h"
 
 #define BATCHES_SHOWN_MAX 12
 
@@ -28,7 +28,7 @@ typedef struct start {
   bool yes; /* take the defaults */
   const char *answer[ANSWERS];
   brim_config *config; /* with the answers so far */
-  brim_session *session;
+  brim_drive *drive;
   /* as they are without answers */
   brim_config *own;
   brim_fits fits;
@@ -65,22 +65,22 @@ static brim_status compose(const start *s, brim_config **out)
   return brim_cli_config(s->cli, NULL, word, number, count, out);
 }
 
-static void drop_session(start *s)
+static void drop_drive(start *s)
 {
-  brim_session_close(s->session);
+  brim_drive_close(s->drive);
   brim_config_free(s->config);
-  s->session = NULL;
+  s->drive = NULL;
   s->config = NULL;
 }
 
-/* A session with the answers so far: devices, and what the policies choose. What it logs, the run will say. */
-static brim_status open_session(start *s)
+/* A drive with the answers so far: devices, and what the policies choose. What it logs, the run will say. */
+static brim_status open_drive(start *s)
 {
-  drop_session(s);
+  drop_drive(s);
   brim_cli_hush(s->cli, true);
   brim_status status = compose(s, &s->config);
-  if (status == BRIM_OK) status = brim_session_open(s->config, &(brim_setup_options){0}, &s->session);
-  if (status == BRIM_OK) status = brim_placement_try(&s->session);
+  if (status == BRIM_OK) status = brim_drive_open(s->config, &(brim_setup_options){0}, &s->drive);
+  if (status == BRIM_OK) status = brim_placement_try(&s->drive);
   brim_cli_hush(s->cli, false);
   return status;
 }
@@ -89,10 +89,10 @@ static brim_status open_session(start *s)
 static brim_status try_plan(start *s, uint64_t *peak)
 {
   brim_plan *plan = NULL;
-  BRIM_TRY(open_session(s));
-  BRIM_TRY(brim_planner_plan(&s->session->planner, &s->session->choice, false, &plan));
+  BRIM_TRY(open_drive(s));
+  BRIM_TRY(brim_planner_plan(&s->drive->planner, &s->drive->choice, false, &plan));
   *peak = plan->peak_bytes;
-  const brim_status status = brim_planner_check(&s->session->planner, &s->session->choice, plan);
+  const brim_status status = brim_planner_check(&s->drive->planner, &s->drive->choice, plan);
   brim_plan_free(plan);
   return status;
 }
@@ -115,16 +115,16 @@ static bool is_group_given(const start *s, const char *group)
   return false;
 }
 
-/* A session on a device, before anybody has said in which precision. One of the configuration's files that the device
+/* A drive on a device, before anybody has said in which precision. One of the configuration's files that the device
  * lacks is no reason not to ask for another. */
 static brim_status open_device(start *s)
 {
   s->answer[PRECISION] = NULL;
-  const brim_status status = open_session(s);
+  const brim_status status = open_drive(s);
   if (status != BRIM_ECONFIG || s->own->settings.precision == BRIM_PRECISION_FP32 || is_given(s, "precision"))
     return status;
   s->answer[PRECISION] = "precision=fp32";
-  return open_session(s);
+  return open_drive(s);
 }
 
 /* ---- questions ---- */
@@ -179,7 +179,7 @@ static brim_status show_devices(start *s)
 {
   brim_text text = {0};
   if (s->fits.count > 0) return BRIM_OK;
-  BRIM_TRY(brim_cli_find_fits(s->cli, s->session, !is_group_given(s, "backend"), &s->fits));
+  BRIM_TRY(brim_cli_find_fits(s->cli, s->drive, !is_group_given(s, "backend"), &s->fits));
   brim_cli_print_fits(&s->fits, &text);
   if (!s->cli->quiet) fprintf(stderr, "%s\n", brim_text_str(&text));
   brim_text_release(&text);
@@ -226,7 +226,7 @@ static brim_status ask_device(start *s)
 static const char *list_precisions(const start *s)
 {
   const char *list = "";
-  const uint32_t has = brim_setup_precisions(s->session->setup);
+  const uint32_t has = brim_setup_precisions(s->drive->setup);
   for (size_t i = 0; i < BRIM_PRECISIONS; i++)
     if (has >> i & 1) list = brim_arena_printf(s->arena, "%s%s%s", list, list[0] ? ", " : "", brim_precision_names[i]);
   return list;
@@ -238,7 +238,7 @@ static brim_status choose_precision(start *s, uint32_t has, const char *choices,
     if (!(has >> i & 1) || strcmp(brim_precision_names[i], name) != 0) continue;
     const bool is_so = (int32_t)i == s->own->settings.precision;
     s->answer[PRECISION] = is_so ? NULL : brim_arena_printf(s->arena, "precision=%s", name);
-    return open_session(s);
+    return open_drive(s);
   }
   return brim_fail(BRIM_ECONFIG, "there is no precision '%s' on this device\nit has %s", name, choices);
 }
@@ -246,7 +246,7 @@ static brim_status choose_precision(start *s, uint32_t has, const char *choices,
 static brim_status ask_precision(start *s)
 {
   const char *answer;
-  const uint32_t has = brim_setup_precisions(s->session->setup);
+  const uint32_t has = brim_setup_precisions(s->drive->setup);
   const char *choices = list_precisions(s);
   const int32_t own = s->own->settings.precision;
   if (is_given(s, "precision")) return BRIM_OK;
@@ -262,20 +262,20 @@ static brim_status ask_precision(start *s)
 /* ENOMEM_DEVICE if no micro-batch fits the device that was chosen, in the precision that was. */
 static brim_status check_room(start *s)
 {
-  const brim_session *session = s->session;
-  const uint64_t room = brim_planner_room(&session->planner, true);
+  const brim_drive *drive = s->drive;
+  const uint64_t room = brim_planner_room(&drive->planner, true);
   uint64_t peak = 0, nearest = UINT64_MAX;
   char a[32], b[32];
   if (is_given(s, "training.batch_size")) return BRIM_OK; /* that plan will be judged */
-  for (size_t i = brim_planner_list_cuts(&s->session->planner); i-- > 0;) {
-    const brim_choice c = brim_choice_cut(&session->choice, session->planner.micro_batch[i]);
-    BRIM_TRY(brim_planner_peak(&session->planner, &c, &peak));
+  for (size_t i = brim_planner_list_cuts(&s->drive->planner); i-- > 0;) {
+    const brim_choice c = brim_choice_cut(&drive->choice, drive->planner.micro_batch[i]);
+    BRIM_TRY(brim_planner_peak(&drive->planner, &c, &peak));
     if (peak <= room) return BRIM_OK;
     if (peak < nearest) nearest = peak;
   }
   return brim_fail(BRIM_ENOMEM_DEVICE, "nothing fits on %s:%d in %s: at least %s are needed, and there is room for %s",
-                   brim_setup_backend_id(session->setup), session->planner.device,
-                   brim_precision_names[session->setup->settings->precision], brim_format_bytes(a, sizeof a, nearest),
+                   brim_setup_backend_id(drive->setup), drive->planner.device,
+                   brim_precision_names[drive->setup->settings->precision], brim_format_bytes(a, sizeof a, nearest),
                    brim_format_bytes(b, sizeof b, room));
 }
 
@@ -293,10 +293,10 @@ static brim_status ask_place(start *s)
 /* The micro-batches that fit, largest first. */
 static brim_status show_batches(start *s)
 {
-  brim_session *session = s->session;
-  const uint64_t room = brim_planner_room(&session->planner, true);
-  const size_t count = brim_planner_list_cuts(&session->planner);
-  const long long effective = (long long)session->setup->settings->training.effective_batch_size;
+  brim_drive *drive = s->drive;
+  const uint64_t room = brim_planner_room(&drive->planner, true);
+  const size_t count = brim_planner_list_cuts(&drive->planner);
+  const long long effective = (long long)drive->setup->settings->training.effective_batch_size;
   char bytes[32];
   size_t shown = 0;
   if (s->cli->quiet || s->yes) return BRIM_OK;
@@ -304,11 +304,11 @@ static brim_status show_batches(start *s)
           brim_format_bytes(bytes, sizeof bytes, room));
   for (size_t i = 0; i < count && shown < BATCHES_SHOWN_MAX; i++) {
     uint64_t peak;
-    const brim_choice c = brim_choice_cut(&session->choice, session->planner.micro_batch[i]);
-    BRIM_TRY(brim_planner_peak(&session->planner, &c, &peak));
+    const brim_choice c = brim_choice_cut(&drive->choice, drive->planner.micro_batch[i]);
+    BRIM_TRY(brim_planner_peak(&drive->planner, &c, &peak));
     if (peak > room) continue;
-    fprintf(stderr, "  %8lld x %-8lld %10s\n", (long long)session->planner.micro_batch[i],
-            effective / (long long)session->planner.micro_batch[i], brim_format_bytes(bytes, sizeof bytes, peak));
+    fprintf(stderr, "  %8lld x %-8lld %10s\n", (long long)drive->planner.micro_batch[i],
+            effective / (long long)drive->planner.micro_batch[i], brim_format_bytes(bytes, sizeof bytes, peak));
     shown++;
   }
   fputs("\n", stderr);
@@ -349,7 +349,7 @@ static brim_status set_batch(start *s, const char *text)
 static const char *default_batch(start *s)
 {
   const int64_t own = s->own->settings.training.batch_size;
-  if (own < 0 || (set_batch(s, "auto") == BRIM_OK && open_session(s) != BRIM_ECONFIG)) return "auto";
+  if (own < 0 || (set_batch(s, "auto") == BRIM_OK && open_drive(s) != BRIM_ECONFIG)) return "auto";
   return brim_arena_printf(s->arena, "%lld", (long long)own);
 }
 
@@ -404,17 +404,16 @@ static brim_status become(const char *const *word)
 
 static void show_plan(const start *s, uint64_t peak)
 {
-  const brim_session *session = s->session;
-  const brim_config *config = session->setup->config; /* what the policies have made of it */
+  const brim_drive *drive = s->drive;
+  const brim_config *config = drive->setup->config; /* what the policies have made of it */
   char a[32], b[32], cut[BRIM_CUT_ROOM];
   if (s->cli->quiet) return;
   fprintf(stderr, "\n%s on %s, on %s:%d in %s: micro-batch %s, peak %s of %s free\n",
           brim_config_choice_of(config, "model")->plugin->id, brim_config_choice_of(config, "dataset")->name,
-          brim_setup_backend_id(session->setup), session->planner.device,
-          brim_precision_names[session->setup->settings->precision],
-          brim_setup_format_cut(session->setup, session->choice.micro_batch, cut, sizeof cut),
-          brim_format_bytes(a, sizeof a, peak),
-          brim_format_bytes(b, sizeof b, session->planner.device_info.free_bytes));
+          brim_setup_backend_id(drive->setup), drive->planner.device,
+          brim_precision_names[drive->setup->settings->precision],
+          brim_setup_format_cut(drive->setup, drive->choice.micro_batch, cut, sizeof cut),
+          brim_format_bytes(a, sizeof a, peak), brim_format_bytes(b, sizeof b, drive->planner.device_info.free_bytes));
 }
 
 static brim_status ask_to_start(start *s, bool *go)
@@ -450,7 +449,7 @@ int brim_command_start(brim_cli *cli, int argc, char **argv)
   s.given = &operands;
   s.arena = &operands.arena;
   if (status == BRIM_OK) status = ask_all(&s, &go);
-  drop_session(&s);
+  drop_drive(&s);
   brim_fits_release(&s.fits);
   brim_config_free(s.own);
   free(s.line);

@@ -116,7 +116,7 @@ typedef struct brim_settings {
   bool wait_for_gpu;
   double gpu_wait_timeout_minutes, gpu_check_interval_seconds;
   int64_t min_batch_size, max_retries;
-  int32_t precision; /* enum brim_precision; auto: see precision of brim_session */
+  int32_t precision; /* enum brim_precision; auto: see precision of brim_drive */
   brim_run_settings run;
   brim_training_settings training;
   brim_model_settings model;

@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "decide/decide.h"
+#include "decide/dialogue.h"
 #include "planner/cuts.h"
 #include "planner/room.h"
-#include "session/decide.h"
-#include "session/sights.h"
 
 #define REASON_ROOM 512
 #define ERROR_ROOM 4096
@@ -37,12 +37,12 @@ static void tell(const brim_recovery *r, const failure *f, const char *format, .
   vsnprintf(choice, sizeof choice, format, list);
   va_end(list);
   snprintf(reason, sizeof reason, "%s%s%.*s", f->what, f->text[0] ? ": " : "", (int)strcspn(f->text, "\n"), f->text);
-  brim_policies_tell((*r->session)->policies, "recovery", choice, reason);
+  brim_policies_tell((*r->drive)->dialogue.policies, "recovery", choice, reason);
 }
 
 static int64_t retries_max(const brim_recovery *r)
 {
-  return (*r->session)->setup->settings->max_retries;
+  return (*r->drive)->setup->settings->max_retries;
 }
 
 /* ---- the rungs: each changes something, or has nothing (more) to change: ENOTSUP ---- */
@@ -56,24 +56,24 @@ static brim_status clean(brim_recovery *r, const failure *f)
   return BRIM_OK;
 }
 
-/* The peak of the session's plan as it is now. */
-static brim_status peak_of(const brim_session *s, uint64_t *bytes)
+/* The peak of the run's plan as it is now. */
+static brim_status peak_of(const brim_drive *d, uint64_t *bytes)
 {
-  return brim_planner_peak(&s->planner, &s->choice, bytes);
+  return brim_planner_peak(&d->planner, &d->choice, bytes);
 }
 
 /* As much recompute as makes a plan of *bytes, or of as little as there is, which *bytes is then. ENOTSUP, and nothing
  * changed, if recompute is fixed, or that is not less than the last plan. */
 static brim_status recompute_within(const brim_recovery *r, uint64_t *bytes)
 {
-  brim_session *s = *r->session;
-  const brim_choice before = s->choice;
-  if (!brim_setup_may_recompute(s->setup)) return BRIM_ENOTSUP;
-  s->choice.recompute = BRIM_RECOMPUTE_AUTO;
-  s->choice.within_bytes = brim_planner_within(&s->planner, *bytes);
-  const brim_status status = peak_of(s, bytes);
+  brim_drive *d = *r->drive;
+  const brim_choice before = d->choice;
+  if (!brim_setup_may_recompute(d->setup)) return BRIM_ENOTSUP;
+  d->choice.recompute = BRIM_RECOMPUTE_AUTO;
+  d->choice.within_bytes = brim_planner_within(&d->planner, *bytes);
+  const brim_status status = peak_of(d, bytes);
   if (status == BRIM_OK && *bytes < r->needed_bytes) return BRIM_OK;
-  brim_session_go(s, &before);
+  brim_drive_go(d, &before);
   return status != BRIM_OK ? status : BRIM_ENOTSUP;
 }
 
@@ -81,7 +81,7 @@ static brim_status recompute_within(const brim_recovery *r, uint64_t *bytes)
 static brim_status recompute_more(brim_recovery *r, const failure *f)
 {
   char a[32], b[32];
-  const uint64_t room = brim_planner_room(&(*r->session)->planner, true);
+  const uint64_t room = brim_planner_room(&(*r->drive)->planner, true);
   uint64_t bytes = r->needed_bytes - r->needed_bytes / 4;
   if (room > 0 && room < bytes) bytes = room;
   if (r->tries >= retries_max(r) || bytes == 0) return BRIM_ENOTSUP;
@@ -96,39 +96,39 @@ static brim_status recompute_more(brim_recovery *r, const failure *f)
 static brim_status ask_policies(brim_recovery *r, const failure *f)
 {
   (void)brim_fail(f->status, "%s", f->text);
-  const brim_status status = brim_decide_after_oom(*r->session, f->status, r->needed_bytes);
+  const brim_status status = brim_drive_after_oom(*r->drive, f->status, r->needed_bytes);
   if (status == f->status) return BRIM_ENOTSUP;
-  if (status != BRIM_ENODEVICE || (*r->session)->again.count > 0) return status;
+  if (status != BRIM_ENODEVICE || (*r->drive)->dialogue.again.count > 0) return status;
   tell(r, f, "not done: %.*s", (int)strcspn(brim_error_text(), "\n"), brim_error_text());
   return BRIM_ENOTSUP;
 }
 
 /* The largest of at most half, of those that change no bit; 0: none. */
-static int64_t find_half(brim_session *s)
+static int64_t find_half(brim_drive *d)
 {
-  const size_t count = brim_planner_list_cuts(&s->planner);
-  if (s->setup->grain == 0 || brim_setup_rounds(s->setup, s->choice.micro_batch)) return 0;
+  const size_t count = brim_planner_list_cuts(&d->planner);
+  if (d->setup->grain == 0 || brim_setup_rounds(d->setup, d->choice.micro_batch)) return 0;
   for (size_t i = 0; i < count; i++)
-    if (s->planner.micro_batch[i] <= s->choice.micro_batch / 2 && s->planner.micro_batch[i] % s->setup->grain == 0)
-      return s->planner.micro_batch[i];
+    if (d->planner.micro_batch[i] <= d->choice.micro_batch / 2 && d->planner.micro_batch[i] % d->setup->grain == 0)
+      return d->planner.micro_batch[i];
   return 0;
 }
 
 static brim_status halve(brim_recovery *r, const failure *f)
 {
-  brim_session *s = *r->session;
+  brim_drive *d = *r->drive;
   char cut[BRIM_CUT_ROOM];
-  const int64_t half = find_half(s);
+  const int64_t half = find_half(d);
   if (r->tries >= retries_max(r)) return BRIM_ENOTSUP;
   if (half == 0) {
-    tell(r, f, "no smaller micro-batch than %lld%s", (long long)s->choice.micro_batch,
-         s->setup->grain == 0 ? " by itself: without training.grain results would differ by rounding, which a "
+    tell(r, f, "no smaller micro-batch than %lld%s", (long long)d->choice.micro_batch,
+         d->setup->grain == 0 ? " by itself: without training.grain results would differ by rounding, which a "
                                 "policy may choose (policy+=robust)"
                               : " gives the same bits");
     return BRIM_ENOTSUP;
   }
-  brim_session_cut(s, half);
-  tell(r, f, "micro-batch %s, %lld of %lld", brim_setup_format_cut(s->setup, half, cut, sizeof cut),
+  brim_drive_cut(d, half);
+  tell(r, f, "micro-batch %s, %lld of %lld", brim_setup_format_cut(d->setup, half, cut, sizeof cut),
        (long long)r->tries + 1, (long long)retries_max(r));
   return BRIM_OK;
 }
@@ -155,34 +155,34 @@ static brim_status make_whole(brim_recovery *r, const failure *f, bool replans)
 /* In another configuration, which a policy asks for: the host's processors. */
 static brim_status remake(brim_recovery *r)
 {
-  brim_status status = brim_session_remake(r->session);
-  if (status == BRIM_OK) status = brim_session_settle(r->session);
+  brim_status status = brim_drive_remake(r->drive);
+  if (status == BRIM_OK) status = brim_drive_settle(r->drive);
   r->is_remade = true;
   r->is_over = status != BRIM_OK;
-  r->work->follow(r->work->self, *r->session);
+  r->work->follow(r->work->self, *r->drive);
   return status;
 }
 
-/* On from what a rung has come to, `status`, and then from what placing has come to; `replans`: under the session's
+/* On from what a rung has come to, `status`, and then from what placing has come to; `replans`: under the run's
  * plan as it is now. OK: what failed may be done again. */
 static brim_status go_on(brim_recovery *r, const failure *f, bool replans, brim_status status)
 {
   if (status == BRIM_OK) status = make_whole(r, f, replans);
-  if ((*r->session)->setup->options.dist)
-    (*r->session)->again.count = 0; /* all ranks keep the configuration they began with */
-  while (status != BRIM_OK && !r->is_over && brim_session_asks(*r->session)) {
+  if ((*r->drive)->setup->options.dist)
+    (*r->drive)->dialogue.again.count = 0; /* all ranks keep the configuration they began with */
+  while (status != BRIM_OK && !r->is_over && brim_drive_asks(*r->drive)) {
     status = remake(r);
     if (status == BRIM_OK) status = make_whole(r, f, true);
   }
   return status;
 }
 
-/* Before the session is changed: nothing is placed any more, and the device is seen as it is then. Samples are read by
- * the session's order, and its device may become another. */
+/* Before the drive is changed: nothing is placed any more, and the device is seen as it is then. Samples are read by
+ * the run's order, and its device may become another. */
 static brim_status prepare(brim_recovery *r)
 {
   BRIM_TRY(r->work->park(r->work->self));
-  return brim_planner_look(&(*r->session)->planner);
+  return brim_planner_look(&(*r->drive)->planner);
 }
 
 /* ---- climbing ---- */
@@ -248,12 +248,10 @@ brim_status brim_recover_follow(brim_recovery *r, const char *what)
 
 void brim_recover_committed(brim_recovery *r)
 {
-  brim_session *s = *r->session;
   if (r->work->step(r->work->self) <= r->step) return; /* it is on its way to where it failed */
   r->rung = 0;
   r->tries = 0;
-  s->retries = s->asked = 0;
-  s->tried = 0;
+  brim_dialogue_forget_failures(&(*r->drive)->dialogue);
 }
 
 /* ---- before memory runs out ---- */
@@ -283,20 +281,20 @@ uint64_t brim_recover_target(const brim_memory_settings *settings, bool on_host,
   return much > 0 ? (uint64_t)(much < arena / 2 ? arena - much : arena / 2) : 0;
 }
 
-/* Changes the session so that its plan is of at most `bytes`, or as small as it gets without another bit: *peak. */
+/* Changes the drive so that its plan is of at most `bytes`, or as small as it gets without another bit: *peak. */
 static brim_status make_smaller(const brim_recovery *r, uint64_t bytes, uint64_t *peak)
 {
   for (;;) {
     *peak = bytes;
     const brim_status status = recompute_within(r, peak);
     if (status == BRIM_ENOTSUP) {
-      BRIM_TRY(peak_of(*r->session, peak));
+      BRIM_TRY(peak_of(*r->drive, peak));
     } else if (status != BRIM_OK) {
       return status;
     }
-    const int64_t half = *peak > bytes ? find_half(*r->session) : 0;
+    const int64_t half = *peak > bytes ? find_half(*r->drive) : 0;
     if (half == 0) return BRIM_OK;
-    brim_session_cut(*r->session, half);
+    brim_drive_cut(*r->drive, half);
   }
 }
 
@@ -306,42 +304,42 @@ static brim_status make_smaller(const brim_recovery *r, uint64_t bytes, uint64_t
 static bool take_smaller(const brim_recovery *r, const brim_choice *to, uint64_t peak, const char *why)
 {
   char a[32], b[32], cut[BRIM_CUT_ROOM];
-  brim_session *s = *r->session;
+  brim_drive *d = *r->drive;
   const failure f = {.what = why};
   brim_format_bytes(b, sizeof b, r->needed_bytes);
   if (peak >= r->needed_bytes) {
     tell(r, &f, "no smaller plan than %s", b);
     return false;
   }
-  brim_session_go(s, to);
+  brim_drive_go(d, to);
   tell(r, &f, "micro-batch %s%s, a plan of %s in the place of %s",
-       brim_setup_format_cut(s->setup, to->micro_batch, cut, sizeof cut),
+       brim_setup_format_cut(d->setup, to->micro_batch, cut, sizeof cut),
        to->recompute == BRIM_RECOMPUTE_AUTO ? ", memory.recompute=auto" : "", brim_format_bytes(a, sizeof a, peak), b);
-  if (to->recompute != BRIM_RECOMPUTE_AUTO) brim_session_show_plan(s, "pressure", to->micro_batch, peak);
+  if (to->recompute != BRIM_RECOMPUTE_AUTO) brim_dialogue_show_plan(&d->dialogue, "pressure", to->micro_batch, peak);
   return true;
 }
 
-brim_status brim_recover_as_want(brim_session *s, brim_status status)
+brim_status brim_recover_as_want(brim_drive *d, brim_status status)
 {
   char text[ERROR_ROOM];
   if (status != BRIM_ENODEVICE && status != BRIM_EBUDGET) return status;
   snprintf(text, sizeof text, "%s", brim_error_text());
-  s->again.count = 0;
+  d->dialogue.again.count = 0;
   return brim_fail(BRIM_ENOMEM_DEVICE, "%s", text);
 }
 
-/* The session is changed for good only when the values are on the host. */
+/* The drive is changed for good only when the values are on the host. */
 brim_status brim_recover_shrink(brim_recovery *r, uint64_t bytes, const char *why)
 {
   uint64_t peak = 0;
-  brim_session *s = *r->session;
-  const brim_choice before = s->choice;
+  brim_drive *d = *r->drive;
+  const brim_choice before = d->choice;
   r->needed_bytes = r->work->placed_bytes(r->work->self);
   const brim_status status = make_smaller(r, bytes, &peak);
-  const brim_choice to = s->choice;
-  brim_session_go(s, &before);
+  const brim_choice to = d->choice;
+  brim_drive_go(d, &before);
   BRIM_TRY(status);
   if (peak < r->needed_bytes) BRIM_TRY(r->work->park(r->work->self));
   if (!take_smaller(r, &to, peak, why)) return BRIM_OK; /* the plan that is placed goes on */
-  return brim_recover_as_want(s, r->work->replan(r->work->self));
+  return brim_recover_as_want(d, r->work->replan(r->work->self));
 }

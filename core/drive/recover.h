@@ -18,14 +18,14 @@
 
 /* Ready when zeroed but for the first two. */
 typedef struct brim_recovery {
-  brim_session **session; /* the owner's: it may be made again */
+  brim_drive **drive; /* the owner's: it may be made again */
   const brim_work *work;
   int32_t rung;          /* of the ladder; 0: it begins below */
   int64_t tries;         /* on this rung */
   int64_t step;          /* commits when it failed, at most: the ladder begins anew behind it */
   uint64_t needed_bytes; /* by the last plan that was placed */
-  bool is_over;          /* making the session again has failed: *session is of no use any more */
-  bool is_remade;        /* the session was made again; the owner sets it back */
+  bool is_over;          /* making the drive again has failed: *drive is of no use any more */
+  bool is_remade;        /* the drive was made again; the owner sets it back */
   bool is_rewound;       /* see brim_recover */
 } brim_recovery;
 
@@ -48,7 +48,7 @@ uint64_t brim_recover_target(const brim_memory_settings *settings, bool on_host,
 brim_status brim_recover_shrink(brim_recovery *recovery, uint64_t bytes, const char *why);
 /* What came of brim_work.replan, as want of memory where that is what it is, whatever policies have said in the
  * meantime: for the ladder. */
-brim_status brim_recover_as_want(brim_session *session, brim_status status);
+brim_status brim_recover_as_want(brim_drive *drive, brim_status status);
 /* A step was committed. */
 void brim_recover_committed(brim_recovery *recovery);
 #endif

@@ -1,20 +1,20 @@
 /* A run that goes on takes less of its device, or more, when a policy says so: asked between two steps, once a second.
  *
- * The device is held meanwhile (session.h), so that a run that gives something back keeps the rest whoever waits for
+ * The device is held meanwhile (drive.h), so that a run that gives something back keeps the rest whoever waits for
  * how much. More is taken only if nobody waits and it is free. No bit of the results changes. */
 #ifndef BRIM_DRIVE_RESIZE_H
 #define BRIM_DRIVE_RESIZE_H
+#include "decide/step_question.h"
 #include "drive/work.h"
-#include "session/step_plan.h"
 
 #define BRIM_RESIZE_ASK_SECONDS 1.0 /* between two questions */
 
 /* Ready when zeroed but for the first two. */
 typedef struct brim_resize {
-  brim_session **session; /* the owner's: it may be made again */
+  brim_drive **drive; /* the owner's: it may be made again */
   const brim_work *work;
   brim_step_question question; /* of it step_seconds is the owner's to set */
-  double asked;                /* when, by the session's world */
+  double asked;                /* when, by the run's world */
   brim_step_plan answer;       /* what was said last, */
   const char *who;             /* and by which policy */
 } brim_resize;

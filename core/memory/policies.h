@@ -16,7 +16,7 @@ _Static_assert(BRIM_TAKE_FP32 == BRIM_PRECISION_FP32 + 1 && BRIM_TAKE_BF16 == BR
 /* What `host` of a query points to: who answers for the core. */
 typedef struct brim_policy_host {
   brim_status (*figures)(const brim_plan_query *query, int64_t micro_batch, int32_t precision, brim_plan_figures *out);
-  void *session;
+  void *self;
 } brim_policy_host;
 
 /* What policies were shown: `brim simulate --record` makes a world of it. */

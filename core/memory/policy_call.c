@@ -125,7 +125,7 @@ static brim_status answer_peak(void *context)
 }
 static brim_status peak(const brim_plan_query *q, int64_t micro_batch, uint64_t *bytes)
 {
-  ask_peak a = {.c = ((const brim_policy_host *)q->host)->session, .micro_batch = micro_batch};
+  ask_peak a = {.c = ((const brim_policy_host *)q->host)->self, .micro_batch = micro_batch};
   BRIM_TRY(check_place(bytes, "peak"));
   BRIM_TRY(back(a.c, answer_peak, &a));
   *bytes = a.bytes;
@@ -161,7 +161,7 @@ static brim_status answer_figures(void *context)
 }
 static brim_status figures(const brim_plan_query *q, int64_t micro_batch, int32_t precision, brim_plan_figures *out)
 {
-  const call *c = ((const brim_policy_host *)q->host)->session;
+  const call *c = ((const brim_policy_host *)q->host)->self;
   ask_figures a = {c->plan, micro_batch, precision, out};
   return back(c, answer_figures, &a);
 }

@@ -9,7 +9,7 @@
 #include "store/feature_file.h"
 
 /* [init] Of a setup that is otherwise open: if its model is trained on features, puts them in the place of the data.
- * Where the setup reads data a file that has them is looked for; they are computed by session/extract.h. Other models,
+ * Where the setup reads data a file that has them is looked for; they are computed by drive/extract.h. Other models,
  * and those that are evaluated whole: nothing. ECONFIG, EIO. */
 brim_status brim_features_open(brim_setup *setup);
 /* NULL is a no-op. */

@@ -1,6 +1,6 @@
 /* What a run is made of before any memory is taken: the configuration, the chosen plugins' instances, the data, the
  * loss, and this rank's part of a step. It is opened once and then const, but for the ranks' agreement on how samples
- * are dealt (session/deal.h), and for the data, which a thread may read meanwhile. */
+ * are dealt (drive/deal.h), and for the data, which a thread may read meanwhile. */
 #ifndef BRIM_SETUP_SETUP_H
 #define BRIM_SETUP_SETUP_H
 #include <jansson.h>

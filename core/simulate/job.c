@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "session/decide.h"
+#include "decide/decide.h"
 
 void brim_sim_tell(brim_sim_job *job, const char *by, const char *choice, const char *reason)
 {
@@ -47,12 +47,12 @@ static brim_status pause_for(brim_sim_job *job, double seconds)
 
 static int64_t every(const brim_sim_job *job, int64_t steps)
 {
-  return steps > 0 ? steps : job->session->order.steps_per_epoch;
+  return steps > 0 ? steps : job->drive->order.steps_per_epoch;
 }
 
 static bool is_due(const brim_sim_job *job, int64_t steps)
 {
-  return job->step > 0 && (job->step == job->session->order.steps || job->step % every(job, steps) == 0);
+  return job->step > 0 && (job->step == job->drive->order.steps || job->step % every(job, steps) == 0);
 }
 
 static brim_status write_checkpoint(brim_sim_job *job)
@@ -63,7 +63,7 @@ static brim_status write_checkpoint(brim_sim_job *job)
 
 static int64_t round_of(const brim_sim_job *job)
 {
-  const int64_t length = every(job, job->session->setup->settings->training.eval_every_steps);
+  const int64_t length = every(job, job->drive->setup->settings->training.eval_every_steps);
   return job->step / length + (job->step % length > 0);
 }
 
@@ -77,18 +77,19 @@ static void leave_garbage(brim_sim_job *job)
 static brim_status end_round(brim_sim_job *job)
 {
   enum brim_cleanup cleanup;
-  brim_session *s = job->session;
+  brim_drive *d = job->drive;
   job->round_step = job->step;
   leave_garbage(job);
-  job->all->out->questions += brim_policies_watch(s->policies);
-  BRIM_TRY(brim_decide_at_boundary(s, job->step, round_of(job), job->step >= s->order.steps, job->arena, &cleanup));
+  job->all->out->questions += brim_policies_watch(d->dialogue.policies);
+  BRIM_TRY(brim_decide_at_boundary(&d->dialogue, job->step, round_of(job), job->step >= d->order.steps, job->arena,
+                                   &cleanup));
   brim_sim_clean(job, cleanup);
   return BRIM_OK;
 }
 
 static brim_status after_commit(brim_sim_job *job)
 {
-  const brim_training_settings *t = &job->session->setup->settings->training;
+  const brim_training_settings *t = &job->drive->setup->settings->training;
   const bool round = is_due(job, t->eval_every_steps);
   if (round && job->evaluated_step != job->step) BRIM_TRY(pause_for(job, job->all->scenario->evaluation_time));
   if (round) job->evaluated_step = job->step;
@@ -131,7 +132,7 @@ static brim_status heed_pressure(brim_sim_job *job)
 {
   char text[64];
   bool fell;
-  const brim_memory_settings *m = &job->session->setup->settings->memory;
+  const brim_memory_settings *m = &job->drive->setup->settings->memory;
   const brim_pressure_limits limits = {m->warn_percent, m->critical_percent};
   const double now = brim_scene_now(job->all->scene);
   if (now - job->looked < m->check_interval_seconds) return BRIM_OK;
@@ -142,7 +143,7 @@ static brim_status heed_pressure(brim_sim_job *job)
   if (level == BRIM_PRESSURE_CALM) return BRIM_OK;
   snprintf(text, sizeof text, "RAM at %.1f %%", reading.host.ram_percent);
   brim_sim_tell(job, "memory", level == BRIM_PRESSURE_ACTS ? "critical" : "warning", text);
-  const brim_planner *planner = &job->session->planner;
+  const brim_planner *planner = &job->drive->planner;
   return level == BRIM_PRESSURE_ACTS
              ? act_on_pressure(job, brim_recover_target(m, planner->device_info.on_host, job->arena, &reading))
              : BRIM_OK;
@@ -162,7 +163,7 @@ static bool is_at_look(brim_sim_job *job)
   const brim_scenario *s = job->all->scenario;
   if (job->look == s->look_count || job->step < s->look[job->look].step) return false;
   while (job->look < s->look_count && job->step >= s->look[job->look].step) job->look++;
-  return brim_policies_follow(job->session->policies);
+  return brim_policies_follow(job->drive->dialogue.policies);
 }
 
 static brim_status look_around(brim_sim_job *job)
@@ -185,9 +186,9 @@ static brim_status look_around(brim_sim_job *job)
 static int64_t next_stop(const brim_sim_job *job)
 {
   const brim_scenario *scene = job->all->scenario;
-  const brim_training_settings *t = &job->session->setup->settings->training;
+  const brim_training_settings *t = &job->drive->setup->settings->training;
   const int64_t each[] = {every(job, t->eval_every_steps), every(job, t->checkpoint_every_steps)};
-  int64_t stop = job->session->order.steps;
+  int64_t stop = job->drive->order.steps;
   for (size_t i = 0; i < 2; i++) {
     const int64_t left = each[i] - job->step % each[i];
     if (left < stop - job->step) stop = job->step + left;
@@ -207,12 +208,13 @@ static int64_t next_stop(const brim_sim_job *job)
 /* When somebody looks next: at the host's memory only while it matters. */
 static double next_look(const brim_sim_job *job)
 {
-  const brim_memory_settings *m = &job->session->setup->settings->memory;
+  const brim_memory_settings *m = &job->drive->setup->settings->memory;
   const double lower = brim_pressure_lower(&(brim_pressure_limits){m->warn_percent, m->critical_percent});
   double next = brim_scene_next(job->all->scene);
   if (lower > 0 && read_host(job).host.ram_percent >= lower) next = fmin(next, job->looked + m->check_interval_seconds);
   if (job->all->scenario->look_count > 0) return next;
-  return brim_policies_follow(job->session->policies) ? fmin(next, job->resize.asked + BRIM_RESIZE_ASK_SECONDS) : next;
+  return brim_policies_follow(job->drive->dialogue.policies) ? fmin(next, job->resize.asked + BRIM_RESIZE_ASK_SECONDS)
+                                                             : next;
 }
 
 /* Fails the step that is to be made, if it is one of the scenario's failures. */
@@ -241,7 +243,7 @@ static int64_t samples_of(const brim_order *o, int64_t steps)
 
 static void commit(brim_sim_job *job, int64_t count, double seconds, double again)
 {
-  const brim_order *o = &job->session->order;
+  const brim_order *o = &job->drive->order;
   job->costs.samples += samples_of(o, job->step + count) - samples_of(o, job->step);
   job->costs.training_seconds += (double)count * seconds;
   job->costs.again_seconds += (double)count * again;
@@ -280,7 +282,7 @@ static brim_status make_steps(brim_sim_job *job)
 static brim_status turn(brim_sim_job *job, bool *done)
 {
   BRIM_TRY(after_commit(job));
-  *done = job->step >= job->session->order.steps;
+  *done = job->step >= job->drive->order.steps;
   if (*done) return BRIM_OK;
   BRIM_TRY(look_around(job));
   return make_steps(job);
@@ -316,9 +318,9 @@ static brim_status place_first(brim_sim_job *job)
 {
   for (;;) {
     const brim_status status = brim_sim_place(job);
-    if (status == BRIM_OK || !brim_session_asks(job->session)) return status;
-    BRIM_TRY(brim_session_remake(&job->session));
-    BRIM_TRY(brim_session_settle(&job->session));
+    if (status == BRIM_OK || !brim_drive_asks(job->drive)) return status;
+    BRIM_TRY(brim_drive_remake(&job->drive));
+    BRIM_TRY(brim_drive_settle(&job->drive));
   }
 }
 
@@ -328,13 +330,13 @@ static brim_status train(brim_sim_job *job)
   brim_scene_take(job->all->scene, BRIM_SCENE_HOST, job->resident);
   BRIM_TRY(brim_sim_open(job));
   BRIM_TRY(pause_for(job, job->all->scenario->plan_time));
-  BRIM_TRY(brim_planner_look(&job->session->planner));
-  BRIM_TRY(brim_session_settle(&job->session));
+  BRIM_TRY(brim_planner_look(&job->drive->planner));
+  BRIM_TRY(brim_drive_settle(&job->drive));
   BRIM_TRY(place_first(job));
-  brim_session_begin(job->session);
+  brim_drive_begin(job->drive);
   job->work = brim_sim_work(job);
-  job->recovery = (brim_recovery){.session = &job->session, .work = &job->work};
-  job->resize = (brim_resize){.session = &job->session, .work = &job->work, .asked = brim_scene_now(job->all->scene)};
+  job->recovery = (brim_recovery){.drive = &job->drive, .work = &job->work};
+  job->resize = (brim_resize){.drive = &job->drive, .work = &job->work, .asked = brim_scene_now(job->all->scene)};
   job->looked = -INFINITY;
   return loop(job);
 }
@@ -356,7 +358,7 @@ static void report(brim_sim_job *job, brim_status status)
   r->error = brim_arena_string_n(arena, error, strcspn(error, "\n"));
   if (r->end == BRIM_SIM_KILLED) job->costs.lost_steps += job->step - job->checkpoint_step;
   job->costs.steps = job->step;
-  job->costs.steps_all = job->session ? job->session->order.steps : 0; /* none: it could not be opened */
+  job->costs.steps_all = job->drive ? job->drive->order.steps : 0; /* none: it could not be opened */
   job->costs.wall_seconds = brim_scene_now(job->all->scene) - job->started;
   r->costs = job->costs;
   brim_sim_tell(job, "simulation", brim_sim_end_name(r->end), r->error);
@@ -370,7 +372,7 @@ void brim_sim_job_work(brim_sim_job *job)
   brim_sim_unplace(job);
   brim_scene_give(job->all->scene, BRIM_SCENE_HOST, job->resident + job->garbage);
   brim_scene_settle(job->all->scene);
-  brim_session_close(job->session);
+  brim_drive_close(job->drive);
   if (brim_scene_now(job->all->scene) > job->all->out->end_seconds)
     job->all->out->end_seconds = brim_scene_now(job->all->scene);
 }

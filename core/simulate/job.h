@@ -1,10 +1,10 @@
 /* A job of a simulation. Internal to core/simulate. */
 #ifndef BRIM_SIMULATE_JOB_H
 #define BRIM_SIMULATE_JOB_H
+#include "drive/drive.h"
 #include "drive/recover.h"
 #include "drive/resize.h"
 #include "memory/pressure.h"
-#include "session/session.h"
 #include "simulate/simulate.h"
 #include "simulate/turns.h"
 
@@ -22,11 +22,11 @@ typedef struct brim_sim_job {
   brim_sim_case *all;
   size_t index;
   brim_config *config; /* the caller's */
-  brim_session *session;
+  brim_drive *drive;
   brim_setup_maker maker;
   brim_plan_model model_of_plans;
   brim_env env;
-  brim_session_place session_place;
+  brim_drive_place drive_place;
   brim_plugin backend, model; /* stand in for those of the configuration */
   brim_backend_ops backend_ops;
   const brim_scene_model *plans; /* what its plans take */
@@ -46,17 +46,17 @@ typedef struct brim_sim_job {
   brim_sim_costs costs;
 } brim_sim_job;
 
-/* ---- session_stand_in.c: what answers in the place of a session's plans and plugins ---- */
-/* Opens the job's session, on the device that is chosen. */
+/* ---- stand_in.c: what answers in the place of a drive's plans and plugins ---- */
+/* Opens the job's drive, on the device that is chosen. */
 brim_status brim_sim_open(brim_sim_job *job);
-/* Seconds of a step as the session plans now; *again: of them for recompute. */
+/* Seconds of a step as the drive plans now; *again: of them for recompute. */
 brim_status brim_sim_step_seconds(brim_sim_job *job, double *seconds, double *again);
 
 /* ---- env.c: the world ---- */
 brim_env brim_sim_env(brim_sim_job *job);
 
 /* ---- placing.c ---- */
-/* Places the session's plan as a run does: waits, asks policies, another configuration. */
+/* Places the run's plan as a run does: waits, asks policies, another configuration. */
 brim_status brim_sim_place(brim_sim_job *job);
 void brim_sim_unplace(brim_sim_job *job);
 brim_work brim_sim_work(brim_sim_job *job);

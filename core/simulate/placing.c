@@ -2,8 +2,8 @@
 #include <stdio.h>
 
 #include "base/text.h"
+#include "drive/placement.h"
 #include "planner/room.h"
-#include "session/placement.h"
 #include "simulate/job.h"
 
 /* ---- placing ---- */
@@ -23,7 +23,7 @@ static bool fails_now(brim_sim_job *job)
 static brim_status plan_model(void *self, uint64_t *peak)
 {
   brim_sim_job *job = self;
-  BRIM_TRY(brim_planner_peak(&job->session->planner, &job->session->choice, peak));
+  BRIM_TRY(brim_planner_peak(&job->drive->planner, &job->drive->choice, peak));
   job->planned = *peak;
   return BRIM_OK;
 }
@@ -31,7 +31,7 @@ static brim_status plan_model(void *self, uint64_t *peak)
 static brim_status check_plan(void *self)
 {
   brim_sim_job *job = self;
-  const brim_status status = brim_planner_check_peak(&job->session->planner, job->planned);
+  const brim_status status = brim_planner_check_peak(&job->drive->planner, job->planned);
   job->costs.ooms += status != BRIM_OK;
   return status;
 }
@@ -39,7 +39,7 @@ static brim_status check_plan(void *self)
 static brim_status take_memory(brim_sim_job *job)
 {
   char a[32], b[32];
-  brim_planner *planner = &job->session->planner;
+  brim_planner *planner = &job->drive->planner;
   BRIM_TRY(brim_planner_look(planner));
   brim_format_bytes(a, sizeof a, job->planned);
   if (fails_now(job))
@@ -59,37 +59,37 @@ static brim_status open_plan(void *self)
 {
   brim_sim_job *job = self;
   const brim_status status = take_memory(job);
-  job->costs.ooms += status == BRIM_ENOMEM_DEVICE && !job->session->held;
+  job->costs.ooms += status == BRIM_ENOMEM_DEVICE && !job->drive->held;
   return status;
 }
 
 static brim_status place_here(brim_sim_job *job)
 {
   const brim_placing what = {
-      .self = job, .session = job->session, .trains = true, .plan = plan_model, .check = check_plan, .open = open_plan};
+      .self = job, .drive = job->drive, .trains = true, .plan = plan_model, .check = check_plan, .open = open_plan};
   return brim_placement_do(&what);
 }
 
 /* `recompute`, `arena`: as they were before it was placed. */
 static void count_plan(brim_sim_job *job, int32_t recompute, uint64_t arena)
 {
-  const brim_session *s = job->session;
+  const brim_drive *d = job->drive;
   const bool changes =
-      s->choice.micro_batch != job->costs.micro_batch || s->choice.recompute != recompute || job->arena != arena;
+      d->choice.micro_batch != job->costs.micro_batch || d->choice.recompute != recompute || job->arena != arena;
   if (job->was_placed && changes) job->costs.plan_changes++;
   if (job->arena > job->costs.peak_bytes) job->costs.peak_bytes = job->arena;
-  job->costs.micro_batch = s->choice.micro_batch;
-  snprintf(job->costs.device, sizeof job->costs.device, "%s:%d", job->backend.id, s->planner.device);
+  job->costs.micro_batch = d->choice.micro_batch;
+  snprintf(job->costs.device, sizeof job->costs.device, "%s:%d", job->backend.id, d->planner.device);
   job->was_placed = true;
 }
 
 brim_status brim_sim_place(brim_sim_job *job)
 {
-  const int32_t recompute = job->session->choice.recompute;
+  const int32_t recompute = job->drive->choice.recompute;
   const uint64_t arena = job->arena;
-  BRIM_TRY(brim_planner_look(&job->session->planner));
+  BRIM_TRY(brim_planner_look(&job->drive->planner));
   const brim_status status = place_here(job);
-  brim_session_let_go(job->session);
+  brim_drive_let_go(job->drive);
   BRIM_TRY(status);
   count_plan(job, recompute, arena);
   brim_scene_settle(job->all->scene);
@@ -141,7 +141,7 @@ static void clean(void *self, enum brim_cleanup cleanup)
 static brim_status park(void *self)
 {
   brim_sim_job *job = self;
-  if (job->is_placed) (void)brim_session_hold(job->session, false);
+  if (job->is_placed) (void)brim_drive_hold(job->drive, false);
   brim_sim_unplace(job);
   return BRIM_OK;
 }
@@ -171,10 +171,10 @@ static brim_status go_back(void *self)
   return BRIM_OK;
 }
 
-static void follow(void *self, brim_session *session)
+static void follow(void *self, brim_drive *drive)
 {
   brim_sim_job *job = self;
-  (void)session;
+  (void)drive;
   job->resize.question = (brim_step_question){0};
 }
 

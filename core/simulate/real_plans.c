@@ -10,7 +10,7 @@ typedef struct remembered {
 } remembered;
 
 struct brim_real_plans {
-  brim_session *session;
+  brim_drive *drive;
   remembered plan[REMEMBERED];
   size_t count, next; /* next: the one that is forgotten */
 };
@@ -19,7 +19,7 @@ brim_status brim_real_plans_open(const brim_config *config, brim_real_plans **ou
 {
   const brim_setup_options options = {.no_timing = true};
   brim_real_plans *p = brim_xcalloc(1, sizeof *p);
-  const brim_status status = brim_session_open(config, &options, &p->session);
+  const brim_status status = brim_drive_open(config, &options, &p->drive);
   if (status != BRIM_OK) {
     free(p);
     return status;
@@ -31,13 +31,13 @@ brim_status brim_real_plans_open(const brim_config *config, brim_real_plans **ou
 void brim_real_plans_close(brim_real_plans *p)
 {
   if (!p) return;
-  brim_session_close(p->session);
+  brim_drive_close(p->drive);
   free(p);
 }
 
-const brim_session *brim_real_plans_session(const brim_real_plans *p)
+const brim_drive *brim_real_plans_drive(const brim_real_plans *p)
 {
-  return p->session;
+  return p->drive;
 }
 
 brim_status brim_real_plans_figures(brim_real_plans *p, const brim_choice *choice, brim_figures *out)
@@ -47,7 +47,7 @@ brim_status brim_real_plans_figures(brim_real_plans *p, const brim_choice *choic
     *out = p->plan[i].figures;
     return BRIM_OK;
   }
-  BRIM_TRY(brim_planner_figures(&p->session->planner, choice, out));
+  BRIM_TRY(brim_planner_figures(&p->drive->planner, choice, out));
   if (p->count < REMEMBERED) p->count++;
   p->plan[p->next] = (remembered){*choice, *out};
   p->next = (p->next + 1) % REMEMBERED;

@@ -1,5 +1,5 @@
 /* Policies in a scenario: what they decide, and what comes of it. Nothing is trained and nothing allocated: the same
- * session, budget and ladder ask the same questions in the same order as in a run, and a scripted world answers in the
+ * drive, budget and ladder ask the same questions in the same order as in a run, and a scripted world answers in the
  * place of devices, planner, queue and host. The same words give the same results. */
 #ifndef BRIM_SIMULATE_SIMULATE_H
 #define BRIM_SIMULATE_SIMULATE_H

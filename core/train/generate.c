@@ -13,7 +13,7 @@
 
 struct brim_generator {
   brim_arena arena;
-  brim_session *session;
+  brim_drive *drive;
   brim_trainer *trainer;
   const brim_program *program;
   int64_t length, vocabulary; /* tokens of a sample; of all there are */
@@ -39,21 +39,21 @@ static brim_status reserve(brim_generator *g)
 
 static brim_status open(brim_generator *g, const char *checkpoint)
 {
-  const brim_dataset_info *info = &g->session->setup->data.train;
+  const brim_dataset_info *info = &g->drive->setup->data.train;
   if (info->task != BRIM_TASK_TOKENS)
     return brim_fail(BRIM_ECONFIG, "the model of this run answers whole samples: it does not go on with a text\n"
                                    "brim predict has its answers");
   g->length = info->sample.dim[0];
   g->vocabulary = info->classes;
-  BRIM_TRY(brim_trainer_open_evaluation(g->session, 1, 1, true, checkpoint, &g->trainer));
+  BRIM_TRY(brim_trainer_open_evaluation(g->drive, 1, 1, true, checkpoint, &g->trainer));
   g->program = brim_plan_program(brim_trainer_plan(g->trainer), BRIM_PROGRAM_EVALUATE, 1);
   return reserve(g);
 }
 
-brim_status brim_generator_open(brim_session *session, const char *checkpoint, brim_generator **out)
+brim_status brim_generator_open(brim_drive *drive, const char *checkpoint, brim_generator **out)
 {
   brim_generator *g = brim_xcalloc(1, sizeof *g);
-  g->session = session;
+  g->drive = drive;
   const brim_status status = open(g, checkpoint);
   if (status == BRIM_OK)
     *out = g;

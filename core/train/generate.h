@@ -3,7 +3,7 @@
 #define BRIM_TRAIN_GENERATE_H
 #include <stdbool.h>
 
-#include "session/session.h"
+#include "drive/drive.h"
 #include "train/sampling.h"
 
 typedef struct brim_generator brim_generator;
@@ -20,9 +20,9 @@ typedef struct brim_generate_options {
   void *context;
 } brim_generate_options;
 
-/* [init] Places the model for one sample of the data's length and reads the parameters. The session needs no data but
+/* [init] Places the model for one sample of the data's length and reads the parameters. The drive needs no data but
  * its description. ECONFIG if its data are not tokens; ELOAD, EBUDGET, ENOMEM_DEVICE. */
-brim_status brim_generator_open(brim_session *session, const char *checkpoint, brim_generator **out);
+brim_status brim_generator_open(brim_drive *drive, const char *checkpoint, brim_generator **out);
 void brim_generator_close(brim_generator *generator); /* NULL: a no-op */
 /* Can the model go on behind these tokens? ECONFIG for one that is not in the vocabulary. */
 brim_status brim_generator_check(const brim_generator *generator, const int32_t *prompt, int64_t count);

@@ -19,9 +19,9 @@ static brim_status find_parameter(const brim_nonfinite *r, const brim_tensor **o
 /* The samples are read anew, without the loader. `node`: the first with such a result; NULL: none. */
 static brim_status find_node(const brim_nonfinite *r, const brim_node **node)
 {
-  const brim_data *data = &r->session->setup->data;
-  const brim_order *order = &r->session->order;
-  const uint32_t real = r->session->setup->backend_ops->real;
+  const brim_data *data = &r->drive->setup->data;
+  const brim_order *order = &r->drive->order;
+  const uint32_t real = r->drive->setup->backend_ops->real;
   const size_t values_bytes = (size_t)brim_data_values_bytes(data, real);
   const size_t label_bytes = (size_t)brim_data_label_bytes(data, BRIM_PART_TRAIN, real);
   brim_step step = r->step;

@@ -1,12 +1,12 @@
 /* Why a step was refused: which operation first made a value that is not finite. */
 #ifndef BRIM_TRAIN_NONFINITE_H
 #define BRIM_TRAIN_NONFINITE_H
+#include "drive/drive.h"
 #include "exec/exec.h"
-#include "session/session.h"
 #include "store/checkpoint.h"
 
 typedef struct brim_nonfinite {
-  const brim_session *session;
+  const brim_drive *drive;
   const brim_plan *plan;
   brim_exec *exec;
   const brim_train_state *state; /* before the step */

@@ -9,7 +9,7 @@
 #include "train/trainer.h"
 
 typedef struct predictor {
-  brim_session *session;
+  brim_drive *drive;
   brim_trainer *trainer;
   const brim_program *program;
   int64_t batch;
@@ -34,7 +34,7 @@ static double logit_at(const predictor *p, int64_t i)
 /* The largest logit, and its softmax: 1 / sum over k of exp(logit[k] - largest). False if one is not finite. */
 static bool classify(const predictor *p, int64_t sample, brim_prediction *out)
 {
-  const int64_t classes = p->session->setup->data.train.classes, first = sample * classes;
+  const int64_t classes = p->drive->setup->data.train.classes, first = sample * classes;
   double sum = 0;
   out->class = 0;
   for (int64_t k = 0; k < classes; k++) {
@@ -49,8 +49,8 @@ static bool classify(const predictor *p, int64_t sample, brim_prediction *out)
 /* The numbers as they are. False if one is not finite. */
 static bool answer(const predictor *p, int64_t sample, brim_prediction *out)
 {
-  for (int64_t k = 0; k < p->session->setup->answers; k++) {
-    out->value[k] = logit_at(p, sample * p->session->setup->answers + k);
+  for (int64_t k = 0; k < p->drive->setup->answers; k++) {
+    out->value[k] = logit_at(p, sample * p->drive->setup->answers + k);
     if (!isfinite(out->value[k])) return false;
   }
   return true;
@@ -59,8 +59,8 @@ static bool answer(const predictor *p, int64_t sample, brim_prediction *out)
 static brim_status predict_batch(predictor *p, const brim_predicted_file *file, const char *split, int64_t first,
                                  int64_t count, brim_prediction *out)
 {
-  const brim_data *data = &p->session->setup->data;
-  const uint32_t real = p->session->setup->backend_ops->real;
+  const brim_data *data = &p->drive->setup->data;
+  const uint32_t real = p->drive->setup->backend_ops->real;
   const int64_t sample_bytes = (int64_t)brim_data_values_bytes(data, real);
   const brim_step step = {.loss_scale = 1};
   brim_exec *exec = brim_trainer_exec(p->trainer);
@@ -79,8 +79,8 @@ static brim_status predict_batch(predictor *p, const brim_predicted_file *file, 
 /* NULL: no memory. */
 static brim_prediction *new_predictions(const predictor *p, brim_arena *arena, int64_t count)
 {
-  const bool is_values = p->session->setup->data.train.task == BRIM_TASK_VALUES;
-  const size_t each = is_values ? (size_t)p->session->setup->answers : 0;
+  const bool is_values = p->drive->setup->data.train.task == BRIM_TASK_VALUES;
+  const size_t each = is_values ? (size_t)p->drive->setup->answers : 0;
   brim_prediction *out = brim_arena_try(arena, sizeof *out * (size_t)count);
   double *value = out && is_values ? brim_arena_try(arena, sizeof *value * each * (size_t)count) : NULL;
   if (!out || (is_values && !value)) return NULL;
@@ -107,31 +107,31 @@ static brim_status predict_files(predictor *p, brim_arena *arena, brim_predicted
 static brim_status open_files(predictor *p, brim_arena *arena, brim_predicted_file *file, size_t count)
 {
   int64_t most = 1;
-  if (p->session->setup->data.train.task == BRIM_TASK_TOKENS)
+  if (p->drive->setup->data.train.task == BRIM_TASK_TOKENS)
     return brim_fail(BRIM_ECONFIG, "the model of this run goes on with a text, token by token: it has no answer for a "
                                    "whole sample that could be predicted\nbrim generate goes on with a text");
   for (size_t i = 0; i < count; i++) {
-    BRIM_TRY(brim_data_open_file(&p->session->setup->data, file[i].path, split_name(arena, i), &file[i].count));
+    BRIM_TRY(brim_data_open_file(&p->drive->setup->data, file[i].path, split_name(arena, i), &file[i].count));
     if (file[i].count > most) most = file[i].count;
   }
-  const int64_t eval_batch = brim_session_eval_batch(p->session);
+  const int64_t eval_batch = brim_drive_eval_batch(p->drive);
   p->batch = most < eval_batch ? most : eval_batch;
   return BRIM_OK;
 }
 
-brim_status brim_predict(brim_session *session, const char *checkpoint, brim_arena *arena, brim_predicted_file *file,
+brim_status brim_predict(brim_drive *drive, const char *checkpoint, brim_arena *arena, brim_predicted_file *file,
                          size_t count)
 {
-  predictor p = {.session = session};
+  predictor p = {.drive = drive};
   BRIM_TRY(open_files(&p, arena, file, count));
-  BRIM_TRY(brim_trainer_open_evaluation(session, p.batch, p.batch, true, checkpoint, &p.trainer));
+  BRIM_TRY(brim_trainer_open_evaluation(drive, p.batch, p.batch, true, checkpoint, &p.trainer));
   p.program = brim_plan_program(brim_trainer_plan(p.trainer), BRIM_PROGRAM_EVALUATE, p.batch);
-  p.scratch = brim_arena_try(arena, session->setup->data.scratch_bytes);
+  p.scratch = brim_arena_try(arena, drive->setup->data.scratch_bytes);
   p.values = brim_arena_try(arena, p.program->graph->input->bytes);
   p.labels = brim_arena_try(arena, p.program->graph->label->bytes);
   p.logits = brim_arena_try(arena, p.program->graph->kept->bytes);
-  p.label = brim_arena_try(
-      arena, brim_data_label_bytes(&session->setup->data, BRIM_PART_TEST, session->setup->backend_ops->real));
+  p.label = brim_arena_try(arena,
+                           brim_data_label_bytes(&drive->setup->data, BRIM_PART_TEST, drive->setup->backend_ops->real));
   const brim_status status = p.scratch && p.values && p.labels && p.label && p.logits
                                  ? predict_files(&p, arena, file, count)
                                  : brim_fail(BRIM_ENOMEM_HOST, "no host memory for a micro-batch");

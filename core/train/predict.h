@@ -2,7 +2,7 @@
 #ifndef BRIM_TRAIN_PREDICT_H
 #define BRIM_TRAIN_PREDICT_H
 #include "base/arena.h"
-#include "session/session.h"
+#include "drive/drive.h"
 
 typedef struct brim_prediction {
   int64_t class;      /* the most probable one; of equals the first */
@@ -16,9 +16,9 @@ typedef struct brim_predicted_file {
   const brim_prediction *prediction;
 } brim_predicted_file;
 
-/* Predicts every sample of the files, whose paths are given; the rest is filled, in `arena`. The session needs no data
+/* Predicts every sample of the files, whose paths are given; the rest is filled, in `arena`. The drive needs no data
  * but its description. ECONFIG if the dataset reads no files or the model's answers are tokens, ELOAD for a file or
  * checkpoint that does not fit, ENUMERIC if the model's output is not finite; EBUDGET, ENOMEM_DEVICE. */
-brim_status brim_predict(brim_session *session, const char *checkpoint, brim_arena *arena, brim_predicted_file *file,
+brim_status brim_predict(brim_drive *drive, const char *checkpoint, brim_arena *arena, brim_predicted_file *file,
                          size_t count);
 #endif

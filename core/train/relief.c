@@ -5,7 +5,7 @@
 
 brim_status brim_relief_watch(const brim_trainer *t, brim_pressure **out)
 {
-  const brim_memory_settings *m = &brim_trainer_session(t)->setup->settings->memory;
+  const brim_memory_settings *m = &brim_trainer_drive(t)->setup->settings->memory;
   const brim_pressure_options options = {.limits = {m->warn_percent, m->critical_percent},
                                          .interval_seconds = m->check_interval_seconds};
   BRIM_TRY(brim_pressure_open(&options, out));
@@ -15,24 +15,25 @@ brim_status brim_relief_watch(const brim_trainer *t, brim_pressure **out)
 
 void brim_relief_aim(const brim_trainer *t, brim_pressure *pressure)
 {
-  const brim_session *s = t ? brim_trainer_session(t) : NULL;
-  if (!s || brim_policies_follow(s->policies)) { /* who follows the device itself has just made room for those on it */
+  const brim_drive *d = t ? brim_trainer_drive(t) : NULL;
+  if (!d || brim_policies_follow(
+                d->dialogue.policies)) { /* who follows the device itself has just made room for those on it */
     brim_pressure_aim(pressure, NULL);
     return;
   }
-  const brim_pressure_device device = {.ops = s->setup->backend_ops,
-                                       .backend = s->setup->backend,
-                                       .device = s->planner.device,
-                                       .own_bytes = brim_trainer_device_bytes(t) + s->planner.device_info.taken_bytes};
+  const brim_pressure_device device = {.ops = d->setup->backend_ops,
+                                       .backend = d->setup->backend,
+                                       .device = d->planner.device,
+                                       .own_bytes = brim_trainer_device_bytes(t) + d->planner.device_info.taken_bytes};
   brim_pressure_aim(pressure, &device);
 }
 
-void brim_relief_line(const brim_session *s, const brim_pressure_reading *r, bool acts, int64_t round, brim_text *out)
+void brim_relief_line(const brim_drive *d, const brim_pressure_reading *r, bool acts, int64_t round, brim_text *out)
 {
   brim_text_printf(out, "%s at round %lld: RAM at %.1f%%", acts ? "Critical" : "Warning", (long long)round,
                    r->host.ram_percent);
-  if (r->device_left_bytes > 0 && s->planner.device_info.on_host)
-    brim_text_printf(out, ", %s:%d at %.1f%%", brim_setup_backend_id(s->setup), s->planner.device, r->device_percent);
+  if (r->device_left_bytes > 0 && d->planner.device_info.on_host)
+    brim_text_printf(out, ", %s:%d at %.1f%%", brim_setup_backend_id(d->setup), d->planner.device, r->device_percent);
   else if (r->device_left_bytes > 0)
     brim_text_printf(out, ", GPU at %.1f%%", r->device_percent);
   if (r->host.swap_percent > 0) brim_text_printf(out, ", swap at %.1f%%", r->host.swap_percent);
@@ -57,7 +58,7 @@ void brim_relief_detail(const brim_pressure_reading *r, brim_text *out)
 
 uint64_t brim_relief_allocated(const brim_trainer *t)
 {
-  const bool on_host = brim_trainer_session(t)->planner.device_info.on_host;
+  const bool on_host = brim_trainer_drive(t)->planner.device_info.on_host;
   return brim_rss_bytes() + (on_host ? 0 : brim_trainer_device_bytes(t));
 }
 

@@ -16,10 +16,10 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "base/table.h"
+#include "drive/deal.h"
 #include "graph/plan_json.h"
 #include "planner/figures.h"
 #include "planner/footprint.h"
-#include "session/deal.h"
 #include "store/record.h"
 #include "store/rundir.h"
 #include "store/summary.h"
@@ -47,12 +47,12 @@ static void tell_no_test(brim_report *r, const brim_plugin *dataset)
   brim_text_release(&keys);
 }
 
-void brim_report_begin(brim_report *r, const brim_session *s)
+void brim_report_begin(brim_report *r, const brim_drive *d)
 {
-  if (s->setup->data.count[BRIM_PART_TEST] == 0)
-    tell_no_test(r, brim_config_choice_of(s->setup->config, "dataset")->plugin);
-  r->task = s->setup->data.train.task;
-  r->tokens_each = r->task == BRIM_TASK_TOKENS ? s->setup->data.elements : 0;
+  if (d->setup->data.count[BRIM_PART_TEST] == 0)
+    tell_no_test(r, brim_config_choice_of(d->setup->config, "dataset")->plugin);
+  r->task = d->setup->data.train.task;
+  r->tokens_each = r->task == BRIM_TASK_TOKENS ? d->setup->data.elements : 0;
   for (size_t part = 0; part < sizeof r->figures / sizeof r->figures[0]; part++) r->figures[part].task = r->task;
 }
 
@@ -92,16 +92,16 @@ brim_status brim_report_evaluation(brim_report *r, enum brim_part part, const br
 
 void brim_report_memory(brim_report *r, const brim_trainer *t)
 {
-  const brim_session *s = brim_trainer_session(t);
+  const brim_drive *d = brim_trainer_drive(t);
   const brim_plan *plan = brim_trainer_plan(t);
   if (plan && plan->peak_bytes > r->planned_peak_bytes) r->planned_peak_bytes = plan->peak_bytes;
   r->predicted_rss_bytes = brim_trainer_footprint(t)->total_bytes;
   r->host_bytes = brim_trainer_host_bytes(t);
   r->device_bytes = brim_trainer_device_bytes(t);
   if (r->device_bytes > r->device_peak_bytes) r->device_peak_bytes = r->device_bytes;
-  r->device_taken_bytes = s->planner.device_info.taken_bytes;
-  snprintf(r->device, sizeof r->device, "%s:%d", brim_setup_backend_id(s->setup), s->planner.device);
-  snprintf(r->device_name, sizeof r->device_name, "%s", s->planner.device_info.name);
+  r->device_taken_bytes = d->planner.device_info.taken_bytes;
+  snprintf(r->device, sizeof r->device, "%s:%d", brim_setup_backend_id(d->setup), d->planner.device);
+  snprintf(r->device_name, sizeof r->device_name, "%s", d->planner.device_info.name);
 }
 
 double brim_report_rate(const brim_report *r)
@@ -314,21 +314,21 @@ static brim_status keep_files(const char *dir, const brim_config *config, brim_a
 }
 
 /* The times that the run's choices were made by: it goes on with them. */
-static brim_status write_profile(const char *dir, const brim_session *session)
+static brim_status write_profile(const char *dir, const brim_drive *drive)
 {
   brim_text text = {0};
-  if (session->planner.profile) brim_profile_print_used(session->planner.profile, &text);
+  if (drive->planner.profile) brim_profile_print_used(drive->planner.profile, &text);
   const brim_status status = text.length > 0 ? write_text(dir, BRIM_PROFILE_NAME, &text) : BRIM_OK;
   brim_text_release(&text);
   return status;
 }
 
-static json_t *describe_plan(brim_session *session, const brim_plan *plan)
+static json_t *describe_plan(brim_drive *drive, const brim_plan *plan)
 {
-  json_t *out = brim_plan_json(plan, session->choice.micro_batch);
-  const double seconds = brim_planner_step_seconds(&session->planner, plan, session->choice.micro_batch);
+  json_t *out = brim_plan_json(plan, drive->choice.micro_batch);
+  const double seconds = brim_planner_step_seconds(&drive->planner, plan, drive->choice.micro_batch);
   if (isfinite(seconds)) json_object_set_new(out, "step_seconds", json_real(seconds));
-  brim_deal_describe(session, out);
+  brim_deal_describe(drive, out);
   return out;
 }
 
@@ -350,7 +350,7 @@ static brim_status write_configuration(const char *dir, const brim_config *confi
   return status;
 }
 
-brim_status brim_report_write_inputs(const char *dir, brim_config *config, brim_session *session, const brim_plan *plan)
+brim_status brim_report_write_inputs(const char *dir, brim_config *config, brim_drive *drive, const brim_plan *plan)
 {
   brim_text text = {0};
   BRIM_TRY(keep_files(dir, config, &config->arena));
@@ -358,9 +358,9 @@ brim_status brim_report_write_inputs(const char *dir, brim_config *config, brim_
   brim_status status = write_text(dir, "overrides.yaml", &text);
   brim_text_release(&text);
   if (status == BRIM_OK) status = write_json(dir, "plugins.json", describe_plugins(config));
-  if (status == BRIM_OK) status = write_json(dir, "plan.json", describe_plan(session, plan));
-  if (status == BRIM_OK) status = write_json(dir, BRIM_SETUP_DATA_NAME, json_incref(session->setup->kept));
-  if (status == BRIM_OK) status = write_profile(dir, session);
+  if (status == BRIM_OK) status = write_json(dir, "plan.json", describe_plan(drive, plan));
+  if (status == BRIM_OK) status = write_json(dir, BRIM_SETUP_DATA_NAME, json_incref(drive->setup->kept));
+  if (status == BRIM_OK) status = write_profile(dir, drive);
   return status == BRIM_OK ? write_configuration(dir, config) : status;
 }
 

@@ -29,7 +29,7 @@ typedef struct brim_report {
 
 void brim_report_init(brim_report *report);
 /* When it is known what the run is about. */
-void brim_report_begin(brim_report *report, const brim_session *session);
+void brim_report_begin(brim_report *report, const brim_drive *drive);
 void brim_report_step(brim_report *report, int64_t samples, double seconds, double since_start);
 brim_status brim_report_evaluation(brim_report *report, enum brim_part part, const brim_evaluation *e, int64_t step);
 /* [init] What the trainer has now; after each plan that was placed, and at the end. Of plans the largest is told. */
@@ -54,8 +54,7 @@ typedef struct brim_rank_figures {
 /* Event "rank". */
 void brim_report_rank(brim_jsonl *events, int32_t rank, const brim_rank_figures *figures, int64_t step);
 /* The files that say what the run was made of; in `config` the paths of the backend are then those of copies. */
-brim_status brim_report_write_inputs(const char *dir, brim_config *config, brim_session *session,
-                                     const brim_plan *plan);
+brim_status brim_report_write_inputs(const char *dir, brim_config *config, brim_drive *drive, const brim_plan *plan);
 /* Of a report of which no summary is written. */
 void brim_report_release(brim_report *report);
 /* Frees what the report holds. `error`: "" unless the run failed. `wall_seconds`: from the process's start, without the

@@ -38,7 +38,7 @@ static void tell_skipped(brim_running *r, double scale)
 /* Of this process, without what it has spent in line for devices. */
 static double own_seconds(const brim_running *r)
 {
-  return brim_now() - r->options->start - (r->session ? r->session->planner.queue_seconds : 0);
+  return brim_now() - r->options->start - (r->drive ? r->drive->planner.queue_seconds : 0);
 }
 
 /* The median of the last steps; 0: there were none under this plan. */
@@ -84,7 +84,7 @@ static brim_status stop_early(brim_running *r)
   r->has_stopped = true;
   brim_running_event(r, "stopped_early", detail);
   brim_say("stopped early after step %lld of %lld: %s (training.patience=%lld)", (long long)r->state->step,
-           (long long)r->session->order.steps, detail, (long long)r->settings->training.patience);
+           (long long)r->drive->order.steps, detail, (long long)r->settings->training.patience);
   return BRIM_OK;
 }
 
@@ -104,7 +104,7 @@ static brim_status interrupt(brim_running *r)
   brim_running_event(r, "interrupted", strsignal(signal));
   return brim_fail(BRIM_EINTERRUPTED, "%s after step %lld of %lld%s\ngo on with: brim train --resume %s",
                    signal == SIGINT ? "interrupted" : "terminated", (long long)r->state->step,
-                   (long long)r->session->order.steps,
+                   (long long)r->drive->order.steps,
                    r->checkpoint_step == r->state->step ? "; a checkpoint was written" : "", r->dir);
 }
 
@@ -113,10 +113,10 @@ static brim_status interrupt(brim_running *r)
 static brim_status finish(brim_running *r)
 {
   if (r->state->step == 0) BRIM_TRY(write_last_checkpoint(r));
-  if (r->session->setup->data.count[BRIM_PART_TEST] == 0 || r->report.test_step == r->state->step) return BRIM_OK;
+  if (r->drive->setup->data.count[BRIM_PART_TEST] == 0 || r->report.test_step == r->state->step) return BRIM_OK;
   const int64_t step = r->state->step;
   const bool recorded =
-      step > 0 && r->session->setup->data.count[BRIM_PART_VALIDATION] == 0 && r->state->evaluated_step == step;
+      step > 0 && r->drive->setup->data.count[BRIM_PART_VALIDATION] == 0 && r->state->evaluated_step == step;
   brim_evaluation e;
   const brim_status status = brim_running_evaluate(r, BRIM_PART_TEST, recorded, &e);
   return status == BRIM_EINTERRUPTED ? interrupt(r) : status;
@@ -125,7 +125,7 @@ static brim_status finish(brim_running *r)
 static void collect_memory(brim_running *r)
 {
   brim_report_memory(&r->report, r->trainer);
-  r->report.queue_seconds = r->session->planner.queue_seconds;
+  r->report.queue_seconds = r->drive->planner.queue_seconds;
   r->report.loss_scale = r->state->loss_scale;
   r->report.skipped_steps = r->state->skipped_steps;
 }
@@ -178,7 +178,7 @@ static bool is_of_policies(brim_status status)
 static brim_status turn(brim_running *r, bool *done)
 {
   const brim_status status = brim_running_after_commit(r);
-  const bool is_end = r->state->step >= r->session->order.steps;
+  const bool is_end = r->state->step >= r->drive->order.steps;
   if (status == BRIM_EINTERRUPTED) return interrupt(r);
   if (is_of_policies(status) && !r->options->dist) return give_up(r, status);
   BRIM_TRY(status);
@@ -227,11 +227,11 @@ static brim_status recover(brim_running *r, brim_status failure)
   brim_status status = brim_recover(&r->recovery, failure, what, &rewound);
   const bool is_remade = r->recovery.is_remade;
   r->recovery.is_remade = false;
-  if (is_remade) brim_running_follow_session(r);
+  if (is_remade) brim_running_follow_drive(r);
   if (!r->recovery.is_over) brim_relief_aim(r->trainer, r->pressure);
   r->recent_count = 0;
   if (status == BRIM_OK && rewound) status = forget_what_came_behind(r);
-  if (status == BRIM_OK && is_remade) status = brim_running_keep_session(r);
+  if (status == BRIM_OK && is_remade) status = brim_running_keep_drive(r);
   if (status != BRIM_OK) return status;
   r->report.retries++;
   brim_report_recovered(&r->events, r->state->step, what, brim_now() - (at > r->turn_started ? at : now));
@@ -328,7 +328,7 @@ static brim_status close_run(brim_running *r, brim_status status)
   brim_tensorboard_close(&r->tensorboard);
   brim_pressure_close(r->pressure); /* before what it looks at */
   brim_trainer_close(r->trainer);
-  brim_session_close(r->session);
+  brim_drive_close(r->drive);
   if (opened && r->options->write_page) write_page(r, status);
   if (r->lock >= 0) close(r->lock);
   brim_out_of_memory_advice(NULL);
@@ -354,7 +354,7 @@ brim_status brim_run(const brim_run_options *options)
   brim_stop_doing(BRIM_STOP_ENDING);
   status = brim_running_end_together(r, status);
   if (status == BRIM_OK && r->recent_count >= BRIM_STEPS_RECENT)
-    brim_planner_compare_times(&r->session->planner, brim_trainer_plan(r->trainer), r->session->choice.micro_batch,
+    brim_planner_compare_times(&r->drive->planner, brim_trainer_plan(r->trainer), r->drive->choice.micro_batch,
                                recent_seconds(r));
   if (status == BRIM_OK && brim_running_speaks(r)) {
     brim_progress_finish(&r->progress);

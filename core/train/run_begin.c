@@ -8,9 +8,9 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "dist/line.h"
+#include "drive/deal.h"
 #include "planner/communication.h"
 #include "planner/figures.h"
-#include "session/deal.h"
 #include "store/rundir.h"
 #include "store/weights.h"
 #include "train/run_parts.h"
@@ -37,7 +37,7 @@ static brim_status make_folder(brim_running *r, json_t *weights)
                            sizeof r->dir));
   BRIM_TRY(brim_run_lock(r->dir, &r->lock));
   brim_line_tell_folder(r->dir);
-  BRIM_TRY(brim_report_write_inputs(r->dir, c, r->session, brim_trainer_plan(r->trainer)));
+  BRIM_TRY(brim_report_write_inputs(r->dir, c, r->drive, brim_trainer_plan(r->trainer)));
   r->state->profile_hash = hash_profile(r);
   return weights ? brim_weights_record_write(r->dir, weights) : BRIM_OK;
 }
@@ -57,7 +57,7 @@ static brim_status load_and_make_folder(brim_running *r)
 /* It would train on noise, which nobody wants but to try things out. */
 static void warn_of_random_backbone(const brim_running *r)
 {
-  if (!brim_config_backbone(r->session->setup->config) || r->settings->model.weights[0] || !brim_running_speaks(r))
+  if (!brim_config_backbone(r->drive->setup->config) || r->settings->model.weights[0] || !brim_running_speaks(r))
     return;
   brim_log(BRIM_LOG_WARN, "the frozen backbone has random weights: set model.weights to a file, a folder or a run of "
                           "trained ones");
@@ -112,7 +112,7 @@ static brim_status open_resumed(brim_running *r)
   r->checkpoint_step = r->round_step = r->state->step; /* what was due before the checkpoint was done */
   brim_running_recall(r);
   brim_say("resuming '%s' after step %lld of %lld", r->dir, (long long)r->state->step,
-           (long long)r->session->order.steps);
+           (long long)r->drive->order.steps);
   return BRIM_OK;
 }
 
@@ -134,14 +134,14 @@ static brim_status open_logs(brim_running *r)
     brim_running_heed_tensorboard(
         r, brim_tensorboard_open(&r->tensorboard, r->dir, r->options->resume ? r->state->step + 1 : -1));
   brim_running_event(r, r->options->resume ? "resumed" : "started", NULL);
-  brim_policies_listen(r->session->policies, on_decision, r);
+  brim_policies_listen(r->drive->dialogue.policies, on_decision, r);
   return BRIM_OK;
 }
 
 static void announce_recompute(const brim_running *r)
 {
   const brim_plan *plan = brim_trainer_plan(r->trainer);
-  const brim_program *train = brim_plan_program(plan, BRIM_PROGRAM_TRAIN, r->session->choice.micro_batch);
+  const brim_program *train = brim_plan_program(plan, BRIM_PROGRAM_TRAIN, r->drive->choice.micro_batch);
   brim_text text = {0};
   if (train) brim_recompute_tell(train, plan->request.recompute, &text);
   if (text.length > 0) brim_say("%s", text.s);
@@ -151,80 +151,80 @@ static void announce_recompute(const brim_running *r)
 static void announce(const brim_running *r)
 {
   char bytes[32];
-  const brim_session *s = r->session;
+  const brim_drive *d = r->drive;
   brim_text batch = {0};
-  brim_deal_tell(s, &batch);
+  brim_deal_tell(d, &batch);
   brim_say("%s on %s: %lld sample%s, %lld step%s; %s, %s", brim_config_choice_of(r->config, "model")->plugin->id,
-           brim_config_choice_of(r->config, "dataset")->name, (long long)s->setup->data.count[BRIM_PART_TRAIN],
-           brim_plural(s->setup->data.count[BRIM_PART_TRAIN]), (long long)s->order.steps, brim_plural(s->order.steps),
-           brim_config_choice_of(r->config, "backend")->plugin->id, s->planner.device_info.name);
-  if (s->setup->data.train.summary)
-    brim_say("%s: %s", brim_config_choice_of(r->config, "dataset")->name, s->setup->data.train.summary);
+           brim_config_choice_of(r->config, "dataset")->name, (long long)d->setup->data.count[BRIM_PART_TRAIN],
+           brim_plural(d->setup->data.count[BRIM_PART_TRAIN]), (long long)d->order.steps, brim_plural(d->order.steps),
+           brim_config_choice_of(r->config, "backend")->plugin->id, d->planner.device_info.name);
+  if (d->setup->data.train.summary)
+    brim_say("%s: %s", brim_config_choice_of(r->config, "dataset")->name, d->setup->data.train.summary);
   brim_say("memory planned and placed: %s; %s; run folder %s",
            brim_format_bytes(bytes, sizeof bytes, brim_trainer_plan(r->trainer)->peak_bytes), brim_text_str(&batch),
            r->dir);
   brim_text_release(&batch);
   announce_recompute(r);
   const char *precision = brim_precision_names[r->settings->precision];
-  if (r->settings->precision != BRIM_PRECISION_FP32 && s->planner.device_info.on_host)
+  if (r->settings->precision != BRIM_PRECISION_FP32 && d->planner.device_info.on_host)
     brim_say("precision=%s: activations are kept in %s and computed in fp32", precision, precision);
-  if (brim_setup_rounds(s->setup, s->choice.micro_batch))
+  if (brim_setup_rounds(d->setup, d->choice.micro_batch))
     brim_log(BRIM_LOG_WARN,
              "the micro-batch %lld is not a multiple of training.grain %lld: with another one the results differ by "
              "rounding",
-             (long long)s->choice.micro_batch, (long long)s->setup->grain);
+             (long long)d->choice.micro_batch, (long long)d->setup->grain);
 }
 
 /* Before hours are spent on a run of whose classes somebody wants to know more. */
 static void announce_left_out(brim_running *r)
 {
   char text[200];
-  const int64_t *count = r->session->setup->data.count, classes = r->session->setup->data.train.classes;
-  if (r->session->setup->data.train.task != BRIM_TASK_CLASS) return; /* they have no such figures */
+  const int64_t *count = r->drive->setup->data.count, classes = r->drive->setup->data.train.classes;
+  if (r->drive->setup->data.train.task != BRIM_TASK_CLASS) return; /* they have no such figures */
   if (count[BRIM_PART_VALIDATION] + count[BRIM_PART_TEST] == 0) return;
   if (!brim_scores_left_out(text, sizeof text, classes)[0]) return;
   brim_say("%s", text);
   brim_running_event(r, "scores_left_out", text);
 }
 
-static brim_status open_session(brim_running *r)
+static brim_status open_drive(brim_running *r)
 {
   const brim_setup_options options = {
       .read_data = true, .resume = r->options->resume, .stop = r->stop, .dist = r->options->dist};
-  const brim_status status = brim_session_open(r->config, &options, &r->session);
-  return brim_deal_settle(r->options->dist, status, &r->session);
+  const brim_status status = brim_drive_open(r->config, &options, &r->drive);
+  return brim_deal_settle(r->options->dist, status, &r->drive);
 }
 
 /* What a device's libraries take for talking to others they take before the plan is placed. */
 static brim_status connect(const brim_running *r)
 {
-  const brim_session *s = r->session;
-  return brim_dist_connect(r->options->dist, s->setup->backend_ops, s->setup->backend, s->planner.device);
+  const brim_drive *d = r->drive;
+  return brim_dist_connect(r->options->dist, d->setup->backend_ops, d->setup->backend, d->planner.device);
 }
 
 static brim_status open_trainer(brim_running *r)
 {
   for (;;) {
-    const brim_status status = brim_trainer_open(r->session, &r->trainer);
+    const brim_status status = brim_trainer_open(r->drive, &r->trainer);
     brim_crash_watch_exit();
-    if (status == BRIM_OK || !brim_session_asks(r->session)) return status;
-    BRIM_TRY(brim_session_remake(&r->session));
-    BRIM_TRY(brim_session_settle(&r->session));
+    if (status == BRIM_OK || !brim_drive_asks(r->drive)) return status;
+    BRIM_TRY(brim_drive_remake(&r->drive));
+    BRIM_TRY(brim_drive_settle(&r->drive));
     BRIM_TRY(connect(r));
   }
 }
 
-void brim_running_follow_session(brim_running *r)
+void brim_running_follow_drive(brim_running *r)
 {
-  if (r->session->setup->own_config) r->config = r->session->setup->own_config;
+  if (r->drive->setup->own_config) r->config = r->drive->setup->own_config;
   r->settings = &r->config->settings;
-  r->resize = (brim_resize){.session = &r->session, .work = &r->work};
-  if (!r->recovery.is_over) brim_policies_listen(r->session->policies, on_decision, r);
+  r->resize = (brim_resize){.drive = &r->drive, .work = &r->work};
+  if (!r->recovery.is_over) brim_policies_listen(r->drive->dialogue.policies, on_decision, r);
 }
 
-brim_status brim_running_keep_session(brim_running *r)
+brim_status brim_running_keep_drive(brim_running *r)
 {
-  BRIM_TRY(brim_report_write_inputs(r->dir, r->config, r->session, brim_trainer_plan(r->trainer)));
+  BRIM_TRY(brim_report_write_inputs(r->dir, r->config, r->drive, brim_trainer_plan(r->trainer)));
   r->state->profile_hash = hash_profile(r);
   return r->state->step > 0 ? brim_running_write_checkpoint(r) : BRIM_OK;
 }
@@ -242,18 +242,18 @@ static void advise(const brim_running *r)
 brim_status brim_running_begin(brim_running *r)
 {
   brim_reserve_take();
-  BRIM_TRY(open_session(r));
+  BRIM_TRY(open_drive(r));
   BRIM_TRY(brim_running_begin_together(r, connect(r)));
-  BRIM_TRY(brim_running_begin_together(r, brim_communication_time(&r->session->planner)));
+  BRIM_TRY(brim_running_begin_together(r, brim_communication_time(&r->drive->planner)));
   BRIM_TRY(brim_running_begin_together(r, open_trainer(r)));
-  BRIM_TRY(brim_deal_exchange_batches(r->session));
-  if (r->session->setup->own_config) r->config = r->session->setup->own_config;
+  BRIM_TRY(brim_deal_exchange_batches(r->drive));
+  if (r->drive->setup->own_config) r->config = r->drive->setup->own_config;
   r->settings = &r->config->settings;
   r->state = brim_trainer_state(r->trainer);
-  brim_report_begin(&r->report, r->session);
+  brim_report_begin(&r->report, r->drive);
   r->work = brim_running_work(r);
-  r->recovery = (brim_recovery){.session = &r->session, .work = &r->work};
-  r->resize = (brim_resize){.session = &r->session, .work = &r->work};
+  r->recovery = (brim_recovery){.drive = &r->drive, .work = &r->work};
+  r->resize = (brim_resize){.drive = &r->drive, .work = &r->work};
   BRIM_TRY(r->options->resume ? open_resumed(r) : open_new(r));
   if (r->settings->dist.shard != BRIM_SHARD_NONE) BRIM_TRY(brim_running_check_folder(r));
   BRIM_TRY(brim_trainer_broadcast(r->trainer));

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "base/log.h"
-#include "session/decide.h"
+#include "decide/decide.h"
 #include "train/run_parts.h"
 #include "train/stop.h"
 
@@ -50,7 +50,7 @@ static brim_status record(brim_running *r, enum brim_part part, const brim_evalu
   if (m->fd < 0) return BRIM_OK;
   brim_jsonl_begin(m);
   brim_jsonl_int(m, "step", r->state->step);
-  brim_jsonl_number(m, "epoch", (double)r->state->step / (double)r->session->order.steps_per_epoch);
+  brim_jsonl_number(m, "epoch", (double)r->state->step / (double)r->drive->order.steps_per_epoch);
   brim_jsonl_string(m, "split", part_names[part]);
   record_figures(m, part, e);
   brim_jsonl_number(m, "lr", brim_trainer_lr(r->trainer));
@@ -96,7 +96,7 @@ void brim_running_recall(brim_running *r)
 void brim_running_show_progress(brim_running *r)
 {
   const brim_train_state *s = r->state;
-  const brim_order *o = &r->session->order;
+  const brim_order *o = &r->drive->order;
   const brim_evaluation e = window_figures(r);
   const brim_progress_state state = {.epoch = (s->step > 0 ? s->step - 1 : 0) / o->steps_per_epoch + 1,
                                      .epochs = r->settings->training.steps > 0 ? 0 : r->settings->training.epochs,
@@ -136,8 +136,8 @@ brim_status brim_running_close_window(brim_running *r)
 static bool is_due_at(const brim_running *r, int64_t step, int64_t every_steps)
 {
   if (step == 0) return false;
-  if (step == r->session->order.steps) return true;
-  return every_steps > 0 ? step % every_steps == 0 : brim_order_ends_epoch(&r->session->order, step - 1);
+  if (step == r->drive->order.steps) return true;
+  return every_steps > 0 ? step % every_steps == 0 : brim_order_ends_epoch(&r->drive->order, step - 1);
 }
 
 bool brim_running_is_due(const brim_running *r, int64_t every_steps)
@@ -172,7 +172,7 @@ brim_status brim_running_evaluate(brim_running *r, enum brim_part part, bool rec
                                               : "the parameters are no good");
   BRIM_TRY(brim_report_evaluation(&r->report, part, out, r->state->step));
   if (!recorded) BRIM_TRY(record(r, part, out, out->samples, seconds));
-  const brim_order *o = &r->session->order;
+  const brim_order *o = &r->drive->order;
   brim_say("epoch %.4g, step %lld: %s loss %.4f%s (%lld sample%s)", (double)r->state->step / (double)o->steps_per_epoch,
            (long long)r->state->step, part_names[part], out->loss, brim_report_format(figures, sizeof figures, out),
            (long long)out->samples, brim_plural(out->samples));
@@ -183,7 +183,7 @@ brim_status brim_running_evaluate(brim_running *r, enum brim_part part, bool rec
 static brim_status evaluate_if_due(brim_running *r)
 {
   brim_train_state *s = r->state;
-  const int64_t *count = r->session->setup->data.count;
+  const int64_t *count = r->drive->setup->data.count;
   if (s->evaluated_step == s->step || !brim_running_is_due(r, r->settings->training.eval_every_steps)) return BRIM_OK;
   const enum brim_part part = count[BRIM_PART_VALIDATION] ? BRIM_PART_VALIDATION : BRIM_PART_TEST;
   if (count[part] == 0) return BRIM_OK;
@@ -218,7 +218,7 @@ bool brim_running_is_out_of_patience(const brim_running *r)
 int64_t brim_running_round(const brim_running *r)
 {
   const int64_t every = r->settings->training.eval_every_steps;
-  const int64_t length = every > 0 ? every : r->session->order.steps_per_epoch;
+  const int64_t length = every > 0 ? every : r->drive->order.steps_per_epoch;
   return (r->state->step + length - 1) / length;
 }
 
@@ -226,11 +226,11 @@ static brim_status end_round(brim_running *r)
 {
   enum brim_cleanup cleanup;
   const int64_t step = r->state->step;
-  const bool is_end = step >= r->session->order.steps || brim_running_is_out_of_patience(r);
+  const bool is_end = step >= r->drive->order.steps || brim_running_is_out_of_patience(r);
   if (r->round_step == step || !brim_running_is_due(r, r->settings->training.eval_every_steps)) return BRIM_OK;
   r->round_step = step;
   BRIM_TRY(brim_running_report_ranks(r));
-  BRIM_TRY(brim_decide_at_boundary(r->session, step, brim_running_round(r), is_end,
+  BRIM_TRY(brim_decide_at_boundary(&r->drive->dialogue, step, brim_running_round(r), is_end,
                                    brim_trainer_plan(r->trainer)->peak_bytes, &cleanup));
   brim_relief_clean(r->trainer, r->dir, cleanup);
   return BRIM_OK;

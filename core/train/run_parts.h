@@ -16,9 +16,9 @@
 
 typedef struct brim_running {
   const brim_run_options *options;
-  brim_config *config; /* the session's: a policy may have asked for another than the caller's */
+  brim_config *config; /* the run's: a policy may have asked for another than the caller's */
   const brim_settings *settings;
-  brim_session *session;
+  brim_drive *drive;
   brim_trainer *trainer;
   brim_train_state *state;
   char dir[4096];
@@ -55,10 +55,10 @@ typedef struct brim_running {
 /* From the configuration to a trainer, a folder and its records, with what a checkpoint has. */
 brim_status brim_running_begin(brim_running *r);
 
-/* After the session was made again. */
-void brim_running_follow_session(brim_running *r);
+/* After the drive was made again. */
+void brim_running_follow_drive(brim_running *r);
 /* Then: the folder says what is trained from now on, and has a checkpoint of it. */
-brim_status brim_running_keep_session(brim_running *r);
+brim_status brim_running_keep_drive(brim_running *r);
 
 /* ---- run_ranks.c: nothing of it in a job of one rank ---- */
 

@@ -6,14 +6,14 @@
 /* What the arena should shrink to; 0: it should not. */
 static uint64_t target_of(const brim_running *r, const brim_pressure_reading *reading)
 {
-  return brim_recover_target(&r->settings->memory, r->session->planner.device_info.on_host,
+  return brim_recover_target(&r->settings->memory, r->drive->planner.device_info.on_host,
                              brim_trainer_device_bytes(r->trainer), reading);
 }
 
 static void tell(brim_running *r, const brim_pressure_reading *reading, bool acts)
 {
   brim_text line = {0}, detail = {0};
-  brim_relief_line(r->session, reading, acts, brim_running_round(r), &line);
+  brim_relief_line(r->drive, reading, acts, brim_running_round(r), &line);
   brim_relief_detail(reading, &detail);
   brim_log(BRIM_LOG_WARN, "%s", brim_text_str(&line));
   brim_text_printf(&line, " (%s)", brim_text_str(&detail));

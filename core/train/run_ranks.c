@@ -120,13 +120,13 @@ bool brim_running_is_compared(const brim_running *r, int64_t step)
 
 static brim_rank_figures measure(brim_running *r)
 {
-  const brim_session *s = r->session;
+  const brim_drive *d = r->drive;
   const brim_rank_figures f = {.busy_seconds = r->steps_seconds - r->waited_seconds,
                                .waiting_seconds = r->waited_seconds,
                                .device_bytes = brim_trainer_device_bytes(r->trainer),
                                .resident_bytes = brim_rss_bytes(),
-                               .batch = s->choice.micro_batch,
-                               .step_samples = brim_order_share(&s->order, 0).count};
+                               .batch = d->choice.micro_batch,
+                               .step_samples = brim_order_share(&d->order, 0).count};
   r->steps_seconds = r->waited_seconds = 0;
   return f;
 }

@@ -54,10 +54,10 @@ static brim_status rewind_run(void *self)
   return brim_trainer_restart(r->trainer, r->checkpoint[0] ? r->checkpoint : NULL);
 }
 
-static void follow(void *self, brim_session *session)
+static void follow(void *self, brim_drive *drive)
 {
   const brim_running *r = self;
-  brim_trainer_follow(r->trainer, session);
+  brim_trainer_follow(r->trainer, drive);
 }
 
 brim_work brim_running_work(brim_running *r)

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "drive/placement.h"
 #include "exec/initialize.h"
-#include "session/placement.h"
 #include "setup/features.h"
 #include "setup/frozen.h"
 #include "setup/loss_scale.h"
@@ -17,7 +17,7 @@
 
 static void init_state(brim_trainer *t)
 {
-  const brim_config *c = t->session->setup->config;
+  const brim_config *c = t->drive->setup->config;
   t->state = (brim_train_state){.profile_hash = t->state.profile_hash,
                                 .gradient_norm = NAN,
                                 .best_loss = NAN,
@@ -32,7 +32,7 @@ static void init_state(brim_trainer *t)
   } ids[] = {{"model", t->state.model_id}, {"optimizer", t->state.optimizer_id}, {"backend", t->state.backend_id}};
   for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++)
     snprintf(ids[i].id, sizeof t->state.model_id, "%s", brim_config_choice_of(c, ids[i].group)->plugin->id);
-  brim_loss_scale_start(t->session->setup->settings, &t->state);
+  brim_loss_scale_start(t->drive->setup->settings, &t->state);
 }
 
 static brim_status write_class_weights(brim_trainer *t)
@@ -41,11 +41,11 @@ static brim_status write_class_weights(brim_trainer *t)
   const brim_tensor *w = p->graph->class_weight;
   if (!w) return BRIM_OK;
   void *host = brim_xmalloc(w->bytes);
-  for (size_t i = 0; i < t->session->setup->class_weights.count; i++)
+  for (size_t i = 0; i < t->drive->setup->class_weights.count; i++)
     if (w->dtype == BRIM_DTYPE_F64)
-      ((double *)host)[i] = t->session->setup->class_weights.item[i];
+      ((double *)host)[i] = t->drive->setup->class_weights.item[i];
     else
-      ((float *)host)[i] = (float)t->session->setup->class_weights.item[i];
+      ((float *)host)[i] = (float)t->drive->setup->class_weights.item[i];
   const brim_status status = brim_exec_write(t->exec, p, w, host);
   free(host);
   return status;
@@ -53,7 +53,7 @@ static brim_status write_class_weights(brim_trainer *t)
 
 static brim_status place(brim_trainer *t, const brim_evaluation_wish *wish)
 {
-  BRIM_TRY(brim_placement_open(t->session, wish, &t->plan, &t->exec));
+  BRIM_TRY(brim_placement_open(t->drive, wish, &t->plan, &t->exec));
   t->check = brim_plan_program(t->plan, BRIM_PROGRAM_CHECK, 0);
   t->update = brim_plan_program(t->plan, BRIM_PROGRAM_UPDATE, 0);
   return write_class_weights(t);
@@ -73,11 +73,11 @@ static void unplace(brim_trainer *t)
 /* The frozen parameters, which no checkpoint has, in the arena that was just placed. */
 static brim_status write_frozen(brim_trainer *t)
 {
-  if (t->session->setup->features) {
-    t->state.frozen_hash = brim_features_weights(t->session->setup->features);
+  if (t->drive->setup->features) {
+    t->state.frozen_hash = brim_features_weights(t->drive->setup->features);
     return BRIM_OK;
   }
-  return brim_frozen_write(t->session->setup, t->exec, &t->plan->program[0], &t->state.frozen_hash);
+  return brim_frozen_write(t->drive->setup, t->exec, &t->plan->program[0], &t->state.frozen_hash);
 }
 
 /* What was trained on other frozen parameters means nothing on these. */
@@ -101,27 +101,27 @@ static brim_status begin_training(brim_trainer *t)
   /* Evaluation may have weights of its own, which start at the same values. */
   for (size_t i = 0; i < t->plan->program_count; i++)
     if (i == 0 ||
-        (t->session->setup->settings->training.ema_decay > 0 && t->plan->program[i].kind == BRIM_PROGRAM_EVALUATE))
-      BRIM_TRY(brim_initialize_parameters(t->exec, &t->plan->program[i], (uint64_t)t->session->setup->settings->seed));
+        (t->drive->setup->settings->training.ema_decay > 0 && t->plan->program[i].kind == BRIM_PROGRAM_EVALUATE))
+      BRIM_TRY(brim_initialize_parameters(t->exec, &t->plan->program[i], (uint64_t)t->drive->setup->settings->seed));
   return write_frozen(t);
 }
 
-static brim_status open_trainer(brim_trainer *t, brim_session *s)
+static brim_status open_trainer(brim_trainer *t, brim_drive *d)
 {
   BRIM_TRY(brim_trainer_make_metrics(t));
   BRIM_TRY(place(t, NULL));
-  brim_footprint_predict(&s->planner, t->plan, s->choice.micro_batch, &t->footprint);
+  brim_footprint_predict(&d->planner, t->plan, d->choice.micro_batch, &t->footprint);
   BRIM_TRY(begin_training(t));
-  BRIM_TRY(brim_setup_finish_data(s->setup));
-  brim_footprint_follow_data(s->setup, s->choice.micro_batch, &t->footprint);
+  BRIM_TRY(brim_setup_finish_data(d->setup));
+  brim_footprint_follow_data(d->setup, d->choice.micro_batch, &t->footprint);
   return BRIM_OK;
 }
 
-brim_status brim_trainer_open(brim_session *session, brim_trainer **out)
+brim_status brim_trainer_open(brim_drive *drive, brim_trainer **out)
 {
   brim_trainer *t = brim_xcalloc(1, sizeof *t);
-  t->session = session;
-  const brim_status status = open_trainer(t, session);
+  t->drive = drive;
+  const brim_status status = open_trainer(t, drive);
   if (status != BRIM_OK) {
     brim_trainer_close(t);
     return status;
@@ -139,9 +139,9 @@ void brim_trainer_close(brim_trainer *t)
   free(t);
 }
 
-const brim_session *brim_trainer_session(const brim_trainer *t)
+const brim_drive *brim_trainer_drive(const brim_trainer *t)
 {
-  return t->session;
+  return t->drive;
 }
 const brim_plan *brim_trainer_plan(const brim_trainer *t)
 {
@@ -195,16 +195,16 @@ static brim_status meet_to_write(void *context, brim_status own)
 static brim_status write_values(brim_trainer *t, const char *run_dir, const brim_checkpoint_tensors *tensors,
                                 int64_t keep)
 {
-  const brim_world *w = &t->session->setup->world;
+  const brim_world *w = &t->drive->setup->world;
   const brim_checkpoint_ranks ranks = {w->rank, w->ranks, t, meet_to_write};
-  if (!t->session->setup->options.dist) return brim_checkpoint_write(run_dir, &t->state, tensors, keep);
+  if (!t->drive->setup->options.dist) return brim_checkpoint_write(run_dir, &t->state, tensors, keep);
   return brim_checkpoint_write_together(run_dir, &t->state, tensors, keep, &ranks);
 }
 
 /* Has this rank anything to write? */
 static bool is_writer(const brim_trainer *t)
 {
-  return !t->session->setup->options.dist || t->session->setup->world.rank == 0 || (t->plan && t->plan->shards);
+  return !t->drive->setup->options.dist || t->drive->setup->world.rank == 0 || (t->plan && t->plan->shards);
 }
 
 brim_status brim_trainer_checkpoint(brim_trainer *t, const char *run_dir, int64_t keep)
@@ -215,7 +215,7 @@ brim_status brim_trainer_checkpoint(brim_trainer *t, const char *run_dir, int64_
   if (!brim_trainer_has_values(t))
     status = brim_fail(BRIM_EINTERNAL, "the parameters of step %lld are lost", (long long)t->state.step);
   const bool copied = status == BRIM_OK && is_writer(t) && (status = copy_values(t, &s)) == BRIM_OK;
-  if (!copied) return t->session->setup->options.dist ? meet_to_write(t, status) : status;
+  if (!copied) return t->drive->setup->options.dist ? meet_to_write(t, status) : status;
   status = write_values(t, run_dir, &s.tensors, keep);
   brim_snapshot_release(&s);
   return status;
@@ -225,28 +225,28 @@ brim_status brim_trainer_checkpoint(brim_trainer *t, const char *run_dir, int64_
 
 static void name_backend(brim_trainer *t)
 {
-  snprintf(t->state.backend_id, sizeof t->state.backend_id, "%s", brim_setup_backend_id(t->session->setup));
+  snprintf(t->state.backend_id, sizeof t->state.backend_id, "%s", brim_setup_backend_id(t->drive->setup));
 }
 
 static brim_status place_again(brim_trainer *t)
 {
   brim_footprint again;
   const uint64_t before = t->footprint.total_bytes;
-  brim_session_begin(t->session);
-  brim_status status = brim_planner_look(&t->session->planner);
+  brim_drive_begin(t->drive);
+  brim_status status = brim_planner_look(&t->drive->planner);
   if (status == BRIM_OK) status = place(t, NULL);
-  brim_session_let_go(t->session);
+  brim_drive_let_go(t->drive);
   BRIM_TRY(status);
   name_backend(t);
-  brim_footprint_predict(&t->session->planner, t->plan, t->session->choice.micro_batch, &again);
+  brim_footprint_predict(&t->drive->planner, t->plan, t->drive->choice.micro_batch, &again);
   t->footprint = again;
   if (before > again.total_bytes) t->footprint.total_bytes = before;
-  return brim_setup_finish_data(t->session->setup); /* of one that was made again */
+  return brim_setup_finish_data(t->drive->setup); /* of one that was made again */
 }
 
-void brim_trainer_follow(brim_trainer *t, brim_session *session)
+void brim_trainer_follow(brim_trainer *t, brim_drive *drive)
 {
-  t->session = session;
+  t->drive = drive;
 }
 
 /* Frozen values are read again, from files that may be others by now. */
@@ -259,7 +259,7 @@ static brim_status write_frozen_again(brim_trainer *t)
   return brim_fail(BRIM_ELOAD,
                    "the weights of the backbone, '%s', are others than those that the run has begun with\n"
                    "put them back, and go on with the run",
-                   t->session->setup->settings->model.weights);
+                   t->drive->setup->settings->model.weights);
 }
 
 static brim_status put_back(brim_trainer *t)
@@ -278,7 +278,7 @@ brim_status brim_trainer_park(brim_trainer *t)
     BRIM_TRY(copy_values(t, &t->kept));
     t->is_kept = true;
   }
-  if (t->exec) (void)brim_session_hold(t->session, false); /* else it queues for what it has given back */
+  if (t->exec) (void)brim_drive_hold(t->drive, false); /* else it queues for what it has given back */
   unplace(t);
   return BRIM_OK;
 }
@@ -337,7 +337,7 @@ brim_status brim_trainer_resume(brim_trainer *t, const char *checkpoint)
   t->state = state;
   name_backend(t);
   t->begun_steps = state.step;
-  brim_loss_scale_start(t->session->setup->settings, &t->state);
+  brim_loss_scale_start(t->drive->setup->settings, &t->state);
   brim_begun last = {.scale = 1};
   if (state.step > 0) brim_trainer_make_step(t, state.step - 1, 1, &last);
   t->step = last.step; /* for the learning rate in records made before a step */
@@ -348,7 +348,7 @@ brim_status brim_trainer_restart(brim_trainer *t, const char *checkpoint)
 {
   t->is_kept = false;
   brim_snapshot_release(&t->kept);
-  if (t->exec) (void)brim_session_hold(t->session, false);
+  if (t->exec) (void)brim_drive_hold(t->drive, false);
   unplace(t);
   brim_status status = place_again(t);
   if (status == BRIM_OK) status = begin_training(t);
@@ -381,16 +381,16 @@ static brim_status read_model(brim_trainer *t, const char *checkpoint)
   return status;
 }
 
-brim_status brim_trainer_open_evaluation(brim_session *session, int64_t count, int64_t batch, bool keep_output,
+brim_status brim_trainer_open_evaluation(brim_drive *drive, int64_t count, int64_t batch, bool keep_output,
                                          const char *checkpoint, brim_trainer **out)
 {
   brim_trainer *t = brim_xcalloc(1, sizeof *t);
-  t->session = session;
+  t->drive = drive;
   brim_status status = brim_trainer_make_metrics(t);
   if (status == BRIM_OK) status = place(t, &(brim_evaluation_wish){count, batch, keep_output, false});
   if (status == BRIM_OK) init_state(t);
   if (status == BRIM_OK) status = read_model(t, checkpoint);
-  if (status == BRIM_OK) status = brim_setup_finish_data(session->setup);
+  if (status == BRIM_OK) status = brim_setup_finish_data(drive->setup);
   if (status != BRIM_OK) {
     brim_trainer_close(t);
     return status;
@@ -403,12 +403,12 @@ brim_status brim_trainer_open_evaluation(brim_session *session, int64_t count, i
 
 static void clean_heavily(brim_trainer *t)
 {
-  const brim_session *s = t->session;
+  const brim_drive *d = t->drive;
   if (!brim_trainer_is_ahead(t)) {
     brim_loader_close(t->loader); /* the next step opens it where it is then */
     t->loader = NULL;
   }
-  if (BRIM_HAS(brim_backend_ops, s->setup->backend_ops, trim)) s->setup->backend_ops->trim(s->setup->backend);
+  if (BRIM_HAS(brim_backend_ops, d->setup->backend_ops, trim)) d->setup->backend_ops->trim(d->setup->backend);
 }
 
 void brim_trainer_clean(brim_trainer *t, enum brim_cleanup cleanup)

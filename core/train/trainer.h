@@ -4,9 +4,9 @@
 #define BRIM_TRAIN_TRAINER_H
 #include <jansson.h>
 
+#include "drive/drive.h"
 #include "exec/exec.h"
 #include "planner/footprint.h"
-#include "session/session.h"
 #include "store/checkpoint.h"
 
 typedef struct brim_trainer brim_trainer;
@@ -32,16 +32,16 @@ brim_evaluation brim_evaluation_none(void);
 /* exp(loss), of tokens; else NAN. */
 double brim_evaluation_perplexity(const brim_evaluation *e);
 
-/* [init] Plans, places, initialises the parameters from the seed, and waits for the session's data. The session must
+/* [init] Plans, places, initialises the parameters from the seed, and waits for the run's data. The drive must
  * outlive the trainer. EBUDGET, ENOMEM_DEVICE. */
-brim_status brim_trainer_open(brim_session *session, brim_trainer **out);
+brim_status brim_trainer_open(brim_drive *drive, brim_trainer **out);
 /* [init] For evaluation only: no gradients, no optimizer state. Places what `count` samples, `batch` at a time, take
  * and reads the parameters of a checkpoint, of whichever optimizer and backend. With `keep_output` the model's output
  * can be read after each batch. EBUDGET, ENOMEM_DEVICE, ELOAD. */
-brim_status brim_trainer_open_evaluation(brim_session *session, int64_t count, int64_t batch, bool keep_output,
+brim_status brim_trainer_open_evaluation(brim_drive *drive, int64_t count, int64_t batch, bool keep_output,
                                          const char *checkpoint, brim_trainer **out);
 void brim_trainer_close(brim_trainer *trainer);
-const brim_session *brim_trainer_session(const brim_trainer *trainer);
+const brim_drive *brim_trainer_drive(const brim_trainer *trainer);
 /* NULL while nothing is placed: see brim_trainer_replan. */
 const brim_plan *brim_trainer_plan(const brim_trainer *trainer);
 brim_exec *brim_trainer_exec(brim_trainer *trainer);
@@ -81,12 +81,12 @@ void brim_trainer_clean(brim_trainer *trainer, enum brim_cleanup cleanup);
 /* When a step or an evaluation failed last, before anything was cleaned up: brim_now(). */
 double brim_trainer_failed_at(const brim_trainer *trainer);
 /* Between two steps, not while the trainer is ahead: takes parameters and optimizer state to the host, and gives the
- * arena back. Then a checkpoint can be written, the session be changed, and brim_trainer_replan or brim_trainer_restart
+ * arena back. Then a checkpoint can be written, the drive be changed, and brim_trainer_replan or brim_trainer_restart
  * be called, but nothing else of the trainer be used. ENOMEM_HOST: nothing was done. */
 brim_status brim_trainer_park(brim_trainer *trainer);
-/* Between two steps, not while the trainer is ahead: the session was changed (session.h: cut, moved, another limit), or
+/* Between two steps, not while the trainer is ahead: the drive was changed (drive.h: cut, moved, another limit), or
  * memory is to be given to others. Takes parameters and optimizer state to the host, gives the arena back, plans,
- * claims and places anew as the session is now, which may ask the policies, and puts the values back. Samples, state
+ * claims and places anew as the drive is now, which may ask the policies, and puts the values back. Samples, state
  * and all bits that do not depend on the micro-batch go on. On failure nothing is placed and the values stay on the
  * host: it may be called again after another change, and a checkpoint can be written meanwhile, but nothing else of the
  * trainer be used. ENOMEM_HOST: nothing was done. ENOMEM_DEVICE, EBUDGET, ENODEVICE, EINTERRUPTED: see
@@ -96,9 +96,9 @@ brim_status brim_trainer_replan(brim_trainer *trainer);
  * there were. On failure nothing is placed, and it may be called again. As brim_trainer_replan and brim_trainer_resume.
  */
 brim_status brim_trainer_restart(brim_trainer *trainer, const char *checkpoint);
-/* While nothing is placed: `session` is in the place of the one there was, which was made again (brim_session_remake),
+/* While nothing is placed: `drive` is in the place of the one there was, which was made again (brim_drive_remake),
  * perhaps on another backend of the same real type. */
-void brim_trainer_follow(brim_trainer *trainer, brim_session *session);
+void brim_trainer_follow(brim_trainer *trainer, brim_drive *drive);
 /* Are the parameters of the last commit there, on the device or on the host? Not after a failure in the middle of an
  * update: then brim_trainer_restart. */
 bool brim_trainer_has_values(const brim_trainer *trainer);

@@ -18,13 +18,13 @@ double brim_evaluation_perplexity(const brim_evaluation *e)
 
 int64_t brim_trainer_losses_each(const brim_trainer *t)
 {
-  return t->session->setup->data.train.task == BRIM_TASK_TOKENS ? t->session->setup->data.elements : 1;
+  return t->drive->setup->data.train.task == BRIM_TASK_TOKENS ? t->drive->setup->data.elements : 1;
 }
 
 void brim_trainer_weigh(const brim_trainer *t, const brim_batch *batch, double *weight, double *tokens)
 {
-  const double *of_class = t->session->setup->label_weights.count ? t->session->setup->label_weights.item : NULL;
-  const bool is_tokens = t->session->setup->data.train.task == BRIM_TASK_TOKENS;
+  const double *of_class = t->drive->setup->label_weights.count ? t->drive->setup->label_weights.item : NULL;
+  const bool is_tokens = t->drive->setup->data.train.task == BRIM_TASK_TOKENS;
   const int32_t *label = batch->labels;
   const int64_t count = batch->span.count * brim_trainer_losses_each(t);
   int64_t counted = 0;
@@ -76,7 +76,7 @@ static brim_status evaluate(brim_trainer *t, brim_loader *loader, const volatile
 static brim_status evaluate_part(brim_trainer *t, part_stream *stream, const volatile int *stop, double *weight,
                                  double *tokens)
 {
-  brim_loader_options options = brim_setup_part_loader(t->session->setup, stream->part, t->session->choice.micro_batch);
+  brim_loader_options options = brim_setup_part_loader(t->drive->setup, stream->part, t->drive->choice.micro_batch);
   options.next = next_part_span;
   options.context = stream;
   brim_loader *loader = NULL;
@@ -89,9 +89,9 @@ static brim_status evaluate_part(brim_trainer *t, part_stream *stream, const vol
 /* How many metrics an evaluation has. */
 static size_t count_metrics(const brim_trainer *t)
 {
-  const brim_session *s = t->session;
-  if (s->setup->data.train.task == BRIM_TASK_VALUES) return (size_t)BRIM_ERRORS_COUNT(s->setup->answers);
-  return (size_t)(2 + brim_footprint_cells(s->setup) + (s->setup->top_k > 0));
+  const brim_drive *d = t->drive;
+  if (d->setup->data.train.task == BRIM_TASK_VALUES) return (size_t)BRIM_ERRORS_COUNT(d->setup->answers);
+  return (size_t)(2 + brim_footprint_cells(d->setup) + (d->setup->top_k > 0));
 }
 
 /* Once a trainer: it is the same for all plans. */
@@ -104,10 +104,10 @@ brim_status brim_trainer_make_metrics(brim_trainer *t)
 /* `answered`: samples, or tokens that count. */
 static void take_answers(const brim_trainer *t, double answered, brim_evaluation *out)
 {
-  const brim_session *s = t->session;
-  const int64_t classes = s->setup->data.train.classes, cells = brim_footprint_cells(s->setup);
+  const brim_drive *d = t->drive;
+  const int64_t classes = d->setup->data.train.classes, cells = brim_footprint_cells(d->setup);
   out->accuracy = t->metrics[1] / answered;
-  out->accuracy_top = s->setup->top_k > 0 ? t->metrics[2 + cells] / answered : NAN;
+  out->accuracy_top = d->setup->top_k > 0 ? t->metrics[2 + cells] / answered : NAN;
   out->f1 = cells > 0 ? brim_scores_macro_f1(t->metrics + 2, classes) : NAN;
   out->confusion = cells > 0 ? t->metrics + 2 : NULL;
 }
@@ -116,7 +116,7 @@ static void take_answers(const brim_trainer *t, double answered, brim_evaluation
  * defined. */
 static void take_errors(const brim_trainer *t, double samples, brim_evaluation *out)
 {
-  const int64_t targets = t->session->setup->answers;
+  const int64_t targets = t->drive->setup->answers;
   double squares = 0, r2 = 0;
   for (int64_t k = 0; k < targets; k++) {
     const double *of = t->metrics + BRIM_ERRORS_COUNT(k), left = of[0], spread = of[2] - of[1] * of[1] / samples;
@@ -131,21 +131,21 @@ static void take_errors(const brim_trainer *t, double samples, brim_evaluation *
 
 brim_status brim_trainer_evaluate(brim_trainer *t, enum brim_part part, const volatile int *stop, brim_evaluation *out)
 {
-  const brim_session *s = t->session;
-  const brim_dataset_info *info = &s->setup->data.train;
-  part_stream stream = {.part = part, .batch = brim_session_eval_batch(s)};
-  brim_setup_part(s->setup, part, &stream.first, &stream.count);
+  const brim_drive *d = t->drive;
+  const brim_dataset_info *info = &d->setup->data.train;
+  part_stream stream = {.part = part, .batch = brim_drive_eval_batch(d)};
+  brim_setup_part(d->setup, part, &stream.first, &stream.count);
   double sum[BRIM_BALLOT_SUMS] = {0};
   brim_status status = evaluate_part(t, &stream, stop, &sum[0], &sum[1]);
   if (status != BRIM_OK) t->failed_at = brim_now();
   BRIM_TRY(brim_trainer_meet_for(t, BRIM_MEET_EVALUATED, t->state.step, status, sum));
   BRIM_TRY(brim_exec_sum_metrics(t->exec, t->metrics, count_metrics(t)));
-  const double samples = (double)s->setup->data.count[part];
+  const double samples = (double)d->setup->data.count[part];
   *out = brim_evaluation_none();
   out->task = info->task;
-  out->samples = s->setup->data.count[part];
+  out->samples = d->setup->data.count[part];
   out->loss = t->metrics[0] / sum[0];
-  out->top_k = s->setup->top_k;
+  out->top_k = d->setup->top_k;
   out->classes = info->classes;
   out->class_names = info->class_names;
   if (info->task == BRIM_TASK_VALUES)

@@ -20,7 +20,7 @@ typedef struct brim_begun {
 } brim_begun;
 
 struct brim_trainer {
-  brim_session *session;
+  brim_drive *drive;
   brim_plan *plan;
   brim_exec *exec;
   brim_loader *loader;

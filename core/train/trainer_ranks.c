@@ -25,7 +25,7 @@ brim_status brim_trainer_meet_for(brim_trainer *t, enum brim_meeting meeting, in
   if (sum) memcpy(own.sum, sum, sizeof own.sum);
   const double start = brim_now();
   t->is_told = true;
-  const brim_status met = brim_dist_vote(t->session->setup->options.dist, &own, &t->verdict);
+  const brim_status met = brim_dist_vote(t->drive->setup->options.dist, &own, &t->verdict);
   t->waited += brim_now() - start;
   if (t->verdict.is_torn) lose_values(t);
   BRIM_TRY(met);
@@ -62,12 +62,12 @@ void brim_trainer_wish(brim_trainer *t, uint32_t wishes)
 
 brim_status brim_trainer_let_one_speak(brim_trainer *t, brim_status status, bool has_found)
 {
-  const brim_world *w = &t->session->setup->world;
+  const brim_world *w = &t->drive->setup->world;
   const char own = has_found;
   int32_t speaker = 0;
-  if (!t->session->setup->options.dist) return status;
+  if (!t->drive->setup->options.dist) return status;
   char *all = brim_xcalloc((size_t)w->ranks, 1);
-  const brim_status met = brim_dist_exchange(t->session->setup->options.dist, &own, 1, all);
+  const brim_status met = brim_dist_exchange(t->drive->setup->options.dist, &own, 1, all);
   while (speaker < w->ranks && !all[speaker]) speaker++;
   free(all);
   if (met != BRIM_OK || w->rank == speaker % w->ranks) return met == BRIM_OK ? status : met;
@@ -81,7 +81,7 @@ double brim_trainer_waited(const brim_trainer *t)
 
 brim_status brim_trainer_broadcast(brim_trainer *t)
 {
-  return t->session->setup->options.dist ? brim_exec_broadcast(t->exec) : BRIM_OK;
+  return t->drive->setup->options.dist ? brim_exec_broadcast(t->exec) : BRIM_OK;
 }
 
 /* ---- are the parameters the same everywhere? ---- */
@@ -118,8 +118,8 @@ static brim_status hash_parameters(brim_trainer *t, void *room, uint64_t *hash)
 /* Of parameters from..from+count-1. */
 static brim_status compare_some(brim_trainer *t, const uint64_t *own, size_t from, size_t count, uint64_t *all)
 {
-  const int32_t ranks = t->session->setup->world.ranks;
-  BRIM_TRY(brim_dist_exchange(t->session->setup->options.dist, own + from, (uint32_t)(count * sizeof *own), all));
+  const int32_t ranks = t->drive->setup->world.ranks;
+  BRIM_TRY(brim_dist_exchange(t->drive->setup->options.dist, own + from, (uint32_t)(count * sizeof *own), all));
   for (size_t i = 0; i < count; i++)
     for (int32_t r = 1; r < ranks; r++)
       if (all[(size_t)r * count + i] != all[i])
@@ -143,12 +143,12 @@ brim_status brim_trainer_compare(brim_trainer *t)
 {
   const brim_graph *g = t->plan->program[0].graph;
   uint64_t most = 0;
-  if (!t->session->setup->options.dist) return BRIM_OK;
+  if (!t->drive->setup->options.dist) return BRIM_OK;
   for (size_t i = 0; i < g->parameter_count; i++)
     if (g->parameter[i].value->bytes > most) most = g->parameter[i].value->bytes;
   void *room = brim_try_malloc(most);
   uint64_t *own = brim_try_calloc(g->parameter_count + 1, sizeof *own);
-  uint64_t *all = brim_try_calloc((size_t)t->session->setup->world.ranks * HASHES, sizeof *all);
+  uint64_t *all = brim_try_calloc((size_t)t->drive->setup->world.ranks * HASHES, sizeof *all);
   brim_status status =
       room && own && all ? BRIM_OK : brim_fail(BRIM_ENOMEM_HOST, "no host memory to compare parameters in");
   status = status == BRIM_OK ? compare(t, room, own, all) : brim_trainer_meet(t, BRIM_MEET_CHECK, status);

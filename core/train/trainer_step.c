@@ -10,29 +10,29 @@
 
 void brim_trainer_make_step(const brim_trainer *t, int64_t number, int64_t samples, brim_begun *b)
 {
-  const brim_session *s = t->session;
-  b->step = (brim_step){.seed = (uint64_t)t->session->setup->settings->seed,
+  const brim_drive *d = t->drive;
+  b->step = (brim_step){.seed = (uint64_t)t->drive->setup->settings->seed,
                         .step = (uint64_t)number,
                         .loss_scale = b->scale / (double)(samples * brim_trainer_losses_each(t)),
-                        .norm_groups = brim_setup_norm_groups(s->setup, samples),
+                        .norm_groups = brim_setup_norm_groups(d->setup, samples),
                         .gradient_scale = 1};
-  const double factor = s->setup->schedule_ops->factor(s->setup->schedule_params, number, s->order.steps);
+  const double factor = d->setup->schedule_ops->factor(d->setup->schedule_params, number, d->order.steps);
   b->update = b->step;
   b->update.step = (uint64_t)(number - t->state.skipped_steps);
-  s->setup->optimizer_ops->fill(s->setup->optimizer_params, factor, &b->step);
-  s->setup->optimizer_ops->fill(s->setup->optimizer_params, factor, &b->update);
+  d->setup->optimizer_ops->fill(d->setup->optimizer_params, factor, &b->step);
+  d->setup->optimizer_ops->fill(d->setup->optimizer_params, factor, &b->update);
 }
 
 static brim_span next_span(void *context, int64_t sequence)
 {
   const brim_trainer *t = context;
-  return brim_order_span(&t->session->order, t->first_sequence + sequence);
+  return brim_order_span(&t->drive->order, t->first_sequence + sequence);
 }
 
 static brim_status open_loader(brim_trainer *t)
 {
-  t->first_sequence = brim_order_sequence(&t->session->order, t->state.step);
-  brim_loader_options options = brim_setup_train_loader(t->session->setup, t->session->choice.micro_batch);
+  t->first_sequence = brim_order_sequence(&t->drive->order, t->state.step);
+  brim_loader_options options = brim_setup_train_loader(t->drive->setup, t->drive->choice.micro_batch);
   options.next = next_span;
   options.context = t;
   t->loader_bytes = brim_loader_bytes(&options);
@@ -43,7 +43,7 @@ static brim_status open_loader(brim_trainer *t)
 
 static brim_status prepare(brim_trainer *t)
 {
-  if (!t->loader && brim_order_batch_max(&t->session->order) > 0) BRIM_TRY(open_loader(t));
+  if (!t->loader && brim_order_batch_max(&t->drive->order) > 0) BRIM_TRY(open_loader(t));
   if (brim_fault_hit(BRIM_FAULT_BEGIN, NULL))
     return brim_fail(BRIM_ENOMEM_DEVICE, "made to fail at its beginning, by %s", BRIM_FAULT_ENVIRONMENT);
   BRIM_TRY(brim_exec_zero_gradients(t->exec));
@@ -68,7 +68,7 @@ typedef struct micros {
 /* Do the ranks meet before every micro-batch? They do where each adds up its gradients over the ranks. */
 static bool is_together(const brim_trainer *t)
 {
-  return t->session->setup->settings->dist.shard == BRIM_SHARD_GRADIENTS && t->session->setup->world.ranks > 1;
+  return t->drive->setup->settings->dist.shard == BRIM_SHARD_GRADIENTS && t->drive->setup->world.ranks > 1;
 }
 
 static brim_status run_batch(brim_trainer *t, brim_begun *b, const micros *m)
@@ -158,7 +158,7 @@ bool brim_trainer_is_ahead(const brim_trainer *t)
 /* The gradients' norm, before it was limited; NULL if nobody asks for it. */
 static const brim_tensor *norm_wanted(const brim_trainer *t)
 {
-  return t->session->setup->settings->training.clip_norm ? t->update->graph->gradient_scale : NULL;
+  return t->drive->setup->settings->training.clip_norm ? t->update->graph->gradient_scale : NULL;
 }
 
 /* Of the step that is begun next; 1 where the loss is not scaled. If the one before it is under way, as it will be if
@@ -167,7 +167,7 @@ static double next_scale(const brim_trainer *t)
 {
   brim_train_state state = t->state;
   if (!t->check) return 1;
-  if (brim_trainer_is_ahead(t)) brim_loss_scale_keep(t->session->setup->settings, &state);
+  if (brim_trainer_is_ahead(t)) brim_loss_scale_keep(t->drive->setup->settings, &state);
   return state.loss_scale;
 }
 
@@ -195,13 +195,13 @@ static brim_status begin_step(brim_trainer *t)
 {
   brim_begun *b = &t->begun[t->begun_steps % 2];
   brim_fault_step(t->begun_steps + 1);
-  b->span = brim_order_step(&t->session->order, t->begun_steps);
-  b->share = brim_order_share(&t->session->order, t->begun_steps);
+  b->span = brim_order_step(&t->drive->order, t->begun_steps);
+  b->share = brim_order_share(&t->drive->order, t->begun_steps);
   b->scale = next_scale(t);
   brim_trainer_make_step(t, t->begun_steps, b->span.count, b);
   b->norm[0] = NAN;
   BRIM_TRY(accumulate(t, b));
-  if (b->failed != BRIM_OK && !t->session->setup->options.dist) return brim_fail(b->failed, "%s", t->error);
+  if (b->failed != BRIM_OK && !t->drive->setup->options.dist) return brim_fail(b->failed, "%s", t->error);
   if (brim_exec_is_asynchronous(t->exec)) BRIM_TRY(b->failed == BRIM_OK ? start_update(t, b) : join_update(t));
   t->begun_steps++;
   return BRIM_OK;
@@ -220,7 +220,7 @@ static void commit(brim_trainer *t, const brim_begun *b)
   }
   state->samples += b->span.count;
   state->step++;
-  state->epoch = state->step / t->session->order.steps_per_epoch;
+  state->epoch = state->step / t->drive->order.steps_per_epoch;
 }
 
 /* A device that works ahead has refused the update, and that of the step that was begun with the scale of before, if
@@ -242,9 +242,9 @@ static brim_status take_back(brim_trainer *t)
 static brim_status skip_or_explain(brim_trainer *t, const brim_begun *b)
 {
   bool is_found = false;
-  if (t->check && brim_loss_scale_skip(t->session->setup->settings, &t->state)) return take_back(t);
+  if (t->check && brim_loss_scale_skip(t->drive->setup->settings, &t->state)) return take_back(t);
   const brim_status status = brim_nonfinite_explain(&(brim_nonfinite){
-      t->session, t->plan, t->exec, &t->state, &b->span, b->step, b->metrics[0], t->check != NULL, &is_found});
+      t->drive, t->plan, t->exec, &t->state, &b->span, b->step, b->metrics[0], t->check != NULL, &is_found});
   return brim_trainer_let_one_speak(t, status, is_found);
 }
 
@@ -296,7 +296,7 @@ static brim_status end_step(brim_trainer *t)
   if (!isfinite(b->proof)) return refuse(t, b);
   if (!brim_exec_is_asynchronous(t->exec)) BRIM_TRY(update(t, b));
   if (norm_wanted(t)) t->state.gradient_norm = b->norm[0];
-  brim_loss_scale_keep(t->session->setup->settings, &t->state);
+  brim_loss_scale_keep(t->drive->setup->settings, &t->state);
   commit(t, b);
   return BRIM_OK;
 }

@@ -11,8 +11,7 @@ static brim_status write_parameter(brim_trainer *t, size_t parameter, const void
 {
   const brim_plan *plan = t->plan;
   for (size_t i = 0; i < plan->program_count; i++)
-    if (i == 0 ||
-        (t->session->setup->settings->training.ema_decay > 0 && plan->program[i].kind == BRIM_PROGRAM_EVALUATE))
+    if (i == 0 || (t->drive->setup->settings->training.ema_decay > 0 && plan->program[i].kind == BRIM_PROGRAM_EVALUATE))
       BRIM_TRY(brim_exec_write(t->exec, &plan->program[i], plan->program[i].graph->parameter[parameter].value, values));
   return BRIM_OK;
 }
@@ -43,11 +42,10 @@ brim_status brim_trainer_load_weights(brim_trainer *t, json_t **record)
 {
   brim_setup_weights w;
   if (record) *record = NULL;
-  BRIM_TRY(brim_setup_weights_open(t->session->setup, t->plan->program[0].graph, &w));
+  BRIM_TRY(brim_setup_weights_open(t->drive->setup, t->plan->program[0].graph, &w));
   brim_status status = BRIM_OK;
   if (w.weights) {
-    if (!brim_config_backbone(t->session->setup->config))
-      status = fill(t, &w); /* else they are there: setup/frozen.h */
+    if (!brim_config_backbone(t->drive->setup->config)) status = fill(t, &w); /* else they are there: setup/frozen.h */
     if (status == BRIM_OK && record && !(*record = brim_weights_json(w.weights, true))) status = BRIM_ELOAD;
     if (status == BRIM_OK) tell(&w);
   }

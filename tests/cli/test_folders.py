@@ -20,8 +20,8 @@ class Folders(Case):
 
     def test_an_include_of_what_is_above_does_not_compile(self):
         for folder, below, above in (("graph", "base/text.h", "config/settings.h"),
-                                     ("config", "param/yaml.h", "session/session.h"),
-                                     ("train", "session/session.h", "report/page.h")):
+                                     ("config", "param/yaml.h", "drive/drive.h"),
+                                     ("train", "drive/drive.h", "report/page.h")):
             self.assertTrue(self.compiles(folder, below), (folder, below))
             self.assertFalse(self.compiles(folder, above), (folder, above))
 

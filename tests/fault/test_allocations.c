@@ -220,17 +220,17 @@ static void check_arena(const char *backend, const char *batch)
                                   batch};
   brim_registry *registry = open_registry();
   brim_config *config = load_config(registry, override, sizeof override / sizeof override[0]);
-  brim_session *session = NULL;
+  brim_drive *drive = NULL;
   brim_trainer *trainer = NULL;
   brim_evaluation evaluation;
-  assert_int_equal(brim_session_open(config, &(brim_setup_options){.read_data = true}, &session), BRIM_OK);
-  assert_int_equal(brim_setup_finish_data(session->setup), BRIM_OK);
-  brim_backend_ops ops = *session->setup->backend_ops;
+  assert_int_equal(brim_drive_open(config, &(brim_setup_options){.read_data = true}, &drive), BRIM_OK);
+  assert_int_equal(brim_setup_finish_data(drive->setup), BRIM_OK);
+  brim_backend_ops ops = *drive->setup->backend_ops;
   ops.place = place_before_a_wall;
   ops.unplace = unplace_before_a_wall;
-  session->setup->backend_ops = &ops;
+  drive->setup->backend_ops = &ops;
   arena_placed = (placed){0};
-  assert_int_equal(brim_trainer_open(session, &trainer), BRIM_OK);
+  assert_int_equal(brim_trainer_open(drive, &trainer), BRIM_OK);
   const uint64_t peak = brim_trainer_plan(trainer)->peak_bytes;
   for (int i = 0; i < 10; i++) assert_int_equal(brim_trainer_step(trainer, false), BRIM_OK);
   assert_int_equal(brim_trainer_evaluate(trainer, BRIM_PART_TEST, NULL, &evaluation), BRIM_OK);
@@ -238,7 +238,7 @@ static void check_arena(const char *backend, const char *batch)
   assert_int_equal(arena_placed.bytes, peak);
   assert_int_equal(brim_trainer_device_bytes(trainer), peak);
   brim_trainer_close(trainer);
-  brim_session_close(session);
+  brim_drive_close(drive);
   brim_config_free(config);
   brim_registry_free(registry);
 }

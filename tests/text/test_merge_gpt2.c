@@ -67,7 +67,7 @@ static void train(const char *dir, const char *weights, const char *const *words
 /* Of a run, opened again as it was trained. */
 typedef struct opened {
   brim_config *config;
-  brim_session *session;
+  brim_drive *drive;
   char checkpoint[SCRATCH_PATH];
 } opened;
 
@@ -76,13 +76,13 @@ static opened open_run(const char *dir)
   opened o;
   o.config = load(scratch("%s/config.yaml", dir), NULL, 0);
   snprintf(o.checkpoint, sizeof o.checkpoint, "%s", scratch("%s/checkpoints/last", dir));
-  must(brim_session_open(o.config, &(brim_setup_options){.whole = true, .no_timing = true}, &o.session));
+  must(brim_drive_open(o.config, &(brim_setup_options){.whole = true, .no_timing = true}, &o.drive));
   return o;
 }
 
 static void close_run(opened *o)
 {
-  brim_session_close(o->session);
+  brim_drive_close(o->drive);
   brim_config_free(o->config);
 }
 
@@ -93,7 +93,7 @@ static void merge(const char *dir, const char *file)
   brim_parameters trained, merged;
   const brim_weights_map *map;
   must(brim_parameters_read(&arena, o.checkpoint, &trained));
-  must(brim_merge(o.session->setup, o.checkpoint, &trained, &arena, &merged));
+  must(brim_merge(o.drive->setup, o.checkpoint, &trained, &arena, &merged));
   must(brim_export_choose(&arena, &(brim_weights_search){searched, 1}, "hf", &merged, &map));
   assert_string_equal(map->name, "hf_gpt2");
   must(brim_export_write(&merged, map, 0, NULL, scratch("%s", file)));
@@ -108,7 +108,7 @@ static void find_logits(const char *dir, double *logits)
   brim_trainer *t = NULL;
   int32_t tokens[LENGTH], label[LENGTH] = {0};
   for (int i = 0; i < LENGTH; i++) tokens[i] = (37 * i + 11) % VOCABULARY;
-  must(brim_trainer_open_evaluation(o.session, 1, 1, true, o.checkpoint, &t));
+  must(brim_trainer_open_evaluation(o.drive, 1, 1, true, o.checkpoint, &t));
   const brim_program *p = brim_plan_program(brim_trainer_plan(t), BRIM_PROGRAM_EVALUATE, 1);
   assert_int_equal(p->graph->kept->bytes, LENGTH * VOCABULARY * sizeof *logits);
   must(brim_exec_load(brim_trainer_exec(t), p, tokens, label));

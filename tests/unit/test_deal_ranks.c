@@ -13,9 +13,9 @@
 #include <cmocka.h>
 
 #include "base/log.h"
+#include "drive/deal.h"
+#include "drive/drive.h"
 #include "scratch.h"
-#include "session/deal.h"
-#include "session/session.h"
 
 static int other = -1; /* socket to the other rank */
 static int32_t own_rank;
@@ -65,7 +65,7 @@ brim_status __wrap_brim_dist_share_text(brim_dist *dist, char *text, size_t room
 typedef struct part {
   const char *threads[2]; /* of each rank's backend */
   const char *resume;     /* folder; NULL: none */
-  int32_t failing;        /* rank that has no session; -1: none */
+  int32_t failing;        /* rank that has no drive; -1: none */
   bool differs;           /* they get different shares, or weights all the same */
 } part;
 
@@ -93,30 +93,30 @@ static brim_status load(const char *threads, brim_registry **registry, brim_conf
 }
 
 /* Both ranks' micro-batches and weights are in what the run's folder gets. */
-static bool check_files(brim_session *s)
+static bool check_files(brim_drive *d)
 {
   json_t *plan = json_object();
-  CHECK(brim_deal_exchange_batches(s) == BRIM_OK);
-  CHECK(s->setup->deal.batch[own_rank] == s->choice.micro_batch);
-  brim_deal_describe(s, plan);
+  CHECK(brim_deal_exchange_batches(d) == BRIM_OK);
+  CHECK(d->setup->deal.batch[own_rank] == d->choice.micro_batch);
+  brim_deal_describe(d, plan);
   CHECK(json_integer_value(json_object_get(plan, "ranks")) == 2);
-  CHECK(json_array_size(json_object_get(plan, "deal")) == (s->setup->deal.weight ? 2 : 0));
+  CHECK(json_array_size(json_object_get(plan, "deal")) == (d->setup->deal.weight ? 2 : 0));
   CHECK(json_array_size(json_object_get(plan, "batch_sizes")) == 2);
   json_decref(plan);
   return true;
 }
 
-static bool check_shares(brim_session *s, const part *p)
+static bool check_shares(brim_drive *d, const part *p)
 {
-  const brim_load first = brim_setup_load(s->setup, 0), second = brim_setup_load(s->setup, 1);
+  const brim_load first = brim_setup_load(d->setup, 0), second = brim_setup_load(d->setup, 1);
   brim_text text = {0};
   CHECK(first.share + second.share == 128);
-  CHECK((s->setup->deal.weight != NULL) == p->differs);
+  CHECK((d->setup->deal.weight != NULL) == p->differs);
   CHECK(p->differs || first.share == 64);
-  CHECK(!s->setup->deal.weight || s->setup->deal.weight[0] + s->setup->deal.weight[1] == 128);
-  CHECK(brim_setup_share(s->setup) == (own_rank == 0 ? first : second).share);
-  CHECK(s->choice.micro_batch <= brim_setup_share(s->setup));
-  brim_deal_tell(s, &text);
+  CHECK(!d->setup->deal.weight || d->setup->deal.weight[0] + d->setup->deal.weight[1] == 128);
+  CHECK(brim_setup_share(d->setup) == (own_rank == 0 ? first : second).share);
+  CHECK(d->choice.micro_batch <= brim_setup_share(d->setup));
+  brim_deal_tell(d, &text);
   CHECK(strstr(brim_text_str(&text), p->differs ? "dealt to 2 ranks" : "effective batch 128 = 2 ranks x"));
   brim_text_release(&text);
   return true;
@@ -127,14 +127,14 @@ static bool run_rank(const part *p)
 {
   brim_registry *registry = NULL;
   brim_config *config = NULL;
-  brim_session *s = NULL;
+  brim_drive *d = NULL;
   CHECK(load(p->threads[own_rank], &registry, &config) == BRIM_OK);
   brim_status status = BRIM_OK;
   if (p->failing == own_rank)
     status = brim_fail(BRIM_ENODEVICE, "no device");
   else
-    status = brim_session_open(config, &(brim_setup_options){.dist = job(), .resume = p->resume}, &s);
-  status = brim_deal_settle(job(), status, &s);
+    status = brim_drive_open(config, &(brim_setup_options){.dist = job(), .resume = p->resume}, &d);
+  status = brim_deal_settle(job(), status, &d);
   if (p->failing >= 0) {
     CHECK(status == (p->failing == own_rank ? BRIM_ENODEVICE : BRIM_EPEER));
     char named[32];
@@ -142,12 +142,12 @@ static bool run_rank(const part *p)
     CHECK(strstr(brim_error_text(), p->failing == own_rank ? "no device" : named));
   } else {
     CHECK(status == BRIM_OK);
-    CHECK(check_shares(s, p) && check_files(s));
-    if (p->resume) CHECK(s->setup->deal.weight[0] == 100 && brim_setup_share(s->setup) == (own_rank == 0 ? 100 : 28));
-    if (p->resume) CHECK(s->choice.micro_batch == (own_rank == 0 ? 32 : 4));
-    CHECK(brim_deal_settle(job(), BRIM_OK, &s) == BRIM_OK); /* again: nobody has to answer */
+    CHECK(check_shares(d, p) && check_files(d));
+    if (p->resume) CHECK(d->setup->deal.weight[0] == 100 && brim_setup_share(d->setup) == (own_rank == 0 ? 100 : 28));
+    if (p->resume) CHECK(d->choice.micro_batch == (own_rank == 0 ? 32 : 4));
+    CHECK(brim_deal_settle(job(), BRIM_OK, &d) == BRIM_OK); /* again: nobody has to answer */
   }
-  brim_session_close(s);
+  brim_drive_close(d);
   brim_config_free(config);
   brim_registry_free(registry);
   return true;
@@ -189,7 +189,7 @@ static void a_run_that_goes_on_deals_as_before(void **unused)
   run_both(&(part){{"backend.threads=1", "backend.threads=1"}, scratch("run"), -1, true});
 }
 
-static void who_has_no_session_is_known_to_all(void **unused)
+static void who_has_no_drive_is_known_to_all(void **unused)
 {
   (void)unused;
   for (int32_t r = 0; r < 2; r++) run_both(&(part){{"backend.threads=1", "backend.threads=1"}, NULL, r, false});
@@ -199,6 +199,6 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(ranks_of_the_same_kind_have_as_much), cmocka_unit_test(ranks_of_different_kinds_are_weighed),
-      cmocka_unit_test(a_run_that_goes_on_deals_as_before), cmocka_unit_test(who_has_no_session_is_known_to_all)};
+      cmocka_unit_test(a_run_that_goes_on_deals_as_before), cmocka_unit_test(who_has_no_drive_is_known_to_all)};
   return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

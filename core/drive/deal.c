@@ -1,5 +1,5 @@
 /* See deal.h. */
-#include "session/deal.h"
+#include "drive/deal.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "drive/drive.h"
 #include "planner/figures.h"
-#include "session/session.h"
 #include "store/record.h"
 
 #define KEPT_ROOM 65536 /* of what the ranks are told of a run that is gone on with */
@@ -24,26 +24,26 @@ static json_t *numbers(const int64_t *value, int32_t count)
   return out;
 }
 
-void brim_deal_describe(const brim_session *s, json_t *plan)
+void brim_deal_describe(const brim_drive *d, json_t *plan)
 {
-  if (s->setup->world.ranks <= 1) return;
-  json_object_set_new(plan, "ranks", json_integer(s->setup->world.ranks));
-  if (s->setup->deal.weight) json_object_set_new(plan, "deal", numbers(s->setup->deal.weight, s->setup->world.ranks));
-  if (s->setup->deal.batch)
-    json_object_set_new(plan, "batch_sizes", numbers(s->setup->deal.batch, s->setup->world.ranks));
+  if (d->setup->world.ranks <= 1) return;
+  json_object_set_new(plan, "ranks", json_integer(d->setup->world.ranks));
+  if (d->setup->deal.weight) json_object_set_new(plan, "deal", numbers(d->setup->deal.weight, d->setup->world.ranks));
+  if (d->setup->deal.batch)
+    json_object_set_new(plan, "batch_sizes", numbers(d->setup->deal.batch, d->setup->world.ranks));
 }
 
 /* The same of a folder's plan.json, as text; empty if it has none, or of another number of ranks. */
-static void read_kept(const brim_session *s, char *out, size_t room)
+static void read_kept(const brim_drive *d, char *out, size_t room)
 {
   static const char *const keys[] = {"deal", "batch_sizes"};
   char path[4200];
-  if (!s->setup->options.resume) return;
-  snprintf(path, sizeof path, "%s/plan.json", s->setup->options.resume);
+  if (!d->setup->options.resume) return;
+  snprintf(path, sizeof path, "%s/plan.json", d->setup->options.resume);
   json_t *plan = brim_json_load(path, 0, NULL), *kept = json_object();
   for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
     json_object_set(kept, keys[i], json_object_get(plan, keys[i]));
-  const bool fits = json_integer_value(json_object_get(plan, "ranks")) == s->setup->world.ranks;
+  const bool fits = json_integer_value(json_object_get(plan, "ranks")) == d->setup->world.ranks;
   const size_t length = fits ? json_dumpb(kept, out, room - 1, JSON_COMPACT) : 0;
   out[length < room ? length : 0] = '\0';
   json_decref(plan);
@@ -99,50 +99,50 @@ static brim_status exchange(brim_dist *dist, const word *own, word *all)
   return BRIM_OK;
 }
 
-static uint64_t hash_device(const brim_session *s)
+static uint64_t hash_device(const brim_drive *drive)
 {
-  const brim_device_info *d = &s->planner.device_info;
+  const brim_device_info *d = &drive->planner.device_info;
   return brim_hash(brim_hash(BRIM_HASH_START, d->name, strlen(d->name)), &d->threads, sizeof d->threads);
 }
 
-/* Of the plan that the session has now. The update is no part of it: it begins when all have added up, and takes as
+/* Of the plan that the drive has now. The update is no part of it: it begins when all have added up, and takes as
  * long whatever a rank had before. */
-static brim_status predict_sample(brim_session *s, uint64_t *nanoseconds)
+static brim_status predict_sample(brim_drive *d, uint64_t *nanoseconds)
 {
   brim_figures f;
-  const brim_choice v = s->choice;
-  const int64_t share = brim_setup_step_samples(s->setup);
+  const brim_choice v = d->choice;
+  const int64_t share = brim_setup_step_samples(d->setup);
   *nanoseconds = 0;
   if (share == 0) return BRIM_OK;
-  BRIM_TRY(brim_planner_figures(&s->planner, &v, &f));
+  BRIM_TRY(brim_planner_figures(&d->planner, &v, &f));
   const double each = 1e9 * (f.step_seconds - f.update_seconds) / (double)share;
   if (isfinite(each) && each >= 1 && each < 1e18) *nanoseconds = (uint64_t)each;
   return BRIM_OK;
 }
 
-static void log_weights(const brim_session *s)
+static void log_weights(const brim_drive *d)
 {
   brim_text text = {0};
-  for (int32_t r = 0; r < s->setup->world.ranks; r++)
-    brim_text_printf(&text, "%s%lld", r ? ":" : "", (long long)s->setup->deal.weight[r]);
-  if (s->setup->world.rank == 0)
+  for (int32_t r = 0; r < d->setup->world.ranks; r++)
+    brim_text_printf(&text, "%s%lld", r ? ":" : "", (long long)d->setup->deal.weight[r]);
+  if (d->setup->world.rank == 0)
     brim_log(BRIM_LOG_INFO, "devices differ: samples are dealt to the ranks as %s, by predicted times (dist.deal=auto)",
              brim_text_str(&text));
   brim_text_release(&text);
 }
 
 /* By the times that all ranks predict; nothing where some cannot. */
-static brim_status weigh_ranks(brim_dist *dist, brim_session *s, word *own, word *all)
+static brim_status weigh_ranks(brim_dist *dist, brim_drive *d, word *own, word *all)
 {
-  const int32_t ranks = s->setup->world.ranks;
-  own->status = predict_sample(s, &own->sample_time);
+  const int32_t ranks = d->setup->world.ranks;
+  own->status = predict_sample(d, &own->sample_time);
   BRIM_TRY(exchange(dist, own, all));
   uint64_t *times = brim_xmalloc((size_t)ranks * sizeof *times);
   int64_t *weight = brim_xmalloc((size_t)ranks * sizeof *weight);
   for (int32_t r = 0; r < ranks; r++) times[r] = all[r].sample_time;
   if (brim_dealing_weigh(times, ranks, weight)) {
-    brim_session_deal(s, weight);
-    log_weights(s);
+    brim_drive_deal(d, weight);
+    log_weights(d);
   } else {
     free(weight);
   }
@@ -157,14 +157,14 @@ static bool are_alike(const word *all, int32_t ranks)
   return true;
 }
 
-/* Rank 0 says what the run's folder holds, so that all go by the same. The first meeting: who has no session says so,
+/* Rank 0 says what the run's folder holds, so that all go by the same. The first meeting: who has no drive says so,
  * and nobody goes on. */
-static brim_status share_kept(brim_dist *dist, brim_status before, const brim_session *s, word *all, brim_dealing *kept)
+static brim_status share_kept(brim_dist *dist, brim_status before, const brim_drive *d, word *all, brim_dealing *kept)
 {
   char *text = brim_xcalloc(1, KEPT_ROOM);
   const brim_world world = brim_dist_world(dist);
   word own = {.status = before};
-  if (before == BRIM_OK && world.rank == 0) read_kept(s, text, KEPT_ROOM);
+  if (before == BRIM_OK && world.rank == 0) read_kept(d, text, KEPT_ROOM);
   if (text[0]) own.kept_bytes = (uint32_t)strlen(text) + 1;
   brim_status status = exchange(dist, &own, all);
   if (status == BRIM_OK && all[0].kept_bytes > 0) {
@@ -175,90 +175,90 @@ static brim_status share_kept(brim_dist *dist, brim_status before, const brim_se
   return status;
 }
 
-static void take_kept(brim_session *s, brim_dealing *kept)
+static void take_kept(brim_drive *d, brim_dealing *kept)
 {
-  free(s->setup->deal.batch);
-  s->setup->deal.batch = kept->batch;
-  if (kept->weight && s->setup->settings->dist.deal == BRIM_DEAL_AUTO)
-    brim_session_deal(s, kept->weight);
+  free(d->setup->deal.batch);
+  d->setup->deal.batch = kept->batch;
+  if (kept->weight && d->setup->settings->dist.deal == BRIM_DEAL_AUTO)
+    brim_drive_deal(d, kept->weight);
   else
     free(kept->weight);
 }
 
-static brim_status settle_together(brim_dist *dist, brim_status before, brim_session **session, word *all)
+static brim_status settle_together(brim_dist *dist, brim_status before, brim_drive **drive, word *all)
 {
   brim_dealing kept = {0};
-  BRIM_TRY(share_kept(dist, before, before == BRIM_OK ? *session : NULL, all, &kept));
+  BRIM_TRY(share_kept(dist, before, before == BRIM_OK ? *drive : NULL, all, &kept));
   const bool is_kept = kept.weight || kept.batch;
-  take_kept(*session, &kept);
-  word own = {.status = brim_session_settle(session)};
-  if (own.status == BRIM_OK) own.device = hash_device(*session);
+  take_kept(*drive, &kept);
+  word own = {.status = brim_drive_settle(drive)};
+  if (own.status == BRIM_OK) own.device = hash_device(*drive);
   BRIM_TRY(exchange(dist, &own, all));
-  brim_session *s = *session;
-  s->setup->deal.is_settled = true;
-  if (is_kept || s->setup->settings->dist.deal == BRIM_DEAL_EVEN || are_alike(all, s->setup->world.ranks))
+  brim_drive *d = *drive;
+  d->setup->deal.is_settled = true;
+  if (is_kept || d->setup->settings->dist.deal == BRIM_DEAL_EVEN || are_alike(all, d->setup->world.ranks))
     return BRIM_OK;
-  BRIM_TRY(weigh_ranks(dist, s, &own, all));
-  if (!s->setup->deal.weight) return BRIM_OK;
-  own.status = brim_session_settle(session);
+  BRIM_TRY(weigh_ranks(dist, d, &own, all));
+  if (!d->setup->deal.weight) return BRIM_OK;
+  own.status = brim_drive_settle(drive);
   return exchange(dist, &own, all);
 }
 
-brim_status brim_deal_settle(brim_dist *dist, brim_status before, brim_session **session)
+brim_status brim_deal_settle(brim_dist *dist, brim_status before, brim_drive **drive)
 {
   const bool alone = !dist || brim_dist_world(dist).ranks == 1;
-  if (alone || (before == BRIM_OK && (*session)->setup->deal.is_settled)) {
+  if (alone || (before == BRIM_OK && (*drive)->setup->deal.is_settled)) {
     BRIM_TRY(before);
-    return brim_session_settle(session);
+    return brim_drive_settle(drive);
   }
   word *all = brim_xcalloc((size_t)brim_dist_world(dist).ranks, sizeof *all);
-  const brim_status status = settle_together(dist, before, session, all);
+  const brim_status status = settle_together(dist, before, drive, all);
   free(all);
   return status;
 }
 
-brim_status brim_deal_exchange_batches(brim_session *s)
+brim_status brim_deal_exchange_batches(brim_drive *d)
 {
-  if (s->setup->world.ranks == 1 || !s->setup->options.dist) return BRIM_OK;
-  int64_t *all = brim_xcalloc((size_t)s->setup->world.ranks, sizeof *all);
+  if (d->setup->world.ranks == 1 || !d->setup->options.dist) return BRIM_OK;
+  int64_t *all = brim_xcalloc((size_t)d->setup->world.ranks, sizeof *all);
   const brim_status status =
-      brim_dist_exchange(s->setup->options.dist, &s->choice.micro_batch, sizeof s->choice.micro_batch, all);
+      brim_dist_exchange(d->setup->options.dist, &d->choice.micro_batch, sizeof d->choice.micro_batch, all);
   if (status != BRIM_OK) {
     free(all);
     return status;
   }
-  free(s->setup->deal.batch);
-  s->setup->deal.batch = all;
+  free(d->setup->deal.batch);
+  d->setup->deal.batch = all;
   return BRIM_OK;
 }
 
 /* ---- telling ---- */
 
 /* Do all ranks have as many samples of a full step, in the same micro-batches as far as is known? */
-static bool is_even(const brim_session *s)
+static bool is_even(const brim_drive *d)
 {
-  const int64_t step = brim_setup_all_samples(s->setup), units = brim_setup_norm_groups(s->setup, step);
-  if (s->setup->deal.weight || brim_setup_step_samples(s->setup) * s->setup->world.ranks != step) return false;
-  if (s->setup->norm_group > 0 && units % s->setup->world.ranks != 0) return false;
-  for (int32_t r = 0; s->setup->deal.batch && r < s->setup->world.ranks; r++)
-    if (s->setup->deal.batch[r] != s->setup->deal.batch[0]) return false;
+  const int64_t step = brim_setup_all_samples(d->setup), units = brim_setup_norm_groups(d->setup, step);
+  if (d->setup->deal.weight || brim_setup_step_samples(d->setup) * d->setup->world.ranks != step) return false;
+  if (d->setup->norm_group > 0 && units % d->setup->world.ranks != 0) return false;
+  for (int32_t r = 0; d->setup->deal.batch && r < d->setup->world.ranks; r++)
+    if (d->setup->deal.batch[r] != d->setup->deal.batch[0]) return false;
   return true;
 }
 
-void brim_deal_tell(const brim_session *s, brim_text *out)
+void brim_deal_tell(const brim_drive *d, brim_text *out)
 {
   char cut[BRIM_CUT_ROOM];
-  const long long effective = (long long)s->setup->settings->training.effective_batch_size,
-                  step = (long long)brim_setup_all_samples(s->setup);
-  brim_setup_format_cut(s->setup, s->choice.micro_batch, cut, sizeof cut);
+  const long long effective = (long long)d->setup->settings->training.effective_batch_size,
+                  step = (long long)brim_setup_all_samples(d->setup);
+  brim_setup_format_cut(d->setup, d->choice.micro_batch, cut, sizeof cut);
   brim_text_printf(out, "effective batch %lld", step);
-  if (s->setup->world.ranks == 1)
+  if (d->setup->world.ranks == 1)
     brim_text_printf(out, " = %s", cut);
-  else if (is_even(s))
-    brim_text_printf(out, " = %d ranks x %s", (int)s->setup->world.ranks, cut);
+  else if (is_even(d))
+    brim_text_printf(out, " = %d ranks x %s", (int)d->setup->world.ranks, cut);
   else
-    brim_text_printf(out, " dealt to %d ranks, of which rank %d has %lld = %s", (int)s->setup->world.ranks,
-                     (int)s->setup->world.rank, (long long)brim_setup_step_samples(s->setup), cut);
+    brim_text_printf(out, " dealt to %d ranks, of which rank %d has %lld = %s", (int)d->setup->world.ranks,
+                     (int)d->setup->world.rank, (long long)brim_setup_step_samples(d->setup), cut);
   if (step < effective)
     brim_text_printf(out, " (%lld asked for; the data have %lld training samples)", effective, step);
 }

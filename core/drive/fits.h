@@ -1,7 +1,7 @@
 /* What fits where: the largest micro-batch on each device here, now, and if nobody else were on it. */
 #ifndef BRIM_SESSION_FITS_H
 #define BRIM_SESSION_FITS_H
-#include "session/session.h"
+#include "drive/drive.h"
 
 typedef struct brim_fit {
   int64_t micro_batch, accumulation; /* 0: none fits */
@@ -12,7 +12,7 @@ typedef struct brim_device_fit {
   char name[64];       /* "cuda:0", as the key `device` takes it */
   const char *backend; /* its id */
   brim_device_info info;
-  bool chosen;         /* the session's own */
+  bool chosen;         /* the run's own */
   brim_fit now, empty; /* within every limit of the configuration and the policies */
 } brim_device_fit;
 
@@ -23,11 +23,11 @@ typedef struct brim_fits {
 } brim_fits;
 
 void brim_fits_release(brim_fits *fits);
-/* [plan] Adds the devices of a session's backend. No plan of the session may be alive: where GPUs differ, each kind is
- * selected in its turn, and then the session's own again. */
-brim_status brim_fits_add(brim_fits *fits, brim_session *session);
-/* [plan] Adds the devices of the other backends that compute on the host, as far as the session's model can be planned
+/* [plan] Adds the devices of a drive's backend. No plan of the drive may be alive: where GPUs differ, each kind is
+ * selected in its turn, and then the run's own again. */
+brim_status brim_fits_add(brim_fits *fits, brim_drive *drive);
+/* [plan] Adds the devices of the other backends that compute on the host, as far as the run's model can be planned
  * there. Not of GPUs: to plan there, their libraries would have to be loaded. Logs what the policies say, as every
- * session does. */
-void brim_fits_add_others(brim_fits *fits, const brim_session *session);
+ * drive does. */
+void brim_fits_add_others(brim_fits *fits, const brim_drive *drive);
 #endif

@@ -1,5 +1,5 @@
 /* See extract.h. */
-#include "session/extract.h"
+#include "drive/extract.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -8,14 +8,14 @@
 #include "base/alloc.h"
 #include "base/convert.h"
 #include "base/thread.h"
-#include "session/placement.h"
+#include "drive/placement.h"
 #include "setup/features.h"
 #include "setup/frozen.h"
 
 #define TOLD_SECONDS 10 /* between lines that say how far it is */
 
 typedef struct extraction {
-  brim_session *session;
+  brim_drive *drive;
   brim_setup *setup; /* whose data are the samples */
   brim_plan *plan;
   brim_exec *exec;
@@ -125,11 +125,11 @@ static brim_status compute_all(extraction *x)
   return BRIM_OK;
 }
 
-/* On the session's device, in a plan of evaluation, whose memory is given back. */
+/* On the run's device, in a plan of evaluation, whose memory is given back. */
 static brim_status compute(extraction *x)
 {
   const brim_evaluation_wish wish = {.count = x->batch, .batch = x->batch, .keep_features = true};
-  const brim_status status = brim_placement_open(x->session, &wish, &x->plan, &x->exec);
+  const brim_status status = brim_placement_open(x->drive, &wish, &x->plan, &x->exec);
   if (status != BRIM_OK) return status;
   x->program = brim_plan_program(x->plan, BRIM_PROGRAM_EVALUATE, x->batch);
   const brim_status computed = compute_all(x);
@@ -151,11 +151,11 @@ static int64_t batch_of(const brim_setup *raw, int64_t *total)
   return batch < *total ? batch : *total;
 }
 
-static brim_status fill_file(brim_session *s, brim_feature_writer *w)
+static brim_status fill_file(brim_drive *d, brim_feature_writer *w)
 {
   int64_t total;
-  const int64_t batch = batch_of(s->setup, &total);
-  extraction x = {.session = s, .setup = s->setup, .writer = w, .total = total, .told = brim_now()};
+  const int64_t batch = batch_of(d->setup, &total);
+  extraction x = {.drive = d, .setup = d->setup, .writer = w, .total = total, .told = brim_now()};
   const double start = brim_now();
   x.batch = batch;
   brim_log(BRIM_LOG_INFO, "features: computing those of %lld samples once, %lld numbers each", (long long)total,
@@ -166,29 +166,29 @@ static brim_status fill_file(brim_session *s, brim_feature_writer *w)
   return BRIM_OK;
 }
 
-/* Meanwhile the session has the setup whose data are the samples. */
-static brim_status fill_from_samples(brim_session *s, brim_feature_set *set, brim_feature_writer *w)
+/* Meanwhile the drive has the setup whose data are the samples. */
+static brim_status fill_from_samples(brim_drive *d, brim_feature_set *set, brim_feature_writer *w)
 {
-  brim_setup *own = s->setup;
-  s->setup = brim_features_raw(set);
-  s->planner.setup = s->setup;
-  const brim_status status = fill_file(s, w);
-  s->setup = own;
-  s->planner.setup = own;
-  s->started = false;
-  s->planner.has_begun = s->running;
-  brim_planner_forget(&s->planner);
+  brim_setup *own = d->setup;
+  d->setup = brim_features_raw(set);
+  d->planner.setup = d->setup;
+  const brim_status status = fill_file(d, w);
+  d->setup = own;
+  d->planner.setup = own;
+  d->started = false;
+  d->planner.has_begun = d->dialogue.has_begun;
+  brim_planner_forget(&d->planner);
   return status;
 }
 
 /* Ranks of a host and other runs wait for the one that computes. */
-static brim_status make(brim_session *s, brim_feature_set *set, const char *path)
+static brim_status make(brim_drive *d, brim_feature_set *set, const char *path)
 {
   brim_feature_writer writer;
-  BRIM_TRY(brim_feature_writer_open(&writer, path, brim_features_shape(set), s->setup->options.stop));
+  BRIM_TRY(brim_feature_writer_open(&writer, path, brim_features_shape(set), d->setup->options.stop));
   brim_status status = BRIM_OK;
   if (!brim_features_find(set, path)) {
-    status = fill_from_samples(s, set, &writer);
+    status = fill_from_samples(d, set, &writer);
     if (status == BRIM_OK && !brim_features_find(set, path))
       status = brim_fail(BRIM_EIO, "'%s' cannot be read back", path);
   }
@@ -196,26 +196,26 @@ static brim_status make(brim_session *s, brim_feature_set *set, const char *path
   return status;
 }
 
-brim_status brim_extract_features(brim_session *s)
+brim_status brim_extract_features(brim_drive *d)
 {
   char path[BRIM_PATH_MAX];
-  brim_feature_set *set = s->setup->features;
-  if (!set || !s->setup->options.read_data || brim_features_are_there(set)) return BRIM_OK;
+  brim_feature_set *set = d->setup->features;
+  if (!set || !d->setup->options.read_data || brim_features_are_there(set)) return BRIM_OK;
   BRIM_TRY(brim_feature_file_path(brim_features_shape(set)->key, path));
-  return make(s, set, path);
+  return make(d, set, path);
 }
 
-brim_status brim_extract_peak(const brim_session *s, uint64_t *bytes)
+brim_status brim_extract_peak(const brim_drive *d, uint64_t *bytes)
 {
-  brim_planner raw = s->planner;
+  brim_planner raw = d->planner;
   brim_plan *plan = NULL;
   int64_t total;
   *bytes = 0;
-  if (!s->setup->features || brim_features_are_there(s->setup->features)) return BRIM_OK;
-  raw.setup = brim_features_raw(s->setup->features);
+  if (!d->setup->features || brim_features_are_there(d->setup->features)) return BRIM_OK;
+  raw.setup = brim_features_raw(d->setup->features);
   const int64_t batch = batch_of(raw.setup, &total);
   const brim_evaluation_wish wish = {.count = batch, .batch = batch, .keep_features = true};
-  BRIM_TRY(brim_planner_plan_evaluation(&raw, &s->choice, &wish, &plan));
+  BRIM_TRY(brim_planner_plan_evaluation(&raw, &d->choice, &wish, &plan));
   *bytes = plan->peak_bytes;
   brim_plan_free(plan);
   return BRIM_OK;

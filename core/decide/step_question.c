@@ -1,4 +1,4 @@
-#include "session/step_plan.h"
+#include "decide/step_question.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -7,8 +7,6 @@
 #include "base/text.h"
 #include "planner/cuts.h"
 #include "planner/room.h"
-#include "session/decide.h"
-#include "session/sights.h"
 
 /* ---- what a policy may ask ---- */
 
@@ -19,16 +17,23 @@ static brim_step_question *question_of(const brim_step_view *view)
 
 uint64_t brim_step_plan_room(const brim_step_question *q)
 {
-  const brim_session *s = q->session;
-  return brim_planner_room_on(&s->planner, &s->planner.device_info, s->planner.limit_bytes,
-                              s->planner.device_info.free_bytes + q->own_bytes);
+  const brim_planner *p = q->dialogue->planner;
+  return brim_planner_room_on(p, &p->device_info, p->limit_bytes, p->device_info.free_bytes + q->own_bytes);
+}
+
+/* The device as it was looked at last. */
+static void view_device(const brim_step_question *q, const brim_step_view *view, brim_device_view *out)
+{
+  const brim_planner *p = q->dialogue->planner;
+  brim_dialogue_view(q->dialogue, p->device, &p->device_info, out);
+  out->waiting = view->waiting;
 }
 
 static void show(brim_step_question *q, const brim_device_view *d, uint64_t waiting_bytes)
 {
   q->shown_free = d->free_bytes;
   q->shown_own = q->own_bytes;
-  brim_session_show_device(q->session, "step", d, q->own_bytes, waiting_bytes);
+  brim_dialogue_show_device(q->dialogue, "step", d, q->own_bytes, waiting_bytes);
 }
 
 /* On a device that others use, something is different at each look, for as long as the run lasts: what is told is
@@ -43,74 +48,72 @@ static bool has_changed(const brim_step_question *q, const brim_device_view *d)
 static void show_decided(brim_step_question *q, const brim_step_view *view)
 {
   brim_device_view device;
-  brim_decide_view_device(q->session, &device);
-  device.waiting = view->waiting;
+  view_device(q, view, &device);
   if (device.free_bytes != q->shown_free) show(q, &device, view->waiting_bytes);
 }
 
 static brim_status look(const brim_step_view *view, brim_device_view *device, uint64_t *room)
 {
   brim_step_question *q = question_of(view);
-  brim_session *s = q->session;
-  BRIM_TRY(brim_planner_look(&s->planner));
-  brim_decide_view_device(s, device);
-  device->waiting = view->waiting;
+  BRIM_TRY(brim_planner_look(q->dialogue->planner));
+  view_device(q, view, device);
   *room = brim_step_plan_room(q);
   if (has_changed(q, device)) show(q, device, view->waiting_bytes);
   return BRIM_OK;
 }
 
-static brim_status peak_of(const brim_session *s, int64_t batch, int32_t recompute, uint64_t budget, uint64_t *peak)
+static brim_status peak_of(const brim_dialogue *d, int64_t batch, int32_t recompute, uint64_t budget, uint64_t *peak)
 {
-  brim_choice v = brim_choice_cut(&s->choice, batch);
-  v.recompute = recompute;
-  v.within_bytes = brim_planner_within(&s->planner, budget);
-  return brim_planner_peak(&s->planner, &v, peak);
+  brim_choice c = brim_choice_cut(&d->choice, batch);
+  c.recompute = recompute;
+  c.within_bytes = brim_planner_within(d->planner, budget);
+  return brim_planner_peak(d->planner, &c, peak);
 }
 
 /* With memory.recompute as it is configured: auto keeps within `bytes`, or if that is 0 within all that it could have;
  * the others do not ask. */
 static brim_status plain_peak(brim_step_question *q, int64_t batch, uint64_t bytes, uint64_t *peak)
 {
-  brim_session *s = q->session;
-  const int32_t kind = s->setup->settings->memory.recompute;
+  const brim_dialogue *d = q->dialogue;
+  const brim_planner *p = d->planner;
+  const int32_t kind = p->setup->settings->memory.recompute;
   size_t i = 0;
-  while (i < s->planner.micro_batch_count && s->planner.micro_batch[i] != batch) i++;
-  if (i == s->planner.micro_batch_count)
+  while (i < p->micro_batch_count && p->micro_batch[i] != batch) i++;
+  if (i == p->micro_batch_count)
     return brim_fail(BRIM_EINVAL, "the peak of the micro-batch %lld was asked for, which is not in the list",
                      (long long)batch);
-  if (kind == BRIM_RECOMPUTE_AUTO) return peak_of(s, batch, kind, bytes > 0 ? bytes : brim_step_plan_room(q), peak);
-  BRIM_TRY(peak_of(s, batch, kind, 0, peak));
-  if (q->shown_peak[i] != *peak) brim_session_show_plan(s, "step", batch, *peak);
+  if (kind == BRIM_RECOMPUTE_AUTO) return peak_of(d, batch, kind, bytes > 0 ? bytes : brim_step_plan_room(q), peak);
+  BRIM_TRY(peak_of(d, batch, kind, 0, peak));
+  if (q->shown_peak[i] != *peak) brim_dialogue_show_plan(d, "step", batch, *peak);
   q->shown_peak[i] = *peak;
   return BRIM_OK;
 }
 
-static bool needs_more_recompute(const brim_session *s, uint64_t peak, uint64_t bytes)
+static bool needs_more_recompute(const brim_setup *setup, uint64_t peak, uint64_t bytes)
 {
-  return bytes > 0 && peak > bytes && s->setup->settings->memory.recompute != BRIM_RECOMPUTE_AUTO &&
-         brim_setup_may_recompute(s->setup);
+  return bytes > 0 && peak > bytes && setup->settings->memory.recompute != BRIM_RECOMPUTE_AUTO &&
+         brim_setup_may_recompute(setup);
 }
 
 static brim_status peak_within(const brim_step_view *view, int64_t batch, uint64_t bytes, uint64_t *peak)
 {
   brim_step_question *q = question_of(view);
   brim_status status = plain_peak(q, batch, bytes, peak);
-  if (status == BRIM_OK && needs_more_recompute(q->session, *peak, bytes))
-    status = peak_of(q->session, batch, BRIM_RECOMPUTE_AUTO, bytes, peak);
+  if (status == BRIM_OK && needs_more_recompute(q->dialogue->planner->setup, *peak, bytes))
+    status = peak_of(q->dialogue, batch, BRIM_RECOMPUTE_AUTO, bytes, peak);
   return status == BRIM_ENOTSUP ? BRIM_ECONFIG : status; /* ENOTSUP would leave it to the next policy */
 }
 
 static brim_status users(const brim_step_view *view, int32_t device, brim_device_use *out, size_t room, size_t *count)
 {
-  brim_session *s = question_of(view)->session;
-  const brim_backend_ops *ops = s->setup->backend_ops;
+  const brim_setup *setup = question_of(view)->dialogue->planner->setup;
+  const brim_backend_ops *ops = setup->backend_ops;
   brim_device_user user[BRIM_DEVICE_USES_MAX];
   *count = 0;
-  if (device < 0 || device >= ops->device_count(s->setup->backend))
+  if (device < 0 || device >= ops->device_count(setup->backend))
     return brim_fail(BRIM_ECONFIG, "there is no device %d to ask about", (int)device);
   if (!BRIM_HAS(brim_backend_ops, ops, users)) return BRIM_OK;
-  BRIM_TRY(ops->users(s->setup->backend, device, user, BRIM_DEVICE_USES_MAX, count));
+  BRIM_TRY(ops->users(setup->backend, device, user, BRIM_DEVICE_USES_MAX, count));
   for (size_t i = 0; i < *count && i < room && i < BRIM_DEVICE_USES_MAX; i++) {
     out[i] = (brim_device_use){.pid = user[i].pid, .bytes = user[i].bytes, .is_own = user[i].pid == (int64_t)getpid()};
     snprintf(out[i].name, sizeof out[i].name, "%s", user[i].name);
@@ -126,9 +129,12 @@ static void look_at_queue(brim_step_question *q, brim_step_view *view)
 {
   size_t waiting;
   uint64_t bytes;
-  const brim_session *s = q->session;
-  if (!brim_device_is_shared(&s->planner.device_info)) return;
-  if (s->env->waiting(s->env->self, brim_decide_device_key(s), &waiting, &bytes) == BRIM_OK) {
+  const brim_dialogue *d = q->dialogue;
+  const brim_planner *p = d->planner;
+  const int devices = p->setup->backend_ops->device_count(p->setup->backend);
+  if (!brim_device_is_shared(&p->device_info)) return;
+  const uint64_t key = brim_device_key(brim_setup_backend_id(p->setup), p->device, devices, &p->device_info);
+  if (d->env->waiting(d->env->self, key, &waiting, &bytes) == BRIM_OK) {
     view->waiting = (int32_t)waiting;
     view->waiting_bytes = bytes;
     return;
@@ -144,27 +150,27 @@ static void show_line(brim_step_question *q, const brim_step_view *view)
   if (view->waiting_bytes == q->shown_waiting && view->waiting == q->shown_runs) return;
   q->shown_waiting = view->waiting_bytes;
   q->shown_runs = view->waiting;
-  brim_decide_view_device(q->session, &device);
-  device.waiting = view->waiting;
-  brim_session_show_device(q->session, "line", &device, q->own_bytes, view->waiting_bytes);
+  view_device(q, view, &device);
+  brim_dialogue_show_device(q->dialogue, "line", &device, q->own_bytes, view->waiting_bytes);
 }
 
 brim_status brim_step_plan_ask(brim_step_question *q, int64_t step, double seconds, brim_step_plan *out,
                                const char **who)
 {
-  brim_session *s = q->session;
-  const size_t choices = brim_planner_list_cuts(&s->planner);
-  const int64_t share = brim_setup_share(s->setup);
+  brim_dialogue *d = q->dialogue;
+  const brim_setup *setup = d->planner->setup;
+  const size_t choices = brim_planner_list_cuts(d->planner);
+  const int64_t share = brim_setup_share(setup), batch = d->choice.micro_batch;
   if (choices == 0) return BRIM_ENOTSUP;
   brim_step_view view = {.size = sizeof view,
                          .step = step,
                          .seconds = seconds,
-                         .demands = &s->demands,
+                         .demands = &d->demands,
                          .planned_bytes = q->own_bytes,
-                         .micro_batch = s->choice.micro_batch,
-                         .effective_batch = share > 0 ? share : s->choice.micro_batch,
-                         .grain = s->setup->grain,
-                         .choice = s->planner.micro_batch,
+                         .micro_batch = batch,
+                         .effective_batch = share > 0 ? share : batch,
+                         .grain = setup->grain,
+                         .choice = d->planner->micro_batch,
                          .choice_count = choices,
                          .look = look,
                          .peak_within = peak_within,
@@ -173,7 +179,7 @@ brim_status brim_step_plan_ask(brim_step_question *q, int64_t step, double secon
                          .users = users};
   look_at_queue(q, &view);
   show_line(q, &view);
-  const brim_status status = brim_policies_on_step(s->policies, &view, out, who);
+  const brim_status status = brim_policies_on_step(d->policies, &view, out, who);
   if (status == BRIM_OK && q->shown_own > 0) show_decided(q, &view);
   return status;
 }
@@ -184,15 +190,17 @@ brim_status brim_step_plan_ask(brim_step_question *q, int64_t step, double secon
 static brim_status find_choice(brim_step_question *q, const brim_step_plan *plan, brim_choice *out)
 {
   uint64_t peak;
-  const brim_session *s = q->session;
-  bool within = s->setup->settings->memory.recompute == BRIM_RECOMPUTE_AUTO && plan->within_bytes > 0;
+  const brim_dialogue *d = q->dialogue;
+  const brim_setup *setup = d->planner->setup;
+  const int32_t kind = setup->settings->memory.recompute;
+  bool within = kind == BRIM_RECOMPUTE_AUTO && plan->within_bytes > 0;
   if (!within) {
     BRIM_TRY(plain_peak(q, plan->micro_batch, 0, &peak));
-    within = needs_more_recompute(s, peak, plan->within_bytes);
+    within = needs_more_recompute(setup, peak, plan->within_bytes);
   }
-  *out = brim_choice_cut(&s->choice, plan->micro_batch);
-  out->recompute = within ? BRIM_RECOMPUTE_AUTO : s->setup->settings->memory.recompute;
-  out->within_bytes = within ? brim_planner_within(&s->planner, plan->within_bytes) : 0;
+  *out = brim_choice_cut(&d->choice, plan->micro_batch);
+  out->recompute = within ? BRIM_RECOMPUTE_AUTO : kind;
+  out->within_bytes = within ? brim_planner_within(d->planner, plan->within_bytes) : 0;
   return BRIM_OK;
 }
 
@@ -211,7 +219,7 @@ void brim_step_plan_tell(const brim_step_question *q, const char *who, const bri
   const bool less = after < q->own_bytes;
   brim_format_bytes(bytes, sizeof bytes, less ? q->own_bytes - after : after - q->own_bytes);
   snprintf(choice, sizeof choice, "%s %s", bytes, less ? "given back" : "taken again");
-  snprintf(text, sizeof text, "micro-batch %lld -> %lld%s, %s", (long long)q->session->choice.micro_batch,
+  snprintf(text, sizeof text, "micro-batch %lld -> %lld%s, %s", (long long)q->dialogue->choice.micro_batch,
            (long long)to->micro_batch, to->within_bytes > 0 ? " with recompute" : "", reason);
-  brim_policies_tell(q->session->policies, who, choice, text);
+  brim_policies_tell(q->dialogue->policies, who, choice, text);
 }

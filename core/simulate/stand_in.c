@@ -1,4 +1,4 @@
-/* What a job's session has in the place of plans and plugins: the scenario's. */
+/* What a job's drive has in the place of plans and plugins: the scenario's. */
 #include <math.h>
 #include <string.h>
 
@@ -66,16 +66,16 @@ static const brim_scene_peak *known_peak(const brim_scene_model *m, int64_t batc
 static double speed_of(const brim_sim_job *job)
 {
   const brim_scenario *s = job->all->scenario;
-  return job->on_host ? s->host.speed : s->device[job->session->planner.device].speed;
+  return job->on_host ? s->host.speed : s->device[job->drive->planner.device].speed;
 }
 
 static double step_seconds(const brim_sim_job *job, const brim_choice *v, size_t level)
 {
   const brim_scene_model *m = job->plans;
   const brim_scene_peak *known = known_peak(m, v->micro_batch);
-  const brim_session *s = job->session;
-  const double samples = (double)brim_setup_share(s->setup),
-               micros = (double)brim_setup_micros(s->setup, v->micro_batch);
+  const brim_drive *d = job->drive;
+  const double samples = (double)brim_setup_share(d->setup),
+               micros = (double)brim_setup_micros(d->setup, v->micro_batch);
   const double half = is_half(v) ? m->half_time : 1;
   const double work = known ? known->time * half : samples * m->sample_time * half + micros * m->micro_batch_time;
   const double again = level > 0 ? m->recompute[level - 1].work : 0;
@@ -109,7 +109,7 @@ static brim_status answer_figures(void *context, const brim_choice *v, brim_figu
 brim_status brim_sim_step_seconds(brim_sim_job *job, double *seconds, double *again)
 {
   brim_figures f;
-  BRIM_TRY(brim_planner_figures(&job->session->planner, &job->session->choice, &f));
+  BRIM_TRY(brim_planner_figures(&job->drive->planner, &job->drive->choice, &f));
   *seconds = f.step_seconds * brim_scene_slowness(job->all->scene, job->place); /* which no prediction knows */
   *again = *seconds * f.recompute_share / (1 + f.recompute_share);
   return BRIM_OK;
@@ -200,7 +200,7 @@ static brim_status open_setup(void *context, brim_setup *s)
   s->data.count[BRIM_PART_TRAIN] = scene->samples;
   s->grain = s->settings->training.grain >= 0 ? s->settings->training.grain : scene->grain;
   s->norm_group = scene->norm_group;
-  if (job->all->real) follow_real_plans(s, brim_real_plans_session(job->all->real)->setup);
+  if (job->all->real) follow_real_plans(s, brim_real_plans_drive(job->all->real)->setup);
   return check_precision(s);
 }
 
@@ -234,11 +234,11 @@ brim_status brim_sim_open(brim_sim_job *job)
   job->maker = (brim_setup_maker){job, open_setup, hear};
   job->model_of_plans = (brim_plan_model){job, answer_figures};
   job->env = brim_sim_env(job);
-  job->session_place = (brim_session_place){.env = &job->env,
-                                            .model = &job->model_of_plans,
-                                            .listen = on_decision,
-                                            .context = job,
-                                            .answers_at_once = !job->all->real}; /* plans of a real model take time */
+  job->drive_place = (brim_drive_place){.env = &job->env,
+                                        .model = &job->model_of_plans,
+                                        .listen = on_decision,
+                                        .context = job,
+                                        .answers_at_once = !job->all->real}; /* plans of a real model take time */
   const brim_setup_options options = {.maker = &job->maker};
-  return brim_session_open_in(&job->session_place, job->config, &options, &job->session);
+  return brim_drive_open_in(&job->drive_place, job->config, &options, &job->drive);
 }
