@@ -51,7 +51,7 @@ static brim_status clean(brim_recovery *r, const failure *f)
 {
   const bool light = r->tries == 0;
   if (r->tries >= retries_max(r)) return BRIM_ENOTSUP;
-  r->work->clean(r->work->self, light ? BRIM_CLEAN_LIGHT : BRIM_CLEAN_HEAVY);
+  r->work->clean(r->work->self, light ? BRIM_CLEAN_LIGHT : BRIM_CLEAN_HEAVY, false);
   tell(r, f, "%s cleanup, %lld of %lld", light ? "light" : "heavy", (long long)r->tries + 1, (long long)retries_max(r));
   return BRIM_OK;
 }
@@ -159,7 +159,7 @@ static brim_status remake(brim_recovery *r)
   if (status == BRIM_OK) status = brim_drive_settle(r->drive);
   r->is_remade = true;
   r->is_over = status != BRIM_OK;
-  r->work->follow(r->work->self, *r->drive);
+  if (r->work->follow) r->work->follow(r->work->self, *r->drive);
   return status;
 }
 
@@ -233,7 +233,7 @@ brim_status brim_recover(brim_recovery *r, brim_status status, const char *what,
   const int64_t step = r->work->step(r->work->self);
   take_failure(&f, status);
   if (step > r->step) r->step = step;
-  r->is_rewound = false;
+  r->is_rewound = r->is_remade = false;
   const brim_status climbed = climb(r, &f);
   *rewound = r->is_rewound;
   return climbed;

@@ -25,7 +25,7 @@ typedef struct brim_recovery {
   int64_t step;          /* commits when it failed, at most: the ladder begins anew behind it */
   uint64_t needed_bytes; /* by the last plan that was placed */
   bool is_over;          /* making the drive again has failed: *drive is of no use any more */
-  bool is_remade;        /* the drive was made again; the owner sets it back */
+  bool is_remade;        /* the drive was made again by the last brim_recover */
   bool is_rewound;       /* see brim_recover */
 } brim_recovery;
 

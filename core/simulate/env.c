@@ -1,8 +1,33 @@
-/* A job's world: the scene's line, and the scene's host. */
+/* A job's world: its timeline, the scene's line, and the scene's host. */
 #include <stdio.h>
 
 #include "base/text.h"
 #include "simulate/job.h"
+
+void brim_sim_tell(brim_sim_job *job, const char *by, const char *choice, const char *reason)
+{
+  brim_simulation *out = job->all->out;
+  brim_arena *arena = &out->arena;
+  if (out->event_count == out->event_room) {
+    const size_t room = out->event_room ? 2 * out->event_room : 64;
+    out->event = brim_xrealloc(out->event, room * sizeof *out->event);
+    out->event_room = room;
+  }
+  out->event[out->event_count++] = (brim_simulated){brim_scene_now(job->all->scene),
+                                                    job->index,
+                                                    job->step,
+                                                    brim_arena_string(arena, by),
+                                                    brim_arena_string(arena, choice),
+                                                    brim_arena_string(arena, reason)};
+}
+
+brim_status brim_sim_sleep(brim_sim_job *job, double seconds)
+{
+  const double until = brim_scene_now(job->all->scene) + seconds, end = job->all->scenario->until;
+  brim_turns_sleep(&job->all->turns, job->index, until < end ? until : end);
+  job->is_late = job->is_late || until > end;
+  return job->is_late ? brim_fail(BRIM_EINTERRUPTED, "the scenario ends") : BRIM_OK;
+}
 
 static double now(void *self)
 {

@@ -1,5 +1,4 @@
-/* A job's life: started, placed, trained in rounds, ended. The order of what is done after a commit is that of
- * train/run.c: evaluation, the round's end, checkpoint; then memory, the policies' step, and the next step. */
+/* A job's life: started, placed, trained by the loop of a run (drive/loop.h), ended. */
 #include "simulate/job.h"
 
 #include <math.h>
@@ -8,32 +7,6 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "decide/decide.h"
-
-void brim_sim_tell(brim_sim_job *job, const char *by, const char *choice, const char *reason)
-{
-  brim_simulation *out = job->all->out;
-  brim_arena *arena = &out->arena;
-  if (out->event_count == out->event_room) {
-    const size_t room = out->event_room ? 2 * out->event_room : 64;
-    out->event = brim_xrealloc(out->event, room * sizeof *out->event);
-    out->event_room = room;
-  }
-  out->event[out->event_count++] = (brim_simulated){brim_scene_now(job->all->scene),
-                                                    job->index,
-                                                    job->step,
-                                                    brim_arena_string(arena, by),
-                                                    brim_arena_string(arena, choice),
-                                                    brim_arena_string(arena, reason)};
-}
-
-brim_status brim_sim_sleep(brim_sim_job *job, double seconds)
-{
-  const double until = brim_scene_now(job->all->scene) + seconds, end = job->all->scenario->until;
-  brim_turns_sleep(&job->all->turns, job->index, until < end ? until : end);
-  job->is_late = job->is_late || until > end;
-  return job->is_late ? brim_fail(BRIM_EINTERRUPTED, "the scenario ends") : BRIM_OK;
-}
 
 /* A pause that is no training. */
 static brim_status pause_for(brim_sim_job *job, double seconds)
@@ -45,57 +18,42 @@ static brim_status pause_for(brim_sim_job *job, double seconds)
 
 /* ---- what is due after a commit ---- */
 
-static int64_t every(const brim_sim_job *job, int64_t steps)
+static brim_status evaluate(void *self, bool *is_new)
 {
-  return steps > 0 ? steps : job->drive->order.steps_per_epoch;
-}
-
-static bool is_due(const brim_sim_job *job, int64_t steps)
-{
-  return job->step > 0 && (job->step == job->drive->order.steps || job->step % every(job, steps) == 0);
-}
-
-static brim_status write_checkpoint(brim_sim_job *job)
-{
-  job->checkpoint_step = job->step;
-  return pause_for(job, job->all->scenario->checkpoint_time);
-}
-
-static int64_t round_of(const brim_sim_job *job)
-{
-  const int64_t length = every(job, job->drive->setup->settings->training.eval_every_steps);
-  return job->step / length + (job->step % length > 0);
-}
-
-static void leave_garbage(brim_sim_job *job)
-{
-  const uint64_t bytes = job->all->scenario->host.garbage;
-  job->garbage += bytes;
-  brim_scene_take(job->all->scene, BRIM_SCENE_HOST, bytes);
-}
-
-static brim_status end_round(brim_sim_job *job)
-{
-  enum brim_cleanup cleanup;
-  brim_drive *d = job->drive;
-  job->round_step = job->step;
-  leave_garbage(job);
-  job->all->out->questions += brim_policies_watch(d->dialogue.policies);
-  BRIM_TRY(brim_decide_at_boundary(&d->dialogue, job->step, round_of(job), job->step >= d->order.steps, job->arena,
-                                   &cleanup));
-  brim_sim_clean(job, cleanup);
+  brim_sim_job *job = self;
+  *is_new = job->evaluated_step != job->step;
+  if (*is_new) BRIM_TRY(pause_for(job, job->all->scenario->evaluation_time));
+  job->evaluated_step = job->step;
   return BRIM_OK;
 }
 
-static brim_status after_commit(brim_sim_job *job)
+/* Something is left lying about in the host's memory. */
+static brim_status end_round(void *self)
 {
-  const brim_training_settings *t = &job->drive->setup->settings->training;
-  const bool round = is_due(job, t->eval_every_steps);
-  if (round && job->evaluated_step != job->step) BRIM_TRY(pause_for(job, job->all->scenario->evaluation_time));
-  if (round) job->evaluated_step = job->step;
-  if (round && job->round_step != job->step) BRIM_TRY(end_round(job));
-  if (job->checkpoint_step == job->step || !is_due(job, t->checkpoint_every_steps)) return BRIM_OK;
-  return write_checkpoint(job);
+  brim_sim_job *job = self;
+  const uint64_t bytes = job->all->scenario->host.garbage;
+  job->garbage += bytes;
+  brim_scene_take(job->all->scene, BRIM_SCENE_HOST, bytes);
+  job->all->out->questions += brim_policies_watch(job->drive->dialogue.policies);
+  return BRIM_OK;
+}
+
+static bool never(void *self)
+{
+  (void)self;
+  return false;
+}
+
+static brim_status checkpoint(void *self)
+{
+  brim_sim_job *job = self;
+  return pause_for(job, job->all->scenario->checkpoint_time);
+}
+
+static brim_status finish(void *self)
+{
+  (void)self;
+  return BRIM_OK;
 }
 
 /* ---- the host's memory ---- */
@@ -110,31 +68,27 @@ static brim_pressure_reading read_host(const brim_sim_job *job)
                .ram_percent = host.total_bytes > 0 ? 100 * (double)used / (double)host.total_bytes : 0}};
 }
 
-/* What a run does then: a checkpoint, a heavy cleanup, and a plan of at most `bytes`, if that is not 0. */
-static brim_status act_on_pressure(brim_sim_job *job, uint64_t bytes)
-{
-  BRIM_TRY(write_checkpoint(job));
-  brim_sim_clean(job, BRIM_CLEAN_HEAVY);
-  return bytes > 0 ? brim_recover_shrink(&job->recovery, bytes, "memory pressure") : BRIM_OK;
-}
-
 /* As it was recorded. */
-static brim_status repeat_pressure(brim_sim_job *job)
+static brim_status repeat_pressure(brim_sim_job *job, bool *acts, uint64_t *bytes)
 {
   const brim_scenario *s = job->all->scenario;
-  if (job->pressure == s->pressure_count || job->step < s->pressure[job->pressure].step) return BRIM_OK;
+  *acts = job->pressure < s->pressure_count && job->step >= s->pressure[job->pressure].step;
+  if (!*acts) return BRIM_OK;
   brim_sim_tell(job, "memory", "critical", "");
-  return act_on_pressure(job, s->pressure[job->pressure++].bytes);
+  *bytes = s->pressure[job->pressure++].bytes;
+  return brim_loop_checkpoint(&job->loop);
 }
 
 /* Looks as often as a run does. */
-static brim_status heed_pressure(brim_sim_job *job)
+static brim_status heed_pressure(void *self, bool *acts, uint64_t *bytes)
 {
   char text[64];
   bool fell;
+  brim_sim_job *job = self;
   const brim_memory_settings *m = &job->drive->setup->settings->memory;
   const brim_pressure_limits limits = {m->warn_percent, m->critical_percent};
   const double now = brim_scene_now(job->all->scene);
+  if (job->all->scenario->pressure_count > 0) return repeat_pressure(job, acts, bytes);
   if (now - job->looked < m->check_interval_seconds) return BRIM_OK;
   job->looked = now;
   const brim_pressure_reading reading = read_host(job);
@@ -143,14 +97,15 @@ static brim_status heed_pressure(brim_sim_job *job)
   if (level == BRIM_PRESSURE_CALM) return BRIM_OK;
   snprintf(text, sizeof text, "RAM at %.1f %%", reading.host.ram_percent);
   brim_sim_tell(job, "memory", level == BRIM_PRESSURE_ACTS ? "critical" : "warning", text);
-  const brim_planner *planner = &job->drive->planner;
-  return level == BRIM_PRESSURE_ACTS
-             ? act_on_pressure(job, brim_recover_target(m, planner->device_info.on_host, job->arena, &reading))
-             : BRIM_OK;
+  *acts = level == BRIM_PRESSURE_ACTS;
+  if (!*acts) return BRIM_OK;
+  *bytes = brim_recover_target(m, job->drive->planner.device_info.on_host, job->arena, &reading);
+  return job->loop.checkpoint_step == job->step ? BRIM_OK : brim_loop_checkpoint(&job->loop);
 }
 
-static brim_status check_alive(const brim_sim_job *job)
+static brim_status go_on(void *self)
 {
+  const brim_sim_job *job = self;
   if (brim_scene_host_over(job->all->scene) == 0) return BRIM_OK;
   return brim_fail(BRIM_ENOMEM_HOST, "the host has no memory left, and the kernel ends the process");
 }
@@ -166,18 +121,18 @@ static bool is_at_look(brim_sim_job *job)
   return brim_policies_follow(job->drive->dialogue.policies);
 }
 
-static brim_status look_around(brim_sim_job *job)
+static bool is_asking(void *self)
 {
-  double again;
-  bool changes;
-  const bool is_recorded = job->all->scenario->look_count > 0;
-  BRIM_TRY(check_alive(job));
-  BRIM_TRY(job->all->scenario->pressure_count > 0 ? repeat_pressure(job) : heed_pressure(job));
-  if (!(is_recorded ? is_at_look(job) : brim_resize_is_due(&job->resize))) return BRIM_OK;
-  BRIM_TRY(brim_sim_step_seconds(job, &job->resize.question.step_seconds, &again));
-  job->all->out->questions++;
-  BRIM_TRY(brim_resize_ask(&job->resize, &changes));
-  return changes ? brim_resize_do(&job->resize) : BRIM_OK;
+  brim_sim_job *job = self;
+  const bool asks = job->all->scenario->look_count > 0 ? is_at_look(job) : brim_resize_is_due(&job->loop.resize);
+  job->all->out->questions += asks;
+  return asks;
+}
+
+static double step_seconds(void *self)
+{
+  double seconds = 0, again;
+  return brim_sim_step_seconds(self, &seconds, &again) == BRIM_OK ? seconds : 0;
 }
 
 /* ---- steps ---- */
@@ -186,13 +141,7 @@ static brim_status look_around(brim_sim_job *job)
 static int64_t next_stop(const brim_sim_job *job)
 {
   const brim_scenario *scene = job->all->scenario;
-  const brim_training_settings *t = &job->drive->setup->settings->training;
-  const int64_t each[] = {every(job, t->eval_every_steps), every(job, t->checkpoint_every_steps)};
-  int64_t stop = job->drive->order.steps;
-  for (size_t i = 0; i < 2; i++) {
-    const int64_t left = each[i] - job->step % each[i];
-    if (left < stop - job->step) stop = job->step + left;
-  }
+  int64_t stop = brim_loop_next_due(&job->loop);
   if (job->look < scene->look_count && scene->look[job->look].step > job->step && scene->look[job->look].step < stop)
     stop = scene->look[job->look].step;
   if (job->pressure < scene->pressure_count && scene->pressure[job->pressure].step > job->step &&
@@ -213,8 +162,9 @@ static double next_look(const brim_sim_job *job)
   double next = brim_scene_next(job->all->scene);
   if (lower > 0 && read_host(job).host.ram_percent >= lower) next = fmin(next, job->looked + m->check_interval_seconds);
   if (job->all->scenario->look_count > 0) return next;
-  return brim_policies_follow(job->drive->dialogue.policies) ? fmin(next, job->resize.asked + BRIM_RESIZE_ASK_SECONDS)
-                                                             : next;
+  return brim_policies_follow(job->drive->dialogue.policies)
+             ? fmin(next, job->loop.resize.asked + BRIM_RESIZE_ASK_SECONDS)
+             : next;
 }
 
 /* Fails the step that is to be made, if it is one of the scenario's failures. */
@@ -248,7 +198,6 @@ static void commit(brim_sim_job *job, int64_t count, double seconds, double agai
   job->costs.training_seconds += (double)count * seconds;
   job->costs.again_seconds += (double)count * again;
   job->step += count;
-  brim_recover_committed(&job->recovery);
 }
 
 /* Of a step: up to a look that was recorded they pass evenly. */
@@ -265,8 +214,9 @@ static brim_status pace_of(brim_sim_job *job, double *seconds, double *again)
 }
 
 /* As many as there are until something is due. */
-static brim_status make_steps(brim_sim_job *job)
+static brim_status make(void *self)
 {
+  brim_sim_job *job = self;
   bool fails = false;
   double seconds, again;
   BRIM_TRY(pace_of(job, &seconds, &again));
@@ -279,37 +229,33 @@ static brim_status make_steps(brim_sim_job *job)
   return BRIM_OK;
 }
 
-static brim_status turn(brim_sim_job *job, bool *done)
-{
-  BRIM_TRY(after_commit(job));
-  *done = job->step >= job->drive->order.steps;
-  if (*done) return BRIM_OK;
-  BRIM_TRY(look_around(job));
-  return make_steps(job);
-}
-
 /* What failed is done again after what helps, or nothing does. */
-static brim_status recover(brim_sim_job *job, brim_status failure, const char *what)
+static brim_status failed(void *self, enum brim_turn_part part, brim_status failure)
 {
   bool rewound;
-  const brim_status status = brim_recover(&job->recovery, failure, what, &rewound);
+  brim_sim_job *job = self;
+  (void)part;
+  if (!brim_status_is_want(failure) || brim_scene_host_over(job->all->scene) > 0) return failure;
+  const brim_status status = brim_loop_recover(&job->loop, failure, &rewound);
   if (status == BRIM_OK) job->costs.retries++;
   return status;
 }
 
-static brim_status loop(brim_sim_job *job)
+static brim_work work_of(brim_sim_job *job)
 {
-  char what[64];
-  for (bool done = false; !done;) {
-    brim_status status = turn(job, &done);
-    if (brim_status_is_want(status) && brim_scene_host_over(job->all->scene) == 0) {
-      snprintf(what, sizeof what, "step %lld", (long long)job->step + 1);
-      done = false;
-      status = recover(job, status, what);
-    }
-    BRIM_TRY(status);
-  }
-  return BRIM_OK;
+  brim_work work = brim_sim_work(job);
+  work.make = make;
+  work.evaluate = evaluate;
+  work.end_round = end_round;
+  work.is_best = work.is_over = never;
+  work.checkpoint = checkpoint;
+  work.go_on = go_on;
+  work.finish = finish;
+  work.failed = failed;
+  work.heed_pressure = heed_pressure;
+  work.is_asking = is_asking;
+  work.step_seconds = step_seconds;
+  return work;
 }
 
 /* ---- the whole ---- */
@@ -334,11 +280,11 @@ static brim_status train(brim_sim_job *job)
   BRIM_TRY(brim_drive_settle(&job->drive));
   BRIM_TRY(place_first(job));
   brim_drive_begin(job->drive);
-  job->work = brim_sim_work(job);
-  job->recovery = (brim_recovery){.drive = &job->drive, .work = &job->work};
-  job->resize = (brim_resize){.drive = &job->drive, .work = &job->work, .asked = brim_scene_now(job->all->scene)};
+  job->work = work_of(job);
+  job->loop = brim_loop_begin(&job->drive, &job->work);
+  job->loop.resize.asked = brim_scene_now(job->all->scene);
   job->looked = -INFINITY;
-  return loop(job);
+  return brim_loop_run(&job->loop);
 }
 
 static enum brim_sim_end end_of(const brim_sim_job *job, brim_status status)
@@ -356,7 +302,7 @@ static void report(brim_sim_job *job, brim_status status)
   r->end = end_of(job, status);
   r->status = status;
   r->error = brim_arena_string_n(arena, error, strcspn(error, "\n"));
-  if (r->end == BRIM_SIM_KILLED) job->costs.lost_steps += job->step - job->checkpoint_step;
+  if (r->end == BRIM_SIM_KILLED) job->costs.lost_steps += job->step - brim_sim_saved_step(job);
   job->costs.steps = job->step;
   job->costs.steps_all = job->drive ? job->drive->order.steps : 0; /* none: it could not be opened */
   job->costs.wall_seconds = brim_scene_now(job->all->scene) - job->started;

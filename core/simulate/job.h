@@ -2,8 +2,7 @@
 #ifndef BRIM_SIMULATE_JOB_H
 #define BRIM_SIMULATE_JOB_H
 #include "drive/drive.h"
-#include "drive/recover.h"
-#include "drive/resize.h"
+#include "drive/loop.h"
 #include "memory/pressure.h"
 #include "simulate/simulate.h"
 #include "simulate/turns.h"
@@ -32,15 +31,14 @@ typedef struct brim_sim_job {
   const brim_scene_model *plans; /* what its plans take */
   bool on_host;                  /* on the host's processors */
   brim_work work;
-  brim_recovery recovery;
-  brim_resize resize;
+  brim_loop loop;
   brim_pressure_watch watch; /* of the host's memory */
   int64_t *failures_left;    /* of each of the scenario's */
   size_t look, pressure;     /* the next ones of the scenario */
   int place;                 /* where the arena is */
   uint64_t planned, arena, resident, garbage;
   bool is_placed, was_placed;
-  int64_t step, round_step, evaluated_step, checkpoint_step, failed_step;
+  int64_t step, evaluated_step, failed_step;
   double started, looked; /* looked: at the host's memory */
   bool is_late;
   brim_sim_costs costs;
@@ -54,19 +52,20 @@ brim_status brim_sim_step_seconds(brim_sim_job *job, double *seconds, double *ag
 
 /* ---- env.c: the world ---- */
 brim_env brim_sim_env(brim_sim_job *job);
+/* The clock goes on; others have their turns. EINTERRUPTED: the scenario ends first. */
+brim_status brim_sim_sleep(brim_sim_job *job, double seconds);
+/* An entry of the timeline. */
+void brim_sim_tell(brim_sim_job *job, const char *by, const char *choice, const char *reason);
 
 /* ---- placing.c ---- */
 /* Places the run's plan as a run does: waits, asks policies, another configuration. */
 brim_status brim_sim_place(brim_sim_job *job);
 void brim_sim_unplace(brim_sim_job *job);
 brim_work brim_sim_work(brim_sim_job *job);
-void brim_sim_clean(brim_sim_job *job, enum brim_cleanup cleanup);
+/* Of its newest checkpoint; 0: it has none. */
+int64_t brim_sim_saved_step(const brim_sim_job *job);
 
 /* ---- job.c ---- */
 /* The whole of it, on its thread. */
 void brim_sim_job_work(brim_sim_job *job);
-/* The clock goes on; others have their turns. EINTERRUPTED: the scenario ends first. */
-brim_status brim_sim_sleep(brim_sim_job *job, double seconds);
-/* An entry of the timeline. */
-void brim_sim_tell(brim_sim_job *job, const char *by, const char *choice, const char *reason);
 #endif

@@ -102,17 +102,7 @@ void brim_sim_unplace(brim_sim_job *job)
   job->is_placed = false;
 }
 
-void brim_sim_clean(brim_sim_job *job, enum brim_cleanup cleanup)
-{
-  const double share = cleanup == BRIM_CLEAN_LIGHT ? job->all->scenario->host.light : cleanup == BRIM_CLEAN_HEAVY;
-  const uint64_t bytes = (uint64_t)(share * (double)job->garbage);
-  if (cleanup == BRIM_CLEAN_NONE) return;
-  job->costs.cleanups++;
-  job->garbage -= bytes;
-  brim_scene_give(job->all->scene, BRIM_SCENE_HOST, bytes);
-}
-
-/* ---- as work whose plan may change ---- */
+/* ---- as work ---- */
 
 static int64_t step_of(void *self)
 {
@@ -133,9 +123,16 @@ static bool has_values(void *self)
   return job->failed_step < 0;
 }
 
-static void clean(void *self, enum brim_cleanup cleanup)
+static void clean(void *self, enum brim_cleanup cleanup, bool of_round)
 {
-  brim_sim_clean(self, cleanup);
+  brim_sim_job *job = self;
+  const double share = cleanup == BRIM_CLEAN_LIGHT ? job->all->scenario->host.light : cleanup == BRIM_CLEAN_HEAVY;
+  const uint64_t bytes = (uint64_t)(share * (double)job->garbage);
+  (void)of_round;
+  if (cleanup == BRIM_CLEAN_NONE) return;
+  job->costs.cleanups++;
+  job->garbage -= bytes;
+  brim_scene_give(job->all->scene, BRIM_SCENE_HOST, bytes);
 }
 
 static brim_status park(void *self)
@@ -156,26 +153,24 @@ static brim_status replan(void *self)
   return brim_sim_sleep(job, pause);
 }
 
+int64_t brim_sim_saved_step(const brim_sim_job *job)
+{
+  return job->loop.checkpoint_step > 0 ? job->loop.checkpoint_step : 0;
+}
+
 static brim_status go_back(void *self)
 {
   brim_sim_job *job = self;
   double seconds, again;
   BRIM_TRY(replan(job));
   BRIM_TRY(brim_sim_step_seconds(job, &seconds, &again));
-  const int64_t lost = job->step - job->checkpoint_step;
+  const int64_t lost = job->step - brim_sim_saved_step(job);
   job->failed_step = -1;
   job->costs.lost_steps += lost;
   job->costs.redone_seconds += (double)lost * seconds;
   job->costs.training_seconds -= (double)lost * seconds;
-  job->step = job->round_step = job->evaluated_step = job->checkpoint_step;
+  job->step = job->evaluated_step = brim_sim_saved_step(job);
   return BRIM_OK;
-}
-
-static void follow(void *self, brim_drive *drive)
-{
-  brim_sim_job *job = self;
-  (void)drive;
-  job->resize.question = (brim_step_question){0};
 }
 
 brim_work brim_sim_work(brim_sim_job *job)
@@ -187,6 +182,5 @@ brim_work brim_sim_work(brim_sim_job *job)
                      .clean = clean,
                      .park = park,
                      .replan = replan,
-                     .rewind = go_back,
-                     .follow = follow};
+                     .rewind = go_back};
 }

@@ -48,13 +48,8 @@ static void prepare(brim_sim_case *c, size_t i, brim_config *config)
 {
   const brim_scenario *s = c->scenario;
   brim_sim_job *job = &c->job[i];
-  *job = (brim_sim_job){.all = c,
-                        .index = i,
-                        .config = config,
-                        .plans = &s->model,
-                        .round_step = -1,
-                        .evaluated_step = -1,
-                        .failed_step = -1};
+  *job = (brim_sim_job){
+      .all = c, .index = i, .config = config, .plans = &s->model, .evaluated_step = -1, .failed_step = -1};
   job->failures_left = brim_xcalloc(s->failure_count + 1, sizeof *job->failures_left);
   for (size_t k = 0; k < s->failure_count; k++) job->failures_left[k] = s->failure[k].times;
   c->out->job[i].name = s->job[i].name;

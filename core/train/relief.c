@@ -56,31 +56,26 @@ void brim_relief_detail(const brim_pressure_reading *r, brim_text *out)
   brim_text_printf(out, "; CPU at %.0f%%", r->cpu_percent);
 }
 
-uint64_t brim_relief_allocated(const brim_trainer *t)
+/* What the process has, on the host and on the device. */
+static uint64_t allocated(const brim_trainer *t)
 {
   const bool on_host = brim_trainer_drive(t)->planner.device_info.on_host;
   return brim_rss_bytes() + (on_host ? 0 : brim_trainer_device_bytes(t));
 }
 
-/* As the system that brim replaces says it, in GB. */
-void brim_relief_say(const brim_trainer *t, const char *what, uint64_t before)
-{
-  const uint64_t after = brim_relief_allocated(t);
-  brim_log(BRIM_LOG_INFO, "[Memory] After %s: %.2f GB (freed %.2f GB)", what, 1e-9 * (double)after,
-           after < before ? 1e-9 * (double)(before - after) : 0);
-}
-
 void brim_relief_clean(brim_trainer *t, const char *run_dir, enum brim_cleanup cleanup)
 {
   if (cleanup == BRIM_CLEAN_NONE) return;
-  const uint64_t before = brim_relief_allocated(t);
+  const uint64_t before = allocated(t);
   const double start = brim_now();
   brim_trainer_clean(t, cleanup);
   if (cleanup == BRIM_CLEAN_HEAVY) brim_checkpoint_drop_cached(run_dir);
   const double seconds = brim_now() - start;
+  const uint64_t after = allocated(t);
   brim_log(BRIM_LOG_INFO, "[Memory] Before cleanup: %.2f GB allocated", 1e-9 * (double)before);
-  brim_relief_say(t, "cleanup", before);
+  brim_log(BRIM_LOG_INFO, "[Memory] After cleanup: %.2f GB (freed %.2f GB)", 1e-9 * (double)after,
+           after < before ? 1e-9 * (double)(before - after) : 0);
   brim_log(BRIM_LOG_DEBUG, "%s cleanup took %.3f ms, of %llu bytes now %llu",
            cleanup == BRIM_CLEAN_HEAVY ? "heavy" : "light", 1e3 * seconds, (unsigned long long)before,
-           (unsigned long long)brim_relief_allocated(t));
+           (unsigned long long)after);
 }

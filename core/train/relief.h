@@ -15,10 +15,6 @@ void brim_relief_line(const brim_drive *drive, const brim_pressure_reading *read
                       brim_text *out);
 /* All that was seen, in bytes too. */
 void brim_relief_detail(const brim_pressure_reading *reading, brim_text *out);
-/* What the process has, on the host and on the device. */
-uint64_t brim_relief_allocated(const brim_trainer *trainer);
-/* "[Memory] After cleanup: 3.21 GB (freed 4.33 GB)" */
-void brim_relief_say(const brim_trainer *trainer, const char *what, uint64_t before);
-/* [step] Cleans up, and says what it freed. */
+/* [step] Cleans up, and says what it freed, as the system that brim replaces says it, in GB. */
 void brim_relief_clean(brim_trainer *trainer, const char *run_dir, enum brim_cleanup cleanup);
 #endif

@@ -109,7 +109,7 @@ static brim_status open_resumed(brim_running *r)
   if (brim_running_speaks(r) && r->state->profile_hash != hash_profile(r))
     brim_log(BRIM_LOG_WARN, "%s/%s is not what the run began with; the checkpoint has the hash of that", r->dir,
              BRIM_PROFILE_NAME);
-  r->checkpoint_step = r->round_step = r->state->step; /* what was due before the checkpoint was done */
+  r->loop.checkpoint_step = r->loop.round_step = r->state->step; /* what was due before the checkpoint was done */
   brim_running_recall(r);
   brim_say("resuming '%s' after step %lld of %lld", r->dir, (long long)r->state->step,
            (long long)r->drive->order.steps);
@@ -218,15 +218,14 @@ void brim_running_follow_drive(brim_running *r)
 {
   if (r->drive->setup->own_config) r->config = r->drive->setup->own_config;
   r->settings = &r->config->settings;
-  r->resize = (brim_resize){.drive = &r->drive, .work = &r->work};
-  if (!r->recovery.is_over) brim_policies_listen(r->drive->dialogue.policies, on_decision, r);
+  if (!r->loop.recovery.is_over) brim_policies_listen(r->drive->dialogue.policies, on_decision, r);
 }
 
 brim_status brim_running_keep_drive(brim_running *r)
 {
   BRIM_TRY(brim_report_write_inputs(r->dir, r->config, r->drive, brim_trainer_plan(r->trainer)));
   r->state->profile_hash = hash_profile(r);
-  return r->state->step > 0 ? brim_running_write_checkpoint(r) : BRIM_OK;
+  return r->state->step > 0 ? brim_loop_checkpoint(&r->loop) : BRIM_OK;
 }
 
 /* What the process says last if the host has not even memory for what is small, or a plugin crashes. */
@@ -252,8 +251,7 @@ brim_status brim_running_begin(brim_running *r)
   r->state = brim_trainer_state(r->trainer);
   brim_report_begin(&r->report, r->drive);
   r->work = brim_running_work(r);
-  r->recovery = (brim_recovery){.drive = &r->drive, .work = &r->work};
-  r->resize = (brim_resize){.drive = &r->drive, .work = &r->work};
+  r->loop = brim_loop_begin(&r->drive, &r->work);
   BRIM_TRY(r->options->resume ? open_resumed(r) : open_new(r));
   if (r->settings->dist.shard != BRIM_SHARD_NONE) BRIM_TRY(brim_running_check_folder(r));
   BRIM_TRY(brim_trainer_broadcast(r->trainer));

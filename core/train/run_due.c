@@ -1,9 +1,8 @@
-/* What is due after a commit: records, evaluations, checkpoints, cleanup. See run.c. */
+/* What a run writes down of its steps, and evaluations. See run_parts.h. */
 #include <math.h>
 #include <stdio.h>
 
 #include "base/log.h"
-#include "decide/decide.h"
 #include "train/run_parts.h"
 #include "train/stop.h"
 
@@ -133,34 +132,22 @@ brim_status brim_running_close_window(brim_running *r)
 
 /* ---- what is due after a commit ---- */
 
-static bool is_due_at(const brim_running *r, int64_t step, int64_t every_steps)
-{
-  if (step == 0) return false;
-  if (step == r->drive->order.steps) return true;
-  return every_steps > 0 ? step % every_steps == 0 : brim_order_ends_epoch(&r->drive->order, step - 1);
-}
-
-bool brim_running_is_due(const brim_running *r, int64_t every_steps)
-{
-  return is_due_at(r, r->state->step, every_steps);
-}
-
 bool brim_running_goes_on(const brim_running *r)
 {
   const brim_training_settings *t = &r->settings->training;
   const int64_t next = r->state->step + 1;
   const bool is_wanted = r->options->dist
                              ? brim_trainer_verdict(r->trainer)->wishes != 0
-                             : *r->stop || brim_pressure_is_due(r->pressure) || brim_resize_is_due(&r->resize);
-  return !is_wanted && !brim_running_is_compared(r, next) && !is_due_at(r, next, t->eval_every_steps) &&
-         !is_due_at(r, next, t->checkpoint_every_steps);
+                             : *r->stop || brim_pressure_is_due(r->pressure) || brim_resize_is_due(&r->loop.resize);
+  return !is_wanted && !brim_running_is_compared(r, next) && !brim_loop_is_due(&r->loop, next, t->eval_every_steps) &&
+         !brim_loop_is_due(&r->loop, next, t->checkpoint_every_steps);
 }
 
 brim_status brim_running_evaluate(brim_running *r, enum brim_part part, bool recorded, brim_evaluation *out)
 {
   char figures[BRIM_REPORT_ROOM];
   const double start = brim_now();
-  snprintf(r->doing, sizeof r->doing, "the evaluation after step %lld", (long long)r->state->step);
+  snprintf(r->loop.doing, sizeof r->loop.doing, "the evaluation after step %lld", (long long)r->state->step);
   brim_stop_doing(r->options->dist ? "finishing the evaluation, then a checkpoint" : BRIM_STOP_EVALUATION);
   BRIM_TRY(brim_trainer_evaluate(r->trainer, part, r->options->dist ? NULL : r->stop, out));
   brim_stop_doing(BRIM_STOP_STEPS);
@@ -179,17 +166,18 @@ brim_status brim_running_evaluate(brim_running *r, enum brim_part part, bool rec
   return BRIM_OK;
 }
 
-/* Evaluates at the present step, on validation data if there is some; then, and only then, it can be the best. */
-static brim_status evaluate_if_due(brim_running *r)
+brim_status brim_running_evaluate_step(void *running, bool *is_new)
 {
+  brim_running *r = running;
   brim_train_state *s = r->state;
   const int64_t *count = r->drive->setup->data.count;
-  if (s->evaluated_step == s->step || !brim_running_is_due(r, r->settings->training.eval_every_steps)) return BRIM_OK;
   const enum brim_part part = count[BRIM_PART_VALIDATION] ? BRIM_PART_VALIDATION : BRIM_PART_TEST;
-  if (count[part] == 0) return BRIM_OK;
+  *is_new = false;
+  if (s->evaluated_step == s->step || count[part] == 0) return BRIM_OK;
   brim_evaluation e;
   BRIM_TRY(brim_running_evaluate(r, part, false, &e));
   s->evaluated_step = s->step;
+  *is_new = true;
   if (part != BRIM_PART_VALIDATION) return BRIM_OK;
   s->worse_evaluations++;
   if (!isnan(s->best_loss) && !(e.loss < s->best_loss)) return BRIM_OK;
@@ -199,53 +187,9 @@ static brim_status evaluate_if_due(brim_running *r)
   return BRIM_OK;
 }
 
-brim_status brim_running_write_checkpoint(brim_running *r)
+bool brim_running_is_out_of_patience(void *running)
 {
-  snprintf(r->doing, sizeof r->doing, "the checkpoint of step %lld", (long long)r->state->step);
-  BRIM_TRY(brim_trainer_checkpoint(r->trainer, r->dir, r->settings->training.keep_checkpoints));
-  r->checkpoint_step = r->state->step;
-  brim_stop_at(r->checkpoint_step, r->state->step);
-  brim_running_event(r, "checkpoint", NULL);
-  return BRIM_OK;
-}
-
-bool brim_running_is_out_of_patience(const brim_running *r)
-{
+  const brim_running *r = running;
   const int64_t patience = r->settings->training.patience;
   return patience > 0 && r->state->worse_evaluations >= patience;
-}
-
-int64_t brim_running_round(const brim_running *r)
-{
-  const int64_t every = r->settings->training.eval_every_steps;
-  const int64_t length = every > 0 ? every : r->drive->order.steps_per_epoch;
-  return (r->state->step + length - 1) / length;
-}
-
-static brim_status end_round(brim_running *r)
-{
-  enum brim_cleanup cleanup;
-  const int64_t step = r->state->step;
-  const bool is_end = step >= r->drive->order.steps || brim_running_is_out_of_patience(r);
-  if (r->round_step == step || !brim_running_is_due(r, r->settings->training.eval_every_steps)) return BRIM_OK;
-  r->round_step = step;
-  BRIM_TRY(brim_running_report_ranks(r));
-  BRIM_TRY(brim_decide_at_boundary(&r->drive->dialogue, step, brim_running_round(r), is_end,
-                                   brim_trainer_plan(r->trainer)->peak_bytes, &cleanup));
-  brim_relief_clean(r->trainer, r->dir, cleanup);
-  return BRIM_OK;
-}
-
-brim_status brim_running_after_commit(brim_running *r)
-{
-  const int64_t evaluated_step = r->state->evaluated_step;
-  BRIM_TRY(evaluate_if_due(r));
-  BRIM_TRY(end_round(r));
-  /* A run that was interrupted in this very evaluation has a checkpoint of this step without it: write it again. */
-  if (r->state->evaluated_step != evaluated_step) r->checkpoint_step = -1;
-  const bool new_best = r->state->best_step == r->state->step && r->state->step > 0;
-  if (r->checkpoint_step == r->state->step) return BRIM_OK;
-  return new_best || brim_running_is_due(r, r->settings->training.checkpoint_every_steps)
-             ? brim_running_write_checkpoint(r)
-             : BRIM_OK;
 }

@@ -3,8 +3,7 @@
 #define BRIM_TRAIN_RUN_PARTS_H
 #include <signal.h>
 
-#include "drive/recover.h"
-#include "drive/resize.h"
+#include "drive/loop.h"
 #include "observe/progress.h"
 #include "observe/tensorboard.h"
 #include "train/relief.h"
@@ -29,16 +28,12 @@ typedef struct brim_running {
   brim_report report;
   brim_pressure *pressure; /* NULL: nobody looks */
   brim_work work;          /* the trainer's */
-  brim_recovery recovery;
-  brim_resize resize;
-  char doing[64];                    /* what memory would be wanting for */
+  brim_loop loop;
   double turn_started;               /* brim_now() */
   bool has_stopped;                  /* early */
   bool is_interrupted;               /* by a signal, with a checkpoint */
   char checkpoint[4096];             /* to go back to; of ranks found by the first; empty: there is none */
   const volatile sig_atomic_t *stop; /* the signal that asks for an end; 0: none yet */
-  int64_t checkpoint_step;           /* of the newest checkpoint; -1: none */
-  int64_t round_step;                /* at which a round ended last; -1: none */
   int64_t told_step;                 /* that was skipped, and told; -1: none */
   double window_seconds;             /* spent in the steps of the window that this process has made */
   int64_t window_timed;              /* their samples */
@@ -79,11 +74,18 @@ bool brim_running_stops(const brim_running *r);
 /* Is the present step one after which the parameters are compared? */
 bool brim_running_is_compared(const brim_running *r, int64_t step);
 /* Time and memory of each rank, as events; and who holds up the others. */
-brim_status brim_running_report_ranks(brim_running *r);
+brim_status brim_running_report_ranks(void *running);
 
 /* ---- run_work.c ---- */
 
+/* The trainer as work whose steps and plans the loop drives. */
 brim_work brim_running_work(brim_running *r);
+/* The report's figures of memory and of the scale of losses, as they are now: before an arena goes, and at the end. */
+void brim_running_collect(brim_running *r);
+/* Seconds of a step, the median of the last ones; 0: there were none under this plan. */
+double brim_running_step_seconds(void *running);
+/* Of this process, without what it has spent in line for devices. */
+double brim_running_own_seconds(const brim_running *r);
 /* The newest checkpoint of the run's folder, in r->checkpoint; empty: there is none. */
 brim_status brim_running_find_newest(brim_running *r);
 
@@ -97,25 +99,19 @@ void brim_running_show_progress(brim_running *r);
 void brim_running_recall(brim_running *r);
 /* The training record of the steps since the one before it. */
 brim_status brim_running_close_window(brim_running *r);
-/* Is what comes every so many steps (0: at the end of an epoch) due at the present step? */
-bool brim_running_is_due(const brim_running *r, int64_t every_steps);
 /* Will the step after the present one be followed by another at once, with nothing that needs the parameters between?
  */
 bool brim_running_goes_on(const brim_running *r);
 /* `recorded`: the record is there already, from before the run was resumed. */
 brim_status brim_running_evaluate(brim_running *r, enum brim_part part, bool recorded, brim_evaluation *out);
-brim_status brim_running_write_checkpoint(brim_running *r);
 /* Has the validation loss not got better for long enough? By the state alone, so a resumed run ends where it would. */
-bool brim_running_is_out_of_patience(const brim_running *r);
-/* Evaluation, the end of a round, checkpoint, as they are due; what was done is not done again. */
-brim_status brim_running_after_commit(brim_running *r);
-/* The number of the round that the present step is in: a round is what lies between two evaluations; they may be
- * switched off, but are due all the same. */
-int64_t brim_running_round(const brim_running *r);
+bool brim_running_is_out_of_patience(void *running);
+/* As brim_work.evaluate: on validation data if there is some; then, and only then, it can be the best. */
+brim_status brim_running_evaluate_step(void *running, bool *is_new);
 
 /* ---- run_pressure.c ---- */
 
-/* Before a step: warns where memory is short, or acts. Want of memory may come of a smaller plan that does not get its
- * memory; then nothing is placed, and brim_recover goes on. */
-brim_status brim_running_heed_pressure(brim_running *r);
+/* As brim_work.heed_pressure. */
+brim_status brim_running_heed_pressure(void *running, bool *acts, uint64_t *bytes);
+
 #endif

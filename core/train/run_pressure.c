@@ -13,7 +13,7 @@ static uint64_t target_of(const brim_running *r, const brim_pressure_reading *re
 static void tell(brim_running *r, const brim_pressure_reading *reading, bool acts)
 {
   brim_text line = {0}, detail = {0};
-  brim_relief_line(r->drive, reading, acts, brim_running_round(r), &line);
+  brim_relief_line(r->drive, reading, acts, brim_loop_round(&r->loop), &line);
   brim_relief_detail(reading, &detail);
   brim_log(BRIM_LOG_WARN, "%s", brim_text_str(&line));
   brim_text_printf(&line, " (%s)", brim_text_str(&detail));
@@ -26,27 +26,13 @@ static void tell(brim_running *r, const brim_pressure_reading *reading, bool act
  * end it now. */
 static brim_status save(brim_running *r)
 {
-  const brim_status status = r->checkpoint_step == r->state->step ? BRIM_OK : brim_running_write_checkpoint(r);
+  const brim_status status = r->loop.checkpoint_step == r->state->step ? BRIM_OK : brim_loop_checkpoint(&r->loop);
   const bool of_disk =
       status == BRIM_EIO || (status == BRIM_EPEER && brim_trainer_verdict(r->trainer)->status == BRIM_EIO);
   if (!of_disk) return status;
   if (status == BRIM_EIO) brim_log(BRIM_LOG_WARN, "%s", brim_error_text());
   brim_trainer_forgive(r->trainer);
   return BRIM_OK;
-}
-
-/* Nobody looks at the device meanwhile: it may become another. */
-static brim_status shrink(brim_running *r, const brim_pressure_reading *reading)
-{
-  const uint64_t bytes = target_of(r, reading), before = brim_relief_allocated(r->trainer);
-  if (bytes == 0) return BRIM_OK;
-  snprintf(r->doing, sizeof r->doing, "%s", "planning smaller");
-  brim_report_memory(&r->report, r->trainer);
-  brim_relief_aim(NULL, r->pressure);
-  const brim_status status = brim_recover_shrink(&r->recovery, bytes, "memory pressure");
-  brim_relief_aim(r->trainer, r->pressure);
-  if (status == BRIM_OK) brim_relief_say(r->trainer, "planning smaller", before);
-  return status;
 }
 
 /* Has something come up that asks for acting? Then it does so until it is done. */
@@ -62,16 +48,17 @@ static void look(brim_running *r)
 }
 
 /* In a job of several ranks all write the checkpoint, when all know that one asks for it. */
-brim_status brim_running_heed_pressure(brim_running *r)
+brim_status brim_running_heed_pressure(void *running, bool *acts, uint64_t *bytes)
 {
-  if (brim_trainer_is_ahead(r->trainer)) return BRIM_OK;
+  brim_running *r = running;
   if (!r->acts) look(r);
   const bool is_agreed = r->options->dist ? (brim_trainer_verdict(r->trainer)->wishes & BRIM_WISH_PAUSE) != 0 : r->acts;
   if (!is_agreed) return BRIM_OK;
   BRIM_TRY(save(r));
+  *acts = r->acts;
   if (!r->acts) return BRIM_OK;
+  *bytes = target_of(r, &r->reading);
   r->acts = false;
   brim_running_wish(r); /* the others need not pause for it again */
-  brim_relief_clean(r->trainer, r->dir, BRIM_CLEAN_HEAVY);
-  return shrink(r, &r->reading);
+  return BRIM_OK;
 }

@@ -99,7 +99,7 @@ brim_status brim_running_find_checkpoint(brim_running *r)
 
 void brim_running_wish(brim_running *r)
 {
-  const bool is_due = brim_pressure_is_due(r->pressure) || brim_resize_is_due(&r->resize);
+  const bool is_due = brim_pressure_is_due(r->pressure) || brim_resize_is_due(&r->loop.resize);
   brim_trainer_wish(r->trainer,
                     (*r->stop ? BRIM_WISH_STOP : 0) | (r->acts ? BRIM_WISH_PAUSE : 0) | (is_due ? BRIM_WISH_LOOK : 0));
 }
@@ -146,8 +146,9 @@ static void name_slowest(const brim_running *r, const brim_rank_figures *all, in
              (long long)r->state->step, (int)slowest, 100 * (most / usual - 1));
 }
 
-brim_status brim_running_report_ranks(brim_running *r)
+brim_status brim_running_report_ranks(void *running)
 {
+  brim_running *r = running;
   brim_dist *d = r->options->dist;
   const int32_t ranks = brim_dist_world(d).ranks;
   if (!d) return BRIM_OK;

@@ -1,5 +1,284 @@
-/* A run's trainer as work whose plan may change: see drive/work.h. */
+/* A run's trainer as the work that drive/loop.h drives: steps, what is due after them, what becomes of failures, and
+ * the trainer's plan. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/order.h"
 #include "train/run_parts.h"
+#include "train/stop.h"
+
+/* ---- steps ---- */
+
+void brim_running_collect(brim_running *r)
+{
+  brim_report_memory(&r->report, r->trainer);
+  r->report.queue_seconds = r->drive->planner.queue_seconds;
+  r->report.loss_scale = r->state->loss_scale;
+  r->report.skipped_steps = r->state->skipped_steps;
+}
+
+/* Each is an event; a line for a person comes as often as records do. */
+static void tell_skipped(brim_running *r, double scale)
+{
+  char detail[64];
+  const brim_train_state *s = r->state;
+  snprintf(detail, sizeof detail, "loss scale %.0f, then %.0f", scale, s->loss_scale);
+  brim_running_event(r, "skipped_step", detail);
+  if (r->told_step >= 0 && s->step < r->told_step + r->settings->observe.log_every_steps) return;
+  r->told_step = s->step;
+  brim_log(BRIM_LOG_INFO,
+           "step %lld was skipped: its loss or a gradient was not finite in fp16 at a loss scale of %.0f, which is "
+           "%.0f now; "
+           "%lld step%s skipped so far",
+           (long long)s->step, scale, s->loss_scale, (long long)s->skipped_steps, brim_plural(s->skipped_steps));
+}
+
+double brim_running_own_seconds(const brim_running *r)
+{
+  return brim_now() - r->options->start - (r->drive ? r->drive->planner.queue_seconds : 0);
+}
+
+double brim_running_step_seconds(void *running)
+{
+  const brim_running *r = running;
+  double sorted[BRIM_STEPS_RECENT];
+  const size_t count = r->recent_count < BRIM_STEPS_RECENT ? r->recent_count : BRIM_STEPS_RECENT;
+  if (count == 0) return 0;
+  memcpy(sorted, r->recent, count * sizeof *sorted);
+  qsort(sorted, count, sizeof *sorted, brim_by_double);
+  return (sorted[(count - 1) / 2] + sorted[count / 2]) / 2;
+}
+
+static brim_status make(void *self)
+{
+  brim_running *r = self;
+  const double start = brim_now(), waited = brim_trainer_waited(r->trainer), scale = r->state->loss_scale;
+  const int64_t samples = r->state->samples, skipped = r->state->skipped_steps, step = r->state->step;
+  const brim_status status = brim_trainer_step(r->trainer, brim_running_goes_on(r));
+  if (r->state->step == step) return status; /* else the one that was begun behind it has failed */
+  if (r->state->skipped_steps > skipped) tell_skipped(r, scale);
+  const double now = brim_now();
+  r->recent[r->recent_count++ % BRIM_STEPS_RECENT] = now - start;
+  r->window_seconds += now - start;
+  r->window_timed += r->state->samples - samples;
+  r->steps_seconds += now - start;
+  r->waited_seconds += brim_trainer_waited(r->trainer) - waited;
+  brim_report_step(&r->report, r->state->samples - samples, now - start, brim_running_own_seconds(r));
+  if (r->state->step % r->settings->observe.log_every_steps == 0 || brim_loop_is_due(&r->loop, r->state->step, 0))
+    BRIM_TRY(brim_running_close_window(r));
+  brim_running_show_progress(r);
+  if (status == BRIM_OK && brim_running_is_compared(r, r->state->step)) return brim_trainer_compare(r->trainer);
+  return status;
+}
+
+/* ---- what is due after a commit ---- */
+
+static void begin_turn(void *self)
+{
+  brim_running *r = self;
+  brim_reserve_take();
+  r->turn_started = brim_now();
+  brim_stop_at(r->loop.checkpoint_step, r->state->step);
+  brim_stop_doing(BRIM_STOP_STEPS);
+  brim_running_wish(r);
+}
+
+static bool is_best(void *self)
+{
+  const brim_running *r = self;
+  return r->state->best_step == r->state->step && r->state->step > 0;
+}
+
+static brim_status checkpoint(void *self)
+{
+  brim_running *r = self;
+  BRIM_TRY(brim_trainer_checkpoint(r->trainer, r->dir, r->settings->training.keep_checkpoints));
+  brim_stop_at(r->state->step, r->state->step);
+  brim_running_event(r, "checkpoint", NULL);
+  return BRIM_OK;
+}
+
+/* ---- the end ---- */
+
+static brim_status stop_early(brim_running *r)
+{
+  char detail[128];
+  snprintf(detail, sizeof detail, "no better validation loss since step %lld", (long long)r->state->best_step);
+  BRIM_TRY(brim_running_close_window(r));
+  if (r->loop.checkpoint_step != r->state->step) BRIM_TRY(brim_loop_checkpoint(&r->loop));
+  r->has_stopped = true;
+  brim_running_event(r, "stopped_early", detail);
+  brim_say("stopped early after step %lld of %lld: %s (training.patience=%lld)", (long long)r->state->step,
+           (long long)r->drive->order.steps, detail, (long long)r->settings->training.patience);
+  return BRIM_OK;
+}
+
+/* Unless it is written, or the parameters are lost: then the newest one is what the run goes on with. */
+static brim_status write_last_checkpoint(brim_running *r)
+{
+  return r->loop.checkpoint_step == r->state->step || !brim_trainer_has_values(r->trainer)
+             ? BRIM_OK
+             : brim_loop_checkpoint(&r->loop);
+}
+
+static brim_status interrupt(brim_running *r)
+{
+  BRIM_TRY(write_last_checkpoint(r));
+  r->is_interrupted = true;
+  const int signal = *r->stop ? *r->stop : SIGTERM; /* another rank's */
+  brim_running_event(r, "interrupted", strsignal(signal));
+  return brim_fail(BRIM_EINTERRUPTED, "%s after step %lld of %lld%s\ngo on with: brim train --resume %s",
+                   signal == SIGINT ? "interrupted" : "terminated", (long long)r->state->step,
+                   (long long)r->drive->order.steps,
+                   r->loop.checkpoint_step == r->state->step ? "; a checkpoint was written" : "", r->dir);
+}
+
+/* The last word: the test data, unless it was just evaluated. A run of no steps is what it began with, as weights from
+ * elsewhere, and has a checkpoint of that for the commands that take runs. */
+static brim_status finish(void *self)
+{
+  brim_running *r = self;
+  if (r->state->step < r->drive->order.steps && !r->has_stopped) BRIM_TRY(stop_early(r));
+  if (r->state->step == 0) BRIM_TRY(write_last_checkpoint(r));
+  if (r->drive->setup->data.count[BRIM_PART_TEST] == 0 || r->report.test_step == r->state->step) return BRIM_OK;
+  const int64_t step = r->state->step;
+  const bool recorded =
+      step > 0 && r->drive->setup->data.count[BRIM_PART_VALIDATION] == 0 && r->state->evaluated_step == step;
+  brim_evaluation e;
+  const brim_status status = brim_running_evaluate(r, BRIM_PART_TEST, recorded, &e);
+  return status == BRIM_EINTERRUPTED ? interrupt(r) : status;
+}
+
+static brim_status go_on(void *self)
+{
+  brim_running *r = self;
+  return brim_running_stops(r) && !brim_trainer_is_ahead(r->trainer) ? interrupt(r) : BRIM_OK;
+}
+
+/* ---- failures ---- */
+
+/* The end, but not of what was trained. */
+static brim_status give_up(brim_running *r, brim_status failure)
+{
+  char error[4096];
+  snprintf(error, sizeof error, "%s", brim_error_text());
+  const brim_status status = write_last_checkpoint(r);
+  if (status != BRIM_OK)
+    brim_log(BRIM_LOG_WARN, "no checkpoint of step %lld: %s", (long long)r->state->step, brim_error_text());
+  (void)brim_fail(failure, "%s", error);
+  if (r->loop.checkpoint_step < 0) return failure;
+  return brim_fail_add(failure, "there is a checkpoint of step %lld\n%sgo on with: brim train --resume %s",
+                       (long long)r->loop.checkpoint_step, failure == BRIM_EPLUGIN ? "when the plugin is mended, " : "",
+                       r->dir);
+}
+
+/* Is it a policy's doing, and nothing is wrong with what was trained? */
+static bool is_of_policies(brim_status status)
+{
+  return status == BRIM_EPLUGIN || status == BRIM_ECONFIG;
+}
+
+/* The state is an earlier one: what came behind it has not been. */
+static brim_status forget_what_came_behind(brim_running *r)
+{
+  const brim_train_state *s = r->state;
+  char path[4200];
+  r->told_step = -1;
+  r->window_seconds = 0;
+  r->window_timed = 0;
+  brim_running_recall(r);
+  if (r->metrics.fd < 0) return BRIM_OK; /* another rank writes it */
+  brim_running_heed_tensorboard(r, r->tensorboard.fd < 0 ? BRIM_OK
+                                                         : brim_tensorboard_rewind(&r->tensorboard, s->step + 1));
+  snprintf(path, sizeof path, "%s", r->metrics.path);
+  brim_jsonl_close(&r->metrics);
+  return brim_jsonl_open(&r->metrics, path, s->metrics_records);
+}
+
+/* What was tried in this turn has changed nothing that lasts, so it is tried again after what helps against `failure`.
+ */
+static brim_status recover(brim_running *r, brim_status failure)
+{
+  char what[sizeof r->loop.doing];
+  bool rewound = false;
+  const double now = brim_now(), at = brim_trainer_failed_at(r->trainer);
+  brim_running_collect(r);
+  memcpy(what, r->loop.doing, sizeof what);
+  brim_status status = brim_loop_recover(&r->loop, failure, &rewound);
+  if (r->loop.recovery.is_remade) brim_running_follow_drive(r);
+  if (status == BRIM_OK && rewound) status = forget_what_came_behind(r);
+  if (status == BRIM_OK && r->loop.recovery.is_remade) status = brim_running_keep_drive(r);
+  if (status != BRIM_OK) return status;
+  r->report.retries++;
+  brim_report_recovered(&r->events, r->state->step, what, brim_now() - (at > r->turn_started ? at : now));
+  return BRIM_OK;
+}
+
+/* The same after another rank has failed: its part of the turn is what this rank has lost. */
+static brim_status redo_of_others(brim_running *r)
+{
+  const brim_verdict *v = brim_trainer_verdict(r->trainer);
+  r->report.retries++;
+  brim_running_event(r, "redone", brim_error_text());
+  brim_log(BRIM_LOG_INFO, "rank %d failed in %s: %s; it is done again", (int)v->failed, r->loop.doing,
+           brim_status_text(v->status));
+  if (brim_trainer_has_values(r->trainer)) return BRIM_OK;
+  BRIM_TRY(brim_recover_follow(&r->loop.recovery, r->loop.doing));
+  brim_loop_rewound(&r->loop);
+  return forget_what_came_behind(r);
+}
+
+/* All ranks are ready to do it again, or none does. */
+static brim_status again(brim_running *r, brim_status failure)
+{
+  BRIM_TRY(brim_running_find_checkpoint(r));
+  brim_status status = brim_status_is_want(failure) ? recover(r, failure) : redo_of_others(r);
+  if (status == BRIM_EINTERRUPTED && !r->options->dist) return interrupt(r);
+  status = brim_trainer_meet(r->trainer, BRIM_MEET_AGAIN, status);
+  return status == BRIM_OK || status == BRIM_ECOMM ? status : give_up(r, status);
+}
+
+/* Another rank must not wait for one that has failed. *is_over: nothing is to be done again. A rank that was
+ * interrupted while it waited for something ends all, with a checkpoint. */
+static brim_status tell(brim_running *r, brim_status failure, bool *is_over)
+{
+  *is_over = !brim_status_is_want(failure);
+  if (!r->options->dist || r->is_interrupted || failure == BRIM_ECOMM) return failure;
+  const brim_status met =
+      brim_trainer_has_told(r->trainer) ? failure : brim_trainer_meet(r->trainer, BRIM_MEET_AGAIN, failure);
+  *is_over = brim_trainer_verdict(r->trainer)->is_over;
+  if (brim_trainer_verdict(r->trainer)->status == BRIM_EINTERRUPTED) return interrupt(r);
+  return *is_over && is_of_policies(brim_trainer_verdict(r->trainer)->status) ? give_up(r, met) : met;
+}
+
+/* A turn that failed is made again if that can help; else the run ends, with what was trained. */
+static brim_status failed(void *self, enum brim_turn_part part, brim_status status)
+{
+  brim_running *r = self;
+  bool is_over = false;
+  const bool gives_up =
+      !r->options->dist &&
+      (part == BRIM_TURN_DUE ? is_of_policies(status) : part == BRIM_TURN_CHANGE && !brim_status_is_want(status));
+  if (status == BRIM_EINTERRUPTED && (part == BRIM_TURN_DUE || gives_up))
+    status = interrupt(r);
+  else if (gives_up)
+    status = give_up(r, status);
+  status = tell(r, status, &is_over);
+  return is_over ? status : again(r, status);
+}
+
+/* ---- between two steps ---- */
+
+static bool is_ahead(void *self)
+{
+  const brim_running *r = self;
+  return brim_trainer_is_ahead(r->trainer);
+}
+
+/* ---- its plan ---- */
 
 static int64_t step_of(void *self)
 {
@@ -20,22 +299,42 @@ static bool has_values(void *self)
   return brim_trainer_has_values(r->trainer);
 }
 
-static void clean(void *self, enum brim_cleanup cleanup)
+static void clean(void *self, enum brim_cleanup cleanup, bool of_round)
 {
   const brim_running *r = self;
-  brim_trainer_clean(r->trainer, cleanup);
+  if (of_round)
+    brim_relief_clean(r->trainer, r->dir, cleanup);
+  else
+    brim_trainer_clean(r->trainer, cleanup);
+}
+
+/* Nobody looks at the device while the plan changes: it may become another. */
+static void leave_device(brim_running *r)
+{
+  brim_running_collect(r);
+  brim_relief_aim(NULL, r->pressure);
+}
+
+static brim_status come_back(brim_running *r, brim_status status)
+{
+  if (brim_trainer_plan(r->trainer)) brim_relief_aim(r->trainer, r->pressure);
+  r->recent_count = 0;
+  return status;
 }
 
 static brim_status park(void *self)
 {
-  const brim_running *r = self;
-  return brim_trainer_park(r->trainer);
+  brim_running *r = self;
+  leave_device(r);
+  const brim_status status = brim_trainer_park(r->trainer);
+  return status == BRIM_OK ? BRIM_OK : come_back(r, status);
 }
 
 static brim_status replan(void *self)
 {
-  const brim_running *r = self;
-  return brim_trainer_replan(r->trainer);
+  brim_running *r = self;
+  leave_device(r);
+  return come_back(r, brim_trainer_replan(r->trainer));
 }
 
 brim_status brim_running_find_newest(brim_running *r)
@@ -51,7 +350,8 @@ static brim_status rewind_run(void *self)
 {
   brim_running *r = self;
   if (!r->options->dist) BRIM_TRY(brim_running_find_newest(r));
-  return brim_trainer_restart(r->trainer, r->checkpoint[0] ? r->checkpoint : NULL);
+  leave_device(r);
+  return come_back(r, brim_trainer_restart(r->trainer, r->checkpoint[0] ? r->checkpoint : NULL));
 }
 
 static void follow(void *self, brim_drive *drive)
@@ -64,6 +364,19 @@ brim_work brim_running_work(brim_running *r)
 {
   return (brim_work){.self = r,
                      .step = step_of,
+                     .begin_turn = begin_turn,
+                     .make = make,
+                     .evaluate = brim_running_evaluate_step,
+                     .end_round = brim_running_report_ranks,
+                     .is_best = is_best,
+                     .is_over = brim_running_is_out_of_patience,
+                     .checkpoint = checkpoint,
+                     .go_on = go_on,
+                     .finish = finish,
+                     .failed = failed,
+                     .is_ahead = is_ahead,
+                     .heed_pressure = brim_running_heed_pressure,
+                     .step_seconds = brim_running_step_seconds,
                      .placed_bytes = placed_bytes,
                      .has_values = has_values,
                      .clean = clean,

@@ -98,7 +98,7 @@ class Thresholds(Pressure):
             with self.subTest(run):
                 choices = [choice for event, choice in self.told(run) if event == "decision"]
                 self.assertRegex(choices[0], r"^micro-batch (128 x 2|64 x 4|32 x 8).*, a plan of .* in the place of ")
-                self.assertIn("[Memory] After planning smaller: ", result.err)
+                self.assertIn("[Memory] After cleanup: ", result.err)
                 self.assert_same_results(run, 16)
 
 
