@@ -13,7 +13,6 @@
 #include "cli/cli.h"
 #include "cli/fits.h"
 #include "drive/placement.h"
-#include "planner/cuts.h"
 #include "planner/room.h"
 
 #define BATCHES_SHOWN_MAX 12

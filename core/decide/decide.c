@@ -8,7 +8,6 @@
 #include "base/text.h"
 #include "brim/host.h"
 #include "memory/choose.h"
-#include "planner/cuts.h"
 #include "planner/figures.h"
 #include "planner/footprint.h"
 #include "planner/room.h"

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "base/text.h"
-#include "planner/cuts.h"
 #include "planner/room.h"
 
 /* ---- what a policy may ask ---- */

@@ -9,7 +9,6 @@
 #include "base/process.h"
 #include "config/kept.h"
 #include "drive/extract.h"
-#include "planner/cuts.h"
 #include "planner/footprint.h"
 #include "planner/room.h"
 

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "decide/decide.h"
-#include "planner/cuts.h"
 #include "planner/room.h"
 
 void brim_fits_release(brim_fits *fits)

@@ -7,7 +7,6 @@
 #include "base/text.h"
 #include "decide/decide.h"
 #include "decide/dialogue.h"
-#include "planner/cuts.h"
 #include "planner/room.h"
 
 #define REASON_ROOM 512

@@ -178,6 +178,13 @@ static uint64_t training_bytes(const brim_planner *p, const brim_plan *plan, int
   return most_bytes(&f) - f.process_bytes - f.arena_bytes - f.mapped_bytes;
 }
 
+brim_status brim_planner_measure(brim_planner *p)
+{
+  if (p->model) return BRIM_OK;
+  p->resident_bytes = brim_rss_bytes();
+  return p->setup->data.opened ? BRIM_OK : brim_data_host_bytes(&p->setup->data, &p->data_bytes);
+}
+
 brim_status brim_planner_foresee(brim_planner *p, const brim_plan *plan, int64_t batch)
 {
   if (p->has_begun || p->model) return BRIM_OK;

@@ -40,6 +40,8 @@ int64_t brim_footprint_cells(const brim_setup *setup);
 void brim_footprint_predict(const brim_planner *planner, const brim_plan *plan, int64_t batch, brim_footprint *out);
 /* [init] The data has been opened: estimates, such as the sizes of pictures, are replaced by what the data have. */
 void brim_footprint_follow_data(const brim_setup *setup, int64_t batch, brim_footprint *footprint);
+/* [init] Looks at what the process has of the host, and what the data will take. */
+brim_status brim_planner_measure(brim_planner *planner);
 /* [plan] Looks at what the process will take with a plan, of training or of evaluation alone, so that from here on
  * brim_planner_room leaves room for it. Nothing once the run has begun (has_begun). */
 brim_status brim_planner_foresee(brim_planner *planner, const brim_plan *plan, int64_t batch);

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "planner/cuts.h"
 #include "planner/room.h"
 
 #define MICRO_BATCHES 8 /* that are looked at, besides the chosen one: the largest, and then by halves */

@@ -7,7 +7,6 @@
 #include "base/process.h"
 #include "memory/choose.h"
 #include "planner/figures.h"
-#include "planner/peaks.h"
 #include "planner/room.h"
 
 bool brim_choice_equal(const brim_choice *a, const brim_choice *b)
@@ -24,10 +23,46 @@ brim_choice brim_choice_cut(const brim_choice *choice, int64_t micro_batch)
   return out;
 }
 
+/* ---- peaks of plans that were asked for: a plan is a function of its device and choice ---- */
+
+#define REMEMBERED 512 /* micro-batches that may be chosen, by some budgets */
+
+typedef struct peak {
+  brim_choice choice;
+  int device;
+  uint64_t bytes;
+} peak;
+
+struct brim_peaks {
+  peak item[REMEMBERED];
+  size_t count, next; /* next: the one that is forgotten */
+};
+
+/* False: it is not known. */
+static bool find_peak(const brim_peaks *p, int device, const brim_choice *choice, uint64_t *bytes)
+{
+  for (size_t i = 0; i < p->count; i++) {
+    if (p->item[i].device != device || !brim_choice_equal(&p->item[i].choice, choice)) continue;
+    *bytes = p->item[i].bytes;
+    return true;
+  }
+  return false;
+}
+
+static void keep_peak(brim_peaks *p, int device, const brim_choice *choice, uint64_t bytes)
+{
+  if (p->count < REMEMBERED) p->count++;
+  p->item[p->next] = (peak){*choice, device, bytes};
+  p->next = (p->next + 1) % REMEMBERED;
+}
+
+/* ---- opening ---- */
+
 void brim_planner_open(brim_planner *p, const brim_setup *setup)
 {
-  *p = (brim_planner){
-      .setup = setup, .peaks = brim_peaks_create(), .levels = brim_xcalloc(1, sizeof(brim_recompute_cache))};
+  *p = (brim_planner){.setup = setup,
+                      .peaks = brim_xcalloc(1, sizeof(brim_peaks)),
+                      .levels = brim_xcalloc(1, sizeof(brim_recompute_cache))};
 }
 
 void brim_planner_close(brim_planner *p)
@@ -35,7 +70,7 @@ void brim_planner_close(brim_planner *p)
   brim_profile_close(p->profile);
   if (p->levels) brim_recompute_cache_release(p->levels);
   free(p->levels);
-  brim_peaks_free(p->peaks);
+  free(p->peaks);
   *p = (brim_planner){0};
 }
 
@@ -52,17 +87,10 @@ brim_status brim_planner_look(brim_planner *p)
   return p->setup->backend_ops->describe(p->setup->backend, p->device, &p->device_info);
 }
 
-brim_status brim_planner_measure(brim_planner *p)
-{
-  if (p->model) return BRIM_OK;
-  p->resident_bytes = brim_rss_bytes();
-  return p->setup->data.opened ? BRIM_OK : brim_data_host_bytes(&p->setup->data, &p->data_bytes);
-}
-
 void brim_planner_forget(brim_planner *p)
 {
   p->micro_batch_count = 0;
-  brim_peaks_forget(p->peaks);
+  p->peaks->count = p->peaks->next = 0;
 }
 
 brim_claim_request brim_planner_claim_request(const brim_planner *p, const brim_device_wish *wish, uint64_t need_bytes,
@@ -86,6 +114,41 @@ uint64_t brim_planner_budget(const brim_planner *p, const brim_choice *choice)
   const uint64_t set = p->setup->settings->memory.recompute_budget_mb << 20;
   const uint64_t budget = choice->within_bytes ? choice->within_bytes : set ? set : brim_planner_room(p, true);
   return budget + (budget == 0);
+}
+
+/* ---- how a step may be cut ---- */
+
+static int descending(const void *a, const void *b)
+{
+  const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+  return (x < y) - (x > y);
+}
+
+static void add_micro_batch(brim_planner *p, int64_t batch, bool multiples)
+{
+  const int64_t share = brim_setup_share(p->setup), grain = p->setup->grain;
+  const bool own = batch == p->setup->settings->training.batch_size; /* the user's, whatever it is a multiple of */
+  if (batch > BRIM_MICRO_BATCH_MAX || p->micro_batch_count == BRIM_MICRO_BATCHES_MAX) return;
+  if (batch < p->setup->settings->min_batch_size && batch < share && !own) return;
+  if (!brim_setup_allows(p->setup, batch)) return;
+  if (multiples && batch % grain != 0 && batch >= grain && batch != share && !own) return;
+  p->micro_batch[p->micro_batch_count++] = batch;
+}
+
+/* Not larger than the rank's share of a step, which may be one whatever it divides. */
+size_t brim_planner_list_cuts(brim_planner *p)
+{
+  const int64_t effective = p->setup->settings->training.effective_batch_size, share = brim_setup_share(p->setup);
+  const bool multiples = p->setup->grain > 1 && effective % p->setup->grain == 0;
+  if (p->micro_batch_count > 0) return p->micro_batch_count;
+  add_micro_batch(p, share > 0 ? share : brim_setup_limit_batch(p->setup, brim_setup_micro_batch(p->setup)), multiples);
+  for (int64_t k = 1; k * k <= effective; k++) {
+    if (effective % k != 0) continue;
+    if (k < share) add_micro_batch(p, k, multiples);
+    if (k != effective / k && effective / k < share) add_micro_batch(p, effective / k, multiples);
+  }
+  qsort(p->micro_batch, p->micro_batch_count, sizeof *p->micro_batch, descending);
+  return p->micro_batch_count;
 }
 
 /* ---- plans ---- */
@@ -189,10 +252,10 @@ brim_status brim_planner_peak(const brim_planner *p, const brim_choice *choice, 
     *bytes = f.peak_bytes;
     return BRIM_OK;
   }
-  if (brim_peaks_find(p->peaks, p->device, &c, bytes)) return BRIM_OK;
+  if (find_peak(p->peaks, p->device, &c, bytes)) return BRIM_OK;
   BRIM_TRY(brim_planner_plan(p, &c, false, &plan));
   *bytes = plan->peak_bytes;
   brim_plan_free(plan);
-  brim_peaks_keep(p->peaks, p->device, &c, *bytes);
+  keep_peak(p->peaks, p->device, &c, *bytes);
   return BRIM_OK;
 }

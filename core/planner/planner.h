@@ -8,9 +8,10 @@
 #include "setup/setup.h"
 
 #define BRIM_MICRO_BATCHES_MAX 256
+#define BRIM_MICRO_BATCH_MAX ((int64_t)1 << 20) /* samples */
 
-typedef struct brim_peaks brim_peaks; /* planner/peaks.h */
-struct brim_figures;                  /* planner/figures.h */
+typedef struct brim_peaks brim_peaks;
+struct brim_figures; /* planner/figures.h */
 
 /* Who answers in the place of plans: the model of a scenario. Of a choice with the budget that recompute=auto keeps
  * below. */
@@ -37,7 +38,7 @@ typedef struct brim_planner {
                                           left before any of them had placed its plan; 0: it is alone */
   bool has_begun;                      /* the data is being read, or a plan was placed: nothing is foreseen any more */
   /* What is remembered. */
-  int64_t micro_batch[BRIM_MICRO_BATCHES_MAX]; /* that may be chosen, largest first: see cuts.h */
+  int64_t micro_batch[BRIM_MICRO_BATCHES_MAX]; /* that may be chosen, largest first: by brim_planner_list_cuts */
   size_t micro_batch_count;                    /* 0: not listed yet */
   brim_recompute_cache *levels;                /* of all its plans */
   brim_peaks *peaks;                           /* likewise */
@@ -59,8 +60,6 @@ void brim_planner_close(brim_planner *planner);
 brim_status brim_planner_select(brim_planner *planner, int device);
 /* Looks at what the device has now. */
 brim_status brim_planner_look(brim_planner *planner);
-/* [init] Looks at what the process has of the host, and what the data will take. */
-brim_status brim_planner_measure(brim_planner *planner);
 /* Other samples of a step are the rank's, or the setup is another: what is remembered of plans is forgotten. */
 void brim_planner_forget(brim_planner *planner);
 
@@ -68,6 +67,11 @@ void brim_planner_forget(brim_planner *planner);
  * for other ranks of the job, which place their plans at the same time. */
 brim_claim_request brim_planner_claim_request(const brim_planner *planner, const brim_device_wish *wish,
                                               uint64_t need_bytes, bool waits);
+
+/* [plan] Lists the micro-batches that may be chosen, largest first: all that the rank has of a step, or what divides
+ * the effective batch. They cut no norm group, and are multiples of the grain, or smaller than it, or all there is.
+ * Returns how many. */
+size_t brim_planner_list_cuts(brim_planner *planner);
 
 /* [plan] The plan of a choice. `alone`: of the full micro-batch and the update only, without evaluation. ECONFIG if its
  * micro-batch is not allowed. */

@@ -6,7 +6,6 @@
 
 #include "base/process.h"
 #include "memory/choose.h"
-#include "planner/cuts.h"
 #include "planner/footprint.h"
 #include "planner/room.h"
 
