@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "builtin/builtin.h"
 #include "cli/cli.h"
 
 /* Set while a command runs only for the sake of its options. */

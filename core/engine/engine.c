@@ -96,7 +96,7 @@ static brim_status make(const brim_engine *e, enum brim_kind kind, const char *i
 static brim_status open_backend(brim_engine *e, const brim_engine_options *o)
 {
   const char *id = o->backend ? o->backend : "cpu";
-  BRIM_TRY(brim_registry_open(o->plugins, count_words(o->plugins), &e->registry));
+  BRIM_TRY(brim_registry_open(brim_core_plugins, o->plugins, count_words(o->plugins), &e->registry));
   BRIM_TRY(make(e, BRIM_BACKEND, id, o->settings, &e->arena, &e->plugin, &e->backend));
   e->ops = e->plugin->ops;
   const int count = e->ops->device_count(e->backend);

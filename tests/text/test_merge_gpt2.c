@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
+#include "builtin/builtin.h"
 #include "export/merge.h"
 #include "scratch.h"
 #include "train/run.h"
@@ -157,7 +158,7 @@ static int set_up(void **state)
   char text[2048];
   for (size_t i = 0; i < sizeof text; i++) text[i] = "the plan of a step is made before it. "[i % 38];
   scratch_write(scratch("a.txt"), text, sizeof text);
-  return brim_registry_open(NULL, 0, &registry) == BRIM_OK ? 0 : -1;
+  return brim_registry_open(brim_core_plugins, NULL, 0, &registry) == BRIM_OK ? 0 : -1;
 }
 
 static int tear_down(void **state)

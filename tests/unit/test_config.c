@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "builtin/builtin.h"
 #include "config/alias.h"
 #include "config/schema.h"
 #include "param/value.h"
@@ -41,7 +42,7 @@ static int setup(void **state)
   unsetenv("BRIM_TEST_DATA");
   unsetenv("BRIM_TEST_POLICY");
   brim_log_set_level(BRIM_LOG_WARN);
-  registry = brim_registry_create();
+  registry = brim_registry_create(brim_core_plugins);
   assert_int_equal(brim_registry_load(registry, BRIM_BUILD_DIR "/tests/config_plugins/config_plugins.so"), BRIM_OK);
   return 0;
 }
@@ -312,7 +313,7 @@ static void a_plugin_that_cannot_be_loaded_says_why(void **state)
 {
   (void)state;
   write_text("plugins/model/resnet.so", "not a shared object");
-  brim_registry *with_broken = brim_registry_create();
+  brim_registry *with_broken = brim_registry_create(brim_core_plugins);
   assert_int_equal(brim_registry_load(with_broken, BRIM_BUILD_DIR "/tests/config_plugins/config_plugins.so"), BRIM_OK);
   assert_int_equal(brim_registry_scan(with_broken, "plugins"), BRIM_OK);
   const char *const override[] = {"model=resnet", "seed=x"};
@@ -331,7 +332,7 @@ static void a_plugin_that_cannot_be_loaded_says_why(void **state)
 static void auto_is_reference_where_there_is_no_cpu(void **state)
 {
   (void)state;
-  brim_registry *core_only = brim_registry_create();
+  brim_registry *core_only = brim_registry_create(brim_core_plugins);
   const brim_config_request request = {.search = search, .search_count = 1};
   brim_config *config = NULL;
   assert_int_equal(brim_config_load(&request, core_only, &config), BRIM_ECONFIG);

@@ -16,6 +16,7 @@
 
 #include "base/arena.h"
 #include "base/log.h"
+#include "builtin/builtin.h"
 #include "exec/exec.h"
 #include "scratch.h"
 #include "train/run.h"
@@ -162,7 +163,7 @@ static brim_status run_in(const char *dir, const char *const *words, const char 
 {
   char text[4200];
   brim_registry *registry = NULL;
-  assert_int_equal(brim_registry_open(NULL, 0, &registry), BRIM_OK);
+  assert_int_equal(brim_registry_open(brim_core_plugins, NULL, 0, &registry), BRIM_OK);
   snprintf(text, sizeof text, "run.dir=%s", dir);
   brim_config *config = load_config(registry, words, text, extra);
   const brim_run_options options = {.config = config, .resume = resume, .quiet = true, .start = brim_now()};
