@@ -6,13 +6,7 @@
 
 static void add_row(brim_schema *schema, brim_arena *arena, const char *section, brim_schema_row row)
 {
-  if (schema->count == schema->room) {
-    const size_t room = schema->room ? schema->room * 2 : 64;
-    brim_schema_row *grown = BRIM_ARENA_NEW(arena, brim_schema_row, room);
-    if (schema->count) memcpy(grown, schema->row, schema->count * sizeof *grown);
-    schema->row = grown;
-    schema->room = room;
-  }
+  BRIM_ARENA_GROW(arena, schema->row, schema->count, schema->room);
   row.path = section[0] ? brim_arena_printf(arena, "%s.%s", section, row.row->key) : row.row->key;
   schema->row[schema->count++] = row;
 }
