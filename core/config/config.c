@@ -279,7 +279,7 @@ static void check_keys(loading *l, const brim_yaml *node, const char *path)
     const bool added = key[0] == '+';
     const char *full = path[0] ? brim_arena_printf(l->c.arena, "%s.%s", path, key + added) : key + added;
     const bool declared = brim_schema_find(&l->schema, full) || brim_schema_is_section(&l->schema, full);
-    if (brim_group_is_broken(&l->c, full)) continue;
+    if (brim_compose_is_broken(&l->c, full)) continue;
     if (added && declared) {
       const brim_yaml_origin origin = brim_yaml_key_origin(child);
       brim_problem_at(&l->c.problems, &origin, "'%s' exists already: write it without '+'", full);
@@ -484,7 +484,7 @@ static void fill(loading *l)
   for (; i < l->schema.count && !strchr(l->schema.row[i].path, '.'); i++) fill_row(l, &l->schema.row[i]);
   for (int g = 0; brim_config_groups[g].name; g++) add_choices(l, g);
   for (; i < l->schema.count; i++)
-    if (!brim_group_is_broken(&l->c, l->schema.row[i].path)) fill_row(l, &l->schema.row[i]);
+    if (!brim_compose_is_broken(&l->c, l->schema.row[i].path)) fill_row(l, &l->schema.row[i]);
   keep_added(l, l->c.root, config->root);
 }
 
