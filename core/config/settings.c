@@ -248,6 +248,34 @@ const brim_section brim_settings_sections[] = {
     {NULL, NULL, 0, 0},
 };
 
+#define RESERVED(T, key, def, range, help)                                                                             \
+  {                                                                                                                    \
+    key, BRIM_##T, 0, 0, def, range, help                                                                              \
+  }
+static const brim_param memory_reserved[] = {
+    RESERVED(BYTES, "headroom_mb", "0", NULL, "memory of the device that plans leave to others"),
+    BRIM_PARAMS_END,
+};
+
+/* The defaults of the keys of federated training say that there is none; its configuration will set others. */
+static const brim_param top_reserved[] = {
+    RESERVED(I64, "total_clients", "0", "[0,1000000000]", "clients of federated training"),
+    RESERVED(I64, "clients_per_round", "0", "[0,1000000000]", "clients that a federated round trains on"),
+    RESERVED(I64, "rounds", "0", "[0,1000000000]", "federated rounds"),
+    RESERVED(I64, "parallel_clients", "-1", "[-1,65536]",
+             "clients that train at a time; -1: the largest safe number"),
+    RESERVED(STR, "method", "", NULL, "how the clients of a round are selected"),
+    RESERVED(I64, "repeats", "1", "[1,1000000]", "times that the whole experiment is run"),
+    RESERVED(STR, "protocol", "", NULL, "a label: messaging is modelled as a network scenario"),
+    BRIM_PARAMS_END,
+};
+
+const brim_section brim_settings_reserved[] = {
+    {"memory", memory_reserved, 0, 0},
+    {"", top_reserved, 0, 0},
+    {NULL, NULL, 0, 0},
+};
+
 const brim_group brim_config_groups[] = {
     {"model", BRIM_MODEL, NULL, NULL, false},          {"backbone", BRIM_MODEL, NULL, NULL, true},
     {"dataset", BRIM_DATASET, NULL, NULL, false},      {"optimizer", BRIM_OPTIMIZER, NULL, NULL, false},

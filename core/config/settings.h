@@ -139,6 +139,9 @@ typedef struct brim_section {
   size_t offset, size;     /* of that struct in brim_settings */
 } brim_section;
 extern const brim_section brim_settings_sections[]; /* ends with path == NULL */
+/* Reserved keys: declared, without a field, not implemented. A configuration may set one to its default, which means
+ * what brim does anyway; any other value is refused. The resolved configuration has one only if somebody wrote it. */
+extern const brim_section brim_settings_reserved[]; /* ends with path == NULL */
 
 typedef struct brim_group {
   const char *name; /* "model" */

@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "base/guard.h"
 #include "base/process.h"
-#include "config/kept.h"
+#include "config/config.h"
 #include "planner/room.h"
 #include "session/extract.h"
 

@@ -1,13 +1,12 @@
-/* What is kept of a configuration in a run's folder. See kept.h. */
-#include "config/kept.h"
-
+/* The configuration that a run's folder keeps: it can be read from anywhere, and resuming the run notices edits. */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "config/same.h"
+#include "config/config.h"
 #include "config/schema.h"
 #include "param/problems.h"
+#include "param/value.h"
 
 /* Keys of the core and of backends that may be edited in a run that is gone on with. The plan, the folders and the
  * records may then differ; what is trained does not. */
@@ -132,7 +131,7 @@ static void compare_values(const brim_config *was, const brim_config *now, brim_
     const brim_schema_row *row = &schema.row[i];
     const brim_yaml *a = brim_yaml_get_path(was->root, row->path), *b = brim_yaml_get_path(now->root, row->path);
     if (row->plugin && row->plugin->kind == BRIM_POLICY) continue;
-    if (row->later || !a || !b || is_in(free_keys, row->path) || (cut && is_in(cut_keys, row->path))) continue;
+    if (row->reserved || !a || !b || is_in(free_keys, row->path) || (cut && is_in(cut_keys, row->path))) continue;
     if (!brim_value_same(row->row, a, b, problems->arena)) tell(problems, row->path, a, b);
   }
 }
