@@ -96,8 +96,8 @@ const char *brim_compose_option_text(const brim_composition *c, const char *grou
 static bool is_top_level_key(const char *key)
 {
   for (const brim_section *s = brim_settings_sections; s->path; s++)
-    for (const brim_param *row = s->path[0] ? NULL : s->table; row && row->key; row++)
-      if (strcmp(row->key, key) == 0) return true;
+    for (const brim_setting *row = s->path[0] ? NULL : s->table; row && row->param.key; row++)
+      if (strcmp(row->param.key, key) == 0) return true;
   return false;
 }
 

@@ -13,9 +13,22 @@ static void add_row(brim_schema *schema, brim_arena *arena, const char *section,
 
 static void add_section(brim_schema *schema, brim_arena *arena, const brim_section *section)
 {
-  for (const brim_param *p = section->table; p && p->key; p++)
+  for (const brim_setting *p = section->table; p->param.key; p++)
     add_row(schema, arena, section->path,
- (brim_schema_row){.row = p, .section = section, .reserved = section->size == 0});
+            (brim_schema_row){.row = &p->param, .section = section, .edit = p->edit, .reserved = section->size == 0});
+}
+
+/* Keys of backends and data sets that may be edited in a run that is resumed; tables of plugins do not say it. */
+static enum brim_edit edit_of(const char *section, const char *key)
+{
+  static const char *const free_keys[][2] = {{"dataset", "path"},
+                                             {"backend", "devices"},
+                                             {"backend", "threads"},
+                                             {"backend", "debug_launches"},
+                                             {"backend", "memory_mb"}};
+  for (size_t i = 0; i < sizeof free_keys / sizeof free_keys[0]; i++)
+    if (strcmp(free_keys[i][0], section) == 0 && strcmp(free_keys[i][1], key) == 0) return BRIM_EDIT_FREE;
+  return BRIM_EDIT_REFUSED;
 }
 
 static bool is_group(const char *name)
@@ -42,7 +55,7 @@ bool brim_schema_holds_path(const brim_schema_row *row, const brim_yaml *node)
 static void add_plugin(brim_schema *schema, brim_arena *arena, const char *section, const brim_plugin *plugin)
 {
   for (const brim_param *p = plugin ? plugin->params : NULL; p && p->key; p++)
-    add_row(schema, arena, section, (brim_schema_row){.row = p, .plugin = plugin});
+    add_row(schema, arena, section, (brim_schema_row){.row = p, .plugin = plugin, .edit = edit_of(section, p->key)});
 }
 
 void brim_schema_build(brim_schema *schema, brim_arena *arena, const brim_schema_plugins *plugins)
