@@ -113,7 +113,7 @@ static void find_logits(const char *dir, double *logits)
   const brim_program *p = brim_plan_program(brim_trainer_plan(t), BRIM_PROGRAM_EVALUATE, 1);
   assert_int_equal(p->graph->kept->bytes, LENGTH * VOCABULARY * sizeof *logits);
   must(brim_exec_load(brim_trainer_exec(t), p, tokens, label));
-  must(brim_exec_run(brim_trainer_exec(t), p, &(brim_step){.loss_scale = 1}));
+  must(brim_exec_run(brim_trainer_exec(t), p, &(brim_step){.loss_scale = 1}, NULL));
   must(brim_exec_read(brim_trainer_exec(t), p, p->graph->kept, logits));
   brim_trainer_close(t);
   close_run(&o);
