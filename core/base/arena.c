@@ -76,6 +76,15 @@ void *brim_arena_try(brim_arena *arena, size_t bytes)
   return room && !block ? NULL : put(arena, block, room, bytes);
 }
 
+void *brim_arena_grow(brim_arena *arena, const void *array, size_t count, size_t *room, size_t element_bytes)
+{
+  if (count < *room) return (void *)array;
+  *room = *room ? *room * 2 : 16;
+  void *larger = brim_arena_alloc(arena, *room * element_bytes);
+  if (count) memcpy(larger, array, count * element_bytes);
+  return larger;
+}
+
 void *brim_arena_copy(brim_arena *arena, const void *from, size_t bytes)
 {
   void *p = brim_arena_alloc(arena, bytes);

@@ -17,6 +17,11 @@ void brim_arena_release(brim_arena *arena);
 void *brim_arena_alloc(brim_arena *arena, size_t bytes);
 /* The same for what is large: NULL if the host has no memory for it. */
 void *brim_arena_try(brim_arena *arena, size_t bytes);
+/* Makes room for one more element in an array of `count` that lives in the arena: a full one moves to twice the room.
+ */
+void *brim_arena_grow(brim_arena *arena, const void *array, size_t count, size_t *room, size_t element_bytes);
+#define BRIM_ARENA_GROW(arena, array, count, room)                                                                     \
+  ((array) = brim_arena_grow((arena), (array), (count), &(room), sizeof *(array)))
 void *brim_arena_copy(brim_arena *arena, const void *from, size_t bytes);
 char *brim_arena_string(brim_arena *arena, const char *text);
 char *brim_arena_string_n(brim_arena *arena, const char *text, size_t bytes);

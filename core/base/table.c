@@ -9,14 +9,8 @@
 
 void brim_table_add(brim_table *table, const char *text)
 {
-  if (table->count == table->room) {
-    const size_t room = table->room ? table->room * 2 : 64;
-    const char **grown = BRIM_ARENA_NEW(table->arena, const char *, room);
-    if (table->count) memcpy(grown, table->cell, table->count * sizeof *grown);
-    table->cell = grown;
-    table->room = room;
-  }
   brim_text shown = {0};
+  BRIM_ARENA_GROW(table->arena, table->cell, table->count, table->room);
   brim_text_add_shown(&shown, text, "");
   table->cell[table->count++] = brim_arena_string(table->arena, brim_text_str(&shown));
   brim_text_release(&shown);

@@ -2,7 +2,6 @@
 #include "builtin/builtin.h"
 
 #include "dist/dist.h"
-#include "plugin/registry.h"
 
 const brim_plugin *const brim_core_plugins[] = {&brim_optimizer_adamw,
                                                 &brim_optimizer_adam,

@@ -38,6 +38,9 @@ typedef struct brim_loss_ops {
   void (*fill)(const void *params, brim_loss_attr *attr, brim_list *class_weights);
 } brim_loss_ops;
 
+/* All of them, NULL-terminated. */
+extern const brim_plugin *const brim_core_plugins[];
+
 extern const brim_plugin brim_optimizer_adamw, brim_optimizer_adam, brim_optimizer_sgd, brim_optimizer_lion,
     brim_optimizer_adafactor, brim_optimizer_adamw8bit;
 extern const brim_plugin brim_schedule_constant, brim_schedule_cosine, brim_schedule_linear, brim_schedule_step,

@@ -16,6 +16,7 @@
 #include "base/install.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "builtin/builtin.h"
 #include "cli/cli.h"
 #include "cli/run_folder.h"
 
@@ -333,7 +334,8 @@ static int run_command(brim_cli *cli, int argc, char **argv)
     if (strcmp(argv[0], c->name) != 0) continue;
     if (asks_for_help(argc, argv)) return brim_cli_print_command_help(cli, c);
     brim_status status = check_config_path(cli);
-    if (status == BRIM_OK) status = brim_registry_open(cli->plugin_path, cli->plugin_path_count, &cli->registry);
+    if (status == BRIM_OK)
+      status = brim_registry_open(brim_core_plugins, cli->plugin_path, cli->plugin_path_count, &cli->registry);
     if (status != BRIM_OK) return brim_cli_fail(status);
     const int result = c->run(cli, argc, argv);
     brim_registry_free(cli->registry);

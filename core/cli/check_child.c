@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/guard.h"
 #include "base/log.h"
+#include "builtin/builtin.h"
 #include "cli/check.h"
 #include "plugin/loader.h"
 
@@ -148,7 +149,7 @@ static brim_status open_registry(brim_cli *cli, const char *file)
 {
   const char *path[BRIM_CLI_PATHS_MAX + 1] = {file};
   for (size_t i = 0; i < cli->plugin_path_count; i++) path[i + 1] = cli->plugin_path[i];
-  return brim_registry_open(path, cli->plugin_path_count + 1, &cli->registry);
+  return brim_registry_open(brim_core_plugins, path, cli->plugin_path_count + 1, &cli->registry);
 }
 
 /* Loading, and all that is wrong with what the file says of itself. */

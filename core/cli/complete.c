@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "builtin/builtin.h"
 #include "cli/cli.h"
 #include "cli/new.h"
 #include "config/apply.h"
@@ -305,7 +306,8 @@ static void complete_line(completion *c, const char *line)
     return;
   }
   c->command = find_command(c->word[1]);
-  if (!c->command || brim_registry_open(c->cli.plugin_path, c->cli.plugin_path_count, &c->cli.registry) != BRIM_OK)
+  if (!c->command ||
+      brim_registry_open(brim_core_plugins, c->cli.plugin_path, c->cli.plugin_path_count, &c->cli.registry) != BRIM_OK)
     return;
   c->count -= 2;
   memmove(c->word, c->word + 2, sizeof(char *) * (size_t)c->count);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "builtin/builtin.h"
 #include "cli/cli.h"
 
 size_t brim_cli_format_option(const brim_option *row, size_t count, brim_text *out)
@@ -63,7 +64,7 @@ int brim_cli_print_command_help(brim_cli *cli, const brim_command *command)
     return 0;
   }
   brim_text keys = {0};
-  if (brim_registry_open(cli->plugin_path, cli->plugin_path_count, &cli->registry) != BRIM_OK)
+  if (brim_registry_open(brim_core_plugins, cli->plugin_path, cli->plugin_path_count, &cli->registry) != BRIM_OK)
     return brim_cli_fail(BRIM_ELOAD);
   brim_config_print_schema(NULL, cli->registry, &keys);
   printf("\nkeys, with type, default, range and meaning:\n\n%s", brim_text_str(&keys));

@@ -11,7 +11,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "config/kept.h"
+#include "config/config.h"
 #include "store/checkpoint_choose.h"
 #include "store/record.h"
 #include "store/rundir.h"

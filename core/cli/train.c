@@ -10,7 +10,7 @@
 #include "cli/cli.h"
 #include "cli/run_folder.h"
 #include "cli/sweep.h"
-#include "config/kept.h"
+#include "config/config.h"
 #include "dist/dist.h"
 #include "dist/line.h"
 #include "dist/started.h"

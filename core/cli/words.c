@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "builtin/builtin.h"
 #include "cli/cli.h"
 
 /* Set while a command runs only for the sake of its options. */
@@ -88,9 +89,9 @@ static const char *key_of(const char *name, char *out, size_t room)
   for (const brim_group *g = brim_config_groups; g->name; g++)
     if (is_same_name(name, g->name)) return g->name;
   for (const brim_section *s = brim_settings_sections; s->path; s++)
-    for (const brim_param *row = s->table; row->key; row++) {
-      if (!is_same_name(name, row->key)) continue;
-      snprintf(out, room, "%s%s%s", s->path, s->path[0] ? "." : "", row->key);
+    for (const brim_setting *row = s->table; row->param.key; row++) {
+      if (!is_same_name(name, row->param.key)) continue;
+      snprintf(out, room, "%s%s%s", s->path, s->path[0] ? "." : "", row->param.key);
       return out;
     }
   for (size_t i = 0; brim_core_plugins[i]; i++)

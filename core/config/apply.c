@@ -25,14 +25,6 @@ bool brim_override_is_choice(const brim_composition *c, const brim_override *ove
   return !override->value || brim_compose_option_text(c, override->key, override->value);
 }
 
-bool brim_group_is_broken(const brim_composition *c, const char *path)
-{
-  const char *name = brim_arena_string_n(c->arena, path, strcspn(path, "."));
-  for (int g = 0; brim_config_groups[g].name; g++)
-    if (strcmp(brim_config_groups[g].name, name) == 0) return c->group_broken[g];
-  return false;
-}
-
 /* ---- walking by path ---- */
 
 /* The child of that name, or the one that the user added under it. */
@@ -384,7 +376,7 @@ void brim_override_apply(brim_composition *c, const brim_schema *schema, const b
   if (alias) now.key = alias->now;
   if (alias && now.value && !brim_alias_value(alias, override->value, &c->problems, &now.value)) return;
   const target t = {c, schema, &now};
-  if (brim_group_is_broken(c, override->key)) return;
+  if (brim_compose_is_broken(c, override->key)) return;
   if (override->mode == BRIM_OVERRIDE_REMOVE)
     apply_removal(&t);
   else if (override->append)

@@ -9,6 +9,4 @@
 bool brim_override_is_choice(const brim_composition *c, const brim_override *override);
 /* Applies one that is not a choice. Keys of broken groups are let through; problems are added. */
 void brim_override_apply(brim_composition *c, const brim_schema *schema, const brim_override *override);
-/* Is the path below a group of which nothing is known, since its option was not found? */
-bool brim_group_is_broken(const brim_composition *c, const char *path);
 #endif

@@ -14,59 +14,13 @@
 
 static void merge_file(brim_composition *c, brim_yaml *node, const char *path, const char *group, brim_yaml *into);
 
-/* ---- files ---- */
-
-/* Room for one more pointer. */
-static void *grown(const brim_composition *c, void *array, size_t count, size_t *room)
-{
-  if (count < *room) return array;
-  *room = *room ? *room * 2 : 16;
-  void **larger = BRIM_ARENA_NEW(c->arena, void *, *room);
-  if (count) memcpy(larger, array, count * sizeof *larger);
-  return larger;
-}
-
-static const brim_source *load_source(brim_composition *c, const char *path)
-{
-  for (size_t i = 0; i < c->source_count; i++)
-    if (strcmp(c->source[i]->path, path) == 0) return c->source[i];
-  brim_source *s = BRIM_ARENA_NEW(c->arena, brim_source, 1);
-  c->source = grown(c, c->source, c->source_count, &c->source_room);
-  c->source[c->source_count++] = s;
-  s->path = brim_arena_string(c->arena, path);
-  s->status = brim_yaml_parse_file(c->arena, path, &s->node);
-  if (s->status == BRIM_OK && brim_yaml_is_null(s->node)) s->node = brim_yaml_map(c->arena, s->node->origin);
-  if (s->status == BRIM_OK && s->node->kind != BRIM_YAML_MAP)
-    s->status = brim_fail(BRIM_ECONFIG, "a configuration is a map of keys\n  %s:%d:%d", path, s->node->origin.line,
-                          s->node->origin.column);
-  if (s->status != BRIM_OK) {
-    s->node = NULL;
-    s->problem = brim_arena_string(c->arena, brim_error_text());
-  }
-  return s;
-}
-
-brim_yaml *brim_compose_source(brim_composition *c, const char *path)
-{
-  const brim_source *s = load_source(c, path);
-  if (!s->node) brim_problem(&c->problems, s->status, "%s", s->problem);
-  return s->node;
-}
-
 /* ---- choices ---- */
-
-brim_chosen *brim_compose_chosen(const brim_composition *c, const char *group)
-{
-  for (size_t i = 0; i < c->chosen_count; i++)
-    if (strcmp(c->chosen[i]->group, group) == 0) return c->chosen[i];
-  return NULL;
-}
 
 static brim_chosen *add_chosen(brim_composition *c, const char *group)
 {
   brim_chosen *chosen = BRIM_ARENA_NEW(c->arena, brim_chosen, 1);
   chosen->group = brim_arena_string(c->arena, group);
-  c->chosen = grown(c, c->chosen, c->chosen_count, &c->chosen_room);
+  BRIM_ARENA_GROW(c->arena, c->chosen, c->chosen_count, c->chosen_room);
   c->chosen[c->chosen_count++] = chosen;
   return chosen;
 }
@@ -157,8 +111,8 @@ static bool outlasts_option(const char *group, const char *key)
   if (key[0] == '+' || !brim_compose_group_kind(group)) return true;
   if (strcmp(group, "dataset") == 0 && (strcmp(key, "mean") == 0 || strcmp(key, "std") == 0)) return false;
   for (const brim_section *s = brim_settings_sections; s->path; s++)
-    for (const brim_param *row = strcmp(s->path, group) == 0 ? s->table : NULL; row && row->key; row++)
-      if (strcmp(row->key, key) == 0) return true;
+    for (const brim_setting *row = strcmp(s->path, group) == 0 ? s->table : NULL; row && row->param.key; row++)
+      if (strcmp(row->param.key, key) == 0) return true;
   return false;
 }
 
@@ -209,12 +163,7 @@ static void note_left_out(brim_composition *c, const brim_chosen *chosen, const 
                           const brim_yaml *value)
 {
   if (is_installed(value->origin.file)) return;
-  if (c->left_out_count == c->left_out_room) {
-    c->left_out_room = c->left_out_room ? 2 * c->left_out_room : 16;
-    brim_left_out *larger = BRIM_ARENA_NEW(c->arena, brim_left_out, c->left_out_room);
-    if (c->left_out_count) memcpy(larger, c->left_out, c->left_out_count * sizeof *larger);
-    c->left_out = larger;
-  }
+  BRIM_ARENA_GROW(c->arena, c->left_out, c->left_out_count, c->left_out_room);
   c->left_out[c->left_out_count++] =
       (brim_left_out){brim_arena_printf(c->arena, "%s.%s", chosen->group, key),
                       brim_arena_printf(c->arena, "'%s.%s' of %s is left out: it belongs to %s=%s", chosen->group, key,
@@ -285,8 +234,10 @@ static void set_id(const brim_composition *c, brim_yaml *content, const char *id
   for (size_t i = 0; i < rest->count; i++) brim_yaml_set(c->arena, content, rest->key[i], rest->item[i]);
 }
 
-bool brim_compose_read_option(brim_composition *c, const char *group, const char *option, brim_yaml_origin origin,
-                              bool included, brim_yaml *content)
+/* Fills `content` with an option: its file, or the plugin with its defaults. False if there is no such option, or it
+ * cannot be read; a problem was then added. `included`: by another option of the group, which may say the id. */
+static bool read_option(brim_composition *c, const char *group, const char *option, brim_yaml_origin origin,
+                        bool included, brim_yaml *content)
 {
   const size_t problems = c->problems.count;
   const uint32_t kind = brim_compose_group_kind(group);
@@ -315,14 +266,70 @@ bool brim_compose_read_option(brim_composition *c, const char *group, const char
   return false;
 }
 
+/* Replaces the interpolations of a choice; NULL, with a problem added, if that cannot be. `before`: what came of it in
+ * the walk before. */
+static const char *resolve(brim_composition *c, const char *text, brim_yaml_origin origin, const char **before)
+{
+  const char *now = brim_interpolate_option(c, text, origin);
+  if (!now) return NULL;
+  c->unsettled = c->unsettled || strcmp(now, *before ? *before : text) != 0;
+  *before = now;
+  return now;
+}
+
 /* Fills `content` with what is chosen. */
 static bool read_chosen(brim_composition *c, brim_chosen *chosen, brim_yaml *content)
 {
-  const char *option = brim_interpolate_option(c, chosen->option, chosen->origin);
-  if (!option) return false;
-  c->unsettled = c->unsettled || strcmp(option, chosen->resolved ? chosen->resolved : chosen->option) != 0;
-  chosen->resolved = option;
-  return brim_compose_read_option(c, chosen->group, option, chosen->origin, false, content);
+  const char *option = resolve(c, chosen->option, chosen->origin, &chosen->resolved);
+  return option && read_option(c, chosen->group, option, chosen->origin, false, content);
+}
+
+/* Adds options to a list: their ids, and what each says below its id. False if one of them cannot be read. */
+static bool add_options(brim_composition *c, const char *group, const char *names, brim_yaml_origin origin,
+                        brim_yaml *content)
+{
+  brim_yaml *ids = brim_yaml_get(content, "id");
+  for (const char *s = names; *s; s += strcspn(s, ","), s += *s == ',') {
+    const char *name = brim_arena_string_n(c->arena, s, strcspn(s, ","));
+    brim_yaml *one = brim_yaml_map(c->arena, origin);
+    if (!read_option(c, group, name, origin, false, one)) return false;
+    brim_yaml *id = brim_yaml_get(one, "id");
+    brim_yaml_remove(one, "id");
+    brim_yaml_append(c->arena, ids, id);
+    if (one->count > 0 && id->kind == BRIM_YAML_SCALAR) brim_yaml_set(c->arena, content, id->scalar, one);
+  }
+  return true;
+}
+
+/* What the list is where nobody chooses: what a file says itself about the group, else the group's own. */
+static void add_unchosen(const brim_composition *c, const char *group, brim_yaml *ids)
+{
+  const brim_yaml *id = brim_yaml_get(brim_yaml_get(c->root, group), "id");
+  const char *fallback = brim_compose_fallback(c, group);
+  if (id && !brim_yaml_is_null(id)) {
+    const bool one = id->kind != BRIM_YAML_LIST;
+    for (size_t i = 0; i < (one ? 1 : id->count); i++)
+      brim_yaml_append(c->arena, ids, brim_yaml_clone(c->arena, one ? id : id->item[i]));
+  } else if (fallback) {
+    brim_yaml_append(c->arena, ids, brim_yaml_scalar(c->arena, fallback, (brim_yaml_origin){.file = "default"}));
+  }
+}
+
+/* Fills `content` with all that is chosen for, and appended to, a group that is a list. */
+static bool read_list(brim_composition *c, brim_chosen *chosen, brim_yaml *content)
+{
+  const brim_yaml_origin origin = chosen->option ? chosen->origin : chosen->appended_origin;
+  brim_yaml *ids = brim_yaml_list(c->arena, origin);
+  brim_yaml_set(c->arena, content, "id", ids);
+  if (chosen->option) {
+    const char *names = resolve(c, chosen->option, origin, &chosen->resolved);
+    if (!names || !add_options(c, chosen->group, names, origin, content)) return false;
+  } else {
+    add_unchosen(c, chosen->group, ids);
+  }
+  if (!chosen->appended) return true;
+  const char *names = resolve(c, chosen->appended, chosen->appended_origin, &chosen->appended_resolved);
+  return names && add_options(c, chosen->group, names, chosen->appended_origin, content);
 }
 
 /* The name that a data set was chosen by, where it is not the plugin's. */
@@ -340,7 +347,7 @@ static bool place_content(brim_composition *c, brim_chosen *chosen, bool anew)
   if (strcmp(group, "experiment") == 0) return read_chosen(c, chosen, c->root);
   brim_yaml *content = brim_yaml_map(c->arena, chosen->origin);
   const bool list = brim_compose_is_list(group);
-  if (!(list ? brim_compose_read_list : read_chosen)(c, chosen, content)) return false;
+  if (!(list ? read_list : read_chosen)(c, chosen, content)) return false;
   brim_yaml *node = brim_yaml_get(c->root, group);
   if (node && node->kind == BRIM_YAML_MAP && anew && !list) keep_core_keys(node, group);
   if (brim_compose_group_kind(group) == BRIM_DATASET) set_option(c, chosen, content);
@@ -395,7 +402,7 @@ static void merge_entry_file(brim_composition *c, const brim_yaml *entry, const 
     return;
   }
   if (group) {
-    brim_compose_read_option(c, group, name, entry->origin, true, into);
+    read_option(c, group, name, entry->origin, true, into);
     return;
   }
   const char *path = brim_compose_option_file(c, "", name);

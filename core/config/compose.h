@@ -86,12 +86,8 @@ void brim_compose(brim_composition *c);
 void brim_compose_tell_left_out(brim_composition *c);
 /* NULL if nothing is chosen. */
 brim_chosen *brim_compose_chosen(const brim_composition *c, const char *group);
-/* Fills `content` with an option: its file, or the plugin with its defaults. False if there is no such option, or it
- * cannot be read; a problem was then added. `included`: by another option of the group, which may say the id. */
-bool brim_compose_read_option(brim_composition *c, const char *group, const char *option, brim_yaml_origin origin,
-                              bool included, brim_yaml *content);
-/* The same for all that is chosen for, and appended to, a group that is a list. */
-bool brim_compose_read_list(brim_composition *c, brim_chosen *chosen, brim_yaml *content);
+/* Is the path below a group of which nothing is known, since its option was not found? */
+bool brim_compose_is_broken(const brim_composition *c, const char *path);
 /* What a group that is a list holds where nobody says anything; NULL: nothing. */
 const char *brim_compose_fallback(const brim_composition *c, const char *group);
 

@@ -279,7 +279,7 @@ static void check_keys(loading *l, const brim_yaml *node, const char *path)
     const bool added = key[0] == '+';
     const char *full = path[0] ? brim_arena_printf(l->c.arena, "%s.%s", path, key + added) : key + added;
     const bool declared = brim_schema_find(&l->schema, full) || brim_schema_is_section(&l->schema, full);
-    if (brim_group_is_broken(&l->c, full)) continue;
+    if (brim_compose_is_broken(&l->c, full)) continue;
     if (added && declared) {
       const brim_yaml_origin origin = brim_yaml_key_origin(child);
       brim_problem_at(&l->c.problems, &origin, "'%s' exists already: write it without '+'", full);
@@ -349,7 +349,7 @@ static brim_yaml *make_parents(const loading *l, const char *path)
 /* "   (what the key is; here only none)" */
 static void not_available(loading *l, const brim_schema_row *row, const brim_yaml *node)
 {
-  const char *only = row->later->param.def;
+  const char *only = row->row->def;
   brim_text where = {0};
   brim_yaml_print_origin(&node->origin, &where);
   brim_problem(&l->c.problems, BRIM_ECONFIG, "'%s' is not available in this build\n  %s   (%s; here only %s)",
@@ -360,15 +360,16 @@ static void not_available(loading *l, const brim_schema_row *row, const brim_yam
 /* Parses the value into its field, if it has one. False if it is wrong; then a problem was added. */
 static bool take_value(loading *l, const brim_schema_row *row, const brim_yaml *node)
 {
+  brim_any_value nowhere;
   brim_text problem = {0};
-  const brim_status status = row->later ? brim_later_check(row->later, node, l->c.arena, &problem)
-                                        : brim_value_parse(row->row, node, params_of(l, row), l->c.arena, &problem);
-  if (status == BRIM_ENOTSUP)
-    not_available(l, row, node);
-  else if (status != BRIM_OK)
-    value_problem(l, row, node, brim_text_str(&problem));
+  void *params = row->reserved ? &nowhere : params_of(l, row);
+  const brim_status status = brim_value_parse(row->row, node, params, l->c.arena, &problem);
+  if (status != BRIM_OK) value_problem(l, row, node, brim_text_str(&problem));
   brim_text_release(&problem);
-  return status == BRIM_OK;
+  if (status != BRIM_OK || !row->reserved) return status == BRIM_OK;
+  if (brim_value_same(row->row, node, brim_value_default(row->row, l->c.arena), l->c.arena)) return true;
+  not_available(l, row, node);
+  return false;
 }
 
 static void put(const loading *l, const brim_schema_row *row, brim_yaml *node)
@@ -421,7 +422,7 @@ static void fill_row(loading *l, const brim_schema_row *row)
     show_missing(l, row, node);
     return;
   }
-  if (row->later && node->origin.file && strcmp(node->origin.file, "default") == 0) return; /* nobody wrote it */
+  if (row->reserved && node->origin.file && strcmp(node->origin.file, "default") == 0) return; /* nobody wrote it */
   if (take_value(l, row, node)) put(l, row, brim_yaml_clone(l->c.arena, node));
 }
 
@@ -484,7 +485,7 @@ static void fill(loading *l)
   for (; i < l->schema.count && !strchr(l->schema.row[i].path, '.'); i++) fill_row(l, &l->schema.row[i]);
   for (int g = 0; brim_config_groups[g].name; g++) add_choices(l, g);
   for (; i < l->schema.count; i++)
-    if (!brim_group_is_broken(&l->c, l->schema.row[i].path)) fill_row(l, &l->schema.row[i]);
+    if (!brim_compose_is_broken(&l->c, l->schema.row[i].path)) fill_row(l, &l->schema.row[i]);
   keep_added(l, l->c.root, config->root);
 }
 
@@ -581,6 +582,52 @@ brim_status brim_config_load(const brim_config_request *request, const brim_regi
     *out = l.config;
   else
     brim_config_free(l.config);
+  return status;
+}
+
+/* ---- the same with other choices ---- */
+
+/* Is another option of a group asked for than there is? */
+static bool changes_option(const brim_config *config, const char *other)
+{
+  const size_t length = strcspn(other, "=");
+  for (size_t i = 0; i < config->choice_count; i++) {
+    const brim_config_choice *c = &config->choice[i];
+    if (strlen(c->group) == length && strncmp(c->group, other, length) == 0)
+      return strcmp(c->plugin->id, other + length + 1) != 0;
+  }
+  return false;
+}
+
+/* Does a word of the command line speak of the same key as `other`, or of a key of an option that goes with it? */
+static bool is_about(const brim_config *config, const char *word, const char *other)
+{
+  const char *key = word + strspn(word, "+~");
+  const size_t length = strcspn(other, "=");
+  if (strncmp(key, other, length) != 0) return false;
+  return key[length] == '=' || key[length] == '\0' || (key[length] == '.' && changes_option(config, other));
+}
+
+brim_status brim_config_load_again(const brim_config *config, const char *const *word, size_t count, brim_config **out)
+{
+  brim_arena arena = {0};
+  brim_config_request request = config->request;
+  const char **words = BRIM_ARENA_NEW(&arena, const char *, request.override_count + count);
+  int *argument = BRIM_ARENA_NEW(&arena, int, request.override_count + count);
+  size_t kept = 0;
+  for (size_t i = 0; i < request.override_count; i++) {
+    bool replaced = false;
+    for (size_t k = 0; k < count; k++) replaced = replaced || is_about(config, request.overrides[i], word[k]);
+    if (replaced) continue;
+    words[kept] = request.overrides[i];
+    argument[kept++] = request.argument[i];
+  }
+  for (size_t k = 0; k < count; k++) words[kept++] = word[k];
+  request.overrides = words;
+  request.override_count = kept;
+  request.argument = argument;
+  const brim_status status = brim_config_load(&request, config->registry, out);
+  brim_arena_release(&arena);
   return status;
 }
 

@@ -57,6 +57,13 @@ brim_status brim_config_load(const brim_config_request *request, const brim_regi
 /* The same configuration with other choices: `word`, as "backend=cpu", take the place of what the command line says of
  * these keys and groups. For a configuration that is not a run's own. */
 brim_status brim_config_load_again(const brim_config *config, const char *const *word, size_t count, brim_config **out);
+/* For the copy that a run's folder keeps and that is read from any working directory: makes the relative paths of the
+ * tree (not of the parameters) absolute, but for run.dir, which a run that is made from this one does not take over. */
+brim_status brim_config_anchor_paths(brim_config *config);
+/* Compares the configuration that run folder `run` keeps, a text file that anyone can edit, with what it was when the
+ * run began. ECONFIG naming every key whose value was changed and changes what is trained. Others (dataset.path,
+ * threads, how often a checkpoint is written, ...) may be, and so may the cut of a step into micro-batches. */
+brim_status brim_config_check_edits(const brim_config *was, const brim_config *now, const char *run);
 void brim_config_free(brim_config *config);
 /* The choice made for a group; asserts that the group exists. */
 const brim_config_choice *brim_config_choice_of(const brim_config *config, const char *group);

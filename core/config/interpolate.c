@@ -9,7 +9,6 @@
 
 #include "base/utf8.h"
 #include "config/alias.h"
-#include "config/apply.h"
 
 /* Where names in ${...} lead. */
 enum scope { SCOPE_TREE, SCOPE_OPTIONS, SCOPE_ENVIRONMENT };
@@ -149,7 +148,7 @@ static brim_yaml *refer(job *j, const char *text)
   if (!path) return fail(j, "refers to ${%s}, which is above the root", reference);
   bool failed = false;
   const brim_yaml *found = find(j, path, &failed);
-  if (failed || (!found && brim_group_is_broken(j->c, path))) return NULL;
+  if (failed || (!found && brim_compose_is_broken(j->c, path))) return NULL;
   if (!found) return no_such_key(j, reference, path);
   return spend(j, found) ? brim_yaml_clone(j->c->arena, found) : NULL;
 }

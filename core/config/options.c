@@ -1,4 +1,5 @@
-/* Groups and their options: what there is, where it is, and what to say when it is not. */
+/* Groups and their options: what there is, where it is, what was chosen, and what to say when it is missing. Composing
+ * and interpolation both ask here. */
 #include <limits.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -13,11 +14,57 @@
 #include "config/compose.h"
 #include "plugin/instance.h"
 
+/* ---- files ---- */
+
+static const brim_source *load_source(brim_composition *c, const char *path)
+{
+  for (size_t i = 0; i < c->source_count; i++)
+    if (strcmp(c->source[i]->path, path) == 0) return c->source[i];
+  brim_source *s = BRIM_ARENA_NEW(c->arena, brim_source, 1);
+  BRIM_ARENA_GROW(c->arena, c->source, c->source_count, c->source_room);
+  c->source[c->source_count++] = s;
+  s->path = brim_arena_string(c->arena, path);
+  s->status = brim_yaml_parse_file(c->arena, path, &s->node);
+  if (s->status == BRIM_OK && brim_yaml_is_null(s->node)) s->node = brim_yaml_map(c->arena, s->node->origin);
+  if (s->status == BRIM_OK && s->node->kind != BRIM_YAML_MAP)
+    s->status = brim_fail(BRIM_ECONFIG, "a configuration is a map of keys\n  %s:%d:%d", path, s->node->origin.line,
+                          s->node->origin.column);
+  if (s->status != BRIM_OK) {
+    s->node = NULL;
+    s->problem = brim_arena_string(c->arena, brim_error_text());
+  }
+  return s;
+}
+
+brim_yaml *brim_compose_source(brim_composition *c, const char *path)
+{
+  const brim_source *s = load_source(c, path);
+  if (!s->node) brim_problem(&c->problems, s->status, "%s", s->problem);
+  return s->node;
+}
+
+/* ---- groups ---- */
+
 uint32_t brim_compose_group_kind(const char *group)
 {
   for (const brim_group *g = brim_config_groups; g->name; g++)
     if (strcmp(g->name, group) == 0) return g->kind;
   return 0;
+}
+
+brim_chosen *brim_compose_chosen(const brim_composition *c, const char *group)
+{
+  for (size_t i = 0; i < c->chosen_count; i++)
+    if (strcmp(c->chosen[i]->group, group) == 0) return c->chosen[i];
+  return NULL;
+}
+
+bool brim_compose_is_broken(const brim_composition *c, const char *path)
+{
+  const char *name = brim_arena_string_n(c->arena, path, strcspn(path, "."));
+  for (int g = 0; brim_config_groups[g].name; g++)
+    if (strcmp(brim_config_groups[g].name, name) == 0) return c->group_broken[g];
+  return false;
 }
 
 bool brim_compose_is_list(const char *group)
@@ -49,8 +96,8 @@ const char *brim_compose_option_text(const brim_composition *c, const char *grou
 static bool is_top_level_key(const char *key)
 {
   for (const brim_section *s = brim_settings_sections; s->path; s++)
-    for (const brim_param *row = s->path[0] ? NULL : s->table; row && row->key; row++)
-      if (strcmp(row->key, key) == 0) return true;
+    for (const brim_setting *row = s->path[0] ? NULL : s->table; row && row->param.key; row++)
+      if (strcmp(row->param.key, key) == 0) return true;
   return false;
 }
 

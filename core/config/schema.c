@@ -6,21 +6,29 @@
 
 static void add_row(brim_schema *schema, brim_arena *arena, const char *section, brim_schema_row row)
 {
-  if (schema->count == schema->room) {
-    const size_t room = schema->room ? schema->room * 2 : 64;
-    brim_schema_row *grown = BRIM_ARENA_NEW(arena, brim_schema_row, room);
-    if (schema->count) memcpy(grown, schema->row, schema->count * sizeof *grown);
-    schema->row = grown;
-    schema->room = room;
-  }
+  BRIM_ARENA_GROW(arena, schema->row, schema->count, schema->room);
   row.path = section[0] ? brim_arena_printf(arena, "%s.%s", section, row.row->key) : row.row->key;
   schema->row[schema->count++] = row;
 }
 
 static void add_section(brim_schema *schema, brim_arena *arena, const brim_section *section)
 {
-  for (const brim_param *p = section->table; p && p->key; p++)
-    add_row(schema, arena, section->path, (brim_schema_row){.row = p, .section = section});
+  for (const brim_setting *p = section->table; p->param.key; p++)
+    add_row(schema, arena, section->path,
+            (brim_schema_row){.row = &p->param, .section = section, .edit = p->edit, .reserved = section->size == 0});
+}
+
+/* Keys of backends and data sets that may be edited in a run that is resumed; tables of plugins do not say it. */
+static enum brim_edit edit_of(const char *section, const char *key)
+{
+  static const char *const free_keys[][2] = {{"dataset", "path"},
+                                             {"backend", "devices"},
+                                             {"backend", "threads"},
+                                             {"backend", "debug_launches"},
+                                             {"backend", "memory_mb"}};
+  for (size_t i = 0; i < sizeof free_keys / sizeof free_keys[0]; i++)
+    if (strcmp(free_keys[i][0], section) == 0 && strcmp(free_keys[i][1], key) == 0) return BRIM_EDIT_FREE;
+  return BRIM_EDIT_REFUSED;
 }
 
 static bool is_group(const char *name)
@@ -44,20 +52,10 @@ bool brim_schema_holds_path(const brim_schema_row *row, const brim_yaml *node)
          (strcmp(row->path, "model.weights_map") == 0 && brim_ends_with(node->scalar, ".yaml"));
 }
 
-/* Those that no plugin and no section has. */
-static void add_later(brim_schema *schema, brim_arena *arena)
-{
-  for (const brim_later_key *k = brim_later_keys; k->section; k++) {
-    const char *path = k->section[0] ? brim_arena_printf(arena, "%s.%s", k->section, k->param.key) : k->param.key;
-    if (!brim_schema_find(schema, path))
-      add_row(schema, arena, k->section, (brim_schema_row){.row = &k->param, .later = k});
-  }
-}
-
 static void add_plugin(brim_schema *schema, brim_arena *arena, const char *section, const brim_plugin *plugin)
 {
   for (const brim_param *p = plugin ? plugin->params : NULL; p && p->key; p++)
-    add_row(schema, arena, section, (brim_schema_row){.row = p, .plugin = plugin});
+    add_row(schema, arena, section, (brim_schema_row){.row = p, .plugin = plugin, .edit = edit_of(section, p->key)});
 }
 
 void brim_schema_build(brim_schema *schema, brim_arena *arena, const brim_schema_plugins *plugins)
@@ -75,7 +73,7 @@ void brim_schema_build(brim_schema *schema, brim_arena *arena, const brim_schema
   }
   for (s = brim_settings_sections; s->path; s++)
     if (s->path[0] && !is_group(s->path)) add_section(schema, arena, s);
-  add_later(schema, arena);
+  for (s = brim_settings_reserved; s->path; s++) add_section(schema, arena, s);
 }
 
 brim_schema_plugins brim_schema_plugins_of(const brim_config *config)
@@ -125,7 +123,7 @@ void brim_schema_hint_keys(const brim_schema *schema, const char *path, brim_pro
   size_t count = 0;
   for (size_t i = 0; i < schema->count; i++) {
     const brim_schema_row *row = &schema->row[i];
-    if (row->later || strncmp(row->path, path, length) != 0 || (length && row->path[length] != '.')) continue;
+    if (row->reserved || strncmp(row->path, path, length) != 0 || (length && row->path[length] != '.')) continue;
     const char *key = row->path + length + (length > 0);
     if (length == 0) key = brim_arena_string_n(arena, key, strcspn(key, "."));
     if (row->plugin && length) plugin = row->plugin->id;

@@ -3,7 +3,6 @@
 #ifndef BRIM_CONFIG_SCHEMA_H
 #define BRIM_CONFIG_SCHEMA_H
 #include "config/config.h"
-#include "config/later.h"
 #include "param/problems.h"
 
 #define BRIM_GROUPS_MAX 9
@@ -21,7 +20,8 @@ typedef struct brim_schema_row {
   const brim_param *row;
   const brim_plugin *plugin;   /* whose; NULL: the core's */
   const brim_section *section; /* of a row of the core's; else NULL */
-  const brim_later_key *later; /* declared, not available in this build: it has no field; else NULL */
+  enum brim_edit edit;         /* in a run that is resumed */
+  bool reserved;               /* declared, not implemented: it has no field */
 } brim_schema_row;
 
 typedef struct brim_schema {

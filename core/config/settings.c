@@ -5,224 +5,233 @@
 #include "graph/recompute.h"
 #include "graph/shard.h"
 
+/* May the value be edited in a run that is resumed? FREE: yes, the plan, the folders and the records may then differ,
+ * what is trained does not. FIXED: no. CUT: yes, as long as the effective batch stays. */
+#define FREE(...)                                                                                                      \
+  {                                                                                                                    \
+    BRIM_PARAM(__VA_ARGS__), BRIM_EDIT_FREE                                                                            \
+  }
+#define FIXED(...)                                                                                                     \
+  {                                                                                                                    \
+    BRIM_PARAM(__VA_ARGS__), BRIM_EDIT_REFUSED                                                                         \
+  }
+#define CUT(...)                                                                                                       \
+  {                                                                                                                    \
+    BRIM_PARAM(__VA_ARGS__), BRIM_EDIT_CUT                                                                             \
+  }
+
 const char *const brim_precision_names[BRIM_PRECISIONS] = {"fp32", "bf16", "fp16"};
 
-static const brim_param top_table[] = {
-    BRIM_PARAM(I64, brim_settings, seed, "1", "[0,inf)", "seed of weights, order, augmentation and dropout"),
-    BRIM_PARAM(STR, brim_settings, device, "auto", NULL,
-               "where to train: auto, a backend, or one of its devices: cpu:1"),
-    BRIM_PARAM(BOOL, brim_settings, auto_device, "true", NULL,
-               "device=auto takes the device with the most free memory; false: the first"),
-    BRIM_PARAM(BYTES, brim_settings, min_gpu_memory_mb, "0", NULL,
-               "free memory that a GPU, or a device with a limit, must have for device=auto to take it; a value from a "
-               "file asks of a device with a limit for no more than the limit"),
-    BRIM_PARAM(BOOL, brim_settings, wait_for_gpu, "false", NULL,
-               "wait in line for a GPU, or a device with a limit, until there is room for the run"),
-    BRIM_PARAM(SECONDS, brim_settings, gpu_wait_timeout_minutes, "60", "[0,inf)", "longest wait for a device"),
-    BRIM_PARAM(SECONDS, brim_settings, gpu_check_interval_seconds, "30", "(0,inf)",
-               "longest time between two looks for a device"),
-    BRIM_PARAM(I64, brim_settings, min_batch_size, "1", "[1,1048576]",
-               "policies make micro-batches no smaller than this"),
-    BRIM_PARAM(
-        I64, brim_settings, max_retries, "3", "[0,1000]",
-        "plans that a policy tries on a device after one that had room, and did not get its memory; and in a run that "
-        "has begun, attempts by each way to recover when memory runs out"),
-    BRIM_PARAM(ENUM, brim_settings, precision, "fp32", BRIM_PRECISION_NAMES,
-               "what activations are kept in; parameters and what is added up to them stay in fp32"),
-    BRIM_PARAMS_END,
+static const brim_setting top_table[] = {
+    FIXED(I64, brim_settings, seed, "1", "[0,inf)", "seed of weights, order, augmentation and dropout"),
+    FREE(STR, brim_settings, device, "auto", NULL, "where to train: auto, a backend, or one of its devices: cpu:1"),
+    FREE(BOOL, brim_settings, auto_device, "true", NULL,
+         "device=auto takes the device with the most free memory; false: the first"),
+    FREE(BYTES, brim_settings, min_gpu_memory_mb, "0", NULL,
+         "free memory that a GPU, or a device with a limit, must have for device=auto to take it; a value from a "
+         "file asks of a device with a limit for no more than the limit"),
+    FREE(BOOL, brim_settings, wait_for_gpu, "false", NULL,
+         "wait in line for a GPU, or a device with a limit, until there is room for the run"),
+    FREE(SECONDS, brim_settings, gpu_wait_timeout_minutes, "60", "[0,inf)", "longest wait for a device"),
+    FREE(SECONDS, brim_settings, gpu_check_interval_seconds, "30", "(0,inf)",
+         "longest time between two looks for a device"),
+    FREE(I64, brim_settings, min_batch_size, "1", "[1,1048576]", "policies make micro-batches no smaller than this"),
+    FREE(I64, brim_settings, max_retries, "3", "[0,1000]",
+         "plans that a policy tries on a device after one that had room, and did not get its memory; and in a run that "
+         "has begun, attempts by each way to recover when memory runs out"),
+    FIXED(ENUM, brim_settings, precision, "fp32", BRIM_PRECISION_NAMES,
+          "what activations are kept in; parameters and what is added up to them stay in fp32"),
+    {.param.key = NULL},
 };
 
-static const brim_param run_table[] = {
-    BRIM_PARAM(STR, brim_run_settings, name, "", NULL, "name of the run; empty: <model>-<dataset>"),
-    BRIM_PARAM(PATH, brim_run_settings, dir, "", NULL, "folder of the run; empty: runs/<name>-<date>-<time>"),
-    BRIM_PARAMS_END,
+static const brim_setting run_table[] = {
+    FREE(STR, brim_run_settings, name, "", NULL, "name of the run; empty: <model>-<dataset>"),
+    FREE(PATH, brim_run_settings, dir, "", NULL, "folder of the run; empty: runs/<name>-<date>-<time>"),
+    {.param.key = NULL},
 };
 
 #define T brim_training_settings
-static const brim_param training_table[] = {
-    BRIM_PARAM(I64, T, epochs, "5", "[0,1000000]", "passes over the training data"),
-    BRIM_PARAM(I64, T, steps, "0", "[0,inf)", "steps in all, in place of epochs; 0: go by epochs"),
-    BRIM_PARAM(I64, T, batch_size, "64", "auto|[1,1048576]", "samples in a micro-batch; auto: a policy chooses"),
-    BRIM_PARAM(I64, T, gradient_accumulation_steps, "1", "[1,1048576]",
-               "micro-batches in a step; the effective batch is batch_size times this"),
-    BRIM_PARAM(I64, T, effective_batch_size, "0", "[0,1099511627776]",
-               "samples in a step, from which gradient_accumulation_steps follows; 0: the product of the two"),
-    BRIM_PARAM(I64, T, eval_batch_size, "0", "[0,1048576]", "samples in an evaluation batch; 0: as the micro-batch"),
-    BRIM_PARAM(I64, T, grain, "-1", "[-1,4096]",
-               "results are the same bits for every batch_size that is a multiple of this; 0: off; -1: the backend's"),
-    BRIM_PARAM(I64, T, norm_group, "16", "[1,1048576]",
-               "samples that batch norm takes statistics of together; batch_size must be a multiple where it is less "
-               "than the effective batch"),
-    BRIM_PARAM(I64, T, num_workers, "1", "[0,256]", "threads that decode samples; 0: decode while training waits"),
-    BRIM_PARAM(I64, T, num_train_samples, "0", "[0,inf)", "train on this many samples only; 0: all"),
-    BRIM_PARAM(I64, T, eval_every_steps, "0", "[0,inf)", "steps between evaluations; 0: after each epoch"),
-    BRIM_PARAM(I64, T, checkpoint_every_steps, "0", "[0,inf)", "steps between checkpoints; 0: after each epoch"),
-    BRIM_PARAM(F64, T, clip_norm, "0", "[0,inf)",
-               "most norm of all gradients together; longer ones are scaled; 0: off"),
-    BRIM_PARAM(F64, T, ema_decay, "0", "[0,1)",
-               "evaluate and keep as the model a moving average of the weights that decays so in a step; 0: off"),
-    BRIM_PARAM(I64, T, patience, "0", "[0,1000000]",
-               "evaluations without a better validation loss after which training ends; 0: goes on"),
-    BRIM_PARAM(I64, T, clear_cache_every_n_rounds, "0", "[0,inf)",
-               "rounds, from evaluation to evaluation, after which memory is cleaned up lightly; 0: as policies say"),
-    BRIM_PARAM(I64, T, keep_checkpoints, "2", "[1,1000000]", "newest checkpoints to keep, besides the best"),
-    BRIM_PARAMS_END,
+static const brim_setting training_table[] = {
+    FIXED(I64, T, epochs, "5", "[0,1000000]", "passes over the training data"),
+    FIXED(I64, T, steps, "0", "[0,inf)", "steps in all, in place of epochs; 0: go by epochs"),
+    CUT(I64, T, batch_size, "64", "auto|[1,1048576]", "samples in a micro-batch; auto: a policy chooses"),
+    CUT(I64, T, gradient_accumulation_steps, "1", "[1,1048576]",
+        "micro-batches in a step; the effective batch is batch_size times this"),
+    CUT(I64, T, effective_batch_size, "0", "[0,1099511627776]",
+        "samples in a step, from which gradient_accumulation_steps follows; 0: the product of the two"),
+    FIXED(I64, T, eval_batch_size, "0", "[0,1048576]", "samples in an evaluation batch; 0: as the micro-batch"),
+    FIXED(I64, T, grain, "-1", "[-1,4096]",
+          "results are the same bits for every batch_size that is a multiple of this; 0: off; -1: the backend's"),
+    FIXED(I64, T, norm_group, "16", "[1,1048576]",
+          "samples that batch norm takes statistics of together; batch_size must be a multiple where it is less "
+          "than the effective batch"),
+    FREE(I64, T, num_workers, "1", "[0,256]", "threads that decode samples; 0: decode while training waits"),
+    FIXED(I64, T, num_train_samples, "0", "[0,inf)", "train on this many samples only; 0: all"),
+    FIXED(I64, T, eval_every_steps, "0", "[0,inf)", "steps between evaluations; 0: after each epoch"),
+    FREE(I64, T, checkpoint_every_steps, "0", "[0,inf)", "steps between checkpoints; 0: after each epoch"),
+    FIXED(F64, T, clip_norm, "0", "[0,inf)", "most norm of all gradients together; longer ones are scaled; 0: off"),
+    FIXED(F64, T, ema_decay, "0", "[0,1)",
+          "evaluate and keep as the model a moving average of the weights that decays so in a step; 0: off"),
+    FIXED(I64, T, patience, "0", "[0,1000000]",
+          "evaluations without a better validation loss after which training ends; 0: goes on"),
+    FREE(I64, T, clear_cache_every_n_rounds, "0", "[0,inf)",
+         "rounds, from evaluation to evaluation, after which memory is cleaned up lightly; 0: as policies say"),
+    FREE(I64, T, keep_checkpoints, "2", "[1,1000000]", "newest checkpoints to keep, besides the best"),
+    {.param.key = NULL},
 };
 #undef T
 
 #define T brim_model_settings
-static const brim_param model_table[] = {
-    BRIM_PARAM(PATH, T, weights, "", NULL,
-               "weights to begin with: a safetensors file, an index of several, a folder with either, or a run; empty: "
-               "none"),
-    BRIM_PARAM(STR, T, weights_map, "auto", NULL,
-               "how their names become the model's: auto, none, a map of configs/weights, or the path of a .yaml"),
-    BRIM_PARAM(STR, T, weights_except, "", NULL,
-               "parameters that keep their first values, as patterns of the shell: 'head.*'"),
-    BRIM_PARAMS_END,
+static const brim_setting model_table[] = {
+    FREE(PATH, T, weights, "", NULL,
+         "weights to begin with: a safetensors file, an index of several, a folder with either, or a run; empty: "
+         "none"),
+    FIXED(STR, T, weights_map, "auto", NULL,
+          "how their names become the model's: auto, none, a map of configs/weights, or the path of a .yaml"),
+    FIXED(STR, T, weights_except, "", NULL,
+          "parameters that keep their first values, as patterns of the shell: 'head.*'"),
+    {.param.key = NULL},
 };
 #undef T
 
 #define T brim_dataset_settings
-static const brim_param dataset_table[] = {
-    BRIM_PARAM(F64, T, validation_fraction, "0", "[0,1)", "share of the training split kept for validation"),
-    BRIM_PARAM(LIST, T, mean, "[]", NULL, "per channel, subtracted after scaling to 0..1; empty: 0"),
-    BRIM_PARAM(LIST, T, std, "[]", NULL, "per channel, divided by; empty: 1"),
-    BRIM_PARAMS_END,
+static const brim_setting dataset_table[] = {
+    FIXED(F64, T, validation_fraction, "0", "[0,1)", "share of the training split kept for validation"),
+    FIXED(LIST, T, mean, "[]", NULL, "per channel, subtracted after scaling to 0..1; empty: 0"),
+    FIXED(LIST, T, std, "[]", NULL, "per channel, divided by; empty: 1"),
+    {.param.key = NULL},
 };
 #undef T
 
-static const brim_param optimizer_table[] = {
-    BRIM_PARAM(ENUM, brim_optimizer_settings, update, "step", BRIM_UPDATE_NAMES,
-               "update all parameters when all gradients are there, or each in the backward pass when its own is"),
-    BRIM_PARAMS_END,
+static const brim_setting optimizer_table[] = {
+    FREE(ENUM, brim_optimizer_settings, update, "step", BRIM_UPDATE_NAMES,
+         "update all parameters when all gradients are there, or each in the backward pass when its own is"),
+    {.param.key = NULL},
 };
 
 #define T brim_transform_settings
-static const brim_param transform_table[] = {
-    BRIM_PARAM(LIST, T, size, "[]", NULL,
-               "side of the images that the model gets, or [rows,columns]; empty: as the samples are"),
-    BRIM_PARAM(I64, T, resize, "0", "[0,16384]",
-               "shorter side that images are resized to before transform.size is cut out; 0: they are resized to "
-               "transform.size whole, whatever their ratio"),
-    BRIM_PARAM(ENUM, T, interpolation, "bilinear", BRIM_FILTER_NAMES, "how images are resized, antialiased as by PIL"),
-    BRIM_PARAM(ENUM, T, normalize, "dataset", BRIM_NORMALIZE_NAMES,
-               "means and deviations: dataset.mean and dataset.std, or those that a pretrained model expects"),
-    BRIM_PARAMS_END,
+static const brim_setting transform_table[] = {
+    FIXED(LIST, T, size, "[]", NULL,
+          "side of the images that the model gets, or [rows,columns]; empty: as the samples are"),
+    FIXED(I64, T, resize, "0", "[0,16384]",
+          "shorter side that images are resized to before transform.size is cut out; 0: they are resized to "
+          "transform.size whole, whatever their ratio"),
+    FIXED(ENUM, T, interpolation, "bilinear", BRIM_FILTER_NAMES, "how images are resized, antialiased as by PIL"),
+    FIXED(ENUM, T, normalize, "dataset", BRIM_NORMALIZE_NAMES,
+          "means and deviations: dataset.mean and dataset.std, or those that a pretrained model expects"),
+    {.param.key = NULL},
 };
 #undef T
 
 #define T brim_augment_settings
-static const brim_param augment_table[] = {
-    BRIM_PARAM(BOOL, T, flip, "false", NULL, "mirror half of the training images"),
-    BRIM_PARAM(I64, T, crop_padding, "0", "[0,64]", "pad training images by this many pixels and crop at random"),
-    BRIM_PARAM(BOOL, T, random_crop, "false", NULL,
-               "cut transform.size out of training images at a random place instead of the middle"),
-    BRIM_PARAM(BOOL, T, random_resized_crop, "false", NULL,
-               "resize a random part of each training image to transform.size (see crop_scale, crop_ratio)"),
-    BRIM_PARAM(LIST, T, crop_scale, "[0.08,1]", NULL, "least and most area of that part, as a share of the image"),
-    BRIM_PARAM(LIST, T, crop_ratio, "[0.75,1.3333333333333333]", NULL, "least and most ratio of its width to height"),
-    BRIM_PARAM(F64, T, brightness, "0", "[0,100]", "multiply brightness by a random factor from 1-x to 1+x"),
-    BRIM_PARAM(F64, T, contrast, "0", "[0,100]", "the same for contrast"),
-    BRIM_PARAM(F64, T, saturation, "0", "[0,100]", "the same for saturation"),
-    BRIM_PARAM(F64, T, hue, "0", "[0,0.5]", "turn hues by a random share of the circle from -x to x"),
-    BRIM_PARAM(F64, T, erase_probability, "0", "[0,1]",
-               "share of training images in which a random rectangle is set to 0 after normalising"),
-    BRIM_PARAM(LIST, T, erase_scale, "[0.02,0.33]", NULL, "least and most area of that rectangle"),
-    BRIM_PARAM(LIST, T, erase_ratio, "[0.3,3.3]", NULL, "least and most ratio of its height to width"),
-    BRIM_PARAM(F64, T, mixup, "0", "[0,1000]",
-               "mix each training sample and its label with another one's, by a share from Beta(x, x); 0: off"),
-    BRIM_PARAMS_END,
+static const brim_setting augment_table[] = {
+    FIXED(BOOL, T, flip, "false", NULL, "mirror half of the training images"),
+    FIXED(I64, T, crop_padding, "0", "[0,64]", "pad training images by this many pixels and crop at random"),
+    FIXED(BOOL, T, random_crop, "false", NULL,
+          "cut transform.size out of training images at a random place instead of the middle"),
+    FIXED(BOOL, T, random_resized_crop, "false", NULL,
+          "resize a random part of each training image to transform.size (see crop_scale, crop_ratio)"),
+    FIXED(LIST, T, crop_scale, "[0.08,1]", NULL, "least and most area of that part, as a share of the image"),
+    FIXED(LIST, T, crop_ratio, "[0.75,1.3333333333333333]", NULL, "least and most ratio of its width to height"),
+    FIXED(F64, T, brightness, "0", "[0,100]", "multiply brightness by a random factor from 1-x to 1+x"),
+    FIXED(F64, T, contrast, "0", "[0,100]", "the same for contrast"),
+    FIXED(F64, T, saturation, "0", "[0,100]", "the same for saturation"),
+    FIXED(F64, T, hue, "0", "[0,0.5]", "turn hues by a random share of the circle from -x to x"),
+    FIXED(F64, T, erase_probability, "0", "[0,1]",
+          "share of training images in which a random rectangle is set to 0 after normalising"),
+    FIXED(LIST, T, erase_scale, "[0.02,0.33]", NULL, "least and most area of that rectangle"),
+    FIXED(LIST, T, erase_ratio, "[0.3,3.3]", NULL, "least and most ratio of its height to width"),
+    FIXED(F64, T, mixup, "0", "[0,1000]",
+          "mix each training sample and its label with another one's, by a share from Beta(x, x); 0: off"),
+    {.param.key = NULL},
 };
 #undef T
 
-static const brim_param graph_table[] = {
-    BRIM_PARAM(SET, brim_graph_settings, fuse, "all", BRIM_FUSE_NAMES,
-               "pairs of operations that are computed as one: all, none, or a list of names"),
-    BRIM_PARAMS_END,
+static const brim_setting graph_table[] = {
+    FIXED(SET, brim_graph_settings, fuse, "all", BRIM_FUSE_NAMES,
+          "pairs of operations that are computed as one: all, none, or a list of names"),
+    {.param.key = NULL},
 };
 
-static const brim_param memory_table[] = {
-    BRIM_PARAM(BYTES, brim_memory_settings, limit_mb, "0", NULL,
-               "most memory that the process may take of the device, libraries included; 0: what the device has"),
-    BRIM_PARAM(F64, brim_memory_settings, limit, "0", "[0,1]",
-               "the same as a share of the device's memory; 0: $TF_GPU_MEMORY_FRACTION, or no limit"),
-    BRIM_PARAM(ENUM, brim_memory_settings, recompute, "none", BRIM_RECOMPUTE_NAMES,
-               "what the backward pass computes again rather than keeps; auto: as little as makes the plan fit"),
-    BRIM_PARAM(BYTES, brim_memory_settings, recompute_budget_mb, "0", NULL,
-               "peak that recompute=auto keeps below; 0: what the device and the limits leave"),
-    BRIM_PARAM(ENUM, brim_memory_settings, offload, "none", BRIM_OFFLOAD_NAMES,
-               "keep the optimizer's state in host memory, and on the device only what a parameter's update needs"),
-    BRIM_PARAM(PATH, brim_memory_settings, profile, "", NULL,
-               "file of the device profile: how long kernels take; empty: one for each device in ~/.cache/brim"),
-    BRIM_PARAM(BOOL, brim_memory_settings, timing, "true", NULL,
-               "time what the profile lacks, where something is chosen by time; false: go by what there is"),
-    BRIM_PARAM(F64, brim_memory_settings, warn_percent, "85", "[0,100]",
-               "use of RAM, or others' of the device, at which to warn; 0: never"),
-    BRIM_PARAM(F64, brim_memory_settings, critical_percent, "90", "[0,100]",
-               "the same, at which to write a checkpoint, clean up and plan smaller; 0: never"),
-    BRIM_PARAM(F64, brim_memory_settings, check_interval_seconds, "1", "[0.001,86400]",
-               "time between looks at how much is used"),
-    BRIM_PARAMS_END,
+static const brim_setting memory_table[] = {
+    FREE(BYTES, brim_memory_settings, limit_mb, "0", NULL,
+         "most memory that the process may take of the device, libraries included; 0: what the device has"),
+    FREE(F64, brim_memory_settings, limit, "0", "[0,1]",
+         "the same as a share of the device's memory; 0: $TF_GPU_MEMORY_FRACTION, or no limit"),
+    FREE(ENUM, brim_memory_settings, recompute, "none", BRIM_RECOMPUTE_NAMES,
+         "what the backward pass computes again rather than keeps; auto: as little as makes the plan fit"),
+    FREE(BYTES, brim_memory_settings, recompute_budget_mb, "0", NULL,
+         "peak that recompute=auto keeps below; 0: what the device and the limits leave"),
+    FREE(ENUM, brim_memory_settings, offload, "none", BRIM_OFFLOAD_NAMES,
+         "keep the optimizer's state in host memory, and on the device only what a parameter's update needs"),
+    FREE(PATH, brim_memory_settings, profile, "", NULL,
+         "file of the device profile: how long kernels take; empty: one for each device in ~/.cache/brim"),
+    FREE(BOOL, brim_memory_settings, timing, "true", NULL,
+         "time what the profile lacks, where something is chosen by time; false: go by what there is"),
+    FREE(F64, brim_memory_settings, warn_percent, "85", "[0,100]",
+         "use of RAM, or others' of the device, at which to warn; 0: never"),
+    FREE(F64, brim_memory_settings, critical_percent, "90", "[0,100]",
+         "the same, at which to write a checkpoint, clean up and plan smaller; 0: never"),
+    FREE(F64, brim_memory_settings, check_interval_seconds, "1", "[0.001,86400]",
+         "time between looks at how much is used"),
+    {.param.key = NULL},
 };
 
 #define T brim_loss_scale_settings
-static const brim_param loss_scale_table[] = {
-    BRIM_PARAM(BOOL, T, dynamic, "true", NULL, "with precision=fp16: the scale follows the gradients; false: it stays"),
-    BRIM_PARAM(I64, T, init_scale, "65536", "[1,4611686018427387904]",
-               "what the loss is multiplied by at first, a power of two"),
-    BRIM_PARAM(I64, T, growth_factor, "2", "[1,65536]", "raises the scale, a power of two; 1: it is never raised"),
-    BRIM_PARAM(F64, T, backoff_factor, "0.5", "(0,0.5]",
-               "lowers the scale, not below 1, when a gradient is not finite; a power of two"),
-    BRIM_PARAM(I64, T, growth_interval, "2000", "[1,1000000000]",
-               "steps in a row with finite gradients after which the scale is raised"),
-    BRIM_PARAMS_END,
+static const brim_setting loss_scale_table[] = {
+    FIXED(BOOL, T, dynamic, "true", NULL, "with precision=fp16: the scale follows the gradients; false: it stays"),
+    FIXED(I64, T, init_scale, "65536", "[1,4611686018427387904]",
+          "what the loss is multiplied by at first, a power of two"),
+    FIXED(I64, T, growth_factor, "2", "[1,65536]", "raises the scale, a power of two; 1: it is never raised"),
+    FIXED(F64, T, backoff_factor, "0.5", "(0,0.5]",
+          "lowers the scale, not below 1, when a gradient is not finite; a power of two"),
+    FIXED(I64, T, growth_interval, "2000", "[1,1000000000]",
+          "steps in a row with finite gradients after which the scale is raised"),
+    {.param.key = NULL},
 };
 #undef T
 
-static const brim_param claims_table[] = {
-    BRIM_PARAM(PATH, brim_claims_settings, dir, "", NULL,
-               "folder in which processes share what they have of devices; empty: $BRIM_CLAIMS_DIR, or /dev/shm/brim"),
-    BRIM_PARAMS_END,
+static const brim_setting claims_table[] = {
+    FREE(PATH, brim_claims_settings, dir, "", NULL,
+         "folder in which processes share what they have of devices; empty: $BRIM_CLAIMS_DIR, or /dev/shm/brim"),
+    {.param.key = NULL},
 };
 
 #define T brim_dist_settings
-static const brim_param dist_table[] = {
-    BRIM_PARAM(
-        I64, T, ranks, "auto", "auto|[1,65536]",
-        "processes that share each step's samples, one a device; auto: as many as were started, else one for each "
-        "GPU that can be seen"),
-    BRIM_PARAM(ENUM, T, shard, "none", BRIM_SHARD_NAMES,
-               "what the ranks share out instead of each having all of it: the optimizer's state, the gradients too"),
-    BRIM_PARAM(ENUM, T, deal, "auto", BRIM_DEAL_NAMES,
-               "samples of a step for each rank: even, or auto: on different devices so that they finish together"),
-    BRIM_PARAM(
-        BYTES, T, bucket_mb, "25", NULL,
-        "most gradients that are added up over the ranks at a time; about a quarter of all if that is less, and with "
-        "shard=gradients, where two such parts exist at a time, less as long as that saves memory"),
-    BRIM_PARAM(I64, T, check_every_steps, "100", "[0,inf)",
-               "steps after which the weights of all ranks are compared; 0: never"),
-    BRIM_PARAM(SECONDS, T, timeout_seconds, "600", "(0,inf)",
-               "in how long a job ends whose ranks do not answer; more than twice the longest step or checkpoint"),
-    BRIM_PARAMS_END,
+static const brim_setting dist_table[] = {
+    FREE(I64, T, ranks, "auto", "auto|[1,65536]",
+         "processes that share each step's samples, one a device; auto: as many as were started, else one for each "
+         "GPU that can be seen"),
+    FIXED(ENUM, T, shard, "none", BRIM_SHARD_NAMES,
+          "what the ranks share out instead of each having all of it: the optimizer's state, the gradients too"),
+    FREE(ENUM, T, deal, "auto", BRIM_DEAL_NAMES,
+         "samples of a step for each rank: even, or auto: on different devices so that they finish together"),
+    FREE(BYTES, T, bucket_mb, "25", NULL,
+         "most gradients that are added up over the ranks at a time; about a quarter of all if that is less, and with "
+         "shard=gradients, where two such parts exist at a time, less as long as that saves memory"),
+    FREE(I64, T, check_every_steps, "100", "[0,inf)",
+         "steps after which the weights of all ranks are compared; 0: never"),
+    FREE(SECONDS, T, timeout_seconds, "600", "(0,inf)",
+         "in how long a job ends whose ranks do not answer; more than twice the longest step or checkpoint"),
+    {.param.key = NULL},
 };
 #undef T
 
-static const brim_param observe_table[] = {
-    BRIM_PARAM(I64, brim_observe_settings, log_every_steps, "50", "[1,inf)", "steps between training records"),
-    BRIM_PARAM(I64, brim_observe_settings, top_k, "5", "[0,1000]",
-               "evaluations count a label among so many best answers too, if there are more classes; 0: off"),
-    BRIM_PARAM(BOOL, brim_observe_settings, report, "true", NULL,
-               "write report.html into the run's folder at its end: figures, curves, confusion matrix"),
-    BRIM_PARAM(BOOL, brim_observe_settings, tensorboard, "false", NULL,
-               "write what metrics.jsonl tells into the run's folder as TensorBoard events too"),
-    BRIM_PARAMS_END,
+static const brim_setting observe_table[] = {
+    FREE(I64, brim_observe_settings, log_every_steps, "50", "[1,inf)", "steps between training records"),
+    FREE(I64, brim_observe_settings, top_k, "5", "[0,1000]",
+         "evaluations count a label among so many best answers too, if there are more classes; 0: off"),
+    FREE(BOOL, brim_observe_settings, report, "true", NULL,
+         "write report.html into the run's folder at its end: figures, curves, confusion matrix"),
+    FREE(BOOL, brim_observe_settings, tensorboard, "false", NULL,
+         "write what metrics.jsonl tells into the run's folder as TensorBoard events too"),
+    {.param.key = NULL},
 };
 
-static const brim_param backbone_table[] = {
-    BRIM_PARAM(ENUM, brim_backbone_settings, store, "auto", "auto|fp32|bf16",
-               "type that the frozen weights of a wrapper's backbone are kept in; auto: bf16 with precision=bf16"),
-    BRIM_PARAMS_END,
+static const brim_setting backbone_table[] = {
+    FIXED(ENUM, brim_backbone_settings, store, "auto", "auto|fp32|bf16",
+          "type that the frozen weights of a wrapper's backbone are kept in; auto: bf16 with precision=bf16"),
+    {.param.key = NULL},
 };
 
 #define SECTION(path, table, field)                                                                                    \
@@ -245,6 +254,33 @@ const brim_section brim_settings_sections[] = {
     SECTION("observe", observe_table, observe),
     SECTION("dist", dist_table, dist),
     SECTION("optimizer", optimizer_table, optimizer),
+    {NULL, NULL, 0, 0},
+};
+
+#define RESERVED(T, key, def, range, help)                                                                             \
+  {                                                                                                                    \
+    {key, BRIM_##T, 0, 0, def, range, help}, BRIM_EDIT_FREE                                                            \
+  }
+static const brim_setting memory_reserved[] = {
+    RESERVED(BYTES, "headroom_mb", "0", NULL, "memory of the device that plans leave to others"),
+    {.param.key = NULL},
+};
+
+/* The defaults of the keys of federated training say that there is none; its configuration will set others. */
+static const brim_setting top_reserved[] = {
+    RESERVED(I64, "total_clients", "0", "[0,1000000000]", "clients of federated training"),
+    RESERVED(I64, "clients_per_round", "0", "[0,1000000000]", "clients that a federated round trains on"),
+    RESERVED(I64, "rounds", "0", "[0,1000000000]", "federated rounds"),
+    RESERVED(I64, "parallel_clients", "-1", "[-1,65536]", "clients that train at a time; -1: the largest safe number"),
+    RESERVED(STR, "method", "", NULL, "how the clients of a round are selected"),
+    RESERVED(I64, "repeats", "1", "[1,1000000]", "times that the whole experiment is run"),
+    RESERVED(STR, "protocol", "", NULL, "a label: messaging is modelled as a network scenario"),
+    {.param.key = NULL},
+};
+
+const brim_section brim_settings_reserved[] = {
+    {"memory", memory_reserved, 0, 0},
+    {"", top_reserved, 0, 0},
     {NULL, NULL, 0, 0},
 };
 

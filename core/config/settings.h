@@ -133,12 +133,21 @@ typedef struct brim_settings {
   brim_observe_settings observe;
 } brim_settings;
 
+/* May a value be edited in a run that is resumed? */
+enum brim_edit { BRIM_EDIT_REFUSED, BRIM_EDIT_FREE, BRIM_EDIT_CUT };
+typedef struct brim_setting {
+  brim_param param;
+  enum brim_edit edit;
+} brim_setting;
 typedef struct brim_section {
-  const char *path;        /* "" for top-level keys, "training", ... */
-  const brim_param *table; /* offsets within the section's own struct */
-  size_t offset, size;     /* of that struct in brim_settings */
+  const char *path;          /* "" for top-level keys, "training", ... */
+  const brim_setting *table; /* offsets within the section's own struct */
+  size_t offset, size;       /* of that struct in brim_settings */
 } brim_section;
 extern const brim_section brim_settings_sections[]; /* ends with path == NULL */
+/* Reserved keys: declared, without a field, not implemented. A configuration may set one to its default, which means
+ * what brim does anyway; any other value is refused. The resolved configuration has one only if somebody wrote it. */
+extern const brim_section brim_settings_reserved[]; /* ends with path == NULL */
 
 typedef struct brim_group {
   const char *name; /* "model" */

@@ -34,13 +34,7 @@ static void problem(expansion *e, const char *what)
 
 static void add_choice(expansion *e, const char *value)
 {
-  if (e->count == e->room) {
-    const size_t room = e->room ? e->room * 2 : 8;
-    const char **grown = BRIM_ARENA_NEW(e->arena, const char *, room);
-    if (e->count) memcpy(grown, e->choice, e->count * sizeof *grown);
-    e->choice = grown;
-    e->room = room;
-  }
+  BRIM_ARENA_GROW(e->arena, e->choice, e->count, e->room);
   e->choice[e->count++] = brim_arena_printf(e->arena, "%.*s=%s", (int)e->key_length, e->word, value);
 }
 

@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 #include "base/guard.h"
 #include "base/process.h"
-#include "config/kept.h"
+#include "config/config.h"
 #include "drive/extract.h"
 #include "planner/footprint.h"
 #include "planner/room.h"

@@ -69,7 +69,7 @@ static brim_status compute_batch(extraction *x, const brim_batch *batch)
   memcpy(x->values, batch->values, count * (size_t)data->elements * brim_dtype_bytes(x->setup->backend_ops->real));
   memcpy(x->labels, batch->labels, count * sizeof *x->labels);
   BRIM_TRY(brim_exec_load(x->exec, x->program, x->values, x->labels));
-  BRIM_TRY(brim_exec_run(x->exec, x->program, &step));
+  BRIM_TRY(brim_exec_run(x->exec, x->program, &step, NULL));
   BRIM_TRY(brim_exec_read(x->exec, x->program, x->program->graph->kept, x->kept));
   for (int64_t i = 0; i < batch->span.count; i++) BRIM_TRY(keep_row(x, &batch->span, i));
   x->done += batch->span.count;

@@ -96,7 +96,7 @@ static brim_status make(const brim_engine *e, enum brim_kind kind, const char *i
 static brim_status open_backend(brim_engine *e, const brim_engine_options *o)
 {
   const char *id = o->backend ? o->backend : "cpu";
-  BRIM_TRY(brim_registry_open(o->plugins, count_words(o->plugins), &e->registry));
+  BRIM_TRY(brim_registry_open(brim_core_plugins, o->plugins, count_words(o->plugins), &e->registry));
   BRIM_TRY(make(e, BRIM_BACKEND, id, o->settings, &e->arena, &e->plugin, &e->backend));
   e->ops = e->plugin->ops;
   const int count = e->ops->device_count(e->backend);
@@ -442,7 +442,7 @@ brim_status brim_engine_feed(brim_training *t, const void *values, const void *l
   }
   t->step.first_sample = t->fed;
   BRIM_TRY(brim_exec_load(t->exec, t->train, t->values, t->labels));
-  BRIM_TRY(brim_exec_run(t->exec, t->train, &t->step));
+  BRIM_TRY(brim_exec_run(t->exec, t->train, &t->step, NULL));
   t->fed += n->micro_batch;
   t->weight += weight;
   return BRIM_OK;
@@ -465,7 +465,7 @@ brim_status brim_engine_step(brim_training *t, double *loss)
     return brim_fail(BRIM_ENUMERIC, "the loss of step %llu is not finite", (unsigned long long)t->step.step + 1);
   t->step.gradient_scale = ignores(p) ? (double)n->batch * (double)p->losses_each / t->weight : 1;
   p->optimizer->fill(p->optimizer_params, 1, &t->step);
-  BRIM_TRY(brim_exec_run(t->exec, t->update, &t->step));
+  BRIM_TRY(brim_exec_run(t->exec, t->update, &t->step, NULL));
   BRIM_TRY(brim_exec_wait(t->exec));
   t->step.step++;
   return BRIM_OK;
@@ -482,7 +482,7 @@ brim_status brim_engine_answer(brim_training *t, const void *values, float *out)
   BRIM_TRY(check_tokens(t));
   memset(t->labels, 0, bytes_of(g->label));
   BRIM_TRY(brim_exec_load(t->exec, t->answer, t->values, t->labels));
-  BRIM_TRY(brim_exec_run(t->exec, t->answer, &(brim_step){.loss_scale = 1}));
+  BRIM_TRY(brim_exec_run(t->exec, t->answer, &(brim_step){.loss_scale = 1}, NULL));
   BRIM_TRY(brim_exec_read(t->exec, t->answer, g->output, t->output));
   brim_convert(BRIM_DTYPE_F32, out, g->output->dtype, t->output, (size_t)brim_shape_count(&g->output->shape));
   return BRIM_OK;

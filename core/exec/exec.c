@@ -7,6 +7,7 @@
 
 #include "base/fault.h"
 #include "exec/exec_parts.h"
+#include "graph/collectives.h"
 
 static size_t index_of(const brim_exec *exec, const brim_program *program)
 {
@@ -83,63 +84,6 @@ static void resolve(brim_exec *exec, const brim_program *p)
   cut(exec, p);
 }
 
-static brim_status start_piece(brim_exec *exec, const brim_program *program, brim_exec_piece *c, const brim_step *step,
-                               const double *proof)
-{
-  const brim_launch *launch = exec->program[index_of(exec, program)].launch + c->from;
-  const brim_program_run run = {.launch = launch,
-                                .kernel = program->kernel + c->from,
-                                .count = c->to - c->from,
-                                .step = step,
-                                .proof = proof,
-                                .record = &c->record};
-  BRIM_TRY(brim_offload_begin(&exec->offload, program, &c->offload));
-  BRIM_TRY(exec->backend->run_program(exec->self, &run));
-  return brim_offload_end(&exec->offload, program, &c->offload);
-}
-
-/* Pieces end where the ranks do something together. `last`: as of run_nodes. */
-static brim_status start_pieces(brim_exec *exec, const brim_step *step, const double *proof, size_t half,
-                                brim_reduction_walk *walk, bool last)
-{
-  const brim_program *program = walk->program;
-  brim_placed_program *placed = &exec->program[index_of(exec, program)];
-  size_t from, to;
-  brim_exec_range(program, half, &from, &to);
-  for (size_t i = 0; i < placed->piece_count; i++) {
-    brim_exec_piece *c = &placed->piece[i];
-    if (c->from < from || c->to > to) continue;
-    BRIM_TRY(brim_reduction_before(&exec->reduction, walk, c->from));
-    BRIM_TRY(start_piece(exec, program, c, step, proof));
-    if (last) BRIM_TRY(brim_reduction_after(&exec->reduction, program, c->to - 1));
-  }
-  return BRIM_OK;
-}
-
-brim_status brim_exec_end_walk(brim_exec *exec, brim_reduction_walk *walk, brim_status status)
-{
-  char error[4096];
-  if (status == BRIM_OK) return brim_reduction_before(&exec->reduction, walk, walk->program->graph->node_count);
-  snprintf(error, sizeof error, "%s", brim_error_text());
-  if (status != BRIM_ECOMM) BRIM_TRY(brim_reduction_before(&exec->reduction, walk, walk->program->graph->node_count));
-  return brim_fail(status, "%s", error);
-}
-
-static brim_status start_half(brim_exec *exec, const brim_program *program, size_t half, const brim_step *step,
-                              const double *proof, bool last)
-{
-  brim_reduction_walk walk = {.program = program};
-  return brim_exec_end_walk(exec, &walk, start_pieces(exec, step, proof, half, &walk, last));
-}
-
-static brim_status start_program(brim_exec *exec, const brim_program *program, const brim_step *step,
-                                 const double *proof)
-{
-  for (size_t half = 0; half < halves_of(program); half++)
-    BRIM_TRY(start_half(exec, program, half, step, proof, false));
-  return BRIM_OK;
-}
-
 brim_status brim_exec_wait(brim_exec *exec)
 {
   BRIM_TRY(brim_reduction_settle(&exec->reduction));
@@ -160,7 +104,7 @@ static brim_status warm_up(brim_exec *exec)
   const brim_step step = {.loss_scale = 1};
   for (size_t i = 0; i < exec->plan->program_count; i++) {
     BRIM_TRY(zero(exec, exec->base, exec->plan->peak_bytes));
-    BRIM_TRY(start_program(exec, &exec->plan->program[i], &step, NULL));
+    BRIM_TRY(brim_exec_run(exec, &exec->plan->program[i], &step, NULL));
   }
   return exec->backend->synchronize(exec->self);
 }
@@ -277,56 +221,106 @@ bool brim_exec_is_asynchronous(const brim_exec *exec)
   return BRIM_HAS(brim_backend_ops, exec->backend, run_program);
 }
 
-brim_status brim_exec_run_proved(brim_exec *exec, const brim_program *program, const brim_step *step)
+/* ---- running ---- */
+
+const double *brim_exec_metrics_at(const brim_exec *exec)
 {
-  return start_program(exec, program, step, brim_exec_proof_at(exec));
+  return (const double *)(exec->base + exec->plan->metrics_offset);
 }
 
-/* Nodes from..to-1, with what the ranks do together in between. `last`: the sums of a step's gradients too. */
-static brim_status run_nodes(brim_exec *exec, const brim_program *program, const brim_step *step, size_t from,
-                             size_t to, brim_reduction_walk *walk, bool last)
+/* The sum of the losses is the first of the metrics. */
+const double *brim_exec_proof_at(const brim_exec *exec)
 {
+  return exec->plan->request.update.checked ? (const double *)(exec->base + exec->plan->proof_offset)
+                                            : brim_exec_metrics_at(exec);
+}
+
+static brim_status start_piece(brim_exec *exec, const brim_program *program, brim_exec_piece *c, const brim_step *step,
+                               const double *proof)
+{
+  const brim_launch *launch = exec->program[index_of(exec, program)].launch + c->from;
+  const brim_program_run run = {.launch = launch,
+                                .kernel = program->kernel + c->from,
+                                .count = c->to - c->from,
+                                .step = step,
+                                .proof = proof,
+                                .record = &c->record};
+  BRIM_TRY(brim_offload_begin(&exec->offload, program, &c->offload));
+  BRIM_TRY(exec->backend->run_program(exec->self, &run));
+  return brim_offload_end(&exec->offload, program, &c->offload);
+}
+
+/* Pieces end where the ranks do something together. `sums`: those of a step's gradients too. */
+static brim_status start_pieces(brim_exec *exec, const brim_step *step, const double *proof, size_t half,
+                                brim_reduction_walk *walk, bool sums)
+{
+  const brim_program *program = walk->program;
+  brim_placed_program *placed = &exec->program[index_of(exec, program)];
+  size_t from, to;
+  brim_exec_range(program, half, &from, &to);
+  for (size_t i = 0; i < placed->piece_count; i++) {
+    brim_exec_piece *c = &placed->piece[i];
+    if (c->from < from || c->to > to) continue;
+    BRIM_TRY(brim_reduction_before(&exec->reduction, walk, c->from));
+    BRIM_TRY(start_piece(exec, program, c, step, proof));
+    if (sums) BRIM_TRY(brim_reduction_after(&exec->reduction, program, c->to - 1));
+  }
+  return BRIM_OK;
+}
+
+/* The same, node by node. */
+static brim_status run_nodes(brim_exec *exec, const brim_step *step, size_t half, brim_reduction_walk *walk, bool sums)
+{
+  size_t from, to;
+  brim_exec_range(walk->program, half, &from, &to);
   for (size_t i = from; i < to; i++) {
     BRIM_TRY(brim_reduction_before(&exec->reduction, walk, i));
-    BRIM_TRY(brim_exec_run_node(exec, program, i, step));
-    if (last) BRIM_TRY(brim_reduction_after(&exec->reduction, program, i));
+    BRIM_TRY(brim_exec_run_node(exec, walk->program, i, step));
+    if (sums) BRIM_TRY(brim_reduction_after(&exec->reduction, walk->program, i));
   }
   return exec->backend->synchronize(exec->self);
 }
 
-static brim_status run_half(brim_exec *exec, const brim_program *program, size_t half, const brim_step *step, bool last)
+/* What a rank without a micro-batch would add is zero, and what others add to its parts arrives. */
+static brim_status run_needed(brim_exec *exec, const brim_step *step, brim_reduction_walk *walk)
 {
-  size_t from, to;
+  const brim_graph *g = walk->program->graph;
+  for (size_t i = 0; i < g->node_count; i++) {
+    BRIM_TRY(brim_reduction_before(&exec->reduction, walk, i));
+    if (brim_collectives_need(g, g->node[i])) BRIM_TRY(brim_exec_run_node(exec, walk->program, i, step));
+  }
+  return brim_exec_is_asynchronous(exec) ? BRIM_OK : exec->backend->synchronize(exec->self);
+}
+
+/* Whatever became of the nodes, all ranks make the same collectives. */
+static brim_status end_walk(brim_exec *exec, brim_reduction_walk *walk, brim_status status)
+{
+  char error[4096];
+  if (status == BRIM_OK) return brim_reduction_before(&exec->reduction, walk, walk->program->graph->node_count);
+  snprintf(error, sizeof error, "%s", brim_error_text());
+  if (status != BRIM_ECOMM) BRIM_TRY(brim_reduction_before(&exec->reduction, walk, walk->program->graph->node_count));
+  return brim_fail(status, "%s", error);
+}
+
+brim_status brim_exec_run(brim_exec *exec, const brim_program *program, const brim_step *step,
+                          const brim_exec_options *options)
+{
+  const brim_exec_options o = options ? *options : (brim_exec_options){0};
+  const bool asynchronous = brim_exec_is_asynchronous(exec);
+  const size_t first = o.part == BRIM_EXEC_BACKWARD, end = o.part == BRIM_EXEC_FORWARD ? 1 : halves_of(program);
+  const double *proof = !o.proved ? NULL : first ? brim_exec_metrics_at(exec) : brim_exec_proof_at(exec);
   brim_reduction_walk walk = {.program = program};
-  if (brim_exec_is_asynchronous(exec)) return start_half(exec, program, half, step, NULL, last);
-  brim_exec_range(program, half, &from, &to);
-  return brim_exec_end_walk(exec, &walk, run_nodes(exec, program, step, from, to, &walk, last));
-}
-
-brim_status brim_exec_run(brim_exec *exec, const brim_program *program, const brim_step *step)
-{
-  for (size_t half = 0; half < halves_of(program); half++) BRIM_TRY(run_half(exec, program, half, step, false));
+  assert(asynchronous || !proof);
+  if (o.part == BRIM_EXEC_COLLECTIVES) return end_walk(exec, &walk, BRIM_OK);
+  if (o.part == BRIM_EXEC_NEEDED)
+    return exec->reduction.dist ? end_walk(exec, &walk, run_needed(exec, step, &walk)) : BRIM_OK;
+  for (size_t half = first; half < end; half++) {
+    walk = (brim_reduction_walk){.program = program};
+    BRIM_TRY(end_walk(exec, &walk,
+                      asynchronous ? start_pieces(exec, step, proof, half, &walk, o.sums)
+                                   : run_nodes(exec, step, half, &walk, o.sums)));
+  }
   return BRIM_OK;
-}
-
-brim_status brim_exec_run_forward(brim_exec *exec, const brim_program *program, const brim_step *step)
-{
-  return run_half(exec, program, 0, step, false);
-}
-
-brim_status brim_exec_run_last(brim_exec *exec, const brim_program *program, const brim_step *step)
-{
-  return run_half(exec, program, 0, step, true);
-}
-
-brim_status brim_exec_run_backward(brim_exec *exec, const brim_program *program, const brim_step *step)
-{
-  return run_half(exec, program, 1, step, false);
-}
-
-brim_status brim_exec_run_backward_proved(brim_exec *exec, const brim_program *program, const brim_step *step)
-{
-  return start_half(exec, program, 1, step, brim_exec_metrics_at(exec), false);
 }
 
 brim_status brim_exec_zero(brim_exec *exec, const brim_program *program, const brim_tensor *tensor)

@@ -25,12 +25,30 @@ void *brim_exec_pointer(const brim_exec *exec, const brim_program *program, cons
 
 /* [step] Copies a micro-batch in: values [N, ...] and labels, of the types and shapes of the program's tensors. */
 brim_status brim_exec_load(brim_exec *exec, const brim_program *program, const void *values, const void *labels);
-/* [step] Runs all nodes of a program. On a device that works while the host goes on this starts them: what reads
- * something back waits. */
-brim_status brim_exec_run(brim_exec *exec, const brim_program *program, const brim_step *step);
-/* [step] The same, of a step's last micro-batch: each bucket of gradients is added up over the ranks as soon as it is
- * complete, beside what comes behind. If a node fails the rest is left to brim_exec_reduce. */
-brim_status brim_exec_run_last(brim_exec *exec, const brim_program *program, const brim_step *step);
+
+/* What of a program runs. */
+enum brim_exec_part {
+  BRIM_EXEC_WHOLE,
+  /* A training program that updates parameters in its backward pass has two halves, the second of which runs only when
+   * the loss was seen to be finite. */
+  BRIM_EXEC_FORWARD,
+  BRIM_EXEC_BACKWARD,
+  BRIM_EXEC_NEEDED,     /* of a rank without a micro-batch where others have one: what the others need of it */
+  BRIM_EXEC_COLLECTIVES /* of a rank that has failed: what the ranks do together, and nothing else */
+};
+typedef struct brim_exec_options {
+  enum brim_exec_part part;
+  /* A step's last micro-batch, of a program of one half: each bucket of gradients is added up over the ranks as soon as
+   * it is complete, beside what comes after. If a node fails the rest is left to brim_exec_reduce. */
+  bool sums;
+  /* Asynchronous devices, for an update or a backward half: it has no effect if the proof is not finite by then, nor
+   * has any later one until something is read with brim_exec_metrics, brim_exec_proof or brim_exec_read. */
+  bool proved;
+} brim_exec_options;
+/* [step] Runs a program; options NULL: the whole. On a device that works while the host goes on this starts it: what
+ * reads something back waits. */
+brim_status brim_exec_run(brim_exec *exec, const brim_program *program, const brim_step *step,
+                          const brim_exec_options *options);
 /* [step] Starts what is left of a step's sums over all ranks: the other buckets, the first two metrics. `failed`: this
  * rank's are of no use, and all ranks' losses become no number, so that no device makes the update. Every rank calls it
  * once a step, whatever became of it, when all have said that they will. */
@@ -40,30 +58,17 @@ brim_status brim_exec_reduce(brim_exec *exec, bool failed);
 brim_status brim_exec_finish_sums(brim_exec *exec);
 /* [step] The first `count` metrics, of the largest program that has some, added up over all ranks. */
 brim_status brim_exec_sum_metrics(brim_exec *exec, double *out, size_t count);
-/* [step] Of a rank without a micro-batch where others have one: takes part in what the program does together. */
-brim_status brim_exec_run_empty(brim_exec *exec, const brim_program *program, const brim_step *step);
-/* [step] Of a rank that has failed: no more of a program than what the ranks do together. */
-brim_status brim_exec_run_collectives(brim_exec *exec, const brim_program *program);
 /* [init] All ranks get rank 0's parameters. */
 brim_status brim_exec_broadcast(brim_exec *exec);
 /* One node of it. On a device that works while the host goes on this starts it. */
 brim_status brim_exec_run_node(brim_exec *exec, const brim_program *program, size_t node, const brim_step *step);
 /* [step] Waits until everything that was started has run. */
 brim_status brim_exec_wait(brim_exec *exec);
-/* [step] A training program that updates parameters in its backward pass: its two halves, the second only when the loss
- * was seen to be finite. Together they are brim_exec_run. */
-brim_status brim_exec_run_forward(brim_exec *exec, const brim_program *program, const brim_step *step);
-brim_status brim_exec_run_backward(brim_exec *exec, const brim_program *program, const brim_step *step);
 /* [step] Can the host go on while the device works? */
 bool brim_exec_is_asynchronous(const brim_exec *exec);
 /* What an update depends on, and must be finite: the sum of the step's losses, or what a check made of them and of the
  * gradients. [step] Reads it. */
 brim_status brim_exec_proof(brim_exec *exec, double *out);
-/* [step] Asynchronous devices only. The same as run, for an update, or as run_backward: without effect if the proof is
- * not finite by then, nor is any later one until something is read with brim_exec_metrics, brim_exec_proof or
- * brim_exec_read. */
-brim_status brim_exec_run_proved(brim_exec *exec, const brim_program *program, const brim_step *step);
-brim_status brim_exec_run_backward_proved(brim_exec *exec, const brim_program *program, const brim_step *step);
 /* [step] Asynchronous devices only. Asks for the first `count` metrics, the proof and, unless NULL, a program's f64
  * tensor, behind what was started before; brim_exec_collect waits for what was asked for first and then writes it. */
 brim_status brim_exec_fetch(brim_exec *exec, double *metrics, size_t count, double *proof, const brim_program *program,

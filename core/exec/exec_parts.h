@@ -36,8 +36,6 @@ struct brim_exec {
 
 /* Nodes from..to-1 of a half of a program. */
 void brim_exec_range(const brim_program *program, size_t half, size_t *from, size_t *to);
-/* Whatever became of the nodes, all ranks make the same collectives. */
-brim_status brim_exec_end_walk(brim_exec *exec, brim_reduction_walk *walk, brim_status status);
 /* Where the metrics lie on the device. */
 const double *brim_exec_metrics_at(const brim_exec *exec);
 /* The number there that is not finite if an update must not be made. */

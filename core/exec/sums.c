@@ -1,31 +1,7 @@
-/* What the ranks of a job add up and share, and what a rank does that has nothing of its own to add. See exec.h. */
+/* What the ranks of a job add up and share. See exec.h. */
 #include <math.h>
 
 #include "exec/exec_parts.h"
-#include "graph/collectives.h"
-
-/* What it would add is zero, and what others add to this rank's parts arrives. */
-static brim_status run_needed(brim_exec *exec, const brim_step *step, brim_reduction_walk *walk)
-{
-  const brim_graph *g = walk->program->graph;
-  for (size_t i = 0; i < g->node_count; i++) {
-    BRIM_TRY(brim_reduction_before(&exec->reduction, walk, i));
-    if (brim_collectives_need(g, g->node[i])) BRIM_TRY(brim_exec_run_node(exec, walk->program, i, step));
-  }
-  return brim_exec_is_asynchronous(exec) ? BRIM_OK : exec->backend->synchronize(exec->self);
-}
-
-brim_status brim_exec_run_empty(brim_exec *exec, const brim_program *program, const brim_step *step)
-{
-  brim_reduction_walk walk = {.program = program};
-  return exec->reduction.dist ? brim_exec_end_walk(exec, &walk, run_needed(exec, step, &walk)) : BRIM_OK;
-}
-
-brim_status brim_exec_run_collectives(brim_exec *exec, const brim_program *program)
-{
-  brim_reduction_walk walk = {.program = program};
-  return brim_reduction_before(&exec->reduction, &walk, program->graph->node_count);
-}
 
 brim_status brim_exec_reduce(brim_exec *exec, bool failed)
 {

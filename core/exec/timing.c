@@ -251,7 +251,7 @@ static brim_status time_whole(timing *t, size_t program)
     if (p->graph->input) BRIM_TRY(brim_exec_load(t->exec, p, t->values, t->labels));
     BRIM_TRY(brim_exec_wait(t->exec));
     const double start = brim_now();
-    BRIM_TRY(brim_exec_run(t->exec, p, &step));
+    BRIM_TRY(brim_exec_run(t->exec, p, &step, NULL));
     BRIM_TRY(brim_exec_wait(t->exec));
     const double seconds = brim_now() - start;
     if (i == 0 || seconds < least) least = seconds;

@@ -9,6 +9,7 @@
 #include "base/arena.h"
 #include "base/text.h"
 #include "brim/memory.h"
+#include "builtin/builtin.h"
 #include "memory/choose.h"
 #include "plugin/instance.h"
 #include "plugin/registry.h"
@@ -170,7 +171,7 @@ brim_status brim_device_best(const brim_device_search *wanted, brim_device_choic
 {
   search s = {.wanted = wanted};
   brim_registry *registry = NULL;
-  brim_status status = brim_registry_open(wanted->plugin_path, wanted->plugin_path_count, &registry);
+  brim_status status = brim_registry_open(brim_core_plugins, wanted->plugin_path, wanted->plugin_path_count, &registry);
   if (status != BRIM_OK) return status;
   status = is_any(wanted) ? consider_all(&s, registry) : consider_named(&s, registry, wanted->backend);
   if (status == BRIM_OK && s.rank == RANK_NONE) status = fail_without(&s);

@@ -11,13 +11,7 @@ static void add(brim_problems *p, const char *text)
 {
   for (size_t i = 0; i < p->count; i++)
     if (strcmp(p->text[i], text) == 0) return;
-  if (p->count == p->room) {
-    const size_t room = p->room ? p->room * 2 : 16;
-    const char **grown = BRIM_ARENA_NEW(p->arena, const char *, room);
-    if (p->count) memcpy(grown, p->text, p->count * sizeof *grown);
-    p->text = grown;
-    p->room = room;
-  }
+  BRIM_ARENA_GROW(p->arena, p->text, p->count, p->room);
   p->text[p->count++] = brim_arena_string(p->arena, text);
 }
 

@@ -9,6 +9,22 @@
  * "must be in [1,512], got 0". */
 brim_status brim_value_parse(const brim_param *row, const brim_yaml *node, void *params, brim_arena *arena,
                              brim_text *problem);
+/* Room for a value of any type. */
+typedef union brim_any_value {
+  bool flag;
+  int64_t integer;
+  double number;
+  uint64_t size;
+  const char *text;
+  int32_t choice;
+  brim_list list;
+  brim_shares shares;
+  brim_names names;
+} brim_any_value;
+
+/* Are two written values the same once they are parsed by their type, as `0x10` and `16` are? False also if one of them
+ * is no value of the row's type. */
+bool brim_value_same(const brim_param *row, const brim_yaml *a, const brim_yaml *b, brim_arena *arena);
 /* The row's default as a node (origin "default"); NULL if it has none (required). */
 brim_yaml *brim_value_default(const brim_param *row, brim_arena *arena);
 /* Checks a whole table: known types, widths that match them, fields inside `params_size`, unique keys

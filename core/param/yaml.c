@@ -59,19 +59,13 @@ brim_yaml *brim_yaml_list(brim_arena *arena, brim_yaml_origin origin)
 
 static void add_child(brim_arena *arena, brim_yaml *node, const char *key, brim_yaml *child)
 {
-  if (node->count == node->room) {
-    const size_t room = node->room ? node->room * 2 : 8;
-    brim_yaml **item = BRIM_ARENA_NEW(arena, brim_yaml *, room);
-    if (node->count) memcpy(item, node->item, node->count * sizeof *item);
-    node->item = item;
-    if (node->kind == BRIM_YAML_MAP) {
-      const char **keys = BRIM_ARENA_NEW(arena, const char *, room);
-      if (node->count) memcpy(keys, node->key, node->count * sizeof *keys);
-      node->key = keys;
-    }
-    node->room = room;
+  size_t room = node->room;
+  BRIM_ARENA_GROW(arena, node->item, node->count, room);
+  if (node->kind == BRIM_YAML_MAP) {
+    BRIM_ARENA_GROW(arena, node->key, node->count, node->room);
+    node->key[node->count] = key;
   }
-  if (node->kind == BRIM_YAML_MAP) node->key[node->count] = key;
+  node->room = room;
   node->item[node->count++] = child;
 }
 

@@ -225,10 +225,10 @@ static brim_status scan(brim_registry *r, const char *folder, int depth)
 
 /* Public functions. */
 
-brim_registry *brim_registry_create(void)
+brim_registry *brim_registry_create(const brim_plugin *const *own)
 {
   brim_registry *r = brim_xcalloc(1, sizeof *r);
-  for (size_t i = 0; brim_core_plugins[i]; i++) add_plugin(r, brim_core_plugins[i], NULL, NULL);
+  for (size_t i = 0; own[i]; i++) add_plugin(r, own[i], NULL, NULL);
   return r;
 }
 
@@ -294,10 +294,11 @@ static void add_environment(brim_registry *r)
   }
 }
 
-brim_status brim_registry_open(const char *const *paths, size_t count, brim_registry **out)
+brim_status brim_registry_open(const brim_plugin *const *own, const char *const *paths, size_t count,
+                               brim_registry **out)
 {
   *out = NULL;
-  brim_registry *r = brim_registry_create();
+  brim_registry *r = brim_registry_create(own);
   for (size_t i = 0; i < count; i++)
     if (add_path(r, paths[i]) != BRIM_OK) {
       brim_registry_free(r);

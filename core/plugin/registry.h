@@ -1,4 +1,4 @@
-/* Which plugins there are: the core's own and those of shared objects.
+/* Which plugins there are: those that come with the program and those of shared objects.
  *
  * Sources are searched in order: --plugin-path (folders or files), BRIM_PLUGIN_PATH (folders, colon-separated),
  * the installation's lib/brim/plugins. A folder that is laid out as an installation, as the build folder of a project
@@ -32,13 +32,15 @@ typedef struct brim_registry_failure {
   const char *file, *reason; /* reason: one or more lines */
 } brim_registry_failure;
 
-brim_registry *brim_registry_create(void); /* holds the core's own plugins */
+/* `own`: plugins that need no file, NULL-terminated; they come before all others. */
+brim_registry *brim_registry_create(const brim_plugin *const *own);
 void brim_registry_free(brim_registry *registry);
 
-/* What a command starts with: the core's own plugins, then `paths` (folders or files, as --plugin-path gives them),
- * BRIM_PLUGIN_PATH and the installation. ELOAD if one of `paths` is not there or is a file that cannot be used; a
- * missing folder in BRIM_PLUGIN_PATH is a warning. On failure *out is NULL. */
-brim_status brim_registry_open(const char *const *paths, size_t count, brim_registry **out);
+/* What a command starts with: `own`, then `paths` (folders or files, as --plugin-path gives them), BRIM_PLUGIN_PATH and
+ * the installation. ELOAD if one of `paths` is not there or is a file that cannot be used; a missing folder in
+ * BRIM_PLUGIN_PATH is a warning. On failure *out is NULL. */
+brim_status brim_registry_open(const brim_plugin *const *own, const char *const *paths, size_t count,
+                               brim_registry **out);
 /* Adds one file, loaded at once. ELOAD with the reason. */
 brim_status brim_registry_load(brim_registry *registry, const char *file);
 /* Adds a folder: every *.so in it and its sub-folders (four deep, none whose name starts with a dot). A folder
@@ -65,7 +67,4 @@ size_t brim_registry_count(const brim_registry *registry);
 const brim_registry_entry *brim_registry_at(const brim_registry *registry, size_t i); /* sorted by kind, id */
 size_t brim_registry_failure_count(const brim_registry *registry);
 const brim_registry_failure *brim_registry_failure_at(const brim_registry *registry, size_t i);
-
-/* The core's own plugins (optimizers, schedules, losses), NULL-terminated. */
-extern const brim_plugin *const brim_core_plugins[];
 #endif

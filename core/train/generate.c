@@ -100,7 +100,7 @@ static brim_status ask(brim_generator *g)
   const brim_step step = {.loss_scale = 1};
   brim_exec *exec = brim_trainer_exec(g->trainer);
   BRIM_TRY(brim_exec_load(exec, g->program, g->tokens, g->labels));
-  BRIM_TRY(brim_exec_run(exec, g->program, &step));
+  BRIM_TRY(brim_exec_run(exec, g->program, &step, NULL));
   BRIM_TRY(brim_exec_read(exec, g->program, kept, g->output));
   const int64_t first = (g->used - 1) * g->vocabulary;
   for (int64_t i = 0; i < g->vocabulary; i++) g->logits[i] = brim_value_at(kept->dtype, g->output, first + i);

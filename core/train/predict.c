@@ -67,7 +67,7 @@ static brim_status predict_batch(predictor *p, const brim_predicted_file *file, 
   for (int64_t i = 0; i < count; i++)
     BRIM_TRY(brim_data_file_sample(data, split, first + i, real, p->scratch, p->values + i * sample_bytes, p->label));
   BRIM_TRY(brim_exec_load(exec, p->program, p->values, p->labels));
-  BRIM_TRY(brim_exec_run(exec, p->program, &step));
+  BRIM_TRY(brim_exec_run(exec, p->program, &step, NULL));
   BRIM_TRY(brim_exec_read(exec, p->program, p->program->graph->kept, p->logits));
   for (int64_t i = 0; i < count; i++)
     if (!(out[i].value ? answer(p, i, &out[i]) : classify(p, i, &out[i])))

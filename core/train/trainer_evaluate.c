@@ -67,7 +67,7 @@ static brim_status evaluate(brim_trainer *t, brim_loader *loader, const volatile
     if (!batch) return BRIM_OK;
     const brim_program *program = brim_plan_program(t->plan, BRIM_PROGRAM_EVALUATE, batch->span.count);
     BRIM_TRY(brim_exec_load(t->exec, program, batch->values, batch->labels));
-    BRIM_TRY(brim_exec_run(t->exec, program, &step));
+    BRIM_TRY(brim_exec_run(t->exec, program, &step, NULL));
     brim_trainer_weigh(t, batch, weight, tokens);
   }
 }

@@ -58,6 +58,8 @@ static const brim_program *any_training(const brim_trainer *t)
   return &t->plan->program[i];
 }
 
+static const brim_exec_options collectives = {.part = BRIM_EXEC_COLLECTIVES};
+
 /* A step's micro-batches on this rank. */
 typedef struct micros {
   int64_t loaded;          /* samples */
@@ -73,11 +75,14 @@ static bool is_together(const brim_trainer *t)
 
 static brim_status run_batch(brim_trainer *t, brim_begun *b, const micros *m)
 {
-  if (!m->batch) return is_together(t) ? brim_exec_run_empty(t->exec, any_training(t), &b->step) : BRIM_OK;
+  if (!m->batch && !is_together(t)) return BRIM_OK;
+  if (!m->batch)
+    return brim_exec_run(t->exec, any_training(t), &b->step, &(brim_exec_options){.part = BRIM_EXEC_NEEDED});
   const brim_program *program = brim_plan_program(t->plan, BRIM_PROGRAM_TRAIN, m->batch->span.count);
   if (program->graph->passes) b->program = program;
-  if (b->program) return brim_exec_run_forward(t->exec, program, &b->step);
-  return m->is_last ? brim_exec_run_last(t->exec, program, &b->step) : brim_exec_run(t->exec, program, &b->step);
+  const brim_exec_options options = {.part = b->program ? BRIM_EXEC_FORWARD : BRIM_EXEC_WHOLE,
+                                     .sums = m->is_last && !b->program};
+  return brim_exec_run(t->exec, program, &b->step, &options);
 }
 
 static brim_status load_batch(brim_trainer *t, brim_begun *b, micros *m)
@@ -175,20 +180,21 @@ static double next_scale(const brim_trainer *t)
  * by itself. */
 static brim_status start_update(brim_trainer *t, brim_begun *b)
 {
-  if (t->check) BRIM_TRY(brim_exec_run(t->exec, t->check, &b->step));
+  if (t->check) BRIM_TRY(brim_exec_run(t->exec, t->check, &b->step, NULL));
   t->torn = true;
-  if (b->program) BRIM_TRY(brim_exec_run_backward_proved(t->exec, b->program, &b->step));
-  BRIM_TRY(brim_exec_run_proved(t->exec, t->update, &b->update));
+  const brim_exec_options proved = {.proved = true}, backward = {.part = BRIM_EXEC_BACKWARD, .proved = true};
+  if (b->program) BRIM_TRY(brim_exec_run(t->exec, b->program, &b->step, &backward));
+  BRIM_TRY(brim_exec_run(t->exec, t->update, &b->update, &proved));
   BRIM_TRY(brim_exec_fetch(t->exec, b->metrics, 2, &b->proof, t->update, norm_wanted(t), b->norm));
   t->torn = false; /* it will be whole: see discard */
   return BRIM_OK;
 }
 
 /* Of a rank that has failed: the other ranks' devices begin the update, which their proof refuses. */
-static brim_status join_update(brim_trainer *t)
+static brim_status join_update(brim_trainer *t, const brim_begun *b)
 {
-  if (t->check) BRIM_TRY(brim_exec_run_collectives(t->exec, t->check));
-  return brim_exec_run_collectives(t->exec, t->update);
+  if (t->check) BRIM_TRY(brim_exec_run(t->exec, t->check, &b->step, &collectives));
+  return brim_exec_run(t->exec, t->update, &b->update, &collectives);
 }
 
 static brim_status begin_step(brim_trainer *t)
@@ -202,7 +208,7 @@ static brim_status begin_step(brim_trainer *t)
   b->norm[0] = NAN;
   BRIM_TRY(accumulate(t, b));
   if (b->failed != BRIM_OK && !t->drive->setup->options.dist) return brim_fail(b->failed, "%s", t->error);
-  if (brim_exec_is_asynchronous(t->exec)) BRIM_TRY(b->failed == BRIM_OK ? start_update(t, b) : join_update(t));
+  if (brim_exec_is_asynchronous(t->exec)) BRIM_TRY(b->failed == BRIM_OK ? start_update(t, b) : join_update(t, b));
   t->begun_steps++;
   return BRIM_OK;
 }
@@ -267,10 +273,11 @@ static brim_status look(brim_trainer *t, brim_begun *b)
   const double start = brim_now();
   if (!asynchronous) BRIM_TRY(brim_exec_finish_sums(t->exec));
   t->waited += brim_now() - start;
-  if (b->failed != BRIM_OK && !asynchronous && t->check) BRIM_TRY(brim_exec_run_collectives(t->exec, t->check));
+  if (b->failed != BRIM_OK && !asynchronous && t->check)
+    BRIM_TRY(brim_exec_run(t->exec, t->check, &b->step, &collectives));
   if (b->failed != BRIM_OK) return brim_fail(b->failed, "%s", t->error);
   if (asynchronous) return brim_exec_collect(t->exec);
-  if (t->check) BRIM_TRY(brim_exec_run(t->exec, t->check, &b->step));
+  if (t->check) BRIM_TRY(brim_exec_run(t->exec, t->check, &b->step, NULL));
   BRIM_TRY(brim_exec_metrics(t->exec, &t->plan->program[0], b->metrics, 2));
   return brim_exec_proof(t->exec, &b->proof);
 }
@@ -278,8 +285,9 @@ static brim_status look(brim_trainer *t, brim_begun *b)
 static brim_status update(brim_trainer *t, brim_begun *b)
 {
   t->torn = true;
-  if (b->program) BRIM_TRY(brim_exec_run_backward(t->exec, b->program, &b->step));
-  BRIM_TRY(brim_exec_run(t->exec, t->update, &b->update));
+  const brim_exec_options backward = {.part = BRIM_EXEC_BACKWARD};
+  if (b->program) BRIM_TRY(brim_exec_run(t->exec, b->program, &b->step, &backward));
+  BRIM_TRY(brim_exec_run(t->exec, t->update, &b->update, NULL));
   if (norm_wanted(t)) BRIM_TRY(brim_exec_read(t->exec, t->update, norm_wanted(t), b->norm));
   if (brim_fault_hit(BRIM_FAULT_UPDATE, NULL))
     return brim_fail(BRIM_ENOMEM_DEVICE, "the update was made to fail, by %s", BRIM_FAULT_ENVIRONMENT);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "builtin/builtin.h"
 #include "pages.h"
 
 void page_text_n(FILE *page, const char *text, size_t length)
@@ -74,7 +75,7 @@ static brim_status make_pages(const char *folder)
   for (const brim_command *c = brim_commands; c->name; c++) BRIM_TRY(make_command(folder, c));
   page = open_page(folder, "brim.yaml", 5);
   if (!page) return BRIM_EIO;
-  BRIM_TRY(brim_registry_open(NULL, 0, &registry));
+  BRIM_TRY(brim_registry_open(brim_core_plugins, NULL, 0, &registry));
   page_configuration(page, registry);
   brim_registry_free(registry);
   return close_page(page);

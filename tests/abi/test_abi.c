@@ -17,6 +17,7 @@
 
 #include "base/install.h"
 #include "base/text.h"
+#include "builtin/builtin.h"
 #include "param/value.h"
 #include "plugin/loader.h"
 #include "plugin/registry.h"
@@ -280,7 +281,7 @@ static void an_object_file_is_refused_with_how_to_link_it(void **state)
 
 static brim_registry *registry_of(const char *first, const char *second)
 {
-  brim_registry *registry = brim_registry_create();
+  brim_registry *registry = brim_registry_create(brim_core_plugins);
   assert_int_equal(brim_registry_scan(registry, in_folder(first)), BRIM_OK);
   if (second) assert_int_equal(brim_registry_scan(registry, in_folder(second)), BRIM_OK);
   return registry;
@@ -398,7 +399,7 @@ static void a_missing_folder_or_file_is_an_error_if_named_and_a_warning_if_in_th
   (void)state;
   brim_registry *registry = (brim_registry *)state;
   const char *path = in_folder("missing");
-  assert_int_equal(brim_registry_open(&path, 1, &registry), BRIM_ELOAD);
+  assert_int_equal(brim_registry_open(brim_core_plugins, &path, 1, &registry), BRIM_ELOAD);
   assert_null(registry);
   char expected[1024];
   snprintf(expected, sizeof expected, "the plugin folder '%s' cannot be read: No such file or directory", path);
@@ -406,7 +407,7 @@ static void a_missing_folder_or_file_is_an_error_if_named_and_a_warning_if_in_th
 
   setenv("BRIM_PLUGIN_PATH", in_folder("missing"), 1);
   capture_start();
-  const brim_status status = brim_registry_open(NULL, 0, &registry);
+  const brim_status status = brim_registry_open(brim_core_plugins, NULL, 0, &registry);
   const char *said = captured();
   unsetenv("BRIM_PLUGIN_PATH");
   assert_int_equal(status, BRIM_OK);
@@ -421,13 +422,13 @@ static void a_file_named_by_path_must_load(void **state)
   (void)state;
   brim_registry *registry = NULL;
   const char *path = write_file("named.so", "", 0);
-  assert_int_equal(brim_registry_open(&path, 1, &registry), BRIM_ELOAD);
+  assert_int_equal(brim_registry_open(brim_core_plugins, &path, 1, &registry), BRIM_ELOAD);
   char expected[1024];
   snprintf(expected, sizeof expected, "the plugin '%s' is empty", path);
   assert_string_equal(brim_error_text(), expected);
 
   path = copy_plugin("other", "named.so");
-  assert_int_equal(brim_registry_open(&path, 1, &registry), BRIM_OK);
+  assert_int_equal(brim_registry_open(brim_core_plugins, &path, 1, &registry), BRIM_OK);
   assert_string_equal(brim_registry_find(registry, BRIM_MODEL, "other")->file, path);
   brim_registry_free(registry);
 }
@@ -445,7 +446,7 @@ static void paths_come_before_the_environment_and_that_before_the_installation(v
   const char *path = in_folder("order/path");
   brim_registry *registry = NULL;
   capture_start();
-  const brim_status status = brim_registry_open(&path, 1, &registry);
+  const brim_status status = brim_registry_open(brim_core_plugins, &path, 1, &registry);
   const brim_registry_entry *other = status == BRIM_OK ? brim_registry_find(registry, BRIM_MODEL, "other") : NULL;
   const brim_registry_entry *good = status == BRIM_OK ? brim_registry_find(registry, BRIM_MODEL, "good") : NULL;
   captured();

@@ -97,7 +97,7 @@ static void time_optimizer(const loaded *cpu, const brim_plugin *optimizer, doub
     brim_step step = {.step = (uint64_t)run, .gradient_scale = 1};
     ((const brim_optimizer_ops *)optimizer->ops)->fill(chosen.self, 1, &step);
     const double start = now_ms();
-    check(brim_exec_run(exec, update, &step));
+    check(brim_exec_run(exec, update, &step, NULL));
     const double ms = now_ms() - start;
     if (ms < best) best = ms;
   }

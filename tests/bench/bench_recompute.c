@@ -85,8 +85,8 @@ static void run_step(run *r)
   load_samples(r);
   check(brim_exec_zero_gradients(r->exec));
   check(brim_exec_zero_metrics(r->exec));
-  check(brim_exec_run(r->exec, &r->plan->program[0], &step));
-  check(brim_exec_run(r->exec, brim_plan_program(r->plan, BRIM_PROGRAM_UPDATE, 0), &step));
+  check(brim_exec_run(r->exec, &r->plan->program[0], &step, NULL));
+  check(brim_exec_run(r->exec, brim_plan_program(r->plan, BRIM_PROGRAM_UPDATE, 0), &step, NULL));
 }
 
 static void time_round(run *r, int round, int steps)

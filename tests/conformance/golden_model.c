@@ -138,7 +138,7 @@ static void run_batch(trainer *t, enum brim_program_kind kind, int64_t first, in
   const brim_step step = {.first_sample = first, .loss_scale = 1 / (double)t->batch};
   void *values = real_of(input->value + first * size, batch * size, p->graph->real);
   must(brim_exec_load(t->exec, p, values, t->label + first));
-  must(brim_exec_run(t->exec, p, &step));
+  must(brim_exec_run(t->exec, p, &step, NULL));
   free(values);
 }
 
@@ -212,7 +212,7 @@ static void check_training(trainer *t, const char *prefix, brim_step step)
     step.norm_groups = 1;
     step.bias_correction1 = 1 - pow(step.beta1, i + 1);
     step.bias_correction2 = 1 - pow(step.beta2, i + 1);
-    must(brim_exec_run(t->exec, update, &step));
+    must(brim_exec_run(t->exec, update, &step, NULL));
   }
   golden_check(&t->fixture, prefix, "loss", &(brim_shape){1, {STEPS}}, loss);
   for (size_t i = 0; i < p->graph->parameter_count; i++)

@@ -62,7 +62,7 @@ static void run_batches(brim_exec *exec, const brim_program *p, brim_step *step,
   for (int64_t first = 0; first < EFFECTIVE; first += batch) {
     step->first_sample = first;
     must(brim_exec_load(exec, p, input + (size_t)first * SAMPLE * brim_dtype_bytes(real), label + first));
-    must(brim_exec_run(exec, p, step));
+    must(brim_exec_run(exec, p, step, NULL));
   }
   must(brim_exec_metrics(exec, p, metrics, 2));
   *loss = metrics[0];
@@ -87,7 +87,7 @@ static outcome train(const loaded *backend, uint64_t fusions, int64_t batch)
                       .norm_groups = EFFECTIVE / 4};
     must(brim_exec_zero_gradients(exec));
     run_batches(exec, p, &step, &out.loss[0]);
-    must(brim_exec_run(exec, brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0), &step));
+    must(brim_exec_run(exec, brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0), &step, NULL));
   }
   run_batches(exec, &plan->program[1], &(brim_step){.seed = 3}, &out.loss[1]);
   for (size_t i = 0; i < p->graph->parameter_count; i++) out.count += p->graph->parameter[i].value->bytes;

@@ -103,7 +103,7 @@ static void run_batch(trainer *t, enum brim_program_kind kind, int64_t first, in
   const brim_program *p = brim_plan_program(t->plan, kind, batch);
   const brim_step step = {.first_sample = first, .loss_scale = 1.0 / BATCH};
   must(brim_exec_load(t->exec, p, input->value + first * brim_shape_count(&input->shape) / BATCH, t->label + first));
-  must(brim_exec_run(t->exec, p, &step));
+  must(brim_exec_run(t->exec, p, &step, NULL));
 }
 
 static void check_persistent(trainer *t, const brim_tensor *tensor, const char *prefix, const char *name)
@@ -149,7 +149,7 @@ static void train(trainer *t, double loss[STEPS])
     step.step = (uint64_t)i;
     step.bias_correction1 = 1 - pow(step.beta1, i + 1);
     step.bias_correction2 = 1 - pow(step.beta2, i + 1);
-    must(brim_exec_run(t->exec, brim_plan_program(t->plan, BRIM_PROGRAM_UPDATE, 0), &step));
+    must(brim_exec_run(t->exec, brim_plan_program(t->plan, BRIM_PROGRAM_UPDATE, 0), &step, NULL));
   }
 }
 

@@ -173,7 +173,7 @@ static void check(const updates *how)
     brim_step step = {.step = (uint64_t)i, .gradient_scale = 1};
     ((const brim_optimizer_ops *)how->optimizer->ops)->fill(t.optimizer.self, 1, &step);
     write_values(&t, i);
-    must(brim_exec_run(t.exec, t.update, &step));
+    must(brim_exec_run(t.exec, t.update, &step, NULL));
   }
   assert_int_equal(check_results(&t), count_in_fixture(&t));
   stop(&t);
@@ -250,7 +250,7 @@ static void a_gradient_that_ends_moves_no_weight_far(void **state)
       brim_step step = {.step = (uint64_t)i, .gradient_scale = 1};
       ((const brim_optimizer_ops *)how.optimizer->ops)->fill(t.optimizer.self, 1, &step);
       for (const brim_parameter *p = parameter; p < end; p++) write_by_place(&t, p->gradient, 1, i == 0 ? 1e-5 : 0);
-      must(brim_exec_run(t.exec, t.update, &step));
+      must(brim_exec_run(t.exec, t.update, &step, NULL));
     }
     for (const brim_parameter *p = parameter; p < end; p++)
       assert_true(greatest_magnitude(&t, p->value) < 1.01 * 0.01 * STEPS);

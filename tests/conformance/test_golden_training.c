@@ -133,7 +133,7 @@ static void run_micro_batch(trainer *t, int64_t first, int64_t count, brim_step 
   const brim_program *p = brim_plan_program(t->plan, BRIM_PROGRAM_TRAIN, count);
   step->first_sample = first;
   must(brim_exec_load(t->exec, p, input->value + first * size, t->label + first));
-  must(brim_exec_run(t->exec, p, step));
+  must(brim_exec_run(t->exec, p, step, NULL));
 }
 
 /* One step, in two unequal micro-batches; returns the loss before it. *norm: of the gradients, if they are clipped. */
@@ -152,7 +152,7 @@ static double train_step(trainer *t, int index, double *norm)
   run_micro_batch(t, 4, 2, &step);
   must(brim_exec_metrics(t->exec, &t->plan->program[0], metrics, 2));
   const brim_program *update = brim_plan_program(t->plan, BRIM_PROGRAM_UPDATE, 0);
-  must(brim_exec_run(t->exec, update, &step));
+  must(brim_exec_run(t->exec, update, &step, NULL));
   double norm_and_factor[2] = {0};
   if (t->how->clip_norm > 0) must(brim_exec_read(t->exec, update, update->graph->gradient_scale, norm_and_factor));
   *norm = norm_and_factor[0];

@@ -171,7 +171,7 @@ static void run(const placed *p)
   must(brim_exec_zero_metrics(p->exec));
   const bool wide = program->graph->real == BRIM_DTYPE_F64;
   must(brim_exec_load(p->exec, program, wide ? (const void *)input : input32, label));
-  must(brim_exec_run(p->exec, program, &step));
+  must(brim_exec_run(p->exec, program, &step, NULL));
 }
 
 static void compare_gradient(const placed *a, const placed *b, size_t i)

@@ -79,11 +79,12 @@ static void run_step(brim_exec *exec, const brim_plan *plan, const brim_step *st
   must(brim_exec_zero_gradients(exec));
   must(brim_exec_zero_metrics(exec));
   must(brim_exec_load(exec, p, input, label));
-  must(p->graph->passes ? brim_exec_run_forward(exec, p, step) : brim_exec_run(exec, p, step));
+  const brim_exec_options forward = {.part = BRIM_EXEC_FORWARD}, backward = {.part = BRIM_EXEC_BACKWARD};
+  must(brim_exec_run(exec, p, step, p->graph->passes ? &forward : NULL));
   must(brim_exec_metrics(exec, p, metrics, 2));
   assert_true(metrics[0] - metrics[0] == 0);
-  if (p->graph->passes) must(brim_exec_run_backward(exec, p, step));
-  must(brim_exec_run(exec, update, step));
+  if (p->graph->passes) must(brim_exec_run(exec, p, step, &backward));
+  must(brim_exec_run(exec, update, step, NULL));
   free(input);
 }
 

@@ -456,9 +456,9 @@ static float *train(const char *settings, int64_t batch, size_t *count)
     assert_int_equal(brim_exec_zero_gradients(exec), BRIM_OK);
     for (step.first_sample = 0; step.first_sample < EFFECTIVE; step.first_sample += batch) {
       load_samples(exec, program, step.first_sample, batch);
-      assert_int_equal(brim_exec_run(exec, program, &step), BRIM_OK);
+      assert_int_equal(brim_exec_run(exec, program, &step, NULL), BRIM_OK);
     }
-    assert_int_equal(brim_exec_run(exec, &plan->program[plan->program_count - 1], &step), BRIM_OK);
+    assert_int_equal(brim_exec_run(exec, &plan->program[plan->program_count - 1], &step, NULL), BRIM_OK);
   }
   *count = (size_t)(plan->gradient_bytes / sizeof(float));
   float *out = calloc(*count, sizeof *out);

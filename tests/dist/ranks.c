@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "builtin/builtin.h"
 #include "dist/collectives.h"
 #include "plugin/registry.h"
 
@@ -203,7 +204,7 @@ static void join_and_look_at_signals(void)
 
 static void load(const char *id)
 {
-  brim_registry *registry = brim_registry_create();
+  brim_registry *registry = brim_registry_create(brim_core_plugins);
   const char *moved = getenv("BRIM_BUILD_DIR"); /* a build that was copied elsewhere */
   char folder[4096];
   snprintf(folder, sizeof folder, "%s/lib/brim/plugins", moved ? moved : BRIM_BUILD_DIR);

@@ -18,6 +18,7 @@
 
 #include "base/arena.h"
 #include "base/log.h"
+#include "builtin/builtin.h"
 #include "drive/resize.h"
 #include "fault/interpose.h"
 #include "scratch.h"
@@ -73,7 +74,7 @@ static brim_config *load_config(const brim_registry *registry, const char *const
 static brim_registry *open_registry(void)
 {
   brim_registry *registry = NULL;
-  if (brim_registry_open(NULL, 0, &registry) != BRIM_OK) fail_msg("%s", brim_error_text());
+  if (brim_registry_open(brim_core_plugins, NULL, 0, &registry) != BRIM_OK) fail_msg("%s", brim_error_text());
   return registry;
 }
 

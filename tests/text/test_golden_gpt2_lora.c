@@ -125,7 +125,7 @@ static const brim_program *run_batch(trainer *t, enum brim_program_kind kind, in
   const brim_program *p = brim_plan_program(t->plan, kind, count);
   const brim_step step = {.first_sample = first, .loss_scale = 1 / t->data.counted};
   must(brim_exec_load(t->exec, p, t->data.tokens[first], t->data.label[first]));
-  must(brim_exec_run(t->exec, p, &step));
+  must(brim_exec_run(t->exec, p, &step, NULL));
   return p;
 }
 
@@ -187,7 +187,7 @@ static void train(trainer *t, double loss[STEPS])
     step.step = (uint64_t)i;
     step.bias_correction1 = 1 - pow(step.beta1, i + 1);
     step.bias_correction2 = 1 - pow(step.beta2, i + 1);
-    must(brim_exec_run(t->exec, update, &step));
+    must(brim_exec_run(t->exec, update, &step, NULL));
   }
 }
 

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
+#include "builtin/builtin.h"
 #include "export/merge.h"
 #include "scratch.h"
 #include "train/run.h"
@@ -112,7 +113,7 @@ static void find_logits(const char *dir, double *logits)
   const brim_program *p = brim_plan_program(brim_trainer_plan(t), BRIM_PROGRAM_EVALUATE, 1);
   assert_int_equal(p->graph->kept->bytes, LENGTH * VOCABULARY * sizeof *logits);
   must(brim_exec_load(brim_trainer_exec(t), p, tokens, label));
-  must(brim_exec_run(brim_trainer_exec(t), p, &(brim_step){.loss_scale = 1}));
+  must(brim_exec_run(brim_trainer_exec(t), p, &(brim_step){.loss_scale = 1}, NULL));
   must(brim_exec_read(brim_trainer_exec(t), p, p->graph->kept, logits));
   brim_trainer_close(t);
   close_run(&o);
@@ -157,7 +158,7 @@ static int set_up(void **state)
   char text[2048];
   for (size_t i = 0; i < sizeof text; i++) text[i] = "the plan of a step is made before it. "[i % 38];
   scratch_write(scratch("a.txt"), text, sizeof text);
-  return brim_registry_open(NULL, 0, &registry) == BRIM_OK ? 0 : -1;
+  return brim_registry_open(brim_core_plugins, NULL, 0, &registry) == BRIM_OK ? 0 : -1;
 }
 
 static int tear_down(void **state)

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "base/log.h"
+#include "builtin/builtin.h"
 #include "config/interpolate.h"
 #include "scratch.h"
 
@@ -23,7 +24,7 @@ static int setup(void **state)
   setenv("BRIM_HYDRA_SET", "from the environment", 1);
   unsetenv("BRIM_HYDRA_UNSET");
   brim_log_set_level(BRIM_LOG_WARN);
-  registry = brim_registry_create();
+  registry = brim_registry_create(brim_core_plugins);
   assert_int_equal(brim_registry_load(registry, BRIM_BUILD_DIR "/tests/config_plugins/config_plugins.so"), BRIM_OK);
   return 0;
 }

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "base/log.h"
+#include "builtin/builtin.h"
 #include "drive/deal.h"
 #include "drive/drive.h"
 #include "scratch.h"
@@ -88,7 +89,7 @@ static brim_status load(const char *threads, brim_registry **registry, brim_conf
                                        .overrides = words,
                                        .override_count = sizeof words / sizeof words[0],
                                        .first_argument = 1};
-  BRIM_TRY(brim_registry_open(NULL, 0, registry));
+  BRIM_TRY(brim_registry_open(brim_core_plugins, NULL, 0, registry));
   return brim_config_load(&request, *registry, config);
 }
 

@@ -12,6 +12,7 @@
 #include "base/arena.h"
 #include "base/log.h"
 #include "brim/policy.h"
+#include "builtin/builtin.h"
 #include "config/config.h"
 
 #define MIB ((uint64_t)1 << 20)
@@ -44,7 +45,7 @@ static void begin(fixture *f, const char *const *words, size_t count)
   memcpy(override + 3, words, count * sizeof *words);
   const brim_config_request request = {
       .search = search, .search_count = 1, .overrides = override, .override_count = 3 + count, .first_argument = 1};
-  if (brim_registry_open(NULL, 0, &f->registry) != BRIM_OK) fail_msg("%s", brim_error_text());
+  if (brim_registry_open(brim_core_plugins, NULL, 0, &f->registry) != BRIM_OK) fail_msg("%s", brim_error_text());
   if (brim_config_load(&request, f->registry, &f->config) != BRIM_OK) fail_msg("%s", brim_error_text());
   const brim_config_choice *choice = brim_config_choice_of(f->config, "policy.elastic");
   f->plugin = choice->plugin;

@@ -404,11 +404,11 @@ static void run_step(brim_exec *exec, const brim_plan *plan, size_t program)
   static char values[1 << 17];
   static int32_t labels[256];
   const brim_step step = {.loss_scale = 1};
-  if (brim_exec_zero_metrics(exec) || brim_exec_load(exec, p, values, labels) || brim_exec_run(exec, p, &step))
+  if (brim_exec_zero_metrics(exec) || brim_exec_load(exec, p, values, labels) || brim_exec_run(exec, p, &step, NULL))
     fail_msg("%s", brim_error_text());
   if (p->kind != BRIM_PROGRAM_TRAIN) return;
-  if (update[-1].kind == BRIM_PROGRAM_CHECK) assert_int_equal(brim_exec_run(exec, update - 1, &step), BRIM_OK);
-  assert_int_equal(brim_exec_run(exec, update, &step), BRIM_OK);
+  if (update[-1].kind == BRIM_PROGRAM_CHECK) assert_int_equal(brim_exec_run(exec, update - 1, &step, NULL), BRIM_OK);
+  assert_int_equal(brim_exec_run(exec, update, &step, NULL), BRIM_OK);
 }
 
 /* Steps of either shape, some in a row, with an evaluation between; updates in a row; nodes by themselves. */
@@ -422,8 +422,8 @@ static void run_everything(const brim_plan *plan, uint32_t left_out)
   device.left_out = left_out;
   assert_int_equal(brim_exec_open(plan, 0, &exec), BRIM_OK);
   for (size_t i = 0; i < sizeof program / sizeof program[0]; i++) run_step(exec, plan, program[i]);
-  assert_int_equal(brim_exec_run(exec, update, &step), BRIM_OK);
-  assert_int_equal(brim_exec_run(exec, update, &step), BRIM_OK);
+  assert_int_equal(brim_exec_run(exec, update, &step, NULL), BRIM_OK);
+  assert_int_equal(brim_exec_run(exec, update, &step, NULL), BRIM_OK);
   for (size_t i = 0; i < updating(plan)->graph->node_count; i++)
     assert_int_equal(brim_exec_run_node(exec, updating(plan), i, &step), BRIM_OK);
   run_step(exec, plan, 0);

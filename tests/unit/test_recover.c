@@ -16,6 +16,7 @@
 
 #include "base/arena.h"
 #include "base/log.h"
+#include "builtin/builtin.h"
 #include "exec/exec.h"
 #include "scratch.h"
 #include "train/run.h"
@@ -89,24 +90,19 @@ static bool hits_program(const brim_program *program)
   return (size_t)program->kind < sizeof points / sizeof points[0] && hits(points[program->kind]);
 }
 
-#define WRAP_RUN(name)                                                                                                 \
-  brim_status __real_##name(brim_exec *exec, const brim_program *program, const brim_step *step);                      \
-  brim_status __wrap_##name(brim_exec *exec, const brim_program *program, const brim_step *step);                      \
-  brim_status __wrap_##name(brim_exec *exec, const brim_program *program, const brim_step *step)                       \
-  {                                                                                                                    \
-    if (hits_program(program)) return run_half(exec, program, 0, program->graph->node_count, step);                    \
-    return __real_##name(exec, program, step);                                                                         \
-  }
-WRAP_RUN(brim_exec_run)
-WRAP_RUN(brim_exec_run_last)
-
-brim_status __real_brim_exec_run_backward(brim_exec *exec, const brim_program *program, const brim_step *step);
-brim_status __wrap_brim_exec_run_backward(brim_exec *exec, const brim_program *program, const brim_step *step);
-brim_status __wrap_brim_exec_run_backward(brim_exec *exec, const brim_program *program, const brim_step *step)
+brim_status __real_brim_exec_run(brim_exec *exec, const brim_program *program, const brim_step *step,
+                                 const brim_exec_options *options);
+brim_status __wrap_brim_exec_run(brim_exec *exec, const brim_program *program, const brim_step *step,
+                                 const brim_exec_options *options);
+brim_status __wrap_brim_exec_run(brim_exec *exec, const brim_program *program, const brim_step *step,
+                                 const brim_exec_options *options)
 {
   const brim_graph *g = program->graph;
-  if (hits(BACKWARD)) return run_half(exec, program, g->forward_count, g->node_count, step);
-  return __real_brim_exec_run_backward(exec, program, step);
+  const enum brim_exec_part part = options ? options->part : BRIM_EXEC_WHOLE;
+  if (part == BRIM_EXEC_WHOLE && hits_program(program)) return run_half(exec, program, 0, g->node_count, step);
+  if (part == BRIM_EXEC_BACKWARD && hits(BACKWARD))
+    return run_half(exec, program, g->forward_count, g->node_count, step);
+  return __real_brim_exec_run(exec, program, step, options);
 }
 
 /* ---- runs ---- */
@@ -162,7 +158,7 @@ static brim_status run_in(const char *dir, const char *const *words, const char 
 {
   char text[4200];
   brim_registry *registry = NULL;
-  assert_int_equal(brim_registry_open(NULL, 0, &registry), BRIM_OK);
+  assert_int_equal(brim_registry_open(brim_core_plugins, NULL, 0, &registry), BRIM_OK);
   snprintf(text, sizeof text, "run.dir=%s", dir);
   brim_config *config = load_config(registry, words, text, extra);
   const brim_run_options options = {.config = config, .resume = resume, .quiet = true, .start = brim_now()};

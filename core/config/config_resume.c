@@ -1,68 +1,12 @@
-/* What is kept of a configuration in a run's folder. See kept.h. */
-#include "config/kept.h"
-
+/* The configuration that a run's folder keeps: it can be read from anywhere, and resuming the run notices edits. */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "config/same.h"
+#include "config/config.h"
 #include "config/schema.h"
 #include "param/problems.h"
-
-/* Keys of the core and of backends that may be edited in a run that is gone on with. The plan, the folders and the
- * records may then differ; what is trained does not. */
-static const char *const free_keys[] = {"device",
-                                        "auto_device",
-                                        "min_gpu_memory_mb",
-                                        "min_batch_size",
-                                        "max_retries",
-                                        "training.clear_cache_every_n_rounds",
-                                        "wait_for_gpu",
-                                        "gpu_wait_timeout_minutes",
-                                        "gpu_check_interval_seconds",
-                                        "claims.dir",
-                                        "backend.devices",
-                                        "dist.ranks",
-                                        "dist.deal",
-                                        "dist.bucket_mb",
-                                        "dist.check_every_steps",
-                                        "dist.timeout_seconds",
-                                        "dataset.path",
-                                        "model.weights",
-                                        "run.name",
-                                        "run.dir",
-                                        "training.num_workers",
-                                        "training.checkpoint_every_steps",
-                                        "training.keep_checkpoints",
-                                        "memory.limit_mb",
-                                        "memory.limit",
-                                        "memory.recompute",
-                                        "memory.recompute_budget_mb",
-                                        "memory.profile",
-                                        "memory.timing",
-                                        "memory.offload",
-                                        "memory.warn_percent",
-                                        "memory.critical_percent",
-                                        "memory.check_interval_seconds",
-                                        "optimizer.update",
-                                        "observe.log_every_steps",
-                                        "observe.top_k",
-                                        "observe.report",
-                                        "observe.tensorboard",
-                                        "backend.threads",
-                                        "backend.debug_launches",
-                                        "backend.memory_mb",
-                                        NULL};
-/* Only their product, the effective batch, matters. */
-static const char *const cut_keys[] = {"training.batch_size", "training.gradient_accumulation_steps",
-                                       "training.effective_batch_size", NULL};
-
-static bool is_in(const char *const *list, const char *path)
-{
-  for (; *list; list++)
-    if (strcmp(*list, path) == 0) return true;
-  return false;
-}
+#include "param/value.h"
 
 static void build_schema(const brim_config *config, brim_arena *arena, brim_schema *schema)
 {
@@ -125,14 +69,14 @@ static bool compare_choices(const brim_config *was, const brim_config *now, brim
 
 static void compare_values(const brim_config *was, const brim_config *now, brim_problems *problems)
 {
-  const bool cut = was->settings.training.effective_batch_size == now->settings.training.effective_batch_size;
+  const bool same_batch = was->settings.training.effective_batch_size == now->settings.training.effective_batch_size;
   brim_schema schema = {0};
   build_schema(now, problems->arena, &schema);
   for (size_t i = 0; i < schema.count; i++) {
     const brim_schema_row *row = &schema.row[i];
     const brim_yaml *a = brim_yaml_get_path(was->root, row->path), *b = brim_yaml_get_path(now->root, row->path);
+    if (!a || !b || row->edit == BRIM_EDIT_FREE || (same_batch && row->edit == BRIM_EDIT_CUT)) continue;
     if (row->plugin && row->plugin->kind == BRIM_POLICY) continue;
-    if (row->later || !a || !b || is_in(free_keys, row->path) || (cut && is_in(cut_keys, row->path))) continue;
     if (!brim_value_same(row->row, a, b, problems->arena)) tell(problems, row->path, a, b);
   }
 }

@@ -1,9 +1,7 @@
 /* Comparing values by their type. */
-#include "config/same.h"
+#include "param/value.h"
 
 #include <string.h>
-
-#include "param/value.h"
 
 static bool same_list(const brim_list *a, const brim_list *b)
 {

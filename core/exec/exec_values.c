@@ -6,18 +6,6 @@
 #include "base/alloc.h"
 #include "exec/exec_parts.h"
 
-const double *brim_exec_metrics_at(const brim_exec *exec)
-{
-  return (const double *)(exec->base + exec->plan->metrics_offset);
-}
-
-/* The sum of the losses is the first of the metrics. */
-const double *brim_exec_proof_at(const brim_exec *exec)
-{
-  return exec->plan->request.update.checked ? (const double *)(exec->base + exec->plan->proof_offset)
-                                            : brim_exec_metrics_at(exec);
-}
-
 brim_status brim_exec_fetch(brim_exec *exec, double *metrics, size_t count, double *proof, const brim_program *program,
                             const brim_tensor *tensor, double *values)
 {
