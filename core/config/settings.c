@@ -225,6 +225,8 @@ static const brim_setting observe_table[] = {
          "write report.html into the run's folder at its end: figures, curves, confusion matrix"),
     FREE(BOOL, brim_observe_settings, tensorboard, "false", NULL,
          "write what metrics.jsonl tells into the run's folder as TensorBoard events too"),
+    FREE(BOOL, brim_observe_settings, memory_summary, "false", NULL,
+         "say at the end what was allocated, reserved and allocated at most, in GB; summary.json has it always"),
     {.param.key = NULL},
 };
 

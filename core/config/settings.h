@@ -80,7 +80,7 @@ typedef struct brim_dist_settings {
 } brim_dist_settings;
 typedef struct brim_observe_settings {
   int64_t log_every_steps, top_k;
-  bool report, tensorboard;
+  bool report, tensorboard, memory_summary;
 } brim_observe_settings;
 
 enum brim_update_mode { BRIM_UPDATE_STEP, BRIM_UPDATE_FUSED_BACKWARD };

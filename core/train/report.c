@@ -52,6 +52,7 @@ void brim_report_begin(brim_report *r, const brim_drive *d)
   if (d->setup->data.count[BRIM_PART_TEST] == 0)
     tell_no_test(r, brim_config_choice_of(d->setup->config, "dataset")->plugin);
   r->task = d->setup->data.train.task;
+  r->says_memory = d->setup->settings->observe.memory_summary;
   r->tokens_each = r->task == BRIM_TASK_TOKENS ? d->setup->data.elements : 0;
   for (size_t part = 0; part < sizeof r->figures / sizeof r->figures[0]; part++) r->figures[part].task = r->task;
 }
@@ -559,7 +560,7 @@ void brim_report_say(const brim_report *r, const char *dir, double wall_seconds)
              brim_format_seconds(queued, sizeof queued, r->queue_seconds));
   brim_say("done in %s%s%s%s%s", brim_format_seconds(time, sizeof time, wall_seconds), queue, first[0] ? ": " : "",
            rate, first);
-  say_memory(r);
+  if (r->says_memory) say_memory(r);
   if (r->skipped_steps > 0)
     brim_say("%lld step%s skipped for the range of fp16; the loss scale is %.0f", (long long)r->skipped_steps,
              r->skipped_steps == 1 ? " was" : "s were", r->loss_scale);

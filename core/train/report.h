@@ -8,6 +8,7 @@
 typedef struct brim_report {
   int32_t task;               /* enum brim_task */
   int64_t tokens_each;        /* in a sample; 0: samples are no tokens */
+  bool says_memory;           /* at the end: observe.memory_summary */
   brim_evaluation figures[3]; /* by enum brim_part: of the newest training record, and of the newest evaluations */
   int64_t test_step;          /* -1: not evaluated */
   char no_test[256];          /* that there is no test data, for a person; "": there is */

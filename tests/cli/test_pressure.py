@@ -274,7 +274,8 @@ class ControlGroup(Pressure):
 
 class Summary(Pressure):
     def test_it_is_told_in_gigabytes_per_device(self):
-        result = self.train("run", *CNN, "training.steps=4")
+        self.assertNotIn("[Memory]", self.train("silent", *CNN, "training.steps=4").out)
+        result = self.train("run", *CNN, "training.steps=4", "observe.memory_summary=true")
         summary = self.summary("run")
         arena = summary["device_bytes"]
         self.assertEqual(summary["device_reserved_bytes"], arena)
