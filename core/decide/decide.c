@@ -153,45 +153,29 @@ static brim_status read_least(const brim_setup *setup, uint64_t *bytes)
   return BRIM_OK;
 }
 
-static brim_status read_demands(brim_dialogue *d)
+brim_status brim_decide_device(brim_dialogue *d)
 {
-  const brim_settings *set = d->planner->setup->settings;
+  brim_planner *p = d->planner;
+  const brim_setup *setup = p->setup;
+  const brim_settings *set = setup->settings;
+  views v = {.arena = {0}};
+  brim_place place;
   uint64_t least;
-  BRIM_TRY(read_least(d->planner->setup, &least));
+  BRIM_TRY(read_least(setup, &least));
   d->asked_device = device_of_rank(d);
   d->demands = (brim_demands){.device = d->asked_device,
                               .wait = set->wait_for_gpu,
                               .min_device_bytes = least,
                               .min_batch_size = set->min_batch_size,
                               .max_retries = set->max_retries};
-  d->planner->waits = set->wait_for_gpu;
+  p->waits = set->wait_for_gpu;
   snprintf(d->wanted, sizeof d->wanted, "%s", d->asked_device);
-  return BRIM_OK;
-}
-
-static brim_status ask_for_device(brim_dialogue *d)
-{
-  views v = {.arena = {0}};
-  brim_place place;
   brim_status status = look_at_devices(d, "device", &v);
   if (status == BRIM_OK) status = name_device(d, &v);
-  if (status == BRIM_OK) {
-    status = brim_policies_choose_device(d->policies, &v.query, &place);
-    if (status == BRIM_ENOTSUP)
-      status = BRIM_OK;
-    else if (status == BRIM_OK)
-      status = take_place(d, &v, &place);
-  }
+  if (status == BRIM_OK) status = brim_policies_choose_device(d->policies, &v.query, &place);
+  if (status == BRIM_OK) status = take_place(d, &v, &place);
   brim_arena_release(&v.arena);
-  return status;
-}
-
-brim_status brim_decide_device(brim_dialogue *d)
-{
-  brim_planner *p = d->planner;
-  const brim_setup *setup = p->setup;
-  BRIM_TRY(read_demands(d));
-  BRIM_TRY(ask_for_device(d));
+  if (status != BRIM_ENOTSUP) BRIM_TRY(status); /* else no policy chooses */
   brim_device_wish wish = brim_dialogue_wish(d);
   if (p->waits) wish.min_bytes = 0;
   return brim_device_choose(brim_setup_backend_id(setup), setup->backend_ops, setup->backend, &wish, &p->device,
@@ -313,13 +297,6 @@ static brim_plan_query query_of(brim_dialogue *d, const views *v)
                            .host = &d->host};
 }
 
-/* What precision=auto comes to where no policy chooses. */
-static int32_t settle_precision(brim_dialogue *d)
-{
-  brim_policies_tell(d->policies, "precision=auto", "precision fp32", "as no policy chooses another");
-  return d->choice.precision + 1;
-}
-
 static void cut(brim_dialogue *d, int64_t batch)
 {
   d->choice.micro_batch = brim_setup_limit_batch(d->planner->setup, batch);
@@ -329,7 +306,10 @@ static void cut(brim_dialogue *d, int64_t batch)
 static void take_plan(brim_dialogue *d, const brim_plan_query *q, const brim_plan_choice *plan)
 {
   int32_t precision = plan->precision;
-  if (chooses_precision(d) && precision == BRIM_AS_IT_IS) precision = settle_precision(d);
+  if (chooses_precision(d) && precision == BRIM_AS_IT_IS) {
+    brim_policies_tell(d->policies, "precision=auto", "precision fp32", "as no policy chooses another");
+    precision = d->choice.precision + 1;
+  }
   if (precision != BRIM_AS_IT_IS && precision != q->precision)
     ask_again(d, "precision=%s", brim_precision_names[precision - 1]);
   if (plan->model && strcmp(plan->model, q->model) != 0) ask_again(d, "model=%s", plan->model);
@@ -339,12 +319,11 @@ static void take_plan(brim_dialogue *d, const brim_plan_query *q, const brim_pla
 
 /* The micro-batch that a run began with, for bits that depend on it: of its plan.json, or as the ranks have agreed. 0:
  * not known, or there were more ranks. */
-static int64_t read_kept_batch(const brim_dialogue *d)
+static int64_t read_kept_batch(const brim_setup *setup)
 {
   char path[4200];
-  if (d->planner->setup->world.ranks > 1)
-    return d->planner->setup->deal.batch ? d->planner->setup->deal.batch[d->planner->setup->world.rank] : 0;
-  snprintf(path, sizeof path, "%s/plan.json", d->planner->setup->options.resume);
+  if (setup->world.ranks > 1) return setup->deal.batch ? setup->deal.batch[setup->world.rank] : 0;
+  snprintf(path, sizeof path, "%s/plan.json", setup->options.resume);
   json_t *plan = brim_json_load(path, 0, NULL);
   const int64_t batch = json_integer_value(json_object_get(plan, "batch_size"));
   const bool is_alone = !json_object_get(plan, "ranks");
@@ -352,38 +331,29 @@ static int64_t read_kept_batch(const brim_dialogue *d)
   return is_alone ? batch : 0;
 }
 
-/* Is it one of the list, and is there room for it? */
-static bool fits(brim_dialogue *d, int64_t batch)
-{
-  uint64_t peak = 0;
-  return peak_of(d, batch, &peak) == BRIM_OK && peak <= brim_planner_room(d->planner, true);
-}
-
 static brim_status choose_plan(brim_dialogue *d, views *v)
 {
-  brim_plan_choice plan;
-  const int64_t set = set_batch(d);
-  const int64_t kept = d->planner->setup->options.resume && !d->asked ? read_kept_batch(d) : 0;
+  const brim_setup *setup = d->planner->setup;
+  const int64_t kept = setup->options.resume && !d->asked ? read_kept_batch(setup) : 0;
   const int64_t decided = d->decided_batch > 0 ? d->decided_batch : kept;
+  uint64_t peak = 0;
   d->decided_batch = 0;
-  if (decided > 0 && fits(d, decided)) {
+  if (decided > 0 && peak_of(d, decided, &peak) == BRIM_OK && peak <= brim_planner_room(d->planner, true)) {
     cut(d, decided);
     return BRIM_OK;
   }
+  brim_plan_choice plan;
   const brim_plan_query q = query_of(d, v);
   const brim_status status = brim_policies_choose_plan(d->policies, &q, &plan);
-  if (status == BRIM_OK) {
-    take_plan(d, &q, &plan);
-    return BRIM_OK;
-  }
-  if (status != BRIM_ENOTSUP) return status;
-  if (set > 0) {
-    plan = (brim_plan_choice){.micro_batch = set};
-    take_plan(d, &q, &plan);
-    return BRIM_OK;
-  }
-  return brim_fail(BRIM_ECONFIG, "training.batch_size=auto, and none of the policies chooses a micro-batch\n"
-                                 "add one that does: policy+=auto_plan");
+  if (status == BRIM_ENOTSUP && q.batch_size > 0)
+    plan = (brim_plan_choice){.micro_batch = q.batch_size};
+  else if (status == BRIM_ENOTSUP)
+    return brim_fail(BRIM_ECONFIG, "training.batch_size=auto, and none of the policies chooses a micro-batch\n"
+                                   "add one that does: policy+=auto_plan");
+  else
+    BRIM_TRY(status);
+  take_plan(d, &q, &plan);
+  return BRIM_OK;
 }
 
 brim_status brim_decide_plan(brim_dialogue *d, brim_choice *choice)
@@ -409,24 +379,20 @@ bool brim_decide_is_open(const brim_dialogue *d, const brim_choice *choice)
 
 /* ---- out of memory ---- */
 
-/* To the device of the decision, and a plan for it. */
-static brim_status move(brim_dialogue *d, views *v, const brim_place *place)
-{
-  int device;
-  if (d->planner->device < DEVICES_MAX) d->tried |= UINT64_C(1) << d->planner->device;
-  BRIM_TRY(take_place(d, v, place));
-  device = place->kind == BRIM_PLACE_DEVICE ? place->device : d->planner->device;
-  BRIM_TRY(brim_planner_select(d->planner, device));
-  d->retries = 0;
-  return choose_plan(d, v);
-}
-
+/* What was decided: a device and a plan for it, or another plan on this one. */
 static brim_status act(brim_dialogue *d, views *v, const brim_oom *event, const brim_action *action)
 {
-  if (action->kind == BRIM_ACT_PLACE) return move(d, v, &action->place);
-  d->retries += event->needed_bytes <= event->room_bytes; /* else no memory was asked for */
-  take_plan(d, &event->plan, &action->plan);
-  return d->again.count > 0 ? BRIM_ENODEVICE : BRIM_OK;
+  brim_planner *p = d->planner;
+  if (action->kind != BRIM_ACT_PLACE) {
+    d->retries += event->needed_bytes <= event->room_bytes; /* else no memory was asked for */
+    take_plan(d, &event->plan, &action->plan);
+    return d->again.count > 0 ? BRIM_ENODEVICE : BRIM_OK;
+  }
+  if (p->device < DEVICES_MAX) d->tried |= UINT64_C(1) << p->device;
+  BRIM_TRY(take_place(d, v, &action->place));
+  BRIM_TRY(brim_planner_select(p, action->place.kind == BRIM_PLACE_DEVICE ? action->place.device : p->device));
+  d->retries = 0;
+  return choose_plan(d, v);
 }
 
 bool brim_decide_is_want(const brim_dialogue *d, brim_status status)
@@ -474,31 +440,27 @@ brim_status brim_decide_after_oom(brim_dialogue *d, brim_choice *choice, brim_st
 
 /* ---- boundaries ---- */
 
-static brim_memory_view view_of(brim_dialogue *d, int64_t step, int64_t round, bool is_end, uint64_t planned)
-{
-  uint64_t process = 0;
-  const brim_host_memory host = d->env->host(d->env->self, &process);
-  return (brim_memory_view){.size = sizeof(brim_memory_view),
-                            .step = step,
-                            .round = round,
-                            .is_end = is_end,
-                            .host_total_bytes = host.total_bytes,
-                            .host_available_bytes = host.available_bytes,
-                            .process_bytes = process,
-                            .device_total_bytes = d->planner->device_info.total_bytes,
-                            .device_free_bytes = d->planner->device_info.free_bytes,
-                            .device_planned_bytes = planned};
-}
-
 /* What the policies say; ENOTSUP: nothing. Nothing is looked at, and nothing allocated, if none of them would. */
 static brim_status ask_at_boundary(brim_dialogue *d, int64_t step, int64_t round, bool is_end, uint64_t planned,
                                    brim_boundary *out)
 {
+  const brim_device_info *info = &d->planner->device_info;
+  uint64_t process = 0;
+  brim_device_view device;
   if (!brim_policies_watch(d->policies)) return BRIM_ENOTSUP;
   BRIM_TRY(brim_planner_look(d->planner));
-  const brim_memory_view view = view_of(d, step, round, is_end, planned);
-  brim_device_view device;
-  brim_dialogue_view(d, d->planner->device, &d->planner->device_info, &device);
+  const brim_host_memory host = d->env->host(d->env->self, &process);
+  const brim_memory_view view = {.size = sizeof view,
+                                 .step = step,
+                                 .round = round,
+                                 .is_end = is_end,
+                                 .host_total_bytes = host.total_bytes,
+                                 .host_available_bytes = host.available_bytes,
+                                 .process_bytes = process,
+                                 .device_total_bytes = info->total_bytes,
+                                 .device_free_bytes = info->free_bytes,
+                                 .device_planned_bytes = planned};
+  brim_dialogue_view(d, d->planner->device, info, &device);
   brim_dialogue_show_device(d, "round", &device, planned, 0);
   brim_dialogue_show_host(d, "round", &view);
   return brim_policies_on_boundary(d->policies, &view, out);
