@@ -1,4 +1,4 @@
-/* The table of commands, and what they share; the words behind them are taken apart in words.c. */
+/* The table of commands, and the program around them. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -13,11 +13,8 @@
 #include "base/crash.h"
 #include "base/fault.h"
 #include "base/guard.h"
-#include "base/install.h"
 #include "base/log.h"
-#include "base/text.h"
 #include "cli/cli.h"
-#include "cli/run_folder.h"
 
 #define LARGE_BLOCK_BYTES (128 * 1024)
 
@@ -225,53 +222,6 @@ const brim_command brim_commands[] = {
      "  brim version --json    the same for programs\n"},
     {NULL, NULL, NULL, NULL},
 };
-
-void brim_cli_search_path(const brim_cli *cli, brim_cli_search *out)
-{
-  out->count = 0;
-  for (size_t i = 0; i < cli->config_path_count; i++) out->folder[out->count++] = cli->config_path[i];
-  for (size_t i = 0; brim_registry_configs(cli->registry, i); i++)
-    out->folder[out->count++] = brim_registry_configs(cli->registry, i);
-  if (brim_install_dir(out->installed, sizeof out->installed, BRIM_INSTALL_CONFIGS))
-    out->folder[out->count++] = out->installed;
-}
-
-brim_status brim_cli_config(const brim_cli *cli, const char *file, const char *const *override, const int *number,
-                            size_t count, brim_config **out)
-{
-  brim_cli_search search;
-  brim_cli_search_path(cli, &search);
-  const brim_config_request request = {.search = search.folder,
-                                       .search_count = search.count,
-                                       .name = cli->config_name,
-                                       .file = file,
-                                       .overrides = override,
-                                       .allow_missing = cli->allow_missing,
-                                       .override_count = count,
-                                       .first_argument = 1,
-                                       .argument = number,
-                                       .plugin_file = brim_cli_run_plugin};
-  return brim_config_load(&request, cli->registry, out);
-}
-
-void brim_cli_print(const char *text)
-{
-  brim_text shown = {0};
-  brim_text_add_shown(&shown, text, "\n\t");
-  fputs(brim_text_str(&shown), stdout);
-  brim_text_release(&shown);
-}
-
-brim_status brim_cli_print_json(json_t *root)
-{
-  const size_t escaped = isatty(STDOUT_FILENO) ? JSON_ENSURE_ASCII : 0; /* the same, without control characters */
-  char *text = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17) | escaped) : NULL;
-  json_decref(root);
-  if (!text) return brim_fail(BRIM_EINVAL, "the results cannot be written as JSON: is a name not UTF-8?");
-  puts(text);
-  free(text);
-  return BRIM_OK;
-}
 
 static brim_status check_config_path(const brim_cli *cli)
 {

@@ -5,7 +5,6 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -42,24 +41,6 @@ static brim_status check_globals(const brim_cli *cli, const char *run)
              cli->config_path[i], run);
   told = true;
   return BRIM_OK;
-}
-
-const char *brim_cli_run_plugin(brim_arena *arena, const char *config, const char *group, const char *id)
-{
-  const char *slash = strrchr(config, '/'), *file = NULL;
-  const int length = slash ? (int)(slash - config) : 1;
-  const char *path = brim_arena_printf(arena, "%.*s/plugins.json", length, slash ? config : "."), *key;
-  json_t *all = brim_json_load(path, 0, NULL); /* it is a help only */
-  json_t *one;
-  json_object_foreach(all, key, one)
-  {
-    const bool is_it = brim_starts_with(key, group) && strchr(".", key[strlen(group)]); /* "policy.mine" too */
-    const char *was = is_it ? json_string_value(json_object_get(one, "id")) : NULL;
-    if (was && strcmp(was, id) == 0) file = json_string_value(json_object_get(one, "file"));
-  }
-  if (file) file = brim_arena_string(arena, file);
-  json_decref(all);
-  return file;
 }
 
 brim_status brim_cli_run_config(const brim_cli *cli, const char *run, char *path, size_t room)

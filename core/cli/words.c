@@ -2,10 +2,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/cli.h"
@@ -254,12 +251,6 @@ brim_status brim_cli_take_globals(brim_cli *cli, int *argc, char **argv)
   return BRIM_OK;
 }
 
-void brim_cli_hush(const brim_cli *cli, bool quiet)
-{
-  const enum brim_level asked = cli->quiet ? BRIM_LOG_WARN : cli->verbose ? BRIM_LOG_DEBUG : BRIM_LOG_INFO;
-  brim_log_set_level(quiet ? BRIM_LOG_ERROR : asked);
-}
-
 size_t brim_cli_global_words(const brim_cli *cli, const char **out)
 {
   size_t n = 0;
@@ -298,32 +289,4 @@ void brim_cli_quote(const char *const *word, brim_text *out)
     if (i > 0) brim_text_add(out, " ");
     quote_word(word[i], out);
   }
-}
-
-brim_status brim_cli_check_absent(const char *path, bool force)
-{
-  struct stat info;
-  if (force || stat(path, &info) != 0 || !S_ISREG(info.st_mode)) return BRIM_OK; /* a pipe, /dev/null */
-  return brim_fail(BRIM_ECONFIG, "'%s' is there already\n-o FILE names another one, and --force replaces it", path);
-}
-
-brim_status brim_cli_check_output(const char *path, const char *ending, const char *kind, bool force)
-{
-  if (!brim_ends_with(path, ending))
-    return brim_fail(BRIM_ECONFIG, "-o %s: %s, so the file's name must end in %s", path, kind, ending);
-  BRIM_TRY(brim_cli_check_folder(path));
-  return brim_cli_check_absent(path, force);
-}
-
-brim_status brim_cli_check_folder(const char *path)
-{
-  size_t length = strlen(path);
-  while (length > 1 && path[length - 1] == '/') length--; /* "folder/" names a folder */
-  while (length > 0 && path[length - 1] != '/') length--;
-  char folder[BRIM_PATH_MAX] = ".";
-  if (length >= sizeof folder) return brim_fail(BRIM_ECONFIG, "-o %.100s...: the name is too long", path);
-  if (length > 0) snprintf(folder, sizeof folder, "%.*s", length > 1 ? (int)length - 1 : 1, path);
-  if (brim_is_folder(folder)) return BRIM_OK;
-  if (access(folder, F_OK) == 0) return brim_fail(BRIM_ECONFIG, "-o %s: '%s' is a file, not a folder", path, folder);
-  return brim_fail(BRIM_ECONFIG, "-o %s: there is no folder '%s'\nmake it first, or name another", path, folder);
 }
