@@ -147,8 +147,8 @@ static void add_problem(void *context, const char *problem)
 static brim_status open_registry(brim_cli *cli, const char *file)
 {
   const char *path[BRIM_CLI_PATHS_MAX + 1] = {file};
-  for (size_t i = 0; i < cli->plugin_path_count; i++) path[i + 1] = cli->plugin_path[i];
-  return brim_registry_open(path, cli->plugin_path_count + 1, &cli->registry);
+  for (size_t i = 0; i < cli->plugin_paths.count; i++) path[i + 1] = cli->plugin_paths.path[i];
+  return brim_registry_open(path, cli->plugin_paths.count + 1, &cli->registry);
 }
 
 /* Loading, and all that is wrong with what the file says of itself. */

@@ -15,7 +15,7 @@
 void brim_cli_search_path(const brim_cli *cli, brim_cli_search *out)
 {
   out->count = 0;
-  for (size_t i = 0; i < cli->config_path_count; i++) out->folder[out->count++] = cli->config_path[i];
+  for (size_t i = 0; i < cli->config_paths.count; i++) out->folder[out->count++] = cli->config_paths.path[i];
   for (size_t i = 0; brim_registry_configs(cli->registry, i); i++)
     out->folder[out->count++] = brim_registry_configs(cli->registry, i);
   if (brim_install_dir(out->installed, sizeof out->installed, BRIM_INSTALL_CONFIGS))
@@ -82,6 +82,15 @@ void brim_cli_hush(const brim_cli *cli, bool quiet)
 {
   const enum brim_level asked = cli->quiet ? BRIM_LOG_WARN : cli->verbose ? BRIM_LOG_DEBUG : BRIM_LOG_INFO;
   brim_log_set_level(quiet ? BRIM_LOG_ERROR : asked);
+}
+
+int brim_cli_fail(brim_status status)
+{
+  if (status == BRIM_EINTERRUPTED)
+    brim_log(BRIM_LOG_WARN, "%s", brim_error_text());
+  else
+    brim_log_error();
+  return brim_status_exit(status);
 }
 
 brim_status brim_cli_check_absent(const char *path, bool force)
