@@ -1,4 +1,4 @@
-#include "cli/check_worlds.h"
+#include "cli/check/worlds.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* brim check: tries the plugins of a file, each function with edge cases, in a child process that may crash, loop or
  * want too much memory. See check.h. */
-#include "cli/check.h"
+#include "cli/check/check.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -56,14 +56,6 @@ typedef struct child {
 } child;
 
 /* ---- results ---- */
-
-const brim_finding_name brim_finding_names[] = {
-    [BRIM_FOUND_OK] = {"ok", "ok"},
-    [BRIM_FOUND_WARNING] = {"warning", "warning"},
-    [BRIM_FOUND_FAILED] = {"failed", "failed"},
-    [BRIM_FOUND_UNTRIED] = {"untried", "warning"},
-    [BRIM_FOUND_WORDS] = {"words", "warning"},
-};
 
 static void add_result(checking *c, enum brim_finding finding, const char *text)
 {
