@@ -1,6 +1,7 @@
 /* Policies, asked by the same host as in a run (memory/policies.h) about worlds that are made up: each hook, also where
  * nothing changes or nothing fits; made and destroyed, asked twice and often, and with parameters at the ends of their
  * ranges. See check.h. */
+#include <inttypes.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -163,17 +164,21 @@ static enum brim_finding fail_in_world(brim_check *c, const brim_made_world *w)
 
 /* ---- checks of a hook ---- */
 
-/* Of a policy that cannot be made with its defaults "create" says so. */
-static brim_status begin(brim_check *c, enum brim_hook hook, asked *a, enum brim_finding *finding)
+/* False: there is no instance, and "create" says why. */
+static bool open_default(brim_check *c, asked *a, enum brim_finding *finding)
+{
+  if (configure(c, NULL, a) == BRIM_OK && open_asked(a) == BRIM_OK) return true;
+  *finding = brim_check_say(c, BRIM_FOUND_WARNING, "not tried, as there is no instance");
+  return false;
+}
+
+/* False: the policy does not have the hook, or there is no instance. */
+static bool begin(brim_check *c, enum brim_hook hook, asked *a, enum brim_finding *finding)
 {
   *finding = BRIM_FOUND_OK;
-  if (!brim_policy_has(c->plugin, hook)) {
-    brim_check_say(c, BRIM_FOUND_OK, "left to other policies");
-    return BRIM_ENOTSUP;
-  }
-  if (configure(c, NULL, a) == BRIM_OK && open_asked(a) == BRIM_OK) return BRIM_OK;
-  *finding = brim_check_say(c, BRIM_FOUND_WARNING, "not tried, as there is no instance");
-  return BRIM_ENOTSUP;
+  if (brim_policy_has(c->plugin, hook)) return open_default(c, a, finding);
+  brim_check_say(c, BRIM_FOUND_OK, "left to other policies");
+  return false;
 }
 
 /* Worlds one after another, each with `times` questions. */
@@ -182,8 +187,7 @@ static enum brim_finding check_hook(brim_check *c, enum brim_hook hook, uint64_t
   enum brim_finding finding;
   tally t = {.decided = 0};
   asked *a = new_asked();
-  if (begin(c, hook, a, &finding) == BRIM_OK) {
-    finding = BRIM_FOUND_OK;
+  if (begin(c, hook, a, &finding)) {
     for (uint64_t i = 0; i < worlds && finding == BRIM_FOUND_OK; i++) {
       brim_made_world_set(&a->world, i);
       for (int k = 0; k < times && finding == BRIM_FOUND_OK; k++) {
@@ -225,7 +229,7 @@ typedef struct taken_plan {
   uint64_t bytes;
 } taken_plan;
 
-static bool is_same_plan(taken_plan a, taken_plan b)
+static bool same_taken(taken_plan a, taken_plan b)
 {
   return a.micro_batch == b.micro_batch && a.bytes == b.bytes;
 }
@@ -243,8 +247,8 @@ static bool watch_world(asked *a, int *returns)
     if (status != BRIM_OK && status != BRIM_ENOTSUP && !is_refusal(status)) return false;
     if (status == BRIM_OK) brim_made_follow(w, &out);
     const taken_plan next = {w->step.micro_batch, w->step.planned_bytes};
-    if (is_same_plan(next, now)) continue;
-    *returns += is_same_plan(next, before);
+    if (same_taken(next, now)) continue;
+    *returns += same_taken(next, before);
     before = now;
     now = next;
   }
@@ -255,7 +259,7 @@ static enum brim_finding check_settles(brim_check *c)
 {
   enum brim_finding finding;
   asked *a = new_asked();
-  if (begin(c, BRIM_HOOK_STEP, a, &finding) == BRIM_OK) {
+  if (begin(c, BRIM_HOOK_STEP, a, &finding)) {
     finding = brim_check_say(c, BRIM_FOUND_OK, "its plan stays where nothing changes");
     for (uint64_t i = 0; i < STEADY_WORLDS && finding == BRIM_FOUND_OK; i++) {
       int returns = 0;
@@ -337,7 +341,7 @@ static enum brim_finding check_oom(brim_check *c)
   tally t = {.decided = 0};
   int endless = 0;
   asked *a = new_asked();
-  if (begin(c, BRIM_HOOK_OOM, a, &finding) == BRIM_OK) {
+  if (begin(c, BRIM_HOOK_OOM, a, &finding)) {
     for (uint64_t i = 0; i < WORLDS && finding == BRIM_FOUND_OK; i++) {
       brim_made_world_set(&a->world, i);
       finding = suffer(c, a, &t, &endless);
@@ -449,10 +453,9 @@ static enum brim_finding check_create(brim_check *c)
     if (finding == BRIM_FOUND_OK && brim_guard_any_lost())
       finding = brim_check_say(c, BRIM_FOUND_FAILED, "destroy crashes, or does not come back");
   }
-  const uint64_t after = allocated(), grown = after > before ? (after - before) / MANY_TIMES : 0;
-  if (finding == BRIM_FOUND_OK && grown >= LEAK_BYTES)
-    finding = brim_check_say(c, BRIM_FOUND_WARNING, "create and destroy keep %llu bytes each time",
-                             (unsigned long long)grown);
+  const uint64_t after = allocated(), kept = after > before ? (after - before) / MANY_TIMES : 0;
+  if (finding == BRIM_FOUND_OK && kept >= LEAK_BYTES)
+    finding = brim_check_say(c, BRIM_FOUND_WARNING, "create and destroy keep %" PRIu64 " bytes each time", kept);
   else if (finding == BRIM_FOUND_OK)
     brim_check_say(c, BRIM_FOUND_OK, "made and destroyed %d times", WARM_TIMES + MANY_TIMES);
   free_asked(a);
@@ -465,20 +468,18 @@ static enum brim_finding check_leaks(brim_check *c)
   enum brim_finding finding = BRIM_FOUND_OK;
   uint64_t before = 0;
   asked *a = new_asked();
-  brim_check_say(c, BRIM_FOUND_OK, "decisions keep no memory");
-  if (configure(c, NULL, a) != BRIM_OK || open_asked(a) != BRIM_OK) {
-    free_asked(a);
-    return brim_check_say(c, BRIM_FOUND_WARNING, "not tried, as there is no instance");
+  if (open_default(c, a, &finding)) {
+    brim_made_world_set(&a->world, BRIM_WORLD_EDGES);
+    for (int i = 0; i < WARM_TIMES + MANY_TIMES; i++) {
+      answer out;
+      if (i == WARM_TIMES) before = allocated();
+      for (int hook = 0; hook <= BRIM_HOOK_STEP; hook++) (void)ask(a, (enum brim_hook)hook, i, &out);
+    }
+    const uint64_t after = allocated(), kept = after > before ? (after - before) / MANY_TIMES : 0;
+    brim_check_say(c, BRIM_FOUND_OK, "decisions keep no memory");
+    if (kept >= LEAK_BYTES)
+      finding = brim_check_say(c, BRIM_FOUND_WARNING, "decisions keep %" PRIu64 " bytes each time", kept);
   }
-  brim_made_world_set(&a->world, BRIM_WORLD_EDGES);
-  for (int i = 0; i < WARM_TIMES + MANY_TIMES; i++) {
-    answer out;
-    if (i == WARM_TIMES) before = allocated();
-    for (int hook = 0; hook <= BRIM_HOOK_STEP; hook++) (void)ask(a, (enum brim_hook)hook, i, &out);
-  }
-  const uint64_t after = allocated(), grown = after > before ? (after - before) / MANY_TIMES : 0;
-  if (grown >= LEAK_BYTES)
-    finding = brim_check_say(c, BRIM_FOUND_WARNING, "decisions keep %llu bytes each time", (unsigned long long)grown);
   free_asked(a);
   return finding;
 }
