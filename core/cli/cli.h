@@ -111,6 +111,9 @@ size_t brim_cli_global_words(const brim_cli *cli, const char **out);
 void brim_cli_quote(const char *const *word, brim_text *out);
 /* Names of the scenarios that `brim simulate` finds; they live in `arena`. */
 void brim_cli_list_scenarios(const brim_cli *cli, brim_arena *arena, const char ***name, size_t *count);
+/* [init] The kinds of plugins that there are templates for, sorted, in the arena; returns how many. 0: the installation
+ * has no templates. */
+size_t brim_cli_new_kinds(brim_arena *arena, const char ***out);
 /* While `quiet`, only errors are told; then again what the global options say. */
 void brim_cli_hush(const brim_cli *cli, bool quiet);
 /* Prints the thread's error and returns the exit status for the code. */

@@ -6,7 +6,6 @@
 
 #include "base/log.h"
 #include "cli/cli.h"
-#include "cli/new.h"
 #include "config/apply.h"
 #include "config/compose.h"
 #include "config/schema.h"

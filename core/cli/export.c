@@ -1,5 +1,4 @@
 /* brim export: the parameters of a run as a file that other programs read. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,8 +3,6 @@
  * share/brim/templates has a folder for each kind of plugin. Its files are copied with @NAME@ replaced by the plugin's
  * name, and so is NAME in front of the first dot of a file's name. They are written into a folder aside, which then
  * gets its name: so all of it is there, or nothing. */
-#include "cli/new.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

@@ -4,11 +4,8 @@
 #include <stdio.h>
 
 #include "base/log.h"
-#include "cli/cli.h"
-#include "cli/fits.h"
-#include "cli/frontier.h"
+#include "cli/plan_print.h"
 #include "cli/ranks.h"
-#include "cli/times.h"
 #include "graph/plan_json.h"
 #include "planner/footprint.h"
 #include "planner/room.h"

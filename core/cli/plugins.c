@@ -1,6 +1,5 @@
 /* brim plugins: what there is, where it comes from, which parameters it takes, and what could not be used and why. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

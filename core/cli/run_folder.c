@@ -12,7 +12,6 @@
 #include "base/text.h"
 #include "config/kept.h"
 #include "store/checkpoint_choose.h"
-#include "store/record.h"
 #include "store/rundir.h"
 
 /* A lock, and nothing that a run writes once it has its configuration. */

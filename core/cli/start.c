@@ -10,8 +10,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "cli/cli.h"
-#include "cli/fits.h"
+#include "cli/plan_print.h"
 #include "planner/cuts.h"
 #include "planner/room.h"
 #include "session/placement.h"

@@ -1,8 +1,6 @@
 /* The child of `brim check`: loads the file, and tries its plugins. See check.h. */
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
