@@ -408,7 +408,7 @@ static enum brim_finding check_repeats(brim_check *c)
   enum brim_finding finding = BRIM_FOUND_OK;
   asked *a = new_asked();
   answer *out = brim_xcalloc(2 * (size_t)ANSWERS, sizeof *out);
-  brim_status status[2][ANSWERS];
+  brim_status status[2][ANSWERS] = {{BRIM_OK}};
   brim_check_say(c, BRIM_FOUND_OK, "the same questions twice, and the same answers");
   if (configure(c, NULL, a) != BRIM_OK || ask_all(a, out, status[0]) != BRIM_OK ||
       ask_all(a, out + ANSWERS, status[1]) != BRIM_OK)
