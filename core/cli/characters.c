@@ -1,8 +1,6 @@
 /* See characters.h. */
 #include "cli/characters.h"
 
-#include <string.h>
-
 #include "base/utf8.h"
 
 /* Is it the beginning of a character whose end is not there yet? A second byte that the first does not allow is found

@@ -122,36 +122,53 @@ static brim_status write_curves(brim_comparison *c, const char *path)
 
 /* ---- the command ---- */
 
-static brim_status compare(brim_comparison *c, const char *const *dir, size_t count, const char *svg, bool json)
+typedef struct wishes {
+  const char *svg; /* where the curves go; NULL: none are drawn */
+  bool json, force;
+} wishes;
+
+static brim_status compare(brim_comparison *c, const char *const *dir, size_t count, const wishes *wish)
 {
   if (count == 0) return brim_fail(BRIM_ECONFIG, "no run to compare: write brim compare RUN...");
   for (size_t i = 0; i < count; i++) BRIM_TRY(brim_compare_add(c, dir[i]));
   if (c->count == 0) return brim_fail(BRIM_ELOAD, "'%s' has no run that started", dir[0]);
   brim_compare_finish(c);
-  if (json)
+  if (wish->json)
     BRIM_TRY(print_json(c));
   else
     print_tables(c);
-  if (!svg) return BRIM_OK;
-  BRIM_TRY(write_curves(c, svg));
-  brim_log(BRIM_LOG_INFO, "curves in %s", svg);
+  if (!wish->svg) return BRIM_OK;
+  BRIM_TRY(write_curves(c, wish->svg));
+  brim_log(BRIM_LOG_INFO, "curves in %s", wish->svg);
   return BRIM_OK;
 }
 
-int brim_command_compare(brim_cli *cli, int argc, char **argv)
+static const brim_option options[] = {{"-o", BRIM_CLI_STRING(wishes, svg), "FILE.svg",
+                                       "draw loss and accuracy, or what there is in their place, over steps"},
+                                      {"--json", BRIM_CLI_FLAG(wishes, json), NULL, "print JSON, for programs"},
+                                      {"--force", BRIM_CLI_FLAG(wishes, force), NULL, BRIM_CLI_FORCE_HELP},
+                                      {NULL}};
+
+static int run_command(brim_cli *cli, int argc, char **argv)
 {
   (void)cli;
-  bool json = false, force = false;
-  const char *svg = NULL;
-  const brim_option option[] = {{"-o", BRIM_OPTION_STRING, &svg, "FILE.svg",
-                                 "draw loss and accuracy, or what there is in their place, over steps"},
-                                {"--json", BRIM_OPTION_FLAG, &json, NULL, "print JSON, for programs"},
-                                {"--force", BRIM_OPTION_FLAG, &force, NULL, BRIM_CLI_FORCE_HELP}};
+  wishes wish = {0};
   brim_comparison c = {0};
   brim_operands operands;
-  brim_status status = brim_cli_parse(argc, argv, option, sizeof option / sizeof option[0], &operands);
-  if (status == BRIM_OK && svg) status = brim_cli_check_output(svg, ".svg", "the picture is SVG", force);
-  if (status == BRIM_OK) status = compare(&c, operands.word, operands.count, svg, json);
+  brim_status status = brim_cli_parse(argc, argv, options, &wish, &operands);
+  if (status == BRIM_OK && wish.svg) status = brim_cli_check_output(wish.svg, ".svg", "the picture is SVG", wish.force);
+  if (status == BRIM_OK) status = compare(&c, operands.word, operands.count, &wish);
   brim_compare_release(&c);
   return brim_cli_end(status, &operands);
 }
+
+const brim_command brim_command_compare = {
+    "compare", "compare runs: figures, differing keys, curves", run_command,
+    "usage: brim compare RUN... [-o FILE.svg] [--force] [--json]\n"
+    "\n"
+    "  brim compare runs/a runs/b                     figures, and the keys whose values differ\n"
+    "  brim compare multirun/20250101-120000          the runs of a sweep\n"
+    "  brim compare runs/a runs/b -o curves.svg       loss and accuracy over steps, as SVG too;\n"
+    "                                                 perplexity or mean absolute error, where runs are about "
+    "these\n",
+    options};

@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "builtin/builtin.h"
 #include "cli/cli.h"
-#include "cli/new.h"
 #include "config/apply.h"
 #include "config/compose.h"
 #include "config/schema.h"
@@ -77,28 +76,16 @@ static bool split_line(completion *c, const char *line)
 
 static void offer_options(completion *c, const brim_command *command)
 {
-  brim_text names = {0};
-  brim_cli_list_options(command, &names);
-  for (const char *s = brim_text_str(&names); *s;) {
-    const size_t length = strcspn(s, "\n"), name = strcspn(s, "=\n");
-    offer(c, brim_arena_string_n(&c->arena, s, name), "");
-    s += length + 1;
-  }
-  brim_text_release(&names);
+  for (const brim_option *o = brim_cli_options(command); o->name; o++)
+    if (o->kind != BRIM_OPTION_HIDDEN) offer(c, o->name, "");
 }
 
 /* Is the word one that takes the next as its value? */
 static bool takes_value(const brim_command *command, const char *word)
 {
-  brim_text names = {0};
-  bool found = false;
-  brim_cli_list_options(command, &names);
-  for (const char *s = brim_text_str(&names); *s; s += strcspn(s, "\n") + 1) {
-    const size_t name = strcspn(s, "=\n");
-    found = found || (s[name] == '=' && strlen(word) == name && strncmp(s, word, name) == 0);
-  }
-  brim_text_release(&names);
-  return found;
+  for (const brim_option *o = command->options; o->name; o++)
+    if (strcmp(word, o->name) == 0) return o->takes;
+  return false;
 }
 
 static void offer_plugins(completion *c)
@@ -232,16 +219,16 @@ static void offer_overrides(completion *c)
 
 /* ---- the command ---- */
 
-static const brim_command *find_command(const char *name)
+static const brim_command *find_command(const completion *c, const char *name)
 {
-  for (const brim_command *command = brim_commands; command->name; command++)
-    if (strcmp(command->name, name) == 0) return command;
+  for (const brim_command *const *command = c->cli.commands; *command; command++)
+    if (strcmp((*command)->name, name) == 0) return *command;
   return NULL;
 }
 
 static void offer_commands(completion *c)
 {
-  for (const brim_command *command = brim_commands; command->name; command++) offer(c, command->name, "");
+  for (const brim_command *const *command = c->cli.commands; *command; command++) offer(c, (*command)->name, "");
 }
 
 /* Is the word that is being typed the folder of a run? That is the shell's work. */
@@ -284,7 +271,7 @@ static void offer_words(completion *c)
     if (!brim_starts_with(c->last, "scenario=")) offer_overrides(c);
   } else if (strstr(c->command->usage, "KIND[/ID]")) {
     offer_plugins(c);
-  } else if (c->command->run == brim_command_new && c->count == 0) {
+  } else if (c->command == &brim_command_new && c->count == 0) {
     offer_kinds(c);
   }
 }
@@ -305,9 +292,9 @@ static void complete_line(completion *c, const char *line)
     offer_commands(c);
     return;
   }
-  c->command = find_command(c->word[1]);
-  if (!c->command ||
-      brim_registry_open(brim_core_plugins, c->cli.plugin_path, c->cli.plugin_path_count, &c->cli.registry) != BRIM_OK)
+  c->command = find_command(c, c->word[1]);
+  if (!c->command || brim_registry_open(brim_core_plugins, c->cli.plugin_paths.path, c->cli.plugin_paths.count,
+                                        &c->cli.registry) != BRIM_OK)
     return;
   c->count -= 2;
   memmove(c->word, c->word + 2, sizeof(char *) * (size_t)c->count);
@@ -315,12 +302,13 @@ static void complete_line(completion *c, const char *line)
   brim_registry_free(c->cli.registry);
 }
 
-int brim_command_complete(brim_cli *cli, int argc, char **argv)
+static const brim_option options[] = {{NULL}};
+
+static int run_command(brim_cli *cli, int argc, char **argv)
 {
-  (void)cli;
-  completion c = {.lead = ""};
+  completion c = {.lead = "", .cli.commands = cli->commands};
   brim_operands operands;
-  brim_status status = brim_cli_parse(argc, argv, NULL, 0, &operands);
+  brim_status status = brim_cli_parse(argc, argv, options, NULL, &operands);
   if (status == BRIM_OK && operands.count != 1)
     status = brim_fail(BRIM_ECONFIG, "one word is expected: brim complete -- LINE");
   if (status == BRIM_OK) complete_line(&c, operands.word[0]);
@@ -329,3 +317,13 @@ int brim_command_complete(brim_cli *cli, int argc, char **argv)
   brim_arena_release(&c.arena);
   return brim_cli_end(status, &operands);
 }
+
+const brim_command brim_command_complete = {
+    "complete", "list what a command line can go on with; for shells", run_command,
+    "usage: brim complete -- LINE\n"
+    "\n"
+    "  brim complete -- 'brim train mod'       groups and keys that begin so\n"
+    "  brim complete -- 'brim train model='    the options of a group\n"
+    "\n"
+    "LINE is the command line up to the cursor. Bash calls this from share/bash-completion/completions/brim.\n",
+    options};

@@ -34,21 +34,34 @@ static brim_status print_config(brim_cli *cli, const config_options *options, co
   return BRIM_OK;
 }
 
-int brim_command_config(brim_cli *cli, int argc, char **argv)
+static const brim_option options[] = {
+    {"--origins", BRIM_CLI_FLAG(config_options, origins), NULL, "with where each value comes from"},
+    {"--groups", BRIM_CLI_FLAG(config_options, groups), NULL, "the groups and their options"},
+    {"--schema", BRIM_CLI_FLAG(config_options, schema), NULL, "every key with type, default, range and help"},
+    {NULL}};
+
+static int run_command(brim_cli *cli, int argc, char **argv)
 {
-  config_options options = {0};
-  const brim_option option[] = {
-      {"--origins", BRIM_OPTION_FLAG, &options.origins, NULL, "with where each value comes from"},
-      {"--groups", BRIM_OPTION_FLAG, &options.groups, NULL, "the groups and their options"},
-      {"--schema", BRIM_OPTION_FLAG, &options.schema, NULL, "every key with type, default, range and help"}};
+  config_options o = {0};
   brim_operands operands;
   brim_text out = {0};
-  brim_status status = brim_cli_parse(argc, argv, option, sizeof option / sizeof option[0], &operands);
-  if (status == BRIM_OK && options.origins + options.groups + options.schema > 1)
+  brim_status status = brim_cli_parse(argc, argv, options, &o, &operands);
+  if (status == BRIM_OK && o.origins + o.groups + o.schema > 1)
     status = brim_fail(BRIM_ECONFIG, "--origins, --groups and --schema are printed one at a time");
-  if (status == BRIM_OK && options.groups) status = brim_cli_at_most(&operands, 0, "--groups takes no overrides");
-  if (status == BRIM_OK) status = print_config(cli, &options, &operands, &out);
+  if (status == BRIM_OK && o.groups) status = brim_cli_at_most(&operands, 0, "--groups takes no overrides");
+  if (status == BRIM_OK) status = print_config(cli, &o, &operands, &out);
   if (status == BRIM_OK) fputs(brim_text_str(&out), stdout);
   brim_text_release(&out);
   return brim_cli_end(status, &operands);
 }
+
+const brim_command brim_command_config = {
+    "config", "show the configuration that a run would have", run_command,
+    "usage: brim config [group=option | key=value]... [--origins | --groups | --schema]\n"
+    "\n"
+    "  brim config                                  the values of a run, as YAML that is itself a configuration\n"
+    "  brim config model=mlp 'run.name=x-${seed}'   with changes, and with ${...} replaced\n"
+    "  brim --config-path my config --origins       of your own folder, with where each value comes from\n"
+    "\n"
+    "A mandatory value that nobody gave is shown as ???; a run needs it.\n",
+    options};

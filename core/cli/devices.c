@@ -20,7 +20,7 @@
 typedef struct devices {
   brim_config *config; /* NULL: the command line says nothing of a backend */
   brim_arena *arena;
-  bool json;
+  bool json, forgets;
   brim_table table, users, tickets;
   json_t *device, *queue, *failure; /* with --json */
   brim_text failures;               /* a line each, without */
@@ -232,16 +232,17 @@ static brim_status forget_times(void)
   return BRIM_OK;
 }
 
-int brim_command_devices(brim_cli *cli, int argc, char **argv)
+static const brim_option options[] = {{"--json", BRIM_CLI_FLAG(devices, json), NULL, "print JSON, for programs"},
+                                      {"--forget-times", BRIM_CLI_FLAG(devices, forgets), NULL,
+                                       "delete the device profiles in the cache: the next runs time kernels again"},
+                                      {NULL}};
+
+static int run_command(brim_cli *cli, int argc, char **argv)
 {
   devices d = {.device = json_array(), .queue = json_array(), .failure = json_array()};
-  bool forgets = false;
-  const brim_option option[] = {{"--json", BRIM_OPTION_FLAG, &d.json, NULL, "print JSON, for programs"},
-                                {"--forget-times", BRIM_OPTION_FLAG, &forgets, NULL,
-                                 "delete the device profiles in the cache: the next runs time kernels again"}};
   brim_operands operands;
-  brim_status status = brim_cli_parse(argc, argv, option, sizeof option / sizeof option[0], &operands);
-  if (status == BRIM_OK && forgets) {
+  brim_status status = brim_cli_parse(argc, argv, options, &d, &operands);
+  if (status == BRIM_OK && d.forgets) {
     status = forget_times();
     return brim_cli_end(status, &operands);
   }
@@ -264,3 +265,15 @@ int brim_command_devices(brim_cli *cli, int argc, char **argv)
   brim_config_free(d.config);
   return brim_cli_end(status, &operands);
 }
+
+const brim_command brim_command_devices = {
+    "devices", "list what there is to compute on", run_command,
+    "usage: brim devices [--json] [overrides]\n"
+    "\n"
+    "  brim devices           each backend's devices, with memory free and in all, and who uses them\n"
+    "  brim devices backend=cpu backend.devices=2 backend.memory_mb=4096\n"
+    "                         the same, of the backend that a run with these words would have\n"
+    "  brim devices --json    the same in bytes, for programs\n"
+    "\n"
+    "A backend that cannot be used here is a line with the reason.\n",
+    options};

@@ -196,18 +196,20 @@ static brim_status evaluate(eval *e, const brim_config *config)
   return BRIM_OK;
 }
 
-int brim_command_eval(brim_cli *cli, int argc, char **argv)
+static const brim_option options[] = {
+    {"--checkpoint", BRIM_CLI_STRING(eval, which), "best|last|PATH",
+     "which of the run's checkpoints; without it the best, or else the last"},
+    {"--split", BRIM_CLI_STRING(eval, split), "test|validation", "the data to evaluate on; without it test"},
+    {"--json", BRIM_CLI_FLAG(eval, json), NULL, "print JSON, for programs"},
+    {NULL}};
+
+static int run_command(brim_cli *cli, int argc, char **argv)
 {
   eval e = {0};
-  const brim_option option[] = {
-      {"--checkpoint", BRIM_OPTION_STRING, &e.which, "best|last|PATH",
-       "which of the run's checkpoints; without it the best, or else the last"},
-      {"--split", BRIM_OPTION_STRING, &e.split, "test|validation", "the data to evaluate on; without it test"},
-      {"--json", BRIM_OPTION_FLAG, &e.json, NULL, "print JSON, for programs"}};
   brim_operands o;
   char file[4096];
   brim_config *config = NULL;
-  brim_status status = brim_cli_parse(argc, argv, option, sizeof option / sizeof option[0], &o);
+  brim_status status = brim_cli_parse(argc, argv, options, &e, &o);
   if (status == BRIM_OK && o.count == 0)
     status = brim_fail(BRIM_ECONFIG, "brim eval needs the folder of a run: brim eval RUN");
   if (o.count > 0) e.run = o.word[0];
@@ -221,3 +223,18 @@ int brim_command_eval(brim_cli *cli, int argc, char **argv)
   brim_config_free(config);
   return brim_cli_end(status, &o);
 }
+
+const brim_command brim_command_eval = {
+    "eval", "evaluate a run's checkpoint", run_command,
+    "usage: brim eval RUN [key=value]... [--checkpoint best|last|PATH] [--split test|validation] [--json]\n"
+    "\n"
+    "  brim eval runs/a                               the best checkpoint, or else the last, on the test data\n"
+    "  brim eval runs/a --split validation            on the data that was kept for validation\n"
+    "  brim eval runs/a --checkpoint step-00000050    one of the run's checkpoints; a path will do too\n"
+    "  brim eval runs/a dataset.path=other --json     on other data of the same shape, for programs\n"
+    "\n"
+    "Prints loss and accuracy, samples, precision, recall and F1 of each class, and for up to 256 classes the\n"
+    "confusion matrix; with 4096 classes or more loss and accuracy only. Of tokens it prints loss, perplexity and\n"
+    "accuracy, of real numbers loss, mean absolute error (also in percent), root mean square error and R2. Takes\n"
+    "the memory of evaluation alone, and writes nothing.\n",
+    options};

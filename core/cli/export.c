@@ -1,5 +1,4 @@
 /* brim export: the parameters of a run as a file that other programs read. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -179,22 +178,25 @@ static brim_status export_run(const brim_cli *cli, const export_wishes *w, brim_
   return status;
 }
 
-int brim_command_export(brim_cli *cli, int argc, char **argv)
+static const brim_option options[] = {
+    {"--checkpoint", BRIM_CLI_STRING(export_wishes, which), "best|last|PATH",
+     "which of the run's checkpoints; without it the best, or else the last"},
+    {"-o", BRIM_CLI_STRING(export_wishes, output), "FILE", NULL},
+    {"--output", BRIM_CLI_STRING(export_wishes, output), "FILE",
+     "where to; of format peft a folder; without it model.safetensors"},
+    {"--format", BRIM_CLI_STRING(export_wishes, format), "brim|timm|torchvision|hf|peft",
+     "whose names and order; without it brim's own"},
+    {"--dtype", BRIM_CLI_STRING(export_wishes, dtype), "fp32|bf16|fp16", "type of the values; without it fp32"},
+    {"--merge", BRIM_CLI_FLAG(export_wishes, merge), NULL,
+     "of a model around another: with the backbone, as one plain model"},
+    {"--force", BRIM_CLI_FLAG(export_wishes, force), NULL, "replace a file that is there"},
+    {NULL}};
+
+static int run_command(brim_cli *cli, int argc, char **argv)
 {
   export_wishes w = {.cli = cli, .format = "brim"};
-  const brim_option option[] = {
-      {"--checkpoint", BRIM_OPTION_STRING, &w.which, "best|last|PATH",
-       "which of the run's checkpoints; without it the best, or else the last"},
-      {"-o", BRIM_OPTION_STRING, &w.output, "FILE", NULL},
-      {"--output", BRIM_OPTION_STRING, &w.output, "FILE",
-       "where to; of format peft a folder; without it model.safetensors"},
-      {"--format", BRIM_OPTION_STRING, &w.format, "brim|timm|torchvision|hf|peft",
-       "whose names and order; without it brim's own"},
-      {"--dtype", BRIM_OPTION_STRING, &w.dtype, "fp32|bf16|fp16", "type of the values; without it fp32"},
-      {"--merge", BRIM_OPTION_FLAG, &w.merge, NULL, "of a model around another: with the backbone, as one plain model"},
-      {"--force", BRIM_OPTION_FLAG, &w.force, NULL, "replace a file that is there"}};
   brim_operands o;
-  brim_status status = brim_cli_parse(argc, argv, option, sizeof option / sizeof option[0], &o);
+  brim_status status = brim_cli_parse(argc, argv, options, &w, &o);
   if (status == BRIM_OK && o.count == 0)
     status = brim_fail(BRIM_ECONFIG, "brim export needs the folder of a run: brim export RUN");
   if (status == BRIM_OK && !w.merge && !is_peft(&w))
@@ -209,3 +211,21 @@ int brim_command_export(brim_cli *cli, int argc, char **argv)
   if (status == BRIM_OK) status = export_run(cli, &w, &o.arena);
   return brim_cli_end(status, &o);
 }
+
+const brim_command brim_command_export = {
+    "export", "write a run's parameters for other programs", run_command,
+    "usage: brim export RUN [key=value]... [-o FILE.safetensors] [--format brim|timm|torchvision|hf|peft]\n"
+    "                   [--dtype fp32|bf16|fp16] [--checkpoint best|last|PATH] [--merge] [--force]\n"
+    "\n"
+    "  brim export runs/a                             the best checkpoint, or else the last, to model.safetensors\n"
+    "  brim export runs/a --format timm -o vit.safetensors   names and order of timm's files\n"
+    "  brim export runs/a --dtype bf16 --force        half the size; a file that is there is replaced\n"
+    "  brim export runs/lora --merge                  of model=lora or linear_probe: with the backbone, as one plain "
+    "model\n"
+    "  brim export runs/lora --format peft -o adapter    what was trained, in a folder as PEFT's\n"
+    "  brim export runs/lora --merge model.weights=there/clip.safetensors   where the backbone's weights are now\n"
+    "\n"
+    "PyTorch reads the file with safetensors.torch.load_file, brim with model.weights=FILE. Formats are those of the\n"
+    "name maps in configs/weights; a map's own name will do too, or the path of one that ends in .yaml. Beside GPT-2\n"
+    "in Hugging Face's format there is its config.json.\n",
+    options};

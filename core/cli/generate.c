@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
-#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -276,26 +275,28 @@ static void release(generate *g)
   free(g->prompt_tokens);
 }
 
-int brim_command_generate(brim_cli *cli, int argc, char **argv)
+static const brim_option options[] = {
+    {"--prompt", BRIM_CLI_STRING(generate, prompt), "TEXT", "what to go on with; without it a text begins"},
+    {"--prompt-file", BRIM_CLI_STRING(generate, prompt_file), "FILE", "the same from a file"},
+    {"--tokens", BRIM_CLI_STRING(generate, tokens), "N", "how many; without it 200"},
+    {"--temperature", BRIM_CLI_STRING(generate, temperature), "T",
+     "below 1: rather the probable tokens; 0: always the most probable; without it 1"},
+    {"--top-k", BRIM_CLI_STRING(generate, top_k), "K", "of the K most probable tokens only; 0: of all"},
+    {"--top-p", BRIM_CLI_STRING(generate, top_p), "P", "of the most probable tokens that together have P"},
+    {"--seed", BRIM_CLI_STRING(generate, seed), "S", "of what is drawn: the same gives the same text"},
+    {"--num-samples", BRIM_CLI_STRING(generate, samples), "N", "how many texts; without it one"},
+    {"--checkpoint", BRIM_CLI_STRING(generate, which), "best|last|PATH",
+     "which of the run's checkpoints; without it the best, or else the last"},
+    {"--json", BRIM_CLI_FLAG(generate, json), NULL, "print JSON, for programs"},
+    {NULL}};
+
+static int run_command(brim_cli *cli, int argc, char **argv)
 {
   generate g = {0};
-  const brim_option option[] = {
-      {"--prompt", BRIM_OPTION_STRING, &g.prompt, "TEXT", "what to go on with; without it a text begins"},
-      {"--prompt-file", BRIM_OPTION_STRING, &g.prompt_file, "FILE", "the same from a file"},
-      {"--tokens", BRIM_OPTION_STRING, &g.tokens, "N", "how many; without it 200"},
-      {"--temperature", BRIM_OPTION_STRING, &g.temperature, "T",
-       "below 1: rather the probable tokens; 0: always the most probable; without it 1"},
-      {"--top-k", BRIM_OPTION_STRING, &g.top_k, "K", "of the K most probable tokens only; 0: of all"},
-      {"--top-p", BRIM_OPTION_STRING, &g.top_p, "P", "of the most probable tokens that together have P"},
-      {"--seed", BRIM_OPTION_STRING, &g.seed, "S", "of what is drawn: the same gives the same text"},
-      {"--num-samples", BRIM_OPTION_STRING, &g.samples, "N", "how many texts; without it one"},
-      {"--checkpoint", BRIM_OPTION_STRING, &g.which, "best|last|PATH",
-       "which of the run's checkpoints; without it the best, or else the last"},
-      {"--json", BRIM_OPTION_FLAG, &g.json, NULL, "print JSON, for programs"}};
   brim_operands o;
   char file[4096];
   brim_config *config = NULL;
-  brim_status status = brim_cli_parse(argc, argv, option, sizeof option / sizeof option[0], &o);
+  brim_status status = brim_cli_parse(argc, argv, options, &g, &o);
   if (status == BRIM_OK && o.count == 0)
     status = brim_fail(BRIM_ECONFIG, "brim generate needs the folder of a run: brim generate RUN --prompt TEXT");
   if (o.count > 0) g.run = o.word[0];
@@ -311,3 +312,20 @@ int brim_command_generate(brim_cli *cli, int argc, char **argv)
   const int exit_status = brim_cli_end(interrupted ? BRIM_OK : status, &o);
   return interrupted ? INTERRUPTED_EXIT : exit_status;
 }
+
+const brim_command brim_command_generate = {
+    "generate", "go on with a text, by a run's language model", run_command,
+    "usage: brim generate RUN [key=value]... [--prompt TEXT | --prompt-file FILE] [--tokens N] [--temperature T]\n"
+    "                     [--top-k K] [--top-p P] [--seed S] [--num-samples N] [--checkpoint best|last|PATH] "
+    "[--json]\n"
+    "\n"
+    "  brim generate runs/a --prompt 'Once upon'      200 tokens more, drawn by their probabilities\n"
+    "  brim generate runs/a --prompt-file f --tokens 50 --temperature 0   always the most probable one\n"
+    "  brim generate runs/a --top-k 50 --top-p 0.9 --num-samples 3        three texts, of probable tokens\n"
+    "  brim generate runs/a --seed 2 --json           other ones, as JSON with the tokens' numbers\n"
+    "  Ctrl-C ends the text where it is, with exit status 130.\n"
+    "\n"
+    "The text appears as it is made. The same seed gives the same text. The model sees as many of the last tokens as\n"
+    "its samples had (dataset.context). Without a prompt a text begins. Where tokens have no text, as in files of\n"
+    "tokens, prompt and output are their numbers.\n",
+    options};

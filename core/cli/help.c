@@ -7,36 +7,36 @@
 #include "builtin/builtin.h"
 #include "cli/cli.h"
 
-size_t brim_cli_format_option(const brim_option *row, size_t count, brim_text *out)
+const char *brim_cli_format_option(const brim_option **row, brim_text *out)
 {
-  size_t rows = 1;
-  brim_text_add(out, row->name);
-  for (; rows < count && !row[rows - 1].help && row[rows].value == row->value; rows++)
-    brim_text_printf(out, ", %s", row[rows].name);
-  if (row->takes) brim_text_printf(out, " %s", row->takes);
-  return rows;
+  const brim_option *o = *row;
+  while (o->kind == BRIM_OPTION_HIDDEN) o++;
+  if (!o->name) return NULL;
+  brim_text_add(out, o->name);
+  for (; !o->help; o++) brim_text_printf(out, ", %s", o[1].name);
+  if (o->takes) brim_text_printf(out, " %s", o->takes);
+  *row = o + 1;
+  return o->help;
 }
 
 /* "  -o, --output FILE   where to ..." */
 static void print_options(const brim_command *command, FILE *out)
 {
-  brim_option row[BRIM_CLI_OPTIONS_MAX];
-  const size_t count = brim_cli_options(command, row, BRIM_CLI_OPTIONS_MAX);
   size_t width = 0;
-  if (count > 0) fputs("\noptions:\n", out);
+  const char *help;
+  brim_text name = {0};
   for (int pass = 0; pass < 2; pass++) {
-    for (size_t i = 0; i < count;) {
-      brim_text name = {0};
-      i += brim_cli_format_option(&row[i], count - i, &name);
+    const brim_option *row = brim_cli_options(command);
+    for (; (help = brim_cli_format_option(&row, &name)); brim_text_clear(&name)) {
+      if (pass == 0 && width == 0) fputs("\noptions:\n", out);
       if (name.length > width) width = name.length;
-      if (pass == 1)
-        fprintf(out, "  %-*s   %s\n", (int)width, brim_text_str(&name), row[i - 1].help ? row[i - 1].help : "");
-      brim_text_release(&name);
+      if (pass == 1) fprintf(out, "  %-*s   %s\n", (int)width, brim_text_str(&name), help);
     }
   }
+  brim_text_release(&name);
 }
 
-void brim_cli_print_help(FILE *out)
+void brim_cli_print_help(const brim_cli *cli, FILE *out)
 {
   fputs("brim trains neural networks with memory that is known before the run.\n"
         "\n"
@@ -44,7 +44,7 @@ void brim_cli_print_help(FILE *out)
         "\n"
         "commands:\n",
         out);
-  for (const brim_command *c = brim_commands; c->name; c++) fprintf(out, "  %-10s %s\n", c->name, c->help);
+  for (const brim_command *const *c = cli->commands; *c; c++) fprintf(out, "  %-10s %s\n", (*c)->name, (*c)->help);
   print_options(NULL, out);
   fputs("\n"
         "`brim COMMAND --help` says more, and so does `man brim`. Exit status: 0 done, 2 usage or configuration, 3 a\n"
@@ -59,12 +59,12 @@ int brim_cli_print_command_help(brim_cli *cli, const brim_command *command)
   printf("brim %s: %s\n\n%s", command->name, command->help, command->usage);
   print_options(command, stdout);
   if (!strstr(command->usage, "key=value")) return 0;
-  if (command->run != brim_command_train) {
+  if (command != &brim_command_train) {
     puts("\n`brim train --help` lists the keys, with type, default, range and meaning.");
     return 0;
   }
   brim_text keys = {0};
-  if (brim_registry_open(brim_core_plugins, cli->plugin_path, cli->plugin_path_count, &cli->registry) != BRIM_OK)
+  if (brim_registry_open(brim_core_plugins, cli->plugin_paths.path, cli->plugin_paths.count, &cli->registry) != BRIM_OK)
     return brim_cli_fail(BRIM_ELOAD);
   brim_config_print_schema(NULL, cli->registry, &keys);
   printf("\nkeys, with type, default, range and meaning:\n\n%s", brim_text_str(&keys));

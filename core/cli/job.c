@@ -9,7 +9,6 @@
 #include <stdbool.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/handler_text.h"
 #include "base/text.h"

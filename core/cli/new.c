@@ -3,8 +3,6 @@
  * share/brim/templates has a folder for each kind of plugin. Its files are copied with @NAME@ replaced by the plugin's
  * name, and so is NAME in front of the first dot of a file's name. They are written into a folder aside, which then
  * gets its name: so all of it is there, or nothing. */
-#include "cli/new.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -325,14 +323,29 @@ static brim_status run(const brim_cli *cli, scaffold *s, const brim_operands *op
   return print_steps(s);
 }
 
-int brim_command_new(brim_cli *cli, int argc, char **argv)
+static const brim_option options[] = {
+    {"--into", BRIM_OPTION_STRING, 0, "FOLDER", "where the folder is made; without it here"}, {NULL}};
+
+static int run_command(brim_cli *cli, int argc, char **argv)
 {
   const char *into = NULL;
-  const brim_option option[] = {
-      {"--into", BRIM_OPTION_STRING, &into, "FOLDER", "where the folder is made; without it here"}};
   brim_operands operands;
-  brim_status status = brim_cli_parse(argc, argv, option, 1, &operands);
+  brim_status status = brim_cli_parse(argc, argv, options, &into, &operands);
   scaffold s = {.arena = &operands.arena};
   if (status == BRIM_OK) status = run(cli, &s, &operands, into);
   return brim_cli_end(status, &operands);
 }
+
+const brim_command brim_command_new = {
+    "new", "a plugin of your own to begin with", run_command,
+    "usage: brim new policy|model|dataset NAME [--into FOLDER]\n"
+    "\n"
+    "  brim new policy night_shift            night_shift/ here: a memory policy, and what it is built and tested "
+    "with\n"
+    "  brim new model mynet --into plugins    plugins/mynet/: a model\n"
+    "  brim new dataset points                points/: a dataset\n"
+    "\n"
+    "Makes a folder with a plugin that works, its parameters, a configuration, tests and a README.md, and prints the\n"
+    "commands that build, test and use it. NAME has characters a-z, 0-9 and _. Nothing that is there is written "
+    "over.\n",
+    options};

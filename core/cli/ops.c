@@ -117,13 +117,22 @@ static brim_status run(const brim_registry *registry, const char *only, bool jso
   return BRIM_OK;
 }
 
-int brim_command_ops(brim_cli *cli, int argc, char **argv)
+static int run_command(brim_cli *cli, int argc, char **argv)
 {
   bool json = false;
-  const brim_option option[] = {{"--json", BRIM_OPTION_FLAG, &json, NULL, "print JSON, for programs"}};
   brim_operands operands;
-  brim_status status = brim_cli_parse(argc, argv, option, 1, &operands);
+  brim_status status = brim_cli_parse(argc, argv, brim_cli_only_json, &json, &operands);
   if (status == BRIM_OK) status = brim_cli_at_most(&operands, 1, "brim ops takes one operation");
   if (status == BRIM_OK) status = run(cli->registry, operands.count ? operands.word[0] : NULL, json, &operands.arena);
   return brim_cli_end(status, &operands);
 }
+
+const brim_command brim_command_ops = {
+    "ops", "list operations, and which backends have them", run_command,
+    "usage: brim ops [OPERATION] [--json]\n"
+    "\n"
+    "  brim ops           all: tensors that go in and come out, whether gradients flow, and each backend\n"
+    "  brim ops conv2d    one\n"
+    "\n"
+    "What each means, to the letter, is in brim/ops.h; what models call, in brim/model.h.\n",
+    brim_cli_only_json};

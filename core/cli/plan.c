@@ -4,12 +4,8 @@
 #include <stdio.h>
 
 #include "base/log.h"
-#include "cli/cli.h"
-#include "cli/fits.h"
-#include "cli/frontier.h"
+#include "cli/plan_print.h"
 #include "cli/ranks.h"
-#include "cli/times.h"
-#include "drive/drive.h"
 #include "drive/extract.h"
 #include "drive/placement.h"
 #include "graph/plan_json.h"
@@ -311,19 +307,21 @@ static brim_status show_plan(const brim_cli *cli, const brim_config *config, con
   return status;
 }
 
-int brim_command_plan(brim_cli *cli, int argc, char **argv)
+static const brim_option options[] = {
+    {"--json", BRIM_CLI_FLAG(wishes, json), NULL, "print JSON, for programs"},
+    {"--no-timing", BRIM_CLI_FLAG(wishes, no_timing), NULL,
+     "predict times by what the device profile has, and time nothing"},
+    {"--times", BRIM_CLI_FLAG(wishes, times), NULL, "where the time of a step goes, operation by operation"},
+    {"-o", BRIM_CLI_STRING(wishes, picture), "FILE.svg", "draw every buffer by time and place"},
+    {"--force", BRIM_CLI_FLAG(wishes, force), NULL, BRIM_CLI_FORCE_HELP},
+    {NULL}};
+
+static int run_command(brim_cli *cli, int argc, char **argv)
 {
   wishes wish = {0};
-  const brim_option option[] = {
-      {"--json", BRIM_OPTION_FLAG, &wish.json, NULL, "print JSON, for programs"},
-      {"--no-timing", BRIM_OPTION_FLAG, &wish.no_timing, NULL,
-       "predict times by what the device profile has, and time nothing"},
-      {"--times", BRIM_OPTION_FLAG, &wish.times, NULL, "where the time of a step goes, operation by operation"},
-      {"-o", BRIM_OPTION_STRING, &wish.picture, "FILE.svg", "draw every buffer by time and place"},
-      {"--force", BRIM_OPTION_FLAG, &wish.force, NULL, BRIM_CLI_FORCE_HELP}};
   brim_operands operands;
   brim_config *config = NULL;
-  brim_status status = brim_cli_parse(argc, argv, option, sizeof option / sizeof option[0], &operands);
+  brim_status status = brim_cli_parse(argc, argv, options, &wish, &operands);
   if (status == BRIM_OK && wish.picture)
     status = brim_cli_check_output(wish.picture, ".svg", "the picture is SVG", wish.force);
   if (status == BRIM_OK) status = brim_cli_config(cli, NULL, operands.word, operands.number, operands.count, &config);
@@ -331,3 +329,23 @@ int brim_command_plan(brim_cli *cli, int argc, char **argv)
   brim_config_free(config);
   return brim_cli_end(status, &operands);
 }
+
+const brim_command brim_command_plan = {
+    "plan", "show the memory of a run before it starts", run_command,
+    "usage: brim plan [group=option | key=value]... [-o FILE.svg] [--force] [--times]\n"
+    "                 [--no-timing] [--json]\n"
+    "\n"
+    "  brim plan                                      of the default configuration\n"
+    "  brim plan model=mlp training.batch_size=512    with changes\n"
+    "  brim plan memory.limit_mb=64 --json            does it fit? for programs\n"
+    "  brim plan -o plan.svg                          and a picture: every buffer by time and place\n"
+    "  brim plan --times                              and where a step's time goes: each operation beside what it\n"
+    "                                                 would take if nothing but its work took time\n"
+    "\n"
+    "Computes where every tensor will lie, without allocating it: the peak by class, the operation at which\n"
+    "the peak lies, what other micro-batches would take, and the largest one that fits on each device here, now and\n"
+    "if it were empty. * marks what the run would take. Then what nothing beats in memory and predicted time of a\n"
+    "step; kernels that the device profile lacks are timed, which takes some seconds the first time: --no-timing "
+    "goes\n"
+    "by what there is.\n",
+    options};

@@ -1,6 +1,5 @@
 /* brim plugins: what there is, where it comes from, which parameters it takes, and what could not be used and why. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -239,13 +238,20 @@ static brim_status run(const brim_cli *cli, const char *word, bool json, brim_ar
   return BRIM_OK;
 }
 
-int brim_command_plugins(brim_cli *cli, int argc, char **argv)
+static int run_command(brim_cli *cli, int argc, char **argv)
 {
   bool json = false;
-  const brim_option option[] = {{"--json", BRIM_OPTION_FLAG, &json, NULL, "print JSON, for programs"}};
   brim_operands operands;
-  brim_status status = brim_cli_parse(argc, argv, option, 1, &operands);
+  brim_status status = brim_cli_parse(argc, argv, brim_cli_only_json, &json, &operands);
   if (status == BRIM_OK) status = brim_cli_at_most(&operands, 1, "brim plugins takes one KIND or KIND/ID");
   if (status == BRIM_OK) status = run(cli, operands.count ? operands.word[0] : NULL, json, &operands.arena);
   return brim_cli_end(status, &operands);
 }
+
+const brim_command brim_command_plugins = {"plugins", "list plugins and their parameters", run_command,
+                                           "usage: brim plugins [KIND[/ID]] [--json]\n"
+                                           "\n"
+                                           "  brim plugins                 all\n"
+                                           "  brim plugins model           of one kind\n"
+                                           "  brim plugins dataset/idx     one, with its parameters\n",
+                                           brim_cli_only_json};

@@ -169,21 +169,23 @@ static brim_status check_files(const predict *p)
   return BRIM_OK;
 }
 
-int brim_command_predict(brim_cli *cli, int argc, char **argv)
+static const brim_option options[] = {
+    {"--checkpoint", BRIM_CLI_STRING(predict, which), "best|last|PATH",
+     "which of the run's checkpoints; without it the best, or else the last"},
+    {"-o", BRIM_CLI_STRING(predict, output), "FILE", NULL},
+    {"--output", BRIM_CLI_STRING(predict, output), "FILE", "where to; without it standard output"},
+    {"--json", BRIM_CLI_FLAG(predict, json), NULL, "print JSON, for programs"},
+    {"--force", BRIM_CLI_FLAG(predict, force), NULL, BRIM_CLI_FORCE_HELP},
+    {NULL}};
+
+static int run_command(brim_cli *cli, int argc, char **argv)
 {
   predict p = {0};
-  const brim_option option[] = {
-      {"--checkpoint", BRIM_OPTION_STRING, &p.which, "best|last|PATH",
-       "which of the run's checkpoints; without it the best, or else the last"},
-      {"-o", BRIM_OPTION_STRING, &p.output, "FILE", NULL},
-      {"--output", BRIM_OPTION_STRING, &p.output, "FILE", "where to; without it standard output"},
-      {"--json", BRIM_OPTION_FLAG, &p.json, NULL, "print JSON, for programs"},
-      {"--force", BRIM_OPTION_FLAG, &p.force, NULL, BRIM_CLI_FORCE_HELP}};
   brim_operands o;
   size_t overrides = 0;
   char file[4096];
   brim_config *config = NULL;
-  brim_status status = brim_cli_parse(argc, argv, option, sizeof option / sizeof option[0], &o);
+  brim_status status = brim_cli_parse(argc, argv, options, &p, &o);
   if (status == BRIM_OK && o.count > 0) {
     p.run = o.word[0];
     p.file = BRIM_ARENA_NEW(&o.arena, brim_predicted_file, o.count);
@@ -201,3 +203,17 @@ int brim_command_predict(brim_cli *cli, int argc, char **argv)
   brim_config_free(config);
   return brim_cli_end(status, &o);
 }
+
+const brim_command brim_command_predict = {
+    "predict", "class and probability, or numbers, of samples in files", run_command,
+    "usage: brim predict RUN FILE... [key=value]... [--checkpoint best|last|PATH] [-o FILE] [--force]\n"
+    "                    [--json]\n"
+    "\n"
+    "  brim predict runs/a t10k-images-idx3-ubyte     file,index,class,probability on standard output\n"
+    "  brim predict runs/a a.idx b.idx.gz -o out.csv  two files, into a third\n"
+    "  brim predict runs/a a.idx --json               as JSON\n"
+    "\n"
+    "Of a model that answers with real numbers: file,index,value0,... instead.\n"
+    "Files are of the kind that the run's dataset reads: for dataset idx, images in IDX files, plain or gzip. A word\n"
+    "with '=' is an override; write ./a=b for a file of such a name.\n",
+    options};

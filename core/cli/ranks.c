@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/log.h"
 #include "drive/placement.h"
 
 #define NAMES_MAX 24 /* characters; more are only counted */

@@ -20,18 +20,39 @@ static brim_status report(brim_comparison *c, const char *const *dir, size_t cou
   return status;
 }
 
-int brim_command_report(brim_cli *cli, int argc, char **argv)
+typedef struct wishes {
+  const char *path;
+  bool force;
+} wishes;
+
+static const brim_option options[] = {
+    {"-o", BRIM_CLI_STRING(wishes, path), "FILE.html", "where to; without it report.html"},
+    {"--force", BRIM_CLI_FLAG(wishes, force), NULL, BRIM_CLI_FORCE_HELP},
+    {NULL}};
+
+static int run_command(brim_cli *cli, int argc, char **argv)
 {
   (void)cli;
-  const char *path = BRIM_REPORT_NAME;
-  bool force = false;
-  const brim_option option[] = {{"-o", BRIM_OPTION_STRING, &path, "FILE.html", "where to; without it report.html"},
-                                {"--force", BRIM_OPTION_FLAG, &force, NULL, BRIM_CLI_FORCE_HELP}};
+  wishes wish = {.path = BRIM_REPORT_NAME};
   brim_comparison c = {0};
   brim_operands operands;
-  brim_status status = brim_cli_parse(argc, argv, option, sizeof option / sizeof option[0], &operands);
-  if (status == BRIM_OK) status = brim_cli_check_output(path, ".html", "a report is HTML", force);
-  if (status == BRIM_OK) status = report(&c, operands.word, operands.count, path);
+  brim_status status = brim_cli_parse(argc, argv, options, &wish, &operands);
+  if (status == BRIM_OK) status = brim_cli_check_output(wish.path, ".html", "a report is HTML", wish.force);
+  if (status == BRIM_OK) status = report(&c, operands.word, operands.count, wish.path);
   brim_compare_release(&c);
   return brim_cli_end(status, &operands);
 }
+
+const brim_command brim_command_report = {
+    "report", "runs as a page for a browser", run_command,
+    "usage: brim report RUN... [-o FILE.html] [--force]\n"
+    "\n"
+    "  brim report runs/a                             report.html here: figures, curves, epochs, confusion matrix,\n"
+    "                                                 memory, events, configuration\n"
+    "  brim report runs/a runs/b -o both.html         several: figures side by side, curves, differing keys\n"
+    "  brim report multirun/20250101-120000           the runs of a sweep\n"
+    "\n"
+    "One HTML file that needs nothing else. A run writes the same into its folder when it ends (observe.report); "
+    "this\n"
+    "is for runs that go on or were killed, too.\n",
+    options};

@@ -5,7 +5,6 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -13,7 +12,6 @@
 #include "base/text.h"
 #include "config/config.h"
 #include "store/checkpoint_choose.h"
-#include "store/record.h"
 #include "store/rundir.h"
 
 /* A lock, and nothing that a run writes once it has its configuration. */
@@ -35,31 +33,13 @@ static brim_status check_globals(const brim_cli *cli, const char *run)
                      "leave it out, or start from that configuration: brim --config-name %s train",
                      cli->config_name, run, cli->config_name);
   static bool told; /* a command may ask twice */
-  for (size_t i = 0; i < cli->config_path_count && !told; i++)
+  for (size_t i = 0; i < cli->config_paths.count && !told; i++)
     brim_log(BRIM_LOG_INFO,
              "--config-path %s: the configuration is that of the run '%s'; only options that are chosen on this line, "
              "and name maps of weights, are looked for there",
-             cli->config_path[i], run);
+             cli->config_paths.path[i], run);
   told = true;
   return BRIM_OK;
-}
-
-const char *brim_cli_run_plugin(brim_arena *arena, const char *config, const char *group, const char *id)
-{
-  const char *slash = strrchr(config, '/'), *file = NULL;
-  const int length = slash ? (int)(slash - config) : 1;
-  const char *path = brim_arena_printf(arena, "%.*s/plugins.json", length, slash ? config : "."), *key;
-  json_t *all = brim_json_load(path, 0, NULL); /* it is a help only */
-  json_t *one;
-  json_object_foreach(all, key, one)
-  {
-    const bool is_it = brim_starts_with(key, group) && strchr(".", key[strlen(group)]); /* "policy.mine" too */
-    const char *was = is_it ? json_string_value(json_object_get(one, "id")) : NULL;
-    if (was && strcmp(was, id) == 0) file = json_string_value(json_object_get(one, "file"));
-  }
-  if (file) file = brim_arena_string(arena, file);
-  json_decref(all);
-  return file;
 }
 
 brim_status brim_cli_run_config(const brim_cli *cli, const char *run, char *path, size_t room)

@@ -9,9 +9,6 @@
 /* The path of the resolved configuration. ELOAD if the folder is not a run's; ECONFIG if --config-name names another
  * configuration, which would count for nothing. */
 brim_status brim_cli_run_config(const brim_cli *cli, const char *run, char *path, size_t room);
-/* For brim_config_request.plugin_file: where plugins.json, beside the configuration of a run, says that a plugin was.
- */
-const char *brim_cli_run_plugin(brim_arena *arena, const char *config, const char *group, const char *id);
 /* ECONFIG if one of `count` overrides is model.weights, and the model is not around a frozen one: a run's checkpoint
  * has all of its parameters, and the word would change none. */
 brim_status brim_cli_refuse_weights(const char *run, const brim_config *config, const char *const *word, size_t count);

@@ -20,6 +20,8 @@
 
 typedef struct command {
   brim_cli *cli;
+  const char *run, *file; /* to record, and where to; NULL: not given */
+  bool json, keys, force;
   brim_operands operands;
   brim_sweep sweep;
   brim_sim_shown *shown;
@@ -357,9 +359,9 @@ static void tell_time(const command *c)
            1e3 * c->simulated);
 }
 
-static brim_status print(const command *c, bool json)
+static brim_status print(const command *c)
 {
-  if (json) return brim_cli_print_json(brim_cli_simulations_json(c->shown, c->count));
+  if (c->json) return brim_cli_print_json(brim_cli_simulations_json(c->shown, c->count));
   brim_text out = {0};
   brim_cli_print_simulations(c->shown, c->count, &out);
   brim_cli_print(brim_text_str(&out));
@@ -379,12 +381,12 @@ static brim_status check_policies(const command *c)
   return BRIM_OK;
 }
 
-static brim_status run(command *c, bool json)
+static brim_status run(command *c)
 {
   unsetenv("GPU_DEVICE_ID"); /* it names a device of this machine */
   BRIM_TRY(expand(c));
   for (size_t i = 0; i < c->sweep.jobs; i++) BRIM_TRY(simulate_one(c, i));
-  BRIM_TRY(print(c, json));
+  BRIM_TRY(print(c));
   tell_time(c);
   return check_policies(c);
 }
@@ -407,19 +409,19 @@ static brim_status print_keys(void)
 }
 
 /* The scenario goes into a file, or to standard output; how to simulate in it is said. */
-static brim_status record(command *c, const char *run, const char *file, bool force)
+static brim_status record(command *c)
 {
   const char *word[BRIM_RECORD_WORDS_MAX + 4] = {"brim", "simulate"};
   char path[BRIM_PATH_MAX];
   brim_text out = {0}, again = {0};
   if (c->operands.count > 0)
     return brim_fail(BRIM_ECONFIG, "'%s' is too much: --record RUN takes -o FILE, and no words", c->operands.word[0]);
-  if (file) BRIM_TRY(brim_cli_check_output(file, ".yaml", "a scenario is YAML", force));
-  BRIM_TRY(brim_cli_run_config(c->cli, run, path, sizeof path));
-  brim_status status = brim_scene_record(&c->operands.arena, run, &out, word + 3);
-  word[2] = brim_arena_printf(&c->operands.arena, SCENARIO "%s", file ? file : "FILE.yaml");
-  if (status == BRIM_OK && file) status = brim_file_write_atomic(file, brim_text_str(&out), out.length);
-  if (status == BRIM_OK && !file) fputs(brim_text_str(&out), stdout);
+  if (c->file) BRIM_TRY(brim_cli_check_output(c->file, ".yaml", "a scenario is YAML", c->force));
+  BRIM_TRY(brim_cli_run_config(c->cli, c->run, path, sizeof path));
+  brim_status status = brim_scene_record(&c->operands.arena, c->run, &out, word + 3);
+  word[2] = brim_arena_printf(&c->operands.arena, SCENARIO "%s", c->file ? c->file : "FILE.yaml");
+  if (status == BRIM_OK && c->file) status = brim_file_write_atomic(c->file, brim_text_str(&out), out.length);
+  if (status == BRIM_OK && !c->file) fputs(brim_text_str(&out), stdout);
   if (status == BRIM_OK) {
     brim_cli_quote(word, &again);
     brim_log(BRIM_LOG_INFO, "the run's own policies: %s", brim_text_str(&again));
@@ -429,22 +431,37 @@ static brim_status record(command *c, const char *run, const char *file, bool fo
   return status;
 }
 
-int brim_command_simulate(brim_cli *cli, int argc, char **argv)
+static const brim_option options[] = {
+    {"--json", BRIM_CLI_FLAG(command, json), NULL, "print JSON, for programs"},
+    {"--keys", BRIM_CLI_FLAG(command, keys), NULL, "every key of a scenario, and what it means"},
+    {"--record", BRIM_CLI_STRING(command, run), "RUN", "make a scenario of what a run met with"},
+    {"-o", BRIM_CLI_STRING(command, file), "FILE.yaml", "where the scenario goes; without it standard output"},
+    {"--force", BRIM_CLI_FLAG(command, force), NULL, BRIM_CLI_FORCE_HELP},
+    {NULL}};
+
+static int run_command(brim_cli *cli, int argc, char **argv)
 {
-  bool json = false, keys = false, force = false;
-  const char *run_folder = NULL, *file = NULL;
   command c = {.cli = cli};
-  const brim_option option[] = {
-      {"--json", BRIM_OPTION_FLAG, &json, NULL, "print JSON, for programs"},
-      {"--keys", BRIM_OPTION_FLAG, &keys, NULL, "every key of a scenario, and what it means"},
-      {"--record", BRIM_OPTION_STRING, &run_folder, "RUN", "make a scenario of what a run met with"},
-      {"-o", BRIM_OPTION_STRING, &file, "FILE.yaml", "where the scenario goes; without it standard output"},
-      {"--force", BRIM_OPTION_FLAG, &force, NULL, BRIM_CLI_FORCE_HELP}};
-  brim_status status = brim_cli_parse(argc, argv, option, sizeof option / sizeof option[0], &c.operands);
-  if (status == BRIM_OK && file && !run_folder)
+  brim_status status = brim_cli_parse(argc, argv, options, &c, &c.operands);
+  if (status == BRIM_OK && c.file && !c.run)
     status = brim_fail(BRIM_ECONFIG, "-o names the file of a scenario that --record RUN makes");
-  if (status == BRIM_OK)
-    status = keys ? print_keys() : run_folder ? record(&c, run_folder, file, force) : run(&c, json);
+  if (status == BRIM_OK) status = c.keys ? print_keys() : c.run ? record(&c) : run(&c);
   release(&c);
   return brim_cli_end(status, &c.operands);
 }
+
+const brim_command brim_command_simulate = {
+    "simulate", "what policies would decide, in a made-up world", run_command,
+    "usage: brim simulate scenario=NAME|FILE [policy=ID | group=option | key=value]... [--json]\n"
+    "       brim simulate --record RUN [-o FILE.yaml] [--force] | --keys\n"
+    "\n"
+    "  brim simulate scenario=all_busy policy=robust          what the policy decides, when, and what it costs\n"
+    "  brim simulate scenario=all_busy policy=robust,swarm,elastic    several, as a table\n"
+    "  brim simulate scenario=my.yaml policy=[capped,robust] max_retries=1\n"
+    "  brim simulate --record runs/a -o a.yaml                what a run met with, as a scenario\n"
+    "  brim simulate --keys                                   every key of a scenario\n"
+    "\n"
+    "Trains nothing: devices, neighbours that come and go, failures and rounds are a script, and time passes by it. "
+    "What\n"
+    "asks the policies is what asks them in a run. The same line gives the same output.\n",
+    options};

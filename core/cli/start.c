@@ -10,8 +10,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "cli/cli.h"
-#include "cli/fits.h"
+#include "cli/plan_print.h"
 #include "drive/placement.h"
 #include "planner/room.h"
 
@@ -438,13 +437,15 @@ static brim_status ask_all(start *s, bool *go)
   return ask_to_start(s, go);
 }
 
-int brim_command_start(brim_cli *cli, int argc, char **argv)
+static const brim_option options[] = {{"--yes", BRIM_CLI_FLAG(start, yes), NULL, "take every default without asking"},
+                                      {NULL}};
+
+static int run_command(brim_cli *cli, int argc, char **argv)
 {
   start s = {.cli = cli};
-  const brim_option option[] = {{"--yes", BRIM_OPTION_FLAG, &s.yes, NULL, "take every default without asking"}};
   brim_operands operands;
   bool go = false;
-  brim_status status = brim_cli_parse(argc, argv, option, 1, &operands);
+  brim_status status = brim_cli_parse(argc, argv, options, &s, &operands);
   s.given = &operands;
   s.arena = &operands.arena;
   if (status == BRIM_OK) status = ask_all(&s, &go);
@@ -455,3 +456,15 @@ int brim_command_start(brim_cli *cli, int argc, char **argv)
   if (status == BRIM_OK && go) status = become(command_words(&s));
   return brim_cli_end(status, &operands);
 }
+
+const brim_command brim_command_start = {
+    "start", "ask for device, precision and batch size, then train", run_command,
+    "usage: brim start [group=option | key=value]... [--yes]\n"
+    "\n"
+    "  brim start                                     shows the devices and what fits on them, asks, and trains\n"
+    "  brim start model=mlp training.epochs=2         what the command line says is not asked\n"
+    "  brim start --yes                               takes every default\n"
+    "\n"
+    "Enter takes the default in brackets. Before it starts, it prints the `brim train` command that does the same,\n"
+    "the only line on standard output. Where it is answered with no, nothing is made.\n",
+    options};

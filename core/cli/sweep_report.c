@@ -1,5 +1,4 @@
 /* What is left of a sweep: sweep.json for programs, a table for people. */
-#include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>

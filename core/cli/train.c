@@ -213,25 +213,28 @@ static int end(brim_status status, const train_end *how, brim_operands *operands
   return exit_status;
 }
 
-int brim_command_train(brim_cli *cli, int argc, char **argv)
+static const brim_option options[] = {
+    {"--resume", BRIM_CLI_STRING(train_options, resume), "RUN", "go on with a run that was stopped, to the same bits"},
+    {"--from", BRIM_CLI_STRING(train_options, from), "RUN",
+     "train anew with the configuration of a run, and with changes"},
+    {"-m", BRIM_CLI_FLAG(train_options, multirun), NULL, NULL},
+    {"--multirun", BRIM_CLI_FLAG(train_options, multirun), NULL,
+     "a sweep: every combination of values, one run after another"},
+    {"--fail-fast", BRIM_CLI_FLAG(train_options, fail_fast), NULL, "end a sweep at the first failure"},
+    {"--debug-launches", BRIM_CLI_FLAG(train_options, debug_launches), NULL,
+     "wait after every operation, so that an error names the one it came from; slow"},
+    {"--job", BRIM_OPTION_HIDDEN, offsetof(train_options, job)}, /* in place of the sweep's own */
+    {NULL}};
+
+static int run_command(brim_cli *cli, int argc, char **argv)
 {
   train_options o = {0};
-  const brim_option option[] = {
-      {"--resume", BRIM_OPTION_STRING, &o.resume, "RUN", "go on with a run that was stopped, to the same bits"},
-      {"--from", BRIM_OPTION_STRING, &o.from, "RUN", "train anew with the configuration of a run, and with changes"},
-      {"-m", BRIM_OPTION_FLAG, &o.multirun, NULL, NULL},
-      {"--multirun", BRIM_OPTION_FLAG, &o.multirun, NULL,
-       "a sweep: every combination of values, one run after another"},
-      {"--fail-fast", BRIM_OPTION_FLAG, &o.fail_fast, NULL, "end a sweep at the first failure"},
-      {"--debug-launches", BRIM_OPTION_FLAG, &o.debug_launches, NULL,
-       "wait after every operation, so that an error names the one it came from; slow"},
-      {"--job", BRIM_OPTION_HIDDEN, &o.job, NULL, NULL}}; /* in place of the sweep's own */
   brim_operands operands;
   char path[4096];
   const char *file = NULL;
   train_end ending = {0}; /* also of a sweep's jobs or of ranks, which have told what went wrong */
   brim_rank_launch launch = {.ranks = 1};
-  brim_status status = brim_cli_parse(argc, argv, option, sizeof option / sizeof option[0], &operands);
+  brim_status status = brim_cli_parse(argc, argv, options, &o, &operands);
   if (status == BRIM_OK) status = check_options(&o, &operands);
   if (status == BRIM_OK && o.debug_launches) add_debug_launches(argv, &operands);
   if (status == BRIM_OK && (o.resume || o.from)) {
@@ -250,3 +253,30 @@ int brim_command_train(brim_cli *cli, int argc, char **argv)
   }
   return end(status, &ending, &operands);
 }
+
+const brim_command brim_command_train = {
+    "train", "train a model", run_command,
+    "usage: brim train [group=option | key=value]... [--resume RUN | --from RUN] [-m [--fail-fast]]\n"
+    "                  [--debug-launches]\n"
+    "\n"
+    "  brim train                                     the default configuration\n"
+    "  brim train model=mlp training.epochs=2         another model, two epochs\n"
+    "  brim train optimizer.lr=5e-4 run.dir=runs/a    with a folder of your choice\n"
+    "  brim train --resume runs/a                     go on with a run that was stopped\n"
+    "  brim train --resume runs/a model.weights=FILE  whose frozen weights were moved; also dataset.path=PATH\n"
+    "  brim train --from runs/a seed=2                the same configuration again, changed\n"
+    "  brim train dist.ranks=4                        four processes that train one model together\n"
+    "  brim train -m model=mlp,cnn 'seed=range(3)'    a sweep: every combination, one run after another\n"
+    "\n"
+    "A sweep (-m, --multirun) goes over key=a,b, key=range(START,STOP,STEP) and group=glob(*). Each run is a\n"
+    "process of its own, in a folder below multirun/<date>-<time>, or below run.dir. A failure is told at once, and\n"
+    "the sweep goes on; with --fail-fast it ends there.\n"
+    "\n"
+    "dist.ranks=N shares each step's samples among N processes of this machine, by mpirun, or between GPUs without.\n"
+    "Several GPUs are all used if nothing else is said; dist.ranks=1 takes one. Over several machines, start brim by\n"
+    "mpirun or srun itself.\n"
+    "\n"
+    "--debug-launches is backend.debug_launches=true, for errors of a GPU.\n"
+    "\n"
+    "`brim config --schema` lists every key; `brim config --groups` lists groups and options.\n",
+    options};

@@ -15,14 +15,13 @@ static void format_abi(char *out, size_t room)
   snprintf(out, room, "%d.%d", BRIM_ABI_MAJOR, BRIM_ABI_MINOR);
 }
 
-int brim_command_version(brim_cli *cli, int argc, char **argv)
+static int run_command(brim_cli *cli, int argc, char **argv)
 {
   (void)cli;
   bool json = false;
-  const brim_option option[] = {{"--json", BRIM_OPTION_FLAG, &json, NULL, "print JSON, for programs"}};
   char abi[16];
   brim_operands operands;
-  brim_status status = brim_cli_parse(argc, argv, option, 1, &operands);
+  brim_status status = brim_cli_parse(argc, argv, brim_cli_only_json, &json, &operands);
   if (status == BRIM_OK) status = brim_cli_at_most(&operands, 0, "brim version takes no words");
   format_abi(abi, sizeof abi);
   if (status == BRIM_OK && json)
@@ -32,3 +31,10 @@ int brim_command_version(brim_cli *cli, int argc, char **argv)
     printf("brim %s\nplugin abi %s (%s)\ncompiled by %s\n", BRIM_VERSION, abi, BRIM_ABI_TAG, COMPILER);
   return brim_cli_end(status, &operands);
 }
+
+const brim_command brim_command_version = {"version", "show the version", run_command,
+                                           "usage: brim version [--json]\n"
+                                           "\n"
+                                           "  brim version           the version, the plugin ABI and the compiler\n"
+                                           "  brim version --json    the same for programs\n",
+                                           brim_cli_only_json};

@@ -2,60 +2,25 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "base/file.h"
-#include "base/log.h"
 #include "base/text.h"
 #include "builtin/builtin.h"
 #include "cli/cli.h"
 
-/* Set while a command runs only for the sake of its options. */
-typedef struct option_listing {
-  brim_option *row;
-  size_t count, room;
-} option_listing;
-static option_listing *listing;
+static const brim_option globals[] = {
+    {"--plugin-path", BRIM_OPTION_PATHS, offsetof(brim_cli, plugin_paths), "DIR|FILE",
+     "look for plugins there first (may repeat; also BRIM_PLUGIN_PATH)"},
+    {"--config-path", BRIM_OPTION_PATHS, offsetof(brim_cli, config_paths), "DIR",
+     "look for configurations there first (may repeat)"},
+    {"--config-name", BRIM_CLI_STRING(brim_cli, config_name), "NAME", "the root configuration (default: config)"},
+    {"--verbose", BRIM_CLI_FLAG(brim_cli, verbose), NULL, "more of progress and information"},
+    {"--quiet", BRIM_CLI_FLAG(brim_cli, quiet), NULL, "only warnings and errors"},
+    {NULL}};
+const brim_option brim_cli_only_json[] = {{"--json", BRIM_OPTION_FLAG, 0, NULL, "print JSON, for programs"}, {NULL}};
 
-static brim_status list_options(const brim_option *option, size_t count)
+const brim_option *brim_cli_options(const brim_command *command)
 {
-  for (size_t i = 0; i < count && listing->count < listing->room; i++)
-    if (option[i].kind != BRIM_OPTION_HIDDEN) listing->row[listing->count++] = option[i];
-  return brim_fail(BRIM_EINTERRUPTED, "only the options were asked for");
-}
-
-size_t brim_cli_options(const brim_command *command, brim_option *out, size_t room)
-{
-  brim_cli cli = {0};
-  char *argv[] = {(char *)(command ? command->name : "brim"), NULL};
-  int argc = 1;
-  option_listing all = {out, 0, room};
-  listing = &all;
-  if (command)
-    command->run(&cli, argc, argv);
-  else
-    brim_cli_take_globals(&cli, &argc, argv);
-  listing = NULL;
-  return all.count;
-}
-
-void brim_cli_list_options(const brim_command *command, brim_text *out)
-{
-  brim_option row[BRIM_CLI_OPTIONS_MAX];
-  const size_t count = brim_cli_options(command, row, BRIM_CLI_OPTIONS_MAX);
-  for (size_t i = 0; i < count; i++)
-    brim_text_printf(out, "%s%s\n", row[i].name, row[i].kind == BRIM_OPTION_STRING ? "=" : "");
-}
-
-int brim_cli_fail(brim_status status)
-{
-  if (listing) return brim_status_exit(status);
-  if (status == BRIM_EINTERRUPTED)
-    brim_log(BRIM_LOG_WARN, "%s", brim_error_text());
-  else
-    brim_log_error();
-  return brim_status_exit(status);
+  return command ? command->options : globals;
 }
 
 /* The name of an option without dashes, which people mistype too. */
@@ -131,15 +96,15 @@ brim_status brim_cli_unknown_word(const char *word, const char *next)
   return status;
 }
 
-static brim_status unknown_option(const char *word, const char *next, const brim_option *option, size_t count)
+static brim_status unknown_option(const char *word, const char *next, const brim_option *options)
 {
   const char *best = NULL, *meant = NULL;
   char name[64]; /* longer than any option, and so enough to compare */
   int distance = INT_MAX;
   snprintf(name, sizeof name, "%.*s", (int)strcspn(bare(word), "="), bare(word));
-  for (size_t i = 0; i < count; i++) {
-    if (option[i].kind != BRIM_OPTION_HIDDEN) brim_suggest(name, bare(option[i].name), &distance, &best);
-    if (best == bare(option[i].name)) meant = option[i].name;
+  for (const brim_option *o = options; o->name; o++) {
+    if (o->kind != BRIM_OPTION_HIDDEN) brim_suggest(name, bare(o->name), &distance, &best);
+    if (best == bare(o->name)) meant = o->name;
   }
   const brim_status status = brim_fail(BRIM_ECONFIG, "unknown option '%s'", word);
   if (distance > 0 && hint_other_option(status, word, next)) return status;
@@ -147,29 +112,38 @@ static brim_status unknown_option(const char *word, const char *next, const brim
 }
 
 /* The value of option `o` in word `i`: behind '=', or the next word. */
-static brim_status take_value(int argc, char **argv, int *i, const brim_option *o)
+static brim_status take_value(int argc, char **argv, int *i, const brim_option *o, void *values)
 {
   const char *equals = strchr(argv[*i], '=');
-  if (o->kind != BRIM_OPTION_STRING) {
+  void *value = (char *)values + o->offset;
+  if (!o->takes) {
     if (equals) return brim_fail(BRIM_ECONFIG, "option '%s' takes no value", o->name);
-    *(bool *)o->value = true;
+    *(bool *)value = true;
     return BRIM_OK;
   }
   if (!equals && *i + 1 >= argc) return brim_fail(BRIM_ECONFIG, "option '%s' needs a value", o->name);
-  *(const char **)o->value = equals ? equals + 1 : argv[++*i];
+  const char *text = equals ? equals + 1 : argv[++*i];
+  if (o->kind == BRIM_OPTION_STRING) {
+    *(const char **)value = text;
+    return BRIM_OK;
+  }
+  brim_cli_paths *paths = value;
+  if (paths->count == BRIM_CLI_PATHS_MAX)
+    return brim_fail(BRIM_ECONFIG, "%s given more than %d times", o->name, BRIM_CLI_PATHS_MAX);
+  paths->path[paths->count++] = text;
   return BRIM_OK;
 }
 
-static const brim_option *find_option(const char *word, const brim_option *option, size_t count)
+static const brim_option *find_option(const char *word, const brim_option *options)
 {
   const size_t length = strcspn(word, "=");
-  for (size_t i = 0; i < count; i++)
-    if (strncmp(option[i].name, word, length) == 0 && option[i].name[length] == '\0') return &option[i];
+  for (const brim_option *o = options; o->name; o++)
+    if (strncmp(o->name, word, length) == 0 && o->name[length] == '\0') return o;
   return NULL;
 }
 
 /* The operands among the words, in out->word, which has room. */
-static brim_status parse(int argc, char **argv, const brim_option *option, size_t option_count, brim_operands *out)
+static brim_status parse(int argc, char **argv, const brim_option *options, void *values, brim_operands *out)
 {
   bool only_operands = false;
   for (int i = 1; i < argc; i++) {
@@ -182,20 +156,19 @@ static brim_status parse(int argc, char **argv, const brim_option *option, size_
       out->number[out->count++] = i;
       continue;
     }
-    const brim_option *o = find_option(argv[i], option, option_count);
-    if (!o) return unknown_option(argv[i], argv[i + 1], option, option_count);
-    BRIM_TRY(take_value(argc, argv, &i, o));
+    const brim_option *o = find_option(argv[i], options);
+    if (!o) return unknown_option(argv[i], argv[i + 1], options);
+    BRIM_TRY(take_value(argc, argv, &i, o, values));
   }
   return BRIM_OK;
 }
 
-brim_status brim_cli_parse(int argc, char **argv, const brim_option *option, size_t option_count, brim_operands *out)
+brim_status brim_cli_parse(int argc, char **argv, const brim_option *options, void *values, brim_operands *out)
 {
   *out = (brim_operands){0};
-  if (listing) return list_options(option, option_count);
   out->word = BRIM_ARENA_NEW(&out->arena, const char *, argc + 1) + 1;
   out->number = BRIM_ARENA_NEW(&out->arena, int, argc + 1) + 1;
-  return parse(argc, argv, option, option_count, out);
+  return parse(argc, argv, options, values, out);
 }
 
 brim_status brim_cli_at_most(const brim_operands *operands, size_t most, const char *what)
@@ -210,67 +183,36 @@ int brim_cli_end(brim_status status, brim_operands *operands)
   return status == BRIM_OK ? 0 : brim_cli_fail(status);
 }
 
-/* One more value of an option that may repeat. */
-static brim_status add_path(const char **path, size_t *count, const brim_option *o)
-{
-  if (*count == BRIM_CLI_PATHS_MAX)
-    return brim_fail(BRIM_ECONFIG, "%s given more than %d times", o->name, BRIM_CLI_PATHS_MAX);
-  path[(*count)++] = *(const char **)o->value;
-  return BRIM_OK;
-}
-
 brim_status brim_cli_take_globals(brim_cli *cli, int *argc, char **argv)
 {
-  const char *plugin_path = NULL, *config_path = NULL, *config_name = NULL;
-  bool verbose = false, quiet = false;
-  const brim_option option[] = {
-      {"--plugin-path", BRIM_OPTION_STRING, &plugin_path, "DIR|FILE",
-       "look for plugins there first (may repeat; also BRIM_PLUGIN_PATH)"},
-      {"--config-path", BRIM_OPTION_STRING, &config_path, "DIR", "look for configurations there first (may repeat)"},
-      {"--config-name", BRIM_OPTION_STRING, &config_name, "NAME", "the root configuration (default: config)"},
-      {"--verbose", BRIM_OPTION_FLAG, &verbose, NULL, "more of progress and information"},
-      {"--quiet", BRIM_OPTION_FLAG, &quiet, NULL, "only warnings and errors"}};
   int kept = 1;
-  if (listing) return list_options(option, sizeof option / sizeof option[0]);
   for (int i = 1; i < *argc; i++) {
     const brim_option *o = NULL;
     if (strcmp(argv[i], "--") == 0) {
       while (i < *argc) argv[kept++] = argv[i++];
       break;
     }
-    if (argv[i][0] == '-') o = find_option(argv[i], option, sizeof option / sizeof option[0]);
-    if (!o) {
+    if (argv[i][0] == '-') o = find_option(argv[i], globals);
+    if (o)
+      BRIM_TRY(take_value(*argc, argv, &i, o, cli));
+    else
       argv[kept++] = argv[i];
-      continue;
-    }
-    BRIM_TRY(take_value(*argc, argv, &i, o));
-    if (o->value == (void *)&plugin_path) BRIM_TRY(add_path(cli->plugin_path, &cli->plugin_path_count, o));
-    if (o->value == (void *)&config_path) BRIM_TRY(add_path(cli->config_path, &cli->config_path_count, o));
   }
   *argc = kept;
-  cli->config_name = config_name;
-  cli->quiet = quiet;
-  cli->verbose = verbose;
   brim_cli_hush(cli, false);
   return BRIM_OK;
-}
-
-void brim_cli_hush(const brim_cli *cli, bool quiet)
-{
-  const enum brim_level asked = cli->quiet ? BRIM_LOG_WARN : cli->verbose ? BRIM_LOG_DEBUG : BRIM_LOG_INFO;
-  brim_log_set_level(quiet ? BRIM_LOG_ERROR : asked);
 }
 
 size_t brim_cli_global_words(const brim_cli *cli, const char **out)
 {
   size_t n = 0;
-  for (size_t i = 0; i < cli->plugin_path_count; i++) {
+  for (size_t i = 0; i < cli->plugin_paths.count; i++) {
     out[n++] = "--plugin-path";
-    out[n++] = cli->plugin_path[i];
+    out[n++] = cli->plugin_paths.path[i];
   }
-  for (size_t i = 0; i < cli->config_path_count; i++) {
+  for (size_t i = 0; i < cli->config_paths.count; i++) {
     out[n++] = "--config-path";
-    out[n++] = cli->config_path[i];
+    out[n++] = cli->config_paths.path[i];
   }
   if (cli->config_name) {
     out[n++] = "--config-name";
@@ -299,32 +241,4 @@ void brim_cli_quote(const char *const *word, brim_text *out)
     if (i > 0) brim_text_add(out, " ");
     quote_word(word[i], out);
   }
-}
-
-brim_status brim_cli_check_absent(const char *path, bool force)
-{
-  struct stat info;
-  if (force || stat(path, &info) != 0 || !S_ISREG(info.st_mode)) return BRIM_OK; /* a pipe, /dev/null */
-  return brim_fail(BRIM_ECONFIG, "'%s' is there already\n-o FILE names another one, and --force replaces it", path);
-}
-
-brim_status brim_cli_check_output(const char *path, const char *ending, const char *kind, bool force)
-{
-  if (!brim_ends_with(path, ending))
-    return brim_fail(BRIM_ECONFIG, "-o %s: %s, so the file's name must end in %s", path, kind, ending);
-  BRIM_TRY(brim_cli_check_folder(path));
-  return brim_cli_check_absent(path, force);
-}
-
-brim_status brim_cli_check_folder(const char *path)
-{
-  size_t length = strlen(path);
-  while (length > 1 && path[length - 1] == '/') length--; /* "folder/" names a folder */
-  while (length > 0 && path[length - 1] != '/') length--;
-  char folder[BRIM_PATH_MAX] = ".";
-  if (length >= sizeof folder) return brim_fail(BRIM_ECONFIG, "-o %.100s...: the name is too long", path);
-  if (length > 0) snprintf(folder, sizeof folder, "%.*s", length > 1 ? (int)length - 1 : 1, path);
-  if (brim_is_folder(folder)) return BRIM_OK;
-  if (access(folder, F_OK) == 0) return brim_fail(BRIM_ECONFIG, "-o %s: '%s' is a file, not a folder", path, folder);
-  return brim_fail(BRIM_ECONFIG, "-o %s: there is no folder '%s'\nmake it first, or name another", path, folder);
 }

@@ -238,7 +238,8 @@ static void tell_kept(const brim_weights *w, brim_text *out)
     told++;
   }
   if (kept > told) brim_text_printf(out, " and %zu more", kept - told);
-  if (kept > 0) brim_text_printf(out, " keep%s first value%s", kept == 1 ? "s its" : " their", kept == 1 ? "" : "s");
+  if (kept > 0)
+    brim_text_printf(out, " keep%s first value%s", kept == 1 ? "s its" : " their", brim_plural((int64_t)kept));
 }
 
 void brim_weights_tell(const brim_weights *w, brim_text *out)

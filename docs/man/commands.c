@@ -96,19 +96,18 @@ static void put_examples(FILE *page, const char *text)
 
 static void put_options(FILE *page, const brim_command *command)
 {
-  brim_option row[BRIM_CLI_OPTIONS_MAX];
-  const size_t count = brim_cli_options(command, row, BRIM_CLI_OPTIONS_MAX);
+  const brim_option *row = brim_cli_options(command);
+  const char *help;
+  brim_text name = {0};
   fputs(".SH OPTIONS\n", page);
-  for (size_t i = 0; i < count;) {
-    brim_text name = {0};
-    i += brim_cli_format_option(&row[i], count - i, &name);
+  for (; (help = brim_cli_format_option(&row, &name)); brim_text_clear(&name)) {
     fputs(".TP\n.B ", page);
     page_text(page, brim_text_str(&name));
     fputs("\n", page);
-    page_text(page, row[i - 1].help ? row[i - 1].help : "");
+    page_text(page, help);
     fputs("\n", page);
-    brim_text_release(&name);
   }
+  brim_text_release(&name);
   fputs(".TP\n.B \\-h, \\-\\-help\nshow this in short", page);
   fputs(command && strstr(command->usage, "key=value") ? ", and every key\n" : "\n", page);
   if (command) fputs(".PP\nOptions of every command are in\n.BR brim (1).\n", page);
@@ -175,9 +174,9 @@ void page_program(FILE *page)
         "words of the command line change them: key=value a value, group=option a choice.\n"
         ".SH COMMANDS\n",
         page);
-  for (const brim_command *c = brim_commands; c->name; c++) {
-    fprintf(page, ".TP\n.BR brim\\-%s (1)\n", c->name);
-    page_text(page, c->help);
+  for (const brim_command *const *c = brim_commands; *c; c++) {
+    fprintf(page, ".TP\n.BR brim\\-%s (1)\n", (*c)->name);
+    page_text(page, (*c)->help);
     fputs("\n", page);
   }
   put_options(page, NULL);

@@ -72,7 +72,7 @@ static brim_status make_pages(const char *folder)
   if (!page) return BRIM_EIO;
   page_program(page);
   BRIM_TRY(close_page(page));
-  for (const brim_command *c = brim_commands; c->name; c++) BRIM_TRY(make_command(folder, c));
+  for (const brim_command *const *c = brim_commands; *c; c++) BRIM_TRY(make_command(folder, *c));
   page = open_page(folder, "brim.yaml", 5);
   if (!page) return BRIM_EIO;
   BRIM_TRY(brim_registry_open(brim_core_plugins, NULL, 0, &registry));

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/thread.h"
-#include "cli/check.h"
+#include "cli/check/check.h"
 #include "data/answers.h"
 #include "data/describe.h"
 

@@ -1,4 +1,4 @@
-#include "cli/check_worlds.h"
+#include "cli/check/worlds.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -285,7 +285,7 @@ void brim_made_world_tell(const brim_made_world *w, brim_text *out)
   char a[32], b[32];
   brim_text_printf(
       out, "%zu device%s, %s with %s of %s free, effective batch %lld, micro-batches from %lld down to %lld",
-      w->devices.count, w->devices.count == 1 ? "" : "s", w->device[0].name,
+      w->devices.count, brim_plural((int64_t)w->devices.count), w->device[0].name,
       brim_format_bytes(a, sizeof a, w->device[0].free_bytes), brim_format_bytes(b, sizeof b, w->device[0].total_bytes),
       (long long)w->plan.effective_batch, (long long)w->batch[0], (long long)w->batch[w->plan.micro_batch_count - 1]);
 }

@@ -1,8 +1,6 @@
 /* Devices, plans and memory that are made up, to ask policies about. A world is a function of its number. */
 #ifndef BRIM_CLI_CHECK_WORLDS_H
 #define BRIM_CLI_CHECK_WORLDS_H
-#include <stdbool.h>
-
 #include "base/text.h"
 #include "memory/policies.h"
 

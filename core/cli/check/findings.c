@@ -1,15 +1,83 @@
-/* What to do about what `brim check` has found, or was given. See check.h. */
+/* What checks find: how it is said, the configuration of a check, which may fail for the user's words, and what to do
+ * about a finding. See check.h. */
 #include <fts.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/arena.h"
+#include "base/error.h"
 #include "base/file.h"
-#include "cli/check.h"
+#include "cli/check/check.h"
 
 #define FILES_MAX 8      /* that are told */
 #define LOOKED_MAX 20000 /* files of a folder that are looked at */
+
+const brim_finding_name brim_finding_names[] = {
+    [BRIM_FOUND_OK] = {"ok", "ok"},
+    [BRIM_FOUND_WARNING] = {"warning", "warning"},
+    [BRIM_FOUND_FAILED] = {"failed", "failed"},
+    [BRIM_FOUND_UNTRIED] = {"untried", "warning"},
+    [BRIM_FOUND_WORDS] = {"words", "warning"},
+};
+
+enum brim_finding brim_check_say(brim_check *c, enum brim_finding finding, const char *format, ...)
+{
+  char text[4096];
+  va_list list;
+  va_start(list, format);
+  vsnprintf(text, sizeof text, format, list);
+  va_end(list);
+  brim_text_clear(&c->text);
+  brim_text_add(&c->text, text);
+  return finding;
+}
+
+enum brim_finding brim_check_error(brim_check *c, const char *what)
+{
+  return brim_check_say(c, BRIM_FOUND_FAILED, "%s: %s", what, brim_error_text());
+}
+
+enum brim_finding brim_check_words(brim_check *c, const char *error, enum brim_finding finding)
+{
+  return c->blames_words ? brim_check_say(c, BRIM_FOUND_WORDS, "%s", error) : finding;
+}
+
+static brim_status configure(const brim_check *c, const char *const *word, size_t count, size_t words,
+                             brim_config **out)
+{
+  brim_arena arena = {0};
+  const size_t n = count + words;
+  const char **all = BRIM_ARENA_NEW(&arena, const char *, n + 1);
+  int *number = BRIM_ARENA_NEW(&arena, int, n + 1);
+  for (size_t i = 0; i < n; i++) all[i] = i < count ? word[i] : c->word[i - count];
+  for (size_t i = 0; i < n; i++) number[i] = (int)(i < count ? 0 : i - count + 2); /* behind the file */
+  const brim_status status = brim_cli_config(c->cli, NULL, all, number, n, out);
+  brim_arena_release(&arena);
+  return status;
+}
+
+/* Behind a failure with the user's words: is one of them named, or is all well without them? */
+static bool blames_words(const brim_check *c, const char *const *word, size_t count)
+{
+  brim_error error;
+  brim_config *config = NULL;
+  if (c->words == 0) return false;
+  if (strstr(brim_error_text(), "command line, argument ")) return true;
+  brim_error_take(&error);
+  const brim_status without = configure(c, word, count, 0, &config);
+  brim_config_free(config);
+  brim_error_put(&error);
+  return without == BRIM_OK;
+}
+
+brim_status brim_check_config(brim_check *c, const char *const *word, size_t count, brim_config **out)
+{
+  const brim_status status = configure(c, word, count, c->words, out);
+  c->blames_words = status == BRIM_ECONFIG && blames_words(c, word, count);
+  return status;
+}
 
 /* ---- folders ---- */
 

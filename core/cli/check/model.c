@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/check.h"
+#include "cli/check/check.h"
 #include "drive/drive.h"
 
 #define WORDS_MAX 12

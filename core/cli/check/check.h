@@ -3,8 +3,8 @@
  * Nothing of a plugin is called in the process that the user has started: it starts itself again as a child, which
  * tries one thing after another and says before each what it is about to do. Where it crashes, or does not come back,
  * the parent knows what that was, and starts another one behind it. */
-#ifndef BRIM_CLI_CHECK_H
-#define BRIM_CLI_CHECK_H
+#ifndef BRIM_CLI_CHECK_CHECK_H
+#define BRIM_CLI_CHECK_CHECK_H
 #include "base/text.h"
 #include "cli/cli.h"
 
@@ -53,7 +53,7 @@ enum brim_finding brim_check_words(brim_check *c, const char *error, enum brim_f
  * brim_config_free. */
 brim_status brim_check_config(brim_check *c, const char *const *word, size_t count, brim_config **out);
 
-/* check_hints.c: ECONFIG with the plugins' files that are in a folder. */
+/* ECONFIG with the plugins' files that are in a folder. */
 brim_status brim_check_fail_folder(const char *folder);
 /* Adds lines on what to do about a check of `file` that failed with this text. */
 void brim_check_hint(const char *file, const char *check, const char *text, brim_text *out);

@@ -1,6 +1,6 @@
 /* brim check: tries the plugins of a file, each function with edge cases, in a child process that may crash, loop or
  * want too much memory. See check.h. */
-#include "cli/check.h"
+#include "cli/check/check.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -36,6 +36,7 @@ typedef struct checking {
   brim_cli *cli;
   const char *file;
   const brim_operands *operands; /* the file and the user's words */
+  bool json, is_child;
   brim_arena arena;
   result *first, *last;
   long number;               /* of the last check that was begun */
@@ -55,14 +56,6 @@ typedef struct child {
 } child;
 
 /* ---- results ---- */
-
-const brim_finding_name brim_finding_names[] = {
-    [BRIM_FOUND_OK] = {"ok", "ok"},
-    [BRIM_FOUND_WARNING] = {"warning", "warning"},
-    [BRIM_FOUND_FAILED] = {"failed", "failed"},
-    [BRIM_FOUND_UNTRIED] = {"untried", "warning"},
-    [BRIM_FOUND_WORDS] = {"words", "warning"},
-};
 
 static void add_result(checking *c, enum brim_finding finding, const char *text)
 {
@@ -396,14 +389,14 @@ static brim_status be_child(brim_cli *cli, const brim_operands *operands)
                    operands->count - 2);
 }
 
-static brim_status check(checking *c, bool json, int *exit_status)
+static brim_status check(checking *c, int *exit_status)
 {
   if (brim_is_folder(c->file)) return brim_check_fail_folder(c->file);
   if (access(c->file, R_OK) != 0)
     return brim_fail(BRIM_ELOAD, "the plugin '%s' cannot be read: %s", c->file, strerror(errno));
   BRIM_TRY(run_all(c));
   if (wrong_words(c)) return brim_fail(BRIM_ECONFIG, "%s", wrong_words(c));
-  if (json)
+  if (c->json)
     BRIM_TRY(print_json(c));
   else
     print_words(c);
@@ -412,23 +405,40 @@ static brim_status check(checking *c, bool json, int *exit_status)
   return BRIM_OK;
 }
 
-int brim_command_check(brim_cli *cli, int argc, char **argv)
+static const brim_option options[] = {{"--json", BRIM_CLI_FLAG(checking, json), NULL, "print JSON, for programs"},
+                                      {"--child", BRIM_OPTION_HIDDEN, offsetof(checking, is_child)},
+                                      {NULL}};
+
+static int run_command(brim_cli *cli, int argc, char **argv)
 {
-  bool json = false, is_child = false;
   int exit_status = 0;
-  const brim_option option[] = {{"--json", BRIM_OPTION_FLAG, &json, NULL, "print JSON, for programs"},
-                                {"--child", BRIM_OPTION_HIDDEN, &is_child, NULL, NULL}};
   brim_operands operands;
-  brim_status status = brim_cli_parse(argc, argv, option, 2, &operands);
   checking c = {.cli = cli, .operands = &operands};
+  brim_status status = brim_cli_parse(argc, argv, options, &c, &operands);
   if (status == BRIM_OK && operands.count == 0)
     status = brim_fail(BRIM_ECONFIG, "brim check takes a plugin's file: brim check mine.so");
-  if (status == BRIM_OK && is_child) status = be_child(cli, &operands);
-  if (status == BRIM_OK && !is_child) {
+  if (status == BRIM_OK && c.is_child) status = be_child(cli, &operands);
+  if (status == BRIM_OK && !c.is_child) {
     c.file = operands.word[0];
-    status = check(&c, json, &exit_status);
+    status = check(&c, &exit_status);
   }
   brim_arena_release(&c.arena);
   const int ended = brim_cli_end(status, &operands);
   return ended ? ended : exit_status;
 }
+
+const brim_command brim_command_check = {
+    "check", "try a plugin's file: every function, with edge cases", run_command,
+    "usage: brim check FILE.so [key=value]... [--json]\n"
+    "\n"
+    "  brim check mine.so                             its tables, then each function of its plugins\n"
+    "  brim check mine.so policy.mine.reserve_mb=512  with other parameters than its defaults\n"
+    "  brim check mine.so dataset.path=data --json    a dataset that needs files; for programs\n"
+    "\n"
+    "Nothing of the plugin runs in this process: it starts itself again, within limits of time and memory, and tells\n"
+    "what crashed, did not come back, or answered what cannot be done, a line for each check: ok, warning or FAILED.\n"
+    "Policies are asked about made-up devices, plans and memory; models are built for samples of several kinds and\n"
+    "planned; of datasets all splits are opened and samples read, also by several threads. Of backends and\n"
+    "communicators only tables are looked at. Exit status 0: brim would run it; 3: it cannot be loaded; 5: a check\n"
+    "failed.\n",
+    options};

@@ -1,0 +1,577 @@
+/* Policies, asked by the same host as in a run (memory/policies.h) about worlds that are made up: each hook, also where
+ * nothing changes or nothing fits; made and destroyed, asked twice and often, and with parameters at the ends of their
+ * ranges. See check.h. */
+#include <inttypes.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/arena.h"
+#include "cli/check/check.h"
+#include "cli/check/worlds.h"
+#include "memory/policy_call.h"
+
+#define WORLDS 200
+#define WORLDS_FEW 12 /* worlds, where each is asked about often */
+#define STEPS 120     /* of a run */
+#define EVENTS 64     /* about out-of-memory: after so many a run ends whatever the policies say */
+#define WARM_TIMES 20 /* before memory is counted */
+#define MANY_TIMES 300
+#define LEAK_BYTES 16 /* each time; less may be the C library's own */
+#define VALUES_MAX 64 /* of a parameter */
+
+/* ---- an instance in a made-up world ---- */
+
+/* A policy of a configuration; nobody listens to what it decides. */
+typedef struct asked {
+  brim_config *config;
+  brim_policies *policies; /* NULL: there is no instance */
+  brim_made_world world;
+} asked;
+
+typedef union answer {
+  brim_place place;
+  brim_plan_choice plan;
+  brim_action action;
+  brim_boundary boundary;
+  brim_step_plan step;
+} answer;
+
+static void ignore(void *context, const brim_decision *decision)
+{
+  (void)context;
+  (void)decision;
+}
+
+/* Too large for some stacks; freed with what it holds. */
+static asked *new_asked(void)
+{
+  return brim_xcalloc(1, sizeof(asked));
+}
+
+static void close_asked(asked *a)
+{
+  brim_policies_close(a->policies);
+  a->policies = NULL;
+}
+
+static void free_asked(asked *a)
+{
+  close_asked(a);
+  brim_config_free(a->config);
+  free(a);
+}
+
+/* The configuration that takes the policy; `further`: one more word of it, or NULL. */
+static brim_status configure(brim_check *c, const char *further, asked *a)
+{
+  char own[BRIM_OPTION_BYTES];
+  const char *word[] = {own, further};
+  snprintf(own, sizeof own, "policy=[%s]", c->plugin->id);
+  return brim_check_config(c, word, further ? 2 : 1, &a->config);
+}
+
+static brim_status open_asked(asked *a)
+{
+  brim_made_world_set(&a->world, 0); /* its clock: policies may look at it when they are made */
+  BRIM_TRY(brim_policies_open(a->config, (brim_decisions){0}, &a->policies));
+  brim_policies_listen(a->policies, ignore, NULL);
+  brim_policies_answer_there(a->policies);
+  return BRIM_OK;
+}
+
+/* The thread's error, but for its further lines, which say to call this very command. */
+static enum brim_finding fail_short(brim_check *c, const char *what)
+{
+  const char *text = brim_error_text();
+  return brim_check_say(c, BRIM_FOUND_FAILED, "%s%s%.*s", what, what[0] ? ": " : "", (int)strcspn(text, "\n"), text);
+}
+
+/* What its own words end a run with is not for us to judge, and not nonsense. */
+static bool is_refusal(brim_status status)
+{
+  return status != BRIM_EPLUGIN && strstr(brim_error_text(), "decided by policy");
+}
+
+/* ---- one question of each kind ---- */
+
+/* As a run asks it; `number` tells the moment of hooks that are called again and again. */
+static brim_status ask(asked *a, enum brim_hook hook, int64_t number, answer *out)
+{
+  const char *who;
+  brim_made_world *w = &a->world;
+  memset(out, 0, sizeof *out);
+  switch (hook) {
+  case BRIM_HOOK_DEVICE:
+    return brim_policies_choose_device(a->policies, &w->devices, &out->place);
+  case BRIM_HOOK_PLAN:
+    return brim_policies_choose_plan(a->policies, &w->plan, &out->plan);
+  case BRIM_HOOK_OOM: {
+    const brim_oom event = brim_made_oom(w, 0, w->batch[0], number);
+    return brim_policies_on_oom(a->policies, &event, &out->action);
+  }
+  case BRIM_HOOK_BOUNDARY: {
+    const brim_memory_view view = brim_made_memory(w, number);
+    return brim_policies_on_boundary(a->policies, &view, &out->boundary);
+  }
+  case BRIM_HOOK_STEP:
+    BRIM_TRY(brim_policies_on_step(a->policies, brim_made_step(w), &out->step, &who));
+    brim_made_follow(w, &out->step);
+    return BRIM_OK;
+  }
+  return BRIM_ENOTSUP;
+}
+
+typedef struct tally {
+  int decided, left, refused;
+  char refusal[256]; /* the first */
+} tally;
+
+/* False: it is nonsense, or worse. */
+static bool count(tally *t, brim_status status)
+{
+  if (status == BRIM_OK) {
+    t->decided++;
+  } else if (status == BRIM_ENOTSUP) {
+    t->left++;
+  } else if (is_refusal(status)) {
+    const char *text = brim_error_text();
+    if (t->refused++ == 0) snprintf(t->refusal, sizeof t->refusal, "%.*s", (int)strcspn(text, "\n"), text);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+static enum brim_finding say_tally(brim_check *c, const tally *t)
+{
+  brim_check_say(c, BRIM_FOUND_OK, "decided %d of %d times", t->decided, t->decided + t->left + t->refused);
+  if (t->refused > 0) brim_text_printf(&c->text, ", and ended the run %d times, first by: %s", t->refused, t->refusal);
+  return BRIM_FOUND_OK;
+}
+
+static enum brim_finding fail_in_world(brim_check *c, const brim_made_world *w)
+{
+  brim_text world = {0};
+  brim_made_world_tell(w, &world);
+  fail_short(c, "");
+  brim_text_printf(&c->text, "\nin a made-up world of %s", brim_text_str(&world));
+  brim_text_release(&world);
+  return BRIM_FOUND_FAILED;
+}
+
+/* ---- checks of a hook ---- */
+
+/* False: there is no instance, and "create" says why. */
+static bool open_default(brim_check *c, asked *a, enum brim_finding *finding)
+{
+  if (configure(c, NULL, a) == BRIM_OK && open_asked(a) == BRIM_OK) return true;
+  *finding = brim_check_say(c, BRIM_FOUND_WARNING, "not tried, as there is no instance");
+  return false;
+}
+
+/* False: the policy does not have the hook, or there is no instance. */
+static bool begin(brim_check *c, enum brim_hook hook, asked *a, enum brim_finding *finding)
+{
+  *finding = BRIM_FOUND_OK;
+  if (brim_policy_has(c->plugin, hook)) return open_default(c, a, finding);
+  brim_check_say(c, BRIM_FOUND_OK, "left to other policies");
+  return false;
+}
+
+/* Worlds one after another, each with `times` questions. */
+static enum brim_finding check_hook(brim_check *c, enum brim_hook hook, uint64_t worlds, int times)
+{
+  enum brim_finding finding;
+  tally t = {.decided = 0};
+  asked *a = new_asked();
+  if (begin(c, hook, a, &finding)) {
+    for (uint64_t i = 0; i < worlds && finding == BRIM_FOUND_OK; i++) {
+      brim_made_world_set(&a->world, i);
+      for (int k = 0; k < times && finding == BRIM_FOUND_OK; k++) {
+        answer out;
+        if (!count(&t, ask(a, hook, k, &out))) finding = fail_in_world(c, &a->world);
+      }
+    }
+    if (finding == BRIM_FOUND_OK) say_tally(c, &t);
+  }
+  free_asked(a);
+  return finding;
+}
+
+static enum brim_finding check_device(brim_check *c)
+{
+  return check_hook(c, BRIM_HOOK_DEVICE, WORLDS, 1);
+}
+static enum brim_finding check_plan(brim_check *c)
+{
+  return check_hook(c, BRIM_HOOK_PLAN, WORLDS, 1);
+}
+static enum brim_finding check_boundary(brim_check *c)
+{
+  return check_hook(c, BRIM_HOOK_BOUNDARY, WORLDS / 10, STEPS / 4);
+}
+static enum brim_finding check_step(brim_check *c)
+{
+  return check_hook(c, BRIM_HOOK_STEP, WORLDS / 10, STEPS);
+}
+
+/* ---- while nothing changes ---- */
+
+#define STEADY_WORLDS 8
+#define STEADY_SECONDS 240
+#define RETURNS_MAX 2 /* to the plan before the last one, that are no oscillation yet */
+
+typedef struct taken_plan {
+  int64_t micro_batch;
+  uint64_t bytes;
+} taken_plan;
+
+static bool same_taken(taken_plan a, taken_plan b)
+{
+  return a.micro_batch == b.micro_batch && a.bytes == b.bytes;
+}
+
+/* How often it goes back to the plan that it had left in its last change. */
+static bool watch_world(asked *a, int *returns)
+{
+  const char *who;
+  brim_made_world *w = &a->world;
+  taken_plan before = {0}, now = {w->step.micro_batch, w->step.planned_bytes};
+  *returns = 0;
+  for (int i = 0; i < STEADY_SECONDS; i++) {
+    brim_step_plan out = {0};
+    const brim_status status = brim_policies_on_step(a->policies, brim_made_same_step(w), &out, &who);
+    if (status != BRIM_OK && status != BRIM_ENOTSUP && !is_refusal(status)) return false;
+    if (status == BRIM_OK) brim_made_follow(w, &out);
+    const taken_plan next = {w->step.micro_batch, w->step.planned_bytes};
+    if (same_taken(next, now)) continue;
+    *returns += same_taken(next, before);
+    before = now;
+    now = next;
+  }
+  return true;
+}
+
+static enum brim_finding check_settles(brim_check *c)
+{
+  enum brim_finding finding;
+  asked *a = new_asked();
+  if (begin(c, BRIM_HOOK_STEP, a, &finding)) {
+    finding = brim_check_say(c, BRIM_FOUND_OK, "its plan stays where nothing changes");
+    for (uint64_t i = 0; i < STEADY_WORLDS && finding == BRIM_FOUND_OK; i++) {
+      int returns = 0;
+      brim_made_world_set(&a->world, i);
+      if (!watch_world(a, &returns)) finding = fail_in_world(c, &a->world);
+      if (finding == BRIM_FOUND_OK && returns > RETURNS_MAX)
+        finding = brim_check_say(c, BRIM_FOUND_WARNING,
+                                 "goes back and forth where nothing changes: %d times in %d s back to the plan that it "
+                                 "had just left, and each change costs a pause",
+                                 returns, STEADY_SECONDS);
+    }
+  }
+  free_asked(a);
+  return finding;
+}
+
+/* ---- out of memory, again and again ---- */
+
+typedef struct ordeal {
+  char model[BRIM_OPTION_BYTES]; /* that was chosen */
+  int32_t device;
+  int64_t batch, retries;
+  int unchanged; /* answers in a row that were the plan that had just failed */
+} ordeal;
+
+/* Another precision or model, which is trained from then on. */
+static bool changes_variant(brim_made_world *w, ordeal *o, const brim_plan_choice *plan)
+{
+  const bool precision = plan->precision != BRIM_AS_IT_IS && plan->precision != w->plan.precision;
+  const bool model = plan->model && strcmp(plan->model, w->plan.model) != 0;
+  if (precision) w->plan.precision = plan->precision;
+  if (!model) return precision;
+  snprintf(o->model, sizeof o->model, "%s", plan->model);
+  w->plan.model = o->model;
+  return true;
+}
+
+/* What a run would do next. False: it ends, or waits. */
+static bool follow(brim_made_world *w, ordeal *o, const brim_action *action)
+{
+  if (action->kind == BRIM_ACT_PLAN) {
+    const bool changes = changes_variant(w, o, &action->plan) || action->plan.micro_batch != o->batch;
+    o->unchanged = changes ? 0 : o->unchanged + 1;
+    o->batch = action->plan.micro_batch;
+    o->retries++;
+    return true;
+  }
+  if (action->kind != BRIM_ACT_PLACE || action->place.kind != BRIM_PLACE_DEVICE) return false;
+  o->unchanged = action->place.device == o->device && w->device[o->device].tried ? o->unchanged + 1 : 0;
+  w->device[o->device].tried = 1;
+  o->device = action->place.device;
+  o->retries = 0;
+  return true;
+}
+
+/* Nothing ever fits. */
+static enum brim_finding suffer(brim_check *c, asked *a, tally *t, int *endless)
+{
+  ordeal o = {.batch = a->world.batch[0]};
+  for (int i = 0; i < EVENTS; i++) {
+    brim_action action;
+    const brim_oom event = brim_made_oom(&a->world, o.device, o.batch, o.retries);
+    const brim_status status = brim_policies_on_oom(a->policies, &event, &action);
+    if (!count(t, status)) return fail_in_world(c, &a->world);
+    if (status != BRIM_OK || !follow(&a->world, &o, &action)) return BRIM_FOUND_OK;
+  }
+  ++*endless;
+  if (o.unchanged < EVENTS / 2) return BRIM_FOUND_OK;
+  brim_check_say(c, BRIM_FOUND_FAILED,
+                 "answers with what has just failed, micro-batch %lld, again and again (%d times): it must change "
+                 "something, or leave it to others",
+                 (long long)o.batch, o.unchanged);
+  return BRIM_FOUND_FAILED;
+}
+
+static enum brim_finding check_oom(brim_check *c)
+{
+  enum brim_finding finding;
+  tally t = {.decided = 0};
+  int endless = 0;
+  asked *a = new_asked();
+  if (begin(c, BRIM_HOOK_OOM, a, &finding)) {
+    for (uint64_t i = 0; i < WORLDS && finding == BRIM_FOUND_OK; i++) {
+      brim_made_world_set(&a->world, i);
+      finding = suffer(c, a, &t, &endless);
+    }
+    if (finding == BRIM_FOUND_OK) say_tally(c, &t);
+    if (finding == BRIM_FOUND_OK && endless > 0) {
+      finding = BRIM_FOUND_WARNING;
+      brim_text_printf(&c->text,
+                       ", but does not come to an end in %d world%s where nothing fits: a run ends after %d "
+                       "answers",
+                       endless, brim_plural(endless), EVENTS);
+    }
+  }
+  free_asked(a);
+  return finding;
+}
+
+/* ---- the same question twice ---- */
+
+static bool same_plan(const brim_plan_choice *a, const brim_plan_choice *b)
+{
+  return a->micro_batch == b->micro_batch && a->precision == b->precision && !a->model == !b->model;
+}
+
+static bool same_place(const brim_place *a, const brim_place *b)
+{
+  return a->kind == b->kind && a->device == b->device && a->limit_bytes == b->limit_bytes;
+}
+
+static bool same_answer(enum brim_hook hook, const answer *a, const answer *b)
+{
+  switch (hook) {
+  case BRIM_HOOK_DEVICE:
+    return same_place(&a->place, &b->place);
+  case BRIM_HOOK_PLAN:
+    return same_plan(&a->plan, &b->plan);
+  case BRIM_HOOK_OOM:
+    return a->action.kind == b->action.kind && same_plan(&a->action.plan, &b->action.plan) &&
+           same_place(&a->action.place, &b->action.place);
+  case BRIM_HOOK_BOUNDARY:
+    return a->boundary.cleanup == b->boundary.cleanup;
+  case BRIM_HOOK_STEP:
+    return a->step.micro_batch == b->step.micro_batch && a->step.within_bytes == b->step.within_bytes;
+  }
+  return true;
+}
+
+/* All questions to one instance, in order; the answers to `out`. */
+static brim_status ask_all(asked *a, answer *out, brim_status *status)
+{
+  BRIM_TRY(open_asked(a));
+  for (size_t i = 0; i < WORLDS_FEW; i++) {
+    brim_made_world_set(&a->world, i);
+    for (int hook = 0; hook <= BRIM_HOOK_STEP; hook++, out++, status++) *status = ask(a, (enum brim_hook)hook, 1, out);
+  }
+  close_asked(a);
+  return BRIM_OK;
+}
+
+/* Only a remark: a policy may go by the time of day. */
+static enum brim_finding check_repeats(brim_check *c)
+{
+  enum { ANSWERS = WORLDS_FEW * (BRIM_HOOK_STEP + 1) };
+  enum brim_finding finding = BRIM_FOUND_OK;
+  asked *a = new_asked();
+  answer *out = brim_xcalloc(2 * (size_t)ANSWERS, sizeof *out);
+  brim_status status[2][ANSWERS] = {{BRIM_OK}};
+  brim_check_say(c, BRIM_FOUND_OK, "the same questions twice, and the same answers");
+  if (configure(c, NULL, a) != BRIM_OK || ask_all(a, out, status[0]) != BRIM_OK ||
+      ask_all(a, out + ANSWERS, status[1]) != BRIM_OK)
+    finding = brim_check_say(c, BRIM_FOUND_WARNING, "not tried, as there is no instance");
+  for (int i = 0; i < ANSWERS && finding == BRIM_FOUND_OK; i++) {
+    const enum brim_hook hook = (enum brim_hook)(i % (BRIM_HOOK_STEP + 1));
+    if (status[0][i] != status[1][i] || !same_answer(hook, &out[i], &out[ANSWERS + i]))
+      finding =
+          brim_check_say(c, BRIM_FOUND_WARNING,
+                         "%s answers otherwise to the same question, of another instance: runs cannot be repeated",
+                         brim_hook_name(hook));
+  }
+  free(out);
+  free_asked(a);
+  return finding;
+}
+
+/* ---- making and destroying ---- */
+
+static uint64_t allocated(void)
+{
+  const struct mallinfo2 now = mallinfo2();
+  return now.uordblks + now.hblkhd;
+}
+
+static enum brim_finding check_create(brim_check *c)
+{
+  enum brim_finding finding = BRIM_FOUND_OK;
+  uint64_t before = 0;
+  asked *a = new_asked();
+  if (configure(c, NULL, a) != BRIM_OK) {
+    brim_check_say(c, BRIM_FOUND_UNTRIED, "cannot be tried as it is: %s\ngive what it needs: key=value",
+                   brim_error_text());
+    finding = brim_check_words(c, brim_error_text(), BRIM_FOUND_UNTRIED);
+    free_asked(a);
+    return finding;
+  }
+  for (int i = 0; i < WARM_TIMES + MANY_TIMES && finding == BRIM_FOUND_OK; i++) {
+    if (i == WARM_TIMES) before = allocated();
+    if (open_asked(a) != BRIM_OK) finding = fail_short(c, "");
+    close_asked(a);
+    if (finding == BRIM_FOUND_OK && brim_guard_any_lost())
+      finding = brim_check_say(c, BRIM_FOUND_FAILED, "destroy crashes, or does not come back");
+  }
+  const uint64_t after = allocated(), kept = after > before ? (after - before) / MANY_TIMES : 0;
+  if (finding == BRIM_FOUND_OK && kept >= LEAK_BYTES)
+    finding = brim_check_say(c, BRIM_FOUND_WARNING, "create and destroy keep %" PRIu64 " bytes each time", kept);
+  else if (finding == BRIM_FOUND_OK)
+    brim_check_say(c, BRIM_FOUND_OK, "made and destroyed %d times", WARM_TIMES + MANY_TIMES);
+  free_asked(a);
+  return finding;
+}
+
+/* on_step is asked once a second as long as a run lasts. */
+static enum brim_finding check_leaks(brim_check *c)
+{
+  enum brim_finding finding = BRIM_FOUND_OK;
+  uint64_t before = 0;
+  asked *a = new_asked();
+  if (open_default(c, a, &finding)) {
+    brim_made_world_set(&a->world, BRIM_WORLD_EDGES);
+    for (int i = 0; i < WARM_TIMES + MANY_TIMES; i++) {
+      answer out;
+      if (i == WARM_TIMES) before = allocated();
+      for (int hook = 0; hook <= BRIM_HOOK_STEP; hook++) (void)ask(a, (enum brim_hook)hook, i, &out);
+    }
+    const uint64_t after = allocated(), kept = after > before ? (after - before) / MANY_TIMES : 0;
+    brim_check_say(c, BRIM_FOUND_OK, "decisions keep no memory");
+    if (kept >= LEAK_BYTES)
+      finding = brim_check_say(c, BRIM_FOUND_WARNING, "decisions keep %" PRIu64 " bytes each time", kept);
+  }
+  free_asked(a);
+  return finding;
+}
+
+/* ---- parameters ---- */
+
+/* Ends of a range that belong to it, and names, as words: "[1,4096]" "(0,1]" "a|b" "auto|[1,64]". */
+static size_t list_values(const brim_param *row, brim_arena *arena, const char **out)
+{
+  size_t n = 0;
+  const char *s = row->range ? row->range : "";
+  if (row->type == BRIM_BOOL) {
+    out[n++] = "true";
+    out[n++] = "false";
+  }
+  if (row->def) out[n++] = row->def[0] ? row->def : "\"\"";
+  while (*s && n + 2 < VALUES_MAX) {
+    const size_t length = strcspn(s, "|");
+    if (*s != '[' && *s != '(') {
+      out[n++] = brim_arena_string_n(arena, s, length);
+    } else {
+      const size_t comma = strcspn(s, ",");
+      if (*s == '[') out[n++] = brim_arena_string_n(arena, s + 1, comma - 1);
+      if (length > comma + 2 && s[length - 1] == ']')
+        out[n++] = brim_arena_string_n(arena, s + comma + 1, length - comma - 2);
+    }
+    s += length + (s[length] == '|');
+  }
+  return n;
+}
+
+typedef struct values {
+  int tried, refused; /* by words of its own */
+  char refusal[256];  /* the first */
+} values;
+
+/* A value that its own words refuse is refused; a crash is none. */
+static brim_status try_value(brim_check *c, const brim_param *row, const char *value, values *t)
+{
+  char word[512];
+  answer out;
+  asked *a = new_asked();
+  const bool is_list = row->type == BRIM_LIST || row->type == BRIM_SET || row->type == BRIM_NAMES;
+  snprintf(word, sizeof word, is_list && value[0] != '[' ? "policy.%s.%s=[%s]" : "policy.%s.%s=%s", c->plugin->id,
+           row->key, value);
+  brim_status status = configure(c, word, a);
+  if (status == BRIM_OK) status = open_asked(a);
+  for (uint64_t i = 0; i < WORLDS_FEW && status != BRIM_EPLUGIN && a->policies; i++) {
+    brim_made_world_set(&a->world, i);
+    for (int hook = 0; hook <= BRIM_HOOK_STEP && status != BRIM_EPLUGIN; hook++)
+      status = ask(a, (enum brim_hook)hook, 1, &out);
+  }
+  if (status == BRIM_EPLUGIN) {
+    fail_short(c, word);
+  } else if (!a->policies) {
+    t->refused++;
+    snprintf(t->refusal, sizeof t->refusal, "%.*s", (int)sizeof t->refusal - 1, word);
+  } else {
+    t->tried++;
+  }
+  free_asked(a);
+  return status == BRIM_EPLUGIN ? status : BRIM_OK;
+}
+
+static enum brim_finding check_parameters(brim_check *c)
+{
+  values t = {.tried = 0};
+  brim_arena arena = {0};
+  enum brim_finding finding = BRIM_FOUND_OK;
+  for (const brim_param *row = c->plugin->params; row && row->key && finding == BRIM_FOUND_OK; row++) {
+    const char *value[VALUES_MAX];
+    const size_t count = list_values(row, &arena, value);
+    for (size_t i = 0; i < count && finding == BRIM_FOUND_OK; i++)
+      if (try_value(c, row, value[i], &t) != BRIM_OK) finding = BRIM_FOUND_FAILED;
+  }
+  if (finding == BRIM_FOUND_OK && t.refused > 0)
+    brim_check_say(c, BRIM_FOUND_OK, "values at the ends of their ranges: %d, of which %d are refused, as %s",
+                   t.tried + t.refused, t.refused, t.refusal);
+  else if (finding == BRIM_FOUND_OK)
+    brim_check_say(c, BRIM_FOUND_OK, t.tried > 0 ? "values at the ends of their ranges: %d" : "none", t.tried);
+  brim_arena_release(&arena);
+  return finding;
+}
+
+const brim_check_kind brim_policy_checks[] = {{"create", check_create},
+                                              {"choose_device", check_device},
+                                              {"choose_plan", check_plan},
+                                              {"on_oom", check_oom},
+                                              {"on_boundary", check_boundary},
+                                              {"on_step", check_step},
+                                              {"settles", check_settles},
+                                              {"repeats", check_repeats, true},
+                                              {"memory", check_leaks, true},
+                                              {"parameters", check_parameters, true},
+                                              {NULL, NULL}};

@@ -1,0 +1,243 @@
+/* See plan_print.h. */
+#include "cli/plan_print.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/table.h"
+#include "store/summary.h"
+
+#define SHOWN 24 /* operations; the others are put together */
+
+/* ---- what fits ---- */
+
+brim_status brim_cli_find_fits(const brim_cli *cli, brim_drive *d, bool others, brim_fits *out)
+{
+  brim_cli_hush(cli, true);
+  const brim_status status = brim_fits_add(out, d);
+  if (status == BRIM_OK && others) brim_fits_add_others(out, d);
+  brim_cli_hush(cli, false);
+  return status;
+}
+
+/* "64 x 2      44.6 MiB", or dashes. */
+static void add_fit(const brim_fit *fit, brim_text *out)
+{
+  char bytes[32], cut[48];
+  snprintf(cut, sizeof cut, "%lld x %lld", (long long)fit->micro_batch, (long long)fit->accumulation);
+  brim_format_bytes(bytes, sizeof bytes, fit->peak_bytes);
+  const bool fits = fit->micro_batch > 0;
+  brim_text_printf(out, "  %12s  %10s", fits ? cut : "-", fits ? bytes : "-");
+}
+
+void brim_cli_print_fits(const brim_fits *fits, brim_text *out)
+{
+  char a[32], b[32];
+  int width = (int)strlen("device");
+  for (size_t i = 0; i < fits->count; i++)
+    if ((int)strlen(fits->device[i].name) > width) width = (int)strlen(fits->device[i].name);
+  brim_text_printf(out, "  %-*s  %10s  %10s  %12s  %10s  %12s  %10s\n", width, "device", "free", "total", "fits now",
+                   "peak", "if empty", "peak");
+  for (size_t i = 0; i < fits->count; i++) {
+    const brim_device_fit *d = &fits->device[i];
+    brim_text_printf(out, "%c %-*s  %10s  %10s", d->chosen ? '*' : ' ', width, d->name,
+                     brim_format_bytes(a, sizeof a, d->info.free_bytes),
+                     brim_format_bytes(b, sizeof b, d->info.total_bytes));
+    add_fit(&d->now, out);
+    add_fit(&d->empty, out);
+    brim_text_add(out, "\n");
+  }
+}
+
+/* null: none fits. */
+static json_t *fit_json(const brim_fit *fit)
+{
+  if (fit->micro_batch == 0) return json_null();
+  return json_pack("{s:I, s:I, s:I}", "batch_size", (json_int_t)fit->micro_batch, "gradient_accumulation_steps",
+                   (json_int_t)fit->accumulation, "peak_bytes", (json_int_t)fit->peak_bytes);
+}
+
+json_t *brim_cli_fits_json(const brim_fits *fits)
+{
+  json_t *rows = json_array();
+  for (size_t i = 0; i < fits->count; i++) {
+    const brim_device_fit *d = &fits->device[i];
+    json_array_append_new(rows,
+                          json_pack("{s:s, s:s, s:s, s:I, s:I, s:b, s:o, s:o}", "device", d->name, "backend",
+                                    d->backend, "name", d->info.name, "free_bytes", (json_int_t)d->info.free_bytes,
+                                    "total_bytes", (json_int_t)d->info.total_bytes, "chosen", d->chosen, "fits_now",
+                                    fit_json(&d->now), "fits_empty", fit_json(&d->empty)));
+  }
+  return rows;
+}
+
+/* ---- the frontier ---- */
+
+static const char *const basis_names[] = {
+    [BRIM_BASIS_TIMED] = "timed", [BRIM_BASIS_DERIVED] = "derived", [BRIM_BASIS_GUESSED] = "guessed"};
+
+static double samples_per_second(const brim_setup *s, const brim_frontier_row *c)
+{
+  return (double)brim_setup_step_samples(s) / c->figures.step_seconds;
+}
+
+static bool has_precisions(const brim_frontier *f)
+{
+  bool differ = false;
+  for (size_t i = 1; i < f->count; i++) differ = differ || f->row[i].choice.precision != f->row[0].choice.precision;
+  return differ;
+}
+
+/* Milliseconds with three figures; what was not timed as it is has a mark. */
+static void print_time(const brim_figures *f, char *out, size_t room)
+{
+  static const char *const mark[] = {[BRIM_BASIS_TIMED] = "", [BRIM_BASIS_DERIVED] = "~", [BRIM_BASIS_GUESSED] = "?"};
+  const double ms = 1e3 * f->step_seconds;
+  snprintf(out, room, "%s%.*f ms", mark[f->basis], ms >= 100 ? 0 : ms >= 10 ? 1 : 2, ms);
+}
+
+static void print_choice(const brim_setup *s, const brim_frontier_row *c, bool precisions, brim_text *out)
+{
+  char peak[32], activations[32], step[32], extra[32] = "";
+  const brim_figures *f = &c->figures;
+  print_time(f, step, sizeof step);
+  if (f->recompute_share > 0) snprintf(extra, sizeof extra, "%.1f %%", 100 * f->recompute_share);
+  brim_text_printf(out, "%c %11lld  %12lld  %9s  ", c->chosen ? '*' : ' ', (long long)c->choice.micro_batch,
+                   (long long)brim_setup_micros(s, c->choice.micro_batch),
+                   brim_recompute_name((enum brim_recompute_kind)c->choice.recompute));
+  if (precisions) brim_text_printf(out, "%9s  ", brim_precision_names[c->choice.precision]);
+  brim_text_printf(out, "%10s  %11s  %10s  %9.0f%s%s\n", brim_format_bytes(peak, sizeof peak, f->peak_bytes),
+                   brim_format_bytes(activations, sizeof activations, f->activation_bytes), step,
+                   samples_per_second(s, c), extra[0] ? "  " : "", extra);
+}
+
+static void print_notes(const brim_frontier *f, brim_text *out)
+{
+  bool used[BRIM_BASIS_GUESSED + 1] = {false};
+  for (size_t i = 0; i < f->count; i++) used[f->row[i].figures.basis] = true;
+  if (used[BRIM_BASIS_DERIVED]) brim_text_add(out, "  ~ partly by times of other micro-batches\n");
+  if (used[BRIM_BASIS_GUESSED])
+    brim_text_add(out, "  ? partly guessed by common rates: the device profile has no times of such kernels\n");
+}
+
+void brim_cli_print_frontier(const brim_frontier *f, const brim_setup *s, brim_text *out)
+{
+  char bytes[32];
+  const bool precisions = has_precisions(f);
+  bool drawn = false;
+  brim_text_printf(
+      out, "  micro-batch  accumulation  recompute  %s      peak  activations        step  samples/s  more work\n",
+      precisions ? "precision  " : "");
+  for (size_t i = 0; i <= f->count; i++) {
+    if (!drawn && (i == f->count || f->row[i].figures.peak_bytes > f->room_bytes)) {
+      brim_text_printf(out, "  ------ limit %s ------\n", brim_format_bytes(bytes, sizeof bytes, f->room_bytes));
+      drawn = true;
+    }
+    if (i < f->count) print_choice(s, &f->row[i], precisions, out);
+  }
+  print_notes(f, out);
+}
+
+json_t *brim_cli_frontier_json(const brim_frontier *f, const brim_setup *s)
+{
+  json_t *rows = json_array();
+  for (size_t i = 0; i < f->count; i++) {
+    const brim_frontier_row *c = &f->row[i];
+    json_t *row = json_pack(
+        "{s:I, s:I, s:s, s:s, s:I, s:I, s:b, s:b}", "batch_size", (json_int_t)c->choice.micro_batch,
+        "gradient_accumulation_steps", (json_int_t)brim_setup_micros(s, c->choice.micro_batch), "recompute",
+        brim_recompute_name((enum brim_recompute_kind)c->choice.recompute), "precision",
+        brim_precision_names[c->choice.precision], "peak_bytes", (json_int_t)c->figures.peak_bytes, "activation_bytes",
+        (json_int_t)c->figures.activation_bytes, "fits", c->figures.peak_bytes <= f->room_bytes, "chosen", c->chosen);
+    json_object_set_new(row, "step_seconds", brim_json_figure(c->figures.step_seconds));
+    json_object_set_new(row, "samples_per_second", brim_json_figure(samples_per_second(s, c)));
+    json_object_set_new(row, "recompute_share", brim_json_figure(c->figures.recompute_share));
+    json_object_set_new(row, "basis", json_string(basis_names[c->figures.basis]));
+    json_array_append_new(rows, row);
+  }
+  return json_pack("{s:I, s:o}", "limit_bytes", (json_int_t)f->room_bytes, "choices", rows);
+}
+
+/* ---- times of a step ---- */
+
+static double ratio(double a, double b)
+{
+  return b > 0 ? a / b : NAN;
+}
+
+static void add_figures(brim_table *table, double seconds, double all, double floor)
+{
+  brim_table_number(table, 1e3 * seconds, 3);
+  brim_table_number(table, 100 * ratio(seconds, all), 1);
+  brim_table_number(table, floor > 0 ? 1e3 * floor : NAN, 3);
+  brim_table_number(table, floor > 0 ? seconds / floor : NAN, 2);
+}
+
+static void add_operation(brim_table *table, const brim_op_time *e, double all)
+{
+  brim_table_add(table,
+                 brim_arena_printf(
+                     table->arena, "%s '%s'%s", e->op, e->name,
+                     e->nodes > 1 ? brim_arena_printf(table->arena, " and %lld more", (long long)e->nodes - 1) : ""));
+  brim_table_number(table, e->times, 0);
+  add_figures(table, e->seconds, all, e->floor);
+  brim_table_number(table, 1e-9 * ratio((double)e->cost.flops, e->seconds), 1);
+  brim_table_number(table, 1e-9 * ratio((double)e->cost.bytes, e->seconds), 1);
+}
+
+static void add_line(brim_table *table, const char *name, double times, double seconds, double all, double floor)
+{
+  brim_table_add(table, name);
+  brim_table_number(table, times, 0);
+  add_figures(table, seconds, all, floor);
+  brim_table_add(table, "");
+  brim_table_add(table, "");
+}
+
+void brim_cli_print_times(const brim_times *t, brim_text *out)
+{
+  static const char *const heading[] = {"operation", "times", "ms", "%", "floor", "x floor", "GFLOP/s", "GB/s"};
+  brim_arena arena = {0};
+  brim_table table = {.arena = &arena, .columns = sizeof heading / sizeof *heading};
+  brim_op_time others = {0};
+  double floor = 0;
+  for (size_t i = 0; i < table.columns; i++) brim_table_add(&table, heading[i]);
+  for (size_t i = 0; i < t->count; i++) {
+    const brim_op_time *e = &t->op[i];
+    floor += e->floor;
+    if (i < SHOWN) {
+      add_operation(&table, e, t->seconds);
+      continue;
+    }
+    others.times += e->times;
+    others.seconds += e->seconds;
+    others.floor += e->floor;
+  }
+  if (others.times > 0) add_line(&table, "other operations", others.times, others.seconds, t->seconds, others.floor);
+  add_line(&table, "besides operations", NAN, t->rest_seconds, t->seconds, 0);
+  add_line(&table, "a step", NAN, t->seconds, t->seconds, floor);
+  brim_text_printf(
+      out,
+      "where a step's time goes, by what is above the floor: what its work takes at least at %.0f GFLOP/s, "
+      "as a large product here, and %.1f GB/s, as a copy\n",
+      1e-9 * t->ceiling.flops, 1e-9 * t->ceiling.bytes);
+  brim_table_print(&table, out);
+  brim_arena_release(&arena);
+}
+
+json_t *brim_cli_times_json(const brim_times *t)
+{
+  json_t *rows = json_array();
+  for (size_t i = 0; i < t->count; i++) {
+    const brim_op_time *e = &t->op[i];
+    json_t *row =
+        json_pack("{s:s, s:s, s:I, s:f, s:I, s:I}", "op", e->op, "name", e->name, "nodes", (json_int_t)e->nodes,
+                  "times", e->times, "flops", (json_int_t)e->cost.flops, "bytes", (json_int_t)e->cost.bytes);
+    json_object_set_new(row, "seconds", brim_json_figure(e->seconds));
+    json_object_set_new(row, "floor_seconds", brim_json_figure(e->floor));
+    json_array_append_new(rows, row);
+  }
+  return json_pack("{s:f, s:f, s:f, s:f, s:o}", "seconds", t->seconds, "rest_seconds", t->rest_seconds,
+                   "flops_per_second", t->ceiling.flops, "bytes_per_second", t->ceiling.bytes, "operations", rows);
+}

@@ -1,0 +1,19 @@
+/* What fits on which device, the frontier of plans, and where a step's time goes, as tables for people and as JSON: of
+ * `brim plan`, and what fits of `brim start` too. */
+#ifndef BRIM_CLI_PLAN_PRINT_H
+#define BRIM_CLI_PLAN_PRINT_H
+#include "cli/cli.h"
+#include "drive/fits.h"
+#include "planner/frontier.h"
+#include "planner/times.h"
+
+/* The devices of the run's backend, and with `others` those of other backends. What drives made for it log is
+ * not shown. The drive as for brim_fits_add. */
+brim_status brim_cli_find_fits(const brim_cli *cli, brim_drive *drive, bool others, brim_fits *out);
+void brim_cli_print_fits(const brim_fits *fits, brim_text *out);
+json_t *brim_cli_fits_json(const brim_fits *fits);
+void brim_cli_print_frontier(const brim_frontier *frontier, const brim_setup *setup, brim_text *out);
+json_t *brim_cli_frontier_json(const brim_frontier *frontier, const brim_setup *setup);
+void brim_cli_print_times(const brim_times *times, brim_text *out);
+json_t *brim_cli_times_json(const brim_times *times);
+#endif
