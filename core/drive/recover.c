@@ -55,25 +55,19 @@ static brim_status clean(brim_recovery *r, const failure *f)
   return BRIM_OK;
 }
 
-/* The peak of the run's plan as it is now. */
-static brim_status peak_of(const brim_drive *d, uint64_t *bytes)
-{
-  return brim_planner_peak(&d->planner, &d->choice, bytes);
-}
-
 /* As much recompute as makes a plan of *bytes, or of as little as there is, which *bytes is then. ENOTSUP, and nothing
  * changed, if recompute is fixed, or that is not less than the last plan. */
-static brim_status recompute_within(const brim_recovery *r, uint64_t *bytes)
+static brim_status recompute_within(const brim_recovery *r, brim_choice *choice, uint64_t *bytes)
 {
-  brim_drive *d = *r->drive;
-  const brim_choice before = d->choice;
+  const brim_drive *d = *r->drive;
+  brim_choice c = *choice;
   if (!brim_setup_may_recompute(d->setup)) return BRIM_ENOTSUP;
-  d->choice.recompute = BRIM_RECOMPUTE_AUTO;
-  d->choice.within_bytes = brim_planner_within(&d->planner, *bytes);
-  const brim_status status = peak_of(d, bytes);
-  if (status == BRIM_OK && *bytes < r->needed_bytes) return BRIM_OK;
-  brim_drive_go(d, &before);
-  return status != BRIM_OK ? status : BRIM_ENOTSUP;
+  c.recompute = BRIM_RECOMPUTE_AUTO;
+  c.within_bytes = brim_planner_within(&d->planner, *bytes);
+  BRIM_TRY(brim_planner_peak(&d->planner, &c, bytes));
+  if (*bytes >= r->needed_bytes) return BRIM_ENOTSUP;
+  *choice = c;
+  return BRIM_OK;
 }
 
 /* A quarter less than the last plan, or as much as there is room for if that is less. */
@@ -84,7 +78,7 @@ static brim_status recompute_more(brim_recovery *r, const failure *f)
   uint64_t bytes = r->needed_bytes - r->needed_bytes / 4;
   if (room > 0 && room < bytes) bytes = room;
   if (r->tries >= retries_max(r) || bytes == 0) return BRIM_ENOTSUP;
-  BRIM_TRY(recompute_within(r, &bytes));
+  BRIM_TRY(recompute_within(r, &(*r->drive)->choice, &bytes));
   tell(r, f, "more recompute, %lld of %lld: a plan of %s in the place of %s", (long long)r->tries + 1,
        (long long)retries_max(r), brim_format_bytes(a, sizeof a, bytes),
        brim_format_bytes(b, sizeof b, r->needed_bytes));
@@ -103,12 +97,12 @@ static brim_status ask_policies(brim_recovery *r, const failure *f)
 }
 
 /* The largest of at most half, of those that change no bit; 0: none. */
-static int64_t find_half(brim_drive *d)
+static int64_t find_half(brim_drive *d, int64_t batch)
 {
   const size_t count = brim_planner_list_cuts(&d->planner);
-  if (d->setup->grain == 0 || brim_setup_rounds(d->setup, d->choice.micro_batch)) return 0;
+  if (d->setup->grain == 0 || brim_setup_rounds(d->setup, batch)) return 0;
   for (size_t i = 0; i < count; i++)
-    if (d->planner.micro_batch[i] <= d->choice.micro_batch / 2 && d->planner.micro_batch[i] % d->setup->grain == 0)
+    if (d->planner.micro_batch[i] <= batch / 2 && d->planner.micro_batch[i] % d->setup->grain == 0)
       return d->planner.micro_batch[i];
   return 0;
 }
@@ -117,7 +111,7 @@ static brim_status halve(brim_recovery *r, const failure *f)
 {
   brim_drive *d = *r->drive;
   char cut[BRIM_CUT_ROOM];
-  const int64_t half = find_half(d);
+  const int64_t half = find_half(d, d->choice.micro_batch);
   if (r->tries >= retries_max(r)) return BRIM_ENOTSUP;
   if (half == 0) {
     tell(r, f, "no smaller micro-batch than %lld%s", (long long)d->choice.micro_batch,
@@ -151,17 +145,6 @@ static brim_status make_whole(brim_recovery *r, const failure *f, bool replans)
   return rewind_work(r, f);
 }
 
-/* In another configuration, which a policy asks for: the host's processors. */
-static brim_status remake(brim_recovery *r)
-{
-  brim_status status = brim_drive_remake(r->drive);
-  if (status == BRIM_OK) status = brim_drive_settle(r->drive);
-  r->is_remade = true;
-  r->is_over = status != BRIM_OK;
-  if (r->work->follow) r->work->follow(r->work->self, *r->drive);
-  return status;
-}
-
 /* On from what a rung has come to, `status`, and then from what placing has come to; `replans`: under the run's
  * plan as it is now. OK: what failed may be done again. */
 static brim_status go_on(brim_recovery *r, const failure *f, bool replans, brim_status status)
@@ -170,18 +153,14 @@ static brim_status go_on(brim_recovery *r, const failure *f, bool replans, brim_
   if ((*r->drive)->setup->options.dist)
     (*r->drive)->dialogue.again.count = 0; /* all ranks keep the configuration they began with */
   while (status != BRIM_OK && !r->is_over && brim_drive_asks(*r->drive)) {
-    status = remake(r);
+    status = brim_drive_remake(r->drive);
+    if (status == BRIM_OK) status = brim_drive_settle(r->drive);
+    r->is_remade = true;
+    r->is_over = status != BRIM_OK;
+    if (r->work->follow) r->work->follow(r->work->self, *r->drive);
     if (status == BRIM_OK) status = make_whole(r, f, true);
   }
   return status;
-}
-
-/* Before the drive is changed: nothing is placed any more, and the device is seen as it is then. Samples are read by
- * the run's order, and its device may become another. */
-static brim_status prepare(brim_recovery *r)
-{
-  BRIM_TRY(r->work->park(r->work->self));
-  return brim_planner_look(&(*r->drive)->planner);
 }
 
 /* ---- climbing ---- */
@@ -198,12 +177,6 @@ static bool is_want(brim_status status)
   return brim_status_is_want(status) || status == BRIM_EBUDGET || status == BRIM_ENODEVICE;
 }
 
-static brim_status give_up(const brim_recovery *r, const failure *f)
-{
-  tell(r, f, "gives up after step %lld", (long long)r->work->step(r->work->self));
-  return brim_fail(f->status, "%s\nin %s, and nothing that may be done for it has helped", f->text, f->what);
-}
-
 /* From the rung where it stands upwards, until one has helped: OK. */
 static brim_status climb(brim_recovery *r, failure *f)
 {
@@ -211,7 +184,10 @@ static brim_status climb(brim_recovery *r, failure *f)
     const bool replans = ladder[r->rung].replans;
     const uint64_t placed = r->work->placed_bytes(r->work->self);
     if (placed > 0) r->needed_bytes = placed;
-    brim_status status = replans ? prepare(r) : BRIM_OK;
+    /* Before the plan is changed nothing is placed any more, and the device is seen as it is then: samples are read by
+     * the drive's order, and its device may become another. */
+    brim_status status = replans ? r->work->park(r->work->self) : BRIM_OK;
+    if (replans && status == BRIM_OK) status = brim_planner_look(&(*r->drive)->planner);
     status = status == BRIM_OK ? ladder[r->rung].act(r, f) : BRIM_ENOTSUP;
     if (status == BRIM_ENOTSUP) {
       r->rung++;
@@ -223,7 +199,8 @@ static brim_status climb(brim_recovery *r, failure *f)
     if (!is_want(status) || r->is_over) return status;
     take_failure(f, status);
   }
-  return give_up(r, f);
+  tell(r, f, "gives up after step %lld", (long long)r->work->step(r->work->self));
+  return brim_fail(f->status, "%s\nin %s, and nothing that may be done for it has helped", f->text, f->what);
 }
 
 brim_status brim_recover(brim_recovery *r, brim_status status, const char *what, bool *rewound)
@@ -280,44 +257,6 @@ uint64_t brim_recover_target(const brim_memory_settings *settings, bool on_host,
   return much > 0 ? (uint64_t)(much < arena / 2 ? arena - much : arena / 2) : 0;
 }
 
-/* Changes the drive so that its plan is of at most `bytes`, or as small as it gets without another bit: *peak. */
-static brim_status make_smaller(const brim_recovery *r, uint64_t bytes, uint64_t *peak)
-{
-  for (;;) {
-    *peak = bytes;
-    const brim_status status = recompute_within(r, peak);
-    if (status == BRIM_ENOTSUP) {
-      BRIM_TRY(peak_of(*r->drive, peak));
-    } else if (status != BRIM_OK) {
-      return status;
-    }
-    const int64_t half = *peak > bytes ? find_half(*r->drive) : 0;
-    if (half == 0) return BRIM_OK;
-    brim_drive_cut(*r->drive, half);
-  }
-}
-
-/* Takes what that has come to, from the choice of before, and tells it as the answer to `why`. False if it is no
- * smaller.
- */
-static bool take_smaller(const brim_recovery *r, const brim_choice *to, uint64_t peak, const char *why)
-{
-  char a[32], b[32], cut[BRIM_CUT_ROOM];
-  brim_drive *d = *r->drive;
-  const failure f = {.what = why};
-  brim_format_bytes(b, sizeof b, r->needed_bytes);
-  if (peak >= r->needed_bytes) {
-    tell(r, &f, "no smaller plan than %s", b);
-    return false;
-  }
-  brim_drive_go(d, to);
-  tell(r, &f, "micro-batch %s%s, a plan of %s in the place of %s",
-       brim_setup_format_cut(d->setup, to->micro_batch, cut, sizeof cut),
-       to->recompute == BRIM_RECOMPUTE_AUTO ? ", memory.recompute=auto" : "", brim_format_bytes(a, sizeof a, peak), b);
-  if (to->recompute != BRIM_RECOMPUTE_AUTO) brim_dialogue_show_plan(&d->dialogue, "pressure", to->micro_batch, peak);
-  return true;
-}
-
 brim_status brim_recover_as_want(brim_drive *d, brim_status status)
 {
   char text[ERROR_ROOM];
@@ -327,18 +266,30 @@ brim_status brim_recover_as_want(brim_drive *d, brim_status status)
   return brim_fail(BRIM_ENOMEM_DEVICE, "%s", text);
 }
 
-/* The drive is changed for good only when the values are on the host. */
 brim_status brim_recover_shrink(brim_recovery *r, uint64_t bytes, const char *why)
 {
-  uint64_t peak = 0;
+  char a[32], b[32], cut[BRIM_CUT_ROOM];
   brim_drive *d = *r->drive;
-  const brim_choice before = d->choice;
+  brim_choice to = d->choice;
+  uint64_t peak = 0;
+  const failure f = {.what = why};
   r->needed_bytes = r->work->placed_bytes(r->work->self);
-  const brim_status status = make_smaller(r, bytes, &peak);
-  const brim_choice to = d->choice;
-  brim_drive_go(d, &before);
-  BRIM_TRY(status);
-  if (peak < r->needed_bytes) BRIM_TRY(r->work->park(r->work->self));
-  if (!take_smaller(r, &to, peak, why)) return BRIM_OK; /* the plan that is placed goes on */
+  for (int64_t half = to.micro_batch; half > 0; half = peak > bytes ? find_half(d, half) : 0) {
+    to.micro_batch = half;
+    peak = bytes;
+    const brim_status status = recompute_within(r, &to, &peak);
+    BRIM_TRY(status == BRIM_ENOTSUP ? brim_planner_peak(&d->planner, &to, &peak) : status);
+  }
+  brim_format_bytes(b, sizeof b, r->needed_bytes);
+  if (peak >= r->needed_bytes) {
+    tell(r, &f, "no smaller plan than %s", b);
+    return BRIM_OK; /* the plan that is placed goes on */
+  }
+  BRIM_TRY(r->work->park(r->work->self)); /* the choice is another only when the values are on the host */
+  brim_drive_go(d, &to);
+  tell(r, &f, "micro-batch %s%s, a plan of %s in the place of %s",
+       brim_setup_format_cut(d->setup, to.micro_batch, cut, sizeof cut),
+       to.recompute == BRIM_RECOMPUTE_AUTO ? ", memory.recompute=auto" : "", brim_format_bytes(a, sizeof a, peak), b);
+  if (to.recompute != BRIM_RECOMPUTE_AUTO) brim_dialogue_show_plan(&d->dialogue, "pressure", to.micro_batch, peak);
   return brim_recover_as_want(d, r->work->replan(r->work->self));
 }

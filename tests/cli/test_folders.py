@@ -1,4 +1,4 @@
-"""The folders of core/: what is not below a folder, its files cannot include."""
+"""The folders of core/: what is not below a folder, its files cannot include, nor call; and no large circles of files."""
 
 import pathlib
 import shutil
@@ -8,6 +8,39 @@ from support import BINARY, Case, main
 
 HEADERS = pathlib.Path(BINARY).parent.parent / "core"  # of each folder, those that it sees
 SOURCE = pathlib.Path(__file__).resolve().parents[2] / "core"
+
+
+CIRCLE_MAX = 3  # files of a folder that call each other, directly or through others
+
+
+def calls():
+    """Of each file of core/, the files whose functions or data it uses, by the symbols of the objects."""
+    defined, wanted = {}, {}
+    for folder in (HEADERS.parent / "CMakeFiles").glob("brim_core_*.dir"):
+        paths = [str(path) for path in folder.glob("core/**/*.o")]
+        command = ["nm", "--print-file-name", *paths]
+        listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout if paths else ""
+        for line in listed.splitlines():
+            path, _, rest = line.partition(":")
+            *_, kind, symbol = rest.split()
+            file = pathlib.Path(path).relative_to(folder / "core").as_posix().removesuffix(".o")
+            if not (SOURCE / file).exists():
+                continue  # of an earlier build
+            wanted.setdefault(file, set())
+            if kind == "U":
+                wanted[file].add(symbol)
+            elif kind.isupper():
+                defined[symbol] = file
+    return {file: {defined[s] for s in symbols if s in defined} - {file} for file, symbols in wanted.items()}
+
+
+def reach(calls_of, file):
+    found, rest = set(), [file]
+    while rest:
+        new = calls_of[rest.pop()] - found
+        found |= new
+        rest += new
+    return found
 
 
 class Folders(Case):
@@ -32,6 +65,19 @@ class Folders(Case):
         for folder, below in sees.items():
             for other in below:
                 self.assertNotIn(folder, sees[other])
+
+    def test_no_file_calls_a_folder_that_its_own_does_not_see(self):
+        calls_of = calls()
+        self.assertGreater(len(calls_of), 200)
+        wrong = [(file, other) for file, others in calls_of.items() for other in others
+                 if not (HEADERS / file.split("/")[0] / other.split("/")[0]).exists()]
+        self.assertEqual(wrong, [])
+
+    def test_circles_of_files_are_small(self):
+        calls_of = calls()
+        reached = {file: reach(calls_of, file) for file in calls_of}
+        circles = {tuple(sorted(other for other in reached[file] if file in reached[other])) for file in calls_of}
+        self.assertEqual([circle for circle in circles if len(circle) > CIRCLE_MAX], [])
 
 
 if __name__ == "__main__":
