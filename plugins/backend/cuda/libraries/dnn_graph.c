@@ -47,7 +47,7 @@ static cudnnDataType_t type_of(uint32_t dtype)
 static brim_status describe_tensor(cuda_dnn_plan *plan, int64_t uid, uint32_t dtype, const int64_t size[4], bool last,
                                    cudnnBackendDescriptor_t *out)
 {
-  const int64_t alignment = CUDA_ALIGNMENT, c = size[1], h = size[2], w = size[3];
+  const int64_t alignment = CUDA_DNN_ALIGNMENT, c = size[1], h = size[2], w = size[3];
   const int64_t plain[4] = {c * h * w, h * w, w, 1}, channels_last[4] = {h * w * c, 1, w * c, c};
   const cudnnDataType_t type = type_of(dtype);
   BRIM_TRY(cuda_dnn_make(plan, CUDNN_BACKEND_TENSOR_DESCRIPTOR, out));

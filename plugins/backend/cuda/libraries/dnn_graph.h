@@ -5,7 +5,10 @@
 
 #include "../dnn.h"
 
-enum { CUDA_DNN_DESCRIPTORS_MAX = 128 }; /* attention and its gradient take the most */
+enum {
+  CUDA_DNN_DESCRIPTORS_MAX = 128, /* attention and its gradient take the most */
+  CUDA_DNN_ALIGNMENT = 16         /* of addresses, as engines are told: some know no larger one */
+};
 enum { CUDA_DNN_UID_X = 'x', CUDA_DNN_UID_WEIGHT = 'w', CUDA_DNN_UID_Y = 'y' };
 
 struct cuda_dnn_plan {

@@ -11,7 +11,7 @@
 
 #include "library.h"
 
-enum { OPERATIONS_MAX = 32, TENSOR_ALIGNMENT = 16, FIRST_VIRTUAL = 100 };
+enum { OPERATIONS_MAX = 32, FIRST_VIRTUAL = 100 };
 
 typedef cudnnBackendDescriptor_t tensor;
 
@@ -87,7 +87,7 @@ static void finish_operation(builder *g, cudnnBackendDescriptor_t operation)
 
 static tensor make_tensor(builder *g, int64_t uid, layout of, cudnnDataType_t type, bool is_virtual, bool is_number)
 {
-  const int64_t alignment = TENSOR_ALIGNMENT;
+  const int64_t alignment = CUDA_DNN_ALIGNMENT;
   const tensor out = start(g, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
   set_integers(g, out, CUDNN_ATTR_TENSOR_UNIQUE_ID, 1, &uid);
   set_type(g, out, CUDNN_ATTR_TENSOR_DATA_TYPE, type);
@@ -282,7 +282,7 @@ static void backward(builder *g)
   multiply_back(g, weights, dy, CUDA_SDPA_DV);
   tensor ds = apply_float(g, CUDNN_POINTWISE_SUB, multiply_scores(g, dy, v), delta, g->score);
   ds = apply_float(g, CUDNN_POINTWISE_MUL, ds, weights, g->score);
-  ds = apply(g, (each){CUDNN_POINTWISE_MUL, ds, scale, .type = CUDNN_DATA_FLOAT}, between(g, g->score, g->small));
+  ds = apply_float(g, CUDNN_POINTWISE_MUL, ds, scale, g->score); /* the library's engines match it as fp32 only */
   multiply_back(g, ds, q, CUDA_SDPA_DK);
   /* A product that writes dq itself, not a tensor of sums in fp32 to which blocks of keys add as they come, has the
    * library keep ds in scratch and go over the keys in one order. */
