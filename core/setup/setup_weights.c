@@ -77,21 +77,11 @@ typedef struct reader {
   uint64_t hash;
 } reader;
 
-static void add_hash(reader *r, const brim_parameter *p, uint32_t dtype, const void *values, float *narrow)
-{
-  const brim_shape *shape = &p->value->shape;
-  const size_t count = (size_t)brim_shape_count(shape);
-  if (r->hash == 0) r->hash = BRIM_HASH_START;
-  if (dtype != BRIM_DTYPE_F32) brim_convert(BRIM_DTYPE_F32, narrow, dtype, values, count);
-  r->hash = brim_hash(r->hash, p->value->name, strlen(p->value->name) + 1);
-  r->hash = brim_hash(r->hash, shape->dim, (size_t)shape->rank * sizeof shape->dim[0]);
-  r->hash = brim_hash(r->hash, dtype != BRIM_DTYPE_F32 ? narrow : values, count * sizeof *narrow);
-}
-
 static brim_status read_one(reader *r, const brim_parameter *p)
 {
   const uint32_t dtype = r->graph->real;
-  const size_t count = (size_t)brim_shape_count(&p->value->shape), at = r->next;
+  const brim_shape *shape = &p->value->shape;
+  const size_t count = (size_t)brim_shape_count(shape), at = r->next;
   const bool is_listed = r->weights.weights && r->graph->parameter + r->weights.index[at] == p;
   void *values = brim_try_malloc(count * brim_dtype_bytes(dtype));
   float *narrow = brim_try_malloc(count * sizeof *narrow);
@@ -102,7 +92,13 @@ static brim_status read_one(reader *r, const brim_parameter *p)
     status = brim_weights_read(r->weights.weights, at, values);
   else if (status == BRIM_OK)
     brim_first_values(p, (uint64_t)r->setup->settings->seed, dtype, values);
-  if (status == BRIM_OK) add_hash(r, p, dtype, values, narrow);
+  if (status == BRIM_OK) {
+    if (r->hash == 0) r->hash = BRIM_HASH_START;
+    if (dtype != BRIM_DTYPE_F32) brim_convert(BRIM_DTYPE_F32, narrow, dtype, values, count);
+    r->hash = brim_hash(r->hash, p->value->name, strlen(p->value->name) + 1);
+    r->hash = brim_hash(r->hash, shape->dim, (size_t)shape->rank * sizeof shape->dim[0]);
+    r->hash = brim_hash(r->hash, dtype != BRIM_DTYPE_F32 ? narrow : values, count * sizeof *narrow);
+  }
   if (status == BRIM_OK && r->sink) status = r->sink->take(r->sink->context, p, dtype, values);
   free(values);
   free(narrow);

@@ -1,9 +1,7 @@
 /* What a rank has of a step and of an evaluation, and how it is cut into micro-batches. See setup.h. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "setup/setup_parts.h"
+#include "setup/setup.h"
 
 static int64_t unit_of(const brim_setup *s)
 {

@@ -385,16 +385,6 @@ static brim_status failed(void *self, enum brim_turn_part part, brim_status fail
 
 /* ---- the whole ---- */
 
-static brim_status place_first(brim_sim_job *job)
-{
-  for (;;) {
-    const brim_status status = place(job);
-    if (status == BRIM_OK || !brim_drive_asks(job->drive)) return status;
-    BRIM_TRY(brim_drive_remake(&job->drive));
-    BRIM_TRY(brim_drive_settle(&job->drive));
-  }
-}
-
 static brim_status train(brim_sim_job *job)
 {
   job->resident = job->all->scenario->host.process;
@@ -403,7 +393,11 @@ static brim_status train(brim_sim_job *job)
   BRIM_TRY(pause_for(job, job->all->scenario->plan_time));
   BRIM_TRY(brim_planner_look(&job->drive->planner));
   BRIM_TRY(brim_drive_settle(&job->drive));
-  BRIM_TRY(place_first(job));
+  for (brim_status status = place(job); status != BRIM_OK; status = place(job)) {
+    if (!brim_drive_asks(job->drive)) return status; /* for another configuration */
+    BRIM_TRY(brim_drive_remake(&job->drive));
+    BRIM_TRY(brim_drive_settle(&job->drive));
+  }
   brim_drive_begin(job->drive);
   job->work = (brim_work){.self = job,
                           .step = step_of,

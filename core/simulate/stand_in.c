@@ -168,24 +168,6 @@ static void put_in_place(brim_config *config, const char *group, const brim_plug
     if (strcmp(config->choice[i].group, group) == 0) config->choice[i].plugin = plugin;
 }
 
-static void make_plugins(brim_sim_job *job, brim_config *config)
-{
-  const uint32_t half = BRIM_STORES(BRIM_DTYPE_BF16) | BRIM_STORES(BRIM_DTYPE_F16);
-  job->backend_ops = (brim_backend_ops){.size = sizeof job->backend_ops,
-                                        .real = BRIM_DTYPE_F32,
-                                        .stores = job->plans->half_memory > 0 || job->all->real ? half : 0,
-                                        .device_count = device_count,
-                                        .describe = describe};
-  job->backend = (brim_plugin){.size = sizeof job->backend,
-                               .kind = BRIM_BACKEND,
-                               .id = job->on_host ? "cpu" : job->all->scenario->backend,
-                               .help = "",
-                               .ops = &job->backend_ops};
-  job->model = (brim_plugin){.size = sizeof job->model, .kind = BRIM_MODEL, .id = job->plans->id, .help = ""};
-  put_in_place(config, "backend", &job->backend);
-  if (!job->all->real) put_in_place(config, "model", &job->model);
-}
-
 /* The word "model=mlp" is the scenario's matter. */
 static brim_status take_model(brim_sim_job *job, const char *id)
 {
@@ -211,7 +193,21 @@ static brim_status open_setup(void *context, brim_setup *s)
 {
   brim_sim_job *job = context;
   const brim_scenario *scene = job->all->scenario;
-  make_plugins(job, s->own_config ? s->own_config : job->config);
+  brim_config *config = s->own_config ? s->own_config : job->config;
+  const uint32_t half = BRIM_STORES(BRIM_DTYPE_BF16) | BRIM_STORES(BRIM_DTYPE_F16);
+  job->backend_ops = (brim_backend_ops){.size = sizeof job->backend_ops,
+                                        .real = BRIM_DTYPE_F32,
+                                        .stores = job->plans->half_memory > 0 || job->all->real ? half : 0,
+                                        .device_count = device_count,
+                                        .describe = describe};
+  job->backend = (brim_plugin){.size = sizeof job->backend,
+                               .kind = BRIM_BACKEND,
+                               .id = job->on_host ? "cpu" : scene->backend,
+                               .help = "",
+                               .ops = &job->backend_ops};
+  job->model = (brim_plugin){.size = sizeof job->model, .kind = BRIM_MODEL, .id = job->plans->id, .help = ""};
+  put_in_place(config, "backend", &job->backend);
+  if (!job->all->real) put_in_place(config, "model", &job->model);
   s->backend = job;
   s->backend_ops = &job->backend_ops;
   s->data.count[BRIM_PART_TRAIN] = scene->samples;
