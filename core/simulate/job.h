@@ -56,7 +56,7 @@ typedef struct brim_sim_job {
 /* ---- turns.c ---- */
 /* [init] Works at all jobs of the case, each from when it is to wake; returns when all are done. ENOMEM_HOST: no thread
  * could be made. */
-brim_status brim_sim_take_turns(brim_sim_case *all);
+brim_status brim_sim_take_turns(brim_sim_case *c);
 /* [the job's thread] The clock goes on; others have their turns. EINTERRUPTED: the scenario ends first. */
 brim_status brim_sim_sleep(brim_sim_job *job, double seconds);
 
