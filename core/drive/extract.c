@@ -10,7 +10,6 @@
 #include "base/thread.h"
 #include "drive/placement.h"
 #include "setup/features.h"
-#include "setup/frozen.h"
 
 #define TOLD_SECONDS 10 /* between lines that say how far it is */
 
@@ -170,7 +169,7 @@ static brim_status fill_file(brim_drive *d, brim_feature_writer *w)
 static brim_status fill_from_samples(brim_drive *d, brim_feature_set *set, brim_feature_writer *w)
 {
   brim_setup *own = d->setup;
-  d->setup = brim_features_raw(set);
+  d->setup = &set->raw;
   d->planner.setup = d->setup;
   const brim_status status = fill_file(d, w);
   d->setup = own;
@@ -185,7 +184,7 @@ static brim_status fill_from_samples(brim_drive *d, brim_feature_set *set, brim_
 static brim_status make(brim_drive *d, brim_feature_set *set, const char *path)
 {
   brim_feature_writer writer;
-  BRIM_TRY(brim_feature_writer_open(&writer, path, brim_features_shape(set), d->setup->options.stop));
+  BRIM_TRY(brim_feature_writer_open(&writer, path, &set->file.shape, d->setup->options.stop));
   brim_status status = BRIM_OK;
   if (!brim_features_find(set, path)) {
     status = fill_from_samples(d, set, &writer);
@@ -200,8 +199,8 @@ brim_status brim_extract_features(brim_drive *d)
 {
   char path[BRIM_PATH_MAX];
   brim_feature_set *set = d->setup->features;
-  if (!set || !d->setup->options.read_data || brim_features_are_there(set)) return BRIM_OK;
-  BRIM_TRY(brim_feature_file_path(brim_features_shape(set)->key, path));
+  if (!set || !d->setup->options.read_data || set->file.map) return BRIM_OK;
+  BRIM_TRY(brim_feature_file_path(set->file.shape.key, path));
   return make(d, set, path);
 }
 
@@ -211,8 +210,8 @@ brim_status brim_extract_peak(const brim_drive *d, uint64_t *bytes)
   brim_plan *plan = NULL;
   int64_t total;
   *bytes = 0;
-  if (!d->setup->features || brim_features_are_there(d->setup->features)) return BRIM_OK;
-  raw.setup = brim_features_raw(d->setup->features);
+  if (!d->setup->features || d->setup->features->file.map) return BRIM_OK;
+  raw.setup = &d->setup->features->raw;
   const int64_t batch = batch_of(raw.setup, &total);
   const brim_evaluation_wish wish = {.count = batch, .batch = batch, .keep_features = true};
   BRIM_TRY(brim_planner_plan_evaluation(&raw, &d->choice, &wish, &plan));

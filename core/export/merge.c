@@ -7,7 +7,7 @@
 #include "base/convert.h"
 #include "base/text.h"
 #include "graph/wrap.h"
-#include "setup/frozen.h"
+#include "setup/setup_weights.h"
 #include "store/checkpoint.h"
 
 typedef struct merger {

@@ -102,7 +102,7 @@ static void add_copies(brim_footprint *f, const brim_plan *plan)
   f->resume_bytes = f->copy_bytes + larger(model, optimizer);
 }
 
-/* As wide as it is computed with, and as it is kept if that is not the same: see frozen.c. */
+/* As wide as it is computed with, and as it is kept if that is not the same: see setup/setup_weights.c. */
 static uint64_t frozen_bytes(const brim_plan *plan)
 {
   const brim_graph *g = plan->program[0].graph;

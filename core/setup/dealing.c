@@ -11,15 +11,6 @@ void brim_dealing_release(brim_dealing *deal)
   *deal = (brim_dealing){0};
 }
 
-/* What rounding down left goes to the first ranks of those whose weights it has made the smallest for their speed. */
-static int32_t most_loaded(const uint64_t *speed, const int64_t *weight, int32_t ranks)
-{
-  int32_t best = 0;
-  for (int32_t r = 1; r < ranks; r++)
-    if (speed[r] * (uint64_t)(weight[best] + 1) > speed[best] * (uint64_t)(weight[r] + 1)) best = r;
-  return best;
-}
-
 bool brim_dealing_weigh(const uint64_t *sample_time, int32_t ranks, int64_t *weight)
 {
   const int64_t parts = (int64_t)BRIM_PARTS_A_RANK * ranks;
@@ -38,7 +29,12 @@ bool brim_dealing_weigh(const uint64_t *sample_time, int32_t ranks, int64_t *wei
     weight[r] = (int64_t)((uint64_t)(parts - ranks) * speed[r] / sum) + 1; /* everybody has something */
     given += weight[r];
   }
-  for (; given < parts; given++) weight[most_loaded(speed, weight, ranks)]++;
+  for (; given < parts; given++) { /* to the first of those whose weight rounding down made smallest for its speed */
+    int32_t best = 0;
+    for (int32_t r = 1; r < ranks; r++)
+      if (speed[r] * (uint64_t)(weight[best] + 1) > speed[best] * (uint64_t)(weight[r] + 1)) best = r;
+    weight[best]++;
+  }
   free(speed);
   return true;
 }

@@ -12,40 +12,8 @@
 #include "base/text.h"
 #include "data/transform.h"
 #include "data/transform_check.h"
-#include "setup/frozen.h"
 #include "setup/setup_parts.h"
-#include "store/feature_file.h"
 
-struct brim_feature_set {
-  brim_feature_file file; /* not mapped where only plans are made */
-  brim_dataset_info train, test;
-  brim_settings settings;     /* the setup's, without augmentation and what prepares samples */
-  brim_settings raw_settings; /* only without augmentation */
-  brim_setup raw;             /* the setup as it was before features took the place of its data */
-  brim_setup_weights frozen;
-  uint64_t weights;
-};
-
-uint64_t brim_features_weights(const brim_feature_set *set)
-{
-  return set->weights;
-}
-const brim_setup_weights *brim_features_frozen(const brim_feature_set *set)
-{
-  return &set->frozen;
-}
-brim_setup *brim_features_raw(brim_feature_set *set)
-{
-  return &set->raw;
-}
-const brim_feature_shape *brim_features_shape(const brim_feature_set *set)
-{
-  return &set->file.shape;
-}
-bool brim_features_are_there(const brim_feature_set *set)
-{
-  return set->file.map != NULL;
-}
 bool brim_features_find(brim_feature_set *set, const char *path)
 {
   const brim_feature_shape shape = set->file.shape;
@@ -148,14 +116,6 @@ static int add_file(const char *path, const struct stat *info, int kind, struct 
   return 0;
 }
 
-static uint64_t hash_files(const char *path)
-{
-  files_hash = 0;
-  files_root = strlen(path);
-  (void)nftw(path, add_file, 32, 0); /* what is not there, reading the data set has told */
-  return files_hash;
-}
-
 static const char *text_of(const brim_config_choice *choice, const brim_param *p)
 {
   const char *const *text = (const void *)((const char *)choice->params + p->offset);
@@ -175,7 +135,10 @@ static void add_files(const brim_config_choice *choice, const brim_param *p, bri
     snprintf(path, sizeof path, "%s", text);
   else
     snprintf(path, sizeof path, "%s/%s", folder, text);
-  brim_text_printf(key, "%s %016llx\n", p->key, (unsigned long long)hash_files(path));
+  files_hash = 0;
+  files_root = strlen(path);
+  (void)nftw(path, add_file, 32, 0); /* what is not there, reading the data set has told */
+  brim_text_printf(key, "%s %016llx\n", p->key, (unsigned long long)files_hash);
 }
 
 /* A plugin with all its parameters, and its file. */
@@ -227,7 +190,8 @@ static brim_status leave_out_augmentation(brim_setup *s, brim_feature_set *set)
   return BRIM_OK;
 }
 
-static brim_status refuse_task(const brim_setup *s)
+/* A new last layer is trained on features of samples that have a class each. */
+static brim_status check_data(const brim_setup *s)
 {
   const char *model = brim_config_choice_of(s->config, "model")->plugin->id, *dataset = s->data.plugin->id;
   if (s->data.train.task == BRIM_TASK_TOKENS)
@@ -236,20 +200,20 @@ static brim_status refuse_task(const brim_setup *s)
                      "'%s' are tokens, each answered with the next one, and language models have the last layer for "
                      "that\nmodel=lora trains changes of such a model (backbone=gpt2)",
                      model, dataset);
+  if (s->data.train.task != BRIM_TASK_CLASS)
+    return brim_fail(BRIM_ECONFIG,
+                     "model=%s keeps features of samples that have a class each, and dataset '%s' has others", model,
+                     dataset);
+  if (s->data.validation.count == 0) return BRIM_OK;
   return brim_fail(BRIM_ECONFIG,
-                   "model=%s keeps features of samples that have a class each, and dataset '%s' has others", model,
-                   dataset);
+                   "model=%s keeps features of two splits, and dataset '%s' has validation data of its own\n"
+                   "leave them out, and set dataset.validation_fraction",
+                   model, dataset);
 }
 
 /* How many numbers a sample has, and, where they are needed, the hashes of what makes them. */
 static brim_status find_shape(const brim_setup *s, brim_feature_set *set)
 {
-  if (s->data.train.task != BRIM_TASK_CLASS) return refuse_task(s);
-  if (s->data.validation.count > 0)
-    return brim_fail(BRIM_ECONFIG,
-                     "model=%s keeps features of two splits, and dataset '%s' has validation data of its own\n"
-                     "leave them out, and set dataset.validation_fraction",
-                     brim_config_choice_of(s->config, "model")->plugin->id, s->data.plugin->id);
   brim_graph *g = NULL;
   char text[96];
   brim_feature_shape *shape = &set->file.shape;
@@ -273,23 +237,18 @@ static brim_status find_shape(const brim_setup *s, brim_feature_set *set)
   return status == BRIM_OK && s->options.read_data ? find_key(s, set->weights, &shape->key) : status;
 }
 
-/* A file that has them, if there is one. */
-static brim_status look_for_file(brim_feature_set *set)
-{
-  char path[BRIM_PATH_MAX];
-  BRIM_TRY(brim_feature_file_path(set->file.shape.key, path));
-  if (brim_features_find(set, path)) brim_log(BRIM_LOG_INFO, "features: taken from %s", path);
-  return BRIM_OK;
-}
-
 brim_status brim_features_open(brim_setup *s)
 {
   const brim_model_ops *ops = brim_config_choice_of(s->config, "model")->plugin->ops;
   if (!brim_config_backbone(s->config) || ops->wraps != BRIM_WRAPS_FEATURES || s->options.whole) return BRIM_OK;
+  char path[BRIM_PATH_MAX];
   brim_feature_set *set = brim_xcalloc(1, sizeof *set);
   brim_status status = leave_out_augmentation(s, set);
+  if (status == BRIM_OK) status = check_data(s);
   if (status == BRIM_OK) status = find_shape(s, set);
-  if (status == BRIM_OK && s->options.read_data) status = look_for_file(set);
+  if (status == BRIM_OK && s->options.read_data) status = brim_feature_file_path(set->file.shape.key, path);
+  if (status == BRIM_OK && s->options.read_data && brim_features_find(set, path))
+    brim_log(BRIM_LOG_INFO, "features: taken from %s", path);
   if (status == BRIM_OK) return take_place(s, set); /* the setup's from here on */
   s->data.settings = s->data.transform.settings = s->settings;
   brim_features_close(set);

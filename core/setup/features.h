@@ -8,21 +8,22 @@
 #include "setup/setup_weights.h"
 #include "store/feature_file.h"
 
+struct brim_feature_set {
+  brim_feature_file file; /* of no map: its features are not computed yet, or only plans are made */
+  brim_dataset_info train, test;
+  brim_settings settings;     /* the setup's, without augmentation and what prepares samples */
+  brim_settings raw_settings; /* only without augmentation */
+  brim_setup raw;             /* the setup that they are computed with: as it was before they took its data's place */
+  brim_setup_weights frozen;  /* that the backbone has of model.weights */
+  uint64_t weights;           /* hash of the backbone's; 0: only the shape is known */
+};
+
 /* [init] Of a setup that is otherwise open: if its model is trained on features, puts them in the place of the data.
  * Where the setup reads data a file that has them is looked for; they are computed by drive/extract.h. Other models,
  * and those that are evaluated whole: nothing. ECONFIG, EIO. */
 brim_status brim_features_open(brim_setup *setup);
 /* NULL is a no-op. */
 void brim_features_close(brim_feature_set *set);
-/* The setup that they are computed with: the same but for its data, which are the samples. */
-brim_setup *brim_features_raw(brim_feature_set *set);
-const brim_feature_shape *brim_features_shape(const brim_feature_set *set);
-/* Were they found in a file? */
-bool brim_features_are_there(const brim_feature_set *set);
 /* [init] Takes them from a file that has them. */
 bool brim_features_find(brim_feature_set *set, const char *path);
-/* The hash of the backbone's weights; 0: only the shape is known. */
-uint64_t brim_features_weights(const brim_feature_set *set);
-/* The weights of model.weights that the backbone has; the set's own. */
-const brim_setup_weights *brim_features_frozen(const brim_feature_set *set);
 #endif

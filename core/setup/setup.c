@@ -6,10 +6,12 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "data/keep.h"
 #include "memory/board.h"
 #include "setup/features.h"
 #include "setup/loss_scale.h"
 #include "setup/setup_parts.h"
+#include "store/record.h"
 
 static brim_status make_instance(const brim_config_choice *choice, void **self)
 {
@@ -29,28 +31,6 @@ static void drop_instance(const brim_config *config, const char *group, void *se
   if (self && choice->plugin->destroy) choice->plugin->destroy(self);
 }
 
-const char *brim_setup_backend_id(const brim_setup *s)
-{
-  return brim_config_choice_of(s->config, "backend")->plugin->id;
-}
-
-int64_t brim_setup_micro_batch(const brim_setup *s)
-{
-  const brim_training_settings *t = &s->settings->training;
-  return t->batch_size > 0 ? t->batch_size : t->effective_batch_size;
-}
-
-bool brim_setup_may_recompute(const brim_setup *s)
-{
-  const brim_yaml *node = brim_yaml_get_path(s->config->root, "memory.recompute");
-  return s->settings->memory.recompute == BRIM_RECOMPUTE_AUTO || !node || strcmp(node->origin.file, "default") == 0;
-}
-
-bool brim_setup_may_time(const brim_setup *s)
-{
-  return s->settings->memory.timing && !s->options.no_timing && !s->options.resume;
-}
-
 /* ---- checks ---- */
 
 /* Where results should not depend on the micro-batch by default: on hosts in single precision. Double precision is for
@@ -60,13 +40,6 @@ static int64_t choose_grain(const brim_setup *s, const brim_device_info *device)
   if (s->settings->training.grain >= 0) return s->settings->training.grain;
   if (!device->on_host || s->backend_ops->real != BRIM_DTYPE_F32) return 0;
   return s->data.train.sample.rank == 3 ? 16 : 1; /* a sequence has many rows in itself */
-}
-
-static brim_status check_patience(const brim_setup *s)
-{
-  if (s->settings->training.patience == 0 || s->data.count[BRIM_PART_VALIDATION] > 0) return BRIM_OK;
-  return brim_fail(BRIM_ECONFIG, "training.patience needs validation data, and there is none\n"
-                                 "set dataset.validation_fraction, or training.patience=0");
 }
 
 static brim_status check_precision(const brim_setup *s)
@@ -83,16 +56,93 @@ static brim_status check_precision(const brim_setup *s)
                    name);
 }
 
-/* ---- opening ---- */
+#define REMEDY "or take optimizer.update=step"
 
-static void choose_ops(brim_setup *s)
+brim_status brim_setup_refuse_accumulation(const brim_setup *s, int64_t batch)
 {
-  const brim_config *c = s->config;
-  s->backend_ops = brim_config_choice_of(c, "backend")->plugin->ops;
-  s->optimizer_ops = brim_config_choice_of(c, "optimizer")->plugin->ops;
-  s->optimizer_params = brim_config_choice_of(c, "optimizer")->params;
-  s->schedule_ops = brim_config_choice_of(c, "schedule")->plugin->ops;
-  s->schedule_params = brim_config_choice_of(c, "schedule")->params;
+  const brim_training_settings *t = &s->settings->training;
+  return brim_fail(BRIM_ECONFIG,
+                   "optimizer.update=fused_backward: steps of %lld samples (training.effective_batch_size) in "
+                   "micro-batches of %lld (training.batch_size) add up gradients over several micro-batches, so all of "
+                   "them would have to be kept\n"
+                   "set training.batch_size=%lld with training.gradient_accumulation_steps=1, or both smaller, " REMEDY,
+                   (long long)t->effective_batch_size, (long long)batch, (long long)t->effective_batch_size);
+}
+
+/* Class weights go with it: with one micro-batch in a step, the labels are known before the backward pass. */
+static brim_status check_update(const brim_setup *s)
+{
+  const brim_training_settings *t = &s->settings->training;
+  if (!brim_setup_updates_in_backward(s)) return BRIM_OK;
+  if (s->world.ranks > 1)
+    return brim_fail(
+        BRIM_ECONFIG,
+        "optimizer.update=fused_backward does not go with %d ranks: the gradients of all of them are added "
+        "up before any parameter is updated, so they have to be kept\n"
+        "train with one rank, " REMEDY,
+        (int)s->world.ranks);
+  if (t->clip_norm > 0)
+    return brim_fail(BRIM_ECONFIG,
+                     "optimizer.update=fused_backward does not go with training.clip_norm=%g: the norm is that of all "
+                     "gradients together, and the first of them is used and gone before the last is there\n"
+                     "set training.clip_norm=0 (optimizer=adafactor limits each update by itself), " REMEDY,
+                     t->clip_norm);
+  if (s->settings->precision == BRIM_PRECISION_FP16)
+    return brim_fail(
+        BRIM_ECONFIG,
+        "optimizer.update=fused_backward does not go with precision=fp16: whether a gradient overflowed is "
+        "known only at the end of the backward pass, when parameters are updated already\n"
+        "take precision=bf16 or fp32, " REMEDY);
+  if (t->effective_batch_size > brim_setup_micro_batch(s))
+    return brim_setup_refuse_accumulation(s, brim_setup_micro_batch(s));
+  return BRIM_OK;
+}
+
+/* A device that works while the host goes on must copy states by itself. */
+static brim_status check_offload(const brim_setup *s)
+{
+  if (s->settings->memory.offload == BRIM_OFFLOAD_NONE || !BRIM_HAS(brim_backend_ops, s->backend_ops, run_program) ||
+      BRIM_HAS(brim_backend_ops, s->backend_ops, wait))
+    return BRIM_OK;
+  return brim_fail(
+      BRIM_ECONFIG,
+      "memory.offload=optimizer: backend '%s' works ahead of the host, but has no copies of the optimizer's "
+      "state that do so too\ntake memory.offload=none, with an optimizer of less state: adamw8bit, lion, adafactor",
+      brim_setup_backend_id(s));
+}
+
+/* ---- data ---- */
+
+static brim_status read_kept(brim_setup *s, const char *run)
+{
+  BRIM_TRY(brim_record_read(run, BRIM_SETUP_DATA_NAME, &s->was));
+  if (!s->was && s->world.rank == 0)
+    brim_log(BRIM_LOG_WARN,
+             "'%s' has no " BRIM_SETUP_DATA_NAME ", as a brim of before began it: names of classes and all else are "
+             "taken from the data as it is now",
+             run);
+  if (!s->was || json_is_string(json_object_get(s->was, "dataset"))) return BRIM_OK;
+  return brim_fail(BRIM_ELOAD, "'%s/" BRIM_SETUP_DATA_NAME "' does not say of which dataset it is", run);
+}
+
+/* As the files are, which must then be as the run keeps them, or, of a setup that does not read them, by what the run
+ * keeps. Another data set than the run's is somebody's wish. */
+static brim_status describe_data(brim_setup *s, const brim_plugin *plugin)
+{
+  const char *run = s->options.run ? s->options.run : s->options.resume;
+  if (run && !s->was) BRIM_TRY(read_kept(s, run));
+  const bool is_kept = s->was && brim_data_is_kept_of(s->was, plugin);
+  if (s->options.unread && is_kept) {
+    const brim_status status = brim_data_recall_kept(&s->data, plugin, s->dataset, s->settings, s->was, &s->arena);
+    if (status == BRIM_OK || status == BRIM_ECONFIG) return status;
+    return brim_fail_add(status, "%s/" BRIM_SETUP_DATA_NAME " has what the run keeps of its data", run);
+  }
+  BRIM_TRY(brim_data_describe(&s->data, plugin, s->dataset, s->settings));
+  BRIM_TRY(brim_data_keep(&s->data, &s->kept));
+  const brim_status status = is_kept ? brim_data_compare(s->was, s->kept, s->options.resume != NULL) : BRIM_OK;
+  if (status == BRIM_OK) return BRIM_OK;
+  return brim_fail_add(status, "%s/" BRIM_SETUP_DATA_NAME " has what it was; dataset.path names where the data is",
+                       run);
 }
 
 /* An error that begins with a key gets a line of where its value is from: a preset may have set it. */
@@ -120,12 +170,14 @@ static brim_status open_data(brim_setup *s)
   const brim_config_choice *dataset = brim_config_choice_of(s->config, "dataset");
   const brim_yaml *flip = brim_yaml_get_path(s->config->root, "augment.flip");
   BRIM_TRY(make_instance(dataset, &s->dataset));
-  const brim_status status = brim_setup_describe_data(s, dataset->plugin);
+  const brim_status status = describe_data(s, dataset->plugin);
   const int32_t rank = s->data.train.sample.rank;
   if (status != BRIM_ECONFIG || rank == 0 || rank == 3 || !s->settings->augment.flip || !brim_setup_is_untouched(flip))
     return tell_origin(s, status);
   return brim_setup_ask_for(s, BRIM_LOG_DEBUG, "augment.flip=false", "are no images", status);
 }
+
+/* ---- opening ---- */
 
 brim_setup *brim_setup_create(const brim_config *config, brim_config *own, const brim_setup_options *options)
 {
@@ -140,12 +192,17 @@ brim_setup *brim_setup_create(const brim_config *config, brim_config *own, const
 
 brim_status brim_setup_open(brim_setup *s)
 {
+  const brim_config *c = s->config;
   const brim_setup_maker *maker = s->options.maker;
   if (maker) return maker->open(maker->context, s);
-  choose_ops(s);
+  s->backend_ops = brim_config_choice_of(c, "backend")->plugin->ops;
+  s->optimizer_ops = brim_config_choice_of(c, "optimizer")->plugin->ops;
+  s->optimizer_params = brim_config_choice_of(c, "optimizer")->params;
+  s->schedule_ops = brim_config_choice_of(c, "schedule")->plugin->ops;
+  s->schedule_params = brim_config_choice_of(c, "schedule")->params;
   BRIM_TRY(check_precision(s));
   brim_shared_folder_set(s->settings->claims.dir);
-  return make_instance(brim_config_choice_of(s->config, "backend"), &s->backend);
+  return make_instance(brim_config_choice_of(c, "backend"), &s->backend);
 }
 
 brim_status brim_setup_finish(brim_setup *s, const brim_device_info *device)
@@ -155,12 +212,15 @@ brim_status brim_setup_finish(brim_setup *s, const brim_device_info *device)
   BRIM_TRY(make_instance(brim_config_choice_of(s->config, "model"), &s->model));
   if (brim_config_backbone(s->config)) BRIM_TRY(make_instance(brim_config_backbone(s->config), &s->backbone));
   BRIM_TRY(brim_setup_open_loss(s));
-  BRIM_TRY(check_patience(s));
+  if (s->settings->training.patience > 0 && s->data.count[BRIM_PART_VALIDATION] == 0)
+    return brim_fail(BRIM_ECONFIG, "training.patience needs validation data, and there is none\n"
+                                   "set dataset.validation_fraction, or training.patience=0");
   s->top_k = s->settings->observe.top_k < s->data.train.classes ? (int32_t)s->settings->observe.top_k : 0;
   s->answers = s->data.train.task == BRIM_TASK_VALUES ? s->data.train.targets : s->data.train.classes;
   s->grain = choose_grain(s, device);
   BRIM_TRY(brim_setup_find_norm_group(s));
-  BRIM_TRY(brim_setup_check_update(s));
+  BRIM_TRY(check_offload(s));
+  BRIM_TRY(check_update(s));
   BRIM_TRY(brim_features_open(s));
   if (s->features) {
     s->grain = choose_grain(s, device); /* features are no images */
@@ -196,7 +256,7 @@ void brim_setup_close(brim_setup *s)
 {
   if (!s) return;
   abandon_data(&s->data);
-  if (s->features) abandon_data(&brim_features_raw(s->features)->data);
+  if (s->features) abandon_data(&s->features->raw.data);
   brim_features_close(s->features);
   if (s->backbone) drop_instance(s->config, "backbone", s->backbone);
   drop_instance(s->config, "model", s->model);

@@ -5,15 +5,6 @@
 #include "base/install.h"
 #include "setup/setup_parts.h"
 
-/* Of tokens: those that do not count all look the same to kernels. */
-static brim_status ignore_tokens(brim_setup *s)
-{
-  s->data.ignored_token = s->loss.ignore_index;
-  s->loss.ignores = 1;
-  s->loss.ignore_index = BRIM_NO_TOKEN;
-  return BRIM_OK;
-}
-
 /* A mix of classes has no weight of one of them, so there is no weighted mean; PyTorch's would be another one. */
 static brim_status check_mixup(const brim_setup *s, const char *key)
 {
@@ -29,7 +20,12 @@ static brim_status weigh_labels(brim_setup *s)
   const int64_t classes = s->data.train.classes;
   double sum = 0;
   s->label_weights = s->class_weights;
-  if (s->data.train.task == BRIM_TASK_TOKENS) return ignore_tokens(s);
+  if (s->data.train.task == BRIM_TASK_TOKENS) { /* those that do not count all look the same to kernels */
+    s->data.ignored_token = s->loss.ignore_index;
+    s->loss.ignores = 1;
+    s->loss.ignore_index = BRIM_NO_TOKEN;
+    return BRIM_OK;
+  }
   if (!s->loss.ignores || s->loss.ignore_index < 0 || s->loss.ignore_index >= classes) return BRIM_OK;
   BRIM_TRY(check_mixup(s, "loss.ignore_index"));
   s->counted = brim_xcalloc((size_t)classes, sizeof *s->counted);
@@ -53,14 +49,6 @@ bool brim_setup_is_untouched(const brim_yaml *value)
          file[strlen(own)] == '/';
 }
 
-static bool is_loss_chosen(const brim_setup *s)
-{
-  const brim_yaml *loss = brim_yaml_get(s->config->root, "loss");
-  for (size_t i = 0; i < loss->count; i++)
-    if (!brim_setup_is_untouched(loss->item[i])) return true;
-  return false;
-}
-
 brim_status brim_setup_ask_for(brim_setup *s, enum brim_level level, const char *word, const char *because,
                                brim_status status)
 {
@@ -81,7 +69,10 @@ static brim_status check_loss(brim_setup *s, const brim_config_choice *loss)
     return brim_fail(BRIM_ECONFIG, "loss=%s does not go with dataset '%s', which is of tokens\ntake loss=cross_entropy",
                      loss->plugin->id, id);
   if (!is_values || !is_classes) return BRIM_OK;
-  if (!is_loss_chosen(s))
+  const brim_yaml *keys = brim_yaml_get(s->config->root, "loss");
+  bool is_chosen = false;
+  for (size_t i = 0; i < keys->count; i++) is_chosen = is_chosen || !brim_setup_is_untouched(keys->item[i]);
+  if (!is_chosen)
     return brim_setup_ask_for(s, BRIM_LOG_INFO, "loss=mse", "are to be answered with real numbers", BRIM_ECONFIG);
   return brim_fail(BRIM_ECONFIG,
                    "loss=%s does not go with dataset '%s', whose samples are to be answered with real numbers, not "

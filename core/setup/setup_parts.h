@@ -7,14 +7,8 @@
 uint32_t brim_setup_backend_precisions(const brim_setup *setup);
 /* A look at the model: does its result depend on norm groups at all? */
 brim_status brim_setup_find_norm_group(brim_setup *setup);
-/* Describes the data: as its files are, which must then be as the run keeps them, or, of a setup that does not read
- * them, by what the run keeps. */
-brim_status brim_setup_describe_data(brim_setup *setup, const brim_plugin *plugin);
 /* The loss, if it goes with the data; of weights there must be one for every class, not all 0. ECONFIG. */
 brim_status brim_setup_open_loss(brim_setup *setup);
-/* ECONFIG if parameters should be updated in the backward pass, and the rest of the configuration does not go with it:
- * says what and why. */
-brim_status brim_setup_check_update(const brim_setup *setup);
 /* Is a value as it is in the installed configurations, or where they say nothing? Then nobody has chosen it. */
 bool brim_setup_is_untouched(const brim_yaml *value);
 /* What the data asks for, in the place of what nobody has chosen: the configuration is made again, so that the run's

@@ -21,14 +21,6 @@ void brim_sim_tell(brim_sim_job *job, const char *by, const char *choice, const 
                                                     brim_arena_string(arena, reason)};
 }
 
-brim_status brim_sim_sleep(brim_sim_job *job, double seconds)
-{
-  const double until = brim_scene_now(job->all->scene) + seconds, end = job->all->scenario->until;
-  brim_turns_sleep(&job->all->turns, job->index, until < end ? until : end);
-  job->is_late = job->is_late || until > end;
-  return job->is_late ? brim_fail(BRIM_EINTERRUPTED, "the scenario ends") : BRIM_OK;
-}
-
 static double now(void *self)
 {
   const brim_sim_job *job = self;

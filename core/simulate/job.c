@@ -1,12 +1,170 @@
-/* A job's life: started, placed, trained by the loop of a run (drive/loop.h), ended. */
+/* A job's life: started, placed, trained by the loop of a run (drive/loop.h), ended. Its work (drive/work.h) is
+ * arithmetic. */
 #include "simulate/job.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
+#include "drive/placement.h"
+#include "planner/room.h"
+
+/* The scenario's failure of a step (0: of placing a plan), if it has one left. */
+static const brim_scene_failure *take_failure(brim_sim_job *job, int64_t step)
+{
+  const brim_scenario *s = job->all->scenario;
+  for (size_t i = 0; i < s->failure_count; i++) {
+    if (s->failure[i].step != step || job->failures_left[i] == 0) continue;
+    job->failures_left[i]--;
+    return &s->failure[i];
+  }
+  return NULL;
+}
+
+/* ---- its plan ---- */
+
+static brim_status plan_model(void *self, uint64_t *peak)
+{
+  brim_sim_job *job = self;
+  BRIM_TRY(brim_planner_peak(&job->drive->planner, &job->drive->choice, peak));
+  job->planned = *peak;
+  return BRIM_OK;
+}
+
+static brim_status check_plan(void *self)
+{
+  brim_sim_job *job = self;
+  const brim_status status = brim_planner_check_peak(&job->drive->planner, job->planned);
+  job->costs.ooms += status != BRIM_OK;
+  return status;
+}
+
+static brim_status take_memory(brim_sim_job *job)
+{
+  char a[32], b[32];
+  brim_planner *planner = &job->drive->planner;
+  BRIM_TRY(brim_planner_look(planner));
+  brim_format_bytes(a, sizeof a, job->planned);
+  if (take_failure(job, 0))
+    return brim_fail(BRIM_ENOMEM_DEVICE, "%s were not to be had, though the device says that they are free", a);
+  if (planner->device_info.free_bytes < job->planned)
+    return brim_fail(BRIM_ENOMEM_DEVICE, "%s were asked for, and %s are free", a,
+                     brim_format_bytes(b, sizeof b, planner->device_info.free_bytes));
+  job->place = job->on_host ? BRIM_SCENE_HOST : planner->device;
+  job->arena = job->planned;
+  job->is_placed = true;
+  brim_scene_take(job->all->scene, job->place, job->arena);
+  return BRIM_OK;
+}
+
+/* On a device that is held a failure does not count: the plan is claimed as a new run's then. */
+static brim_status open_plan(void *self)
+{
+  brim_sim_job *job = self;
+  const brim_status status = take_memory(job);
+  job->costs.ooms += status == BRIM_ENOMEM_DEVICE && !job->drive->held;
+  return status;
+}
+
+/* Places the run's plan as a run does: waits, asks policies. */
+static brim_status place(brim_sim_job *job)
+{
+  brim_drive *d = job->drive;
+  const int32_t recompute = d->choice.recompute;
+  const uint64_t arena = job->arena;
+  const brim_placing what = {
+      .self = job, .drive = d, .trains = true, .plan = plan_model, .check = check_plan, .open = open_plan};
+  BRIM_TRY(brim_planner_look(&d->planner));
+  const brim_status status = brim_placement_do(&what);
+  brim_drive_let_go(d);
+  BRIM_TRY(status);
+  const bool changes =
+      d->choice.micro_batch != job->costs.micro_batch || d->choice.recompute != recompute || job->arena != arena;
+  if (job->was_placed && changes) job->costs.plan_changes++;
+  if (job->arena > job->costs.peak_bytes) job->costs.peak_bytes = job->arena;
+  job->costs.micro_batch = d->choice.micro_batch;
+  snprintf(job->costs.device, sizeof job->costs.device, "%s:%d", job->backend.id, d->planner.device);
+  job->was_placed = true;
+  brim_scene_settle(job->all->scene);
+  return BRIM_OK;
+}
+
+static void unplace(brim_sim_job *job)
+{
+  if (job->is_placed) brim_scene_give(job->all->scene, job->place, job->arena);
+  job->is_placed = false;
+}
+
+static int64_t step_of(void *self)
+{
+  const brim_sim_job *job = self;
+  return job->step;
+}
+
+static uint64_t placed_bytes(void *self)
+{
+  const brim_sim_job *job = self;
+  return job->is_placed ? job->arena : 0;
+}
+
+/* Not after a failure that loses them. */
+static bool has_values(void *self)
+{
+  const brim_sim_job *job = self;
+  return job->failed_step < 0;
+}
+
+static void clean(void *self, enum brim_cleanup cleanup, bool of_round)
+{
+  brim_sim_job *job = self;
+  const double share = cleanup == BRIM_CLEAN_LIGHT ? job->all->scenario->host.light : cleanup == BRIM_CLEAN_HEAVY;
+  const uint64_t bytes = (uint64_t)(share * (double)job->garbage);
+  (void)of_round;
+  if (cleanup == BRIM_CLEAN_NONE) return;
+  job->costs.cleanups++;
+  job->garbage -= bytes;
+  brim_scene_give(job->all->scene, BRIM_SCENE_HOST, bytes);
+}
+
+static brim_status park(void *self)
+{
+  brim_sim_job *job = self;
+  if (job->is_placed) (void)brim_drive_hold(job->drive, false);
+  unplace(job);
+  return BRIM_OK;
+}
+
+static brim_status replan(void *self)
+{
+  brim_sim_job *job = self;
+  const double pause = job->all->scenario->replan_time;
+  BRIM_TRY(park(job));
+  BRIM_TRY(place(job));
+  job->costs.pausing_seconds += pause;
+  return brim_sim_sleep(job, pause);
+}
+
+/* Of its newest checkpoint; 0: it has none. */
+static int64_t saved_step(const brim_sim_job *job)
+{
+  return job->loop.checkpoint_step > 0 ? job->loop.checkpoint_step : 0;
+}
+
+static brim_status go_back(void *self)
+{
+  brim_sim_job *job = self;
+  double seconds, again;
+  BRIM_TRY(replan(job));
+  BRIM_TRY(brim_sim_step_seconds(job, &seconds, &again));
+  const int64_t lost = job->step - saved_step(job);
+  job->failed_step = -1;
+  job->costs.lost_steps += lost;
+  job->costs.redone_seconds += (double)lost * seconds;
+  job->costs.training_seconds -= (double)lost * seconds;
+  job->step = job->evaluated_step = saved_step(job);
+  return BRIM_OK;
+}
 
 /* A pause that is no training. */
 static brim_status pause_for(brim_sim_job *job, double seconds)
@@ -137,20 +295,21 @@ static double step_seconds(void *self)
 
 /* ---- steps ---- */
 
+/* Of two steps to stop at the nearer one; one that is not ahead does not count. */
+static int64_t nearer(const brim_sim_job *job, int64_t stop, int64_t other)
+{
+  return other > job->step && other < stop ? other : stop;
+}
+
 /* The next one that must be made by itself: at its end something is due. */
 static int64_t next_stop(const brim_sim_job *job)
 {
-  const brim_scenario *scene = job->all->scenario;
+  const brim_scenario *s = job->all->scenario;
   int64_t stop = brim_loop_next_due(&job->loop);
-  if (job->look < scene->look_count && scene->look[job->look].step > job->step && scene->look[job->look].step < stop)
-    stop = scene->look[job->look].step;
-  if (job->pressure < scene->pressure_count && scene->pressure[job->pressure].step > job->step &&
-      scene->pressure[job->pressure].step < stop)
-    stop = scene->pressure[job->pressure].step;
-  for (size_t i = 0; i < scene->failure_count; i++) {
-    const int64_t before = scene->failure[i].step - 1;
-    if (job->failures_left[i] > 0 && before > job->step && before < stop) stop = before;
-  }
+  if (job->look < s->look_count) stop = nearer(job, stop, s->look[job->look].step);
+  if (job->pressure < s->pressure_count) stop = nearer(job, stop, s->pressure[job->pressure].step);
+  for (size_t i = 0; i < s->failure_count; i++)
+    if (job->failures_left[i] > 0) stop = nearer(job, stop, s->failure[i].step - 1);
   return stop;
 }
 
@@ -161,27 +320,9 @@ static double next_look(const brim_sim_job *job)
   const double lower = brim_pressure_lower(&(brim_pressure_limits){m->warn_percent, m->critical_percent});
   double next = brim_scene_next(job->all->scene);
   if (lower > 0 && read_host(job).host.ram_percent >= lower) next = fmin(next, job->looked + m->check_interval_seconds);
-  if (job->all->scenario->look_count > 0) return next;
-  return brim_policies_follow(job->drive->dialogue.policies)
-             ? fmin(next, job->loop.resize.asked + BRIM_RESIZE_ASK_SECONDS)
-             : next;
-}
-
-/* Fails the step that is to be made, if it is one of the scenario's failures. */
-static brim_status fail_step(brim_sim_job *job, double seconds, bool *fails)
-{
-  const brim_scenario *scene = job->all->scenario;
-  for (size_t i = 0; i < scene->failure_count; i++) {
-    if (scene->failure[i].step != job->step + 1 || job->failures_left[i] == 0) continue;
-    job->failures_left[i]--;
-    *fails = true;
-    job->costs.ooms++;
-    job->costs.redone_seconds += seconds;
-    if (scene->failure[i].loses) job->failed_step = job->step;
-    BRIM_TRY(brim_sim_sleep(job, seconds));
-    return brim_fail(BRIM_ENOMEM_DEVICE, "%s", scene->failure[i].says);
-  }
-  return BRIM_OK;
+  if (job->all->scenario->look_count == 0 && brim_policies_follow(job->drive->dialogue.policies))
+    next = fmin(next, job->loop.resize.asked + BRIM_RESIZE_ASK_SECONDS);
+  return next;
 }
 
 /* Of the first `steps` steps. */
@@ -189,15 +330,6 @@ static int64_t samples_of(const brim_order *o, int64_t steps)
 {
   const int64_t rest = steps % o->steps_per_epoch * o->effective;
   return steps / o->steps_per_epoch * o->count + (rest < o->count ? rest : o->count);
-}
-
-static void commit(brim_sim_job *job, int64_t count, double seconds, double again)
-{
-  const brim_order *o = &job->drive->order;
-  job->costs.samples += samples_of(o, job->step + count) - samples_of(o, job->step);
-  job->costs.training_seconds += (double)count * seconds;
-  job->costs.again_seconds += (double)count * again;
-  job->step += count;
 }
 
 /* Of a step: up to a look that was recorded they pass evenly. */
@@ -213,19 +345,29 @@ static brim_status pace_of(brim_sim_job *job, double *seconds, double *again)
   return BRIM_OK;
 }
 
-/* As many as there are until something is due. */
+/* As many as there are until something is due; or one that fails, if it is one of the scenario's failures. */
 static brim_status make(void *self)
 {
   brim_sim_job *job = self;
-  bool fails = false;
   double seconds, again;
   BRIM_TRY(pace_of(job, &seconds, &again));
-  BRIM_TRY(fail_step(job, seconds, &fails));
+  const brim_scene_failure *failure = take_failure(job, job->step + 1);
+  if (failure) {
+    job->costs.ooms++;
+    job->costs.redone_seconds += seconds;
+    if (failure->loses) job->failed_step = job->step;
+    BRIM_TRY(brim_sim_sleep(job, seconds));
+    return brim_fail(BRIM_ENOMEM_DEVICE, "%s", failure->says);
+  }
   const double time = next_look(job) - brim_scene_now(job->all->scene), left = ceil(time / seconds);
   const int64_t stop = next_stop(job) - job->step;
   const int64_t count = left < 1 ? 1 : left < (double)stop ? (int64_t)left : stop;
   BRIM_TRY(brim_sim_sleep(job, (double)count * seconds));
-  commit(job, count, seconds, again);
+  const brim_order *o = &job->drive->order;
+  job->costs.samples += samples_of(o, job->step + count) - samples_of(o, job->step);
+  job->costs.training_seconds += (double)count * seconds;
+  job->costs.again_seconds += (double)count * again;
+  job->step += count;
   return BRIM_OK;
 }
 
@@ -241,34 +383,7 @@ static brim_status failed(void *self, enum brim_turn_part part, brim_status fail
   return status;
 }
 
-static brim_work work_of(brim_sim_job *job)
-{
-  brim_work work = brim_sim_work(job);
-  work.make = make;
-  work.evaluate = evaluate;
-  work.end_round = end_round;
-  work.is_best = work.is_over = never;
-  work.checkpoint = checkpoint;
-  work.go_on = go_on;
-  work.finish = finish;
-  work.failed = failed;
-  work.heed_pressure = heed_pressure;
-  work.is_asking = is_asking;
-  work.step_seconds = step_seconds;
-  return work;
-}
-
 /* ---- the whole ---- */
-
-static brim_status place_first(brim_sim_job *job)
-{
-  for (;;) {
-    const brim_status status = brim_sim_place(job);
-    if (status == BRIM_OK || !brim_drive_asks(job->drive)) return status;
-    BRIM_TRY(brim_drive_remake(&job->drive));
-    BRIM_TRY(brim_drive_settle(&job->drive));
-  }
-}
 
 static brim_status train(brim_sim_job *job)
 {
@@ -278,47 +393,73 @@ static brim_status train(brim_sim_job *job)
   BRIM_TRY(pause_for(job, job->all->scenario->plan_time));
   BRIM_TRY(brim_planner_look(&job->drive->planner));
   BRIM_TRY(brim_drive_settle(&job->drive));
-  BRIM_TRY(place_first(job));
+  for (brim_status status = place(job); status != BRIM_OK; status = place(job)) {
+    if (!brim_drive_asks(job->drive)) return status; /* for another configuration */
+    BRIM_TRY(brim_drive_remake(&job->drive));
+    BRIM_TRY(brim_drive_settle(&job->drive));
+  }
   brim_drive_begin(job->drive);
-  job->work = work_of(job);
+  job->work = (brim_work){.self = job,
+                          .step = step_of,
+                          .make = make,
+                          .evaluate = evaluate,
+                          .end_round = end_round,
+                          .is_best = never,
+                          .is_over = never,
+                          .checkpoint = checkpoint,
+                          .go_on = go_on,
+                          .finish = finish,
+                          .failed = failed,
+                          .heed_pressure = heed_pressure,
+                          .is_asking = is_asking,
+                          .step_seconds = step_seconds,
+                          .placed_bytes = placed_bytes,
+                          .has_values = has_values,
+                          .clean = clean,
+                          .park = park,
+                          .replan = replan,
+                          .rewind = go_back};
   job->loop = brim_loop_begin(&job->drive, &job->work);
   job->loop.resize.asked = brim_scene_now(job->all->scene);
   job->looked = -INFINITY;
   return brim_loop_run(&job->loop);
 }
 
-static enum brim_sim_end end_of(const brim_sim_job *job, brim_status status)
+const char *brim_sim_end_name(enum brim_sim_end end)
 {
-  if (status == BRIM_OK) return BRIM_SIM_FINISHED;
-  if (job->is_late) return BRIM_SIM_LATE;
-  return status == BRIM_ENOMEM_HOST ? BRIM_SIM_KILLED : BRIM_SIM_FAILED;
+  static const char *const names[] = {[BRIM_SIM_FINISHED] = "finished",
+                                      [BRIM_SIM_FAILED] = "failed",
+                                      [BRIM_SIM_KILLED] = "killed",
+                                      [BRIM_SIM_LATE] = "not done"};
+  return names[end];
 }
 
 static void report(brim_sim_job *job, brim_status status)
 {
-  brim_sim_job_result *r = &job->all->out->job[job->index];
-  brim_arena *arena = &job->all->out->arena;
+  brim_simulation *out = job->all->out;
+  brim_sim_job_result *r = &out->job[job->index];
   const char *error = status == BRIM_OK ? "" : brim_error_text();
-  r->end = end_of(job, status);
+  r->end = status == BRIM_OK            ? BRIM_SIM_FINISHED
+           : job->is_late               ? BRIM_SIM_LATE
+           : status == BRIM_ENOMEM_HOST ? BRIM_SIM_KILLED
+                                        : BRIM_SIM_FAILED;
   r->status = status;
-  r->error = brim_arena_string_n(arena, error, strcspn(error, "\n"));
-  if (r->end == BRIM_SIM_KILLED) job->costs.lost_steps += job->step - brim_sim_saved_step(job);
+  r->error = brim_arena_string_n(&out->arena, error, strcspn(error, "\n"));
+  if (r->end == BRIM_SIM_KILLED) job->costs.lost_steps += job->step - saved_step(job);
   job->costs.steps = job->step;
   job->costs.steps_all = job->drive ? job->drive->order.steps : 0; /* none: it could not be opened */
   job->costs.wall_seconds = brim_scene_now(job->all->scene) - job->started;
   r->costs = job->costs;
+  out->end_seconds = fmax(out->end_seconds, brim_scene_now(job->all->scene));
   brim_sim_tell(job, "simulation", brim_sim_end_name(r->end), r->error);
 }
 
 void brim_sim_job_work(brim_sim_job *job)
 {
   job->started = brim_scene_now(job->all->scene);
-  const brim_status status = train(job);
-  report(job, status);
-  brim_sim_unplace(job);
+  report(job, train(job));
+  unplace(job);
   brim_scene_give(job->all->scene, BRIM_SCENE_HOST, job->resident + job->garbage);
   brim_scene_settle(job->all->scene);
   brim_drive_close(job->drive);
-  if (brim_scene_now(job->all->scene) > job->all->out->end_seconds)
-    job->all->out->end_seconds = brim_scene_now(job->all->scene);
 }

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "brim/policy.h"
@@ -99,8 +98,8 @@ static brim_record_device *find_device(brim_recording *r, const char *name)
 static void add_change(brim_recording *r, brim_record_series *s, double at, uint64_t bytes, int64_t waiting)
 {
   const double when = fmax(0, round(1e3 * (at - r->start)) / 1e3);
-  brim_record_change *last = s->count > 0 ? &s->change[s->count - 1] : NULL;
-  if (!s->change) s->change = BRIM_ARENA_NEW(r->arena, brim_record_change, BRIM_RECORD_CHANGES_MAX);
+  brim_scene_line *last = s->count > 0 ? &s->change[s->count - 1] : NULL;
+  if (!s->change) s->change = BRIM_ARENA_NEW(r->arena, brim_scene_line, BRIM_RECORD_CHANGES_MAX);
   if (last && last->bytes == bytes && last->waiting == waiting) return;
   if (last && when <= last->at) {
     last->bytes = bytes;
@@ -112,7 +111,7 @@ static void add_change(brim_recording *r, brim_record_series *s, double at, uint
     return;
   }
   r->changes++;
-  s->change[s->count++] = (brim_record_change){when, bytes, waiting};
+  s->change[s->count++] = (brim_scene_line){when, waiting, bytes};
 }
 
 static uint64_t others_of(const json_t *event)
@@ -135,13 +134,6 @@ static void take_device(brim_recording *r, const json_t *event, const char *ques
   if (strcmp(question, "line") != 0) add_change(r, &d->use, at, others_of(event), 0);
 }
 
-static void take_host(brim_recording *r, const json_t *event)
-{
-  r->host_total = bytes_of(event, "total_bytes");
-  r->process = bytes_of(event, "own_bytes");
-  add_change(r, &r->host, number(event, "at"), others_of(event), 0);
-}
-
 /* ---- plans ---- */
 
 static void take_plan(brim_recording *r, int64_t micro_batch, uint64_t bytes, double time, int64_t basis)
@@ -156,20 +148,13 @@ static void take_plan(brim_recording *r, int64_t micro_batch, uint64_t bytes, do
   }
   if (!known) {
     memmove(&r->plan[i + 1], &r->plan[i], (r->plans - i) * sizeof r->plan[0]);
-    r->plan[i] = (brim_record_plan){.micro_batch = micro_batch};
+    r->plan[i] = (brim_scene_peak){.micro_batch = micro_batch};
     r->plans++;
   }
   r->plan[i].bytes = bytes;
   if (time <= 0 || basis < BRIM_BASIS_TIMED || basis > BRIM_BASIS_GUESSED) return;
   r->plan[i].time = time;
-  r->plan[i].basis = basis;
-}
-
-/* A scenario's peaks rise with the micro-batch; those of plans do, or nearly so. */
-static void make_rising(brim_recording *r)
-{
-  for (size_t i = 1; i < r->plans; i++)
-    if (r->plan[i].bytes < r->plan[i - 1].bytes) r->plan[i].bytes = r->plan[i - 1].bytes;
+  r->plan[i].basis = (int32_t)(basis - BRIM_BASIS_TIMED);
 }
 
 /* ---- what happened ---- */
@@ -225,25 +210,22 @@ static void take_seen(brim_recording *r, const json_t *event)
   } else if (text(event, "device")[0]) {
     take_device(r, event, question);
   } else {
-    take_host(r, event);
+    r->host_total = bytes_of(event, "total_bytes");
+    r->process = bytes_of(event, "own_bytes");
+    add_change(r, &r->host, at, others_of(event), 0);
   }
 }
 
-/* "step 3: what it says": the step, and what is behind it; NULL if the reason is another. */
-static const char *failed_step(const json_t *event, long long *step)
-{
-  const char *reason = text(event, "reason");
-  int length = 0;
-  return sscanf(reason, "step %lld:%n", step, &length) == 1 && length > 0 ? reason + length : NULL;
-}
-
-/* Each action of the ladder comes of one failure of the step that is named in front of the reason. */
+/* Each action of the ladder comes of one failure of the step that is named in front of the reason: "step 3: what it
+ * says". */
 static void take_decision(brim_recording *r, const json_t *event)
 {
   long long step = 0;
-  brim_record_failure *last = r->failures > 0 ? &r->failure[r->failures - 1] : NULL;
-  const char *choice = text(event, "choice"), *says = failed_step(event, &step);
-  if (strcmp(text(event, "by"), "recovery") != 0 || !says) return;
+  brim_scene_failure *last = r->failures > 0 ? &r->failure[r->failures - 1] : NULL;
+  const char *choice = text(event, "choice"), *reason = text(event, "reason");
+  int length = 0; /* of what stands before the text */
+  if (strcmp(text(event, "by"), "recovery") != 0) return;
+  if (sscanf(reason, "step %lld:%n", &step, &length) != 1 || length == 0) return;
   if (brim_starts_with(choice, "back to step")) {
     if (last) last->loses = true;
     return;
@@ -253,7 +235,7 @@ static void take_decision(brim_recording *r, const json_t *event)
   if (last && last->step == step)
     last->times++;
   else if (r->failures < BRIM_RECORD_FAILURES_MAX)
-    r->failure[r->failures++] = (brim_record_failure){step, 1, false, says};
+    r->failure[r->failures++] = (brim_scene_failure){step, 1, false, reason + length};
   else
     leave_out(r, BRIM_RECORD_FAILURES_MAX, "failures");
 }
@@ -276,25 +258,7 @@ static void take_events(brim_recording *r)
   }
 }
 
-static brim_status take_first_plan(brim_recording *r)
-{
-  json_t *first = NULL;
-  BRIM_TRY(brim_record_read(r->run, "plan.json", &first));
-  if (first) take_plan(r, count_of(first, "batch_size"), bytes_of(first, "peak_bytes"), 0, 0);
-  json_decref(first);
-  return BRIM_OK;
-}
-
 /* ---- policies ---- */
-
-static size_t add_policy(brim_recording *r, const brim_yaml *policies, const char *id, const char **word, size_t count)
-{
-  const char *params[BRIM_RECORD_WORDS_MAX];
-  const size_t found = brim_scenario_words(r->arena, brim_yaml_get(policies, id), params, BRIM_RECORD_WORDS_MAX);
-  for (size_t i = 0; i < found && count < BRIM_RECORD_WORDS_MAX - 1; i++)
-    word[count++] = brim_arena_printf(r->arena, "policy.%s.%s", id, params[i]);
-  return count;
-}
 
 static void list_policies(brim_recording *r, const brim_yaml *config, const char **word)
 {
@@ -305,8 +269,13 @@ static void list_policies(brim_recording *r, const brim_yaml *config, const char
   for (size_t i = 0; ids && i < ids->count; i++)
     brim_text_printf(&all, "%s%s", i ? "," : "", ids->item[i]->scalar ? ids->item[i]->scalar : "");
   word[count++] = brim_arena_printf(r->arena, "policy=[%s]", brim_text_str(&all));
-  for (size_t i = 0; ids && i < ids->count; i++)
-    if (ids->item[i]->kind == BRIM_YAML_SCALAR) count = add_policy(r, policies, ids->item[i]->scalar, word, count);
+  for (size_t i = 0; ids && i < ids->count; i++) {
+    const char *params[BRIM_RECORD_WORDS_MAX], *id = ids->item[i]->scalar;
+    if (ids->item[i]->kind != BRIM_YAML_SCALAR) continue;
+    const size_t found = brim_scenario_words(r->arena, brim_yaml_get(policies, id), params, BRIM_RECORD_WORDS_MAX);
+    for (size_t k = 0; k < found && count < BRIM_RECORD_WORDS_MAX - 1; k++)
+      word[count++] = brim_arena_printf(r->arena, "policy.%s.%s", id, params[k]);
+  }
   word[count] = NULL;
   brim_text_release(&all);
 }
@@ -316,12 +285,16 @@ static void list_policies(brim_recording *r, const brim_yaml *config, const char
 static brim_status read_run(brim_recording *r, brim_yaml **config)
 {
   char path[BRIM_PATH_MAX];
+  json_t *first = NULL;
   BRIM_TRY(brim_path_join(path, r->run, "config.yaml"));
   BRIM_TRY(brim_yaml_parse_file(r->arena, path, config));
   BRIM_TRY(read_events(r));
   take_events(r);
-  BRIM_TRY(take_first_plan(r));
-  make_rising(r);
+  BRIM_TRY(brim_record_read(r->run, "plan.json", &first));
+  if (first) take_plan(r, count_of(first, "batch_size"), bytes_of(first, "peak_bytes"), 0, 0);
+  json_decref(first);
+  for (size_t i = 1; i < r->plans; i++) /* a scenario's peaks rise with the micro-batch; those of plans nearly do */
+    if (r->plan[i].bytes < r->plan[i - 1].bytes) r->plan[i].bytes = r->plan[i - 1].bytes;
   if (r->devices > 0 && r->steps > 0) return BRIM_OK;
   return brim_fail(BRIM_ELOAD,
                    "the events of '%s' do not say what its policies were shown: it ended before its first "

@@ -19,14 +19,10 @@ _Static_assert(7 * BRIM_RECORD_CHANGES_MAX + 9 * BRIM_RECORD_PLANS_MAX + 9 * BRI
                    BRIM_YAML_NODES_MAX,
                "a scenario of a run has more nodes than are read");
 
-/* How something was from a moment on. */
-typedef struct brim_record_change {
-  double at; /* seconds from the first look, to a millisecond */
-  uint64_t bytes;
-  int64_t waiting;
-} brim_record_change;
+/* How something was from one moment on, and the next: seconds from the first look, to a millisecond. In `use` nobody
+ * waits. */
 typedef struct brim_record_series {
-  brim_record_change *change;
+  brim_scene_line *change;
   size_t count;
 } brim_record_series;
 typedef struct brim_record_device {
@@ -35,18 +31,6 @@ typedef struct brim_record_device {
   bool is_shared, on_host;
   brim_record_series use, line;
 } brim_record_device;
-typedef struct brim_record_plan {
-  int64_t micro_batch;
-  uint64_t bytes;
-  double time;
-  int64_t basis; /* enum brim_basis */
-} brim_record_plan;
-typedef struct brim_record_failure {
-  int64_t step, times;
-  bool loses;
-  const char *says; /* of the events */
-} brim_record_failure;
-
 typedef struct brim_recording {
   brim_arena *arena;
   const char *run;
@@ -54,9 +38,9 @@ typedef struct brim_recording {
   double start;  /* since 1970; 0: not known yet */
   double plan_time, replan_time;
   brim_record_device device[BRIM_SCENE_DEVICES_MAX];
-  brim_record_plan plan[BRIM_RECORD_PLANS_MAX];
-  brim_record_failure failure[BRIM_RECORD_FAILURES_MAX];
-  brim_scene_look look[BRIM_RECORD_LOOKS_MAX]; /* at: since 1970 */
+  brim_scene_peak plan[BRIM_RECORD_PLANS_MAX];
+  brim_scene_failure failure[BRIM_RECORD_FAILURES_MAX]; /* says: of the events */
+  brim_scene_look look[BRIM_RECORD_LOOKS_MAX];          /* at: since 1970 */
   brim_scene_pressure pressure[BRIM_RECORD_PRESSURES_MAX];
   size_t devices, plans, failures, looks, pressures, changes;
   uint64_t host_total, process;

@@ -5,7 +5,6 @@
 #include <time.h>
 
 #include "base/file.h"
-#include "brim/policy.h"
 #include "observe/metrics.h"
 #include "simulate/record_parts.h"
 
@@ -27,8 +26,6 @@ static double seconds_of_sample(const brim_recording *r)
   }
   return samples > 0 && all > 0 ? fmin(fmax(all / samples, 1e-6), 3600) : 0;
 }
-
-/* ---- as YAML ---- */
 
 static void print_head(const brim_recording *r, brim_text *out)
 {
@@ -55,22 +52,18 @@ static void print_use(const brim_record_series *s, const char *indent, brim_text
                      (unsigned long long)s->change[i].bytes);
 }
 
-static void print_line(const brim_record_series *s, brim_text *out)
-{
-  if (s->count < 2 && (s->count == 0 || s->change[0].waiting == 0)) return;
-  brim_text_add(out, "    line:\n");
-  for (size_t i = 0; i < s->count; i++)
-    brim_text_printf(out, "      - {at: %.3fs, waiting: %lld, bytes: %llu}\n", s->change[i].at,
-                     (long long)s->change[i].waiting, (unsigned long long)s->change[i].bytes);
-}
-
 static void print_devices(const brim_recording *r, brim_text *out)
 {
   brim_text_add(out, "devices:\n");
   for (size_t i = 0; i < r->devices; i++) {
     brim_text_printf(out, "  - memory: %llu\n", (unsigned long long)r->device[i].total);
     print_use(&r->device[i].use, "    ", out);
-    print_line(&r->device[i].line, out);
+    const brim_record_series *line = &r->device[i].line;
+    if (line->count == 0 || (line->count == 1 && line->change[0].waiting == 0)) continue;
+    brim_text_add(out, "    line:\n");
+    for (size_t k = 0; k < line->count; k++)
+      brim_text_printf(out, "      - {at: %.3fs, waiting: %lld, bytes: %llu}\n", line->change[k].at,
+                       (long long)line->change[k].waiting, (unsigned long long)line->change[k].bytes);
   }
   if (r->host_total == 0 || r->host_total > UINT64_C(1) << 60) return;
   brim_text_printf(out, "host:\n  memory: %llu\n  process: %llu\n", (unsigned long long)r->host_total,
@@ -78,11 +71,12 @@ static void print_devices(const brim_recording *r, brim_text *out)
   print_use(&r->host, "  ", out);
 }
 
-static void print_model(const brim_recording *r, const char *id, brim_text *out)
+static void print_model(const brim_recording *r, const brim_yaml *config, brim_text *out)
 {
-  static const char *const basis[] = {[BRIM_BASIS_TIMED] = "timed", "derived", "guessed"};
+  static const char *const basis[] = {"timed", "derived", "guessed"};
+  const brim_yaml *id = brim_yaml_get_path(config, "model.id");
   const double time = seconds_of_sample(r);
-  brim_text_printf(out, "model:\n  id: %s\n", id);
+  brim_text_printf(out, "model:\n  id: %s\n", id && id->kind == BRIM_YAML_SCALAR ? id->scalar : "model");
   if (time > 0) brim_text_printf(out, "  sample_time: %.9gs\n", time);
   if (r->plans > 0) brim_text_add(out, "  peaks:\n");
   for (size_t i = 0; i < r->plans; i++) {
@@ -94,7 +88,7 @@ static void print_model(const brim_recording *r, const char *id, brim_text *out)
   }
 }
 
-static void print_failures(const brim_recording *r, brim_text *out)
+static void print_events(const brim_recording *r, brim_text *out)
 {
   if (r->failures > 0) brim_text_add(out, "failures:\n");
   for (size_t i = 0; i < r->failures; i++) {
@@ -104,19 +98,10 @@ static void print_failures(const brim_recording *r, brim_text *out)
       brim_text_add_n(out, *c == '\'' ? "''" : c, *c == '\'' ? 2 : 1);
     brim_text_add(out, "'}\n");
   }
-}
-
-/* A moment later, so that all that was seen then is there. */
-static void print_looks(const brim_recording *r, brim_text *out)
-{
   if (r->looks > 0) brim_text_add(out, "looks:\n");
-  for (size_t i = 0; i < r->looks; i++)
+  for (size_t i = 0; i < r->looks; i++) /* a moment later, so that all that was seen then is there */
     brim_text_printf(out, "  - {at: %.3fs, step: %lld}\n", fmax(0, r->look[i].at - r->start) + 0.001,
                      (long long)r->look[i].step);
-}
-
-static void print_pressures(const brim_recording *r, brim_text *out)
-{
   if (r->pressures > 0) brim_text_add(out, "pressures:\n");
   for (size_t i = 0; i < r->pressures; i++)
     brim_text_printf(out, "  - {step: %lld, bytes: %llu}\n", (long long)r->pressure[i].step,
@@ -157,19 +142,11 @@ static void print_settings(const brim_recording *r, const brim_yaml *config, bri
   }
 }
 
-static const char *model_of(const brim_yaml *config)
-{
-  const brim_yaml *id = brim_yaml_get_path(config, "model.id");
-  return id && id->kind == BRIM_YAML_SCALAR ? id->scalar : "model";
-}
-
 void brim_recording_print(const brim_recording *r, const brim_yaml *config, brim_text *out)
 {
   print_head(r, out);
   print_devices(r, out);
-  print_model(r, model_of(config), out);
-  print_failures(r, out);
-  print_looks(r, out);
-  print_pressures(r, out);
+  print_model(r, config, out);
+  print_events(r, out);
   print_settings(r, config, out);
 }

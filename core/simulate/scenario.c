@@ -2,7 +2,6 @@
 
 #include <limits.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -24,28 +23,20 @@ static const char *path_of(reader *r, const char *section, const char *key)
   return section[0] ? brim_arena_printf(r->arena, "%s.%s", section, key) : key;
 }
 
-static bool is_known(const char *section, const char *key)
-{
-  for (const brim_param *row = brim_scene_table(section); row->key; row++)
-    if (strcmp(row->key, key) == 0) return true;
-  return brim_scene_has_section(section, key);
-}
-
-static void refuse_key(reader *r, const char *section, const char *key, const brim_yaml *value)
+static void refuse_key(reader *r, const brim_scene_section *section, const char *key, const brim_yaml *value)
 {
   const brim_yaml_origin origin = brim_yaml_key_origin(value);
   const char *best = NULL;
-  const size_t length = strlen(section);
+  const size_t length = strlen(section->path);
   int distance = INT_MAX;
-  for (const brim_param *row = brim_scene_table(section); row->key; row++)
-    brim_suggest(key, row->key, &distance, &best);
+  for (const brim_param *row = section->table; row->key; row++) brim_suggest(key, row->key, &distance, &best);
   for (const brim_scene_section *s = brim_scene_sections; s->path; s++) {
-    const bool below = strncmp(s->path, section, length) == 0 && (length == 0 || s->path[length] == '.');
+    const bool below = strncmp(s->path, section->path, length) == 0 && (length == 0 || s->path[length] == '.');
     const char *name = below ? s->path + length + (length > 0) : "";
     if (name[0] && !strchr(name, '.')) brim_suggest(key, name, &distance, &best);
   }
-  brim_problem_at(&r->problems, &origin, "a scenario has no key '%s'", path_of(r, section, key));
-  if (best) brim_problem_hint(&r->problems, "did you mean '%s'?", path_of(r, section, best));
+  brim_problem_at(&r->problems, &origin, "a scenario has no key '%s'", path_of(r, section->path, key));
+  if (best) brim_problem_hint(&r->problems, "did you mean '%s'?", path_of(r, section->path, best));
 }
 
 static void read_value(reader *r, const char *section, const brim_param *row, const brim_yaml *map, void *out)
@@ -60,18 +51,19 @@ static void read_value(reader *r, const char *section, const brim_param *row, co
   brim_text_release(&problem);
 }
 
-/* A map by the section's table; NULL: all defaults. What lies below is the caller's. */
-static void read_map(reader *r, const char *section, const brim_yaml *map, void *out)
+/* A map by the table of the section; NULL: all defaults. What lies below is the caller's. */
+static void read_map(reader *r, const char *path, const brim_yaml *map, void *out)
 {
+  const brim_scene_section *section = brim_scene_find(path);
   if (map && map->kind != BRIM_YAML_MAP) {
-    const char *what = section[0] ? brim_arena_printf(r->arena, "'%s'", section) : "a scenario";
+    const char *what = path[0] ? brim_arena_printf(r->arena, "'%s'", path) : "a scenario";
     brim_problem_at(&r->problems, &map->origin, "%s%s must be a map of keys and values",
-                    brim_scene_is_list(section) ? "an item of " : "", what);
+                    section->items_max ? "an item of " : "", what);
     return;
   }
   for (size_t i = 0; map && i < map->count; i++)
-    if (!is_known(section, map->key[i])) refuse_key(r, section, map->key[i], map->item[i]);
-  for (const brim_param *row = brim_scene_table(section); row->key; row++) read_value(r, section, row, map, out);
+    if (!brim_scene_is_key(section, map->key[i])) refuse_key(r, section, map->key[i], map->item[i]);
+  for (const brim_param *row = section->table; row->key; row++) read_value(r, path, row, map, out);
 }
 
 static const brim_yaml *map_below(const brim_yaml *map, const char *key)
@@ -79,24 +71,16 @@ static const brim_yaml *map_below(const brim_yaml *map, const char *key)
   return map && map->kind == BRIM_YAML_MAP ? brim_yaml_get(map, key) : NULL;
 }
 
-/* How many items the list has; 0 if it is none, which is a problem. */
-static size_t list_length(reader *r, const brim_yaml *list, const char *section, size_t most)
+/* A list of maps by the section's table; *out is an array in the arena. What is no list, or too long, is a problem. */
+static size_t read_list(reader *r, const char *section, const brim_yaml *list, size_t item_bytes, void *out)
 {
-  if (!list) return 0;
-  if (list->kind != BRIM_YAML_LIST)
+  const size_t most = brim_scene_find(section)->items_max;
+  const bool is_list = list && list->kind == BRIM_YAML_LIST;
+  const size_t count = is_list && list->count <= most ? list->count : 0;
+  if (list && !is_list)
     brim_problem_at(&r->problems, &list->origin, "'%s' must be a list", section);
-  else if (list->count > most)
+  else if (list && list->count > most)
     brim_problem_at(&r->problems, &list->origin, "'%s' has %zu items, and may have %zu", section, list->count, most);
-  else
-    return list->count;
-  return 0;
-}
-
-/* A list of maps by the section's table; *out is an array in the arena. */
-static size_t read_list(reader *r, const char *section, const brim_yaml *list, size_t most, size_t item_bytes,
-                        void *out)
-{
-  const size_t count = list_length(r, list, section, most);
   char *items = brim_arena_alloc(r->arena, (count > 0 ? count : 1) * item_bytes);
   for (size_t i = 0; i < count; i++) read_map(r, section, list->item[i], items + i * item_bytes);
   memcpy(out, &items, sizeof items);
@@ -113,56 +97,43 @@ static void check_rising(reader *r, const brim_yaml *list, size_t i, bool rises,
 
 static size_t read_use(reader *r, const char *section, const brim_yaml *list, brim_scene_use **out)
 {
-  const size_t count = read_list(r, section, list, BRIM_SCENE_LIST_MAX, sizeof **out, out);
-  for (size_t i = 1; i < count; i++) check_rising(r, list, i, (*out)[i].at > (*out)[i - 1].at, "at");
-  return count;
-}
-
-static size_t read_line(reader *r, const brim_yaml *list, brim_scene_line **out)
-{
-  const size_t count = read_list(r, "devices.line", list, BRIM_SCENE_LIST_MAX, sizeof **out, out);
+  const size_t count = read_list(r, section, list, sizeof **out, out);
   for (size_t i = 1; i < count; i++) check_rising(r, list, i, (*out)[i].at > (*out)[i - 1].at, "at");
   return count;
 }
 
 static void read_devices(reader *r, const brim_yaml *list, brim_scenario *s)
 {
-  s->device_count = read_list(r, "devices", list, BRIM_SCENE_DEVICES_MAX, sizeof *s->device, &s->device);
+  s->device_count = read_list(r, "devices", list, sizeof *s->device, &s->device);
   if (s->device_count == 0 && r->problems.count == 0)
     brim_problem(&r->problems, BRIM_ECONFIG, "%s: a scenario has at least one of 'devices'", s->file);
   for (size_t i = 0; i < s->device_count; i++) {
     brim_scene_device *d = &s->device[i];
     d->use_count = read_use(r, "devices.use", map_below(list->item[i], "use"), &d->use);
-    d->line_count = read_line(r, map_below(list->item[i], "line"), &d->line);
+    const brim_yaml *line = map_below(list->item[i], "line");
+    d->line_count = read_list(r, "devices.line", line, sizeof *d->line, &d->line);
+    for (size_t k = 1; k < d->line_count; k++) check_rising(r, line, k, d->line[k].at > d->line[k - 1].at, "at");
     if (d->memory > 0 && d->used > d->memory)
       brim_problem_at(&r->problems, &list->item[i]->origin, "'devices.used' is more than the device's memory");
   }
 }
 
-/* Levels of recompute, from much memory to little. */
-static void read_recompute(reader *r, const char *section, const brim_yaml *list, brim_scene_model *m)
-{
-  m->recompute_count = read_list(r, section, list, BRIM_SCENE_LIST_MAX, sizeof *m->recompute, &m->recompute);
-  for (size_t i = 1; i < m->recompute_count; i++)
-    if (!(m->recompute[i].memory < m->recompute[i - 1].memory))
-      brim_problem_at(&r->problems, &list->item[i]->origin, "'%s' must leave less memory from level to level", section);
-}
-
-static void read_peaks(reader *r, const char *section, const brim_yaml *list, brim_scene_model *m)
-{
-  m->peak_count = read_list(r, section, list, BRIM_SCENE_LIST_MAX, sizeof *m->peak, &m->peak);
-  for (size_t i = 1; i < m->peak_count; i++)
-    check_rising(r, list, i,
-                 m->peak[i].micro_batch > m->peak[i - 1].micro_batch && m->peak[i].bytes >= m->peak[i - 1].bytes,
-                 "micro_batch, and bytes,");
-}
-
+/* Levels of recompute go from much memory to little, peaks from small to large. */
 static void read_model(reader *r, const char *section, const brim_yaml *map, brim_scene_model *m)
 {
-  const char *recompute = path_of(r, section, "recompute"), *peaks = path_of(r, section, "peaks");
+  const char *levels = path_of(r, section, "recompute");
+  const brim_yaml *recompute = map_below(map, "recompute"), *peaks = map_below(map, "peaks");
   read_map(r, section, map, m);
-  read_recompute(r, recompute, map_below(map, "recompute"), m);
-  read_peaks(r, peaks, map_below(map, "peaks"), m);
+  m->recompute_count = read_list(r, levels, recompute, sizeof *m->recompute, &m->recompute);
+  for (size_t i = 1; i < m->recompute_count; i++)
+    if (!(m->recompute[i].memory < m->recompute[i - 1].memory))
+      brim_problem_at(&r->problems, &recompute->item[i]->origin, "'%s' must leave less memory from level to level",
+                      levels);
+  m->peak_count = read_list(r, path_of(r, section, "peaks"), peaks, sizeof *m->peak, &m->peak);
+  for (size_t i = 1; i < m->peak_count; i++)
+    check_rising(r, peaks, i,
+                 m->peak[i].micro_batch > m->peak[i - 1].micro_batch && m->peak[i].bytes >= m->peak[i - 1].bytes,
+                 "micro_batch, and bytes,");
 }
 
 static const brim_yaml *read_settings(reader *r, const brim_yaml *map)
@@ -176,24 +147,22 @@ static const brim_yaml *read_settings(reader *r, const brim_yaml *map)
   return settings && settings->kind == BRIM_YAML_MAP ? settings : NULL;
 }
 
-static void read_looks(reader *r, const brim_yaml *list, brim_scenario *s)
+/* What a run that was recorded met with, by its steps. */
+static void read_recorded(reader *r, const brim_yaml *root, brim_scenario *s)
 {
-  s->look_count = read_list(r, "looks", list, BRIM_SCENE_LIST_MAX, sizeof *s->look, &s->look);
+  const brim_yaml *looks = map_below(root, "looks"), *pressures = map_below(root, "pressures");
+  s->look_count = read_list(r, "looks", looks, sizeof *s->look, &s->look);
   for (size_t i = 1; i < s->look_count; i++)
-    check_rising(r, list, i, s->look[i].at > s->look[i - 1].at && s->look[i].step > s->look[i - 1].step,
+    check_rising(r, looks, i, s->look[i].at > s->look[i - 1].at && s->look[i].step > s->look[i - 1].step,
                  "at, and step,");
-}
-
-static void read_pressures(reader *r, const brim_yaml *list, brim_scenario *s)
-{
-  s->pressure_count = read_list(r, "pressures", list, BRIM_SCENE_LIST_MAX, sizeof *s->pressure, &s->pressure);
+  s->pressure_count = read_list(r, "pressures", pressures, sizeof *s->pressure, &s->pressure);
   for (size_t i = 1; i < s->pressure_count; i++)
-    check_rising(r, list, i, s->pressure[i].step > s->pressure[i - 1].step, "step");
+    check_rising(r, pressures, i, s->pressure[i].step > s->pressure[i - 1].step, "step");
 }
 
 static void read_jobs(reader *r, const brim_yaml *list, brim_scenario *s)
 {
-  s->job_count = read_list(r, "jobs", list, BRIM_SCENE_JOBS_MAX, sizeof *s->job, &s->job);
+  s->job_count = read_list(r, "jobs", list, sizeof *s->job, &s->job);
   for (size_t i = 0; i < s->job_count; i++) {
     s->job[i].settings = read_settings(r, list->item[i]);
     if (s->job[i].name && !s->job[i].name[0]) s->job[i].name = brim_arena_printf(r->arena, "job %zu", i + 1);
@@ -212,18 +181,13 @@ static void check_device(reader *r, const brim_scenario *s, const char *section,
                   (long long)device, s->device_count - 1);
 }
 
-/* Until the end, at most. */
-static double count_visits(const brim_scenario *s, double from, double lasts, double every)
+/* How often it comes until the end, at most, is added to the visits of the others. */
+static void check_visits(reader *r, const brim_yaml *item, const char *name, double from, double lasts, double every,
+                         double until, double *all)
 {
-  if (from > s->until) return 0;
-  if (every == 0 || lasts == 0) return 1;
-  return 1 + floor((s->until - from) / fmax(fmax(every, lasts), BRIM_SCENE_MOMENT));
-}
-
-/* Adds them to those of the others. */
-static void check_visits(reader *r, const brim_yaml *item, const char *name, double visits, double *all)
-{
-  const bool fits = *all <= BRIM_SCENE_VISITS_MAX;
+  const bool fits = *all <= BRIM_SCENE_VISITS_MAX, comes_again = every != 0 && lasts != 0;
+  const double again = comes_again ? floor((until - from) / fmax(fmax(every, lasts), BRIM_SCENE_MOMENT)) : 0;
+  const double visits = from > until ? 0 : 1 + again;
   *all += visits;
   if (!fits || *all <= BRIM_SCENE_VISITS_MAX) return;
   brim_problem_at(&r->problems, &item->origin, "'%s' comes %.0f times, with those before it %.0f, and %d are the most",
@@ -231,27 +195,22 @@ static void check_visits(reader *r, const brim_yaml *item, const char *name, dou
   brim_problem_hint(&r->problems, "a longer 'every', or an earlier end ('until')");
 }
 
-static void check_all_visits(reader *r, const brim_yaml *programs, const brim_yaml *runs, const brim_scenario *s)
-{
-  double all = 0;
-  for (size_t i = 0; i < s->program_count; i++) {
-    const brim_scene_program *p = &s->program[i];
-    check_visits(r, programs->item[i], p->name, count_visits(s, p->from, p->lasts, p->every), &all);
-  }
-  for (size_t i = 0; i < s->run_count; i++) {
-    const brim_scene_run *run = &s->run[i];
-    check_visits(r, runs->item[i], run->name, count_visits(s, run->from, run->lasts, run->every), &all);
-  }
-}
-
 static void read_others(reader *r, const brim_yaml *root, brim_scenario *s)
 {
   const brim_yaml *programs = map_below(root, "programs"), *runs = map_below(root, "runs");
-  s->program_count = read_list(r, "programs", programs, BRIM_SCENE_LIST_MAX, sizeof *s->program, &s->program);
-  s->run_count = read_list(r, "runs", runs, BRIM_SCENE_LIST_MAX, sizeof *s->run, &s->run);
-  s->failure_count =
-      read_list(r, "failures", map_below(root, "failures"), BRIM_SCENE_LIST_MAX, sizeof *s->failure, &s->failure);
-  if (r->problems.count == 0) check_all_visits(r, programs, runs, s);
+  s->program_count = read_list(r, "programs", programs, sizeof *s->program, &s->program);
+  s->run_count = read_list(r, "runs", runs, sizeof *s->run, &s->run);
+  s->failure_count = read_list(r, "failures", map_below(root, "failures"), sizeof *s->failure, &s->failure);
+  const bool is_sound = r->problems.count == 0;
+  double visits = 0;
+  for (size_t i = 0; i < s->program_count && is_sound; i++) {
+    const brim_scene_program *p = &s->program[i];
+    check_visits(r, programs->item[i], p->name, p->from, p->lasts, p->every, s->until, &visits);
+  }
+  for (size_t i = 0; i < s->run_count && is_sound; i++) {
+    const brim_scene_run *run = &s->run[i];
+    check_visits(r, runs->item[i], run->name, run->from, run->lasts, run->every, s->until, &visits);
+  }
   if (s->device_count == 0) return;
   for (size_t i = 0; i < s->program_count; i++) check_device(r, s, "programs", programs->item[i], s->program[i].device);
   for (size_t i = 0; i < s->run_count; i++) check_device(r, s, "runs", runs->item[i], s->run[i].device);
@@ -292,31 +251,25 @@ static void read_root(reader *r, const brim_yaml *root, brim_scenario *s)
   read_model(r, "model", map_below(root, "model"), &s->model);
   if (small) read_model(r, "small_model", small, &s->small_model);
   read_others(r, root, s);
-  read_looks(r, map_below(root, "looks"), s);
-  read_pressures(r, map_below(root, "pressures"), s);
+  read_recorded(r, root, s);
   read_jobs(r, brim_yaml_get(root, "jobs"), s);
   s->settings = read_settings(r, root);
 }
 
 /* ---- a whole one ---- */
 
-static brim_status read_tree(brim_scenario *s, const brim_yaml *root)
-{
-  reader r = {.arena = &s->arena, .problems = {.arena = &s->arena}};
-  read_root(&r, root, s);
-  return brim_problems_status(&r.problems);
-}
-
-static brim_scenario *make(const char *file)
+static brim_status read_scenario(const char *text, size_t bytes, const char *file, brim_scenario **out)
 {
   brim_scenario *s = brim_xcalloc(1, sizeof *s);
+  brim_yaml *root = NULL;
+  reader r = {.arena = &s->arena, .problems = {.arena = &s->arena}};
   s->file = brim_arena_string(&s->arena, file);
-  return s;
-}
-
-static brim_status finish(brim_scenario *s, brim_status status, const brim_yaml *root, brim_scenario **out)
-{
-  if (status == BRIM_OK) status = read_tree(s, root);
+  brim_status status =
+      text ? brim_yaml_parse(&s->arena, text, bytes, file, &root) : brim_yaml_parse_file(&s->arena, file, &root);
+  if (status == BRIM_OK) {
+    read_root(&r, root, s);
+    status = brim_problems_status(&r.problems);
+  }
   if (status == BRIM_OK)
     *out = s;
   else
@@ -326,18 +279,12 @@ static brim_status finish(brim_scenario *s, brim_status status, const brim_yaml 
 
 brim_status brim_scenario_read(const char *path, brim_scenario **out)
 {
-  brim_scenario *s = make(path);
-  brim_yaml *root = NULL;
-  const brim_status status = brim_yaml_parse_file(&s->arena, path, &root);
-  return finish(s, status, root, out);
+  return read_scenario(NULL, 0, path, out);
 }
 
 brim_status brim_scenario_parse(const char *text, size_t bytes, const char *file, brim_scenario **out)
 {
-  brim_scenario *s = make(file);
-  brim_yaml *root = NULL;
-  const brim_status status = brim_yaml_parse(&s->arena, text, bytes, file, &root);
-  return finish(s, status, root, out);
+  return read_scenario(text ? text : "", bytes, file, out);
 }
 
 void brim_scenario_free(brim_scenario *s)

@@ -1,6 +1,5 @@
 #include "simulate/scenario_keys.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -120,73 +119,51 @@ static const brim_param job_keys[] = {
 };
 
 const brim_scene_section brim_scene_sections[] = {
-    {"", root_keys, "", false},
-    {"settings", NULL, "keys of the configuration, as training.steps: 1000; the command line's come after them", false},
-    {"devices", device_keys, "those of the backend; there is at least one", true},
-    {"devices.use", use_keys, "how much others have of it, by time", true},
-    {"devices.line", line_keys, "who waits for it, by time: of recorded runs; else say `runs`", true},
-    {"host", host_keys, "the machine's own memory and processors", false},
-    {"host.use", use_keys, "how much others have of it, by time", true},
-    {"model", model_keys, "what plans and steps take", false},
-    {"model.recompute", recompute_keys, "what making activations again saves and costs, level by level", true},
-    {"model.peaks", peak_keys, "peaks as they were planned; in between they are interpolated", true},
-    {"small_model", model_keys, "another model that a policy may take", false},
-    {"small_model.recompute", recompute_keys, "as of model", true},
-    {"small_model.peaks", peak_keys, "as of model", true},
-    {"programs", program_keys, "programs that take memory without asking anybody", true},
-    {"runs", run_keys, "other runs, which wait in line", true},
-    {"failures", failure_keys, "memory that runs out though there is room", true},
-    {"looks", look_keys, "when policies are asked between steps: of recorded runs; else every second", true},
+    {"", root_keys, "", 0},
+    {"settings", NULL, "keys of the configuration, as training.steps: 1000; the command line's come after them", 0},
+    {"devices", device_keys, "those of the backend; there is at least one", BRIM_SCENE_DEVICES_MAX},
+    {"devices.use", use_keys, "how much others have of it, by time", BRIM_SCENE_LIST_MAX},
+    {"devices.line", line_keys, "who waits for it, by time: of recorded runs; else say `runs`", BRIM_SCENE_LIST_MAX},
+    {"host", host_keys, "the machine's own memory and processors", 0},
+    {"host.use", use_keys, "how much others have of it, by time", BRIM_SCENE_LIST_MAX},
+    {"model", model_keys, "what plans and steps take", 0},
+    {"model.recompute", recompute_keys, "what making activations again saves and costs, level by level",
+     BRIM_SCENE_LIST_MAX},
+    {"model.peaks", peak_keys, "peaks as they were planned; in between they are interpolated", BRIM_SCENE_LIST_MAX},
+    {"small_model", model_keys, "another model that a policy may take", 0},
+    {"small_model.recompute", recompute_keys, "as of model", BRIM_SCENE_LIST_MAX},
+    {"small_model.peaks", peak_keys, "as of model", BRIM_SCENE_LIST_MAX},
+    {"programs", program_keys, "programs that take memory without asking anybody", BRIM_SCENE_LIST_MAX},
+    {"runs", run_keys, "other runs, which wait in line", BRIM_SCENE_LIST_MAX},
+    {"failures", failure_keys, "memory that runs out though there is room", BRIM_SCENE_LIST_MAX},
+    {"looks", look_keys, "when policies are asked between steps: of recorded runs; else every second",
+     BRIM_SCENE_LIST_MAX},
     {"pressures", pressure_keys, "memory pressure that was acted on: of recorded runs; else by the host's memory",
-     true},
-    {"jobs", job_keys, "runs with the policies that are simulated; one if there is no list", true},
-    {"jobs.settings", NULL, "keys of the configuration, for this one", false},
-    {NULL, NULL, NULL, false},
+     BRIM_SCENE_LIST_MAX},
+    {"jobs", job_keys, "runs with the policies that are simulated; one if there is no list", BRIM_SCENE_JOBS_MAX},
+    {"jobs.settings", NULL, "keys of the configuration, for this one", 0},
+    {NULL, NULL, NULL, 0},
 };
 
-static const brim_scene_section *find(const char *path)
+const brim_scene_section *brim_scene_find(const char *path)
 {
   for (const brim_scene_section *s = brim_scene_sections; s->path; s++)
     if (strcmp(s->path, path) == 0) return s;
   return NULL;
 }
 
-const brim_param *brim_scene_table(const char *path)
-{
-  const brim_scene_section *s = find(path);
-  assert(s);
-  return s->table;
-}
-
-bool brim_scene_is_list(const char *path)
-{
-  const brim_scene_section *s = find(path);
-  assert(s);
-  return s->is_list;
-}
-
-bool brim_scene_has_section(const char *parent, const char *key)
+bool brim_scene_is_key(const brim_scene_section *section, const char *key)
 {
   char path[BRIM_YAML_KEY_BYTES_MAX + 64];
-  snprintf(path, sizeof path, "%s%s%s", parent, parent[0] ? "." : "", key);
-  return key[0] && find(path) != NULL;
+  for (const brim_param *row = section->table; row->key; row++)
+    if (strcmp(row->key, key) == 0) return true;
+  snprintf(path, sizeof path, "%s%s%s", section->path, section->path[0] ? "." : "", key);
+  return key[0] && brim_scene_find(path) != NULL;
 }
 
 bool brim_scenario_has_key(const char *key)
 {
-  for (const brim_param *row = root_keys; row->key; row++)
-    if (strcmp(row->key, key) == 0) return true;
-  return brim_scene_has_section("", key);
-}
-
-static void print_row(brim_arena *arena, const brim_scene_section *s, const brim_param *row, brim_table *table)
-{
-  const char *prefix = s->path[0] ? brim_arena_printf(arena, "%s%s.", s->path, s->is_list ? "[]" : "") : "";
-  brim_table_add(table, brim_arena_printf(arena, "%s%s", prefix, row->key));
-  brim_table_add(table, brim_value_type_name(row->type));
-  brim_table_add(table, !row->def ? "required" : row->def[0] ? row->def : "''");
-  brim_table_add(table, row->range ? row->range : "-");
-  brim_table_add(table, row->help);
+  return brim_scene_is_key(&brim_scene_sections[0], key);
 }
 
 void brim_scenario_print_keys(brim_text *out)
@@ -196,13 +173,20 @@ void brim_scenario_print_keys(brim_text *out)
   brim_table table = {.arena = &arena, .columns = 5};
   for (size_t i = 0; i < 5; i++) brim_table_add(&table, head[i]);
   for (const brim_scene_section *s = brim_scene_sections; s->path; s++) {
-    if (s->path[0]) {
-      brim_table_add(&table, brim_arena_printf(&arena, "%s%s", s->path, s->is_list ? "[]" : ""));
-      brim_table_add(&table, s->is_list ? "list" : "map");
+    const char *path = brim_arena_printf(&arena, "%s%s", s->path, s->items_max ? "[]" : "");
+    if (path[0]) {
+      brim_table_add(&table, path);
+      brim_table_add(&table, s->items_max ? "list" : "map");
       for (size_t i = 2; i < 4; i++) brim_table_add(&table, "-");
       brim_table_add(&table, s->help);
     }
-    for (const brim_param *row = s->table; row && row->key; row++) print_row(&arena, s, row, &table);
+    for (const brim_param *row = s->table; row && row->key; row++) {
+      brim_table_add(&table, brim_arena_printf(&arena, "%s%s%s", path, path[0] ? "." : "", row->key));
+      brim_table_add(&table, brim_value_type_name(row->type));
+      brim_table_add(&table, !row->def ? "required" : row->def[0] ? row->def : "''");
+      brim_table_add(&table, row->range ? row->range : "-");
+      brim_table_add(&table, row->help);
+    }
   }
   brim_table_print(&table, out);
   brim_arena_release(&arena);

@@ -7,12 +7,10 @@ typedef struct brim_scene_section {
   const char *path;        /* "", "host", "model.recompute" */
   const brim_param *table; /* NULL: any keys */
   const char *help;
-  bool is_list; /* of such maps */
+  size_t items_max; /* of the list of such maps that it is; 0: it is one map */
 } brim_scene_section;
-extern const brim_scene_section brim_scene_sections[]; /* ends with path == NULL */
-/* Its table. The section must be one of the list. */
-const brim_param *brim_scene_table(const char *path);
-bool brim_scene_is_list(const char *path); /* likewise */
-/* Is it one, below `parent`, "model" of "recompute"? */
-bool brim_scene_has_section(const char *parent, const char *key);
+extern const brim_scene_section brim_scene_sections[];       /* ends with path == NULL */
+const brim_scene_section *brim_scene_find(const char *path); /* NULL: none */
+/* Is it a key of the section's maps, or the name of a section below it, as "recompute" of "model"? */
+bool brim_scene_is_key(const brim_scene_section *section, const char *key);
 #endif

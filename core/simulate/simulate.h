@@ -4,9 +4,15 @@
 #ifndef BRIM_SIMULATE_SIMULATE_H
 #define BRIM_SIMULATE_SIMULATE_H
 #include "config/config.h"
-#include "simulate/real_plans.h"
 #include "simulate/scenario.h"
 #include "simulate/world.h"
+
+/* Plans of a real model and data, in the place of a scenario's model of them. */
+typedef struct brim_real_plans brim_real_plans;
+/* [init] Of a configuration, which must outlive it: reads what its data are like, and nothing is timed. Those of
+ * brim_drive_open. */
+brim_status brim_real_plans_open(const brim_config *config, brim_real_plans **out);
+void brim_real_plans_close(brim_real_plans *plans); /* NULL: nothing */
 
 /* Something that happened. */
 typedef struct brim_simulated {

@@ -1,5 +1,6 @@
-/* What a job's drive has in the place of plans and plugins: the scenario's. */
+/* What a job's drive has in the place of plans and plugins: the scenario's, or plans of a real model. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
@@ -7,7 +8,7 @@
 #include "planner/figures.h"
 #include "simulate/job.h"
 
-/* ---- plans ---- */
+/* ---- plans by the scenario's model ---- */
 
 static bool is_half(const brim_choice *v)
 {
@@ -30,11 +31,6 @@ static void interpolate(const brim_scene_model *m, int64_t batch, double *fixed,
     if (m->peak[k].micro_batch == batch) *all = (double)m->peak[k].bytes;
 }
 
-static uint64_t as_bytes(double bytes)
-{
-  return bytes < 0x1p62 ? (uint64_t)bytes : UINT64_C(1) << 62;
-}
-
 /* With so much recompute; 0: none. */
 static uint64_t level_peak(const brim_scene_model *m, const brim_choice *v, size_t level)
 {
@@ -43,7 +39,8 @@ static uint64_t level_peak(const brim_scene_model *m, const brim_choice *v, size
   double activations = all - fixed;
   if (is_half(v) && m->half_memory > 0) activations *= m->half_memory;
   if (level > 0) activations *= m->recompute[level - 1].memory;
-  return as_bytes(fixed + activations);
+  const double bytes = fixed + activations;
+  return bytes < 0x1p62 ? (uint64_t)bytes : UINT64_C(1) << 62;
 }
 
 static size_t find_level(const brim_scene_model *m, const brim_choice *v)
@@ -56,53 +53,87 @@ static size_t find_level(const brim_scene_model *m, const brim_choice *v)
   return level;
 }
 
-static const brim_scene_peak *known_peak(const brim_scene_model *m, int64_t batch)
-{
-  for (size_t i = 0; i < m->peak_count; i++)
-    if (m->peak[i].micro_batch == batch && m->peak[i].time > 0) return &m->peak[i];
-  return NULL;
-}
-
-static double speed_of(const brim_sim_job *job)
-{
-  const brim_scenario *s = job->all->scenario;
-  return job->on_host ? s->host.speed : s->device[job->drive->planner.device].speed;
-}
-
-static double step_seconds(const brim_sim_job *job, const brim_choice *v, size_t level)
-{
-  const brim_scene_model *m = job->plans;
-  const brim_scene_peak *known = known_peak(m, v->micro_batch);
-  const brim_drive *d = job->drive;
-  const double samples = (double)brim_setup_share(d->setup),
-               micros = (double)brim_setup_micros(d->setup, v->micro_batch);
-  const double half = is_half(v) ? m->half_time : 1;
-  const double work = known ? known->time * half : samples * m->sample_time * half + micros * m->micro_batch_time;
-  const double again = level > 0 ? m->recompute[level - 1].work : 0;
-  return (work + m->step_time) * (1 + again) / speed_of(job);
-}
-
-/* By the scenario's model. */
+/* Times are of a device of speed 1. */
 static void find_figures(const brim_sim_job *job, const brim_choice *v, brim_figures *out)
 {
-  const size_t level = find_level(job->plans, v);
-  const brim_scene_peak *known = known_peak(job->plans, v->micro_batch);
-  *out = (brim_figures){.peak_bytes = level_peak(job->plans, v, level),
-                        .recompute_share = level > 0 ? job->plans->recompute[level - 1].work : 0,
-                        .step_seconds = step_seconds(job, v, level),
+  const brim_scene_model *m = job->plans;
+  const brim_scene_peak *known = NULL;
+  for (size_t i = 0; i < m->peak_count; i++)
+    if (m->peak[i].micro_batch == v->micro_batch && m->peak[i].time > 0) known = &m->peak[i];
+  const size_t level = find_level(m, v);
+  const uint64_t peak = level_peak(m, v, level);
+  const double samples = (double)brim_setup_share(job->drive->setup),
+               micros = (double)brim_setup_micros(job->drive->setup, v->micro_batch);
+  const double half = is_half(v) ? m->half_time : 1, again = level > 0 ? m->recompute[level - 1].work : 0;
+  const double work = known ? known->time * half : samples * m->sample_time * half + micros * m->micro_batch_time;
+  *out = (brim_figures){.peak_bytes = peak,
+                        .lower_bound_bytes = peak,
+                        .recompute_share = again,
+                        .step_seconds = (work + m->step_time) * (1 + again),
                         .basis = (enum brim_basis)(BRIM_BASIS_TIMED + (known ? known->basis : 0))};
-  out->lower_bound_bytes = out->peak_bytes;
 }
+
+/* ---- plans of a real model ---- */
+
+#define REMEMBERED 64 /* plans; a simulation comes back to a few */
+
+typedef struct remembered {
+  brim_choice choice; /* with its budget */
+  brim_figures figures;
+} remembered;
+
+struct brim_real_plans {
+  brim_drive *drive;
+  remembered plan[REMEMBERED];
+  size_t count, next; /* next: the one that is forgotten */
+};
+
+brim_status brim_real_plans_open(const brim_config *config, brim_real_plans **out)
+{
+  const brim_setup_options options = {.no_timing = true};
+  brim_real_plans *p = brim_xcalloc(1, sizeof *p);
+  const brim_status status = brim_drive_open(config, &options, &p->drive);
+  if (status != BRIM_OK) {
+    free(p);
+    return status;
+  }
+  *out = p;
+  return BRIM_OK;
+}
+
+void brim_real_plans_close(brim_real_plans *p)
+{
+  if (!p) return;
+  brim_drive_close(p->drive);
+  free(p);
+}
+
+/* Of a choice with its budget. */
+static brim_status find_real_figures(brim_real_plans *p, const brim_choice *choice, brim_figures *out)
+{
+  for (size_t i = 0; i < p->count; i++) {
+    if (!brim_choice_equal(&p->plan[i].choice, choice)) continue;
+    *out = p->plan[i].figures;
+    return BRIM_OK;
+  }
+  BRIM_TRY(brim_planner_figures(&p->drive->planner, choice, out));
+  if (p->count < REMEMBERED) p->count++;
+  p->plan[p->next] = (remembered){*choice, *out};
+  p->next = (p->next + 1) % REMEMBERED;
+  return BRIM_OK;
+}
+
+/* ---- plans of the drive ---- */
 
 static brim_status answer_figures(void *context, const brim_choice *v, brim_figures *out)
 {
   const brim_sim_job *job = context;
-  if (!job->all->real) {
+  const brim_scenario *s = job->all->scenario;
+  if (job->all->real)
+    BRIM_TRY(find_real_figures(job->all->real, v, out));
+  else
     find_figures(job, v, out);
-    return BRIM_OK;
-  }
-  BRIM_TRY(brim_real_plans_figures(job->all->real, v, out));
-  out->step_seconds /= speed_of(job);
+  out->step_seconds /= job->on_host ? s->host.speed : s->device[job->drive->planner.device].speed;
   return BRIM_OK;
 }
 
@@ -137,31 +168,6 @@ static void put_in_place(brim_config *config, const char *group, const brim_plug
     if (strcmp(config->choice[i].group, group) == 0) config->choice[i].plugin = plugin;
 }
 
-static void make_plugins(brim_sim_job *job, brim_config *config)
-{
-  const uint32_t half = BRIM_STORES(BRIM_DTYPE_BF16) | BRIM_STORES(BRIM_DTYPE_F16);
-  job->backend_ops = (brim_backend_ops){.size = sizeof job->backend_ops,
-                                        .real = BRIM_DTYPE_F32,
-                                        .stores = job->plans->half_memory > 0 || job->all->real ? half : 0,
-                                        .device_count = device_count,
-                                        .describe = describe};
-  job->backend = (brim_plugin){.size = sizeof job->backend,
-                               .kind = BRIM_BACKEND,
-                               .id = job->on_host ? "cpu" : job->all->scenario->backend,
-                               .help = "",
-                               .ops = &job->backend_ops};
-  job->model = (brim_plugin){.size = sizeof job->model, .kind = BRIM_MODEL, .id = job->plans->id, .help = ""};
-  put_in_place(config, "backend", &job->backend);
-  if (!job->all->real) put_in_place(config, "model", &job->model);
-}
-
-static void follow_real_plans(brim_setup *s, const brim_setup *real)
-{
-  s->data.count[BRIM_PART_TRAIN] = real->data.count[BRIM_PART_TRAIN];
-  s->grain = real->grain;
-  s->norm_group = real->norm_group;
-}
-
 /* The word "model=mlp" is the scenario's matter. */
 static brim_status take_model(brim_sim_job *job, const char *id)
 {
@@ -180,13 +186,6 @@ static brim_status take_model(brim_sim_job *job, const char *id)
                    s->small_model.id ? s->small_model.id : "");
 }
 
-static brim_status check_precision(const brim_setup *s)
-{
-  if (brim_setup_precisions(s) >> brim_setup_precision(s) & 1) return BRIM_OK;
-  return brim_fail(BRIM_ECONFIG, "precision=%s: the scenario's model has fp32 only\nset its model.half_memory",
-                   brim_precision_names[brim_setup_precision(s)]);
-}
-
 /* ---- the setup ---- */
 
 /* As far as policies and plans ask. The job stands in for the instances, which there is nothing to give back of. */
@@ -194,14 +193,35 @@ static brim_status open_setup(void *context, brim_setup *s)
 {
   brim_sim_job *job = context;
   const brim_scenario *scene = job->all->scenario;
-  make_plugins(job, s->own_config ? s->own_config : job->config);
+  brim_config *config = s->own_config ? s->own_config : job->config;
+  const uint32_t half = BRIM_STORES(BRIM_DTYPE_BF16) | BRIM_STORES(BRIM_DTYPE_F16);
+  job->backend_ops = (brim_backend_ops){.size = sizeof job->backend_ops,
+                                        .real = BRIM_DTYPE_F32,
+                                        .stores = job->plans->half_memory > 0 || job->all->real ? half : 0,
+                                        .device_count = device_count,
+                                        .describe = describe};
+  job->backend = (brim_plugin){.size = sizeof job->backend,
+                               .kind = BRIM_BACKEND,
+                               .id = job->on_host ? "cpu" : scene->backend,
+                               .help = "",
+                               .ops = &job->backend_ops};
+  job->model = (brim_plugin){.size = sizeof job->model, .kind = BRIM_MODEL, .id = job->plans->id, .help = ""};
+  put_in_place(config, "backend", &job->backend);
+  if (!job->all->real) put_in_place(config, "model", &job->model);
   s->backend = job;
   s->backend_ops = &job->backend_ops;
   s->data.count[BRIM_PART_TRAIN] = scene->samples;
   s->grain = s->settings->training.grain >= 0 ? s->settings->training.grain : scene->grain;
   s->norm_group = scene->norm_group;
-  if (job->all->real) follow_real_plans(s, brim_real_plans_drive(job->all->real)->setup);
-  return check_precision(s);
+  if (job->all->real) {
+    const brim_setup *real = job->all->real->drive->setup;
+    s->data.count[BRIM_PART_TRAIN] = real->data.count[BRIM_PART_TRAIN];
+    s->grain = real->grain;
+    s->norm_group = real->norm_group;
+  }
+  if (brim_setup_precisions(s) >> brim_setup_precision(s) & 1) return BRIM_OK;
+  return brim_fail(BRIM_ECONFIG, "precision=%s: the scenario's model has fp32 only\nset its model.half_memory",
+                   brim_precision_names[brim_setup_precision(s)]);
 }
 
 /* The configuration hears the rest. */

@@ -1,87 +1,74 @@
-#include "simulate/turns.h"
-
+/* Jobs are threads that take turns, by the scenario's clock: one is at work at a time, the one that wakes first, so
+ * what comes of it is the same every time. */
 #include <string.h>
 
+#include "base/guard.h"
 #include "base/thread.h"
-
-typedef struct worker {
-  brim_turns *turns;
-  size_t job;
-  void (*work)(void *context, size_t job);
-  pthread_t thread;
-} worker;
+#include "simulate/job.h"
 
 /* Whoever wakes first, of those at the same time the first of the list. Called with the lock. */
-static void pass_on(brim_turns *t)
+static void pass_on(brim_sim_case *c)
 {
-  t->current = t->count;
-  for (size_t i = 0; i < t->count; i++)
-    if (!t->done[i] && (t->current == t->count || t->wake[i] < t->wake[t->current])) t->current = i;
-  if (t->current == t->count) return;
-  t->advance(t->context, t->wake[t->current]);
-  pthread_cond_signal(&t->turn[t->current]);
+  c->current = NULL;
+  for (brim_sim_job *job = c->job; job < c->job + c->count; job++)
+    if (!job->is_done && (!c->current || job->wake < c->current->wake)) c->current = job;
+  if (!c->current) return;
+  brim_scene_advance(c->scene, c->current->wake);
+  pthread_cond_signal(&c->current->turn);
 }
 
-static void wait_for_turn(brim_turns *t, size_t job)
+static void wait_for_turn(brim_sim_job *job)
 {
-  while (t->current != job) pthread_cond_wait(&t->turn[job], &t->lock);
+  while (job->all->current != job) pthread_cond_wait(&job->turn, &job->all->lock);
 }
 
-void brim_turns_sleep(brim_turns *t, size_t job, double until)
+brim_status brim_sim_sleep(brim_sim_job *job, double seconds)
 {
-  pthread_mutex_lock(&t->lock);
-  t->wake[job] = until;
-  pass_on(t);
-  wait_for_turn(t, job);
-  pthread_mutex_unlock(&t->lock);
+  brim_sim_case *c = job->all;
+  const double until = brim_scene_now(c->scene) + seconds, end = c->scenario->until;
+  pthread_mutex_lock(&c->lock);
+  job->wake = until < end ? until : end;
+  pass_on(c);
+  wait_for_turn(job);
+  pthread_mutex_unlock(&c->lock);
+  job->is_late = job->is_late || until > end;
+  return job->is_late ? brim_fail(BRIM_EINTERRUPTED, "the scenario ends") : BRIM_OK;
 }
 
 static void *work(void *context)
 {
-  worker *w = context;
-  brim_turns *t = w->turns;
-  pthread_mutex_lock(&t->lock);
-  wait_for_turn(t, w->job);
-  pthread_mutex_unlock(&t->lock);
-  w->work(t->context, w->job);
-  pthread_mutex_lock(&t->lock);
-  t->done[w->job] = true;
-  pass_on(t);
-  pthread_mutex_unlock(&t->lock);
+  brim_sim_job *job = context;
+  brim_sim_case *c = job->all;
+  pthread_mutex_lock(&c->lock);
+  wait_for_turn(job);
+  pthread_mutex_unlock(&c->lock);
+  c->work(job);
+  brim_guard_go_on();
+  pthread_mutex_lock(&c->lock);
+  job->is_done = true;
+  pass_on(c);
+  pthread_mutex_unlock(&c->lock);
   return NULL;
 }
 
-/* Those that there is no thread for are done. */
-static brim_status start(brim_turns *t, worker *all, size_t *started)
+brim_status brim_sim_take_turns(brim_sim_case *c)
 {
   brim_status status = BRIM_OK;
-  for (size_t i = 0; i < t->count; i++) {
-    const int error = status == BRIM_OK ? brim_thread_start(&all[i].thread, "job", work, &all[i]) : 0;
-    if (error) status = brim_fail(BRIM_ENOMEM_HOST, "no thread for a job of the simulation: %s", strerror(error));
-    if (status == BRIM_OK) ++*started;
-    if (status != BRIM_OK) t->done[i] = true;
-  }
-  return status;
-}
-
-brim_status brim_turns_run(brim_turns *t, size_t count, const double *from, void (*job)(void *context, size_t index),
-                           void (*advance)(void *context, double to), void *context)
-{
-  worker all[BRIM_SCENE_JOBS_MAX];
   size_t started = 0;
-  *t = (brim_turns){.count = count, .current = count, .advance = advance, .context = context};
-  pthread_mutex_init(&t->lock, NULL);
-  for (size_t i = 0; i < count; i++) {
-    pthread_cond_init(&t->turn[i], NULL);
-    t->wake[i] = from[i];
-    all[i] = (worker){.turns = t, .job = i, .work = job};
+  pthread_mutex_init(&c->lock, NULL);
+  for (size_t i = 0; i < c->count; i++) pthread_cond_init(&c->job[i].turn, NULL);
+  for (size_t i = 0; i < c->count; i++) { /* those that there is no thread for are done */
+    brim_sim_job *job = &c->job[i];
+    const int error = status == BRIM_OK ? brim_thread_start(&job->thread, "job", work, job) : 0;
+    if (error) status = brim_fail(BRIM_ENOMEM_HOST, "no thread for a job of the simulation: %s", strerror(error));
+    started += status == BRIM_OK;
+    job->is_done = status != BRIM_OK;
   }
-  const brim_status status = start(t, all, &started);
-  pthread_mutex_lock(&t->lock);
-  pass_on(t);
-  pthread_mutex_unlock(&t->lock);
-  for (size_t i = 0; i < started; i++) pthread_join(all[i].thread, NULL);
-  for (size_t i = 0; i < count; i++) pthread_cond_destroy(&t->turn[i]);
-  pthread_mutex_destroy(&t->lock);
+  pthread_mutex_lock(&c->lock);
+  pass_on(c);
+  pthread_mutex_unlock(&c->lock);
+  for (size_t i = 0; i < started; i++) pthread_join(c->job[i].thread, NULL);
+  for (size_t i = 0; i < c->count; i++) pthread_cond_destroy(&c->job[i].turn);
+  pthread_mutex_destroy(&c->lock);
   return status;
 }

@@ -1,10 +1,51 @@
-#include "simulate/world_parts.h"
+#include "simulate/world.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #define MINUTE 60.0
+
+/* When something comes, and comes again. */
+typedef struct visit {
+  double next, since; /* when it comes; when it came */
+} visit;
+/* A program of the scenario. */
+typedef struct program {
+  visit visit;
+  bool is_there;
+  double leaves, grows; /* when */
+  uint64_t wants, has;
+} program;
+/* A run of the scenario. */
+enum run_state { RUN_AWAY, RUN_WAITS, RUN_PLACED };
+typedef struct run {
+  visit visit;
+  enum run_state state;
+  double leaves;
+  int device; /* that it is placed on */
+  int64_t number;
+} run;
+/* Of a job. */
+typedef struct ticket {
+  bool is_there;
+  int64_t number;
+  double since;
+  brim_scene_wish wish;
+} ticket;
+
+struct brim_scene {
+  const brim_scenario *scenario;
+  brim_scene_tell_fn tell;
+  void *context;
+  double now, clock;
+  program *program;
+  run *run;
+  ticket ticket[BRIM_SCENE_JOBS_MAX];
+  uint64_t arena[BRIM_SCENE_DEVICES_MAX], host; /* jobs' */
+  int64_t numbers;                              /* tickets so far */
+  brim_scene_others others;
+};
 
 /* ---- memory ---- */
 
@@ -24,14 +65,14 @@ static uint64_t left(uint64_t total, uint64_t taken)
   return total > taken ? total - taken : 0;
 }
 
-uint64_t brim_scene_free(const brim_scene *s, int device)
+static uint64_t free_of(const brim_scene *s, int device)
 {
   const brim_scene_device *d = &s->scenario->device[device];
   uint64_t taken = used_by(d->use, d->use_count, d->used, s->now) + s->arena[device];
   for (size_t i = 0; i < s->scenario->program_count; i++)
     if (s->scenario->program[i].device == device) taken += s->program[i].has;
   for (size_t i = 0; i < s->scenario->run_count; i++)
-    if (s->run[i].state == BRIM_RUN_PLACED && s->run[i].device == device) taken += s->scenario->run[i].memory;
+    if (s->run[i].state == RUN_PLACED && s->run[i].device == device) taken += s->scenario->run[i].memory;
   return left(d->memory, taken);
 }
 
@@ -52,7 +93,7 @@ void brim_scene_describe(const brim_scene *s, int device, brim_device_info *out)
                             .limited = !is_host && scenario->kind == BRIM_SCENE_SHARE};
   snprintf(out->name, sizeof out->name, "%s", is_host ? "the host's processors" : "made up");
   out->total_bytes = is_host ? scenario->host.memory : scenario->device[device].memory;
-  out->free_bytes = is_host ? left(scenario->host.memory, host_taken(s)) : brim_scene_free(s, device);
+  out->free_bytes = is_host ? left(scenario->host.memory, host_taken(s)) : free_of(s, device);
 }
 
 brim_host_memory brim_scene_host_memory(const brim_scene *s)
@@ -63,6 +104,76 @@ brim_host_memory brim_scene_host_memory(const brim_scene *s)
 uint64_t brim_scene_host_over(const brim_scene *s)
 {
   return left(host_taken(s), s->scenario->host.memory);
+}
+
+void brim_scene_take(brim_scene *s, int device, uint64_t bytes)
+{
+  uint64_t *taken = device == BRIM_SCENE_HOST ? &s->host : &s->arena[device];
+  *taken += bytes;
+}
+
+void brim_scene_give(brim_scene *s, int device, uint64_t bytes)
+{
+  uint64_t *taken = device == BRIM_SCENE_HOST ? &s->host : &s->arena[device];
+  *taken -= smaller(bytes, *taken);
+}
+
+/* ---- the line of those who wait for a device ---- */
+
+typedef struct waiter {
+  int64_t number, run; /* run: the scenario's; -1: a job */
+  size_t job;          /* BRIM_SCENE_JOBS_MAX: a run of the scenario */
+  int device;
+  uint64_t bytes;
+  double since;
+} waiter;
+
+static int by_number(const void *a, const void *b)
+{
+  const waiter *x = a, *y = b;
+  return (x->number > y->number) - (x->number < y->number);
+}
+
+/* All in line in their order; to be freed. */
+static waiter *list_waiters(const brim_scene *s, size_t *count)
+{
+  waiter *all = brim_xcalloc(s->scenario->run_count + BRIM_SCENE_JOBS_MAX, sizeof *all);
+  *count = 0;
+  for (size_t i = 0; i < s->scenario->run_count; i++) {
+    const brim_scene_run *wants = &s->scenario->run[i];
+    const run *r = &s->run[i];
+    if (r->state == RUN_WAITS)
+      all[(*count)++] =
+          (waiter){r->number, (int64_t)i, BRIM_SCENE_JOBS_MAX, (int)wants->device, wants->memory, r->visit.since};
+  }
+  for (size_t i = 0; i < BRIM_SCENE_JOBS_MAX; i++) {
+    const ticket *t = &s->ticket[i];
+    if (t->is_there) all[(*count)++] = (waiter){t->number, -1, i, t->wish.device, t->wish.bytes, t->since};
+  }
+  qsort(all, *count, sizeof *all, by_number);
+  return all;
+}
+
+static bool accepts(const waiter *w, int device)
+{
+  return w->device < 0 || w->device == device;
+}
+
+/* A device that `w`, one of `all`, may have now: those who came before, and come first in the list, do not wait for it.
+ * -1: none. */
+static int find_device(const brim_scene *s, const waiter *all, const waiter *w, bool most_free)
+{
+  int found = -1;
+  uint64_t most = 0;
+  for (int d = 0; d < (int)s->scenario->device_count; d++) {
+    const uint64_t bytes = free_of(s, d);
+    bool is_fit = accepts(w, d) && bytes >= w->bytes;
+    for (const waiter *before = all; is_fit && before < w; before++) is_fit = !accepts(before, d);
+    if (!is_fit || (found >= 0 && (!most_free || bytes <= most))) continue;
+    found = d;
+    most = bytes;
+  }
+  return found;
 }
 
 /* ---- who comes and goes ---- */
@@ -88,23 +199,17 @@ static const char *name_of(const brim_scene *s, int device, char *out, size_t ro
 }
 
 /* It has left: the next time is the first one from now on. */
-static void leave(brim_scene_visit *v, double every, double now)
+static void leave(visit *v, double every, double now)
 {
   const double passed = every > 0 ? floor((now - v->since) / every) + 1 : 0;
   v->next = every > 0 ? fmax(v->since + passed * every, now + BRIM_SCENE_MOMENT) : INFINITY;
-}
-
-static void come(brim_scene_visit *v, double now)
-{
-  v->since = now;
-  v->next = INFINITY;
 }
 
 static void move_program(brim_scene *s, size_t i)
 {
   char bytes[32], where[64];
   const brim_scene_program *p = &s->scenario->program[i];
-  brim_scene_present *at = &s->program[i];
+  program *at = &s->program[i];
   name_of(s, (int)p->device, where, sizeof where);
   if (at->is_there && at->leaves <= s->now) {
     tell(s, p->name, "leaves %s, with %s", where, brim_format_bytes(bytes, sizeof bytes, at->has));
@@ -114,11 +219,11 @@ static void move_program(brim_scene *s, size_t i)
     leave(&at->visit, p->every, s->now);
   }
   if (!at->is_there && at->visit.next <= s->now) {
-    come(&at->visit, s->now);
-    at->is_there = true;
-    at->wants = p->memory;
-    at->leaves = p->lasts > 0 ? s->now + fmax(p->lasts, BRIM_SCENE_MOMENT) : INFINITY;
-    at->grows = p->grows > 0 ? s->now + MINUTE : INFINITY;
+    *at = (program){.visit = {INFINITY, s->now},
+                    .is_there = true,
+                    .wants = p->memory,
+                    .leaves = p->lasts > 0 ? s->now + fmax(p->lasts, BRIM_SCENE_MOMENT) : INFINITY,
+                    .grows = p->grows > 0 ? s->now + MINUTE : INFINITY};
     tell(s, p->name, "wants %s of %s", brim_format_bytes(bytes, sizeof bytes, at->wants), where);
   }
   if (at->is_there && at->grows <= s->now) {
@@ -131,15 +236,15 @@ static void move_run(brim_scene *s, size_t i)
 {
   char bytes[32], where[64];
   const brim_scene_run *r = &s->scenario->run[i];
-  brim_scene_trained *at = &s->run[i];
-  if (at->state == BRIM_RUN_PLACED && at->leaves <= s->now) {
+  run *at = &s->run[i];
+  if (at->state == RUN_PLACED && at->leaves <= s->now) {
     tell(s, r->name, "has ended on %s", name_of(s, at->device, where, sizeof where));
-    at->state = BRIM_RUN_AWAY;
+    at->state = RUN_AWAY;
     leave(&at->visit, r->every, s->now);
   }
-  if (at->state != BRIM_RUN_AWAY || at->visit.next > s->now) return;
-  come(&at->visit, s->now);
-  at->state = BRIM_RUN_WAITS;
+  if (at->state != RUN_AWAY || at->visit.next > s->now) return;
+  at->visit = (visit){INFINITY, s->now};
+  at->state = RUN_WAITS;
   at->number = ++s->numbers;
   tell(s, r->name, "wants %s of %s", brim_format_bytes(bytes, sizeof bytes, r->memory),
        r->device < 0 ? "any device" : name_of(s, (int)r->device, where, sizeof where));
@@ -150,28 +255,25 @@ static void feed_programs(brim_scene *s)
 {
   for (size_t i = 0; i < s->scenario->program_count; i++) {
     const int device = (int)s->scenario->program[i].device;
-    brim_scene_present *p = &s->program[i];
-    if (!p->is_there || p->has >= p->wants) continue;
-    const uint64_t there = device == BRIM_SCENE_HOST ? UINT64_MAX : brim_scene_free(s, device),
-                   lacks = p->wants - p->has;
-    p->has += smaller(there, lacks);
+    program *p = &s->program[i];
+    if (p->is_there && p->has < p->wants)
+      p->has += smaller(device == BRIM_SCENE_HOST ? UINT64_MAX : free_of(s, device), p->wants - p->has);
   }
 }
 
-/* ---- who is served ---- */
-
-static bool serve_one(brim_scene *s)
+/* The first run in line that a device has room for. Jobs look by themselves. */
+static bool serve_run(brim_scene *s)
 {
   char bytes[32], where[64];
   size_t count;
-  brim_scene_waiter *all = brim_scene_waiters(s, &count);
+  waiter *all = list_waiters(s, &count);
   bool served = false;
   for (size_t i = 0; i < count && !served; i++) {
-    const int device = all[i].run >= 0 ? brim_scene_find(s, all, &all[i], true) : -1;
+    const int device = all[i].run >= 0 ? find_device(s, all, &all[i], true) : -1;
     if (device < 0) continue;
-    brim_scene_trained *r = &s->run[all[i].run];
+    run *r = &s->run[all[i].run];
     const brim_scene_run *what = &s->scenario->run[all[i].run];
-    r->state = BRIM_RUN_PLACED;
+    r->state = RUN_PLACED;
     r->device = device;
     r->leaves = s->now + fmax(what->lasts, BRIM_SCENE_MOMENT);
     tell(s, what->name, "is placed on %s, with %s", name_of(s, device, where, sizeof where),
@@ -182,20 +284,15 @@ static bool serve_one(brim_scene *s)
   return served;
 }
 
-static void settle(brim_scene *s)
+void brim_scene_settle(brim_scene *s)
 {
   bool waits = false;
   feed_programs(s);
-  for (size_t i = 0; i < s->scenario->run_count; i++) waits = waits || s->run[i].state == BRIM_RUN_WAITS;
-  while (waits && serve_one(s)) feed_programs(s);
+  for (size_t i = 0; i < s->scenario->run_count; i++) waits = waits || s->run[i].state == RUN_WAITS;
+  while (waits && serve_run(s)) feed_programs(s);
 }
 
 /* ---- time ---- */
-
-static double earliest(double a, double b)
-{
-  return a < b ? a : b;
-}
 
 static double next_use(const brim_scene_use *use, size_t count, double now)
 {
@@ -208,14 +305,14 @@ double brim_scene_next(const brim_scene *s)
 {
   double next = next_use(s->scenario->host.use, s->scenario->host.use_count, s->now);
   for (size_t i = 0; i < s->scenario->device_count; i++)
-    next = earliest(next, next_use(s->scenario->device[i].use, s->scenario->device[i].use_count, s->now));
+    next = fmin(next, next_use(s->scenario->device[i].use, s->scenario->device[i].use_count, s->now));
   for (size_t i = 0; i < s->scenario->program_count; i++) {
-    const brim_scene_present *p = &s->program[i];
-    next = earliest(next, p->is_there ? earliest(p->leaves, p->grows) : p->visit.next);
+    const program *p = &s->program[i];
+    next = fmin(next, p->is_there ? fmin(p->leaves, p->grows) : p->visit.next);
   }
   for (size_t i = 0; i < s->scenario->run_count; i++) {
-    const brim_scene_trained *r = &s->run[i];
-    if (r->state != BRIM_RUN_WAITS) next = earliest(next, r->state == BRIM_RUN_PLACED ? r->leaves : r->visit.next);
+    const run *r = &s->run[i];
+    if (r->state != RUN_WAITS) next = fmin(next, r->state == RUN_PLACED ? r->leaves : r->visit.next);
   }
   return next;
 }
@@ -226,7 +323,7 @@ double brim_scene_slowness(const brim_scene *s, int device)
   for (size_t i = 0; i < s->scenario->program_count; i++)
     if (s->program[i].is_there && s->scenario->program[i].device == device) slowness *= s->scenario->program[i].slows;
   for (size_t i = 0; i < s->scenario->run_count; i++)
-    if (s->run[i].state == BRIM_RUN_PLACED && s->run[i].device == device) slowness *= s->scenario->run[i].slows;
+    if (s->run[i].state == RUN_PLACED && s->run[i].device == device) slowness *= s->scenario->run[i].slows;
   return slowness;
 }
 
@@ -236,7 +333,7 @@ static void pass(brim_scene *s, double to)
   for (size_t i = 0; i < s->scenario->program_count; i++)
     if (s->program[i].has < s->program[i].wants) s->others.lacked += seconds;
   for (size_t i = 0; i < s->scenario->run_count; i++)
-    if (s->run[i].state == BRIM_RUN_WAITS) s->others.waited += seconds;
+    if (s->run[i].state == RUN_WAITS) s->others.waited += seconds;
   s->now = to;
   s->clock = s->scenario->start_seconds + to;
 }
@@ -246,10 +343,10 @@ void brim_scene_advance(brim_scene *s, double to)
   for (;;) {
     const double next = brim_scene_next(s);
     if (next > to) break;
-    pass(s, next > s->now ? next : s->now);
+    pass(s, fmax(next, s->now));
     for (size_t i = 0; i < s->scenario->program_count; i++) move_program(s, i);
     for (size_t i = 0; i < s->scenario->run_count; i++) move_run(s, i);
-    settle(s);
+    brim_scene_settle(s);
   }
   if (to > s->now) pass(s, to);
 }
@@ -269,23 +366,90 @@ brim_scene_others brim_scene_others_of(const brim_scene *s)
   return s->others;
 }
 
-/* ---- jobs ---- */
+/* ---- jobs in line ---- */
 
-void brim_scene_take(brim_scene *s, int device, uint64_t bytes)
+void brim_scene_join(brim_scene *s, size_t job, const brim_scene_wish *wish)
 {
-  uint64_t *taken = device == BRIM_SCENE_HOST ? &s->host : &s->arena[device];
-  *taken += bytes;
+  s->ticket[job] = (ticket){true, ++s->numbers, s->now, *wish};
 }
 
-void brim_scene_give(brim_scene *s, int device, uint64_t bytes)
+void brim_scene_leave(brim_scene *s, size_t job)
 {
-  uint64_t *taken = device == BRIM_SCENE_HOST ? &s->host : &s->arena[device];
-  *taken -= bytes < *taken ? bytes : *taken;
+  s->ticket[job].is_there = false;
+  brim_scene_settle(s);
 }
 
-void brim_scene_settle(brim_scene *s)
+brim_scene_turn brim_scene_try(const brim_scene *s, size_t job)
 {
-  settle(s);
+  brim_scene_turn look = {-1, -1, false, 0};
+  size_t count, i = 0;
+  waiter *all = list_waiters(s, &count);
+  while (i < count && all[i].job != job) i++;
+  const waiter *own = i < count ? &all[i] : NULL;
+  if (own) look.device = find_device(s, all, own, s->ticket[job].wish.most_free);
+  for (const waiter *w = all; own && w < own; w++)
+    look.ahead += w->device < 0 || own->device < 0 || w->device == own->device;
+  for (int d = 0; own && d < (int)s->scenario->device_count; d++) {
+    if (!accepts(own, d)) continue;
+    look.large = look.large || s->scenario->device[d].memory >= own->bytes;
+    if (look.best < 0 || free_of(s, d) > free_of(s, look.best)) look.best = d;
+  }
+  free(all);
+  return look;
+}
+
+uint64_t brim_scene_key(const brim_scene *s, int device)
+{
+  brim_device_info info;
+  brim_scene_describe(s, device, &info);
+  return brim_device_key(s->scenario->backend, device, (int)s->scenario->device_count, &info);
+}
+
+void brim_scene_tickets(const brim_scene *s, size_t job, brim_arena *arena, brim_ticket **out, size_t *count)
+{
+  size_t waiters;
+  waiter *all = list_waiters(s, &waiters);
+  *out = BRIM_ARENA_NEW(arena, brim_ticket, waiters + 1);
+  *count = 0;
+  for (const waiter *w = all; w < all + waiters; w++) {
+    if (w->job == job) continue;
+    uint64_t *key = BRIM_ARENA_NEW(arena, uint64_t, s->scenario->device_count);
+    brim_ticket *t = &(*out)[(*count)++];
+    *t = (brim_ticket){.need_bytes = w->bytes,
+                       .since = s->scenario->start_seconds + w->since,
+                       .device = -1,
+                       .process = "",
+                       .backend = s->scenario->backend,
+                       .wish = "",
+                       .key = key};
+    for (int d = 0; d < (int)s->scenario->device_count; d++)
+      if (accepts(w, d)) key[t->keys++] = brim_scene_key(s, d);
+  }
+  free(all);
+}
+
+void brim_scene_waiting(const brim_scene *s, size_t job, uint64_t key, size_t *count, uint64_t *first_bytes)
+{
+  brim_arena arena = {0};
+  brim_ticket *all;
+  size_t tickets;
+  *count = 0;
+  *first_bytes = 0;
+  brim_scene_tickets(s, job, &arena, &all, &tickets);
+  for (size_t i = 0; i < tickets; i++) {
+    if (!brim_ticket_accepts(&all[i], key)) continue;
+    if (++*count == 1) *first_bytes = all[i].need_bytes;
+  }
+  brim_arena_release(&arena);
+  for (int d = 0; d < (int)s->scenario->device_count; d++) {
+    const brim_scene_device *device = &s->scenario->device[d];
+    const brim_scene_line *line = NULL; /* as it was recorded */
+    if (brim_scene_key(s, d) != key) continue;
+    for (size_t i = 0; i < device->line_count && device->line[i].at <= s->now; i++) line = &device->line[i];
+    if (!line || line->waiting == 0) continue;
+    if (*count == 0) *first_bytes = line->bytes;
+    *count += (size_t)line->waiting;
+  }
 }
 
 /* ---- a whole one ---- */

@@ -11,7 +11,6 @@
 #include "drive/placement.h"
 #include "exec/initialize.h"
 #include "setup/features.h"
-#include "setup/frozen.h"
 #include "setup/loss_scale.h"
 #include "train/trainer_parts.h"
 
@@ -74,7 +73,7 @@ static void unplace(brim_trainer *t)
 static brim_status write_frozen(brim_trainer *t)
 {
   if (t->drive->setup->features) {
-    t->state.frozen_hash = brim_features_weights(t->drive->setup->features);
+    t->state.frozen_hash = t->drive->setup->features->weights;
     return BRIM_OK;
   }
   return brim_frozen_write(t->drive->setup, t->exec, &t->plan->program[0], &t->state.frozen_hash);

@@ -45,7 +45,7 @@ brim_status brim_trainer_load_weights(brim_trainer *t, json_t **record)
   BRIM_TRY(brim_setup_weights_open(t->drive->setup, t->plan->program[0].graph, &w));
   brim_status status = BRIM_OK;
   if (w.weights) {
-    if (!brim_config_backbone(t->drive->setup->config)) status = fill(t, &w); /* else they are there: setup/frozen.h */
+    if (!brim_config_backbone(t->drive->setup->config)) status = fill(t, &w); /* else brim_frozen_write has */
     if (status == BRIM_OK && record && !(*record = brim_weights_json(w.weights, true))) status = BRIM_ELOAD;
     if (status == BRIM_OK) tell(&w);
   }

@@ -1,4 +1,4 @@
-/* The model's graph, and the types that it is computed in. See setup.h. */
+/* What the configuration says of how a step is computed, and the model's graph. See setup.h. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,6 +9,33 @@
 /* The type that activations are kept in, by enum brim_precision; 0: that of the parameters. */
 static const uint32_t activations[BRIM_PRECISIONS] = {
     [BRIM_PRECISION_BF16] = BRIM_DTYPE_BF16, [BRIM_PRECISION_FP16] = BRIM_DTYPE_F16};
+
+const char *brim_setup_backend_id(const brim_setup *s)
+{
+  return brim_config_choice_of(s->config, "backend")->plugin->id;
+}
+
+int64_t brim_setup_micro_batch(const brim_setup *s)
+{
+  const brim_training_settings *t = &s->settings->training;
+  return t->batch_size > 0 ? t->batch_size : t->effective_batch_size;
+}
+
+bool brim_setup_may_recompute(const brim_setup *s)
+{
+  const brim_yaml *node = brim_yaml_get_path(s->config->root, "memory.recompute");
+  return s->settings->memory.recompute == BRIM_RECOMPUTE_AUTO || !node || strcmp(node->origin.file, "default") == 0;
+}
+
+bool brim_setup_may_time(const brim_setup *s)
+{
+  return s->settings->memory.timing && !s->options.no_timing && !s->options.resume;
+}
+
+bool brim_setup_updates_in_backward(const brim_setup *s)
+{
+  return s->settings->optimizer.update == BRIM_UPDATE_FUSED_BACKWARD;
+}
 
 int32_t brim_setup_precision(const brim_setup *s)
 {
@@ -31,15 +58,6 @@ uint32_t brim_setup_precisions(const brim_setup *s)
   return brim_setup_backend_precisions(s) & ~(brim_setup_updates_in_backward(s) ? fp16 : 0);
 }
 
-/* The type that frozen weights are kept in; 0: that of the others. With precision=bf16 kernels read them in bf16
- * anyway, so results are the same. */
-static uint32_t frozen_type(const brim_setup *s, int32_t precision)
-{
-  const int32_t store = s->settings->backbone.store;
-  const bool small = store == BRIM_STORE_BF16 || (store == BRIM_STORE_AUTO && precision == BRIM_PRECISION_BF16);
-  return small ? BRIM_DTYPE_BF16 : 0;
-}
-
 brim_graph_options brim_setup_graph_options(const brim_setup *s, int32_t precision)
 {
   const brim_loss_ops *loss = brim_config_choice_of(s->config, "loss")->plugin->ops;
@@ -59,10 +77,13 @@ brim_graph_options brim_setup_graph_options(const brim_setup *s, int32_t precisi
                           .activations = activations[precision],
                           .fuse = s->settings->graph.fuse};
   if (!backbone) return g;
+  /* With precision=bf16 kernels read frozen weights in bf16 anyway: results are the same if they are kept in it. */
+  const int32_t store = s->settings->backbone.store;
+  const bool is_small = store == BRIM_STORE_BF16 || (store == BRIM_STORE_AUTO && precision == BRIM_PRECISION_BF16);
   g.backbone = backbone->plugin->ops;
   g.backbone_self = s->backbone;
   g.backbone_id = backbone->plugin->id;
-  g.frozen_type = frozen_type(s, precision);
+  g.frozen_type = is_small ? BRIM_DTYPE_BF16 : 0;
   g.given_features = s->features != NULL;
   return g;
 }
