@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/guard.h"
-#include "memory/policy_clock.h"
+#include "memory/policies.h"
 #include "simulate/job.h"
 
 const char *brim_sim_end_name(enum brim_sim_end end)
