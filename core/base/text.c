@@ -237,6 +237,13 @@ const char *brim_format_seconds(char *out, size_t room, double seconds)
   return out;
 }
 
+double brim_wall_now(void)
+{
+  struct timespec t;
+  clock_gettime(CLOCK_REALTIME, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
 double brim_now(void)
 {
   struct timespec t;

@@ -52,6 +52,8 @@ const char *brim_plural(int64_t count);
 const char *brim_format_seconds(char *out, size_t room, double seconds);
 /* Seconds of CLOCK_MONOTONIC. */
 double brim_now(void);
+/* Seconds since 1970. */
+double brim_wall_now(void);
 /* "04:10", the local time of day of so many seconds since 1970, into `out`, returned. */
 const char *brim_format_hour(char *out, size_t room, double seconds);
 /* 64-bit FNV-1a, to be continued from `hash` (start with BRIM_HASH_START). */

@@ -1,8 +1,8 @@
 /* Going on when memory runs out: smaller micro-batches, and retries. See brim/memory.h. */
 #include <inttypes.h>
-#include <stdio.h>
 #include <time.h>
 
+#include "base/error.h"
 #include "base/text.h"
 #include "brim/memory.h"
 
@@ -12,7 +12,7 @@
 typedef struct series {
   const brim_oom_handler *handler;
   brim_failed_attempt oom;
-  char text[4096];
+  brim_error error;
 } series;
 
 /* What an earlier failure left must not speak for this attempt. */
@@ -25,11 +25,10 @@ static void begin_attempt(series *s)
 /* The attempt's own text, kept aside: a handler may meet errors of its own. */
 static void keep_error(series *s, brim_status status)
 {
-  const char *said = brim_error_text();
-  snprintf(s->text, sizeof s->text, "%s", said[0] ? said : brim_status_text(status));
-  if (!said[0]) (void)brim_fail(status, "%s", s->text);
+  if (!brim_error_text()[0]) (void)brim_fail(status, "%s", brim_status_text(status));
+  brim_error_take(&s->error);
   s->oom.status = status;
-  s->oom.text = s->text;
+  s->oom.text = s->error.text;
 }
 
 static bool goes_on(const series *s)
@@ -39,7 +38,8 @@ static bool goes_on(const series *s)
 
 static brim_status give_up(const series *s)
 {
-  return brim_fail(s->oom.status, "%s", s->text);
+  brim_error_put(&s->error);
+  return s->oom.status;
 }
 
 /* ---- adaptive batch ---- */
@@ -125,27 +125,14 @@ brim_status brim_adapt_batch(const brim_adapt_options *options, brim_adapt_fn at
 
 /* ---- retry ---- */
 
-/* A signal ends it, so that the next attempt can see what the signal was for. */
-static void wait_for(double seconds)
-{
-  if (seconds <= 0) return;
-  const time_t whole = (time_t)seconds;
-  const struct timespec time = {.tv_sec = whole, .tv_nsec = (long)((seconds - (double)whole) * 1e9)};
-  (void)nanosleep(&time, NULL);
-}
-
-static brim_status check_retry(const brim_retry_options *o, brim_retry_fn attempt)
-{
-  if (!attempt) return brim_fail(BRIM_EINVAL, "brim_retry needs a function to call");
-  if (o->max_retries < 0) return brim_fail(BRIM_EINVAL, "max_retries must not be negative, got %d", o->max_retries);
-  if (o->wait_seconds >= 0 && o->wait_seconds <= WAIT_SECONDS_MAX) return BRIM_OK;
-  return brim_fail(BRIM_EINVAL, "wait_seconds must be in [0,%g], got %g", WAIT_SECONDS_MAX, o->wait_seconds);
-}
-
 brim_status brim_retry(const brim_retry_options *options, brim_retry_fn attempt, void *context)
 {
   series s = {.handler = options->on_oom};
-  BRIM_TRY(check_retry(options, attempt));
+  if (!attempt) return brim_fail(BRIM_EINVAL, "brim_retry needs a function to call");
+  if (options->max_retries < 0)
+    return brim_fail(BRIM_EINVAL, "max_retries must not be negative, got %d", options->max_retries);
+  if (!(options->wait_seconds >= 0 && options->wait_seconds <= WAIT_SECONDS_MAX))
+    return brim_fail(BRIM_EINVAL, "wait_seconds must be in [0,%g], got %g", WAIT_SECONDS_MAX, options->wait_seconds);
   for (;;) {
     begin_attempt(&s);
     const brim_status status = attempt(context);
@@ -155,6 +142,9 @@ brim_status brim_retry(const brim_retry_options *options, brim_retry_fn attempt,
       return brim_fail_add(status, "and so it was in each of %" PRId64 " attempts: max_retries is %d", s.oom.attempt,
                            options->max_retries);
     if (!goes_on(&s)) return give_up(&s);
-    wait_for(options->wait_seconds);
+    const time_t whole = (time_t)options->wait_seconds;
+    const struct timespec time = {.tv_sec = whole, .tv_nsec = (long)((options->wait_seconds - (double)whole) * 1e9)};
+    /* A signal ends the wait, so that the next attempt can see what the signal was for. */
+    if (options->wait_seconds > 0) (void)nanosleep(&time, NULL);
   }
 }

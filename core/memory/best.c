@@ -2,7 +2,6 @@
  *
  * Every device is a candidate, unless it lacks room or its backend cannot be used, which is noted. GPUs come before the
  * host, whatever they have free; among equals the most free memory decides. */
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -43,26 +42,15 @@ static void pass_over_backend(search *s, const char *id, const char *reason)
   pass_over(s, brim_arena_printf(&s->arena, "%s: ", id), reason);
 }
 
-static void pass_over_full(search *s, const char *device, const brim_device_info *info)
-{
-  char free_bytes[32], total[32];
-  brim_format_bytes(free_bytes, sizeof free_bytes, info->free_bytes);
-  brim_format_bytes(total, sizeof total, info->total_bytes);
-  pass_over(s, device, brim_arena_printf(&s->arena, " has %s of %s free", free_bytes, total));
-}
-
-static enum rank rank_of(const char *backend, const brim_device_info *info)
-{
-  if (!info->on_host) return RANK_GPU;
-  return strcmp(backend, "cpu") == 0 ? RANK_CPU : RANK_HOST;
-}
-
 static void consider(search *s, const char *backend, int index, const brim_device_info *info, bool named)
 {
-  const enum rank rank = rank_of(backend, info);
+  const enum rank rank = !info->on_host ? RANK_GPU : strcmp(backend, "cpu") == 0 ? RANK_CPU : RANK_HOST;
   const char *name = brim_arena_printf(&s->arena, "%s:%d", backend, index);
   if (brim_device_is_shared(info) && info->free_bytes < s->wanted->min_bytes) {
-    pass_over_full(s, name, info);
+    char free_bytes[32], total[32];
+    brim_format_bytes(free_bytes, sizeof free_bytes, info->free_bytes);
+    brim_format_bytes(total, sizeof total, info->total_bytes);
+    pass_over(s, name, brim_arena_printf(&s->arena, " has %s of %s free", free_bytes, total));
     return;
   }
   if (rank < s->rank) return;
@@ -159,22 +147,18 @@ static void explain(search *s)
     snprintf(reason, room, "the only %s that can be used%s", what, passed);
 }
 
-static brim_status fail_without(const search *s)
-{
-  char bytes[32], need[64] = "";
-  brim_format_bytes(bytes, sizeof bytes, s->wanted->min_bytes);
-  if (s->wanted->min_bytes > 0) snprintf(need, sizeof need, " with %s free", bytes);
-  return brim_fail(BRIM_ENODEVICE, "there is no device%s that can be used: %s", need, brim_text_str(&s->passed));
-}
-
 brim_status brim_device_best(const brim_device_search *wanted, brim_device_choice *out)
 {
   search s = {.wanted = wanted};
   brim_registry *registry = NULL;
-  brim_status status = brim_registry_open(brim_core_plugins, wanted->plugin_path, wanted->plugin_path_count, &registry);
-  if (status != BRIM_OK) return status;
-  status = is_any(wanted) ? consider_all(&s, registry) : consider_named(&s, registry, wanted->backend);
-  if (status == BRIM_OK && s.rank == RANK_NONE) status = fail_without(&s);
+  BRIM_TRY(brim_registry_open(brim_core_plugins, wanted->plugin_path, wanted->plugin_path_count, &registry));
+  brim_status status = is_any(wanted) ? consider_all(&s, registry) : consider_named(&s, registry, wanted->backend);
+  if (status == BRIM_OK && s.rank == RANK_NONE) {
+    char bytes[32], need[64] = "";
+    brim_format_bytes(bytes, sizeof bytes, wanted->min_bytes);
+    if (wanted->min_bytes > 0) snprintf(need, sizeof need, " with %s free", bytes);
+    status = brim_fail(BRIM_ENODEVICE, "there is no device%s that can be used: %s", need, brim_text_str(&s.passed));
+  }
   if (status == BRIM_OK) {
     explain(&s);
     *out = s.best;

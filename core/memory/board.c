@@ -53,10 +53,20 @@ void brim_process_name(char *out, size_t room)
   fclose(file);
 }
 
-/* Files that others may replace say whatever they like. The folder of one's own is made sticky. */
-static brim_status check_folder(const char *folder)
+/* Like /tmp: everybody's, and nobody removes what is another's. One that is there already must not let others replace
+ * its files, which could then say whatever they like; one of this user's own is made sticky. */
+static brim_status make_folder(const char *folder)
 {
   struct stat link, info;
+  if (mkdir(folder, 0777) == 0) {
+    if (chmod(folder, 01777) != 0) return brim_fail(BRIM_EIO, "cannot open up '%s': %s", folder, strerror(errno));
+    return BRIM_OK;
+  }
+  if (errno != EEXIST)
+    return brim_fail(BRIM_EIO,
+                     "cannot make '%s', where processes share what they have claimed: %s\nclaims.dir, or "
+                     "BRIM_CLAIMS_DIR, names another folder",
+                     folder, strerror(errno));
   if (lstat(folder, &link) != 0 || stat(folder, &info) != 0)
     return brim_fail(BRIM_EIO, "cannot look at '%s': %s", folder, strerror(errno));
   const bool links_away = S_ISLNK(link.st_mode) && link.st_uid != geteuid() && link.st_uid != 0;
@@ -71,20 +81,6 @@ static brim_status check_folder(const char *folder)
                    "'%s' cannot hold the claims of processes: %s\nclaims.dir, or BRIM_CLAIMS_DIR, "
                    "names another folder",
                    folder, why);
-}
-
-/* Like /tmp: everybody's, and nobody removes what is another's. */
-static brim_status make_folder(const char *folder)
-{
-  if (mkdir(folder, 0777) == 0) {
-    if (chmod(folder, 01777) != 0) return brim_fail(BRIM_EIO, "cannot open up '%s': %s", folder, strerror(errno));
-    return BRIM_OK;
-  }
-  if (errno == EEXIST) return check_folder(folder);
-  return brim_fail(BRIM_EIO,
-                   "cannot make '%s', where processes share what they have claimed: %s\nclaims.dir, or "
-                   "BRIM_CLAIMS_DIR, names another folder",
-                   folder, strerror(errno));
 }
 
 static off_t place_of(const brim_board *b, size_t slot)
@@ -145,15 +141,6 @@ static brim_status write_own(const brim_board *b)
   return BRIM_OK;
 }
 
-/* Keeps the first `keep` bytes of the file; the rest become free slots, except this process's own. */
-static brim_status make_table(const brim_board *b, const header *own, off_t keep)
-{
-  if (ftruncate(b->fd, keep) != 0 || ftruncate(b->fd, place_of(b, BRIM_BOARD_SLOTS)) != 0)
-    return brim_fail(BRIM_EIO, "cannot make '%s': %s", b->path, strerror(errno));
-  BRIM_TRY(write_at(b, 0, own, sizeof *own));
-  return write_own(b);
-}
-
 /* Of an empty file the first process makes a table of free slots; so it does of one that another version of brim has
  * left, when no process uses it any more. A table that was good and is not any more was damaged. */
 static brim_status check_table(brim_board *b)
@@ -173,9 +160,13 @@ static brim_status check_table(brim_board *b)
                      "'%s' is in use by another version of brim, or damaged\nwait until its runs have ended, or choose "
                      "another claims.dir",
                      b->path);
+  /* What follows the kept bytes becomes free slots, except this process's own. */
   const off_t keep = is_good || b->is_known ? info.st_size : 0;
   b->is_known = true;
-  return make_table(b, &own, keep);
+  if (ftruncate(b->fd, keep) != 0 || ftruncate(b->fd, place_of(b, BRIM_BOARD_SLOTS)) != 0)
+    return brim_fail(BRIM_EIO, "cannot make '%s': %s", b->path, strerror(errno));
+  BRIM_TRY(write_at(b, 0, &own, sizeof own));
+  return write_own(b);
 }
 
 /* ---- the holder of the lock ---- */
@@ -237,17 +228,6 @@ static bool is_stopped(int64_t pid)
   return state && state[1] && state[2] == 'T';
 }
 
-static brim_status fail_locked(const brim_board *b)
-{
-  const int64_t pid = find_holder(b->fd);
-  if (pid == 0)
-    return brim_fail(BRIM_EIO, "'%s' is locked, for more than %g s, by a process of another user or container", b->path,
-                     b->seconds);
-  brim_fail(BRIM_EIO, "'%s' is locked, for more than %g s, by process %" PRId64 "%s", b->path, b->seconds, pid,
-            is_stopped(pid) ? ", which is stopped" : "");
-  return is_stopped(pid) ? brim_fail_add(BRIM_EIO, "`kill -CONT %" PRId64 "` continues it", pid) : BRIM_EIO;
-}
-
 /* ---- opening ---- */
 
 /* Made only where it is not there: systems forbid to open another user's file in such a folder as if to make it. */
@@ -259,31 +239,20 @@ static int open_file(const char *path)
   return fd < 0 && errno == EEXIST ? open(path, flags) : fd;
 }
 
-static brim_status check_file(const brim_board *b)
-{
-  struct stat info;
-  if (fstat(b->fd, &info) != 0) return brim_fail(BRIM_EIO, "cannot look at '%s': %s", b->path, strerror(errno));
-  if (S_ISREG(info.st_mode) && info.st_nlink <= 1) return BRIM_OK;
-  return brim_fail(BRIM_EIO, "'%s' %s\nremove it, or choose another claims.dir", b->path,
-                   S_ISREG(info.st_mode) ? "has other names too" : "is not a plain file");
-}
-
-static bool is_removed(const brim_board *b)
-{
-  struct stat info;
-  return fstat(b->fd, &info) == 0 && info.st_nlink == 0;
-}
-
 /* *removed: another process has taken the file away meanwhile. */
 static brim_status open_once(brim_board *b, bool *removed)
 {
+  struct stat info;
   *removed = false;
   b->fd = open_file(b->path);
   if (b->fd < 0) return brim_fail(BRIM_EIO, "cannot open '%s': %s", b->path, strerror(errno));
-  BRIM_TRY(check_file(b));
+  if (fstat(b->fd, &info) != 0) return brim_fail(BRIM_EIO, "cannot look at '%s': %s", b->path, strerror(errno));
+  if (!S_ISREG(info.st_mode) || info.st_nlink > 1)
+    return brim_fail(BRIM_EIO, "'%s' %s\nremove it, or choose another claims.dir", b->path,
+                     S_ISREG(info.st_mode) ? "has other names too" : "is not a plain file");
   (void)fchmod(b->fd, 0666); /* whatever the maker's umask; a file of another user has these rights already */
   BRIM_TRY(brim_board_lock(b));
-  *removed = is_removed(b);
+  *removed = fstat(b->fd, &info) == 0 && info.st_nlink == 0;
   lock_bytes(b->fd, F_RDLCK, LOCK_USERS);
   brim_board_unlock(b);
   return BRIM_OK;
@@ -309,12 +278,7 @@ brim_status brim_board_open(brim_board *b, const char *name, uint64_t magic, siz
   return status;
 }
 
-/* Under the table's lock: does only this board have it open? */
-static bool is_abandoned(int fd)
-{
-  return !is_locked_by_others(fd, LOCK_USERS, 1) && !is_locked_by_others(fd, LOCK_SLOTS, 0);
-}
-
+/* Removes a board that nobody has open. */
 static void tidy_file(const char *path, uint64_t magic)
 {
   header found;
@@ -323,20 +287,10 @@ static void tidy_file(const char *path, uint64_t magic)
   if (fd < 0) return;
   const bool is_board = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) &&
                         pread(fd, &found, sizeof found, 0) == (ssize_t)sizeof found && found.magic == magic;
-  if (is_board && lock_bytes(fd, F_WRLCK, LOCK_TABLE) && is_abandoned(fd)) unlink(path);
+  if (is_board && lock_bytes(fd, F_WRLCK, LOCK_TABLE) && !is_locked_by_others(fd, LOCK_USERS, 1) &&
+      !is_locked_by_others(fd, LOCK_SLOTS, 0))
+    unlink(path);
   close(fd);
-}
-
-static void tidy(const char *ending, uint64_t magic)
-{
-  DIR *folder = opendir(brim_shared_folder());
-  for (struct dirent *entry; folder && (entry = readdir(folder));) {
-    char path[PATH_MAX];
-    if (!brim_ends_with(entry->d_name, ending)) continue;
-    if (snprintf(path, sizeof path, "%s/%s", brim_shared_folder(), entry->d_name) < (int)sizeof path)
-      tidy_file(path, magic);
-  }
-  if (folder) closedir(folder);
 }
 
 /* Locks end with the descriptor; so does a slot, if the table cannot be had. */
@@ -360,7 +314,14 @@ void brim_board_close_and_tidy(brim_board *b, const char *ending)
   const uint64_t magic = b->magic;
   if (b->fd < 0) return;
   brim_board_close(b);
-  tidy(ending, magic);
+  DIR *folder = opendir(brim_shared_folder());
+  for (struct dirent *entry; folder && (entry = readdir(folder));) {
+    char path[PATH_MAX];
+    if (!brim_ends_with(entry->d_name, ending)) continue;
+    if (snprintf(path, sizeof path, "%s/%s", brim_shared_folder(), entry->d_name) < (int)sizeof path)
+      tidy_file(path, magic);
+  }
+  if (folder) closedir(folder);
 }
 
 /* ---- the lock ---- */
@@ -381,22 +342,15 @@ static bool wait_for_table(brim_board *b)
   return true;
 }
 
-/* A process that is suspended from its terminal is to have no lock that others wait for. */
-static void hold_off_stops(sigset_t *before)
+brim_status brim_board_lock(brim_board *b)
 {
-  sigset_t stops;
+  sigset_t before, stops; /* a process that is suspended from its terminal is to have no lock that others wait for */
   sigemptyset(&stops);
   sigaddset(&stops, SIGTSTP);
   sigaddset(&stops, SIGTTIN);
   sigaddset(&stops, SIGTTOU);
-  pthread_sigmask(SIG_BLOCK, &stops, before);
-}
-
-brim_status brim_board_lock(brim_board *b)
-{
-  sigset_t before;
   pthread_mutex_lock(&b->threads);
-  hold_off_stops(&before);
+  pthread_sigmask(SIG_BLOCK, &stops, &before);
   b->is_lost = !wait_for_table(b);
   const int reason = errno;
   if (!b->is_lost) {
@@ -407,8 +361,15 @@ brim_status brim_board_lock(brim_board *b)
   }
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   pthread_mutex_unlock(&b->threads);
-  if (reason == ETIMEDOUT) return fail_locked(b);
-  return brim_fail(BRIM_EIO, "cannot lock '%s': %s", b->path, strerror(reason));
+  if (reason != ETIMEDOUT) return brim_fail(BRIM_EIO, "cannot lock '%s': %s", b->path, strerror(reason));
+  const int64_t pid = find_holder(b->fd);
+  if (pid == 0)
+    return brim_fail(BRIM_EIO, "'%s' is locked, for more than %g s, by a process of another user or container", b->path,
+                     b->seconds);
+  const bool stopped = is_stopped(pid);
+  brim_fail(BRIM_EIO, "'%s' is locked, for more than %g s, by process %" PRId64 "%s", b->path, b->seconds, pid,
+            stopped ? ", which is stopped" : "");
+  return stopped ? brim_fail_add(BRIM_EIO, "`kill -CONT %" PRId64 "` continues it", pid) : BRIM_EIO;
 }
 
 void brim_board_unlock(brim_board *b)

@@ -1,6 +1,5 @@
 #include "memory/choose.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,36 +16,17 @@ static long number_of(const char *text)
   return end == text || *end || value < 0 ? -1 : value;
 }
 
-static brim_status find_named(const char *id, const char *device, int count, int *out)
-{
-  const size_t n = strlen(id);
-  const bool named = strncmp(device, id, n) == 0 && (device[n] == '\0' || device[n] == ':');
-  const long index = !named ? -1 : device[n] ? number_of(device + n + 1) : 0;
-  if (index < 0 || index >= count)
-    return brim_fail(BRIM_ENODEVICE, "no device '%s': backend '%s' has %d (%s:0%s); device=auto takes one of them",
-                     device, id, count, id, count > 1 ? " and up" : "");
-  *out = (int)index;
-  return BRIM_OK;
-}
-
 bool brim_device_is_shared(const brim_device_info *info)
 {
   return !info->on_host || info->limited;
 }
 
-static brim_status find_by_environment(const char *id, const char *text, int count, int *out)
+/* The first of those with the most free memory, or simply the first, among those with enough. ENODEVICE:
+ * none has. */
+static brim_status find_free(const char *id, const brim_backend_ops *ops, void *self, const brim_device_wish *wish,
+                             int *out)
 {
-  const long index = number_of(text);
-  if (index < 0 || index >= count)
-    return brim_fail(BRIM_ENODEVICE, "GPU_DEVICE_ID is '%s', but backend '%s' has %d device%s, numbered from 0", text,
-                     id, count, count == 1 ? "" : "s");
-  *out = (int)index;
-  return BRIM_OK;
-}
-
-/* The first of those with the most free memory, or simply the first, among those with enough; -1: none. */
-static brim_status find_free(const brim_backend_ops *ops, void *self, const brim_device_wish *wish, int count, int *out)
-{
+  const int count = ops->device_count(self);
   uint64_t most = 0;
   *out = -1;
   for (int i = 0; i < count; i++) {
@@ -57,12 +37,7 @@ static brim_status find_free(const brim_backend_ops *ops, void *self, const brim
     most = info.free_bytes;
     *out = i;
   }
-  return BRIM_OK;
-}
-
-static brim_status fail_full(const char *id, const brim_backend_ops *ops, void *self, const brim_device_wish *wish,
-                             int count)
-{
+  if (*out >= 0) return BRIM_OK;
   char a[32], b[32];
   brim_text text = {0};
   brim_text_printf(&text, "no device of backend '%s' has the %s free that min_gpu_memory_mb asks for", id,
@@ -85,22 +60,25 @@ brim_status brim_device_named(const char *id, const brim_backend_ops *ops, void 
   const char *environment = getenv("GPU_DEVICE_ID");
   brim_device_info first = {0};
   *device = -1;
-  if (strcmp(wish->device, "auto") != 0) return find_named(id, wish->device, count, device);
+  if (strcmp(wish->device, "auto") != 0) {
+    const size_t n = strlen(id);
+    const char *name = wish->device;
+    const bool named = strncmp(name, id, n) == 0 && (name[n] == '\0' || name[n] == ':');
+    const long index = !named ? -1 : name[n] ? number_of(name + n + 1) : 0;
+    if (index < 0 || index >= count)
+      return brim_fail(BRIM_ENODEVICE, "no device '%s': backend '%s' has %d (%s:0%s); device=auto takes one of them",
+                       name, id, count, id, count > 1 ? " and up" : "");
+    *device = (int)index;
+    return BRIM_OK;
+  }
   if (count < 1) return brim_fail(BRIM_ENODEVICE, "backend '%s' has no device on this host", id);
   BRIM_TRY(ops->describe(self, 0, &first));
-  if (environment && environment[0] && brim_device_is_shared(&first))
-    return find_by_environment(id, environment, count, device);
-  return BRIM_OK;
-}
-
-static brim_status choose(const char *id, const brim_backend_ops *ops, void *self, const brim_device_wish *wish,
-                          int *device)
-{
-  const int count = ops->device_count(self);
-  BRIM_TRY(brim_device_named(id, ops, self, wish, device));
-  if (*device >= 0) return BRIM_OK;
-  BRIM_TRY(find_free(ops, self, wish, count, device));
-  if (*device < 0) return fail_full(id, ops, self, wish, count);
+  if (!environment || !environment[0] || !brim_device_is_shared(&first)) return BRIM_OK;
+  const long index = number_of(environment);
+  if (index < 0 || index >= count)
+    return brim_fail(BRIM_ENODEVICE, "GPU_DEVICE_ID is '%s', but backend '%s' has %d device%s, numbered from 0",
+                     environment, id, count, brim_plural(count));
+  *device = (int)index;
   return BRIM_OK;
 }
 
@@ -113,7 +91,8 @@ brim_status brim_device_select(const brim_backend_ops *ops, void *self, int devi
 brim_status brim_device_choose(const char *id, const brim_backend_ops *ops, void *self, const brim_device_wish *wish,
                                int *device, brim_device_info *info)
 {
-  BRIM_TRY(choose(id, ops, self, wish, device));
+  BRIM_TRY(brim_device_named(id, ops, self, wish, device));
+  if (*device < 0) BRIM_TRY(find_free(id, ops, self, wish, device));
   return brim_device_select(ops, self, *device, info);
 }
 

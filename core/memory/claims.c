@@ -47,13 +47,6 @@ typedef struct view {
   bool large; /* one of them is large enough, were it empty */
 } view;
 
-static double wall_seconds(void)
-{
-  struct timespec t;
-  clock_gettime(CLOCK_REALTIME, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 uint64_t brim_device_key(const char *backend, int device, int devices, const brim_device_info *info)
 {
   uint64_t hash = brim_hash(BRIM_HASH_START, backend, strlen(backend) + 1);
@@ -75,26 +68,14 @@ static bool accepts(const ticket *t, uint64_t key)
   return has_key(t->key, t->keys, key);
 }
 
-/* Is there a device that both would take? */
-static bool meet(const ticket *a, const ticket *b)
-{
-  for (uint32_t i = 0; i < a->keys; i++)
-    if (accepts(b, a->key[i])) return true;
-  return false;
-}
-
 /* ---- the queue, under its lock ---- */
-
-static bool is_device(int32_t number)
-{
-  return number >= -1 && number < BRIM_CLAIM_DEVICES_MAX;
-}
 
 /* Everybody may write there: what no brim has written is not there. */
 static bool is_sane(const ticket *t)
 {
   return t->number >= 1 && t->number <= NUMBER_MAX && t->pid > 0 && t->need_bytes <= INT64_MAX && t->since >= 0 &&
-         t->since < SINCE_MAX && t->keys <= BRIM_CLAIM_DEVICES_MAX && is_device(t->device) && is_device(t->named) &&
+         t->since < SINCE_MAX && t->keys <= BRIM_CLAIM_DEVICES_MAX && t->device >= -1 &&
+         t->device < BRIM_CLAIM_DEVICES_MAX && t->named >= -1 && t->named < BRIM_CLAIM_DEVICES_MAX &&
          memchr(t->backend, 0, sizeof t->backend) && memchr(t->process, 0, sizeof t->process);
 }
 
@@ -116,21 +97,34 @@ static brim_status read_tickets(brim_board *board, ticket *out, size_t *count)
   return BRIM_OK;
 }
 
-static brim_status enter(brim_claim *claim)
+static brim_status open_queue(brim_board *board, double seconds)
 {
+  BRIM_TRY(brim_board_open(board, "queue", MAGIC, sizeof(ticket), seconds));
+  const brim_status status = brim_board_lock(board);
+  if (status != BRIM_OK) brim_board_close(board);
+  return status;
+}
+
+/* Behind all tickets there are. `alone`: only if none of them waits for the device that is claimed, or places there. */
+static brim_status enter(brim_claim *claim, bool alone)
+{
+  ticket *own = &claim->own;
   size_t free_slot = BRIM_BOARD_SLOTS;
-  claim->own.number = 1;
+  own->number = 1;
   for (size_t i = 0; i < BRIM_BOARD_SLOTS; i++) {
     ticket t;
     bool alive;
     BRIM_TRY(read_ticket(&claim->board, i, &t, &alive));
+    if (alone && alive && (t.claimed == own->claimed || (t.claimed == 0 && accepts(&t, own->claimed))))
+      return brim_fail(BRIM_ENODEVICE, "process %" PRId64 " %s the device", t.pid,
+                       t.claimed ? "places on" : "waits for");
     if (!alive && free_slot == BRIM_BOARD_SLOTS && brim_board_is_free(&claim->board, i)) free_slot = i;
-    if (alive && t.number >= claim->own.number) claim->own.number = t.number < NUMBER_MAX ? t.number + 1 : NUMBER_MAX;
+    if (alive && t.number >= own->number) own->number = t.number < NUMBER_MAX ? t.number + 1 : NUMBER_MAX;
   }
   if (free_slot == BRIM_BOARD_SLOTS)
     return brim_fail(BRIM_ENODEVICE, "%d processes wait for devices already, and no more can", BRIM_BOARD_SLOTS);
   claim->slot = free_slot;
-  return brim_board_write(&claim->board, free_slot, &claim->own);
+  return brim_board_write(&claim->board, free_slot, own);
 }
 
 /* May `own` have this device, as far as the others go? Whoever waits for it and came before has it first. */
@@ -146,13 +140,6 @@ static bool is_free_of_others(const ticket *own, uint64_t key, const ticket *all
   return is_free;
 }
 
-static size_t count_ahead(const ticket *own, const ticket *all, size_t count)
-{
-  size_t ahead = 0;
-  for (size_t i = 0; i < count; i++) ahead += all[i].claimed == 0 && all[i].number < own->number && meet(&all[i], own);
-  return ahead;
-}
-
 static int device_count(const brim_claim_request *r)
 {
   const int devices = r->ops->device_count(r->self);
@@ -165,7 +152,11 @@ static brim_status look(brim_claim *claim, const brim_claim_request *r, ticket *
   uint64_t most = 0;
   *v = (view){.device = -1, .best = -1};
   BRIM_TRY(read_tickets(&claim->board, all, &count));
-  v->ahead = count_ahead(&claim->own, all, count);
+  for (size_t i = 0; i < count; i++) {
+    bool meets = false; /* is there a device that both would take? */
+    for (uint32_t k = 0; k < all[i].keys; k++) meets = meets || accepts(&claim->own, all[i].key[k]);
+    v->ahead += meets && all[i].claimed == 0 && all[i].number < claim->own.number;
+  }
   const int devices = device_count(r);
   for (int i = 0; i < devices; i++) {
     brim_device_info info = {0};
@@ -202,19 +193,14 @@ static brim_status look_alone(brim_claim *claim, const brim_claim_request *r, vi
 
 /* ---- waiting ---- */
 
-static const char *ordinal(char *out, size_t room, size_t n)
-{
-  const char *ending = n % 100 / 10 == 1 ? "th" : n % 10 == 1 ? "st" : n % 10 == 2 ? "nd" : n % 10 == 3 ? "rd" : "th";
-  snprintf(out, room, "%zu%s", n, ending);
-  return out;
-}
-
 /* "3rd in line, 1.2 GiB of 4.0 GiB free on cuda:0, since 04:10" */
 static const char *describe_wait(char *out, size_t room, const brim_claim *claim, const brim_claim_request *r,
                                  const view *v)
 {
-  char place[32], a[32], b[32], since[16];
-  snprintf(out, room, "%s in line, %s of %s free on %s:%d, since %s", ordinal(place, sizeof place, v->ahead + 1),
+  char a[32], b[32], since[16];
+  const size_t n = v->ahead + 1;
+  const char *ending = n % 100 / 10 == 1 ? "th" : n % 10 == 1 ? "st" : n % 10 == 2 ? "nd" : n % 10 == 3 ? "rd" : "th";
+  snprintf(out, room, "%zu%s in line, %s of %s free on %s:%d, since %s", n, ending,
            brim_format_bytes(a, sizeof a, v->best_info.free_bytes),
            brim_format_bytes(b, sizeof b, v->best_info.total_bytes), r->backend, v->best,
            brim_format_hour(since, sizeof since, claim->own.since));
@@ -286,7 +272,7 @@ static brim_status fill_ticket(brim_claim *claim, const brim_claim_request *r, i
 {
   ticket *t = &claim->own;
   const int devices = device_count(r);
-  *t = (ticket){.pid = getpid(), .need_bytes = r->need_bytes, .since = wall_seconds(), .device = -1, .named = named};
+  *t = (ticket){.pid = getpid(), .need_bytes = r->need_bytes, .since = brim_wall_now(), .device = -1, .named = named};
   snprintf(t->backend, sizeof t->backend, "%s", r->backend);
   brim_process_name(t->process, sizeof t->process);
   for (int i = 0; i < devices; i++) {
@@ -298,73 +284,48 @@ static brim_status fill_ticket(brim_claim *claim, const brim_claim_request *r, i
   return BRIM_OK;
 }
 
-static brim_status take(brim_claim *claim, const brim_claim_request *r, int *device, double *waited_seconds)
-{
-  int named;
-  BRIM_TRY(brim_device_named(r->backend, r->ops, r->self, &r->wish, &named));
-  BRIM_TRY(fill_ticket(claim, r, named));
-  BRIM_TRY(brim_board_open(&claim->board, "queue", MAGIC, sizeof(ticket), BRIM_BOARD_SECONDS));
-  BRIM_TRY(brim_board_lock(&claim->board));
-  const brim_status status = enter(claim);
-  brim_board_unlock(&claim->board);
-  return status == BRIM_OK ? wait_for_turn(claim, r, device, waited_seconds) : status;
-}
-
-brim_status brim_claim_take(const brim_claim_request *r, brim_claim **out, int *device, double *waited_seconds)
-{
-  *waited_seconds = 0;
-  brim_claim *claim = brim_xcalloc(1, sizeof *claim);
-  claim->board.fd = -1;
-  const brim_status status = take(claim, r, device, waited_seconds);
-  if (status != BRIM_OK) {
-    brim_claim_release(claim);
-    return status;
-  }
-  *out = claim;
-  return BRIM_OK;
-}
-
-/* Does anybody else wait for the device, or place there? */
-static brim_status check_alone(brim_claim *claim, uint64_t key)
-{
-  for (size_t i = 0; i < BRIM_BOARD_SLOTS; i++) {
-    ticket t;
-    bool alive;
-    BRIM_TRY(read_ticket(&claim->board, i, &t, &alive));
-    if (alive && (t.claimed == key || (t.claimed == 0 && accepts(&t, key))))
-      return brim_fail(BRIM_ENODEVICE, "process %" PRId64 " %s the device", t.pid,
-                       t.claimed ? "places on" : "waits for");
-  }
-  return BRIM_OK;
-}
-
-static brim_status hold(brim_claim *claim, const brim_claim_request *r, int device, bool alone)
+/* Into the queue, with a ticket that `holds` the device or waits for it; -1: for any. */
+static brim_status join(brim_claim *claim, const brim_claim_request *r, int device, bool holds, bool alone)
 {
   BRIM_TRY(fill_ticket(claim, r, device));
-  claim->own.device = device;
-  claim->own.claimed = claim->key[device];
-  BRIM_TRY(brim_board_open(&claim->board, "queue", MAGIC, sizeof(ticket), BRIM_BOARD_SECONDS));
-  BRIM_TRY(brim_board_lock(&claim->board));
-  brim_status status = alone ? check_alone(claim, claim->own.claimed) : BRIM_OK;
-  if (status == BRIM_OK) status = enter(claim);
+  if (holds) {
+    claim->own.device = device;
+    claim->own.claimed = claim->key[device];
+  }
+  BRIM_TRY(open_queue(&claim->board, BRIM_BOARD_SECONDS));
+  const brim_status status = enter(claim, alone);
   brim_board_unlock(&claim->board);
   return status;
 }
 
-brim_status brim_claim_hold(const brim_claim_request *r, int device, bool alone, brim_claim **out)
+static brim_status hand_over(brim_claim *claim, brim_status status, brim_claim **out)
 {
+  if (status == BRIM_OK)
+    *out = claim;
+  else
+    brim_claim_release(claim);
+  return status;
+}
+
+brim_status brim_claim_take(const brim_claim_request *r, brim_claim **out, int *device, double *waited_seconds)
+{
+  int named;
+  *waited_seconds = 0;
   brim_claim *claim = brim_xcalloc(1, sizeof *claim);
   claim->board.fd = -1;
-  const brim_status status =
-      device < device_count(r)
-          ? hold(claim, r, device, alone)
-          : brim_fail(BRIM_ENODEVICE, "only the first %d devices can be held", BRIM_CLAIM_DEVICES_MAX);
-  if (status != BRIM_OK) {
-    brim_claim_release(claim);
-    return status;
-  }
-  *out = claim;
-  return BRIM_OK;
+  brim_status status = brim_device_named(r->backend, r->ops, r->self, &r->wish, &named);
+  if (status == BRIM_OK) status = join(claim, r, named, false, false);
+  if (status == BRIM_OK) status = wait_for_turn(claim, r, device, waited_seconds);
+  return hand_over(claim, status, out);
+}
+
+brim_status brim_claim_hold(const brim_claim_request *r, int device, bool alone, brim_claim **out)
+{
+  if (device >= device_count(r))
+    return brim_fail(BRIM_ENODEVICE, "only the first %d devices can be held", BRIM_CLAIM_DEVICES_MAX);
+  brim_claim *claim = brim_xcalloc(1, sizeof *claim);
+  claim->board.fd = -1;
+  return hand_over(claim, join(claim, r, device, true, alone), out);
 }
 
 void brim_claim_release(brim_claim *claim)
@@ -380,39 +341,9 @@ static int by_number(const void *a, const void *b)
   return (x->number > y->number) - (x->number < y->number);
 }
 
-static void describe_ticket(brim_arena *arena, const ticket *t, brim_ticket *out)
-{
-  const char *backend = brim_arena_string(arena, t->backend);
-  *out = (brim_ticket){.pid = t->pid,
-                       .need_bytes = t->need_bytes,
-                       .since = t->since,
-                       .device = t->claimed ? t->device : -1,
-                       .key = brim_arena_copy(arena, t->key, sizeof t->key),
-                       .keys = t->keys,
-                       .process = brim_arena_string(arena, t->process),
-                       .backend = backend,
-                       .wish = t->named < 0 ? "any" : brim_arena_printf(arena, "%s:%d", backend, t->named)};
-}
-
 bool brim_ticket_accepts(const brim_ticket *t, uint64_t key)
 {
   return has_key(t->key, t->keys, key);
-}
-
-static brim_status find_first(brim_board *board, uint64_t key, size_t *count, uint64_t *first_bytes)
-{
-  int64_t first = INT64_MAX;
-  for (size_t i = 0; i < BRIM_BOARD_SLOTS; i++) {
-    ticket t;
-    bool alive;
-    BRIM_TRY(read_ticket(board, i, &t, &alive));
-    if (!alive || t.claimed != 0 || !accepts(&t, key)) continue;
-    ++*count;
-    if (t.number > first) continue;
-    first = t.number;
-    *first_bytes = t.need_bytes;
-  }
-  return BRIM_OK;
 }
 
 brim_status brim_claims_waiting(uint64_t key, size_t *count, uint64_t *first_bytes)
@@ -420,12 +351,20 @@ brim_status brim_claims_waiting(uint64_t key, size_t *count, uint64_t *first_byt
   brim_board board;
   *count = 0;
   *first_bytes = 0;
-  BRIM_TRY(brim_board_open(&board, "queue", MAGIC, sizeof(ticket), BRIM_BOARD_GLANCE));
-  brim_status status = brim_board_lock(&board);
-  if (status == BRIM_OK) {
-    status = find_first(&board, key, count, first_bytes);
-    brim_board_unlock(&board);
+  BRIM_TRY(open_queue(&board, BRIM_BOARD_GLANCE));
+  brim_status status = BRIM_OK;
+  int64_t first = INT64_MAX;
+  for (size_t i = 0; status == BRIM_OK && i < BRIM_BOARD_SLOTS; i++) {
+    ticket t;
+    bool alive;
+    status = read_ticket(&board, i, &t, &alive);
+    if (status != BRIM_OK || !alive || t.claimed != 0 || !accepts(&t, key)) continue;
+    ++*count;
+    if (t.number > first) continue;
+    first = t.number;
+    *first_bytes = t.need_bytes;
   }
+  brim_board_unlock(&board);
   brim_board_close(&board);
   return status;
 }
@@ -435,15 +374,24 @@ brim_status brim_claims_list(brim_arena *arena, brim_ticket **out, size_t *count
   brim_board board;
   ticket *all = BRIM_ARENA_NEW(arena, ticket, BRIM_BOARD_SLOTS);
   *out = BRIM_ARENA_NEW(arena, brim_ticket, BRIM_BOARD_SLOTS);
-  BRIM_TRY(brim_board_open(&board, "queue", MAGIC, sizeof(ticket), BRIM_BOARD_SECONDS));
-  brim_status status = brim_board_lock(&board);
-  if (status == BRIM_OK) {
-    status = read_tickets(&board, all, count);
-    brim_board_unlock(&board);
-  }
+  BRIM_TRY(open_queue(&board, BRIM_BOARD_SECONDS));
+  const brim_status status = read_tickets(&board, all, count);
+  brim_board_unlock(&board);
   brim_board_close(&board);
-  if (status != BRIM_OK) return status;
+  BRIM_TRY(status);
   qsort(all, *count, sizeof *all, by_number);
-  for (size_t i = 0; i < *count; i++) describe_ticket(arena, &all[i], &(*out)[i]);
+  for (size_t i = 0; i < *count; i++) {
+    const ticket *t = &all[i];
+    const char *backend = brim_arena_string(arena, t->backend);
+    (*out)[i] = (brim_ticket){.pid = t->pid,
+                              .need_bytes = t->need_bytes,
+                              .since = t->since,
+                              .device = t->claimed ? t->device : -1,
+                              .key = brim_arena_copy(arena, t->key, sizeof t->key),
+                              .keys = t->keys,
+                              .process = brim_arena_string(arena, t->process),
+                              .backend = backend,
+                              .wish = t->named < 0 ? "any" : brim_arena_printf(arena, "%s:%d", backend, t->named)};
+  }
   return BRIM_OK;
 }

@@ -4,7 +4,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -60,30 +59,6 @@ typedef struct found {
   size_t room, count;
 } found;
 
-static bool is_sane(const brim_ledger *ledger, const entry *e)
-{
-  return e->pid > 0 && e->bytes <= ledger->bytes && e->device >= 0 && e->device < ledger->devices;
-}
-
-static void add_user(found *f, const entry *e)
-{
-  if (f->count < f->room) {
-    brim_device_user *u = &f->user[f->count];
-    *u = (brim_device_user){.pid = e->pid, .bytes = e->bytes};
-    snprintf(u->name, sizeof u->name, "%.*s", (int)sizeof e->name, e->name);
-  }
-  f->count++;
-}
-
-/* brim's own entries are never over the limit, so one that does not fit in what this process and the slots before leave
- * is somebody else's work, and does not count. */
-static void add_up(const brim_ledger *ledger, const uint64_t *bytes, found *f)
-{
-  for (int own = 1; own >= 0; own--)
-    for (size_t i = 0; i < BRIM_BOARD_SLOTS; i++)
-      if ((ledger->board.own[i] != NULL) == own && bytes[i] <= ledger->bytes - f->used) f->used += bytes[i];
-}
-
 static brim_status look(brim_ledger *ledger, int device, found *f)
 {
   uint64_t bytes[BRIM_BOARD_SLOTS] = {0};
@@ -93,11 +68,20 @@ static brim_status look(brim_ledger *ledger, int device, found *f)
     bool alive;
     BRIM_TRY(brim_board_read(&ledger->board, i, &e, &alive));
     if (!alive && f->free_slot < 0 && brim_board_is_free(&ledger->board, i)) f->free_slot = (int32_t)i;
-    if (!alive || !is_sane(ledger, &e) || e.device != device) continue;
+    if (!alive || e.pid <= 0 || e.bytes > ledger->bytes || e.device != device) continue;
     bytes[i] = e.bytes;
-    add_user(f, &e);
+    if (f->count < f->room) {
+      brim_device_user *u = &f->user[f->count];
+      *u = (brim_device_user){.pid = e.pid, .bytes = e.bytes};
+      snprintf(u->name, sizeof u->name, "%.*s", (int)sizeof e.name, e.name);
+    }
+    f->count++;
   }
-  add_up(ledger, bytes, f);
+  /* brim's own entries are never over the limit, so one that does not fit in what this process and the slots before
+   * leave is somebody else's work, and does not count. */
+  for (int own = 1; own >= 0; own--)
+    for (size_t i = 0; i < BRIM_BOARD_SLOTS; i++)
+      if ((ledger->board.own[i] != NULL) == own && bytes[i] <= ledger->bytes - f->used) f->used += bytes[i];
   return BRIM_OK;
 }
 

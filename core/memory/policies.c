@@ -43,16 +43,24 @@ void brim_reason(char *reason, const char *format, ...)
   if (length >= BRIM_REASON_BYTES) cut_at_character(reason, BRIM_REASON_BYTES - 1);
 }
 
-static const brim_policy_ops *ops_of(const brim_config_choice *choice)
+/* Set by the caller that asks policies, read by those that are asked: one of them is at work at a time. */
+static const double *simulated_clock;
+
+void brim_policy_clock_follow(const double *seconds)
 {
-  return choice->plugin->ops;
+  simulated_clock = seconds;
+}
+
+double brim_policy_clock(void)
+{
+  return simulated_clock ? *simulated_clock : brim_wall_now();
 }
 
 /* Nobody decides about devices before one that limits. */
 static brim_status check_order(const brim_policies *p)
 {
   for (size_t i = 1; i < p->count; i++) {
-    const brim_policy_ops *ops = ops_of(p->choice[i]);
+    const brim_policy_ops *ops = p->choice[i]->plugin->ops;
     if (ops->size < offsetof(brim_policy_ops, limits) + sizeof ops->limits || !ops->limits) continue;
     for (size_t k = 0; k < i; k++)
       if (brim_policy_has(p->choice[k]->plugin, BRIM_HOOK_DEVICE))
@@ -115,8 +123,22 @@ brim_decisions brim_policies_take_decisions(brim_policies *p)
 
 /* ---- telling ---- */
 
-static void keep(brim_policies *p, const brim_decision *d)
+void brim_policies_listen(brim_policies *p, brim_decision_fn listen, void *context)
 {
+  p->listen = listen;
+  p->context = context;
+  brim_decisions all = brim_policies_take_decisions(p);
+  for (const kept_decision *kept = all.first; kept; kept = kept->next) listen(context, &kept->decision);
+  brim_arena_release(&all.arena);
+}
+
+/* To whoever listens; until somebody does it is kept. */
+static void pass_on(brim_policies *p, const brim_decision *d)
+{
+  if (p->listen) {
+    p->listen(p->context, d);
+    return;
+  }
   brim_decisions *all = &p->kept;
   kept_decision *kept = BRIM_ARENA_NEW(&all->arena, kept_decision, 1);
   kept->decision = (brim_decision){brim_arena_string(&all->arena, d->policy), brim_arena_string(&all->arena, d->choice),
@@ -134,33 +156,18 @@ static void keep(brim_policies *p, const brim_decision *d)
   all->last = kept;
 }
 
-void brim_policies_listen(brim_policies *p, brim_decision_fn listen, void *context)
-{
-  p->listen = listen;
-  p->context = context;
-  brim_decisions all = brim_policies_take_decisions(p);
-  for (const kept_decision *kept = all.first; kept; kept = kept->next) listen(context, &kept->decision);
-  brim_arena_release(&all.arena);
-}
-
 static void tell(brim_policies *p, enum brim_level level, const char *who, const char *choice, const char *reason)
 {
   const brim_decision d = {who, choice, reason, NULL};
   p->decider = who;
   brim_log(level, "%s: %s%s%s", who, choice, reason[0] ? ": " : "", reason);
-  if (p->listen)
-    p->listen(p->context, &d);
-  else
-    keep(p, &d);
+  pass_on(p, &d);
 }
 
 void brim_policies_show(brim_policies *p, const brim_sight *sight)
 {
   const brim_decision d = {"", "", "", sight};
-  if (p->listen)
-    p->listen(p->context, &d);
-  else
-    keep(p, &d);
+  pass_on(p, &d);
 }
 
 const char *brim_policies_decider(const brim_policies *p)
@@ -175,7 +182,8 @@ void brim_policies_tell(brim_policies *p, const char *who, const char *choice, c
 
 /* ---- asking ---- */
 
-/* The first that decides: its choice is in *who then, and its decision in `out`. */
+/* The first that decides: its choice is in *who then, and its decision in `out`. Its name is (*who)->group,
+ * "policy.robust". */
 static brim_status ask(const brim_policies *p, enum brim_hook hook, const void *query, void *out,
                        const brim_config_choice **who)
 {
@@ -198,40 +206,24 @@ static bool any_has(const brim_policies *p, enum brim_hook hook)
   return false;
 }
 
-static const char *name_of(const brim_config_choice *who)
-{
-  return who->group; /* "policy.robust" */
-}
-
 /* ---- devices ---- */
-
-static brim_status check_place(const brim_config_choice *who, const brim_device_query *q, const brim_place *place)
-{
-  if (place->kind < BRIM_PLACE_DEVICE || place->kind > BRIM_PLACE_HOST)
-    return brim_fail(BRIM_ECONFIG, "%s chose a place of kind %d, which there is not", name_of(who), place->kind);
-  if (place->kind == BRIM_PLACE_DEVICE && (place->device < 0 || (size_t)place->device >= q->count))
-    return brim_fail(BRIM_ECONFIG, "%s chose device %d of %zu", name_of(who), place->device, q->count);
-  return BRIM_OK;
-}
-
-static void print_place(const brim_device_query *q, const brim_place *place, brim_text *out)
-{
-  char bytes[32];
-  if (place->kind == BRIM_PLACE_DEVICE)
-    brim_text_add(out, q->device[place->device].name);
-  else
-    brim_text_add(out, place->kind == BRIM_PLACE_WAIT ? "waits for any device" : "the host's processors");
-  if (place->limit_bytes > 0)
-    brim_text_printf(out, ", at most %s", brim_format_bytes(bytes, sizeof bytes, place->limit_bytes));
-}
 
 static brim_status take_place(brim_policies *p, const brim_config_choice *who, const brim_device_query *q,
                               const brim_place *place)
 {
+  char bytes[32];
   brim_text text = {0};
-  BRIM_TRY(check_place(who, q, place));
-  print_place(q, place, &text);
-  tell(p, BRIM_LOG_INFO, name_of(who), brim_text_str(&text), place->reason);
+  if (place->kind < BRIM_PLACE_DEVICE || place->kind > BRIM_PLACE_HOST)
+    return brim_fail(BRIM_ECONFIG, "%s chose a place of kind %d, which there is not", who->group, place->kind);
+  if (place->kind == BRIM_PLACE_DEVICE && (place->device < 0 || (size_t)place->device >= q->count))
+    return brim_fail(BRIM_ECONFIG, "%s chose device %d of %zu", who->group, place->device, q->count);
+  if (place->kind == BRIM_PLACE_DEVICE)
+    brim_text_add(&text, q->device[place->device].name);
+  else
+    brim_text_add(&text, place->kind == BRIM_PLACE_WAIT ? "waits for any device" : "the host's processors");
+  if (place->limit_bytes > 0)
+    brim_text_printf(&text, ", at most %s", brim_format_bytes(bytes, sizeof bytes, place->limit_bytes));
+  tell(p, BRIM_LOG_INFO, who->group, brim_text_str(&text), place->reason);
   brim_text_release(&text);
   return BRIM_OK;
 }
@@ -262,7 +254,8 @@ brim_status brim_plan_figures_of(const brim_plan_query *q, int64_t micro_batch, 
   return BRIM_OK;
 }
 
-static brim_status check_plan(const brim_config_choice *who, const brim_plan_query *q, const brim_plan_choice *plan)
+static brim_status take_plan(brim_policies *p, const brim_config_choice *who, const brim_plan_query *q,
+                             const brim_plan_choice *plan)
 {
   bool found = false;
   for (size_t i = 0; i < q->micro_batch_count; i++) found = found || q->micro_batch[i] == plan->micro_batch;
@@ -271,29 +264,22 @@ static brim_status check_plan(const brim_config_choice *who, const brim_plan_que
                      "%s chose the micro-batch %lld, which is none of those that may be: they divide the effective "
                      "batch %lld, go from %lld down to %lld, and keep to training.grain, training.norm_group and "
                      "min_batch_size",
-                     name_of(who), (long long)plan->micro_batch, (long long)q->effective_batch,
+                     who->group, (long long)plan->micro_batch, (long long)q->effective_batch,
                      (long long)q->micro_batch[0], (long long)q->micro_batch[q->micro_batch_count - 1]);
   const bool known = plan->precision >= BRIM_AS_IT_IS && plan->precision <= BRIM_TAKE_FP16;
   if (!known || (plan->precision != BRIM_AS_IT_IS && !(q->precisions >> plan->precision & 1)))
-    return brim_fail(BRIM_ECONFIG, "%s chose a precision that the backend does not have: %s", name_of(who),
+    return brim_fail(BRIM_ECONFIG, "%s chose a precision that the backend does not have: %s", who->group,
                      known ? brim_precision_names[plan->precision - 1] : "none there is");
   if (!q->may_change_variant && (plan->precision != BRIM_AS_IT_IS || plan->model))
     return brim_fail(BRIM_ECONFIG, "%s chose another precision or model, which is possible before the first step only",
-                     name_of(who));
-  return BRIM_OK;
-}
-
-static brim_status take_plan(brim_policies *p, const brim_config_choice *who, const brim_plan_query *q,
-                             const brim_plan_choice *plan)
-{
+                     who->group);
   brim_text text = {0};
-  BRIM_TRY(check_plan(who, q, plan));
   brim_text_printf(&text, "micro-batch %lld x %lld", (long long)plan->micro_batch,
                    (long long)((q->effective_batch + plan->micro_batch - 1) / plan->micro_batch));
   if (plan->precision != BRIM_AS_IT_IS)
     brim_text_printf(&text, ", precision %s", brim_precision_names[plan->precision - 1]);
   if (plan->model) brim_text_printf(&text, ", model %s", plan->model);
-  tell(p, BRIM_LOG_INFO, name_of(who), brim_text_str(&text), plan->reason);
+  tell(p, BRIM_LOG_INFO, who->group, brim_text_str(&text), plan->reason);
   brim_text_release(&text);
   return BRIM_OK;
 }
@@ -314,11 +300,11 @@ brim_status brim_policies_on_oom(brim_policies *p, const brim_oom *event, brim_a
   if (out->kind == BRIM_ACT_PLAN) return take_plan(p, who, &event->plan, &out->plan);
   if (out->kind == BRIM_ACT_PLACE && event->devices.demands->stays)
     return brim_fail(BRIM_ECONFIG, "%s chose another place, but the run has a limit on %s, and nothing elsewhere",
-                     name_of(who), event->devices.demands->device);
+                     who->group, event->devices.demands->device);
   if (out->kind == BRIM_ACT_PLACE) return take_place(p, who, &event->devices, &out->place);
   if (out->kind != BRIM_ACT_GIVE_UP)
-    return brim_fail(BRIM_ECONFIG, "%s chose an action of kind %d, which there is not", name_of(who), out->kind);
-  tell(p, BRIM_LOG_INFO, name_of(who), "gives up", out->reason);
+    return brim_fail(BRIM_ECONFIG, "%s chose an action of kind %d, which there is not", who->group, out->kind);
+  tell(p, BRIM_LOG_INFO, who->group, "gives up", out->reason);
   return BRIM_OK;
 }
 
@@ -335,8 +321,8 @@ brim_status brim_policies_on_boundary(brim_policies *p, const brim_memory_view *
   const brim_config_choice *who;
   BRIM_TRY(ask(p, BRIM_HOOK_BOUNDARY, memory, out, &who));
   if (out->cleanup < BRIM_CLEAN_NONE || out->cleanup > BRIM_CLEAN_HEAVY)
-    return brim_fail(BRIM_ECONFIG, "%s chose a cleanup of kind %d, which there is not", name_of(who), out->cleanup);
-  tell(p, out->warn ? BRIM_LOG_WARN : BRIM_LOG_INFO, name_of(who), names[out->cleanup], out->reason);
+    return brim_fail(BRIM_ECONFIG, "%s chose a cleanup of kind %d, which there is not", who->group, out->cleanup);
+  tell(p, out->warn ? BRIM_LOG_WARN : BRIM_LOG_INFO, who->group, names[out->cleanup], out->reason);
   return BRIM_OK;
 }
 
@@ -351,7 +337,7 @@ brim_status brim_policies_on_step(brim_policies *p, const brim_step_view *view, 
 {
   const brim_config_choice *choice;
   BRIM_TRY(ask(p, BRIM_HOOK_STEP, view, out, &choice));
-  *who = name_of(choice);
+  *who = choice->group;
   bool found = out->micro_batch == 0;
   for (size_t i = 0; i < view->choice_count; i++) found = found || view->choice[i] == out->micro_batch;
   if (found) return BRIM_OK;

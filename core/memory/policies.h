@@ -90,6 +90,9 @@ brim_status brim_policies_on_step(brim_policies *policies, const brim_step_view 
 void brim_policies_show(brim_policies *policies, const brim_sight *sight);
 /* Whose decision was told last: "policy.robust"; NULL: nobody's yet. */
 const char *brim_policies_decider(const brim_policies *policies);
+/* [init] From now on policies are told *seconds as their time, which stays the caller's to change while none of them is
+ * asked. NULL: the system's clock again. */
+void brim_policy_clock_follow(const double *seconds);
 /* A decision that is not one of those above, as of "training.clear_cache_every_n_rounds". */
 void brim_policies_tell(brim_policies *policies, const char *who, const char *choice, const char *reason);
 #endif

@@ -29,6 +29,7 @@ typedef struct call {
     brim_step_plan step;
   } out;
   char model[BRIM_OPTION_BYTES];
+  const char *reason;          /* of `out`: the one that is told */
   const brim_plan_query *plan; /* the caller's own, for what the policy asks */
   const brim_step_view *step;
   brim_policy_host host;
@@ -43,38 +44,18 @@ struct brim_policy_caller {
 
 /* ---- hooks ---- */
 
-/* What is on the policies' thread called, with the size of its query and its answer. */
-static brim_status ask_device(const brim_policy_ops *ops, call *c)
-{
-  return ops->choose_device(c->self, &c->query.device, &c->out.place);
-}
-static brim_status ask_plan(const brim_policy_ops *ops, call *c)
-{
-  return ops->choose_plan(c->self, &c->query.plan, &c->out.plan);
-}
-static brim_status ask_oom(const brim_policy_ops *ops, call *c)
-{
-  return ops->on_oom(c->self, &c->query.oom, &c->out.action);
-}
-static brim_status ask_boundary(const brim_policy_ops *ops, call *c)
-{
-  return ops->on_boundary(c->self, &c->query.memory, &c->out.boundary);
-}
-static brim_status ask_step(const brim_policy_ops *ops, call *c)
-{
-  return ops->on_step(c->self, &c->query.step, &c->out.step);
-}
-
+/* Its function in the table of a policy, and the size of its query and its answer. */
 static const struct {
   const char *name;
-  size_t query_bytes, out_bytes;
-  brim_status (*ask)(const brim_policy_ops *ops, call *c);
+  size_t offset, query_bytes, out_bytes;
 } hooks[] = {
-    [BRIM_HOOK_DEVICE] = {"choose_device", sizeof(brim_device_query), sizeof(brim_place), ask_device},
-    [BRIM_HOOK_PLAN] = {"choose_plan", sizeof(brim_plan_query), sizeof(brim_plan_choice), ask_plan},
-    [BRIM_HOOK_OOM] = {"on_oom", sizeof(brim_oom), sizeof(brim_action), ask_oom},
-    [BRIM_HOOK_BOUNDARY] = {"on_boundary", sizeof(brim_memory_view), sizeof(brim_boundary), ask_boundary},
-    [BRIM_HOOK_STEP] = {"on_step", sizeof(brim_step_view), sizeof(brim_step_plan), ask_step},
+#define HOOK(function) #function, offsetof(brim_policy_ops, function)
+    [BRIM_HOOK_DEVICE] = {HOOK(choose_device), sizeof(brim_device_query), sizeof(brim_place)},
+    [BRIM_HOOK_PLAN] = {HOOK(choose_plan), sizeof(brim_plan_query), sizeof(brim_plan_choice)},
+    [BRIM_HOOK_OOM] = {HOOK(on_oom), sizeof(brim_oom), sizeof(brim_action)},
+    [BRIM_HOOK_BOUNDARY] = {HOOK(on_boundary), sizeof(brim_memory_view), sizeof(brim_boundary)},
+    [BRIM_HOOK_STEP] = {HOOK(on_step), sizeof(brim_step_view), sizeof(brim_step_plan)},
+#undef HOOK
 };
 
 const char *brim_hook_name(enum brim_hook hook)
@@ -85,19 +66,10 @@ const char *brim_hook_name(enum brim_hook hook)
 bool brim_policy_has(const brim_plugin *policy, enum brim_hook hook)
 {
   const brim_policy_ops *ops = policy->ops;
-  switch (hook) {
-  case BRIM_HOOK_DEVICE:
-    return BRIM_HAS(brim_policy_ops, ops, choose_device);
-  case BRIM_HOOK_PLAN:
-    return BRIM_HAS(brim_policy_ops, ops, choose_plan);
-  case BRIM_HOOK_OOM:
-    return BRIM_HAS(brim_policy_ops, ops, on_oom);
-  case BRIM_HOOK_BOUNDARY:
-    return BRIM_HAS(brim_policy_ops, ops, on_boundary);
-  case BRIM_HOOK_STEP:
-    return BRIM_HAS(brim_policy_ops, ops, on_step);
-  }
-  return false;
+  void (*function)(void);
+  if (ops->size < hooks[hook].offset + sizeof function) return false;
+  memcpy(&function, (const char *)ops + hooks[hook].offset, sizeof function);
+  return function != NULL;
 }
 
 /* ---- what a policy asks: numbers come by way of memory of our own, as its pointers may be anything ---- */
@@ -245,58 +217,36 @@ static void take_model(call *c, brim_plan_choice *plan)
 static brim_status ask(void *context)
 {
   call *c = context;
-  const brim_status status = hooks[c->hook].ask(c->plugin->ops, c);
-  if (status == BRIM_OK && c->hook == BRIM_HOOK_PLAN) take_model(c, &c->out.plan);
-  if (status == BRIM_OK && c->hook == BRIM_HOOK_OOM && c->out.action.kind == BRIM_ACT_PLAN)
-    take_model(c, &c->out.action.plan);
-  return status;
-}
-
-/* The one that is told. */
-static const char *reason_of(const call *c)
-{
-  const brim_action *a = &c->out.action;
+  const brim_policy_ops *ops = c->plugin->ops;
+  brim_action *action = &c->out.action;
+  brim_status status = BRIM_ENOTSUP;
   switch (c->hook) {
   case BRIM_HOOK_DEVICE:
-    return c->out.place.reason;
+    status = ops->choose_device(c->self, &c->query.device, &c->out.place);
+    c->reason = c->out.place.reason;
+    break;
   case BRIM_HOOK_PLAN:
-    return c->out.plan.reason;
-  case BRIM_HOOK_BOUNDARY:
-    return c->out.boundary.reason;
-  case BRIM_HOOK_STEP:
-    return c->out.step.reason;
+    status = ops->choose_plan(c->self, &c->query.plan, &c->out.plan);
+    c->reason = c->out.plan.reason;
+    if (status == BRIM_OK) take_model(c, &c->out.plan);
+    break;
   case BRIM_HOOK_OOM:
+    status = ops->on_oom(c->self, &c->query.oom, action);
+    c->reason = action->kind == BRIM_ACT_PLAN    ? action->plan.reason
+                : action->kind == BRIM_ACT_PLACE ? action->place.reason
+                                                 : action->reason;
+    if (status == BRIM_OK && action->kind == BRIM_ACT_PLAN) take_model(c, &action->plan);
+    break;
+  case BRIM_HOOK_BOUNDARY:
+    status = ops->on_boundary(c->self, &c->query.memory, &c->out.boundary);
+    c->reason = c->out.boundary.reason;
+    break;
+  case BRIM_HOOK_STEP:
+    status = ops->on_step(c->self, &c->query.step, &c->out.step);
+    c->reason = c->out.step.reason;
     break;
   }
-  return a->kind == BRIM_ACT_PLAN ? a->plan.reason : a->kind == BRIM_ACT_PLACE ? a->place.reason : a->reason;
-}
-
-static brim_status check_reason(const call *c, const brim_config_choice *policy)
-{
-  if (memchr(reason_of(c), '\0', BRIM_REASON_BYTES)) return BRIM_OK;
-  return brim_fail(BRIM_EPLUGIN,
-                   "%s gave a reason without an end in %s: it must end with a NUL within its %d bytes\n"
-                   "write it with brim_reason()",
-                   policy->group, hooks[c->hook].name, BRIM_REASON_BYTES);
-}
-
-/* What the core takes for its own does not come from a policy; nor does what is in no list. */
-static brim_status check_status(const char *who, const char *function, brim_status status)
-{
-  const bool known = strcmp(brim_status_name(status), "EUNKNOWN") != 0;
-  const bool foreign =
-      status == BRIM_EINTERRUPTED || status == BRIM_EPEER || status == BRIM_ECOMM || status == BRIM_EPLUGIN;
-  if (!known)
-    return brim_fail(BRIM_EPLUGIN,
-                     "%s returned %d from %s, which is no status\n"
-                     "BRIM_OK: it has decided; BRIM_ENOTSUP: it leaves it to the next; else brim_fail(status, ...)",
-                     who, status, function);
-  if (foreign)
-    return brim_fail(BRIM_EPLUGIN, "%s returned %s from %s, which is not for a policy to say%s%s", who,
-                     brim_status_name(status), function, brim_error_text()[0] ? ": " : "", brim_error_text());
-  if (brim_error_text()[0]) return status;
-  return brim_fail(status, "%s failed in %s without a text: %s\nuse brim_fail(status, ...) to say why", who, function,
-                   brim_status_text(status));
+  return status;
 }
 
 /* ---- calling ---- */
@@ -316,7 +266,18 @@ static brim_status run(brim_policy_caller *caller, const brim_config_choice *pol
                                      decides ? BRIM_DECISION_WAITING_SECONDS : BRIM_CREATE_WAITING_SECONDS};
   const brim_status status = brim_guard_run(caller->guard, &about, work, &caller->call);
   if (status == BRIM_OK || status == BRIM_ENOTSUP || brim_guard_is_lost(caller->guard)) return status;
-  return check_status(who, function, status);
+  /* What the core takes for its own does not come from a policy; nor does what is in no list. */
+  if (strcmp(brim_status_name(status), "EUNKNOWN") == 0)
+    return brim_fail(BRIM_EPLUGIN,
+                     "%s returned %d from %s, which is no status\n"
+                     "BRIM_OK: it has decided; BRIM_ENOTSUP: it leaves it to the next; else brim_fail(status, ...)",
+                     who, status, function);
+  if (status == BRIM_EINTERRUPTED || status == BRIM_EPEER || status == BRIM_ECOMM || status == BRIM_EPLUGIN)
+    return brim_fail(BRIM_EPLUGIN, "%s returned %s from %s, which is not for a policy to say%s%s", who,
+                     brim_status_name(status), function, brim_error_text()[0] ? ": " : "", brim_error_text());
+  if (brim_error_text()[0]) return status;
+  return brim_fail(status, "%s failed in %s without a text: %s\nuse brim_fail(status, ...) to say why", who, function,
+                   brim_status_text(status));
 }
 
 void brim_policy_caller_answer_there(brim_policy_caller *caller)
@@ -338,7 +299,11 @@ brim_status brim_policy_ask(brim_policy_caller *caller, const brim_config_choice
   c->is_direct = caller->is_direct;
   take_query(c, query);
   BRIM_TRY(run(caller, policy, hooks[hook].name, ask));
-  BRIM_TRY(check_reason(c, policy));
+  if (!memchr(c->reason, '\0', BRIM_REASON_BYTES))
+    return brim_fail(BRIM_EPLUGIN,
+                     "%s gave a reason without an end in %s: it must end with a NUL within its %d bytes\n"
+                     "write it with brim_reason()",
+                     policy->group, hooks[hook].name, BRIM_REASON_BYTES);
   memcpy(out, &c->out, hooks[hook].out_bytes);
   return BRIM_OK;
 }

@@ -74,18 +74,15 @@ static void look_at_device(brim_pressure *p, brim_pressure_reading *out)
   out->device_percent = 100 * (double)out->device_others_bytes / (double)out->device_left_bytes;
 }
 
-static double cpu_percent(const brim_host_use *before, const brim_host_use *now)
-{
-  if (before->cpu_ticks == 0 || now->cpu_ticks <= before->cpu_ticks) return 0;
-  return 100 * (double)(now->cpu_busy_ticks - before->cpu_busy_ticks) / (double)(now->cpu_ticks - before->cpu_ticks);
-}
-
 /* Under the lock. */
 static void look(brim_pressure *p)
 {
   bool fell;
   brim_pressure_reading r = {.host = brim_host_use_read(p->options.proc, p->options.mount)};
-  r.cpu_percent = cpu_percent(&p->reading.host, &r.host);
+  const brim_host_use *before = &p->reading.host, *now = &r.host;
+  if (before->cpu_ticks > 0 && now->cpu_ticks > before->cpu_ticks)
+    r.cpu_percent =
+        100 * (double)(now->cpu_busy_ticks - before->cpu_busy_ticks) / (double)(now->cpu_ticks - before->cpu_ticks);
   look_at_device(p, &r);
   p->reading = r;
   const int level = (int)brim_pressure_judge(&p->options.limits, &p->watch, brim_pressure_percent(&r), &fell);

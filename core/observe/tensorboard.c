@@ -17,6 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/text.h"
+
 #define HEAD_BYTES 12  /* length and its checksum */
 #define TAIL_BYTES 4   /* checksum of the data */
 #define TAG_BYTES 160  /* "accuracy_top5/validation" */
@@ -69,10 +71,8 @@ static void put_bytes(message *m, unsigned number, const void *bytes, size_t cou
 static message begin_event(brim_tensorboard *t, int64_t step)
 {
   message m = {t->record + HEAD_BYTES, 0, sizeof t->record - HEAD_BYTES - TAIL_BYTES};
-  struct timespec now;
   uint64_t bits;
-  clock_gettime(CLOCK_REALTIME, &now);
-  const double seconds = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+  const double seconds = brim_wall_now();
   memcpy(&bits, &seconds, sizeof bits);
   put_field(&m, 1, FIXED64);
   put_little_endian(&m, bits, 8);

@@ -2,7 +2,8 @@
 
 #include <stdlib.h>
 
-#include "memory/policy_clock.h"
+#include "base/guard.h"
+#include "memory/policies.h"
 #include "simulate/job.h"
 
 /* Of no job's doing. */

@@ -4,12 +4,64 @@
 #include "train/generate.h"
 
 #include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/convert.h"
 #include "brim/random.h"
 #include "train/trainer.h"
+
+/* ---- drawing a token ---- */
+
+static int by_logit(const void *a, const void *b)
+{
+  const brim_sampling_choice *x = a, *y = b;
+  if (x->logit != y->logit) return x->logit > y->logit ? -1 : 1;
+  return x->token < y->token ? -1 : x->token > y->token;
+}
+
+static double add_up(const brim_sampling_choice *choice, int64_t count)
+{
+  double sum = 0;
+  for (int64_t i = 0; i < count; i++) sum += choice[i].probability;
+  return sum;
+}
+
+int32_t brim_sample(const brim_sampling *how, const double *logits, int64_t count, double uniform,
+                    brim_sampling_choice *room)
+{
+  for (int64_t i = 0; i < count; i++)
+    if (!isfinite(logits[i])) return -1;
+  int32_t best = 0;
+  for (int64_t i = 1; i < count; i++)
+    if (logits[i] > logits[best]) best = (int32_t)i;
+  if (how->temperature == 0) return best;
+  for (int64_t i = 0; i < count; i++)
+    room[i] = (brim_sampling_choice){(int32_t)i, logits[i], exp((logits[i] - logits[best]) / how->temperature)};
+  const bool some = how->top_p < 1 || (how->top_k > 0 && how->top_k < count);
+  if (some) qsort(room, (size_t)count, sizeof *room, by_logit);
+  int64_t left = how->top_k > 0 && how->top_k < count ? how->top_k : count;
+  double sum = 0;
+  if (how->top_p < 1) {
+    const double share = how->top_p * add_up(room, left);
+    int64_t taken = 0;
+    do sum += room[taken++].probability;
+    while (taken < left && sum < share);
+    left = taken;
+  }
+
+  const double at = uniform * add_up(room, left);
+  sum = 0;
+  for (int64_t i = 0; i < left; i++) {
+    sum += room[i].probability;
+    if (at < sum) return room[i].token;
+  }
+  return room[left - 1].token; /* sums are rounded */
+}
+
+/* ---- a text ---- */
 
 struct brim_generator {
   brim_arena arena;
@@ -25,18 +77,6 @@ struct brim_generator {
   int64_t used;
 };
 
-static brim_status reserve(brim_generator *g)
-{
-  const brim_graph *graph = g->program->graph;
-  g->tokens = brim_arena_try(&g->arena, graph->input->bytes);
-  g->labels = brim_arena_try(&g->arena, graph->label->bytes);
-  g->output = brim_arena_try(&g->arena, graph->kept->bytes);
-  g->logits = brim_arena_try(&g->arena, sizeof *g->logits * (size_t)g->vocabulary);
-  g->choices = brim_arena_try(&g->arena, sizeof *g->choices * (size_t)g->vocabulary);
-  if (g->tokens && g->labels && g->output && g->logits && g->choices) return BRIM_OK;
-  return brim_fail(BRIM_ENOMEM_HOST, "no host memory for what the model says of %" PRId64 " tokens", g->length);
-}
-
 static brim_status open(brim_generator *g, const char *checkpoint)
 {
   const brim_dataset_info *info = &g->drive->setup->data.train;
@@ -47,7 +87,14 @@ static brim_status open(brim_generator *g, const char *checkpoint)
   g->vocabulary = info->classes;
   BRIM_TRY(brim_trainer_open_evaluation(g->drive, 1, 1, true, checkpoint, &g->trainer));
   g->program = brim_plan_program(brim_trainer_plan(g->trainer), BRIM_PROGRAM_EVALUATE, 1);
-  return reserve(g);
+  const brim_graph *graph = g->program->graph;
+  g->tokens = brim_arena_try(&g->arena, graph->input->bytes);
+  g->labels = brim_arena_try(&g->arena, graph->label->bytes);
+  g->output = brim_arena_try(&g->arena, graph->kept->bytes);
+  g->logits = brim_arena_try(&g->arena, sizeof *g->logits * (size_t)g->vocabulary);
+  g->choices = brim_arena_try(&g->arena, sizeof *g->choices * (size_t)g->vocabulary);
+  if (g->tokens && g->labels && g->output && g->logits && g->choices) return BRIM_OK;
+  return brim_fail(BRIM_ENOMEM_HOST, "no host memory for what the model says of %" PRId64 " tokens", g->length);
 }
 
 brim_status brim_generator_open(brim_drive *drive, const char *checkpoint, brim_generator **out)
@@ -85,28 +132,6 @@ brim_status brim_generator_check(const brim_generator *g, const int32_t *prompt,
   return BRIM_OK;
 }
 
-static void start(brim_generator *g, const int32_t *prompt, int64_t count)
-{
-  const int64_t first = count > g->length ? count - g->length : 0;
-  g->used = 0;
-  memset(g->tokens, 0, (size_t)g->length * sizeof *g->tokens);
-  for (int64_t i = first; i < count; i++) append(g, prompt[i]);
-}
-
-/* What the model says comes behind the tokens there are. */
-static brim_status ask(brim_generator *g)
-{
-  const brim_tensor *kept = g->program->graph->kept;
-  const brim_step step = {.loss_scale = 1};
-  brim_exec *exec = brim_trainer_exec(g->trainer);
-  BRIM_TRY(brim_exec_load(exec, g->program, g->tokens, g->labels));
-  BRIM_TRY(brim_exec_run(exec, g->program, &step, NULL));
-  BRIM_TRY(brim_exec_read(exec, g->program, kept, g->output));
-  const int64_t first = (g->used - 1) * g->vocabulary;
-  for (int64_t i = 0; i < g->vocabulary; i++) g->logits[i] = brim_value_at(kept->dtype, g->output, first + i);
-  return BRIM_OK;
-}
-
 /* In [0, 1), of 53 bits: a vocabulary may have many tokens that are hardly probable. */
 static double draw(const brim_generate_options *o, int64_t place)
 {
@@ -116,11 +141,20 @@ static double draw(const brim_generate_options *o, int64_t place)
 
 brim_status brim_generator_run(brim_generator *g, const int32_t *prompt, int64_t count, const brim_generate_options *o)
 {
+  const brim_tensor *kept = g->program->graph->kept;
+  const brim_step step = {.loss_scale = 1};
+  brim_exec *exec = brim_trainer_exec(g->trainer);
   BRIM_TRY(brim_generator_check(g, prompt, count));
-  start(g, prompt, count);
+  g->used = 0;
+  memset(g->tokens, 0, (size_t)g->length * sizeof *g->tokens);
+  for (int64_t i = count > g->length ? count - g->length : 0; i < count; i++) append(g, prompt[i]);
   for (int64_t i = 0; i < o->tokens; i++) {
     if (o->stopped && *o->stopped) return brim_fail(BRIM_EINTERRUPTED, "stopped before new token %" PRId64, i + 1);
-    BRIM_TRY(ask(g));
+    BRIM_TRY(brim_exec_load(exec, g->program, g->tokens, g->labels));
+    BRIM_TRY(brim_exec_run(exec, g->program, &step, NULL));
+    BRIM_TRY(brim_exec_read(exec, g->program, kept, g->output));
+    const int64_t last = (g->used - 1) * g->vocabulary; /* what the model says comes after it */
+    for (int64_t k = 0; k < g->vocabulary; k++) g->logits[k] = brim_value_at(kept->dtype, g->output, last + k);
     const int32_t token = brim_sample(&o->sampling, g->logits, g->vocabulary, draw(o, i), g->choices);
     if (token < 0) return brim_fail(BRIM_ENUMERIC, "the model's output for new token %" PRId64 " is not finite", i + 1);
     if (token == o->stop) return BRIM_OK;

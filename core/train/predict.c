@@ -76,24 +76,18 @@ static brim_status predict_batch(predictor *p, const brim_predicted_file *file, 
   return BRIM_OK;
 }
 
-/* NULL: no memory. */
-static brim_prediction *new_predictions(const predictor *p, brim_arena *arena, int64_t count)
-{
-  const bool is_values = p->drive->setup->data.train.task == BRIM_TASK_VALUES;
-  const size_t each = is_values ? (size_t)p->drive->setup->answers : 0;
-  brim_prediction *out = brim_arena_try(arena, sizeof *out * (size_t)count);
-  double *value = out && is_values ? brim_arena_try(arena, sizeof *value * each * (size_t)count) : NULL;
-  if (!out || (is_values && !value)) return NULL;
-  for (int64_t i = 0; i < count; i++) out[i] = (brim_prediction){.value = value ? value + (size_t)i * each : NULL};
-  return out;
-}
-
 static brim_status predict_files(predictor *p, brim_arena *arena, brim_predicted_file *file, size_t count)
 {
+  const brim_setup *s = p->drive->setup;
+  const size_t each = s->data.train.task == BRIM_TASK_VALUES ? (size_t)s->answers : 0;
   for (size_t i = 0; i < count; i++) {
     const char *split = split_name(arena, i);
-    brim_prediction *out = new_predictions(p, arena, file[i].count);
-    if (!out) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for what is predicted of '%s'", file[i].path);
+    brim_prediction *out = brim_arena_try(arena, sizeof *out * (size_t)file[i].count);
+    double *value = out && each > 0 ? brim_arena_try(arena, sizeof *value * each * (size_t)file[i].count) : NULL;
+    if (!out || (each > 0 && !value))
+      return brim_fail(BRIM_ENOMEM_HOST, "no host memory for what is predicted of '%s'", file[i].path);
+    for (int64_t k = 0; k < file[i].count; k++)
+      out[k] = (brim_prediction){.value = value ? value + (size_t)k * each : NULL};
     for (int64_t first = 0; first < file[i].count; first += p->batch) {
       const int64_t rest = file[i].count - first;
       BRIM_TRY(predict_batch(p, &file[i], split, first, rest < p->batch ? rest : p->batch, out + first));
@@ -103,35 +97,28 @@ static brim_status predict_files(predictor *p, brim_arena *arena, brim_predicted
   return BRIM_OK;
 }
 
-/* All files are opened before anything is placed: a wrong name costs no waiting. */
-static brim_status open_files(predictor *p, brim_arena *arena, brim_predicted_file *file, size_t count)
-{
-  int64_t most = 1;
-  if (p->drive->setup->data.train.task == BRIM_TASK_TOKENS)
-    return brim_fail(BRIM_ECONFIG, "the model of this run goes on with a text, token by token: it has no answer for a "
-                                   "whole sample that could be predicted\nbrim generate goes on with a text");
-  for (size_t i = 0; i < count; i++) {
-    BRIM_TRY(brim_data_open_file(&p->drive->setup->data, file[i].path, split_name(arena, i), &file[i].count));
-    if (file[i].count > most) most = file[i].count;
-  }
-  const int64_t eval_batch = brim_drive_eval_batch(p->drive);
-  p->batch = most < eval_batch ? most : eval_batch;
-  return BRIM_OK;
-}
-
 brim_status brim_predict(brim_drive *drive, const char *checkpoint, brim_arena *arena, brim_predicted_file *file,
                          size_t count)
 {
   predictor p = {.drive = drive};
-  BRIM_TRY(open_files(&p, arena, file, count));
+  brim_data *data = &drive->setup->data;
+  int64_t most = 1;
+  if (data->train.task == BRIM_TASK_TOKENS)
+    return brim_fail(BRIM_ECONFIG, "the model of this run goes on with a text, token by token: it has no answer for a "
+                                   "whole sample that could be predicted\nbrim generate goes on with a text");
+  for (size_t i = 0; i < count; i++) { /* before anything is placed: a wrong name costs no waiting */
+    BRIM_TRY(brim_data_open_file(data, file[i].path, split_name(arena, i), &file[i].count));
+    if (file[i].count > most) most = file[i].count;
+  }
+  const int64_t eval_batch = brim_drive_eval_batch(drive);
+  p.batch = most < eval_batch ? most : eval_batch;
   BRIM_TRY(brim_trainer_open_evaluation(drive, p.batch, p.batch, true, checkpoint, &p.trainer));
   p.program = brim_plan_program(brim_trainer_plan(p.trainer), BRIM_PROGRAM_EVALUATE, p.batch);
-  p.scratch = brim_arena_try(arena, drive->setup->data.scratch_bytes);
+  p.scratch = brim_arena_try(arena, data->scratch_bytes);
   p.values = brim_arena_try(arena, p.program->graph->input->bytes);
   p.labels = brim_arena_try(arena, p.program->graph->label->bytes);
   p.logits = brim_arena_try(arena, p.program->graph->kept->bytes);
-  p.label = brim_arena_try(arena,
-                           brim_data_label_bytes(&drive->setup->data, BRIM_PART_TEST, drive->setup->backend_ops->real));
+  p.label = brim_arena_try(arena, brim_data_label_bytes(data, BRIM_PART_TEST, drive->setup->backend_ops->real));
   const brim_status status = p.scratch && p.values && p.labels && p.label && p.logits
                                  ? predict_files(&p, arena, file, count)
                                  : brim_fail(BRIM_ENOMEM_HOST, "no host memory for a micro-batch");

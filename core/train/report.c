@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -19,7 +18,6 @@
 #include "drive/deal.h"
 #include "graph/plan_json.h"
 #include "planner/figures.h"
-#include "planner/footprint.h"
 #include "store/record.h"
 #include "store/rundir.h"
 #include "store/summary.h"
@@ -32,25 +30,21 @@ void brim_report_init(brim_report *r)
   *r = (brim_report){.figures = {none, none, none}, .test_step = -1, .first_step_seconds = NAN};
 }
 
-/* What its parameters say about the test split. */
-static void tell_no_test(brim_report *r, const brim_plugin *dataset)
-{
-  brim_text keys = {0};
-  for (const brim_param *p = dataset->params; p && p->key; p++)
-    if (brim_starts_with(p->key, "test"))
-      brim_text_printf(&keys, "%sdataset.%s", keys.length > 0 ? " or " : "", p->key);
-  if (keys.length > 0)
-    snprintf(r->no_test, sizeof r->no_test, "no test data; to have some, set %s (brim train dataset=%s --help)",
-             brim_text_str(&keys), dataset->id);
-  else
-    snprintf(r->no_test, sizeof r->no_test, "no test data: dataset '%s' has no test split", dataset->id);
-  brim_text_release(&keys);
-}
-
 void brim_report_begin(brim_report *r, const brim_drive *d)
 {
-  if (d->setup->data.count[BRIM_PART_TEST] == 0)
-    tell_no_test(r, brim_config_choice_of(d->setup->config, "dataset")->plugin);
+  if (d->setup->data.count[BRIM_PART_TEST] == 0) { /* the dataset's parameters say how to have some */
+    const brim_plugin *dataset = brim_config_choice_of(d->setup->config, "dataset")->plugin;
+    brim_text keys = {0};
+    for (const brim_param *p = dataset->params; p && p->key; p++)
+      if (brim_starts_with(p->key, "test"))
+        brim_text_printf(&keys, "%sdataset.%s", keys.length > 0 ? " or " : "", p->key);
+    if (keys.length > 0)
+      snprintf(r->no_test, sizeof r->no_test, "no test data; to have some, set %s (brim train dataset=%s --help)",
+               brim_text_str(&keys), dataset->id);
+    else
+      snprintf(r->no_test, sizeof r->no_test, "no test data: dataset '%s' has no test split", dataset->id);
+    brim_text_release(&keys);
+  }
   r->task = d->setup->data.train.task;
   r->says_memory = d->setup->settings->observe.memory_summary;
   r->tokens_each = r->task == BRIM_TASK_TOKENS ? d->setup->data.elements : 0;
@@ -118,11 +112,12 @@ static void begin_event_at(brim_jsonl *events, const char *what, int64_t step, d
   brim_jsonl_int(events, "step", step);
 }
 
-static void begin_event(brim_jsonl *events, const char *what, int64_t step)
+/* False: another rank writes them. */
+static bool begin_event(brim_jsonl *events, const char *what, int64_t step)
 {
-  struct timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
-  begin_event_at(events, what, step, (double)now.tv_sec + 1e-9 * (double)now.tv_nsec);
+  if (events->fd < 0) return false;
+  begin_event_at(events, what, step, brim_wall_now());
+  return true;
 }
 
 static void end_event(brim_jsonl *events)
@@ -132,46 +127,36 @@ static void end_event(brim_jsonl *events)
 
 void brim_report_event(brim_jsonl *events, const char *what, int64_t step, const char *detail)
 {
-  if (events->fd < 0) return;
-  begin_event(events, what, step);
+  if (!begin_event(events, what, step)) return;
   if (detail) brim_jsonl_string(events, "detail", detail);
   end_event(events);
-}
-
-static void report_device(brim_jsonl *events, const brim_sight *s)
-{
-  brim_jsonl_string(events, "device", s->device);
-  brim_jsonl_int(events, "is_shared", s->is_shared);
-  brim_jsonl_int(events, "on_host", s->on_host);
-  brim_jsonl_int(events, "waiting", s->waiting);
-  brim_jsonl_int(events, "waiting_bytes", (int64_t)s->waiting_bytes);
-}
-
-static void report_plan(brim_jsonl *events, const brim_sight *s)
-{
-  brim_jsonl_int(events, "micro_batch", s->micro_batch);
-  brim_jsonl_int(events, "peak_bytes", (int64_t)s->peak_bytes);
-  if (s->step_seconds > 0) brim_jsonl_number(events, "step_seconds", s->step_seconds);
-  if (s->step_seconds > 0) brim_jsonl_int(events, "basis", s->basis);
-}
-
-static void report_run(brim_jsonl *events, const brim_sight *s)
-{
-  brim_jsonl_int(events, "grain", s->grain);
-  brim_jsonl_int(events, "norm_group", s->norm_group);
-  brim_jsonl_int(events, "samples", s->samples);
-  brim_jsonl_int(events, "steps", s->steps);
 }
 
 /* Event "seen". */
 static void report_sight(brim_jsonl *events, const brim_sight *s, int64_t step)
 {
-  begin_event(events, "seen", step);
+  (void)begin_event(events, "seen", step);
   brim_jsonl_number(events, "at", s->at);
   brim_jsonl_string(events, "question", s->question);
-  if (s->kind == BRIM_SIGHT_DEVICE) report_device(events, s);
-  if (s->kind == BRIM_SIGHT_PLAN) report_plan(events, s);
-  if (s->kind == BRIM_SIGHT_RUN) report_run(events, s);
+  if (s->kind == BRIM_SIGHT_DEVICE) {
+    brim_jsonl_string(events, "device", s->device);
+    brim_jsonl_int(events, "is_shared", s->is_shared);
+    brim_jsonl_int(events, "on_host", s->on_host);
+    brim_jsonl_int(events, "waiting", s->waiting);
+    brim_jsonl_int(events, "waiting_bytes", (int64_t)s->waiting_bytes);
+  }
+  if (s->kind == BRIM_SIGHT_PLAN) {
+    brim_jsonl_int(events, "micro_batch", s->micro_batch);
+    brim_jsonl_int(events, "peak_bytes", (int64_t)s->peak_bytes);
+    if (s->step_seconds > 0) brim_jsonl_number(events, "step_seconds", s->step_seconds);
+    if (s->step_seconds > 0) brim_jsonl_int(events, "basis", s->basis);
+  }
+  if (s->kind == BRIM_SIGHT_RUN) {
+    brim_jsonl_int(events, "grain", s->grain);
+    brim_jsonl_int(events, "norm_group", s->norm_group);
+    brim_jsonl_int(events, "samples", s->samples);
+    brim_jsonl_int(events, "steps", s->steps);
+  }
   if (s->kind == BRIM_SIGHT_DEVICE || s->kind == BRIM_SIGHT_HOST) {
     brim_jsonl_int(events, "total_bytes", (int64_t)s->total_bytes);
     brim_jsonl_int(events, "free_bytes", (int64_t)s->free_bytes);
@@ -195,11 +180,10 @@ void brim_report_decision(brim_jsonl *events, const brim_decision *decision, int
 {
   if (events->fd < 0) return;
   if (decision->sight) {
-    const bool is_wait = decision->sight->kind == BRIM_SIGHT_WAIT;
-    (is_wait ? report_wait : report_sight)(events, decision->sight, step);
+    (decision->sight->kind == BRIM_SIGHT_WAIT ? report_wait : report_sight)(events, decision->sight, step);
     return;
   }
-  begin_event(events, "decision", step);
+  (void)begin_event(events, "decision", step);
   brim_jsonl_string(events, "by", decision->policy);
   brim_jsonl_string(events, "choice", decision->choice);
   brim_jsonl_string(events, "reason", decision->reason);
@@ -208,8 +192,7 @@ void brim_report_decision(brim_jsonl *events, const brim_decision *decision, int
 
 void brim_report_pressure(brim_jsonl *events, bool acts, int64_t step, const char *detail, uint64_t target_bytes)
 {
-  if (events->fd < 0) return;
-  begin_event(events, acts ? "memory_critical" : "memory_warning", step);
+  if (!begin_event(events, acts ? "memory_critical" : "memory_warning", step)) return;
   brim_jsonl_string(events, "detail", detail);
   if (acts) brim_jsonl_int(events, "target_bytes", (int64_t)target_bytes);
   end_event(events);
@@ -217,8 +200,7 @@ void brim_report_pressure(brim_jsonl *events, bool acts, int64_t step, const cha
 
 void brim_report_recovered(brim_jsonl *events, int64_t step, const char *what, double seconds)
 {
-  if (events->fd < 0) return;
-  begin_event(events, "recovered", step);
+  if (!begin_event(events, "recovered", step)) return;
   brim_jsonl_string(events, "detail", what);
   brim_jsonl_number(events, "recovered_seconds", seconds);
   end_event(events);
@@ -226,8 +208,7 @@ void brim_report_recovered(brim_jsonl *events, int64_t step, const char *what, d
 
 void brim_report_rank(brim_jsonl *events, int32_t rank, const brim_rank_figures *f, int64_t step)
 {
-  if (events->fd < 0) return;
-  begin_event(events, "rank", step);
+  if (!begin_event(events, "rank", step)) return;
   brim_jsonl_int(events, "rank", rank);
   brim_jsonl_number(events, "busy_seconds", f->busy_seconds);
   brim_jsonl_number(events, "waiting_seconds", f->waiting_seconds);
@@ -250,17 +231,6 @@ static brim_status write_json(const char *dir, const char *name, json_t *json)
   const brim_status status = brim_record_write(dir, name, json);
   json_decref(json);
   return status;
-}
-
-/* Overrides as a YAML list of quoted words, so that any text reads back. */
-static void print_overrides(const brim_config *c, brim_text *out)
-{
-  for (size_t i = 0; i < c->override_count; i++) {
-    brim_text_add(out, "- '");
-    for (const char *s = c->overrides[i]; *s; s++) brim_text_add_n(out, *s == '\'' ? "''" : s, *s == '\'' ? 2 : 1);
-    brim_text_add(out, "'\n");
-  }
-  if (c->override_count == 0) brim_text_add(out, "[]\n");
 }
 
 /* "fnv1a64:..." of the file that a choice comes from; null for the core's own. A file is read once, whatever comes from
@@ -314,25 +284,6 @@ static brim_status keep_files(const char *dir, const brim_config *config, brim_a
   return BRIM_OK;
 }
 
-/* The times that the run's choices were made by: it goes on with them. */
-static brim_status write_profile(const char *dir, const brim_drive *drive)
-{
-  brim_text text = {0};
-  if (drive->planner.profile) brim_profile_print_used(drive->planner.profile, &text);
-  const brim_status status = text.length > 0 ? write_text(dir, BRIM_PROFILE_NAME, &text) : BRIM_OK;
-  brim_text_release(&text);
-  return status;
-}
-
-static json_t *describe_plan(brim_drive *drive, const brim_plan *plan)
-{
-  json_t *out = brim_plan_json(plan, drive->choice.micro_batch);
-  const double seconds = brim_planner_step_seconds(&drive->planner, plan, drive->choice.micro_batch);
-  if (isfinite(seconds)) json_object_set_new(out, "step_seconds", json_real(seconds));
-  brim_deal_describe(drive, out);
-  return out;
-}
-
 /* config.yaml makes the folder a run's, so what is needed to go on is there before it. sources.yaml says what the run
  * began with: without it nobody compares, and one that is not of the config.yaml beside it would refuse the run. So it
  * is taken away before a configuration is replaced, and comes last. */
@@ -355,13 +306,27 @@ brim_status brim_report_write_inputs(const char *dir, brim_config *config, brim_
 {
   brim_text text = {0};
   BRIM_TRY(keep_files(dir, config, &config->arena));
-  print_overrides(config, &text);
+  for (size_t i = 0; i < config->override_count; i++) { /* a list of quoted words, so that any text reads back */
+    brim_text_add(&text, "- '");
+    for (const char *s = config->overrides[i]; *s; s++)
+      brim_text_add_n(&text, *s == '\'' ? "''" : s, *s == '\'' ? 2 : 1);
+    brim_text_add(&text, "'\n");
+  }
+  if (config->override_count == 0) brim_text_add(&text, "[]\n");
   brim_status status = write_text(dir, "overrides.yaml", &text);
-  brim_text_release(&text);
   if (status == BRIM_OK) status = write_json(dir, "plugins.json", describe_plugins(config));
-  if (status == BRIM_OK) status = write_json(dir, "plan.json", describe_plan(drive, plan));
+  if (status == BRIM_OK) {
+    json_t *described = brim_plan_json(plan, drive->choice.micro_batch);
+    const double seconds = brim_planner_step_seconds(&drive->planner, plan, drive->choice.micro_batch);
+    if (isfinite(seconds)) json_object_set_new(described, "step_seconds", json_real(seconds));
+    brim_deal_describe(drive, described);
+    status = write_json(dir, "plan.json", described);
+  }
   if (status == BRIM_OK) status = write_json(dir, BRIM_SETUP_DATA_NAME, json_incref(drive->setup->kept));
-  if (status == BRIM_OK) status = write_profile(dir, drive);
+  brim_text_clear(&text);
+  if (drive->planner.profile) brim_profile_print_used(drive->planner.profile, &text); /* the run goes on with these */
+  if (status == BRIM_OK && text.length > 0) status = write_text(dir, BRIM_PROFILE_NAME, &text);
+  brim_text_release(&text);
   return status == BRIM_OK ? write_configuration(dir, config) : status;
 }
 
@@ -383,26 +348,6 @@ static const char *name_of(const brim_evaluation *e, int64_t class_index, char *
   return room;
 }
 
-/* JSON has no names that are not UTF-8, which those of folders may be: then it is the number. */
-static json_t *json_of_class(const brim_evaluation *e, int64_t class_index)
-{
-  char number[24];
-  json_t *name = json_string(name_of(e, class_index, number, sizeof number));
-  return name ? name : json_sprintf("%" PRId64, class_index);
-}
-
-static json_t *describe_classes(const brim_evaluation *e)
-{
-  json_t *rows = json_array();
-  for (int64_t i = 0; i < e->classes; i++) {
-    const brim_class_score s = brim_scores_of(e->confusion, e->classes, i);
-    json_array_append_new(rows,
-                          json_pack("{s:o, s:f, s:f, s:f, s:I}", "class", json_of_class(e, i), "precision", s.precision,
-                                    "recall", s.recall, "f1", s.f1, "support", (json_int_t)s.support));
-  }
-  return rows;
-}
-
 /* Of the test data: the confusion matrix and the figures that follow from it, and which of them are left out. */
 static void set_scores(json_t *object, const brim_report *r)
 {
@@ -410,7 +355,15 @@ static void set_scores(json_t *object, const brim_report *r)
   const brim_evaluation *e = &r->figures[BRIM_PART_TEST];
   json_t *confusion = brim_scores_confusion_json(e->confusion, e->classes);
   if (confusion) json_object_set_new(object, "test_confusion", confusion);
-  if (e->confusion) json_object_set_new(object, "test_classes", describe_classes(e));
+  json_t *rows = e->confusion ? json_array() : NULL;
+  for (int64_t i = 0; rows && i < e->classes; i++) {
+    const brim_class_score score = brim_scores_of(e->confusion, e->classes, i);
+    json_t *name = json_string(name_of(e, i, text, sizeof text)); /* NULL: a folder's, that is not UTF-8 */
+    json_array_append_new(
+        rows, json_pack("{s:o, s:f, s:f, s:f, s:I}", "class", name ? name : json_sprintf("%" PRId64, i), "precision",
+                        score.precision, "recall", score.recall, "f1", score.f1, "support", (json_int_t)score.support));
+  }
+  if (rows) json_object_set_new(object, "test_classes", rows);
   if (r->test_step < 0 || r->task != BRIM_TASK_CLASS) return;
   if (brim_scores_left_out(text, sizeof text, e->classes)[0])
     json_object_set_new(object, "left_out", json_string(text));
@@ -424,27 +377,20 @@ static void set_figure(json_t *object, const char *part, const char *name, doubl
   set_number(object, key, value);
 }
 
-/* Of real numbers there is neither a right nor a wrong; training counts only the first of these errors. */
-static void set_errors(json_t *object, const char *part, const brim_evaluation *e, bool all)
-{
-  set_figure(object, part, "mae", e->mae);
-  if (!all) return;
-  set_figure(object, part, "mape", e->mape);
-  set_figure(object, part, "rmse", e->rmse);
-  set_figure(object, part, "r2", e->r2);
-}
-
 static void set_figures(json_t *object, const brim_report *r)
 {
   static const char *const parts[] = {"train", "validation", "test"};
+  const bool is_values = r->task == BRIM_TASK_VALUES;
   char top[32];
   for (int part = 0; part < 3; part++) {
     const brim_evaluation *e = &r->figures[part];
     set_figure(object, parts[part], "loss", e->loss);
-    if (r->task == BRIM_TASK_VALUES)
-      set_errors(object, parts[part], e, part != BRIM_PART_TRAIN);
-    else
-      set_figure(object, parts[part], "accuracy", e->accuracy);
+    set_figure(object, parts[part], is_values ? "mae" : "accuracy", is_values ? e->mae : e->accuracy);
+    if (is_values && part != BRIM_PART_TRAIN) { /* training counts only the first of these errors */
+      set_figure(object, parts[part], "mape", e->mape);
+      set_figure(object, parts[part], "rmse", e->rmse);
+      set_figure(object, parts[part], "r2", e->r2);
+    }
     if (r->task == BRIM_TASK_TOKENS) set_figure(object, parts[part], "perplexity", brim_evaluation_perplexity(e));
     if (r->task == BRIM_TASK_CLASS && part != BRIM_PART_TRAIN) set_figure(object, parts[part], "f1", e->f1);
     snprintf(top, sizeof top, "accuracy_top%d", (int)e->top_k);
@@ -524,43 +470,36 @@ const char *brim_report_format(char *out, size_t room, const brim_evaluation *e)
   return out;
 }
 
-static void say_test(const brim_report *r)
-{
-  char figures[BRIM_REPORT_ROOM], top[48] = "", f1[32] = "";
-  const brim_evaluation *e = &r->figures[BRIM_PART_TEST];
-  if (e->top_k > 0) snprintf(top, sizeof top, ", among the top %d %.2f %%", (int)e->top_k, 100 * e->accuracy_top);
-  say_classes(e);
-  if (e->confusion) snprintf(f1, sizeof f1, ", macro F1 %.4f", e->f1);
-  brim_say("test loss %.4f%s%s%s", e->loss, brim_report_format(figures, sizeof figures, e), top, f1);
-}
-
-/* As the systems that brim replaces say it, in GB. */
-static void say_memory(const brim_report *r)
-{
-  const double gb = 1e-9;
-  brim_say("[Memory] %s: allocated %.3f GB, reserved %.3f GB, max allocated %.3f GB", r->device,
-           gb * (double)r->device_bytes, gb * (double)(r->device_bytes + r->device_taken_bytes),
-           gb * (double)r->device_peak_bytes);
-  brim_say("[Memory] host: resident %.3f GB, max resident %.3f GB", gb * (double)brim_rss_bytes(),
-           gb * (double)brim_rss_peak_bytes());
-}
-
 void brim_report_say(const brim_report *r, const char *dir, double wall_seconds)
 {
+  const double gb = 1e-9; /* memory as the systems that brim replaces say it */
+  const brim_evaluation *e = &r->figures[BRIM_PART_TEST];
   char time[32], rate[48] = "", first[48] = "", queue[64] = "", queued[32];
   if (r->train_seconds > 0) /* the first step, which is slower, does not count: it may have been the only one */
     snprintf(rate, sizeof rate, "%.0f %s/s, ", (double)(r->tokens_each > 0 ? r->tokens_each : 1) * brim_report_rate(r),
              r->tokens_each > 0 ? "tokens" : "samples");
   if (isfinite(r->first_step_seconds)) /* a run that was resumed behind its last step took none */
     snprintf(first, sizeof first, "first step after %.2f s", r->first_step_seconds);
-  if (isfinite(r->figures[BRIM_PART_TEST].loss)) say_test(r);
+  if (isfinite(e->loss)) {
+    char figures[BRIM_REPORT_ROOM], top[48] = "", f1[32] = "";
+    if (e->top_k > 0) snprintf(top, sizeof top, ", among the top %d %.2f %%", (int)e->top_k, 100 * e->accuracy_top);
+    say_classes(e);
+    if (e->confusion) snprintf(f1, sizeof f1, ", macro F1 %.4f", e->f1);
+    brim_say("test loss %.4f%s%s%s", e->loss, brim_report_format(figures, sizeof figures, e), top, f1);
+  }
   if (r->no_test[0]) brim_say("%s", r->no_test);
   if (r->queue_seconds > 0)
     snprintf(queue, sizeof queue, ", after %s in the queue",
              brim_format_seconds(queued, sizeof queued, r->queue_seconds));
   brim_say("done in %s%s%s%s%s", brim_format_seconds(time, sizeof time, wall_seconds), queue, first[0] ? ": " : "",
            rate, first);
-  if (r->says_memory) say_memory(r);
+  if (r->says_memory) {
+    brim_say("[Memory] %s: allocated %.3f GB, reserved %.3f GB, max allocated %.3f GB", r->device,
+             gb * (double)r->device_bytes, gb * (double)(r->device_bytes + r->device_taken_bytes),
+             gb * (double)r->device_peak_bytes);
+    brim_say("[Memory] host: resident %.3f GB, max resident %.3f GB", gb * (double)brim_rss_bytes(),
+             gb * (double)brim_rss_peak_bytes());
+  }
   if (r->skipped_steps > 0)
     brim_say("%lld step%s skipped for the range of fp16; the loss scale is %.0f", (long long)r->skipped_steps,
              r->skipped_steps == 1 ? " was" : "s were", r->loss_scale);

@@ -42,9 +42,9 @@ double brim_report_rate(const brim_report *report);
 void brim_report_event(brim_jsonl *events, const char *what, int64_t step, const char *detail);
 /* Event "decision"; or "seen", of what policies were shown. */
 void brim_report_decision(brim_jsonl *events, const brim_decision *decision, int64_t step);
-/* Event "recovered": `what` ran out of memory, and is done again after `seconds`. */
 /* Of memory pressure: at which the arena is to shrink to so many bytes, 0 if it is not. */
 void brim_report_pressure(brim_jsonl *events, bool acts, int64_t step, const char *detail, uint64_t target_bytes);
+/* Event "recovered": `what` ran out of memory, and is done again after `seconds`. */
 void brim_report_recovered(brim_jsonl *events, int64_t step, const char *what, double seconds);
 /* What a rank of several had to do since the last time, and what it has. */
 typedef struct brim_rank_figures {

@@ -1,46 +1,34 @@
-/* A run from its beginning (run_begin.c) through the loop over its steps (drive/loop.c, run_work.c) to its last words. */
+/* A run from its beginning (run_begin.c) through the loop over its steps (drive/loop.c, run_work.c) to its end. */
 #include "train/run.h"
 
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/crash.h"
-#include "base/log.h"
-#include "base/order.h"
+#include "base/error.h"
 #include "planner/figures.h"
 #include "train/run_parts.h"
 #include "train/stop.h"
 
-/* The error text stays. */
-static void write_page(const brim_running *r, brim_status status)
-{
-  char error[4096];
-  snprintf(error, sizeof error, "%s", brim_error_text());
-  r->options->write_page(r->dir);
-  if (status != BRIM_OK) brim_fail(status, "%s", error);
-}
-
 static brim_status close_run(brim_running *r, brim_status status)
 {
+  brim_error first; /* is the one to show */
+  brim_error_take(&first);
   brim_progress_finish(&r->progress);
   const bool opened = r->lock >= 0 && r->state; /* else the folder is another's, and not ours to write to */
   if (!opened) brim_report_release(&r->report);
   if (opened) {
-    char error[4096];
-    snprintf(error, sizeof error, "%s", status == BRIM_OK ? "" : brim_error_text());
+    const char *error = status == BRIM_OK ? "" : first.text;
     if (status != BRIM_OK && status != BRIM_EINTERRUPTED) brim_running_event(r, "failed", error);
     if (status == BRIM_OK) brim_running_event(r, "finished", NULL);
     brim_running_collect(r);
     const brim_status written =
         brim_report_write_summary(&r->report, r->dir, status, error, r->state->step, brim_running_own_seconds(r));
-    if (status == BRIM_OK)
+    if (status == BRIM_OK) {
       status = written;
-    else
-      brim_fail(status, "%s", error); /* the first error is the one to show */
+      brim_error_take(&first);
+    }
   }
   brim_jsonl_close(&r->metrics);
   brim_jsonl_close(&r->events);
@@ -48,7 +36,8 @@ static brim_status close_run(brim_running *r, brim_status status)
   brim_pressure_close(r->pressure); /* before what it looks at */
   brim_trainer_close(r->trainer);
   brim_drive_close(r->drive);
-  if (opened && r->options->write_page) write_page(r, status);
+  if (opened && r->options->write_page) r->options->write_page(r->dir);
+  if (status != BRIM_OK) brim_error_put(&first);
   if (r->lock >= 0) close(r->lock);
   brim_out_of_memory_advice(NULL);
   brim_crash_advice(NULL);
@@ -67,6 +56,7 @@ brim_status brim_run(const brim_run_options *options)
   r->lock = -1;
   r->metrics.fd = r->events.fd = r->tensorboard.fd = -1;
   r->told_step = -1;
+  r->work = brim_running_work(r);
   brim_report_init(&r->report);
   brim_status status = brim_running_begin(r);
   if (status == BRIM_OK) status = brim_loop_run(&r->loop);

@@ -42,31 +42,19 @@ static brim_status make_folder(brim_running *r, json_t *weights)
   return weights ? brim_weights_record_write(r->dir, weights) : BRIM_OK;
 }
 
-/* Every rank reads the weights, as averages of parameters are not broadcast; the first hashes them. What is wrong with
- * them is told before there is a folder. */
-static brim_status load_and_make_folder(brim_running *r)
+/* Every rank reads the weights, as averages of parameters are not broadcast; the first hashes them. Wrong ones fail
+ * before there is a folder. */
+static brim_status open_new(brim_running *r)
 {
-  json_t *weights = NULL;
   const bool speaks = brim_running_speaks(r);
+  json_t *weights = NULL;
+  if (brim_config_backbone(r->drive->setup->config) && !r->settings->model.weights[0] && speaks)
+    brim_log(BRIM_LOG_WARN, "the frozen backbone has random weights: set model.weights to a file, a folder or a run of "
+                            "trained ones"); /* nobody trains on noise, but to try things out */
   brim_status status = brim_trainer_load_weights(r->trainer, speaks ? &weights : NULL);
   if (status == BRIM_OK && speaks) status = make_folder(r, weights);
   json_decref(weights);
-  return status;
-}
-
-/* It would train on noise, which nobody wants but to try things out. */
-static void warn_of_random_backbone(const brim_running *r)
-{
-  if (!brim_config_backbone(r->drive->setup->config) || r->settings->model.weights[0] || !brim_running_speaks(r))
-    return;
-  brim_log(BRIM_LOG_WARN, "the frozen backbone has random weights: set model.weights to a file, a folder or a run of "
-                          "trained ones");
-}
-
-static brim_status open_new(brim_running *r)
-{
-  warn_of_random_backbone(r);
-  BRIM_TRY(brim_running_begin_together(r, load_and_make_folder(r)));
+  BRIM_TRY(brim_running_begin_together(r, status));
   return brim_dist_share_text(r->options->dist, r->dir, sizeof r->dir);
 }
 
@@ -85,16 +73,6 @@ static brim_status find_checkpoint(brim_running *r, char *path, size_t room)
   return brim_dist_share_text(r->options->dist, path, room);
 }
 
-/* Those that the run began with, when it was begun for the first time. */
-static brim_status load_same_weights(brim_running *r)
-{
-  json_t *weights = NULL;
-  BRIM_TRY(brim_trainer_load_weights(r->trainer, brim_running_speaks(r) ? &weights : NULL));
-  const brim_status status = weights ? brim_weights_record_check(r->dir, weights) : BRIM_OK;
-  json_decref(weights);
-  return status;
-}
-
 static brim_status open_resumed(brim_running *r)
 {
   char checkpoint[4096];
@@ -103,7 +81,11 @@ static brim_status open_resumed(brim_running *r)
   if (!checkpoint[0]) {
     brim_say("no checkpoint in '%s' yet: starting at step 0", r->dir);
     r->state->profile_hash = hash_profile(r); /* as if it had not been stopped */
-    return brim_running_begin_together(r, load_same_weights(r));
+    json_t *weights = NULL; /* must be those that the run began with, when it was begun for the first time */
+    brim_status status = brim_trainer_load_weights(r->trainer, brim_running_speaks(r) ? &weights : NULL);
+    if (status == BRIM_OK && weights) status = brim_weights_record_check(r->dir, weights);
+    json_decref(weights);
+    return brim_running_begin_together(r, status);
   }
   BRIM_TRY(brim_running_begin_together(r, brim_trainer_resume(r->trainer, checkpoint)));
   if (brim_running_speaks(r) && r->state->profile_hash != hash_profile(r))
@@ -138,33 +120,26 @@ static brim_status open_logs(brim_running *r)
   return BRIM_OK;
 }
 
-static void announce_recompute(const brim_running *r)
-{
-  const brim_plan *plan = brim_trainer_plan(r->trainer);
-  const brim_program *train = brim_plan_program(plan, BRIM_PROGRAM_TRAIN, r->drive->choice.micro_batch);
-  brim_text text = {0};
-  if (train) brim_recompute_tell(train, plan->request.recompute, &text);
-  if (text.length > 0) brim_say("%s", text.s);
-  brim_text_release(&text);
-}
-
 static void announce(const brim_running *r)
 {
   char bytes[32];
   const brim_drive *d = r->drive;
-  brim_text batch = {0};
-  brim_deal_tell(d, &batch);
+  const brim_plan *plan = brim_trainer_plan(r->trainer);
+  brim_text text = {0};
   brim_say("%s on %s: %lld sample%s, %lld step%s; %s, %s", brim_config_choice_of(r->config, "model")->plugin->id,
            brim_config_choice_of(r->config, "dataset")->name, (long long)d->setup->data.count[BRIM_PART_TRAIN],
            brim_plural(d->setup->data.count[BRIM_PART_TRAIN]), (long long)d->order.steps, brim_plural(d->order.steps),
            brim_config_choice_of(r->config, "backend")->plugin->id, d->planner.device_info.name);
   if (d->setup->data.train.summary)
     brim_say("%s: %s", brim_config_choice_of(r->config, "dataset")->name, d->setup->data.train.summary);
-  brim_say("memory planned and placed: %s; %s; run folder %s",
-           brim_format_bytes(bytes, sizeof bytes, brim_trainer_plan(r->trainer)->peak_bytes), brim_text_str(&batch),
-           r->dir);
-  brim_text_release(&batch);
-  announce_recompute(r);
+  brim_deal_tell(d, &text);
+  brim_say("memory planned and placed: %s; %s; run folder %s", brim_format_bytes(bytes, sizeof bytes, plan->peak_bytes),
+           brim_text_str(&text), r->dir);
+  const brim_program *train = brim_plan_program(plan, BRIM_PROGRAM_TRAIN, d->choice.micro_batch);
+  brim_text_clear(&text);
+  if (train) brim_recompute_tell(train, plan->request.recompute, &text);
+  if (text.length > 0) brim_say("%s", text.s);
+  brim_text_release(&text);
   const char *precision = brim_precision_names[r->settings->precision];
   if (r->settings->precision != BRIM_PRECISION_FP32 && d->planner.device_info.on_host)
     brim_say("precision=%s: activations are kept in %s and computed in fp32", precision, precision);
@@ -185,14 +160,6 @@ static void announce_left_out(brim_running *r)
   if (!brim_scores_left_out(text, sizeof text, classes)[0]) return;
   brim_say("%s", text);
   brim_running_event(r, "scores_left_out", text);
-}
-
-static brim_status open_drive(brim_running *r)
-{
-  const brim_setup_options options = {
-      .read_data = true, .resume = r->options->resume, .stop = r->stop, .dist = r->options->dist};
-  const brim_status status = brim_drive_open(r->config, &options, &r->drive);
-  return brim_deal_settle(r->options->dist, status, &r->drive);
 }
 
 /* What a device's libraries take for talking to others they take before the plan is placed. */
@@ -228,20 +195,13 @@ brim_status brim_running_keep_drive(brim_running *r)
   return r->state->step > 0 ? brim_loop_checkpoint(&r->loop) : BRIM_OK;
 }
 
-/* What the process says last if the host has not even memory for what is small, or a plugin crashes. */
-static void advise(const brim_running *r)
-{
-  char text[4300];
-  snprintf(text, sizeof text, "the run can go on from its last checkpoint: brim train --resume %s", r->dir);
-  brim_out_of_memory_advice(text);
-  brim_crash_advice(text);
-  brim_stop_set_folder(r->dir);
-}
-
 brim_status brim_running_begin(brim_running *r)
 {
+  const brim_setup_options options = {
+      .read_data = true, .resume = r->options->resume, .stop = r->stop, .dist = r->options->dist};
   brim_reserve_take();
-  BRIM_TRY(open_drive(r));
+  const brim_status opened = brim_drive_open(r->config, &options, &r->drive);
+  BRIM_TRY(brim_deal_settle(r->options->dist, opened, &r->drive));
   BRIM_TRY(brim_running_begin_together(r, connect(r)));
   BRIM_TRY(brim_running_begin_together(r, brim_communication_time(&r->drive->planner)));
   BRIM_TRY(brim_running_begin_together(r, open_trainer(r)));
@@ -250,16 +210,20 @@ brim_status brim_running_begin(brim_running *r)
   r->settings = &r->config->settings;
   r->state = brim_trainer_state(r->trainer);
   brim_report_begin(&r->report, r->drive);
-  r->work = brim_running_work(r);
   r->loop = brim_loop_begin(&r->drive, &r->work);
   BRIM_TRY(r->options->resume ? open_resumed(r) : open_new(r));
   if (r->settings->dist.shard != BRIM_SHARD_NONE) BRIM_TRY(brim_running_check_folder(r));
   BRIM_TRY(brim_trainer_broadcast(r->trainer));
-  advise(r);
+  /* What the process says last if the host has not even memory for what is small, or a plugin crashes. */
+  char advice[4300];
+  snprintf(advice, sizeof advice, "the run can go on from its last checkpoint: brim train --resume %s", r->dir);
+  brim_out_of_memory_advice(advice);
+  brim_crash_advice(advice);
+  brim_stop_set_folder(r->dir);
   BRIM_TRY(brim_running_begin_together(r, open_logs(r)));
   announce(r);
   announce_left_out(r);
-  BRIM_TRY(brim_relief_watch(r->trainer, &r->pressure));
+  BRIM_TRY(brim_running_watch_memory(r));
   brim_progress_init(&r->progress, r->state->step, r->settings->observe.log_every_steps,
                      r->options->quiet || !brim_running_speaks(r));
   return BRIM_OK;

@@ -4,9 +4,9 @@
 #include <signal.h>
 
 #include "drive/loop.h"
+#include "memory/pressure.h"
 #include "observe/progress.h"
 #include "observe/tensorboard.h"
-#include "train/relief.h"
 #include "train/report.h"
 #include "train/run.h"
 #include "train/trainer.h"
@@ -63,14 +63,14 @@ bool brim_running_speaks(const brim_running *r);
 brim_status brim_running_begin_together(brim_running *r, brim_status status);
 /* Do all ranks see the run's folder that rank 0 has? Once it is there; ECONFIG, EPEER. */
 brim_status brim_running_check_folder(brim_running *r);
+/* The newest checkpoint of the run's folder, in r->checkpoint; empty: there is none. */
+brim_status brim_running_find_newest(brim_running *r);
 /* Where the parameters are lost, rank 0 finds what all go back to, for brim_recover. EPEER; ELOAD. */
 brim_status brim_running_find_checkpoint(brim_running *r);
 /* At the end: the status of the first rank that has failed, which speaks. ECOMM if ranks are missing. */
 brim_status brim_running_end_together(brim_running *r, brim_status status);
 /* What this rank wishes at the next meetings. */
 void brim_running_wish(brim_running *r);
-/* Does anybody ask for the end, as far as all know? */
-bool brim_running_stops(const brim_running *r);
 /* Is the present step one after which the parameters are compared? */
 bool brim_running_is_compared(const brim_running *r, int64_t step);
 /* Time and memory of each rank, as events; and who holds up the others. */
@@ -86,10 +86,8 @@ void brim_running_collect(brim_running *r);
 double brim_running_step_seconds(void *running);
 /* Of this process, without what it has spent in line for devices. */
 double brim_running_own_seconds(const brim_running *r);
-/* The newest checkpoint of the run's folder, in r->checkpoint; empty: there is none. */
-brim_status brim_running_find_newest(brim_running *r);
 
-/* ---- run_due.c ---- */
+/* ---- run_record.c ---- */
 
 void brim_running_event(brim_running *r, const char *what, const char *detail);
 /* What came of writing TensorBoard's file: a failure is a warning, and there is no more of it. */
@@ -99,18 +97,17 @@ void brim_running_show_progress(brim_running *r);
 void brim_running_recall(brim_running *r);
 /* The training record of the steps since the one before it. */
 brim_status brim_running_close_window(brim_running *r);
-/* Will the step after the present one be followed by another at once, with nothing that needs the parameters between?
- */
-bool brim_running_goes_on(const brim_running *r);
 /* `recorded`: the record is there already, from before the run was resumed. */
 brim_status brim_running_evaluate(brim_running *r, enum brim_part part, bool recorded, brim_evaluation *out);
-/* Has the validation loss not got better for long enough? By the state alone, so a resumed run ends where it would. */
-bool brim_running_is_out_of_patience(void *running);
-/* As brim_work.evaluate: on validation data if there is some; then, and only then, it can be the best. */
-brim_status brim_running_evaluate_step(void *running, bool *is_new);
 
 /* ---- run_pressure.c ---- */
 
+/* Starts the thread that looks, if the run's keys want one. ENOMEM_HOST. */
+brim_status brim_running_watch_memory(brim_running *r);
+/* The thread looks at the device and the bytes that are the trainer's now. */
+void brim_running_aim(brim_running *r);
+/* Cleans up, and says what it freed, as the system that brim replaces says it, in GB. */
+void brim_running_clean(const brim_running *r, enum brim_cleanup cleanup);
 /* As brim_work.heed_pressure. */
 brim_status brim_running_heed_pressure(void *running, bool *acts, uint64_t *bytes);
 

@@ -1,5 +1,4 @@
 /* What a run does together with the other ranks of its job. See run.c. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -52,37 +51,37 @@ brim_status brim_running_end_together(brim_running *r, brim_status status)
 
 /* ---- the folder ---- */
 
-/* Of a name that no other file can have: whoever sees it sees this very folder. */
-static brim_status make_sign(const char *path)
-{
-  return brim_file_write(path, "", 0);
-}
-
-static brim_status look_for_sign(const char *path, const char *dir)
-{
-  if (access(path, R_OK | W_OK) == 0) return BRIM_OK;
-  return brim_fail(BRIM_ECONFIG,
-                   "the run's folder '%s' is not the same on all ranks: this one does not see there what rank 0 has "
-                   "written\nput it on a file system that all hosts share and may write to, or train with ranks of one "
-                   "host",
-                   dir);
-}
-
 brim_status brim_running_check_folder(brim_running *r)
 {
   char name[96] = "", path[BRIM_PATH_MAX];
   const bool first = brim_running_speaks(r);
   if (!r->options->dist) return BRIM_OK;
+  /* A name that no other file can have: a rank that sees it sees this very folder. */
   if (first) snprintf(name, sizeof name, ".shared-%ld-%.9f", (long)getpid(), brim_now());
   BRIM_TRY(brim_dist_share_text(r->options->dist, name, sizeof name));
   BRIM_TRY(brim_path_join(path, r->dir, name));
-  BRIM_TRY(brim_running_begin_together(r, first ? make_sign(path) : BRIM_OK));
-  const brim_status status = brim_running_begin_together(r, first ? BRIM_OK : look_for_sign(path, r->dir));
+  BRIM_TRY(brim_running_begin_together(r, first ? brim_file_write(path, "", 0) : BRIM_OK));
+  brim_status status = BRIM_OK;
+  if (!first && access(path, R_OK | W_OK) != 0)
+    status = brim_fail(BRIM_ECONFIG,
+                       "the run's folder '%s' is not the same on all ranks: this one does not see there what rank 0 "
+                       "has written\nput it on a file system that all hosts share and may write to, or train with "
+                       "ranks of one host",
+                       r->dir);
+  status = brim_running_begin_together(r, status);
   if (first) brim_file_discard(path);
   return status;
 }
 
 /* ---- between steps ---- */
+
+brim_status brim_running_find_newest(brim_running *r)
+{
+  bool found = false;
+  const brim_status status = brim_checkpoint_find(r->dir, r->checkpoint, sizeof r->checkpoint, &found);
+  if (!found) r->checkpoint[0] = '\0';
+  return status;
+}
 
 brim_status brim_running_find_checkpoint(brim_running *r)
 {
@@ -93,8 +92,7 @@ brim_status brim_running_find_checkpoint(brim_running *r)
   brim_verdict verdict; /* not of a step: some have committed one more than others */
   BRIM_TRY(meet(r->options->dist, BRIM_MEET_AGAIN, status, &verdict));
   if (verdict.failed >= 0) return brim_fail(BRIM_EPEER, "rank %d has no checkpoint to go back to", (int)verdict.failed);
-  BRIM_TRY(brim_dist_share_text(r->options->dist, r->checkpoint, sizeof r->checkpoint));
-  return BRIM_OK;
+  return brim_dist_share_text(r->options->dist, r->checkpoint, sizeof r->checkpoint);
 }
 
 void brim_running_wish(brim_running *r)
@@ -104,12 +102,6 @@ void brim_running_wish(brim_running *r)
                     (*r->stop ? BRIM_WISH_STOP : 0) | (r->acts ? BRIM_WISH_PAUSE : 0) | (is_due ? BRIM_WISH_LOOK : 0));
 }
 
-bool brim_running_stops(const brim_running *r)
-{
-  if (!r->options->dist) return *r->stop != 0;
-  return (brim_trainer_verdict(r->trainer)->wishes & BRIM_WISH_STOP) != 0;
-}
-
 bool brim_running_is_compared(const brim_running *r, int64_t step)
 {
   const int64_t every = r->settings->dist.check_every_steps;
@@ -117,19 +109,6 @@ bool brim_running_is_compared(const brim_running *r, int64_t step)
 }
 
 /* ---- what ranks take ---- */
-
-static brim_rank_figures measure(brim_running *r)
-{
-  const brim_drive *d = r->drive;
-  const brim_rank_figures f = {.busy_seconds = r->steps_seconds - r->waited_seconds,
-                               .waiting_seconds = r->waited_seconds,
-                               .device_bytes = brim_trainer_device_bytes(r->trainer),
-                               .resident_bytes = brim_rss_bytes(),
-                               .batch = d->choice.micro_batch,
-                               .step_samples = brim_order_share(&d->order, 0).count};
-  r->steps_seconds = r->waited_seconds = 0;
-  return f;
-}
 
 /* If one takes so much longer than most that it is worth knowing. */
 static void name_slowest(const brim_running *r, const brim_rank_figures *all, int32_t ranks, double *seconds)
@@ -153,7 +132,13 @@ brim_status brim_running_report_ranks(void *running)
   const int32_t ranks = brim_dist_world(d).ranks;
   if (!d) return BRIM_OK;
   BRIM_TRY(brim_trainer_meet(r->trainer, BRIM_MEET_CHECK, BRIM_OK)); /* a rank that has failed is not here */
-  const brim_rank_figures own = measure(r);
+  const brim_rank_figures own = {.busy_seconds = r->steps_seconds - r->waited_seconds,
+                                 .waiting_seconds = r->waited_seconds,
+                                 .device_bytes = brim_trainer_device_bytes(r->trainer),
+                                 .resident_bytes = brim_rss_bytes(),
+                                 .batch = r->drive->choice.micro_batch,
+                                 .step_samples = brim_order_share(&r->drive->order, 0).count};
+  r->steps_seconds = r->waited_seconds = 0;
   brim_rank_figures *all = brim_xcalloc((size_t)ranks, sizeof *all);
   double *seconds = brim_xcalloc((size_t)ranks, sizeof *seconds);
   const brim_status status = brim_dist_exchange(d, &own, sizeof own, all);

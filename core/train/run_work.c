@@ -1,10 +1,12 @@
 /* A run's trainer as the work that drive/loop.h drives: steps, what is due after them, what becomes of failures, and
  * the trainer's plan. */
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "base/log.h"
 #include "base/order.h"
 #include "train/run_parts.h"
@@ -18,22 +20,6 @@ void brim_running_collect(brim_running *r)
   r->report.queue_seconds = r->drive->planner.queue_seconds;
   r->report.loss_scale = r->state->loss_scale;
   r->report.skipped_steps = r->state->skipped_steps;
-}
-
-/* Each is an event; a line for a person comes as often as records do. */
-static void tell_skipped(brim_running *r, double scale)
-{
-  char detail[64];
-  const brim_train_state *s = r->state;
-  snprintf(detail, sizeof detail, "loss scale %.0f, then %.0f", scale, s->loss_scale);
-  brim_running_event(r, "skipped_step", detail);
-  if (r->told_step >= 0 && s->step < r->told_step + r->settings->observe.log_every_steps) return;
-  r->told_step = s->step;
-  brim_log(BRIM_LOG_INFO,
-           "step %lld was skipped: its loss or a gradient was not finite in fp16 at a loss scale of %.0f, which is "
-           "%.0f now; "
-           "%lld step%s skipped so far",
-           (long long)s->step, scale, s->loss_scale, (long long)s->skipped_steps, brim_plural(s->skipped_steps));
 }
 
 double brim_running_own_seconds(const brim_running *r)
@@ -52,14 +38,38 @@ double brim_running_step_seconds(void *running)
   return (sorted[(count - 1) / 2] + sorted[count / 2]) / 2;
 }
 
+/* Will another step follow the next one at once, with nothing between that needs the parameters? */
+static bool goes_straight_on(const brim_running *r)
+{
+  const brim_training_settings *t = &r->settings->training;
+  const int64_t next = r->state->step + 1;
+  const bool is_wanted = r->options->dist
+                             ? brim_trainer_verdict(r->trainer)->wishes != 0
+                             : *r->stop || brim_pressure_is_due(r->pressure) || brim_resize_is_due(&r->loop.resize);
+  return !is_wanted && !brim_running_is_compared(r, next) && !brim_loop_is_due(&r->loop, next, t->eval_every_steps) &&
+         !brim_loop_is_due(&r->loop, next, t->checkpoint_every_steps);
+}
+
 static brim_status make(void *self)
 {
   brim_running *r = self;
   const double start = brim_now(), waited = brim_trainer_waited(r->trainer), scale = r->state->loss_scale;
   const int64_t samples = r->state->samples, skipped = r->state->skipped_steps, step = r->state->step;
-  const brim_status status = brim_trainer_step(r->trainer, brim_running_goes_on(r));
+  const brim_status status = brim_trainer_step(r->trainer, goes_straight_on(r));
   if (r->state->step == step) return status; /* else the one that was begun behind it has failed */
-  if (r->state->skipped_steps > skipped) tell_skipped(r, scale);
+  if (r->state->skipped_steps > skipped) {   /* each is an event; a line for a person comes as often as records do */
+    char detail[64];
+    snprintf(detail, sizeof detail, "loss scale %.0f, then %.0f", scale, r->state->loss_scale);
+    brim_running_event(r, "skipped_step", detail);
+    if (r->told_step < 0 || r->state->step >= r->told_step + r->settings->observe.log_every_steps) {
+      r->told_step = r->state->step;
+      brim_log(BRIM_LOG_INFO,
+               "step %lld was skipped: its loss or a gradient was not finite in fp16 at a loss scale of %.0f, which is "
+               "%.0f now; %lld step%s skipped so far",
+               (long long)r->state->step, scale, r->state->loss_scale, (long long)r->state->skipped_steps,
+               brim_plural(r->state->skipped_steps));
+    }
+  }
   const double now = brim_now();
   r->recent[r->recent_count++ % BRIM_STEPS_RECENT] = now - start;
   r->window_seconds += now - start;
@@ -84,6 +94,36 @@ static void begin_turn(void *self)
   brim_stop_at(r->loop.checkpoint_step, r->state->step);
   brim_stop_doing(BRIM_STOP_STEPS);
   brim_running_wish(r);
+}
+
+/* On validation data if there is some; then, and only then, it can be the best. */
+static brim_status evaluate(void *self, bool *is_new)
+{
+  brim_running *r = self;
+  brim_train_state *s = r->state;
+  const int64_t *count = r->drive->setup->data.count;
+  const enum brim_part part = count[BRIM_PART_VALIDATION] ? BRIM_PART_VALIDATION : BRIM_PART_TEST;
+  *is_new = false;
+  if (s->evaluated_step == s->step || count[part] == 0) return BRIM_OK;
+  brim_evaluation e;
+  BRIM_TRY(brim_running_evaluate(r, part, false, &e));
+  s->evaluated_step = s->step;
+  *is_new = true;
+  if (part != BRIM_PART_VALIDATION) return BRIM_OK;
+  s->worse_evaluations++;
+  if (!isnan(s->best_loss) && !(e.loss < s->best_loss)) return BRIM_OK;
+  s->worse_evaluations = 0;
+  s->best_loss = e.loss;
+  s->best_step = s->step;
+  return BRIM_OK;
+}
+
+/* Has the validation loss not got better for long enough? By the state alone, so a resumed run ends where it would. */
+static bool is_out_of_patience(void *self)
+{
+  const brim_running *r = self;
+  const int64_t patience = r->settings->training.patience;
+  return patience > 0 && r->state->worse_evaluations >= patience;
 }
 
 static bool is_best(void *self)
@@ -155,7 +195,9 @@ static brim_status finish(void *self)
 static brim_status go_on(void *self)
 {
   brim_running *r = self;
-  return brim_running_stops(r) && !brim_trainer_is_ahead(r->trainer) ? interrupt(r) : BRIM_OK;
+  const bool stops = /* as far as all know */
+      r->options->dist ? (brim_trainer_verdict(r->trainer)->wishes & BRIM_WISH_STOP) != 0 : *r->stop != 0;
+  return stops && !brim_trainer_is_ahead(r->trainer) ? interrupt(r) : BRIM_OK;
 }
 
 /* ---- failures ---- */
@@ -163,12 +205,12 @@ static brim_status go_on(void *self)
 /* The end, but not of what was trained. */
 static brim_status give_up(brim_running *r, brim_status failure)
 {
-  char error[4096];
-  snprintf(error, sizeof error, "%s", brim_error_text());
+  brim_error first;
+  brim_error_take(&first);
   const brim_status status = write_last_checkpoint(r);
   if (status != BRIM_OK)
     brim_log(BRIM_LOG_WARN, "no checkpoint of step %lld: %s", (long long)r->state->step, brim_error_text());
-  (void)brim_fail(failure, "%s", error);
+  brim_error_put(&first);
   if (r->loop.checkpoint_step < 0) return failure;
   return brim_fail_add(failure, "there is a checkpoint of step %lld\n%sgo on with: brim train --resume %s",
                        (long long)r->loop.checkpoint_step, failure == BRIM_EPLUGIN ? "when the plugin is mended, " : "",
@@ -303,7 +345,7 @@ static void clean(void *self, enum brim_cleanup cleanup, bool of_round)
 {
   const brim_running *r = self;
   if (of_round)
-    brim_relief_clean(r->trainer, r->dir, cleanup);
+    brim_running_clean(r, cleanup);
   else
     brim_trainer_clean(r->trainer, cleanup);
 }
@@ -312,12 +354,12 @@ static void clean(void *self, enum brim_cleanup cleanup, bool of_round)
 static void leave_device(brim_running *r)
 {
   brim_running_collect(r);
-  brim_relief_aim(NULL, r->pressure);
+  brim_pressure_aim(r->pressure, NULL);
 }
 
 static brim_status come_back(brim_running *r, brim_status status)
 {
-  if (brim_trainer_plan(r->trainer)) brim_relief_aim(r->trainer, r->pressure);
+  if (brim_trainer_plan(r->trainer)) brim_running_aim(r);
   r->recent_count = 0;
   return status;
 }
@@ -335,14 +377,6 @@ static brim_status replan(void *self)
   brim_running *r = self;
   leave_device(r);
   return come_back(r, brim_trainer_replan(r->trainer));
-}
-
-brim_status brim_running_find_newest(brim_running *r)
-{
-  bool found = false;
-  const brim_status status = brim_checkpoint_find(r->dir, r->checkpoint, sizeof r->checkpoint, &found);
-  if (!found) r->checkpoint[0] = '\0';
-  return status;
 }
 
 /* What --resume does, in this process; ranks to the checkpoint that they have agreed on. */
@@ -366,10 +400,10 @@ brim_work brim_running_work(brim_running *r)
                      .step = step_of,
                      .begin_turn = begin_turn,
                      .make = make,
-                     .evaluate = brim_running_evaluate_step,
+                     .evaluate = evaluate,
                      .end_round = brim_running_report_ranks,
                      .is_best = is_best,
-                     .is_over = brim_running_is_out_of_patience,
+                     .is_over = is_out_of_patience,
                      .checkpoint = checkpoint,
                      .go_on = go_on,
                      .finish = finish,

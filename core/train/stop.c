@@ -22,11 +22,6 @@ static char folder[4096];                     /* written before the first step; 
 
 /* ---- texts ---- */
 
-static const char *name_of(int number)
-{
-  return number == SIGINT ? "Ctrl-C" : number == SIGTERM ? "SIGTERM" : "SIGHUP";
-}
-
 static void answer(int number)
 {
   brim_handler_text w;
@@ -35,7 +30,7 @@ static void answer(int number)
   brim_handler_text_add(&w, atomic_load(&doing));
   if (number != SIGXCPU) {
     brim_handler_text_add(&w, "; ");
-    brim_handler_text_add(&w, name_of(number));
+    brim_handler_text_add(&w, number == SIGINT ? "Ctrl-C" : number == SIGTERM ? "SIGTERM" : "SIGHUP");
     brim_handler_text_add(&w, " again ends now");
   }
   brim_handler_text_add(&w, "\n");

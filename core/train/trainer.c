@@ -8,10 +8,13 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/log.h"
+#include "base/text.h"
 #include "drive/placement.h"
 #include "exec/initialize.h"
 #include "setup/features.h"
 #include "setup/loss_scale.h"
+#include "setup/setup_weights.h"
 #include "train/trainer_parts.h"
 
 static void init_state(brim_trainer *t)
@@ -34,8 +37,11 @@ static void init_state(brim_trainer *t)
   brim_loss_scale_start(t->drive->setup->settings, &t->state);
 }
 
-static brim_status write_class_weights(brim_trainer *t)
+static brim_status place(brim_trainer *t, const brim_evaluation_wish *wish)
 {
+  BRIM_TRY(brim_placement_open(t->drive, wish, &t->plan, &t->exec));
+  t->check = brim_plan_program(t->plan, BRIM_PROGRAM_CHECK, 0);
+  t->update = brim_plan_program(t->plan, BRIM_PROGRAM_UPDATE, 0);
   const brim_program *p = &t->plan->program[0];
   const brim_tensor *w = p->graph->class_weight;
   if (!w) return BRIM_OK;
@@ -48,14 +54,6 @@ static brim_status write_class_weights(brim_trainer *t)
   const brim_status status = brim_exec_write(t->exec, p, w, host);
   free(host);
   return status;
-}
-
-static brim_status place(brim_trainer *t, const brim_evaluation_wish *wish)
-{
-  BRIM_TRY(brim_placement_open(t->drive, wish, &t->plan, &t->exec));
-  t->check = brim_plan_program(t->plan, BRIM_PROGRAM_CHECK, 0);
-  t->update = brim_plan_program(t->plan, BRIM_PROGRAM_UPDATE, 0);
-  return write_class_weights(t);
 }
 
 static void unplace(brim_trainer *t)
@@ -92,41 +90,77 @@ static brim_status check_frozen(const brim_trainer *t, const brim_train_state *s
       checkpoint, (unsigned long long)state->frozen_hash, (unsigned long long)t->state.frozen_hash);
 }
 
+/* Has the program parameters of its own? Evaluation may, which start at the same values. */
+static bool has_parameters(const brim_trainer *t, size_t program)
+{
+  return program == 0 ||
+         (t->drive->setup->settings->training.ema_decay > 0 && t->plan->program[program].kind == BRIM_PROGRAM_EVALUATE);
+}
+
 /* The first state, and its values. */
 static brim_status begin_training(brim_trainer *t)
 {
   init_state(t);
   t->begun_steps = 0;
-  /* Evaluation may have weights of its own, which start at the same values. */
   for (size_t i = 0; i < t->plan->program_count; i++)
-    if (i == 0 ||
-        (t->drive->setup->settings->training.ema_decay > 0 && t->plan->program[i].kind == BRIM_PROGRAM_EVALUATE))
+    if (has_parameters(t, i))
       BRIM_TRY(brim_initialize_parameters(t->exec, &t->plan->program[i], (uint64_t)t->drive->setup->settings->seed));
   return write_frozen(t);
 }
 
-static brim_status open_trainer(brim_trainer *t, brim_drive *d)
+/* For evaluation only. */
+static brim_status read_model(brim_trainer *t, const char *checkpoint)
 {
-  BRIM_TRY(brim_trainer_make_metrics(t));
-  BRIM_TRY(place(t, NULL));
-  brim_footprint_predict(&d->planner, t->plan, d->choice.micro_batch, &t->footprint);
-  BRIM_TRY(begin_training(t));
-  BRIM_TRY(brim_setup_finish_data(d->setup));
-  brim_footprint_follow_data(d->setup, d->choice.micro_batch, &t->footprint);
-  return BRIM_OK;
+  brim_train_state state;
+  BRIM_TRY(brim_checkpoint_read_state(checkpoint, &state));
+  if (strcmp(state.model_id, t->state.model_id) != 0)
+    return brim_fail(BRIM_ELOAD, "checkpoint '%s' is of model '%s', the configuration has '%s'", checkpoint,
+                     state.model_id, t->state.model_id);
+  BRIM_TRY(write_frozen(t));
+  BRIM_TRY(check_frozen(t, &state, checkpoint));
+  brim_snapshot s;
+  BRIM_TRY(brim_snapshot_make(t->plan, &s));
+  brim_status status = brim_checkpoint_read(checkpoint, &s.tensors);
+  if (status == BRIM_OK) status = brim_snapshot_write(&s, t->exec);
+  brim_snapshot_release(&s);
+  if (status == BRIM_OK) t->state = state;
+  return status;
+}
+
+/* `wish`: of an evaluation of `checkpoint`; NULL: it is to train. */
+static brim_status open_trainer(brim_drive *drive, const brim_evaluation_wish *wish, const char *checkpoint,
+                                brim_trainer **out)
+{
+  brim_trainer *t = brim_xcalloc(1, sizeof *t);
+  t->drive = drive;
+  brim_status status = brim_trainer_make_metrics(t);
+  if (status == BRIM_OK) status = place(t, wish);
+  if (status == BRIM_OK && wish) {
+    init_state(t);
+    status = read_model(t, checkpoint);
+  } else if (status == BRIM_OK) {
+    brim_footprint_predict(&drive->planner, t->plan, drive->choice.micro_batch, &t->footprint);
+    status = begin_training(t);
+  }
+  if (status == BRIM_OK) status = brim_setup_finish_data(drive->setup);
+  if (status == BRIM_OK)
+    *out = t;
+  else
+    brim_trainer_close(t);
+  return status;
 }
 
 brim_status brim_trainer_open(brim_drive *drive, brim_trainer **out)
 {
-  brim_trainer *t = brim_xcalloc(1, sizeof *t);
-  t->drive = drive;
-  const brim_status status = open_trainer(t, drive);
-  if (status != BRIM_OK) {
-    brim_trainer_close(t);
-    return status;
-  }
-  *out = t;
+  BRIM_TRY(open_trainer(drive, NULL, NULL, out));
+  brim_footprint_follow_data(drive->setup, drive->choice.micro_batch, &(*out)->footprint);
   return BRIM_OK;
+}
+
+brim_status brim_trainer_open_evaluation(brim_drive *drive, int64_t count, int64_t batch, bool keep_output,
+                                         const char *checkpoint, brim_trainer **out)
+{
+  return open_trainer(drive, &(brim_evaluation_wish){count, batch, keep_output, false}, checkpoint, out);
 }
 
 void brim_trainer_close(brim_trainer *t)
@@ -171,6 +205,45 @@ double brim_trainer_lr(const brim_trainer *t)
   return t->step.lr;
 }
 
+/* ---- weights from elsewhere ---- */
+
+/* Parameters have the same index in every program. */
+static brim_status fill(brim_trainer *t, const brim_setup_weights *w)
+{
+  const brim_plan *plan = t->plan;
+  brim_status status = BRIM_OK;
+  for (size_t i = 0; i < w->count && status == BRIM_OK; i++) {
+    if (!brim_weights_source(w->weights, i)) continue;
+    void *values = brim_try_malloc(w->parameter[i]->bytes);
+    if (!values) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the values of '%s'", w->parameter[i]->name);
+    status = brim_weights_read(w->weights, i, values);
+    for (size_t k = 0; k < plan->program_count && status == BRIM_OK; k++)
+      if (has_parameters(t, k))
+        status =
+            brim_exec_write(t->exec, &plan->program[k], plan->program[k].graph->parameter[w->index[i]].value, values);
+    free(values);
+  }
+  return status;
+}
+
+brim_status brim_trainer_load_weights(brim_trainer *t, json_t **record)
+{
+  brim_setup_weights w;
+  brim_text text = {0};
+  brim_status status = BRIM_OK;
+  if (record) *record = NULL;
+  BRIM_TRY(brim_setup_weights_open(t->drive->setup, t->plan->program[0].graph, &w));
+  if (w.weights) {
+    if (!brim_config_backbone(t->drive->setup->config)) status = fill(t, &w); /* else brim_frozen_write has */
+    if (status == BRIM_OK && record && !(*record = brim_weights_json(w.weights, true))) status = BRIM_ELOAD;
+    if (status == BRIM_OK) brim_weights_tell(w.weights, &text);
+    if (status == BRIM_OK) brim_log(BRIM_LOG_INFO, "weights: %s", brim_text_str(&text));
+  }
+  brim_text_release(&text);
+  brim_setup_weights_close(&w);
+  return status;
+}
+
 /* ---- checkpoints ---- */
 
 static brim_status copy_values(brim_trainer *t, brim_snapshot *s)
@@ -200,20 +273,16 @@ static brim_status write_values(brim_trainer *t, const char *run_dir, const brim
   return brim_checkpoint_write_together(run_dir, &t->state, tensors, keep, &ranks);
 }
 
-/* Has this rank anything to write? */
-static bool is_writer(const brim_trainer *t)
-{
-  return !t->drive->setup->options.dist || t->drive->setup->world.rank == 0 || (t->plan && t->plan->shards);
-}
-
 brim_status brim_trainer_checkpoint(brim_trainer *t, const char *run_dir, int64_t keep)
 {
   brim_snapshot s;
   brim_status status = BRIM_OK;
+  const bool has_to_write =
+      !t->drive->setup->options.dist || t->drive->setup->world.rank == 0 || (t->plan && t->plan->shards);
   if (t->is_kept) return write_values(t, run_dir, &t->kept.tensors, keep);
   if (!brim_trainer_has_values(t))
     status = brim_fail(BRIM_EINTERNAL, "the parameters of step %lld are lost", (long long)t->state.step);
-  const bool copied = status == BRIM_OK && is_writer(t) && (status = copy_values(t, &s)) == BRIM_OK;
+  const bool copied = status == BRIM_OK && has_to_write && (status = copy_values(t, &s)) == BRIM_OK;
   if (!copied) return t->drive->setup->options.dist ? meet_to_write(t, status) : status;
   status = write_values(t, run_dir, &s.tensors, keep);
   brim_snapshot_release(&s);
@@ -222,24 +291,17 @@ brim_status brim_trainer_checkpoint(brim_trainer *t, const char *run_dir, int64_
 
 /* ---- another plan ---- */
 
-static void name_backend(brim_trainer *t)
-{
-  snprintf(t->state.backend_id, sizeof t->state.backend_id, "%s", brim_setup_backend_id(t->drive->setup));
-}
-
 static brim_status place_again(brim_trainer *t)
 {
-  brim_footprint again;
   const uint64_t before = t->footprint.total_bytes;
   brim_drive_begin(t->drive);
   brim_status status = brim_planner_look(&t->drive->planner);
   if (status == BRIM_OK) status = place(t, NULL);
   brim_drive_let_go(t->drive);
   BRIM_TRY(status);
-  name_backend(t);
-  brim_footprint_predict(&t->drive->planner, t->plan, t->drive->choice.micro_batch, &again);
-  t->footprint = again;
-  if (before > again.total_bytes) t->footprint.total_bytes = before;
+  snprintf(t->state.backend_id, sizeof t->state.backend_id, "%s", brim_setup_backend_id(t->drive->setup));
+  brim_footprint_predict(&t->drive->planner, t->plan, t->drive->choice.micro_batch, &t->footprint);
+  if (before > t->footprint.total_bytes) t->footprint.total_bytes = before;
   return brim_setup_finish_data(t->drive->setup); /* of one that was made again */
 }
 
@@ -249,24 +311,18 @@ void brim_trainer_follow(brim_trainer *t, brim_drive *drive)
 }
 
 /* Frozen values are read again, from files that may be others by now. */
-static brim_status write_frozen_again(brim_trainer *t)
+static brim_status put_back(brim_trainer *t)
 {
   const uint64_t before = t->state.frozen_hash;
+  BRIM_TRY(place_again(t));
+  BRIM_TRY(brim_snapshot_bind(&t->kept, t->plan));
   BRIM_TRY(write_frozen(t));
-  if (t->state.frozen_hash == before) return BRIM_OK;
+  if (t->state.frozen_hash == before) return brim_snapshot_write(&t->kept, t->exec);
   t->state.frozen_hash = before;
   return brim_fail(BRIM_ELOAD,
                    "the weights of the backbone, '%s', are others than those that the run has begun with\n"
                    "put them back, and go on with the run",
                    t->drive->setup->settings->model.weights);
-}
-
-static brim_status put_back(brim_trainer *t)
-{
-  BRIM_TRY(place_again(t));
-  BRIM_TRY(brim_snapshot_bind(&t->kept, t->plan));
-  BRIM_TRY(write_frozen_again(t));
-  return brim_snapshot_write(&t->kept, t->exec);
 }
 
 brim_status brim_trainer_park(brim_trainer *t)
@@ -298,30 +354,23 @@ brim_status brim_trainer_replan(brim_trainer *t)
 
 /* ---- from a checkpoint ---- */
 
-static brim_status check_state(const brim_trainer *t, const brim_train_state *state, const char *path)
-{
-  const brim_train_state *own = &t->state;
-  const struct {
-    const char *what, *theirs, *ours;
-  } ids[] = {{"model", state->model_id, own->model_id}, {"optimizer", state->optimizer_id, own->optimizer_id}};
-  for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++)
-    if (strcmp(ids[i].theirs, ids[i].ours) != 0)
-      return brim_fail(BRIM_ELOAD, "checkpoint '%s' is of %s '%s', this run has '%s'", path, ids[i].what, ids[i].theirs,
-                       ids[i].ours);
-  /* A run that ran out of memory may have left its backend just then. */
-  if (strcmp(state->backend_id, own->backend_id) != 0)
-    brim_log(BRIM_LOG_WARN,
-             "checkpoint '%s' is of backend '%s', and the run goes on with '%s': from here on its results "
-             "differ by rounding",
-             path, state->backend_id, own->backend_id);
-  return BRIM_OK;
-}
-
 brim_status brim_trainer_resume(brim_trainer *t, const char *checkpoint)
 {
   brim_train_state state;
   BRIM_TRY(brim_checkpoint_read_state(checkpoint, &state));
-  BRIM_TRY(check_state(t, &state, checkpoint));
+  const struct {
+    const char *what, *theirs, *ours;
+  } ids[] = {{"model", state.model_id, t->state.model_id}, {"optimizer", state.optimizer_id, t->state.optimizer_id}};
+  for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++)
+    if (strcmp(ids[i].theirs, ids[i].ours) != 0)
+      return brim_fail(BRIM_ELOAD, "checkpoint '%s' is of %s '%s', this run has '%s'", checkpoint, ids[i].what,
+                       ids[i].theirs, ids[i].ours);
+  /* A run that ran out of memory may have left its backend just then. */
+  if (strcmp(state.backend_id, t->state.backend_id) != 0)
+    brim_log(BRIM_LOG_WARN,
+             "checkpoint '%s' is of backend '%s', and the run goes on with '%s': from here on its results "
+             "differ by rounding",
+             checkpoint, state.backend_id, t->state.backend_id);
   BRIM_TRY(check_frozen(t, &state, checkpoint));
   brim_snapshot s;
   brim_footprint_add_resume(&t->footprint);
@@ -334,7 +383,7 @@ brim_status brim_trainer_resume(brim_trainer *t, const char *checkpoint)
   brim_snapshot_release(&s);
   if (status != BRIM_OK) return status;
   t->state = state;
-  name_backend(t);
+  snprintf(t->state.backend_id, sizeof t->state.backend_id, "%s", brim_setup_backend_id(t->drive->setup));
   t->begun_steps = state.step;
   brim_loss_scale_start(t->drive->setup->settings, &t->state);
   brim_begun last = {.scale = 1};
@@ -360,58 +409,15 @@ brim_status brim_trainer_restart(brim_trainer *t, const char *checkpoint)
   return BRIM_OK;
 }
 
-/* ---- evaluation only ---- */
-
-static brim_status read_model(brim_trainer *t, const char *checkpoint)
-{
-  brim_train_state state;
-  BRIM_TRY(brim_checkpoint_read_state(checkpoint, &state));
-  if (strcmp(state.model_id, t->state.model_id) != 0)
-    return brim_fail(BRIM_ELOAD, "checkpoint '%s' is of model '%s', the configuration has '%s'", checkpoint,
-                     state.model_id, t->state.model_id);
-  BRIM_TRY(write_frozen(t));
-  BRIM_TRY(check_frozen(t, &state, checkpoint));
-  brim_snapshot s;
-  BRIM_TRY(brim_snapshot_make(t->plan, &s));
-  brim_status status = brim_checkpoint_read(checkpoint, &s.tensors);
-  if (status == BRIM_OK) status = brim_snapshot_write(&s, t->exec);
-  brim_snapshot_release(&s);
-  if (status == BRIM_OK) t->state = state;
-  return status;
-}
-
-brim_status brim_trainer_open_evaluation(brim_drive *drive, int64_t count, int64_t batch, bool keep_output,
-                                         const char *checkpoint, brim_trainer **out)
-{
-  brim_trainer *t = brim_xcalloc(1, sizeof *t);
-  t->drive = drive;
-  brim_status status = brim_trainer_make_metrics(t);
-  if (status == BRIM_OK) status = place(t, &(brim_evaluation_wish){count, batch, keep_output, false});
-  if (status == BRIM_OK) init_state(t);
-  if (status == BRIM_OK) status = read_model(t, checkpoint);
-  if (status == BRIM_OK) status = brim_setup_finish_data(drive->setup);
-  if (status != BRIM_OK) {
-    brim_trainer_close(t);
-    return status;
-  }
-  *out = t;
-  return BRIM_OK;
-}
-
 /* ---- memory ---- */
-
-static void clean_heavily(brim_trainer *t)
-{
-  const brim_drive *d = t->drive;
-  if (!brim_trainer_is_ahead(t)) {
-    brim_loader_close(t->loader); /* the next step opens it where it is then */
-    t->loader = NULL;
-  }
-  if (BRIM_HAS(brim_backend_ops, d->setup->backend_ops, trim)) d->setup->backend_ops->trim(d->setup->backend);
-}
 
 void brim_trainer_clean(brim_trainer *t, enum brim_cleanup cleanup)
 {
-  if (cleanup == BRIM_CLEAN_HEAVY) clean_heavily(t);
+  const brim_setup *s = t->drive->setup;
+  if (cleanup == BRIM_CLEAN_HEAVY && !brim_trainer_is_ahead(t)) {
+    brim_loader_close(t->loader); /* the next step opens it where it is then */
+    t->loader = NULL;
+  }
+  if (cleanup == BRIM_CLEAN_HEAVY && BRIM_HAS(brim_backend_ops, s->backend_ops, trim)) s->backend_ops->trim(s->backend);
   if (cleanup != BRIM_CLEAN_NONE) malloc_trim(0);
 }

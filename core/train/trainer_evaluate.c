@@ -54,7 +54,7 @@ static brim_span next_part_span(void *context, int64_t sequence)
   return (brim_span){p->part, 0, p->first + first, rest <= 0 ? 0 : rest < p->batch ? rest : p->batch};
 }
 
-/* *weight, *tokens: what the samples counted for; see brim_trainer_weigh. */
+/* The sums of this rank's samples, left on the device. *weight, *tokens: see brim_trainer_weigh. */
 static brim_status evaluate(brim_trainer *t, brim_loader *loader, const volatile int *stop, double *weight,
                             double *tokens)
 {
@@ -72,26 +72,12 @@ static brim_status evaluate(brim_trainer *t, brim_loader *loader, const volatile
   }
 }
 
-/* The sums of this rank's samples, left on the device; *weight and *tokens as of evaluate. */
-static brim_status evaluate_part(brim_trainer *t, part_stream *stream, const volatile int *stop, double *weight,
-                                 double *tokens)
-{
-  brim_loader_options options = brim_setup_part_loader(t->drive->setup, stream->part, t->drive->choice.micro_batch);
-  options.next = next_part_span;
-  options.context = stream;
-  brim_loader *loader = NULL;
-  BRIM_TRY(brim_loader_open(&options, &loader));
-  const brim_status status = evaluate(t, loader, stop, weight, tokens);
-  brim_loader_close(loader);
-  return status;
-}
-
 /* How many metrics an evaluation has. */
 static size_t count_metrics(const brim_trainer *t)
 {
-  const brim_drive *d = t->drive;
-  if (d->setup->data.train.task == BRIM_TASK_VALUES) return (size_t)BRIM_ERRORS_COUNT(d->setup->answers);
-  return (size_t)(2 + brim_footprint_cells(d->setup) + (d->setup->top_k > 0));
+  const brim_setup *s = t->drive->setup;
+  if (s->data.train.task == BRIM_TASK_VALUES) return (size_t)BRIM_ERRORS_COUNT(s->answers);
+  return (size_t)(2 + brim_footprint_cells(s) + (s->top_k > 0));
 }
 
 /* Once a trainer: it is the same for all plans. */
@@ -99,17 +85,6 @@ brim_status brim_trainer_make_metrics(brim_trainer *t)
 {
   t->metrics = brim_try_calloc(count_metrics(t), sizeof(double));
   return t->metrics ? BRIM_OK : brim_fail(BRIM_ENOMEM_HOST, "no host memory for the metrics of an evaluation");
-}
-
-/* `answered`: samples, or tokens that count. */
-static void take_answers(const brim_trainer *t, double answered, brim_evaluation *out)
-{
-  const brim_drive *d = t->drive;
-  const int64_t classes = d->setup->data.train.classes, cells = brim_footprint_cells(d->setup);
-  out->accuracy = t->metrics[1] / answered;
-  out->accuracy_top = d->setup->top_k > 0 ? t->metrics[2 + cells] / answered : NAN;
-  out->f1 = cells > 0 ? brim_scores_macro_f1(t->metrics + 2, classes) : NAN;
-  out->confusion = cells > 0 ? t->metrics + 2 : NULL;
 }
 
 /* r2 of several targets is the mean of theirs, as scikit-learn's r2_score; of a target that never changes it is not
@@ -136,7 +111,13 @@ brim_status brim_trainer_evaluate(brim_trainer *t, enum brim_part part, const vo
   part_stream stream = {.part = part, .batch = brim_drive_eval_batch(d)};
   brim_setup_part(d->setup, part, &stream.first, &stream.count);
   double sum[BRIM_BALLOT_SUMS] = {0};
-  brim_status status = evaluate_part(t, &stream, stop, &sum[0], &sum[1]);
+  brim_loader_options options = brim_setup_part_loader(d->setup, part, d->choice.micro_batch);
+  options.next = next_part_span;
+  options.context = &stream;
+  brim_loader *loader = NULL;
+  brim_status status = brim_loader_open(&options, &loader);
+  if (status == BRIM_OK) status = evaluate(t, loader, stop, &sum[0], &sum[1]);
+  brim_loader_close(loader);
   if (status != BRIM_OK) t->failed_at = brim_now();
   BRIM_TRY(brim_trainer_meet_for(t, BRIM_MEET_EVALUATED, t->state.step, status, sum));
   BRIM_TRY(brim_exec_sum_metrics(t->exec, t->metrics, count_metrics(t)));
@@ -148,9 +129,15 @@ brim_status brim_trainer_evaluate(brim_trainer *t, enum brim_part part, const vo
   out->top_k = d->setup->top_k;
   out->classes = info->classes;
   out->class_names = info->class_names;
-  if (info->task == BRIM_TASK_VALUES)
+  if (info->task == BRIM_TASK_VALUES) {
     take_errors(t, samples, out);
-  else
-    take_answers(t, info->task == BRIM_TASK_TOKENS ? sum[1] : samples, out);
+    return BRIM_OK;
+  }
+  const int64_t cells = brim_footprint_cells(d->setup);
+  const double answered = info->task == BRIM_TASK_TOKENS ? sum[1] : samples; /* of tokens those that count */
+  out->accuracy = t->metrics[1] / answered;
+  out->accuracy_top = d->setup->top_k > 0 ? t->metrics[2 + cells] / answered : NAN;
+  out->f1 = cells > 0 ? brim_scores_macro_f1(t->metrics + 2, info->classes) : NAN;
+  out->confusion = cells > 0 ? t->metrics + 2 : NULL;
   return BRIM_OK;
 }

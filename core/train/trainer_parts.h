@@ -1,6 +1,7 @@
 /* What a trainer is made of. Internal to trainer*.c. */
 #ifndef BRIM_TRAIN_TRAINER_PARTS_H
 #define BRIM_TRAIN_TRAINER_PARTS_H
+#include "base/error.h"
 #include "train/snapshot.h"
 #include "train/trainer.h"
 
@@ -40,7 +41,7 @@ struct brim_trainer {
   double waited;        /* seconds, for other ranks */
   bool is_kept;         /* nothing is placed, and the values of the last commit are in `kept` */
   brim_snapshot kept;
-  char error[4096]; /* of a step that has failed and is not ended yet */
+  brim_error error; /* of a step that has failed and is not ended yet */
   double *metrics;  /* of an evaluation: 2, the cells of the confusion matrix, and perhaps one for the top k; of real
                        targets BRIM_ERRORS_COUNT */
 };
@@ -48,6 +49,10 @@ struct brim_trainer {
 /* What the nodes of a step need to know. Schedules go by steps, as the data does; what optimizers correct is by the
  * updates that were made, as in PyTorch. */
 void brim_trainer_make_step(const brim_trainer *t, int64_t number, int64_t samples, brim_begun *b);
+/* [step] Why a step was refused: runs its micro-batches again, looking at every result. ENUMERIC with the operation
+ * that first made a value that is not finite; another status if that did not work. *is_found: the operation is among
+ * this rank's micro-batches, or a parameter was lost before. Slow; allocates. */
+brim_status brim_trainer_explain(const brim_trainer *t, const brim_begun *b, bool *is_found);
 /* Comes together with the other ranks: see brim_trainer_meet. `sum`: BRIM_BALLOT_SUMS numbers,
  * added up over all in place; NULL: none. */
 brim_status brim_trainer_meet_for(brim_trainer *t, enum brim_meeting meeting, int64_t step, brim_status status,

@@ -5,13 +5,6 @@
 #include "base/alloc.h"
 #include "train/trainer_parts.h"
 
-static void lose_values(brim_trainer *t)
-{
-  t->torn = true;
-  if (t->is_kept) brim_snapshot_release(&t->kept);
-  t->is_kept = false;
-}
-
 brim_status brim_trainer_meet_for(brim_trainer *t, enum brim_meeting meeting, int64_t step, brim_status status,
                                   double *sum)
 {
@@ -27,7 +20,11 @@ brim_status brim_trainer_meet_for(brim_trainer *t, enum brim_meeting meeting, in
   t->is_told = true;
   const brim_status met = brim_dist_vote(t->drive->setup->options.dist, &own, &t->verdict);
   t->waited += brim_now() - start;
-  if (t->verdict.is_torn) lose_values(t);
+  if (t->verdict.is_torn) {
+    t->torn = true;
+    if (t->is_kept) brim_snapshot_release(&t->kept);
+    t->is_kept = false;
+  }
   BRIM_TRY(met);
   if (sum) memcpy(sum, t->verdict.sum, sizeof t->verdict.sum);
   t->is_told = t->verdict.failed >= 0;
@@ -44,20 +41,21 @@ void brim_trainer_forgive(brim_trainer *t)
 {
   t->is_told = false;
 }
-
 bool brim_trainer_has_told(const brim_trainer *t)
 {
   return t->is_told;
 }
-
 const brim_verdict *brim_trainer_verdict(const brim_trainer *t)
 {
   return &t->verdict;
 }
-
 void brim_trainer_wish(brim_trainer *t, uint32_t wishes)
 {
   t->wishes = wishes;
+}
+double brim_trainer_waited(const brim_trainer *t)
+{
+  return t->waited;
 }
 
 brim_status brim_trainer_let_one_speak(brim_trainer *t, brim_status status, bool has_found)
@@ -72,11 +70,6 @@ brim_status brim_trainer_let_one_speak(brim_trainer *t, brim_status status, bool
   free(all);
   if (met != BRIM_OK || w->rank == speaker % w->ranks) return met == BRIM_OK ? status : met;
   return brim_fail(BRIM_EPEER, "rank %d says why", (int)(speaker % w->ranks));
-}
-
-double brim_trainer_waited(const brim_trainer *t)
-{
-  return t->waited;
 }
 
 brim_status brim_trainer_broadcast(brim_trainer *t)
@@ -115,27 +108,21 @@ static brim_status hash_parameters(brim_trainer *t, void *room, uint64_t *hash)
 
 #define HASHES (BRIM_EXCHANGE_BYTES / sizeof(uint64_t)) /* in one exchange */
 
-/* Of parameters from..from+count-1. */
-static brim_status compare_some(brim_trainer *t, const uint64_t *own, size_t from, size_t count, uint64_t *all)
-{
-  const int32_t ranks = t->drive->setup->world.ranks;
-  BRIM_TRY(brim_dist_exchange(t->drive->setup->options.dist, own + from, (uint32_t)(count * sizeof *own), all));
-  for (size_t i = 0; i < count; i++)
-    for (int32_t r = 1; r < ranks; r++)
-      if (all[(size_t)r * count + i] != all[i])
-        return brim_fail(BRIM_EINTERNAL,
-                         "after step %lld rank %d has other values of '%s' than rank 0\n"
-                         "checkpoints before are kept; is the memory of that rank's machine or device sound?",
-                         (long long)t->state.step, (int)r, t->plan->program[0].graph->parameter[from + i].value->name);
-  return BRIM_OK;
-}
-
 static brim_status compare(brim_trainer *t, void *room, uint64_t *own, uint64_t *all)
 {
-  const size_t count = t->plan->program[0].graph->parameter_count;
+  const brim_graph *g = t->plan->program[0].graph;
   BRIM_TRY(brim_trainer_meet(t, BRIM_MEET_CHECK, hash_parameters(t, room, own)));
-  for (size_t from = 0; from < count; from += HASHES)
-    BRIM_TRY(compare_some(t, own, from, count - from < HASHES ? count - from : HASHES, all));
+  for (size_t from = 0; from < g->parameter_count; from += HASHES) {
+    const size_t rest = g->parameter_count - from, count = rest < HASHES ? rest : HASHES;
+    BRIM_TRY(brim_dist_exchange(t->drive->setup->options.dist, own + from, (uint32_t)(count * sizeof *own), all));
+    for (size_t i = 0; i < count; i++)
+      for (int32_t r = 1; r < t->drive->setup->world.ranks; r++)
+        if (all[(size_t)r * count + i] != all[i])
+          return brim_fail(BRIM_EINTERNAL,
+                           "after step %lld rank %d has other values of '%s' than rank 0\n"
+                           "checkpoints before are kept; is the memory of that rank's machine or device sound?",
+                           (long long)t->state.step, (int)r, g->parameter[from + i].value->name);
+  }
   return BRIM_OK;
 }
 

@@ -1,11 +1,8 @@
 /* Steps of a trainer. See trainer.h. */
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "base/fault.h"
 #include "setup/loss_scale.h"
-#include "train/nonfinite.h"
 #include "train/trainer_parts.h"
 
 void brim_trainer_make_step(const brim_trainer *t, int64_t number, int64_t samples, brim_begun *b)
@@ -29,33 +26,22 @@ static brim_span next_span(void *context, int64_t sequence)
   return brim_order_span(&t->drive->order, t->first_sequence + sequence);
 }
 
-static brim_status open_loader(brim_trainer *t)
-{
-  t->first_sequence = brim_order_sequence(&t->drive->order, t->state.step);
-  brim_loader_options options = brim_setup_train_loader(t->drive->setup, t->drive->choice.micro_batch);
-  options.next = next_span;
-  options.context = t;
-  t->loader_bytes = brim_loader_bytes(&options);
-  return brim_loader_open(&options, &t->loader);
-}
-
 /* ---- the micro-batches of a step ---- */
 
 static brim_status prepare(brim_trainer *t)
 {
-  if (!t->loader && brim_order_batch_max(&t->drive->order) > 0) BRIM_TRY(open_loader(t));
+  if (!t->loader && brim_order_batch_max(&t->drive->order) > 0) {
+    brim_loader_options options = brim_setup_train_loader(t->drive->setup, t->drive->choice.micro_batch);
+    options.next = next_span;
+    options.context = t;
+    t->first_sequence = brim_order_sequence(&t->drive->order, t->state.step);
+    t->loader_bytes = brim_loader_bytes(&options);
+    BRIM_TRY(brim_loader_open(&options, &t->loader));
+  }
   if (brim_fault_hit(BRIM_FAULT_BEGIN, NULL))
     return brim_fail(BRIM_ENOMEM_DEVICE, "made to fail at its beginning, by %s", BRIM_FAULT_ENVIRONMENT);
   BRIM_TRY(brim_exec_zero_gradients(t->exec));
   return brim_exec_zero_metrics(t->exec);
-}
-
-/* Its collectives are those of all programs of training. */
-static const brim_program *any_training(const brim_trainer *t)
-{
-  size_t i = 0;
-  while (t->plan->program[i].kind != BRIM_PROGRAM_TRAIN) i++;
-  return &t->plan->program[i];
 }
 
 static const brim_exec_options collectives = {.part = BRIM_EXEC_COLLECTIVES};
@@ -75,9 +61,12 @@ static bool is_together(const brim_trainer *t)
 
 static brim_status run_batch(brim_trainer *t, brim_begun *b, const micros *m)
 {
-  if (!m->batch && !is_together(t)) return BRIM_OK;
-  if (!m->batch)
-    return brim_exec_run(t->exec, any_training(t), &b->step, &(brim_exec_options){.part = BRIM_EXEC_NEEDED});
+  if (!m->batch) {
+    const brim_program *any = t->plan->program; /* the collectives of all programs of training are the same */
+    if (!is_together(t)) return BRIM_OK;
+    while (any->kind != BRIM_PROGRAM_TRAIN) any++;
+    return brim_exec_run(t->exec, any, &b->step, &(brim_exec_options){.part = BRIM_EXEC_NEEDED});
+  }
   const brim_program *program = brim_plan_program(t->plan, BRIM_PROGRAM_TRAIN, m->batch->span.count);
   if (program->graph->passes) b->program = program;
   const brim_exec_options options = {.part = b->program ? BRIM_EXEC_FORWARD : BRIM_EXEC_WHOLE,
@@ -85,26 +74,20 @@ static brim_status run_batch(brim_trainer *t, brim_begun *b, const micros *m)
   return brim_exec_run(t->exec, program, &b->step, &options);
 }
 
-static brim_status load_batch(brim_trainer *t, brim_begun *b, micros *m)
-{
-  m->batch = NULL;
-  if (m->loaded == b->share.count) return BRIM_OK;
-  BRIM_TRY(brim_loader_next(t->loader, &m->batch));
-  if (!m->batch) return brim_fail(BRIM_EINTERNAL, "the loader ended in step %llu", (unsigned long long)b->step.step);
-  const brim_span *span = &m->batch->span;
-  const brim_program *program = brim_plan_program(t->plan, BRIM_PROGRAM_TRAIN, span->count);
-  BRIM_TRY(brim_exec_load(t->exec, program, m->batch->values, m->batch->labels));
-  b->step.first_sample = span->first - b->span.first;
-  brim_trainer_weigh(t, m->batch, &b->weight, &b->tokens);
-  m->loaded += span->count;
-  return BRIM_OK;
-}
-
 /* To the next micro-batch before which the ranks meet: the last one, or each. Those before it are run. */
 static brim_status come_to_meeting(brim_trainer *t, brim_begun *b, micros *m)
 {
   for (;;) {
-    BRIM_TRY(load_batch(t, b, m));
+    m->batch = NULL;
+    if (m->loaded == b->share.count) return BRIM_OK;
+    BRIM_TRY(brim_loader_next(t->loader, &m->batch));
+    if (!m->batch) return brim_fail(BRIM_EINTERNAL, "the loader ended in step %llu", (unsigned long long)b->step.step);
+    const brim_span *span = &m->batch->span;
+    const brim_program *program = brim_plan_program(t->plan, BRIM_PROGRAM_TRAIN, span->count);
+    BRIM_TRY(brim_exec_load(t->exec, program, m->batch->values, m->batch->labels));
+    b->step.first_sample = span->first - b->span.first;
+    brim_trainer_weigh(t, m->batch, &b->weight, &b->tokens);
+    m->loaded += span->count;
     if (is_together(t) || m->loaded == b->share.count) return BRIM_OK;
     BRIM_TRY(run_batch(t, b, m));
   }
@@ -115,16 +98,7 @@ static void keep_failure(brim_trainer *t, brim_begun *b, brim_status status)
 {
   if (status == BRIM_OK || b->failed != BRIM_OK) return;
   b->failed = status;
-  snprintf(t->error, sizeof t->error, "%s", brim_error_text());
-}
-
-/* `sum`: of all ranks, and all their micro-batches. */
-static void take_weights(const brim_trainer *t, brim_begun *b, const double *sum)
-{
-  const double losses = (double)(b->span.count * brim_trainer_losses_each(t));
-  b->weight = sum[0];
-  b->tokens = sum[2];
-  b->step.gradient_scale = b->update.gradient_scale = sum[0] > 0 ? losses / sum[0] / b->scale : 0;
+  brim_error_take(&t->error);
 }
 
 /* All micro-batches, and the sums over all ranks. From the meeting before the last on every rank makes the same sums,
@@ -146,7 +120,12 @@ static brim_status accumulate(brim_trainer *t, brim_begun *b)
     sum[2] = b->tokens;
     BRIM_TRY(brim_trainer_meet_for(t, BRIM_MEET_READY, t->begun_steps, status, sum));
     m.is_last = sum[1] == 0;
-    if (m.is_last) take_weights(t, b, sum);
+    if (m.is_last) { /* then the sums are of all micro-batches */
+      const double losses = (double)(b->span.count * brim_trainer_losses_each(t));
+      b->weight = sum[0];
+      b->tokens = sum[2];
+      b->step.gradient_scale = b->update.gradient_scale = sum[0] > 0 ? losses / sum[0] / b->scale : 0;
+    }
     status = run_batch(t, b, &m);
   }
   keep_failure(t, b, status);
@@ -166,16 +145,6 @@ static const brim_tensor *norm_wanted(const brim_trainer *t)
   return t->drive->setup->settings->training.clip_norm ? t->update->graph->gradient_scale : NULL;
 }
 
-/* Of the step that is begun next; 1 where the loss is not scaled. If the one before it is under way, as it will be if
- * that one is kept: else this one is begun again. */
-static double next_scale(const brim_trainer *t)
-{
-  brim_train_state state = t->state;
-  if (!t->check) return 1;
-  if (brim_trainer_is_ahead(t)) brim_loss_scale_keep(t->drive->setup->settings, &state);
-  return state.loss_scale;
-}
-
 /* Where the device works while the host goes on, everything of a step is started, the update too: it looks at the proof
  * by itself. */
 static brim_status start_update(brim_trainer *t, brim_begun *b)
@@ -186,15 +155,8 @@ static brim_status start_update(brim_trainer *t, brim_begun *b)
   if (b->program) BRIM_TRY(brim_exec_run(t->exec, b->program, &b->step, &backward));
   BRIM_TRY(brim_exec_run(t->exec, t->update, &b->update, &proved));
   BRIM_TRY(brim_exec_fetch(t->exec, b->metrics, 2, &b->proof, t->update, norm_wanted(t), b->norm));
-  t->torn = false; /* it will be whole: see discard */
+  t->torn = false; /* it will be whole, unless the step is discarded */
   return BRIM_OK;
-}
-
-/* Of a rank that has failed: the other ranks' devices begin the update, which their proof refuses. */
-static brim_status join_update(brim_trainer *t, const brim_begun *b)
-{
-  if (t->check) BRIM_TRY(brim_exec_run(t->exec, t->check, &b->step, &collectives));
-  return brim_exec_run(t->exec, t->update, &b->update, &collectives);
 }
 
 static brim_status begin_step(brim_trainer *t)
@@ -203,12 +165,25 @@ static brim_status begin_step(brim_trainer *t)
   brim_fault_step(t->begun_steps + 1);
   b->span = brim_order_step(&t->drive->order, t->begun_steps);
   b->share = brim_order_share(&t->drive->order, t->begun_steps);
-  b->scale = next_scale(t);
+  b->scale = 1;
+  if (t->check) { /* the scale behind the step under way, if one is, as if it is kept: else this one is begun again */
+    brim_train_state state = t->state;
+    if (brim_trainer_is_ahead(t)) brim_loss_scale_keep(t->drive->setup->settings, &state);
+    b->scale = state.loss_scale;
+  }
   brim_trainer_make_step(t, t->begun_steps, b->span.count, b);
   b->norm[0] = NAN;
   BRIM_TRY(accumulate(t, b));
-  if (b->failed != BRIM_OK && !t->drive->setup->options.dist) return brim_fail(b->failed, "%s", t->error);
-  if (brim_exec_is_asynchronous(t->exec)) BRIM_TRY(b->failed == BRIM_OK ? start_update(t, b) : join_update(t, b));
+  if (b->failed != BRIM_OK && !t->drive->setup->options.dist) {
+    brim_error_put(&t->error);
+    return b->failed;
+  }
+  if (brim_exec_is_asynchronous(t->exec) && b->failed == BRIM_OK) {
+    BRIM_TRY(start_update(t, b));
+  } else if (brim_exec_is_asynchronous(t->exec)) { /* the others begin the update, which their proof refuses */
+    if (t->check) BRIM_TRY(brim_exec_run(t->exec, t->check, &b->step, &collectives));
+    BRIM_TRY(brim_exec_run(t->exec, t->update, &b->update, &collectives));
+  }
   t->begun_steps++;
   return BRIM_OK;
 }
@@ -245,20 +220,18 @@ static brim_status take_back(brim_trainer *t)
   return brim_exec_metrics(t->exec, &t->plan->program[0], metrics, 2); /* from here on updates are made again */
 }
 
-static brim_status skip_or_explain(brim_trainer *t, const brim_begun *b)
-{
-  bool is_found = false;
-  if (t->check && brim_loss_scale_skip(t->drive->setup->settings, &t->state)) return take_back(t);
-  const brim_status status = brim_nonfinite_explain(&(brim_nonfinite){
-      t->drive, t->plan, t->exec, &t->state, &b->span, b->step, b->metrics[0], t->check != NULL, &is_found});
-  return brim_trainer_let_one_speak(t, status, is_found);
-}
-
 /* Something is not finite: with a loss scale the step goes without an update, unless that does not help any more. */
 static brim_status refuse(brim_trainer *t, const brim_begun *b)
 {
   const brim_train_state before = t->state;
-  const brim_status status = skip_or_explain(t, b);
+  brim_status status;
+  if (t->check && brim_loss_scale_skip(t->drive->setup->settings, &t->state)) {
+    status = take_back(t);
+  } else {
+    bool is_found = false;
+    status = brim_trainer_explain(t, b, &is_found);
+    status = brim_trainer_let_one_speak(t, status, is_found);
+  }
   if (status == BRIM_OK)
     commit(t, b);
   else
@@ -275,24 +248,14 @@ static brim_status look(brim_trainer *t, brim_begun *b)
   t->waited += brim_now() - start;
   if (b->failed != BRIM_OK && !asynchronous && t->check)
     BRIM_TRY(brim_exec_run(t->exec, t->check, &b->step, &collectives));
-  if (b->failed != BRIM_OK) return brim_fail(b->failed, "%s", t->error);
+  if (b->failed != BRIM_OK) {
+    brim_error_put(&t->error);
+    return b->failed;
+  }
   if (asynchronous) return brim_exec_collect(t->exec);
   if (t->check) BRIM_TRY(brim_exec_run(t->exec, t->check, &b->step, NULL));
   BRIM_TRY(brim_exec_metrics(t->exec, &t->plan->program[0], b->metrics, 2));
   return brim_exec_proof(t->exec, &b->proof);
-}
-
-static brim_status update(brim_trainer *t, brim_begun *b)
-{
-  t->torn = true;
-  const brim_exec_options backward = {.part = BRIM_EXEC_BACKWARD};
-  if (b->program) BRIM_TRY(brim_exec_run(t->exec, b->program, &b->step, &backward));
-  BRIM_TRY(brim_exec_run(t->exec, t->update, &b->update, NULL));
-  if (norm_wanted(t)) BRIM_TRY(brim_exec_read(t->exec, t->update, norm_wanted(t), b->norm));
-  if (brim_fault_hit(BRIM_FAULT_UPDATE, NULL))
-    return brim_fail(BRIM_ENOMEM_DEVICE, "the update was made to fail, by %s", BRIM_FAULT_ENVIRONMENT);
-  t->torn = false;
-  return BRIM_OK;
 }
 
 static brim_status end_step(brim_trainer *t)
@@ -302,7 +265,16 @@ static brim_status end_step(brim_trainer *t)
   const brim_status status = look(t, b);
   BRIM_TRY(brim_trainer_meet(t, BRIM_MEET_COMMIT, status));
   if (!isfinite(b->proof)) return refuse(t, b);
-  if (!brim_exec_is_asynchronous(t->exec)) BRIM_TRY(update(t, b));
+  if (!brim_exec_is_asynchronous(t->exec)) {
+    t->torn = true;
+    const brim_exec_options backward = {.part = BRIM_EXEC_BACKWARD};
+    if (b->program) BRIM_TRY(brim_exec_run(t->exec, b->program, &b->step, &backward));
+    BRIM_TRY(brim_exec_run(t->exec, t->update, &b->update, NULL));
+    if (norm_wanted(t)) BRIM_TRY(brim_exec_read(t->exec, t->update, norm_wanted(t), b->norm));
+    if (brim_fault_hit(BRIM_FAULT_UPDATE, NULL))
+      return brim_fail(BRIM_ENOMEM_DEVICE, "the update was made to fail, by %s", BRIM_FAULT_ENVIRONMENT);
+    t->torn = false;
+  }
   if (norm_wanted(t)) t->state.gradient_norm = b->norm[0];
   brim_loss_scale_keep(t->drive->setup->settings, &t->state);
   commit(t, b);
@@ -324,26 +296,21 @@ static brim_status try_step(brim_trainer *t, bool more)
   return ahead;
 }
 
-/* What was begun is forgotten; samples are read again from the last commit on. A device that works ahead may have made
- * updates of what was begun. */
-static void discard(brim_trainer *t)
+/* After a failure what was begun is forgotten; samples are read again from the last commit on. A device that works
+ * ahead may have made updates of what was begun. */
+brim_status brim_trainer_step(brim_trainer *t, bool more)
 {
-  char error[4096];
-  snprintf(error, sizeof error, "%s", brim_error_text());
+  const brim_status status = try_step(t, more);
+  if (status == BRIM_OK) return BRIM_OK;
+  brim_error first; /* is the one to show */
+  brim_error_take(&first);
+  t->failed_at = brim_now();
   if (brim_trainer_is_ahead(t) && brim_exec_is_asynchronous(t->exec)) t->torn = true;
   (void)brim_exec_wait(t->exec); /* it may be reading what the loader has */
   brim_loader_close(t->loader);
   t->loader = NULL;
   t->begun_steps = t->state.step;
-  (void)brim_fail(BRIM_OK, "%s", error); /* the first error is the one to show */
-}
-
-brim_status brim_trainer_step(brim_trainer *t, bool more)
-{
-  const brim_status status = try_step(t, more);
-  if (status == BRIM_OK) return BRIM_OK;
-  t->failed_at = brim_now();
-  discard(t);
+  brim_error_put(&first);
   return status;
 }
 

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "cli/characters.h"
-#include "train/sampling.h"
+#include "train/generate.h"
 
 #define COUNT 5
 static const double share[COUNT] = {0.1, 0.4, 0.2, 0.05, 0.25}; /* probabilities; in order: tokens 1, 4, 2, 0, 3 */

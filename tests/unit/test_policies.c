@@ -11,7 +11,6 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "memory/policies.h"
-#include "memory/policy_clock.h"
 #include "unit/made_policies.h"
 
 /* ---- order ---- */

@@ -3,8 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "memory/policy_clock.h"
-
 #define START 1750000000.0 /* of the first world, in seconds since 1970 */
 #define BETWEEN 18311.0    /* of a world and the next: some five hours */
 #define GIB (UINT64_C(1) << 30)

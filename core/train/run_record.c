@@ -1,12 +1,10 @@
-/* What a run writes down of its steps, and evaluations. See run_parts.h. */
+/* What a run writes down of its steps, and its evaluations. See run_parts.h. */
 #include <math.h>
 #include <stdio.h>
 
 #include "base/log.h"
 #include "train/run_parts.h"
 #include "train/stop.h"
-
-/* ---- records ---- */
 
 static const char *const part_names[] = {"train", "validation", "test"};
 
@@ -22,28 +20,14 @@ void brim_running_heed_tensorboard(brim_running *r, brim_status status)
   brim_tensorboard_close(&r->tensorboard);
 }
 
-/* What the loss is shown with. Of training only the first error of real numbers is counted. */
-static void record_figures(brim_jsonl *m, enum brim_part part, const brim_evaluation *e)
-{
-  char top[32];
-  const bool is_values = e->task == BRIM_TASK_VALUES, is_train = part == BRIM_PART_TRAIN;
-  brim_jsonl_number(m, "loss", e->loss);
-  if (e->task == BRIM_TASK_TOKENS) brim_jsonl_number(m, "perplexity", brim_evaluation_perplexity(e));
-  brim_jsonl_number(m, is_values ? "mae" : "accuracy", is_values ? e->mae : e->accuracy);
-  snprintf(top, sizeof top, "accuracy_top%d", (int)e->top_k);
-  if (e->top_k > 0) brim_jsonl_number(m, top, e->accuracy_top);
-  if (e->task == BRIM_TASK_CLASS && !is_train) brim_jsonl_number(m, "f1", e->f1);
-  if (!is_values || is_train) return;
-  brim_jsonl_number(m, "mape", e->mape);
-  brim_jsonl_number(m, "rmse", e->rmse);
-  brim_jsonl_number(m, "r2", e->r2);
-}
-
 /* `seconds`: that `samples` took. */
 static brim_status record(brim_running *r, enum brim_part part, const brim_evaluation *e, int64_t samples,
                           double seconds)
 {
+  const bool is_values = e->task == BRIM_TASK_VALUES, is_train = part == BRIM_PART_TRAIN;
   const double rate = seconds > 0 ? (double)samples / seconds : NAN;
+  char top[32];
+  snprintf(top, sizeof top, "accuracy_top%d", (int)e->top_k);
   brim_jsonl *m = &r->metrics;
   r->state->metrics_records++; /* on every rank, though rank 0 writes them */
   if (m->fd < 0) return BRIM_OK;
@@ -51,11 +35,19 @@ static brim_status record(brim_running *r, enum brim_part part, const brim_evalu
   brim_jsonl_int(m, "step", r->state->step);
   brim_jsonl_number(m, "epoch", (double)r->state->step / (double)r->drive->order.steps_per_epoch);
   brim_jsonl_string(m, "split", part_names[part]);
-  record_figures(m, part, e);
+  brim_jsonl_number(m, "loss", e->loss);
+  if (e->task == BRIM_TASK_TOKENS) brim_jsonl_number(m, "perplexity", brim_evaluation_perplexity(e));
+  brim_jsonl_number(m, is_values ? "mae" : "accuracy", is_values ? e->mae : e->accuracy);
+  if (e->top_k > 0) brim_jsonl_number(m, top, e->accuracy_top);
+  if (e->task == BRIM_TASK_CLASS && !is_train) brim_jsonl_number(m, "f1", e->f1);
+  if (is_values && !is_train) { /* training counts only the first of these errors */
+    brim_jsonl_number(m, "mape", e->mape);
+    brim_jsonl_number(m, "rmse", e->rmse);
+    brim_jsonl_number(m, "r2", e->r2);
+  }
   brim_jsonl_number(m, "lr", brim_trainer_lr(r->trainer));
-  if (part == BRIM_PART_TRAIN && r->settings->training.clip_norm > 0)
-    brim_jsonl_number(m, "grad_norm", r->state->gradient_norm);
-  if (part == BRIM_PART_TRAIN && r->state->loss_scale > 0) {
+  if (is_train && r->settings->training.clip_norm > 0) brim_jsonl_number(m, "grad_norm", r->state->gradient_norm);
+  if (is_train && r->state->loss_scale > 0) {
     brim_jsonl_number(m, "loss_scale", r->state->loss_scale);
     brim_jsonl_int(m, "skipped_steps", r->state->skipped_steps);
   }
@@ -130,19 +122,6 @@ brim_status brim_running_close_window(brim_running *r)
   return record(r, BRIM_PART_TRAIN, &e, n, seconds);
 }
 
-/* ---- what is due after a commit ---- */
-
-bool brim_running_goes_on(const brim_running *r)
-{
-  const brim_training_settings *t = &r->settings->training;
-  const int64_t next = r->state->step + 1;
-  const bool is_wanted = r->options->dist
-                             ? brim_trainer_verdict(r->trainer)->wishes != 0
-                             : *r->stop || brim_pressure_is_due(r->pressure) || brim_resize_is_due(&r->loop.resize);
-  return !is_wanted && !brim_running_is_compared(r, next) && !brim_loop_is_due(&r->loop, next, t->eval_every_steps) &&
-         !brim_loop_is_due(&r->loop, next, t->checkpoint_every_steps);
-}
-
 brim_status brim_running_evaluate(brim_running *r, enum brim_part part, bool recorded, brim_evaluation *out)
 {
   char figures[BRIM_REPORT_ROOM];
@@ -164,32 +143,4 @@ brim_status brim_running_evaluate(brim_running *r, enum brim_part part, bool rec
            (long long)r->state->step, part_names[part], out->loss, brim_report_format(figures, sizeof figures, out),
            (long long)out->samples, brim_plural(out->samples));
   return BRIM_OK;
-}
-
-brim_status brim_running_evaluate_step(void *running, bool *is_new)
-{
-  brim_running *r = running;
-  brim_train_state *s = r->state;
-  const int64_t *count = r->drive->setup->data.count;
-  const enum brim_part part = count[BRIM_PART_VALIDATION] ? BRIM_PART_VALIDATION : BRIM_PART_TEST;
-  *is_new = false;
-  if (s->evaluated_step == s->step || count[part] == 0) return BRIM_OK;
-  brim_evaluation e;
-  BRIM_TRY(brim_running_evaluate(r, part, false, &e));
-  s->evaluated_step = s->step;
-  *is_new = true;
-  if (part != BRIM_PART_VALIDATION) return BRIM_OK;
-  s->worse_evaluations++;
-  if (!isnan(s->best_loss) && !(e.loss < s->best_loss)) return BRIM_OK;
-  s->worse_evaluations = 0;
-  s->best_loss = e.loss;
-  s->best_step = s->step;
-  return BRIM_OK;
-}
-
-bool brim_running_is_out_of_patience(void *running)
-{
-  const brim_running *r = running;
-  const int64_t patience = r->settings->training.patience;
-  return patience > 0 && r->state->worse_evaluations >= patience;
 }
