@@ -172,10 +172,11 @@ brim_status brim_decide_device(brim_dialogue *d)
   snprintf(d->wanted, sizeof d->wanted, "%s", d->asked_device);
   brim_status status = look_at_devices(d, "device", &v);
   if (status == BRIM_OK) status = name_device(d, &v);
-  if (status == BRIM_OK) status = brim_policies_choose_device(d->policies, &v.query, &place);
-  if (status == BRIM_OK) status = take_place(d, &v, &place);
+  const brim_status asked =
+      status == BRIM_OK ? brim_policies_choose_device(d->policies, &v.query, &place) : BRIM_ENOTSUP;
+  if (asked != BRIM_ENOTSUP) status = asked == BRIM_OK ? take_place(d, &v, &place) : asked;
   brim_arena_release(&v.arena);
-  if (status != BRIM_ENOTSUP) BRIM_TRY(status); /* else no policy chooses */
+  BRIM_TRY(status);
   brim_device_wish wish = brim_dialogue_wish(d);
   if (p->waits) wish.min_bytes = 0;
   return brim_device_choose(brim_setup_backend_id(setup), setup->backend_ops, setup->backend, &wish, &p->device,

@@ -39,32 +39,32 @@ void brim_dialogue_view(const brim_dialogue *d, int device, const brim_device_in
 
 /* ---- what policies are shown ---- */
 
-void brim_dialogue_show_device(const brim_dialogue *d, const char *question, const brim_device_view *v,
+void brim_dialogue_show_device(const brim_dialogue *d, const char *question, const brim_device_view *device,
                                uint64_t own_bytes, uint64_t waiting_bytes)
 {
   const brim_sight sight = {.kind = BRIM_SIGHT_DEVICE,
                             .at = brim_policy_clock(),
                             .question = question,
-                            .device = v->name,
-                            .is_shared = v->is_shared,
-                            .on_host = v->on_host,
-                            .waiting = v->waiting,
+                            .device = device->name,
+                            .is_shared = device->is_shared,
+                            .on_host = device->on_host,
+                            .waiting = device->waiting,
                             .waiting_bytes = waiting_bytes,
-                            .total_bytes = v->total_bytes,
-                            .free_bytes = v->free_bytes,
+                            .total_bytes = device->total_bytes,
+                            .free_bytes = device->free_bytes,
                             .own_bytes = own_bytes};
   brim_policies_show(d->policies, &sight);
 }
 
-void brim_dialogue_show_host(const brim_dialogue *d, const char *question, const brim_memory_view *m)
+void brim_dialogue_show_host(const brim_dialogue *d, const char *question, const brim_memory_view *memory)
 {
   const brim_sight sight = {.kind = BRIM_SIGHT_HOST,
                             .at = brim_policy_clock(),
                             .question = question,
                             .device = "",
-                            .total_bytes = m->host_total_bytes,
-                            .free_bytes = m->host_available_bytes,
-                            .own_bytes = m->process_bytes};
+                            .total_bytes = memory->host_total_bytes,
+                            .free_bytes = memory->host_available_bytes,
+                            .own_bytes = memory->process_bytes};
   brim_policies_show(d->policies, &sight);
 }
 
@@ -75,16 +75,16 @@ void brim_dialogue_show_plan(const brim_dialogue *d, const char *question, int64
 }
 
 void brim_dialogue_show_figures(const brim_dialogue *d, const char *question, int64_t micro_batch,
-                                const brim_plan_figures *f)
+                                const brim_plan_figures *figures)
 {
   const brim_sight sight = {.kind = BRIM_SIGHT_PLAN,
                             .at = brim_policy_clock(),
                             .question = question,
                             .device = "",
                             .micro_batch = micro_batch,
-                            .peak_bytes = f->peak_bytes,
-                            .step_seconds = f->step_seconds,
-                            .basis = f->basis};
+                            .peak_bytes = figures->peak_bytes,
+                            .step_seconds = figures->step_seconds,
+                            .basis = figures->basis};
   brim_policies_show(d->policies, &sight);
 }
 

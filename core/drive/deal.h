@@ -1,8 +1,8 @@
 /* How a step's samples are dealt to the ranks: to each as many, or, where devices differ and dist.deal=auto, to each as
  * many as lets all finish together. What was found is part of the run: its plan.json has it, and a run that is gone on
  * with by as many ranks deals as before, in the same micro-batches. */
-#ifndef BRIM_SESSION_DEAL_H
-#define BRIM_SESSION_DEAL_H
+#ifndef BRIM_DRIVE_DEAL_H
+#define BRIM_DRIVE_DEAL_H
 #include <jansson.h>
 
 #include "base/text.h"

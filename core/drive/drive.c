@@ -242,7 +242,7 @@ bool brim_drive_hold(brim_drive *d, bool alone)
 void brim_drive_let_go(brim_drive *d)
 {
   const brim_env *env = d->dialogue.env;
-  if (env) env->release(env->self, d->held); /* else it could not be opened */
+  env->release(env->self, d->held);
   d->held = NULL;
 }
 

@@ -1,6 +1,6 @@
 /* The features that a model is trained on (setup/features.h), computed on the run's device before training. */
-#ifndef BRIM_SESSION_EXTRACT_H
-#define BRIM_SESSION_EXTRACT_H
+#ifndef BRIM_DRIVE_EXTRACT_H
+#define BRIM_DRIVE_EXTRACT_H
 #include "drive/drive.h"
 
 /* [init] Computes them, and writes their file, if the drive reads data and no file has them; models that are trained

@@ -1,6 +1,6 @@
 /* What fits where: the largest micro-batch on each device here, now, and if nobody else were on it. */
-#ifndef BRIM_SESSION_FITS_H
-#define BRIM_SESSION_FITS_H
+#ifndef BRIM_DRIVE_FITS_H
+#define BRIM_DRIVE_FITS_H
 #include "drive/drive.h"
 
 typedef struct brim_fit {

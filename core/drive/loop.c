@@ -1,7 +1,6 @@
 #include "drive/loop.h"
 
 #include <stdio.h>
-#include <string.h>
 
 static int64_t step_of(const brim_loop *l)
 {
@@ -27,6 +26,7 @@ void brim_loop_rewound(brim_loop *l)
 {
   const int64_t step = step_of(l);
   l->checkpoint_step = l->round_step = step > 0 ? step : -1;
+  l->is_stale = false;
 }
 
 /* ---- what is due after a commit ---- */
@@ -86,7 +86,13 @@ brim_status brim_loop_checkpoint(brim_loop *l)
   snprintf(l->doing, sizeof l->doing, "the checkpoint of step %lld", (long long)step);
   BRIM_TRY(l->work->checkpoint(l->work->self));
   l->checkpoint_step = step;
+  l->is_stale = false;
   return BRIM_OK;
+}
+
+brim_status brim_loop_save(brim_loop *l)
+{
+  return l->checkpoint_step == step_of(l) && !l->is_stale ? BRIM_OK : brim_loop_checkpoint(l);
 }
 
 static brim_status after_commit(brim_loop *l)
@@ -96,14 +102,12 @@ static brim_status after_commit(brim_loop *l)
   bool is_new = false;
   if (brim_loop_is_due(l, step, training_of(l)->eval_every_steps)) {
     BRIM_TRY(w->evaluate(w->self, &is_new));
+    /* A run that was interrupted in this very evaluation has a checkpoint of this step without it. */
+    if (is_new && l->checkpoint_step == step) l->is_stale = true;
     BRIM_TRY(end_round(l));
   }
-  /* A run that was interrupted in this very evaluation has a checkpoint of this step without it: write it again. */
-  if (is_new && l->checkpoint_step == step) l->checkpoint_step = -1;
-  if (l->checkpoint_step == step) return BRIM_OK;
-  return w->is_best(w->self) || brim_loop_is_due(l, step, training_of(l)->checkpoint_every_steps)
-             ? brim_loop_checkpoint(l)
-             : BRIM_OK;
+  return w->is_best(w->self) || brim_loop_is_due(l, step, training_of(l)->checkpoint_every_steps) ? brim_loop_save(l)
+                                                                                                  : BRIM_OK;
 }
 
 /* ---- between two steps the run may take another plan ---- */
@@ -183,9 +187,7 @@ brim_status brim_loop_run(brim_loop *l)
 
 brim_status brim_loop_recover(brim_loop *l, brim_status failure, bool *rewound)
 {
-  char what[sizeof l->doing];
-  memcpy(what, l->doing, sizeof what); /* which a checkpoint on the way changes */
-  const brim_status status = brim_recover(&l->recovery, failure, what, rewound);
+  const brim_status status = brim_recover(&l->recovery, failure, l->doing, rewound);
   if (l->recovery.is_remade) l->resize = (brim_resize){.drive = l->drive, .work = l->work};
   if (status == BRIM_OK && *rewound) brim_loop_rewound(l);
   return status;

@@ -17,6 +17,7 @@ typedef struct brim_loop {
   brim_resize resize;
   char doing[64];          /* what memory would be wanting for: "step 3" */
   int64_t checkpoint_step; /* of the newest checkpoint; -1: none */
+  bool is_stale;           /* that one was written before the evaluation of its step */
   int64_t round_step;      /* at which a round ended last; -1: none */
 } brim_loop;
 
@@ -31,8 +32,9 @@ bool brim_loop_is_due(const brim_loop *loop, int64_t step, int64_t every_steps);
 int64_t brim_loop_next_due(const brim_loop *loop);
 /* The number of the round that the present step is in. */
 int64_t brim_loop_round(const brim_loop *loop);
-/* [step] Writes a checkpoint of the present step. */
+/* [step] Writes a checkpoint of the present step; brim_loop_save: unless there is one. */
 brim_status brim_loop_checkpoint(brim_loop *loop);
+brim_status brim_loop_save(brim_loop *loop);
 /* [step] brim_recover for what the loop was doing. *rewound: the work has gone back to its last checkpoint. */
 brim_status brim_loop_recover(brim_loop *loop, brim_status failure, bool *rewound);
 /* The work has gone back to an earlier step: what came behind it has not been. */

@@ -1,7 +1,7 @@
 /* From a drive to a plan that has its memory: planning, waiting for a device, placing, and going on with what the
  * policies say where there is none. Nothing is lost, as what is placed has no values yet, or has them elsewhere. */
-#ifndef BRIM_SESSION_PLACEMENT_H
-#define BRIM_SESSION_PLACEMENT_H
+#ifndef BRIM_DRIVE_PLACEMENT_H
+#define BRIM_DRIVE_PLACEMENT_H
 #include "drive/drive.h"
 #include "exec/exec.h"
 

@@ -8,7 +8,7 @@
 enum brim_turn_part {
   BRIM_TURN_DUE,    /* in what is due after a commit: nothing of it has changed what was trained */
   BRIM_TURN_CHANGE, /* between two steps */
-  BRIM_TURN_STEP
+  BRIM_TURN_STEP    /* in a step; or there is to be none: interrupted, or after the last */
 };
 
 typedef struct brim_work {
@@ -20,7 +20,7 @@ typedef struct brim_work {
   void (*begin_turn)(void *self); /* NULL: nothing */
   /* [step] At least one; several if nothing is due and nobody asks between them. */
   brim_status (*make)(void *self);
-  /* [step] Evaluates at the present step; tells the loop what it is doing. *is_new: not if that was done before. */
+  /* [step] At the present step; what may want memory says so in loop.doing. *is_new: not if it was done before. */
   brim_status (*evaluate)(void *self, bool *is_new);
   brim_status (*end_round)(void *self); /* before policies look at memory */
   bool (*is_best)(void *self);          /* the present step, so that it has a checkpoint though none is due */

@@ -30,7 +30,7 @@ typedef struct brim_recompute {
 void brim_recompute_choose(const struct brim_program *p, enum brim_recompute_kind kind, brim_arena *arena,
                            brim_recompute *out);
 /* What `auto` found for programs, as choosing takes much longer than planning: for plans that differ only in batch,
- * type of activations, device and budget, such as those of a session. Empty at first; freed by release. */
+ * type of activations, device and budget, such as those of a run. Empty at first; freed by release. */
 typedef struct brim_recompute_cache {
   brim_arena arena;
   struct brim_recompute_entry *first;

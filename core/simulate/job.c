@@ -234,7 +234,7 @@ static brim_status repeat_pressure(brim_sim_job *job, bool *acts, uint64_t *byte
   if (!*acts) return BRIM_OK;
   brim_sim_tell(job, "memory", "critical", "");
   *bytes = s->pressure[job->pressure++].bytes;
-  return brim_loop_checkpoint(&job->loop);
+  return brim_loop_save(&job->loop);
 }
 
 /* Looks as often as a run does. */
@@ -258,7 +258,7 @@ static brim_status heed_pressure(void *self, bool *acts, uint64_t *bytes)
   *acts = level == BRIM_PRESSURE_ACTS;
   if (!*acts) return BRIM_OK;
   *bytes = brim_recover_target(m, job->drive->planner.device_info.on_host, job->arena, &reading);
-  return job->loop.checkpoint_step == job->step ? BRIM_OK : brim_loop_checkpoint(&job->loop);
+  return brim_loop_save(&job->loop);
 }
 
 static brim_status go_on(void *self)

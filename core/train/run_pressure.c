@@ -93,7 +93,7 @@ static void tell(brim_running *r, const brim_pressure_reading *reading, bool act
  * end it now. */
 static brim_status save(brim_running *r)
 {
-  const brim_status status = r->loop.checkpoint_step == r->state->step ? BRIM_OK : brim_loop_checkpoint(&r->loop);
+  const brim_status status = brim_loop_save(&r->loop);
   const bool of_disk =
       status == BRIM_EIO || (status == BRIM_EPEER && brim_trainer_verdict(r->trainer)->status == BRIM_EIO);
   if (!of_disk) return status;
@@ -120,6 +120,7 @@ brim_status brim_running_heed_pressure(void *running, bool *acts, uint64_t *byte
   if (!r->acts) return BRIM_OK;
   *bytes = target_of(r, &r->reading);
   r->acts = false;
+  brim_running_aim(r); /* what others have of the device now is acted on once: from here on it is what they have more */
   brim_running_wish(r); /* the others need not pause for it again */
   return BRIM_OK;
 }

@@ -148,7 +148,7 @@ static brim_status stop_early(brim_running *r)
   char detail[128];
   snprintf(detail, sizeof detail, "no better validation loss since step %lld", (long long)r->state->best_step);
   BRIM_TRY(brim_running_close_window(r));
-  if (r->loop.checkpoint_step != r->state->step) BRIM_TRY(brim_loop_checkpoint(&r->loop));
+  BRIM_TRY(brim_loop_save(&r->loop));
   r->has_stopped = true;
   brim_running_event(r, "stopped_early", detail);
   brim_say("stopped early after step %lld of %lld: %s (training.patience=%lld)", (long long)r->state->step,
@@ -159,9 +159,7 @@ static brim_status stop_early(brim_running *r)
 /* Unless it is written, or the parameters are lost: then the newest one is what the run goes on with. */
 static brim_status write_last_checkpoint(brim_running *r)
 {
-  return r->loop.checkpoint_step == r->state->step || !brim_trainer_has_values(r->trainer)
-             ? BRIM_OK
-             : brim_loop_checkpoint(&r->loop);
+  return brim_trainer_has_values(r->trainer) ? brim_loop_save(&r->loop) : BRIM_OK;
 }
 
 static brim_status interrupt(brim_running *r)
@@ -360,7 +358,6 @@ static void leave_device(brim_running *r)
 static brim_status come_back(brim_running *r, brim_status status)
 {
   if (brim_trainer_plan(r->trainer)) brim_running_aim(r);
-  r->recent_count = 0;
   return status;
 }
 
@@ -376,6 +373,7 @@ static brim_status replan(void *self)
 {
   brim_running *r = self;
   leave_device(r);
+  r->recent_count = 0;
   return come_back(r, brim_trainer_replan(r->trainer));
 }
 
@@ -385,6 +383,7 @@ static brim_status rewind_run(void *self)
   brim_running *r = self;
   if (!r->options->dist) BRIM_TRY(brim_running_find_newest(r));
   leave_device(r);
+  r->recent_count = 0;
   return come_back(r, brim_trainer_restart(r->trainer, r->checkpoint[0] ? r->checkpoint : NULL));
 }
 
