@@ -25,6 +25,8 @@ struct brim_engine {
   const brim_backend_ops *ops;
   void *backend;
   int device;
+  int64_t plans;  /* that are not released */
+  bool is_closed; /* by the caller; it goes with the last plan */
 };
 
 struct brim_training_plan {
@@ -40,6 +42,7 @@ struct brim_training_plan {
   int64_t losses_each; /* of a sample */
   brim_plan *plan;
   bool is_placed;
+  bool is_freed; /* by the caller; it goes with its training */
 };
 
 struct brim_training {
@@ -107,9 +110,18 @@ static brim_status open_backend(brim_engine *e, const brim_engine_options *o)
   return BRIM_HAS(brim_backend_ops, e->ops, select) ? e->ops->select(e->backend, e->device) : BRIM_OK;
 }
 
+static void release_engine(brim_engine *e)
+{
+  if (e->backend && e->plugin->destroy) e->plugin->destroy(e->backend);
+  brim_registry_free(e->registry);
+  brim_arena_release(&e->arena);
+  free(e);
+}
+
 brim_status brim_engine_open(const brim_engine_options *options, brim_engine **out)
 {
   brim_engine_options o;
+  BRIM_TRY(need(out, "the place for the engine"));
   *out = NULL;
   BRIM_TRY(take(&o, sizeof o, options, "brim_engine_options"));
   brim_engine *e = brim_xcalloc(1, sizeof *e);
@@ -117,17 +129,15 @@ brim_status brim_engine_open(const brim_engine_options *options, brim_engine **o
   if (status == BRIM_OK)
     *out = e;
   else
-    brim_engine_close(e);
+    release_engine(e);
   return status;
 }
 
 void brim_engine_close(brim_engine *e)
 {
   if (!e) return;
-  if (e->backend && e->plugin->destroy) e->plugin->destroy(e->backend);
-  brim_registry_free(e->registry);
-  brim_arena_release(&e->arena);
-  free(e);
+  e->is_closed = true;
+  if (e->plans == 0) release_engine(e);
 }
 
 /* ---- plans ---- */
@@ -242,25 +252,38 @@ static brim_status plan(brim_training_plan *p)
   return brim_plan_create(&r, &p->plan);
 }
 
+static void release_plan(brim_training_plan *p)
+{
+  brim_engine *e = p->engine;
+  brim_plan_free(p->plan);
+  if (p->model && p->model_self && p->model->destroy) p->model->destroy(p->model_self);
+  brim_arena_release(&p->arena);
+  free(p);
+  e->plans--;
+  if (e->is_closed && e->plans == 0) release_engine(e);
+}
+
 static brim_status plan_network(brim_engine *e, const brim_network *n, brim_training_plan **out)
 {
   *out = NULL;
   BRIM_TRY(check_network(n));
   brim_training_plan *p = brim_xcalloc(1, sizeof *p);
   p->engine = e;
+  e->plans++;
   p->network = *n;
   p->losses_each = n->task == BRIM_TASK_TOKENS ? n->sample.dim[0] : 1;
   const brim_status status = plan(p);
   if (status == BRIM_OK)
     *out = p;
   else
-    brim_engine_plan_free(p);
+    release_plan(p);
   return status;
 }
 
 brim_status brim_engine_plan(brim_engine *e, const brim_network *network, brim_training_plan **out)
 {
   brim_network n;
+  BRIM_TRY(need(out, "the place for the plan"));
   *out = NULL;
   BRIM_TRY(need(e, "the engine"));
   BRIM_TRY(take(&n, sizeof n, network, "brim_network"));
@@ -273,6 +296,7 @@ brim_status brim_engine_plan_within(brim_engine *e, const brim_network *network,
 {
   brim_network n;
   uint64_t least = UINT64_MAX;
+  BRIM_TRY(need(out, "the place for the plan"));
   *out = NULL;
   BRIM_TRY(need(e, "the engine"));
   BRIM_TRY(take(&n, sizeof n, network, "brim_network"));
@@ -297,14 +321,13 @@ brim_status brim_engine_plan_within(brim_engine *e, const brim_network *network,
 void brim_engine_plan_free(brim_training_plan *p)
 {
   if (!p) return;
-  brim_plan_free(p->plan);
-  if (p->model && p->model_self && p->model->destroy) p->model->destroy(p->model_self);
-  brim_arena_release(&p->arena);
-  free(p);
+  p->is_freed = true;
+  if (!p->is_placed) release_plan(p);
 }
 
 void brim_engine_figures(const brim_training_plan *p, brim_training_figures *out)
 {
+  if (!p || !out) return;
   const brim_plan *plan = p->plan;
   const uint32_t size = out->size;
   const brim_training_figures all = {.size = size,
@@ -352,6 +375,7 @@ static brim_status place(brim_training *t, uint64_t seed)
 
 brim_status brim_engine_place(brim_training_plan *p, uint64_t seed, brim_training **out)
 {
+  BRIM_TRY(need(out, "the place for the training"));
   *out = NULL;
   BRIM_TRY(need(p, "the plan"));
   if (p->is_placed) return brim_fail(BRIM_EINVAL, "the plan is placed already");
@@ -374,6 +398,7 @@ void brim_engine_unplace(brim_training *t)
   free(t->labels);
   free(t->output);
   t->of->is_placed = false;
+  if (t->of->is_freed) release_plan(t->of);
   free(t);
 }
 
@@ -441,8 +466,12 @@ brim_status brim_engine_feed(brim_training *t, const void *values, const void *l
     t->weight = 0;
   }
   t->step.first_sample = t->fed;
-  BRIM_TRY(brim_exec_load(t->exec, t->train, t->values, t->labels));
-  BRIM_TRY(brim_exec_run(t->exec, t->train, &t->step, NULL));
+  brim_status status = brim_exec_load(t->exec, t->train, t->values, t->labels);
+  if (status == BRIM_OK) status = brim_exec_run(t->exec, t->train, &t->step, NULL);
+  if (status != BRIM_OK) { /* a part of it may have been added to sums and gradients */
+    t->fed = 0;
+    return brim_fail_add(status, "in a micro-batch; its batch is dropped, feed one from its first sample on");
+  }
   t->fed += n->micro_batch;
   t->weight += weight;
   return BRIM_OK;
@@ -475,6 +504,7 @@ brim_status brim_engine_answer(brim_training *t, const void *values, float *out)
 {
   BRIM_TRY(need(t, "the training"));
   BRIM_TRY(need(values, "values"));
+  BRIM_TRY(need(out, "the memory for the answers"));
   if (!t->answer) return brim_fail(BRIM_EINVAL, "the plan has no room for answers: set brim_network.answers");
   if (t->fed > 0) return brim_fail(BRIM_EINVAL, "a batch is being fed: call brim_engine_step first");
   const brim_graph *g = t->answer->graph;
@@ -507,6 +537,7 @@ static brim_status move(brim_training *t, const char *name, uint64_t count, floa
 {
   const brim_tensor *value;
   BRIM_TRY(need(t, "the training"));
+  BRIM_TRY(need(name, "the parameter's name"));
   BRIM_TRY(need(in ? (const void *)in : out, "the memory for the values"));
   BRIM_TRY(find_parameter(t, name, count, &value));
   void *copy = brim_try_malloc(bytes_of(value));

@@ -319,6 +319,12 @@ bool brim_graph_accepts_real(brim_graph *g, const char *op, const char *name, co
   return g->status == BRIM_OK;
 }
 
+bool brim_graph_needs_list(brim_graph *g, const char *op, const char *name, const void *list, const char *what)
+{
+  if (!list) brim_graph_fail(g, op, name, "%s is NULL", what);
+  return g->status == BRIM_OK;
+}
+
 bool brim_graph_needs_samples(brim_graph *g, const char *op, const char *name, const brim_tensor *x)
 {
   char text[96];

@@ -243,6 +243,8 @@ brim_node *brim_graph_node(brim_graph *g, const char *op, const char *name, brim
 bool brim_graph_accepts(brim_graph *g, const char *op, const char *name, const brim_tensor *x);
 /* The same, of an operation on real numbers: indices are an error too. */
 bool brim_graph_accepts_real(brim_graph *g, const char *op, const char *name, const brim_tensor *x);
+/* Has the author given a list? Else an error of the author's: "axes is NULL". */
+bool brim_graph_needs_list(brim_graph *g, const char *op, const char *name, const void *list, const char *what);
 /* Has x samples? Else an error of the author's. */
 bool brim_graph_needs_samples(brim_graph *g, const char *op, const char *name, const brim_tensor *x);
 /* Do either all of them have samples, or none? Otherwise a tensor without samples would fit only for the N that the

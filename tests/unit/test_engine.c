@@ -1,5 +1,6 @@
 /* brim/engine.h: the order of calls, what is refused, and the numbers of steps. */
 #include <math.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,6 +29,22 @@ static brim_status build_deep(const void *self, brim_graph *g)
   return BRIM_OK;
 }
 
+/* Its table lacks the last token of the vocabulary. */
+static brim_status build_short_table(const void *self, brim_graph *g)
+{
+  (void)self;
+  brim_tensor *x = brim_embedding(g, "embed", brim_input(g), brim_classes(g) - 1, 4);
+  brim_output(g, brim_linear(g, "head", x, brim_classes(g)));
+  return BRIM_OK;
+}
+
+static brim_status build_without_parameters(const void *self, brim_graph *g)
+{
+  (void)self;
+  brim_output(g, brim_relu(g, brim_input(g)));
+  return BRIM_OK;
+}
+
 static brim_status build_wrong(const void *self, brim_graph *g)
 {
   (void)self;
@@ -40,6 +57,40 @@ static brim_status build_nothing(const void *self, brim_graph *g)
   (void)self;
   (void)g;
   return BRIM_OK;
+}
+
+/* `self` is an int: which of the lists is NULL. */
+static brim_status build_null_list(const void *self, brim_graph *g)
+{
+  brim_tensor *x = brim_input(g);
+  const int64_t no_dims[BRIM_DIMS_MAX] = {0};
+  switch (*(const int *)self) {
+  case 0:
+    brim_concat(g, 2, NULL, 1);
+    break;
+  case 1:
+    brim_split(g, x, 1, 2, NULL);
+    break;
+  case 2:
+    brim_permute(g, x, NULL);
+    break;
+  case 3:
+    brim_pad(g, x, NULL, no_dims, 0);
+    break;
+  case 4:
+    brim_pad(g, x, no_dims, NULL, 0);
+    break;
+  case 5:
+    brim_reshape(g, x, 2, NULL);
+    break;
+  case 6:
+    brim_sum(g, x, 1, NULL, 0);
+    break;
+  default:
+    brim_parameter_new(g, "p", 2, NULL, (brim_init){BRIM_INIT_CONSTANT, 0});
+    break;
+  }
+  return build_linear(NULL, g);
 }
 
 static brim_status build_tokens(const void *self, brim_graph *g)
@@ -103,7 +154,7 @@ static void networks_that_cannot_be(void **state)
     brim_network n;
     brim_status status;
     const char *text;
-  } cases[14];
+  } cases[17];
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) cases[i].n = good;
 #define CASE(i, field, value, code, says) cases[i].n.field = (value), cases[i].status = (code), cases[i].text = (says)
   CASE(0, size, 0, BRIM_EINVAL, "sizeof(brim_network)");
@@ -120,6 +171,10 @@ static void networks_that_cannot_be(void **state)
   CASE(11, recompute, 9, BRIM_EINVAL, "recompute");
   CASE(12, activations, BRIM_DTYPE_BF16, BRIM_ENOTSUP, "does not keep activations in bf16");
   CASE(13, build, build_nothing, BRIM_EINVAL, "brim_output");
+  CASE(14, sample.dim[0], INT64_MAX, BRIM_EINVAL, "is too large");
+  CASE(15, batch, INT64_MAX, BRIM_EINVAL, "is too large");
+  CASE(16, build, build_without_parameters, BRIM_EINVAL, "no parameters to train");
+  cases[16].n.classes = 4;
 #undef CASE
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     assert_refused(brim_engine_plan(engine, &cases[i].n, &plan), cases[i].status, cases[i].text);
@@ -128,6 +183,19 @@ static void networks_that_cannot_be(void **state)
   assert_refused(brim_engine_plan_within(engine, &good, 64, &plan), BRIM_EBUDGET, "the smallest micro-batch takes ");
   assert_null(plan);
   brim_engine_plan_free(NULL);
+  brim_engine_close(engine);
+}
+
+static void lists_of_an_operation_that_are_null(void **state)
+{
+  (void)state;
+  brim_engine *engine = open_engine("reference");
+  for (int which = 0; which < 8; which++) {
+    brim_network n = network_of(build_null_list, 4, 3);
+    brim_training_plan *plan;
+    n.self = &which;
+    assert_refused(brim_engine_plan(engine, &n, &plan), BRIM_EINVAL, " is NULL");
+  }
   brim_engine_close(engine);
 }
 
@@ -146,6 +214,132 @@ static void calls_without_what_comes_before(void **state)
   assert_refused(brim_engine_answer(NULL, values, NULL), BRIM_EINVAL, "the training is NULL");
   assert_refused(brim_engine_fetch(NULL, "w", NULL, 1), BRIM_EINVAL, "the training is NULL");
   assert_refused(brim_engine_write(NULL, "w", values, 1), BRIM_EINVAL, "the training is NULL");
+}
+
+static void null_in_the_place_of_what_is_needed(void **state)
+{
+  (void)state;
+  const brim_engine_options options = {.size = sizeof options, .backend = "reference"};
+  brim_engine *engine = open_engine("reference");
+  brim_network n = network_of(build_linear, 4, 3);
+  float values[BATCH * 4] = {0};
+  int32_t labels[BATCH] = {0};
+  brim_training_figures figures = {.size = sizeof figures};
+  brim_training_plan *plan;
+  brim_training *training;
+  n.answers = 1;
+  assert_refused(brim_engine_open(&options, NULL), BRIM_EINVAL, "the place for the engine is NULL");
+  assert_refused(brim_engine_plan(engine, &n, NULL), BRIM_EINVAL, "the place for the plan is NULL");
+  assert_refused(brim_engine_plan_within(engine, &n, 1, NULL), BRIM_EINVAL, "the place for the plan is NULL");
+  assert_refused(brim_engine_plan(engine, NULL, &plan), BRIM_EINVAL, "sizeof(brim_network)");
+  assert_int_equal(brim_engine_plan(engine, &n, &plan), BRIM_OK);
+  brim_engine_figures(NULL, &figures);
+  brim_engine_figures(plan, NULL);
+  assert_int_equal(figures.peak_bytes, 0);
+  assert_refused(brim_engine_place(plan, 1, NULL), BRIM_EINVAL, "the place for the training is NULL");
+  assert_int_equal(brim_engine_place(plan, 1, &training), BRIM_OK);
+  assert_refused(brim_engine_feed(training, NULL, labels), BRIM_EINVAL, "values is NULL");
+  assert_refused(brim_engine_feed(training, values, NULL), BRIM_EINVAL, "labels is NULL");
+  assert_refused(brim_engine_answer(training, values, NULL), BRIM_EINVAL, "the memory for the answers is NULL");
+  assert_refused(brim_engine_fetch(training, NULL, values, 12), BRIM_EINVAL, "the parameter's name is NULL");
+  assert_refused(brim_engine_write(training, NULL, values, 12), BRIM_EINVAL, "the parameter's name is NULL");
+  assert_refused(brim_engine_fetch(training, "head.weight", NULL, 12), BRIM_EINVAL, "the values is NULL");
+  assert_refused(brim_engine_write(training, "head.weight", NULL, 12), BRIM_EINVAL, "the values is NULL");
+  brim_engine_unplace(training);
+  brim_engine_plan_free(plan);
+  brim_engine_close(engine);
+}
+
+/* The engine first, then the plan: both stay as long as the training needs them. */
+static void an_engine_is_closed_before_its_training(void **state)
+{
+  (void)state;
+  brim_engine *engine = open_engine("cpu");
+  const brim_network n = network_of(build_linear, 4, 3);
+  const float values[BATCH * 4] = {1, 2, 3};
+  const int32_t labels[BATCH] = {0};
+  brim_training_plan *plan, *unplaced;
+  brim_training *training;
+  double loss = 0;
+  assert_int_equal(brim_engine_plan(engine, &n, &unplaced), BRIM_OK);
+  assert_int_equal(brim_engine_plan(engine, &n, &plan), BRIM_OK);
+  brim_engine_close(engine);
+  assert_int_equal(brim_engine_place(plan, 1, &training), BRIM_OK);
+  brim_engine_plan_free(plan);
+  brim_engine_plan_free(unplaced);
+  assert_int_equal(brim_engine_feed(training, values, labels), BRIM_OK);
+  assert_int_equal(brim_engine_step(training, &loss), BRIM_OK);
+  assert_true(loss > 0);
+  brim_engine_unplace(training);
+}
+
+/* A micro-batch that cannot be computed drops its batch: the next one is as if nothing had been fed. */
+static void a_batch_with_a_micro_batch_that_fails(void **state)
+{
+  enum { T = 3, VOCABULARY = 9, TOKENS = BATCH * T };
+  double loss[2];
+  (void)state;
+  brim_engine *engine = open_engine("cpu");
+  for (int fails = 0; fails < 2; fails++) {
+    brim_network n = network_of(build_short_table, T, VOCABULARY);
+    brim_training_plan *plan;
+    brim_training *t;
+    int32_t tokens[TOKENS], labels[TOKENS];
+    for (int i = 0; i < TOKENS; i++) tokens[i] = labels[i] = i % (VOCABULARY - 1);
+    n.task = BRIM_TASK_TOKENS;
+    n.micro_batch = BATCH / 2;
+    assert_int_equal(brim_engine_plan(engine, &n, &plan), BRIM_OK);
+    assert_int_equal(brim_engine_place(plan, 3, &t), BRIM_OK);
+    if (fails) {
+      assert_int_equal(brim_engine_feed(t, tokens, labels), BRIM_OK);
+      tokens[1] = VOCABULARY - 1;
+      assert_refused(brim_engine_feed(t, tokens, labels), BRIM_EINVAL, "its batch is dropped");
+      assert_refused(brim_engine_step(t, NULL), BRIM_EINVAL, "0 of the batch's 24 samples");
+      tokens[1] = 1;
+    }
+    for (int i = 0; i < 2; i++)
+      assert_int_equal(brim_engine_feed(t, tokens + i * TOKENS / 2, labels + i * TOKENS / 2), BRIM_OK);
+    assert_int_equal(brim_engine_step(t, &loss[fails]), BRIM_OK);
+    brim_engine_unplace(t);
+    brim_engine_plan_free(plan);
+  }
+  assert_true(loss[0] == loss[1]);
+  brim_engine_close(engine);
+}
+
+static void *train_alone(void *out)
+{
+  const brim_engine_options options = {.size = sizeof options};
+  const brim_network n = network_of(build_deep, 4, 3);
+  float values[BATCH * 4];
+  int32_t labels[BATCH];
+  brim_engine *engine;
+  brim_training_plan *plan;
+  brim_training *t;
+  double *loss = out;
+  for (int i = 0; i < BATCH * 4; i++) values[i] = (float)(i % 7) - 3;
+  for (int i = 0; i < BATCH; i++) labels[i] = i % 3;
+  *loss = -1;
+  if (brim_engine_open(&options, &engine) != BRIM_OK) return NULL;
+  if (brim_engine_plan(engine, &n, &plan) == BRIM_OK && brim_engine_place(plan, 7, &t) == BRIM_OK) {
+    for (int step = 0; step < 20; step++)
+      if (brim_engine_feed(t, values, labels) != BRIM_OK || brim_engine_step(t, loss) != BRIM_OK) *loss = -1;
+    brim_engine_unplace(t);
+  }
+  brim_engine_plan_free(plan);
+  brim_engine_close(engine);
+  return NULL;
+}
+
+static void threads_with_an_engine_each(void **state)
+{
+  pthread_t thread[2];
+  double alone, loss[2];
+  (void)state;
+  train_alone(&alone);
+  for (int i = 0; i < 2; i++) assert_int_equal(pthread_create(&thread[i], NULL, train_alone, &loss[i]), 0);
+  for (int i = 0; i < 2; i++) assert_int_equal(pthread_join(thread[i], NULL), 0);
+  assert_true(alone > 0 && loss[0] == alone && loss[1] == alone);
 }
 
 static void calls_in_the_wrong_order(void **state)
@@ -398,7 +592,12 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(engines_that_cannot_be),
                                      cmocka_unit_test(networks_that_cannot_be),
+                                     cmocka_unit_test(lists_of_an_operation_that_are_null),
                                      cmocka_unit_test(calls_without_what_comes_before),
+                                     cmocka_unit_test(null_in_the_place_of_what_is_needed),
+                                     cmocka_unit_test(an_engine_is_closed_before_its_training),
+                                     cmocka_unit_test(a_batch_with_a_micro_batch_that_fails),
+                                     cmocka_unit_test(threads_with_an_engine_each),
                                      cmocka_unit_test(calls_in_the_wrong_order),
                                      cmocka_unit_test(the_largest_micro_batch_within_a_budget),
                                      cmocka_unit_test(figures_of_an_older_caller),

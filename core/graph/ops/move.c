@@ -56,6 +56,7 @@ BRIM_OP(permute) = {.name = "permute",
 brim_tensor *brim_permute(brim_graph *g, brim_tensor *x, const int32_t *order)
 {
   if (!brim_graph_accepts(g, "permute", NULL, x)) return NULL;
+  if (!brim_graph_needs_list(g, "permute", NULL, order, "order")) return NULL;
   brim_attr attr = {0};
   unsigned seen = 0;
   for (int32_t d = 0; d < x->shape.rank; d++) {
@@ -148,6 +149,7 @@ brim_tensor *brim_concat(brim_graph *g, int32_t count, brim_tensor *const *x, in
     brim_graph_fail(g, "concat", NULL, "at least 1 tensor is needed, got %d", count);
     return NULL;
   }
+  if (!brim_graph_needs_list(g, "concat", NULL, x, "the list of tensors")) return NULL;
   for (int32_t i = 0; i < count; i++) {
     if (x[i]) continue;
     brim_graph_fail(g, "concat", NULL, "input %d of %d is NULL", i + 1, count);
@@ -195,6 +197,10 @@ brim_tensor *brim_slice(brim_graph *g, brim_tensor *x, int32_t axis, int64_t sta
 
 void brim_split(brim_graph *g, brim_tensor *x, int32_t axis, int32_t count, brim_tensor **out)
 {
+  if (!out) {
+    brim_graph_needs_list(g, "split", NULL, out, "the list for the parts");
+    return;
+  }
   for (int32_t i = 0; i < count; i++) out[i] = NULL;
   if (!brim_graph_accepts(g, "split", NULL, x)) return;
   const int32_t at = inner_axis(g, "split", x, axis);
@@ -242,6 +248,8 @@ BRIM_OP(pad) = {.name = "pad",
 brim_tensor *brim_pad(brim_graph *g, brim_tensor *x, const int64_t *before, const int64_t *after, double value)
 {
   if (!brim_graph_accepts(g, "pad", NULL, x)) return NULL;
+  if (!brim_graph_needs_list(g, "pad", NULL, before, "before")) return NULL;
+  if (!brim_graph_needs_list(g, "pad", NULL, after, "after")) return NULL;
   brim_attr attr = {.move = {.value = value}};
   brim_shape shape = x->shape;
   bool good = before[0] == 0 && after[0] == 0;

@@ -27,6 +27,7 @@ brim_tensor *brim_parameter_new(brim_graph *g, const char *name, int32_t rank, c
     brim_graph_fail(g, "parameter", name, "the number of dimensions must be in [1,%d], got %d", BRIM_DIMS_MAX, rank);
     return NULL;
   }
+  if (!brim_graph_needs_list(g, "parameter", name, dim, "dim")) return NULL;
   brim_shape shape = {rank, {0}};
   bool good = true;
   for (int32_t d = 0; d < rank; d++) {

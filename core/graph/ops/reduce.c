@@ -57,6 +57,7 @@ static uint32_t mask_of(brim_graph *g, const char *op, const brim_tensor *x, int
 
 static brim_tensor *reduce(brim_graph *g, const char *op, brim_tensor *x, int32_t count, const int32_t *axes, int keep)
 {
+  if (count > 0 && !brim_graph_needs_list(g, op, NULL, axes, "axes")) return NULL;
   if (!brim_graph_accepts_real(g, op, NULL, x)) return NULL;
   const brim_attr attr = {.reduce = {mask_of(g, op, x, count, axes)}};
   if (g->status != BRIM_OK) return NULL;

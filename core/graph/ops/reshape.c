@@ -32,6 +32,7 @@ brim_tensor *brim_reshape(brim_graph *g, brim_tensor *x, int32_t rank, const int
                     brim_shape_format(text, sizeof text, &x->shape), rank, BRIM_DIMS_MAX);
     return NULL;
   }
+  if (!brim_graph_needs_list(g, "reshape", NULL, dim, "dim")) return NULL;
   brim_shape shape = {rank, {0}};
   int32_t free_dim = -1;
   int64_t known = 1;

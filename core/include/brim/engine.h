@@ -11,8 +11,10 @@
  * The network is a function that builds a graph as models do (brim/model.h), or a model that is a plugin. Gradients,
  * memory and updates are brim's. docs/examples/engine has two programs.
  *
- * Unstable: what is here may change with any version, and the soname with it. All functions: one thread at a time. A
- * function that fails returns a status, and brim_error_text() says why; a call in the wrong order is EINVAL. */
+ * Unstable: this interface may change with any version, and the soname with it. Use an engine, its plans and its
+ * trainings from one thread at a time; threads may have an engine each. A function that fails returns a status, and
+ * brim_error_text() says why, in the same thread. A call in the wrong order is EINVAL, and so is NULL where a value is
+ * needed. Free each object once, in any order; do not use a pointer after that. */
 #ifndef BRIM_ENGINE_H
 #define BRIM_ENGINE_H
 #include "brim/dataset.h"
@@ -59,16 +61,19 @@ typedef struct brim_network {
 
 /* [init] *out is NULL on failure. ELOAD: no such backend; ECONFIG: a parameter; ENODEVICE. */
 BRIM_EXPORT brim_status brim_engine_open(const brim_engine_options *options, brim_engine **out);
-/* When all of its plans are freed. NULL is fine, here and below. */
+/* Plans and trainings of a closed engine stay valid: brim releases the engine with the last of them. NULL is fine, here
+ * and below. */
 BRIM_EXPORT void brim_engine_close(brim_engine *engine);
 
 /* [plan] ECONFIG, EINVAL: the network, with the place in its author's file; ENOTSUP: the backend lacks an operation.
- * The network's texts and `self` must outlive the plan. */
+ * The network's texts and `self` must outlive the plan. A parameter that does not influence the loss has gradient 0, so
+ * weight decay still shrinks it; PyTorch's optimizers skip it. */
 BRIM_EXPORT brim_status brim_engine_plan(brim_engine *engine, const brim_network *network, brim_training_plan **out);
 /* [plan] The same with the largest micro-batch whose plan takes at most `bytes` of the device; network->micro_batch
  * counts for nothing. EBUDGET naming the bytes that the smallest takes. */
 BRIM_EXPORT brim_status brim_engine_plan_within(brim_engine *engine, const brim_network *network, uint64_t bytes,
                                                 brim_training_plan **out);
+/* A placed plan stays until brim_engine_unplace. */
 BRIM_EXPORT void brim_engine_plan_free(brim_training_plan *plan);
 
 typedef struct brim_training_figures {
@@ -81,16 +86,18 @@ typedef struct brim_training_figures {
   int64_t micro_batch;
   const char *peak_node; /* the operation at the peak, "linear_grad_input 'fc2'"; the plan's */
 } brim_training_figures;
-/* [plan] Fills as many fields as out->size reaches. */
+/* [plan] Fills as many fields as out->size reaches; does nothing if plan or out is NULL. */
 BRIM_EXPORT void brim_engine_figures(const brim_training_plan *plan, brim_training_figures *out);
 
-/* [init] Takes the plan's peak of the device, and makes the parameters' first values from the seed. The plan must stay.
- * One at a time of a plan. ENOMEM_DEVICE; then nothing is taken. */
+/* [init] Takes the plan's peak of the device, and makes the parameters' first values from the seed. A plan has one
+ * training at a time. ENOMEM_DEVICE; then nothing is taken. */
 BRIM_EXPORT brim_status brim_engine_place(brim_training_plan *plan, uint64_t seed, brim_training **out);
 BRIM_EXPORT void brim_engine_unplace(brim_training *training);
 /* [step] A micro-batch: values float [micro-batch, sample], of tokens int32_t; labels int32_t [micro-batch], of tokens
- * [micro-batch, T], of values float [micro-batch, classes]. Computes the loss and adds to the gradients. EINVAL: a
- * label that is no class, or all of the batch is fed already. */
+ * [micro-batch, T], of values float [micro-batch, classes]. Computes the loss and adds to the gradients. EINVAL:
+ * the batch is complete already; or a label is no class, or a token is not in the vocabulary: feed this micro-batch
+ * again with valid ones. If an operation fails while it computes (an embedding has no row for an index, the device
+ * fails), brim drops the batch: feed it again from its first sample. */
 BRIM_EXPORT brim_status brim_engine_feed(brim_training *training, const void *values, const void *labels);
 /* [step] When the whole batch is fed. *loss, unless NULL: its mean over the samples, or tokens that count. ENUMERIC: it
  * is not finite; then the parameters stay as they were, and another batch may be fed. EINVAL: not all is fed. */

@@ -11,6 +11,7 @@ static void row(const char *name, uint64_t bytes)
 
 int main(int argc, char **argv)
 {
+  const brim_engine_options options = {.size = sizeof options};
   const char *const model[] = {"layers=12", "context=256", NULL};
   const brim_network network = {.size = sizeof network,
                                 .model = "gpt2",
@@ -23,7 +24,7 @@ int main(int argc, char **argv)
   brim_engine *engine = NULL;
   brim_training_plan *plan = NULL;
   brim_training_figures f = {.size = sizeof f};
-  brim_status status = brim_engine_open(&(brim_engine_options){.size = sizeof(brim_engine_options)}, &engine);
+  brim_status status = brim_engine_open(&options, &engine);
   if (status == BRIM_OK && argc > 1)
     status = brim_engine_plan_within(engine, &network, strtoull(argv[1], NULL, 10) << 20, &plan);
   if (status == BRIM_OK && argc > 1) {

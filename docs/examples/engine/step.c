@@ -51,6 +51,7 @@ int main(void)
   static float at[2 * POINTS], weight[64 * 2];
   static int32_t label[POINTS];
   const char *const settings[] = {"lr=0.01", NULL};
+  const brim_engine_options options = {.size = sizeof options};
   const brim_network network = {.size = sizeof network,
                                 .build = build,
                                 .sample = {1, {2}},
@@ -65,7 +66,7 @@ int main(void)
   brim_training_figures figures = {.size = sizeof figures};
   double loss = 0;
   make_spirals(at, label);
-  check(brim_engine_open(&(brim_engine_options){.size = sizeof(brim_engine_options)}, &engine));
+  check(brim_engine_open(&options, &engine));
   check(brim_engine_plan(engine, &network, &plan));
   brim_engine_figures(plan, &figures);
   printf("%llu parameters; a step takes %llu bytes\n", (unsigned long long)figures.parameters,
