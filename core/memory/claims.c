@@ -314,6 +314,8 @@ brim_status brim_claim_take(const brim_claim_request *r, brim_claim **out, int *
   brim_claim *claim = brim_xcalloc(1, sizeof *claim);
   claim->board.fd = -1;
   brim_status status = brim_device_named(r->backend, r->ops, r->self, &r->wish, &named);
+  if (status == BRIM_OK && named >= device_count(r))
+    status = brim_fail(BRIM_ENODEVICE, "only the first %d devices have a queue", BRIM_CLAIM_DEVICES_MAX);
   if (status == BRIM_OK) status = join(claim, r, named, false, false);
   if (status == BRIM_OK) status = wait_for_turn(claim, r, device, waited_seconds);
   return hand_over(claim, status, out);

@@ -151,14 +151,24 @@ static int64_t saved_step(const brim_sim_job *job)
   return job->loop.checkpoint_step > 0 ? job->loop.checkpoint_step : 0;
 }
 
+/* Of the first `steps` steps. */
+static int64_t samples_of(const brim_order *o, int64_t steps)
+{
+  const int64_t rest = steps % o->steps_per_epoch * o->effective;
+  return steps / o->steps_per_epoch * o->count + (rest < o->count ? rest : o->count);
+}
+
 static brim_status go_back(void *self)
 {
   brim_sim_job *job = self;
   double seconds, again;
   BRIM_TRY(replan(job));
   BRIM_TRY(brim_sim_step_seconds(job, &seconds, &again));
+  const brim_order *o = &job->drive->order;
   const int64_t lost = job->step - saved_step(job);
   job->failed_step = -1;
+  job->costs.samples -= samples_of(o, job->step) - samples_of(o, saved_step(job));
+  job->costs.again_seconds -= (double)lost * again;
   job->costs.lost_steps += lost;
   job->costs.redone_seconds += (double)lost * seconds;
   job->costs.training_seconds -= (double)lost * seconds;
@@ -323,13 +333,6 @@ static double next_look(const brim_sim_job *job)
   if (job->all->scenario->look_count == 0 && brim_policies_follow(job->drive->dialogue.policies))
     next = fmin(next, job->loop.resize.asked + BRIM_RESIZE_ASK_SECONDS);
   return next;
-}
-
-/* Of the first `steps` steps. */
-static int64_t samples_of(const brim_order *o, int64_t steps)
-{
-  const int64_t rest = steps % o->steps_per_epoch * o->effective;
-  return steps / o->steps_per_epoch * o->count + (rest < o->count ? rest : o->count);
 }
 
 /* Of a step: up to a look that was recorded they pass evenly. */

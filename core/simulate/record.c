@@ -56,13 +56,15 @@ static brim_status read_events(brim_recording *r)
   return BRIM_OK;
 }
 
-/* A scenario's lists have an end. */
+/* A scenario's lists have an end; each is told once. */
 static void leave_out(brim_recording *r, int most, const char *what)
 {
-  if (!r->is_cut)
-    brim_log(BRIM_LOG_WARN, "'%s' has more than %d %s: what comes behind them is not in the scenario", r->run, most,
-             what);
-  r->is_cut = true;
+  size_t i = 0;
+  while (r->cut[i] && strcmp(r->cut[i], what) != 0) i++;
+  if (r->cut[i]) return;
+  r->cut[i] = what;
+  brim_log(BRIM_LOG_WARN, "'%s' has more than %d %s: what comes behind them is not in the scenario", r->run, most,
+           what);
 }
 
 /* ---- devices ---- */

@@ -46,7 +46,8 @@ typedef struct brim_recording {
   uint64_t host_total, process;
   brim_record_series host;
   int64_t grain, norm_group, samples, steps;
-  bool is_cut, is_mixed; /* something was left out, and that was said: what is too much; of another backend */
+  const char *cut[8]; /* what was left out as there is too much of it, and that was said; NULL: no more */
+  bool is_mixed;      /* the same of what is of another backend */
 } brim_recording;
 
 /* The scenario as YAML; `config`: of the run. */

@@ -1,4 +1,4 @@
-"""The folders of core/: what is not below a folder, its files cannot include, nor call; and no large circles of files."""
+"""The folders of core/: a file includes and calls only what lies below its own, and circles of files are small."""
 
 import pathlib
 import shutil

@@ -134,6 +134,15 @@ class Simulate(Case):
         self.assertIn(("recovery", "back to step 3500", "step 4000: memory ran out, though the plan had been placed"),
                       self.decisions(found))
         self.assertEqual(found["jobs"][0]["lost_steps"], 2 * 499)
+        undisturbed = self.one("scenario=nobody_else", "policy=robust")["jobs"][0]
+        self.assertEqual(found["jobs"][0]["samples"] * undisturbed["steps"],  # what was lost is counted once
+                         undisturbed["samples"] * found["jobs"][0]["steps"])
+
+    def test_pressure_at_a_step_that_has_a_checkpoint_writes_no_other(self):
+        world = ("devices: [{memory: 24GB}]\ncheckpoint_time: 5s\npressures: [{step: 50, bytes: 0}]\n"
+                 "settings: {training.steps: 100, training.checkpoint_every_steps: 50}\n")
+        job, = self.one(self.scenario(world), "policy=robust")["jobs"]
+        self.assertEqual(job["paused_seconds"], 10)
 
     def test_a_smaller_model_and_half_precision(self):
         job, = self.one("scenario=cap_too_small", "policy=swarm", "policy.swarm.small_model=small")["jobs"]
