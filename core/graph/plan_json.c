@@ -1,6 +1,8 @@
 /* Plans in JSON. */
 #include "graph/plan_json.h"
 
+#include <string.h>
+
 static json_t *integer(uint64_t value)
 {
   return json_integer((json_int_t)value);
@@ -31,6 +33,51 @@ static json_t *describe_recompute(enum brim_recompute_kind kind, const brim_prog
   return o;
 }
 
+static void count(json_t *counts, const char *key)
+{
+  json_object_set_new(counts, key, json_integer(json_integer_value(json_object_get(counts, key)) + 1));
+}
+
+/* The row of a node's operation and reason. */
+static json_t *row_of(json_t *rows, const brim_node *node, const char *reason)
+{
+  size_t i;
+  json_t *row;
+  json_array_foreach(rows, i, row)
+  {
+    const bool is_op = strcmp(json_string_value(json_object_get(row, "operation")), node->op) == 0;
+    if (is_op && strcmp(json_string_value(json_object_get(row, "reason")), reason) == 0) return row;
+  }
+  row = json_pack("{s:s,s:s}", "operation", node->op, "reason", reason);
+  json_array_append_new(rows, row);
+  return row;
+}
+
+json_t *brim_plan_kernels_json(const brim_plan *plan)
+{
+  json_t *o = json_object(), *rows = json_array();
+  for (size_t i = 0; i < plan->program_count; i++) {
+    const brim_program *p = &plan->program[i];
+    for (size_t k = 0; k < p->graph->node_count; k++) {
+      count(o, p->need[k].library ? p->need[k].library : "own");
+      if (p->need[k].refused) count(row_of(rows, p->graph->node[k], p->need[k].refused), "operations");
+    }
+  }
+  json_object_set_new(o, "refused", rows);
+  return o;
+}
+
+void brim_plan_tell_refused(const brim_plan *plan, brim_text *out)
+{
+  size_t i;
+  json_t *kernels = brim_plan_kernels_json(plan), *row;
+  json_array_foreach(json_object_get(kernels, "refused"), i, row) brim_text_printf(
+      out, "%s%lld x '%s' by the backend's own kernel, which is slower: %s", i ? "\n" : "",
+      (long long)json_integer_value(json_object_get(row, "operations")),
+      json_string_value(json_object_get(row, "operation")), json_string_value(json_object_get(row, "reason")));
+  json_decref(kernels);
+}
+
 json_t *brim_plan_json(const brim_plan *plan, int64_t batch_size)
 {
   json_t *o = json_object(), *classes = json_object(), *programs = json_array();
@@ -52,5 +99,6 @@ json_t *brim_plan_json(const brim_plan *plan, int64_t batch_size)
       describe_recompute(plan->request.recompute, brim_plan_program(plan, BRIM_PROGRAM_TRAIN, batch_size)));
   json_object_set_new(o, "updates_in_backward", json_boolean(plan->request.update.in_backward));
   json_object_set_new(o, "programs", programs);
+  json_object_set_new(o, "kernels", brim_plan_kernels_json(plan));
   return o;
 }

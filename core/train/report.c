@@ -398,8 +398,8 @@ static void set_figures(json_t *object, const brim_report *r)
   }
 }
 
-brim_status brim_report_write_summary(brim_report *r, const char *dir, brim_status status, const char *error,
-                                      int64_t steps, double wall_seconds)
+brim_status brim_report_write_summary(brim_report *r, const char *dir, const brim_plan *plan, brim_status status,
+                                      const char *error, int64_t steps, double wall_seconds)
 {
   json_t *s = json_object();
   const char *word = status == BRIM_OK ? "finished" : status == BRIM_EINTERRUPTED ? "interrupted" : "failed";
@@ -424,6 +424,7 @@ brim_status brim_report_write_summary(brim_report *r, const char *dir, brim_stat
   set_number(s, "wall_seconds", wall_seconds);
   set_number(s, "queue_seconds", r->queue_seconds);
   json_object_set_new(s, "retries", json_integer(r->retries));
+  if (plan) json_object_set_new(s, "kernels", brim_plan_kernels_json(plan));
   if (r->loss_scale > 0) {
     set_number(s, "loss_scale", r->loss_scale);
     json_object_set_new(s, "skipped_steps", json_integer(r->skipped_steps));

@@ -59,9 +59,9 @@ brim_status brim_report_write_inputs(const char *dir, brim_config *config, brim_
 /* Of a report of which no summary is written. */
 void brim_report_release(brim_report *report);
 /* Frees what the report holds. `error`: "" unless the run failed. `wall_seconds`: from the process's start, without the
- * time in the queue. */
-brim_status brim_report_write_summary(brim_report *report, const char *dir, brim_status status, const char *error,
-                                      int64_t steps, double wall_seconds);
+ * time in the queue. `plan`: the last one, NULL if none is placed. */
+brim_status brim_report_write_summary(brim_report *report, const char *dir, const brim_plan *plan, brim_status status,
+                                      const char *error, int64_t steps, double wall_seconds);
 /* ", accuracy 91.20 %" and the like: what an evaluation says besides the loss, for a person. Into `out`, returned. */
 #define BRIM_REPORT_ROOM 160
 const char *brim_report_format(char *out, size_t room, const brim_evaluation *e);

@@ -23,8 +23,8 @@ static brim_status close_run(brim_running *r, brim_status status)
     if (status != BRIM_OK && status != BRIM_EINTERRUPTED) brim_running_event(r, "failed", error);
     if (status == BRIM_OK) brim_running_event(r, "finished", NULL);
     brim_running_collect(r);
-    const brim_status written =
-        brim_report_write_summary(&r->report, r->dir, status, error, r->state->step, brim_running_own_seconds(r));
+    const brim_status written = brim_report_write_summary(&r->report, r->dir, brim_trainer_plan(r->trainer), status,
+                                                          error, r->state->step, brim_running_own_seconds(r));
     if (status == BRIM_OK) {
       status = written;
       brim_error_take(&first);

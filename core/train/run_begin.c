@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "dist/line.h"
 #include "drive/deal.h"
+#include "graph/plan_json.h"
 #include "planner/communication.h"
 #include "planner/figures.h"
 #include "store/rundir.h"
@@ -139,6 +140,9 @@ static void announce(const brim_running *r)
   brim_text_clear(&text);
   if (train) brim_recompute_tell(train, plan->request.recompute, &text);
   if (text.length > 0) brim_say("%s", text.s);
+  brim_text_clear(&text);
+  brim_plan_tell_refused(plan, &text);
+  if (text.length > 0) brim_log(BRIM_LOG_WARN, "%s", text.s);
   brim_text_release(&text);
   const char *precision = brim_precision_names[r->settings->precision];
   if (r->settings->precision != BRIM_PRECISION_FP32 && d->planner.device_info.on_host)

@@ -206,6 +206,51 @@ class Auto(CudaCase):
         self.assertEqual(self.summary("run")["steps"], 2)
 
 
+class Libraries(CudaCase):
+    """Which operations a library computes, and why others are left to kernels that are slower."""
+
+    ATTENTION = ["model=gpt2", "model.context=32", "model.layers=2", "model.heads=2", "model.width=32",
+                 "dataset=text", "dataset.path=text.txt", "dataset.context=16", "training.batch_size=2",
+                 "training.steps=1", "training.eval_every_steps=1000", "backend=cuda"]
+    CONVOLUTION = ["model=cnn", "model.width=2", "dataset=synthetic", "dataset.shape=[1,12,12]",
+                   "dataset.train_count=16", "dataset.test_count=0", "training.batch_size=8", "training.steps=1",
+                   "backend=cuda"]
+
+    def kernels(self, run, *words, **variables):
+        result = self.cuda("train", f"run.dir={run}", *words, **variables)
+        return result, self.summary(run)["kernels"]
+
+    def test_what_they_compute_is_counted(self):
+        result, kernels = self.kernels("run", *self.CONVOLUTION)
+        self.assertEqual(kernels["refused"], [])
+        self.assertNotIn("slower", result.err)
+        for who in ("cuDNN", "cuBLASLt", "own"):
+            self.assertGreater(kernels[who], 0)
+        operations = sum(p["operations"] for p in json.loads(self.read("run/plan.json"))["programs"])
+        self.assertEqual(sum(kernels[who] for who in ("cuDNN", "cuBLASLt", "own")), operations)
+
+    def test_a_refusal_is_a_warning_and_stands_in_the_summary(self):
+        result, kernels = self.kernels("run", *self.CONVOLUTION, EMULATED_REFUSES="convolutions")
+        self.assertNotIn("cuDNN", kernels)
+        for row in kernels["refused"]:
+            self.assertEqual(row["reason"], "cuDNN has no engine for it")
+            self.assertIn(f"{row['operations']} x '{row['operation']}' by the backend's own kernel, which is slower: "
+                          "cuDNN has no engine for it\n", result.err)
+        self.assertIn("conv2d_grad_weight", [row["operation"] for row in kernels["refused"]])
+
+    def test_attention_in_fp32_or_with_dropout_says_what_it_costs(self):
+        (self.folder / "text.txt").write_text("to be or not to be that is the question " * 20)
+        for words, reason in ((["precision=bf16", "model.dropout=0"], None),
+                              (["precision=fp32", "model.dropout=0"],
+                               "cuDNN's attention is for precision=bf16 and fp16"),
+                              (["precision=bf16", "model.dropout=0.1"],
+                               "cuDNN's attention has no dropout whose mask brim knows")):
+            with self.subTest(words):
+                _, kernels = self.kernels("-".join(words), *self.ATTENTION, *words)
+                found = {row["reason"] for row in kernels["refused"] if row["operation"].startswith("attention")}
+                self.assertEqual(found, {reason} if reason else set())
+
+
 class UpdatesInBackward(CudaCase):
     """The host sees the loss after the backward pass was started: the device looks at it by itself."""
 

@@ -85,10 +85,10 @@ class OfPictures(Experiment):
             self.assertIn(line, said)
 
 
-# What `--config-name robust` is about: devices, waiting and threads.
+# What `--config-name robust` is about: devices, waiting, threads, and what is said of memory.
 ABOUT_SHARING = {"auto_device", "min_gpu_memory_mb", "wait_for_gpu", "gpu_wait_timeout_minutes",
                  "gpu_check_interval_seconds", "min_batch_size", "max_retries", "num_workers", "allow_cpu",
-                 "batch_size", "gradient_accumulation_steps"}  # their product is looked at
+                 "memory_summary", "batch_size", "gradient_accumulation_steps"}  # their product is looked at
 
 
 class Shared(Experiment):

@@ -71,6 +71,9 @@ typedef struct brim_kernel_need {
    * the kernel reads each element before it writes that place. 1: not for this node, as its kernel does otherwise. */
   int32_t no_inplace;
   uint64_t host_bytes; /* that realize() will take of the host's memory; 0: nothing worth telling */
+  /* For people, who would wonder why a run is slow. Text that stays as long as the plugin. Since ABI 1.8. */
+  const char *library; /* that computes the node: "cuDNN"; NULL: a kernel of the backend's own */
+  const char *refused; /* why a library that would be faster does not; NULL: there is none */
 } brim_kernel_need;
 
 typedef struct brim_launch {

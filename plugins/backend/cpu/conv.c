@@ -180,6 +180,7 @@ static brim_status plan_primitives(cpu_backend *b, const brim_node *node, cpu_co
   if (s->kind == CONV_GRAD_INPUT) cpu_layout_set(node->out[0], s->unit->x_block);
   need->workspace_bytes = lay_out(s);
   need->no_inplace = 1;
+  need->library = "oneDNN";
   need->host_bytes = (uint64_t)s->threads * 2 * sizeof(memories) + cpu_conv_use(s->unit, s->threads);
   if (s->tail != s->unit) need->host_bytes += cpu_conv_use(s->tail, s->threads);
   return BRIM_OK;

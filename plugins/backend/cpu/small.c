@@ -370,6 +370,7 @@ static brim_status prepare_parts(cpu_backend *self, const brim_program_info *pro
     own = inner.workspace_bytes > own ? inner.workspace_bytes : own;
     need->no_inplace = need->no_inplace || (inner.no_inplace && !has_apart_results(node));
     need->host_bytes += inner.host_bytes;
+    need->library = inner.library;
   }
   need->workspace_bytes = cpu_aligned(own);
   for (size_t i = 0; i < w->operands; i++) {

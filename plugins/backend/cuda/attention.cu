@@ -195,7 +195,7 @@ template <typename T> static brim_status launch_attention(cuda_backend *b, const
 static CUDA_PREPARE(attention_prepare)
 {
   (void)program;
-  return cuda_attention_prepare((cuda_backend *)self, node, CUDA_SDPA_Y, state, &need->workspace_bytes);
+  return cuda_attention_prepare((cuda_backend *)self, node, CUDA_SDPA_Y, state, need);
 }
 
 static CUDA_RUN(attention_run)

@@ -352,7 +352,7 @@ template <typename T> static brim_status launch_grad(cuda_backend *b, const brim
 static CUDA_PREPARE(attention_grad_prepare)
 {
   (void)program;
-  BRIM_TRY(cuda_attention_prepare((cuda_backend *)self, node, CUDA_SDPA_GRADIENTS, state, &need->workspace_bytes));
+  BRIM_TRY(cuda_attention_prepare((cuda_backend *)self, node, CUDA_SDPA_GRADIENTS, state, need));
   if (!*state) need->workspace_bytes = node->in[4]->bytes; /* delta, of lse's shape */
   return BRIM_OK;
 }

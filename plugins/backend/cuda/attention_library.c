@@ -28,21 +28,26 @@ static cuda_sdpa description_of(const brim_node *node, enum cuda_sdpa_result res
 }
 
 brim_status cuda_attention_prepare(cuda_backend *b, const brim_node *node, enum cuda_sdpa_result result, void **state,
-                                   uint64_t *scratch_bytes)
+                                   brim_kernel_need *need)
 {
   const cuda_sdpa a = description_of(node, result);
   int64_t at_once = 0;
   *state = NULL;
-  if (a.type == BRIM_DTYPE_F32 || node->attr.attention.dropout_p > 0 || (a.causal && a.T > a.S)) return BRIM_OK;
+  need->refused = a.type == BRIM_DTYPE_F32             ? "cuDNN's attention is for precision=bf16 and fp16"
+                  : node->attr.attention.dropout_p > 0 ? "cuDNN's attention has no dropout whose mask brim knows"
+                  : a.causal && a.T > a.S              ? "cuDNN's attention has no queries that see no key"
+                                                       : NULL;
+  if (need->refused) return BRIM_OK;
   library_state *made = brim_try_calloc(1, sizeof *made);
   if (!made) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the plan of %s '%s'", node->op, node->name);
-  const brim_status status = cuda_sdpa_prepare(b, &a, &made->plan, &at_once, scratch_bytes);
+  const brim_status status = cuda_sdpa_prepare(b, &a, &made->plan, &at_once, &need->workspace_bytes);
   if (status != BRIM_OK) {
     free(made);
     if (status != BRIM_ENOTSUP) return status;
-    brim_log(BRIM_LOG_DEBUG, "%s '%s': not by cuDNN, which does not offer it", node->op, node->name);
+    need->refused = "cuDNN does not offer it";
     return BRIM_OK;
   }
+  need->library = "cuDNN";
   made->result = result;
   made->runs = a.N / at_once;
   made->query_bytes = (uint64_t)(at_once * a.T * a.heads * a.D) * brim_dtype_bytes(a.type);

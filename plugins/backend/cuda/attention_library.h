@@ -9,7 +9,7 @@ extern "C" {
 /* [plan] state: what run and release want, with its scratch; NULL: the library is not to do this node, without an
  * error. */
 brim_status cuda_attention_prepare(cuda_backend *b, const brim_node *node, enum cuda_sdpa_result result, void **state,
-                                   uint64_t *scratch_bytes);
+                                   brim_kernel_need *need);
 /* [step] Of a launch with a state. */
 brim_status cuda_attention_run(cuda_backend *b, const brim_launch *launch);
 /* [init] */

@@ -115,10 +115,10 @@ static brim_status prepare_forward(cuda_backend *b, const brim_node *node, plan 
   return BRIM_OK;
 }
 
-static brim_status finish(brim_status status, const brim_node *node, plan *p, void **state)
+static brim_status finish(brim_status status, plan *p, brim_kernel_need *need, void **state)
 {
-  if (status == BRIM_OK && !p->dnn)
-    brim_log(BRIM_LOG_DEBUG, "%s '%s': not by cuDNN, which has no engine for it", node->op, node->name);
+  need->library = p->dnn ? "cuDNN" : NULL;
+  need->refused = p->dnn ? NULL : "cuDNN has no engine for it";
   if (status == BRIM_OK)
     *state = p;
   else
@@ -131,7 +131,7 @@ static CUDA_PREPARE(conv2d_prepare)
   plan *p;
   (void)program;
   BRIM_TRY(start(node, node->in[0], node->out[0], &p));
-  return finish(prepare_forward((cuda_backend *)self, node, p, need), node, p, state);
+  return finish(prepare_forward((cuda_backend *)self, node, p, need), p, need, state);
 }
 
 /* To the result, of rank 4, that the convolution has left. */
@@ -197,7 +197,7 @@ static CUDA_PREPARE(grad_input_prepare)
   plan *p;
   (void)program;
   BRIM_TRY(start(node, node->out[0], node->in[0], &p));
-  return finish(prepare_grad_input((cuda_backend *)self, node, p, need), node, p, state);
+  return finish(prepare_grad_input((cuda_backend *)self, node, p, need), p, need, state);
 }
 
 static CUDA_RUN(grad_input_run)
@@ -273,7 +273,7 @@ static CUDA_PREPARE(grad_weight_prepare)
   plan *p;
   (void)program;
   BRIM_TRY(start(node, node->in[0], node->in[1], &p));
-  return finish(prepare_grad_weight((cuda_backend *)self, node, p, need), node, p, state);
+  return finish(prepare_grad_weight((cuda_backend *)self, node, p, need), p, need, state);
 }
 
 static CUDA_RUN(grad_weight_run)

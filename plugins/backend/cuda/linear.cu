@@ -156,6 +156,7 @@ static brim_status prepare_product(cuda_backend *b, const cuda_product *product,
   uint64_t bytes = 0;
   const brim_status status = cuda_product_prepare(b, product, &plan->product, &bytes);
   if (status == BRIM_OK) need->workspace_bytes += bytes;
+  need->library = "cuBLASLt";
   return status;
 }
 

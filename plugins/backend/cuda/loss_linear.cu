@@ -154,6 +154,7 @@ static brim_status prepare(cuda_backend *b, const brim_program_info *program, co
   if (backward && node->out_count > 2) /* the sums of columns share what the products use */
     scratch_bytes =
         (uint64_t)cuda_max((int64_t)scratch_bytes, (int64_t)cuda_column_sum_bytes(p->type, p->chunk, p->classes));
+  need->library = "cuBLASLt";
   need->workspace_bytes += p->parameter_bytes + p->bias_bytes + p->logits_bytes + p->gradient_bytes + scratch_bytes;
   *state = p;
   return BRIM_OK;

@@ -34,6 +34,7 @@ static CUDA_PREPARE(matmul_prepare)
   BRIM_TRY(cuda_plain_prepare(self, program, node, need, state));
   BRIM_TRY(cuda_product_prepare((cuda_backend *)self, &p, &plan, &bytes));
   need->workspace_bytes += bytes;
+  need->library = "cuBLASLt";
   *state = plan;
   return BRIM_OK;
 }
