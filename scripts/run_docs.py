@@ -97,7 +97,7 @@ def environment(home, prefix):
     path = kept.get("PATH", os.defpath)
     return {**kept, "PATH": f"{prefix}/bin:{path}" if prefix else path, "HOME": str(home), "PWD": str(home),
             "LC_ALL": "C.UTF-8", "TZ": "UTC", "CUDA_VISIBLE_DEVICES": "", "BRIM_CLAIMS_DIR": f"{home.parent}/claims",
-            "OMP_NUM_THREADS": "2"}  # a plan's scratch grows with them
+            "OMP_NUM_THREADS": "2", "ONEDNN_MAX_CPU_ISA": "AVX2"}  # a plan's scratch depends on both
 
 
 def run(blocks, folder, prefix, seconds):

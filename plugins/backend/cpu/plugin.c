@@ -20,7 +20,8 @@ static const brim_param params[] = {
     BRIM_PARAM(BYTES, cpu_params, memory_mb, "0", NULL,
                "memory of each device in MiB, for all processes together; 0: what the host has, in equal parts"),
     BRIM_PARAM(ENUM, cpu_params, isa, "auto", "auto|v2|v3|v4",
-               "instruction set (x86-64-v3 has AVX2, -v4 AVX-512); auto: the best of this processor"),
+               "instruction set (x86-64-v3 has AVX2, -v4 AVX-512); auto: the best of this processor, up to "
+               "ONEDNN_MAX_CPU_ISA"),
     BRIM_PARAMS_END};
 
 /* Which of the three this processor can run. */
@@ -33,6 +34,14 @@ static int best_isa(void)
       !__builtin_cpu_supports("avx512cd") || !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl"))
     return ISA_V3;
   return ISA_V4;
+}
+
+/* Which of the three oneDNN uses: the processor's best, or ONEDNN_MAX_CPU_ISA if that is less. */
+static int library_isa(void)
+{
+  const dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
+  if ((isa & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core) return ISA_V4;
+  return (isa & dnnl_cpu_isa_avx2) == dnnl_cpu_isa_avx2 ? ISA_V3 : ISA_V2;
 }
 
 /* oneDNN takes a limit once a process, before its first use; by then an earlier instance may have used it. */
@@ -48,11 +57,11 @@ static brim_status choose_isa(cpu_backend *b)
   if (isa > best) return brim_fail(BRIM_ENOTSUP, "backend.isa=v%d: this processor has only v%d", isa + 1, best + 1);
   if (isa != ISA_AUTO && dnnl_set_max_cpu_isa(limit[isa]) != dnnl_success)
     brim_log(BRIM_LOG_DEBUG, "oneDNN is in use already and keeps its instruction set");
-  if (isa == ISA_AUTO) isa = best;
+  const int library = library_isa();
+  if (isa == ISA_AUTO) isa = library < best ? library : best;
   b->simd = tables[isa];
   b->isa = isa - ISA_V2;
-  const dnnl_cpu_isa_t library = dnnl_get_effective_cpu_isa();
-  b->block = (library & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core ? 16 : 8;
+  b->block = library == ISA_V4 ? 16 : 8;
   return BRIM_OK;
 }
 
