@@ -11,6 +11,7 @@
 #include "config/apply.h"
 #include "config/batch.h"
 #include "config/compose.h"
+#include "config/federation.h"
 #include "config/interpolate.h"
 #include "config/schema.h"
 #include "param/value.h"
@@ -98,6 +99,11 @@ static void refuse_backbone(loading *l, const brim_yaml *id)
                     id->scalar);
 }
 
+static bool is_backbone(const brim_group *group)
+{
+  return group->second && group->kind == BRIM_MODEL;
+}
+
 /* Has nobody named one? */
 static bool is_unset(const brim_yaml *id)
 {
@@ -121,8 +127,8 @@ static const brim_plugin *find_plugin(loading *l, const brim_group *group)
   brim_composition *c = &l->c;
   brim_yaml *id = id_of(l, group);
   if (is_unset(id)) {
-    if (group->wrapped && has_wrapper(l)) refuse_no_backbone(l);
-    if (group->wrapped) return NULL;
+    if (is_backbone(group) && has_wrapper(l)) refuse_no_backbone(l);
+    if (group->second) return NULL;
     const brim_chosen *chosen = brim_compose_chosen(c, group->name);
     const brim_yaml_origin *told = id ? &id->origin : chosen && chosen->met ? &chosen->met_origin : NULL;
     brim_problem_at(&c->problems, told, "no option is chosen for group '%s': write %s=OPTION", group->name,
@@ -139,7 +145,7 @@ static const brim_plugin *find_plugin(loading *l, const brim_group *group)
   const brim_registry_entry *entry = brim_registry_find(c->registry, group->kind, id->scalar);
   if (!entry) brim_compose_no_plugin(c, group->name, id->scalar, &id->origin);
   const brim_plugin *plugin = entry ? entry->plugin : NULL;
-  return group->wrapped ? check_backbone(l, id, plugin) : plugin;
+  return is_backbone(group) ? check_backbone(l, id, plugin) : plugin;
 }
 
 /* The ids of a list, put into the tree if nobody has chosen any; NULL: it is no list. */
@@ -213,7 +219,7 @@ static void find_plugins(loading *l)
     const brim_chosen *chosen = brim_compose_chosen(&l->c, group->name);
     const bool readable = !chosen || !chosen->broken;
     if (readable && !group->list) l->plugins.group[g] = find_plugin(l, group);
-    const bool found = l->plugins.group[g] || (group->wrapped && readable && is_unset(id_of(l, group)));
+    const bool found = l->plugins.group[g] || (group->second && readable && is_unset(id_of(l, group)));
     l->c.group_broken[g] = group->list ? !readable || !find_list(l, group) : !found;
   }
 }
@@ -465,7 +471,7 @@ static void add_choices(loading *l, int g)
 {
   const brim_group *group = &brim_config_groups[g];
   const brim_schema_plugins *p = &l->plugins;
-  const bool empty = group->wrapped && !p->group[g];
+  const bool empty = group->second && !p->group[g];
   if (!group->list && !empty) add_choice(l, group->name, group->kind, p->group[g]);
   for (size_t i = 0; group->list && i < p->policy_count; i++)
     add_choice(l, brim_arena_printf(l->c.arena, "%s.%s", group->name, p->policy[i]->id), group->kind, p->policy[i]);
@@ -547,6 +553,7 @@ static void load(loading *l, const brim_config_request *request)
   fill(l);
   if (l->c.problems.count == 0) check_run(l);
   if (l->c.problems.count == 0) brim_batch_resolve(&l->c, &l->schema, l->config);
+  if (l->c.problems.count == 0) brim_federation_resolve(&l->c, l->config);
 }
 
 /* What a configuration was made of, to make it again. */
@@ -639,16 +646,27 @@ void brim_config_free(brim_config *config)
   free(config);
 }
 
-const brim_config_choice *brim_config_choice_of(const brim_config *config, const char *group)
+static const brim_config_choice *find_choice(const brim_config *config, const char *group)
 {
   for (size_t i = 0; i < config->choice_count; i++)
     if (strcmp(config->choice[i].group, group) == 0) return &config->choice[i];
-  assert(!"a group of brim_config_groups");
   return NULL;
+}
+
+const brim_config_choice *brim_config_choice_of(const brim_config *config, const char *group)
+{
+  const brim_config_choice *choice = find_choice(config, group);
+  assert(choice || !"a group of brim_config_groups");
+  return choice;
 }
 
 const brim_config_choice *brim_config_backbone(const brim_config *config)
 {
   if (!brim_is_wrapper(brim_config_choice_of(config, "model")->plugin)) return NULL;
   return brim_config_choice_of(config, "backbone");
+}
+
+const brim_config_choice *brim_config_server_optimizer(const brim_config *config)
+{
+  return find_choice(config, "server_optimizer");
 }

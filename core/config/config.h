@@ -28,7 +28,7 @@ typedef struct brim_config_request {
   const char *(*plugin_file)(brim_arena *arena, const char *file, const char *group, const char *id);
 } brim_config_request;
 
-#define BRIM_CHOICES_MAX 17
+#define BRIM_CHOICES_MAX 18
 
 typedef struct brim_config_choice {
   const char *group; /* "model"; of the policies "policy.robust" */
@@ -69,6 +69,8 @@ void brim_config_free(brim_config *config);
 const brim_config_choice *brim_config_choice_of(const brim_config *config, const char *group);
 /* The model that the chosen one is around (brim_model_ops.wraps); NULL: it is around none. */
 const brim_config_choice *brim_config_backbone(const brim_config *config);
+/* The optimizer by which the server of a federation moves the global model; NULL: there is none. */
+const brim_config_choice *brim_config_server_optimizer(const brim_config *config);
 /* The resolved configuration as YAML, itself a valid configuration for `file`. */
 void brim_config_print(const brim_config *config, brim_text *out, bool origins);
 /* Groups and their options: files on the search path and plugins of the kind. */

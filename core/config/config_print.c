@@ -127,7 +127,7 @@ static void print_every_plugin(brim_arena *arena, const brim_registry *registry,
   for (size_t i = 0; i < count; i++) {
     const brim_plugin *plugin = brim_registry_at(registry, i)->plugin;
     for (int g = 0; brim_config_groups[g].name; g++) {
-      if (brim_config_groups[g].kind != plugin->kind || brim_config_groups[g].wrapped) continue;
+      if (brim_config_groups[g].kind != plugin->kind || brim_config_groups[g].second) continue;
       brim_schema_plugins one = {0};
       brim_schema schema = {0};
       if (brim_config_groups[g].list)

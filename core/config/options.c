@@ -120,14 +120,15 @@ bool brim_compose_is_group(const brim_composition *c, const char *key)
   return false;
 }
 
-/* The folder of options that a group shares with another: a backbone is any of the models. NULL: none. */
+/* The folder of options that a group shares with another: a backbone is any of the models, a server's optimizer any of the
+ * optimizers. NULL: none. */
 static const char *shared_folder(const char *group)
 {
-  const brim_group *wrapped = NULL, *all = brim_config_groups;
+  const brim_group *second = NULL, *all = brim_config_groups;
   for (int g = 0; all[g].name; g++)
-    if (all[g].wrapped && strcmp(all[g].name, group) == 0) wrapped = &all[g];
-  for (int g = 0; wrapped && all[g].name; g++)
-    if (!all[g].wrapped && all[g].kind == wrapped->kind) return all[g].name;
+    if (all[g].second && strcmp(all[g].name, group) == 0) second = &all[g];
+  for (int g = 0; second && all[g].name; g++)
+    if (!all[g].second && all[g].kind == second->kind) return all[g].name;
   return NULL;
 }
 
@@ -187,7 +188,7 @@ static bool suits(const char *group, const brim_plugin *plugin)
 {
   for (const brim_group *g = brim_config_groups; g->name; g++)
     if (strcmp(g->name, group) == 0)
-      return plugin->kind == (uint32_t)g->kind && !(g->wrapped && brim_is_wrapper(plugin));
+      return plugin->kind == (uint32_t)g->kind && !(g->second && brim_is_wrapper(plugin));
   return false;
 }
 

@@ -41,6 +41,14 @@ static const brim_setting top_table[] = {
          "has begun, attempts by each way to recover when memory runs out"),
     FIXED(ENUM, brim_settings, precision, "fp32", BRIM_PRECISION_NAMES,
           "what activations are kept in; parameters and what is added up to them stay in fp32"),
+    FIXED(I64, brim_settings, total_clients, "0", "[0,1000000000]",
+          "clients that the training samples are dealt to, for `brim federate`; 0: there is no federation"),
+    FIXED(I64, brim_settings, clients_per_round, "10", "[1,1000000000]", "clients that train in a round"),
+    FIXED(I64, brim_settings, rounds, "100", "[0,1000000000]", "rounds of a federation"),
+    FREE(I64, brim_settings, parallel_clients, "-1", "[-1,1024]",
+         "clients that train at the same time; -1: as many as fit, one for each thread at most; 0: one"),
+    FIXED(ENUM, brim_settings, method, "random", BRIM_METHOD_NAMES,
+          "how a round's clients are selected: each as likely as another, in turn, or by the samples they have"),
     {.param.key = NULL},
 };
 
@@ -230,6 +238,40 @@ static const brim_setting observe_table[] = {
     {.param.key = NULL},
 };
 
+#define T brim_federate_settings
+static const brim_setting federate_table[] = {
+    FIXED(I64, T, local_epochs, "1", "[1,1000000]", "passes of a client over its own samples in a round"),
+    FIXED(ENUM, T, local, "fedavg", BRIM_LOCAL_NAMES,
+          "how clients train: plainly, or with a pull back to the global model (fedprox)"),
+    FIXED(F64, T, mu, "0.01", "[0,inf)", "strength of that pull: adds mu * (parameter - global parameter) to gradients"),
+    FIXED(ENUM, T, remainder, "auto", BRIM_REMAINDER_NAMES,
+          "a client's samples that fill no whole batch: train on them, or not; auto: not with batch norm"),
+    FIXED(ENUM, T, on_divergence, "drop", BRIM_DIVERGENCE_NAMES,
+          "a client whose parameters are not finite, or moved by 512 or more: leave it out, or end the run"),
+    FIXED(I64, T, eval_every_rounds, "1", "[1,1000000000]", "rounds between evaluations of the global model"),
+    FREE(I64, T, checkpoint_every_rounds, "10", "[1,1000000000]", "rounds between checkpoints"),
+    FIXED(F64, T, target_accuracy, "0", "[0,1]", "end when the global model reaches this accuracy; 0: never"),
+    FIXED(F64, T, convergence_threshold, "0", "[0,inf)",
+          "end when the loss has improved by less than this for federate.patience evaluations; 0: never"),
+    FIXED(I64, T, patience, "2", "[1,1000000]", "evaluations for federate.convergence_threshold"),
+    FIXED(I64, T, min_rounds, "0", "[0,1000000000]", "rounds before either may end the run"),
+    {.param.key = NULL},
+};
+#undef T
+
+#define T brim_partition_settings
+static const brim_setting partition_table[] = {
+    FIXED(ENUM, T, kind, "iid", BRIM_PARTITION_NAMES,
+          "how samples are dealt to clients: evenly at random; each class by shares from a Dirichlet distribution; or "
+          "in shards of samples sorted by class"),
+    FIXED(F64, T, alpha, "0.5", "(0,inf)", "of dirichlet: small values give clients few classes each"),
+    FIXED(I64, T, shards, "2", "[1,1000000]", "of shards: how many a client gets"),
+    FIXED(I64, T, min_samples, "1", "[1,1000000000]",
+          "fewest samples of a client; those with fewer get some from those with the most"),
+    {.param.key = NULL},
+};
+#undef T
+
 static const brim_setting backbone_table[] = {
     FIXED(ENUM, brim_backbone_settings, store, "auto", "auto|fp32|bf16",
           "type that the frozen weights of a wrapper's backbone are kept in; auto: bf16 with precision=bf16"),
@@ -256,6 +298,8 @@ const brim_section brim_settings_sections[] = {
     SECTION("observe", observe_table, observe),
     SECTION("dist", dist_table, dist),
     SECTION("optimizer", optimizer_table, optimizer),
+    SECTION("federate", federate_table, federate),
+    SECTION("partition", partition_table, partition),
     {NULL, NULL, 0, 0},
 };
 
@@ -268,13 +312,7 @@ static const brim_setting memory_reserved[] = {
     {.param.key = NULL},
 };
 
-/* The defaults of the keys of federated training say that there is none; its configuration will set others. */
 static const brim_setting top_reserved[] = {
-    RESERVED(I64, "total_clients", "0", "[0,1000000000]", "clients of federated training"),
-    RESERVED(I64, "clients_per_round", "0", "[0,1000000000]", "clients that a federated round trains on"),
-    RESERVED(I64, "rounds", "0", "[0,1000000000]", "federated rounds"),
-    RESERVED(I64, "parallel_clients", "-1", "[-1,65536]", "clients that train at a time; -1: the largest safe number"),
-    RESERVED(STR, "method", "", NULL, "how the clients of a round are selected"),
     RESERVED(I64, "repeats", "1", "[1,1000000]", "times that the whole experiment is run"),
     RESERVED(STR, "protocol", "", NULL, "a label: messaging is modelled as a network scenario"),
     {.param.key = NULL},
@@ -291,5 +329,6 @@ const brim_group brim_config_groups[] = {
     {"dataset", BRIM_DATASET, NULL, NULL, false},      {"optimizer", BRIM_OPTIMIZER, NULL, NULL, false},
     {"schedule", BRIM_SCHEDULE, NULL, NULL, false},    {"loss", BRIM_LOSS, NULL, NULL, false},
     {"backend", BRIM_BACKEND, NULL, NULL, false},      {"comm", BRIM_COMM, NULL, "auto", false},
-    {"policy", BRIM_POLICY, "auto_plan", NULL, false}, {NULL, 0, NULL, NULL, false},
+    {"policy", BRIM_POLICY, "auto_plan", NULL, false}, {"server_optimizer", BRIM_OPTIMIZER, NULL, NULL, true},
+    {NULL, 0, NULL, NULL, false},
 };

@@ -83,6 +83,37 @@ typedef struct brim_observe_settings {
   bool report, tensorboard, memory_summary;
 } brim_observe_settings;
 
+/* How clients train in a federation. */
+enum brim_local { BRIM_LOCAL_FEDAVG, BRIM_LOCAL_FEDPROX };
+#define BRIM_LOCAL_NAMES "fedavg|fedprox"
+/* What becomes of samples that fill no whole batch of a client. */
+enum brim_remainder { BRIM_REMAINDER_AUTO, BRIM_REMAINDER_KEEP, BRIM_REMAINDER_DROP };
+#define BRIM_REMAINDER_NAMES "auto|keep|drop"
+/* What becomes of a client whose parameters are no longer finite, or have moved by 512 or more. */
+enum brim_divergence { BRIM_DIVERGENCE_DROP, BRIM_DIVERGENCE_FAIL };
+#define BRIM_DIVERGENCE_NAMES "drop|fail"
+/* How the clients of a round are selected. */
+enum brim_method { BRIM_METHOD_RANDOM, BRIM_METHOD_ROUND_ROBIN, BRIM_METHOD_PROPORTIONAL };
+#define BRIM_METHOD_NAMES "random|round_robin|proportional"
+typedef struct brim_federate_settings {
+  int64_t local_epochs;
+  int32_t local; /* enum brim_local */
+  double mu;
+  int32_t remainder;     /* enum brim_remainder */
+  int32_t on_divergence; /* enum brim_divergence */
+  int64_t eval_every_rounds, checkpoint_every_rounds, min_rounds, patience;
+  double target_accuracy, convergence_threshold;
+} brim_federate_settings;
+
+/* How training samples are dealt to the clients of a federation. */
+enum brim_partition_kind { BRIM_PARTITION_IID, BRIM_PARTITION_DIRICHLET, BRIM_PARTITION_SHARDS };
+#define BRIM_PARTITION_NAMES "iid|dirichlet|shards"
+typedef struct brim_partition_settings {
+  int32_t kind; /* enum brim_partition_kind */
+  double alpha;
+  int64_t shards, min_samples;
+} brim_partition_settings;
+
 enum brim_update_mode { BRIM_UPDATE_STEP, BRIM_UPDATE_FUSED_BACKWARD };
 #define BRIM_UPDATE_NAMES "step|fused_backward"
 
@@ -117,6 +148,8 @@ typedef struct brim_settings {
   double gpu_wait_timeout_minutes, gpu_check_interval_seconds;
   int64_t min_batch_size, max_retries;
   int32_t precision; /* enum brim_precision; auto: see precision of brim_drive */
+  int64_t total_clients, clients_per_round, rounds, parallel_clients; /* total_clients 0: there is no federation */
+  int32_t method;                                                     /* enum brim_method */
   brim_run_settings run;
   brim_training_settings training;
   brim_model_settings model;
@@ -131,6 +164,8 @@ typedef struct brim_settings {
   brim_claims_settings claims;
   brim_dist_settings dist;
   brim_observe_settings observe;
+  brim_federate_settings federate;
+  brim_partition_settings partition;
 } brim_settings;
 
 /* May a value be edited in a run that is resumed? */
@@ -154,7 +189,7 @@ typedef struct brim_group {
   enum brim_kind kind;
   const char *list;     /* the group is a list of options, this one where nobody chooses; NULL: it has one option */
   const char *fallback; /* of a group with one option: where nobody chooses; NULL: somebody must */
-  bool wrapped;         /* it belongs to a model around another, and is empty without one */
+  bool second;          /* a second choice of the kind of another group, whose options it takes too; empty unless made */
 } brim_group;
 extern const brim_group brim_config_groups[]; /* ends with name == NULL */
 #endif

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/guard.h"
+#include "base/log.h"
 #include "base/process.h"
 #include "config/config.h"
 #include "drive/extract.h"
@@ -20,8 +21,26 @@ static brim_status open_setup(brim_drive *d)
   BRIM_TRY(brim_decide_device(&d->dialogue));
   BRIM_TRY(brim_planner_read_fraction(&d->planner));
   BRIM_TRY(brim_setup_finish(d->setup, &d->planner.device_info));
+  d->choice.lanes = wanted_lanes(d);
   brim_drive_cut(d, brim_setup_micro_batch(d->setup));
   return brim_extract_features(d);
+}
+
+/* Lanes that a federation is to have, before anybody has looked whether they fit. */
+static int32_t wanted_lanes(const brim_drive *d)
+{
+  const brim_settings *s = d->setup->settings;
+  const int64_t asked = s->parallel_clients, threads = d->planner.device_info.threads;
+  int64_t lanes = asked < 0 ? threads : asked;
+  if (!brim_setup_is_federated(d->setup)) return 0;
+  if (!BRIM_HAS(brim_backend_ops, d->setup->backend_ops, lane)) {
+    if (asked > 1)
+      brim_log(BRIM_LOG_INFO, "parallel_clients=%lld: backend '%s' trains one client at a time", (long long)asked,
+               brim_setup_backend_id(d->setup));
+    lanes = 1;
+  }
+  if (lanes > s->clients_per_round) lanes = s->clients_per_round;
+  return lanes < 1 ? 1 : (int32_t)lanes;
 }
 
 /* What another drive of the same run leaves behind, for the one in its place. */
@@ -155,6 +174,18 @@ static brim_status foresee(brim_drive *d)
   return status;
 }
 
+/* As many lanes as there is room for, where the user leaves their number to brim. */
+static brim_status fit_lanes(brim_drive *d)
+{
+  const uint64_t room = brim_planner_room(&d->planner, true);
+  uint64_t peak = 0;
+  if (d->choice.lanes <= 1 || d->setup->settings->parallel_clients >= 0 || room == 0) return BRIM_OK;
+  for (;; d->choice.lanes--) {
+    BRIM_TRY(brim_planner_peak(&d->planner, &d->choice, &peak));
+    if (peak <= room || d->choice.lanes == 1) return BRIM_OK;
+  }
+}
+
 brim_status brim_drive_settle(brim_drive **drive)
 {
   for (;;) {
@@ -164,7 +195,7 @@ brim_status brim_drive_settle(brim_drive **drive)
     const brim_status status = brim_decide_plan(&d->dialogue, &to);
     brim_drive_go(d, &to);
     BRIM_TRY(status);
-    if (!brim_drive_asks(d)) return BRIM_OK;
+    if (!brim_drive_asks(d)) return fit_lanes(d);
     BRIM_TRY(brim_drive_remake(drive));
   }
 }

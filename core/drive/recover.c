@@ -85,6 +85,18 @@ static brim_status recompute_more(brim_recovery *r, const failure *f)
   return BRIM_OK;
 }
 
+/* Half as many clients of a federation at a time, which changes no bit. */
+static brim_status fewer_lanes(brim_recovery *r, const failure *f)
+{
+  brim_drive *d = *r->drive;
+  brim_choice to = d->choice;
+  if (to.lanes <= 1) return BRIM_ENOTSUP;
+  to.lanes /= 2;
+  brim_drive_go(d, &to);
+  tell(r, f, "%d client%s at a time in the place of %d", (int)to.lanes, brim_plural(to.lanes), (int)to.lanes * 2);
+  return BRIM_OK;
+}
+
 /* No limit of its own: policies are told how many retries there were and which devices were tried, and give up. */
 static brim_status ask_policies(brim_recovery *r, const failure *f)
 {
@@ -168,7 +180,7 @@ static brim_status go_on(brim_recovery *r, const failure *f, bool replans, brim_
 static const struct {
   brim_status (*act)(brim_recovery *r, const failure *f);
   bool replans;
-} ladder[] = {{clean, false}, {recompute_more, true}, {ask_policies, true}, {halve, true}};
+} ladder[] = {{clean, false}, {recompute_more, true}, {fewer_lanes, true}, {ask_policies, true}, {halve, true}};
 #define RUNGS ((int32_t)(sizeof ladder / sizeof ladder[0]))
 
 /* Did a plan not get its memory, or was there none to make it? Then the ladder goes on. */

@@ -8,6 +8,7 @@
 #include "base/fault.h"
 #include "exec/exec_parts.h"
 #include "graph/collectives.h"
+#include "graph/federate.h"
 
 static size_t index_of(const brim_exec *exec, const brim_program *program)
 {
@@ -18,7 +19,9 @@ static size_t index_of(const brim_exec *exec, const brim_program *program)
 
 void *brim_exec_pointer(const brim_exec *exec, const brim_program *program, const brim_tensor *tensor)
 {
-  return exec->base + program->tensor_offset[tensor->id];
+  const brim_graph *g = program->graph;
+  const bool is_shared = exec->server_base && (brim_graph_is_shared(g, tensor) || brim_graph_is_frozen(g, tensor));
+  return (is_shared ? exec->server_base : exec->base) + program->tensor_offset[tensor->id];
 }
 
 /* Where a program is cut in two: the loss must be looked at before its second half. */
@@ -109,7 +112,7 @@ static brim_status warm_up(brim_exec *exec)
   return exec->backend->synchronize(exec->self);
 }
 
-static brim_status open_exec(brim_exec *exec, int device)
+static brim_status realize(brim_exec *exec)
 {
   const brim_plan *plan = exec->plan;
   for (size_t i = 0; i < plan->program_count; i++) {
@@ -117,19 +120,60 @@ static brim_status open_exec(brim_exec *exec, int device)
     for (size_t n = 0; n < p->graph->node_count; n++)
       if (p->kernel[n]->realize) BRIM_TRY(p->kernel[n]->realize(exec->self, p->graph->node[n], p->state[n]));
   }
-  BRIM_TRY(brim_offload_open(&exec->offload, plan));
+  return BRIM_OK;
+}
+
+/* Its programs, in the arena at `base`. */
+static brim_status open_programs(brim_exec *exec, uint8_t *base)
+{
+  const brim_plan *plan = exec->plan;
+  exec->base = exec->offload.base = exec->reduction.base = base;
+  for (size_t i = 0; i < plan->program_count; i++) resolve(exec, &plan->program[i]);
+  if (!brim_exec_is_asynchronous(exec)) return BRIM_OK;
+  const brim_status status = warm_up(exec);
+  return status == BRIM_OK ? BRIM_OK
+                           : brim_fail_add(status, "when the programs were run for the first time, on zeros");
+}
+
+static brim_exec *make_exec(const brim_plan *plan)
+{
+  brim_exec *exec = brim_xcalloc(1, sizeof *exec);
+  exec->plan = plan;
+  exec->reduction.plan = plan;
+  exec->backend = plan->request.backend;
+  exec->self = plan->request.backend_self;
+  return exec;
+}
+
+/* [init] The lanes of a federation lie behind what its server keeps. */
+static brim_status open_lanes(brim_exec *exec)
+{
+  const brim_plan *plan = exec->plan;
+  if (plan->lane_count == 0) return BRIM_OK;
+  exec->lane = BRIM_ARENA_NEW(&exec->host, brim_exec *, plan->lane_count);
+  for (int32_t i = 0; i < plan->lane_count; i++) {
+    brim_exec *lane = exec->lane[i] = make_exec(plan->lane[i]);
+    lane->server_base = exec->base;
+    BRIM_TRY(realize(lane));
+    BRIM_TRY(open_programs(lane, exec->base + plan->persistent_bytes + (uint64_t)i * plan->lane_bytes));
+  }
+  return BRIM_OK;
+}
+
+static brim_status open_exec(brim_exec *exec, int device)
+{
+  const brim_plan *plan = exec->plan;
   void *base = NULL;
+  BRIM_TRY(realize(exec));
+  BRIM_TRY(brim_offload_open(&exec->offload, plan));
   if (brim_fault_hit(BRIM_FAULT_PLACE, NULL))
     return brim_fail(BRIM_ENOMEM_DEVICE, "the device has no %llu bytes (" BRIM_FAULT_ENVIRONMENT ")",
                      (unsigned long long)plan->peak_bytes);
   BRIM_TRY(exec->backend->place(exec->self, device, plan->peak_bytes, &base));
-  exec->base = exec->offload.base = exec->reduction.base = base;
+  exec->base = base;
   if (brim_exec_is_asynchronous(exec)) BRIM_TRY(exec->backend->open_feed(exec->self, base, plan->feed_bytes));
-  for (size_t i = 0; i < plan->program_count; i++) resolve(exec, &plan->program[i]);
-  if (brim_exec_is_asynchronous(exec)) {
-    const brim_status status = warm_up(exec);
-    if (status != BRIM_OK) return brim_fail_add(status, "when the programs were run for the first time, on zeros");
-  }
+  BRIM_TRY(open_programs(exec, base));
+  BRIM_TRY(open_lanes(exec));
   if (exec->offload.state) memset(exec->offload.state, 0, plan->host_bytes);
   return exec->backend->zero(exec->self, exec->base, plan->persistent_bytes);
 }
@@ -141,11 +185,7 @@ void brim_exec_join(brim_exec *exec, brim_dist *dist)
 
 brim_status brim_exec_open(const brim_plan *plan, int device, brim_exec **out)
 {
-  brim_exec *exec = brim_xcalloc(1, sizeof *exec);
-  exec->plan = plan;
-  exec->reduction.plan = plan;
-  exec->backend = plan->request.backend;
-  exec->self = plan->request.backend_self;
+  brim_exec *exec = make_exec(plan);
   const brim_status status = open_exec(exec, device);
   if (status != BRIM_OK) {
     brim_exec_close(exec);
@@ -158,13 +198,25 @@ brim_status brim_exec_open(const brim_plan *plan, int device, brim_exec **out)
 void brim_exec_close(brim_exec *exec)
 {
   if (!exec) return;
+  for (int32_t i = 0; exec->lane && i < exec->plan->lane_count; i++) brim_exec_close(exec->lane[i]);
   for (size_t i = 0; i < exec->plan->program_count; i++)
     for (size_t k = 0; k < exec->program[i].piece_count; k++)
       if (exec->program[i].piece[k].record) exec->backend->drop_record(exec->self, exec->program[i].piece[k].record);
-  if (exec->base) exec->backend->unplace(exec->self, exec->base, exec->plan->peak_bytes);
+  if (exec->base && !exec->server_base) exec->backend->unplace(exec->self, exec->base, exec->plan->peak_bytes);
   brim_offload_close(&exec->offload);
   brim_arena_release(&exec->host);
   free(exec);
+}
+
+brim_exec *brim_exec_lane(const brim_exec *exec, int32_t lane)
+{
+  assert(lane < exec->plan->lane_count);
+  return exec->lane[lane];
+}
+
+const brim_plan *brim_exec_plan(const brim_exec *exec)
+{
+  return exec->plan;
 }
 
 uint64_t brim_exec_bytes(const brim_exec *exec)
@@ -182,6 +234,7 @@ uint64_t brim_exec_table_bytes(const brim_plan *plan)
       bytes += sizeof(brim_launch) + (n->in_count + n->out_count) * sizeof(void *);
     }
   }
+  for (int32_t i = 0; i < plan->lane_count; i++) bytes += brim_exec_table_bytes(plan->lane[i]);
   return bytes;
 }
 
@@ -337,4 +390,11 @@ brim_status brim_exec_zero_gradients(brim_exec *exec)
 brim_status brim_exec_zero_metrics(brim_exec *exec)
 {
   return exec->backend->zero(exec->self, exec->base + exec->plan->metrics_offset, exec->plan->metrics_bytes);
+}
+
+brim_status brim_exec_zero_states(brim_exec *exec)
+{
+  const brim_plan *plan = exec->plan;
+  return exec->backend->zero(exec->self, exec->base + plan->optimizer_offset,
+                             plan->metrics_offset - plan->optimizer_offset);
 }

@@ -16,6 +16,11 @@ brim_status brim_exec_open(const brim_plan *plan, int device, brim_exec **out);
  * world. */
 void brim_exec_join(brim_exec *exec, brim_dist *dist);
 void brim_exec_close(brim_exec *exec);
+/* A lane of a federation's plan, below plan->lane_count. Its programs run beside those of other lanes, on a thread of
+ * the caller's each, but not beside the server's, but for `fold`, which one lane at a time does. What it has of memory
+ * is undefined before a round. */
+brim_exec *brim_exec_lane(const brim_exec *exec, int32_t lane);
+const brim_plan *brim_exec_plan(const brim_exec *exec);
 /* Bytes of the arena as asked of the backend. */
 uint64_t brim_exec_bytes(const brim_exec *exec);
 /* Bytes of the host's memory that an exec of this plan takes for its launches; what kernels take is in their needs. */
@@ -78,6 +83,8 @@ brim_status brim_exec_collect(brim_exec *exec);
 brim_status brim_exec_zero(brim_exec *exec, const brim_program *program, const brim_tensor *tensor);
 brim_status brim_exec_zero_gradients(brim_exec *exec);
 brim_status brim_exec_zero_metrics(brim_exec *exec);
+/* [step] Of a federation: zeroes what the optimizer keeps. */
+brim_status brim_exec_zero_states(brim_exec *exec);
 /* [step] Reads the metrics: sum of losses, right answers, and in evaluation the confusion matrix [classes*classes] of
  * fewer than BRIM_MANY_CLASSES; of real targets the sum of losses and the errors. See brim/ops.h. */
 brim_status brim_exec_metrics(brim_exec *exec, const brim_program *program, double *out, size_t count);
@@ -91,5 +98,8 @@ brim_status brim_exec_find_nonfinite(brim_exec *exec, const brim_program *progra
                                      const brim_node **out);
 /* Copies a persistent tensor, or after a program the one that its graph keeps; plain layout. */
 brim_status brim_exec_read(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, void *host);
+/* The same of real numbers, which are rounded to the tensor's type. ENOMEM_HOST. */
+brim_status brim_exec_write_numbers(brim_exec *exec, const brim_program *program, const brim_tensor *tensor,
+                                    const double *number, size_t count);
 brim_status brim_exec_write(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, const void *host);
 #endif

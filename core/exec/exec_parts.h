@@ -25,13 +25,15 @@ struct brim_exec {
   const brim_backend_ops *backend;
   void *self;
   uint8_t *base; /* the arena, on the device */
+  uint8_t *server_base; /* of a federation's lane: the arena that it lies in; NULL: it is none */
+  brim_exec **lane;     /* [plan->lane_count] */
   brim_offload offload;
   brim_reduction reduction;
   /* Collectives that the device has before what was fetched last, and fed last: of as many as are under way. */
   uint64_t fetch_ticket[BRIM_FETCHES], feed_ticket[BRIM_FEEDS];
   uint64_t fetched, collected, fed;
   brim_arena host;
-  brim_placed_program program[BRIM_PROGRAMS_MAX + 2];
+  brim_placed_program program[BRIM_PROGRAMS_ROOM];
 };
 
 /* Nodes from..to-1 of a half of a program. */

@@ -98,3 +98,18 @@ brim_status brim_exec_write(brim_exec *exec, const brim_program *program, const 
   memcpy(state, host, tensor->bytes);
   return BRIM_OK;
 }
+
+brim_status brim_exec_write_numbers(brim_exec *exec, const brim_program *program, const brim_tensor *tensor,
+                                    const double *number, size_t count)
+{
+  void *host = brim_try_malloc(tensor->bytes);
+  if (!host) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the values of '%s'", tensor->name);
+  for (size_t i = 0; i < count; i++)
+    if (tensor->dtype == BRIM_DTYPE_F64)
+      ((double *)host)[i] = number[i];
+    else
+      ((float *)host)[i] = (float)number[i];
+  const brim_status status = brim_exec_write(exec, program, tensor, host);
+  free(host);
+  return status;
+}

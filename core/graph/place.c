@@ -2,10 +2,28 @@
 #include "graph/place.h"
 
 #include "base/align.h"
+#include "graph/federate.h"
+
+/* What the largest micro-batch of a client brings; its graphs are not built yet. */
+static uint64_t client_feed_bytes(const brim_plan *plan)
+{
+  const brim_plan_request *r = plan->request.client;
+  const uint64_t a = r->backend->alignment;
+  const brim_graph *g = plan->program[0].graph; /* of evaluation: samples are alike */
+  uint64_t most = 0;
+  for (size_t i = 0; i < r->shape_count; i++) {
+    const uint64_t n = (uint64_t)r->shape[i].batch, of = (uint64_t)g->batch;
+    const uint64_t bytes = (g->input ? brim_round_up(g->input->bytes / of * n, a) : 0) +
+                           (g->label ? brim_round_up(g->label->bytes / of * n, a) : 0);
+    if (bytes > most) most = bytes;
+  }
+  return most;
+}
 
 /* What a micro-batch brings, and what the backend needs to bring it while the one before is worked on. */
 static void reserve(brim_plan *plan)
 {
+  if (plan->request.server) return; /* the backend has one such place, in the server's arena */
   const brim_backend_ops *backend = plan->request.backend;
   for (size_t i = 0; i < plan->program_count; i++) {
     const brim_graph *g = plan->program[i].graph;
@@ -14,6 +32,7 @@ static void reserve(brim_plan *plan)
     if (g->label) bytes += brim_round_up(g->label->bytes, backend->alignment);
     if (bytes > plan->feed_bytes) plan->feed_bytes = bytes;
   }
+  if (plan->request.client && client_feed_bytes(plan) > plan->feed_bytes) plan->feed_bytes = client_feed_bytes(plan);
   if (BRIM_HAS(brim_backend_ops, backend, reserve_bytes))
     plan->reserved_bytes = backend->reserve_bytes(plan->request.backend_self, plan->feed_bytes);
 }
@@ -44,6 +63,7 @@ static uint64_t parameter_bytes(const brim_plan *plan, const brim_graph *g)
 static uint64_t frozen_bytes(const brim_plan *plan, const brim_graph *g)
 {
   uint64_t bytes = 0;
+  if (plan->request.server) return 0; /* they lie in its arena */
   for (size_t i = 0; i < g->parameter_count; i++)
     if (g->parameter[i].is_frozen)
       bytes += brim_round_up(g->parameter[i].value->bytes, plan->request.backend->alignment);
@@ -80,7 +100,7 @@ void brim_place_persistent(brim_plan *plan, const brim_graph *train, const brim_
   plan->parameter_offset = at += frozen_bytes(plan, any);
   plan->gradient_offset = at += parameter_bytes(plan, any);
   plan->class_bytes[BRIM_ROLE_PARAMETER] = at - plan->frozen_offset;
-  plan->optimizer_offset = at += plan->gradient_bytes = gradient_bytes(plan, train);
+  plan->optimizer_offset = at += plan->gradient_bytes = gradient_bytes(plan, plan->request.client ? update : train);
   plan->class_bytes[BRIM_ROLE_GRADIENT] = plan->gradient_bytes;
   for (size_t i = 0; update && i < update->tensor_count; i++)
     if (update->tensor[i]->role == BRIM_ROLE_OPTIMIZER && brim_graph_offloaded(update, update->tensor[i]) < 0)
@@ -147,7 +167,10 @@ void brim_place_tensors(const brim_plan *plan, brim_program *p)
                                   [BRIM_ROLE_GRADIENT] = plan->gradient_offset,
                                   [BRIM_ROLE_OPTIMIZER] = plan->optimizer_offset};
   if (p->kind == BRIM_PROGRAM_EVALUATE) at[BRIM_ROLE_PARAMETER] = plan->evaluated_offset;
-  uint64_t frozen_at = plan->frozen_offset;
+  const brim_plan *server = plan->request.server;
+  uint64_t frozen_at = server ? server->frozen_offset : plan->frozen_offset;
+  uint64_t shared_at[BRIM_ROLE_COUNT] = {[BRIM_ROLE_PARAMETER] = server ? server->parameter_offset : 0,
+                                         [BRIM_ROLE_GRADIENT] = server ? server->gradient_offset : 0};
   for (size_t i = 0; i < p->buffer_count; i++) p->buffer[i].offset += transient_offset(plan, p);
   for (size_t i = 0; i < g->tensor_count; i++) {
     const brim_tensor *t = g->tensor[i];
@@ -158,7 +181,10 @@ void brim_place_tensors(const brim_plan *plan, brim_program *p)
       p->tensor_offset[i] = plan->class_weight_offset;
     else if (t == g->proof)
       p->tensor_offset[i] = plan->proof_offset;
-    else if (buffer >= 0)
+    else if (brim_graph_is_shared(g, t)) {
+      p->tensor_offset[i] = shared_at[t->role];
+      shared_at[t->role] += brim_round_up(t->bytes, a);
+    } else if (buffer >= 0)
       p->tensor_offset[i] = p->buffer[buffer].offset + (brim_graph_within(g, t) ? g->within[i].at : 0);
     else if (brim_graph_is_frozen(g, t)) {
       p->tensor_offset[i] = frozen_at;

@@ -7,8 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/align.h"
 #include "graph/buckets.h"
 #include "graph/collectives.h"
+#include "graph/federate.h"
 #include "graph/fuse.h"
 #include "graph/layout.h"
 #include "graph/offload.h"
@@ -29,6 +31,11 @@ static const brim_kernel *find_kernel(const brim_backend_ops *backend, const cha
   for (const brim_kernel *const *k = backend->kernels; k < backend->kernels_end; k++)
     if (strcmp((*k)->op, op) == 0) return *k;
   return NULL;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+  return a > b ? a : b;
 }
 
 static bool offers(const void *backend, const char *op)
@@ -65,10 +72,23 @@ static brim_status prepare_nodes(const brim_plan *plan, brim_program *p)
   return BRIM_OK;
 }
 
+/* Of a federation the lanes together, unless the server's own programs take more. */
+static bool find_peak_of_lanes(brim_plan *plan, uint64_t transient, uint64_t live)
+{
+  const brim_plan *lane = plan->lane[0];
+  const uint64_t lanes = (uint64_t)plan->request.lanes, all = lanes * plan->lane_bytes;
+  if (transient > all) return false;
+  plan->peak_bytes = plan->persistent_bytes + all;
+  plan->lower_bound_bytes = plan->persistent_bytes + larger(live, lanes * lane->lower_bound_bytes);
+  for (uint32_t r = 0; r < BRIM_ROLE_COUNT; r++) plan->class_bytes[r] += lanes * lane->class_bytes[r];
+  plan->peak_op = lane->peak_op;
+  return true;
+}
+
 /* The peak is that of the program with the largest transient part. */
 static void find_peak(brim_plan *plan)
 {
-  uint64_t live = 0;
+  uint64_t live = 0, transient = brim_place_most_transient(plan);
   for (size_t i = 0; i < plan->program_count; i++) {
     const brim_program *p = &plan->program[i];
     if (p->live_bytes > live) {
@@ -77,7 +97,8 @@ static void find_peak(brim_plan *plan)
     }
   }
   const brim_program *peak = &plan->program[plan->peak_program];
-  plan->peak_bytes = plan->persistent_bytes + brim_place_most_transient(plan);
+  if (plan->lane_count > 0 && find_peak_of_lanes(plan, transient, live)) return;
+  plan->peak_bytes = plan->persistent_bytes + transient;
   plan->lower_bound_bytes = plan->persistent_bytes + live;
   for (uint32_t r = 0; r < BRIM_ROLE_COUNT; r++) plan->class_bytes[r] += peak->live_class[r];
   if (peak->graph->node_count == 0) return;
@@ -288,6 +309,63 @@ static brim_status check_alike(const brim_graph *first, const brim_graph *train,
       (long long)g->batch, (long long)train->batch);
 }
 
+/* ---- federations ---- */
+
+/* What a client does besides training, in its own plan. */
+static brim_status add_client_programs(brim_plan *plan, const brim_graph *train)
+{
+  static const struct {
+    enum brim_program_kind kind;
+    brim_status (*build)(const brim_graph *like, brim_graph **out);
+  } programs[] = {{BRIM_PROGRAM_ADOPT, brim_graph_build_adopt},
+                  {BRIM_PROGRAM_DISTANCE, brim_graph_build_distance},
+                  {BRIM_PROGRAM_FOLD, brim_graph_build_fold}};
+  for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++) {
+    brim_graph *g = NULL;
+    BRIM_TRY(programs[i].build(train, &g));
+    BRIM_TRY(add_program(plan, programs[i].kind, 0, g));
+  }
+  return BRIM_OK;
+}
+
+/* A lane for each client that trains at the same time; all lie one behind the other. */
+static brim_status add_lanes(brim_plan *plan)
+{
+  const brim_plan_request *r = &plan->request;
+  const int32_t count = r->plans_one_lane ? 1 : r->lanes;
+  assert(r->lanes == 1 || BRIM_HAS(brim_backend_ops, r->backend, lane));
+  plan->lane = BRIM_ARENA_NEW(&plan->arena, brim_plan *, count);
+  for (; plan->lane_count < count; plan->lane_count++) {
+    brim_plan_request client = *r->client;
+    client.server = plan;
+    if (client.budget_bytes > plan->persistent_bytes) /* it is all lanes' and the server's */
+      client.budget_bytes = (client.budget_bytes - plan->persistent_bytes) / (uint64_t)r->lanes;
+    client.backend_self = r->backend_self;
+    if (r->lanes > 1) BRIM_TRY(r->backend->lane(r->backend_self, r->lanes, &client.backend_self));
+    const brim_status status = brim_plan_create(&client, &plan->lane[plan->lane_count]);
+    if (status != BRIM_OK) {
+      if (r->lanes > 1) r->backend->drop_lane(r->backend_self, client.backend_self);
+      return status;
+    }
+  }
+  plan->lane_bytes = brim_round_up(plan->lane[0]->peak_bytes, r->backend->alignment);
+  for (int32_t i = 1; i < count; i++)
+    if (plan->lane[i]->peak_bytes != plan->lane[0]->peak_bytes)
+      return brim_fail(BRIM_EINTERNAL, "lanes of a federation differ: %llu bytes, and %llu",
+                       (unsigned long long)plan->lane[0]->peak_bytes, (unsigned long long)plan->lane[i]->peak_bytes);
+  return BRIM_OK;
+}
+
+static void free_lanes(brim_plan *plan)
+{
+  const brim_plan_request *r = &plan->request;
+  for (int32_t i = 0; i < plan->lane_count; i++) {
+    void *self = plan->lane[i]->request.backend_self;
+    brim_plan_free(plan->lane[i]);
+    if (self != r->backend_self) r->backend->drop_lane(r->backend_self, self);
+  }
+}
+
 static brim_status create(brim_plan *plan)
 {
   const brim_plan_request *r = &plan->request;
@@ -317,6 +395,11 @@ static brim_status create(brim_plan *plan)
     BRIM_TRY(brim_graph_build_update(train, &r->update, &update));
     BRIM_TRY(add_program(plan, BRIM_PROGRAM_UPDATE, 0, update));
   }
+  if (r->server) BRIM_TRY(add_client_programs(plan, train));
+  if (r->client) {
+    BRIM_TRY(brim_graph_build_serve(eval, &r->update, &update));
+    BRIM_TRY(add_program(plan, BRIM_PROGRAM_UPDATE, 0, update));
+  }
   brim_place_persistent(plan, train, eval, update);
   BRIM_TRY(recompute(plan));
   for (size_t i = 0; i < plan->program_count; i++) brim_place_tensors(plan, &plan->program[i]);
@@ -326,6 +409,7 @@ static brim_status create(brim_plan *plan)
   for (size_t i = 0; i < plan->program_count; i++) brim_collectives_find(plan, &plan->program[i]);
   if (plan->host_bytes > 0 && copies_ahead(plan)) brim_offload_find_window(plan);
   brim_buckets_cut(plan);
+  if (r->client) BRIM_TRY(add_lanes(plan));
   find_peak(plan);
   return BRIM_OK;
 }
@@ -347,6 +431,7 @@ brim_status brim_plan_create(const brim_plan_request *request, brim_plan **out)
 void brim_plan_free(brim_plan *plan)
 {
   if (!plan) return;
+  free_lanes(plan);
   for (size_t i = 0; i < plan->program_count; i++) release_program(plan, &plan->program[i]);
   brim_arena_release(&plan->arena);
   free(plan);

@@ -19,7 +19,8 @@
 #include "graph/recompute.h"
 #include "graph/shard.h"
 
-#define BRIM_PROGRAMS_MAX 16
+#define BRIM_PROGRAMS_MAX 16                     /* of batch shapes */
+#define BRIM_PROGRAMS_ROOM (BRIM_PROGRAMS_MAX + 5) /* with check and update, and a client's */
 
 /* A region of memory shared by one or more tensors of a program, or a node's workspace. */
 typedef struct brim_buffer {
@@ -40,7 +41,11 @@ enum brim_program_kind {
   BRIM_PROGRAM_TRAIN,
   BRIM_PROGRAM_EVALUATE,
   BRIM_PROGRAM_CHECK, /* of the gradients, before an update that is `checked`: see brim_graph_build_check */
-  BRIM_PROGRAM_UPDATE
+  BRIM_PROGRAM_UPDATE, /* of a federation's server: what it makes of the clients' updates */
+  /* of a client: see graph/federate.h */
+  BRIM_PROGRAM_ADOPT,
+  BRIM_PROGRAM_DISTANCE,
+  BRIM_PROGRAM_FOLD
 };
 
 /* A collective that a program has between its nodes: whenever it runs. See graph/collectives.h. */
@@ -99,6 +104,12 @@ typedef struct brim_plan_request {
   bool keep_answers;            /* graph.keep_output, of evaluation only */
   brim_batch_shape shape[BRIM_PROGRAMS_MAX];
   size_t shape_count;
+  /* Of a federation's server, which has no batch shapes of training: `update` is its own optimizer's. What a client
+   * trains with, except for `server` and `backend_self`; NULL: there is no federation. Must be good during the call. */
+  const struct brim_plan_request *client;
+  int32_t lanes;                  /* clients that train at the same time, at least 1; more need a backend's `lane` */
+  bool plans_one_lane;            /* all are alike, and nothing is to run: one stands for all of them */
+  const struct brim_plan *server; /* of a client: the plan in whose arena shared tensors and this plan lie */
 } brim_plan_request;
 
 /* A range of the gradients: see graph/buckets.h. */
@@ -110,7 +121,7 @@ typedef struct brim_gradient_bucket {
 
 typedef struct brim_plan {
   brim_plan_request request;
-  brim_program program[BRIM_PROGRAMS_MAX + 2];
+  brim_program program[BRIM_PROGRAMS_ROOM];
   size_t program_count;    /* in the order of the request's shapes; the check and the update come last */
   uint64_t reserved_bytes; /* the backend's own, at the start of the arena, to feed inputs through */
   uint64_t feed_bytes;     /* of input and labels together, the most of any program */
@@ -131,6 +142,11 @@ typedef struct brim_plan {
   uint64_t class_bytes[BRIM_ROLE_COUNT]; /* at the peak; sum up to lower_bound_bytes */
   size_t peak_program;
   const char *peak_op; /* "conv2d_grad_input 'conv2'" at the peak; lives in the plan */
+  /* A federation's lanes. They are behind the persistent part, where the server's programs have their transient parts
+   * in turn: a lane keeps nothing from one round to the next. */
+  struct brim_plan **lane; /* [lane_count] each with an instance of the backend of its own, if there are several */
+  int32_t lane_count;      /* that are planned; 0: there is no federation */
+  uint64_t lane_bytes;     /* of each */
   brim_arena arena;
 } brim_plan;
 

@@ -8,6 +8,7 @@ typedef struct brim_choice {
   int64_t micro_batch;   /* samples */
   int32_t precision;     /* enum brim_precision */
   int32_t recompute;     /* enum brim_recompute_kind */
+  int32_t lanes;         /* of a federation: clients that train at the same time; else 0 */
   uint64_t within_bytes; /* that recompute=auto keeps below, and the others do not ask; 0: as configured, or within
                           * brim_planner_room */
 } brim_choice;

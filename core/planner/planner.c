@@ -13,6 +13,7 @@ bool brim_choice_equal(const brim_choice *a, const brim_choice *b)
 {
   const bool asks = a->recompute == BRIM_RECOMPUTE_AUTO;
   return a->micro_batch == b->micro_batch && a->precision == b->precision && a->recompute == b->recompute &&
+         a->lanes == b->lanes &&
          (!asks || a->within_bytes == b->within_bytes);
 }
 
@@ -201,9 +202,43 @@ static void add_training(brim_plan_request *r, const brim_order *order, bool alo
   for (size_t i = 0; i < count && !alone; i++) add_shape(r, BRIM_PROGRAM_TRAIN, size[i]);
 }
 
-brim_status brim_planner_plan(const brim_planner *p, const brim_choice *choice, bool alone, brim_plan **out)
+/* The options of an optimizer's update that only the run knows. */
+static void describe_update(const brim_planner *p, const brim_choice *choice, brim_plan_request *r)
 {
   const brim_training_settings *t = &p->setup->settings->training;
+  const bool is_weighted = p->setup->label_weights.count > 0 || p->setup->data.train.task == BRIM_TASK_TOKENS;
+  brim_optimizer_describe(p->setup->optimizer_ops, p->setup->optimizer_params, &r->update);
+  r->update.in_backward = brim_setup_updates_in_backward(p->setup);
+  r->update.offloaded = p->setup->settings->memory.offload == BRIM_OFFLOAD_OPTIMIZER;
+  r->update.checked = choice->precision == BRIM_PRECISION_FP16;
+  r->update.scaled = t->clip_norm > 0 || is_weighted || r->update.checked;
+  r->update.ema_decay = t->ema_decay;
+  r->update.max_norm = t->clip_norm;
+}
+
+/* The server with its lanes; `alone`: one lane is planned in the place of all. */
+static brim_status plan_federation(const brim_planner *p, const brim_choice *choice, bool alone, brim_plan **out)
+{
+  const brim_setup *s = p->setup;
+  const int64_t batch = choice->micro_batch, eval_batch = brim_setup_eval_batch(s, batch);
+  int64_t size[BRIM_PROGRAMS_MAX];
+  brim_plan_request client = make_request(p, choice), server = make_request(p, choice);
+  describe_update(p, choice, &client);
+  const size_t sizes = brim_setup_client_sizes(s, batch, size);
+  for (size_t i = 0; i < sizes; i++) add_shape(&client, BRIM_PROGRAM_TRAIN, size[i]);
+  brim_optimizer_describe(s->server_ops, s->server_params, &server.update);
+  server.recompute = BRIM_RECOMPUTE_NONE;
+  server.client = &client;
+  server.lanes = choice->lanes;
+  server.plans_one_lane = alone;
+  add_part(p, &server, BRIM_PART_VALIDATION, eval_batch);
+  add_part(p, &server, BRIM_PART_TEST, eval_batch);
+  if (server.shape_count == 0) add_shape(&server, BRIM_PROGRAM_EVALUATE, 1); /* it has the parameters */
+  return brim_plan_create(&server, out);
+}
+
+brim_status brim_planner_plan(const brim_planner *p, const brim_choice *choice, bool alone, brim_plan **out)
+{
   const int64_t batch = brim_setup_limit_batch(p->setup, choice->micro_batch),
                 eval_batch = brim_setup_eval_batch(p->setup, batch);
   const brim_order order = brim_setup_order(p->setup, batch);
@@ -215,15 +250,9 @@ brim_status brim_planner_plan(const brim_planner *p, const brim_choice *choice, 
                      "norm: its statistics are taken over whole groups, so that they do not depend on the micro-batch\n"
                      "choose another of the two, or training.gradient_accumulation_steps=1",
                      (long long)batch, (long long)p->setup->norm_group);
+  if (brim_setup_is_federated(p->setup)) return plan_federation(p, choice, alone, out);
   brim_plan_request r = make_request(p, choice);
-  brim_optimizer_describe(p->setup->optimizer_ops, p->setup->optimizer_params, &r.update);
-  r.update.in_backward = brim_setup_updates_in_backward(p->setup);
-  r.update.offloaded = p->setup->settings->memory.offload == BRIM_OFFLOAD_OPTIMIZER;
-  r.update.checked = choice->precision == BRIM_PRECISION_FP16;
-  const bool is_weighted = p->setup->label_weights.count > 0 || p->setup->data.train.task == BRIM_TASK_TOKENS;
-  r.update.scaled = t->clip_norm > 0 || is_weighted || r.update.checked;
-  r.update.ema_decay = t->ema_decay;
-  r.update.max_norm = t->clip_norm;
+  describe_update(p, choice, &r);
   add_training(&r, &order, alone);
   if (alone) return brim_plan_create(&r, out);
   add_part(p, &r, BRIM_PART_VALIDATION, eval_batch);
@@ -253,7 +282,7 @@ brim_status brim_planner_peak(const brim_planner *p, const brim_choice *choice, 
     return BRIM_OK;
   }
   if (find_peak(p->peaks, p->device, &c, bytes)) return BRIM_OK;
-  BRIM_TRY(brim_planner_plan(p, &c, false, &plan));
+  BRIM_TRY(brim_planner_plan(p, &c, brim_setup_is_federated(p->setup), &plan));
   *bytes = plan->peak_bytes;
   brim_plan_free(plan);
   keep_peak(p->peaks, p->device, &c, *bytes);

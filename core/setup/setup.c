@@ -226,6 +226,7 @@ brim_status brim_setup_finish(brim_setup *s, const brim_device_info *device)
     s->grain = choose_grain(s, device); /* features are no images */
     BRIM_TRY(brim_setup_find_norm_group(s));
   }
+  if (brim_setup_is_federated(s)) BRIM_TRY(brim_setup_open_federation(s));
   brim_setup_warn_of_idle_ranks(s);
   return BRIM_OK;
 }
@@ -265,6 +266,7 @@ void brim_setup_close(brim_setup *s)
   brim_config_free(s->own_config);
   brim_arena_release(&s->arena);
   brim_dealing_release(&s->deal);
+  brim_partition_release(&s->partition);
   free(s->counted);
   json_decref(s->kept);
   json_decref(s->was);

@@ -9,6 +9,7 @@
 #include "config/config.h"
 #include "data/data.h"
 #include "data/order.h"
+#include "data/partition.h"
 #include "dist/dist.h"
 #include "graph/plan.h"
 #include "setup/dealing.h"
@@ -71,6 +72,11 @@ typedef struct brim_setup {
   int64_t norm_group;      /* 0: the model has no statistics of groups of samples */
   brim_dealing deal;       /* what each rank has of a step */
   brim_data data;
+  brim_partition partition; /* of a federation: what each client has; clients 0: there is none */
+  const brim_optimizer_ops *server_ops; /* of a federation */
+  const void *server_params;
+  bool drops_remainder; /* clients train on whole batches only */
+  bool halves_remainder; /* what fills no whole batch is cut into powers of two, as it comes in too many sizes */
   bool reads;       /* brim_setup_start_data was called, and the data is to be read */
   json_t *kept;     /* of the data, as data/keep.h has it; made when it is described */
   json_t *was;      /* the same, as the run of the options keeps it; NULL: it has none */
@@ -153,6 +159,26 @@ brim_load brim_setup_load(const brim_setup *setup, int32_t rank);
 void brim_setup_part(const brim_setup *setup, enum brim_part part, int64_t *first, int64_t *count);
 /* Groups of batch norm in a step of so many samples, of all ranks. */
 int64_t brim_setup_norm_groups(const brim_setup *setup, int64_t samples);
+/* What the samples count for in the mean of losses: each 1, or the weight of its class; of tokens the sum over those
+ * that count. *tokens: how many these are, if it is tokens. Both are added to. */
+void brim_setup_weigh(const brim_setup *setup, const brim_batch *batch, double *weight, double *tokens);
+/* Losses that a sample has: one, or of tokens one for each. */
+int64_t brim_setup_losses_each(const brim_setup *setup);
+
+/* ---- the clients of a federation ---- */
+
+static inline bool brim_setup_is_federated(const brim_setup *setup)
+{
+  return setup->settings->total_clients > 0;
+}
+/* Samples that a client with so many trains on in a local epoch. */
+int64_t brim_setup_client_samples(const brim_setup *setup, int64_t samples);
+/* Of a client's step with `left` samples still to come, how many are in the next micro-batch, where micro-batches have
+ * `batch`. */
+int64_t brim_setup_client_micro(const brim_setup *setup, int64_t batch, int64_t left);
+/* The different sizes of micro-batches of all clients, where full ones have `batch`; returns how many. */
+size_t brim_setup_client_sizes(const brim_setup *setup, int64_t batch, int64_t size[BRIM_PROGRAMS_MAX]);
+
 /* What training's loader is opened with, where micro-batches have `batch` samples, and that of an evaluation of a part,
  * but for their streams. */
 brim_loader_options brim_setup_train_loader(const brim_setup *setup, int64_t batch);

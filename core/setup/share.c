@@ -33,6 +33,8 @@ brim_order brim_setup_order(const brim_setup *s, int64_t batch)
   const int64_t cut = brim_setup_limit_batch(s, batch), set = t->effective_batch_size;
   const int64_t effective = s->world.ranks > 1 ? set : (set + cut - 1) / cut * cut;
   const brim_portion portion = brim_dealing_portion(&s->deal, s->world.rank, s->world.ranks);
+  if (brim_setup_is_federated(s)) /* a step is a round, and so is an epoch */
+    return brim_order_make(1, 1, 1, 1, brim_portion_even(0, 1), 0, s->settings->rounds);
   return brim_order_make(s->data.count[BRIM_PART_TRAIN], effective, cut, unit_of(s), portion, t->epochs, t->steps);
 }
 
@@ -143,6 +145,33 @@ int64_t brim_setup_eval_batch(const brim_setup *s, int64_t batch)
 {
   const int64_t set = s->settings->training.eval_batch_size;
   return set ? set : batch;
+}
+
+/* ---- what samples count for ---- */
+
+int64_t brim_setup_losses_each(const brim_setup *s)
+{
+  return s->data.train.task == BRIM_TASK_TOKENS ? s->data.elements : 1;
+}
+
+void brim_setup_weigh(const brim_setup *s, const brim_batch *batch, double *weight, double *tokens)
+{
+  const double *of_class = s->label_weights.count ? s->label_weights.item : NULL;
+  const bool is_tokens = s->data.train.task == BRIM_TASK_TOKENS;
+  const int32_t *label = batch->labels;
+  const int64_t count = batch->span.count * brim_setup_losses_each(s);
+  int64_t counted = 0;
+  if (!of_class && !is_tokens) {
+    *weight += (double)count;
+    return;
+  }
+  for (int64_t i = 0; i < count; i++) {
+    if (is_tokens && label[i] == BRIM_NO_TOKEN) continue;
+    counted++;
+    if (of_class) *weight += of_class[label[i]];
+  }
+  if (!of_class) *weight += (double)counted;
+  if (is_tokens) *tokens += (double)counted;
 }
 
 /* ---- loaders ---- */

@@ -44,23 +44,18 @@ static brim_status place(brim_trainer *t, const brim_evaluation_wish *wish)
   t->update = brim_plan_program(t->plan, BRIM_PROGRAM_UPDATE, 0);
   const brim_program *p = &t->plan->program[0];
   const brim_tensor *w = p->graph->class_weight;
-  if (!w) return BRIM_OK;
-  void *host = brim_xmalloc(w->bytes);
-  for (size_t i = 0; i < t->drive->setup->class_weights.count; i++)
-    if (w->dtype == BRIM_DTYPE_F64)
-      ((double *)host)[i] = t->drive->setup->class_weights.item[i];
-    else
-      ((float *)host)[i] = (float)t->drive->setup->class_weights.item[i];
-  const brim_status status = brim_exec_write(t->exec, p, w, host);
-  free(host);
-  return status;
+  const brim_list *weights = &t->drive->setup->class_weights;
+  if (w) BRIM_TRY(brim_exec_write_numbers(t->exec, p, w, weights->item, weights->count));
+  return t->plan->lane_count > 0 ? brim_federation_open(t->drive, t->exec, &t->federation) : BRIM_OK;
 }
 
 static void unplace(brim_trainer *t)
 {
+  brim_federation_close(t->federation);
   brim_loader_close(t->loader); /* its micro-batches are of the plan */
   brim_exec_close(t->exec);
   brim_plan_free(t->plan);
+  t->federation = NULL;
   t->loader = NULL;
   t->exec = NULL;
   t->plan = NULL;

@@ -16,31 +16,6 @@ double brim_evaluation_perplexity(const brim_evaluation *e)
   return e->task == BRIM_TASK_TOKENS ? exp(e->loss) : NAN;
 }
 
-int64_t brim_trainer_losses_each(const brim_trainer *t)
-{
-  return t->drive->setup->data.train.task == BRIM_TASK_TOKENS ? t->drive->setup->data.elements : 1;
-}
-
-void brim_trainer_weigh(const brim_trainer *t, const brim_batch *batch, double *weight, double *tokens)
-{
-  const double *of_class = t->drive->setup->label_weights.count ? t->drive->setup->label_weights.item : NULL;
-  const bool is_tokens = t->drive->setup->data.train.task == BRIM_TASK_TOKENS;
-  const int32_t *label = batch->labels;
-  const int64_t count = batch->span.count * brim_trainer_losses_each(t);
-  int64_t counted = 0;
-  if (!of_class && !is_tokens) {
-    *weight += (double)count;
-    return;
-  }
-  for (int64_t i = 0; i < count; i++) {
-    if (is_tokens && label[i] == BRIM_NO_TOKEN) continue;
-    counted++;
-    if (of_class) *weight += of_class[label[i]];
-  }
-  if (!of_class) *weight += (double)counted;
-  if (is_tokens) *tokens += (double)counted;
-}
-
 /* This rank's samples of a part. */
 typedef struct part_stream {
   enum brim_part part;
@@ -54,7 +29,7 @@ static brim_span next_part_span(void *context, int64_t sequence)
   return (brim_span){p->part, 0, p->first + first, rest <= 0 ? 0 : rest < p->batch ? rest : p->batch};
 }
 
-/* The sums of this rank's samples, left on the device. *weight, *tokens: see brim_trainer_weigh. */
+/* The sums of this rank's samples, left on the device. *weight, *tokens: see brim_setup_weigh. */
 static brim_status evaluate(brim_trainer *t, brim_loader *loader, const volatile int *stop, double *weight,
                             double *tokens)
 {
@@ -68,7 +43,7 @@ static brim_status evaluate(brim_trainer *t, brim_loader *loader, const volatile
     const brim_program *program = brim_plan_program(t->plan, BRIM_PROGRAM_EVALUATE, batch->span.count);
     BRIM_TRY(brim_exec_load(t->exec, program, batch->values, batch->labels));
     BRIM_TRY(brim_exec_run(t->exec, program, &step, NULL));
-    brim_trainer_weigh(t, batch, weight, tokens);
+    brim_setup_weigh(t->drive->setup, batch, weight, tokens);
   }
 }
 

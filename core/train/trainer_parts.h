@@ -2,6 +2,7 @@
 #ifndef BRIM_TRAIN_TRAINER_PARTS_H
 #define BRIM_TRAIN_TRAINER_PARTS_H
 #include "base/error.h"
+#include "federate/round.h"
 #include "train/snapshot.h"
 #include "train/trainer.h"
 
@@ -24,6 +25,7 @@ struct brim_trainer {
   brim_drive *drive;
   brim_plan *plan;
   brim_exec *exec;
+  brim_federation *federation; /* NULL: it trains on the samples of all */
   brim_loader *loader;
   uint64_t loader_bytes;
   brim_footprint footprint;           /* of training: as predicted */
@@ -49,6 +51,8 @@ struct brim_trainer {
 /* What the nodes of a step need to know. Schedules go by steps, as the data does; what optimizers correct is by the
  * updates that were made, as in PyTorch. */
 void brim_trainer_make_step(const brim_trainer *t, int64_t number, int64_t samples, brim_begun *b);
+/* [step] A round of a federation: brim_trainer_step, where there are clients. */
+brim_status brim_trainer_round(brim_trainer *t);
 /* [step] Why a step was refused: runs its micro-batches again, looking at every result. ENUMERIC with the operation
  * that first made a value that is not finite; another status if that did not work. *is_found: the operation is among
  * this rank's micro-batches, or a parameter was lost before. Slow; allocates. */
@@ -60,11 +64,6 @@ brim_status brim_trainer_meet_for(brim_trainer *t, enum brim_meeting meeting, in
 /* After all ranks have failed in the same way: `status` on the first that has found out why, or on rank 0 if none has;
  * EPEER on the others. */
 brim_status brim_trainer_let_one_speak(brim_trainer *t, brim_status status, bool has_found);
-/* What the samples count for in the mean: each 1, or the weight of its class; of tokens the sum over those that count.
- * *tokens: how many these are, if it is tokens. Both are added to. */
-void brim_trainer_weigh(const brim_trainer *t, const brim_batch *batch, double *weight, double *tokens);
-/* Losses that a sample has: one, or of tokens one for each. */
-int64_t brim_trainer_losses_each(const brim_trainer *t);
 /* Room for what an evaluation counts. ENOMEM_HOST. */
 brim_status brim_trainer_make_metrics(brim_trainer *t);
 #endif

@@ -10,7 +10,7 @@ void brim_trainer_make_step(const brim_trainer *t, int64_t number, int64_t sampl
   const brim_drive *d = t->drive;
   b->step = (brim_step){.seed = (uint64_t)t->drive->setup->settings->seed,
                         .step = (uint64_t)number,
-                        .loss_scale = b->scale / (double)(samples * brim_trainer_losses_each(t)),
+                        .loss_scale = b->scale / (double)(samples * brim_setup_losses_each(t->drive->setup)),
                         .norm_groups = brim_setup_norm_groups(d->setup, samples),
                         .gradient_scale = 1};
   const double factor = d->setup->schedule_ops->factor(d->setup->schedule_params, number, d->order.steps);
@@ -86,7 +86,7 @@ static brim_status come_to_meeting(brim_trainer *t, brim_begun *b, micros *m)
     const brim_program *program = brim_plan_program(t->plan, BRIM_PROGRAM_TRAIN, span->count);
     BRIM_TRY(brim_exec_load(t->exec, program, m->batch->values, m->batch->labels));
     b->step.first_sample = span->first - b->span.first;
-    brim_trainer_weigh(t, m->batch, &b->weight, &b->tokens);
+    brim_setup_weigh(t->drive->setup, m->batch, &b->weight, &b->tokens);
     m->loaded += span->count;
     if (is_together(t) || m->loaded == b->share.count) return BRIM_OK;
     BRIM_TRY(run_batch(t, b, m));
@@ -121,7 +121,7 @@ static brim_status accumulate(brim_trainer *t, brim_begun *b)
     BRIM_TRY(brim_trainer_meet_for(t, BRIM_MEET_READY, t->begun_steps, status, sum));
     m.is_last = sum[1] == 0;
     if (m.is_last) { /* then the sums are of all micro-batches */
-      const double losses = (double)(b->span.count * brim_trainer_losses_each(t));
+      const double losses = (double)(b->span.count * brim_setup_losses_each(t->drive->setup));
       b->weight = sum[0];
       b->tokens = sum[2];
       b->step.gradient_scale = b->update.gradient_scale = sum[0] > 0 ? losses / sum[0] / b->scale : 0;
@@ -300,7 +300,7 @@ static brim_status try_step(brim_trainer *t, bool more)
  * ahead may have made updates of what was begun. */
 brim_status brim_trainer_step(brim_trainer *t, bool more)
 {
-  const brim_status status = try_step(t, more);
+  const brim_status status = t->federation ? brim_trainer_round(t) : try_step(t, more);
   if (status == BRIM_OK) return BRIM_OK;
   brim_error first; /* is the one to show */
   brim_error_take(&first);

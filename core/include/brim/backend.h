@@ -219,6 +219,13 @@ typedef struct brim_backend_ops {
    * wait(), which such a backend has too. synchronize() does not wait for that one: what is done there may depend on
    * other processes. NULL: its memory is added up by no communicator. Since ABI 1.4. */
   void *(*native_queue)(void *self, uint32_t queue);
+
+  /* [plan] For federations, which train several clients at a time: one more instance for the same devices, with
+   * 1/`lanes` of the host's threads that kernels use, at least one. It works at the same time as the others, in memory
+   * that this instance has placed, and its results are the same bits. drop_lane gives it back. A backend has both or
+   * neither: then one client trains at a time. Since ABI 1.8. */
+  brim_status (*lane)(void *self, int32_t lanes, void **out);
+  void (*drop_lane)(void *self, void *lane);
 } brim_backend_ops;
 #define BRIM_STORES(dtype) (1u << (dtype))
 #define BRIM_FETCHES 2

@@ -27,7 +27,11 @@ enum brim_stream_use {
   BRIM_STREAM_DROPOUT = 5,
   BRIM_STREAM_DATA = 6,   /* synthetic data */
   BRIM_STREAM_SAMPLE = 7, /* tokens that a language model goes on with */
-  BRIM_STREAM_MIXUP = 8   /* the sample that another one is mixed with */
+  BRIM_STREAM_MIXUP = 8,  /* the sample that another one is mixed with */
+  /* of federations */
+  BRIM_STREAM_PARTITION = 9, /* which samples a client has */
+  BRIM_STREAM_CLIENT = 10,   /* the seed of a client in a round */
+  BRIM_STREAM_SELECT = 11    /* which clients train */
 };
 
 /* Ten rounds on counter {c0..c3} under key {k0, k1}. */

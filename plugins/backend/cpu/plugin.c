@@ -65,17 +65,21 @@ static brim_status choose_isa(cpu_backend *b)
   return BRIM_OK;
 }
 
-static void destroy(void *self)
+/* Gives back what start() made. */
+static void stop(cpu_backend *b)
 {
-  cpu_backend *b = self;
-  if (!b) return;
   cpu_device_close(b);
   cpu_conv_free_all(b);
   for (int32_t i = 0; b->streams && i < b->threads; i++) dnnl_stream_destroy(b->streams[i]);
   free(b->streams);
   if (b->engine) dnnl_engine_destroy(b->engine);
   cpu_pool_destroy(b->pool);
-  free(b);
+}
+
+static void destroy(void *self)
+{
+  if (self) stop(self);
+  free(self);
 }
 
 /* As other programs that compute on threads read it; what is no number of threads says nothing. */
@@ -119,6 +123,35 @@ static brim_status create(const void *filled, void **self)
   return BRIM_OK;
 }
 
+/* An instance that places nothing, with its share of the threads. */
+typedef struct cpu_lane {
+  cpu_backend backend; /* first: what the core calls the lane */
+  cpu_params params;
+} cpu_lane;
+
+static void drop_lane(void *self, void *lane)
+{
+  (void)self;
+  stop(lane);
+  free(lane);
+}
+
+static brim_status make_lane(void *self, int32_t lanes, void **out)
+{
+  const cpu_backend *b = self;
+  cpu_lane *lane = brim_try_calloc(1, sizeof *lane);
+  if (!lane) return brim_fail(BRIM_ENOMEM_HOST, "no memory for a lane of the cpu backend");
+  lane->params = (cpu_params){.threads = cpu_max(1, b->threads / lanes), .devices = 1, .isa = b->params->isa};
+  lane->backend.params = &lane->params;
+  const brim_status status = start(&lane->backend);
+  if (status != BRIM_OK) {
+    drop_lane(self, lane);
+    return status;
+  }
+  *out = lane;
+  return BRIM_OK;
+}
+
 /* oneDNN keeps primitives in case that others like them are made; those in use have other owners. */
 static void trim(void *self)
 {
@@ -138,6 +171,8 @@ static brim_backend_ops ops = {
     .describe = cpu_device_describe,
     .place = cpu_device_place,
     .unplace = cpu_device_unplace,
+    .lane = make_lane,
+    .drop_lane = drop_lane,
     .upload = cpu_device_upload,
     .download = cpu_device_download,
     .zero = cpu_device_zero,

@@ -1,0 +1,80 @@
+#include "config/federation.h"
+
+#include <string.h>
+
+static const brim_yaml_origin *origin_of(const brim_config *config, const char *path)
+{
+  const brim_yaml *node = brim_yaml_get_path(config->root, path);
+  return node ? &node->origin : NULL;
+}
+
+/* Did somebody set the key, in a file or on the command line? */
+static bool is_set(const brim_config *config, const char *path)
+{
+  const brim_yaml_origin *origin = origin_of(config, path);
+  return origin && origin->file && strcmp(origin->file, "default") != 0;
+}
+
+/* Keys that mean nothing to clients, or would not do what they say. */
+static void refuse_keys(brim_composition *c, const brim_config *config)
+{
+  const brim_settings *s = &config->settings;
+  const struct {
+    const char *path;
+    bool is_refused;
+    const char *why, *instead;
+  } keys[] = {
+      {"training.epochs", is_set(config, "training.epochs"), "a federation goes by rounds",
+       "set rounds=N, and federate.local_epochs=N for the passes of a client over its own samples"},
+      {"training.steps", s->training.steps > 0, "a federation goes by rounds", "set rounds=N"},
+      {"training.eval_every_steps", s->training.eval_every_steps > 0, "a federation goes by rounds",
+       "set federate.eval_every_rounds=N"},
+      {"training.checkpoint_every_steps", s->training.checkpoint_every_steps > 0, "a federation goes by rounds",
+       "set federate.checkpoint_every_rounds=N"},
+      {"training.ema_decay", s->training.ema_decay > 0, "clients begin each round with the global model",
+       "leave it at 0; server_optimizer.momentum averages over rounds"},
+      {"precision", s->precision == BRIM_PRECISION_FP16,
+       "fp16 needs a loss scale, which every client would have to find for itself", "take precision=bf16 or fp32"},
+      {"augment.mixup", s->augment.mixup > 0, "a sample's partner may belong to another client", "leave it at 0"},
+      {"memory.offload", s->memory.offload != BRIM_OFFLOAD_NONE, "a client's optimizer lives for one round only",
+       "take memory.offload=none"},
+      {"dist.shard", s->dist.shard != 0, "every rank trains whole clients", "take dist.shard=none"},
+  };
+  for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+    if (!keys[i].is_refused) continue;
+    brim_problem_at(&c->problems, origin_of(config, keys[i].path), "'%s' does not go with total_clients=%lld: %s",
+                    keys[i].path, (long long)s->total_clients, keys[i].why);
+    brim_problem_hint(&c->problems, "%s", keys[i].instead);
+  }
+}
+
+void brim_federation_resolve(brim_composition *c, brim_config *config)
+{
+  brim_settings *s = &config->settings;
+  const brim_config_choice *server = brim_config_server_optimizer(config);
+  if (s->total_clients == 0) {
+    if (!server) return;
+    brim_problem_at(&c->problems, origin_of(config, "server_optimizer.id"),
+                    "server_optimizer=%s means nothing without clients", server->plugin->id);
+    brim_problem_hint(&c->problems, "to train federated, write brim federate, or set total_clients=N");
+    return;
+  }
+  refuse_keys(c, config);
+  if (!server) {
+    brim_problem_at(&c->problems, origin_of(config, "total_clients"),
+                    "no option is chosen for group 'server_optimizer', which moves the global model");
+    brim_problem_hint(&c->problems, "federated averaging is server_optimizer=sgd server_optimizer.lr=1 "
+                                    "server_optimizer.momentum=0; `brim federate` has it by default");
+  }
+  if (s->clients_per_round > s->total_clients) {
+    brim_problem_at(&c->problems, origin_of(config, "clients_per_round"),
+                    "clients_per_round %lld is more than the %lld clients of total_clients",
+                    (long long)s->clients_per_round, (long long)s->total_clients);
+    brim_problem_hint(&c->problems, "set clients_per_round to %lld at most, or total_clients higher",
+                      (long long)s->total_clients);
+  }
+  s->training.steps = s->rounds;
+  s->training.epochs = s->rounds;
+  s->training.eval_every_steps = s->federate.eval_every_rounds;
+  s->training.checkpoint_every_steps = s->federate.checkpoint_every_rounds;
+}

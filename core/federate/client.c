@@ -1,0 +1,175 @@
+#include "federate/client.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "brim/random.h"
+
+static int64_t batch_max(const brim_setup *s, int64_t micro_batch)
+{
+  int64_t size[BRIM_PROGRAMS_MAX], most = 1;
+  const size_t count = brim_setup_client_sizes(s, micro_batch, size);
+  for (size_t i = 0; i < count; i++) most = size[i] > most ? size[i] : most;
+  return most;
+}
+
+static uint64_t values_bytes(const brim_setup *s)
+{
+  return brim_data_values_bytes(&s->data, s->backend_ops->real);
+}
+
+static uint64_t label_bytes(const brim_setup *s)
+{
+  return brim_data_label_bytes(&s->data, BRIM_PART_TRAIN, s->backend_ops->real);
+}
+
+uint64_t brim_lane_bytes(const brim_setup *s, int64_t micro_batch)
+{
+  return s->data.scratch_bytes + (uint64_t)batch_max(s, micro_batch) * (values_bytes(s) + label_bytes(s));
+}
+
+brim_status brim_lane_open(brim_lane *l, const brim_drive *drive, brim_exec *exec)
+{
+  const brim_setup *s = drive->setup;
+  const brim_plan *plan = brim_exec_plan(exec);
+  const uint64_t most = (uint64_t)batch_max(s, drive->choice.micro_batch);
+  *l = (brim_lane){.drive = drive,
+                   .exec = exec,
+                   .adopt = brim_plan_program(plan, BRIM_PROGRAM_ADOPT, 0),
+                   .distance = brim_plan_program(plan, BRIM_PROGRAM_DISTANCE, 0),
+                   .fold = brim_plan_program(plan, BRIM_PROGRAM_FOLD, 0),
+                   .update = brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0),
+                   .batch = {.values = brim_try_malloc(most * values_bytes(s)),
+                             .labels = brim_try_malloc(most * label_bytes(s))},
+                   .scratch = brim_try_malloc(s->data.scratch_bytes)};
+  if (l->batch.values && l->batch.labels && l->scratch) return BRIM_OK;
+  return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the samples of a client");
+}
+
+void brim_lane_close(brim_lane *l)
+{
+  free(l->batch.values);
+  free(l->batch.labels);
+  free(l->scratch);
+  *l = (brim_lane){0};
+}
+
+/* ---- training ---- */
+
+/* A client's turn. */
+typedef struct turn {
+  brim_lane *lane;
+  brim_client_result *result;
+  uint64_t seed;
+  double factor; /* of the schedule, which goes by rounds */
+  int64_t steps; /* that it has made */
+} turn;
+
+/* Reads samples from..from+count-1 of a local epoch. */
+static brim_status read_batch(const turn *t, int64_t epoch, int64_t from, int64_t count)
+{
+  const brim_lane *l = t->lane;
+  const brim_setup *s = l->drive->setup;
+  const uint64_t values = values_bytes(s), labels = label_bytes(s);
+  t->lane->batch.span = (brim_span){BRIM_PART_TRAIN, epoch, from, count};
+  for (int64_t i = 0; i < count; i++)
+    BRIM_TRY(brim_data_client_sample(&s->data, &s->partition, t->result->client, epoch, from + i, s->backend_ops->real,
+                                     l->scratch, (char *)l->batch.values + (uint64_t)i * values,
+                                     (char *)l->batch.labels + (uint64_t)i * labels));
+  return BRIM_OK;
+}
+
+/* Trains on samples from..from+count-1 of a local epoch. */
+static brim_status make_step(turn *t, int64_t epoch, int64_t from, int64_t count)
+{
+  const brim_lane *l = t->lane;
+  const brim_setup *s = l->drive->setup;
+  const double losses = (double)(count * brim_setup_losses_each(s));
+  double counted = 0, tokens = 0;
+  brim_step step = {.seed = t->seed,
+                    .step = (uint64_t)t->steps++,
+                    .loss_scale = 1 / losses,
+                    .norm_groups = brim_setup_norm_groups(s, count),
+                    .gradient_scale = 1};
+  s->optimizer_ops->fill(s->optimizer_params, t->factor, &step);
+  BRIM_TRY(brim_exec_zero_gradients(l->exec));
+  for (int64_t at = 0; at < count; at += l->batch.span.count) {
+    BRIM_TRY(read_batch(t, epoch, from + at, brim_setup_client_micro(s, l->drive->choice.micro_batch, count - at)));
+    const brim_program *program = brim_plan_program(brim_exec_plan(l->exec), BRIM_PROGRAM_TRAIN, l->batch.span.count);
+    brim_setup_weigh(s, &l->batch, &counted, &tokens);
+    /* One micro-batch of a step updates in its backward pass, if that is asked for: then labels are known here. */
+    if (at + l->batch.span.count == count) step.gradient_scale = counted > 0 ? losses / counted : 0;
+    step.first_sample = at;
+    BRIM_TRY(brim_exec_load(l->exec, program, l->batch.values, l->batch.labels));
+    BRIM_TRY(brim_exec_run(l->exec, program, &step, NULL));
+  }
+  BRIM_TRY(brim_exec_run(l->exec, l->update, &step, NULL));
+  t->result->samples += count;
+  t->result->counted += counted;
+  t->result->tokens += tokens;
+  return BRIM_OK;
+}
+
+static brim_status make_epoch(turn *t, int64_t epoch)
+{
+  const brim_setup *s = t->lane->drive->setup;
+  const int64_t full = s->settings->training.effective_batch_size,
+                samples = brim_setup_client_samples(s, brim_partition_count(&s->partition, t->result->client));
+  for (int64_t at = 0; at < samples; at += full)
+    BRIM_TRY(make_step(t, epoch, at, samples - at < full ? samples - at : full));
+  return BRIM_OK;
+}
+
+/* How far it has moved, and whether that can be added up. */
+static brim_status measure(turn *t)
+{
+  const brim_lane *l = t->lane;
+  double distance[2], metrics[2];
+  BRIM_TRY(brim_exec_metrics(l->exec, brim_exec_plan(l->exec)->program, metrics, 2));
+  BRIM_TRY(brim_exec_run(l->exec, l->distance, &(brim_step){.federated = 1}, NULL));
+  BRIM_TRY(brim_exec_read(l->exec, l->distance, l->distance->graph->kept, distance));
+  t->result->loss = metrics[0];
+  t->result->correct = metrics[1];
+  t->result->squares = distance[0];
+  if (isfinite(metrics[0]) && isfinite(distance[0]) && distance[1] < BRIM_FOLD_MOST) return BRIM_OK;
+  if (!isfinite(distance[0]))
+    return brim_fail(BRIM_ENUMERIC, "client %lld has diverged: its parameters are not finite",
+                     (long long)t->result->client);
+  if (!isfinite(metrics[0]))
+    return brim_fail(BRIM_ENUMERIC, "client %lld has diverged: its loss is not finite", (long long)t->result->client);
+  return brim_fail(BRIM_ENUMERIC, "client %lld has diverged: a parameter moved by %.3g, and %g is the limit",
+                   (long long)t->result->client, distance[1], BRIM_FOLD_MOST);
+}
+
+/* The weights of classes lie in the lane, which another part of a round may have used since. */
+static brim_status write_class_weights(const brim_lane *l)
+{
+  const brim_program *p = brim_exec_plan(l->exec)->program;
+  const brim_setup *s = l->drive->setup;
+  const brim_tensor *w = p->graph->class_weight;
+  return w ? brim_exec_write_numbers(l->exec, p, w, s->class_weights.item, s->class_weights.count) : BRIM_OK;
+}
+
+brim_status brim_lane_train(brim_lane *l, int64_t round, brim_client_result *result)
+{
+  const brim_setup *s = l->drive->setup;
+  const int64_t epochs = s->settings->federate.local_epochs;
+  const brim_philox key =
+      brim_random4((uint64_t)s->settings->seed, BRIM_STREAM_CLIENT, 0, (uint64_t)result->client, (uint32_t)round);
+  turn t = {.lane = l,
+            .result = result,
+            .seed = (uint64_t)key.v[0] << 32 | key.v[1],
+            .factor = s->schedule_ops->factor(s->schedule_params, round, l->drive->order.steps)};
+  BRIM_TRY(write_class_weights(l));
+  BRIM_TRY(brim_exec_run(l->exec, l->adopt, &(brim_step){.federated = 1}, NULL));
+  BRIM_TRY(brim_exec_zero_states(l->exec));
+  BRIM_TRY(brim_exec_zero_metrics(l->exec));
+  for (int64_t e = 0; e < epochs; e++) BRIM_TRY(make_epoch(&t, round * epochs + e));
+  return measure(&t);
+}
+
+brim_status brim_lane_fold(brim_lane *l, double weight)
+{
+  return brim_exec_run(l->exec, l->fold, &(brim_step){.federated = weight}, NULL);
+}

@@ -1,0 +1,38 @@
+/* A lane: where one client after another trains, each from start to end, in a part of the arena of its own and on a
+ * thread of its own. Internal to core/federate. */
+#ifndef BRIM_FEDERATE_CLIENT_H
+#define BRIM_FEDERATE_CLIENT_H
+#include "drive/drive.h"
+#include "exec/exec.h"
+
+/* What came of a client in a round. */
+typedef struct brim_client_result {
+  int64_t client, samples; /* samples: that it trained on, over all local epochs */
+  double weight;           /* of its update in the sum; see fold in brim/ops.h */
+  double loss, correct;    /* sums over these samples, as metrics have them */
+  double counted, tokens;  /* what the samples count for in the mean of losses; see brim_setup_weigh */
+  double squares;          /* of all values of its update */
+  bool arrived;            /* its update is in the sum; else it has diverged */
+} brim_client_result;
+
+typedef struct brim_lane {
+  const brim_drive *drive;
+  brim_exec *exec;
+  const brim_program *adopt, *distance, *fold, *update;
+  brim_batch batch; /* room for the largest micro-batch */
+  void *scratch;    /* of one sample, while it is read */
+} brim_lane;
+
+/* [init] ENOMEM_HOST. brim_lane_close is to be called all the same. */
+brim_status brim_lane_open(brim_lane *lane, const brim_drive *drive, brim_exec *exec);
+void brim_lane_close(brim_lane *lane);
+/* Host memory that a lane takes for samples. */
+uint64_t brim_lane_bytes(const brim_setup *setup, int64_t micro_batch);
+
+/* [step, any thread] The client takes the global model and trains; `result` gets all but whether it arrived. ENUMERIC
+ * with *result filled if the client has diverged: its parameters are not finite, or moved by BRIM_FOLD_MOST or more. */
+#define BRIM_FOLD_MOST 512.0
+brim_status brim_lane_train(brim_lane *lane, int64_t round, brim_client_result *result);
+/* [step] Adds the update of the client that was trained last to the server's sum; one lane at a time. */
+brim_status brim_lane_fold(brim_lane *lane, double weight);
+#endif

@@ -1,0 +1,113 @@
+#include "graph/federate.h"
+
+#include "graph/update.h"
+
+/* The same parameter without a gradient. */
+static void add_like(brim_graph *g, const brim_parameter *p)
+{
+  g->freezing = p->is_frozen;
+  brim_tensor *value = p->is_buffer ? brim_graph_buffer(g, p->value->name, &p->value->shape, p->init, p->momentum)
+                                    : brim_graph_parameter(g, p->value->name, &p->value->shape, p->init);
+  g->freezing = false;
+  value->dtype = p->value->dtype;
+  value->bytes = p->value->bytes;
+}
+
+static brim_graph *begin(const brim_graph *like)
+{
+  brim_graph *g = brim_graph_create(like->real, like->batch, false);
+  for (size_t i = 0; i < like->parameter_count; i++) add_like(g, &like->parameter[i]);
+  return g;
+}
+
+static brim_status finish(brim_graph *g, brim_graph **out)
+{
+  g->forward_count = g->node_count;
+  if (g->status == BRIM_OK) {
+    *out = g;
+    return BRIM_OK;
+  }
+  const brim_status status = brim_fail(g->status, "%s", g->error);
+  brim_graph_free(g);
+  return status;
+}
+
+/* A tensor for each parameter that is not frozen, in their order, by parameter. */
+static brim_tensor **add_tensors(brim_graph *g, uint32_t role, uint32_t dtype, const char *what)
+{
+  brim_tensor **out = BRIM_ARENA_NEW(&g->arena, brim_tensor *, g->parameter_count);
+  for (size_t i = 0; i < g->parameter_count; i++) {
+    const brim_tensor *value = g->parameter[i].value;
+    if (!g->parameter[i].is_frozen)
+      out[i] = brim_graph_tensor(g, role, dtype, &value->shape, brim_arena_printf(&g->arena, "%s.%s", value->name, what));
+  }
+  return out;
+}
+
+brim_status brim_graph_build_adopt(const brim_graph *like, brim_graph **out)
+{
+  brim_graph *g = begin(like);
+  g->shared_first = (uint32_t)g->tensor_count;
+  brim_tensor **global = add_tensors(g, BRIM_ROLE_PARAMETER, g->real, "global");
+  g->shared_end = (uint32_t)g->tensor_count;
+  for (size_t i = 0; i < g->parameter_count; i++)
+    if (global[i])
+      brim_graph_node_into(g, "adopt", g->parameter[i].value->name, &global[i], 1, &g->parameter[i].value, 1, NULL);
+  return finish(g, out);
+}
+
+brim_status brim_graph_build_distance(const brim_graph *like, brim_graph **out)
+{
+  const brim_shape two = {1, {2}};
+  brim_graph *g = begin(like);
+  brim_tensor *distance = NULL;
+  g->shared_first = (uint32_t)g->tensor_count;
+  brim_tensor **global = add_tensors(g, BRIM_ROLE_PARAMETER, g->real, "global");
+  g->shared_end = (uint32_t)g->tensor_count;
+  for (size_t i = 0; i < g->parameter_count; i++) {
+    brim_tensor *in[] = {g->parameter[i].value, global[i], distance};
+    if (!global[i]) continue;
+    distance = brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, BRIM_DTYPE_F64, &two, "distance");
+    brim_graph_node_into(g, "distance", in[0]->name, in, in[2] ? 3 : 2, &distance, 1, NULL);
+  }
+  g->kept = distance;
+  return finish(g, out);
+}
+
+brim_status brim_graph_build_fold(const brim_graph *like, brim_graph **out)
+{
+  brim_graph *g = begin(like);
+  g->shared_first = (uint32_t)g->tensor_count;
+  brim_tensor **global = add_tensors(g, BRIM_ROLE_PARAMETER, g->real, "global"),
+              **sum = add_tensors(g, BRIM_ROLE_GRADIENT, BRIM_DTYPE_F64, "sum");
+  g->shared_end = (uint32_t)g->tensor_count;
+  for (size_t i = 0; i < g->parameter_count; i++) {
+    brim_tensor *const in[] = {g->parameter[i].value, global[i], sum[i]};
+    if (global[i]) brim_graph_node_into(g, "fold", in[0]->name, in, 3, &sum[i], 1, NULL);
+  }
+  return finish(g, out);
+}
+
+/* A buffer has no optimizer: the mean of its changes is added to it. */
+brim_status brim_graph_build_serve(const brim_graph *like, const brim_update_options *options, brim_graph **out)
+{
+  brim_graph *g = begin(like);
+  brim_tensor **sum = add_tensors(g, BRIM_ROLE_GRADIENT, BRIM_DTYPE_F64, "sum");
+  brim_update_add_states(g, options);
+  g->first_update = g->node_count;
+  for (size_t i = 0; i < g->parameter_count; i++) {
+    brim_parameter *p = &g->parameter[i];
+    brim_tensor *const in[] = {sum[i], p->value};
+    if (!sum[i]) continue;
+    if (p->is_buffer) {
+      brim_graph_node_into(g, "serve", p->value->name, in, 2, &p->value, 1, NULL);
+      continue;
+    }
+    p->gradient = brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, g->real, &p->value->shape,
+                                    brim_arena_printf(&g->arena, "%s.grad", p->value->name));
+    brim_graph_node_into(g, "serve", p->value->name, in, 1, &p->gradient, 1, NULL);
+    brim_update_add_node(g, options, i);
+  }
+  g->first_average = g->node_count;
+  return finish(g, out);
+}

@@ -1,0 +1,88 @@
+/* What a federation's clients train on, and in which micro-batches. See setup.h. */
+#include <inttypes.h>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "setup/setup_parts.h"
+
+#define REMAINDERS_MAX 12 /* different ones, for which programs are planned as they are */
+
+/* How many different numbers of samples fill no whole batch; counts no further than one more than REMAINDERS_MAX. */
+static size_t count_remainders(const brim_setup *s)
+{
+  const int64_t batch = s->settings->training.effective_batch_size;
+  int64_t seen[REMAINDERS_MAX + 1];
+  size_t count = 0;
+  for (size_t i = 0; i < s->partition.size_count && count <= REMAINDERS_MAX; i++) {
+    const int64_t rest = brim_setup_client_samples(s, s->partition.size[i]) % batch;
+    size_t k = 0;
+    while (k < count && seen[k] != rest) k++;
+    if (rest > 0 && k == count) seen[count++] = rest;
+  }
+  return count;
+}
+
+brim_status brim_setup_open_federation(brim_setup *s)
+{
+  const brim_config_choice *server = brim_config_server_optimizer(s->config);
+  const int32_t remainder = s->settings->federate.remainder;
+  s->server_ops = server->plugin->ops;
+  s->server_params = server->params;
+  if (s->features)
+    return brim_fail(BRIM_ECONFIG, "model=%s is trained on features that are computed once, and a federation's clients "
+                                   "train on samples\ntake model=lora, or another model",
+                     brim_config_choice_of(s->config, "model")->plugin->id);
+  if (s->world.ranks > 1)
+    return brim_fail(BRIM_ECONFIG, "'dist.ranks' is %d, and a federation trains on one rank\n"
+                                   "its clients train side by side on one device: see parallel_clients",
+                     (int)s->world.ranks);
+  if (brim_partition_reads_labels(s->settings) && !s->data.opened) {
+    s->reads = true;
+    BRIM_TRY(brim_data_open_start(&s->data));
+    BRIM_TRY(brim_data_open_finish(&s->data));
+  }
+  BRIM_TRY(brim_partition_make(&s->data, &s->partition));
+  s->drops_remainder =
+      remainder == BRIM_REMAINDER_DROP || (remainder == BRIM_REMAINDER_AUTO && s->norm_group > 0);
+  s->halves_remainder = count_remainders(s) > REMAINDERS_MAX;
+  if (s->partition.moved > 0)
+    brim_log(BRIM_LOG_INFO,
+             "partition: %" PRId64 " sample%s went to clients that had fewer than %" PRId64 " (partition.min_samples)",
+             s->partition.moved, brim_plural(s->partition.moved), s->settings->partition.min_samples);
+  return BRIM_OK;
+}
+
+/* A client that has no whole batch trains on what it has. */
+int64_t brim_setup_client_samples(const brim_setup *s, int64_t samples)
+{
+  const int64_t batch = s->settings->training.effective_batch_size;
+  return s->drops_remainder && samples >= batch ? samples / batch * batch : samples;
+}
+
+int64_t brim_setup_client_micro(const brim_setup *s, int64_t batch, int64_t left)
+{
+  if (left >= batch) return batch;
+  int64_t half = left;
+  if (s->halves_remainder)
+    for (half = 1; half * 2 <= left;) half *= 2;
+  return half;
+}
+
+size_t brim_setup_client_sizes(const brim_setup *s, int64_t batch, int64_t size[BRIM_PROGRAMS_MAX])
+{
+  const int64_t full = s->settings->training.effective_batch_size;
+  size_t count = 0;
+  for (size_t i = 0; i < s->partition.size_count; i++) {
+    const int64_t samples = brim_setup_client_samples(s, s->partition.size[i]), rest = samples % full;
+    const int64_t steps[] = {samples >= full ? full : 0, rest};
+    for (int k = 0; k < 2; k++)
+      for (int64_t left = steps[k]; left > 0;) {
+        const int64_t micro = brim_setup_client_micro(s, batch, left);
+        size_t known = 0;
+        while (known < count && size[known] != micro) known++;
+        if (known == count && count < BRIM_PROGRAMS_MAX) size[count++] = micro;
+        left = left / micro > 1 && micro == batch ? left % micro : left - micro;
+      }
+  }
+  return count;
+}

@@ -1,0 +1,56 @@
+/* A round of a federation as a step of the run: the clients train, and the server's optimizer moves the global model
+ * by what they have come to. Until then nothing durable changes. See federate/round.h. */
+#include <math.h>
+
+#include "base/fault.h"
+#include "train/trainer_parts.h"
+
+static void commit(brim_trainer *t, const brim_round_result *r)
+{
+  brim_train_state *state = &t->state;
+  for (int64_t i = 0; i < r->clients; i++) {
+    const brim_client_result *c = &r->client[i];
+    state->samples += c->samples;
+    if (!c->arrived) continue;
+    state->window_loss += c->loss;
+    state->window_correct += c->correct;
+    state->window_weight += c->counted;
+    state->window_tokens += c->tokens;
+    state->window_samples += c->samples;
+  }
+  state->step++;
+  state->epoch = state->step;
+}
+
+/* What clients' steps and the server's bring along. */
+static void make_steps(brim_trainer *t, double weight, brim_step *server)
+{
+  const brim_setup *s = t->drive->setup;
+  const int64_t round = t->state.step;
+  const double factor = s->schedule_ops->factor(s->schedule_params, round, t->drive->order.steps);
+  t->step = (brim_step){.seed = (uint64_t)s->settings->seed, .step = (uint64_t)round, .gradient_scale = 1};
+  *server = t->step;
+  s->optimizer_ops->fill(s->optimizer_params, factor, &t->step); /* records have the clients' learning rate */
+  s->server_ops->fill(s->server_params, 1, server);
+  server->federated = 1 / weight;
+}
+
+brim_status brim_trainer_round(brim_trainer *t)
+{
+  brim_round_result r;
+  brim_step server;
+  brim_fault_step(t->state.step + 1);
+  if (brim_fault_hit(BRIM_FAULT_BEGIN, NULL))
+    return brim_fail(BRIM_ENOMEM_DEVICE, "made to fail at its beginning, by %s", BRIM_FAULT_ENVIRONMENT);
+  BRIM_TRY(brim_federation_train(t->federation, t->state.step, &r));
+  make_steps(t, r.weight, &server);
+  t->torn = true;
+  BRIM_TRY(brim_exec_run(t->exec, t->update, &server, NULL));
+  BRIM_TRY(brim_exec_wait(t->exec));
+  if (brim_fault_hit(BRIM_FAULT_UPDATE, NULL))
+    return brim_fail(BRIM_ENOMEM_DEVICE, "the update was made to fail, by %s", BRIM_FAULT_ENVIRONMENT);
+  t->torn = false;
+  t->begun_steps = t->state.step + 1;
+  commit(t, &r);
+  return BRIM_OK;
+}
