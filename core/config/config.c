@@ -331,8 +331,12 @@ static const brim_yaml *node_of(const loading *l, const brim_schema_row *row)
 
 static void *params_of(const loading *l, const brim_schema_row *row)
 {
-  for (size_t i = 0; row->plugin && i < l->config->choice_count; i++)
-    if (l->config->choice[i].plugin == row->plugin) return l->config->choice[i].params;
+  for (size_t i = 0; row->plugin && i < l->config->choice_count; i++) {
+    const brim_config_choice *choice = &l->config->choice[i]; /* two groups may have chosen one plugin */
+    const size_t length = strlen(choice->group);
+    if (choice->plugin == row->plugin && strncmp(row->path, choice->group, length) == 0 && row->path[length] == '.')
+      return choice->params;
+  }
   assert(row->section);
   return (char *)&l->config->settings + row->section->offset;
 }

@@ -10,6 +10,7 @@
 #include "data/answers.h"
 #include "data/describe.h"
 #include "data/mixup.h"
+#include "data/partition.h"
 
 /* ---- Which ---- */
 

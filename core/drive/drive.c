@@ -15,17 +15,6 @@
 
 /* ---- opening ---- */
 
-static brim_status open_setup(brim_drive *d)
-{
-  BRIM_TRY(brim_setup_open(d->setup));
-  BRIM_TRY(brim_decide_device(&d->dialogue));
-  BRIM_TRY(brim_planner_read_fraction(&d->planner));
-  BRIM_TRY(brim_setup_finish(d->setup, &d->planner.device_info));
-  d->choice.lanes = wanted_lanes(d);
-  brim_drive_cut(d, brim_setup_micro_batch(d->setup));
-  return brim_extract_features(d);
-}
-
 /* Lanes that a federation is to have, before anybody has looked whether they fit. */
 static int32_t wanted_lanes(const brim_drive *d)
 {
@@ -41,6 +30,17 @@ static int32_t wanted_lanes(const brim_drive *d)
   }
   if (lanes > s->clients_per_round) lanes = s->clients_per_round;
   return lanes < 1 ? 1 : (int32_t)lanes;
+}
+
+static brim_status open_setup(brim_drive *d)
+{
+  BRIM_TRY(brim_setup_open(d->setup));
+  BRIM_TRY(brim_decide_device(&d->dialogue));
+  BRIM_TRY(brim_planner_read_fraction(&d->planner));
+  BRIM_TRY(brim_setup_finish(d->setup, &d->planner.device_info));
+  d->choice.lanes = wanted_lanes(d);
+  brim_drive_cut(d, brim_setup_micro_batch(d->setup));
+  return brim_extract_features(d);
 }
 
 /* What another drive of the same run leaves behind, for the one in its place. */

@@ -15,7 +15,8 @@ static void select_random(uint64_t seed, int64_t clients, int64_t round, int64_t
 
 static void select_in_turn(int64_t clients, int64_t round, int64_t count, int64_t *out)
 {
-  for (int64_t i = 0; i < count; i++) out[i] = (int64_t)(((__int128)round * count + i) % clients);
+  const int64_t first = round % clients * count % clients; /* below 2^30 each: no product overflows */
+  for (int64_t i = 0; i < count; i++) out[i] = (first + i) % clients;
 }
 
 typedef struct lot {
