@@ -531,6 +531,7 @@ bench *bench_create(const bench_options *options)
                         .loss_scale = 0.75,
                         .norm_groups = 3,
                         .gradient_scale = 0.625,
+                        .federated = 0.3125,
                         .lr = 0.05,
                         .weight_decay = 0.125,
                         .beta1 = 0.9,

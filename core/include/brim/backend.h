@@ -63,6 +63,9 @@ typedef struct brim_step {
   double lr, weight_decay, beta1, beta2, eps, momentum;
   double bias_correction1, bias_correction2; /* 1 - beta^t, t = step + 1 */
   double gradient_scale; /* what the gradients must be multiplied by; see gradient_scale in brim/ops.h */
+  /* In a federation. For fold, the weight of the client's update: its samples times a power of two, chosen so that all
+   * weights of a round add up to at most 1. For serve, 1 / the sum of these weights. Since ABI 1.8 */
+  double federated;
 } brim_step;
 
 typedef struct brim_kernel_need {

@@ -142,6 +142,16 @@ typedef struct brim_ema_attr {
 typedef struct brim_clip_attr {
   double max_norm; /* 0: no limit */
 } brim_clip_attr;
+/* adopt                in: x                  out: y = x, of the same type and shape   Since ABI 1.8
+ * distance             in: w, g, [before f64 [2]]   out: f64 [2]: the sum of (w - g)^2 and the largest |w - g|, both
+ *                      continuing from `before`; in double precision. A NaN makes the sum NaN; the largest ignores it.
+ * fold                 in: w, g, sum f64      out: sum (in place): sum += q, where
+ *                      v = (w - g) * step.federated and q = (v + 1536) - 1536, in double precision, each operation
+ *                      rounded by itself. For |v| < 512, q is v rounded to a multiple of 2^-42. If each |w - g| is below
+ *                      512 and the weights add up to at most 1, every sum is exact and its order does not matter.
+ * serve                in: sum f64            out: gradient = -(sum * step.federated): written, not added to
+ *                      in: sum f64, x         out: x (in place): x += sum * step.federated
+ *                      w, g, x: real, of any rank, scalars too; sum has their shape. */
 /* classification_metrics  in: loss [...], logits [...,K], label i32 [...] or real [...,K]   out: metrics f64, +=
  *                      metrics[0] += sum of losses, [1] += right answers; with confusion also
  *                      metrics[2 + label*K + predicted] += 1. With top_k the last metric counts the labels that are

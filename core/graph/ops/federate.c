@@ -1,0 +1,51 @@
+/* A round of federated learning (McMahan et al., Communication-Efficient Learning of Deep Networks from Decentralized
+ * Data, AISTATS 2017): a client adopts the global model, trains, and its update is folded into the round's sum, from
+ * which the server then makes the next global model. fold rounds every weighted update to a multiple of 2^-42, so that
+ * the sum is exact and does not depend on the order of the clients. */
+#include "graph/op.h"
+
+static void cost_adopt(const brim_node *n, brim_cost *out)
+{
+  (void)n;
+  out->flops = 0; /* it copies */
+}
+static void cost_distance(const brim_node *n, brim_cost *out)
+{
+  out->flops = 4 * (uint64_t)brim_shape_count(&n->in[0]->shape);
+}
+static void cost_fold(const brim_node *n, brim_cost *out)
+{
+  out->flops = 5 * (uint64_t)brim_shape_count(&n->in[0]->shape);
+}
+static void cost_serve(const brim_node *n, brim_cost *out)
+{
+  out->flops = 2 * (uint64_t)brim_shape_count(&n->in[0]->shape);
+}
+
+BRIM_OP(adopt) = {.name = "adopt",
+                  .wide_in = BRIM_OP_FROM(0),
+                  .signature = "x -> y",
+                  .in_count = 1,
+                  .out_count = 1,
+                  .cost = cost_adopt};
+BRIM_OP(distance) = {.name = "distance",
+                     .wide_in = BRIM_OP_FROM(0),
+                     .signature = "w, g, [before f64 [2]] -> sum of squares and largest",
+                     .in_count = 3,
+                     .optional = 1,
+                     .out_count = 1,
+                     .inplace = BRIM_OP_INPLACE(2),
+                     .cost = cost_distance};
+BRIM_OP(fold) = {.name = "fold",
+                 .wide_in = BRIM_OP_FROM(0),
+                 .signature = "w, g, sum f64 -> sum",
+                 .in_count = 3,
+                 .out_count = 1,
+                 .cost = cost_fold};
+BRIM_OP(serve) = {.name = "serve",
+                  .wide_in = BRIM_OP_FROM(0),
+                  .signature = "sum f64, [x] -> gradient | x",
+                  .in_count = 2,
+                  .optional = 1,
+                  .out_count = 1,
+                  .cost = cost_serve};

@@ -1,0 +1,16 @@
+/* What a round of federated learning does along a run of values, for each instruction set. */
+#ifndef CPU_SIMD_FEDERATE_H
+#define CPU_SIMD_FEDERATE_H
+#include "simd.h"
+
+typedef struct cpu_federate_simd {
+  /* out[0]: the sum of (w - g)^2; out[1]: the largest |w - g|. */
+  void (*distance)(const float *w, const float *g, double out[2], int64_t count);
+  /* sum[i] = old[i] + (w[i] - g[i]) * weight, rounded as brim/ops.h says of fold; sum may be old. */
+  void (*fold)(double weight, const float *w, const float *g, const double *old, double *sum, int64_t count);
+  /* y = x + factor * sum, or -(factor * sum) if x is NULL; y may be x. */
+  void (*serve)(double factor, const double *sum, const float *x, float *y, int64_t count);
+} cpu_federate_simd;
+
+extern const cpu_federate_simd cpu_federate_v2, cpu_federate_v3, cpu_federate_v4;
+#endif
