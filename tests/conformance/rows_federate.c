@@ -33,8 +33,8 @@ static client pick_client(bench *b, const char *name)
   return c;
 }
 
-#define EXACT 1e-30      /* every operation has one result, in fp32's numbers too */
-#define SUMMED 1e-13     /* in another order, in double precision */
+#define EXACT 1e-30       /* every operation has one result, in fp32's numbers too */
+#define SUMMED 1e-12      /* in another order, in double precision */
 #define ROUNDED_ONCE 6e-8 /* to fp32 */
 
 static brim_tensor *make_adopt(bench *b)

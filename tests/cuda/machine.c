@@ -128,7 +128,8 @@ brim_step make_step(uint64_t step)
                      .momentum = 0.9,
                      .bias_correction1 = 1 - pow(0.9, t),
                      .bias_correction2 = 1 - pow(0.99, t),
-                     .gradient_scale = 1 / t};
+                     .gradient_scale = 1 / t,
+                     .federated = 0.25 / t};
 }
 
 brim_status try_program(machine *m, brim_step step, const double *proof)

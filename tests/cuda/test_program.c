@@ -3,6 +3,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,13 +13,13 @@
 
 /* ---- updates ---- */
 
-/* Whole, node by node through debug_launches, and by each node's run. */
-static void check_update(const char *op, int64_t parameters, double max_norm, double ema_decay, uint64_t kernels)
+/* Three graphs of one kind: whole, node by node through debug_launches, and by each node's run. */
+static void check_graphs(brim_graph *const graph[3], uint64_t kernels)
 {
   machine whole, debugged, single;
-  open_machine(&whole, update_graph(op, parameters, max_norm, ema_decay), NULL, 0);
-  open_machine(&debugged, update_graph(op, parameters, max_norm, ema_decay), "{debug_launches: true}", 0);
-  open_machine(&single, update_graph(op, parameters, max_norm, ema_decay), NULL, 0);
+  open_machine(&whole, graph[0], NULL, 0);
+  open_machine(&debugged, graph[1], "{debug_launches: true}", 0);
+  open_machine(&single, graph[2], NULL, 0);
   for (uint64_t step = 0; step < 3; step++) {
     const uint64_t before = kernels_run();
     run_program(&whole, make_step(step), NULL);
@@ -32,6 +33,13 @@ static void check_update(const char *op, int64_t parameters, double max_norm, do
   close_machine(&whole);
   close_machine(&debugged);
   close_machine(&single);
+}
+
+static void check_update(const char *op, int64_t parameters, double max_norm, double ema_decay, uint64_t kernels)
+{
+  brim_graph *graph[3];
+  for (int i = 0; i < 3; i++) graph[i] = update_graph(op, parameters, max_norm, ema_decay);
+  check_graphs(graph, kernels);
 }
 
 /* The kernels: what begins a program; updates; averages; buffers. */
@@ -107,6 +115,56 @@ static void test_updates_that_depend_on_each_other_keep_their_order(void **state
   close_machine(&single);
 }
 
+/* ---- federations ---- */
+
+/* Every fourth parameter is served in its own place. */
+static brim_graph *federate_graph(int64_t parameters, bool with_distance)
+{
+  static const int64_t size[] = {1, 3, 4, 40, 4096, 257, 4097, 20001, 5};
+  static const char *const ops[] = {"fold", "serve", "adopt"};
+  brim_graph *g = brim_graph_create(BRIM_DTYPE_F32, 1, true);
+  brim_tensor *distance = NULL;
+  char name[32];
+  for (int64_t i = 0; i < parameters; i++) {
+    const brim_shape shape = {i % 9 ? 1 : 0, {parameters > 100 ? 1 + i % 3 : size[i % 9]}};
+    snprintf(name, sizeof name, "p%lld", (long long)i);
+    brim_tensor *w = brim_graph_parameter(g, name, &shape, (brim_init){BRIM_INIT_UNIFORM, 1});
+    brim_tensor *global = brim_graph_tensor(g, BRIM_ROLE_OPTIMIZER, BRIM_DTYPE_F32, &shape, "global");
+    brim_graph_tensor(g, BRIM_ROLE_OPTIMIZER, BRIM_DTYPE_F64, &shape, "sum");
+    if (!with_distance) continue;
+    brim_tensor *const in[] = {w, global, distance};
+    distance = brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, BRIM_DTYPE_F64, &(brim_shape){1, {2}}, "distance");
+    brim_graph_node_into(g, "distance", name, in, i ? 3 : 2, &distance, 1, NULL);
+  }
+  for (size_t i = 0; i < 3 * g->parameter_count; i++) {
+    const size_t k = i % g->parameter_count, op = i / g->parameter_count;
+    brim_tensor *w = g->parameter[k].value, *gradient = g->parameter[k].gradient;
+    brim_tensor *global = g->tensor[gradient->id + 1], *sum = g->tensor[gradient->id + 2];
+    brim_tensor *const in[3][3] = {{w, global, sum}, {sum, global}, {global}};
+    brim_tensor *const out[3] = {sum, k % 4 == 3 ? global : gradient, w};
+    const uint32_t in_count[3] = {3, k % 4 == 3 ? 2 : 1, 1};
+    brim_graph_node_into(g, ops[op], w->name, in[op], in_count[op], &out[op], 1, NULL);
+  }
+  return g;
+}
+
+static void check_federation(int64_t parameters, uint64_t kernels)
+{
+  brim_graph *graph[3];
+  for (int i = 0; i < 3; i++) graph[i] = federate_graph(parameters, true);
+  check_graphs(graph, kernels);
+}
+
+/* The kernels: what begins a program; two for the distance; fold, serve, adopt; each once for as many as fit a table.
+ */
+static void test_a_round_of_many_parameters_is_few_launches_of_the_same_bits(void **state)
+{
+  (void)state;
+  check_federation(20, 1 + 2 + 3);
+  check_federation(1, 1 + 2 + 3);
+  check_federation(600, 1 + 2 * 2 + 2 * 3);
+}
+
 /* ---- proofs ---- */
 
 static void check_parameters(machine *m, bool changed)
@@ -121,11 +179,10 @@ static void check_parameters(machine *m, bool changed)
   }
 }
 
-static void check_failed_proof(const char *op)
+static void check_failed_proof_of(brim_graph *const graph[2])
 {
   machine m, untouched;
   const double bad[] = {INFINITY, -INFINITY, NAN}, good = 1;
-  brim_graph *const graph[2] = {update_graph(op, 20, 0, 0.5), update_graph(op, 20, 0, 0.5)};
   for (int i = 0; i < 2; i++)
     brim_graph_tensor(graph[i], BRIM_ROLE_DATA, BRIM_DTYPE_F64, &(brim_shape){1, {1}}, "proof");
   open_machine(&m, graph[0], NULL, 0);
@@ -153,6 +210,12 @@ static void check_failed_proof(const char *op)
   close_machine(&untouched);
 }
 
+static void check_failed_proof(const char *op)
+{
+  brim_graph *const graph[2] = {update_graph(op, 20, 0, 0.5), update_graph(op, 20, 0, 0.5)};
+  check_failed_proof_of(graph);
+}
+
 static void test_a_failed_proof_keeps_everything_until_it_was_waited_for(void **state)
 {
   (void)state;
@@ -160,6 +223,8 @@ static void test_a_failed_proof_keeps_everything_until_it_was_waited_for(void **
   check_failed_proof("lion");
   check_failed_proof("adafactor");
   check_failed_proof("adamw8bit");
+  brim_graph *const round[2] = {federate_graph(20, false), federate_graph(20, false)};
+  check_failed_proof_of(round);
 }
 
 static void test_a_program_without_a_proof_runs_after_a_failed_one(void **state)
@@ -186,6 +251,7 @@ int main(void)
       cmocka_unit_test(test_the_norm_of_all_gradients_is_two_launches_of_the_same_bits),
       cmocka_unit_test(test_what_does_not_fit_one_table_goes_on_in_the_next),
       cmocka_unit_test(test_updates_that_depend_on_each_other_keep_their_order),
+      cmocka_unit_test(test_a_round_of_many_parameters_is_few_launches_of_the_same_bits),
       cmocka_unit_test(test_a_failed_proof_keeps_everything_until_it_was_waited_for),
       cmocka_unit_test(test_a_program_without_a_proof_runs_after_a_failed_one),
   };

@@ -147,8 +147,8 @@ typedef struct brim_clip_attr {
  *                      continuing from `before`; in double precision. A NaN makes the sum NaN; the largest ignores it.
  * fold                 in: w, g, sum f64      out: sum (in place): sum += q, where
  *                      v = (w - g) * step.federated and q = (v + 1536) - 1536, in double precision, each operation
- *                      rounded by itself. For |v| < 512, q is v rounded to a multiple of 2^-42. If each |w - g| is below
- *                      512 and the weights add up to at most 1, every sum is exact and its order does not matter.
+ *                      rounded by itself. For |v| < 512, q is v rounded to a multiple of 2^-42. If each |w - g| is
+ *                      below 512 and the weights add up to at most 1, sums are exact and their order does not matter.
  * serve                in: sum f64            out: gradient = -(sum * step.federated): written, not added to
  *                      in: sum f64, x         out: x (in place): x += sum * step.federated
  *                      w, g, x: real, of any rank, scalars too; sum has their shape. */

@@ -1,13 +1,14 @@
-/* The norm of all gradients, and the factor that limits it:
+/* The norm of all gradients, and the factor that limits it; the distance of two models, which is added up likewise:
  *
  *     squared_norm     sum = (the sum before) + sum over i of x[i]^2
+ *     distance         sum = (the sum before) + sum over i of (w[i] - g[i])^2,  largest = max(before, |w[i] - g[i]|)
  *     gradient_scale   norm = gradient_scale * sqrt(sum),  factor = gradient_scale * min(1, max_norm / (norm + 1e-6))
  *
- * 4 bytes an element, read once. Everything is added up in double precision and in an order that depends on the shapes
- * alone: a tensor is cut into pieces of 16384 elements; a block adds up one piece (of a tensor of more than 4096
- * pieces, every 4096th) by threads, warps, block; a warp adds up a tensor's blocks; and one thread adds the tensors to
- * the sum, in their order. The chain of nodes, one a gradient, is done by two launches for a table of tensors; a node
- * by itself is a table of one and adds in the same order. */
+ * 4 bytes an element of each tensor, read once. Everything is added up in double precision and in an order that depends
+ * on the shapes alone: a tensor is cut into pieces of 16384 elements; a block adds up one piece (of a tensor of more
+ * than 4096 pieces, every 4096th) by threads, warps, block; a warp adds up a tensor's blocks; and one thread adds the
+ * tensors to the sum, in their order. The chain of nodes, one a gradient, is done by two launches for a table of
+ * tensors; a node by itself is a table of one and adds in the same order. */
 #include <string.h>
 
 #include "kernel.cuh"
@@ -15,92 +16,141 @@ extern "C" {
 #include "update.h"
 }
 
-/* Entries: the tensor, the sum before (or NULL) and the sum, which may be one place. */
-enum tensors { X, BEFORE, SUM };
+enum kind { SQUARED_NORM, DISTANCE };
+/* Entries: the tensor; of distance, the other; what was before (or NULL) and the result, which may be one place. */
+enum tensors { X, FROM, BEFORE, SUM };
 enum { COMBINE_THREADS = 1024 };
-static_assert(CUDA_NORM_PARTS <= CUDA_PARTIALS, "any tensor fits an empty table");
+/* A part of distance has two results: the largest follow the sums. */
+enum { LARGEST = CUDA_PARTIALS / 2 };
+template <enum kind K> static constexpr int64_t parts_max = K == DISTANCE ? LARGEST : CUDA_PARTIALS;
+static_assert(CUDA_NORM_PARTS <= LARGEST, "any tensor fits an empty table");
 
-static __device__ inline double squares_of_piece(const float *x, int64_t start, int64_t count)
+typedef struct total {
+  double sum, largest;
+} total;
+
+/* fmax ignores NaN. */
+template <enum kind K> static __device__ inline void add(total *t, float x, float from)
 {
-  constexpr int P = cuda_pack<float>::count;
-  const int64_t end = cuda_min(count, start + CUDA_NORM_PIECE), whole = end / P * P;
-  double sum = 0;
-  for (int64_t i = start + P * threadIdx.x; i < whole; i += P * CUDA_THREADS) {
-    cuda_pack<float> v;
-    v.load(x + i);
-#pragma unroll
-    for (int k = 0; k < P; k++) sum = fma((double)v.v[k], (double)v.v[k], sum);
-  }
-  const int64_t i = whole + threadIdx.x; /* fewer than P are left */
-  if (i < end) sum = fma((double)x[i], (double)x[i], sum);
-  return sum;
+  const double d = K == DISTANCE ? (double)x - (double)from : (double)x;
+  t->sum = fma(d, d, t->sum);
+  if (K == DISTANCE) t->largest = fmax(t->largest, fabs(d));
 }
 
-template <typename TABLE>
+template <enum kind K> static __device__ inline void add_piece(total *t, const cuda_table_entry &e, int64_t start)
+{
+  constexpr int P = cuda_pack<float>::count;
+  const float *x = static_cast<const float *>(e.tensor[X]), *from = static_cast<const float *>(e.tensor[FROM]);
+  const int64_t end = cuda_min(e.count, start + CUDA_NORM_PIECE), whole = end / P * P;
+  for (int64_t i = start + P * threadIdx.x; i < whole; i += P * CUDA_THREADS) {
+    cuda_pack<float> v, u = {};
+    v.load(x + i);
+    if (K == DISTANCE) u.load(from + i);
+#pragma unroll
+    for (int k = 0; k < P; k++) add<K>(t, v.v[k], u.v[k]);
+  }
+  const int64_t i = whole + threadIdx.x; /* fewer than P are left */
+  if (i < end) add<K>(t, x[i], K == DISTANCE ? from[i] : 0);
+}
+
+static __device__ inline double warp_largest(double value)
+{
+#pragma unroll
+  for (int lane = CUDA_WARP / 2; lane > 0; lane /= 2) value = fmax(value, __shfl_xor_sync(0xFFFFFFFFu, value, lane));
+  return value;
+}
+
+/* Of a block of CUDA_THREADS, in its first thread. */
+static __device__ inline double block_largest(double value)
+{
+  __shared__ double of_warp[CUDA_THREADS / CUDA_WARP];
+  value = warp_largest(value);
+  if (threadIdx.x % CUDA_WARP == 0) of_warp[threadIdx.x / CUDA_WARP] = value;
+  __syncthreads();
+  for (int w = 0; threadIdx.x == 0 && w < CUDA_THREADS / CUDA_WARP; w++) value = fmax(value, of_warp[w]);
+  return value;
+}
+
+template <enum kind K, typename TABLE>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     squares_kernel(const __grid_constant__ TABLE table, cuda_control *control)
 {
   const uint32_t part = blockIdx.x;
   const cuda_table_entry &e = table.entry[cuda_table_find(table.entry, table.head.entries, part)];
-  double sum = 0;
+  total t = {0, 0};
   for (int64_t at = (int64_t)(part - e.first) * CUDA_NORM_PIECE; at < e.count;
-       at += (int64_t)CUDA_NORM_PARTS * CUDA_NORM_PIECE)
-    sum += squares_of_piece(static_cast<const float *>(e.tensor[X]), at, e.count);
-  sum = cuda_block_sum(sum);
-  if (threadIdx.x == 0) control->partial[part] = sum;
+       at += (int64_t)CUDA_NORM_PARTS * CUDA_NORM_PIECE) {
+    total piece = {0, t.largest};
+    add_piece<K>(&piece, e, at);
+    t = {t.sum + piece.sum, piece.largest};
+  }
+  t.sum = cuda_block_sum(t.sum);
+  if (K == DISTANCE) t.largest = block_largest(t.largest);
+  if (threadIdx.x > 0) return;
+  control->partial[part] = t.sum;
+  if (K == DISTANCE) control->partial[LARGEST + part] = t.largest;
 }
 
-/* One block. Sums in memory are read where they are not those of the entry before. */
-template <typename TABLE>
+/* One block. Results in memory are read where they are not those of the entry before. */
+template <enum kind K, typename TABLE>
 static __global__ void __launch_bounds__(COMBINE_THREADS)
     combine_kernel(const __grid_constant__ TABLE table, const cuda_control *control)
 {
-  __shared__ double of_entry[CUDA_TABLE_ENTRIES];
+  __shared__ total of_entry[CUDA_TABLE_ENTRIES];
   const uint32_t lane = threadIdx.x % CUDA_WARP, entries = table.head.entries;
   for (uint32_t k = threadIdx.x / CUDA_WARP; k < entries; k += COMBINE_THREADS / CUDA_WARP) {
     const cuda_table_entry &e = table.entry[k];
     const uint32_t parts = (uint32_t)cuda_norm_parts(e.count);
-    double sum = 0;
-    for (uint32_t p = lane; p < parts; p += CUDA_WARP) sum += control->partial[e.first + p];
-    sum = cuda_warp_sum(sum);
-    if (lane == 0) of_entry[k] = sum;
+    total t = {0, 0};
+    for (uint32_t p = lane; p < parts; p += CUDA_WARP) {
+      t.sum += control->partial[e.first + p];
+      if (K == DISTANCE) t.largest = fmax(t.largest, control->partial[LARGEST + e.first + p]);
+    }
+    t.sum = cuda_warp_sum(t.sum);
+    if (K == DISTANCE) t.largest = warp_largest(t.largest);
+    if (lane == 0) of_entry[k] = t;
   }
   __syncthreads();
   if (threadIdx.x > 0) return;
-  double sum = 0;
-  const void *last = nullptr;
+  total t = {0, 0};
+  const double *last = nullptr;
   for (uint32_t k = 0; k < entries; k++) {
     const cuda_table_entry &e = table.entry[k];
-    if (!e.tensor[BEFORE])
-      sum = 0;
-    else if (e.tensor[BEFORE] != last)
-      sum = *static_cast<const double *>(e.tensor[BEFORE]);
-    sum += of_entry[k];
-    *static_cast<double *>(e.tensor[SUM]) = sum;
-    last = e.tensor[SUM];
+    const double *before = static_cast<const double *>(e.tensor[BEFORE]);
+    double *result = static_cast<double *>(e.tensor[SUM]);
+    if (!before)
+      t = {0, 0};
+    else if (before != last)
+      t = {before[0], K == DISTANCE ? before[1] : 0};
+    t = {t.sum + of_entry[k].sum, fmax(t.largest, of_entry[k].largest)};
+    result[0] = t.sum;
+    if (K == DISTANCE) result[1] = t.largest;
+    last = result;
   }
 }
 
 /* ---- launching ---- */
 
-template <typename TABLE> static brim_status launch(cuda_backend *b, const TABLE &table, cuda_control *control)
+template <enum kind K, typename TABLE>
+static brim_status launch(cuda_backend *b, const TABLE &table, cuda_control *control)
 {
   const cuda_geometry one = {{1, 1, 1}, COMBINE_THREADS, 0};
-  BRIM_TRY(cuda_launch(b, squares_kernel<TABLE>, cuda_rows(table.head.parts, CUDA_THREADS), table, control));
-  return cuda_launch(b, combine_kernel<TABLE>, one, table, control);
+  BRIM_TRY(cuda_launch(b, squares_kernel<K, TABLE>, cuda_rows(table.head.parts, CUDA_THREADS), table, control));
+  return cuda_launch(b, combine_kernel<K, TABLE>, one, table, control);
 }
 
-static brim_status launch_table(cuda_backend *b, const cuda_table *table, cuda_control *control)
+template <enum kind K> static brim_status launch_table(cuda_backend *b, const cuda_table *table, cuda_control *control)
 {
   cuda_table_few few;
   if (table->head.entries == 0) return BRIM_OK;
-  if (table->head.entries > CUDA_TABLE_FEW) return launch(b, *table, control);
+  if (table->head.entries > CUDA_TABLE_FEW) return launch<K>(b, *table, control);
   memcpy(&few, table, sizeof few);
-  return launch(b, few, control);
+  return launch<K>(b, few, control);
 }
 
-extern "C" brim_status cuda_squared_norm_run_all(cuda_backend *b, const brim_launch *const *launch, size_t count)
+template <enum kind K> static brim_status run_all(cuda_backend *b, const brim_launch *const *launch, size_t count)
 {
+  constexpr uint32_t AT = K == DISTANCE ? 2 : 1; /* where `before` is among the inputs */
   cuda_table table;
   cuda_control *control = cuda_control_of(b, launch[0]);
   if (!control) return BRIM_EDEVICE;
@@ -109,15 +159,26 @@ extern "C" brim_status cuda_squared_norm_run_all(cuda_backend *b, const brim_lau
     cuda_table_entry e = {};
     e.count = brim_shape_count(&launch[i]->node->in[0]->shape);
     e.tensor[X] = launch[i]->in[0];
-    e.tensor[BEFORE] = launch[i]->node->in_count > 1 ? launch[i]->in[1] : nullptr;
+    e.tensor[FROM] = K == DISTANCE ? launch[i]->in[1] : nullptr;
+    e.tensor[BEFORE] = launch[i]->node->in_count > AT ? launch[i]->in[AT] : nullptr;
     e.tensor[SUM] = launch[i]->out[0];
     const int64_t parts = cuda_norm_parts(e.count);
-    if (cuda_table_add(&table, &e, parts, CUDA_PARTIALS)) continue;
-    BRIM_TRY(launch_table(b, &table, control));
+    if (cuda_table_add(&table, &e, parts, parts_max<K>)) continue;
+    BRIM_TRY(launch_table<K>(b, &table, control));
     cuda_table_clear(&table, nullptr);
-    cuda_table_add(&table, &e, parts, CUDA_PARTIALS);
+    cuda_table_add(&table, &e, parts, parts_max<K>);
   }
-  return launch_table(b, &table, control);
+  return launch_table<K>(b, &table, control);
+}
+
+extern "C" brim_status cuda_squared_norm_run_all(cuda_backend *b, const brim_launch *const *launch, size_t count)
+{
+  return run_all<SQUARED_NORM>(b, launch, count);
+}
+
+extern "C" brim_status cuda_distance_run_all(cuda_backend *b, const brim_launch *const *launch, size_t count)
+{
+  return run_all<DISTANCE>(b, launch, count);
 }
 
 static CUDA_RUN(squared_norm_run)
@@ -125,6 +186,12 @@ static CUDA_RUN(squared_norm_run)
   return cuda_squared_norm_run_all(static_cast<cuda_backend *>(self), &launch, 1);
 }
 BRIM_KERNEL(squared_norm) = {.op = "squared_norm", .run = squared_norm_run};
+
+static CUDA_RUN(distance_run)
+{
+  return cuda_distance_run_all(static_cast<cuda_backend *>(self), &launch, 1);
+}
+BRIM_KERNEL(distance) = {.op = "distance", .run = distance_run};
 
 static __global__ void gradient_scale_kernel(const cuda_control *control, double max_norm, const double *sum,
                                              double *out)

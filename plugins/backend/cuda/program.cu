@@ -76,16 +76,16 @@ static brim_status run_node(cuda_backend *b, const brim_program_run *run, size_t
 typedef struct group {
   const char *op;
   brim_status (*run)(cuda_backend *b, const brim_launch *const *launch, size_t count);
-  bool moves; /* works in place and without scratch: where nothing overlaps, its nodes may pass other such nodes */
+  bool moves; /* works without scratch: where nothing overlaps, its nodes may pass other such nodes */
 } group;
 
-static const group groups[] = {{"adamw", cuda_update_run_all, true},
-                               {"adam", cuda_update_run_all, true},
-                               {"sgd", cuda_update_run_all, true},
-                               {"lion", cuda_update_run_all, true},
-                               {"ema", cuda_update_run_all, true},
-                               {"moving_average", cuda_update_run_all, true},
-                               {"squared_norm", cuda_squared_norm_run_all, false}};
+static const group groups[] = {
+    {"adamw", cuda_update_run_all, true},      {"adam", cuda_update_run_all, true},
+    {"sgd", cuda_update_run_all, true},        {"lion", cuda_update_run_all, true},
+    {"ema", cuda_update_run_all, true},        {"moving_average", cuda_update_run_all, true},
+    {"adopt", cuda_federate_run_all, true},    {"fold", cuda_federate_run_all, true},
+    {"serve", cuda_federate_run_all, true},    {"squared_norm", cuda_squared_norm_run_all, false},
+    {"distance", cuda_distance_run_all, false}};
 
 static const group *group_of(const brim_launch *l)
 {

@@ -199,6 +199,11 @@ static inline float __fmul_rn(float a, float b)
   volatile float product = a * b;
   return product;
 }
+static inline double __dmul_rn(double a, double b)
+{
+  volatile double product = a * b;
+  return product;
+}
 static inline float __fadd_rn(float a, float b)
 {
   return a + b;

@@ -1,0 +1,113 @@
+/* A round of federated learning, of many parameters in one launch (update_table.h); distance is in clip.cu.
+ *
+ *     adopt   y = x
+ *     fold    v = (w - g) * step.federated,  q = (v + 1536) - 1536,  sum = sum + q
+ *     serve   y = -(sum * step.federated)  or  x = x + sum * step.federated
+ *
+ * Bytes an element: 8, 24 and 12 or 16: memory's speed is the limit, and threads side by side read values side by side.
+ * Sums are in double precision. Products are written with __dmul_rn, which nvcc contracts with no addition: so fold
+ * rounds as brim/ops.h says, and its bits are those of every other backend. */
+#include <string.h>
+
+#include "kernel.cuh"
+extern "C" {
+#include "update.h"
+}
+
+enum kind { ADOPT, FOLD, SERVE };
+/* Entries: x or w; g; the sum; what is written, which may be one of them. */
+enum tensors { X, FROM, SUM, TO };
+
+template <enum kind K> static __device__ inline void federate(const cuda_table_entry &e, int64_t i, double factor)
+{
+  const float *x = static_cast<const float *>(e.tensor[X]), *from = static_cast<const float *>(e.tensor[FROM]);
+  const double *sum = static_cast<const double *>(e.tensor[SUM]);
+  if constexpr (K == ADOPT) {
+    static_cast<float *>(e.tensor[TO])[i] = x[i];
+  } else if constexpr (K == FOLD) {
+    const double v = __dmul_rn((double)x[i] - (double)from[i], factor);
+    const double q = (v + 1536.0) - 1536.0;
+    static_cast<double *>(e.tensor[TO])[i] = sum[i] + q;
+  } else {
+    const double mean = __dmul_rn(sum[i], factor);
+    static_cast<float *>(e.tensor[TO])[i] = x ? (float)((double)x[i] + mean) : -(float)mean;
+  }
+}
+
+template <enum kind K, typename TABLE>
+static __global__ void __launch_bounds__(CUDA_THREADS)
+    federate_kernel(const __grid_constant__ TABLE table, const cuda_control *control)
+{
+  if (cuda_refused(control)) return;
+  const double factor = control->step.federated;
+  for (uint32_t part = blockIdx.x; part < table.head.parts; part += gridDim.x) {
+    const cuda_table_entry &e = table.entry[cuda_table_find(table.entry, table.head.entries, part)];
+    const int64_t start = (int64_t)(part - e.first) * CUDA_UPDATE_PIECE;
+    const int64_t end = cuda_min(e.count, start + CUDA_UPDATE_PIECE);
+    for (int64_t i = start + threadIdx.x; i < end; i += CUDA_THREADS) federate<K>(e, i, factor);
+  }
+}
+
+/* ---- launching ---- */
+
+template <enum kind K>
+static brim_status launch_table(cuda_backend *b, const cuda_table *table, const cuda_control *control)
+{
+  if (table->head.entries == 0) return BRIM_OK;
+  const cuda_geometry g = cuda_stride((int64_t)table->head.parts * CUDA_THREADS, 1, b->processors);
+  if (table->head.entries > CUDA_TABLE_FEW) return cuda_launch(b, federate_kernel<K, cuda_table>, g, *table, control);
+  cuda_table_few few;
+  memcpy(&few, table, sizeof few);
+  return cuda_launch(b, federate_kernel<K, cuda_table_few>, g, few, control);
+}
+
+template <enum kind K> static cuda_table_entry make_entry(const brim_launch *launch)
+{
+  cuda_table_entry e = {};
+  e.count = brim_shape_count(&launch->node->in[0]->shape);
+  e.tensor[TO] = launch->out[0];
+  if (K == SERVE) {
+    e.tensor[SUM] = launch->in[0];
+    e.tensor[X] = launch->node->in_count > 1 ? launch->in[1] : nullptr;
+    return e;
+  }
+  e.tensor[X] = launch->in[0];
+  if (K == FOLD) {
+    e.tensor[FROM] = launch->in[1];
+    e.tensor[SUM] = launch->in[2];
+  }
+  return e;
+}
+
+template <enum kind K> static brim_status run_all(cuda_backend *b, const brim_launch *const *launch, size_t count)
+{
+  cuda_table table;
+  const cuda_control *control = cuda_control_of(b, launch[0]);
+  if (!control) return BRIM_EDEVICE;
+  cuda_table_clear(&table, nullptr);
+  for (size_t i = 0; i < count; i++) {
+    const cuda_table_entry e = make_entry<K>(launch[i]);
+    const int64_t parts = cuda_update_parts(e.count);
+    if (cuda_table_add(&table, &e, parts, CUDA_TABLE_PARTS_MAX)) continue;
+    BRIM_TRY(launch_table<K>(b, &table, control));
+    cuda_table_clear(&table, nullptr);
+    cuda_table_add(&table, &e, parts, CUDA_TABLE_PARTS_MAX);
+  }
+  return launch_table<K>(b, &table, control);
+}
+
+extern "C" brim_status cuda_federate_run_all(cuda_backend *b, const brim_launch *const *launch, size_t count)
+{
+  const char *op = launch[0]->node->op;
+  if (strcmp(op, "adopt") == 0) return run_all<ADOPT>(b, launch, count);
+  if (strcmp(op, "fold") == 0) return run_all<FOLD>(b, launch, count);
+  return run_all<SERVE>(b, launch, count);
+}
+
+static CUDA_RUN(run)
+{
+  return cuda_federate_run_all(static_cast<cuda_backend *>(self), &launch, 1);
+}
+BRIM_KERNEL(adopt) = {.op = "adopt", .run = run};
+BRIM_KERNEL(fold) = {.op = "fold", .run = run};
+BRIM_KERNEL(serve) = {.op = "serve", .run = run};
