@@ -241,20 +241,12 @@ static const brim_setting observe_table[] = {
 #define T brim_federate_settings
 static const brim_setting federate_table[] = {
     FIXED(I64, T, local_epochs, "1", "[1,1000000]", "passes of a client over its own samples in a round"),
-    FIXED(ENUM, T, local, "fedavg", BRIM_LOCAL_NAMES,
-          "how clients train: plainly, or with a pull back to the global model (fedprox)"),
-    FIXED(F64, T, mu, "0.01", "[0,inf)", "strength of that pull: adds mu * (parameter - global parameter) to gradients"),
     FIXED(ENUM, T, remainder, "auto", BRIM_REMAINDER_NAMES,
           "a client's samples that fill no whole batch: train on them, or not; auto: not with batch norm"),
     FIXED(ENUM, T, on_divergence, "drop", BRIM_DIVERGENCE_NAMES,
           "a client whose parameters are not finite, or moved by 512 or more: leave it out, or end the run"),
     FIXED(I64, T, eval_every_rounds, "1", "[1,1000000000]", "rounds between evaluations of the global model"),
     FREE(I64, T, checkpoint_every_rounds, "10", "[1,1000000000]", "rounds between checkpoints"),
-    FIXED(F64, T, target_accuracy, "0", "[0,1]", "end when the global model reaches this accuracy; 0: never"),
-    FIXED(F64, T, convergence_threshold, "0", "[0,inf)",
-          "end when the loss has improved by less than this for federate.patience evaluations; 0: never"),
-    FIXED(I64, T, patience, "2", "[1,1000000]", "evaluations for federate.convergence_threshold"),
-    FIXED(I64, T, min_rounds, "0", "[0,1000000000]", "rounds before either may end the run"),
     {.param.key = NULL},
 };
 #undef T

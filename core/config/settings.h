@@ -83,9 +83,6 @@ typedef struct brim_observe_settings {
   bool report, tensorboard, memory_summary;
 } brim_observe_settings;
 
-/* How clients train in a federation. */
-enum brim_local { BRIM_LOCAL_FEDAVG, BRIM_LOCAL_FEDPROX };
-#define BRIM_LOCAL_NAMES "fedavg|fedprox"
 /* What becomes of samples that fill no whole batch of a client. */
 enum brim_remainder { BRIM_REMAINDER_AUTO, BRIM_REMAINDER_KEEP, BRIM_REMAINDER_DROP };
 #define BRIM_REMAINDER_NAMES "auto|keep|drop"
@@ -97,12 +94,9 @@ enum brim_method { BRIM_METHOD_RANDOM, BRIM_METHOD_ROUND_ROBIN, BRIM_METHOD_PROP
 #define BRIM_METHOD_NAMES "random|round_robin|proportional"
 typedef struct brim_federate_settings {
   int64_t local_epochs;
-  int32_t local; /* enum brim_local */
-  double mu;
   int32_t remainder;     /* enum brim_remainder */
   int32_t on_divergence; /* enum brim_divergence */
-  int64_t eval_every_rounds, checkpoint_every_rounds, min_rounds, patience;
-  double target_accuracy, convergence_threshold;
+  int64_t eval_every_rounds, checkpoint_every_rounds;
 } brim_federate_settings;
 
 /* How training samples are dealt to the clients of a federation. */

@@ -106,8 +106,9 @@ brim_status brim_graph_build_serve(const brim_graph *like, const brim_update_opt
     p->gradient = brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, g->real, &p->value->shape,
                                     brim_arena_printf(&g->arena, "%s.grad", p->value->name));
     brim_graph_node_into(g, "serve", p->value->name, in, 1, &p->gradient, 1, NULL);
-    brim_update_add_node(g, options, i);
   }
+  for (size_t i = 0; i < g->parameter_count; i++) /* behind all of them: a GPU runs nodes of a kind together */
+    if (brim_parameter_is_trained(&g->parameter[i])) brim_update_add_node(g, options, i);
   g->first_average = g->node_count;
   return finish(g, out);
 }
