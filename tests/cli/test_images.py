@@ -99,10 +99,10 @@ class Images(Case):
 
     @unittest.skipIf(SANITIZED, "sanitizers keep memory")
     def test_the_host_has_room_for_progressive_pictures(self):
-        """Which keep coefficients of all their pixels until the last scan, in each of two threads. Those of training
-        and of an evaluation may be at work at once, but need not be."""
+        """Which keep coefficients of all their pixels until the last scan, in each of two threads of training and two of
+        an evaluation. The four may be at work at once; on a busy machine they may be so one after another."""
         path = self.folder_set(train=2, test=2)
-        coefficients = 2 * 3 * 250 * 188 * 128
+        coefficients = 3 * 250 * 188 * 128  # of a picture
         for split in "train", "test":
             for name in "daisy", "rose":
                 (path / split / name / "large.jpg").write_bytes(image_sets.progressive_jpeg(1500, 2000))
@@ -113,7 +113,7 @@ class Images(Case):
         planned = json.loads(self.brim("plan", "--json", *words).out)["host"]["total_bytes"]
         for said in planned, summary["predicted_rss_bytes"]:
             self.assertGreater(said, taken - (8 << 20))
-            self.assertLess(said, taken + coefficients + (8 << 20))
+            self.assertLess(said, taken + 3 * coefficients + (8 << 20))
 
     # ---- the same numbers ----
 

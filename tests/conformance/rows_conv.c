@@ -72,6 +72,14 @@ static brim_tensor *make_conv2d_grouped(bench *b)
 }
 BENCH_ROW(conv2d_grouped) = {"conv2d, grouped", make_conv2d_grouped, .by_sample = true, .skips = true};
 
+/* Groups at a single pixel: oneDNN has a product for channels last for a few samples, and none for a unit of them. */
+static brim_tensor *make_conv2d_pixel(bench *b)
+{
+  const brim_conv2d_options o = {.kernel = {1, 1}, .stride = {2, 1}, .groups = 2};
+  return brim_conv2d(b->g, "conv", bench_input4(b, 2, 1, 1), 4, o);
+}
+BENCH_ROW(conv2d_pixel) = {"conv2d of one pixel", make_conv2d_pixel, .by_sample = true};
+
 /* One channel a group, and one filter or several for it; as MobileNet's 3x3, or anything. */
 static brim_tensor *make_conv2d_depthwise(bench *b)
 {

@@ -154,20 +154,27 @@ static int64_t samples_of(const brim_node *node)
   return node->in[0]->shape.dim[0];
 }
 
+/* The samples after the last whole unit get a primitive that takes the orders of memory of a whole unit's. Fewer samples
+ * than a unit get the same one: so neither their bits nor the orders of the tensors depend on the micro-batch. */
 static brim_status find_primitives(cpu_backend *b, int64_t samples, cpu_conv_key *key, conv_state *s)
 {
-  s->unit_samples = cpu_min(s->unit_samples, samples);
-  s->units = samples / s->unit_samples;
-  s->tail_samples = samples % s->unit_samples;
   key->samples = s->unit_samples;
   BRIM_TRY(cpu_conv_get(b, key, &s->unit));
+  s->units = samples / s->unit_samples;
+  s->tail_samples = samples % s->unit_samples;
   s->tail = s->unit;
   if (s->tail_samples == 0) return BRIM_OK;
   key->samples = s->tail_samples;
   key->x_block = s->unit->x_block;
   key->y_block = s->unit->y_block;
   key->like = s->unit;
-  return cpu_conv_get(b, key, &s->tail);
+  BRIM_TRY(cpu_conv_get(b, key, &s->tail));
+  if (s->units > 0) return BRIM_OK;
+  s->unit = s->tail;
+  s->units = 1;
+  s->unit_samples = samples;
+  s->tail_samples = 0;
+  return BRIM_OK;
 }
 
 static brim_status plan_primitives(cpu_backend *b, const brim_node *node, cpu_conv_key *key, conv_state *s,

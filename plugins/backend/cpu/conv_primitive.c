@@ -205,6 +205,15 @@ static brim_status check_room(const char *what)
   return room ? BRIM_OK : cpu_conv_failed(dnnl_out_of_memory, what);
 }
 
+/* oneDNN 2.6 gathers the pixels that a strided 1x1 convolution reads in its scratchpad, whole vectors of channels at a
+ * time, and asks for no more than the channels take: it writes behind the end if they fill no vector. */
+static uint64_t overrun_of(const cpu_conv_key *k)
+{
+  const uint64_t vector = 16, channels = (uint64_t)k->channels, whole = (channels + vector - 1) / vector * vector;
+  if (k->kernel[0] * k->kernel[1] > 1 || k->stride[0] * k->stride[1] == 1) return 0;
+  return (uint64_t)(k->out_height * k->out_width) * (whole - channels) * sizeof(float);
+}
+
 static brim_status fill(cpu_backend *b, cpu_conv *c)
 {
   const cpu_conv_key *k = &c->key;
@@ -222,6 +231,7 @@ static brim_status fill(cpu_backend *b, cpu_conv *c)
   c->w.inner = *dnnl_primitive_desc_query_md(c->pd, query[k->kind][2], 0);
   c->scratch = *dnnl_primitive_desc_query_md(c->pd, dnnl_query_scratchpad_md, 0);
   c->scratch_bytes = dnnl_memory_desc_get_size(&c->scratch);
+  if (c->scratch_bytes > 0) c->scratch_bytes += overrun_of(k);
 
   c->x_block = k->x_block ? k->x_block : block_of(&c->x.inner);
   c->y_block = k->y_block ? k->y_block : block_of(&c->y.inner);
