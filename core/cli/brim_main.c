@@ -20,6 +20,7 @@
 #define LARGE_BLOCK_BYTES (128 * 1024)
 
 const brim_command *const brim_commands[] = {&brim_command_train,
+                                             &brim_command_federate,
                                              &brim_command_start,
                                              &brim_command_eval,
                                              &brim_command_predict,

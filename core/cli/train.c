@@ -1,4 +1,4 @@
-/* brim train: a new run, the same again (--from), the rest of one (--resume), or many (-m). */
+/* brim train, and brim federate, which trains a federation: a new run, the same again (--from), the rest of one (--resume), or many (-m). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +23,7 @@
 typedef struct train_options {
   const char *resume, *from;
   bool multirun, fail_fast, job, debug_launches;
+  bool federates; /* brim federate */
 } train_options;
 
 /* What changes no result but for rounding: files may have been moved since a run began, and what they hold is checked
@@ -118,6 +119,9 @@ static brim_status load(const brim_cli *cli, const train_options *o, const char 
       brim_cli_config(cli, file, operands->word - first, operands->number - first, operands->count + first, config);
   brim_cli_hush(cli, false);
   BRIM_TRY(status);
+  if (o->federates && (*config)->settings.total_clients == 0)
+    return brim_fail(BRIM_ECONFIG, "there are no clients: 'total_clients' is 0\n"
+                                   "set total_clients=N, or train without a federation: brim train");
   if (!o->resume) BRIM_TRY(brim_run_check_dir((*config)->settings.run.dir));
   if (o->resume && brim_dist_started() > 1) (*config)->settings.dist.ranks = -1; /* any number can go on with it */
   return o->resume ? brim_cli_check_edits(cli, o->resume, *config) : brim_config_anchor_paths(*config);
@@ -226,9 +230,9 @@ static const brim_option options[] = {
     {"--job", BRIM_OPTION_HIDDEN, offsetof(train_options, job)}, /* in place of the sweep's own */
     {NULL}};
 
-static int run_command(brim_cli *cli, int argc, char **argv)
+static int run(brim_cli *cli, int argc, char **argv, bool federates)
 {
-  train_options o = {0};
+  train_options o = {.federates = federates};
   brim_operands operands;
   char path[4096];
   const char *file = NULL;
@@ -254,8 +258,38 @@ static int run_command(brim_cli *cli, int argc, char **argv)
   return end(status, &ending, &operands);
 }
 
+static int run_train(brim_cli *cli, int argc, char **argv)
+{
+  return run(cli, argc, argv, false);
+}
+
+static int run_federate(brim_cli *cli, int argc, char **argv)
+{
+  if (!cli->config_name) cli->config_name = "federate";
+  return run(cli, argc, argv, true);
+}
+
+const brim_command brim_command_federate = {
+    "federate", "train a federation: rounds of clients, on one device", run_federate,
+    "usage: brim federate [group=option | key=value]... [--resume RUN | --from RUN] [-m [--fail-fast]]\n"
+    "\n"
+    "  brim federate                                  100 clients, of which 10 train in each of 100 rounds\n"
+    "  brim federate partition=dirichlet partition.alpha=0.1   whose classes differ much\n"
+    "  brim federate server_optimizer=adam federate.local_epochs=5\n"
+    "  brim federate parallel_clients=1               one client at a time: the same bits, in less memory\n"
+    "  brim federate --resume runs/a                  go on with a federation that was stopped\n"
+    "  brim federate -m method=random,proportional    a sweep\n"
+    "\n"
+    "The training samples are dealt to total_clients. In each round clients_per_round of them begin with the global\n"
+    "model, train on their own samples, and the server moves the global model by the weighted mean of their updates.\n"
+    "The result is the same to the bit however many clients train at a time.\n"
+    "\n"
+    "The command reads the configuration `federate` in the place of `config`; all else is as in `brim train`. `brim\n"
+    "eval`, `predict`, `export` and `plan --config-name federate` take federations too.\n",
+    options};
+
 const brim_command brim_command_train = {
-    "train", "train a model", run_command,
+    "train", "train a model", run_train,
     "usage: brim train [group=option | key=value]... [--resume RUN | --from RUN] [-m [--fail-fast]]\n"
     "                  [--debug-launches]\n"
     "\n"

@@ -557,7 +557,7 @@ static void load(loading *l, const brim_config_request *request)
   fill(l);
   if (l->c.problems.count == 0) check_run(l);
   if (l->c.problems.count == 0) brim_batch_resolve(&l->c, &l->schema, l->config);
-  if (l->c.problems.count == 0) brim_federation_resolve(&l->c, l->config);
+  if (l->c.problems.count == 0) brim_federation_resolve(&l->c, &l->schema, l->config);
 }
 
 /* What a configuration was made of, to make it again. */

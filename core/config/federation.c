@@ -1,6 +1,6 @@
 #include "config/federation.h"
 
-#include <string.h>
+#include "param/value.h"
 
 static const brim_yaml_origin *origin_of(const brim_config *config, const char *path)
 {
@@ -8,15 +8,16 @@ static const brim_yaml_origin *origin_of(const brim_config *config, const char *
   return node ? &node->origin : NULL;
 }
 
-/* Did somebody set the key, in a file or on the command line? */
-static bool is_set(const brim_config *config, const char *path)
+/* Has the key another value than its default, or was that typed? */
+static bool is_set(const brim_composition *c, const brim_schema *schema, const brim_config *config, const char *path)
 {
-  const brim_yaml_origin *origin = origin_of(config, path);
-  return origin && origin->file && strcmp(origin->file, "default") != 0;
+  const brim_param *row = brim_schema_find(schema, path)->row;
+  const brim_yaml *node = brim_yaml_get_path(config->root, path);
+  return node->origin.text || !brim_value_same(row, node, brim_value_default(row, c->arena), c->arena);
 }
 
 /* Keys that mean nothing to clients, or would not do what they say. */
-static void refuse_keys(brim_composition *c, const brim_config *config)
+static void refuse_keys(brim_composition *c, const brim_schema *schema, const brim_config *config)
 {
   const brim_settings *s = &config->settings;
   const struct {
@@ -24,7 +25,7 @@ static void refuse_keys(brim_composition *c, const brim_config *config)
     bool is_refused;
     const char *why, *instead;
   } keys[] = {
-      {"training.epochs", is_set(config, "training.epochs"), "a federation goes by rounds",
+      {"training.epochs", is_set(c, schema, config, "training.epochs"), "a federation goes by rounds",
        "set rounds=N, and federate.local_epochs=N for the passes of a client over its own samples"},
       {"training.steps", s->training.steps > 0, "a federation goes by rounds", "set rounds=N"},
       {"training.eval_every_steps", s->training.eval_every_steps > 0, "a federation goes by rounds",
@@ -48,7 +49,7 @@ static void refuse_keys(brim_composition *c, const brim_config *config)
   }
 }
 
-void brim_federation_resolve(brim_composition *c, brim_config *config)
+void brim_federation_resolve(brim_composition *c, const brim_schema *schema, brim_config *config)
 {
   brim_settings *s = &config->settings;
   const brim_config_choice *server = brim_config_server_optimizer(config);
@@ -59,7 +60,7 @@ void brim_federation_resolve(brim_composition *c, brim_config *config)
     brim_problem_hint(&c->problems, "to train federated, write brim federate, or set total_clients=N");
     return;
   }
-  refuse_keys(c, config);
+  refuse_keys(c, schema, config);
   if (!server) {
     brim_problem_at(&c->problems, origin_of(config, "total_clients"),
                     "no option is chosen for group 'server_optimizer', which moves the global model");

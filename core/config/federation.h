@@ -5,5 +5,5 @@
 
 /* Where there are clients (total_clients): adds a problem for each key that does not go with them, and sets what
  * follows for training: a step of the run is a round. */
-void brim_federation_resolve(brim_composition *composition, brim_config *config);
+void brim_federation_resolve(brim_composition *composition, const brim_schema *schema, brim_config *config);
 #endif

@@ -1,7 +1,9 @@
 #include "data/partition.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -319,6 +321,22 @@ brim_status brim_partition_make(const brim_data *data, brim_partition *out)
   if (status == BRIM_OK) status = list_sizes(out);
   if (status != BRIM_OK) brim_partition_release(out);
   return status;
+}
+
+brim_status brim_partition_write(const brim_data *data, const brim_partition *p, const char *path)
+{
+  FILE *file = fopen(path, "w");
+  if (!file) return brim_fail(BRIM_EIO, "cannot write '%s': %s", path, strerror(errno));
+  fputs("client,sample\n", file);
+  for (int64_t client = 0; client < p->clients; client++) {
+    const int64_t count = brim_partition_count(p, client);
+    for (int64_t i = 0; i < count; i++)
+      fprintf(file, "%" PRId64 ",%" PRIu64 "\n", client,
+              brim_permutation_at(&data->split, (uint64_t)brim_partition_at(p, client, i)));
+  }
+  const bool failed = ferror(file);
+  if (fclose(file) != 0 || failed) return brim_fail(BRIM_EIO, "cannot write '%s': %s", path, strerror(errno));
+  return BRIM_OK;
 }
 
 void brim_partition_release(brim_partition *p)

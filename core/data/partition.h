@@ -24,6 +24,9 @@ struct brim_partition {
  * labels decide (dirichlet, shards). ECONFIG: there are fewer samples than clients or shards, or the labels are no
  * classes; ENOMEM_HOST; what the dataset says. The caller releases it. */
 brim_status brim_partition_make(const brim_data *data, brim_partition *out);
+/* [init] Writes a line for each training sample, as CSV: the client that has it, and its number in the dataset's
+ * training split. EIO. */
+brim_status brim_partition_write(const brim_data *data, const brim_partition *partition, const char *path);
 void brim_partition_release(brim_partition *partition);
 /* Must the data be opened for it? */
 bool brim_partition_reads_labels(const brim_settings *settings);

@@ -102,7 +102,7 @@ static void fill_parts(part *parts, const brim_progress *p, double now)
   const brim_progress_state *s = &p->last;
   char text[40];
   if (s->epochs > 0) fill_count(&parts[EPOCH], "epoch ", s->epoch, s->epochs);
-  fill_count(&parts[STEP], "step ", s->step, s->steps);
+  fill_count(&parts[STEP], s->by_rounds ? "round " : "step ", s->step, s->steps);
   if (isfinite(s->loss)) {
     snprintf(text, sizeof text, fabs(s->loss) < 1000 ? "%.4f" : "%.4g", s->loss);
     fill(&parts[LOSS], "loss ", text, "");

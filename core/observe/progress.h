@@ -12,6 +12,7 @@
 typedef struct brim_progress_state {
   int64_t epoch, epochs;              /* from 1; epochs 0: the run is counted in steps */
   int64_t step, steps;                /* commits so far and in all */
+  bool by_rounds;                     /* they are rounds of a federation */
   double loss, accuracy;              /* running, of the window; accuracy in [0, 1]; NAN: none yet */
   double mae;                         /* mean absolute error, in the accuracy's place; NAN: none */
   double samples_per_second;          /* 0 or NAN: none yet */

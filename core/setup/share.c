@@ -63,6 +63,7 @@ int64_t brim_setup_step_micros(const brim_setup *s, int64_t batch)
 bool brim_setup_rounds(const brim_setup *s, int64_t batch)
 {
   const brim_order o = brim_setup_order(s, batch);
+  if (brim_setup_is_federated(s) && batch >= s->settings->training.effective_batch_size) return false;
   const bool is_all = s->world.ranks > 1 && o.micros <= 1 && o.last_micros <= 1; /* grains are counted from its start */
   return s->grain > 1 && batch % s->grain != 0 && !is_all;
 }

@@ -40,6 +40,11 @@ static brim_status make_folder(brim_running *r, json_t *weights)
   brim_line_tell_folder(r->dir);
   BRIM_TRY(brim_report_write_inputs(r->dir, c, r->drive, brim_trainer_plan(r->trainer)));
   r->state->profile_hash = hash_profile(r);
+  if (brim_setup_is_federated(r->drive->setup)) {
+    char path[4200];
+    snprintf(path, sizeof path, "%s/partition.csv", r->dir);
+    BRIM_TRY(brim_partition_write(&r->drive->setup->data, &r->drive->setup->partition, path));
+  }
   return weights ? brim_weights_record_write(r->dir, weights) : BRIM_OK;
 }
 
@@ -94,7 +99,8 @@ static brim_status open_resumed(brim_running *r)
              BRIM_PROFILE_NAME);
   r->loop.checkpoint_step = r->loop.round_step = r->state->step; /* what was due before the checkpoint was done */
   brim_running_recall(r);
-  brim_say("resuming '%s' after step %lld of %lld", r->dir, (long long)r->state->step,
+  brim_say("resuming '%s' after %s %lld of %lld", r->dir,
+           brim_setup_is_federated(r->drive->setup) ? "round" : "step", (long long)r->state->step,
            (long long)r->drive->order.steps);
   return BRIM_OK;
 }
@@ -121,16 +127,42 @@ static brim_status open_logs(brim_running *r)
   return BRIM_OK;
 }
 
+/* "60000 samples for 100 clients (iid, 600 each), 100 rounds of 10" */
+static void tell_federation(const brim_setup *s, brim_text *out)
+{
+  static const char *const kinds[] = {"iid", "dirichlet", "shards"};
+  const brim_partition *p = &s->partition;
+  const long long samples = (long long)p->samples, clients = (long long)p->clients, rounds = (long long)s->settings->rounds;
+  brim_text_printf(out, "%lld sample%s for %lld client%s (%s, ", samples, brim_plural(samples), clients,
+                   brim_plural(clients), kinds[s->settings->partition.kind]);
+  if (p->least == p->most)
+    brim_text_printf(out, "%lld each)", (long long)p->least);
+  else
+    brim_text_printf(out, "%lld to %lld each)", (long long)p->least, (long long)p->most);
+  brim_text_printf(out, ", %lld round%s of %lld", rounds, brim_plural(rounds),
+                   (long long)s->settings->clients_per_round);
+}
+
+static void tell_training(const brim_drive *d, brim_text *out)
+{
+  const long long samples = (long long)d->setup->data.count[BRIM_PART_TRAIN], steps = (long long)d->order.steps;
+  if (brim_setup_is_federated(d->setup))
+    tell_federation(d->setup, out);
+  else
+    brim_text_printf(out, "%lld sample%s, %lld step%s", samples, brim_plural(samples), steps, brim_plural(steps));
+}
+
 static void announce(const brim_running *r)
 {
   char bytes[32];
   const brim_drive *d = r->drive;
   const brim_plan *plan = brim_trainer_plan(r->trainer);
   brim_text text = {0};
-  brim_say("%s on %s: %lld sample%s, %lld step%s; %s, %s", brim_config_choice_of(r->config, "model")->plugin->id,
-           brim_config_choice_of(r->config, "dataset")->name, (long long)d->setup->data.count[BRIM_PART_TRAIN],
-           brim_plural(d->setup->data.count[BRIM_PART_TRAIN]), (long long)d->order.steps, brim_plural(d->order.steps),
+  tell_training(d, &text);
+  brim_say("%s on %s: %s; %s, %s", brim_config_choice_of(r->config, "model")->plugin->id,
+           brim_config_choice_of(r->config, "dataset")->name, brim_text_str(&text),
            brim_config_choice_of(r->config, "backend")->plugin->id, d->planner.device_info.name);
+  brim_text_clear(&text);
   if (d->setup->data.train.summary)
     brim_say("%s: %s", brim_config_choice_of(r->config, "dataset")->name, d->setup->data.train.summary);
   brim_deal_tell(d, &text);

@@ -46,6 +46,11 @@ static brim_status record(brim_running *r, enum brim_part part, const brim_evalu
     brim_jsonl_number(m, "r2", e->r2);
   }
   brim_jsonl_number(m, "lr", brim_trainer_lr(r->trainer));
+  if (is_train && brim_setup_is_federated(r->drive->setup)) {
+    const brim_round_result *round = brim_trainer_last_round(r->trainer);
+    brim_jsonl_int(m, "clients", round->clients);
+    brim_jsonl_int(m, "clients_left_out", round->clients - round->arrived);
+  }
   if (is_train && r->settings->training.clip_norm > 0) brim_jsonl_number(m, "grad_norm", r->state->gradient_norm);
   if (is_train && r->state->loss_scale > 0) {
     brim_jsonl_number(m, "loss_scale", r->state->loss_scale);
@@ -90,9 +95,10 @@ void brim_running_show_progress(brim_running *r)
   const brim_order *o = &r->drive->order;
   const brim_evaluation e = window_figures(r);
   const brim_progress_state state = {.epoch = (s->step > 0 ? s->step - 1 : 0) / o->steps_per_epoch + 1,
-                                     .epochs = r->settings->training.steps > 0 ? 0 : r->settings->training.epochs,
+                                     .epochs = r->settings->training.steps > 0 || brim_setup_is_federated(r->drive->setup) ? 0 : r->settings->training.epochs,
                                      .step = s->step,
                                      .steps = o->steps,
+                                     .by_rounds = brim_setup_is_federated(r->drive->setup),
                                      .loss = e.loss,
                                      .accuracy = e.accuracy,
                                      .mae = e.mae,
@@ -139,8 +145,13 @@ brim_status brim_running_evaluate(brim_running *r, enum brim_part part, bool rec
   BRIM_TRY(brim_report_evaluation(&r->report, part, out, r->state->step));
   if (!recorded) BRIM_TRY(record(r, part, out, out->samples, seconds));
   const brim_order *o = &r->drive->order;
-  brim_say("epoch %.4g, step %lld: %s loss %.4f%s (%lld sample%s)", (double)r->state->step / (double)o->steps_per_epoch,
-           (long long)r->state->step, part_names[part], out->loss, brim_report_format(figures, sizeof figures, out),
-           (long long)out->samples, brim_plural(out->samples));
+  char when[80];
+  if (brim_setup_is_federated(r->drive->setup))
+    snprintf(when, sizeof when, "round %lld", (long long)r->state->step);
+  else
+    snprintf(when, sizeof when, "epoch %.4g, step %lld", (double)r->state->step / (double)o->steps_per_epoch,
+             (long long)r->state->step);
+  brim_say("%s: %s loss %.4f%s (%lld sample%s)", when, part_names[part], out->loss,
+           brim_report_format(figures, sizeof figures, out), (long long)out->samples, brim_plural(out->samples));
   return BRIM_OK;
 }

@@ -6,6 +6,7 @@
 
 #include "drive/drive.h"
 #include "exec/exec.h"
+#include "federate/round.h"
 #include "planner/footprint.h"
 #include "store/checkpoint.h"
 
@@ -51,6 +52,8 @@ uint64_t brim_trainer_host_bytes(const brim_trainer *trainer);   /* of the loade
 const brim_footprint *brim_trainer_footprint(const brim_trainer *trainer);
 /* The state at the last commit; the runner keeps its own counts (records, best) in it. */
 brim_train_state *brim_trainer_state(brim_trainer *trainer);
+/* What came of the last round of a federation; of the trainer's, until the next. */
+const brim_round_result *brim_trainer_last_round(const brim_trainer *trainer);
 /* Learning rate of the last step. */
 double brim_trainer_lr(const brim_trainer *trainer);
 

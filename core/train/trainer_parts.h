@@ -2,7 +2,6 @@
 #ifndef BRIM_TRAIN_TRAINER_PARTS_H
 #define BRIM_TRAIN_TRAINER_PARTS_H
 #include "base/error.h"
-#include "federate/round.h"
 #include "train/snapshot.h"
 #include "train/trainer.h"
 
@@ -26,6 +25,7 @@ struct brim_trainer {
   brim_plan *plan;
   brim_exec *exec;
   brim_federation *federation; /* NULL: it trains on the samples of all */
+  brim_round_result round;     /* the last one */
   brim_loader *loader;
   uint64_t loader_bytes;
   brim_footprint footprint;           /* of training: as predicted */

@@ -35,15 +35,20 @@ static void make_steps(brim_trainer *t, double weight, brim_step *server)
   server->federated = 1 / weight;
 }
 
+const brim_round_result *brim_trainer_last_round(const brim_trainer *t)
+{
+  return &t->round;
+}
+
 brim_status brim_trainer_round(brim_trainer *t)
 {
-  brim_round_result r;
+  brim_round_result *r = &t->round;
   brim_step server;
   brim_fault_step(t->state.step + 1);
   if (brim_fault_hit(BRIM_FAULT_BEGIN, NULL))
     return brim_fail(BRIM_ENOMEM_DEVICE, "made to fail at its beginning, by %s", BRIM_FAULT_ENVIRONMENT);
-  BRIM_TRY(brim_federation_train(t->federation, t->state.step, &r));
-  make_steps(t, r.weight, &server);
+  BRIM_TRY(brim_federation_train(t->federation, t->state.step, r));
+  make_steps(t, r->weight, &server);
   t->torn = true;
   BRIM_TRY(brim_exec_run(t->exec, t->update, &server, NULL));
   BRIM_TRY(brim_exec_wait(t->exec));
@@ -51,6 +56,6 @@ brim_status brim_trainer_round(brim_trainer *t)
     return brim_fail(BRIM_ENOMEM_DEVICE, "the update was made to fail, by %s", BRIM_FAULT_ENVIRONMENT);
   t->torn = false;
   t->begun_steps = t->state.step + 1;
-  commit(t, &r);
+  commit(t, r);
   return BRIM_OK;
 }
