@@ -61,19 +61,20 @@ static vf square_root(vf x)
   return load(v);
 }
 
-/* The second moment from that before and the square of a gradient. */
+/* The second moment from that before and the square of a gradient. A square that is NaN has sign 0, so the result is
+ * NaN. */
 static vf second_moments(const cpu_adam *c, vf before, vf square)
 {
   if (!c->is_yogi) return c->beta2 * before + c->one_beta2 * square;
-  const vf v = before + c->initial, zero = {0}, change = c->one_beta2 * square;
-  return v - choose(v > square, change, choose(v < square, -change, zero));
+  const vf v = before + c->initial, zero = {0}, sign = choose(v > square, zero + 1, choose(v < square, zero - 1, zero));
+  return v - sign * (c->one_beta2 * square);
 }
 
 static float second_moment(const cpu_adam *c, float before, float square)
 {
   if (!c->is_yogi) return c->beta2 * before + c->one_beta2 * square;
-  const float v = before + c->initial, change = c->one_beta2 * square;
-  return v - (v > square ? change : v < square ? -change : 0);
+  const float v = before + c->initial, sign = (float)(v > square) - (float)(v < square);
+  return v - sign * (c->one_beta2 * square);
 }
 
 static void adam(const cpu_adam *c, const float *p_old, const float *g, const float *m_old, const float *v_old,

@@ -84,7 +84,7 @@ static brim_status yogi(void *self, const brim_launch *launch)
   const int64_t count = brim_shape_count(&launch->node->in[0]->shape);
 
   for (int64_t i = 0; i < count; i++) {
-    const double d = factor * g[i] + decay * p_old[i];
+    const double d = factor * g[i] + (decay != 0 ? decay * p_old[i] : 0);
     const double square = d * d, before = v_old[i] + step->initial_accumulator;
     m[i] = step->beta1 * m_old[i] + (1 - step->beta1) * d;
     v[i] = before - (1 - step->beta2) * ((before > square) - (before < square)) * square;
