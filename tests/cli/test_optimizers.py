@@ -111,8 +111,8 @@ class Optimizers(Base):
 
     def test_help_says_what_they_are(self):
         for name, parts in (("yogi", ["Zaheer", "initial_accumulator", "bias_correction"]),
-                            ("adagrad", ["Duchi", "lr_decay"]), ("lion", ["Chen", "beta2", "0.99"]), ("adafactor", ["Shazeer", "beta2_decay"]),
-                            ("adamw8bit", ["Dettmers", "weight_decay"])):
+                            ("adagrad", ["Duchi", "lr_decay"]), ("lion", ["Chen", "beta2", "0.99"]),
+                            ("adafactor", ["Shazeer", "beta2_decay"]), ("adamw8bit", ["Dettmers", "weight_decay"])):
             out = self.brim("plugins", f"optimizer/{name}").out
             for part in parts:
                 self.assertIn(part, out)
