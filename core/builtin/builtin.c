@@ -6,6 +6,8 @@
 const brim_plugin *const brim_core_plugins[] = {&brim_optimizer_adamw,
                                                 &brim_optimizer_adam,
                                                 &brim_optimizer_sgd,
+                                                &brim_optimizer_yogi,
+                                                &brim_optimizer_adagrad,
                                                 &brim_optimizer_lion,
                                                 &brim_optimizer_adafactor,
                                                 &brim_optimizer_adamw8bit,

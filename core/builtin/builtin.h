@@ -42,7 +42,7 @@ typedef struct brim_loss_ops {
 extern const brim_plugin *const brim_core_plugins[];
 
 extern const brim_plugin brim_optimizer_adamw, brim_optimizer_adam, brim_optimizer_sgd, brim_optimizer_lion,
-    brim_optimizer_adafactor, brim_optimizer_adamw8bit;
+    brim_optimizer_adafactor, brim_optimizer_adamw8bit, brim_optimizer_yogi, brim_optimizer_adagrad;
 extern const brim_plugin brim_schedule_constant, brim_schedule_cosine, brim_schedule_linear, brim_schedule_step,
     brim_schedule_polynomial;
 extern const brim_plugin brim_loss_cross_entropy, brim_loss_mse, brim_loss_mae, brim_loss_huber, brim_loss_bce;

@@ -13,18 +13,23 @@
 typedef struct adam {
   double lr, weight_decay, beta1, beta2, eps;
   const char *no_decay;
+  bool bias_correction;
+  double initial_accumulator; /* yogi's */
 } adam;
 
-#define ADAM_ROWS(decay, decay_help)                                                                                   \
-  BRIM_PARAM(F64, adam, lr, "0.001", "[0,inf)", "learning rate, multiplied by the schedule"),                          \
+#define ADAM_ROWS(rate, decay, decay_help, least)                                                                      \
+  BRIM_PARAM(F64, adam, lr, rate, "[0,inf)", "learning rate, multiplied by the schedule"),                             \
       BRIM_PARAM(F64, adam, weight_decay, decay, "[0,inf)", decay_help),                                               \
       BRIM_PARAM(F64, adam, beta1, "0.9", "[0,1)", "decay of the mean of gradients"),                                  \
       BRIM_PARAM(F64, adam, beta2, "0.999", "[0,1)", "decay of the mean of squared gradients"),                        \
-      BRIM_PARAM(F64, adam, eps, "1e-8", "(0,inf)", "added to the denominator"),                                       \
-      BRIM_PARAM(STR, adam, no_decay, "", NULL, NO_DECAY_HELP), BRIM_PARAMS_END
+      BRIM_PARAM(F64, adam, eps, least, "(0,inf)", "added to the denominator"),                                        \
+      BRIM_PARAM(STR, adam, no_decay, "", NULL, NO_DECAY_HELP),                                                        \
+      BRIM_PARAM(BOOL, adam, bias_correction, "true", NULL,                                                            \
+                 "divides both means by 1 - beta^step, as they start near 0; false: as adaptive federated optimizers")
 
-static const brim_param adamw_table[] = {ADAM_ROWS("0.01", "decoupled weight decay")};
-static const brim_param adam_table[] = {ADAM_ROWS("0", "L2 penalty, added to the gradient")};
+static const brim_param adamw_table[] = {ADAM_ROWS("0.001", "0.01", "decoupled weight decay", "1e-8"), BRIM_PARAMS_END};
+static const brim_param adam_table[] = {ADAM_ROWS("0.001", "0", "L2 penalty, added to the gradient", "1e-8"),
+                                        BRIM_PARAMS_END};
 
 static void fill_adam(const void *params, double factor, brim_step *step)
 {
@@ -35,8 +40,8 @@ static void fill_adam(const void *params, double factor, brim_step *step)
   step->beta1 = p->beta1;
   step->beta2 = p->beta2;
   step->eps = p->eps;
-  step->bias_correction1 = 1 - pow(p->beta1, t);
-  step->bias_correction2 = 1 - pow(p->beta2, t);
+  step->bias_correction1 = p->bias_correction ? 1 - pow(p->beta1, t) : 1;
+  step->bias_correction2 = p->bias_correction ? 1 - pow(p->beta2, t) : 1;
 }
 
 static void attr_adam(const void *params, const brim_tensor *parameter, brim_update_attr *out)
@@ -44,6 +49,29 @@ static void attr_adam(const void *params, const brim_tensor *parameter, brim_upd
   const adam *p = params;
   out->no_decay = brim_matches_any(p->no_decay, parameter->name);
 }
+
+/* ---- yogi: defaults of torch_optimizer and optax, which start the mean of gradients at initial_accumulator too ----
+ */
+
+static const brim_param yogi_table[] = {
+    ADAM_ROWS("0.01", "0", "L2 penalty, added to the gradient", "0.001"),
+    BRIM_PARAM(F64, adam, initial_accumulator, "1e-6", "[0,inf)",
+               "first value of the mean of squared gradients; that of gradients starts at 0"),
+    BRIM_PARAMS_END};
+
+/* States are 0 when a plan is placed, so the first update adds what they start with. */
+static double added_to_squares(const brim_step *step, double initial)
+{
+  return step->step == 0 ? initial : 0;
+}
+
+static void fill_yogi(const void *params, double factor, brim_step *step)
+{
+  fill_adam(params, factor, step);
+  step->initial_accumulator = added_to_squares(step, ((const adam *)params)->initial_accumulator);
+}
+
+/* ---- sgd ---- */
 
 typedef struct sgd {
   double lr, weight_decay, momentum;
@@ -72,6 +100,37 @@ static void attr_sgd(const void *params, const brim_tensor *parameter, brim_upda
   const sgd *p = params;
   out->no_decay = brim_matches_any(p->no_decay, parameter->name);
   out->nesterov = p->nesterov;
+}
+
+/* ---- adagrad ---- */
+
+typedef struct adagrad {
+  double lr, lr_decay, weight_decay, initial_accumulator, eps;
+  const char *no_decay;
+} adagrad;
+
+static const brim_param adagrad_table[] = {
+    BRIM_PARAM(F64, adagrad, lr, "0.01", "[0,inf)", "learning rate, multiplied by the schedule"),
+    BRIM_PARAM(F64, adagrad, lr_decay, "0", "[0,inf)", "the learning rate is divided by 1 + updates before * lr_decay"),
+    BRIM_PARAM(F64, adagrad, weight_decay, "0", "[0,inf)", "L2 penalty, added to the gradient"),
+    BRIM_PARAM(F64, adagrad, initial_accumulator, "0", "[0,inf)", "first value of the sum of squared gradients"),
+    BRIM_PARAM(F64, adagrad, eps, "1e-10", "(0,inf)", "added to the denominator"),
+    BRIM_PARAM(STR, adagrad, no_decay, "", NULL, NO_DECAY_HELP),
+    BRIM_PARAMS_END};
+
+static void fill_adagrad(const void *params, double factor, brim_step *step)
+{
+  const adagrad *p = params;
+  step->lr = p->lr * factor / (1 + (double)step->step * p->lr_decay);
+  step->weight_decay = p->weight_decay;
+  step->eps = p->eps;
+  step->initial_accumulator = added_to_squares(step, p->initial_accumulator);
+}
+
+static void attr_adagrad(const void *params, const brim_tensor *parameter, brim_update_attr *out)
+{
+  const adagrad *p = params;
+  out->no_decay = brim_matches_any(p->no_decay, parameter->name);
 }
 
 /* ---- lion ---- */
@@ -218,6 +277,12 @@ OPTIMIZER(adam, adam, adam_table, "Adam (Kingma and Ba, 2015); weight decay is a
           {"exp_avg", "exp_avg_sq"}, fill_adam, attr_adam, NULL);
 OPTIMIZER(sgd, sgd, sgd_table, "stochastic gradient descent with momentum", 1, {"momentum_buffer"}, fill_sgd, attr_sgd,
           NULL);
+OPTIMIZER(yogi, adam, yogi_table,
+          "Yogi (Zaheer et al., 2018): adam whose second moment moves by at most its share of a squared gradient", 2,
+          {"exp_avg", "exp_avg_sq"}, fill_yogi, attr_adam, NULL);
+OPTIMIZER(adagrad, adagrad, adagrad_table,
+          "Adagrad (Duchi et al., 2011): the learning rate over the root of the sum of squared gradients", 1, {"sum"},
+          fill_adagrad, attr_adagrad, NULL);
 OPTIMIZER(lion, lion, lion_table, "the sign of a mean of gradients (Chen et al., 2023): half of adamw's state", 1,
           {"exp_avg"}, fill_lion, attr_lion, NULL);
 OPTIMIZER(adafactor, adafactor, adafactor_table,

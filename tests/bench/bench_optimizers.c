@@ -111,9 +111,9 @@ static void time_optimizer(const loaded *cpu, const brim_plugin *optimizer, doub
 
 int main(int argc, char **argv)
 {
-  static const brim_plugin *const optimizers[] = {&brim_optimizer_adamw,     &brim_optimizer_adam,
-                                                  &brim_optimizer_sgd,       &brim_optimizer_lion,
-                                                  &brim_optimizer_adafactor, &brim_optimizer_adamw8bit};
+  static const brim_plugin *const optimizers[] = {
+      &brim_optimizer_adamw,     &brim_optimizer_adam,      &brim_optimizer_sgd,  &brim_optimizer_lion,
+      &brim_optimizer_adafactor, &brim_optimizer_adamw8bit, &brim_optimizer_yogi, &brim_optimizer_adagrad};
   char settings[96];
   snprintf(settings, sizeof settings, "{threads: %ld, isa: %s}", argc > 1 ? strtol(argv[1], NULL, 10) : 0,
            argc > 2 ? argv[2] : "auto");

@@ -74,7 +74,7 @@ def configuration(draw, model, fashion=None):
             f"training.ema_decay={draw.choice((0, 0, 0.99))}", f"training.clip_norm={clip}",
             f"optimizer.update={'fused_backward' if in_backward else 'step'}",
             f"training.num_workers={draw.choice((0, 1, 3))}",
-            f"optimizer={draw.choice(('adamw', 'adam', 'sgd', 'lion', 'adafactor', 'adamw8bit'))}",
+            f"optimizer={draw.choice(('adamw', 'adam', 'yogi', 'adagrad', 'sgd', 'lion', 'adafactor', 'adamw8bit'))}",
             f"loss={draw.choice(('cross_entropy', 'cross_entropy', 'mse', 'mae', 'huber', 'bce'))}",
             f"backend.threads={draw.choice((1, 2, 5))}", f"memory.offload={draw.choice(('none', 'optimizer'))}"]
 

@@ -29,7 +29,7 @@ class Messages(Case):
                          "error: unknown key 'optimizer.learning_rat'\n"
                          "  command line, argument 3: optimizer.learning_rat=1e-4\n"
                          "  did you mean 'optimizer.lr'? to add a new key, write +optimizer.learning_rat=1e-4\n"
-                         "  optimizer 'adamw' has: lr weight_decay beta1 beta2 eps no_decay update\n")
+                         "  optimizer 'adamw' has: lr weight_decay beta1 beta2 eps no_decay bias_correction update\n")
 
     def test_a_value_out_of_range(self):
         (self.folder / "configs/model").mkdir(parents=True)

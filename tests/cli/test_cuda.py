@@ -257,7 +257,7 @@ class UpdatesInBackward(CudaCase):
     FUSED = "optimizer.update=fused_backward"
 
     def test_they_leave_the_same_bits(self):
-        for optimizer in ("adamw", "adafactor", "adamw8bit", "lion"):
+        for optimizer in ("adamw", "adafactor", "adamw8bit", "lion", "yogi", "adagrad"):
             words = [*RUN, "model.hidden=[80]", "backend=cuda", f"optimizer={optimizer}", "training.batch_size=48"]
             self.cuda("train", f"run.dir={optimizer}", *words)
             self.cuda("train", f"run.dir={optimizer}-fused", *words, self.FUSED)

@@ -212,7 +212,8 @@ class Configuration:
 
     def training(self):
         draw = self.draw
-        words = [f"optimizer={draw.choice(('adamw', 'sgd', 'lion', 'adafactor', 'adamw8bit'))}", "optimizer.lr=0.01",
+        optimizers = ("adamw", "yogi", "adagrad", "sgd", "lion", "adafactor", "adamw8bit")
+        words = [f"optimizer={draw.choice(optimizers)}", "optimizer.lr=0.01",
                  f"training.clip_norm={0.5 if self.clip else 0}", f"training.ema_decay={draw.choice((0, 0, 0.9))}"]
         if self.task == "class" and draw.random() < 0.3:
             words.append("augment.mixup=0.4")

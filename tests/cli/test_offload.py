@@ -10,7 +10,7 @@ COMMON = ["dataset=synthetic", "dataset.train_count=218", "dataset.test_count=32
 NORMS = ["model=lightcnn", "model.width=4", "dataset.shape=[3,16,16]"]  # batch norm
 # fc2.weight has 512 * 512 values: both states of it take 2 MiB, of 2.7 MiB in all.
 MLP = ["model=mlp", "model.hidden=[512,512]", "dataset.shape=[1,8,8]"]
-OPTIMIZERS = ["adamw", "adam", "sgd", "lion", "adafactor", "adamw8bit"]
+OPTIMIZERS = ["adamw", "adam", "yogi", "adagrad", "sgd", "lion", "adafactor", "adamw8bit"]
 CPU = "backend=cpu"
 OFFLOAD = "memory.offload=optimizer"
 FUSED = "optimizer.update=fused_backward"

@@ -11,7 +11,7 @@ COMMON = ["dataset=synthetic", "dataset.train_count=218", "dataset.test_count=32
           "backend=cpu", "backend.threads=1"]
 CNN = ["model=cnn", "model.width=16", "dataset.shape=[1,10,10]"]
 NORMS = ["model=lightcnn", "model.width=4", "dataset.shape=[3,16,16]"]  # batch norm
-OPTIMIZERS = ["adamw", "adam", "sgd", "lion", "adafactor", "adamw8bit"]
+OPTIMIZERS = ["adamw", "adam", "yogi", "adagrad", "sgd", "lion", "adafactor", "adamw8bit"]
 FUSED = "optimizer.update=fused_backward"
 STEPS = 6
 
@@ -59,7 +59,8 @@ class Optimizers(Base):
                        for s in shapes)
         small = sum(2 * rounded(4 * count_of(s)) if count_of(s) < 4096 else
                     2 * (rounded(count_of(s)) + rounded(4 * -(-count_of(s) // 256))) for s in shapes)
-        for name, expected in (("adamw", 2 * full), ("sgd", full), ("lion", full), ("adafactor", factored),
+        for name, expected in (("adamw", 2 * full), ("yogi", 2 * full), ("adagrad", full), ("sgd", full),
+                               ("lion", full), ("adafactor", factored),
                                ("adafactor optimizer.beta1=0.9", factored + full), ("adamw8bit", small)):
             plan = self.plan(*CNN, *f"optimizer={name}".split())
             self.assertEqual(plan["classes"]["optimizer"], expected, name)
@@ -82,7 +83,8 @@ class Optimizers(Base):
         self.assertNotIn("conv2.weight.exp_avg", tensors)
 
     def test_they_resume_and_neither_threads_nor_micro_batches_change_a_bit(self):
-        for name in ("lion", "adafactor", "adafactor optimizer.beta1=0.9", "adamw8bit"):
+        for name in ("yogi", "adagrad optimizer.initial_accumulator=0.1 optimizer.lr_decay=0.1", "lion", "adafactor",
+                     "adafactor optimizer.beta1=0.9", "adamw8bit", "adam optimizer.bias_correction=false"):
             with self.subTest(name):
                 words = [*COMMON, *CNN, *f"optimizer={name}".split(), f"training.steps={STEPS}",
                          "training.checkpoint_every_steps=3", "training.keep_checkpoints=9"]
@@ -99,16 +101,18 @@ class Optimizers(Base):
         words = ["model=mlp", "model.hidden=[64]", "dataset=synthetic", "dataset.shape=[1,8,8]",
                  "dataset.train_count=4096", "dataset.test_count=512", "training.batch_size=64", "training.epochs=4",
                  "backend.threads=1"]
-        for name, lr in (("adamw", 3e-3), ("lion", 2e-3), ("adafactor", 5e-2), ("adamw8bit", 3e-3)):
+        for name, lr in (("adamw", 3e-3), ("yogi", 1e-2), ("adagrad", 3e-2), ("lion", 2e-3), ("adafactor", 5e-2),
+                         ("adamw8bit", 3e-3)):
             self.train(name, *words, f"optimizer={name}", f"optimizer.lr={lr}")
-        accuracy = {name: self.summary(name)["test_accuracy"] for name in ("adamw", "lion", "adafactor", "adamw8bit")}
+        accuracy = {name: self.summary(name)["test_accuracy"] for name in OPTIMIZERS if name not in ("adam", "sgd")}
         self.assertGreater(accuracy["adamw"], 0.5)
         for name, value in accuracy.items():
             self.assertGreater(value, accuracy["adamw"] - 0.05, accuracy)
 
     def test_help_says_what_they_are(self):
-        for name, parts in (("lion", ["Chen", "beta2", "0.99"]), ("adafactor", ["Shazeer", "beta2_decay"]),
-                            ("adamw8bit", ["Dettmers", "weight_decay"])):
+        for name, parts in (("yogi", ["Zaheer", "initial_accumulator", "bias_correction"]),
+                            ("adagrad", ["Duchi", "lr_decay"]), ("lion", ["Chen", "beta2", "0.99"]),
+                            ("adafactor", ["Shazeer", "beta2_decay"]), ("adamw8bit", ["Dettmers", "weight_decay"])):
             out = self.brim("plugins", f"optimizer/{name}").out
             for part in parts:
                 self.assertIn(part, out)

@@ -122,6 +122,16 @@ static brim_tensor *make_adam(bench *b)
   return make_update(b, "adam", 2);
 }
 BENCH_ROW(adam) = {"adam", make_adam};
+static brim_tensor *make_yogi(bench *b)
+{
+  return make_update(b, "yogi", 2);
+}
+BENCH_ROW(yogi) = {"yogi", make_yogi};
+static brim_tensor *make_adagrad(bench *b)
+{
+  return make_update(b, "adagrad", 1);
+}
+BENCH_ROW(adagrad) = {"adagrad", make_adagrad};
 static brim_tensor *make_sgd(bench *b)
 {
   return make_update(b, "sgd", 1);

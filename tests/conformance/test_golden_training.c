@@ -44,6 +44,13 @@ static const training cases[] = {
     {"smoothing", &brim_optimizer_adamw, ADAM, .loss_settings = "{label_smoothing: 0.1}"},
     {"ema", &brim_optimizer_adamw, ADAM, .ema_decay = 0.8},
     {"weights", &brim_optimizer_sgd, SGD, .loss_settings = "{class_weights: [0.5, 2, 0.25, 1, 3]}"},
+    {"adam_uncorrected", &brim_optimizer_adam, "{lr: 0.01, weight_decay: 0.1, bias_correction: false}"},
+    {"yogi", &brim_optimizer_yogi, "{lr: 0.01, weight_decay: 0.1}"},
+    {"yogi_uncorrected", &brim_optimizer_yogi,
+     "{lr: 0.01, weight_decay: 0.1, initial_accumulator: 0.01, bias_correction: false}", .clip_norm = 0.2},
+    {"adagrad", &brim_optimizer_adagrad, "{lr: 0.05, weight_decay: 0.1}"},
+    {"adagrad_options", &brim_optimizer_adagrad,
+     "{lr: 0.05, weight_decay: 0.1, lr_decay: 0.1, initial_accumulator: 0.1, eps: 0.001}", .clip_norm = 0.2},
     {"smoothing_weights_clip", &brim_optimizer_adam, ADAM, .clip_norm = 0.2,
      .loss_settings = "{label_smoothing: 0.2, class_weights: [0.5, 2, 0.25, 1, 3]}"},
 };

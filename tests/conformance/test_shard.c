@@ -54,6 +54,8 @@ static const struct {
   enum brim_recompute_kind recompute;
 } ways[] = {
     {&brim_optimizer_sgd, "{lr: 0.05, weight_decay: 0.01, no_decay: '*.bias'}"},
+    {&brim_optimizer_yogi, "{lr: 0.01}", .clip_norm = 0.1},
+    {&brim_optimizer_adagrad, "{lr: 0.01, initial_accumulator: 0.1}", .offloaded = true},
     {&brim_optimizer_lion, "{lr: 0.001}", .ema_decay = 0.9},
     {&brim_optimizer_adamw8bit, "{lr: 0.01}"},
     {&brim_optimizer_adamw8bit, "{lr: 0.01}", .offloaded = true, .clip_norm = 0.1},

@@ -80,6 +80,7 @@ static const struct {
 } ways[] = {
     {&brim_optimizer_adamw, "{lr: 0.01}"},
     {&brim_optimizer_adamw8bit, "{lr: 0.01}", .ema_decay = 0.9},
+    {&brim_optimizer_yogi, "{lr: 0.01}"},
     {&brim_optimizer_sgd, "{lr: 0.01}", .offloaded = true},
 };
 

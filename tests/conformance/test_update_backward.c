@@ -33,6 +33,8 @@ typedef struct way {
 static const way ways[] = {
     {"adamw", &brim_optimizer_adamw, BRIM_RECOMPUTE_NONE, 0, false},
     {"sgd, blocks again", &brim_optimizer_sgd, BRIM_RECOMPUTE_BLOCKS, 0, false},
+    {"yogi, scaled", &brim_optimizer_yogi, BRIM_RECOMPUTE_NONE, 0, true},
+    {"adagrad, blocks again", &brim_optimizer_adagrad, BRIM_RECOMPUTE_BLOCKS, 0, false},
     {"adafactor, all again, scaled", &brim_optimizer_adafactor, BRIM_RECOMPUTE_FULL, 0, true},
     {"adamw8bit, scaled", &brim_optimizer_adamw8bit, BRIM_RECOMPUTE_NONE, 0, true},
     {"lion, bf16, least memory", &brim_optimizer_lion, BRIM_RECOMPUTE_AUTO, BRIM_DTYPE_BF16, false},

@@ -129,7 +129,8 @@ brim_step make_step(uint64_t step)
                      .bias_correction1 = 1 - pow(0.9, t),
                      .bias_correction2 = 1 - pow(0.99, t),
                      .gradient_scale = 1 / t,
-                     .federated = 0.25 / t};
+                     .federated = 0.25 / t,
+                     .initial_accumulator = step == 0 ? 1e-4 : 0};
 }
 
 brim_status try_program(machine *m, brim_step step, const double *proof)
@@ -198,7 +199,7 @@ static void form_of(const void *params, const brim_tensor *parameter, brim_updat
 {
   const char *op = params;
   const int64_t count = brim_shape_count(&parameter->shape), blocks = brim_code8_blocks(count);
-  const bool is_adam = strncmp(op, "adam", 4) == 0, has_codes = strcmp(op, "adamw8bit") == 0;
+  const bool is_adam = strncmp(op, "adam", 4) == 0 || strcmp(op, "yogi") == 0, has_codes = strcmp(op, "adamw8bit") == 0;
   out->state_count = 0;
   for (int i = 0; i < (is_adam ? 2 : 1); i++) {
     add_state(out, has_codes ? BRIM_DTYPE_U8 : parameter->dtype, count);

@@ -48,6 +48,8 @@ static void test_an_update_of_many_parameters_is_few_launches_of_the_same_bits(v
   (void)state;
   check_update("adamw", 20, 0, 0, 3);
   check_update("adam", 20, 0, 0.9, 4);
+  check_update("yogi", 20, 0, 0, 3);
+  check_update("adagrad", 20, 0, 0, 3);
   check_update("sgd", 20, 0, 0, 3);
   check_update("lion", 20, 0, 0, 3);
   check_update("adamw", 1, 0, 0, 2);

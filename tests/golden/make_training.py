@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes training.txt: 20 steps of training in PyTorch, in double precision, under each of brim's options.
 
-    python3 tests/golden/make_training.py        # needs torch; writes beside itself
+    python3 tests/golden/make_training.py        # needs torch and torch_optimizer (for Yogi); writes beside itself
 
 The model is a small `mlp` without dropout; every case starts from the same parameters and takes the same batch. The
 file is as make_models.py describes it: for each case the loss before each step and the parameters after the last. The
@@ -10,11 +10,13 @@ settings are repeated in tests/conformance/test_golden_training.c.
 import pathlib
 
 import torch
+import torch_optimizer
 from torch import nn
 
 from make_models import STEPS, Mlp, write
 
 CLASSES = 5
+UNCORRECTED = 10 ** 9  # after so many steps 1 - beta^step is 1
 
 
 def adam(model):
@@ -27,6 +29,27 @@ def adamw(model):
 
 def sgd(model, nesterov=False):
     return torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=0.01, nesterov=nesterov)
+
+
+def begun(optimizer, step, square):
+    """With states as if they had been updated `step` times: means of 0, and of squares `square`."""
+    for p in optimizer.param_groups[0]["params"]:
+        optimizer.state[p] = {"step": step, "exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.full_like(p, square)}
+    return optimizer
+
+
+def adam_uncorrected(model):
+    return begun(adam(model), torch.tensor(float(UNCORRECTED)), 0.0)
+
+
+def yogi(model, step=0, square=1e-6):
+    """torch_optimizer starts the mean of gradients at 1e-6 too, the paper (and TensorFlow Addons) at 0."""
+    return begun(torch_optimizer.Yogi(model.parameters(), lr=0.01, betas=(0.9, 0.999), eps=1e-3, weight_decay=0.1),
+                 step, square)
+
+
+def adagrad(model, **options):
+    return torch.optim.Adagrad(model.parameters(), lr=0.05, weight_decay=0.1, **options)
 
 
 def adamw_but(model, *without):
@@ -94,6 +117,11 @@ def main():
         case("ema", adamw, ema=0.8)
         weight = torch.tensor([0.5, 2.0, 0.25, 1.0, 3.0])
         case("weights", sgd, weight=weight)
+        case("adam_uncorrected", adam_uncorrected)
+        case("yogi", yogi)
+        case("yogi_uncorrected", lambda m: yogi(m, step=UNCORRECTED, square=0.01), clip=0.2)
+        case("adagrad", adagrad)
+        case("adagrad_options", lambda m: adagrad(m, lr_decay=0.1, initial_accumulator_value=0.1, eps=1e-3), clip=0.2)
         case("smoothing_weights_clip", adam, clip=0.2, label_smoothing=0.2, weight=weight)
 
 

@@ -776,7 +776,7 @@ static const config_case config_cases[] = {
      "error: unknown key 'optimizer.learning_rat'\n"
      "  command line, argument 3: optimizer.learning_rat=1e-4\n"
      "  did you mean 'optimizer.lr'? to add a new key, write +optimizer.learning_rat=1e-4\n"
-     "  optimizer 'adamw' has: lr weight_decay beta1 beta2 eps no_decay update"},
+     "  optimizer 'adamw' has: lr weight_decay beta1 beta2 eps no_decay bias_correction update"},
     {"a value out of range, as in CONFIG.md",
      NULL,
      {"model=deep"},

@@ -79,7 +79,9 @@ static void adamw_counts_its_steps_from_one(void **unused)
   (void)unused;
   const struct {
     double lr, weight_decay, beta1, beta2, eps;
-  } params = {1e-3, 0.01, 0.9, 0.999, 1e-8};
+    const char *no_decay;
+    bool bias_correction;
+  } params = {1e-3, 0.01, 0.9, 0.999, 1e-8, "", true};
   const brim_optimizer_ops *ops = brim_optimizer_adamw.ops;
   brim_step step = {.step = 0};
   ops->fill(&params, 0.5, &step);

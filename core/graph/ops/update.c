@@ -1,6 +1,8 @@
 /* Optimizers' updates of one parameter, in place.
  * AdamW: Loshchilov and Hutter, Decoupled Weight Decay Regularization, ICLR 2019, as torch.optim.AdamW computes it.
  * Adam: Kingma and Ba, ICLR 2015, with an L2 penalty in the gradient, as torch.optim.Adam.
+ * Yogi: Zaheer et al., Adaptive Methods for Nonconvex Optimization, NeurIPS 2018.
+ * Adagrad: Duchi et al., Adaptive Subgradient Methods, JMLR 2011, as torch.optim.Adagrad computes it.
  * SGD with momentum, plain or Nesterov's, as torch.optim.SGD computes it (dampening 0).
  * Lion: Chen et al., Symbolic Discovery of Optimization Algorithms, NeurIPS 2023.
  * Adafactor: Shazeer and Stern, Adaptive Learning Rates with Sublinear Memory Cost, ICML 2018, as torch.optim.Adafactor
@@ -36,6 +38,20 @@ BRIM_OP(adam) = {.name = "adam",
                  .optional = 1,
                  .out_count = 3,
                  .cost = cost_adam};
+BRIM_OP(yogi) = {.name = "yogi",
+                 .wide_in = BRIM_OP_FROM(0),
+                 .signature = "value, gradient, m, v, [scale] -> value, m, v",
+                 .in_count = 5,
+                 .optional = 1,
+                 .out_count = 3,
+                 .cost = cost_adam};
+BRIM_OP(adagrad) = {.name = "adagrad",
+                    .wide_in = BRIM_OP_FROM(0),
+                    .signature = "value, gradient, sum, [scale] -> value, sum",
+                    .in_count = 4,
+                    .optional = 1,
+                    .out_count = 2,
+                    .cost = cost_sgd};
 BRIM_OP(sgd) = {.name = "sgd",
                 .wide_in = BRIM_OP_FROM(0),
                 .signature = "value, gradient, velocity, [scale] -> value, velocity",

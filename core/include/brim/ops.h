@@ -109,8 +109,9 @@ typedef struct brim_dropout_attr {
   double p;        /* probability of dropping, [0, 1) */
   uint64_t stream; /* tells apart the dropouts of one model */
 } brim_dropout_attr;
-/* adamw, adam          in: param, grad, m, v  out: param, m, v (in place)
+/* adamw, adam, yogi    in: param, grad, m, v  out: param, m, v (in place)
  * sgd                  in: param, grad, velocity  out: param, velocity (in place)
+ * adagrad              in: param, grad, sum   out: param, sum (in place)
  * lion                 in: param, grad, m     out: param, m (in place)
  * adafactor            in: param, grad, row [R], column [C], [m]   out: param, row, column, [m] (in place)
  *                      param of two dimensions or more, seen as a matrix [R, C]: the first dimension and all others.

@@ -6,6 +6,12 @@
  *     v = beta2 * v + (1 - beta2) * g^2
  *     p = p - lr / bc1 * m / (sqrt(v) / sqrt(bc2) + eps)
  * Adam the same without the first line, and with g + weight_decay * p in place of g.
+ * Yogi as Adam but for
+ *     v = v - (1 - beta2) * sign(v - g^2) * g^2
+ * Adagrad:
+ *     d = g + weight_decay * p
+ *     sum = sum + d^2
+ *     p = p - lr * d / (sqrt(sum) + eps)
  * SGD with momentum, plain or Nesterov's:
  *     d = g + weight_decay * p
  *     velocity = momentum * velocity + d
@@ -25,6 +31,7 @@ typedef struct update {
   int64_t count;
   cpu_adam adam;
   cpu_sgd sgd;
+  cpu_adagrad adagrad;
 } update;
 
 static const float *in_at(const update *u, int i, int64_t at)
@@ -53,6 +60,15 @@ static void sgd_piece(void *arg, int64_t task, int32_t thread)
   const int64_t at = task * PIECE;
   u->simd->sgd(&u->sgd, in_at(u, 0, at), in_at(u, 1, at), in_at(u, 2, at), out_at(u, 0, at), out_at(u, 1, at),
                cpu_min(PIECE, u->count - at));
+}
+
+static void adagrad_piece(void *arg, int64_t task, int32_t thread)
+{
+  (void)thread;
+  const update *u = arg;
+  const int64_t at = task * PIECE;
+  u->simd->adagrad(&u->adagrad, in_at(u, 0, at), in_at(u, 1, at), in_at(u, 2, at), out_at(u, 0, at), out_at(u, 1, at),
+                   cpu_min(PIECE, u->count - at));
 }
 
 static update make_update(const cpu_backend *b, const brim_launch *launch)
@@ -86,22 +102,43 @@ cpu_adam cpu_adam_of(const brim_launch *launch, double decay, double l2)
                     .factor = (float)cpu_gradient_factor(launch)};
 }
 
-static brim_status run_adam(cpu_backend *b, const brim_launch *launch, double decay, double l2)
+static brim_status run_adam(cpu_backend *b, const brim_launch *launch, cpu_adam how)
 {
   update u = make_update(b, launch);
-  u.adam = cpu_adam_of(launch, decay, l2);
+  u.adam = how;
   cpu_pool_run(b->pool, cpu_divide_up(u.count, PIECE), adam_piece, &u);
   return BRIM_OK;
 }
 
 static CPU_RUN(adamw_run)
 {
-  return run_adam(self, launch, cpu_weight_decay(launch), 0);
+  return run_adam(self, launch, cpu_adam_of(launch, cpu_weight_decay(launch), 0));
 }
 
 static CPU_RUN(adam_run)
 {
-  return run_adam(self, launch, 0, cpu_weight_decay(launch));
+  return run_adam(self, launch, cpu_adam_of(launch, 0, cpu_weight_decay(launch)));
+}
+
+static CPU_RUN(yogi_run)
+{
+  cpu_adam how = cpu_adam_of(launch, 0, cpu_weight_decay(launch));
+  how.is_yogi = true;
+  how.initial = (float)launch->step->initial_accumulator;
+  return run_adam(self, launch, how);
+}
+
+static CPU_RUN(adagrad_run)
+{
+  cpu_backend *b = self;
+  update u = make_update(b, launch);
+  u.adagrad = (cpu_adagrad){.lr = (float)launch->step->lr,
+                            .weight_decay = (float)cpu_weight_decay(launch),
+                            .eps = (float)launch->step->eps,
+                            .factor = (float)cpu_gradient_factor(launch),
+                            .initial = (float)launch->step->initial_accumulator};
+  cpu_pool_run(b->pool, cpu_divide_up(u.count, PIECE), adagrad_piece, &u);
+  return BRIM_OK;
 }
 
 static CPU_RUN(sgd_run)
@@ -224,6 +261,8 @@ static CPU_RUN(moving_average_run)
 
 CPU_KERNEL(adamw) = {.op = "adamw", .run = adamw_run};
 CPU_KERNEL(adam) = {.op = "adam", .run = adam_run};
+CPU_KERNEL(yogi) = {.op = "yogi", .run = yogi_run};
+CPU_KERNEL(adagrad) = {.op = "adagrad", .run = adagrad_run};
 CPU_KERNEL(sgd) = {.op = "sgd", .run = sgd_run};
 CPU_KERNEL(ema) = {.op = "ema", .run = ema_run};
 CPU_KERNEL(squared_norm) = {.op = "squared_norm", .prepare = squared_norm_prepare, .run = squared_norm_run};

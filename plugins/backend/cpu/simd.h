@@ -27,7 +27,7 @@ typedef struct cpu_gemm {
   bool accumulate, relu;
 } cpu_gemm;
 
-/* AdamW has a decay, Adam an L2 penalty. */
+/* AdamW has a decay, Adam and Yogi an L2 penalty. */
 typedef struct cpu_adam {
   float decay;                /* 1 - lr * weight_decay, or 1 */
   float l2;                   /* weight_decay, or 0 */
@@ -36,8 +36,16 @@ typedef struct cpu_adam {
   float step_size;            /* lr / bias_correction1 */
   float root;                 /* sqrt(bias_correction2) */
   float eps;
-  float factor; /* of the gradient */
+  float factor;  /* of the gradient */
+  bool is_yogi;  /* its second moment, to which `initial` is added first */
+  float initial; /* brim_step.initial_accumulator */
 } cpu_adam;
+
+typedef struct cpu_adagrad {
+  float lr, weight_decay, eps;
+  float factor;  /* of the gradient */
+  float initial; /* brim_step.initial_accumulator */
+} cpu_adagrad;
 
 typedef struct cpu_sgd {
   float lr, momentum, weight_decay;
@@ -76,6 +84,8 @@ typedef struct cpu_simd {
                float *m, float *v, int64_t count);
   void (*sgd)(const cpu_sgd *c, const float *p_old, const float *g, const float *vel_old, float *p, float *vel,
               int64_t count);
+  void (*adagrad)(const cpu_adagrad *c, const float *p_old, const float *g, const float *sum_old, float *p, float *sum,
+                  int64_t count);
 } cpu_simd;
 
 extern const cpu_simd cpu_simd_v2, cpu_simd_v3, cpu_simd_v4;

@@ -61,6 +61,22 @@ static vf square_root(vf x)
   return load(v);
 }
 
+/* The second moment from that before and the square of a gradient. A square that is NaN has sign 0, so the result is
+ * NaN. */
+static vf second_moments(const cpu_adam *c, vf before, vf square)
+{
+  if (!c->is_yogi) return c->beta2 * before + c->one_beta2 * square;
+  const vf v = before + c->initial, zero = {0}, sign = choose(v > square, zero + 1, choose(v < square, zero - 1, zero));
+  return v - sign * (c->one_beta2 * square);
+}
+
+static float second_moment(const cpu_adam *c, float before, float square)
+{
+  if (!c->is_yogi) return c->beta2 * before + c->one_beta2 * square;
+  const float v = before + c->initial, sign = (float)(v > square) - (float)(v < square);
+  return v - sign * (c->one_beta2 * square);
+}
+
 static void adam(const cpu_adam *c, const float *p_old, const float *g, const float *m_old, const float *v_old,
                  float *p, float *m, float *v, int64_t count)
 {
@@ -69,7 +85,7 @@ static void adam(const cpu_adam *c, const float *p_old, const float *g, const fl
     const vf pi = load(p_old + i), scaled = c->factor * load(g + i);
     const vf gi = c->l2 != 0 ? scaled + c->l2 * pi : scaled;
     const vf mi = c->beta1 * load(m_old + i) + c->one_beta1 * gi;
-    const vf vi2 = c->beta2 * load(v_old + i) + c->one_beta2 * (gi * gi);
+    const vf vi2 = second_moments(c, load(v_old + i), gi * gi);
     store(m + i, mi);
     store(v + i, vi2);
     store(p + i, c->decay * pi - c->step_size * mi / (square_root(vi2) / c->root + c->eps));
@@ -77,7 +93,7 @@ static void adam(const cpu_adam *c, const float *p_old, const float *g, const fl
   for (; i < count; i++) {
     const float scaled = c->factor * g[i], gi = c->l2 != 0 ? scaled + c->l2 * p_old[i] : scaled;
     m[i] = c->beta1 * m_old[i] + c->one_beta1 * gi;
-    v[i] = c->beta2 * v_old[i] + c->one_beta2 * (gi * gi);
+    v[i] = second_moment(c, v_old[i], gi * gi);
     p[i] = c->decay * p_old[i] - c->step_size * m[i] / (sqrtf(v[i]) / c->root + c->eps);
   }
 }
@@ -96,6 +112,23 @@ static void sgd(const cpu_sgd *c, const float *p_old, const float *g, const floa
     const float d = c->factor * g[i] + c->weight_decay * p_old[i];
     vel[i] = c->momentum * vel_old[i] + d;
     p[i] = p_old[i] - c->lr * (c->nesterov ? d + c->momentum * vel[i] : vel[i]);
+  }
+}
+
+static void adagrad(const cpu_adagrad *c, const float *p_old, const float *g, const float *sum_old, float *p,
+                    float *sum, int64_t count)
+{
+  int64_t i = 0;
+  for (; i + LANES <= count; i += LANES) {
+    const vf pi = load(p_old + i), d = c->factor * load(g + i) + c->weight_decay * pi;
+    const vf squares = load(sum_old + i) + c->initial + d * d;
+    store(sum + i, squares);
+    store(p + i, pi - c->lr * d / (square_root(squares) + c->eps));
+  }
+  for (; i < count; i++) {
+    const float d = c->factor * g[i] + c->weight_decay * p_old[i];
+    sum[i] = sum_old[i] + c->initial + d * d;
+    p[i] = p_old[i] - c->lr * d / (sqrtf(sum[i]) + c->eps);
   }
 }
 
@@ -118,4 +151,5 @@ const cpu_simd CPU_NAME(cpu_simd) = {
     .dropout_planes = CPU_NAME(simd_dropout_planes),
     .adam = adam,
     .sgd = sgd,
+    .adagrad = adagrad,
 };

@@ -81,6 +81,7 @@ typedef struct group {
 
 static const group groups[] = {
     {"adamw", cuda_update_run_all, true},      {"adam", cuda_update_run_all, true},
+    {"yogi", cuda_update_run_all, true},       {"adagrad", cuda_update_run_all, true},
     {"sgd", cuda_update_run_all, true},        {"lion", cuda_update_run_all, true},
     {"ema", cuda_update_run_all, true},        {"moving_average", cuda_update_run_all, true},
     {"adopt", cuda_federate_run_all, true},    {"fold", cuda_federate_run_all, true},

@@ -4,6 +4,10 @@
  *         m = beta1 * m + (1 - beta1) * g
  *         v = beta2 * v + (1 - beta2) * g^2
  *         p = p - lr / bc1 * m / (sqrt(v) / sqrt(bc2) + eps)
+ *     yogi    adam but for   v = v - (1 - beta2) * sign(v - g^2) * g^2
+ *     adagrad d = g + weight_decay * p
+ *         sum = sum + d^2
+ *         p = p - lr * d / (sqrt(sum) + eps)
  *     sgd     d = g + weight_decay * p
  *         velocity = momentum * velocity + d
  *         p = p - lr * velocity   or Nesterov's   p - lr * (d + momentum * velocity)
@@ -12,10 +16,11 @@
  *     ema             average = decay * average + (1 - decay) * p
  *     moving_average  value = value + momentum * (sum / groups - value)
  *
- * Bytes an element: 28 for adam (reads p, g, m, v, writes p, m, v), 20 for sgd and lion, 12 for the averages: memory's
- * speed is the limit. What costs time beside it is the number of launches, as there are hundreds of parameters and most
- * are tiny; so one launch goes through a table of them (update_table.h), in pieces of 4096 elements. A node that is run
- * by itself is a table of one. Hyperparameters are computed once a block, in double precision.
+ * Bytes an element: 28 for adam and yogi (read p, g, m, v, write p, m, v), 20 for adagrad, sgd and lion, 12 for the
+ * averages: memory's speed is the limit. What costs time beside it is the number of launches, as there are hundreds of
+ * parameters and most are tiny; so one launch goes through a table of them (update_table.h), in pieces of 4096
+ * elements. A node that is run by itself is a table of one. Hyperparameters are computed once a block, in double
+ * precision.
  *
  * Sums are written with fmaf: what is contracted must not be left to the compiler, or the same element would get other
  * bits in another launch. */
@@ -26,16 +31,17 @@ extern "C" {
 #include "update.h"
 }
 
-enum kind { ADAM, SGD, LION, EMA, MOVING_AVERAGE };
+enum kind { ADAM, YOGI, ADAGRAD, SGD, LION, EMA, MOVING_AVERAGE };
 enum flags { NO_DECAY = 1, DECOUPLED = 2 /* adamw */, NESTEROV = 4 };
 
 /* Entries: tensor[0] is what is read, the gradient, ema's parameter or moving_average's sum; behind it what changes. */
-template <enum kind K> static constexpr int changed_of = K == ADAM ? 3 : K == SGD || K == LION ? 2 : 1;
+template <enum kind K> static constexpr bool is_optimizer = K != EMA &&K != MOVING_AVERAGE;
+template <enum kind K> static constexpr int changed_of = K == ADAM || K == YOGI ? 3 : is_optimizer<K> ? 2 : 1;
 
 /* What elements need of the step. */
 typedef struct hyper {
   float factor, lr, weight_decay, kept; /* kept: 1 - lr * weight_decay */
-  float beta1, rest1, beta2, rest2, step_size, root, eps;
+  float beta1, rest1, beta2, rest2, step_size, root, eps, initial;
   float momentum;
   bool first; /* step */
   float groups;
@@ -55,6 +61,7 @@ static __device__ inline hyper make_hyper(const brim_step *s, const double *scal
   h.step_size = (float)(s->lr / s->bias_correction1);
   h.root = (float)(1 / sqrt(s->bias_correction2));
   h.eps = (float)s->eps;
+  h.initial = (float)s->initial_accumulator;
   h.momentum = (float)s->momentum;
   h.first = s->step == 0;
   h.groups = (float)s->norm_groups;
@@ -89,12 +96,21 @@ template <enum kind K> static __device__ inline choice choose(const hyper &h, ui
 /* x: what changes, in the order of the operation's outputs. */
 template <enum kind K> static __device__ inline void update(const hyper &h, const choice &c, float read, float *x)
 {
-  if constexpr (K == ADAM) {
+  if constexpr (K == ADAM || K == YOGI) {
     float g = h.factor * read;
     if (c.l2 != 0) g = fmaf(c.l2, x[0], g);
     x[1] = fmaf(h.beta1, x[1], h.rest1 * g);
-    x[2] = fmaf(h.beta2, x[2], h.rest2 * g * g);
+    if constexpr (K == ADAM) {
+      x[2] = fmaf(h.beta2, x[2], h.rest2 * g * g);
+    } else {
+      const float v = x[2] + h.initial, square = g * g;
+      x[2] = fmaf(v > square ? -h.rest2 : v < square ? h.rest2 : 0.0f, square, v);
+    }
     x[0] = fmaf(c.kept, x[0], -(h.step_size * x[1] / fmaf(sqrtf(x[2]), h.root, h.eps)));
+  } else if constexpr (K == ADAGRAD) {
+    const float d = fmaf(c.l2, x[0], h.factor * read);
+    x[1] = fmaf(d, d, x[1] + h.initial);
+    x[0] -= h.lr * d / (sqrtf(x[1]) + h.eps);
   } else if constexpr (K == SGD) {
     const float d = fmaf(c.l2, x[0], h.factor * read);
     x[1] = fmaf(h.momentum, x[1], d);
@@ -189,7 +205,7 @@ template <enum kind K> static brim_status make_entry(const brim_launch *launch, 
   }
   if (K == EMA) e->factor = n->attr.ema.decay;
   if (K == MOVING_AVERAGE) e->factor = n->attr.moving_average.momentum;
-  if (K == ADAM || K == SGD || K == LION)
+  if (is_optimizer<K>)
     e->flags = (n->attr.update.no_decay ? NO_DECAY : 0) | (n->attr.update.nesterov ? NESTEROV : 0) |
                (strcmp(n->op, "adamw") == 0 ? DECOUPLED : 0);
   return BRIM_OK;
@@ -198,7 +214,7 @@ template <enum kind K> static brim_status make_entry(const brim_launch *launch, 
 template <enum kind K> static const double *scale_of(const brim_launch *launch)
 {
   const brim_node *n = launch->node;
-  const bool scaled = (K == ADAM || K == SGD || K == LION) && n->attr.update.scaled;
+  const bool scaled = is_optimizer<K> && n->attr.update.scaled;
   return scaled ? static_cast<const double *>(launch->in[n->in_count - 1]) : nullptr;
 }
 
@@ -226,6 +242,8 @@ extern "C" brim_status cuda_update_run_all(cuda_backend *b, const brim_launch *c
   const char *op = launch[0]->node->op;
   if (strcmp(op, "ema") == 0) return run_all<EMA>(b, launch, count);
   if (strcmp(op, "moving_average") == 0) return run_all<MOVING_AVERAGE>(b, launch, count);
+  if (strcmp(op, "yogi") == 0) return run_all<YOGI>(b, launch, count);
+  if (strcmp(op, "adagrad") == 0) return run_all<ADAGRAD>(b, launch, count);
   if (strcmp(op, "sgd") == 0) return run_all<SGD>(b, launch, count);
   if (strcmp(op, "lion") == 0) return run_all<LION>(b, launch, count);
   return run_all<ADAM>(b, launch, count);
@@ -237,6 +255,8 @@ static CUDA_RUN(run)
 }
 BRIM_KERNEL(adamw) = {.op = "adamw", .run = run};
 BRIM_KERNEL(adam) = {.op = "adam", .run = run};
+BRIM_KERNEL(yogi) = {.op = "yogi", .run = run};
+BRIM_KERNEL(adagrad) = {.op = "adagrad", .run = run};
 BRIM_KERNEL(sgd) = {.op = "sgd", .run = run};
 BRIM_KERNEL(lion) = {.op = "lion", .run = run};
 BRIM_KERNEL(ema) = {.op = "ema", .run = run};

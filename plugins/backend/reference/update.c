@@ -70,6 +70,54 @@ static brim_status adam(void *self, const brim_launch *launch)
 }
 BRIM_KERNEL(adam) = {.op = "adam", .run = adam};
 
+/* Yogi (Zaheer et al.: Adaptive Methods for Nonconvex Optimization; NeurIPS 2018, algorithm 2), the weight decay an L2
+ * penalty; Adam's m and p, sign(0) = 0, and v starts with initial_accumulator:
+ *
+ *     v = v - (1 - beta2) * sign(v - d^2) * d^2 */
+static brim_status yogi(void *self, const brim_launch *launch)
+{
+  (void)self;
+  const brim_step *step = launch->step;
+  const double decay = weight_decay(launch), factor = gradient_factor(launch);
+  const double *p_old = launch->in[0], *g = launch->in[1], *m_old = launch->in[2], *v_old = launch->in[3];
+  double *p = launch->out[0], *m = launch->out[1], *v = launch->out[2];
+  const int64_t count = brim_shape_count(&launch->node->in[0]->shape);
+
+  for (int64_t i = 0; i < count; i++) {
+    const double d = factor * g[i] + (decay != 0 ? decay * p_old[i] : 0);
+    const double square = d * d, before = v_old[i] + step->initial_accumulator;
+    m[i] = step->beta1 * m_old[i] + (1 - step->beta1) * d;
+    v[i] = before - (1 - step->beta2) * ((before > square) - (before < square)) * square;
+    const double root = sqrt(v[i]) / sqrt(step->bias_correction2);
+    p[i] = p_old[i] - step->lr / step->bias_correction1 * m[i] / (root + step->eps);
+  }
+  return BRIM_OK;
+}
+BRIM_KERNEL(yogi) = {.op = "yogi", .run = yogi};
+
+/* Adagrad (Duchi, Hazan, Singer: Adaptive Subgradient Methods for Online Learning and Stochastic Optimization; JMLR
+ * 2011), the weight decay an L2 penalty; the sum starts with initial_accumulator:
+ *
+ *     d = g + weight_decay * p
+ *     sum = sum + d^2
+ *     p = p - lr * d / (sqrt(sum) + eps) */
+static brim_status adagrad(void *self, const brim_launch *launch)
+{
+  (void)self;
+  const brim_step *step = launch->step;
+  const double decay = weight_decay(launch), factor = gradient_factor(launch);
+  const double *p_old = launch->in[0], *g = launch->in[1], *sum_old = launch->in[2];
+  double *p = launch->out[0], *sum = launch->out[1];
+
+  for (int64_t i = 0; i < brim_shape_count(&launch->node->in[0]->shape); i++) {
+    const double d = factor * g[i] + decay * p_old[i];
+    sum[i] = sum_old[i] + step->initial_accumulator + d * d;
+    p[i] = p_old[i] - step->lr * d / (sqrt(sum[i]) + step->eps);
+  }
+  return BRIM_OK;
+}
+BRIM_KERNEL(adagrad) = {.op = "adagrad", .run = adagrad};
+
 /* Stochastic gradient descent with (heavy-ball) momentum; the velocity starts at 0:
  *
  *     d = g + weight_decay * p
