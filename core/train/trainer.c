@@ -45,15 +45,7 @@ static brim_status place(brim_trainer *t, const brim_evaluation_wish *wish)
   const brim_program *p = &t->plan->program[0];
   const brim_tensor *w = p->graph->class_weight;
   if (!w) return BRIM_OK;
-  void *host = brim_xmalloc(w->bytes);
-  for (size_t i = 0; i < t->drive->setup->class_weights.count; i++)
-    if (w->dtype == BRIM_DTYPE_F64)
-      ((double *)host)[i] = t->drive->setup->class_weights.item[i];
-    else
-      ((float *)host)[i] = (float)t->drive->setup->class_weights.item[i];
-  const brim_status status = brim_exec_write(t->exec, p, w, host);
-  free(host);
-  return status;
+  return brim_exec_write_as(t->exec, p, w, BRIM_DTYPE_F64, t->drive->setup->class_weights.item);
 }
 
 static void unplace(brim_trainer *t)
