@@ -14,7 +14,9 @@
  * Unstable: this interface may change with any version, and the soname with it. Use an engine, its plans and its
  * trainings from one thread at a time; threads may have an engine each. A function that fails returns a status, and
  * brim_error_text() says why, in the same thread. A call in the wrong order is EINVAL, and so is NULL where a value is
- * needed. Free each object once, in any order; do not use a pointer after that. */
+ * needed. Free each object once, in any order; do not use a pointer after that. If the host has no memory left for
+ * brim's own tables (graphs, plans), which are small, brim writes a message to stderr and ends the process with status
+ * brim_status_exit(BRIM_ENOMEM_HOST). */
 #ifndef BRIM_ENGINE_H
 #define BRIM_ENGINE_H
 #include "brim/dataset.h"
