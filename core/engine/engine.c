@@ -58,7 +58,7 @@ struct brim_training {
 };
 
 /* Structs of callers that know fewer or more fields: those that both know. */
-static brim_status take(void *to, size_t bytes, const void *from, const char *name)
+static brim_status take_struct(void *to, size_t bytes, const void *from, const char *name)
 {
   uint32_t size = 0;
   memset(to, 0, bytes);
@@ -69,7 +69,7 @@ static brim_status take(void *to, size_t bytes, const void *from, const char *na
 }
 
 /* Of what an earlier call should have made, or the caller must give. */
-static brim_status need(const void *pointer, const char *what)
+static brim_status need_pointer(const void *pointer, const char *what)
 {
   return pointer ? BRIM_OK : brim_fail(BRIM_EINVAL, "%s is NULL", what);
 }
@@ -82,8 +82,8 @@ static size_t count_words(const char *const *word)
 }
 
 /* A plugin, and an instance of it that the words make. */
-static brim_status make(const brim_engine *e, enum brim_kind kind, const char *id, const char *const *word,
-                        brim_arena *arena, const brim_plugin **plugin, void **self)
+static brim_status make_instance(const brim_engine *e, enum brim_kind kind, const char *id, const char *const *word,
+                                 brim_arena *arena, const brim_plugin **plugin, void **self)
 {
   const brim_registry_entry *entry = brim_registry_find(e->registry, kind, id);
   const brim_registry_failure *failure = entry ? NULL : brim_registry_failure_of(e->registry, kind, id);
@@ -101,7 +101,7 @@ static brim_status open_backend(brim_engine *e, const brim_engine_options *o)
 {
   const char *id = o->backend ? o->backend : "cpu";
   BRIM_TRY(brim_registry_open(brim_core_plugins, o->plugins, count_words(o->plugins), &e->registry));
-  BRIM_TRY(make(e, BRIM_BACKEND, id, o->settings, &e->arena, &e->plugin, &e->backend));
+  BRIM_TRY(make_instance(e, BRIM_BACKEND, id, o->settings, &e->arena, &e->plugin, &e->backend));
   e->ops = e->plugin->ops;
   const int count = e->ops->device_count(e->backend);
   if (o->device < 0 || o->device >= count)
@@ -122,9 +122,9 @@ static void release_engine(brim_engine *e)
 brim_status brim_engine_open(const brim_engine_options *options, brim_engine **out)
 {
   brim_engine_options o;
-  BRIM_TRY(need(out, "the place for the engine"));
+  BRIM_TRY(need_pointer(out, "the place for the engine"));
   *out = NULL;
-  BRIM_TRY(take(&o, sizeof o, options, "brim_engine_options"));
+  BRIM_TRY(take_struct(&o, sizeof o, options, "brim_engine_options"));
   brim_engine *e = brim_xcalloc(1, sizeof *e);
   const brim_status status = open_backend(e, &o);
   if (status == BRIM_OK)
@@ -180,7 +180,7 @@ static brim_status make_model(brim_training_plan *p)
     p->model_self = (void *)(uintptr_t)n->self;
     return BRIM_OK;
   }
-  BRIM_TRY(make(p->engine, BRIM_MODEL, n->model, n->settings, &p->arena, &p->model, &p->model_self));
+  BRIM_TRY(make_instance(p->engine, BRIM_MODEL, n->model, n->settings, &p->arena, &p->model, &p->model_self));
   const brim_model_ops *ops = p->model->ops;
   if (ops->size >= sizeof *ops && ops->wraps != BRIM_WRAPS_NOTHING)
     return brim_fail(BRIM_ENOTSUP,
@@ -199,7 +199,7 @@ static brim_status make_loss(brim_training_plan *p, const char **op)
   brim_list *w = &p->class_weights;
   double sum = 0;
   void *params;
-  BRIM_TRY(make(p->engine, BRIM_LOSS, id, n->loss_settings, &p->arena, &plugin, &params));
+  BRIM_TRY(make_instance(p->engine, BRIM_LOSS, id, n->loss_settings, &p->arena, &plugin, &params));
   const brim_loss_ops *ops = plugin->ops;
   if (!(ops->tasks & BRIM_LOSS_OF(n->task)))
     return brim_fail(BRIM_EINVAL, "brim_network.loss: '%s' is not for a task of %s", id, tasks[n->task]);
@@ -236,12 +236,13 @@ static brim_status make_optimizer(brim_training_plan *p)
   const brim_network *n = &p->network;
   const brim_plugin *plugin;
   const char *id = n->optimizer ? n->optimizer : "adamw";
-  BRIM_TRY(make(p->engine, BRIM_OPTIMIZER, id, n->optimizer_settings, &p->arena, &plugin, &p->optimizer_params));
+  BRIM_TRY(
+      make_instance(p->engine, BRIM_OPTIMIZER, id, n->optimizer_settings, &p->arena, &plugin, &p->optimizer_params));
   p->optimizer = plugin->ops;
   return BRIM_OK;
 }
 
-static brim_status plan(brim_training_plan *p)
+static brim_status plan_training(brim_training_plan *p)
 {
   const brim_network *n = &p->network;
   const brim_engine *e = p->engine;
@@ -298,7 +299,7 @@ static brim_status plan_network(brim_engine *e, const brim_network *n, brim_trai
   e->plans++;
   p->network = *n;
   p->losses_each = n->task == BRIM_TASK_TOKENS ? n->sample.dim[0] : 1;
-  const brim_status status = plan(p);
+  const brim_status status = plan_training(p);
   if (status == BRIM_OK)
     *out = p;
   else
@@ -309,10 +310,10 @@ static brim_status plan_network(brim_engine *e, const brim_network *n, brim_trai
 brim_status brim_engine_plan(brim_engine *e, const brim_network *network, brim_training_plan **out)
 {
   brim_network n;
-  BRIM_TRY(need(out, "the place for the plan"));
+  BRIM_TRY(need_pointer(out, "the place for the plan"));
   *out = NULL;
-  BRIM_TRY(need(e, "the engine"));
-  BRIM_TRY(take(&n, sizeof n, network, "brim_network"));
+  BRIM_TRY(need_pointer(e, "the engine"));
+  BRIM_TRY(take_struct(&n, sizeof n, network, "brim_network"));
   if (n.micro_batch == 0) n.micro_batch = n.batch;
   return plan_network(e, &n, out);
 }
@@ -332,10 +333,10 @@ brim_status brim_engine_plan_within(brim_engine *e, const brim_network *network,
 {
   brim_network n;
   uint64_t least = UINT64_MAX;
-  BRIM_TRY(need(out, "the place for the plan"));
+  BRIM_TRY(need_pointer(out, "the place for the plan"));
   *out = NULL;
-  BRIM_TRY(need(e, "the engine"));
-  BRIM_TRY(take(&n, sizeof n, network, "brim_network"));
+  BRIM_TRY(need_pointer(e, "the engine"));
+  BRIM_TRY(take_struct(&n, sizeof n, network, "brim_network"));
   n.micro_batch = n.batch;
   BRIM_TRY(check_network(&n));
   for (; n.micro_batch > 0; n.micro_batch = next_divisor(n.batch, n.micro_batch)) {
@@ -387,7 +388,7 @@ static size_t bytes_of(const brim_tensor *t)
   return (size_t)brim_shape_count(&t->shape) * brim_dtype_bytes(t->dtype);
 }
 
-static brim_status place(brim_training *t, uint64_t seed)
+static brim_status place_training(brim_training *t, uint64_t seed)
 {
   brim_training_plan *p = t->of;
   const int64_t n = p->network.micro_batch;
@@ -412,14 +413,14 @@ static brim_status place(brim_training *t, uint64_t seed)
 
 brim_status brim_engine_place(brim_training_plan *p, uint64_t seed, brim_training **out)
 {
-  BRIM_TRY(need(out, "the place for the training"));
+  BRIM_TRY(need_pointer(out, "the place for the training"));
   *out = NULL;
-  BRIM_TRY(need(p, "the plan"));
+  BRIM_TRY(need_pointer(p, "the plan"));
   if (p->is_placed) return brim_fail(BRIM_EINVAL, "the plan is placed already");
   brim_training *t = brim_xcalloc(1, sizeof *t);
   t->of = p;
   p->is_placed = true;
-  const brim_status status = place(t, seed);
+  const brim_status status = place_training(t, seed);
   if (status == BRIM_OK)
     *out = t;
   else
@@ -488,9 +489,9 @@ static brim_status check_tokens(const brim_training *t)
 brim_status brim_engine_feed(brim_training *t, const void *values, const void *labels)
 {
   double weight;
-  BRIM_TRY(need(t, "the training"));
-  BRIM_TRY(need(values, "values"));
-  BRIM_TRY(need(labels, "labels"));
+  BRIM_TRY(need_pointer(t, "the training"));
+  BRIM_TRY(need_pointer(values, "values"));
+  BRIM_TRY(need_pointer(labels, "labels"));
   const brim_network *n = &t->of->network;
   if (t->fed == n->batch)
     return brim_fail(BRIM_EINVAL, "all %lld samples of the batch are fed: call brim_engine_step", (long long)n->batch);
@@ -517,7 +518,7 @@ brim_status brim_engine_feed(brim_training *t, const void *values, const void *l
 brim_status brim_engine_step(brim_training *t, double *loss)
 {
   double metrics[2];
-  BRIM_TRY(need(t, "the training"));
+  BRIM_TRY(need_pointer(t, "the training"));
   const brim_training_plan *p = t->of;
   const brim_network *n = &p->network;
   if (t->fed < n->batch)
@@ -539,9 +540,9 @@ brim_status brim_engine_step(brim_training *t, double *loss)
 
 brim_status brim_engine_answer(brim_training *t, const void *values, float *out)
 {
-  BRIM_TRY(need(t, "the training"));
-  BRIM_TRY(need(values, "values"));
-  BRIM_TRY(need(out, "the memory for the answers"));
+  BRIM_TRY(need_pointer(t, "the training"));
+  BRIM_TRY(need_pointer(values, "values"));
+  BRIM_TRY(need_pointer(out, "the memory for the answers"));
   if (!t->answer) return brim_fail(BRIM_EINVAL, "the plan has no room for answers: set brim_network.answers");
   if (t->fed > 0) return brim_fail(BRIM_EINVAL, "a batch is being fed: call brim_engine_step first");
   const brim_graph *g = t->answer->graph;
@@ -561,9 +562,9 @@ brim_status brim_engine_answer(brim_training *t, const void *values, float *out)
 static brim_status find_parameter(const brim_training *t, const char *name, const float *values, uint64_t count,
                                   const brim_tensor **out)
 {
-  BRIM_TRY(need(t, "the training"));
-  BRIM_TRY(need(name, "the parameter's name"));
-  BRIM_TRY(need(values, "the memory for the values"));
+  BRIM_TRY(need_pointer(t, "the training"));
+  BRIM_TRY(need_pointer(name, "the parameter's name"));
+  BRIM_TRY(need_pointer(values, "the memory for the values"));
   const brim_parameter *p = brim_graph_named_parameter(t->train->graph, name);
   const uint64_t has = p ? (uint64_t)brim_shape_count(&p->value->shape) : 0;
   if (!p) return brim_fail(BRIM_EINVAL, "the network has no parameter '%s'", name);
