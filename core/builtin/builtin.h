@@ -36,9 +36,7 @@ typedef struct brim_loss_ops {
   /* [init] What the parameters say of the operation, on *attr, which is zero before; and the weights of the classes
    * (count 0: none). */
   void (*fill)(const void *params, brim_loss_attr *attr, brim_list *class_weights);
-  uint32_t tasks; /* whose labels it takes: a BRIM_LOSS_OF of each */
 } brim_loss_ops;
-#define BRIM_LOSS_OF(task) (1u << (task)) /* enum brim_task */
 
 /* All of them, NULL-terminated. */
 extern const brim_plugin *const brim_core_plugins[];

@@ -27,8 +27,7 @@ static void fill_cross_entropy(const void *params, brim_loss_attr *attr, brim_li
   *class_weights = p->class_weights;
 }
 
-static const brim_loss_ops cross_entropy_ops = {sizeof(brim_loss_ops), "softmax_cross_entropy", fill_cross_entropy,
-                                                BRIM_LOSS_OF(BRIM_TASK_CLASS) | BRIM_LOSS_OF(BRIM_TASK_TOKENS)};
+static const brim_loss_ops cross_entropy_ops = {sizeof(brim_loss_ops), "softmax_cross_entropy", fill_cross_entropy};
 const brim_plugin brim_loss_cross_entropy = {
     .size = sizeof(brim_plugin),
     .kind = BRIM_LOSS,
@@ -63,10 +62,8 @@ static void fill_nothing(const void *params, brim_loss_attr *attr, brim_list *cl
   *class_weights = (brim_list){0};
 }
 
-enum { OF_CLASSES = BRIM_LOSS_OF(BRIM_TASK_CLASS), OF_VALUES = BRIM_LOSS_OF(BRIM_TASK_VALUES) };
-
-#define MEAN_LOSS(name, text, bytes, table, fill, tasks)                                                               \
-  static const brim_loss_ops name##_ops = {sizeof(brim_loss_ops), #name, fill, tasks};                                 \
+#define MEAN_LOSS(name, text, bytes, table, fill)                                                                      \
+  static const brim_loss_ops name##_ops = {sizeof(brim_loss_ops), #name, fill};                                        \
   const brim_plugin brim_loss_##name = {.size = sizeof(brim_plugin),                                                   \
                                         .kind = BRIM_LOSS,                                                             \
                                         .id = #name,                                                                   \
@@ -76,11 +73,11 @@ enum { OF_CLASSES = BRIM_LOSS_OF(BRIM_TASK_CLASS), OF_VALUES = BRIM_LOSS_OF(BRIM
                                         .ops = &name##_ops}
 MEAN_LOSS(mse,
           "mean squared error of the outputs from real numbers; of classes from 1 for the label's and 0 for the others",
-          0, NULL, fill_nothing, OF_CLASSES | OF_VALUES);
+          0, NULL, fill_nothing);
 MEAN_LOSS(
     mae, "mean absolute error of the outputs from real numbers; of classes from 1 for the label's and 0 for the others",
-    0, NULL, fill_nothing, OF_CLASSES | OF_VALUES);
+    0, NULL, fill_nothing);
 MEAN_LOSS(huber, "Huber loss of the outputs from real numbers; of classes from 1 for the label's and 0 for the others",
-          sizeof(huber), huber_table, fill_huber, OF_CLASSES | OF_VALUES);
+          sizeof(huber), huber_table, fill_huber);
 MEAN_LOSS(bce, "binary cross-entropy of each output's sigmoid, with 1 for the label's class and 0 for the others", 0,
-          NULL, fill_nothing, OF_CLASSES);
+          NULL, fill_nothing);

@@ -62,11 +62,13 @@ brim_status brim_setup_ask_for(brim_setup *s, enum brim_level level, const char 
  * that the run's folder says what it was trained by. */
 static brim_status check_loss(brim_setup *s, const brim_config_choice *loss)
 {
-  const char *id = s->data.plugin->id;
-  if (((const brim_loss_ops *)loss->plugin->ops)->tasks & BRIM_LOSS_OF(s->data.train.task)) return BRIM_OK;
-  if (s->data.train.task == BRIM_TASK_TOKENS)
+  const bool is_values = s->data.train.task == BRIM_TASK_VALUES;
+  const char *op = ((const brim_loss_ops *)loss->plugin->ops)->op, *id = s->data.plugin->id;
+  const bool is_classes = strcmp(op, "softmax_cross_entropy") == 0 || strcmp(op, "bce") == 0;
+  if (s->data.train.task == BRIM_TASK_TOKENS && strcmp(op, "softmax_cross_entropy") != 0)
     return brim_fail(BRIM_ECONFIG, "loss=%s does not go with dataset '%s', which is of tokens\ntake loss=cross_entropy",
                      loss->plugin->id, id);
+  if (!is_values || !is_classes) return BRIM_OK;
   const brim_yaml *keys = brim_yaml_get(s->config->root, "loss");
   bool is_chosen = false;
   for (size_t i = 0; i < keys->count; i++) is_chosen = is_chosen || !brim_setup_is_untouched(keys->item[i]);
