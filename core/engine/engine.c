@@ -193,18 +193,18 @@ static brim_status make_loss(brim_training_plan *p, const char **op)
 {
   const brim_network *n = &p->network;
   const char *id = n->loss ? n->loss : n->task == BRIM_TASK_VALUES ? "mse" : "cross_entropy";
-  static const char *const tasks[] = {
-      [BRIM_TASK_CLASS] = "classes", [BRIM_TASK_TOKENS] = "tokens", [BRIM_TASK_VALUES] = "values"};
   const brim_plugin *plugin;
   brim_list *w = &p->class_weights;
   double sum = 0;
   void *params;
   BRIM_TRY(make_instance(p->engine, BRIM_LOSS, id, n->loss_settings, &p->arena, &plugin, &params));
   const brim_loss_ops *ops = plugin->ops;
-  if (!(ops->tasks & BRIM_LOSS_OF(n->task)))
-    return brim_fail(BRIM_EINVAL, "brim_network.loss: '%s' is not for a task of %s", id, tasks[n->task]);
+  if (n->task == BRIM_TASK_TOKENS && strcmp(ops->op, "softmax_cross_entropy") != 0)
+    return brim_fail(BRIM_EINVAL, "brim_network.loss: of tokens it is 'cross_entropy', got '%s'", id);
   ops->fill(params, &p->loss, w);
   for (size_t i = 0; i < w->count; i++) sum += w->item[i];
+  if (w->count > 0 && n->task == BRIM_TASK_VALUES)
+    return brim_fail(BRIM_EINVAL, "brim_network.loss_settings: class_weights are not for values, which have no class");
   if (w->count > 0 && ((int64_t)w->count != n->classes || sum <= 0))
     return brim_fail(BRIM_EINVAL, "brim_network.loss_settings: class_weights are %lld numbers, not all 0; got %zu%s",
                      (long long)n->classes, w->count, sum > 0 ? "" : ", all 0");

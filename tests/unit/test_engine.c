@@ -52,6 +52,15 @@ static brim_status build_wrong(const void *self, brim_graph *g)
   return BRIM_OK;
 }
 
+/* Has parameters, and answers with its input. */
+static brim_status build_with_idle_layer(const void *self, brim_graph *g)
+{
+  (void)self;
+  brim_linear(g, "idle", brim_input(g), 3);
+  brim_output(g, brim_relu(g, brim_input(g)));
+  return BRIM_OK;
+}
+
 /* Hands the input of the first graph that it builds to the others, too. */
 static brim_status build_with_kept_tensor(const void *self, brim_graph *g)
 {
@@ -189,16 +198,17 @@ static void networks_that_cannot_be(void **state)
   CASE(17, settings, wrong, BRIM_EINVAL, "settings are those of a model");
   CASE(18, task, BRIM_TASK_TOKENS, BRIM_EINVAL, "of tokens it is {1, {T}}, got 2 dimensions");
   cases[18].n.sample = (brim_shape){2, {4, 4}};
-  CASE(19, loss, "mse", BRIM_EINVAL, "'mse' is not for a task of tokens");
+  CASE(19, loss, "mse", BRIM_EINVAL, "of tokens it is 'cross_entropy', got 'mse'");
   cases[19].n.task = BRIM_TASK_TOKENS;
-  CASE(20, loss, "cross_entropy", BRIM_EINVAL, "'cross_entropy' is not for a task of values");
+  CASE(20, loss, "cross_entropy", BRIM_EINVAL, "class_weights are not for values");
+  cases[20].n.loss_settings = no_weights;
   cases[20].n.task = BRIM_TASK_VALUES;
   CASE(21, loss_settings, two_weights, BRIM_EINVAL, "class_weights are 3 numbers, not all 0; got 2");
   CASE(22, loss_settings, no_weights, BRIM_EINVAL, "class_weights are 3 numbers, not all 0; got 3, all 0");
   CASE(23, build, build_with_kept_tensor, BRIM_EINVAL, "the input is of another graph");
   cases[23].n.answers = 1;
-  CASE(24, loss, "bce", BRIM_EINVAL, "'bce' is not for a task of values");
-  cases[24].n.task = BRIM_TASK_VALUES;
+  CASE(24, build, build_with_idle_layer, BRIM_EINVAL, "no parameter that is trained influences the model's output");
+  cases[24].n.classes = 4;
 #undef CASE
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     assert_refused(brim_engine_plan(engine, &cases[i].n, &plan), cases[i].status, cases[i].text);

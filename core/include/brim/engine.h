@@ -52,7 +52,8 @@ typedef struct brim_network {
   int64_t micro_batch;         /* that are computed at a time, which must divide `batch`; 0: all */
   int64_t grain;               /* micro-batches that are multiples of it give the same bits, but for batch norm, whose
                                 * statistics are those of a micro-batch; 0: no such thing is asked for */
-  const char *loss;            /* "cross_entropy", of values "mse", by default */
+  const char *loss;            /* "cross_entropy", of values "mse", by default; values that are shares of classes may
+                                * have cross_entropy too, numbers from 0 to 1 "bce" */
   const char *const *loss_settings;      /* "class_weights=[1,2,5]": the mean is weighted likewise */
   const char *optimizer;                 /* "adamw" by default */
   const char *const *optimizer_settings; /* "lr=1e-3" */
