@@ -274,7 +274,7 @@ static void tell_sent(int signal, const siginfo_t *info)
   finish(&m);
 }
 
-static void tell(int signal, const siginfo_t *info, const void *context)
+static void tell_crash(int signal, const siginfo_t *info, const void *context)
 {
   static brim_handler_text m;
   uintptr_t at, stack;
@@ -339,7 +339,7 @@ static void tell_once(int signal, const siginfo_t *info, const void *context, co
     else if (is_sent(info))
       tell_sent(signal, info);
     else
-      tell(signal, info, context);
+      tell_crash(signal, info, context);
     atomic_store(&told, 2);
   }
   for (int i = 0; i < WAIT_MS && atomic_load(&told) == 1; i++) nanosleep(&ms, NULL);

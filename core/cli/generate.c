@@ -184,7 +184,7 @@ static brim_status add_token(generate *g, int32_t token, bool first)
   return BRIM_OK;
 }
 
-static brim_status take(void *context, int32_t token)
+static brim_status take_token(void *context, int32_t token)
 {
   generate *g = context;
   BRIM_TRY(add_token(g, token, g->json && json_array_size(g->numbers) == 0));
@@ -238,7 +238,7 @@ static brim_status make_texts(generate *g, brim_generator *generator)
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, NULL); /* a second one ends the program at once */
   g->how.stopped = &stopped;
-  g->how.take = take;
+  g->how.take = take_token;
   g->how.context = g;
   for (int64_t i = 0; i < g->sample_count && status == BRIM_OK; i++) {
     g->how.number = (uint32_t)i;

@@ -12,7 +12,7 @@
 #include "cli/run_folder.h"
 #include "config/compose.h"
 #include "config/sweep.h"
-#include "simulate/record.h"
+#include "simulate/recording.h"
 #include "store/rundir.h"
 
 #define SCENARIO "scenario="

@@ -137,7 +137,7 @@ static brim_status fail_ended(const char *question)
 }
 
 /* The answer without spaces around it; an empty one is the default. It is good until the next question. */
-static brim_status ask(start *s, const char *question, const char *choices, const char *def, const char **answer)
+static brim_status ask_user(start *s, const char *question, const char *choices, const char *def, const char **answer)
 {
   *answer = def;
   if (s->yes) return BRIM_OK;
@@ -212,7 +212,7 @@ static brim_status ask_device(start *s)
   BRIM_TRY(show_devices(s));
   if (is_given(s, "device")) return BRIM_OK;
   for (;;) {
-    BRIM_TRY(ask(s, "device", "auto, or one of these", s->own->settings.device, &answer));
+    BRIM_TRY(ask_user(s, "device", "auto, or one of these", s->own->settings.device, &answer));
     const brim_status status = choose_device(s, answer);
     if (status == BRIM_OK || !explain(s)) return status;
   }
@@ -249,7 +249,8 @@ static brim_status ask_precision(start *s)
   const int32_t own = s->own->settings.precision;
   if (is_given(s, "precision")) return BRIM_OK;
   for (;;) {
-    BRIM_TRY(ask(s, "precision", choices, brim_precision_names[has >> own & 1 ? own : BRIM_PRECISION_FP32], &answer));
+    BRIM_TRY(
+        ask_user(s, "precision", choices, brim_precision_names[has >> own & 1 ? own : BRIM_PRECISION_FP32], &answer));
     const brim_status status = choose_precision(s, has, choices, answer);
     if (status == BRIM_OK || !explain(s)) return status;
   }
@@ -359,7 +360,7 @@ static brim_status ask_batch(start *s, uint64_t *peak)
   BRIM_TRY(show_batches(s));
   const char *def = default_batch(s);
   for (;;) {
-    BRIM_TRY(ask(s, "batch size", "samples in a micro-batch, or auto", def, &answer));
+    BRIM_TRY(ask_user(s, "batch size", "samples in a micro-batch, or auto", def, &answer));
     brim_status status = set_batch(s, answer);
     if (status == BRIM_OK) status = try_plan(s, peak);
     if (status == BRIM_OK || !explain(s)) return status;
@@ -418,7 +419,7 @@ static brim_status ask_to_start(start *s, bool *go)
 {
   const char *answer;
   for (;;) {
-    BRIM_TRY(ask(s, "start", "yes, no", "yes", &answer));
+    BRIM_TRY(ask_user(s, "start", "yes, no", "yes", &answer));
     *go = strcmp(answer, "yes") == 0 || strcmp(answer, "y") == 0;
     if (*go || strcmp(answer, "no") == 0 || strcmp(answer, "n") == 0) return BRIM_OK;
     fprintf(stderr, "'%s' is neither yes nor no\n", answer);

@@ -2,7 +2,7 @@
 #ifndef BRIM_CLI_SWEEP_H
 #define BRIM_CLI_SWEEP_H
 #include "cli/cli.h"
-#include "cli/job.h"
+#include "cli/sweep_job.h"
 #include "config/sweep.h"
 #include "store/summary.h"
 

@@ -43,7 +43,7 @@ static const char *next_name(const brim_composition *c, const char **path)
   return name;
 }
 
-static brim_yaml *find(const brim_composition *c, const char *path)
+static brim_yaml *find_node(const brim_composition *c, const char *path)
 {
   brim_yaml *node = c->root;
   while (node && *path) node = child_of(c, node, next_name(c, &path));
@@ -107,7 +107,7 @@ static void discard(const brim_composition *c, const char *path)
 {
   const char *dot = strrchr(path, '.');
   const char *name = dot ? dot + 1 : path;
-  brim_yaml *parent = dot ? find(c, brim_arena_string_n(c->arena, path, (size_t)(dot - path))) : c->root;
+  brim_yaml *parent = dot ? find_node(c, brim_arena_string_n(c->arena, path, (size_t)(dot - path))) : c->root;
   if (!parent || parent->kind != BRIM_YAML_MAP) return;
   if (!brim_yaml_remove(parent, name)) brim_yaml_remove(parent, brim_arena_printf(c->arena, "+%s", name));
 }
@@ -183,7 +183,7 @@ static bool is_group_id(const char *path)
 static brim_yaml *list_now(const target *t, const char *path)
 {
   brim_arena *arena = t->c->arena;
-  const brim_yaml *now = find(t->c, path);
+  const brim_yaml *now = find_node(t->c, path);
   const brim_schema_row *row = brim_schema_find(t->schema, path);
   if (!now && row) now = brim_value_default(row->row, arena);
   if (now && now->kind == BRIM_YAML_LIST) return brim_yaml_clone(arena, now);
@@ -196,7 +196,7 @@ static brim_yaml *list_now(const target *t, const char *path)
 static bool is_list(const target *t, const char *path)
 {
   const brim_schema_row *row = brim_schema_find(t->schema, path);
-  const brim_yaml *now = find(t->c, path);
+  const brim_yaml *now = find_node(t->c, path);
   return row ? row->row->type == BRIM_LIST || row->row->type == BRIM_SET || row->row->type == BRIM_NAMES
              : now && now->kind == BRIM_YAML_LIST;
 }
@@ -228,7 +228,7 @@ static bool refuse_choice(const target *t, const char *path, const brim_yaml *va
 static void append_items(const target *t)
 {
   const brim_override *o = t->override;
-  const bool known = brim_schema_find(t->schema, o->key) || find(t->c, o->key);
+  const bool known = brim_schema_find(t->schema, o->key) || find_node(t->c, o->key);
   if (refuse_choice(t, o->key, o->value)) return;
   if (is_group_id(o->key)) {
     refuse_id(t, o->key, o->value);
@@ -266,7 +266,7 @@ static bool set_item(const target *t, const char *path, const brim_yaml *value)
   }
   if (i >= list->count) {
     brim_problem_at(&t->c->problems, &t->override->origin, "'%s' is not there: the list has %zu item%s", path,
-                    list->count, list->count == 1 ? "" : "s");
+                    list->count, brim_plural((int64_t)list->count));
     brim_problem_hint(&t->c->problems, "items count from 0, as in %s.0=VALUE; to append one, write %s+=[VALUE]",
                       list_path, list_path);
     return true;
@@ -318,7 +318,7 @@ static void apply_value(const target *t, const char *path, const brim_yaml *valu
   if (set_item(t, path, value)) return;
   const bool section = brim_schema_is_section(t->schema, path);
   const bool declared = brim_schema_find(t->schema, path) || brim_alias_find(path);
-  const bool there = declared || section || find(t->c, path);
+  const bool there = declared || section || find_node(t->c, path);
   if (there && o->mode == BRIM_OVERRIDE_ADD && !section) {
     brim_problem_at(problems, &o->origin, "'%s' exists already: to change it, write %s", path, o->origin.text + 1);
   } else if (!there && o->mode == BRIM_OVERRIDE_SET) {
@@ -349,7 +349,7 @@ static bool is_one_line(const brim_yaml *node, const char *text)
 static void apply_removal(const target *t)
 {
   const brim_override *o = t->override;
-  const brim_yaml *now = find(t->c, o->key);
+  const brim_yaml *now = find_node(t->c, o->key);
   const brim_schema_row *row = brim_schema_find(t->schema, o->key);
   if (is_group_id(o->key)) {
     brim_problem_at(&t->c->problems, &o->origin, "'%s' cannot be removed: a group needs a plugin", o->key);

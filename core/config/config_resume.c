@@ -34,7 +34,7 @@ brim_status brim_config_anchor_paths(brim_config *config)
 
 /* ---- edits ---- */
 
-static void tell(brim_problems *problems, const char *path, const brim_yaml *was, const brim_yaml *now)
+static void tell_edit(brim_problems *problems, const char *path, const brim_yaml *was, const brim_yaml *now)
 {
   brim_text before = {0}, after = {0};
   brim_yaml_print(was, &before, false);
@@ -62,7 +62,7 @@ static bool compare_choices(const brim_config *was, const brim_config *now, brim
     if (b->plugin->kind == BRIM_POLICY) break;
     if (!a || strcmp(a->plugin->id, b->plugin->id) == 0) continue;
     const char *path = brim_arena_printf(problems->arena, "%s.id", b->group);
-    tell(problems, path, brim_yaml_get_path(was->root, path), brim_yaml_get_path(now->root, path));
+    tell_edit(problems, path, brim_yaml_get_path(was->root, path), brim_yaml_get_path(now->root, path));
   }
   return problems->count == before;
 }
@@ -77,7 +77,7 @@ static void compare_values(const brim_config *was, const brim_config *now, brim_
     const brim_yaml *a = brim_yaml_get_path(was->root, row->path), *b = brim_yaml_get_path(now->root, row->path);
     if (!a || !b || row->edit == BRIM_EDIT_FREE || (same_batch && row->edit == BRIM_EDIT_CUT)) continue;
     if (row->plugin && row->plugin->kind == BRIM_POLICY) continue;
-    if (!brim_value_same(row->row, a, b, problems->arena)) tell(problems, row->path, a, b);
+    if (!brim_value_same(row->row, a, b, problems->arena)) tell_edit(problems, row->path, a, b);
   }
 }
 

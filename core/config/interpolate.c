@@ -103,7 +103,7 @@ static const char *absolute(const job *j, const char *reference)
 }
 
 /* The node at a path, replacing what stands on the way; NULL if there is none. *failed: it cannot be replaced. */
-static brim_yaml *find(job *j, const char *path, bool *failed)
+static brim_yaml *find_value(job *j, const char *path, bool *failed)
 {
   brim_yaml *node = j->c->root;
   for (const char *rest = path; node && *rest;) {
@@ -147,7 +147,7 @@ static brim_yaml *refer(job *j, const char *text)
   const char *path = absolute(j, reference);
   if (!path) return fail(j, "refers to ${%s}, which is above the root", reference);
   bool failed = false;
-  const brim_yaml *found = find(j, path, &failed);
+  const brim_yaml *found = find_value(j, path, &failed);
   if (failed || (!found && brim_compose_is_broken(j->c, path))) return NULL;
   if (!found) return no_such_key(j, reference, path);
   return spend(j, found) ? brim_yaml_clone(j->c->arena, found) : NULL;

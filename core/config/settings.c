@@ -9,38 +9,42 @@
  * what is trained does not. FIXED: no. CUT: yes, as long as the effective batch stays. */
 #define FREE(...)                                                                                                      \
   {                                                                                                                    \
-    BRIM_PARAM(__VA_ARGS__), BRIM_EDIT_FREE                                                                            \
+    BRIM_PARAM(__VA_ARGS__), BRIM_EDIT_FREE, false                                                                     \
   }
 #define FIXED(...)                                                                                                     \
   {                                                                                                                    \
-    BRIM_PARAM(__VA_ARGS__), BRIM_EDIT_REFUSED                                                                         \
+    BRIM_PARAM(__VA_ARGS__), BRIM_EDIT_REFUSED, false                                                                  \
   }
-#define CUT(...)                                                                                                       \
+/* One whose value goes into the scenario of a recorded run, too. `edit`: FREE, REFUSED or CUT. */
+#define REPLAYED(edit, ...)                                                                                            \
   {                                                                                                                    \
-    BRIM_PARAM(__VA_ARGS__), BRIM_EDIT_CUT                                                                             \
+    BRIM_PARAM(__VA_ARGS__), BRIM_EDIT_##edit, true                                                                    \
   }
 
 const char *const brim_precision_names[BRIM_PRECISIONS] = {"fp32", "bf16", "fp16"};
 
 static const brim_setting top_table[] = {
     FIXED(I64, brim_settings, seed, "1", "[0,inf)", "seed of weights, order, augmentation and dropout"),
-    FREE(STR, brim_settings, device, "auto", NULL, "where to train: auto, a backend, or one of its devices: cpu:1"),
-    FREE(BOOL, brim_settings, auto_device, "true", NULL,
-         "device=auto takes the device with the most free memory; false: the first"),
-    FREE(BYTES, brim_settings, min_gpu_memory_mb, "0", NULL,
-         "free memory that a GPU, or a device with a limit, must have for device=auto to take it; a value from a "
-         "file asks of a device with a limit for no more than the limit"),
-    FREE(BOOL, brim_settings, wait_for_gpu, "false", NULL,
-         "wait in line for a GPU, or a device with a limit, until there is room for the run"),
-    FREE(SECONDS, brim_settings, gpu_wait_timeout_minutes, "60", "[0,inf)", "longest wait for a device"),
-    FREE(SECONDS, brim_settings, gpu_check_interval_seconds, "30", "(0,inf)",
-         "longest time between two looks for a device"),
-    FREE(I64, brim_settings, min_batch_size, "1", "[1,1048576]", "policies make micro-batches no smaller than this"),
-    FREE(I64, brim_settings, max_retries, "3", "[0,1000]",
-         "plans that a policy tries on a device after one that had room, and did not get its memory; and in a run that "
-         "has begun, attempts by each way to recover when memory runs out"),
-    FIXED(ENUM, brim_settings, precision, "fp32", BRIM_PRECISION_NAMES,
-          "what activations are kept in; parameters and what is added up to them stay in fp32"),
+    REPLAYED(FREE, STR, brim_settings, device, "auto", NULL,
+             "where to train: auto, a backend, or one of its devices: cpu:1"),
+    REPLAYED(FREE, BOOL, brim_settings, auto_device, "true", NULL,
+             "device=auto takes the device with the most free memory; false: the first"),
+    REPLAYED(FREE, BYTES, brim_settings, min_gpu_memory_mb, "0", NULL,
+             "free memory that a GPU, or a device with a limit, must have for device=auto to take it; a value from a "
+             "file asks of a device with a limit for no more than the limit"),
+    REPLAYED(FREE, BOOL, brim_settings, wait_for_gpu, "false", NULL,
+             "wait in line for a GPU, or a device with a limit, until there is room for the run"),
+    REPLAYED(FREE, SECONDS, brim_settings, gpu_wait_timeout_minutes, "60", "[0,inf)", "longest wait for a device"),
+    REPLAYED(FREE, SECONDS, brim_settings, gpu_check_interval_seconds, "30", "(0,inf)",
+             "longest time between two looks for a device"),
+    REPLAYED(FREE, I64, brim_settings, min_batch_size, "1", "[1,1048576]",
+             "policies make micro-batches no smaller than this"),
+    REPLAYED(
+        FREE, I64, brim_settings, max_retries, "3", "[0,1000]",
+        "plans that a policy tries on a device after one that had room, and did not get its memory; and in a run that "
+        "has begun, attempts by each way to recover when memory runs out"),
+    REPLAYED(REFUSED, ENUM, brim_settings, precision, "fp32", BRIM_PRECISION_NAMES,
+             "what activations are kept in; parameters and what is added up to them stay in fp32"),
     FIXED(I64, brim_settings, total_clients, "0", "[0,1000000000]",
           "clients that the training samples are dealt to, for `brim federate`; 0: there is no federation"),
     FIXED(I64, brim_settings, clients_per_round, "10", "[1,1000000000]", "clients that train in a round"),
@@ -62,11 +66,11 @@ static const brim_setting run_table[] = {
 static const brim_setting training_table[] = {
     FIXED(I64, T, epochs, "5", "[0,1000000]", "passes over the training data"),
     FIXED(I64, T, steps, "0", "[0,inf)", "steps in all, in place of epochs; 0: go by epochs"),
-    CUT(I64, T, batch_size, "64", "auto|[1,1048576]", "samples in a micro-batch; auto: a policy chooses"),
-    CUT(I64, T, gradient_accumulation_steps, "1", "[1,1048576]",
-        "micro-batches in a step; the effective batch is batch_size times this"),
-    CUT(I64, T, effective_batch_size, "0", "[0,1099511627776]",
-        "samples in a step, from which gradient_accumulation_steps follows; 0: the product of the two"),
+    REPLAYED(CUT, I64, T, batch_size, "64", "auto|[1,1048576]", "samples in a micro-batch; auto: a policy chooses"),
+    REPLAYED(CUT, I64, T, gradient_accumulation_steps, "1", "[1,1048576]",
+             "micro-batches in a step; the effective batch is batch_size times this"),
+    REPLAYED(CUT, I64, T, effective_batch_size, "0", "[0,1099511627776]",
+             "samples in a step, from which gradient_accumulation_steps follows; 0: the product of the two"),
     FIXED(I64, T, eval_batch_size, "0", "[0,1048576]", "samples in an evaluation batch; 0: as the micro-batch"),
     FIXED(I64, T, grain, "-1", "[-1,4096]",
           "results are the same bits for every batch_size that is a multiple of this; 0: off; -1: the backend's"),
@@ -75,15 +79,15 @@ static const brim_setting training_table[] = {
           "than the effective batch"),
     FREE(I64, T, num_workers, "1", "[0,256]", "threads that decode samples; 0: decode while training waits"),
     FIXED(I64, T, num_train_samples, "0", "[0,inf)", "train on this many samples only; 0: all"),
-    FIXED(I64, T, eval_every_steps, "0", "[0,inf)", "steps between evaluations; 0: after each epoch"),
-    FREE(I64, T, checkpoint_every_steps, "0", "[0,inf)", "steps between checkpoints; 0: after each epoch"),
+    REPLAYED(REFUSED, I64, T, eval_every_steps, "0", "[0,inf)", "steps between evaluations; 0: after each epoch"),
+    REPLAYED(FREE, I64, T, checkpoint_every_steps, "0", "[0,inf)", "steps between checkpoints; 0: after each epoch"),
     FIXED(F64, T, clip_norm, "0", "[0,inf)", "most norm of all gradients together; longer ones are scaled; 0: off"),
     FIXED(F64, T, ema_decay, "0", "[0,1)",
           "evaluate and keep as the model a moving average of the weights that decays so in a step; 0: off"),
     FIXED(I64, T, patience, "0", "[0,1000000]",
           "evaluations without a better validation loss after which training ends; 0: goes on"),
-    FREE(I64, T, clear_cache_every_n_rounds, "0", "[0,inf)",
-         "rounds, from evaluation to evaluation, after which memory is cleaned up lightly; 0: as policies say"),
+    REPLAYED(FREE, I64, T, clear_cache_every_n_rounds, "0", "[0,inf)",
+             "rounds, from evaluation to evaluation, after which memory is cleaned up lightly; 0: as policies say"),
     FREE(I64, T, keep_checkpoints, "2", "[1,1000000]", "newest checkpoints to keep, besides the best"),
     {.param.key = NULL},
 };
@@ -162,24 +166,24 @@ static const brim_setting graph_table[] = {
 };
 
 static const brim_setting memory_table[] = {
-    FREE(BYTES, brim_memory_settings, limit_mb, "0", NULL,
-         "most memory that the process may take of the device, libraries included; 0: what the device has"),
-    FREE(F64, brim_memory_settings, limit, "0", "[0,1]",
-         "the same as a share of the device's memory; 0: $TF_GPU_MEMORY_FRACTION, or no limit"),
-    FREE(ENUM, brim_memory_settings, recompute, "none", BRIM_RECOMPUTE_NAMES,
-         "what the backward pass computes again rather than keeps; auto: as little as makes the plan fit"),
-    FREE(BYTES, brim_memory_settings, recompute_budget_mb, "0", NULL,
-         "peak that recompute=auto keeps below; 0: what the device and the limits leave"),
+    REPLAYED(FREE, BYTES, brim_memory_settings, limit_mb, "0", NULL,
+             "most memory that the process may take of the device, libraries included; 0: what the device has"),
+    REPLAYED(FREE, F64, brim_memory_settings, limit, "0", "[0,1]",
+             "the same as a share of the device's memory; 0: $TF_GPU_MEMORY_FRACTION, or no limit"),
+    REPLAYED(FREE, ENUM, brim_memory_settings, recompute, "none", BRIM_RECOMPUTE_NAMES,
+             "what the backward pass computes again rather than keeps; auto: as little as makes the plan fit"),
+    REPLAYED(FREE, BYTES, brim_memory_settings, recompute_budget_mb, "0", NULL,
+             "peak that recompute=auto keeps below; 0: what the device and the limits leave"),
     FREE(ENUM, brim_memory_settings, offload, "none", BRIM_OFFLOAD_NAMES,
          "keep the optimizer's state in host memory, and on the device only what a parameter's update needs"),
     FREE(PATH, brim_memory_settings, profile, "", NULL,
          "file of the device profile: how long kernels take; empty: one for each device in ~/.cache/brim"),
     FREE(BOOL, brim_memory_settings, timing, "true", NULL,
          "time what the profile lacks, where something is chosen by time; false: go by what there is"),
-    FREE(F64, brim_memory_settings, warn_percent, "85", "[0,100]",
-         "use of RAM, or others' of the device, at which to warn; 0: never"),
-    FREE(F64, brim_memory_settings, critical_percent, "90", "[0,100]",
-         "the same, at which to write a checkpoint, clean up and plan smaller; 0: never"),
+    REPLAYED(FREE, F64, brim_memory_settings, warn_percent, "85", "[0,100]",
+             "use of RAM, or others' of the device, at which to warn; 0: never"),
+    REPLAYED(FREE, F64, brim_memory_settings, critical_percent, "90", "[0,100]",
+             "the same, at which to write a checkpoint, clean up and plan smaller; 0: never"),
     FREE(F64, brim_memory_settings, check_interval_seconds, "1", "[0.001,86400]",
          "time between looks at how much is used"),
     {.param.key = NULL},
@@ -297,7 +301,7 @@ const brim_section brim_settings_sections[] = {
 
 #define RESERVED(T, key, def, range, help)                                                                             \
   {                                                                                                                    \
-    {key, BRIM_##T, 0, 0, def, range, help}, BRIM_EDIT_FREE                                                            \
+    {key, BRIM_##T, 0, 0, def, range, help}, BRIM_EDIT_FREE, false                                                     \
   }
 static const brim_setting memory_reserved[] = {
     RESERVED(BYTES, "headroom_mb", "0", NULL, "memory of the device that plans leave to others"),

@@ -167,6 +167,7 @@ enum brim_edit { BRIM_EDIT_REFUSED, BRIM_EDIT_FREE, BRIM_EDIT_CUT };
 typedef struct brim_setting {
   brim_param param;
   enum brim_edit edit;
+  bool replayed; /* decisions of a run depend on it: the scenario of a recorded run has its value */
 } brim_setting;
 typedef struct brim_section {
   const char *path;          /* "" for top-level keys, "training", ... */

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/error.h"
 #include "base/long_call.h"
 #include "base/text.h"
 #include "base/thread.h"
@@ -82,14 +83,14 @@ struct brim_data_opening {
   const brim_dataset_ops *ops;
   void *self;
   brim_status status;
-  char error[4096];
+  brim_error error;
 };
 
 static void *open_aside(void *context)
 {
   struct brim_data_opening *o = context;
   o->status = open_splits(o->ops, o->self);
-  if (o->status != BRIM_OK) snprintf(o->error, sizeof o->error, "%s", brim_error_text());
+  if (o->status != BRIM_OK) brim_error_take(&o->error);
   return NULL;
 }
 
@@ -117,7 +118,7 @@ brim_status brim_data_open_finish(brim_data *data)
   brim_long_call_end(&call);
   data->opening = NULL;
   const brim_status status = o->status;
-  if (status != BRIM_OK) brim_fail(status, "%s", o->error);
+  if (status != BRIM_OK) brim_error_put(&o->error);
   free(o);
   BRIM_TRY(status);
   const brim_data before = *data;

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/text.h"
 #include "data/mixup.h"
 #include "graph/graph.h"
 
@@ -99,7 +100,7 @@ static brim_status describe_split(const brim_data *data, const char *split, brim
 static const char *describe_answer(char *out, size_t room, const brim_dataset_info *info)
 {
   if (info->task == BRIM_TASK_VALUES)
-    snprintf(out, room, "%" PRId64 " real number%s", info->targets, info->targets == 1 ? "" : "s");
+    snprintf(out, room, "%" PRId64 " real number%s", info->targets, brim_plural(info->targets));
   else
     snprintf(out, room, info->task == BRIM_TASK_TOKENS ? "tokens" : "a class");
   return out;
@@ -152,7 +153,7 @@ static brim_status check_list(const brim_data *data, const char *key, const brim
     return brim_fail(BRIM_ECONFIG,
                      "'%s' has %zu numbers, but the samples have %" PRId64 " %s%s; give 1 or as many "
                      "as %ss",
-                     key, list->count, data->channels, what, data->channels == 1 ? "" : "s", what);
+                     key, list->count, data->channels, what, brim_plural(data->channels), what);
   if (list->count > BRIM_DATA_CHANNELS_MAX)
     return brim_fail(BRIM_ECONFIG, "'%s' has %zu numbers; at most %d are possible", key, list->count,
                      BRIM_DATA_CHANNELS_MAX);

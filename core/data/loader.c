@@ -15,18 +15,18 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/error.h"
 #include "base/long_call.h"
 #include "base/thread.h"
 #include "data/data.h"
 
 #define LINE_BYTES 64u /* everything that threads write starts at a cache line */
-#define ERROR_ROOM 4096
 
 typedef struct slot {
   brim_batch batch;
   bool ready; /* under the lock; the rest belongs to who decodes until ready, then to the consumer */
   brim_status status;
-  char error[ERROR_ROOM];
+  brim_error error;
 } slot;
 
 typedef struct worker {
@@ -132,7 +132,7 @@ static void decode(brim_loader *loader, worker *w, slot *s)
                          (char *)b->values + (size_t)i * values_bytes, (char *)b->labels + (size_t)i * label_bytes);
     brim_frequent_call_turn(&w->reading);
   }
-  if (s->status != BRIM_OK) snprintf(s->error, sizeof s->error, "%s", brim_error_text());
+  if (s->status != BRIM_OK) brim_error_take(&s->error);
 }
 
 /* Takes the next number if the stream goes on there: its slot, with the span. NULL at the end. Under the lock. */
@@ -301,7 +301,7 @@ brim_status brim_loader_next(brim_loader *loader, const brim_batch **out)
   }
   pthread_mutex_unlock(&loader->lock);
   if (!s) return BRIM_OK;
-  if (s->status != BRIM_OK) return brim_fail(s->status, "%s", s->error);
-  *out = &s->batch;
-  return BRIM_OK;
+  if (s->status != BRIM_OK) brim_error_put(&s->error);
+  if (s->status == BRIM_OK) *out = &s->batch;
+  return s->status;
 }

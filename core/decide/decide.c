@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "base/text.h"
 #include "brim/host.h"
 #include "memory/choose.h"
@@ -402,7 +403,7 @@ bool brim_decide_is_want(const brim_dialogue *d, brim_status status)
 }
 
 /* The event, and the policies' answer to it: ENOTSUP if no policy decides, the decision is to give up, or *refused. */
-static brim_status ask(brim_dialogue *d, views *v, uint64_t needed, bool *refused)
+static brim_status ask_after_oom(brim_dialogue *d, views *v, uint64_t needed, bool *refused)
 {
   brim_action action;
   BRIM_TRY(brim_planner_look(d->planner));
@@ -426,16 +427,16 @@ static brim_status ask(brim_dialogue *d, views *v, uint64_t needed, bool *refuse
 brim_status brim_decide_after_oom(brim_dialogue *d, brim_choice *choice, brim_status failure, uint64_t needed)
 {
   views v = {.arena = {0}};
-  char text[4096];
-  snprintf(text, sizeof text, "%s", brim_error_text());
+  brim_error error;
+  brim_error_take(&error);
   if (brim_planner_list_cuts(d->planner) == 0) return failure;
   bool refused = false;
   d->choice = *choice;
-  const brim_status status = ask(d, &v, needed, &refused);
+  const brim_status status = ask_after_oom(d, &v, needed, &refused);
   *choice = d->choice;
   brim_arena_release(&v.arena);
   if (status != BRIM_ENOTSUP) return status;
-  (void)brim_fail(failure, "%s", text);
+  brim_error_put(&error);
   return refused ? refuse_host(failure) : failure;
 }
 

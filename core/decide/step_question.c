@@ -51,7 +51,7 @@ static void show_decided(brim_step_question *q, const brim_step_view *view)
   if (device.free_bytes != q->shown_free) show(q, &device, view->waiting_bytes);
 }
 
-static brim_status look(const brim_step_view *view, brim_device_view *device, uint64_t *room)
+static brim_status look_at_device(const brim_step_view *view, brim_device_view *device, uint64_t *room)
 {
   brim_step_question *q = question_of(view);
   BRIM_TRY(brim_planner_look(q->dialogue->planner));
@@ -171,7 +171,7 @@ brim_status brim_step_plan_ask(brim_step_question *q, int64_t step, double secon
                          .grain = setup->grain,
                          .choice = d->planner->micro_batch,
                          .choice_count = choices,
-                         .look = look,
+                         .look = look_at_device,
                          .peak_within = peak_within,
                          .host = q,
                          .step_seconds = q->step_seconds,

@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/crash.h"
+#include "base/error.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "dist/hub.h"
@@ -52,7 +53,7 @@ struct brim_dist {
   bool is_connected; /* the collectives */
   bool is_lost;      /* the ranks cannot reach each other any more: `loss` says why, */
   bool is_told;      /* and another rank has said it already */
-  char loss[1024];
+  brim_error loss;
 };
 
 brim_world brim_dist_world(const brim_dist *d)
@@ -215,13 +216,17 @@ static void stop_collectives(brim_dist *d)
 /* From here on nothing is said or waited for: the first reason is the one to show. */
 static brim_status lose(brim_dist *d, brim_status status, int32_t late)
 {
-  if (d->is_lost) return brim_fail(BRIM_ECOMM, "%s", d->loss);
+  if (d->is_lost) {
+    brim_error_put(&d->loss);
+    return BRIM_ECOMM;
+  }
   if (late >= 0) (void)brim_fail_add(status, "rank %d of %d is missing", (int)late, (int)d->world.ranks);
   d->is_lost = true;
   d->is_told = status == BRIM_EPEER;
-  snprintf(d->loss, sizeof d->loss, "%s", brim_error_text());
+  brim_error_take(&d->loss);
   stop_collectives(d); /* else whoever waits for the device waits for ever */
-  return brim_fail(BRIM_ECOMM, "%s", d->loss);
+  brim_error_put(&d->loss);
+  return BRIM_ECOMM;
 }
 
 static brim_status exchange(brim_dist *d, const void *own, uint32_t bytes, void *all, double seconds)
@@ -298,12 +303,14 @@ static brim_status count_all(brim_dist *d, const brim_ballot *own, brim_verdict 
 
 brim_status brim_dist_vote(brim_dist *d, const brim_ballot *own, brim_verdict *out)
 {
-  char error[4096] = "";
-  if (own->status != BRIM_OK) snprintf(error, sizeof error, "%s", brim_error_text());
+  brim_error error;
+  brim_error_take(&error);
   *out = (brim_verdict){.failed = -1};
   const brim_status status = count_all(d, own, out);
   if (status != BRIM_OK) *out = (brim_verdict){.failed = -1, .is_over = true};
-  return own->status != BRIM_OK ? brim_fail(own->status, "%s", error) : status;
+  if (own->status == BRIM_OK) return status;
+  brim_error_put(&error);
+  return own->status;
 }
 
 /* ---- collectives ---- */

@@ -8,12 +8,12 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/error.h"
 #include "drive/drive.h"
 #include "planner/figures.h"
 #include "store/record.h"
 
 #define KEPT_ROOM 65536 /* of what the ranks are told of a run that is gone on with */
-#define ERROR_ROOM 4096
 
 /* ---- what a run has kept ---- */
 
@@ -87,11 +87,14 @@ typedef struct word {
 /* Every rank's, in `all`. A rank's own failure stays what it is; the others get EPEER. */
 static brim_status exchange(brim_dist *dist, const word *own, word *all)
 {
-  char error[ERROR_ROOM];
+  brim_error error;
   const int32_t ranks = brim_dist_world(dist).ranks;
-  snprintf(error, sizeof error, "%s", own->status != BRIM_OK ? brim_error_text() : "");
+  brim_error_take(&error);
   BRIM_TRY(brim_dist_exchange(dist, own, sizeof *own, all));
-  if (own->status != BRIM_OK) return brim_fail(own->status, "%s", error);
+  if (own->status != BRIM_OK) {
+    brim_error_put(&error);
+    return own->status;
+  }
   for (int32_t r = 0; r < ranks; r++)
     if (all[r].status != BRIM_OK)
       return brim_fail(BRIM_EPEER, "rank %d has failed before its first plan: %s", (int)r,

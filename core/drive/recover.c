@@ -4,18 +4,18 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "base/text.h"
 #include "decide/decide.h"
 #include "decide/dialogue.h"
 #include "planner/room.h"
 
 #define REASON_ROOM 512
-#define ERROR_ROOM 4096
 
 /* What it is about. */
 typedef struct failure {
   brim_status status;
-  char text[ERROR_ROOM];
+  brim_error error;
   const char *what; /* that failed: "step 3" */
 } failure;
 
@@ -23,19 +23,20 @@ typedef struct failure {
 static void take_failure(failure *f, brim_status status)
 {
   f->status = status;
-  snprintf(f->text, sizeof f->text, "%s", brim_error_text());
+  brim_error_take(&f->error);
 }
 
 /* Tells the user, as "recovery". */
-static void tell(const brim_recovery *r, const failure *f, const char *format, ...) BRIM_PRINTF(3, 4);
-static void tell(const brim_recovery *r, const failure *f, const char *format, ...)
+static void tell_recovery(const brim_recovery *r, const failure *f, const char *format, ...) BRIM_PRINTF(3, 4);
+static void tell_recovery(const brim_recovery *r, const failure *f, const char *format, ...)
 {
   char choice[REASON_ROOM], reason[REASON_ROOM];
   va_list list;
   va_start(list, format);
   vsnprintf(choice, sizeof choice, format, list);
   va_end(list);
-  snprintf(reason, sizeof reason, "%s%s%.*s", f->what, f->text[0] ? ": " : "", (int)strcspn(f->text, "\n"), f->text);
+  snprintf(reason, sizeof reason, "%s%s%.*s", f->what, f->error.text[0] ? ": " : "", (int)strcspn(f->error.text, "\n"),
+           f->error.text);
   brim_policies_tell((*r->drive)->dialogue.policies, "recovery", choice, reason);
 }
 
@@ -51,7 +52,8 @@ static brim_status clean(brim_recovery *r, const failure *f)
   const bool light = r->tries == 0;
   if (r->tries >= retries_max(r)) return BRIM_ENOTSUP;
   r->work->clean(r->work->self, light ? BRIM_CLEAN_LIGHT : BRIM_CLEAN_HEAVY, false);
-  tell(r, f, "%s cleanup, %lld of %lld", light ? "light" : "heavy", (long long)r->tries + 1, (long long)retries_max(r));
+  tell_recovery(r, f, "%s cleanup, %lld of %lld", light ? "light" : "heavy", (long long)r->tries + 1,
+                (long long)retries_max(r));
   return BRIM_OK;
 }
 
@@ -79,9 +81,9 @@ static brim_status recompute_more(brim_recovery *r, const failure *f)
   if (room > 0 && room < bytes) bytes = room;
   if (r->tries >= retries_max(r) || bytes == 0) return BRIM_ENOTSUP;
   BRIM_TRY(recompute_within(r, &(*r->drive)->choice, &bytes));
-  tell(r, f, "more recompute, %lld of %lld: a plan of %s in the place of %s", (long long)r->tries + 1,
-       (long long)retries_max(r), brim_format_bytes(a, sizeof a, bytes),
-       brim_format_bytes(b, sizeof b, r->needed_bytes));
+  tell_recovery(r, f, "more recompute, %lld of %lld: a plan of %s in the place of %s", (long long)r->tries + 1,
+                (long long)retries_max(r), brim_format_bytes(a, sizeof a, bytes),
+                brim_format_bytes(b, sizeof b, r->needed_bytes));
   return BRIM_OK;
 }
 
@@ -100,11 +102,11 @@ static brim_status fewer_lanes(brim_recovery *r, const failure *f)
 /* No limit of its own: policies are told how many retries there were and which devices were tried, and give up. */
 static brim_status ask_policies(brim_recovery *r, const failure *f)
 {
-  (void)brim_fail(f->status, "%s", f->text);
+  brim_error_put(&f->error);
   const brim_status status = brim_drive_after_oom(*r->drive, f->status, r->needed_bytes);
   if (status == f->status) return BRIM_ENOTSUP;
   if (status != BRIM_ENODEVICE || (*r->drive)->dialogue.again.count > 0) return status;
-  tell(r, f, "not done: %.*s", (int)strcspn(brim_error_text(), "\n"), brim_error_text());
+  tell_recovery(r, f, "not done: %.*s", (int)strcspn(brim_error_text(), "\n"), brim_error_text());
   return BRIM_ENOTSUP;
 }
 
@@ -126,15 +128,15 @@ static brim_status halve(brim_recovery *r, const failure *f)
   const int64_t half = find_half(d, d->choice.micro_batch);
   if (r->tries >= retries_max(r)) return BRIM_ENOTSUP;
   if (half == 0) {
-    tell(r, f, "no smaller micro-batch than %lld%s", (long long)d->choice.micro_batch,
-         d->setup->grain == 0 ? " by itself: without training.grain results would differ by rounding, which a "
-                                "policy may choose (policy+=robust)"
-                              : " gives the same bits");
+    tell_recovery(r, f, "no smaller micro-batch than %lld%s", (long long)d->choice.micro_batch,
+                  d->setup->grain == 0 ? " by itself: without training.grain results would differ by rounding, which a "
+                                         "policy may choose (policy+=robust)"
+                                       : " gives the same bits");
     return BRIM_ENOTSUP;
   }
   brim_drive_cut(d, half);
-  tell(r, f, "micro-batch %s, %lld of %lld", brim_setup_format_cut(d->setup, half, cut, sizeof cut),
-       (long long)r->tries + 1, (long long)retries_max(r));
+  tell_recovery(r, f, "micro-batch %s, %lld of %lld", brim_setup_format_cut(d->setup, half, cut, sizeof cut),
+                (long long)r->tries + 1, (long long)retries_max(r));
   return BRIM_OK;
 }
 
@@ -143,7 +145,7 @@ static brim_status halve(brim_recovery *r, const failure *f)
 static brim_status rewind_work(brim_recovery *r, const failure *f)
 {
   BRIM_TRY(r->work->rewind(r->work->self));
-  tell(r, f, "back to step %lld", (long long)r->work->step(r->work->self));
+  tell_recovery(r, f, "back to step %lld", (long long)r->work->step(r->work->self));
   return BRIM_OK;
 }
 
@@ -211,8 +213,8 @@ static brim_status climb(brim_recovery *r, failure *f)
     if (!is_want(status) || r->is_over) return status;
     take_failure(f, status);
   }
-  tell(r, f, "gives up after step %lld", (long long)r->work->step(r->work->self));
-  return brim_fail(f->status, "%s\nin %s, and nothing that may be done for it has helped", f->text, f->what);
+  tell_recovery(r, f, "gives up after step %lld", (long long)r->work->step(r->work->self));
+  return brim_fail(f->status, "%s\nin %s, and nothing that may be done for it has helped", f->error.text, f->what);
 }
 
 brim_status brim_recover(brim_recovery *r, brim_status status, const char *what, bool *rewound)
@@ -271,11 +273,9 @@ uint64_t brim_recover_target(const brim_memory_settings *settings, bool on_host,
 
 brim_status brim_recover_as_want(brim_drive *d, brim_status status)
 {
-  char text[ERROR_ROOM];
   if (status != BRIM_ENODEVICE && status != BRIM_EBUDGET) return status;
-  snprintf(text, sizeof text, "%s", brim_error_text());
   d->dialogue.again.count = 0;
-  return brim_fail(BRIM_ENOMEM_DEVICE, "%s", text);
+  return BRIM_ENOMEM_DEVICE;
 }
 
 brim_status brim_recover_shrink(brim_recovery *r, uint64_t bytes, const char *why)
@@ -294,14 +294,15 @@ brim_status brim_recover_shrink(brim_recovery *r, uint64_t bytes, const char *wh
   }
   brim_format_bytes(b, sizeof b, r->needed_bytes);
   if (peak >= r->needed_bytes) {
-    tell(r, &f, "no smaller plan than %s", b);
+    tell_recovery(r, &f, "no smaller plan than %s", b);
     return BRIM_OK; /* the plan that is placed goes on */
   }
   BRIM_TRY(r->work->park(r->work->self)); /* the choice is another only when the values are on the host */
   brim_drive_go(d, &to);
-  tell(r, &f, "micro-batch %s%s, a plan of %s in the place of %s",
-       brim_setup_format_cut(d->setup, to.micro_batch, cut, sizeof cut),
-       to.recompute == BRIM_RECOMPUTE_AUTO ? ", memory.recompute=auto" : "", brim_format_bytes(a, sizeof a, peak), b);
+  tell_recovery(r, &f, "micro-batch %s%s, a plan of %s in the place of %s",
+                brim_setup_format_cut(d->setup, to.micro_batch, cut, sizeof cut),
+                to.recompute == BRIM_RECOMPUTE_AUTO ? ", memory.recompute=auto" : "",
+                brim_format_bytes(a, sizeof a, peak), b);
   if (to.recompute != BRIM_RECOMPUTE_AUTO) brim_dialogue_show_plan(&d->dialogue, "pressure", to.micro_batch, peak);
   return brim_recover_as_want(d, r->work->replan(r->work->self));
 }

@@ -37,6 +37,7 @@ struct brim_training_plan {
   const brim_plugin *model;
   void *model_self;
   brim_loss_attr loss;
+  brim_list class_weights; /* count 0: none */
   const brim_optimizer_ops *optimizer;
   void *optimizer_params;
   int64_t losses_each; /* of a sample */
@@ -57,7 +58,7 @@ struct brim_training {
 };
 
 /* Structs of callers that know fewer or more fields: those that both know. */
-static brim_status take(void *to, size_t bytes, const void *from, const char *name)
+static brim_status take_struct(void *to, size_t bytes, const void *from, const char *name)
 {
   uint32_t size = 0;
   memset(to, 0, bytes);
@@ -68,7 +69,7 @@ static brim_status take(void *to, size_t bytes, const void *from, const char *na
 }
 
 /* Of what an earlier call should have made, or the caller must give. */
-static brim_status need(const void *pointer, const char *what)
+static brim_status need_pointer(const void *pointer, const char *what)
 {
   return pointer ? BRIM_OK : brim_fail(BRIM_EINVAL, "%s is NULL", what);
 }
@@ -81,8 +82,8 @@ static size_t count_words(const char *const *word)
 }
 
 /* A plugin, and an instance of it that the words make. */
-static brim_status make(const brim_engine *e, enum brim_kind kind, const char *id, const char *const *word,
-                        brim_arena *arena, const brim_plugin **plugin, void **self)
+static brim_status make_instance(const brim_engine *e, enum brim_kind kind, const char *id, const char *const *word,
+                                 brim_arena *arena, const brim_plugin **plugin, void **self)
 {
   const brim_registry_entry *entry = brim_registry_find(e->registry, kind, id);
   const brim_registry_failure *failure = entry ? NULL : brim_registry_failure_of(e->registry, kind, id);
@@ -100,7 +101,7 @@ static brim_status open_backend(brim_engine *e, const brim_engine_options *o)
 {
   const char *id = o->backend ? o->backend : "cpu";
   BRIM_TRY(brim_registry_open(brim_core_plugins, o->plugins, count_words(o->plugins), &e->registry));
-  BRIM_TRY(make(e, BRIM_BACKEND, id, o->settings, &e->arena, &e->plugin, &e->backend));
+  BRIM_TRY(make_instance(e, BRIM_BACKEND, id, o->settings, &e->arena, &e->plugin, &e->backend));
   e->ops = e->plugin->ops;
   const int count = e->ops->device_count(e->backend);
   if (o->device < 0 || o->device >= count)
@@ -121,9 +122,9 @@ static void release_engine(brim_engine *e)
 brim_status brim_engine_open(const brim_engine_options *options, brim_engine **out)
 {
   brim_engine_options o;
-  BRIM_TRY(need(out, "the place for the engine"));
+  BRIM_TRY(need_pointer(out, "the place for the engine"));
   *out = NULL;
-  BRIM_TRY(take(&o, sizeof o, options, "brim_engine_options"));
+  BRIM_TRY(take_struct(&o, sizeof o, options, "brim_engine_options"));
   brim_engine *e = brim_xcalloc(1, sizeof *e);
   const brim_status status = open_backend(e, &o);
   if (status == BRIM_OK)
@@ -145,6 +146,8 @@ void brim_engine_close(brim_engine *e)
 static brim_status check_network(const brim_network *n)
 {
   if (!n->build == !n->model) return brim_fail(BRIM_EINVAL, "brim_network: give one of build and model");
+  if (n->build && n->settings)
+    return brim_fail(BRIM_EINVAL, "brim_network.settings are those of a model, not of build");
   if (n->sample.rank < 1 || n->sample.rank >= BRIM_DIMS_MAX)
     return brim_fail(BRIM_EINVAL, "brim_network.sample: 1 to %d dimensions, got %d", BRIM_DIMS_MAX - 1,
                      (int)n->sample.rank);
@@ -153,6 +156,9 @@ static brim_status check_network(const brim_network *n)
       return brim_fail(BRIM_EINVAL, "brim_network.sample: dimension %d is %lld", (int)i, (long long)n->sample.dim[i]);
   if (n->task < 0 || n->task > BRIM_TASK_VALUES)
     return brim_fail(BRIM_EINVAL, "brim_network.task: no such task: %d", (int)n->task);
+  if (n->task == BRIM_TASK_TOKENS && n->sample.rank != 1)
+    return brim_fail(BRIM_EINVAL, "brim_network.sample: of tokens it is {1, {T}}, got %d dimensions",
+                     (int)n->sample.rank);
   if (n->classes < 1) return brim_fail(BRIM_EINVAL, "brim_network.classes must be at least 1");
   if (n->batch < 1) return brim_fail(BRIM_EINVAL, "brim_network.batch must be at least 1");
   if (n->micro_batch < 1 || n->batch % n->micro_batch != 0)
@@ -174,10 +180,11 @@ static brim_status make_model(brim_training_plan *p)
     p->model_self = (void *)(uintptr_t)n->self;
     return BRIM_OK;
   }
-  BRIM_TRY(make(p->engine, BRIM_MODEL, n->model, n->settings, &p->arena, &p->model, &p->model_self));
+  BRIM_TRY(make_instance(p->engine, BRIM_MODEL, n->model, n->settings, &p->arena, &p->model, &p->model_self));
   const brim_model_ops *ops = p->model->ops;
   if (ops->size >= sizeof *ops && ops->wraps != BRIM_WRAPS_NOTHING)
-    return brim_fail(BRIM_ENOTSUP, "model '%s' is built around another, which needs a configuration", n->model);
+    return brim_fail(BRIM_ENOTSUP,
+                     "model '%s' is built around another, which brim/engine.h cannot name: use brim train", n->model);
   p->built = (brim_model_ops){.size = sizeof p->built, .build = ops->build};
   return BRIM_OK;
 }
@@ -187,23 +194,41 @@ static brim_status make_loss(brim_training_plan *p, const char **op)
   const brim_network *n = &p->network;
   const char *id = n->loss ? n->loss : n->task == BRIM_TASK_VALUES ? "mse" : "cross_entropy";
   const brim_plugin *plugin;
-  brim_list weights = {0};
+  brim_list *w = &p->class_weights;
+  double sum = 0;
   void *params;
-  BRIM_TRY(make(p->engine, BRIM_LOSS, id, n->loss_settings, &p->arena, &plugin, &params));
+  BRIM_TRY(make_instance(p->engine, BRIM_LOSS, id, n->loss_settings, &p->arena, &plugin, &params));
   const brim_loss_ops *ops = plugin->ops;
-  ops->fill(params, &p->loss, &weights);
-  if (weights.count > 0) return brim_fail(BRIM_ENOTSUP, "weights of classes are not for programs yet");
+  if (n->task == BRIM_TASK_TOKENS && strcmp(ops->op, "softmax_cross_entropy") != 0)
+    return brim_fail(BRIM_EINVAL, "brim_network.loss: of tokens it is 'cross_entropy', got '%s'", id);
+  ops->fill(params, &p->loss, w);
+  for (size_t i = 0; i < w->count; i++) sum += w->item[i];
+  if (w->count > 0 && n->task == BRIM_TASK_VALUES)
+    return brim_fail(BRIM_EINVAL, "brim_network.loss_settings: class_weights are not for values, which have no class");
+  if (w->count > 0 && ((int64_t)w->count != n->classes || sum <= 0))
+    return brim_fail(BRIM_EINVAL, "brim_network.loss_settings: class_weights are %lld numbers, not all 0; got %zu%s",
+                     (long long)n->classes, w->count, sum > 0 ? "" : ", all 0");
   *op = ops->op;
   return BRIM_OK;
 }
 
-/* Do some labels count for nothing? */
-static bool ignores(const brim_training_plan *p)
+/* Is there a class whose samples the loss ignores? */
+static bool ignores_a_class(const brim_training_plan *p)
 {
-  const brim_network *n = &p->network;
-  if (n->task == BRIM_TASK_TOKENS) return true;
-  return n->task == BRIM_TASK_CLASS && p->loss.ignores && p->loss.ignore_index >= 0 &&
-         p->loss.ignore_index < n->classes;
+  return p->network.task == BRIM_TASK_CLASS && p->loss.ignores && p->loss.ignore_index >= 0 &&
+         p->loss.ignore_index < p->network.classes;
+}
+
+static bool is_ignored(const brim_training_plan *p, int32_t label)
+{
+  if (p->network.task == BRIM_TASK_TOKENS && label == BRIM_NO_TOKEN) return true;
+  return (p->network.task == BRIM_TASK_TOKENS || ignores_a_class(p)) && label == p->loss.ignore_index;
+}
+
+/* Do some labels count more than others, so that the weight of a batch is known after its last micro-batch only? */
+static bool is_weighted(const brim_training_plan *p)
+{
+  return p->network.task == BRIM_TASK_TOKENS || p->class_weights.count > 0 || ignores_a_class(p);
 }
 
 static brim_status make_optimizer(brim_training_plan *p)
@@ -211,12 +236,13 @@ static brim_status make_optimizer(brim_training_plan *p)
   const brim_network *n = &p->network;
   const brim_plugin *plugin;
   const char *id = n->optimizer ? n->optimizer : "adamw";
-  BRIM_TRY(make(p->engine, BRIM_OPTIMIZER, id, n->optimizer_settings, &p->arena, &plugin, &p->optimizer_params));
+  BRIM_TRY(
+      make_instance(p->engine, BRIM_OPTIMIZER, id, n->optimizer_settings, &p->arena, &plugin, &p->optimizer_params));
   p->optimizer = plugin->ops;
   return BRIM_OK;
 }
 
-static brim_status plan(brim_training_plan *p)
+static brim_status plan_training(brim_training_plan *p)
 {
   const brim_network *n = &p->network;
   const brim_engine *e = p->engine;
@@ -233,6 +259,7 @@ static brim_status plan(brim_training_plan *p)
                                    .model_self = p->model_self,
                                    .loss_op = loss,
                                    .loss = attr,
+                                   .class_weights = p->class_weights.count > 0,
                                    .norm_group = n->micro_batch,
                                    .sample = n->sample,
                                    .task = n->task,
@@ -246,7 +273,7 @@ static brim_status plan(brim_training_plan *p)
                          .recompute = (enum brim_recompute_kind)n->recompute,
                          .keep_answers = n->answers != 0};
   brim_optimizer_describe(p->optimizer, p->optimizer_params, &r.update);
-  r.update.scaled = ignores(p);
+  r.update.scaled = is_weighted(p);
   r.shape[r.shape_count++] = (brim_batch_shape){BRIM_PROGRAM_TRAIN, n->micro_batch};
   if (n->answers) r.shape[r.shape_count++] = (brim_batch_shape){BRIM_PROGRAM_EVALUATE, n->micro_batch};
   return brim_plan_create(&r, &p->plan);
@@ -272,7 +299,7 @@ static brim_status plan_network(brim_engine *e, const brim_network *n, brim_trai
   e->plans++;
   p->network = *n;
   p->losses_each = n->task == BRIM_TASK_TOKENS ? n->sample.dim[0] : 1;
-  const brim_status status = plan(p);
+  const brim_status status = plan_training(p);
   if (status == BRIM_OK)
     *out = p;
   else
@@ -283,12 +310,22 @@ static brim_status plan_network(brim_engine *e, const brim_network *n, brim_trai
 brim_status brim_engine_plan(brim_engine *e, const brim_network *network, brim_training_plan **out)
 {
   brim_network n;
-  BRIM_TRY(need(out, "the place for the plan"));
+  BRIM_TRY(need_pointer(out, "the place for the plan"));
   *out = NULL;
-  BRIM_TRY(need(e, "the engine"));
-  BRIM_TRY(take(&n, sizeof n, network, "brim_network"));
+  BRIM_TRY(need_pointer(e, "the engine"));
+  BRIM_TRY(take_struct(&n, sizeof n, network, "brim_network"));
   if (n.micro_batch == 0) n.micro_batch = n.batch;
   return plan_network(e, &n, out);
+}
+
+/* The greatest divisor of n that is less than d, which divides it, or 0. It looks at no more than 2 sqrt(n) numbers. */
+static int64_t next_divisor(int64_t n, int64_t d)
+{
+  for (int64_t parts = n / d + 1; parts <= n / parts; parts++)
+    if (n % parts == 0) return n / parts;
+  for (int64_t i = d - 1 < n / d ? d - 1 : n / d; i > 0; i--)
+    if (n % i == 0) return i;
+  return 0;
 }
 
 brim_status brim_engine_plan_within(brim_engine *e, const brim_network *network, uint64_t bytes,
@@ -296,15 +333,14 @@ brim_status brim_engine_plan_within(brim_engine *e, const brim_network *network,
 {
   brim_network n;
   uint64_t least = UINT64_MAX;
-  BRIM_TRY(need(out, "the place for the plan"));
+  BRIM_TRY(need_pointer(out, "the place for the plan"));
   *out = NULL;
-  BRIM_TRY(need(e, "the engine"));
-  BRIM_TRY(take(&n, sizeof n, network, "brim_network"));
+  BRIM_TRY(need_pointer(e, "the engine"));
+  BRIM_TRY(take_struct(&n, sizeof n, network, "brim_network"));
   n.micro_batch = n.batch;
   BRIM_TRY(check_network(&n));
-  for (; n.micro_batch > 0; n.micro_batch--) {
-    const bool is_grain = n.grain == 0 || n.micro_batch % n.grain == 0 || n.micro_batch < n.grain;
-    if (n.batch % n.micro_batch != 0 || !is_grain) continue;
+  for (; n.micro_batch > 0; n.micro_batch = next_divisor(n.batch, n.micro_batch)) {
+    if (n.grain > 0 && n.micro_batch % n.grain != 0 && n.micro_batch > n.grain) continue;
     brim_training_plan *p;
     BRIM_TRY(plan_network(e, &n, &p));
     if (p->plan->peak_bytes <= bytes) {
@@ -352,7 +388,7 @@ static size_t bytes_of(const brim_tensor *t)
   return (size_t)brim_shape_count(&t->shape) * brim_dtype_bytes(t->dtype);
 }
 
-static brim_status place(brim_training *t, uint64_t seed)
+static brim_status place_training(brim_training *t, uint64_t seed)
 {
   brim_training_plan *p = t->of;
   const int64_t n = p->network.micro_batch;
@@ -370,19 +406,21 @@ static brim_status place(brim_training *t, uint64_t seed)
                         .loss_scale = 1.0 / ((double)p->network.batch * (double)p->losses_each),
                         .norm_groups = p->network.batch / n,
                         .gradient_scale = 1};
+  if (g->class_weight)
+    BRIM_TRY(brim_exec_write_as(t->exec, t->train, g->class_weight, BRIM_DTYPE_F64, p->class_weights.item));
   return brim_initialize_parameters(t->exec, t->train, seed);
 }
 
 brim_status brim_engine_place(brim_training_plan *p, uint64_t seed, brim_training **out)
 {
-  BRIM_TRY(need(out, "the place for the training"));
+  BRIM_TRY(need_pointer(out, "the place for the training"));
   *out = NULL;
-  BRIM_TRY(need(p, "the plan"));
+  BRIM_TRY(need_pointer(p, "the plan"));
   if (p->is_placed) return brim_fail(BRIM_EINVAL, "the plan is placed already");
   brim_training *t = brim_xcalloc(1, sizeof *t);
   t->of = p;
   p->is_placed = true;
-  const brim_status status = place(t, seed);
+  const brim_status status = place_training(t, seed);
   if (status == BRIM_OK)
     *out = t;
   else
@@ -419,19 +457,19 @@ static brim_status take_labels(const brim_training *t, const void *from, double 
   const brim_training_plan *p = t->of;
   const brim_tensor *label = t->train->graph->label;
   const int64_t count = brim_shape_count(&label->shape), classes = p->network.classes;
-  const bool is_tokens = p->network.task == BRIM_TASK_TOKENS, some_ignored = ignores(p);
   take_values(label, from, t->labels);
-  *weight = (double)(p->network.micro_batch * p->losses_each);
+  *weight = label->dtype == BRIM_DTYPE_I32 ? 0 : (double)p->network.micro_batch;
   if (label->dtype != BRIM_DTYPE_I32) return BRIM_OK;
   int32_t *at = t->labels;
   for (int64_t i = 0; i < count; i++) {
-    const bool is_ignored =
-        (is_tokens && at[i] == BRIM_NO_TOKEN) || (some_ignored && p->loss.ignores && at[i] == p->loss.ignore_index);
-    if (!is_ignored && (at[i] < 0 || at[i] >= classes))
+    const bool counts = !is_ignored(p, at[i]);
+    if (counts && (at[i] < 0 || at[i] >= classes))
       return brim_fail(BRIM_EINVAL, "label %lld of the micro-batch is %d; there are %lld classes", (long long)i,
                        (int)at[i], (long long)classes);
-    if (is_ignored && is_tokens) at[i] = BRIM_NO_TOKEN;
-    *weight -= is_ignored;
+    if (counts)
+      *weight += p->class_weights.count > 0 ? p->class_weights.item[at[i]] : 1;
+    else if (p->network.task == BRIM_TASK_TOKENS)
+      at[i] = BRIM_NO_TOKEN;
   }
   return BRIM_OK;
 }
@@ -451,9 +489,9 @@ static brim_status check_tokens(const brim_training *t)
 brim_status brim_engine_feed(brim_training *t, const void *values, const void *labels)
 {
   double weight;
-  BRIM_TRY(need(t, "the training"));
-  BRIM_TRY(need(values, "values"));
-  BRIM_TRY(need(labels, "labels"));
+  BRIM_TRY(need_pointer(t, "the training"));
+  BRIM_TRY(need_pointer(values, "values"));
+  BRIM_TRY(need_pointer(labels, "labels"));
   const brim_network *n = &t->of->network;
   if (t->fed == n->batch)
     return brim_fail(BRIM_EINVAL, "all %lld samples of the batch are fed: call brim_engine_step", (long long)n->batch);
@@ -480,7 +518,7 @@ brim_status brim_engine_feed(brim_training *t, const void *values, const void *l
 brim_status brim_engine_step(brim_training *t, double *loss)
 {
   double metrics[2];
-  BRIM_TRY(need(t, "the training"));
+  BRIM_TRY(need_pointer(t, "the training"));
   const brim_training_plan *p = t->of;
   const brim_network *n = &p->network;
   if (t->fed < n->batch)
@@ -492,7 +530,7 @@ brim_status brim_engine_step(brim_training *t, double *loss)
   if (loss) *loss = metrics[0] / t->weight;
   if (!isfinite(metrics[0]))
     return brim_fail(BRIM_ENUMERIC, "the loss of step %llu is not finite", (unsigned long long)t->step.step + 1);
-  t->step.gradient_scale = ignores(p) ? (double)n->batch * (double)p->losses_each / t->weight : 1;
+  t->step.gradient_scale = is_weighted(p) ? (double)n->batch * (double)p->losses_each / t->weight : 1;
   p->optimizer->fill(p->optimizer_params, 1, &t->step);
   BRIM_TRY(brim_exec_run(t->exec, t->update, &t->step, NULL));
   BRIM_TRY(brim_exec_wait(t->exec));
@@ -502,9 +540,9 @@ brim_status brim_engine_step(brim_training *t, double *loss)
 
 brim_status brim_engine_answer(brim_training *t, const void *values, float *out)
 {
-  BRIM_TRY(need(t, "the training"));
-  BRIM_TRY(need(values, "values"));
-  BRIM_TRY(need(out, "the memory for the answers"));
+  BRIM_TRY(need_pointer(t, "the training"));
+  BRIM_TRY(need_pointer(values, "values"));
+  BRIM_TRY(need_pointer(out, "the memory for the answers"));
   if (!t->answer) return brim_fail(BRIM_EINVAL, "the plan has no room for answers: set brim_network.answers");
   if (t->fed > 0) return brim_fail(BRIM_EINVAL, "a batch is being fed: call brim_engine_step first");
   const brim_graph *g = t->answer->graph;
@@ -520,8 +558,13 @@ brim_status brim_engine_answer(brim_training *t, const void *values, float *out)
 
 /* ---- parameters ---- */
 
-static brim_status find_parameter(const brim_training *t, const char *name, uint64_t count, const brim_tensor **out)
+/* The one of this name, which the caller's memory is to hold. */
+static brim_status find_parameter(const brim_training *t, const char *name, const float *values, uint64_t count,
+                                  const brim_tensor **out)
 {
+  BRIM_TRY(need_pointer(t, "the training"));
+  BRIM_TRY(need_pointer(name, "the parameter's name"));
+  BRIM_TRY(need_pointer(values, "the memory for the values"));
   const brim_parameter *p = brim_graph_named_parameter(t->train->graph, name);
   const uint64_t has = p ? (uint64_t)brim_shape_count(&p->value->shape) : 0;
   if (!p) return brim_fail(BRIM_EINVAL, "the network has no parameter '%s'", name);
@@ -532,30 +575,16 @@ static brim_status find_parameter(const brim_training *t, const char *name, uint
   return BRIM_OK;
 }
 
-/* Through a copy in the backend's type, which may be float. */
-static brim_status move(brim_training *t, const char *name, uint64_t count, float *out, const float *in)
-{
-  const brim_tensor *value;
-  BRIM_TRY(need(t, "the training"));
-  BRIM_TRY(need(name, "the parameter's name"));
-  BRIM_TRY(need(in ? (const void *)in : out, "the memory for the values"));
-  BRIM_TRY(find_parameter(t, name, count, &value));
-  void *copy = brim_try_malloc(bytes_of(value));
-  if (!copy) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for a copy of '%s'", name);
-  if (in) brim_convert(value->dtype, copy, BRIM_DTYPE_F32, in, (size_t)count);
-  const brim_status status =
-      in ? brim_exec_write(t->exec, t->train, value, copy) : brim_exec_read(t->exec, t->train, value, copy);
-  if (out && status == BRIM_OK) brim_convert(BRIM_DTYPE_F32, out, value->dtype, copy, (size_t)count);
-  free(copy);
-  return status;
-}
-
 brim_status brim_engine_fetch(brim_training *t, const char *name, float *out, uint64_t count)
 {
-  return move(t, name, count, out, NULL);
+  const brim_tensor *value;
+  BRIM_TRY(find_parameter(t, name, out, count, &value));
+  return brim_exec_read_as(t->exec, t->train, value, BRIM_DTYPE_F32, out);
 }
 
 brim_status brim_engine_write(brim_training *t, const char *name, const float *values, uint64_t count)
 {
-  return move(t, name, count, NULL, values);
+  const brim_tensor *value;
+  BRIM_TRY(find_parameter(t, name, values, count, &value));
+  return brim_exec_write_as(t->exec, t->train, value, BRIM_DTYPE_F32, values);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "base/fault.h"
 #include "exec/exec_parts.h"
 #include "graph/collectives.h"
@@ -348,11 +349,12 @@ static brim_status run_needed(brim_exec *exec, const brim_step *step, brim_reduc
 /* Whatever became of the nodes, all ranks make the same collectives. */
 static brim_status end_walk(brim_exec *exec, brim_reduction_walk *walk, brim_status status)
 {
-  char error[4096];
+  brim_error error;
   if (status == BRIM_OK) return brim_reduction_before(&exec->reduction, walk, walk->program->graph->node_count);
-  snprintf(error, sizeof error, "%s", brim_error_text());
+  brim_error_take(&error);
   if (status != BRIM_ECOMM) BRIM_TRY(brim_reduction_before(&exec->reduction, walk, walk->program->graph->node_count));
-  return brim_fail(status, "%s", error);
+  brim_error_put(&error);
+  return status;
 }
 
 brim_status brim_exec_run(brim_exec *exec, const brim_program *program, const brim_step *step,

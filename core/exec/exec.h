@@ -98,8 +98,10 @@ brim_status brim_exec_find_nonfinite(brim_exec *exec, const brim_program *progra
                                      const brim_node **out);
 /* Copies a persistent tensor, or after a program the one that its graph keeps; plain layout. */
 brim_status brim_exec_read(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, void *host);
-/* The same of real numbers, which are rounded to the tensor's type. ENOMEM_HOST. */
-brim_status brim_exec_write_numbers(brim_exec *exec, const brim_program *program, const brim_tensor *tensor,
-                                    const double *number, size_t count);
 brim_status brim_exec_write(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, const void *host);
+/* The same as numbers of type `dtype` in host memory, both types real. ENOMEM_HOST. */
+brim_status brim_exec_read_as(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, uint32_t dtype,
+                              void *host);
+brim_status brim_exec_write_as(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, uint32_t dtype,
+                               const void *host);
 #endif

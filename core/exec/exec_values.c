@@ -1,9 +1,9 @@
 /* Reading what lies on the device, writing to it, and finding what is not finite. See exec.h. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/convert.h"
 #include "exec/exec_parts.h"
 
 brim_status brim_exec_fetch(brim_exec *exec, double *metrics, size_t count, double *proof, const brim_program *program,
@@ -30,27 +30,15 @@ brim_status brim_exec_metrics(brim_exec *exec, const brim_program *program, doub
   return exec->backend->download(exec->self, out, brim_exec_metrics_at(exec), count * sizeof *out);
 }
 
-static bool all_finite(const void *values, uint32_t dtype, uint64_t count)
-{
-  const float *f = values;
-  const double *d = values;
-  const uint16_t *b = values;
-  for (uint64_t i = 0; i < count; i++) {
-    if (dtype == BRIM_DTYPE_F32 && !isfinite(f[i])) return false;
-    if (dtype == BRIM_DTYPE_F64 && !isfinite(d[i])) return false;
-    if (dtype == BRIM_DTYPE_BF16 && (b[i] & 0x7F80) == 0x7F80) return false; /* all ones in the exponent */
-    if (dtype == BRIM_DTYPE_F16 && (b[i] & 0x7C00) == 0x7C00) return false;
-  }
-  return true;
-}
-
 brim_status brim_exec_is_finite(brim_exec *exec, const brim_program *p, const brim_tensor *t, bool *finite)
 {
-  const uint32_t element = brim_dtype_bytes(t->dtype);
+  const size_t count = (size_t)brim_shape_count(&t->shape);
+  *finite = true;
+  if (!brim_dtype_is_real(t->dtype)) return BRIM_OK;
   void *host = brim_try_malloc(t->bytes);
   if (!host) return brim_fail(BRIM_ENOMEM_HOST, "no host memory to look at '%s'", t->name);
   const brim_status status = exec->backend->download(exec->self, host, brim_exec_pointer(exec, p, t), t->bytes);
-  *finite = status != BRIM_OK || all_finite(host, t->dtype, t->bytes / element);
+  *finite = status != BRIM_OK || brim_all_finite(t->dtype, host, count);
   free(host);
   return status;
 }
@@ -99,17 +87,33 @@ brim_status brim_exec_write(brim_exec *exec, const brim_program *program, const 
   return BRIM_OK;
 }
 
-brim_status brim_exec_write_numbers(brim_exec *exec, const brim_program *program, const brim_tensor *tensor,
-                                    const double *number, size_t count)
+/* Host memory for a tensor, or ENOMEM_HOST. */
+static brim_status new_copy(const brim_tensor *tensor, void **out)
 {
-  void *host = brim_try_malloc(tensor->bytes);
-  if (!host) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the values of '%s'", tensor->name);
-  for (size_t i = 0; i < count; i++)
-    if (tensor->dtype == BRIM_DTYPE_F64)
-      ((double *)host)[i] = number[i];
-    else
-      ((float *)host)[i] = (float)number[i];
-  const brim_status status = brim_exec_write(exec, program, tensor, host);
-  free(host);
+  *out = brim_try_malloc(tensor->bytes);
+  return *out ? BRIM_OK : brim_fail(BRIM_ENOMEM_HOST, "no host memory for a copy of '%s'", tensor->name);
+}
+
+brim_status brim_exec_read_as(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, uint32_t dtype,
+                              void *host)
+{
+  void *copy;
+  if (tensor->dtype == dtype) return brim_exec_read(exec, program, tensor, host);
+  BRIM_TRY(new_copy(tensor, &copy));
+  const brim_status status = brim_exec_read(exec, program, tensor, copy);
+  if (status == BRIM_OK) brim_convert(dtype, host, tensor->dtype, copy, (size_t)brim_shape_count(&tensor->shape));
+  free(copy);
+  return status;
+}
+
+brim_status brim_exec_write_as(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, uint32_t dtype,
+                               const void *host)
+{
+  void *copy;
+  if (tensor->dtype == dtype) return brim_exec_write(exec, program, tensor, host);
+  BRIM_TRY(new_copy(tensor, &copy));
+  brim_convert(tensor->dtype, copy, dtype, host, (size_t)brim_shape_count(&tensor->shape));
+  const brim_status status = brim_exec_write(exec, program, tensor, copy);
+  free(copy);
   return status;
 }

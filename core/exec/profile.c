@@ -88,7 +88,7 @@ brim_status brim_profile_forget_all(size_t *count)
 
 /* ---- entries ---- */
 
-static item *find(const brim_profile *p, const char *what, int64_t n)
+static item *find_item(const brim_profile *p, const char *what, int64_t n)
 {
   const uint64_t hash = hash_text(what);
   for (size_t i = 0; i < p->count; i++)
@@ -102,9 +102,9 @@ bool brim_profile_agree(double a, double b)
   return fabs(a - b) <= BRIM_PROFILE_APART * fmax(a, b);
 }
 
-static item *put(brim_profile *p, const char *what, int64_t n, double seconds, double rated, bool is_new)
+static item *put_item(brim_profile *p, const char *what, int64_t n, double seconds, double rated, bool is_new)
 {
-  item *at = find(p, what, n);
+  item *at = find_item(p, what, n);
   if (!at) {
     if (p->count == p->room) {
       p->room = p->room ? 2 * p->room : 128;
@@ -121,7 +121,7 @@ static item *put(brim_profile *p, const char *what, int64_t n, double seconds, d
 
 const brim_profile_entry *brim_profile_find(brim_profile *p, const char *what, int64_t n)
 {
-  item *at = find(p, what, n);
+  item *at = find_item(p, what, n);
   if (!at) return NULL;
   at->used = true;
   return &at->entry;
@@ -172,9 +172,9 @@ static double as_written(double value)
 
 void brim_profile_add(brim_profile *p, const char *what, int64_t n, double seconds, double rated)
 {
-  const item *was = find(p, what, n);
+  const item *was = find_item(p, what, n);
   const bool sure = was && (was->entry.sure || was->entry.doubted) && brim_profile_agree(was->entry.seconds, seconds);
-  item *at = put(p, what, n, as_written(seconds), as_written(rated), true);
+  item *at = put_item(p, what, n, as_written(seconds), as_written(rated), true);
   at->entry.at = (int64_t)time(NULL);
   at->entry.doubted = false;
   at->entry.sure = sure;
@@ -237,7 +237,7 @@ static brim_status take_line(brim_profile *p, const json_t *line, int number)
   const double rated = json_number_value(json_object_get(line, "rated"));
   if (!what || !json_is_integer(n) || !json_is_number(seconds) || !(json_number_value(seconds) >= 0) || !(rated >= 0))
     return brim_fail(BRIM_EINVAL, "%s:%d: no time: {\"what\": ..., \"n\": ..., \"seconds\": ...}", p->path, number);
-  brim_profile_entry *e = &put(p, what, json_integer_value(n), json_number_value(seconds), rated, false)->entry;
+  brim_profile_entry *e = &put_item(p, what, json_integer_value(n), json_number_value(seconds), rated, false)->entry;
   e->at = json_integer_value(json_object_get(line, "at"));
   e->doubted = json_is_true(json_object_get(line, "doubted"));
   e->sure = json_is_true(json_object_get(line, "sure"));
@@ -361,9 +361,9 @@ static void merge(brim_profile *p)
   if (brim_profile_open(p->path, &p->subject, &there) != BRIM_OK) return; /* it is damaged, and replaced */
   for (size_t i = 0; i < there->count; i++) {
     const brim_profile_entry *e = &there->item[i].entry;
-    item *own = find(p, e->what, e->n);
+    item *own = find_item(p, e->what, e->n);
     if (own && (own->is_new || e->at <= own->entry.at)) continue;
-    own = put(p, e->what, e->n, e->seconds, e->rated, false);
+    own = put_item(p, e->what, e->n, e->seconds, e->rated, false);
     own->entry.at = e->at;
     own->entry.doubted = e->doubted;
     own->entry.sure = e->sure;

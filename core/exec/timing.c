@@ -210,7 +210,7 @@ static brim_status run_round(timing *t)
 }
 
 /* The lower quartile: the device's time while no other process uses it. Of several sets the least. */
-static double take(subject *s, int set, int rounds)
+static double take_set(subject *s, int set, int rounds)
 {
   if (!s->wanted) return 0;
   qsort(s->seconds, (size_t)rounds, sizeof *s->seconds, brim_by_double);
@@ -222,10 +222,10 @@ static double take(subject *s, int set, int rounds)
 static double take_all(timing *t, int set, int rounds)
 {
   double sum = 0;
-  for (int i = 0; i < OTHERS; i++) sum += take(&t->other[i], set, rounds);
+  for (int i = 0; i < OTHERS; i++) sum += take_set(&t->other[i], set, rounds);
   for (size_t i = 0; i < t->plan->program_count; i++)
     for (size_t k = 0; t->node[i] && k < t->plan->program[i].graph->node_count; k++)
-      sum += take(&t->node[i][k], set, rounds);
+      sum += take_set(&t->node[i][k], set, rounds);
   return sum;
 }
 

@@ -18,7 +18,7 @@ typedef struct merger {
   size_t count;
 } merger;
 
-static const brim_safetensor *find(const brim_parameters *p, const char *name)
+static const brim_safetensor *find_tensor(const brim_parameters *p, const char *name)
 {
   for (size_t i = 0; i < p->count; i++)
     if (strcmp(p->tensor[i].name, name) == 0) return &p->tensor[i];
@@ -28,7 +28,7 @@ static const brim_safetensor *find(const brim_parameters *p, const char *name)
 /* Of a checkpoint, as the graph has it. */
 static brim_status find_trained(const brim_parameters *p, const brim_tensor *t, const brim_safetensor **out)
 {
-  *out = find(p, t->name);
+  *out = find_tensor(p, t->name);
   if (*out && brim_shape_equal(&(*out)->shape, &t->shape)) return BRIM_OK;
   return brim_fail(BRIM_ELOAD, "the checkpoint %s '%s' as the run's configuration has it: it is of another model",
                    *out ? "does not have" : "lacks", t->name);
@@ -70,7 +70,7 @@ static brim_status add_changes(const merger *m, const brim_tensor *weight, brim_
   return BRIM_OK;
 }
 
-static brim_status put(merger *m, const char *name, const brim_shape *shape, uint32_t dtype, const void *values)
+static brim_status put_tensor(merger *m, const char *name, const brim_shape *shape, uint32_t dtype, const void *values)
 {
   const size_t count = (size_t)brim_shape_count(shape);
   float *copy = brim_arena_try(m->arena, count * sizeof *copy);
@@ -92,7 +92,7 @@ static brim_status take_frozen(void *context, const brim_parameter *p, uint32_t 
     brim_convert(BRIM_DTYPE_F64, wide, dtype, values, count);
     status = add_changes(m, p->value, &scratch, wide);
   }
-  if (status == BRIM_OK) status = put(m, p->value->name, &p->value->shape, BRIM_DTYPE_F64, wide);
+  if (status == BRIM_OK) status = put_tensor(m, p->value->name, &p->value->shape, BRIM_DTYPE_F64, wide);
   brim_arena_release(&scratch);
   return status;
 }
@@ -118,7 +118,7 @@ static brim_status add_head(merger *m)
     BRIM_TRY(find_trained(m->trained, t, &from));
     const bool renamed = head && strncmp(t->name, "head.", 5) == 0;
     const char *name = renamed ? brim_arena_printf(m->arena, "%s%s", head, t->name + 4) : t->name;
-    BRIM_TRY(put(m, name, &t->shape, from->dtype, from->data));
+    BRIM_TRY(put_tensor(m, name, &t->shape, from->dtype, from->data));
   }
   return BRIM_OK;
 }

@@ -25,7 +25,7 @@ typedef struct adapter {
   const char *saved; /* a module that was trained whole, the head; NULL: none */
 } adapter;
 
-static const brim_safetensor *find(const adapter *a, const brim_tensor *t)
+static const brim_safetensor *find_change(const adapter *a, const brim_tensor *t)
 {
   for (size_t i = 0; i < a->trained->count; i++)
     if (strcmp(a->trained->tensor[i].name, t->name) == 0 && brim_shape_equal(&a->trained->tensor[i].shape, &t->shape))
@@ -36,7 +36,7 @@ static const brim_safetensor *find(const adapter *a, const brim_tensor *t)
 /* `rows` of them, of which the tensor's own begin at `first`; what is around them is 0. */
 static brim_status add(adapter *a, const char *name, const brim_tensor *t, int64_t first, int64_t rows)
 {
-  const brim_safetensor *from = find(a, t);
+  const brim_safetensor *from = find_change(a, t);
   if (!from) return brim_fail(BRIM_ELOAD, "the checkpoint has no '%s' as the run's configuration has it", t->name);
   brim_shape shape = t->shape;
   if (rows > 0) shape.dim[0] = rows;

@@ -148,7 +148,7 @@ static brim_status write_class_weights(const brim_lane *l)
   const brim_program *p = brim_exec_plan(l->exec)->program;
   const brim_setup *s = l->drive->setup;
   const brim_tensor *w = p->graph->class_weight;
-  return w ? brim_exec_write_numbers(l->exec, p, w, s->class_weights.item, s->class_weights.count) : BRIM_OK;
+  return w ? brim_exec_write_as(l->exec, p, w, BRIM_DTYPE_F64, s->class_weights.item) : BRIM_OK;
 }
 
 brim_status brim_lane_train(brim_lane *l, int64_t round, brim_client_result *result)

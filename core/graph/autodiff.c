@@ -217,6 +217,8 @@ brim_status brim_autodiff_run(brim_graph *g, brim_tensor *loss, brim_tensor *see
   if (g->status != BRIM_OK) return brim_fail(g->status, "%s", g->error);
   g->forward_count = g->node_count;
   brim_autodiff ad = begin(g);
+  if (!seed && !ad.needed[loss->id])
+    return brim_graph_fail(g, "output", NULL, "no parameter that is trained influences the model's output");
   ad.gradient[loss->id] = seed;
   BRIM_TRY(walk(&ad, true, loss));
   if (!g->folds_later) BRIM_TRY(fold(&ad));

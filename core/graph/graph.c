@@ -308,6 +308,8 @@ bool brim_graph_named(brim_graph *g, const char *op, const char *name)
 bool brim_graph_accepts(brim_graph *g, const char *op, const char *name, const brim_tensor *x)
 {
   if (!x) brim_graph_fail(g, op, name, "the input is NULL");
+  if (x && (x->id >= g->tensor_count || g->tensor[x->id] != x))
+    brim_graph_fail(g, op, name, "the input is of another graph: a build function keeps no tensors between its calls");
   return g->status == BRIM_OK;
 }
 

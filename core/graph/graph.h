@@ -307,7 +307,8 @@ int32_t brim_graph_axis(brim_graph *g, const char *op, const brim_tensor *x, int
 brim_status brim_graph_fail(brim_graph *g, const char *op, const char *name, const char *format, ...) BRIM_PRINTF(4, 5);
 /* For the losses: the model's output has another shape than the task asks for. */
 brim_status brim_graph_fail_output(brim_graph *g, const brim_node *node, const brim_shape *shape);
-/* Appends the backward pass of `loss`. `seed`: its gradient, or NULL if loss makes its own (a loss operation). */
+/* Appends the backward pass of `loss`. `seed`: its gradient, or NULL if loss makes its own (a loss operation), which
+ * then depends on a parameter that is trained, or is EINVAL. */
 brim_status brim_autodiff_run(brim_graph *g, brim_tensor *loss, brim_tensor *seed);
 /* Appends what flows from the sums of g->further through tensors without samples to the parameters, for which there
  * are further gradients then. brim_autodiff_run does so itself, but for graphs that fold later. */

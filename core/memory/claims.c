@@ -146,7 +146,7 @@ static int device_count(const brim_claim_request *r)
   return devices < BRIM_CLAIM_DEVICES_MAX ? devices : BRIM_CLAIM_DEVICES_MAX;
 }
 
-static brim_status look(brim_claim *claim, const brim_claim_request *r, ticket *all, view *v)
+static brim_status look_at_queue(brim_claim *claim, const brim_claim_request *r, ticket *all, view *v)
 {
   size_t count;
   uint64_t most = 0;
@@ -184,7 +184,7 @@ static brim_status look_alone(brim_claim *claim, const brim_claim_request *r, vi
   if (!all) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the queue's tickets");
   brim_status status = brim_board_lock(&claim->board);
   if (status == BRIM_OK) {
-    status = look(claim, r, all, v);
+    status = look_at_queue(claim, r, all, v);
     brim_board_unlock(&claim->board);
   }
   free(all);

@@ -59,7 +59,7 @@ typedef struct found {
   size_t room, count;
 } found;
 
-static brim_status look(brim_ledger *ledger, int device, found *f)
+static brim_status look_at_slots(brim_ledger *ledger, int device, found *f)
 {
   uint64_t bytes[BRIM_BOARD_SLOTS] = {0};
   f->free_slot = -1;
@@ -88,7 +88,7 @@ static brim_status look(brim_ledger *ledger, int device, found *f)
 static brim_status look_alone(brim_ledger *ledger, int device, found *f)
 {
   BRIM_TRY(brim_board_lock(&ledger->board));
-  const brim_status status = look(ledger, device, f);
+  const brim_status status = look_at_slots(ledger, device, f);
   brim_board_unlock(&ledger->board);
   return status;
 }
@@ -111,12 +111,12 @@ static brim_status refuse(const brim_ledger *ledger, int device, uint64_t bytes,
   return BRIM_ENOMEM_DEVICE;
 }
 
-static brim_status take(brim_ledger *ledger, int device, uint64_t bytes, int32_t *slot)
+static brim_status take_bytes(brim_ledger *ledger, int device, uint64_t bytes, int32_t *slot)
 {
   brim_device_user user[USERS_TOLD];
   found f = {.user = user, .room = USERS_TOLD};
   entry e = {.pid = getpid(), .bytes = bytes, .device = device};
-  BRIM_TRY(look(ledger, device, &f));
+  BRIM_TRY(look_at_slots(ledger, device, &f));
   if (bytes > ledger->bytes || f.used > ledger->bytes - bytes) return refuse(ledger, device, bytes, &f);
   if (f.free_slot < 0)
     return brim_fail(BRIM_ENOMEM_DEVICE, "%d processes share these devices already, and no more can", BRIM_BOARD_SLOTS);
@@ -129,7 +129,7 @@ static brim_status take(brim_ledger *ledger, int device, uint64_t bytes, int32_t
 brim_status brim_ledger_take(brim_ledger *ledger, int device, uint64_t bytes, int32_t *slot)
 {
   BRIM_TRY(brim_board_lock(&ledger->board));
-  const brim_status status = take(ledger, device, bytes, slot);
+  const brim_status status = take_bytes(ledger, device, bytes, slot);
   brim_board_unlock(&ledger->board);
   return status;
 }

@@ -156,7 +156,8 @@ static void pass_on(brim_policies *p, const brim_decision *d)
   all->last = kept;
 }
 
-static void tell(brim_policies *p, enum brim_level level, const char *who, const char *choice, const char *reason)
+static void tell_decision(brim_policies *p, enum brim_level level, const char *who, const char *choice,
+                          const char *reason)
 {
   const brim_decision d = {who, choice, reason, NULL};
   p->decider = who;
@@ -177,15 +178,15 @@ const char *brim_policies_decider(const brim_policies *p)
 
 void brim_policies_tell(brim_policies *p, const char *who, const char *choice, const char *reason)
 {
-  tell(p, BRIM_LOG_INFO, who, choice, reason);
+  tell_decision(p, BRIM_LOG_INFO, who, choice, reason);
 }
 
 /* ---- asking ---- */
 
 /* The first that decides: its choice is in *who then, and its decision in `out`. Its name is (*who)->group,
  * "policy.robust". */
-static brim_status ask(const brim_policies *p, enum brim_hook hook, const void *query, void *out,
-                       const brim_config_choice **who)
+static brim_status ask_policy(const brim_policies *p, enum brim_hook hook, const void *query, void *out,
+                              const brim_config_choice **who)
 {
   for (size_t i = 0; i < p->count; i++) {
     *who = p->choice[i];
@@ -223,7 +224,7 @@ static brim_status take_place(brim_policies *p, const brim_config_choice *who, c
     brim_text_add(&text, place->kind == BRIM_PLACE_WAIT ? "waits for any device" : "the host's processors");
   if (place->limit_bytes > 0)
     brim_text_printf(&text, ", at most %s", brim_format_bytes(bytes, sizeof bytes, place->limit_bytes));
-  tell(p, BRIM_LOG_INFO, who->group, brim_text_str(&text), place->reason);
+  tell_decision(p, BRIM_LOG_INFO, who->group, brim_text_str(&text), place->reason);
   brim_text_release(&text);
   return BRIM_OK;
 }
@@ -231,7 +232,7 @@ static brim_status take_place(brim_policies *p, const brim_config_choice *who, c
 brim_status brim_policies_choose_device(brim_policies *p, const brim_device_query *query, brim_place *out)
 {
   const brim_config_choice *who;
-  BRIM_TRY(ask(p, BRIM_HOOK_DEVICE, query, out, &who));
+  BRIM_TRY(ask_policy(p, BRIM_HOOK_DEVICE, query, out, &who));
   return take_place(p, who, query, out);
 }
 
@@ -279,7 +280,7 @@ static brim_status take_plan(brim_policies *p, const brim_config_choice *who, co
   if (plan->precision != BRIM_AS_IT_IS)
     brim_text_printf(&text, ", precision %s", brim_precision_names[plan->precision - 1]);
   if (plan->model) brim_text_printf(&text, ", model %s", plan->model);
-  tell(p, BRIM_LOG_INFO, who->group, brim_text_str(&text), plan->reason);
+  tell_decision(p, BRIM_LOG_INFO, who->group, brim_text_str(&text), plan->reason);
   brim_text_release(&text);
   return BRIM_OK;
 }
@@ -287,7 +288,7 @@ static brim_status take_plan(brim_policies *p, const brim_config_choice *who, co
 brim_status brim_policies_choose_plan(brim_policies *p, const brim_plan_query *query, brim_plan_choice *out)
 {
   const brim_config_choice *who;
-  BRIM_TRY(ask(p, BRIM_HOOK_PLAN, query, out, &who));
+  BRIM_TRY(ask_policy(p, BRIM_HOOK_PLAN, query, out, &who));
   return take_plan(p, who, query, out);
 }
 
@@ -296,7 +297,7 @@ brim_status brim_policies_choose_plan(brim_policies *p, const brim_plan_query *q
 brim_status brim_policies_on_oom(brim_policies *p, const brim_oom *event, brim_action *out)
 {
   const brim_config_choice *who;
-  BRIM_TRY(ask(p, BRIM_HOOK_OOM, event, out, &who));
+  BRIM_TRY(ask_policy(p, BRIM_HOOK_OOM, event, out, &who));
   if (out->kind == BRIM_ACT_PLAN) return take_plan(p, who, &event->plan, &out->plan);
   if (out->kind == BRIM_ACT_PLACE && event->devices.demands->stays)
     return brim_fail(BRIM_ECONFIG, "%s chose another place, but the run has a limit on %s, and nothing elsewhere",
@@ -304,7 +305,7 @@ brim_status brim_policies_on_oom(brim_policies *p, const brim_oom *event, brim_a
   if (out->kind == BRIM_ACT_PLACE) return take_place(p, who, &event->devices, &out->place);
   if (out->kind != BRIM_ACT_GIVE_UP)
     return brim_fail(BRIM_ECONFIG, "%s chose an action of kind %d, which there is not", who->group, out->kind);
-  tell(p, BRIM_LOG_INFO, who->group, "gives up", out->reason);
+  tell_decision(p, BRIM_LOG_INFO, who->group, "gives up", out->reason);
   return BRIM_OK;
 }
 
@@ -319,10 +320,10 @@ brim_status brim_policies_on_boundary(brim_policies *p, const brim_memory_view *
 {
   static const char *const names[] = {"no cleanup", "light cleanup", "heavy cleanup"};
   const brim_config_choice *who;
-  BRIM_TRY(ask(p, BRIM_HOOK_BOUNDARY, memory, out, &who));
+  BRIM_TRY(ask_policy(p, BRIM_HOOK_BOUNDARY, memory, out, &who));
   if (out->cleanup < BRIM_CLEAN_NONE || out->cleanup > BRIM_CLEAN_HEAVY)
     return brim_fail(BRIM_ECONFIG, "%s chose a cleanup of kind %d, which there is not", who->group, out->cleanup);
-  tell(p, out->warn ? BRIM_LOG_WARN : BRIM_LOG_INFO, who->group, names[out->cleanup], out->reason);
+  tell_decision(p, out->warn ? BRIM_LOG_WARN : BRIM_LOG_INFO, who->group, names[out->cleanup], out->reason);
   return BRIM_OK;
 }
 
@@ -336,7 +337,7 @@ bool brim_policies_follow(const brim_policies *p)
 brim_status brim_policies_on_step(brim_policies *p, const brim_step_view *view, brim_step_plan *out, const char **who)
 {
   const brim_config_choice *choice;
-  BRIM_TRY(ask(p, BRIM_HOOK_STEP, view, out, &choice));
+  BRIM_TRY(ask_policy(p, BRIM_HOOK_STEP, view, out, &choice));
   *who = choice->group;
   bool found = out->micro_batch == 0;
   for (size_t i = 0; i < view->choice_count; i++) found = found || view->choice[i] == out->micro_batch;

@@ -149,7 +149,7 @@ static brim_status answer_look(void *context)
   ask_look *a = context;
   return a->view->look(a->view, &a->device, &a->room);
 }
-static brim_status look(const brim_step_view *view, brim_device_view *device, uint64_t *room)
+static brim_status look_at_device(const brim_step_view *view, brim_device_view *device, uint64_t *room)
 {
   const call *c = view->host;
   ask_look a = {.view = c->step};
@@ -198,7 +198,7 @@ static void take_query(call *c, const void *query)
   if (c->hook == BRIM_HOOK_OOM) take_plan_query(c, &c->query.oom.plan, &((const brim_oom *)query)->plan);
   if (c->hook != BRIM_HOOK_STEP) return;
   c->step = query;
-  c->query.step.look = look;
+  c->query.step.look = look_at_device;
   c->query.step.peak_within = peak_within;
   c->query.step.users = users;
   c->query.step.host = c;
@@ -214,7 +214,7 @@ static void take_model(call *c, brim_plan_choice *plan)
   plan->model = c->model;
 }
 
-static brim_status ask(void *context)
+static brim_status ask_hook(void *context)
 {
   call *c = context;
   const brim_policy_ops *ops = c->plugin->ops;
@@ -257,7 +257,7 @@ static brim_status run(brim_policy_caller *caller, const brim_config_choice *pol
 {
   char who[BRIM_OPTION_BYTES];
   snprintf(who, sizeof who, "policy '%s'", policy->plugin->id);
-  const bool decides = work == ask;
+  const bool decides = work == ask_hook;
   const brim_guard_call about = {.who = who,
                                  .file = policy->file,
                                  .function = function,
@@ -298,7 +298,7 @@ brim_status brim_policy_ask(brim_policy_caller *caller, const brim_config_choice
   c->hook = hook;
   c->is_direct = caller->is_direct;
   take_query(c, query);
-  BRIM_TRY(run(caller, policy, hooks[hook].name, ask));
+  BRIM_TRY(run(caller, policy, hooks[hook].name, ask_hook));
   if (!memchr(c->reason, '\0', BRIM_REASON_BYTES))
     return brim_fail(BRIM_EPLUGIN,
                      "%s gave a reason without an end in %s: it must end with a NUL within its %d bytes\n"

@@ -75,7 +75,7 @@ static void look_at_device(brim_pressure *p, brim_pressure_reading *out)
 }
 
 /* Under the lock. */
-static void look(brim_pressure *p)
+static void look_at_memory(brim_pressure *p)
 {
   bool fell;
   brim_pressure_reading r = {.host = brim_host_use_read(p->options.proc, p->options.mount)};
@@ -107,7 +107,7 @@ static void *work(void *context)
   brim_pressure *p = context;
   pthread_mutex_lock(&p->lock);
   while (!p->stop) {
-    look(p);
+    look_at_memory(p);
     const struct timespec until = after(p->options.interval_seconds);
     while (!p->stop && pthread_cond_timedwait(&p->wake, &p->lock, &until) != ETIMEDOUT) continue;
   }

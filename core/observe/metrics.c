@@ -28,7 +28,7 @@ static void grow(brim_arena *arena, brim_series *s)
 }
 
 /* The place of a column; `columns` if there is none. */
-static size_t find(const brim_series *s, const char *name)
+static size_t find_metric(const brim_series *s, const char *name)
 {
   size_t i = 0;
   while (i < s->columns && strcmp(s->column[i].name, name) != 0) i++;
@@ -38,7 +38,7 @@ static size_t find(const brim_series *s, const char *name)
 /* Of the newest record. The records before a new column have no such number. */
 static void set(brim_arena *arena, brim_series *s, const char *name, double value)
 {
-  const size_t c = find(s, name);
+  const size_t c = find_metric(s, name);
   if (c == BRIM_SERIES_COLUMNS_MAX) return;
   if (c == s->columns) {
     s->column[s->columns++] = (brim_column){brim_arena_string(arena, name), BRIM_ARENA_NEW(arena, double, s->room)};
@@ -88,7 +88,7 @@ brim_status brim_metrics_read(brim_arena *arena, const char *path, brim_metrics 
 
 const double *brim_series_values(const brim_series *series, const char *name)
 {
-  const size_t c = find(series, name);
+  const size_t c = find_metric(series, name);
   return c < series->columns ? series->column[c].value : NULL;
 }
 

@@ -39,7 +39,7 @@ void brim_page_table(brim_text *out, const brim_table *table);
 /* A row of a table of names and values. */
 void brim_page_pair(brim_table *table, const char *name, const char *value);
 
-/* ---- figures.c: how figures are called and written ---- */
+/* ---- page_figures.c: how figures are called and written ---- */
 
 /* Is it something that says how good a model is, such as loss or perplexity, not what it was trained by? */
 bool brim_figure_is_score(const char *name);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/error.h"
 #include "data/keep.h"
 #include "memory/board.h"
 #include "setup/features.h"
@@ -247,10 +248,11 @@ brim_status brim_setup_finish_data(brim_setup *s)
 /* The run failed for another reason, which is the one to show. */
 static void abandon_data(brim_data *data)
 {
-  char error[4096];
+  brim_error error;
   if (!data->opening) return;
-  snprintf(error, sizeof error, "%s", brim_error_text());
-  if (brim_data_open_finish(data) != BRIM_OK || error[0]) (void)brim_fail(BRIM_OK, "%s", error);
+  brim_error_take(&error);
+  (void)brim_data_open_finish(data);
+  brim_error_put(&error);
 }
 
 void brim_setup_close(brim_setup *s)

@@ -131,13 +131,7 @@ typedef struct writer {
 static brim_status write_one(void *context, const brim_parameter *p, uint32_t dtype, const void *values)
 {
   const writer *w = context;
-  if (p->value->dtype == dtype) return brim_exec_write(w->exec, w->program, p->value, values);
-  void *small = brim_try_malloc(p->value->bytes);
-  if (!small) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the values of '%s'", p->value->name);
-  brim_convert(p->value->dtype, small, dtype, values, (size_t)brim_shape_count(&p->value->shape));
-  const brim_status status = brim_exec_write(w->exec, w->program, p->value, small);
-  free(small);
-  return status;
+  return brim_exec_write_as(w->exec, w->program, p->value, dtype, values);
 }
 
 brim_status brim_frozen_write(const brim_setup *s, brim_exec *exec, const brim_program *program, uint64_t *hash)

@@ -1,5 +1,5 @@
 /* The world that a simulation's jobs are in: devices and the host's memory, who has how much of it, and the line of
- * those who wait. It knows nothing of policies. Not thread-safe: whoever has the turn (turns.h) calls it. */
+ * those who wait. It knows nothing of policies. Not thread-safe: the job that has the turn (turns.c) calls it. */
 #ifndef BRIM_SIMULATE_WORLD_H
 #define BRIM_SIMULATE_WORLD_H
 #include "brim/backend.h"

@@ -248,7 +248,7 @@ static brim_status take_digests(const char *path, const json_t *files, brim_file
   return BRIM_OK;
 }
 
-static brim_status take(const char *path, json_t *root, brim_train_state *state, brim_file_digest *digest)
+static brim_status take_state(const char *path, json_t *root, brim_train_state *state, brim_file_digest *digest)
 {
   const json_t *version = json_object_get(root, "version");
   if (!json_is_integer(version)) return brim_fail(BRIM_ELOAD, "'%s' is damaged: it has no version", path);
@@ -271,7 +271,7 @@ brim_status brim_checkpoint_state_read(const char *folder, brim_train_state *sta
   BRIM_TRY(brim_path_join(path, folder, STATE_NAME));
   BRIM_TRY(load(path, &root));
   memset(state, 0, sizeof *state); /* padding too: states are compared and hashed as bytes */
-  const brim_status status = take(path, root, state, digest);
+  const brim_status status = take_state(path, root, state, digest);
   json_decref(root);
   return status;
 }

@@ -85,8 +85,8 @@ static void tell_misshaped(brim_weights *w, brim_weights_mismatches *problems, c
 }
 
 /* A tensor of the files that is parameter `i`. */
-static brim_status take(brim_weights *w, brim_weights_mismatches *problems, const brim_safetensor *t, size_t i,
-                        bool transpose)
+static brim_status take_tensor(brim_weights *w, brim_weights_mismatches *problems, const brim_safetensor *t, size_t i,
+                               bool transpose)
 {
   brim_weights_match *m = &w->match[i];
   const brim_safetensor want = wanted_of(w->parameter[i], transpose);
@@ -122,7 +122,7 @@ static brim_status match_tensor(brim_weights *w, brim_weights_mismatches *proble
   const brim_weights_way way = brim_weights_map_to_model(w->map, &w->arena, t->name);
   const char *name = way.name ? way.name : way.same_as;
   const size_t i = name ? find_parameter(w, names, name) : NONE;
-  if (way.name && i != NONE) return take(w, problems, t, i, way.transpose);
+  if (way.name && i != NONE) return take_tensor(w, problems, t, i, way.transpose);
   if (way.same_as && i != NONE)
     add_twin(w, problems, t, i);
   else if (!name || way.optional || w->request.of_part || brim_matches_any(w->request.except, name))

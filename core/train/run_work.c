@@ -283,7 +283,7 @@ static brim_status again(brim_running *r, brim_status failure)
 
 /* Another rank must not wait for one that has failed. *is_over: nothing is to be done again. A rank that was
  * interrupted while it waited for something ends all, with a checkpoint. */
-static brim_status tell(brim_running *r, brim_status failure, bool *is_over)
+static brim_status tell_failure(brim_running *r, brim_status failure, bool *is_over)
 {
   *is_over = !brim_status_is_want(failure);
   if (!r->options->dist || r->is_interrupted || failure == BRIM_ECOMM) return failure;
@@ -306,7 +306,7 @@ static brim_status failed(void *self, enum brim_turn_part part, brim_status stat
     status = interrupt(r);
   else if (gives_up)
     status = give_up(r, status);
-  status = tell(r, status, &is_over);
+  status = tell_failure(r, status, &is_over);
   return is_over ? status : again(r, status);
 }
 

@@ -44,8 +44,7 @@ static brim_status place(brim_trainer *t, const brim_evaluation_wish *wish)
   t->update = brim_plan_program(t->plan, BRIM_PROGRAM_UPDATE, 0);
   const brim_program *p = &t->plan->program[0];
   const brim_tensor *w = p->graph->class_weight;
-  const brim_list *weights = &t->drive->setup->class_weights;
-  if (w) BRIM_TRY(brim_exec_write_numbers(t->exec, p, w, weights->item, weights->count));
+  if (w) BRIM_TRY(brim_exec_write_as(t->exec, p, w, BRIM_DTYPE_F64, t->drive->setup->class_weights.item));
   return t->plan->lane_count > 0 ? brim_federation_open(t->drive, t->exec, &t->federation) : BRIM_OK;
 }
 

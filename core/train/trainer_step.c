@@ -240,7 +240,7 @@ static brim_status refuse(brim_trainer *t, const brim_begun *b)
 }
 
 /* What came of a step, before its update: nothing is under way any more. */
-static brim_status look(brim_trainer *t, brim_begun *b)
+static brim_status look_at_loss(brim_trainer *t, brim_begun *b)
 {
   const bool asynchronous = brim_exec_is_asynchronous(t->exec);
   const double start = brim_now();
@@ -262,7 +262,7 @@ static brim_status end_step(brim_trainer *t)
 {
   brim_begun *b = &t->begun[t->state.step % 2];
   t->step = b->step;
-  const brim_status status = look(t, b);
+  const brim_status status = look_at_loss(t, b);
   BRIM_TRY(brim_trainer_meet(t, BRIM_MEET_COMMIT, status));
   if (!isfinite(b->proof)) return refuse(t, b);
   if (!brim_exec_is_asynchronous(t->exec)) {

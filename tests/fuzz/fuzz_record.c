@@ -8,7 +8,7 @@
 
 #include "base/log.h"
 #include "scratch.h"
-#include "simulate/record.h"
+#include "simulate/recording.h"
 #include "simulate/scenario.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

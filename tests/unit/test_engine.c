@@ -52,6 +52,25 @@ static brim_status build_wrong(const void *self, brim_graph *g)
   return BRIM_OK;
 }
 
+/* Has parameters, and answers with its input. */
+static brim_status build_with_idle_layer(const void *self, brim_graph *g)
+{
+  (void)self;
+  brim_linear(g, "idle", brim_input(g), 3);
+  brim_output(g, brim_relu(g, brim_input(g)));
+  return BRIM_OK;
+}
+
+/* Hands the input of the first graph that it builds to the others, too. */
+static brim_status build_with_kept_tensor(const void *self, brim_graph *g)
+{
+  static brim_tensor *kept;
+  (void)self;
+  if (!kept) kept = brim_input(g);
+  brim_output(g, brim_linear(g, "head", kept, brim_classes(g)));
+  return BRIM_OK;
+}
+
 static brim_status build_nothing(const void *self, brim_graph *g)
 {
   (void)self;
@@ -148,13 +167,14 @@ static void networks_that_cannot_be(void **state)
   (void)state;
   brim_engine *engine = open_engine("reference");
   const brim_network good = network_of(build_linear, 4, 3);
-  const char *const wrong[] = {"speed=1", NULL};
+  const char *const wrong[] = {"speed=1", NULL}, *const two_weights[] = {"class_weights=[1,2]", NULL};
+  const char *const no_weights[] = {"class_weights=[0,0,0]", NULL};
   brim_training_plan *plan;
   struct {
     brim_network n;
     brim_status status;
     const char *text;
-  } cases[17];
+  } cases[25];
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) cases[i].n = good;
 #define CASE(i, field, value, code, says) cases[i].n.field = (value), cases[i].status = (code), cases[i].text = (says)
   CASE(0, size, 0, BRIM_EINVAL, "sizeof(brim_network)");
@@ -175,6 +195,20 @@ static void networks_that_cannot_be(void **state)
   CASE(15, batch, INT64_MAX, BRIM_EINVAL, "is too large");
   CASE(16, build, build_without_parameters, BRIM_EINVAL, "no parameters to train");
   cases[16].n.classes = 4;
+  CASE(17, settings, wrong, BRIM_EINVAL, "settings are those of a model");
+  CASE(18, task, BRIM_TASK_TOKENS, BRIM_EINVAL, "of tokens it is {1, {T}}, got 2 dimensions");
+  cases[18].n.sample = (brim_shape){2, {4, 4}};
+  CASE(19, loss, "mse", BRIM_EINVAL, "of tokens it is 'cross_entropy', got 'mse'");
+  cases[19].n.task = BRIM_TASK_TOKENS;
+  CASE(20, loss, "cross_entropy", BRIM_EINVAL, "class_weights are not for values");
+  cases[20].n.loss_settings = no_weights;
+  cases[20].n.task = BRIM_TASK_VALUES;
+  CASE(21, loss_settings, two_weights, BRIM_EINVAL, "class_weights are 3 numbers, not all 0; got 2");
+  CASE(22, loss_settings, no_weights, BRIM_EINVAL, "class_weights are 3 numbers, not all 0; got 3, all 0");
+  CASE(23, build, build_with_kept_tensor, BRIM_EINVAL, "the input is of another graph");
+  cases[23].n.answers = 1;
+  CASE(24, build, build_with_idle_layer, BRIM_EINVAL, "no parameter that is trained influences the model's output");
+  cases[24].n.classes = 4;
 #undef CASE
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     assert_refused(brim_engine_plan(engine, &cases[i].n, &plan), cases[i].status, cases[i].text);
@@ -405,6 +439,27 @@ static void the_largest_micro_batch_within_a_budget(void **state)
   brim_engine_close(engine);
 }
 
+/* A batch of 3 * 2^36 samples has 74 divisors; counting through it would take minutes. */
+static void a_micro_batch_of_a_huge_batch(void **state)
+{
+  (void)state;
+  brim_engine *engine = open_engine("reference");
+  brim_network n = network_of(build_linear, 4, 3);
+  brim_training_plan *plan;
+  brim_training_figures figures = {.size = sizeof figures};
+  n.batch = (int64_t)3 << 36;
+  assert_int_equal(brim_engine_plan_within(engine, &n, 1 << 20, &plan), BRIM_OK);
+  brim_engine_figures(plan, &figures);
+  brim_engine_plan_free(plan);
+  n.micro_batch = figures.micro_batch % 3 ? figures.micro_batch / 2 * 3 : figures.micro_batch / 3 * 4;
+  assert_int_equal(n.batch % n.micro_batch, 0);
+  assert_int_equal(brim_engine_plan(engine, &n, &plan), BRIM_OK);
+  brim_engine_figures(plan, &figures);
+  assert_true(figures.peak_bytes > 1 << 20);
+  brim_engine_plan_free(plan);
+  brim_engine_close(engine);
+}
+
 static void figures_of_an_older_caller(void **state)
 {
   (void)state;
@@ -431,11 +486,13 @@ static double draw(void)
   return 2.0 * rand() / RAND_MAX - 1;
 }
 
-/* Softmax regression by plain loops: what SGD without momentum makes of w [K, F] and b [K]. Returns the loss. */
-static double step_by_hand(int64_t features, int64_t classes, const float *x, const int32_t *label, double lr,
-                           double *w, double *b)
+/* Softmax regression by plain loops: what SGD without momentum makes of w [K, F] and b [K]. Samples of class k count
+ * weight[k] times. Returns the loss. */
+static double step_by_hand(int64_t features, int64_t classes, const float *x, const int32_t *label,
+                           const double *weight, double lr, double *w, double *b)
 {
-  double dw[CLASSES_MAX * FEATURES_MAX] = {0}, db[CLASSES_MAX] = {0}, loss = 0;
+  double dw[CLASSES_MAX * FEATURES_MAX] = {0}, db[CLASSES_MAX] = {0}, loss = 0, all = 0;
+  for (int64_t i = 0; i < BATCH; i++) all += weight[label[i]];
   for (int64_t i = 0; i < BATCH; i++) {
     double z[CLASSES_MAX] = {0}, sum = 0;
     for (int64_t k = 0; k < classes; k++) {
@@ -443,20 +500,22 @@ static double step_by_hand(int64_t features, int64_t classes, const float *x, co
       for (int64_t f = 0; f < features; f++) z[k] += w[k * features + f] * x[i * features + f];
       sum += exp(z[k]);
     }
-    loss += log(sum) - z[label[i]];
+    loss += weight[label[i]] * (log(sum) - z[label[i]]);
     for (int64_t k = 0; k < classes; k++) {
-      const double d = (exp(z[k]) / sum - (k == label[i])) / BATCH;
+      const double d = weight[label[i]] * (exp(z[k]) / sum - (k == label[i])) / all;
       db[k] += d;
       for (int64_t f = 0; f < features; f++) dw[k * features + f] += d * x[i * features + f];
     }
   }
   for (int64_t k = 0; k < classes; k++) b[k] -= lr * db[k];
   for (int64_t j = 0; j < classes * features; j++) w[j] -= lr * dw[j];
-  return loss / BATCH;
+  return loss / all;
 }
 
-static void check_steps(brim_engine *engine, int64_t features, int64_t classes, int64_t micro)
+static void check_steps(brim_engine *engine, int64_t features, int64_t classes, int64_t micro, bool weighted)
 {
+  static const double as_they_are[CLASSES_MAX] = {1, 1, 1, 1, 1, 1, 1, 1}, two[] = {0.5, 3};
+  static const char *const two_weights[] = {"class_weights=[0.5,3]", NULL};
   const char *const settings[] = {"lr=0.3", "momentum=0", NULL};
   brim_network n = network_of(build_linear, features, classes);
   float x[BATCH * FEATURES_MAX], got[CLASSES_MAX * FEATURES_MAX];
@@ -467,6 +526,7 @@ static void check_steps(brim_engine *engine, int64_t features, int64_t classes, 
   n.micro_batch = micro;
   n.optimizer = "sgd";
   n.optimizer_settings = settings;
+  if (weighted) n.loss_settings = two_weights;
   assert_int_equal(brim_engine_plan(engine, &n, &plan), BRIM_OK);
   assert_int_equal(brim_engine_place(plan, 3, &t), BRIM_OK);
   assert_int_equal(brim_engine_fetch(t, "head.weight", got, (uint64_t)(classes * features)), BRIM_OK);
@@ -480,7 +540,8 @@ static void check_steps(brim_engine *engine, int64_t features, int64_t classes, 
     for (int64_t i = 0; i < BATCH; i += micro)
       assert_int_equal(brim_engine_feed(t, x + i * features, label + i), BRIM_OK);
     assert_int_equal(brim_engine_step(t, &loss), BRIM_OK);
-    assert_true(fabs(loss - step_by_hand(features, classes, x, label, 0.3, w, b)) < 2e-6);
+    const double expected = step_by_hand(features, classes, x, label, weighted ? two : as_they_are, 0.3, w, b);
+    assert_true(fabs(loss - expected) < 2e-6);
   }
   assert_int_equal(brim_engine_fetch(t, "head.weight", got, (uint64_t)(classes * features)), BRIM_OK);
   for (int64_t j = 0; j < classes * features; j++) assert_true(fabs(got[j] - w[j]) < 2e-6);
@@ -498,7 +559,8 @@ static void steps_are_those_of_plain_loops(void **state)
   for (int b = 0; b < 2; b++) {
     brim_engine *engine = open_engine(b ? "cpu" : "reference");
     for (int i = 0; i < 12; i++)
-      check_steps(engine, 1 + rand() % FEATURES_MAX, 2 + rand() % (CLASSES_MAX - 1), micros[rand() % 8]);
+      check_steps(engine, 1 + rand() % FEATURES_MAX, 2 + rand() % (CLASSES_MAX - 1), micros[rand() % 8], false);
+    for (int i = 0; i < 4; i++) check_steps(engine, 1 + rand() % FEATURES_MAX, 2, micros[rand() % 8], true);
     brim_engine_close(engine);
   }
 }
@@ -600,6 +662,7 @@ int main(void)
                                      cmocka_unit_test(threads_with_an_engine_each),
                                      cmocka_unit_test(calls_in_the_wrong_order),
                                      cmocka_unit_test(the_largest_micro_batch_within_a_budget),
+                                     cmocka_unit_test(a_micro_batch_of_a_huge_batch),
                                      cmocka_unit_test(figures_of_an_older_caller),
                                      cmocka_unit_test(steps_are_those_of_plain_loops),
                                      cmocka_unit_test(memory_does_not_change_the_bits),

@@ -46,7 +46,7 @@ static void limit_time(void)
 
 /* ---- telling ---- */
 
-static void tell(int fd, const char *what, const char *text)
+static void send_line(int fd, const char *what, const char *text)
 {
   brim_text line = {0};
   brim_text_printf(&line, "%s\t%s", what, text);
@@ -61,13 +61,13 @@ static void tell(int fd, const char *what, const char *text)
   brim_text_release(&line);
 }
 
-static void begin(int fd, long number, const brim_plugin *plugin, const char *check, long next)
+static void send_begin(int fd, long number, const brim_plugin *plugin, const char *check, long next)
 {
   char text[256];
   limit_time();
   snprintf(text, sizeof text, "%ld\t%s%s%s\t%s\t%ld", number, plugin ? brim_kind_name(plugin->kind) : "",
            plugin ? "/" : "", plugin ? plugin->id : "", check, next);
-  tell(fd, "begin", text);
+  send_line(fd, "begin", text);
 }
 
 /* ---- the file ---- */
@@ -130,13 +130,13 @@ static const brim_check_kind *checks_of(const brim_plugin *plugin)
  * goes on. */
 static enum brim_finding run_check(brim_check *c, const brim_check_kind *kind, int fd, long number, long next)
 {
-  begin(fd, number, c->plugin, kind->name, next);
+  send_begin(fd, number, c->plugin, kind->name, next);
   brim_text_clear(&c->text);
   const enum brim_finding finding =
       c->failed && kind->needs_sound
           ? brim_check_say(c, BRIM_FOUND_WARNING, "not tried, as a check before it has failed")
           : kind->run(c);
-  tell(fd, brim_finding_names[finding].told, brim_text_str(&c->text));
+  send_line(fd, brim_finding_names[finding].told, brim_text_str(&c->text));
   if (finding == BRIM_FOUND_FAILED || brim_guard_any_lost()) _exit(0);
   return finding;
 }
@@ -164,10 +164,10 @@ _Noreturn void brim_check_child(brim_cli *cli, const char *file, int fd, long fi
   set_limits();
   brim_crash_allow_exit(); /* by a plugin too: the parent notices */
   brim_log_set_level(BRIM_LOG_ERROR);
-  begin(fd, 0, NULL, "table", 1);
+  send_begin(fd, 0, NULL, "table", 1);
   const enum brim_finding finding = load(&c, file, &module);
-  tell(fd, brim_finding_names[finding].told, brim_text_str(&c.text));
+  send_line(fd, brim_finding_names[finding].told, brim_text_str(&c.text));
   if (finding != BRIM_FOUND_FAILED) run_checks(&c, module, fd, first, failed);
-  tell(fd, "end", "");
+  send_line(fd, "end", "");
   _exit(0);
 }

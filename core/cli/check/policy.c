@@ -98,7 +98,7 @@ static bool is_refusal(brim_status status)
 /* ---- one question of each kind ---- */
 
 /* As a run asks it; `number` tells the moment of hooks that are called again and again. */
-static brim_status ask(asked *a, enum brim_hook hook, int64_t number, answer *out)
+static brim_status ask_hook(asked *a, enum brim_hook hook, int64_t number, answer *out)
 {
   const char *who;
   brim_made_world *w = &a->world;
@@ -192,7 +192,7 @@ static enum brim_finding check_hook(brim_check *c, enum brim_hook hook, uint64_t
       brim_made_world_set(&a->world, i);
       for (int k = 0; k < times && finding == BRIM_FOUND_OK; k++) {
         answer out;
-        if (!count(&t, ask(a, hook, k, &out))) finding = fail_in_world(c, &a->world);
+        if (!count(&t, ask_hook(a, hook, k, &out))) finding = fail_in_world(c, &a->world);
       }
     }
     if (finding == BRIM_FOUND_OK) say_tally(c, &t);
@@ -395,7 +395,8 @@ static brim_status ask_all(asked *a, answer *out, brim_status *status)
   BRIM_TRY(open_asked(a));
   for (size_t i = 0; i < WORLDS_FEW; i++) {
     brim_made_world_set(&a->world, i);
-    for (int hook = 0; hook <= BRIM_HOOK_STEP; hook++, out++, status++) *status = ask(a, (enum brim_hook)hook, 1, out);
+    for (int hook = 0; hook <= BRIM_HOOK_STEP; hook++, out++, status++)
+      *status = ask_hook(a, (enum brim_hook)hook, 1, out);
   }
   close_asked(a);
   return BRIM_OK;
@@ -473,7 +474,7 @@ static enum brim_finding check_leaks(brim_check *c)
     for (int i = 0; i < WARM_TIMES + MANY_TIMES; i++) {
       answer out;
       if (i == WARM_TIMES) before = allocated();
-      for (int hook = 0; hook <= BRIM_HOOK_STEP; hook++) (void)ask(a, (enum brim_hook)hook, i, &out);
+      for (int hook = 0; hook <= BRIM_HOOK_STEP; hook++) (void)ask_hook(a, (enum brim_hook)hook, i, &out);
     }
     const uint64_t after = allocated(), kept = after > before ? (after - before) / MANY_TIMES : 0;
     brim_check_say(c, BRIM_FOUND_OK, "decisions keep no memory");
@@ -530,7 +531,7 @@ static brim_status try_value(brim_check *c, const brim_param *row, const char *v
   for (uint64_t i = 0; i < WORLDS_FEW && status != BRIM_EPLUGIN && a->policies; i++) {
     brim_made_world_set(&a->world, i);
     for (int hook = 0; hook <= BRIM_HOOK_STEP && status != BRIM_EPLUGIN; hook++)
-      status = ask(a, (enum brim_hook)hook, 1, &out);
+      status = ask_hook(a, (enum brim_hook)hook, 1, &out);
   }
   if (status == BRIM_EPLUGIN) {
     fail_short(c, word);

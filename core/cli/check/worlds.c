@@ -72,7 +72,7 @@ static brim_status figures(const brim_plan_query *q, int64_t micro_batch, int32_
   return BRIM_OK;
 }
 
-static brim_status look(const brim_step_view *view, brim_device_view *device, uint64_t *room)
+static brim_status look_at_device(const brim_step_view *view, brim_device_view *device, uint64_t *room)
 {
   const brim_made_world *w = view->host;
   *device = w->device[0];
@@ -192,7 +192,7 @@ static void set_step(brim_made_world *w)
                              .grain = draw(w, 3) ? 1 : 0,
                              .choice = w->batch,
                              .choice_count = w->plan.micro_batch_count,
-                             .look = look,
+                             .look = look_at_device,
                              .peak_within = peak_within,
                              .host = w,
                              .step_seconds = 0.1,

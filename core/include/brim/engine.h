@@ -14,7 +14,9 @@
  * Unstable: this interface may change with any version, and the soname with it. Use an engine, its plans and its
  * trainings from one thread at a time; threads may have an engine each. A function that fails returns a status, and
  * brim_error_text() says why, in the same thread. A call in the wrong order is EINVAL, and so is NULL where a value is
- * needed. Free each object once, in any order; do not use a pointer after that. */
+ * needed. Free each object once, in any order; do not use a pointer after that. If the host has no memory left for
+ * brim's own tables (graphs, plans), which are small, brim writes a message to stderr and ends the process with status
+ * brim_status_exit(BRIM_ENOMEM_HOST). */
 #ifndef BRIM_ENGINE_H
 #define BRIM_ENGINE_H
 #include "brim/dataset.h"
@@ -41,8 +43,8 @@ typedef struct brim_network {
   /* Builds the graph; called once for each shape that is planned. `self` is passed on. */
   brim_status (*build)(const void *self, brim_graph *graph);
   const void *self;
-  const char *model;           /* a plugin's id, in the place of `build` */
-  const char *const *settings; /* its parameters, "layers=12", ended by NULL */
+  const char *model;           /* a plugin's id, in the place of `build`; not one around another (lora, linear_probe) */
+  const char *const *settings; /* the model's parameters, "layers=12", ended by NULL */
   brim_shape sample;           /* of one sample, without N: {3, {1, 28, 28}}; of tokens {1, {T}} */
   int32_t task;                /* enum brim_task; BRIM_TASK_CLASS by default */
   int64_t classes;             /* that the network answers with; of tokens the vocabulary; of values the targets */
@@ -50,8 +52,9 @@ typedef struct brim_network {
   int64_t micro_batch;         /* that are computed at a time, which must divide `batch`; 0: all */
   int64_t grain;               /* micro-batches that are multiples of it give the same bits, but for batch norm, whose
                                 * statistics are those of a micro-batch; 0: no such thing is asked for */
-  const char *loss;            /* "cross_entropy", of values "mse", by default */
-  const char *const *loss_settings;
+  const char *loss;            /* "cross_entropy", of values "mse", by default; values that are shares of classes may
+                                * have cross_entropy too, numbers from 0 to 1 "bce" */
+  const char *const *loss_settings;      /* "class_weights=[1,2,5]": the mean is weighted likewise */
   const char *optimizer;                 /* "adamw" by default */
   const char *const *optimizer_settings; /* "lr=1e-3" */
   uint32_t activations;                  /* BRIM_DTYPE_BF16: they are kept so; 0: as parameters are */
@@ -100,7 +103,8 @@ BRIM_EXPORT void brim_engine_unplace(brim_training *training);
  * fails), brim drops the batch: feed it again from its first sample. */
 BRIM_EXPORT brim_status brim_engine_feed(brim_training *training, const void *values, const void *labels);
 /* [step] When the whole batch is fed. *loss, unless NULL: its mean over the samples, or tokens that count. ENUMERIC: it
- * is not finite; then the parameters stay as they were, and another batch may be fed. EINVAL: not all is fed. */
+ * is not finite; then the parameters stay as they were, and another batch may be fed. EINVAL: not all is fed, or no
+ * label of the batch counts (they are ignored, or of classes of weight 0), which drops the batch. */
 BRIM_EXPORT brim_status brim_engine_step(brim_training *training, double *loss);
 /* [step] What the network answers to a micro-batch, as in evaluation: float, of the shape of its output. Between steps;
  * a batch that is being fed is none. */

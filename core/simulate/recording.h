@@ -1,6 +1,6 @@
 /* What happened around a run, as a scenario: from its folder, which has what the run's policies were shown. */
-#ifndef BRIM_SIMULATE_RECORD_H
-#define BRIM_SIMULATE_RECORD_H
+#ifndef BRIM_SIMULATE_RECORDING_H
+#define BRIM_SIMULATE_RECORDING_H
 #include "base/arena.h"
 #include "base/text.h"
 

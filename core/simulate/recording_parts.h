@@ -1,11 +1,11 @@
-/* What a run's folder says of the world around it. Internal to record*.c. */
-#ifndef BRIM_SIMULATE_RECORD_PARTS_H
-#define BRIM_SIMULATE_RECORD_PARTS_H
+/* What a run's folder says of the world around it. Internal to recording*.c. */
+#ifndef BRIM_SIMULATE_RECORDING_PARTS_H
+#define BRIM_SIMULATE_RECORDING_PARTS_H
 #include <jansson.h>
 #include <stdbool.h>
 
 #include "param/yaml.h"
-#include "simulate/record.h"
+#include "simulate/recording.h"
 #include "simulate/scenario.h"
 
 #define BRIM_RECORD_CHANGES_MAX 800 /* of what others have of the devices and the host, all together */

@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "brim/policy.h"
-#include "simulate/record_parts.h"
+#include "simulate/recording_parts.h"
 #include "store/record.h"
 
 /* ---- events ---- */

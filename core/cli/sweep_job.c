@@ -2,7 +2,7 @@
  * exactly once: a second signal would end the job without a checkpoint. Ctrl-Z and fg are passed on for the same
  * reason. Signals are blocked wherever `running` changes, so that a handler never sees a process number that is not the
  * job's any more. */
-#include "cli/job.h"
+#include "cli/sweep_job.h"
 
 #include <errno.h>
 #include <signal.h>

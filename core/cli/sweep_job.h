@@ -1,7 +1,7 @@
 /* A job of a sweep: this program again, as a child process, so that nothing of one run (memory, threads, a device's
  * state) is left for the next. One at a time. */
-#ifndef BRIM_CLI_JOB_H
-#define BRIM_CLI_JOB_H
+#ifndef BRIM_CLI_SWEEP_JOB_H
+#define BRIM_CLI_SWEEP_JOB_H
 #include "brim/status.h"
 
 typedef struct brim_job_end {

@@ -5,8 +5,9 @@
 #include <time.h>
 
 #include "base/file.h"
+#include "config/settings.h"
 #include "observe/metrics.h"
-#include "simulate/record_parts.h"
+#include "simulate/recording_parts.h"
 
 /* Seconds of a sample, over all training records; 0: none has any. */
 static double seconds_of_sample(const brim_recording *r)
@@ -108,38 +109,25 @@ static void print_events(const brim_recording *r, brim_text *out)
                      (unsigned long long)r->pressure[i].bytes);
 }
 
-/* Those keys of the run's configuration that what is simulated goes by. */
+static void print_setting(const char *key, const brim_yaml *config, brim_text *out)
+{
+  const brim_yaml *value = brim_yaml_get_path(config, key);
+  if (!value || value->kind != BRIM_YAML_SCALAR) return;
+  const bool chooses = strcmp(key, "memory.recompute") == 0; /* none is not to be taken for a choice */
+  if (!chooses || strcmp(value->scalar, "none") != 0)
+    brim_text_printf(out, "  %s: %s\n", key, value->scalar[0] ? value->scalar : "''");
+}
+
+/* Those keys of the run's configuration that its decisions depend on. */
 static void print_settings(const brim_recording *r, const brim_yaml *config, brim_text *out)
 {
-  static const char *const keys[] = {"device",
-                                     "auto_device",
-                                     "min_gpu_memory_mb",
-                                     "wait_for_gpu",
-                                     "gpu_wait_timeout_minutes",
-                                     "gpu_check_interval_seconds",
-                                     "min_batch_size",
-                                     "max_retries",
-                                     "precision",
-                                     "training.batch_size",
-                                     "training.gradient_accumulation_steps",
-                                     "training.effective_batch_size",
-                                     "training.eval_every_steps",
-                                     "training.checkpoint_every_steps",
-                                     "training.clear_cache_every_n_rounds",
-                                     "memory.limit_mb",
-                                     "memory.limit",
-                                     "memory.recompute",
-                                     "memory.recompute_budget_mb",
-                                     "memory.warn_percent",
-                                     "memory.critical_percent"};
+  char key[128];
   brim_text_printf(out, "settings:\n  training.steps: %lld\n", (long long)r->steps);
-  for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-    const brim_yaml *value = brim_yaml_get_path(config, keys[i]);
-    if (!value || value->kind != BRIM_YAML_SCALAR) continue;
-    const bool chooses = strcmp(keys[i], "memory.recompute") == 0; /* none is not to be taken for a choice */
-    if (!chooses || strcmp(value->scalar, "none") != 0)
-      brim_text_printf(out, "  %s: %s\n", keys[i], value->scalar[0] ? value->scalar : "''");
-  }
+  for (const brim_section *s = brim_settings_sections; s->path; s++)
+    for (const brim_setting *row = s->table; row->param.key; row++) {
+      snprintf(key, sizeof key, "%s%s%s", s->path, s->path[0] ? "." : "", row->param.key);
+      if (row->replayed) print_setting(key, config, out);
+    }
 }
 
 void brim_recording_print(const brim_recording *r, const brim_yaml *config, brim_text *out)

@@ -35,7 +35,7 @@ static const struct {
 #define KNOWN (sizeof known / sizeof known[0])
 static const char top_k[] = "accuracy_top";
 
-static size_t find(const char *name)
+static size_t find_figure(const char *name)
 {
   size_t i = 0;
   while (i < KNOWN && strcmp(known[i].name, name) != 0) i++;
@@ -44,13 +44,13 @@ static size_t find(const char *name)
 
 bool brim_figure_is_score(const char *name)
 {
-  const size_t i = find(name);
+  const size_t i = find_figure(name);
   return i == KNOWN || known[i].is_score;
 }
 
 const char *brim_figure_title(brim_arena *arena, const char *name)
 {
-  const size_t i = find(name);
+  const size_t i = find_figure(name);
   if (i < KNOWN) return known[i].title;
   if (brim_starts_with(name, top_k)) return brim_arena_printf(arena, "top-%s accuracy", name + strlen(top_k));
   return name;
@@ -58,7 +58,7 @@ const char *brim_figure_title(brim_arena *arena, const char *name)
 
 const char *brim_figure_format(char *out, size_t room, const char *name, double value)
 {
-  const size_t i = find(name);
+  const size_t i = find_figure(name);
   const enum form form = i < KNOWN ? known[i].form : brim_starts_with(name, top_k) ? PERCENT : PLAIN;
   const double size = fabs(value);
   if (!isfinite(value))
