@@ -291,6 +291,13 @@ static brim_status show_plan(const brim_cli *cli, const brim_config *config, con
   const int32_t job = brim_cli_planned_ranks(&config->settings);
   BRIM_TRY(brim_drive_open(config, &(brim_setup_options){.no_timing = wish->no_timing, .world = {0, job, 0, job}}, &d));
   brim_status status = brim_placement_try(&d);
+  if (brim_setup_is_federated(d->setup) && (wish->times || wish->picture))
+    brim_log(BRIM_LOG_WARN, "%s shows nothing of federations yet", wish->times ? "--times" : "-o");
+  if (brim_setup_is_federated(d->setup)) {
+    if (status == BRIM_OK) status = brim_cli_show_federation(d, wish->json);
+    brim_drive_close(d);
+    return status;
+  }
   if (status == BRIM_OK) status = predict_host(d, &host);
   if (status == BRIM_OK) status = brim_cli_find_fits(cli, d, true, &fits);
   if (status == BRIM_OK) status = brim_planner_plan(&d->planner, &d->choice, false, &plan);

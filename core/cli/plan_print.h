@@ -16,4 +16,6 @@ void brim_cli_print_frontier(const brim_frontier *frontier, const brim_setup *se
 json_t *brim_cli_frontier_json(const brim_frontier *frontier, const brim_setup *setup);
 void brim_cli_print_times(const brim_times *times, brim_text *out);
 json_t *brim_cli_times_json(const brim_times *times);
+/* [plan] Of a federation: what `brim plan` shows, as text or JSON. What planning and brim_planner_check return. */
+brim_status brim_cli_show_federation(brim_drive *drive, bool json);
 #endif

@@ -25,7 +25,7 @@ static brim_status add_levels(brim_planner *p, const brim_choice *chosen, int64_
                               brim_frontier *f)
 {
   static const double shares[] = {0.85, 0.7, 0.55};
-  brim_choice v = {.micro_batch = batch, .precision = precision};
+  brim_choice v = {.micro_batch = batch, .precision = precision, .lanes = chosen->lanes};
   brim_choice own = brim_choice_cut(chosen, batch);
   const size_t first = f->count;
   for (v.recompute = BRIM_RECOMPUTE_NONE; v.recompute <= BRIM_RECOMPUTE_FULL; v.recompute++)

@@ -1,0 +1,89 @@
+/* What `brim plan` shows of a federation: the server's part, and a lane for each client that trains at a time. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "cli/plan_print.h"
+#include "graph/plan_json.h"
+#include "planner/room.h"
+
+#define LANES_SHOWN_MAX 16
+
+typedef struct lanes_row {
+  int32_t lanes;
+  uint64_t peak_bytes;
+} lanes_row;
+
+/* One client at a time, two, four, ..., up to one for each client of a round or thread, and as it is chosen. */
+static brim_status list_lanes(brim_drive *d, lanes_row *row, size_t *count)
+{
+  const brim_settings *s = d->setup->settings;
+  const int64_t threads = d->planner.device_info.threads,
+                most = threads < s->clients_per_round ? threads : s->clients_per_round;
+  brim_choice c = d->choice;
+  bool has_chosen = false;
+  *count = 0;
+  for (int64_t lanes = 1; *count < LANES_SHOWN_MAX - 1 && (lanes <= most || !has_chosen); lanes *= 2) {
+    if (!has_chosen && lanes >= d->choice.lanes) {
+      row[(*count)++].lanes = d->choice.lanes;
+      has_chosen = true;
+    }
+    if (lanes != d->choice.lanes && lanes <= most) row[(*count)++].lanes = (int32_t)lanes;
+  }
+  for (size_t i = 0; i < *count; i++) {
+    c.lanes = row[i].lanes;
+    BRIM_TRY(brim_planner_peak(&d->planner, &c, &row[i].peak_bytes));
+  }
+  return BRIM_OK;
+}
+
+static void print_text(const brim_drive *d, const brim_plan *plan, const lanes_row *row, size_t count)
+{
+  char a[32], b[32];
+  const brim_settings *s = d->setup->settings;
+  const brim_partition *p = &d->setup->partition;
+  printf("%s on %s: %lld clients with %lld to %lld samples, %lld a round, batches of %lld; %s\n",
+         brim_config_choice_of(d->setup->config, "model")->plugin->id,
+         brim_config_choice_of(d->setup->config, "dataset")->name, (long long)p->clients, (long long)p->least,
+         (long long)p->most, (long long)s->clients_per_round, (long long)s->training.effective_batch_size,
+         d->planner.device_info.name);
+  printf("\npeak %s, exactly %" PRIu64 " bytes, with %d client%s at a time, in %s\n",
+         brim_format_bytes(a, sizeof a, plan->peak_bytes), plan->peak_bytes, (int)d->choice.lanes,
+         brim_plural(d->choice.lanes), plan->peak_op);
+  for (uint32_t r = 0; r < BRIM_ROLE_COUNT; r++)
+    printf("  %-12s %12s\n", brim_role_name(r), brim_format_bytes(a, sizeof a, plan->class_bytes[r]));
+  printf("  %-12s %12s   no placement can do with less\n", "lower bound",
+         brim_format_bytes(a, sizeof a, plan->lower_bound_bytes));
+  printf("of it the server's %s, and %s for each client that trains at a time: no more for more clients or rounds\n",
+         brim_format_bytes(a, sizeof a, plan->persistent_bytes), brim_format_bytes(b, sizeof b, plan->lane_bytes));
+  printf("\n  parallel_clients          peak\n");
+  for (size_t i = 0; i < count; i++)
+    printf("%c %16d  %12s\n", row[i].lanes == d->choice.lanes ? '*' : ' ', (int)row[i].lanes,
+           brim_format_bytes(a, sizeof a, row[i].peak_bytes));
+}
+
+static brim_status print_json(const brim_drive *d, const brim_plan *plan, const lanes_row *row, size_t count)
+{
+  json_t *out = brim_plan_json(plan, d->choice.micro_batch), *rows = json_array();
+  for (size_t i = 0; i < count; i++)
+    json_array_append_new(rows, json_pack("{s:i, s:I, s:b}", "parallel_clients", (int)row[i].lanes, "peak_bytes",
+                                          (json_int_t)row[i].peak_bytes, "chosen", row[i].lanes == d->choice.lanes));
+  json_object_set_new(out, "table", rows);
+  json_object_set_new(out, "server_bytes", json_integer((json_int_t)plan->persistent_bytes));
+  json_object_set_new(out, "client_bytes", json_integer((json_int_t)plan->lane_bytes));
+  json_object_set_new(out, "parallel_clients", json_integer(d->choice.lanes));
+  return brim_cli_print_json(out);
+}
+
+brim_status brim_cli_show_federation(brim_drive *d, bool json)
+{
+  brim_plan *plan = NULL;
+  lanes_row row[LANES_SHOWN_MAX];
+  size_t count;
+  BRIM_TRY(brim_planner_plan(&d->planner, &d->choice, true, &plan));
+  brim_status status = list_lanes(d, row, &count);
+  if (status == BRIM_OK && json) status = print_json(d, plan, row, count);
+  if (status == BRIM_OK && !json) print_text(d, plan, row, count);
+  if (status == BRIM_OK) status = brim_planner_check(&d->planner, &d->choice, plan);
+  brim_plan_free(plan);
+  return status;
+}
