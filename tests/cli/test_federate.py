@@ -1,0 +1,215 @@
+"""Federations: rounds of clients on one device. The result is the same to the bit however many clients train at a time,
+and that of federated averaging in double precision, computed here by plain loops."""
+
+import collections
+import math
+import random
+
+from support import CONFIG, FAILED, NO_FIT, Case, main
+from tensors import read_tensors
+
+SMALL = ["dataset=synthetic", "dataset.shape=[1,8,8]", "dataset.train_count=240", "dataset.test_count=40",
+         "dataset.classes=4", "total_clients=12", "clients_per_round=5", "rounds=4", "federate.checkpoint_every_rounds=2",
+         "memory.timing=false"]
+MLP = [*SMALL, "model=mlp", "model.hidden=[9]"]
+# What training depends on: normalisation with buffers, dropout, several epochs, remainders of many sizes, other servers.
+KINDS = {
+    "mlp": [*MLP, "training.batch_size=8"],
+    "batch norm": [*SMALL, "model=lightcnn", "model.width=4", "model.norm=batch", "model.dropout=0.2",
+                   "partition=shards", "server_optimizer=adam"],
+    "dirichlet": [*SMALL, "model=lightcnn", "model.width=4", "partition=dirichlet", "partition.alpha=0.2",
+                  "training.batch_size=16", "federate.local_epochs=2", "server_optimizer=yogi", "optimizer=adamw",
+                  "optimizer.lr=1e-3"],
+    "remainders": [*MLP, "partition=dirichlet", "partition.alpha=0.3", "training.batch_size=64", "total_clients=20",
+                   "federate.remainder=keep", "training.clip_norm=0.5", "server_optimizer=adagrad"],
+}
+
+
+class Federate(Case):
+    def federate(self, run, *overrides, status=0, env=None):
+        return self.brim("federate", f"run.dir={run}", *overrides, status=status, env=env)
+
+    def partition(self, run):
+        """The samples of each client."""
+        clients = collections.defaultdict(list)
+        for line in self.read(run, "partition.csv").splitlines()[1:]:
+            client, sample = map(int, line.split(","))
+            clients[client].append(sample)
+        return clients
+
+    # ---- the same bits ----
+
+    def test_clients_at_a_time_and_threads_change_no_bit(self):
+        for name, words in KINDS.items():
+            with self.subTest(name):
+                self.federate(f"{name} one", *words, "parallel_clients=1", "backend.threads=1")
+                for lanes, threads in (2, 2), (3, 1), (-1, 2), (1, 2):
+                    run = f"{name} {lanes} {threads}"
+                    self.federate(run, *words, f"parallel_clients={lanes}", f"backend.threads={threads}")
+                    self.assert_same_checkpoint(f"{name} one", run, 4)
+                    self.assert_same_records(f"{name} one", run)
+
+    def test_a_resumed_federation_ends_with_the_same_bytes(self):
+        for name, words in KINDS.items():
+            with self.subTest(name):
+                self.federate(f"{name} whole", *words)
+                self.federate(f"{name} cut", *words, status=None, env={"BRIM_FAULT": "step:4:begin:1-99"})
+                self.assertEqual(max(self.steps(f"{name} cut"), default=0) <= 3, True)
+                self.brim("federate", "--resume", f"{name} cut")
+                self.assert_same_checkpoint(f"{name} whole", f"{name} cut", 4)
+
+    def test_a_round_that_runs_out_of_memory_is_made_again(self):
+        self.federate("whole", *KINDS["mlp"], "parallel_clients=2")
+        self.federate("faulty", *KINDS["mlp"], "parallel_clients=2",
+                      env={"BRIM_FAULT": ",".join(f"step:3:begin:{n}" for n in range(1, 6))})
+        self.assert_same_checkpoint("whole", "faulty", 4)
+        choices = [r["choice"] for r in self.records("faulty", "events.jsonl")
+                   if r["event"] == "decision" and r["by"] == "recovery"]
+        self.assertTrue(any("1 client at a time" in choice for choice in choices), choices)
+
+    # ---- the right numbers ----
+
+    def test_averaging_is_that_of_plain_loops_in_double(self):
+        """Linear regression with whole clients as batches, so that the order of samples adds nothing but rounding; sizes
+        of clients differ. Random numbers of rows, rates and epochs."""
+        draw = random.Random(7)
+        for case in range(3):
+            rows, features = draw.randint(23, 60), draw.randint(1, 4)
+            clients, selected, epochs = draw.randint(3, 7), draw.randint(1, 3), draw.randint(1, 3)
+            rate, server_rate, momentum = draw.uniform(0.01, 0.1), draw.uniform(0.5, 1), draw.choice([0, 0.9])
+            data = [[draw.uniform(-1, 1) for _ in range(features + 1)] for _ in range(rows)]
+            text = ",".join([*(f"x{k}" for k in range(features)), "y"]) + "\n"
+            text += "".join(",".join(repr(value) for value in row) + "\n" for row in data)
+            folder = self.folder / f"data{case}"
+            folder.mkdir()
+            (folder / "train.csv").write_text(text)
+            (folder / "test.csv").write_text(text)
+            words = ["dataset=csv", f"dataset.path={folder}", "dataset.targets=[y]", "dataset.standardise=false",
+                     "model=mlp", "model.hidden=[]", "loss=mse", "backend=reference", f"total_clients={clients}",
+                     f"clients_per_round={selected}", "method=round_robin", f"training.batch_size={rows}",
+                     f"optimizer.lr={rate}", f"federate.local_epochs={epochs}", f"server_optimizer.lr={server_rate}",
+                     f"server_optimizer.momentum={momentum}", "federate.checkpoint_every_rounds=1"]
+            self.federate(f"start {case}", *words, "rounds=0")
+            self.federate(f"run {case}", *words, "rounds=5")
+            data = [[float_of(value) for value in row] for row in data]
+            model = self.model(f"start {case}", 0)
+            velocity = [0.0] * (features + 1)
+            parts = self.partition(f"run {case}")
+            self.assertEqual(sorted(sum(parts.values(), [])), list(range(rows)))
+            for step in range(5):
+                chosen = [(step * selected + k) % clients for k in range(selected)]
+                updates = [update(model, [data[i] for i in parts[c]], rate, epochs) for c in chosen]
+                weight = sum(len(parts[c]) for c in chosen)
+                for k in range(features + 1):
+                    mean = sum(u[k] * len(parts[c]) for u, c in zip(updates, chosen)) / weight
+                    velocity[k] = momentum * velocity[k] - mean
+                    model[k] -= server_rate * velocity[k]
+            for got, wanted in zip(self.model(f"run {case}", 5), model):
+                self.assertTrue(math.isclose(got, wanted, rel_tol=1e-9, abs_tol=1e-9), (case, got, wanted))
+
+    def model(self, run, step):
+        """Weights of the one layer, and its bias."""
+        tensors = read_tensors(self.checkpoint(run, step) / "model.safetensors")
+        weight = next(values for name, values in tensors.items() if name.endswith("weight"))
+        bias = next(values for name, values in tensors.items() if name.endswith("bias"))
+        return [*weight, *bias]
+
+    # ---- partitions ----
+
+    def test_each_sample_has_one_client(self):
+        for words in [], ["partition=dirichlet", "partition.alpha=0.05"], ["partition=shards"]:
+            for seed in 1, 2:
+                run = f"{words} {seed}"
+                self.federate(run, *MLP, *words, f"seed={seed}", "rounds=1")
+                parts = self.partition(run)
+                self.assertEqual(sorted(sum(parts.values(), [])), list(range(240)), run)
+                self.assertEqual(len(parts), 12, run)
+        self.assertNotEqual(self.partition("[] 1"), self.partition("[] 2"))
+        self.assertEqual({len(samples) for samples in self.partition("[] 1").values()}, {20})
+
+    def test_a_partition_follows_from_seed_clients_and_labels_alone(self):
+        words = ["partition=dirichlet", "rounds=1"]
+        self.federate("one", *MLP, *words)
+        self.federate("two", *SMALL, "model=lightcnn", "model.width=4", *words, "clients_per_round=2",
+                      "training.batch_size=3", "backend.threads=1", "optimizer=adam", "method=proportional")
+        self.assertEqual(self.partition("one"), self.partition("two"))
+
+    # ---- what else takes a federation ----
+
+    def test_other_commands_take_the_folder(self):
+        self.federate("run", *MLP)
+        loss = self.summary("run")["test_loss"]
+        self.assertIn(f"{loss:.4f}", self.brim("eval", "run").out)
+        self.assertIn("'run' is finished", self.brim("federate", "--resume", "run").err)
+        self.brim("train", "--from", "run", "run.dir=again", "parallel_clients=1")
+        self.assert_same_checkpoint("run", "again", 4)
+
+    def test_the_plan_is_what_is_placed(self):
+        for lanes in 1, 2, 3:
+            words = [*MLP, f"parallel_clients={lanes}", "rounds=1"]
+            plan = self.brim("--config-name", "federate", "plan", "--json", *words).json()
+            self.federate(f"run {lanes}", *words)
+            self.assertEqual(plan["peak_bytes"], self.summary(f"run {lanes}")["planned_bytes"])
+            self.assertEqual(plan["peak_bytes"], plan["server_bytes"] + lanes * plan["client_bytes"])
+
+    def test_memory_does_not_grow_with_clients(self):
+        for clients in 12, 240:
+            self.federate(f"{clients}", *MLP, f"total_clients={clients}", "rounds=1", "parallel_clients=2",
+                          "training.batch_size=4")
+        few, many = self.summary("12"), self.summary("240")
+        self.assertLessEqual(many["planned_bytes"], few["planned_bytes"])
+
+    # ---- what bad input gets ----
+
+    def test_what_does_not_go_with_clients_is_refused_with_its_place(self):
+        for words, parts in (
+                (["clients_per_round=13"], ["clients_per_round 13", "the 12 clients", "argument"]),
+                (["training.epochs=3"], ["'training.epochs' does not go with total_clients=12", "rounds=N"]),
+                (["training.steps=3"], ["'training.steps'", "rounds=N"]),
+                (["precision=fp16"], ["'precision'", "bf16"]),
+                (["augment.mixup=0.2"], ["'augment.mixup'"]),
+                (["total_clients=241"], ["240 training samples", "total_clients=240 at most"]),
+                (["partition=shards", "partition.shards=21"], ["partition.shards=20 at most"]),
+                (["partition=dirichlet", "partition.alpha=0"], ["'partition.alpha' must be in (0,inf)"]),
+                (["partition.min_samples=30"], ["total_clients=8 at most"]),
+                (["~server_optimizer"], ["server_optimizer"]),
+                (["total_clients=0", "clients_per_round=1", "~server_optimizer"], ["there are no clients"])):
+            with self.subTest(words):
+                result = self.federate("run", *MLP, *words, status=CONFIG)
+                self.assert_error(result, *parts)
+                self.assertFalse((self.folder / "run").exists())
+        self.assert_error(self.train("run", "server_optimizer=adam", status=CONFIG), "means nothing without clients")
+
+    def test_no_room_is_told_with_what_would_fit(self):
+        result = self.federate("run", *MLP, "memory.limit_mb=0.01", status=NO_FIT)
+        self.assert_error(result, "memory.limit_mb allows")
+
+    def test_a_client_that_diverges_is_left_out_or_ends_the_run(self):
+        words = [*MLP, "optimizer.lr=1e30"]
+        result = self.federate("all", *words, status=FAILED)
+        self.assert_error(result, "all 5 clients of round 1 have diverged", "optimizer.lr")
+        result = self.federate("first", *words, "federate.on_divergence=fail", status=FAILED)
+        self.assert_error(result, "has diverged")
+
+
+def float_of(value):
+    """As the data set has it: a float."""
+    import struct
+    return struct.unpack("f", struct.pack("f", value))[0]
+
+
+def update(model, rows, rate, epochs):
+    """What a client's epochs of gradient descent change, for the mean of squared errors."""
+    local = list(model)
+    for _ in range(epochs):
+        gradient = [0.0] * len(local)
+        for *x, y in rows:
+            error = sum(w * v for w, v in zip(local, x)) + local[-1] - y
+            for k, v in enumerate([*x, 1.0]):
+                gradient[k] += 2 * error * v / len(rows)
+        local = [w - rate * g for w, g in zip(local, gradient)]
+    return [w - start for w, start in zip(local, model)]
+
+
+if __name__ == "__main__":
+    main()
