@@ -154,8 +154,8 @@ static int64_t samples_of(const brim_node *node)
   return node->in[0]->shape.dim[0];
 }
 
-/* The samples after the last whole unit get a primitive that takes the orders of memory of a whole unit's. Fewer samples
- * than a unit get the same one: so neither their bits nor the orders of the tensors depend on the micro-batch. */
+/* The samples after the last whole unit get a primitive that takes the orders of memory of a whole unit's. Fewer
+ * samples than a unit get the same one: so neither their bits nor the tensors' orders depend on the micro-batch. */
 static brim_status find_primitives(cpu_backend *b, int64_t samples, cpu_conv_key *key, conv_state *s)
 {
   key->samples = s->unit_samples;
