@@ -184,7 +184,6 @@ static void test_a_convolutions_key_has_all_that_it_is(void **state)
 {
   (void)state;
   cuda_dnn_conv c = {.result = CUDA_DNN_Y,
-                     .type_weight = BRIM_DTYPE_F32,
                      .conv = {.N = 2,
                               .C = 4,
                               .H = 8,
@@ -203,7 +202,6 @@ static void test_a_convolutions_key_has_all_that_it_is(void **state)
 #define OTHER(change) EXPECT_OTHER_KEY(cuda_dnn_key, c, changed.change)
   OTHER(result = CUDA_DNN_X);
   OTHER(result = CUDA_DNN_WEIGHT);
-  OTHER(type_weight = BRIM_DTYPE_BF16);
   OTHER(conv.N = 3);
   OTHER(conv.C = 8);
   OTHER(conv.H = 9);
@@ -224,8 +222,7 @@ static void test_a_convolutions_key_has_all_that_it_is(void **state)
   cuda_dnn_key(plain, &c, 0);
   cuda_dnn_key(rounded, &c, 1);
   assert_string_not_equal(plain, rounded);
-  c.type_weight = c.conv.dtype = BRIM_DTYPE_BF16;
-  EXPECT_OTHER_KEY(cuda_dnn_key, c, changed.type_weight = BRIM_DTYPE_F16);
+  c.conv.dtype = BRIM_DTYPE_BF16;
   EXPECT_OTHER_KEY(cuda_dnn_key, c, changed.conv.dtype = BRIM_DTYPE_F16);
 }
 
@@ -270,8 +267,7 @@ static void test_the_greatest_sizes_fit_into_a_key(void **state)
                             {most, most},
                             BRIM_DTYPE_BF16,
                             true,
-                            true},
-                           BRIM_DTYPE_BF16};
+                            true}};
   char text[CUDA_PROFILE_KEY_MAX];
   cuda_product_key(text, &p, 1);
   assert_true(strlen(text) < CUDA_PROFILE_KEY_MAX - 1);

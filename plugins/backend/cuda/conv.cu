@@ -20,7 +20,6 @@
 typedef struct plan {
   cuda_conv conv;
   cuda_dnn_plan *dnn;    /* NULL: kernels of our own */
-  uint32_t type_weight;  /* of a weight's gradient from the library */
   uint64_t weight_bytes; /* of the weight's copy, or its gradient; 0: none */
 } plan;
 
@@ -65,17 +64,15 @@ static brim_status start(const brim_node *node, const brim_tensor *x, const brim
 }
 
 /* The library in one order, or the other; or not, which is no error. */
-static brim_status ask_library(cuda_backend *b, plan *p, enum cuda_dnn_result result, uint32_t type_weight,
-                               uint64_t *scratch_bytes)
+static brim_status ask_library(cuda_backend *b, plan *p, enum cuda_dnn_result result, uint64_t *scratch_bytes)
 {
-  cuda_dnn_conv wanted = {result, p->conv, type_weight};
+  cuda_dnn_conv wanted = {result, p->conv};
   const bool preferred = cuda_dnn_prefers_last(b, p->conv.dtype);
   for (int i = 0; i < 2; i++) {
     wanted.conv.x_last = wanted.conv.y_last = (i == 0) == preferred;
     const brim_status status = cuda_dnn_prepare(b, &wanted, &p->dnn, scratch_bytes);
     if (status == BRIM_ENOTSUP) continue;
     p->conv = wanted.conv;
-    p->type_weight = type_weight;
     return status;
   }
   return BRIM_OK;
@@ -104,7 +101,7 @@ static const void *weight_for(cuda_backend *b, const plan *p, const void *weight
 static brim_status prepare_forward(cuda_backend *b, const brim_node *node, plan *p, brim_kernel_need *need)
 {
   uint64_t bytes = 0;
-  BRIM_TRY(ask_library(b, p, CUDA_DNN_Y, p->conv.dtype, &bytes));
+  BRIM_TRY(ask_library(b, p, CUDA_DNN_Y, &bytes));
   if (!p->dnn) {
     p->conv.x_last = cuda_channels_last(node->in[0]);
     p->conv.y_last = cuda_dnn_prefers_last(b, p->conv.dtype);
@@ -181,7 +178,7 @@ CONV2D(conv2d_tanh, "conv2d+tanh");
 static brim_status prepare_grad_input(cuda_backend *b, const brim_node *node, plan *p, brim_kernel_need *need)
 {
   uint64_t bytes = 0;
-  BRIM_TRY(ask_library(b, p, CUDA_DNN_X, p->conv.dtype, &bytes));
+  BRIM_TRY(ask_library(b, p, CUDA_DNN_X, &bytes));
   if (!p->dnn) {
     p->conv.y_last = cuda_channels_last(node->in[0]);
     p->conv.x_last = cuda_dnn_prefers_last(b, p->conv.dtype);
@@ -236,26 +233,19 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
 static brim_status add_weight(cuda_backend *b, const plan *p, float *dweight, const void *from)
 {
   const int64_t count = cuda_conv_weights(&p->conv);
-  CUDA_WITH_TYPE(p->type_weight, T,
+  CUDA_WITH_TYPE(p->conv.dtype, T,
                  return cuda_launch(b, add_weight_kernel<T>, cuda_stride(count, 1, b->processors), dweight,
                                     (const T *)from, count, p->conv.D, p->conv.R * p->conv.S, p->conv.x_last));
 }
 
-/* The library's results in fp32 if it can; else of the values' own type. */
-static brim_status ask_for_weight(cuda_backend *b, plan *p, uint64_t *bytes)
-{
-  BRIM_TRY(ask_library(b, p, CUDA_DNN_WEIGHT, BRIM_DTYPE_F32, bytes));
-  if (p->dnn || p->conv.dtype == BRIM_DTYPE_F32) return BRIM_OK;
-  return ask_library(b, p, CUDA_DNN_WEIGHT, p->conv.dtype, bytes);
-}
-
+/* The library's result is of the values' own type: none of its precompiled engines writes fp32 for 16-bit values. */
 static brim_status prepare_grad_weight(cuda_backend *b, const brim_node *node, plan *p, brim_kernel_need *need)
 {
   uint64_t bytes = 0;
-  BRIM_TRY(ask_for_weight(b, p, &bytes));
+  BRIM_TRY(ask_library(b, p, CUDA_DNN_WEIGHT, &bytes));
   if (p->dnn) {
     p->weight_bytes =
-        cuda_round_up((uint64_t)cuda_conv_weights(&p->conv) * brim_dtype_bytes(p->type_weight), CUDA_ALIGNMENT);
+        cuda_round_up((uint64_t)cuda_conv_weights(&p->conv) * brim_dtype_bytes(p->conv.dtype), CUDA_ALIGNMENT);
   } else {
     p->conv.x_last = cuda_channels_last(node->in[0]);
     p->conv.y_last = cuda_channels_last(node->in[1]);

@@ -52,6 +52,7 @@ typedef struct cuda_fetch {
 struct cublasLtContext;
 struct cudnnContext;
 struct cuda_tuning;
+struct cuda_dnn_plan;
 struct cuda_sdpa_plan;
 struct nvml_device;
 
@@ -69,8 +70,9 @@ typedef struct cuda_backend {
   cuda_control *control;        /* on the device */
   struct cublasLtContext *blas;
   struct cudnnContext *dnn;
-  struct cuda_tuning *tuning;  /* libraries/library.h; NULL: the libraries' first suggestions */
-  struct cuda_sdpa_plan *sdpa; /* all plans in use, for those who want the same */
+  struct cuda_tuning *tuning;      /* libraries/library.h; NULL: the libraries' first suggestions */
+  struct cuda_dnn_plan *dnn_plans; /* all convolutions' plans in use, and attention's, for layers that want the same */
+  struct cuda_sdpa_plan *sdpa;
   /* Inputs under way: stages at the start of the arena, each with a twin in pinned memory. */
   uint8_t *stage, *pinned;
   uint64_t stage_bytes, fed; /* of one stage; feeds so far */

@@ -13,8 +13,7 @@ enum cuda_dnn_result { CUDA_DNN_Y, CUDA_DNN_X, CUDA_DNN_WEIGHT };
 
 typedef struct cuda_dnn_conv {
   enum cuda_dnn_result result; /* y, dx or dweight: what is written (=) */
-  cuda_conv conv;              /* x_last and y_last are the same */
-  uint32_t type_weight;        /* of the weight or dweight: F32, or that of x and y */
+  cuda_conv conv;              /* x_last and y_last are the same; dweight is of their type too */
 } cuda_dnn_conv;
 
 typedef struct cuda_dnn_plan cuda_dnn_plan;

@@ -69,7 +69,7 @@ void convolve(const cuda_dnn_conv &wanted, void *x_at, void *weight_at, void *y_
   const bool last = v.x_last;
   const enum cuda_dnn_result result = wanted.result;
   const int64_t dim_x[4] = {v.N, v.C, v.H, v.W}, dim_weight[4] = {v.K, v.D, v.R, v.S}, dim_y[4] = {v.N, v.K, v.P, v.Q};
-  tensor x(v.dtype, dim_x, last), weight(wanted.type_weight, dim_weight, last), y(v.dtype, dim_y, last);
+  tensor x(v.dtype, dim_x, last), weight(v.dtype, dim_weight, last), y(v.dtype, dim_y, last);
   if (result != CUDA_DNN_X) x.take(x_at);
   if (result != CUDA_DNN_WEIGHT) weight.take(weight_at);
   if (result != CUDA_DNN_Y) y.take(y_at);
@@ -89,10 +89,8 @@ void convolve(const cuda_dnn_conv &wanted, void *x_at, void *weight_at, void *y_
   if (result == CUDA_DNN_Y) y.give(y_at);
 }
 
-/* Gradients of weights come in the type of what they are computed from, as with cuDNN 9. */
 bool refuses(const cuda_dnn_conv &wanted)
 {
-  if (wanted.type_weight != wanted.conv.dtype) return true;
   return emulated_refuses("convolutions") || (wanted.conv.x_last && emulated_refuses("last"));
 }
 } // namespace

@@ -5,7 +5,10 @@
  * Not allowed is what would give other numbers than a convolution in the type that was asked for, or not the same ones
  * at every run: sums whose order is left to chance; transforms (Winograd, FFT), which lose digits and spread a NaN over
  * places that it has no part in; and in fp32, unless TF32 is allowed, tensor cores. Engines that compile their kernels
- * when they are planned are taken only where there are no others: a plan for every batch size would take minutes. */
+ * when they are planned are taken only where there are no others: a plan for every batch size would take minutes.
+ *
+ * Layers of one shape share a plan, so that the library is searched once for each: a step of ResNet-50 has 158
+ * convolutions, gradients included, of 68 kinds. */
 #include "../dnn.h"
 
 #include <inttypes.h>
@@ -164,8 +167,7 @@ static void *search_memory(search *s)
 {
   const cuda_conv *v = &s->conv->conv;
   const uint64_t size = brim_dtype_bytes(v->dtype);
-  const uint64_t bytes[] = {(uint64_t)(v->N * v->C * v->H * v->W) * size,
-                            (uint64_t)cuda_conv_weights(v) * brim_dtype_bytes(s->conv->type_weight),
+  const uint64_t bytes[] = {(uint64_t)(v->N * v->C * v->H * v->W) * size, (uint64_t)cuda_conv_weights(v) * size,
                             (uint64_t)(v->N * v->K * v->P * v->Q) * size, CUDA_DNN_SCRATCH_MAX};
   return cuda_library_memory(bytes, sizeof bytes / sizeof *bytes, s->operand);
 }
@@ -193,8 +195,7 @@ static brim_status choose(cuda_backend *b, cuda_dnn_plan *plan, const cuda_dnn_c
                           cudnnBackendDescriptor_t graph)
 {
   search s = {.b = b, .conv = conv, .plan = plan};
-  char key[CUDA_PROFILE_KEY_MAX];
-  cuda_dnn_key(key, conv, b->params->tf32);
+  const char *key = plan->key;
   if (b->tuning) s.name = cuda_profile_find(&b->tuning->profile, b->tuning->device, b->tuning->dnn, key);
   if (b->tuning && b->params->tune && !s.name) BRIM_TRY(tune(&s, graph, key));
   const brim_status status = look(&s, graph);
@@ -210,21 +211,61 @@ bool cuda_dnn_prefers_last(const cuda_backend *b, uint32_t dtype)
   return dtype != BRIM_DTYPE_F32 || b->params->tf32;
 }
 
-brim_status cuda_dnn_prepare(cuda_backend *b, const cuda_dnn_conv *conv, cuda_dnn_plan **plan, uint64_t *scratch_bytes)
+/* ---- plans that are shared ---- */
+
+static cuda_dnn_plan *find(cuda_backend *b, const char *key)
+{
+  for (cuda_dnn_plan *p = b->dnn_plans; p; p = p->next)
+    if (strcmp(p->key, key) == 0) return p;
+  return NULL;
+}
+
+static void drop(cuda_dnn_plan *plan)
+{
+  while (plan->count > 0) (void)cudnnBackendDestroyDescriptor(plan->made[--plan->count]);
+  free(plan);
+}
+
+static brim_status add(cuda_backend *b, const cuda_dnn_conv *conv, const char *key, cuda_dnn_plan **out)
 {
   cudnnBackendDescriptor_t graph;
   cuda_dnn_plan *made = brim_try_calloc(1, sizeof *made);
   if (!made) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the plan of a convolution");
+  snprintf(made->key, sizeof made->key, "%s", key);
   brim_status status = cuda_dnn_describe(b, made, conv, &graph);
   if (status == BRIM_OK) status = choose(b, made, conv, graph);
   if (status != BRIM_OK) {
-    cuda_dnn_release(made);
+    drop(made);
     return status;
   }
-  *scratch_bytes = (uint64_t)made->scratch_bytes;
-  *plan = made;
+  made->list = &b->dnn_plans;
+  made->next = b->dnn_plans;
+  *out = b->dnn_plans = made;
   return BRIM_OK;
 }
+
+brim_status cuda_dnn_prepare(cuda_backend *b, const cuda_dnn_conv *conv, cuda_dnn_plan **plan, uint64_t *scratch_bytes)
+{
+  char key[CUDA_PROFILE_KEY_MAX];
+  cuda_dnn_key(key, conv, b->params->tf32);
+  cuda_dnn_plan *p = find(b, key);
+  if (!p) BRIM_TRY(add(b, conv, key, &p));
+  p->users++;
+  *scratch_bytes = (uint64_t)p->scratch_bytes;
+  *plan = p;
+  return BRIM_OK;
+}
+
+void cuda_dnn_release(cuda_dnn_plan *plan)
+{
+  if (!plan || --plan->users > 0) return;
+  cuda_dnn_plan **at = plan->list;
+  while (*at != plan) at = &(*at)->next;
+  *at = plan->next;
+  drop(plan);
+}
+
+/* ---- runs ---- */
 
 static brim_status execute(cuda_backend *b, const cuda_dnn_plan *plan, cudnnBackendDescriptor_t pack, void *x,
                            void *weight, void *y, void *scratch)
@@ -246,11 +287,4 @@ brim_status cuda_dnn_run(cuda_backend *b, const cuda_dnn_plan *plan, void *x, vo
   const brim_status status = execute(b, plan, pack, x, weight, y, scratch);
   (void)cudnnBackendDestroyDescriptor(pack);
   return status;
-}
-
-void cuda_dnn_release(cuda_dnn_plan *plan)
-{
-  if (!plan) return;
-  while (plan->count > 0) (void)cudnnBackendDestroyDescriptor(plan->made[--plan->count]);
-  free(plan);
 }

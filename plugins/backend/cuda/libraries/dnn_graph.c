@@ -108,7 +108,7 @@ static brim_status describe_operation(cuda_dnn_plan *plan, const cuda_dnn_conv *
   const float one = 1, zero = 0;
   cudnnBackendDescriptor_t x, weight, y, window;
   BRIM_TRY(describe_tensor(plan, CUDA_DNN_UID_X, v->dtype, size_x, v->x_last, &x));
-  BRIM_TRY(describe_tensor(plan, CUDA_DNN_UID_WEIGHT, conv->type_weight, size_weight, v->x_last, &weight));
+  BRIM_TRY(describe_tensor(plan, CUDA_DNN_UID_WEIGHT, v->dtype, size_weight, v->x_last, &weight));
   BRIM_TRY(describe_tensor(plan, CUDA_DNN_UID_Y, v->dtype, size_y, v->x_last, &y));
   BRIM_TRY(describe_window(plan, v, &window));
   BRIM_TRY(cuda_dnn_make(plan, d->type, out));

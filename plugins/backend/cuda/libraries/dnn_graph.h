@@ -4,6 +4,7 @@
 #include <cudnn.h>
 
 #include "../dnn.h"
+#include "profile.h"
 
 enum {
   CUDA_DNN_DESCRIPTORS_MAX = 128, /* attention and its gradient take the most */
@@ -16,6 +17,10 @@ struct cuda_dnn_plan {
   cudnnBackendDescriptor_t made[CUDA_DNN_DESCRIPTORS_MAX];
   int count;
   int64_t scratch_bytes;
+  /* of a convolution's plan, which all layers that want the same share: */
+  char key[CUDA_PROFILE_KEY_MAX];
+  int users;
+  struct cuda_dnn_plan **list, *next; /* of the backend's */
 };
 
 /* [plan] The graph of one convolution; it and what it consists of belong to the plan. */

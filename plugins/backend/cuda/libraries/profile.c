@@ -169,8 +169,8 @@ void cuda_dnn_key(char text[CUDA_PROFILE_KEY_MAX], const struct cuda_dnn_conv *c
   snprintf(text, CUDA_PROFILE_KEY_MAX,
            "convolution %s x %" PRId64 "x%" PRId64 "x%" PRId64 "x%" PRId64 " weight %" PRId64 "x%" PRId64 "x%" PRId64
            "x%" PRId64 " stride %" PRId64 ",%" PRId64 " padding %" PRId64 ",%" PRId64 " dilation %" PRId64 ",%" PRId64
-           " %s, weight %s %s",
+           " %s %s",
            result[conv->result], v->N, v->C, v->H, v->W, v->K, v->D, v->R, v->S, v->stride[0], v->stride[1],
            v->padding[0], v->padding[1], v->dilation[0], v->dilation[1], type_name(v->dtype, tf32),
-           type_name(conv->type_weight, tf32), v->x_last ? "last" : "plain");
+           v->x_last ? "last" : "plain");
 }

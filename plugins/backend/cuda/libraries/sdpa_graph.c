@@ -282,7 +282,7 @@ static void backward(builder *g)
   multiply_back(g, weights, dy, CUDA_SDPA_DV);
   tensor ds = apply_float(g, CUDNN_POINTWISE_SUB, multiply_scores(g, dy, v), delta, g->score);
   ds = apply_float(g, CUDNN_POINTWISE_MUL, ds, weights, g->score);
-  ds = apply_float(g, CUDNN_POINTWISE_MUL, ds, scale, g->score); /* the library's engines match it as fp32 only */
+  ds = apply_float(g, CUDNN_POINTWISE_MUL, ds, scale, g->score); /* cuDNN 9.19 takes 16 bits as well */
   multiply_back(g, ds, q, CUDA_SDPA_DK);
   /* A product that writes dq itself, not a tensor of sums in fp32 to which blocks of keys add as they come, has the
    * library keep ds in scratch and go over the keys in one order. */

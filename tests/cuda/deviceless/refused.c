@@ -1,0 +1,33 @@
+/* The rest of what cuDNN looks up in the driver, see driver.c: it has to be there, and is refused. Without cuda.h,
+ * whose declarations of these have their arguments. */
+enum { NOT_SUPPORTED = 801 }; /* CUDA_ERROR_NOT_SUPPORTED */
+#define REFUSED(name)                                                                                                  \
+  int name(void);                                                                                                      \
+  int name(void)                                                                                                       \
+  {                                                                                                                    \
+    return NOT_SUPPORTED;                                                                                              \
+  }
+REFUSED(cuCtxGetCurrent)
+REFUSED(cuCtxGetDevice)
+REFUSED(cuCtxGetLimit)
+REFUSED(cuCtxPopCurrent)
+REFUSED(cuCtxPushCurrent)
+REFUSED(cuDeviceGet)
+REFUSED(cuDeviceGetAttribute)
+REFUSED(cuDeviceGetCount)
+REFUSED(cuGetErrorName)
+REFUSED(cuGetErrorString)
+REFUSED(cuInit)
+REFUSED(cuKernelGetAttribute)
+REFUSED(cuKernelSetAttribute)
+REFUSED(cuLaunchCooperativeKernel)
+REFUSED(cuLaunchKernel)
+REFUSED(cuLaunchKernelEx)
+REFUSED(cuLibraryLoadFromFile)
+REFUSED(cuLinkAddData)
+REFUSED(cuLinkComplete)
+REFUSED(cuLinkCreate)
+REFUSED(cuLinkDestroy)
+REFUSED(cuOccupancyMaxPotentialClusterSize)
+REFUSED(cuStreamGetCtx)
+REFUSED(cuTensorMapEncodeTiled)
