@@ -240,6 +240,7 @@ static int run(brim_cli *cli, int argc, char **argv, bool federates)
   brim_rank_launch launch = {.ranks = 1};
   brim_status status = brim_cli_parse(argc, argv, options, &o, &operands);
   if (status == BRIM_OK) status = check_options(&o, &operands);
+  if (federates && !o.resume && !o.from && !cli->config_name) cli->config_name = "federate";
   if (status == BRIM_OK && o.debug_launches) add_debug_launches(argv, &operands);
   if (status == BRIM_OK && (o.resume || o.from)) {
     file = path;
@@ -265,7 +266,6 @@ static int run_train(brim_cli *cli, int argc, char **argv)
 
 static int run_federate(brim_cli *cli, int argc, char **argv)
 {
-  if (!cli->config_name) cli->config_name = "federate";
   return run(cli, argc, argv, true);
 }
 

@@ -2,11 +2,13 @@
 and that of federated averaging in double precision, computed here by plain loops."""
 
 import collections
+import json
 import math
 import random
+import struct
 
-from support import CONFIG, FAILED, NO_FIT, Case, main
-from tensors import read_tensors
+import tensors
+from support import FAILED, NO_FIT, USAGE, Case, main
 
 SMALL = ["dataset=synthetic", "dataset.shape=[1,8,8]", "dataset.train_count=240", "dataset.test_count=40",
          "dataset.classes=4", "total_clients=12", "clients_per_round=5", "rounds=4", "federate.checkpoint_every_rounds=2",
@@ -53,15 +55,15 @@ class Federate(Case):
         for name, words in KINDS.items():
             with self.subTest(name):
                 self.federate(f"{name} whole", *words)
-                self.federate(f"{name} cut", *words, status=None, env={"BRIM_FAULT": "step:4:begin:1-99"})
-                self.assertEqual(max(self.steps(f"{name} cut"), default=0) <= 3, True)
+                self.federate(f"{name} cut", *words, status=None, env={"BRIM_FAULT": ",".join(f"step:4:begin:{n}" for n in range(1, 12))})
+                self.assertEqual(max(self.steps(f"{name} cut")), 3)
                 self.brim("federate", "--resume", f"{name} cut")
                 self.assert_same_checkpoint(f"{name} whole", f"{name} cut", 4)
 
     def test_a_round_that_runs_out_of_memory_is_made_again(self):
         self.federate("whole", *KINDS["mlp"], "parallel_clients=2")
         self.federate("faulty", *KINDS["mlp"], "parallel_clients=2",
-                      env={"BRIM_FAULT": ",".join(f"step:3:begin:{n}" for n in range(1, 6))})
+                      env={"BRIM_FAULT": ",".join(f"step:3:begin:{n}" for n in range(1, 5))})
         self.assert_same_checkpoint("whole", "faulty", 4)
         choices = [r["choice"] for r in self.records("faulty", "events.jsonl")
                    if r["event"] == "decision" and r["by"] == "recovery"]
@@ -109,23 +111,23 @@ class Federate(Case):
 
     def model(self, run, step):
         """Weights of the one layer, and its bias."""
-        tensors = read_tensors(self.checkpoint(run, step) / "model.safetensors")
-        weight = next(values for name, values in tensors.items() if name.endswith("weight"))
-        bias = next(values for name, values in tensors.items() if name.endswith("bias"))
+        values, _ = tensors.read(self.checkpoint(run, step) / "model.safetensors")
+        weight = next(numbers for name, (_, _, numbers) in values.items() if name.endswith("weight"))
+        bias = next(numbers for name, (_, _, numbers) in values.items() if name.endswith("bias"))
         return [*weight, *bias]
 
     # ---- partitions ----
 
     def test_each_sample_has_one_client(self):
-        for words in [], ["partition=dirichlet", "partition.alpha=0.05"], ["partition=shards"]:
+        for kind, words in ("iid", []), ("dirichlet", ["partition.alpha=0.05"]), ("shards", []):
             for seed in 1, 2:
-                run = f"{words} {seed}"
-                self.federate(run, *MLP, *words, f"seed={seed}", "rounds=1")
+                run = f"{kind} {seed}"
+                self.federate(run, *MLP, f"partition={kind}", *words, f"seed={seed}", "rounds=1")
                 parts = self.partition(run)
                 self.assertEqual(sorted(sum(parts.values(), [])), list(range(240)), run)
                 self.assertEqual(len(parts), 12, run)
-        self.assertNotEqual(self.partition("[] 1"), self.partition("[] 2"))
-        self.assertEqual({len(samples) for samples in self.partition("[] 1").values()}, {20})
+        self.assertNotEqual(self.partition("iid 1"), self.partition("iid 2"))
+        self.assertEqual({len(samples) for samples in self.partition("iid 1").values()}, {20})
 
     def test_a_partition_follows_from_seed_clients_and_labels_alone(self):
         words = ["partition=dirichlet", "rounds=1"]
@@ -140,16 +142,16 @@ class Federate(Case):
         self.federate("run", *MLP)
         loss = self.summary("run")["test_loss"]
         self.assertIn(f"{loss:.4f}", self.brim("eval", "run").out)
-        self.assertIn("'run' is finished", self.brim("federate", "--resume", "run").err)
+        self.assertIn("'run' is finished", str(self.brim("federate", "--resume", "run")))
         self.brim("train", "--from", "run", "run.dir=again", "parallel_clients=1")
         self.assert_same_checkpoint("run", "again", 4)
 
     def test_the_plan_is_what_is_placed(self):
         for lanes in 1, 2, 3:
             words = [*MLP, f"parallel_clients={lanes}", "rounds=1"]
-            plan = self.brim("--config-name", "federate", "plan", "--json", *words).json()
+            plan = json.loads(self.brim("--config-name", "federate", "plan", "--json", *words).out)
             self.federate(f"run {lanes}", *words)
-            self.assertEqual(plan["peak_bytes"], self.summary(f"run {lanes}")["planned_bytes"])
+            self.assertEqual(plan["peak_bytes"], self.summary(f"run {lanes}")["planned_peak_bytes"])
             self.assertEqual(plan["peak_bytes"], plan["server_bytes"] + lanes * plan["client_bytes"])
 
     def test_memory_does_not_grow_with_clients(self):
@@ -157,7 +159,7 @@ class Federate(Case):
             self.federate(f"{clients}", *MLP, f"total_clients={clients}", "rounds=1", "parallel_clients=2",
                           "training.batch_size=4")
         few, many = self.summary("12"), self.summary("240")
-        self.assertLessEqual(many["planned_bytes"], few["planned_bytes"])
+        self.assertLessEqual(many["planned_peak_bytes"], few["planned_peak_bytes"])
 
     # ---- what bad input gets ----
 
@@ -175,13 +177,13 @@ class Federate(Case):
                 (["~server_optimizer"], ["server_optimizer"]),
                 (["total_clients=0", "clients_per_round=1", "~server_optimizer"], ["there are no clients"])):
             with self.subTest(words):
-                result = self.federate("run", *MLP, *words, status=CONFIG)
+                result = self.federate("run", *MLP, *words, status=USAGE)
                 self.assert_error(result, *parts)
                 self.assertFalse((self.folder / "run").exists())
-        self.assert_error(self.train("run", "server_optimizer=adam", status=CONFIG), "means nothing without clients")
+        self.assert_error(self.train("run", "server_optimizer=adam", status=USAGE), "means nothing without clients")
 
     def test_no_room_is_told_with_what_would_fit(self):
-        result = self.federate("run", *MLP, "memory.limit_mb=0.01", status=NO_FIT)
+        result = self.federate("run", *MLP, "model.hidden=[4000]", "memory.limit_mb=1", status=NO_FIT)
         self.assert_error(result, "memory.limit_mb allows")
 
     def test_a_client_that_diverges_is_left_out_or_ends_the_run(self):
@@ -194,7 +196,6 @@ class Federate(Case):
 
 def float_of(value):
     """As the data set has it: a float."""
-    import struct
     return struct.unpack("f", struct.pack("f", value))[0]
 
 
