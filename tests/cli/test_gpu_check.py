@@ -1,0 +1,121 @@
+"""scripts/gpu_check in a dry run: all its checks in reduced sizes on the emulated device, so that its first run on a
+GPU meets no wrong key, no missing file and no mistake of its own."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+from support import BINARY, HANG_SECONDS, Case, main
+
+EMULATED = pathlib.Path(os.environ["BRIM_EMULATED"])  # FOLDER/lib/brim/plugins
+NVML = os.environ["BRIM_NVML"]
+BUILD = pathlib.Path(BINARY).resolve().parents[1]
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts/gpu_check"
+UUID = "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"  # of the emulated device
+RATES = {"gpu__time_duration.sum": "4000", "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed": "50",
+         "sm__throughput.avg.pct_of_peak_sustained_elapsed": "20"}
+NCU = f"""echo '==PROF== Connected to process 1'
+while [ "$1" != "--launch-count" ]; do shift; done; shift 2
+"$@" || exit 1
+echo '"ID","Kernel Name","{'","'.join(RATES)}"'
+echo '"","","ns","%","%"'
+echo '"0","void add_kernel<float>(float *, long)","{'","'.join(RATES.values())}"'
+"""
+SANITIZER = """[ "$1 $3 $5" = "--tool --error-exitcode --kernel-name" ] || exit 1
+tool=$2; shift 6; "$@" || exit 97
+case $tool in
+racecheck) echo "========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)" ;;
+*) echo "========= ERROR SUMMARY: 0 errors" ;;
+esac
+"""
+# What cannot be shown so, and must be found wrong: the emulated device's memory is each process's own, NVML is one that
+# always says the same, and only few operations are compared.
+WRONG = ["planned against NVML, gpt2 124M in bf16", "planned against NVML, resnet50 in bf16",
+         "planned against NVML, cnn in fp32", "what does not fit beside it is refused",
+         "every operation has been compared"]
+
+
+class GpuCheck(Case):
+    def gpu_check(self, *words, **variables):
+        tools = self.folder / "tools"
+        tools.mkdir(exist_ok=True)
+        for name, text in (("ncu", NCU), ("compute-sanitizer", SANITIZER)):
+            (tools / name).write_text(f"#!/bin/sh\n{text}")
+            (tools / name).chmod(0o755)
+        env = {**os.environ, "BRIM_PLUGIN_PATH": str(EMULATED), "EMULATED_DEVICES": "1", "NVML_DEVICES": f"{UUID}=999",
+               "LD_LIBRARY_PATH": f"{NVML}/now:{EMULATED.parents[1]}", "PATH": f"{tools}:{os.environ['PATH']}",
+               "TMPDIR": str(self.folder), **variables}
+        argv = [sys.executable, SCRIPT, *map(str, words), "--build", BUILD, "--reduced", "--jobs", "2"]
+        return subprocess.Popen(argv, cwd=self.folder, env=env, text=True, stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+    def found(self, *words, status, **variables):
+        """Verdicts by check, of a command that ends so; and what it said."""
+        process = self.gpu_check(*words, **variables)
+        said, _ = process.communicate(timeout=HANG_SECONDS)
+        details = self.folder / "out/details.txt"
+        self.assertEqual(process.returncode, status, said + (details.read_text() if details.exists() else ""))
+        lines = self.records("out", "results.jsonl")
+        return {line["check"]: line for line in lines if "check" in line}, said
+
+    def test_correct(self):
+        self.pack()
+        where = ["correct", "--out", "out", "--golden", "gpu/gpu_check/golden.json"]
+        checks, said = self.found(*where, status=1)
+        wrong = {name: line for name, line in checks.items() if line["verdict"] != "ok"}
+        self.assertEqual(sorted(wrong), sorted(WRONG), said)
+        self.assertEqual({line["verdict"] for line in wrong.values()}, {"failed"}, said)
+        self.assertGreater(len(checks), 25)
+        self.assertIn("| curve of gpt2 in bf16 | ok |", self.read("out/results.md"))
+
+    def pack(self):
+        """A pack of this build, which has the curves to compare with."""
+        process = self.gpu_check("pack", "--out", "gpu")
+        said, _ = process.communicate(timeout=HANG_SECONDS)
+        self.assertEqual(process.returncode, 0, said)
+        for name in ("bin/brim", "tests/test_conformance", "gpu_check/torch_speed.py", "gpu_check/__main__.py"):
+            self.assertTrue((self.folder / "gpu" / name).exists(), name)
+
+    def test_fast(self):
+        checks, said = self.found("fast", "--out", "out", status=0)
+        for name, line in checks.items():
+            self.assertIn(line["verdict"], ("ok", "skipped") if "torch" in name else ("ok",), said)
+        self.assertIn("add_kernel<float>", checks["kernels of gpt2-124M"]["table"])
+        self.assertIn("0.002 ms", checks["kernels of gpt2-124M"]["table"])  # half of 4000 ns
+        self.assertGreater(checks["plans under caps, gpt2-124M"]["under 0.002 GB"], 0)
+
+    def test_goes_on_where_an_earlier_command_was_killed(self):
+        process = self.gpu_check("fast", "--out", "out")
+        results = self.folder / "out/results.jsonl"
+        self.until(lambda: results.exists() and "brim, gpt2-124M" in results.read_text(), process)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        (self.folder / "brought.jsonl").write_text(results.read_text() + '{"check": "cut o')
+        checks, said = self.found("fast", "--out", "out", "--carried", "brought.jsonl", status=0)
+        self.assertNotIn("brim, gpt2-124M (", said)
+        self.assertEqual(checks["brim, gpt2-124M"]["verdict"], "ok")
+        self.assertEqual(checks["brim, cnn"]["verdict"], "ok")
+
+    def test_without_a_gpu_it_says_so(self):
+        process = self.gpu_check("correct", "--out", "out", CUDA_VISIBLE_DEVICES="", EMULATED_DEVICES="0")
+        said, _ = process.communicate(timeout=HANG_SECONDS)
+        self.assertEqual(process.returncode, 2, said)
+        self.assertRegex(said, "^gpu_check: (there is no NVIDIA driver on this machine|the driver is there, but)")
+
+    def test_a_page_of_what_was_found(self):
+        lines = [{"began": "2026-11-24 07:00:00", "command": "fast", "device": "a GPU", "build": "1"},
+                 {"check": "brim, cnn", "verdict": "unfinished", "seconds": 9.0, "why": "its time was up"},
+                 {"check": "brim, cnn", "verdict": "ok", "seconds": 3.0, "samples/s": "1|2"}]
+        (self.folder / "results.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        process = self.gpu_check("page", self.folder / "results.jsonl")
+        said, _ = process.communicate(timeout=HANG_SECONDS)
+        self.assertIn("## fast: a GPU, build 1\n\n1 ok.\n", said)
+        self.assertIn("| brim, cnn | ok | 3.0 | samples/s 1\\|2 |", said)
+        self.assertNotIn("unfinished", said)
+
+
+if __name__ == "__main__":
+    main()
