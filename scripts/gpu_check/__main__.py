@@ -51,6 +51,8 @@ def check(options, limit, scratch):
                                           "build": on.hash(*HERE.glob("*.py"))},
                             options.carried)
     if options.command == "correct":
+        if not options.golden.exists():
+            stop(f"there are no curves of losses in {options.golden}: make a pack, and run what is in it")
         curves = json.loads(options.golden.read_text(encoding="utf-8"))
         stages = correct.Correct(on, curves, options.reduced)
     else:
@@ -74,7 +76,6 @@ def check(options, limit, scratch):
 
 
 def main():
-    limit = Limit(SECONDS)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=["pack", "correct", "fast", "page"])
     parser.add_argument("file", type=pathlib.Path, nargs="?", help="of page: a results.jsonl")
@@ -86,8 +87,10 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, help="of pack: build/gpu")
     parser.add_argument("--carried", type=pathlib.Path, help="results.jsonl of an earlier command")
     parser.add_argument("--jobs", type=int, default=min(16, os.cpu_count() or 2), help="checks at a time")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="after which what is not done is unfinished")
     parser.add_argument("--reduced", action="store_true", help="sizes for a dry run on the emulated device")
     options = parser.parse_args()
+    limit = Limit(options.seconds)
     if not (options.build / "bin/brim").exists():
         stop(f"there is no brim in {options.build}: build it (scripts/build.sh release), or name a build with --build")
     if options.command == "page":

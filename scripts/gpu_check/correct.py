@@ -32,7 +32,8 @@ class Correct:
         self.on, self.curves, self.reduced = on, curves, reduced
         self.covered = []  # operations that each shard of the conformance table has compared
         self.networks = networks(reduced)
-        self.shards, self.precisions = (1, ["bf16"]) if reduced else (SHARDS, ["fp32", "bf16", "fp16"])
+        self.shards, self.thirds = (1, 1) if reduced else (SHARDS, 3)
+        self.precisions = ["bf16"] if reduced else ["fp32", "bf16", "fp16"]
         # GPT-2 in full, for what depends on sizes: split sums, graphs of 900 kernels, memory
         self.large = [*COMMON, *gpt2(reduced, 12, 8, 6), "precision=bf16", "backend=cuda"]
         self.small = [*COMMON, *self.networks["cnn"], "backend=cuda", "training.steps=6"]
@@ -45,7 +46,10 @@ class Correct:
                      "what does not fit beside it is refused"], 90, self.neighbour)]
 
     def together(self):
-        """What may share the device. The longest come first, and enough of the rest beside them."""
+        """What may share the device: shards beside each other, as all that is known of one that is cut off is that."""
+        sanitizers = [Job(f"{tool} of own kernels, shard {shard + 1} of {self.thirds}", 400,
+                          self.sanitize(tool, shard))
+                      for shard in range(self.thirds) for tool in TOOLS]
         shards = [Job(f"conformance, shard {shard + 1} of {self.shards}", 420, self.conformance(shard))
                   for shard in range(self.shards)]
         curves = [Job([f"curve of {name} in {precision}", f"libraries, {name} in {precision}"], 240,
@@ -54,9 +58,8 @@ class Correct:
             "second run", "third run", "one launch at a time", "resumed after step 3")], 300, self.repeats)
         ranks = Job([*(f"two ranks, dist.shard={s}: the losses of one" for s in ("none", "optimizer", "gradients")),
                      "two ranks: the same bits again"], 240, self.ranks)
-        return [repeats, ranks, *shards[:SHARDS // 2],
-                *(Job(f"{tool} of own kernels", 450, self.sanitize(tool)) for tool in TOOLS), *curves,
-                *shards[SHARDS // 2:], Job("steps that overflow in fp16 leave no trace", 60, self.overflow),
+        return [repeats, ranks, *curves, *(job for pair in zip(shards, sanitizers) for job in pair),
+                *sanitizers[len(shards):], Job("steps that overflow in fp16 leave no trace", 60, self.overflow),
                 Job("the same bits when interrupted and resumed", 60, self.interrupted),
                 Job("a rank that is killed ends the job", 90, self.killed_rank)]
 
@@ -66,7 +69,7 @@ class Correct:
         start = time.monotonic()
         run = self.on.train(limit, "first", *self.small, "training.steps=2")
         found = summary(run)
-        yield ("a first step", found["planned_peak_bytes"] == found["device_peak_bytes"] > 0,
+        yield (found["planned_peak_bytes"] == found["device_peak_bytes"] > 0,
                {"planned": found["planned_peak_bytes"], "allocated": found["device_peak_bytes"],
                 "process": f"{time.monotonic() - start:.1f} s",
                 "to the first step": f"{found['first_step_seconds']:.1f} s"})
@@ -98,7 +101,7 @@ class Correct:
                 raise RuntimeError(f"{name}: exit status {process.returncode}\n{said}")
             found, taken = summary(run), most - before
             reserved = found["device_reserved_bytes"]
-            yield (f"planned against NVML, {name}", abs(reserved - taken) <= PLANNED_OFF * taken,
+            yield (abs(reserved - taken) <= PLANNED_OFF * taken,
                    {"planned": reserved, "of that the arena": found["device_bytes"], "NVML": taken,
                     "off by": f"{reserved / taken - 1:+.1%}" if taken else "all of it"})
 
@@ -128,10 +131,9 @@ class Correct:
             said = self.on.end(run)
         taken, done = int(told.read_text()), len(losses(beside))
         alone = self.on.train(limit, "alone", *self.large, f"training.steps={done}")
-        yield ("a run beside a process that takes all other memory",
-               taken > 0 and run.returncode == 6 and same_checkpoint(alone, beside, FILES[:2]),
+        yield (taken > 0 and run.returncode == 6 and same_checkpoint(alone, beside, FILES[:2]),
                {"taken": taken, "steps": done, "exit status": run.returncode, "said": said[-200:]})
-        yield ("what does not fit beside it is refused", refused.returncode == 4,
+        yield (refused.returncode == 4,
                {"exit status": refused.returncode, "said": refused.stdout.strip()[:300]})
 
     # ---- operations ----
@@ -153,10 +155,10 @@ class Correct:
             self.covered.append(set(rows))
             worst = {p: max((float(row[i][1]) for row in rows.values() if len(row) == 3), default=0)
                      for i, p in enumerate(("fp32", "bf16", "fp16"))}
-            yield (f"conformance, shard {shard + 1} of {self.shards}", result.returncode == 0 and bool(rows),
+            yield (result.returncode == 0 and bool(rows),
                    {"cases": sum(int(n) for row in rows.values() for n, _ in row),
                     **{f"worst in {p}": f"{w:.1e}" for p, w in worst.items()},
-                    **({} if result.returncode == 0 else {"said": failures(result.stdout)})})
+                    **failure(result)})
         return check
 
     def last(self):
@@ -169,23 +171,24 @@ class Correct:
         words = self.on.brim(limit, "ops", "--json", errors=subprocess.DEVNULL).stdout
         operations = {op["name"] for op in json.loads(words)["operations"]}
         missing = sorted(op for op in operations.difference(*self.covered) if "+" not in op and op != "cast")
-        yield "every operation has been compared", not missing, {
+        yield not missing, {
             "operations": len(operations), "without a case": " ".join(missing) or "none"}
 
-    def sanitize(self, tool):
+    def sanitize(self, tool, shard):
         def check(limit):
             program = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
             if not pathlib.Path(program).exists():
                 raise Skipped("compute-sanitizer is not installed")
             # One case of each row will do: what sanitizers see does not depend on the numbers.
             result = self.bench(limit, [program, "--tool", tool, "--error-exitcode", "97", "--kernel-name",
-                                        OWN_KERNELS], 1, CUDA_MODULE_LOADING="LAZY")
+                                        OWN_KERNELS], 1, CUDA_MODULE_LOADING="LAZY",
+                                BENCH_SHARD=f"{shard}/{self.thirds}")
             errors = re.search(TOOLS[tool] + r" SUMMARY: (\d+) (?:error|hazard)", result.stdout)
             if "[==========] Running" not in result.stdout:
                 raise Skipped(f"it cannot be used here: {result.stdout.strip()[:300]}")
-            yield (f"{tool} of own kernels", result.returncode == 0 and errors is not None and errors[1] == "0",
+            yield (result.returncode == 0 and errors is not None and errors[1] == "0",
                    {"errors": errors[1] if errors else "no summary", "exit status": result.returncode,
-                    **({} if result.returncode == 0 else {"said": failures(result.stdout)})})
+                    **failure(result)})
         return check
 
     # ---- training ----
@@ -195,13 +198,12 @@ class Correct:
             words = [*COMMON, *self.networks[name], "backend=cuda", f"precision={precision}", *SCALE.get(precision, [])]
             run = self.on.train(limit, f"curve-{name}-{precision}".replace(" ", "-"), *words)
             good, figures = compare(losses(run), self.curves[name], precision, name)
-            yield f"curve of {name} in {precision}", good, figures
+            yield good, figures
             counts = summary(run)["kernels"]
             refused = counts.pop("refused")
             # cuDNN's attention is for 16 bits, and has no dropout whose mask brim could draw elsewhere too
             known = {"attention", "attention_grad"} if precision == "fp32" or name in ATTENTION_DROPOUT else set()
-            yield (f"libraries, {name} in {precision}",
-                   all(r["operation"] in known for r in refused) and len(counts) > 1,
+            yield (all(r["operation"] in known for r in refused) and len(counts) > 1,
                    {**counts, "refused": "; ".join(f"{r['operations']} {r['operation']}: {r['reason']}"
                                                    for r in refused) or "nothing"})
             shutil.rmtree(run)
@@ -210,17 +212,15 @@ class Correct:
     def repeats(self, limit):
         words = [*self.large, *CHECKPOINTS]
         once = self.on.train(limit, "once", *words)
-        for name, folder, more in (("second run", "again", []), ("third run", "third", []),
-                                   ("one launch at a time", "slow", ["--debug-launches"])):
+        for folder, more in (("again", []), ("third", []), ("slow", ["--debug-launches"])):
             run = self.on.train(limit, folder, *words, *more)
-            yield f"gpt2 124M in bf16, the same bits: {name}", same_checkpoint(once, run), {"loss": losses(run)[-1]}
+            yield same_checkpoint(once, run), {"loss": losses(run)[-1]}
             shutil.rmtree(run)
         cut = self.on.scratch / "cut"
         shutil.copytree(once, cut, symlinks=True)
         cut_back(cut, 3)
         self.resume(limit, cut)
-        yield "gpt2 124M in bf16, the same bits: resumed after step 3", same_checkpoint(once, cut), {
-            "loss": losses(cut)[-1]}
+        yield same_checkpoint(once, cut), {"loss": losses(cut)[-1]}
 
     def resume(self, limit, run):
         result = self.on.brim(limit, "--quiet", "train", "--resume", run)
@@ -238,12 +238,11 @@ class Correct:
         files = {s: run / f"checkpoints/step-{s:08d}" for s in range(1, steps + 1)}
         same = all(filecmp.cmp(files[s - 1] / part, files[s] / part, shallow=False) == (s in skipped)
                    for s in range(2, steps + 1) for part in FILES[:2])
-        yield "steps that overflow in fp16 leave no trace", same and 0 < len(skipped) < steps, {
+        yield same and 0 < len(skipped) < steps, {
             "skipped": len(skipped), "scale": summary(run)["loss_scale"]}
 
     def interrupted(self, limit):
         """The step that was begun ahead of its time is to leave no trace."""
-        name = "the same bits when interrupted and resumed"
         words = [*self.small, f"training.steps={60 if self.reduced else 300}"]
         whole, part = self.on.train(limit, "whole", *words), self.on.scratch / "part"
         process = self.on.start([self.on.build / "bin/brim", "--quiet", "train", f"run.dir={part}", *words])
@@ -258,7 +257,7 @@ class Correct:
             raise Skipped("the run was faster than the signal")
         if process.returncode == 6:
             self.resume(limit, part)
-        yield name, process.returncode == 6 and same_checkpoint(whole, part), {"exit status": process.returncode}
+        yield process.returncode == 6 and same_checkpoint(whole, part), {"exit status": process.returncode}
 
     # ---- ranks ----
 
@@ -275,9 +274,9 @@ class Correct:
         for shard in ("none", "optimizer", "gradients"):
             run = self.on.train(limit, f"two-{shard}", *self.rank_words(), "dist.ranks=2", f"dist.shard={shard}")
             good, figures = compare(losses(run), one, "fp32")
-            yield f"two ranks, dist.shard={shard}: the losses of one", good, figures
+            yield good, figures
         again = self.on.train(limit, "two-again", *self.rank_words(), "dist.ranks=2", "dist.shard=gradients")
-        yield "two ranks: the same bits again", same_checkpoint(run, again), {"loss": losses(again)[-1]}
+        yield same_checkpoint(run, again), {"loss": losses(again)[-1]}
 
     def has_communicator(self, limit):
         return "nccl" in self.on.brim(limit, "plugins").stdout
@@ -300,7 +299,7 @@ class Correct:
             seconds, left = time.monotonic() - start, ranks_of(run)
         finally:
             said = self.on.end(process)
-        yield "a rank that is killed ends the job", process.returncode == 5 and "rank 1" in said and not left, {
+        yield process.returncode == 5 and "rank 1" in said and not left, {
             "exit status": process.returncode, "ended after": f"{seconds:.1f} s", "left running": len(left),
             "said": said.strip()[:200]}
 
@@ -315,11 +314,13 @@ def wait_for(limit, process, condition):
         time.sleep(0.005)
 
 
-def failures(text):
-    """What a test program says of its failures, or its end."""
+def failure(result):
+    """Figures of a test program that failed: its first words about that, and all of them in the details."""
+    if result.returncode == 0:
+        return {}
     telling = re.compile(r"error [0-9.]|\[  FAILED|Failed!|=========.*(at|rror)")
-    said = [line for line in text.splitlines() if telling.search(line)]
-    return "\n".join(said[:12]) or text[-600:]
+    lines = [line for line in result.stdout.splitlines() if telling.search(line)]
+    return {"said": "\n".join(lines[:8]) or result.stdout[-400:], "details": result.stdout}
 
 
 def same_checkpoint(a, b, files=FILES):

@@ -44,7 +44,7 @@ class Fast:
         words, size, _ = self.cases[case]
         workers = max(1, min(14, (os.cpu_count() or 2) - 2))
         return [*COMMON, *words, "backend=cuda", "precision=bf16", f"training.batch_size={batch or size}",
-                f"training.num_workers={workers}", f"dataset.train_count={8 * (batch or size)}"]
+                f"training.num_workers={workers}", f"dataset.train_count={8 * (batch or size)}", "dataset.noise=0"]
 
     def alone(self):
         return [Job(f"brim, {case}", 100, self.brim_rate(case)) for case in self.cases]
@@ -84,7 +84,7 @@ class Fast:
     def brim_rate(self, case):
         def check(limit):
             self.rates[case], figures = self.rate(limit, f"rate-{case}", case)
-            yield f"brim, {case}", figures["refused"] == 0, figures
+            yield figures["refused"] == 0, figures
         return check
 
     def tuned(self, limit):
@@ -92,7 +92,7 @@ class Fast:
         rate, figures = self.rate(limit, "tuned", case, f"backend.profile={self.on.scratch}/tuned.tsv",
                                   "backend.tune=true")
         before = self.rates.get(case)
-        yield f"brim tuned, {case}", True, {**figures, **({"over untuned": f"{rate / before:.2f}"} if before else {})}
+        yield True, {**figures, **({"over untuned": f"{rate / before:.2f}"} if before else {})}
 
     def peer(self, limit, case, *words):
         """Lines of JSON that PyTorch's process prints."""
@@ -114,7 +114,7 @@ class Fast:
     def prepare(self, case):
         def check(limit):
             self.peer(limit, case, "--prepare")
-            yield f"torch compiles {case}", True, {}
+            yield True, {}
         return check
 
     def beside(self, case):
@@ -124,7 +124,7 @@ class Fast:
                 self.rates[case], _ = self.rate(limit, f"beside-{case}", case)
             for line in lines:
                 rate = line["samples_per_second"]
-                yield f"{case} beside torch {line['mode']}", True, {
+                yield True, {
                     "torch": f"{rate:.1f} samples/s", "MiB": line["peak_bytes"] >> 20,
                     "reserved MiB": line["reserved_bytes"] >> 20, "brim over torch": f"{self.rates[case] / rate:.2f}"}
         return check
@@ -151,7 +151,7 @@ class Fast:
     def plans(self, case):
         def check(limit):
             found = {f"under {cap} GB": self.batch_under(limit, case, cap) for cap in self.caps}
-            yield f"plans under caps, {case}", all(found.values()), found
+            yield all(found.values()), found
         return check
 
     def largest_brim(self, case):
@@ -161,7 +161,7 @@ class Fast:
                 run = self.on.train(limit, f"largest-{case}-{cap}", *self.limited(case, cap, batch), "training.steps=2")
                 reserved = summary(run)["device_reserved_bytes"]
                 shutil.rmtree(run)
-                yield (f"largest micro-batch of brim under {cap} GB, {case}", 0 < reserved <= cap * 10**9,
+                yield (0 < reserved <= cap * 10**9,
                        {"batch": batch, "bytes": reserved})
         return check
 
@@ -170,7 +170,7 @@ class Fast:
             if self.reduced:
                 raise Skipped("only a GPU has caps")
             for line in self.peer(limit, case, "--caps", *self.caps):
-                yield f"largest micro-batch of torch under {line['cap']} GB, {case}", True, {"batch": line["batch"]}
+                yield True, {"batch": line["batch"]}
         return check
 
     # ---- where the time goes ----
@@ -192,7 +192,7 @@ class Fast:
                 sums[i] += value
         table = "\n".join(f"{op:32} {count:6.0f} {1e3 * seconds:9.3f} ms  floor {1e3 * floor:9.3f} ms"
                           for op, (count, seconds, floor) in sorted(times.items(), key=lambda row: -row[1][1]))
-        yield f"operations of {case} and their floor", bool(times), {"table": "\n" + table}
+        yield bool(times), {"table": "\n" + table}
 
     def kernels(self, limit):
         """By ncu: the first kernels, which are those of the warm-up on zeros: their time, and the least by the share of
@@ -224,5 +224,5 @@ class Fast:
             total[2] += values["time"] / 1e6 * max(values["memory"], values["processors"]) / 100
         table = "\n".join(f"{name:70} {count:5} {ms:9.3f} ms  floor {floor:9.3f} ms"
                           for name, (count, ms, floor) in sorted(sums.items(), key=lambda row: -row[1][1])[:60])
-        yield f"kernels of {case}", bool(sums), {"of": f"the first {KERNELS}", "ms": round(sum(
+        yield bool(sums), {"of": f"the first {KERNELS}", "ms": round(sum(
             ms for _, ms, _ in sums.values()), 3), "table": "\n" + table}

@@ -19,7 +19,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 
 class OutOfTime(Exception):
-    """A check's time is up."""
+    """A check's time is up. What the program had printed by then."""
 
 
 class Skipped(Exception):
@@ -40,7 +40,8 @@ class Limit:
 
 
 class Job:
-    """Checks that are made one after the other. `function(limit)` yields (name, good, figures) for each of `names`."""
+    """Checks that are made one after the other. `function(limit)` yields (good, figures)
+    for each of `names`, in their order."""
 
     def __init__(self, names, seconds, function):
         self.names, self.seconds, self.function = [names] if isinstance(names, str) else names, seconds, function
@@ -55,6 +56,8 @@ class Job:
         def add(name, verdict, **figures):
             nonlocal start
             left.remove(name)
+            if "details" in figures:
+                results.details(name, figures.pop("details"))
             results.add(name, verdict, time.monotonic() - start, **figures)
             start = time.monotonic()
 
@@ -67,12 +70,15 @@ class Job:
             add_rest("unfinished", "not begun: the command's time was up")
             return
         try:
-            for name, good, figures in self.function(own):
+            for name, (good, figures) in zip(self.names, self.function(own)):
                 if name in left:
                     add(name, "ok" if good else "failed", **figures)
             add_rest("failed", "the check ended without a verdict")
-        except OutOfTime:
-            add_rest("unfinished", "its time was up")
+        except OutOfTime as error:
+            said = str(error).strip().splitlines()
+            if said:
+                results.details(left[0], str(error))
+            add_rest("unfinished", f"its time was up{'; it said last: ' + said[-1][:200] if said else ''}")
         except Skipped as why:
             add_rest("skipped", str(why))
         except Exception as error:  # a mistake in one check must not cost the others
@@ -146,10 +152,9 @@ class Machine:
         try:
             out, _ = process.communicate(timeout=max(limit.left(), 0.1))
         except subprocess.TimeoutExpired:
-            raise OutOfTime from None
-        finally:
-            rest = self.end(process)
-        return subprocess.CompletedProcess(argv, process.returncode, out or rest)
+            raise OutOfTime(self.end(process)) from None
+        self.end(process)
+        return subprocess.CompletedProcess(argv, process.returncode, out)
 
     def brim(self, limit, *words, errors=subprocess.STDOUT):
         return self.run(limit, [self.build / "bin/brim", *words], errors=errors)

@@ -39,9 +39,11 @@ class Results:
             print(f"{verdict:10} {name} ({line['seconds']} s){': ' if figures else ''}{tell(figures)}", flush=True)
 
     def details(self, name, text):
-        """The output of a program that failed."""
+        """The output of a program that failed: its first part, which says what went wrong, and its end."""
+        half = DETAILS_MAX // 2
+        text = text if len(text) <= DETAILS_MAX else f"{text[:half]}\n...\n{text[-half:]}"
         with self.lock, self.details_path.open("a", encoding="utf-8") as file:
-            file.write(f"== {name}\n{text[-DETAILS_MAX:]}\n")
+            file.write(f"== {name}\n{text}\n")
 
 
 def tell(figures):

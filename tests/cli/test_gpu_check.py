@@ -7,13 +7,19 @@ import pathlib
 import signal
 import subprocess
 import sys
+import types
 
-from support import BINARY, HANG_SECONDS, Case, main
+from support import BINARY, DONE, HANG_SECONDS, NO_FIT, Case, main
 
 EMULATED = pathlib.Path(os.environ["BRIM_EMULATED"])  # FOLDER/lib/brim/plugins
 NVML = os.environ["BRIM_NVML"]
 BUILD = pathlib.Path(BINARY).resolve().parents[1]
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts/gpu_check"
+sys.path.insert(0, str(SCRIPT))
+import correct  # noqa: E402
+import fast  # noqa: E402
+import networks  # noqa: E402
+
 UUID = "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"  # of the emulated device
 RATES = {"gpu__time_duration.sum": "4000", "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed": "50",
          "sm__throughput.avg.pct_of_peak_sustained_elapsed": "20"}
@@ -27,15 +33,17 @@ echo '"0","void add_kernel<float>(float *, long)","{'","'.join(RATES.values())}"
 SANITIZER = """[ "$1 $3 $5" = "--tool --error-exitcode --kernel-name" ] || exit 1
 tool=$2; shift 6; "$@" || exit 97
 case $tool in
-racecheck) echo "========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)" ;;
+racecheck) echo "========= Error: Potential RAW hazard detected at __shared__ 0x0 in block (0, 0, 0)"
+  echo "========= RACECHECK SUMMARY: 2 hazards displayed (2 errors, 0 warnings)"
+  exit 97 ;;
 *) echo "========= ERROR SUMMARY: 0 errors" ;;
 esac
 """
-# What cannot be shown so, and must be found wrong: the emulated device's memory is each process's own, NVML is one that
-# always says the same, and only few operations are compared.
+# What must be found wrong: the emulated device's memory is each process's own, NVML is one that always says the same, only
+# few operations are compared, and so says the sanitizer above.
 WRONG = ["planned against NVML, gpt2 124M in bf16", "planned against NVML, resnet50 in bf16",
          "planned against NVML, cnn in fp32", "what does not fit beside it is refused",
-         "every operation has been compared"]
+         "every operation has been compared", "racecheck of own kernels, shard 1 of 1"]
 
 
 class GpuCheck(Case):
@@ -69,6 +77,8 @@ class GpuCheck(Case):
         self.assertEqual(sorted(wrong), sorted(WRONG), said)
         self.assertEqual({line["verdict"] for line in wrong.values()}, {"failed"}, said)
         self.assertGreater(len(checks), 25)
+        self.assertEqual(checks["racecheck of own kernels, shard 1 of 1"]["errors"], "2")
+        self.assertIn("Potential RAW hazard", self.read("out/details.txt"))
         self.assertIn("| curve of gpt2 in bf16 | ok |", self.read("out/results.md"))
 
     def pack(self):
@@ -78,6 +88,20 @@ class GpuCheck(Case):
         self.assertEqual(process.returncode, 0, said)
         for name in ("bin/brim", "tests/test_conformance", "gpu_check/torch_speed.py", "gpu_check/__main__.py"):
             self.assertTrue((self.folder / "gpu" / name).exists(), name)
+
+    def test_whole_sizes_can_be_planned(self):
+        """Their words are other ones than those of the dry run; to train so would take hours here."""
+        nothing = types.SimpleNamespace(gpu={"total_bytes": 85 * 10**9})
+        checks, timed = correct.Correct(nothing, {}, False), fast.Fast(nothing, False)
+        runs = {**{name: [*networks.COMMON, *words] for name, words in checks.networks.items()},
+                **checks.memory_cases(), "ranks": checks.rank_words(),
+                **{case: timed.words(case) for case in timed.cases},
+                **{f"{case} under 24 GB": timed.limited(case, 24, 37) for case in timed.with_caps}}
+        self.assertEqual(timed.caps, [10, 24, 40, 80])
+        for name, words in runs.items():
+            with self.subTest(name):
+                result = self.brim("--plugin-path", EMULATED, "plan", "--no-timing", *words, status=None)
+                self.assertIn(result.status, (DONE, NO_FIT), result)
 
     def test_fast(self):
         checks, said = self.found("fast", "--out", "out", status=0)
@@ -98,6 +122,11 @@ class GpuCheck(Case):
         self.assertNotIn("brim, gpt2-124M (", said)
         self.assertEqual(checks["brim, gpt2-124M"]["verdict"], "ok")
         self.assertEqual(checks["brim, cnn"]["verdict"], "ok")
+
+    def test_what_there_is_no_time_for_is_unfinished(self):
+        checks, said = self.found("fast", "--out", "out", "--seconds", "0", status=3)
+        self.assertEqual({line["verdict"] for line in checks.values()}, {"unfinished"}, said)
+        self.assertIn("kernels of gpt2-124M", checks)
 
     def test_without_a_gpu_it_says_so(self):
         process = self.gpu_check("correct", "--out", "out", CUDA_VISIBLE_DEVICES="", EMULATED_DEVICES="0")
