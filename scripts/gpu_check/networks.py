@@ -95,10 +95,10 @@ def golden(on, reduced, kept):
         if kept.get(name, {}).get("words") == words:
             found[name] = kept[name]
             continue
+        print(f"training {name} on the CPU", flush=True)
         curve = train(name, small, "cpu", "reduced")
         good, figures = compare(curve, train(name, small, "reference", "reduced"), "fp32")
         if not good:
             raise RuntimeError(f"the CPU's losses of the reduced {name} are not the reference's: {figures}")
         found[name] = {"words": words, "losses": curve if reduced else train(name, words, "cpu", "whole")}
-        print(f"{name}: {', '.join(f'{x:.4f}' for x in found[name]['losses'])}", flush=True)
     return found

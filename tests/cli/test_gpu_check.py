@@ -39,8 +39,8 @@ racecheck) echo "========= Error: Potential RAW hazard detected at __shared__ 0x
 *) echo "========= ERROR SUMMARY: 0 errors" ;;
 esac
 """
-# What must be found wrong: the emulated device's memory is each process's own, NVML is one that always says the same, only
-# few operations are compared, and so says the sanitizer above.
+# What must be found wrong: the emulated device's memory is each process's own, NVML is one that always says the same,
+# only few operations are compared, and so says the sanitizer above.
 WRONG = ["planned against NVML, gpt2 124M in bf16", "planned against NVML, resnet50 in bf16",
          "planned against NVML, cnn in fp32", "what does not fit beside it is refused",
          "every operation has been compared", "racecheck of own kernels, shard 1 of 1"]
