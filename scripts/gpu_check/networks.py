@@ -59,16 +59,17 @@ def networks(reduced):
 ATTENTION_DROPOUT = {"gpt2 with dropout", "mental_state"}  # whose attention is brim's own kernel in every precision
 # Relative to the first loss. Backends that only sum in another order stay within 1e-6 at first. In 16 bits the first
 # loss tells how finely they round; later ones amplify it.
-FIRST_ERROR_MAX = {"fp32": 1e-5, "bf16": 2e-3, "fp16": 1e-3}
+FIRST_ERROR_MAX = {"fp32": 1e-5, "bf16": 2e-3, "fp16": 1e-4}
 ERROR_MAX = {"fp32": 1e-3, "bf16": 1e-1, "fp16": 1e-1}       # of every step
 MEAN_ERROR_MAX = {"fp32": 1e-3, "bf16": 2e-2, "fp16": 2e-2}  # of the mean over the second half of the steps
-LOOSE = {"resnet50": 20}  # times the first and the mean: 50 layers that divide by a deviation amplify 16 bits' rounding
+# Times the first and the mean: 50 layers that divide by a deviation amplify rounding, on the CPU to 1.6e-2 and 2.7e-3.
+LOOSE = {("resnet50", "bf16"): 20, ("resnet50", "fp16"): 100}
 SCALE = {"fp16": ["loss_scale.init_scale=1024"]}             # which none of these networks is too large for
 
 
 def compare(got, expected, precision, name=None):
     """Is a curve of losses as it must be? And figures."""
-    loose = LOOSE.get(name, 1) if precision != "fp32" else 1
+    loose = LOOSE.get((name, precision), 1)
     if len(got) != len(expected) or not expected:
         return False, {"steps": len(got), "expected": len(expected)}
     errors = [abs(a - b) / expected[0] for a, b in zip(got, expected)]
