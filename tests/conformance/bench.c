@@ -132,15 +132,30 @@ static double source_value(const bench *b, const source *s, uint64_t index)
 
 /* ---- rows ---- */
 
+/* Does the row's name begin with one of the prefixes? NULL: yes. */
+static bool is_wanted(const bench_row *row, const char *prefixes)
+{
+  for (const char *prefix = prefixes; prefix && *prefix; prefix += strspn(prefix, ",")) {
+    const size_t length = strcspn(prefix, ",");
+    if (length && strncmp(row->name, prefix, length) == 0) return true;
+    prefix += length;
+  }
+  return !prefixes;
+}
+
+/* Of every `count` rows the one at `place`; a shard that is not written so has none. */
+static bool is_in_shard(const bench_row *const *at, const char *shard)
+{
+  if (!shard) return true;
+  char *slash = NULL;
+  const long place = strtol(shard, &slash, 10), count = *slash == '/' ? strtol(slash + 1, NULL, 10) : 0;
+  return count > 0 && (at - __start_bench_rows) % count == place;
+}
+
 const bench_row *const *bench_row_from(const bench_row *const *at)
 {
-  const char *wanted = getenv("BENCH_ROWS");
-  for (; wanted && at < __stop_bench_rows; at++)
-    for (const char *prefix = wanted; *prefix; prefix += strspn(prefix, ",")) {
-      const size_t length = strcspn(prefix, ",");
-      if (length && strncmp((*at)->name, prefix, length) == 0) return at;
-      prefix += length;
-    }
+  const char *prefixes = getenv("BENCH_ROWS"), *shard = getenv("BENCH_SHARD");
+  while (at < __stop_bench_rows && !(is_wanted(*at, prefixes) && is_in_shard(at, shard))) at++;
   return at;
 }
 

@@ -73,7 +73,7 @@ extern const bench_row *const __stop_bench_rows[] __attribute__((weak));
   for (const bench_row *const *at = bench_row_from(__start_bench_rows), *row;                                          \
        at < __stop_bench_rows && (row = *at) != NULL; at = bench_row_from(at + 1))
 /* The first row from `at` on that the environment asks for: BENCH_ROWS has prefixes of names, separated by commas;
- * without it, every row counts. */
+ * BENCH_SHARD=2/12 takes the third of every twelve rows. Without them, every row counts. */
 const bench_row *const *bench_row_from(const bench_row *const *at);
 
 typedef struct bench_options {

@@ -1,0 +1,108 @@
+"""What only a GPU can show, in two commands of at most ten minutes each on a machine that has nothing but a driver,
+Python, PyTorch and the libraries that PyTorch brings.
+
+    python3 scripts/gpu_check pack [--build build/release] [--out build/gpu]
+    python3 build/gpu/gpu_check correct
+    python3 build/gpu/gpu_check fast [--carried results.jsonl]
+    python3 build/gpu/gpu_check page results.jsonl
+
+pack     makes a folder with all that the machine needs of a build, and trains the curves of losses to compare with on
+         the CPU; where a compiler and the build's libraries are
+correct  operations against the reference backend, sanitizers, curves, the same bits, resuming, ranks that share the
+         GPU, memory as planned, a neighbour that takes the rest
+fast     training beside PyTorch, eager and compiled, on the same GPU; the largest micro-batch under a cap; kernels and
+         the least time that their work takes
+page     what was found as Markdown
+
+Each check is a line as soon as it is known, in results.jsonl and on standard output: ok, failed, unfinished (its time
+was up; that is not ok) or skipped (this machine cannot do it). $OUT, or build/gpu_check, gets results.jsonl, results.md
+and details.txt with the output of what failed. A command goes on where an earlier one on the same device and build has
+ended; on a machine that has lost its files, --carried names the results.jsonl that was brought back.
+
+Exit status: 0 all ok or skipped, 1 something failed, 2 nothing could be run, 3 something is unfinished."""
+
+import argparse
+import json
+import os
+import pathlib
+import signal
+import sys
+import tempfile
+
+import correct
+import fast
+import pack
+import results
+from machine import HERE, Limit, Machine, perform
+
+SECONDS = 570  # of the 600 that a command may take, with some left for the start and the end
+
+
+def stop(text):
+    print(f"gpu_check: {text}", file=sys.stderr)
+    sys.exit(2)
+
+
+def check(options, limit, scratch):
+    on = Machine(options.build, scratch)
+    if not on.gpu:
+        stop(on.why_no_gpu())
+    found = results.Results(options.out, {"command": options.command, "device": on.gpu["name"],
+                                          "build": on.hash(*HERE.glob("*.py"))},
+                            options.carried)
+    if options.command == "correct":
+        if not options.golden.exists():
+            stop(f"there are no curves of losses in {options.golden}: make a pack, and run what is in it")
+        curves = json.loads(options.golden.read_text(encoding="utf-8"))
+        stages = correct.Correct(on, curves, options.reduced)
+    else:
+        stages = fast.Fast(on, options.reduced)
+
+    def end(*_):
+        """What was started ends too; what was found is in the file."""
+        on.end_all()
+        os._exit(3)
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, end)
+    perform(stages.alone(), found, limit, 1)
+    perform(stages.together(), found, limit, min(options.jobs, stages.jobs_max))
+    perform(stages.last(), found, limit, 1)
+    (options.out / "results.md").write_text(results.page(results.read(found.path)), encoding="utf-8")
+    verdicts = [line["verdict"] for line in found.found]
+    print(f"{', '.join(f'{verdicts.count(v)} {v}' for v in results.VERDICTS)}, {len(found.done)} ok before; see "
+          f"{options.out / 'results.md'}")
+    return 1 if "failed" in verdicts else 3 if "unfinished" in verdicts else 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=["pack", "correct", "fast", "page"])
+    parser.add_argument("file", type=pathlib.Path, nargs="?", help="of page: a results.jsonl")
+    root = HERE.parent  # of a pack
+    if not (root / "bin/brim").exists():
+        root = HERE.parents[1] / "build/release"
+    parser.add_argument("--build", type=pathlib.Path, default=root, help="a build, or a pack")
+    parser.add_argument("--golden", type=pathlib.Path, help="curves to compare with, else the pack's")
+    parser.add_argument("--out", type=pathlib.Path, help="of pack: build/gpu")
+    parser.add_argument("--carried", type=pathlib.Path, help="results.jsonl of an earlier command")
+    parser.add_argument("--jobs", type=int, default=min(16, os.cpu_count() or 2), help="checks at a time")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="after which what is not done is unfinished")
+    parser.add_argument("--reduced", action="store_true", help="sizes for a dry run on the emulated device")
+    options = parser.parse_args()
+    limit = Limit(options.seconds)
+    if not (options.build / "bin/brim").exists():
+        stop(f"there is no brim in {options.build}: build it (scripts/build.sh release), or name a build with --build")
+    if options.command == "page":
+        print(results.page(results.read(options.file)), end="")
+        return 0
+    with tempfile.TemporaryDirectory(prefix="brim-gpu-", ignore_cleanup_errors=True) as scratch:
+        if options.command == "pack":
+            return pack.pack(options.build, options.out or pathlib.Path("build/gpu"), scratch, options.reduced)
+        options.golden = options.golden or HERE / "golden.json"
+        options.out = options.out or pathlib.Path(os.environ.get("OUT", "build/gpu_check"))
+        return check(options, limit, scratch)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

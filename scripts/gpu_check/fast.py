@@ -1,0 +1,228 @@
+"""How fast is training, and how much memory does it need, beside PyTorch? The checks of the second command."""
+
+import csv
+import importlib.util
+import io
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+from machine import HERE, Job, Skipped, json_lines, largest, summary
+from networks import COMMON, images, tokens
+
+CAPS = [10, 24, 40, 80]  # GB
+FLOPS, BYTES = 989e12, 3.0e12  # a second: dense bf16 of an H100 SXM, and what its memory reaches
+KERNELS = 1500  # that ncu takes: more than a step of GPT-2 has
+GPT2 = [*tokens(50257, 1024), "model.dropout=0"]
+# brim's words, the batch, and the steps of a window that is timed; the names are those of peer.py
+CASES = {"gpt2-124M": (["model=gpt2", *GPT2], 16, 40),
+         "gpt2-350M": (["model=gpt2_medium", *GPT2], 8, 25),
+         "resnet50": (["model=resnet50", *images([3, 224, 224]), "training.norm_group=256"], 256, 25),
+         "vit-b16": (["model=vit_base", *images([3, 224, 224])], 128, 25),
+         "cnn": (["model=cnn", *images([1, 28, 28])], 128, 4000)}
+SMALL = {"gpt2-124M": (["model=gpt2", "model.layers=1", "model.width=32", "model.heads=2", "model.context=32",
+                        *tokens(64, 32), "model.dropout=0"], 2, 2),
+         "cnn": (["model=cnn", "model.width=4", *images([1, 12, 12])], 4, 2)}
+
+
+class Fast:
+    """The checks on one machine. What is timed has the device for itself."""
+
+    jobs_max = 3  # as many compiled trainings find room on a device of 80 GB
+
+    def __init__(self, on, reduced):
+        self.on, self.reduced = on, reduced
+        self.cases = SMALL if reduced else CASES
+        self.caps = [0.002] if reduced else [cap for cap in CAPS if cap * 10**9 < on.gpu["total_bytes"]]
+        self.with_caps = ["gpt2-124M"] if reduced else ["gpt2-124M", "resnet50"]
+        self.rates, self.batches = {}, {}  # of brim, by case, and by case and cap
+
+    def words(self, case, batch=None):
+        words, size, _ = self.cases[case]
+        workers = max(1, min(14, (os.cpu_count() or 2) - 2))
+        return [*COMMON, *words, "backend=cuda", "precision=bf16", f"training.batch_size={batch or size}",
+                f"training.num_workers={workers}", f"dataset.train_count={8 * (batch or size)}", "dataset.noise=0"]
+
+    def alone(self):
+        return [Job(f"brim, {case}", 100, self.brim_rate(case)) for case in self.cases]
+
+    def together(self):
+        """What is bound by the processor: compilers, and plans."""
+        return [*(Job(f"torch compiles {case}", 200, self.prepare(case)) for case in self.cases),
+                *(Job(f"plans under caps, {case}", 200, self.plans(case)) for case in self.with_caps)]
+
+    def last(self):
+        beside = [Job([f"{case} beside torch {mode}" for mode in ("eager", "compiled")], 120, self.beside(case))
+                  for case in self.cases]
+        return [*beside[:3], Job(f"operations of {next(iter(self.cases))} and their floor", 90, self.operations),
+                *beside[3:],
+                *(Job([f"largest micro-batch of {who} under {cap} GB, {case}" for cap in self.caps], 120, check(case))
+                  for case in self.with_caps
+                  for who, check in (("brim", self.largest_brim), ("torch", self.largest_torch))),
+                Job(f"kernels of {next(iter(self.cases))}", 120, self.kernels),
+                Job(f"brim tuned, {next(iter(self.cases))}", 120, self.tuned)]
+
+    # ---- speed ----
+
+    def rate(self, limit, name, case, *more):
+        """Samples a second of the last window of three, and the run's folder."""
+        _, batch, steps = self.cases[case]
+        run = self.on.train(limit, name, *self.words(case), f"training.steps={3 * steps}",
+                            f"observe.log_every_steps={steps}", *more)
+        records = [r for r in json_lines(run / "metrics.jsonl") if r["split"] == "train"]
+        programs = json.loads((run / "plan.json").read_text(encoding="utf-8"))["programs"]
+        flops = next(p["flops"] for p in programs if p["kind"] == "train") / batch
+        found, rate = summary(run), records[-1]["samples_per_second"]
+        shutil.rmtree(run)
+        return rate, {"samples/s": f"{rate:.1f}", "of dense bf16": f"{rate * flops / FLOPS:.1%}",
+                      "MiB": found["device_reserved_bytes"] >> 20, "first step": f"{found['first_step_seconds']:.1f} s",
+                      "refused": len(found["kernels"]["refused"])}
+
+    def brim_rate(self, case):
+        def check(limit):
+            self.rates[case], figures = self.rate(limit, f"rate-{case}", case)
+            yield figures["refused"] == 0, figures
+        return check
+
+    def tuned(self, limit):
+        case = next(iter(self.cases))
+        rate, figures = self.rate(limit, "tuned", case, f"backend.profile={self.on.scratch}/tuned.tsv",
+                                  "backend.tune=true")
+        before = self.rates.get(case)
+        yield True, {**figures, **({"over untuned": f"{rate / before:.2f}"} if before else {})}
+
+    def peer(self, limit, case, *words):
+        """Lines of JSON that PyTorch's process prints."""
+        if importlib.util.find_spec("torch") is None:
+            raise Skipped("this Python has no PyTorch")
+        folders = [str(HERE), str(HERE.parent / "bench")]  # of a pack, and of the source
+        # PyTorch finds its own libraries; its compiler's cache outlives the process
+        env = {"PYTHONPATH": ":".join(folders), "LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", ""),
+               "TORCHINDUCTOR_CACHE_DIR": str(self.on.scratch / "inductor"),
+               "TRITON_CACHE_DIR": str(self.on.scratch / "triton")}
+        result = self.on.run(limit, [sys.executable, HERE / "peer.py", "--case", "reduced" if self.reduced else case,
+                                     "--batch", self.cases[case][1], *words,
+                                     *(["--device", "cpu"] if self.reduced else [])], env)
+        lines = [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
+        if result.returncode != 0:
+            raise RuntimeError(f"PyTorch: exit status {result.returncode}\n{result.stdout[-1500:]}")
+        return lines
+
+    def prepare(self, case):
+        def check(limit):
+            self.peer(limit, case, "--prepare")
+            yield True, {}
+        return check
+
+    def beside(self, case):
+        def check(limit):
+            lines = self.peer(limit, case, "--steps", self.cases[case][2])
+            if case not in self.rates:  # an earlier command has timed it; what is compared is of one
+                self.rates[case], _ = self.rate(limit, f"beside-{case}", case)
+            for line in lines:
+                rate = line["samples_per_second"]
+                yield True, {
+                    "torch": f"{rate:.1f} samples/s", "MiB": line["peak_bytes"] >> 20,
+                    "reserved MiB": line["reserved_bytes"] >> 20, "brim over torch": f"{self.rates[case] / rate:.2f}"}
+        return check
+
+    # ---- memory ----
+
+    def limited(self, case, cap, batch):
+        norm_group = ["training.norm_group=16"] if case == "resnet50" else []
+        return [*self.words(case, batch), f"memory.limit_mb={cap}GB", *norm_group]
+
+    def batch_under(self, limit, case, cap):
+        """By plans, which do not depend on what others have of the device now."""
+        def fits(batch):
+            words = self.limited(case, cap, batch)
+            status = self.on.brim(limit, "plan", "--no-timing", "--json", *words).returncode
+            if status not in (0, 4):
+                raise RuntimeError(f"brim plan {' '.join(words)}: exit status {status}")
+            return status == 0
+
+        if (case, cap) not in self.batches:
+            self.batches[case, cap] = largest(fits, self.cases[case][1])
+        return self.batches[case, cap]
+
+    def plans(self, case):
+        def check(limit):
+            found = {f"under {cap} GB": self.batch_under(limit, case, cap) for cap in self.caps}
+            yield all(found.values()), found
+        return check
+
+    def largest_brim(self, case):
+        def check(limit):
+            for cap in self.caps:
+                batch = self.batch_under(limit, case, cap)
+                run = self.on.train(limit, f"largest-{case}-{cap}", *self.limited(case, cap, batch), "training.steps=2")
+                reserved = summary(run)["device_reserved_bytes"]
+                shutil.rmtree(run)
+                yield (0 < reserved <= cap * 10**9,
+                       {"batch": batch, "bytes": reserved})
+        return check
+
+    def largest_torch(self, case):
+        def check(limit):
+            if self.reduced:
+                raise Skipped("only a GPU has caps")
+            for line in self.peer(limit, case, "--caps", *self.caps):
+                yield True, {"batch": line["batch"]}
+        return check
+
+    # ---- where the time goes ----
+
+    def operations(self, limit):
+        """Of brim's plan: each operation's time as measured alone, beside the least that its work takes."""
+        case = next(iter(self.cases))
+        words = [w for w in self.words(case) if w != "memory.timing=false"]
+        if self.reduced:
+            words += ["backend=cpu", "backend.threads=1"]  # the emulated device would take minutes for each kernel
+        result = self.on.brim(limit, "plan", "--json", "--times", *words, errors=subprocess.DEVNULL)
+        if result.returncode != 0:
+            raise RuntimeError(f"brim plan --times: exit status {result.returncode}")
+        times = {}
+        for row in json.loads(result.stdout)["times"]["operations"]:
+            sums = times.setdefault(row["op"], [0, 0, 0])
+            work = max(row["flops"] / FLOPS, row["bytes"] / BYTES)
+            for i, value in enumerate((row["times"], row["seconds"] or 0, row["times"] * work)):
+                sums[i] += value
+        table = "\n".join(f"{op:32} {count:6.0f} {1e3 * seconds:9.3f} ms  floor {1e3 * floor:9.3f} ms"
+                          for op, (count, seconds, floor) in sorted(times.items(), key=lambda row: -row[1][1]))
+        yield bool(times), {"table": "\n" + table}
+
+    def kernels(self, limit):
+        """By ncu: the first kernels, which are those of the warm-up on zeros: their time, and the least by the share of
+        the memory's or the processors' peak that they had."""
+        case = next(iter(self.cases))
+        program = shutil.which("ncu") or "/usr/local/cuda/bin/ncu"
+        if not pathlib.Path(program).exists():
+            raise Skipped("ncu is not installed")
+        metrics = {"gpu__time_duration.sum": "time", "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed": "memory",
+                   "sm__throughput.avg.pct_of_peak_sustained_elapsed": "processors"}
+        argv = [program, "--csv", "--page", "raw", "--print-units", "base", "--clock-control", "none",
+                "--graph-profiling", "node", "--target-processes", "all", "--metrics", ",".join(metrics),
+                "--launch-count", KERNELS]
+        result = self.on.run(limit, [*argv, self.on.build / "bin/brim", "--quiet", "train",
+                                     f"run.dir={self.on.scratch}/ncu", *self.words(case), "training.steps=2"])
+        lines = result.stdout.splitlines()
+        head = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
+        if head is None:
+            raise Skipped(f"ncu cannot be used here: {result.stdout.strip()[-300:]}")
+        sums = {}
+        for row in csv.DictReader(io.StringIO("\n".join(lines[head:]))):
+            if not row["ID"]:
+                continue  # the units
+            values = {short: float((row[name] or "0").replace(",", "")) for name, short in metrics.items()}
+            short = row["Kernel Name"].split("(")[0].removeprefix("void ")[:70]
+            total = sums.setdefault(short, [0, 0.0, 0.0])
+            total[0] += 1
+            total[1] += values["time"] / 1e6
+            total[2] += values["time"] / 1e6 * max(values["memory"], values["processors"]) / 100
+        table = "\n".join(f"{name:70} {count:5} {ms:9.3f} ms  floor {floor:9.3f} ms"
+                          for name, (count, ms, floor) in sorted(sums.items(), key=lambda row: -row[1][1])[:60])
+        yield bool(sums), {"of": f"the first {KERNELS}", "ms": round(sum(
+            ms for _, ms, _ in sums.values()), 3), "table": "\n" + table}
