@@ -421,6 +421,13 @@ static const brim_yaml *expand_home(loading *l, const brim_schema_row *row, cons
   return expanded;
 }
 
+/* Did somebody say how many clients there are? */
+static bool has_clients(const loading *l)
+{
+  const brim_yaml *node = brim_yaml_get_path(l->c.root, "total_clients");
+  return node && node->origin.file && strcmp(node->origin.file, "default") != 0;
+}
+
 static void fill_row(loading *l, const brim_schema_row *row)
 {
   const brim_yaml *node = expand_home(l, row, node_of(l, row));
@@ -433,7 +440,10 @@ static void fill_row(loading *l, const brim_schema_row *row)
     return;
   }
   if (row->reserved && node->origin.file && strcmp(node->origin.file, "default") == 0) return; /* nobody wrote it */
-  if (take_value(l, row, node)) put(l, row, brim_yaml_clone(l->c.arena, node));
+  if (!take_value(l, row, node)) return;
+  const bool is_default = node->origin.file && strcmp(node->origin.file, "default") == 0;
+  if (is_default && row->section && row->section->of_clients && !has_clients(l)) return;
+  put(l, row, brim_yaml_clone(l->c.arena, node));
 }
 
 /* Keys that the user added go with the resolved configuration. */

@@ -45,6 +45,10 @@ static const brim_setting top_table[] = {
         "has begun, attempts by each way to recover when memory runs out"),
     REPLAYED(REFUSED, ENUM, brim_settings, precision, "fp32", BRIM_PRECISION_NAMES,
              "what activations are kept in; parameters and what is added up to them stay in fp32"),
+    {.param.key = NULL},
+};
+
+static const brim_setting clients_table[] = {
     FIXED(I64, brim_settings, total_clients, "0", "[0,1000000000]",
           "clients that the training samples are dealt to, for `brim federate`; 0: there is no federation"),
     FIXED(I64, brim_settings, clients_per_round, "10", "[1,1000000000]", "clients that train in a round"),
@@ -276,10 +280,11 @@ static const brim_setting backbone_table[] = {
 
 #define SECTION(path, table, field)                                                                                    \
   {                                                                                                                    \
-    path, table, offsetof(brim_settings, field), sizeof(((brim_settings *)0)->field)                                   \
+    path, table, offsetof(brim_settings, field), sizeof(((brim_settings *)0)->field), false                            \
   }
 const brim_section brim_settings_sections[] = {
-    {"", top_table, 0, sizeof(brim_settings)},
+    {"", top_table, 0, sizeof(brim_settings), false},
+    {"", clients_table, 0, sizeof(brim_settings), true},
     SECTION("run", run_table, run),
     SECTION("backbone", backbone_table, backbone),
     SECTION("training", training_table, training),
@@ -294,9 +299,9 @@ const brim_section brim_settings_sections[] = {
     SECTION("observe", observe_table, observe),
     SECTION("dist", dist_table, dist),
     SECTION("optimizer", optimizer_table, optimizer),
-    SECTION("federate", federate_table, federate),
-    SECTION("partition", partition_table, partition),
-    {NULL, NULL, 0, 0},
+    {"federate", federate_table, offsetof(brim_settings, federate), sizeof(brim_federate_settings), true},
+    {"partition", partition_table, offsetof(brim_settings, partition), sizeof(brim_partition_settings), true},
+    {NULL, NULL, 0, 0, false},
 };
 
 #define RESERVED(T, key, def, range, help)                                                                             \
@@ -315,9 +320,9 @@ static const brim_setting top_reserved[] = {
 };
 
 const brim_section brim_settings_reserved[] = {
-    {"memory", memory_reserved, 0, 0},
-    {"", top_reserved, 0, 0},
-    {NULL, NULL, 0, 0},
+    {"memory", memory_reserved, 0, 0, false},
+    {"", top_reserved, 0, 0, false},
+    {NULL, NULL, 0, 0, false},
 };
 
 const brim_group brim_config_groups[] = {
@@ -325,6 +330,6 @@ const brim_group brim_config_groups[] = {
     {"dataset", BRIM_DATASET, NULL, NULL, false},      {"optimizer", BRIM_OPTIMIZER, NULL, NULL, false},
     {"schedule", BRIM_SCHEDULE, NULL, NULL, false},    {"loss", BRIM_LOSS, NULL, NULL, false},
     {"backend", BRIM_BACKEND, NULL, NULL, false},      {"comm", BRIM_COMM, NULL, "auto", false},
-    {"policy", BRIM_POLICY, "auto_plan", NULL, false}, {"server_optimizer", BRIM_OPTIMIZER, NULL, NULL, true},
+    {"server_optimizer", BRIM_OPTIMIZER, NULL, NULL, true}, {"policy", BRIM_POLICY, "auto_plan", NULL, false},
     {NULL, 0, NULL, NULL, false},
 };

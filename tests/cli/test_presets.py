@@ -147,6 +147,8 @@ class Options(Case):
             if group in ("weights", "scenario"):  # name maps and worlds to simulate in, which are no options
                 continue
             mandatory = [f"{group}.path=data"] if "???" in path.read_text() else []
+            if group == "server_optimizer":  # which means nothing without clients
+                mandatory = ["total_clients=20"]
             with self.subTest(f"{group}={option}"):
                 self.brim("config", f"{group}={option}", *mandatory)
 
