@@ -58,10 +58,10 @@ struct brim_command {
   const brim_option *options;
 };
 extern const brim_command *const brim_commands[]; /* ends with NULL */
-extern const brim_command brim_command_federate, brim_command_train, brim_command_start, brim_command_eval, brim_command_predict,
-    brim_command_export, brim_command_generate, brim_command_plan, brim_command_simulate, brim_command_compare,
-    brim_command_report, brim_command_config, brim_command_plugins, brim_command_new, brim_command_check,
-    brim_command_devices, brim_command_ops, brim_command_complete, brim_command_version;
+extern const brim_command brim_command_federate, brim_command_train, brim_command_start, brim_command_eval,
+    brim_command_predict, brim_command_export, brim_command_generate, brim_command_plan, brim_command_simulate,
+    brim_command_compare, brim_command_report, brim_command_config, brim_command_plugins, brim_command_new,
+    brim_command_check, brim_command_devices, brim_command_ops, brim_command_complete, brim_command_version;
 
 /* What is left of a command's words when its options are taken. */
 typedef struct brim_operands {

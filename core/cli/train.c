@@ -1,4 +1,5 @@
-/* brim train, and brim federate, which trains a federation: a new run, the same again (--from), the rest of one (--resume), or many (-m). */
+/* brim train, and brim federate, which trains a federation: a new run, the same again (--from), the rest of one
+ * (--resume), or many (-m). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -120,8 +120,8 @@ bool brim_compose_is_group(const brim_composition *c, const char *key)
   return false;
 }
 
-/* The folder of options that a group shares with another: a backbone is any of the models, a server's optimizer any of the
- * optimizers. NULL: none. */
+/* The folder of options that a group shares with another: a backbone is any of the models, a server's optimizer any of
+ * the optimizers. NULL: none. */
 static const char *shared_folder(const char *group)
 {
   const brim_group *second = NULL, *all = brim_config_groups;

@@ -326,10 +326,15 @@ const brim_section brim_settings_reserved[] = {
 };
 
 const brim_group brim_config_groups[] = {
-    {"model", BRIM_MODEL, NULL, NULL, false},          {"backbone", BRIM_MODEL, NULL, NULL, true},
-    {"dataset", BRIM_DATASET, NULL, NULL, false},      {"optimizer", BRIM_OPTIMIZER, NULL, NULL, false},
-    {"schedule", BRIM_SCHEDULE, NULL, NULL, false},    {"loss", BRIM_LOSS, NULL, NULL, false},
-    {"backend", BRIM_BACKEND, NULL, NULL, false},      {"comm", BRIM_COMM, NULL, "auto", false},
-    {"server_optimizer", BRIM_OPTIMIZER, NULL, NULL, true}, {"policy", BRIM_POLICY, "auto_plan", NULL, false},
+    {"model", BRIM_MODEL, NULL, NULL, false},
+    {"backbone", BRIM_MODEL, NULL, NULL, true},
+    {"dataset", BRIM_DATASET, NULL, NULL, false},
+    {"optimizer", BRIM_OPTIMIZER, NULL, NULL, false},
+    {"schedule", BRIM_SCHEDULE, NULL, NULL, false},
+    {"loss", BRIM_LOSS, NULL, NULL, false},
+    {"backend", BRIM_BACKEND, NULL, NULL, false},
+    {"comm", BRIM_COMM, NULL, "auto", false},
+    {"server_optimizer", BRIM_OPTIMIZER, NULL, NULL, true},
+    {"policy", BRIM_POLICY, "auto_plan", NULL, false},
     {NULL, 0, NULL, NULL, false},
 };

@@ -185,7 +185,7 @@ typedef struct brim_group {
   enum brim_kind kind;
   const char *list;     /* the group is a list of options, this one where nobody chooses; NULL: it has one option */
   const char *fallback; /* of a group with one option: where nobody chooses; NULL: somebody must */
-  bool second;          /* a second choice of the kind of another group, whose options it takes too; empty unless made */
+  bool second; /* a second choice of the kind of another group, whose options it takes too; empty unless made */
 } brim_group;
 extern const brim_group brim_config_groups[]; /* ends with name == NULL */
 #endif

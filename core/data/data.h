@@ -87,8 +87,8 @@ uint64_t brim_data_label_bytes(const brim_data *data, enum brim_part part, uint3
 /* Is each sample of the part mixed with another one? */
 bool brim_data_is_mixed(const brim_data *data, enum brim_part part);
 
-/* [any thread] Sample `i` of one client of a federation in a local epoch of a round, as brim_data_sample makes one of the
- * training part. Its order follows from seed, client and `epoch`, which counts the epochs of all rounds. */
+/* [any thread] Sample `i` of one client of a federation in a local epoch of a round, as brim_data_sample makes one of
+ * the training part. Its order follows from seed, client and `epoch`, which counts the epochs of all rounds. */
 typedef struct brim_partition brim_partition; /* data/partition.h */
 brim_status brim_data_client_sample(const brim_data *data, const brim_partition *partition, int64_t client,
                                     int64_t epoch, int64_t i, uint32_t real, void *scratch, void *values, void *label);

@@ -228,8 +228,9 @@ static brim_status check(const brim_data *data, const brim_partition *p)
     return brim_fail(BRIM_ECONFIG, "a federation deals at most %lld training samples, and there are %lld",
                      (long long)UINT32_MAX, (long long)p->samples);
   if (s->partition.kind != BRIM_PARTITION_IID && data->train.task != BRIM_TASK_CLASS)
-    return brim_fail(BRIM_ECONFIG, "'partition.kind' is %s, which deals samples by their classes, and dataset '%s' has "
-                                   "none\ntake partition=iid",
+    return brim_fail(BRIM_ECONFIG,
+                     "'partition.kind' is %s, which deals samples by their classes, and dataset '%s' has "
+                     "none\ntake partition=iid",
                      s->partition.kind == BRIM_PARTITION_SHARDS ? "shards" : "dirichlet", data->plugin->id);
   if (shards > 1 && p->samples / p->clients < shards)
     return brim_fail(BRIM_ECONFIG,

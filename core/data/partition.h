@@ -11,13 +11,13 @@
 struct brim_partition {
   int64_t clients, samples; /* in all */
   uint64_t seed;
-  brim_permutation shuffle;  /* without a table: sample i of the order is shuffle(i) */
-  int64_t *offset;           /* [clients + 1] into index; NULL: there is no table */
-  uint32_t *index;           /* [samples], client after client */
-  int64_t least, most;       /* samples of a client */
-  int64_t *size;             /* [size_count] the different numbers of samples that clients have, ascending */
+  brim_permutation shuffle; /* without a table: sample i of the order is shuffle(i) */
+  int64_t *offset;          /* [clients + 1] into index; NULL: there is no table */
+  uint32_t *index;          /* [samples], client after client */
+  int64_t least, most;      /* samples of a client */
+  int64_t *size;            /* [size_count] the different numbers of samples that clients have, ascending */
   size_t size_count;
-  int64_t moved;             /* samples that clients with too few got from others */
+  int64_t moved; /* samples that clients with too few got from others */
 };
 
 /* [init] Deals the training samples of `data` to the clients that the settings ask for. The data must be opened where

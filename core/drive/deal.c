@@ -254,9 +254,10 @@ void brim_deal_tell(const brim_drive *d, brim_text *out)
   const long long effective = (long long)d->setup->settings->training.effective_batch_size,
                   step = (long long)brim_setup_all_samples(d->setup);
   if (brim_setup_is_federated(d->setup)) {
-    brim_text_printf(out, "%d client%s at a time, batches of %lld", (int)d->choice.lanes,
-                     brim_plural(d->choice.lanes), effective);
-    if (d->choice.micro_batch < effective) brim_text_printf(out, " in pieces of %lld", (long long)d->choice.micro_batch);
+    brim_text_printf(out, "%d client%s at a time, batches of %lld", (int)d->choice.lanes, brim_plural(d->choice.lanes),
+                     effective);
+    if (d->choice.micro_batch < effective)
+      brim_text_printf(out, " in pieces of %lld", (long long)d->choice.micro_batch);
     return;
   }
   brim_setup_format_cut(d->setup, d->choice.micro_batch, cut, sizeof cut);

@@ -95,7 +95,8 @@ static brim_status fewer_lanes(brim_recovery *r, const failure *f)
   if (to.lanes <= 1) return BRIM_ENOTSUP;
   to.lanes /= 2;
   brim_drive_go(d, &to);
-  tell_recovery(r, f, "%d client%s at a time in the place of %d", (int)to.lanes, brim_plural(to.lanes), (int)to.lanes * 2);
+  tell_recovery(r, f, "%d client%s at a time in the place of %d", (int)to.lanes, brim_plural(to.lanes),
+                (int)to.lanes * 2);
   return BRIM_OK;
 }
 

@@ -132,8 +132,7 @@ static brim_status open_programs(brim_exec *exec, uint8_t *base)
   for (size_t i = 0; i < plan->program_count; i++) resolve(exec, &plan->program[i]);
   if (!brim_exec_is_asynchronous(exec)) return BRIM_OK;
   const brim_status status = warm_up(exec);
-  return status == BRIM_OK ? BRIM_OK
-                           : brim_fail_add(status, "when the programs were run for the first time, on zeros");
+  return status == BRIM_OK ? BRIM_OK : brim_fail_add(status, "when the programs were run for the first time, on zeros");
 }
 
 static brim_exec *make_exec(const brim_plan *plan)

@@ -24,7 +24,7 @@ struct brim_exec {
   const brim_plan *plan;
   const brim_backend_ops *backend;
   void *self;
-  uint8_t *base; /* the arena, on the device */
+  uint8_t *base;        /* the arena, on the device */
   uint8_t *server_base; /* of a federation's lane: the arena that it lies in; NULL: it is none */
   brim_exec **lane;     /* [plan->lane_count] */
   brim_offload offload;

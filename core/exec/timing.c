@@ -35,7 +35,7 @@ typedef struct timing {
   brim_arena arena;
   subject other[OTHERS];
   subject *node[BRIM_PROGRAMS_ROOM]; /* by program; NULL: not timed */
-  void *values;                         /* a micro-batch on the host */
+  void *values;                      /* a micro-batch on the host */
   void *labels;
   int round; /* -1: the first, which is not timed */
 } timing;

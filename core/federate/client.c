@@ -34,15 +34,15 @@ brim_status brim_lane_open(brim_lane *l, const brim_drive *drive, brim_exec *exe
   const brim_setup *s = drive->setup;
   const brim_plan *plan = brim_exec_plan(exec);
   const uint64_t most = (uint64_t)batch_max(s, drive->choice.micro_batch);
-  *l = (brim_lane){.drive = drive,
-                   .exec = exec,
-                   .adopt = brim_plan_program(plan, BRIM_PROGRAM_ADOPT, 0),
-                   .distance = brim_plan_program(plan, BRIM_PROGRAM_DISTANCE, 0),
-                   .fold = brim_plan_program(plan, BRIM_PROGRAM_FOLD, 0),
-                   .update = brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0),
-                   .batch = {.values = brim_try_malloc(most * values_bytes(s)),
-                             .labels = brim_try_malloc(most * label_bytes(s))},
-                   .scratch = brim_try_malloc(s->data.scratch_bytes)};
+  *l = (brim_lane){
+      .drive = drive,
+      .exec = exec,
+      .adopt = brim_plan_program(plan, BRIM_PROGRAM_ADOPT, 0),
+      .distance = brim_plan_program(plan, BRIM_PROGRAM_DISTANCE, 0),
+      .fold = brim_plan_program(plan, BRIM_PROGRAM_FOLD, 0),
+      .update = brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0),
+      .batch = {.values = brim_try_malloc(most * values_bytes(s)), .labels = brim_try_malloc(most * label_bytes(s))},
+      .scratch = brim_try_malloc(s->data.scratch_bytes)};
   if (l->batch.values && l->batch.labels && l->scratch) return BRIM_OK;
   return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the samples of a client");
 }

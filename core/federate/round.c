@@ -29,8 +29,8 @@ struct brim_federation {
   brim_client_result *client; /* [clients] as selected */
   int64_t *turn;              /* [clients] their order: those with the most samples first, so that lanes end together */
   int64_t *selected, clients, round;
-  atomic_llong next;     /* turn */
-  atomic_bool is_over;   /* a client has failed: no other begins */
+  atomic_llong next;      /* turn */
+  atomic_bool is_over;    /* a client has failed: no other begins */
   pthread_mutex_t adding; /* one lane at a time adds to the sum */
 };
 
@@ -174,7 +174,8 @@ brim_status brim_federation_train(brim_federation *f, int64_t round, brim_round_
     out->weight += f->client[i].arrived ? f->client[i].weight : 0;
   }
   if (out->arrived > 0) return BRIM_OK;
-  return brim_fail(BRIM_ENUMERIC, "all %lld clients of round %lld have diverged\nlower optimizer.lr, or train fewer local "
-                                  "epochs (federate.local_epochs)",
+  return brim_fail(BRIM_ENUMERIC,
+                   "all %lld clients of round %lld have diverged\nlower optimizer.lr, or train fewer local "
+                   "epochs (federate.local_epochs)",
                    (long long)f->clients, (long long)round + 1);
 }

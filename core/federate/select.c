@@ -58,8 +58,8 @@ static brim_status select_by_samples(uint64_t seed, const brim_partition *p, int
   if (!heap) return brim_fail(BRIM_ENOMEM_HOST, "no host memory to select %lld clients", (long long)count);
   for (int64_t i = 0; i < count; i++) heap[i] = (lot){-INFINITY, INT64_MAX};
   for (int64_t client = 0; client < p->clients; client++) {
-    const brim_philox r =
-        brim_random4(seed, BRIM_STREAM_SELECT, 1 + (uint32_t)((uint64_t)round >> 32), (uint64_t)client, (uint32_t)round);
+    const brim_philox r = brim_random4(seed, BRIM_STREAM_SELECT, 1 + (uint32_t)((uint64_t)round >> 32),
+                                       (uint64_t)client, (uint32_t)round);
     const double u = ((double)r.v[0] + ((double)r.v[1] + 0.5) / 4294967296.0) / 4294967296.0;
     const lot one = {log(u) / (double)brim_partition_count(p, client), client};
     if (!is_before(&one, &heap[0])) continue;
@@ -77,9 +77,14 @@ brim_status brim_select_clients(const brim_settings *s, const brim_partition *p,
 {
   const uint64_t seed = (uint64_t)s->seed;
   switch ((enum brim_method)s->method) {
-  case BRIM_METHOD_RANDOM: select_random(seed, p->clients, round, count, out); return BRIM_OK;
-  case BRIM_METHOD_ROUND_ROBIN: select_in_turn(p->clients, round, count, out); return BRIM_OK;
-  case BRIM_METHOD_PROPORTIONAL: return select_by_samples(seed, p, round, count, out);
+  case BRIM_METHOD_RANDOM:
+    select_random(seed, p->clients, round, count, out);
+    return BRIM_OK;
+  case BRIM_METHOD_ROUND_ROBIN:
+    select_in_turn(p->clients, round, count, out);
+    return BRIM_OK;
+  case BRIM_METHOD_PROPORTIONAL:
+    return select_by_samples(seed, p, round, count, out);
   }
   return brim_fail(BRIM_EINTERNAL, "there is no method %d", (int)s->method);
 }

@@ -39,7 +39,8 @@ static brim_tensor **add_tensors(brim_graph *g, uint32_t role, uint32_t dtype, c
   for (size_t i = 0; i < g->parameter_count; i++) {
     const brim_tensor *value = g->parameter[i].value;
     if (!g->parameter[i].is_frozen)
-      out[i] = brim_graph_tensor(g, role, dtype, &value->shape, brim_arena_printf(&g->arena, "%s.%s", value->name, what));
+      out[i] =
+          brim_graph_tensor(g, role, dtype, &value->shape, brim_arena_printf(&g->arena, "%s.%s", value->name, what));
   }
   return out;
 }

@@ -110,9 +110,9 @@ struct brim_graph {
   size_t shard_count;
   brim_within *within; /* by tensor id: gradients that live only until they are added up; NULL: none does */
   size_t within_count;
-  brim_tensor *proof;      /* of a check: f64 [1], persistent; see brim_graph_build_check. NULL: none */
+  brim_tensor *proof;                /* of a check: f64 [1], persistent; see brim_graph_build_check. NULL: none */
   uint32_t shared_first, shared_end; /* ids of tensors that lie in another plan's arena: see graph/federate.h */
-  const brim_tensor *kept; /* its memory holds it until the program has ended, to be read; NULL: none */
+  const brim_tensor *kept;           /* its memory holds it until the program has ended, to be read; NULL: none */
   uint64_t dropout_streams;
   brim_wrap *wrap;               /* of a model around another: graph/wrap.c; NULL: it is none */
   bool freezing;                 /* parameters made now are frozen, and their layers work as in evaluation */

@@ -19,7 +19,7 @@
 #include "graph/recompute.h"
 #include "graph/shard.h"
 
-#define BRIM_PROGRAMS_MAX 16                     /* of batch shapes */
+#define BRIM_PROGRAMS_MAX 16                       /* of batch shapes */
 #define BRIM_PROGRAMS_ROOM (BRIM_PROGRAMS_MAX + 5) /* with check and update, and a client's */
 
 /* A region of memory shared by one or more tensors of a program, or a node's workspace. */
@@ -40,7 +40,7 @@ typedef struct brim_offload_group {
 enum brim_program_kind {
   BRIM_PROGRAM_TRAIN,
   BRIM_PROGRAM_EVALUATE,
-  BRIM_PROGRAM_CHECK, /* of the gradients, before an update that is `checked`: see brim_graph_build_check */
+  BRIM_PROGRAM_CHECK,  /* of the gradients, before an update that is `checked`: see brim_graph_build_check */
   BRIM_PROGRAM_UPDATE, /* of a federation's server: what it makes of the clients' updates */
   /* of a client: see graph/federate.h */
   BRIM_PROGRAM_ADOPT,

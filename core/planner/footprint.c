@@ -23,7 +23,8 @@ static uint64_t page_bytes(void)
 static uint64_t kernel_bytes(const brim_plan *plan)
 {
   uint64_t bytes = brim_exec_table_bytes(plan);
-  for (int32_t i = 0; i < plan->lane_count; i++) bytes += kernel_bytes(plan->lane[i]) - brim_exec_table_bytes(plan->lane[i]);
+  for (int32_t i = 0; i < plan->lane_count; i++)
+    bytes += kernel_bytes(plan->lane[i]) - brim_exec_table_bytes(plan->lane[i]);
   for (size_t i = 0; i < plan->program_count; i++)
     for (size_t k = 0; k < plan->program[i].graph->node_count; k++) bytes += plan->program[i].need[k].host_bytes;
   return bytes;

@@ -13,8 +13,7 @@ bool brim_choice_equal(const brim_choice *a, const brim_choice *b)
 {
   const bool asks = a->recompute == BRIM_RECOMPUTE_AUTO;
   return a->micro_batch == b->micro_batch && a->precision == b->precision && a->recompute == b->recompute &&
-         a->lanes == b->lanes &&
-         (!asks || a->within_bytes == b->within_bytes);
+         a->lanes == b->lanes && (!asks || a->within_bytes == b->within_bytes);
 }
 
 brim_choice brim_choice_cut(const brim_choice *choice, int64_t micro_batch)

@@ -72,16 +72,16 @@ typedef struct brim_setup {
   int64_t norm_group;      /* 0: the model has no statistics of groups of samples */
   brim_dealing deal;       /* what each rank has of a step */
   brim_data data;
-  brim_partition partition; /* of a federation: what each client has; clients 0: there is none */
+  brim_partition partition;             /* of a federation: what each client has; clients 0: there is none */
   const brim_optimizer_ops *server_ops; /* of a federation */
   const void *server_params;
-  bool drops_remainder; /* clients train on whole batches only */
+  bool drops_remainder;  /* clients train on whole batches only */
   bool halves_remainder; /* what fills no whole batch is cut into powers of two, as it comes in too many sizes */
-  bool reads;       /* brim_setup_start_data was called, and the data is to be read */
-  json_t *kept;     /* of the data, as data/keep.h has it; made when it is described */
-  json_t *was;      /* the same, as the run of the options keeps it; NULL: it has none */
-  brim_again again; /* what the data asks for */
-  brim_arena arena; /* its words */
+  bool reads;            /* brim_setup_start_data was called, and the data is to be read */
+  json_t *kept;          /* of the data, as data/keep.h has it; made when it is described */
+  json_t *was;           /* the same, as the run of the options keeps it; NULL: it has none */
+  brim_again again;      /* what the data asks for */
+  brim_arena arena;      /* its words */
 } brim_setup;
 
 /* ---- opening ---- */

@@ -29,12 +29,14 @@ brim_status brim_setup_open_federation(brim_setup *s)
   s->server_ops = server->plugin->ops;
   s->server_params = server->params;
   if (s->features)
-    return brim_fail(BRIM_ECONFIG, "model=%s is trained on features that are computed once, and a federation's clients "
-                                   "train on samples\ntake model=lora, or another model",
+    return brim_fail(BRIM_ECONFIG,
+                     "model=%s is trained on features that are computed once, and a federation's clients "
+                     "train on samples\ntake model=lora, or another model",
                      brim_config_choice_of(s->config, "model")->plugin->id);
   if (s->world.ranks > 1)
-    return brim_fail(BRIM_ECONFIG, "'dist.ranks' is %d, and a federation trains on one rank\n"
-                                   "its clients train side by side on one device: see parallel_clients",
+    return brim_fail(BRIM_ECONFIG,
+                     "'dist.ranks' is %d, and a federation trains on one rank\n"
+                     "its clients train side by side on one device: see parallel_clients",
                      (int)s->world.ranks);
   if (brim_partition_reads_labels(s->settings) && !s->data.opened) {
     s->reads = true;
@@ -42,8 +44,7 @@ brim_status brim_setup_open_federation(brim_setup *s)
     BRIM_TRY(brim_data_open_finish(&s->data));
   }
   BRIM_TRY(brim_partition_make(&s->data, &s->partition));
-  s->drops_remainder =
-      remainder == BRIM_REMAINDER_DROP || (remainder == BRIM_REMAINDER_AUTO && s->norm_group > 0);
+  s->drops_remainder = remainder == BRIM_REMAINDER_DROP || (remainder == BRIM_REMAINDER_AUTO && s->norm_group > 0);
   s->halves_remainder = count_remainders(s) > REMAINDERS_MAX;
   if (s->partition.moved > 0)
     brim_log(BRIM_LOG_INFO,

@@ -9,8 +9,8 @@ uint32_t brim_setup_backend_precisions(const brim_setup *setup);
 brim_status brim_setup_find_norm_group(brim_setup *setup);
 /* The loss, if it goes with the data; of weights there must be one for every class, not all 0. ECONFIG. */
 brim_status brim_setup_open_loss(brim_setup *setup);
-/* Deals the samples to the clients of a federation; reads the data if their labels matter. ECONFIG, and what the dataset
- * says. */
+/* Deals the samples to the clients of a federation; reads the data if their labels matter. ECONFIG, and what the
+ * dataset says. */
 brim_status brim_setup_open_federation(brim_setup *setup);
 /* Is a value as it is in the installed configurations, or where they say nothing? Then nobody has chosen it. */
 bool brim_setup_is_untouched(const brim_yaml *value);

@@ -99,9 +99,8 @@ static brim_status open_resumed(brim_running *r)
              BRIM_PROFILE_NAME);
   r->loop.checkpoint_step = r->loop.round_step = r->state->step; /* what was due before the checkpoint was done */
   brim_running_recall(r);
-  brim_say("resuming '%s' after %s %lld of %lld", r->dir,
-           brim_setup_is_federated(r->drive->setup) ? "round" : "step", (long long)r->state->step,
-           (long long)r->drive->order.steps);
+  brim_say("resuming '%s' after %s %lld of %lld", r->dir, brim_setup_is_federated(r->drive->setup) ? "round" : "step",
+           (long long)r->state->step, (long long)r->drive->order.steps);
   return BRIM_OK;
 }
 
@@ -132,7 +131,8 @@ static void tell_federation(const brim_setup *s, brim_text *out)
 {
   static const char *const kinds[] = {"iid", "dirichlet", "shards"};
   const brim_partition *p = &s->partition;
-  const long long samples = (long long)p->samples, clients = (long long)p->clients, rounds = (long long)s->settings->rounds;
+  const long long samples = (long long)p->samples, clients = (long long)p->clients,
+                  rounds = (long long)s->settings->rounds;
   brim_text_printf(out, "%lld sample%s for %lld client%s (%s, ", samples, brim_plural(samples), clients,
                    brim_plural(clients), kinds[s->settings->partition.kind]);
   if (p->least == p->most)

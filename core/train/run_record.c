@@ -95,7 +95,10 @@ void brim_running_show_progress(brim_running *r)
   const brim_order *o = &r->drive->order;
   const brim_evaluation e = window_figures(r);
   const brim_progress_state state = {.epoch = (s->step > 0 ? s->step - 1 : 0) / o->steps_per_epoch + 1,
-                                     .epochs = r->settings->training.steps > 0 || brim_setup_is_federated(r->drive->setup) ? 0 : r->settings->training.epochs,
+                                     .epochs =
+                                         r->settings->training.steps > 0 || brim_setup_is_federated(r->drive->setup)
+                                             ? 0
+                                             : r->settings->training.epochs,
                                      .step = s->step,
                                      .steps = o->steps,
                                      .by_rounds = brim_setup_is_federated(r->drive->setup),
