@@ -11,10 +11,10 @@ import tensors
 from support import FAILED, NO_FIT, USAGE, Case, main
 
 SMALL = ["dataset=synthetic", "dataset.shape=[1,8,8]", "dataset.train_count=240", "dataset.test_count=40",
-         "dataset.classes=4", "total_clients=12", "clients_per_round=5", "rounds=4", "federate.checkpoint_every_rounds=2",
-         "memory.timing=false"]
+         "dataset.classes=4", "total_clients=12", "clients_per_round=5", "rounds=4",
+         "federate.checkpoint_every_rounds=2", "memory.timing=false"]
 MLP = [*SMALL, "model=mlp", "model.hidden=[9]"]
-# What training depends on: normalisation with buffers, dropout, several epochs, remainders of many sizes, other servers.
+# What training depends on: normalisation with buffers, dropout, several epochs, remainders of many sizes, servers.
 KINDS = {
     "mlp": [*MLP, "training.batch_size=8"],
     "batch norm": [*SMALL, "model=lightcnn", "model.width=4", "model.norm=batch", "model.dropout=0.2",
@@ -55,7 +55,7 @@ class Federate(Case):
         for name, words in KINDS.items():
             with self.subTest(name):
                 self.federate(f"{name} whole", *words)
-                self.federate(f"{name} cut", *words, status=None, env={"BRIM_FAULT": ",".join(f"step:4:begin:{n}" for n in range(1, 12))})
+                self.federate(f"{name} cut", *words, status=FAILED, env={"BRIM_FAULT": attempts(4, 12)})
                 self.assertEqual(max(self.steps(f"{name} cut")), 3)
                 self.brim("federate", "--resume", f"{name} cut")
                 self.assert_same_checkpoint(f"{name} whole", f"{name} cut", 4)
@@ -63,7 +63,7 @@ class Federate(Case):
     def test_a_round_that_runs_out_of_memory_is_made_again(self):
         self.federate("whole", *KINDS["mlp"], "parallel_clients=2")
         self.federate("faulty", *KINDS["mlp"], "parallel_clients=2",
-                      env={"BRIM_FAULT": ",".join(f"step:3:begin:{n}" for n in range(1, 5))})
+                      env={"BRIM_FAULT": attempts(3, 4)})
         self.assert_same_checkpoint("whole", "faulty", 4)
         choices = [r["choice"] for r in self.records("faulty", "events.jsonl")
                    if r["event"] == "decision" and r["by"] == "recovery"]
@@ -72,8 +72,8 @@ class Federate(Case):
     # ---- the right numbers ----
 
     def test_averaging_is_that_of_plain_loops_in_double(self):
-        """Linear regression with whole clients as batches, so that the order of samples adds nothing but rounding; sizes
-        of clients differ. Random numbers of rows, rates and epochs."""
+        """Linear regression with whole clients as batches, so that the order of samples adds nothing but rounding;
+        clients differ in size. Random numbers of rows, rates and epochs."""
         draw = random.Random(7)
         for case in range(3):
             rows, features = draw.randint(23, 60), draw.randint(1, 4)
@@ -192,6 +192,11 @@ class Federate(Case):
         self.assert_error(result, "all 5 clients of round 1 have diverged", "optimizer.lr")
         result = self.federate("first", *words, "federate.on_divergence=fail", status=FAILED)
         self.assert_error(result, "has diverged")
+
+
+def attempts(step, count):
+    """The first `count` attempts at a round fail."""
+    return ",".join(f"step:{step}:begin:{n}" for n in range(1, count + 1))
 
 
 def float_of(value):
