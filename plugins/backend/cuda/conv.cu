@@ -66,9 +66,9 @@ static brim_status start(const brim_node *node, const brim_tensor *x, const brim
 
 /* The library in one order, or the other; or not, which is no error. */
 static brim_status ask_library(cuda_backend *b, plan *p, enum cuda_dnn_result result, uint32_t type_weight,
-                               uint64_t *scratch_bytes)
+                               bool may_compile, uint64_t *scratch_bytes)
 {
-  cuda_dnn_conv wanted = {result, p->conv, type_weight};
+  cuda_dnn_conv wanted = {result, p->conv, type_weight, may_compile};
   const bool preferred = cuda_dnn_prefers_last(b, p->conv.dtype);
   for (int i = 0; i < 2; i++) {
     wanted.conv.x_last = wanted.conv.y_last = (i == 0) == preferred;
@@ -104,7 +104,7 @@ static const void *weight_for(cuda_backend *b, const plan *p, const void *weight
 static brim_status prepare_forward(cuda_backend *b, const brim_node *node, plan *p, brim_kernel_need *need)
 {
   uint64_t bytes = 0;
-  BRIM_TRY(ask_library(b, p, CUDA_DNN_Y, p->conv.dtype, &bytes));
+  BRIM_TRY(ask_library(b, p, CUDA_DNN_Y, p->conv.dtype, true, &bytes));
   if (!p->dnn) {
     p->conv.x_last = cuda_channels_last(node->in[0]);
     p->conv.y_last = cuda_dnn_prefers_last(b, p->conv.dtype);
@@ -181,7 +181,7 @@ CONV2D(conv2d_tanh, "conv2d+tanh");
 static brim_status prepare_grad_input(cuda_backend *b, const brim_node *node, plan *p, brim_kernel_need *need)
 {
   uint64_t bytes = 0;
-  BRIM_TRY(ask_library(b, p, CUDA_DNN_X, p->conv.dtype, &bytes));
+  BRIM_TRY(ask_library(b, p, CUDA_DNN_X, p->conv.dtype, true, &bytes));
   if (!p->dnn) {
     p->conv.y_last = cuda_channels_last(node->in[0]);
     p->conv.x_last = cuda_dnn_prefers_last(b, p->conv.dtype);
@@ -241,12 +241,16 @@ static brim_status add_weight(cuda_backend *b, const plan *p, float *dweight, co
                                     (const T *)from, count, p->conv.D, p->conv.R * p->conv.S, p->conv.x_last));
 }
 
-/* The library's results in fp32 if it can; else of the values' own type. */
+/* The library's results in fp32 if it can; else of the values' own type. Engines that the library compiles come last:
+ * they may offer fp32 where its own do not, but cut the sum over all positions into few parts, and each takes seconds
+ * to plan. */
 static brim_status ask_for_weight(cuda_backend *b, plan *p, uint64_t *bytes)
 {
-  BRIM_TRY(ask_library(b, p, CUDA_DNN_WEIGHT, BRIM_DTYPE_F32, bytes));
-  if (p->dnn || p->conv.dtype == BRIM_DTYPE_F32) return BRIM_OK;
-  return ask_library(b, p, CUDA_DNN_WEIGHT, p->conv.dtype, bytes);
+  const uint32_t type[] = {BRIM_DTYPE_F32, p->conv.dtype};
+  for (int may_compile = 0; may_compile < 2; may_compile++)
+    for (int i = 0; i < (p->conv.dtype == BRIM_DTYPE_F32 ? 1 : 2) && !p->dnn; i++)
+      BRIM_TRY(ask_library(b, p, CUDA_DNN_WEIGHT, type[i], may_compile != 0, bytes));
+  return BRIM_OK;
 }
 
 static brim_status prepare_grad_weight(cuda_backend *b, const brim_node *node, plan *p, brim_kernel_need *need)

@@ -15,6 +15,7 @@ typedef struct cuda_dnn_conv {
   enum cuda_dnn_result result; /* y, dx or dweight: what is written (=) */
   cuda_conv conv;              /* x_last and y_last are the same */
   uint32_t type_weight;        /* of the weight or dweight: F32, or that of x and y */
+  bool may_compile;            /* engines that compile their kernels now are taken where there are no others */
 } cuda_dnn_conv;
 
 typedef struct cuda_dnn_plan cuda_dnn_plan;

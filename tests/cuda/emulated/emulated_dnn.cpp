@@ -1,5 +1,6 @@
-/* Plain loops in place of cuDNN's convolutions; see dnn.h. EMULATED_REFUSES=convolutions, or =last: as a library would
- * that has none, or none for channels-last, so that what the backend does then is tested. */
+/* Plain loops in place of cuDNN's convolutions; see dnn.h. EMULATED_REFUSES=convolutions, =last, or =narrow: as a
+ * library would that has none, none for channels-last, or none for weights' gradients in 16 bits, so that what the
+ * backend does then is tested. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -89,10 +90,16 @@ void convolve(const cuda_dnn_conv &wanted, void *x_at, void *weight_at, void *y_
   if (result == CUDA_DNN_Y) y.give(y_at);
 }
 
-/* Gradients of weights come in the type of what they are computed from, as with cuDNN 9. */
+/* Gradients of weights come in the type of what they are computed from. Which engines of cuDNN 9 have them in fp32 is
+ * not known without a device: none here, or with EMULATED_WIDE=own the library's own, =compiled those that are compiled.
+ */
 bool refuses(const cuda_dnn_conv &wanted)
 {
-  if (wanted.type_weight != wanted.conv.dtype) return true;
+  const char *wide = getenv("EMULATED_WIDE");
+  const bool is_offered = wide && (strcmp(wide, "own") == 0 || wanted.may_compile);
+  if (wanted.type_weight != wanted.conv.dtype && !is_offered) return true;
+  if (wanted.result == CUDA_DNN_WEIGHT && wanted.type_weight != BRIM_DTYPE_F32 && emulated_refuses("narrow"))
+    return true;
   return emulated_refuses("convolutions") || (wanted.conv.x_last && emulated_refuses("last"));
 }
 } // namespace

@@ -145,7 +145,8 @@ static brim_status try_suggestions(search *s, cuda_dnn_suggestions *of, bool com
 static brim_status look(search *s, cudnnBackendDescriptor_t graph)
 {
   static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
-  for (int compiled = 0; compiled < 2; compiled++) {
+  const int kinds = s->conv->may_compile || s->name ? 2 : 1; /* a profile's choice has been made */
+  for (int compiled = 0; compiled < kinds; compiled++) {
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
       cuda_dnn_suggestions found;
       brim_status status = cuda_dnn_suggest(graph, modes[i], &found);
