@@ -165,7 +165,6 @@ static __device__ inline float least_of(const job &j)
   return fmaxf((float)(eps * eps), 1.17549435e-38f);
 }
 
-/* One block a multiprocessor at least: asked for nothing, ptxas saves registers and spills on 12.0. */
 static __global__ void __launch_bounds__(CUDA_THREADS, 1) measure(const __grid_constant__ job j)
 {
   const float factor = factor_of(j), least = least_of(j);
