@@ -286,7 +286,10 @@ struct error_text {
   cudaError_t error;
   const char *name, *text;
 };
-#define ERROR(error, text) {error, #error, text}
+#define ERROR(error, text)                                                                                             \
+  {                                                                                                                    \
+    error, #error, text                                                                                                \
+  }
 const error_text error_texts[] = {
     ERROR(cudaSuccess, "no error"),
     ERROR(cudaErrorMemoryAllocation, "out of memory"),

@@ -91,7 +91,8 @@ void convolve(const cuda_dnn_conv &wanted, void *x_at, void *weight_at, void *y_
 }
 
 /* Gradients of weights come in the type of what they are computed from. Which engines of cuDNN 9 have them in fp32 is
- * not known without a device: none here, or with EMULATED_WIDE=own the library's own, =compiled those that are compiled.
+ * not known without a device: none here, or with EMULATED_WIDE=own the library's own, =compiled those that are
+ * compiled.
  */
 bool refuses(const cuda_dnn_conv &wanted)
 {

@@ -92,19 +92,16 @@ void test_a_capture_is_lost_by_what_no_graph_can_contain(void **)
   check_refused(unsupported, [](scene &s) { return cudaStreamSynchronize(s.other); });
   check_refused(unsupported, [](scene &s) { return cudaEventSynchronize(s.event); });
   check_refused(unsupported, [](scene &s) { return cudaEventQuery(s.event); });
-  check_refused(unsupported, [](scene &s) {
-    return cudaMemcpyAsync(s.device, s.pageable, 64, cudaMemcpyHostToDevice, s.stream);
-  });
-  check_refused(unsupported, [](scene &s) {
-    return cudaMemcpyAsync(s.pageable, s.device, 64, cudaMemcpyDeviceToHost, s.stream);
-  });
+  check_refused(unsupported,
+                [](scene &s) { return cudaMemcpyAsync(s.device, s.pageable, 64, cudaMemcpyHostToDevice, s.stream); });
+  check_refused(unsupported,
+                [](scene &s) { return cudaMemcpyAsync(s.pageable, s.device, 64, cudaMemcpyDeviceToHost, s.stream); });
   assert_null(memory);
 }
 
 void test_a_capture_is_lost_by_waiting_across_its_border(void **)
 {
-  check_refused(cudaErrorStreamCaptureIsolation,
-                [](scene &s) { return cudaStreamWaitEvent(s.stream, s.event, 0); });
+  check_refused(cudaErrorStreamCaptureIsolation, [](scene &s) { return cudaStreamWaitEvent(s.stream, s.event, 0); });
   for (const bool by_host : {false, true})
     check_refused(cudaErrorCapturedEvent, [=](scene &s) {
       OK(cudaEventRecord(s.event, s.stream));
