@@ -331,6 +331,15 @@ class Offload(CudaCase):
                         self.assert_same_checkpoint(name, f"{name}-{order}", step)
                     self.assert_same_records(name, f"{name}-{order}")
 
+    def test_no_order_of_blocks_and_threads_changes_a_bit(self):
+        words = [*self.WIDE, "training.steps=3", "training.batch_size=32", "precision=bf16"]
+        self.cuda("train", "run.dir=ascending", *words)
+        for seed in ("1", "2"):
+            with self.subTest(EMULATED_ORDER=seed):
+                self.cuda("train", f"run.dir=order{seed}", *words, EMULATED_ORDER=seed)
+                self.assert_same_checkpoint("ascending", f"order{seed}", 3)
+                self.assert_same_records("ascending", f"order{seed}")
+
     def test_at_most_three_groups_of_states_are_in_the_arena(self):
         largest = 2 * 4 * 80 * 80
         plan = json.loads(self.cuda("plan", "--json", *self.WIDE, self.HOST).out)

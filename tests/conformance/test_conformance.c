@@ -601,6 +601,45 @@ static void test_cpu_gives_same_bits_on_any_number_of_threads(void **state)
   fail_if_problems();
 }
 
+/* ---- the same bits in any order of blocks and threads ---- */
+
+/* The emulated device runs blocks, warps and threads one after another, in an order that a seed decides. A case of many
+ * blocks on it, in ascending order and in others. */
+static void compare_orders(bench_options o)
+{
+  static const char *const seed[] = {"1", "2"};
+  o.backend = &judged;
+  bench *expected = bench_create(&o);
+  bench_run(expected, 0, expected->g->node_count);
+  for (size_t s = 0; s < sizeof seed / sizeof *seed; s++) {
+    char what[64];
+    snprintf(what, sizeof what, "with EMULATED_ORDER=%s", seed[s]);
+    bench *got = bench_create(&o);
+    setenv("EMULATED_ORDER", seed[s], 1);
+    bench_run(got, 0, got->g->node_count);
+    unsetenv("EMULATED_ORDER");
+    for (size_t i = 0; i < got->g->tensor_count; i++) assert_same_bits(got, expected, got->g->tensor[i], what);
+    bench_free(got);
+  }
+  bench_free(expected);
+}
+
+static void test_results_do_not_depend_on_the_order_of_blocks_and_threads(void **state)
+{
+  (void)state;
+  if (strcmp(judged_folder, "emulated") != 0) skip();
+  BENCH_EACH_ROW (row) {
+    const int cases = offered(row) ? cases_of(row, 4) : 0;
+    for (int i = 0; i < cases; i++) {
+      bench_options o = case_of(row, i + 3); /* of a batch of 32 at first */
+      compare_orders(o);
+      o.activations = i % 2 ? BRIM_DTYPE_F16 : BRIM_DTYPE_BF16;
+      if (stores(o.activations)) compare_orders(o);
+    }
+  }
+  fail_if_problems();
+}
+
 /* ---- NaN ---- */
 
 /* Puts a NaN into one element of the first input, or parameter, that is real. */
@@ -861,6 +900,7 @@ int main(int argc, char **argv)
       cmocka_unit_test(test_backend_agrees_in_bf16),
       cmocka_unit_test(test_backend_agrees_in_f16),
       cmocka_unit_test(test_results_do_not_depend_on_shared_memory),
+      cmocka_unit_test(test_results_do_not_depend_on_the_order_of_blocks_and_threads),
       cmocka_unit_test(test_nan_goes_where_the_reference_sends_it),
       cmocka_unit_test(test_what_is_too_large_for_f16_becomes_infinite),
       cmocka_unit_test(test_every_operation_has_cases),

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -165,6 +167,74 @@ static void test_a_round_of_many_parameters_is_few_launches_of_the_same_bits(voi
   check_federation(20, 1 + 2 + 3);
   check_federation(1, 1 + 2 + 3);
   check_federation(600, 1 + 2 * 2 + 2 * 3);
+/* ---- order ---- */
+
+static void check_orders(const char *op, double max_norm, double ema_decay)
+{
+  static const char *const seed[] = {"1", "2", "3"};
+  machine ascending, shuffled;
+  for (size_t s = 0; s < sizeof seed / sizeof *seed; s++) {
+    open_machine(&ascending, update_graph(op, 20, max_norm, ema_decay), NULL, 0);
+    open_machine(&shuffled, update_graph(op, 20, max_norm, ema_decay), NULL, 0);
+    for (uint64_t step = 0; step < 3; step++) {
+      run_program(&ascending, make_step(step), NULL);
+      OK(ascending.ops->synchronize(ascending.self));
+      setenv("EMULATED_ORDER", seed[s], 1);
+      run_program(&shuffled, make_step(step), NULL);
+      OK(shuffled.ops->synchronize(shuffled.self));
+      unsetenv("EMULATED_ORDER");
+    }
+    print_message("%s with EMULATED_ORDER=%s\n", op, seed[s]);
+    check_same(&ascending, &shuffled);
+    close_machine(&ascending);
+    close_machine(&shuffled);
+  }
+}
+
+static void test_programs_leave_the_same_bits_in_any_order_of_blocks_and_threads(void **state)
+{
+  (void)state;
+  check_orders("adamw", 0.5, 0.75);
+  check_orders("adafactor", 0.5, 0);
+  check_orders("adamw8bit", 0, 0);
+}
+
+/* ---- alignment ---- */
+
+/* A parameter whose values begin 4 bytes late: its update is by vectors of 16. */
+static void update_a_misaligned_parameter(void)
+{
+  machine m;
+  open_machine(&m, update_graph("sgd", 5, 0, 0), NULL, 0);
+  size_t i = 0;
+  while (m.launch[i].node->in[0]->bytes < 4096) i++;
+  void *const late = (char *)m.launch[i].in[0] + 4;
+  memcpy((void *)m.launch[i].in, &late, sizeof late);
+  memcpy((void *)m.launch[i].out, &late, sizeof late);
+  run_nodes(&m, make_step(0));
+}
+
+static void test_a_vector_that_is_not_aligned_ends_the_program(void **state)
+{
+  char said[1024];
+  int pipes[2], status;
+  (void)state;
+  assert_int_equal(pipe(pipes), 0);
+  const pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    dup2(pipes[1], STDERR_FILENO);
+    update_a_misaligned_parameter();
+    _exit(0);
+  }
+  close(pipes[1]);
+  const ssize_t length = read(pipes[0], said, sizeof said - 1);
+  assert_true(length >= 0);
+  said[length] = '\0';
+  close(pipes[0]);
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(!WIFEXITED(status) || WEXITSTATUS(status) != 0);
+  if (!strstr(said, "misaligned address")) fail_msg("said: %s", said);
 }
 
 /* ---- proofs ---- */
@@ -254,6 +324,8 @@ int main(void)
       cmocka_unit_test(test_what_does_not_fit_one_table_goes_on_in_the_next),
       cmocka_unit_test(test_updates_that_depend_on_each_other_keep_their_order),
       cmocka_unit_test(test_a_round_of_many_parameters_is_few_launches_of_the_same_bits),
+      cmocka_unit_test(test_programs_leave_the_same_bits_in_any_order_of_blocks_and_threads),
+      cmocka_unit_test(test_a_vector_that_is_not_aligned_ends_the_program),
       cmocka_unit_test(test_a_failed_proof_keeps_everything_until_it_was_waited_for),
       cmocka_unit_test(test_a_program_without_a_proof_runs_after_a_failed_one),
   };

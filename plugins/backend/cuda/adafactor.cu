@@ -165,7 +165,7 @@ static __device__ inline float least_of(const job &j)
   return fmaxf((float)(eps * eps), 1.17549435e-38f);
 }
 
-static __global__ void __launch_bounds__(CUDA_THREADS) measure(const __grid_constant__ job j)
+static __global__ void __launch_bounds__(CUDA_THREADS, 1) measure(const __grid_constant__ job j)
 {
   const float factor = factor_of(j), least = least_of(j);
   if (cuda_refused(j.control)) return;

@@ -97,7 +97,7 @@ static __device__ inline int64_t output_of(int64_t h, int64_t offset, int64_t pa
 }
 
 template <typename T>
-static __global__ void __launch_bounds__(CUDA_THREADS)
+static __global__ void __launch_bounds__(CUDA_THREADS, 1)
     grad_input_kernel(cuda_conv v, strides sy, const T *__restrict__ dy, const T *__restrict__ weight,
                       T *__restrict__ dx)
 {

@@ -16,6 +16,7 @@ typedef struct cuda_params {
   bool debug_launches;
   const char *profile; /* path; "": none. See libraries/profile.h */
   bool tune;
+  bool gelu_epilogue;
 } cuda_params;
 
 /* What kernels read of the step, and what they have to say: on the device, at an address that is known when a program

@@ -148,7 +148,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS) sum_tiles_kernel(const T 
 }
 
 /* For each index that begins in a tile and goes on in the next: its parts, in order. */
-template <int V> static __global__ void __launch_bounds__(CUDA_THREADS) sum_parts_kernel(const sums s)
+template <int V> static __global__ void __launch_bounds__(CUDA_THREADS, 1) sum_parts_kernel(const sums s)
 {
   for (int64_t i = cuda_first(); i < (s.tiles - 1) * s.packs.by; i += cuda_step_width()) {
     int64_t tile = i;

@@ -9,7 +9,8 @@
  *
  * Bias and function f are left to the product where it does exactly that. Otherwise a kernel behind it goes over y
  * (2 times its bytes): what the product can do depends on types and sizes, its relu may lose a NaN, and of its gelu
- * nobody says how many digits of a tanh it has, so that is for bf16, which has few, and not for fp16.
+ * nobody says how many digits of a tanh it has, so that is for bf16, which has few, and not for fp16. Which of the two
+ * is faster for gelu is not known before it is measured on a GPU: backend.gelu_epilogue chooses.
  *
  * dbias is a sum over columns of dy. The library's own (a "bias gradient" epilogue) writes instead of adding, and
  * rounds at its own discretion; a kernel reads dy once more (its bytes). */
@@ -192,7 +193,7 @@ static brim_status prepare_forward(cuda_backend *b, const brim_node *node, linea
   plan->bias_bytes = converted ? cuda_round_up((uint64_t)p.n * brim_dtype_bytes(p.type_d), CUDA_ALIGNMENT) : 0;
   need->workspace_bytes += plan->bias_bytes;
   p.bias = bias;
-  if (function == CUDA_GELU_TANH && p.type_d == BRIM_DTYPE_BF16) {
+  if (function == CUDA_GELU_TANH && p.type_d == BRIM_DTYPE_BF16 && b->params->gelu_epilogue) {
     p.function = CUDA_FUNCTION_GELU_TANH;
     p.keep = node->out_count > 1;
     const brim_status status = prepare_product(b, &p, plan, need);

@@ -10,7 +10,7 @@
 #include "words.cuh"
 
 template <typename T, int V>
-static __global__ void __launch_bounds__(CUDA_THREADS)
+static __global__ void __launch_bounds__(CUDA_THREADS, 1)
     max_pool_kernel(T *__restrict__ y, uint8_t *__restrict__ index, const T *__restrict__ x, const cuda_pool p,
                     int64_t count)
 {

@@ -111,7 +111,7 @@ static __global__ void __launch_bounds__(WARP ? CUDA_THREADS : CUDA_NORM_ROW_THR
 }
 
 /* A thread has the same elements in every pass, so what it reads of the sum it wrote itself. */
-template <typename T, int W> static __global__ void __launch_bounds__(CUDA_NORM_ROW_THREADS) long_rows(forward f)
+template <typename T, int W> static __global__ void __launch_bounds__(CUDA_NORM_ROW_THREADS, 1) long_rows(forward f)
 {
   const int64_t packs = f.length / W;
   for (int64_t row = blockIdx.x; row < f.rows; row += gridDim.x) {

@@ -210,7 +210,7 @@ template <typename T> static __device__ inline float on_line(const line &l, floa
 
 /* Runs: packs of the whole tensor, whose values may lie in several planes (sample, channel). */
 template <typename T>
-static __global__ void __launch_bounds__(CUDA_THREADS) scale_runs(T *y, const T *x, scaling s, cuda_norm_cut cut)
+static __global__ void __launch_bounds__(CUDA_THREADS, 1) scale_runs(T *y, const T *x, scaling s, cuda_norm_cut cut)
 {
   constexpr int W = cuda_pack<T>::count;
   const int64_t count = cut.samples * cut.channels * cut.places;

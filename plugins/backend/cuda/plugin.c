@@ -16,6 +16,8 @@ static const brim_param params[] = {
         "file of the libraries' algorithms to use for products and convolutions; empty: those that they suggest"),
     BRIM_PARAM(BOOL, cuda_params, tune, "false", NULL,
                "measure what the profile does not have yet, and add the fastest to it"),
+    BRIM_PARAM(BOOL, cuda_params, gelu_epilogue, "true", NULL,
+               "cuBLASLt applies the tanh form of gelu to products in bf16; false: a kernel after them does"),
     BRIM_PARAMS_END};
 
 static void destroy(void *self)

@@ -53,6 +53,8 @@ bool is_illegal()
 typedef std::function<bool()> work;
 struct CUgraph_st {
   std::vector<work> node;
+  std::thread::id thread; /* that records it */
+  bool is_invalid;        /* a call that cannot be recorded came meanwhile */
 };
 struct CUgraphExec_st {
   std::vector<work> node;
@@ -66,6 +68,7 @@ struct CUstream_st {
 struct CUevent_st {
   cudaStream_t stream;
   uint64_t position; /* of the stream's work that the event is behind */
+  bool is_captured;  /* recorded by a stream that was captured: an event of the graph, not of the stream */
 };
 
 namespace
@@ -201,15 +204,44 @@ bool is_pinned(const void *p)
 }
 } // namespace
 
-static void enqueue(cudaStream_t s, work w)
+static cudaError_t enqueue(cudaStream_t s, work w)
 {
   if (s->capture) {
+    if (s->capture->is_invalid) return cudaErrorStreamCaptureInvalidated;
     s->capture->node.push_back(std::move(w));
-    return;
+    return cudaSuccess;
   }
   s->queue.push_back(std::move(w));
   s->added++;
   go_on();
+  return cudaSuccess;
+}
+
+/* ---- what a capture does not allow ---- */
+
+/* As CUDA has it in the mode ThreadLocal, the only one here. A thread that captures must not call what no graph can
+ * contain: allocate, free, or wait for or ask after anything. Nor may any thread wait for what is being captured. Such
+ * a call fails, and the capture with it: all that follows is refused until cudaStreamEndCapture, which gives no graph.
+ * A pageable copy waits for its own end. */
+static cudaError_t invalidate(cudaStream_t s, cudaError_t e)
+{
+  if (s->capture) s->capture->is_invalid = true;
+  return e;
+}
+
+static cudaError_t refuse_in_capture()
+{
+  cudaError_t e = cudaSuccess;
+  for (cudaStream_t s : streams)
+    if (s->capture && s->capture->thread == std::this_thread::get_id())
+      e = invalidate(s, cudaErrorStreamCaptureUnsupported);
+  return e;
+}
+
+static cudaError_t refuse_to_wait(cudaEvent_t e)
+{
+  if (e->is_captured) return invalidate(e->stream, cudaErrorCapturedEvent);
+  return refuse_in_capture();
 }
 
 static work always(std::function<void()> w)
@@ -241,12 +273,41 @@ brim_status emulated_launch(cudaStream_t stream, cuda_geometry g, const std::fun
                      g.blocks[0], g.blocks[1], g.blocks[2], g.threads);
   const hold held = enter();
   stream->has_kernels = true;
-  enqueue(stream, always([=] {
-            emulated_kernels++;
-            if (!is_illegal()) emulated_run_grid(g, body);
-          }));
-  return BRIM_OK;
+  const cudaError_t e = enqueue(stream, always([=] {
+                                  emulated_kernels++;
+                                  if (!is_illegal()) emulated_run_grid(g, body);
+                                }));
+  return e == cudaSuccess ? BRIM_OK : brim_fail(BRIM_EDEVICE, "launching a kernel: %s", cudaGetErrorString(e));
 }
+
+namespace
+{
+struct error_text {
+  cudaError_t error;
+  const char *name, *text;
+};
+#define ERROR(error, text)                                                                                             \
+  {                                                                                                                    \
+    error, #error, text                                                                                                \
+  }
+const error_text error_texts[] = {
+    ERROR(cudaSuccess, "no error"),
+    ERROR(cudaErrorMemoryAllocation, "out of memory"),
+    ERROR(cudaErrorNoDevice, "no CUDA-capable device is detected"),
+    ERROR(cudaErrorIllegalAddress, "an illegal memory access was encountered"),
+    ERROR(cudaErrorStreamCaptureUnsupported, "operation not permitted when stream is capturing"),
+    ERROR(cudaErrorStreamCaptureInvalidated, "operation failed due to a previous error during capture"),
+    ERROR(cudaErrorStreamCaptureIsolation, "dependency created on uncaptured work in another stream"),
+    ERROR(cudaErrorCapturedEvent, "operation not permitted on an event last recorded in a capturing stream"),
+};
+const error_text &text_of(cudaError_t e)
+{
+  static const error_text other = {cudaErrorUnknown, "cudaError", "an error of the emulated device"};
+  for (const error_text &known : error_texts)
+    if (known.error == e) return known;
+  return other;
+}
+} // namespace
 
 extern "C" {
 
@@ -264,7 +325,8 @@ cudaError_t cudaSetDevice(int device)
 }
 cudaError_t cudaDeviceReset(void)
 {
-  return cudaSuccess;
+  const hold held = enter();
+  return refuse_in_capture();
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *out, int device)
 {
@@ -289,6 +351,8 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total)
 }
 cudaError_t cudaMalloc(void **out, size_t bytes)
 {
+  const hold held = enter();
+  if (refuse_in_capture() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
   if (bytes > device_bytes_total - device_bytes_used[current_device]) return cudaErrorMemoryAllocation;
   if (posix_memalign(out, 256, bytes ? bytes : 1) != 0) return cudaErrorMemoryAllocation;
   memset(*out, 0xFF, bytes);
@@ -299,6 +363,8 @@ cudaError_t cudaMalloc(void **out, size_t bytes)
 cudaError_t cudaFree(void *p)
 {
   if (!p) return cudaSuccess;
+  const hold held = enter();
+  if (refuse_in_capture() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
   auto found = allocated.find(p);
   if (found == allocated.end()) return cudaErrorInvalidValue;
   device_bytes_used[found->second.device] -= found->second.bytes;
@@ -308,6 +374,8 @@ cudaError_t cudaFree(void *p)
 }
 cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned)
 {
+  const hold held = enter();
+  if (refuse_in_capture() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
   *out = malloc(bytes ? bytes : 1);
   if (!*out) return cudaErrorMemoryAllocation;
   pinned[static_cast<const char *>(*out)] = bytes ? bytes : 1;
@@ -315,6 +383,8 @@ cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned)
 }
 cudaError_t cudaFreeHost(void *p)
 {
+  const hold held = enter();
+  if (refuse_in_capture() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
   pinned.erase(static_cast<const char *>(p));
   free(p);
   return cudaSuccess;
@@ -345,7 +415,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t s)
 cudaError_t cudaStreamSynchronize(cudaStream_t s)
 {
   hold held = enter();
-  if (s->capture) return cudaErrorStreamCaptureUnsupported;
+  if (s->capture) return invalidate(s, cudaErrorStreamCaptureUnsupported);
+  if (refuse_in_capture() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
   wait_until(held, s, s->added);
   return is_broken ? cudaErrorIllegalAddress : cudaSuccess;
 }
@@ -362,18 +433,23 @@ cudaError_t cudaEventDestroy(cudaEvent_t e)
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
 {
   const hold held = enter();
-  *e = CUevent_st{s, s->added};
+  if (s->capture && s->capture->is_invalid) return cudaErrorStreamCaptureInvalidated;
+  *e = CUevent_st{s, s->added, s->capture != nullptr};
   return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t e)
 {
   hold held = enter();
+  const cudaError_t refused = refuse_to_wait(e);
+  if (refused != cudaSuccess) return refused;
   if (e->stream) wait_until(held, e->stream, e->position);
   return is_broken ? cudaErrorIllegalAddress : cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t e)
 {
   hold held = enter();
+  const cudaError_t refused = refuse_to_wait(e);
+  if (refused != cudaSuccess) return refused;
   if (e->stream && !run_until(e->stream, e->position)) {
     held.unlock();
     std::this_thread::sleep_for(std::chrono::microseconds(50)); /* whoever asks again and again leaves others a core */
@@ -381,45 +457,57 @@ cudaError_t cudaEventQuery(cudaEvent_t e)
   }
   return is_broken ? cudaErrorIllegalAddress : cudaSuccess;
 }
+/* A graph has no other stream's work in it: a captured stream that waits for some is refused, and one that would be
+ * taken into a capture by waiting for its event is, too, though only here: brim captures one stream. */
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned)
 {
   const hold held = enter();
+  if (s->capture && e->stream && !e->is_captured) return invalidate(s, cudaErrorStreamCaptureIsolation);
+  if (e->is_captured) return s == e->stream ? cudaSuccess : refuse_to_wait(e);
   const CUevent_st at = *e; /* as it was recorded when the wait was asked for */
-  enqueue(s, [at] { return !at.stream || run_until(at.stream, at.position); });
-  return cudaSuccess;
+  return enqueue(s, [at] { return !at.stream || run_until(at.stream, at.position); });
 }
 /* Memory that is not pinned is read before the call returns, and written before it returns. */
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t s)
 {
-  if (kind == cudaMemcpyHostToDevice && !is_pinned(from)) {
+  hold held = enter();
+  const bool reads = kind == cudaMemcpyHostToDevice && !is_pinned(from);
+  const bool writes = kind == cudaMemcpyDeviceToHost && !is_pinned(to);
+  if (s->capture && (reads || writes)) return invalidate(s, cudaErrorStreamCaptureUnsupported);
+  if (reads) {
     auto copy =
         std::make_shared<std::vector<char>>(static_cast<const char *>(from), static_cast<const char *>(from) + bytes);
-    emulated_enqueue(s, [=] { memcpy(to, copy->data(), bytes); });
-    return cudaSuccess;
+    return enqueue(s, always([=] { memcpy(to, copy->data(), bytes); }));
   }
-  emulated_enqueue(s, [=] { memmove(to, from, bytes); });
-  if (kind == cudaMemcpyDeviceToHost && !is_pinned(to)) return cudaStreamSynchronize(s);
-  return cudaSuccess;
+  const cudaError_t e = enqueue(s, always([=] { memmove(to, from, bytes); }));
+  held.unlock();
+  return writes ? cudaStreamSynchronize(s) : e;
 }
 cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t s)
 {
-  emulated_enqueue(s, [=] { memset(to, value, bytes); });
-  return cudaSuccess;
+  const hold held = enter();
+  return enqueue(s, always([=] { memset(to, value, bytes); }));
 }
-cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode)
+cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode mode)
 {
   const hold held = enter();
+  if (mode != cudaStreamCaptureModeThreadLocal) return cudaErrorNotSupported;
   if (s->capture) return cudaErrorIllegalState;
-  s->capture = new CUgraph_st{};
+  s->capture = new CUgraph_st{{}, std::this_thread::get_id(), false};
   return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *out)
 {
   const hold held = enter();
+  *out = nullptr;
   if (!s->capture) return cudaErrorIllegalState;
-  *out = s->capture;
+  if (s->capture->thread != std::this_thread::get_id()) return invalidate(s, cudaErrorStreamCaptureWrongThread);
+  if (s->capture->is_invalid)
+    delete s->capture;
+  else
+    *out = s->capture;
   s->capture = nullptr;
-  return cudaSuccess;
+  return *out ? cudaSuccess : cudaErrorStreamCaptureInvalidated;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long)
 {
@@ -439,8 +527,9 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph)
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t s)
 {
   const hold held = enter();
-  for (const work &w : graph->node) enqueue(s, w);
-  return cudaSuccess;
+  cudaError_t e = cudaSuccess;
+  for (const work &w : graph->node) e = enqueue(s, w);
+  return e;
 }
 cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t)
 {
@@ -471,17 +560,10 @@ cudaError_t cudaDeviceGetPCIBusId(char *out, int room, int)
 }
 const char *cudaGetErrorName(cudaError_t e)
 {
-  return e == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation"
-         : e == cudaErrorIllegalAddress ? "cudaErrorIllegalAddress"
-         : e == cudaSuccess             ? "cudaSuccess"
-                                        : "cudaError";
+  return text_of(e).name;
 }
 const char *cudaGetErrorString(cudaError_t e)
 {
-  return e == cudaErrorMemoryAllocation ? "out of memory"
-         : e == cudaErrorNoDevice       ? "no CUDA-capable device is detected"
-         : e == cudaErrorIllegalAddress ? "an illegal memory access was encountered"
-         : e == cudaSuccess             ? "no error"
-                                        : "an error of the emulated device";
+  return text_of(e).text;
 }
 }

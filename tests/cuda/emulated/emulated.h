@@ -1,12 +1,14 @@
 /* CUDA's device side on the host, for tests without a GPU: enough of the language for brim's kernels to be compiled as
  * C++ and run, with every thread of a block as a fiber.
  *
- * Threads of a block run one after another, each until it waits at a barrier or for the other lanes of its warp, and a
- * warp's until all of them are at a barrier; the order is ascending, or with EMULATED_ORDER=<seed> a shuffled one, so
- * that what lacks a barrier gives other numbers.
- * A barrier that not all threads reach, or lanes that wait for one that has ended, end the program with a message.
- * What work streams hold is done as late as their order and events allow, or with EMULATED_STREAMS otherwise
- * (emulated.cpp). Not emulated: caches, memory consistency, speed. */
+ * Blocks run one after another. Threads of a block do too, each until it waits at a barrier or for the other lanes of
+ * its warp, and a warp's until all of them are at a barrier. The orders of blocks, warps and threads are ascending, or
+ * with EMULATED_ORDER=<seed> shuffled, so that a kernel that lacks a barrier, or whose blocks depend on each other,
+ * gives other numbers.
+ * A barrier that not all threads reach, lanes that wait for one that has ended, and an address that is no multiple of
+ * its type's alignment (-fsanitize=alignment) end the program with a message. Calls that CUDA refuses while a stream is
+ * captured fail, and so does the capture. Streams do their work as late as their order and events allow, or with
+ * EMULATED_STREAMS otherwise (emulated.cpp). Not emulated: caches, memory consistency, speed. */
 #ifndef EMULATED_H
 #define EMULATED_H
 #include <cuda_runtime_api.h>

@@ -4,6 +4,7 @@
 #include <ucontext.h>
 
 #include <algorithm>
+#include <numeric>
 #include <vector>
 
 #include "emulated.h"
@@ -117,12 +118,21 @@ void make_fibers()
 
 /* ---- blocks ---- */
 
+uint64_t order_seed, order_state; /* EMULATED_ORDER; 0: ascending */
+
+/* A test may set another seed between launches: the same one gives the same launches the same orders. */
+void choose_order()
+{
+  const char *given = getenv("EMULATED_ORDER");
+  const uint64_t seed = given ? strtoull(given, nullptr, 10) : 0;
+  if (seed != order_seed) order_state = order_seed = seed;
+}
+
 void shuffle(unsigned *number, unsigned count)
 {
-  static uint64_t state = getenv("EMULATED_ORDER") ? strtoull(getenv("EMULATED_ORDER"), nullptr, 10) : 0;
-  for (unsigned i = count; state && i > 1; i--) {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    std::swap(number[i - 1], number[(state >> 33) % i]);
+  for (unsigned i = count; order_seed && i > 1; i--) {
+    order_state = order_state * 6364136223846793005u + 1442695040888963407u;
+    std::swap(number[i - 1], number[(order_state >> 33) % i]);
   }
 }
 
@@ -193,16 +203,19 @@ void run_block(const cuda_geometry &g)
 
 void emulated_run_grid(const cuda_geometry &g, const std::function<void()> &body)
 {
+  const unsigned X = g.blocks[0], Y = g.blocks[1];
+  std::vector<unsigned> order((size_t)X * Y * g.blocks[2]);
   make_fibers();
+  choose_order();
   kernel_body = &body;
   emulated_block_size = dim3(g.threads);
-  emulated_grid_size = dim3(g.blocks[0], g.blocks[1], g.blocks[2]);
-  for (unsigned z = 0; z < g.blocks[2]; z++)
-    for (unsigned y = 0; y < g.blocks[1]; y++)
-      for (unsigned x = 0; x < g.blocks[0]; x++) {
-        emulated_block_index = uint3{x, y, z};
-        run_block(g);
-      }
+  emulated_grid_size = dim3(X, Y, g.blocks[2]);
+  std::iota(order.begin(), order.end(), 0u);
+  shuffle(order.data(), (unsigned)order.size());
+  for (const unsigned i : order) {
+    emulated_block_index = uint3{i % X, i / X % Y, i / X / Y};
+    run_block(g);
+  }
   emulated_self = nullptr;
 }
 
