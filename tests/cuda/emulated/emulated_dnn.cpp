@@ -1,6 +1,5 @@
-/* Plain loops in place of cuDNN's convolutions; see dnn.h. EMULATED_REFUSES=convolutions, =last, or =narrow: as a
- * library would that has none, none for channels-last, or none for weights' gradients in 16 bits, so that what the
- * backend does then is tested. */
+/* Plain loops in place of cuDNN's convolutions; see dnn.h. EMULATED_REFUSES=convolutions, or =last: as a
+ * library would that has none, or none for channels-last, so that what the backend does then is tested. */
 #include <stdlib.h>
 #include <string.h>
 
