@@ -94,13 +94,13 @@ class Failures(Cuda):
             self.assertIn(text, err)
 
     def test_a_collective_that_cannot_be_started_ends_the_job(self):
-        self.check_end("1:start:20", "rank 1: NCCL, adding up over all ranks: unhandled cuda error")
+        self.check_end("1:start:40", "rank 1: NCCL, adding up over all ranks: unhandled cuda error")
 
     def test_a_lost_connection_ends_the_job(self):
-        self.check_end("0:lost:20", "NCCL", "remote process exited")
+        self.check_end("0:lost:40", "NCCL", "remote process exited")
 
     def test_a_device_that_hangs_ends_the_job_within_the_timeout(self):
-        self.check_end("1:hang:20", "dist.timeout_seconds=10")
+        self.check_end("1:hang:40", "dist.timeout_seconds=10")
 
     def test_ranks_that_cannot_be_connected_do_not_begin(self):
         self.check_end("1:init", "rank 1: NCCL, connecting the ranks: unhandled system error")

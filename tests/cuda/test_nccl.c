@@ -256,32 +256,32 @@ static void check_failure(const char *failure, int32_t failing, const char *text
     if (r != failing && ended[r] != 0) fail_msg("%s: rank %d ended with %d", failure, (int)r, ended[r]);
 }
 
-/* Four collectives are made while it connects. */
+/* Twenty collectives are made while it connects. */
 static void test_a_rank_that_cannot_start_a_collective_says_what_nccl_says(void **state)
 {
   (void)state;
-  check_failure("1:start:6", -1, "", 1);
+  check_failure("1:start:22", -1, "", 1);
   check_failure("1:init", -1, "", 1);
 }
 
 static void test_a_rank_that_is_killed_is_found_at_once(void **state)
 {
   (void)state;
-  check_failure("2:die:6", 2, "remote process exited", LATE_SECONDS);
+  check_failure("2:die:22", 2, "remote process exited", LATE_SECONDS);
   check_failure("0:die:2", 0, "remote process exited", LATE_SECONDS); /* while they connect */
 }
 
 static void test_a_rank_whose_device_hangs_is_waited_for_no_longer_than_asked(void **state)
 {
   (void)state;
-  check_failure("1:hang:6", -1, "late", 1);
+  check_failure("1:hang:22", -1, "late", 1);
   check_failure("1:hang:1", -1, "", LATE_SECONDS); /* while they connect */
 }
 
 static void test_a_connection_that_is_lost_ends_it_on_both_sides(void **state)
 {
   (void)state;
-  check_failure("1:lost:6", -1, "", 1);
+  check_failure("1:lost:22", -1, "", 1);
 }
 
 /* ---- ranks that cannot ---- */
