@@ -2,6 +2,7 @@
 numbers as one, whatever order streams do their work in, with gradients added up in the middle of the backward pass; and
 the end of a job whose ranks fail, die or hang while their devices wait for each other."""
 
+import json
 import os
 import pathlib
 import shutil
@@ -74,6 +75,15 @@ class Numbers(Cuda):
         out, err = process.communicate(timeout=HANG_SECONDS)
         self.assertEqual(process.returncode, 0, out + err)
         self.assert_same_checkpoint("whole", "part", STEPS)
+
+
+class Memory(Cuda):
+    def test_what_the_connections_take_is_measured_and_told(self):
+        env = {"EMULATED_TAKES": "nccl=20", "XDG_CACHE_HOME": str(self.folder / "cache")}
+        self.job(2, "run", env=env)
+        devices = json.loads(self.brim("--plugin-path", EMULATED, "devices", "--json", env=env).out)["devices"]
+        taken, = [device["memory"] for device in devices if device["backend"] == "cuda"]
+        self.assertEqual(taken["ranks_bytes"], 20 << 20)
 
 
 class Failures(Cuda):
