@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/table.h"
 #include "base/text.h"
 #include "brim/backend.h"
@@ -10,11 +11,13 @@
 #include "exec/profile.h"
 #include "memory/board.h"
 #include "memory/claims.h"
+#include "planner/taken.h"
 #include "plugin/instance.h"
 
 #define DEVICE_COLUMNS 7
 #define USER_COLUMNS 4
 #define TICKET_COLUMNS 8
+#define TAKEN_COLUMNS 6
 #define USERS_MAX 256 /* shown of a device */
 
 typedef struct devices {
@@ -22,8 +25,9 @@ typedef struct devices {
   brim_arena *arena;
   bool json, forgets;
   brim_table table, users, tickets;
-  json_t *device, *queue, *failure; /* with --json */
-  brim_text failures;               /* a line each, without */
+  brim_table taken;                         /* by a process, besides its plan */
+  json_t *device, *queue, *failure, *needs; /* with --json */
+  brim_text failures, need;                 /* a line each, without */
 } devices;
 
 /* "-" or null where it means nothing. */
@@ -70,14 +74,45 @@ static json_t *add_users(devices *d, const brim_backend_ops *ops, void *self, in
   return list;
 }
 
-static void add_device(devices *d, const char *backend, int index, const brim_device_info *info, json_t *users)
+/* What a process takes of such a device besides its plan, as earlier ones were measured. False: this one does not
+ * measure it, or the profile cannot be read. */
+static bool find_taken(const brim_registry_entry *entry, const brim_device_info *info, brim_taken *out)
+{
+  char path[BRIM_PATH_MAX];
+  brim_profile *profile = NULL;
+  if (!brim_taken_is_measured(entry->plugin->ops)) return false;
+  const brim_profile_subject subject = brim_profile_subject_of(entry->plugin->id, entry->file, info);
+  const bool has_path = brim_profile_default_path(&subject, path, sizeof path);
+  if (brim_profile_open(has_path ? path : NULL, &subject, &profile) != BRIM_OK) return false;
+  brim_taken_of_profile(profile, out);
+  brim_profile_close(profile);
+  return true;
+}
+
+static void add_taken(devices *d, const char *device, const brim_taken *t)
+{
+  const uint64_t bytes[] = {t->context_bytes, t->libraries_bytes, t->node_bytes, t->comm_bytes, t->headroom_bytes};
+  char text[32];
+  brim_table_add(&d->taken, device);
+  for (size_t i = 0; i < sizeof bytes / sizeof bytes[0]; i++)
+    brim_table_add(&d->taken, bytes[i] == BRIM_BYTES_UNKNOWN ? "not measured yet"
+                                                             : brim_format_bytes(text, sizeof text, bytes[i]));
+}
+
+static void add_device(devices *d, const brim_registry_entry *entry, int index, const brim_device_info *info,
+                       json_t *users)
 {
   char bytes[32];
+  brim_taken taken;
+  const char *backend = entry->plugin->id;
+  const bool measured = find_taken(entry, info, &taken);
+  if (measured && !d->json) add_taken(d, brim_arena_printf(d->arena, "%s:%d", backend, index), &taken);
   if (d->json) {
-    json_t *row = json_pack("{s:s, s:i, s:s, s:I, s:I, s:i, s:o, s:o, s:O}", "backend", backend, "index", index, "name",
-                            info->name, "total_bytes", (json_int_t)info->total_bytes, "free_bytes",
-                            (json_int_t)info->free_bytes, "threads", (int)info->threads, "capability",
-                            json_text(capability_of(d, info)), "uuid", json_text(info->uuid), "users", users);
+    json_t *row =
+        json_pack("{s:s, s:i, s:s, s:I, s:I, s:i, s:o, s:o, s:O, s:o}", "backend", backend, "index", index, "name",
+                  info->name, "total_bytes", (json_int_t)info->total_bytes, "free_bytes", (json_int_t)info->free_bytes,
+                  "threads", (int)info->threads, "capability", json_text(capability_of(d, info)), "uuid",
+                  json_text(info->uuid), "users", users, "memory", measured ? brim_taken_json(&taken) : json_null());
     json_array_append_new(d->device, row);
     return;
   }
@@ -115,8 +150,22 @@ static brim_status make_instance(devices *d, const brim_plugin *plugin, void **s
   return plugin->create ? plugin->create(choice->params, self) : BRIM_OK;
 }
 
-static brim_status list_devices(devices *d, const brim_plugin *plugin)
+/* "cuda: driver 580.65.06 (CUDA 13.0); needed: ..." */
+static void add_needs(devices *d, const brim_plugin *plugin, void *self)
 {
+  char text[512] = "";
+  const brim_backend_ops *ops = plugin->ops;
+  if (BRIM_HAS(brim_backend_ops, ops, needs)) ops->needs(self, text, sizeof text);
+  if (!text[0]) return;
+  if (d->json)
+    json_object_set_new(d->needs, plugin->id, json_string(text));
+  else
+    brim_text_printf(&d->need, "%s: %s\n", plugin->id, text);
+}
+
+static brim_status list_devices(devices *d, const brim_registry_entry *entry)
+{
+  const brim_plugin *plugin = entry->plugin;
   const brim_backend_ops *ops = plugin->ops;
   void *self = NULL;
   BRIM_TRY(make_instance(d, plugin, &self));
@@ -128,10 +177,11 @@ static brim_status list_devices(devices *d, const brim_plugin *plugin)
     if (status != BRIM_OK) break;
     const char *name = brim_arena_printf(d->arena, "%s:%d", plugin->id, i);
     json_t *users = add_users(d, ops, self, i, name, !info.on_host || info.limited);
-    add_device(d, plugin->id, i, &info, users);
+    add_device(d, entry, i, &info, users);
     json_decref(users);
   }
   if (count < 1) status = brim_fail(BRIM_ENODEVICE, "there is no device for it on this host");
+  if (status == BRIM_OK) add_needs(d, plugin, self);
   if (plugin->destroy) plugin->destroy(self);
   return status;
 }
@@ -153,12 +203,16 @@ static void collect(devices *d, const brim_registry *registry)
   static const char *const head[DEVICE_COLUMNS] = {"device", "free", "total", "threads", "capability", "uuid", "name"};
   static const char *const user_head[USER_COLUMNS] = {"used", "by", "memory", "process"};
   for (size_t i = 0; i < DEVICE_COLUMNS; i++) brim_table_add(&d->table, head[i]);
+  static const char *const taken_head[TAKEN_COLUMNS] = {"a process takes",    "context", "libraries", "a graph's node",
+                                                        "ranks' connections", "headroom"};
   for (size_t i = 0; i < USER_COLUMNS; i++) brim_table_add(&d->users, user_head[i]);
+  for (size_t i = 0; i < TAKEN_COLUMNS; i++) brim_table_add(&d->taken, taken_head[i]);
   for (size_t i = 0; i < brim_registry_count(registry); i++) {
-    const brim_plugin *plugin = brim_registry_at(registry, i)->plugin;
+    const brim_registry_entry *entry = brim_registry_at(registry, i);
+    const brim_plugin *plugin = entry->plugin;
     if (plugin->kind != BRIM_BACKEND) continue;
     if (!brim_registry_find(registry, BRIM_BACKEND, plugin->id)) continue; /* hidden by a file that failed: below */
-    if (list_devices(d, plugin) != BRIM_OK) add_failure(d, plugin->id, brim_error_text());
+    if (list_devices(d, entry) != BRIM_OK) add_failure(d, plugin->id, brim_error_text());
   }
   for (size_t i = 0; i < brim_registry_failure_count(registry); i++) {
     const brim_registry_failure *failure = brim_registry_failure_at(registry, i);
@@ -206,8 +260,8 @@ static void collect_queue(devices *d)
 static brim_status print(const devices *d)
 {
   if (d->json)
-    return brim_cli_print_json(
-        json_pack("{s:O, s:O, s:O}", "devices", d->device, "queue", d->queue, "failures", d->failure));
+    return brim_cli_print_json(json_pack("{s:O, s:O, s:O, s:O}", "devices", d->device, "queue", d->queue, "failures",
+                                         d->failure, "needs", d->needs));
   brim_text out = {0};
   brim_table_print(&d->table, &out);
   if (d->users.count > USER_COLUMNS) {
@@ -218,6 +272,11 @@ static brim_status print(const devices *d)
     brim_text_add(&out, "\n");
     brim_table_print(&d->tickets, &out);
   }
+  if (d->taken.count > TAKEN_COLUMNS) {
+    brim_text_add(&out, "\n");
+    brim_table_print(&d->taken, &out);
+  }
+  brim_text_add(&out, brim_text_str(&d->need));
   brim_text_add(&out, brim_text_str(&d->failures));
   brim_cli_print(brim_text_str(&out));
   brim_text_release(&out);
@@ -239,7 +298,7 @@ static const brim_option options[] = {{"--json", BRIM_CLI_FLAG(devices, json), N
 
 static int run_command(brim_cli *cli, int argc, char **argv)
 {
-  devices d = {.device = json_array(), .queue = json_array(), .failure = json_array()};
+  devices d = {.device = json_array(), .queue = json_array(), .failure = json_array(), .needs = json_object()};
   brim_operands operands;
   brim_status status = brim_cli_parse(argc, argv, options, &d, &operands);
   if (status == BRIM_OK && d.forgets) {
@@ -252,6 +311,7 @@ static int run_command(brim_cli *cli, int argc, char **argv)
     if (d.config) brim_shared_folder_set(d.config->settings.claims.dir);
     d.arena = &operands.arena;
     d.table = (brim_table){.arena = d.arena, .columns = DEVICE_COLUMNS};
+    d.taken = (brim_table){.arena = d.arena, .columns = TAKEN_COLUMNS};
     d.users = (brim_table){.arena = d.arena, .columns = USER_COLUMNS};
     d.tickets = (brim_table){.arena = d.arena, .columns = TICKET_COLUMNS};
     collect(&d, cli->registry);
@@ -261,6 +321,8 @@ static int run_command(brim_cli *cli, int argc, char **argv)
   json_decref(d.device);
   json_decref(d.queue);
   json_decref(d.failure);
+  json_decref(d.needs);
+  brim_text_release(&d.need);
   brim_text_release(&d.failures);
   brim_config_free(d.config);
   return brim_cli_end(status, &operands);
@@ -270,7 +332,9 @@ const brim_command brim_command_devices = {
     "devices", "list what there is to compute on", run_command,
     "usage: brim devices [--json] [overrides]\n"
     "\n"
-    "  brim devices           each backend's devices, with memory free and in all, and who uses them\n"
+    "  brim devices           each backend's devices, with memory free and in all, and who uses them; of GPUs also "
+    "what\n"
+    "                         a process takes besides its plan, as earlier ones were measured, and the driver needed\n"
     "  brim devices backend=cpu backend.devices=2 backend.memory_mb=4096\n"
     "                         the same, of the backend that a run with these words would have\n"
     "  brim devices --json    the same in bytes, for programs\n"

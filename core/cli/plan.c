@@ -11,6 +11,7 @@
 #include "graph/plan_json.h"
 #include "planner/footprint.h"
 #include "planner/room.h"
+#include "planner/taken.h"
 #include "report/plan_svg.h"
 #include "setup/setup_weights.h"
 #include "store/rundir.h"
@@ -90,6 +91,11 @@ static brim_status print_json(const brim_drive *d, const brim_plan *plan, const 
   json_object_set_new(out, "host", brim_footprint_json(host));
   json_object_set_new(out, "devices", brim_cli_fits_json(fits));
   if (ranks->count > 0) json_object_set_new(out, "ranks", brim_cli_ranks_json(ranks));
+  if (brim_taken_is_measured(d->setup->backend_ops)) {
+    brim_taken taken;
+    brim_taken_predict(&d->planner, plan, &taken);
+    json_object_set_new(out, "device_memory", brim_taken_json(&taken));
+  }
   if (d->setup->features)
     json_object_set_new(out, "features_peak_bytes", json_integer((json_int_t)speed->features_bytes));
   if (weights) json_object_set_new(out, "weights", brim_weights_json(weights, false));
@@ -223,14 +229,28 @@ static void print_times(const brim_times *times)
   brim_text_release(&text);
 }
 
+/* All that the process takes of a device that is not the host. */
+static void tell_taken(const brim_drive *d, const brim_plan *plan, brim_text *out)
+{
+  char bytes[32];
+  brim_taken taken;
+  if (!brim_taken_is_measured(d->setup->backend_ops)) return;
+  brim_taken_predict(&d->planner, plan, &taken);
+  brim_text_printf(out, "\nthe process takes %s of %s:%d, as far as that was measured:\n",
+                   brim_format_bytes(bytes, sizeof bytes, taken.total_bytes), brim_setup_backend_id(d->setup),
+                   d->planner.device);
+  brim_taken_tell(&taken, out);
+}
+
 /* What the ranks have, what fits on the devices here, which plans nothing beats, and what the process takes of the
  * host. */
-static void print_places(const brim_drive *d, const brim_fits *fits, const brim_frontier *frontier,
-                         const brim_footprint *host, const brim_ranks *ranks)
+static void print_places(const brim_drive *d, const brim_plan *plan, const brim_fits *fits,
+                         const brim_frontier *frontier, const brim_footprint *host, const brim_ranks *ranks)
 {
   brim_text text = {0};
   brim_cli_print_ranks(ranks, &text);
   brim_cli_print_fits(fits, &text);
+  tell_taken(d, plan, &text);
   brim_text_add(&text, "\nof less memory or less time, by the device profile:\n");
   brim_cli_print_frontier(frontier, d->setup, &text);
   brim_text_add(&text, "\n");
@@ -310,7 +330,7 @@ static brim_status show_plan(const brim_cli *cli, const brim_config *config, con
     status = print_json(d, plan, &host, table, count, &fits, &speed, &ranks, weights.weights, &times);
   if (status == BRIM_OK && !wish->json) print_text(d, plan, table, count, &speed);
   if (status == BRIM_OK && !wish->json) print_weights(weights.weights);
-  if (status == BRIM_OK && !wish->json) print_places(d, &fits, &speed.frontier, &host, &ranks);
+  if (status == BRIM_OK && !wish->json) print_places(d, plan, &fits, &speed.frontier, &host, &ranks);
   if (status == BRIM_OK && wish->times && !wish->json) print_times(&times);
   if (status == BRIM_OK && wish->picture) status = write_picture(d, plan, wish->picture);
   if (status == BRIM_OK) status = brim_planner_check(&d->planner, &d->choice, plan);

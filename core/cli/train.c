@@ -142,7 +142,8 @@ static brim_status join(const brim_config *config, brim_dist **out)
                                      .params = comm->params,
                                      .configuration = config->root,
                                      .ranks = config->settings.dist.ranks,
-                                     .timeout_seconds = config->settings.dist.timeout_seconds};
+                                     .timeout_seconds = config->settings.dist.timeout_seconds,
+                                     .bucket_bytes = config->settings.dist.bucket_mb << 20};
   return brim_dist_open(&options, out);
 }
 

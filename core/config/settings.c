@@ -174,6 +174,9 @@ static const brim_setting memory_table[] = {
              "most memory that the process may take of the device, libraries included; 0: what the device has"),
     REPLAYED(FREE, F64, brim_memory_settings, limit, "0", "[0,1]",
              "the same as a share of the device's memory; 0: $TF_GPU_MEMORY_FRACTION, or no limit"),
+    REPLAYED(FREE, BYTES, brim_memory_settings, headroom_mb, "auto", "auto|[0,inf)",
+             "memory of the device that plans leave to what driver and libraries take later; auto: what was measured, "
+             "at least 256 on a GPU, 0 on the host"),
     REPLAYED(FREE, ENUM, brim_memory_settings, recompute, "none", BRIM_RECOMPUTE_NAMES,
              "what the backward pass computes again rather than keeps; auto: as little as makes the plan fit"),
     REPLAYED(FREE, BYTES, brim_memory_settings, recompute_budget_mb, "0", NULL,
@@ -308,11 +311,6 @@ const brim_section brim_settings_sections[] = {
   {                                                                                                                    \
     {key, BRIM_##T, 0, 0, def, range, help}, BRIM_EDIT_FREE, false                                                     \
   }
-static const brim_setting memory_reserved[] = {
-    RESERVED(BYTES, "headroom_mb", "0", NULL, "memory of the device that plans leave to others"),
-    {.param.key = NULL},
-};
-
 static const brim_setting top_reserved[] = {
     RESERVED(I64, "repeats", "1", "[1,1000000]", "times that the whole experiment is run"),
     RESERVED(STR, "protocol", "", NULL, "a label: messaging is modelled as a network scenario"),
@@ -320,7 +318,6 @@ static const brim_setting top_reserved[] = {
 };
 
 const brim_section brim_settings_reserved[] = {
-    {"memory", memory_reserved, 0, 0, false},
     {"", top_reserved, 0, 0, false},
     {NULL, NULL, 0, 0, false},
 };

@@ -63,7 +63,8 @@ typedef struct brim_claims_settings {
 typedef struct brim_memory_settings {
   uint64_t limit_mb;
   double limit;
-  int32_t recompute; /* enum brim_recompute_kind */
+  uint64_t headroom_mb; /* UINT64_MAX: auto */
+  int32_t recompute;    /* enum brim_recompute_kind */
   uint64_t recompute_budget_mb;
   int32_t offload;     /* enum brim_offload */
   const char *profile; /* empty: the one below the user's cache folder */

@@ -19,6 +19,7 @@
 #include "dist/line.h"
 #include "dist/processors.h"
 #include "dist/started.h"
+#include "plugin/instance.h"
 
 /* Of dist.timeout_seconds: what a rank waits for sums before it calls the roll, and for what others say. Whoever waits
  * for sums says that it is there before those who have theirs ask for it; all of it is to be over in time. */
@@ -45,6 +46,7 @@ typedef struct party {
 
 struct brim_dist {
   brim_dist_options options;
+  brim_arena defaults; /* parameters of communicators that nobody has chosen */
   brim_world world;
   party host;        /* joined */
   party collectives; /* its own, or another one's; ops NULL: not connected */
@@ -68,8 +70,9 @@ static bool has_host_half(const brim_comm_ops *ops)
   return BRIM_HAS(brim_comm_ops, ops, join);
 }
 
-static brim_status make_party(const brim_dist_options *o, const char *id, party *out)
+static brim_status make_party(brim_dist *d, const char *id, party *out)
 {
+  const brim_dist_options *o = &d->options;
   const brim_registry_entry *entry = brim_registry_find(o->registry, BRIM_COMM, id);
   if (!entry) {
     const brim_registry_failure *failure = brim_registry_failure_of(o->registry, BRIM_COMM, id);
@@ -78,9 +81,9 @@ static brim_status make_party(const brim_dist_options *o, const char *id, party 
                      failure ? failure->reason : "");
   }
   *out = (party){.plugin = entry->plugin, .ops = entry->plugin->ops};
-  void *params = o->comm == entry->plugin ? o->params : NULL;
-  out->self = params;
-  return entry->plugin->create ? entry->plugin->create(params, &out->self) : BRIM_OK;
+  if (o->comm != entry->plugin) return brim_instance_default(entry->plugin, &d->defaults, &out->self);
+  out->self = o->params;
+  return entry->plugin->create ? entry->plugin->create(o->params, &out->self) : BRIM_OK;
 }
 
 static void drop_party(party *p)
@@ -97,7 +100,7 @@ static brim_status choose_host(brim_dist *d)
     d->host = (party){.plugin = &brim_comm_hub, .ops = brim_comm_hub.ops};
     return BRIM_OK;
   }
-  return make_party(&d->options, has_host_half(chosen->ops) ? chosen->id : "mpi", &d->host);
+  return make_party(d, has_host_half(chosen->ops) ? chosen->id : "mpi", &d->host);
 }
 
 /* ---- joining ---- */
@@ -202,6 +205,7 @@ void brim_dist_close(brim_dist *d, bool failed, int exit_status)
   if (d->host.ops && d->world.ranks > 0 && !failed) leave(d, exit_status);
   drop_party(&d->host);
   free(d->all);
+  brim_arena_release(&d->defaults);
   free(d);
 }
 
@@ -328,7 +332,7 @@ static brim_status choose_collectives(brim_dist *d, bool on_device)
   if (!on_device && (is_auto || chosen == d->host.plugin)) {
     d->collectives = d->host;
   } else {
-    BRIM_TRY(make_party(&d->options, is_auto ? "nccl" : chosen->id, &d->collectives));
+    BRIM_TRY(make_party(d, is_auto ? "nccl" : chosen->id, &d->collectives));
   }
   const brim_comm_ops *ops = d->collectives.ops;
   if (d->host.plugin == &brim_comm_hub && !on_device)
@@ -343,7 +347,7 @@ static brim_status choose_collectives(brim_dist *d, bool on_device)
 brim_status brim_dist_connect(brim_dist *d, const brim_backend_ops *backend, void *self, int device)
 {
   if (!d || d->collectives.ops) return BRIM_OK;
-  const brim_talk with = {d, talk, d->options.timeout_seconds};
+  const brim_talk with = {d, talk, d->options.timeout_seconds, d->options.bucket_bytes};
   const bool on_device = BRIM_HAS(brim_backend_ops, backend, run_program);
   BRIM_TRY(choose_collectives(d, on_device));
   BRIM_TRY(d->collectives.ops->connect(d->collectives.self, &d->world, &with, backend, self, device));

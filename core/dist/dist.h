@@ -20,6 +20,7 @@ typedef struct brim_dist_options {
   const brim_yaml *configuration; /* of which all but what is about the rank's own machine is the same for all */
   int64_t ranks;                  /* that the user wants; below 0: as many as were started */
   double timeout_seconds;         /* to wait for other ranks */
+  uint64_t bucket_bytes;          /* of most collectives */
 } brim_dist_options;
 
 /* What the group `comm` holds where nobody chooses: mpi, and between GPUs nccl. */

@@ -12,6 +12,7 @@
 #include "drive/extract.h"
 #include "planner/footprint.h"
 #include "planner/room.h"
+#include "planner/taken.h"
 
 /* ---- opening ---- */
 
@@ -36,6 +37,7 @@ static brim_status open_setup(brim_drive *d)
 {
   BRIM_TRY(brim_setup_open(d->setup));
   BRIM_TRY(brim_decide_device(&d->dialogue));
+  BRIM_TRY(brim_taken_learn(&d->planner));
   BRIM_TRY(brim_planner_read_fraction(&d->planner));
   BRIM_TRY(brim_setup_finish(d->setup, &d->planner.device_info));
   d->choice.lanes = wanted_lanes(d);
@@ -158,8 +160,8 @@ void brim_drive_close(brim_drive *d)
 
 /* ---- what is chosen ---- */
 
-/* Before something is chosen by the room that there is: what the process takes besides the arena, by the smallest
- * micro-batch, as loaders of larger ones take more. */
+/* Before something is chosen by the room that there is: what the process takes besides the arena, of the device and of
+ * the host, by the smallest micro-batch, as loaders of larger ones take more. */
 static brim_status foresee(brim_drive *d)
 {
   brim_planner *planner = &d->planner;
@@ -167,6 +169,7 @@ static brim_status foresee(brim_drive *d)
   const size_t count = matters ? brim_planner_list_cuts(planner) : 0;
   brim_plan *plan = NULL;
   if (count == 0) return BRIM_OK;
+  BRIM_TRY(brim_taken_measure(planner, &d->choice));
   const brim_choice c = brim_choice_cut(&d->choice, planner->micro_batch[count - 1]);
   BRIM_TRY(brim_planner_plan(planner, &c, true, &plan));
   const brim_status status = brim_planner_foresee(planner, plan, c.micro_batch);

@@ -3,6 +3,7 @@
 #include "decide/decide.h"
 #include "planner/footprint.h"
 #include "planner/room.h"
+#include "planner/taken.h"
 
 /* ---- whatever is placed ---- */
 
@@ -147,6 +148,7 @@ brim_status brim_placement_open(brim_drive *drive, const brim_evaluation_wish *w
     return status;
   }
   drive->planner.besides_bytes = 0;
+  brim_taken_keep(&drive->planner, drive->choice.precision);
   brim_exec_join(p.exec, drive->setup->options.dist);
   *plan = p.plan;
   *exec = p.exec;

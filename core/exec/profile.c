@@ -27,12 +27,22 @@ typedef struct item {
   bool used, is_new;
 } item;
 
+/* What a process takes. */
+typedef struct size_item {
+  const char *name;
+  uint64_t bytes;
+  int64_t at;
+  bool is_new;
+} size_item;
+
 struct brim_profile {
   brim_arena arena;
   char *path; /* NULL: none */
   brim_profile_subject subject;
   item *item;
   size_t count, room;
+  size_item *size;
+  size_t size_count;
 };
 
 /* ---- where ---- */
@@ -40,6 +50,14 @@ struct brim_profile {
 static uint64_t hash_text(const char *text)
 {
   return brim_hash(BRIM_HASH_START, text, strlen(text));
+}
+
+brim_profile_subject brim_profile_subject_of(const char *backend, const char *file, const brim_device_info *info)
+{
+  brim_profile_subject subject = {.backend = backend, .device = info->name, .threads = info->threads};
+  uint64_t bytes = 0;
+  if (file[0] && brim_file_hash(file, &bytes, &subject.build) != BRIM_OK) subject.build = 0;
+  return subject;
 }
 
 static bool find_folder(char *out, size_t room)
@@ -198,6 +216,50 @@ size_t brim_profile_doubt(brim_profile *p)
   return count;
 }
 
+/* ---- what a process takes ---- */
+
+static size_item *find_size(const brim_profile *p, const char *name)
+{
+  for (size_t i = 0; i < p->size_count; i++)
+    if (strcmp(p->size[i].name, name) == 0) return &p->size[i];
+  return NULL;
+}
+
+static size_item *put_size(brim_profile *p, const char *name, uint64_t bytes, int64_t at)
+{
+  size_item *of = find_size(p, name);
+  if (!of) {
+    p->size = brim_xrealloc(p->size, (p->size_count + 1) * sizeof *p->size);
+    of = &p->size[p->size_count++];
+    *of = (size_item){.name = brim_arena_string(&p->arena, name)};
+  }
+  of->bytes = bytes;
+  of->at = at;
+  return of;
+}
+
+uint64_t brim_profile_bytes(const brim_profile *p, const char *takes)
+{
+  const size_item *of = find_size(p, takes);
+  return of ? of->bytes : BRIM_PROFILE_UNKNOWN;
+}
+
+uint64_t brim_profile_most_bytes(const brim_profile *p, const char *begins)
+{
+  const size_item *most = NULL;
+  for (size_t i = 0; i < p->size_count; i++)
+    if (strncmp(p->size[i].name, begins, strlen(begins)) == 0 && (!most || p->size[i].bytes > most->bytes))
+      most = &p->size[i];
+  return most ? most->bytes : BRIM_PROFILE_UNKNOWN;
+}
+
+void brim_profile_add_bytes(brim_profile *p, const char *takes, uint64_t bytes)
+{
+  const size_item *was = find_size(p, takes);
+  if (was && was->bytes == bytes) return;
+  put_size(p, takes, bytes, (int64_t)time(NULL))->is_new = true;
+}
+
 /* ---- reading ---- */
 
 static bool is_of(const json_t *head, const brim_profile_subject *s, char *what, size_t room)
@@ -229,9 +291,20 @@ static brim_status check_head(const brim_profile *p, const json_t *head)
                    p->subject.backend, p->subject.device, (int)p->subject.threads);
 }
 
+static brim_status take_size(brim_profile *p, const json_t *line, const char *takes, int number)
+{
+  const json_t *bytes = json_object_get(line, "bytes");
+  if (!json_is_integer(bytes) || json_integer_value(bytes) < 0)
+    return brim_fail(BRIM_EINVAL, "%s:%d: no size: {\"takes\": ..., \"bytes\": ...}", p->path, number);
+  put_size(p, takes, (uint64_t)json_integer_value(bytes), json_integer_value(json_object_get(line, "at")));
+  return BRIM_OK;
+}
+
 static brim_status take_line(brim_profile *p, const json_t *line, int number)
 {
   if (number == 1) return check_head(p, line);
+  const char *takes = json_string_value(json_object_get(line, "takes"));
+  if (takes) return take_size(p, line, takes, number);
   const char *what = json_string_value(json_object_get(line, "what"));
   const json_t *n = json_object_get(line, "n"), *seconds = json_object_get(line, "seconds");
   const double rated = json_number_value(json_object_get(line, "rated"));
@@ -294,6 +367,7 @@ void brim_profile_close(brim_profile *p)
   if (!p) return;
   brim_arena_release(&p->arena);
   free(p->item);
+  free(p->size);
   free(p->path);
   free(p);
 }
@@ -345,6 +419,26 @@ static void print_items(const brim_profile *p, bool all, brim_text *out)
   free(sorted);
 }
 
+static int by_size_name(const void *a, const void *b)
+{
+  return strcmp(((const size_item *)a)->name, ((const size_item *)b)->name);
+}
+
+/* In the order of their names too. */
+static void print_sizes(const brim_profile *p, brim_text *out)
+{
+  if (p->size_count == 0) return;
+  size_item *sorted = brim_xmalloc(p->size_count * sizeof *sorted);
+  memcpy(sorted, p->size, p->size_count * sizeof *sorted);
+  qsort(sorted, p->size_count, sizeof *sorted, by_size_name);
+  for (size_t i = 0; i < p->size_count; i++) {
+    const size_item *of = &sorted[i];
+    print_object(
+        json_pack("{s:s, s:I, s:I}", "takes", of->name, "bytes", (json_int_t)of->bytes, "at", (json_int_t)of->at), out);
+  }
+  free(sorted);
+}
+
 void brim_profile_print_used(const brim_profile *p, brim_text *out)
 {
   bool any = false;
@@ -367,6 +461,10 @@ static void merge(brim_profile *p)
     own->entry.at = e->at;
     own->entry.doubted = e->doubted;
     own->entry.sure = e->sure;
+  }
+  for (size_t i = 0; i < there->size_count; i++) {
+    const size_item *of = &there->size[i], *own = find_size(p, of->name);
+    if (!own || (!own->is_new && of->at > own->at)) put_size(p, of->name, of->bytes, of->at);
   }
   brim_profile_close(there);
 }
@@ -391,6 +489,7 @@ static brim_status write_all(brim_profile *p)
   merge(p);
   print_head(&p->subject, &text);
   print_items(p, true, &text);
+  print_sizes(p, &text);
   brim_status status = brim_file_write_all(fd, p->path, text.s, text.length);
   brim_text_release(&text);
   if (status == BRIM_OK) return brim_cache_end(p->path, &fd, true);
@@ -402,9 +501,11 @@ brim_status brim_profile_save(brim_profile *p)
 {
   bool any = false;
   for (size_t i = 0; i < p->count; i++) any = any || p->item[i].is_new;
+  for (size_t i = 0; i < p->size_count; i++) any = any || p->size[i].is_new;
   if (!any || !p->path) return BRIM_OK;
   const brim_status status = write_all(p);
   for (size_t i = 0; i < p->count; i++) p->item[i].is_new = false;
+  for (size_t i = 0; i < p->size_count; i++) p->size[i].is_new = false;
   if (status == BRIM_OK) return BRIM_OK;
   const brim_status told = brim_fail(BRIM_EIO, "cannot write the device profile '%s': %s", p->path, brim_error_text());
   free(p->path); /* the times are kept in memory then, and that is said once */

@@ -4,16 +4,18 @@
  *     {"brim_profile": 1, "backend": "cpu", "device": "AMD EPYC", "threads": 2, "build": "5c6f..."}
  *     {"what": "relu f32[N,128] > f32[N,128] 0 g16 t", "n": 64, "seconds": 1.9e-06, "at": 1790000000, "rated": 3.1e-06}
  *
+ *     {"takes": "context", "bytes": 415236096, "at": 1790000000}
+ *
  * "what" is a node's signature (graph/signature.h) or a name of the core's, and n the samples, or bytes, that it is
  * done for. "at" is when it was timed, in seconds since 1970. "doubted": steps took another time than such times say,
  * so it is to be timed again; "sure": it was, and came out the same. "rated" is what common rates say (exec/predict.h),
- * from which times of the same operation in other shapes are guessed. Processes side by side may have the same file:
- * each writes the whole file again, with the times that it found there, aside and renamed, so at worst something is
- * timed twice. */
+ * from which times of the same operation in other shapes are guessed. "takes": what a process was measured to take of
+ * the device besides arenas (planner/taken.h). Processes side by side may have the same file: each writes the whole
+ * file again, with the times that it found there, aside and renamed, so at worst something is timed twice. */
 #ifndef BRIM_EXEC_PROFILE_H
 #define BRIM_EXEC_PROFILE_H
 #include "base/text.h"
-#include "brim/status.h"
+#include "brim/backend.h"
 
 #define BRIM_PROFILE_VERSION 1
 
@@ -34,6 +36,8 @@ typedef struct brim_profile_entry {
   bool doubted, sure; /* see above */
 } brim_profile_entry;
 
+/* [plan] Of a device, by a backend whose file is `file`; "" if it has none. */
+brim_profile_subject brim_profile_subject_of(const char *backend, const char *file, const brim_device_info *info);
 /* [plan] Where a subject's profile is kept without being told: below $XDG_CACHE_HOME/brim, or ~/.cache/brim. False if
  * there is no such folder to be had. */
 bool brim_profile_default_path(const brim_profile_subject *subject, char *out, size_t room);
@@ -58,8 +62,15 @@ bool brim_profile_agree(double a, double b);
 brim_status brim_profile_forget_all(size_t *count);
 /* [plan] Takes a time in, in the place of one that is there. */
 void brim_profile_add(brim_profile *profile, const char *what, int64_t n, double seconds, double rated);
+/* [plan] Bytes that a process takes, as they were measured last; BRIM_PROFILE_UNKNOWN: never. */
+#define BRIM_PROFILE_UNKNOWN UINT64_MAX
+uint64_t brim_profile_bytes(const brim_profile *profile, const char *takes);
+/* [plan] The most of all whose name begins so; BRIM_PROFILE_UNKNOWN: none does. */
+uint64_t brim_profile_most_bytes(const brim_profile *profile, const char *begins);
+void brim_profile_add_bytes(brim_profile *profile, const char *takes, uint64_t bytes);
 /* [plan] Writes the file if anything was added. Nothing without a path, or after a first EIO. */
 brim_status brim_profile_save(brim_profile *profile);
-/* [plan] The file of what was used, for a run's folder; nothing if nothing was. The same times give the same bytes. */
+/* [plan] The file of the times that were used, for a run's folder; nothing if nothing was. The same times give the same
+ * bytes. */
 void brim_profile_print_used(const brim_profile *profile, brim_text *out);
 #endif

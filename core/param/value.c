@@ -241,12 +241,19 @@ static brim_status parse_bool(const brim_param *row, const brim_yaml *node, void
   return BRIM_OK;
 }
 
+/* Is it the name in front of the row's range? */
+static bool is_name(const brim_param *row, const brim_yaml *node)
+{
+  const size_t name = name_length(row->range);
+  return name && is_plain(node) && strlen(node->scalar) == name && strncmp(node->scalar, row->range, name) == 0;
+}
+
 static brim_status parse_i64(const brim_param *row, const brim_yaml *node, void *field, brim_text *problem)
 {
   int64_t value;
   bool fits;
   const size_t name = name_length(row->range);
-  if (name && is_plain(node) && strlen(node->scalar) == name && strncmp(node->scalar, row->range, name) == 0) {
+  if (is_name(row, node)) {
     *(int64_t *)field = -1;
     return BRIM_OK;
   }
@@ -276,11 +283,15 @@ static brim_status parse_bytes(const brim_param *row, const brim_yaml *node, voi
   double number, factor;
   int64_t integer = 0;
   bool fits = true;
+  const size_t name = name_length(row->range);
+  if (is_name(row, node)) {
+    *(uint64_t *)field = UINT64_MAX;
+    return BRIM_OK;
+  }
   const bool plain = is_plain(node) && scan_quantity(node->scalar, byte_units, &number, &factor);
   if (!plain || (factor == 0 && !scan_integer(node->scalar, &integer, &fits)))
-    return problem_is(problem, node,
-                      mb ? "a size: a whole number of MiB, or one with a unit (512MiB, 4GB)"
-                         : "a size: a whole number of bytes, or one with a unit (512MiB, 4GB)");
+    return problem_is(problem, node, "%.*s%sa size: a whole number of %s, or one with a unit (512MiB, 4GB)", (int)name,
+                      name ? row->range : "", name ? " or " : "", mb ? "MiB" : "bytes");
   const double one = mb ? 1 << 20 : 1; /* bytes that the key counts as one */
   const long double size = factor == 0 ? (long double)integer : floorl((long double)number * factor / one);
   if (!fits || size * one >= 0x1p63) return problem_is(problem, node, "a size of less than 2^63 bytes");
@@ -540,7 +551,7 @@ static brim_status check_declared_range(const brim_param *row)
   const bool numeric = row->type == BRIM_I64 || row->type == BRIM_F64 || row->type == BRIM_BYTES ||
                        row->type == BRIM_SECONDS || row->type == BRIM_LIST;
   const size_t name = name_length(row->range);
-  const bool good_name = name == 0 || (row->type == BRIM_I64 && row->range[name] == '|');
+  const bool good_name = name == 0 || ((row->type == BRIM_I64 || row->type == BRIM_BYTES) && row->range[name] == '|');
   if (row->range && numeric && (!good_name || !scan_range(numbers_of(row), &r) || (name && r.low < 0)))
     return brim_fail(BRIM_EINVAL,
                      "parameter '%s': cannot read range \"%s\"; write \"[1,64]\", \"(0,1]\" or \"[0,inf)\"", row->key,

@@ -15,6 +15,7 @@
 #include "memory/claims.h"
 #include "planner/communication.h"
 #include "planner/room.h"
+#include "planner/taken.h"
 
 #define TIMED_SECONDS 3.0                      /* that are spent on timing, before it guesses */
 #define TIMED_HOST_BYTES ((uint64_t)512 << 20) /* of arenas that are placed on the host to be timed */
@@ -25,11 +26,7 @@
 static brim_profile_subject subject_of(const brim_planner *p)
 {
   const brim_config_choice *backend = brim_config_choice_of(p->setup->config, "backend");
-  brim_profile_subject subject = {
-      .backend = backend->plugin->id, .device = p->device_info.name, .threads = p->device_info.threads};
-  uint64_t bytes = 0;
-  if (backend->file[0] && brim_file_hash(backend->file, &bytes, &subject.build) != BRIM_OK) subject.build = 0;
-  return subject;
+  return brim_profile_subject_of(backend->plugin->id, backend->file, &p->device_info);
 }
 
 /* A resumed run has a profile in its folder; times that are not in it are guessed. */
@@ -45,7 +42,7 @@ static bool find_path(const brim_planner *p, const brim_profile_subject *subject
   return true;
 }
 
-static brim_status open_profile(brim_planner *p)
+brim_status brim_planner_open_profile(brim_planner *p)
 {
   char path[BRIM_PATH_MAX];
   if (p->profile) return BRIM_OK;
@@ -189,18 +186,25 @@ static brim_status time_here(brim_planner *p, const brim_plan *plan, enum brim_c
 }
 
 /* On a device that others use, in line with them, and not where somebody waits. */
-static brim_status time_plan(brim_planner *p, const brim_plan *plan, enum brim_ceiling_kind kind)
+brim_status brim_planner_claim_own(brim_planner *p, uint64_t bytes, brim_claim **claim)
 {
   char name[64];
   int device;
   double waited = 0;
-  brim_claim *claim = NULL;
+  *claim = NULL;
   snprintf(name, sizeof name, "%s:%d", brim_setup_backend_id(p->setup), p->device);
   const brim_device_wish wish = {.device = name};
-  const brim_claim_request request = brim_planner_claim_request(p, &wish, plan->peak_bytes, false);
-  brim_status status = BRIM_OK;
-  if (brim_device_is_shared(&p->device_info)) status = brim_claim_take(&request, &claim, &device, &waited);
+  const brim_claim_request request = brim_planner_claim_request(p, &wish, bytes, false);
+  if (!brim_device_is_shared(&p->device_info)) return BRIM_OK;
+  const brim_status status = brim_claim_take(&request, claim, &device, &waited);
   p->queue_seconds += waited;
+  return status;
+}
+
+static brim_status time_plan(brim_planner *p, const brim_plan *plan, enum brim_ceiling_kind kind)
+{
+  brim_claim *claim = NULL;
+  brim_status status = brim_planner_claim_own(p, plan->peak_bytes, &claim);
   if (status == BRIM_OK) status = time_here(p, plan, kind);
   brim_claim_release(claim);
   return status;
@@ -225,10 +229,13 @@ static brim_status time_choice(brim_planner *p, const brim_choice *v)
     const double start = brim_now();
     status = time_plan(p, plan, BRIM_CEILINGS);
     p->timing_seconds += brim_now() - start;
-    if (status == BRIM_OK)
+    if (status == BRIM_OK) {
+      brim_taken_keep(p, v->precision);
       brim_planner_save_profile(p);
-    else if (status != BRIM_EINTERRUPTED)
+      status = brim_planner_look(p);
+    } else if (status != BRIM_EINTERRUPTED) {
       status = go_without(p, status);
+    }
   }
   brim_plan_free(plan);
   return status;
@@ -245,7 +252,7 @@ static brim_status time_ceiling(brim_planner *p, const brim_plan *like, enum bri
 
 brim_status brim_planner_time(brim_planner *p, const brim_plan *plan)
 {
-  BRIM_TRY(open_profile(p));
+  BRIM_TRY(brim_planner_open_profile(p));
   if (!brim_setup_may_time(p->setup))
     return brim_fail(BRIM_ECONFIG, "nothing is to be timed here: leave out --no-timing and memory.timing=false");
   for (int kind = 0; kind < BRIM_CEILINGS; kind++) BRIM_TRY(time_ceiling(p, plan, (enum brim_ceiling_kind)kind));
@@ -264,7 +271,7 @@ brim_status brim_planner_figures(brim_planner *p, const brim_choice *choice, bri
     c.within_bytes = brim_planner_budget(p, choice);
     return p->model->figures(p->model->context, &c, out);
   }
-  BRIM_TRY(open_profile(p));
+  BRIM_TRY(brim_planner_open_profile(p));
   BRIM_TRY(time_choice(p, choice));
   BRIM_TRY(brim_planner_plan(p, choice, false, &plan));
   const brim_program *train = brim_plan_program(plan, BRIM_PROGRAM_TRAIN, choice->micro_batch);

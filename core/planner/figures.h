@@ -14,6 +14,12 @@ typedef struct brim_figures {
   enum brim_basis basis;
 } brim_figures;
 
+/* [init] Opens the profile of the planner's device, if it is not open. ECONFIG, EINVAL, ELOAD if memory.profile names a
+ * file that is of something else, damaged, or cannot be read. */
+brim_status brim_planner_open_profile(brim_planner *planner);
+/* [init] In line with others for the planner's own device, if that is shared; not where it would have to wait for
+ * more than the turns of those before: ENODEVICE. *claim is NULL for a device that nobody shares. */
+brim_status brim_planner_claim_own(brim_planner *planner, uint64_t bytes, brim_claim **claim);
 /* [plan] Figures of a choice. What the profile lacks is timed before (unless memory.timing or the setup's options say
  * no, or it would take long, or there is no room): then no plan may be placed. */
 brim_status brim_planner_figures(brim_planner *planner, const brim_choice *choice, brim_figures *out);

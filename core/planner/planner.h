@@ -28,6 +28,9 @@ typedef struct brim_planner {
   brim_device_info device_info; /* as it was looked at last */
   double fraction;              /* of its memory, from the environment; 0: none */
   uint64_t limit_bytes;         /* by a policy; 0: none */
+  uint64_t growth_bytes;        /* that its driver and libraries were measured to take later; 0: not known */
+  uint64_t ranks_bytes;         /* that connections of the job's ranks were measured to take; 0: not known */
+  uint64_t comm_bytes;          /* that they take in this process, once they are connected */
   bool waits;                   /* for it, until there is room */
   double queue_seconds;         /* spent in line for devices, in all */
   /* The host, in bytes. */
@@ -63,8 +66,8 @@ brim_status brim_planner_look(brim_planner *planner);
 /* Other samples of a step are the rank's, or the setup is another: what is remembered of plans is forgotten. */
 void brim_planner_forget(brim_planner *planner);
 
-/* What a device for a plan of so many bytes is asked for with. `waits`: as long as the configuration says; else only
- * for other ranks of the job, which place their plans at the same time. */
+/* What a device for a plan of so many bytes, and the headroom beside it, is asked for with. `waits`: as long as the
+ * configuration says; else only for other ranks of the job, which place their plans at the same time. */
 brim_claim_request brim_planner_claim_request(const brim_planner *planner, const brim_device_wish *wish,
                                               uint64_t need_bytes, bool waits);
 

@@ -8,6 +8,7 @@
 #include "memory/choose.h"
 #include "planner/footprint.h"
 #include "planner/room.h"
+#include "planner/taken.h"
 
 /* The largest micro-batch below the chosen one that fits. 0: none. */
 static int64_t find_fitting(brim_planner *p, const brim_choice *choice, uint64_t room, uint64_t *peak_bytes)
@@ -127,21 +128,50 @@ static uint64_t least_limit(const brim_planner *p, const brim_device_info *devic
   return least;
 }
 
-/* What is left of it for arenas: it counts what the process has of the device already. */
-static uint64_t left_of(uint64_t limit, const brim_device_info *device)
+static uint64_t less(uint64_t bytes, uint64_t by)
 {
-  const uint64_t taken = device->taken_bytes;
-  return limit > taken ? limit - taken : 0;
+  return bytes > by ? bytes - by : 0;
+}
+
+static uint64_t taken_of(const brim_planner *p, const brim_device_info *device)
+{
+  return device->taken_bytes + p->comm_bytes;
+}
+
+/* What is left of it for arenas: it counts what the process has of the device already, and will take. */
+static uint64_t left_of(const brim_planner *p, uint64_t limit, const brim_device_info *device)
+{
+  return less(limit, taken_of(p, device) + brim_taken_headroom(p, device));
 }
 
 /* "memory.limit_mb allows 32.0 MiB, of which the driver and the libraries have 1.0 MiB" */
 static void tell_limit(const brim_planner *p, const char *name, uint64_t limit, brim_text *text)
 {
   char bytes[32];
+  const uint64_t taken = taken_of(p, &p->device_info);
   brim_text_printf(text, "%s allows %s", name, brim_format_bytes(bytes, sizeof bytes, limit));
-  if (p->device_info.taken_bytes > 0)
+  if (taken > 0)
     brim_text_printf(text, ", of which the driver and the libraries have %s",
-                     brim_format_bytes(bytes, sizeof bytes, p->device_info.taken_bytes));
+                     brim_format_bytes(bytes, sizeof bytes, taken));
+}
+
+/* ", of which memory.headroom_mb=auto keeps 256.0 MiB for what the driver and the libraries take later": a plan of
+ * `peak` bytes may be what wants them. */
+static void tell_headroom(const brim_planner *p, uint64_t has, uint64_t peak, brim_text *text)
+{
+  char bytes[32];
+  const uint64_t set = p->setup->settings->memory.headroom_mb, kept = brim_taken_headroom(p, &p->device_info);
+  if (kept == 0) return;
+  brim_text_add(text, ", of which memory.headroom_mb=");
+  if (set == UINT64_MAX)
+    brim_text_add(text, "auto");
+  else
+    brim_text_printf(text, "%llu", (unsigned long long)set);
+  brim_text_printf(text, " keeps %s for what the driver and the libraries take later",
+                   brim_format_bytes(bytes, sizeof bytes, kept));
+  if (peak <= has)
+    brim_text_printf(text, "\nmemory.headroom_mb=%llu would let it in, at the risk that they find no room",
+                     (unsigned long long)((has - peak) >> 20));
 }
 
 static bool may_wait(const brim_planner *p)
@@ -153,7 +183,8 @@ uint64_t brim_planner_room_on(const brim_planner *p, const brim_device_info *dev
 {
   char name[64];
   const uint64_t limit = least_limit(p, device, cap, name, sizeof name);
-  return limit > 0 && left_of(limit, device) < has ? left_of(limit, device) : has;
+  const uint64_t left = less(has, brim_taken_headroom(p, device));
+  return limit > 0 && left_of(p, limit, device) < left ? left_of(p, limit, device) : left;
 }
 
 /* What this process may have of the host in all: what it has, and what is left; its share among several ranks here.
@@ -178,10 +209,17 @@ uint64_t brim_planner_room_beside(const brim_planner *p, const brim_device_info 
   return left < room ? left : room;
 }
 
+/* What the device has free; `later`: when all others are gone, if the run may wait. */
+static uint64_t has_of(const brim_planner *p, bool later)
+{
+  const brim_device_info *device = &p->device_info;
+  return later && may_wait(p) ? less(device->total_bytes, taken_of(p, device)) : device->free_bytes;
+}
+
 uint64_t brim_planner_room(const brim_planner *p, bool later)
 {
   const bool waits = later && may_wait(p);
-  const uint64_t has = waits ? p->device_info.total_bytes : p->device_info.free_bytes;
+  const uint64_t has = has_of(p, later);
   const uint64_t room = brim_planner_room_on(p, &p->device_info, p->limit_bytes, has);
   return brim_planner_room_beside(p, &p->device_info, room, waits);
 }
@@ -190,15 +228,17 @@ uint64_t brim_planner_room(const brim_planner *p, bool later)
 static brim_status tell_want(const brim_planner *p, uint64_t peak, const char *who, brim_text *text)
 {
   char name[64], bytes[32];
-  const uint64_t room = brim_planner_room(p, true);
   const uint64_t limit = least_limit(p, &p->device_info, p->limit_bytes, name, sizeof name);
-  const bool over_limit = limit > 0 && peak > left_of(limit, &p->device_info);
+  const bool over_limit = limit > 0 && peak > left_of(p, limit, &p->device_info);
+  const uint64_t has = over_limit ? less(limit, taken_of(p, &p->device_info))
+                                  : brim_planner_room_beside(p, &p->device_info, has_of(p, true), may_wait(p));
   brim_text_printf(text, "the %s needs %s, but ", who, brim_format_bytes(bytes, sizeof bytes, peak));
   if (over_limit)
     tell_limit(p, name, limit, text);
   else
-    brim_text_printf(text, "the device has %s%s", brim_format_bytes(bytes, sizeof bytes, room),
+    brim_text_printf(text, "the device has %s%s", brim_format_bytes(bytes, sizeof bytes, has),
                      may_wait(p) ? "" : " free");
+  tell_headroom(p, has, peak, text);
   return over_limit ? BRIM_EBUDGET : BRIM_ENOMEM_DEVICE;
 }
 

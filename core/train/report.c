@@ -94,7 +94,7 @@ void brim_report_memory(brim_report *r, const brim_trainer *t)
   r->host_bytes = brim_trainer_host_bytes(t);
   r->device_bytes = brim_trainer_device_bytes(t);
   if (r->device_bytes > r->device_peak_bytes) r->device_peak_bytes = r->device_bytes;
-  r->device_taken_bytes = d->planner.device_info.taken_bytes;
+  r->device_taken_bytes = d->planner.device_info.taken_bytes + d->planner.comm_bytes;
   snprintf(r->device, sizeof r->device, "%s:%d", brim_setup_backend_id(d->setup), d->planner.device);
   snprintf(r->device_name, sizeof r->device_name, "%s", d->planner.device_info.name);
 }

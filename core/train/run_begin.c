@@ -12,6 +12,7 @@
 #include "graph/plan_json.h"
 #include "planner/communication.h"
 #include "planner/figures.h"
+#include "planner/taken.h"
 #include "store/rundir.h"
 #include "store/weights.h"
 #include "train/run_parts.h"
@@ -201,8 +202,7 @@ static void announce_left_out(brim_running *r)
 /* What a device's libraries take for talking to others they take before the plan is placed. */
 static brim_status connect(const brim_running *r)
 {
-  const brim_drive *d = r->drive;
-  return brim_dist_connect(r->options->dist, d->setup->backend_ops, d->setup->backend, d->planner.device);
+  return brim_taken_connect(&r->drive->planner);
 }
 
 static brim_status open_trainer(brim_running *r)

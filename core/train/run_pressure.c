@@ -22,8 +22,8 @@ void brim_running_aim(brim_running *r)
   const brim_pressure_device device = {.ops = d->setup->backend_ops,
                                        .backend = d->setup->backend,
                                        .device = d->planner.device,
-                                       .own_bytes =
-                                           brim_trainer_device_bytes(r->trainer) + d->planner.device_info.taken_bytes};
+                                       .own_bytes = brim_trainer_device_bytes(r->trainer) +
+                                                    d->planner.device_info.taken_bytes + d->planner.comm_bytes};
   brim_pressure_aim(r->pressure, brim_policies_follow(d->dialogue.policies) ? NULL : &device);
 }
 

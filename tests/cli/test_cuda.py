@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import unittest
@@ -64,10 +65,14 @@ class Devices(CudaCase):
         gpu, = [line for line in lines[1:] if line.startswith("cuda:0") and uuid(0) in line]
         self.assertEqual(gpu.split(), "cuda:0 667.6 MiB 1.0 GiB - 9.0".split() + [uuid(0), "emulated", "device"])
         users = lines[lines.index("") + 1:]
+        users, taken = users[:users.index("")], users[users.index("") + 1:]
         self.assertEqual(users[0].split(), ["used", "by", "memory", "process"])
         self.assertEqual(users[1].split()[:4], ["cuda:0", str(os.getpid()), "300.0", "MiB"])
         self.assertEqual(users[2].split(), ["cuda:0", str(NOBODY), "-", "-"])
         self.assertEqual(len(users), 3, result)
+        self.assertEqual(re.split("  +", taken[0]), ["a process takes", "context", "libraries", "a graph's node",
+                                                     "ranks' connections", "headroom"])
+        self.assertEqual(re.split("  +", taken[1].strip()), ["cuda:0", *["not measured yet"] * 4, "256.0 MiB"])
 
     def test_nobody_is_not_unknown(self):
         self.assertEqual(self.gpus(nvml=f"{uuid(0)}=1")[0]["users"], [])
@@ -362,6 +367,104 @@ class Offload(CudaCase):
         shutil.rmtree(self.checkpoint("parts", 4))
         self.cuda("train", "--resume", "parts")
         self.assert_same_checkpoint("whole", "parts", 4)
+
+
+class Memory(CudaCase):
+    """What a process takes of a device besides its plan: measured there, kept, and left free by the next plan."""
+
+    TAKES = {"EMULATED_TAKES": "context=50 library=30 node=1"}
+    MIB = 1 << 20
+
+    def setUp(self):
+        super().setUp()
+        cache = {"XDG_CACHE_HOME": str(self.folder / "cache")}
+        self.how = {**self.TAKES, **cache, "nvml": f"{uuid(0)}={1 << 30}"}
+        self.large = ["dataset.shape=[1,512,512]", "dataset.train_count=4096", "training.batch_size=4096"]
+
+    def plan(self, *words, **how):
+        return json.loads(self.cuda("plan", "--json", "--no-timing", *RUN, "backend=cuda", *words,
+                                    **{**self.how, **how}).out)
+
+    def test_what_only_a_run_can_measure_is_not_known_before_it(self):
+        before = self.plan()["device_memory"]
+        self.assertEqual(before["context_bytes"], 50 * self.MIB)
+        self.assertEqual([before[key] for key in ("libraries_bytes", "programs_bytes", "node_bytes")], [None] * 3)
+        self.assertEqual(before["headroom_bytes"], 256 * self.MIB)
+        self.assertIn("not measured yet", self.cuda("devices", **self.how).out)
+        self.cuda("train", *RUN, "backend=cuda", "run.dir=run", **self.how)
+        plan = self.plan()
+        after, nodes = plan["device_memory"], sum(p["operations"] for p in plan["programs"])
+        self.assertAlmostEqual(after["libraries_bytes"], 30 * self.MIB, delta=self.MIB)  # and the control block
+        self.assertAlmostEqual(after["programs_bytes"], after["node_bytes"] * nodes, delta=nodes)
+        taken = self.summary("run")["device_reserved_bytes"]
+        self.assertAlmostEqual(after["total_bytes"], taken, delta=0.03 * taken)
+        found, = self.gpus(**self.how)
+        self.assertEqual(found["memory"]["libraries_bytes"], after["libraries_bytes"])
+        self.assertEqual(found["memory"]["node_bytes"], after["node_bytes"])
+        self.assertEqual(self.cuda("devices", **self.how).out.count("not measured yet"), 1)  # one rank
+
+    def test_text_has_a_line_a_class(self):
+        self.cuda("train", *RUN, "backend=cuda", "run.dir=run", **self.how)
+        out = self.cuda("plan", "--no-timing", *RUN, "backend=cuda", **self.how).out
+        lines = out[out.index("the process takes "):].split("\n\n")[0].splitlines()
+        self.assertEqual([line.split()[0] for line in lines[1:]],
+                         ["context", "libraries", "graphs", "arena", "headroom"])
+        self.assertEqual(lines[1].split()[1:3], ["50.0", "MiB"])
+
+    def test_a_plan_that_leaves_no_headroom_is_refused_before_it_is_placed(self):
+        peak = self.plan()["peak_bytes"]
+        room = (1 << 30) - peak - 52 * self.MIB  # the control block is in the libraries' part
+        words = [*RUN, "backend=cuda", "run.dir=run"]
+        refused = self.cuda("train", *words, f"memory.headroom_mb={(room >> 20) + 3}", **self.how, status=NO_FIT)
+        self.assert_error(refused, f"of which memory.headroom_mb={(room >> 20) + 3} keeps", "would let it in")
+        self.assertFalse((self.folder / "run").exists())
+        self.cuda("train", *words, f"memory.headroom_mb={(room >> 20) - 1}", **self.how)
+        limited = self.cuda("train", *RUN, "backend=cuda", "run.dir=limited", "memory.limit_mb=200", **self.how,
+                            status=NO_FIT)
+        self.assert_error(limited, "memory.limit_mb allows 200.0 MiB", "memory.headroom_mb=auto keeps")
+
+    def test_what_was_measured_to_grow_is_kept_free(self):
+        how = {**self.how, "EMULATED_TAKES": "context=10 library=400 node=0"}
+        self.cuda("train", *RUN, "backend=cuda", "run.dir=run", **how)
+        found, = self.gpus(**how)
+        self.assertEqual(found["memory"]["headroom_bytes"], 400 * self.MIB)
+        refused = self.cuda("train", *RUN, "backend=cuda", "run.dir=other", "memory.limit_mb=405", **how, status=NO_FIT)
+        self.assert_error(refused, "keeps 400.0 MiB for what the driver and the libraries take later")
+
+
+class BadHosts(CudaCase):
+    """One message with the numbers and the way out, before anything is placed."""
+
+    def refused(self, *words, status=NO_FIT, **how):
+        result = self.cuda("train", *RUN, "backend=cuda", "run.dir=run", *words, status=status, **how)
+        self.assertFalse((self.folder / "run").exists())
+        return result
+
+    def test_a_driver_that_is_too_old(self):
+        how = {"nvml": f"{uuid(0)}=1", "NVML_DRIVER": "470.82.01", "EMULATED_DRIVER": "11.4"}
+        self.assert_error(self.refused(**how), "the NVIDIA driver 470.82.01 (CUDA 11.4) is too old", "needs driver ",
+                          "update the driver")
+        line, = [line for line in self.cuda("devices", **how).out.splitlines() if "'cuda'" in line]
+        self.assertIn("the NVIDIA driver 470.82.01 (CUDA 11.4) is too old", line)
+
+    def test_devices_says_what_driver_is_needed(self):
+        out = self.cuda("devices", nvml=f"{uuid(0)}=1", NVML_DRIVER="580.65.06").out
+        line, = [line for line in out.splitlines() if line.startswith("cuda: driver")]
+        self.assertRegex(line, r"^cuda: driver 580\.65\.06 \(CUDA [0-9.]+\); needed: driver [0-9.]+ or later, "
+                               r"compute capability 8\.0 or later$")
+
+    def test_a_gpu_that_is_too_old(self):
+        self.assert_error(self.refused(EMULATED_CAPABILITY="7.5"), "has compute capability 7.5", "needs 8.0",
+                          "CUDA_VISIBLE_DEVICES")
+
+    def test_a_profile_of_another_gpu(self):
+        (self.folder / "other.tsv").write_text("NVIDIA A100\tcuDNN 9.1.0\tconvolution\tengine 1\n")
+        self.assert_error(self.refused("backend.profile=other.tsv", status=USAGE),
+                          "has 1 choices for NVIDIA A100, and none for emulated device", "backend.tune=true")
+        (self.folder / "times.jsonl").write_text(
+            '{"brim_profile": 1, "backend": "cuda", "device": "NVIDIA A100", "threads": 0}\n')
+        self.assert_error(self.refused("memory.profile=times.jsonl", status=USAGE),
+                          "times.jsonl is of cuda on NVIDIA A100", "and not of cuda on emulated device")
 
 
 class Messages(CudaCase):

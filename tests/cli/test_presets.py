@@ -11,7 +11,7 @@ ROBUST = {"auto_device": "true", "wait_for_gpu": "true", "min_gpu_memory_mb": "4
           "gpu_check_interval_seconds": "30", "min_batch_size": "4", "max_retries": "3"}
 
 # Declared, with the value that means what this build does anyway, and one that does not.
-LATER = [("memory.headroom_mb", "0", "512"), ("repeats", "1", "3"), ("protocol", "", "mqtt")]
+LATER = [("repeats", "1", "3"), ("protocol", "", "mqtt")]
 
 
 class Robust(Case):
@@ -82,7 +82,7 @@ class Later(Case):
 
     def test_nobody_sees_them_who_does_not_write_them(self):
         text = self.brim("config", *SMALL).out
-        for key in ("headroom_mb", "total_clients"):
+        for key in ("clients_per_round", "total_clients"):
             self.assertNotIn(key, text)
 
 

@@ -2,6 +2,7 @@
 numbers as one, whatever order streams do their work in, with gradients added up in the middle of the backward pass; and
 the end of a job whose ranks fail, die or hang while their devices wait for each other."""
 
+import json
 import os
 import pathlib
 import shutil
@@ -76,6 +77,15 @@ class Numbers(Cuda):
         self.assert_same_checkpoint("whole", "part", STEPS)
 
 
+class Memory(Cuda):
+    def test_what_the_connections_take_is_measured_and_told(self):
+        env = {"EMULATED_TAKES": "nccl=20", "XDG_CACHE_HOME": str(self.folder / "cache")}
+        self.job(2, "run", env=env)
+        devices = json.loads(self.brim("--plugin-path", EMULATED, "devices", "--json", env=env).out)["devices"]
+        taken, = [device["memory"] for device in devices if device["backend"] == "cuda"]
+        self.assertEqual(taken["ranks_bytes"], 20 << 20)
+
+
 class Failures(Cuda):
     def test_a_rank_whose_last_micro_batch_fails_makes_all_do_the_step_again(self):
         """Its sums are of no use to anybody: no device makes the update."""
@@ -94,13 +104,13 @@ class Failures(Cuda):
             self.assertIn(text, err)
 
     def test_a_collective_that_cannot_be_started_ends_the_job(self):
-        self.check_end("1:start:20", "rank 1: NCCL, adding up over all ranks: unhandled cuda error")
+        self.check_end("1:start:40", "rank 1: NCCL, adding up over all ranks: unhandled cuda error")
 
     def test_a_lost_connection_ends_the_job(self):
-        self.check_end("0:lost:20", "NCCL", "remote process exited")
+        self.check_end("0:lost:40", "NCCL", "remote process exited")
 
     def test_a_device_that_hangs_ends_the_job_within_the_timeout(self):
-        self.check_end("1:hang:20", "dist.timeout_seconds=10")
+        self.check_end("1:hang:40", "dist.timeout_seconds=10")
 
     def test_ranks_that_cannot_be_connected_do_not_begin(self):
         self.check_end("1:init", "rank 1: NCCL, connecting the ranks: unhandled system error")

@@ -176,11 +176,14 @@ class Simulate(Case):
         self.assertEqual((found["jobs"][0]["device"], found["jobs"][0]["batch_size"]), ("gpu:1", 16))
 
     def test_plans_are_of_the_model_that_is_named(self):
-        world = self.scenario("devices: [{memory: 40MB}]\nsettings: {training.batch_size: 64, training.steps: 10}\n")
+        world = self.scenario("devices: [{memory: 40MB}]\nsettings: {training.batch_size: 64, training.steps: 10, "
+                              "memory.headroom_mb: 0}\n")
         plan = json.loads(self.brim("plan", *CNN, "--json").out)
         job, = self.one(world, *CNN)["jobs"]
         self.assertEqual((job["peak_bytes"], job["samples"]), (plan["peak_bytes"], 640))
         self.assertNotEqual(self.one(world)["jobs"][0]["end"], "finished")  # the scenario's own takes more
+        held_back = self.one(world, *CNN, "memory.headroom_mb=auto")["jobs"][0]
+        self.assertEqual((held_back["samples"], held_back["end"] == "finished"), (0, False))  # as on a GPU of 40 MB
         self.assertIn("no option 'mpl' in group 'model'", self.simulate(world, "model=mpl", status=USAGE).err)
         job, = self.one(world, *CNN, "policy=swarm", "policy.swarm.small_model=mlp", status=USAGE)["jobs"]
         self.assertIn("which policies cannot change here", job["error"])

@@ -703,6 +703,7 @@ static void check_nan(bench_options o, int64_t element)
   bench_free(expected);
 }
 
+/* In fp32: in 16 bits attention by a library may spread it (brim/ops.h). */
 static void test_nan_goes_where_the_reference_sends_it(void **state)
 {
   (void)state;

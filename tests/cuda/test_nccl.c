@@ -89,12 +89,14 @@ static brim_status start_in_queue(void *self, const brim_collective *what, void 
   return ((const brim_comm_ops *)me.comm.plugin->ops)->start(self, what, me.queue);
 }
 
+static const char *comm_settings; /* NULL: defaults */
+
 static brim_status open_rank(int32_t rank, int32_t ranks, double seconds)
 {
   me.rank.world = (brim_world){rank, ranks, rank, ranks};
   me.rank.seconds = seconds;
   must(load_plugin_from(&me.backend, "emulated", "backend", "cuda", NULL), "there is no emulated device");
-  must(load_plugin_from(&me.comm, "emulated", "comm", "nccl", NULL), "there is no emulated NCCL");
+  must(load_plugin_from(&me.comm, "emulated", "comm", "nccl", comm_settings), "there is no emulated NCCL");
   me.device = me.backend.plugin->ops;
   must(me.device->select(me.backend.self, 0) == BRIM_OK, brim_error_text());
   me.queue = me.device->native_queue(me.backend.self, BRIM_QUEUE_COMM);
@@ -256,32 +258,32 @@ static void check_failure(const char *failure, int32_t failing, const char *text
     if (r != failing && ended[r] != 0) fail_msg("%s: rank %d ended with %d", failure, (int)r, ended[r]);
 }
 
-/* Four collectives are made while it connects. */
+/* Twenty collectives are made while it connects. */
 static void test_a_rank_that_cannot_start_a_collective_says_what_nccl_says(void **state)
 {
   (void)state;
-  check_failure("1:start:6", -1, "", 1);
+  check_failure("1:start:22", -1, "", 1);
   check_failure("1:init", -1, "", 1);
 }
 
 static void test_a_rank_that_is_killed_is_found_at_once(void **state)
 {
   (void)state;
-  check_failure("2:die:6", 2, "remote process exited", LATE_SECONDS);
+  check_failure("2:die:22", 2, "remote process exited", LATE_SECONDS);
   check_failure("0:die:2", 0, "remote process exited", LATE_SECONDS); /* while they connect */
 }
 
 static void test_a_rank_whose_device_hangs_is_waited_for_no_longer_than_asked(void **state)
 {
   (void)state;
-  check_failure("1:hang:6", -1, "late", 1);
+  check_failure("1:hang:22", -1, "late", 1);
   check_failure("1:hang:1", -1, "", LATE_SECONDS); /* while they connect */
 }
 
 static void test_a_connection_that_is_lost_ends_it_on_both_sides(void **state)
 {
   (void)state;
-  check_failure("1:lost:6", -1, "", 1);
+  check_failure("1:lost:22", -1, "", 1);
 }
 
 /* ---- ranks that cannot ---- */
@@ -311,6 +313,24 @@ static void test_a_rank_that_cannot_use_nccl_keeps_nobody_waiting(void **state)
   check_ranks(2, lack_a_device);
 }
 
+static void connect_with_algorithms(int32_t rank, int32_t ranks)
+{
+  must(open_rank(rank, ranks, LATE_SECONDS) == BRIM_OK, brim_error_text());
+  const char *algorithms = getenv("NCCL_ALGO");
+  must(comm_settings ? !algorithms : algorithms && strcmp(algorithms, "Ring,Tree") == 0, "other algorithms");
+  close_rank();
+}
+
+static void test_only_sums_of_a_fixed_order_are_asked_for_unless_others_may_be(void **state)
+{
+  (void)state;
+  unsetenv("NCCL_ALGO");
+  check_ranks(2, connect_with_algorithms);
+  comm_settings = "deterministic: false";
+  check_ranks(2, connect_with_algorithms);
+  comm_settings = NULL;
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -322,6 +342,7 @@ int main(void)
       cmocka_unit_test(test_a_rank_whose_device_hangs_is_waited_for_no_longer_than_asked),
       cmocka_unit_test(test_a_connection_that_is_lost_ends_it_on_both_sides),
       cmocka_unit_test(test_a_rank_that_cannot_use_nccl_keeps_nobody_waiting),
+      cmocka_unit_test(test_only_sums_of_a_fixed_order_are_asked_for_unless_others_may_be),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -167,6 +167,8 @@ static void test_a_round_of_many_parameters_is_few_launches_of_the_same_bits(voi
   check_federation(20, 1 + 2 + 3);
   check_federation(1, 1 + 2 + 3);
   check_federation(600, 1 + 2 * 2 + 2 * 3);
+}
+
 /* ---- order ---- */
 
 static void check_orders(const char *op, double max_norm, double ema_decay)

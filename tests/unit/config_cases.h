@@ -292,25 +292,32 @@ static const config_case config_cases[] = {
     {"an old name removed", NULL, {"precision=bf16", "~fp16"}, "precision=fp32\n"},
     {"old names in files", "old_names", {0}, "precision=fp32\nmemory.recompute=none\ntraining.epochs=7\n"},
     {"an old name in an option's file", NULL, {"training=old"}, "precision=fp32\ntraining.epochs=4\n"},
-    {"a key of a later build, neutral", NULL, {"memory.headroom_mb=0MiB"}, "memory.headroom_mb=0MiB\n"},
-    {"a key of a later build that nobody writes", NULL, {0}, "memory.headroom_mb\n"},
+    {"a size that may be left to brim", NULL, {0}, "memory.headroom_mb=auto\n"},
+    {"the same, said", NULL, {"memory.headroom_mb=1GiB"}, "memory.headroom_mb=1GiB\n"},
+    {"a key of a later build, neutral", NULL, {"rounds=0"}, "rounds=0\n"},
+    {"a key of a later build that nobody writes", NULL, {0}, "rounds\n"},
     {"a key of a later build",
      NULL,
-     {"seed=1", "memory.headroom_mb=512"},
-     "error: 'memory.headroom_mb' is not available in this build\n"
-     "  command line, argument 2: memory.headroom_mb=512   (memory of the device that plans leave to others; here only "
-     "0)"},
+     {"seed=1", "rounds=512"},
+     "error: 'rounds' is not available in this build\n"
+     "  command line, argument 2: rounds=512   (federated rounds; here only 0)"},
     {"an old name that turns something on",
      NULL,
      {"training.gradient_checkpointing=true"},
      "memory.recompute=blocks\ntraining.gradient_checkpointing\n"},
     {"an old name with a value of its own", NULL, {"fp16=true"}, "precision=fp16\nfp16\n"},
-    {"a key of a later build with a wrong value",
+    {"a size that is neither",
      NULL,
      {"memory.headroom_mb=some"},
-     "error: 'memory.headroom_mb' must be a size: a whole number of MiB, or one with a unit (512MiB, 4GB), got some\n"
-     "  command line, argument 1: memory.headroom_mb=some   (memory of the device that plans leave to others; default "
-     "0)"},
+     "error: 'memory.headroom_mb' must be auto or a size: a whole number of MiB, or one with a unit (512MiB, 4GB), got "
+     "some\n"
+     "  command line, argument 1: memory.headroom_mb=some   (memory of the device that plans leave to what driver and "
+     "libraries take later; auto: what was measured, at least 256 on a GPU, 0 on the host; default auto)"},
+    {"a key of a later build with a wrong value",
+     NULL,
+     {"rounds=some"},
+     "error: 'rounds' must be an integer, got some\n"
+     "  command line, argument 1: rounds=some   (federated rounds; default 0)"},
     {"comm is one name",
      NULL,
      {"comm=[mpi,nccl]"},

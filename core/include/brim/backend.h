@@ -2,7 +2,8 @@
  *
  * The life of a program (a list of nodes for one batch shape):
  *   prepare   per node, in order: choose the layout of the outputs and say how much scratch is needed.
- *             Fast (brim plan calls it for many batch sizes), allocates nothing on the device.
+ *             Fast (brim plan calls it for many batch sizes). The backend allocates nothing on the device; a library
+ *             that it asks may load code there, which `takes` counts.
  *   realize   per node, once, when the program will really be run: compile, create primitives.
  *   place     once per run: the arena, exactly as many bytes as the plan says.
  *   run       per node, each step: pointers into the arena; must not allocate device memory, nor
@@ -41,6 +42,16 @@ typedef struct brim_device_user {
   char name[64];  /* of the process; empty: it cannot be seen from here */
 } brim_device_user;
 #define BRIM_BYTES_UNKNOWN UINT64_MAX
+
+/* What this process takes of a device besides arenas, in bytes, by class. A class that the backend cannot measure here
+ * is BRIM_BYTES_UNKNOWN. Since ABI 1.8. */
+typedef struct brim_device_takes {
+  uint64_t context_bytes;   /* the driver's, for the process to use the device at all */
+  uint64_t libraries_bytes; /* code and tables of kernels and libraries, as far as they are loaded by now */
+  uint64_t programs_bytes;  /* recorded programs */
+  uint64_t program_nodes;   /* in these recorded programs */
+  uint64_t grown_bytes;     /* of the libraries' and the programs' bytes: those that came after select() */
+} brim_device_takes;
 
 /* What holds for a whole program. */
 typedef struct brim_program_info {
@@ -226,6 +237,13 @@ typedef struct brim_backend_ops {
    * other processes. NULL: its memory is added up by no communicator. Since ABI 1.4. */
   void *(*native_queue)(void *self, uint32_t queue);
 
+  /* [init] What this process takes of the device that is selected. brim leaves that much room, and more for what such a
+   * process was measured to grow by, before it places an arena (memory.headroom_mb). NULL: the process takes nothing
+   * that is worth counting. Since ABI 1.8. */
+  void (*takes)(void *self, brim_device_takes *out);
+  /* [any time] What the backend needs of the driver and the device, and which driver is here, in one line of text;
+   * empty if there is nothing to say. NULL: nothing. Since ABI 1.8. */
+  void (*needs)(void *self, char *out, size_t room);
   /* [plan] For federations, which train several clients at a time: one more instance for the same devices, with
    * 1/`lanes` of the host's threads that kernels use, at least one. It works at the same time as the others, in memory
    * that this instance has placed, and its results are the same bits. drop_lane gives it back. A backend has both or

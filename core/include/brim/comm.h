@@ -27,7 +27,8 @@ typedef struct brim_world {
 typedef struct brim_talk {
   void *context;
   brim_status (*exchange)(void *context, const void *own, uint32_t bytes, void *all);
-  double seconds; /* the job's time: whoever keeps others waiting for longer is given up */
+  double seconds;         /* the job's time: whoever keeps others waiting for longer is given up */
+  uint64_t largest_bytes; /* of the collectives to come, about: dist.bucket_mb. Since ABI 1.8 */
 } brim_talk;
 
 enum brim_collective_kind {

@@ -238,11 +238,11 @@ typedef struct brim_move_attr {
  *                      y = dropout(softmax(scale * q k^T + mask)) v for each head, as
  *                      torch.nn.functional.scaled_dot_product_attention; query head h uses key head
  *                      h / (heads / kv_heads). Causal: query t sees keys 0 .. t + S - T, so the last query sees all;
- *                      a query that sees none has y 0 and lse 0. What is not seen has no influence, not even as NaN.
- *                      Memory is linear in T and S. Dropout's element (see brim/random.h) is (h*T + t)*S + s.
- * rotary               in: x [N,T,heads*D]                    out: y
- *                      Position t turns pair i of the `dims` leading elements of each head by t * base^(-2i/dims).
- * rotary_grad          in: dy                                 out: dx (turned back) */
+ *                      a query that sees none has y 0 and lse 0. What is not seen has no influence; in fp32 not even as
+ * NaN. In 16 bits a library (cuDNN) may multiply a v that is not finite by the weight 0 of a key that is not seen,
+ * which gives NaN. Memory is linear in T and S. Dropout's element (see brim/random.h) is (h*T + t)*S + s. rotary in: x
+ * [N,T,heads*D]                    out: y Position t turns pair i of the `dims` leading elements of each head by t *
+ * base^(-2i/dims). rotary_grad          in: dy                                 out: dx (turned back) */
 typedef struct brim_attention_attr {
   int64_t heads, kv_heads;
   double scale, dropout_p; /* dropout_p: as dropout's p; 0 in evaluation */

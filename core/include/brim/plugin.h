@@ -63,7 +63,8 @@ typedef struct brim_param {
   size_t offset;        /* of the field in the parameter struct */
   const char *def;      /* a YAML scalar or list, checked against type and range; NULL = required */
   /* "[1,4096]" "(0,1]" "[0,inf)" for numbers, "ring|tree" for enums and sets; NULL = any. A name in front of the range
-   * of an I64, "auto|[1,64]", may be written too: the field is -1 then, which the range must not have */
+   * of an I64, "auto|[1,64]", may be written too: the field is -1 then, which the range must not have. The same of
+   * BYTES, whose field is UINT64_MAX then, since ABI 1.8 */
   const char *range;
   const char *help; /* one line, never NULL */
 } brim_param;

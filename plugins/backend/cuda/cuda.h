@@ -65,7 +65,7 @@ typedef struct cuda_backend {
   int processors;               /* multiprocessors */
   int capability;               /* 90: compute capability 9.0 */
   uint64_t total_bytes;         /* of the device */
-  uint64_t taken_bytes;         /* of the device, by context, modules and libraries */
+  brim_device_takes takes;      /* of the device, by this process */
   struct nvml_device *nvml;     /* the device, for nvml.h; NULL: NVML cannot be asked */
   cudaStream_t compute, copies; /* the latter of inputs */
   cuda_control *control;        /* on the device */

@@ -9,6 +9,38 @@
 
 #include "nvml.h"
 
+/* ---- the driver ---- */
+
+/* CUDA's runtime runs with every driver of its major version (NVIDIA's minor version compatibility): this is the first
+ * branch of that. */
+#if CUDART_VERSION >= 13000
+#define DRIVER_LEAST "580"
+#else
+#define DRIVER_LEAST "525.60.13"
+#endif
+#define CAPABILITY_LEAST 80 /* 8.0 */
+
+/* "570.86 (CUDA 12.8)", or without the first, which only NVML knows. False: there is no driver. */
+static bool name_driver(char *out, size_t room)
+{
+  int version = 0;
+  char name[CUDA_DRIVER_BYTES] = "";
+  if (cudaDriverGetVersion(&version) != cudaSuccess || version == 0) return false;
+  const bool named = cuda_nvml_driver(name) == BRIM_OK;
+  snprintf(out, room, named ? "%s (CUDA %d.%d)" : "%sfor CUDA %d.%d", name, version / 1000, version % 1000 / 10);
+  return true;
+}
+
+void cuda_device_needs(void *self, char *out, size_t room)
+{
+  char driver[128];
+  (void)self;
+  out[0] = '\0';
+  if (name_driver(driver, sizeof driver))
+    snprintf(out, room, "driver %s; needed: driver " DRIVER_LEAST " or later, compute capability %d.%d or later",
+             driver, CAPABILITY_LEAST / 10, CAPABILITY_LEAST % 10);
+}
+
 /* ---- which devices ---- */
 
 brim_status cuda_device_find(int *count)
@@ -18,11 +50,12 @@ brim_status cuda_device_find(int *count)
   if (e == cudaSuccess && *count > 0) return BRIM_OK;
   (void)cudaGetLastError();
   if (e == cudaErrorInsufficientDriver) {
-    int driver = 0;
-    if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0)
-      return brim_fail(BRIM_ENODEVICE, "there is no NVIDIA driver on this host");
-    return brim_fail(BRIM_ENODEVICE, "the NVIDIA driver is for CUDA %d.%d, older than the %d.%d this was built with",
-                     driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+    char driver[128];
+    if (!name_driver(driver, sizeof driver)) return brim_fail(BRIM_ENODEVICE, "there is no NVIDIA driver on this host");
+    return brim_fail(BRIM_ENODEVICE,
+                     "the NVIDIA driver %s is too old: this build, with CUDA %d.%d, needs driver " DRIVER_LEAST
+                     " or later\nupdate the driver, or build brim with an older CUDA toolkit (12.8 or later)",
+                     driver, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
   }
   if (e != cudaSuccess && e != cudaErrorNoDevice)
     return brim_fail(BRIM_ENODEVICE, "the GPUs of this host cannot be used: %s (%s)", cudaGetErrorString(e),
@@ -48,16 +81,20 @@ static cuda_nvml_key key_of(const struct cudaDeviceProp *properties)
 }
 
 /* Of a device that was not selected NVML is asked: the runtime would make a context there, which takes hundreds of
- * megabytes of it for as long as the process lives, and cannot be made where the memory is full. */
-static brim_status free_bytes_of(const cuda_backend *b, int device, const cuda_nvml_key *key, brim_device_info *info)
+ * megabytes of it for as long as the process lives, and cannot be made where the memory is full. False: it does not
+ * know. */
+static bool ask_nvml(const cuda_nvml_key *key, brim_device_info *info)
 {
   struct nvml_device *nvml = NULL;
+  if (cuda_nvml_find(key, &nvml) != BRIM_OK || cuda_nvml_free_bytes(nvml, &info->free_bytes) != BRIM_OK) return false;
+  if (info->free_bytes > info->total_bytes) info->free_bytes = info->total_bytes; /* of the GPU, not of its part */
+  return true;
+}
+
+static brim_status free_bytes_of(const cuda_backend *b, int device, const cuda_nvml_key *key, brim_device_info *info)
+{
   size_t free_bytes = 0, total = 0;
-  if (b->device != device && cuda_nvml_find(key, &nvml) == BRIM_OK &&
-      cuda_nvml_free_bytes(nvml, &info->free_bytes) == BRIM_OK) {
-    if (info->free_bytes > info->total_bytes) info->free_bytes = info->total_bytes; /* of the GPU, not of its part */
-    return BRIM_OK;
-  }
+  if (b->device != device && ask_nvml(key, info)) return BRIM_OK;
   BRIM_TRY(cuda_check(cudaSetDevice(device), "choosing a device"));
   const cudaError_t e = cudaMemGetInfo(&free_bytes, &total);
   (void)cudaGetLastError();
@@ -69,6 +106,12 @@ static brim_status free_bytes_of(const cuda_backend *b, int device, const cuda_n
   return BRIM_OK;
 }
 
+static uint64_t taken_of(const brim_device_takes *takes)
+{
+  const uint64_t context = takes->context_bytes == BRIM_BYTES_UNKNOWN ? 0 : takes->context_bytes;
+  return context + takes->libraries_bytes + takes->programs_bytes;
+}
+
 brim_status cuda_device_describe(void *self, int device, brim_device_info *out)
 {
   struct cudaDeviceProp properties;
@@ -78,7 +121,7 @@ brim_status cuda_device_describe(void *self, int device, brim_device_info *out)
                             .capability_major = properties.major,
                             .capability_minor = properties.minor};
   const cuda_backend *b = self;
-  if (b->device == device) out->taken_bytes = b->taken_bytes;
+  if (b->device == device) out->taken_bytes = taken_of(&b->takes);
   snprintf(out->name, sizeof out->name, "%.*s", (int)sizeof out->name - 1, properties.name);
   cuda_nvml_uuid(&key, out->uuid);
   return free_bytes_of(self, device, &key, out);
@@ -128,21 +171,54 @@ static brim_status make_events(cudaEvent_t *event, int count)
   return BRIM_OK;
 }
 
-/* Everything that takes device memory of its own comes here, before anybody asks how much is free. */
-static brim_status take(cuda_backend *b, int device)
+/* ---- what this process takes of the device ---- */
+
+uint64_t cuda_device_free_bytes(void)
 {
-  struct cudaDeviceProp properties;
-  BRIM_TRY(cuda_check(cudaSetDevice(device), "choosing a device"));
-  b->device = device;
-  BRIM_TRY(cuda_check(cudaGetDeviceProperties(&properties, device), "asking for a device's properties"));
-  const cuda_nvml_key key = key_of(&properties);
+  size_t free_bytes = 0, total = 0;
+  if (cudaMemGetInfo(&free_bytes, &total) == cudaSuccess) return free_bytes;
+  (void)cudaGetLastError();
+  return 0;
+}
+
+/* Others may have taken or given back meanwhile, which only the driver could tell apart, and does not inside of
+ * containers: so each measurement spans as little time as it can. */
+uint64_t cuda_device_taken_since(uint64_t before)
+{
+  const uint64_t now = cuda_device_free_bytes();
+  return before > now ? before - now : 0;
+}
+
+void cuda_device_count_library(cuda_backend *b, uint64_t before)
+{
+  const uint64_t bytes = cuda_device_taken_since(before);
+  b->takes.libraries_bytes += bytes;
+  b->takes.grown_bytes += bytes;
+}
+
+void cuda_device_takes(void *self, brim_device_takes *out)
+{
+  const cuda_backend *b = self;
+  *out = b->takes;
+}
+
+static brim_status look_at(cuda_backend *b, const struct cudaDeviceProp *properties)
+{
+  const cuda_nvml_key key = key_of(properties);
   if (cuda_nvml_find(&key, &b->nvml) != BRIM_OK) b->nvml = NULL;
-  b->total_bytes = properties.totalGlobalMem;
-  b->processors = properties.multiProcessorCount;
-  b->capability = properties.major * 10 + properties.minor;
-  if (b->capability < 80)
-    return brim_fail(BRIM_ENOTSUP, "%s has compute capability %d.%d; the cuda backend needs 8.0 (Ampere) or later",
-                     properties.name, properties.major, properties.minor);
+  b->total_bytes = properties->totalGlobalMem;
+  b->processors = properties->multiProcessorCount;
+  b->capability = properties->major * 10 + properties->minor;
+  if (b->capability >= CAPABILITY_LEAST) return BRIM_OK;
+  return brim_fail(BRIM_ENODEVICE,
+                   "cuda:%d, %s, has compute capability %d.%d; the cuda backend needs %d.%d (Ampere) or later\n"
+                   "device=cuda:N or CUDA_VISIBLE_DEVICES names another GPU; backend=cpu computes on the host",
+                   b->device, properties->name, properties->major, properties->minor, CAPABILITY_LEAST / 10,
+                   CAPABILITY_LEAST % 10);
+}
+
+static brim_status make_handles(cuda_backend *b)
+{
   BRIM_TRY(make_streams(b));
   BRIM_TRY(make_events(b->copied, CUDA_STAGES));
   BRIM_TRY(make_events(b->consumed, CUDA_STAGES));
@@ -151,10 +227,30 @@ static brim_status take(cuda_backend *b, int device)
   BRIM_TRY(cuda_check(CUDA_CALL("device", cudaMalloc((void **)&b->control, sizeof *b->control)),
                       "allocating the control block"));
   BRIM_TRY(cuda_check(cudaMemsetAsync(b->control, 0, sizeof *b->control, b->compute), "clearing the control block"));
-  BRIM_TRY(cuda_check(cudaHostAlloc((void **)&b->fetch, sizeof(cuda_fetch) * (BRIM_FETCHES + 1), cudaHostAllocDefault),
-                      "allocating pinned memory"));
+  return cuda_check(cudaHostAlloc((void **)&b->fetch, sizeof(cuda_fetch) * (BRIM_FETCHES + 1), cudaHostAllocDefault),
+                    "allocating pinned memory");
+}
+
+/* The context, then all that is made once. A program's kernels are loaded at its first run, which cuda_program_run
+ * counts. What is free before the context only NVML knows. */
+static brim_status take(cuda_backend *b, int device)
+{
+  struct cudaDeviceProp properties;
+  BRIM_TRY(cuda_check(cudaGetDeviceProperties(&properties, device), "asking for a device's properties"));
+  b->device = device;
+  BRIM_TRY(look_at(b, &properties));
+  const cuda_nvml_key key = key_of(&properties);
+  brim_device_info info = {.total_bytes = properties.totalGlobalMem};
+  const bool known = ask_nvml(&key, &info);
+  BRIM_TRY(cuda_check(cudaSetDevice(device), "choosing a device"));
+  BRIM_TRY(cuda_check(cudaFree(NULL), "making a context")); /* of drivers that make it only when it is needed */
+  b->takes.context_bytes = known ? cuda_device_taken_since(info.free_bytes) : BRIM_BYTES_UNKNOWN;
+  const uint64_t before = cuda_device_free_bytes();
+  BRIM_TRY(make_handles(b));
   BRIM_TRY(cuda_library_open(b));
-  return cuda_program_warm_up(b);
+  BRIM_TRY(cuda_program_warm_up(b));
+  b->takes.libraries_bytes = cuda_device_taken_since(before);
+  return BRIM_OK;
 }
 
 brim_status cuda_device_select(void *self, int device)
@@ -162,14 +258,8 @@ brim_status cuda_device_select(void *self, int device)
   cuda_backend *b = self;
   if (b->device == device) return BRIM_OK;
   cuda_device_release(b);
-  brim_device_info before = {0}, after = {0};
-  BRIM_TRY(cuda_device_describe(b, device, &before));
-  brim_status status = take(b, device);
-  if (status == BRIM_OK) status = cuda_device_describe(b, device, &after);
+  const brim_status status = take(b, device);
   if (status != BRIM_OK) cuda_device_release(b);
-  /* Others may have taken or given back meanwhile: it is as near as can be known without asking the driver who has
-   * what, which it does not tell inside of containers. */
-  if (status == BRIM_OK && before.free_bytes > after.free_bytes) b->taken_bytes = before.free_bytes - after.free_bytes;
   return status;
 }
 

@@ -10,6 +10,13 @@ brim_status cuda_device_describe(void *self, int device, brim_device_info *out);
 brim_status cuda_device_usage(void *self, int device, uint64_t *used, uint64_t *total);
 brim_status cuda_device_users(void *self, int device, brim_device_user *out, size_t room, size_t *count);
 brim_status cuda_device_select(void *self, int device);
+void cuda_device_takes(void *self, brim_device_takes *out);
+void cuda_device_needs(void *self, char *out, size_t room);
+/* [init] What is free of the selected device; 0 if the driver does not say. taken_since: how much less is free now. */
+uint64_t cuda_device_free_bytes(void);
+uint64_t cuda_device_taken_since(uint64_t free_before);
+/* [init] Counts what is no longer free as a library's. */
+void cuda_device_count_library(cuda_backend *b, uint64_t free_before);
 void cuda_device_release(cuda_backend *b); /* what select took; nothing if it took nothing */
 uint64_t cuda_device_reserve_bytes(void *self, uint64_t feed_bytes);
 brim_status cuda_device_open_feed(void *self, void *base, uint64_t feed_bytes);

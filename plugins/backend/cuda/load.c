@@ -22,17 +22,49 @@ static brim_status find_file(char *path, size_t room)
   return BRIM_OK;
 }
 
+/* The version number of cuDNN in a file, as "8.9.7"; false: it is not there. */
+static bool read_dnn_version(const char *file, char *out, size_t room)
+{
+  size_t (*version)(void) = NULL;
+  void *handle = dlopen(file, RTLD_LAZY | RTLD_LOCAL);
+  if (!handle) return false;
+  void *symbol = dlsym(handle, "cudnnGetVersion");
+  memcpy(&version, &symbol, sizeof version); /* ISO C has no cast to function pointers */
+  const size_t number = version ? version() : 0;
+  const size_t unit = number >= 90000 ? 10000 : 1000; /* cuDNN 9 and later; 8 and before */
+  snprintf(out, room, "%zu.%zu.%zu", number / unit, number % unit / 100, number % 100);
+  dlclose(handle);
+  return number > 0;
+}
+
+#define DNN_MAJORS 20 /* that are looked for, less one */
+
+/* A host that has cuDNN of another major version looks as if it had what is needed. */
+static brim_status refuse(const char *reason)
+{
+  char why[1024], file[32], version[32];
+  snprintf(why, sizeof why, "%s", reason ? reason : "no reason is known");
+  for (int major = DNN_MAJORS - 1; strstr(why, "libcudnn.so.") && major > 0; major--) {
+    snprintf(file, sizeof file, "libcudnn.so.%d", major);
+    if (strstr(why, file) || !read_dnn_version(file, version, sizeof version)) continue;
+    return brim_fail(BRIM_ENODEVICE,
+                     "cuDNN cannot be loaded: %s\nthis host has cuDNN %s, another major version: install the one that "
+                     "is asked for, or build brim with that one; LD_LIBRARY_PATH says where else to look",
+                     why, version);
+  }
+  return brim_fail(BRIM_ELOAD,
+                   "cuBLASLt and cuDNN cannot be loaded: %s\nthey are part of the CUDA toolkit and of NVIDIA's "
+                   "packages; LD_LIBRARY_PATH says where else to look",
+                   why);
+}
+
 static brim_status load(void)
 {
   char path[PATH_MAX];
   if (table) return BRIM_OK;
   BRIM_TRY(find_file(path, sizeof path));
   void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  if (!handle)
-    return brim_fail(BRIM_ELOAD,
-                     "cuBLASLt and cuDNN cannot be loaded: %s\nthey are part of the CUDA toolkit and of "
-                     "NVIDIA's packages; LD_LIBRARY_PATH says where else to look",
-                     dlerror());
+  if (!handle) return refuse(dlerror());
   const cuda_libraries *found = dlsym(handle, CUDA_LIBRARIES_SYMBOL);
   if (!found || found->size != sizeof *found)
     return brim_fail(BRIM_ELOAD, "%s is of another build of brim than the plugin beside it", path);
@@ -68,7 +100,10 @@ bool cuda_dnn_prefers_last(const cuda_backend *b, uint32_t dtype)
 }
 brim_status cuda_dnn_prepare(cuda_backend *b, const cuda_dnn_conv *conv, cuda_dnn_plan **plan, uint64_t *scratch_bytes)
 {
-  return table->dnn_prepare(b, conv, plan, scratch_bytes);
+  const uint64_t before = cuda_device_free_bytes(); /* cuDNN loads engines, or compiles them, when it makes a plan */
+  const brim_status status = table->dnn_prepare(b, conv, plan, scratch_bytes);
+  cuda_device_count_library(b, before);
+  return status;
 }
 brim_status cuda_dnn_run(cuda_backend *b, const cuda_dnn_plan *plan, void *x, void *weight, void *y, void *scratch)
 {
@@ -81,7 +116,10 @@ void cuda_dnn_release(cuda_dnn_plan *plan)
 brim_status cuda_sdpa_prepare(cuda_backend *b, const cuda_sdpa *sdpa, cuda_sdpa_plan **plan, int64_t *at_once,
                               uint64_t *scratch_bytes)
 {
-  return table->sdpa_prepare(b, sdpa, plan, at_once, scratch_bytes);
+  const uint64_t before = cuda_device_free_bytes(); /* cuDNN loads engines, or compiles them, when it makes a plan */
+  const brim_status status = table->sdpa_prepare(b, sdpa, plan, at_once, scratch_bytes);
+  cuda_device_count_library(b, before);
+  return status;
 }
 brim_status cuda_sdpa_run(cuda_backend *b, const cuda_sdpa_plan *plan, const cuda_sdpa_values *values, void *scratch)
 {

@@ -47,6 +47,7 @@ static struct {
   int (*by_uuid)(const char *uuid, nvml_handle *out);
   int (*by_bus_id)(const char *bus_id, nvml_handle *out); /* may be NULL, as all below */
   int (*memory)(nvml_handle device, nvml_memory *out);
+  int (*driver)(char *out, unsigned room);
   const char *(*error_text)(int error);
   struct {
     list_fn ask;
@@ -88,6 +89,7 @@ static void open_library(void)
   find(library, "nvmlErrorString", &nvml.error_text);
   find(library, "nvmlDeviceGetHandleByPciBusId_v2", &nvml.by_bus_id);
   find(library, "nvmlDeviceGetMemoryInfo", &nvml.memory);
+  find(library, "nvmlSystemGetDriverVersion", &nvml.driver);
   find_lists(library);
   if (!find(library, "nvmlInit_v2", &init) || !find(library, "nvmlDeviceGetHandleByUUID", &nvml.by_uuid)) {
     snprintf(nvml.problem, sizeof nvml.problem, LIBRARY " lacks functions that drivers have had since 2020");
@@ -150,6 +152,14 @@ brim_status cuda_nvml_free_bytes(struct nvml_device *device, uint64_t *out)
   if (error != NVML_SUCCESS) return brim_fail(BRIM_ENOTSUP, LIBRARY " on a device's memory: %s", text_of(error));
   *out = memory.free;
   return BRIM_OK;
+}
+
+brim_status cuda_nvml_driver(char out[CUDA_DRIVER_BYTES])
+{
+  BRIM_TRY(open_once());
+  if (!nvml.driver) return brim_fail(BRIM_ENOTSUP, LIBRARY " does not say which driver this is");
+  const int error = nvml.driver(out, CUDA_DRIVER_BYTES);
+  return error == NVML_SUCCESS ? BRIM_OK : brim_fail(BRIM_ENOTSUP, LIBRARY " on the driver: %s", text_of(error));
 }
 
 /* "python3"; empty if the process is out of sight, as in another container. */

@@ -7,6 +7,7 @@
 
 #define CUDA_UUID_BYTES 64
 #define CUDA_BUS_ID_BYTES 32
+#define CUDA_DRIVER_BYTES 80
 
 /* Which device is meant, as the runtime describes it: a whole GPU or a MIG instance. */
 typedef struct cuda_nvml_key {
@@ -20,6 +21,8 @@ void cuda_nvml_uuid(const cuda_nvml_key *key, char out[CUDA_UUID_BYTES]);
 brim_status cuda_nvml_find(const cuda_nvml_key *key, struct nvml_device **out);
 /* [any thread] Memory that nobody has. ENOTSUP as above. */
 brim_status cuda_nvml_free_bytes(struct nvml_device *device, uint64_t *out);
+/* [init] The driver's version: "580.65.06". ENOTSUP as above. */
+brim_status cuda_nvml_driver(char out[CUDA_DRIVER_BYTES]);
 /* [init] See brim_backend_ops.users. */
 brim_status cuda_nvml_users(const cuda_nvml_key *key, brim_device_user *out, size_t room, size_t *count);
 #endif

@@ -36,8 +36,10 @@ static brim_status create(const void *filled, void **self)
     return brim_fail(BRIM_EINVAL,
                      "backend.tune needs backend.profile: what is measured goes there, or the next run would "
                      "choose otherwise and have other last bits");
-  /* Modules that are loaded when first used would take device memory after the arena was sized. */
-  if (setenv("CUDA_MODULE_LOADING", "EAGER", 0) != 0) return brim_fail(BRIM_ENOMEM_HOST, "no memory for a variable");
+  /* Kernels are loaded at their first launch: loading all of cuBLASLt's and cuDNN's takes a gigabyte of a device and
+   * more. What that takes later is counted where programs run for the first time, before the first step and before
+   * they are recorded, as nothing may be loaded then; memory.headroom_mb leaves room for it. */
+  if (setenv("CUDA_MODULE_LOADING", "LAZY", 0) != 0) return brim_fail(BRIM_ENOMEM_HOST, "no memory for a variable");
   BRIM_TRY(cuda_device_find(&count));
   cuda_backend *b = brim_try_calloc(1, sizeof *b);
   if (!b) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the cuda backend");
@@ -78,6 +80,8 @@ static const brim_backend_ops ops = {
     .mark = cuda_device_mark,
     .wait = cuda_device_wait,
     .native_queue = cuda_device_native_queue,
+    .takes = cuda_device_takes,
+    .needs = cuda_device_needs,
 };
 
 static const brim_plugin backend = {

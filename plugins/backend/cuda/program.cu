@@ -173,20 +173,54 @@ static brim_status run_one_by_one(cuda_backend *b, const brim_program_run *run)
   return BRIM_OK;
 }
 
-static brim_status record(cuda_backend *b, const brim_program_run *run)
+/* A program, recorded. */
+typedef struct recorded {
+  cudaGraphExec_t graph;
+  uint64_t bytes, nodes; /* that it takes of the device, and that the program has */
+} recorded;
+
+static brim_status capture(cuda_backend *b, const brim_program_run *run, recorded *to)
 {
   cudaGraph_t graph = nullptr;
-  cudaGraphExec_t exec = nullptr;
   BRIM_TRY(cuda_check(cudaStreamBeginCapture(b->compute, cudaStreamCaptureModeThreadLocal), "recording a program"));
   brim_status status = run_nodes(b, run);
   const cudaError_t e = cudaStreamEndCapture(b->compute, &graph);
   if (status == BRIM_OK) status = cuda_check(e, "recording a program");
   if (status == BRIM_OK)
-    status = cuda_check(CUDA_CALL("program", cudaGraphInstantiate(&exec, graph, 0)), "making a graph of a program");
+    status =
+        cuda_check(CUDA_CALL("program", cudaGraphInstantiate(&to->graph, graph, 0)), "making a graph of a program");
   if (graph) (void)cudaGraphDestroy(graph);
   if (status != BRIM_OK) return status;
-  *run->record = exec;
-  return cuda_check(cudaGraphUpload(exec, b->compute), "moving a graph to the device"); /* it takes memory there */
+  return cuda_check(cudaGraphUpload(to->graph, b->compute), "moving a graph to the device"); /* it takes memory there */
+}
+
+static brim_status record(cuda_backend *b, const brim_program_run *run)
+{
+  const uint64_t before = cuda_device_free_bytes();
+  recorded *to = static_cast<recorded *>(brim_try_calloc(1, sizeof *to));
+  if (!to) return brim_fail(BRIM_ENOMEM_HOST, "no memory to record a program");
+  const brim_status status = capture(b, run, to);
+  if (status != BRIM_OK) {
+    if (to->graph) (void)cudaGraphExecDestroy(to->graph);
+    free(to);
+    return status;
+  }
+  *run->record = to;
+  to->bytes = cuda_device_taken_since(before);
+  to->nodes = run->count;
+  b->takes.programs_bytes += to->bytes;
+  b->takes.grown_bytes += to->bytes;
+  b->takes.program_nodes += to->nodes;
+  return BRIM_OK;
+}
+
+/* Loads what its kernels and libraries need, which is counted, then records it. */
+static brim_status run_first(cuda_backend *b, const brim_program_run *run)
+{
+  const uint64_t before = cuda_device_free_bytes();
+  BRIM_TRY(run_nodes(b, run));
+  cuda_device_count_library(b, before);
+  return record(b, run);
 }
 
 extern "C" cuda_control *cuda_control_of(cuda_backend *b, const brim_launch *launch)
@@ -209,18 +243,21 @@ extern "C" brim_status cuda_program_run(void *self, const brim_program_run *run)
     return run_one_by_one(b, run);
   }
   BRIM_TRY(begin(b, run->step, run->proof));
-  if (!*run->record) {
-    BRIM_TRY(run_nodes(b, run));
-    return record(b, run);
-  }
-  const cudaGraphExec_t recorded = static_cast<cudaGraphExec_t>(*run->record);
-  return cuda_check(CUDA_CALL("program", cudaGraphLaunch(recorded, b->compute)), "launching a program");
+  if (!*run->record) return run_first(b, run);
+  const recorded *of = static_cast<const recorded *>(*run->record);
+  return cuda_check(CUDA_CALL("program", cudaGraphLaunch(of->graph, b->compute)), "launching a program");
 }
 
 extern "C" void cuda_program_drop(void *self, void *record)
 {
-  (void)self;
-  if (record) (void)cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(record));
+  cuda_backend *b = static_cast<cuda_backend *>(self);
+  recorded *of = static_cast<recorded *>(record);
+  if (!of) return;
+  if (of->graph) (void)cudaGraphExecDestroy(of->graph);
+  b->takes.programs_bytes -= of->bytes;
+  b->takes.grown_bytes -= of->bytes;
+  b->takes.program_nodes -= of->nodes;
+  free(of);
 }
 
 extern "C" brim_status cuda_program_warm_up(cuda_backend *b)

@@ -7,7 +7,8 @@
  *
  * On a given set of devices NCCL adds up in the same order in every run and gives all ranks the same bits, as long as
  * its algorithm is one that does so in kernels: a switch that adds (NVLS, CollNet) promises no order. So unless
- * somebody has set NCCL_ALGO, it is rings and trees. */
+ * comm.deterministic=false, or somebody has set NCCL_ALGO, it is rings and trees. Where a switch could add, as between
+ * eight H100, that costs bandwidth. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,10 +22,24 @@
 #include "library.h"
 
 #define NCCL_ALGORITHMS "Ring,Tree"
-#define WARM_UP_BYTES (4u << 20) /* a buffer large enough for every way of sending that NCCL has */
-#define END_SECONDS 5            /* for ranks that end together */
+#define WARM_UP_FIRST 256                 /* bytes of the first try, */
+#define WARM_UP_FACTOR 16                 /* how much larger the next is, */
+#define WARM_UP_LEAST ((uint64_t)4 << 20) /* and bytes of the last: as many as will be sent, within these limits */
+#define WARM_UP_MOST ((uint64_t)64 << 20)
+#define END_SECONDS 5 /* for ranks that end together */
+
+typedef struct nccl_params {
+  bool deterministic;
+} nccl_params;
+
+static const brim_param comm_params[] = {
+    BRIM_PARAM(BOOL, nccl_params, deterministic, "true", NULL,
+               "sums have the same bits in every run: by rings and trees; false: also by switches that add, which is "
+               "faster where there are such"),
+    BRIM_PARAMS_END};
 
 typedef struct communicator {
+  const nccl_params *params;
   const nccl_library *nccl;
   ncclComm_t comm; /* NULL: not connected */
   int32_t rank, ranks;
@@ -254,16 +269,32 @@ static brim_status wait_for_all(communicator *c)
   }
 }
 
-/* NCCL makes its connections, and takes memory for them, at the first collective of a kind. */
-static brim_status warm_up(communicator *c, void *queue)
+/* One of each kind. Sums of few bytes are the metrics', which are float64. */
+static brim_status try_bytes(communicator *c, void *buffer, uint64_t bytes, void *queue)
+{
+  const uint32_t dtype = bytes == WARM_UP_FIRST ? BRIM_DTYPE_F64 : BRIM_DTYPE_F32;
+  const uint64_t part = bytes / brim_dtype_bytes(dtype) / (uint64_t)c->ranks;
+  const uint64_t count = (part > 0 ? part : 1) * (uint64_t)c->ranks;
+  for (uint32_t kind = BRIM_ALL_REDUCE; kind <= BRIM_BROADCAST; kind++)
+    BRIM_TRY(start(c, &(brim_collective){kind, dtype, buffer, count}, queue));
+  return wait_for_all(c);
+}
+
+/* NCCL 2.22 and later connect an algorithm, and take memory for its channels, at the first collective that uses it
+ * (initAlgoChannels in its enqueue.cc), and choose the algorithm by kind and size. So sizes from few bytes up to the
+ * largest are tried, and the arena is placed after that. NCCL_RUNTIME_CONNECT=0 would connect at once, but every
+ * algorithm that the devices have, also the buffers of those that are never used (init.cc). What is larger than the
+ * largest that is tried goes as that one does. */
+static brim_status warm_up(communicator *c, uint64_t largest, void *queue)
 {
   void *buffer = NULL;
-  const uint64_t part = WARM_UP_BYTES / 4 / (uint64_t)c->ranks;
-  BRIM_TRY(check_cuda(c, cudaMalloc(&buffer, WARM_UP_BYTES), "trying NCCL"));
-  brim_status status = check_cuda(c, cudaMemsetAsync(buffer, 0, WARM_UP_BYTES, queue), "trying NCCL");
-  for (uint32_t kind = BRIM_ALL_REDUCE; status == BRIM_OK && kind <= BRIM_BROADCAST; kind++)
-    status = start(c, &(brim_collective){kind, BRIM_DTYPE_F32, buffer, part * (uint64_t)c->ranks}, queue);
-  if (status == BRIM_OK) status = wait_for_all(c);
+  if (largest < WARM_UP_LEAST) largest = WARM_UP_LEAST;
+  if (largest > WARM_UP_MOST) largest = WARM_UP_MOST;
+  BRIM_TRY(check_cuda(c, cudaMalloc(&buffer, largest), "trying NCCL"));
+  brim_status status = check_cuda(c, cudaMemsetAsync(buffer, 0, largest, queue), "trying NCCL");
+  for (uint64_t bytes = WARM_UP_FIRST; status == BRIM_OK && bytes < largest; bytes *= WARM_UP_FACTOR)
+    status = try_bytes(c, buffer, bytes, queue);
+  if (status == BRIM_OK) status = try_bytes(c, buffer, largest, queue);
   if (status == BRIM_OK)
     status = check_cuda(c, cudaFree(buffer), "trying NCCL"); /* else the device may never be done */
   c->started = c->done = 0;
@@ -276,10 +307,11 @@ static brim_status connect_ranks(communicator *c, const brim_talk *talk, const b
   ncclUniqueId id;
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
-  if (setenv("NCCL_ALGO", NCCL_ALGORITHMS, 0) != 0) return brim_fail(BRIM_ENOMEM_HOST, "no memory for a variable");
+  if (c->params->deterministic && setenv("NCCL_ALGO", NCCL_ALGORITHMS, 0) != 0)
+    return brim_fail(BRIM_ENOMEM_HOST, "no memory for a variable");
   BRIM_TRY(greet(c, talk, ops, backend, device, &id));
   BRIM_TRY(complete(c, c->nccl->CommInitRankConfig(&c->comm, c->ranks, id, c->rank, &config), "connecting the ranks"));
-  return warm_up(c, ops->native_queue(backend, BRIM_QUEUE_COMM));
+  return warm_up(c, talk->largest_bytes, ops->native_queue(backend, BRIM_QUEUE_COMM));
 }
 
 static void disconnect(void *self);
@@ -290,7 +322,7 @@ static brim_status connect(void *self, const brim_world *world, const brim_talk 
   communicator *c = self;
   if (!BRIM_HAS(brim_backend_ops, ops, native_queue))
     return brim_fail(BRIM_ENOTSUP, "comm=nccl needs a backend with queues of its own (native_queue): backend=cuda");
-  *c = (communicator){.rank = world->rank, .ranks = world->ranks, .seconds = talk->seconds};
+  *c = (communicator){.params = c->params, .rank = world->rank, .ranks = world->ranks, .seconds = talk->seconds};
   const brim_status status = connect_ranks(c, talk, ops, backend, device);
   if (status == BRIM_OK) return BRIM_OK;
   c->failed = true;
@@ -308,16 +340,17 @@ static void disconnect(void *self)
   if (c->comm) (void)(good ? c->nccl->CommDestroy(c->comm) : c->nccl->CommAbort(c->comm));
   for (int i = 0; i < BRIM_COLLECTIVES; i++)
     if (c->done_event[i]) (void)cudaEventDestroy(c->done_event[i]);
-  *c = (communicator){0};
+  *c = (communicator){.params = c->params};
 }
 
 /* ---- the plugin ---- */
 
 static brim_status create(const void *params, void **self)
 {
-  (void)params;
-  *self = brim_try_calloc(1, sizeof(communicator));
-  return *self ? BRIM_OK : brim_fail(BRIM_ENOMEM_HOST, "no memory for the communicator");
+  communicator *c = *self = brim_try_calloc(1, sizeof *c);
+  if (!c) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the communicator");
+  c->params = params;
+  return BRIM_OK;
 }
 
 static void destroy(void *self)
@@ -337,6 +370,8 @@ static const brim_plugin comm = {.size = sizeof(brim_plugin),
                                  .kind = BRIM_COMM,
                                  .id = "nccl",
                                  .help = "between NVIDIA GPUs, by NCCL",
+                                 .params_size = sizeof(nccl_params),
+                                 .params = comm_params,
                                  .create = create,
                                  .destroy = destroy,
                                  .ops = &ops};

@@ -58,6 +58,7 @@ struct CUgraph_st {
 };
 struct CUgraphExec_st {
   std::vector<work> node;
+  uint64_t bytes; /* on the device */
 };
 struct CUstream_st {
   std::deque<work> queue;
@@ -81,6 +82,15 @@ struct allocation {
   int device;
 };
 std::map<void *, allocation> allocated;
+
+/* What a process takes of a device without asking for it: EMULATED_TAKES="context=50 library=30 node=1 nccl=20", in
+ * MiB; the context as soon as the device is chosen, the library at its first product, a node in a recorded program. */
+uint64_t takes(const char *what)
+{
+  const char *text = getenv("EMULATED_TAKES"), *found = text ? strstr(text, what) : nullptr;
+  return found ? strtoull(found + strlen(what) + 1, nullptr, 10) << 20 : 0;
+}
+uint64_t context_bytes[DEVICES_MAX], library_bytes[DEVICES_MAX];
 
 /* Device 2 is GPU-02010203-0405-... */
 int uuid_byte(int device, int i)
@@ -309,10 +319,35 @@ const error_text &text_of(cudaError_t e)
 }
 } // namespace
 
+void emulated_load_library()
+{
+  if (library_bytes[current_device] > 0) return;
+  library_bytes[current_device] = takes("library");
+  device_bytes_used[current_device] += library_bytes[current_device];
+}
+
+void emulated_connect(bool begins)
+{
+  if (begins)
+    device_bytes_used[current_device] += takes("nccl");
+  else
+    device_bytes_used[current_device] -= takes("nccl");
+}
+
+/* "12.4" is 12040, as the runtime says it; without the variable it is the driver of this toolkit. */
+static int driver_version()
+{
+  const char *text = getenv("EMULATED_DRIVER");
+  int major = 0, minor = 0;
+  return text && sscanf(text, "%d.%d", &major, &minor) == 2 ? 1000 * major + 10 * minor : CUDART_VERSION;
+}
+
 extern "C" {
 
 cudaError_t cudaGetDeviceCount(int *count)
 {
+  *count = 0;
+  if (driver_version() / 1000 < CUDART_VERSION / 1000) return cudaErrorInsufficientDriver;
   *count = (int)visible_devices().size();
   return *count ? cudaSuccess : cudaErrorNoDevice;
 }
@@ -321,12 +356,17 @@ cudaError_t cudaSetDevice(int device)
   const std::vector<int> visible = visible_devices();
   if (device < 0 || device >= (int)visible.size()) return cudaErrorInvalidDevice;
   current_device = visible[(size_t)device];
+  if (context_bytes[current_device] == 0) device_bytes_used[current_device] += takes("context");
+  context_bytes[current_device] = takes("context");
   return cudaSuccess;
 }
 cudaError_t cudaDeviceReset(void)
 {
   const hold held = enter();
-  return refuse_in_capture();
+  if (refuse_in_capture() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
+  device_bytes_used[current_device] -= context_bytes[current_device] + library_bytes[current_device];
+  context_bytes[current_device] = library_bytes[current_device] = 0;
+  return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *out, int device)
 {
@@ -337,6 +377,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *out, int device)
   out->totalGlobalMem = device_bytes_total;
   out->multiProcessorCount = 4;
   out->major = 9;
+  if (const char *capability = getenv("EMULATED_CAPABILITY")) sscanf(capability, "%d.%d", &out->major, &out->minor);
   out->sharedMemPerBlockOptin = EMULATED_SHARED_BYTES_MAX;
   out->pciBusID = visible[(size_t)device] + 1;
   for (int i = 0; i < 16; i++) out->uuid.bytes[i] = (char)uuid_byte(visible[(size_t)device], i);
@@ -345,7 +386,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *out, int device)
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total)
 {
   if (getenv("EMULATED_FULL")) return cudaErrorMemoryAllocation; /* not even a context fits */
-  *free_bytes = device_bytes_total - device_bytes_used[current_device];
+  const uint64_t used = std::min(device_bytes_used[current_device], device_bytes_total);
+  *free_bytes = device_bytes_total - used;
   *total = device_bytes_total;
   return cudaSuccess;
 }
@@ -353,6 +395,7 @@ cudaError_t cudaMalloc(void **out, size_t bytes)
 {
   const hold held = enter();
   if (refuse_in_capture() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
+  if (device_bytes_used[current_device] > device_bytes_total) return cudaErrorMemoryAllocation;
   if (bytes > device_bytes_total - device_bytes_used[current_device]) return cudaErrorMemoryAllocation;
   if (posix_memalign(out, 256, bytes ? bytes : 1) != 0) return cudaErrorMemoryAllocation;
   memset(*out, 0xFF, bytes);
@@ -362,7 +405,7 @@ cudaError_t cudaMalloc(void **out, size_t bytes)
 }
 cudaError_t cudaFree(void *p)
 {
-  if (!p) return cudaSuccess;
+  if (!p) return getenv("EMULATED_FULL") ? cudaErrorMemoryAllocation : cudaSuccess; /* it makes a context */
   const hold held = enter();
   if (refuse_in_capture() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
   auto found = allocated.find(p);
@@ -511,7 +554,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *out)
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long)
 {
-  *out = new CUgraphExec_st{graph->node};
+  *out = new CUgraphExec_st{graph->node, 0};
   return cudaSuccess;
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph)
@@ -521,6 +564,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph)
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph)
 {
+  device_bytes_used[current_device] -= graph->bytes;
   delete graph;
   return cudaSuccess;
 }
@@ -531,9 +575,12 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t s)
   for (const work &w : graph->node) e = enqueue(s, w);
   return e;
 }
-cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t)
+cudaError_t cudaGraphUpload(cudaGraphExec_t graph, cudaStream_t)
 {
-  return getenv("EMULATED_LATE") ? cudaErrorMemoryAllocation : cudaSuccess; /* no room beside the arena */
+  if (getenv("EMULATED_LATE")) return cudaErrorMemoryAllocation; /* no room beside the arena */
+  graph->bytes = takes("node") * graph->node.size();
+  device_bytes_used[current_device] += graph->bytes;
+  return cudaSuccess;
 }
 cudaError_t cudaGetLastError()
 {
@@ -545,7 +592,7 @@ cudaError_t cudaPeekAtLastError()
 }
 cudaError_t cudaDriverGetVersion(int *version)
 {
-  *version = CUDART_VERSION;
+  *version = driver_version();
   return cudaSuccess;
 }
 cudaError_t cudaRuntimeGetVersion(int *version)
@@ -565,5 +612,11 @@ const char *cudaGetErrorName(cudaError_t e)
 const char *cudaGetErrorString(cudaError_t e)
 {
   return text_of(e).text;
+  return e == cudaErrorMemoryAllocation     ? "out of memory"
+         : e == cudaErrorInsufficientDriver ? "CUDA driver version is insufficient for CUDA runtime version"
+         : e == cudaErrorNoDevice           ? "no CUDA-capable device is detected"
+         : e == cudaErrorIllegalAddress     ? "an illegal memory access was encountered"
+         : e == cudaSuccess                 ? "no error"
+                                            : "an error of the emulated device";
 }
 }

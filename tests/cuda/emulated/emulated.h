@@ -70,6 +70,9 @@ void emulated_enqueue(cudaStream_t stream, std::function<void()> work);
 /* The same of work that may have to wait for another process: it is called again until it says that it is done. Once
  * there is such work a thread goes on with the streams while the host is busy elsewhere, as a device does. */
 void emulated_enqueue_until(cudaStream_t stream, std::function<bool()> work);
+/* What a library, and a communicator's connections, take of the device that is chosen: see EMULATED_TAKES. */
+void emulated_load_library();
+void emulated_connect(bool begins);
 /* Runs a kernel now (emulated_threads.cpp). */
 void emulated_run_grid(const cuda_geometry &g, const std::function<void()> &body);
 void *cuda_dynamic_shared();

@@ -276,6 +276,7 @@ ncclResult_t init(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank, ncclCo
   c->rank = rank;
   c->ranks = ranks;
   c->is_blocking = config->blocking != 0;
+  emulated_connect(true);
   if (is_injected(c, "init") || !attach(c, id.internal)) return ncclSystemError;
   return ncclInProgress;
 }
@@ -307,6 +308,7 @@ ncclResult_t finalize(ncclComm_t c)
 ncclResult_t destroy(ncclComm_t c)
 {
   c->is_aborted = true;
+  emulated_connect(false);
   if (c->file >= 0) close(c->file);
   c->file = -1;
   return ncclSuccess;

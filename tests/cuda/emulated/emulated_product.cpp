@@ -80,6 +80,7 @@ extern "C" brim_status cuda_product_run(cuda_backend *b, const cuda_product_plan
 {
   const cuda_product product = plan->product;
   const cuda_operands o = *operands;
+  emulated_load_library();
   emulated_enqueue(b->compute, [=] {
     memset(o.scratch, 0xFF, SCRATCH_BYTES);
     for (int64_t i = 0; i < cuda_max(1, product.batch); i++) multiply(product, o, i);

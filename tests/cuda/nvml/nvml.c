@@ -2,6 +2,7 @@
  *
  *     NVML_DEVICES="GPU-00010203-...=FREE pid:BYTES pid:? ;0000:02:00.0=..."    ?: the driver does not say
  *     NVML_INIT=18        nvmlInit_v2 fails with that
+ *     NVML_DRIVER=...     the driver's version; without it there is none to be had
  *
  * A device is known by what stands in front of '='. With NVML_OLD defined, processes are listed as drivers before 2020
  * did. There is no function that takes a number of NVML's own: whoever uses one does not get far here. */
@@ -27,6 +28,7 @@ EXPORT int nvmlInit_v2(void);
 EXPORT int nvmlDeviceGetHandleByUUID(const char *uuid, const char **out);
 EXPORT int nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, const char **out);
 EXPORT int nvmlDeviceGetMemoryInfo(const char *device, memory *out);
+EXPORT int nvmlSystemGetDriverVersion(char *out, unsigned room);
 EXPORT const char *nvmlErrorString(int error);
 #ifdef NVML_OLD
 #define LIST nvmlDeviceGetComputeRunningProcesses
@@ -88,6 +90,14 @@ int LIST(const char *device, unsigned *count, process *out)
     found++;
   }
   *count = found;
+  return SUCCESS;
+}
+
+int nvmlSystemGetDriverVersion(char *out, unsigned room)
+{
+  const char *version = getenv("NVML_DRIVER");
+  if (!version) return NOT_FOUND;
+  snprintf(out, room, "%s", version);
   return SUCCESS;
 }
 

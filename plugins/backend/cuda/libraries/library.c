@@ -48,7 +48,8 @@ static brim_status open_tuning(cuda_backend *b)
   const size_t blas = cublasLtGetVersion(), dnn = cudnnGetVersion();
   snprintf(t->blas, sizeof t->blas, "cuBLASLt %zu.%zu.%zu", blas / 10000, blas / 100 % 100, blas % 100);
   snprintf(t->dnn, sizeof t->dnn, "cuDNN %zu.%zu.%zu", dnn / 10000, dnn / 100 % 100, dnn % 100);
-  return cuda_profile_read(&t->profile, b->params->profile, b->params->tune);
+  BRIM_TRY(cuda_profile_read(&t->profile, b->params->profile, b->params->tune));
+  return b->params->tune ? BRIM_OK : cuda_profile_check(&t->profile, t->device);
 }
 
 static void close_tuning(cuda_backend *b)
@@ -117,8 +118,31 @@ void *cuda_library_memory(const uint64_t *bytes, size_t parts, void **part)
 
 /* ---- handles ---- */
 
+/* cuDNN 9 counts its majors in ten thousands, those before it in thousands. */
+static size_t dnn_major(size_t version)
+{
+  return version >= 90000 ? version / 10000 : version / 1000;
+}
+
+static brim_status check_versions(void)
+{
+  const size_t dnn = cudnnGetVersion(), blas = cublasLtGetVersion();
+  if (dnn_major(dnn) != dnn_major(CUDNN_VERSION))
+    return brim_fail(BRIM_ENODEVICE,
+                     "this build of brim is for cuDNN %d, and cuDNN %zu (version number %zu) was loaded\n"
+                     "LD_LIBRARY_PATH says where else to look",
+                     CUDNN_MAJOR, dnn_major(dnn), dnn);
+  if (blas / 10000 != CUBLAS_VER_MAJOR)
+    return brim_fail(BRIM_ENODEVICE,
+                     "this build of brim is for cuBLASLt %d, and cuBLASLt %zu.%zu.%zu was loaded\n"
+                     "LD_LIBRARY_PATH says where else to look",
+                     CUBLAS_VER_MAJOR, blas / 10000, blas / 100 % 100, blas % 100);
+  return BRIM_OK;
+}
+
 brim_status cuda_library_open(cuda_backend *b)
 {
+  BRIM_TRY(check_versions());
   BRIM_TRY(cuda_blas_check(cublasLtCreate(&b->blas), "creating a handle"));
   BRIM_TRY(cuda_dnn_check(cudnnCreate(&b->dnn), "creating a handle"));
   BRIM_TRY(cuda_dnn_check(cudnnSetStream(b->dnn, b->compute), "setting the stream"));

@@ -92,6 +92,18 @@ brim_status cuda_profile_read(cuda_profile *profile, const char *path, int may_b
   return status;
 }
 
+brim_status cuda_profile_check(const cuda_profile *profile, const char *device)
+{
+  for (size_t i = 0; i < profile->count; i++)
+    if (strcmp(profile->line[i].device, device) == 0) return BRIM_OK;
+  if (profile->count == 0) return BRIM_OK;
+  return brim_fail(
+      BRIM_EINVAL,
+      "the device profile %s has %zu choices for %s, and none for %s\nbackend.tune=true adds those of this "
+      "device to it; without backend.profile the libraries choose",
+      profile->path, profile->count, profile->line[0].device, device);
+}
+
 const char *cuda_profile_find(const cuda_profile *profile, const char *device, const char *library, const char *key)
 {
   for (size_t i = profile->count; i > 0; i--) {

@@ -31,6 +31,8 @@ typedef struct cuda_profile {
 /* [init] May fail with EINVAL, naming file and line, ELOAD if it cannot be opened, or EIO. may_be_absent: a file that
  * does not exist is empty. */
 brim_status cuda_profile_read(cuda_profile *profile, const char *path, int may_be_absent);
+/* EINVAL if it has choices, and none of them for this device: then it is another's. */
+brim_status cuda_profile_check(const cuda_profile *profile, const char *device);
 /* NULL: nothing was chosen. */
 const char *cuda_profile_find(const cuda_profile *profile, const char *device, const char *library, const char *key);
 /* Remembers a choice, and writes it at the end of the file. */

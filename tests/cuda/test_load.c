@@ -1,0 +1,35 @@
+/* What is said where cuDNN cannot be loaded. The plugin's own file is compiled in; beside this program lies a
+ * libraries.so.1 that needs libcudnn.so.19, which is not there; libcudnn.so.18 is. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "load.c" /* NOLINT(bugprone-suspicious-include) */
+
+/* Of the plugin's other files, which nothing here reaches. */
+uint64_t cuda_device_free_bytes(void)
+{
+  return 0;
+}
+void cuda_device_count_library(cuda_backend *b, uint64_t free_before)
+{
+  (void)b;
+  (void)free_before;
+}
+
+static void another_major_version_of_cudnn_is_named(void **state)
+{
+  cuda_backend b = {.device = 0};
+  (void)state;
+  assert_int_equal(cuda_library_open(&b), BRIM_ENODEVICE);
+  assert_non_null(strstr(brim_error_text(), "libcudnn.so.19"));
+  assert_non_null(strstr(brim_error_text(), "this host has cuDNN 18.3.4, another major version"));
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {cmocka_unit_test(another_major_version_of_cudnn_is_named)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
