@@ -6,14 +6,6 @@
 #include "base/alloc.h"
 #include "brim/random.h"
 
-static int64_t batch_max(const brim_setup *s, int64_t micro_batch)
-{
-  int64_t size[BRIM_PROGRAMS_MAX], most = 1;
-  const size_t count = brim_setup_client_sizes(s, micro_batch, size);
-  for (size_t i = 0; i < count; i++) most = size[i] > most ? size[i] : most;
-  return most;
-}
-
 static uint64_t values_bytes(const brim_setup *s)
 {
   return brim_data_values_bytes(&s->data, s->backend_ops->real);
@@ -24,16 +16,11 @@ static uint64_t label_bytes(const brim_setup *s)
   return brim_data_label_bytes(&s->data, BRIM_PART_TRAIN, s->backend_ops->real);
 }
 
-uint64_t brim_lane_bytes(const brim_setup *s, int64_t micro_batch)
-{
-  return s->data.scratch_bytes + (uint64_t)batch_max(s, micro_batch) * (values_bytes(s) + label_bytes(s));
-}
-
 brim_status brim_lane_open(brim_lane *l, const brim_drive *drive, brim_exec *exec)
 {
   const brim_setup *s = drive->setup;
   const brim_plan *plan = brim_exec_plan(exec);
-  const uint64_t most = (uint64_t)batch_max(s, drive->choice.micro_batch);
+  const uint64_t most = (uint64_t)brim_setup_client_batch_max(s, drive->choice.micro_batch);
   *l = (brim_lane){
       .drive = drive,
       .exec = exec,

@@ -26,8 +26,6 @@ typedef struct brim_lane {
 /* [init] ENOMEM_HOST. brim_lane_close is to be called all the same. */
 brim_status brim_lane_open(brim_lane *lane, const brim_drive *drive, brim_exec *exec);
 void brim_lane_close(brim_lane *lane);
-/* Host memory that a lane takes for samples. */
-uint64_t brim_lane_bytes(const brim_setup *setup, int64_t micro_batch);
 
 /* [step, any thread] The client takes the global model and trains; `result` gets all but whether it arrived. ENUMERIC
  * with *result filled if the client has diverged: its parameters are not finite, or moved by BRIM_FOLD_MOST or more. */

@@ -43,6 +43,14 @@ static uint64_t loader_bytes(const brim_loader_options *options)
          readers * info_of(options->data, options->part)->decoding_bytes;
 }
 
+/* Of training: a loader's, or what lanes of a federation read samples into. */
+static uint64_t reading_bytes(const brim_setup *s, int64_t batch, int32_t lanes)
+{
+  if (brim_setup_is_federated(s)) return (uint64_t)lanes * brim_setup_client_bytes(s, batch);
+  const brim_loader_options train = brim_setup_train_loader(s, batch);
+  return loader_bytes(&train);
+}
+
 static uint64_t evaluation_bytes(const brim_setup *p, int64_t batch)
 {
   uint64_t bytes = 0;
@@ -147,7 +155,6 @@ static void add_up(brim_footprint *f)
 
 void brim_footprint_predict(const brim_planner *p, const brim_plan *plan, int64_t batch, brim_footprint *out)
 {
-  const brim_loader_options train = brim_setup_train_loader(p->setup, batch);
   *out = (brim_footprint){.process_bytes = p->resident_bytes,
                           .arena_bytes = p->device_info.on_host ? plan->peak_bytes : 0,
                           .state_bytes = plan->host_bytes,
@@ -155,7 +162,7 @@ void brim_footprint_predict(const brim_planner *p, const brim_plan *plan, int64_
                           .data_bytes = p->data_bytes,
                           .mapped_bytes = mapped_bytes(p),
                           .score_bytes = score_bytes(p),
-                          .loader_bytes = loader_bytes(&train),
+                          .loader_bytes = reading_bytes(p->setup, batch, plan->request.lanes),
                           .evaluation_bytes = evaluation_bytes(p->setup, batch),
                           .summary_bytes = summary_bytes(p),
                           .frozen_bytes = frozen_bytes(plan)};
@@ -164,11 +171,10 @@ void brim_footprint_predict(const brim_planner *p, const brim_plan *plan, int64_
   add_up(out);
 }
 
-void brim_footprint_follow_data(const brim_setup *p, int64_t batch, brim_footprint *f)
+void brim_footprint_follow_data(const brim_setup *p, const brim_choice *choice, brim_footprint *f)
 {
-  const brim_loader_options train = brim_setup_train_loader(p, batch);
-  f->loader_bytes = loader_bytes(&train);
-  f->evaluation_bytes = evaluation_bytes(p, batch);
+  f->loader_bytes = reading_bytes(p, choice->micro_batch, choice->lanes);
+  f->evaluation_bytes = evaluation_bytes(p, choice->micro_batch);
   add_up(f);
 }
 

@@ -39,7 +39,7 @@ int64_t brim_footprint_cells(const brim_setup *setup);
 /* [plan] Of a plan of training in micro-batches of `batch` samples, after brim_planner_measure. */
 void brim_footprint_predict(const brim_planner *planner, const brim_plan *plan, int64_t batch, brim_footprint *out);
 /* [init] The data has been opened: estimates, such as the sizes of pictures, are replaced by what the data have. */
-void brim_footprint_follow_data(const brim_setup *setup, int64_t batch, brim_footprint *footprint);
+void brim_footprint_follow_data(const brim_setup *setup, const brim_choice *choice, brim_footprint *footprint);
 /* [init] Looks at what the process has of the host, and what the data will take. */
 brim_status brim_planner_measure(brim_planner *planner);
 /* [plan] Looks at what the process will take with a plan, of training or of evaluation alone, so that from here on

@@ -179,6 +179,10 @@ int64_t brim_setup_client_micro(const brim_setup *setup, int64_t batch, int64_t 
 /* The different sizes of micro-batches of all clients, where full ones have `batch`; returns how many. */
 size_t brim_setup_client_sizes(const brim_setup *setup, int64_t batch, int64_t size[BRIM_PROGRAMS_MAX]);
 
+/* Samples in the largest of these, and host memory for one such micro-batch of a client and what reads it. */
+int64_t brim_setup_client_batch_max(const brim_setup *setup, int64_t batch);
+uint64_t brim_setup_client_bytes(const brim_setup *setup, int64_t batch);
+
 /* What training's loader is opened with, where micro-batches have `batch` samples, and that of an evaluation of a part,
  * but for their streams. */
 brim_loader_options brim_setup_train_loader(const brim_setup *setup, int64_t batch);

@@ -87,3 +87,18 @@ size_t brim_setup_client_sizes(const brim_setup *s, int64_t batch, int64_t size[
   }
   return count;
 }
+
+int64_t brim_setup_client_batch_max(const brim_setup *s, int64_t batch)
+{
+  int64_t size[BRIM_PROGRAMS_MAX], most = 1;
+  const size_t count = brim_setup_client_sizes(s, batch, size);
+  for (size_t i = 0; i < count; i++) most = size[i] > most ? size[i] : most;
+  return most;
+}
+
+uint64_t brim_setup_client_bytes(const brim_setup *s, int64_t batch)
+{
+  const uint32_t real = s->backend_ops->real;
+  const uint64_t each = brim_data_values_bytes(&s->data, real) + brim_data_label_bytes(&s->data, BRIM_PART_TRAIN, real);
+  return s->data.scratch_bytes + (uint64_t)brim_setup_client_batch_max(s, batch) * each;
+}

@@ -147,7 +147,7 @@ static brim_status open_trainer(brim_drive *drive, const brim_evaluation_wish *w
 brim_status brim_trainer_open(brim_drive *drive, brim_trainer **out)
 {
   BRIM_TRY(open_trainer(drive, NULL, NULL, out));
-  brim_footprint_follow_data(drive->setup, drive->choice.micro_batch, &(*out)->footprint);
+  brim_footprint_follow_data(drive->setup, &drive->choice, &(*out)->footprint);
   return BRIM_OK;
 }
 
