@@ -28,6 +28,11 @@ class Threads(Case):
         self.brim("train", "--resume", "run")
         self.assertEqual(self.summary("run")["steps"], steps + 5)
 
+    def test_clients_side_by_side(self):
+        self.brim("federate", "run.dir=run", "model=lightcnn", "model.width=4", "model.norm=batch", "dataset=synthetic",
+                  "dataset.shape=[1,8,8]", "dataset.train_count=120", "dataset.test_count=20", "total_clients=10",
+                  "clients_per_round=6", "rounds=3", "parallel_clients=3", "backend.threads=6", "memory.timing=false")
+
     def test_a_run_that_fails_ends_its_threads(self):
         # the step at which the loss is no number, with threads decoding ahead
         self.train("run", *SMALL, *THREADS, "optimizer=sgd", "optimizer.lr=1e30", "schedule=constant",
