@@ -71,6 +71,11 @@ bool brim_setup_rounds(const brim_setup *s, int64_t batch)
 const char *brim_setup_format_cut(const brim_setup *s, int64_t batch, char *out, size_t room)
 {
   const brim_order o = brim_setup_order(s, batch);
+  const int64_t of_client = s->settings->training.effective_batch_size;
+  if (brim_setup_is_federated(s)) {
+    snprintf(out, room, "%lld x %lld", (long long)batch, (long long)((of_client + batch - 1) / batch));
+    return out;
+  }
   const bool is_all = o.steps_per_epoch == 1; /* every step trains on all samples that there are */
   const int64_t share = s->world.ranks == 1 && !is_all ? o.effective : brim_setup_step_samples(s),
                 micros = is_all ? o.last_micros : o.micros, last = share - (micros - 1) * o.batch;

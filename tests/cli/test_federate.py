@@ -55,7 +55,7 @@ class Federate(Case):
         for name, words in KINDS.items():
             with self.subTest(name):
                 self.federate(f"{name} whole", *words)
-                self.federate(f"{name} cut", *words, status=FAILED, env={"BRIM_FAULT": attempts(4, 12)})
+                self.federate(f"{name} cut", *words, status=NO_FIT, env={"BRIM_FAULT": attempts(4, 12)})
                 self.assertEqual(max(self.steps(f"{name} cut")), 3)
                 self.brim("federate", "--resume", f"{name} cut")
                 self.assert_same_checkpoint(f"{name} whole", f"{name} cut", 4)
