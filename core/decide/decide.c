@@ -12,6 +12,7 @@
 #include "planner/figures.h"
 #include "planner/footprint.h"
 #include "planner/room.h"
+#include "planner/taken.h"
 #include "store/record.h"
 
 #define DEVICES_MAX BRIM_CLAIM_DEVICES_MAX /* that policies are shown */
@@ -393,6 +394,7 @@ static brim_status act(brim_dialogue *d, views *v, const brim_oom *event, const 
   if (p->device < DEVICES_MAX) d->tried |= UINT64_C(1) << p->device;
   BRIM_TRY(take_place(d, v, &action->place));
   BRIM_TRY(brim_planner_select(p, action->place.kind == BRIM_PLACE_DEVICE ? action->place.device : p->device));
+  BRIM_TRY(brim_taken_learn(p));
   d->retries = 0;
   return choose_plan(d, v);
 }

@@ -320,7 +320,8 @@ brim_status brim_drive_claim(brim_drive *d, uint64_t peak, void **claim, int *de
 brim_status brim_drive_move(brim_drive *d, int device)
 {
   if (device != d->planner.device) brim_drive_let_go(d);
-  return brim_planner_select(&d->planner, device);
+  BRIM_TRY(brim_planner_select(&d->planner, device));
+  return brim_taken_learn(&d->planner);
 }
 
 void brim_drive_tell_device(const brim_drive *d)

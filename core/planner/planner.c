@@ -7,8 +7,8 @@
 #include "base/process.h"
 #include "memory/choose.h"
 #include "planner/figures.h"
+#include "planner/headroom.h"
 #include "planner/room.h"
-#include "planner/taken.h"
 
 bool brim_choice_equal(const brim_choice *a, const brim_choice *b)
 {
@@ -80,8 +80,7 @@ brim_status brim_planner_select(brim_planner *p, int device)
   p->device = device;
   brim_profile_close(p->profile);
   p->profile = NULL;
-  BRIM_TRY(brim_device_select(p->setup->backend_ops, p->setup->backend, device, &p->device_info));
-  return brim_taken_learn(p);
+  return brim_device_select(p->setup->backend_ops, p->setup->backend, device, &p->device_info);
 }
 
 brim_status brim_planner_look(brim_planner *p)
@@ -103,7 +102,7 @@ brim_claim_request brim_planner_claim_request(const brim_planner *p, const brim_
                               .ops = setup->backend_ops,
                               .self = setup->backend,
                               .wish = *wish,
-                              .need_bytes = need_bytes + brim_taken_headroom(p, &p->device_info),
+                              .need_bytes = need_bytes + brim_planner_headroom(p, &p->device_info),
                               .wait = waits || setup->options.dist,
                               .timeout_seconds =
                                   waits ? 60 * setup->settings->gpu_wait_timeout_minutes : BRIM_CLAIM_TURN_SECONDS,

@@ -59,7 +59,8 @@ typedef struct brim_evaluation_wish {
 void brim_planner_open(brim_planner *planner, const brim_setup *setup);
 void brim_planner_close(brim_planner *planner);
 
-/* [init] For another device from now on. Plans of before must be freed. What brim_device_select returns. */
+/* [init] For another device from now on, of which brim_taken_learn is to be called. Plans of before must be freed. What
+ * brim_device_select returns. */
 brim_status brim_planner_select(brim_planner *planner, int device);
 /* Looks at what the device has now. */
 brim_status brim_planner_look(brim_planner *planner);

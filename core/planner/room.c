@@ -7,8 +7,8 @@
 #include "base/process.h"
 #include "memory/choose.h"
 #include "planner/footprint.h"
+#include "planner/headroom.h"
 #include "planner/room.h"
-#include "planner/taken.h"
 
 /* The largest micro-batch below the chosen one that fits. 0: none. */
 static int64_t find_fitting(brim_planner *p, const brim_choice *choice, uint64_t room, uint64_t *peak_bytes)
@@ -141,7 +141,7 @@ static uint64_t taken_of(const brim_planner *p, const brim_device_info *device)
 /* What is left of it for arenas: it counts what the process has of the device already, and will take. */
 static uint64_t left_of(const brim_planner *p, uint64_t limit, const brim_device_info *device)
 {
-  return less(limit, taken_of(p, device) + brim_taken_headroom(p, device));
+  return less(limit, taken_of(p, device) + brim_planner_headroom(p, device));
 }
 
 /* "memory.limit_mb allows 32.0 MiB, of which the driver and the libraries have 1.0 MiB" */
@@ -160,7 +160,7 @@ static void tell_limit(const brim_planner *p, const char *name, uint64_t limit, 
 static void tell_headroom(const brim_planner *p, uint64_t has, uint64_t peak, brim_text *text)
 {
   char bytes[32];
-  const uint64_t set = p->setup->settings->memory.headroom_mb, kept = brim_taken_headroom(p, &p->device_info);
+  const uint64_t set = p->setup->settings->memory.headroom_mb, kept = brim_planner_headroom(p, &p->device_info);
   if (kept == 0) return;
   brim_text_add(text, ", of which memory.headroom_mb=");
   if (set == UINT64_MAX)
@@ -183,7 +183,7 @@ uint64_t brim_planner_room_on(const brim_planner *p, const brim_device_info *dev
 {
   char name[64];
   const uint64_t limit = least_limit(p, device, cap, name, sizeof name);
-  const uint64_t left = less(has, brim_taken_headroom(p, device));
+  const uint64_t left = less(has, brim_planner_headroom(p, device));
   return limit > 0 && left_of(p, limit, device) < left ? left_of(p, limit, device) : left;
 }
 

@@ -8,20 +8,11 @@
 #include "memory/claims.h"
 #include "planner/communication.h"
 #include "planner/figures.h"
+#include "planner/headroom.h"
 
 #define CONTEXT "context"
 #define NODE "node"
 #define NAME_ROOM 160
-
-bool brim_taken_is_measured(const brim_backend_ops *ops)
-{
-  return BRIM_HAS(brim_backend_ops, ops, takes);
-}
-
-static bool is_measured(const brim_planner *p)
-{
-  return !p->model && brim_taken_is_measured(p->setup->backend_ops);
-}
 
 /* ---- names in the profile ---- */
 
@@ -63,7 +54,7 @@ static void find_growth(brim_planner *p)
 
 brim_status brim_taken_learn(brim_planner *p)
 {
-  if (!is_measured(p)) return BRIM_OK;
+  if (!brim_headroom_grows(p)) return BRIM_OK;
   BRIM_TRY(brim_planner_open_profile(p));
   find_growth(p);
   return BRIM_OK;
@@ -82,7 +73,8 @@ void brim_taken_keep(brim_planner *p, int32_t precision)
   brim_device_takes takes;
   brim_device_info now;
   const brim_setup *s = p->setup;
-  if (!is_measured(p) || !p->profile || s->backend_ops->describe(s->backend, p->device, &now) != BRIM_OK) return;
+  if (!brim_headroom_grows(p) || !p->profile || s->backend_ops->describe(s->backend, p->device, &now) != BRIM_OK)
+    return;
   p->device_info.taken_bytes = now.taken_bytes;
   s->backend_ops->takes(s->backend, &takes);
   if (takes.context_bytes != BRIM_BYTES_UNKNOWN) brim_profile_add_bytes(p->profile, CONTEXT, takes.context_bytes);
@@ -108,7 +100,7 @@ brim_status brim_taken_measure(brim_planner *p, const brim_choice *choice)
 {
   char name[NAME_ROOM];
   brim_plan *plan = NULL;
-  if (!is_measured(p) || !p->profile || !brim_setup_may_time(p->setup)) return BRIM_OK;
+  if (!brim_headroom_grows(p) || !p->profile || !brim_setup_may_time(p->setup)) return BRIM_OK;
   if (brim_profile_bytes(p->profile, name_of(p, "grown", choice->precision, name)) != BRIM_BYTES_UNKNOWN)
     return BRIM_OK;
   const size_t count = brim_planner_list_cuts(p);
@@ -133,7 +125,7 @@ brim_status brim_taken_connect(brim_planner *p)
   char name[NAME_ROOM];
   const brim_backend_ops *ops = p->setup->backend_ops;
   brim_dist *dist = p->setup->options.dist;
-  const bool counts = dist && is_measured(p) && brim_planner_look(p) == BRIM_OK;
+  const bool counts = dist && brim_headroom_grows(p) && brim_planner_look(p) == BRIM_OK;
   const uint64_t before = p->device_info.free_bytes;
   BRIM_TRY(brim_dist_connect(dist, ops, p->setup->backend, p->device));
   if (!counts || brim_planner_look(p) != BRIM_OK || p->device_info.free_bytes >= before) return BRIM_OK;
@@ -142,19 +134,6 @@ brim_status brim_taken_connect(brim_planner *p)
   brim_profile_add_bytes(p->profile, name_of_ranks(p->setup->world.ranks, name), p->comm_bytes);
   brim_planner_save_profile(p);
   return BRIM_OK;
-}
-
-/* ---- what is left free ---- */
-
-uint64_t brim_taken_headroom(const brim_planner *p, const brim_device_info *device)
-{
-  const uint64_t set = p->setup->settings->memory.headroom_mb;
-  brim_device_takes takes = {0};
-  const bool grows = !device->on_host && (p->model || is_measured(p));
-  const uint64_t growth = p->growth_bytes > BRIM_HEADROOM_LEAST_BYTES ? p->growth_bytes : BRIM_HEADROOM_LEAST_BYTES;
-  const uint64_t bytes = set != UINT64_MAX ? set << 20 : grows ? growth : 0;
-  if (is_measured(p)) p->setup->backend_ops->takes(p->setup->backend, &takes);
-  return less(bytes, takes.grown_bytes) + less(p->ranks_bytes, p->comm_bytes);
 }
 
 /* ---- predicting ---- */
@@ -202,7 +181,7 @@ void brim_taken_predict(const brim_planner *p, const brim_plan *plan, brim_taken
   const uint64_t later =
       less(known(out->libraries_bytes) + known(out->programs_bytes), takes.libraries_bytes + takes.programs_bytes) +
       less(known(out->comm_bytes), p->comm_bytes);
-  out->headroom_bytes = less(brim_taken_headroom(p, &p->device_info), later);
+  out->headroom_bytes = less(brim_planner_headroom(p, &p->device_info), later);
   out->total_bytes = total_of(out);
 }
 

@@ -15,10 +15,7 @@
 #define BRIM_PLANNER_TAKEN_H
 #include <jansson.h>
 
-#include "planner/planner.h"
-
-/* That plans leave free on a GPU, unless memory.headroom_mb says less. */
-#define BRIM_HEADROOM_LEAST_BYTES ((uint64_t)256 << 20)
+#include "planner/headroom.h"
 
 /* Bytes; BRIM_BYTES_UNKNOWN: not measured yet on such a device. */
 typedef struct brim_taken {
@@ -30,13 +27,8 @@ typedef struct brim_taken {
   uint64_t total_bytes;    /* of the process, without the headroom */
 } brim_taken;
 
-/* Does the backend of a device measure what a process takes of it? */
-bool brim_taken_is_measured(const brim_backend_ops *ops);
 /* [init] After a device was selected: reads what its profile has. ECONFIG if memory.profile is another device's. */
 brim_status brim_taken_learn(brim_planner *planner);
-/* [plan] What a device is to have free besides a plan, for what the process takes later: memory.headroom_mb, less what
- * it has grown by since the device was selected. */
-uint64_t brim_taken_headroom(const brim_planner *planner, const brim_device_info *device);
 /* [init] After programs in `precision` (enum brim_precision) have run: keeps what was measured in the device profile.
  */
 void brim_taken_keep(brim_planner *planner, int32_t precision);

@@ -133,7 +133,8 @@ class Fast:
 
     def limited(self, case, cap, batch):
         norm_group = ["training.norm_group=16"] if case == "resnet50" else []
-        return [*self.words(case, batch), f"memory.limit_mb={cap}GB", *norm_group]
+        headroom = ["memory.headroom_mb=0"] if cap < 1 else []  # of a reduced case
+        return [*self.words(case, batch), f"memory.limit_mb={cap}GB", *headroom, *norm_group]
 
     def batch_under(self, limit, case, cap):
         """By plans, which do not depend on what others have of the device now."""

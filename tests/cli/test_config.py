@@ -90,6 +90,8 @@ class Resolved(Case):
                 if option in AROUND and group == "backbone":
                     continue
                 more = ["backbone=mlp"] if option in AROUND else ["model=lora"] if group == "backbone" else []
+                if group == "server_optimizer":
+                    more = ["total_clients=20"]
                 self.check(f"{group}={option}", *more)
                 checked += 1
         self.assertGreater(checked, 15)

@@ -294,13 +294,13 @@ static const config_case config_cases[] = {
     {"an old name in an option's file", NULL, {"training=old"}, "precision=fp32\ntraining.epochs=4\n"},
     {"a size that may be left to brim", NULL, {0}, "memory.headroom_mb=auto\n"},
     {"the same, said", NULL, {"memory.headroom_mb=1GiB"}, "memory.headroom_mb=1GiB\n"},
-    {"a key of a later build, neutral", NULL, {"rounds=0"}, "rounds=0\n"},
-    {"a key of a later build that nobody writes", NULL, {0}, "rounds\n"},
+    {"a key of a later build, neutral", NULL, {"repeats=1"}, "repeats=1\n"},
+    {"a key of a later build that nobody writes", NULL, {0}, "repeats\n"},
     {"a key of a later build",
      NULL,
-     {"seed=1", "rounds=512"},
-     "error: 'rounds' is not available in this build\n"
-     "  command line, argument 2: rounds=512   (federated rounds; here only 0)"},
+     {"seed=1", "repeats=512"},
+     "error: 'repeats' is not available in this build\n"
+     "  command line, argument 2: repeats=512   (times that the whole experiment is run; here only 1)"},
     {"an old name that turns something on",
      NULL,
      {"training.gradient_checkpointing=true"},
@@ -315,9 +315,9 @@ static const config_case config_cases[] = {
      "libraries take later; auto: what was measured, at least 256 on a GPU, 0 on the host; default auto)"},
     {"a key of a later build with a wrong value",
      NULL,
-     {"rounds=some"},
-     "error: 'rounds' must be an integer, got some\n"
-     "  command line, argument 1: rounds=some   (federated rounds; default 0)"},
+     {"repeats=some"},
+     "error: 'repeats' must be an integer, got some\n"
+     "  command line, argument 1: repeats=some   (times that the whole experiment is run; default 1)"},
     {"comm is one name",
      NULL,
      {"comm=[mpi,nccl]"},
@@ -809,9 +809,9 @@ static const config_case config_cases[] = {
      "  command line, argument 1: frobnicate=1\n"
      "  to add a new key, write +frobnicate=1\n"
      "  at the top there are: seed device auto_device min_gpu_memory_mb wait_for_gpu gpu_wait_timeout_minutes\n"
-     "    gpu_check_interval_seconds min_batch_size max_retries precision model backbone dataset optimizer\n"
-     "    schedule loss backend run training transform augment graph memory loss_scale claims observe dist comm\n"
-     "    policy"},
+     "    gpu_check_interval_seconds min_batch_size max_retries precision total_clients clients_per_round rounds\n"
+     "    parallel_clients method model backbone dataset optimizer schedule loss backend run training transform\n"
+     "    augment graph memory loss_scale claims observe dist federate partition comm server_optimizer policy"},
     {"a key too short to guess at",
      NULL,
      {"a=1"},
@@ -819,9 +819,9 @@ static const config_case config_cases[] = {
      "  command line, argument 1: a=1\n"
      "  to add a new key, write +a=1\n"
      "  at the top there are: seed device auto_device min_gpu_memory_mb wait_for_gpu gpu_wait_timeout_minutes\n"
-     "    gpu_check_interval_seconds min_batch_size max_retries precision model backbone dataset optimizer\n"
-     "    schedule loss backend run training transform augment graph memory loss_scale claims observe dist comm\n"
-     "    policy"},
+     "    gpu_check_interval_seconds min_batch_size max_retries precision total_clients clients_per_round rounds\n"
+     "    parallel_clients method model backbone dataset optimizer schedule loss backend run training transform\n"
+     "    augment graph memory loss_scale claims observe dist federate partition comm server_optimizer policy"},
     {"a key of another section",
      NULL,
      {"epochs=3"},
@@ -838,9 +838,9 @@ static const config_case config_cases[] = {
      "  command line, argument 1: modle=cnn\n"
      "  did you mean 'model'? to add a new key, write +modle=cnn\n"
      "  at the top there are: seed device auto_device min_gpu_memory_mb wait_for_gpu gpu_wait_timeout_minutes\n"
-     "    gpu_check_interval_seconds min_batch_size max_retries precision model backbone dataset optimizer\n"
-     "    schedule loss backend run training transform augment graph memory loss_scale claims observe dist comm\n"
-     "    policy"},
+     "    gpu_check_interval_seconds min_batch_size max_retries precision total_clients clients_per_round rounds\n"
+     "    parallel_clients method model backbone dataset optimizer schedule loss backend run training transform\n"
+     "    augment graph memory loss_scale claims observe dist federate partition comm server_optimizer policy"},
     {"an unknown key inside a map",
      NULL,
      {"training={epochz: 3}"},
@@ -1117,9 +1117,9 @@ static const config_case config_cases[] = {
      "  configs/wrong.yaml:8:1\n"
      "  did you mean 'training'?\n"
      "  at the top there are: seed device auto_device min_gpu_memory_mb wait_for_gpu gpu_wait_timeout_minutes\n"
-     "    gpu_check_interval_seconds min_batch_size max_retries precision model backbone dataset optimizer\n"
-     "    schedule loss backend run training transform augment graph memory loss_scale claims observe dist comm\n"
-     "    policy\n"
+     "    gpu_check_interval_seconds min_batch_size max_retries precision total_clients clients_per_round rounds\n"
+     "    parallel_clients method model backbone dataset optimizer schedule loss backend run training transform\n"
+     "    augment graph memory loss_scale claims observe dist federate partition comm server_optimizer policy\n"
      "error: 'seed' must be an integer, got a map\n"
      "  configs/wrong.yaml:9:7   (seed of weights, order, augmentation and dropout; default 1)\n"
      "error: 'training.epochs' must be an integer, got 1.0\n"
