@@ -299,9 +299,11 @@ static brim_status failed(void *self, enum brim_turn_part part, brim_status stat
 {
   brim_running *r = self;
   bool is_over = false;
-  const bool gives_up =
-      !r->options->dist &&
-      (part == BRIM_TURN_DUE ? is_of_policies(status) : part == BRIM_TURN_CHANGE && !brim_status_is_want(status));
+  /* Clients that diverge leave the global model as it was. */
+  const bool is_of_clients = brim_setup_is_federated(r->drive->setup) && status == BRIM_ENUMERIC;
+  const bool gives_up = !r->options->dist && (part == BRIM_TURN_DUE      ? is_of_policies(status)
+                                              : part == BRIM_TURN_CHANGE ? !brim_status_is_want(status)
+                                                                         : is_of_clients);
   if (status == BRIM_EINTERRUPTED && (part == BRIM_TURN_DUE || gives_up))
     status = interrupt(r);
   else if (gives_up)

@@ -193,6 +193,16 @@ class Federate(Case):
         result = self.federate("first", *words, "federate.on_divergence=fail", status=FAILED)
         self.assert_error(result, "has diverged")
 
+    def test_clients_that_all_diverge_leave_a_checkpoint_of_the_round_before(self):
+        words = [*MLP, "federate.checkpoint_every_rounds=100", "model.hidden=[9,9]", "optimizer.lr=0.5",
+                 "server_optimizer.lr=100"]
+        result = self.federate("run", *words, "rounds=9", status=FAILED)
+        step = max(self.steps("run"))
+        self.assert_error(result, f"all 5 clients of round {step + 1} have diverged",
+                          f"there is a checkpoint of step {step}", "brim train --resume run")
+        self.federate("short", *words, f"rounds={step}")
+        self.assert_same_checkpoint("short", "run", step, ["model.safetensors", "optimizer.safetensors"])
+
 
 def attempts(step, count):
     """The first `count` attempts at a round fail."""

@@ -99,8 +99,8 @@ class Images(Case):
 
     @unittest.skipIf(SANITIZED, "sanitizers keep memory")
     def test_the_host_has_room_for_progressive_pictures(self):
-        """Which keep coefficients of all their pixels until the last scan, in each of two threads of training and two of
-        an evaluation. The four may be at work at once; on a busy machine they may be so one after another."""
+        """Which keep coefficients of all their pixels until the last scan, in each of two threads of training and two
+        of an evaluation. The four may be at work at once; on a busy machine they may be so one after another."""
         path = self.folder_set(train=2, test=2)
         coefficients = 3 * 250 * 188 * 128  # of a picture
         for split in "train", "test":
