@@ -3,11 +3,11 @@
 
     python3 scripts/bench/federate.py build/release/bin/brim [--rounds 5] [--only CASE]
 
-A Python that has PyTorch is found as by speed.py. brim deals the samples and writes who has which (partition.csv); the loop trains the clients of a round one after
-another with all threads, averages their weights by their samples, and is given what brim began with. Cohorts come in turn
-(method=round_robin). The order of samples within a client is each program's own, so losses at the end agree only to
-some percent, and both are printed. Turn by turn; prints the median of seconds a round and the ratio. Memory is the peak
-of the process."""
+A Python that has PyTorch is found as by speed.py. brim deals the samples and writes who has which (partition.csv); the
+loop trains the clients of a round one after another with all threads, averages their weights by their samples, and
+begins with brim's first weights. Cohorts come in turn (method=round_robin). The order of samples within a client is
+each program's own, so losses at the end agree only to some percent: all are printed. Turn by turn; prints the median of
+seconds a round and the ratio. Memory is the peak of the process."""
 
 import argparse
 import json
@@ -37,7 +37,7 @@ def run_brim(brim, folder, words, rounds):
 def measure_brim(brim, folder, words, rounds):
     summary = run_brim(brim, folder, words, rounds)
     records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    seconds = next(r["seconds"] for r in records if r["split"] == "train") / rounds
+    seconds = sum(r["seconds"] for r in records if r["split"] == "train") / rounds
     return {"seconds": seconds, "loss": summary["test_loss"], "bytes": summary["rss_peak_bytes"]}
 
 
@@ -75,8 +75,9 @@ def main():
         ratios = sorted(t["seconds"] / o["seconds"] for o, t in zip(ours, theirs))
         print(f"{case}, {federated} rounds of 10 clients:")
         for who, all_of in ("brim", ours), ("PyTorch", theirs):
-            print(f"  {who:8} {1000 * statistics.median(m['seconds'] for m in all_of):9.2f} ms a round, test loss "
-                  f"{all_of[0]['loss']:.4f}, {max(m['bytes'] for m in all_of) / 2 ** 20:.0f} MiB")
+            losses = ", ".join(f"{m['loss']:.4f}" for m in all_of)
+            print(f"  {who:8} {1000 * statistics.median(m['seconds'] for m in all_of):9.2f} ms a round, "
+                  f"test loss {losses}, {max(m['bytes'] for m in all_of) / 2 ** 20:.0f} MiB")
         print(f"  PyTorch takes {statistics.median(ratios):.2f} times as long ({ratios[0]:.2f} to {ratios[-1]:.2f})",
               flush=True)
 
