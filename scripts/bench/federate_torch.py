@@ -2,8 +2,8 @@
 
     federate_torch.py DATA START MODEL RATE BATCH CLIENTS ROUNDS
 
-START is a run of brim without rounds: its first weights and its partition. Images are normalised once, which takes least
-time. Prints one JSON object: seconds a round, the test loss at the end, and the peak of the process."""
+START is a run of brim without rounds: its first weights and its partition. Images are normalised once, which takes
+least time. Prints one JSON object: seconds a round, the test loss at the end, and the peak of the process."""
 
 import csv
 import json
