@@ -42,7 +42,7 @@ static __device__ inline void store_row(T *row, int F, int lane, int lanes, cons
 }
 
 template <typename T, bool LOG, int N>
-static __global__ void __launch_bounds__(CUDA_THREADS) short_kernel(T *y, const T *x, int64_t rows, int F, int lanes)
+static __global__ void __launch_bounds__(CUDA_THREADS, 1) short_kernel(T *y, const T *x, int64_t rows, int F, int lanes)
 {
   const int lane = threadIdx.x % lanes, before = threadIdx.x % CUDA_WARP / lanes; /* rows before it in its warp */
   const int block = CUDA_THREADS / lanes;                                         /* rows of a block */
