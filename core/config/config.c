@@ -421,11 +421,16 @@ static const brim_yaml *expand_home(loading *l, const brim_schema_row *row, cons
   return expanded;
 }
 
-/* Did somebody say how many clients there are? */
+static bool is_default(const brim_yaml *node)
+{
+  return node->origin.file && strcmp(node->origin.file, "default") == 0;
+}
+
+/* Does a file or the command line say how many clients there are? */
 static bool has_clients(const loading *l)
 {
   const brim_yaml *node = brim_yaml_get_path(l->c.root, "total_clients");
-  return node && node->origin.file && strcmp(node->origin.file, "default") != 0;
+  return node && !is_default(node);
 }
 
 static void fill_row(loading *l, const brim_schema_row *row)
@@ -439,10 +444,9 @@ static void fill_row(loading *l, const brim_schema_row *row)
     show_missing(l, row, node);
     return;
   }
-  if (row->reserved && node->origin.file && strcmp(node->origin.file, "default") == 0) return; /* nobody wrote it */
+  if (row->reserved && is_default(node)) return; /* nobody wrote it */
   if (!take_value(l, row, node)) return;
-  const bool is_default = node->origin.file && strcmp(node->origin.file, "default") == 0;
-  if (is_default && row->section && row->section->of_clients && !has_clients(l)) return;
+  if (is_default(node) && row->section && row->section->of_clients && !has_clients(l)) return;
   put(l, row, brim_yaml_clone(l->c.arena, node));
 }
 

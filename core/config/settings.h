@@ -174,7 +174,7 @@ typedef struct brim_section {
   const char *path;          /* "" for top-level keys, "training", ... */
   const brim_setting *table; /* offsets within the section's own struct */
   size_t offset, size;       /* of that struct in brim_settings */
-  bool of_clients;           /* only a federation's resolved configuration has keys that nobody wrote */
+  bool of_clients;           /* the resolved configuration shows them where there are clients, or where they are set */
 } brim_section;
 extern const brim_section brim_settings_sections[]; /* ends with path == NULL */
 /* Reserved keys: declared, without a field, not implemented. A configuration may set one to its default, which means

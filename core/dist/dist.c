@@ -46,7 +46,7 @@ typedef struct party {
 
 struct brim_dist {
   brim_dist_options options;
-  brim_arena defaults; /* parameters of communicators that nobody has chosen */
+  brim_arena defaults; /* default parameters of communicators that the configuration does not choose */
   brim_world world;
   party host;        /* joined */
   party collectives; /* its own, or another one's; ops NULL: not connected */

@@ -118,7 +118,6 @@ static brim_status measure(turn *t)
   BRIM_TRY(brim_exec_read(l->exec, l->distance, l->distance->graph->kept, distance));
   t->result->loss = metrics[0];
   t->result->correct = metrics[1];
-  t->result->squares = distance[0];
   if (isfinite(metrics[0]) && isfinite(distance[0]) && distance[1] < BRIM_FOLD_MOST) return BRIM_OK;
   if (!isfinite(distance[0]))
     return brim_fail(BRIM_ENUMERIC, "client %lld has diverged: its parameters are not finite",

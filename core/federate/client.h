@@ -11,7 +11,6 @@ typedef struct brim_client_result {
   double weight;           /* of its update in the sum; see fold in brim/ops.h */
   double loss, correct;    /* sums over these samples, as metrics have them */
   double counted, tokens;  /* what the samples count for in the mean of losses; see brim_setup_weigh */
-  double squares;          /* of all values of its update */
   bool arrived;            /* its update is in the sum; else it has diverged */
 } brim_client_result;
 

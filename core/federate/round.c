@@ -119,7 +119,7 @@ static brim_status train_client(worker *w, brim_client_result *result)
   return folded;
 }
 
-/* Takes one client after another until there is none. */
+/* Trains one client after another, until each client of the round has a lane. */
 static void *work(void *context)
 {
   worker *w = context;
@@ -142,9 +142,9 @@ static brim_status work_in_lanes(brim_federation *f)
 {
   int32_t started = 1;
   int failed = 0;
-  for (; started < f->lanes && !failed; started++) {
+  while (started < f->lanes && !failed) {
     failed = brim_thread_start(&f->worker[started].thread, "brim-lane", work, &f->worker[started]);
-    if (failed) break;
+    started += !failed;
   }
   if (failed)
     atomic_store(&f->is_over, true);

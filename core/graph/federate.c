@@ -2,21 +2,10 @@
 
 #include "graph/update.h"
 
-/* The same parameter without a gradient. */
-static void add_like(brim_graph *g, const brim_parameter *p)
-{
-  g->freezing = p->is_frozen;
-  brim_tensor *value = p->is_buffer ? brim_graph_buffer(g, p->value->name, &p->value->shape, p->init, p->momentum)
-                                    : brim_graph_parameter(g, p->value->name, &p->value->shape, p->init);
-  g->freezing = false;
-  value->dtype = p->value->dtype;
-  value->bytes = p->value->bytes;
-}
-
 static brim_graph *begin(const brim_graph *like)
 {
   brim_graph *g = brim_graph_create(like->real, like->batch, false);
-  for (size_t i = 0; i < like->parameter_count; i++) add_like(g, &like->parameter[i]);
+  for (size_t i = 0; i < like->parameter_count; i++) brim_update_copy_parameter(g, &like->parameter[i]);
   return g;
 }
 

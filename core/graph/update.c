@@ -172,16 +172,21 @@ static void add_average(brim_graph *g, double decay, const brim_parameter *p)
   brim_graph_node_into(g, "ema", parameter->name, in, 2, &average, 1, &attr);
 }
 
-/* The same parameter in the graph of the update; with a gradient if that is still there then, and whole. */
-static void add_like(brim_graph *g, const brim_parameter *p, bool with_gradient)
+void brim_update_copy_parameter(brim_graph *g, const brim_parameter *p)
 {
-  g->training = p->is_buffer || with_gradient;
   g->freezing = p->is_frozen;
   brim_tensor *value = p->is_buffer ? brim_graph_buffer(g, p->value->name, &p->value->shape, p->init, p->momentum)
                                     : brim_graph_parameter(g, p->value->name, &p->value->shape, p->init);
   value->dtype = p->value->dtype;
   value->bytes = p->value->bytes;
   g->freezing = false;
+}
+
+/* In the graph of the update; with a gradient if that is still there then, and whole. */
+static void add_like(brim_graph *g, const brim_parameter *p, bool with_gradient)
+{
+  g->training = p->is_buffer || with_gradient;
+  brim_update_copy_parameter(g, p);
   g->training = true;
 }
 

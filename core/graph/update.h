@@ -16,6 +16,8 @@ void brim_update_add_own_parts(brim_graph *g, const struct brim_shards *shards);
 void brim_update_add_states(brim_graph *g, const brim_update_options *options);
 /* The nodes that find the gradients' scale. */
 void brim_update_add_scale(brim_graph *g, const brim_update_options *options);
+/* The same parameter in another graph, with a gradient if that graph trains. */
+void brim_update_copy_parameter(brim_graph *g, const brim_parameter *p);
 /* Adds the gradients of further uses of a parameter to its own; of a slice, what they have of it. */
 void brim_update_add_further(brim_graph *g, size_t parameter);
 /* The update of a parameter that is no buffer, or of its slice. */

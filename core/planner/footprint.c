@@ -20,14 +20,19 @@ static uint64_t page_bytes(void)
   return (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-static uint64_t kernel_bytes(const brim_plan *plan)
+/* What kernels take when they are realized. */
+static uint64_t realized_bytes(const brim_plan *plan)
 {
-  uint64_t bytes = brim_exec_table_bytes(plan);
-  for (int32_t i = 0; i < plan->lane_count; i++)
-    bytes += kernel_bytes(plan->lane[i]) - brim_exec_table_bytes(plan->lane[i]);
+  uint64_t bytes = 0;
+  for (int32_t i = 0; i < plan->lane_count; i++) bytes += realized_bytes(plan->lane[i]);
   for (size_t i = 0; i < plan->program_count; i++)
     for (size_t k = 0; k < plan->program[i].graph->node_count; k++) bytes += plan->program[i].need[k].host_bytes;
   return bytes;
+}
+
+static uint64_t kernel_bytes(const brim_plan *plan)
+{
+  return brim_exec_table_bytes(plan) + realized_bytes(plan);
 }
 
 static const brim_dataset_info *info_of(const brim_data *data, enum brim_part part)
