@@ -21,9 +21,9 @@
 #define PATH_BYTES 512
 #define UNTIL "until="
 
-enum point { ALLOC, PLACE, LIB, BEGIN, UPDATE, POINTS };
-static const char *const point_names[POINTS] = {BRIM_FAULT_ALLOC, BRIM_FAULT_PLACE, BRIM_FAULT_LIB, BRIM_FAULT_BEGIN,
-                                                BRIM_FAULT_UPDATE};
+enum point { ALLOC, PLACE, LIB, BEGIN, CLIENT, UPDATE, POINTS };
+static const char *const point_names[POINTS] = {BRIM_FAULT_ALLOC, BRIM_FAULT_PLACE,  BRIM_FAULT_LIB,
+                                                BRIM_FAULT_BEGIN, BRIM_FAULT_CLIENT, BRIM_FAULT_UPDATE};
 
 typedef struct fault {
   enum point point;
@@ -66,7 +66,8 @@ static brim_status mistake(const reader *r, const char *at, const char *what)
   return brim_fail(BRIM_ECONFIG,
                    "%s, character %d: %s\n  %s\n  %*s\n"
                    "a fault is [rank:R:][step:N:]POINT, POINT one of alloc[:COUNT], place[:COUNT], lib[:NAME[:COUNT]], "
-                   "begin[:COUNT], update[:COUNT]; COUNT is 17, 17+ or %%5; :until=PATH may follow; commas part faults",
+                   "begin[:COUNT], client[:COUNT], update[:COUNT]; COUNT is 17, 17+ or %%5; :until=PATH may follow; "
+                   "commas part faults",
                    BRIM_FAULT_ENVIRONMENT, (int)(at - r->text) + 1, what, r->text, (int)(at - r->text) + 1, "^");
 }
 
@@ -122,7 +123,7 @@ static brim_status take_point(reader *r, fault *f)
       return BRIM_OK;
     }
   if (is_word(r, "rank") || is_word(r, "step")) return mistake(r, r->at, "rank:R stands before step:N, each once");
-  return mistake(r, r->at, "no point of this name: alloc, place, lib or begin");
+  return mistake(r, r->at, "no point of this name: alloc, place, lib, begin, client or update");
 }
 
 static bool is_name(char c)

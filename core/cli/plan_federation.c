@@ -49,6 +49,8 @@ static void print_text(const brim_drive *d, const brim_plan *plan, const lanes_r
   printf("\npeak %s, exactly %" PRIu64 " bytes, with %d client%s at a time, in %s\n",
          brim_format_bytes(a, sizeof a, plan->peak_bytes), plan->peak_bytes, (int)d->choice.lanes,
          brim_plural(d->choice.lanes), plan->peak_op);
+  if (d->setup->world.ranks > 1)
+    printf("on each of %d ranks, between which a round's clients are dealt\n", (int)d->setup->world.ranks);
   for (uint32_t r = 0; r < BRIM_ROLE_COUNT; r++)
     printf("  %-12s %12s\n", brim_role_name(r), brim_format_bytes(a, sizeof a, plan->class_bytes[r]));
   printf("  %-12s %12s   no placement can do with less\n", "lower bound",

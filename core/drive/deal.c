@@ -199,7 +199,9 @@ static brim_status settle_together(brim_dist *dist, brim_status before, brim_dri
   BRIM_TRY(exchange(dist, &own, all));
   brim_drive *d = *drive;
   d->setup->deal.is_settled = true;
-  if (is_kept || d->setup->settings->dist.deal == BRIM_DEAL_EVEN || are_alike(all, d->setup->world.ranks))
+  /* Clients are dealt in each round, by the times of those before. */
+  if (is_kept || d->setup->settings->dist.deal == BRIM_DEAL_EVEN || are_alike(all, d->setup->world.ranks) ||
+      brim_setup_is_federated(d->setup))
     return BRIM_OK;
   BRIM_TRY(weigh_ranks(dist, d, &own, all));
   if (!d->setup->deal.weight) return BRIM_OK;
@@ -254,6 +256,7 @@ void brim_deal_tell(const brim_drive *d, brim_text *out)
   const long long effective = (long long)d->setup->settings->training.effective_batch_size,
                   step = (long long)brim_setup_all_samples(d->setup);
   if (brim_setup_is_federated(d->setup)) {
+    if (d->setup->world.ranks > 1) brim_text_printf(out, "on each of %d ranks ", (int)d->setup->world.ranks);
     brim_text_printf(out, "%d client%s at a time, batches of %lld", (int)d->choice.lanes, brim_plural(d->choice.lanes),
                      effective);
     if (d->choice.micro_batch < effective)

@@ -20,7 +20,8 @@
 static int32_t wanted_lanes(const brim_drive *d)
 {
   const brim_settings *s = d->setup->settings;
-  const int64_t asked = s->parallel_clients, threads = d->planner.device_info.threads;
+  const int64_t asked = s->parallel_clients, threads = d->planner.device_info.threads, ranks = d->setup->world.ranks,
+                clients = (s->clients_per_round + ranks - 1) / ranks;
   int64_t lanes = asked < 0 ? threads : asked;
   if (!brim_setup_is_federated(d->setup)) return 0;
   if (!BRIM_HAS(brim_backend_ops, d->setup->backend_ops, lane)) {
@@ -29,7 +30,7 @@ static int32_t wanted_lanes(const brim_drive *d)
                brim_setup_backend_id(d->setup));
     lanes = 1;
   }
-  if (lanes > s->clients_per_round) lanes = s->clients_per_round;
+  if (lanes > clients) lanes = clients;
   return lanes < 1 ? 1 : (int32_t)lanes;
 }
 

@@ -92,11 +92,11 @@ static brim_status fewer_lanes(brim_recovery *r, const failure *f)
 {
   brim_drive *d = *r->drive;
   brim_choice to = d->choice;
-  if (to.lanes <= 1) return BRIM_ENOTSUP;
+  const int32_t before = to.lanes;
+  if (before <= 1) return BRIM_ENOTSUP;
   to.lanes /= 2;
   brim_drive_go(d, &to);
-  tell_recovery(r, f, "%d client%s at a time in the place of %d", (int)to.lanes, brim_plural(to.lanes),
-                (int)to.lanes * 2);
+  tell_recovery(r, f, "%d client%s at a time in the place of %d", (int)to.lanes, brim_plural(to.lanes), (int)before);
   return BRIM_OK;
 }
 

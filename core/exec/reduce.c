@@ -39,7 +39,7 @@ static brim_status need(brim_reduction *r, uint64_t ticket)
 static brim_status start_bucket(brim_reduction *r)
 {
   const brim_gradient_bucket *b = &r->plan->bucket[r->next++];
-  return start(r, b->kind, r->plan->request.backend->real, b->offset, b->count);
+  return start(r, b->kind, b->dtype, b->offset, b->count);
 }
 
 /* A collective may be started and be done before the same node. */

@@ -35,6 +35,7 @@ brim_status brim_exec_broadcast(brim_exec *exec)
 {
   const brim_plan *plan = exec->plan;
   BRIM_TRY(brim_exec_wait(exec));
-  BRIM_TRY(brim_reduction_broadcast(&exec->reduction, plan->frozen_offset, plan->class_bytes[BRIM_ROLE_PARAMETER]));
+  BRIM_TRY(
+      brim_reduction_broadcast(&exec->reduction, plan->frozen_offset, plan->gradient_offset - plan->frozen_offset));
   return brim_reduction_finish(&exec->reduction);
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/fault.h"
 #include "brim/random.h"
 
 static uint64_t values_bytes(const brim_setup *s)
@@ -147,6 +148,9 @@ brim_status brim_lane_train(brim_lane *l, int64_t round, brim_client_result *res
             .result = result,
             .seed = (uint64_t)key.v[0] << 32 | key.v[1],
             .factor = s->schedule_ops->factor(s->schedule_params, round, l->drive->order.steps)};
+  if (brim_fault_hit(BRIM_FAULT_CLIENT, NULL))
+    return brim_fail(BRIM_ENOMEM_DEVICE, "client %lld was made to fail, by %s", (long long)result->client,
+                     BRIM_FAULT_ENVIRONMENT);
   BRIM_TRY(write_class_weights(l));
   BRIM_TRY(brim_exec_run(l->exec, l->adopt, &(brim_step){.federated = 1}, NULL));
   BRIM_TRY(brim_exec_zero_states(l->exec));

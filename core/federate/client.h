@@ -11,6 +11,7 @@ typedef struct brim_client_result {
   double weight;           /* of its update in the sum; see fold in brim/ops.h */
   double loss, correct;    /* sums over these samples, as metrics have them */
   double counted, tokens;  /* what the samples count for in the mean of losses; see brim_setup_weigh */
+  bool is_done;            /* it has been trained */
   bool arrived;            /* its update is in the sum; else it has diverged */
 } brim_client_result;
 
@@ -26,7 +27,7 @@ typedef struct brim_lane {
 brim_status brim_lane_open(brim_lane *lane, const brim_drive *drive, brim_exec *exec);
 void brim_lane_close(brim_lane *lane);
 
-/* [step, any thread] The client takes the global model and trains; `result` gets all but whether it arrived. ENUMERIC
+/* [step, any thread] The client takes the global model and trains; `result` gets all but what it is of it: is_done, arrived. ENUMERIC
  * with *result filled if the client has diverged: its parameters are not finite, or moved by BRIM_FOLD_MOST or more. */
 #define BRIM_FOLD_MOST 512.0
 brim_status brim_lane_train(brim_lane *lane, int64_t round, brim_client_result *result);

@@ -21,56 +21,167 @@ typedef struct worker {
   brim_error error;
 } worker;
 
+/* What a rank tells of a client to the others. */
+typedef struct report {
+  double samples, loss, correct, counted, tokens, has_arrived;
+} report;
+/* What a rank tells of itself: what it has trained in the round, and how long that took. */
+typedef struct pace {
+  double samples, seconds;
+} pace;
+
 struct brim_federation {
+  const brim_setup *setup;
   const brim_drive *drive;
-  brim_exec *exec;
+  brim_exec *exec; /* NULL: nothing is placed */
   worker *worker;
   int32_t lanes;
   brim_client_result *client; /* [clients] as selected */
-  int64_t *turn;              /* [clients] their order: those with the most samples first, so that lanes end together */
   int64_t *selected, clients, round;
+  int64_t *order;         /* [clients] those with the most samples first, so that lanes and ranks end together */
+  int32_t *rank;          /* [clients] that trains each */
+  int64_t *turn, turns;   /* [turns] those of them that this rank still has to train, in that order */
+  double *speed;          /* [ranks] samples a second, as all have agreed; of the last rounds */
+  double *load;           /* [ranks] what each is dealt of a round */
+  bool has_speeds;        /* else all are 1 */
+  pace pace;              /* of this rank in the present round */
+  report *all;            /* [ranks, REPORTS] room to exchange them in */
+  bool is_open;           /* the sums hold the clients of `round` that have arrived */
+  void *kept;             /* these sums while nothing is placed, tensor by tensor; NULL: there are none */
   atomic_llong next;      /* turn */
   atomic_bool is_over;    /* a client has failed: no other begins */
+  atomic_bool is_torn;    /* in the middle of an addition */
   pthread_mutex_t adding; /* one lane at a time adds to the sum */
 };
+#define REPORTS (BRIM_EXCHANGE_BYTES / sizeof(report)) /* in one exchange */
 
-brim_status brim_federation_open(const brim_drive *drive, brim_exec *exec, brim_federation **out)
+static brim_status open_federation(brim_federation *f)
+{
+  const size_t ranks = (size_t)f->setup->world.ranks;
+  f->client = brim_try_calloc((size_t)f->clients, sizeof *f->client);
+  f->selected = brim_try_calloc((size_t)f->clients, sizeof *f->selected);
+  f->order = brim_try_calloc((size_t)f->clients, sizeof *f->order);
+  f->rank = brim_try_calloc((size_t)f->clients, sizeof *f->rank);
+  f->turn = brim_try_calloc((size_t)f->clients, sizeof *f->turn);
+  f->speed = brim_try_calloc(ranks, sizeof *f->speed);
+  f->load = brim_try_calloc(ranks, sizeof *f->load);
+  f->all = brim_try_calloc(ranks * REPORTS, sizeof *f->all);
+  if (!f->client || !f->selected || !f->order || !f->rank || !f->turn || !f->speed || !f->load || !f->all)
+    return brim_fail(BRIM_ENOMEM_HOST, "no host memory for %lld clients of a round", (long long)f->clients);
+  for (size_t i = 0; i < ranks; i++) f->speed[i] = 1;
+  return BRIM_OK;
+}
+
+brim_status brim_federation_open(const brim_setup *setup, brim_federation **out)
 {
   brim_federation *f = brim_try_calloc(1, sizeof *f);
   if (!f) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for a federation");
-  f->drive = drive;
-  f->exec = exec;
-  f->clients = drive->setup->settings->clients_per_round;
-  f->client = brim_try_calloc((size_t)f->clients, sizeof *f->client);
-  f->turn = brim_try_calloc((size_t)f->clients, sizeof *f->turn);
-  f->selected = brim_try_calloc((size_t)f->clients, sizeof *f->selected);
-  f->worker = brim_try_calloc((size_t)drive->choice.lanes, sizeof *f->worker);
+  f->setup = setup;
+  f->clients = setup->settings->clients_per_round;
   pthread_mutex_init(&f->adding, NULL);
-  brim_status status = BRIM_OK;
-  if (!f->client || !f->turn || !f->selected || !f->worker)
-    status = brim_fail(BRIM_ENOMEM_HOST, "no host memory for %lld clients of a round", (long long)f->clients);
-  for (; status == BRIM_OK && f->lanes < drive->choice.lanes; f->lanes++) {
-    f->worker[f->lanes].federation = f;
-    status = brim_lane_open(&f->worker[f->lanes].lane, drive, brim_exec_lane(exec, f->lanes));
-  }
-  if (status != BRIM_OK) {
+  const brim_status status = open_federation(f);
+  if (status == BRIM_OK)
+    *out = f;
+  else
     brim_federation_close(f);
-    return status;
-  }
-  *out = f;
-  return BRIM_OK;
+  return status;
 }
 
 void brim_federation_close(brim_federation *f)
 {
   if (!f) return;
-  for (int32_t i = 0; i < f->lanes; i++) brim_lane_close(&f->worker[i].lane);
+  brim_federation_forget(f);
+  brim_federation_unplace(f);
   pthread_mutex_destroy(&f->adding);
-  free(f->worker);
   free(f->client);
-  free(f->turn);
   free(f->selected);
+  free(f->order);
+  free(f->rank);
+  free(f->turn);
+  free(f->speed);
+  free(f->load);
+  free(f->all);
   free(f);
+}
+
+void brim_federation_forget(brim_federation *f)
+{
+  f->is_open = false;
+  f->pace = (pace){0};
+  free(f->kept);
+  f->kept = NULL;
+}
+
+/* ---- from one plan to another ---- */
+
+static uint64_t bytes_of_sums(const brim_program *serve)
+{
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < serve->graph->tensor_count; i++)
+    if (serve->graph->tensor[i]->role == BRIM_ROLE_GRADIENT) bytes += serve->graph->tensor[i]->bytes;
+  return bytes;
+}
+
+/* Between the plan that is placed and `kept`. */
+static brim_status copy_sums(brim_federation *f, brim_status (*copy)(brim_exec *exec, const brim_program *program,
+                                                                     const brim_tensor *tensor, void *host))
+{
+  const brim_program *serve = brim_plan_program(brim_exec_plan(f->exec), BRIM_PROGRAM_UPDATE, 0);
+  uint64_t at = 0;
+  for (size_t i = 0; i < serve->graph->tensor_count; i++) {
+    const brim_tensor *t = serve->graph->tensor[i];
+    if (t->role != BRIM_ROLE_GRADIENT) continue;
+    BRIM_TRY(copy(f->exec, serve, t, (char *)f->kept + at));
+    at += t->bytes;
+  }
+  return BRIM_OK;
+}
+
+static brim_status write_sum(brim_exec *exec, const brim_program *program, const brim_tensor *sum, void *host)
+{
+  return brim_exec_write(exec, program, sum, host);
+}
+
+static int64_t count_arrived(const brim_federation *f)
+{
+  int64_t arrived = 0;
+  for (int64_t i = 0; i < f->clients; i++) arrived += f->client[i].arrived;
+  return arrived;
+}
+
+static void keep_sums(brim_federation *f)
+{
+  if (!f->is_open || count_arrived(f) == 0) return;
+  f->kept = brim_try_malloc(bytes_of_sums(brim_plan_program(brim_exec_plan(f->exec), BRIM_PROGRAM_UPDATE, 0)));
+  if (!f->kept || copy_sums(f, brim_exec_read) != BRIM_OK) brim_federation_forget(f);
+}
+
+void brim_federation_unplace(brim_federation *f)
+{
+  if (f->exec) keep_sums(f);
+  for (int32_t i = 0; i < f->lanes; i++) brim_lane_close(&f->worker[i].lane);
+  free(f->worker);
+  f->worker = NULL;
+  f->lanes = 0;
+  f->exec = NULL;
+  f->drive = NULL;
+}
+
+brim_status brim_federation_place(brim_federation *f, const brim_drive *drive, brim_exec *exec)
+{
+  brim_status status = BRIM_OK;
+  f->drive = drive;
+  f->exec = exec;
+  f->worker = brim_try_calloc((size_t)drive->choice.lanes, sizeof *f->worker);
+  if (!f->worker) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for %d lanes", (int)drive->choice.lanes);
+  for (; status == BRIM_OK && f->lanes < drive->choice.lanes; f->lanes++) {
+    f->worker[f->lanes].federation = f;
+    status = brim_lane_open(&f->worker[f->lanes].lane, drive, brim_exec_lane(exec, f->lanes));
+  }
+  if (status == BRIM_OK && f->kept) status = copy_sums(f, write_sum);
+  free(f->kept);
+  f->kept = NULL;
+  return status;
 }
 
 /* ---- who trains ---- */
@@ -86,7 +197,7 @@ static int most_first(const void *a, const void *b, void *clients)
 /* Weights are samples times a power of two, which is exact, and add up to at most 1. */
 static brim_status select_clients(brim_federation *f)
 {
-  const brim_setup *s = f->drive->setup;
+  const brim_setup *s = f->setup;
   int64_t samples = 0;
   int exponent = 0;
   BRIM_TRY(brim_select_clients(s->settings, &s->partition, f->round, f->clients, f->selected));
@@ -95,9 +206,38 @@ static brim_status select_clients(brim_federation *f)
   for (int64_t i = 0; i < f->clients; i++) {
     const double own = (double)brim_partition_count(&s->partition, f->selected[i]);
     f->client[i] = (brim_client_result){.client = f->selected[i], .weight = ldexp(own, -exponent)};
-    f->turn[i] = i;
+    f->order[i] = i;
   }
-  qsort_r(f->turn, (size_t)f->clients, sizeof *f->turn, most_first, f->client);
+  qsort_r(f->order, (size_t)f->clients, sizeof *f->order, most_first, f->client);
+  return BRIM_OK;
+}
+
+/* One after another, the largest first, each to the rank that would end with it first: the same on all ranks, as all
+ * have the same speeds. */
+static void deal_to_ranks(brim_federation *f)
+{
+  const int32_t ranks = f->setup->world.ranks;
+  double *load = f->load;
+  memset(load, 0, (size_t)ranks * sizeof *load);
+  for (int64_t i = 0; i < f->clients; i++) {
+    const int64_t k = f->order[i];
+    int32_t first = 0;
+    for (int32_t r = 1; r < ranks; r++)
+      if ((load[r] + f->client[k].weight) / f->speed[r] < (load[first] + f->client[k].weight) / f->speed[first])
+        first = r;
+    load[first] += f->client[k].weight;
+    f->rank[k] = first;
+  }
+}
+
+static brim_status begin_round(brim_federation *f, int64_t round)
+{
+  brim_federation_forget(f);
+  f->round = round;
+  BRIM_TRY(select_clients(f));
+  deal_to_ranks(f);
+  BRIM_TRY(brim_exec_zero_gradients(f->exec));
+  f->is_open = true;
   return BRIM_OK;
 }
 
@@ -106,16 +246,22 @@ static brim_status select_clients(brim_federation *f)
 static brim_status train_client(worker *w, brim_client_result *result)
 {
   brim_federation *f = w->federation;
+  const brim_client_result before = *result;
   const brim_status status = brim_lane_train(&w->lane, f->round, result);
-  if (status == BRIM_ENUMERIC && f->drive->setup->settings->federate.on_divergence == BRIM_DIVERGENCE_DROP) {
+  if (status == BRIM_ENUMERIC && f->setup->settings->federate.on_divergence == BRIM_DIVERGENCE_DROP) {
     brim_log(BRIM_LOG_WARN, "round %lld: %s; it is left out", (long long)f->round + 1, brim_error_text());
+    result->is_done = true;
     return BRIM_OK;
   }
-  BRIM_TRY(status);
+  if (status != BRIM_OK) {
+    *result = before; /* it will be trained from its beginning */
+    return status;
+  }
   pthread_mutex_lock(&f->adding);
   const brim_status folded = brim_lane_fold(&w->lane, result->weight);
   pthread_mutex_unlock(&f->adding);
-  result->arrived = folded == BRIM_OK;
+  if (folded != BRIM_OK) atomic_store(&f->is_torn, true);
+  result->is_done = result->arrived = folded == BRIM_OK;
   return folded;
 }
 
@@ -127,7 +273,7 @@ static void *work(void *context)
   w->status = BRIM_OK;
   while (w->status == BRIM_OK && !atomic_load(&f->is_over)) {
     const int64_t turn = atomic_fetch_add(&f->next, 1);
-    if (turn >= f->clients) break;
+    if (turn >= f->turns) break;
     w->status = train_client(w, &f->client[f->turn[turn]]);
   }
   if (w->status != BRIM_OK) {
@@ -160,22 +306,90 @@ static brim_status work_in_lanes(brim_federation *f)
   return BRIM_OK;
 }
 
-brim_status brim_federation_train(brim_federation *f, int64_t round, brim_round_result *out)
+brim_status brim_federation_train(brim_federation *f, int64_t round)
 {
-  f->round = round;
-  BRIM_TRY(select_clients(f));
+  const double start = brim_now();
+  if (!f->is_open || f->round != round) BRIM_TRY(begin_round(f, round));
+  f->turns = 0;
+  for (int64_t i = 0; i < f->clients; i++) {
+    const int64_t k = f->order[i];
+    if (f->rank[k] == f->setup->world.rank && !f->client[k].is_done) f->turn[f->turns++] = k;
+  }
   atomic_store(&f->next, 0);
   atomic_store(&f->is_over, false);
-  BRIM_TRY(brim_exec_zero_gradients(f->exec));
-  BRIM_TRY(work_in_lanes(f));
-  *out = (brim_round_result){.client = f->client, .clients = f->clients};
-  for (int64_t i = 0; i < f->clients; i++) {
-    out->arrived += f->client[i].arrived;
-    out->weight += f->client[i].arrived ? f->client[i].weight : 0;
+  atomic_store(&f->is_torn, false);
+  const brim_status status = work_in_lanes(f);
+  f->pace.seconds += brim_now() - start;
+  if (atomic_load(&f->is_torn)) brim_federation_forget(f);
+  return status;
+}
+
+/* ---- over all ranks ---- */
+
+/* What came of `count` clients from `first` on, from whoever has trained them. */
+static brim_status exchange(brim_federation *f, int64_t first, int64_t count)
+{
+  report own[REPORTS];
+  for (int64_t i = 0; i < count; i++) {
+    const brim_client_result *c = &f->client[first + i];
+    own[i] = (report){(double)c->samples, c->loss, c->correct, c->counted, c->tokens, c->arrived};
   }
-  if (out->arrived > 0) return BRIM_OK;
-  return brim_fail(BRIM_ENUMERIC,
-                   "all %lld clients of round %lld have diverged\nlower optimizer.lr, or train fewer local "
-                   "epochs (federate.local_epochs)",
-                   (long long)f->clients, (long long)round + 1);
+  BRIM_TRY(brim_dist_exchange(f->setup->options.dist, own, (uint32_t)((size_t)count * sizeof *own), f->all));
+  for (int64_t i = 0; i < count; i++) {
+    brim_client_result *c = &f->client[first + i];
+    const report *r = &f->all[f->rank[first + i] * count + i];
+    c->samples = (int64_t)r->samples;
+    c->loss = r->loss;
+    c->correct = r->correct;
+    c->counted = r->counted;
+    c->tokens = r->tokens;
+    c->arrived = r->has_arrived > 0;
+    c->is_done = true;
+  }
+  return BRIM_OK;
+}
+
+static int64_t count_own_samples(const brim_federation *f)
+{
+  int64_t samples = 0;
+  for (int64_t i = 0; i < f->clients; i++)
+    if (f->rank[i] == f->setup->world.rank) samples += f->client[i].samples;
+  return samples;
+}
+
+/* The next round is dealt by what ranks came to in this one and in those before. */
+static brim_status learn_speeds(brim_federation *f)
+{
+  pace *all = (pace *)(void *)f->all;
+  f->pace.samples = (double)count_own_samples(f);
+  BRIM_TRY(brim_dist_exchange(f->setup->options.dist, &f->pace, sizeof f->pace, all));
+  for (int32_t r = 0; r < f->setup->world.ranks; r++) {
+    if (!(all[r].samples > 0 && all[r].seconds > 0)) continue;
+    const double now = all[r].samples / all[r].seconds;
+    f->speed[r] = f->has_speeds ? (f->speed[r] + now) / 2 : now;
+  }
+  f->has_speeds = true;
+  return BRIM_OK;
+}
+
+static brim_status meet_others(brim_federation *f)
+{
+  if (!f->setup->options.dist) return BRIM_OK;
+  for (int64_t first = 0; first < f->clients; first += (int64_t)REPORTS) {
+    const int64_t rest = f->clients - first;
+    BRIM_TRY(exchange(f, first, rest < (int64_t)REPORTS ? rest : (int64_t)REPORTS));
+  }
+  BRIM_TRY(learn_speeds(f));
+  BRIM_TRY(brim_exec_reduce(f->exec, false));
+  return brim_exec_finish_sums(f->exec);
+}
+
+brim_status brim_federation_add_up(brim_federation *f, brim_round_result *out)
+{
+  f->is_open = false;
+  BRIM_TRY(meet_others(f));
+  *out = (brim_round_result){
+      .client = f->client, .clients = f->clients, .arrived = count_arrived(f), .own_samples = count_own_samples(f)};
+  for (int64_t i = 0; i < f->clients; i++) out->weight += f->client[i].arrived ? f->client[i].weight : 0;
+  return BRIM_OK;
 }

@@ -4,17 +4,26 @@
 
 #include "base/align.h"
 
-static const brim_graph *training_graph(const brim_plan *plan)
+/* The graph that has the gradients. A federation's server has sums in their place, and updates from them. */
+static const brim_graph *graph_of_gradients(const brim_plan *plan)
 {
+  const uint32_t kind = plan->request.client ? BRIM_PROGRAM_UPDATE : BRIM_PROGRAM_TRAIN;
   for (size_t i = 0; i < plan->program_count; i++)
-    if (plan->program[i].kind == BRIM_PROGRAM_TRAIN) return plan->program[i].graph;
+    if (plan->program[i].kind == kind) return plan->program[i].graph;
   return NULL;
+}
+
+/* A server's sums are exact in this type only. */
+static uint32_t dtype_of_gradients(const brim_plan *plan)
+{
+  return plan->request.client ? BRIM_DTYPE_F64 : plan->request.backend->real;
 }
 
 static void add_bucket(brim_plan *plan, uint64_t first, uint64_t count, uint32_t kind)
 {
-  const uint64_t element = brim_dtype_bytes(plan->request.backend->real);
-  plan->bucket[plan->bucket_count++] = (brim_gradient_bucket){plan->gradient_offset + first * element, count, kind};
+  const uint32_t dtype = dtype_of_gradients(plan);
+  const uint64_t offset = plan->gradient_offset + first * brim_dtype_bytes(dtype);
+  plan->bucket[plan->bucket_count++] = (brim_gradient_bucket){offset, count, dtype, kind};
 }
 
 /* What is scattered here and not in the program, and what every rank gets whole: moving averages' sums come in the
@@ -45,8 +54,8 @@ uint64_t brim_buckets_size(const brim_graph *g, uint64_t most)
 void brim_buckets_make(brim_plan *plan)
 {
   const brim_plan_request *r = &plan->request;
-  const brim_graph *g = training_graph(plan);
-  const uint32_t element = brim_dtype_bytes(r->backend->real);
+  const brim_graph *g = graph_of_gradients(plan);
+  const uint32_t element = brim_dtype_bytes(dtype_of_gradients(plan));
   uint64_t end = plan->gradient_bytes, from = end;
   if (plan->shards) make_sharded(plan);
   if (r->world.ranks <= 1 || !g || plan->gradient_bytes == 0 || plan->shards) return;
@@ -65,11 +74,11 @@ void brim_buckets_make(brim_plan *plan)
 /* A node that writes a gradient is one of its bucket's; what lies outside all buckets is none's. */
 static void note_output(const brim_plan *plan, brim_program *p, const brim_tensor *t, int32_t node)
 {
-  const uint32_t element = brim_dtype_bytes(plan->request.backend->real);
   const uint64_t at = p->tensor_offset[t->id];
   for (size_t k = 0; k < plan->bucket_count; k++) {
     const brim_gradient_bucket *b = &plan->bucket[k];
-    if (at >= b->offset && at < b->offset + b->count * element && p->bucket_ready[k] < node) p->bucket_ready[k] = node;
+    const uint64_t end = b->offset + b->count * brim_dtype_bytes(b->dtype);
+    if (at >= b->offset && at < end && p->bucket_ready[k] < node) p->bucket_ready[k] = node;
   }
 }
 

@@ -116,6 +116,7 @@ typedef struct brim_plan_request {
 typedef struct brim_gradient_bucket {
   uint64_t offset; /* from the start of the arena */
   uint64_t count;  /* elements, with what lies between gradients */
+  uint32_t dtype;
   uint32_t kind;   /* BRIM_ALL_REDUCE; BRIM_REDUCE_SCATTER: of the sum a rank has its own part only */
 } brim_gradient_bucket;
 

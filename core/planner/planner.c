@@ -224,6 +224,7 @@ static brim_status plan_federation(const brim_planner *p, const brim_choice *cho
   int64_t size[BRIM_PROGRAMS_MAX];
   brim_plan_request client = make_request(p, choice), server = make_request(p, choice);
   describe_update(p, choice, &client);
+  client.world = (brim_world){.ranks = 1, .local_ranks = 1}; /* the server's sums are what ranks add up */
   const size_t sizes = brim_setup_client_sizes(s, batch, size);
   for (size_t i = 0; i < sizes; i++) add_shape(&client, BRIM_PROGRAM_TRAIN, size[i]);
   brim_optimizer_describe(s->server_ops, s->server_params, &server.update);

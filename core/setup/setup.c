@@ -75,7 +75,7 @@ static brim_status check_update(const brim_setup *s)
 {
   const brim_training_settings *t = &s->settings->training;
   if (!brim_setup_updates_in_backward(s)) return BRIM_OK;
-  if (s->world.ranks > 1)
+  if (s->world.ranks > 1 && !brim_setup_is_federated(s))
     return brim_fail(
         BRIM_ECONFIG,
         "optimizer.update=fused_backward does not go with %d ranks: the gradients of all of them are added "

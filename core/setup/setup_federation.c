@@ -33,11 +33,6 @@ brim_status brim_setup_open_federation(brim_setup *s)
                      "model=%s is trained on features that are computed once, and a federation's clients "
                      "train on samples\ntake model=lora, or another model",
                      brim_config_choice_of(s->config, "model")->plugin->id);
-  if (s->world.ranks > 1)
-    return brim_fail(BRIM_ECONFIG,
-                     "'dist.ranks' is %d, and a federation trains on one rank\n"
-                     "its clients train side by side on one device: see parallel_clients",
-                     (int)s->world.ranks);
   if (brim_partition_reads_labels(s->settings) && !s->data.opened) {
     s->reads = true;
     BRIM_TRY(brim_data_open_start(&s->data));

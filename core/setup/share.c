@@ -8,9 +8,11 @@ static int64_t unit_of(const brim_setup *s)
   return s->norm_group > 0 ? s->norm_group : 1;
 }
 
+/* Of a federation each rank trains whole clients. */
 static int64_t share_of_rank(const brim_setup *s, int32_t rank, int64_t samples)
 {
   int64_t first, count;
+  if (brim_setup_is_federated(s)) return samples;
   const brim_portion portion = brim_dealing_portion(&s->deal, rank, s->world.ranks);
   brim_portion_of(&portion, samples, unit_of(s), &first, &count);
   return count;
@@ -121,10 +123,13 @@ brim_load brim_setup_load(const brim_setup *s, int32_t rank)
 
 void brim_setup_warn_of_idle_ranks(const brim_setup *s)
 {
-  const int64_t step = brim_setup_all_samples(s);
+  const int64_t step = brim_setup_all_samples(s), clients = s->settings->clients_per_round;
   int32_t idle = 0, first = -1;
   char groups[64] = "";
   if (s->world.rank > 0) return;
+  if (brim_setup_is_federated(s) && clients < s->world.ranks)
+    brim_log(BRIM_LOG_WARN, "%lld of %d ranks have nothing to do: a round has %lld client%s",
+             (long long)(s->world.ranks - clients), (int)s->world.ranks, (long long)clients, brim_plural(clients));
   for (int32_t r = 0; r < s->world.ranks; r++) {
     if (share_of_rank(s, r, step) > 0) continue;
     if (idle++ == 0) first = r;

@@ -125,6 +125,13 @@ static void name_slowest(const brim_running *r, const brim_rank_figures *all, in
              (long long)r->state->step, (int)slowest, 100 * (most / usual - 1));
 }
 
+/* Of a federation those of the last round's clients that this rank has trained. */
+static int64_t step_samples(const brim_running *r)
+{
+  return brim_setup_is_federated(r->drive->setup) ? brim_trainer_last_round(r->trainer)->own_samples
+                                                  : brim_order_share(&r->drive->order, 0).count;
+}
+
 brim_status brim_running_report_ranks(void *running)
 {
   brim_running *r = running;
@@ -137,7 +144,7 @@ brim_status brim_running_report_ranks(void *running)
                                  .device_bytes = brim_trainer_device_bytes(r->trainer),
                                  .resident_bytes = brim_rss_bytes(),
                                  .batch = r->drive->choice.micro_batch,
-                                 .step_samples = brim_order_share(&r->drive->order, 0).count};
+                                 .step_samples = step_samples(r)};
   r->steps_seconds = r->waited_seconds = 0;
   brim_rank_figures *all = brim_xcalloc((size_t)ranks, sizeof *all);
   double *seconds = brim_xcalloc((size_t)ranks, sizeof *seconds);

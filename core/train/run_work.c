@@ -221,6 +221,12 @@ static bool is_of_policies(brim_status status)
   return status == BRIM_EPLUGIN || status == BRIM_ECONFIG;
 }
 
+/* Clients that diverge leave the global model as it was. */
+static bool has_diverged(const brim_running *r, brim_status status)
+{
+  return brim_setup_is_federated(r->drive->setup) && status == BRIM_ENUMERIC;
+}
+
 /* The state is an earlier one: what came behind it has not been. */
 static brim_status forget_what_came_behind(brim_running *r)
 {
@@ -291,7 +297,8 @@ static brim_status tell_failure(brim_running *r, brim_status failure, bool *is_o
       brim_trainer_has_told(r->trainer) ? failure : brim_trainer_meet(r->trainer, BRIM_MEET_AGAIN, failure);
   *is_over = brim_trainer_verdict(r->trainer)->is_over;
   if (brim_trainer_verdict(r->trainer)->status == BRIM_EINTERRUPTED) return interrupt(r);
-  return *is_over && is_of_policies(brim_trainer_verdict(r->trainer)->status) ? give_up(r, met) : met;
+  const brim_status first = brim_trainer_verdict(r->trainer)->status;
+  return *is_over && (is_of_policies(first) || has_diverged(r, first)) ? give_up(r, met) : met;
 }
 
 /* A turn that failed is made again if that can help; else the run ends, with what was trained. */
@@ -299,11 +306,9 @@ static brim_status failed(void *self, enum brim_turn_part part, brim_status stat
 {
   brim_running *r = self;
   bool is_over = false;
-  /* Clients that diverge leave the global model as it was. */
-  const bool is_of_clients = brim_setup_is_federated(r->drive->setup) && status == BRIM_ENUMERIC;
   const bool gives_up = !r->options->dist && (part == BRIM_TURN_DUE      ? is_of_policies(status)
                                               : part == BRIM_TURN_CHANGE ? !brim_status_is_want(status)
-                                                                         : is_of_clients);
+                                                                         : has_diverged(r, status));
   if (status == BRIM_EINTERRUPTED && (part == BRIM_TURN_DUE || gives_up))
     status = interrupt(r);
   else if (gives_up)

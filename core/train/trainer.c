@@ -45,16 +45,17 @@ static brim_status place(brim_trainer *t, const brim_evaluation_wish *wish)
   const brim_program *p = &t->plan->program[0];
   const brim_tensor *w = p->graph->class_weight;
   if (w) BRIM_TRY(brim_exec_write_as(t->exec, p, w, BRIM_DTYPE_F64, t->drive->setup->class_weights.item));
-  return t->plan->lane_count > 0 ? brim_federation_open(t->drive, t->exec, &t->federation) : BRIM_OK;
+  if (t->plan->lane_count == 0) return BRIM_OK;
+  if (!t->federation) BRIM_TRY(brim_federation_open(t->drive->setup, &t->federation));
+  return brim_federation_place(t->federation, t->drive, t->exec);
 }
 
 static void unplace(brim_trainer *t)
 {
-  brim_federation_close(t->federation);
+  if (t->federation) brim_federation_unplace(t->federation);
   brim_loader_close(t->loader); /* its micro-batches are of the plan */
   brim_exec_close(t->exec);
   brim_plan_free(t->plan);
-  t->federation = NULL;
   t->loader = NULL;
   t->exec = NULL;
   t->plan = NULL;
@@ -161,6 +162,7 @@ void brim_trainer_close(brim_trainer *t)
 {
   if (!t) return;
   unplace(t);
+  brim_federation_close(t->federation);
   brim_snapshot_release(&t->kept);
   free(t->metrics);
   free(t);
@@ -302,6 +304,8 @@ static brim_status place_again(brim_trainer *t)
 void brim_trainer_follow(brim_trainer *t, brim_drive *drive)
 {
   t->drive = drive;
+  brim_federation_close(t->federation); /* is of the setup that there was */
+  t->federation = NULL;
 }
 
 /* Frozen values are read again, from files that may be others by now. */
@@ -390,6 +394,7 @@ brim_status brim_trainer_restart(brim_trainer *t, const char *checkpoint)
 {
   t->is_kept = false;
   brim_snapshot_release(&t->kept);
+  if (t->federation) brim_federation_forget(t->federation);
   if (t->exec) (void)brim_drive_hold(t->drive, false);
   unplace(t);
   brim_status status = place_again(t);

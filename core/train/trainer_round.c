@@ -40,15 +40,40 @@ const brim_round_result *brim_trainer_last_round(const brim_trainer *t)
   return &t->round;
 }
 
-brim_status brim_trainer_round(brim_trainer *t)
+/* All clients that this rank has, and then the sums of all ranks. */
+static brim_status train(brim_trainer *t)
 {
-  brim_round_result *r = &t->round;
-  brim_step server;
-  brim_fault_step(t->state.step + 1);
   if (brim_fault_hit(BRIM_FAULT_BEGIN, NULL))
     return brim_fail(BRIM_ENOMEM_DEVICE, "made to fail at its beginning, by %s", BRIM_FAULT_ENVIRONMENT);
-  BRIM_TRY(brim_federation_train(t->federation, t->state.step, r));
-  make_steps(t, r->weight, &server);
+  return brim_federation_train(t->federation, t->state.step);
+}
+
+static brim_status add_up(brim_trainer *t)
+{
+  const double start = brim_now();
+  const brim_status status = brim_federation_add_up(t->federation, &t->round);
+  if (t->drive->setup->options.dist) t->waited += brim_now() - start;
+  return status;
+}
+
+static brim_status refuse(brim_trainer *t)
+{
+  const brim_status status = brim_fail(BRIM_ENUMERIC,
+                                       "all %lld clients of round %lld have diverged\nlower optimizer.lr, or train "
+                                       "fewer local epochs (federate.local_epochs)",
+                                       (long long)t->round.clients, (long long)t->state.step + 1);
+  return brim_trainer_let_one_speak(t, status, true);
+}
+
+brim_status brim_trainer_round(brim_trainer *t)
+{
+  brim_step server;
+  t->is_told = false;
+  brim_fault_step(t->state.step + 1);
+  BRIM_TRY(brim_trainer_meet(t, BRIM_MEET_READY, train(t)));
+  BRIM_TRY(brim_trainer_meet(t, BRIM_MEET_COMMIT, add_up(t)));
+  if (t->round.arrived == 0) return refuse(t);
+  make_steps(t, t->round.weight, &server);
   t->torn = true;
   BRIM_TRY(brim_exec_run(t->exec, t->update, &server, NULL));
   BRIM_TRY(brim_exec_wait(t->exec));
@@ -56,6 +81,6 @@ brim_status brim_trainer_round(brim_trainer *t)
     return brim_fail(BRIM_ENOMEM_DEVICE, "the update was made to fail, by %s", BRIM_FAULT_ENVIRONMENT);
   t->torn = false;
   t->begun_steps = t->state.step + 1;
-  commit(t, r);
+  commit(t, &t->round);
   return BRIM_OK;
 }

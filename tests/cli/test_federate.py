@@ -65,9 +65,32 @@ class Federate(Case):
         self.federate("faulty", *KINDS["mlp"], "parallel_clients=2",
                       env={"BRIM_FAULT": attempts(3, 4)})
         self.assert_same_checkpoint("whole", "faulty", 4)
-        choices = [r["choice"] for r in self.records("faulty", "events.jsonl")
-                   if r["event"] == "decision" and r["by"] == "recovery"]
-        self.assertTrue(any("1 client at a time" in choice for choice in choices), choices)
+        self.assertTrue(any("1 client at a time" in choice for choice in self.recoveries("faulty")))
+
+    def test_only_clients_that_failed_are_trained_again(self):
+        """Also where rounds fail so often that the plan changes meanwhile. Clients are counted where they begin."""
+        changes = ["client:3", "begin:2", "begin:3", "begin:4"]
+        for name in "mlp", "batch norm":
+            words = [*KINDS[name], "memory.recompute=none"]
+            self.federate(f"{name} whole", *words, "parallel_clients=1")
+            for lanes, faults in (1, ["client:3"]), (2, ["client:1", "client:5"]), (2, changes), (3, changes):
+                with self.subTest(name, lanes=lanes, faults=faults):
+                    run = f"{name} {lanes} {len(faults)}"
+                    report = self.folder / f"{run}.txt"
+                    self.federate(run, *words, f"parallel_clients={lanes}",
+                                  env={"BRIM_FAULT": ",".join(f"step:3:{one}" for one in faults),
+                                       "BRIM_FAULT_REPORT": str(report)})
+                    self.assert_same_checkpoint(f"{name} whole", run, 4)
+                    begun = [line.split() for line in report.read_text().splitlines()]
+                    begun = [int(calls) for step, point, _, calls, _ in begun if (step, point) == ("3", "client")]
+                    failed = sum("client" in one for one in faults)
+                    self.assertEqual(sum(begun), 5 + failed)
+                    self.assertEqual(any(f"at a time in the place of {lanes}" in c for c in self.recoveries(run)),
+                                     faults == changes)
+
+    def recoveries(self, run):
+        return [r["choice"] for r in self.records(run, "events.jsonl")
+                if r["event"] == "decision" and r["by"] == "recovery"]
 
     # ---- the right numbers ----
 

@@ -61,6 +61,7 @@ BRIM_EXPORT bool brim_stop_wanted(void);
 #define BRIM_FAULT_PLACE "place"   /* an arena on a device */
 #define BRIM_FAULT_LIB "lib"       /* a library's call; the name says for what kind of operation: "conv", "linear" */
 #define BRIM_FAULT_BEGIN "begin"   /* the beginning of a step */
+#define BRIM_FAULT_CLIENT "client" /* a client of a federation begins to train */
 #define BRIM_FAULT_UPDATE "update" /* the end of a step, when parameters have changed and nothing is committed */
 
 /* [any thread] True where the call that would follow is to fail for want of memory: leave it out, and do as if it had

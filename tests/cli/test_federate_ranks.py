@@ -1,0 +1,70 @@
+"""Federations of several ranks: clients are dealt to them, and the result has the bits of one rank's."""
+
+from ranks import Ranks
+from support import FAILED, HANG_SECONDS, main
+from test_federate import KINDS
+
+CHECKPOINT = ["model.safetensors", "optimizer.safetensors", "state.json"]
+
+
+class FederateRanks(Ranks):
+    def federate(self, ranks, run, *overrides, status=0, env=None):
+        process = self.start_ranks(ranks, "federate", f"run.dir={run}", *overrides, env=env)
+        out, err = process.communicate(timeout=HANG_SECONDS)
+        self.assertEqual(process.returncode, status, out + err)
+        return err
+
+    def whole(self, name):
+        self.brim("federate", "run.dir=whole", *KINDS[name])
+
+    def test_ranks_change_no_bit(self):
+        for name, words in KINDS.items():
+            self.brim("federate", f"run.dir={name} one", *words, "parallel_clients=2")
+            for ranks in 2, 3:
+                with self.subTest(name, ranks=ranks):
+                    self.federate(ranks, f"{name} {ranks}", *words)
+                    self.assert_same_checkpoint(f"{name} one", f"{name} {ranks}", 4, CHECKPOINT)
+                    self.assert_same_rounds(f"{name} one", f"{name} {ranks}")
+
+    def assert_same_rounds(self, run, other):
+        """What came of the clients, which all ranks know."""
+        def of(name):
+            return [(r["step"], r["loss"], r["accuracy"], r["clients"]) for r in self.records(name)
+                    if r["split"] == "train"]
+        self.assertEqual(of(run), of(other))
+
+    def test_a_rank_or_a_client_that_fails_is_made_up_for(self):
+        self.whole("batch norm")
+        for fault in "rank:1:step:3:client:2", "rank:0:step:2:client", "rank:1:step:3:begin", "rank:1:step:3:update", \
+                     "step:3:client:1,step:3:client:2":
+            with self.subTest(fault):
+                run = fault.replace(":", " ").replace(",", " ")
+                self.federate(2, run, *KINDS["batch norm"], env={"BRIM_FAULT": fault})
+                self.assert_same_checkpoint("whole", run, 4, CHECKPOINT)
+                self.assertGreater(self.summary(run)["retries"], 0)
+
+    def test_any_number_of_ranks_goes_on(self):
+        self.whole("dirichlet")
+        err = self.federate(3, "run", *KINDS["dirichlet"], status=4, env={"BRIM_FAULT": "rank:2:step:4:client:1+"})
+        self.assertEqual(err.count("error: "), 1, err)
+        self.assertEqual(max(self.steps("run")), 3)
+        process = self.start_ranks(2, "federate", "--resume", "run")
+        out, err = process.communicate(timeout=HANG_SECONDS)
+        self.assertEqual(process.returncode, 0, out + err)
+        self.assert_same_checkpoint("whole", "run", 4, CHECKPOINT)
+
+    def test_clients_that_all_diverge_end_all_ranks_with_one_message(self):
+        err = self.federate(2, "run", *KINDS["mlp"], "optimizer.lr=1e30", status=FAILED)
+        self.assertEqual(err.count("error: "), 1, err)
+        self.assertIn("all 5 clients of round 1 have diverged", err)
+        err = self.federate(2, "first", *KINDS["mlp"], "optimizer.lr=1e30", "federate.on_divergence=fail",
+                            status=FAILED)
+        self.assertIn("has diverged", err)
+
+    def test_ranks_without_clients_are_told_of(self):
+        err = self.federate(3, "run", *KINDS["mlp"], "clients_per_round=2")
+        self.assertIn("1 of 3 ranks have nothing to do: a round has 2 clients", err)
+
+
+if __name__ == "__main__":
+    main()
