@@ -5,12 +5,15 @@
 #include "cli/plan_print.h"
 #include "graph/plan_json.h"
 #include "planner/room.h"
+#include "planner/rounds.h"
+#include "store/summary.h"
 
 #define LANES_SHOWN_MAX 16
 
 typedef struct lanes_row {
   int32_t lanes;
   uint64_t peak_bytes;
+  brim_round_figures time;
 } lanes_row;
 
 /* One client at a time, two, four, ..., up to one for each client of a round or thread, and as it is chosen. */
@@ -32,8 +35,28 @@ static brim_status list_lanes(brim_drive *d, lanes_row *row, size_t *count)
   for (size_t i = 0; i < *count; i++) {
     c.lanes = row[i].lanes;
     BRIM_TRY(brim_planner_peak(&d->planner, &c, &row[i].peak_bytes));
+    BRIM_TRY(brim_planner_round_figures(&d->planner, &c, &row[i].time));
   }
   return BRIM_OK;
+}
+
+static void print_rows(const brim_drive *d, const lanes_row *row, size_t count)
+{
+  char bytes[32], client[32], round[32];
+  bool used[BRIM_BASIS_GUESSED + 1] = {false};
+  brim_text notes = {0};
+  printf("\n  parallel_clients          peak      a client       a round of training\n");
+  for (size_t i = 0; i < count; i++) {
+    const brim_round_figures *t = &row[i].time;
+    used[t->basis] = true;
+    printf("%c %16d  %12s  %12s  %24s\n", row[i].lanes == d->choice.lanes ? '*' : ' ', (int)row[i].lanes,
+           brim_format_bytes(bytes, sizeof bytes, row[i].peak_bytes),
+           brim_cli_format_time(t->client_seconds, t->basis, client, sizeof client),
+           brim_cli_format_time(t->round_seconds, t->basis, round, sizeof round));
+  }
+  brim_cli_print_basis_notes(used, &notes);
+  printf("%s", brim_text_str(&notes));
+  brim_text_release(&notes);
 }
 
 static void print_text(const brim_drive *d, const brim_plan *plan, const lanes_row *row, size_t count)
@@ -57,18 +80,20 @@ static void print_text(const brim_drive *d, const brim_plan *plan, const lanes_r
          brim_format_bytes(a, sizeof a, plan->lower_bound_bytes));
   printf("of it the server's %s, and %s for each client that trains at a time: no more for more clients or rounds\n",
          brim_format_bytes(a, sizeof a, plan->persistent_bytes), brim_format_bytes(b, sizeof b, plan->lane_bytes));
-  printf("\n  parallel_clients          peak\n");
-  for (size_t i = 0; i < count; i++)
-    printf("%c %16d  %12s\n", row[i].lanes == d->choice.lanes ? '*' : ' ', (int)row[i].lanes,
-           brim_format_bytes(a, sizeof a, row[i].peak_bytes));
+  print_rows(d, row, count);
 }
 
 static brim_status print_json(const brim_drive *d, const brim_plan *plan, const lanes_row *row, size_t count)
 {
   json_t *out = brim_plan_json(plan, d->choice.micro_batch), *rows = json_array();
-  for (size_t i = 0; i < count; i++)
-    json_array_append_new(rows, json_pack("{s:i, s:I, s:b}", "parallel_clients", (int)row[i].lanes, "peak_bytes",
-                                          (json_int_t)row[i].peak_bytes, "chosen", row[i].lanes == d->choice.lanes));
+  for (size_t i = 0; i < count; i++) {
+    json_t *one = json_pack("{s:i, s:I, s:b, s:s}", "parallel_clients", (int)row[i].lanes, "peak_bytes",
+                            (json_int_t)row[i].peak_bytes, "chosen", row[i].lanes == d->choice.lanes, "basis",
+                            brim_basis_names[row[i].time.basis]);
+    json_object_set_new(one, "client_seconds", brim_json_figure(row[i].time.client_seconds));
+    json_object_set_new(one, "round_seconds", brim_json_figure(row[i].time.round_seconds));
+    json_array_append_new(rows, one);
+  }
   json_object_set_new(out, "table", rows);
   json_object_set_new(out, "server_bytes", json_integer((json_int_t)plan->persistent_bytes));
   json_object_set_new(out, "client_bytes", json_integer((json_int_t)plan->lane_bytes));

@@ -74,7 +74,7 @@ json_t *brim_cli_fits_json(const brim_fits *fits)
 
 /* ---- the frontier ---- */
 
-static const char *const basis_names[] = {
+const char *const brim_basis_names[] = {
     [BRIM_BASIS_TIMED] = "timed", [BRIM_BASIS_DERIVED] = "derived", [BRIM_BASIS_GUESSED] = "guessed"};
 
 static double samples_per_second(const brim_setup *s, const brim_frontier_row *c)
@@ -89,19 +89,19 @@ static bool has_precisions(const brim_frontier *f)
   return differ;
 }
 
-/* Milliseconds with three figures; what was not timed as it is has a mark. */
-static void print_time(const brim_figures *f, char *out, size_t room)
+const char *brim_cli_format_time(double seconds, enum brim_basis basis, char *out, size_t room)
 {
   static const char *const mark[] = {[BRIM_BASIS_TIMED] = "", [BRIM_BASIS_DERIVED] = "~", [BRIM_BASIS_GUESSED] = "?"};
-  const double ms = 1e3 * f->step_seconds;
-  snprintf(out, room, "%s%.*f ms", mark[f->basis], ms >= 100 ? 0 : ms >= 10 ? 1 : 2, ms);
+  const double ms = 1e3 * seconds;
+  snprintf(out, room, "%s%.*f ms", mark[basis], ms >= 100 ? 0 : ms >= 10 ? 1 : 2, ms);
+  return out;
 }
 
 static void print_choice(const brim_setup *s, const brim_frontier_row *c, bool precisions, brim_text *out)
 {
   char peak[32], activations[32], step[32], extra[32] = "";
   const brim_figures *f = &c->figures;
-  print_time(f, step, sizeof step);
+  brim_cli_format_time(f->step_seconds, f->basis, step, sizeof step);
   if (f->recompute_share > 0) snprintf(extra, sizeof extra, "%.1f %%", 100 * f->recompute_share);
   brim_text_printf(out, "%c %11lld  %12lld  %9s  ", c->chosen ? '*' : ' ', (long long)c->choice.micro_batch,
                    (long long)brim_setup_micros(s, c->choice.micro_batch),
@@ -112,10 +112,8 @@ static void print_choice(const brim_setup *s, const brim_frontier_row *c, bool p
                    samples_per_second(s, c), extra[0] ? "  " : "", extra);
 }
 
-static void print_notes(const brim_frontier *f, brim_text *out)
+void brim_cli_print_basis_notes(const bool used[BRIM_BASIS_GUESSED + 1], brim_text *out)
 {
-  bool used[BRIM_BASIS_GUESSED + 1] = {false};
-  for (size_t i = 0; i < f->count; i++) used[f->row[i].figures.basis] = true;
   if (used[BRIM_BASIS_DERIVED]) brim_text_add(out, "  ~ partly by times of other micro-batches\n");
   if (used[BRIM_BASIS_GUESSED])
     brim_text_add(out, "  ? partly guessed by common rates: the device profile has no times of such kernels\n");
@@ -125,7 +123,7 @@ void brim_cli_print_frontier(const brim_frontier *f, const brim_setup *s, brim_t
 {
   char bytes[32];
   const bool precisions = has_precisions(f);
-  bool drawn = false;
+  bool drawn = false, used[BRIM_BASIS_GUESSED + 1] = {false};
   brim_text_printf(
       out, "  micro-batch  accumulation  recompute  %s      peak  activations        step  samples/s  more work\n",
       precisions ? "precision  " : "");
@@ -136,7 +134,8 @@ void brim_cli_print_frontier(const brim_frontier *f, const brim_setup *s, brim_t
     }
     if (i < f->count) print_choice(s, &f->row[i], precisions, out);
   }
-  print_notes(f, out);
+  for (size_t i = 0; i < f->count; i++) used[f->row[i].figures.basis] = true;
+  brim_cli_print_basis_notes(used, out);
 }
 
 json_t *brim_cli_frontier_json(const brim_frontier *f, const brim_setup *s)
@@ -153,7 +152,7 @@ json_t *brim_cli_frontier_json(const brim_frontier *f, const brim_setup *s)
     json_object_set_new(row, "step_seconds", brim_json_figure(c->figures.step_seconds));
     json_object_set_new(row, "samples_per_second", brim_json_figure(samples_per_second(s, c)));
     json_object_set_new(row, "recompute_share", brim_json_figure(c->figures.recompute_share));
-    json_object_set_new(row, "basis", json_string(basis_names[c->figures.basis]));
+    json_object_set_new(row, "basis", json_string(brim_basis_names[c->figures.basis]));
     json_array_append_new(rows, row);
   }
   return json_pack("{s:I, s:o}", "limit_bytes", (json_int_t)f->room_bytes, "choices", rows);

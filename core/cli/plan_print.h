@@ -16,6 +16,10 @@ void brim_cli_print_frontier(const brim_frontier *frontier, const brim_setup *se
 json_t *brim_cli_frontier_json(const brim_frontier *frontier, const brim_setup *setup);
 void brim_cli_print_times(const brim_times *times, brim_text *out);
 json_t *brim_cli_times_json(const brim_times *times);
+/* Milliseconds with three figures; what was not timed as it is has a mark, which the notes explain. Returns `out`. */
+const char *brim_cli_format_time(double seconds, enum brim_basis basis, char *out, size_t room);
+void brim_cli_print_basis_notes(const bool used[BRIM_BASIS_GUESSED + 1], brim_text *out);
+extern const char *const brim_basis_names[]; /* of enum brim_basis: "timed", ... */
 /* [plan] Of a federation: what `brim plan` shows, as text or JSON. What planning and brim_planner_check return. */
 brim_status brim_cli_show_federation(brim_drive *drive, bool json);
 #endif

@@ -23,10 +23,10 @@
 
 /* ---- the profile ---- */
 
-static brim_profile_subject subject_of(const brim_planner *p)
+static brim_profile_subject subject_of(const brim_planner *p, const brim_device_info *info)
 {
   const brim_config_choice *backend = brim_config_choice_of(p->setup->config, "backend");
-  return brim_profile_subject_of(backend->plugin->id, backend->file, &p->device_info);
+  return brim_profile_subject_of(backend->plugin->id, backend->file, info);
 }
 
 /* A resumed run has a profile in its folder; times that are not in it are guessed. */
@@ -46,7 +46,7 @@ brim_status brim_planner_open_profile(brim_planner *p)
 {
   char path[BRIM_PATH_MAX];
   if (p->profile) return BRIM_OK;
-  const brim_profile_subject subject = subject_of(p);
+  const brim_profile_subject subject = subject_of(p, &p->device_info);
   const bool has_path = find_path(p, &subject, path, sizeof path);
   const brim_status status = brim_profile_open(has_path ? path : NULL, &subject, &p->profile);
   if (status == BRIM_OK || (p->setup->settings->memory.profile[0] && !p->setup->options.resume)) return status;
@@ -55,41 +55,61 @@ brim_status brim_planner_open_profile(brim_planner *p)
   return brim_profile_open(p->setup->options.resume ? NULL : path, &subject, &p->profile);
 }
 
+brim_status brim_planner_profile_of(const brim_planner *p, const brim_device_info *info, brim_profile **out)
+{
+  char path[BRIM_PATH_MAX];
+  const brim_profile_subject subject = subject_of(p, info);
+  const bool has_path = brim_profile_default_path(&subject, path, sizeof path);
+  if (brim_profile_open(has_path ? path : NULL, &subject, out) == BRIM_OK) return BRIM_OK;
+  return brim_profile_open(NULL, &subject, out);
+}
+
+void brim_planner_save_profile_of(const brim_planner *p, brim_profile *profile)
+{
+  if (!p->setup->options.resume && brim_profile_save(profile) != BRIM_OK)
+    brim_log(BRIM_LOG_WARN, "%s", brim_error_text());
+}
+
 void brim_planner_save_profile(const brim_planner *p)
 {
-  if (p->profile && !p->setup->options.resume && brim_profile_save(p->profile) != BRIM_OK)
-    brim_log(BRIM_LOG_WARN, "%s", brim_error_text());
+  if (p->profile) brim_planner_save_profile_of(p, p->profile);
 }
 
 /* ---- time ---- */
 
 #define ELEMENT_SECONDS 1e-9 /* that common hosts take to prepare an element of a sample */
 
-static void time_sample(brim_planner *p, const char *what)
+static void time_sample(brim_planner *p, brim_profile *profile, const char *what)
 {
   double seconds = 0;
   const void *params =
       p->setup->features ? p->setup->data.self : brim_config_choice_of(p->setup->config, "dataset")->params;
   if (brim_data_sample_seconds(&p->setup->data, params, p->setup->backend_ops->real, &seconds) == BRIM_OK)
-    brim_profile_add(p->profile, what, 1, seconds, 0);
+    brim_profile_add(profile, what, 1, seconds, 0);
   else
     brim_log(BRIM_LOG_DEBUG, "samples could not be timed: %s", brim_error_text());
+}
+
+brim_prediction brim_planner_predict_samples(brim_planner *p, brim_profile *profile, int64_t samples)
+{
+  char what[288], shape[96], transform[128];
+  brim_prediction out = {0};
+  snprintf(what, sizeof what, "sample %s %s %s to %s%s", p->setup->data.plugin->id,
+           brim_dtype_name(p->setup->data.train.dtype),
+           brim_shape_format(shape, sizeof shape, &p->setup->data.train.sample),
+           brim_dtype_name(p->setup->backend_ops->real),
+           brim_transform_text(&p->setup->data.transform, transform, sizeof transform));
+  if (brim_setup_may_time(p->setup) && brim_profile_lacks(profile, what, 1)) time_sample(p, profile, what);
+  brim_predict_other(profile, what, 1, ELEMENT_SECONDS * (double)p->setup->data.elements, (double)samples, &out);
+  return out;
 }
 
 /* Samples that the loader prepares take the host's time too, where its threads share the processors with kernels: the
  * threads of a kernel wait for each other, so what one of them loses all lose. */
 static void add_loading(brim_planner *p, int64_t samples, brim_prediction *t)
 {
-  char what[288], shape[96], transform[128];
   const double workers = (double)p->setup->settings->training.num_workers;
-  snprintf(what, sizeof what, "sample %s %s %s to %s%s", p->setup->data.plugin->id,
-           brim_dtype_name(p->setup->data.train.dtype),
-           brim_shape_format(shape, sizeof shape, &p->setup->data.train.sample),
-           brim_dtype_name(p->setup->backend_ops->real),
-           brim_transform_text(&p->setup->data.transform, transform, sizeof transform));
-  if (brim_setup_may_time(p->setup) && brim_profile_lacks(p->profile, what, 1)) time_sample(p, what);
-  brim_prediction loading = {0};
-  brim_predict_other(p->profile, what, 1, ELEMENT_SECONDS * (double)p->setup->data.elements, (double)samples, &loading);
+  const brim_prediction loading = brim_planner_predict_samples(p, p->profile, samples);
   t->guessed_seconds += loading.guessed_seconds;
   const double quota = brim_cgroup_read("/sys/fs/cgroup", "/proc/self/cgroup").processors;
   const double online = (double)sysconf(_SC_NPROCESSORS_ONLN),
@@ -168,12 +188,11 @@ void brim_planner_compare_times(brim_planner *p, const brim_plan *plan, int64_t 
 /* ---- timing ---- */
 
 /* Is something of it not known, would it be over soon, and is there room? The first may take longer. */
-static bool is_worth_timing(brim_planner *p, const brim_plan *plan)
+static bool is_worth_timing(brim_planner *p, brim_profile *profile, const brim_rates *rates, const brim_plan *plan)
 {
-  const brim_rates rates = brim_rates_of(&p->device_info);
   const uint64_t most = p->device_info.on_host ? TIMED_HOST_BYTES : UINT64_MAX;
   if (plan->peak_bytes > brim_planner_room(p, false) || plan->peak_bytes > most) return false;
-  const double seconds = ROUNDS * brim_timing_foresee(p->profile, &rates, plan);
+  const double seconds = ROUNDS * brim_timing_foresee(profile, rates, plan);
   return seconds > 0 && p->timing_seconds + seconds <= (p->timing_seconds > 0 ? TIMED_SECONDS : 2 * TIMED_SECONDS);
 }
 
@@ -225,7 +244,8 @@ static brim_status time_choice(brim_planner *p, const brim_choice *v)
   if (!brim_setup_may_time(p->setup)) return BRIM_OK;
   BRIM_TRY(brim_planner_plan(p, v, true, &plan));
   brim_status status = BRIM_OK;
-  if (is_worth_timing(p, plan)) {
+  const brim_rates rates = brim_rates_of(&p->device_info);
+  if (is_worth_timing(p, p->profile, &rates, plan)) {
     const double start = brim_now();
     status = time_plan(p, plan, BRIM_CEILINGS);
     p->timing_seconds += brim_now() - start;
@@ -239,6 +259,20 @@ static brim_status time_choice(brim_planner *p, const brim_choice *v)
   }
   brim_plan_free(plan);
   return status;
+}
+
+brim_status brim_planner_time_client(brim_planner *p, brim_profile *profile, const brim_device_info *info,
+                                     const brim_plan *plan)
+{
+  const brim_rates rates = brim_rates_of(info);
+  brim_claim *claim = NULL;
+  if (!brim_setup_may_time(p->setup) || !is_worth_timing(p, profile, &rates, plan)) return BRIM_OK;
+  const double start = brim_now();
+  brim_status status = brim_planner_claim_own(p, plan->peak_bytes, &claim);
+  if (status == BRIM_OK) status = brim_timing_run(profile, &rates, plan, p->device);
+  brim_claim_release(claim);
+  p->timing_seconds += brim_now() - start;
+  return status == BRIM_OK || status == BRIM_EINTERRUPTED ? status : go_without(p, status);
 }
 
 static brim_status time_ceiling(brim_planner *p, const brim_plan *like, enum brim_ceiling_kind kind)
@@ -263,6 +297,11 @@ brim_status brim_planner_time(brim_planner *p, const brim_plan *plan)
 
 /* ---- figures ---- */
 
+enum brim_basis brim_prediction_basis(const brim_prediction *t)
+{
+  return t->guessed_seconds > 0 ? BRIM_BASIS_GUESSED : t->derived_seconds > 0 ? BRIM_BASIS_DERIVED : BRIM_BASIS_TIMED;
+}
+
 brim_status brim_planner_figures(brim_planner *p, const brim_choice *choice, brim_figures *out)
 {
   brim_plan *plan = NULL;
@@ -283,9 +322,7 @@ brim_status brim_planner_figures(brim_planner *p, const brim_choice *choice, bri
                         .recompute_share = train ? brim_recompute_share(train) : 0,
                         .step_seconds = t.seconds,
                         .update_seconds = predict_update(p, plan, choice->micro_batch),
-                        .basis = t.guessed_seconds > 0   ? BRIM_BASIS_GUESSED
-                                 : t.derived_seconds > 0 ? BRIM_BASIS_DERIVED
-                                                         : BRIM_BASIS_TIMED};
+                        .basis = brim_prediction_basis(&t)};
   brim_plan_free(plan);
   return BRIM_OK;
 }

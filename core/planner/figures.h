@@ -3,6 +3,7 @@
 #ifndef BRIM_PLANNER_FIGURES_H
 #define BRIM_PLANNER_FIGURES_H
 #include "brim/policy.h"
+#include "exec/predict.h"
 #include "planner/planner.h"
 
 typedef struct brim_figures {
@@ -30,6 +31,18 @@ double brim_planner_step_seconds(brim_planner *planner, const brim_plan *plan, i
 brim_status brim_planner_time(brim_planner *planner, const brim_plan *plan);
 /* [plan] Writes the file of the profile, if something was timed. What goes wrong there is said and no failure. */
 void brim_planner_save_profile(const brim_planner *planner);
+
+/* ---- of a federation's lanes (rounds.h), which have a share of the threads ---- */
+
+/* [plan] The profile of the planner's device with other threads; the caller closes it. ENOMEM_HOST. */
+brim_status brim_planner_profile_of(const brim_planner *planner, const brim_device_info *info, brim_profile **out);
+void brim_planner_save_profile_of(const brim_planner *planner, brim_profile *profile);
+/* [init] Times what that profile lacks of a plan, where brim_planner_figures would. */
+brim_status brim_planner_time_client(brim_planner *planner, brim_profile *profile, const brim_device_info *info,
+                                     const brim_plan *plan);
+/* [plan] What preparing so many samples takes one thread. */
+brim_prediction brim_planner_predict_samples(brim_planner *planner, brim_profile *profile, int64_t samples);
+enum brim_basis brim_prediction_basis(const brim_prediction *prediction);
 
 #define BRIM_PROFILE_NAME "profile.jsonl" /* in a run's folder */
 /* What steps of a plan really took: if that is no time like the predicted one, what it was predicted by is

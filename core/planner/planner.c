@@ -216,17 +216,31 @@ static void describe_update(const brim_planner *p, const brim_choice *choice, br
   r->update.max_norm = t->clip_norm;
 }
 
+/* A client's training. */
+static brim_plan_request make_client_request(const brim_planner *p, const brim_choice *choice)
+{
+  int64_t size[BRIM_PROGRAMS_MAX];
+  brim_plan_request client = make_request(p, choice);
+  describe_update(p, choice, &client);
+  client.world = (brim_world){.ranks = 1, .local_ranks = 1}; /* the server's sums are what ranks add up */
+  const size_t sizes = brim_setup_client_sizes(p->setup, choice->micro_batch, size);
+  for (size_t i = 0; i < sizes; i++) add_shape(&client, BRIM_PROGRAM_TRAIN, size[i]);
+  return client;
+}
+
+brim_status brim_planner_plan_client(const brim_planner *p, const brim_choice *choice, void *backend, brim_plan **out)
+{
+  brim_plan_request client = make_client_request(p, choice);
+  client.backend_self = backend;
+  return brim_plan_create(&client, out);
+}
+
 /* The server with its lanes; `alone`: one lane is planned in the place of all. */
 static brim_status plan_federation(const brim_planner *p, const brim_choice *choice, bool alone, brim_plan **out)
 {
   const brim_setup *s = p->setup;
   const int64_t batch = choice->micro_batch, eval_batch = brim_setup_eval_batch(s, batch);
-  int64_t size[BRIM_PROGRAMS_MAX];
-  brim_plan_request client = make_request(p, choice), server = make_request(p, choice);
-  describe_update(p, choice, &client);
-  client.world = (brim_world){.ranks = 1, .local_ranks = 1}; /* the server's sums are what ranks add up */
-  const size_t sizes = brim_setup_client_sizes(s, batch, size);
-  for (size_t i = 0; i < sizes; i++) add_shape(&client, BRIM_PROGRAM_TRAIN, size[i]);
+  brim_plan_request client = make_client_request(p, choice), server = make_request(p, choice);
   brim_optimizer_describe(s->server_ops, s->server_params, &server.update);
   server.recompute = BRIM_RECOMPUTE_NONE;
   server.client = &client;

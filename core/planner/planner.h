@@ -80,6 +80,9 @@ size_t brim_planner_list_cuts(brim_planner *planner);
 /* [plan] The plan of a choice. `alone`: of the full micro-batch and the update only, without evaluation; of a
  * federation the same peak, but not to be placed. ECONFIG if its micro-batch is not allowed. */
 brim_status brim_planner_plan(const brim_planner *planner, const brim_choice *choice, bool alone, brim_plan **out);
+/* [plan] Of a federation, the plan of a client's training without a server, on an instance of the backend. */
+brim_status brim_planner_plan_client(const brim_planner *planner, const brim_choice *choice, void *backend,
+                                     brim_plan **out);
 /* [plan] The plan of an evaluation, and nothing else: no gradients, no optimizer state. */
 brim_status brim_planner_plan_evaluation(const brim_planner *planner, const brim_choice *choice,
                                          const brim_evaluation_wish *wish, brim_plan **out);

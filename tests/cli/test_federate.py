@@ -171,11 +171,22 @@ class Federate(Case):
 
     def test_the_plan_is_what_is_placed(self):
         for lanes in 1, 2, 3:
-            words = [*MLP, f"parallel_clients={lanes}", "rounds=1"]
+            words = [*MLP, f"parallel_clients={lanes}", "rounds=1", "training.eval_batch_size=1"]
             plan = json.loads(self.brim("--config-name", "federate", "plan", "--json", *words).out)
             self.federate(f"run {lanes}", *words)
             self.assertEqual(plan["peak_bytes"], self.summary(f"run {lanes}")["planned_peak_bytes"])
             self.assertEqual(plan["peak_bytes"], plan["server_bytes"] + lanes * plan["client_bytes"])
+
+    def test_the_plan_foresees_a_round(self):
+        """By times of kernels that are measured once: five clients of 20 samples, in turns."""
+        plan = json.loads(self.brim("--config-name", "federate", "plan", "--json", *MLP, "memory.timing=true",
+                                    "backend.threads=2").out)
+        for row in plan["table"]:
+            turns = -(-5 // row["parallel_clients"])
+            self.assertIn(row["basis"], ("timed", "derived", "guessed"))  # a busy machine leaves less time to time in
+            self.assertGreater(row["client_seconds"], 0)
+            self.assertAlmostEqual(row["round_seconds"], turns * row["client_seconds"], delta=1e-12)
+        self.assertEqual([row["parallel_clients"] for row in plan["table"]], [1, 2])
 
     def test_memory_does_not_grow_with_clients(self):
         for clients in 12, 240:
