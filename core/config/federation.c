@@ -74,6 +74,13 @@ void brim_federation_resolve(brim_composition *c, const brim_schema *schema, bri
     brim_problem_hint(&c->problems, "set clients_per_round to %lld at most, or total_clients higher",
                       (long long)s->total_clients);
   }
+  if (s->federate.min_clients > s->clients_per_round) {
+    brim_problem_at(&c->problems, origin_of(config, "federate.min_clients"),
+                    "federate.min_clients %lld is more than the %lld clients of a round",
+                    (long long)s->federate.min_clients, (long long)s->clients_per_round);
+    brim_problem_hint(&c->problems, "set federate.min_clients to %lld at most, or clients_per_round higher",
+                      (long long)s->clients_per_round);
+  }
   s->training.steps = s->rounds;
   s->training.epochs = s->rounds;
   s->training.eval_every_steps = s->federate.eval_every_rounds;

@@ -259,6 +259,15 @@ static const brim_setting federate_table[] = {
           "a client whose parameters are not finite, or moved by 512 or more: leave it out, or end the run"),
     FIXED(I64, T, eval_every_rounds, "1", "[1,1000000000]", "rounds between evaluations of the global model"),
     FREE(I64, T, checkpoint_every_rounds, "10", "[1,1000000000]", "rounds between checkpoints"),
+    FIXED(F64, T, target_accuracy, "0", "[0,1]",
+          "end the run when an evaluation reaches this accuracy, on validation data if there is some; 0: no target"),
+    FIXED(F64, T, convergence_threshold, "0", "[0,inf)",
+          "smallest improvement of loss or accuracy that counts; evaluations without one end the run; 0: none do"),
+    FIXED(I64, T, patience, "2", "[1,1000000]",
+          "evaluations in a row without such an improvement after which the run ends"),
+    FIXED(I64, T, min_rounds, "0", "[0,1000000000]", "rounds before which convergence_threshold ends no run"),
+    FIXED(I64, T, min_clients, "1", "[1,1000000000]",
+          "fewest clients whose updates a round needs; with fewer the run ends"),
     {.param.key = NULL},
 };
 #undef T

@@ -98,6 +98,9 @@ typedef struct brim_federate_settings {
   int32_t remainder;     /* enum brim_remainder */
   int32_t on_divergence; /* enum brim_divergence */
   int64_t eval_every_rounds, checkpoint_every_rounds;
+  double target_accuracy;       /* 0: none */
+  double convergence_threshold; /* 0: off; else with patience and min_rounds */
+  int64_t patience, min_rounds, min_clients;
 } brim_federate_settings;
 
 /* How training samples are dealt to the clients of a federation. */

@@ -22,6 +22,26 @@ static size_t count_remainders(const brim_setup *s)
   return count;
 }
 
+/* A rule that ends a run looks at evaluations. */
+static brim_status check_rules(const brim_setup *s)
+{
+  const brim_federate_settings *f = &s->settings->federate;
+  const bool has_target = f->target_accuracy > 0;
+  const char *key = has_target ? "federate.target_accuracy" : "federate.convergence_threshold";
+  if (!has_target && f->convergence_threshold == 0) return BRIM_OK;
+  if (s->data.count[BRIM_PART_VALIDATION] + s->data.count[BRIM_PART_TEST] == 0)
+    return brim_fail(BRIM_ECONFIG,
+                     "'%s' needs test or validation data, and there is none\n"
+                     "set dataset.validation_fraction, or %s=0",
+                     key, key);
+  if (has_target && s->data.train.task == BRIM_TASK_VALUES)
+    return brim_fail(BRIM_ECONFIG,
+                     "'%s' needs classes: answers that are real numbers have no accuracy\n"
+                     "take federate.convergence_threshold, which goes by the loss",
+                     key);
+  return BRIM_OK;
+}
+
 brim_status brim_setup_open_federation(brim_setup *s)
 {
   const brim_config_choice *server = brim_config_server_optimizer(s->config);
@@ -33,6 +53,7 @@ brim_status brim_setup_open_federation(brim_setup *s)
                      "model=%s is trained on features that are computed once, and a federation's clients "
                      "train on samples\ntake model=lora, or another model",
                      brim_config_choice_of(s->config, "model")->plugin->id);
+  BRIM_TRY(check_rules(s));
   if (brim_partition_reads_labels(s->settings) && !s->data.opened) {
     s->reads = true;
     BRIM_TRY(brim_data_open_start(&s->data));

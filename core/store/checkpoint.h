@@ -22,9 +22,14 @@ typedef struct brim_train_state {
   int64_t best_step;         /* -1: none yet */
   int64_t worse_evaluations; /* in a row, without a better validation loss */
   int64_t evaluated_step;    /* the last step after which an evaluation was made; 0: none */
-  uint64_t model_hash;       /* of the graph's parameters: names, shapes */
-  uint64_t profile_hash;     /* of the run's device profile; 0: it has none */
-  uint64_t frozen_hash;      /* of the frozen parameters, which are in no checkpoint; 0: there are none */
+  double evaluated_accuracy; /* of that evaluation; NAN: it has none */
+  /* Of federate.convergence_threshold: the figures that a better one must beat by more than it, NAN: none yet; and
+   * evaluations in a row that did not. */
+  double settled_loss, settled_accuracy;
+  int64_t settled_evaluations;
+  uint64_t model_hash;   /* of the graph's parameters: names, shapes */
+  uint64_t profile_hash; /* of the run's device profile; 0: it has none */
+  uint64_t frozen_hash;  /* of the frozen parameters, which are in no checkpoint; 0: there are none */
   char model_id[64], optimizer_id[64], backend_id[64];
   double train_loss, train_accuracy; /* of the newest training record; NAN: none yet */
   double train_mae;                  /* the same, in the accuracy's place where answers are real numbers */

@@ -100,6 +100,15 @@ brim_status brim_running_close_window(brim_running *r);
 /* `recorded`: the record is there already, from before the run was resumed. */
 brim_status brim_running_evaluate(brim_running *r, enum brim_part part, bool recorded, brim_evaluation *out);
 
+/* ---- run_early.c ---- */
+
+/* Takes an evaluation of the present step into the state: the best so far, and what the rules below count. */
+void brim_running_judge(brim_running *r, enum brim_part part, const brim_evaluation *e);
+/* Does a rule (training.patience, federate.target_accuracy, federate.patience) end the run here? */
+bool brim_running_is_over(void *running);
+/* Then: the last record, a checkpoint, and why. */
+brim_status brim_running_stop_early(brim_running *r);
+
 /* ---- run_pressure.c ---- */
 
 /* Starts the thread that looks, if the run's keys want one. ENOMEM_HOST. */

@@ -1,6 +1,5 @@
 /* A run's trainer as the work that drive/loop.h drives: steps, what is due after them, what becomes of failures, and
  * the trainer's plan. */
-#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -100,30 +99,16 @@ static void begin_turn(void *self)
 static brim_status evaluate(void *self, bool *is_new)
 {
   brim_running *r = self;
-  brim_train_state *s = r->state;
+  const brim_train_state *s = r->state;
   const int64_t *count = r->drive->setup->data.count;
   const enum brim_part part = count[BRIM_PART_VALIDATION] ? BRIM_PART_VALIDATION : BRIM_PART_TEST;
   *is_new = false;
   if (s->evaluated_step == s->step || count[part] == 0) return BRIM_OK;
   brim_evaluation e;
   BRIM_TRY(brim_running_evaluate(r, part, false, &e));
-  s->evaluated_step = s->step;
+  brim_running_judge(r, part, &e);
   *is_new = true;
-  if (part != BRIM_PART_VALIDATION) return BRIM_OK;
-  s->worse_evaluations++;
-  if (!isnan(s->best_loss) && !(e.loss < s->best_loss)) return BRIM_OK;
-  s->worse_evaluations = 0;
-  s->best_loss = e.loss;
-  s->best_step = s->step;
   return BRIM_OK;
-}
-
-/* Has the validation loss not got better for long enough? By the state alone, so a resumed run ends where it would. */
-static bool is_out_of_patience(void *self)
-{
-  const brim_running *r = self;
-  const int64_t patience = r->settings->training.patience;
-  return patience > 0 && r->state->worse_evaluations >= patience;
 }
 
 static bool is_best(void *self)
@@ -142,19 +127,6 @@ static brim_status checkpoint(void *self)
 }
 
 /* ---- the end ---- */
-
-static brim_status stop_early(brim_running *r)
-{
-  char detail[128];
-  snprintf(detail, sizeof detail, "no better validation loss since step %lld", (long long)r->state->best_step);
-  BRIM_TRY(brim_running_close_window(r));
-  BRIM_TRY(brim_loop_save(&r->loop));
-  r->has_stopped = true;
-  brim_running_event(r, "stopped_early", detail);
-  brim_say("stopped early after step %lld of %lld: %s (training.patience=%lld)", (long long)r->state->step,
-           (long long)r->drive->order.steps, detail, (long long)r->settings->training.patience);
-  return BRIM_OK;
-}
 
 /* Unless it is written, or the parameters are lost: then the newest one is what the run goes on with. */
 static brim_status write_last_checkpoint(brim_running *r)
@@ -179,7 +151,7 @@ static brim_status interrupt(brim_running *r)
 static brim_status finish(void *self)
 {
   brim_running *r = self;
-  if (r->state->step < r->drive->order.steps && !r->has_stopped) BRIM_TRY(stop_early(r));
+  if (r->state->step < r->drive->order.steps && !r->has_stopped) BRIM_TRY(brim_running_stop_early(r));
   if (r->state->step == 0) BRIM_TRY(write_last_checkpoint(r));
   if (r->drive->setup->data.count[BRIM_PART_TEST] == 0 || r->report.test_step == r->state->step) return BRIM_OK;
   const int64_t step = r->state->step;
@@ -409,7 +381,7 @@ brim_work brim_running_work(brim_running *r)
                      .evaluate = evaluate,
                      .end_round = brim_running_report_ranks,
                      .is_best = is_best,
-                     .is_over = is_out_of_patience,
+                     .is_over = brim_running_is_over,
                      .checkpoint = checkpoint,
                      .go_on = go_on,
                      .finish = finish,

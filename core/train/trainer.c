@@ -24,6 +24,9 @@ static void init_state(brim_trainer *t)
                                 .gradient_norm = NAN,
                                 .best_loss = NAN,
                                 .best_step = -1,
+                                .evaluated_accuracy = NAN,
+                                .settled_loss = NAN,
+                                .settled_accuracy = NAN,
                                 .train_loss = NAN,
                                 .train_accuracy = NAN,
                                 .train_mae = NAN};

@@ -56,12 +56,20 @@ static brim_status add_up(brim_trainer *t)
   return status;
 }
 
+/* Too few updates to go on with. */
 static brim_status refuse(brim_trainer *t)
 {
-  const brim_status status = brim_fail(BRIM_ENUMERIC,
-                                       "all %lld clients of round %lld have diverged\nlower optimizer.lr, or train "
-                                       "fewer local epochs (federate.local_epochs)",
-                                       (long long)t->round.clients, (long long)t->state.step + 1);
+  static const char instead[] = "lower optimizer.lr, or train fewer local epochs (federate.local_epochs)";
+  const long long clients = (long long)t->round.clients, arrived = (long long)t->round.arrived,
+                  round = (long long)t->state.step + 1,
+                  least = (long long)t->drive->setup->settings->federate.min_clients;
+  const brim_status status =
+      arrived == 0
+          ? brim_fail(BRIM_ENUMERIC, "all %lld clients of round %lld have diverged\n%s", clients, round, instead)
+          : brim_fail(BRIM_ENUMERIC,
+                      "%lld of the %lld clients of round %lld have diverged; federate.min_clients needs %lld "
+                      "updates\n%s",
+                      clients - arrived, clients, round, least, instead);
   return brim_trainer_let_one_speak(t, status, true);
 }
 
@@ -72,7 +80,7 @@ brim_status brim_trainer_round(brim_trainer *t)
   brim_fault_step(t->state.step + 1);
   BRIM_TRY(brim_trainer_meet(t, BRIM_MEET_READY, train(t)));
   BRIM_TRY(brim_trainer_meet(t, BRIM_MEET_COMMIT, add_up(t)));
-  if (t->round.arrived == 0) return refuse(t);
+  if (t->round.arrived < t->drive->setup->settings->federate.min_clients) return refuse(t);
   make_steps(t, t->round.weight, &server);
   t->torn = true;
   BRIM_TRY(brim_exec_run(t->exec, t->update, &server, NULL));
