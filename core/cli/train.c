@@ -236,10 +236,13 @@ static int run(brim_cli *cli, int argc, char **argv, bool federates)
 {
   train_options o = {.federates = federates};
   brim_operands operands;
+  brim_arena words = {0};
   char path[4096];
   const char *file = NULL;
   train_end ending = {0}; /* also of a sweep's jobs or of ranks, which have told what went wrong */
   brim_rank_launch launch = {.ranks = 1};
+  char filler[] = "--job"; /* in the place of a value, so that the words keep their numbers */
+  if (federates) brim_cli_take_dashes(argc, argv, options, filler, &words);
   brim_status status = brim_cli_parse(argc, argv, options, &o, &operands);
   if (status == BRIM_OK) status = check_options(&o, &operands);
   if (federates && !o.resume && !o.from && !cli->config_name) cli->config_name = "federate";
@@ -258,7 +261,9 @@ static int run(brim_cli *cli, int argc, char **argv, bool federates)
     if (status == BRIM_OK && launch.ranks > 1)
       status = start_ranks(&launch, words_again(cli, argc, argv, &operands.arena), &ending);
   }
-  return end(status, &ending, &operands);
+  const int exit_status = end(status, &ending, &operands);
+  brim_arena_release(&words);
+  return exit_status;
 }
 
 static int run_train(brim_cli *cli, int argc, char **argv)

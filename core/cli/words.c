@@ -1,11 +1,14 @@
 /* The words of a command line: options, taken by table, and operands. */
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/text.h"
 #include "builtin/builtin.h"
 #include "cli/cli.h"
+#include "config/alias.h"
 
 static const brim_option globals[] = {
     {"--plugin-path", BRIM_OPTION_PATHS, offsetof(brim_cli, plugin_paths), "DIR|FILE",
@@ -221,6 +224,49 @@ size_t brim_cli_global_words(const brim_cli *cli, const char **out)
   if (cli->quiet) out[n++] = "--quiet";
   if (cli->verbose) out[n++] = "--verbose";
   return n;
+}
+
+/* ---- keys with dashes ---- */
+
+/* Is it a key or a group of the core's, or an old name of one? */
+static bool is_top_key(const char *name)
+{
+  if (brim_alias_find(name)) return true;
+  for (const brim_group *g = brim_config_groups; g->name; g++)
+    if (strcmp(name, g->name) == 0) return true;
+  for (const brim_section *s = brim_settings_sections; s->path; s++) {
+    if (strcmp(name, s->path) == 0) return true;
+    for (const brim_setting *row = s->path[0] ? NULL : s->table; row && row->param.key; row++)
+      if (strcmp(name, row->param.key) == 0) return true;
+  }
+  return false;
+}
+
+/* Is it the value of the option before it, and not an option or an override? */
+static bool is_value(const char *word)
+{
+  char *end;
+  if (!word[0]) return false;
+  (void)strtod(word, &end);
+  return *end == '\0' || (word[0] != '-' && !strchr(word, '='));
+}
+
+void brim_cli_take_dashes(int argc, char **argv, const brim_option *options, char *filler, brim_arena *arena)
+{
+  for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+    const char *value = strchr(argv[i], '=');
+    if (strncmp(argv[i], "--", 2) != 0 || find_option(argv[i], options)) continue;
+    char *key = brim_arena_string_n(arena, bare(argv[i]), strcspn(bare(argv[i]), "="));
+    for (char *c = key; *c; c++)
+      if (*c == '-') *c = '_';
+    const bool takes_next = !value && i + 1 < argc && is_value(argv[i + 1]);
+    if (!is_top_key(key) || (!value && !takes_next)) continue;
+    char *word = brim_arena_printf(arena, "%s=%s", key, value ? value + 1 : argv[i + 1]);
+    brim_log(BRIM_LOG_INFO, "%s%s%s is taken as %s: a key is written without dashes now", argv[i],
+             takes_next ? " " : "", takes_next ? argv[i + 1] : "", word);
+    argv[i] = word;
+    if (takes_next) argv[++i] = filler;
+  }
 }
 
 static void quote_word(const char *word, brim_text *out)

@@ -1,8 +1,10 @@
-/* Old names of keys. What is set under an old name is taken as if the new one had been written, and the user is told
- * so once, in one line. */
+/* Old names of keys and of their values. What is set by an old name is taken as if the new one had been written, and
+ * the user is told so once, in one line. */
 #ifndef BRIM_CONFIG_ALIAS_H
 #define BRIM_CONFIG_ALIAS_H
 #include "param/problems.h"
+
+/* ---- keys ---- */
 
 typedef struct brim_alias {
   const char *old; /* "training.fp16" */
@@ -23,4 +25,20 @@ bool brim_alias_value(const brim_alias *alias, const brim_yaml *value, brim_prob
 void brim_alias_rewrite(brim_arena *arena, brim_yaml *root, brim_problems *problems, brim_problems *notes);
 /* Adds the line for one. */
 void brim_alias_note(const brim_alias *alias, const brim_yaml *value, const brim_yaml *now, brim_problems *notes);
+
+/* ---- values ---- */
+
+/* An old name of a value, of a key or group that kept its own name. */
+typedef struct brim_old_value {
+  const char *key;     /* "method" */
+  const char *old;     /* "fedavg"; of a method without its family ("baseline.") */
+  const char *now;     /* "random"; NULL: brim has no such value under another name */
+  const char *nearest; /* then: the nearest value that there is */
+} brim_old_value;
+extern const brim_old_value brim_old_values[]; /* ends with key == NULL */
+
+/* Puts the new name in the place of an old one, and adds a line to `notes`. Every other value stays as it is. */
+void brim_old_value_replace(const char *key, brim_yaml *value, brim_problems *notes);
+/* Of a key with old values: the nearest of `names` ("a|b|c") to a value that is none of them, or NULL. */
+const char *brim_old_value_nearest(brim_arena *arena, const char *key, const char *value, const char *names);
 #endif

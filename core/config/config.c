@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/alias.h"
 #include "config/apply.h"
 #include "config/batch.h"
 #include "config/compose.h"
@@ -37,6 +38,7 @@ static void read_overrides(loading *l, const brim_config_request *request)
     copy[i] = brim_arena_string(arena, request->overrides[i]);
     brim_override *o = &l->override[l->override_count];
     if (!brim_override_parse(arena, copy[i], number, &l->c.problems, o)) continue;
+    if (o->value) brim_old_value_replace(o->key, o->value, &l->c.notes);
     if (brim_override_is_choice(&l->c, o)) brim_compose_choose(&l->c, o);
     l->override_count++;
   }
@@ -319,6 +321,9 @@ static void value_problem(loading *l, const brim_schema_row *row, const brim_yam
                : def[0] ? def
                         : "''");
   brim_text_release(&where);
+  if (row->row->type != BRIM_ENUM || node->kind != BRIM_YAML_SCALAR) return;
+  const char *nearest = brim_old_value_nearest(l->c.arena, row->path, node->scalar, row->row->range);
+  if (nearest) brim_problem_hint(&l->c.problems, "the nearest is %s=%s", row->path, nearest);
 }
 
 /* The node of a row: from the tree, else what an earlier row of the same path took, else the default. */

@@ -102,6 +102,79 @@ class Stop(Runs):
                 self.assert_error(self.federate("run", "rounds=2", *words, status=USAGE), *parts)
 
 
+class OldNames(Runs):
+    """Names of the client-selection simulator."""
+
+    def config(self, *words, status=0):
+        result = self.brim("--config-name", "federate", "config", *words, status=status)
+        return result.out, result.err
+
+    def test_names_of_methods_are_taken_with_a_line(self):
+        for old, now in (("heuristic.random", "random"), ("heuristic.round_robin", "round_robin"),
+                         ("heuristic.proportional_data", "proportional"), ("baseline.fedavg", "random")):
+            with self.subTest(old):
+                out, err = self.config(f"method={old}")
+                self.assertRegex(out, rf"(?m)^method: {now}$")
+                self.assertEqual(err.count(f"method={old} is taken as method={now}, its name now"), 1)
+        self.assertEqual(self.config("method=round_robin")[1], "")
+
+    def test_in_a_file_too(self):
+        (self.folder / "mine.yaml").write_text(
+            "defaults: [federate]\nmethod: heuristic.round_robin\nlocal_epochs: 3\n")
+        result = self.brim("--config-path", ".", "--config-name", "mine", "config")
+        self.assertRegex(result.out, r"(?m)^method: round_robin$")
+        self.assertRegex(result.out, r"(?m)^  local_epochs: 3$")
+        self.assertIn("method=heuristic.round_robin is taken as method=round_robin", result.err)
+
+    def test_a_method_that_is_not_there_is_refused_with_those_that_are(self):
+        for method, nearest in (("heuristic.topk_loss", "random"), ("system_aware.oort", "random"),
+                                ("system_aware.tifl", "round_robin"), ("heuristic.fairness_adjusted", "round_robin"),
+                                ("ml.fedcor", "random"), ("ml.bandit.linucb", "random"), ("round_robbin", "round_robin"),
+                                ("heuristic.proportionl", "proportional")):
+            with self.subTest(method):
+                result = self.federate("run", f"method={method}", status=USAGE)
+                self.assert_error(result, "'method' must be one of ", f", got {method}", f"method={method}   (how a",
+                                  f"the nearest is method={nearest}")
+                self.assertFalse((self.folder / "run").exists())
+
+    def test_words_are_taken_with_a_line(self):
+        for old, now, section, line in (
+                ("partition=label-shard", "partition=shards", "partition", "kind: shards"),
+                ("dirichlet_alpha=0.25", "partition.alpha=0.25", "partition", "alpha: 0.25"),
+                ("shards_per_client=3", "partition.shards=3", "partition", "shards: 3"),
+                ("local_epochs=4", "federate.local_epochs=4", "federate", "local_epochs: 4"),
+                ("eval_every=5", "federate.eval_every_rounds=5", "federate", "eval_every_rounds: 5")):
+            with self.subTest(old):
+                out, err = self.config(old)
+                self.assertRegex(out, rf"(?m)^{section}:\n(  .*\n)*  {line}$")
+                self.assertEqual(err.count(f"{old} is taken as {now}, its name now"), 1)
+
+    def test_keys_with_dashes_are_taken_with_a_line(self):
+        words = ["--total-clients", "9", "--clients-per-round=4", "--rounds", "2", "--parallel-clients", "-1", "--method",
+                 "heuristic.round_robin", "--partition", "label-shard", "--eval-every", "2"]
+        result = self.federate("old", *words)
+        self.federate("new", "total_clients=9", "clients_per_round=4", "rounds=2", "method=round_robin",
+                      "partition=shards", "federate.eval_every_rounds=2")
+        self.assert_same_checkpoint("old", "new", 2)
+        for text in "--total-clients 9 is taken as total_clients=9", "--clients-per-round=4 is taken as clients_per":
+            self.assertEqual(result.err.count(text), 1)
+
+    def test_keys_with_dashes_keep_the_numbers_of_words(self):
+        result = self.brim("federate", "--total-clients", "9", "--rounds", "many", "optimizer.lr=-1", status=USAGE)
+        self.assert_error(result, "command line, argument 3: rounds=many", "command line, argument 5: optimizer.lr=-1")
+
+    def test_options_that_are_no_keys_are_refused(self):
+        for words, text in ((["--total-clients"], "total_clients=VALUE"), (["--roundz", "4"], "--roundz"),
+                            (["--total-clients", "--rounds=3"], "unknown option '--total-clients'")):
+            self.assert_error(self.brim("federate", *words, status=USAGE), "unknown option", text)
+        self.assert_error(self.brim("train", "--total-clients", "9", status=USAGE), "total_clients=9")
+
+    def test_no_parallel_clients_means_one_after_another(self):
+        for lanes in 0, 1:
+            self.assertIn("1 client at a time", self.federate(f"{lanes}", f"parallel_clients={lanes}", "rounds=2").out)
+        self.assert_same_checkpoint("0", "1", 2)
+
+
 def settled(figures, threshold, patience, least):
     """The round after which the rule ends a run whose evaluations have these losses and accuracies."""
     loss, accuracy, row = math.inf, -math.inf, 0
