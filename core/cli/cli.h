@@ -75,8 +75,8 @@ typedef struct brim_operands {
  * brim_cli_end, whatever this returns. ECONFIG with did-you-mean for an unknown option. */
 brim_status brim_cli_parse(int argc, char **argv, const brim_option *options, void *values, brim_operands *out);
 /* Before brim_cli_parse: keys that are written as options, `--total-clients 100` or `--total-clients=100`, become
- * overrides, with a line each. `filler`, a flag of `options`, takes the place of a value that was a word of its own. What
- * is made lives in `arena`. */
+ * overrides, with a line each. `filler`, a flag of `options`, takes the place of a value that was a word of its own.
+ * What is made lives in `arena`. */
 void brim_cli_take_dashes(int argc, char **argv, const brim_option *options, char *filler, brim_arena *arena);
 /* ECONFIG for an option where a command should stand; `next`: the word after it, or NULL. */
 brim_status brim_cli_unknown_word(const char *word, const char *next);

@@ -3,7 +3,7 @@
  *
  * A job is this program with the same words, each sweep replaced by one value, and `run.dir` set to the job's folder.
  * Options that only the sweep knows are replaced by --job, so that the numbers of arguments in messages stay those of
- * the line that was typed. */
+ * the line that was typed. Where `repeats` asks for it, each job runs with several seeds: words that are added. */
 #include "cli/sweep.h"
 
 #include <math.h>
@@ -31,6 +31,37 @@ static bool group_options(void *context, const char *group, const char *const **
   return true;
 }
 
+/* Loads the configuration of a job as far as the words were expanded. */
+static brim_status load_job(const brim_cli *cli, const brim_sweep_words_given *given, const brim_sweep *sweep,
+                            size_t job, brim_config **config)
+{
+  const size_t count = sweep->axis_count;
+  const char **word = brim_xcalloc(count + 1, sizeof *word);
+  int *number = brim_xcalloc(count + 1, sizeof *number);
+  const size_t first = given->from_file != NULL; /* the old run's folder is taken */
+  word[0] = "run.dir=";
+  brim_sweep_words(sweep, job, word + first);
+  for (size_t i = 0; i < count; i++)
+    number[first + i] = i < given->count ? given->number[i] : given->argc + (int)(i - given->count);
+  const brim_status status = brim_cli_config(cli, given->from_file, word, number, count + first, config);
+  free(word);
+  free(number);
+  return status;
+}
+
+/* What the first job's configuration says of repeats. A wrong one is told with those of the other jobs. */
+static void repeat(const brim_cli *cli, const brim_sweep_words_given *given, brim_problems *problems,
+                   brim_sweep_run *run)
+{
+  brim_config *config = NULL;
+  brim_cli_hush(cli, true);
+  const brim_status status = load_job(cli, given, &run->sweep, 0, &config);
+  brim_cli_hush(cli, false);
+  run->repeats = status == BRIM_OK ? config->settings.repeats : 1;
+  brim_sweep_repeat(&run->arena, config ? config->settings.seed : 0, run->repeats, problems, &run->sweep);
+  brim_config_free(config);
+}
+
 static brim_status expand(const brim_cli *cli, const brim_sweep_words_given *given, brim_sweep_run *run)
 {
   brim_cli_search search;
@@ -40,6 +71,8 @@ static brim_status expand(const brim_cli *cli, const brim_sweep_words_given *giv
   const brim_sweep_groups groups = {group_options, &c};
   brim_problems problems = {.arena = &run->arena};
   brim_sweep_expand(&run->arena, given->operand, given->number, given->count, &groups, &problems, &run->sweep);
+  BRIM_TRY(brim_problems_status(&problems));
+  repeat(cli, given, &problems, run);
   BRIM_TRY(brim_problems_status(&problems));
   run->job = BRIM_ARENA_NEW(&run->arena, brim_sweep_job, run->sweep.jobs);
   for (size_t i = 0; i < run->sweep.jobs; i++) brim_summary_read("", &run->job[i].summary);
@@ -52,19 +85,15 @@ static brim_status expand(const brim_cli *cli, const brim_sweep_words_given *giv
 static brim_status check_job(const brim_cli *cli, const brim_sweep_words_given *given, const brim_sweep_run *run,
                              size_t job, char *dir, size_t room)
 {
-  const size_t count = run->sweep.axis_count;
-  const char **word = brim_xcalloc(count + 1, sizeof *word);
-  int *number = brim_xcalloc(count + 1, sizeof *number);
-  const size_t first = given->from_file != NULL; /* the old run's folder is taken */
-  word[0] = "run.dir=";
-  brim_sweep_words(&run->sweep, job, word + first);
-  if (count) memcpy(number + first, given->number, count * sizeof *number);
   brim_config *config = NULL;
-  const brim_status status = brim_cli_config(cli, given->from_file, word, number, count + first, &config);
+  brim_status status = load_job(cli, given, &run->sweep, job, &config);
+  if (status == BRIM_OK && config->settings.repeats > 1) /* of another option than the first job's */
+    status = brim_fail(BRIM_ECONFIG,
+                       "'repeats' is %lld here and 1 in job 0\n"
+                       "to run all jobs as often, write repeats=N on the command line",
+                       (long long)config->settings.repeats);
   if (config) snprintf(dir, room, "%s", config->settings.run.dir);
   brim_config_free(config);
-  free(word);
-  free(number);
   return status;
 }
 
@@ -150,11 +179,12 @@ static bool is_of_the_sweep(const char *word)
   return strcmp(word, "-m") == 0 || strcmp(word, "--multirun") == 0 || strcmp(word, "--fail-fast") == 0;
 }
 
-/* The words of a job, ending in NULL. `--job` stands in for at least one word, so a job always has it. */
+/* The words of a job, ending in NULL: those that were typed, what repeats add, and the job's folder. */
 static const char **job_words(const brim_cli *cli, const brim_sweep_words_given *given, brim_sweep_run *run, size_t job)
 {
-  const char **out = BRIM_ARENA_NEW(&run->arena, const char *, BRIM_CLI_GLOBAL_WORDS + given->argc + 3);
-  const char **word = BRIM_ARENA_NEW(&run->arena, const char *, given->count + 1);
+  const size_t count = run->sweep.axis_count, added = count - given->count;
+  const char **out = BRIM_ARENA_NEW(&run->arena, const char *, BRIM_CLI_GLOBAL_WORDS + given->argc + added + 3);
+  const char **word = BRIM_ARENA_NEW(&run->arena, const char *, count + 1);
   brim_sweep_words(&run->sweep, job, word);
   size_t n = 1 + brim_cli_global_words(cli, out + 1), next = 0;
   out[0] = "brim";
@@ -164,6 +194,7 @@ static const char **job_words(const brim_cli *cli, const brim_sweep_words_given 
     else
       out[n++] = is_of_the_sweep(given->argv[i]) ? "--job" : given->argv[i];
   }
+  while (next < count) out[n++] = word[next++];
   out[n] = folder_word(run, job);
   return out;
 }

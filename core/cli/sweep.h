@@ -1,4 +1,4 @@
-/* brim train -m: the jobs of a sweep, one after another. */
+/* brim train -m, and repeats=N: the jobs of a sweep, one after another. */
 #ifndef BRIM_CLI_SWEEP_H
 #define BRIM_CLI_SWEEP_H
 #include "cli/cli.h"
@@ -18,6 +18,7 @@ typedef struct brim_sweep_job {
 typedef struct brim_sweep_run {
   brim_arena arena;
   brim_sweep sweep;
+  int64_t repeats;     /* jobs that differ in their seed only, one after another */
   brim_sweep_job *job; /* sweep.jobs of them; a job's number is its index */
   char folder[4096];   /* of the sweep; a job's is <folder>/<number> */
   double start;        /* brim_now() */

@@ -51,6 +51,53 @@ int brim_sweep_exit_status(const brim_sweep_run *run)
   return status;
 }
 
+/* What all jobs that came so far are judged by; accuracy if that differs. */
+static enum brim_score score_of(const brim_sweep_run *run)
+{
+  enum brim_score kind = BRIM_SCORE_COUNT;
+  for (size_t i = 0; i < run->sweep.jobs; i++) {
+    if (!isfinite(run->job[i].summary.train_loss)) continue;
+    const enum brim_score own = brim_summary_score(&run->job[i].summary);
+    kind = kind == BRIM_SCORE_COUNT || kind == own ? own : BRIM_SCORE_ACCURACY;
+  }
+  return kind == BRIM_SCORE_COUNT ? BRIM_SCORE_ACCURACY : kind;
+}
+
+/* ---- repeats ---- */
+
+/* Jobs that differ in their seed only. */
+typedef struct repeats {
+  size_t finished;
+  double mean[2], deviation[2]; /* of score and loss on test data; NAN: too few have finished */
+} repeats;
+
+/* NAN: the job has not finished. */
+static double figure_of(const brim_sweep_run *run, size_t i, enum brim_score kind, int k)
+{
+  double score[3];
+  if (run->job[i].state != BRIM_JOB_FINISHED) return NAN;
+  brim_summary_scores(&run->job[i].summary, kind, score);
+  return k == 0 ? score[2] : run->job[i].summary.test_loss;
+}
+
+static repeats add_up(const brim_sweep_run *run, size_t first, enum brim_score kind)
+{
+  repeats out = {0};
+  const size_t end = first + (size_t)run->repeats;
+  for (size_t i = first; i < end; i++) out.finished += run->job[i].state == BRIM_JOB_FINISHED;
+  for (int k = 0; k < 2; k++) {
+    double sum = 0, squares = 0;
+    const double count = (double)out.finished;
+    for (size_t i = first; i < end; i++)
+      if (run->job[i].state == BRIM_JOB_FINISHED) sum += figure_of(run, i, kind, k);
+    out.mean[k] = count > 0 ? sum / count : NAN;
+    for (size_t i = first; i < end; i++)
+      if (run->job[i].state == BRIM_JOB_FINISHED) squares += pow(figure_of(run, i, kind, k) - out.mean[k], 2);
+    out.deviation[k] = count > 1 ? sqrt(squares / (count - 1)) : NAN;
+  }
+  return out;
+}
+
 /* ---- sweep.json ---- */
 
 /* What a run of its task has; others have no such figure. */
@@ -92,15 +139,50 @@ static json_t *describe_job(brim_sweep_run *run, size_t i)
   return out;
 }
 
+/* What people call what all repeats have in common: the sweep's words without the seed. */
+static const char *label_of(brim_sweep_run *run, size_t first)
+{
+  const char *label = brim_sweep_label(run, first);
+  const char *seed = strstr(label, "seed=");
+  while (seed && strchr(seed, ' ')) seed = strstr(seed + 1, "seed=");
+  return seed && seed > label ? brim_arena_string_n(&run->arena, label, (size_t)(seed - label) - 1) : "as given";
+}
+
+static json_t *describe_repeats(brim_sweep_run *run, size_t first)
+{
+  const enum brim_score kind = score_of(run);
+  const repeats r = add_up(run, first, kind);
+  const double unit = kind == BRIM_SCORE_ACCURACY ? 0.01 : 1; /* tables have percent */
+  static const char *const score[] = {[BRIM_SCORE_ACCURACY] = "test_accuracy",
+                                      [BRIM_SCORE_PERPLEXITY] = "test_perplexity",
+                                      [BRIM_SCORE_MAE] = "test_mae"};
+  json_t *out = json_object();
+  json_object_set_new(out, "what", json_string(label_of(run, first)));
+  json_object_set_new(out, "first_job", json_integer((json_int_t)first));
+  json_object_set_new(out, "finished", json_integer((json_int_t)r.finished));
+  json_object_set_new(out, score[kind], brim_json_figure(unit * r.mean[0]));
+  json_object_set_new(out, brim_arena_printf(&run->arena, "%s_deviation", score[kind]),
+                      brim_json_figure(unit * r.deviation[0]));
+  json_object_set_new(out, "test_loss", brim_json_figure(r.mean[1]));
+  json_object_set_new(out, "test_loss_deviation", brim_json_figure(r.deviation[1]));
+  return out;
+}
+
 brim_status brim_sweep_write(brim_sweep_run *run)
 {
   char path[4200];
-  json_t *root = json_object(), *jobs = json_array();
+  json_t *root = json_object(), *jobs = json_array(), *all = json_array();
   for (size_t i = 0; i < run->sweep.jobs; i++) json_array_append_new(jobs, describe_job(run, i));
   json_object_set_new(root, "folder", json_string(run->folder));
   json_object_set_new(root, "exit_status", json_integer(brim_sweep_exit_status(run)));
   json_object_set_new(root, "wall_seconds", json_real(brim_now() - run->start));
   json_object_set_new(root, "jobs", jobs);
+  for (size_t i = 0; run->repeats > 1 && i < run->sweep.jobs; i += (size_t)run->repeats)
+    json_array_append_new(all, describe_repeats(run, i));
+  if (run->repeats > 1)
+    json_object_set_new(root, "repeats", all);
+  else
+    json_decref(all);
   char *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
   json_decref(root);
   if (!text) return brim_fail(BRIM_EINTERNAL, "cannot format sweep.json");
@@ -118,18 +200,6 @@ static const char *describe_end(brim_sweep_run *run, const brim_sweep_job *job)
   if (job->state == BRIM_JOB_KILLED)
     return brim_arena_printf(&run->arena, "killed (%s)", brim_sweep_signal_name(run, job->end.signal));
   return brim_sweep_state_name(job->state);
-}
-
-/* What all jobs that came so far are judged by; accuracy if that differs. */
-static enum brim_score score_of(const brim_sweep_run *run)
-{
-  enum brim_score kind = BRIM_SCORE_COUNT;
-  for (size_t i = 0; i < run->sweep.jobs; i++) {
-    if (!isfinite(run->job[i].summary.train_loss)) continue;
-    const enum brim_score own = brim_summary_score(&run->job[i].summary);
-    kind = kind == BRIM_SCORE_COUNT || kind == own ? own : BRIM_SCORE_ACCURACY;
-  }
-  return kind == BRIM_SCORE_COUNT ? BRIM_SCORE_ACCURACY : kind;
 }
 
 static void add_row(brim_sweep_run *run, brim_table *table, size_t i, enum brim_score kind)
@@ -154,6 +224,38 @@ static void add_row(brim_sweep_run *run, brim_table *table, size_t i, enum brim_
   brim_table_number(table, started ? job->end.seconds : NAN, 1);
 }
 
+/* Mean and deviation over the seeds, a row for each combination of the other words. */
+static void print_repeats(brim_sweep_run *run, enum brim_score kind)
+{
+  const char *name = brim_score_name(kind);
+  const char *const head[] = {"seeds", brim_arena_printf(&run->arena, "test %s", name), "+-", "test loss", "+-"};
+  const size_t words = run->sweep.axis_count - 1; /* the last are the seeds */
+  const char **word = BRIM_ARENA_NEW(&run->arena, const char *, run->sweep.axis_count);
+  brim_table table = {.arena = &run->arena, .columns = sizeof head / sizeof head[0]};
+  brim_text out = {0};
+  for (size_t k = 0; k < words; k++) {
+    if (run->sweep.axis[k].count == 1) continue;
+    brim_table_add(&table, run->sweep.axis[k].key);
+    table.columns++;
+  }
+  for (size_t i = 0; i < sizeof head / sizeof head[0]; i++) brim_table_add(&table, head[i]);
+  for (size_t i = 0; i < run->sweep.jobs; i += (size_t)run->repeats) {
+    const repeats r = add_up(run, i, kind);
+    const int digits = kind == BRIM_SCORE_MAE ? 4 : 2;
+    brim_sweep_words(&run->sweep, i, word);
+    for (size_t k = 0; k < words; k++)
+      if (run->sweep.axis[k].count > 1) brim_table_add(&table, word[k] + strlen(run->sweep.axis[k].key) + 1);
+    brim_table_add(&table, brim_arena_printf(&run->arena, "%zu of %lld", r.finished, (long long)run->repeats));
+    for (int k = 0; k < 2; k++) {
+      brim_table_number(&table, r.mean[k], k == 0 ? digits : 4);
+      brim_table_number(&table, r.deviation[k], k == 0 ? digits : 4);
+    }
+  }
+  brim_table_print(&table, &out);
+  brim_cli_print(brim_text_str(&out));
+  brim_text_release(&out);
+}
+
 void brim_sweep_print(brim_sweep_run *run)
 {
   const enum brim_score kind = score_of(run);
@@ -175,6 +277,7 @@ void brim_sweep_print(brim_sweep_run *run)
   for (size_t i = 0; i < sweep->jobs; i++) add_row(run, &table, i, kind);
   brim_table_print(&table, &out);
   brim_cli_print(brim_text_str(&out));
+  if (run->repeats > 1) print_repeats(run, kind);
   fflush(stdout); /* before the messages that follow */
   brim_text_release(&out);
 }

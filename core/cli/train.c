@@ -8,6 +8,7 @@
 #include "base/fault.h"
 #include "base/host.h"
 #include "base/log.h"
+#include "base/table.h"
 #include "cli/cli.h"
 #include "cli/run_folder.h"
 #include "cli/sweep.h"
@@ -15,6 +16,7 @@
 #include "dist/dist.h"
 #include "dist/line.h"
 #include "dist/started.h"
+#include "federate/select.h"
 #include "launch/launch.h"
 #include "report/page.h"
 #include "store/checkpoint.h"
@@ -25,6 +27,7 @@ typedef struct train_options {
   const char *resume, *from;
   bool multirun, fail_fast, job, debug_launches;
   bool federates; /* brim federate */
+  bool list_methods;
 } train_options;
 
 /* What changes no result but for rounding: files may have been moved since a run began, and what they hold is checked
@@ -174,7 +177,19 @@ static brim_status run_here(const brim_cli *cli, const train_options *o, brim_co
   return ending->told ? BRIM_OK : status;
 }
 
-static brim_status train_once(const brim_cli *cli, const train_options *o, const char *file,
+/* Several seeds, each a job of a sweep. */
+static brim_status repeat(brim_cli *cli, const brim_sweep_words_given *given, int64_t repeats, train_end *ending)
+{
+  if (brim_dist_started() > 1)
+    return brim_fail(BRIM_ECONFIG,
+                     "every rank would begin runs with %lld seeds of its own: start the command alone, and its runs "
+                     "with ranks: dist.ranks=N",
+                     (long long)repeats);
+  ending->told = brim_cli_sweep(cli, given);
+  return BRIM_OK;
+}
+
+static brim_status train_once(brim_cli *cli, const train_options *o, const brim_sweep_words_given *given,
                               const brim_operands *operands, brim_rank_launch *launch, train_end *ending)
 {
   brim_config *config = NULL;
@@ -182,7 +197,12 @@ static brim_status train_once(const brim_cli *cli, const train_options *o, const
     brim_say("'%s' is finished; its results are in %s/summary.json", o->resume, o->resume);
     return BRIM_OK;
   }
-  brim_status status = load(cli, o, file, operands, &config);
+  brim_status status = load(cli, o, given->from_file, operands, &config);
+  const int64_t repeats = status == BRIM_OK && !o->resume ? config->settings.repeats : 1;
+  if (repeats > 1) {
+    brim_config_free(config);
+    return repeat(cli, given, repeats, ending);
+  }
   if (status == BRIM_OK) status = brim_launch_plan(config, o->resume, launch);
   if (status == BRIM_OK && launch->ranks == 1) status = run_here(cli, o, config, ending);
   brim_config_free(config);
@@ -219,18 +239,43 @@ static int end(brim_status status, const train_end *how, brim_operands *operands
   return exit_status;
 }
 
-static const brim_option options[] = {
-    {"--resume", BRIM_CLI_STRING(train_options, resume), "RUN", "go on with a run that was stopped, to the same bits"},
-    {"--from", BRIM_CLI_STRING(train_options, from), "RUN",
-     "train anew with the configuration of a run, and with changes"},
-    {"-m", BRIM_CLI_FLAG(train_options, multirun), NULL, NULL},
-    {"--multirun", BRIM_CLI_FLAG(train_options, multirun), NULL,
-     "a sweep: every combination of values, one run after another"},
-    {"--fail-fast", BRIM_CLI_FLAG(train_options, fail_fast), NULL, "end a sweep at the first failure"},
-    {"--debug-launches", BRIM_CLI_FLAG(train_options, debug_launches), NULL,
-     "wait after every operation, so that an error names the one it came from; slow"},
-    {"--job", BRIM_OPTION_HIDDEN, offsetof(train_options, job)}, /* in place of the sweep's own */
+/* The methods of a federation, and what each does. */
+static void list_methods(void)
+{
+  brim_arena arena = {0};
+  brim_text out = {0};
+  brim_table table = {.arena = &arena, .columns = 2};
+  brim_table_add(&table, "method");
+  brim_table_add(&table, "the clients of a round");
+  for (int32_t i = 0; brim_method_help(i); i++) {
+    brim_table_add(&table, brim_method_name(&arena, i));
+    brim_table_add(&table, brim_method_help(i));
+  }
+  brim_table_print(&table, &out);
+  brim_cli_print(brim_text_str(&out));
+  brim_text_release(&out);
+  brim_arena_release(&arena);
+}
+
+#define OPTIONS                                                                                                        \
+  {"--resume", BRIM_CLI_STRING(train_options, resume), "RUN", "go on with a run that was stopped, to the same bits"},  \
+      {"--from", BRIM_CLI_STRING(train_options, from), "RUN",                                                          \
+       "train anew with the configuration of a run, and with changes"},                                                \
+      {"-m", BRIM_CLI_FLAG(train_options, multirun), NULL, NULL},                                                      \
+      {"--multirun", BRIM_CLI_FLAG(train_options, multirun), NULL,                                                     \
+       "a sweep: every combination of values, one run after another"},                                                 \
+      {"--fail-fast", BRIM_CLI_FLAG(train_options, fail_fast), NULL, "end a sweep at the first failure"},              \
+      {"--debug-launches", BRIM_CLI_FLAG(train_options, debug_launches), NULL,                                         \
+       "wait after every operation, so that an error names the one it came from; slow"},                               \
+  {                                                                                                                    \
+    "--job", BRIM_OPTION_HIDDEN, offsetof(train_options, job)                                                          \
+  } /* in place of the sweep's own */
+static const brim_option options[] = {OPTIONS, {NULL}};
+static const brim_option federate_options[] = {
+    OPTIONS,
+    {"--list-methods", BRIM_CLI_FLAG(train_options, list_methods), NULL, "say which methods select clients, and how"},
     {NULL}};
+#undef OPTIONS
 
 static int run(brim_cli *cli, int argc, char **argv, bool federates)
 {
@@ -242,8 +287,8 @@ static int run(brim_cli *cli, int argc, char **argv, bool federates)
   train_end ending = {0}; /* also of a sweep's jobs or of ranks, which have told what went wrong */
   brim_rank_launch launch = {.ranks = 1};
   char filler[] = "--job"; /* in the place of a value, so that the words keep their numbers */
-  if (federates) brim_cli_take_dashes(argc, argv, options, filler, &words);
-  brim_status status = brim_cli_parse(argc, argv, options, &o, &operands);
+  if (federates) brim_cli_take_dashes(argc, argv, federate_options, filler, &words);
+  brim_status status = brim_cli_parse(argc, argv, federates ? federate_options : options, &o, &operands);
   if (status == BRIM_OK) status = check_options(&o, &operands);
   if (federates && !o.resume && !o.from && !cli->config_name) cli->config_name = "federate";
   if (status == BRIM_OK && o.debug_launches) add_debug_launches(argv, &operands);
@@ -251,13 +296,14 @@ static int run(brim_cli *cli, int argc, char **argv, bool federates)
     file = path;
     status = brim_cli_run_config(cli, o.resume ? o.resume : o.from, path, sizeof path);
   }
-  if (status == BRIM_OK && o.multirun) {
-    const brim_sweep_words_given given = {argc,           argv, operands.word, operands.number,
-                                          operands.count, file, o.fail_fast};
+  const brim_sweep_words_given given = {argc, argv, operands.word, operands.number, operands.count, file, o.fail_fast};
+  if (status == BRIM_OK && o.list_methods) {
+    list_methods();
+  } else if (status == BRIM_OK && o.multirun) {
     ending.told = brim_cli_sweep(cli, &given);
   } else if (status == BRIM_OK) {
     status = brim_dist_started() > 1 ? begin_rank() : BRIM_OK;
-    if (status == BRIM_OK) status = train_once(cli, &o, file, &operands, &launch, &ending);
+    if (status == BRIM_OK) status = train_once(cli, &o, &given, &operands, &launch, &ending);
     if (status == BRIM_OK && launch.ranks > 1)
       status = start_ranks(&launch, words_again(cli, argc, argv, &operands.arena), &ending);
   }
@@ -286,6 +332,8 @@ const brim_command brim_command_federate = {
     "  brim federate parallel_clients=1               one client at a time: the same bits, in less memory\n"
     "  brim federate --resume runs/a                  go on with a federation that was stopped\n"
     "  brim federate -m method=random,proportional    a sweep\n"
+    "  brim federate repeats=3                        three seeds, with mean and deviation; also of a sweep\n"
+    "  brim federate --list-methods                   the methods that select clients\n"
     "\n"
     "The training samples are dealt to total_clients. In each round clients_per_round of them begin with the global\n"
     "model, train on their own samples, and the server moves the global model by the weighted mean of their updates.\n"
@@ -293,7 +341,7 @@ const brim_command brim_command_federate = {
     "\n"
     "The command reads the configuration `federate` in the place of `config`; all else is as in `brim train`. `brim\n"
     "eval`, `predict`, `export` and `plan --config-name federate` take federations too.\n",
-    options};
+    federate_options};
 
 const brim_command brim_command_train = {
     "train", "train a model", run_train,

@@ -57,6 +57,8 @@ static const brim_setting clients_table[] = {
          "clients that train at the same time; -1: as many as fit, one for each thread at most; 0: one"),
     FIXED(ENUM, brim_settings, method, "random", BRIM_METHOD_NAMES,
           "how a round's clients are selected: each as likely as another, in turn, or by the samples they have"),
+    FREE(I64, brim_settings, repeats, "1", "[1,10000]",
+         "runs with the seeds seed, seed+1 ..., each a process of its own, as in a sweep"),
     {.param.key = NULL},
 };
 
@@ -322,7 +324,6 @@ const brim_section brim_settings_sections[] = {
     {key, BRIM_##T, 0, 0, def, range, help}, BRIM_EDIT_FREE, false                                                     \
   }
 static const brim_setting top_reserved[] = {
-    RESERVED(I64, "repeats", "1", "[1,1000000]", "times that the whole experiment is run"),
     RESERVED(STR, "protocol", "", NULL, "a label: messaging is modelled as a network scenario"),
     {.param.key = NULL},
 };

@@ -148,6 +148,7 @@ typedef struct brim_settings {
   int32_t precision; /* enum brim_precision; auto: see precision of brim_drive */
   int64_t total_clients, clients_per_round, rounds, parallel_clients; /* total_clients 0: there is no federation */
   int32_t method;                                                     /* enum brim_method */
+  int64_t repeats;                                                    /* 1 in each of the runs */
   brim_run_settings run;
   brim_training_settings training;
   brim_model_settings model;

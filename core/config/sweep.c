@@ -312,6 +312,47 @@ void brim_sweep_expand(brim_arena *arena, const char *const *word, const int *ar
   brim_text_release(&factors);
 }
 
+/* ---- repeats ---- */
+
+static bool is_key(const brim_sweep_axis *axis, const char *key)
+{
+  return strcmp(axis->key + strspn(axis->key, "+"), key) == 0;
+}
+
+static bool can_repeat(const brim_sweep *sweep, int64_t repeats, brim_problems *problems)
+{
+  const size_t before = problems->count;
+  for (size_t i = 0; i < sweep->axis_count; i++) {
+    const brim_sweep_axis *axis = &sweep->axis[i];
+    if (axis->count == 1) continue;
+    if (is_key(axis, "repeats"))
+      brim_problem(problems, BRIM_ECONFIG, "'repeats' cannot be swept: it is how often each job runs");
+    if (is_key(axis, "seed") && repeats > 1)
+      brim_problem(problems, BRIM_ECONFIG,
+                   "repeats=%" PRId64 " gives each job seeds of its own, and 'seed' is swept over %zu values\n"
+                   "  leave out one of them",
+                   repeats, axis->count);
+  }
+  if (problems->count == before && (uint64_t)repeats > BRIM_SWEEP_JOBS_MAX / sweep->jobs)
+    brim_problem(problems, BRIM_ECONFIG, "%zu job%s with repeats=%" PRId64 " are too many; at most %d are allowed",
+                 sweep->jobs, brim_plural((int64_t)sweep->jobs), repeats, BRIM_SWEEP_JOBS_MAX);
+  return problems->count == before;
+}
+
+void brim_sweep_repeat(brim_arena *arena, int64_t seed, int64_t repeats, brim_problems *problems, brim_sweep *sweep)
+{
+  if (!can_repeat(sweep, repeats, problems) || repeats == 1) return;
+  brim_sweep_axis *axis = BRIM_ARENA_NEW(arena, brim_sweep_axis, sweep->axis_count + 2);
+  for (size_t i = 0; i < sweep->axis_count; i++) axis[i] = sweep->axis[i];
+  const char **once = BRIM_ARENA_NEW(arena, const char *, 1), **seeds = BRIM_ARENA_NEW(arena, const char *, repeats);
+  once[0] = "repeats=1";
+  for (int64_t i = 0; i < repeats; i++) seeds[i] = brim_arena_printf(arena, "seed=%" PRId64, seed + i);
+  axis[sweep->axis_count++] = (brim_sweep_axis){"repeats", once, 1};
+  axis[sweep->axis_count++] = (brim_sweep_axis){"seed", seeds, (size_t)repeats};
+  sweep->axis = axis;
+  sweep->jobs *= (size_t)repeats;
+}
+
 void brim_sweep_words(const brim_sweep *sweep, size_t job, const char **out)
 {
   for (size_t i = sweep->axis_count; i-- > 0;) {

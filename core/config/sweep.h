@@ -35,6 +35,9 @@ typedef struct brim_sweep {
  * `argument`: the number of each word, for messages. Everything lives in `arena`. `groups` NULL: there are none. */
 void brim_sweep_expand(brim_arena *arena, const char *const *word, const int *argument, size_t count,
                        const brim_sweep_groups *groups, brim_problems *problems, brim_sweep *out);
+/* Runs every job `repeats` times, with the seeds seed, seed+1 ...: two more words, which win over earlier ones, and the
+ * last of which is the fastest. A sweep over `seed` or `repeats` itself is a problem. */
+void brim_sweep_repeat(brim_arena *arena, int64_t seed, int64_t repeats, brim_problems *problems, brim_sweep *sweep);
 /* The words of job `job`, from 0; `out` has room for axis_count. */
 void brim_sweep_words(const brim_sweep *sweep, size_t job, const char **out);
 #endif

@@ -2,9 +2,28 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "brim/random.h"
+
+static const char *const help[] = {
+    [BRIM_METHOD_RANDOM] = "each client is as likely as another; federated averaging (the default)",
+    [BRIM_METHOD_ROUND_ROBIN] = "clients take turns in the order of their numbers",
+    [BRIM_METHOD_PROPORTIONAL] = "drawn one after another, each in proportion to its samples among those left",
+};
+
+const char *brim_method_help(int32_t method)
+{
+  return (size_t)method < sizeof help / sizeof help[0] ? help[method] : NULL;
+}
+
+const char *brim_method_name(brim_arena *arena, int32_t method)
+{
+  const char *name = BRIM_METHOD_NAMES;
+  for (; method > 0; method--) name += strcspn(name, "|") + 1;
+  return brim_arena_string_n(arena, name, strcspn(name, "|"));
+}
 
 static void select_random(uint64_t seed, int64_t clients, int64_t round, int64_t count, int64_t *out)
 {

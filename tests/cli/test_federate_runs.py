@@ -1,6 +1,7 @@
 """Federations as runs: when they end, the names that people bring along, repeats, what they write down, and memory."""
 
 import math
+import statistics
 
 from support import FAILED, NO_FIT, USAGE, Case, main
 
@@ -129,8 +130,8 @@ class OldNames(Runs):
     def test_a_method_that_is_not_there_is_refused_with_those_that_are(self):
         for method, nearest in (("heuristic.topk_loss", "random"), ("system_aware.oort", "random"),
                                 ("system_aware.tifl", "round_robin"), ("heuristic.fairness_adjusted", "round_robin"),
-                                ("ml.fedcor", "random"), ("ml.bandit.linucb", "random"), ("round_robbin", "round_robin"),
-                                ("heuristic.proportionl", "proportional")):
+                                ("ml.fedcor", "random"), ("ml.bandit.linucb", "random"),
+                                ("round_robbin", "round_robin"), ("heuristic.proportionl", "proportional")):
             with self.subTest(method):
                 result = self.federate("run", f"method={method}", status=USAGE)
                 self.assert_error(result, "'method' must be one of ", f", got {method}", f"method={method}   (how a",
@@ -150,8 +151,8 @@ class OldNames(Runs):
                 self.assertEqual(err.count(f"{old} is taken as {now}, its name now"), 1)
 
     def test_keys_with_dashes_are_taken_with_a_line(self):
-        words = ["--total-clients", "9", "--clients-per-round=4", "--rounds", "2", "--parallel-clients", "-1", "--method",
-                 "heuristic.round_robin", "--partition", "label-shard", "--eval-every", "2"]
+        words = ["--total-clients", "9", "--clients-per-round=4", "--rounds", "2", "--parallel-clients", "-1",
+                 "--method", "heuristic.round_robin", "--partition", "label-shard", "--eval-every", "2"]
         result = self.federate("old", *words)
         self.federate("new", "total_clients=9", "clients_per_round=4", "rounds=2", "method=round_robin",
                       "partition=shards", "federate.eval_every_rounds=2")
@@ -173,6 +174,74 @@ class OldNames(Runs):
         for lanes in 0, 1:
             self.assertIn("1 client at a time", self.federate(f"{lanes}", f"parallel_clients={lanes}", "rounds=2").out)
         self.assert_same_checkpoint("0", "1", 2)
+
+
+class Repeats(Runs):
+    WORDS = [*SMALL, "rounds=2"]
+
+    def test_each_seed_is_a_run_with_a_folder_of_its_own(self):
+        result = self.federate("all", "rounds=2", "seed=5", "repeats=3")
+        for number, seed in enumerate((5, 6, 7)):
+            self.federate(f"alone {seed}", "rounds=2", f"seed={seed}")
+            self.assert_same_checkpoint(f"alone {seed}", f"all/{number}", 2)
+            self.assertRegex(self.read("all", str(number), "config.yaml"), r"(?m)^repeats: 1$")
+        self.assertEqual([job["status"] for job in self.json("all", "sweep.json")["jobs"]], ["finished"] * 3)
+        self.assertFalse((self.folder / "all/3").exists())
+        self.assertIn("3 jobs in ", result.out)
+
+    def test_methods_by_repeats_have_mean_and_deviation(self):
+        result = self.brim("federate", "-m", *self.WORDS, "run.dir=all", "method=random,heuristic.round_robin",
+                           "repeats=3")
+        sweep = self.json("all", "sweep.json")
+        self.assertEqual([(row["what"], row["first_job"], row["finished"]) for row in sweep["repeats"]],
+                         [("method=random", 0, 3), ("method=heuristic.round_robin", 3, 3)])
+        for row in sweep["repeats"]:
+            first = row["first_job"]
+            for key in "test_accuracy", "test_loss":
+                values = [self.summary(f"all/{first + i}")[key] for i in range(3)]
+                self.assertAlmostEqual(row[key], statistics.mean(values), delta=1e-9)
+                self.assertAlmostEqual(row[f"{key}_deviation"], statistics.stdev(values), delta=1e-9)
+            mean, deviation = 100 * row["test_accuracy"], 100 * row["test_accuracy_deviation"]
+            self.assertRegex(result.out, rf"(?m)^{row['what'][7:]} +3 of 3 +{mean:.2f} +{deviation:.2f} ")
+        for seed in range(3):  # the same for all methods
+            self.assertEqual(self.read(f"all/{seed}", "partition.csv"), self.read(f"all/{3 + seed}", "partition.csv"))
+        self.assertNotEqual(self.read("all/0", "partition.csv"), self.read("all/1", "partition.csv"))
+
+    def test_a_repeat_that_fails_is_left_out_of_the_mean(self):
+        """A folder of job 1 that holds a run already."""
+        (self.folder / "all").mkdir()
+        (self.folder / "all/1").mkdir()
+        (self.folder / "all/1/config.yaml").write_text("seed: 1\n")
+        result = self.federate("all", "rounds=2", "repeats=3", status=USAGE)
+        row, = self.json("all", "sweep.json")["repeats"]
+        self.assertEqual(row["finished"], 2)
+        values = [self.summary(f"all/{i}")["test_loss"] for i in (0, 2)]
+        self.assertAlmostEqual(row["test_loss"], statistics.mean(values), delta=1e-9)
+        self.assertRegex(result.out, r"(?m)^ *2 of 3 ")
+
+    def test_from_a_run_and_in_a_file(self):
+        self.federate("old", "rounds=2")
+        self.brim("train", "--from", "old", "run.dir=again", "repeats=2")
+        self.assert_same_checkpoint("old", "again/0", 2)
+        (self.folder / "mine.yaml").write_text("defaults: [federate]\nrepeats: 2\n")
+        self.brim("--config-path", ".", "--config-name", "mine", "federate", *self.WORDS, "run.dir=file")
+        self.assert_same_checkpoint("old", "file/0", 2)
+        self.assert_same_checkpoint("again/1", "file/1", 2)
+
+    def test_what_cannot_be_repeated_is_refused(self):
+        for words, text in ((["seed=1,2", "repeats=3"], "repeats=3 gives each job seeds of its own"),
+                            (["repeats=1,2"], "'repeats' cannot be swept"),
+                            (["repeats=0"], "'repeats' must be in [1,10000], got 0")):
+            self.assert_error(self.brim("federate", "-m", *self.WORDS, *words, status=USAGE), text)
+
+    def test_methods_are_listed(self):
+        out = self.brim("federate", "--list-methods").out
+        names = [line.split()[0] for line in out.splitlines()]
+        schema = self.brim("config", "--schema").out
+        known = next(line for line in schema.splitlines() if line.startswith("method "))
+        self.assertIn("|".join(names[1:]), known)
+        self.assertEqual(names[0], "method")
+        self.assert_error(self.brim("train", "--list-methods", status=USAGE), "unknown option '--list-methods'")
 
 
 def settled(figures, threshold, patience, least):

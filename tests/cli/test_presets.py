@@ -11,7 +11,7 @@ ROBUST = {"auto_device": "true", "wait_for_gpu": "true", "min_gpu_memory_mb": "4
           "gpu_check_interval_seconds": "30", "min_batch_size": "4", "max_retries": "3"}
 
 # Declared, with the value that means what this build does anyway, and one that does not.
-LATER = [("repeats", "1", "3"), ("protocol", "", "mqtt")]
+LATER = [("protocol", "", "mqtt")]
 
 
 class Robust(Case):

@@ -294,13 +294,14 @@ static const config_case config_cases[] = {
     {"an old name in an option's file", NULL, {"training=old"}, "precision=fp32\ntraining.epochs=4\n"},
     {"a size that may be left to brim", NULL, {0}, "memory.headroom_mb=auto\n"},
     {"the same, said", NULL, {"memory.headroom_mb=1GiB"}, "memory.headroom_mb=1GiB\n"},
-    {"a key of a later build, neutral", NULL, {"repeats=1"}, "repeats=1\n"},
-    {"a key of a later build that nobody writes", NULL, {0}, "repeats\n"},
+    {"a key of a later build, neutral", NULL, {"protocol="}, "protocol=\"\"\n"},
+    {"a key of a later build that nobody writes", NULL, {0}, "protocol\n"},
     {"a key of a later build",
      NULL,
-     {"seed=1", "repeats=512"},
-     "error: 'repeats' is not available in this build\n"
-     "  command line, argument 2: repeats=512   (times that the whole experiment is run; here only 1)"},
+     {"seed=1", "protocol=mqtt"},
+     "error: 'protocol' is not available in this build\n"
+     "  command line, argument 2: protocol=mqtt   (a label: messaging is modelled as a network scenario; here only "
+     "'')"},
     {"an old name that turns something on",
      NULL,
      {"training.gradient_checkpointing=true"},
@@ -315,9 +316,16 @@ static const config_case config_cases[] = {
      "libraries take later; auto: what was measured, at least 256 on a GPU, 0 on the host; default auto)"},
     {"a key of a later build with a wrong value",
      NULL,
-     {"repeats=some"},
-     "error: 'repeats' must be an integer, got some\n"
-     "  command line, argument 1: repeats=some   (times that the whole experiment is run; default 1)"},
+     {"protocol={a: 1}"},
+     "error: 'protocol' must be a string, got a map\n"
+     "  command line, argument 1: protocol={a: 1}   (a label: messaging is modelled as a network scenario; default "
+     "'')"},
+    {"a number of repeats that is none",
+     NULL,
+     {"repeats=0"},
+     "error: 'repeats' must be in [1,10000], got 0\n"
+     "  command line, argument 1: repeats=0   (runs with the seeds seed, seed+1 ..., each a process of its own, as in a "
+     "sweep; default 1)"},
     {"comm is one name",
      NULL,
      {"comm=[mpi,nccl]"},
@@ -810,8 +818,9 @@ static const config_case config_cases[] = {
      "  to add a new key, write +frobnicate=1\n"
      "  at the top there are: seed device auto_device min_gpu_memory_mb wait_for_gpu gpu_wait_timeout_minutes\n"
      "    gpu_check_interval_seconds min_batch_size max_retries precision total_clients clients_per_round rounds\n"
-     "    parallel_clients method model backbone dataset optimizer schedule loss backend run training transform\n"
-     "    augment graph memory loss_scale claims observe dist federate partition comm server_optimizer policy"},
+     "    parallel_clients method repeats model backbone dataset optimizer schedule loss backend run training\n"
+     "    transform augment graph memory loss_scale claims observe dist federate partition comm server_optimizer\n"
+     "    policy"},
     {"a key too short to guess at",
      NULL,
      {"a=1"},
@@ -820,8 +829,9 @@ static const config_case config_cases[] = {
      "  to add a new key, write +a=1\n"
      "  at the top there are: seed device auto_device min_gpu_memory_mb wait_for_gpu gpu_wait_timeout_minutes\n"
      "    gpu_check_interval_seconds min_batch_size max_retries precision total_clients clients_per_round rounds\n"
-     "    parallel_clients method model backbone dataset optimizer schedule loss backend run training transform\n"
-     "    augment graph memory loss_scale claims observe dist federate partition comm server_optimizer policy"},
+     "    parallel_clients method repeats model backbone dataset optimizer schedule loss backend run training\n"
+     "    transform augment graph memory loss_scale claims observe dist federate partition comm server_optimizer\n"
+     "    policy"},
     {"a key of another section",
      NULL,
      {"epochs=3"},
@@ -839,8 +849,9 @@ static const config_case config_cases[] = {
      "  did you mean 'model'? to add a new key, write +modle=cnn\n"
      "  at the top there are: seed device auto_device min_gpu_memory_mb wait_for_gpu gpu_wait_timeout_minutes\n"
      "    gpu_check_interval_seconds min_batch_size max_retries precision total_clients clients_per_round rounds\n"
-     "    parallel_clients method model backbone dataset optimizer schedule loss backend run training transform\n"
-     "    augment graph memory loss_scale claims observe dist federate partition comm server_optimizer policy"},
+     "    parallel_clients method repeats model backbone dataset optimizer schedule loss backend run training\n"
+     "    transform augment graph memory loss_scale claims observe dist federate partition comm server_optimizer\n"
+     "    policy"},
     {"an unknown key inside a map",
      NULL,
      {"training={epochz: 3}"},
@@ -1118,8 +1129,9 @@ static const config_case config_cases[] = {
      "  did you mean 'training'?\n"
      "  at the top there are: seed device auto_device min_gpu_memory_mb wait_for_gpu gpu_wait_timeout_minutes\n"
      "    gpu_check_interval_seconds min_batch_size max_retries precision total_clients clients_per_round rounds\n"
-     "    parallel_clients method model backbone dataset optimizer schedule loss backend run training transform\n"
-     "    augment graph memory loss_scale claims observe dist federate partition comm server_optimizer policy\n"
+     "    parallel_clients method repeats model backbone dataset optimizer schedule loss backend run training\n"
+     "    transform augment graph memory loss_scale claims observe dist federate partition comm server_optimizer\n"
+     "    policy\n"
      "error: 'seed' must be an integer, got a map\n"
      "  configs/wrong.yaml:9:7   (seed of weights, order, augmentation and dropout; default 1)\n"
      "error: 'training.epochs' must be an integer, got 1.0\n"

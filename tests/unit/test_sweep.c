@@ -181,11 +181,54 @@ static void every_problem_is_told_with_its_argument(void **state)
   brim_arena_release(&arena);
 }
 
+static void repeats_are_the_fastest_words(void **state)
+{
+  (void)state;
+  static const char *const words[] = {"a=1,2", "seed=7"};
+  const char *word[4];
+  brim_arena arena = {0};
+  brim_problems problems = {.arena = &arena};
+  brim_sweep sweep;
+  brim_sweep_expand(&arena, words, NULL, 2, NULL, &problems, &sweep);
+  brim_sweep_repeat(&arena, 7, 3, &problems, &sweep);
+  assert_int_equal(problems.count, 0);
+  assert_int_equal(sweep.axis_count, 4);
+  assert_int_equal(sweep.jobs, 6);
+  brim_sweep_words(&sweep, 4, word);
+  assert_string_equal(word[0], "a=2");
+  assert_string_equal(word[1], "seed=7");
+  assert_string_equal(word[2], "repeats=1");
+  assert_string_equal(word[3], "seed=8");
+  brim_arena_release(&arena);
+}
+
+static void what_cannot_be_repeated_is_refused(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *word;
+    int64_t repeats;
+    const char *error;
+  } refused[] = {{"seed=1,2", 3, "repeats=3 gives each job seeds of its own"},
+                 {"repeats=1,2", 1, "'repeats' cannot be swept"},
+                 {"a=range(101)", 100, "101 jobs with repeats=100 are too many; at most 10000 are allowed"}};
+  for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+    brim_arena arena = {0};
+    brim_problems problems = {.arena = &arena};
+    brim_sweep sweep;
+    brim_sweep_expand(&arena, &refused[i].word, NULL, 1, NULL, &problems, &sweep);
+    brim_sweep_repeat(&arena, 1, refused[i].repeats, &problems, &sweep);
+    assert_int_equal(problems.count, 1);
+    assert_non_null(strstr(problems.text[0], refused[i].error));
+    brim_arena_release(&arena);
+  }
+}
+
 #define CASES (sizeof cases / sizeof cases[0])
 int main(void)
 {
   static char name[CASES][256];
-  static struct CMUnitTest test[CASES + 2];
+  static struct CMUnitTest test[CASES + 4];
   for (size_t i = 0; i < CASES; i++) {
     for (size_t k = 0; k < WORDS_MAX && cases[i].word[k]; k++) {
       const size_t length = strlen(name[i]);
@@ -195,5 +238,7 @@ int main(void)
   }
   test[CASES] = (struct CMUnitTest)cmocka_unit_test(ten_thousand_jobs_are_allowed);
   test[CASES + 1] = (struct CMUnitTest)cmocka_unit_test(every_problem_is_told_with_its_argument);
+  test[CASES + 2] = (struct CMUnitTest)cmocka_unit_test(repeats_are_the_fastest_words);
+  test[CASES + 3] = (struct CMUnitTest)cmocka_unit_test(what_cannot_be_repeated_is_refused);
   return cmocka_run_group_tests_name("sweep", test, NULL, NULL);
 }
