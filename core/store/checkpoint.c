@@ -1,7 +1,7 @@
 /* Checkpoint folders: made aside, published by one rename, thinned out, found again.
  *
  * The order of steps is what makes a kill at any instruction harmless:
- *   1. metrics.jsonl and events.jsonl are synced: state.json counts their records.
+ *   1. The run's records (*.jsonl) are synced: state.json counts them.
  *   2. ".step-N.tmp" is filled, each file synced, then the folder.
  *   3. The new links are made as ".last.tmp" and ".best.tmp", so that a full disk shows before anything changes.
  *   4. ".step-N.tmp" becomes "step-N". If step-N exists (a run that goes on from an older one writes it again), it is

@@ -51,7 +51,7 @@ typedef struct brim_checkpoint_tensors {
 } brim_checkpoint_tensors;
 
 /* Writes checkpoint `state->step` of the run in `run_dir`, and points `best` to that of `state->best_step`. Then
- * deletes all but the last `keep` and the best. metrics.jsonl and events.jsonl are synced before. On EIO nothing of the
+ * deletes all but the last `keep` and the best. The run's records (*.jsonl) are synced before. On EIO nothing of the
  * attempt remains and the older checkpoints are as they were; once the checkpoint is safe, trouble with links or with
  * deleting old ones is a warning, and the next call tries again. A kill at any moment leaves this checkpoint or the
  * one before to be found. */

@@ -10,10 +10,10 @@
 #include "store/checkpoint_attempt.h"
 #include "store/checkpoint_state.h"
 
-/* state.json counts their records: after a power cut they must not be fewer. */
+/* state.json counts their records, those of participants.jsonl as rounds: after a power cut they must not be fewer. */
 static brim_status sync_logs(const char *run_dir)
 {
-  static const char *const names[] = {"metrics.jsonl", "events.jsonl"};
+  static const char *const names[] = {"metrics.jsonl", "events.jsonl", "participants.jsonl"};
   char path[BRIM_PATH_MAX];
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
     BRIM_TRY(brim_path_join(path, run_dir, names[i]));

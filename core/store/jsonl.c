@@ -158,11 +158,10 @@ void brim_jsonl_string(brim_jsonl *log, const char *key, const char *value)
   put(log, "\"", 1);
 }
 
-/* Appends the line, or leaves the file as long as it was. */
-static brim_status append(brim_jsonl *log)
+brim_status brim_jsonl_append(brim_jsonl *log, const char *line, size_t bytes)
 {
-  for (size_t done = 0; done < log->length;) {
-    const ssize_t n = write(log->fd, log->line + done, log->length - done);
+  for (size_t done = 0; done < bytes;) {
+    const ssize_t n = write(log->fd, line + done, bytes - done);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) {
       const int reason = n < 0 ? errno : ENOSPC;
@@ -173,7 +172,7 @@ static brim_status append(brim_jsonl *log)
     }
     done += (size_t)n;
   }
-  log->bytes += (int64_t)log->length;
+  log->bytes += (int64_t)bytes;
   log->records++;
   return BRIM_OK;
 }
@@ -185,7 +184,7 @@ brim_status brim_jsonl_end(brim_jsonl *log)
                      sizeof log->line);
   log->line[log->length++] = '}';
   log->line[log->length++] = '\n';
-  return append(log);
+  return brim_jsonl_append(log, log->line, log->length);
 }
 
 void brim_jsonl_close(brim_jsonl *log)

@@ -35,5 +35,8 @@ void brim_jsonl_string(brim_jsonl *log, const char *key, const char *value);
 /* [step] Appends the record. EIO; what got into the file of it is cut off again. EINVAL for a record longer than the
  * buffer, which is dropped. */
 brim_status brim_jsonl_end(brim_jsonl *log);
+/* [step] Appends a whole line of the caller's, which ends in a newline: for records longer than the buffer. EIO, as
+ * above. */
+brim_status brim_jsonl_append(brim_jsonl *log, const char *line, size_t bytes);
 void brim_jsonl_close(brim_jsonl *log); /* of a zeroed or closed log: a no-op */
 #endif

@@ -57,9 +57,10 @@ brim_status brim_file_write_atomic(const char *path, const char *text, size_t by
 
 /* What only a run leaves in its folder, and what others may have there too: run_marks[FIRST_OTHER] and later. */
 enum { FIRST_OTHER = 4 };
-static const char *const run_marks[] = {
-    "config.yaml", "metrics.jsonl", "checkpoints", "summary.json", "sources.yaml",  "overrides.yaml", "plugins.json",
-    "plan.json",   "events.jsonl",  "data.json",   "weights.json", "profile.jsonl", "report.html"};
+static const char *const run_marks[] = {"config.yaml",        "metrics.jsonl",  "checkpoints",  "summary.json",
+                                        "sources.yaml",       "overrides.yaml", "plugins.json", "plan.json",
+                                        "events.jsonl",       "data.json",      "weights.json", "profile.jsonl",
+                                        "participants.jsonl", "report.html"};
 
 static brim_status fail_taken(const char *dir, size_t mark)
 {

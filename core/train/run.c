@@ -32,6 +32,7 @@ static brim_status close_run(brim_running *r, brim_status status)
   }
   brim_jsonl_close(&r->metrics);
   brim_jsonl_close(&r->events);
+  brim_participants_close(&r->participants);
   brim_tensorboard_close(&r->tensorboard);
   brim_pressure_close(r->pressure); /* before what it looks at */
   brim_trainer_close(r->trainer);
@@ -54,7 +55,7 @@ brim_status brim_run(const brim_run_options *options)
   r->stop = brim_stop_watch(brim_running_speaks(r));
   signal(SIGPIPE, SIG_IGN); /* a reader of messages that went away is no reason to end */
   r->lock = -1;
-  r->metrics.fd = r->events.fd = r->tensorboard.fd = -1;
+  r->metrics.fd = r->events.fd = r->participants.log.fd = r->tensorboard.fd = -1;
   r->told_step = -1;
   r->work = brim_running_work(r);
   brim_report_init(&r->report);

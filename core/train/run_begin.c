@@ -117,6 +117,8 @@ static brim_status open_logs(brim_running *r)
   if (!brim_running_speaks(r)) return BRIM_OK;
   snprintf(path, sizeof path, "%s/metrics.jsonl", r->dir);
   BRIM_TRY(brim_jsonl_open(&r->metrics, path, r->state->metrics_records));
+  if (brim_setup_is_federated(r->drive->setup))
+    BRIM_TRY(brim_participants_open(&r->participants, r->dir, r->state->step));
   snprintf(path, sizeof path, "%s/events.jsonl", r->dir);
   BRIM_TRY(brim_jsonl_open(&r->events, path, BRIM_JSONL_ALL));
   if (r->settings->observe.tensorboard)

@@ -7,6 +7,7 @@
 #include "memory/pressure.h"
 #include "observe/progress.h"
 #include "observe/tensorboard.h"
+#include "train/participants.h"
 #include "train/report.h"
 #include "train/run.h"
 #include "train/trainer.h"
@@ -23,7 +24,8 @@ typedef struct brim_running {
   char dir[4096];
   int lock;
   brim_jsonl metrics, events;
-  brim_tensorboard tensorboard; /* not open: not wanted, or it could not be written */
+  brim_participants participants; /* of a federation, on the rank that writes the folder; else not open */
+  brim_tensorboard tensorboard;   /* not open: not wanted, or it could not be written */
   brim_progress progress;
   brim_report report;
   brim_pressure *pressure; /* NULL: nobody looks */

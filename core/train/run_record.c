@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/log.h"
+#include "base/process.h"
 #include "train/run_parts.h"
 #include "train/stop.h"
 
@@ -18,6 +19,15 @@ void brim_running_heed_tensorboard(brim_running *r, brim_status status)
   if (status == BRIM_OK) return;
   brim_log(BRIM_LOG_WARN, "the run goes on without TensorBoard's events: %s", brim_error_text());
   brim_tensorboard_close(&r->tensorboard);
+}
+
+/* As summary.json has it at the end: of the device what the arena takes, and of the host what the process has. */
+static void record_memory(brim_running *r)
+{
+  brim_report_memory(&r->report, r->trainer);
+  brim_jsonl_int(&r->metrics, "device_bytes", (int64_t)r->report.device_bytes);
+  brim_jsonl_int(&r->metrics, "device_peak_bytes", (int64_t)r->report.device_peak_bytes);
+  brim_jsonl_int(&r->metrics, "rss_bytes", (int64_t)brim_rss_bytes());
 }
 
 /* `seconds`: that `samples` took. */
@@ -50,6 +60,7 @@ static brim_status record(brim_running *r, enum brim_part part, const brim_evalu
     const brim_round_result *round = brim_trainer_last_round(r->trainer);
     brim_jsonl_int(m, "clients", round->clients);
     brim_jsonl_int(m, "clients_left_out", round->clients - round->arrived);
+    record_memory(r);
   }
   if (is_train && r->settings->training.clip_norm > 0) brim_jsonl_number(m, "grad_norm", r->state->gradient_norm);
   if (is_train && r->state->loss_scale > 0) {

@@ -56,7 +56,9 @@ static brim_status make(void *self)
   const int64_t samples = r->state->samples, skipped = r->state->skipped_steps, step = r->state->step;
   const brim_status status = brim_trainer_step(r->trainer, goes_straight_on(r));
   if (r->state->step == step) return status; /* else the one that was begun behind it has failed */
-  if (r->state->skipped_steps > skipped) {   /* each is an event; a line for a person comes as often as records do */
+  if (r->participants.log.fd >= 0)
+    BRIM_TRY(brim_participants_add(&r->participants, r->state->step, brim_trainer_last_round(r->trainer)));
+  if (r->state->skipped_steps > skipped) { /* each is an event; a line for a person comes as often as records do */
     char detail[64];
     snprintf(detail, sizeof detail, "loss scale %.0f, then %.0f", scale, r->state->loss_scale);
     brim_running_event(r, "skipped_step", detail);
@@ -211,6 +213,10 @@ static brim_status forget_what_came_behind(brim_running *r)
   if (r->metrics.fd < 0) return BRIM_OK; /* another rank writes it */
   brim_running_heed_tensorboard(r, r->tensorboard.fd < 0 ? BRIM_OK
                                                          : brim_tensorboard_rewind(&r->tensorboard, s->step + 1));
+  if (r->participants.log.fd >= 0) {
+    brim_participants_close(&r->participants);
+    BRIM_TRY(brim_participants_open(&r->participants, r->dir, s->step));
+  }
   snprintf(path, sizeof path, "%s", r->metrics.path);
   brim_jsonl_close(&r->metrics);
   return brim_jsonl_open(&r->metrics, path, s->metrics_records);

@@ -1,5 +1,6 @@
 """Federations as runs: when they end, the names that people bring along, repeats, what they write down, and memory."""
 
+import collections
 import math
 import statistics
 
@@ -242,6 +243,90 @@ class Repeats(Runs):
         self.assertIn("|".join(names[1:]), known)
         self.assertEqual(names[0], "method")
         self.assert_error(self.brim("train", "--list-methods", status=USAGE), "unknown option '--list-methods'")
+
+
+class Records(Runs):
+    def participants(self, run):
+        return self.records(run, "participants.jsonl")
+
+    def test_each_round_has_its_figures(self):
+        self.federate("run", "rounds=4", "observe.tensorboard=true")
+        train, test = self.evaluations("run", "train"), self.evaluations("run")
+        self.assertEqual([record["step"] for record in train], [1, 2, 3, 4])
+        self.assertEqual([record["step"] for record in test], [1, 2, 3, 4])
+        for record in test:
+            self.assertTrue({"loss", "accuracy", "f1", "seconds"} <= set(record))
+            self.assertTrue(0 <= record["f1"] <= 1)
+        summary = self.summary("run")
+        for record in train:
+            self.assertGreater(record["seconds"], 0)
+            self.assertEqual(record["device_bytes"], summary["device_bytes"])
+            self.assertEqual(record["device_peak_bytes"], summary["device_peak_bytes"])
+            self.assertTrue(0 < record["rss_bytes"] <= summary["rss_peak_bytes"])
+        events, = (self.folder / "run").glob("events.out.tfevents.*")
+        for tag in b"f1/test", b"loss/train", b"seconds/train", b"rss_bytes/train", b"device_peak_bytes/train":
+            self.assertEqual(events.read_bytes().count(tag), 4, tag)
+
+    def test_participants_are_the_clients_of_each_round(self):
+        self.federate("run", "rounds=4", "method=round_robin", "partition=dirichlet", "partition.alpha=0.3",
+                      "federate.local_epochs=2", "federate.remainder=keep")
+        sizes = collections.Counter(line.split(",")[0] for line in self.read("run", "partition.csv").splitlines()[1:])
+        rounds = self.participants("run")
+        self.assertEqual([r["round"] for r in rounds], [1, 2, 3, 4])
+        for number, (line, record) in enumerate(zip(rounds, self.evaluations("run", "train"))):
+            self.assertEqual(line["client"], [(5 * number + k) % 12 for k in range(5)])
+            self.assertEqual(line["samples"], [2 * sizes[str(client)] for client in line["client"]])
+            self.assertEqual(line["arrived"], [True] * 5)
+            mean = sum(n * loss for n, loss in zip(line["samples"], line["loss"])) / sum(line["samples"])
+            self.assertAlmostEqual(mean, record["loss"], delta=1e-6)
+
+    def test_a_client_that_is_left_out_has_not_arrived(self):
+        self.federate("run", "rounds=4", "optimizer.lr=0.5", "server_optimizer.lr=100", "model.hidden=[9,9]")
+        left_out = [record["clients_left_out"] for record in self.evaluations("run", "train")]
+        self.assertEqual([line["arrived"].count(False) for line in self.participants("run")], left_out)
+        self.assertGreater(sum(left_out), 0)
+
+    def test_a_line_is_as_long_as_a_round_has_clients(self):
+        self.federate("run", "rounds=1", "total_clients=240", "clients_per_round=200")
+        line, = self.participants("run")
+        self.assertEqual(len(set(line["client"])), 200)
+        self.assertGreater(len(self.read("run", "participants.jsonl")), 4096)
+
+    def test_they_are_the_same_bytes_however_many_train_at_a_time_and_whatever_went_wrong(self):
+        words = ["rounds=6", "federate.checkpoint_every_rounds=2"]
+        self.federate("whole", *words, "parallel_clients=1")
+        self.federate("lanes", *words, "parallel_clients=2")
+        self.federate("again", *words, env={"BRIM_FAULT": "step:4:begin:1"})
+        self.federate("back", *words, env={"BRIM_FAULT": "step:4:update:1"})  # which loses the parameters of round 3
+        self.assertIn("recovered", self.events("back"))
+        for run in "lanes", "again", "back":
+            self.assertEqual(self.read(run, "participants.jsonl"), self.read("whole", "participants.jsonl"), run)
+
+    def test_a_resumed_federation_cuts_them_to_the_rounds_of_its_checkpoint(self):
+        words = ["rounds=6", "federate.checkpoint_every_rounds=2"]
+        self.federate("whole", *words)
+        fault = ",".join(f"step:4:begin:{n}" for n in range(1, 13))
+        for name, change in (("more", lambda text: text + text), ("half a line", lambda text: text + '{"round":4,"cl')):
+            with self.subTest(name):
+                self.federate(name, *words, status=NO_FIT, env={"BRIM_FAULT": fault})
+                path = self.folder / name / "participants.jsonl"
+                text = path.read_text()
+                self.assertEqual(text.count("\n"), 3)
+                path.write_text(change(text))
+                self.brim("federate", "--resume", name)
+                self.assertEqual(path.read_text(), self.read("whole", "participants.jsonl"))
+
+    def test_lines_that_are_lost_are_said_and_counted(self):
+        fault = ",".join(f"step:4:begin:{n}" for n in range(1, 13))
+        self.federate("run", "rounds=6", status=NO_FIT, env={"BRIM_FAULT": fault})
+        (self.folder / "run/participants.jsonl").unlink()
+        result = self.brim("federate", "--resume", "run")
+        self.assertIn("participants.jsonl' has 0 records, but the checkpoint was made when it had 3", result.err)
+        self.assertEqual([line.get("round") for line in self.participants("run")], [None, None, None, 4, 5, 6])
+
+    def test_other_runs_have_no_such_file(self):
+        self.train("run", *SMALL[:5], *SMALL[7:], "training.epochs=1")
+        self.assertFalse((self.folder / "run/participants.jsonl").exists())
 
 
 def settled(figures, threshold, patience, least):
