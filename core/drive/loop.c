@@ -55,9 +55,15 @@ int64_t brim_loop_next_due(const brim_loop *l)
   return next;
 }
 
+/* Steps between the ends of rounds, as eval_every_steps says it: 0: an epoch. */
+static int64_t round_steps(const brim_loop *l)
+{
+  return brim_setup_is_federated((*l->drive)->setup) ? 1 : training_of(l)->eval_every_steps;
+}
+
 int64_t brim_loop_round(const brim_loop *l)
 {
-  const int64_t length = interval_of(l, training_of(l)->eval_every_steps), step = step_of(l);
+  const int64_t length = interval_of(l, round_steps(l)), step = step_of(l);
   return step / length + (step % length > 0);
 }
 
@@ -104,8 +110,8 @@ static brim_status after_commit(brim_loop *l)
     BRIM_TRY(w->evaluate(w->self, &is_new));
     /* A run that was interrupted in this very evaluation has a checkpoint of this step without it. */
     if (is_new && l->checkpoint_step == step) l->is_stale = true;
-    BRIM_TRY(end_round(l));
   }
+  if (brim_loop_is_due(l, step, round_steps(l))) BRIM_TRY(end_round(l));
   return w->is_best(w->self) || brim_loop_is_due(l, step, training_of(l)->checkpoint_every_steps) ? brim_loop_save(l)
                                                                                                   : BRIM_OK;
 }

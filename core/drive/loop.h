@@ -4,7 +4,8 @@
  *     memory pressure -> another plan, if a policy wants it -> the next step
  *
  * What is due after a commit is due by the number of the step alone, so a resumed run does what an undisturbed one
- * does. A round is what lies between two evaluations; they may be switched off, but are due all the same. */
+ * does. A round is what lies between two evaluations, which are due even where there is nothing to evaluate; of a
+ * federation it is a round of clients, a step of its run. */
 #ifndef BRIM_DRIVE_LOOP_H
 #define BRIM_DRIVE_LOOP_H
 #include "drive/recover.h"

@@ -2,6 +2,7 @@
 
 import collections
 import math
+import re
 import statistics
 
 from support import FAILED, NO_FIT, USAGE, Case, main
@@ -327,6 +328,77 @@ class Records(Runs):
     def test_other_runs_have_no_such_file(self):
         self.train("run", *SMALL[:5], *SMALL[7:], "training.epochs=1")
         self.assertFalse((self.folder / "run/participants.jsonl").exists())
+
+
+class Memory(Runs):
+    """Policies are asked after each round of clients, whether or not there was an evaluation."""
+
+    def cleanups(self, run):
+        return [(event["step"], event["choice"], event["reason"]) for event in self.records(run, "events.jsonl")
+                if event["event"] == "decision" and "cleanup" in event["choice"]]
+
+    def test_light_every_5_rounds_heavy_every_10_and_heavy_at_the_end(self):
+        for every in 1, 4:
+            with self.subTest(eval_every_rounds=every):
+                run = f"run {every}"
+                result = self.federate(run, "rounds=12", "policy=periodic", f"federate.eval_every_rounds={every}")
+                self.assertEqual(self.cleanups(run), [(5, "light cleanup", "planned at round 5"),
+                                                      (10, "heavy cleanup", "planned at round 10"),
+                                                      (12, "heavy cleanup", "at the end, after round 12")])
+                for line in (r"\[Memory\] Before cleanup: \d+\.\d\d GB allocated$",
+                             r"\[Memory\] After cleanup: \d+\.\d\d GB \(freed \d+\.\d\d GB\)$"):
+                    self.assertEqual(len(re.findall(line, result.err, re.M)), 3)
+
+    def test_a_run_that_ends_early_is_cleaned_up_at_its_end(self):
+        self.federate("run", "rounds=30", "optimizer.lr=0.02", "policy=periodic", "federate.patience=2",
+                      "federate.convergence_threshold=0.05")
+        end = self.summary("run")["steps"]
+        self.assertLess(end, 30)
+        self.assertEqual(self.cleanups("run")[-1], (end, "heavy cleanup", f"at the end, after round {end}"))
+
+    def test_the_key_counts_rounds_of_clients(self):
+        self.federate("run", "rounds=9", "federate.eval_every_rounds=3", "training.clear_cache_every_n_rounds=4")
+        self.assertEqual([step for step, _, _ in self.cleanups("run")], [4, 8])
+
+    def test_cleaning_up_changes_no_number(self):
+        self.federate("plain", "rounds=6")
+        self.federate("often", "rounds=6", "policy=periodic", "policy.periodic.light_every_n_rounds=1",
+                      "policy.periodic.heavy_every_n_rounds=2")
+        self.assertEqual(len(self.cleanups("often")), 6)
+        self.assert_same_checkpoint("plain", "often", 6)
+        self.assert_same_records("plain", "often")
+        self.assertEqual(self.read("plain", "participants.jsonl"), self.read("often", "participants.jsonl"))
+
+    def test_a_resumed_run_cleans_up_after_the_same_rounds(self):
+        words = ["rounds=12", "policy=periodic", "federate.eval_every_rounds=5", "federate.checkpoint_every_rounds=1"]
+        fault = ",".join(f"step:8:begin:{n}" for n in range(1, 13))
+        self.federate("run", *words, status=NO_FIT, env={"BRIM_FAULT": fault})
+        self.brim("federate", "--resume", "run")
+        self.assertEqual([step for step, _, reason in self.cleanups("run") if "round" in reason], [5, 10, 12])
+
+    def test_pressure_is_told_with_the_round(self):
+        """Some of the host's memory is always used, so a threshold of nearly 0 is always reached."""
+        words = ["rounds=1000", "federate.eval_every_rounds=1000", "federate.checkpoint_every_rounds=1000",
+                 "observe.log_every_steps=1000", "memory.check_interval_seconds=0.002"]
+        result = self.federate("run", *words, "memory.warn_percent=0.01", "memory.critical_percent=0")
+        told, = re.findall(r"Warning at round (\d+): RAM at \d+\.\d%", result.err)
+        event, = (e for e in self.records("run", "events.jsonl") if e["event"] == "memory_warning")
+        self.assertEqual(event["step"], int(told))
+
+    def test_what_is_done_under_pressure_changes_no_number(self):
+        words = ["rounds=300", "memory.check_interval_seconds=0.002", "federate.checkpoint_every_rounds=300"]
+        self.federate("alone", *words)
+        result = self.federate("run", *words, "memory.warn_percent=0.01", "memory.critical_percent=0.02")
+        self.assertRegex(result.err, r"Critical at round \d+: RAM at \d+\.\d%")
+        self.assertIn("[Memory] After cleanup: ", result.err)
+        self.assert_same_checkpoint("alone", "run", 300)
+        self.assert_same_records("alone", "run")
+
+    def test_thresholds_are_85_and_90_percent(self):
+        text = self.brim("--config-name", "federate", "config", "policy=periodic").out
+        self.assertRegex(text, r"(?m)^  warn_percent: 85$")
+        self.assertRegex(text, r"(?m)^  critical_percent: 90$")
+        self.assertRegex(text, r"(?m)^    light_every_n_rounds: 5\n    heavy_every_n_rounds: 10$")
 
 
 def settled(figures, threshold, patience, least):

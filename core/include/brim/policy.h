@@ -151,7 +151,8 @@ typedef struct brim_action {
   char reason[BRIM_REASON_BYTES]; /* of giving up; else plan.reason or place.reason */
 } brim_action;
 
-/* Between two rounds (a round is what lies between two evaluations), and at the run's end. */
+/* Between two rounds (a round is what lies between two evaluations; of a federation, a round of clients), and at the
+ * run's end. */
 typedef struct brim_memory_view {
   uint32_t size;
   int64_t step, round;                             /* that have ended */
