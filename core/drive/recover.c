@@ -279,31 +279,53 @@ brim_status brim_recover_as_want(brim_drive *d, brim_status status)
   return BRIM_ENOMEM_DEVICE;
 }
 
+/* The next smaller choice, of those that change no bit: fewer clients of a federation at a time, else a smaller
+ * micro-batch. False: there is none. */
+static bool make_smaller(brim_drive *d, brim_choice *choice)
+{
+  const int64_t half = choice->lanes > 1 ? 0 : find_half(d, choice->micro_batch);
+  if (choice->lanes > 1)
+    choice->lanes /= 2;
+  else if (half > 0)
+    choice->micro_batch = half;
+  else
+    return false;
+  return true;
+}
+
+/* Tells what the plan becomes, before it does. */
+static void tell_smaller(brim_recovery *r, const failure *f, const brim_choice *to, uint64_t peak)
+{
+  char a[32], b[32], cut[BRIM_CUT_ROOM], lanes[48] = "";
+  const brim_drive *d = *r->drive;
+  if (to->lanes != d->choice.lanes)
+    snprintf(lanes, sizeof lanes, "%d client%s at a time, ", (int)to->lanes, brim_plural(to->lanes));
+  tell_recovery(r, f, "%smicro-batch %s%s, a plan of %s in the place of %s", lanes,
+                brim_setup_format_cut(d->setup, to->micro_batch, cut, sizeof cut),
+                to->recompute == BRIM_RECOMPUTE_AUTO ? ", memory.recompute=auto" : "",
+                brim_format_bytes(a, sizeof a, peak), brim_format_bytes(b, sizeof b, r->needed_bytes));
+}
+
 brim_status brim_recover_shrink(brim_recovery *r, uint64_t bytes, const char *why)
 {
-  char a[32], b[32], cut[BRIM_CUT_ROOM];
+  char b[32];
   brim_drive *d = *r->drive;
   brim_choice to = d->choice;
   uint64_t peak = 0;
   const failure f = {.what = why};
   r->needed_bytes = r->work->placed_bytes(r->work->self);
-  for (int64_t half = to.micro_batch; half > 0; half = peak > bytes ? find_half(d, half) : 0) {
-    to.micro_batch = half;
+  do {
     peak = bytes;
     const brim_status status = recompute_within(r, &to, &peak);
     BRIM_TRY(status == BRIM_ENOTSUP ? brim_planner_peak(&d->planner, &to, &peak) : status);
-  }
-  brim_format_bytes(b, sizeof b, r->needed_bytes);
+  } while (peak > bytes && make_smaller(d, &to));
   if (peak >= r->needed_bytes) {
-    tell_recovery(r, &f, "no smaller plan than %s", b);
+    tell_recovery(r, &f, "no smaller plan than %s", brim_format_bytes(b, sizeof b, r->needed_bytes));
     return BRIM_OK; /* the plan that is placed goes on */
   }
   BRIM_TRY(r->work->park(r->work->self)); /* the choice is another only when the values are on the host */
+  tell_smaller(r, &f, &to, peak);
   brim_drive_go(d, &to);
-  tell_recovery(r, &f, "micro-batch %s%s, a plan of %s in the place of %s",
-                brim_setup_format_cut(d->setup, to.micro_batch, cut, sizeof cut),
-                to.recompute == BRIM_RECOMPUTE_AUTO ? ", memory.recompute=auto" : "",
-                brim_format_bytes(a, sizeof a, peak), b);
   if (to.recompute != BRIM_RECOMPUTE_AUTO) brim_dialogue_show_plan(&d->dialogue, "pressure", to.micro_batch, peak);
   return brim_recover_as_want(d, r->work->replan(r->work->self));
 }

@@ -42,9 +42,10 @@ brim_status brim_recover_follow(brim_recovery *recovery, const char *what);
 uint64_t brim_recover_target(const brim_memory_settings *settings, bool on_host, uint64_t arena_bytes,
                              const brim_pressure_reading *reading);
 /* [step] Before memory runs out: places a plan of at most `bytes`, or the least there is above, if it is smaller than
- * the present one: with more recompute, unless memory.recompute is fixed, then with half the micro-batch and twice the
- * accumulation, as long as no bit changes. OK also if no smaller plan exists. If the plan did not
- * get its memory, what brim_work.replan returned: then the caller calls brim_recover. */
+ * the present one: with more recompute, unless memory.recompute is fixed, then with half as many clients of a
+ * federation at a time, then with half the micro-batch and twice the accumulation, as long as no bit changes. OK also
+ * if no smaller plan exists. If the plan did not get its memory, what brim_work.replan returned: then the caller calls
+ * brim_recover. */
 brim_status brim_recover_shrink(brim_recovery *recovery, uint64_t bytes, const char *why);
 /* What came of brim_work.replan, as want of memory where that is what it is, whatever policies have said in the
  * meantime: for the ladder. */

@@ -386,11 +386,16 @@ class Memory(Runs):
         self.assertEqual(event["step"], int(told))
 
     def test_what_is_done_under_pressure_changes_no_number(self):
-        words = ["rounds=300", "memory.check_interval_seconds=0.002", "federate.checkpoint_every_rounds=300"]
+        words = ["rounds=300", "memory.check_interval_seconds=0.002", "federate.checkpoint_every_rounds=300",
+                 "parallel_clients=2"]
         self.federate("alone", *words)
         result = self.federate("run", *words, "memory.warn_percent=0.01", "memory.critical_percent=0.02")
         self.assertRegex(result.err, r"Critical at round \d+: RAM at \d+\.\d%")
         self.assertIn("[Memory] After cleanup: ", result.err)
+        self.assertRegex(result.err, r"recovery: 1 client at a time, micro-batch 8 x 1.*, a plan of [\d.]+ KiB in the "
+                                     r"place of [\d.]+ KiB: memory pressure")
+        device_bytes = [record["device_bytes"] for record in self.evaluations("run", "train")]
+        self.assertLess(device_bytes[-1], self.summary("alone")["device_bytes"])
         self.assert_same_checkpoint("alone", "run", 300)
         self.assert_same_records("alone", "run")
 
