@@ -3,6 +3,7 @@
 from ranks import Ranks
 from support import FAILED, HANG_SECONDS, main
 from test_federate import KINDS
+from test_federate_runs import SMALL
 
 CHECKPOINT = ["model.safetensors", "optimizer.safetensors", "state.json"]
 
@@ -60,6 +61,20 @@ class FederateRanks(Ranks):
         err = self.federate(2, "first", *KINDS["mlp"], "optimizer.lr=1e30", "federate.on_divergence=fail",
                             status=FAILED)
         self.assertIn("has diverged", err)
+
+    def test_rules_that_end_a_run_and_participants_do_not_know_of_ranks(self):
+        words = [*SMALL, "rounds=30", "optimizer.lr=0.02", "federate.convergence_threshold=0.05",
+                 "federate.checkpoint_every_rounds=2"]
+        self.brim("federate", "run.dir=whole", *words)
+        end = self.summary("whole")["steps"]
+        self.assertLess(end, 30)
+        for fault in None, "rank:1:step:5:update", "rank:0:step:4:begin":
+            with self.subTest(fault):
+                run = f"run {fault}".replace(":", " ")
+                self.federate(2, run, *words, env={"BRIM_FAULT": fault} if fault else None)
+                self.assertEqual(self.summary(run)["steps"], end)
+                self.assert_same_checkpoint("whole", run, end, CHECKPOINT)
+                self.assertEqual(self.read(run, "participants.jsonl"), self.read("whole", "participants.jsonl"))
 
     def test_ranks_without_clients_are_told_of(self):
         err = self.federate(3, "run", *KINDS["mlp"], "clients_per_round=2")
