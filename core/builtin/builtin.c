@@ -21,5 +21,8 @@ const brim_plugin *const brim_core_plugins[] = {&brim_optimizer_adamw,
                                                 &brim_loss_mae,
                                                 &brim_loss_huber,
                                                 &brim_loss_bce,
+                                                &brim_selector_random,
+                                                &brim_selector_round_robin,
+                                                &brim_selector_proportional,
                                                 &brim_comm_auto,
                                                 NULL};

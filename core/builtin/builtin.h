@@ -45,5 +45,6 @@ extern const brim_plugin brim_optimizer_adamw, brim_optimizer_adam, brim_optimiz
     brim_optimizer_adafactor, brim_optimizer_adamw8bit, brim_optimizer_yogi, brim_optimizer_adagrad;
 extern const brim_plugin brim_schedule_constant, brim_schedule_cosine, brim_schedule_linear, brim_schedule_step,
     brim_schedule_polynomial;
+extern const brim_plugin brim_selector_random, brim_selector_round_robin, brim_selector_proportional;
 extern const brim_plugin brim_loss_cross_entropy, brim_loss_mse, brim_loss_mae, brim_loss_huber, brim_loss_bce;
 #endif

@@ -16,7 +16,6 @@
 #include "dist/dist.h"
 #include "dist/line.h"
 #include "dist/started.h"
-#include "federate/select.h"
 #include "launch/launch.h"
 #include "report/page.h"
 #include "store/checkpoint.h"
@@ -240,16 +239,18 @@ static int end(brim_status status, const train_end *how, brim_operands *operands
 }
 
 /* The methods of a federation, and what each does. */
-static void list_methods(void)
+static void list_methods(const brim_registry *registry)
 {
   brim_arena arena = {0};
   brim_text out = {0};
   brim_table table = {.arena = &arena, .columns = 2};
   brim_table_add(&table, "method");
   brim_table_add(&table, "the clients of a round");
-  for (int32_t i = 0; brim_method_help(i); i++) {
-    brim_table_add(&table, brim_method_name(&arena, i));
-    brim_table_add(&table, brim_method_help(i));
+  for (size_t i = 0; i < brim_registry_count(registry); i++) {
+    const brim_plugin *plugin = brim_registry_at(registry, i)->plugin;
+    if (plugin->kind != BRIM_SELECTOR) continue;
+    brim_table_add(&table, plugin->id);
+    brim_table_add(&table, plugin->help);
   }
   brim_table_print(&table, &out);
   brim_cli_print(brim_text_str(&out));
@@ -298,7 +299,7 @@ static int run(brim_cli *cli, int argc, char **argv, bool federates)
   }
   const brim_sweep_words_given given = {argc, argv, operands.word, operands.number, operands.count, file, o.fail_fast};
   if (status == BRIM_OK && o.list_methods) {
-    list_methods();
+    list_methods(cli->registry);
   } else if (status == BRIM_OK && o.multirun) {
     ending.told = brim_cli_sweep(cli, &given);
   } else if (status == BRIM_OK) {

@@ -118,35 +118,18 @@ static void rewrite(brim_arena *arena, brim_yaml *root, const brim_alias *a, bri
 
 void brim_alias_rewrite(brim_arena *arena, brim_yaml *root, brim_problems *problems, brim_problems *notes)
 {
-  brim_yaml *method = brim_yaml_get(root, "method");
   for (const brim_alias *a = brim_aliases; a->old; a++) rewrite(arena, root, a, problems, notes);
-  if (method) brim_old_value_replace("method", method, notes);
 }
 
 /* ---- values ---- */
 
-/* The nearest of methods that are not there: those that give each client as many turns are near to taking turns, and
- * what all others are compared with is `random`. */
 const brim_old_value brim_old_values[] = {
-    {"partition", "label-shard", "shards", NULL},
-    {"partition", "label_shard", "shards", NULL},
-    {"method", "proportional_data", "proportional", NULL},
-    {"method", "fedavg", "random", NULL},
-    {"method", "poc", "power_of_choice", "random"},
-    {"method", "topk_loss", NULL, "random"},
-    {"method", "gradient_norm", NULL, "random"},
-    {"method", "fairness_adjusted", NULL, "round_robin"},
-    {"method", "cluster_balanced", NULL, "random"},
-    {"method", "mmr_diverse", NULL, "random"},
-    {"method", "label_coverage", NULL, "random"},
-    {"method", "fedcs", NULL, "random"},
-    {"method", "tifl", NULL, "round_robin"},
-    {"method", "oort", NULL, "random"},
-    {"method", "epsilon_greedy", NULL, "random"},
-    {"method", "linucb", NULL, "random"},
-    {"method", "divfl", NULL, "random"},
-    {"method", "fedcor", NULL, "random"},
-    {NULL, NULL, NULL, NULL},
+    {"partition", "label-shard", "shards"},
+    {"partition", "label_shard", "shards"},
+    {"method", "proportional_data", "proportional"},
+    {"method", "fedavg", "random"},
+    {"method", "poc", "power_of_choice"},
+    {NULL, NULL, NULL},
 };
 
 /* The families of methods in the names of the client-selection simulator. */
@@ -159,42 +142,13 @@ static const char *without_family(const char *key, const char *value)
   return value;
 }
 
-static const brim_old_value *find_old_value(const char *key, const char *value)
-{
-  for (const brim_old_value *v = brim_old_values; v->key; v++)
-    if (strcmp(v->key, key) == 0 && strcmp(v->old, value) == 0) return v;
-  return NULL;
-}
-
-static bool is_name(const char *names, const char *name)
-{
-  const size_t length = strlen(name);
-  for (const char *s = names; *s; s += strcspn(s, "|") + (s[strcspn(s, "|")] == '|'))
-    if (strcspn(s, "|") == length && strncmp(s, name, length) == 0) return true;
-  return false;
-}
-
 void brim_old_value_replace(const char *key, brim_yaml *value, brim_problems *notes)
 {
-  const bool is_method = strcmp(key, "method") == 0;
-  if (value->kind != BRIM_YAML_SCALAR || (is_method && is_name(BRIM_METHOD_NAMES, value->scalar))) return;
-  const char *name = without_family(key, value->scalar);
-  const brim_old_value *old = find_old_value(key, name);
-  const char *now = old && old->now ? old->now : name;
-  if (strcmp(now, value->scalar) == 0 || (is_method && !is_name(BRIM_METHOD_NAMES, now))) return;
+  if (value->kind != BRIM_YAML_SCALAR) return;
+  const char *now = without_family(key, value->scalar);
+  for (const brim_old_value *v = brim_old_values; v->key; v++)
+    if (strcmp(v->key, key) == 0 && strcmp(v->old, now) == 0) now = v->now;
+  if (strcmp(now, value->scalar) == 0) return;
   brim_problem(notes, BRIM_OK, "%s=%s is taken as %s=%s, its name now", key, value->scalar, key, now);
   value->scalar = brim_arena_string(notes->arena, now);
-}
-
-const char *brim_old_value_nearest(brim_arena *arena, const char *key, const char *value, const char *names)
-{
-  if (strcmp(key, "method") != 0) return NULL;
-  const char *name = without_family(key, value);
-  const brim_old_value *old = find_old_value(key, name);
-  if (old && old->nearest && is_name(names, old->nearest)) return old->nearest;
-  const char **known = BRIM_ARENA_NEW(arena, const char *, strlen(names) + 1);
-  size_t count = 0;
-  for (const char *s = names; *s; s += strcspn(s, "|") + (s[strcspn(s, "|")] == '|'))
-    known[count++] = brim_arena_string_n(arena, s, strcspn(s, "|"));
-  return brim_suggest_of(name, known, count);
 }

@@ -28,17 +28,14 @@ void brim_alias_note(const brim_alias *alias, const brim_yaml *value, const brim
 
 /* ---- values ---- */
 
-/* An old name of a value, of a key or group that kept its own name. */
+/* An old name of an option of a group that kept its own name. */
 typedef struct brim_old_value {
-  const char *key;     /* "method" */
-  const char *old;     /* "fedavg"; of a method without its family ("baseline.") */
-  const char *now;     /* "random"; NULL: brim has no such value under another name */
-  const char *nearest; /* then: the nearest value that there is */
+  const char *key; /* "method" */
+  const char *old; /* "fedavg"; of a method without its family ("baseline.") */
+  const char *now; /* "random" */
 } brim_old_value;
 extern const brim_old_value brim_old_values[]; /* ends with key == NULL */
 
 /* Puts the new name in the place of an old one, and adds a line to `notes`. Every other value stays as it is. */
 void brim_old_value_replace(const char *key, brim_yaml *value, brim_problems *notes);
-/* Of a key with old values: the nearest of `names` ("a|b|c") to a value that is none of them, or NULL. */
-const char *brim_old_value_nearest(brim_arena *arena, const char *key, const char *value, const char *names);
 #endif

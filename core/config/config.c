@@ -103,7 +103,7 @@ static void refuse_backbone(loading *l, const brim_yaml *id)
 
 static bool is_backbone(const brim_group *group)
 {
-  return group->second && group->kind == BRIM_MODEL;
+  return group->is_optional && group->kind == BRIM_MODEL;
 }
 
 /* Has nobody named one? */
@@ -130,7 +130,7 @@ static const brim_plugin *find_plugin(loading *l, const brim_group *group)
   brim_yaml *id = id_of(l, group);
   if (is_unset(id)) {
     if (is_backbone(group) && has_wrapper(l)) refuse_no_backbone(l);
-    if (group->second) return NULL;
+    if (group->is_optional) return NULL;
     const brim_chosen *chosen = brim_compose_chosen(c, group->name);
     const brim_yaml_origin *told = id ? &id->origin : chosen && chosen->met ? &chosen->met_origin : NULL;
     brim_problem_at(&c->problems, told, "no option is chosen for group '%s': write %s=OPTION", group->name,
@@ -221,7 +221,7 @@ static void find_plugins(loading *l)
     const brim_chosen *chosen = brim_compose_chosen(&l->c, group->name);
     const bool readable = !chosen || !chosen->broken;
     if (readable && !group->list) l->plugins.group[g] = find_plugin(l, group);
-    const bool found = l->plugins.group[g] || (group->second && readable && is_unset(id_of(l, group)));
+    const bool found = l->plugins.group[g] || (group->is_optional && readable && is_unset(id_of(l, group)));
     l->c.group_broken[g] = group->list ? !readable || !find_list(l, group) : !found;
   }
 }
@@ -321,9 +321,6 @@ static void value_problem(loading *l, const brim_schema_row *row, const brim_yam
                : def[0] ? def
                         : "''");
   brim_text_release(&where);
-  if (row->row->type != BRIM_ENUM || node->kind != BRIM_YAML_SCALAR) return;
-  const char *nearest = brim_old_value_nearest(l->c.arena, row->path, node->scalar, row->row->range);
-  if (nearest) brim_problem_hint(&l->c.problems, "the nearest is %s=%s", row->path, nearest);
 }
 
 /* The node of a row: from the tree, else what an earlier row of the same path took, else the default. */
@@ -494,7 +491,7 @@ static void add_choices(loading *l, int g)
 {
   const brim_group *group = &brim_config_groups[g];
   const brim_schema_plugins *p = &l->plugins;
-  const bool empty = group->second && !p->group[g];
+  const bool empty = group->is_optional && !p->group[g];
   if (!group->list && !empty) add_choice(l, group->name, group->kind, p->group[g]);
   for (size_t i = 0; group->list && i < p->policy_count; i++)
     add_choice(l, brim_arena_printf(l->c.arena, "%s.%s", group->name, p->policy[i]->id), group->kind, p->policy[i]);
@@ -687,6 +684,11 @@ const brim_config_choice *brim_config_backbone(const brim_config *config)
 {
   if (!brim_is_wrapper(brim_config_choice_of(config, "model")->plugin)) return NULL;
   return brim_config_choice_of(config, "backbone");
+}
+
+const brim_config_choice *brim_config_method(const brim_config *config)
+{
+  return find_choice(config, "method");
 }
 
 const brim_config_choice *brim_config_server_optimizer(const brim_config *config)

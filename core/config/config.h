@@ -28,7 +28,7 @@ typedef struct brim_config_request {
   const char *(*plugin_file)(brim_arena *arena, const char *file, const char *group, const char *id);
 } brim_config_request;
 
-#define BRIM_CHOICES_MAX 18
+#define BRIM_CHOICES_MAX 19
 
 typedef struct brim_config_choice {
   const char *group; /* "model"; of the policies "policy.robust" */
@@ -71,6 +71,8 @@ const brim_config_choice *brim_config_choice_of(const brim_config *config, const
 const brim_config_choice *brim_config_backbone(const brim_config *config);
 /* The optimizer by which the server of a federation moves the global model; NULL: there is none. */
 const brim_config_choice *brim_config_server_optimizer(const brim_config *config);
+/* Who selects the clients of a federation's rounds; NULL: nobody, as there are none. */
+const brim_config_choice *brim_config_method(const brim_config *config);
 /* The resolved configuration as YAML, itself a valid configuration for `file`. */
 void brim_config_print(const brim_config *config, brim_text *out, bool origins);
 /* Groups and their options: files on the search path and plugins of the kind. */

@@ -54,6 +54,12 @@ void brim_federation_resolve(brim_composition *c, const brim_schema *schema, bri
   brim_settings *s = &config->settings;
   const brim_config_choice *server = brim_config_server_optimizer(config);
   if (s->total_clients == 0) {
+    const brim_config_choice *method = brim_config_method(config);
+    if (method) {
+      brim_problem_at(&c->problems, origin_of(config, "method.id"), "method=%s means nothing without clients",
+                      method->plugin->id);
+      brim_problem_hint(&c->problems, "to train federated, write brim federate, or set total_clients=N");
+    }
     if (!server) return;
     brim_problem_at(&c->problems, origin_of(config, "server_optimizer.id"),
                     "server_optimizer=%s means nothing without clients", server->plugin->id);
@@ -66,6 +72,12 @@ void brim_federation_resolve(brim_composition *c, const brim_schema *schema, bri
                     "no option is chosen for group 'server_optimizer', which moves the global model");
     brim_problem_hint(&c->problems, "federated averaging is server_optimizer=sgd server_optimizer.lr=1 "
                                     "server_optimizer.momentum=0; `brim federate` has it by default");
+  }
+  if (!brim_config_method(config)) {
+    brim_problem_at(&c->problems, origin_of(config, "total_clients"),
+                    "no option is chosen for group 'method', which selects the clients of a round");
+    brim_problem_hint(&c->problems, "method=random is as likely to select one as another; `brim federate` has it by "
+                                    "default");
   }
   if (s->clients_per_round > s->total_clients) {
     brim_problem_at(&c->problems, origin_of(config, "clients_per_round"),

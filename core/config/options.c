@@ -126,9 +126,9 @@ static const char *shared_folder(const char *group)
 {
   const brim_group *second = NULL, *all = brim_config_groups;
   for (int g = 0; all[g].name; g++)
-    if (all[g].second && strcmp(all[g].name, group) == 0) second = &all[g];
+    if (all[g].is_optional && strcmp(all[g].name, group) == 0) second = &all[g];
   for (int g = 0; second && all[g].name; g++)
-    if (!all[g].second && all[g].kind == second->kind) return all[g].name;
+    if (!all[g].is_optional && all[g].kind == second->kind) return all[g].name;
   return NULL;
 }
 
@@ -188,7 +188,7 @@ static bool suits(const char *group, const brim_plugin *plugin)
 {
   for (const brim_group *g = brim_config_groups; g->name; g++)
     if (strcmp(g->name, group) == 0)
-      return plugin->kind == (uint32_t)g->kind && !(g->second && brim_is_wrapper(plugin));
+      return plugin->kind == (uint32_t)g->kind && !(g->is_optional && brim_is_wrapper(plugin));
   return false;
 }
 

@@ -5,7 +5,7 @@
 #include "config/config.h"
 #include "param/problems.h"
 
-#define BRIM_GROUPS_MAX 10
+#define BRIM_GROUPS_MAX 11
 #define BRIM_POLICIES_MAX (BRIM_CHOICES_MAX - BRIM_GROUPS_MAX) /* in a list */
 
 /* The plugins whose tables a configuration has. */

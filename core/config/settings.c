@@ -55,8 +55,6 @@ static const brim_setting clients_table[] = {
     FIXED(I64, brim_settings, rounds, "100", "[0,1000000000]", "rounds of a federation"),
     FREE(I64, brim_settings, parallel_clients, "-1", "[-1,1024]",
          "clients that train at the same time; -1: as many as fit, one for each thread at most; 0: one"),
-    FIXED(ENUM, brim_settings, method, "random", BRIM_METHOD_NAMES,
-          "how a round's clients are selected: each as likely as another, in turn, or by the samples they have"),
     FREE(I64, brim_settings, repeats, "1", "[1,10000]",
          "runs with the seeds seed, seed+1 ..., each a process of its own, as in a sweep"),
     {.param.key = NULL},
@@ -343,6 +341,7 @@ const brim_group brim_config_groups[] = {
     {"backend", BRIM_BACKEND, NULL, NULL, false},
     {"comm", BRIM_COMM, NULL, "auto", false},
     {"server_optimizer", BRIM_OPTIMIZER, NULL, NULL, true},
+    {"method", BRIM_SELECTOR, NULL, NULL, true},
     {"policy", BRIM_POLICY, "auto_plan", NULL, false},
     {NULL, 0, NULL, NULL, false},
 };

@@ -90,9 +90,6 @@ enum brim_remainder { BRIM_REMAINDER_AUTO, BRIM_REMAINDER_KEEP, BRIM_REMAINDER_D
 /* What becomes of a client whose parameters are no longer finite, or have moved by 512 or more. */
 enum brim_divergence { BRIM_DIVERGENCE_DROP, BRIM_DIVERGENCE_FAIL };
 #define BRIM_DIVERGENCE_NAMES "drop|fail"
-/* How the clients of a round are selected. */
-enum brim_method { BRIM_METHOD_RANDOM, BRIM_METHOD_ROUND_ROBIN, BRIM_METHOD_PROPORTIONAL };
-#define BRIM_METHOD_NAMES "random|round_robin|proportional"
 typedef struct brim_federate_settings {
   int64_t local_epochs;
   int32_t remainder;     /* enum brim_remainder */
@@ -147,7 +144,6 @@ typedef struct brim_settings {
   int64_t min_batch_size, max_retries;
   int32_t precision; /* enum brim_precision; auto: see precision of brim_drive */
   int64_t total_clients, clients_per_round, rounds, parallel_clients; /* total_clients 0: there is no federation */
-  int32_t method;                                                     /* enum brim_method */
   int64_t repeats;                                                    /* 1 in each of the runs */
   brim_run_settings run;
   brim_training_settings training;
@@ -190,7 +186,7 @@ typedef struct brim_group {
   enum brim_kind kind;
   const char *list;     /* the group is a list of options, this one where nobody chooses; NULL: it has one option */
   const char *fallback; /* of a group with one option: where nobody chooses; NULL: somebody must */
-  bool second; /* a second choice of the kind of another group, whose options it takes too; empty unless made */
+  bool is_optional; /* empty unless somebody chooses; of a kind that another group has, it takes that group's options */
 } brim_group;
 extern const brim_group brim_config_groups[]; /* ends with name == NULL */
 #endif

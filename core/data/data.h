@@ -5,19 +5,11 @@
  * a resume. */
 #ifndef BRIM_DATA_DATA_H
 #define BRIM_DATA_DATA_H
+#include "base/permutation.h"
 #include "brim/dataset.h"
 #include "brim/plugin.h"
 #include "config/settings.h"
 #include "data/transform.h"
-
-/* A bijection of [0, count) made by a Feistel network of Philox rounds over the next power of four,
- * walking cycles back into range: random access, no memory. */
-typedef struct brim_permutation {
-  uint64_t seed, item, count;
-  uint32_t use, half_bits;
-} brim_permutation;
-void brim_permutation_init(brim_permutation *p, uint64_t seed, uint32_t use, uint64_t item, uint64_t count);
-uint64_t brim_permutation_at(const brim_permutation *p, uint64_t i);
 
 enum brim_part { BRIM_PART_TRAIN, BRIM_PART_VALIDATION, BRIM_PART_TEST };
 

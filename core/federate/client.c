@@ -2,10 +2,11 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/fault.h"
-#include "brim/random.h"
+#include "brim/selector.h"
 
 static uint64_t values_bytes(const brim_setup *s)
 {
@@ -15,6 +16,17 @@ static uint64_t values_bytes(const brim_setup *s)
 static uint64_t label_bytes(const brim_setup *s)
 {
   return brim_data_label_bytes(&s->data, BRIM_PART_TRAIN, s->backend_ops->real);
+}
+
+/* Values of it. Each node of `adopt` copies one. */
+static uint64_t largest_parameter(const brim_lane *l)
+{
+  uint64_t most = 1;
+  for (size_t i = 0; i < l->adopt->graph->node_count; i++) {
+    const uint64_t count = (uint64_t)brim_shape_count(&l->adopt->graph->node[i]->out[0]->shape);
+    if (count > most) most = count;
+  }
+  return most;
 }
 
 brim_status brim_lane_open(brim_lane *l, const brim_drive *drive, brim_exec *exec)
@@ -31,7 +43,9 @@ brim_status brim_lane_open(brim_lane *l, const brim_drive *drive, brim_exec *exe
       .update = brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0),
       .batch = {.values = brim_try_malloc(most * values_bytes(s)), .labels = brim_try_malloc(most * label_bytes(s))},
       .scratch = brim_try_malloc(s->data.scratch_bytes)};
-  if (l->batch.values && l->batch.labels && l->scratch) return BRIM_OK;
+  const bool sketches = brim_setup_selector_needs(s, BRIM_NEED_SKETCH);
+  if (sketches) l->values = brim_try_malloc(2 * largest_parameter(l) * sizeof *l->values);
+  if (l->batch.values && l->batch.labels && l->scratch && (l->values || !sketches)) return BRIM_OK;
   return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the samples of a client");
 }
 
@@ -40,6 +54,7 @@ void brim_lane_close(brim_lane *l)
   free(l->batch.values);
   free(l->batch.labels);
   free(l->scratch);
+  free(l->values);
   *l = (brim_lane){0};
 }
 
@@ -109,6 +124,31 @@ static brim_status make_epoch(turn *t, int64_t epoch)
   return BRIM_OK;
 }
 
+/* Adds up the values of the update, each with a sign and in a place of its own (Charikar, Chen, Farach-Colton: Finding
+ * Frequent Items in Data Streams, ICALP 2002). */
+static brim_status make_sketch(const turn *t)
+{
+  const brim_lane *l = t->lane;
+  const brim_graph *g = l->adopt->graph;
+  float *sketch = t->result->sketch;
+  if (!sketch) return BRIM_OK;
+  memset(sketch, 0, BRIM_SKETCH * sizeof *sketch);
+  for (size_t i = 0; i < g->node_count; i++) {
+    const brim_tensor *own = g->node[i]->out[0], *global = g->node[i]->in[0];
+    const int64_t count = brim_shape_count(&own->shape);
+    float *at = l->values, *from = l->values + count;
+    BRIM_TRY(brim_exec_read_as(l->exec, l->adopt, own, BRIM_DTYPE_F32, at));
+    BRIM_TRY(brim_exec_read_as(l->exec, l->adopt, global, BRIM_DTYPE_F32, from));
+    brim_philox four = {{0}};
+    for (int64_t k = 0; k < count; k++) {
+      if (k % 4 == 0) four = brim_random4(i, BRIM_STREAM_SELECT, 1, (uint64_t)k / 4, 0);
+      const uint32_t r = four.v[k % 4];
+      sketch[r % BRIM_SKETCH] += r >> 31 ? from[k] - at[k] : at[k] - from[k];
+    }
+  }
+  return BRIM_OK;
+}
+
 /* How far it has moved, and whether that can be added up. */
 static brim_status measure(turn *t)
 {
@@ -119,7 +159,11 @@ static brim_status measure(turn *t)
   BRIM_TRY(brim_exec_read(l->exec, l->distance, l->distance->graph->kept, distance));
   t->result->loss = metrics[0];
   t->result->correct = metrics[1];
-  if (isfinite(metrics[0]) && isfinite(distance[0]) && distance[1] < BRIM_FOLD_MOST) return BRIM_OK;
+  t->result->norm = sqrt(distance[0]);
+  const brim_program *train = brim_exec_plan(l->exec)->program;
+  t->result->squares = NAN;
+  if (train->graph->squares) BRIM_TRY(brim_exec_read(l->exec, train, train->graph->squares, &t->result->squares));
+  if (isfinite(metrics[0]) && isfinite(distance[0]) && distance[1] < BRIM_FOLD_MOST) return make_sketch(t);
   if (!isfinite(distance[0]))
     return brim_fail(BRIM_ENUMERIC, "client %lld has diverged: its parameters are not finite",
                      (long long)t->result->client);
@@ -157,6 +201,32 @@ brim_status brim_lane_train(brim_lane *l, int64_t round, brim_client_result *res
   BRIM_TRY(brim_exec_zero_metrics(l->exec));
   for (int64_t e = 0; e < epochs; e++) BRIM_TRY(make_epoch(&t, round * epochs + e));
   return measure(&t);
+}
+
+/* The batches of its training, forward only. */
+brim_status brim_lane_evaluate(brim_lane *l, int64_t client, float *loss)
+{
+  const brim_setup *s = l->drive->setup;
+  const int64_t samples = brim_setup_client_samples(s, brim_partition_count(&s->partition, client)),
+                full = s->settings->training.effective_batch_size;
+  brim_client_result result = {.client = client};
+  const turn t = {.lane = l, .result = &result};
+  double counted = 0, tokens = 0, metrics[2];
+  BRIM_TRY(write_class_weights(l));
+  BRIM_TRY(brim_exec_run(l->exec, l->adopt, &(brim_step){.federated = 1}, NULL));
+  BRIM_TRY(brim_exec_zero_metrics(l->exec));
+  for (int64_t at = 0; at < samples; at += l->batch.span.count) {
+    const int64_t left = (samples - at < full - at % full ? samples - at : full - at % full);
+    BRIM_TRY(read_batch(&t, 0, at, brim_setup_client_micro(s, l->drive->choice.micro_batch, left)));
+    const brim_program *program =
+        brim_plan_program(brim_exec_plan(l->exec), BRIM_PROGRAM_EVALUATE, l->batch.span.count);
+    brim_setup_weigh(s, &l->batch, &counted, &tokens);
+    BRIM_TRY(brim_exec_load(l->exec, program, l->batch.values, l->batch.labels));
+    BRIM_TRY(brim_exec_run(l->exec, program, &(brim_step){.loss_scale = 1}, NULL));
+  }
+  BRIM_TRY(brim_exec_metrics(l->exec, brim_exec_plan(l->exec)->program, metrics, 2));
+  *loss = (float)(metrics[0] / counted);
+  return BRIM_OK;
 }
 
 brim_status brim_lane_fold(brim_lane *l, double weight)

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/thread.h"
-#include "federate/select.h"
+#include "federate/selection.h"
 
 /* A lane, and the thread that works in it. */
 typedef struct worker {
@@ -23,7 +23,7 @@ typedef struct worker {
 
 /* What a rank tells of a client to the others. */
 typedef struct report {
-  double samples, loss, correct, counted, tokens, has_arrived;
+  double samples, loss, squares, norm, correct, counted, tokens, has_arrived;
 } report;
 /* What a rank tells of itself: what it has trained in the round, and how long that took. */
 typedef struct pace {
@@ -36,8 +36,9 @@ struct brim_federation {
   brim_exec *exec; /* NULL: nothing is placed */
   worker *worker;
   int32_t lanes;
-  brim_client_result *client; /* [clients] as selected */
-  int64_t *selected, clients, round;
+  brim_client_result *client;              /* [clients] as selected */
+  int64_t *selected, clients, most, round; /* clients: of the round, at most `most` */
+  brim_selection_host *selection;
   int64_t *order;         /* [clients] those with the most samples first, so that lanes and ranks end together */
   int32_t *rank;          /* [clients] that trains each */
   int64_t *turn, turns;   /* [turns] those of them that this rank still has to train, in that order */
@@ -45,9 +46,12 @@ struct brim_federation {
   double *load;           /* [ranks] what each is dealt of a round */
   bool has_speeds;        /* else all are 1 */
   pace pace;              /* of this rank in the present round */
-  report *all;            /* [ranks, REPORTS] room to exchange them in */
+  float *sketch;          /* [most, BRIM_SKETCH] of updates; NULL: nobody needs them */
+  void *all;              /* of all ranks: BRIM_EXCHANGE_BYTES each */
   bool is_open;           /* the sums hold the clients of `round` that have arrived */
   void *kept;             /* these sums while nothing is placed, tensor by tensor; NULL: there are none */
+  float *losses;          /* by turn, while lanes evaluate clients for the selector in the place of training */
+  const int64_t *turn_of; /* these clients */
   atomic_llong next;      /* turn */
   atomic_bool is_over;    /* a client has failed: no other begins */
   atomic_bool is_torn;    /* in the middle of an addition */
@@ -65,11 +69,14 @@ static brim_status open_federation(brim_federation *f)
   f->turn = brim_try_calloc((size_t)f->clients, sizeof *f->turn);
   f->speed = brim_try_calloc(ranks, sizeof *f->speed);
   f->load = brim_try_calloc(ranks, sizeof *f->load);
-  f->all = brim_try_calloc(ranks * REPORTS, sizeof *f->all);
-  if (!f->client || !f->selected || !f->order || !f->rank || !f->turn || !f->speed || !f->load || !f->all)
+  f->all = brim_try_calloc(ranks, BRIM_EXCHANGE_BYTES);
+  const bool sketches = brim_setup_selector_needs(f->setup, BRIM_NEED_SKETCH);
+  if (sketches) f->sketch = brim_try_calloc((size_t)f->most * BRIM_SKETCH, sizeof *f->sketch);
+  if (!f->client || !f->selected || !f->order || !f->rank || !f->turn || !f->speed || !f->load || !f->all ||
+      (sketches && !f->sketch))
     return brim_fail(BRIM_ENOMEM_HOST, "no host memory for %lld clients of a round", (long long)f->clients);
   for (size_t i = 0; i < ranks; i++) f->speed[i] = 1;
-  return BRIM_OK;
+  return brim_selection_open(f->setup, &f->selection);
 }
 
 brim_status brim_federation_open(const brim_setup *setup, brim_federation **out)
@@ -77,7 +84,7 @@ brim_status brim_federation_open(const brim_setup *setup, brim_federation **out)
   brim_federation *f = brim_try_calloc(1, sizeof *f);
   if (!f) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for a federation");
   f->setup = setup;
-  f->clients = setup->settings->clients_per_round;
+  f->clients = f->most = setup->settings->clients_per_round;
   pthread_mutex_init(&f->adding, NULL);
   const brim_status status = open_federation(f);
   if (status == BRIM_OK)
@@ -92,6 +99,7 @@ void brim_federation_close(brim_federation *f)
   if (!f) return;
   brim_federation_forget(f);
   brim_federation_unplace(f);
+  brim_selection_close(f->selection);
   pthread_mutex_destroy(&f->adding);
   free(f->client);
   free(f->selected);
@@ -100,6 +108,7 @@ void brim_federation_close(brim_federation *f)
   free(f->turn);
   free(f->speed);
   free(f->load);
+  free(f->sketch);
   free(f->all);
   free(f);
 }
@@ -184,6 +193,74 @@ brim_status brim_federation_place(brim_federation *f, const brim_drive *drive, b
   return status;
 }
 
+/* ---- lanes ---- */
+
+static brim_status train_client(worker *w, brim_client_result *result)
+{
+  brim_federation *f = w->federation;
+  const brim_client_result before = *result;
+  const brim_status status = brim_lane_train(&w->lane, f->round, result);
+  if (status == BRIM_ENUMERIC && f->setup->settings->federate.on_divergence == BRIM_DIVERGENCE_DROP) {
+    brim_log(BRIM_LOG_WARN, "round %lld: %s; it is left out", (long long)f->round + 1, brim_error_text());
+    result->is_done = true;
+    return BRIM_OK;
+  }
+  if (status != BRIM_OK) {
+    *result = before; /* it will be trained from its beginning */
+    return status;
+  }
+  pthread_mutex_lock(&f->adding);
+  const brim_status folded = brim_lane_fold(&w->lane, result->weight);
+  pthread_mutex_unlock(&f->adding);
+  if (folded != BRIM_OK) atomic_store(&f->is_torn, true);
+  result->is_done = result->arrived = folded == BRIM_OK;
+  return folded;
+}
+
+/* Trains one client after another, until each client of the round has a lane. */
+static void *work(void *context)
+{
+  worker *w = context;
+  brim_federation *f = w->federation;
+  w->status = BRIM_OK;
+  while (w->status == BRIM_OK && !atomic_load(&f->is_over)) {
+    const int64_t turn = atomic_fetch_add(&f->next, 1);
+    if (turn >= f->turns) break;
+    w->status = f->losses ? brim_lane_evaluate(&w->lane, f->turn_of[turn], &f->losses[turn])
+                          : train_client(w, &f->client[f->turn[turn]]);
+  }
+  if (w->status != BRIM_OK) {
+    atomic_store(&f->is_over, true);
+    brim_error_take(&w->error);
+  }
+  return NULL;
+}
+
+/* The caller's own thread works in the first lane. */
+static brim_status work_in_lanes(brim_federation *f)
+{
+  int32_t started = 1;
+  int failed = 0;
+  atomic_store(&f->next, 0);
+  atomic_store(&f->is_over, false);
+  while (started < f->lanes && !failed) {
+    failed = brim_thread_start(&f->worker[started].thread, "brim-lane", work, &f->worker[started]);
+    started += !failed;
+  }
+  if (failed)
+    atomic_store(&f->is_over, true);
+  else
+    work(&f->worker[0]);
+  for (int32_t i = 1; i < started; i++) pthread_join(f->worker[i].thread, NULL);
+  if (failed) return brim_fail(BRIM_ENOMEM_HOST, "could not start a thread for a lane: %s", strerror(failed));
+  for (int32_t i = 0; i < f->lanes; i++) {
+    if (f->worker[i].status == BRIM_OK) continue;
+    brim_error_put(&f->worker[i].error);
+    return f->worker[i].status;
+  }
+  return BRIM_OK;
+}
+
 /* ---- who trains ---- */
 
 static int most_first(const void *a, const void *b, void *clients)
@@ -194,18 +271,32 @@ static int most_first(const void *a, const void *b, void *clients)
   return (i > k) - (i < k);
 }
 
+/* Of clients' data under the global model, by all lanes. Every rank finds those of all. */
+static brim_status find_losses(void *federation, const int64_t *client, int64_t count, float *out)
+{
+  brim_federation *f = federation;
+  f->turn_of = client;
+  f->losses = out;
+  f->turns = count;
+  const brim_status status = work_in_lanes(f);
+  f->losses = NULL;
+  return status;
+}
+
 /* Weights are samples times a power of two, which is exact, and add up to at most 1. */
 static brim_status select_clients(brim_federation *f)
 {
   const brim_setup *s = f->setup;
   int64_t samples = 0;
   int exponent = 0;
-  BRIM_TRY(brim_select_clients(s->settings, &s->partition, f->round, f->clients, f->selected));
+  BRIM_TRY(brim_selection_select(f->selection, f->round, f->most, find_losses, f, f->selected, &f->clients));
   for (int64_t i = 0; i < f->clients; i++) samples += brim_partition_count(&s->partition, f->selected[i]);
   while (ldexp(1, exponent) < (double)samples) exponent++;
   for (int64_t i = 0; i < f->clients; i++) {
     const double own = (double)brim_partition_count(&s->partition, f->selected[i]);
-    f->client[i] = (brim_client_result){.client = f->selected[i], .weight = ldexp(own, -exponent)};
+    f->client[i] = (brim_client_result){.client = f->selected[i],
+                                        .weight = ldexp(own, -exponent),
+                                        .sketch = f->sketch ? f->sketch + i * BRIM_SKETCH : NULL};
     f->order[i] = i;
   }
   qsort_r(f->order, (size_t)f->clients, sizeof *f->order, most_first, f->client);
@@ -241,71 +332,6 @@ static brim_status begin_round(brim_federation *f, int64_t round)
   return BRIM_OK;
 }
 
-/* ---- lanes ---- */
-
-static brim_status train_client(worker *w, brim_client_result *result)
-{
-  brim_federation *f = w->federation;
-  const brim_client_result before = *result;
-  const brim_status status = brim_lane_train(&w->lane, f->round, result);
-  if (status == BRIM_ENUMERIC && f->setup->settings->federate.on_divergence == BRIM_DIVERGENCE_DROP) {
-    brim_log(BRIM_LOG_WARN, "round %lld: %s; it is left out", (long long)f->round + 1, brim_error_text());
-    result->is_done = true;
-    return BRIM_OK;
-  }
-  if (status != BRIM_OK) {
-    *result = before; /* it will be trained from its beginning */
-    return status;
-  }
-  pthread_mutex_lock(&f->adding);
-  const brim_status folded = brim_lane_fold(&w->lane, result->weight);
-  pthread_mutex_unlock(&f->adding);
-  if (folded != BRIM_OK) atomic_store(&f->is_torn, true);
-  result->is_done = result->arrived = folded == BRIM_OK;
-  return folded;
-}
-
-/* Trains one client after another, until each client of the round has a lane. */
-static void *work(void *context)
-{
-  worker *w = context;
-  brim_federation *f = w->federation;
-  w->status = BRIM_OK;
-  while (w->status == BRIM_OK && !atomic_load(&f->is_over)) {
-    const int64_t turn = atomic_fetch_add(&f->next, 1);
-    if (turn >= f->turns) break;
-    w->status = train_client(w, &f->client[f->turn[turn]]);
-  }
-  if (w->status != BRIM_OK) {
-    atomic_store(&f->is_over, true);
-    brim_error_take(&w->error);
-  }
-  return NULL;
-}
-
-/* The caller's own thread works in the first lane. */
-static brim_status work_in_lanes(brim_federation *f)
-{
-  int32_t started = 1;
-  int failed = 0;
-  while (started < f->lanes && !failed) {
-    failed = brim_thread_start(&f->worker[started].thread, "brim-lane", work, &f->worker[started]);
-    started += !failed;
-  }
-  if (failed)
-    atomic_store(&f->is_over, true);
-  else
-    work(&f->worker[0]);
-  for (int32_t i = 1; i < started; i++) pthread_join(f->worker[i].thread, NULL);
-  if (failed) return brim_fail(BRIM_ENOMEM_HOST, "could not start a thread for a lane: %s", strerror(failed));
-  for (int32_t i = 0; i < f->lanes; i++) {
-    if (f->worker[i].status == BRIM_OK) continue;
-    brim_error_put(&f->worker[i].error);
-    return f->worker[i].status;
-  }
-  return BRIM_OK;
-}
-
 brim_status brim_federation_train(brim_federation *f, int64_t round)
 {
   const double start = brim_now();
@@ -315,8 +341,6 @@ brim_status brim_federation_train(brim_federation *f, int64_t round)
     const int64_t k = f->order[i];
     if (f->rank[k] == f->setup->world.rank && !f->client[k].is_done) f->turn[f->turns++] = k;
   }
-  atomic_store(&f->next, 0);
-  atomic_store(&f->is_over, false);
   atomic_store(&f->is_torn, false);
   const brim_status status = work_in_lanes(f);
   f->pace.seconds += brim_now() - start;
@@ -332,14 +356,16 @@ static brim_status exchange(brim_federation *f, int64_t first, int64_t count)
   report own[REPORTS];
   for (int64_t i = 0; i < count; i++) {
     const brim_client_result *c = &f->client[first + i];
-    own[i] = (report){(double)c->samples, c->loss, c->correct, c->counted, c->tokens, c->arrived};
+    own[i] = (report){(double)c->samples, c->loss, c->squares, c->norm, c->correct, c->counted, c->tokens, c->arrived};
   }
   BRIM_TRY(brim_dist_exchange(f->setup->options.dist, own, (uint32_t)((size_t)count * sizeof *own), f->all));
   for (int64_t i = 0; i < count; i++) {
     brim_client_result *c = &f->client[first + i];
-    const report *r = &f->all[f->rank[first + i] * count + i];
+    const report *r = (const report *)f->all + f->rank[first + i] * count + i;
     c->samples = (int64_t)r->samples;
     c->loss = r->loss;
+    c->squares = r->squares;
+    c->norm = r->norm;
     c->correct = r->correct;
     c->counted = r->counted;
     c->tokens = r->tokens;
@@ -357,10 +383,23 @@ static int64_t count_own_samples(const brim_federation *f)
   return samples;
 }
 
+#define SKETCHES (BRIM_EXCHANGE_BYTES / (BRIM_SKETCH * sizeof(float))) /* in one exchange */
+
+static brim_status exchange_sketches(brim_federation *f, int64_t first, int64_t count)
+{
+  const uint32_t bytes = (uint32_t)count * BRIM_SKETCH * sizeof(float);
+  float *at = f->sketch + first * BRIM_SKETCH;
+  BRIM_TRY(brim_dist_exchange(f->setup->options.dist, at, bytes, f->all));
+  for (int64_t i = 0; i < count; i++)
+    memcpy(at + i * BRIM_SKETCH, (const float *)f->all + (f->rank[first + i] * count + i) * BRIM_SKETCH,
+           BRIM_SKETCH * sizeof(float));
+  return BRIM_OK;
+}
+
 /* The next round is dealt by what ranks came to in this one and in those before. */
 static brim_status learn_speeds(brim_federation *f)
 {
-  pace *all = (pace *)(void *)f->all;
+  pace *all = f->all;
   f->pace.samples = (double)count_own_samples(f);
   BRIM_TRY(brim_dist_exchange(f->setup->options.dist, &f->pace, sizeof f->pace, all));
   for (int32_t r = 0; r < f->setup->world.ranks; r++) {
@@ -379,6 +418,10 @@ static brim_status meet_others(brim_federation *f)
     const int64_t rest = f->clients - first;
     BRIM_TRY(exchange(f, first, rest < (int64_t)REPORTS ? rest : (int64_t)REPORTS));
   }
+  for (int64_t first = 0; f->sketch && first < f->clients; first += (int64_t)SKETCHES) {
+    const int64_t rest = f->clients - first;
+    BRIM_TRY(exchange_sketches(f, first, rest < (int64_t)SKETCHES ? rest : (int64_t)SKETCHES));
+  }
   BRIM_TRY(learn_speeds(f));
   BRIM_TRY(brim_exec_reduce(f->exec, false));
   return brim_exec_finish_sums(f->exec);
@@ -392,4 +435,21 @@ brim_status brim_federation_add_up(brim_federation *f, brim_round_result *out)
       .client = f->client, .clients = f->clients, .arrived = count_arrived(f), .own_samples = count_own_samples(f)};
   for (int64_t i = 0; i < f->clients; i++) out->weight += f->client[i].arrived ? f->client[i].weight : 0;
   return BRIM_OK;
+}
+
+/* ---- what selectors learn ---- */
+
+brim_status brim_federation_learn(brim_federation *f, double accuracy)
+{
+  return brim_selection_learn(f->selection, f->round, f->client, f->clients, accuracy);
+}
+
+void brim_federation_unlearn(brim_federation *f)
+{
+  brim_selection_take_back(f->selection);
+}
+
+size_t brim_federation_tensors(brim_federation *f, brim_safetensor out[BRIM_SELECTION_TENSORS])
+{
+  return brim_selection_tensors(f->selection, out);
 }

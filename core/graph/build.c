@@ -77,7 +77,7 @@ static bool can_hold_product(const brim_graph *g, const brim_graph_options *o)
 {
   if (g->label->dtype != BRIM_DTYPE_I32) return false;
   const brim_node *n = g->node_count ? g->node[g->node_count - 1] : NULL;
-  const bool wanted = (o->fuse & BRIM_FUSE_LINEAR_LOSS) && !o->keep_output && !o->class_weights;
+  const bool wanted = (o->fuse & BRIM_FUSE_LINEAR_LOSS) && !o->keep_output && !o->squares && !o->class_weights;
   if (!wanted || g->classes < BRIM_MANY_CLASSES || strcmp(o->loss_op, "softmax_cross_entropy") != 0) return false;
   if (o->loss.ignores && o->loss.ignore_index >= 0 && o->loss.ignore_index < g->classes) return false;
   if (!n || strcmp(n->op, "linear") != 0 || n->out[0] != g->output) return false;
@@ -142,6 +142,14 @@ static brim_status add_regression_metrics(brim_graph *g)
   return add_metrics(g, "regression_metrics", g->training ? 2 : BRIM_ERRORS_COUNT(g->classes), &attr);
 }
 
+static void add_squares(brim_graph *g)
+{
+  const brim_shape one = {1, {1}};
+  g->squares = brim_graph_tensor(g, BRIM_ROLE_DATA, BRIM_DTYPE_F64, &one, "squares");
+  brim_tensor *const in[] = {g->loss, g->squares};
+  brim_graph_node_into(g, "squared_norm", "squares", in, 2, &g->squares, 1, NULL);
+}
+
 static brim_status add_loss(brim_graph *g, const brim_graph_options *o)
 {
   if (can_hold_product(g, o)) return add_linear_loss(g, o);
@@ -151,6 +159,7 @@ static brim_status add_loss(brim_graph *g, const brim_graph_options *o)
   brim_node *loss = brim_graph_node(g, o->loss_op, "loss", in, o->class_weights ? 3 : 2, &(brim_attr){.loss = o->loss});
   if (!loss) return g->status;
   g->loss = loss->out[0];
+  if (o->squares) add_squares(g);
   return g->task == BRIM_TASK_VALUES ? add_regression_metrics(g) : add_classification_metrics(g, o);
 }
 

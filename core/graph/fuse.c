@@ -141,7 +141,8 @@ typedef struct pass {
 static void count_readers(pass *p)
 {
   const brim_graph *g = p->g;
-  const brim_tensor *const named[] = {g->input, g->label, g->output, g->loss, g->metrics, g->class_weight, g->kept};
+  const brim_tensor *const named[] = {g->input,   g->label,   g->output,       g->loss,
+                                      g->metrics, g->squares, g->class_weight, g->kept};
   for (size_t i = 0; i < g->node_count; i++)
     for (uint32_t k = 0; k < g->node[i]->in_count; k++) p->readers[g->node[i]->in[k]->id]++;
   for (size_t i = 0; i < sizeof named / sizeof named[0]; i++)

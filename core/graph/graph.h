@@ -98,7 +98,8 @@ struct brim_graph {
   brim_further *further; /* in training: in the order of their gradients */
   size_t further_count, further_room;
   brim_tensor *input, *label, *output, *loss, *metrics; /* label: i32; real: BRIM_TASK_VALUES, or soft labels */
-  brim_tensor *class_weight;                            /* [classes], persistent, written once; NULL: none */
+  brim_tensor *squares;      /* of the losses of a step's samples, their sum: f64 [1], persistent; NULL: nobody asks */
+  brim_tensor *class_weight; /* [classes], persistent, written once; NULL: none */
   brim_tensor *gradient_scale; /* of an update: norm and factor, f64 [2], persistent; NULL: gradients as they are */
   brim_state *state;           /* of an update: what the optimizer keeps, in the order of the parameters */
   size_t state_count;
@@ -157,6 +158,7 @@ typedef struct brim_graph_options {
   uint32_t activations; /* the type they are kept in; 0: `real`. See graph/lower.h */
   bool training;        /* with dropout, gradients */
   bool folds_later;     /* the backward pass ends at tensors that are made of parameters; the update does the rest */
+  bool squares;         /* of losses are added up too */
   bool keep_output;     /* the output is read after the program */
   bool keep_features;   /* the features of the backbone are */
   uint64_t fuse;        /* of enum brim_fusion: what may become one operation */

@@ -113,6 +113,8 @@ void brim_place_persistent(brim_plan *plan, const brim_graph *train, const brim_
     const brim_tensor *m = plan->program[i].graph->metrics;
     if (m && brim_round_up(m->bytes, a) > plan->metrics_bytes) plan->metrics_bytes = brim_round_up(m->bytes, a);
   }
+  plan->squares_offset = at + plan->metrics_bytes;
+  if (any->squares) plan->metrics_bytes += brim_round_up(any->squares->bytes, a);
   plan->class_weight_offset = at += plan->metrics_bytes;
   if (any->class_weight) at += brim_round_up(any->class_weight->bytes, a);
   plan->proof_offset = at;
@@ -177,6 +179,8 @@ void brim_place_tensors(const brim_plan *plan, brim_program *p)
     const int32_t buffer = p->tensor_buffer[i];
     if (t == g->metrics)
       p->tensor_offset[i] = plan->metrics_offset;
+    else if (t == g->squares)
+      p->tensor_offset[i] = plan->squares_offset;
     else if (t == g->class_weight)
       p->tensor_offset[i] = plan->class_weight_offset;
     else if (t == g->proof)

@@ -19,7 +19,7 @@
 #include "graph/recompute.h"
 #include "graph/shard.h"
 
-#define BRIM_PROGRAMS_MAX 16                       /* of batch shapes */
+#define BRIM_PROGRAMS_MAX 32                       /* of batch shapes */
 #define BRIM_PROGRAMS_ROOM (BRIM_PROGRAMS_MAX + 5) /* with check and update, and a client's */
 
 /* A region of memory shared by one or more tensors of a program, or a node's workspace. */
@@ -117,7 +117,7 @@ typedef struct brim_gradient_bucket {
   uint64_t offset; /* from the start of the arena */
   uint64_t count;  /* elements, with what lies between gradients */
   uint32_t dtype;
-  uint32_t kind;   /* BRIM_ALL_REDUCE; BRIM_REDUCE_SCATTER: of the sum a rank has its own part only */
+  uint32_t kind; /* BRIM_ALL_REDUCE; BRIM_REDUCE_SCATTER: of the sum a rank has its own part only */
 } brim_gradient_bucket;
 
 typedef struct brim_plan {
@@ -130,7 +130,8 @@ typedef struct brim_plan {
   /* starts of the persistent parts */
   uint64_t evaluated_offset; /* of the parameters that evaluation uses: themselves, or their averages */
   uint64_t frozen_offset;    /* of parameters that are not trained; the others lie behind them */
-  uint64_t parameter_offset, gradient_offset, optimizer_offset, metrics_offset, class_weight_offset, proof_offset;
+  uint64_t parameter_offset, gradient_offset, optimizer_offset, metrics_offset, squares_offset, class_weight_offset,
+      proof_offset;
   uint64_t gradient_bytes, metrics_bytes; /* to be zeroed */
   brim_gradient_bucket *bucket;           /* in the order in which they are added up over the ranks */
   size_t bucket_count;

@@ -251,33 +251,11 @@ static brim_status ask_hook(void *context)
 
 /* ---- calling ---- */
 
-/* EPLUGIN of the guard's has its own text. */
 static brim_status run(brim_policy_caller *caller, const brim_config_choice *policy, const char *function,
                        brim_guard_work work)
 {
-  char who[BRIM_OPTION_BYTES];
-  snprintf(who, sizeof who, "policy '%s'", policy->plugin->id);
-  const bool decides = work == ask_hook;
-  const brim_guard_call about = {.who = who,
-                                 .file = policy->file,
-                                 .function = function,
-                                 .seconds = decides ? BRIM_DECISION_SECONDS : BRIM_CREATE_SECONDS,
-                                 .waiting_seconds =
-                                     decides ? BRIM_DECISION_WAITING_SECONDS : BRIM_CREATE_WAITING_SECONDS};
-  const brim_status status = brim_guard_run(caller->guard, &about, work, &caller->call);
-  if (status == BRIM_OK || status == BRIM_ENOTSUP || brim_guard_is_lost(caller->guard)) return status;
-  /* What the core takes for its own does not come from a policy; nor does what is in no list. */
-  if (strcmp(brim_status_name(status), "EUNKNOWN") == 0)
-    return brim_fail(BRIM_EPLUGIN,
-                     "%s returned %d from %s, which is no status\n"
-                     "BRIM_OK: it has decided; BRIM_ENOTSUP: it leaves it to the next; else brim_fail(status, ...)",
-                     who, status, function);
-  if (status == BRIM_EINTERRUPTED || status == BRIM_EPEER || status == BRIM_ECOMM || status == BRIM_EPLUGIN)
-    return brim_fail(BRIM_EPLUGIN, "%s returned %s from %s, which is not for a policy to say%s%s", who,
-                     brim_status_name(status), function, brim_error_text()[0] ? ": " : "", brim_error_text());
-  if (brim_error_text()[0]) return status;
-  return brim_fail(status, "%s failed in %s without a text: %s\nuse brim_fail(status, ...) to say why", who, function,
-                   brim_status_text(status));
+  const brim_plugin_call about = {policy, function, work == ask_hook};
+  return brim_plugin_run(caller->guard, &about, work, &caller->call);
 }
 
 void brim_policy_caller_answer_there(brim_policy_caller *caller)

@@ -4,15 +4,9 @@
  * Queries and answers lie in memory that stays when a policy does not come back. */
 #ifndef BRIM_MEMORY_POLICY_CALL_H
 #define BRIM_MEMORY_POLICY_CALL_H
-#include "base/guard.h"
 #include "brim/policy.h"
-#include "config/config.h"
+#include "memory/plugin_call.h"
 
-/* Of a policy's own: processor time, and waiting without it, for a file or while its machine is busy otherwise. */
-#define BRIM_DECISION_SECONDS 1.0
-#define BRIM_DECISION_WAITING_SECONDS 10.0
-#define BRIM_CREATE_SECONDS 10.0 /* for making an instance, and for destroying it: they may read files */
-#define BRIM_CREATE_WAITING_SECONDS 60.0
 #define BRIM_OPTION_BYTES 128 /* of the name of another model, with its NUL */
 
 enum brim_hook { BRIM_HOOK_DEVICE, BRIM_HOOK_PLAN, BRIM_HOOK_OOM, BRIM_HOOK_BOUNDARY, BRIM_HOOK_STEP };

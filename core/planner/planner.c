@@ -1,6 +1,8 @@
 /* The plans of a setup. See planner.h. */
 #include "planner/planner.h"
 
+#include "brim/selector.h"
+
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -222,9 +224,12 @@ static brim_plan_request make_client_request(const brim_planner *p, const brim_c
   int64_t size[BRIM_PROGRAMS_MAX];
   brim_plan_request client = make_request(p, choice);
   describe_update(p, choice, &client);
+  client.graph.squares = brim_setup_selector_needs(p->setup, BRIM_NEED_SQUARES);
   client.world = (brim_world){.ranks = 1, .local_ranks = 1}; /* the server's sums are what ranks add up */
   const size_t sizes = brim_setup_client_sizes(p->setup, choice->micro_batch, size);
   for (size_t i = 0; i < sizes; i++) add_shape(&client, BRIM_PROGRAM_TRAIN, size[i]);
+  for (size_t i = 0; i < sizes && brim_setup_selector_needs(p->setup, BRIM_NEED_LOSSES); i++)
+    add_shape(&client, BRIM_PROGRAM_EVALUATE, size[i]);
   return client;
 }
 

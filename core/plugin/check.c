@@ -12,6 +12,7 @@
 #include "brim/dataset.h"
 #include "brim/model.h"
 #include "brim/policy.h"
+#include "brim/selector.h"
 #include "param/value.h"
 #include "plugin/kind.h"
 #include "plugin/loader.h"
@@ -43,6 +44,7 @@ static const required_op backend_ops[] = {
     REQUIRED(brim_backend_ops, synchronize), {NULL, 0}};
 static const required_op policy_ops[] = {{NULL, 0}};
 static const required_op comm_ops[] = {{NULL, 0}};
+static const required_op selector_ops[] = {REQUIRED(brim_selector_ops, select), {NULL, 0}};
 
 /* What may come from outside, and the size of its table; the least is that of the oldest ABI whose plugins of the kind
  * are taken: models and data sets of 1.0, policies and backends of 1.3 (tests/abi/kept). */
@@ -60,6 +62,7 @@ static const struct {
     {BRIM_BACKEND, sizeof(brim_backend_ops), offsetof(brim_backend_ops, native_queue), backend_ops, check_backend},
     {BRIM_POLICY, sizeof(brim_policy_ops), offsetof(brim_policy_ops, on_step), policy_ops, check_policy},
     {BRIM_COMM, sizeof(brim_comm_ops), sizeof(brim_comm_ops), comm_ops, check_comm},
+    {BRIM_SELECTOR, sizeof(brim_selector_ops), sizeof(brim_selector_ops), selector_ops, NULL},
 };
 
 static brim_status check_abi(const brim_module *module)

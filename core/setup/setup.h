@@ -176,6 +176,8 @@ int64_t brim_setup_client_samples(const brim_setup *setup, int64_t samples);
 /* Of a client's step with `left` samples still to come, how many are in the next micro-batch, where micro-batches have
  * `batch`. */
 int64_t brim_setup_client_micro(const brim_setup *setup, int64_t batch, int64_t left);
+/* Does the selector need that (enum brim_selector_need)? */
+bool brim_setup_selector_needs(const brim_setup *setup, uint32_t need);
 /* The different sizes of micro-batches of all clients, where full ones have `batch`; returns how many. */
 size_t brim_setup_client_sizes(const brim_setup *setup, int64_t batch, int64_t size[BRIM_PROGRAMS_MAX]);
 

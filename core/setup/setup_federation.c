@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "brim/selector.h"
 #include "setup/setup_parts.h"
 
 #define REMAINDERS_MAX 12 /* different ones, for which programs are planned as they are */
@@ -42,6 +43,11 @@ static brim_status check_rules(const brim_setup *s)
   return BRIM_OK;
 }
 
+bool brim_setup_selector_needs(const brim_setup *s, uint32_t need)
+{
+  return (((const brim_selector_ops *)brim_config_method(s->config)->plugin->ops)->needs & need) != 0;
+}
+
 brim_status brim_setup_open_federation(brim_setup *s)
 {
   const brim_config_choice *server = brim_config_server_optimizer(s->config);
@@ -54,7 +60,7 @@ brim_status brim_setup_open_federation(brim_setup *s)
                      "train on samples\ntake model=lora, or another model",
                      brim_config_choice_of(s->config, "model")->plugin->id);
   BRIM_TRY(check_rules(s));
-  if (brim_partition_reads_labels(s->settings) && !s->data.opened) {
+  if ((brim_partition_reads_labels(s->settings) || brim_setup_selector_needs(s, BRIM_NEED_LABELS)) && !s->data.opened) {
     s->reads = true;
     BRIM_TRY(brim_data_open_start(&s->data));
     BRIM_TRY(brim_data_open_finish(&s->data));

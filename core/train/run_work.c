@@ -195,10 +195,10 @@ static bool is_of_policies(brim_status status)
   return status == BRIM_EPLUGIN || status == BRIM_ECONFIG;
 }
 
-/* Clients that diverge leave the global model as it was. */
-static bool has_diverged(const brim_running *r, brim_status status)
+/* Clients that diverge, and selectors that fail, leave the global model as it was. */
+static bool is_of_round(const brim_running *r, brim_status status)
 {
-  return brim_setup_is_federated(r->drive->setup) && status == BRIM_ENUMERIC;
+  return brim_setup_is_federated(r->drive->setup) && (status == BRIM_ENUMERIC || status == BRIM_EPLUGIN);
 }
 
 /* The state is an earlier one: what came behind it has not been. */
@@ -276,7 +276,7 @@ static brim_status tell_failure(brim_running *r, brim_status failure, bool *is_o
   *is_over = brim_trainer_verdict(r->trainer)->is_over;
   if (brim_trainer_verdict(r->trainer)->status == BRIM_EINTERRUPTED) return interrupt(r);
   const brim_status first = brim_trainer_verdict(r->trainer)->status;
-  return *is_over && (is_of_policies(first) || has_diverged(r, first)) ? give_up(r, met) : met;
+  return *is_over && (is_of_policies(first) || is_of_round(r, first)) ? give_up(r, met) : met;
 }
 
 /* A turn that failed is made again if that can help; else the run ends, with what was trained. */
@@ -286,7 +286,7 @@ static brim_status failed(void *self, enum brim_turn_part part, brim_status stat
   bool is_over = false;
   const bool gives_up = !r->options->dist && (part == BRIM_TURN_DUE      ? is_of_policies(status)
                                               : part == BRIM_TURN_CHANGE ? !brim_status_is_want(status)
-                                                                         : has_diverged(r, status));
+                                                                         : is_of_round(r, status));
   if (status == BRIM_EINTERRUPTED && (part == BRIM_TURN_DUE || gives_up))
     status = interrupt(r);
   else if (gives_up)

@@ -263,13 +263,40 @@ static brim_status meet_to_write(void *context, brim_status own)
   return brim_trainer_meet(context, BRIM_MEET_CHECKPOINT, own);
 }
 
-static brim_status write_values(brim_trainer *t, const char *run_dir, const brim_checkpoint_tensors *tensors,
-                                int64_t keep)
+/* The tensors of a checkpoint: those of a snapshot, and of a federation what is known of its clients. The caller frees
+ * out->optimizer. ENOMEM_HOST. */
+static brim_status add_clients(brim_trainer *t, const brim_checkpoint_tensors *of_plan, brim_checkpoint_tensors *out)
+{
+  brim_safetensor clients[BRIM_SELECTION_TENSORS];
+  const size_t count = t->federation ? brim_federation_tensors(t->federation, clients) : 0;
+  brim_safetensor *all = brim_try_malloc((of_plan->optimizer_count + count + 1) * sizeof *all);
+  if (!all) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the list of a checkpoint's tensors");
+  for (size_t i = 0; i < of_plan->optimizer_count; i++) all[i] = of_plan->optimizer[i];
+  for (size_t i = 0; i < count; i++) all[of_plan->optimizer_count + i] = clients[i];
+  *out = *of_plan;
+  out->optimizer = all;
+  out->optimizer_count += count;
+  return BRIM_OK;
+}
+
+static brim_status write_tensors(brim_trainer *t, const char *run_dir, const brim_checkpoint_tensors *tensors,
+                                 int64_t keep)
 {
   const brim_world *w = &t->drive->setup->world;
   const brim_checkpoint_ranks ranks = {w->rank, w->ranks, t, meet_to_write};
   if (!t->drive->setup->options.dist) return brim_checkpoint_write(run_dir, &t->state, tensors, keep);
   return brim_checkpoint_write_together(run_dir, &t->state, tensors, keep, &ranks);
+}
+
+static brim_status write_values(brim_trainer *t, const char *run_dir, const brim_checkpoint_tensors *of_plan,
+                                int64_t keep)
+{
+  brim_checkpoint_tensors all;
+  const brim_status added = add_clients(t, of_plan, &all);
+  if (added != BRIM_OK) return t->drive->setup->options.dist ? meet_to_write(t, added) : added;
+  const brim_status status = write_tensors(t, run_dir, &all, keep);
+  free((void *)all.optimizer);
+  return status;
 }
 
 brim_status brim_trainer_checkpoint(brim_trainer *t, const char *run_dir, int64_t keep)
@@ -376,7 +403,10 @@ brim_status brim_trainer_resume(brim_trainer *t, const char *checkpoint)
   brim_snapshot s;
   brim_footprint_add_resume(&t->footprint);
   BRIM_TRY(brim_snapshot_make(t->plan, &s));
-  brim_status status = brim_checkpoint_read(checkpoint, &s.tensors);
+  brim_checkpoint_tensors all = {0};
+  brim_status status = add_clients(t, &s.tensors, &all);
+  if (status == BRIM_OK) status = brim_checkpoint_read(checkpoint, &all);
+  free((void *)all.optimizer);
   if (status == BRIM_OK && state.model_hash != t->state.model_hash)
     status =
         brim_fail(BRIM_ELOAD, "checkpoint '%s' is of another model: its parameters are in another order", checkpoint);

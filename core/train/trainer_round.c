@@ -53,7 +53,7 @@ static brim_status add_up(brim_trainer *t)
   const double start = brim_now();
   const brim_status status = brim_federation_add_up(t->federation, &t->round);
   if (t->drive->setup->options.dist) t->waited += brim_now() - start;
-  return status;
+  return status == BRIM_OK ? brim_federation_learn(t->federation, t->state.evaluated_accuracy) : status;
 }
 
 /* Too few updates to go on with. */
@@ -73,7 +73,7 @@ static brim_status refuse(brim_trainer *t)
   return brim_trainer_let_one_speak(t, status, true);
 }
 
-brim_status brim_trainer_round(brim_trainer *t)
+static brim_status make_round(brim_trainer *t)
 {
   brim_step server;
   t->is_told = false;
@@ -91,4 +91,11 @@ brim_status brim_trainer_round(brim_trainer *t)
   t->begun_steps = t->state.step + 1;
   commit(t, &t->round);
   return BRIM_OK;
+}
+
+brim_status brim_trainer_round(brim_trainer *t)
+{
+  const brim_status status = make_round(t);
+  if (status != BRIM_OK) brim_federation_unlearn(t->federation);
+  return status;
 }

@@ -17,7 +17,7 @@ extern "C" {
 
 #define BRIM_MAGIC 0x4D495242u    /* "BRIM", little-endian */
 #define BRIM_ABI_MAJOR 1          /* must be equal */
-#define BRIM_ABI_MINOR 8          /* a plugin may be older than the host, not newer */
+#define BRIM_ABI_MINOR 9          /* a plugin may be older than the host, not newer */
 #define BRIM_ABI_TAG "lp64 dims6" /* what else both sides must agree on; printed on a mismatch */
 
 /* Types of parameters, and the type of the field that the core fills. */
@@ -84,6 +84,7 @@ typedef struct brim_param {
   X(BACKEND, 3, "backend")                                                                                             \
   X(POLICY, 4, "policy")                                                                                               \
   X(COMM, 5, "comm")                                                                                                   \
+  X(SELECTOR, 6, "selector")                                                                                           \
   X(OPTIMIZER, 64, "optimizer")                                                                                        \
   X(SCHEDULE, 65, "schedule")                                                                                          \
   X(LOSS, 66, "loss")

@@ -2,10 +2,11 @@
  * Philox block keyed by (seed, use, round, item). A value that lands outside [0, count) is put through
  * again until it lands inside ("cycle walking": Black, Rogaway: Ciphers with Arbitrary Finite Domains,
  * 2002); the domain is at most four times as large, so that is four passes or fewer on average. */
+#include "base/permutation.h"
+
 #include <assert.h>
 
 #include "brim/random.h"
-#include "data/data.h"
 
 #define ROUNDS 8 /* with 6, permutations of 5 things are visibly uneven (the test counts them) */
 

@@ -1,0 +1,14 @@
+/* An order of many things that is had by number, without a table of them. */
+#ifndef BRIM_BASE_PERMUTATION_H
+#define BRIM_BASE_PERMUTATION_H
+#include <stdint.h>
+
+/* A bijection of [0, count) made by a Feistel network of Philox rounds over the next power of four,
+ * walking cycles back into range: random access, no memory. */
+typedef struct brim_permutation {
+  uint64_t seed, item, count;
+  uint32_t use, half_bits;
+} brim_permutation;
+void brim_permutation_init(brim_permutation *p, uint64_t seed, uint32_t use, uint64_t item, uint64_t count);
+uint64_t brim_permutation_at(const brim_permutation *p, uint64_t i);
+#endif

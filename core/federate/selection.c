@@ -1,0 +1,412 @@
+#include "federate/selection.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/guard.h"
+#include "base/log.h"
+#include "memory/plugin_call.h"
+
+/* What of a client a round changes. */
+typedef struct row {
+  float loss, square_loss, norm;
+  int32_t last_round, times;
+} row;
+
+struct brim_selection_host {
+  const brim_setup *setup;
+  const brim_config_choice *choice;
+  const brim_selector_ops *ops;
+  void *self;
+  brim_guard *guard; /* NULL: the selector is the core's own */
+  brim_clients clients;
+  /* columns, [count] */
+  int64_t *samples, *candidate;
+  float *loss, *square_loss, *norm, *seconds, *joules;
+  int32_t *last_round, *times;
+  uint32_t *labels;
+  float *sketch; /* [count, BRIM_SKETCH] */
+  /* state: as of the last round that was learned of, and what the selector writes meanwhile */
+  double *state, *next;
+  int64_t own_count, client_count; /* numbers of it: in all, and of each client */
+  /* the last round that was learned of */
+  row *before; /* [undo_count] of its clients, until the next is selected */
+  int64_t *undo, undo_count, undo_room;
+  float *sketch_before; /* [undo_room, BRIM_SKETCH] */
+  uint8_t *arrived;     /* [undo_room] */
+  uint8_t *is_chosen;   /* a bit a client, while a selection is checked */
+};
+
+static size_t state_bytes(const brim_selection_host *h)
+{
+  return (size_t)(h->own_count + h->client_count * h->clients.count) * sizeof(double);
+}
+
+/* ---- calling ---- */
+
+typedef struct call {
+  brim_selection_host *host;
+  brim_selection_query query;
+  brim_selection out;
+  brim_selection_result result;
+  brim_losses_fn losses;
+  void *context;
+} call;
+
+static brim_status run(brim_selection_host *h, const char *function, bool decides, brim_guard_work work, call *c)
+{
+  const brim_plugin_call about = {h->choice, function, decides};
+  c->host = h;
+  return h->guard ? brim_plugin_run(h->guard, &about, work, c) : work(c);
+}
+
+static brim_status call_create(void *context)
+{
+  call *c = context;
+  return c->host->choice->plugin->create(c->host->choice->params, &c->host->self);
+}
+static brim_status call_destroy(void *context)
+{
+  call *c = context;
+  c->host->choice->plugin->destroy(c->host->self);
+  return BRIM_OK;
+}
+static brim_status call_state(void *context)
+{
+  call *c = context;
+  brim_selection_host *h = c->host;
+  h->ops->state(h->self, &h->clients, &h->own_count, &h->client_count);
+  return BRIM_OK;
+}
+static brim_status call_select(void *context)
+{
+  call *c = context;
+  return c->host->ops->select(c->host->self, &c->query, &c->out);
+}
+static brim_status call_learn(void *context)
+{
+  call *c = context;
+  return c->host->ops->learn(c->host->self, &c->result);
+}
+
+/* ---- beginning and end ---- */
+
+/* Samples of each class, of each client. */
+static brim_status count_labels(brim_selection_host *h)
+{
+  const brim_setup *s = h->setup;
+  const int64_t classes = h->clients.classes;
+  void *scratch = brim_try_malloc(s->data.scratch_bytes);
+  h->labels = brim_try_calloc((size_t)(h->clients.count * classes), sizeof *h->labels);
+  brim_status status = BRIM_OK;
+  if (!scratch || !h->labels)
+    status = brim_fail(BRIM_ENOMEM_HOST, "no host memory for the classes of %" PRId64 " clients", h->clients.count);
+  for (int64_t client = 0; client < h->clients.count && status == BRIM_OK; client++)
+    for (int64_t i = 0; i < h->samples[client] && status == BRIM_OK; i++) {
+      int32_t label = 0;
+      status = brim_data_label(&s->data, brim_partition_at(&s->partition, client, i), scratch, &label);
+      if (status == BRIM_OK) h->labels[client * classes + label]++;
+    }
+  free(scratch);
+  h->clients.labels = h->labels;
+  return status;
+}
+
+static brim_status make_columns(brim_selection_host *h)
+{
+  const size_t count = (size_t)h->setup->partition.clients;
+  h->samples = brim_try_malloc(count * sizeof *h->samples);
+  h->candidate = brim_try_malloc(count * sizeof *h->candidate);
+  h->is_chosen = brim_try_calloc((count + 7) / 8, 1);
+  float **const reals[] = {&h->loss, &h->square_loss, &h->norm, &h->seconds, &h->joules};
+  bool all = h->samples && h->candidate && h->is_chosen;
+  for (size_t k = 0; k < sizeof reals / sizeof reals[0]; k++) {
+    *reals[k] = brim_try_malloc(count * sizeof(float));
+    for (size_t i = 0; *reals[k] && i < count; i++) (*reals[k])[i] = NAN;
+    all = all && *reals[k];
+  }
+  h->last_round = brim_try_malloc(count * sizeof *h->last_round);
+  h->times = brim_try_calloc(count, sizeof *h->times);
+  if (!all || !h->last_round || !h->times)
+    return brim_fail(BRIM_ENOMEM_HOST, "no host memory for what is known of %zu clients", count);
+  for (size_t i = 0; i < count; i++) {
+    h->samples[i] = brim_partition_count(&h->setup->partition, (int64_t)i);
+    h->candidate[i] = (int64_t)i;
+    h->last_round[i] = -1;
+  }
+  h->clients =
+      (brim_clients){.size = sizeof h->clients,
+                     .count = (int64_t)count,
+                     .classes = h->setup->data.train.task == BRIM_TASK_CLASS ? h->setup->data.train.classes : 0,
+                     .samples = h->samples,
+                     .loss = h->loss,
+                     .square_loss = h->square_loss,
+                     .norm = h->norm,
+                     .seconds = h->seconds,
+                     .joules = h->joules,
+                     .last_round = h->last_round,
+                     .times = h->times};
+  if (h->ops->needs & BRIM_NEED_SKETCH) {
+    h->clients.sketch = h->sketch = brim_try_calloc(count * BRIM_SKETCH, sizeof *h->sketch);
+    if (!h->sketch) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the sketches of %zu clients", count);
+  }
+  return h->ops->needs & BRIM_NEED_LABELS && h->clients.classes > 0 ? count_labels(h) : BRIM_OK;
+}
+
+/* Does it come from outside the core? */
+static bool is_guarded(const brim_config_choice *choice)
+{
+  return choice->file[0] != '\0';
+}
+
+static brim_status make_state(brim_selection_host *h)
+{
+  call c = {0};
+  if (h->ops->state) BRIM_TRY(run(h, "state", false, call_state, &c));
+  if (h->own_count < 0 || h->client_count < 0 || h->client_count > 1024 || h->own_count > (int64_t)1 << 27)
+    return brim_fail(BRIM_EPLUGIN, "selector '%s' asks for a state of %" PRId64 " numbers and %" PRId64 " a client",
+                     h->choice->plugin->id, h->own_count, h->client_count);
+  if (state_bytes(h) == 0) return BRIM_OK;
+  h->state = brim_try_calloc(state_bytes(h), 1);
+  h->next = brim_try_calloc(state_bytes(h), 1);
+  if (h->state && h->next) return BRIM_OK;
+  return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the state of selector '%s'", h->choice->plugin->id);
+}
+
+static brim_status open_host(brim_selection_host *h)
+{
+  call c = {0};
+  if (is_guarded(h->choice)) BRIM_TRY(brim_guard_open(&h->guard));
+  h->self = h->choice->params;
+  BRIM_TRY(make_columns(h));
+  if (h->choice->plugin->create) BRIM_TRY(run(h, "create", false, call_create, &c));
+  return make_state(h);
+}
+
+brim_status brim_selection_open(const brim_setup *setup, brim_selection_host **out)
+{
+  brim_selection_host *h = brim_try_calloc(1, sizeof *h);
+  if (!h) return brim_fail(BRIM_ENOMEM_HOST, "no host memory to select clients");
+  h->setup = setup;
+  h->choice = brim_config_choice_of(setup->config, "method");
+  h->ops = h->choice->plugin->ops;
+  const brim_status status = open_host(h);
+  if (status == BRIM_OK)
+    *out = h;
+  else
+    brim_selection_close(h);
+  return status;
+}
+
+void brim_selection_close(brim_selection_host *h)
+{
+  call c = {0};
+  if (!h) return;
+  const bool is_lost = h->guard && brim_guard_is_lost(h->guard);
+  if (h->choice->plugin->destroy && !is_lost && run(h, "destroy", false, call_destroy, &c) != BRIM_OK)
+    brim_log(BRIM_LOG_WARN, "%s", brim_error_text());
+  if (h->guard && brim_guard_is_lost(h->guard)) return; /* all of it is the lost thread's too */
+  brim_guard_close(h->guard);
+  void *const all[] = {h->samples, h->candidate,  h->loss,   h->square_loss, h->norm,    h->seconds,
+                       h->joules,  h->last_round, h->times,  h->labels,      h->sketch,  h->sketch_before,
+                       h->state,   h->next,       h->before, h->undo,        h->arrived, h->is_chosen};
+  for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) free(all[i]);
+  free(h);
+}
+
+/* ---- a round ---- */
+
+static brim_status answer_losses(void *context)
+{
+  call *c = ((void **)context)[0];
+  const int64_t *count = ((void **)context)[2];
+  return c->losses(c->context, ((void **)context)[1], *count, ((void **)context)[3]);
+}
+
+/* On the selector's thread. */
+static brim_status ask_losses(const brim_selection_query *query, const int64_t *client, int64_t count, float *out)
+{
+  call *c = query->host;
+  for (int64_t i = 0; i < count; i++)
+    if (client[i] < 0 || client[i] >= c->host->clients.count)
+      return brim_fail(BRIM_EINVAL, "losses was asked about client %lld, and there are %lld", (long long)client[i],
+                       (long long)c->host->clients.count);
+  const void *asked[] = {c, client, &count, out};
+  return brim_guard_back(answer_losses, asked);
+}
+
+static brim_status check(brim_selection_host *h, const call *c)
+{
+  const char *id = h->choice->plugin->id;
+  const long long round = (long long)c->query.round + 1, count = (long long)c->out.count;
+  if (count < 1 || count > c->query.wanted)
+    return brim_fail(BRIM_EPLUGIN, "selector '%s' has selected %lld clients in round %lld; 1 to %lld are wanted", id,
+                     count, round, (long long)c->query.wanted);
+  brim_status status = BRIM_OK;
+  int64_t checked = 0;
+  for (; checked < count && status == BRIM_OK; checked++) {
+    const int64_t k = c->out.client[checked];
+    if (k < 0 || k >= h->clients.count)
+      status = brim_fail(BRIM_EPLUGIN, "selector '%s' has selected client %lld in round %lld, and there are %lld", id,
+                         (long long)k, round, (long long)h->clients.count);
+    else if (h->is_chosen[k / 8] & 1u << k % 8)
+      status = brim_fail(BRIM_EPLUGIN, "selector '%s' has selected client %lld twice in round %lld", id, (long long)k,
+                         round);
+    else
+      h->is_chosen[k / 8] |= (uint8_t)(1u << k % 8);
+  }
+  for (int64_t i = 0; i < checked; i++)
+    if (c->out.client[i] >= 0 && c->out.client[i] < h->clients.count) h->is_chosen[c->out.client[i] / 8] = 0;
+  return status;
+}
+
+brim_status brim_selection_select(brim_selection_host *h, int64_t round, int64_t wanted, brim_losses_fn losses,
+                                  void *context, int64_t *out, int64_t *count)
+{
+  const brim_philox seed =
+      brim_random4((uint64_t)h->setup->settings->seed, BRIM_STREAM_SELECT, 0xFFFFFFu, (uint64_t)round, 0);
+  call c = {.losses = losses, .context = context, .out = {out, 0}};
+  h->undo_count = 0;
+  if (h->state) memcpy(h->next, h->state, state_bytes(h));
+  c.query = (brim_selection_query){.size = sizeof c.query,
+                                   .round = round,
+                                   .wanted = wanted,
+                                   .clients = &h->clients,
+                                   .candidate = h->candidate,
+                                   .candidates = h->clients.count,
+                                   .seed = (uint64_t)seed.v[0] << 32 | seed.v[1],
+                                   .own = h->next,
+                                   .of_client = h->next ? h->next + h->own_count : NULL,
+                                   .losses = ask_losses,
+                                   .host = &c};
+  BRIM_TRY(run(h, "select", true, call_select, &c));
+  BRIM_TRY(check(h, &c));
+  *count = c.out.count;
+  return BRIM_OK;
+}
+
+/* ---- what comes of it ---- */
+
+static brim_status make_undo(brim_selection_host *h, int64_t count)
+{
+  if (count > h->undo_room) {
+    free(h->before);
+    free(h->undo);
+    free(h->arrived);
+    h->before = brim_try_malloc((size_t)count * sizeof *h->before);
+    h->undo = brim_try_malloc((size_t)count * sizeof *h->undo);
+    h->arrived = brim_try_malloc((size_t)count);
+    free(h->sketch_before);
+    h->sketch_before = h->sketch ? brim_try_malloc((size_t)count * BRIM_SKETCH * sizeof(float)) : NULL;
+    h->undo_room = h->before && h->undo && h->arrived && (h->sketch_before || !h->sketch) ? count : 0;
+    if (h->undo_room == 0)
+      return brim_fail(BRIM_ENOMEM_HOST, "no host memory for what came of %" PRId64 " clients", count);
+  }
+  return BRIM_OK;
+}
+
+/* Of a client, and of the i-th of those that may be put back. */
+static void swap_sketch(brim_selection_host *h, int64_t client, int64_t i, const float *now)
+{
+  float *own = h->sketch + client * BRIM_SKETCH, *before = h->sketch_before + i * BRIM_SKETCH;
+  if (now) memcpy(before, own, BRIM_SKETCH * sizeof *own);
+  memcpy(own, now ? now : before, BRIM_SKETCH * sizeof *own);
+}
+
+static void take_in(brim_selection_host *h, int64_t round, const brim_client_result *c)
+{
+  const int64_t k = c->client;
+  h->before[h->undo_count] = (row){h->loss[k], h->square_loss[k], h->norm[k], h->last_round[k], h->times[k]};
+  h->undo[h->undo_count] = k;
+  if (h->sketch) swap_sketch(h, k, h->undo_count, c->arrived ? c->sketch : h->sketch + k * BRIM_SKETCH);
+  h->arrived[h->undo_count++] = c->arrived;
+  h->last_round[k] = (int32_t)round;
+  h->times[k]++;
+  if (!c->arrived) return;
+  h->loss[k] = (float)(c->loss / c->counted);
+  h->square_loss[k] = (float)(c->squares / c->counted);
+  h->norm[k] = (float)c->norm;
+}
+
+static void put_back(brim_selection_host *h)
+{
+  while (h->undo_count > 0) {
+    const row *r = &h->before[--h->undo_count];
+    const int64_t k = h->undo[h->undo_count];
+    if (h->sketch) swap_sketch(h, k, h->undo_count, NULL);
+    h->loss[k] = r->loss;
+    h->square_loss[k] = r->square_loss;
+    h->norm[k] = r->norm;
+    h->last_round[k] = r->last_round;
+    h->times[k] = r->times;
+  }
+}
+
+brim_status brim_selection_learn(brim_selection_host *h, int64_t round, const brim_client_result *client, int64_t count,
+                                 double accuracy)
+{
+  call c = {0};
+  BRIM_TRY(make_undo(h, count));
+  h->undo_count = 0;
+  for (int64_t i = 0; i < count; i++) take_in(h, round, &client[i]);
+  c.result = (brim_selection_result){.size = sizeof c.result,
+                                     .round = round,
+                                     .count = count,
+                                     .client = h->undo,
+                                     .arrived = h->arrived,
+                                     .accuracy = accuracy,
+                                     .seconds = NAN,
+                                     .clients = &h->clients,
+                                     .own = h->next,
+                                     .of_client = h->next ? h->next + h->own_count : NULL};
+  const brim_status learned = h->ops->learn ? run(h, "learn", true, call_learn, &c) : BRIM_OK;
+  if (learned != BRIM_OK) {
+    put_back(h);
+    return learned;
+  }
+  double *state = h->state;
+  h->state = h->next;
+  h->next = state;
+  return BRIM_OK;
+}
+
+void brim_selection_take_back(brim_selection_host *h)
+{
+  if (h->undo_count == 0) return;
+  put_back(h);
+  double *state = h->state;
+  h->state = h->next;
+  h->next = state;
+}
+
+size_t brim_selection_tensors(brim_selection_host *h, brim_safetensor out[BRIM_SELECTION_TENSORS])
+{
+  const brim_shape clients = {1, {h->clients.count}};
+  size_t count = 0;
+  const struct {
+    const char *name;
+    uint32_t dtype;
+    const void *data;
+  } columns[] = {{"clients.loss", BRIM_DTYPE_F32, h->loss},
+                 {"clients.square_loss", BRIM_DTYPE_F32, h->square_loss},
+                 {"clients.norm", BRIM_DTYPE_F32, h->norm},
+                 {"clients.last_round", BRIM_DTYPE_I32, h->last_round},
+                 {"clients.times", BRIM_DTYPE_I32, h->times}};
+  for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++)
+    out[count++] = (brim_safetensor){
+        .name = columns[i].name, .dtype = columns[i].dtype, .shape = clients, .data = columns[i].data};
+  if (h->sketch)
+    out[count++] = (brim_safetensor){.name = "clients.sketch",
+                                     .dtype = BRIM_DTYPE_F32,
+                                     .shape = {2, {h->clients.count, BRIM_SKETCH}},
+                                     .data = h->sketch};
+  if (h->state)
+    out[count++] = (brim_safetensor){.name = "clients.state",
+                                     .dtype = BRIM_DTYPE_F64,
+                                     .shape = {1, {(int64_t)(state_bytes(h) / sizeof(double))}},
+                                     .data = h->state};
+  return count;
+}

@@ -1,0 +1,38 @@
+#include "memory/plugin_call.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+
+#define WHO_BYTES 128
+
+/* EPLUGIN of the guard's has its own text. */
+brim_status brim_plugin_run(brim_guard *guard, const brim_plugin_call *call, brim_guard_work work, void *context)
+{
+  char who[WHO_BYTES];
+  const brim_plugin *plugin = call->choice->plugin;
+  const char *kind = brim_kind_name(plugin->kind);
+  snprintf(who, sizeof who, "%s '%s'", kind, plugin->id);
+  const brim_guard_call about = {.who = who,
+                                 .file = call->choice->file,
+                                 .function = call->function,
+                                 .seconds = call->decides ? BRIM_DECISION_SECONDS : BRIM_CREATE_SECONDS,
+                                 .waiting_seconds =
+                                     call->decides ? BRIM_DECISION_WAITING_SECONDS : BRIM_CREATE_WAITING_SECONDS};
+  const brim_status status = brim_guard_run(guard, &about, work, context);
+  if (status == BRIM_OK || status == BRIM_ENOTSUP || brim_guard_is_lost(guard)) return status;
+  /* What the core takes for its own does not come from a plugin; nor does what is in no list. */
+  if (strcmp(brim_status_name(status), "EUNKNOWN") == 0)
+    return brim_fail(BRIM_EPLUGIN,
+                     "%s returned %d from %s, which is no status\n"
+                     "BRIM_OK: it has decided; BRIM_ENOTSUP: it leaves it to the next; else brim_fail(status, ...)",
+                     who, status, call->function);
+  if (status == BRIM_EINTERRUPTED || status == BRIM_EPEER || status == BRIM_ECOMM || status == BRIM_EPLUGIN)
+    return brim_fail(BRIM_EPLUGIN, "%s returned %s from %s, which is not for a %s to say%s%s", who,
+                     brim_status_name(status), call->function, kind, brim_error_text()[0] ? ": " : "",
+                     brim_error_text());
+  if (brim_error_text()[0]) return status;
+  return brim_fail(status, "%s failed in %s without a text: %s\nuse brim_fail(status, ...) to say why", who,
+                   call->function, brim_status_text(status));
+}
