@@ -1,0 +1,69 @@
+/* Power of choice (Cho, Wang, Joshi: Towards Understanding Biased Client Selection in Federated Learning, AISTATS 2022,
+ * algorithm 1, pow-d): of `d` candidates, drawn without replacement in proportion to their samples, those whose data
+ * has the highest loss under the present model.
+ *
+ * Clients never seen are like any other, as their losses are asked for. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "brim/brim.h"
+
+typedef struct settings {
+  int64_t d;
+} settings;
+
+static const brim_param table[] = {
+    BRIM_PARAM(I64, settings, d, "0", "[0,1000000]",
+               "clients that are asked for their loss; 0: twice those of a round"),
+    BRIM_PARAMS_END,
+};
+
+/* Draws them into `client`: the largest of log(u) / samples (Efraimidis and Spirakis, 2006). */
+static void draw(const brim_selection_query *q, int64_t count, brim_best *best, int64_t *client)
+{
+  int64_t drawn = 0;
+  for (int64_t i = 0; i < q->candidates; i++) {
+    const int64_t k = q->candidate[i];
+    brim_best_add(best, &drawn, count, k, log(brim_selection_draw(q, 0, k)) / (double)q->clients->samples[k]);
+  }
+  for (int64_t i = 0; i < drawn; i++) client[i] = best[i].client;
+}
+
+static brim_status choose(const brim_selection_query *q, int64_t count, brim_best *best, int64_t *client, float *loss,
+                          brim_selection *out)
+{
+  draw(q, count, best, client);
+  BRIM_TRY(q->losses(q, client, count, loss));
+  for (int64_t i = 0; i < count; i++) brim_best_add(best, &out->count, q->wanted, client[i], (double)loss[i]);
+  brim_best_sort(best, out->count);
+  for (int64_t i = 0; i < out->count; i++) out->client[i] = best[i].client;
+  return BRIM_OK;
+}
+
+static brim_status select_clients(void *self, const brim_selection_query *q, brim_selection *out)
+{
+  const settings *s = self;
+  int64_t count = s->d > 0 ? s->d : 2 * q->wanted;
+  if (count < q->wanted) count = q->wanted;
+  if (count > q->candidates) count = q->candidates;
+  brim_best *best = malloc((size_t)count * sizeof *best);
+  int64_t *client = malloc((size_t)count * sizeof *client);
+  float *loss = malloc((size_t)count * sizeof *loss);
+  brim_status status = brim_fail(BRIM_ENOMEM_HOST, "no memory to ask %lld clients", (long long)count);
+  if (best && client && loss) status = choose(q, count, best, client, loss, out);
+  free(best);
+  free(client);
+  free(loss);
+  return status;
+}
+
+static const brim_selector_ops ops = {.size = sizeof ops, .needs = BRIM_NEED_LOSSES, .select = select_clients};
+static const brim_plugin plugin = {.size = sizeof plugin,
+                                   .kind = BRIM_SELECTOR,
+                                   .id = "power_of_choice",
+                                   .help = "of some clients drawn by samples those with the highest loss at present",
+                                   .params_size = sizeof(settings),
+                                   .params = table,
+                                   .ops = &ops};
+static const brim_plugin *const plugins[] = {&plugin, NULL};
+BRIM_MODULE("brim-selectors", "1.0", plugins)
