@@ -55,7 +55,7 @@ void brim_federation_resolve(brim_composition *c, const brim_schema *schema, bri
   const brim_config_choice *server = brim_config_server_optimizer(config);
   if (s->total_clients == 0) {
     const brim_config_choice *method = brim_config_method(config);
-    if (method) {
+    if (method && origin_of(config, "method.id")->text) { /* who typed it means something by it */
       brim_problem_at(&c->problems, origin_of(config, "method.id"), "method=%s means nothing without clients",
                       method->plugin->id);
       brim_problem_hint(&c->problems, "to train federated, write brim federate, or set total_clients=N");

@@ -444,9 +444,9 @@ brim_status brim_federation_learn(brim_federation *f, double accuracy)
   return brim_selection_learn(f->selection, f->round, f->client, f->clients, accuracy);
 }
 
-void brim_federation_unlearn(brim_federation *f)
+void brim_federation_end(brim_federation *f, bool is_committed)
 {
-  brim_selection_take_back(f->selection);
+  brim_selection_end(f->selection, is_committed);
 }
 
 size_t brim_federation_tensors(brim_federation *f, brim_safetensor out[BRIM_SELECTION_TENSORS])

@@ -35,10 +35,10 @@ brim_status brim_federation_train(brim_federation *federation, int64_t round);
 /* [step] Behind that, when all ranks have trained theirs: they tell each other what came of them, and add up their
  * sums. From here on a round can only be made again as a whole. ECOMM, and what the backend says. */
 brim_status brim_federation_add_up(brim_federation *federation, brim_round_result *out);
-/* [step] Behind that: the selector learns of the round; see brim_selection_result. It is undone if the round is not
- * committed. EPLUGIN. */
+/* [step] Behind that: the selector learns of the round; see brim_selection_result. EPLUGIN. */
 brim_status brim_federation_learn(brim_federation *federation, double accuracy);
-void brim_federation_unlearn(brim_federation *federation);
+/* [step] The round is committed, or has failed: then nothing was learned of it. */
+void brim_federation_end(brim_federation *federation, bool is_committed);
 /* [any] What is known of clients, as tensors of a checkpoint: see brim_selection_tensors. */
 size_t brim_federation_tensors(brim_federation *federation, brim_safetensor out[BRIM_SELECTION_TENSORS]);
 #endif

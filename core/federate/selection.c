@@ -269,7 +269,6 @@ brim_status brim_selection_select(brim_selection_host *h, int64_t round, int64_t
   const brim_philox seed =
       brim_random4((uint64_t)h->setup->settings->seed, BRIM_STREAM_SELECT, 0xFFFFFFu, (uint64_t)round, 0);
   call c = {.losses = losses, .context = context, .out = {out, 0}};
-  h->undo_count = 0;
   if (h->state) memcpy(h->next, h->state, state_bytes(h));
   c.query = (brim_selection_query){.size = sizeof c.query,
                                    .round = round,
@@ -373,9 +372,10 @@ brim_status brim_selection_learn(brim_selection_host *h, int64_t round, const br
   return BRIM_OK;
 }
 
-void brim_selection_take_back(brim_selection_host *h)
+void brim_selection_end(brim_selection_host *h, bool is_committed)
 {
-  if (h->undo_count == 0) return;
+  if (is_committed) h->undo_count = 0;
+  if (h->undo_count == 0) return; /* or it was not learned of */
   put_back(h);
   double *state = h->state;
   h->state = h->next;

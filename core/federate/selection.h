@@ -2,7 +2,7 @@
  * is known of clients that it chooses by (brim/selector.h). A column has at most 8 bytes a client, all together 44.
  *
  * A round is a transaction here too: what a selector writes to its state counts when it has learned of the round, and
- * brim_selection_take_back undoes that until the next is selected. Selectors of plugins are called on a thread that
+ * brim_selection_end undoes that if the round has failed. Selectors of plugins are called on a thread that
  * guards against them (memory/plugin_call.h), those of the core are not. */
 #ifndef BRIM_FEDERATE_SELECTION_H
 #define BRIM_FEDERATE_SELECTION_H
@@ -28,8 +28,8 @@ brim_status brim_selection_select(brim_selection_host *host, int64_t round, int6
 /* [step] What came of the clients of the round, [count] as selected. `accuracy`: see brim_selection_result. EPLUGIN. */
 brim_status brim_selection_learn(brim_selection_host *host, int64_t round, const brim_client_result *client,
                                  int64_t count, double accuracy);
-/* [step] The round has failed: nothing was learned of it. */
-void brim_selection_take_back(brim_selection_host *host);
+/* [step] The round is committed, or has failed: then nothing was learned of it. */
+void brim_selection_end(brim_selection_host *host, bool is_committed);
 
 /* [any] The columns and the selector's state as tensors of a checkpoint, which lie in the host's own memory: to be
  * written, or to be read into between two rounds. */

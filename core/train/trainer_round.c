@@ -96,6 +96,6 @@ static brim_status make_round(brim_trainer *t)
 brim_status brim_trainer_round(brim_trainer *t)
 {
   const brim_status status = make_round(t);
-  if (status != BRIM_OK) brim_federation_unlearn(t->federation);
+  brim_federation_end(t->federation, status == BRIM_OK);
   return status;
 }
