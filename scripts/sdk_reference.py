@@ -23,7 +23,7 @@ HEADERS = ROOT / "core" / "include" / "brim"
 PAGES = ROOT / "docs" / "sdk"
 SYMBOLS = ROOT / "tests" / "abi" / "symbols.txt"
 # In the order in which they are read; others follow.
-ORDER = ["plugin", "policy", "model", "dataset", "backend", "comm", "ops", "tensor", "status", "host",
+ORDER = ["plugin", "policy", "model", "dataset", "selector", "backend", "comm", "ops", "tensor", "status", "host",
          "memory", "engine", "random"]
 MADE = "<!-- Made by scripts/sdk_reference.py: change the {source}, then run it. -->\n"
 # Which side of a condition a reader is shown: C, on the host, by gcc or clang.
@@ -309,8 +309,8 @@ must not, **[any thread]** that it may be called from each. What was added says 
 
 # ---- plugins ----
 
-KINDS = {"model": "Models", "dataset": "Data sets", "policy": "Memory policies", "backend": "Backends",
-         "comm": "Communicators", "optimizer": "Optimizers", "schedule": "Schedules", "loss": "Losses"}
+KINDS = {"model": "Models", "dataset": "Data sets", "policy": "Memory policies", "selector": "Selectors of clients",
+         "backend": "Backends", "comm": "Communicators", "optimizer": "Optimizers", "schedule": "Schedules", "loss": "Losses"}
 
 
 def cell(text):

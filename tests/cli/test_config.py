@@ -91,7 +91,9 @@ class Resolved(Case):
                     continue
                 more = ["backbone=mlp"] if option in AROUND else ["model=lora"] if group == "backbone" else []
                 if group == "server_optimizer":
-                    more = ["total_clients=20"]
+                    more = ["total_clients=20", "method=random"]
+                if group == "method":
+                    more = ["total_clients=20", "server_optimizer=sgd"]
                 self.check(f"{group}={option}", *more)
                 checked += 1
         self.assertGreater(checked, 15)

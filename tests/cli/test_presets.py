@@ -148,7 +148,7 @@ class Options(Case):
                 continue
             mandatory = [f"{group}.path=data"] if "???" in path.read_text() else []
             if group == "server_optimizer":  # which means nothing without clients
-                mandatory = ["total_clients=20"]
+                mandatory = ["total_clients=20", "method=random"]
             with self.subTest(f"{group}={option}"):
                 self.brim("config", f"{group}={option}", *mandatory)
 

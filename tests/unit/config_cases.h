@@ -818,8 +818,8 @@ static const config_case config_cases[] = {
      "  to add a new key, write +frobnicate=1\n"
      "  at the top there are: seed device auto_device min_gpu_memory_mb wait_for_gpu gpu_wait_timeout_minutes\n"
      "    gpu_check_interval_seconds min_batch_size max_retries precision total_clients clients_per_round rounds\n"
-     "    parallel_clients method repeats model backbone dataset optimizer schedule loss backend run training\n"
-     "    transform augment graph memory loss_scale claims observe dist federate partition comm server_optimizer\n"
+     "    parallel_clients repeats model backbone dataset optimizer schedule loss backend run training transform\n"
+     "    augment graph memory loss_scale claims observe dist federate partition comm server_optimizer method\n"
      "    policy"},
     {"a key too short to guess at",
      NULL,
@@ -829,8 +829,8 @@ static const config_case config_cases[] = {
      "  to add a new key, write +a=1\n"
      "  at the top there are: seed device auto_device min_gpu_memory_mb wait_for_gpu gpu_wait_timeout_minutes\n"
      "    gpu_check_interval_seconds min_batch_size max_retries precision total_clients clients_per_round rounds\n"
-     "    parallel_clients method repeats model backbone dataset optimizer schedule loss backend run training\n"
-     "    transform augment graph memory loss_scale claims observe dist federate partition comm server_optimizer\n"
+     "    parallel_clients repeats model backbone dataset optimizer schedule loss backend run training transform\n"
+     "    augment graph memory loss_scale claims observe dist federate partition comm server_optimizer method\n"
      "    policy"},
     {"a key of another section",
      NULL,
@@ -849,8 +849,8 @@ static const config_case config_cases[] = {
      "  did you mean 'model'? to add a new key, write +modle=cnn\n"
      "  at the top there are: seed device auto_device min_gpu_memory_mb wait_for_gpu gpu_wait_timeout_minutes\n"
      "    gpu_check_interval_seconds min_batch_size max_retries precision total_clients clients_per_round rounds\n"
-     "    parallel_clients method repeats model backbone dataset optimizer schedule loss backend run training\n"
-     "    transform augment graph memory loss_scale claims observe dist federate partition comm server_optimizer\n"
+     "    parallel_clients repeats model backbone dataset optimizer schedule loss backend run training transform\n"
+     "    augment graph memory loss_scale claims observe dist federate partition comm server_optimizer method\n"
      "    policy"},
     {"an unknown key inside a map",
      NULL,
@@ -1129,8 +1129,8 @@ static const config_case config_cases[] = {
      "  did you mean 'training'?\n"
      "  at the top there are: seed device auto_device min_gpu_memory_mb wait_for_gpu gpu_wait_timeout_minutes\n"
      "    gpu_check_interval_seconds min_batch_size max_retries precision total_clients clients_per_round rounds\n"
-     "    parallel_clients method repeats model backbone dataset optimizer schedule loss backend run training\n"
-     "    transform augment graph memory loss_scale claims observe dist federate partition comm server_optimizer\n"
+     "    parallel_clients repeats model backbone dataset optimizer schedule loss backend run training transform\n"
+     "    augment graph memory loss_scale claims observe dist federate partition comm server_optimizer method\n"
      "    policy\n"
      "error: 'seed' must be an integer, got a map\n"
      "  configs/wrong.yaml:9:7   (seed of weights, order, augmentation and dropout; default 1)\n"
