@@ -60,7 +60,10 @@ static brim_status run(brim_selection_host *h, const char *function, bool decide
 {
   const brim_plugin_call about = {h->choice, function, decides};
   c->host = h;
-  return h->guard ? brim_plugin_run(h->guard, &about, work, c) : work(c);
+  const brim_status status = h->guard ? brim_plugin_run(h->guard, &about, work, c) : work(c);
+  if (status != BRIM_ENOTSUP) return status;
+  return brim_fail(BRIM_EPLUGIN, "selector '%s' returned BRIM_ENOTSUP from %s, and nobody else is asked",
+                   h->choice->plugin->id, function);
 }
 
 static brim_status call_create(void *context)

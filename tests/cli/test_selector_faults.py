@@ -1,0 +1,59 @@
+"""Selectors that crash, loop or select what is not there: the run ends with a message that names them and the client,
+behind a checkpoint of the round before, and goes on to the bits of a run that was not disturbed."""
+
+import os
+import pathlib
+import unittest
+
+from support import FAILED, SANITIZED, Case, main
+
+BAD = pathlib.Path(os.environ["BRIM_BAD_PLUGINS"])
+RUN = ["dataset=synthetic", "dataset.shape=[1,8,8]", "dataset.train_count=120", "dataset.test_count=20",
+       "dataset.classes=4", "total_clients=6", "clients_per_round=3", "rounds=4", "memory.timing=false", "model=mlp",
+       "model.hidden=[9]", "training.batch_size=8", "method=bad", f"--plugin-path={BAD}"]
+
+
+class SelectorFaults(Case):
+    def federate(self, run, *words, bad=None, status=0):
+        return self.brim("federate", f"run.dir={run}", *RUN, *words, status=status,
+                         env={"BRIM_BAD": bad} if bad else None)
+
+    def check(self, bad, *parts):
+        """It fails in the third round; gone on with, without the fault, it ends where it would have."""
+        run = bad.replace(":", " ")
+        result = self.federate(run, bad=bad, status=FAILED)
+        self.assert_error(result, "selector 'bad'", "there is a checkpoint of step 2", "brim train --resume", *parts)
+        self.brim("federate", "--resume", run, f"--plugin-path={BAD}")
+        self.assert_same_checkpoint("whole", run, 4)
+
+    def setUp(self):
+        super().setUp()
+        self.federate("whole")
+
+    def test_what_is_not_there_is_refused_by_name(self):
+        for bad, text in (("twice", "has selected client 2 twice in round 3"),
+                          ("stranger", "has selected client 6 in round 3, and there are 6"),
+                          ("negative", "has selected client -1 in round 3"),
+                          ("nobody", "has selected 0 clients in round 3; 1 to 3 are wanted"),
+                          ("many", "has selected 4 clients in round 3; 1 to 3 are wanted")):
+            with self.subTest(bad):
+                self.check(f"select:{bad}", text)
+
+    @unittest.skipIf(SANITIZED, "a sanitizer has handlers of its own")
+    def test_a_crash_ends_the_run_with_a_checkpoint(self):
+        for function in "select", "learn":
+            with self.subTest(function):
+                self.check(f"{function}:segv", function, str(BAD / "selector" / "bad.so"), "segmentation fault")
+
+    def test_a_loop_ends_the_run_with_a_checkpoint(self):
+        self.check("select:loop", "does not come back from select", "after 1 s of processor time")
+
+    def test_a_state_that_cannot_be_is_refused_before_the_run(self):
+        for bad in "huge", "negative":
+            with self.subTest(bad):
+                result = self.federate(bad, bad=f"state:{bad}", status=FAILED)
+                self.assert_error(result, "selector 'bad' asks for a state of")
+
+
+if __name__ == "__main__":
+    main()
