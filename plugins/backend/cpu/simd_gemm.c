@@ -6,7 +6,7 @@
  *
  * Tiles at the edges are padded to whole ones and go through the same loop, so an element's sum is the
  * same chain of fused multiply-adds wherever it lies and however large the matrices are. */
-#include "simd.h"
+#include "simd_math.h"
 
 typedef struct tile {
   vf v[GEMM_ROWS][GEMM_VECTORS];
@@ -73,57 +73,65 @@ static void pack_panel(const cpu_gemm *g, int64_t n, int64_t columns, int64_t k0
   }
 }
 
-/* The same from B stored [N,K]. */
+/* The same from B stored [N,K]. Vectors past the last column are left as they are, and columns past it within a vector
+ * are copies of it: nothing that is made of either is stored. */
 static void pack_panel_transposed(const cpu_gemm *g, int64_t n, int64_t columns, int64_t k0, int64_t depth, float *to)
 {
-  for (int64_t j = 0; j < GEMM_COLUMNS; j += LANES) {
-    const float *from = g->b + (n + j) * g->ldb + k0;
-    const int64_t valid = columns - j < LANES ? columns - j : LANES;
+  for (int64_t j = 0; j < columns; j += LANES) {
+    const int64_t last = (columns - j < LANES ? columns - j : LANES) - 1;
+    const float *from[LANES];
+    for (int64_t i = 0; i < LANES; i++) from[i] = g->b + (n + j + (i < last ? i : last)) * g->ldb + k0;
     int64_t k = 0;
-    for (; k + LANES <= depth && valid == LANES; k += LANES) {
+    for (; k + LANES <= depth; k += LANES) {
       vf v[LANES];
-      for (int i = 0; i < LANES; i++) v[i] = load(from + i * g->ldb + k);
+      for (int i = 0; i < LANES; i++) v[i] = load(from[i] + k);
       transpose_square(v);
       for (int i = 0; i < LANES; i++) store(to + (k + i) * GEMM_COLUMNS + j, v[i]);
     }
     for (; k < depth; k++)
-      for (int64_t i = 0; i < LANES; i++) to[k * GEMM_COLUMNS + j + i] = i < valid ? from[i * g->ldb + k] : 0;
+      for (int i = 0; i < LANES; i++) to[k * GEMM_COLUMNS + j + i] = from[i][k];
+  }
+}
+
+/* The tile's first values: of C, of the bias, or zeros. Rows go by vectors, and element by element only where columns
+ * end within one. Inlined twice, so that a whole tile stays in registers. */
+static inline __attribute__((always_inline)) void load_rows(const cpu_gemm *g, tile *t, int64_t m, int64_t n,
+                                                            int64_t rows, int64_t columns, bool from_c)
+{
+  for (int64_t r = 0; r < rows; r++) {
+    const float *from = from_c ? g->c + (m + r) * g->ldc + n : g->bias + n;
+    t->v[r][0] = load_some(from, columns < LANES ? columns : LANES);
+    if (columns > LANES) t->v[r][1] = load_some(from + LANES, columns - LANES);
   }
 }
 
 static void load_tile(const cpu_gemm *g, tile *t, int64_t m, int64_t n, int64_t rows, int64_t columns, bool from_c)
 {
-  if (!from_c && !g->bias) {
-    memset(t, 0, sizeof *t);
-  } else if (rows == GEMM_ROWS && columns == GEMM_COLUMNS) {
-    for (int r = 0; r < GEMM_ROWS; r++) {
-      const float *from = from_c ? g->c + (m + r) * g->ldc + n : g->bias + n;
-      t->v[r][0] = load(from);
-      t->v[r][1] = load(from + LANES);
-    }
-  } else {
-    float padded[GEMM_ROWS * GEMM_COLUMNS] = {0};
-    for (int64_t r = 0; r < rows; r++) {
-      const float *from = from_c ? g->c + (m + r) * g->ldc + n : g->bias + n;
-      for (int64_t j = 0; j < columns; j++) padded[r * GEMM_COLUMNS + j] = from[j];
-    }
-    memcpy(t, padded, sizeof *t);
+  const bool whole = rows == GEMM_ROWS && columns == GEMM_COLUMNS, zeros = !from_c && !g->bias;
+  if (zeros || !whole) memset(t, 0, sizeof *t);
+  if (zeros) return;
+  if (whole)
+    load_rows(g, t, m, n, GEMM_ROWS, GEMM_COLUMNS, from_c);
+  else
+    load_rows(g, t, m, n, rows, columns, from_c);
+}
+
+static inline __attribute__((always_inline)) void store_rows(const cpu_gemm *g, const tile *t, int64_t m, int64_t n,
+                                                             int64_t rows, int64_t columns)
+{
+  for (int64_t r = 0; r < rows; r++) {
+    float *to = g->c + (m + r) * g->ldc + n;
+    store_some(to, t->v[r][0], columns < LANES ? columns : LANES);
+    if (columns > LANES) store_some(to + LANES, t->v[r][1], columns - LANES);
   }
 }
 
 static void store_tile(const cpu_gemm *g, const tile *t, int64_t m, int64_t n, int64_t rows, int64_t columns)
 {
-  if (rows == GEMM_ROWS && columns == GEMM_COLUMNS) {
-    for (int r = 0; r < GEMM_ROWS; r++) {
-      store(g->c + (m + r) * g->ldc + n, t->v[r][0]);
-      store(g->c + (m + r) * g->ldc + n + LANES, t->v[r][1]);
-    }
-    return;
-  }
-  float padded[GEMM_ROWS * GEMM_COLUMNS];
-  memcpy(padded, t, sizeof padded);
-  for (int64_t r = 0; r < rows; r++)
-    for (int64_t j = 0; j < columns; j++) g->c[(m + r) * g->ldc + n + j] = padded[r * GEMM_COLUMNS + j];
+  if (rows == GEMM_ROWS && columns == GEMM_COLUMNS)
+    store_rows(g, t, m, n, GEMM_ROWS, GEMM_COLUMNS);
+  else
+    store_rows(g, t, m, n, rows, columns);
 }
 
 /* A NaN stays one: it is not at most 0. */
