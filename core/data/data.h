@@ -79,11 +79,11 @@ uint64_t brim_data_label_bytes(const brim_data *data, enum brim_part part, uint3
 /* Is each sample of the part mixed with another one? */
 bool brim_data_is_mixed(const brim_data *data, enum brim_part part);
 
-/* [any thread] Sample `i` of one client of a federation in a local epoch of a round, as brim_data_sample makes one of
- * the training part. Its order follows from seed, client and `epoch`, which counts the epochs of all rounds. */
-typedef struct brim_partition brim_partition; /* data/partition.h */
-brim_status brim_data_client_sample(const brim_data *data, const brim_partition *partition, int64_t client,
-                                    int64_t epoch, int64_t i, uint32_t real, void *scratch, void *values, void *label);
+/* [any thread] Sample `i` of one client of a federation in the order of a local epoch, as brim_data_sample makes one of
+ * the training part. */
+typedef struct brim_client_order brim_client_order; /* data/partition.h */
+brim_status brim_data_client_sample(const brim_data *data, const brim_client_order *order, int64_t i, uint32_t real,
+                                    void *scratch, void *values, void *label);
 /* [init] The class of training sample `i`, counted in the order of the split; `scratch` as above. ELOAD. */
 brim_status brim_data_label(const brim_data *data, int64_t i, void *scratch, int32_t *out);
 

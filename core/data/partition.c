@@ -26,8 +26,43 @@ int64_t brim_partition_count(const brim_partition *p, int64_t client)
 
 int64_t brim_partition_at(const brim_partition *p, int64_t client, int64_t i)
 {
-  if (p->offset) return p->index[p->offset[client] + i];
-  return (int64_t)brim_permutation_at(&p->shuffle, (uint64_t)(p->samples * client / p->clients + i));
+  const uint64_t at = p->offset ? p->index[p->offset[client] + i]
+                                : brim_permutation_at(&p->shuffle, (uint64_t)(p->samples * client / p->clients + i));
+  return (int64_t)brim_permutation_at(&p->split, at);
+}
+
+/* ---- the order of an epoch ---- */
+
+brim_status brim_client_order_open(const brim_partition *p, brim_client_order *out)
+{
+  out->sample = brim_try_malloc((size_t)p->most * sizeof *out->sample);
+  out->round = brim_try_malloc(brim_permutation_table_count((uint64_t)p->most) * sizeof *out->round);
+  if (out->sample && out->round) return BRIM_OK;
+  return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the order of %" PRId64 " samples of a client", p->most);
+}
+
+void brim_client_order_close(brim_client_order *o)
+{
+  free(o->sample);
+  free(o->round);
+}
+
+uint64_t brim_client_order_bytes(const brim_partition *p)
+{
+  return (uint64_t)p->most * sizeof(int64_t) + brim_permutation_table_count((uint64_t)p->most) * sizeof(uint32_t);
+}
+
+void brim_client_order_make(brim_client_order *o, const brim_partition *p, int64_t client, int64_t epoch)
+{
+  const int64_t count = brim_partition_count(p, client);
+  /* An order is of a client and an epoch; these are mixed, as a permutation has one number of that kind. */
+  const brim_philox key = brim_random4(p->seed, BRIM_STREAM_CLIENT, 1, (uint64_t)client, (uint32_t)epoch);
+  brim_permutation order;
+  brim_permutation_init(&order, p->seed, BRIM_STREAM_SHUFFLE, (uint64_t)key.v[0] << 32 | key.v[1], (uint64_t)count);
+  brim_permutation_tabulate(&order, o->round);
+  o->epoch = epoch;
+  for (int64_t i = 0; i < count; i++)
+    o->sample[i] = brim_partition_at(p, client, (int64_t)brim_permutation_at(&order, (uint64_t)i));
 }
 
 /* ---- labels ---- */
@@ -305,6 +340,19 @@ static brim_status list_sizes(brim_partition *p)
   return BRIM_OK;
 }
 
+static brim_status make_permutations(const brim_data *data, brim_partition *p)
+{
+  const uint64_t of_split = brim_permutation_table_count(data->split.count),
+                 of_shuffle = brim_permutation_table_count((uint64_t)p->samples);
+  p->round = brim_try_malloc((of_split + of_shuffle) * sizeof *p->round);
+  if (!p->round) return brim_fail(BRIM_ENOMEM_HOST, "no host memory to deal %" PRId64 " samples", p->samples);
+  p->split = data->split;
+  brim_permutation_init(&p->shuffle, p->seed, BRIM_STREAM_PARTITION, 0, (uint64_t)p->samples);
+  brim_permutation_tabulate(&p->split, p->round);
+  brim_permutation_tabulate(&p->shuffle, p->round + of_split);
+  return BRIM_OK;
+}
+
 brim_status brim_partition_make(const brim_data *data, brim_partition *out)
 {
   int32_t *label = NULL;
@@ -312,9 +360,8 @@ brim_status brim_partition_make(const brim_data *data, brim_partition *out)
                           .samples = data->count[BRIM_PART_TRAIN],
                           .seed = (uint64_t)data->settings->seed};
   BRIM_TRY(check(data, out));
-  brim_permutation_init(&out->shuffle, out->seed, BRIM_STREAM_PARTITION, 0, (uint64_t)out->samples);
-  brim_status status = BRIM_OK;
-  if (brim_partition_reads_labels(data->settings)) {
+  brim_status status = make_permutations(data, out);
+  if (status == BRIM_OK && brim_partition_reads_labels(data->settings)) {
     status = read_labels(data, &label);
     if (status == BRIM_OK) status = deal(data, label, out);
     free(label);
@@ -324,7 +371,7 @@ brim_status brim_partition_make(const brim_data *data, brim_partition *out)
   return status;
 }
 
-brim_status brim_partition_write(const brim_data *data, const brim_partition *p, const char *path)
+brim_status brim_partition_write(const brim_partition *p, const char *path)
 {
   FILE *file = fopen(path, "w");
   if (!file) return brim_fail(BRIM_EIO, "cannot write '%s': %s", path, strerror(errno));
@@ -332,8 +379,7 @@ brim_status brim_partition_write(const brim_data *data, const brim_partition *p,
   for (int64_t client = 0; client < p->clients; client++) {
     const int64_t count = brim_partition_count(p, client);
     for (int64_t i = 0; i < count; i++)
-      fprintf(file, "%" PRId64 ",%" PRIu64 "\n", client,
-              brim_permutation_at(&data->split, (uint64_t)brim_partition_at(p, client, i)));
+      fprintf(file, "%" PRId64 ",%" PRId64 "\n", client, brim_partition_at(p, client, i));
   }
   const bool failed = ferror(file);
   if (fclose(file) != 0 || failed) return brim_fail(BRIM_EIO, "cannot write '%s': %s", path, strerror(errno));
@@ -345,5 +391,6 @@ void brim_partition_release(brim_partition *p)
   free(p->offset);
   free(p->index);
   free(p->size);
+  free(p->round);
   *p = (brim_partition){0};
 }

@@ -8,16 +8,25 @@
 #define BRIM_DATA_PARTITION_H
 #include "data/data.h"
 
-struct brim_partition {
+typedef struct brim_partition {
   int64_t clients, samples; /* in all */
   uint64_t seed;
+  brim_permutation split;   /* of the data: see brim_data */
   brim_permutation shuffle; /* without a table: sample i of the order is shuffle(i) */
+  uint32_t *round;          /* that these two look up */
   int64_t *offset;          /* [clients + 1] into index; NULL: there is no table */
   uint32_t *index;          /* [samples], client after client */
   int64_t least, most;      /* samples of a client */
   int64_t *size;            /* [size_count] the different numbers of samples that clients have, ascending */
   size_t size_count;
   int64_t moved; /* samples that clients with too few got from others */
+} brim_partition;
+
+/* The samples of a client in the order of one of its epochs. */
+struct brim_client_order {
+  int64_t epoch;
+  int64_t *sample; /* numbers in the dataset's training split */
+  uint32_t *round; /* that the permutation looks up */
 };
 
 /* [init] Deals the training samples of `data` to the clients that the settings ask for. The data must be opened where
@@ -26,12 +35,20 @@ struct brim_partition {
 brim_status brim_partition_make(const brim_data *data, brim_partition *out);
 /* [init] Writes a line for each training sample, as CSV: the client that has it, and its number in the dataset's
  * training split. EIO. */
-brim_status brim_partition_write(const brim_data *data, const brim_partition *partition, const char *path);
+brim_status brim_partition_write(const brim_partition *partition, const char *path);
 void brim_partition_release(brim_partition *partition);
 /* Must the data be opened for it? */
 bool brim_partition_reads_labels(const brim_settings *settings);
 /* [any thread] How many samples a client has. */
 int64_t brim_partition_count(const brim_partition *partition, int64_t client);
-/* [any thread] The training sample that is the i-th of a client. */
+/* [any thread] The i-th sample of a client, by its number in the dataset's training split. */
 int64_t brim_partition_at(const brim_partition *partition, int64_t client, int64_t i);
+
+/* [init] Room for the order of the client with the most samples, and its bytes. ENOMEM_HOST; the caller closes it all
+ * the same. */
+brim_status brim_client_order_open(const brim_partition *partition, brim_client_order *out);
+void brim_client_order_close(brim_client_order *order);
+uint64_t brim_client_order_bytes(const brim_partition *partition);
+/* [step, any thread] The order follows from seed, client and `epoch`, which counts the epochs of all rounds. */
+void brim_client_order_make(brim_client_order *order, const brim_partition *partition, int64_t client, int64_t epoch);
 #endif

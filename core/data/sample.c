@@ -227,16 +227,10 @@ brim_status brim_data_sample(const brim_data *data, enum brim_part part, int64_t
   return BRIM_OK;
 }
 
-brim_status brim_data_client_sample(const brim_data *data, const brim_partition *partition, int64_t client,
-                                    int64_t epoch, int64_t i, uint32_t real, void *scratch, void *values, void *label)
+brim_status brim_data_client_sample(const brim_data *data, const brim_client_order *order, int64_t i, uint32_t real,
+                                    void *scratch, void *values, void *label)
 {
-  brim_permutation order;
-  const uint64_t count = (uint64_t)brim_partition_count(partition, client);
-  /* An order is of a client and an epoch; these are mixed, as a permutation has one number of that kind. */
-  const brim_philox key = brim_random4(data->seed, BRIM_STREAM_CLIENT, 1, (uint64_t)client, (uint32_t)epoch);
-  brim_permutation_init(&order, data->seed, BRIM_STREAM_SHUFFLE, (uint64_t)key.v[0] << 32 | key.v[1], count);
-  const int64_t of_split = brim_partition_at(partition, client, (int64_t)brim_permutation_at(&order, (uint64_t)i));
-  const brim_draws draws = {data->seed, epoch, (int64_t)brim_permutation_at(&data->split, (uint64_t)of_split)};
+  const brim_draws draws = {data->seed, order->epoch, order->sample[i]};
   BRIM_TRY(make_sample(data, BRIM_SPLIT_TRAIN, &draws, true, scratch, values, label));
   finish_values(data, real, values);
   brim_data_finish_label(data, BRIM_PART_TRAIN, real, label);

@@ -45,7 +45,8 @@ brim_status brim_lane_open(brim_lane *l, const brim_drive *drive, brim_exec *exe
       .scratch = brim_try_malloc(s->data.scratch_bytes)};
   const bool sketches = brim_setup_selector_needs(s, BRIM_NEED_SKETCH);
   if (sketches) l->values = brim_try_malloc(2 * largest_parameter(l) * sizeof *l->values);
-  if (l->batch.values && l->batch.labels && l->scratch && (l->values || !sketches)) return BRIM_OK;
+  if (l->batch.values && l->batch.labels && l->scratch && (l->values || !sketches))
+    return brim_client_order_open(&s->partition, &l->order);
   return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the samples of a client");
 }
 
@@ -55,6 +56,7 @@ void brim_lane_close(brim_lane *l)
   free(l->batch.labels);
   free(l->scratch);
   free(l->values);
+  brim_client_order_close(&l->order);
   *l = (brim_lane){0};
 }
 
@@ -77,8 +79,8 @@ static brim_status read_batch(const turn *t, int64_t epoch, int64_t from, int64_
   const uint64_t values = values_bytes(s), labels = label_bytes(s);
   t->lane->batch.span = (brim_span){BRIM_PART_TRAIN, epoch, from, count};
   for (int64_t i = 0; i < count; i++)
-    BRIM_TRY(brim_data_client_sample(&s->data, &s->partition, t->result->client, epoch, from + i, s->backend_ops->real,
-                                     l->scratch, (char *)l->batch.values + (uint64_t)i * values,
+    BRIM_TRY(brim_data_client_sample(&s->data, &l->order, from + i, s->backend_ops->real, l->scratch,
+                                     (char *)l->batch.values + (uint64_t)i * values,
                                      (char *)l->batch.labels + (uint64_t)i * labels));
   return BRIM_OK;
 }
@@ -119,6 +121,7 @@ static brim_status make_epoch(turn *t, int64_t epoch)
   const brim_setup *s = t->lane->drive->setup;
   const int64_t full = s->settings->training.effective_batch_size,
                 samples = brim_setup_client_samples(s, brim_partition_count(&s->partition, t->result->client));
+  brim_client_order_make(&t->lane->order, &s->partition, t->result->client, epoch);
   for (int64_t at = 0; at < samples; at += full)
     BRIM_TRY(make_step(t, epoch, at, samples - at < full ? samples - at : full));
   return BRIM_OK;

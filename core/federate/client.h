@@ -22,9 +22,10 @@ typedef struct brim_lane {
   const brim_drive *drive;
   brim_exec *exec;
   const brim_program *adopt, *distance, *fold, *update;
-  brim_batch batch; /* room for the largest micro-batch */
-  void *scratch;    /* of one sample, while it is read */
-  float *values;    /* of the largest parameter twice, where updates are sketched; else NULL */
+  brim_batch batch;        /* room for the largest micro-batch */
+  brim_client_order order; /* of the samples in the epoch that it trains */
+  void *scratch;           /* of one sample, while it is read */
+  float *values;           /* of the largest parameter twice, where updates are sketched; else NULL */
 } brim_lane;
 
 /* [init] ENOMEM_HOST. brim_lane_close is to be called all the same. */

@@ -122,5 +122,6 @@ uint64_t brim_setup_client_bytes(const brim_setup *s, int64_t batch)
 {
   const uint32_t real = s->backend_ops->real;
   const uint64_t each = brim_data_values_bytes(&s->data, real) + brim_data_label_bytes(&s->data, BRIM_PART_TRAIN, real);
-  return s->data.scratch_bytes + (uint64_t)brim_setup_client_batch_max(s, batch) * each;
+  return s->data.scratch_bytes + brim_client_order_bytes(&s->partition) +
+         (uint64_t)brim_setup_client_batch_max(s, batch) * each;
 }
