@@ -8,19 +8,30 @@
 #ifndef CPU_SIMD_MATH_H
 #define CPU_SIMD_MATH_H
 #include "simd.h"
+#if LANES == 16
+#include <immintrin.h>
+#endif
 
 /* `count` < LANES elements; the other lanes are 0. */
 static inline vf load_part(const float *p, int64_t count)
 {
+#if LANES == 16
+  return _mm512_maskz_loadu_ps((__mmask16)((1u << count) - 1), p);
+#else
   float v[LANES] = {0};
   for (int64_t i = 0; i < count; i++) v[i] = p[i];
   return load(v);
+#endif
 }
 static inline void store_part(float *p, vf v, int64_t count)
 {
+#if LANES == 16
+  _mm512_mask_storeu_ps(p, (__mmask16)((1u << count) - 1), v);
+#else
   float values[LANES];
   store(values, v);
   for (int64_t i = 0; i < count; i++) p[i] = values[i];
+#endif
 }
 /* The same of up to LANES. */
 static inline vf load_some(const float *p, int64_t count)
