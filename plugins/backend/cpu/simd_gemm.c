@@ -12,24 +12,41 @@ typedef struct tile {
   vf v[GEMM_ROWS][GEMM_VECTORS];
 } tile;
 
-/* Adds `depth` products to the tile; `narrow`: to the first vectors of its rows alone, half the work. Element (r, k) of
- * A is at a[r*row_stride + k*depth_stride]; inlined with constants, so that the rows are displacements from one
- * pointer. */
+/* Adds `depth` products to the first rows and vectors of the tile. Element (r, k) of A is at a[r*row_stride +
+ * k*depth_stride]; inlined with constants, so that the rows are displacements from one pointer. */
 static inline __attribute__((always_inline)) void multiply(tile *t, int64_t depth, const float *a, int row_stride,
-                                                           int depth_stride, const float *b, bool narrow)
+                                                           int depth_stride, const float *b, int rows, int vectors)
 {
-  tile s = *t;
+  vf s[GEMM_ROWS][GEMM_VECTORS];
+  for (int r = 0; r < rows; r++)
+    for (int j = 0; j < vectors; j++) s[r][j] = t->v[r][j];
   for (int64_t k = 0; k < depth; k++) {
-    const vf b0 = load(b), b1 = load(b + LANES);
-    for (int r = 0; r < GEMM_ROWS; r++) {
+    vf y[GEMM_VECTORS];
+    for (int j = 0; j < vectors; j++) y[j] = load(b + j * LANES);
+    for (int r = 0; r < rows; r++) {
       const vf x = splat(a[r * row_stride]);
-      s.v[r][0] += x * b0;
-      if (!narrow) s.v[r][1] += x * b1;
+      for (int j = 0; j < vectors; j++) s[r][j] += x * y[j];
     }
     a += depth_stride;
     b += GEMM_COLUMNS;
   }
-  *t = s;
+  for (int r = 0; r < rows; r++)
+    for (int j = 0; j < vectors; j++) t->v[r][j] = s[r][j];
+}
+
+/* Half the work for a tile of which at most one vector, or half the rows, is wanted. */
+static inline __attribute__((always_inline)) void multiply_wanted(tile *t, int64_t depth, const float *a,
+                                                                  int row_stride, int depth_stride, const float *b,
+                                                                  int64_t rows, int64_t columns)
+{
+  if (columns <= LANES && rows <= GEMM_ROWS / 2)
+    multiply(t, depth, a, row_stride, depth_stride, b, GEMM_ROWS / 2, 1);
+  else if (columns <= LANES)
+    multiply(t, depth, a, row_stride, depth_stride, b, GEMM_ROWS, 1);
+  else if (rows <= GEMM_ROWS / 2)
+    multiply(t, depth, a, row_stride, depth_stride, b, GEMM_ROWS / 2, GEMM_VECTORS);
+  else
+    multiply(t, depth, a, row_stride, depth_stride, b, GEMM_ROWS, GEMM_VECTORS);
 }
 
 /* Rows of A as they are, at a constant stride; rows past the end are zeros. */
@@ -157,14 +174,10 @@ static void multiply_panel(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n,
     const int64_t rows = m1 - m < GEMM_ROWS ? m1 - m : GEMM_ROWS;
     tile t;
     load_tile(g, &t, m, n, rows, columns, g->accumulate || !first);
-    if (columns <= LANES && g->a_transposed)
-      multiply(&t, depth, a, 1, GEMM_ROWS, b, true);
-    else if (columns <= LANES)
-      multiply(&t, depth, a, GEMM_A_STRIDE, 1, b, true);
-    else if (g->a_transposed)
-      multiply(&t, depth, a, 1, GEMM_ROWS, b, false);
+    if (g->a_transposed)
+      multiply_wanted(&t, depth, a, 1, GEMM_ROWS, b, rows, columns);
     else
-      multiply(&t, depth, a, GEMM_A_STRIDE, 1, b, false);
+      multiply_wanted(&t, depth, a, GEMM_A_STRIDE, 1, b, rows, columns);
     if (last && g->relu) rectify(&t);
     store_tile(g, &t, m, n, rows, columns);
   }
