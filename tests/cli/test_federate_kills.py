@@ -1,0 +1,80 @@
+"""A federation that is killed again and again, at moments that are drawn from a seed, and resumed each time ends in the
+bytes of one that nobody disturbed."""
+
+import os
+import random
+
+from support import FULL, Case, killed, main
+
+KILLS = 50 if FULL else 5
+SEED = 31
+WORDS = ["dataset=synthetic", "dataset.shape=[1,8,8]", "dataset.train_count=240", "dataset.test_count=20",
+         "dataset.classes=4", "model=lightcnn", "model.width=4", "model.dropout=0.2", "partition=dirichlet",
+         "partition.alpha=0.3", "total_clients=12", "clients_per_round=5", "rounds=24", "server_optimizer=adam",
+         "training.batch_size=8", "federate.checkpoint_every_rounds=2", "memory.timing=false"]
+
+
+class Kills(Case):
+    def setUp(self):
+        super().setUp()
+        self.draw = random.Random(SEED)
+
+    def size(self, run, name):
+        """Of a file of the run, which may not be there yet."""
+        path = self.folder / run / name
+        return path.stat().st_size if path.exists() else 0
+
+    def names(self, run):
+        """What lies in its folder and among its checkpoints, finished and half written."""
+        return [(path, folders, files) for path, folders, files in os.walk(self.folder / run)]
+
+    def moment(self, run):
+        """A condition that comes true while the run goes on: so many records more, or so many changes among its
+        files, such as the parts of a checkpoint."""
+        if self.draw.random() < 0.5:
+            size, more = self.size(run, "metrics.jsonl"), self.draw.randint(1, 1500)
+            return lambda: self.size(run, "metrics.jsonl") >= size + more
+        seen, changes = [self.names(run)], self.draw.randint(1, 12)
+
+        def changed():
+            names = self.names(run)
+            if names != seen[-1]:
+                seen.append(names)
+            return len(seen) > changes
+        return changed
+
+    def words(self, run, *words):
+        """That start the run, or go on with it."""
+        begun = (self.folder / run / "config.yaml").exists()
+        return ["federate", *(["--resume", run] if begun else [f"run.dir={run}", *words])]
+
+    def kill(self, run, *words):
+        """Starts the run or goes on with it, and kills it at a moment; False: it ended before."""
+        moment = self.moment(run)
+        process = self.start(*self.words(run, *words))
+        while process.poll() is None and not moment():
+            pass
+        process.kill()
+        result = self.finish(process)
+        if not killed(result):
+            self.assertEqual(result.status, 0, result)
+        return killed(result)
+
+    def test_a_federation_that_is_killed_again_and_again_ends_with_the_same_bytes(self):
+        self.brim("federate", "run.dir=whole", *WORDS)
+        kills, runs = 0, 0
+        while kills < KILLS:
+            run = f"cut{runs}"
+            lanes = [f"parallel_clients={1 + runs % 2}", f"backend.threads={self.draw.randint(1, 2)}"]
+            while kills < KILLS and self.kill(run, *WORDS, *lanes):
+                kills += 1
+            if not (self.folder / run / "summary.json").exists():
+                self.brim(*self.words(run, *WORDS, *lanes))
+            with self.subTest(run=run, kills=kills):
+                self.assert_same_checkpoint("whole", run, 24)
+                self.assert_same_records("whole", run)
+            runs += 1
+
+
+if __name__ == "__main__":
+    main()
