@@ -314,7 +314,8 @@ static brim_status show_plan(const brim_cli *cli, const brim_config *config, con
   if (brim_setup_is_federated(d->setup) && (wish->times || wish->picture))
     brim_log(BRIM_LOG_WARN, "%s shows nothing of federations yet", wish->times ? "--times" : "-o");
   if (brim_setup_is_federated(d->setup)) {
-    if (status == BRIM_OK) status = brim_cli_show_federation(d, wish->json);
+    if (status == BRIM_OK) status = predict_host(d, &host);
+    if (status == BRIM_OK) status = brim_cli_show_federation(d, &host, wish->json);
     brim_drive_close(d);
     return status;
   }

@@ -83,7 +83,16 @@ static void print_text(const brim_drive *d, const brim_plan *plan, const lanes_r
   print_rows(d, row, count);
 }
 
-static brim_status print_json(const brim_drive *d, const brim_plan *plan, const lanes_row *row, size_t count)
+static void print_host(const brim_footprint *host)
+{
+  brim_text text = {0};
+  brim_footprint_tell(host, &text);
+  printf("\n%s\n", brim_text_str(&text));
+  brim_text_release(&text);
+}
+
+static brim_status print_json(const brim_drive *d, const brim_plan *plan, const brim_footprint *host,
+                              const lanes_row *row, size_t count)
 {
   json_t *out = brim_plan_json(plan, d->choice.micro_batch), *rows = json_array();
   for (size_t i = 0; i < count; i++) {
@@ -94,6 +103,7 @@ static brim_status print_json(const brim_drive *d, const brim_plan *plan, const 
     json_object_set_new(one, "round_seconds", brim_json_figure(row[i].time.round_seconds));
     json_array_append_new(rows, one);
   }
+  json_object_set_new(out, "host", brim_footprint_json(host));
   json_object_set_new(out, "table", rows);
   json_object_set_new(out, "server_bytes", json_integer((json_int_t)plan->persistent_bytes));
   json_object_set_new(out, "client_bytes", json_integer((json_int_t)plan->lane_bytes));
@@ -101,15 +111,18 @@ static brim_status print_json(const brim_drive *d, const brim_plan *plan, const 
   return brim_cli_print_json(out);
 }
 
-brim_status brim_cli_show_federation(brim_drive *d, bool json)
+brim_status brim_cli_show_federation(brim_drive *d, const brim_footprint *host, bool json)
 {
   brim_plan *plan = NULL;
   lanes_row row[LANES_SHOWN_MAX];
   size_t count;
   BRIM_TRY(brim_planner_plan(&d->planner, &d->choice, true, &plan));
   brim_status status = list_lanes(d, row, &count);
-  if (status == BRIM_OK && json) status = print_json(d, plan, row, count);
-  if (status == BRIM_OK && !json) print_text(d, plan, row, count);
+  if (status == BRIM_OK && json) status = print_json(d, plan, host, row, count);
+  if (status == BRIM_OK && !json) {
+    print_text(d, plan, row, count);
+    print_host(host);
+  }
   if (status == BRIM_OK) status = brim_planner_check(&d->planner, &d->choice, plan);
   brim_plan_free(plan);
   return status;

@@ -4,6 +4,7 @@
 #define BRIM_CLI_PLAN_PRINT_H
 #include "cli/cli.h"
 #include "drive/fits.h"
+#include "planner/footprint.h"
 #include "planner/frontier.h"
 #include "planner/times.h"
 
@@ -21,5 +22,5 @@ const char *brim_cli_format_time(double seconds, enum brim_basis basis, char *ou
 void brim_cli_print_basis_notes(const bool used[BRIM_BASIS_GUESSED + 1], brim_text *out);
 extern const char *const brim_basis_names[]; /* of enum brim_basis: "timed", ... */
 /* [plan] Of a federation: what `brim plan` shows, as text or JSON. What planning and brim_planner_check return. */
-brim_status brim_cli_show_federation(brim_drive *drive, bool json);
+brim_status brim_cli_show_federation(brim_drive *drive, const brim_footprint *host, bool json);
 #endif

@@ -125,6 +125,23 @@ static void order_is_the_one_it_always_was(void **state)
   for (uint64_t i = 0; i < 8; i++) assert_int_equal(brim_permutation_at(&p, i), expected[i]);
 }
 
+static void a_table_changes_no_number(void **state)
+{
+  (void)state;
+  static const uint64_t counts[] = {1, 2, 3, 5, 60, 64, 65, 1000, 60000};
+  for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++) {
+    brim_permutation plain, tabulated;
+    uint32_t *table = malloc(brim_permutation_table_count(counts[c]) * sizeof *table);
+    assert_non_null(table);
+    brim_permutation_init(&plain, 9, BRIM_STREAM_PARTITION, (uint64_t)1 << 33 | 4, counts[c]);
+    tabulated = plain;
+    brim_permutation_tabulate(&tabulated, table);
+    for (uint64_t i = 0; i < counts[c]; i++)
+      assert_int_equal(brim_permutation_at(&tabulated, i), brim_permutation_at(&plain, i));
+    free(table);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -134,6 +151,7 @@ int main(void)
       cmocka_unit_test(order_does_not_shine_through),
       cmocka_unit_test(serves_large_counts),
       cmocka_unit_test(order_is_the_one_it_always_was),
+      cmocka_unit_test(a_table_changes_no_number),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

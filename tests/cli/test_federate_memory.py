@@ -1,0 +1,61 @@
+"""The memory of a federation does not grow with its rounds, and hardly with its clients."""
+
+import json
+
+from support import FULL, SANITIZED, Case, main
+
+MIB = 1 << 20
+WORDS = ["dataset=synthetic", "dataset.shape=[1,8,8]", "dataset.test_count=40", "dataset.classes=4",
+         "clients_per_round=4", "parallel_clients=2", "partition.min_samples=1", "memory.timing=false",
+         "observe.report=false"]
+CNN = [*WORDS, "dataset.train_count=240", "total_clients=40", "model=lightcnn", "model.width=4"]
+# As many samples as the most clients of a test, with a sample each.
+MANY = 1_000_000 if FULL else 100_000
+MLP = [*WORDS, f"dataset.train_count={MANY}", "model=mlp", "model.hidden=[9]", "rounds=3",
+       "training.batch_size=1", "federate.local_epochs=1"]
+
+
+class Memory(Case):
+    def resident(self, run, *words):
+        self.brim("federate", f"run.dir={run}", *words)
+        return self.summary(run)["rss_bytes"]
+
+    def peak(self, run, *words):
+        self.brim("federate", f"run.dir={run}", *words)
+        return self.summary(run)["rss_peak_bytes"]
+
+    def plan(self, *words):
+        return json.loads(self.brim("--config-name", "federate", "plan", "--json", *words).out)
+
+    def test_a_plan_counts_the_order_of_the_largest_clients_samples(self):
+        """8 bytes a sample, and 4 for each of 8 rounds of each half of a number below the next power of four."""
+        words = [*WORDS, "dataset.train_count=1200", "model=mlp", "backend.devices=2", "backend.memory_mb=1024"]
+        few = self.plan(*words, "total_clients=12")["host"]["loader_bytes"]
+        many = self.plan(*words, "total_clients=24")["host"]["loader_bytes"]
+        self.assertEqual(few - many, 2 * (8 * (100 - 50) + 4 * 8 * (16 - 8)))
+
+    def test_what_is_placed_does_not_depend_on_clients_and_rounds(self):
+        planned = {self.plan(*MLP, f"total_clients={clients}", f"rounds={rounds}")["peak_bytes"]
+                   for clients in (100, 10_000, MANY) for rounds in (1, 1000)}
+        self.assertEqual(len(planned), 1, planned)
+
+    def test_the_process_does_not_grow_with_rounds(self):
+        if SANITIZED:
+            self.skipTest("a sanitizer keeps what was freed")
+        few, many = (self.resident(f"{rounds}", *CNN, f"rounds={rounds}") for rounds in (10, 100))
+        self.assertLess(many, few + max(few // 100, MIB), (few, many))
+
+    def test_the_process_hardly_grows_with_clients(self):
+        if SANITIZED:
+            self.skipTest("a sanitizer keeps what was freed")
+        few = self.peak("few", *MLP, "total_clients=100", "training.batch_size=10", "clients_per_round=1")
+        some = self.peak("some", *MLP, "total_clients=10000")
+        many = self.peak("many", *MLP, f"total_clients={MANY}")
+        dealt = self.peak("dealt", *MLP, f"total_clients={MANY}", "partition=dirichlet", "partition.alpha=0.5")
+        self.assertLess(some, few + max(few // 100, MIB), (few, some))
+        self.assertLess(many, few + 64 * MIB, (few, many))
+        self.assertLess(dealt, few + 64 * MIB, (few, dealt))
+
+
+if __name__ == "__main__":
+    main()
