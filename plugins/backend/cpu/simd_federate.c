@@ -1,27 +1,35 @@
-/* A round of federated learning, for one instruction set. The loops are plain and the compiler makes vectors of them:
+/* A round of federated learning, for one instruction set. The loops are plain, or of vectors of one length everywhere:
  * without fused multiply-adds and without -ffast-math (see CMakeLists.txt) an element has the same bits in each, which
  * tests/cpu/test_cpu_federate.c checks at several levels of optimisation. */
 #include "simd_federate.h"
 
-#include <math.h>
+#include <string.h>
 
-/* Eight sums side by side, whatever the vectors' length: so their order is the same for every instruction set. NaN is
- * not above anything, so the largest ignores it. */
+enum { SUMS = 8 };
+typedef float floats __attribute__((vector_size(SUMS * sizeof(float))));
+typedef double doubles __attribute__((vector_size(SUMS * sizeof(double))));
+typedef int64_t masks __attribute__((vector_size(SUMS * sizeof(int64_t))));
+
+/* Eight sums side by side, whatever the length of the processor's vectors: so their order is the same for every
+ * instruction set. NaN is not above anything, so the largest ignores it. */
 static void distance(const float *w, const float *g, double out[2], int64_t count)
 {
-  enum { SUMS = 8 };
-  double sum[SUMS] = {0}, largest[SUMS] = {0};
-  int64_t i = 0;
-  for (; i + SUMS <= count; i += SUMS)
-    for (int k = 0; k < SUMS; k++) {
-      const double d = (double)w[i + k] - (double)g[i + k], size = fabs(d);
-      sum[k] += d * d;
-      largest[k] = size > largest[k] ? size : largest[k];
+  doubles sum = {0}, largest = {0};
+  for (int64_t i = 0; i < count; i += SUMS) {
+    const size_t bytes = (size_t)(count - i < SUMS ? count - i : SUMS) * sizeof(float);
+    floats a = {0}, b = {0};
+    if (bytes == sizeof a) {
+      memcpy(&a, w + i, sizeof a);
+      memcpy(&b, g + i, sizeof b);
+    } else {
+      memcpy(&a, w + i, bytes);
+      memcpy(&b, g + i, bytes);
     }
-  for (int k = 0; i < count; i++, k++) {
-    const double d = (double)w[i] - (double)g[i], size = fabs(d);
-    sum[k] += d * d;
-    largest[k] = size > largest[k] ? size : largest[k];
+    const doubles d = __builtin_convertvector(a, doubles) - __builtin_convertvector(b, doubles);
+    const doubles size = (doubles)((masks)d & INT64_MAX);
+    const masks is_more = size > largest;
+    sum += d * d;
+    largest = (doubles)(((masks)size & is_more) | ((masks)largest & ~is_more));
   }
   out[0] = out[1] = 0;
   for (int k = 0; k < SUMS; k++) {
