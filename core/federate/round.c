@@ -9,14 +9,13 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "base/thread.h"
+#include "federate/crew.h"
 #include "federate/selection.h"
 
-/* A lane, and the thread that works in it. */
+/* A lane, and what became of its part of a round. */
 typedef struct worker {
   brim_lane lane;
   brim_federation *federation;
-  pthread_t thread;
   brim_status status;
   brim_error error;
 } worker;
@@ -35,6 +34,7 @@ struct brim_federation {
   const brim_drive *drive;
   brim_exec *exec; /* NULL: nothing is placed */
   worker *worker;
+  brim_crew *crew; /* a thread for each */
   int32_t lanes;
   brim_client_result *client;              /* [clients] as selected */
   int64_t *selected, clients, most, round; /* clients: of the round, at most `most` */
@@ -168,6 +168,8 @@ static void keep_sums(brim_federation *f)
 void brim_federation_unplace(brim_federation *f)
 {
   if (f->exec) keep_sums(f);
+  brim_crew_close(f->crew);
+  f->crew = NULL;
   for (int32_t i = 0; i < f->lanes; i++) brim_lane_close(&f->worker[i].lane);
   free(f->worker);
   f->worker = NULL;
@@ -175,6 +177,8 @@ void brim_federation_unplace(brim_federation *f)
   f->exec = NULL;
   f->drive = NULL;
 }
+
+static void work(void *context, int32_t lane);
 
 brim_status brim_federation_place(brim_federation *f, const brim_drive *drive, brim_exec *exec)
 {
@@ -187,6 +191,7 @@ brim_status brim_federation_place(brim_federation *f, const brim_drive *drive, b
     f->worker[f->lanes].federation = f;
     status = brim_lane_open(&f->worker[f->lanes].lane, drive, brim_exec_lane(exec, f->lanes));
   }
+  if (status == BRIM_OK) status = brim_crew_open(f->lanes, work, f, &f->crew);
   if (status == BRIM_OK && f->kept) status = copy_sums(f, write_sum);
   free(f->kept);
   f->kept = NULL;
@@ -218,10 +223,10 @@ static brim_status train_client(worker *w, brim_client_result *result)
 }
 
 /* Trains one client after another, until each client of the round has a lane. */
-static void *work(void *context)
+static void work(void *context, int32_t lane)
 {
-  worker *w = context;
-  brim_federation *f = w->federation;
+  brim_federation *f = context;
+  worker *w = &f->worker[lane];
   w->status = BRIM_OK;
   while (w->status == BRIM_OK && !atomic_load(&f->is_over)) {
     const int64_t turn = atomic_fetch_add(&f->next, 1);
@@ -233,26 +238,14 @@ static void *work(void *context)
     atomic_store(&f->is_over, true);
     brim_error_take(&w->error);
   }
-  return NULL;
 }
 
 /* The caller's own thread works in the first lane. */
 static brim_status work_in_lanes(brim_federation *f)
 {
-  int32_t started = 1;
-  int failed = 0;
   atomic_store(&f->next, 0);
   atomic_store(&f->is_over, false);
-  while (started < f->lanes && !failed) {
-    failed = brim_thread_start(&f->worker[started].thread, "brim-lane", work, &f->worker[started]);
-    started += !failed;
-  }
-  if (failed)
-    atomic_store(&f->is_over, true);
-  else
-    work(&f->worker[0]);
-  for (int32_t i = 1; i < started; i++) pthread_join(f->worker[i].thread, NULL);
-  if (failed) return brim_fail(BRIM_ENOMEM_HOST, "could not start a thread for a lane: %s", strerror(failed));
+  brim_crew_run(f->crew);
   for (int32_t i = 0; i < f->lanes; i++) {
     if (f->worker[i].status == BRIM_OK) continue;
     brim_error_put(&f->worker[i].error);
