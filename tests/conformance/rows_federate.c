@@ -60,6 +60,15 @@ static brim_tensor *make_distance(bench *b)
 }
 BENCH_ROW(distance) = {"distance", make_distance, .error_max = SUMMED};
 
+static brim_tensor *make_steer(bench *b)
+{
+  client c = pick_client(b, "w");
+  brim_tensor *gradient = b->g->parameter[0].gradient, *const in[] = {c.w, c.g, gradient};
+  brim_graph_node_into(b->g, "steer", "steer", in, 3, &gradient, 1, NULL);
+  return NULL;
+}
+BENCH_ROW(steer) = {"steer", make_steer, .error_max = ROUNDED_ONCE};
+
 static brim_tensor *make_fold(bench *b)
 {
   client c = pick_client(b, "w");

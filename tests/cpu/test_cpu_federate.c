@@ -184,16 +184,23 @@ static bool same(const void *a, const void *b, size_t bytes)
 
 static void check_table(const cpu_federate_simd *simd, int64_t count, uint64_t seed)
 {
-  float w[40], g[40], y[40], expected_y[40];
+  float w[40], g[40], y[40], expected_y[40], old[40];
   double sum[40], d[2], expected[2];
   for (int64_t i = 0; i < count; i++) {
     w[i] = any_value(&seed, 8);
     g[i] = any_value(&seed, 8);
     sum[i] = (double)any_value(&seed, 8) * 1.1;
+    old[i] = any_value(&seed, 8);
   }
   simd->distance(w, g, d, count);
   tables[0]->distance(w, g, expected, count);
   assert_true(same(d, expected, sizeof d));
+  memcpy(y, old, sizeof y); /* in place */
+  simd->steer(0.3, w, g, y, y, count);
+  for (int64_t i = 0; i < count; i++) {
+    const double pull = ((double)w[i] - (double)g[i]) * 0.3;
+    assert_true(y[i] == (float)((double)old[i] + pull));
+  }
   simd->serve(1.3, sum, w, y, count);
   tables[0]->serve(1.3, sum, w, expected_y, count);
   assert_true(same(y, expected_y, (size_t)count * sizeof *y));

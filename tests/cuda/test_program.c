@@ -125,7 +125,7 @@ static void test_updates_that_depend_on_each_other_keep_their_order(void **state
 static brim_graph *federate_graph(int64_t parameters, bool with_distance)
 {
   static const int64_t size[] = {1, 3, 4, 40, 4096, 257, 4097, 20001, 5};
-  static const char *const ops[] = {"fold", "serve", "adopt"};
+  static const char *const ops[] = {"fold", "serve", "steer", "adopt"};
   brim_graph *g = brim_graph_create(BRIM_DTYPE_F32, 1, true);
   brim_tensor *distance = NULL;
   char name[32];
@@ -140,13 +140,13 @@ static brim_graph *federate_graph(int64_t parameters, bool with_distance)
     distance = brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, BRIM_DTYPE_F64, &(brim_shape){1, {2}}, "distance");
     brim_graph_node_into(g, "distance", name, in, i ? 3 : 2, &distance, 1, NULL);
   }
-  for (size_t i = 0; i < 3 * g->parameter_count; i++) {
+  for (size_t i = 0; i < 4 * g->parameter_count; i++) {
     const size_t k = i % g->parameter_count, op = i / g->parameter_count;
     brim_tensor *w = g->parameter[k].value, *gradient = g->parameter[k].gradient;
     brim_tensor *global = g->tensor[gradient->id + 1], *sum = g->tensor[gradient->id + 2];
-    brim_tensor *const in[3][3] = {{w, global, sum}, {sum, global}, {global}};
-    brim_tensor *const out[3] = {sum, k % 4 == 3 ? global : gradient, w};
-    const uint32_t in_count[3] = {3, k % 4 == 3 ? 2 : 1, 1};
+    brim_tensor *const in[4][3] = {{w, global, sum}, {sum, global}, {w, global, gradient}, {global}};
+    brim_tensor *const out[4] = {sum, k % 4 == 3 ? global : gradient, gradient, w};
+    const uint32_t in_count[4] = {3, k % 4 == 3 ? 2 : 1, 3, 1};
     brim_graph_node_into(g, ops[op], w->name, in[op], in_count[op], &out[op], 1, NULL);
   }
   return g;
@@ -159,14 +159,14 @@ static void check_federation(int64_t parameters, uint64_t kernels)
   check_graphs(graph, kernels);
 }
 
-/* The kernels: what begins a program; two for the distance; fold, serve, adopt; each once for as many as fit a table.
- */
+/* The kernels: what begins a program; two for the distance; fold, serve, steer, adopt; each once for as many as fit
+ * a table. */
 static void test_a_round_of_many_parameters_is_few_launches_of_the_same_bits(void **state)
 {
   (void)state;
-  check_federation(20, 1 + 2 + 3);
-  check_federation(1, 1 + 2 + 3);
-  check_federation(600, 1 + 2 * 2 + 2 * 3);
+  check_federation(20, 1 + 2 + 4);
+  check_federation(1, 1 + 2 + 4);
+  check_federation(600, 1 + 2 * 2 + 2 * 4);
 }
 
 /* ---- order ---- */

@@ -1,7 +1,8 @@
 /* A round of federated learning (McMahan et al., Communication-Efficient Learning of Deep Networks from Decentralized
  * Data, AISTATS 2017): a client adopts the global model, trains, and its update is folded into the round's sum, from
  * which the server then makes the next global model. fold rounds every weighted update to a multiple of 2^-42, so that
- * the sum is exact and does not depend on the order of the clients. */
+ * the sum is exact and does not depend on the order of the clients. steer keeps a client near the global model
+ * (FedProx: Li et al., Federated Optimization in Heterogeneous Networks, MLSys 2020). */
 #include "graph/op.h"
 
 static void cost_adopt(const brim_node *n, brim_cost *out)
@@ -12,6 +13,10 @@ static void cost_adopt(const brim_node *n, brim_cost *out)
 static void cost_distance(const brim_node *n, brim_cost *out)
 {
   out->flops = 4 * (uint64_t)brim_shape_count(&n->in[0]->shape);
+}
+static void cost_steer(const brim_node *n, brim_cost *out)
+{
+  out->flops = 3 * (uint64_t)brim_shape_count(&n->in[0]->shape);
 }
 static void cost_fold(const brim_node *n, brim_cost *out)
 {
@@ -36,6 +41,12 @@ BRIM_OP(distance) = {.name = "distance",
                      .out_count = 1,
                      .inplace = BRIM_OP_INPLACE(2),
                      .cost = cost_distance};
+BRIM_OP(steer) = {.name = "steer",
+                  .wide_in = BRIM_OP_FROM(0),
+                  .signature = "w, g, gradient -> gradient",
+                  .in_count = 3,
+                  .out_count = 1,
+                  .cost = cost_steer};
 BRIM_OP(fold) = {.name = "fold",
                  .wide_in = BRIM_OP_FROM(0),
                  .signature = "w, g, sum f64 -> sum",

@@ -74,8 +74,9 @@ typedef struct brim_step {
   double lr, weight_decay, beta1, beta2, eps, momentum;
   double bias_correction1, bias_correction2; /* 1 - beta^t, t = step + 1; without correction 1 */
   double gradient_scale; /* what the gradients must be multiplied by; see gradient_scale in brim/ops.h */
-  /* In a federation. For fold, the weight of the client's update: its samples times a power of two, chosen so that all
-   * weights of a round add up to at most 1. For serve, 1 / the sum of these weights. Since ABI 1.8 */
+  /* In a federation. For steer, what a client's distance from the global model is multiplied by: FedProx's mu, divided
+   * by gradient_scale. For fold, the weight of the client's update: its samples times a power of two, chosen so that
+   * all weights of a round add up to at most 1. For serve, 1 / the sum of these weights. Since ABI 1.8 */
   double federated;
   /* yogi, adagrad: the update adds it to the second moment or sum of squares that it reads. Step 0 brings the first
    * value of that state, which is 0 in memory until then; later steps bring 0. Since ABI 1.8. */

@@ -146,6 +146,7 @@ typedef struct brim_clip_attr {
 /* adopt                in: x                  out: y = x, of the same type and shape   Since ABI 1.8
  * distance             in: w, g, [before f64 [2]]   out: f64 [2]: the sum of (w - g)^2 and the largest |w - g|, both
  *                      continuing from `before`; in double precision. A NaN makes the sum NaN; the largest ignores it.
+ * steer                in: w, g, gradient     out: gradient (in place): gradient += (w - g) * step.federated
  * fold                 in: w, g, sum f64      out: sum (in place): sum += q, where
  *                      v = (w - g) * step.federated and q = (v + 1536) - 1536, in double precision, each operation
  *                      rounded by itself. For |v| < 512, q is v rounded to a multiple of 2^-42. If each |w - g| is

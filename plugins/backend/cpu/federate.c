@@ -68,6 +68,21 @@ static CPU_RUN(distance_run)
   return BRIM_OK;
 }
 
+static void steer_piece(void *arg, int64_t task, int32_t thread)
+{
+  (void)thread;
+  const federated *f = arg;
+  const brim_launch *l = f->launch;
+  const int64_t at = task * PIECE;
+  f->simd->steer(l->step->federated, (const float *)l->in[0] + at, (const float *)l->in[1] + at,
+                 (const float *)l->in[2] + at, (float *)l->out[0] + at, cpu_min(PIECE, f->count - at));
+}
+
+static CPU_RUN(steer_run)
+{
+  return run_pieces(self, launch, steer_piece);
+}
+
 static void fold_piece(void *arg, int64_t task, int32_t thread)
 {
   (void)thread;
@@ -101,5 +116,6 @@ static CPU_RUN(serve_run)
 
 CPU_KERNEL(adopt) = {.op = "adopt", .run = adopt_run};
 CPU_KERNEL(distance) = {.op = "distance", .prepare = distance_prepare, .run = distance_run};
+CPU_KERNEL(steer) = {.op = "steer", .run = steer_run};
 CPU_KERNEL(fold) = {.op = "fold", .run = fold_run};
 CPU_KERNEL(serve) = {.op = "serve", .run = serve_run};

@@ -38,6 +38,11 @@ static void distance(const float *w, const float *g, double out[2], int64_t coun
   }
 }
 
+static void steer(double factor, const float *w, const float *g, const float *old, float *gradient, int64_t count)
+{
+  for (int64_t i = 0; i < count; i++) gradient[i] = (float)((double)old[i] + ((double)w[i] - (double)g[i]) * factor);
+}
+
 /* v + 1536 lies between 1024 and 2048 for |v| < 512, where doubles are 2^-42 apart. */
 static void fold(double weight, const float *w, const float *g, const double *old, double *sum, int64_t count)
 {
@@ -56,4 +61,4 @@ static void serve(double factor, const double *sum, const float *x, float *y, in
     for (int64_t i = 0; i < count; i++) y[i] = -(float)(sum[i] * factor);
 }
 
-const cpu_federate_simd CPU_NAME(cpu_federate) = {.distance = distance, .fold = fold, .serve = serve};
+const cpu_federate_simd CPU_NAME(cpu_federate) = {.distance = distance, .steer = steer, .fold = fold, .serve = serve};

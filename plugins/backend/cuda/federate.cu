@@ -1,12 +1,13 @@
 /* A round of federated learning, of many parameters in one launch (update_table.h); distance is in clip.cu.
  *
  *     adopt   y = x
+ *     steer   y = y + (w - g) * step.federated
  *     fold    v = (w - g) * step.federated,  q = (v + 1536) - 1536,  sum = sum + q
  *     serve   y = -(sum * step.federated)  or  x = x + sum * step.federated
  *
- * Bytes an element: 8, 24 and 12 or 16: memory's speed is the limit, and threads side by side read values side by side.
- * Sums are in double precision. Products are written with __dmul_rn, which nvcc contracts with no addition: so fold
- * rounds as brim/ops.h says, and its bits are those of every other backend. */
+ * Bytes an element: 8, 16, 24 and 12 or 16: memory's speed is the limit, and threads side by side read values side by
+ * side. Sums are in double precision. Products are written with __dmul_rn, which nvcc contracts with no addition: so
+ * fold rounds as brim/ops.h says, and its bits are those of every other backend. */
 #include <string.h>
 
 #include "kernel.cuh"
@@ -14,8 +15,8 @@ extern "C" {
 #include "update.h"
 }
 
-enum kind { ADOPT, FOLD, SERVE };
-/* Entries: x or w; g; the sum; what is written, which may be one of them. */
+enum kind { ADOPT, STEER, FOLD, SERVE };
+/* Entries: x or w; g; the sum or gradient; what is written, which may be one of them. */
 enum tensors { X, FROM, SUM, TO };
 
 template <enum kind K> static __device__ inline void federate(const cuda_table_entry &e, int64_t i, double factor)
@@ -24,6 +25,10 @@ template <enum kind K> static __device__ inline void federate(const cuda_table_e
   const double *sum = static_cast<const double *>(e.tensor[SUM]);
   if constexpr (K == ADOPT) {
     static_cast<float *>(e.tensor[TO])[i] = x[i];
+  } else if constexpr (K == STEER) {
+    const double pull = __dmul_rn((double)x[i] - (double)from[i], factor);
+    const float gradient = static_cast<const float *>(e.tensor[SUM])[i];
+    static_cast<float *>(e.tensor[TO])[i] = (float)((double)gradient + pull);
   } else if constexpr (K == FOLD) {
     const double v = __dmul_rn((double)x[i] - (double)from[i], factor);
     const double q = (v + 1536.0) - 1536.0;
@@ -72,7 +77,7 @@ template <enum kind K> static cuda_table_entry make_entry(const brim_launch *lau
     return e;
   }
   e.tensor[X] = launch->in[0];
-  if (K == FOLD) {
+  if (K == STEER || K == FOLD) {
     e.tensor[FROM] = launch->in[1];
     e.tensor[SUM] = launch->in[2];
   }
@@ -100,6 +105,7 @@ extern "C" brim_status cuda_federate_run_all(cuda_backend *b, const brim_launch 
 {
   const char *op = launch[0]->node->op;
   if (strcmp(op, "adopt") == 0) return run_all<ADOPT>(b, launch, count);
+  if (strcmp(op, "steer") == 0) return run_all<STEER>(b, launch, count);
   if (strcmp(op, "fold") == 0) return run_all<FOLD>(b, launch, count);
   return run_all<SERVE>(b, launch, count);
 }
@@ -109,5 +115,6 @@ static CUDA_RUN(run)
   return cuda_federate_run_all(static_cast<cuda_backend *>(self), &launch, 1);
 }
 BRIM_KERNEL(adopt) = {.op = "adopt", .run = run};
+BRIM_KERNEL(steer) = {.op = "steer", .run = run};
 BRIM_KERNEL(fold) = {.op = "fold", .run = run};
 BRIM_KERNEL(serve) = {.op = "serve", .run = run};

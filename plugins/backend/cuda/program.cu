@@ -80,13 +80,13 @@ typedef struct group {
 } group;
 
 static const group groups[] = {
-    {"adamw", cuda_update_run_all, true},      {"adam", cuda_update_run_all, true},
-    {"yogi", cuda_update_run_all, true},       {"adagrad", cuda_update_run_all, true},
-    {"sgd", cuda_update_run_all, true},        {"lion", cuda_update_run_all, true},
-    {"ema", cuda_update_run_all, true},        {"moving_average", cuda_update_run_all, true},
-    {"adopt", cuda_federate_run_all, true},    {"fold", cuda_federate_run_all, true},
-    {"serve", cuda_federate_run_all, true},    {"squared_norm", cuda_squared_norm_run_all, false},
-    {"distance", cuda_distance_run_all, false}};
+    {"adamw", cuda_update_run_all, true},       {"adam", cuda_update_run_all, true},
+    {"yogi", cuda_update_run_all, true},        {"adagrad", cuda_update_run_all, true},
+    {"sgd", cuda_update_run_all, true},         {"lion", cuda_update_run_all, true},
+    {"ema", cuda_update_run_all, true},         {"moving_average", cuda_update_run_all, true},
+    {"adopt", cuda_federate_run_all, true},     {"steer", cuda_federate_run_all, true},
+    {"fold", cuda_federate_run_all, true},      {"serve", cuda_federate_run_all, true},
+    {"distance", cuda_distance_run_all, false}, {"squared_norm", cuda_squared_norm_run_all, false}};
 
 static const group *group_of(const brim_launch *l)
 {

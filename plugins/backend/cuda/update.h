@@ -10,6 +10,6 @@ brim_status cuda_update_run_all(cuda_backend *b, const brim_launch *const *launc
 /* [step] The same of squared_norm; these may be a chain, each going on with the sum before. */
 brim_status cuda_squared_norm_run_all(cuda_backend *b, const brim_launch *const *launch, size_t count);
 brim_status cuda_distance_run_all(cuda_backend *b, const brim_launch *const *launch, size_t count); /* and distance */
-/* [step] As cuda_update_run_all, of adopt, fold or serve. */
+/* [step] As cuda_update_run_all, of adopt, steer, fold or serve. */
 brim_status cuda_federate_run_all(cuda_backend *b, const brim_launch *const *launch, size_t count);
 #endif

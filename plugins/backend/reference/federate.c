@@ -1,5 +1,6 @@
-/* A round of federated learning: the global model for a client, the client's update in the round's sum, and the sum as
- * the server's gradient. Compiled without fused multiply-adds: fold's rounding is part of what it means. */
+/* A round of federated learning: the global model for a client, what draws the client back to it, the client's update
+ * in the round's sum, and the sum as the server's gradient. Compiled without fused multiply-adds: fold's rounding is
+ * part of what it means. */
 #include <string.h>
 
 #include "reference.h"
@@ -30,6 +31,17 @@ static brim_status distance(void *self, const brim_launch *launch)
   return BRIM_OK;
 }
 BRIM_KERNEL(distance) = {.op = "distance", .run = distance};
+
+static brim_status steer(void *self, const brim_launch *launch)
+{
+  (void)self;
+  const double *w = launch->in[0], *g = launch->in[1], *old = launch->in[2];
+  double *gradient = launch->out[0];
+  for (int64_t i = 0; i < brim_shape_count(&launch->node->in[0]->shape); i++)
+    gradient[i] = old[i] + (w[i] - g[i]) * launch->step->federated;
+  return BRIM_OK;
+}
+BRIM_KERNEL(steer) = {.op = "steer", .run = steer};
 
 /* For |v| < 512, v + 1536 lies between 1024 and 2048, where doubles are 2^-42 apart: q is v rounded to a multiple of
  * that, and as sums of such multiples are exact below 2^11, any order of the clients gives the same bits. */
