@@ -93,6 +93,11 @@ void brim_federation_resolve(brim_composition *c, const brim_schema *schema, bri
     brim_problem_hint(&c->problems, "set federate.min_clients to %lld at most, or clients_per_round higher",
                       (long long)s->clients_per_round);
   }
+  if (s->federate.local != BRIM_LOCAL_FEDPROX && is_set(c, schema, config, "federate.mu")) {
+    brim_problem_at(&c->problems, origin_of(config, "federate.mu"),
+                    "federate.mu=%g means nothing with federate.local=fedavg", s->federate.mu);
+    brim_problem_hint(&c->problems, "set federate.local=fedprox, whose mu=0 is federated averaging, or leave it out");
+  }
   s->training.steps = s->rounds;
   s->training.epochs = s->rounds;
   s->training.eval_every_steps = s->federate.eval_every_rounds;

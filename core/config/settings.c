@@ -253,6 +253,9 @@ static const brim_setting observe_table[] = {
 #define T brim_federate_settings
 static const brim_setting federate_table[] = {
     FIXED(I64, T, local_epochs, "1", "[1,1000000]", "passes of a client over its own samples in a round"),
+    FIXED(ENUM, T, local, "fedavg", BRIM_LOCAL_NAMES,
+          "what a client minimises: its own loss, or that and mu/2 times its squared distance from the global model"),
+    FIXED(F64, T, mu, "0.01", "[0,inf)", "how strongly federate.local=fedprox draws a client to the global model"),
     FIXED(ENUM, T, remainder, "auto", BRIM_REMAINDER_NAMES,
           "a client's samples that fill no whole batch: train on them, or not; auto: not with batch norm"),
     FIXED(ENUM, T, on_divergence, "drop", BRIM_DIVERGENCE_NAMES,

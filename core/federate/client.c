@@ -105,6 +105,7 @@ static brim_status make_step(turn *t, int64_t epoch, int64_t from, int64_t count
     brim_setup_weigh(s, &l->batch, &counted, &tokens);
     /* One micro-batch of a step updates in its backward pass, if that is asked for: then labels are known here. */
     if (at + l->batch.span.count == count) step.gradient_scale = counted > 0 ? losses / counted : 0;
+    if (step.gradient_scale > 0) step.federated = brim_setup_mu(s) / step.gradient_scale;
     step.first_sample = at;
     BRIM_TRY(brim_exec_load(l->exec, program, l->batch.values, l->batch.labels));
     BRIM_TRY(brim_exec_run(l->exec, program, &step, NULL));

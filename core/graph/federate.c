@@ -34,15 +34,20 @@ static brim_tensor **add_tensors(brim_graph *g, uint32_t role, uint32_t dtype, c
   return out;
 }
 
+void brim_graph_add_global(brim_graph *g)
+{
+  g->shared_first = (uint32_t)g->tensor_count;
+  g->global = add_tensors(g, BRIM_ROLE_PARAMETER, g->real, "global");
+  g->shared_end = (uint32_t)g->tensor_count;
+}
+
 brim_status brim_graph_build_adopt(const brim_graph *like, brim_graph **out)
 {
   brim_graph *g = begin(like);
-  g->shared_first = (uint32_t)g->tensor_count;
-  brim_tensor **global = add_tensors(g, BRIM_ROLE_PARAMETER, g->real, "global");
-  g->shared_end = (uint32_t)g->tensor_count;
+  brim_graph_add_global(g);
   for (size_t i = 0; i < g->parameter_count; i++)
-    if (global[i])
-      brim_graph_node_into(g, "adopt", g->parameter[i].value->name, &global[i], 1, &g->parameter[i].value, 1, NULL);
+    if (g->global[i])
+      brim_graph_node_into(g, "adopt", g->parameter[i].value->name, &g->global[i], 1, &g->parameter[i].value, 1, NULL);
   return finish(g, out);
 }
 
@@ -51,12 +56,10 @@ brim_status brim_graph_build_distance(const brim_graph *like, brim_graph **out)
   const brim_shape two = {1, {2}};
   brim_graph *g = begin(like);
   brim_tensor *distance = NULL;
-  g->shared_first = (uint32_t)g->tensor_count;
-  brim_tensor **global = add_tensors(g, BRIM_ROLE_PARAMETER, g->real, "global");
-  g->shared_end = (uint32_t)g->tensor_count;
+  brim_graph_add_global(g);
   for (size_t i = 0; i < g->parameter_count; i++) {
-    brim_tensor *in[] = {g->parameter[i].value, global[i], distance};
-    if (!global[i]) continue;
+    brim_tensor *in[] = {g->parameter[i].value, g->global[i], distance};
+    if (!g->global[i]) continue;
     distance = brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, BRIM_DTYPE_F64, &two, "distance");
     brim_graph_node_into(g, "distance", in[0]->name, in, in[2] ? 3 : 2, &distance, 1, NULL);
   }
@@ -67,13 +70,12 @@ brim_status brim_graph_build_distance(const brim_graph *like, brim_graph **out)
 brim_status brim_graph_build_fold(const brim_graph *like, brim_graph **out)
 {
   brim_graph *g = begin(like);
-  g->shared_first = (uint32_t)g->tensor_count;
-  brim_tensor **global = add_tensors(g, BRIM_ROLE_PARAMETER, g->real, "global"),
-              **sum = add_tensors(g, BRIM_ROLE_GRADIENT, BRIM_DTYPE_F64, "sum");
+  brim_graph_add_global(g);
+  brim_tensor **sum = add_tensors(g, BRIM_ROLE_GRADIENT, BRIM_DTYPE_F64, "sum");
   g->shared_end = (uint32_t)g->tensor_count;
   for (size_t i = 0; i < g->parameter_count; i++) {
-    brim_tensor *const in[] = {g->parameter[i].value, global[i], sum[i]};
-    if (global[i]) brim_graph_node_into(g, "fold", in[0]->name, in, 3, &sum[i], 1, NULL);
+    brim_tensor *const in[] = {g->parameter[i].value, g->global[i], sum[i]};
+    if (g->global[i]) brim_graph_node_into(g, "fold", in[0]->name, in, 3, &sum[i], 1, NULL);
   }
   return finish(g, out);
 }

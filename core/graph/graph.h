@@ -113,6 +113,7 @@ struct brim_graph {
   size_t within_count;
   brim_tensor *proof;                /* of a check: f64 [1], persistent; see brim_graph_build_check. NULL: none */
   uint32_t shared_first, shared_end; /* ids of tensors that lie in another plan's arena: see graph/federate.h */
+  brim_tensor **global;              /* by parameter: its own in the global model; NULL: no node needs that */
   const brim_tensor *kept;           /* its memory holds it until the program has ended, to be read; NULL: none */
   uint64_t dropout_streams;
   brim_wrap *wrap;               /* of a model around another: graph/wrap.c; NULL: it is none */
@@ -194,6 +195,7 @@ typedef struct brim_update_options {
   void (*attr)(const void *params, const brim_tensor *parameter, brim_update_attr *out);
   const void *params;
   bool in_backward; /* each parameter is updated in the backward pass, as soon as its gradient is complete */
+  bool steered;     /* of a client: gradients first get steer's part, so that it counts in their norm */
   bool scaled;      /* gradients are multiplied by step.gradient_scale, and by what limits their norm */
   double max_norm;  /* of all gradients, so scaled; 0: no limit. Needs `scaled` */
   double ema_decay; /* of moving averages of the parameters, which evaluation uses in their place; 0: none */
@@ -201,8 +203,8 @@ typedef struct brim_update_options {
   bool offloaded;   /* states live in host memory: see brim_graph_offloaded */
   const struct brim_shards *shards; /* what of the parameters is updated; NULL: all of them. See graph/shard.h */
 } brim_update_options;
-/* One node a parameter of `like`, and one for its average; before them the nodes that find the gradients' scale, if
- * they need one. With `in_backward` only buffers and averages have nodes here. */
+/* One node a parameter of `like`, and one for its average; before them those that steer gradients, and find their
+ * scale, if they need that. With `in_backward` only buffers and averages have nodes here. */
 brim_status brim_graph_build_update(const brim_graph *like, const brim_update_options *options, brim_graph **out);
 /* What an update may depend on: `proof`, the sum of the step's losses and of the squares of all gradients, those of
  * buffers too. It is finite if every one of them is. With shards (NULL: none) those of the own part, so the sum over

@@ -171,7 +171,8 @@ void brim_place_tensors(const brim_plan *plan, brim_program *p)
   if (p->kind == BRIM_PROGRAM_EVALUATE) at[BRIM_ROLE_PARAMETER] = plan->evaluated_offset;
   const brim_plan *server = plan->request.server;
   uint64_t frozen_at = server ? server->frozen_offset : plan->frozen_offset;
-  uint64_t shared_at[BRIM_ROLE_COUNT] = {[BRIM_ROLE_PARAMETER] = server ? server->parameter_offset : 0,
+  /* A client's plan without a server is only timed: its own parameters stand for the global model then. */
+  uint64_t shared_at[BRIM_ROLE_COUNT] = {[BRIM_ROLE_PARAMETER] = (server ? server : plan)->parameter_offset,
                                          [BRIM_ROLE_GRADIENT] = server ? server->gradient_offset : 0};
   for (size_t i = 0; i < p->buffer_count; i++) p->buffer[i].offset += transient_offset(plan, p);
   for (size_t i = 0; i < g->tensor_count; i++) {

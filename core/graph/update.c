@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "graph/federate.h"
 #include "graph/shard.h"
 
 static brim_tensor *add_square(brim_graph *g, const char *name, brim_tensor *gradient, brim_tensor *before)
@@ -130,6 +131,13 @@ void brim_update_add_node(brim_graph *g, const brim_update_options *options, siz
   attr.update.scaled = g->gradient_scale != NULL;
   if (g->gradient_scale) in[inputs++] = g->gradient_scale;
   brim_graph_node_into(g, form.op, p->value->name, in, inputs, out, outputs, &attr);
+}
+
+void brim_update_add_steer(brim_graph *g, size_t parameter)
+{
+  const brim_parameter *p = &g->parameter[parameter];
+  brim_tensor *const in[] = {p->value, g->global[parameter], p->gradient}, *gradient = p->gradient;
+  brim_graph_node_into(g, "steer", p->value->name, in, 3, &gradient, 1, NULL);
 }
 
 /* A node of which only shapes are given. */
@@ -327,10 +335,18 @@ static brim_status add_slices(brim_graph *g, const brim_update_options *options)
 
 /* ---- the graph ---- */
 
+static void steer_all(brim_graph *g)
+{
+  brim_graph_add_global(g);
+  for (size_t i = 0; i < g->parameter_count; i++)
+    if (brim_parameter_is_trained(&g->parameter[i])) brim_update_add_steer(g, i);
+}
+
 static void add_nodes(brim_graph *g, const brim_graph *like, const brim_update_options *options)
 {
   const bool all = !options->in_backward;
   if (all) add_further_gradients(g, like, options->shards);
+  if (all && options->steered) steer_all(g);
   brim_update_add_states(g, options);
   if (all && options->scaled) brim_update_add_scale(g, options);
   g->first_update = g->node_count;

@@ -20,6 +20,8 @@ void brim_update_add_scale(brim_graph *g, const brim_update_options *options);
 void brim_update_copy_parameter(brim_graph *g, const brim_parameter *p);
 /* Adds the gradients of further uses of a parameter to its own; of a slice, what they have of it. */
 void brim_update_add_further(brim_graph *g, size_t parameter);
+/* Steers the gradient of a parameter that is trained, in place; needs g->global. */
+void brim_update_add_steer(brim_graph *g, size_t parameter);
 /* The update of a parameter that is no buffer, or of its slice. */
 void brim_update_add_node(brim_graph *g, const brim_update_options *options, size_t parameter);
 #endif

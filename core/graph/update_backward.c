@@ -11,6 +11,7 @@
  */
 #include <string.h>
 
+#include "graph/federate.h"
 #include "graph/update.h"
 
 #define NONE SIZE_MAX
@@ -75,6 +76,7 @@ static void update(rewriting *r, size_t parameter)
   r->updated[parameter] = true;
   begin_gradient(r, r->g->parameter[parameter].gradient);
   brim_update_add_further(r->g, parameter);
+  if (r->options->steered) brim_update_add_steer(r->g, parameter);
   brim_update_add_node(r->g, r->options, parameter);
 }
 
@@ -109,6 +111,7 @@ brim_status brim_graph_update_in_backward(brim_graph *g, const brim_update_optio
   r.updated = BRIM_ARENA_NEW(&r.scratch, bool, g->parameter_count);
   find_owners(&r);
   find_last_uses(&r);
+  if (options->steered) brim_graph_add_global(g);
   brim_update_add_states(g, options);
   rewrite(&r);
   brim_arena_release(&r.scratch);

@@ -225,6 +225,7 @@ static brim_plan_request make_client_request(const brim_planner *p, const brim_c
   brim_plan_request client = make_request(p, choice);
   describe_update(p, choice, &client);
   client.graph.squares = brim_setup_selector_needs(p->setup, BRIM_NEED_SQUARES);
+  client.update.steered = brim_setup_mu(p->setup) > 0;
   client.world = (brim_world){.ranks = 1, .local_ranks = 1}; /* the server's sums are what ranks add up */
   const size_t sizes = brim_setup_client_sizes(p->setup, choice->micro_batch, size);
   for (size_t i = 0; i < sizes; i++) add_shape(&client, BRIM_PROGRAM_TRAIN, size[i]);

@@ -171,6 +171,11 @@ static inline bool brim_setup_is_federated(const brim_setup *setup)
 {
   return setup->settings->total_clients > 0;
 }
+/* FedProx's mu; 0: clients train on their own losses alone, and their updates have no node for it. */
+static inline double brim_setup_mu(const brim_setup *setup)
+{
+  return setup->settings->federate.local == BRIM_LOCAL_FEDPROX ? setup->settings->federate.mu : 0;
+}
 /* Samples that a client with so many trains on in a local epoch. */
 int64_t brim_setup_client_samples(const brim_setup *setup, int64_t samples);
 /* Of a client's step with `left` samples still to come, how many are in the next micro-batch, where micro-batches have

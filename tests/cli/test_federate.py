@@ -24,7 +24,11 @@ KINDS = {
                   "optimizer.lr=1e-3"],
     "remainders": [*MLP, "partition=dirichlet", "partition.alpha=0.3", "training.batch_size=64", "total_clients=20",
                    "federate.remainder=keep", "training.clip_norm=0.5", "server_optimizer=adagrad"],
+    "fedprox": [*SMALL, "model=lightcnn", "model.width=4", "partition=dirichlet", "partition.alpha=0.2",
+                "training.batch_size=8", "federate.local=fedprox", "federate.mu=0.3", "precision=bf16"],
 }
+
+STATE = ["model.safetensors", "optimizer.safetensors"]  # in checkpoints of runs that are configured otherwise
 
 
 class Federate(Case):
@@ -95,42 +99,60 @@ class Federate(Case):
     # ---- the right numbers ----
 
     def test_averaging_is_that_of_plain_loops_in_double(self):
-        """Linear regression with whole clients as batches, so that the order of samples adds nothing but rounding;
-        clients differ in size. Random numbers of rows, rates and epochs."""
         draw = random.Random(7)
         for case in range(3):
-            rows, features = draw.randint(23, 60), draw.randint(1, 4)
-            clients, selected, epochs = draw.randint(3, 7), draw.randint(1, 3), draw.randint(1, 3)
-            rate, server_rate, momentum = draw.uniform(0.01, 0.1), draw.uniform(0.5, 1), draw.choice([0, 0.9])
-            data = [[draw.uniform(-1, 1) for _ in range(features + 1)] for _ in range(rows)]
-            text = ",".join([*(f"x{k}" for k in range(features)), "y"]) + "\n"
-            text += "".join(",".join(repr(value) for value in row) + "\n" for row in data)
-            folder = self.folder / f"data{case}"
-            folder.mkdir()
-            (folder / "train.csv").write_text(text)
-            (folder / "test.csv").write_text(text)
-            words = ["dataset=csv", f"dataset.path={folder}", "dataset.targets=[y]", "dataset.standardise=false",
-                     "model=mlp", "model.hidden=[]", "loss=mse", "backend=reference", f"total_clients={clients}",
-                     f"clients_per_round={selected}", "method=round_robin", f"training.batch_size={rows}",
-                     f"optimizer.lr={rate}", f"federate.local_epochs={epochs}", f"server_optimizer.lr={server_rate}",
-                     f"server_optimizer.momentum={momentum}", "federate.checkpoint_every_rounds=1"]
-            self.federate(f"start {case}", *words, "rounds=0")
-            self.federate(f"run {case}", *words, "rounds=5")
-            data = [[float_of(value) for value in row] for row in data]
-            model = self.model(f"start {case}", 0)
-            velocity = [0.0] * (features + 1)
-            parts = self.partition(f"run {case}")
-            self.assertEqual(sorted(sum(parts.values(), [])), list(range(rows)))
-            for step in range(5):
-                chosen = [(step * selected + k) % clients for k in range(selected)]
-                updates = [update(model, [data[i] for i in parts[c]], rate, epochs) for c in chosen]
-                weight = sum(len(parts[c]) for c in chosen)
-                for k in range(features + 1):
-                    mean = sum(u[k] * len(parts[c]) for u, c in zip(updates, chosen)) / weight
-                    velocity[k] = momentum * velocity[k] - mean
-                    model[k] -= server_rate * velocity[k]
-            for got, wanted in zip(self.model(f"run {case}", 5), model):
-                self.assertTrue(math.isclose(got, wanted, rel_tol=1e-9, abs_tol=1e-9), (case, got, wanted))
+            self.compare_to_loops(draw, f"fedavg {case}", [])
+
+    def test_fedprox_is_that_of_plain_loops_in_double(self):
+        """Its part of the gradient counts in the norm that is limited, before weight decay is added; where classes or
+        labels weigh, the loss is their weighted mean, and it is added to that."""
+        draw = random.Random(11)
+        for case in range(4):
+            local = {"mu": draw.uniform(0.1, 2), "clip": draw.choice([0, 0.05]), "decay": draw.choice([0, 0.3])}
+            words = ["federate.local=fedprox", f"federate.mu={local['mu']}", f"training.clip_norm={local['clip']}",
+                     f"optimizer.weight_decay={local['decay']}"]
+            self.compare_to_loops(draw, f"fedprox {case}", words, **local)
+            local["weights"] = [draw.uniform(0.2, 3) for _ in range(3)]
+            words.append(f"loss.class_weights={local['weights']}")
+            self.compare_to_loops(draw, f"fedprox of classes {case}", words, **local)
+
+    def compare_to_loops(self, draw, name, words, weights=(), **local):
+        """One layer, with whole clients as batches, so that the order of samples adds nothing but rounding; clients
+        differ in size. Random numbers of rows, rates and epochs. `weights`: of classes; without, regression."""
+        rows, features = draw.randint(23, 60), draw.randint(1, 4)
+        clients, selected, epochs = draw.randint(3, 7), draw.randint(1, 3), draw.randint(1, 3)
+        rate, server_rate, momentum = draw.uniform(0.01, 0.1), draw.uniform(0.5, 1), draw.choice([0, 0.9])
+        data = [[draw.uniform(-1, 1) for _ in range(features)] +
+                [draw.randrange(len(weights)) if weights else draw.uniform(-1, 1)] for _ in range(rows)]
+        text = ",".join([*(f"x{k}" for k in range(features)), "y"]) + "\n"
+        text += "".join(",".join(repr(value) for value in row) + "\n" for row in data)
+        folder = self.folder / f"data of {name}"
+        folder.mkdir()
+        (folder / "train.csv").write_text(text)
+        (folder / "test.csv").write_text(text)
+        kind = ["dataset.label=y"] if weights else ["dataset.targets=[y]", "loss=mse"]
+        words = ["dataset=csv", f"dataset.path={folder}", *kind, "dataset.standardise=false", "model=mlp",
+                 "model.hidden=[]", "backend=reference", f"total_clients={clients}", f"clients_per_round={selected}",
+                 "method=round_robin", f"training.batch_size={rows}", f"optimizer.lr={rate}",
+                 f"federate.local_epochs={epochs}", f"server_optimizer.lr={server_rate}",
+                 f"server_optimizer.momentum={momentum}", "federate.checkpoint_every_rounds=1", *words]
+        self.federate(f"{name} start", *words, "rounds=0")
+        self.federate(name, *words, "rounds=5")
+        data = [[float_of(value) for value in row] for row in data]
+        model = self.model(f"{name} start", 0)
+        velocity = [0.0] * len(model)
+        parts = self.partition(name)
+        self.assertEqual(sorted(sum(parts.values(), [])), list(range(rows)))
+        for step in range(5):
+            chosen = [(step * selected + k) % clients for k in range(selected)]
+            updates = [update(model, [data[i] for i in parts[c]], rate, epochs, weights, **local) for c in chosen]
+            weight = sum(len(parts[c]) for c in chosen)
+            for k in range(len(model)):
+                mean = sum(u[k] * len(parts[c]) for u, c in zip(updates, chosen)) / weight
+                velocity[k] = momentum * velocity[k] - mean
+                model[k] -= server_rate * velocity[k]
+        for got, wanted in zip(self.model(name, 5), model):
+            self.assertTrue(math.isclose(got, wanted, rel_tol=1e-9, abs_tol=1e-9), (name, got, wanted))
 
     def model(self, run, step):
         """Weights of the one layer, and its bias."""
@@ -138,6 +160,32 @@ class Federate(Case):
         weight = next(numbers for name, (_, _, numbers) in values.items() if name.endswith("weight"))
         bias = next(numbers for name, (_, _, numbers) in values.items() if name.endswith("bias"))
         return [*weight, *bias]
+
+    # ---- FedProx ----
+
+    def test_fedprox_without_mu_has_the_bits_of_fedavg(self):
+        self.federate("fedavg", *KINDS["dirichlet"])
+        self.federate("fedprox", *KINDS["dirichlet"], "federate.local=fedprox", "federate.mu=0")
+        self.federate("drawn", *KINDS["dirichlet"], "federate.local=fedprox")
+        self.assert_same_checkpoint("fedavg", "fedprox", 4, STATE)
+        self.assertNotEqual(self.model_bytes("fedavg"), self.model_bytes("drawn"))
+
+    def test_fedprox_has_the_same_bits_where_the_backward_pass_updates(self):
+        """Batch norm has buffers; classes weigh, so gradients have a scale."""
+        words = [*SMALL, "model=lightcnn", "model.width=4", "model.norm=batch", "federate.local=fedprox",
+                 "federate.mu=0.5", "loss.class_weights=[1,2,3,4]", "training.batch_size=5"]
+        self.federate("step", *words)
+        self.federate("backward", *words, "optimizer.update=fused_backward")
+        self.assert_same_checkpoint("step", "backward", 4, STATE)
+
+    def test_fedprox_takes_no_memory(self):
+        for update in "step", "fused_backward":
+            words = ["--config-name", "federate", "plan", "--json", *MLP, f"optimizer.update={update}"]
+            plans = [json.loads(self.brim(*words, f"federate.local={local}").out) for local in ("fedavg", "fedprox")]
+            self.assertEqual(plans[0]["peak_bytes"], plans[1]["peak_bytes"])
+
+    def model_bytes(self, run):
+        return (self.checkpoint(run, 4) / "model.safetensors").read_bytes()
 
     # ---- partitions ----
 
@@ -208,6 +256,8 @@ class Federate(Case):
                 (["partition=shards", "partition.shards=21"], ["partition.shards=20 at most"]),
                 (["partition=dirichlet", "partition.alpha=0"], ["'partition.alpha' must be in (0,inf)"]),
                 (["partition.min_samples=30"], ["total_clients=8 at most"]),
+                (["federate.mu=1"], ["federate.mu=1 means nothing", "argument", "federate.local=fedprox"]),
+                (["federate.local=fedprox", "federate.mu=-1"], ["'federate.mu' must be in [0,inf)"]),
                 (["~server_optimizer"], ["server_optimizer"]),
                 (["total_clients=0", "clients_per_round=1", "~server_optimizer"], ["there are no clients"])):
             with self.subTest(words):
@@ -235,7 +285,7 @@ class Federate(Case):
         self.assert_error(result, f"all 5 clients of round {step + 1} have diverged",
                           f"there is a checkpoint of step {step}", "brim train --resume run")
         self.federate("short", *words, f"rounds={step}")
-        self.assert_same_checkpoint("short", "run", step, ["model.safetensors", "optimizer.safetensors"])
+        self.assert_same_checkpoint("short", "run", step, STATE)
 
 
 def attempts(step, count):
@@ -248,17 +298,37 @@ def float_of(value):
     return struct.unpack("f", struct.pack("f", value))[0]
 
 
-def update(model, rows, rate, epochs):
-    """What a client's epochs of gradient descent change, for the mean of squared errors."""
+def update(model, rows, rate, epochs, weights=(), mu=0.0, clip=0.0, decay=0.0):
+    """What a client's epochs of gradient descent change, for the mean of its losses and `mu`/2 times the squared
+    distance from the global model: gradients together have a norm of `clip` at most, then `decay` is added."""
     local = list(model)
     for _ in range(epochs):
-        gradient = [0.0] * len(local)
-        for *x, y in rows:
-            error = sum(w * v for w, v in zip(local, x)) + local[-1] - y
-            for k, v in enumerate([*x, 1.0]):
-                gradient[k] += 2 * error * v / len(rows)
-        local = [w - rate * g for w, g in zip(local, gradient)]
+        gradient = gradient_of(local, rows, weights)
+        gradient = [g + mu * (w - start) for g, w, start in zip(gradient, local, model)]
+        norm = math.sqrt(sum(g * g for g in gradient))
+        factor = min(1, clip / (norm + 1e-6)) if clip else 1
+        local = [w - rate * (factor * g + decay * w) for w, g in zip(local, gradient)]
     return [w - start for w, start in zip(local, model)]
+
+
+def gradient_of(local, rows, weights):
+    """Of the mean of squared errors of one output; of the weighted mean of cross entropies of many."""
+    outputs, features = max(len(weights), 1), len(rows[0]) - 1
+    bias = outputs * features
+    gradient = [0.0] * len(local)
+    total = sum(weights[int(y)] for *_, y in rows) if weights else len(rows)
+    for *x, y in rows:
+        answers = [sum(local[o * features + k] * v for k, v in enumerate(x)) + local[bias + o] for o in range(outputs)]
+        if weights:
+            shares = [math.exp(a) for a in answers]
+            errors = [weights[int(y)] * (s / sum(shares) - (o == int(y))) for o, s in enumerate(shares)]
+        else:
+            errors = [2 * (answers[0] - y)]
+        for o, error in enumerate(errors):
+            for k, v in enumerate(x):
+                gradient[o * features + k] += error * v / total
+            gradient[bias + o] += error / total
+    return gradient
 
 
 if __name__ == "__main__":
