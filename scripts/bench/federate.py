@@ -1,85 +1,272 @@
 #!/usr/bin/env python3
-"""Rounds of a federation beside a plain PyTorch loop: the same clients, first weights, cohorts, batches and rates.
+"""Rounds of a federation beside Flower, pfl-research, BlazeFL and a plain PyTorch loop, all of them in one run.
 
-    python3 scripts/bench/federate.py build/release/bin/brim [--rounds 5] [--only CASE]
+    python3 scripts/bench/federate.py build/release/bin/brim --python VENV/bin/python [--blazefl VENV2/bin/python]
+    python3 scripts/bench/federate.py build/release/bin/brim --python VENV/bin/python --check
 
-A Python that has PyTorch is found as by speed.py. brim deals the samples and writes who has which (partition.csv); the
-loop trains the clients of a round one after another with all threads, averages their weights by their samples, and
-begins with brim's first weights. Cohorts come in turn (method=round_robin). The order of samples within a client is
-each program's own, so losses at the end agree only to some percent: all are printed. Turn by turn; prints the median of
-seconds a round and the ratio. Memory is the peak of the process."""
+--python is a Python with torch, flwr[simulation] and pfl; BlazeFL needs Python 3.12 or newer, so it may have its own.
+A peer that cannot be imported is left out, and said. Without --python one with PyTorch is found as by speed.py.
+
+brim deals the samples (partition.csv) and draws the first weights; clients come in turn (method=round_robin). Peers
+read these, and go through a client's samples in brim's order, so that all train on the same batches. Each peer runs as
+its users have it run, with one worker or one for each core ("workers x threads of each"); the best counts. Turn by
+turn. Seconds are of the rounds after --warm first ones, which do not count for peers, and do for brim. Memory is the
+peak of the sum of PSS over all processes of a run, looked at every 0.2 s: a page that several have counts once. Where a
+test loss at the end differs from brim's by more than 1 %, no ratio is printed.
+
+--check compares weights instead, after 3 rounds of 3 local epochs with whole clients of unlike sizes as batches:
+FedAvg, FedProx and FedAdam, each with the peers that have it. FedAdam is compared in two forms: Flower's and the
+paper's, and with Adam's correction of the bias, as pfl's. Exit status 1 if any weight differs by more than 1e-5."""
 
 import argparse
+import array
 import json
 import os
 import pathlib
+import secrets
 import statistics
+import struct
 import subprocess
+import sys
 import tempfile
+import threading
 
 CASES = {
-    "logistic regression": ["model=mlp", "model.hidden=[]", "total_clients=1000", "optimizer.lr=0.03"],
-    "fedavg_cnn": ["model=fedavg_cnn", "total_clients=100", "optimizer.lr=0.03"],
+    "logistic regression": {"words": ["model=mlp", "model.hidden=[]", "total_clients=1000"], "rounds": 300},
+    "fedavg_cnn": {"words": ["model=fedavg_cnn", "total_clients=100"], "rounds": 20},
 }
-COMMON = ["clients_per_round=10", "method=round_robin", "training.batch_size=10", "memory.timing=false",
-          "observe.report=false", "federate.checkpoint_every_rounds=1000000"]
+COMMON = ["clients_per_round=10", "method=round_robin", "training.batch_size=10", "optimizer.lr=0.03", "seed=1",
+          "optimizer.momentum=0", "memory.timing=false", "observe.report=false",
+          "federate.checkpoint_every_rounds=1000000"]
+CHECKED = ["partition=dirichlet", "partition.alpha=0.5", "total_clients=1000", "training.batch_size=1000",
+           "federate.local_epochs=3"]
+SERVER = {"lr": 0.01, "beta1": 0.9, "beta2": 0.99, "eps": 1e-3}
+MU = 0.5
 FOLDER = os.environ.get("BRIM_FASHION_MNIST", "/usr/share/datasets/fashion-mnist")
-PEER = pathlib.Path(__file__).with_name("federate_torch.py")
+HERE = pathlib.Path(__file__).resolve().parent
+CORES = len(os.sched_getaffinity(0))
+MARK = "BRIM_BENCH_FEDERATE"
+
+# Module to import; script; workers and the threads of each, one after the other; algorithms that it has.
+PEERS = {
+    "PyTorch": ("torch", "federate_torch.py", [(1, 1), (1, CORES)], ["fedavg", "fedprox"]),
+    "Flower": ("flwr", "federate_flower.py", [(1, CORES), (CORES, 1)], ["fedavg", "fedprox", "fedadam"]),
+    "pfl": ("pfl", "federate_pfl.py", [(1, 1), (1, CORES), (CORES, 1)], ["fedavg", "fedprox", "fedadam_corrected"]),
+    "BlazeFL": ("blazefl.contrib", "federate_blazefl.py", [(CORES, 1)], ["fedavg"]),
+}
+
+
+# ---- memory ----
+
+def marked_processes(mark):
+    """All processes that were started by one with the mark in its environment, whoever their parent is now."""
+    for process in pathlib.Path("/proc").iterdir():
+        try:
+            if process.name.isdigit() and mark in (process / "environ").read_bytes():
+                yield process
+        except OSError:
+            pass  # it has ended, or is another user's
+
+
+def pss_bytes(process):
+    try:
+        for line in (process / "smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 0
+
+
+def run_watched(command):
+    """Runs a command to its end; what it printed, and the peak of its processes' memory together."""
+    mark, peak, ended = secrets.token_hex(16), 0, threading.Event()
+
+    def watch():
+        nonlocal peak
+        while not ended.wait(0.2):
+            peak = max(peak, sum(map(pss_bytes, marked_processes(mark.encode()))))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        with tempfile.TemporaryFile("w+") as said:
+            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=said, text=True, cwd=tempfile.gettempdir(),
+                                  env={**os.environ, MARK: mark}, check=False)
+            if done.returncode != 0:
+                said.seek(0)
+                sys.exit(f"{' '.join(map(str, command))}\nended with status {done.returncode}:\n{said.read()[-4000:]}")
+    finally:
+        ended.set()
+        watcher.join()
+    return done.stdout, peak
+
+
+# ---- programs ----
+
+def value_of(words, key, default=None):
+    return dict(word.split("=", 1) for word in words).get(key, default)
 
 
 def run_brim(brim, folder, words, rounds):
-    subprocess.run([brim, "--quiet", "federate", f"run.dir={folder}", *COMMON, *words, f"rounds={rounds}",
-                    f"federate.eval_every_rounds={max(rounds, 1)}", f"observe.log_every_steps={max(rounds, 1)}"],
-                   check=True, stdout=subprocess.DEVNULL)
-    return json.loads((folder / "summary.json").read_text())
+    return run_watched([brim, "--quiet", "federate", f"run.dir={folder}", *words, f"rounds={rounds}",
+                        f"federate.eval_every_rounds={max(rounds, 1)}", f"observe.log_every_steps={max(rounds, 1)}"])
 
 
 def measure_brim(brim, folder, words, rounds):
-    summary = run_brim(brim, folder, words, rounds)
+    """A run may end between two looks at it, so what it says of itself counts too."""
+    _, peak = run_brim(brim, folder, words, rounds)
+    summary = json.loads((folder / "summary.json").read_text())
     records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     seconds = sum(r["seconds"] for r in records if r["split"] == "train") / rounds
-    return {"seconds": seconds, "loss": summary["test_loss"], "bytes": summary["rss_peak_bytes"]}
+    return {"seconds": seconds, "loss": summary["test_loss"], "bytes": max(peak, summary["rss_peak_bytes"])}
 
 
-def measure_torch(python, start, words, rounds):
-    values = dict(word.split("=", 1) for word in [*COMMON, *words])
-    out = subprocess.run([python, PEER, FOLDER, start, values["model"], values["optimizer.lr"],
-                          values["training.batch_size"], values["clients_per_round"], str(rounds)],
-                         check=True, stdout=subprocess.PIPE, text=True)
-    return json.loads(out.stdout)
+def write_job(folder, start, words, rounds, warm, algorithm="fedavg"):
+    path = folder / f"{algorithm}.json"
+    path.write_text(json.dumps({
+        "data": FOLDER, "start": str(start), "images": str(folder.parent / "images.f32"),
+        "order": str(folder / "order.pt"), "weights": str(folder / "weights.f32"), "model": value_of(words, "model"),
+        "clients": int(value_of(words, "total_clients")), "cohort": int(value_of(words, "clients_per_round")),
+        "batch": int(value_of(words, "training.batch_size")), "rate": float(value_of(words, "optimizer.lr")),
+        "epochs": int(value_of(words, "federate.local_epochs", 1)), "seed": int(value_of(words, "seed")),
+        "mu": MU if algorithm == "fedprox" else 0.0, "server": SERVER, "algorithm": algorithm.split("_")[0],
+        "rounds": rounds, "warm": warm}))
+    return path
+
+
+def run_peer(python, peer, job, workers):
+    out, peak = run_watched([python, HERE / PEERS[peer][1], job, *map(str, workers)])
+    return {**json.loads(out.splitlines()[-1]), "bytes": peak}
+
+
+def importable(python, module):
+    return python and subprocess.run([python, "-c", f"import {module}"], capture_output=True).returncode == 0
 
 
 def torch_python():
-    script = pathlib.Path(__file__).with_name("torch_python.sh")
-    return subprocess.run([script], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+    return subprocess.run([HERE / "torch_python.sh"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+
+def find_peers(options):
+    """The Python of each peer that can be had."""
+    found = {}
+    for peer, (module, *_) in PEERS.items():
+        if options.peers and peer not in options.peers.split(","):
+            continue
+        pythons = [options.blazefl, options.python] if peer == "BlazeFL" else [options.python]
+        python = next((p for p in pythons if importable(p, module)), None)
+        if python:
+            found[peer] = python
+        else:
+            print(f"{peer} is left out: no Python that was given can import {module}")
+    return found
+
+
+# ---- the measurement ----
+
+def print_case(case, rounds, ours, theirs):
+    def show(who, runs, more=""):
+        losses = ", ".join(f"{loss:.4f}" for loss in sorted({round(m["loss"], 4) for m in runs}))
+        print(f"  {who:20} {1000 * statistics.median(m['seconds'] for m in runs):9.2f} ms a round, test loss {losses}, "
+              f"{max(m['bytes'] for m in runs) / 2 ** 20:6.0f} MiB{more}")
+
+    print(f"{case}, {rounds} rounds of 10 clients, {len(ours)} turns on {CORES} cores:")
+    show("brim", ours)
+    least = max(m["bytes"] for m in ours)
+    for peer, by_workers in theirs.items():
+        best = min(by_workers, key=lambda w: statistics.median(m["seconds"] for m in by_workers[w]))
+        for workers, runs in by_workers.items():
+            more = ""
+            apart = max(abs(m["loss"] / o["loss"] - 1) for m, o in zip(runs, ours))
+            if workers == best and apart > 0.01:
+                more = f"; no ratio: losses differ by {100 * apart:.1f} %"
+            elif workers == best:
+                ratios = sorted(m["seconds"] / o["seconds"] for m, o in zip(runs, ours))
+                more = (f"; {statistics.median(ratios):.2f} times brim's ({ratios[0]:.2f} to {ratios[-1]:.2f}), "
+                        f"memory {max(m['bytes'] for m in runs) / least:.1f} times")
+            show(f"{peer}, {workers[0]} x {workers[1]}", runs, more)
+    sys.stdout.flush()
+
+
+def measure(options, peers):
+    with tempfile.TemporaryDirectory() as name:
+        for case, settings in CASES.items():
+            if options.only and options.only != case:
+                continue
+            rounds, words = options.rounds or settings["rounds"], [*COMMON, *settings["words"]]
+            folder = pathlib.Path(name) / case.replace(" ", "_")
+            folder.mkdir()
+            run_brim(options.brim, folder / "start", words, 0)
+            job = write_job(folder, folder / "start", words, rounds, options.warm)
+            subprocess.run([options.python, HERE / "federate_peer.py", job], check=True)
+            ours, theirs = [], {peer: {workers: [] for workers in PEERS[peer][2]} for peer in peers}
+            for turn in range(options.turns):
+                ours.append(measure_brim(options.brim, folder / f"run{turn}", words, rounds + options.warm))
+                for peer, python in peers.items():
+                    for workers, runs in theirs[peer].items():
+                        runs.append(run_peer(python, peer, job, workers))
+            print_case(case, rounds, ours, theirs)
+
+
+# ---- the check ----
+
+def brim_weights(folder):
+    data = (folder / "checkpoints" / "last" / "model.safetensors").read_bytes()
+    return array.array("f", data[8 + struct.unpack("<Q", data[:8])[0]:])
+
+
+def check(options, peers):
+    form = [f"server_optimizer.{key}={value}" for key, value in SERVER.items()]
+    forms = {"fedavg": [], "fedprox": ["federate.local=fedprox", f"federate.mu={MU}"],
+             "fedadam": ["server_optimizer=adam", *form, "server_optimizer.bias_correction=false"],
+             "fedadam_corrected": ["server_optimizer=adam", *form, "server_optimizer.bias_correction=true"]}
+    failed = False
+    with tempfile.TemporaryDirectory() as name:
+        for case, settings in CASES.items():
+            if options.only and options.only != case:
+                continue
+            words = [word for word in [*COMMON, *settings["words"]] if not word.startswith(("total_", "training.b"))]
+            words += CHECKED
+            folder = pathlib.Path(name) / case.replace(" ", "_")
+            folder.mkdir()
+            run_brim(options.brim, folder / "start", words, 0)
+            first = brim_weights(folder / "start")
+            for algorithm, more in forms.items():
+                run_brim(options.brim, folder / algorithm, [*words, *more], 3)
+                ours = brim_weights(folder / algorithm)
+                job = write_job(folder, folder / "start", words, 2, 1, algorithm)
+                subprocess.run([options.python, HERE / "federate_peer.py", job], check=True)
+                moved = max(abs(a - b) for a, b in zip(ours, first))
+                for peer, python in peers.items():
+                    if algorithm not in PEERS[peer][3]:
+                        continue
+                    run_peer(python, peer, job, PEERS[peer][2][-1])
+                    theirs = array.array("f", (folder / "weights.f32").read_bytes())
+                    apart = max(abs(a - b) for a, b in zip(ours, theirs, strict=True))
+                    failed = failed or not apart <= 1e-5
+                    print(f"{case}, {algorithm}: brim and {peer} differ by {apart:.1e} at most; weights moved by "
+                          f"{moved:.2g}{'' if apart <= 1e-5 else ': TOO MUCH'}", flush=True)
+    return failed
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("brim")
-    parser.add_argument("--rounds", type=int, default=5, help="of the measurement")
+    parser.add_argument("brim", type=os.path.abspath)
+    parser.add_argument("--python", help="with torch, flwr and pfl")
+    parser.add_argument("--blazefl", help="the Python that has BlazeFL")
+    parser.add_argument("--peers", help=f"of {','.join(PEERS)}; all")
     parser.add_argument("--only", help="a case")
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--rounds", type=int, help="of a run; by the case")
+    parser.add_argument("--warm", type=int, default=3, help="rounds before them")
+    parser.add_argument("--check", action="store_true", help="compare weights")
     options = parser.parse_args()
-    brim, python = os.path.abspath(options.brim), torch_python()
-    for case, words in CASES.items():
-        if options.only and options.only != case:
-            continue
-        federated = 300 if case == "logistic regression" else 20
-        ours, theirs = [], []
-        with tempfile.TemporaryDirectory() as name:
-            folder = pathlib.Path(name)
-            run_brim(brim, folder / "start", words, 0)
-            for turn in range(options.rounds):
-                ours.append(measure_brim(brim, folder / f"run{turn}", words, federated))
-                theirs.append(measure_torch(python, folder / "start", words, federated))
-        ratios = sorted(t["seconds"] / o["seconds"] for o, t in zip(ours, theirs))
-        print(f"{case}, {federated} rounds of 10 clients:")
-        for who, all_of in ("brim", ours), ("PyTorch", theirs):
-            losses = ", ".join(f"{m['loss']:.4f}" for m in all_of)
-            print(f"  {who:8} {1000 * statistics.median(m['seconds'] for m in all_of):9.2f} ms a round, "
-                  f"test loss {losses}, {max(m['bytes'] for m in all_of) / 2 ** 20:.0f} MiB")
-        print(f"  PyTorch takes {statistics.median(ratios):.2f} times as long ({ratios[0]:.2f} to {ratios[-1]:.2f})",
-              flush=True)
+    options.python = options.python or torch_python()
+    peers = find_peers(options)
+    if options.check:
+        sys.exit(check(options, peers))
+    measure(options, peers)
 
 
 if __name__ == "__main__":

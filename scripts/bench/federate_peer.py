@@ -1,0 +1,197 @@
+"""What the peers of federate.py have in common: brim's clients, first weights, order of samples and turns of clients.
+
+    federate_peer.py JOB
+
+makes the files that all peers of a job read: the training images, normalised once and mapped by every process, and the
+order in which each client of each round goes through its samples, which is brim's to the sample. JOB is JSON that
+federate.py writes. A peer leaves its last weights in job["weights"] and prints one line of JSON: seconds a round
+without the first `warm` rounds, and the test loss at the end."""
+
+import csv
+import functools
+import json
+import pathlib
+import struct
+import sys
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from torch_cnn import MEAN, STD, read_split
+
+MASK = 0xFFFFFFFF
+SHUFFLE, CLIENT = 2, 10  # uses of random numbers, and the network's rounds: core/include/brim/random.h, permutation.c
+ROUNDS = 8
+
+
+class FedAvgCnn(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv1, self.conv2 = nn.Conv2d(1, 32, 5, padding=2), nn.Conv2d(32, 64, 5, padding=2)
+        self.fc1, self.fc2 = nn.Linear(3136, 512), nn.Linear(512, 10)
+
+    def forward(self, x):
+        x = functional.max_pool2d(functional.relu(self.conv1(x)), 2)
+        x = functional.max_pool2d(functional.relu(self.conv2(x)), 2)
+        return self.fc2(functional.relu(self.fc1(x.flatten(1))))
+
+
+class Logistic(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc1 = nn.Linear(784, 10)
+
+    def forward(self, x):
+        return self.fc1(x.flatten(1))
+
+
+MODELS = {"fedavg_cnn": FedAvgCnn, "mlp": Logistic}
+
+
+# ---- brim's order of samples ----
+
+def philox(counter, key):
+    """Four random numbers for each counter: int64 tensors that hold 32 bits each."""
+    c0, c1, c2, c3 = counter
+    k0, k1 = key
+    for _ in range(10):
+        p0, p1 = c0 * 0xD2511F53, c2 * 0xCD9E8D57  # the low 64 bits are right where they overflow
+        c0, c1, c2, c3 = (p1 >> 32 & MASK) ^ c1 ^ k0, p1 & MASK, (p0 >> 32 & MASK) ^ c3 ^ k1, p0 & MASK
+        k0, k1 = k0 + 0x9E3779B9 & MASK, k1 + 0xBB67AE85 & MASK
+    return c0, c1, c2, c3
+
+
+def random4(seed, use, stream, low, high, block):
+    return philox((block, low, high, torch.full_like(low, use << 24 | stream)), (seed & MASK, seed >> 32))
+
+
+def permutations(seed, low, high, count):
+    """[items, count]: where a Feistel network takes each number, again until it lies below count."""
+    half = 0
+    while 1 << 2 * half < count:
+        half += 1
+    low, high = low[:, None], high[:, None]
+    at = torch.arange(count).repeat(len(low), 1)
+    outside = torch.ones_like(at, dtype=torch.bool)
+    while outside.any():
+        left, right = at >> half, at & (1 << half) - 1
+        for turn in range(ROUNDS):
+            number = random4(seed, SHUFFLE, turn, low.expand_as(at), high.expand_as(at), right)[0]
+            left, right = right, left ^ number & (1 << half) - 1
+        at = torch.where(outside, left << half | right, at)
+        outside = at >= count
+    return at
+
+
+def make_orders(job, clients):
+    """Which samples each client of each round trains on, epoch after epoch, as brim does."""
+    rounds, cohort, epochs = job["warm"] + job["rounds"], job["cohort"], job["epochs"]
+    turns = [(step * cohort + place) % len(clients) for step in range(rounds) for place in range(cohort)]
+    order = [None] * len(turns)
+    for count in {len(own) for own in clients.values()}:
+        here = [i for i, client in enumerate(turns) if len(clients[client]) == count]
+        if not here:
+            continue
+        of = torch.tensor([turns[i] for i in here]).repeat_interleave(epochs)
+        epoch = torch.tensor([i // cohort * epochs + e for i in here for e in range(epochs)])
+        high, low, _, _ = random4(job["seed"], CLIENT, 1, of, torch.zeros_like(of), epoch)
+        places = permutations(job["seed"], low, high, count).reshape(len(here), epochs, count)
+        for i, place in zip(here, places):
+            order[i] = torch.tensor(clients[turns[i]])[place]
+    return order
+
+
+# ---- a job ----
+
+def read_clients(start):
+    clients = {}
+    with open(pathlib.Path(start) / "partition.csv", encoding="utf-8") as lines:
+        for row in csv.DictReader(lines):
+            clients.setdefault(int(row["client"]), []).append(int(row["sample"]))
+    return clients
+
+
+def read_weights(path):
+    data = path.read_bytes()
+    size = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:8 + size])
+    header.pop("__metadata__", None)
+    return [torch.frombuffer(bytearray(data[8 + size + e["data_offsets"][0]:8 + size + e["data_offsets"][1]]),
+                             dtype=torch.float32).reshape(e["shape"]) for e in header.values()]
+
+
+def make_files(job):
+    images, labels = read_split(pathlib.Path(job["data"]), "train")
+    path = pathlib.Path(job["images"])
+    if not path.exists():
+        values = (images.float() / 255 - MEAN) / STD
+        torch.from_file(str(path), shared=True, size=values.numel(), dtype=torch.float32).copy_(values.flatten())
+    torch.save({"order": make_orders(job, read_clients(job["start"])), "labels": labels}, job["order"])
+
+
+class Job:
+    """What a peer is to do, and on what."""
+
+    def __init__(self, path):
+        self.settings = json.loads(pathlib.Path(path).read_text())
+        files = torch.load(self["order"])
+        self.order, self.labels = files["order"], files["labels"]
+        self.images = torch.from_file(self["images"], shared=True, size=len(self.labels) * 784, dtype=torch.float32)
+        self.images = self.images.reshape(-1, 1, 28, 28)
+        self.rounds = self["warm"] + self["rounds"]
+
+    def __getitem__(self, key):
+        return self.settings[key]
+
+    def samples(self, step, place):
+        """[epochs, samples] of the client that has this place in a round."""
+        return self.order[step * self["cohort"] + place]
+
+    def batches(self, step, place):
+        for epoch in self.samples(step, place):
+            for part in epoch.split(self["batch"]):
+                yield self.images[part], self.labels[part]
+
+    def new_model(self):
+        model = MODELS[self["model"]]()
+        first = read_weights(pathlib.Path(self["start"]) / "checkpoints" / "last" / "model.safetensors")
+        with torch.no_grad():
+            for parameter, value in zip(model.parameters(), first, strict=True):
+                assert parameter.shape == value.shape, (parameter.shape, value.shape)
+                parameter.copy_(value)
+        return model
+
+    def train(self, model, step, place, mu=0.0):
+        """As users write it, FedProx too; returns the number of samples."""
+        anchor = [p.detach().clone() for p in model.parameters()] if mu else []
+        optimizer = torch.optim.SGD(model.parameters(), lr=self["rate"])
+        for x, y in self.batches(step, place):
+            optimizer.zero_grad()
+            loss = functional.cross_entropy(model(x), y)
+            if mu:
+                loss = loss + mu / 2 * sum((w - a).square().sum() for w, a in zip(model.parameters(), anchor))
+            loss.backward()
+            optimizer.step()
+        return self.samples(step, place).shape[1]
+
+    def finish(self, model, ends, **more):
+        """`ends`: when each round was over."""
+        images, labels = read_split(pathlib.Path(self["data"]), "t10k")
+        with torch.no_grad():
+            loss = sum(functional.cross_entropy(model((x.float() / 255 - MEAN) / STD), y, reduction="sum").item()
+                       for x, y in zip(images.split(500), labels.split(500))) / len(labels)
+            weights = torch.cat([p.detach().float().flatten() for p in model.parameters()])
+        pathlib.Path(self["weights"]).write_bytes(struct.pack(f"<{len(weights)}f", *weights.tolist()))
+        seconds = (ends[-1] - ends[self["warm"] - 1]) / self["rounds"]
+        print(json.dumps({"seconds": seconds, "loss": loss, **more}), flush=True)
+
+
+@functools.lru_cache(maxsize=1)
+def job_of(path):
+    """One for each process, as data sets are loaded once."""
+    return Job(path)
+
+
+if __name__ == "__main__":
+    make_files(json.loads(pathlib.Path(sys.argv[1]).read_text()))

@@ -1,0 +1,105 @@
+"""pfl-research, for federate.py: its FederatedAveraging or FedProx on its SimulatedBackend, in one process or several.
+
+    federate_pfl.py JOB PROCESSES THREADS
+
+Users come in brim's turn. FedAdam is PyTorch's Adam as the central optimizer, as in pfl's own benchmarks, so with its
+correction of the bias."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+
+if int(sys.argv[2]) > 1 and "PFL_WORKER_RANK" not in os.environ:
+    ports = [socket.socket() for _ in range(int(sys.argv[2]))]
+    for port in ports:
+        port.bind(("localhost", 0))
+    os.environ["PFL_WORKER_ADDRESSES"] = ",".join(f"localhost:{port.getsockname()[1]}" for port in ports)
+    for port in ports:
+        port.close()
+    OTHERS = [subprocess.Popen([sys.executable, *sys.argv], env={**os.environ, "PFL_WORKER_RANK": str(rank)},
+                               stdout=subprocess.DEVNULL) for rank in range(1, len(ports))]
+    os.environ["PFL_WORKER_RANK"] = "0"
+else:
+    OTHERS = []
+
+import torch  # noqa: E402
+from pfl.aggregate.simulate import SimulatedBackend  # noqa: E402
+from pfl.aggregate.weighting import WeightByDatapoints  # noqa: E402
+from pfl.algorithm.base import NNAlgorithmParams  # noqa: E402
+from pfl.algorithm.federated_averaging import FederatedAveraging  # noqa: E402
+from pfl.algorithm.fedprox import FedProx, FedProxParams  # noqa: E402
+from pfl.callback.base import TrainingProcessCallback  # noqa: E402
+from pfl.data.dataset import Dataset  # noqa: E402
+from pfl.data.federated_dataset import FederatedDataset  # noqa: E402
+from pfl.hyperparam.base import NNTrainHyperParams  # noqa: E402
+from pfl.metrics import Metrics, Weighted  # noqa: E402
+from pfl.model.pytorch import PyTorchModel  # noqa: E402
+from torch.nn import functional  # noqa: E402
+
+from federate_peer import Job  # noqa: E402
+
+
+def with_loss(model):
+    """The same model, as pfl takes models."""
+
+    class WithLoss(type(model)):
+        def loss(self, x, y):
+            return functional.cross_entropy(self(x), y)
+
+        def metrics(self, x, y):
+            return {"loss": Weighted(functional.cross_entropy(self(x), y, reduction="sum").item(), len(y))}
+
+    model.__class__ = WithLoss
+    return model
+
+
+class Ends(TrainingProcessCallback):
+    def __init__(self):
+        self.times = []
+
+    def after_central_iteration(self, aggregate_metrics, model, *, central_iteration):
+        self.times.append(time.perf_counter())
+        return False, Metrics()
+
+
+def make_data(job):
+    """A user is a place in a round; each round's are sampled one after the other."""
+    turn = iter(range(10 ** 9))
+
+    def dataset(user):
+        step, place = divmod(user, job["cohort"])
+        own = job.samples(step, place)
+        assert len(own) == 1 or job["batch"] >= own.shape[1], "pfl goes through a user's samples in one order"
+        return Dataset((job.images[own[0]], job.labels[own[0]]), user_id=str(user))
+
+    return FederatedDataset(dataset, lambda: next(turn))
+
+
+def main():
+    job = Job(sys.argv[1])
+    torch.set_num_threads(int(sys.argv[3]))
+    model, data, ends = with_loss(job.new_model()), make_data(job), Ends()
+    server = job["server"]
+    central = torch.optim.SGD(model.parameters(), lr=1.0)
+    if job["algorithm"] == "fedadam":
+        central = torch.optim.Adam(model.parameters(), lr=server["lr"], betas=(server["beta1"], server["beta2"]),
+                                   eps=server["eps"])
+    shape = {"central_num_iterations": job.rounds, "evaluation_frequency": 10 ** 9, "train_cohort_size": job["cohort"],
+             "val_cohort_size": 0}
+    train = NNTrainHyperParams(local_batch_size=job["batch"], local_num_epochs=job["epochs"],
+                               local_learning_rate=job["rate"])
+    is_prox = job["algorithm"] == "fedprox"
+    algorithm = FedProx() if is_prox else FederatedAveraging()
+    algorithm.run(FedProxParams(**shape, mu=job["mu"]) if is_prox else NNAlgorithmParams(**shape),
+                  SimulatedBackend(training_data=data, val_data=data, postprocessors=[WeightByDatapoints()]),
+                  PyTorchModel(model, torch.optim.SGD, central), train, callbacks=[ends],
+                  send_metrics_to_platform=False)
+    job.finish(model, ends.times)
+    for other in OTHERS:
+        assert other.wait() == 0
+
+
+if __name__ == "__main__":
+    main()
