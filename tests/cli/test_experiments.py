@@ -7,7 +7,8 @@ import pathlib
 import random
 import unittest
 
-from support import BINARY, USAGE, Case, main
+import image_sets
+from support import BINARY, USAGE, Case, main, write_idx_dataset
 
 READS_PICTURES = pathlib.Path(BINARY).parents[1].joinpath("lib/brim/plugins/dataset/image_folder.so").exists()
 SMALL_TOWER = ["backbone.depth=1", "backbone.width=32", "backbone.heads=2", "backbone.projection=16",
@@ -52,13 +53,8 @@ class OfTables(Experiment):
 
 @unittest.skipUnless(READS_PICTURES, "this build reads no pictures")
 class OfPictures(Experiment):
-    def setUp(self):
-        super().setUp()
-        import image_sets
-        self.sets = image_sets
-
     def test_emotion(self):
-        self.sets.write_folder(self.folder / "faces", tuple(f"emotion_{k}" for k in range(7)), train=6, test=2)
+        image_sets.write_folder(self.folder / "faces", tuple(f"emotion_{k}" for k in range(7)), train=6, test=2)
         words = ["experiment=emotion", "dataset.path=faces"]
         plan = self.check(words, "id: emotion_cnn", "id: adam", "lr: 1e-4", "batch_size: 16", "epochs: 20")
         self.assertEqual(plan["parameters"], 2345607)  # those of 1x48x48 and 7 classes
@@ -67,8 +63,8 @@ class OfPictures(Experiment):
 
     def test_clip(self):
         """Plans are of the real size."""
-        self.sets.write_flowers(self.folder / "flowers102")
-        self.sets.write_birds(self.folder / "cub200")
+        image_sets.write_flowers(self.folder / "flowers102")
+        image_sets.write_birds(self.folder / "cub200")
         for name, lr in (("clip_linear_probe", "1e-3"), ("clip_lora", "1e-4")):
             for data in ("flowers102", "cub200"):
                 words = [f"experiment={name}", f"dataset={data}", f"dataset.path={data}"]
@@ -83,6 +79,47 @@ class OfPictures(Experiment):
         for line in ("lora_r: 4", "batch_size: 32", "gradient_accumulation_steps: 4", "effective_batch_size: 128",
                      "lr: 1e-4"):
             self.assertIn(line, said)
+
+
+class OfFederations(Experiment):
+    """Clients and samples are fewer than the experiment's own in what trains here."""
+
+    def federation(self, *words):
+        """Its plan, of the real size but for the data; nothing is trained."""
+        return json.loads(self.brim("--config-name", "federate", "plan", "--json", *words, "memory.timing=false").out)
+
+    def check_rounds(self, words, clients, rounds, each):
+        said = self.brim("--config-name", "federate", "config", *words).out
+        for line in (f"total_clients: {clients[0]}", f"clients_per_round: {clients[1]}", f"rounds: {rounds}",
+                     "  batch_size: 10", "  local_epochs: 1", "  kind: iid"):
+            self.assertIn(f"\n{line}\n", said)
+        small = [*words, "total_clients=8", "clients_per_round=8", "rounds=2", "observe.log_every_steps=1"]
+        self.brim("federate", "run.dir=run", *small)
+        trained = [r for r in self.records("run") if r["split"] == "train"]
+        self.assertEqual([r["samples"] for r in trained], [8 * each] * 2)
+        self.assertLess(trained[1]["loss"], trained[0]["loss"])
+        self.train("again", *small)  # an experiment says all of it: which configuration it is read into changes nothing
+        self.assert_same_checkpoint("run", "again", 2)
+
+    def test_fedavg_mnist(self):
+        write_idx_dataset(self.folder / "mnist", train=160, rows=28)
+        for words in (["dataset.path=mnist"], ["dataset=mnist", "dataset.path=mnist"]):
+            plan = self.federation("experiment=fedavg_mnist", *words, "total_clients=16")
+            self.assertEqual(plan["parameters"], 1663370)
+        self.check_rounds(["experiment=fedavg_mnist", "dataset.path=mnist", "model.width=4"], (100, 10), 100, 20)
+
+    def test_flute_lr(self):
+        write_idx_dataset(self.folder / "mnist", train=240, rows=28)
+        words = ["experiment=flute_lr", "dataset.path=mnist"]
+        self.assertEqual(self.federation(*words, "total_clients=16")["parameters"], 7850)
+        self.check_rounds(words, (1000, 10), 100, 30)
+
+    def test_pfl_cifar10(self):
+        image_sets.write_cifar10(self.folder / "cifar", count=80)
+        words = ["experiment=pfl_cifar10", "dataset.path=cifar"]
+        plan = self.federation(*words, "total_clients=50")
+        self.assertEqual(plan["parameters"], 1626442)
+        self.check_rounds([*words, "model.width=4", "optimizer.lr=0.01"], (1000, 50), 1500, 50)
 
 
 # What `--config-name robust` is about: devices, waiting, threads, and what is said of memory.
@@ -112,6 +149,8 @@ class Shared(Experiment):
             words = [f"experiment={name}", "dataset.path=there"]
             with self.subTest(name):
                 plain = self.numbers_of("config", *words)
+                if any(line.startswith("total_clients: ") for line in plain[0]):
+                    words.append("~training.epochs")  # of the robust configuration: a federation goes by rounds
                 self.assertEqual(plain, self.numbers_of("--config-name", "robust", "config", *words))
                 self.assertEqual(plain[1], plain[2])
 
