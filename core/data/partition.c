@@ -24,11 +24,15 @@ int64_t brim_partition_count(const brim_partition *p, int64_t client)
   return p->samples * (client + 1) / p->clients - p->samples * client / p->clients;
 }
 
+int64_t brim_partition_order(const brim_partition *p, int64_t client, int64_t i)
+{
+  if (p->offset) return p->index[p->offset[client] + i];
+  return (int64_t)brim_permutation_at(&p->shuffle, (uint64_t)(p->samples * client / p->clients + i));
+}
+
 int64_t brim_partition_at(const brim_partition *p, int64_t client, int64_t i)
 {
-  const uint64_t at = p->offset ? p->index[p->offset[client] + i]
-                                : brim_permutation_at(&p->shuffle, (uint64_t)(p->samples * client / p->clients + i));
-  return (int64_t)brim_permutation_at(&p->split, at);
+  return (int64_t)brim_permutation_at(&p->split, (uint64_t)brim_partition_order(p, client, i));
 }
 
 /* ---- the order of an epoch ---- */
@@ -355,35 +359,58 @@ static brim_status make_permutations(const brim_data *data, brim_partition *p)
 
 brim_status brim_partition_make(const brim_data *data, brim_partition *out)
 {
-  int32_t *label = NULL;
   *out = (brim_partition){.clients = data->settings->total_clients,
                           .samples = data->count[BRIM_PART_TRAIN],
                           .seed = (uint64_t)data->settings->seed};
   BRIM_TRY(check(data, out));
   brim_status status = make_permutations(data, out);
   if (status == BRIM_OK && brim_partition_reads_labels(data->settings)) {
-    status = read_labels(data, &label);
-    if (status == BRIM_OK) status = deal(data, label, out);
-    free(label);
+    status = read_labels(data, &out->label);
+    if (status == BRIM_OK) status = deal(data, out->label, out);
   }
   if (status == BRIM_OK) status = list_sizes(out);
   if (status != BRIM_OK) brim_partition_release(out);
   return status;
 }
 
-brim_status brim_partition_write(const brim_partition *p, const char *path)
+/* A line for each sample of a client. `scratch`: to read its class with; NULL: the class is not written. */
+static brim_status write_client(const brim_data *data, const brim_partition *p, int64_t client, void *scratch,
+                                FILE *file)
 {
-  FILE *file = fopen(path, "w");
-  if (!file) return brim_fail(BRIM_EIO, "cannot write '%s': %s", path, strerror(errno));
-  fputs("client,sample\n", file);
-  for (int64_t client = 0; client < p->clients; client++) {
-    const int64_t count = brim_partition_count(p, client);
-    for (int64_t i = 0; i < count; i++)
-      fprintf(file, "%" PRId64 ",%" PRId64 "\n", client, brim_partition_at(p, client, i));
+  const int64_t count = brim_partition_count(p, client);
+  for (int64_t i = 0; i < count; i++) {
+    const int64_t sample = brim_partition_order(p, client, i);
+    int32_t label = 0;
+    fprintf(file, "%" PRId64 ",%" PRId64, client, brim_partition_at(p, client, i));
+    if (p->label)
+      label = p->label[sample];
+    else if (scratch)
+      BRIM_TRY(brim_data_label(data, sample, scratch, &label));
+    if (p->label || scratch) fprintf(file, ",%" PRId32, label);
+    fputc('\n', file);
   }
-  const bool failed = ferror(file);
-  if (fclose(file) != 0 || failed) return brim_fail(BRIM_EIO, "cannot write '%s': %s", path, strerror(errno));
   return BRIM_OK;
+}
+
+brim_status brim_partition_write(const brim_data *data, const brim_partition *p, const char *path)
+{
+  const bool reads = !p->label && data->train.task == BRIM_TASK_CLASS && data->train.pixels_max == 0;
+  void *scratch = reads ? brim_try_malloc(data->scratch_bytes) : NULL;
+  if (reads && !scratch) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for a sample of '%s'", path);
+  FILE *file = fopen(path, "w");
+  if (!file) {
+    free(scratch);
+    return brim_fail(BRIM_EIO, "cannot write '%s': %s", path, strerror(errno));
+  }
+  brim_status status = BRIM_OK;
+  fputs(p->label || reads ? "client,sample,class\n" : "client,sample\n", file);
+  for (int64_t client = 0; client < p->clients && status == BRIM_OK; client++)
+    status = write_client(data, p, client, scratch, file);
+  free(scratch);
+  const bool failed = ferror(file);
+  if ((fclose(file) != 0 || failed) && status == BRIM_OK)
+    return brim_fail(BRIM_EIO, "cannot write '%s': %s", path, strerror(errno));
+  return status;
 }
 
 void brim_partition_release(brim_partition *p)
@@ -392,5 +419,6 @@ void brim_partition_release(brim_partition *p)
   free(p->index);
   free(p->size);
   free(p->round);
+  free(p->label);
   *p = (brim_partition){0};
 }

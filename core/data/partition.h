@@ -2,7 +2,7 @@
  *
  * A client is a view of the one dataset: it has no copy, no loader and no thread of its own. The dealing follows from
  * the seed, the number of clients and the labels alone, so it is the same for every model, backend and machine. Evenly
- * at random needs no table: a permutation of all samples is cut into pieces. The others keep 8 bytes a client and 4 a
+ * at random needs no table: a permutation of all samples is cut into pieces. The others keep 8 bytes a client and 8 a
  * sample. Training samples are counted from 0 in the order of the split (see brim_data); there are fewer than 2^32. */
 #ifndef BRIM_DATA_PARTITION_H
 #define BRIM_DATA_PARTITION_H
@@ -16,6 +16,7 @@ typedef struct brim_partition {
   uint32_t *round;          /* that these two look up */
   int64_t *offset;          /* [clients + 1] into index; NULL: there is no table */
   uint32_t *index;          /* [samples], client after client */
+  int32_t *label;           /* [samples] the class of each, where labels decided; NULL: they were not read */
   int64_t least, most;      /* samples of a client */
   int64_t *size;            /* [size_count] the different numbers of samples that clients have, ascending */
   size_t size_count;
@@ -33,15 +34,18 @@ struct brim_client_order {
  * labels decide (dirichlet, shards). ECONFIG: there are fewer samples than clients or shards, or the labels are no
  * classes; ENOMEM_HOST; what the dataset says. The caller releases it. */
 brim_status brim_partition_make(const brim_data *data, brim_partition *out);
-/* [init] Writes a line for each training sample, as CSV: the client that has it, and its number in the dataset's
- * training split. EIO. */
-brim_status brim_partition_write(const brim_partition *partition, const char *path);
+/* [init] Writes a line for each training sample, as CSV: the client that has it, its number in the dataset's training
+ * split, and its class. Without the class where there are no classes, or where they could only be read by decoding
+ * pictures. The data must be opened. EIO, ENOMEM_HOST, what the dataset says. */
+brim_status brim_partition_write(const brim_data *data, const brim_partition *partition, const char *path);
 void brim_partition_release(brim_partition *partition);
 /* Must the data be opened for it? */
 bool brim_partition_reads_labels(const brim_settings *settings);
 /* [any thread] How many samples a client has. */
 int64_t brim_partition_count(const brim_partition *partition, int64_t client);
-/* [any thread] The i-th sample of a client, by its number in the dataset's training split. */
+/* [any thread] The i-th sample of a client, counted in the order of the split (see brim_data_label), and by its number
+ * in the dataset's training split. */
+int64_t brim_partition_order(const brim_partition *partition, int64_t client, int64_t i);
 int64_t brim_partition_at(const brim_partition *partition, int64_t client, int64_t i);
 
 /* [init] Room for the order of the client with the most samples, and its bytes. ENOMEM_HOST; the caller closes it all

@@ -7,8 +7,6 @@
 #include "report/page_parts.h"
 #include "store/rundir.h"
 
-#define SHADES 10 /* of the confusion matrix, as page_confusion.c has them */
-
 /* ---- style ---- */
 
 static const char light[] =
@@ -57,13 +55,13 @@ static const char rules[] =
 /* A shade's number is its share in tenths. */
 static void add_shades(brim_text *out)
 {
-  for (int i = 1; i <= SHADES; i++) {
+  for (int i = 1; i <= BRIM_PAGE_SHADES; i++) {
     const double strength = 0.08 + 0.092 * i;
     brim_text_printf(out,
                      "td.right%d{background:rgba(var(--right),%.3f)}td.wrong%d{background:rgba(var(--wrong),%.3f)}"
                      "path.right%d{fill:rgba(var(--right),%.3f)}path.wrong%d{fill:rgba(var(--wrong),%.3f)}",
                      i, strength, i, strength, i, strength, i, strength);
-    if (i > SHADES / 2) brim_text_printf(out, "td.right%d{color:#fff}", i);
+    if (i > BRIM_PAGE_SHADES / 2) brim_text_printf(out, "td.right%d{color:#fff}", i);
   }
 }
 
@@ -99,7 +97,9 @@ static void print_one(brim_comparison *c, brim_text *out)
   begin(out, c->run[0].name);
   brim_page_headline(&page, out);
   brim_page_curves(&page, out);
+  brim_page_reached(&page, out);
   brim_page_epochs(&page, out);
+  brim_page_clients_section(&page, out);
   brim_page_classes(&page, out);
   brim_page_plan(&page, out);
   brim_page_events(&page, out);
@@ -109,7 +109,7 @@ static void print_one(brim_comparison *c, brim_text *out)
 
 static void print_several(brim_comparison *c, brim_text *out)
 {
-  const brim_table figures = brim_compare_figures(c), keys = brim_compare_keys(c);
+  const brim_table figures = brim_compare_figures(c), keys = brim_compare_keys(c), seeds = brim_compare_seeds(c);
   char title[64];
   snprintf(title, sizeof title, "%zu runs", c->count);
   begin(out, title);
@@ -117,6 +117,13 @@ static void print_several(brim_comparison *c, brim_text *out)
   brim_page_begin(out, "Figures");
   brim_page_table(out, &figures);
   brim_page_end(out);
+  if (seeds.count > 0) {
+    brim_page_begin(out, "Over seeds");
+    brim_text_add(out, "<p>Means, and standard deviations where there are several seeds.</p>\n");
+    brim_page_table(out, &seeds);
+    brim_page_end(out);
+  }
+  brim_page_reached_of_all(c, out);
   brim_page_curves_of_all(c, out);
   if (keys.count > 0) {
     brim_page_begin(out, "Keys that differ");

@@ -9,15 +9,14 @@
 
 #define NUMBERS_CLASSES_MAX 24
 #define SQUARES_CLASSES_MAX 200
-#define SHADES 10 /* besides none */
 #define PAIRS_MAX 12
 #define LABEL_BYTES_MAX 24 /* of a class's name beside a square */
 
-/* 0: no sample; 1 to SHADES. */
+/* 0: no sample; 1 to BRIM_PAGE_SHADES. */
 static int shade_of(const brim_confusion *c, size_t label, size_t answer)
 {
   const double count = c->count[label * c->classes + answer];
-  return count > 0 ? (int)fmax(1, ceil(SHADES * count / c->of_label[label] - 1e-9)) : 0;
+  return count > 0 ? (int)fmax(1, ceil(BRIM_PAGE_SHADES * count / c->of_label[label] - 1e-9)) : 0;
 }
 
 /* ---- a table of numbers ---- */
@@ -112,7 +111,7 @@ static void add_map(const brim_confusion *c, brim_text *out)
   add_labels(c, cell, room, out);
   brim_text_printf(out, "<g transform=\"translate(%.1f %.1f) scale(%.0f)\">\n", room, room, cell);
   brim_text_printf(out, "<path class=\"ground\" d=\"M0 0h%zuv%zuh-%zuz\"/>\n", c->classes, c->classes, c->classes);
-  for (int shade = 1; shade <= SHADES; shade++) {
+  for (int shade = 1; shade <= BRIM_PAGE_SHADES; shade++) {
     add_squares(c, true, shade, out);
     add_squares(c, false, shade, out);
   }

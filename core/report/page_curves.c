@@ -1,17 +1,23 @@
 /* Curves over steps: a chart for each figure of the records. A run's own page has a colour for each split, a page of
  * several runs one for each run. */
 #include <math.h>
+#include <string.h>
 
 #include "report/page_parts.h"
 
 #define CURVE_RUNS_MAX 32 /* colours and dashes that can be told apart */
+#define MEMORY_CURVES 3
+#define MIB 1048576.0
 
-/* What the records tell beside it, or what is the same for all of them. */
+/* What the records tell beside it, what is the same for all of them, or what has a chart elsewhere. */
 static bool is_drawn(const char *name)
 {
-  brim_names out = {.name = {"epoch", "samples", "tokens", "seconds", "skipped_steps"}, .count = 5};
-  brim_names_add(&out, name);
-  return out.count > 5;
+  static const char *const left_out[] = {"epoch",         "samples",  "tokens",           "seconds",
+                                         "skipped_steps", "clients",  "clients_left_out", "planned_bytes",
+                                         "device_bytes",  "rss_bytes"};
+  for (size_t i = 0; i < sizeof left_out / sizeof left_out[0]; i++)
+    if (strcmp(left_out[i], name) == 0) return false;
+  return true;
 }
 
 static void collect(const brim_metrics *metrics, brim_names *names)
@@ -41,13 +47,11 @@ static bool is_curve(const brim_curve *c)
   return points > 1;
 }
 
-static void draw(brim_arena *arena, const char *figure, const brim_curve *curve, size_t count, brim_text *out)
+static void draw(const brim_chart *chart, brim_text *out)
 {
   bool is_worth_it = false;
-  for (size_t i = 0; i < count; i++) is_worth_it = is_worth_it || is_curve(&curve[i]);
-  if (!is_worth_it) return;
-  const brim_chart chart = {brim_figure_title(arena, figure), "step", curve, count};
-  brim_svg_chart(&chart, out);
+  for (size_t i = 0; i < chart->count; i++) is_worth_it = is_worth_it || is_curve(&chart->curve[i]);
+  if (is_worth_it) brim_svg_chart(chart, out);
 }
 
 static void add_legend(brim_text *out, size_t index, const char *name)
@@ -84,10 +88,42 @@ void brim_page_curves(const brim_page_run *page, brim_text *out)
       curve[k].name = k;
       curve[k].faint = k == BRIM_SPLIT_TRAIN && splits > 1;
     }
-    draw(&page->all->arena, names.name[i], curve, splits, out);
+    draw(
+        &(brim_chart){brim_figure_title(&page->all->arena, names.name[i]), brim_compare_step(page->all), curve, splits},
+        out);
   }
   brim_text_add(out, "</div>\n");
   brim_page_end(out);
+}
+
+/* ---- memory ---- */
+
+/* In MiB; without a `figure` what was planned at most. */
+static brim_curve memory_curve(const brim_page_run *page, const char *figure)
+{
+  const brim_series *series = &page->run->metrics.split[BRIM_SPLIT_TRAIN];
+  const double *bytes = figure ? brim_series_values(series, figure) : NULL;
+  const double planned =
+      brim_page_number(page->summary ? page->summary : page->plan, page->summary ? "planned_peak_bytes" : "peak_bytes");
+  double *mib = BRIM_ARENA_NEW(&page->all->arena, double, series->count + 1);
+  for (size_t i = 0; i < series->count; i++) mib[i] = (bytes ? bytes[i] : figure ? NAN : planned) / MIB;
+  return (brim_curve){.x = series->step, .y = mib, .count = series->count};
+}
+
+void brim_page_memory_curves(const brim_page_run *page, brim_text *out)
+{
+  static const char *const figure[MEMORY_CURVES] = {NULL, "device_bytes", "rss_bytes"};
+  brim_curve curve[MEMORY_CURVES];
+  if (!page->clients || !brim_series_values(&page->run->metrics.split[BRIM_SPLIT_TRAIN], figure[1])) return;
+  brim_text_add(out, "<h3>By round</h3>\n<p class=\"legend\">\n");
+  for (size_t i = 0; i < MEMORY_CURVES; i++) {
+    curve[i] = memory_curve(page, figure[i]);
+    curve[i].name = i;
+    add_legend(out, i, figure[i] ? brim_figure_title(&page->all->arena, figure[i]) : "planned");
+  }
+  begin_charts(out);
+  draw(&(brim_chart){"memory, MiB", brim_compare_step(page->all), curve, MEMORY_CURVES}, out);
+  brim_text_add(out, "</div>\n");
 }
 
 /* ---- several ---- */
@@ -105,7 +141,7 @@ static void draw_all(brim_comparison *c, const char *figure, brim_text *out)
     for (size_t k = 0; k < each; k++) of_run[k].name = i;
     of_run[0].faint = is_score;
   }
-  draw(&c->arena, figure, curve, each * c->count, out);
+  draw(&(brim_chart){brim_figure_title(&c->arena, figure), brim_compare_step(c), curve, each * c->count}, out);
 }
 
 void brim_page_curves_of_all(brim_comparison *c, brim_text *out)

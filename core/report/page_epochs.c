@@ -11,13 +11,14 @@ typedef struct columns {
   const brim_series *judged;
   const char *split;
   brim_names scores; /* of an evaluation */
+  bool is_federated;
 } columns;
 
 static columns columns_of(const brim_page_run *page)
 {
   const brim_metrics *m = &page->run->metrics;
   const enum brim_split split = brim_compare_judged(m);
-  columns out = {.judged = &m->split[split], .split = brim_split_names[split]};
+  columns out = {.judged = &m->split[split], .split = brim_split_names[split], .is_federated = page->clients != NULL};
   for (size_t i = 0; i < out.judged->columns; i++)
     if (brim_figure_is_score(out.judged->column[i].name)) brim_names_add(&out.scores, out.judged->column[i].name);
   return out;
@@ -25,7 +26,8 @@ static columns columns_of(const brim_page_run *page)
 
 static void add_head(brim_table *table, const columns *c)
 {
-  static const char *const head[] = {"epoch", "step", "training loss", "training accuracy"};
+  const char *const head[] = {c->is_federated ? "" : "epoch", c->is_federated ? "round" : "step", "training loss",
+                              "training accuracy"};
   for (size_t i = 0; i < sizeof head / sizeof head[0]; i++) brim_table_add(table, head[i]);
   for (size_t i = 0; i < c->scores.count; i++)
     brim_table_add(
@@ -45,7 +47,7 @@ static void add_row(brim_table *table, const columns *c, const brim_epoch *e)
 {
   char text[64];
   snprintf(text, sizeof text, "%.4g", e->number);
-  brim_table_add(table, text);
+  brim_table_add(table, c->is_federated ? "" : text); /* a round is an epoch too */
   snprintf(text, sizeof text, "%.15g", e->step);
   brim_table_add(table, text);
   add_figure(table, "loss", e->loss);
@@ -70,10 +72,10 @@ void brim_page_epochs(const brim_page_run *page, brim_text *out)
   add_head(&table, &c);
   for (size_t i = 0; i < run->epoch_count; i++)
     if ((run->epoch_count - 1 - i) % stride == 0) add_row(&table, &c, &run->epoch[i]);
-  brim_page_begin(out, is_evaluations ? "Evaluations" : "Epochs");
+  const char *rows = is_evaluations ? "evaluations" : c.is_federated ? "rounds" : "epochs";
+  brim_page_begin(out, is_evaluations ? "Evaluations" : c.is_federated ? "Rounds" : "Epochs");
   if (stride > 1)
-    brim_text_printf(out, "<p>One in %zu of %zu %s; metrics.jsonl has all.</p>\n", stride, run->epoch_count,
-                     is_evaluations ? "evaluations" : "epochs");
+    brim_text_printf(out, "<p>One in %zu of %zu %s; metrics.jsonl has all.</p>\n", stride, run->epoch_count, rows);
   brim_text_add(out, "<div class=\"tall\">\n");
   brim_page_table(out, &table);
   brim_text_add(out, "</div>\n");

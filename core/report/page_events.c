@@ -62,7 +62,7 @@ static void add_event(brim_table *table, const json_t *event)
 
 static void add_timeline(const brim_page_run *page, size_t told, brim_text *out)
 {
-  static const char *const head[] = {"time (UTC)", "step", "event", ""};
+  const char *const head[] = {"time (UTC)", brim_compare_step(page->all), "event", ""};
   brim_table table = {.arena = &page->all->arena, .columns = sizeof head / sizeof head[0]};
   size_t index, number = 0;
   json_t *event;

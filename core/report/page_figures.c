@@ -31,6 +31,11 @@ static const struct {
     {"tokens", "tokens", RATE, false},
     {"seconds", "seconds", PLAIN, false},
     {"epoch", "epoch", PLAIN, false},
+    {"clients", "clients", RATE, false},
+    {"clients_left_out", "clients left out", RATE, false},
+    {"device_bytes", "placed on the device", RATE, false},
+    {"device_peak_bytes", "placed on the device at most", RATE, false},
+    {"rss_bytes", "resident on the host", RATE, false},
 };
 #define KNOWN (sizeof known / sizeof known[0])
 static const char top_k[] = "accuracy_top";

@@ -89,7 +89,8 @@ static void add_cards(const brim_page_run *page, const brim_names *names, brim_t
   add_score_cards(page, names, out);
   add_rate_card(page, "tokens_per_second", out);
   add_rate_card(page, "samples_per_second", out);
-  add_card(out, "", "per epoch", brim_figure_seconds(text, sizeof text, brim_epochs_mean_seconds(&run->metrics)));
+  add_card(out, "", brim_compare_is_federated(run) ? "per round" : "per epoch",
+           brim_figure_seconds(text, sizeof text, brim_epochs_mean_seconds(&run->metrics)));
   add_card(out, "", "in all", brim_figure_seconds(text, sizeof text, run->summary.wall_seconds));
   add_card(out, "", "memory planned",
            brim_figure_bytes(text, sizeof text, brim_page_number(page->summary, "planned_peak_bytes")));
@@ -141,7 +142,8 @@ static void add_what(const brim_page_run *page, brim_text *out)
   brim_svg_escape(out, name);
   if (name[0]) brim_text_add(out, ")");
   add_value(page, "precision", ", ", out);
-  if (isfinite(page->run->summary.steps)) brim_text_printf(out, ", %.15g steps", page->run->summary.steps);
+  if (isfinite(page->run->summary.steps))
+    brim_text_printf(out, ", %.15g %ss", page->run->summary.steps, brim_compare_step(page->all));
   brim_text_add(out, "</p>\n");
 }
 

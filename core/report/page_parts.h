@@ -2,9 +2,27 @@
 #ifndef BRIM_REPORT_PAGE_PARTS_H
 #define BRIM_REPORT_PAGE_PARTS_H
 #include <jansson.h>
+#include <stdio.h>
 
 #include "report/page.h"
 #include "report/svg.h"
+
+#define BRIM_PAGE_SHADES 10 /* of a colour, besides none: the classes right1, right2, ... and wrong1, ... */
+
+/* Clients that are drawn, and classes that their samples may have: the first, and no client of others. */
+#define BRIM_PAGE_CLIENTS_MAX 200
+#define BRIM_PAGE_CLASSES_MAX 200
+
+/* What a federation's files say of its clients. */
+typedef struct brim_page_clients {
+  int64_t count;    /* all of them */
+  double *samples;  /* [count] that each has; NULL: partition.csv is not there */
+  int64_t shown;    /* clients of the picture; client i of it is number i * count / shown */
+  double *of_class; /* [shown, BRIM_PAGE_CLASSES_MAX] samples of each class; NULL: partition.csv has no classes */
+  int64_t classes;  /* 1 + the largest; more than BRIM_PAGE_CLASSES_MAX cannot be drawn */
+  double *rounds;   /* [count] in which each has trained; NULL: participants.jsonl is not there */
+  double left_out;  /* times that a client was selected, but its update did not arrive */
+} brim_page_clients;
 
 /* A run with what only its own page shows. A file that is not there, or damaged, is NULL here. */
 typedef struct brim_page_run {
@@ -13,6 +31,7 @@ typedef struct brim_page_run {
   json_t *summary, *plan, *plugins; /* objects */
   json_t *events;                   /* an array of objects; what is no event is left out */
   const char *config, *overrides;   /* texts */
+  brim_page_clients *clients;       /* NULL: the run was no federation */
   brim_text notes;                  /* what cannot be read, a line each */
 } brim_page_run;
 
@@ -24,6 +43,14 @@ void brim_page_release(brim_page_run *page);
 double brim_page_number(const json_t *object, const char *key);
 /* A text of an object; "" if it has none of that name. */
 const char *brim_page_string(const json_t *object, const char *key);
+
+/* A file of the run's folder, to be closed; NULL: there is none, or it cannot be read, which is noted. */
+FILE *brim_page_open(brim_page_run *page, const char *name);
+
+/* ---- page_clients_read.c ---- */
+
+/* NULL if the run was no federation. Into the arena. */
+brim_page_clients *brim_page_read_clients(brim_page_run *page);
 
 /* ---- page_html.c: what sections are made of ---- */
 
@@ -63,8 +90,15 @@ void brim_names_add(brim_names *names, const char *name);
 
 void brim_page_headline(const brim_page_run *page, brim_text *out);
 void brim_page_curves(const brim_page_run *page, brim_text *out);
+/* Memory of each record of a federation; of other runs nothing. */
+void brim_page_memory_curves(const brim_page_run *page, brim_text *out);
 void brim_page_curves_of_all(brim_comparison *c, brim_text *out);
 void brim_page_epochs(const brim_page_run *page, brim_text *out);
+/* When a federation came to 50, 80 and 90 %. */
+void brim_page_reached(const brim_page_run *page, brim_text *out);
+/* A row for each federation. */
+void brim_page_reached_of_all(brim_comparison *c, brim_text *out);
+void brim_page_clients_section(const brim_page_run *page, brim_text *out);
 void brim_page_classes(const brim_page_run *page, brim_text *out);
 void brim_page_plan(const brim_page_run *page, brim_text *out);
 void brim_page_events(const brim_page_run *page, brim_text *out);

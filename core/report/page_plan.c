@@ -107,6 +107,7 @@ void brim_page_plan(const brim_page_run *page, brim_text *out)
   if (table.count <= 2) return;
   brim_page_begin(out, "Memory");
   add_classes(json_object_get(plan, "classes"), out);
+  brim_page_memory_curves(page, out);
   brim_page_table(out, &table);
   brim_page_end(out);
 }

@@ -13,7 +13,7 @@
 
 #define TEXT_BYTES_MAX (1 << 20) /* of a file that is shown as it is */
 
-static FILE *open_part(brim_page_run *page, const char *name)
+FILE *brim_page_open(brim_page_run *page, const char *name)
 {
   char path[BRIM_PATH_MAX];
   if (brim_path_join(path, page->run->dir, name) != BRIM_OK) return NULL;
@@ -27,7 +27,7 @@ static json_t *read_object(brim_page_run *page, const char *name)
 {
   json_error_t error;
   struct stat info;
-  FILE *file = open_part(page, name);
+  FILE *file = brim_page_open(page, name);
   if (!file) return NULL;
   const bool is_large = fstat(fileno(file), &info) == 0 && info.st_size > BRIM_SUMMARY_BYTES_MAX;
   json_t *root = is_large ? NULL : json_loadf(file, 0, &error);
@@ -48,7 +48,7 @@ static json_t *read_events(brim_page_run *page)
   char *line = NULL;
   size_t room = 0;
   json_t *events = json_array();
-  FILE *file = open_part(page, "events.jsonl");
+  FILE *file = brim_page_open(page, "events.jsonl");
   for (ssize_t length; file && (length = getline(&line, &room, file)) >= 0;) {
     json_t *event = json_loadb(line, (size_t)length, 0, NULL);
     if (json_is_string(json_object_get(event, "event")))
@@ -64,7 +64,7 @@ static json_t *read_events(brim_page_run *page)
 static const char *read_text(brim_page_run *page, const char *name)
 {
   static const char more[] = "...\n";
-  FILE *file = open_part(page, name);
+  FILE *file = brim_page_open(page, name);
   if (!file) return NULL;
   char *text = brim_xcalloc(1, TEXT_BYTES_MAX + sizeof more);
   const size_t bytes = fread(text, 1, TEXT_BYTES_MAX, file);
@@ -84,6 +84,7 @@ void brim_page_read(brim_comparison *all, const brim_compared *run, brim_page_ru
   out->events = read_events(out);
   out->config = read_text(out, "config.yaml");
   out->overrides = read_text(out, "overrides.yaml");
+  out->clients = brim_page_read_clients(out);
 }
 
 void brim_page_release(brim_page_run *page)

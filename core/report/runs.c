@@ -4,6 +4,7 @@
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -179,6 +180,19 @@ const char *brim_compare_dataset(brim_comparison *c, const brim_compared *run)
 {
   const bool has_option = brim_yaml_get_path(run->config, "dataset.option") != NULL;
   return brim_compare_value(c, run, has_option ? "dataset.option" : "dataset.id");
+}
+
+bool brim_compare_is_federated(const brim_compared *run)
+{
+  const brim_yaml *node = brim_yaml_get_path(run->config, "total_clients");
+  return node && node->kind == BRIM_YAML_SCALAR && strtoll(node->scalar, NULL, 10) > 0;
+}
+
+const char *brim_compare_step(const brim_comparison *c)
+{
+  for (size_t i = 0; i < c->count; i++)
+    if (!brim_compare_is_federated(&c->run[i])) return "step";
+  return "round";
 }
 
 static bool differs(brim_comparison *c, const char *key)

@@ -37,6 +37,10 @@ void brim_compare_release(brim_comparison *c);
 const char *brim_compare_value(brim_comparison *c, const brim_compared *run, const char *key);
 /* The name of its data set: the option that was chosen, or the plugin. */
 const char *brim_compare_dataset(brim_comparison *c, const brim_compared *run);
+/* Was it a federation, whose steps are rounds? */
+bool brim_compare_is_federated(const brim_compared *run);
+/* "round" if all runs are federations, else "step". */
+const char *brim_compare_step(const brim_comparison *c);
 /* What a run is judged by: validation data if it has some, else test data. */
 enum brim_split brim_compare_judged(const brim_metrics *metrics);
 /* A name for a legend: the run's, and what is special about it if that is short. */
@@ -50,4 +54,7 @@ enum brim_score brim_compare_score(const brim_comparison *comparison);
 brim_table brim_compare_figures(brim_comparison *c);
 /* A row for each differing key, a column for each run; with many runs the other way round. No rows: nothing differs. */
 brim_table brim_compare_keys(brim_comparison *c);
+/* A row for runs that differ in their seeds only: means of what they are judged by, and standard deviations. No rows:
+ * there are no such runs. */
+brim_table brim_compare_seeds(brim_comparison *c);
 #endif

@@ -37,6 +37,7 @@ static const char *const dashes[] = {"", " stroke-dasharray=\"7 3\"", " stroke-d
 /* From values to pixels, along one direction. */
 typedef struct axis {
   double low, high, tick; /* values */
+  double first;           /* of the ticks */
   double from, to;        /* pixels of low and high */
 } axis;
 
@@ -60,7 +61,15 @@ static axis make_axis(double low, double high, bool whole, double from, double t
   double tick = power * (digit <= 1 ? 1 : digit <= 2 ? 2 : digit <= 5 ? 5 : 10);
   if (whole && tick < 1) tick = 1;
   const double end = whole ? high : ceil(high / tick - 1e-9) * tick;
-  return (axis){floor(low / tick + 1e-9) * tick, end, tick, from, to};
+  const double begin = floor(low / tick + 1e-9) * tick;
+  return (axis){begin, end, tick, begin, from, to};
+}
+
+/* Bars stand around their values, so the first begins before it. */
+static void begin_at(axis *a, double low)
+{
+  a->low = low;
+  a->first = ceil(low / a->tick - 1e-9) * a->tick;
 }
 
 void brim_svg_escape(brim_text *out, const char *s)
@@ -106,23 +115,23 @@ static const char *format_tick(char *out, size_t room, double value, double tick
   return out;
 }
 
-/* Number of ticks; the values are low, low + tick, ... up to high. */
+/* Number of ticks; the values are first, first + tick, ... up to high. */
 static int tick_count(const axis *a)
 {
-  return (int)floor((a->high - a->low) / a->tick + 1e-6) + 1;
+  return (int)floor((a->high - a->first) / a->tick + 1e-6) + 1;
 }
 
 static void draw_axes(brim_text *out, const brim_chart *chart, const axis *x, const axis *y)
 {
   char text[32];
   for (int i = 0; i < tick_count(y); i++) {
-    const double v = y->low + i * y->tick;
+    const double v = y->first + i * y->tick;
     brim_text_printf(out, "<line class=\"grid\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>\n", x->from,
                      place(y, v), x->to, place(y, v));
     add_label(out, x->from - 8, place(y, v) + 4, " text-anchor=\"end\"", format_tick(text, sizeof text, v, y->tick));
   }
   for (int i = 0; i < tick_count(x); i++) {
-    const double v = x->low + i * x->tick;
+    const double v = x->first + i * x->tick;
     brim_text_printf(out, "<line class=\"axis\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>\n", place(x, v),
                      y->from, place(x, v), y->from + 5);
     add_label(out, place(x, v), y->from + 20, " text-anchor=\"middle\"", format_tick(text, sizeof text, v, x->tick));
@@ -143,8 +152,24 @@ static void add_point(brim_text *out, const brim_curve *c, size_t i, const axis 
   *pen_down = true;
 }
 
+/* All bars are one path; where they are wide enough there is a gap between them. */
+static void draw_bars(brim_text *out, const brim_curve *c, const axis *x, const axis *y)
+{
+  const double width = place(x, x->low + c->bar) - place(x, x->low), gap = width > 4 ? 1 : 0;
+  brim_text_printf(out, "<path class=\"bars color%zu\" d=\"", c->name % COLORS);
+  for (size_t i = 0; i < c->count; i++)
+    if (is_point(c, i) && c->y[i] != 0)
+      brim_text_printf(out, "M%.1f %.1fV%.1fh%.2fV%.1fz", place(x, c->x[i] - c->bar / 2), place(y, 0),
+                       place(y, c->y[i]), width - gap, place(y, 0));
+  brim_text_add(out, "\"/>\n");
+}
+
 static void draw_curve(brim_text *out, const brim_curve *c, const axis *x, const axis *y)
 {
+  if (c->bar > 0) {
+    draw_bars(out, c, x, y);
+    return;
+  }
   const size_t piece = c->count > 2 * PIECES_MAX ? (c->count + PIECES_MAX - 1) / PIECES_MAX : 1;
   bool pen_down = false;
   brim_text_printf(out, "<path class=\"%s color%zu\"%s d=\"", c->faint ? "faint" : "curve", c->name % COLORS,
@@ -175,18 +200,23 @@ static void draw_curve(brim_text *out, const brim_curve *c, const axis *x, const
 static void draw_chart(brim_text *out, const brim_chart *chart, double left)
 {
   double low_x = INFINITY, high_x = -INFINITY, low_y = INFINITY, high_y = -INFINITY;
+  bool has_bars = false;
   for (size_t i = 0; i < chart->count; i++) {
     const brim_curve *c = &chart->curve[i];
+    has_bars = has_bars || c->bar > 0;
     for (size_t k = 0; k < c->count; k++) {
       if (!is_point(c, k)) continue;
-      low_x = fmin(low_x, c->x[k]);
-      high_x = fmax(high_x, c->x[k]);
-      low_y = fmin(low_y, c->y[k]);
+      low_x = fmin(low_x, c->x[k] - c->bar / 2);
+      high_x = fmax(high_x, c->x[k] + c->bar / 2);
+      low_y = fmin(low_y, c->bar > 0 ? fmin(0, c->y[k]) : c->y[k]);
       high_y = fmax(high_y, c->y[k]);
     }
   }
-  const axis x = make_axis(fmin(low_x, 0), high_x, true, left + MARGIN_LEFT, left + PANEL_WIDTH - MARGIN_RIGHT);
-  const axis y = make_axis(low_y, high_y, false, PANEL_HEIGHT - MARGIN_BOTTOM, MARGIN_TOP);
+  axis x =
+      make_axis(has_bars ? low_x : fmin(low_x, 0), high_x, true, left + MARGIN_LEFT, left + PANEL_WIDTH - MARGIN_RIGHT);
+  const bool counts_few = has_bars && high_y < TICKS;
+  const axis y = make_axis(low_y, high_y, counts_few, PANEL_HEIGHT - MARGIN_BOTTOM, MARGIN_TOP);
+  if (has_bars && low_x < high_x) begin_at(&x, low_x);
   draw_axes(out, chart, &x, &y);
   for (int pass = 0; pass < 2; pass++)
     for (size_t i = 0; i < chart->count; i++)
@@ -225,7 +255,7 @@ void brim_svg_style(brim_text *out, bool dark)
   if (dark) return;
   brim_text_add(out, ".title{font-size:14px;font-weight:600}"
                      ".curve{fill:none;stroke:currentColor;stroke-width:2;stroke-linejoin:round}"
-                     ".faint{fill:none;stroke:currentColor;stroke-width:1;opacity:.45}circle{fill:currentColor}");
+                     ".faint{fill:none;stroke:currentColor;stroke-width:1;opacity:.45}circle,.bars{fill:currentColor}");
 }
 
 void brim_svg_chart(const brim_chart *chart, brim_text *out)

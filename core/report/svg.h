@@ -10,6 +10,7 @@ typedef struct brim_curve {
   bool faint;  /* thin and pale, below the others */
   const double *x, *y;
   size_t count; /* points that are not finite interrupt the line */
+  double bar;   /* 0: a line; else bars from 0 to y, so wide, with x in their middle */
 } brim_curve;
 
 typedef struct brim_chart {

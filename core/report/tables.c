@@ -46,8 +46,10 @@ static void add_figures(brim_comparison *c, brim_table *table, const brim_compar
 brim_table brim_compare_figures(brim_comparison *c)
 {
   const char *score = brim_score_name(brim_compare_score(c));
-  const char *const head[] = {"run", "status",    "model", "dataset",   "steps",   "train loss", score, "val. loss",
-                              score, "test loss", score,   "samples/s", "s/epoch", "memory",     "time"};
+  const bool rounds = strcmp(brim_compare_step(c), "round") == 0;
+  const char *const head[] = {
+      "run", "status",    "model", "dataset",   rounds ? "rounds" : "steps",    "train loss", score, "val. loss",
+      score, "test loss", score,   "samples/s", rounds ? "s/round" : "s/epoch", "memory",     "time"};
   brim_table table = {.arena = &c->arena, .columns = sizeof head / sizeof head[0]};
   for (size_t i = 0; i < table.columns; i++) brim_table_add(&table, head[i]);
   for (size_t i = 0; i < c->count; i++) add_figures(c, &table, &c->run[i]);
@@ -66,6 +68,73 @@ brim_table brim_compare_keys(brim_comparison *c)
     for (size_t i = 0; i < table.columns - 1; i++)
       brim_table_add(&table, brim_compare_value(c, &c->run[by_run ? row : i], c->key[by_run ? i : row]));
   }
+  return table;
+}
+
+/* ---- runs that differ in their seeds ---- */
+
+/* "method=random model.width=8": the differing keys of a run but the seed. */
+static const char *without_seed(brim_comparison *c, const brim_compared *run)
+{
+  brim_text text = {0};
+  for (size_t i = 0; i < c->key_count; i++)
+    if (strcmp(c->key[i], "seed") != 0)
+      brim_text_printf(&text, "%s%s=%s", text.length ? " " : "", c->key[i], brim_compare_value(c, run, c->key[i]));
+  const char *out = brim_arena_string(&c->arena, brim_text_str(&text));
+  brim_text_release(&text);
+  return out;
+}
+
+/* Mean and deviation of values, which are `count`: "85.20 ± 0.31". Of one: it alone. */
+static void add_mean(brim_table *table, const double *value, size_t count, int decimals)
+{
+  double sum = 0, squares = 0;
+  for (size_t i = 0; i < count; i++) sum += value[i];
+  const double mean = sum / (double)count;
+  for (size_t i = 0; i < count; i++) squares += (value[i] - mean) * (value[i] - mean);
+  if (count < 2 || !isfinite(mean))
+    brim_table_number(table, mean, decimals);
+  else
+    brim_table_add(table, brim_arena_printf(table->arena, "%.*f \xc2\xb1 %.*f", decimals, mean, decimals,
+                                            sqrt(squares / (double)(count - 1))));
+}
+
+/* The runs from `first` on that are like it but for their seeds; none if a run before it is. */
+static void add_seeds(brim_comparison *c, brim_table *table, const char *const *group, size_t first, double *value)
+{
+  const enum brim_score kind = brim_compare_score(c);
+  const bool validated = brim_compare_judged(&c->run[first].metrics) == BRIM_SPLIT_VALIDATION;
+  double *loss = value, *score = value + c->count, scores[3];
+  size_t count = 0;
+  for (size_t i = 0; i < first; i++)
+    if (strcmp(group[i], group[first]) == 0) return;
+  for (size_t i = first; i < c->count; i++) {
+    const brim_summary *s = &c->run[i].summary;
+    if (strcmp(group[i], group[first]) != 0) continue;
+    brim_summary_scores(s, kind, scores);
+    loss[count] = validated ? s->validation_loss : s->test_loss;
+    score[count++] = scores[validated ? 1 : 2];
+  }
+  brim_table_add(table, group[first]);
+  brim_table_number(table, (double)count, 0);
+  add_mean(table, loss, count, 4);
+  add_mean(table, score, count, kind == BRIM_SCORE_MAE ? 4 : 2);
+}
+
+brim_table brim_compare_seeds(brim_comparison *c)
+{
+  const char *split = brim_split_names[brim_compare_judged(&c->run[0].metrics)];
+  const char *const head[] = {"runs that are alike", "seeds", brim_arena_printf(&c->arena, "%s loss", split),
+                              brim_score_name(brim_compare_score(c))};
+  brim_table table = {.arena = &c->arena, .columns = sizeof head / sizeof head[0]};
+  const char **group = BRIM_ARENA_NEW(&c->arena, const char *, c->count);
+  double *value = BRIM_ARENA_NEW(&c->arena, double, 2 * c->count);
+  bool differs = false;
+  for (size_t i = 0; i < c->key_count; i++) differs = differs || strcmp(c->key[i], "seed") == 0;
+  if (!differs) return table;
+  for (size_t i = 0; i < c->count; i++) group[i] = without_seed(c, &c->run[i]);
+  for (size_t i = 0; i < table.columns; i++) brim_table_add(&table, head[i]);
+  for (size_t i = 0; i < c->count; i++) add_seeds(c, &table, group, i, value);
   return table;
 }
 

@@ -31,10 +31,9 @@ import sys
 import tempfile
 import threading
 
-<<<<<<< HEAD
 CASES = {
-    "logistic regression": {"words": ["model=mlp", "model.hidden=[]", "total_clients=1000"], "rounds": 300},
-    "fedavg_cnn": {"words": ["model=fedavg_cnn", "total_clients=100"], "rounds": 20},
+    "logistic regression": {"words": ["experiment=flute_lr"], "rounds": 300},
+    "fedavg_cnn": {"words": ["experiment=fedavg_mnist"], "rounds": 20},
 }
 COMMON = ["clients_per_round=10", "method=round_robin", "training.batch_size=10", "optimizer.lr=0.03", "seed=1",
           "optimizer.momentum=0", "memory.timing=false", "observe.report=false",
@@ -43,12 +42,6 @@ CHECKED = ["partition=dirichlet", "partition.alpha=0.5", "total_clients=1000", "
            "federate.local_epochs=3"]
 SERVER = {"lr": 0.01, "beta1": 0.9, "beta2": 0.99, "eps": 1e-3}
 MU = 0.5
-=======
-# Experiments of brim, and how many rounds are measured.
-CASES = {"flute_lr": 300, "fedavg_mnist": 20}
-COMMON = ["method=round_robin", "memory.timing=false", "observe.report=false",
-          "federate.checkpoint_every_rounds=1000000"]
->>>>>>> 64a1f06 (configs: the experiments fedavg_mnist, flute_lr and pfl_cifar10)
 FOLDER = os.environ.get("BRIM_FASHION_MNIST", "/usr/share/datasets/fashion-mnist")
 HERE = pathlib.Path(__file__).resolve().parent
 CORES = len(os.sched_getaffinity(0))
@@ -115,7 +108,6 @@ def value_of(words, key, default=None):
     return dict(word.split("=", 1) for word in words).get(key, default)
 
 
-<<<<<<< HEAD
 def run_brim(brim, folder, words, rounds):
     return run_watched([brim, "--quiet", "federate", f"run.dir={folder}", *words, f"rounds={rounds}",
                         f"federate.eval_every_rounds={max(rounds, 1)}", f"observe.log_every_steps={max(rounds, 1)}"])
@@ -125,23 +117,11 @@ def measure_brim(brim, folder, words, rounds):
     """A run may end between two looks at it, so what it says of itself counts too."""
     _, peak = run_brim(brim, folder, words, rounds)
     summary = json.loads((folder / "summary.json").read_text())
-=======
-def run_brim(brim, folder, case, rounds):
-    subprocess.run([brim, "--quiet", "federate", f"experiment={case}", f"run.dir={folder}", *COMMON, f"rounds={rounds}",
-                    f"federate.eval_every_rounds={max(rounds, 1)}", f"observe.log_every_steps={max(rounds, 1)}"],
-                   check=True, stdout=subprocess.DEVNULL)
-    return json.loads((folder / "summary.json").read_text())
-
-
-def measure_brim(brim, folder, case, rounds):
-    summary = run_brim(brim, folder, case, rounds)
->>>>>>> 64a1f06 (configs: the experiments fedavg_mnist, flute_lr and pfl_cifar10)
     records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     seconds = sum(r["seconds"] for r in records if r["split"] == "train") / rounds
     return {"seconds": seconds, "loss": summary["test_loss"], "bytes": max(peak, summary["rss_peak_bytes"])}
 
 
-<<<<<<< HEAD
 def write_job(folder, start, words, rounds, warm, algorithm="fedavg"):
     path = folder / f"{algorithm}.json"
     path.write_text(json.dumps({
@@ -162,24 +142,6 @@ def run_peer(python, peer, job, workers):
 
 def importable(python, module):
     return python and subprocess.run([python, "-c", f"import {module}"], capture_output=True).returncode == 0
-=======
-def values_of(folder):
-    """A run's configuration: the text of each value by its dotted key."""
-    out, path = {}, []
-    for line in (folder / "config.yaml").read_text().splitlines():
-        key, _, value = line.strip().partition(":")
-        path[(len(line) - len(line.lstrip())) // 2:] = [key]
-        out[".".join(path)] = value.strip()
-    return out
-
-
-def measure_torch(python, start, rounds):
-    values = values_of(start)
-    out = subprocess.run([python, PEER, FOLDER, start, values["model.id"], values["optimizer.lr"],
-                          values["training.batch_size"], values["clients_per_round"], str(rounds)],
-                         check=True, stdout=subprocess.PIPE, text=True)
-    return json.loads(out.stdout)
->>>>>>> 64a1f06 (configs: the experiments fedavg_mnist, flute_lr and pfl_cifar10)
 
 
 def torch_python():
@@ -290,7 +252,6 @@ def check(options, peers):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-<<<<<<< HEAD
     parser.add_argument("brim", type=os.path.abspath)
     parser.add_argument("--python", help="with torch, flwr and pfl")
     parser.add_argument("--blazefl", help="the Python that has BlazeFL")
@@ -306,31 +267,6 @@ def main():
     if options.check:
         sys.exit(check(options, peers))
     measure(options, peers)
-=======
-    parser.add_argument("brim")
-    parser.add_argument("--rounds", type=int, default=5, help="of the measurement")
-    parser.add_argument("--only", help="one of " + ", ".join(CASES), choices=CASES, metavar="CASE")
-    options = parser.parse_args()
-    brim, python = os.path.abspath(options.brim), torch_python()
-    for case, federated in CASES.items():
-        if options.only and options.only != case:
-            continue
-        ours, theirs = [], []
-        with tempfile.TemporaryDirectory() as name:
-            folder = pathlib.Path(name)
-            run_brim(brim, folder / "start", case, 0)
-            for turn in range(options.rounds):
-                ours.append(measure_brim(brim, folder / f"run{turn}", case, federated))
-                theirs.append(measure_torch(python, folder / "start", federated))
-        ratios = sorted(t["seconds"] / o["seconds"] for o, t in zip(ours, theirs))
-        print(f"{case}, {federated} rounds of 10 clients:")
-        for who, all_of in ("brim", ours), ("PyTorch", theirs):
-            losses = ", ".join(f"{m['loss']:.4f}" for m in all_of)
-            print(f"  {who:8} {1000 * statistics.median(m['seconds'] for m in all_of):9.2f} ms a round, "
-                  f"test loss {losses}, {max(m['bytes'] for m in all_of) / 2 ** 20:.0f} MiB")
-        print(f"  PyTorch takes {statistics.median(ratios):.2f} times as long ({ratios[0]:.2f} to {ratios[-1]:.2f})",
-              flush=True)
->>>>>>> 64a1f06 (configs: the experiments fedavg_mnist, flute_lr and pfl_cifar10)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import random
 import struct
 
 import tensors
-from support import FAILED, NO_FIT, USAGE, Case, main
+from support import FAILED, NO_FIT, USAGE, Case, main, write_idx_dataset
 
 SMALL = ["dataset=synthetic", "dataset.shape=[1,8,8]", "dataset.train_count=240", "dataset.test_count=40",
          "dataset.classes=4", "total_clients=12", "clients_per_round=5", "rounds=4",
@@ -39,7 +39,7 @@ class Federate(Case):
         """The samples of each client."""
         clients = collections.defaultdict(list)
         for line in self.read(run, "partition.csv").splitlines()[1:]:
-            client, sample = map(int, line.split(","))
+            client, sample = map(int, line.split(",")[:2])
             clients[client].append(sample)
         return clients
 
@@ -199,6 +199,21 @@ class Federate(Case):
                 self.assertEqual(len(parts), 12, run)
         self.assertNotEqual(self.partition("iid 1"), self.partition("iid 2"))
         self.assertEqual({len(samples) for samples in self.partition("iid 1").values()}, {20})
+
+    def test_the_class_of_each_sample_is_written_where_there_are_classes(self):
+        write_idx_dataset(self.folder / "idx", train=60)  # sample i is of class i % 10
+        for kind in "iid", "dirichlet", "shards":
+            self.federate(kind, "model=mlp", "model.hidden=[]", "dataset=mnist", "dataset.path=idx", "total_clients=5",
+                          "clients_per_round=1", "rounds=1", f"partition={kind}", "dataset.validation_fraction=0.2")
+            head, *lines = self.read(kind, "partition.csv").splitlines()
+            self.assertEqual(head, "client,sample,class")
+            self.assertEqual(len(lines), 48)
+            for _, sample, number in (map(int, line.split(",")) for line in lines):
+                self.assertEqual(number, sample % 10)
+        (self.folder / "train.csv").write_text("x,y\n" + "1,2\n" * 20)
+        self.federate("values", "dataset=csv", "dataset.path=train.csv", "dataset.targets=[y]", "dataset.test=''",
+                      "model=mlp", "loss=mse", "total_clients=4", "clients_per_round=2", "rounds=1")
+        self.assertEqual(self.read("values", "partition.csv").splitlines()[0], "client,sample")
 
     def test_a_partition_follows_from_seed_clients_and_labels_alone(self):
         words = ["partition=dirichlet", "rounds=1"]

@@ -1,9 +1,12 @@
 """brim report, and the report.html that a run leaves: a page of its own, with the figures that the run's files have."""
 
+import collections
 import html.parser
 import json
+import math
 import random
 import re
+import statistics
 import xml.etree.ElementTree as xml
 
 from support import FAILED, LOAD, NO_FIT, SMALL, USAGE, Case, main
@@ -310,7 +313,177 @@ class OfFoldersAsTheyAre(Reports):
                           "must end in .html")
 
 
+FEDERATION = ["model=mlp", "model.hidden=[16]", "dataset=synthetic", "dataset.shape=[1,8,8]", "dataset.train_count=480",
+              "dataset.test_count=64", "dataset.classes=4", "dataset.noise=0.5", "total_clients=12",
+              "clients_per_round=5", "rounds=6", "partition=dirichlet", "partition.alpha=0.3", "optimizer.lr=0.1",
+              "federate.eval_every_rounds=2", "memory.timing=false", "backend.threads=2"]
+
+
+class OfAFederation(Reports):
+    def federate(self, run, *words):
+        self.brim("federate", f"run.dir={run}", *FEDERATION, *words)
+
+    def partition(self, run):
+        """Samples by client, and by client and class."""
+        rows = [tuple(map(int, line.split(","))) for line in self.read(run, "partition.csv").splitlines()[1:]]
+        return collections.Counter(client for client, _, _ in rows), collections.Counter(
+            (client, number) for client, _, number in rows)
+
+    def write_rounds(self, run, rounds):
+        """participants.jsonl: who trained in each round, and whose update did not arrive."""
+        with open(self.folder / run / "participants.jsonl", "w", encoding="utf-8") as file:
+            for number, clients, lost in rounds:
+                line = {"round": number, "client": list(clients), "samples": [40] * len(clients),
+                        "loss": [0.5] * len(clients), "arrived": [c not in lost for c in clients]}
+                file.write(json.dumps(line) + "\n")
+
+    def squares(self, page):
+        """The picture's: (column, row) of each that has a colour, and how many columns and rows there are."""
+        picture = self.section(page, "Clients").find(".//svg[@class='map']")
+        paths = {path.get("class"): path.get("d") for path in picture.iter("path")}
+        columns, rows = map(int, re.match(r"M0 0h(\d+)v(\d+)", paths.pop("ground")).groups())
+        return {(int(x), int(y)): shade for shade, d in paths.items()
+                for x, y in re.findall(r"M(\d+) (\d+)h1v1h-1z", d)}, columns, rows
+
+    def charts(self, page):
+        return {chart.get("aria-label"): chart for chart in page.iterfind(".//svg[@class='chart']")}
+
+    def test_steps_are_rounds(self):
+        self.federate("run")
+        page = self.page("run/report.html")
+        self.assertEqual([text_of(h) for h in page.iter("h2")],
+                         ["Results", "Curves", "Accuracy reached", "Rounds", "Clients", "Confusion matrix", "Classes",
+                          "Memory", "Events", "Configuration"])
+        self.assertTrue(text_of(page.find(".//p[@class='what']")).endswith(", 6 rounds"))
+        rows = self.table(self.section(page, "Rounds"))
+        self.assertEqual([row["round"] for row in rows], [str(n) for n in range(1, 7)])
+        self.assertNotIn("epoch", rows[0])
+        for chart in self.charts(page).values():
+            words = [text.text for text in chart.iter("text")]
+            self.assertTrue({"round", "client"} & set(words) and "step" not in words, words)
+        self.assertEqual(list(self.charts(page))[:2], ["loss", "accuracy"])
+        self.assertNotIn("clients", self.charts(page))
+        self.federate("other", "seed=2")
+        pair = self.report("run", "other")
+        self.assertEqual(self.table(self.section(pair, "Figures"))[0]["rounds"], "6")
+
+    def test_accuracy_reached_is_that_of_the_records(self):
+        self.federate("run", "rounds=12", "federate.eval_every_rounds=1")
+        records = self.records("run")
+        tests, trains = ([r for r in records if r["split"] == split] for split in ("test", "train"))
+        rows = {row["test accuracy"]: row for row in self.table(self.section(self.report("run"), "Accuracy reached"))}
+        self.assertEqual(list(rows), ["50 %", "80 %", "90 %"])
+        reached = 0
+        for wanted in 0.5, 0.8, 0.9:
+            first = next((r["step"] for r in tests if r["accuracy"] >= wanted), None)
+            row = rows[f"{wanted:.0%}".replace("%", " %")]
+            self.assertEqual(row["round"], str(first or "not reached"))
+            samples = sum(r["samples"] for r in trains if first and r["step"] <= first)
+            self.assertEqual(row["samples trained on"], str(samples) if first else "-")
+            reached += first is not None
+        self.assertGreater(reached, 0)
+        self.federate("poor", "rounds=1", "optimizer.lr=1e-6")
+        good, poor = self.table(self.section(self.report("run", "poor"), "Accuracy reached"))
+        self.assertEqual(good["best accuracy"].replace(" ", ""), f"{max(r['accuracy'] for r in tests):.2%}")
+        for wanted, row in rows.items():
+            self.assertEqual(good[wanted].split(" ")[0], row["round"] if row["round"] != "not reached" else "-")
+            self.assertEqual(poor[wanted], "-")
+
+    def test_the_partition_is_drawn(self):
+        self.federate("run")
+        page = self.report("run")
+        sizes, counts = self.partition("run")
+        squares, columns, rows = self.squares(page)
+        self.assertEqual((columns, rows), (12, 4))
+        self.assertEqual(set(squares), set(counts))
+        most = max(counts, key=counts.get)
+        self.assertEqual(squares[most], "right10")
+        for place, count in counts.items():
+            self.assertEqual(squares[place], f"right{math.ceil(10 * math.sqrt(count / counts[most]) - 1e-9)}")
+        row, = self.table(self.section(page, "Clients"))
+        self.assertEqual((row["least"], row["mean"], row["most"]),
+                         (str(min(sizes.values())), "40.00", str(max(sizes.values()))))
+        bars = self.charts(page)["samples of each client"].find(".//path[@class='bars color0']").get("d")
+        self.assertEqual(bars.count("M"), 12)
+
+    def test_of_many_clients_some_are_drawn(self):
+        self.federate("run", "total_clients=240", "partition=shards", "rounds=1", "partition.shards=2")
+        self.write_rounds("run", [(1, range(5), []), (2, range(4), [])])
+        page = self.report("run")
+        _, counts = self.partition("run")
+        squares, columns, rows = self.squares(page)
+        self.assertEqual((columns, rows), (200, 4))
+        drawn = [i * 240 // 200 for i in range(200)]
+        self.assertEqual({(drawn[x], y) for x, y in squares}, {pair for pair in counts if pair[0] in set(drawn)})
+        charts = self.charts(page)
+        self.assertNotIn("clients by their samples", charts, "all have two")
+        bars = charts["clients by the rounds in which they trained"].find(".//path[@class='bars color2']").get("d")
+        self.assertEqual(bars.count("M"), 3, "none, one and two rounds")
+
+    def test_participation(self):
+        self.federate("run")
+        (self.folder / "run/participants.jsonl").unlink(missing_ok=True)
+        self.assertNotIn("trained at least once", text_of(self.section(self.report("run"), "Clients")))
+        self.write_rounds("run", [(1, [0, 1, 2, 3, 4], []), (2, [4, 5, 6, 7, 8], [8]),
+                                  (2, [4, 5, 6, 7, 8], [8]),  # made again after a resume
+                                  (3, [4, 0, 9, 1, 77], [])])  # a client that there is not
+        page = self.report("run")
+        section = self.section(page, "Clients")
+        self.assertIn("12 clients, of which 9 trained at least once; 1 update did not arrive.", text_of(section))
+        _, row = self.table(section)
+        self.assertEqual((row["of a client"], row["least"], row["mean"], row["most"]),
+                         ("rounds in which it trained", "0", f"{13 / 12:.2f}", "3"))
+        bars = self.charts(page)["rounds in which each client trained"].find(".//path[@class='bars color2']").get("d")
+        self.assertEqual(bars.count("M"), 9)
+
+    def test_memory_by_round(self):
+        self.federate("run", "parallel_clients=2")
+        page, summary = self.report("run"), self.summary("run")
+        trained = [r for r in self.records("run") if r["split"] == "train"]
+        for record in trained:
+            self.assertEqual(record["device_bytes"], summary["planned_peak_bytes"])
+            self.assertLessEqual(record["rss_bytes"], summary["rss_peak_bytes"])
+            self.assertGreater(record["rss_bytes"], record["device_bytes"])
+        chart = next(self.section(page, "Memory").iterfind(".//svg[@class='chart']"))
+        curves = [path.get("d") for path in chart.iter("path") if path.get("class").startswith("curve")]
+        self.assertEqual([len(re.findall("[ML]", d)) for d in curves], [6, 6, 6])
+
+    def test_damaged_files_never_break_a_page(self):
+        self.federate("run")
+        self.write_rounds("run", [(n, range(n, n + 5), [n]) for n in range(1, 7)])
+        chance = random.Random(11)
+        for name in "partition.csv", "participants.jsonl", "metrics.jsonl":
+            path = self.folder / "run" / name
+            whole = path.read_bytes()
+            for _ in range(12):
+                data = bytearray(whole)
+                for _ in range(chance.randrange(1, 30)):
+                    at, length = chance.randrange(len(data)), chance.randrange(8)
+                    data[at:at + chance.choice((0, length))] = chance.choice(
+                        (b"\n", b",", b"999999999999999999999", b"-1", b"\0", b"1e999", b"[[", b"0,1,99999\n"))
+                path.write_bytes(data)
+                self.report("run")
+            path.write_bytes(whole)
+        for name in "partition.csv", "participants.jsonl":
+            (self.folder / "run" / name).unlink()
+        self.assertIsNone(self.section(self.report("run"), "Clients"))
+
+
 class OfSeveral(Reports):
+    def test_runs_that_differ_in_their_seeds_are_put_together(self):
+        self.brim("federate", "-m", "run.dir=sweep", *FEDERATION, "method=random,round_robin", "seed=1,2,3")
+        page = self.report("sweep")
+        rows = self.table(self.section(page, "Over seeds"))
+        self.assertEqual([(row["runs that are alike"], row["seeds"]) for row in rows],
+                         [("method=random", "3"), ("method=round_robin", "3")])
+        for k, row in enumerate(rows):
+            summaries = [self.summary(f"sweep/{3 * k + i}") for i in range(3)]
+            for column, key, digits, unit in (("test loss", "test_loss", 4, 1), ("acc. %", "test_accuracy", 2, 100)):
+                values = [unit * s[key] for s in summaries]
+                self.assertEqual(row[column], f"{statistics.mean(values):.{digits}f} \u00b1 "
+                                              f"{statistics.stdev(values):.{digits}f}")
+        self.assertIsNone(self.section(self.report("sweep/0", "sweep/3"), "Over seeds"))
+
     def test_runs_side_by_side(self):
         self.train("runs/a", *RUN, "optimizer.lr=1e-2")
         self.train("runs/b", *RUN, "model.hidden=[8]")

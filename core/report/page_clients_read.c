@@ -1,0 +1,115 @@
+/* The clients of a federation, read back from its folder: partition.csv has the client of each sample,
+ * participants.jsonl the clients of each round. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/page_parts.h"
+
+#define CLIENTS_MAX 10000000 /* that a page counts; of more it tells nothing */
+
+static int64_t count_clients(const brim_page_run *page)
+{
+  const long long count = strtoll(brim_yaml_get_path(page->run->config, "total_clients")->scalar, NULL, 10);
+  return count <= CLIENTS_MAX ? count : 0;
+}
+
+/* Its place in the picture; -1: it is not drawn. */
+static int64_t place_of(const brim_page_clients *c, int64_t client)
+{
+  const int64_t place = (client * c->shown + c->count - 1) / c->count;
+  return place < c->shown && place * c->count / c->shown == client ? place : -1;
+}
+
+/* ---- partition.csv ---- */
+
+/* The number at *s, and what follows it; false if there is none from 0 to `most`. */
+static bool read_number(const char **s, int64_t most, int64_t *out)
+{
+  char *end;
+  errno = 0;
+  const long long value = strtoll(*s, &end, 10);
+  if (end == *s || errno || value < 0 || value > most) return false;
+  *s = *end == ',' ? end + 1 : end;
+  *out = value;
+  return true;
+}
+
+static void add_sample(brim_page_clients *c, const char *line)
+{
+  int64_t client, sample, class;
+  if (!read_number(&line, c->count - 1, &client) || !read_number(&line, INT64_MAX, &sample)) return;
+  c->samples[client]++;
+  if (!c->of_class || !read_number(&line, INT32_MAX, &class)) return;
+  if (class >= c->classes) c->classes = class + 1;
+  const int64_t place = place_of(c, client);
+  if (place >= 0 && class < BRIM_PAGE_CLASSES_MAX) c->of_class[place * BRIM_PAGE_CLASSES_MAX + class]++;
+}
+
+static void read_partition(brim_page_run *page, brim_page_clients *c)
+{
+  char *line = NULL;
+  size_t room = 0;
+  FILE *file = brim_page_open(page, "partition.csv");
+  if (!file) return;
+  c->samples = brim_arena_try(&page->all->arena, (size_t)c->count * sizeof *c->samples);
+  if (c->samples) memset(c->samples, 0, (size_t)c->count * sizeof *c->samples);
+  if (c->samples && getline(&line, &room, file) >= 0 && strstr(line, ",class"))
+    c->of_class = BRIM_ARENA_NEW(&page->all->arena, double, (size_t)c->shown *BRIM_PAGE_CLASSES_MAX);
+  while (c->samples && getline(&line, &room, file) >= 0) add_sample(c, line);
+  free(line);
+  fclose(file);
+}
+
+/* ---- participants.jsonl ---- */
+
+static void add_round(brim_page_clients *c, const json_t *round)
+{
+  const json_t *arrived = json_object_get(round, "arrived");
+  size_t index;
+  json_t *one;
+  json_array_foreach(json_object_get(round, "client"), index, one)
+  {
+    const double client = json_is_number(one) ? json_number_value(one) : -1;
+    if (!(client >= 0 && client < (double)c->count)) continue;
+    if (json_is_true(json_array_get(arrived, index)))
+      c->rounds[(int64_t)client]++;
+    else
+      c->left_out++;
+  }
+}
+
+/* A round that was made again after a resume is the same as before: it counts once. */
+static void read_participants(brim_page_run *page, brim_page_clients *c)
+{
+  char *line = NULL;
+  size_t room = 0;
+  double last = -1;
+  FILE *file = brim_page_open(page, "participants.jsonl");
+  if (!file) return;
+  c->rounds = brim_arena_try(&page->all->arena, (size_t)c->count * sizeof *c->rounds);
+  if (c->rounds) memset(c->rounds, 0, (size_t)c->count * sizeof *c->rounds);
+  for (ssize_t length; c->rounds && (length = getline(&line, &room, file)) >= 0;) {
+    json_t *round = json_loadb(line, (size_t)length, 0, NULL);
+    const double number = brim_page_number(round, "round");
+    if (number > last) {
+      add_round(c, round);
+      last = number;
+    }
+    json_decref(round);
+  }
+  free(line);
+  fclose(file);
+}
+
+brim_page_clients *brim_page_read_clients(brim_page_run *page)
+{
+  if (!brim_compare_is_federated(page->run)) return NULL;
+  const int64_t count = count_clients(page);
+  brim_page_clients *c = BRIM_ARENA_NEW(&page->all->arena, brim_page_clients, 1);
+  *c = (brim_page_clients){.count = count, .shown = count < BRIM_PAGE_CLIENTS_MAX ? count : BRIM_PAGE_CLIENTS_MAX};
+  if (count > 0) read_partition(page, c);
+  if (count > 0) read_participants(page, c);
+  return c;
+}
