@@ -12,7 +12,6 @@
 #include "planner/footprint.h"
 #include "planner/room.h"
 #include "planner/taken.h"
-#include "report/plan_svg.h"
 #include "setup/setup_weights.h"
 #include "store/rundir.h"
 
@@ -286,14 +285,7 @@ static brim_status write_picture(const brim_drive *d, const brim_plan *plan, con
            brim_config_choice_of(d->setup->config, "model")->plugin->id,
            brim_config_choice_of(d->setup->config, "dataset")->name, format_rank(d, rank, sizeof rank),
            brim_setup_format_cut(d->setup, d->choice.micro_batch, cut, sizeof cut), d->planner.device_info.name);
-  const uint64_t budget = plan->request.budget_bytes, room = brim_planner_room(&d->planner, true);
-  const brim_plan_picture picture = {title, budget > 0 && budget < room ? budget : room};
-  brim_text text = {0};
-  brim_plan_svg(plan, train ? train : &plan->program[plan->peak_program], &picture, &text);
-  const brim_status status = brim_file_write_atomic(path, brim_text_str(&text), text.length);
-  brim_text_release(&text);
-  if (status == BRIM_OK) brim_log(BRIM_LOG_INFO, "picture in %s", path);
-  return status;
+  return brim_cli_write_picture(d, plan, train ? train : &plan->program[plan->peak_program], title, path);
 }
 
 static brim_status show_plan(const brim_cli *cli, const brim_config *config, const wishes *wish)
@@ -311,11 +303,11 @@ static brim_status show_plan(const brim_cli *cli, const brim_config *config, con
   const int32_t job = brim_cli_planned_ranks(&config->settings);
   BRIM_TRY(brim_drive_open(config, &(brim_setup_options){.no_timing = wish->no_timing, .world = {0, job, 0, job}}, &d));
   brim_status status = brim_placement_try(&d);
-  if (brim_setup_is_federated(d->setup) && (wish->times || wish->picture))
-    brim_log(BRIM_LOG_WARN, "%s shows nothing of federations yet", wish->times ? "--times" : "-o");
+  if (brim_setup_is_federated(d->setup) && wish->times)
+    brim_log(BRIM_LOG_WARN, "--times shows nothing of federations yet");
   if (brim_setup_is_federated(d->setup)) {
     if (status == BRIM_OK) status = predict_host(d, &host);
-    if (status == BRIM_OK) status = brim_cli_show_federation(d, &host, wish->json);
+    if (status == BRIM_OK) status = brim_cli_show_federation(d, &host, wish->json, wish->picture);
     brim_drive_close(d);
     return status;
   }

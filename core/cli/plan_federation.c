@@ -64,11 +64,11 @@ static void print_text(const brim_drive *d, const brim_plan *plan, const lanes_r
   char a[32], b[32];
   const brim_settings *s = d->setup->settings;
   const brim_partition *p = &d->setup->partition;
-  printf("%s on %s: %lld clients with %lld to %lld samples, %lld a round, batches of %lld; %s\n",
-         brim_config_choice_of(d->setup->config, "model")->plugin->id,
-         brim_config_choice_of(d->setup->config, "dataset")->name, (long long)p->clients, (long long)p->least,
-         (long long)p->most, (long long)s->clients_per_round, (long long)s->training.effective_batch_size,
-         d->planner.device_info.name);
+  printf("%s on %s: %lld clients with ", brim_config_choice_of(d->setup->config, "model")->plugin->id,
+         brim_config_choice_of(d->setup->config, "dataset")->name, (long long)p->clients);
+  if (p->least < p->most) printf("%lld to ", (long long)p->least);
+  printf("%lld samples, %lld a round, batches of %lld; %s\n", (long long)p->most, (long long)s->clients_per_round,
+         (long long)s->training.effective_batch_size, d->planner.device_info.name);
   printf("\npeak %s, exactly %" PRIu64 " bytes, with %d client%s at a time, in %s\n",
          brim_format_bytes(a, sizeof a, plan->peak_bytes), plan->peak_bytes, (int)d->choice.lanes,
          brim_plural(d->choice.lanes), plan->peak_op);
@@ -111,7 +111,21 @@ static brim_status print_json(const brim_drive *d, const brim_plan *plan, const 
   return brim_cli_print_json(out);
 }
 
-brim_status brim_cli_show_federation(brim_drive *d, const brim_footprint *host, bool json)
+static brim_status write_picture(const brim_drive *d, const brim_plan *plan, const char *path)
+{
+  const brim_settings *s = d->setup->settings;
+  const brim_plan *lane = plan->lane[0];
+  const brim_program *train = brim_plan_program(lane, BRIM_PROGRAM_TRAIN, d->choice.micro_batch);
+  char title[512];
+  snprintf(title, sizeof title, "%s on %s, %lld of %lld clients a round, %d at a time, micro-batch %lld, %s",
+           brim_config_choice_of(d->setup->config, "model")->plugin->id,
+           brim_config_choice_of(d->setup->config, "dataset")->name, (long long)s->clients_per_round,
+           (long long)s->total_clients, (int)d->choice.lanes, (long long)d->choice.micro_batch,
+           d->planner.device_info.name);
+  return brim_cli_write_picture(d, plan, train ? train : &lane->program[lane->peak_program], title, path);
+}
+
+brim_status brim_cli_show_federation(brim_drive *d, const brim_footprint *host, bool json, const char *picture)
 {
   brim_plan *plan = NULL;
   lanes_row row[LANES_SHOWN_MAX];
@@ -123,6 +137,7 @@ brim_status brim_cli_show_federation(brim_drive *d, const brim_footprint *host, 
     print_text(d, plan, row, count);
     print_host(host);
   }
+  if (status == BRIM_OK && picture) status = write_picture(d, plan, picture);
   if (status == BRIM_OK) status = brim_planner_check(&d->planner, &d->choice, plan);
   brim_plan_free(plan);
   return status;

@@ -5,7 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/table.h"
+#include "planner/room.h"
+#include "report/plan_svg.h"
+#include "store/rundir.h"
 #include "store/summary.h"
 
 #define SHOWN 24 /* operations; the others are put together */
@@ -239,4 +243,19 @@ json_t *brim_cli_times_json(const brim_times *t)
   }
   return json_pack("{s:f, s:f, s:f, s:f, s:o}", "seconds", t->seconds, "rest_seconds", t->rest_seconds,
                    "flops_per_second", t->ceiling.flops, "bytes_per_second", t->ceiling.bytes, "operations", rows);
+}
+
+/* ---- a picture ---- */
+
+brim_status brim_cli_write_picture(const brim_drive *d, const brim_plan *plan, const brim_program *program,
+                                   const char *title, const char *path)
+{
+  const uint64_t budget = plan->request.budget_bytes, room = brim_planner_room(&d->planner, true);
+  const brim_plan_picture picture = {title, budget > 0 && budget < room ? budget : room};
+  brim_text text = {0};
+  brim_plan_svg(plan, program, &picture, &text);
+  const brim_status status = brim_file_write_atomic(path, brim_text_str(&text), text.length);
+  brim_text_release(&text);
+  if (status == BRIM_OK) brim_log(BRIM_LOG_INFO, "picture in %s", path);
+  return status;
 }

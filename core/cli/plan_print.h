@@ -21,6 +21,10 @@ json_t *brim_cli_times_json(const brim_times *times);
 const char *brim_cli_format_time(double seconds, enum brim_basis basis, char *out, size_t room);
 void brim_cli_print_basis_notes(const bool used[BRIM_BASIS_GUESSED + 1], brim_text *out);
 extern const char *const brim_basis_names[]; /* of enum brim_basis: "timed", ... */
-/* [plan] Of a federation: what `brim plan` shows, as text or JSON. What planning and brim_planner_check return. */
-brim_status brim_cli_show_federation(brim_drive *drive, const brim_footprint *host, bool json);
+/* A picture of a program of the plan, into a file; see brim_plan_svg. EIO. */
+brim_status brim_cli_write_picture(const brim_drive *drive, const brim_plan *plan, const brim_program *program,
+                                   const char *title, const char *path);
+/* [plan] Of a federation: what `brim plan` shows, as text or JSON, and a picture in a file; NULL: none. What planning,
+ * brim_planner_check and brim_cli_write_picture return. */
+brim_status brim_cli_show_federation(brim_drive *drive, const brim_footprint *host, bool json, const char *picture);
 #endif

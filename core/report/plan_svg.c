@@ -1,6 +1,9 @@
 /* The arena as a picture: to the right the operations in the order of a step, upwards the offset, and a rectangle for
  * each buffer from the operation that makes it to the last that needs it. What was dropped and made again is hatched,
- * with a dashed line from where it was dropped. Rectangles too small to be seen are left out, and counted. */
+ * with a dashed line from where it was dropped. Rectangles too small to be seen are left out, and counted.
+ *
+ * The lanes of a federation lie one above the other, on what its server keeps; their clients' steps need not go
+ * together as they do in the picture. */
 #include "report/plan_svg.h"
 
 #include <math.h>
@@ -22,6 +25,8 @@
 #define LINKS_MAX 48   /* dashed lines: more hide what they lie on */
 #define SIDE_MIN 0.3   /* of a rectangle that is drawn */
 #define SIDE_THIN 3.0  /* below which a rectangle has no edge, which would hide its colour */
+
+#define SERVERS "server's "
 
 enum kind { PARAMETER, GRADIENT, OPTIMIZER, DATA, FORWARD, AGAIN, BACKWARD, SCRATCH, KINDS };
 
@@ -54,10 +59,12 @@ typedef struct ranked {
 } ranked;
 
 typedef struct picture {
-  const brim_plan *plan;
+  const brim_plan *plan; /* of a federation a lane's, but for what the server keeps */
   const brim_program *p;
-  uint64_t top_bytes;
-  piece *piece; /* by buffer */
+  uint64_t base_bytes; /* where the plan begins in the arena */
+  uint64_t top_bytes, peak_bytes;
+  const char *whose; /* "server's ", before what is always there; "" without a federation */
+  piece *piece;      /* by buffer */
   ranked *order;
   size_t count, drawn;
   int links;
@@ -71,7 +78,7 @@ static double x_of(const picture *pic, double node)
 
 static double y_of(const picture *pic, uint64_t bytes)
 {
-  return BOTTOM - (double)bytes / (double)pic->top_bytes * (BOTTOM - TOP);
+  return BOTTOM - (double)(pic->base_bytes + bytes) / (double)pic->top_bytes * (BOTTOM - TOP);
 }
 
 /* ---- what there is ---- */
@@ -130,7 +137,7 @@ static int by_area(const void *a, const void *b)
 }
 
 /* The largest come first, so that small ones lie above; what cannot be seen comes last. */
-static void sort_pieces(picture *pic)
+static void sort_pieces(picture *pic, size_t drawn_max)
 {
   for (size_t i = 0; i < pic->count; i++) {
     const piece *x = &pic->piece[i];
@@ -140,7 +147,7 @@ static void sort_pieces(picture *pic)
     pic->drawn += seen;
   }
   qsort(pic->order, pic->count, sizeof *pic->order, by_area);
-  if (pic->drawn > DRAWN_MAX) pic->drawn = DRAWN_MAX;
+  if (pic->drawn > drawn_max) pic->drawn = drawn_max;
 }
 
 /* ---- drawing ---- */
@@ -169,9 +176,16 @@ static void draw_piece(const picture *pic, const piece *x, brim_text *out)
   }
   brim_text_printf(out, "&#10;%s: %s at %s&#10;operations %d to %d of %zu", kinds[x->kind].text,
                    brim_format_bytes(bytes, sizeof bytes, x->bytes),
-                   brim_format_bytes(offset, sizeof offset, x->offset), x->first, x->last, pic->p->graph->node_count);
+                   brim_format_bytes(offset, sizeof offset, pic->base_bytes + x->offset), x->first, x->last,
+                   pic->p->graph->node_count);
   if (x->from >= 0) brim_text_printf(out, "&#10;dropped after operation %d", pic->piece[x->from].last);
   brim_text_add(out, "</title></rect>\n");
+}
+
+/* "server's sum of updates": what a persistent part is called. */
+static const char *name_of(const picture *pic, enum kind kind)
+{
+  return kind == GRADIENT && strcmp(pic->whose, SERVERS) == 0 ? "sum of updates" : kinds[kind].text;
 }
 
 /* The persistent parts, over the whole width. */
@@ -187,12 +201,12 @@ static void draw_persistent(const picture *pic, brim_text *out)
         .offset = at[i], .bytes = at[i + 1] - at[i], .last = (int32_t)pic->p->graph->node_count - 1, .kind = kind[i]};
     if (x.bytes == 0) continue;
     draw_rect(pic, &x, out);
-    brim_text_printf(out, "%s: %s, always there</title></rect>\n", kinds[kind[i]].text,
+    brim_text_printf(out, "%s%s: %s, always there</title></rect>\n", pic->whose, name_of(pic, kind[i]),
                      brim_format_bytes(bytes, sizeof bytes, x.bytes));
     const double height = y_of(pic, x.offset) - y_of(pic, x.offset + x.bytes);
     if (height >= 13)
-      brim_text_printf(out, "<text class=\"in\" x=\"%d\" y=\"%.1f\">%s, %s</text>\n", LEFT + 8,
-                       y_of(pic, x.offset + x.bytes / 2) + 4, kinds[kind[i]].text, bytes);
+      brim_text_printf(out, "<text class=\"in\" x=\"%d\" y=\"%.1f\">%s%s, %s</text>\n", LEFT + 8,
+                       y_of(pic, x.offset + x.bytes / 2) + 4, pic->whose, name_of(pic, kind[i]), bytes);
   }
 }
 
@@ -260,10 +274,11 @@ static void draw_axes(const picture *pic, brim_text *out)
                      BOTTOM + 18, i);
   brim_text_printf(
       out,
-      "<path class=\"axis\" d=\"M%d %dV%dH%d\"/><text x=\"%d\" y=\"%d\" text-anchor=\"middle\">operations, "
+      "<path class=\"axis\" d=\"M%d %dV%dH%d\"/><text x=\"%d\" y=\"%d\" text-anchor=\"middle\">operations%s, "
       "in their order</text>\n<text transform=\"translate(14 %d)rotate(-90)\" "
       "text-anchor=\"middle\">offset in the arena</text>\n",
-      LEFT, TOP, BOTTOM, RIGHT, (LEFT + RIGHT) / 2, BOTTOM + 36, (TOP + BOTTOM) / 2);
+      LEFT, TOP, BOTTOM, RIGHT, (LEFT + RIGHT) / 2, BOTTOM + 36, pic->plan->request.server ? " of a client's step" : "",
+      (TOP + BOTTOM) / 2);
   if (g->forward_count == 0 || g->forward_count == g->node_count) return;
   const double middle = x_of(pic, (double)g->forward_count);
   brim_text_printf(out,
@@ -284,7 +299,7 @@ static void draw_level(const picture *pic, uint64_t at, const char *class, const
 
 static void draw_marks(const picture *pic, const brim_plan_picture *say, brim_text *out)
 {
-  const uint64_t peak = pic->plan->persistent_bytes + pic->p->transient_bytes;
+  const uint64_t peak = pic->peak_bytes;
   const double x = x_of(pic, pic->p->live_node + 0.5);
   const bool left = x > (LEFT + RIGHT) / 2.0;
   const bool limit = say->limit_bytes > 0 && say->limit_bytes <= pic->top_bytes;
@@ -301,11 +316,18 @@ static void draw_marks(const picture *pic, const brim_plan_picture *say, brim_te
   brim_text_add(out, "'</text>\n");
 }
 
-static void draw_legend(const picture *pic, brim_text *out)
+static void find_persistent(const brim_plan *plan, bool there[KINDS])
 {
-  bool there[KINDS] = {[PARAMETER] = pic->plan->gradient_offset > pic->plan->frozen_offset,
-                       [GRADIENT] = pic->plan->gradient_bytes > 0,
-                       [OPTIMIZER] = pic->plan->metrics_offset > pic->plan->optimizer_offset};
+  there[PARAMETER] |= plan->gradient_offset > plan->frozen_offset;
+  there[GRADIENT] |= plan->gradient_bytes > 0;
+  there[OPTIMIZER] |= plan->metrics_offset > plan->optimizer_offset;
+}
+
+static void draw_legend(const picture *pic, const brim_plan *whole, brim_text *out)
+{
+  bool there[KINDS] = {false};
+  find_persistent(pic->plan, there);
+  find_persistent(whole, there);
   for (size_t i = 0; i < pic->count; i++) there[pic->piece[i].kind] = true;
   double x = LEFT;
   for (int k = 0; k < KINDS; k++) {
@@ -368,25 +390,55 @@ static void draw_head(const picture *pic, const brim_plan_picture *say, brim_tex
   brim_text_add(out, "</text>\n");
 }
 
+/* One plan where it lies: what it keeps, and its program's buffers. */
+static void draw_plan(picture *pic, brim_text *out)
+{
+  draw_persistent(pic, out);
+  for (size_t i = 0; i < pic->drawn; i++) draw_piece(pic, &pic->piece[pic->order[i].piece], out);
+  draw_links(pic, out);
+  draw_alive(pic, out);
+}
+
+/* What the server keeps, and a lane for each client that trains at the same time. */
+static void draw_lanes(picture *pic, const brim_plan *server, brim_text *out)
+{
+  const brim_plan *lane = pic->plan;
+  pic->plan = server;
+  pic->whose = SERVERS;
+  draw_persistent(pic, out);
+  pic->plan = lane;
+  for (int32_t i = 0; i < server->request.lanes; i++) {
+    pic->base_bytes = server->persistent_bytes + (uint64_t)i * server->lane_bytes;
+    pic->whose = "client's ";
+    draw_plan(pic, out);
+    brim_text_printf(out,
+                     "<path class=\"peak\" d=\"M%d %.1fH%d\"/><text class=\"peak-text\" x=\"%d\" y=\"%.1f\" "
+                     "text-anchor=\"end\">lane %d</text>\n",
+                     LEFT, y_of(pic, 0), RIGHT, RIGHT - 6, y_of(pic, 0) - 5, i + 1);
+  }
+  pic->base_bytes = 0;
+}
+
 void brim_plan_svg(const brim_plan *plan, const brim_program *p, const brim_plan_picture *say, brim_text *out)
 {
   brim_arena scratch = {0};
-  picture pic = {.plan = plan, .p = p};
-  const uint64_t peak = plan->persistent_bytes + p->transient_bytes;
+  const bool federated = plan->lane_count > 0;
+  const uint64_t peak = federated ? plan->peak_bytes : plan->persistent_bytes + p->transient_bytes;
+  picture pic = {.plan = federated ? plan->lane[0] : plan, .p = p, .peak_bytes = peak, .whose = ""};
   pic.top_bytes = say->limit_bytes > peak && say->limit_bytes < 2 * peak ? say->limit_bytes : peak;
   pic.top_bytes += pic.top_bytes / 24 + 1;
   pic.piece = BRIM_ARENA_NEW(&scratch, piece, p->buffer_count + 1);
   pic.order = BRIM_ARENA_NEW(&scratch, ranked, p->buffer_count + 1);
   collect(&pic);
-  sort_pieces(&pic);
+  sort_pieces(&pic, federated ? DRAWN_MAX / (size_t)plan->request.lanes : DRAWN_MAX);
   draw_head(&pic, say, out);
   draw_axes(&pic, out);
-  draw_persistent(&pic, out);
-  for (size_t i = 0; i < pic.drawn; i++) draw_piece(&pic, &pic.piece[pic.order[i].piece], out);
-  draw_links(&pic, out);
-  draw_alive(&pic, out);
+  if (federated)
+    draw_lanes(&pic, plan, out);
+  else
+    draw_plan(&pic, out);
   draw_marks(&pic, say, out);
-  draw_legend(&pic, out);
+  draw_legend(&pic, plan, out);
   brim_text_add(out, "</svg>\n");
   brim_arena_release(&scratch);
 }

@@ -44,7 +44,7 @@ static brim_status make_folder(brim_running *r, json_t *weights)
   if (brim_setup_is_federated(r->drive->setup)) {
     char path[4200];
     snprintf(path, sizeof path, "%s/partition.csv", r->dir);
-    BRIM_TRY(brim_partition_write(&r->drive->setup->partition, path));
+    BRIM_TRY(brim_partition_write(&r->drive->setup->data, &r->drive->setup->partition, path));
   }
   return weights ? brim_weights_record_write(r->dir, weights) : BRIM_OK;
 }

@@ -6,6 +6,7 @@ import json
 import math
 import random
 import struct
+import xml.etree.ElementTree as xml
 
 import tensors
 from support import FAILED, NO_FIT, USAGE, Case, main, write_idx_dataset
@@ -250,6 +251,27 @@ class Federate(Case):
             self.assertGreater(row["client_seconds"], 0)
             self.assertAlmostEqual(row["round_seconds"], turns * row["client_seconds"], delta=1e-12)
         self.assertEqual([row["parallel_clients"] for row in plan["table"]], [1, 2])
+
+    def test_the_plan_is_drawn_with_a_lane_for_each_client(self):
+        words = [*MLP, "parallel_clients=3", "training.batch_size=8"]
+        printed = self.brim("--config-name", "federate", "plan", *words, "-o", "plan.svg")
+        self.assertIn("picture in plan.svg", printed.err)
+        plan = json.loads(self.brim("--config-name", "federate", "plan", "--json", *words).out)
+        drawing = xml.fromstring(self.read("plan.svg"))
+        parts = collections.defaultdict(list)  # heights at which they begin
+        for rect in drawing.findall(".//{*}rect"):
+            title = rect.find("{*}title")
+            if title is not None:
+                parts[title.text.split(":")[0]].append(float(rect.get("y")) + float(rect.get("height")))
+        self.assertEqual(len(parts["server's parameters"]), 1)
+        self.assertEqual(len(parts["server's sum of updates"]), 1)
+        lanes = parts["client's parameters"]
+        self.assertEqual(len(lanes), 3)
+        height = plan["client_bytes"] * (parts["server's parameters"][0] - lanes[0]) / plan["server_bytes"]
+        for above, below in zip(lanes[1:], lanes):
+            self.assertAlmostEqual(below - above, height, delta=0.05)
+        texts = [text.text for text in drawing.findall(".//{*}text")]
+        self.assertEqual([text for text in texts if text.startswith("lane")], ["lane 1", "lane 2", "lane 3"])
 
     def test_memory_does_not_grow_with_clients(self):
         for clients in 12, 240:
