@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""The FedAvg paper's table of local epochs and batch sizes (McMahan et al., AISTATS 2017, section 3), on Fashion-MNIST.
+
+    python3 scripts/bench/federate_table.py build/release/bin/brim [--target 0.8] [--rounds 300] [--epochs 600]
+                                            [--seed 1] [--minutes 20]
+
+The paper's 2NN (two layers of 200, 199,210 parameters), 100 clients, of which 10 train in a round; E local epochs in
+batches of B, where E=1 with all samples of a client in one batch is FedSGD. Clients have equal shares drawn at random
+(IID), or two shards of the samples sorted by class. How many rounds does it take until the test accuracy is at least
+the target? As in the paper each case has the best of some learning rates, here of two; the second is run only for as
+many rounds as it could still win in. A run ends after so many rounds, or when a client that trains in each has trained
+for so many local epochs. Prints a table in Markdown.
+
+A case that does not come to the target says so, with the rounds that it had and its best accuracy. Cases that would
+begin after the minutes are over are left out, and said."""
+
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import time
+
+INTERRUPTED = 6  # exit status of brim
+CLIENTS, COHORT, EACH = 100, 10, 600
+EPOCHS, BATCHES = (1, 5, 20), (EACH, 50, 10)
+RATES = {EACH: (0.3, 0.1), 50: (0.1, 0.3), 10: (0.1, 0.03)}  # by batch, the likely better one first
+PARTITIONS = {"IID": ["partition=iid"], "two shards": ["partition=shards", "partition.shards=2"]}
+
+
+class Case:
+    """A cell of the table, and what is known of it."""
+
+    def __init__(self, partition, epochs, batch):
+        self.partition, self.epochs, self.batch = partition, epochs, batch
+        self.rounds, self.rate, self.accuracy, self.seconds = None, None, 0, 0
+
+    def cap(self, options):
+        return min(options.rounds, options.epochs // self.epochs)
+
+    def text(self, options):
+        if self.rate is None:
+            return "not run"
+        found = f"> {self.cap(options)} ({100 * self.accuracy:.1f} %)"
+        return f"{self.rounds} ({self.rate:g})" if self.rounds else found
+
+
+def accuracies(path):
+    """Of the test data, by round; the last line may not be whole yet."""
+    out = {}
+    for line in path.read_text().splitlines() if path.exists() else []:
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError:
+            break
+        if record.get("split") == "test":
+            out[record["step"]] = record["accuracy"]
+    return out
+
+
+def run(brim, case, rate, rounds, options):
+    """The round that came to the target, or None; and the best accuracy. The run is ended there."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name) / "run"
+        process = subprocess.Popen(
+            [brim, "--quiet", "federate", f"run.dir={folder}", "model=mlp", "model.hidden=[200,200]",
+             "dataset=fashion_mnist", *PARTITIONS[case.partition], f"total_clients={CLIENTS}",
+             f"clients_per_round={COHORT}", f"federate.local_epochs={case.epochs}", f"training.batch_size={case.batch}",
+             f"optimizer.lr={rate}", f"rounds={rounds}", f"seed={options.seed}", "federate.eval_every_rounds=1",
+             f"federate.checkpoint_every_rounds={rounds}", "memory.timing=false", "observe.report=false"],
+            stdout=subprocess.DEVNULL)
+        reached = None
+        while reached is None and process.poll() is None:
+            time.sleep(0.2)
+            reached = first_of(accuracies(folder / "metrics.jsonl"), options.target)
+        if process.poll() is None:
+            process.terminate()
+        if process.wait() not in (0, INTERRUPTED):
+            raise SystemExit(f"brim ended with exit status {process.returncode}")
+        found = accuracies(folder / "metrics.jsonl")
+        return first_of(found, options.target), max(found.values(), default=0)
+
+
+def first_of(found, target):
+    return min((step for step, accuracy in found.items() if accuracy >= target), default=None)
+
+
+def search(brim, case, options):
+    """The best of the rates."""
+    begin = time.monotonic()
+    for rate in RATES[case.batch]:
+        reached, accuracy = run(brim, case, rate, case.rounds - 1 if case.rounds else case.cap(options), options)
+        if reached or (not case.rounds and accuracy > case.accuracy):
+            case.rounds, case.rate, case.accuracy = reached, rate, accuracy
+        if case.rounds == 1:
+            break
+    case.seconds = time.monotonic() - begin
+
+
+def table(cases, options):
+    """Rows of the paper's order: E and B, and each partition's rounds beside FedSGD's."""
+    names = list(PARTITIONS)
+    lines = ["| E | B | updates a round | " + " | ".join(f"{name} | beside FedSGD" for name in names) + " |",
+             "|---|---|---|" + "---|---|" * len(names)]
+    for epochs in EPOCHS:
+        for batch in BATCHES:
+            row = [str(epochs), "all" if batch == EACH else str(batch), str(epochs * EACH // batch)]
+            for name in names:
+                case, sgd = cases[name, epochs, batch], cases[name, 1, EACH]
+                ratio = f"{sgd.rounds / case.rounds:.1f}x" if sgd.rounds and case.rounds else ""
+                row += [case.text(options), ratio]
+            lines.append("| " + " | ".join(row) + " |")
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("brim")
+    parser.add_argument("--target", type=float, default=0.8, help="test accuracy")
+    parser.add_argument("--rounds", type=int, default=300, help="at most")
+    parser.add_argument("--epochs", type=int, default=600, help="local epochs, over all rounds, at most")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--minutes", type=float, default=20, help="after which no case begins")
+    options = parser.parse_args()
+    brim, begin = os.path.abspath(options.brim), time.monotonic()
+    cases = {(name, epochs, batch): Case(name, epochs, batch)
+             for name in PARTITIONS for epochs in EPOCHS for batch in BATCHES}
+    for case in cases.values():
+        if time.monotonic() - begin < 60 * options.minutes:
+            search(brim, case, options)
+            print(f"E={case.epochs} B={case.batch} {case.partition}: {case.text(options)}, "
+                  f"{case.seconds:.0f} s", flush=True)
+    print(f"\nRounds to {100 * options.target:g} % test accuracy (learning rate); seed {options.seed}\n")
+    print(table(cases, options))
+
+
+if __name__ == "__main__":
+    main()
