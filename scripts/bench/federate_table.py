@@ -7,8 +7,8 @@
 The paper's 2NN (two layers of 200, 199,210 parameters), 100 clients, of which 10 train in a round; E local epochs in
 batches of B, where E=1 with all samples of a client in one batch is FedSGD. Clients have equal shares drawn at random
 (IID), or two shards of the samples sorted by class. How many rounds does it take until the test accuracy is at least
-the target? As in the paper each case has the best of some learning rates, here of two; the second is run only for as
-many rounds as it could still win in. A run ends after so many rounds, or when a client that trains in each has trained
+the target? As in the paper each case has the best of some learning rates, here of two or three; those behind the first
+are run only for as many rounds as they could still win in. A run ends after so many rounds, or when a client that trains in each has trained
 for so many local epochs. Prints a table in Markdown.
 
 A case that does not come to the target says so, with the rounds that it had and its best accuracy. Cases that would
@@ -22,10 +22,10 @@ import subprocess
 import tempfile
 import time
 
-INTERRUPTED = 6  # exit status of brim
+DONE, FAILED, INTERRUPTED = 0, 5, 6  # exit statuses of brim; all clients of a round that diverge are a failure
 CLIENTS, COHORT, EACH = 100, 10, 600
 EPOCHS, BATCHES = (1, 5, 20), (EACH, 50, 10)
-RATES = {EACH: (0.3, 0.1), 50: (0.1, 0.3), 10: (0.1, 0.03)}  # by batch, the likely better one first
+RATES = {EACH: (0.3, 0.1, 0.5), 50: (0.1, 0.3), 10: (0.1, 0.03)}  # by batch, the likely best first
 PARTITIONS = {"IID": ["partition=iid"], "two shards": ["partition=shards", "partition.shards=2"]}
 
 
@@ -76,7 +76,7 @@ def run(brim, case, rate, rounds, options):
             reached = first_of(accuracies(folder / "metrics.jsonl"), options.target)
         if process.poll() is None:
             process.terminate()
-        if process.wait() not in (0, INTERRUPTED):
+        if process.wait() not in (DONE, FAILED, INTERRUPTED):
             raise SystemExit(f"brim ended with exit status {process.returncode}")
         found = accuracies(folder / "metrics.jsonl")
         return first_of(found, options.target), max(found.values(), default=0)
