@@ -219,6 +219,7 @@ brim_status brim_lane_evaluate(brim_lane *l, int64_t client, float *loss)
   BRIM_TRY(write_class_weights(l));
   BRIM_TRY(brim_exec_run(l->exec, l->adopt, &(brim_step){.federated = 1}, NULL));
   BRIM_TRY(brim_exec_zero_metrics(l->exec));
+  brim_client_order_make(&l->order, &s->partition, client, 0);
   for (int64_t at = 0; at < samples; at += l->batch.span.count) {
     const int64_t left = (samples - at < full - at % full ? samples - at : full - at % full);
     BRIM_TRY(read_batch(&t, 0, at, brim_setup_client_micro(s, l->drive->choice.micro_batch, left)));

@@ -11,8 +11,9 @@
 #include "base/text.h"
 #include "base/thread.h"
 
-#define LOOK_SECONDS 100e-6 /* before a thread sleeps: what lies between two rounds that are not evaluated is shorter  \
-                             */
+#define LOOK_SECONDS                                                                                                   \
+  100e-6 /* before a thread sleeps: what lies between two rounds that are not evaluated is shorter                     \
+          */
 #define LOOKS_PER_CLOCK 64
 
 typedef struct member {
