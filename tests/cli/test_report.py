@@ -400,7 +400,7 @@ class OfAFederation(Reports):
         self.assertEqual(squares[most], "right10")
         for place, count in counts.items():
             self.assertEqual(squares[place], f"right{math.ceil(10 * math.sqrt(count / counts[most]) - 1e-9)}")
-        row, = self.table(self.section(page, "Clients"))
+        row = self.table(self.section(page, "Clients"))[0]
         self.assertEqual((row["least"], row["mean"], row["most"]),
                          (str(min(sizes.values())), "40.00", str(max(sizes.values()))))
         bars = self.charts(page)["samples of each client"].find(".//path[@class='bars color0']").get("d")
@@ -422,7 +422,11 @@ class OfAFederation(Reports):
 
     def test_participation(self):
         self.federate("run")
-        (self.folder / "run/participants.jsonl").unlink(missing_ok=True)
+        arrived = collections.Counter(client for line in self.records("run", "participants.jsonl")
+                                      for client, there in zip(line["client"], line["arrived"]) if there)
+        text = text_of(self.section(self.page("run/report.html"), "Clients"))
+        self.assertIn(f"12 clients, of which {len(arrived)} trained at least once.", text)
+        (self.folder / "run/participants.jsonl").unlink()
         self.assertNotIn("trained at least once", text_of(self.section(self.report("run"), "Clients")))
         self.write_rounds("run", [(1, [0, 1, 2, 3, 4], []), (2, [4, 5, 6, 7, 8], [8]),
                                   (2, [4, 5, 6, 7, 8], [8]),  # made again after a resume
@@ -475,7 +479,7 @@ class OfSeveral(Reports):
         page = self.report("sweep")
         rows = self.table(self.section(page, "Over seeds"))
         self.assertEqual([(row["runs that are alike"], row["seeds"]) for row in rows],
-                         [("method=random", "3"), ("method=round_robin", "3")])
+                         [("method.id=random", "3"), ("method.id=round_robin", "3")])
         for k, row in enumerate(rows):
             summaries = [self.summary(f"sweep/{3 * k + i}") for i in range(3)]
             for column, key, digits, unit in (("test loss", "test_loss", 4, 1), ("acc. %", "test_accuracy", 2, 100)):
