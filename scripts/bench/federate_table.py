@@ -8,8 +8,8 @@ The paper's 2NN (two layers of 200, 199,210 parameters), 100 clients, of which 1
 batches of B, where E=1 with all samples of a client in one batch is FedSGD. Clients have equal shares drawn at random
 (IID), or two shards of the samples sorted by class. How many rounds does it take until the test accuracy is at least
 the target? As in the paper each case has the best of some learning rates, here of two or three; those behind the first
-are run only for as many rounds as they could still win in. A run ends after so many rounds, or when a client that trains in each has trained
-for so many local epochs. Prints a table in Markdown.
+are run only for as many rounds as they could still win in. A run ends after so many rounds, or when a client that
+trains in each has trained for so many local epochs. Prints a table in Markdown.
 
 A case that does not come to the target says so, with the rounds that it had and its best accuracy. Cases that would
 begin after the minutes are over are left out, and said."""
@@ -22,7 +22,7 @@ import subprocess
 import tempfile
 import time
 
-DONE, FAILED, INTERRUPTED = 0, 5, 6  # exit statuses of brim; all clients of a round that diverge are a failure
+DONE, FAILED = 0, 5  # exit statuses of brim; all clients of a round that diverge are a failure
 CLIENTS, COHORT, EACH = 100, 10, 600
 EPOCHS, BATCHES = (1, 5, 20), (EACH, 50, 10)
 RATES = {EACH: (0.3, 0.1, 0.5), 50: (0.1, 0.3), 10: (0.1, 0.03)}  # by batch, the likely best first
@@ -46,44 +46,23 @@ class Case:
         return f"{self.rounds} ({self.rate:g})" if self.rounds else found
 
 
-def accuracies(path):
-    """Of the test data, by round; the last line may not be whole yet."""
-    out = {}
-    for line in path.read_text().splitlines() if path.exists() else []:
-        try:
-            record = json.loads(line)
-        except json.JSONDecodeError:
-            break
-        if record.get("split") == "test":
-            out[record["step"]] = record["accuracy"]
-    return out
-
-
 def run(brim, case, rate, rounds, options):
-    """The round that came to the target, or None; and the best accuracy. The run is ended there."""
+    """The round that came to the target, or None; and the best accuracy."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name) / "run"
-        process = subprocess.Popen(
+        status = subprocess.run(
             [brim, "--quiet", "federate", f"run.dir={folder}", "model=mlp", "model.hidden=[200,200]",
              "dataset=fashion_mnist", *PARTITIONS[case.partition], f"total_clients={CLIENTS}",
              f"clients_per_round={COHORT}", f"federate.local_epochs={case.epochs}", f"training.batch_size={case.batch}",
              f"optimizer.lr={rate}", f"rounds={rounds}", f"seed={options.seed}", "federate.eval_every_rounds=1",
-             f"federate.checkpoint_every_rounds={rounds}", "memory.timing=false", "observe.report=false"],
-            stdout=subprocess.DEVNULL)
-        reached = None
-        while reached is None and process.poll() is None:
-            time.sleep(0.2)
-            reached = first_of(accuracies(folder / "metrics.jsonl"), options.target)
-        if process.poll() is None:
-            process.terminate()
-        if process.wait() not in (DONE, FAILED, INTERRUPTED):
-            raise SystemExit(f"brim ended with exit status {process.returncode}")
-        found = accuracies(folder / "metrics.jsonl")
-        return first_of(found, options.target), max(found.values(), default=0)
-
-
-def first_of(found, target):
-    return min((step for step, accuracy in found.items() if accuracy >= target), default=None)
+             f"federate.target_accuracy={options.target}", f"federate.checkpoint_every_rounds={rounds}",
+             "memory.timing=false", "observe.report=false"], stdout=subprocess.DEVNULL, check=False).returncode
+        if status not in (DONE, FAILED):
+            raise SystemExit(f"brim ended with exit status {status}")
+        records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        found = {r["step"]: r["accuracy"] for r in records if r["split"] == "test"}
+        reached = min((step for step, accuracy in found.items() if accuracy >= options.target), default=None)
+        return reached, max(found.values(), default=0)
 
 
 def search(brim, case, options):
