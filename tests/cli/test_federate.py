@@ -155,6 +155,28 @@ class Federate(Case):
         for got, wanted in zip(self.model(name, 5), model):
             self.assertTrue(math.isclose(got, wanted, rel_tol=1e-9, abs_tol=1e-9), (name, got, wanted))
 
+    def test_a_selector_is_given_the_losses_of_clients_own_samples(self):
+        """power_of_choice, which asks all clients here, takes those with the highest loss under the global model, in
+        every round; clients have several batches, the last of them smaller."""
+        draw = random.Random(3)
+        data = [[float_of(draw.uniform(-1, 1)) for _ in range(3)] for _ in range(60)]
+        folder = self.folder / "data"
+        folder.mkdir()
+        for name in "train.csv", "test.csv":
+            (folder / name).write_text("a,b,y\n" + "".join(",".join(map(repr, row)) + "\n" for row in data))
+        words = ["dataset=csv", f"dataset.path={folder}", "dataset.targets=[y]", "loss=mse",
+                 "dataset.standardise=false", "model=mlp", "model.hidden=[]", "total_clients=9", "clients_per_round=2",
+                 "method=power_of_choice", "method.d=9", "training.batch_size=4", "optimizer.lr=0.2"]
+        for lanes in 1, 2:
+            for rounds in range(5):
+                self.federate(f"{lanes} {rounds}", *words, f"rounds={rounds}", f"parallel_clients={lanes}")
+            parts, taken = self.partition(f"{lanes} 4"), self.records(f"{lanes} 4", "participants.jsonl")
+            for rounds, record in enumerate(taken):
+                *weights, bias = self.model(f"{lanes} {rounds}", rounds)
+                losses = {client: sum((sum(w * v for w, v in zip(weights, data[i])) + bias - data[i][2]) ** 2
+                                      for i in samples) / len(samples) for client, samples in parts.items()}
+                self.assertEqual(set(record["client"]), set(sorted(losses, key=losses.get)[-2:]), (rounds, losses))
+
     def model(self, run, step):
         """Weights of the one layer, and its bias."""
         values, _ = tensors.read(self.checkpoint(run, step) / "model.safetensors")
