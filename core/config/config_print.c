@@ -121,21 +121,13 @@ static void print_old_names(brim_text *out)
   }
 }
 
-/* Is it another group's kind too, whose options it takes? */
-static bool is_second(int group)
-{
-  for (int g = 0; g < group; g++)
-    if (brim_config_groups[g].kind == brim_config_groups[group].kind) return true;
-  return false;
-}
-
 static void print_every_plugin(brim_arena *arena, const brim_registry *registry, brim_text *out)
 {
   const size_t count = brim_registry_count(registry);
   for (size_t i = 0; i < count; i++) {
     const brim_plugin *plugin = brim_registry_at(registry, i)->plugin;
     for (int g = 0; brim_config_groups[g].name; g++) {
-      if (brim_config_groups[g].kind != plugin->kind || is_second(g)) continue;
+      if (brim_config_groups[g].kind != plugin->kind || brim_config_group_is_second(g)) continue;
       brim_schema_plugins one = {0};
       brim_schema schema = {0};
       if (brim_config_groups[g].list)

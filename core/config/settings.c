@@ -348,3 +348,10 @@ const brim_group brim_config_groups[] = {
     {"policy", BRIM_POLICY, "auto_plan", NULL, false},
     {NULL, 0, NULL, NULL, false},
 };
+
+bool brim_config_group_is_second(int group)
+{
+  for (int g = 0; g < group; g++)
+    if (brim_config_groups[g].kind == brim_config_groups[group].kind) return true;
+  return false;
+}

@@ -194,4 +194,6 @@ typedef struct brim_group {
   bool is_optional; /* empty unless somebody chooses; of a kind that another group has, it takes that group's options */
 } brim_group;
 extern const brim_group brim_config_groups[]; /* ends with name == NULL */
+/* Is it of a kind that a group before it has, whose options it takes? */
+bool brim_config_group_is_second(int group);
 #endif

@@ -70,7 +70,7 @@ static void put_plugins(FILE *page, brim_arena *arena, const brim_registry *regi
 {
   fputs(".SH PLUGINS\nA group's option brings keys of its own, which stand below the group's name.\n", page);
   for (int group = 0; brim_config_groups[group].name; group++) {
-    if (brim_config_groups[group].second) continue;
+    if (brim_config_group_is_second(group)) continue;
     for (size_t i = 0; i < brim_registry_count(registry); i++) {
       const brim_plugin *plugin = brim_registry_at(registry, i)->plugin;
       if (plugin->kind == (uint32_t)brim_config_groups[group].kind) put_plugin(page, arena, group, plugin);
