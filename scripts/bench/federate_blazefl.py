@@ -14,8 +14,11 @@ from federate_peer import MODELS, Job
 
 
 class Models:
+    def __init__(self, job):
+        self.job = job
+
     def select_model(self, model_name):
-        return MODELS[model_name]()
+        return MODELS[model_name]().to(self.job.dtype)
 
 
 class Data:
@@ -34,7 +37,7 @@ class Batches:
 
     def __iter__(self):
         for part in next(self.epochs).split(self.job["batch"]):
-            yield self.job.images[part], self.job.labels[part]
+            yield self.job.pick(part)
 
 
 class Server(FedAvgBaseServerHandler):
@@ -47,7 +50,7 @@ def main():
     job, workers = Job(sys.argv[1]), int(sys.argv[2])
     torch.set_num_threads(int(sys.argv[3]))
     data, ends = Data(job), []
-    common = {"model_selector": Models(), "model_name": job["model"], "dataset": data, "num_clients": job["clients"],
+    common = {"model_selector": Models(job), "model_name": job["model"], "dataset": data, "num_clients": job["clients"],
               "device": "cpu", "batch_size": job["batch"], "seed": 0}
     server = Server(global_round=job.rounds, sample_ratio=1.0, **common)
     server.num_clients_per_round = job["cohort"]

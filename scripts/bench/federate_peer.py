@@ -140,6 +140,7 @@ class Job:
         self.images = torch.from_file(self["images"], shared=True, size=len(self.labels) * 784, dtype=torch.float32)
         self.images = self.images.reshape(-1, 1, 28, 28)
         self.rounds = self["warm"] + self["rounds"]
+        self.dtype = getattr(torch, self["dtype"])
 
     def __getitem__(self, key):
         return self.settings[key]
@@ -148,10 +149,13 @@ class Job:
         """[epochs, samples] of the client that has this place in a round."""
         return self.order[step * self["cohort"] + place]
 
+    def pick(self, samples):
+        return self.images[samples].to(self.dtype), self.labels[samples]
+
     def batches(self, step, place):
         for epoch in self.samples(step, place):
             for part in epoch.split(self["batch"]):
-                yield self.images[part], self.labels[part]
+                yield self.pick(part)
 
     def new_model(self):
         model = MODELS[self["model"]]()
@@ -160,7 +164,7 @@ class Job:
             for parameter, value in zip(model.parameters(), first, strict=True):
                 assert parameter.shape == value.shape, (parameter.shape, value.shape)
                 parameter.copy_(value)
-        return model
+        return model.to(self.dtype)
 
     def train(self, model, step, place, mu=0.0):
         """As users write it, FedProx too; returns the number of samples."""
@@ -179,7 +183,8 @@ class Job:
         """`ends`: when each round was over."""
         images, labels = read_split(pathlib.Path(self["data"]), "t10k")
         with torch.no_grad():
-            loss = sum(functional.cross_entropy(model((x.float() / 255 - MEAN) / STD), y, reduction="sum").item()
+            loss = sum(functional.cross_entropy(model(((x.float() / 255 - MEAN) / STD).to(self.dtype)), y,
+                                                reduction="sum").item()
                        for x, y in zip(images.split(500), labels.split(500))) / len(labels)
             weights = torch.cat([p.detach().float().flatten() for p in model.parameters()])
         pathlib.Path(self["weights"]).write_bytes(struct.pack(f"<{len(weights)}f", *weights.tolist()))

@@ -72,7 +72,7 @@ def make_data(job):
         step, place = divmod(user, job["cohort"])
         own = job.samples(step, place)
         assert len(own) == 1 or job["batch"] >= own.shape[1], "pfl goes through a user's samples in one order"
-        return Dataset((job.images[own[0]], job.labels[own[0]]), user_id=str(user))
+        return Dataset(job.pick(own[0]), user_id=str(user))
 
     return FederatedDataset(dataset, lambda: next(turn))
 
