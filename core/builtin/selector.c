@@ -1,10 +1,6 @@
 /* The core's own selectors. */
-#include <math.h>
-#include <stdlib.h>
-
-#include "base/alloc.h"
-#include "base/permutation.h"
 #include "brim/selector.h"
+#include "base/permutation.h"
 #include "builtin/builtin.h"
 
 /* ---- random ---- */
@@ -45,22 +41,16 @@ const brim_plugin brim_selector_round_robin = {.size = sizeof(brim_plugin),
 
 /* ---- proportional ---- */
 
-/* One after another without replacement, each in proportion to its samples among those that are left: the largest of
- * log(u) / samples (Efraimidis and Spirakis: Weighted Random Sampling with a Reservoir, 2006). */
+/* One after another without replacement, each in proportion to its samples among those that are left. */
+static double draw_by_samples(const brim_selection_query *q, const void *context, int64_t client)
+{
+  (void)context;
+  return brim_score_drawn(q, 0, client, (double)q->clients->samples[client]);
+}
 static brim_status select_by_samples(void *self, const brim_selection_query *q, brim_selection *out)
 {
   (void)self;
-  brim_best *best = brim_try_malloc((size_t)q->wanted * sizeof *best);
-  if (!best) return brim_fail(BRIM_ENOMEM_HOST, "no host memory to select %lld clients", (long long)q->wanted);
-  for (int64_t i = 0; i < q->candidates; i++) {
-    const int64_t client = q->candidate[i];
-    const double samples = (double)q->clients->samples[client];
-    brim_best_add(best, &out->count, q->wanted, client, log(brim_selection_draw(q, 0, client)) / samples);
-  }
-  brim_best_sort(best, out->count);
-  for (int64_t i = 0; i < out->count; i++) out->client[i] = best[i].client;
-  free(best);
-  return BRIM_OK;
+  return brim_select_highest(q, draw_by_samples, NULL, out);
 }
 static const brim_selector_ops proportional_ops = {.size = sizeof(brim_selector_ops), .select = select_by_samples};
 const brim_plugin brim_selector_proportional = {.size = sizeof(brim_plugin),

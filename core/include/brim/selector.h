@@ -9,10 +9,13 @@
  * loop ends the run with a checkpoint. Since ABI 1.9. */
 #ifndef BRIM_SELECTOR_H
 #define BRIM_SELECTOR_H
+#include <math.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include "brim/plugin.h"
 #include "brim/random.h"
+#include "brim/status.h"
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -145,6 +148,142 @@ BRIM_ANYWHERE void brim_best_sort(brim_best *best, int64_t count)
     best[end] = lowest;
     brim_best_sink(best, end, 0);
   }
+}
+
+/* Memory for `count` things of `size` bytes, all zero, to be freed; NULL after brim_fail(BRIM_ENOMEM_HOST). */
+static inline void *brim_selection_alloc(int64_t count, size_t size)
+{
+  void *memory = calloc((size_t)(count > 0 ? count : 1), size);
+  if (!memory) brim_fail(BRIM_ENOMEM_HOST, "no memory to select clients: %lld times %zu bytes", (long long)count, size);
+  return memory;
+}
+
+/* A score for drawing without replacement in proportion to `weight` > 0: the clients of the highest scores are those
+ * drawn (Efraimidis and Spirakis: Weighted Random Sampling with a Reservoir, 2006). */
+static inline double brim_score_drawn(const brim_selection_query *query, uint32_t stream, int64_t client, double weight)
+{
+  return log(brim_selection_draw(query, stream, client)) / weight;
+}
+
+/* The score of a client never seen: at random, and higher than any that is below 1e30. */
+static inline double brim_score_new(const brim_selection_query *query, int64_t client)
+{
+  return 1e30 * (1 + brim_selection_draw(query, 0, client));
+}
+
+/* A tiny random number, by which equal scores differ. */
+static inline double brim_score_tie(const brim_selection_query *query, int64_t client)
+{
+  return 1e-9 * brim_selection_draw(query, 0, client);
+}
+
+/* Selects the `wanted` candidates of the highest scores, the highest first. */
+typedef double (*brim_score_fn)(const brim_selection_query *query, const void *context, int64_t client);
+static inline brim_status brim_select_highest(const brim_selection_query *query, brim_score_fn score,
+                                              const void *context, brim_selection *out)
+{
+  brim_best *best = (brim_best *)brim_selection_alloc(query->wanted, sizeof *best);
+  if (!best) return BRIM_ENOMEM_HOST;
+  for (int64_t i = 0; i < query->candidates; i++) {
+    const int64_t client = query->candidate[i];
+    brim_best_add(best, &out->count, query->wanted, client, score(query, context, client));
+  }
+  brim_best_sort(best, out->count);
+  for (int64_t i = 0; i < out->count; i++) out->client[i] = best[i].client;
+  free(best);
+  return BRIM_OK;
+}
+
+/* A function of sets of clients that grows the less by a client the more others are in the set (it is submodular). */
+typedef struct brim_greedy {
+  double (*gain)(void *context, int64_t client); /* by how much it grows if this client joins */
+  void (*take)(void *context, int64_t client);   /* the client joins */
+  void *context;
+} brim_greedy;
+
+/* Adds clients to `out`, each time the one of the highest gain, of equal ones the lowest number, until there are
+ * `until` or all of `client`. Gains are computed anew only where they may matter (Minoux: Accelerated Greedy Algorithms
+ * for Maximizing Submodular Set Functions, 1978). */
+static inline brim_status brim_select_greedily(const brim_greedy *f, const int64_t *client, int64_t count,
+                                               int64_t until, brim_selection *out)
+{
+  brim_best *heap = (brim_best *)brim_selection_alloc(count, sizeof *heap);
+  if (!heap) return BRIM_ENOMEM_HOST;
+  for (int64_t i = 0; i < count; i++) { /* the lowest is the first: signs are turned */
+    heap[i].score = -f->gain(f->context, client[i]);
+    heap[i].client = -client[i];
+  }
+  for (int64_t i = count / 2; i-- > 0;) brim_best_sink(heap, count, i);
+  while (count > 0 && out->count < until) {
+    const double score = -f->gain(f->context, -heap[0].client);
+    if (score == heap[0].score) {
+      out->client[out->count++] = -heap[0].client;
+      f->take(f->context, -heap[0].client);
+      heap[0] = heap[--count];
+    } else {
+      heap[0].score = score;
+    }
+    brim_best_sink(heap, count, 0);
+  }
+  free(heap);
+  return BRIM_OK;
+}
+
+/* The value of rank `rank`, from 0, of `count` finite ones, whose order changes: no sorting is needed. */
+static inline double brim_value_of_rank(double *value, int64_t count, int64_t rank)
+{
+  int64_t first = 0, last = count - 1;
+  while (first < last) {
+    const double a = value[first], b = value[first + (last - first) / 2], c = value[last];
+    const double pivot = a < b ? (b < c ? b : a < c ? c : a) : (a < c ? a : b < c ? c : b);
+    int64_t i = first, j = last;
+    while (i <= j) {
+      while (value[i] < pivot) i++;
+      while (value[j] > pivot) j--;
+      if (i > j) break;
+      const double other = value[i];
+      value[i++] = value[j];
+      value[j--] = other;
+    }
+    if (rank <= j)
+      last = j;
+    else if (rank >= i)
+      first = i;
+    else
+      return value[rank];
+  }
+  return value[rank];
+}
+
+/* The mean of what is known in a column of the candidates; NAN: nothing is. */
+static inline double brim_mean_known(const brim_selection_query *query, const float *column)
+{
+  double sum = 0;
+  int64_t known = 0;
+  for (int64_t i = 0; i < query->candidates; i++)
+    if (isfinite(column[query->candidate[i]])) {
+      sum += (double)column[query->candidate[i]];
+      known++;
+    }
+  return known > 0 ? sum / (double)known : NAN;
+}
+
+/* The highest last loss of the candidates; 0: none is known. */
+static inline double brim_highest_loss(const brim_selection_query *query)
+{
+  double highest = 0;
+  for (int64_t i = 0; i < query->candidates; i++)
+    if ((double)query->clients->loss[query->candidate[i]] > highest)
+      highest = (double)query->clients->loss[query->candidate[i]];
+  return highest;
+}
+
+/* A client's last loss as a share of the highest: 1 if it was never seen, 0 if it was and no loss has arrived. */
+static inline double brim_loss_share(const brim_selection_query *query, double highest, int64_t client)
+{
+  if (query->clients->last_round[client] < 0) return 1;
+  const double loss = (double)query->clients->loss[client];
+  return loss > 0 ? loss / highest : 0;
 }
 
 #ifdef __cplusplus

@@ -3,9 +3,6 @@
  * has the highest loss under the present model.
  *
  * Clients never seen are like any other, as their losses are asked for. */
-#include <math.h>
-#include <stdlib.h>
-
 #include "brim/brim.h"
 
 typedef struct settings {
@@ -18,13 +15,13 @@ static const brim_param table[] = {
     BRIM_PARAMS_END,
 };
 
-/* Draws them into `client`: the largest of log(u) / samples (Efraimidis and Spirakis, 2006). */
+/* Draws them into `client`. */
 static void draw(const brim_selection_query *q, int64_t count, brim_best *best, int64_t *client)
 {
   int64_t drawn = 0;
   for (int64_t i = 0; i < q->candidates; i++) {
     const int64_t k = q->candidate[i];
-    brim_best_add(best, &drawn, count, k, log(brim_selection_draw(q, 0, k)) / (double)q->clients->samples[k]);
+    brim_best_add(best, &drawn, count, k, brim_score_drawn(q, 0, k, (double)q->clients->samples[k]));
   }
   for (int64_t i = 0; i < drawn; i++) client[i] = best[i].client;
 }
@@ -46,11 +43,10 @@ static brim_status select_clients(void *self, const brim_selection_query *q, bri
   int64_t count = s->d > 0 ? s->d : 2 * q->wanted;
   if (count < q->wanted) count = q->wanted;
   if (count > q->candidates) count = q->candidates;
-  brim_best *best = malloc((size_t)count * sizeof *best);
-  int64_t *client = malloc((size_t)count * sizeof *client);
-  float *loss = malloc((size_t)count * sizeof *loss);
-  brim_status status = brim_fail(BRIM_ENOMEM_HOST, "no memory to ask %lld clients", (long long)count);
-  if (best && client && loss) status = choose(q, count, best, client, loss, out);
+  brim_best *best = brim_selection_alloc(count, sizeof *best);
+  int64_t *client = brim_selection_alloc(count, sizeof *client);
+  float *loss = brim_selection_alloc(count, sizeof *loss);
+  const brim_status status = best && client && loss ? choose(q, count, best, client, loss, out) : BRIM_ENOMEM_HOST;
   free(best);
   free(client);
   free(loss);

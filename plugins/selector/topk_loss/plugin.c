@@ -4,27 +4,18 @@
  *     score(k) = loss(k)
  *
  * Clients never seen come first, drawn at random, so that all have been seen before any comes again. */
-#include <stdlib.h>
-
 #include "brim/brim.h"
 
-#define NEW 1e30 /* more than any loss that a client may have */
+static double score(const brim_selection_query *q, const void *context, int64_t client)
+{
+  (void)context;
+  return q->clients->last_round[client] < 0 ? brim_score_new(q, client) : (double)q->clients->loss[client];
+}
 
 static brim_status select_clients(void *self, const brim_selection_query *q, brim_selection *out)
 {
   (void)self;
-  brim_best *best = malloc((size_t)q->wanted * sizeof *best);
-  if (!best) return brim_fail(BRIM_ENOMEM_HOST, "no memory to select %lld clients", (long long)q->wanted);
-  for (int64_t i = 0; i < q->candidates; i++) {
-    const int64_t client = q->candidate[i];
-    const bool is_new = q->clients->last_round[client] < 0;
-    const double score = is_new ? NEW * (1 + brim_selection_draw(q, 0, client)) : (double)q->clients->loss[client];
-    brim_best_add(best, &out->count, q->wanted, client, score);
-  }
-  brim_best_sort(best, out->count);
-  for (int64_t i = 0; i < out->count; i++) out->client[i] = best[i].client;
-  free(best);
-  return BRIM_OK;
+  return brim_select_highest(q, score, NULL, out);
 }
 
 static const brim_selector_ops ops = {.size = sizeof ops, .select = select_clients};
