@@ -1,0 +1,68 @@
+/* High losses, and turns for all: each client has a queue of the turns that it is owed (Huang et al.: An
+ * Efficiency-Boosting Client Selection Scheme for Federated Learning with Fairness Guarantee, TPDS 2021, equations of
+ * the virtual queues; what they weigh against the queues is time, here it is the loss).
+ *
+ *     score(k) = weight * loss(k) / highest loss + owed(k)
+ *     owed(k) <- max(0, owed(k) + share * selected / clients - [k was selected])
+ *
+ * so that a client is selected at least in `share` of the rounds that would be its part if all were equal.
+ *
+ * A client never seen counts as one of the highest loss. Of equal scores a random one is taken. */
+#include "brim/brim.h"
+
+typedef struct settings {
+  double weight, share;
+} settings;
+
+static const brim_param table[] = {
+    BRIM_PARAM(F64, settings, weight, "1", "[0,1e6]", "of the loss; 0: clients take turns"),
+    BRIM_PARAM(F64, settings, share, "0.5", "[0,1]", "of an equal part of the rounds that each client gets at least"),
+    BRIM_PARAMS_END,
+};
+
+typedef struct scores {
+  double weight, highest;
+} scores;
+
+static double score(const brim_selection_query *q, const void *context, int64_t client)
+{
+  const scores *s = context;
+  return s->weight * brim_loss_share(q, s->highest, client) + q->of_client[client] + brim_score_tie(q, client);
+}
+
+static brim_status select_clients(void *self, const brim_selection_query *q, brim_selection *out)
+{
+  const settings *s = self;
+  return brim_select_highest(q, score, &(scores){s->weight, brim_highest_loss(q)}, out);
+}
+
+static void state(const void *self, const brim_clients *clients, int64_t *own, int64_t *of_client)
+{
+  (void)self;
+  (void)clients;
+  *own = 0;
+  *of_client = 1; /* owed */
+}
+
+static brim_status learn(void *self, const brim_selection_result *r)
+{
+  const settings *s = self;
+  const double more = s->share * (double)r->count / (double)r->clients->count;
+  for (int64_t i = 0; i < r->count; i++) r->of_client[r->client[i]] -= 1;
+  for (int64_t k = 0; k < r->clients->count; k++) {
+    const double owed = r->of_client[k] + more;
+    r->of_client[k] = owed > 0 ? owed : 0;
+  }
+  return BRIM_OK;
+}
+
+static const brim_selector_ops ops = {.size = sizeof ops, .state = state, .select = select_clients, .learn = learn};
+static const brim_plugin plugin = {.size = sizeof plugin,
+                                   .kind = BRIM_SELECTOR,
+                                   .id = "fairness_adjusted",
+                                   .help = "high losses, and for each client the turns that it is owed",
+                                   .params_size = sizeof(settings),
+                                   .params = table,
+                                   .ops = &ops};
+static const brim_plugin *const plugins[] = {&plugin, NULL};
+BRIM_MODULE("brim-selectors", "1.0", plugins)

@@ -1,0 +1,32 @@
+/* Clients whose last update was the longest (Marnissi, El Hammouti, Bergou: Client Selection in Federated Learning
+ * based on Gradients Importance, 2021).
+ *
+ *     score(k) = |update(k)|, the Euclidean norm of what its last training moved all parameters by
+ *
+ * In the paper every client computes its gradient in every round, only to send its norm; here the norm is that of the
+ * round in which the client trained last, which costs nothing.
+ *
+ * Clients never seen come first, drawn at random, so that all have been seen before any comes again. One that was
+ * selected and whose update has never arrived comes last. */
+#include "brim/brim.h"
+
+static double score(const brim_selection_query *q, const void *context, int64_t client)
+{
+  (void)context;
+  return q->clients->last_round[client] < 0 ? brim_score_new(q, client) : (double)q->clients->norm[client];
+}
+
+static brim_status select_clients(void *self, const brim_selection_query *q, brim_selection *out)
+{
+  (void)self;
+  return brim_select_highest(q, score, NULL, out);
+}
+
+static const brim_selector_ops ops = {.size = sizeof ops, .select = select_clients};
+static const brim_plugin plugin = {.size = sizeof plugin,
+                                   .kind = BRIM_SELECTOR,
+                                   .id = "gradient_norm",
+                                   .help = "the clients whose last update was the longest; new ones first",
+                                   .ops = &ops};
+static const brim_plugin *const plugins[] = {&plugin, NULL};
+BRIM_MODULE("brim-selectors", "1.0", plugins)
