@@ -1,0 +1,212 @@
+/* Oort (Lai et al.: Oort: Efficient Federated Learning via Guided Participant Selection, OSDI 2021, algorithm 1):
+ * clients whose data is hard and that are fast, and some new ones.
+ *
+ *     U(k)    = samples * sqrt(mean of squared losses of its last training)
+ *     u(k)    = (min(U(k), high) - low) / (high - low) + sqrt(0.1 log(R) / L(k)), L(k): the round it trained last in
+ *     score   = u(k) * (T / t(k))^alpha if its time t(k) is above T, else u(k)
+ *     explore = max(explore_min, explore * explore_decay^R) of the clients wanted are new ones, drawn by speed; the
+ * others are drawn by score among those with at least `cutoff` of the score of the last that would be taken pacer   : T
+ * is a percentile of all times; it rises by pacer_step percent every `window` rounds in which the sum of the U of all
+ * that took part was lower than in the `window` rounds before; never above the deadline
+ *
+ * high: the 95th percentile of U, low: the lowest. Rounds count from 1. That U is scaled to [0, 1], and T a percentile,
+ * is as in the authors' program (FedScale, thirdparty/oort): without the first the term of L(k) would mean nothing
+ * beside hundreds of samples. The pacer's condition is the paper's. A client that has trained `most_times` is left out
+ * as long as enough others are there.
+ *
+ * Clients never seen are those explored, together with those from which nothing has arrived, these the less often the
+ * more often they were tried. Where no times are known speeds are equal, and T is no limit; a client without a time
+ * counts as the average in speed, and as below T. */
+#include "brim/brim.h"
+
+typedef struct settings {
+  double alpha, explore, explore_decay, explore_min, cutoff, clip, pacer_start, pacer_step;
+  int64_t window, most_times;
+} settings;
+
+static const brim_param table[] = {
+    BRIM_PARAM(F64, settings, alpha, "2", "[0,100]", "how much slow clients are penalised"),
+    BRIM_PARAM(F64, settings, explore, "0.9", "[0,1]", "share of new clients at first"),
+    BRIM_PARAM(F64, settings, explore_decay, "0.98", "(0,1]", "by which it falls in each round"),
+    BRIM_PARAM(F64, settings, explore_min, "0.2", "[0,1]", "below which it does not fall"),
+    BRIM_PARAM(F64, settings, cutoff, "0.95", "[0,1]", "of the last taken score, which others must have to be drawn"),
+    BRIM_PARAM(F64, settings, clip, "0.95", "(0,1]", "quantile of utilities, above which they are cut off"),
+    BRIM_PARAM(F64, settings, pacer_start, "30", "(0,100]", "percentile of times that is fast enough at first"),
+    BRIM_PARAM(F64, settings, pacer_step, "5", "[0,100]", "percent by which the pacer relaxes it"),
+    BRIM_PARAM(I64, settings, window, "20", "[1,1000000]", "rounds from one look of the pacer to the next"),
+    BRIM_PARAM(I64, settings, most_times, "0", "[0,1000000]", "times after which a client is left out; 0: never"),
+    BRIM_PARAMS_END,
+};
+
+enum { RELAXED, BEFORE, ACHIEVED, OWN }; /* state: percent; sums of U of the window before, and of this */
+
+static void state(const void *self, const brim_clients *clients, int64_t *own, int64_t *of_client)
+{
+  (void)self;
+  (void)clients;
+  *own = OWN;
+  *of_client = 0;
+}
+
+static double utility(const brim_clients *c, int64_t k)
+{
+  return (double)c->samples[k] * sqrt((double)c->square_loss[k]);
+}
+
+typedef struct work {
+  const settings *s;
+  const brim_selection_query *q;
+  double *value; /* [candidates] scores; NAN: a new one; -1: left out */
+  brim_best *best;
+  int64_t known, fresh; /* fresh: new */
+  double fast_seconds, mean_seconds;
+} work;
+
+static void set_speeds(work *w)
+{
+  const brim_selection_query *q = w->q;
+  const float *seconds = q->clients->seconds;
+  int64_t known = 0;
+  for (int64_t i = 0; i < q->candidates; i++)
+    if (isfinite(seconds[q->candidate[i]])) w->value[known++] = (double)seconds[q->candidate[i]];
+  w->mean_seconds = brim_mean_known(q, seconds);
+  w->fast_seconds = INFINITY;
+  if (known > 0) {
+    const double percent = w->s->pacer_start + q->own[RELAXED];
+    const int64_t rank = (int64_t)((percent < 100 ? percent : 100) / 100 * (double)known);
+    w->fast_seconds = brim_value_of_rank(w->value, known, rank < known ? rank : known - 1);
+  }
+  if (q->deadline_seconds > 0 && q->deadline_seconds < w->fast_seconds) w->fast_seconds = q->deadline_seconds;
+}
+
+static bool is_known(const brim_selection_query *q, int64_t k)
+{
+  return q->clients->last_round[k] >= 0 && isfinite(q->clients->square_loss[k]);
+}
+
+static bool is_left_out(const work *w, int64_t k)
+{
+  return w->s->most_times > 0 && w->q->clients->times[k] >= w->s->most_times;
+}
+
+static double score(const work *w, int64_t k, double low, double high)
+{
+  const brim_clients *c = w->q->clients;
+  const double raw = utility(c, k), clipped = raw < high ? raw : high, seconds = (double)c->seconds[k];
+  double u = high > low ? (clipped - low) / (high - low) : 1;
+  u += sqrt(0.1 * log((double)w->q->round + 1) / ((double)c->last_round[k] + 1));
+  return seconds > w->fast_seconds ? u * pow(w->fast_seconds / seconds, w->s->alpha) : u;
+}
+
+/* Scores of all candidates. */
+static void set_scores(work *w)
+{
+  const brim_selection_query *q = w->q;
+  double low = INFINITY, high = 0;
+  int64_t allowed = 0;
+  for (int64_t i = 0; i < q->candidates; i++) allowed += !is_left_out(w, q->candidate[i]);
+  const bool all = allowed < q->wanted;
+  for (int64_t i = 0; i < q->candidates; i++) {
+    const int64_t k = q->candidate[i];
+    if (is_known(q, k) && (all || !is_left_out(w, k))) w->value[w->known++] = utility(q->clients, k);
+  }
+  for (int64_t i = 0; i < w->known; i++) low = w->value[i] < low ? w->value[i] : low;
+  const int64_t rank = (int64_t)(w->s->clip * (double)w->known);
+  if (w->known > 0) high = brim_value_of_rank(w->value, w->known, rank < w->known ? rank : w->known - 1);
+  for (int64_t i = 0; i < q->candidates; i++) {
+    const int64_t k = q->candidate[i];
+    if (!all && is_left_out(w, k)) {
+      w->value[i] = -1;
+    } else if (is_known(q, k)) {
+      w->value[i] = score(w, k, low, high);
+    } else {
+      w->value[i] = NAN;
+      w->fresh++;
+    }
+  }
+}
+
+/* [count] of those seen, by score. */
+static void exploit(const work *w, int64_t count, brim_selection *out)
+{
+  const brim_selection_query *q = w->q;
+  int64_t held = 0;
+  for (int64_t i = 0; i < q->candidates && count > 0; i++)
+    if (w->value[i] >= 0) brim_best_add(w->best, &held, count, q->candidate[i], w->value[i]);
+  const double enough = held > 0 ? w->s->cutoff * w->best[0].score : 0; /* it is full: the first is the lowest */
+  held = 0;
+  for (int64_t i = 0; i < q->candidates && count > 0; i++) {
+    const int64_t k = q->candidate[i];
+    if (w->value[i] >= enough) brim_best_add(w->best, &held, count, k, brim_score_drawn(q, 0, k, w->value[i]));
+  }
+  brim_best_sort(w->best, held);
+  for (int64_t i = 0; i < held; i++) out->client[out->count++] = w->best[i].client;
+}
+
+/* [count] new ones, by speed. */
+static void explore(const work *w, int64_t count, brim_selection *out)
+{
+  const brim_selection_query *q = w->q;
+  int64_t held = 0;
+  for (int64_t i = 0; i < q->candidates && count > 0; i++) {
+    const int64_t k = q->candidate[i];
+    if (!isnan(w->value[i])) continue;
+    double seconds = (double)q->clients->seconds[k];
+    if (!isfinite(seconds)) seconds = isfinite(w->mean_seconds) ? w->mean_seconds : 1;
+    const double tried = 1 + (double)q->clients->times[k];
+    brim_best_add(w->best, &held, count, k, brim_score_drawn(q, 1, k, 1 / (seconds * tried)));
+  }
+  brim_best_sort(w->best, held);
+  for (int64_t i = 0; i < held; i++) out->client[out->count++] = w->best[i].client;
+}
+
+static void choose(work *w, brim_selection *out)
+{
+  const int64_t wanted = w->q->wanted;
+  double share = w->s->explore * pow(w->s->explore_decay, (double)w->q->round);
+  if (share < w->s->explore_min) share = w->s->explore_min;
+  set_speeds(w);
+  set_scores(w);
+  int64_t fresh = (int64_t)(share * (double)wanted + 0.5);
+  if (fresh > w->fresh) fresh = w->fresh;
+  const int64_t known = w->known < wanted - fresh ? w->known : wanted - fresh;
+  exploit(w, known, out);
+  explore(w, w->fresh < wanted - known ? w->fresh : wanted - known, out);
+}
+
+static brim_status select_clients(void *self, const brim_selection_query *q, brim_selection *out)
+{
+  work w = {.s = self, .q = q};
+  w.value = brim_selection_alloc(q->candidates, sizeof *w.value);
+  w.best = brim_selection_alloc(q->wanted, sizeof *w.best);
+  const brim_status status = w.value && w.best ? BRIM_OK : BRIM_ENOMEM_HOST;
+  if (status == BRIM_OK) choose(&w, out);
+  free(w.value);
+  free(w.best);
+  return status;
+}
+
+static brim_status learn(void *self, const brim_selection_result *r)
+{
+  const settings *s = self;
+  double *own = r->own;
+  for (int64_t i = 0; i < r->count; i++)
+    if (r->arrived[i]) own[ACHIEVED] += utility(r->clients, r->client[i]);
+  if ((r->round + 1) % s->window != 0) return BRIM_OK;
+  if (own[BEFORE] > own[ACHIEVED]) own[RELAXED] += s->pacer_step; /* before the first window there is nothing */
+  own[BEFORE] = own[ACHIEVED];
+  own[ACHIEVED] = 0;
+  return BRIM_OK;
+}
+
+static const brim_selector_ops ops = {
+    .size = sizeof ops, .needs = BRIM_NEED_SQUARES, .state = state, .select = select_clients, .learn = learn};
+static const brim_plugin plugin = {.size = sizeof plugin,
+                                   .kind = BRIM_SELECTOR,
+                                   .id = "oort",
+                                   .help = "hard data and fast devices, with some new clients in each round",
+                                   .params_size = sizeof(settings),
+                                   .params = table,
+                                   .ops = &ops};
+static const brim_plugin *const plugins[] = {&plugin, NULL};
+BRIM_MODULE("brim-selectors", "1.0", plugins)

@@ -1,0 +1,171 @@
+/* Tiers of clients that are about as fast (Chai et al.: TiFL, HPDC 2020, algorithm 2): each round draws a tier, then
+ * random clients of it, so that nobody waits for a much slower one.
+ *
+ *     every `interval` rounds, if the accuracy of the last tier is not above what it was `interval` rounds ago:
+ *         probability(tier) = (n - i) / (n (n - 1) / 2), where the tier's accuracy is the i-th lowest, from 1, of the n
+ *         tiers that have credits left
+ *     a tier that is drawn has one credit less; where all are spent, all have `credits` again
+ *
+ * Tiers are of equal size by the times that rounds take their clients. The paper tests the model on the data of each
+ * tier; here a tier's accuracy is the mean of exp(-loss) of its clients when they trained last: the probability that
+ * they gave the right class. If the tier has too few clients, the next ones fill up.
+ *
+ * Clients never seen are like any other, as times are predicted, and do not count in accuracies; a tier without any
+ * that was seen has accuracy 0. A client without a time counts as the average; if none has one, tiers are by number. */
+#include "brim/brim.h"
+
+typedef struct settings {
+  int64_t tiers, interval, credits;
+} settings;
+
+static const brim_param table[] = {
+    BRIM_PARAM(I64, settings, tiers, "5", "[1,64]", "of clients that are about as fast"),
+    BRIM_PARAM(I64, settings, interval, "10", "[1,1000000]",
+               "rounds from one look at the tiers' accuracies to the next"),
+    BRIM_PARAM(I64, settings, credits, "100", "[1,1000000]",
+               "rounds that a tier may get before all others have had theirs"),
+    BRIM_PARAMS_END,
+};
+
+/* State, an array of [tiers] each: credits spent, accuracy `interval` rounds ago, probability. Then: the last tier. */
+static void state(const void *self, const brim_clients *clients, int64_t *own, int64_t *of_client)
+{
+  const settings *s = self;
+  (void)clients;
+  *own = 3 * s->tiers + 1;
+  *of_client = 0;
+}
+
+typedef struct tiers {
+  int64_t count;
+  double first[64]; /* the lowest time of each tier, of [count]; by number: the lowest number */
+  double mean;      /* of times that are known; NAN: none is */
+} tiers;
+
+static double time_of(const tiers *t, const brim_clients *c, int64_t client)
+{
+  if (!isfinite(t->mean)) return (double)client;
+  return isfinite(c->seconds[client]) ? (double)c->seconds[client] : t->mean;
+}
+
+static int64_t tier_of(const tiers *t, const brim_clients *c, int64_t client)
+{
+  const double seconds = time_of(t, c, client);
+  int64_t tier = 0;
+  for (int64_t i = 1; i < t->count; i++) tier = seconds >= t->first[i] ? i : tier;
+  return tier;
+}
+
+/* Where equal times make a tier's first that of the tier before it, the one before is empty. */
+static brim_status make_tiers(const settings *s, const brim_selection_query *q, tiers *t)
+{
+  double *seconds = brim_selection_alloc(q->clients->count, sizeof *seconds);
+  if (!seconds) return BRIM_ENOMEM_HOST;
+  *t = (tiers){.count = s->tiers, .mean = brim_mean_known(q, q->clients->seconds)};
+  for (int64_t k = 0; k < q->clients->count; k++) seconds[k] = time_of(t, q->clients, k);
+  for (int64_t i = 0; i < t->count; i++)
+    t->first[i] = brim_value_of_rank(seconds, q->clients->count, i * q->clients->count / t->count);
+  free(seconds);
+  return BRIM_OK;
+}
+
+/* Of each tier: how many candidates it has, and its accuracy. */
+static void look(const tiers *t, const brim_selection_query *q, int64_t *members, double *accuracy)
+{
+  int64_t seen[64] = {0};
+  for (int64_t i = 0; i < q->candidates; i++) {
+    const int64_t k = q->candidate[i], tier = tier_of(t, q->clients, k);
+    members[tier]++;
+    if (!isfinite(q->clients->loss[k])) continue;
+    accuracy[tier] += exp(-(double)q->clients->loss[k]);
+    seen[tier]++;
+  }
+  for (int64_t i = 0; i < t->count; i++) accuracy[i] = seen[i] > 0 ? accuracy[i] / (double)seen[i] : 0;
+}
+
+static void change_probabilities(int64_t count, const double *accuracy, const bool *may, double *probability)
+{
+  int64_t n = 0;
+  for (int64_t i = 0; i < count; i++) n += may[i];
+  for (int64_t i = 0; i < count; i++) {
+    int64_t place = 1;
+    for (int64_t j = 0; j < count; j++)
+      place += may[j] && (accuracy[j] < accuracy[i] || (accuracy[j] == accuracy[i] && j < i));
+    probability[i] = may[i] ? 2.0 * (double)(n - place) / (double)(n > 1 ? n * (n - 1) : 1) : 0;
+  }
+}
+
+/* Among those that may be drawn. Where all of these have probability 0, they are equal. */
+static int64_t draw_tier(const brim_selection_query *q, int64_t count, const bool *may, const double *probability)
+{
+  double sum = 0, equal = 0;
+  int64_t last = 0;
+  for (int64_t i = 0; i < count; i++) sum += may[i] ? probability[i] : 0;
+  if (sum <= 0) equal = 1;
+  for (int64_t i = 0; i < count && equal > 0; i++) sum += may[i];
+  double left = brim_selection_draw(q, 0, 0) * sum;
+  for (int64_t i = 0; i < count; i++) {
+    const double part = may[i] ? (equal > 0 ? 1 : probability[i]) : 0;
+    if (part <= 0) continue;
+    last = i;
+    if (left < part) return i;
+    left -= part;
+  }
+  return last;
+}
+
+static int64_t choose_tier(const settings *s, const brim_selection_query *q, const tiers *t)
+{
+  double *spent = q->own, *before = spent + t->count, *probability = before + t->count, accuracy[64] = {0};
+  double *last = probability + t->count;
+  int64_t members[64] = {0}, with_credits = 0;
+  bool may[64];
+  look(t, q, members, accuracy);
+  for (int64_t i = 0; i < t->count; i++) with_credits += members[i] > 0 && spent[i] < (double)s->credits;
+  for (int64_t i = 0; i < t->count; i++) {
+    if (with_credits == 0) spent[i] = 0;
+    may[i] = members[i] > 0 && spent[i] < (double)s->credits;
+  }
+  if (q->round % s->interval == 0) {
+    if (q->round > 0 && accuracy[(int64_t)*last] <= before[(int64_t)*last])
+      change_probabilities(t->count, accuracy, may, probability);
+    for (int64_t i = 0; i < t->count; i++) before[i] = accuracy[i];
+  }
+  const int64_t tier = draw_tier(q, t->count, may, probability);
+  *last = (double)tier;
+  spent[tier] += 1;
+  return tier;
+}
+
+typedef struct choice {
+  tiers tiers;
+  int64_t tier;
+} choice;
+
+/* The tier's own first, then those of the next tiers. */
+static double score(const brim_selection_query *q, const void *context, int64_t client)
+{
+  const choice *c = context;
+  const int64_t steps = (tier_of(&c->tiers, q->clients, client) - c->tier + c->tiers.count) % c->tiers.count;
+  return brim_selection_draw(q, 1, client) - (double)steps;
+}
+
+static brim_status select_clients(void *self, const brim_selection_query *q, brim_selection *out)
+{
+  choice c;
+  BRIM_TRY(make_tiers(self, q, &c.tiers));
+  c.tier = choose_tier(self, q, &c.tiers);
+  return brim_select_highest(q, score, &c, out);
+}
+
+static const brim_selector_ops ops = {.size = sizeof ops, .state = state, .select = select_clients};
+static const brim_plugin plugin = {
+    .size = sizeof plugin,
+    .kind = BRIM_SELECTOR,
+    .id = "tifl",
+    .help = "random clients of one tier of speed, more often of tiers that are less accurate",
+    .params_size = sizeof(settings),
+    .params = table,
+    .ops = &ops};
+static const brim_plugin *const plugins[] = {&plugin, NULL};
+BRIM_MODULE("brim-selectors", "1.0", plugins)
