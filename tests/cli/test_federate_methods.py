@@ -1,0 +1,69 @@
+"""Each method of selecting clients in whole federations: the same choices and the same bytes however many clients train
+at a time, and after a stop in any round."""
+
+import os
+import pathlib
+
+from support import NO_FIT, Case, main
+from test_federate import attempts
+
+# Parameters by which each does within six rounds what it is there for.
+METHODS = {
+    "random": [], "round_robin": [], "proportional": [], "topk_loss": [], "gradient_norm": [], "power_of_choice": [],
+    "fairness_adjusted": [], "cluster_balanced": ["method.clusters=3"], "mmr_diverse": [], "label_coverage": [],
+    "fedcs": [], "tifl": ["method.tiers=3", "method.interval=1", "method.credits=2"],
+    "oort": ["method.explore=0.5", "method.window=2"], "epsilon_greedy": ["method.epsilon=0.4"], "linucb": [],
+    "divfl": [], "fedcor": ["method.warm=2", "method.every=3", "method.history=2"],
+}
+SMALL = ["dataset=synthetic", "dataset.shape=[1,8,8]", "dataset.train_count=240", "dataset.test_count=40",
+         "dataset.classes=4", "model=mlp", "model.hidden=[9]", "training.batch_size=8", "total_clients=12",
+         "clients_per_round=4", "rounds=6", "federate.checkpoint_every_rounds=1", "memory.timing=false",
+         "partition=dirichlet", "partition.alpha=0.5"]
+
+
+class Methods(Case):
+    def federate(self, run, method, *words, **kind):
+        return self.brim("federate", f"run.dir={run}", *SMALL, f"method={method}", *METHODS[method], *words, **kind)
+
+    def choices(self, run):
+        return [(line["round"], line["client"]) for line in self.records(run, "participants.jsonl")]
+
+    def test_there_is_no_other_method(self):
+        listed = self.brim("federate", "--list-methods").out.split()
+        self.assertLessEqual(set(METHODS), set(listed))
+        plugins = pathlib.Path(__file__).parents[2] / "plugins" / "selector"
+        self.assertLessEqual({entry.name for entry in os.scandir(plugins)}, set(METHODS))
+        self.assertEqual(len(METHODS), 17)
+
+    def test_clients_at_a_time_change_no_choice_and_no_bit(self):
+        for method in METHODS:
+            with self.subTest(method):
+                self.federate(f"{method} 1", method, "parallel_clients=1")
+                self.federate(f"{method} 2", method, "parallel_clients=2")
+                choices = self.choices(f"{method} 1")
+                self.assertEqual([number for number, _ in choices], list(range(1, 7)))
+                self.assertTrue(all(len(set(clients)) == 4 for _, clients in choices))
+                self.assertEqual(choices, self.choices(f"{method} 2"))
+                self.assert_same_checkpoint(f"{method} 1", f"{method} 2", 6)
+
+    def test_a_stop_in_any_round_changes_no_choice(self):
+        for number, method in enumerate(METHODS):
+            with self.subTest(method):
+                self.federate(f"{method} whole", method)
+                cut = 2 + number % 5
+                self.federate(f"{method} cut", method, status=NO_FIT, env={"BRIM_FAULT": attempts(cut, 12)})
+                self.assertEqual(max(self.steps(f"{method} cut")), cut - 1)
+                self.brim("federate", "--resume", f"{method} cut")
+                self.assertEqual(self.choices(f"{method} whole"), self.choices(f"{method} cut"))
+                self.assert_same_checkpoint(f"{method} whole", f"{method} cut", 6)
+
+    def test_methods_differ(self):
+        choices = {}
+        for method in METHODS:
+            self.federate(method, method)
+            choices.setdefault(str(self.choices(method)), []).append(method)
+        self.assertEqual([same for same in choices.values() if len(same) > 1], [])
+
+
+if __name__ == "__main__":
+    main()
