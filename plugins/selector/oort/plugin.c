@@ -4,10 +4,11 @@
  *     U(k)    = samples * sqrt(mean of squared losses of its last training)
  *     u(k)    = (min(U(k), high) - low) / (high - low) + sqrt(0.1 log(R) / L(k)), L(k): the round it trained last in
  *     score   = u(k) * (T / t(k))^alpha if its time t(k) is above T, else u(k)
- *     explore = max(explore_min, explore * explore_decay^R) of the clients wanted are new ones, drawn by speed; the
- * others are drawn by score among those with at least `cutoff` of the score of the last that would be taken pacer   : T
- * is a percentile of all times; it rises by pacer_step percent every `window` rounds in which the sum of the U of all
- * that took part was lower than in the `window` rounds before; never above the deadline
+ *     explore = max(explore_min, explore * explore_decay^R) of the clients wanted are new ones, drawn by speed
+ *
+ * The others are drawn by score among those with at least `cutoff` of the score of the last that would be taken. The
+ * pacer: T is a percentile of all times; it rises by pacer_step percent every `window` rounds in which the sum of the U
+ * of all that took part was lower than in the `window` rounds before, and is never above the deadline.
  *
  * high: the 95th percentile of U, low: the lowest. Rounds count from 1. That U is scaled to [0, 1], and T a percentile,
  * is as in the authors' program (FedScale, thirdparty/oort): without the first the term of L(k) would mean nothing
