@@ -113,7 +113,10 @@ class OldNames(Runs):
 
     def test_names_of_methods_are_taken_with_a_line(self):
         for old, now in (("heuristic.random", "random"), ("heuristic.round_robin", "round_robin"),
-                         ("heuristic.proportional_data", "proportional"), ("baseline.fedavg", "random")):
+                         ("heuristic.proportional_data", "proportional"), ("baseline.fedavg", "random"),
+                         ("heuristic.mmr_diverse", "mmr_diverse"), ("system_aware.oort", "oort"),
+                         ("system_aware.poc", "power_of_choice"), ("ml.bandit.linucb", "linucb"),
+                         ("ml.fedcor", "fedcor")):
             with self.subTest(old):
                 out, err = self.config(f"method={old}")
                 self.assertRegex(out, rf"(?m)^method:\n  id: {now}$")

@@ -1,7 +1,7 @@
-"""Selectors of clients against direct readings of their formulas: what each has chosen in small worlds made by chance is
-looked at by plain loops, in the simplest order and without what makes it fast. Where a choice is that of the highest
-number, and numbers are sums that may be rounded in another order, one that is as high but for rounding is as good.
-Drawn choices have the frequencies that they should have, by chi-square at fixed seeds."""
+"""Selectors of clients against direct readings of their formulas: plain loops look at what each has chosen in small
+worlds made by chance, in the simplest order and without what makes it fast. Where the highest of numbers is chosen, and
+these are sums that may be rounded in another order, one that is as high but for rounding is as good. Drawn choices have
+the frequencies that they should have, by chi-square at fixed seeds."""
 
 import itertools
 import math
