@@ -23,10 +23,10 @@
 #include "train/run.h"
 
 typedef struct train_options {
-  const char *resume, *from;
+  const char *resume, *from, *export_partition;
   bool multirun, fail_fast, job, debug_launches;
   bool federates; /* brim federate */
-  bool list_methods;
+  bool list_methods, force;
 } train_options;
 
 /* What changes no result but for rounding: files may have been moved since a run began, and what they hold is checked
@@ -48,6 +48,15 @@ static brim_status check_options(const train_options *o, const brim_operands *op
     return brim_fail(BRIM_ECONFIG,
                      "every rank would begin a sweep of its own: start the sweep alone, and its jobs with "
                      "ranks: brim train -m dist.ranks=N");
+  if (o->export_partition && (o->resume || o->multirun))
+    return brim_fail(BRIM_ECONFIG, "--export-partition writes one partition and trains nothing: leave out %s",
+                     o->resume ? "--resume" : "-m");
+  if (o->force && !o->export_partition)
+    return brim_fail(BRIM_ECONFIG, "--force is of --export-partition FILE: it replaces the file");
+  if (o->export_partition) {
+    BRIM_TRY(brim_cli_check_folder(o->export_partition));
+    BRIM_TRY(brim_cli_check_absent(o->export_partition, o->force));
+  }
   if (o->fail_fast && !o->multirun)
     return brim_fail(BRIM_ECONFIG, "--fail-fast ends a sweep at its first failure: add -m");
   for (size_t i = 0; o->resume && i < operands->count; i++)
@@ -197,6 +206,11 @@ static brim_status train_once(brim_cli *cli, const train_options *o, const brim_
     return BRIM_OK;
   }
   brim_status status = load(cli, o, given->from_file, operands, &config);
+  if (o->export_partition) {
+    if (status == BRIM_OK) status = brim_cli_export_partition(config, o->export_partition);
+    brim_config_free(config);
+    return status;
+  }
   const int64_t repeats = status == BRIM_OK && !o->resume ? config->settings.repeats : 1;
   if (repeats > 1) {
     brim_config_free(config);
@@ -275,6 +289,9 @@ static const brim_option options[] = {OPTIONS, {NULL}};
 static const brim_option federate_options[] = {
     OPTIONS,
     {"--list-methods", BRIM_CLI_FLAG(train_options, list_methods), NULL, "say which methods select clients, and how"},
+    {"--export-partition", BRIM_CLI_STRING(train_options, export_partition), "FILE",
+     "write which client has which samples, as CSV, and train nothing"},
+    {"--force", BRIM_CLI_FLAG(train_options, force), NULL, "replace the file of --export-partition"},
     {NULL}};
 #undef OPTIONS
 
@@ -335,6 +352,7 @@ const brim_command brim_command_federate = {
     "  brim federate -m method=random,proportional    a sweep\n"
     "  brim federate repeats=3                        three seeds, with mean and deviation; also of a sweep\n"
     "  brim federate --list-methods                   the methods that select clients\n"
+    "  brim federate partition=classes --export-partition clients.csv   who would have which samples\n"
     "\n"
     "The training samples are dealt to total_clients. In each round clients_per_round of them begin with the global\n"
     "model, train on their own samples, and the server moves the global model by the weighted mean of their updates.\n"

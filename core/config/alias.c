@@ -14,6 +14,7 @@ const brim_alias brim_aliases[] = {
     {"policy.periodic.critical_percent", "memory.critical_percent", NULL},
     {"dirichlet_alpha", "partition.alpha", NULL},
     {"shards_per_client", "partition.shards", NULL},
+    {"size_distribution", "partition.sizes", NULL},
     {"local_epochs", "federate.local_epochs", NULL},
     {"eval_every", "federate.eval_every_rounds", NULL},
     {NULL, NULL, NULL},

@@ -278,12 +278,24 @@ static const brim_setting federate_table[] = {
 #define T brim_partition_settings
 static const brim_setting partition_table[] = {
     FIXED(ENUM, T, kind, "iid", BRIM_PARTITION_NAMES,
-          "how samples are dealt to clients: evenly at random; each class by shares from a Dirichlet distribution; or "
-          "in shards of samples sorted by class"),
-    FIXED(F64, T, alpha, "0.5", "(0,inf)", "of dirichlet: small values give clients few classes each"),
+          "how samples are dealt to clients: at random; each class by shares from a Dirichlet distribution; in shards "
+          "of samples sorted by class; each client's classes by such shares, samples shared; so many classes for each; "
+          "as the dataset says; by a file"),
+    FIXED(F64, T, alpha, "0.5", "(0,inf)",
+          "of dirichlet and dirichlet_each: small values give clients few classes each"),
     FIXED(I64, T, shards, "2", "[1,1000000]", "of shards: how many a client gets"),
+    FIXED(I64, T, classes_per_client, "2", "[1,1000000]", "of classes: different ones that a client has"),
     FIXED(I64, T, min_samples, "1", "[1,1000000000]",
           "fewest samples of a client; those with fewer get some from those with the most"),
+    FIXED(ENUM, T, sizes, "uniform", BRIM_SIZES_NAMES,
+          "of iid and dirichlet_each: do clients have as many samples, or numbers from a lognormal distribution or a "
+          "power law"),
+    FIXED(F64, T, sigma, "1", "[0,10]", "of sizes=lognormal: standard deviation of the logarithm of sizes"),
+    FIXED(F64, T, exponent, "1", "[0,10]",
+          "of sizes=power_law: the client with the k-th most samples has a share proportional to k^-exponent"),
+    FIXED(I64, T, samples, "0", "[0,1000000000]",
+          "of dirichlet_each: mean samples of a client; 0: the training samples divided by the clients"),
+    FREE(PATH, T, path, "", NULL, "of file: CSV with a line client,sample for each sample, as a run's partition.csv"),
     {.param.key = NULL},
 };
 #undef T

@@ -106,12 +106,27 @@ typedef struct brim_federate_settings {
 } brim_federate_settings;
 
 /* How training samples are dealt to the clients of a federation. */
-enum brim_partition_kind { BRIM_PARTITION_IID, BRIM_PARTITION_DIRICHLET, BRIM_PARTITION_SHARDS };
-#define BRIM_PARTITION_NAMES "iid|dirichlet|shards"
+enum brim_partition_kind {
+  BRIM_PARTITION_IID,
+  BRIM_PARTITION_DIRICHLET,
+  BRIM_PARTITION_SHARDS,
+  BRIM_PARTITION_DIRICHLET_EACH,
+  BRIM_PARTITION_CLASSES,
+  BRIM_PARTITION_NATURAL,
+  BRIM_PARTITION_FILE
+};
+#define BRIM_PARTITION_NAMES "iid|dirichlet|shards|dirichlet_each|classes|natural|file"
+/* How many samples clients have, where that does not follow from how they are dealt. */
+enum brim_sizes { BRIM_SIZES_UNIFORM, BRIM_SIZES_LOGNORMAL, BRIM_SIZES_POWER_LAW };
+#define BRIM_SIZES_NAMES "uniform|lognormal|power_law"
 typedef struct brim_partition_settings {
   int32_t kind; /* enum brim_partition_kind */
   double alpha;
-  int64_t shards, min_samples;
+  int64_t shards, classes_per_client, min_samples;
+  int32_t sizes; /* enum brim_sizes */
+  double sigma, exponent;
+  int64_t samples;  /* of dirichlet_each: mean of a client; 0: the training samples divided by the clients */
+  const char *path; /* of a file; "": none */
 } brim_partition_settings;
 
 enum brim_update_mode { BRIM_UPDATE_STEP, BRIM_UPDATE_FUSED_BACKWARD };

@@ -86,6 +86,8 @@ brim_status brim_data_client_sample(const brim_data *data, const brim_client_ord
                                     void *scratch, void *values, void *label);
 /* [init] The class of training sample `i`, counted in the order of the split; `scratch` as above. ELOAD. */
 brim_status brim_data_label(const brim_data *data, int64_t i, void *scratch, int32_t *out);
+/* The same of sample `index` of the dataset's training split. */
+brim_status brim_data_label_at(const brim_data *data, int64_t index, void *scratch, int32_t *out);
 
 /* [any thread] Which sample of its split that is. */
 int64_t brim_data_index(const brim_data *data, enum brim_part part, int64_t epoch, int64_t i);

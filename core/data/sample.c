@@ -239,8 +239,12 @@ brim_status brim_data_client_sample(const brim_data *data, const brim_client_ord
 
 brim_status brim_data_label(const brim_data *data, int64_t i, void *scratch, int32_t *out)
 {
+  return brim_data_label_at(data, (int64_t)brim_permutation_at(&data->split, (uint64_t)i), scratch, out);
+}
+
+brim_status brim_data_label_at(const brim_data *data, int64_t index, void *scratch, int32_t *out)
+{
   brim_picture picture = {0};
-  const int64_t index = (int64_t)brim_permutation_at(&data->split, (uint64_t)i);
   BRIM_TRY(read_sample(data, BRIM_SPLIT_TRAIN, index, true, scratch, &picture, out));
   return brim_data_check_label(data, BRIM_SPLIT_TRAIN, index, scratch, out);
 }

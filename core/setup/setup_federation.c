@@ -60,12 +60,14 @@ brim_status brim_setup_open_federation(brim_setup *s)
                      "train on samples\ntake model=lora, or another model",
                      brim_config_choice_of(s->config, "model")->plugin->id);
   BRIM_TRY(check_rules(s));
-  if ((brim_partition_reads_labels(s->settings) || brim_setup_selector_needs(s, BRIM_NEED_LABELS)) && !s->data.opened) {
+  if ((brim_partition_reads_data(s->settings) || brim_setup_selector_needs(s, BRIM_NEED_LABELS)) && !s->data.opened) {
     s->reads = true;
     BRIM_TRY(brim_data_open_start(&s->data));
     BRIM_TRY(brim_data_open_finish(&s->data));
   }
+  const double start = brim_now();
   BRIM_TRY(brim_partition_make(&s->data, &s->partition));
+  brim_log(BRIM_LOG_DEBUG, "partition: samples dealt in %.1f ms", 1e3 * (brim_now() - start));
   s->drops_remainder = remainder == BRIM_REMAINDER_DROP || (remainder == BRIM_REMAINDER_AUTO && s->norm_group > 0);
   s->halves_remainder = count_remainders(s) > REMAINDERS_MAX;
   if (s->partition.moved > 0)

@@ -13,6 +13,7 @@
 #include "planner/communication.h"
 #include "planner/figures.h"
 #include "planner/taken.h"
+#include "setup/partition_record.h"
 #include "store/rundir.h"
 #include "store/weights.h"
 #include "train/run_parts.h"
@@ -41,11 +42,8 @@ static brim_status make_folder(brim_running *r, json_t *weights)
   brim_line_tell_folder(r->dir);
   BRIM_TRY(brim_report_write_inputs(r->dir, c, r->drive, brim_trainer_plan(r->trainer)));
   r->state->profile_hash = hash_profile(r);
-  if (brim_setup_is_federated(r->drive->setup)) {
-    char path[4200];
-    snprintf(path, sizeof path, "%s/partition.csv", r->dir);
-    BRIM_TRY(brim_partition_write(&r->drive->setup->data, &r->drive->setup->partition, path));
-  }
+  if (brim_setup_is_federated(r->drive->setup))
+    BRIM_TRY(brim_partition_record_write(&r->drive->setup->data, &r->drive->setup->partition, r->dir));
   return weights ? brim_weights_record_write(r->dir, weights) : BRIM_OK;
 }
 
@@ -73,6 +71,8 @@ static brim_status find_checkpoint(brim_running *r, char *path, size_t room)
   brim_status status = BRIM_OK;
   if (brim_running_speaks(r)) {
     status = brim_run_lock(r->dir, &r->lock);
+    if (status == BRIM_OK && brim_setup_is_federated(r->drive->setup))
+      status = brim_partition_record_check(&r->drive->setup->partition, r->dir);
     if (status == BRIM_OK) status = brim_checkpoint_find(r->dir, path, room, &found);
     if (!found) path[0] = '\0';
   }
@@ -132,12 +132,11 @@ static brim_status open_logs(brim_running *r)
 /* "60000 samples for 100 clients (iid, 600 each), 100 rounds of 10" */
 static void tell_federation(const brim_setup *s, brim_text *out)
 {
-  static const char *const kinds[] = {"iid", "dirichlet", "shards"};
   const brim_partition *p = &s->partition;
   const long long samples = (long long)p->samples, clients = (long long)p->clients,
                   rounds = (long long)s->settings->rounds;
   brim_text_printf(out, "%lld sample%s for %lld client%s (%s, ", samples, brim_plural(samples), clients,
-                   brim_plural(clients), kinds[s->settings->partition.kind]);
+                   brim_plural(clients), brim_partition_names[s->settings->partition.kind]);
   if (p->least == p->most)
     brim_text_printf(out, "%lld each)", (long long)p->least);
   else

@@ -143,6 +143,7 @@ class OldNames(Runs):
                 ("partition=label-shard", "partition=shards", "partition", "kind: shards"),
                 ("dirichlet_alpha=0.25", "partition.alpha=0.25", "partition", "alpha: 0.25"),
                 ("shards_per_client=3", "partition.shards=3", "partition", "shards: 3"),
+                ("size_distribution=lognormal", "partition.sizes=lognormal", "partition", "sizes: lognormal"),
                 ("local_epochs=4", "federate.local_epochs=4", "federate", "local_epochs: 4"),
                 ("eval_every=5", "federate.eval_every_rounds=5", "federate", "eval_every_rounds: 5")):
             with self.subTest(old):

@@ -97,6 +97,10 @@ typedef struct brim_dataset_ops {
    * go by that. ELOAD if it is none of keep()'s. NULL: keep() reads no samples, and what it says now must be what was
    * kept. Since ABI 1.5. */
   brim_status (*recall)(void *self, const char *json);
+  /* [init] The client that sample `index` of a split that is open belongs to, where the dataset has clients of its own:
+   * any number, 0 or higher, of each. ECONFIG: the dataset's options name none. NULL: there are none. Since
+   * ABI 1.9. */
+  brim_status (*client)(const void *self, const char *split, int64_t index, int64_t *out);
 } brim_dataset_ops;
 
 #ifdef __cplusplus

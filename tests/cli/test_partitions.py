@@ -1,0 +1,235 @@
+"""Which client has which samples: every kind of partition, as `brim federate --export-partition` writes it and as a
+run keeps it."""
+
+import collections
+import json
+import math
+
+from support import LOAD, NO_FIT, USAGE, Case, main
+
+SMALL = ["dataset=synthetic", "dataset.shape=[6]", "dataset.test_count=40", "model=mlp", "model.hidden=[9]",
+         "clients_per_round=2", "rounds=2", "federate.checkpoint_every_rounds=1", "memory.timing=false"]
+# Quantiles of chi-square at 0.999, by degrees of freedom.
+CHI_SQUARE = {9: 27.9, 19: 43.8}
+
+
+def data(count, classes=4):
+    """Sample i has class i mod classes."""
+    return [*SMALL, f"dataset.train_count={count}", f"dataset.classes={classes}"]
+
+
+class Partitions(Case):
+    def deal(self, *words):
+        """The samples of each client, in its order."""
+        self.brim("federate", *words, "--export-partition", "out.csv", "--force")
+        return self.clients("out.csv")
+
+    def clients(self, name):
+        clients = collections.defaultdict(list)
+        lines = (self.folder / name).read_text().splitlines()
+        self.assertIn(lines[0], ("client,sample", "client,sample,class"))
+        for line in lines[1:]:
+            client, sample = map(int, line.split(",")[:2])
+            clients[client].append(sample)
+        return clients
+
+    def assert_each_once(self, parts, count, clients):
+        self.assertEqual(sorted(parts), list(range(clients)))
+        self.assertEqual(sorted(sum(parts.values(), [])), list(range(count)))
+
+    # ---- kinds ----
+
+    def test_each_sample_has_one_client_and_each_client_the_least(self):
+        for words in (["iid"], ["iid", "partition.sizes=lognormal", "partition.sigma=2"],
+                      ["iid", "partition.sizes=power_law", "partition.exponent=3"],
+                      ["dirichlet", "partition.alpha=0.05"], ["dirichlet", "partition.alpha=1e-6"], ["shards"],
+                      ["classes", "partition.classes_per_client=3"]):
+            for least in 1, 9:
+                with self.subTest(words, least=least):
+                    parts = self.deal(*data(240), f"partition={words[0]}", *words[1:], "total_clients=12",
+                                      f"partition.min_samples={least}")
+                    self.assert_each_once(parts, 240, 12)
+                    self.assertGreaterEqual(min(map(len, parts.values())), least)
+
+    def test_clients_have_so_many_classes_and_all_are_taken_as_often(self):
+        for classes, each, clients in (4, 1, 12), (7, 3, 10), (10, 10, 5), (5, 4, 3):
+            with self.subTest(classes=classes, each=each):
+                parts = self.deal(*data(1000, classes), "partition=classes", f"total_clients={clients}",
+                                  f"partition.classes_per_client={each}")
+                self.assert_each_once(parts, 1000, clients)
+                held = [{sample % classes for sample in samples} for samples in parts.values()]
+                self.assertEqual({len(one) for one in held}, {each})
+                holders = collections.Counter(c for one in held for c in one)
+                self.assertLessEqual(max(holders.values()) - min(holders.values()), 1)
+
+    def test_a_small_alpha_gives_a_client_one_class_and_a_large_one_all_alike(self):
+        for kind in "dirichlet", "dirichlet_each":
+            words = [*data(4000), f"partition={kind}", "total_clients=10"]
+            with self.subTest(kind):
+                counts = [collections.Counter(s % 4 for s in samples)
+                          for samples in self.deal(*words, "partition.alpha=1e6", "seed=2").values()]
+                for count in counts:
+                    for label in range(4):  # 100 of each; drawn ones have a standard deviation below 9
+                        self.assertAlmostEqual(count[label], 100, delta=1 if kind == "dirichlet" else 45)
+        each = self.deal(*words, "partition.alpha=1e-4")
+        self.assertEqual({len({s % 4 for s in samples}) for samples in each.values()}, {1})
+        whole = self.deal(*data(4000), "partition=dirichlet", "total_clients=10", "partition.alpha=1e-4")
+        owners = [{c for c, samples in whole.items() for s in samples if s % 4 == label} for label in range(4)]
+        self.assertTrue(all(len(one) < 10 for one in owners))
+        largest = sorted(map(len, whole.values()))[-4:]
+        self.assertGreater(sum(largest), 3900)  # the rest have what they got for their least
+
+    def assert_uniform(self, shares):
+        """Between 0 and 1, by chi-square over ten intervals."""
+        counts = collections.Counter(min(int(10 * share), 9) for share in shares)
+        wanted = len(shares) / 10
+        self.assertLess(sum((counts[k] - wanted) ** 2 / wanted for k in range(10)), CHI_SQUARE[9])
+
+    def test_shares_are_those_of_a_dirichlet_distribution(self):
+        """With two of them and alpha=1 a share is uniform."""
+        parts = self.deal(*data(100000, 500), "partition=dirichlet", "partition.alpha=1", "total_clients=2")
+        counts = collections.Counter(sample % 500 for sample in parts[0])
+        self.assert_uniform([counts[label] / 200 for label in range(500)])
+        parts = self.deal(*data(1000, 2), "partition=dirichlet_each", "partition.alpha=1", "total_clients=1000",
+                          "partition.samples=200")
+        self.assert_uniform([sum(s % 2 for s in samples) / len(samples) for samples in parts.values()])
+
+    def test_drawn_samples_of_a_class_are_as_likely_as_each_other(self):
+        parts = self.deal(*data(40, 2), "partition=dirichlet_each", "partition.alpha=1e6", "total_clients=50",
+                          "partition.samples=80")
+        counts = collections.Counter(sum(parts.values(), []))
+        self.assertEqual(sum(counts.values()), 4000)
+        for label in 0, 1:
+            ours = [counts[s] for s in range(label, 40, 2)]
+            wanted = sum(ours) / 20
+            self.assertLess(sum((n - wanted) ** 2 / wanted for n in ours), CHI_SQUARE[19])
+
+    def test_sizes_are_those_that_were_asked_for(self):
+        words = ["total_clients=1000", *data(100000)]
+        for kind in "iid", "dirichlet_each":
+            with self.subTest(kind):
+                parts = self.deal(*words, f"partition={kind}", "partition.sizes=power_law", "partition.exponent=0.5")
+                sizes = sorted(map(len, parts.values()), reverse=True)
+                total = sum((k + 1) ** -0.5 for k in range(1000))
+                for k in 0, 9, 99, 999:
+                    self.assertAlmostEqual(sizes[k], 100000 * (k + 1) ** -0.5 / total, delta=1.01)
+                parts = self.deal(*words, f"partition={kind}", "partition.sizes=lognormal", "partition.sigma=0.5")
+                logs = [math.log(len(samples)) for samples in parts.values()]
+                mean = sum(logs) / 1000
+                spread = math.sqrt(sum((x - mean) ** 2 for x in logs) / 1000)
+                self.assertAlmostEqual(spread, 0.5, delta=0.05)  # its standard error is 0.011
+                self.assertAlmostEqual(sum(map(len, parts.values())), 100000, delta=500)
+
+    def test_a_million_clients_draw_from_few_samples(self):
+        out = self.brim("federate", *data(240), "partition=dirichlet_each", "total_clients=1000000",
+                        "partition.samples=5", "rounds=1", "run.dir=run").out
+        self.assertIn("5000000 samples for 1000000 clients (dirichlet_each, 5 each)", out)
+        self.assertEqual(len(self.read("run", "partition.csv").splitlines()), 5000001)
+
+    # ---- the same again ----
+
+    def test_a_partition_follows_from_seed_clients_and_labels_alone(self):
+        for words in ["iid", "partition.sizes=lognormal"], ["dirichlet"], ["dirichlet_each"], ["shards"], ["classes"]:
+            with self.subTest(words):
+                words = [*data(240), f"partition={words[0]}", *words[1:], "total_clients=12"]
+                one = self.deal(*words)
+                self.assertEqual(one, self.deal(*words, "backend=reference", "model.hidden=[3,3]", "optimizer=adam",
+                                                "training.batch_size=3", "clients_per_round=7"))
+                self.assertEqual(one, self.deal(*words, "backend.threads=1", "model.hidden=[20]", "rounds=9",
+                                                "parallel_clients=1"))
+                self.brim("federate", *words, "run.dir=run", "parallel_clients=2")
+                self.assertEqual(one, self.clients("run/partition.csv"))
+                self.brim("federate", "--from", "run", "--export-partition", "again.csv")
+                self.assertEqual(one, self.clients("again.csv"))
+                self.assertNotEqual(one, self.deal(*words, "seed=2"))
+                (self.folder / "again.csv").unlink()
+                self.remove("run")
+
+    def remove(self, run):
+        (self.folder / run).rename(self.folder / f"{run} {len(list(self.folder.iterdir()))}")
+
+    def test_a_file_gives_the_same_partition_and_the_same_bits(self):
+        words = [*data(240), "dataset.validation_fraction=0.1", "total_clients=12"]
+        self.brim("federate", *words, "partition=dirichlet", "run.dir=first")
+        self.brim("federate", *words, "partition=file", "partition.path=first/partition.csv", "run.dir=second")
+        records = [json.loads(self.read(run, "partition.json")) for run in ("first", "second")]
+        self.assertEqual(records[0]["hash"], records[1]["hash"])
+        self.assertEqual([record["kind"] for record in records], ["dirichlet", "file"])
+        self.assertEqual(records[0]["samples"], 216)
+        self.assert_same_checkpoint("first", "second", 2, ["model.safetensors"])
+
+    def test_a_run_is_not_resumed_with_other_clients(self):
+        words = [*data(240), "total_clients=12", "partition=file", "partition.path=clients.csv", "run.dir=run"]
+        self.brim("federate", *data(240), "total_clients=12", "--export-partition", "clients.csv")
+        faults = ",".join(f"step:2:begin:{n}" for n in range(1, 13))
+        self.brim("federate", *words, status=NO_FIT, env={"BRIM_FAULT": faults})
+        path = self.folder / "clients.csv"
+        text = path.read_text()
+        lines = text.splitlines()
+        path.write_text("\n".join([lines[0], *lines[:0:-1]]) + "\n")
+        hashed = json.loads(self.read("run", "partition.json"))["hash"]
+        result = self.brim("federate", "--resume", "run", status=LOAD)
+        self.assert_error(result, "clients have other samples than when 'run' began", hashed)
+        path.write_text(text)
+        self.brim("federate", "--resume", "run")
+
+    # ---- what bad input gets ----
+
+    def test_a_file_that_is_no_partition_is_refused_with_its_place(self):
+        header = "client,sample\n"
+        for text, *parts in (
+                ("sample,client\n", "line 1, column 1", "header line 'client,sample'"),
+                (header + "0,1\nx,2\n", "line 3, column 1", "'x,2'", "number of a client"),
+                (header + "0,1\n12,2\n", "line 3, column 1", "no client 12", "'total_clients' is 2"),
+                ("client,sample,class\n0,1,2\n1,2,0\n1,2,0\n", "line 4, column 3", "sample 2 is on line 3 too"),
+                (header + "0,1\n1,2,0\n", "line 3, column 3", "'2,0' is not the number of a sample"),
+                (header + "0,1\n1,2x\n", "line 3, column 3", "'2x' is not the number of a sample"),
+                (header + "0,1\n1,\n", "line 3, column 3", "'' is not the number"),
+                (header + "0,1\n1,240\n", "line 3, column 3", "no sample 240", "has 240"),
+                (header + "0,1\n1,99999999999999999999\n", "line 3, column 3", "is not the number of a sample"),
+                (header + "0,1\n1,2\n1,1\n", "line 4, column 3", "sample 1 is on line 2 too"),
+                (header + "1,1\n1,2\n", "line 3", "client 0 has no sample", "total_clients=1"),
+                ("", "line 1, column 1", "header line 'client,sample' is missing"),
+                (header, "line 2, column 1", "a first sample is missing")):
+            with self.subTest(text):
+                (self.folder / "bad.csv").write_text(text)
+                result = self.brim("federate", *data(240), "total_clients=2", "partition=file",
+                                   "partition.path=bad.csv", "run.dir=run", status=USAGE)
+                self.assert_error(result, "bad.csv'", *parts)
+                self.assertFalse((self.folder / "run").exists())
+        self.assert_error(self.brim("federate", *data(240), "partition=file", "partition.path=none.csv", status=USAGE),
+                          "none.csv")
+        (self.folder / "bad.csv").write_text(header + "".join(f"{k % 2},{k}\n" for k in range(240)))
+        result = self.brim("federate", *data(240), "total_clients=2", "partition=file", "partition.path=bad.csv",
+                           "dataset.validation_fraction=0.1", status=USAGE)
+        self.assert_error(result, "is not for training")
+
+    def test_what_does_not_go_together_is_refused(self):
+        for words, *parts in (
+                (["partition=shards", "partition.sizes=lognormal"], "'partition.sizes' goes with partition=iid"),
+                (["partition=dirichlet", "partition.samples=5"], "'partition.samples' goes with"),
+                (["partition=iid", "partition.path=x.csv"], "'partition.path' goes with partition=file"),
+                (["partition=file"], "'partition.path' is empty"),
+                (["partition=natural"], "dataset 'synthetic' does not say which client"),
+                (["partition=classes", "partition.classes_per_client=5"], "partition.classes_per_client=4 at most"),
+                (["partition=classes", "partition.classes_per_client=1", "total_clients=3"],
+                 "1 of the 4 classes would go to nobody", "partition.classes_per_client=2 at least"),
+                (["partition=dirichlet_each", "total_clients=241"], "partition.samples=N"),
+                (["partition=dirichlet_each", "partition.samples=5", "partition.min_samples=6"],
+                 "'partition.samples' is 5")):
+            with self.subTest(words):
+                self.assert_error(self.brim("federate", *data(240), "total_clients=12", *words, status=USAGE), *parts)
+
+    def test_an_export_replaces_no_file_and_goes_with_nothing_that_trains(self):
+        (self.folder / "out.csv").write_text("mine")
+        words = ["federate", *data(240), "total_clients=12", "--export-partition", "out.csv"]
+        self.assert_error(self.brim(*words, status=USAGE), "out.csv", "--force")
+        self.assertEqual((self.folder / "out.csv").read_text(), "mine")
+        self.assert_error(self.brim(*words, "--force", "-m", status=USAGE), "leave out -m")
+        self.assert_error(self.brim("federate", *data(240), "--force", status=USAGE), "--export-partition FILE")
+        self.assertEqual(self.brim(*words, "--force").out.count("\n"), 1)
+        self.assertEqual([path.name for path in self.folder.iterdir()], ["out.csv"])
+
+
+if __name__ == "__main__":
+    main()
