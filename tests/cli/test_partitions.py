@@ -5,7 +5,7 @@ import collections
 import json
 import math
 
-from support import LOAD, NO_FIT, USAGE, Case, main
+from support import FASHION, LOAD, NO_FIT, USAGE, Case, main
 
 SMALL = ["dataset=synthetic", "dataset.shape=[6]", "dataset.test_count=40", "model=mlp", "model.hidden=[9]",
          "clients_per_round=2", "rounds=2", "federate.checkpoint_every_rounds=1", "memory.timing=false"]
@@ -126,6 +126,56 @@ class Partitions(Case):
         self.assertIn("5000000 samples for 1000000 clients (dirichlet_each, 5 each)", out)
         self.assertEqual(len(self.read("run", "partition.csv").splitlines()), 5000001)
 
+    # ---- clients of the dataset ----
+
+    def table(self, clients):
+        """A CSV file whose row i is of clients[i], a name."""
+        rows = [f"{i % 7},{name},{(i * 5) % 3},c{i % 3}" for i, name in enumerate(clients)]
+        (self.folder / "table.csv").write_text("\n".join(["x,who,y,class", *rows]) + "\n")
+        return ["dataset=csv", "dataset.path=table.csv", "dataset.label=class", "dataset.test_fraction=0.2", "model=mlp",
+                "model.hidden=[4]", "clients_per_round=1", "rounds=1", "partition=natural", "memory.timing=false"]
+
+    def test_a_column_says_who_has_a_row(self):
+        names = [["12", "3", "100"][i % 3 if i % 5 else 0] for i in range(100)]
+        words = [*self.table(names), "dataset.client=who"]
+        parts = self.deal(*words, "total_clients=3")
+        for k, name in enumerate(["3", "12", "100"]):  # sorted as numbers
+            self.assertEqual(sorted(parts[k]), [i for i in range(80) if names[i] == name])
+        fewer = self.deal(*words, "total_clients=2")
+        self.assertEqual(sorted(fewer[0]), sorted(parts[0] + parts[2]))
+        self.assertEqual(fewer[1], parts[1])
+        out = self.brim("federate", *words, "total_clients=3", "run.dir=run").out
+        self.assertIn("2 features (x, y)", out)  # who is none of them
+        self.assertEqual(self.clients("run/partition.csv"), parts)
+        if FASHION.is_dir():
+            self.assert_error(self.brim("federate", "partition=natural", "model=mlp", status=USAGE),
+                              "'idx' does not say which client a sample belongs to", "partition=file")
+        for more, *text in ((["total_clients=4"], "'total_clients' is 4", "belong to 3 clients", "total_clients=3"),
+                            (["total_clients=3", "partition.min_samples=24"], "partition.min_samples", "none are moved"),
+                            (["total_clients=3", "dataset.client="], "'dataset.client' is empty"),
+                            (["total_clients=3", "dataset.client=whom"], "'whom', which dataset.client names")):
+            with self.subTest(more):
+                self.assert_error(self.brim("federate", *words, *more, status=USAGE), *text)
+        self.table([*names[:6], "", *names[7:]])
+        result = self.brim("federate", *words, "total_clients=3", status=LOAD)
+        self.assert_error(result, "line 8, column 2 'who': the client is missing")
+
+    def test_made_up_clients_have_their_own_samples(self):
+        words = ["dataset=synthetic_leaf", "partition=natural", "model=mlp", "model.hidden=[]", "memory.timing=false",
+                 "clients_per_round=10", "rounds=30", "optimizer.lr=0.01"]
+        parts = self.deal(*words, "total_clients=30")
+        self.assert_each_once(parts, 9000, 30)
+        self.assertEqual([s for k in range(30) for s in sorted(parts[k])], list(range(9000)))
+        self.brim("federate", *words, "total_clients=30", "dataset.alpha=0", "dataset.beta=0", "run.dir=run")
+        self.assertGreater(self.summary("run")["test_accuracy"], 0.5)
+        for more, *text in ((["dataset.shape=[1,8,8]"], "dataset.clients=30 goes with", "dataset.shape=[60]"),
+                            (["dataset.train_count=29"], "dataset.train_count is 29", "30"),
+                            (["dataset.clients=0"], "'dataset.clients' is 0"),
+                            (["dataset.clients=1000000", "dataset.train_count=1000000", "dataset.classes=1000000"],
+                             "bytes, at most")):
+            with self.subTest(more):
+                self.assert_error(self.brim("federate", *words, "total_clients=30", *more, status=USAGE), *text)
+
     # ---- the same again ----
 
     def test_a_partition_follows_from_seed_clients_and_labels_alone(self):
@@ -210,7 +260,7 @@ class Partitions(Case):
                 (["partition=dirichlet", "partition.samples=5"], "'partition.samples' goes with"),
                 (["partition=iid", "partition.path=x.csv"], "'partition.path' goes with partition=file"),
                 (["partition=file"], "'partition.path' is empty"),
-                (["partition=natural"], "dataset 'synthetic' does not say which client"),
+                (["partition=natural"], "'dataset.clients' is 0", "dataset=synthetic_leaf"),
                 (["partition=classes", "partition.classes_per_client=5"], "partition.classes_per_client=4 at most"),
                 (["partition=classes", "partition.classes_per_client=1", "total_clients=3"],
                  "1 of the 4 classes would go to nobody", "partition.classes_per_client=2 at least"),

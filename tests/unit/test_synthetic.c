@@ -161,6 +161,116 @@ static void impossible_shapes_are_refused(void **state)
   }
 }
 
+#define FEATURES 60
+#define CLIENTS 200
+
+/* Of samples with 60 features, 20,000 of them, of 200 clients. */
+static dataset open_clients(const char *alpha, const char *beta)
+{
+  static const double features[] = {FEATURES};
+  const dataset_param given[] = {{.key = "shape", .list = {(double *)features, 1}},
+                                 {.key = "clients", .text = "200"},
+                                 {.key = "train_count", .text = "20000"},
+                                 {.key = "alpha", .text = alpha},
+                                 {.key = "beta", .text = beta},
+                                 {.key = NULL}};
+  dataset d = dataset_create("synthetic", given);
+  if (d.ops->open(d.self, "train") != BRIM_OK) fail_msg("%s", brim_error_text());
+  return d;
+}
+
+static int64_t client_of(const dataset *d, const char *split, int64_t index)
+{
+  int64_t client = -1;
+  if (d->ops->client(d->self, split, index, &client) != BRIM_OK) fail_msg("%s", brim_error_text());
+  return client;
+}
+
+static void every_client_has_samples_that_follow_each_other(void **state)
+{
+  (void)state;
+  dataset d = open_clients("1", "1");
+  int64_t last = 0;
+  assert_int_equal(client_of(&d, "train", 0), 0);
+  for (int64_t i = 1; i < 20000; i++) {
+    const int64_t client = client_of(&d, "train", i);
+    assert_true(client == last || client == last + 1);
+    last = client;
+  }
+  assert_int_equal(last, CLIENTS - 1);
+  assert_true(client_of(&d, "test", 0) <= client_of(&d, "test", 1023));
+  dataset_destroy(&d);
+}
+
+/* Within a client feature j has variance j^-1.2 around a mean of the client's own, and the means of client k have
+ * variance 1 around a number B of its own, whose deviation is beta. */
+static void inputs_of_clients_differ_as_leaf_says(void **state)
+{
+  (void)state;
+  static const double betas[] = {0, 3};
+  for (int b = 0; b < 2; b++) {
+    dataset d = open_clients("1", b == 0 ? "0" : "3");
+    double within[FEATURES] = {0}, between = 0, centres = 0;
+    int64_t degrees = 0, first = 0;
+    for (int64_t k = 0; k < CLIENTS; k++) {
+      double mean[FEATURES] = {0}, squares[FEATURES] = {0}, centre = 0;
+      int64_t count = 0;
+      for (; first < 20000 && client_of(&d, "train", first) == k; first++, count++) {
+        float values[FEATURES];
+        int32_t label;
+        read_into(&d, "train", first, values, &label);
+        for (int j = 0; j < FEATURES; j++) {
+          mean[j] += (double)values[j];
+          squares[j] += (double)values[j] * (double)values[j];
+        }
+      }
+      for (int j = 0; j < FEATURES; j++) {
+        mean[j] /= (double)count;
+        within[j] += squares[j] - (double)count * mean[j] * mean[j];
+      }
+      for (int j = 20; j < FEATURES; j++) centre += mean[j] / 40; /* whose noise is small */
+      for (int j = 20; j < FEATURES; j++) between += (mean[j] - centre) * (mean[j] - centre) / 39 / CLIENTS;
+      centres += centre * centre / CLIENTS;
+      degrees += count - 1;
+    }
+    for (int j = 0; j < FEATURES; j++) {
+      const double variance = within[j] / (double)degrees, wanted = pow(j + 1, -1.2);
+      assert_true(fabs(variance / wanted - 1) < 0.05); /* five deviations: sqrt(2 / 20000) = 0.01 */
+    }
+    assert_true(fabs(between - 1) < 0.08);
+    const double wanted = betas[b] * betas[b] + 1.0 / 40;
+    assert_true(fabs(centres / wanted - 1) < 0.5); /* sqrt(2 / 200) = 0.1 */
+    dataset_destroy(&d);
+  }
+}
+
+/* Neighbours are mostly of one client, whose inputs and model are its own: they have the same class more often than
+ * others, and all clients together have all classes. */
+static void classes_differ_between_clients_and_follow_from_inputs(void **state)
+{
+  (void)state;
+  dataset d = open_clients("1", "1"), again = open_clients("1", "1");
+  bool seen[10] = {false};
+  int64_t alike = 0;
+  for (int64_t i = 0; i < 20000; i += 7) {
+    float values[FEATURES], same[FEATURES];
+    int32_t label, other;
+    read_into(&d, "train", i, values, &label);
+    read_into(&again, "train", i, same, &other);
+    assert_memory_equal(values, same, sizeof same);
+    assert_int_equal(label, other);
+    seen[label] = true;
+    if (i + 1 < 20000) {
+      read_into(&d, "train", i + 1, values, &other);
+      alike += label == other;
+    }
+  }
+  for (int k = 0; k < 10; k++) assert_true(seen[k]);
+  assert_true(alike > 1000); /* of 2857; of classes drawn evenly 286 */
+  dataset_destroy(&d);
+  dataset_destroy(&again);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -170,6 +280,9 @@ int main(void)
       cmocka_unit_test(noise_has_the_asked_deviation_around_the_pattern),
       cmocka_unit_test(nearest_class_mean_learns_it),
       cmocka_unit_test(impossible_shapes_are_refused),
+      cmocka_unit_test(every_client_has_samples_that_follow_each_other),
+      cmocka_unit_test(inputs_of_clients_differ_as_leaf_says),
+      cmocka_unit_test(classes_differ_between_clients_and_follow_from_inputs),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -267,13 +267,18 @@ static bool is_among(char *const *list, int32_t count, const char *name)
   return false;
 }
 
+/* Of those that samples do not learn from; or a column without a name. */
+static bool has_other_use(const char *name, const char *label, const char *group, const char *client)
+{
+  return name[0] == '\0' || strcmp(name, label) == 0 || strcmp(name, group) == 0 || strcmp(name, client) == 0;
+}
+
 /* Every column of numbers that is nothing else. One without a name is an index, as pandas writes it. */
 static brim_status add_numeric(const csv_header *h, const char *file, const csv_wishes *w, csv_chosen *c)
 {
   for (int32_t i = 0; i < h->columns; i++) {
     const char *name = h->name[i];
-    if (h->kind[i] != CSV_NUMBER || name[0] == '\0' || strcmp(name, w->label) == 0 || strcmp(name, w->group) == 0)
-      continue;
+    if (h->kind[i] != CSV_NUMBER || has_other_use(name, w->label, w->group, w->client)) continue;
     if (!w->with_targets && is_among(c->target, c->targets, name)) continue;
     int32_t only = i;
     BRIM_TRY(find_column(h, file, BRIM_ELOAD, "", name, &only));
@@ -306,7 +311,7 @@ static void tell_left_out(const csv_header *h, const csv_wishes *w, csv_chosen *
     const char *name = h->name[i];
     char why[64], word[192];
     if (is_among(c->feature, c->features, name) || is_among(c->target, c->targets, name) ||
-        (name[0] && (strcmp(name, c->label) == 0 || strcmp(name, c->group) == 0)))
+        (name[0] && has_other_use(name, c->label, c->group, c->client)))
       continue;
     explain(h, i, w, why, sizeof why);
     if (name[0])
@@ -331,10 +336,12 @@ static brim_status choose(const csv_header *h, const char *file, const csv_wishe
                                  : "nothing says what samples are to be answered with");
   out->label = w->label;
   out->group = w->group;
+  out->client = w->client;
   BRIM_TRY(add_list(h, file, "targets", &w->targets, &out->target, &out->targets));
   BRIM_TRY(add_list(h, file, "features", &w->features, &out->feature, &out->features));
   if (w->label[0]) BRIM_TRY(find_column(h, file, BRIM_ECONFIG, ", which dataset.label names", w->label, &at));
   if (w->group[0]) BRIM_TRY(find_column(h, file, BRIM_ECONFIG, ", which dataset.group names", w->group, &at));
+  if (w->client[0]) BRIM_TRY(find_column(h, file, BRIM_ECONFIG, ", which dataset.client names", w->client, &at));
   if (w->features.count == 0) BRIM_TRY(add_numeric(h, file, w, out));
   tell_left_out(h, w, out);
   return BRIM_OK;
@@ -361,7 +368,7 @@ static brim_status set_uses(const csv_header *h, const char *file, const csv_cho
 {
   static const char *const what = ", which the training file has";
   int32_t at = 0;
-  for (int32_t i = 0; i < h->columns; i++) use[i] = (csv_use){-1, -1, false, false};
+  for (int32_t i = 0; i < h->columns; i++) use[i] = (csv_use){-1, -1, false, false, false};
   for (int32_t i = 0; i < c->features; i++) {
     BRIM_TRY(find_column(h, file, BRIM_ELOAD, what, c->feature[i], &at));
     use[at].feature = i;
@@ -378,6 +385,8 @@ static brim_status set_uses(const csv_header *h, const char *file, const csv_cho
     BRIM_TRY(find_column(h, file, BRIM_ELOAD, what, c->group, &at));
     use[at].group = true;
   }
+  for (int32_t i = 0; answers && c->client[0] && i < h->columns; i++) /* a test file need not have it */
+    use[i].client = strcmp(h->name[i], c->client) == 0;
   return BRIM_OK;
 }
 

@@ -22,21 +22,21 @@ typedef struct csv_header {
 typedef struct csv_wishes {
   bool has_header, with_targets; /* with_targets: where no features are named, targets are among them */
   brim_names features, targets;
-  const char *label, *group;
+  const char *label, *group, *client;
 } csv_wishes;
 
 /* The names of what is read, in order. */
 typedef struct csv_chosen {
   char **feature, **target; /* owned */
   int32_t features, targets;
-  const char *label, *group;        /* the wishes'; "": none */
-  char left_out[CSV_LEFT_OUT_ROOM]; /* columns that are none of these, and why, for people; "": there are none */
+  const char *label, *group, *client; /* the wishes'; "": none */
+  char left_out[CSV_LEFT_OUT_ROOM];   /* columns that are none of these, and why, for people; "": there are none */
 } csv_chosen;
 
 /* What a column of a file is. A column may be several. */
 typedef struct csv_use {
   int32_t feature, target; /* which one; -1: none */
-  bool label, group;
+  bool label, group, client;
 } csv_use;
 
 /* [init] Reads a file whole: every record must have as many fields as the first. Leaves the reader behind the header

@@ -29,6 +29,8 @@ static const brim_param table[] = {
     BRIM_PARAM(STR, csv_params, label, "", NULL, "column of classes, names or numbers, instead of targets"),
     BRIM_PARAM(STR, csv_params, group, "", NULL,
                "column of ids: the rows of one id are one sample, answered with what the last one has"),
+    BRIM_PARAM(STR, csv_params, client, "", NULL,
+               "column of ids: the client of a federation that a row belongs to, with partition=natural"),
     BRIM_PARAM(I64, csv_params, sequence, "0", "[0,1000000000]",
                "rows in a sample: windows of so many; with group: 0 takes the longest"),
     BRIM_PARAM(I64, csv_params, stride, "1", "[1,1000000000]", "rows from one window to the next"),
@@ -164,6 +166,17 @@ static brim_status csv_read(const void *self, const char *split, int64_t index, 
   return BRIM_OK;
 }
 
+static brim_status csv_client(const void *self, const char *split, int64_t index, int64_t *out)
+{
+  const csv_dataset *d = self;
+  const csv_part *part;
+  BRIM_TRY(find_part(d, split, &part));
+  *out = csv_set_client(&d->set, part, index);
+  if (*out >= 0) return BRIM_OK;
+  return brim_fail(BRIM_ECONFIG, "'dataset.client' is empty, and partition=natural needs the column of clients\n"
+                                 "set dataset.client=NAME");
+}
+
 static brim_status add_extra(csv_dataset *d, csv_extra *e)
 {
   csv_extra **grown = brim_try_calloc((size_t)d->extras + 1, sizeof *grown);
@@ -216,7 +229,8 @@ static const brim_dataset_ops ops = {.size = sizeof ops,
                                      .open_file = csv_open_file,
                                      .host_bytes = csv_host_bytes,
                                      .keep = csv_keep,
-                                     .recall = csv_recall};
+                                     .recall = csv_recall,
+                                     .client = csv_client};
 
 static const brim_plugin plugin = {
     .size = sizeof plugin,

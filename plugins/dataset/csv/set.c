@@ -52,7 +52,8 @@ static csv_wishes wishes_of(const csv_params *p)
                       .features = p->features,
                       .targets = p->targets,
                       .label = p->label,
-                      .group = p->group};
+                      .group = p->group,
+                      .client = p->client};
 }
 
 /* ---- files ---- */
@@ -274,6 +275,16 @@ static void copy_group(const csv_set *s, const csv_table *t, int64_t group, floa
   copy_answer(t, s, t->order[begin + all - 1], label);
 }
 
+/* The row that has a sample's answer. */
+static int64_t answer_row(const csv_set *s, const csv_part *part, int64_t index)
+{
+  const csv_table *t = part->table;
+  if (t->order) return t->order[t->begin[part->first + index + 1] - 1];
+  const int64_t row = part->first + index * s->params->stride;
+  if (s->length == 0) return row;
+  return row + s->length - 1 + (t->label || t->target ? horizon_of(s->params) : 0);
+}
+
 void csv_set_sample(const csv_set *s, const csv_part *part, int64_t index, float *values, void *label)
 {
   const csv_table *t = part->table;
@@ -281,9 +292,12 @@ void csv_set_sample(const csv_set *s, const csv_part *part, int64_t index, float
     copy_group(s, t, part->first + index, values, label);
     return;
   }
-  const int64_t rows = s->length > 0 ? s->length : 1;
-  const int64_t row = part->first + index * s->params->stride, last = row + rows - 1;
+  const int64_t rows = s->length > 0 ? s->length : 1, row = part->first + index * s->params->stride;
   memcpy(values, t->feature + row * t->features, (size_t)(rows * t->features) * sizeof *values);
-  const bool known = t->label || t->target;
-  copy_answer(t, s, last + (known && s->length > 0 ? horizon_of(s->params) : 0), label);
+  copy_answer(t, s, answer_row(s, part, index), label);
+}
+
+int64_t csv_set_client(const csv_set *s, const csv_part *part, int64_t index)
+{
+  return part->table->client ? part->table->client[answer_row(s, part, index)] : -1;
 }

@@ -11,7 +11,7 @@ typedef struct csv_params {
   int32_t separator;
   bool header;
   brim_names features, targets;
-  const char *label, *group;
+  const char *label, *group, *client;
   int64_t sequence, stride, horizon; /* horizon -1: auto */
   int32_t pad, cut, fill;            /* enum csv_side, csv_side, csv_fill */
   bool standardise;
@@ -51,4 +51,6 @@ bool csv_set_has_test(const csv_params *params);
 /* [any thread] Sample `index` of a part: its features, [length, features] or [features], and its class or targets.
  * Without them: class -1, targets 0. */
 void csv_set_sample(const csv_set *set, const csv_part *part, int64_t index, float *values, void *label);
+/* The client of a sample: that of the row with its answer. -1: clients are in no column. */
+int64_t csv_set_client(const csv_set *set, const csv_part *part, int64_t index);
 #endif

@@ -18,7 +18,7 @@ typedef struct loading {
   const csv_use *use;
   csv_names *classes;
   bool any_class; /* a name that is not among the classes is a new one */
-  csv_names groups;
+  csv_names groups, clients;
   int32_t *group; /* [rows] */
   csv_table *table;
 } loading;
@@ -30,6 +30,7 @@ void csv_table_free(csv_table *t)
   free(t->feature);
   free(t->target);
   free(t->label);
+  free(t->client);
   free(t->order);
   free(t->begin);
   *t = (csv_table){0};
@@ -59,7 +60,7 @@ static brim_status reserve(csv_table *t, int64_t rows, int64_t columns, size_t b
 static brim_status reserve_all(loading *l, const csv_chosen *chosen)
 {
   csv_table *t = l->table;
-  void *value, *target, *label, *group;
+  void *value, *target, *label, *client, *group;
   t->rows = l->header->records;
   t->features = chosen->features;
   t->targets = l->how->answers ? chosen->targets : 0;
@@ -70,6 +71,8 @@ static brim_status reserve_all(loading *l, const csv_chosen *chosen)
   t->target = target;
   BRIM_TRY(reserve(t, t->rows, l->how->answers && chosen->label[0], sizeof *t->label, &label));
   t->label = label;
+  BRIM_TRY(reserve(t, t->rows, l->how->answers && chosen->client[0], sizeof *t->client, &client));
+  t->client = client;
   const uint64_t bytes = t->bytes; /* the groups' numbers do not stay */
   BRIM_TRY(reserve(t, t->rows, chosen->group[0] != '\0', sizeof *l->group, &group));
   l->group = group;
@@ -128,6 +131,10 @@ static brim_status take_field(loading *l, int64_t row, const csv_field *f)
     t->target[row * t->targets + use->target] = (float)target;
   }
   if (use->label) BRIM_TRY(take_label(l, f, &t->label[row]));
+  if (use->client) {
+    if (f->bytes == 0) return fail_at(l, f, "%s", "the client is missing");
+    BRIM_TRY(csv_names_add(&l->clients, f->text, &t->client[row]));
+  }
   if (!use->group) return BRIM_OK;
   if (f->bytes == 0) return fail_at(l, f, "%s", "the group is missing");
   return csv_names_add(&l->groups, f->text, &l->group[row]);
@@ -150,16 +157,22 @@ static brim_status load_rows(loading *l, csv_reader *r)
 
 /* ---- classes and groups ---- */
 
-static brim_status sort_classes(loading *l)
+/* Numbers in the order of the names, in the place of the order in which they came. */
+static brim_status sort_names(const csv_table *t, csv_names *names, int32_t *number)
 {
-  csv_table *t = l->table;
-  if (!t->label || !l->any_class) return BRIM_OK;
-  int32_t *to = brim_try_calloc((size_t)l->classes->count, sizeof *to);
+  int32_t *to = brim_try_calloc((size_t)names->count, sizeof *to);
   if (!to) return fail_memory(t);
-  const brim_status status = csv_names_sort(l->classes, to);
-  for (int64_t i = 0; status == BRIM_OK && i < t->rows; i++) t->label[i] = to[t->label[i]];
+  const brim_status status = csv_names_sort(names, to);
+  for (int64_t i = 0; status == BRIM_OK && i < t->rows; i++) number[i] = to[number[i]];
   free(to);
   return status;
+}
+
+static brim_status sort_classes(loading *l)
+{
+  const csv_table *t = l->table;
+  if (t->client && l->clients.count > 0) BRIM_TRY(sort_names(t, &l->clients, t->client));
+  return t->label && l->any_class ? sort_names(t, l->classes, t->label) : BRIM_OK;
 }
 
 /* Counting sort, which keeps the order in a group. */
@@ -197,6 +210,7 @@ static brim_status load(loading *l, csv_reader *r, csv_chosen *chosen)
   if (status == BRIM_OK) status = sort_groups(l);
   free(l->group);
   csv_names_free(&l->groups);
+  csv_names_free(&l->clients);
   free(use);
   return status;
 }

@@ -9,12 +9,13 @@ typedef struct csv_table {
   char *file; /* its name, owned */
   int64_t rows;
   int32_t features, targets;
-  double *value;  /* [rows, features] as in the file, NaN where one is missing; NULL from csv_table_fill on */
-  float *feature; /* [rows, features], from csv_table_fill on */
-  float *target;  /* [rows, targets]; NULL: none */
-  int32_t *label; /* [rows], numbers of class names; NULL: none */
-  int64_t *order; /* [rows]: rows by group, in a group as in the file; NULL: no groups */
-  int64_t *begin; /* [groups + 1]: the first of each group's in `order` */
+  double *value;   /* [rows, features] as in the file, NaN where one is missing; NULL from csv_table_fill on */
+  float *feature;  /* [rows, features], from csv_table_fill on */
+  float *target;   /* [rows, targets]; NULL: none */
+  int32_t *label;  /* [rows], numbers of class names; NULL: none */
+  int32_t *client; /* [rows], the numbers of clients in the order of their names; NULL: none */
+  int64_t *order;  /* [rows]: rows by group, in a group as in the file; NULL: no groups */
+  int64_t *begin;  /* [groups + 1]: the first of each group's in `order` */
   int32_t groups;
   uint64_t bytes; /* of all that stays */
 } csv_table;

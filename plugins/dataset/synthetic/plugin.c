@@ -17,13 +17,15 @@
  *
  *     token(t+1) = successor(token(t)), or with probability `surprise` any token; the first is any
  *
- * A model that has learnt it has a loss of the chain's entropy. Everything is a function of (seed, split, sample), so
- * nothing is stored. */
+ * A model that has learnt it has a loss of the chain's entropy. With `clients`, samples belong to clients whose models
+ * differ: see leaf.h. Everything is a function of (seed, split, sample); only the models of clients are stored. */
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "brim/brim.h"
+#include "leaf.h"
 
 #define CELL 4 /* pixels */
 #define SAMPLE_ELEMENTS_MAX (1 << 26)
@@ -33,7 +35,15 @@ typedef struct synthetic {
   brim_list shape;
   int64_t classes, vocabulary, length, targets, train_count, test_count, seed;
   double noise, surprise, ignored;
+  int64_t clients;
+  double alpha, beta;
 } synthetic;
+
+/* An instance. */
+typedef struct synthetic_set {
+  synthetic params;
+  leaf leaf; /* with clients, when a split is open */
+} synthetic_set;
 
 static const brim_param table[] = {
     BRIM_PARAM(ENUM, synthetic, task, "class", "class|tokens|values", "what samples are to be answered with"),
@@ -52,6 +62,10 @@ static const brim_param table[] = {
                "standard deviation of the noise, of targets with task=values; patterns lie in [-1,1]"),
     BRIM_PARAM(F64, synthetic, surprise, "0.1", "[0,1]", "share of tokens that are drawn at random"),
     BRIM_PARAM(F64, synthetic, ignored, "0", "[0,1]", "share of tokens that count for nothing in the loss"),
+    BRIM_PARAM(I64, synthetic, clients, "0", "[0,1000000]",
+               "clients that samples belong to, each with a model of its own (LEAF's synthetic(alpha, beta)); 0: none"),
+    BRIM_PARAM(F64, synthetic, alpha, "1", "[0,1000]", "with clients: how much their models differ"),
+    BRIM_PARAM(F64, synthetic, beta, "1", "[0,1000]", "with clients: how much their inputs differ"),
     BRIM_PARAMS_END,
 };
 
@@ -87,11 +101,21 @@ static brim_status shape_of(const synthetic *d, brim_shape *out)
   return BRIM_OK;
 }
 
+static brim_status check_clients(const synthetic *d)
+{
+  if (d->clients == 0 || (d->task == BRIM_TASK_CLASS && d->shape.count == 1)) return BRIM_OK;
+  return brim_fail(BRIM_ECONFIG,
+                   "dataset.clients=%" PRId64 " goes with task=class and samples of features\n"
+                   "set dataset.shape=[60], or take dataset=synthetic_leaf",
+                   d->clients);
+}
+
 static brim_status synthetic_describe(const void *self, const char *split, brim_dataset_info *out)
 {
   const synthetic *d = self;
   const uint32_t stream = stream_of(d, split);
   if (stream == 0) return brim_fail(BRIM_ENOTSUP, "the dataset has no split '%s'", split);
+  BRIM_TRY(check_clients(d));
   *out = (brim_dataset_info){
       .count = stream == STREAM_TRAIN ? d->train_count : d->test_count, .dtype = BRIM_DTYPE_F32, .task = d->task};
   if (d->task == BRIM_TASK_TOKENS) {
@@ -107,10 +131,46 @@ static brim_status synthetic_describe(const void *self, const char *split, brim_
   return shape_of(d, &out->sample);
 }
 
+static leaf_options leaf_options_of(const synthetic *d)
+{
+  return (leaf_options){.clients = d->clients,
+                        .features = (int64_t)d->shape.item[0],
+                        .classes = d->classes,
+                        .train_count = d->train_count,
+                        .test_count = d->test_count,
+                        .seed = (uint64_t)d->seed,
+                        .alpha = d->alpha,
+                        .beta = d->beta};
+}
+
 static brim_status synthetic_open(void *self, const char *split)
 {
+  synthetic_set *set = self;
   brim_dataset_info info;
-  return synthetic_describe(self, split, &info);
+  BRIM_TRY(synthetic_describe(self, split, &info));
+  if (set->params.clients == 0 || set->leaf.model) return BRIM_OK;
+  const leaf_options options = leaf_options_of(&set->params);
+  return leaf_open(&set->leaf, &options);
+}
+
+static brim_status synthetic_host_bytes(const void *self, const char *split, uint64_t *out)
+{
+  const synthetic *d = self;
+  *out = 0;
+  BRIM_TRY(check_clients(d));
+  if (d->clients == 0 || stream_of(d, split) != STREAM_TRAIN) return BRIM_OK;
+  const leaf_options options = leaf_options_of(d);
+  return leaf_bytes(&options, out);
+}
+
+static brim_status synthetic_client(const void *self, const char *split, int64_t index, int64_t *out)
+{
+  const synthetic_set *set = self;
+  if (set->params.clients == 0)
+    return brim_fail(BRIM_ECONFIG, "'dataset.clients' is 0, and partition=natural needs a dataset that has clients\n"
+                                   "set dataset.clients=N, or take dataset=synthetic_leaf");
+  *out = leaf_client(&set->leaf, stream_of(&set->params, split) == STREAM_TEST, index);
+  return BRIM_OK;
 }
 
 /* Numbers of one stream in order, four from each Philox block. */
@@ -223,6 +283,13 @@ static void write_values(const synthetic *d, const brim_shape *shape, uint32_t s
   write_targets(d, stream, index, count, values, target);
 }
 
+static brim_status read_client(const synthetic_set *set, uint32_t stream, int64_t index, float *values, int32_t *label)
+{
+  if (!set->leaf.model) return brim_fail(BRIM_EINVAL, "no split is open");
+  leaf_sample(&set->leaf, stream == STREAM_TEST, index, values, label);
+  return BRIM_OK;
+}
+
 static brim_status synthetic_read(const void *self, const char *split, int64_t index, void *values, void *label)
 {
   const synthetic *d = self;
@@ -235,13 +302,36 @@ static brim_status synthetic_read(const void *self, const char *split, int64_t i
     write_tokens(d, stream, index, values, label);
   else if (d->task == BRIM_TASK_VALUES)
     write_values(d, &info.sample, stream, index, values, label);
+  else if (d->clients > 0)
+    return read_client(self, stream, index, values, label);
   else
     write_class(d, &info.sample, stream, index, values, label);
   return BRIM_OK;
 }
 
-static const brim_dataset_ops ops = {
-    .size = sizeof ops, .open = synthetic_open, .describe = synthetic_describe, .read = synthetic_read};
+static brim_status synthetic_create(const void *params, void **self)
+{
+  synthetic_set *set = brim_try_calloc(1, sizeof *set);
+  if (!set) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the dataset");
+  set->params = *(const synthetic *)params;
+  *self = set;
+  return BRIM_OK;
+}
+
+static void synthetic_destroy(void *self)
+{
+  synthetic_set *set = self;
+  if (!set) return;
+  leaf_release(&set->leaf);
+  free(set);
+}
+
+static const brim_dataset_ops ops = {.size = sizeof ops,
+                                     .open = synthetic_open,
+                                     .describe = synthetic_describe,
+                                     .read = synthetic_read,
+                                     .host_bytes = synthetic_host_bytes,
+                                     .client = synthetic_client};
 
 static const brim_plugin plugin = {
     .size = sizeof plugin,
@@ -250,6 +340,8 @@ static const brim_plugin plugin = {
     .help = "made-up samples that can be learnt: classes, real numbers or tokens",
     .params_size = sizeof(synthetic),
     .params = table,
+    .create = synthetic_create,
+    .destroy = synthetic_destroy,
     .ops = &ops,
 };
 
