@@ -17,6 +17,7 @@ const brim_alias brim_aliases[] = {
     {"size_distribution", "partition.sizes", NULL},
     {"local_epochs", "federate.local_epochs", NULL},
     {"eval_every", "federate.eval_every_rounds", NULL},
+    {"time_budget", "federate.deadline_seconds", NULL},
     {NULL, NULL, NULL},
 };
 

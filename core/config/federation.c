@@ -1,5 +1,7 @@
 #include "config/federation.h"
 
+#include <string.h>
+
 #include "param/value.h"
 
 static const brim_yaml_origin *origin_of(const brim_config *config, const char *path)
@@ -46,6 +48,56 @@ static void refuse_keys(brim_composition *c, const brim_schema *schema, const br
     brim_problem_at(&c->problems, origin_of(config, keys[i].path), "'%s' does not go with total_clients=%lld: %s",
                     keys[i].path, (long long)s->total_clients, keys[i].why);
     brim_problem_hint(&c->problems, "%s", keys[i].instead);
+  }
+}
+
+/* ---- the simulated world ---- */
+
+/* Has a key of the section another value than its default? Not whether it was typed: a resumed run does not know. */
+static bool is_changed(const brim_composition *c, const brim_schema *schema, const brim_config *config,
+                       const char *section)
+{
+  for (size_t i = 0; i < schema->count; i++) {
+    const brim_schema_row *row = &schema->row[i];
+    if (!row->section || strcmp(row->section->path, section) != 0) continue;
+    const brim_yaml *node = brim_yaml_get_path(config->root, row->path);
+    if (node && !brim_value_same(row->row, node, brim_value_default(row->row, c->arena), c->arena)) return true;
+  }
+  return false;
+}
+
+/* The four lists describe the same networks. */
+static void check_network(brim_composition *c, const brim_config *config)
+{
+  const brim_network_settings *n = &config->settings.network;
+  const struct {
+    const char *path;
+    size_t count;
+  } lists[] = {{"network.jitter_ms", n->jitter_ms.count},
+               {"network.bandwidth_mbit", n->bandwidth_mbit.count},
+               {"network.loss_percent", n->loss_percent.count}};
+  for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+    if (lists[i].count == n->latency_ms.count) continue;
+    brim_problem_at(&c->problems, origin_of(config, lists[i].path),
+                    "'%s' has %zu value%s, and network.latency_ms has %zu", lists[i].path, lists[i].count,
+                    lists[i].count == 1 ? "" : "s", n->latency_ms.count);
+    brim_problem_hint(&c->problems, "each network needs one value of latency_ms, jitter_ms, bandwidth_mbit and "
+                                    "loss_percent");
+  }
+}
+
+static void check_world(brim_composition *c, const brim_config *config)
+{
+  const brim_world_settings *w = &config->settings.world;
+  const bool traced = w->availability == BRIM_AVAILABILITY_TRACE;
+  check_network(c, config);
+  if (traced && !w->trace[0]) {
+    brim_problem_at(&c->problems, origin_of(config, "world.availability"), "world.availability=trace needs a trace");
+    brim_problem_hint(&c->problems, "set world.trace=FILE, a CSV file with the columns client,start,end");
+  }
+  if (!traced && w->trace[0]) {
+    brim_problem_at(&c->problems, origin_of(config, "world.trace"), "'world.trace' changes nothing here");
+    brim_problem_hint(&c->problems, "set world.availability=trace, or leave world.trace out");
   }
 }
 
@@ -98,8 +150,14 @@ void brim_federation_resolve(brim_composition *c, const brim_schema *schema, bri
                     "federate.mu=%g means nothing with federate.local=fedavg", s->federate.mu);
     brim_problem_hint(&c->problems, "set federate.local=fedprox, whose mu=0 is federated averaging, or leave it out");
   }
+  s->has_world = s->federate.deadline_seconds > 0 || s->federate.over_selection > 0 ||
+                 is_changed(c, schema, config, "world") || is_changed(c, schema, config, "network");
+  check_world(c, config);
   s->training.steps = s->rounds;
   s->training.epochs = s->rounds;
   s->training.eval_every_steps = s->federate.eval_every_rounds;
   s->training.checkpoint_every_steps = s->federate.checkpoint_every_rounds;
+  if (s->federate.train || s->rounds == 0) return;
+  s->training.eval_every_steps = s->rounds; /* the model does not change */
+  s->training.checkpoint_every_steps = s->rounds;
 }

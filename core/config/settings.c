@@ -57,6 +57,7 @@ static const brim_setting clients_table[] = {
          "clients that train at the same time; -1: as many as fit, one for each thread at most; 0: one"),
     FREE(I64, brim_settings, repeats, "1", "[1,10000]",
          "runs with the seeds seed, seed+1 ..., each a process of its own, as in a sweep"),
+    FREE(STR, brim_settings, protocol, "", NULL, "a label: messaging is modelled as a network scenario"),
     {.param.key = NULL},
 };
 
@@ -271,6 +272,12 @@ static const brim_setting federate_table[] = {
     FIXED(I64, T, min_rounds, "0", "[0,1000000000]", "rounds before which convergence_threshold ends no run"),
     FIXED(I64, T, min_clients, "1", "[1,1000000000]",
           "fewest clients whose updates a round needs; with fewer the run ends"),
+    FIXED(F64, T, deadline_seconds, "0", "[0,inf)",
+          "simulated seconds after which a round ends without the clients that are late; 0: it waits for all"),
+    FIXED(F64, T, over_selection, "0", "[0,10]",
+          "share of clients_per_round that a round selects beyond it, to take those that arrive first"),
+    FIXED(BOOL, T, train, "true", NULL,
+          "false: play selection and the simulated world, and train nothing: losses are not known"),
     {.param.key = NULL},
 };
 #undef T
@@ -296,6 +303,46 @@ static const brim_setting partition_table[] = {
     FIXED(I64, T, samples, "0", "[0,1000000000]",
           "of dirichlet_each: mean samples of a client; 0: the training samples divided by the clients"),
     FREE(PATH, T, path, "", NULL, "of file: CSV with a line client,sample for each sample, as a run's partition.csv"),
+    {.param.key = NULL},
+};
+#undef T
+
+#define T brim_network_settings
+static const brim_setting network_table[] = {
+    FIXED(LIST, T, latency_ms, "[]", "[0,inf)",
+          "of a simulated client's transfer, one way; several: a client has one of them in a round; empty: no network"),
+    FIXED(LIST, T, jitter_ms, "[]", "[0,inf)", "most that the latency of a transfer is shorter or longer"),
+    FIXED(LIST, T, bandwidth_mbit, "[]", "(0,inf)", "millions of bits a second, at a channel of 1"),
+    FIXED(LIST, T, loss_percent, "[]", "[0,100)", "of packets, which are sent again until they arrive"),
+    {.param.key = NULL},
+};
+#undef T
+
+#define T brim_world_settings
+static const brim_setting world_table[] = {
+    FIXED(BOOL, T, simulate, "false", NULL,
+          "simulate seconds, joules and bytes; a key of world or network with another value than its default does so "
+          "too"),
+    FIXED(F64, T, gflops, "10", "(0,inf)", "1e9 operations a second of a client of median speed"),
+    FIXED(F64, T, speed_sigma, "0.5", "[0,10]", "spread of speeds: they are gflops * exp(sigma * normal)"),
+    FIXED(PATH, T, devices, "", NULL,
+          "CSV file with the columns client,gflops or client,gflops,bandwidth_mbit, a line for each client from 0 on"),
+    FIXED(F64, T, compute_watts, "5", "[0,inf)", "that a client takes while it computes"),
+    FIXED(F64, T, radio_watts, "1", "[0,inf)", "that it takes while it sends or receives"),
+    FIXED(F64, T, channel_least, "0.5", "(0,1]", "channels begin between this and 1, and stay there"),
+    FIXED(F64, T, channel_step, "0.05", "[0,1]", "most that a channel gets better or worse from round to round"),
+    FIXED(ENUM, T, availability, "always", BRIM_AVAILABILITY_NAMES,
+          "when clients are there: always; in a round at random; for a part of each day; or as world.trace says"),
+    FIXED(F64, T, probability, "0.8", "(0,1]", "of bernoulli: that a client is there"),
+    FIXED(SECONDS, T, day_seconds, "86400", "(0,inf)", "of day: simulated seconds of a day"),
+    FIXED(F64, T, day_share, "0.5", "(0,1]", "of day: the part of it that a client is there, from a moment of its own"),
+    FIXED(PATH, T, trace, "", NULL,
+          "of trace: CSV file with the columns client,start,end in seconds; it repeats after its last end"),
+    FIXED(F64, T, dropout, "0", "[0,1]", "probability that a client stops before its update has arrived"),
+    FIXED(SECONDS, T, check_seconds, "60", "(0,inf)",
+          "simulated seconds between two looks whether enough clients are there"),
+    FIXED(ENUM, T, too_few, "wait", BRIM_TOO_FEW_NAMES,
+          "with fewer than clients_per_round there: wait in simulated time, or go on with federate.min_clients"),
     {.param.key = NULL},
 };
 #undef T
@@ -329,6 +376,8 @@ const brim_section brim_settings_sections[] = {
     SECTION("optimizer", optimizer_table, optimizer),
     {"federate", federate_table, offsetof(brim_settings, federate), sizeof(brim_federate_settings), true},
     {"partition", partition_table, offsetof(brim_settings, partition), sizeof(brim_partition_settings), true},
+    {"network", network_table, offsetof(brim_settings, network), sizeof(brim_network_settings), true},
+    {"world", world_table, offsetof(brim_settings, world), sizeof(brim_world_settings), true},
     {NULL, NULL, 0, 0, false},
 };
 
@@ -337,7 +386,6 @@ const brim_section brim_settings_sections[] = {
     {key, BRIM_##T, 0, 0, def, range, help}, BRIM_EDIT_FREE, false                                                     \
   }
 static const brim_setting top_reserved[] = {
-    RESERVED(STR, "protocol", "", NULL, "a label: messaging is modelled as a network scenario"),
     {.param.key = NULL},
 };
 

@@ -103,7 +103,37 @@ typedef struct brim_federate_settings {
   double target_accuracy;       /* 0: none */
   double convergence_threshold; /* 0: off; else with patience and min_rounds */
   int64_t patience, min_rounds, min_clients;
+  double deadline_seconds, over_selection; /* simulated; 0: none */
+  bool train;                              /* false: clients are selected, and nothing is trained */
 } brim_federate_settings;
+
+/* How clients of the simulated world reach the server. A client of a round has one item of each list, the same. */
+typedef struct brim_network_settings {
+  brim_list latency_ms, jitter_ms, bandwidth_mbit, loss_percent; /* all of the same length; 0: sending takes no time */
+} brim_network_settings;
+
+/* When clients of the simulated world are there, and what a round does that has too few. */
+enum brim_availability {
+  BRIM_AVAILABILITY_ALWAYS,
+  BRIM_AVAILABILITY_BERNOULLI,
+  BRIM_AVAILABILITY_DAY,
+  BRIM_AVAILABILITY_TRACE
+};
+#define BRIM_AVAILABILITY_NAMES "always|bernoulli|day|trace"
+enum brim_too_few { BRIM_TOO_FEW_WAIT, BRIM_TOO_FEW_GO_ON };
+#define BRIM_TOO_FEW_NAMES "wait|go_on"
+typedef struct brim_world_settings {
+  bool simulate;
+  double gflops, speed_sigma;
+  const char *devices;
+  double compute_watts, radio_watts;
+  double channel_least, channel_step;
+  int32_t availability; /* enum brim_availability */
+  double probability, day_seconds, day_share;
+  const char *trace;
+  double dropout, check_seconds;
+  int32_t too_few; /* enum brim_too_few */
+} brim_world_settings;
 
 /* How training samples are dealt to the clients of a federation. */
 enum brim_partition_kind {
@@ -165,6 +195,7 @@ typedef struct brim_settings {
   int32_t precision; /* enum brim_precision; auto: see precision of brim_drive */
   int64_t total_clients, clients_per_round, rounds, parallel_clients; /* total_clients 0: there is no federation */
   int64_t repeats;                                                    /* 1 in each of the runs */
+  const char *protocol;                                               /* a label */
   brim_run_settings run;
   brim_training_settings training;
   brim_model_settings model;
@@ -181,6 +212,9 @@ typedef struct brim_settings {
   brim_observe_settings observe;
   brim_federate_settings federate;
   brim_partition_settings partition;
+  brim_network_settings network;
+  brim_world_settings world;
+  bool has_world; /* of a federation: something of the two, a deadline or an over-selection is set */
 } brim_settings;
 
 /* May a value be edited in a run that is resumed? */

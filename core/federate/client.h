@@ -4,6 +4,7 @@
 #define BRIM_FEDERATE_CLIENT_H
 #include "drive/drive.h"
 #include "exec/exec.h"
+#include "federate/world.h"
 
 /* What came of a client in a round. */
 typedef struct brim_client_result {
@@ -14,8 +15,9 @@ typedef struct brim_client_result {
   double norm;             /* of its update */
   float *sketch;           /* [BRIM_SKETCH] of its update: room for it; NULL: nobody needs it */
   double counted, tokens;  /* what the samples count for in the mean of losses; see brim_setup_weigh */
-  bool is_done;            /* it has been trained */
-  bool arrived;            /* its update is in the sum; else it has diverged */
+  brim_fate fate;          /* in the simulated world; without one it arrives, and spends nothing */
+  bool is_done;            /* it has been trained, or the world says that it will not arrive */
+  bool arrived;            /* its update is in the sum; else it has diverged, or did not arrive */
 } brim_client_result;
 
 typedef struct brim_lane {

@@ -39,23 +39,28 @@ struct brim_federation {
   brim_client_result *client;              /* [clients] as selected */
   int64_t *selected, clients, most, round; /* clients: of the round, at most `most` */
   brim_selection_host *selection;
-  int64_t *order;         /* [clients] those with the most samples first, so that lanes and ranks end together */
-  int32_t *rank;          /* [clients] that trains each */
-  int64_t *turn, turns;   /* [turns] those of them that this rank still has to train, in that order */
-  double *speed;          /* [ranks] samples a second, as all have agreed; of the last rounds */
-  double *load;           /* [ranks] what each is dealt of a round */
-  bool has_speeds;        /* else all are 1 */
-  pace pace;              /* of this rank in the present round */
-  float *sketch;          /* [most, BRIM_SKETCH] of updates; NULL: nobody needs them */
-  void *all;              /* of all ranks: BRIM_EXCHANGE_BYTES each */
-  bool is_open;           /* the sums hold the clients of `round` that have arrived */
-  void *kept;             /* these sums while nothing is placed, tensor by tensor; NULL: there are none */
-  float *losses;          /* by turn, while lanes evaluate clients for the selector in the place of training */
-  const int64_t *turn_of; /* these clients */
-  atomic_llong next;      /* turn */
-  atomic_bool is_over;    /* a client has failed: no other begins */
-  atomic_bool is_torn;    /* in the middle of an addition */
-  pthread_mutex_t adding; /* one lane at a time adds to the sum */
+  brim_fleet *fleet;        /* NULL: there is no simulated world */
+  brim_moment moment;       /* of the present attempt there */
+  brim_fate *fate;          /* [most] of the selected clients */
+  brim_expense spent;       /* there, in the round */
+  double selection_seconds; /* real ones */
+  int64_t *order;           /* [clients] those with the most samples first, so that lanes and ranks end together */
+  int32_t *rank;            /* [clients] that trains each */
+  int64_t *turn, turns;     /* [turns] those of them that this rank still has to train, in that order */
+  double *speed;            /* [ranks] samples a second, as all have agreed; of the last rounds */
+  double *load;             /* [ranks] what each is dealt of a round */
+  bool has_speeds;          /* else all are 1 */
+  pace pace;                /* of this rank in the present round */
+  float *sketch;            /* [most, BRIM_SKETCH] of updates; NULL: nobody needs them */
+  void *all;                /* of all ranks: BRIM_EXCHANGE_BYTES each */
+  bool is_open;             /* the sums hold the clients of `round` that have arrived */
+  void *kept;               /* these sums while nothing is placed, tensor by tensor; NULL: there are none */
+  float *losses;            /* by turn, while lanes evaluate clients for the selector in the place of training */
+  const int64_t *turn_of;   /* these clients */
+  atomic_llong next;        /* turn */
+  atomic_bool is_over;      /* a client has failed: no other begins */
+  atomic_bool is_torn;      /* in the middle of an addition */
+  pthread_mutex_t adding;   /* one lane at a time adds to the sum */
 };
 #define REPORTS (BRIM_EXCHANGE_BYTES / sizeof(report)) /* in one exchange */
 
@@ -63,6 +68,7 @@ static brim_status open_federation(brim_federation *f)
 {
   const size_t ranks = (size_t)f->setup->world.ranks;
   f->client = brim_try_calloc((size_t)f->clients, sizeof *f->client);
+  f->fate = brim_try_calloc((size_t)f->clients, sizeof *f->fate);
   f->selected = brim_try_calloc((size_t)f->clients, sizeof *f->selected);
   f->order = brim_try_calloc((size_t)f->clients, sizeof *f->order);
   f->rank = brim_try_calloc((size_t)f->clients, sizeof *f->rank);
@@ -72,11 +78,20 @@ static brim_status open_federation(brim_federation *f)
   f->all = brim_try_calloc(ranks, BRIM_EXCHANGE_BYTES);
   const bool sketches = brim_setup_selector_needs(f->setup, BRIM_NEED_SKETCH);
   if (sketches) f->sketch = brim_try_calloc((size_t)f->most * BRIM_SKETCH, sizeof *f->sketch);
-  if (!f->client || !f->selected || !f->order || !f->rank || !f->turn || !f->speed || !f->load || !f->all ||
+  if (!f->client || !f->fate || !f->selected || !f->order || !f->rank || !f->turn || !f->speed || !f->load || !f->all ||
       (sketches && !f->sketch))
     return brim_fail(BRIM_ENOMEM_HOST, "no host memory for %lld clients of a round", (long long)f->clients);
   for (size_t i = 0; i < ranks; i++) f->speed[i] = 1;
+  BRIM_TRY(brim_fleet_open(f->setup, &f->fleet));
   return brim_selection_open(f->setup, &f->selection);
+}
+
+/* Clients that a round selects. */
+static int64_t find_most(const brim_setup *setup)
+{
+  const brim_settings *s = setup->settings;
+  const double most = ceil((double)s->clients_per_round * (1 + s->federate.over_selection));
+  return most < (double)s->total_clients ? (int64_t)most : s->total_clients;
 }
 
 brim_status brim_federation_open(const brim_setup *setup, brim_federation **out)
@@ -84,7 +99,7 @@ brim_status brim_federation_open(const brim_setup *setup, brim_federation **out)
   brim_federation *f = brim_try_calloc(1, sizeof *f);
   if (!f) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for a federation");
   f->setup = setup;
-  f->clients = f->most = setup->settings->clients_per_round;
+  f->clients = f->most = find_most(setup);
   pthread_mutex_init(&f->adding, NULL);
   const brim_status status = open_federation(f);
   if (status == BRIM_OK)
@@ -100,8 +115,10 @@ void brim_federation_close(brim_federation *f)
   brim_federation_forget(f);
   brim_federation_unplace(f);
   brim_selection_close(f->selection);
+  brim_fleet_close(f->fleet);
   pthread_mutex_destroy(&f->adding);
   free(f->client);
+  free(f->fate);
   free(f->selected);
   free(f->order);
   free(f->rank);
@@ -264,10 +281,25 @@ static int most_first(const void *a, const void *b, void *clients)
   return (i > k) - (i < k);
 }
 
+static void add_expense(brim_expense *sum, const brim_expense *more)
+{
+  sum->seconds += more->seconds;
+  sum->joules += more->joules;
+  sum->bytes += more->bytes;
+}
+
 /* Of clients' data under the global model, by all lanes. Every rank finds those of all. */
 static brim_status find_losses(void *federation, const int64_t *client, int64_t count, float *out)
 {
   brim_federation *f = federation;
+  if (f->fleet) {
+    const brim_expense asked = brim_fleet_ask(f->fleet, &f->moment, client, count);
+    add_expense(&f->spent, &asked);
+  }
+  if (!f->setup->settings->federate.train) {
+    for (int64_t i = 0; i < count; i++) out[i] = NAN;
+    return BRIM_OK;
+  }
   f->turn_of = client;
   f->losses = out;
   f->turns = count;
@@ -276,24 +308,88 @@ static brim_status find_losses(void *federation, const int64_t *client, int64_t 
   return status;
 }
 
-/* Weights are samples times a power of two, which is exact, and add up to at most 1. */
-static brim_status select_clients(brim_federation *f)
+/* Selects, and plays what the world makes of the selected clients. *arrives: how many will. */
+static brim_status attempt_round(brim_federation *f, int64_t *arrives)
+{
+  brim_fleet_columns columns = brim_selection_columns(f->selection);
+  int64_t there = f->setup->settings->total_clients;
+  const double clock = f->moment.clock;
+  if (f->fleet) BRIM_TRY(brim_fleet_gather(f->fleet, &f->moment, &columns, &there));
+  f->spent.seconds += f->moment.clock - clock;
+  const brim_selection_wish wish = {f->round, f->most < there ? f->most : there, there, find_losses, f};
+  const double start = brim_now();
+  BRIM_TRY(brim_selection_select(f->selection, &wish, f->selected, &f->clients));
+  f->selection_seconds += brim_now() - start;
+  *arrives = f->clients;
+  if (!f->fleet) return BRIM_OK;
+  const brim_expense spent = brim_fleet_play(f->fleet, &f->moment, f->selected, f->clients, f->fate);
+  add_expense(&f->spent, &spent);
+  for (int64_t i = 0; i < f->clients; i++) *arrives -= f->fate[i].outcome != BRIM_OUTCOME_ARRIVES;
+  return BRIM_OK;
+}
+
+/* Until as many clients will arrive as a round needs. */
+static brim_status select_clients(brim_federation *f, double clock)
+{
+  const long long round = (long long)f->round + 1, least = (long long)f->setup->settings->federate.min_clients;
+  f->spent = (brim_expense){0, 0, 0};
+  f->selection_seconds = 0;
+  for (int64_t attempt = 0; attempt < BRIM_ATTEMPTS_MAX; attempt++) {
+    int64_t arrives = 0;
+    f->moment = (brim_moment){f->round, attempt, clock + f->spent.seconds};
+    BRIM_TRY(attempt_round(f, &arrives));
+    if (arrives >= least || !f->fleet) return BRIM_OK;
+    brim_log(BRIM_LOG_INFO,
+             "round %lld: %lld of %lld clients arrived, and federate.min_clients is %lld: it begins again", round,
+             (long long)arrives, (long long)f->clients, least);
+  }
+  return brim_fail(BRIM_ENUMERIC,
+                   "round %lld began %d times, and never did %lld clients arrive, which federate.min_clients needs\n"
+                   "raise federate.deadline_seconds or federate.over_selection, or lower world.dropout or "
+                   "federate.min_clients",
+                   round, BRIM_ATTEMPTS_MAX, least);
+}
+
+/* What a client has to train on over all local epochs. */
+static int64_t count_samples(const brim_federation *f, int64_t client)
 {
   const brim_setup *s = f->setup;
+  return s->settings->federate.local_epochs * brim_setup_client_samples(s, brim_partition_count(&s->partition, client));
+}
+
+/* A client as the round begins. What does not arrive, or is only played, is done already. */
+static brim_client_result begin_client(const brim_federation *f, int64_t i, int exponent)
+{
+  const int64_t client = f->selected[i];
+  brim_client_result r = {.client = client, .sketch = f->sketch ? f->sketch + i * BRIM_SKETCH : NULL};
+  if (f->fleet) r.fate = f->fate[i];
+  if (r.fate.outcome != BRIM_OUTCOME_ARRIVES) {
+    r.is_done = true;
+    return r;
+  }
+  r.weight = ldexp((double)brim_partition_count(&f->setup->partition, client), -exponent);
+  if (f->setup->settings->federate.train) return r;
+  r.is_done = r.arrived = true;
+  r.samples = count_samples(f, client);
+  r.counted = (double)r.samples;
+  r.loss = r.correct = r.squares = r.norm = NAN;
+  return r;
+}
+
+/* Weights are samples times a power of two, which is exact, and add up to at most 1. */
+static void begin_clients(brim_federation *f)
+{
   int64_t samples = 0;
   int exponent = 0;
-  BRIM_TRY(brim_selection_select(f->selection, f->round, f->most, find_losses, f, f->selected, &f->clients));
-  for (int64_t i = 0; i < f->clients; i++) samples += brim_partition_count(&s->partition, f->selected[i]);
+  for (int64_t i = 0; i < f->clients; i++)
+    if (!f->fleet || f->fate[i].outcome == BRIM_OUTCOME_ARRIVES)
+      samples += brim_partition_count(&f->setup->partition, f->selected[i]);
   while (ldexp(1, exponent) < (double)samples) exponent++;
   for (int64_t i = 0; i < f->clients; i++) {
-    const double own = (double)brim_partition_count(&s->partition, f->selected[i]);
-    f->client[i] = (brim_client_result){.client = f->selected[i],
-                                        .weight = ldexp(own, -exponent),
-                                        .sketch = f->sketch ? f->sketch + i * BRIM_SKETCH : NULL};
+    f->client[i] = begin_client(f, i, exponent);
     f->order[i] = i;
   }
   qsort_r(f->order, (size_t)f->clients, sizeof *f->order, most_first, f->client);
-  return BRIM_OK;
 }
 
 /* One after another, the largest first, each to the rank that would end with it first: the same on all ranks, as all
@@ -314,28 +410,29 @@ static void deal_to_ranks(brim_federation *f)
   }
 }
 
-static brim_status begin_round(brim_federation *f, int64_t round)
+static brim_status begin_round(brim_federation *f, int64_t round, double clock)
 {
   brim_federation_forget(f);
   f->round = round;
-  BRIM_TRY(select_clients(f));
+  BRIM_TRY(select_clients(f, clock));
+  begin_clients(f);
   deal_to_ranks(f);
-  BRIM_TRY(brim_exec_zero_gradients(f->exec));
+  if (f->setup->settings->federate.train) BRIM_TRY(brim_exec_zero_gradients(f->exec));
   f->is_open = true;
   return BRIM_OK;
 }
 
-brim_status brim_federation_train(brim_federation *f, int64_t round)
+brim_status brim_federation_train(brim_federation *f, int64_t round, double clock)
 {
   const double start = brim_now();
-  if (!f->is_open || f->round != round) BRIM_TRY(begin_round(f, round));
+  if (!f->is_open || f->round != round) BRIM_TRY(begin_round(f, round, clock));
   f->turns = 0;
   for (int64_t i = 0; i < f->clients; i++) {
     const int64_t k = f->order[i];
     if (f->rank[k] == f->setup->world.rank && !f->client[k].is_done) f->turn[f->turns++] = k;
   }
   atomic_store(&f->is_torn, false);
-  const brim_status status = work_in_lanes(f);
+  const brim_status status = f->turns > 0 ? work_in_lanes(f) : BRIM_OK;
   f->pace.seconds += brim_now() - start;
   if (atomic_load(&f->is_torn)) brim_federation_forget(f);
   return status;
@@ -416,6 +513,7 @@ static brim_status meet_others(brim_federation *f)
     BRIM_TRY(exchange_sketches(f, first, rest < (int64_t)SKETCHES ? rest : (int64_t)SKETCHES));
   }
   BRIM_TRY(learn_speeds(f));
+  if (!f->setup->settings->federate.train) return BRIM_OK;
   BRIM_TRY(brim_exec_reduce(f->exec, false));
   return brim_exec_finish_sums(f->exec);
 }
@@ -424,9 +522,18 @@ brim_status brim_federation_add_up(brim_federation *f, brim_round_result *out)
 {
   f->is_open = false;
   BRIM_TRY(meet_others(f));
-  *out = (brim_round_result){
-      .client = f->client, .clients = f->clients, .arrived = count_arrived(f), .own_samples = count_own_samples(f)};
-  for (int64_t i = 0; i < f->clients; i++) out->weight += f->client[i].arrived ? f->client[i].weight : 0;
+  *out = (brim_round_result){.client = f->client,
+                             .clients = f->clients,
+                             .arrived = count_arrived(f),
+                             .own_samples = count_own_samples(f),
+                             .has_world = f->fleet != NULL,
+                             .spent = f->spent,
+                             .selection_seconds = f->selection_seconds};
+  for (int64_t i = 0; i < f->clients; i++) {
+    const brim_client_result *c = &f->client[i];
+    out->weight += c->arrived ? c->weight : 0;
+    out->diverged += !c->arrived && c->fate.outcome == BRIM_OUTCOME_ARRIVES;
+  }
   return BRIM_OK;
 }
 
@@ -434,12 +541,18 @@ brim_status brim_federation_add_up(brim_federation *f, brim_round_result *out)
 
 brim_status brim_federation_learn(brim_federation *f, double accuracy)
 {
-  return brim_selection_learn(f->selection, f->round, f->client, f->clients, accuracy);
+  const double seconds = f->fleet ? f->spent.seconds : NAN;
+  return brim_selection_learn(f->selection, f->round, f->client, f->clients, accuracy, seconds);
 }
 
 void brim_federation_end(brim_federation *f, bool is_committed)
 {
   brim_selection_end(f->selection, is_committed);
+}
+
+void brim_federation_tell(const brim_federation *f, brim_text *out)
+{
+  if (f->fleet) brim_fleet_tell(f->fleet, out);
 }
 
 size_t brim_federation_tensors(brim_federation *f, brim_safetensor out[BRIM_SELECTION_TENSORS])

@@ -14,8 +14,12 @@ typedef struct brim_federation brim_federation;
 typedef struct brim_round_result {
   const brim_client_result *client; /* [clients] in the order in which they were selected; of the federation's */
   int64_t clients, arrived;
-  int64_t own_samples; /* that this rank has trained on */
-  double weight;       /* the sum of the weights of those that arrived */
+  int64_t own_samples;      /* that this rank has trained on */
+  double weight;            /* the sum of the weights of those that arrived */
+  int64_t diverged;         /* clients that trained, and whose updates are left out */
+  bool has_world;           /* the round was played in the simulated world: */
+  brim_expense spent;       /* with what selecting and waiting took there; else 0 */
+  double selection_seconds; /* real ones, that the selector took */
 } brim_round_result;
 
 /* [init] For rounds of a setup; nothing is placed yet. ENOMEM_HOST. */
@@ -29,9 +33,10 @@ void brim_federation_unplace(brim_federation *federation);
 /* [step] Nothing has arrived in the present round: it begins anew. */
 void brim_federation_forget(brim_federation *federation);
 /* [step] Trains those clients of round number `round`, counted from 0, that this rank has and that have not arrived
- * yet. Then its sums hold them. ENUMERIC: a client has diverged and the run is to end then (federate.on_divergence);
- * ENOMEM_*, and what the data and the backend say. */
-brim_status brim_federation_train(brim_federation *federation, int64_t round);
+ * yet; `clock`: simulated seconds when the round begins. Clients that the world keeps from arriving do not train. Then
+ * its sums hold them. ENUMERIC: a client has diverged and the run is to end then (federate.on_divergence); ENOMEM_*,
+ * and what the data and the backend say. */
+brim_status brim_federation_train(brim_federation *federation, int64_t round, double clock);
 /* [step] Behind that, when all ranks have trained theirs: they tell each other what came of them, and add up their
  * sums. From here on a round can only be made again as a whole. ECOMM, and what the backend says. */
 brim_status brim_federation_add_up(brim_federation *federation, brim_round_result *out);
@@ -39,6 +44,8 @@ brim_status brim_federation_add_up(brim_federation *federation, brim_round_resul
 brim_status brim_federation_learn(brim_federation *federation, double accuracy);
 /* [step] The round is committed, or has failed: then nothing was learned of it. */
 void brim_federation_end(brim_federation *federation, bool is_committed);
+/* [any] What the simulated world reckons with, as a line; without a world nothing. */
+void brim_federation_tell(const brim_federation *federation, brim_text *out);
 /* [any] What is known of clients, as tensors of a checkpoint: see brim_selection_tensors. */
 size_t brim_federation_tensors(brim_federation *federation, brim_safetensor out[BRIM_SELECTION_TENSORS]);
 #endif

@@ -241,6 +241,19 @@ static brim_status ask_losses(const brim_selection_query *query, const int64_t *
   return brim_guard_back(answer_losses, asked);
 }
 
+static bool is_candidate(const brim_selection_query *q, int64_t client)
+{
+  int64_t from = 0, to = q->candidates;
+  while (from < to) {
+    const int64_t middle = from + (to - from) / 2;
+    if (q->candidate[middle] < client)
+      from = middle + 1;
+    else
+      to = middle;
+  }
+  return from < q->candidates && q->candidate[from] == client;
+}
+
 static brim_status check(brim_selection_host *h, const call *c)
 {
   const char *id = h->choice->plugin->id;
@@ -255,6 +268,9 @@ static brim_status check(brim_selection_host *h, const call *c)
     if (k < 0 || k >= h->clients.count)
       status = brim_fail(BRIM_EPLUGIN, "selector '%s' has selected client %lld in round %lld, and there are %lld", id,
                          (long long)k, round, (long long)h->clients.count);
+    else if (!is_candidate(&c->query, k))
+      status = brim_fail(BRIM_EPLUGIN, "selector '%s' has selected client %lld in round %lld, which is not there", id,
+                         (long long)k, round);
     else if (h->is_chosen[k / 8] & 1u << k % 8)
       status = brim_fail(BRIM_EPLUGIN, "selector '%s' has selected client %lld twice in round %lld", id, (long long)k,
                          round);
@@ -266,19 +282,24 @@ static brim_status check(brim_selection_host *h, const call *c)
   return status;
 }
 
-brim_status brim_selection_select(brim_selection_host *h, int64_t round, int64_t wanted, brim_losses_fn losses,
-                                  void *context, int64_t *out, int64_t *count)
+brim_fleet_columns brim_selection_columns(brim_selection_host *h)
 {
-  const brim_philox seed =
-      brim_random4((uint64_t)h->setup->settings->seed, BRIM_STREAM_SELECT, 0xFFFFFFu, (uint64_t)round, 0);
-  call c = {.losses = losses, .context = context, .out = {out, 0}};
+  return (brim_fleet_columns){h->candidate, h->seconds, h->joules};
+}
+
+brim_status brim_selection_select(brim_selection_host *h, const brim_selection_wish *wish, int64_t *out, int64_t *count)
+{
+  const brim_settings *s = h->setup->settings;
+  const brim_philox seed = brim_random4((uint64_t)s->seed, BRIM_STREAM_SELECT, 0xFFFFFFu, (uint64_t)wish->round, 0);
+  call c = {.losses = wish->losses, .context = wish->context, .out = {out, 0}};
   if (h->state) memcpy(h->next, h->state, state_bytes(h));
   c.query = (brim_selection_query){.size = sizeof c.query,
-                                   .round = round,
-                                   .wanted = wanted,
+                                   .round = wish->round,
+                                   .wanted = wish->wanted,
+                                   .deadline_seconds = s->federate.deadline_seconds,
                                    .clients = &h->clients,
                                    .candidate = h->candidate,
-                                   .candidates = h->clients.count,
+                                   .candidates = wish->candidates,
                                    .seed = (uint64_t)seed.v[0] << 32 | seed.v[1],
                                    .own = h->next,
                                    .of_client = h->next ? h->next + h->own_count : NULL,
@@ -348,7 +369,7 @@ static void put_back(brim_selection_host *h)
 }
 
 brim_status brim_selection_learn(brim_selection_host *h, int64_t round, const brim_client_result *client, int64_t count,
-                                 double accuracy)
+                                 double accuracy, double seconds)
 {
   call c = {0};
   BRIM_TRY(make_undo(h, count));
@@ -360,7 +381,7 @@ brim_status brim_selection_learn(brim_selection_host *h, int64_t round, const br
                                      .client = h->undo,
                                      .arrived = h->arrived,
                                      .accuracy = accuracy,
-                                     .seconds = NAN,
+                                     .seconds = seconds,
                                      .clients = &h->clients,
                                      .own = h->next,
                                      .of_client = h->next ? h->next + h->own_count : NULL};

@@ -8,6 +8,7 @@
 #define BRIM_FEDERATE_SELECTION_H
 #include "brim/selector.h"
 #include "federate/client.h"
+#include "federate/world.h"
 #include "setup/setup.h"
 #include "store/safetensors.h"
 
@@ -20,14 +21,22 @@ typedef brim_status (*brim_losses_fn)(void *context, const int64_t *client, int6
 brim_status brim_selection_open(const brim_setup *setup, brim_selection_host **out);
 void brim_selection_close(brim_selection_host *host); /* NULL: nothing */
 
-/* [step] Selects clients of round `round`, from 0, into `out`, which has room for `wanted`; *count: how many. EPLUGIN
- * naming the selector, if it fails, does not come back, or selects a client twice, one that is not there, none, or too
- * many. */
-brim_status brim_selection_select(brim_selection_host *host, int64_t round, int64_t wanted, brim_losses_fn losses,
-                                  void *context, int64_t *out, int64_t *count);
-/* [step] What came of the clients of the round, [count] as selected. `accuracy`: see brim_selection_result. EPLUGIN. */
+/* [step] The columns of the host that the simulated world fills before clients are selected; it says to
+ * brim_selection_select how many candidates it has listed. Without a world all clients are there. */
+brim_fleet_columns brim_selection_columns(brim_selection_host *host);
+typedef struct brim_selection_wish {
+  int64_t round, wanted, candidates; /* round: from 0; wanted: at most `candidates` */
+  brim_losses_fn losses;
+  void *context; /* of losses */
+} brim_selection_wish;
+/* [step] Selects clients into `out`, which has room for `wanted`; *count: how many. EPLUGIN naming the selector, if it
+ * fails, does not come back, or selects a client twice, one that is not there, none, or too many. */
+brim_status brim_selection_select(brim_selection_host *host, const brim_selection_wish *wish, int64_t *out,
+                                  int64_t *count);
+/* [step] What came of the clients of the round, [count] as selected. `accuracy`, `seconds`: see brim_selection_result.
+ * EPLUGIN. */
 brim_status brim_selection_learn(brim_selection_host *host, int64_t round, const brim_client_result *client,
-                                 int64_t count, double accuracy);
+                                 int64_t count, double accuracy, double seconds);
 /* [step] The round is committed, or has failed: then nothing was learned of it. */
 void brim_selection_end(brim_selection_host *host, bool is_committed);
 

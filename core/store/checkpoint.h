@@ -43,6 +43,9 @@ typedef struct brim_train_state {
   double loss_scale;        /* of the next step */
   int64_t loss_scale_steps; /* in a row that were kept with it, or since a step was skipped */
   int64_t skipped_steps, skipped_in_a_row;
+  /* Of a federation's simulated world, in all: seconds, joules, bytes; and as the newest training record had them. */
+  double world_seconds, world_joules, recorded_seconds, recorded_joules;
+  int64_t world_bytes, recorded_bytes;
 } brim_train_state;
 
 typedef struct brim_checkpoint_tensors {

@@ -76,6 +76,12 @@ static const field fields[] = {
     NEWER_FIELD(settled_loss, NUMBER),
     NEWER_FIELD(settled_accuracy, NUMBER),
     NEWER_FIELD(settled_evaluations, INTEGER),
+    NEWER_FIELD(world_seconds, NUMBER),
+    NEWER_FIELD(world_joules, NUMBER),
+    NEWER_FIELD(world_bytes, INTEGER),
+    NEWER_FIELD(recorded_seconds, NUMBER),
+    NEWER_FIELD(recorded_joules, NUMBER),
+    NEWER_FIELD(recorded_bytes, INTEGER),
 };
 #define FIELD_COUNT (sizeof fields / sizeof fields[0])
 #define TEXT_COUNT 3

@@ -26,20 +26,30 @@ static void add_loss(brim_text *line, const brim_client_result *c)
     brim_text_add(line, "null");
 }
 
+enum column { CLIENT, SAMPLES, LOSS, ARRIVED, SECONDS, LEFT_OUT, COLUMNS };
+
+static void add_value(brim_text *line, enum column k, const brim_client_result *c)
+{
+  const bool diverged = !c->arrived && c->fate.outcome == BRIM_OUTCOME_ARRIVES;
+  if (k == CLIENT) brim_text_printf(line, "%lld", (long long)c->client);
+  if (k == SAMPLES) brim_text_printf(line, "%lld", (long long)c->samples);
+  if (k == LOSS) add_loss(line, c);
+  if (k == ARRIVED) brim_text_add(line, c->arrived ? "true" : "false");
+  if (k == SECONDS) brim_text_printf(line, "%.9g", c->fate.spent.seconds);
+  if (k == LEFT_OUT) brim_text_printf(line, "\"%s\"", diverged ? "diverged" : brim_outcome_name(c->fate.outcome));
+}
+
 brim_status brim_participants_add(brim_participants *p, int64_t round, const brim_round_result *r)
 {
-  static const char *const names[] = {"client", "samples", "loss", "arrived"};
+  static const char *const names[COLUMNS] = {"client", "samples", "loss", "arrived", "seconds", "left_out"};
   brim_text *line = &p->line;
   brim_text_clear(line);
   brim_text_printf(line, "{\"round\":%lld", (long long)round);
-  for (int k = 0; k < 4; k++) {
+  for (int k = 0; k < (r->has_world ? COLUMNS : SECONDS); k++) {
     brim_text_printf(line, ",\"%s\":[", names[k]);
     for (int64_t i = 0; i < r->clients; i++) {
-      const brim_client_result *c = &r->client[i];
       if (i > 0) brim_text_add(line, ",");
-      if (k < 2) brim_text_printf(line, "%lld", (long long)(k == 0 ? c->client : c->samples));
-      if (k == 2) add_loss(line, c);
-      if (k == 3) brim_text_add(line, c->arrived ? "true" : "false");
+      add_value(line, k, &r->client[i]);
     }
     brim_text_add(line, "]");
   }

@@ -4,6 +4,9 @@
  *
  *     {"round":1,"client":[7,2],"samples":[60,60],"loss":[2.21,2.3],"arrived":[true,true]}
  *
+ * In a simulated world also the seconds that each spent there, and why it was left out: "dropout", "late", "surplus",
+ * "diverged", or "" of one that was not.
+ *
  * A run that goes on from the checkpoint of a round keeps as many lines. */
 #ifndef BRIM_TRAIN_PARTICIPANTS_H
 #define BRIM_TRAIN_PARTICIPANTS_H

@@ -154,6 +154,18 @@ static void tell_training(const brim_drive *d, brim_text *out)
     brim_text_printf(out, "%lld sample%s, %lld step%s", samples, brim_plural(samples), steps, brim_plural(steps));
 }
 
+static void announce_world(const brim_running *r)
+{
+  brim_text text = {0};
+  brim_trainer_tell_world(r->trainer, &text);
+  if (text.length > 0) brim_say("simulated world: %s", brim_text_str(&text));
+  brim_text_release(&text);
+  if (r->settings->protocol[0])
+    brim_say("protocol=%s is a label: messaging is modelled as a network scenario (network=moderate and others)",
+             r->settings->protocol);
+  if (!r->settings->federate.train) brim_say("federate.train=false: rounds are played, and nothing is trained");
+}
+
 static void announce(const brim_running *r)
 {
   char bytes[32];
@@ -259,6 +271,7 @@ brim_status brim_running_begin(brim_running *r)
   brim_stop_set_folder(r->dir);
   BRIM_TRY(brim_running_begin_together(r, open_logs(r)));
   announce(r);
+  announce_world(r);
   announce_left_out(r);
   BRIM_TRY(brim_running_watch_memory(r));
   brim_progress_init(&r->progress, r->state->step, r->settings->observe.log_every_steps,

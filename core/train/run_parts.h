@@ -37,6 +37,7 @@ typedef struct brim_running {
   char checkpoint[4096];             /* to go back to; of ranks found by the first; empty: there is none */
   const volatile sig_atomic_t *stop; /* the signal that asks for an end; 0: none yet */
   int64_t told_step;                 /* that was skipped, and told; -1: none */
+  double selection_seconds;          /* of the rounds since the last training record: real ones */
   double window_seconds;             /* spent in the steps of the window that this process has made */
   int64_t window_timed;              /* their samples */
   double recent[BRIM_STEPS_RECENT];  /* seconds of the steps made last, without evaluations and checkpoints, */

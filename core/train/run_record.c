@@ -30,6 +30,24 @@ static void record_memory(brim_running *r)
   brim_jsonl_int(&r->metrics, "rss_bytes", (int64_t)brim_rss_bytes());
 }
 
+/* Of the rounds since the record before; the clock: since the run began. */
+static void record_rounds(brim_running *r)
+{
+  const brim_round_result *round = brim_trainer_last_round(r->trainer);
+  const brim_train_state *s = r->state;
+  brim_jsonl *m = &r->metrics;
+  brim_jsonl_int(m, "clients", round->clients);
+  brim_jsonl_int(m, "clients_left_out", round->clients - round->arrived);
+  if (round->has_world) {
+    brim_jsonl_number(m, "simulated_seconds", s->world_seconds - s->recorded_seconds);
+    brim_jsonl_number(m, "simulated_clock", s->world_seconds);
+    brim_jsonl_number(m, "joules", s->world_joules - s->recorded_joules);
+    brim_jsonl_int(m, "bytes", s->world_bytes - s->recorded_bytes);
+  }
+  brim_jsonl_number(m, "selection_seconds", r->selection_seconds);
+  record_memory(r);
+}
+
 /* `seconds`: that `samples` took. */
 static brim_status record(brim_running *r, enum brim_part part, const brim_evaluation *e, int64_t samples,
                           double seconds)
@@ -56,12 +74,7 @@ static brim_status record(brim_running *r, enum brim_part part, const brim_evalu
     brim_jsonl_number(m, "r2", e->r2);
   }
   brim_jsonl_number(m, "lr", brim_trainer_lr(r->trainer));
-  if (is_train && brim_setup_is_federated(r->drive->setup)) {
-    const brim_round_result *round = brim_trainer_last_round(r->trainer);
-    brim_jsonl_int(m, "clients", round->clients);
-    brim_jsonl_int(m, "clients_left_out", round->clients - round->arrived);
-    record_memory(r);
-  }
+  if (is_train && brim_setup_is_federated(r->drive->setup)) record_rounds(r);
   if (is_train && r->settings->training.clip_norm > 0) brim_jsonl_number(m, "grad_norm", r->state->gradient_norm);
   if (is_train && r->state->loss_scale > 0) {
     brim_jsonl_number(m, "loss_scale", r->state->loss_scale);
@@ -139,7 +152,12 @@ brim_status brim_running_close_window(brim_running *r)
   s->window_loss = s->window_correct = s->window_weight = s->window_tokens = 0;
   s->window_samples = r->window_timed = 0;
   r->window_seconds = 0;
-  return record(r, BRIM_PART_TRAIN, &e, n, seconds);
+  const brim_status status = record(r, BRIM_PART_TRAIN, &e, n, seconds);
+  s->recorded_seconds = s->world_seconds; /* on every rank */
+  s->recorded_joules = s->world_joules;
+  s->recorded_bytes = s->world_bytes;
+  r->selection_seconds = 0;
+  return status;
 }
 
 brim_status brim_running_evaluate(brim_running *r, enum brim_part part, bool recorded, brim_evaluation *out)

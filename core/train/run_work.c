@@ -71,6 +71,8 @@ static brim_status make(void *self)
                brim_plural(r->state->skipped_steps));
     }
   }
+  if (brim_setup_is_federated(r->drive->setup))
+    r->selection_seconds += brim_trainer_last_round(r->trainer)->selection_seconds;
   const double now = brim_now();
   r->recent[r->recent_count++ % BRIM_STEPS_RECENT] = now - start;
   r->window_seconds += now - start;
@@ -105,7 +107,7 @@ static brim_status evaluate(void *self, bool *is_new)
   const int64_t *count = r->drive->setup->data.count;
   const enum brim_part part = count[BRIM_PART_VALIDATION] ? BRIM_PART_VALIDATION : BRIM_PART_TEST;
   *is_new = false;
-  if (s->evaluated_step == s->step || count[part] == 0) return BRIM_OK;
+  if (s->evaluated_step == s->step || count[part] == 0 || !r->settings->federate.train) return BRIM_OK;
   brim_evaluation e;
   BRIM_TRY(brim_running_evaluate(r, part, false, &e));
   brim_running_judge(r, part, &e);
@@ -155,6 +157,7 @@ static brim_status finish(void *self)
   brim_running *r = self;
   if (r->state->step < r->drive->order.steps && !r->has_stopped) BRIM_TRY(brim_running_stop_early(r));
   if (r->state->step == 0) BRIM_TRY(write_last_checkpoint(r));
+  if (!r->settings->federate.train) return BRIM_OK; /* it was not trained */
   if (r->drive->setup->data.count[BRIM_PART_TEST] == 0 || r->report.test_step == r->state->step) return BRIM_OK;
   const int64_t step = r->state->step;
   const bool recorded =
@@ -207,6 +210,7 @@ static brim_status forget_what_came_behind(brim_running *r)
   const brim_train_state *s = r->state;
   char path[4200];
   r->told_step = -1;
+  r->selection_seconds = 0;
   r->window_seconds = 0;
   r->window_timed = 0;
   brim_running_recall(r);

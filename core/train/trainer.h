@@ -54,6 +54,8 @@ const brim_footprint *brim_trainer_footprint(const brim_trainer *trainer);
 brim_train_state *brim_trainer_state(brim_trainer *trainer);
 /* What came of the last round of a federation; of the trainer's, until the next. */
 const brim_round_result *brim_trainer_last_round(const brim_trainer *trainer);
+/* [any] What a federation's simulated world reckons with; without one nothing. */
+void brim_trainer_tell_world(const brim_trainer *trainer, brim_text *out);
 /* Learning rate of the last step. */
 double brim_trainer_lr(const brim_trainer *trainer);
 

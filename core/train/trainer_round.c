@@ -18,6 +18,9 @@ static void commit(brim_trainer *t, const brim_round_result *r)
     state->window_tokens += c->tokens;
     state->window_samples += c->samples;
   }
+  state->world_seconds += r->spent.seconds;
+  state->world_joules += r->spent.joules;
+  state->world_bytes += r->spent.bytes;
   state->step++;
   state->epoch = state->step;
 }
@@ -40,12 +43,17 @@ const brim_round_result *brim_trainer_last_round(const brim_trainer *t)
   return &t->round;
 }
 
+void brim_trainer_tell_world(const brim_trainer *t, brim_text *out)
+{
+  if (t->federation) brim_federation_tell(t->federation, out);
+}
+
 /* All clients that this rank has, and then the sums of all ranks. */
 static brim_status train(brim_trainer *t)
 {
   if (brim_fault_hit(BRIM_FAULT_BEGIN, NULL))
     return brim_fail(BRIM_ENOMEM_DEVICE, "made to fail at its beginning, by %s", BRIM_FAULT_ENVIRONMENT);
-  return brim_federation_train(t->federation, t->state.step);
+  return brim_federation_train(t->federation, t->state.step, t->state.world_seconds);
 }
 
 static brim_status add_up(brim_trainer *t)
@@ -56,38 +64,46 @@ static brim_status add_up(brim_trainer *t)
   return status == BRIM_OK ? brim_federation_learn(t->federation, t->state.evaluated_accuracy) : status;
 }
 
-/* Too few updates to go on with. */
+/* Too few updates to go on with, as clients have diverged: of those that the world kept away, a round takes others. */
 static brim_status refuse(brim_trainer *t)
 {
   static const char instead[] = "lower optimizer.lr, or train fewer local epochs (federate.local_epochs)";
-  const long long clients = (long long)t->round.clients, arrived = (long long)t->round.arrived,
+  const long long trained = (long long)(t->round.arrived + t->round.diverged), diverged = (long long)t->round.diverged,
                   round = (long long)t->state.step + 1,
                   least = (long long)t->drive->setup->settings->federate.min_clients;
   const brim_status status =
-      arrived == 0
-          ? brim_fail(BRIM_ENUMERIC, "all %lld clients of round %lld have diverged\n%s", clients, round, instead)
+      t->round.arrived == 0
+          ? brim_fail(BRIM_ENUMERIC, "all %lld clients of round %lld have diverged\n%s", trained, round, instead)
           : brim_fail(BRIM_ENUMERIC,
                       "%lld of the %lld clients of round %lld have diverged; federate.min_clients needs %lld "
                       "updates\n%s",
-                      clients - arrived, clients, round, least, instead);
+                      diverged, trained, round, least, instead);
   return brim_trainer_let_one_speak(t, status, true);
 }
 
-static brim_status make_round(brim_trainer *t)
+/* The global model moves by what the clients have come to. */
+static brim_status serve(brim_trainer *t)
 {
   brim_step server;
-  t->is_told = false;
-  brim_fault_step(t->state.step + 1);
-  BRIM_TRY(brim_trainer_meet(t, BRIM_MEET_READY, train(t)));
-  BRIM_TRY(brim_trainer_meet(t, BRIM_MEET_COMMIT, add_up(t)));
-  if (t->round.arrived < t->drive->setup->settings->federate.min_clients) return refuse(t);
   make_steps(t, t->round.weight, &server);
+  if (!t->drive->setup->settings->federate.train) return BRIM_OK;
   t->torn = true;
   BRIM_TRY(brim_exec_run(t->exec, t->update, &server, NULL));
   BRIM_TRY(brim_exec_wait(t->exec));
   if (brim_fault_hit(BRIM_FAULT_UPDATE, NULL))
     return brim_fail(BRIM_ENOMEM_DEVICE, "the update was made to fail, by %s", BRIM_FAULT_ENVIRONMENT);
   t->torn = false;
+  return BRIM_OK;
+}
+
+static brim_status make_round(brim_trainer *t)
+{
+  t->is_told = false;
+  brim_fault_step(t->state.step + 1);
+  BRIM_TRY(brim_trainer_meet(t, BRIM_MEET_READY, train(t)));
+  BRIM_TRY(brim_trainer_meet(t, BRIM_MEET_COMMIT, add_up(t)));
+  if (t->round.arrived < t->drive->setup->settings->federate.min_clients) return refuse(t);
+  BRIM_TRY(serve(t));
   t->begun_steps = t->state.step + 1;
   commit(t, &t->round);
   return BRIM_OK;

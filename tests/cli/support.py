@@ -47,7 +47,8 @@ ENDLESS = ["training.steps=0", "training.epochs=1000000", "training.eval_every_s
 HANG_SECONDS = 800  # ends what hangs; no test may come near it, on however slow or busy a machine
 
 # What a clock makes of records of metrics.jsonl, and what depends on how many clients train at a time.
-TIMED = ["samples_per_second", "tokens_per_second", "seconds", "device_bytes", "device_peak_bytes", "rss_bytes"]
+TIMED = ["samples_per_second", "tokens_per_second", "seconds", "selection_seconds", "device_bytes",
+         "device_peak_bytes", "rss_bytes"]
 
 
 class Result:

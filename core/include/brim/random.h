@@ -31,7 +31,8 @@ enum brim_stream_use {
   /* of federations */
   BRIM_STREAM_PARTITION = 9, /* which samples a client has */
   BRIM_STREAM_CLIENT = 10,   /* the seed of a client in a round */
-  BRIM_STREAM_SELECT = 11    /* which clients train */
+  BRIM_STREAM_SELECT = 11,   /* which clients train */
+  BRIM_STREAM_WORLD = 12     /* speeds, networks and absences of simulated clients */
 };
 
 /* Ten rounds on counter {c0..c3} under key {k0, k1}. */

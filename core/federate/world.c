@@ -1,0 +1,419 @@
+#include "federate/world.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "federate/trace.h"
+#include "graph/op.h"
+
+/* Streams of the world's random numbers. Those of an attempt, or of a look at who is there, have its number above. */
+enum { SPEED = 1, CHANNEL, WALK, NETWORK, DAY, TURN, PRESENCE };
+#define NUMBERED(stream, number) ((uint32_t)(number) << 4 | (uint32_t)(stream))
+#define LOOKS_MAX 10000 /* at who is there, before a round is given up */
+
+struct brim_fleet {
+  const brim_setup *setup;
+  const brim_world_settings *world;
+  const brim_network_settings *network;
+  uint64_t seed;
+  int64_t clients;
+  /* The model's own operations, before any are fused or made again, so that they do not depend on plan or backend. */
+  uint64_t batch_flops, look_flops, update_flops; /* of a batch in training and in evaluation; of an update */
+  int64_t bytes;                                  /* of all parameters that are sent, as fp32 */
+  float *gflops;                                  /* [clients] */
+  float *mbit;                                    /* [clients] from world.devices; NULL: the network's */
+  float *channel;                                 /* [clients] in round channel_round */
+  int64_t channel_round;
+  brim_trace_times times;
+};
+
+/* ---- random numbers ---- */
+
+static brim_philox draw(const brim_fleet *f, uint32_t stream, int64_t item, uint32_t block)
+{
+  return brim_random4(f->seed, BRIM_STREAM_WORLD, stream, (uint64_t)item, block);
+}
+
+/* In (0, 1). */
+static double uniform(uint32_t x)
+{
+  return ((double)x + 0.5) * (1.0 / 4294967296.0);
+}
+
+/* Of numbers that clients have one of in each round. */
+static uint32_t draw_by_round(const brim_fleet *f, uint32_t stream, int64_t client, int64_t round)
+{
+  return draw(f, stream, client, (uint32_t)(round / 4)).v[round % 4];
+}
+
+/* ---- what does not change ---- */
+
+static uint64_t count_flops(const brim_graph *g)
+{
+  uint64_t flops = 0;
+  for (size_t i = 0; i < g->node_count; i++) flops += brim_op_cost(g->node[i]).flops;
+  return flops;
+}
+
+static int64_t count_bytes(const brim_graph *g)
+{
+  int64_t values = 0;
+  for (size_t i = 0; i < g->parameter_count; i++)
+    if (!g->parameter[i].is_frozen) values += brim_shape_count(&g->parameter[i].value->shape);
+  return values * (int64_t)sizeof(float);
+}
+
+/* Of the author's model, by its batch of training.effective_batch_size samples. */
+static brim_status measure_model(brim_fleet *f)
+{
+  const brim_setup *s = f->setup;
+  brim_graph_options options = brim_setup_graph_options(s, BRIM_PRECISION_FP32);
+  brim_update_options update = {0};
+  brim_graph *train = NULL, *look = NULL, *step = NULL;
+  options.fuse = 0;
+  options.batch = s->settings->training.effective_batch_size;
+  brim_optimizer_describe(s->optimizer_ops, s->optimizer_params, &update);
+  brim_status status = brim_graph_build(&options, &look);
+  options.training = true;
+  if (status == BRIM_OK) status = brim_graph_build(&options, &train);
+  if (status == BRIM_OK) status = brim_graph_build_update(train, &update, &step);
+  if (status == BRIM_OK) {
+    f->batch_flops = count_flops(train);
+    f->look_flops = count_flops(look);
+    f->update_flops = count_flops(step);
+    f->bytes = count_bytes(train);
+  }
+  brim_graph *const all[] = {train, look, step};
+  for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+    if (all[i]) brim_graph_free(all[i]);
+  return status;
+}
+
+static void make_speeds(brim_fleet *f)
+{
+  const double full_turn = 6.283185307179586;
+  for (int64_t k = 0; k < f->clients; k++) {
+    const brim_philox r = draw(f, SPEED, k, 0);
+    const double normal = sqrt(-2 * log(uniform(r.v[0]))) * cos(full_turn * uniform(r.v[1]));
+    f->gflops[k] = (float)(f->world->gflops * exp(f->world->speed_sigma * normal));
+  }
+}
+
+static void begin_channels(brim_fleet *f)
+{
+  const double least = f->world->channel_least;
+  for (int64_t k = 0; k < f->clients; k++)
+    f->channel[k] = (float)(least + (1 - least) * uniform(draw(f, CHANNEL, k, 0).v[0]));
+  f->channel_round = 0;
+}
+
+static brim_status open_fleet(brim_fleet *f)
+{
+  const size_t clients = (size_t)f->clients;
+  f->gflops = brim_try_malloc(clients * sizeof *f->gflops);
+  f->channel = brim_try_malloc(clients * sizeof *f->channel);
+  if (!f->gflops || !f->channel)
+    return brim_fail(BRIM_ENOMEM_HOST, "no host memory for a world of %zu clients", clients);
+  begin_channels(f);
+  BRIM_TRY(measure_model(f));
+  if (f->world->availability == BRIM_AVAILABILITY_TRACE)
+    BRIM_TRY(brim_trace_read_times(f->world->trace, f->clients, &f->times));
+  if (f->world->devices[0]) return brim_trace_read_devices(f->world->devices, f->clients, f->gflops, &f->mbit);
+  make_speeds(f);
+  return BRIM_OK;
+}
+
+brim_status brim_fleet_open(const brim_setup *setup, brim_fleet **out)
+{
+  *out = NULL;
+  if (!setup->settings->has_world) return BRIM_OK;
+  brim_fleet *f = brim_try_calloc(1, sizeof *f);
+  if (!f) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for a simulated world");
+  f->setup = setup;
+  f->world = &setup->settings->world;
+  f->network = &setup->settings->network;
+  f->seed = (uint64_t)setup->settings->seed;
+  f->clients = setup->partition.clients;
+  const brim_status status = open_fleet(f);
+  if (status == BRIM_OK)
+    *out = f;
+  else
+    brim_fleet_close(f);
+  return status;
+}
+
+void brim_fleet_close(brim_fleet *f)
+{
+  if (!f) return;
+  brim_trace_release(&f->times);
+  free(f->gflops);
+  free(f->mbit);
+  free(f->channel);
+  free(f);
+}
+
+void brim_fleet_tell(const brim_fleet *f, brim_text *out)
+{
+  brim_text_printf(out,
+                   "a batch of %lld samples is %" PRIu64 " operations, an update %" PRIu64
+                   ", a loss of that batch %" PRIu64 "; the model is %" PRId64 " bytes each way",
+                   (long long)f->setup->settings->training.effective_batch_size, f->batch_flops, f->update_flops,
+                   f->look_flops, f->bytes);
+}
+
+const char *brim_outcome_name(enum brim_outcome outcome)
+{
+  static const char *const names[] = {"", "dropout", "late", "surplus"};
+  return names[outcome];
+}
+
+/* ---- a client's time ---- */
+
+/* A random walk within [channel_least, 1], at whose ends it turns round. */
+static void walk_channels(brim_fleet *f, int64_t round)
+{
+  const double least = f->world->channel_least, step = f->world->channel_step;
+  if (round < f->channel_round) begin_channels(f); /* a run that goes on from an earlier checkpoint */
+  for (; f->channel_round < round; f->channel_round++)
+    for (int64_t k = 0; k < f->clients; k++) {
+      const double u = uniform(draw_by_round(f, WALK, k, f->channel_round));
+      double at = (double)f->channel[k] + step * (2 * u - 1);
+      if (at > 1) at = 2 - at;
+      if (at < least) at = 2 * least - at;
+      f->channel[k] = (float)(at > 1 ? 1 : at);
+    }
+}
+
+/* What a client does in a round, one after the other. */
+typedef struct phases {
+  double down, compute, up; /* seconds */
+} phases;
+
+typedef struct network {
+  double latency, jitter, per_second; /* seconds; bytes that arrive */
+} network;
+
+static network find_network(const brim_fleet *f, int64_t client, int64_t round)
+{
+  const brim_network_settings *n = f->network;
+  const size_t count = n->latency_ms.count;
+  network out = {0, 0, INFINITY};
+  double mbit = INFINITY, loss = 0;
+  if (count > 0) {
+    size_t k = 0;
+    if (count > 1) k = (size_t)((double)count * uniform(draw_by_round(f, NETWORK, client, round)));
+    out.latency = 1e-3 * n->latency_ms.item[k];
+    out.jitter = 1e-3 * n->jitter_ms.item[k];
+    mbit = n->bandwidth_mbit.item[k];
+    loss = 1e-2 * n->loss_percent.item[k];
+  }
+  if (f->mbit) mbit = (double)f->mbit[client];
+  out.per_second = 1e6 / 8 * mbit * (double)f->channel[client] * (1 - loss);
+  return out;
+}
+
+/* `delay`: of the latency, from -1 to 1. */
+static double send(const brim_fleet *f, const network *n, double delay)
+{
+  const double latency = n->latency + n->jitter * delay;
+  return (latency > 0 ? latency : 0) + (double)f->bytes / n->per_second;
+}
+
+static double train_seconds(const brim_fleet *f, int64_t client)
+{
+  const brim_setup *s = f->setup;
+  const int64_t batch = s->settings->training.effective_batch_size,
+                samples = brim_setup_client_samples(s, brim_partition_count(&s->partition, client)),
+                steps = (samples + batch - 1) / batch;
+  const double epoch =
+      (double)f->batch_flops * (double)samples / (double)batch + (double)f->update_flops * (double)steps;
+  return (double)s->settings->federate.local_epochs * epoch / (1e9 * (double)f->gflops[client]);
+}
+
+static phases predict(const brim_fleet *f, int64_t client, int64_t round, double down, double up)
+{
+  const network n = find_network(f, client, round);
+  return (phases){send(f, &n, down), train_seconds(f, client), send(f, &n, up)};
+}
+
+static double joules_of(const brim_fleet *f, double radio, double compute)
+{
+  return f->world->radio_watts * radio + f->world->compute_watts * compute;
+}
+
+/* What the client has spent after so many seconds. */
+static brim_expense spend(const brim_fleet *f, const phases *p, double seconds)
+{
+  const double all = p->down + p->compute + p->up;
+  if (seconds >= all) return (brim_expense){all, joules_of(f, p->down + p->up, p->compute), 2 * f->bytes};
+  const double down = fmin(seconds, p->down), compute = fmin(seconds - down, p->compute),
+               up = fmin(seconds - down - compute, p->up);
+  const double sent = (p->down > 0 ? down / p->down : 1) + (up > 0 ? up / p->up : 0);
+  return (brim_expense){seconds, joules_of(f, down + up, compute), (int64_t)floor(sent * (double)f->bytes)};
+}
+
+/* ---- who is there ---- */
+
+static bool is_there(const brim_fleet *f, int64_t client, double clock)
+{
+  if (f->world->availability == BRIM_AVAILABILITY_TRACE) return brim_trace_is_there(&f->times, client, clock);
+  const double phase = uniform(draw(f, DAY, client, 0).v[0]), day = clock / f->world->day_seconds + phase;
+  return day - floor(day) < f->world->day_share;
+}
+
+/* `look`: its number in this round. */
+static int64_t list_candidates(const brim_fleet *f, const brim_moment *m, int64_t look, int64_t *out)
+{
+  const int32_t availability = f->world->availability;
+  int64_t count = 0;
+  brim_philox four = {{0}};
+  for (int64_t k = 0; k < f->clients; k++) {
+    bool there = true;
+    if (availability == BRIM_AVAILABILITY_BERNOULLI) {
+      if (k % 4 == 0) four = draw(f, NUMBERED(PRESENCE, look), k / 4, (uint32_t)m->round);
+      there = uniform(four.v[k % 4]) < f->world->probability;
+    } else if (availability != BRIM_AVAILABILITY_ALWAYS) {
+      there = is_there(f, k, m->clock);
+    }
+    if (there) out[count++] = k;
+  }
+  return count;
+}
+
+static void predict_all(const brim_fleet *f, const brim_moment *m, brim_fleet_columns *c)
+{
+  for (int64_t k = 0; k < f->clients; k++) {
+    const phases p = predict(f, k, m->round, 0, 0);
+    c->seconds[k] = (float)(p.down + p.compute + p.up);
+    c->joules[k] = (float)joules_of(f, p.down + p.up, p.compute);
+  }
+}
+
+static brim_status refuse_wait(const brim_moment *m, double waited, int64_t needed)
+{
+  return brim_fail(
+      BRIM_ENUMERIC,
+      "round %" PRId64 ": waited %g simulated seconds, and there never were %" PRId64
+      " clients\ntake world.too_few=go_on with a smaller federate.min_clients, fewer clients_per_round, or "
+      "another world.availability",
+      m->round + 1, waited, needed);
+}
+
+/* Those who are there come again after that; 0: never. */
+static double period_of(const brim_fleet *f)
+{
+  if (f->world->availability == BRIM_AVAILABILITY_TRACE) return f->times.period;
+  return f->world->availability == BRIM_AVAILABILITY_DAY ? f->world->day_seconds : 0;
+}
+
+brim_status brim_fleet_gather(brim_fleet *f, brim_moment *m, brim_fleet_columns *columns, int64_t *candidates)
+{
+  const brim_settings *s = f->setup->settings;
+  const int64_t asked = s->clients_per_round,
+                needed = f->world->too_few == BRIM_TOO_FEW_WAIT ? asked : s->federate.min_clients;
+  const double start = m->clock, period = period_of(f);
+  int64_t look = 0;
+  walk_channels(f, m->round);
+  predict_all(f, m, columns);
+  for (;;) {
+    /* Looks of one attempt have other numbers than those of another. */
+    *candidates = list_candidates(f, m, look * BRIM_ATTEMPTS_MAX + m->attempt, columns->candidate);
+    if (*candidates >= needed) break;
+    if (++look == LOOKS_MAX || (period > 0 && m->clock - start > period))
+      return refuse_wait(m, m->clock - start, needed);
+    m->clock += f->world->check_seconds;
+  }
+  if (look > 0)
+    brim_log(BRIM_LOG_INFO, "round %" PRId64 ": waited %g simulated seconds until %" PRId64 " clients were there",
+             m->round + 1, m->clock - start, needed);
+  if (*candidates < asked)
+    brim_log(BRIM_LOG_INFO, "round %" PRId64 ": goes on with the %" PRId64 " clients that are there, of %" PRId64,
+             m->round + 1, *candidates, asked);
+  return BRIM_OK;
+}
+
+/* ---- a round ---- */
+
+brim_expense brim_fleet_ask(const brim_fleet *f, const brim_moment *m, const int64_t *client, int64_t count)
+{
+  const brim_setup *s = f->setup;
+  brim_expense all = {0, 0, 0};
+  for (int64_t i = 0; i < count; i++) {
+    const network n = find_network(f, client[i], m->round);
+    const int64_t samples = brim_setup_client_samples(s, brim_partition_count(&s->partition, client[i]));
+    const double down = send(f, &n, 0), compute = (double)f->look_flops * (double)samples /
+                                                  (double)s->settings->training.effective_batch_size /
+                                                  (1e9 * (double)f->gflops[client[i]]);
+    all.seconds = fmax(all.seconds, down + compute);
+    all.joules += joules_of(f, down, compute);
+    all.bytes += f->bytes;
+  }
+  return all;
+}
+
+/* Without the others: when a client is done, or stops. */
+static phases begin_turn(const brim_fleet *f, const brim_moment *m, int64_t client, brim_fate *fate)
+{
+  const brim_philox r = draw(f, NUMBERED(TURN, m->attempt), client, (uint32_t)m->round);
+  const phases p = predict(f, client, m->round, 2 * uniform(r.v[0]) - 1, 2 * uniform(r.v[1]) - 1);
+  const double all = p.down + p.compute + p.up;
+  const bool drops = uniform(r.v[2]) < f->world->dropout;
+  *fate = (brim_fate){drops ? BRIM_OUTCOME_DROPOUT : BRIM_OUTCOME_ARRIVES, {drops ? all * uniform(r.v[3]) : all, 0, 0}};
+  return p;
+}
+
+/* The `wanted` clients that arrive first stay; of equal ones those that were selected first. */
+static void drop_surplus(brim_fate *fate, int64_t count, int64_t wanted)
+{
+  int64_t arrives = 0;
+  for (int64_t i = 0; i < count; i++) arrives += fate[i].outcome == BRIM_OUTCOME_ARRIVES;
+  for (; arrives > wanted; arrives--) {
+    int64_t last = -1;
+    for (int64_t i = 0; i < count; i++)
+      if (fate[i].outcome == BRIM_OUTCOME_ARRIVES && (last < 0 || fate[i].spent.seconds >= fate[last].spent.seconds))
+        last = i;
+    fate[last].outcome = BRIM_OUTCOME_SURPLUS;
+  }
+}
+
+/* When the round ends: when the last client that it waits for has arrived or stopped. Where some are late that is the
+ * deadline; where there is a surplus, nobody is waited for once enough have arrived. */
+static double find_end(const brim_fate *fate, int64_t count, double deadline)
+{
+  double arrived = 0, stopped = 0;
+  bool late = false, surplus = false;
+  for (int64_t i = 0; i < count; i++) {
+    const double seconds = fate[i].spent.seconds;
+    late = late || fate[i].outcome == BRIM_OUTCOME_LATE;
+    surplus = surplus || fate[i].outcome == BRIM_OUTCOME_SURPLUS;
+    if (fate[i].outcome == BRIM_OUTCOME_ARRIVES) arrived = fmax(arrived, seconds);
+    if (fate[i].outcome == BRIM_OUTCOME_DROPOUT) stopped = fmax(stopped, seconds);
+  }
+  return surplus ? arrived : late ? deadline : fmax(arrived, stopped);
+}
+
+brim_expense brim_fleet_play(const brim_fleet *f, const brim_moment *m, const int64_t *client, int64_t count,
+                             brim_fate *fate)
+{
+  const brim_settings *s = f->setup->settings;
+  const double deadline = s->federate.deadline_seconds;
+  for (int64_t i = 0; i < count; i++) {
+    begin_turn(f, m, client[i], &fate[i]);
+    if (deadline > 0 && fate[i].spent.seconds > deadline) fate[i].outcome = BRIM_OUTCOME_LATE;
+  }
+  drop_surplus(fate, count, s->clients_per_round);
+  brim_expense all = {find_end(fate, count, deadline), 0, 0};
+  for (int64_t i = 0; i < count; i++) {
+    brim_fate other;
+    const phases p = begin_turn(f, m, client[i], &other);
+    fate[i].spent = spend(f, &p, fmin(other.spent.seconds, all.seconds));
+    all.joules += fate[i].spent.joules;
+    all.bytes += fate[i].spent.bytes;
+  }
+  return all;
+}
