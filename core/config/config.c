@@ -358,30 +358,14 @@ static brim_yaml *make_parents(const loading *l, const char *path)
   return node;
 }
 
-/* "   (what the key is; here only none)" */
-static void not_available(loading *l, const brim_schema_row *row, const brim_yaml *node)
-{
-  const char *only = row->row->def;
-  brim_text where = {0};
-  brim_yaml_print_origin(&node->origin, &where);
-  brim_problem(&l->c.problems, BRIM_ECONFIG, "'%s' is not available in this build\n  %s   (%s; here only %s)",
-               row->path, brim_text_str(&where), row->row->help, only[0] ? only : "''");
-  brim_text_release(&where);
-}
-
-/* Parses the value into its field, if it has one. False if it is wrong; then a problem was added. */
+/* Parses the value into its field. False if it is wrong; then a problem was added. */
 static bool take_value(loading *l, const brim_schema_row *row, const brim_yaml *node)
 {
-  brim_any_value nowhere;
   brim_text problem = {0};
-  void *params = row->reserved ? &nowhere : params_of(l, row);
-  const brim_status status = brim_value_parse(row->row, node, params, l->c.arena, &problem);
+  const brim_status status = brim_value_parse(row->row, node, params_of(l, row), l->c.arena, &problem);
   if (status != BRIM_OK) value_problem(l, row, node, brim_text_str(&problem));
   brim_text_release(&problem);
-  if (status != BRIM_OK || !row->reserved) return status == BRIM_OK;
-  if (brim_value_same(row->row, node, brim_value_default(row->row, l->c.arena), l->c.arena)) return true;
-  not_available(l, row, node);
-  return false;
+  return status == BRIM_OK;
 }
 
 static void put(const loading *l, const brim_schema_row *row, brim_yaml *node)
@@ -446,7 +430,6 @@ static void fill_row(loading *l, const brim_schema_row *row)
     show_missing(l, row, node);
     return;
   }
-  if (row->reserved && is_default(node)) return; /* nobody wrote it */
   if (!take_value(l, row, node)) return;
   if (is_default(node) && row->section && row->section->of_clients && !has_clients(l)) return;
   put(l, row, brim_yaml_clone(l->c.arena, node));

@@ -103,7 +103,7 @@ static void print_rows(const brim_schema *schema, const brim_plugin *only, bool 
         if (pass == 0 && strlen(cell[k]) > width[k]) width[k] = strlen(cell[k]);
         if (pass == 1) brim_text_printf(out, "%s%-*s", k ? "  " : "", k + 1 < CELLS ? (int)width[k] : 0, cell[k]);
       }
-      if (pass == 1) brim_text_printf(out, "%s\n", row->reserved ? " (not available in this build)" : "");
+      if (pass == 1) brim_text_add(out, "\n");
     }
   }
 }

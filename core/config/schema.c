@@ -15,7 +15,7 @@ static void add_section(brim_schema *schema, brim_arena *arena, const brim_secti
 {
   for (const brim_setting *p = section->table; p->param.key; p++)
     add_row(schema, arena, section->path,
-            (brim_schema_row){.row = &p->param, .section = section, .edit = p->edit, .reserved = section->size == 0});
+            (brim_schema_row){.row = &p->param, .section = section, .edit = p->edit});
 }
 
 /* Keys of backends and data sets that may be edited in a run that is resumed; tables of plugins do not say it. */
@@ -73,7 +73,6 @@ void brim_schema_build(brim_schema *schema, brim_arena *arena, const brim_schema
   }
   for (s = brim_settings_sections; s->path; s++)
     if (s->path[0] && !is_group(s->path)) add_section(schema, arena, s);
-  for (s = brim_settings_reserved; s->path; s++) add_section(schema, arena, s);
 }
 
 brim_schema_plugins brim_schema_plugins_of(const brim_config *config)
@@ -123,7 +122,7 @@ void brim_schema_hint_keys(const brim_schema *schema, const char *path, brim_pro
   size_t count = 0;
   for (size_t i = 0; i < schema->count; i++) {
     const brim_schema_row *row = &schema->row[i];
-    if (row->reserved || strncmp(row->path, path, length) != 0 || (length && row->path[length] != '.')) continue;
+    if (strncmp(row->path, path, length) != 0 || (length && row->path[length] != '.')) continue;
     const char *key = row->path + length + (length > 0);
     if (length == 0) key = brim_arena_string_n(arena, key, strcspn(key, "."));
     if (row->plugin && length) plugin = row->plugin->id;

@@ -21,7 +21,6 @@ typedef struct brim_schema_row {
   const brim_plugin *plugin;   /* whose; NULL: the core's */
   const brim_section *section; /* of a row of the core's; else NULL */
   enum brim_edit edit;         /* in a run that is resumed */
-  bool reserved;               /* declared, not implemented: it has no field */
 } brim_schema_row;
 
 typedef struct brim_schema {

@@ -381,19 +381,6 @@ const brim_section brim_settings_sections[] = {
     {NULL, NULL, 0, 0, false},
 };
 
-#define RESERVED(T, key, def, range, help)                                                                             \
-  {                                                                                                                    \
-    {key, BRIM_##T, 0, 0, def, range, help}, BRIM_EDIT_FREE, false                                                     \
-  }
-static const brim_setting top_reserved[] = {
-    {.param.key = NULL},
-};
-
-const brim_section brim_settings_reserved[] = {
-    {"", top_reserved, 0, 0, false},
-    {NULL, NULL, 0, 0, false},
-};
-
 const brim_group brim_config_groups[] = {
     {"model", BRIM_MODEL, NULL, NULL, false},
     {"backbone", BRIM_MODEL, NULL, NULL, true},

@@ -231,9 +231,6 @@ typedef struct brim_section {
   bool of_clients;           /* the resolved configuration shows them where there are clients, or where they are set */
 } brim_section;
 extern const brim_section brim_settings_sections[]; /* ends with path == NULL */
-/* Reserved keys: declared, without a field, not implemented. A configuration may set one to its default, which means
- * what brim does anyway; any other value is refused. The resolved configuration has one only if somebody wrote it. */
-extern const brim_section brim_settings_reserved[]; /* ends with path == NULL */
 
 typedef struct brim_group {
   const char *name; /* "model" */

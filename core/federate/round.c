@@ -338,10 +338,11 @@ static brim_status select_clients(brim_federation *f, double clock)
     int64_t arrives = 0;
     f->moment = (brim_moment){f->round, attempt, clock + f->spent.seconds};
     BRIM_TRY(attempt_round(f, &arrives));
-    if (arrives >= least || !f->fleet) return BRIM_OK;
-    brim_log(BRIM_LOG_INFO,
-             "round %lld: %lld of %lld clients arrived, and federate.min_clients is %lld: it begins again", round,
-             (long long)arrives, (long long)f->clients, least);
+    if (f->fleet && arrives < least) continue;
+    if (attempt > 0)
+      brim_log(BRIM_LOG_INFO, "round %lld began %d times, until %lld clients arrived (federate.min_clients)", round,
+               (int)attempt + 1, least);
+    return BRIM_OK;
   }
   return brim_fail(BRIM_ENUMERIC,
                    "round %lld began %d times, and never did %lld clients arrive, which federate.min_clients needs\n"

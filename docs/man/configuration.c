@@ -18,7 +18,7 @@ static void put_key(FILE *page, const brim_schema_row *row)
   if (param->range) page_text(page, param->range);
   fputs("\n.br\n", page);
   page_text(page, param->help);
-  fputs(row->reserved ? " (not available in this build)\n" : "\n", page);
+  fputs("\n", page);
 }
 
 /* Bytes of "training" of "training.epochs"; 0 of a key at the top. */

@@ -4,7 +4,7 @@ import array
 import json
 import struct
 
-CODES = {"F32": "f", "F64": "d", "BF16": "H", "F16": "H", "I64": "q", "U8": "B", "BOOL": "B"}
+CODES = {"I32": "i", "F32": "f", "F64": "d", "BF16": "H", "F16": "H", "I64": "q", "U8": "B", "BOOL": "B"}
 
 
 def read(path):

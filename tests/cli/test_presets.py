@@ -1,4 +1,4 @@
-"""Configurations that come with brim, and keys whose behaviour this build does not have."""
+"""Configurations that come with brim."""
 
 import pathlib
 
@@ -10,9 +10,6 @@ CONFIGS = pathlib.Path(BINARY).resolve().parent.parent / "share/brim/configs"
 ROBUST = {"auto_device": "true", "wait_for_gpu": "true", "min_gpu_memory_mb": "4000", "gpu_wait_timeout_minutes": "60",
           "gpu_check_interval_seconds": "30", "min_batch_size": "4", "max_retries": "3"}
 
-# Declared, with the value that means what this build does anyway, and one that does not.
-LATER = [("protocol", "", "mqtt")]
-
 
 class Robust(Case):
     def test_it_trains(self):
@@ -20,7 +17,6 @@ class Robust(Case):
                            "run.dir=run")
         self.assertEqual(self.summary("run")["steps"], 2)
         self.assertIn("effective batch 128 = 32 x 4", result.out)
-        self.assertNotIn("in this build", result.err)
 
     def test_its_values_are_as_documented(self):
         text = self.brim("config", "--config-name", "robust").out
@@ -47,12 +43,8 @@ class Robust(Case):
                 result = self.brim("config", "--config-name", "robust", word, status=USAGE)
                 self.assert_error(result, f"'{word.split('=')[0]}'", text, f"argument 1: {word}")
 
-    def test_without_it_nothing_is_said(self):
-        self.assertNotIn("in this build", self.train("run", *SMALL, "training.steps=1").err)
-
     def test_one_of_its_keys_alone_is_taken_without_a_word(self):
         result = self.train("run", *SMALL, "training.steps=1", "max_retries=5", "min_batch_size=2")
-        self.assertNotIn("in this build", result.err)
         self.assertRegex(self.read("run", "config.yaml"), r"(?m)^min_batch_size: 2\nmax_retries: 5$")
 
     def test_the_resolved_configuration_is_itself(self):
@@ -60,29 +52,10 @@ class Robust(Case):
         self.assertEqual(self.brim("config", "--config-path", ".", "--config-name", "a").out, self.read("a.yaml"))
 
 
-class Later(Case):
-    def test_another_than_the_neutral_value_is_refused(self):
-        for key, _, other in LATER:
-            with self.subTest(key):
-                result = self.brim("train", *SMALL, f"{key}={other}", status=USAGE)
-                self.assert_error(result, f"'{key}' is not available in this build",
-                                  f"argument {len(SMALL) + 1}: {key}={other}")
-
-    def test_the_neutral_value_is_accepted(self):
-        self.brim("config", *SMALL, *(f"{key}={neutral}" for key, neutral, _ in LATER))
-
-    def test_they_are_in_the_schema_and_marked(self):
-        lines = self.brim("config", "--schema").out.splitlines()
-        here = ["training.effective_batch_size", "training.clear_cache_every_n_rounds", *ROBUST]
-        for key in [key for key, _, _ in LATER] + here:
-            with self.subTest(key):
-                found = [line for line in lines if line.split()[:1] == [key]]
-                self.assertEqual(len(found), 1)
-                (self.assertNotIn if key in here else self.assertIn)("(not available in this build)", found[0])
-
-    def test_nobody_sees_them_who_does_not_write_them(self):
+class Clients(Case):
+    def test_nobody_sees_their_keys_who_does_not_write_them(self):
         text = self.brim("config", *SMALL).out
-        for key in ("clients_per_round", "total_clients"):
+        for key in ("clients_per_round", "total_clients", "protocol", "world", "network"):
             self.assertNotIn(key, text)
 
 

@@ -294,14 +294,8 @@ static const config_case config_cases[] = {
     {"an old name in an option's file", NULL, {"training=old"}, "precision=fp32\ntraining.epochs=4\n"},
     {"a size that may be left to brim", NULL, {0}, "memory.headroom_mb=auto\n"},
     {"the same, said", NULL, {"memory.headroom_mb=1GiB"}, "memory.headroom_mb=1GiB\n"},
-    {"a key of a later build, neutral", NULL, {"protocol="}, "protocol=\"\"\n"},
-    {"a key of a later build that nobody writes", NULL, {0}, "protocol\n"},
-    {"a key of a later build",
-     NULL,
-     {"seed=1", "protocol=mqtt"},
-     "error: 'protocol' is not available in this build\n"
-     "  command line, argument 2: protocol=mqtt   (a label: messaging is modelled as a network scenario; here only "
-     "'')"},
+    {"a label", NULL, {"protocol=mqtt"}, "protocol=mqtt\n"},
+    {"a key of clients that nobody writes", NULL, {0}, "protocol\n"},
     {"an old name that turns something on",
      NULL,
      {"training.gradient_checkpointing=true"},
@@ -314,7 +308,7 @@ static const config_case config_cases[] = {
      "some\n"
      "  command line, argument 1: memory.headroom_mb=some   (memory of the device that plans leave to what driver and "
      "libraries take later; auto: what was measured, at least 256 on a GPU, 0 on the host; default auto)"},
-    {"a key of a later build with a wrong value",
+    {"a label with a wrong value",
      NULL,
      {"protocol={a: 1}"},
      "error: 'protocol' must be a string, got a map\n"
@@ -818,9 +812,9 @@ static const config_case config_cases[] = {
      "  to add a new key, write +frobnicate=1\n"
      "  at the top there are: seed device auto_device min_gpu_memory_mb wait_for_gpu gpu_wait_timeout_minutes\n"
      "    gpu_check_interval_seconds min_batch_size max_retries precision total_clients clients_per_round rounds\n"
-     "    parallel_clients repeats model backbone dataset optimizer schedule loss backend run training transform\n"
-     "    augment graph memory loss_scale claims observe dist federate partition comm server_optimizer method\n"
-     "    policy"},
+     "    parallel_clients repeats protocol model backbone dataset optimizer schedule loss backend run training\n"
+     "    transform augment graph memory loss_scale claims observe dist federate partition network world comm\n"
+     "    server_optimizer method policy"},
     {"a key too short to guess at",
      NULL,
      {"a=1"},
@@ -829,9 +823,9 @@ static const config_case config_cases[] = {
      "  to add a new key, write +a=1\n"
      "  at the top there are: seed device auto_device min_gpu_memory_mb wait_for_gpu gpu_wait_timeout_minutes\n"
      "    gpu_check_interval_seconds min_batch_size max_retries precision total_clients clients_per_round rounds\n"
-     "    parallel_clients repeats model backbone dataset optimizer schedule loss backend run training transform\n"
-     "    augment graph memory loss_scale claims observe dist federate partition comm server_optimizer method\n"
-     "    policy"},
+     "    parallel_clients repeats protocol model backbone dataset optimizer schedule loss backend run training\n"
+     "    transform augment graph memory loss_scale claims observe dist federate partition network world comm\n"
+     "    server_optimizer method policy"},
     {"a key of another section",
      NULL,
      {"epochs=3"},
@@ -849,9 +843,9 @@ static const config_case config_cases[] = {
      "  did you mean 'model'? to add a new key, write +modle=cnn\n"
      "  at the top there are: seed device auto_device min_gpu_memory_mb wait_for_gpu gpu_wait_timeout_minutes\n"
      "    gpu_check_interval_seconds min_batch_size max_retries precision total_clients clients_per_round rounds\n"
-     "    parallel_clients repeats model backbone dataset optimizer schedule loss backend run training transform\n"
-     "    augment graph memory loss_scale claims observe dist federate partition comm server_optimizer method\n"
-     "    policy"},
+     "    parallel_clients repeats protocol model backbone dataset optimizer schedule loss backend run training\n"
+     "    transform augment graph memory loss_scale claims observe dist federate partition network world comm\n"
+     "    server_optimizer method policy"},
     {"an unknown key inside a map",
      NULL,
      {"training={epochz: 3}"},
@@ -1129,9 +1123,9 @@ static const config_case config_cases[] = {
      "  did you mean 'training'?\n"
      "  at the top there are: seed device auto_device min_gpu_memory_mb wait_for_gpu gpu_wait_timeout_minutes\n"
      "    gpu_check_interval_seconds min_batch_size max_retries precision total_clients clients_per_round rounds\n"
-     "    parallel_clients repeats model backbone dataset optimizer schedule loss backend run training transform\n"
-     "    augment graph memory loss_scale claims observe dist federate partition comm server_optimizer method\n"
-     "    policy\n"
+     "    parallel_clients repeats protocol model backbone dataset optimizer schedule loss backend run training\n"
+     "    transform augment graph memory loss_scale claims observe dist federate partition network world comm\n"
+     "    server_optimizer method policy\n"
      "error: 'seed' must be an integer, got a map\n"
      "  configs/wrong.yaml:9:7   (seed of weights, order, augmentation and dropout; default 1)\n"
      "error: 'training.epochs' must be an integer, got 1.0\n"

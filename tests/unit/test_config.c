@@ -404,27 +404,6 @@ static void the_schema_lists_every_key(void **state)
   brim_text_release(&text);
 }
 
-/* Rows of reserved keys have no field, so the loader's check sees them with one. */
-static void the_tables_of_reserved_keys_are_good(void **state)
-{
-  (void)state;
-  brim_schema now = {0};
-  brim_arena arena = {0};
-  const brim_schema_plugins none = {0};
-  brim_schema_build(&now, &arena, &none);
-  for (size_t i = 0; i < now.count; i++) {
-    const brim_schema_row *row = &now.row[i];
-    if (!row->reserved) continue;
-    if (brim_schema_find(&now, row->path) != row) fail_msg("'%s' exists already: it is not to be reserved", row->path);
-    if (!row->row->def) fail_msg("'%s' has no default, which would be neutral", row->path);
-    brim_param table[] = {*row->row, BRIM_PARAMS_END};
-    for (table[0].width = 1; table[0].width < 64; table[0].width++)
-      if (brim_value_check_table(table, 64) == BRIM_OK) break;
-    if (table[0].width == 64) fail_msg("%s", brim_error_text());
-  }
-  brim_arena_release(&arena);
-}
-
 static void old_names_lead_to_keys(void **state)
 {
   (void)state;
@@ -457,7 +436,6 @@ int main(void)
       cmocka_unit_test(very_many_errors_are_counted),
       cmocka_unit_test(groups_list_files_and_plugins),
       cmocka_unit_test(the_schema_lists_every_key),
-      cmocka_unit_test(the_tables_of_reserved_keys_are_good),
       cmocka_unit_test(old_names_lead_to_keys),
   };
   enum { OTHERS = sizeof others / sizeof others[0] };
