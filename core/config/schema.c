@@ -14,8 +14,7 @@ static void add_row(brim_schema *schema, brim_arena *arena, const char *section,
 static void add_section(brim_schema *schema, brim_arena *arena, const brim_section *section)
 {
   for (const brim_setting *p = section->table; p->param.key; p++)
-    add_row(schema, arena, section->path,
-            (brim_schema_row){.row = &p->param, .section = section, .edit = p->edit});
+    add_row(schema, arena, section->path, (brim_schema_row){.row = &p->param, .section = section, .edit = p->edit});
 }
 
 /* Keys of backends and data sets that may be edited in a run that is resumed; tables of plugins do not say it. */

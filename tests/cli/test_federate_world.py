@@ -1,5 +1,5 @@
-"""The simulated world of federations: its figures are those of plain loops over the formulas of docs/federated.md, here in
-Python with a Philox of its own; they are the same however a run is made; and bad traces are refused."""
+"""The simulated world of federations: its figures are those of plain loops over the formulas of docs/federated.md, here
+in Python with a Philox of its own; they are the same however a run is made; and bad traces are refused."""
 
 import json
 import math
@@ -240,7 +240,7 @@ class FederateWorld(Ranks):
             self.assert_near(line["seconds"], should)
 
     def test_clients_of_a_trace_train_when_they_are_there(self):
-        """Client k is there in seconds 100k to 100k+250 of 1350, so three are at most, and the round waits for three."""
+        """Client k is there in seconds 100k to 100k+250 of 1350: three at most, and the round waits for three."""
         (self.folder / "trace.csv").write_text("client,start,end\n" +
                                                "".join(f"{k},{100 * k},{100 * k + 250}\n" for k in range(12)))
         self.federate("run", *PLAYED, "world.availability=trace", "world.trace=trace.csv", "rounds=30",

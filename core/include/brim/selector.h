@@ -38,8 +38,8 @@ typedef struct brim_clients {
       *square_loss;  /* means over the samples of its last training: of losses, and, if needed, of their squares */
   const float *norm; /* of its last update: the Euclidean norm of what all parameters have moved by */
   const float *seconds, *joules; /* that a round takes it, as the simulated world predicts; NAN: there is no world */
-  const int32_t *last_round;     /* in which it trained last, counted from 0 */
-  const int32_t *times;          /* that it has trained */
+  const int32_t *last_round;     /* in which it was selected last, counted from 0 */
+  const int32_t *times;          /* that it was selected, whether or not it arrived */
   const uint32_t *labels;        /* [count, classes] samples of each class; NULL unless needed, or without classes */
   const float *sketch; /* [count, BRIM_SKETCH] of the last update: sums of its values, each with a sign of its own and
                         * in a place of its own, so that inner products of sketches are about those of updates. NULL
