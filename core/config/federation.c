@@ -101,6 +101,30 @@ static void check_world(brim_composition *c, const brim_config *config)
   }
 }
 
+static void check_numbers(brim_composition *c, const brim_schema *schema, const brim_config *config)
+{
+  const brim_settings *s = &config->settings;
+  if (s->clients_per_round > s->total_clients) {
+    brim_problem_at(&c->problems, origin_of(config, "clients_per_round"),
+                    "clients_per_round %lld is more than the %lld clients of total_clients",
+                    (long long)s->clients_per_round, (long long)s->total_clients);
+    brim_problem_hint(&c->problems, "set clients_per_round to %lld at most, or total_clients higher",
+                      (long long)s->total_clients);
+  }
+  if (s->federate.min_clients > s->clients_per_round) {
+    brim_problem_at(&c->problems, origin_of(config, "federate.min_clients"),
+                    "federate.min_clients %lld is more than the %lld clients of a round",
+                    (long long)s->federate.min_clients, (long long)s->clients_per_round);
+    brim_problem_hint(&c->problems, "set federate.min_clients to %lld at most, or clients_per_round higher",
+                      (long long)s->clients_per_round);
+  }
+  if (s->federate.local != BRIM_LOCAL_FEDPROX && is_set(c, schema, config, "federate.mu")) {
+    brim_problem_at(&c->problems, origin_of(config, "federate.mu"),
+                    "federate.mu=%g means nothing with federate.local=fedavg", s->federate.mu);
+    brim_problem_hint(&c->problems, "set federate.local=fedprox, whose mu=0 is federated averaging, or leave it out");
+  }
+}
+
 void brim_federation_resolve(brim_composition *c, const brim_schema *schema, brim_config *config)
 {
   brim_settings *s = &config->settings;
@@ -131,25 +155,7 @@ void brim_federation_resolve(brim_composition *c, const brim_schema *schema, bri
     brim_problem_hint(&c->problems, "method=random is as likely to select one as another; `brim federate` has it by "
                                     "default");
   }
-  if (s->clients_per_round > s->total_clients) {
-    brim_problem_at(&c->problems, origin_of(config, "clients_per_round"),
-                    "clients_per_round %lld is more than the %lld clients of total_clients",
-                    (long long)s->clients_per_round, (long long)s->total_clients);
-    brim_problem_hint(&c->problems, "set clients_per_round to %lld at most, or total_clients higher",
-                      (long long)s->total_clients);
-  }
-  if (s->federate.min_clients > s->clients_per_round) {
-    brim_problem_at(&c->problems, origin_of(config, "federate.min_clients"),
-                    "federate.min_clients %lld is more than the %lld clients of a round",
-                    (long long)s->federate.min_clients, (long long)s->clients_per_round);
-    brim_problem_hint(&c->problems, "set federate.min_clients to %lld at most, or clients_per_round higher",
-                      (long long)s->clients_per_round);
-  }
-  if (s->federate.local != BRIM_LOCAL_FEDPROX && is_set(c, schema, config, "federate.mu")) {
-    brim_problem_at(&c->problems, origin_of(config, "federate.mu"),
-                    "federate.mu=%g means nothing with federate.local=fedavg", s->federate.mu);
-    brim_problem_hint(&c->problems, "set federate.local=fedprox, whose mu=0 is federated averaging, or leave it out");
-  }
+  check_numbers(c, schema, config);
   s->has_world = s->federate.deadline_seconds > 0 || s->federate.over_selection > 0 ||
                  is_changed(c, schema, config, "world") || is_changed(c, schema, config, "network");
   check_world(c, config);

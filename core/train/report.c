@@ -429,6 +429,11 @@ brim_status brim_report_write_summary(brim_report *r, const char *dir, const bri
     set_number(s, "loss_scale", r->loss_scale);
     json_object_set_new(s, "skipped_steps", json_integer(r->skipped_steps));
   }
+  if (r->has_world) {
+    set_number(s, "simulated_seconds", r->world_seconds);
+    set_number(s, "joules", r->world_joules);
+    set_bytes(s, "bytes", (uint64_t)r->world_bytes);
+  }
   set_scores(s, r);
   brim_report_release(r);
   return write_json(dir, "summary.json", s);
@@ -475,7 +480,7 @@ void brim_report_say(const brim_report *r, const char *dir, double wall_seconds)
 {
   const double gb = 1e-9; /* memory as the systems that brim replaces say it */
   const brim_evaluation *e = &r->figures[BRIM_PART_TEST];
-  char time[32], rate[48] = "", first[48] = "", queue[64] = "", queued[32];
+  char time[32], rate[48] = "", first[48] = "", queue[64] = "", queued[32], sent[32];
   if (r->train_seconds > 0) /* the first step, which is slower, does not count: it may have been the only one */
     snprintf(rate, sizeof rate, "%.0f %s/s, ", (double)(r->tokens_each > 0 ? r->tokens_each : 1) * brim_report_rate(r),
              r->tokens_each > 0 ? "tokens" : "samples");
@@ -494,6 +499,9 @@ void brim_report_say(const brim_report *r, const char *dir, double wall_seconds)
              brim_format_seconds(queued, sizeof queued, r->queue_seconds));
   brim_say("done in %s%s%s%s%s", brim_format_seconds(time, sizeof time, wall_seconds), queue, first[0] ? ": " : "",
            rate, first);
+  if (r->has_world)
+    brim_say("simulated: %.6g s, %.4g J, %s sent and received", r->world_seconds, r->world_joules,
+             brim_format_bytes(sent, sizeof sent, (uint64_t)r->world_bytes));
   if (r->says_memory) {
     brim_say("[Memory] %s: allocated %.3f GB, reserved %.3f GB, max allocated %.3f GB", r->device,
              gb * (double)r->device_bytes, gb * (double)(r->device_bytes + r->device_taken_bytes),

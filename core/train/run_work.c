@@ -19,6 +19,10 @@ void brim_running_collect(brim_running *r)
   r->report.queue_seconds = r->drive->planner.queue_seconds;
   r->report.loss_scale = r->state->loss_scale;
   r->report.skipped_steps = r->state->skipped_steps;
+  r->report.has_world = r->settings->has_world;
+  r->report.world_seconds = r->state->world_seconds;
+  r->report.world_joules = r->state->world_joules;
+  r->report.world_bytes = r->state->world_bytes;
 }
 
 double brim_running_own_seconds(const brim_running *r)

@@ -207,6 +207,10 @@ class FederateWorld(Ranks):
             self.assertIsNone(record["loss"])
             met |= set(line["left_out"])
         self.assertEqual(len(self.rounds(run)), 9)
+        summary, records = self.summary(run), self.training(run)
+        self.assertEqual(summary["simulated_seconds"], records[-1]["simulated_clock"])
+        self.assert_near([summary["joules"]], [sum(r["joules"] for r in records)])
+        self.assertEqual(summary["bytes"], sum(r["bytes"] for r in records))
         return met
 
     def assert_near(self, are, should):
