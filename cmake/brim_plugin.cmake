@@ -52,15 +52,24 @@ function(brim_command_test name)
 endfunction()
 
 # brim_plugin_test(KIND ID [WORD...] [EXPECT REGEX...]) adds tests of a plugin: whether all that it does bears edge
-# cases (ID_check: `brim check`), and brim finds it (ID_plugins), plans with it (ID_plan) and trains two steps
-# (ID_train), with the overrides WORD... behind KIND=ID; the last one must print what matches each REGEX.
+# cases (ID_check: `brim check`), and brim finds it (ID_plugins), plans with it (ID_plan) and trains two steps, or rounds
+# of a federation (ID_train), with the overrides WORD... behind KIND=ID (of a selector method=ID); the last one must
+# print what matches each REGEX.
 function(brim_plugin_test kind id)
   cmake_parse_arguments(PARSE_ARGV 2 test "" "" "EXPECT")
-  set(words ${kind}=${id} ${test_UNPARSED_ARGUMENTS})
+  set(group ${kind})
+  set(plan plan)
+  set(train train training.steps=2)
+  if(kind STREQUAL selector)
+    set(group method)
+    set(plan --config-name federate plan)
+    set(train federate rounds=2)
+  endif()
+  set(words ${group}=${id} ${test_UNPARSED_ARGUMENTS})
   set(own ${test_UNPARSED_ARGUMENTS}) # its own parameters
-  list(FILTER own INCLUDE REGEX "^${kind}\\.")
+  list(FILTER own INCLUDE REGEX "^${group}\\.")
   brim_command_test(${id}_check check $<TARGET_FILE:brim_${kind}_${id}> ${own})
   brim_command_test(${id}_plugins plugins ${kind}/${id})
-  brim_command_test(${id}_plan plan --no-timing ${words})
-  brim_command_test(${id}_train train ${words} training.steps=2 run.dir=run EXPECT ${test_EXPECT})
+  brim_command_test(${id}_plan ${plan} --no-timing ${words})
+  brim_command_test(${id}_train ${train} ${words} run.dir=run EXPECT ${test_EXPECT})
 endfunction()

@@ -25,6 +25,7 @@ typedef struct scaffold {
   brim_arena *arena;
   const char *templates; /* share/brim/templates, an absolute path */
   const char *kind, *name;
+  const char *group;  /* that its plugins are options of */
   const char *folder; /* to be made */
   const char *aside;  /* where it is made */
   const char *made[MADE_MAX];
@@ -67,6 +68,7 @@ static brim_status check_kind(scaffold *s, const char *kind)
   for (size_t i = 0; i < count; i++) {
     if (strcmp(known[i], kind) == 0) {
       s->kind = known[i];
+      s->group = brim_config_group_of(brim_kind_by_name(kind));
       return BRIM_OK;
     }
     list = brim_arena_printf(s->arena, "%s%s%s", list, i ? ", " : "", known[i]);
@@ -108,11 +110,11 @@ static brim_status check_unused(const scaffold *s, const brim_cli *cli)
   const char *where = entry ? entry->file[0] ? entry->file : "brim itself" : NULL;
   brim_cli_search_path(cli, &search);
   for (size_t i = 0; i < search.count && !where; i++) {
-    const char *file = brim_arena_printf(s->arena, "%s/%s/%s.yaml", search.folder[i], s->kind, s->name);
+    const char *file = brim_arena_printf(s->arena, "%s/%s/%s.yaml", search.folder[i], s->group, s->name);
     if (access(file, F_OK) == 0) where = file;
   }
   if (!where) return BRIM_OK;
-  return brim_fail(BRIM_ECONFIG, "there is a %s=%s already, in %s\nchoose another name", s->kind, s->name, where);
+  return brim_fail(BRIM_ECONFIG, "there is a %s=%s already, in %s\nchoose another name", s->group, s->name, where);
 }
 
 static brim_status check_place(scaffold *s, const char *into)
@@ -338,12 +340,13 @@ static int run_command(brim_cli *cli, int argc, char **argv)
 
 const brim_command brim_command_new = {
     "new", "a plugin of your own to begin with", run_command,
-    "usage: brim new policy|model|dataset NAME [--into FOLDER]\n"
+    "usage: brim new policy|model|dataset|selector NAME [--into FOLDER]\n"
     "\n"
     "  brim new policy night_shift            night_shift/ here: a memory policy, and what it is built and tested "
     "with\n"
     "  brim new model mynet --into plugins    plugins/mynet/: a model\n"
     "  brim new dataset points                points/: a dataset\n"
+    "  brim new selector steady               steady/: which clients of a federation train (method=steady)\n"
     "\n"
     "Makes a folder with a plugin that works, its parameters, a configuration, tests and a README.md, and prints the\n"
     "commands that build, test and use it. NAME has characters a-z, 0-9 and _. Nothing that is there is written "

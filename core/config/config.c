@@ -663,6 +663,14 @@ const brim_config_choice *brim_config_choice_of(const brim_config *config, const
   return choice;
 }
 
+const char *brim_config_group_of(uint32_t kind)
+{
+  const brim_group *group = brim_config_groups;
+  while (group->name && group->kind != kind) group++;
+  assert(group->name);
+  return group->name;
+}
+
 const brim_config_choice *brim_config_backbone(const brim_config *config)
 {
   if (!brim_is_wrapper(brim_config_choice_of(config, "model")->plugin)) return NULL;

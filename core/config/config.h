@@ -65,6 +65,8 @@ brim_status brim_config_anchor_paths(brim_config *config);
  * threads, how often a checkpoint is written, ...) may be, and so may the cut of a step into micro-batches. */
 brim_status brim_config_check_edits(const brim_config *was, const brim_config *now, const char *run);
 void brim_config_free(brim_config *config);
+/* The group that plugins of a kind are options of, as "method" of selectors; that of the model, not the backbone. */
+const char *brim_config_group_of(uint32_t kind);
 /* The choice made for a group; asserts that the group exists. */
 const brim_config_choice *brim_config_choice_of(const brim_config *config, const char *group);
 /* The model that the chosen one is around (brim_model_ops.wraps); NULL: it is around none. */

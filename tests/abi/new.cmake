@@ -57,6 +57,16 @@ if(prefix OR NOT program)
   message(FATAL_ERROR "told where brim is, which is on the PATH:\n${steps}")
 endif()
 
+make(selector fair)
+steps_have("\n  brim federate --plugin-path build method=fair " program)
+expect("mlp on synthetic: [0-9]+ samples for 100 clients")
+if(NOT program)
+  message(FATAL_ERROR "not told how to use it:\n${steps}")
+endif()
+file(WRITE ${FOLDER}/fair/configs/method/fair.yaml "id: fair\nmemory: 0.25\n")
+run(${FOLDER}/fair brim --plugin-path build --config-name federate config method=fair)
+expect("memory: 0.25\n")
+
 # three projects together; their configurations are options, and an edited one counts at once
 file(WRITE ${FOLDER}/net/configs/model/net.yaml "id: net\nwidth: 3\n")
 run(${FOLDER}/net brim --plugin-path build config model=net)

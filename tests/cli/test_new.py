@@ -10,7 +10,7 @@ import subprocess
 
 from support import BINARY, DONE, LOAD, USAGE, Case, main
 
-KINDS = ["dataset", "model", "policy"]
+GROUPS = {"dataset": "dataset", "model": "model", "policy": "policy", "selector": "method"}  # of each kind
 LINES_MAX = 59  # of a plugin
 
 
@@ -27,9 +27,9 @@ class New(Case):
     # ---- what is made ----
 
     def test_each_kind_is_a_short_plugin_with_all_that_belongs_to_it(self):
-        for kind in KINDS:
+        for kind, group in GROUPS.items():
             self.brim("new", kind, "mine", "--into", ".")
-            self.assertEqual(self.made(), ["mine/CMakeLists.txt", "mine/README.md", f"mine/configs/{kind}/mine.yaml",
+            self.assertEqual(self.made(), ["mine/CMakeLists.txt", "mine/README.md", f"mine/configs/{group}/mine.yaml",
                                            "mine/mine.c"])
             for path in self.made():
                 self.assertNotRegex(self.read(path), "@NAME@|NAME[^S ]", path)
@@ -94,12 +94,14 @@ class New(Case):
 
     def test_a_name_that_is_taken_is_refused_with_who_has_it(self):
         self.assertRegex(self.refused("model", "mlp"), "there is a model=mlp already, in .*/model/mlp.so")
+        self.assertRegex(self.refused("selector", "topk_loss"), "there is a method=topk_loss already, in .*loss.so")
+        self.assertIn("there is a method=random already, in brim itself", self.refused("selector", "random"))
         self.assertRegex(self.refused("model", "gpt2_tiny"), "model=gpt2_tiny already, in .*/model/gpt2_tiny.yaml")
         self.brim("new", "dataset", "mlp")  # another kind
 
     def test_wrong_words_are_answered_with_what_there_is(self):
-        self.assertIn("there is no template for 'polcy'; there are: dataset, model, policy\n  did you mean 'policy'?",
-                      self.refused("polcy", "x"))
+        self.assertIn("there is no template for 'polcy'; there are: dataset, model, policy, selector\n"
+                      "  did you mean 'policy'?", self.refused("polcy", "x"))
         self.assertIn("brim new takes a kind and a name", self.refused("policy"))
         self.assertIn("'b' is too much", self.refused("policy", "a", "b"))
         self.assertIn("--into nowhere: there is no such folder", self.refused("policy", "a", "--into", "nowhere"))
