@@ -132,8 +132,9 @@ class Partitions(Case):
         """A CSV file whose row i is of clients[i], a name."""
         rows = [f"{i % 7},{name},{(i * 5) % 3},c{i % 3}" for i, name in enumerate(clients)]
         (self.folder / "table.csv").write_text("\n".join(["x,who,y,class", *rows]) + "\n")
-        return ["dataset=csv", "dataset.path=table.csv", "dataset.label=class", "dataset.test_fraction=0.2", "model=mlp",
-                "model.hidden=[4]", "clients_per_round=1", "rounds=1", "partition=natural", "memory.timing=false"]
+        return ["dataset=csv", "dataset.path=table.csv", "dataset.label=class", "dataset.test_fraction=0.2",
+                "model=mlp", "model.hidden=[4]", "clients_per_round=1", "rounds=1", "partition=natural",
+                "memory.timing=false"]
 
     def test_a_column_says_who_has_a_row(self):
         names = [["12", "3", "100"][i % 3 if i % 5 else 0] for i in range(100)]
@@ -151,7 +152,7 @@ class Partitions(Case):
             self.assert_error(self.brim("federate", "partition=natural", "model=mlp", status=USAGE),
                               "'idx' does not say which client a sample belongs to", "partition=file")
         for more, *text in ((["total_clients=4"], "'total_clients' is 4", "belong to 3 clients", "total_clients=3"),
-                            (["total_clients=3", "partition.min_samples=24"], "partition.min_samples", "none are moved"),
+                            (["total_clients=3", "partition.min_samples=24"], "none are moved"),
                             (["total_clients=3", "dataset.client="], "'dataset.client' is empty"),
                             (["total_clients=3", "dataset.client=whom"], "'whom', which dataset.client names")):
             with self.subTest(more):

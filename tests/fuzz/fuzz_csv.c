@@ -40,6 +40,9 @@ static csv_params params_of(const uint8_t *byte, const char *path)
                   .group = !group   ? ""
                            : header ? "id"
                                     : "3",
+                  .client = !group || !(byte[1] & 2) ? ""
+                            : header                 ? "id"
+                                                     : "3",
                   .test_fraction = byte[1] & 1 ? 0.3 : 0,
                   .sequence = byte[1] >> 1 & 3,
                   .stride = 1,
@@ -61,6 +64,7 @@ static void check_part(const csv_set *s, const csv_part *part)
     int32_t label = -1;
     csv_set_sample(s, part, i, values, s->chosen.targets > 0 ? (void *)target : (void *)&label);
     for (int64_t k = 0; k < count; k++) check(isfinite(values[k]), "a value that is not finite");
+    check(!s->chosen.client[0] || csv_set_client(s, part, i) >= 0, "a sample of no client");
     check(s->chosen.targets > 0 ? isfinite(target[0]) : label >= 0 && label < s->classes.count, "an impossible answer");
   }
 }

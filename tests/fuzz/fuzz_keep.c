@@ -18,7 +18,8 @@ static void check(int condition, const char *what)
 
 static brim_status recall(void *self, const char *json)
 {
-  static const csv_params params = {.path = "nowhere", .label = "kind", .group = "", .horizon = -1, .stride = 1};
+  static const csv_params params = {
+      .path = "nowhere", .label = "kind", .group = "", .client = "", .horizon = -1, .stride = 1};
   csv_set *set = self;
   csv_set_free(set);
   return csv_kept_read(&params, json, set);
