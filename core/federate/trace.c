@@ -126,7 +126,8 @@ static brim_status read_device(reader *r, int64_t client, int64_t clients, float
   if (r->value[0] < (double)client)
     return complain(r, 1, "client %.0f has a line already; client %" PRId64 " is next", r->value[0], client);
   for (int k = 1; k < r->columns; k++)
-    if (!((float)r->value[k] > 0)) return complain(r, r->column[k], "'%s' must be above 0", r->name[k]);
+    if (!((float)r->value[k] > 0) || !isfinite((float)r->value[k]))
+      return complain(r, r->column[k], "'%s' must be above 0 and below 3.4e38, got %g", r->name[k], r->value[k]);
   gflops[client] = (float)r->value[1];
   if (mbit) mbit[client] = (float)r->value[2];
   return BRIM_OK;

@@ -195,6 +195,10 @@ class FederateWorld(Ranks):
             if f"round {number + 1} began " in result.err:  # again, with other clients
                 clock = record["simulated_clock"]
                 continue
+            self.assertEqual(f"round {number + 1}: waited {clock - before:g} simulated seconds" in result.err,
+                             clock > before)
+            self.assertEqual(f"round {number + 1}: goes on with the {len(there)} clients that are there" in result.err,
+                             len(there) < case["wanted"])
             turns, end, joules, total = world.play(line["client"], number)
             clock += end
             self.assertLessEqual(set(line["client"]), there)

@@ -39,6 +39,13 @@ class SelectorFaults(Case):
             with self.subTest(bad):
                 self.check(f"select:{bad}", text)
 
+    def test_a_client_that_is_away_is_refused_by_name(self):
+        """It does not look at who is there, and client 4 never is."""
+        (self.folder / "trace.csv").write_text("client,start,end\n0,0,9\n1,0,9\n2,0,9\n3,0,9\n5,0,9\n")
+        result = self.federate("away", "world.availability=trace", "world.trace=trace.csv", status=FAILED)
+        self.assert_error(result, "selector 'bad' has selected client 4 in round 3, which is not there",
+                          "there is a checkpoint of step 2")
+
     @unittest.skipIf(SANITIZED, "a sanitizer has handlers of its own")
     def test_a_crash_ends_the_run_with_a_checkpoint(self):
         for function in "select", "learn":
