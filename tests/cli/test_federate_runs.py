@@ -138,6 +138,16 @@ class OldNames(Runs):
                                   f"did you mean '{nearest}'?" if nearest else "")
                 self.assertFalse((self.folder / "run").exists())
 
+    def test_passes_of_an_experiment_are_those_of_clients(self):
+        """Its file says how often it goes through the data; who types that is asked what is meant."""
+        words = ["experiment=temperature", f"dataset.path={self.folder}", "network=moderate"]
+        out, err = self.config(*words)
+        self.assertRegex(out, r"(?m)^  local_epochs: 20$")
+        self.assertRegex(out, r"(?m)^  epochs: 5$")
+        self.assertIn("training.epochs=20 is taken as federate.local_epochs=20", err)
+        err = self.config(*words, "training.epochs=5", "federate.local_epochs=3", status=USAGE)[1]
+        self.assertIn("'training.epochs' does not go with total_clients=100", err)
+
     def test_words_are_taken_with_a_line(self):
         for old, now, section, line in (
                 ("partition=label-shard", "partition=shards", "partition", "kind: shards"),
