@@ -1,68 +1,11 @@
-#include "federate/round.h"
-
+/* See round.h. */
 #include <math.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/error.h"
 #include "base/log.h"
-#include "federate/crew.h"
-#include "federate/selection.h"
-
-/* A lane, and what became of its part of a round. */
-typedef struct worker {
-  brim_lane lane;
-  brim_federation *federation;
-  brim_status status;
-  brim_error error;
-} worker;
-
-/* What a rank tells of a client to the others. */
-typedef struct report {
-  double samples, loss, squares, norm, correct, counted, tokens, has_arrived;
-} report;
-/* What a rank tells of itself: what it has trained in the round, and how long that took. */
-typedef struct pace {
-  double samples, seconds;
-} pace;
-
-struct brim_federation {
-  const brim_setup *setup;
-  const brim_drive *drive;
-  brim_exec *exec; /* NULL: nothing is placed */
-  worker *worker;
-  brim_crew *crew; /* a thread for each */
-  int32_t lanes;
-  brim_client_result *client;              /* [clients] as selected */
-  int64_t *selected, clients, most, round; /* clients: of the round, at most `most` */
-  brim_selection_host *selection;
-  brim_fleet *fleet;        /* NULL: there is no simulated world */
-  brim_moment moment;       /* of the present attempt there */
-  brim_fate *fate;          /* [most] of the selected clients */
-  brim_expense spent;       /* there, in the round */
-  double selection_seconds; /* real ones */
-  int64_t *order;           /* [clients] those with the most samples first, so that lanes and ranks end together */
-  int32_t *rank;            /* [clients] that trains each */
-  int64_t *turn, turns;     /* [turns] those of them that this rank still has to train, in that order */
-  double *speed;            /* [ranks] samples a second, as all have agreed; of the last rounds */
-  double *load;             /* [ranks] what each is dealt of a round */
-  bool has_speeds;          /* else all are 1 */
-  pace pace;                /* of this rank in the present round */
-  float *sketch;            /* [most, BRIM_SKETCH] of updates; NULL: nobody needs them */
-  void *all;                /* of all ranks: BRIM_EXCHANGE_BYTES each */
-  bool is_open;             /* the sums hold the clients of `round` that have arrived */
-  void *kept;               /* these sums while nothing is placed, tensor by tensor; NULL: there are none */
-  float *losses;            /* by turn, while lanes evaluate clients for the selector in the place of training */
-  const int64_t *turn_of;   /* these clients */
-  atomic_llong next;        /* turn */
-  atomic_bool is_over;      /* a client has failed: no other begins */
-  atomic_bool is_torn;      /* in the middle of an addition */
-  pthread_mutex_t adding;   /* one lane at a time adds to the sum */
-};
-#define REPORTS (BRIM_EXCHANGE_BYTES / sizeof(report)) /* in one exchange */
+#include "federate/round_parts.h"
 
 static brim_status open_federation(brim_federation *f)
 {
@@ -133,7 +76,7 @@ void brim_federation_close(brim_federation *f)
 void brim_federation_forget(brim_federation *f)
 {
   f->is_open = false;
-  f->pace = (pace){0};
+  f->pace = (brim_pace){0};
   free(f->kept);
   f->kept = NULL;
 }
@@ -217,7 +160,7 @@ brim_status brim_federation_place(brim_federation *f, const brim_drive *drive, b
 
 /* ---- lanes ---- */
 
-static brim_status train_client(worker *w, brim_client_result *result)
+static brim_status train_client(brim_worker *w, brim_client_result *result)
 {
   brim_federation *f = w->federation;
   const brim_client_result before = *result;
@@ -243,7 +186,7 @@ static brim_status train_client(worker *w, brim_client_result *result)
 static void work(void *context, int32_t lane)
 {
   brim_federation *f = context;
-  worker *w = &f->worker[lane];
+  brim_worker *w = &f->worker[lane];
   w->status = BRIM_OK;
   while (w->status == BRIM_OK && !atomic_load(&f->is_over)) {
     const int64_t turn = atomic_fetch_add(&f->next, 1);
@@ -393,31 +336,13 @@ static void begin_clients(brim_federation *f)
   qsort_r(f->order, (size_t)f->clients, sizeof *f->order, most_first, f->client);
 }
 
-/* One after another, the largest first, each to the rank that would end with it first: the same on all ranks, as all
- * have the same speeds. */
-static void deal_to_ranks(brim_federation *f)
-{
-  const int32_t ranks = f->setup->world.ranks;
-  double *load = f->load;
-  memset(load, 0, (size_t)ranks * sizeof *load);
-  for (int64_t i = 0; i < f->clients; i++) {
-    const int64_t k = f->order[i];
-    int32_t first = 0;
-    for (int32_t r = 1; r < ranks; r++)
-      if ((load[r] + f->client[k].weight) / f->speed[r] < (load[first] + f->client[k].weight) / f->speed[first])
-        first = r;
-    load[first] += f->client[k].weight;
-    f->rank[k] = first;
-  }
-}
-
 static brim_status begin_round(brim_federation *f, int64_t round, double clock)
 {
   brim_federation_forget(f);
   f->round = round;
   BRIM_TRY(select_clients(f, clock));
   begin_clients(f);
-  deal_to_ranks(f);
+  brim_federation_deal(f);
   if (f->setup->settings->federate.train) BRIM_TRY(brim_exec_zero_gradients(f->exec));
   f->is_open = true;
   return BRIM_OK;
@@ -441,92 +366,14 @@ brim_status brim_federation_train(brim_federation *f, int64_t round, double cloc
 
 /* ---- over all ranks ---- */
 
-/* What came of `count` clients from `first` on, from whoever has trained them. */
-static brim_status exchange(brim_federation *f, int64_t first, int64_t count)
-{
-  report own[REPORTS];
-  for (int64_t i = 0; i < count; i++) {
-    const brim_client_result *c = &f->client[first + i];
-    own[i] = (report){(double)c->samples, c->loss, c->squares, c->norm, c->correct, c->counted, c->tokens, c->arrived};
-  }
-  BRIM_TRY(brim_dist_exchange(f->setup->options.dist, own, (uint32_t)((size_t)count * sizeof *own), f->all));
-  for (int64_t i = 0; i < count; i++) {
-    brim_client_result *c = &f->client[first + i];
-    const report *r = (const report *)f->all + f->rank[first + i] * count + i;
-    c->samples = (int64_t)r->samples;
-    c->loss = r->loss;
-    c->squares = r->squares;
-    c->norm = r->norm;
-    c->correct = r->correct;
-    c->counted = r->counted;
-    c->tokens = r->tokens;
-    c->arrived = r->has_arrived > 0;
-    c->is_done = true;
-  }
-  return BRIM_OK;
-}
-
-static int64_t count_own_samples(const brim_federation *f)
-{
-  int64_t samples = 0;
-  for (int64_t i = 0; i < f->clients; i++)
-    if (f->rank[i] == f->setup->world.rank) samples += f->client[i].samples;
-  return samples;
-}
-
-#define SKETCHES (BRIM_EXCHANGE_BYTES / (BRIM_SKETCH * sizeof(float))) /* in one exchange */
-
-static brim_status exchange_sketches(brim_federation *f, int64_t first, int64_t count)
-{
-  const uint32_t bytes = (uint32_t)count * BRIM_SKETCH * sizeof(float);
-  float *at = f->sketch + first * BRIM_SKETCH;
-  BRIM_TRY(brim_dist_exchange(f->setup->options.dist, at, bytes, f->all));
-  for (int64_t i = 0; i < count; i++)
-    memcpy(at + i * BRIM_SKETCH, (const float *)f->all + (f->rank[first + i] * count + i) * BRIM_SKETCH,
-           BRIM_SKETCH * sizeof(float));
-  return BRIM_OK;
-}
-
-/* The next round is dealt by what ranks came to in this one and in those before. */
-static brim_status learn_speeds(brim_federation *f)
-{
-  pace *all = f->all;
-  f->pace.samples = (double)count_own_samples(f);
-  BRIM_TRY(brim_dist_exchange(f->setup->options.dist, &f->pace, sizeof f->pace, all));
-  for (int32_t r = 0; r < f->setup->world.ranks; r++) {
-    if (!(all[r].samples > 0 && all[r].seconds > 0)) continue;
-    const double now = all[r].samples / all[r].seconds;
-    f->speed[r] = f->has_speeds ? (f->speed[r] + now) / 2 : now;
-  }
-  f->has_speeds = true;
-  return BRIM_OK;
-}
-
-static brim_status meet_others(brim_federation *f)
-{
-  if (!f->setup->options.dist) return BRIM_OK;
-  for (int64_t first = 0; first < f->clients; first += (int64_t)REPORTS) {
-    const int64_t rest = f->clients - first;
-    BRIM_TRY(exchange(f, first, rest < (int64_t)REPORTS ? rest : (int64_t)REPORTS));
-  }
-  for (int64_t first = 0; f->sketch && first < f->clients; first += (int64_t)SKETCHES) {
-    const int64_t rest = f->clients - first;
-    BRIM_TRY(exchange_sketches(f, first, rest < (int64_t)SKETCHES ? rest : (int64_t)SKETCHES));
-  }
-  BRIM_TRY(learn_speeds(f));
-  if (!f->setup->settings->federate.train) return BRIM_OK;
-  BRIM_TRY(brim_exec_reduce(f->exec, false));
-  return brim_exec_finish_sums(f->exec);
-}
-
 brim_status brim_federation_add_up(brim_federation *f, brim_round_result *out)
 {
   f->is_open = false;
-  BRIM_TRY(meet_others(f));
+  BRIM_TRY(brim_federation_meet(f));
   *out = (brim_round_result){.client = f->client,
                              .clients = f->clients,
                              .arrived = count_arrived(f),
-                             .own_samples = count_own_samples(f),
+                             .own_samples = brim_federation_own_samples(f),
                              .has_world = f->fleet != NULL,
                              .spent = f->spent,
                              .selection_seconds = f->selection_seconds};

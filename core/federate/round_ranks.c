@@ -1,0 +1,105 @@
+/* What the ranks of a job do together in a round of a federation. See round.h. */
+#include <string.h>
+
+#include "federate/round_parts.h"
+
+/* What a rank tells of a client to the others. */
+typedef struct report {
+  double samples, loss, squares, norm, correct, counted, tokens, has_arrived;
+} report;
+#define REPORTS (BRIM_EXCHANGE_BYTES / sizeof(report)) /* in one exchange */
+
+/* One after another, the largest first, each to the rank that would end with it first. */
+void brim_federation_deal(brim_federation *f)
+{
+  const int32_t ranks = f->setup->world.ranks;
+  double *load = f->load;
+  memset(load, 0, (size_t)ranks * sizeof *load);
+  for (int64_t i = 0; i < f->clients; i++) {
+    const int64_t k = f->order[i];
+    int32_t first = 0;
+    for (int32_t r = 1; r < ranks; r++)
+      if ((load[r] + f->client[k].weight) / f->speed[r] < (load[first] + f->client[k].weight) / f->speed[first])
+        first = r;
+    load[first] += f->client[k].weight;
+    f->rank[k] = first;
+  }
+}
+
+/* What came of `count` clients from `first` on, from whoever has trained them. */
+static brim_status exchange(brim_federation *f, int64_t first, int64_t count)
+{
+  report own[REPORTS];
+  for (int64_t i = 0; i < count; i++) {
+    const brim_client_result *c = &f->client[first + i];
+    own[i] = (report){(double)c->samples, c->loss, c->squares, c->norm, c->correct, c->counted, c->tokens, c->arrived};
+  }
+  BRIM_TRY(brim_dist_exchange(f->setup->options.dist, own, (uint32_t)((size_t)count * sizeof *own), f->all));
+  for (int64_t i = 0; i < count; i++) {
+    brim_client_result *c = &f->client[first + i];
+    const report *r = (const report *)f->all + f->rank[first + i] * count + i;
+    c->samples = (int64_t)r->samples;
+    c->loss = r->loss;
+    c->squares = r->squares;
+    c->norm = r->norm;
+    c->correct = r->correct;
+    c->counted = r->counted;
+    c->tokens = r->tokens;
+    c->arrived = r->has_arrived > 0;
+    c->is_done = true;
+  }
+  return BRIM_OK;
+}
+
+int64_t brim_federation_own_samples(const brim_federation *f)
+{
+  int64_t samples = 0;
+  for (int64_t i = 0; i < f->clients; i++)
+    if (f->rank[i] == f->setup->world.rank) samples += f->client[i].samples;
+  return samples;
+}
+
+#define SKETCHES (BRIM_EXCHANGE_BYTES / (BRIM_SKETCH * sizeof(float))) /* in one exchange */
+
+static brim_status exchange_sketches(brim_federation *f, int64_t first, int64_t count)
+{
+  const uint32_t bytes = (uint32_t)count * BRIM_SKETCH * sizeof(float);
+  float *at = f->sketch + first * BRIM_SKETCH;
+  BRIM_TRY(brim_dist_exchange(f->setup->options.dist, at, bytes, f->all));
+  for (int64_t i = 0; i < count; i++)
+    memcpy(at + i * BRIM_SKETCH, (const float *)f->all + (f->rank[first + i] * count + i) * BRIM_SKETCH,
+           BRIM_SKETCH * sizeof(float));
+  return BRIM_OK;
+}
+
+/* The next round is dealt by what ranks came to in this one and in those before. */
+static brim_status learn_speeds(brim_federation *f)
+{
+  brim_pace *all = f->all;
+  f->pace.samples = (double)brim_federation_own_samples(f);
+  BRIM_TRY(brim_dist_exchange(f->setup->options.dist, &f->pace, sizeof f->pace, all));
+  for (int32_t r = 0; r < f->setup->world.ranks; r++) {
+    if (!(all[r].samples > 0 && all[r].seconds > 0)) continue;
+    const double now = all[r].samples / all[r].seconds;
+    f->speed[r] = f->has_speeds ? (f->speed[r] + now) / 2 : now;
+  }
+  f->has_speeds = true;
+  return BRIM_OK;
+}
+
+brim_status brim_federation_meet(brim_federation *f)
+{
+  if (!f->setup->options.dist) return BRIM_OK;
+  for (int64_t first = 0; first < f->clients; first += (int64_t)REPORTS) {
+    const int64_t rest = f->clients - first;
+    BRIM_TRY(exchange(f, first, rest < (int64_t)REPORTS ? rest : (int64_t)REPORTS));
+  }
+  for (int64_t first = 0; f->sketch && first < f->clients; first += (int64_t)SKETCHES) {
+    const int64_t rest = f->clients - first;
+    BRIM_TRY(exchange_sketches(f, first, rest < (int64_t)SKETCHES ? rest : (int64_t)SKETCHES));
+  }
+  BRIM_TRY(learn_speeds(f));
+  if (!f->setup->settings->federate.train) return BRIM_OK;
+  BRIM_TRY(brim_exec_reduce(f->exec, false));
+  return brim_exec_finish_sums(f->exec);
+}
