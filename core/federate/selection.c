@@ -8,7 +8,7 @@
 #include "base/alloc.h"
 #include "base/guard.h"
 #include "base/log.h"
-#include "memory/plugin_call.h"
+#include "federate/selection_call.h"
 
 /* What of a client a round changes. */
 typedef struct row {
@@ -60,10 +60,7 @@ static brim_status run(brim_selection_host *h, const char *function, bool decide
 {
   const brim_plugin_call about = {h->choice, function, decides};
   c->host = h;
-  const brim_status status = h->guard ? brim_plugin_run(h->guard, &about, work, c) : work(c);
-  if (status != BRIM_ENOTSUP) return status;
-  return brim_fail(BRIM_EPLUGIN, "selector '%s' returned BRIM_ENOTSUP from %s, and nobody else is asked",
-                   h->choice->plugin->id, function);
+  return brim_selection_call(h->guard, &about, work, c);
 }
 
 static brim_status call_create(void *context)
@@ -169,9 +166,7 @@ static brim_status make_state(brim_selection_host *h)
 {
   call c = {0};
   if (h->ops->state) BRIM_TRY(run(h, "state", false, call_state, &c));
-  if (h->own_count < 0 || h->client_count < 0 || h->client_count > 1024 || h->own_count > (int64_t)1 << 27)
-    return brim_fail(BRIM_EPLUGIN, "selector '%s' asks for a state of %" PRId64 " numbers and %" PRId64 " a client",
-                     h->choice->plugin->id, h->own_count, h->client_count);
+  BRIM_TRY(brim_selection_check_state(h->choice->plugin->id, h->own_count, h->client_count));
   if (state_bytes(h) == 0) return BRIM_OK;
   h->state = brim_try_calloc(state_bytes(h), 1);
   h->next = brim_try_calloc(state_bytes(h), 1);
@@ -233,53 +228,9 @@ static brim_status answer_losses(void *context)
 static brim_status ask_losses(const brim_selection_query *query, const int64_t *client, int64_t count, float *out)
 {
   call *c = query->host;
-  for (int64_t i = 0; i < count; i++)
-    if (client[i] < 0 || client[i] >= c->host->clients.count)
-      return brim_fail(BRIM_EINVAL, "losses was asked about client %lld, and there are %lld", (long long)client[i],
-                       (long long)c->host->clients.count);
+  BRIM_TRY(brim_selection_check_question(c->host->ops->needs, query, client, count));
   const void *asked[] = {c, client, &count, out};
   return brim_guard_back(answer_losses, asked);
-}
-
-static bool is_candidate(const brim_selection_query *q, int64_t client)
-{
-  int64_t from = 0, to = q->candidates;
-  while (from < to) {
-    const int64_t middle = from + (to - from) / 2;
-    if (q->candidate[middle] < client)
-      from = middle + 1;
-    else
-      to = middle;
-  }
-  return from < q->candidates && q->candidate[from] == client;
-}
-
-static brim_status check(brim_selection_host *h, const call *c)
-{
-  const char *id = h->choice->plugin->id;
-  const long long round = (long long)c->query.round + 1, count = (long long)c->out.count;
-  if (count < 1 || count > c->query.wanted)
-    return brim_fail(BRIM_EPLUGIN, "selector '%s' has selected %lld clients in round %lld; 1 to %lld are wanted", id,
-                     count, round, (long long)c->query.wanted);
-  brim_status status = BRIM_OK;
-  int64_t checked = 0;
-  for (; checked < count && status == BRIM_OK; checked++) {
-    const int64_t k = c->out.client[checked];
-    if (k < 0 || k >= h->clients.count)
-      status = brim_fail(BRIM_EPLUGIN, "selector '%s' has selected client %lld in round %lld, and there are %lld", id,
-                         (long long)k, round, (long long)h->clients.count);
-    else if (!is_candidate(&c->query, k))
-      status = brim_fail(BRIM_EPLUGIN, "selector '%s' has selected client %lld in round %lld, which is not there", id,
-                         (long long)k, round);
-    else if (h->is_chosen[k / 8] & 1u << k % 8)
-      status = brim_fail(BRIM_EPLUGIN, "selector '%s' has selected client %lld twice in round %lld", id, (long long)k,
-                         round);
-    else
-      h->is_chosen[k / 8] |= (uint8_t)(1u << k % 8);
-  }
-  for (int64_t i = 0; i < checked; i++)
-    if (c->out.client[i] >= 0 && c->out.client[i] < h->clients.count) h->is_chosen[c->out.client[i] / 8] = 0;
-  return status;
 }
 
 brim_fleet_columns brim_selection_columns(brim_selection_host *h)
@@ -306,7 +257,7 @@ brim_status brim_selection_select(brim_selection_host *h, const brim_selection_w
                                    .losses = ask_losses,
                                    .host = &c};
   BRIM_TRY(run(h, "select", true, call_select, &c));
-  BRIM_TRY(check(h, &c));
+  BRIM_TRY(brim_selection_check(h->choice->plugin->id, &c.query, &c.out, out, h->is_chosen));
   *count = c.out.count;
   return BRIM_OK;
 }

@@ -21,13 +21,42 @@ static void state(const void *self, const brim_clients *clients, int64_t *own, i
   *of_client = bad_is("state", "negative") ? -1 : 1;
 }
 
+/* One that is away, if one is. */
+static void select_away(const brim_selection_query *q, brim_selection *out)
+{
+  int64_t k = 0;
+  while (k < q->candidates && q->candidate[k] == k) k++;
+  if (k < q->clients->count) out->client[0] = k;
+}
+
+/* What is no answer. */
+static void write_elsewhere(const brim_selection_query *q, brim_selection *out)
+{
+  static int64_t own[1000];
+  if (bad_is("select", "behind")) q->of_client[q->clients->count] = 1;
+  if (bad_is("select", "column")) *(float *)(uintptr_t)&q->clients->loss[0] = 1;
+  if (bad_is("select", "pointer")) out->client = own;
+}
+
+/* Where it begins: at what its state counts; what it counts itself is bad. */
+static int64_t find_first(int64_t *self, const brim_selection_query *q)
+{
+  static int64_t calls;
+  if (bad_is("select", "moves")) return ++calls;
+  return (int64_t)q->own[0] + self[0];
+}
+
 static brim_status select_clients(void *self, const brim_selection_query *q, brim_selection *out)
 {
-  (void)self;
+  const int64_t first = find_first(self, q);
   for (; out->count < q->wanted; out->count++)
-    out->client[out->count] = ((int64_t)q->own[0] + out->count) % q->clients->count;
+    out->client[out->count] = q->candidate[(first + out->count) % q->candidates];
+  while (bad_is("select", "slow") && q->clients->count > 50000) continue;
   if (q->round < 2) return BRIM_OK;
-  if (bad_is("select", "twice")) out->client[1] = out->client[0];
+  write_elsewhere(q, out);
+  if (bad_is("select", "away")) select_away(q, out);
+  if (bad_is("select", "losses")) return q->losses(q, q->candidate, 1, &(float){0});
+  if (bad_is("select", "twice") && q->wanted > 1) out->client[1] = out->client[0];
   if (bad_is("select", "stranger")) out->client[0] = q->clients->count;
   if (bad_is("select", "negative")) out->client[0] = -1;
   if (bad_is("select", "nobody")) out->count = 0;
@@ -37,7 +66,7 @@ static brim_status select_clients(void *self, const brim_selection_query *q, bri
 
 static brim_status learn(void *self, const brim_selection_result *r)
 {
-  (void)self;
+  ((int64_t *)self)[0] += bad_is("learn", "keeps");
   for (int64_t i = 0; i < r->count; i++) r->of_client[r->client[i]] += 1;
   r->own[0] += 1;
   return r->round < 2 ? BRIM_OK : bad_in("learn", 0);

@@ -44,6 +44,18 @@ class Good(Check):
                 self.assertIn("brim would run it\n", result.out)
                 self.assertNotIn("warning", result.out)
 
+    def test_the_selectors_that_are_shipped(self):
+        files = sorted((SHIPPED / "selector").glob("*.so"))
+        self.assertGreater(len(files), 1)
+        for file in files:
+            with self.subTest(file.name):
+                found = self.findings(file)
+                self.assertEqual(list(found), ["table", "create", "state", "select", "repeats", "resumes", "time",
+                                               "memory", "parameters"])
+                self.assertEqual({finding for check, (finding, _) in found.items() if check != "time"}, {"ok"}, found)
+                self.assertRegex(found["select"][1], r"none of them twice: 21 rounds of \d\d federations")
+                self.assertRegex(found["time"][1], r"^a selection takes at most [\d.e+-]+ ms of 1000 clients")
+
     def test_models_and_datasets(self):
         self.assertIn("takes images [1,28,28]", self.findings(SHIPPED / "model" / "cnn.so")["build"][1])
         self.assertIn("takes tokens [32]", self.findings(SHIPPED / "model" / "gpt2.so")["build"][1])
@@ -63,7 +75,7 @@ class Good(Check):
         self.assertNotIn("read", found)
 
     def test_the_bad_ones_are_good_while_nobody_asks_for_more(self):
-        for kind in ("policy", "model", "dataset"):
+        for kind in ("policy", "model", "dataset", "selector"):
             self.check(BAD / kind / "bad.so")
 
     def test_time_passes_between_questions(self):
@@ -93,6 +105,44 @@ class Bad(Check):
                                  ("on_step:loop", "on_step", "does not come back")):
             with self.subTest(bad):
                 self.assert_fails("policy", bad, check, part)
+
+    def test_selectors(self):
+        for bad, check, part in (("create:segv", "create", "crashed in create"), ("create:exit", "create", "exit()"),
+                                 ("state:huge", "state", "asks for a state of"),
+                                 ("state:negative", "state", "asks for a state of 1 numbers and -1 a client"),
+                                 ("select:segv", "select", "crashed in select"),
+                                 ("select:loop", "select", "does not come back from select"),
+                                 ("select:unknown", "select", "which is no status"),
+                                 ("learn:segv", "select", "crashed in learn"),
+                                 ("select:twice", "select", "twice in round 3"),
+                                 ("select:away", "select", "in round 3, which is not there"),
+                                 ("select:stranger", "select", "in round 3, and there are"),
+                                 ("select:nobody", "select", "has selected 0 clients in round 3"),
+                                 ("select:many", "select", "are wanted"),
+                                 ("select:pointer", "select", "a pointer of its own in the place of `client`"),
+                                 ("select:behind", "select", "writes behind of_client in select"),
+                                 ("select:column", "select", "writes to clients.loss in select"),
+                                 ("select:losses", "select", "BRIM_NEED_LOSSES"),
+                                 ("select:moves", "repeats", "answers otherwise to the same query"),
+                                 ("learn:keeps", "resumes", "keeps something outside of `own` and `of_client`")):
+            with self.subTest(bad):
+                self.assert_fails("selector", bad, check, part)
+
+    def test_a_selector_is_told_where_it_failed(self):
+        found = self.findings(BAD / "selector" / "bad.so", status=FAILED, bad="select:away")
+        self.assertRegex(found["select"][1], r"in a made-up federation of \d+ clients with \d+ classes, \d+ of them "
+                                             r"there and \d+ wanted, in round 3$")
+        self.assertEqual(found["parameters"], ("warning", "not tried, as a check before it has failed"))
+
+    def test_a_selector_that_is_slow_in_large_federations_is_only_warned_of(self):
+        finding, text = self.findings(BAD / "selector" / "bad.so", bad="select:slow")["time"]
+        self.assertEqual(finding, "warning")
+        self.assertRegex(text, "ms of 10000 clients; of 100000 clients: .* does not come back from select")
+
+    def test_a_selector_may_refuse_in_its_own_words(self):
+        found = self.findings(BAD / "selector" / "bad.so", status=FAILED, bad="select:fails")
+        self.assertIn("refuses all of 40 made-up federations, first by: this policy does not want to",
+                      found["select"][1])
 
     @plain
     def test_datasets_and_models(self):
@@ -151,7 +201,7 @@ class Bad(Check):
     def test_folders(self):
         result = self.check(BAD, status=USAGE)
         self.assert_error(result, "is a folder", *(f"brim check {BAD}/{kind}/bad.so"
-                                                   for kind in ("policy", "model", "dataset")))
+                                                   for kind in ("policy", "model", "dataset", "selector")))
         (self.folder / "empty").mkdir()
         self.assert_error(self.check("empty", status=USAGE), "no plugin's file (*.so) is in it")
 
@@ -224,7 +274,7 @@ class Mutated(Check):
 
     @plain
     def test_any_bytes(self):
-        seeds = [(BAD / kind / "bad.so").read_bytes() for kind in ("policy", "model", "dataset")]
+        seeds = [(BAD / kind / "bad.so").read_bytes() for kind in ("policy", "model", "dataset", "selector")]
         found = {}
         for number in range(MUTATIONS):
             draw = random.Random(number)

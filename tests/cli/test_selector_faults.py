@@ -5,7 +5,7 @@ import os
 import pathlib
 import unittest
 
-from support import FAILED, SANITIZED, Case, main
+from support import FAILED, SANITIZED, USAGE, Case, main
 
 BAD = pathlib.Path(os.environ["BRIM_BAD_PLUGINS"])
 RUN = ["dataset=synthetic", "dataset.shape=[1,8,8]", "dataset.train_count=120", "dataset.test_count=20",
@@ -35,7 +35,8 @@ class SelectorFaults(Case):
                           ("stranger", "has selected client 6 in round 3, and there are 6"),
                           ("negative", "has selected client -1 in round 3"),
                           ("nobody", "has selected 0 clients in round 3; 1 to 3 are wanted"),
-                          ("many", "has selected 4 clients in round 3; 1 to 3 are wanted")):
+                          ("many", "has selected 4 clients in round 3; 1 to 3 are wanted"),
+                          ("pointer", "has put a pointer of its own in the place of `client` in round 3")):
             with self.subTest(bad):
                 self.check(f"select:{bad}", text)
 
@@ -45,6 +46,10 @@ class SelectorFaults(Case):
         result = self.federate("away", "world.availability=trace", "world.trace=trace.csv", status=FAILED)
         self.assert_error(result, "selector 'bad' has selected client 4 in round 3, which is not there",
                           "there is a checkpoint of step 2")
+
+    def test_losses_that_were_not_planned_for_are_refused(self):
+        result = self.federate("losses", bad="select:losses", status=USAGE)
+        self.assert_error(result, "losses was asked by a selector whose needs have no BRIM_NEED_LOSSES")
 
     @unittest.skipIf(SANITIZED, "a sanitizer has handlers of its own")
     def test_a_crash_ends_the_run_with_a_checkpoint(self):

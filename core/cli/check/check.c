@@ -438,7 +438,7 @@ const brim_command brim_command_check = {
     "Nothing of the plugin runs in this process: it starts itself again, within limits of time and memory, and tells\n"
     "what crashed, did not come back, or answered what cannot be done, a line for each check: ok, warning or FAILED.\n"
     "Policies are asked about made-up devices, plans and memory; models are built for samples of several kinds and\n"
-    "planned; of datasets all splits are opened and samples read, also by several threads. Of backends and\n"
-    "communicators only tables are looked at. Exit status 0: brim would run it; 3: it cannot be loaded; 5: a check\n"
-    "failed.\n",
+    "planned; of datasets all splits are opened and samples read, also by several threads; selectors choose clients\n"
+    "of made-up federations. Of backends and communicators only tables are looked at. Exit status 0: brim would run\n"
+    "it; 3: it cannot be loaded; 5: a check failed.\n",
     options};

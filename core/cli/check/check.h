@@ -40,18 +40,33 @@ typedef struct brim_check_kind {
 } brim_check_kind;
 
 /* Each ends with name NULL. Without the first, the others of a plugin are not done. */
-extern const brim_check_kind brim_policy_checks[], brim_model_checks[], brim_dataset_checks[];
+extern const brim_check_kind brim_policy_checks[], brim_model_checks[], brim_dataset_checks[], brim_selector_checks[];
 
 /* Sets the text; returns `finding`. */
 enum brim_finding brim_check_say(brim_check *c, enum brim_finding finding, const char *format, ...) BRIM_PRINTF(3, 4);
 /* The thread's error, behind what was being done. */
 enum brim_finding brim_check_error(brim_check *c, const char *what);
+/* The same, but for its further lines, which say to call this very command; `what` may be "". */
+enum brim_finding brim_check_fail_short(brim_check *c, const char *what);
 /* Behind a configuration that failed: BRIM_FOUND_WORDS with its error if that is for the user's words to mend, else
  * `finding` with the text that is there. */
 enum brim_finding brim_check_words(brim_check *c, const char *error, enum brim_finding finding);
 /* The configuration of a run that takes the plugin, of the words given and then the user's. Freed with
  * brim_config_free. */
 brim_status brim_check_config(brim_check *c, const char *const *word, size_t count, brim_config **out);
+
+#define BRIM_CHECK_WARM_TIMES 20 /* that something is done before memory is counted */
+#define BRIM_CHECK_MANY_TIMES 300
+#define BRIM_CHECK_LEAK_BYTES 16 /* each time; less may be the C library's own */
+/* Bytes of this process. */
+uint64_t brim_check_allocated(void);
+
+enum brim_check_trial { BRIM_TRIAL_DONE, BRIM_TRIAL_REFUSED, BRIM_TRIAL_FAILED };
+/* Makes and asks a plugin with a further word of its configuration; REFUSED: by words of its own. Of what has FAILED
+ * the text is set. */
+typedef enum brim_check_trial (*brim_check_try_fn)(brim_check *c, const char *word);
+/* Tries each parameter of the plugin with values at the ends of its range: "PREFIX.KEY=VALUE". */
+enum brim_finding brim_check_parameters(brim_check *c, const char *prefix, brim_check_try_fn try);
 
 /* ECONFIG with the plugins' files that are in a folder. */
 brim_status brim_check_fail_folder(const char *folder);

@@ -121,6 +121,8 @@ static const brim_check_kind *checks_of(const brim_plugin *plugin)
     return brim_model_checks;
   case BRIM_DATASET:
     return brim_dataset_checks;
+  case BRIM_SELECTOR:
+    return brim_selector_checks;
   default: /* backends and communicators are devices and networks: their tables are all that is looked at */
     return none;
   }

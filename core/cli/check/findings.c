@@ -39,6 +39,12 @@ enum brim_finding brim_check_error(brim_check *c, const char *what)
   return brim_check_say(c, BRIM_FOUND_FAILED, "%s: %s", what, brim_error_text());
 }
 
+enum brim_finding brim_check_fail_short(brim_check *c, const char *what)
+{
+  const char *text = brim_error_text();
+  return brim_check_say(c, BRIM_FOUND_FAILED, "%s%s%.*s", what, what[0] ? ": " : "", (int)strcspn(text, "\n"), text);
+}
+
 enum brim_finding brim_check_words(brim_check *c, const char *error, enum brim_finding finding)
 {
   return c->blames_words ? brim_check_say(c, BRIM_FOUND_WORDS, "%s", error) : finding;

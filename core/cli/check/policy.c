@@ -2,13 +2,11 @@
  * nothing changes or nothing fits; made and destroyed, asked twice and often, and with parameters at the ends of their
  * ranges. See check.h. */
 #include <inttypes.h>
-#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/arena.h"
 #include "cli/check/check.h"
 #include "cli/check/worlds.h"
 #include "memory/policy_call.h"
@@ -17,10 +15,6 @@
 #define WORLDS_FEW 12 /* worlds, where each is asked about often */
 #define STEPS 120     /* of a run */
 #define EVENTS 64     /* about out-of-memory: after so many a run ends whatever the policies say */
-#define WARM_TIMES 20 /* before memory is counted */
-#define MANY_TIMES 300
-#define LEAK_BYTES 16 /* each time; less may be the C library's own */
-#define VALUES_MAX 64 /* of a parameter */
 
 /* ---- an instance in a made-up world ---- */
 
@@ -80,13 +74,6 @@ static brim_status open_asked(asked *a)
   brim_policies_listen(a->policies, ignore, NULL);
   brim_policies_answer_there(a->policies);
   return BRIM_OK;
-}
-
-/* The thread's error, but for its further lines, which say to call this very command. */
-static enum brim_finding fail_short(brim_check *c, const char *what)
-{
-  const char *text = brim_error_text();
-  return brim_check_say(c, BRIM_FOUND_FAILED, "%s%s%.*s", what, what[0] ? ": " : "", (int)strcspn(text, "\n"), text);
 }
 
 /* What its own words end a run with is not for us to judge, and not nonsense. */
@@ -156,7 +143,7 @@ static enum brim_finding fail_in_world(brim_check *c, const brim_made_world *w)
 {
   brim_text world = {0};
   brim_made_world_tell(w, &world);
-  fail_short(c, "");
+  brim_check_fail_short(c, "");
   brim_text_printf(&c->text, "\nin a made-up world of %s", brim_text_str(&world));
   brim_text_release(&world);
   return BRIM_FOUND_FAILED;
@@ -429,12 +416,6 @@ static enum brim_finding check_repeats(brim_check *c)
 
 /* ---- making and destroying ---- */
 
-static uint64_t allocated(void)
-{
-  const struct mallinfo2 now = mallinfo2();
-  return now.uordblks + now.hblkhd;
-}
-
 static enum brim_finding check_create(brim_check *c)
 {
   enum brim_finding finding = BRIM_FOUND_OK;
@@ -447,18 +428,18 @@ static enum brim_finding check_create(brim_check *c)
     free_asked(a);
     return finding;
   }
-  for (int i = 0; i < WARM_TIMES + MANY_TIMES && finding == BRIM_FOUND_OK; i++) {
-    if (i == WARM_TIMES) before = allocated();
-    if (open_asked(a) != BRIM_OK) finding = fail_short(c, "");
+  for (int i = 0; i < BRIM_CHECK_WARM_TIMES + BRIM_CHECK_MANY_TIMES && finding == BRIM_FOUND_OK; i++) {
+    if (i == BRIM_CHECK_WARM_TIMES) before = brim_check_allocated();
+    if (open_asked(a) != BRIM_OK) finding = brim_check_fail_short(c, "");
     close_asked(a);
     if (finding == BRIM_FOUND_OK && brim_guard_any_lost())
       finding = brim_check_say(c, BRIM_FOUND_FAILED, "destroy crashes, or does not come back");
   }
-  const uint64_t after = allocated(), kept = after > before ? (after - before) / MANY_TIMES : 0;
-  if (finding == BRIM_FOUND_OK && kept >= LEAK_BYTES)
+  const uint64_t after = brim_check_allocated(), kept = after > before ? (after - before) / BRIM_CHECK_MANY_TIMES : 0;
+  if (finding == BRIM_FOUND_OK && kept >= BRIM_CHECK_LEAK_BYTES)
     finding = brim_check_say(c, BRIM_FOUND_WARNING, "create and destroy keep %" PRIu64 " bytes each time", kept);
   else if (finding == BRIM_FOUND_OK)
-    brim_check_say(c, BRIM_FOUND_OK, "made and destroyed %d times", WARM_TIMES + MANY_TIMES);
+    brim_check_say(c, BRIM_FOUND_OK, "made and destroyed %d times", BRIM_CHECK_WARM_TIMES + BRIM_CHECK_MANY_TIMES);
   free_asked(a);
   return finding;
 }
@@ -471,14 +452,14 @@ static enum brim_finding check_leaks(brim_check *c)
   asked *a = new_asked();
   if (open_default(c, a, &finding)) {
     brim_made_world_set(&a->world, BRIM_WORLD_EDGES);
-    for (int i = 0; i < WARM_TIMES + MANY_TIMES; i++) {
+    for (int i = 0; i < BRIM_CHECK_WARM_TIMES + BRIM_CHECK_MANY_TIMES; i++) {
       answer out;
-      if (i == WARM_TIMES) before = allocated();
+      if (i == BRIM_CHECK_WARM_TIMES) before = brim_check_allocated();
       for (int hook = 0; hook <= BRIM_HOOK_STEP; hook++) (void)ask_hook(a, (enum brim_hook)hook, i, &out);
     }
-    const uint64_t after = allocated(), kept = after > before ? (after - before) / MANY_TIMES : 0;
+    const uint64_t after = brim_check_allocated(), kept = after > before ? (after - before) / BRIM_CHECK_MANY_TIMES : 0;
     brim_check_say(c, BRIM_FOUND_OK, "decisions keep no memory");
-    if (kept >= LEAK_BYTES)
+    if (kept >= BRIM_CHECK_LEAK_BYTES)
       finding = brim_check_say(c, BRIM_FOUND_WARNING, "decisions keep %" PRIu64 " bytes each time", kept);
   }
   free_asked(a);
@@ -487,45 +468,11 @@ static enum brim_finding check_leaks(brim_check *c)
 
 /* ---- parameters ---- */
 
-/* Ends of a range that belong to it, and names, as words: "[1,4096]" "(0,1]" "a|b" "auto|[1,64]". */
-static size_t list_values(const brim_param *row, brim_arena *arena, const char **out)
-{
-  size_t n = 0;
-  const char *s = row->range ? row->range : "";
-  if (row->type == BRIM_BOOL) {
-    out[n++] = "true";
-    out[n++] = "false";
-  }
-  if (row->def) out[n++] = row->def[0] ? row->def : "\"\"";
-  while (*s && n + 2 < VALUES_MAX) {
-    const size_t length = strcspn(s, "|");
-    if (*s != '[' && *s != '(') {
-      out[n++] = brim_arena_string_n(arena, s, length);
-    } else {
-      const size_t comma = strcspn(s, ",");
-      if (*s == '[') out[n++] = brim_arena_string_n(arena, s + 1, comma - 1);
-      if (length > comma + 2 && s[length - 1] == ']')
-        out[n++] = brim_arena_string_n(arena, s + comma + 1, length - comma - 2);
-    }
-    s += length + (s[length] == '|');
-  }
-  return n;
-}
-
-typedef struct values {
-  int tried, refused; /* by words of its own */
-  char refusal[256];  /* the first */
-} values;
-
 /* A value that its own words refuse is refused; a crash is none. */
-static brim_status try_value(brim_check *c, const brim_param *row, const char *value, values *t)
+static enum brim_check_trial try_word(brim_check *c, const char *word)
 {
-  char word[512];
   answer out;
   asked *a = new_asked();
-  const bool is_list = row->type == BRIM_LIST || row->type == BRIM_SET || row->type == BRIM_NAMES;
-  snprintf(word, sizeof word, is_list && value[0] != '[' ? "policy.%s.%s=[%s]" : "policy.%s.%s=%s", c->plugin->id,
-           row->key, value);
   brim_status status = configure(c, word, a);
   if (status == BRIM_OK) status = open_asked(a);
   for (uint64_t i = 0; i < WORLDS_FEW && status != BRIM_EPLUGIN && a->policies; i++) {
@@ -533,36 +480,17 @@ static brim_status try_value(brim_check *c, const brim_param *row, const char *v
     for (int hook = 0; hook <= BRIM_HOOK_STEP && status != BRIM_EPLUGIN; hook++)
       status = ask_hook(a, (enum brim_hook)hook, 1, &out);
   }
-  if (status == BRIM_EPLUGIN) {
-    fail_short(c, word);
-  } else if (!a->policies) {
-    t->refused++;
-    snprintf(t->refusal, sizeof t->refusal, "%.*s", (int)sizeof t->refusal - 1, word);
-  } else {
-    t->tried++;
-  }
+  if (status == BRIM_EPLUGIN) brim_check_fail_short(c, word);
+  const bool is_made = a->policies != NULL;
   free_asked(a);
-  return status == BRIM_EPLUGIN ? status : BRIM_OK;
+  return status == BRIM_EPLUGIN ? BRIM_TRIAL_FAILED : is_made ? BRIM_TRIAL_DONE : BRIM_TRIAL_REFUSED;
 }
 
 static enum brim_finding check_parameters(brim_check *c)
 {
-  values t = {.tried = 0};
-  brim_arena arena = {0};
-  enum brim_finding finding = BRIM_FOUND_OK;
-  for (const brim_param *row = c->plugin->params; row && row->key && finding == BRIM_FOUND_OK; row++) {
-    const char *value[VALUES_MAX];
-    const size_t count = list_values(row, &arena, value);
-    for (size_t i = 0; i < count && finding == BRIM_FOUND_OK; i++)
-      if (try_value(c, row, value[i], &t) != BRIM_OK) finding = BRIM_FOUND_FAILED;
-  }
-  if (finding == BRIM_FOUND_OK && t.refused > 0)
-    brim_check_say(c, BRIM_FOUND_OK, "values at the ends of their ranges: %d, of which %d are refused, as %s",
-                   t.tried + t.refused, t.refused, t.refusal);
-  else if (finding == BRIM_FOUND_OK)
-    brim_check_say(c, BRIM_FOUND_OK, t.tried > 0 ? "values at the ends of their ranges: %d" : "none", t.tried);
-  brim_arena_release(&arena);
-  return finding;
+  char prefix[BRIM_OPTION_BYTES];
+  snprintf(prefix, sizeof prefix, "policy.%s", c->plugin->id);
+  return brim_check_parameters(c, prefix, try_word);
 }
 
 const brim_check_kind brim_policy_checks[] = {{"create", check_create},
