@@ -1,8 +1,9 @@
 /* @NAME@: a selector that takes the clients with the highest m(k), in which it remembers losses of their trainings:
+ *
  *     m(k) = memory m(k) + (1 - memory) loss(k), each time that client k has trained; at first its loss
+ *
  * Clients that have not trained yet come first, in random order. All that a selector is told is in brim/selector.h. */
 #include <brim/brim.h>
-#include <stdlib.h>
 
 typedef struct settings { /* brim fills it from the table below */
   double memory;
@@ -21,21 +22,19 @@ static void state(const void *self, const brim_clients *clients, int64_t *own, i
   *of_client = 1;
 }
 
-static brim_status select_clients(void *self, const brim_selection_query *q, brim_selection *out)
+static double score(const brim_selection_query *q, const void *self, int64_t k)
 {
   (void)self;
-  brim_best *best = malloc((size_t)q->wanted * sizeof *best); /* those of the highest score so far */
-  if (!best) return brim_fail(BRIM_ENOMEM_HOST, "no memory to select %lld clients", (long long)q->wanted);
-  for (int64_t i = 0; i < q->candidates; i++) { /* those that are there */
-    const int64_t k = q->candidate[i];
-    const double first = 1e30 * (1 + brim_selection_draw(q, 0, k)); /* more than any loss */
-    brim_best_add(best, &out->count, q->wanted, k, q->clients->last_round[k] < 0 ? first : q->of_client[k]);
-  }
-  for (int64_t i = 0; i < out->count; i++) out->client[i] = best[i].client;
-  free(best);
-  return BRIM_OK;
+  return q->clients->last_round[k] < 0 ? brim_score_new(q, k) : q->of_client[k];
 }
 
+/* The same clients for the same query, whatever was asked before. */
+static brim_status select_clients(void *self, const brim_selection_query *q, brim_selection *out)
+{
+  return brim_select_highest(q, score, self, out); /* of those that are there, as many as are wanted */
+}
+
+/* What a round has brought: of a client whose update did not arrive nothing new is known. */
 static brim_status learn(void *self, const brim_selection_result *r)
 {
   const settings *s = self;

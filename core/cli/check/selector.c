@@ -371,8 +371,8 @@ static enum brim_finding check_time(brim_check *c)
     const bool is_beyond = status != BRIM_EPLUGIN || a->f.query.size == 0 || brim_guard_is_lost(a->guard);
     const bool is_limit = i > 0 && status != BRIM_OK && is_beyond; /* query.size 0: no round was begun */
     if (status == BRIM_OK)
-      brim_text_printf(&text, "%s%.3g ms of %lld clients", i ? ", " : "a selection takes at most ", 1e3 * a->seconds,
-                       (long long)size[i]);
+      brim_text_printf(&text, "%s%.*f ms of %lld clients", i ? ", " : "a selection takes at most ",
+                       a->seconds < 0.01 ? 2 : 0, 1e3 * a->seconds, (long long)size[i]);
     else if (is_limit)
       brim_text_printf(&text, "; of %lld clients: %.*s", (long long)size[i], (int)strcspn(brim_error_text(), "\n"),
                        brim_error_text());
