@@ -158,11 +158,11 @@ static inline void *brim_selection_alloc(int64_t count, size_t size)
   return memory;
 }
 
-/* A score for drawing without replacement in proportion to `weight` > 0: the clients of the highest scores are those
+/* A score for drawing without replacement in proportion to `share` > 0: the clients of the highest scores are those
  * drawn (Efraimidis and Spirakis: Weighted Random Sampling with a Reservoir, 2006). */
-static inline double brim_score_drawn(const brim_selection_query *query, uint32_t stream, int64_t client, double weight)
+static inline double brim_score_drawn(const brim_selection_query *query, uint32_t stream, int64_t client, double share)
 {
-  return log(brim_selection_draw(query, stream, client)) / weight;
+  return log(brim_selection_draw(query, stream, client)) / share;
 }
 
 /* The score of a client never seen: at random, and higher than any that is below 1e30. */
