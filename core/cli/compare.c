@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 #include "cli/cli.h"
-#include "report/runs.h"
+#include "report/methods.h"
 #include "report/svg.h"
 #include "store/rundir.h"
 
@@ -13,13 +13,19 @@
 
 /* ---- tables ---- */
 
-static void print_tables(brim_comparison *c)
+static void print_tables(brim_comparison *c, const brim_method *method, size_t count)
 {
   brim_text out = {0};
   const brim_table figures = brim_compare_figures(c), keys = brim_compare_keys(c);
   brim_table_print(&figures, &out);
   if (keys.count > 0) brim_text_add(&out, "\n");
   brim_table_print(&keys, &out);
+  if (c->count > 1) {
+    const brim_table methods = brim_methods_table(c, method, count);
+    if (count > 0) brim_text_add(&out, "\n");
+    brim_table_print(&methods, &out);
+    if (count > 1) brim_text_printf(&out, "%s\n", brim_method_score_words);
+  }
   brim_cli_print(brim_text_str(&out));
   brim_text_release(&out);
 }
@@ -74,11 +80,29 @@ static json_t *describe(brim_comparison *c, const brim_compared *run)
   return out;
 }
 
-static brim_status print_json(brim_comparison *c)
+static json_t *describe_method(const brim_method *m)
 {
-  json_t *runs = json_array();
+  char key[64];
+  json_t *out = json_pack("{s:s, s:I}", "method", m->name, "seeds", (json_int_t)m->runs);
+  for (int k = 0; k < BRIM_METHOD_FIGURES; k++) {
+    set_number(out, brim_method_key(k), m->of[k].mean);
+    snprintf(key, sizeof key, "%s_deviation", brim_method_key(k));
+    if (k != BRIM_METHOD_SCORE) set_number(out, key, isfinite(m->of[k].mean) ? m->of[k].deviation : NAN);
+  }
+  return out;
+}
+
+static brim_status print_json(brim_comparison *c, const brim_method *method, size_t count)
+{
+  json_t *runs = json_array(), *methods = json_array();
   for (size_t i = 0; i < c->count; i++) json_array_append_new(runs, describe(c, &c->run[i]));
-  return brim_cli_print_json(json_pack("{s:o}", "runs", runs));
+  for (size_t i = 0; i < count; i++) json_array_append_new(methods, describe_method(&method[i]));
+  json_t *root = json_pack("{s:o}", "runs", runs);
+  if (count > 0)
+    json_object_set_new(root, "methods", methods);
+  else
+    json_decref(methods);
+  return brim_cli_print_json(root);
 }
 
 /* ---- curves ---- */
@@ -122,8 +146,19 @@ static brim_status write_curves(brim_comparison *c, const char *path)
 
 /* ---- the command ---- */
 
+static brim_status write_methods(const brim_method *method, size_t count, const char *path)
+{
+  brim_text text = {0};
+  if (count == 0)
+    return brim_fail(BRIM_ECONFIG, "-o %s: a CSV file has methods of federations, and no run is a finished one", path);
+  brim_methods_csv(method, count, &text);
+  const brim_status status = brim_file_write_atomic(path, brim_text_str(&text), text.length);
+  brim_text_release(&text);
+  return status;
+}
+
 typedef struct wishes {
-  const char *svg; /* where the curves go; NULL: none are drawn */
+  const char *path; /* where the curves go, or the table of methods; NULL: nowhere */
   bool json, force;
 } wishes;
 
@@ -133,18 +168,22 @@ static brim_status compare(brim_comparison *c, const char *const *dir, size_t co
   for (size_t i = 0; i < count; i++) BRIM_TRY(brim_compare_add(c, dir[i]));
   if (c->count == 0) return brim_fail(BRIM_ELOAD, "'%s' has no run that started", dir[0]);
   brim_compare_finish(c);
+  brim_method *method;
+  const size_t methods = brim_methods_list(c, &method);
   if (wish->json)
-    BRIM_TRY(print_json(c));
+    BRIM_TRY(print_json(c, method, methods));
   else
-    print_tables(c);
-  if (!wish->svg) return BRIM_OK;
-  BRIM_TRY(write_curves(c, wish->svg));
-  brim_log(BRIM_LOG_INFO, "curves in %s", wish->svg);
+    print_tables(c, method, methods);
+  if (!wish->path) return BRIM_OK;
+  const bool csv = brim_ends_with(wish->path, ".csv");
+  BRIM_TRY(csv ? write_methods(method, methods, wish->path) : write_curves(c, wish->path));
+  brim_log(BRIM_LOG_INFO, "%s in %s", csv ? "methods" : "curves", wish->path);
   return BRIM_OK;
 }
 
-static const brim_option options[] = {{"-o", BRIM_CLI_STRING(wishes, svg), "FILE.svg",
-                                       "draw loss and accuracy, or what there is in their place, over steps"},
+static const brim_option options[] = {{"-o", BRIM_CLI_STRING(wishes, path), "FILE",
+                                       "FILE.svg: draw loss and accuracy, or what there is in their place, over steps; "
+                                       "FILE.csv: the table of a federation's methods"},
                                       {"--json", BRIM_CLI_FLAG(wishes, json), NULL, "print JSON, for programs"},
                                       {"--force", BRIM_CLI_FLAG(wishes, force), NULL, BRIM_CLI_FORCE_HELP},
                                       {NULL}};
@@ -156,7 +195,9 @@ static int run_command(brim_cli *cli, int argc, char **argv)
   brim_comparison c = {0};
   brim_operands operands;
   brim_status status = brim_cli_parse(argc, argv, options, &wish, &operands);
-  if (status == BRIM_OK && wish.svg) status = brim_cli_check_output(wish.svg, ".svg", "the picture is SVG", wish.force);
+  if (status == BRIM_OK && wish.path)
+    status = brim_cli_check_output(wish.path, brim_ends_with(wish.path, ".csv") ? ".csv" : ".svg", "the picture is SVG",
+                                   wish.force);
   if (status == BRIM_OK) status = compare(&c, operands.word, operands.count, &wish);
   brim_compare_release(&c);
   return brim_cli_end(status, &operands);
@@ -164,11 +205,12 @@ static int run_command(brim_cli *cli, int argc, char **argv)
 
 const brim_command brim_command_compare = {
     "compare", "compare runs: figures, differing keys, curves", run_command,
-    "usage: brim compare RUN... [-o FILE.svg] [--force] [--json]\n"
+    "usage: brim compare RUN... [-o FILE.svg | -o FILE.csv] [--force] [--json]\n"
     "\n"
     "  brim compare runs/a runs/b                     figures, and the keys whose values differ\n"
     "  brim compare multirun/20250101-120000          the runs of a sweep\n"
     "  brim compare runs/a runs/b -o curves.svg       loss and accuracy over steps, as SVG too;\n"
     "                                                 perplexity or mean absolute error, where runs are about "
-    "these\n",
+    "these\n"
+    "  brim compare multirun/methods -o methods.csv   methods of federations, as a table for other programs\n",
     options};

@@ -5,8 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/table.h"
 #include "cli/sweep.h"
+#include "report/methods.h"
 #include "store/rundir.h"
 
 const char *brim_sweep_state_name(enum brim_job_state state)
@@ -256,6 +258,34 @@ static void print_repeats(brim_sweep_run *run, enum brim_score kind)
   brim_text_release(&out);
 }
 
+/* Federations, whose figures are of more than their end; false: fewer than two finished. */
+static bool print_methods(const brim_sweep_run *run)
+{
+  brim_comparison c = {0};
+  brim_method *method;
+  brim_text out = {0};
+  size_t count = 0;
+  brim_status status = BRIM_OK;
+  for (size_t i = 0; status == BRIM_OK && i < run->sweep.jobs; i++)
+    if (run->job[i].state == BRIM_JOB_FINISHED)
+      status = brim_compare_add(&c, brim_arena_printf(&c.arena, "%s/%zu", run->folder, i));
+  if (status != BRIM_OK) brim_log(BRIM_LOG_WARN, "the table of methods is left out: %s", brim_error_text());
+  if (status == BRIM_OK && c.count > 1) {
+    brim_compare_finish(&c);
+    count = brim_methods_list(&c, &method);
+  }
+  if (count > 0) {
+    const brim_table table = brim_methods_table(&c, method, count);
+    brim_text_add(&out, "\n");
+    brim_table_print(&table, &out);
+    if (count > 1) brim_text_printf(&out, "%s\n", brim_method_score_words);
+    brim_cli_print(brim_text_str(&out));
+  }
+  brim_text_release(&out);
+  brim_compare_release(&c);
+  return count > 0;
+}
+
 void brim_sweep_print(brim_sweep_run *run)
 {
   const enum brim_score kind = score_of(run);
@@ -277,7 +307,7 @@ void brim_sweep_print(brim_sweep_run *run)
   for (size_t i = 0; i < sweep->jobs; i++) add_row(run, &table, i, kind);
   brim_table_print(&table, &out);
   brim_cli_print(brim_text_str(&out));
-  if (run->repeats > 1) print_repeats(run, kind);
+  if (!print_methods(run) && run->repeats > 1) print_repeats(run, kind);
   fflush(stdout); /* before the messages that follow */
   brim_text_release(&out);
 }

@@ -117,7 +117,7 @@ static void print_several(brim_comparison *c, brim_text *out)
   brim_page_begin(out, "Figures");
   brim_page_table(out, &figures);
   brim_page_end(out);
-  if (seeds.count > 0) {
+  if (!brim_page_methods(c, out) && seeds.count > 0) {
     brim_page_begin(out, "Over seeds");
     brim_text_add(out, "<p>Means, and standard deviations where there are several seeds.</p>\n");
     brim_page_table(out, &seeds);

@@ -22,15 +22,6 @@ static double sum_until(const brim_series *s, const char *name, double step)
   return value ? sum : NAN;
 }
 
-/* Of evaluations of what the run is judged by: the first that came to `least`; that series' count if none did. */
-static size_t find_reached(const brim_series *judged, double least)
-{
-  const double *accuracy = brim_series_values(judged, "accuracy");
-  size_t i = 0;
-  while (i < judged->count && !(accuracy && accuracy[i] >= least)) i++;
-  return i;
-}
-
 /* The best evaluation; the series' count if none has an accuracy. */
 static size_t find_best(const brim_series *judged)
 {
@@ -50,7 +41,7 @@ static void add_reached(const brim_compared *run, double accuracy, brim_table *t
 {
   const brim_series *train = &run->metrics.split[BRIM_SPLIT_TRAIN], *judged = judged_of(run);
   char text[64];
-  const size_t i = find_reached(judged, accuracy);
+  const size_t i = brim_compare_reached(run, accuracy);
   const double step = i < judged->count ? judged->step[i] : NAN;
   snprintf(text, sizeof text, "%.0f %%", 100 * accuracy);
   brim_table_add(table, text);
@@ -84,7 +75,7 @@ void brim_page_reached(const brim_page_run *page, brim_text *out)
 static void add_reached_in_short(const brim_compared *run, double accuracy, brim_table *table)
 {
   const brim_series *judged = judged_of(run);
-  const size_t i = find_reached(judged, accuracy);
+  const size_t i = brim_compare_reached(run, accuracy);
   char seconds[64];
   if (i == judged->count) {
     brim_table_add(table, "-");
@@ -292,6 +283,8 @@ static void add_table(const brim_page_run *page, brim_text *out)
   brim_text_printf(out, "<p>%lld clients", (long long)c->count);
   if (c->rounds) brim_text_printf(out, ", of which %lld trained at least once", (long long)trained);
   if (c->left_out > 0) brim_text_printf(out, "; %.0f update%s did not arrive", c->left_out, c->left_out > 1 ? "s" : "");
+  if (isfinite(c->coverage))
+    brim_text_printf(out, "; those of a round had together %.1f %% of the classes (mean)", 100 * c->coverage);
   brim_text_add(out, ".</p>\n");
   for (size_t i = 0; i < table.columns; i++) brim_table_add(&table, head[i]);
   if (c->samples) add_spread(&table, "samples", c->samples, c->count);

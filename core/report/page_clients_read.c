@@ -36,13 +36,27 @@ static bool read_number(const char **s, int64_t most, int64_t *out)
   return true;
 }
 
-static void add_sample(brim_page_clients *c, const char *line)
+/* The bits of a client; false: there is no memory for them. */
+static bool mark_class(brim_page_clients *c, brim_arena *arena, int64_t client, int64_t class)
+{
+  uint64_t **has = &c->has[class / 64];
+  if (!*has) {
+    *has = brim_arena_try(arena, (size_t)c->count * sizeof **has);
+    if (!*has) return false;
+    memset(*has, 0, (size_t)c->count * sizeof **has);
+  }
+  (*has)[client] |= UINT64_C(1) << (class % 64);
+  return true;
+}
+
+static void add_sample(brim_page_clients *c, brim_arena *arena, const char *line)
 {
   int64_t client, sample, class;
   if (!read_number(&line, c->count - 1, &client) || !read_number(&line, INT64_MAX, &sample)) return;
   c->samples[client]++;
   if (!c->of_class || !read_number(&line, INT32_MAX, &class)) return;
   if (class >= c->classes) c->classes = class + 1;
+  if (class >= BRIM_PAGE_CLASSES_MAX || !mark_class(c, arena, client, class)) c->coverage = NAN;
   const int64_t place = place_of(c, client);
   if (place >= 0 && class < BRIM_PAGE_CLASSES_MAX) c->of_class[place * BRIM_PAGE_CLASSES_MAX + class]++;
 }
@@ -57,27 +71,53 @@ static void read_partition(brim_page_run *page, brim_page_clients *c)
   if (c->samples) memset(c->samples, 0, (size_t)c->count * sizeof *c->samples);
   if (c->samples && getline(&line, &room, file) >= 0 && strstr(line, ",class"))
     c->of_class = BRIM_ARENA_NEW(&page->all->arena, double, (size_t)c->shown *BRIM_PAGE_CLASSES_MAX);
-  while (c->samples && getline(&line, &room, file) >= 0) add_sample(c, line);
+  while (c->samples && getline(&line, &room, file) >= 0) add_sample(c, &page->all->arena, line);
   free(line);
   fclose(file);
 }
 
 /* ---- participants.jsonl ---- */
 
-static void add_round(brim_page_clients *c, const json_t *round)
+static double count_bits(const uint64_t *word)
+{
+  double bits = 0;
+  for (size_t i = 0; i < BRIM_PAGE_CLASS_WORDS; i++) bits += __builtin_popcountll(word[i]);
+  return bits;
+}
+
+static void add_classes(const brim_page_clients *c, int64_t client, uint64_t *word)
+{
+  for (size_t i = 0; i < BRIM_PAGE_CLASS_WORDS; i++)
+    if (c->has[i]) word[i] |= c->has[i][client];
+}
+
+/* Returns how many classes those have together that trained. */
+static double add_round(brim_page_clients *c, const json_t *round)
 {
   const json_t *arrived = json_object_get(round, "arrived");
+  uint64_t classes[BRIM_PAGE_CLASS_WORDS] = {0};
   size_t index;
   json_t *one;
   json_array_foreach(json_object_get(round, "client"), index, one)
   {
     const double client = json_is_number(one) ? json_number_value(one) : -1;
     if (!(client >= 0 && client < (double)c->count)) continue;
-    if (json_is_true(json_array_get(arrived, index)))
-      c->rounds[(int64_t)client]++;
-    else
+    if (!json_is_true(json_array_get(arrived, index))) {
       c->left_out++;
+      continue;
+    }
+    c->rounds[(int64_t)client]++;
+    add_classes(c, (int64_t)client, classes);
   }
+  return count_bits(classes);
+}
+
+/* Classes that anybody has. */
+static double count_classes(const brim_page_clients *c)
+{
+  uint64_t classes[BRIM_PAGE_CLASS_WORDS] = {0};
+  for (int64_t i = 0; i < c->count; i++) add_classes(c, i, classes);
+  return count_bits(classes);
 }
 
 /* A round that was made again after a resume is the same as before: it counts once. */
@@ -85,7 +125,7 @@ static void read_participants(brim_page_run *page, brim_page_clients *c)
 {
   char *line = NULL;
   size_t room = 0;
-  double last = -1;
+  double last = -1, rounds = 0, classes = 0;
   FILE *file = brim_page_open(page, "participants.jsonl");
   if (!file) return;
   c->rounds = brim_arena_try(&page->all->arena, (size_t)c->count * sizeof *c->rounds);
@@ -94,11 +134,13 @@ static void read_participants(brim_page_run *page, brim_page_clients *c)
     json_t *round = json_loadb(line, (size_t)length, 0, NULL);
     const double number = brim_page_number(round, "round");
     if (number > last) {
-      add_round(c, round);
+      classes += add_round(c, round);
+      rounds++;
       last = number;
     }
     json_decref(round);
   }
+  c->coverage += classes / (rounds * count_classes(c)); /* NAN: no rounds, or no classes */
   free(line);
   fclose(file);
 }
@@ -111,5 +153,6 @@ brim_page_clients *brim_page_read_clients(brim_page_run *page)
   *c = (brim_page_clients){.count = count, .shown = count < BRIM_PAGE_CLIENTS_MAX ? count : BRIM_PAGE_CLIENTS_MAX};
   if (count > 0) read_partition(page, c);
   if (count > 0) read_participants(page, c);
+  if (!c->rounds) c->coverage = NAN;
   return c;
 }

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "report/methods.h"
 #include "report/page_parts.h"
 
 #define CURVE_RUNS_MAX 32 /* colours and dashes that can be told apart */
@@ -12,9 +13,9 @@
 /* What the records tell beside it, what is the same for all of them, or what has a chart elsewhere. */
 static bool is_drawn(const char *name)
 {
-  static const char *const left_out[] = {"epoch",         "samples",  "tokens",           "seconds",
-                                         "skipped_steps", "clients",  "clients_left_out", "planned_bytes",
-                                         "device_bytes",  "rss_bytes"};
+  static const char *const left_out[] = {"epoch",           "samples",       "tokens",   "seconds",
+                                         "simulated_clock", "skipped_steps", "clients",  "clients_left_out",
+                                         "planned_bytes",   "device_bytes",  "rss_bytes"};
   for (size_t i = 0; i < sizeof left_out / sizeof left_out[0]; i++)
     if (strcmp(left_out[i], name) == 0) return false;
   return true;
@@ -144,6 +145,25 @@ static void draw_all(brim_comparison *c, const char *figure, brim_text *out)
   draw(&(brim_chart){brim_figure_title(&c->arena, figure), brim_compare_step(c), curve, each * c->count}, out);
 }
 
+/* What runs had of accuracy when the simulated clock had come so far. */
+static void draw_by_clock(brim_comparison *c, brim_text *out)
+{
+  brim_curve *curve = BRIM_ARENA_NEW(&c->arena, brim_curve, c->count);
+  bool any = false;
+  for (size_t i = 0; i < c->count; i++) {
+    const brim_series *judged = &c->run[i].metrics.split[brim_compare_judged(&c->run[i].metrics)];
+    double *clock = BRIM_ARENA_NEW(&c->arena, double, judged->count);
+    curve[i] = curve_of(judged, "accuracy");
+    curve[i].name = i;
+    curve[i].x = clock;
+    for (size_t k = 0; k < judged->count; k++) {
+      clock[k] = brim_compare_clock(&c->run[i], judged->step[k]);
+      any = any || isfinite(clock[k]);
+    }
+  }
+  if (any) draw(&(brim_chart){"accuracy by simulated time", "simulated seconds", curve, c->count}, out);
+}
+
 void brim_page_curves_of_all(brim_comparison *c, brim_text *out)
 {
   brim_names names = {0};
@@ -161,6 +181,49 @@ void brim_page_curves_of_all(brim_comparison *c, brim_text *out)
   for (size_t i = 0; i < c->count; i++) add_legend(out, i, brim_compare_legend(c, &c->run[i]));
   begin_charts(out);
   for (size_t i = 0; i < names.count; i++) draw_all(c, names.name[i], out);
+  draw_by_clock(c, out);
   brim_text_add(out, "</div>\n");
   brim_page_end(out);
+}
+
+/* ---- methods ---- */
+
+/* At the evaluations of its first run; NAN where another has none. */
+static void mean_curves(brim_arena *arena, const brim_method *m, brim_curve *by_round, brim_curve *by_clock)
+{
+  const brim_series *first = &m->run[0]->metrics.split[brim_compare_judged(&m->run[0]->metrics)];
+  double *accuracy = BRIM_ARENA_NEW(arena, double, first->count), *clock = BRIM_ARENA_NEW(arena, double, first->count);
+  for (size_t k = 0; k < first->count; k++) {
+    accuracy[k] = clock[k] = 0;
+    for (size_t i = 0; i < m->runs; i++) {
+      const brim_series *own = &m->run[i]->metrics.split[brim_compare_judged(&m->run[i]->metrics)];
+      const double *value = brim_series_values(own, "accuracy");
+      size_t at = 0;
+      while (at < own->count && own->step[at] < first->step[k]) at++;
+      const bool there = value && at < own->count && own->step[at] <= first->step[k];
+      accuracy[k] += (there ? value[at] : NAN) / (double)m->runs;
+      clock[k] += brim_compare_clock(m->run[i], first->step[k]) / (double)m->runs;
+    }
+  }
+  *by_round = (brim_curve){.x = first->step, .y = accuracy, .count = first->count};
+  *by_clock = (brim_curve){.x = clock, .y = accuracy, .count = first->count};
+}
+
+void brim_page_curves_of_methods(brim_comparison *c, const brim_method *method, size_t count, brim_text *out)
+{
+  brim_curve *by_round = BRIM_ARENA_NEW(&c->arena, brim_curve, count);
+  brim_curve *by_clock = BRIM_ARENA_NEW(&c->arena, brim_curve, count);
+  bool has_clock = false;
+  if (count > CURVE_RUNS_MAX) return;
+  brim_text_add(out, "<p class=\"legend\">\n");
+  for (size_t i = 0; i < count; i++) {
+    mean_curves(&c->arena, &method[i], &by_round[i], &by_clock[i]);
+    by_round[i].name = by_clock[i].name = i;
+    has_clock = has_clock || method[i].having[BRIM_METHOD_SECONDS] > 0;
+    add_legend(out, i, method[i].name);
+  }
+  begin_charts(out);
+  draw(&(brim_chart){"mean accuracy of the seeds", "round", by_round, count}, out);
+  if (has_clock) draw(&(brim_chart){"mean accuracy by simulated time", "simulated seconds", by_clock, count}, out);
+  brim_text_add(out, "</div>\n");
 }

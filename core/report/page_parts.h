@@ -2,6 +2,7 @@
 #ifndef BRIM_REPORT_PAGE_PARTS_H
 #define BRIM_REPORT_PAGE_PARTS_H
 #include <jansson.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #include "report/page.h"
@@ -12,6 +13,7 @@
 /* Clients that are drawn, and classes that their samples may have: the first, and no client of others. */
 #define BRIM_PAGE_CLIENTS_MAX 200
 #define BRIM_PAGE_CLASSES_MAX 200
+#define BRIM_PAGE_CLASS_WORDS ((BRIM_PAGE_CLASSES_MAX + 63) / 64) /* of a bit for each class */
 
 /* What a federation's files say of its clients. */
 typedef struct brim_page_clients {
@@ -22,6 +24,8 @@ typedef struct brim_page_clients {
   int64_t classes;  /* 1 + the largest; more than BRIM_PAGE_CLASSES_MAX cannot be drawn */
   double *rounds;   /* [count] in which each has trained; NULL: participants.jsonl is not there */
   double left_out;  /* times that a client was selected, but its update did not arrive */
+  uint64_t *has[BRIM_PAGE_CLASS_WORDS]; /* [count] a bit for each class of a client's samples; NULL: none has such */
+  double coverage; /* share of all classes that the clients of a round have together, mean over the rounds; or NAN */
 } brim_page_clients;
 
 /* A run with what only its own page shows. A file that is not there, or damaged, is NULL here. */
@@ -86,6 +90,8 @@ typedef struct brim_names {
 /* Left out if it is there, or there are too many. The text must stay. */
 void brim_names_add(brim_names *names, const char *name);
 
+struct brim_method; /* methods.h */
+
 /* ---- a section each; nothing is printed of what a run does not have ---- */
 
 void brim_page_headline(const brim_page_run *page, brim_text *out);
@@ -93,12 +99,16 @@ void brim_page_curves(const brim_page_run *page, brim_text *out);
 /* Memory of each record of a federation; of other runs nothing. */
 void brim_page_memory_curves(const brim_page_run *page, brim_text *out);
 void brim_page_curves_of_all(brim_comparison *c, brim_text *out);
+/* Accuracy by round and by simulated time, the mean over the seeds of each of `count` methods. */
+void brim_page_curves_of_methods(brim_comparison *c, const struct brim_method *method, size_t count, brim_text *out);
 void brim_page_epochs(const brim_page_run *page, brim_text *out);
 /* When a federation came to 50, 80 and 90 %. */
 void brim_page_reached(const brim_page_run *page, brim_text *out);
 /* A row for each federation. */
 void brim_page_reached_of_all(brim_comparison *c, brim_text *out);
 void brim_page_clients_section(const brim_page_run *page, brim_text *out);
+/* Federations that differ in their seeds as one; false: there are none that finished. */
+bool brim_page_methods(brim_comparison *c, brim_text *out);
 void brim_page_classes(const brim_page_run *page, brim_text *out);
 void brim_page_plan(const brim_page_run *page, brim_text *out);
 void brim_page_events(const brim_page_run *page, brim_text *out);

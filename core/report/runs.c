@@ -188,6 +188,24 @@ bool brim_compare_is_federated(const brim_compared *run)
   return node && node->kind == BRIM_YAML_SCALAR && strtoll(node->scalar, NULL, 10) > 0;
 }
 
+double brim_compare_clock(const brim_compared *run, double step)
+{
+  const brim_series *train = &run->metrics.split[BRIM_SPLIT_TRAIN];
+  const double *clock = brim_series_values(train, "simulated_clock");
+  size_t i = 0;
+  while (clock && i < train->count && train->step[i] < step) i++;
+  return clock && i < train->count ? clock[i] : NAN;
+}
+
+size_t brim_compare_reached(const brim_compared *run, double least)
+{
+  const brim_series *judged = &run->metrics.split[brim_compare_judged(&run->metrics)];
+  const double *accuracy = brim_series_values(judged, "accuracy");
+  size_t i = 0;
+  while (i < judged->count && !(accuracy && accuracy[i] >= least)) i++;
+  return i;
+}
+
 const char *brim_compare_step(const brim_comparison *c)
 {
   for (size_t i = 0; i < c->count; i++)

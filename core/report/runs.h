@@ -43,6 +43,10 @@ bool brim_compare_is_federated(const brim_compared *run);
 const char *brim_compare_step(const brim_comparison *c);
 /* What a run is judged by: validation data if it has some, else test data. */
 enum brim_split brim_compare_judged(const brim_metrics *metrics);
+/* The simulated clock after round `step`, or when the next record was made; NAN: there is none. */
+double brim_compare_clock(const brim_compared *run, double step);
+/* The first evaluation of what the run is judged by whose accuracy is `least`; that series' count if none is. */
+size_t brim_compare_reached(const brim_compared *run, double least);
 /* A name for a legend: the run's, and what is special about it if that is short. */
 const char *brim_compare_legend(brim_comparison *c, const brim_compared *run);
 
@@ -57,4 +61,11 @@ brim_table brim_compare_keys(brim_comparison *c);
 /* A row for runs that differ in their seeds only: means of what they are judged by, and standard deviations. No rows:
  * there are no such runs. */
 brim_table brim_compare_seeds(brim_comparison *c);
+/* A mean, and the standard deviation of a sample: NAN of one value. */
+typedef struct brim_mean {
+  double mean, deviation;
+} brim_mean;
+brim_mean brim_mean_of(const double *value, size_t count);
+/* "85.20 ± 0.31"; without a deviation the mean alone. */
+void brim_table_mean(brim_table *table, brim_mean m, int decimals);
 #endif

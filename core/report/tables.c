@@ -85,18 +85,22 @@ static const char *without_seed(brim_comparison *c, const brim_compared *run)
   return out;
 }
 
-/* Mean and deviation of values, which are `count`: "85.20 ± 0.31". Of one: it alone. */
-static void add_mean(brim_table *table, const double *value, size_t count, int decimals)
+brim_mean brim_mean_of(const double *value, size_t count)
 {
   double sum = 0, squares = 0;
   for (size_t i = 0; i < count; i++) sum += value[i];
   const double mean = sum / (double)count;
   for (size_t i = 0; i < count; i++) squares += (value[i] - mean) * (value[i] - mean);
-  if (count < 2 || !isfinite(mean))
-    brim_table_number(table, mean, decimals);
+  return (brim_mean){mean, count > 1 ? sqrt(squares / (double)(count - 1)) : NAN};
+}
+
+void brim_table_mean(brim_table *table, brim_mean m, int decimals)
+{
+  if (!isfinite(m.deviation) || !isfinite(m.mean))
+    brim_table_number(table, m.mean, decimals);
   else
-    brim_table_add(table, brim_arena_printf(table->arena, "%.*f \xc2\xb1 %.*f", decimals, mean, decimals,
-                                            sqrt(squares / (double)(count - 1))));
+    brim_table_add(table,
+                   brim_arena_printf(table->arena, "%.*f \xc2\xb1 %.*f", decimals, m.mean, decimals, m.deviation));
 }
 
 /* The runs from `first` on that are like it but for their seeds; none if a run before it is. */
@@ -117,8 +121,8 @@ static void add_seeds(brim_comparison *c, brim_table *table, const char *const *
   }
   brim_table_add(table, group[first]);
   brim_table_number(table, (double)count, 0);
-  add_mean(table, loss, count, 4);
-  add_mean(table, score, count, kind == BRIM_SCORE_MAE ? 4 : 2);
+  brim_table_mean(table, brim_mean_of(loss, count), 4);
+  brim_table_mean(table, brim_mean_of(score, count), kind == BRIM_SCORE_MAE ? 4 : 2);
 }
 
 brim_table brim_compare_seeds(brim_comparison *c)

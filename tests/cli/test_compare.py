@@ -135,7 +135,9 @@ class Curves(TwoRuns):
 
     def test_a_file_that_cannot_be_written(self):
         self.assert_error(self.brim("compare", "runs/a", "-o", "no/such/curves.svg", status=None), "no/such")
-        self.assert_error(self.brim("compare", "runs/a", "-o", "data.csv", status=2), "-o data.csv", "must end in .svg")
+        self.assert_error(self.brim("compare", "runs/a", "-o", "data.png", status=2), "-o data.png", "must end in .svg")
+        self.assert_error(self.brim("compare", "runs/a", "-o", "data.csv", status=2), "-o data.csv",
+                          "no run is a finished one")
 
 
 if __name__ == "__main__":

@@ -425,7 +425,7 @@ class OfAFederation(Reports):
         arrived = collections.Counter(client for line in self.records("run", "participants.jsonl")
                                       for client, there in zip(line["client"], line["arrived"]) if there)
         text = text_of(self.section(self.page("run/report.html"), "Clients"))
-        self.assertIn(f"12 clients, of which {len(arrived)} trained at least once.", text)
+        self.assertIn(f"12 clients, of which {len(arrived)} trained at least once; those of a round had together", text)
         (self.folder / "run/participants.jsonl").unlink()
         self.assertNotIn("trained at least once", text_of(self.section(self.report("run"), "Clients")))
         self.write_rounds("run", [(1, [0, 1, 2, 3, 4], []), (2, [4, 5, 6, 7, 8], [8]),
@@ -433,7 +433,13 @@ class OfAFederation(Reports):
                                   (3, [4, 0, 9, 1, 77], [])])  # a client that there is not
         page = self.report("run")
         section = self.section(page, "Clients")
-        self.assertIn("12 clients, of which 9 trained at least once; 1 update did not arrive.", text_of(section))
+        classes = collections.defaultdict(set)
+        for client, number in self.partition("run")[1]:
+            classes[client].add(number)
+        share = statistics.mean(len(set().union(*(classes[c] for c in clients))) / 4
+                                for clients in ([0, 1, 2, 3, 4], [4, 5, 6, 7], [4, 0, 9, 1]))
+        self.assertIn("12 clients, of which 9 trained at least once; 1 update did not arrive; those of a round had "
+                      f"together {100 * share:.1f} % of the classes (mean).", text_of(section))
         _, row = self.table(section)
         self.assertEqual((row["of a client"], row["least"], row["mean"], row["most"]),
                          ("rounds in which it trained", "0", f"{13 / 12:.2f}", "3"))
@@ -475,11 +481,11 @@ class OfAFederation(Reports):
 
 class OfSeveral(Reports):
     def test_runs_that_differ_in_their_seeds_are_put_together(self):
-        self.brim("federate", "-m", "run.dir=sweep", *FEDERATION, "method=random,round_robin", "seed=1,2,3")
+        self.brim("train", "-m", "run.dir=sweep", *SMALL, "model.hidden=[8],[16]", "seed=1,2,3")
         page = self.report("sweep")
         rows = self.table(self.section(page, "Over seeds"))
         self.assertEqual([(row["runs that are alike"], row["seeds"]) for row in rows],
-                         [("method.id=random", "3"), ("method.id=round_robin", "3")])
+                         [("model.hidden=[8]", "3"), ("model.hidden=[16]", "3")])
         for k, row in enumerate(rows):
             summaries = [self.summary(f"sweep/{3 * k + i}") for i in range(3)]
             for column, key, digits, unit in (("test loss", "test_loss", 4, 1), ("acc. %", "test_accuracy", 2, 100)):
