@@ -18,4 +18,6 @@ brim_status brim_cli_check_edits(const brim_cli *cli, const char *run, const bri
 /* The folder of a checkpoint that `which` names: "best", "last", the name of one of the run's checkpoints, or a path;
  * NULL: the best if the run has one, else the last. Links are resolved. ELOAD if there is no such checkpoint. */
 brim_status brim_cli_run_checkpoint(const char *run, const char *which, char *path, size_t room);
+/* Prints the federations in `folder`, a line each: runs, and those of sweeps. ELOAD if it cannot be listed. */
+brim_status brim_cli_list_runs(const char *folder);
 #endif

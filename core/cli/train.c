@@ -26,7 +26,7 @@ typedef struct train_options {
   const char *resume, *from, *export_partition;
   bool multirun, fail_fast, job, debug_launches;
   bool federates; /* brim federate */
-  bool list_methods, force;
+  bool list_methods, list_runs, force;
 } train_options;
 
 /* What changes no result but for rounding: files may have been moved since a run began, and what they hold is checked
@@ -59,6 +59,8 @@ static brim_status check_options(const train_options *o, const brim_operands *op
   }
   if (o->fail_fast && !o->multirun)
     return brim_fail(BRIM_ECONFIG, "--fail-fast ends a sweep at its first failure: add -m");
+  if (o->list_runs && operands->count > 1)
+    return brim_fail(BRIM_ECONFIG, "--list-runs takes one folder, or none: runs");
   for (size_t i = 0; o->resume && i < operands->count; i++)
     if (!may_be_said_again(operands->word[i]))
       return brim_fail(
@@ -289,6 +291,8 @@ static const brim_option options[] = {OPTIONS, {NULL}};
 static const brim_option federate_options[] = {
     OPTIONS,
     {"--list-methods", BRIM_CLI_FLAG(train_options, list_methods), NULL, "say which methods select clients, and how"},
+    {"--list-runs", BRIM_CLI_FLAG(train_options, list_runs), NULL,
+     "list the federations in a folder; without one those in runs"},
     {"--export-partition", BRIM_CLI_STRING(train_options, export_partition), "FILE",
      "write which client has which samples, as CSV, and train nothing"},
     {"--force", BRIM_CLI_FLAG(train_options, force), NULL, "replace the file of --export-partition"},
@@ -317,6 +321,8 @@ static int run(brim_cli *cli, int argc, char **argv, bool federates)
   const brim_sweep_words_given given = {argc, argv, operands.word, operands.number, operands.count, file, o.fail_fast};
   if (status == BRIM_OK && o.list_methods) {
     list_methods(cli->registry);
+  } else if (status == BRIM_OK && o.list_runs) {
+    status = brim_cli_list_runs(operands.count ? operands.word[0] : "runs");
   } else if (status == BRIM_OK && o.multirun) {
     ending.told = brim_cli_sweep(cli, &given);
   } else if (status == BRIM_OK) {
@@ -352,6 +358,7 @@ const brim_command brim_command_federate = {
     "  brim federate -m method=random,proportional    a sweep\n"
     "  brim federate repeats=3                        three seeds, with mean and deviation; also of a sweep\n"
     "  brim federate --list-methods                   the methods that select clients\n"
+    "  brim federate --list-runs multirun/methods     the federations in a folder, and how they went\n"
     "  brim federate partition=classes --export-partition clients.csv   who would have which samples\n"
     "\n"
     "The training samples are dealt to total_clients. In each round clients_per_round of them begin with the global\n"
