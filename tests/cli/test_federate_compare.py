@@ -1,0 +1,255 @@
+"""Methods of a federation compared: each figure is that of a plain computation from the files of the runs, at the end
+of a sweep, in brim compare, and on the page."""
+
+import collections
+import csv
+import json
+import re
+import statistics
+import xml.etree.ElementTree as xml
+
+from support import LOAD, USAGE, Case, main
+
+SMALL = ["dataset=synthetic", "dataset.shape=[1,8,8]", "dataset.train_count=480", "dataset.test_count=64",
+         "dataset.classes=4", "dataset.noise=0.5", "model=mlp", "model.hidden=[16]", "optimizer.lr=0.1",
+         "total_clients=12", "clients_per_round=4", "rounds=8", "partition=dirichlet", "partition.alpha=0.3",
+         "federate.eval_every_rounds=2", "memory.timing=false", "backend.threads=2"]
+WORLD = ["network=moderate", "world.dropout=0.2"]
+METHODS = ["random", "proportional", "power_of_choice"]
+PARTS = (("accuracy", .4, max), ("seconds_to_80", .3, min), ("participation_gini", .2, min),
+         ("label_coverage", .1, max))  # of the score: the figure, its weight, and which is the best
+TITLES = {"accuracy": "accuracy, %", "loss": "loss", "f1": "F1", "rounds_to_80": "rounds to 80 %", "joules": "joules",
+          "bytes": "bytes", "participation_gini": "participation: Gini", "label_coverage": "label coverage, %"}
+
+
+def gini(times):
+    """By all pairs."""
+    return sum(abs(a - b) for a in times for b in times) / (2 * len(times) * sum(times))
+
+
+def area(points):
+    return sum((x - v) * (y + w) / 2 for (v, w), (x, y) in zip(points, points[1:])) / (points[-1][0] - points[0][0])
+
+
+class Comparing(Case):
+    def sweep(self, run, *words, status=0):
+        return self.brim("federate", "-m", f"run.dir={run}", *SMALL, *words, status=status)
+
+    def csv_of(self, *runs):
+        """By method: its figures, None where there is none."""
+        self.brim("compare", *runs, "-o", "methods.csv", "--force")
+        rows = csv.DictReader(self.read("methods.csv").splitlines())
+        return {row.pop("method"): {key: float(text) if text else None for key, text in row.items()} for row in rows}
+
+    def rounds_of(self, run):
+        """Lines of participants.jsonl: the clients whose updates arrived."""
+        return [[c for c, arrived in zip(line["client"], line["arrived"]) if arrived]
+                for line in self.records(run, "participants.jsonl")]
+
+    def figures(self, run, clients=12):
+        records = self.records(run)
+        train, test = ([r for r in records if r["split"] == split] for split in ("train", "test"))
+        clock = {r["step"]: r["simulated_clock"] for r in train}
+        out = {key: test[-1][key] for key in ("accuracy", "loss", "f1")}
+        for percent in 50, 80, 90:
+            reached = [r["step"] for r in test if r["accuracy"] >= percent / 100]
+            out[f"rounds_to_{percent}"] = reached[0] if reached else None
+            out[f"seconds_to_{percent}"] = clock[reached[0]] if reached else None
+        out["auc"] = area([(r["step"], r["accuracy"]) for r in test])
+        for key in "simulated_seconds", "joules", "bytes", "selection_seconds":
+            out[key] = sum(r[key] for r in train)
+        rounds = self.rounds_of(run)
+        counts = collections.Counter(c for one in rounds for c in one)
+        times = [counts[c] for c in range(clients)]
+        out["participation_variance"], out["participation_gini"] = statistics.pvariance(times), gini(times)
+        classes = collections.defaultdict(set)
+        for line in self.read(run, "partition.csv").splitlines()[1:]:
+            client, _, number = map(int, line.split(","))
+            classes[client].add(number)
+        present = set().union(*classes.values())
+        out["label_coverage"] = statistics.mean(len(set().union(*(classes[c] for c in one))) / len(present)
+                                                for one in rounds)
+        return out
+
+    def methods(self, *of_runs):
+        """The mean and the deviation of each figure, for a list of runs of each method."""
+        out = []
+        for runs in of_runs:
+            figures, row = [self.figures(run) for run in runs], {"seeds": len(runs)}
+            for key in figures[0]:
+                values = [f[key] for f in figures]
+                row[key] = row[f"{key}_deviation"] = None
+                if None not in values:
+                    row[key] = statistics.mean(values)
+                    row[f"{key}_deviation"] = statistics.stdev(values) if len(values) > 1 else None
+            out.append(row)
+        for row in out:
+            row["score"] = 0
+            for key, weight, best_of in PARTS:
+                there = [r[key] for r in out if r[key] is not None]
+                best, worst = best_of(there, default=0), (min if best_of is max else max)(there, default=0)
+                if row[key] is None or row["score"] is None:
+                    row["score"] = None
+                else:
+                    row["score"] += weight * (1 if best == worst else (row[key] - worst) / (best - worst))
+        return out
+
+    def assert_figures(self, got, expected):
+        self.assertEqual(set(got), set(expected))
+        for key, value in expected.items():
+            if value is None:
+                self.assertIsNone(got[key], key)
+            else:
+                self.assertAlmostEqual(got[key], value, delta=1e-9 * max(1, abs(value)), msg=key)
+
+    @staticmethod
+    def table_of(text):
+        """The table of methods, which has a row for each figure: by its title, a cell for each method."""
+        lines = text[re.search(r"(?m)^method  .*\n *seeds ", text).start():].splitlines()
+        return {title: cells for title, *cells in (re.split(r"  +", line.strip()) for line in lines[:20])}
+
+    def assert_table(self, table, expected):
+        for key, title in TITLES.items():
+            unit, digits = {"accuracy": (100, 2), "label_coverage": (100, 2), "rounds_to_80": (1, 1),
+                            "bytes": (1, 0)}.get(key, (1, 4))
+            for cell, row in zip(table[title], expected):
+                mean, deviation = cell.split(" \u00b1 ")
+                tolerance = 0.51 * 10**-digits if key != "joules" else 1e-3 * row[key]
+                self.assertAlmostEqual(float(mean), unit * row[key], delta=tolerance, msg=key)
+                self.assertAlmostEqual(float(deviation), unit * row[f"{key}_deviation"], delta=tolerance, msg=key)
+
+
+class OfMethods(Comparing):
+    def setUp(self):
+        super().setUp()
+        self.out = self.sweep("all", *WORLD, f"method={','.join(METHODS)}", "repeats=3").out
+        self.runs = [[f"all/{3 * k + i}" for i in range(3)] for k in range(3)]
+
+    def test_figures_are_those_of_the_files(self):
+        expected = self.methods(*self.runs)
+        self.assertTrue(all(row["score"] is not None for row in expected), "all come to 80 % here")
+        got = self.csv_of("all")
+        self.assertEqual(list(got), METHODS)
+        described = json.loads(self.brim("compare", "all", "--json").out)["methods"]
+        for name, row, object_of in zip(METHODS, expected, described):
+            self.assert_figures(got[name], row)
+            self.assertEqual(object_of.pop("method"), name)
+            self.assert_figures(object_of, row)
+
+    def test_the_table_is_that_of_the_sweeps_end_and_of_the_page(self):
+        expected = self.methods(*self.runs)
+        compared = self.brim("compare", "all").out
+        table = self.table_of(self.out)
+        self.assertEqual(table["method"], METHODS)
+        self.assertEqual(table["seeds"], ["3"] * 3)
+        self.assert_table(table, expected)
+        self.assertEqual(table["score"], [f"{row['score']:.4f}" for row in expected])
+        self.assertEqual({k: v for k, v in self.table_of(compared).items() if k in TITLES.values()},
+                         {k: v for k, v in table.items() if k in TITLES.values()})
+        for text in self.out, compared:
+            self.assertIn("Score: 0.4 accuracy + 0.3 simulated seconds to 80 % + 0.2 Gini", text)
+        self.brim("report", "all", "-o", "all.html")
+        page = xml.fromstring(self.read("all.html"))
+        section = next(s for s in page.iter("section") if "".join(s.find("h2").itertext()) == "Methods")
+        self.assertIn("Score: 0.4 accuracy", "".join(section.itertext()))
+        rows = [["".join(cell.itertext()) for cell in row] for row in section.iter("tr")]
+        self.assert_table({title: cells for title, *cells in rows}, expected)
+        charts = {chart.get("aria-label") for chart in page.iter("svg") if chart.get("class") == "chart"}
+        self.assertLess({"accuracy", "accuracy by simulated time"}, charts)
+        self.assert_curves(section)
+
+    def assert_curves(self, section):
+        """Of the means: as many points as evaluations, higher on the picture where the accuracy is."""
+        charts = {chart.get("aria-label"): chart for chart in section.iter("svg") if chart.get("class") == "chart"}
+        self.assertEqual(set(charts), {"mean accuracy of the seeds", "mean accuracy by simulated time"})
+        records = [[[r for r in self.records(run) if r["split"] == split] for split in ("test", "train")]
+                   for run in self.runs[0]]
+        means = [statistics.mean(test[k]["accuracy"] for test, _ in records) for k in range(4)]
+        clocks = [statistics.mean(train[2 * k + 1]["simulated_clock"] for _, train in records) for k in range(4)]
+        for label, across in (("mean accuracy of the seeds", [2, 4, 6, 8]),
+                              ("mean accuracy by simulated time", clocks)):
+            line = charts[label].find(".//path[@class='curve color0']")
+            points = [tuple(map(float, pair.split())) for pair in re.split("[ML]", line.get("d"))[1:]]
+            self.assertEqual(len(points), 4)
+            (x, y), (u, v) = points[0], points[-1]
+            for point, mean, at in zip(points, means, across):
+                self.assertAlmostEqual(point[1], y + (v - y) * (mean - means[0]) / (means[-1] - means[0]), delta=0.2)
+                self.assertAlmostEqual(point[0], x + (u - x) * (at - across[0]) / (across[-1] - across[0]), delta=0.2)
+
+    def test_a_seed_that_does_not_come_so_far(self):
+        """Then there is no mean of the rounds, and no score of its method."""
+        path = self.folder / "all/4/metrics.jsonl"
+        records = self.records("all/4")
+        for record in records:
+            record["accuracy"] *= 0.7
+        path.write_text("".join(json.dumps(record) + "\n" for record in records))
+        expected = self.methods(*self.runs)
+        self.assertEqual([row["score"] is None for row in expected], [False, True, False])
+        got = self.csv_of("all")
+        for name, row in zip(METHODS, expected):
+            self.assert_figures(got[name], row)
+        table = self.table_of(self.brim("compare", "all").out)
+        self.assertEqual(table["rounds to 80 %"][1], "2 of 3")
+        self.assertEqual(table["score"][1], "-")
+
+    def test_clients_that_never_trained_count(self):
+        """Client 3 alone has trained, and it is not there in the second round."""
+        lines = [{"round": n, "client": [3, 5], "arrived": [n != 2, False]} for n in (1, 2, 3)]
+        (self.folder / "all/0/participants.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        row, = self.csv_of("all/0").values()
+        expected, = self.methods(["all/0"])
+        self.assert_figures(row, {**expected, "score": None})  # of a single method there is none
+        self.assertAlmostEqual(row["participation_gini"], 11 / 12, delta=1e-12)
+        self.assertAlmostEqual(row["participation_variance"], 4 / 12 - (2 / 12)**2, delta=1e-12)
+
+    def test_runs_are_listed(self):
+        lines = [re.split(r"  +", line.strip()) for line in
+                 self.brim("federate", "--list-runs", "all").out.splitlines()]
+        self.assertEqual(lines[0], ["run", "method", "seed", "rounds", "accuracy, %", "status"])
+        runs = [(f"all/{i}", METHODS[i // 3], str(1 + i % 3)) for i in range(9)]
+        self.assertEqual(lines[1:], [[run, method, seed, "8 of 8", f"{100 * self.summary(run)['test_accuracy']:.2f}",
+                                      "finished"] for run, method, seed in runs])
+        self.assertEqual(self.brim("federate", "--list-runs", ".").out.count("finished"), 9)
+        self.assertEqual(self.brim("federate", "--list-runs", "all/0/checkpoints").out,
+                         "no federation in all/0/checkpoints\n")
+        self.assert_error(self.brim("federate", "--list-runs", "nowhere", status=LOAD), "'nowhere' cannot be listed")
+        self.assert_error(self.brim("federate", "--list-runs", "a", "b", status=USAGE), "--list-runs takes one folder")
+
+
+class Others(Comparing):
+    def test_what_else_differs_is_in_the_name(self):
+        """The first key that tells networks apart, and no more."""
+        self.sweep("all", "network=moderate,poor", "method=random,power_of_choice", "repeats=2", "rounds=4")
+        expected = self.methods(*([f"all/{2 * k}", f"all/{2 * k + 1}"] for k in range(4)))
+        got = self.csv_of("all")
+        self.assertEqual(list(got), [f"{method} network.latency_ms=[{ms}]" for ms in (30, 120)
+                                     for method in ("random", "power_of_choice")])
+        for row, wanted in zip(got.values(), expected):
+            self.assert_figures(row, wanted)
+
+    def test_without_training_there_are_the_figures_of_the_world(self):
+        table = self.table_of(self.sweep("all", *WORLD, "method=random,proportional", "repeats=2",
+                                         "federate.train=false").out)
+        self.assertIn("joules", table)
+        self.assertFalse({"accuracy, %", "loss", "F1", "score", "rounds to 50 %"} & set(table))
+        for row in self.csv_of("all").values():
+            self.assertIsNone(row["accuracy"])
+            self.assertGreater(row["joules"], 0)
+
+    def test_without_a_world_there_are_no_seconds(self):
+        table = self.table_of(self.sweep("all", "method=random,proportional", "repeats=2").out)
+        self.assertIn("participation: Gini", table)
+        self.assertFalse({"joules", "bytes", "score", "simulated seconds to 50 %"} & set(table))
+
+    def test_only_federations_that_finished_count(self):
+        self.brim("federate", "run.dir=a", *SMALL)
+        self.brim("federate", "run.dir=b", *SMALL, "seed=2")
+        summary = self.json("b", "summary.json")
+        (self.folder / "b/summary.json").write_text(json.dumps({**summary, "status": "interrupted"}))
+        self.assertEqual([row["seeds"] for row in self.csv_of("a", "b").values()], [1])
+        self.assert_error(self.brim("compare", "b", "-o", "none.csv", status=USAGE), "no run is a finished one")
+        self.assertFalse((self.folder / "none.csv").exists())
+
+
+if __name__ == "__main__":
+    main()
