@@ -41,9 +41,10 @@ class SelectorFaults(Case):
                 self.check(f"select:{bad}", text)
 
     def test_a_client_that_is_away_is_refused_by_name(self):
-        """It does not look at who is there, and client 4 never is."""
+        """Client 4 never is there."""
         (self.folder / "trace.csv").write_text("client,start,end\n0,0,9\n1,0,9\n2,0,9\n3,0,9\n5,0,9\n")
-        result = self.federate("away", "world.availability=trace", "world.trace=trace.csv", status=FAILED)
+        result = self.federate("away", "world.availability=trace", "world.trace=trace.csv", bad="select:away",
+                               status=FAILED)
         self.assert_error(result, "selector 'bad' has selected client 4 in round 3, which is not there",
                           "there is a checkpoint of step 2")
 
