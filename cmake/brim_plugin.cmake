@@ -52,9 +52,9 @@ function(brim_command_test name)
 endfunction()
 
 # brim_plugin_test(KIND ID [WORD...] [EXPECT REGEX...]) adds tests of a plugin: whether all that it does bears edge
-# cases (ID_check: `brim check`), and brim finds it (ID_plugins), plans with it (ID_plan) and trains two steps, or rounds
-# of a federation (ID_train), with the overrides WORD... behind KIND=ID (of a selector method=ID); the last one must
-# print what matches each REGEX.
+# cases (ID_check: `brim check`), and brim finds it (ID_plugins), plans with it (ID_plan) and trains two steps, or
+# rounds of a federation (ID_train), with the overrides WORD... behind KIND=ID (of a selector method=ID); the last one
+# must print what matches each REGEX.
 function(brim_plugin_test kind id)
   cmake_parse_arguments(PARSE_ARGV 2 test "" "" "EXPECT")
   set(group ${kind})

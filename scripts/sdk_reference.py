@@ -310,7 +310,8 @@ must not, **[any thread]** that it may be called from each. What was added says 
 # ---- plugins ----
 
 KINDS = {"model": "Models", "dataset": "Data sets", "policy": "Memory policies", "selector": "Selectors of clients",
-         "backend": "Backends", "comm": "Communicators", "optimizer": "Optimizers", "schedule": "Schedules", "loss": "Losses"}
+         "backend": "Backends", "comm": "Communicators", "optimizer": "Optimizers", "schedule": "Schedules",
+         "loss": "Losses"}
 
 
 def cell(text):

@@ -191,7 +191,8 @@ static brim_status find_preset(const brim_cli *cli, selection *s, brim_arena *ar
   if (!s->id || !s->id[0] || strchr(s->id, '/') || brim_registry_find(cli->registry, s->kind, s->id)) return BRIM_OK;
   brim_cli_search_path(cli, &search);
   for (size_t i = 0; i < search.count && !s->preset.file; i++) {
-    const char *file = brim_arena_printf(arena, "%s/%s/%s.yaml", search.folder[i], brim_config_group_of(s->kind), s->id);
+    const char *file =
+        brim_arena_printf(arena, "%s/%s/%s.yaml", search.folder[i], brim_config_group_of(s->kind), s->id);
     if (access(file, F_OK) == 0) s->preset.file = file;
   }
   if (!s->preset.file) return BRIM_OK;

@@ -42,7 +42,7 @@ brim_status brim_planner_time_client(brim_planner *planner, brim_profile *profil
                                      const brim_plan *plan);
 /* [plan] What preparing so many samples takes one thread. */
 brim_prediction brim_planner_predict_samples(brim_planner *planner, brim_profile *profile, int64_t samples);
-enum brim_basis brim_prediction_basis(const brim_prediction *prediction);
+enum brim_basis brim_prediction_basis(const brim_prediction *t);
 
 #define BRIM_PROFILE_NAME "profile.jsonl" /* in a run's folder */
 /* What steps of a plan really took: if that is no time like the predicted one, what it was predicted by is
