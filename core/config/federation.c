@@ -18,20 +18,20 @@ static bool is_set(const brim_composition *c, const brim_schema *schema, const b
   return node->origin.text || !brim_value_same(row, node, brim_value_default(row, c->arena), c->arena);
 }
 
-/* Passes over the data that a file asks for, as experiments do, are those of a client over its own. Who types
- * training.epochs may mean rounds, and is asked. */
+/* Passes over the data that a file asks for, as experiments do, are those of a client over its own, unless these are
+ * set too. Who types training.epochs may mean rounds, and is asked. */
 static void take_epochs(brim_composition *c, const brim_schema *schema, brim_config *config)
 {
   brim_yaml *epochs = brim_yaml_get_path(config->root, "training.epochs"),
             *local = brim_yaml_get_path(config->root, "federate.local_epochs");
-  if (epochs->origin.text || !is_set(c, schema, config, "training.epochs") ||
-      is_set(c, schema, config, "federate.local_epochs"))
-    return;
-  brim_problem(&c->notes, BRIM_OK, "training.epochs=%s is taken as federate.local_epochs=%s, as there are clients",
-               epochs->scalar, epochs->scalar);
-  config->settings.federate.local_epochs = config->settings.training.epochs;
-  local->scalar = epochs->scalar;
-  local->origin = epochs->origin;
+  if (epochs->origin.text || !is_set(c, schema, config, "training.epochs")) return;
+  if (!is_set(c, schema, config, "federate.local_epochs")) {
+    brim_problem(&c->notes, BRIM_OK, "training.epochs=%s is taken as federate.local_epochs=%s, as there are clients",
+                 epochs->scalar, epochs->scalar);
+    config->settings.federate.local_epochs = config->settings.training.epochs;
+    local->scalar = epochs->scalar;
+    local->origin = epochs->origin;
+  }
   epochs->scalar = brim_value_default(brim_schema_find(schema, "training.epochs")->row, c->arena)->scalar;
 }
 

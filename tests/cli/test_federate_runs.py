@@ -145,6 +145,7 @@ class OldNames(Runs):
         self.assertRegex(out, r"(?m)^  local_epochs: 20$")
         self.assertRegex(out, r"(?m)^  epochs: 5$")
         self.assertIn("training.epochs=20 is taken as federate.local_epochs=20", err)
+        self.assertRegex(self.config(*words, "federate.local_epochs=3")[0], r"(?m)^  local_epochs: 3$")
         err = self.config(*words, "training.epochs=5", "federate.local_epochs=3", status=USAGE)[1]
         self.assertIn("'training.epochs' does not go with total_clients=100", err)
 
