@@ -264,18 +264,20 @@ static brim_status meet_to_write(void *context, brim_status own)
 }
 
 /* The tensors of a checkpoint: those of a snapshot, and of a federation what is known of its clients. The caller frees
- * out->optimizer. ENOMEM_HOST. */
-static brim_status add_clients(brim_trainer *t, const brim_checkpoint_tensors *of_plan, brim_checkpoint_tensors *out)
+ * *list. ENOMEM_HOST. */
+static brim_status add_clients(brim_trainer *t, const brim_checkpoint_tensors *of_plan, brim_checkpoint_tensors *out,
+                               brim_safetensor **list)
 {
   brim_safetensor clients[BRIM_SELECTION_TENSORS];
-  const size_t count = t->federation ? brim_federation_tensors(t->federation, clients) : 0;
-  brim_safetensor *all = brim_try_malloc((of_plan->optimizer_count + count + 1) * sizeof *all);
-  if (!all) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the list of a checkpoint's tensors");
-  for (size_t i = 0; i < of_plan->optimizer_count; i++) all[i] = of_plan->optimizer[i];
-  for (size_t i = 0; i < count; i++) all[of_plan->optimizer_count + i] = clients[i];
   *out = *of_plan;
-  out->optimizer = all;
-  out->optimizer_count += count;
+  *list = NULL;
+  if (!t->federation) return BRIM_OK;
+  const size_t count = brim_federation_tensors(t->federation, clients), before = of_plan->optimizer_count;
+  *list = brim_try_malloc((before + count) * sizeof **list);
+  if (!*list) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the list of a checkpoint's tensors");
+  for (size_t i = 0; i < before + count; i++) (*list)[i] = i < before ? of_plan->optimizer[i] : clients[i - before];
+  out->optimizer = *list;
+  out->optimizer_count = before + count;
   return BRIM_OK;
 }
 
@@ -292,10 +294,11 @@ static brim_status write_values(brim_trainer *t, const char *run_dir, const brim
                                 int64_t keep)
 {
   brim_checkpoint_tensors all;
-  const brim_status added = add_clients(t, of_plan, &all);
+  brim_safetensor *list;
+  const brim_status added = add_clients(t, of_plan, &all, &list);
   if (added != BRIM_OK) return t->drive->setup->options.dist ? meet_to_write(t, added) : added;
   const brim_status status = write_tensors(t, run_dir, &all, keep);
-  free((void *)all.optimizer);
+  free(list);
   return status;
 }
 
@@ -403,10 +406,11 @@ brim_status brim_trainer_resume(brim_trainer *t, const char *checkpoint)
   brim_snapshot s;
   brim_footprint_add_resume(&t->footprint);
   BRIM_TRY(brim_snapshot_make(t->plan, &s));
-  brim_checkpoint_tensors all = {0};
-  brim_status status = add_clients(t, &s.tensors, &all);
+  brim_checkpoint_tensors all;
+  brim_safetensor *list;
+  brim_status status = add_clients(t, &s.tensors, &all, &list);
   if (status == BRIM_OK) status = brim_checkpoint_read(checkpoint, &all);
-  free((void *)all.optimizer);
+  free(list);
   if (status == BRIM_OK && state.model_hash != t->state.model_hash)
     status =
         brim_fail(BRIM_ELOAD, "checkpoint '%s' is of another model: its parameters are in another order", checkpoint);
