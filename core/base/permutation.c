@@ -5,6 +5,7 @@
 #include "base/permutation.h"
 
 #include <assert.h>
+#include <stddef.h>
 
 #include "brim/random.h"
 

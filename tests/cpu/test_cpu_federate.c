@@ -184,8 +184,8 @@ static bool same(const void *a, const void *b, size_t bytes)
 
 static void check_table(const cpu_federate_simd *simd, int64_t count, uint64_t seed)
 {
-  float w[40], g[40], y[40], expected_y[40], old[40];
-  double sum[40], d[2], expected[2];
+  float w[40] = {0}, g[40] = {0}, y[40], expected_y[40], old[40] = {0};
+  double sum[40] = {0}, d[2], expected[2];
   for (int64_t i = 0; i < count; i++) {
     w[i] = any_value(&seed, 8);
     g[i] = any_value(&seed, 8);
