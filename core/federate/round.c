@@ -12,7 +12,6 @@ static brim_status open_federation(brim_federation *f)
   const size_t ranks = (size_t)f->setup->world.ranks;
   f->client = brim_try_calloc((size_t)f->clients, sizeof *f->client);
   f->fate = brim_try_calloc((size_t)f->clients, sizeof *f->fate);
-  f->selected = brim_try_calloc((size_t)f->clients, sizeof *f->selected);
   f->order = brim_try_calloc((size_t)f->clients, sizeof *f->order);
   f->rank = brim_try_calloc((size_t)f->clients, sizeof *f->rank);
   f->turn = brim_try_calloc((size_t)f->clients, sizeof *f->turn);
@@ -21,7 +20,7 @@ static brim_status open_federation(brim_federation *f)
   f->all = brim_try_calloc(ranks, BRIM_EXCHANGE_BYTES);
   const bool sketches = brim_setup_selector_needs(f->setup, BRIM_NEED_SKETCH);
   if (sketches) f->sketch = brim_try_calloc((size_t)f->most * BRIM_SKETCH, sizeof *f->sketch);
-  if (!f->client || !f->fate || !f->selected || !f->order || !f->rank || !f->turn || !f->speed || !f->load || !f->all ||
+  if (!f->client || !f->fate || !f->order || !f->rank || !f->turn || !f->speed || !f->load || !f->all ||
       (sketches && !f->sketch))
     return brim_fail(BRIM_ENOMEM_HOST, "no host memory for %lld clients of a round", (long long)f->clients);
   for (size_t i = 0; i < ranks; i++) f->speed[i] = 1;
@@ -62,7 +61,6 @@ void brim_federation_close(brim_federation *f)
   pthread_mutex_destroy(&f->adding);
   free(f->client);
   free(f->fate);
-  free(f->selected);
   free(f->order);
   free(f->rank);
   free(f->turn);
@@ -261,7 +259,7 @@ static brim_status attempt_round(brim_federation *f, int64_t *arrives)
   f->spent.seconds += f->moment.clock - clock;
   const brim_selection_wish wish = {f->round, f->most < there ? f->most : there, there, find_losses, f};
   const double start = brim_now();
-  BRIM_TRY(brim_selection_select(f->selection, &wish, f->selected, &f->clients));
+  BRIM_TRY(brim_selection_select(f->selection, &wish, &f->selected, &f->clients));
   f->selection_seconds += brim_now() - start;
   *arrives = f->clients;
   if (!f->fleet) return BRIM_OK;

@@ -28,8 +28,9 @@ struct brim_federation {
   brim_worker *worker;
   brim_crew *crew; /* a thread for each */
   int32_t lanes;
-  brim_client_result *client;              /* [clients] as selected */
-  int64_t *selected, clients, most, round; /* clients: of the round, at most `most` */
+  brim_client_result *client;   /* [clients] as selected */
+  const int64_t *selected;      /* [clients] the selection's own */
+  int64_t clients, most, round; /* clients: of the round, at most `most` */
   brim_selection_host *selection;
   brim_fleet *fleet;        /* NULL: there is no simulated world */
   brim_moment moment;       /* of the present attempt there */

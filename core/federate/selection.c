@@ -16,12 +16,24 @@ typedef struct row {
   int32_t last_round, times;
 } row;
 
+/* A call of the selector's functions. It lies in the host, as a selector that does not come back may go on to write. */
+typedef struct call {
+  brim_selection_host *host;
+  brim_selection_query query;
+  brim_selection out;
+  brim_selection_result result;
+  brim_losses_fn losses;
+  void *context;
+} call;
+
 struct brim_selection_host {
   const brim_setup *setup;
   const brim_config_choice *choice;
   const brim_selector_ops *ops;
   void *self;
+  bool is_made;      /* `self` is to be destroyed */
   brim_guard *guard; /* NULL: the selector is the core's own */
+  call call;
   brim_clients clients;
   /* columns, [count] */
   int64_t *samples, *candidate;
@@ -35,9 +47,10 @@ struct brim_selection_host {
   /* the last round that was learned of */
   row *before; /* [undo_count] of its clients, until the next is selected */
   int64_t *undo, undo_count, undo_room;
-  float *sketch_before; /* [undo_room, BRIM_SKETCH] */
-  uint8_t *arrived;     /* [undo_room] */
-  uint8_t *is_chosen;   /* a bit a client, while a selection is checked */
+  float *sketch_before;  /* [undo_room, BRIM_SKETCH] */
+  uint8_t *arrived;      /* [undo_room] */
+  uint8_t *is_chosen;    /* a bit a client, while a selection is checked */
+  int64_t *chosen, room; /* [room] the selector's answer */
 };
 
 static size_t state_bytes(const brim_selection_host *h)
@@ -47,20 +60,11 @@ static size_t state_bytes(const brim_selection_host *h)
 
 /* ---- calling ---- */
 
-typedef struct call {
-  brim_selection_host *host;
-  brim_selection_query query;
-  brim_selection out;
-  brim_selection_result result;
-  brim_losses_fn losses;
-  void *context;
-} call;
-
-static brim_status run(brim_selection_host *h, const char *function, bool decides, brim_guard_work work, call *c)
+static brim_status run(brim_selection_host *h, const char *function, bool decides, brim_guard_work work)
 {
   const brim_plugin_call about = {h->choice, function, decides};
-  c->host = h;
-  return brim_selection_call(h->guard, &about, work, c);
+  h->call.host = h;
+  return brim_selection_call(h->guard, &about, work, &h->call);
 }
 
 static brim_status call_create(void *context)
@@ -164,8 +168,7 @@ static bool is_guarded(const brim_config_choice *choice)
 
 static brim_status make_state(brim_selection_host *h)
 {
-  call c = {0};
-  if (h->ops->state) BRIM_TRY(run(h, "state", false, call_state, &c));
+  if (h->ops->state) BRIM_TRY(run(h, "state", false, call_state));
   BRIM_TRY(brim_selection_check_state(h->choice->plugin->id, h->own_count, h->client_count));
   if (state_bytes(h) == 0) return BRIM_OK;
   h->state = brim_try_calloc(state_bytes(h), 1);
@@ -176,11 +179,11 @@ static brim_status make_state(brim_selection_host *h)
 
 static brim_status open_host(brim_selection_host *h)
 {
-  call c = {0};
   if (is_guarded(h->choice)) BRIM_TRY(brim_guard_open(&h->guard));
   h->self = h->choice->params;
   BRIM_TRY(make_columns(h));
-  if (h->choice->plugin->create) BRIM_TRY(run(h, "create", false, call_create, &c));
+  if (h->choice->plugin->create) BRIM_TRY(run(h, "create", false, call_create));
+  h->is_made = true;
   return make_state(h);
 }
 
@@ -201,36 +204,41 @@ brim_status brim_selection_open(const brim_setup *setup, brim_selection_host **o
 
 void brim_selection_close(brim_selection_host *h)
 {
-  call c = {0};
   if (!h) return;
-  const bool is_lost = h->guard && brim_guard_is_lost(h->guard);
-  if (h->choice->plugin->destroy && !is_lost && run(h, "destroy", false, call_destroy, &c) != BRIM_OK)
+  const bool is_lost = h->guard && brim_guard_is_lost(h->guard), ends = h->is_made && h->choice->plugin->destroy;
+  if (ends && !is_lost && run(h, "destroy", false, call_destroy) != BRIM_OK)
     brim_log(BRIM_LOG_WARN, "%s", brim_error_text());
   if (h->guard && brim_guard_is_lost(h->guard)) return; /* all of it is the lost thread's too */
   brim_guard_close(h->guard);
-  void *const all[] = {h->samples, h->candidate,  h->loss,   h->square_loss, h->norm,    h->seconds,
-                       h->joules,  h->last_round, h->times,  h->labels,      h->sketch,  h->sketch_before,
-                       h->state,   h->next,       h->before, h->undo,        h->arrived, h->is_chosen};
+  void *const all[] = {h->samples,    h->candidate, h->loss,    h->square_loss, h->norm,          h->seconds, h->joules,
+                       h->last_round, h->times,     h->labels,  h->sketch,      h->sketch_before, h->state,   h->next,
+                       h->before,     h->undo,      h->arrived, h->is_chosen,   h->chosen};
   for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) free(all[i]);
   free(h);
 }
 
 /* ---- a round ---- */
 
+typedef struct question {
+  const call *call;
+  const int64_t *client;
+  int64_t count;
+  float *out;
+} question;
+
 static brim_status answer_losses(void *context)
 {
-  call *c = ((void **)context)[0];
-  const int64_t *count = ((void **)context)[2];
-  return c->losses(c->context, ((void **)context)[1], *count, ((void **)context)[3]);
+  const question *q = context;
+  return q->call->losses(q->call->context, q->client, q->count, q->out);
 }
 
 /* On the selector's thread. */
 static brim_status ask_losses(const brim_selection_query *query, const int64_t *client, int64_t count, float *out)
 {
-  call *c = query->host;
+  const call *c = query->host;
+  question q = {c, client, count, out};
   BRIM_TRY(brim_selection_check_question(c->host->ops->needs, query, client, count));
-  const void *asked[] = {c, client, &count, out};
-  return brim_guard_back(answer_losses, asked);
+  return brim_guard_back(answer_losses, &q);
 }
 
 brim_fleet_columns brim_selection_columns(brim_selection_host *h)
@@ -238,27 +246,40 @@ brim_fleet_columns brim_selection_columns(brim_selection_host *h)
   return (brim_fleet_columns){h->candidate, h->seconds, h->joules};
 }
 
-brim_status brim_selection_select(brim_selection_host *h, const brim_selection_wish *wish, int64_t *out, int64_t *count)
+static brim_status make_room(brim_selection_host *h, int64_t wanted)
+{
+  if (wanted <= h->room) return BRIM_OK;
+  free(h->chosen);
+  h->chosen = brim_try_malloc((size_t)wanted * sizeof *h->chosen);
+  h->room = h->chosen ? wanted : 0;
+  return h->chosen ? BRIM_OK : brim_fail(BRIM_ENOMEM_HOST, "no host memory to select %" PRId64 " clients", wanted);
+}
+
+brim_status brim_selection_select(brim_selection_host *h, const brim_selection_wish *wish, const int64_t **out,
+                                  int64_t *count)
 {
   const brim_settings *s = h->setup->settings;
   const brim_philox seed = brim_random4((uint64_t)s->seed, BRIM_STREAM_SELECT, 0xFFFFFFu, (uint64_t)wish->round, 0);
-  call c = {.losses = wish->losses, .context = wish->context, .out = {out, 0}};
+  call *c = &h->call;
+  BRIM_TRY(make_room(h, wish->wanted));
   if (h->state) memcpy(h->next, h->state, state_bytes(h));
-  c.query = (brim_selection_query){.size = sizeof c.query,
-                                   .round = wish->round,
-                                   .wanted = wish->wanted,
-                                   .deadline_seconds = s->federate.deadline_seconds,
-                                   .clients = &h->clients,
-                                   .candidate = h->candidate,
-                                   .candidates = wish->candidates,
-                                   .seed = (uint64_t)seed.v[0] << 32 | seed.v[1],
-                                   .own = h->next,
-                                   .of_client = h->next ? h->next + h->own_count : NULL,
-                                   .losses = ask_losses,
-                                   .host = &c};
-  BRIM_TRY(run(h, "select", true, call_select, &c));
-  BRIM_TRY(brim_selection_check(h->choice->plugin->id, &c.query, &c.out, out, h->is_chosen));
-  *count = c.out.count;
+  *c = (call){.losses = wish->losses, .context = wish->context, .out = {h->chosen, 0}};
+  c->query = (brim_selection_query){.size = sizeof c->query,
+                                    .round = wish->round,
+                                    .wanted = wish->wanted,
+                                    .deadline_seconds = s->federate.deadline_seconds,
+                                    .clients = &h->clients,
+                                    .candidate = h->candidate,
+                                    .candidates = wish->candidates,
+                                    .seed = (uint64_t)seed.v[0] << 32 | seed.v[1],
+                                    .own = h->next,
+                                    .of_client = h->next ? h->next + h->own_count : NULL,
+                                    .losses = ask_losses,
+                                    .host = c};
+  BRIM_TRY(run(h, "select", true, call_select));
+  BRIM_TRY(brim_selection_check(h->choice->plugin->id, &c->query, &c->out, h->chosen, h->is_chosen));
+  *out = h->chosen;
+  *count = c->out.count;
   return BRIM_OK;
 }
 
@@ -305,6 +326,13 @@ static void take_in(brim_selection_host *h, int64_t round, const brim_client_res
   h->norm[k] = (float)c->norm;
 }
 
+static void swap_states(brim_selection_host *h)
+{
+  double *state = h->state;
+  h->state = h->next;
+  h->next = state;
+}
+
 static void put_back(brim_selection_host *h)
 {
   while (h->undo_count > 0) {
@@ -322,28 +350,25 @@ static void put_back(brim_selection_host *h)
 brim_status brim_selection_learn(brim_selection_host *h, int64_t round, const brim_client_result *client, int64_t count,
                                  double accuracy, double seconds)
 {
-  call c = {0};
   BRIM_TRY(make_undo(h, count));
   h->undo_count = 0;
   for (int64_t i = 0; i < count; i++) take_in(h, round, &client[i]);
-  c.result = (brim_selection_result){.size = sizeof c.result,
-                                     .round = round,
-                                     .count = count,
-                                     .client = h->undo,
-                                     .arrived = h->arrived,
-                                     .accuracy = accuracy,
-                                     .seconds = seconds,
-                                     .clients = &h->clients,
-                                     .own = h->next,
-                                     .of_client = h->next ? h->next + h->own_count : NULL};
-  const brim_status learned = h->ops->learn ? run(h, "learn", true, call_learn, &c) : BRIM_OK;
+  h->call.result = (brim_selection_result){.size = sizeof h->call.result,
+                                           .round = round,
+                                           .count = count,
+                                           .client = h->undo,
+                                           .arrived = h->arrived,
+                                           .accuracy = accuracy,
+                                           .seconds = seconds,
+                                           .clients = &h->clients,
+                                           .own = h->next,
+                                           .of_client = h->next ? h->next + h->own_count : NULL};
+  const brim_status learned = h->ops->learn ? run(h, "learn", true, call_learn) : BRIM_OK;
   if (learned != BRIM_OK) {
     put_back(h);
     return learned;
   }
-  double *state = h->state;
-  h->state = h->next;
-  h->next = state;
+  swap_states(h);
   return BRIM_OK;
 }
 
@@ -352,9 +377,7 @@ void brim_selection_end(brim_selection_host *h, bool is_committed)
   if (is_committed) h->undo_count = 0;
   if (h->undo_count == 0) return; /* or it was not learned of */
   put_back(h);
-  double *state = h->state;
-  h->state = h->next;
-  h->next = state;
+  swap_states(h);
 }
 
 size_t brim_selection_tensors(brim_selection_host *h, brim_safetensor out[BRIM_SELECTION_TENSORS])

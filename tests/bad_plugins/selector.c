@@ -5,8 +5,9 @@
 static brim_status create(const void *params, void **self)
 {
   (void)params;
+  BRIM_TRY(bad_in("create", 0)); /* then there is nothing to destroy */
   *self = calloc(1, 16);
-  return bad_in("create", 0);
+  return BRIM_OK;
 }
 
 static void destroy(void *self)

@@ -61,6 +61,10 @@ class SelectorFaults(Case):
     def test_a_loop_ends_the_run_with_a_checkpoint(self):
         self.check("select:loop", "does not come back from select", "after 1 s of processor time")
 
+    def test_an_instance_that_could_not_be_made_is_not_destroyed(self):
+        result = self.federate("made", bad="create:fails", status=USAGE)
+        self.assert_error(result, "this policy does not want to")
+
     def test_a_state_that_cannot_be_is_refused_before_the_run(self):
         for bad in "huge", "negative":
             with self.subTest(bad):
