@@ -138,6 +138,7 @@ brim_status brim_cli_check_absent(const char *path, bool force);
 /* [init] Is there a folder to put what `path` names into? ECONFIG says which one is not there, or is none: before any
  * work is done for nothing. */
 brim_status brim_cli_check_folder(const char *path);
-/* Writes who has which samples of a federation, as brim_partition_write, and says what it is. */
+/* Writes a federation's partition into a file, as brim_partition_write does, and prints how many clients and samples it
+ * has. */
 brim_status brim_cli_export_partition(const brim_config *config, const char *path);
 #endif

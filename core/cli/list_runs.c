@@ -19,7 +19,7 @@ static bool is_of_runs(const char *dir)
   return is;
 }
 
-/* A run that cannot be read is told, and does not hide the others. */
+/* Of a run that cannot be read the user gets a warning; the others are listed all the same. */
 static void add_folder(brim_comparison *c, const char *dir)
 {
   if (is_of_runs(dir) && brim_compare_add(c, dir) != BRIM_OK) brim_log(BRIM_LOG_WARN, "%s", brim_error_text());

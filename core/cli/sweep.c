@@ -49,7 +49,8 @@ static brim_status load_job(const brim_cli *cli, const brim_sweep_words_given *g
   return status;
 }
 
-/* What the first job's configuration says of repeats. A wrong one is told with those of the other jobs. */
+/* Takes `repeats` from the first job's configuration. If that is invalid, the error comes with those of the other jobs.
+ */
 static void repeat(const brim_cli *cli, const brim_sweep_words_given *given, brim_problems *problems,
                    brim_sweep_run *run)
 {

@@ -1,5 +1,5 @@
-/* Old names of keys and of their values. What is set by an old name is taken as if the new one had been written, and
- * the user is told so once, in one line. */
+/* Old names of keys and of their values. brim takes what is set by an old name as if the new one had been
+ * written, and logs one line that says so. */
 #ifndef BRIM_CONFIG_ALIAS_H
 #define BRIM_CONFIG_ALIAS_H
 #include "param/problems.h"

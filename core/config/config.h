@@ -73,7 +73,7 @@ const brim_config_choice *brim_config_choice_of(const brim_config *config, const
 const brim_config_choice *brim_config_backbone(const brim_config *config);
 /* The optimizer by which the server of a federation moves the global model; NULL: there is none. */
 const brim_config_choice *brim_config_server_optimizer(const brim_config *config);
-/* Who selects the clients of a federation's rounds; NULL: nobody, as there are none. */
+/* The selector of a federation's clients (method); NULL: there are no clients. */
 const brim_config_choice *brim_config_method(const brim_config *config);
 /* The resolved configuration as YAML, itself a valid configuration for `file`. */
 void brim_config_print(const brim_config *config, brim_text *out, bool origins);

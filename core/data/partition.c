@@ -252,6 +252,14 @@ brim_status brim_partition_make(const brim_data *data, brim_partition *out)
   return status;
 }
 
+brim_status brim_partition_label(const brim_data *data, const brim_partition *p, int64_t order, void *scratch,
+                                 int32_t *out)
+{
+  if (!p->label) return brim_data_label(data, order, scratch, out);
+  *out = p->label[order];
+  return BRIM_OK;
+}
+
 void brim_partition_release(brim_partition *p)
 {
   free(p->offset);

@@ -72,6 +72,10 @@ int64_t brim_partition_count(const brim_partition *partition, int64_t client);
  * in the dataset's training split. */
 int64_t brim_partition_order(const brim_partition *partition, int64_t client, int64_t i);
 int64_t brim_partition_at(const brim_partition *partition, int64_t client, int64_t i);
+/* [init] The class of a training sample, counted in the order of the split: as the partition has it, or read as by
+ * brim_data_label. */
+brim_status brim_partition_label(const brim_data *data, const brim_partition *partition, int64_t order, void *scratch,
+                                 int32_t *out);
 
 /* [init] Room for the order of the client with the most samples, and its bytes. ENOMEM_HOST; the caller closes it all
  * the same. */

@@ -23,14 +23,12 @@ static brim_status write_client(const brim_data *data, const brim_partition *p, 
 {
   const int64_t count = brim_partition_count(p, client);
   for (int64_t i = 0; i < count; i++) {
-    const int64_t sample = brim_partition_order(p, client, i);
-    int32_t label = 0;
+    int32_t label;
     fprintf(file, "%" PRId64 ",%" PRId64, client, brim_partition_at(p, client, i));
-    if (p->label)
-      label = p->label[sample];
-    else if (scratch)
-      BRIM_TRY(brim_data_label(data, sample, scratch, &label));
-    if (p->label || scratch) fprintf(file, ",%" PRId32, label);
+    if (p->label || scratch) {
+      BRIM_TRY(brim_partition_label(data, p, brim_partition_order(p, client, i), scratch, &label));
+      fprintf(file, ",%" PRId32, label);
+    }
     fputc('\n', file);
   }
   return BRIM_OK;

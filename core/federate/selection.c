@@ -111,7 +111,8 @@ static brim_status count_labels(brim_selection_host *h)
   for (int64_t client = 0; client < h->clients.count && status == BRIM_OK; client++)
     for (int64_t i = 0; i < h->samples[client] && status == BRIM_OK; i++) {
       int32_t label = 0;
-      status = brim_data_label(&s->data, brim_partition_order(&s->partition, client, i), scratch, &label);
+      const int64_t order = brim_partition_order(&s->partition, client, i);
+      status = brim_partition_label(&s->data, &s->partition, order, scratch, &label);
       if (status == BRIM_OK) h->labels[client * classes + label]++;
     }
   free(scratch);

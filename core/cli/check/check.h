@@ -57,9 +57,11 @@ brim_status brim_check_config(brim_check *c, const char *const *word, size_t cou
 
 #define BRIM_CHECK_WARM_TIMES 20 /* that something is done before memory is counted */
 #define BRIM_CHECK_MANY_TIMES 300
-#define BRIM_CHECK_LEAK_BYTES 16 /* each time; less may be the C library's own */
 /* Bytes of this process. */
 uint64_t brim_check_allocated(void);
+/* Bytes that BRIM_CHECK_MANY_TIMES have kept each time since so many were allocated; few may be the C library's own,
+ * and are none. */
+uint64_t brim_check_kept(uint64_t before);
 
 enum brim_check_trial { BRIM_TRIAL_DONE, BRIM_TRIAL_REFUSED, BRIM_TRIAL_FAILED };
 /* Makes and asks a plugin with a further word of its configuration; REFUSED: by words of its own. Of what has FAILED

@@ -1,5 +1,5 @@
-/* Federations that are made up, to ask selectors about: clients, what is known of them, who is there, and what comes of
- * a round. All of it is a function of a federation's number and of who was selected before.
+/* Federations that `brim check` makes up to call selectors with: clients, their columns, the candidates of a round, and
+ * the round's results. All of it is a function of a federation's number and of who was selected before.
  *
  * Each column, the state and the answer lie between guards, by which it is seen where a selector writes what is not for
  * it to write. */
@@ -29,7 +29,7 @@ enum brim_made_part_id {
   BRIM_PARTS
 };
 
-/* Memory between guards; NULL: there is none. */
+/* Memory with guard bytes on both sides; NULL where the selector has no such column or state. */
 typedef struct brim_made_part {
   unsigned char *memory, *before; /* before: as it was when the selector was called */
   size_t bytes;                   /* without the guards */
@@ -58,7 +58,7 @@ brim_status brim_made_federation_open(brim_made_federation *f, uint64_t number, 
 void brim_made_federation_close(brim_made_federation *f);
 /* Numbers of state, zero at first. ENOMEM_HOST. */
 brim_status brim_made_federation_state(brim_made_federation *f, int64_t own, int64_t of_client);
-/* Makes the query of a round; the answer is none yet. */
+/* Makes the query of a round, with an empty answer. */
 void brim_made_federation_begin(brim_made_federation *f, int64_t round);
 /* The same query once more, with the state that it had. */
 void brim_made_federation_again(brim_made_federation *f);

@@ -435,8 +435,8 @@ static enum brim_finding check_create(brim_check *c)
     if (finding == BRIM_FOUND_OK && brim_guard_any_lost())
       finding = brim_check_say(c, BRIM_FOUND_FAILED, "destroy crashes, or does not come back");
   }
-  const uint64_t after = brim_check_allocated(), kept = after > before ? (after - before) / BRIM_CHECK_MANY_TIMES : 0;
-  if (finding == BRIM_FOUND_OK && kept >= BRIM_CHECK_LEAK_BYTES)
+  const uint64_t kept = brim_check_kept(before);
+  if (finding == BRIM_FOUND_OK && kept > 0)
     finding = brim_check_say(c, BRIM_FOUND_WARNING, "create and destroy keep %" PRIu64 " bytes each time", kept);
   else if (finding == BRIM_FOUND_OK)
     brim_check_say(c, BRIM_FOUND_OK, "made and destroyed %d times", BRIM_CHECK_WARM_TIMES + BRIM_CHECK_MANY_TIMES);
@@ -457,10 +457,9 @@ static enum brim_finding check_leaks(brim_check *c)
       if (i == BRIM_CHECK_WARM_TIMES) before = brim_check_allocated();
       for (int hook = 0; hook <= BRIM_HOOK_STEP; hook++) (void)ask_hook(a, (enum brim_hook)hook, i, &out);
     }
-    const uint64_t after = brim_check_allocated(), kept = after > before ? (after - before) / BRIM_CHECK_MANY_TIMES : 0;
+    const uint64_t kept = brim_check_kept(before);
     brim_check_say(c, BRIM_FOUND_OK, "decisions keep no memory");
-    if (kept >= BRIM_CHECK_LEAK_BYTES)
-      finding = brim_check_say(c, BRIM_FOUND_WARNING, "decisions keep %" PRIu64 " bytes each time", kept);
+    if (kept > 0) finding = brim_check_say(c, BRIM_FOUND_WARNING, "decisions keep %" PRIu64 " bytes each time", kept);
   }
   free_asked(a);
   return finding;

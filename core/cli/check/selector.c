@@ -321,8 +321,8 @@ static enum brim_finding check_create(brim_check *c)
     if (!close_asked(a) && finding == BRIM_FOUND_OK)
       finding = brim_check_say(c, BRIM_FOUND_FAILED, "destroy crashes, or does not come back");
   }
-  const uint64_t after = brim_check_allocated(), kept = after > before ? (after - before) / BRIM_CHECK_MANY_TIMES : 0;
-  if (finding == BRIM_FOUND_OK && kept >= BRIM_CHECK_LEAK_BYTES)
+  const uint64_t kept = brim_check_kept(before);
+  if (finding == BRIM_FOUND_OK && kept > 0)
     finding = brim_check_say(c, BRIM_FOUND_WARNING, "create and destroy keep %" PRIu64 " bytes each time", kept);
   else if (finding == BRIM_FOUND_OK)
     brim_check_say(c, BRIM_FOUND_OK, "made and destroyed %d times", BRIM_CHECK_WARM_TIMES + BRIM_CHECK_MANY_TIMES);
@@ -398,8 +398,8 @@ static enum brim_finding check_leaks(brim_check *c)
     if (i == BRIM_CHECK_WARM_TIMES) before = brim_check_allocated();
     (void)play_round(a, OLD_ROUND);
   }
-  const uint64_t after = brim_check_allocated(), kept = after > before ? (after - before) / BRIM_CHECK_MANY_TIMES : 0;
-  if (finding == BRIM_FOUND_OK && kept >= BRIM_CHECK_LEAK_BYTES)
+  const uint64_t kept = brim_check_kept(before);
+  if (finding == BRIM_FOUND_OK && kept > 0)
     finding = brim_check_say(c, BRIM_FOUND_WARNING, "rounds keep %" PRIu64 " bytes each time", kept);
   free_asked(a);
   return finding;

@@ -15,6 +15,14 @@ uint64_t brim_check_allocated(void)
   return now.uordblks + now.hblkhd;
 }
 
+#define LEAK_BYTES 16 /* each time; less may be the C library's own */
+
+uint64_t brim_check_kept(uint64_t before)
+{
+  const uint64_t after = brim_check_allocated(), kept = after > before ? (after - before) / BRIM_CHECK_MANY_TIMES : 0;
+  return kept >= LEAK_BYTES ? kept : 0;
+}
+
 /* Ends of a range that belong to it, and names, as words: "[1,4096]" "(0,1]" "a|b" "auto|[1,64]". */
 static size_t list_values(const brim_param *row, brim_arena *arena, const char **out)
 {

@@ -194,6 +194,14 @@ static inline brim_status brim_select_highest(const brim_selection_query *query,
   return BRIM_OK;
 }
 
+/* The score of what clients came to when they trained last, by a column of it; those never seen come first, at random.
+ */
+static inline double brim_score_last(const brim_selection_query *query, const void *column, int64_t client)
+{
+  return query->clients->last_round[client] < 0 ? brim_score_new(query, client)
+                                                : (double)((const float *)column)[client];
+}
+
 /* A function of sets of clients that grows the less by a client the more others are in the set (it is submodular). */
 typedef struct brim_greedy {
   double (*gain)(void *context, int64_t client); /* by how much it grows if this client joins */

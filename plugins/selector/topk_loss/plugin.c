@@ -6,16 +6,10 @@
  * Clients never seen come first, drawn at random, so that all have been seen before any comes again. */
 #include "brim/brim.h"
 
-static double score(const brim_selection_query *q, const void *context, int64_t client)
-{
-  (void)context;
-  return q->clients->last_round[client] < 0 ? brim_score_new(q, client) : (double)q->clients->loss[client];
-}
-
 static brim_status select_clients(void *self, const brim_selection_query *q, brim_selection *out)
 {
   (void)self;
-  return brim_select_highest(q, score, NULL, out);
+  return brim_select_highest(q, brim_score_last, q->clients->loss, out);
 }
 
 static const brim_selector_ops ops = {.size = sizeof ops, .select = select_clients};
