@@ -65,9 +65,9 @@ def check(options, limit, scratch):
 
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
-    perform(stages.alone(), found, limit, 1)
-    perform(stages.together(), found, limit, min(options.jobs, stages.jobs_max))
-    perform(stages.last(), found, limit, 1)
+    for jobs, at_a_time in ((stages.alone(), 1), (stages.together(), min(options.jobs, stages.jobs_max)),
+                            (stages.last(), 1)):
+        perform([job for job in jobs if job.among(options.only)], found, limit, at_a_time)
     (options.out / "results.md").write_text(results.page(results.read(found.path)), encoding="utf-8")
     verdicts = [line["verdict"] for line in found.found]
     print(f"{', '.join(f'{verdicts.count(v)} {v}' for v in results.VERDICTS)}, {len(found.done)} ok before; see "
@@ -86,6 +86,7 @@ def main():
     parser.add_argument("--golden", type=pathlib.Path, help="curves to compare with, else the pack's")
     parser.add_argument("--out", type=pathlib.Path, help="of pack: build/gpu")
     parser.add_argument("--carried", type=pathlib.Path, help="results.jsonl of an earlier command")
+    parser.add_argument("--only", metavar="REGEX", default="", help="checks with such a name")
     parser.add_argument("--jobs", type=int, default=min(16, os.cpu_count() or 2), help="checks at a time")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="after which what is not done is unfinished")
     parser.add_argument("--reduced", action="store_true", help="sizes for a dry run on the emulated device")

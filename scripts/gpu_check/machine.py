@@ -8,6 +8,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import re
 import signal
 import site
 import subprocess
@@ -45,6 +46,9 @@ class Job:
 
     def __init__(self, names, seconds, function):
         self.names, self.seconds, self.function = [names] if isinstance(names, str) else names, seconds, function
+
+    def among(self, regex):
+        return any(re.search(regex, name) for name in self.names)
 
     def perform(self, results, limit):
         """Every name gets a line, whatever happens."""
@@ -168,12 +172,12 @@ class Machine:
                                f"{result.stdout[-2000:]}")
         return folder
 
-    def hash(self, *more):
-        """Of the programs, and of more files."""
+    def hash(self, *more, without=()):
+        """Of the programs but those in the folders or files of these names, and of more files."""
         digest = hashlib.sha256()
         for file in sorted([self.build / "bin/brim", self.build / "tests/test_conformance",
                             *self.build.glob("lib/**/*.so*"), *more]):
-            if file.is_file():
+            if file.is_file() and not set(without) & set(file.parts):
                 digest.update(file.read_bytes())
         return digest.hexdigest()[:16]
 

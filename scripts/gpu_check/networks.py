@@ -43,8 +43,9 @@ def networks(reduced):
         "vit": ["model=vit", *sized([*images([3, 32, 32]), *training(16, 8)],
                                     ["model.depth=1", "model.width=16", "model.heads=2", *images([3, 8, 8]),
                                      *training(4, 2)])],
-        "resnet50": ["model=resnet50", *sized([*images([3, 64, 64]), *training(16, 6, 2, "2e-4")],
-                                              ["model.width=2", *images([3, 16, 16]), *training(16, 2, 1, "2e-4")])],
+        # At 3e-6 a curve that does not learn is 2e-3 away; at 2e-4 one whose rate is 1e-5 off is 7e-3 away after 6 steps.
+        "resnet50": ["model=resnet50", *sized([*images([3, 64, 64]), *training(16, 6, 2, "3e-6")],
+                                              ["model.width=2", *images([3, 16, 16]), *training(16, 2, 1, "3e-6")])],
         "cnn": ["model=cnn", *sized([*images([1, 28, 28]), *training(16, 20, 2)],
                                     ["model.width=4", *images([1, 12, 12]), *training(4, 2, 2)])],
         "temperature_lstm": ["model=temperature_lstm", *sized(
@@ -62,7 +63,7 @@ ATTENTION_DROPOUT = {"gpt2 with dropout", "mental_state"}  # whose attention is 
 FIRST_ERROR_MAX = {"fp32": 1e-5, "bf16": 2e-3, "fp16": 1e-4}
 ERROR_MAX = {"fp32": 1e-3, "bf16": 1e-1, "fp16": 1e-1}       # of every step
 MEAN_ERROR_MAX = {"fp32": 1e-3, "bf16": 2e-2, "fp16": 2e-2}  # of the mean over the second half of the steps
-# Times the first and the mean: 50 layers that divide by a deviation amplify rounding, on the CPU to 1.6e-2 and 2.7e-3.
+# Times the first: 50 layers that divide by a deviation amplify rounding, on the CPU to 1.6e-2 and 2.7e-3.
 LOOSE = {("resnet50", "bf16"): 20, ("resnet50", "fp16"): 100}
 SCALE = {"fp16": ["loss_scale.init_scale=1024"]}             # which none of these networks is too large for
 
@@ -76,7 +77,7 @@ def compare(got, expected, precision, name=None):
     half = len(got) // 2
     mean, mean_expected = (sum(x[half:]) / len(x[half:]) for x in (got, expected))
     good = (errors[0] <= loose * FIRST_ERROR_MAX[precision] and max(errors) <= ERROR_MAX[precision]
-            and abs(mean - mean_expected) / expected[0] <= loose * MEAN_ERROR_MAX[precision])
+            and abs(mean - mean_expected) / expected[0] <= MEAN_ERROR_MAX[precision])
     return good, {"first loss": f"{got[0]:.5f}", "second half": f"{mean:.4f}", "expected": f"{mean_expected:.4f}",
                   "first off by": f"{errors[0]:.1e}", "at most": f"{max(errors):.1e}"}
 

@@ -48,12 +48,13 @@ def copy_libraries(to):
 
 def pack(build, to, scratch, reduced):
     build = build.resolve()
-    golden = to.with_name(to.name + ".golden.json")  # of which a pack of the same build need not make another
+    golden = to.with_name(to.name + ".golden.json")  # which a pack with the same programs for the CPU need not make again
     on = Machine(build, tempfile.mkdtemp(dir=scratch))
     kept = json.loads(golden.read_text()) if golden.exists() else {}
-    curves = networks.golden(on, reduced, kept["curves"] if kept.get("build") == on.hash() else {})
+    programs_of_cpu = on.hash(without=["cuda", "cuda.so", "nccl.so", "test_conformance"])
+    curves = networks.golden(on, reduced, kept["curves"] if kept.get("build") == programs_of_cpu else {})
     golden.parent.mkdir(parents=True, exist_ok=True)
-    golden.write_text(json.dumps({"build": on.hash(), "curves": curves}))
+    golden.write_text(json.dumps({"build": programs_of_cpu, "curves": curves}))
     copy_build(build, to)
     copy_libraries(to)
     subprocess.run(["strip", "--strip-unneeded", *programs(to)], check=True)

@@ -89,8 +89,9 @@ static __global__ void __launch_bounds__(512)
     resident_kernel(const lstm_sizes q, const T *__restrict__ weight_hh, T *y, T *gates, T *cell)
 {
   const int H = (int)q.hidden, j = threadIdx.x;
-  float *weight = static_cast<float *>(cuda_dynamic_shared());             /* [H][4H]: of h[k], to all gates */
-  float *h = weight + 4 * H * H, *gate = h + H * S, *c = gate + 4 * H * S; /* [H][S], [4H][S], [H][S] */
+  float *weight = static_cast<float *>(cuda_dynamic_shared()); /* [H][4H]: of h[k], to all gates */
+  float *h = weight + 4 * H * H;                               /* [H][S] */
+  float *gate = h + cuda_divide_up(H * S, LSTM_READ) * LSTM_READ, *c = gate + 4 * H * S; /* [4H][S], [H][S] */
 #pragma unroll 4
   for (int i = threadIdx.x; i < 4 * H * (int)cuda_divide_up(H, LOADED) * LOADED; i += blockDim.x) {
     const int gate_row = i / LOADED % (4 * H), k = i / LOADED / (4 * H) * LOADED + i % LOADED;

@@ -14,10 +14,12 @@ static inline size_t lstm_shared_most(int capability)
 }
 
 /* A block with weights in shared memory, [H][4H], that takes `samples` at once. For each of these, forward h, the gates
- * and c; backward the gates' gradients and four parts of each sum: 8H numbers at most. */
+ * and c; backward the gates' gradients and four parts of each sum: 8H numbers at most. The compiler reads h four
+ * numbers at a time, the last time up to 3 more than there are, which must not be what others write. */
+#define LSTM_READ 4
 static inline size_t lstm_resident_bytes(int64_t hidden, int samples)
 {
-  return ((size_t)(4 * hidden * hidden) + (size_t)(8 * hidden * samples)) * sizeof(float);
+  return ((size_t)(4 * hidden * hidden) + (size_t)(8 * hidden * samples) + LSTM_READ - 1) * sizeof(float);
 }
 /* A thread for each of the 4H gates. */
 static inline unsigned lstm_resident_threads(int64_t hidden)
