@@ -31,7 +31,7 @@ SMALL = {"gpt2-124M": (["model=gpt2", "model.layers=1", "model.width=32", "model
 class Fast:
     """The checks on one machine. What is timed has the device for itself."""
 
-    jobs_max = 3  # as many compiled trainings find room on a device of 80 GB
+    jobs_max = 5  # of which three are compiled trainings: as many find room on a device of 80 GB
 
     def __init__(self, on, reduced):
         self.on, self.reduced = on, reduced
@@ -51,8 +51,8 @@ class Fast:
 
     def together(self):
         """What is bound by the processor: compilers, and plans."""
-        return [*(Job(f"torch compiles {case}", 200, self.prepare(case)) for case in self.cases),
-                *(Job(f"plans under caps, {case}", 200, self.plans(case)) for case in self.with_caps)]
+        return [*(Job(f"plans under caps, {case}", 200, self.plans(case)) for case in self.with_caps),
+                *(Job(f"torch compiles {case}", 200, self.prepare(case)) for case in self.cases)]
 
     def last(self):
         beside = [Job([f"{case} beside torch {mode}" for mode in ("eager", "compiled")], 120, self.beside(case))
@@ -136,17 +136,22 @@ class Fast:
         headroom = ["memory.headroom_mb=0"] if cap < 1 else []  # of a reduced case
         return [*self.words(case, batch), f"memory.limit_mb={cap}GB", *headroom, *norm_group]
 
-    def batch_under(self, limit, case, cap):
-        """By plans, which do not depend on what others have of the device now."""
-        def fits(batch):
-            words = self.limited(case, cap, batch)
-            status = self.on.brim(limit, "plan", "--no-timing", "--json", *words).returncode
-            if status not in (0, 4):
-                raise RuntimeError(f"brim plan {' '.join(words)}: exit status {status}")
-            return status == 0
+    def plan(self, limit, words):
+        """What the plan says; None: it does not fit."""
+        result = self.on.brim(limit, "plan", "--no-timing", "--json", *words, errors=subprocess.DEVNULL)
+        if result.returncode not in (0, 4):
+            raise RuntimeError(f"brim plan {' '.join(words)}: exit status {result.returncode}")
+        return json.loads(result.stdout) if result.returncode == 0 else None
 
+    def batch_under(self, limit, case, cap):
+        """By plans, which do not depend on what others have of the device now. The first guess is a straight line."""
         if (case, cap) not in self.batches:
-            self.batches[case, cap] = largest(fits, self.cases[case][1])
+            batch = self.cases[case][1]
+            found = self.plan(limit, self.words(case))
+            fixed = found["persistent_bytes"]
+            guess = batch * (cap * 10**9 - fixed) / max(1, found["peak_bytes"] - fixed)
+            self.batches[case, cap] = largest(
+                lambda size: self.plan(limit, self.limited(case, cap, size)) is not None, int(guess))
         return self.batches[case, cap]
 
     def plans(self, case):
@@ -196,17 +201,15 @@ class Fast:
         yield bool(times), {"table": "\n" + table}
 
     def kernels(self, limit):
-        """By ncu: the first kernels, which are those of the warm-up on zeros: their time, and the least by the share of
-        the memory's or the processors' peak that they had."""
+        """By ncu: the time of the first kernels, which are those of the warm-up on zeros."""
         case = next(iter(self.cases))
         program = shutil.which("ncu") or "/usr/local/cuda/bin/ncu"
         if not pathlib.Path(program).exists():
             raise Skipped("ncu is not installed")
-        metrics = {"gpu__time_duration.sum": "time", "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed": "memory",
-                   "sm__throughput.avg.pct_of_peak_sustained_elapsed": "processors"}
+        metric = "gpu__time_duration.sum"
         argv = [program, "--csv", "--page", "raw", "--print-units", "base", "--clock-control", "none",
-                "--graph-profiling", "node", "--target-processes", "all", "--metrics", ",".join(metrics),
-                "--launch-count", KERNELS]
+                "--graph-profiling", "node", "--target-processes", "all", "--metrics", metric,
+                "--launch-count", KERNELS, "--kill", "yes"]
         result = self.on.run(limit, [*argv, self.on.build / "bin/brim", "--quiet", "train",
                                      f"run.dir={self.on.scratch}/ncu", *self.words(case), "training.steps=2"])
         lines = result.stdout.splitlines()
@@ -217,13 +220,11 @@ class Fast:
         for row in csv.DictReader(io.StringIO("\n".join(lines[head:]))):
             if not row["ID"]:
                 continue  # the units
-            values = {short: float((row[name] or "0").replace(",", "")) for name, short in metrics.items()}
-            short = row["Kernel Name"].split("(")[0].removeprefix("void ")[:70]
-            total = sums.setdefault(short, [0, 0.0, 0.0])
+            short = row["Kernel Name"].split("(")[0].removeprefix("void ")[:90]
+            total = sums.setdefault(short, [0, 0.0])
             total[0] += 1
-            total[1] += values["time"] / 1e6
-            total[2] += values["time"] / 1e6 * max(values["memory"], values["processors"]) / 100
-        table = "\n".join(f"{name:70} {count:5} {ms:9.3f} ms  floor {floor:9.3f} ms"
-                          for name, (count, ms, floor) in sorted(sums.items(), key=lambda row: -row[1][1])[:60])
+            total[1] += float((row[metric] or "0").replace(",", "")) / 1e6
+        table = "\n".join(f"{name:90} {count:5} {ms:9.3f} ms"
+                          for name, (count, ms) in sorted(sums.items(), key=lambda row: -row[1][1])[:60])
         yield bool(sums), {"of": f"the first {KERNELS}", "ms": round(sum(
-            ms for _, ms, _ in sums.values()), 3), "table": "\n" + table}
+            ms for _, ms in sums.values()), 3), "table": "\n" + table}

@@ -211,13 +211,16 @@ def losses(run):
 
 
 def largest(fits, start):
-    """The largest number that fits, to 5 %; 0: not even 1 does. `start` is a guess."""
-    low, high = 0, None
-    at = start
+    """The largest number that fits, to 5 %; 0: not even 1 does. `start` is a guess: the better, the fewer are tried."""
+    low, high, at, step = 0, None, max(1, start), max(1, start // 16)
     while at and (high is None or high - low > max(1, low // 20)):
         if fits(at):
             low = at
         else:
             high = at
-        at = 2 * low if high is None else (low + high) // 2
+        if low and high:
+            at = (low + high) // 2
+        else:
+            at = low + step if low else max(high - step, high // 2)
+            step *= 2
     return low

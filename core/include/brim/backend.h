@@ -201,10 +201,11 @@ typedef struct brim_backend_ops {
 
   /* Types that activations can be kept in, besides `real`: a bit each, BRIM_STORES(BRIM_DTYPE_BF16). With
    * BRIM_DTYPE_F16, which has a range of its own: what is too large when it is stored must become infinite, not the
-   * largest number, and what is small a subnormal number, as IEEE 754 says. The core scales the loss, and skips the
-   * update of a step in which a gradient is not finite. A device that works ahead gets a program before the update that
-   * adds up the squares of all gradients; its result is the update's proof (see run_program). So every operation of an
-   * update that changes something durable must heed the proof: parameters, optimizer state, moving averages. */
+   * largest number, and what is small a subnormal number, as IEEE 754 says (conv2d: but see brim/ops.h). The core
+   * scales the loss, and skips the update of a step in which a gradient is not finite. A device that works ahead gets a
+   * program before the update that adds up the squares of all gradients; its result is the update's proof (see
+   * run_program). So every operation of an update that changes something durable must heed the proof: parameters,
+   * optimizer state, moving averages. */
   uint32_t stores;
 
   /* [init] Who uses a device: writes the first `room` of *count. ENOTSUP if it cannot be known here, saying why. NULL:

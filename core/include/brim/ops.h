@@ -30,7 +30,8 @@ extern "C" {
  * conv2d_grad_input    in: dy, weight                                   out: dx
  * conv2d_grad_weight   in: x, dy                                        out: dweight +=, [dbias +=]
  *                      P = (H + 2*padding - dilation*(R-1) - 1) / stride + 1, as torch.nn.Conv2d. A weight of rank
- *                      3, [K,C/g,S], is one of R = 1: conv1d is conv2d on x [N,C,1,L]. */
+ *                      3, [K,C/g,S], is one of R = 1: conv1d is conv2d on x [N,C,1,L]. In fp16 a library (cuDNN) may
+ *                      store 0, not -infinity, for what lies below the range. */
 typedef struct brim_conv2d_attr {
   int64_t kernel[2], stride[2], padding[2], dilation[2]; /* height, width; all but padding at least 1 */
   int64_t groups;                                        /* divides C and K; at least 1 */
@@ -240,10 +241,12 @@ typedef struct brim_move_attr {
  *                      torch.nn.functional.scaled_dot_product_attention; query head h uses key head
  *                      h / (heads / kv_heads). Causal: query t sees keys 0 .. t + S - T, so the last query sees all;
  *                      a query that sees none has y 0 and lse 0. What is not seen has no influence; in fp32 not even as
- * NaN. In 16 bits a library (cuDNN) may multiply a v that is not finite by the weight 0 of a key that is not seen,
- * which gives NaN. Memory is linear in T and S. Dropout's element (see brim/random.h) is (h*T + t)*S + s. rotary in: x
- * [N,T,heads*D]                    out: y Position t turns pair i of the `dims` leading elements of each head by t *
- * base^(-2i/dims). rotary_grad          in: dy                                 out: dx (turned back) */
+ *                      NaN. In 16 bits a library (cuDNN) may multiply a v that is not finite by the weight 0 of a key
+ *                      that is not seen, which gives NaN. Memory is linear in T and S. Dropout's element (see
+ *                      brim/random.h) is (h*T + t)*S + s.
+ * rotary               in: x [N,T,heads*D]                    out: y
+ *                      Position t turns pair i of the `dims` leading elements of each head by t * base^(-2i/dims).
+ * rotary_grad          in: dy                                 out: dx (turned back) */
 typedef struct brim_attention_attr {
   int64_t heads, kv_heads;
   double scale, dropout_p; /* dropout_p: as dropout's p; 0 in evaluation */

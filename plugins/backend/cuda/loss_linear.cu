@@ -8,11 +8,15 @@
  *
  * Of frozen parameters there is dx alone.
  *
- * Logits exist in chunks of whole rows, in scratch of bounded size (loss_geometry.h), and are made a second time in the
- * backward pass. A chunk has all classes, so that softmax and rank come from one pass over a row, with the label's
- * logit from the same product as those it is compared with; dx is one product a chunk, rounded once; and only dproduct,
- * in fp32, is read and written once for every chunk. How many rows a chunk has follows from the number of classes
- * alone, unless the batch has fewer.
+ * Logits exist in chunks of whole rows, in scratch of bounded size (loss_geometry.h). linear_cross_entropy_grad makes
+ * them a second time; linear_cross_entropy+grad has loss and gradients from the same. A chunk has all classes, so that
+ * softmax and rank come from one pass over a row, with the label's logit from the same product as those it is compared
+ * with; dx is one product a chunk, rounded once; and only dproduct, in fp32, is read and written once for every chunk.
+ * How many rows a chunk has follows from the number of classes alone, unless the batch has fewer.
+ *
+ * cuBLASLt's fast kernels want rows of whole 16 bytes, by their length and not only by where they begin: with the 50257
+ * classes of GPT-2 it takes one that is eight times slower (424 us for 640 rows on an H200). So each product is cut at
+ * a multiple of 8 classes, and the few that are left have a small product of their own.
  *
  * The bias is left to the product where that takes one, else a kernel behind it goes over the chunk.
  *
@@ -28,18 +32,36 @@
 
 enum use { LOGITS, TO_X, TO_PRODUCT, USES };
 enum part { WHOLE, REST, PARTS }; /* chunks, and the last one if it is shorter */
+enum { SPANS = 2, SPAN_MULTIPLE = 8 /* classes: 16 bytes in 16 bits */ };
+
+/* Which of the three operations, and where its operands are. */
+typedef struct kind {
+  bool forward, backward;
+  uint32_t bias, dx; /* the input; the output, behind which are those of the parameters */
+} kind;
+static const kind forward = {true, false, 3, 2}, backward = {false, true, 4, 0}, both = {true, true, 3, 2};
 
 /* Scratch: x in plain order, then as below. The bias is there in the logits' type, with their
- * ld for its length. */
+ * ld for its length. dx of a chunk is summed over two spans in fp32. */
 typedef struct plan {
   int64_t rows, features, classes, ld;
   int64_t chunk; /* rows of one */
   uint32_t type; /* of what is multiplied */
   bool converts; /* the parameter has another type */
   bool bias, bias_behind[PARTS];
-  uint64_t parameter_bytes, bias_bytes, logits_bytes, gradient_bytes;
-  cuda_product_plan *product[PARTS][USES];
+  int spans;
+  int64_t span[SPANS + 1]; /* the first class of each, and the end */
+  uint64_t parameter_bytes, bias_bytes, logits_bytes, gradient_bytes, sum_bytes;
+  cuda_product_plan *product[PARTS][USES][SPANS];
 } plan;
+
+static void release_products(plan *p, int part, int use)
+{
+  for (int span = 0; span < SPANS; span++) {
+    cuda_product_release(p->product[part][use][span]);
+    p->product[part][use][span] = NULL;
+  }
+}
 
 static void release(void *self, void *state)
 {
@@ -47,7 +69,7 @@ static void release(void *self, void *state)
   (void)self;
   if (!p) return;
   for (int part = 0; part < PARTS; part++)
-    for (int use = 0; use < USES; use++) cuda_product_release(p->product[part][use]);
+    for (int use = 0; use < USES; use++) release_products(p, part, use);
   free(p);
 }
 
@@ -58,61 +80,82 @@ static uint32_t chunk_alignment(const plan *p, uint64_t row_bytes)
   return (uint32_t)(bytes % CUDA_ALIGNMENT ? bytes & (~bytes + 1) : CUDA_ALIGNMENT);
 }
 
-static cuda_product product_of(const plan *p, enum use use, int64_t rows, const brim_node *node)
+static cuda_product product_of(const plan *p, enum use use, int64_t rows, int span, const brim_tensor *dx)
 {
+  const int64_t classes = p->span[span + 1] - p->span[span];
   cuda_product m = {};
   m.type = p->type;
-  m.alignment = chunk_alignment(p, (uint64_t)p->features * brim_dtype_bytes(p->type));
+  m.alignment = span == 0 ? chunk_alignment(p, (uint64_t)p->features * brim_dtype_bytes(p->type))
+                          : SPAN_MULTIPLE * (uint32_t)brim_dtype_bytes(p->type);
+  m.type_d = BRIM_DTYPE_F32;
   if (use == LOGITS) { /* x product^T */
-    m.m = rows, m.n = p->classes, m.k = p->features;
+    m.m = rows, m.n = classes, m.k = p->features;
     m.transpose_b = true;
     m.lda = m.ldb = p->features;
     m.ldd = p->ld;
-    m.type_d = BRIM_DTYPE_F32;
   } else if (use == TO_X) { /* dz product */
-    m.m = rows, m.n = p->features, m.k = p->classes;
+    m.m = rows, m.n = p->features, m.k = classes;
     m.lda = p->ld;
     m.ldb = m.ldd = p->features;
-    m.type_d = node->out[0]->dtype;
+    m.accumulate = span > 0;
+    if (!p->sum_bytes) m.type_d = dx->dtype;
   } else { /* dz^T x */
-    m.m = p->classes, m.n = p->features, m.k = rows;
+    m.m = classes, m.n = p->features, m.k = rows;
     m.transpose_a = true;
     m.lda = p->ld;
     m.ldb = m.ldd = p->features;
-    m.type_d = node->out[1]->dtype;
     m.accumulate = true;
   }
   return m;
 }
 
-/* The logits with their bias, or if the library does not offer that, without. */
-static brim_status prepare_product(cuda_backend *b, cuda_product *m, plan *p, int part, int use, uint64_t *bytes)
+static brim_status prepare_spans(cuda_backend *b, plan *p, int part, int64_t rows, enum use use, bool bias,
+                                 const brim_tensor *dx, uint64_t *scratch_bytes)
 {
-  m->bias = use == LOGITS && p->bias;
-  const brim_status status = cuda_product_prepare(b, m, &p->product[part][use], bytes);
-  if (status != BRIM_ENOTSUP || !m->bias) return status;
-  m->bias = false;
-  p->bias_behind[part] = true;
-  return cuda_product_prepare(b, m, &p->product[part][use], bytes);
-}
-
-static brim_status prepare_products(cuda_backend *b, const brim_node *node, plan *p, int uses, uint64_t *scratch_bytes)
-{
-  const int64_t rows[PARTS] = {p->rows / p->chunk > 0 ? p->chunk : 0, p->rows % p->chunk};
-  for (int part = 0; part < PARTS; part++)
-    for (int use = 0; rows[part] > 0 && use < uses; use++) {
-      cuda_product m = product_of(p, (enum use)use, rows[part], node);
-      uint64_t bytes = 0;
-      BRIM_TRY(prepare_product(b, &m, p, part, use, &bytes));
-      if (bytes > *scratch_bytes) *scratch_bytes = bytes;
-    }
+  for (int span = 0; span < p->spans; span++) {
+    cuda_product m = product_of(p, use, rows, span, dx);
+    uint64_t bytes = 0;
+    m.bias = bias;
+    BRIM_TRY(cuda_product_prepare(b, &m, &p->product[part][use][span], &bytes));
+    if (bytes > *scratch_bytes) *scratch_bytes = bytes;
+  }
   return BRIM_OK;
 }
 
-static plan plan_of(const brim_node *node, bool backward)
+/* The logits with their bias, or if the library does not offer that, without. */
+static brim_status prepare_use(cuda_backend *b, plan *p, int part, int64_t rows, enum use use, const brim_tensor *dx,
+                               uint64_t *scratch_bytes)
+{
+  const bool bias = use == LOGITS && p->bias;
+  const brim_status status = prepare_spans(b, p, part, rows, use, bias, dx, scratch_bytes);
+  if (status != BRIM_ENOTSUP || !bias) return status;
+  release_products(p, part, use);
+  p->bias_behind[part] = true;
+  return prepare_spans(b, p, part, rows, use, false, dx, scratch_bytes);
+}
+
+static brim_status prepare_products(cuda_backend *b, const brim_node *node, plan *p, kind k, uint64_t *scratch_bytes)
+{
+  const int64_t rows[PARTS] = {p->rows / p->chunk > 0 ? p->chunk : 0, p->rows % p->chunk};
+  const int uses = !k.backward ? LOGITS + 1 : node->out_count > k.dx + 1 ? USES : TO_X + 1;
+  const brim_tensor *dx = k.backward ? node->out[k.dx] : NULL;
+  for (int part = 0; part < PARTS; part++)
+    for (int use = 0; rows[part] > 0 && use < uses; use++)
+      BRIM_TRY(prepare_use(b, p, part, rows[part], (enum use)use, dx, scratch_bytes));
+  return BRIM_OK;
+}
+
+static void cut_classes(plan *p)
+{
+  const int64_t most = p->classes / SPAN_MULTIPLE * SPAN_MULTIPLE;
+  p->spans = most > 0 && most < p->classes ? 2 : 1;
+  p->span[1] = p->spans > 1 ? most : p->classes;
+  p->span[2] = p->classes;
+}
+
+static plan plan_of(const brim_node *node, kind k)
 {
   const brim_tensor *x = node->in[0], *product = node->in[1];
-  const uint32_t bias = backward ? 4 : 3; /* the input */
   plan p = {};
   p.rows = cuda_rows_of(x);
   p.features = product->shape.dim[1];
@@ -120,53 +163,55 @@ static plan plan_of(const brim_node *node, bool backward)
   p.ld = cuda_loss_chunk_ld(p.classes);
   p.type = x->dtype;
   p.converts = product->dtype != x->dtype;
-  p.bias = node->in_count > bias;
-  const bool apart = backward && p.type != BRIM_DTYPE_F32;
+  p.bias = node->in_count > k.bias;
+  cut_classes(&p);
+  const bool apart = k.backward && p.type != BRIM_DTYPE_F32;
   const uint64_t row_bytes = (uint64_t)p.ld * sizeof(float), gradient = (uint64_t)p.ld * brim_dtype_bytes(p.type);
   p.chunk = cuda_loss_chunk_rows(p.rows, (int64_t)(row_bytes + (apart ? gradient : 0)));
   p.logits_bytes = cuda_round_up((uint64_t)p.chunk * row_bytes, CUDA_ALIGNMENT);
   if (apart) p.gradient_bytes = cuda_round_up((uint64_t)p.chunk * gradient, CUDA_ALIGNMENT);
+  if (k.backward && p.spans > 1 && node->out[k.dx]->dtype != BRIM_DTYPE_F32)
+    p.sum_bytes = cuda_round_up((uint64_t)(p.chunk * p.features) * sizeof(float), CUDA_ALIGNMENT);
   if (p.bias) p.bias_bytes = cuda_round_up((uint64_t)p.ld * sizeof(float), CUDA_ALIGNMENT);
   if (p.converts)
     p.parameter_bytes = cuda_round_up((uint64_t)(p.classes * p.features) * brim_dtype_bytes(p.type), CUDA_ALIGNMENT);
   return p;
 }
 
-static int uses_of(const brim_node *node, bool backward)
-{
-  if (!backward) return LOGITS + 1;
-  return node->out_count > 1 ? USES : TO_X + 1;
-}
-
 static brim_status prepare(cuda_backend *b, const brim_program_info *program, const brim_node *node,
-                           brim_kernel_need *need, void **state, bool backward)
+                           brim_kernel_need *need, void **state, kind k)
 {
   uint64_t scratch_bytes = 0;
   BRIM_TRY(cuda_plain_prepare(b, program, node, need, state));
   plan *p = (plan *)brim_try_calloc(1, sizeof *p);
   if (!p) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the plan of %s '%s'", node->op, node->name);
-  *p = plan_of(node, backward);
-  const brim_status status = prepare_products(b, node, p, uses_of(node, backward), &scratch_bytes);
+  *p = plan_of(node, k);
+  const brim_status status = prepare_products(b, node, p, k, &scratch_bytes);
   if (status != BRIM_OK) {
     release(b, p);
     return status;
   }
-  if (backward && node->out_count > 2) /* the sums of columns share what the products use */
+  if (k.backward && node->out_count > k.dx + 2) /* the sums of columns share what the products use */
     scratch_bytes =
         (uint64_t)cuda_max((int64_t)scratch_bytes, (int64_t)cuda_column_sum_bytes(p->type, p->chunk, p->classes));
   need->library = "cuBLASLt";
-  need->workspace_bytes += p->parameter_bytes + p->bias_bytes + p->logits_bytes + p->gradient_bytes + scratch_bytes;
+  need->workspace_bytes +=
+      p->parameter_bytes + p->bias_bytes + p->logits_bytes + p->gradient_bytes + p->sum_bytes + scratch_bytes;
   *state = p;
   return BRIM_OK;
 }
 
 static CUDA_PREPARE(forward_prepare)
 {
-  return prepare((cuda_backend *)self, program, node, need, state, false);
+  return prepare((cuda_backend *)self, program, node, need, state, forward);
 }
 static CUDA_PREPARE(backward_prepare)
 {
-  return prepare((cuda_backend *)self, program, node, need, state, true);
+  return prepare((cuda_backend *)self, program, node, need, state, backward);
+}
+static CUDA_PREPARE(both_prepare)
+{
+  return prepare((cuda_backend *)self, program, node, need, state, both);
 }
 
 /* ---- running ---- */
@@ -175,9 +220,9 @@ typedef struct running {
   cuda_backend *backend;
   const plan *p;
   const char *x;
-  const void *product; /* of x's type */
-  const float *bias;   /* [ld] */
-  char *logits, *gradient, *scratch;
+  const void *product;                     /* of x's type */
+  const float *bias;                       /* [ld] */
+  char *logits, *gradient, *sum, *scratch; /* sum: of dx, in fp32; NULL: dx itself */
   const int32_t *label;
   cuda_loss_rows rows;
 } running;
@@ -194,8 +239,7 @@ static brim_status convert_parameters(running *r, const brim_launch *launch, uin
                       p->classes);
 }
 
-/* `bias`: the input that it is, if there is one. */
-static brim_status begin(cuda_backend *b, const brim_launch *launch, uint32_t bias, running *r)
+static brim_status begin(cuda_backend *b, const brim_launch *launch, kind k, running *r)
 {
   const brim_node *node = launch->node;
   const brim_loss_attr *attr = &node->attr.loss;
@@ -210,7 +254,8 @@ static brim_status begin(cuda_backend *b, const brim_launch *launch, uint32_t bi
   r->product = p->converts ? at : launch->in[1];
   r->logits = at + p->parameter_bytes + p->bias_bytes;
   r->gradient = p->gradient_bytes ? r->logits + p->logits_bytes : r->logits;
-  r->scratch = r->logits + p->logits_bytes + p->gradient_bytes;
+  r->scratch = r->logits + p->logits_bytes + p->gradient_bytes + p->sum_bytes;
+  r->sum = p->sum_bytes ? r->scratch - p->sum_bytes : NULL;
   r->label = (const int32_t *)launch->in[2];
   r->rows.logits = r->logits;
   r->rows.classes = p->classes;
@@ -220,7 +265,7 @@ static brim_status begin(cuda_backend *b, const brim_launch *launch, uint32_t bi
   r->rows.ignores = attr->ignores;
   r->rows.ignore_index = attr->ignore_index;
   r->rows.node = (uint64_t)node;
-  return convert_parameters(r, launch, bias, at);
+  return convert_parameters(r, launch, k.bias, at);
 }
 
 static int part_of(const running *r)
@@ -228,15 +273,26 @@ static int part_of(const running *r)
   return r->rows.rows == r->p->chunk ? WHOLE : REST;
 }
 
+static const void *offset(const void *at, int64_t values, uint32_t dtype)
+{
+  return (const char *)at + (uint64_t)values * brim_dtype_bytes(dtype);
+}
+
+/* `with`: the parameter, or x; whichever of the operands has classes begins with the span's first. */
 static brim_status multiply(const running *r, enum use use, const void *a, const void *with, void *d)
 {
-  cuda_operands o = {};
-  o.a = a;
-  o.b = with;
-  o.bias = use == LOGITS ? r->bias : NULL;
-  o.d = d;
-  o.scratch = r->scratch;
-  return cuda_product_run(r->backend, r->p->product[part_of(r)][use], &o);
+  for (int span = 0; span < r->p->spans; span++) {
+    const int64_t first = r->p->span[span];
+    const uint32_t type = r->p->type;
+    cuda_operands o = {};
+    o.a = use == LOGITS ? a : offset(a, first, type);
+    o.b = use == TO_PRODUCT ? with : offset(with, first * r->p->features, type);
+    o.bias = use == LOGITS && r->bias ? r->bias + first : NULL;
+    o.d = use == TO_X ? d : (float *)d + (use == LOGITS ? first : first * r->p->features);
+    o.scratch = r->scratch;
+    BRIM_TRY(cuda_product_run(r->backend, r->p->product[part_of(r)][use][span], &o));
+  }
+  return BRIM_OK;
 }
 
 static const void *x_of_chunk(const running *r)
@@ -267,37 +323,56 @@ static brim_status make_logits(running *r, int64_t first)
   return r->p->bias_behind[part_of(r)] ? add_bias(r) : BRIM_OK;
 }
 
-static CUDA_RUN(forward_run)
+static brim_status add_losses(const running *r, const brim_launch *launch)
+{
+  return cuda_loss_forward(r->backend, BRIM_DTYPE_F32, &r->rows, (float *)launch->out[0] + r->rows.first,
+                           (int32_t *)launch->out[1] + r->rows.first);
+}
+
+static brim_status add_gradients(const running *r, const brim_launch *launch, kind k, const float *loss)
+{
+  const plan *p = r->p;
+  const brim_node *node = launch->node;
+  const uint32_t parameters = node->out_count - k.dx - 1, dtype = node->out[k.dx]->dtype;
+  void *const *out = launch->out + k.dx;
+  char *dx = (char *)out[0] + (uint64_t)(r->rows.first * p->features) * brim_dtype_bytes(dtype);
+  BRIM_TRY(cuda_loss_backward(r->backend, BRIM_DTYPE_F32, p->type, &r->rows, loss + r->rows.first, r->gradient));
+  BRIM_TRY(multiply(r, TO_X, r->gradient, r->product, r->sum ? r->sum : dx));
+  if (r->sum) BRIM_TRY(cuda_convert(r->backend, BRIM_DTYPE_F32, r->sum, dtype, dx, r->rows.rows * p->features));
+  if (parameters > 0) BRIM_TRY(multiply(r, TO_PRODUCT, r->gradient, x_of_chunk(r), out[1]));
+  if (parameters < 2) return BRIM_OK;
+  return cuda_column_sum(r->backend, p->type, r->gradient, r->rows.rows, p->classes, p->ld, (float *)out[2],
+                         r->scratch);
+}
+
+/* loss: of all rows, what the forward pass gives or gave. */
+static brim_status run(cuda_backend *b, const brim_launch *launch, kind k, const void *loss)
 {
   running r;
-  BRIM_TRY(begin((cuda_backend *)self, launch, 3, &r));
+  BRIM_TRY(begin(b, launch, k, &r));
   for (int64_t n = 0; n < r.p->rows; n += r.p->chunk) {
     BRIM_TRY(make_logits(&r, n));
-    BRIM_TRY(cuda_loss_forward(r.backend, BRIM_DTYPE_F32, &r.rows, (float *)launch->out[0] + n,
-                               (int32_t *)launch->out[1] + n));
+    if (k.forward) BRIM_TRY(add_losses(&r, launch));
+    if (k.backward) BRIM_TRY(add_gradients(&r, launch, k, (const float *)loss));
   }
   return BRIM_OK;
+}
+
+static CUDA_RUN(forward_run)
+{
+  return run((cuda_backend *)self, launch, forward, launch->out[0]);
+}
+static CUDA_RUN(backward_run)
+{
+  return run((cuda_backend *)self, launch, backward, launch->in[3]);
+}
+static CUDA_RUN(both_run)
+{
+  return run((cuda_backend *)self, launch, both, launch->out[0]);
 }
 BRIM_KERNEL(linear_cross_entropy) = {
     .op = "linear_cross_entropy", .prepare = forward_prepare, .run = forward_run, .release = release};
-
-static CUDA_RUN(backward_run)
-{
-  running r;
-  BRIM_TRY(begin((cuda_backend *)self, launch, 4, &r));
-  const uint32_t outs = launch->node->out_count;
-  const uint64_t dx_row = (uint64_t)r.p->features * brim_dtype_bytes(launch->node->out[0]->dtype);
-  for (int64_t n = 0; n < r.p->rows; n += r.p->chunk) {
-    BRIM_TRY(make_logits(&r, n));
-    BRIM_TRY(cuda_loss_backward(r.backend, BRIM_DTYPE_F32, r.p->type, &r.rows, (const float *)launch->in[3] + n,
-                                r.gradient));
-    BRIM_TRY(multiply(&r, TO_X, r.gradient, r.product, (char *)launch->out[0] + (uint64_t)n * dx_row));
-    if (outs > 1) BRIM_TRY(multiply(&r, TO_PRODUCT, r.gradient, x_of_chunk(&r), launch->out[1]));
-    if (outs > 2)
-      BRIM_TRY(cuda_column_sum(r.backend, r.p->type, r.gradient, r.rows.rows, r.p->classes, r.p->ld,
-                               (float *)launch->out[2], r.scratch));
-  }
-  return BRIM_OK;
-}
 BRIM_KERNEL(linear_cross_entropy_grad) = {
     .op = "linear_cross_entropy_grad", .prepare = backward_prepare, .run = backward_run, .release = release};
+BRIM_KERNEL(linear_cross_entropy_both) = {
+    .op = "linear_cross_entropy+grad", .prepare = both_prepare, .run = both_run, .release = release};
