@@ -61,18 +61,45 @@ int64_t bench_pick_extent(bench *b, int64_t least)
   }
 }
 
-/* Element `index` of a tensor with the random numbers `id`, as a float unless said otherwise. */
-static double value_at(const bench *b, uint32_t id, uint64_t index, enum bench_values values)
+typedef struct drawn {
+  uint32_t *number; /* by element */
+  uint64_t count;
+} drawn;
+
+/* What has been drawn for sources of one seed. The benches of a case, for each backend and each piece of its batch, and
+ * the checks of sources ask for the same numbers again: without this, drawing them takes most of a test's time. */
+static struct {
+  uint64_t seed;
+  uint32_t streams; /* how many there is room for */
+  drawn *of_stream;
+} drawn_before;
+
+static void forget_drawn(uint64_t seed)
 {
-  const brim_philox r = brim_random4(b->o.seed, BRIM_STREAM_DATA, id, index, 0);
-  switch (values) {
-  case VALUES_DISTINCT:
-    return (float)(((double)((index * 7919 + id * 31) % 10007) - 5003.5) * 2e-4);
-  case VALUES_TIES:
-    return ((double)(r.v[0] % 5) - 2) / 2;
-  default:
-    return (float)(2 * brim_uniform(r.v[0]) - 1);
+  for (uint32_t i = 0; i < drawn_before.streams; i++) {
+    free(drawn_before.of_stream[i].number);
+    drawn_before.of_stream[i] = (drawn){NULL, 0};
   }
+  drawn_before.seed = seed;
+}
+
+/* The random numbers `stream` of the elements below `count`, valid until the next call. */
+static const uint32_t *drawn_numbers(uint64_t seed, uint32_t stream, uint64_t count)
+{
+  if (drawn_before.seed != seed) forget_drawn(seed);
+  if (stream >= drawn_before.streams) {
+    const uint32_t streams = 2 * stream + 16;
+    drawn_before.of_stream = brim_xrealloc(drawn_before.of_stream, streams * sizeof *drawn_before.of_stream);
+    for (uint32_t i = drawn_before.streams; i < streams; i++) drawn_before.of_stream[i] = (drawn){NULL, 0};
+    drawn_before.streams = streams;
+  }
+  drawn *d = &drawn_before.of_stream[stream];
+  if (d->count < count) {
+    d->number = brim_xrealloc(d->number, count * sizeof *d->number);
+    for (; d->count < count; d->count++)
+      d->number[d->count] = brim_random4(seed, BRIM_STREAM_DATA, stream, d->count, 0).v[0];
+  }
+  return d->number;
 }
 
 static double bound_of(const brim_graph *g, const brim_tensor *t)
@@ -90,19 +117,6 @@ static bool is_variance(const brim_graph *g, const brim_tensor *t)
   return false;
 }
 
-/* What the numbers of a source are made of, found once for all of them. */
-typedef struct source {
-  const brim_tensor *tensor;
-  bool is_variance;
-  double bound;
-} source;
-
-static source source_of(const bench *b, const brim_tensor *t)
-{
-  if (t->role != BRIM_ROLE_PARAMETER) return (source){t, false, 1};
-  return (source){t, is_variance(b->g, t), bound_of(b->g, t)};
-}
-
 /* Is it what the backward pass sends on from, and so must begin as zeros? */
 static bool is_sent_on(const brim_graph *g, const brim_tensor *t)
 {
@@ -111,23 +125,62 @@ static bool is_sent_on(const brim_graph *g, const brim_tensor *t)
   return false;
 }
 
+/* What the numbers of a source are made of, found once for all of them. */
+typedef struct source {
+  const brim_tensor *tensor;
+  bool is_variance;
+  bool is_zero; /* a gradient that begins so */
+  double bound;
+  const uint32_t *drawn; /* by element */
+} source;
+
+/* A code that an optimizer keeps in place of a number. */
+static bool is_code(const brim_tensor *t)
+{
+  return t->dtype == BRIM_DTYPE_U8 && t->role == BRIM_ROLE_OPTIMIZER;
+}
+
+/* A source whose elements below `end` are asked for. Of indices and codes nothing is drawn. */
+static source source_of(const bench *b, const brim_tensor *t, uint64_t end)
+{
+  source s = {.tensor = t, .bound = 1};
+  if (t->dtype != BRIM_DTYPE_I32 && !is_code(t)) s.drawn = drawn_numbers(b->o.seed, b->stream[t->id], end);
+  s.is_zero = t->role == BRIM_ROLE_GRADIENT && (b->o.gradients_at_zero || is_sent_on(b->g, t));
+  if (t->role != BRIM_ROLE_PARAMETER) return s;
+  s.is_variance = is_variance(b->g, t);
+  s.bound = bound_of(b->g, t);
+  return s;
+}
+
+/* Element `index` of a source, as a float unless said otherwise. */
+static double value_at(const bench *b, const source *s, uint64_t index, enum bench_values values)
+{
+  switch (values) {
+  case VALUES_DISTINCT:
+    return (float)(((double)((index * 7919 + b->stream[s->tensor->id] * 31) % 10007) - 5003.5) * 2e-4);
+  case VALUES_TIES:
+    return ((double)(s->drawn[index] % 5) - 2) / 2;
+  default:
+    return (float)(2 * brim_uniform(s->drawn[index]) - 1);
+  }
+}
+
 static double source_value(const bench *b, const source *s, uint64_t index)
 {
   const brim_tensor *t = s->tensor;
   switch (t->role) {
   case BRIM_ROLE_PARAMETER:
-    if (s->is_variance) return (float)(1.25 + value_at(b, b->stream[t->id], index, VALUES_UNIFORM));
-    return (float)(value_at(b, b->stream[t->id], index, VALUES_UNIFORM) * s->bound);
+    if (s->is_variance) return (float)(1.25 + value_at(b, s, index, VALUES_UNIFORM));
+    return (float)(value_at(b, s, index, VALUES_UNIFORM) * s->bound);
   case BRIM_ROLE_GRADIENT:
-    if (b->o.gradients_at_zero || is_sent_on(b->g, t)) return 0;
-    return value_at(b, b->stream[t->id], index, VALUES_UNIFORM);
+    return s->is_zero ? 0 : value_at(b, s, index, VALUES_UNIFORM);
   case BRIM_ROLE_OPTIMIZER:
-    return fabs(value_at(b, b->stream[t->id], index, VALUES_UNIFORM));
+    return fabs(value_at(b, s, index, VALUES_UNIFORM));
   default:
     break;
   }
   if (t == b->g->metrics) return b->o.gradients_at_zero ? 0 : (double)(index % 5);
-  return value_at(b, b->stream[t->id], index, b->o.values);
+  return value_at(b, s, index, b->o.values);
 }
 
 /* ---- rows ---- */
@@ -403,13 +456,13 @@ static uint64_t below_of(const bench *b, const brim_tensor *t)
 static void fill_source(const bench *b, const brim_tensor *t, void *memory)
 {
   const uint64_t count = (uint64_t)brim_shape_count(&t->shape);
-  const source from = source_of(b, t);
   uint64_t first = 0;
   if (!is_persistent(b, t)) first = (uint64_t)b->o.first_sample * (count / (uint64_t)t->shape.dim[0]);
+  const source from = source_of(b, t, first + count);
   for (uint64_t i = 0; i < count; i++)
     if (t->dtype == BRIM_DTYPE_I32)
       store(memory, t->dtype, i, (double)((first + i) * 7919 % below_of(b, t)));
-    else if (t->dtype == BRIM_DTYPE_U8 && t->role == BRIM_ROLE_OPTIMIZER) /* codes */
+    else if (is_code(t))
       store(memory, t->dtype, i, (double)(i * 7919 % 256));
     else if (t == b->seed && b->o.activations) /* which has no cast before it */
       store(memory, t->dtype, i, rounded_to(b->o.activations, source_value(b, &from, first + i)));
@@ -695,7 +748,10 @@ double *bench_values_of(const bench *b, const brim_tensor *t)
   const uint64_t count = (uint64_t)brim_shape_count(&t->shape), block = (uint64_t)t->channel_block;
   double *values = brim_xmalloc(count * sizeof *values), *at = values;
   if (t->shape.rank != 4 || block == 1) {
-    for (uint64_t i = 0; i < count; i++) values[i] = fetch(memory, t->dtype, i);
+    if (t->dtype == BRIM_DTYPE_F32) /* most of them: a loop for them alone */
+      for (uint64_t i = 0; i < count; i++) values[i] = (double)((const float *)memory)[i];
+    else
+      for (uint64_t i = 0; i < count; i++) values[i] = fetch(memory, t->dtype, i);
     return values;
   }
   const uint64_t C = (uint64_t)t->shape.dim[1], plane = (uint64_t)(t->shape.dim[2] * t->shape.dim[3]);
