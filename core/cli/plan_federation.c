@@ -64,6 +64,7 @@ static void print_text(const brim_drive *d, const brim_plan *plan, const lanes_r
   char a[32], b[32];
   const brim_settings *s = d->setup->settings;
   const brim_partition *p = &d->setup->partition;
+  const uint64_t kept = brim_setup_kept_bytes(d->setup);
   printf("%s on %s: %lld clients with ", brim_config_choice_of(d->setup->config, "model")->plugin->id,
          brim_config_choice_of(d->setup->config, "dataset")->name, (long long)p->clients);
   if (p->least < p->most) printf("%lld to ", (long long)p->least);
@@ -80,6 +81,10 @@ static void print_text(const brim_drive *d, const brim_plan *plan, const lanes_r
          brim_format_bytes(a, sizeof a, plan->lower_bound_bytes));
   printf("of it the server's %s, and %s for each client that trains at a time: no more for more clients or rounds\n",
          brim_format_bytes(a, sizeof a, plan->persistent_bytes), brim_format_bytes(b, sizeof b, plan->lane_bytes));
+  if (kept > 0)
+    printf("each client keeps %s of running statistics from round to round, in memory of the host: %s for all %lld\n",
+           brim_format_bytes(a, sizeof a, kept), brim_format_bytes(b, sizeof b, kept * (uint64_t)p->clients),
+           (long long)p->clients);
   print_rows(d, row, count);
 }
 
@@ -107,6 +112,7 @@ static brim_status print_json(const brim_drive *d, const brim_plan *plan, const 
   json_object_set_new(out, "table", rows);
   json_object_set_new(out, "server_bytes", json_integer((json_int_t)plan->persistent_bytes));
   json_object_set_new(out, "client_bytes", json_integer((json_int_t)plan->lane_bytes));
+  json_object_set_new(out, "client_kept_bytes", json_integer((json_int_t)brim_setup_kept_bytes(d->setup)));
   json_object_set_new(out, "parallel_clients", json_integer(d->choice.lanes));
   return brim_cli_print_json(out);
 }

@@ -259,6 +259,9 @@ static const brim_setting federate_table[] = {
     FIXED(F64, T, mu, "0.01", "[0,inf)", "how strongly federate.local=fedprox draws a client to the global model"),
     FIXED(ENUM, T, remainder, "auto", BRIM_REMAINDER_NAMES,
           "a client's samples that fill no whole batch: train on them, or not; auto: not with batch norm"),
+    FIXED(ENUM, T, norm_buffers, "average", BRIM_NORM_BUFFERS_NAMES,
+          "a client's running statistics of batch norm begin a round with the global model's, or with its own of its "
+          "last round"),
     FIXED(ENUM, T, on_divergence, "drop", BRIM_DIVERGENCE_NAMES,
           "a client whose parameters are not finite, or moved by 512 or more: leave it out, or end the run"),
     FIXED(I64, T, eval_every_rounds, "1", "[1,1000000000]", "rounds between evaluations of the global model"),

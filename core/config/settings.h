@@ -90,6 +90,10 @@ enum brim_remainder { BRIM_REMAINDER_AUTO, BRIM_REMAINDER_KEEP, BRIM_REMAINDER_D
 /* What becomes of a client whose parameters are no longer finite, or have moved by 512 or more. */
 enum brim_divergence { BRIM_DIVERGENCE_DROP, BRIM_DIVERGENCE_FAIL };
 #define BRIM_DIVERGENCE_NAMES "drop|fail"
+/* Where the moving averages of a client's norms begin in a round: with the global model's, or where they ended in its
+ * last round. */
+enum brim_norm_buffers { BRIM_NORM_BUFFERS_AVERAGE, BRIM_NORM_BUFFERS_KEEP };
+#define BRIM_NORM_BUFFERS_NAMES "average|keep"
 /* How a client trains: on its own loss alone, or also towards the global model. */
 enum brim_local { BRIM_LOCAL_FEDAVG, BRIM_LOCAL_FEDPROX };
 #define BRIM_LOCAL_NAMES "fedavg|fedprox"
@@ -98,6 +102,7 @@ typedef struct brim_federate_settings {
   int32_t local;         /* enum brim_local */
   double mu;             /* of fedprox; 0 is fedavg */
   int32_t remainder;     /* enum brim_remainder */
+  int32_t norm_buffers;  /* enum brim_norm_buffers */
   int32_t on_divergence; /* enum brim_divergence */
   int64_t eval_every_rounds, checkpoint_every_rounds;
   double target_accuracy;       /* 0: none */

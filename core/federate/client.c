@@ -29,7 +29,7 @@ static uint64_t largest_parameter(const brim_lane *l)
   return most;
 }
 
-brim_status brim_lane_open(brim_lane *l, const brim_drive *drive, brim_exec *exec)
+brim_status brim_lane_open(brim_lane *l, const brim_drive *drive, brim_exec *exec, const brim_kept *kept)
 {
   const brim_setup *s = drive->setup;
   const brim_plan *plan = brim_exec_plan(exec);
@@ -37,6 +37,7 @@ brim_status brim_lane_open(brim_lane *l, const brim_drive *drive, brim_exec *exe
   *l = (brim_lane){
       .drive = drive,
       .exec = exec,
+      .kept = kept,
       .adopt = brim_plan_program(plan, BRIM_PROGRAM_ADOPT, 0),
       .distance = brim_plan_program(plan, BRIM_PROGRAM_DISTANCE, 0),
       .fold = brim_plan_program(plan, BRIM_PROGRAM_FOLD, 0),
@@ -186,6 +187,13 @@ static brim_status write_class_weights(const brim_lane *l)
   return w ? brim_exec_write_as(l->exec, p, w, BRIM_DTYPE_F64, s->class_weights.item) : BRIM_OK;
 }
 
+/* The client begins with the global model, and with what it has kept. */
+static brim_status adopt(const brim_lane *l, int64_t client)
+{
+  BRIM_TRY(brim_exec_run(l->exec, l->adopt, &(brim_step){.federated = 1}, NULL));
+  return brim_kept_write(l->kept, l->exec, l->adopt, client);
+}
+
 brim_status brim_lane_train(brim_lane *l, int64_t round, brim_client_result *result)
 {
   const brim_setup *s = l->drive->setup;
@@ -200,7 +208,7 @@ brim_status brim_lane_train(brim_lane *l, int64_t round, brim_client_result *res
     return brim_fail(BRIM_ENOMEM_DEVICE, "client %lld was made to fail, by %s", (long long)result->client,
                      BRIM_FAULT_ENVIRONMENT);
   BRIM_TRY(write_class_weights(l));
-  BRIM_TRY(brim_exec_run(l->exec, l->adopt, &(brim_step){.federated = 1}, NULL));
+  BRIM_TRY(adopt(l, result->client));
   BRIM_TRY(brim_exec_zero_states(l->exec));
   BRIM_TRY(brim_exec_zero_metrics(l->exec));
   for (int64_t e = 0; e < epochs; e++) BRIM_TRY(make_epoch(&t, round * epochs + e));
@@ -217,7 +225,7 @@ brim_status brim_lane_evaluate(brim_lane *l, int64_t client, float *loss)
   const turn t = {.lane = l, .result = &result};
   double counted = 0, tokens = 0, metrics[2];
   BRIM_TRY(write_class_weights(l));
-  BRIM_TRY(brim_exec_run(l->exec, l->adopt, &(brim_step){.federated = 1}, NULL));
+  BRIM_TRY(adopt(l, client));
   BRIM_TRY(brim_exec_zero_metrics(l->exec));
   brim_client_order_make(&l->order, &s->partition, client, 0);
   for (int64_t at = 0; at < samples; at += l->batch.span.count) {

@@ -4,6 +4,7 @@
 #define BRIM_FEDERATE_CLIENT_H
 #include "drive/drive.h"
 #include "exec/exec.h"
+#include "federate/kept.h"
 #include "federate/world.h"
 
 /* What came of a client in a round. */
@@ -24,14 +25,15 @@ typedef struct brim_lane {
   const brim_drive *drive;
   brim_exec *exec;
   const brim_program *adopt, *distance, *fold, *update;
+  const brim_kept *kept;   /* what clients begin with besides the global model; NULL: nothing */
   brim_batch batch;        /* room for the largest micro-batch */
   brim_client_order order; /* of the samples in the epoch that it trains */
   void *scratch;           /* of one sample, while it is read */
   float *values;           /* of the largest parameter twice, where updates are sketched; else NULL */
 } brim_lane;
 
-/* [init] ENOMEM_HOST. brim_lane_close is to be called all the same. */
-brim_status brim_lane_open(brim_lane *lane, const brim_drive *drive, brim_exec *exec);
+/* [init] kept may be NULL, and must outlive the lane. ENOMEM_HOST. brim_lane_close is to be called all the same. */
+brim_status brim_lane_open(brim_lane *lane, const brim_drive *drive, brim_exec *exec, const brim_kept *kept);
 void brim_lane_close(brim_lane *lane);
 
 /* [step, any thread] The client takes the global model and trains; `result` gets all but what it is of it: is_done,

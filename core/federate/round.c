@@ -28,20 +28,12 @@ static brim_status open_federation(brim_federation *f)
   return brim_selection_open(f->setup, &f->selection);
 }
 
-/* Clients that a round selects. */
-static int64_t find_most(const brim_setup *setup)
-{
-  const brim_settings *s = setup->settings;
-  const double most = ceil((double)s->clients_per_round * (1 + s->federate.over_selection));
-  return most < (double)s->total_clients ? (int64_t)most : s->total_clients;
-}
-
 brim_status brim_federation_open(const brim_setup *setup, brim_federation **out)
 {
   brim_federation *f = brim_try_calloc(1, sizeof *f);
   if (!f) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for a federation");
   f->setup = setup;
-  f->clients = f->most = find_most(setup);
+  f->clients = f->most = brim_setup_round_clients(setup);
   pthread_mutex_init(&f->adding, NULL);
   const brim_status status = open_federation(f);
   if (status == BRIM_OK)
@@ -57,6 +49,7 @@ void brim_federation_close(brim_federation *f)
   brim_federation_forget(f);
   brim_federation_unplace(f);
   brim_selection_close(f->selection);
+  brim_kept_close(f->kept);
   brim_fleet_close(f->fleet);
   pthread_mutex_destroy(&f->adding);
   free(f->client);
@@ -75,8 +68,8 @@ void brim_federation_forget(brim_federation *f)
 {
   f->is_open = false;
   f->pace = (brim_pace){0};
-  free(f->kept);
-  f->kept = NULL;
+  free(f->sums);
+  f->sums = NULL;
 }
 
 /* ---- from one plan to another ---- */
@@ -89,7 +82,7 @@ static uint64_t bytes_of_sums(const brim_program *serve)
   return bytes;
 }
 
-/* Between the plan that is placed and `kept`. */
+/* Between the plan that is placed and `sums`. */
 static brim_status copy_sums(brim_federation *f, brim_status (*copy)(brim_exec *exec, const brim_program *program,
                                                                      const brim_tensor *tensor, void *host))
 {
@@ -98,7 +91,7 @@ static brim_status copy_sums(brim_federation *f, brim_status (*copy)(brim_exec *
   for (size_t i = 0; i < serve->graph->tensor_count; i++) {
     const brim_tensor *t = serve->graph->tensor[i];
     if (t->role != BRIM_ROLE_GRADIENT) continue;
-    BRIM_TRY(copy(f->exec, serve, t, (char *)f->kept + at));
+    BRIM_TRY(copy(f->exec, serve, t, (char *)f->sums + at));
     at += t->bytes;
   }
   return BRIM_OK;
@@ -119,8 +112,8 @@ static int64_t count_arrived(const brim_federation *f)
 static void keep_sums(brim_federation *f)
 {
   if (!f->is_open || count_arrived(f) == 0) return;
-  f->kept = brim_try_malloc(bytes_of_sums(brim_plan_program(brim_exec_plan(f->exec), BRIM_PROGRAM_UPDATE, 0)));
-  if (!f->kept || copy_sums(f, brim_exec_read) != BRIM_OK) brim_federation_forget(f);
+  f->sums = brim_try_malloc(bytes_of_sums(brim_plan_program(brim_exec_plan(f->exec), BRIM_PROGRAM_UPDATE, 0)));
+  if (!f->sums || copy_sums(f, brim_exec_read) != BRIM_OK) brim_federation_forget(f);
 }
 
 void brim_federation_unplace(brim_federation *f)
@@ -143,16 +136,18 @@ brim_status brim_federation_place(brim_federation *f, const brim_drive *drive, b
   brim_status status = BRIM_OK;
   f->drive = drive;
   f->exec = exec;
+  const brim_program *adopt = brim_plan_program(brim_exec_plan(brim_exec_lane(exec, 0)), BRIM_PROGRAM_ADOPT, 0);
+  if (!f->kept) BRIM_TRY(brim_kept_open(f->setup, adopt, f->most, &f->kept));
   f->worker = brim_try_calloc((size_t)drive->choice.lanes, sizeof *f->worker);
   if (!f->worker) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for %d lanes", (int)drive->choice.lanes);
   for (; status == BRIM_OK && f->lanes < drive->choice.lanes; f->lanes++) {
     f->worker[f->lanes].federation = f;
-    status = brim_lane_open(&f->worker[f->lanes].lane, drive, brim_exec_lane(exec, f->lanes));
+    status = brim_lane_open(&f->worker[f->lanes].lane, drive, brim_exec_lane(exec, f->lanes), f->kept);
   }
   if (status == BRIM_OK) status = brim_crew_open(f->lanes, work, f, &f->crew);
-  if (status == BRIM_OK && f->kept) status = copy_sums(f, write_sum);
-  free(f->kept);
-  f->kept = NULL;
+  if (status == BRIM_OK && f->sums) status = copy_sums(f, write_sum);
+  free(f->sums);
+  f->sums = NULL;
   return status;
 }
 
@@ -162,12 +157,13 @@ static brim_status train_client(brim_worker *w, brim_client_result *result)
 {
   brim_federation *f = w->federation;
   const brim_client_result before = *result;
-  const brim_status status = brim_lane_train(&w->lane, f->round, result);
+  brim_status status = brim_lane_train(&w->lane, f->round, result);
   if (status == BRIM_ENUMERIC && f->setup->settings->federate.on_divergence == BRIM_DIVERGENCE_DROP) {
     brim_log(BRIM_LOG_WARN, "round %lld: %s; it is left out", (long long)f->round + 1, brim_error_text());
     result->is_done = true;
     return BRIM_OK;
   }
+  if (status == BRIM_OK) status = brim_kept_stage(f->kept, w->lane.exec, w->lane.adopt, result - f->client);
   if (status != BRIM_OK) {
     *result = before; /* it will be trained from its beginning */
     return status;
@@ -393,6 +389,8 @@ brim_status brim_federation_learn(brim_federation *f, double accuracy)
 
 void brim_federation_end(brim_federation *f, bool is_committed)
 {
+  for (int64_t i = 0; i < f->clients && is_committed && f->kept; i++)
+    if (f->client[i].arrived) brim_kept_commit(f->kept, i, f->client[i].client, f->round);
   brim_selection_end(f->selection, is_committed);
 }
 
@@ -401,7 +399,10 @@ void brim_federation_tell(const brim_federation *f, brim_text *out)
   if (f->fleet) brim_fleet_tell(f->fleet, out);
 }
 
-size_t brim_federation_tensors(brim_federation *f, brim_safetensor out[BRIM_SELECTION_TENSORS])
+size_t brim_federation_tensors(brim_federation *f, brim_safetensor *out)
 {
-  return brim_selection_tensors(f->selection, out);
+  brim_safetensor selection[BRIM_SELECTION_TENSORS];
+  const size_t count = brim_selection_tensors(f->selection, selection);
+  if (out) memcpy(out, selection, count * sizeof *out);
+  return count + brim_kept_tensors(f->kept, out ? out + count : NULL);
 }

@@ -46,6 +46,8 @@ brim_status brim_federation_learn(brim_federation *federation, double accuracy);
 void brim_federation_end(brim_federation *federation, bool is_committed);
 /* [any] What the simulated world reckons with, as a line; without a world nothing. */
 void brim_federation_tell(const brim_federation *federation, brim_text *out);
-/* [any] What is known of clients, as tensors of a checkpoint: see brim_selection_tensors. */
-size_t brim_federation_tensors(brim_federation *federation, brim_safetensor out[BRIM_SELECTION_TENSORS]);
+/* [any] While a plan is placed, or was: what is known of clients and what they keep, as tensors of a checkpoint, which
+ * lie in memory of the federation: to be written, or to be read into between two rounds. Returns how many; out NULL:
+ * only that. */
+size_t brim_federation_tensors(brim_federation *federation, brim_safetensor *out);
 #endif

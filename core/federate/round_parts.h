@@ -32,6 +32,7 @@ struct brim_federation {
   const int64_t *selected;      /* [clients] the selection's own */
   int64_t clients, most, round; /* clients: of the round, at most `most` */
   brim_selection_host *selection;
+  brim_kept *kept;          /* by clients between rounds; NULL: nothing */
   brim_fleet *fleet;        /* NULL: there is no simulated world */
   brim_moment moment;       /* of the present attempt there */
   brim_fate *fate;          /* [most] of the selected clients */
@@ -47,7 +48,7 @@ struct brim_federation {
   float *sketch;            /* [most, BRIM_SKETCH] of updates; NULL: nobody needs them */
   void *all;                /* of all ranks: BRIM_EXCHANGE_BYTES each */
   bool is_open;             /* the sums hold the clients of `round` that have arrived */
-  void *kept;               /* these sums while nothing is placed, tensor by tensor; NULL: there are none */
+  void *sums;               /* these sums while nothing is placed, tensor by tensor; NULL: there are none */
   float *losses;            /* by turn, while lanes evaluate clients for the selector in the place of training */
   const int64_t *turn_of;   /* these clients */
   atomic_llong next;        /* turn */

@@ -72,6 +72,19 @@ static brim_status exchange_sketches(brim_federation *f, int64_t first, int64_t 
   return BRIM_OK;
 }
 
+/* What the client at a place of the round will keep, from the rank that has trained it. */
+static brim_status exchange_kept(brim_federation *f, int64_t place)
+{
+  uint64_t bytes;
+  char *staged = brim_kept_staged(f->kept, place, &bytes);
+  for (uint64_t at = 0; at < bytes; at += BRIM_EXCHANGE_BYTES) {
+    const uint32_t part = bytes - at < BRIM_EXCHANGE_BYTES ? (uint32_t)(bytes - at) : BRIM_EXCHANGE_BYTES;
+    BRIM_TRY(brim_dist_exchange(f->setup->options.dist, staged + at, part, f->all));
+    memcpy(staged + at, (const char *)f->all + (size_t)f->rank[place] * part, part);
+  }
+  return BRIM_OK;
+}
+
 /* The next round is dealt by what ranks came to in this one and in those before. */
 static brim_status learn_speeds(brim_federation *f)
 {
@@ -98,6 +111,8 @@ brim_status brim_federation_meet(brim_federation *f)
     const int64_t rest = f->clients - first;
     BRIM_TRY(exchange_sketches(f, first, rest < (int64_t)SKETCHES ? rest : (int64_t)SKETCHES));
   }
+  for (int64_t place = 0; f->kept && place < f->clients; place++)
+    if (f->client[place].arrived) BRIM_TRY(exchange_kept(f, place));
   BRIM_TRY(learn_speeds(f));
   if (!f->setup->settings->federate.train) return BRIM_OK;
   BRIM_TRY(brim_exec_reduce(f->exec, false));

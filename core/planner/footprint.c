@@ -56,6 +56,15 @@ static uint64_t reading_bytes(const brim_setup *s, int64_t batch, int32_t lanes)
   return loader_bytes(&train);
 }
 
+/* Of clients that will have trained, and of those of a round once more, until it is committed. */
+static uint64_t clients_bytes(const brim_setup *s)
+{
+  if (!brim_setup_is_federated(s)) return 0;
+  const uint64_t clients = (uint64_t)s->settings->total_clients, rounds = (uint64_t)s->settings->rounds,
+                 each = (uint64_t)brim_setup_round_clients(s);
+  return brim_setup_kept_bytes(s) * (each + (rounds < clients / each ? rounds * each : clients));
+}
+
 static uint64_t evaluation_bytes(const brim_setup *p, int64_t batch)
 {
   uint64_t bytes = 0;
@@ -114,7 +123,7 @@ static void add_copies(brim_footprint *f, const brim_plan *plan)
   }
   for (size_t i = 0; i < update->state_count; i++) optimizer += update->state[i].tensor->bytes;
   f->copy_bytes = model + optimizer;
-  f->resume_bytes = f->copy_bytes + larger(model, optimizer);
+  f->resume_bytes = f->copy_bytes + larger(model, optimizer + f->clients_bytes);
 }
 
 /* As wide as it is computed with, and as it is kept if that is not the same: see setup/setup_weights.c. */
@@ -133,7 +142,7 @@ static uint64_t frozen_bytes(const brim_plan *plan)
 /* All that stays from the first step on, but for training's loader. */
 static uint64_t kept_bytes(const brim_footprint *f)
 {
-  return f->process_bytes + f->arena_bytes + f->state_bytes + f->kernel_bytes + f->data_bytes;
+  return f->process_bytes + f->arena_bytes + f->state_bytes + f->kernel_bytes + f->data_bytes + f->clients_bytes;
 }
 
 /* The largest of what comes one after the other. */
@@ -168,6 +177,7 @@ void brim_footprint_predict(const brim_planner *p, const brim_plan *plan, int64_
                           .mapped_bytes = mapped_bytes(p),
                           .score_bytes = score_bytes(p),
                           .loader_bytes = reading_bytes(p->setup, batch, plan->request.lanes),
+                          .clients_bytes = clients_bytes(p->setup),
                           .evaluation_bytes = evaluation_bytes(p->setup, batch),
                           .summary_bytes = summary_bytes(p),
                           .frozen_bytes = frozen_bytes(plan)};
@@ -228,6 +238,7 @@ static const struct {
     TERM(state_bytes, "optimizer's state"),
     TERM(kernel_bytes, "kernels"),
     TERM(data_bytes, "data"),
+    TERM(clients_bytes, "what clients keep"),
     TERM(score_bytes, "confusion matrix"),
     TERM(loader_bytes, "micro-batches ahead"),
     TERM(evaluation_bytes, "the same in an evaluation"),

@@ -25,6 +25,7 @@ typedef struct brim_footprint {
   uint64_t score_bytes;   /* the confusion matrix of an evaluation, and of the test data the report's copy of it */
   uint64_t
       loader_bytes; /* training's micro-batches decoded ahead, the threads that do it, and what decoders take there */
+  uint64_t clients_bytes;    /* what clients of a federation keep from round to round: federate/kept.h */
   uint64_t evaluation_bytes; /* the same of the largest evaluation */
   uint64_t summary_bytes;    /* the confusion matrix of the test data while the summary is written */
   uint64_t copy_bytes;       /* parameters and optimizer's state, copied for a checkpoint */

@@ -263,6 +263,7 @@ static void tell_causes(const brim_planner *p, const brim_choice *choice, const 
   f.total_bytes = total; /* without what the process had before and has given back */
   brim_text_add(text, "\n");
   brim_footprint_tell(&f, text);
+  if (f.clients_bytes > 0) brim_text_add(text, "\nfederate.norm_buffers=average keeps nothing for clients");
 }
 
 /* Is the process, with this plan, more than the host leaves for it? Adds the numbers to the text. */

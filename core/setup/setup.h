@@ -70,6 +70,7 @@ typedef struct brim_setup {
   double *counted;         /* label_weights' own, if a class does not count at all; else NULL */
   int64_t grain;           /* resolved */
   int64_t norm_group;      /* 0: the model has no statistics of groups of samples */
+  uint64_t buffer_bytes;   /* of the model's moving averages (brim_graph_buffer) that are not frozen */
   brim_dealing deal;       /* what each rank has of a step */
   brim_data data;
   brim_partition partition;             /* of a federation: what each client has; clients 0: there is none */
@@ -183,6 +184,10 @@ int64_t brim_setup_client_samples(const brim_setup *setup, int64_t samples);
 int64_t brim_setup_client_micro(const brim_setup *setup, int64_t batch, int64_t left);
 /* Does the selector need that (enum brim_selector_need)? */
 bool brim_setup_selector_needs(const brim_setup *setup, uint32_t need);
+/* Clients that a round selects at most. */
+int64_t brim_setup_round_clients(const brim_setup *setup);
+/* Bytes that the host keeps for each client from round to round: see federate/kept.h. */
+uint64_t brim_setup_kept_bytes(const brim_setup *setup);
 /* The different sizes of micro-batches of all clients, where full ones have `batch`; returns how many. */
 size_t brim_setup_client_sizes(const brim_setup *setup, int64_t batch, int64_t size[BRIM_PROGRAMS_MAX]);
 

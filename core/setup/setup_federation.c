@@ -1,5 +1,6 @@
 /* What a federation's clients train on, and in which micro-batches. See setup.h. */
 #include <inttypes.h>
+#include <math.h>
 
 #include "base/log.h"
 #include "base/text.h"
@@ -43,6 +44,29 @@ static brim_status check_rules(const brim_setup *s)
   return BRIM_OK;
 }
 
+static brim_status check_norm_buffers(const brim_setup *s)
+{
+  if (s->settings->federate.norm_buffers == BRIM_NORM_BUFFERS_AVERAGE || s->buffer_bytes > 0) return BRIM_OK;
+  return brim_fail(BRIM_ECONFIG,
+                   "federate.norm_buffers=keep changes nothing: model=%s, as it is configured, has no running "
+                   "statistics of batch norm\nleave it out, or choose batch norm if the model offers it "
+                   "(model.norm=batch)",
+                   brim_config_choice_of(s->config, "model")->plugin->id);
+}
+
+int64_t brim_setup_round_clients(const brim_setup *setup)
+{
+  const brim_settings *s = setup->settings;
+  const double most = ceil((double)s->clients_per_round * (1 + s->federate.over_selection));
+  return most < (double)s->total_clients ? (int64_t)most : s->total_clients;
+}
+
+uint64_t brim_setup_kept_bytes(const brim_setup *s)
+{
+  const brim_federate_settings *f = &s->settings->federate;
+  return f->norm_buffers == BRIM_NORM_BUFFERS_KEEP && f->train ? s->buffer_bytes : 0;
+}
+
 bool brim_setup_selector_needs(const brim_setup *s, uint32_t need)
 {
   return (((const brim_selector_ops *)brim_config_method(s->config)->plugin->ops)->needs & need) != 0;
@@ -60,6 +84,7 @@ brim_status brim_setup_open_federation(brim_setup *s)
                      "train on samples\ntake model=lora, or another model",
                      brim_config_choice_of(s->config, "model")->plugin->id);
   BRIM_TRY(check_rules(s));
+  BRIM_TRY(check_norm_buffers(s));
   if ((brim_partition_reads_data(s->settings) || brim_setup_selector_needs(s, BRIM_NEED_LABELS)) && !s->data.opened) {
     s->reads = true;
     BRIM_TRY(brim_data_open_start(&s->data));

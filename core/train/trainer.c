@@ -268,14 +268,14 @@ static brim_status meet_to_write(void *context, brim_status own)
 static brim_status add_clients(brim_trainer *t, const brim_checkpoint_tensors *of_plan, brim_checkpoint_tensors *out,
                                brim_safetensor **list)
 {
-  brim_safetensor clients[BRIM_SELECTION_TENSORS];
   *out = *of_plan;
   *list = NULL;
   if (!t->federation) return BRIM_OK;
-  const size_t count = brim_federation_tensors(t->federation, clients), before = of_plan->optimizer_count;
+  const size_t count = brim_federation_tensors(t->federation, NULL), before = of_plan->optimizer_count;
   *list = brim_try_malloc((before + count) * sizeof **list);
   if (!*list) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the list of a checkpoint's tensors");
-  for (size_t i = 0; i < before + count; i++) (*list)[i] = i < before ? of_plan->optimizer[i] : clients[i - before];
+  if (before > 0) memcpy(*list, of_plan->optimizer, before * sizeof **list);
+  (void)brim_federation_tensors(t->federation, *list + before);
   out->optimizer = *list;
   out->optimizer_count = before + count;
   return BRIM_OK;

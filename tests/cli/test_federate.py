@@ -4,6 +4,7 @@ and that of federated averaging in double precision, computed here by plain loop
 import collections
 import json
 import math
+import os
 import random
 import struct
 import xml.etree.ElementTree as xml
@@ -27,6 +28,9 @@ KINDS = {
                    "federate.remainder=keep", "training.clip_norm=0.5", "server_optimizer=adagrad"],
     "fedprox": [*SMALL, "model=lightcnn", "model.width=4", "partition=dirichlet", "partition.alpha=0.2",
                 "training.batch_size=8", "federate.local=fedprox", "federate.mu=0.3", "precision=bf16"],
+    "kept norms": [*SMALL, "model=lightcnn", "model.width=4", "model.norm=batch", "partition=dirichlet",
+                   "partition.alpha=0.5", "training.batch_size=8", "federate.local_epochs=2",
+                   "federate.norm_buffers=keep", "method=power_of_choice", "method.d=9"],
 }
 
 STATE = ["model.safetensors", "optimizer.safetensors"]  # in checkpoints of runs that are configured otherwise
@@ -75,7 +79,7 @@ class Federate(Case):
     def test_only_clients_that_failed_are_trained_again(self):
         """Also where rounds fail so often that the plan changes meanwhile. Clients are counted where they begin."""
         changes = ["client:3", "begin:2", "begin:3", "begin:4"]
-        for name in "mlp", "batch norm":
+        for name in "mlp", "batch norm", "kept norms":
             words = [*KINDS[name], "memory.recompute=none"]
             self.federate(f"{name} whole", *words, "parallel_clients=1")
             for lanes, faults in (1, ["client:3"]), (2, ["client:1", "client:5"]), (2, changes), (3, changes):
@@ -117,12 +121,14 @@ class Federate(Case):
             words.append(f"loss.class_weights={local['weights']}")
             self.compare_to_loops(draw, f"fedprox of classes {case}", words, **local)
 
-    def compare_to_loops(self, draw, name, words, weights=(), **local):
+    def compare_to_loops(self, draw, name, words, weights=(), server="sgd", **local):
         """One layer, with whole clients as batches, so that the order of samples adds nothing but rounding; clients
         differ in size. Random numbers of rows, rates and epochs. `weights`: of classes; without, regression."""
         rows, features = draw.randint(23, 60), draw.randint(1, 4)
         clients, selected, epochs = draw.randint(3, 7), draw.randint(1, 3), draw.randint(1, 3)
         rate, server_rate, momentum = draw.uniform(0.01, 0.1), draw.uniform(0.5, 1), draw.choice([0, 0.9])
+        if server != "sgd":
+            server_rate, momentum = draw.uniform(0.01, 0.1), draw.uniform(0.5, 0.95)
         data = [[draw.uniform(-1, 1) for _ in range(features)] +
                 [draw.randrange(len(weights)) if weights else draw.uniform(-1, 1)] for _ in range(rows)]
         text = ",".join([*(f"x{k}" for k in range(features)), "y"]) + "\n"
@@ -136,12 +142,13 @@ class Federate(Case):
                  "model.hidden=[]", "backend=reference", f"total_clients={clients}", f"clients_per_round={selected}",
                  "method=round_robin", f"training.batch_size={rows}", f"optimizer.lr={rate}",
                  f"federate.local_epochs={epochs}", f"server_optimizer.lr={server_rate}",
-                 f"server_optimizer.momentum={momentum}", "federate.checkpoint_every_rounds=1", *words]
+                 *([] if server == "adagrad" else [f"server_optimizer.{'momentum' if server == 'sgd' else 'beta1'}="
+                                                   f"{momentum}"]), "federate.checkpoint_every_rounds=1", *words]
         self.federate(f"{name} start", *words, "rounds=0")
         self.federate(name, *words, "rounds=5")
         data = [[float_of(value) for value in row] for row in data]
         model = self.model(f"{name} start", 0)
-        velocity = [0.0] * len(model)
+        mean, square = [0.0] * len(model), [1e-6 if server == "yogi" else 0.0] * len(model)
         parts = self.partition(name)
         self.assertEqual(sorted(sum(parts.values(), [])), list(range(rows)))
         for step in range(5):
@@ -149,9 +156,9 @@ class Federate(Case):
             updates = [update(model, [data[i] for i in parts[c]], rate, epochs, weights, **local) for c in chosen]
             weight = sum(len(parts[c]) for c in chosen)
             for k in range(len(model)):
-                mean = sum(u[k] * len(parts[c]) for u, c in zip(updates, chosen)) / weight
-                velocity[k] = momentum * velocity[k] - mean
-                model[k] -= server_rate * velocity[k]
+                change = sum(u[k] * len(parts[c]) for u, c in zip(updates, chosen)) / weight
+                mean[k], square[k], move = serve(server, momentum, mean[k], square[k], change)
+                model[k] += server_rate * move
         for got, wanted in zip(self.model(name, 5), model):
             self.assertTrue(math.isclose(got, wanted, rel_tol=1e-9, abs_tol=1e-9), (name, got, wanted))
 
@@ -209,6 +216,83 @@ class Federate(Case):
 
     def model_bytes(self, run):
         return (self.checkpoint(run, 4) / "model.safetensors").read_bytes()
+
+    # ---- running statistics of norms ----
+
+    NORMS = ["model=lightcnn", "model.width=4", "model.norm=batch"]
+
+    def norms(self, run, step, prefix=""):
+        """A list of values for each buffer, or where clients keep them a list of these by client."""
+        name = "optimizer.safetensors" if prefix else "model.safetensors"
+        values, _ = tensors.read(self.checkpoint(run, step) / name)
+        return {key.removeprefix(prefix): numbers for key, (_, _, numbers) in values.items()
+                if key.startswith(prefix + "norm") and "running" in key}
+
+    def test_kept_statistics_are_those_of_plain_loops_in_double(self):
+        """Weights stay as they are, and a client's samples are one batch and one group: so a step moves its statistics
+        by a tenth to the same values always, which runs with one client a round show. From these follow what each
+        client keeps after rounds of several clients and epochs, and the global model's as their weighted mean."""
+        clients, selected, epochs, rounds = 7, 3, 2, 6
+        words = [*SMALL, *self.NORMS, "backend=reference", "partition=dirichlet", "partition.alpha=0.5",
+                 f"total_clients={clients}", "method=round_robin", "training.batch_size=240", "training.norm_group=240",
+                 "optimizer.lr=0", "federate.checkpoint_every_rounds=1", "observe.report=false",
+                 "training.keep_checkpoints=99"]
+        self.federate("one", *words, "clients_per_round=1", f"rounds={clients}")
+        start = [self.norms("one", step) for step in range(1, clients + 1)]
+        start.insert(0, {key: [float("var" in key)] * len(values) for key, values in start[0].items()})
+        own = [{key: [(b - 0.9 * a) / 0.1 for a, b in zip(start[c][key], start[c + 1][key])] for key in start[0]}
+               for c in range(clients)]
+        self.federate("kept", *words, f"clients_per_round={selected}", f"rounds={rounds}", "federate.norm_buffers=keep",
+                      f"federate.local_epochs={epochs}")
+        parts, kept, model = self.partition("kept"), {}, start[0]
+        for step in range(rounds):
+            chosen = [(step * selected + k) % clients for k in range(selected)]
+            for c in chosen:
+                for _ in range(epochs):
+                    kept[c] = {key: [0.9 * a + 0.1 * b for a, b in zip(kept.get(c, model)[key], own[c][key])]
+                               for key in model}
+            weight = sum(len(parts[c]) for c in chosen)
+            model = {key: [sum(len(parts[c]) * kept[c][key][i] for c in chosen) / weight
+                           for i in range(len(model[key]))] for key in model}
+            self.assert_close(self.norms("kept", step + 1), model, f"global model of round {step + 1}")
+            got = self.norms("kept", step + 1, "kept.")
+            for c in kept:
+                of_client = {key: got[key][c * len(model[key]):][:len(model[key])] for key in model}
+                self.assert_close(of_client, kept[c], f"client {c} in round {step + 1}")
+        self.assertEqual(len(kept), clients)
+
+    def assert_close(self, got, wanted, what):
+        self.assertEqual(got.keys(), wanted.keys())
+        for key in wanted:
+            for a, b in zip(got[key], wanted[key], strict=True):
+                self.assertTrue(math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-9), (what, key, a, b))
+
+    def test_clients_train_alike_whether_they_keep_their_statistics(self):
+        """Training normalises by the batch's own statistics: weights have the same bits, statistics differ."""
+        values = []
+        for buffers in "average", "keep":
+            self.federate(buffers, *SMALL, *self.NORMS, f"federate.norm_buffers={buffers}", "rounds=6")
+            values.append(tensors.read(self.checkpoint(buffers, 6) / "model.safetensors")[0])
+        differing = {name for name in values[0] if values[0][name] != values[1][name]}
+        self.assertEqual(differing, {name for name in values[0] if "running" in name})
+
+    def test_the_plan_says_what_clients_keep(self):
+        """Four bytes for mean and variance of 4 + 8 + 16 channels."""
+        words = ["--config-name", "federate", "plan", *SMALL, *self.NORMS, "rounds=100"]
+        self.assertIn("each client keeps 224 B", self.brim(*words, "federate.norm_buffers=keep").out)
+        plans = [json.loads(self.brim(*words, "--json", f"federate.norm_buffers={b}").out) for b in ("average", "keep")]
+        self.assertEqual([plan["client_kept_bytes"] for plan in plans], [0, 224])
+        self.assertEqual([plan["host"]["clients_bytes"] for plan in plans], [0, 224 * (12 + 5)])
+        self.assertEqual(plans[0]["peak_bytes"], plans[1]["peak_bytes"])
+
+    def test_clients_that_keep_more_than_the_machine_has_are_refused(self):
+        clients, each = 10_000_000, 4 * 2 * 7 * 1024
+        if os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") > clients * each:
+            self.skipTest("this machine has room for them")
+        result = self.federate("run", *SMALL, "model=lightcnn", "model.width=1024", "model.norm=batch",
+                               "partition=dirichlet_each", "partition.samples=10", f"total_clients={clients}",
+                               f"rounds={clients}", "federate.norm_buffers=keep", status=NO_FIT)
+        self.assert_error(result, "534.1 GiB what clients keep", "federate.norm_buffers=average")
 
     # ---- partitions ----
 
@@ -317,6 +401,8 @@ class Federate(Case):
                 (["partition.min_samples=30"], ["total_clients=8 at most"]),
                 (["federate.mu=1"], ["federate.mu=1 means nothing", "argument", "federate.local=fedprox"]),
                 (["federate.local=fedprox", "federate.mu=-1"], ["'federate.mu' must be in [0,inf)"]),
+                (["federate.norm_buffers=keep"], ["model=mlp", "has no running statistics", "leave it out"]),
+                (["federate.norm_buffers=local"], ["average|keep, got local", "argument"]),
                 (["~server_optimizer"], ["server_optimizer"]),
                 (["total_clients=0", "clients_per_round=1", "~server_optimizer"], ["there are no clients"])):
             with self.subTest(words):
@@ -355,6 +441,21 @@ def attempts(step, count):
 def float_of(value):
     """As the data set has it: a float."""
     return struct.unpack("f", struct.pack("f", value))[0]
+
+
+def serve(server, momentum, mean, square, change):
+    """The server's means of updates and of their squares after one more, and how it moves before its learning rate."""
+    if server == "sgd":
+        mean = momentum * mean + change
+        return mean, square, mean
+    mean = change if server == "adagrad" else momentum * mean + (1 - momentum) * change
+    if server == "adagrad":
+        square += change ** 2
+    elif server == "yogi":
+        square -= 0.01 * change ** 2 * math.copysign(1, square - change ** 2)
+    else:
+        square = 0.99 * square + 0.01 * change ** 2
+    return mean, square, mean / (math.sqrt(square) + 1e-3)
 
 
 def update(model, rows, rate, epochs, weights=(), mu=0.0, clip=0.0, decay=0.0):

@@ -9,7 +9,8 @@ from support import FULL, Case, killed, main
 KILLS = 50 if FULL else 5
 SEED = 31
 WORDS = ["dataset=synthetic", "dataset.shape=[1,8,8]", "dataset.train_count=240", "dataset.test_count=20",
-         "dataset.classes=4", "model=lightcnn", "model.width=4", "model.dropout=0.2", "partition=dirichlet",
+         "dataset.classes=4", "model=lightcnn", "model.width=4", "model.norm=batch", "model.dropout=0.2",
+         "federate.norm_buffers=keep", "partition=dirichlet",
          "partition.alpha=0.3", "total_clients=12", "clients_per_round=5", "rounds=24", "server_optimizer=adam",
          "training.batch_size=8", "federate.checkpoint_every_rounds=2", "memory.timing=false"]
 

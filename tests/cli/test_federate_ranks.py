@@ -35,13 +35,13 @@ class FederateRanks(Ranks):
         self.assertEqual(of(run), of(other))
 
     def test_a_rank_or_a_client_that_fails_is_made_up_for(self):
-        self.whole("batch norm")
+        self.whole("kept norms")
         # In the first round no rank is known to be slower, and the second has two clients.
         for fault in "rank:1:step:1:client:2", "rank:0:step:2:begin", "rank:1:step:3:begin", "rank:1:step:3:update", \
                      "step:1:client:1,step:1:client:2":
             with self.subTest(fault):
                 run = fault.replace(":", " ").replace(",", " ")
-                self.federate(2, run, *KINDS["batch norm"], env={"BRIM_FAULT": fault})
+                self.federate(2, run, *KINDS["kept norms"], env={"BRIM_FAULT": fault})
                 self.assert_same_checkpoint("whole", run, 4, CHECKPOINT)
                 self.assertGreater(self.summary(run)["retries"], 0)
 
