@@ -434,6 +434,10 @@ brim_status brim_trainer_restart(brim_trainer *t, const char *checkpoint)
   if (t->federation) brim_federation_forget(t->federation);
   if (t->exec) (void)brim_drive_hold(t->drive, false);
   unplace(t);
+  if (!checkpoint) { /* nothing is known of clients yet */
+    brim_federation_close(t->federation);
+    t->federation = NULL;
+  }
   brim_status status = place_again(t);
   if (status == BRIM_OK) status = begin_training(t);
   if (status == BRIM_OK) status = checkpoint ? brim_trainer_resume(t, checkpoint) : brim_trainer_load_weights(t, NULL);

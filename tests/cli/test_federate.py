@@ -276,6 +276,14 @@ class Federate(Case):
         differing = {name for name in values[0] if values[0][name] != values[1][name]}
         self.assertEqual(differing, {name for name in values[0] if "running" in name})
 
+    def test_a_run_that_begins_anew_knows_nothing_of_clients(self):
+        """The update of the second round fails in its middle, before there is a checkpoint."""
+        words = [*KINDS["kept norms"], "federate.checkpoint_every_rounds=9"]
+        self.federate("whole", *words)
+        self.federate("torn", *words, env={"BRIM_FAULT": "step:2:update"})
+        self.assertGreater(self.summary("torn")["retries"], 0)
+        self.assert_same_checkpoint("whole", "torn", 4)
+
     def test_the_plan_says_what_clients_keep(self):
         """Four bytes for mean and variance of 4 + 8 + 16 channels."""
         words = ["--config-name", "federate", "plan", *SMALL, *self.NORMS, "rounds=100"]
