@@ -108,6 +108,13 @@ class Federate(Case):
         for case in range(3):
             self.compare_to_loops(draw, f"fedavg {case}", [])
 
+    def test_servers_are_those_of_plain_loops_in_double(self):
+        """FedAdam, FedYogi and FedAdagrad, as Reddi et al. (2021, algorithm 2) have them."""
+        draw = random.Random(13)
+        for server in "adam", "yogi", "adagrad":
+            for case in range(2):
+                self.compare_to_loops(draw, f"{server} {case}", [f"server_optimizer={server}"], server=server)
+
     def test_fedprox_is_that_of_plain_loops_in_double(self):
         """Its part of the gradient counts in the norm that is limited, before weight decay is added; where classes or
         labels weigh, the loss is their weighted mean, and it is added to that."""
