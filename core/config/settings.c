@@ -265,6 +265,8 @@ static const brim_setting federate_table[] = {
     FIXED(ENUM, T, on_divergence, "drop", BRIM_DIVERGENCE_NAMES,
           "a client whose parameters are not finite, or moved by 512 or more: leave it out, or end the run"),
     FIXED(I64, T, eval_every_rounds, "1", "[1,1000000000]", "rounds between evaluations of the global model"),
+    FREE(BOOL, T, client_accuracy, "true", NULL,
+         "at the end, evaluate the global model on each client's samples, which is one pass over the training data"),
     FREE(I64, T, checkpoint_every_rounds, "10", "[1,1000000000]", "rounds between checkpoints"),
     FIXED(F64, T, target_accuracy, "0", "[0,1]",
           "end the run when an evaluation reaches this accuracy, on validation data if there is some; 0: no target"),

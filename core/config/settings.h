@@ -110,6 +110,7 @@ typedef struct brim_federate_settings {
   int64_t patience, min_rounds, min_clients;
   double deadline_seconds, over_selection; /* simulated; 0: none */
   bool train;                              /* false: clients are selected, and nothing is trained */
+  bool client_accuracy;                    /* at the end, by one pass over the training data */
 } brim_federate_settings;
 
 /* How clients of the simulated world reach the server. A client of a round has one item of each list, the same. */

@@ -64,6 +64,8 @@ brim_status brim_data_open_finish(brim_data *data);
 /* [init] Bytes of the host's memory that the splits keep while they are open; what the dataset does not tell is not
  * counted. Not between open_start and open_finish. What the dataset says. */
 brim_status brim_data_host_bytes(const brim_data *data, uint64_t *out);
+/* In the place of an epoch: training samples in the order of the split, plain. */
+#define BRIM_EPOCH_PLAIN (-1)
 /* [any thread] Sample `i` of a part in order: for training, of the epoch's permutation, augmented, and mixed with
  * another one if that is asked for; otherwise plain. Writes `elements` values of `real` (BRIM_DTYPE_F32 or _F64;
  * computed in float either way; tokens are I32) and the label: I32, checked against the number of classes; of tokens

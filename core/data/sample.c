@@ -31,6 +31,7 @@ static const char *split_of_part(const brim_data *data, enum brim_part part)
 static int64_t number_of(const brim_data *data, int64_t epoch, int64_t i)
 {
   brim_permutation shuffle;
+  if (epoch == BRIM_EPOCH_PLAIN) return i;
   brim_permutation_init(&shuffle, data->seed, BRIM_STREAM_SHUFFLE, (uint64_t)epoch,
                         (uint64_t)data->count[BRIM_PART_TRAIN]);
   return (int64_t)brim_permutation_at(&shuffle, (uint64_t)i);
@@ -219,7 +220,7 @@ brim_status brim_data_sample(const brim_data *data, enum brim_part part, int64_t
   if (i < 0 || i >= data->count[part])
     return brim_fail(BRIM_EINVAL, "sample %" PRId64 " of a part of %" PRId64, i, data->count[part]);
   const brim_draws draws = {data->seed, epoch, brim_data_index(data, part, epoch, i)};
-  const bool training = part == BRIM_PART_TRAIN;
+  const bool training = part == BRIM_PART_TRAIN && epoch != BRIM_EPOCH_PLAIN;
   BRIM_TRY(make_sample(data, split_of_part(data, part), &draws, training, scratch, values, label));
   if (brim_data_is_mixed(data, part)) BRIM_TRY(mix_sample(data, &draws, i, scratch, values, label));
   finish_values(data, real, values);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/spread.h"
 #include "report/page_parts.h"
 
 #define BY_VALUE (-1) /* decimals: four digits */
@@ -31,6 +32,8 @@ static const struct {
     {"bytes", "bytes", 0, 1},
     {"participation_variance", "participation: variance", BY_VALUE, 1},
     {"participation_gini", "participation: Gini", 4, 1},
+    {"client_accuracy_variance", "accuracy per client: variance", BY_VALUE, 1},
+    {"client_accuracy_gini", "accuracy per client: Gini", 4, 1},
     {"label_coverage", "label coverage, %", 2, 100},
     {"selection_seconds", "seconds of selecting", BY_VALUE, 1},
     {"score", "score", 4, 1},
@@ -73,25 +76,16 @@ static double area(const brim_series *judged)
   return sum / (x[judged->count - 1] - x[0]);
 }
 
-static int by_size(const void *a, const void *b)
+/* Of the times that each client trained. */
+static void measure_participation(const brim_page_clients *c, double *figure)
 {
-  const double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
-/* Of the times that each client trained, which are sorted here. */
-static void measure_participation(double *times, int64_t count, double *figure)
-{
-  const double n = (double)count;
-  double sum = 0, squares = 0, ranked = 0;
-  qsort(times, (size_t)count, sizeof *times, by_size);
-  for (int64_t i = 0; i < count; i++) {
-    sum += times[i];
-    ranked += (double)(i + 1) * times[i];
-  }
-  for (int64_t i = 0; i < count; i++) squares += pow(times[i] - sum / n, 2);
-  figure[BRIM_METHOD_VARIANCE] = squares / n;
-  figure[BRIM_METHOD_GINI] = 2 * ranked / (n * sum) - (n + 1) / n; /* NAN: nobody trained */
+  brim_tally times = {0};
+  bool is_whole = true;
+  for (int64_t i = 0; i < c->count; i++) is_whole = is_whole && brim_tally_add(&times, c->rounds[i]) == BRIM_OK;
+  const brim_spread spread = brim_tally_spread(&times);
+  if (is_whole) figure[BRIM_METHOD_VARIANCE] = spread.variance;
+  if (is_whole) figure[BRIM_METHOD_GINI] = spread.gini; /* NAN: nobody trained */
+  brim_tally_release(&times);
 }
 
 static void measure_clients(const brim_compared *run, double *figure)
@@ -99,7 +93,7 @@ static void measure_clients(const brim_compared *run, double *figure)
   brim_comparison own = {0}; /* of an arena that ends with this run */
   brim_page_run page = {.all = &own, .run = run};
   const brim_page_clients *c = brim_page_read_clients(&page);
-  if (c->rounds) measure_participation(c->rounds, c->count, figure);
+  if (c->rounds) measure_participation(c, figure);
   if (c->rounds) figure[BRIM_METHOD_COVERAGE] = c->coverage;
   brim_page_release(&page);
   brim_compare_release(&own);
@@ -125,6 +119,8 @@ static void measure(const brim_compared *run, double *figure)
   figure[BRIM_METHOD_JOULES] = sum_of(train, "joules");
   figure[BRIM_METHOD_BYTES] = sum_of(train, "bytes");
   figure[BRIM_METHOD_SELECTING] = sum_of(train, "selection_seconds");
+  figure[BRIM_METHOD_CLIENT_VARIANCE] = run->summary.client_accuracy_variance;
+  figure[BRIM_METHOD_CLIENT_GINI] = run->summary.client_accuracy_gini;
   measure_clients(run, figure);
 }
 

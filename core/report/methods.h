@@ -20,6 +20,8 @@ enum brim_method_figure {
   BRIM_METHOD_BYTES,
   BRIM_METHOD_VARIANCE,
   BRIM_METHOD_GINI,
+  BRIM_METHOD_CLIENT_VARIANCE, /* of the accuracy on each client's samples; and its Gini coefficient */
+  BRIM_METHOD_CLIENT_GINI,
   BRIM_METHOD_COVERAGE,
   BRIM_METHOD_SELECTING,
   BRIM_METHOD_SCORE,

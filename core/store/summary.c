@@ -18,12 +18,26 @@ static const struct {
   {                                                                                                                    \
 #name, offsetof(brim_summary, name)                                                                                \
   }
-    FIGURE(steps),           FIGURE(train_loss),          FIGURE(train_accuracy),
-    FIGURE(validation_loss), FIGURE(validation_accuracy), FIGURE(test_loss),
-    FIGURE(test_accuracy),   FIGURE(train_perplexity),    FIGURE(validation_perplexity),
-    FIGURE(test_perplexity), FIGURE(train_mae),           FIGURE(validation_mae),
-    FIGURE(test_mae),        FIGURE(samples_per_second),  FIGURE(device_peak_bytes),
-    FIGURE(rss_peak_bytes),  FIGURE(wall_seconds),
+    FIGURE(steps),
+    FIGURE(train_loss),
+    FIGURE(train_accuracy),
+    FIGURE(validation_loss),
+    FIGURE(validation_accuracy),
+    FIGURE(test_loss),
+    FIGURE(test_accuracy),
+    FIGURE(train_perplexity),
+    FIGURE(validation_perplexity),
+    FIGURE(test_perplexity),
+    FIGURE(train_mae),
+    FIGURE(validation_mae),
+    FIGURE(test_mae),
+    FIGURE(samples_per_second),
+    FIGURE(device_peak_bytes),
+    FIGURE(rss_peak_bytes),
+    FIGURE(wall_seconds),
+    FIGURE(client_accuracy_mean),
+    FIGURE(client_accuracy_variance),
+    FIGURE(client_accuracy_gini),
 #undef FIGURE
 };
 

@@ -10,8 +10,9 @@ typedef struct brim_summary {
   char error[1024]; /* why it failed; else "" */
   double steps;     /* this and all others: NAN if it was never made */
   double train_loss, train_accuracy, validation_loss, validation_accuracy, test_loss, test_accuracy;
-  double train_perplexity, validation_perplexity, test_perplexity; /* of tokens */
-  double train_mae, validation_mae, test_mae;                      /* of real numbers */
+  double train_perplexity, validation_perplexity, test_perplexity;             /* of tokens */
+  double train_mae, validation_mae, test_mae;                                  /* of real numbers */
+  double client_accuracy_mean, client_accuracy_variance, client_accuracy_gini; /* of a federation's clients */
   double samples_per_second, device_peak_bytes, rss_peak_bytes, wall_seconds;
 } brim_summary;
 

@@ -27,7 +27,8 @@
 void brim_report_init(brim_report *r)
 {
   const brim_evaluation none = brim_evaluation_none();
-  *r = (brim_report){.figures = {none, none, none}, .test_step = -1, .first_step_seconds = NAN};
+  *r = (brim_report){
+      .figures = {none, none, none}, .test_step = -1, .first_step_seconds = NAN, .client_accuracy = {NAN, NAN, NAN}};
 }
 
 void brim_report_begin(brim_report *r, const brim_drive *d)
@@ -434,6 +435,11 @@ brim_status brim_report_write_summary(brim_report *r, const char *dir, const bri
     set_number(s, "joules", r->world_joules);
     set_bytes(s, "bytes", (uint64_t)r->world_bytes);
   }
+  if (isfinite(r->client_accuracy.mean)) {
+    set_number(s, "client_accuracy_mean", r->client_accuracy.mean);
+    set_number(s, "client_accuracy_variance", r->client_accuracy.variance);
+    set_number(s, "client_accuracy_gini", r->client_accuracy.gini);
+  }
   set_scores(s, r);
   brim_report_release(r);
   return write_json(dir, "summary.json", s);
@@ -494,6 +500,9 @@ void brim_report_say(const brim_report *r, const char *dir, double wall_seconds)
     brim_say("test loss %.4f%s%s%s", e->loss, brim_report_format(figures, sizeof figures, e), top, f1);
   }
   if (r->no_test[0]) brim_say("%s", r->no_test);
+  if (isfinite(r->client_accuracy.mean))
+    brim_say("accuracy on each client's samples: mean %.2f %%, standard deviation %.2f %%, Gini %.4f",
+             100 * r->client_accuracy.mean, 100 * sqrt(r->client_accuracy.variance), r->client_accuracy.gini);
   if (r->queue_seconds > 0)
     snprintf(queue, sizeof queue, ", after %s in the queue",
              brim_format_seconds(queued, sizeof queued, r->queue_seconds));

@@ -26,7 +26,8 @@ typedef struct brim_report {
   uint64_t predicted_rss_bytes;             /* see planner/footprint.h */
   double loss_scale;                        /* 0: the loss is not scaled */
   int64_t skipped_steps;
-  bool has_world; /* of a federation, whose simulated world took in all: */
+  brim_spread client_accuracy; /* of a federation, of the global model at the end; NAN: not evaluated */
+  bool has_world;              /* of a federation, whose simulated world took in all: */
   double world_seconds, world_joules;
   int64_t world_bytes;
 } brim_report;

@@ -103,6 +103,9 @@ brim_status brim_running_close_window(brim_running *r);
 /* `recorded`: the record is there already, from before the run was resumed. */
 brim_status brim_running_evaluate(brim_running *r, enum brim_part part, bool recorded, brim_evaluation *out);
 
+/* At the end of a federation, for the summary, if federate.client_accuracy asks for it and samples have classes. */
+brim_status brim_running_evaluate_clients(brim_running *r);
+
 /* ---- run_early.c ---- */
 
 /* Takes an evaluation of the present step into the state: the best so far, and what the rules below count. */

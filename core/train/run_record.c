@@ -187,3 +187,18 @@ brim_status brim_running_evaluate(brim_running *r, enum brim_part part, bool rec
            brim_report_format(figures, sizeof figures, out), (long long)out->samples, brim_plural(out->samples));
   return BRIM_OK;
 }
+
+brim_status brim_running_evaluate_clients(brim_running *r)
+{
+  const brim_setup *s = r->drive->setup;
+  const double start = brim_now();
+  if (!brim_setup_is_federated(s) || !r->settings->federate.client_accuracy || r->report.task != BRIM_TASK_CLASS)
+    return BRIM_OK;
+  snprintf(r->loop.doing, sizeof r->loop.doing, "the evaluation of each client after step %lld",
+           (long long)r->state->step);
+  brim_stop_doing(r->options->dist ? "finishing the evaluation, then a checkpoint" : BRIM_STOP_EVALUATION);
+  BRIM_TRY(brim_trainer_evaluate_clients(r->trainer, r->options->dist ? NULL : r->stop, &r->report.client_accuracy));
+  brim_stop_doing(BRIM_STOP_STEPS);
+  brim_log(BRIM_LOG_DEBUG, "the evaluation of each client took %.3f s", brim_now() - start);
+  return BRIM_OK;
+}

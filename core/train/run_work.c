@@ -154,20 +154,26 @@ static brim_status interrupt(brim_running *r)
                    r->loop.checkpoint_step == r->state->step ? "; a checkpoint was written" : "", r->dir);
 }
 
-/* The last word: the test data, unless it was just evaluated. A run of no steps is what it began with, as weights from
- * elsewhere, and has a checkpoint of that for the commands that take runs. */
+static brim_status evaluate_test(brim_running *r)
+{
+  const int64_t step = r->state->step;
+  if (r->drive->setup->data.count[BRIM_PART_TEST] == 0 || r->report.test_step == step) return BRIM_OK;
+  const bool recorded =
+      step > 0 && r->drive->setup->data.count[BRIM_PART_VALIDATION] == 0 && r->state->evaluated_step == step;
+  brim_evaluation e;
+  return brim_running_evaluate(r, BRIM_PART_TEST, recorded, &e);
+}
+
+/* The last word: the test data, unless it was just evaluated, and the clients of a federation. A run of no steps is
+ * what it began with, as weights from elsewhere, and has a checkpoint of that for the commands that take runs. */
 static brim_status finish(void *self)
 {
   brim_running *r = self;
   if (r->state->step < r->drive->order.steps && !r->has_stopped) BRIM_TRY(brim_running_stop_early(r));
   if (r->state->step == 0) BRIM_TRY(write_last_checkpoint(r));
   if (!r->settings->federate.train) return BRIM_OK; /* it was not trained */
-  if (r->drive->setup->data.count[BRIM_PART_TEST] == 0 || r->report.test_step == r->state->step) return BRIM_OK;
-  const int64_t step = r->state->step;
-  const bool recorded =
-      step > 0 && r->drive->setup->data.count[BRIM_PART_VALIDATION] == 0 && r->state->evaluated_step == step;
-  brim_evaluation e;
-  const brim_status status = brim_running_evaluate(r, BRIM_PART_TEST, recorded, &e);
+  brim_status status = evaluate_test(r);
+  if (status == BRIM_OK) status = brim_running_evaluate_clients(r);
   return status == BRIM_EINTERRUPTED ? interrupt(r) : status;
 }
 

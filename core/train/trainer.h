@@ -4,6 +4,7 @@
 #define BRIM_TRAIN_TRAINER_H
 #include <jansson.h>
 
+#include "base/spread.h"
 #include "drive/drive.h"
 #include "exec/exec.h"
 #include "federate/round.h"
@@ -79,6 +80,10 @@ bool brim_trainer_is_ahead(const brim_trainer *trainer);
 /* Loss and accuracy over a whole part; the last batch is exact. EINTERRUPTED if *stop becomes nonzero (may be NULL). */
 brim_status brim_trainer_evaluate(brim_trainer *trainer, enum brim_part part, const volatile int *stop,
                                   brim_evaluation *out);
+/* [step] Of a federation whose samples have classes: how the accuracy of the global model on each client's samples is
+ * spread over the clients, by one pass over the training data. Samples are plain, as in an evaluation. The same on all
+ * ranks. EINTERRUPTED as above; ENOMEM_HOST, and what the data and the backend say. */
+brim_status brim_trainer_evaluate_clients(brim_trainer *trainer, const volatile int *stop, brim_spread *out);
 /* [step] Gives memory back to the system that is not needed now: light, what was freed; heavy, also what can be made
  * again: samples decoded ahead, what the backend's libraries keep. What is known about recompute stays: some
  * kilobytes, and seconds to find out. */

@@ -39,7 +39,7 @@ CASES = {
 }
 COMMON = ["clients_per_round=10", "method=round_robin", "training.batch_size=10", "optimizer.lr=0.03", "seed=1",
           "optimizer.momentum=0", "memory.timing=false", "observe.report=false",
-          "federate.checkpoint_every_rounds=1000000"]
+          "federate.checkpoint_every_rounds=1000000", "federate.client_accuracy=false"]
 CHECKED = ["partition=dirichlet", "partition.alpha=0.5", "total_clients=1000", "training.batch_size=1000",
            "federate.local_epochs=3"]
 SERVER = {"lr": 0.01, "beta1": 0.9, "beta2": 0.99, "eps": 1e-3}

@@ -59,6 +59,7 @@ class Federate(Case):
                     self.federate(run, *words, f"parallel_clients={lanes}", f"backend.threads={threads}")
                     self.assert_same_checkpoint(f"{name} one", run, 4)
                     self.assert_same_records(f"{name} one", run)
+                    self.assert_same_client_accuracy(f"{name} one", run)
 
     def test_a_resumed_federation_ends_with_the_same_bytes(self):
         for name, words in KINDS.items():
@@ -68,6 +69,12 @@ class Federate(Case):
                 self.assertEqual(max(self.steps(f"{name} cut")), 3)
                 self.brim("federate", "--resume", f"{name} cut")
                 self.assert_same_checkpoint(f"{name} whole", f"{name} cut", 4)
+                self.assert_same_client_accuracy(f"{name} whole", f"{name} cut")
+
+    def assert_same_client_accuracy(self, run, other):
+        for key in "mean", "variance", "gini":
+            self.assertEqual(self.summary(run)[f"client_accuracy_{key}"],
+                             self.summary(other)[f"client_accuracy_{key}"])
 
     def test_a_round_that_runs_out_of_memory_is_made_again(self):
         self.federate("whole", *KINDS["mlp"], "parallel_clients=2")

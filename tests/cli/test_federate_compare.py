@@ -4,6 +4,7 @@ of a sweep, in brim compare, and on the page."""
 import collections
 import csv
 import json
+import random
 import re
 import statistics
 import xml.etree.ElementTree as xml
@@ -19,7 +20,8 @@ METHODS = ["random", "proportional", "power_of_choice"]
 PARTS = (("accuracy", .4, max), ("seconds_to_80", .3, min), ("participation_gini", .2, min),
          ("label_coverage", .1, max))  # of the score: the figure, its weight, and which is the best
 TITLES = {"accuracy": "accuracy, %", "loss": "loss", "f1": "F1", "rounds_to_80": "rounds to 80 %", "joules": "joules",
-          "bytes": "bytes", "participation_gini": "participation: Gini", "label_coverage": "label coverage, %"}
+          "bytes": "bytes", "client_accuracy_gini": "accuracy per client: Gini",
+          "participation_gini": "participation: Gini", "label_coverage": "label coverage, %"}
 
 
 def gini(times):
@@ -67,6 +69,8 @@ class Comparing(Case):
             client, _, number = map(int, line.split(","))
             classes[client].add(number)
         present = set().union(*classes.values())
+        for key in "client_accuracy_variance", "client_accuracy_gini":
+            out[key] = self.summary(run)[key]
         out["label_coverage"] = statistics.mean(len(set().union(*(classes[c] for c in one))) / len(present)
                                                 for one in rounds)
         return out
@@ -106,7 +110,7 @@ class Comparing(Case):
     def table_of(text):
         """The table of methods, which has a row for each figure: by its title, a cell for each method."""
         lines = text[re.search(r"(?m)^method  .*\n *seeds ", text).start():].splitlines()
-        return {title: cells for title, *cells in (re.split(r"  +", line.strip()) for line in lines[:20])}
+        return {title: cells for title, *cells in (re.split(r"  +", line.strip()) for line in lines[:22])}
 
     def assert_table(self, table, expected):
         for key, title in TITLES.items():
@@ -231,7 +235,8 @@ class Others(Comparing):
         table = self.table_of(self.sweep("all", *WORLD, "method=random,proportional", "repeats=2",
                                          "federate.train=false").out)
         self.assertIn("joules", table)
-        self.assertFalse({"accuracy, %", "loss", "F1", "score", "rounds to 50 %"} & set(table))
+        self.assertFalse({"accuracy, %", "loss", "F1", "score", "rounds to 50 %", "accuracy per client: Gini"}
+                         & set(table))
         for row in self.csv_of("all").values():
             self.assertIsNone(row["accuracy"])
             self.assertGreater(row["joules"], 0)
@@ -240,6 +245,42 @@ class Others(Comparing):
         table = self.table_of(self.sweep("all", "method=random,proportional", "repeats=2").out)
         self.assertIn("participation: Gini", table)
         self.assertFalse({"joules", "bytes", "score", "simulated seconds to 50 %"} & set(table))
+
+    def test_the_accuracy_of_each_client_is_that_of_what_is_predicted_of_its_rows(self):
+        """Rows in the file's order, the last of which are the test data; 0 to 4 rows do not fill the last batch."""
+        draw = random.Random(3)
+        for rows in 120, 121, 124:
+            with self.subTest(rows):
+                owner = [draw.choice("aabcdd") for _ in range(rows)]
+                kind = [draw.randrange(3) for _ in range(rows)]
+                text = ["x,y,who,class", *(f"{k + draw.gauss(0, .7):.4f},{draw.gauss(0, 1):.4f},{who},c{k}"
+                                           for who, k in zip(owner, kind))]
+                (self.folder / "table.csv").write_text("\n".join(text) + "\n")
+                run = f"run {rows}"
+                words = ["dataset=csv", "dataset.path=table.csv", "dataset.label=class", "dataset.client=who",
+                         "dataset.test_fraction=0.2", "model=mlp", "model.hidden=[4]", "partition=natural",
+                         "total_clients=4", "clients_per_round=2", "rounds=3", "memory.timing=false"]
+                out = self.brim("federate", *words, f"run.dir={run}").out
+                answers = [line.split(",")[-1] for line in self.brim("predict", run, "table.csv").out.splitlines()[1:]]
+                right = collections.defaultdict(list)
+                for line in self.read(run, "partition.csv").splitlines()[1:]:
+                    client, sample = map(int, line.split(",")[:2])
+                    right[client].append(answers[sample] == f"c{kind[sample]}")
+                accuracy = [statistics.mean(map(int, right[k])) for k in range(4)]
+                summary = self.summary(run)
+                self.assertGreater(statistics.pvariance(accuracy), 0)
+                for key, value in (("mean", statistics.mean(accuracy)), ("variance", statistics.pvariance(accuracy)),
+                                   ("gini", gini(accuracy))):
+                    self.assertAlmostEqual(summary[f"client_accuracy_{key}"], value, delta=1e-12, msg=key)
+                self.assertIn(f"accuracy on each client's samples: mean {100 * statistics.mean(accuracy):.2f} %", out)
+
+    def test_the_accuracy_of_each_client_can_be_left_out_and_changes_nothing(self):
+        self.brim("federate", "run.dir=a", *SMALL)
+        self.brim("federate", "run.dir=b", *SMALL, "federate.client_accuracy=false")
+        self.assert_same_checkpoint("a", "b", 8, ["model.safetensors", "optimizer.safetensors", "state.json"])
+        self.assertIn("client_accuracy_gini", self.summary("a"))
+        self.assertNotIn("client_accuracy_gini", self.summary("b"))
+        self.assertIsNone(self.csv_of("b")["random"]["client_accuracy_gini"])
 
     def test_only_federations_that_finished_count(self):
         self.brim("federate", "run.dir=a", *SMALL)

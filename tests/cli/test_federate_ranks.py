@@ -33,6 +33,10 @@ class FederateRanks(Ranks):
             return [(r["step"], r["loss"], r["accuracy"], r["clients"]) for r in self.records(name)
                     if r["split"] == "train"]
         self.assertEqual(of(run), of(other))
+        self.assertEqual(self.client_accuracy(run), self.client_accuracy(other))
+
+    def client_accuracy(self, run):
+        return [self.summary(run)[f"client_accuracy_{key}"] for key in ("mean", "variance", "gini")]
 
     def test_a_rank_or_a_client_that_fails_is_made_up_for(self):
         self.whole("kept norms")
@@ -54,6 +58,7 @@ class FederateRanks(Ranks):
         out, err = process.communicate(timeout=HANG_SECONDS)
         self.assertEqual(process.returncode, 0, out + err)
         self.assert_same_checkpoint("whole", "run", 4, CHECKPOINT)
+        self.assertEqual(self.client_accuracy("whole"), self.client_accuracy("run"))
 
     def test_clients_that_all_diverge_end_all_ranks_with_one_message(self):
         err = self.federate(2, "run", *KINDS["mlp"], "optimizer.lr=1e30", status=FAILED)

@@ -1,5 +1,6 @@
 /* Statuses, error text, strings and the host arena. */
 #include <limits.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +10,7 @@
 #include <cmocka.h>
 
 #include "base/arena.h"
+#include "base/spread.h"
 #include "base/table.h"
 #include "base/text.h"
 
@@ -193,6 +195,31 @@ static void arena_memory_is_zeroed_aligned_and_its_own(void **unused)
   assert_null(arena.head);
 }
 
+/* Gini by all pairs. */
+static void a_tally_has_the_spread_of_its_values(void **unused)
+{
+  (void)unused;
+  enum { VALUES = 700 };
+  for (uint32_t kinds = 1; kinds < 5000; kinds *= 3) {
+    double value[VALUES], sum = 0, squares = 0, apart = 0;
+    brim_tally t = {0};
+    for (uint32_t i = 0; i < VALUES; i++) {
+      value[i] = (double)(i * 2654435761u % kinds) / 7;
+      sum += value[i];
+      assert_int_equal(brim_tally_add(&t, value[i]), BRIM_OK);
+    }
+    for (int i = 0; i < VALUES; i++) {
+      squares += pow(value[i] - sum / VALUES, 2);
+      for (int k = 0; k < VALUES; k++) apart += fabs(value[i] - value[k]);
+    }
+    const brim_spread s = brim_tally_spread(&t);
+    assert_true(fabs(s.mean - sum / VALUES) <= 1e-12 * sum);
+    assert_true(fabs(s.variance - squares / VALUES) <= 1e-12 * squares);
+    assert_true(kinds == 1 ? isnan(s.gini) : fabs(s.gini - apart / (2 * VALUES * sum)) < 1e-12);
+    brim_tally_release(&t);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(errors_keep_text_origin_and_added_lines),
@@ -206,6 +233,7 @@ int main(void)
                                      cmocka_unit_test(tables_show_control_characters),
                                      cmocka_unit_test(the_nearest_word_is_suggested),
                                      cmocka_unit_test(bytes_and_seconds_read_well),
+                                     cmocka_unit_test(a_tally_has_the_spread_of_its_values),
                                      cmocka_unit_test(arena_memory_is_zeroed_aligned_and_its_own)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
