@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/error.h"
 #include "base/guard.h"
 #include "base/log.h"
 #include "federate/selection_call.h"
@@ -24,6 +25,7 @@ typedef struct call {
   brim_selection_result result;
   brim_losses_fn losses;
   void *context;
+  brim_status asked; /* what came of the newest question about losses, on the host's side */
 } call;
 
 struct brim_selection_host {
@@ -60,11 +62,17 @@ static size_t state_bytes(const brim_selection_host *h)
 
 /* ---- calling ---- */
 
+/* What a selector says of itself in a round is EPLUGIN, and names it. But want of memory stays what it is, as a cleanup
+ * may help, and so does what the host failed with when it was asked for losses. */
 static brim_status run(brim_selection_host *h, const char *function, bool decides, brim_guard_work work)
 {
   const brim_plugin_call about = {h->choice, function, decides};
   h->call.host = h;
-  return brim_selection_call(h->guard, &about, work, &h->call);
+  h->call.asked = BRIM_OK;
+  const brim_status status = brim_selection_call(h->guard, &about, work, &h->call);
+  if (status == BRIM_OK || status == BRIM_EPLUGIN || !decides || h->call.asked != BRIM_OK) return status;
+  return brim_fail(status == BRIM_ENOMEM_HOST ? status : BRIM_EPLUGIN, "selector '%s' failed in %s: %s",
+                   h->choice->plugin->id, function, brim_error_text());
 }
 
 static brim_status call_create(void *context)
@@ -221,7 +229,7 @@ void brim_selection_close(brim_selection_host *h)
 /* ---- a round ---- */
 
 typedef struct question {
-  const call *call;
+  call *call;
   const int64_t *client;
   int64_t count;
   float *out;
@@ -230,13 +238,13 @@ typedef struct question {
 static brim_status answer_losses(void *context)
 {
   const question *q = context;
-  return q->call->losses(q->call->context, q->client, q->count, q->out);
+  return q->call->asked = q->call->losses(q->call->context, q->client, q->count, q->out);
 }
 
 /* On the selector's thread. */
 static brim_status ask_losses(const brim_selection_query *query, const int64_t *client, int64_t count, float *out)
 {
-  const call *c = query->host;
+  call *c = query->host;
   question q = {c, client, count, out};
   BRIM_TRY(brim_selection_check_question(c->host->ops->needs, query, client, count));
   return brim_guard_back(answer_losses, &q);

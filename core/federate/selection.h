@@ -29,7 +29,7 @@ typedef struct brim_selection_wish {
   brim_losses_fn losses;
   void *context; /* of losses */
 } brim_selection_wish;
-/* [step] Selects clients; *out is the host's, until the next time, and *count how many. EPLUGIN naming the selector, if
+/* [step] Selects clients; *out is the host's, until the next time, and *count how many. EPLUGIN naming the selector if
  * it fails, does not come back, or selects a client twice, one that is not there, none, or too many. ENOMEM_HOST. */
 brim_status brim_selection_select(brim_selection_host *host, const brim_selection_wish *wish, const int64_t **out,
                                   int64_t *count);

@@ -24,10 +24,10 @@ brim_status brim_plugin_run(brim_guard *guard, const brim_plugin_call *call, bri
   if (status == BRIM_OK || status == BRIM_ENOTSUP || brim_guard_is_lost(guard)) return status;
   /* What the core takes for its own does not come from a plugin; nor does what is in no list. */
   if (strcmp(brim_status_name(status), "EUNKNOWN") == 0)
-    return brim_fail(BRIM_EPLUGIN,
-                     "%s returned %d from %s, which is no status\n"
-                     "BRIM_OK: it has decided; BRIM_ENOTSUP: it leaves it to the next; else brim_fail(status, ...)",
-                     who, status, call->function);
+    return brim_fail(BRIM_EPLUGIN, "%s returned %d from %s, which is no status\n%s", who, status, call->function,
+                     plugin->kind == BRIM_POLICY ? "BRIM_OK: it has decided; BRIM_ENOTSUP: it leaves it to the next; "
+                                                   "else brim_fail(status, ...)"
+                                                 : "return BRIM_OK, or brim_fail(status, ...) to say what failed");
   if (status == BRIM_EINTERRUPTED || status == BRIM_EPEER || status == BRIM_ECOMM || status == BRIM_EPLUGIN)
     return brim_fail(BRIM_EPLUGIN, "%s returned %s from %s, which is not for a %s to say%s%s", who,
                      brim_status_name(status), call->function, kind, brim_error_text()[0] ? ": " : "",

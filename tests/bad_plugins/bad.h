@@ -82,6 +82,7 @@ static inline brim_status bad_in(const char *function, long long step)
   if (bad_is(function, "unknown")) return 77;
   if (bad_is(function, "interrupted")) return BRIM_EINTERRUPTED;
   if (bad_is(function, "fails")) return brim_fail(BRIM_ECONFIG, "this policy does not want to");
+  if (bad_is(function, "notsup")) return BRIM_ENOTSUP;
   return BRIM_OK;
 }
 

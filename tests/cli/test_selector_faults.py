@@ -49,8 +49,22 @@ class SelectorFaults(Case):
                           "there is a checkpoint of step 2")
 
     def test_losses_that_were_not_planned_for_are_refused(self):
-        result = self.federate("losses", bad="select:losses", status=USAGE)
-        self.assert_error(result, "losses was asked by a selector whose needs have no BRIM_NEED_LOSSES")
+        self.check("select:losses",
+                   "failed in select: losses was asked by a selector whose needs have no BRIM_NEED_LOSSES")
+
+    def test_what_a_selector_says_of_itself_ends_the_run_with_a_checkpoint(self):
+        for function in "select", "learn":
+            with self.subTest(function):
+                self.check(f"{function}:fails", f"failed in {function}: this policy does not want to")
+                self.check(f"{function}:unknown", f"returned 77 from {function}, which is no status",
+                           "return BRIM_OK, or brim_fail(status, ...) to say what failed")
+                self.check(f"{function}:notsup", f"returned BRIM_ENOTSUP from {function}")
+
+    def test_a_selector_without_memory_is_asked_again_after_a_cleanup(self):
+        result = self.federate("run", bad="select:memory", status=FAILED)
+        self.assert_error(result, "selector 'bad' failed in select: no memory for what it wants")
+        self.assertIn("recovery: heavy cleanup", result.err)
+        self.assertEqual(max(self.steps("run")), 2)
 
     @unittest.skipIf(SANITIZED, "a sanitizer has handlers of its own")
     def test_a_crash_ends_the_run_with_a_checkpoint(self):
