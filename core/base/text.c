@@ -25,6 +25,8 @@ void brim_text_clear(brim_text *text)
   if (text->s) text->s[0] = '\0';
 }
 
+#define PRINTED_USUALLY 32 /* bytes: of more there is a second try */
+
 static void reserve(brim_text *text, size_t more)
 {
   const size_t need = text->length + more + 1;
@@ -53,14 +55,28 @@ void brim_text_printf(brim_text *text, const char *format, ...)
   va_list list, again;
   va_start(list, format);
   va_copy(again, list);
-  const int length = vsnprintf(NULL, 0, format, list);
+  reserve(text, PRINTED_USUALLY);
+  const size_t room = text->room - text->length;
+  const int length = vsnprintf(text->s + text->length, room, format, list);
   va_end(list);
-  if (length > 0) {
+  if (length > 0 && (size_t)length >= room) {
     reserve(text, (size_t)length);
     vsnprintf(text->s + text->length, (size_t)length + 1, format, again);
-    text->length += (size_t)length;
   }
+  if (length > 0) text->length += (size_t)length;
+  text->s[text->length] = '\0';
   va_end(again);
+}
+
+void brim_text_int(brim_text *text, int64_t value)
+{
+  char digit[24];
+  size_t at = sizeof digit;
+  uint64_t rest = value < 0 ? -(uint64_t)value : (uint64_t)value;
+  do digit[--at] = (char)('0' + rest % 10);
+  while ((rest /= 10) > 0);
+  if (value < 0) digit[--at] = '-';
+  brim_text_add_n(text, digit + at, sizeof digit - at);
 }
 
 const char *brim_text_str(const brim_text *text)

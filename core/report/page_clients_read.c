@@ -91,23 +91,43 @@ static void add_classes(const brim_page_clients *c, int64_t client, uint64_t *wo
     if (c->has[i]) word[i] |= c->has[i][client];
 }
 
-/* Returns how many classes those have together that trained. */
-static double add_round(brim_page_clients *c, const json_t *round)
+/* What a line has at `name`, behind the colon and blanks; NULL: it has no such name. Lines are brim's own
+ * (train/participants.h). They are read in place, as a tree of a million clients takes longer than their rounds. */
+static const char *value_of(const char *line, const char *name)
 {
-  const json_t *arrived = json_object_get(round, "arrived");
+  const char *at = strstr(line, name);
+  if (!at) return NULL;
+  at += strlen(name);
+  return at + strspn(at, ": ");
+}
+
+/* The next item of a list, which begins with a bracket; NULL: there is no other. */
+static const char *next_item(const char *at)
+{
+  if (!at || *at == '\0' || *at == ']') return NULL;
+  at += strspn(at, "[, ");
+  return *at == '\0' || *at == ']' ? NULL : at;
+}
+
+/* Returns how many classes those have together that trained. */
+static double add_round(brim_page_clients *c, const char *line)
+{
+  const char *arrived = next_item(value_of(line, "\"arrived\""));
   uint64_t classes[BRIM_PAGE_CLASS_WORDS] = {0};
-  size_t index;
-  json_t *one;
-  json_array_foreach(json_object_get(round, "client"), index, one)
-  {
-    const double client = json_is_number(one) ? json_number_value(one) : -1;
-    if (!(client >= 0 && client < (double)c->count)) continue;
-    if (!json_is_true(json_array_get(arrived, index))) {
+  for (const char *at = next_item(value_of(line, "\"client\"")); at; at = next_item(at)) {
+    const bool has_arrived = arrived && *arrived == 't';
+    char *end;
+    const int64_t client = strtoll(at, &end, 10);
+    if (end == at) break;
+    at = end;
+    if (arrived) arrived = next_item(arrived + strcspn(arrived, ",]"));
+    if (client < 0 || client >= c->count) continue;
+    if (!has_arrived) {
       c->left_out++;
       continue;
     }
-    c->rounds[(int64_t)client]++;
-    add_classes(c, (int64_t)client, classes);
+    c->rounds[client]++;
+    add_classes(c, client, classes);
   }
   return count_bits(classes);
 }
@@ -131,14 +151,12 @@ static void read_participants(brim_page_run *page, brim_page_clients *c)
   c->rounds = brim_arena_try(&page->all->arena, (size_t)c->count * sizeof *c->rounds);
   if (c->rounds) memset(c->rounds, 0, (size_t)c->count * sizeof *c->rounds);
   for (ssize_t length; c->rounds && (length = getline(&line, &room, file)) >= 0;) {
-    json_t *round = json_loadb(line, (size_t)length, 0, NULL);
-    const double number = brim_page_number(round, "round");
-    if (number > last) {
-      classes += add_round(c, round);
-      rounds++;
-      last = number;
-    }
-    json_decref(round);
+    const char *round = line[length - (length > 0)] == '\n' ? value_of(line, "\"round\"") : NULL; /* or it is cut */
+    const double number = round ? strtod(round, NULL) : NAN;
+    if (!(number > last)) continue;
+    classes += add_round(c, line);
+    rounds++;
+    last = number;
   }
   c->coverage += classes / (rounds * count_classes(c)); /* NAN: no rounds, or no classes */
   free(line);

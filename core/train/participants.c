@@ -31,12 +31,16 @@ enum column { CLIENT, SAMPLES, LOSS, ARRIVED, SECONDS, LEFT_OUT, COLUMNS };
 static void add_value(brim_text *line, enum column k, const brim_client_result *c)
 {
   const bool diverged = !c->arrived && c->fate.outcome == BRIM_OUTCOME_ARRIVES;
-  if (k == CLIENT) brim_text_printf(line, "%lld", (long long)c->client);
-  if (k == SAMPLES) brim_text_printf(line, "%lld", (long long)c->samples);
+  if (k == CLIENT) brim_text_int(line, c->client);
+  if (k == SAMPLES) brim_text_int(line, c->samples);
   if (k == LOSS) add_loss(line, c);
   if (k == ARRIVED) brim_text_add(line, c->arrived ? "true" : "false");
   if (k == SECONDS) brim_text_printf(line, "%.9g", c->fate.spent.seconds);
-  if (k == LEFT_OUT) brim_text_printf(line, "\"%s\"", diverged ? "diverged" : brim_outcome_name(c->fate.outcome));
+  if (k == LEFT_OUT) {
+    brim_text_add(line, "\"");
+    brim_text_add(line, diverged ? "diverged" : brim_outcome_name(c->fate.outcome));
+    brim_text_add(line, "\"");
+  }
 }
 
 brim_status brim_participants_add(brim_participants *p, int64_t round, const brim_round_result *r)

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -195,6 +196,28 @@ static void arena_memory_is_zeroed_aligned_and_its_own(void **unused)
   assert_null(arena.head);
 }
 
+static void numbers_are_printed_as_printf_does(void **unused)
+{
+  (void)unused;
+  const int64_t some[] = {0, 1, -1, 9, 10, -10, 123456789, INT64_MAX, INT64_MIN};
+  brim_text text = {0}, expected = {0};
+  for (size_t i = 0; i < sizeof some / sizeof some[0]; i++) {
+    brim_text_int(&text, some[i]);
+    brim_text_printf(&expected, "%lld", (long long)some[i]);
+  }
+  assert_string_equal(brim_text_str(&text), brim_text_str(&expected));
+  for (int width = 1; width < 300; width++) { /* whether or not they fit at once */
+    char padded[300];
+    brim_text_clear(&text);
+    brim_text_printf(&text, "%*d", width, 7);
+    snprintf(padded, sizeof padded, "%*d", width, 7);
+    assert_string_equal(brim_text_str(&text), padded);
+    assert_int_equal(text.length, width);
+  }
+  brim_text_release(&text);
+  brim_text_release(&expected);
+}
+
 /* Gini by all pairs. */
 static void a_tally_has_the_spread_of_its_values(void **unused)
 {
@@ -233,6 +256,7 @@ int main(void)
                                      cmocka_unit_test(tables_show_control_characters),
                                      cmocka_unit_test(the_nearest_word_is_suggested),
                                      cmocka_unit_test(bytes_and_seconds_read_well),
+                                     cmocka_unit_test(numbers_are_printed_as_printf_does),
                                      cmocka_unit_test(a_tally_has_the_spread_of_its_values),
                                      cmocka_unit_test(arena_memory_is_zeroed_aligned_and_its_own)};
   return cmocka_run_group_tests(tests, NULL, NULL);
