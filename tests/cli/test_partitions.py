@@ -161,6 +161,26 @@ class Partitions(Case):
         result = self.brim("federate", *words, "total_clients=3", status=LOAD)
         self.assert_error(result, "line 8, column 2 'who': the client is missing")
 
+    def test_a_file_of_text_is_a_client(self):
+        """Files of 60, 4 and 25 bytes: of each the last tenth is test data, and a sample takes 5 bytes in a row."""
+        folder = self.folder / "texts"
+        folder.mkdir()
+        for name, size in ("a.txt", 60), ("b.txt", 4), ("c.txt", 25):
+            (folder / name).write_bytes(bytes(97 + i % 26 for i in range(size)))
+        words = ["dataset=text", "dataset.path=texts", "dataset.context=4", "model=gpt2", "model.layers=1",
+                 "model.width=8", "model.heads=1", "model.context=4", "partition=natural", "clients_per_round=1",
+                 "rounds=1", "memory.timing=false"]
+        parts = self.deal(*words, "dataset.client=file", "total_clients=2")
+        # 54 bytes of a.txt begin 13 samples, 22 of c.txt begin 5; b.txt has too few for one.
+        self.assertEqual([sorted(samples) for _, samples in sorted(parts.items())],
+                         [list(range(13)), list(range(13, 18))])
+        result = self.brim("federate", *words, "dataset.client=file", "total_clients=2", "run.dir=run")
+        self.assertIn("b.txt' is no client: 4 tokens are too few", result.err)
+        for more, *text in ((["total_clients=3", "dataset.client=file"], "belong to 2 clients", "total_clients=2"),
+                            (["total_clients=2"], "'dataset.client' is none", "dataset.client=file")):
+            with self.subTest(more):
+                self.assert_error(self.brim("federate", *words, *more, status=USAGE), *text)
+
     def test_made_up_clients_have_their_own_samples(self):
         words = ["dataset=synthetic_leaf", "partition=natural", "model=mlp", "model.hidden=[]", "memory.timing=false",
                  "clients_per_round=10", "rounds=30", "optimizer.lr=0.01"]

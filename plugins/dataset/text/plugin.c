@@ -18,10 +18,11 @@ typedef struct text_params {
   const char *path, *files, *validation, *test, *tokenizer, *cache;
   int64_t context, stride;
   double test_fraction;
-  int32_t tokens;
+  int32_t tokens, client;
 } text_params;
 
 enum { TOKENS_BYTES, TOKENS_GPT2 };
+enum { CLIENT_NONE, CLIENT_FILE };
 
 static const brim_param table[] = {
     BRIM_PARAM(PATH, text_params, path, NULL, NULL, "the text: a file, or a folder of files"),
@@ -40,6 +41,9 @@ static const brim_param table[] = {
     BRIM_PARAM(I64, text_params, context, "256", "[1,16777216]", "tokens of a sample"),
     BRIM_PARAM(I64, text_params, stride, "0", "[0,16777216]",
                "tokens from one sample's first to the next one's; 0: context, so that none is read twice"),
+    BRIM_PARAM(ENUM, text_params, client, "none", "none|file",
+               "the client of a federation that a sample belongs to: file, each file is one; then no sample reads from "
+               "two files, and the end of each file is the test split"),
     BRIM_PARAMS_END};
 
 enum { TRAIN, VALIDATION, TEST, SPLITS };
@@ -121,6 +125,46 @@ static brim_status add_part(const text_dataset *d, int split, const text_files *
   return windows_add(w, &part, files->name[0]);
 }
 
+/* Where file k ends, of all tokens, if it begins at token `first`. */
+static brim_status find_end(const text_dataset *d, const text_files *files, size_t k, const token_file *all,
+                            int64_t first, int64_t *end)
+{
+  const int64_t separator = d->vocabulary ? bpe_end_of_text(d->vocabulary) : -1;
+  *end = first;
+  if (!d->vocabulary)
+    *end = first + (int64_t)files->size[k];
+  else if (k + 1 == files->count)
+    *end = all->count;
+  else
+    while (*end < all->count && (int64_t)token_file_at(all, *end) != separator) ++*end;
+  if (*end < all->count || (k + 1 == files->count && *end == all->count)) return BRIM_OK;
+  return brim_fail(BRIM_ELOAD, "'%s' ends behind token %" PRId64 " of all: was a file changed while it was read?",
+                   files->name[k], all->count);
+}
+
+/* A part for each file. */
+static brim_status add_files(const text_dataset *d, int split, const text_files *files, const token_file *all,
+                             windows *w)
+{
+  int64_t at = 0;
+  *w = empty_windows(d);
+  if (d->vocabulary && bpe_end_of_text(d->vocabulary) < 0 && files->count > 1)
+    return brim_fail(BRIM_ECONFIG, "dataset.client=file needs to know where a file's tokens end, and the vocabulary of "
+                                   "dataset.tokenizer has no end of text");
+  for (size_t k = 0; k < files->count; k++) {
+    int64_t end, from, to;
+    BRIM_TRY(find_end(d, files, k, all, at, &end));
+    cut(d->params, split, end - at, &from, &to);
+    token_file part = {.tokens = all->tokens + (at + from) * all->width, .count = to - from, .width = all->width};
+    if (split == TRAIN && windows_in(w, part.count) == 0)
+      brim_log(BRIM_LOG_WARN, "'%s' is no client: %" PRId64 " tokens are too few for a sample, which takes %" PRId64,
+               files->name[k], part.count, w->context + 1);
+    BRIM_TRY(windows_add(w, &part, files->name[k]));
+    at = end + (d->vocabulary != NULL); /* what parts it from the next */
+  }
+  return windows_check(w, split_whats[split]);
+}
+
 static brim_status open_windows(text_dataset *d, int split, windows *w)
 {
   text_files files;
@@ -128,7 +172,12 @@ static brim_status open_windows(text_dataset *d, int split, windows *w)
   BRIM_TRY(text_files_find(path_of(d->params, split), d->params->files, split_options[split], &files));
   const text_source source = source_of(d, &files);
   brim_status status = all->map ? BRIM_OK : text_tokens_open(&source, all);
-  if (status == BRIM_OK) status = add_part(d, split, &files, all, w);
+  if (status == BRIM_OK && d->params->client == CLIENT_FILE) {
+    status = add_files(d, split, &files, all, w);
+    if (status != BRIM_OK) windows_free(w);
+  } else if (status == BRIM_OK) {
+    status = add_part(d, split, &files, all, w);
+  }
   text_files_free(&files);
   return status;
 }
@@ -185,20 +234,47 @@ static brim_status text_open(void *self, const char *split)
   return BRIM_OK;
 }
 
-/* Tokens of a split that is not open, and whether a file has them as they are, so that it is mapped; EINVAL if the text
- * must be read for that. */
-static brim_status count_tokens(const text_dataset *d, int split, int64_t *out, bool *mapped)
+typedef struct text_size {
+  int64_t tokens, samples;
+  bool mapped; /* a file has the tokens as they are */
+} text_size;
+
+/* Of files that are clients each. */
+static void count_files(const text_dataset *d, int split, const text_files *files, text_size *out)
+{
+  const windows empty = empty_windows(d);
+  for (size_t k = 0; k < files->count; k++) {
+    int64_t first, end;
+    cut(d->params, split, (int64_t)files->size[k], &first, &end);
+    out->tokens += end - first;
+    out->samples += windows_in(&empty, end - first);
+  }
+}
+
+/* Of a split that is not open; EINVAL if the text must be read for that. */
+static brim_status measure_text(const text_dataset *d, int split, text_size *out)
 {
   text_files files;
+  const windows empty = empty_windows(d);
+  const bool by_file = d->params->client == CLIENT_FILE;
   int64_t count = 0, first = 0, end = 0;
+  *out = (text_size){0};
   BRIM_TRY(text_files_find(path_of(d->params, split), d->params->files, split_options[split], &files));
   const text_source source = source_of(d, &files);
-  const bool known = text_tokens_count(&source, &count);
-  if (known) cut(d->params, split, count, &first, &end);
-  *out = end - first;
-  *mapped = d->vocabulary || files.count == 1;
-  const brim_status status =
-      known ? check_count(d, split, &files, *out) : brim_fail(BRIM_EINVAL, "the text has to be made into tokens first");
+  const bool known = text_tokens_count(&source, &count) && !(by_file && d->vocabulary);
+  out->mapped = d->vocabulary || files.count == 1;
+  brim_status status = BRIM_OK;
+  if (!known) {
+    status = brim_fail(BRIM_EINVAL, "the text has to be made into tokens first");
+  } else if (by_file) {
+    count_files(d, split, &files, out);
+    if (out->samples == 0) status = check_count(d, split, &files, 0);
+  } else {
+    cut(d->params, split, count, &first, &end);
+    out->tokens = end - first;
+    out->samples = windows_in(&empty, out->tokens);
+    status = check_count(d, split, &files, out->tokens);
+  }
   text_files_free(&files);
   return status;
 }
@@ -213,8 +289,7 @@ static brim_status text_describe(const void *self, const char *split, brim_datas
   const text_dataset *d = self;
   const windows empty = empty_windows(d);
   int which = 0;
-  int64_t tokens = 0;
-  bool mapped = false;
+  text_size size;
   BRIM_TRY(split_find(d->params, split, &which));
   *out = (brim_dataset_info){.sample = {1, {d->params->context}},
                              .dtype = BRIM_DTYPE_I32,
@@ -222,9 +297,9 @@ static brim_status text_describe(const void *self, const char *split, brim_datas
                              .task = BRIM_TASK_TOKENS,
                              .count = d->split[which].count};
   if (d->split[which].part_count > 0) return BRIM_OK;
-  BRIM_TRY(count_tokens(d, which, &tokens, &mapped));
-  out->count = windows_in(&empty, tokens);
-  if (mapped) out->mapped_bytes = bytes_of(d, tokens);
+  BRIM_TRY(measure_text(d, which, &size));
+  out->count = size.samples;
+  if (size.mapped) out->mapped_bytes = bytes_of(d, size.tokens);
   return BRIM_OK;
 }
 
@@ -233,13 +308,12 @@ static brim_status text_host_bytes(const void *self, const char *split, uint64_t
 {
   const text_dataset *d = self;
   int which = 0;
-  int64_t tokens = 0;
-  bool mapped = false;
+  text_size size;
   BRIM_TRY(split_find(d->params, split, &which));
   *out = d->split[which].bytes;
   if (d->split[which].part_count > 0) return BRIM_OK;
-  BRIM_TRY(count_tokens(d, which, &tokens, &mapped));
-  *out = bytes_of(d, tokens);
+  BRIM_TRY(measure_text(d, which, &size));
+  *out = bytes_of(d, size.tokens);
   return BRIM_OK;
 }
 
@@ -250,6 +324,18 @@ static brim_status text_read(const void *self, const char *split, int64_t index,
   BRIM_TRY(split_find(d->params, split, &which));
   if (d->split[which].part_count == 0) return brim_fail(BRIM_EINVAL, "split '%s' is not open", split);
   return windows_read(&d->split[which], index, values, label);
+}
+
+static brim_status text_client(const void *self, const char *split, int64_t index, int64_t *out)
+{
+  const text_dataset *d = self;
+  int which = 0;
+  if (d->params->client == CLIENT_NONE)
+    return brim_fail(BRIM_ECONFIG, "'dataset.client' is none, and partition=natural needs the client of each sample\n"
+                                   "set dataset.client=file: each file is a client");
+  BRIM_TRY(split_find(d->params, split, &which));
+  *out = windows_part_of(&d->split[which], index);
+  return *out >= 0 ? BRIM_OK : brim_fail(BRIM_EINVAL, "split '%s' has no sample %" PRId64, split, index);
 }
 
 /* ---- text of tokens ---- */
@@ -319,7 +405,8 @@ static const brim_dataset_ops ops = {.size = sizeof ops,
                                      .encode = text_encode,
                                      .decode = text_decode,
                                      .end_of_text = text_end_of_text,
-                                     .keep = text_keep};
+                                     .keep = text_keep,
+                                     .client = text_client};
 
 static const brim_plugin plugin = {
     .size = sizeof plugin,

@@ -19,12 +19,15 @@ static brim_status add(text_files *f, const char *name, const struct stat *st)
   char *real = realpath(name, NULL);
   char **grown = brim_fault_hit(BRIM_FAULT_ALLOC, NULL) ? NULL : realloc(f->name, (f->count + 1) * sizeof *grown);
   if (grown) f->name = grown;
-  char *copy = real && grown ? strdup(name) : NULL;
+  uint64_t *sizes = grown ? realloc(f->size, (f->count + 1) * sizeof *sizes) : NULL;
+  if (sizes) f->size = sizes;
+  char *copy = real && sizes ? strdup(name) : NULL;
   if (copy) {
     const int64_t stamp[] = {st->st_size, st->st_mtim.tv_sec, st->st_mtim.tv_nsec, st->st_ctim.tv_sec,
                              st->st_ctim.tv_nsec}; /* that of the last change no program can set back */
     f->hash = bpe_hash_add(bpe_hash_add(f->hash, real, strlen(real) + 1), stamp, sizeof stamp);
     f->bytes += (uint64_t)st->st_size;
+    f->size[f->count] = (uint64_t)st->st_size;
     f->name[f->count++] = copy;
   }
   free(real);
@@ -75,5 +78,6 @@ void text_files_free(text_files *files)
 {
   for (size_t i = 0; i < files->count; i++) free(files->name[i]);
   free(files->name);
+  free(files->size);
   *files = (text_files){0};
 }

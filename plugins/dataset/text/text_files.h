@@ -7,7 +7,8 @@
 #include "brim/status.h"
 
 typedef struct text_files {
-  char **name; /* owned */
+  char **name;    /* owned */
+  uint64_t *size; /* owned: bytes of each */
   size_t count;
   uint64_t bytes; /* of all */
   uint64_t hash;  /* of names, sizes and when they were changed last */

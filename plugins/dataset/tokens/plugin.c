@@ -216,12 +216,23 @@ static brim_status tokens_read(const void *self, const char *split, int64_t inde
   return windows_read(&d->split[which], index, values, label);
 }
 
+/* Each file is a client. */
+static brim_status tokens_client(const void *self, const char *split, int64_t index, int64_t *out)
+{
+  const tokens_dataset *d = self;
+  int which = 0;
+  BRIM_TRY(split_find(d->params, split, &which));
+  *out = windows_part_of(&d->split[which], index);
+  return *out >= 0 ? BRIM_OK : brim_fail(BRIM_EINVAL, "split '%s' has no sample %lld", split, (long long)index);
+}
+
 static const brim_dataset_ops ops = {.size = sizeof ops,
                                      .open = tokens_open,
                                      .describe = tokens_describe,
                                      .read = tokens_read,
                                      .host_bytes = tokens_host_bytes,
-                                     .validation_split = "validation"};
+                                     .validation_split = "validation",
+                                     .client = tokens_client};
 
 static const brim_plugin plugin = {
     .size = sizeof plugin,

@@ -73,6 +73,11 @@ static const windows_part *part_of(const windows *w, int64_t index)
   return &w->part[low];
 }
 
+int64_t windows_part_of(const windows *w, int64_t index)
+{
+  return index < 0 || index >= w->count ? -1 : part_of(w, index) - w->part;
+}
+
 brim_status windows_read(const windows *w, int64_t index, int32_t *tokens, int32_t *answers)
 {
   if (index < 0 || index >= w->count) return brim_fail(BRIM_EINVAL, "sample %" PRId64 " of %" PRId64, index, w->count);
