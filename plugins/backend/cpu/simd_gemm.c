@@ -5,7 +5,11 @@
  * columns of B are packed and multiplied with every tile of GEMM_ROWS rows, whose results stay in registers.
  *
  * Tiles at the edges are padded to whole ones and go through the same loop, so an element's sum is the
- * same chain of fused multiply-adds wherever it lies and however large the matrices are. */
+ * same chain of fused multiply-adds wherever it lies and however large the matrices are.
+ *
+ * With few rows (a small batch) packing B would take longer than the products, and with a small K (the gradient of
+ * weights of such a batch) most time goes to C. Such products read B where it lies, in an order that goes through the
+ * largest matrix along its rows (the last part of this file): the same chains, so the same bits. */
 #include "simd_math.h"
 
 typedef struct tile {
@@ -13,9 +17,12 @@ typedef struct tile {
 } tile;
 
 /* Adds `depth` products to the first rows and vectors of the tile. Element (r, k) of A is at a[r*row_stride +
- * k*depth_stride]; inlined with constants, so that the rows are displacements from one pointer. */
-static inline __attribute__((always_inline)) void multiply(tile *t, int64_t depth, const float *a, int row_stride,
-                                                           int depth_stride, const float *b, int rows, int vectors)
+ * k*depth_stride], and row k of B at b[k*b_stride]; inlined, with constants where A is packed, so that its rows are
+ * displacements from one pointer. */
+static inline __attribute__((always_inline)) void multiply_strided(tile *t, int64_t depth, const float *a,
+                                                                   int64_t row_stride, int64_t depth_stride,
+                                                                   const float *b, int64_t b_stride, int rows,
+                                                                   int vectors)
 {
   vf s[GEMM_ROWS][GEMM_VECTORS];
   for (int r = 0; r < rows; r++)
@@ -28,10 +35,16 @@ static inline __attribute__((always_inline)) void multiply(tile *t, int64_t dept
       for (int j = 0; j < vectors; j++) s[r][j] += x * y[j];
     }
     a += depth_stride;
-    b += GEMM_COLUMNS;
+    b += b_stride;
   }
   for (int r = 0; r < rows; r++)
     for (int j = 0; j < vectors; j++) t->v[r][j] = s[r][j];
+}
+
+static inline __attribute__((always_inline)) void multiply(tile *t, int64_t depth, const float *a, int row_stride,
+                                                           int depth_stride, const float *b, int rows, int vectors)
+{
+  multiply_strided(t, depth, a, row_stride, depth_stride, b, GEMM_COLUMNS, rows, vectors);
 }
 
 /* Half the work for a tile of which at most one vector, or half the rows, is wanted. */
@@ -159,11 +172,16 @@ static void store_tile(const cpu_gemm *g, const tile *t, int64_t m, int64_t n, i
 }
 
 /* A NaN stays one: it is not at most 0. */
-static void rectify(tile *t)
+static inline __attribute__((always_inline)) void rectify_rows(tile *t, int rows, int vectors)
 {
   const vf zero = {0};
-  for (int r = 0; r < GEMM_ROWS; r++)
-    for (int j = 0; j < GEMM_VECTORS; j++) t->v[r][j] = choose(t->v[r][j] <= zero, zero, t->v[r][j]);
+  for (int r = 0; r < rows; r++)
+    for (int j = 0; j < vectors; j++) t->v[r][j] = choose(t->v[r][j] <= zero, zero, t->v[r][j]);
+}
+
+static void rectify(tile *t)
+{
+  rectify_rows(t, GEMM_ROWS, GEMM_VECTORS);
 }
 
 /* A panel of B against the packed rows of A. */
@@ -183,7 +201,128 @@ static void multiply_panel(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n,
   }
 }
 
-void CPU_NAME(simd_gemm)(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n0, int64_t n1, float *scratch)
+/* ---- few rows, or a small K ---- */
+
+enum {
+  FEW_ROWS = 2 * GEMM_ROWS, /* that read a row of B before it leaves the first-level cache */
+  FEW_DEPTH = 64,           /* rows of B at once: each is on a page of its own */
+  TURNED_DEPTH = 1024,      /* K of a packed block of A: long runs along the rows of B */
+  SMALL_DEPTH = 32          /* K at most, for products of which C is most */
+};
+
+/* Processors do not fetch ahead by themselves where rows are read by turns. */
+static inline __attribute__((always_inline)) void fetch_rows(const float *from, int64_t stride, int64_t rows,
+                                                             bool to_write)
+{
+  for (int64_t r = 0; r < rows; r++)
+    for (int j = 0; j < GEMM_VECTORS; j++) {
+      const void *at = (const void *)((uintptr_t)(from + r * stride + j * LANES)); /* past the end does no harm */
+      if (to_write)
+        __builtin_prefetch(at, 1);
+      else
+        __builtin_prefetch(at, 0);
+    }
+}
+
+/* B stored [N,K], A of at most GEMM_COLUMNS rows: C^T = B A^T, so that rows of B are read as they lie. Tiles have N
+ * down and M across. */
+static inline __attribute__((always_inline)) void turned_tile(const cpu_gemm *g, int64_t m0, int64_t rows, int64_t n,
+                                                              int64_t k0, int64_t depth, const float *a, int outputs,
+                                                              int vectors)
+{
+  const bool from_c = k0 > 0 || g->accumulate;
+  float values[GEMM_ROWS][GEMM_COLUMNS] = {{0}};
+  tile t;
+  for (int r = 0; r < outputs; r++) {
+    const float first = g->bias ? g->bias[n + r] : 0;
+    for (int64_t m = 0; m < rows; m++) values[r][m] = from_c ? g->c[(m0 + m) * g->ldc + n + r] : first;
+    for (int j = 0; j < vectors; j++) t.v[r][j] = load(&values[r][j * LANES]);
+  }
+  multiply_strided(&t, depth, g->b + n * g->ldb + k0, g->ldb, 1, a, GEMM_COLUMNS, outputs, vectors);
+  if (k0 + depth == g->k && g->relu) rectify_rows(&t, outputs, vectors);
+  for (int r = 0; r < outputs; r++) {
+    for (int j = 0; j < vectors; j++) store(&values[r][j * LANES], t.v[r][j]);
+    for (int64_t m = 0; m < rows; m++) g->c[(m0 + m) * g->ldc + n + r] = values[r][m];
+  }
+}
+
+static void multiply_turned(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n0, int64_t n1, float *scratch)
+{
+  const cpu_gemm turned = {.b = g->a, .ldb = g->lda};
+  const int64_t rows = m1 - m0;
+  for (int64_t k = 0; k < g->k; k += TURNED_DEPTH) {
+    const int64_t depth = g->k - k < TURNED_DEPTH ? g->k - k : TURNED_DEPTH;
+    int64_t n = n0;
+    pack_panel_transposed(&turned, m0, rows, k, depth, scratch);
+    if (rows <= LANES)
+      for (; n + GEMM_ROWS <= n1; n += GEMM_ROWS) turned_tile(g, m0, rows, n, k, depth, scratch, GEMM_ROWS, 1);
+    else
+      for (; n + GEMM_ROWS <= n1; n += GEMM_ROWS) turned_tile(g, m0, rows, n, k, depth, scratch, GEMM_ROWS, 2);
+    for (; n < n1; n++) turned_tile(g, m0, rows, n, k, depth, scratch, 1, 2);
+  }
+}
+
+/* Columns from n on, whole ones or not, of B where it lies: a panel that ends within a vector is packed after all. */
+static const float *panel_of(const cpu_gemm *g, int64_t n, int64_t columns, int64_t k0, int64_t depth, float *scratch,
+                             int64_t *stride)
+{
+  *stride = g->ldb;
+  if (columns == GEMM_COLUMNS) return g->b + k0 * g->ldb + n;
+  pack_panel(g, n, columns, k0, depth, scratch);
+  *stride = GEMM_COLUMNS;
+  return scratch;
+}
+
+static void multiply_few(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n0, int64_t n1, float *scratch)
+{
+  for (int64_t k = 0; k < g->k; k += FEW_DEPTH) {
+    const int64_t depth = g->k - k < FEW_DEPTH ? g->k - k : FEW_DEPTH;
+    float *panel = scratch + FEW_ROWS * GEMM_A_STRIDE;
+    pack_rows(g, m0, m1, k, depth, scratch);
+    for (int64_t n = n0; n < n1; n += GEMM_COLUMNS) {
+      const int64_t columns = n1 - n < GEMM_COLUMNS ? n1 - n : GEMM_COLUMNS;
+      int64_t stride;
+      const float *a = scratch, *b = panel_of(g, n, columns, k, depth, panel, &stride);
+      if (n + GEMM_COLUMNS < n1) fetch_rows(g->b + k * g->ldb + n + GEMM_COLUMNS, g->ldb, depth, false);
+      for (int64_t m = m0; m < m1; m += GEMM_ROWS, a += GEMM_ROWS * GEMM_A_STRIDE) {
+        const int64_t rows = m1 - m < GEMM_ROWS ? m1 - m : GEMM_ROWS;
+        tile t;
+        load_tile(g, &t, m, n, rows, columns, g->accumulate || k > 0);
+        if (rows <= GEMM_ROWS / 2)
+          multiply_strided(&t, depth, a, GEMM_A_STRIDE, 1, b, stride, GEMM_ROWS / 2, GEMM_VECTORS);
+        else
+          multiply_strided(&t, depth, a, GEMM_A_STRIDE, 1, b, stride, GEMM_ROWS, GEMM_VECTORS);
+        if (k + depth == g->k && g->relu) rectify(&t);
+        store_tile(g, &t, m, n, rows, columns);
+      }
+    }
+  }
+}
+
+/* A stored [K,M]. Rows of C are gone through along their length. */
+static void multiply_small(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n0, int64_t n1, float *scratch)
+{
+  float *panel = scratch + GEMM_ROWS * SMALL_DEPTH;
+  for (int64_t m = m0; m < m1; m += GEMM_ROWS) {
+    const int64_t rows = m1 - m < GEMM_ROWS ? m1 - m : GEMM_ROWS;
+    pack_columns(g, m, m + rows, 0, g->k, scratch);
+    for (int64_t n = n0; n < n1; n += GEMM_COLUMNS) {
+      const int64_t columns = n1 - n < GEMM_COLUMNS ? n1 - n : GEMM_COLUMNS;
+      int64_t stride;
+      const float *b = panel_of(g, n, columns, 0, g->k, panel, &stride);
+      tile t;
+      fetch_rows(g->c + m * g->ldc + n + 2 * GEMM_COLUMNS, g->ldc, rows, true);
+      load_tile(g, &t, m, n, rows, columns, g->accumulate);
+      multiply_strided(&t, g->k, scratch, 1, GEMM_ROWS, b, stride, GEMM_ROWS, GEMM_VECTORS);
+      if (g->relu) rectify(&t);
+      store_tile(g, &t, m, n, rows, columns);
+    }
+  }
+}
+
+/* ---- the three ways ---- */
+
+static void multiply_packed(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n0, int64_t n1, float *scratch)
 {
   float *a = scratch, *b = scratch + GEMM_ROWS_MAX * GEMM_A_STRIDE;
   for (int64_t m = m0; m < m1; m += GEMM_ROWS_MAX) {
@@ -198,4 +337,16 @@ void CPU_NAME(simd_gemm)(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n0, 
       }
     }
   }
+}
+
+void CPU_NAME(simd_gemm)(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n0, int64_t n1, float *scratch)
+{
+  if (g->b_transposed && !g->a_transposed && m1 - m0 <= GEMM_COLUMNS && n1 - n0 >= GEMM_ROWS)
+    multiply_turned(g, m0, m1, n0, n1, scratch);
+  else if (!g->b_transposed && !g->a_transposed && m1 - m0 <= FEW_ROWS)
+    multiply_few(g, m0, m1, n0, n1, scratch);
+  else if (!g->b_transposed && g->a_transposed && g->k <= SMALL_DEPTH && g->k > 0)
+    multiply_small(g, m0, m1, n0, n1, scratch);
+  else
+    multiply_packed(g, m0, m1, n0, n1, scratch);
 }
