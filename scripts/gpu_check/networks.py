@@ -43,7 +43,7 @@ def networks(reduced):
         "vit": ["model=vit", *sized([*images([3, 32, 32]), *training(16, 8)],
                                     ["model.depth=1", "model.width=16", "model.heads=2", *images([3, 8, 8]),
                                      *training(4, 2)])],
-        # At 3e-6 a curve that does not learn is 2e-3 away; at 2e-4 one whose rate is 1e-5 off is 7e-3 away after 6 steps.
+        # At 3e-6 a curve that does not learn is 2e-3 away; at 2e-4 one whose rate is 1e-5 off is 7e-3 away in 6 steps.
         "resnet50": ["model=resnet50", *sized([*images([3, 64, 64]), *training(16, 6, 2, "3e-6")],
                                               ["model.width=2", *images([3, 16, 16]), *training(16, 2, 1, "3e-6")])],
         "cnn": ["model=cnn", *sized([*images([1, 28, 28]), *training(16, 20, 2)],

@@ -48,7 +48,7 @@ def copy_libraries(to):
 
 def pack(build, to, scratch, reduced):
     build = build.resolve()
-    golden = to.with_name(to.name + ".golden.json")  # which a pack with the same programs for the CPU need not make again
+    golden = to.with_name(to.name + ".golden.json")  # which a pack of the same CPU programs need not make again
     on = Machine(build, tempfile.mkdtemp(dir=scratch))
     kept = json.loads(golden.read_text()) if golden.exists() else {}
     programs_of_cpu = on.hash(without=["cuda", "cuda.so", "nccl.so", "test_conformance"])
