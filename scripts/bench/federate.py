@@ -16,9 +16,9 @@ test loss at the end differs from brim's by more than 1 %, no ratio is printed.
 
 --check compares weights instead, after 3 rounds of 3 local epochs with whole clients of unlike sizes as batches:
 FedAvg, FedProx and FedAdam, each with the peers that have it. FedAdam is compared in two forms: Flower's and the
-paper's, and with Adam's correction of the bias, as pfl's. brim trains in fp32; peers train the network with
-convolutions in double precision, as in fp32 PyTorch itself is further from that than 1e-5. Exit status 1 if any weight
-differs by more than 1e-5."""
+paper's, and with Adam's correction of the bias, as pfl's; the PyTorch loop has both. brim trains in fp32; peers train
+the network with convolutions in double precision, as in fp32 PyTorch itself is further from that than 1e-5. Exit status
+1 if any weight differs by more than 1e-5."""
 
 import argparse
 import array
@@ -51,7 +51,8 @@ MARK = "BRIM_BENCH_FEDERATE"
 
 # Module to import; script; workers and the threads of each, one after the other; algorithms that it has.
 PEERS = {
-    "PyTorch": ("torch", "federate_torch.py", [(1, 1), (1, CORES)], ["fedavg", "fedprox"]),
+    "PyTorch": ("torch", "federate_torch.py", [(1, 1), (1, CORES)],
+                ["fedavg", "fedprox", "fedadam", "fedadam_corrected"]),
     "Flower": ("flwr", "federate_flower.py", [(1, CORES), (CORES, 1)], ["fedavg", "fedprox", "fedadam"]),
     "pfl": ("pfl", "federate_pfl.py", [(1, 1), (1, CORES), (CORES, 1)], ["fedavg", "fedprox", "fedadam_corrected"]),
     "BlazeFL": ("blazefl.contrib", "federate_blazefl.py", [(CORES, 1)], ["fedavg"]),
@@ -141,6 +142,7 @@ def write_job(folder, start, rounds, warm, algorithm="fedavg", dtype="float32"):
         "batch": int(c["training.batch_size"]), "rate": float(c["optimizer.lr"]),
         "epochs": int(c["federate.local_epochs"]), "seed": int(c["seed"]),
         "mu": MU if algorithm == "fedprox" else 0.0, "server": SERVER, "algorithm": algorithm.split("_")[0],
+        "corrected": algorithm.endswith("_corrected"),
         "rounds": rounds, "warm": warm, "dtype": dtype}))
     return path
 
@@ -243,6 +245,8 @@ def check(options, peers):
             run_brim(options.brim, folder / "start", words, 0)
             first = brim_weights(folder / "start")
             for algorithm, more in forms.items():
+                if options.algorithms and algorithm not in options.algorithms.split(","):
+                    continue
                 run_brim(options.brim, folder / algorithm, [*words, *more], 3)
                 ours = brim_weights(folder / algorithm)
                 job = write_job(folder, folder / "start", 2, 1, algorithm, settings["check"])
@@ -271,6 +275,7 @@ def main():
     parser.add_argument("--rounds", type=int, help="of a run; by the case")
     parser.add_argument("--warm", type=int, default=3, help="rounds before them")
     parser.add_argument("--check", action="store_true", help="compare weights")
+    parser.add_argument("--algorithms", help="that --check compares: of fedavg,fedprox,fedadam,fedadam_corrected; all")
     options = parser.parse_args()
     options.python = options.python or torch_python()
     peers = find_peers(options)

@@ -1,4 +1,4 @@
-"""Federated averaging and FedProx as a plain PyTorch loop, for federate.py: one client after another.
+"""Federated averaging, FedProx and FedAdam as a plain PyTorch loop, for federate.py: one client after another.
 
     federate_torch.py JOB WORKERS THREADS"""
 
@@ -10,11 +10,32 @@ import torch
 from federate_peer import Job
 
 
+class Server:
+    """Takes the mean of the clients' models as it is, or, of FedAdam, a step of Adam along the mean of their updates
+    (Reddi et al., 2021, algorithm 2), whose correction of the bias is Adam's."""
+
+    def __init__(self, job, parameters):
+        self.job, self.step = job, 0
+        self.m, self.v = ([torch.zeros_like(p) for p in parameters] for _ in range(2))
+
+    def next(self, i, value, mean):
+        if self.job["algorithm"] != "fedadam":
+            return mean
+        server, update = self.job["server"], mean - value
+        self.m[i].mul_(server["beta1"]).add_(update, alpha=1 - server["beta1"])
+        self.v[i].mul_(server["beta2"]).addcmul_(update, update, value=1 - server["beta2"])
+        m, v = self.m[i], self.v[i]
+        if self.job["corrected"]:
+            m, v = m / (1 - server["beta1"] ** self.step), v / (1 - server["beta2"] ** self.step)
+        return value + server["lr"] * m / (v.sqrt() + server["eps"])
+
+
 def main():
     job = Job(sys.argv[1])
     torch.set_num_threads(int(sys.argv[3]))
     model = job.new_model()
     parameters, ends = list(model.parameters()), []
+    server = Server(job, parameters)
     for step in range(job.rounds):
         anchor = [p.detach().clone() for p in parameters]
         total = sum(job.samples(step, place).shape[1] for place in range(job["cohort"]))
@@ -27,9 +48,10 @@ def main():
             with torch.no_grad():
                 for m, parameter in zip(mean, parameters):
                     m.add_(parameter, alpha=count / total)
+        server.step = step + 1
         with torch.no_grad():
-            for parameter, value in zip(parameters, mean):
-                parameter.copy_(value)
+            for i, parameter in enumerate(parameters):
+                parameter.copy_(server.next(i, anchor[i], mean[i]))
         ends.append(time.perf_counter())
     job.finish(model, ends)
 
