@@ -17,7 +17,7 @@ extern "C" {
 
 #define BRIM_MAGIC 0x4D495242u    /* "BRIM", little-endian */
 #define BRIM_ABI_MAJOR 1          /* must be equal */
-#define BRIM_ABI_MINOR 9          /* a plugin may be older than the host, not newer */
+#define BRIM_ABI_MINOR 10         /* a plugin may be older than the host, not newer */
 #define BRIM_ABI_TAG "lp64 dims6" /* what else both sides must agree on; printed on a mismatch */
 
 /* Types of parameters, and the type of the field that the core fills. */
