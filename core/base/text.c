@@ -12,6 +12,7 @@
 
 #include "base/arena.h"
 #include "base/utf8.h"
+#include "brim/optimizer.h"
 
 void brim_text_release(brim_text *text)
 {

@@ -32,8 +32,6 @@ bool brim_has_control(const char *s);
 
 bool brim_starts_with(const char *s, const char *prefix);
 bool brim_ends_with(const char *s, const char *suffix);
-/* Does the name match one of the patterns of the shell, which spaces or commas part? */
-bool brim_matches_any(const char *patterns, const char *name);
 /* Edit distance with transpositions (optimal string alignment), for did-you-mean; at most 64 bytes of each are
  * compared. */
 int brim_edit_distance(const char *a, const char *b);

@@ -3,26 +3,24 @@
 #ifndef BRIM_BUILTIN_BUILTIN_H
 #define BRIM_BUILTIN_BUILTIN_H
 #include "brim/backend.h"
+#include "brim/optimizer.h"
 #include "brim/plugin.h"
 #include "graph/graph.h"
 
-typedef struct brim_optimizer_ops {
-  uint32_t size;
-  const char *op;                                    /* the operation that updates one parameter */
-  uint32_t state_count;                              /* its states, after parameter and gradient */
-  const char *state_name[BRIM_OPTIMIZER_STATES_MAX]; /* as in checkpoints */
+/* Of optimizers that have an operation of the backends' own, one kernel, in the place of a formula. */
+typedef struct brim_optimizer_kernel {
+  const char *op; /* that updates one parameter; in: parameter, gradient, states */
   /* [step] Fills the hyperparameters of a step; `factor` is the schedule's. step->step is set. */
   void (*fill)(const void *params, double factor, brim_step *step);
   /* [init] What differs from parameter to parameter, on *out, which is zero before. NULL: nothing. */
   void (*attr)(const void *params, const brim_tensor *parameter, brim_update_attr *out);
-  /* [plan] What a parameter has in the place of the operation and the states above: see brim_update_options. NULL:
-   * these.
-   */
-  void (*form)(const void *params, const brim_tensor *parameter, brim_update_form *out);
-} brim_optimizer_ops;
+} brim_optimizer_kernel;
 
 /* Fills what a plan is to know of an optimizer; the rest of *out stays. */
-void brim_optimizer_describe(const brim_optimizer_ops *ops, const void *params, brim_update_options *out);
+void brim_optimizer_describe(const brim_optimizer_ops *ops, const void *self, brim_update_options *out);
+/* [step] Fills what a step brings to its updates; step->step is set. ENUMERIC, naming it, if a number that a formula
+ * gets is not finite. */
+brim_status brim_optimizer_fill(const brim_plugin *plugin, const void *self, double factor, brim_step *step);
 
 typedef struct brim_schedule_ops {
   uint32_t size;
@@ -42,7 +40,8 @@ typedef struct brim_loss_ops {
 extern const brim_plugin *const brim_core_plugins[];
 
 extern const brim_plugin brim_optimizer_adamw, brim_optimizer_adam, brim_optimizer_sgd, brim_optimizer_lion,
-    brim_optimizer_adafactor, brim_optimizer_adamw8bit, brim_optimizer_yogi, brim_optimizer_adagrad;
+    brim_optimizer_adafactor, brim_optimizer_adamw8bit, brim_optimizer_yogi, brim_optimizer_adagrad,
+    brim_optimizer_muon;
 extern const brim_plugin brim_schedule_constant, brim_schedule_cosine, brim_schedule_linear, brim_schedule_step,
     brim_schedule_polynomial;
 extern const brim_plugin brim_selector_random, brim_selector_round_robin, brim_selector_proportional;

@@ -1,4 +1,5 @@
 /* Optimizers: their parameters, and the numbers that a step brings to their update kernels. Defaults are PyTorch's. */
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -252,18 +253,45 @@ static void form_adamw8bit(const void *params, const brim_tensor *parameter, bri
   out->state[1].block = out->state[3].block = BRIM_CODE8_BLOCK;
 }
 
-void brim_optimizer_describe(const brim_optimizer_ops *ops, const void *params, brim_update_options *out)
+/* ---- what a plan and a step get ---- */
+
+void brim_optimizer_describe(const brim_optimizer_ops *ops, const void *self, brim_update_options *out)
 {
-  out->op = ops->op;
-  out->state_count = ops->state_count;
-  out->state_name = ops->state_name;
-  out->attr = ops->attr;
+  out->op = ops->kernel ? ops->kernel->op : "formula";
+  out->attr = ops->kernel ? ops->kernel->attr : NULL;
+  out->formula = ops->formula;
+  out->scalars = ops->scalars;
+  out->state_name = ops->states;
+  out->state_count = 0;
+  while (ops->states && ops->states[out->state_count]) out->state_count++;
   out->form = ops->form;
-  out->params = params;
+  out->build = BRIM_HAS(brim_optimizer_ops, ops, build) ? ops->build : NULL;
+  out->params = self;
 }
 
-#define OPTIMIZER(name, type, table, text, ...)                                                                        \
-  static const brim_optimizer_ops name##_ops = {sizeof(brim_optimizer_ops), #name, __VA_ARGS__};                       \
+brim_status brim_optimizer_fill(const brim_plugin *plugin, const void *self, double factor, brim_step *step)
+{
+  const brim_optimizer_ops *ops = plugin->ops;
+  if (ops->kernel) {
+    ops->kernel->fill(self, factor, step);
+    return BRIM_OK;
+  }
+  const brim_optimizer_step at = {.step = step->step, .factor = factor};
+  ops->step(self, &at, step->scalar);
+  for (int k = 0; ops->scalars && ops->scalars[k]; k++) {
+    if (!(step->scalar[k] - step->scalar[k] == 0))
+      return brim_fail(BRIM_ENUMERIC, "optimizer '%s': '%s' is %g in step %" PRIu64, plugin->id, ops->scalars[k],
+                       step->scalar[k], step->step);
+    if (strcmp(ops->scalars[k], "lr") == 0) step->lr = step->scalar[k];
+  }
+  return BRIM_OK;
+}
+
+#define STATES(...) ((const char *const[]){__VA_ARGS__, NULL})
+#define OPTIMIZER(name, type, table, text, its_states, its_fill, its_attr, its_form)                                   \
+  static const brim_optimizer_kernel name##_kernel = {#name, its_fill, its_attr};                                      \
+  static const brim_optimizer_ops name##_ops = {                                                                       \
+      .size = sizeof(brim_optimizer_ops), .states = its_states, .form = its_form, .kernel = &name##_kernel};           \
   const brim_plugin brim_optimizer_##name = {.size = sizeof(brim_plugin),                                              \
                                              .kind = BRIM_OPTIMIZER,                                                   \
                                              .id = #name,                                                              \
@@ -271,23 +299,23 @@ void brim_optimizer_describe(const brim_optimizer_ops *ops, const void *params, 
                                              .params_size = sizeof(type),                                              \
                                              .params = table,                                                          \
                                              .ops = &name##_ops}
-OPTIMIZER(adamw, adam, adamw_table, "Adam with decoupled weight decay (Loshchilov and Hutter, 2019)", 2,
-          {"exp_avg", "exp_avg_sq"}, fill_adam, attr_adam, NULL);
-OPTIMIZER(adam, adam, adam_table, "Adam (Kingma and Ba, 2015); weight decay is an L2 penalty", 2,
-          {"exp_avg", "exp_avg_sq"}, fill_adam, attr_adam, NULL);
-OPTIMIZER(sgd, sgd, sgd_table, "stochastic gradient descent with momentum", 1, {"momentum_buffer"}, fill_sgd, attr_sgd,
-          NULL);
+OPTIMIZER(adamw, adam, adamw_table, "Adam with decoupled weight decay (Loshchilov and Hutter, 2019)",
+          STATES("exp_avg", "exp_avg_sq"), fill_adam, attr_adam, NULL);
+OPTIMIZER(adam, adam, adam_table, "Adam (Kingma and Ba, 2015); weight decay is an L2 penalty",
+          STATES("exp_avg", "exp_avg_sq"), fill_adam, attr_adam, NULL);
+OPTIMIZER(sgd, sgd, sgd_table, "stochastic gradient descent with momentum", STATES("momentum_buffer"), fill_sgd,
+          attr_sgd, NULL);
 OPTIMIZER(yogi, adam, yogi_table,
-          "Yogi (Zaheer et al., 2018): adam whose second moment moves by at most its share of a squared gradient", 2,
-          {"exp_avg", "exp_avg_sq"}, fill_yogi, attr_adam, NULL);
+          "Yogi (Zaheer et al., 2018): adam whose second moment moves by at most its share of a squared gradient",
+          STATES("exp_avg", "exp_avg_sq"), fill_yogi, attr_adam, NULL);
 OPTIMIZER(adagrad, adagrad, adagrad_table,
-          "Adagrad (Duchi et al., 2011): the learning rate over the root of the sum of squared gradients", 1, {"sum"},
-          fill_adagrad, attr_adagrad, NULL);
-OPTIMIZER(lion, lion, lion_table, "the sign of a mean of gradients (Chen et al., 2023): half of adamw's state", 1,
-          {"exp_avg"}, fill_lion, attr_lion, NULL);
+          "Adagrad (Duchi et al., 2011): the learning rate over the root of the sum of squared gradients",
+          STATES("sum"), fill_adagrad, attr_adagrad, NULL);
+OPTIMIZER(lion, lion, lion_table, "the sign of a mean of gradients (Chen et al., 2023): half of adamw's state",
+          STATES("exp_avg"), fill_lion, attr_lion, NULL);
 OPTIMIZER(adafactor, adafactor, adafactor_table,
-          "second moments as means of rows and columns (Shazeer and Stern, 2018): next to no state", 0, {NULL},
+          "second moments as means of rows and columns (Shazeer and Stern, 2018): next to no state", NULL,
           fill_adafactor, attr_adafactor, form_adafactor);
 OPTIMIZER(adamw8bit, adam, adamw_table,
-          "adamw with moments of 8 bits in blocks of 256 (Dettmers et al., 2022): a quarter of adamw's state", 0,
-          {NULL}, fill_adam, attr_adam, form_adamw8bit);
+          "adamw with moments of 8 bits in blocks of 256 (Dettmers et al., 2022): a quarter of adamw's state", NULL,
+          fill_adam, attr_adam, form_adamw8bit);

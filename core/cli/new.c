@@ -285,8 +285,8 @@ static brim_status print_steps(const scaffold *s)
   const whereabouts w = find_brim(s);
   const brim_status status = read_text(brim_arena_printf(s->arena, "%s/README.md", s->folder), &readme);
   const char *line = strstr(brim_text_str(&readme), begin);
-  brim_text_printf(&out, "%s is made: %s/%s.c is a %s to begin with, README.md says what is what. Next:\n\n  cd ",
-                   s->folder, s->folder, s->name, s->kind);
+  brim_text_printf(&out, "%s is made: %s/%s.c is %s %s to begin with, README.md says what is what. Next:\n\n  cd ",
+                   s->folder, s->folder, s->name, strchr("aeiou", s->kind[0]) ? "an" : "a", s->kind);
   add_word(&out, s->folder);
   brim_text_add(&out, "\n");
   for (line = line ? line + strlen(begin) : end; *line && !brim_starts_with(line, end);) {
@@ -340,13 +340,14 @@ static int run_command(brim_cli *cli, int argc, char **argv)
 
 const brim_command brim_command_new = {
     "new", "a plugin of your own to begin with", run_command,
-    "usage: brim new policy|model|dataset|selector NAME [--into FOLDER]\n"
+    "usage: brim new policy|model|dataset|selector|optimizer NAME [--into FOLDER]\n"
     "\n"
     "  brim new policy night_shift            night_shift/ here: a memory policy, and what it is built and tested "
     "with\n"
     "  brim new model mynet --into plugins    plugins/mynet/: a model\n"
     "  brim new dataset points                points/: a dataset\n"
     "  brim new selector steady               steady/: which clients of a federation train (method=steady)\n"
+    "  brim new optimizer mine                mine/: how parameters change in a step (optimizer=mine)\n"
     "\n"
     "Makes a folder with a plugin that works, its parameters, a configuration, tests and a README.md, and prints the\n"
     "commands that build, test and use it. NAME has characters a-z, 0-9 and _. Nothing that is there is written "

@@ -38,7 +38,7 @@ struct brim_training_plan {
   void *model_self;
   brim_loss_attr loss;
   brim_list class_weights; /* count 0: none */
-  const brim_optimizer_ops *optimizer;
+  const brim_plugin *optimizer;
   void *optimizer_params;
   int64_t losses_each; /* of a sample */
   brim_plan *plan;
@@ -238,7 +238,7 @@ static brim_status make_optimizer(brim_training_plan *p)
   const char *id = n->optimizer ? n->optimizer : "adamw";
   BRIM_TRY(
       make_instance(p->engine, BRIM_OPTIMIZER, id, n->optimizer_settings, &p->arena, &plugin, &p->optimizer_params));
-  p->optimizer = plugin->ops;
+  p->optimizer = plugin;
   return BRIM_OK;
 }
 
@@ -272,7 +272,7 @@ static brim_status plan_training(brim_training_plan *p)
                          .grain = n->grain,
                          .recompute = (enum brim_recompute_kind)n->recompute,
                          .keep_answers = n->answers != 0};
-  brim_optimizer_describe(p->optimizer, p->optimizer_params, &r.update);
+  brim_optimizer_describe(p->optimizer->ops, p->optimizer_params, &r.update);
   r.update.scaled = is_weighted(p);
   r.shape[r.shape_count++] = (brim_batch_shape){BRIM_PROGRAM_TRAIN, n->micro_batch};
   if (n->answers) r.shape[r.shape_count++] = (brim_batch_shape){BRIM_PROGRAM_EVALUATE, n->micro_batch};
@@ -531,7 +531,7 @@ brim_status brim_engine_step(brim_training *t, double *loss)
   if (!isfinite(metrics[0]))
     return brim_fail(BRIM_ENUMERIC, "the loss of step %llu is not finite", (unsigned long long)t->step.step + 1);
   t->step.gradient_scale = is_weighted(p) ? (double)n->batch * (double)p->losses_each / t->weight : 1;
-  p->optimizer->fill(p->optimizer_params, 1, &t->step);
+  BRIM_TRY(brim_optimizer_fill(p->optimizer, p->optimizer_params, 1, &t->step));
   BRIM_TRY(brim_exec_run(t->exec, t->update, &t->step, NULL));
   BRIM_TRY(brim_exec_wait(t->exec));
   t->step.step++;

@@ -98,7 +98,7 @@ static brim_status make_step(turn *t, int64_t epoch, int64_t from, int64_t count
                     .loss_scale = 1 / losses,
                     .norm_groups = brim_setup_norm_groups(s, count),
                     .gradient_scale = 1};
-  s->optimizer_ops->fill(s->optimizer_params, t->factor, &step);
+  BRIM_TRY(brim_optimizer_fill(s->optimizer, s->optimizer_params, t->factor, &step));
   BRIM_TRY(brim_exec_zero_gradients(l->exec));
   for (int64_t at = 0; at < count; at += l->batch.span.count) {
     BRIM_TRY(read_batch(t, epoch, from + at, brim_setup_client_micro(s, l->drive->choice.micro_batch, count - at)));

@@ -77,7 +77,7 @@ static brim_status measure_model(brim_fleet *f)
   brim_graph *train = NULL, *look = NULL, *step = NULL;
   options.fuse = 0;
   options.batch = s->settings->training.effective_batch_size;
-  brim_optimizer_describe(s->optimizer_ops, s->optimizer_params, &update);
+  brim_optimizer_describe(s->optimizer->ops, s->optimizer_params, &update);
   brim_status status = brim_graph_build(&options, &look);
   options.training = true;
   if (status == BRIM_OK) status = brim_graph_build(&options, &train);

@@ -9,6 +9,7 @@
 #include "base/arena.h"
 #include "brim/dataset.h"
 #include "brim/model.h"
+#include "brim/optimizer.h"
 #include "brim/plugin.h"
 #include "graph/op.h"
 
@@ -172,27 +173,18 @@ typedef struct brim_graph_options {
  * author's file and line. *out is set only on success. */
 brim_status brim_graph_build(const brim_graph_options *options, brim_graph **out);
 /* The optimizer's pass over the parameters. */
-#define BRIM_OPTIMIZER_STATES_MAX 4
-/* How one parameter is updated. */
-typedef struct brim_update_form {
-  const char *op; /* "adamw" */
-  uint32_t state_count;
-  struct {
-    const char *name; /* "exp_avg" */
-    uint32_t dtype;
-    brim_shape shape;
-    int64_t block; /* so many elements of the parameter, in their order, have one of the state; 0: each has its own */
-  } state[BRIM_OPTIMIZER_STATES_MAX];
-  bool is_whole; /* an element's update depends on others but those of its block: slices cannot be updated apart */
-} brim_update_form;
 typedef struct brim_update_options {
-  const char *op;                /* "adamw": of one parameter */
+  const char *op;                /* "adamw": of one parameter; "formula" of formulas; NULL: no training */
+  const char *formula;           /* brim/optimizer.h; NULL: another `op` */
+  const char *const *scalars;    /* names for the formula, NULL behind the last */
   uint32_t state_count;          /* its states, each of the parameter's type and shape */
   const char *const *state_name; /* NULL: they are numbered */
   /* What is otherwise for a parameter, on *out, which says the above; NULL: nothing. */
   void (*form)(const void *params, const brim_tensor *parameter, brim_update_form *out);
   /* What differs from parameter to parameter; NULL: nothing. */
   void (*attr)(const void *params, const brim_tensor *parameter, brim_update_attr *out);
+  /* Updates of several operations: brim_optimizer_ops.build. */
+  void (*build)(const void *params, const brim_tensor *parameter, brim_update *u);
   const void *params;
   bool in_backward; /* each parameter is updated in the backward pass, as soon as its gradient is complete */
   bool steered;     /* of a client: gradients first get steer's part, so that it counts in their norm */

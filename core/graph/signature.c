@@ -2,6 +2,7 @@
 #include "graph/signature.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 static const char *type_name(uint32_t dtype)
 {
@@ -67,6 +68,7 @@ static uint64_t hash_attr(const brim_node *n)
   brim_attr a = n->attr;
   if (brim_starts_with(n->op, "dropout")) a.dropout.stream = 0;
   if (brim_starts_with(n->op, "attention")) a.attention.stream = 0;
+  if (strcmp(n->op, "formula") == 0) return brim_hash(BRIM_HASH_START, n->attr.formula.formula, sizeof(brim_formula));
   const brim_attr zero = {.reserve = {0}};
   const uint64_t hash = brim_hash(BRIM_HASH_START, &a, sizeof a);
   return hash == brim_hash(BRIM_HASH_START, &zero, sizeof zero) ? 0 : hash;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/formula.h"
 #include "graph/federate.h"
 #include "graph/shard.h"
 
@@ -40,7 +41,7 @@ void brim_update_add_scale(brim_graph *g, const brim_update_options *options)
 
 brim_update_form brim_update_form_of(const brim_update_options *options, const brim_tensor *parameter)
 {
-  brim_update_form form = {.op = options->op, .state_count = options->state_count};
+  brim_update_form form = {.op = options->op, .formula = options->formula, .state_count = options->state_count};
   for (uint32_t k = 0; k < form.state_count; k++) {
     form.state[k].name = options->state_name ? options->state_name[k] : NULL;
     form.state[k].dtype = parameter->dtype;
@@ -116,6 +117,23 @@ static size_t first_state(const brim_graph *g, size_t parameter)
   return from;
 }
 
+/* ---- formulas ---- */
+
+/* Parameters mostly have the same formula: one is kept for all. */
+static const brim_formula *formula_of(brim_graph *g, const brim_update_options *options, const brim_update_form *form)
+{
+  brim_formula *made = BRIM_ARENA_NEW(&g->arena, brim_formula, 1);
+  if (brim_formula_read_update(form, options->scalars, g->gradient_scale != NULL, made) != BRIM_OK) {
+    brim_graph_fail(g, "optimizer", NULL, "%s", brim_error_text());
+    return NULL;
+  }
+  for (size_t i = g->node_count; i-- > 0;) {
+    const brim_formula *before = g->node[i]->attr.formula.formula;
+    if (strcmp(g->node[i]->op, "formula") == 0 && brim_formula_equal(before, made)) return before;
+  }
+  return made;
+}
+
 void brim_update_add_node(brim_graph *g, const brim_update_options *options, size_t parameter)
 {
   const brim_parameter *p = &g->parameter[parameter];
@@ -125,12 +143,19 @@ void brim_update_add_node(brim_graph *g, const brim_update_options *options, siz
   brim_tensor *out[1 + BRIM_OPTIMIZER_STATES_MAX] = {slice->value};
   brim_attr attr = {0};
   uint32_t inputs = 2, outputs = 1;
-  if (options->attr) options->attr(options->params, p->value, &attr.update);
+  if (form.formula)
+    attr.formula.formula = formula_of(g, options, &form);
+  else if (options->attr)
+    options->attr(options->params, p->value, &attr.update);
   for (size_t i = first_state(g, parameter); i < g->state_count && g->state[i].parameter == parameter; i++)
     in[inputs++] = out[outputs++] = g->state[i].tensor;
-  attr.update.scaled = g->gradient_scale != NULL;
+  if (options->build && !form.formula) {
+    brim_update_build(g, options, &form, p->value, in);
+    return;
+  }
+  if (!form.formula) attr.update.scaled = g->gradient_scale != NULL;
   if (g->gradient_scale) in[inputs++] = g->gradient_scale;
-  brim_graph_node_into(g, form.op, p->value->name, in, inputs, out, outputs, &attr);
+  brim_graph_node_into(g, form.formula ? "formula" : form.op, p->value->name, in, inputs, out, outputs, &attr);
 }
 
 void brim_update_add_steer(brim_graph *g, size_t parameter)
@@ -323,8 +348,8 @@ static brim_status add_slices(brim_graph *g, const brim_update_options *options)
   for (size_t i = 0; i < g->parameter_count; i++)
     if (is_updated(g, i) && brim_update_form_of(options, g->parameter[i].value).is_whole)
       return brim_fail(BRIM_ECONFIG,
-                       "dist.shard does not go with an optimizer whose state is of whole rows and columns "
-                       "(adafactor): no rank could update a part of '%s' alone\n"
+                       "dist.shard does not go with an optimizer that works on whole rows and columns (adafactor, "
+                       "muon): no rank could update a part of '%s' alone\n"
                        "take dist.shard=none, as the state is small, or another optimizer",
                        g->parameter[i].value->name);
   g->slice = BRIM_ARENA_NEW(&g->arena, brim_own_slice, g->parameter_count);

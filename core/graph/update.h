@@ -22,6 +22,9 @@ void brim_update_copy_parameter(brim_graph *g, const brim_parameter *p);
 void brim_update_add_further(brim_graph *g, size_t parameter);
 /* Steers the gradient of a parameter that is trained, in place; needs g->global. */
 void brim_update_add_steer(brim_graph *g, size_t parameter);
+/* The nodes that an optimizer's build() makes for a parameter; in: parameter, gradient, states. */
+void brim_update_build(brim_graph *g, const brim_update_options *options, const brim_update_form *form,
+                       const brim_tensor *parameter, brim_tensor *const *in);
 /* The update of a parameter that is no buffer, or of its slice. */
 void brim_update_add_node(brim_graph *g, const brim_update_options *options, size_t parameter);
 #endif

@@ -99,8 +99,21 @@ static void rewrite(rewriting *r)
     if (!r->updated[p] && brim_parameter_is_trained(&g->parameter[p])) update(r, p);
 }
 
+/* The matrices of an update of several operations would be part of the backward pass, whose memory they would raise. */
+static brim_status refuse_build(const brim_graph *g, const brim_update_options *options)
+{
+  for (size_t i = 0; options->build && i < g->parameter_count; i++)
+    if (brim_parameter_is_trained(&g->parameter[i]) && !brim_update_form_of(options, g->parameter[i].value).formula)
+      return brim_fail(BRIM_ECONFIG,
+                       "optimizer.update=fused_backward does not go with an optimizer that multiplies matrices (muon), "
+                       "as it does those of '%s'\ntake optimizer.update=step, or another optimizer",
+                       g->parameter[i].value->name);
+  return BRIM_OK;
+}
+
 brim_status brim_graph_update_in_backward(brim_graph *g, const brim_update_options *options)
 {
+  BRIM_TRY(refuse_build(g, options));
   rewriting r = {.g = g, .options = options};
   r.tensors = g->tensor_count;
   g->passes_count = g->tensor_count;

@@ -209,7 +209,7 @@ static void describe_update(const brim_planner *p, const brim_choice *choice, br
 {
   const brim_training_settings *t = &p->setup->settings->training;
   const bool is_weighted = p->setup->label_weights.count > 0 || p->setup->data.train.task == BRIM_TASK_TOKENS;
-  brim_optimizer_describe(p->setup->optimizer_ops, p->setup->optimizer_params, &r->update);
+  brim_optimizer_describe(p->setup->optimizer->ops, p->setup->optimizer_params, &r->update);
   r->update.in_backward = brim_setup_updates_in_backward(p->setup);
   r->update.offloaded = p->setup->settings->memory.offload == BRIM_OFFLOAD_OPTIMIZER;
   r->update.checked = choice->precision == BRIM_PRECISION_FP16;
@@ -247,7 +247,7 @@ static brim_status plan_federation(const brim_planner *p, const brim_choice *cho
   const brim_setup *s = p->setup;
   const int64_t batch = choice->micro_batch, eval_batch = brim_setup_eval_batch(s, batch);
   brim_plan_request client = make_client_request(p, choice), server = make_request(p, choice);
-  brim_optimizer_describe(s->server_ops, s->server_params, &server.update);
+  brim_optimizer_describe(s->server_optimizer->ops, s->server_params, &server.update);
   server.recompute = BRIM_RECOMPUTE_NONE;
   server.client = &client;
   server.lanes = choice->lanes;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/formula.h"
 #include "base/text.h"
 #include "brim/backend.h"
 #include "brim/comm.h"
@@ -44,6 +45,7 @@ static const required_op backend_ops[] = {
     REQUIRED(brim_backend_ops, synchronize), {NULL, 0}};
 static const required_op policy_ops[] = {{NULL, 0}};
 static const required_op comm_ops[] = {{NULL, 0}};
+static const required_op optimizer_ops[] = {{NULL, 0}};
 static const required_op selector_ops[] = {REQUIRED(brim_selector_ops, select), {NULL, 0}};
 
 /* What may come from outside, and the size of its table; the least is that of the oldest ABI whose plugins of the kind
@@ -51,6 +53,7 @@ static const required_op selector_ops[] = {REQUIRED(brim_selector_ops, select), 
 static brim_status check_backend(const void *table);
 static brim_status check_policy(const void *table);
 static brim_status check_comm(const void *table);
+static brim_status check_optimizer(const void *table);
 static const struct {
   uint32_t kind;
   size_t bytes, least;
@@ -63,6 +66,7 @@ static const struct {
     {BRIM_POLICY, sizeof(brim_policy_ops), offsetof(brim_policy_ops, on_step), policy_ops, check_policy},
     {BRIM_COMM, sizeof(brim_comm_ops), sizeof(brim_comm_ops), comm_ops, check_comm},
     {BRIM_SELECTOR, sizeof(brim_selector_ops), sizeof(brim_selector_ops), selector_ops, NULL},
+    {BRIM_OPTIMIZER, sizeof(brim_optimizer_ops), sizeof(brim_optimizer_ops), optimizer_ops, check_optimizer},
 };
 
 static brim_status check_abi(const brim_module *module)
@@ -131,6 +135,34 @@ static brim_status check_comm(const void *table)
   return brim_fail(BRIM_ELOAD, "ops is empty: a communicator joins ranks, or has collectives");
 }
 
+static size_t count_names(const char *const *name)
+{
+  size_t count = 0;
+  while (name && name[count]) count++;
+  return count;
+}
+
+/* Where a form says what is otherwise for a parameter, the formula is read when a plan is made. */
+static brim_status check_optimizer(const void *table)
+{
+  const brim_optimizer_ops *ops = table;
+  const size_t states = count_names(ops->states), scalars = count_names(ops->scalars);
+  const brim_shape one = {1, {1}};
+  brim_formula formula;
+  brim_update_form form = {.formula = ops->formula, .state_count = (uint32_t)states};
+  if (ops->kernel) return brim_fail(BRIM_ELOAD, "ops.kernel is for brim's own optimizers: it must be NULL");
+  if (states > BRIM_OPTIMIZER_STATES_MAX || scalars > BRIM_SCALARS_MAX)
+    return brim_fail(BRIM_ELOAD, "ops has %zu states and %zu scalars: at most %d and %d are allowed", states, scalars,
+                     BRIM_OPTIMIZER_STATES_MAX, BRIM_SCALARS_MAX);
+  if (scalars > 0 && !ops->step) return brim_fail(BRIM_ELOAD, "ops.step is NULL: it writes the scalars");
+  if (!ops->formula && !ops->form) return brim_fail(BRIM_ELOAD, "ops.formula is NULL: it says how parameters change");
+  if (ops->form) return BRIM_OK;
+  for (size_t k = 0; k < states; k++)
+    form.state[k] = (brim_optimizer_state){.name = ops->states[k], .dtype = BRIM_DTYPE_F32, .shape = one};
+  if (brim_formula_read_update(&form, ops->scalars, true, &formula) == BRIM_OK) return BRIM_OK;
+  return brim_fail(BRIM_ELOAD, "%s", brim_error_text());
+}
+
 static brim_status check_ops(const brim_plugin *plugin)
 {
   size_t k = 0;
@@ -141,6 +173,8 @@ static brim_status check_ops(const brim_plugin *plugin)
                 : brim_fail(BRIM_ELOAD, "kind %u is unknown to this brim", plugin->kind);
   }
   if (!plugin->ops) return brim_fail(BRIM_ELOAD, "ops is NULL");
+  if (plugin->kind == BRIM_OPTIMIZER && plugin->create)
+    return brim_fail(BRIM_ELOAD, "create must be NULL: an optimizer is its parameters and its formula");
   uint32_t bytes;
   memcpy(&bytes, plugin->ops, sizeof bytes); /* every table starts with its size */
   if (bytes < kinds[k].least || bytes > kinds[k].bytes || bytes % sizeof(void *) != 0)

@@ -197,7 +197,7 @@ brim_status brim_setup_open(brim_setup *s)
   const brim_setup_maker *maker = s->options.maker;
   if (maker) return maker->open(maker->context, s);
   s->backend_ops = brim_config_choice_of(c, "backend")->plugin->ops;
-  s->optimizer_ops = brim_config_choice_of(c, "optimizer")->plugin->ops;
+  s->optimizer = brim_config_choice_of(c, "optimizer")->plugin;
   s->optimizer_params = brim_config_choice_of(c, "optimizer")->params;
   s->schedule_ops = brim_config_choice_of(c, "schedule")->plugin->ops;
   s->schedule_params = brim_config_choice_of(c, "schedule")->params;

@@ -59,7 +59,7 @@ typedef struct brim_setup {
   void *backbone;                  /* that the model is around; NULL: none */
   brim_feature_set *features;      /* that the model is trained on, in the place of samples; NULL: of samples */
   const brim_backend_ops *backend_ops;
-  const brim_optimizer_ops *optimizer_ops;
+  const brim_plugin *optimizer;
   const brim_schedule_ops *schedule_ops;
   const void *optimizer_params, *schedule_params;
   brim_loss_attr loss;
@@ -73,8 +73,8 @@ typedef struct brim_setup {
   uint64_t buffer_bytes;   /* of the model's moving averages (brim_graph_buffer) that are not frozen */
   brim_dealing deal;       /* what each rank has of a step */
   brim_data data;
-  brim_partition partition;             /* of a federation: what each client has; clients 0: there is none */
-  const brim_optimizer_ops *server_ops; /* of a federation */
+  brim_partition partition;            /* of a federation: what each client has; clients 0: there is none */
+  const brim_plugin *server_optimizer; /* of a federation */
   const void *server_params;
   bool drops_remainder;  /* clients train on whole batches only */
   bool halves_remainder; /* what fills no whole batch is cut into powers of two, as it comes in too many sizes */

@@ -76,7 +76,7 @@ brim_status brim_setup_open_federation(brim_setup *s)
 {
   const brim_config_choice *server = brim_config_server_optimizer(s->config);
   const int32_t remainder = s->settings->federate.remainder;
-  s->server_ops = server->plugin->ops;
+  s->server_optimizer = server->plugin;
   s->server_params = server->params;
   if (s->features)
     return brim_fail(BRIM_ECONFIG,

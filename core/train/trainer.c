@@ -422,7 +422,7 @@ brim_status brim_trainer_resume(brim_trainer *t, const char *checkpoint)
   t->begun_steps = state.step;
   brim_loss_scale_start(t->drive->setup->settings, &t->state);
   brim_begun last = {.scale = 1};
-  if (state.step > 0) brim_trainer_make_step(t, state.step - 1, 1, &last);
+  if (state.step > 0) BRIM_TRY(brim_trainer_make_step(t, state.step - 1, 1, &last));
   t->step = last.step; /* for the learning rate in records made before a step */
   return BRIM_OK;
 }

@@ -50,7 +50,7 @@ struct brim_trainer {
 
 /* What the nodes of a step need to know. Schedules go by steps, as the data does; what optimizers correct is by the
  * updates that were made, as in PyTorch. */
-void brim_trainer_make_step(const brim_trainer *t, int64_t number, int64_t samples, brim_begun *b);
+brim_status brim_trainer_make_step(const brim_trainer *t, int64_t number, int64_t samples, brim_begun *b);
 /* [step] A round of a federation: brim_trainer_step, where there are clients. */
 brim_status brim_trainer_round(brim_trainer *t);
 /* [step] Why a step was refused: runs its micro-batches again, looking at every result. ENUMERIC with the operation

@@ -26,16 +26,16 @@ static void commit(brim_trainer *t, const brim_round_result *r)
 }
 
 /* What clients' steps and the server's bring along. */
-static void make_steps(brim_trainer *t, double weight, brim_step *server)
+static brim_status make_steps(brim_trainer *t, double weight, brim_step *server)
 {
   const brim_setup *s = t->drive->setup;
   const int64_t round = t->state.step;
   const double factor = s->schedule_ops->factor(s->schedule_params, round, t->drive->order.steps);
   t->step = (brim_step){.seed = (uint64_t)s->settings->seed, .step = (uint64_t)round, .gradient_scale = 1};
   *server = t->step;
-  s->optimizer_ops->fill(s->optimizer_params, factor, &t->step); /* records have the clients' learning rate */
-  s->server_ops->fill(s->server_params, 1, server);
   server->federated = 1 / weight;
+  BRIM_TRY(brim_optimizer_fill(s->optimizer, s->optimizer_params, factor, &t->step)); /* for records: clients' rate */
+  return brim_optimizer_fill(s->server_optimizer, s->server_params, 1, server);
 }
 
 const brim_round_result *brim_trainer_last_round(const brim_trainer *t)
@@ -85,7 +85,7 @@ static brim_status refuse(brim_trainer *t)
 static brim_status serve(brim_trainer *t)
 {
   brim_step server;
-  make_steps(t, t->round.weight, &server);
+  BRIM_TRY(make_steps(t, t->round.weight, &server));
   if (!t->drive->setup->settings->federate.train) return BRIM_OK;
   t->torn = true;
   BRIM_TRY(brim_exec_run(t->exec, t->update, &server, NULL));

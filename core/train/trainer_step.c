@@ -5,7 +5,7 @@
 #include "setup/loss_scale.h"
 #include "train/trainer_parts.h"
 
-void brim_trainer_make_step(const brim_trainer *t, int64_t number, int64_t samples, brim_begun *b)
+brim_status brim_trainer_make_step(const brim_trainer *t, int64_t number, int64_t samples, brim_begun *b)
 {
   const brim_drive *d = t->drive;
   b->step = (brim_step){.seed = (uint64_t)t->drive->setup->settings->seed,
@@ -16,8 +16,8 @@ void brim_trainer_make_step(const brim_trainer *t, int64_t number, int64_t sampl
   const double factor = d->setup->schedule_ops->factor(d->setup->schedule_params, number, d->order.steps);
   b->update = b->step;
   b->update.step = (uint64_t)(number - t->state.skipped_steps);
-  d->setup->optimizer_ops->fill(d->setup->optimizer_params, factor, &b->step);
-  d->setup->optimizer_ops->fill(d->setup->optimizer_params, factor, &b->update);
+  BRIM_TRY(brim_optimizer_fill(d->setup->optimizer, d->setup->optimizer_params, factor, &b->step));
+  return brim_optimizer_fill(d->setup->optimizer, d->setup->optimizer_params, factor, &b->update);
 }
 
 static brim_span next_span(void *context, int64_t sequence)
@@ -171,7 +171,7 @@ static brim_status begin_step(brim_trainer *t)
     if (brim_trainer_is_ahead(t)) brim_loss_scale_keep(t->drive->setup->settings, &state);
     b->scale = state.loss_scale;
   }
-  brim_trainer_make_step(t, t->begun_steps, b->span.count, b);
+  BRIM_TRY(brim_trainer_make_step(t, t->begun_steps, b->span.count, b));
   b->norm[0] = NAN;
   BRIM_TRY(accumulate(t, b));
   if (b->failed != BRIM_OK && !t->drive->setup->options.dist) {

@@ -57,6 +57,7 @@ if(prefix OR NOT program)
   message(FATAL_ERROR "told where brim is, which is on the PATH:\n${steps}")
 endif()
 
+make(optimizer agree)
 make(selector fair)
 steps_have("\n  brim federate --plugin-path build method=fair " program)
 expect("mlp on synthetic: [0-9]+ samples for 100 clients")

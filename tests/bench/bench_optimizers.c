@@ -10,6 +10,7 @@
 #include "builtin/builtin.h"
 #include "conformance/load.h"
 #include "exec/exec.h"
+#include "formula_adamw.h"
 #include "peak.h"
 
 #define RUNS 15
@@ -95,7 +96,7 @@ static void time_optimizer(const loaded *cpu, const brim_plugin *optimizer, doub
   double best = 1e9;
   for (int run = 0; run < RUNS; run++) {
     brim_step step = {.step = (uint64_t)run, .gradient_scale = 1};
-    ((const brim_optimizer_ops *)optimizer->ops)->fill(chosen.self, 1, &step);
+    check(brim_optimizer_fill(optimizer, chosen.self, 1, &step));
     const double start = now_ms();
     check(brim_exec_run(exec, update, &step, NULL));
     const double ms = now_ms() - start;
@@ -112,8 +113,9 @@ static void time_optimizer(const loaded *cpu, const brim_plugin *optimizer, doub
 int main(int argc, char **argv)
 {
   static const brim_plugin *const optimizers[] = {
-      &brim_optimizer_adamw,     &brim_optimizer_adam,      &brim_optimizer_sgd,  &brim_optimizer_lion,
-      &brim_optimizer_adafactor, &brim_optimizer_adamw8bit, &brim_optimizer_yogi, &brim_optimizer_adagrad};
+      &formula_plugin,           &brim_optimizer_adamw, &brim_optimizer_adam,
+      &brim_optimizer_sgd,       &brim_optimizer_lion,  &brim_optimizer_adafactor,
+      &brim_optimizer_adamw8bit, &brim_optimizer_yogi,  &brim_optimizer_adagrad};
   char settings[96];
   snprintf(settings, sizeof settings, "{threads: %ld, isa: %s}", argc > 1 ? strtol(argv[1], NULL, 10) : 0,
            argc > 2 ? argv[2] : "auto");

@@ -75,7 +75,7 @@ class Good(Check):
         self.assertNotIn("read", found)
 
     def test_the_bad_ones_are_good_while_nobody_asks_for_more(self):
-        for kind in ("policy", "model", "dataset", "selector"):
+        for kind in ("policy", "model", "dataset", "selector", "optimizer"):
             self.check(BAD / kind / "bad.so")
 
     def test_time_passes_between_questions(self):
@@ -127,6 +127,24 @@ class Bad(Check):
                                  ("learn:keeps", "resumes", "keeps something outside of `own` and `of_client`")):
             with self.subTest(bad):
                 self.assert_fails("selector", bad, check, part)
+
+    def test_optimizers(self):
+        for bad, check, part in (("step:nan", "step", "optimizer 'bad': 'keep' is nan in step 2"),
+                                 ("step:segv", "step", "SIGSEGV"),
+                                 ("step:impure", "step", "when it is asked for again"),
+                                 ("form:name", "update", "nothing is known of the name 'decays'")):
+            with self.subTest(bad):
+                self.assert_fails("optimizer", bad, check, part)
+
+    def test_what_an_optimizer_says_of_itself(self):
+        for bad, part in (("unknown", "line 2, column 9 of the formula: nothing is known of the name 'rate'"),
+                          ("unset", "the formula gives 'momentum' no new value"), ("none", "ops.formula is NULL"),
+                          ("step", "ops.step is NULL"), ("states", "ops has 5 states and 3 scalars: at most 4 and 16"),
+                          ("kernel", "ops.kernel is for brim's own optimizers"), ("create", "create must be NULL")):
+            with self.subTest(bad):
+                found = self.findings(BAD / "optimizer" / "bad.so", status=LOAD, bad=f"table:{bad}")
+                self.assertEqual(found["table"][0], "failed")
+                self.assertIn(part, found["table"][1])
 
     def test_a_selector_is_told_where_it_failed(self):
         found = self.findings(BAD / "selector" / "bad.so", status=FAILED, bad="select:away")
@@ -201,7 +219,7 @@ class Bad(Check):
     def test_folders(self):
         result = self.check(BAD, status=USAGE)
         self.assert_error(result, "is a folder", *(f"brim check {BAD}/{kind}/bad.so"
-                                                   for kind in ("policy", "model", "dataset", "selector")))
+                                                   for kind in ("policy", "model", "dataset", "selector", "optimizer")))
         (self.folder / "empty").mkdir()
         self.assert_error(self.check("empty", status=USAGE), "no plugin's file (*.so) is in it")
 
@@ -274,7 +292,8 @@ class Mutated(Check):
 
     @plain
     def test_any_bytes(self):
-        seeds = [(BAD / kind / "bad.so").read_bytes() for kind in ("policy", "model", "dataset", "selector")]
+        seeds = [(BAD / kind / "bad.so").read_bytes()
+                 for kind in ("policy", "model", "dataset", "selector", "optimizer")]
         found = {}
         for number in range(MUTATIONS):
             draw = random.Random(number)

@@ -10,7 +10,8 @@ import subprocess
 
 from support import BINARY, DONE, LOAD, USAGE, Case, main
 
-GROUPS = {"dataset": "dataset", "model": "model", "policy": "policy", "selector": "method"}  # of each kind
+GROUPS = {"dataset": "dataset", "model": "model", "policy": "policy", "selector": "method",  # of each kind
+          "optimizer": "optimizer"}
 LINES_MAX = 59  # of a plugin
 
 
@@ -100,7 +101,7 @@ class New(Case):
         self.brim("new", "dataset", "mlp")  # another kind
 
     def test_wrong_words_are_answered_with_what_there_is(self):
-        self.assertIn("there is no template for 'polcy'; there are: dataset, model, policy, selector\n"
+        self.assertIn("there is no template for 'polcy'; there are: dataset, model, optimizer, policy, selector\n"
                       "  did you mean 'policy'?", self.refused("polcy", "x"))
         self.assertIn("brim new takes a kind and a name", self.refused("policy"))
         self.assertIn("'b' is too much", self.refused("policy", "a", "b"))

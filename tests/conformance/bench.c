@@ -608,7 +608,8 @@ bench *bench_create(const bench_options *options)
                         .momentum = 0.9,
                         .bias_correction1 = 1 - pow(0.9, 8),
                         .bias_correction2 = 1 - pow(0.999, 8),
-                        .initial_accumulator = 0.25};
+                        .initial_accumulator = 0.25,
+                        .scalar = {0.9, 0.75, 0.05, 0.125}};
   brim_device_info info;
   if (b->o.backend->ops->describe(b->o.backend->self, 0, &info) != BRIM_OK) fail_msg("%s", brim_error_text());
   b->on_device = !info.on_host;

@@ -1,4 +1,12 @@
 /* Rows of the updates whose states are not simply as the parameter is; the others are in rows.c. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/formula.h"
 #include "brim/code8.h"
 #include "conformance/bench.h"
 
@@ -85,3 +93,34 @@ static brim_tensor *make_adamw8bit(bench *b)
   return NULL;
 }
 BENCH_ROW(adamw8bit) = {"adamw8bit", make_adamw8bit};
+
+/* ---- formulas ---- */
+
+/* Of values in [-1, 1), all functions between them. Comparisons are of what no rounding has touched. */
+static const char *const formulas[] = {
+    "m = s0 * m + (1-s0) * g; v = s1 * v + (1-s1) * (g * g); p = (1-s2) * p - s3 * m / (sqrt(abs(v)) + pow(s0, 3))",
+    "p = p + tanh(g) * sigmoid(m); m = erf(m) - p; v = exp(-abs(v)) * s1",
+    "p = where(m < v, min(p, m), max(p, v)) + sign(g) * s0; m = (m > 0.25) * s1 - m; v = -v",
+    "v = log1p(abs(v)); m = log(abs(m) + 1.5) + v; p = p / (1 + g * g) # reads what the first has made: v\n",
+    "x = g * g\ny = x * x + p\nz = y * m + x * v\nm = z + x\nv = y - z\np = x + y + z + m + v + s0"};
+#define FORMULAS (sizeof formulas / sizeof formulas[0])
+
+static brim_tensor *make_formula(bench *b)
+{
+  static const char *const scalars[] = {"s0", "s1", "s2", "s3", NULL};
+  const brim_shape shape = pick_shape(b, 70, 500), one = {1, {1}};
+  const bool scaled = bench_pick(b, 0, 1) == 1, single = bench_pick(b, 0, 3) == 0;
+  updated u = begin(b, &shape);
+  add_state(b, &u, b->g->real, &shape, "m");
+  add_state(b, &u, b->g->real, &shape, "v");
+  if (single) u.in[1] = brim_graph_tensor(b->g, BRIM_ROLE_DATA, b->g->real, &one, "g"); /* the same for all */
+  brim_update_form form = {
+      .formula = formulas[bench_pick(b, 0, FORMULAS - 1)], .state_count = 2, .state = {{.name = "m"}, {.name = "v"}}};
+  brim_formula *f = BRIM_ARENA_NEW(&b->g->arena, brim_formula, 1);
+  if (brim_formula_read_update(&form, scalars, scaled, f) != BRIM_OK) fail_msg("%s", brim_error_text());
+  uint32_t inputs = 4;
+  if (scaled) u.in[inputs++] = brim_graph_tensor(b->g, BRIM_ROLE_DATA, BRIM_DTYPE_F64, &(brim_shape){1, {2}}, "scale");
+  brim_graph_node_into(b->g, "formula", "formula", u.in, inputs, u.out, 3, &(brim_attr){.formula = {f}});
+  return NULL;
+}
+BENCH_ROW(formula) = {"formula", make_formula, .composite = true};

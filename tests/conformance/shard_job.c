@@ -251,7 +251,6 @@ size_t shard_index_of(const shard_job *j, enum brim_program_kind kind)
 
 void shard_train_step(shard_job *j, int number_of_step)
 {
-  const brim_optimizer_ops *optimizer = j->optimizer.plugin->ops;
   brim_step step[SHARD_RANKS_MAX] = {{0}};
   const int64_t share = SAMPLES / j->how.ranks;
   for (int32_t r = 0; r < j->how.ranks; r++) {
@@ -260,7 +259,7 @@ void shard_train_step(shard_job *j, int number_of_step)
                           .loss_scale = 1.0 / SAMPLES,
                           .norm_groups = SAMPLES / MICRO,
                           .gradient_scale = 1};
-    optimizer->fill(j->optimizer.self, 1, &step[r]);
+    shard_must(brim_optimizer_fill(j->optimizer.plugin, j->optimizer.self, 1, &step[r]));
     shard_must(brim_exec_zero_gradients(j->exec[r]));
     shard_must(brim_exec_zero_metrics(j->exec[r]));
   }

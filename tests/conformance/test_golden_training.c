@@ -89,26 +89,22 @@ static void load(trainer *t, const training *how)
 
 static void place(trainer *t)
 {
-  const brim_optimizer_ops *optimizer = t->optimizer.plugin->ops;
-  const brim_plan_request r = {.graph = {.model = t->model.plugin->ops,
-                                         .model_self = t->model.self,
-                                         .classes = CLASSES,
-                                         .loss_op = "softmax_cross_entropy",
-                                         .loss = t->loss_attr,
-                                         .class_weights = t->class_weights.count > 0,
-                                         .sample = {3, {1, 4, 3}},
-                                         .real = BRIM_DTYPE_F64},
-                               .backend = t->backend.plugin->ops,
-                               .backend_self = t->backend.self,
-                               .update = {.op = optimizer->op,
-                                          .state_count = optimizer->state_count,
-                                          .attr = optimizer->attr,
-                                          .params = t->optimizer.self,
-                                          .scaled = t->how->clip_norm > 0 || t->class_weights.count > 0,
-                                          .max_norm = t->how->clip_norm,
-                                          .ema_decay = t->how->ema_decay},
-                               .shape = {{BRIM_PROGRAM_TRAIN, 4}, {BRIM_PROGRAM_TRAIN, 2}, {BRIM_PROGRAM_EVALUATE, 2}},
-                               .shape_count = 3};
+  brim_plan_request r = {.graph = {.model = t->model.plugin->ops,
+                                   .model_self = t->model.self,
+                                   .classes = CLASSES,
+                                   .loss_op = "softmax_cross_entropy",
+                                   .loss = t->loss_attr,
+                                   .class_weights = t->class_weights.count > 0,
+                                   .sample = {3, {1, 4, 3}},
+                                   .real = BRIM_DTYPE_F64},
+                         .backend = t->backend.plugin->ops,
+                         .backend_self = t->backend.self,
+                         .update = {.scaled = t->how->clip_norm > 0 || t->class_weights.count > 0,
+                                    .max_norm = t->how->clip_norm,
+                                    .ema_decay = t->how->ema_decay},
+                         .shape = {{BRIM_PROGRAM_TRAIN, 4}, {BRIM_PROGRAM_TRAIN, 2}, {BRIM_PROGRAM_EVALUATE, 2}},
+                         .shape_count = 3};
+  brim_optimizer_describe(t->optimizer.plugin->ops, t->optimizer.self, &r.update);
   must(brim_plan_create(&r, &t->plan));
   must(brim_plan_check(t->plan));
   must(brim_exec_open(t->plan, 0, &t->exec));
@@ -148,11 +144,11 @@ static double train_step(trainer *t, int index, double *norm)
 {
   double weight = 0;
   for (int n = 0; n < BATCH; n++) weight += t->class_weights.count ? t->class_weights.item[t->label[n]] : 1;
-  const brim_optimizer_ops *optimizer = t->optimizer.plugin->ops;
   const brim_schedule_ops *schedule = t->schedule.plugin->ops;
   brim_step step = {.step = (uint64_t)index, .loss_scale = 1.0 / BATCH, .gradient_scale = BATCH / weight};
   double metrics[2];
-  optimizer->fill(t->optimizer.self, schedule->factor(t->schedule.self, index, STEPS), &step);
+  must(brim_optimizer_fill(t->optimizer.plugin, t->optimizer.self, schedule->factor(t->schedule.self, index, STEPS),
+                           &step));
   must(brim_exec_zero_gradients(t->exec));
   must(brim_exec_zero_metrics(t->exec));
   run_micro_batch(t, 0, 4, &step);

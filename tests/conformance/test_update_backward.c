@@ -118,7 +118,7 @@ static char *train(const loaded *backend, const way *w, bool in_backward, size_t
   for (uint64_t i = 0; i < STEPS; i++) {
     brim_step step = {
         .seed = 3, .step = i, .loss_scale = 1.0 / BATCH, .gradient_scale = 0.75, .norm_groups = BATCH / 4};
-    ((const brim_optimizer_ops *)w->optimizer->ops)->fill(optimizer.self, 1, &step);
+    must(brim_optimizer_fill(w->optimizer, optimizer.self, 1, &step));
     run_step(exec, plan, &step);
   }
   char *bytes = read_all(exec, plan, count);

@@ -81,6 +81,8 @@ typedef struct brim_step {
   /* yogi, adagrad: the update adds it to the second moment or sum of squares that it reads. Step 0 brings the first
    * value of that state, which is 0 in memory until then; later steps bring 0. Since ABI 1.8. */
   double initial_accumulator;
+  /* For formulas: what the optimizer's step() has written. Since ABI 1.10. */
+  double scalar[BRIM_SCALARS_MAX];
 } brim_step;
 
 typedef struct brim_kernel_need {

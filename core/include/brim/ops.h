@@ -5,6 +5,7 @@
  * backend's kernel sees. Tensors are listed in the order of `in` and `out`; N is the micro-batch. */
 #ifndef BRIM_OPS_H
 #define BRIM_OPS_H
+#include "brim/formula.h"
 #include "brim/tensor.h"
 #ifdef __cplusplus
 extern "C" {
@@ -297,6 +298,14 @@ typedef struct brim_loss_attr {
   int32_t ignores;      /* 1: there is; 0: every label counts, whatever ignore_index says */
 } brim_loss_attr;
 
+/* formula              in: x, ...            out: y, ...        Since ABI 1.10
+ *                      Of each element by itself, what brim/formula.h says. Inputs and outputs are of one shape, but
+ *                      for inputs of one element, which every element reads, and f64 inputs that uniforms read. An
+ *                      output may be an input. */
+typedef struct brim_formula_attr {
+  const brim_formula *formula; /* the graph's; backends may keep it as long as the node */
+} brim_formula_attr;
+
 typedef union brim_attr {
   brim_conv2d_attr conv2d;
   brim_pool2d_attr pool2d;
@@ -318,6 +327,7 @@ typedef union brim_attr {
   brim_clip_attr clip;
   brim_loss_attr loss;
   brim_metrics_attr metrics;
+  brim_formula_attr formula;
   uint64_t reserve[16]; /* the union's size is part of the ABI */
 } brim_attr;
 

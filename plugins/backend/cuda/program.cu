@@ -79,14 +79,21 @@ typedef struct group {
   bool moves; /* works without scratch: where nothing overlaps, its nodes may pass other such nodes */
 } group;
 
-static const group groups[] = {
-    {"adamw", cuda_update_run_all, true},       {"adam", cuda_update_run_all, true},
-    {"yogi", cuda_update_run_all, true},        {"adagrad", cuda_update_run_all, true},
-    {"sgd", cuda_update_run_all, true},         {"lion", cuda_update_run_all, true},
-    {"ema", cuda_update_run_all, true},         {"moving_average", cuda_update_run_all, true},
-    {"adopt", cuda_federate_run_all, true},     {"steer", cuda_federate_run_all, true},
-    {"fold", cuda_federate_run_all, true},      {"serve", cuda_federate_run_all, true},
-    {"distance", cuda_distance_run_all, false}, {"squared_norm", cuda_squared_norm_run_all, false}};
+static const group groups[] = {{"adamw", cuda_update_run_all, true},
+                               {"adam", cuda_update_run_all, true},
+                               {"yogi", cuda_update_run_all, true},
+                               {"adagrad", cuda_update_run_all, true},
+                               {"sgd", cuda_update_run_all, true},
+                               {"lion", cuda_update_run_all, true},
+                               {"ema", cuda_update_run_all, true},
+                               {"moving_average", cuda_update_run_all, true},
+                               {"adopt", cuda_federate_run_all, true},
+                               {"steer", cuda_federate_run_all, true},
+                               {"fold", cuda_federate_run_all, true},
+                               {"serve", cuda_federate_run_all, true},
+                               {"formula", cuda_formula_run_all, true},
+                               {"distance", cuda_distance_run_all, false},
+                               {"squared_norm", cuda_squared_norm_run_all, false}};
 
 static const group *group_of(const brim_launch *l)
 {

@@ -12,4 +12,6 @@ brim_status cuda_squared_norm_run_all(cuda_backend *b, const brim_launch *const 
 brim_status cuda_distance_run_all(cuda_backend *b, const brim_launch *const *launch, size_t count); /* and distance */
 /* [step] As cuda_update_run_all, of adopt, steer, fold or serve. */
 brim_status cuda_federate_run_all(cuda_backend *b, const brim_launch *const *launch, size_t count);
+/* [step] As cuda_update_run_all, of formula. */
+brim_status cuda_formula_run_all(cuda_backend *b, const brim_launch *const *launch, size_t count);
 #endif

@@ -1,0 +1,33 @@
+/* Reads formulas; see brim/formula.h for how they are written. */
+#ifndef BRIM_BASE_FORMULA_H
+#define BRIM_BASE_FORMULA_H
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "brim/optimizer.h"
+#include "brim/status.h"
+
+/* What a formula's names stand for. */
+enum brim_formula_kind {
+  BRIM_NAME_ELEMENT, /* of input `index`, if that is not -1; to be given a value if `output` is not -1 */
+  BRIM_NAME_FACTOR,  /* likewise, but its elements are multiplied by element 1 of the f64 input `factor` */
+  BRIM_NAME_FIXED,   /* element 0 of input `index`, which is f64: the same for all elements */
+  BRIM_NAME_SCALAR,  /* step.scalar[index] */
+  BRIM_NAME_NUMBER   /* `number` */
+};
+typedef struct brim_formula_name {
+  const char *name;
+  enum brim_formula_kind kind;
+  int32_t index, output, factor;
+  bool is_optional; /* it need not be given a value */
+  double number;
+} brim_formula_name;
+
+/* [plan] Reads `text`. Fails with EINVAL, naming line and column, at what is no formula: unknown names, an output that
+ * gets no value, more than brim/formula.h has room for. */
+brim_status brim_formula_read(const char *text, const brim_formula_name *given, size_t names, brim_formula *out);
+/* [plan] The same of an optimizer's update: in: parameter, gradient, states, and if `scaled` gradient_scale's f64 [2];
+ * out: parameter, states. scalars: as in brim_optimizer_ops. */
+brim_status brim_formula_read_update(const brim_update_form *form, const char *const *scalars, bool scaled,
+                                     brim_formula *out);
+#endif

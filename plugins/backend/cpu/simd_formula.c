@@ -1,0 +1,71 @@
+/* Formulas for one instruction set: each line goes through a block of values, which stays in the first cache. No fused
+ * multiply-adds in this file, so an element does not depend on the length of vectors. */
+#include "simd_formula.h"
+
+#include "simd_math.h"
+
+static inline vf square_root(vf x)
+{
+  float v[LANES];
+  store(v, x);
+  for (int i = 0; i < LANES; i++) v[i] = __builtin_sqrtf(v[i]); /* becomes one instruction */
+  return load(v);
+}
+
+/* log(1 + x), as Kahan: the error of 1 + x is made good by what was lost. */
+static inline vf log_of_one_plus(vf x)
+{
+  const vf one = splat(1), sum = one + x, rest = sum - one;
+  return choose(sum == one, x, choose(sum - sum == splat(0), log_of(sum) * (x / rest), log_of(sum)));
+}
+
+static inline vf sign_of(vf x)
+{
+  const vf zero = {0};
+  return choose(x > zero, splat(1), choose(x < zero, splat(-1), zero));
+}
+
+#define LINE(name, value)                                                                                              \
+  case BRIM_FORMULA_##name:                                                                                            \
+    for (int64_t i = 0; i < count; i += LANES) {                                                                       \
+      const vf a = load(pa + (i & ma)), b = load(pb + (i & mb));                                                       \
+      (void)a, (void)b;                                                                                                \
+      store(to + i, value);                                                                                            \
+    }                                                                                                                  \
+    break
+
+static void run(const cpu_formula *f, const cpu_formula_places *p, int64_t count)
+{
+  const vf zero = {0}, one = splat(1);
+  for (uint32_t k = 0; k < f->lines; k++) {
+    const cpu_formula_line *l = &f->line[k];
+    float *to = p->at[l->to];
+    const float *pa = p->at[l->a], *pb = p->at[l->b], *pc = p->at[l->c];
+    const int64_t ma = p->mask[l->a], mb = p->mask[l->b], mc = p->mask[l->c];
+    switch (l->op) {
+      LINE(ADD, a + b);
+      LINE(SUB, a - b);
+      LINE(MUL, a * b);
+      LINE(DIV, a / b);
+      LINE(LESS, choose(a < b, one, zero));
+      LINE(MIN, choose(b < a, b, a));
+      LINE(MAX, choose(a < b, b, a));
+      LINE(WHERE, choose(a != zero, b, load(pc + (i & mc))));
+      LINE(NEG, -a);
+      LINE(ABS, abs_of(a));
+      LINE(SIGN, sign_of(a));
+      LINE(SQRT, square_root(a));
+      LINE(EXP, exponential(a));
+      LINE(LOG, log_of(a));
+      LINE(LOG1P, log_of_one_plus(a));
+      LINE(TANH, tanh_of(a));
+      LINE(SIGMOID, sigmoid_of(a));
+      LINE(ERF, erf_of(a));
+      LINE(STORE, a);
+    default:
+      break;
+    }
+  }
+}
+
+const cpu_formula_run CPU_NAME(cpu_formula) = run;

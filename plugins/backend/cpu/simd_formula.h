@@ -1,0 +1,37 @@
+/* Formulas (brim/formula.h) along a run of values, for each instruction set. */
+#ifndef CPU_SIMD_FORMULA_H
+#define CPU_SIMD_FORMULA_H
+#include "brim/formula.h"
+#include "simd.h"
+
+enum { CPU_FORMULA_BLOCK = 512, CPU_FORMULA_LANES = 16 /* of the longest vectors */ };
+
+/* A line whose operands and result are places. */
+typedef struct cpu_formula_line {
+  uint8_t op, to, a, b, c;
+} cpu_formula_line;
+
+/* Places: registers, then inputs, outputs and uniforms, so that what is read or written but once needs no copy. */
+enum {
+  CPU_PLACE_INPUT = BRIM_FORMULA_REGISTERS_MAX,
+  CPU_PLACE_OUTPUT = CPU_PLACE_INPUT + BRIM_FORMULA_OPERANDS_MAX,
+  CPU_PLACE_UNIFORM = CPU_PLACE_OUTPUT + BRIM_FORMULA_OPERANDS_MAX,
+  CPU_PLACES = CPU_PLACE_UNIFORM + BRIM_FORMULA_UNIFORMS_MAX
+};
+typedef struct cpu_formula {
+  uint32_t lines;
+  cpu_formula_line line[BRIM_FORMULA_LINES_MAX];
+  uint32_t is_read, is_written; /* inputs and outputs, a bit each */
+} cpu_formula;
+
+/* Where a place's values are, and what an index into them is masked with: 0 for what has CPU_FORMULA_LANES times the
+ * same value. */
+typedef struct cpu_formula_places {
+  float *at[CPU_PLACES];
+  int64_t mask[CPU_PLACES];
+} cpu_formula_places;
+
+/* Does all lines for `count` values, whole vectors. */
+typedef void (*cpu_formula_run)(const cpu_formula *f, const cpu_formula_places *p, int64_t count);
+extern const cpu_formula_run cpu_formula_v2, cpu_formula_v3, cpu_formula_v4;
+#endif

@@ -1,0 +1,62 @@
+/* @NAME@: an optimizer that goes by the sign of each value's mean gradient, and further the better the last gradients
+ * agree with each other:
+ *
+ *     m = keep m + (1 - keep) g        v = keep v + (1 - keep) |g|
+ *     p = p - lr (m / (v + eps) + weight_decay p)
+ *
+ * How formulas are written is in brim/formula.h, and all that an optimizer may be in brim/optimizer.h. */
+#include <brim/brim.h>
+
+typedef struct settings { /* brim fills it from the table below */
+  double lr, weight_decay, keep, eps;
+  const char *no_decay;
+} settings;
+
+static const brim_param table[] = {
+    BRIM_PARAM(F64, settings, lr, "0.001", "[0,inf)", "learning rate, multiplied by the schedule"),
+    BRIM_PARAM(F64, settings, weight_decay, "0.01", "[0,inf)", "decoupled weight decay"),
+    BRIM_PARAM(F64, settings, keep, "0.95", "[0,1)", "share of the means that is kept"),
+    BRIM_PARAM(F64, settings, eps, "1e-8", "(0,inf)", "added to the denominator"),
+    BRIM_PARAM(STR, settings, no_decay, "", NULL, "names of parameters without weight decay: '*.bias'"),
+    BRIM_PARAMS_END};
+
+/* What brim keeps of each parameter, in checkpoints as "fc1.weight.m"; 0 at first. */
+static const char *const states[] = {"m", "v", NULL};
+
+/* What differs from step to step, or is a parameter of the plugin: the formula knows these names. */
+static const char *const scalars[] = {"lr", "weight_decay", "keep", "eps", NULL};
+
+static void step(const void *self, const brim_optimizer_step *at, double *scalar)
+{
+  const settings *s = self;
+  scalar[0] = s->lr * at->factor;
+  scalar[1] = s->weight_decay;
+  scalar[2] = s->keep;
+  scalar[3] = s->eps;
+}
+
+/* What differs from parameter to parameter: numbers, which the formula knows by name too. */
+static void form(const void *self, const brim_tensor *parameter, brim_update_form *out)
+{
+  const settings *s = self;
+  out->number_name[out->number_count] = "decays";
+  out->number[out->number_count++] = !brim_matches_any(s->no_decay, parameter->name);
+}
+
+static const brim_optimizer_ops ops = {.size = sizeof ops,
+                                       .states = states,
+                                       .scalars = scalars,
+                                       .step = step,
+                                       .form = form,
+                                       .formula = "m = keep * m + (1 - keep) * g\n"
+                                                  "v = keep * v + (1 - keep) * abs(g)\n"
+                                                  "p = p - lr * (m / (v + eps) + weight_decay * decays * p)"};
+static const brim_plugin plugin = {.size = sizeof plugin,
+                                   .kind = BRIM_OPTIMIZER,
+                                   .id = "@NAME@",
+                                   .ops = &ops,
+                                   .help = "by how well the last gradients agree",
+                                   .params_size = sizeof(settings),
+                                   .params = table};
+static const brim_plugin *const plugins[] = {&plugin, NULL};
+BRIM_MODULE("@NAME@", "0.1", plugins)
