@@ -1,16 +1,19 @@
 """Optimizers that keep little, and updates in the backward pass: what they take of memory, and the same numbers."""
 
 import json
+import os
+import pathlib
 import shutil
 import struct
 
-from support import FAILED, NO_FIT, USAGE, Case, main
+from support import FAILED, LOAD, NO_FIT, USAGE, Case, main
 
 # fc1.weight has 64 * 144 values: enough for 8 bits. The last step of an epoch has 90 samples of 128.
 COMMON = ["dataset=synthetic", "dataset.train_count=218", "dataset.test_count=32", "training.batch_size=128",
           "backend=cpu", "backend.threads=1"]
 CNN = ["model=cnn", "model.width=16", "dataset.shape=[1,10,10]"]
 NORMS = ["model=lightcnn", "model.width=4", "dataset.shape=[3,16,16]"]  # batch norm
+BAD = pathlib.Path(os.environ["BRIM_BAD_PLUGINS"]) / "optimizer"
 OPTIMIZERS = ["adamw", "adam", "yogi", "adagrad", "sgd", "lion", "adafactor", "adamw8bit"]
 FUSED = "optimizer.update=fused_backward"
 STEPS = 6
@@ -84,7 +87,8 @@ class Optimizers(Base):
 
     def test_they_resume_and_neither_threads_nor_micro_batches_change_a_bit(self):
         for name in ("yogi", "adagrad optimizer.initial_accumulator=0.1 optimizer.lr_decay=0.1", "lion", "adafactor",
-                     "adafactor optimizer.beta1=0.9", "adamw8bit", "adam optimizer.bias_correction=false"):
+                     "adafactor optimizer.beta1=0.9", "adamw8bit", "adam optimizer.bias_correction=false", "muon",
+                     "muon optimizer.nesterov=false optimizer.adjust=match_rms_adamw"):
             with self.subTest(name):
                 words = [*COMMON, *CNN, *f"optimizer={name}".split(), f"training.steps={STEPS}",
                          "training.checkpoint_every_steps=3", "training.keep_checkpoints=9"]
@@ -102,9 +106,10 @@ class Optimizers(Base):
                  "dataset.train_count=4096", "dataset.test_count=512", "training.batch_size=64", "training.epochs=4",
                  "backend.threads=1"]
         for name, lr in (("adamw", 3e-3), ("yogi", 1e-2), ("adagrad", 3e-2), ("lion", 2e-3), ("adafactor", 5e-2),
-                         ("adamw8bit", 3e-3)):
+                         ("adamw8bit", 3e-3), ("muon", 2e-2)):
             self.train(name, *words, f"optimizer={name}", f"optimizer.lr={lr}")
-        accuracy = {name: self.summary(name)["test_accuracy"] for name in OPTIMIZERS if name not in ("adam", "sgd")}
+        tried = [name for name in [*OPTIMIZERS, "muon"] if name not in ("adam", "sgd")]
+        accuracy = {name: self.summary(name)["test_accuracy"] for name in tried}
         self.assertGreater(accuracy["adamw"], 0.5)
         for name, value in accuracy.items():
             self.assertGreater(value, accuracy["adamw"] - 0.05, accuracy)
@@ -116,6 +121,61 @@ class Optimizers(Base):
             out = self.brim("plugins", f"optimizer/{name}").out
             for part in parts:
                 self.assertIn(part, out)
+
+
+class Outside(Base):
+    """An optimizer from outside the tree, which is a formula (tests/bad_plugins/optimizer.c)."""
+
+    RUN = [*COMMON, *CNN, "optimizer=bad", f"--plugin-path={BAD}", f"training.steps={STEPS}"]
+
+    def test_what_else_there_is_leaves_its_bits(self):
+        self.train("plain", *self.RUN, "training.checkpoint_every_steps=3", "training.keep_checkpoints=9")
+        self.assertEqual(self.tensors("plain", STEPS)["fc1.weight.momentum"], ("F32", [64, 288]))
+        for run, words in (("offload", ["memory.offload=optimizer"]), ("fused", [FUSED]),
+                           ("cut", ["training.batch_size=32", "training.gradient_accumulation_steps=4",
+                                    "backend.threads=2"])):
+            self.train(run, *self.RUN, *words)
+            self.assert_same_checkpoint("plain", run, STEPS, context=f"({run})")
+        self.go_back("plain", STEPS)
+        self.brim("train", "--resume", "plain", f"--plugin-path={BAD}")
+        self.assert_same_checkpoint("plain", "cut", STEPS)
+
+    def test_ranks_share_its_states_out(self):
+        words = [*self.RUN, "dist.ranks=2", "training.clip_norm=0.5"]
+        for shard in "none", "optimizer", "gradients":
+            self.train(shard, *words, f"dist.shard={shard}")
+            self.assert_same_checkpoint("none", shard, STEPS, context=f"({shard})")
+
+    def test_what_it_brings_must_be_numbers(self):
+        result = self.train("run", *self.RUN, status=FAILED, env={"BRIM_BAD": "step:nan"})
+        self.assert_error(result, "optimizer 'bad': 'keep' is nan in step 2")
+
+    def test_a_name_that_is_not_there_is_refused_before_anything_is_placed(self):
+        result = self.train("run", *self.RUN, status=USAGE, env={"BRIM_BAD": "form:name"})
+        self.assert_error(result, "line 2, column 23 of the formula: nothing is known of the name 'decays'")
+
+    def test_what_a_file_says_of_itself_is_looked_at_when_it_is_loaded(self):
+        result = self.train("run", *self.RUN, status=LOAD, env={"BRIM_BAD": "table:unknown"})
+        self.assert_error(result, "bad.so", "optimizer/bad: line 2, column 9 of the formula")
+
+
+class Muon(Base):
+    def test_matrices_and_ranks_do_not_go_together(self):
+        words = [*COMMON, *CNN, "optimizer=muon", "training.steps=2"]
+        self.assert_error(self.train("run", *words, "dist.ranks=2", "dist.shard=optimizer", status=USAGE),
+                          "dist.shard does not go with", "muon")
+        self.assert_error(self.train("run", *words, FUSED, status=USAGE),
+                          "optimizer.update=fused_backward does not go with", "muon")
+
+    def test_matrices_are_momentum_and_the_rest_is_adamw(self):
+        self.train("run", *COMMON, *CNN, "optimizer=muon", "training.steps=1", "optimizer.adamw='conv1*'")
+        tensors = self.tensors("run", 1)
+        self.assertEqual(tensors["fc1.weight.momentum_buffer"], ("F32", [64, 288]))
+        self.assertEqual(tensors["conv2.weight.momentum_buffer"], ("F32", [32, 16, 3, 3]))
+        self.assertNotIn("fc1.weight.exp_avg", tensors)
+        for name in "fc1.bias", "conv1.weight":
+            self.assertIn(f"{name}.exp_avg", tensors)
+            self.assertNotIn(f"{name}.momentum_buffer", tensors)
 
 
 class FusedBackward(Base):

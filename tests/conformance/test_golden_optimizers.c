@@ -15,6 +15,7 @@
 #include "conformance/golden.h"
 #include "conformance/load.h"
 #include "exec/exec.h"
+#include "formula_adamw.h"
 #include "plugin/registry.h"
 
 #define STEPS 6
@@ -24,6 +25,7 @@ typedef struct updates {
   const char *name; /* in the fixture */
   const brim_plugin *optimizer;
   const char *settings;
+  const char *model; /* NULL: of width 6 */
 } updates;
 
 static const updates cases[] = {
@@ -31,6 +33,9 @@ static const updates cases[] = {
     {"adafactor", &brim_optimizer_adafactor, "{lr: 0.05, eps1: 1e-7, d: 0.9, weight_decay: 0.1}"},
     {"adafactor_mean", &brim_optimizer_adafactor, "{lr: 0.05, eps1: 1e-7, beta1: 0.9, weight_decay: 0.1}"},
     {"adamw8bit", &brim_optimizer_adamw8bit, "{lr: 0.01, weight_decay: 0.1}"},
+    {"muon", &brim_optimizer_muon, "{weight_decay: 0.1}"},
+    {"muon_tall", &brim_optimizer_muon, "{weight_decay: 0.1}", "{width: 16}"}, /* more rows than columns */
+    {"muon_match", &brim_optimizer_muon, "{nesterov: false, steps: 3, adjust: match_rms_adamw, weight_decay: 0.1}"},
 };
 
 typedef struct trainer {
@@ -51,7 +56,7 @@ static void start_on(trainer *t, const updates *how, const char *backend)
 {
   t->how = how;
   golden_read(&t->fixture, "optimizers.txt");
-  assert_true(load_plugin(&t->model, "model", "cnn", "{width: 6}"));
+  assert_true(load_plugin(&t->model, "model", "cnn", how->model ? how->model : "{width: 6}"));
   assert_true(load_plugin(&t->backend, "backend", backend, NULL));
   load_core_plugin(&t->optimizer, how->optimizer, how->settings);
   brim_plan_request r = {.graph = {.model = t->model.plugin->ops,
@@ -171,7 +176,7 @@ static void check(const updates *how)
   write_values(&t, -1);
   for (int64_t i = 0; i < STEPS; i++) {
     brim_step step = {.step = (uint64_t)i, .gradient_scale = 1};
-    ((const brim_optimizer_ops *)how->optimizer->ops)->fill(t.optimizer.self, 1, &step);
+    must(brim_optimizer_fill(how->optimizer, t.optimizer.self, 1, &step));
     write_values(&t, i);
     must(brim_exec_run(t.exec, t.update, &step, NULL));
   }
@@ -195,7 +200,10 @@ static void states_take_what_their_optimizers_promise(void **state)
   } expected[] = {{"lion", 5760 * 8},
                   {"adafactor", (24 + 240) * 8},
                   {"adafactor_mean", (24 + 240 + 5760) * 8},
-                  {"adamw8bit", 2 * 5760 + 2 * 23 * 8}};
+                  {"adamw8bit", 2 * 5760 + 2 * 23 * 8},
+                  {"muon", 5760 * 8},
+                  {"muon_tall", 64 * 640 * 8},
+                  {"muon_match", 5760 * 8}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     trainer t = {0};
     uint64_t bytes = 0;
@@ -248,7 +256,7 @@ static void a_gradient_that_ends_moves_no_weight_far(void **state)
     for (const brim_parameter *p = parameter; p < end; p++) write_by_place(&t, p->value, 0, 0);
     for (int64_t i = 0; i < STEPS; i++) {
       brim_step step = {.step = (uint64_t)i, .gradient_scale = 1};
-      ((const brim_optimizer_ops *)how.optimizer->ops)->fill(t.optimizer.self, 1, &step);
+      must(brim_optimizer_fill(how.optimizer, t.optimizer.self, 1, &step));
       for (const brim_parameter *p = parameter; p < end; p++) write_by_place(&t, p->gradient, 1, i == 0 ? 1e-5 : 0);
       must(brim_exec_run(t.exec, t.update, &step, NULL));
     }
@@ -258,10 +266,56 @@ static void a_gradient_that_ends_moves_no_weight_far(void **state)
   }
 }
 
+/* All parameters and states after STEPS updates. */
+static char *updated_on(const char *backend, const brim_plugin *optimizer, size_t *bytes)
+{
+  const updates how = {"lion", optimizer, "{lr: 0.01, weight_decay: 0.1}"};
+  trainer t = {0};
+  start_on(&t, &how, backend);
+  const brim_graph *g = t.update->graph;
+  char *all = NULL;
+  *bytes = 0;
+  for (int64_t i = -1; i < STEPS; i++) {
+    brim_step step = {.step = (uint64_t)(i < 0 ? 0 : i), .gradient_scale = 1};
+    for (size_t k = 0; k < g->parameter_count; k++) {
+      const brim_tensor *to = i < 0 ? g->parameter[k].value : g->parameter[k].gradient;
+      write_by_place(&t, to, 0.01 * (double)(i + 2), -0.3 / (double)(i + 3));
+    }
+    must(brim_optimizer_fill(optimizer, t.optimizer.self, 1, &step));
+    if (i >= 0) must(brim_exec_run(t.exec, t.update, &step, NULL));
+  }
+  for (size_t k = 0; k < g->parameter_count + g->state_count; k++) {
+    const brim_tensor *of = k < g->parameter_count ? g->parameter[k].value : g->state[k - g->parameter_count].tensor;
+    all = brim_xrealloc(all, *bytes + of->bytes);
+    must(brim_exec_read(t.exec, t.update, of, all + *bytes));
+    *bytes += of->bytes;
+  }
+  stop(&t);
+  return all;
+}
+
+/* Written as a formula: the kernel's bits on cpu, and what differs by roundings in double precision on reference. */
+static void adamw_as_a_formula_is_adamw(void **state)
+{
+  (void)state;
+  size_t bytes = 0, same = 0;
+  char *kernel = updated_on("cpu", &brim_optimizer_adamw, &bytes), *formula = updated_on("cpu", &formula_plugin, &same);
+  assert_int_equal(bytes, same);
+  assert_memory_equal(kernel, formula, bytes);
+  free(kernel);
+  free(formula);
+  kernel = updated_on("reference", &brim_optimizer_adamw, &bytes);
+  formula = updated_on("reference", &formula_plugin, &same);
+  for (size_t i = 0; i < bytes / sizeof(double); i++)
+    assert_true(fabs(((double *)kernel)[i] - ((double *)formula)[i]) <= 1e-14);
+  free(kernel);
+  free(formula);
+}
+
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(updates_are_what_the_papers_say),
-                                     cmocka_unit_test(states_take_what_their_optimizers_promise),
-                                     cmocka_unit_test(a_gradient_that_ends_moves_no_weight_far)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(updates_are_what_the_papers_say), cmocka_unit_test(states_take_what_their_optimizers_promise),
+      cmocka_unit_test(a_gradient_that_ends_moves_no_weight_far), cmocka_unit_test(adamw_as_a_formula_is_adamw)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

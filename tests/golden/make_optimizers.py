@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes optimizers.txt: what Lion, Adafactor and AdamW of 8-bit states make of given gradients.
+"""Makes optimizers.txt: what Lion, Adafactor, AdamW of 8-bit states and Muon make of given gradients.
 
     python3 tests/golden/make_optimizers.py        # needs nothing but Python; writes beside itself
 
@@ -10,6 +10,9 @@ Written from the papers and the public implementations, in plain Python and doub
 * AdamW8bit: Dettmers et al., 8-bit Optimizers via Block-wise Quantization, ICLR 2022; the maps are
   bitsandbytes.functional.create_dynamic_map, and the nearest entry of a map is found by looking at all of them. A
   second moment above 0 has an entry above 0.
+* Muon: torch.optim.Muon (PyTorch 2.9), which is for matrices alone; here tensors of more dimensions are matrices too,
+  and its iteration is not rounded to bfloat16. Other parameters are AdamW's. With --torch, a Python that has PyTorch
+  compares it with this program instead.
 
 The parameters are those of the model `cnn` of width 6 for images of 1x12x14 and 5 classes. Parameters and gradients are
 functions of the place of a value and the step (see `start` and `gradient`), repeated in
@@ -18,6 +21,7 @@ make_models.py describes it.
 """
 import math
 import pathlib
+import sys
 
 STEPS = 6
 PARAMETERS = [("conv1.weight", (6, 1, 3, 3)), ("conv1.bias", (6,)), ("conv2.weight", (12, 6, 3, 3)),
@@ -149,13 +153,89 @@ def adamw8bit(p, gradients, lr=0.01, beta1=0.9, beta2=0.999, eps=1e-8, weight_de
     return {"": p, "exp_avg": m, "exp_avg_absmax": m_absmax, "exp_avg_sq": v, "exp_avg_sq_absmax": v_absmax}
 
 
+# ---- Muon ----
+
+def product(a, b):
+    columns = list(zip(*b))
+    return [[math.fsum(x * y for x, y in zip(row, column)) for column in columns] for row in a]
+
+
+def orthogonal(x, steps, eps, a=3.4445, b=-4.775, c=2.0315):
+    tall = len(x) > len(x[0])
+    x = [list(row) for row in zip(*x)] if tall else x
+    norm = max(math.sqrt(math.fsum(v * v for row in x for v in row)), eps)
+    x = [[v / norm for v in row] for row in x]
+    for _ in range(steps):
+        gram = product(x, list(zip(*x)))
+        square = product(gram, gram)
+        update = [[b * v + c * w for v, w in zip(*rows)] for rows in zip(gram, square)]
+        x = [[a * v + w for v, w in zip(*rows)] for rows in zip(x, product(update, x))]
+    return [list(row) for row in zip(*x)] if tall else x
+
+
+def muon(p, gradients, shape, lr=0.02, momentum=0.95, nesterov=True, steps=5, eps=1e-7, weight_decay=0.1, match=False,
+         adamw_lr=3e-4, beta1=0.9, beta2=0.95, adamw_eps=1e-8):
+    m, v = [0.0] * len(p), [0.0] * len(p)
+    if len(shape) < 2:
+        for t, g in enumerate(gradients, 1):
+            m = [beta1 * a + (1 - beta1) * d for a, d in zip(m, g)]
+            v = [beta2 * a + (1 - beta2) * d * d for a, d in zip(v, g)]
+            p = [x * (1 - adamw_lr * weight_decay) - adamw_lr / (1 - beta1 ** t) * a /
+                 (math.sqrt(b) / math.sqrt(1 - beta2 ** t) + adamw_eps) for x, a, b in zip(p, m, v)]
+        return {"": p, "exp_avg": m, "exp_avg_sq": v}
+    rows, columns = shape[0], count_of(shape[1:])
+    adjusted = lr * (0.2 * math.sqrt(max(rows, columns)) if match else math.sqrt(max(1, rows / columns)))
+    for g in gradients:
+        m = lerp(m, g, 1 - momentum)
+        d = lerp(g, m, momentum) if nesterov else m
+        u = orthogonal([d[r * columns:(r + 1) * columns] for r in range(rows)], steps, eps)
+        p = [x * (1 - lr * weight_decay) - adjusted * y for x, y in zip(p, (w for row in u for w in row))]
+    return {"": p, "momentum_buffer": m}
+
+
+def compare_with_torch():
+    """Matrices of random shapes, drawn settings; PyTorch's own iteration, kept from rounding."""
+    import random
+
+    import torch
+    from torch.optim import _muon
+
+    random.seed(5)
+    exact = torch.Tensor.to
+    torch.Tensor.to = lambda self, *a, **k: self.clone() if k.get("dtype") is torch.bfloat16 else exact(self, *a, **k)
+    apart = 0.0
+    for _ in range(50):
+        shape = (random.randint(1, 30), random.randint(1, 30))
+        match, nesterov, steps = random.random() < 0.5, random.random() < 0.5, random.randint(1, 7)
+        weight_decay, momentum = random.random() / 10, random.random()
+        start_, count = torch.randn(shape, dtype=torch.float64), shape[0] * shape[1]
+        gradients = [torch.randn(shape, dtype=torch.float64) for _ in range(4)]
+        parameter = torch.nn.Parameter(start_.clone())
+        optimizer = _muon.Muon([parameter], lr=0.02, weight_decay=weight_decay, momentum=momentum, nesterov=nesterov,
+                               ns_steps=steps, adjust_lr_fn="match_rms_adamw" if match else "original")
+        for g in gradients:
+            parameter.grad = g.clone()
+            optimizer.step()
+        ours = muon(start_.flatten().tolist(), [g.flatten().tolist() for g in gradients], shape, momentum=momentum,
+                    nesterov=nesterov, steps=steps, weight_decay=weight_decay, match=match)[""]
+        theirs = parameter.detach().flatten().tolist()
+        apart = max(apart, max(abs(ours[i] - theirs[i]) for i in range(count)))
+    print(f"muon and torch.optim.Muon {torch.__version__} differ by {apart:.1e} at most")
+
+
 def main():
+    if "--torch" in sys.argv:
+        compare_with_torch()
+        return
     cases = [("lion", lambda p, g, shape: lion(p, g), ["conv2.weight", "fc1.bias"]),
              ("adafactor", lambda p, g, shape: adafactor(p, g, shape),
               ["conv1.weight", "conv2.weight", "fc1.bias", "fc2.weight"]),
              ("adafactor_mean", lambda p, g, shape: adafactor(p, g, shape, beta1=0.9, d=1.0),
               ["conv2.weight", "fc1.bias"]),
-             ("adamw8bit", lambda p, g, shape: adamw8bit(p, g), ["fc1.weight", "fc1.bias"])]
+             ("adamw8bit", lambda p, g, shape: adamw8bit(p, g), ["fc1.weight", "fc1.bias"]),
+             ("muon", muon, ["conv1.weight", "conv2.weight", "fc1.bias", "fc2.weight"]),
+             ("muon_match", lambda p, g, shape: muon(p, g, shape, nesterov=False, steps=3, match=True),
+              ["conv1.weight", "conv2.weight"])]
     with open(pathlib.Path(__file__).resolve().parent / "optimizers.txt", "w") as out:
         for case, run, names in cases:
             for which, (name, shape) in enumerate(PARAMETERS):
@@ -167,6 +247,10 @@ def main():
                 for key, values in result.items():
                     same = shape if len(values) == count else (len(values),)
                     write(out, f"{case}.{name}.{key}" if key else f"{case}.{name}", same, values)
+        tall = (16, 1, 3, 3)  # of the model of width 16
+        gradients = [[gradient(0, step, i) for i in range(count_of(tall))] for step in range(STEPS)]
+        for key, values in muon([start(0, i) for i in range(count_of(tall))], gradients, tall).items():
+            write(out, f"muon_tall.conv1.weight.{key}" if key else "muon_tall.conv1.weight", tall, values)
 
 
 if __name__ == "__main__":
