@@ -5,6 +5,7 @@
 #include "brim/backend.h"
 #include "brim/optimizer.h"
 #include "brim/plugin.h"
+#include "brim/schedule.h"
 #include "graph/graph.h"
 
 /* Of optimizers that have an operation of the backends' own, one kernel, in the place of a formula. */
@@ -22,11 +23,11 @@ void brim_optimizer_describe(const brim_optimizer_ops *ops, const void *self, br
  * gets is not finite. */
 brim_status brim_optimizer_fill(const brim_plugin *plugin, const void *self, double factor, brim_step *step);
 
-typedef struct brim_schedule_ops {
-  uint32_t size;
-  /* [step] What the learning rate is multiplied by in step `step` (from 0) of `steps`. */
-  double (*factor)(const void *params, int64_t step, int64_t steps);
-} brim_schedule_ops;
+/* [step] What a schedule multiplies the learning rate by in a step. ENUMERIC, naming it and the step, if that is
+ * negative or not finite. */
+brim_status brim_schedule_factor(const brim_plugin *plugin, const void *self, int64_t step, int64_t steps, double *out);
+/* [init] The same of all steps of a run, or of many of them, before it begins. */
+brim_status brim_schedule_check(const brim_plugin *plugin, const void *self, int64_t steps);
 
 typedef struct brim_loss_ops {
   uint32_t size;
@@ -43,7 +44,7 @@ extern const brim_plugin brim_optimizer_adamw, brim_optimizer_adam, brim_optimiz
     brim_optimizer_adafactor, brim_optimizer_adamw8bit, brim_optimizer_yogi, brim_optimizer_adagrad,
     brim_optimizer_muon;
 extern const brim_plugin brim_schedule_constant, brim_schedule_cosine, brim_schedule_linear, brim_schedule_step,
-    brim_schedule_polynomial;
+    brim_schedule_polynomial, brim_schedule_wsd, brim_schedule_restarts;
 extern const brim_plugin brim_selector_random, brim_selector_round_robin, brim_selector_proportional;
 extern const brim_plugin brim_loss_cross_entropy, brim_loss_mse, brim_loss_mae, brim_loss_huber, brim_loss_bce;
 #endif

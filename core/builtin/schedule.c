@@ -1,7 +1,10 @@
 /* Learning-rate schedules: a linear warm-up to 1, then constant, a half cosine, a straight line or a polynomial down to
  * `final_factor`, or drops by a factor every so many steps (PyTorch's PolynomialLR and StepLR, counted in steps).
- * Cosine with a warm-up of 0.3 is the shape of the one-cycle policy (Smith and Topin, 2018). */
+ * Cosine with a warm-up of 0.3 is the shape of the one-cycle policy (Smith and Topin, 2018). wsd is constant up to a
+ * decay at the end (Hu et al., MiniCPM, 2024); restarts goes down again and again, in cycles that may grow (Loshchilov
+ * and Hutter, SGDR, ICLR 2017, as PyTorch's CosineAnnealingWarmRestarts). */
 #include <float.h>
+#include <inttypes.h>
 #include <math.h>
 
 #include "builtin/builtin.h"
@@ -11,7 +14,14 @@ typedef struct schedule {
   int64_t warmup_steps;
   double final_factor, power, gamma, every_fraction;
   int64_t every_steps;
+  double decay_fraction;
+  int64_t decay_steps;
+  int32_t shape;
+  double cycle_fraction, growth;
+  int64_t cycle_steps;
 } schedule;
+
+enum shape { LINEAR, COSINE, ONE_MINUS_SQRT };
 
 #define WARMUP_ROWS                                                                                                    \
   BRIM_PARAM(F64, schedule, warmup_fraction, "0", "[0,1]", "share of all steps that warms up; warmup_steps wins"),     \
@@ -28,6 +38,25 @@ static const brim_param step_table[] = {
     BRIM_PARAM(F64, schedule, every_fraction, "0.3", "(0,1]",
                "share of the steps after the warm-up between drops; every_steps wins"),
     BRIM_PARAM(I64, schedule, every_steps, "0", "[0,inf)", "steps between drops; 0: by every_fraction"),
+    BRIM_PARAMS_END};
+
+static const brim_param wsd_table[] = {
+    WARMUP_ROWS,
+    BRIM_PARAM(F64, schedule, decay_fraction, "0.1", "[0,1]",
+               "share of all steps that decays, the last; decay_steps wins"),
+    BRIM_PARAM(I64, schedule, decay_steps, "0", "[0,inf)", "steps that decay; 0: by decay_fraction"),
+    BRIM_PARAM(ENUM, schedule, shape, "one_minus_sqrt", "linear|cosine|one_minus_sqrt", "of the decay"),
+    BRIM_PARAM(F64, schedule, final_factor, "0", "[0,1]", "factor that the last step approaches"),
+    BRIM_PARAMS_END};
+static const brim_param restarts_table[] = {
+    WARMUP_ROWS,
+    BRIM_PARAM(F64, schedule, cycle_fraction, "0.1", "(0,1]",
+               "share of the steps after the warm-up in the first cycle; cycle_steps wins"),
+    BRIM_PARAM(I64, schedule, cycle_steps, "0", "[0,inf)", "steps of the first cycle; 0: by cycle_fraction"),
+    BRIM_PARAM(F64, schedule, growth, "1", "[1,100]", "each cycle has so many times the steps of the one before"),
+    BRIM_PARAM(ENUM, schedule, shape, "cosine", "linear|cosine", "of a cycle; linear: a polynomial, by power"),
+    BRIM_PARAM(F64, schedule, power, "1", "(0,inf)", "of the share of a cycle that is left, if that is its shape"),
+    BRIM_PARAM(F64, schedule, final_factor, "0", "[0,1]", "factor that the last step of a cycle approaches"),
     BRIM_PARAMS_END};
 
 /* Whole steps of a share of them. The share is a decimal number that was rounded, and the product is rounded again:
@@ -101,6 +130,66 @@ static double factor_step(const void *params, int64_t step, int64_t steps)
   return pow(s->gamma, floor(((double)step - warmup) / every));
 }
 
+/* From 1 to 0 as x goes from 0 to 1. */
+static double down(enum shape shape, double x)
+{
+  if (shape == COSINE) return 0.5 * (1 + cos(acos(-1.0) * x));
+  return shape == LINEAR ? 1 - x : 1 - sqrt(x);
+}
+
+static double factor_wsd(const void *params, int64_t step, int64_t steps)
+{
+  const schedule *s = params;
+  double factor = 1;
+  if (progress(s, step, steps, &factor) < 0) return factor;
+  const double rest = (double)steps - warmup_of(s, steps);
+  const double wanted = s->decay_steps > 0 ? (double)s->decay_steps : whole_steps(s->decay_fraction, (double)steps);
+  const double decay = fmin(wanted, rest), begun = (double)step - ((double)steps - decay);
+  if (begun <= 0) return 1;
+  return s->final_factor + (1 - s->final_factor) * down((enum shape)s->shape, begun / decay);
+}
+
+static double factor_restarts(const void *params, int64_t step, int64_t steps)
+{
+  const schedule *s = params;
+  double factor = 1;
+  if (progress(s, step, steps, &factor) < 0) return factor;
+  const double rest = (double)steps - warmup_of(s, steps), share = whole_steps(s->cycle_fraction, rest);
+  double cycle = s->cycle_steps > 0 ? (double)s->cycle_steps : fmax(1, share);
+  double at = (double)step - warmup_of(s, steps);
+  if (s->growth > 1) {
+    for (; at >= cycle; cycle *= s->growth) at -= cycle;
+  } else {
+    at = fmod(at, cycle);
+  }
+  const double left = s->shape == COSINE ? down(COSINE, at / cycle) : pow(1 - at / cycle, s->power);
+  return s->final_factor + (1 - s->final_factor) * left;
+}
+
+/* ---- what a run asks ---- */
+
+#define CHECKED_STEPS 10000 /* of a run with more */
+
+brim_status brim_schedule_factor(const brim_plugin *plugin, const void *self, int64_t step, int64_t steps, double *out)
+{
+  const double factor = ((const brim_schedule_ops *)plugin->ops)->factor(self, step, steps);
+  *out = factor;
+  if (factor >= 0 && factor <= DBL_MAX) return BRIM_OK;
+  return brim_fail(BRIM_ENUMERIC,
+                   "schedule '%s': the factor of step %" PRId64 " of %" PRId64
+                   " is %g: it must be finite and not negative",
+                   plugin->id, step, steps, factor);
+}
+
+brim_status brim_schedule_check(const brim_plugin *plugin, const void *self, int64_t steps)
+{
+  const int64_t stride = steps / CHECKED_STEPS + 1;
+  double factor;
+  for (int64_t step = 0; step < steps; step += stride)
+    BRIM_TRY(brim_schedule_factor(plugin, self, step, steps, &factor));
+  return steps > 0 ? brim_schedule_factor(plugin, self, steps - 1, steps, &factor) : BRIM_OK;
+}
+
 #define SCHEDULE(name, table, text)                                                                                    \
   static const brim_schedule_ops name##_ops = {sizeof(brim_schedule_ops), factor_##name};                              \
   const brim_plugin brim_schedule_##name = {.size = sizeof(brim_plugin),                                               \
@@ -115,3 +204,5 @@ SCHEDULE(cosine, decay_table, "a warm-up, then half a cosine down to final_facto
 SCHEDULE(linear, decay_table, "a warm-up, then a straight line down to final_factor");
 SCHEDULE(polynomial, polynomial_table, "a warm-up, then a polynomial down to final_factor");
 SCHEDULE(step, step_table, "a warm-up, then a drop by gamma every so many steps");
+SCHEDULE(wsd, wsd_table, "a warm-up, then the full learning rate up to a decay at the end (Hu et al., 2024)");
+SCHEDULE(restarts, restarts_table, "a warm-up, then cycles down to final_factor (Loshchilov and Hutter, 2017)");

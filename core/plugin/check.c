@@ -13,6 +13,7 @@
 #include "brim/dataset.h"
 #include "brim/model.h"
 #include "brim/policy.h"
+#include "brim/schedule.h"
 #include "brim/selector.h"
 #include "param/value.h"
 #include "plugin/kind.h"
@@ -46,6 +47,7 @@ static const required_op backend_ops[] = {
 static const required_op policy_ops[] = {{NULL, 0}};
 static const required_op comm_ops[] = {{NULL, 0}};
 static const required_op optimizer_ops[] = {{NULL, 0}};
+static const required_op schedule_ops[] = {REQUIRED(brim_schedule_ops, factor), {NULL, 0}};
 static const required_op selector_ops[] = {REQUIRED(brim_selector_ops, select), {NULL, 0}};
 
 /* What may come from outside, and the size of its table; the least is that of the oldest ABI whose plugins of the kind
@@ -67,6 +69,7 @@ static const struct {
     {BRIM_COMM, sizeof(brim_comm_ops), sizeof(brim_comm_ops), comm_ops, check_comm},
     {BRIM_SELECTOR, sizeof(brim_selector_ops), sizeof(brim_selector_ops), selector_ops, NULL},
     {BRIM_OPTIMIZER, sizeof(brim_optimizer_ops), sizeof(brim_optimizer_ops), optimizer_ops, check_optimizer},
+    {BRIM_SCHEDULE, sizeof(brim_schedule_ops), sizeof(brim_schedule_ops), schedule_ops, NULL},
 };
 
 static brim_status check_abi(const brim_module *module)
@@ -173,8 +176,9 @@ static brim_status check_ops(const brim_plugin *plugin)
                 : brim_fail(BRIM_ELOAD, "kind %u is unknown to this brim", plugin->kind);
   }
   if (!plugin->ops) return brim_fail(BRIM_ELOAD, "ops is NULL");
-  if (plugin->kind == BRIM_OPTIMIZER && plugin->create)
-    return brim_fail(BRIM_ELOAD, "create must be NULL: an optimizer is its parameters and its formula");
+  if ((plugin->kind == BRIM_OPTIMIZER || plugin->kind == BRIM_SCHEDULE) && plugin->create)
+    return brim_fail(BRIM_ELOAD, "create must be NULL: a plugin of kind '%s' is its parameters and its functions",
+                     brim_kind_name(plugin->kind));
   uint32_t bytes;
   memcpy(&bytes, plugin->ops, sizeof bytes); /* every table starts with its size */
   if (bytes < kinds[k].least || bytes > kinds[k].bytes || bytes % sizeof(void *) != 0)

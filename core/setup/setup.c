@@ -199,7 +199,7 @@ brim_status brim_setup_open(brim_setup *s)
   s->backend_ops = brim_config_choice_of(c, "backend")->plugin->ops;
   s->optimizer = brim_config_choice_of(c, "optimizer")->plugin;
   s->optimizer_params = brim_config_choice_of(c, "optimizer")->params;
-  s->schedule_ops = brim_config_choice_of(c, "schedule")->plugin->ops;
+  s->schedule = brim_config_choice_of(c, "schedule")->plugin;
   s->schedule_params = brim_config_choice_of(c, "schedule")->params;
   BRIM_TRY(check_precision(s));
   brim_shared_folder_set(s->settings->claims.dir);

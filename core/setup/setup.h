@@ -60,7 +60,7 @@ typedef struct brim_setup {
   brim_feature_set *features;      /* that the model is trained on, in the place of samples; NULL: of samples */
   const brim_backend_ops *backend_ops;
   const brim_plugin *optimizer;
-  const brim_schedule_ops *schedule_ops;
+  const brim_plugin *schedule;
   const void *optimizer_params, *schedule_params;
   brim_loss_attr loss;
   int32_t top_k;           /* resolved; 0: off */

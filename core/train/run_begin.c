@@ -218,6 +218,12 @@ static brim_status connect(const brim_running *r)
   return brim_taken_connect(&r->drive->planner);
 }
 
+static brim_status check_schedule(const brim_running *r)
+{
+  const brim_setup *s = r->drive->setup;
+  return brim_schedule_check(s->schedule, s->schedule_params, r->drive->order.steps);
+}
+
 static brim_status open_trainer(brim_running *r)
 {
   for (;;) {
@@ -253,6 +259,7 @@ brim_status brim_running_begin(brim_running *r)
   BRIM_TRY(brim_deal_settle(r->options->dist, opened, &r->drive));
   BRIM_TRY(brim_running_begin_together(r, connect(r)));
   BRIM_TRY(brim_running_begin_together(r, brim_communication_time(&r->drive->planner)));
+  BRIM_TRY(brim_running_begin_together(r, check_schedule(r)));
   BRIM_TRY(brim_running_begin_together(r, open_trainer(r)));
   BRIM_TRY(brim_deal_exchange_batches(r->drive));
   if (r->drive->setup->own_config) r->config = r->drive->setup->own_config;

@@ -30,10 +30,11 @@ static brim_status make_steps(brim_trainer *t, double weight, brim_step *server)
 {
   const brim_setup *s = t->drive->setup;
   const int64_t round = t->state.step;
-  const double factor = s->schedule_ops->factor(s->schedule_params, round, t->drive->order.steps);
+  double factor;
   t->step = (brim_step){.seed = (uint64_t)s->settings->seed, .step = (uint64_t)round, .gradient_scale = 1};
   *server = t->step;
   server->federated = 1 / weight;
+  BRIM_TRY(brim_schedule_factor(s->schedule, s->schedule_params, round, t->drive->order.steps, &factor));
   BRIM_TRY(brim_optimizer_fill(s->optimizer, s->optimizer_params, factor, &t->step)); /* for records: clients' rate */
   return brim_optimizer_fill(s->server_optimizer, s->server_params, 1, server);
 }

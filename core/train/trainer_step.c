@@ -13,11 +13,13 @@ brim_status brim_trainer_make_step(const brim_trainer *t, int64_t number, int64_
                         .loss_scale = b->scale / (double)(samples * brim_setup_losses_each(t->drive->setup)),
                         .norm_groups = brim_setup_norm_groups(d->setup, samples),
                         .gradient_scale = 1};
-  const double factor = d->setup->schedule_ops->factor(d->setup->schedule_params, number, d->order.steps);
+  const brim_setup *s = d->setup;
+  double factor;
   b->update = b->step;
   b->update.step = (uint64_t)(number - t->state.skipped_steps);
-  BRIM_TRY(brim_optimizer_fill(d->setup->optimizer, d->setup->optimizer_params, factor, &b->step));
-  return brim_optimizer_fill(d->setup->optimizer, d->setup->optimizer_params, factor, &b->update);
+  BRIM_TRY(brim_schedule_factor(s->schedule, s->schedule_params, number, d->order.steps, &factor));
+  BRIM_TRY(brim_optimizer_fill(s->optimizer, s->optimizer_params, factor, &b->step));
+  return brim_optimizer_fill(s->optimizer, s->optimizer_params, factor, &b->update);
 }
 
 static brim_span next_span(void *context, int64_t sequence)

@@ -20,12 +20,9 @@ static const brim_param table[] = {
     BRIM_PARAM(STR, settings, no_decay, "", NULL, "names of parameters without weight decay: '*.bias'"),
     BRIM_PARAMS_END};
 
-/* What brim keeps of each parameter, in checkpoints as "fc1.weight.m"; 0 at first. */
+/* What brim keeps of each parameter, 0 at first; and numbers of a step, which the formula knows by these names. */
 static const char *const states[] = {"m", "v", NULL};
-
-/* What differs from step to step, or is a parameter of the plugin: the formula knows these names. */
 static const char *const scalars[] = {"lr", "weight_decay", "keep", "eps", NULL};
-
 static void step(const void *self, const brim_optimizer_step *at, double *scalar)
 {
   const settings *s = self;

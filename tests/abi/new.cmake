@@ -58,6 +58,7 @@ if(prefix OR NOT program)
 endif()
 
 make(optimizer agree)
+make(schedule slowly)
 make(selector fair)
 steps_have("\n  brim federate --plugin-path build method=fair " program)
 expect("mlp on synthetic: [0-9]+ samples for 100 clients")

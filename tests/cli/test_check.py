@@ -13,6 +13,7 @@ import unittest
 
 from support import BINARY, DONE, FAILED, HANG_SECONDS, LOAD, SANITIZED, USAGE, Case, main
 
+KINDS = "policy", "model", "dataset", "selector", "optimizer", "schedule"
 BAD = pathlib.Path(os.environ["BRIM_BAD_PLUGINS"])
 ABI = pathlib.Path(os.environ["BRIM_ABI_PLUGINS"])
 SHIPPED = pathlib.Path(BINARY).parent.parent / "lib" / "brim" / "plugins"
@@ -75,7 +76,7 @@ class Good(Check):
         self.assertNotIn("read", found)
 
     def test_the_bad_ones_are_good_while_nobody_asks_for_more(self):
-        for kind in ("policy", "model", "dataset", "selector", "optimizer"):
+        for kind in KINDS:
             self.check(BAD / kind / "bad.so")
 
     def test_time_passes_between_questions(self):
@@ -135,6 +136,16 @@ class Bad(Check):
                                  ("form:name", "update", "nothing is known of the name 'decays'")):
             with self.subTest(bad):
                 self.assert_fails("optimizer", bad, check, part)
+
+    def test_schedules(self):
+        for bad, part in (("nan:700", "schedule 'bad': the factor of step 700 of 10000 is nan"),
+                          ("negative:90", "the factor of step 90 of 100 is -0.5: it must be finite and not negative"),
+                          ("infinite:0", "the factor of step 0 of 1 is inf"), ("segv:5", "SIGSEGV"),
+                          ("impure:0", "when it is asked for again: it must go by its arguments alone")):
+            with self.subTest(bad):
+                self.assert_fails("schedule", f"factor:{bad}", "factor", part)
+        found = self.findings(BAD / "schedule" / "bad.so", status=LOAD, bad="table:factor")
+        self.assertIn("ops.factor is NULL, a schedule needs it", found["table"][1])
 
     def test_what_an_optimizer_says_of_itself(self):
         for bad, part in (("unknown", "line 2, column 9 of the formula: nothing is known of the name 'rate'"),
@@ -219,7 +230,7 @@ class Bad(Check):
     def test_folders(self):
         result = self.check(BAD, status=USAGE)
         self.assert_error(result, "is a folder", *(f"brim check {BAD}/{kind}/bad.so"
-                                                   for kind in ("policy", "model", "dataset", "selector", "optimizer")))
+                                                   for kind in KINDS))
         (self.folder / "empty").mkdir()
         self.assert_error(self.check("empty", status=USAGE), "no plugin's file (*.so) is in it")
 
@@ -293,7 +304,7 @@ class Mutated(Check):
     @plain
     def test_any_bytes(self):
         seeds = [(BAD / kind / "bad.so").read_bytes()
-                 for kind in ("policy", "model", "dataset", "selector", "optimizer")]
+                 for kind in KINDS]
         found = {}
         for number in range(MUTATIONS):
             draw = random.Random(number)

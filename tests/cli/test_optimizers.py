@@ -159,6 +159,21 @@ class Outside(Base):
         self.assert_error(result, "bad.so", "optimizer/bad: line 2, column 9 of the formula")
 
 
+class Schedules(Base):
+    RUN = [*COMMON, *CNN, "schedule=bad", f"--plugin-path={BAD.parent / 'schedule'}", f"training.steps={STEPS}"]
+
+    def test_one_from_outside_trains_as_the_core_s_own(self):
+        self.train("outside", *self.RUN)
+        self.train("own", *COMMON, *CNN, "schedule=constant", f"training.steps={STEPS}")
+        self.assert_same_checkpoint("outside", "own", STEPS, files=["model.safetensors", "optimizer.safetensors"])
+
+    def test_what_is_no_factor_is_refused_before_anything_is_written(self):
+        for bad, number in (("nan:4", "nan"), ("negative:4", "-0.5"), ("infinite:4", "inf")):
+            result = self.train("run", *self.RUN, status=FAILED, env={"BRIM_BAD": f"factor:{bad}"})
+            self.assert_error(result, f"schedule 'bad': the factor of step 4 of 6 is {number}: it must be finite")
+            self.assertFalse((self.folder / "run").exists())
+
+
 class Muon(Base):
     def test_matrices_and_ranks_do_not_go_together(self):
         words = [*COMMON, *CNN, "optimizer=muon", "training.steps=2"]

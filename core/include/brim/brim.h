@@ -15,6 +15,7 @@
 #include "brim/plugin.h"
 #include "brim/policy.h"
 #include "brim/random.h"
+#include "brim/schedule.h"
 #include "brim/selector.h"
 #include "brim/status.h"
 #include "brim/tensor.h"

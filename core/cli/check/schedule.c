@@ -1,0 +1,94 @@
+/* Schedules: whether every factor is finite and not negative, and the same when it is asked for again, of runs of
+ * several lengths. See check.h. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "builtin/builtin.h"
+#include "cli/check/check.h"
+
+static const int64_t lengths[] = {1, 2, 7, 100, 10000};
+#define LENGTHS (sizeof lengths / sizeof lengths[0])
+
+static brim_status configure(brim_check *c, const char *further, brim_config **out)
+{
+  char own[BRIM_PLUGIN_ID_MAX + sizeof "schedule="];
+  const char *word[] = {own, "model=mlp", "dataset=synthetic", "policy=[]", further};
+  snprintf(own, sizeof own, "schedule=%s", c->plugin->id);
+  return brim_check_config(c, word, further ? 5 : 4, out);
+}
+
+/* Asked again from the last step on, as runs that are gone on with ask from the middle. */
+static brim_status ask_twice(const brim_check *c, const void *self, int64_t steps)
+{
+  double *first = brim_xcalloc((size_t)steps, sizeof *first);
+  brim_status status = BRIM_OK;
+  for (int64_t i = 0; i < steps && status == BRIM_OK; i++)
+    status = brim_schedule_factor(c->plugin, self, i, steps, &first[i]);
+  for (int64_t i = steps; i-- > 0 && status == BRIM_OK;) {
+    double again = 0;
+    status = brim_schedule_factor(c->plugin, self, i, steps, &again);
+    if (status == BRIM_OK && (again < first[i] || again > first[i]))
+      status = brim_fail(BRIM_EPLUGIN,
+                         "the factor of step %" PRId64 " of %" PRId64 " is %.17g, and %.17g when it is asked for "
+                         "again: it must go by its arguments alone",
+                         i, steps, first[i], again);
+  }
+  free(first);
+  return status;
+}
+
+static brim_status ask_all(brim_check *c, const char *further, bool *refused)
+{
+  brim_config *config = NULL;
+  brim_status status = configure(c, further, &config);
+  *refused = status != BRIM_OK;
+  for (size_t i = 0; i < LENGTHS && status == BRIM_OK; i++)
+    status = ask_twice(c, brim_config_choice_of(config, "schedule")->params, lengths[i]);
+  brim_config_free(config);
+  return status;
+}
+
+static enum brim_finding check_factor(brim_check *c)
+{
+  bool refused = false;
+  brim_config *config = NULL;
+  if (ask_all(c, NULL, &refused) != BRIM_OK) {
+    char error[1024];
+    snprintf(error, sizeof error, "%s", brim_error_text());
+    brim_check_say(c, BRIM_FOUND_FAILED, "%s", error);
+    return refused ? brim_check_words(c, error, BRIM_FOUND_FAILED) : BRIM_FOUND_FAILED;
+  }
+  if (configure(c, NULL, &config) != BRIM_OK) return brim_check_error(c, "its configuration");
+  const void *self = brim_config_choice_of(config, "schedule")->params;
+  brim_text curve = {0};
+  for (int64_t percent = 0; percent <= 100; percent += 25) {
+    const int64_t step = percent == 100 ? 999 : percent * 10;
+    double factor = 0;
+    (void)brim_schedule_factor(c->plugin, self, step, 1000, &factor);
+    brim_text_printf(&curve, "%s%.4g at %" PRId64 " %%", percent > 0 ? ", " : "", factor, percent);
+  }
+  brim_config_free(config);
+  const enum brim_finding finding =
+      brim_check_say(c, BRIM_FOUND_OK, "runs of 1 to 10000 steps; of 1000: %s", brim_text_str(&curve));
+  brim_text_release(&curve);
+  return finding;
+}
+
+static enum brim_check_trial try_word(brim_check *c, const char *word)
+{
+  bool refused = false;
+  if (ask_all(c, word, &refused) == BRIM_OK) return BRIM_TRIAL_DONE;
+  if (refused) return BRIM_TRIAL_REFUSED;
+  brim_check_error(c, word);
+  return BRIM_TRIAL_FAILED;
+}
+
+static enum brim_finding check_parameters(brim_check *c)
+{
+  return brim_check_parameters(c, "schedule", try_word);
+}
+
+const brim_check_kind brim_schedule_checks[] = {
+    {"factor", check_factor}, {"parameters", check_parameters, .needs_sound = true}, {NULL, NULL}};

@@ -1,0 +1,21 @@
+/* Learning-rate schedules: what an optimizer's learning rate is multiplied by in each step. Since ABI 1.10. */
+#ifndef BRIM_SCHEDULE_H
+#define BRIM_SCHEDULE_H
+#include <stdint.h>
+
+#include "brim/plugin.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct brim_schedule_ops {
+  uint32_t size;
+  /* [step] The factor of step `step`, from 0, of a run of `steps`; of a federation, of its rounds. Finite, and not
+   * negative. A pure function of its arguments: a run that is gone on with asks for the same steps again. */
+  double (*factor)(const void *self, int64_t step, int64_t steps);
+} brim_schedule_ops;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,37 @@
+/* @NAME@: a schedule that rises in a straight line to 1, and then falls with the root of the steps (Vaswani et al.,
+ * 2017):
+ *
+ *     factor = min((step + 1) / warmup_steps, sqrt(warmup_steps / (step + 1)))
+ *
+ * All that a schedule is told is in brim/schedule.h. */
+#include <brim/brim.h>
+#include <math.h>
+
+typedef struct settings { /* brim fills it from the table below */
+  int64_t warmup_steps;
+} settings;
+
+static const brim_param table[] = {
+    BRIM_PARAM(I64, settings, warmup_steps, "10", "[1,inf)", "steps in which the factor rises"),
+    BRIM_PARAMS_END,
+};
+
+/* What the learning rate is multiplied by in step `step`, from 0, of `steps`: by these arguments alone. */
+static double factor(const void *self, int64_t step, int64_t steps)
+{
+  const settings *s = self;
+  const double warmup = (double)s->warmup_steps, at = (double)step + 1;
+  (void)steps; /* it falls at its own pace, however long the run is */
+  return fmin(at / warmup, sqrt(warmup / at));
+}
+
+static const brim_schedule_ops ops = {sizeof ops, factor};
+static const brim_plugin plugin = {.size = sizeof plugin,
+                                   .kind = BRIM_SCHEDULE,
+                                   .id = "@NAME@",
+                                   .ops = &ops,
+                                   .help = "up in a straight line, down with the root of the steps",
+                                   .params_size = sizeof(settings),
+                                   .params = table};
+static const brim_plugin *const plugins[] = {&plugin, NULL};
+BRIM_MODULE("@NAME@", "0.1", plugins)
