@@ -123,4 +123,4 @@ static brim_tensor *make_formula(bench *b)
   brim_graph_node_into(b->g, "formula", "formula", u.in, inputs, u.out, 3, &(brim_attr){.formula = {f}});
   return NULL;
 }
-BENCH_ROW(formula) = {"formula", make_formula, .composite = true};
+BENCH_ROW(formula) = {"formula", make_formula};
