@@ -35,6 +35,31 @@ class Images(Case):
             self.assertEqual((self.folder / one / "checkpoints/last" / name).read_bytes(),
                              (self.folder / other / "checkpoints/last" / name).read_bytes(), name)
 
+    def test_folders_in_those_of_classes_are_clients(self):
+        """The same name is the same client in every class; the test split has none."""
+        path = self.folder_set(train=6, test=2)
+        owners = {}
+        for number, file in enumerate(sorted((path / "train").rglob("*.png"))):
+            owners[number] = ["zoe", "ann", "bob"][number * 7 % 5 % 3]
+            (file.parent / owners[number]).mkdir(exist_ok=True)
+            file.rename(file.parent / owners[number] / file.name)
+        order = sorted((path / "train").rglob("*.png"), key=str)  # as brim numbers pictures
+        words = [word for word in folder_words(path) if not word.startswith("training.epochs")]
+        words += ["partition=natural", "clients_per_round=2", "rounds=2"]
+        self.brim("federate", *words, "dataset.client=folder", "total_clients=3", "--export-partition", "out.csv")
+        dealt = {}
+        for line in (self.folder / "out.csv").read_text().splitlines()[1:]:
+            client, sample = map(int, line.split(",")[:2])
+            dealt.setdefault(client, set()).add(sample)
+        self.assertEqual(dealt, {k: {i for i, file in enumerate(order) if file.parent.name == name}
+                                 for k, name in enumerate(["ann", "bob", "zoe"])})
+        self.brim("federate", *words, "dataset.client=folder", "total_clients=3", "run.dir=run")
+        self.assert_error(self.brim("federate", *words, "total_clients=3", status=USAGE), "'dataset.client' is none",
+                          "dataset.client=folder")
+        shutil.copy(order[0], path / "train/rose/lost.png")
+        self.assert_error(self.brim("federate", *words, "dataset.client=folder", "total_clients=3", status=LOAD),
+                          "train/rose/lost.png' lies in no folder of a client", "<class>/<client>/")
+
     # ---- each format ----
 
     def test_image_folder_is_learnt(self):

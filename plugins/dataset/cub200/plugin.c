@@ -96,7 +96,8 @@ static brim_status add_picture(const cub200_params *p, pixels_set *set, const cu
   if (bytes >= NAME_ROOM / 2)
     return brim_fail(BRIM_ELOAD, "'%s/images.txt', line %zu: the name is too long", p->path, i + 1);
   const pixels_box box = p->crop_to_box ? box_of(t[BOXES].row[i].number) : (pixels_box){0, 0, 0, 0};
-  return pixels_set_add(set, train == 1 ? PIXELS_TRAIN : PIXELS_TEST, name, (int32_t)label - 1, &box);
+  return pixels_set_add(set, train == 1 ? PIXELS_TRAIN : PIXELS_TEST, name, (int32_t)label - 1, &box,
+                        (pixels_client){0, 0});
 }
 
 static brim_status read_tables(const cub200_params *p, cub200_table *t)

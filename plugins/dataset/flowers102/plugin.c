@@ -66,7 +66,7 @@ static brim_status add_list(const flowers_params *p, pixels_set *set, enum pixel
     const int32_t id = ids.item[i];
     snprintf(name, sizeof name, "jpg/image_%05d.jpg", id);
     status = (size_t)id <= labels->count
-                 ? pixels_set_add(set, split, name, labels->item[id - 1] - 1, NULL)
+                 ? pixels_set_add(set, split, name, labels->item[id - 1] - 1, NULL, (pixels_client){0, 0})
                  : brim_fail(BRIM_ELOAD, "'%s': '%s' names picture %d, but imagelabels.mat has labels of %zu", path,
                              list, id, labels->count);
   }

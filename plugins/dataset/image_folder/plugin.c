@@ -4,7 +4,8 @@
  *     path/train/rose/2.png     path/test/rose/8.png              path/rose/2.png
  *
  * Classes are numbered as their names are sorted, byte by byte; pictures come in the order of their names. Folders in a
- * class's folder belong to it. What does not end in .jpg, .jpeg or .png is left alone. */
+ * class's folder belong to it; with dataset.client=folder they are the clients of a federation, the same name the same
+ * client in every class. What does not end in .jpg, .jpeg or .png is left alone. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -19,6 +20,7 @@
 
 typedef struct folder_params {
   const char *path, *train, *test;
+  int32_t client;
   PIXELS_FIELDS;
 } folder_params;
 
@@ -28,6 +30,9 @@ static const brim_param table[] = {
     BRIM_PARAM(STR, folder_params, train, "auto", NULL, "folder of the training split in it; auto: train, or all"),
     BRIM_PARAM(STR, folder_params, test, "auto", NULL,
                "folder of the test split in it; auto: test, val or validation; empty: there is no test split"),
+    BRIM_PARAM(
+        ENUM, folder_params, client, "none", "none|folder",
+        "folder: pictures of the training split lie in <class>/<client>/<picture>, which partition=natural goes by"),
     PIXELS_PARAMS(folder_params),
     BRIM_PARAMS_END,
 };
@@ -73,10 +78,19 @@ static brim_status join(char *out, const char *folder, const char *name)
   return used < NAME_ROOM ? BRIM_OK : brim_fail(BRIM_ELOAD, "the name '%.200s...' is too long", out);
 }
 
-/* All pictures below a class's folder. */
-static brim_status add_pictures(pixels_set *set, enum pixels_split split, const char *path, const char *folder,
-                                int32_t label, int depth)
+/* What pictures of a class are added as. */
+typedef struct adding {
+  pixels_set *set;
+  enum pixels_split split;
+  const char *path;
+  int32_t label;
+  bool has_clients;
+} adding;
+
+/* All pictures below a folder, which at depth 0 is a class's, and at depth 1 may be a client's. */
+static brim_status add_pictures(const adding *a, const char *folder, pixels_client client, int depth)
 {
+  const char *path = a->path;
   struct dirent **entry;
   int count;
   if (depth > DEPTH_MAX) return brim_fail(BRIM_ELOAD, "'%s/%s' lies too deep", path, folder);
@@ -86,10 +100,17 @@ static brim_status add_pictures(pixels_set *set, enum pixels_split split, const 
     char name[NAME_ROOM];
     status = join(name, folder, entry[i]->d_name);
     if (status != BRIM_OK) break;
+    const size_t bytes = strlen(entry[i]->d_name);
+    const pixels_client below = {(uint16_t)(strlen(name) - bytes), (uint16_t)bytes};
     if (is_folder(path, name))
-      status = add_pictures(set, split, path, name, label, depth + 1);
+      status = add_pictures(a, name, a->has_clients && depth == 0 ? below : client, depth + 1);
+    else if (pixels_is_name(name) && a->has_clients && depth == 0)
+      status = brim_fail(BRIM_ELOAD,
+                         "'%s/%s' lies in no folder of a client\nwith dataset.client=folder pictures lie in "
+                         "<class>/<client>/; with dataset.client=none they have no clients",
+                         path, name);
     else if (pixels_is_name(name))
-      status = pixels_set_add(set, split, name, label, NULL);
+      status = pixels_set_add(a->set, a->split, name, a->label, NULL, client);
   }
   names_free(entry, count);
   return status;
@@ -108,19 +129,21 @@ static brim_status label_of(pixels_set *set, enum pixels_split split, const char
 
 /* All that one folder of a split holds. A class without a picture is one nevertheless: it may be in the test. */
 static brim_status add_class(pixels_set *set, enum pixels_split split, const char *path, const char *folder,
-                             const char *name, int64_t classes)
+                             const char *name, int64_t classes, bool has_clients)
 {
   const int64_t before = pixels_set_count(set, split);
   int32_t label;
   BRIM_TRY(label_of(set, split, path, folder, name, classes, &label));
-  BRIM_TRY(add_pictures(set, split, path, folder, label, 0));
+  const adding a = {set, split, path, label, has_clients && split == PIXELS_TRAIN};
+  BRIM_TRY(add_pictures(&a, folder, (pixels_client){0, 0}, 0));
   if (split == PIXELS_TRAIN && pixels_set_count(set, split) == before)
     brim_log(BRIM_LOG_WARN, "'%s/%s' is taken for a class, and holds no pictures: remove it if it is none", path,
              folder);
   return BRIM_OK;
 }
 
-static brim_status add_split(pixels_set *set, enum pixels_split split, const char *path, const char *folder)
+static brim_status add_split(pixels_set *set, enum pixels_split split, const char *path, const char *folder,
+                             bool has_clients)
 {
   const int64_t classes = pixels_set_classes(set);
   struct dirent **entry;
@@ -131,7 +154,7 @@ static brim_status add_split(pixels_set *set, enum pixels_split split, const cha
     char name[NAME_ROOM];
     status = join(name, folder, entry[i]->d_name);
     if (status == BRIM_OK && is_folder(path, name))
-      status = add_class(set, split, path, name, entry[i]->d_name, classes);
+      status = add_class(set, split, path, name, entry[i]->d_name, classes, has_clients);
   }
   names_free(entry, count);
   return status;
@@ -156,14 +179,14 @@ static brim_status list(const void *params, pixels_set *set)
                      "there is no folder '%s'\ndataset.path names it; it holds train/<class>/<picture>.jpg, or "
                      "<class>/<picture>.jpg",
                      p->path);
-  BRIM_TRY(add_split(set, PIXELS_TRAIN, p->path, train));
+  BRIM_TRY(add_split(set, PIXELS_TRAIN, p->path, train, p->client != 0));
   if (pixels_set_count(set, PIXELS_TRAIN) == 0)
     return brim_fail(
         BRIM_ELOAD,
         "there are no pictures in '%s%s%s'\nit must hold a folder for each class, with .jpg, .jpeg or .png "
         "files in it",
         p->path, train[0] ? "/" : "", train);
-  if (test[0]) BRIM_TRY(add_split(set, PIXELS_TEST, p->path, test));
+  if (test[0]) BRIM_TRY(add_split(set, PIXELS_TEST, p->path, test, false));
   return BRIM_OK;
 }
 
@@ -183,7 +206,7 @@ static const brim_plugin plugin = {
     .params = table,
     .create = create,
     .destroy = pixels_set_destroy,
-    .ops = &pixels_set_ops,
+    .ops = &pixels_set_client_ops,
 };
 
 static const brim_plugin *const plugins[] = {&plugin, NULL};

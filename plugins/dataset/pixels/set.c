@@ -18,6 +18,7 @@
 typedef struct item {
   size_t name; /* where it begins in the split's names */
   int32_t label;
+  pixels_client client;
   pixels_box box;
 } item;
 
@@ -27,6 +28,7 @@ typedef struct split {
   item *item;
   int64_t count, room;
   bool opened;
+  int32_t *client;              /* [count] of each picture, when it is open; NULL: pictures have none */
   int64_t pixels_max, side_max; /* of what was opened */
   uint64_t decoding_bytes;      /* most, likewise */
   char *title;                  /* of a file's split; NULL for the two */
@@ -67,7 +69,7 @@ brim_status pixels_set_add_class(pixels_set *set, const char *name)
   return BRIM_OK;
 }
 
-static brim_status add_to(split *s, const char *name, int32_t label, const pixels_box *box)
+static brim_status add_to(split *s, const char *name, int32_t label, const pixels_box *box, pixels_client client)
 {
   const size_t bytes = strlen(name) + 1;
   void *items = s->item;
@@ -81,15 +83,15 @@ static brim_status add_to(split *s, const char *name, int32_t label, const pixel
     s->names_room = wanted;
   }
   memcpy(s->names + s->names_bytes, name, bytes);
-  s->item[s->count++] = (item){s->names_bytes, label, box ? *box : (pixels_box){0, 0, 0, 0}};
+  s->item[s->count++] = (item){s->names_bytes, label, client, box ? *box : (pixels_box){0, 0, 0, 0}};
   s->names_bytes += bytes;
   return BRIM_OK;
 }
 
 brim_status pixels_set_add(pixels_set *set, enum pixels_split which, const char *name, int32_t label,
-                           const pixels_box *box)
+                           const pixels_box *box, pixels_client client)
 {
-  return add_to(&set->split[which], name, label, box);
+  return add_to(&set->split[which], name, label, box, client);
 }
 
 int64_t pixels_set_classes(const pixels_set *set)
@@ -153,6 +155,7 @@ static void split_free(split *s)
 {
   free(s->names);
   free(s->item);
+  free(s->client);
   free(s->title);
 }
 
@@ -229,6 +232,36 @@ static brim_status check_headers(const pixels_set *set, split *s, int64_t *damag
   return BRIM_OK;
 }
 
+/* By the names of their clients. */
+static int by_client(const void *a, const void *b, void *context)
+{
+  const split *s = context;
+  const item *x = &s->item[*(const int32_t *)a], *y = &s->item[*(const int32_t *)b];
+  const uint16_t least = x->client.bytes < y->client.bytes ? x->client.bytes : y->client.bytes;
+  const int order = memcmp(s->names + x->name + x->client.at, s->names + y->name + y->client.at, least);
+  return order ? order : (x->client.bytes > y->client.bytes) - (x->client.bytes < y->client.bytes);
+}
+
+/* Clients get numbers. Nothing where the first picture has none: then no other has. */
+static brim_status number_clients(split *s)
+{
+  int32_t number = 0;
+  if (s->count == 0 || s->item[0].client.bytes == 0) return BRIM_OK;
+  int32_t *order = brim_try_calloc((size_t)s->count, sizeof *order);
+  s->client = brim_try_calloc((size_t)s->count, sizeof *s->client);
+  if (order && s->client) {
+    for (int64_t i = 0; i < s->count; i++) order[i] = (int32_t)i;
+    qsort_r(order, (size_t)s->count, sizeof *order, by_client, s);
+    for (int64_t i = 0; i < s->count; i++) {
+      number += i > 0 && by_client(&order[i - 1], &order[i], s) != 0;
+      s->client[order[i]] = number;
+    }
+  }
+  const bool has_room = order && s->client;
+  free(order);
+  return has_room ? BRIM_OK : brim_fail(BRIM_ENOMEM_HOST, "no memory for the clients of pictures");
+}
+
 static brim_status split_open(const pixels_set *set, split *s, const char *title)
 {
   char text[2048];
@@ -241,6 +274,7 @@ static brim_status split_open(const pixels_set *set, split *s, const char *title
   if (damaged > 0)
     brim_log(BRIM_LOG_WARN, "%" PRId64 " of %" PRId64 " pictures of split '%s' are left out:%s", damaged, count, title,
              text);
+  BRIM_TRY(number_clients(s));
   s->opened = true;
   return BRIM_OK;
 }
@@ -317,6 +351,7 @@ static brim_status set_host_bytes(const void *self, const char *title, uint64_t 
   split *s;
   BRIM_TRY(split_find(set, title, &s));
   *out = s->names_room + (uint64_t)s->room * sizeof *s->item;
+  if (s->count > 0 && s->item[0].client.bytes > 0) *out += (uint64_t)s->count * sizeof *s->client;
   return BRIM_OK;
 }
 
@@ -384,7 +419,7 @@ static brim_status file_add(pixels_set *set, split *s, const char *path, const c
 {
   s->title = strdup(title);
   if (!s->title) return brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s'", path);
-  BRIM_TRY(add_to(s, path, -1, NULL));
+  BRIM_TRY(add_to(s, path, -1, NULL, (pixels_client){0, 0}));
   pixels_header header;
   BRIM_TRY(header_of(set, s, 0, &header));
   widen(s, &header);
@@ -409,9 +444,29 @@ static brim_status set_open_file(void *self, const char *path, const char *title
   return status == BRIM_EIO ? BRIM_ELOAD : status;
 }
 
+static brim_status set_client(const void *self, const char *title, int64_t index, int64_t *out)
+{
+  const pixels_set *set = self;
+  const split *s = split_of(set, title);
+  if (!s || !s->opened || index < 0 || index >= s->count)
+    return brim_fail(BRIM_EINVAL, "split '%s' has no sample %" PRId64, title, index);
+  if (!s->client)
+    return brim_fail(BRIM_ECONFIG, "'dataset.client' is none, and partition=natural needs the client of each picture\n"
+                                   "set dataset.client=folder, if pictures lie in <class>/<client>/");
+  *out = s->client[index];
+  return BRIM_OK;
+}
+
 const brim_dataset_ops pixels_set_ops = {.size = sizeof(brim_dataset_ops),
                                          .open = set_open,
                                          .describe = set_describe,
                                          .read = set_read,
                                          .open_file = set_open_file,
                                          .host_bytes = set_host_bytes};
+const brim_dataset_ops pixels_set_client_ops = {.size = sizeof(brim_dataset_ops),
+                                                .open = set_open,
+                                                .describe = set_describe,
+                                                .read = set_read,
+                                                .open_file = set_open_file,
+                                                .host_bytes = set_host_bytes,
+                                                .client = set_client};

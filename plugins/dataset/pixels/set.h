@@ -51,15 +51,20 @@ typedef struct pixels_setup {
 
 brim_status pixels_set_create(const pixels_setup *setup, void **self);
 void pixels_set_destroy(void *self);
-/* [init] For list(). Copies the name. ENOMEM_HOST. */
+/* [init] For list(). Copies the name. ENOMEM_HOST. `client`: where in `name` that of its client stands, for a set of
+ * clients; of 0 bytes: it has none. */
+typedef struct pixels_client {
+  uint16_t at, bytes;
+} pixels_client;
 brim_status pixels_set_add_class(pixels_set *set, const char *name);
 brim_status pixels_set_add(pixels_set *set, enum pixels_split which, const char *name, int32_t label,
-                           const pixels_box *box);
+                           const pixels_box *box, pixels_client client);
 int64_t pixels_set_classes(const pixels_set *set);
 int64_t pixels_set_count(const pixels_set *set, enum pixels_split which);
 /* The class of this name, among the first `count`; -1: there is none. Those must be sorted by strcmp. */
 int64_t pixels_set_find_class(const pixels_set *set, const char *name, int64_t count);
 
-/* Ops of such plugins: their instance is the set. */
-extern const brim_dataset_ops pixels_set_ops;
+/* Ops of such plugins: their instance is the set. The second ones are of plugins whose pictures may have clients, which
+ * are numbered by their names, sorted byte by byte. */
+extern const brim_dataset_ops pixels_set_ops, pixels_set_client_ops;
 #endif
