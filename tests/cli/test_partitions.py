@@ -4,8 +4,11 @@ run keeps it."""
 import collections
 import json
 import math
+import pathlib
 
 from support import FASHION, LOAD, NO_FIT, USAGE, Case, main
+
+BPE = pathlib.Path(__file__).resolve().parents[1] / "golden" / "bpe"
 
 SMALL = ["dataset=synthetic", "dataset.shape=[6]", "dataset.test_count=40", "model=mlp", "model.hidden=[9]",
          "clients_per_round=2", "rounds=2", "federate.checkpoint_every_rounds=1", "memory.timing=false"]
@@ -180,6 +183,21 @@ class Partitions(Case):
                             (["total_clients=2"], "'dataset.client' is none", "dataset.client=file")):
             with self.subTest(more):
                 self.assert_error(self.brim("federate", *words, *more, status=USAGE), *text)
+
+    def test_a_file_of_gpt2_tokens_is_a_client(self):
+        """It has as many samples as there are of the file alone."""
+        folder = self.folder / "texts"
+        folder.mkdir()
+        for name, times in ("a.txt", 40), ("b.txt", 15), ("c.txt", 70):
+            (folder / name).write_text("the memory of a step is known before that step begins. " * times)
+        words = ["dataset=text", "dataset.tokens=gpt2", f"dataset.tokenizer={BPE}", "dataset.context=8", "model=gpt2",
+                 "model.layers=1", "model.width=8", "model.heads=1", "model.context=8", "clients_per_round=1", "rounds=1",
+                 "memory.timing=false"]
+        parts = self.deal(*words, "dataset.path=texts", "partition=natural", "dataset.client=file", "total_clients=3")
+        alone = [sum(map(len, self.deal(*words, f"dataset.path=texts/{name}.txt", "partition=iid",
+                                        "total_clients=1").values())) for name in "abc"]
+        self.assertEqual([len(parts[k]) for k in range(3)], alone)
+        self.assertEqual([s for k in range(3) for s in sorted(parts[k])], list(range(sum(alone))))
 
     def test_made_up_clients_have_their_own_samples(self):
         words = ["dataset=synthetic_leaf", "partition=natural", "model=mlp", "model.hidden=[]", "memory.timing=false",
