@@ -259,13 +259,13 @@ brim_status brim_running_begin(brim_running *r)
   BRIM_TRY(brim_deal_settle(r->options->dist, opened, &r->drive));
   BRIM_TRY(brim_running_begin_together(r, connect(r)));
   BRIM_TRY(brim_running_begin_together(r, brim_communication_time(&r->drive->planner)));
-  BRIM_TRY(brim_running_begin_together(r, check_schedule(r)));
   BRIM_TRY(brim_running_begin_together(r, open_trainer(r)));
   BRIM_TRY(brim_deal_exchange_batches(r->drive));
   if (r->drive->setup->own_config) r->config = r->drive->setup->own_config;
   r->settings = &r->config->settings;
   r->state = brim_trainer_state(r->trainer);
   brim_report_begin(&r->report, r->drive);
+  BRIM_TRY(brim_running_begin_together(r, check_schedule(r)));
   r->loop = brim_loop_begin(&r->drive, &r->work);
   BRIM_TRY(r->options->resume ? open_resumed(r) : open_new(r));
   if (r->settings->dist.shard != BRIM_SHARD_NONE) BRIM_TRY(brim_running_check_folder(r));

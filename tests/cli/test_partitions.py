@@ -191,8 +191,8 @@ class Partitions(Case):
         for name, times in ("a.txt", 40), ("b.txt", 15), ("c.txt", 70):
             (folder / name).write_text("the memory of a step is known before that step begins. " * times)
         words = ["dataset=text", "dataset.tokens=gpt2", f"dataset.tokenizer={BPE}", "dataset.context=8", "model=gpt2",
-                 "model.layers=1", "model.width=8", "model.heads=1", "model.context=8", "clients_per_round=1", "rounds=1",
-                 "memory.timing=false"]
+                 "model.layers=1", "model.width=8", "model.heads=1", "model.context=8", "clients_per_round=1",
+                 "rounds=1", "memory.timing=false"]
         parts = self.deal(*words, "dataset.path=texts", "partition=natural", "dataset.client=file", "total_clients=3")
         alone = [sum(map(len, self.deal(*words, f"dataset.path=texts/{name}.txt", "partition=iid",
                                         "total_clients=1").values())) for name in "abc"]

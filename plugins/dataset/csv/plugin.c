@@ -114,6 +114,7 @@ static brim_status csv_open(void *self, const char *split)
   csv_dataset *d = self;
   BRIM_TRY(check_split(d, split));
   if (d->opened) return BRIM_OK;
+  if (d->recalled) csv_set_free(&d->set); /* its own files take the place of what was kept of them */
   BRIM_TRY(csv_set_open(d->params, &d->set));
   d->opened = true;
   return BRIM_OK;
