@@ -414,19 +414,133 @@ static void put_stores(reader *r, brim_formula *f)
   }
 }
 
+static void read_text(reader *r, const brim_formula_name *given, size_t names)
+{
+  begin(r, given, names);
+  for (skip_ends(r); r->status == BRIM_OK && *r->at; skip_ends(r)) read_line(r);
+  if (r->status == BRIM_OK) check_outputs(r);
+}
+
+static brim_status put(reader *r, brim_formula *out)
+{
+  memset(out, 0, sizeof *out);
+  if (r->status != BRIM_OK) return r->status;
+  mark_needed(r);
+  put_uniforms(r, out);
+  if (r->status == BRIM_OK) put_lines(r, out);
+  if (r->status == BRIM_OK) put_stores(r, out);
+  return r->status;
+}
+
 brim_status brim_formula_read(const char *text, const brim_formula_name *given, size_t names, brim_formula *out)
 {
   reader r = {.text = text, .at = text};
-  memset(out, 0, sizeof *out);
-  begin(&r, given, names);
-  for (skip_ends(&r); r.status == BRIM_OK && *r.at; skip_ends(&r)) read_line(&r);
-  if (r.status == BRIM_OK) check_outputs(&r);
-  if (r.status != BRIM_OK) return r.status;
-  mark_needed(&r);
-  put_uniforms(&r, out);
-  if (r.status == BRIM_OK) put_lines(&r, out);
-  if (r.status == BRIM_OK) put_stores(&r, out);
-  return r.status;
+  read_text(&r, given, names);
+  return put(&r, out);
+}
+
+/* ---- derivatives ---- */
+
+static int32_t number(reader *r, double n)
+{
+  return make(r, BRIM_FORMULA_NUMBER, NONE, NONE, NONE, n);
+}
+static int32_t unary(reader *r, enum brim_formula_op op, int32_t a)
+{
+  return r->status == BRIM_OK ? make(r, op, a, NONE, NONE, 0) : NONE;
+}
+static int32_t binary(reader *r, enum brim_formula_op op, int32_t a, int32_t b)
+{
+  return r->status == BRIM_OK ? make(r, op, a, b, NONE, 0) : NONE;
+}
+/* d where the condition holds, or where it does not; else 0. */
+static int32_t gate(reader *r, int32_t condition, bool holds, int32_t d)
+{
+  const int32_t zero = number(r, 0);
+  return r->status == BRIM_OK ? make(r, BRIM_FORMULA_WHERE, condition, holds ? d : zero, holds ? zero : d, 0) : NONE;
+}
+
+/* What flows to operand k of value v from d, which flows to v; NONE: nothing. */
+static int32_t flow_to(reader *r, int32_t v, int k, int32_t d)
+{
+  const enum brim_formula_op op = r->value[v].op;
+  const int32_t a = r->value[v].operand[0], b = r->value[v].operand[1];
+  switch (op) {
+  case BRIM_FORMULA_ADD:
+    return d;
+  case BRIM_FORMULA_SUB:
+    return k == 0 ? d : unary(r, BRIM_FORMULA_NEG, d);
+  case BRIM_FORMULA_NEG:
+    return unary(r, op, d);
+  case BRIM_FORMULA_MUL:
+    return binary(r, op, d, k == 0 ? b : a);
+  case BRIM_FORMULA_DIV: /* -d / b * v */
+    d = binary(r, op, d, b);
+    return k == 0 ? d : unary(r, BRIM_FORMULA_NEG, binary(r, BRIM_FORMULA_MUL, d, v));
+  case BRIM_FORMULA_MIN: /* b where b < a */
+    return gate(r, binary(r, BRIM_FORMULA_LESS, b, a), k == 1, d);
+  case BRIM_FORMULA_MAX: /* b where a < b */
+    return gate(r, binary(r, BRIM_FORMULA_LESS, a, b), k == 1, d);
+  case BRIM_FORMULA_WHERE:
+    return k == 0 ? NONE : gate(r, a, k == 1, d);
+  case BRIM_FORMULA_ABS:
+    return binary(r, BRIM_FORMULA_MUL, d, unary(r, BRIM_FORMULA_SIGN, a));
+  case BRIM_FORMULA_SQRT:
+    return binary(r, BRIM_FORMULA_DIV, binary(r, BRIM_FORMULA_MUL, d, number(r, 0.5)), v);
+  case BRIM_FORMULA_EXP:
+    return binary(r, BRIM_FORMULA_MUL, d, v);
+  case BRIM_FORMULA_LOG:
+    return binary(r, BRIM_FORMULA_DIV, d, a);
+  case BRIM_FORMULA_LOG1P:
+    return binary(r, BRIM_FORMULA_DIV, d, binary(r, BRIM_FORMULA_ADD, number(r, 1), a));
+  case BRIM_FORMULA_TANH:
+    return binary(r, BRIM_FORMULA_MUL, d, binary(r, BRIM_FORMULA_SUB, number(r, 1), binary(r, BRIM_FORMULA_MUL, v, v)));
+  case BRIM_FORMULA_SIGMOID:
+    return binary(r, BRIM_FORMULA_MUL, d, binary(r, BRIM_FORMULA_MUL, v, binary(r, BRIM_FORMULA_SUB, number(r, 1), v)));
+  case BRIM_FORMULA_ERF:
+    d = binary(r, BRIM_FORMULA_MUL, d, number(r, 2 / sqrt(acos(-1.0))));
+    return binary(r, BRIM_FORMULA_MUL, d,
+                  unary(r, BRIM_FORMULA_EXP, unary(r, BRIM_FORMULA_NEG, binary(r, BRIM_FORMULA_MUL, a, a))));
+  default: /* steps: their slope is 0 */
+    return NONE;
+  }
+}
+
+/* From the last value back to the first: operands come before what is made of them. flow: by value, what flows to it.
+ */
+static void differentiate(reader *r, int32_t output, int32_t *flow)
+{
+  for (int32_t v = output; v >= 0 && r->status == BRIM_OK; v--) {
+    if (flow[v] == NONE || r->value[v].is_uniform || !is_operation(&r->value[v])) continue;
+    for (int k = 0; k < 3; k++) {
+      const int32_t to = r->value[v].operand[k];
+      const int32_t part = to == NONE || r->value[to].is_uniform ? NONE : flow_to(r, v, k, flow[v]);
+      if (part != NONE) flow[to] = flow[to] == NONE ? part : binary(r, BRIM_FORMULA_ADD, flow[to], part);
+    }
+  }
+}
+
+brim_status brim_formula_read_gradient(const char *text, const brim_formula_name *given, size_t names, int32_t flow,
+                                       brim_formula *out)
+{
+  reader r = {.text = text, .at = text};
+  int32_t flows[VALUES_MAX], output = NONE;
+  for (int32_t v = 0; v < VALUES_MAX; v++) flows[v] = NONE;
+  read_text(&r, given, names);
+  for (size_t i = 0; i < r.names && r.status == BRIM_OK; i++)
+    if (r.name[i].output != NONE) output = r.name[i].value;
+  if (r.status != BRIM_OK || output == NONE) return r.status;
+  flows[output] = make(&r, BRIM_FORMULA_LOAD, flow, NONE, NONE, 0);
+  differentiate(&r, output, flows);
+  r.names = 0;
+  for (size_t i = 0; i < names && r.status == BRIM_OK; i++) {
+    if (!given[i].is_wanted) continue;
+    const int32_t of = flows[make(&r, BRIM_FORMULA_LOAD, given[i].index, NONE, NONE, 0)];
+    const int32_t made = of == NONE ? number(&r, 0) : of;
+    r.name[r.names] = (name){.value = made, .output = (int32_t)r.names};
+    r.names++;
+  }
+  return put(&r, out);
 }
 
 /* ---- updates ---- */

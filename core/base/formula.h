@@ -20,14 +20,19 @@ typedef struct brim_formula_name {
   enum brim_formula_kind kind;
   int32_t index, output, factor;
   bool is_optional; /* it need not be given a value */
+  bool is_wanted;   /* of inputs: brim_formula_read_gradient makes an output of its derivative */
   double number;
 } brim_formula_name;
 
 /* [plan] Reads `text`. Fails with EINVAL, naming line and column, at what is no formula: unknown names, an output that
  * gets no value, more than brim/formula.h has room for. */
 brim_status brim_formula_read(const char *text, const brim_formula_name *given, size_t names, brim_formula *out);
-/* [plan] The same of an optimizer's update: in: parameter, gradient, states, and if `scaled` gradient_scale's f64 [2];
- * out: parameter, states. scalars: as in brim_optimizer_ops. */
+/* [plan] The derivatives of a formula that has one output: the formula of what flows back to each element that
+ * is_wanted, outputs in their order, from what flows to that output, input `flow`. */
+brim_status brim_formula_read_gradient(const char *text, const brim_formula_name *given, size_t names, int32_t flow,
+                                       brim_formula *out);
+/* [plan] brim_formula_read of an optimizer's update: in: parameter, gradient, states, and if `scaled` gradient_scale's
+ * f64 [2]; out: parameter, states. scalars: as in brim_optimizer_ops. */
 brim_status brim_formula_read_update(const brim_update_form *form, const char *const *scalars, bool scaled,
                                      brim_formula *out);
 #endif
