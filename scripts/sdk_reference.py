@@ -23,8 +23,8 @@ HEADERS = ROOT / "core" / "include" / "brim"
 PAGES = ROOT / "docs" / "sdk"
 SYMBOLS = ROOT / "tests" / "abi" / "symbols.txt"
 # In the order in which they are read; others follow.
-ORDER = ["plugin", "policy", "model", "dataset", "selector", "optimizer", "formula", "schedule", "backend", "comm",
-         "ops", "tensor", "status", "host", "memory", "engine", "random"]
+ORDER = ["plugin", "policy", "model", "dataset", "selector", "optimizer", "formula", "schedule", "loss", "backend",
+         "comm", "ops", "tensor", "status", "host", "memory", "engine", "random"]
 MADE = "<!-- Made by scripts/sdk_reference.py: change the {source}, then run it. -->\n"
 # Which side of a condition a reader is shown: C, on the host, by gcc or clang.
 HIDDEN = {"#ifdef __cplusplus": True, "#ifdef __CUDACC__": True, "#if defined(__GNUC__)": False}

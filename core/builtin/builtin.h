@@ -3,6 +3,7 @@
 #ifndef BRIM_BUILTIN_BUILTIN_H
 #define BRIM_BUILTIN_BUILTIN_H
 #include "brim/backend.h"
+#include "brim/loss.h"
 #include "brim/optimizer.h"
 #include "brim/plugin.h"
 #include "brim/schedule.h"
@@ -29,13 +30,16 @@ brim_status brim_schedule_factor(const brim_plugin *plugin, const void *self, in
 /* [init] The same of all steps of a run, or of many of them, before it begins. */
 brim_status brim_schedule_check(const brim_plugin *plugin, const void *self, int64_t steps);
 
-typedef struct brim_loss_ops {
-  uint32_t size;
+/* Of losses that have an operation of the backends' own, one kernel, in the place of a graph. */
+typedef struct brim_loss_kernel {
   const char *op; /* in: output, label, weights if there are some; out: one loss a sample */
-  /* [init] What the parameters say of the operation, on *attr, which is zero before; and the weights of the classes
-   * (count 0: none). */
-  void (*fill)(const void *params, brim_loss_attr *attr, brim_list *class_weights);
-} brim_loss_ops;
+  /* [init] What the parameters say of the operation, on *attr, which is zero before. NULL: nothing. */
+  void (*fill)(const void *params, brim_loss_attr *attr);
+} brim_loss_kernel;
+
+/* [init] Fills what a graph is to know of a loss, but for whether there are weights of the classes, which come to
+ * *class_weights (count 0: none). */
+void brim_loss_describe(const brim_plugin *plugin, const void *self, brim_graph_options *out, brim_list *class_weights);
 
 /* All of them, NULL-terminated. */
 extern const brim_plugin *const brim_core_plugins[];
@@ -46,5 +50,6 @@ extern const brim_plugin brim_optimizer_adamw, brim_optimizer_adam, brim_optimiz
 extern const brim_plugin brim_schedule_constant, brim_schedule_cosine, brim_schedule_linear, brim_schedule_step,
     brim_schedule_polynomial, brim_schedule_wsd, brim_schedule_restarts;
 extern const brim_plugin brim_selector_random, brim_selector_round_robin, brim_selector_proportional;
-extern const brim_plugin brim_loss_cross_entropy, brim_loss_mse, brim_loss_mae, brim_loss_huber, brim_loss_bce;
+extern const brim_plugin brim_loss_cross_entropy, brim_loss_mse, brim_loss_mae, brim_loss_huber, brim_loss_bce,
+    brim_loss_focal, brim_loss_sigmoid_focal;
 #endif

@@ -1,4 +1,4 @@
-/* The losses: what their parameters say of the operations in core/graph/ops. */
+/* The losses: what their parameters say of the operations in core/graph/ops, or the graphs that they are. */
 #include "builtin/builtin.h"
 
 /* ---- softmax cross-entropy ---- */
@@ -18,16 +18,28 @@ static const brim_param cross_entropy_table[] = {
                "the class, or token, that counts for nothing in the loss; one that does not exist, as -100: none"),
     BRIM_PARAMS_END};
 
-static void fill_cross_entropy(const void *params, brim_loss_attr *attr, brim_list *class_weights)
+static void fill_cross_entropy(const void *params, brim_loss_attr *attr)
 {
   const cross_entropy *p = params;
   attr->smoothing = p->label_smoothing;
   attr->ignores = 1;
   attr->ignore_index = (int32_t)p->ignore_index;
-  *class_weights = p->class_weights;
 }
 
-static const brim_loss_ops cross_entropy_ops = {sizeof(brim_loss_ops), "softmax_cross_entropy", fill_cross_entropy};
+static void weights_cross_entropy(const void *params, brim_list *out)
+{
+  *out = ((const cross_entropy *)params)->class_weights;
+}
+
+#define CLASSES BRIM_TAKES(BRIM_TASK_CLASS)
+#define TOKENS BRIM_TAKES(BRIM_TASK_TOKENS)
+#define VALUES BRIM_TAKES(BRIM_TASK_VALUES)
+
+static const brim_loss_kernel cross_entropy_kernel = {"softmax_cross_entropy", fill_cross_entropy};
+static const brim_loss_ops cross_entropy_ops = {.size = sizeof(brim_loss_ops),
+                                                .takes = CLASSES | TOKENS,
+                                                .class_weights = weights_cross_entropy,
+                                                .kernel = &cross_entropy_kernel};
 const brim_plugin brim_loss_cross_entropy = {
     .size = sizeof(brim_plugin),
     .kind = BRIM_LOSS,
@@ -49,21 +61,15 @@ static const brim_param huber_table[] = {
                "a difference up to this counts by its square, a larger one linearly"),
     BRIM_PARAMS_END};
 
-static void fill_huber(const void *params, brim_loss_attr *attr, brim_list *class_weights)
+static void fill_huber(const void *params, brim_loss_attr *attr)
 {
   attr->delta = ((const huber *)params)->delta;
-  *class_weights = (brim_list){0};
 }
 
-static void fill_nothing(const void *params, brim_loss_attr *attr, brim_list *class_weights)
-{
-  (void)params;
-  (void)attr;
-  *class_weights = (brim_list){0};
-}
-
-#define MEAN_LOSS(name, text, bytes, table, fill)                                                                      \
-  static const brim_loss_ops name##_ops = {sizeof(brim_loss_ops), #name, fill};                                        \
+#define MEAN_LOSS(name, its_takes, text, bytes, table, its_fill)                                                       \
+  static const brim_loss_kernel name##_kernel = {#name, its_fill};                                                     \
+  static const brim_loss_ops name##_ops = {                                                                            \
+      .size = sizeof(brim_loss_ops), .takes = its_takes, .kernel = &name##_kernel};                                    \
   const brim_plugin brim_loss_##name = {.size = sizeof(brim_plugin),                                                   \
                                         .kind = BRIM_LOSS,                                                             \
                                         .id = #name,                                                                   \
@@ -71,13 +77,111 @@ static void fill_nothing(const void *params, brim_loss_attr *attr, brim_list *cl
                                         .params_size = bytes,                                                          \
                                         .params = table,                                                               \
                                         .ops = &name##_ops}
-MEAN_LOSS(mse,
+MEAN_LOSS(mse, CLASSES | VALUES,
           "mean squared error of the outputs from real numbers; of classes from 1 for the label's and 0 for the others",
-          0, NULL, fill_nothing);
+          0, NULL, NULL);
 MEAN_LOSS(
-    mae, "mean absolute error of the outputs from real numbers; of classes from 1 for the label's and 0 for the others",
-    0, NULL, fill_nothing);
-MEAN_LOSS(huber, "Huber loss of the outputs from real numbers; of classes from 1 for the label's and 0 for the others",
+    mae, CLASSES | VALUES,
+    "mean absolute error of the outputs from real numbers; of classes from 1 for the label's and 0 for the others", 0,
+    NULL, NULL);
+MEAN_LOSS(huber, CLASSES | VALUES,
+          "Huber loss of the outputs from real numbers; of classes from 1 for the label's and 0 for the others",
           sizeof(huber), huber_table, fill_huber);
-MEAN_LOSS(bce, "binary cross-entropy of each output's sigmoid, with 1 for the label's class and 0 for the others", 0,
-          NULL, fill_nothing);
+MEAN_LOSS(bce, CLASSES,
+          "binary cross-entropy of each output's sigmoid, with 1 for the label's class and 0 for the others", 0, NULL,
+          NULL);
+
+/* ---- focal losses (Lin et al., 2017): what is answered well already counts less ---- */
+
+typedef struct focal {
+  double gamma;
+  brim_list alpha;
+} focal;
+
+static const brim_param focal_table[] = {
+    BRIM_PARAM(F64, focal, gamma, "2", "[0,100]",
+               "the cross-entropy is multiplied by (1 - p)^gamma, p: the label's probability"),
+    BRIM_PARAM(LIST, focal, alpha, "[]", "[0,inf)",
+               "of each class's samples; the mean is weighted likewise; empty: all the same"),
+    BRIM_PARAMS_END};
+
+static const int32_t last_axis[] = {-1};
+
+/* A power is exp of a multiple of the logarithm, which is kept finite: where 1 - p is 0, so is the power. */
+#define LEAST "1e-30"
+
+static brim_tensor *build_focal(const void *self, brim_graph *g, brim_tensor *output, brim_tensor *target)
+{
+  brim_tensor *each = brim_elementwise(g, "y = -t * l * exp(gamma * log(max(1 - exp(l), " LEAST ")))",
+                                       BRIM_ELEMENTS("t", target), BRIM_ELEMENTS("l", brim_log_softmax(g, output)),
+                                       BRIM_NUMBER("gamma", ((const focal *)self)->gamma));
+  return brim_sum(g, each, 1, last_axis, 0);
+}
+
+static void weights_focal(const void *self, brim_list *out)
+{
+  *out = ((const focal *)self)->alpha;
+}
+
+static const brim_loss_ops focal_ops = {
+    .size = sizeof(brim_loss_ops), .takes = CLASSES | TOKENS, .build = build_focal, .class_weights = weights_focal};
+const brim_plugin brim_loss_focal = {.size = sizeof(brim_plugin),
+                                     .kind = BRIM_LOSS,
+                                     .id = "focal",
+                                     .help = "softmax cross-entropy times (1 - p)^gamma (Lin et al., 2017)",
+                                     .params_size = sizeof(focal),
+                                     .params = focal_table,
+                                     .ops = &focal_ops};
+
+typedef struct sigmoid_focal {
+  double gamma, alpha;
+} sigmoid_focal;
+
+static const brim_param sigmoid_focal_table[] = {
+    BRIM_PARAM(F64, sigmoid_focal, gamma, "2", "[0,100]", "the cross-entropy is multiplied by (1 - p)^gamma"),
+    BRIM_PARAM(F64, sigmoid_focal, alpha, "0.25", "[-1,1]",
+               "weight of the label's class; the others have 1 - alpha; below 0: all count the same"),
+    BRIM_PARAMS_END};
+
+/* p: of the answer that is right; c = -log(p) as BCE has it; 1 - p = sigmoid(-x) or sigmoid(x). */
+static brim_tensor *build_sigmoid_focal(const void *self, brim_graph *g, brim_tensor *output, brim_tensor *target)
+{
+  const sigmoid_focal *s = self;
+  brim_tensor *each = brim_elementwise(g,
+                                       "c = max(x, 0) - x * t + log1p(exp(-abs(x)))\n"
+                                       "q = sigmoid(x) * (1 - t) + sigmoid(-x) * t\n"
+                                       "y = c * exp(gamma * log(max(q, " LEAST "))) * (t * a + (1 - t) * b)",
+                                       BRIM_ELEMENTS("x", output), BRIM_ELEMENTS("t", target),
+                                       BRIM_NUMBER("gamma", s->gamma), BRIM_NUMBER("a", s->alpha < 0 ? 1 : s->alpha),
+                                       BRIM_NUMBER("b", s->alpha < 0 ? 1 : 1 - s->alpha));
+  return brim_mean(g, each, 1, last_axis, 0);
+}
+
+static const brim_loss_ops sigmoid_focal_ops = {
+    .size = sizeof(brim_loss_ops), .takes = CLASSES, .build = build_sigmoid_focal};
+const brim_plugin brim_loss_sigmoid_focal = {
+    .size = sizeof(brim_plugin),
+    .kind = BRIM_LOSS,
+    .id = "sigmoid_focal",
+    .help = "focal loss of each output's sigmoid, as torchvision's sigmoid_focal_loss; mean over the classes",
+    .params_size = sizeof(sigmoid_focal),
+    .params = sigmoid_focal_table,
+    .ops = &sigmoid_focal_ops};
+
+/* ---- what a graph gets ---- */
+
+#define NO_LABEL (-100) /* as ignore_index of cross_entropy, and PyTorch's */
+
+void brim_loss_describe(const brim_plugin *plugin, const void *self, brim_graph_options *out, brim_list *class_weights)
+{
+  const brim_loss_ops *ops = plugin->ops;
+  *class_weights = (brim_list){0};
+  if (ops->class_weights) ops->class_weights(self, class_weights);
+  out->loss = (brim_loss_attr){0};
+  out->loss_op = ops->kernel ? ops->kernel->op : NULL;
+  out->built_loss = ops->kernel ? NULL : ops;
+  out->loss_self = self;
+  out->loss_id = plugin->id;
+  if (ops->kernel && ops->kernel->fill) ops->kernel->fill(self, &out->loss);
+  if (!ops->kernel) out->loss = (brim_loss_attr){.ignores = 1, .ignore_index = NO_LABEL};
+}

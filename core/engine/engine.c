@@ -36,7 +36,7 @@ struct brim_training_plan {
   brim_model_ops built; /* of network.build */
   const brim_plugin *model;
   void *model_self;
-  brim_loss_attr loss;
+  brim_graph_options loss; /* what the loss says of them */
   brim_list class_weights; /* count 0: none */
   const brim_plugin *optimizer;
   void *optimizer_params;
@@ -189,7 +189,7 @@ static brim_status make_model(brim_training_plan *p)
   return BRIM_OK;
 }
 
-static brim_status make_loss(brim_training_plan *p, const char **op)
+static brim_status make_loss(brim_training_plan *p)
 {
   const brim_network *n = &p->network;
   const char *id = n->loss ? n->loss : n->task == BRIM_TASK_VALUES ? "mse" : "cross_entropy";
@@ -199,30 +199,29 @@ static brim_status make_loss(brim_training_plan *p, const char **op)
   void *params;
   BRIM_TRY(make_instance(p->engine, BRIM_LOSS, id, n->loss_settings, &p->arena, &plugin, &params));
   const brim_loss_ops *ops = plugin->ops;
-  if (n->task == BRIM_TASK_TOKENS && strcmp(ops->op, "softmax_cross_entropy") != 0)
+  if (n->task == BRIM_TASK_TOKENS && !(ops->takes & BRIM_TAKES(n->task)))
     return brim_fail(BRIM_EINVAL, "brim_network.loss: of tokens it is 'cross_entropy', got '%s'", id);
-  ops->fill(params, &p->loss, w);
+  brim_loss_describe(plugin, params, &p->loss, w);
   for (size_t i = 0; i < w->count; i++) sum += w->item[i];
   if (w->count > 0 && n->task == BRIM_TASK_VALUES)
     return brim_fail(BRIM_EINVAL, "brim_network.loss_settings: class_weights are not for values, which have no class");
   if (w->count > 0 && ((int64_t)w->count != n->classes || sum <= 0))
     return brim_fail(BRIM_EINVAL, "brim_network.loss_settings: class_weights are %lld numbers, not all 0; got %zu%s",
                      (long long)n->classes, w->count, sum > 0 ? "" : ", all 0");
-  *op = ops->op;
   return BRIM_OK;
 }
 
 /* Is there a class whose samples the loss ignores? */
 static bool ignores_a_class(const brim_training_plan *p)
 {
-  return p->network.task == BRIM_TASK_CLASS && p->loss.ignores && p->loss.ignore_index >= 0 &&
-         p->loss.ignore_index < p->network.classes;
+  return p->network.task == BRIM_TASK_CLASS && p->loss.loss.ignores && p->loss.loss.ignore_index >= 0 &&
+         p->loss.loss.ignore_index < p->network.classes;
 }
 
 static bool is_ignored(const brim_training_plan *p, int32_t label)
 {
   if (p->network.task == BRIM_TASK_TOKENS && label == BRIM_NO_TOKEN) return true;
-  return (p->network.task == BRIM_TASK_TOKENS || ignores_a_class(p)) && label == p->loss.ignore_index;
+  return (p->network.task == BRIM_TASK_TOKENS || ignores_a_class(p)) && label == p->loss.loss.ignore_index;
 }
 
 /* Do some labels count more than others, so that the weight of a batch is known after its last micro-batch only? */
@@ -246,18 +245,20 @@ static brim_status plan_training(brim_training_plan *p)
 {
   const brim_network *n = &p->network;
   const brim_engine *e = p->engine;
-  const char *loss;
   BRIM_TRY(make_model(p));
-  BRIM_TRY(make_loss(p, &loss));
+  BRIM_TRY(make_loss(p));
   BRIM_TRY(make_optimizer(p));
   const bool has_stores = e->ops->size >= offsetof(brim_backend_ops, stores) + sizeof e->ops->stores;
   if (n->activations && !(has_stores && e->ops->stores & BRIM_STORES(n->activations)))
     return brim_fail(BRIM_ENOTSUP, "backend '%s' does not keep activations in bf16", e->plugin->id);
-  brim_loss_attr attr = p->loss; /* kernels know one label of tokens that counts for nothing */
+  brim_loss_attr attr = p->loss.loss; /* kernels know one label of tokens that counts for nothing */
   if (n->task == BRIM_TASK_TOKENS && attr.ignores) attr.ignore_index = BRIM_NO_TOKEN;
   brim_plan_request r = {.graph = {.model = &p->built,
                                    .model_self = p->model_self,
-                                   .loss_op = loss,
+                                   .loss_op = p->loss.loss_op,
+                                   .built_loss = p->loss.built_loss,
+                                   .loss_self = p->loss.loss_self,
+                                   .loss_id = p->loss.loss_id,
                                    .loss = attr,
                                    .class_weights = p->class_weights.count > 0,
                                    .norm_group = n->micro_batch,

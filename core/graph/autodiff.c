@@ -35,6 +35,11 @@ brim_tensor *brim_autodiff_gradient(const brim_graph *g, const brim_tensor *x)
   return x->id < g->gradient_count ? g->gradient[x->id] : NULL;
 }
 
+brim_arena *brim_autodiff_arena(brim_autodiff *ad)
+{
+  return &ad->g->arena;
+}
+
 brim_tensor *brim_autodiff_of(brim_autodiff *ad, const brim_tensor *output)
 {
   assert(output->id < ad->count);

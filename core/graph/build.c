@@ -4,6 +4,7 @@
 
 #include "base/long_call.h"
 #include "graph/fuse.h"
+#include "graph/loss_build.h"
 #include "graph/lower.h"
 #include "graph/wrap.h"
 
@@ -152,13 +153,15 @@ static void add_squares(brim_graph *g)
 
 static brim_status add_loss(brim_graph *g, const brim_graph_options *o)
 {
-  if (can_hold_product(g, o)) return add_linear_loss(g, o);
+  if (!o->built_loss && can_hold_product(g, o)) return add_linear_loss(g, o);
   const brim_shape weight_shape = {1, {g->classes}};
   if (o->class_weights) g->class_weight = brim_graph_tensor(g, BRIM_ROLE_DATA, g->real, &weight_shape, "class_weight");
   brim_tensor *const in[] = {g->output, g->label, g->class_weight};
-  brim_node *loss = brim_graph_node(g, o->loss_op, "loss", in, o->class_weights ? 3 : 2, &(brim_attr){.loss = o->loss});
-  if (!loss) return g->status;
-  g->loss = loss->out[0];
+  if (o->built_loss)
+    BRIM_TRY(brim_graph_build_loss(g, o));
+  else
+    g->loss = brim_graph_apply(g, o->loss_op, "loss", in, o->class_weights ? 3 : 2, &(brim_attr){.loss = o->loss});
+  if (!g->loss) return g->status;
   if (o->squares) add_squares(g);
   return g->task == BRIM_TASK_VALUES ? add_regression_metrics(g) : add_classification_metrics(g, o);
 }
@@ -213,6 +216,7 @@ static brim_status build(const brim_graph_options *o, brim_graph *g)
   if (o->training) {
     if (!has_trained(g)) return brim_graph_fail(g, "output", NULL, "the model has no parameters to train");
     BRIM_TRY(brim_autodiff_run(g, g->loss, NULL));
+    BRIM_TRY(brim_graph_check_loss(g, o));
     brim_graph_widen_again(g);
     return g->status;
   }

@@ -8,6 +8,7 @@
 
 #include "base/arena.h"
 #include "brim/dataset.h"
+#include "brim/loss.h"
 #include "brim/model.h"
 #include "brim/optimizer.h"
 #include "brim/plugin.h"
@@ -86,6 +87,7 @@ struct brim_graph {
   bool training;
   bool folds_later;  /* see brim_graph_options */
   bool keeps_logits; /* brim_graph_fuse_loss has found what it looks for */
+  bool builds_loss;  /* the loss is a plugin's graph: see graph/loss_build.h */
   brim_tensor **tensor;
   bool *has_samples; /* by tensor id: see brim_graph_has_samples */
   size_t tensor_count, tensor_room;
@@ -147,7 +149,10 @@ typedef struct brim_graph_options {
   const char *backbone_id;
   uint32_t frozen_type; /* that weights of the backbone are kept in; 0: `real` */
   bool given_features;  /* the samples are the backbone's features: see BRIM_WRAPS_FEATURES */
-  const char *loss_op;  /* "softmax_cross_entropy" */
+  const char *loss_op;  /* "softmax_cross_entropy"; NULL: built_loss */
+  const brim_loss_ops *built_loss;
+  const void *loss_self;
+  const char *loss_id; /* of built_loss */
   brim_loss_attr loss;
   int32_t top_k;          /* of evaluation; 0: off */
   bool class_weights;     /* the loss has weights [classes] for an input */

@@ -33,6 +33,7 @@ typedef struct pass {
   uint32_t dtype;     /* that values are rounded to; g->real: they are not */
   brim_tensor **copy; /* by the id of what was there before the pass */
   bool *small;        /* likewise: a frozen weight that is kept in g->frozen_type */
+  bool *of_loss;      /* likewise: made by a loss plugin's graph */
   size_t count;
 } pass;
 
@@ -110,9 +111,29 @@ static bool widen_output(const pass *p, brim_node *n)
   return true;
 }
 
+/* Is it of a loss plugin's graph, which begins at the output and the label? Metrics are not. */
+static bool is_of_loss(const pass *p, const brim_node *n)
+{
+  bool any = false;
+  for (uint32_t k = 0; k < n->in_count; k++)
+    any = any || n->in[k] == p->g->output || n->in[k] == p->g->label ||
+          (n->in[k]->id < p->count && p->of_loss[n->in[k]->id]);
+  return p->g->builds_loss && any && n->out[0]->role == BRIM_ROLE_ACTIVATION;
+}
+
+/* All of it is computed in the type of parameters, as autocast does with losses in PyTorch. */
+static bool leave_wide(const pass *p, brim_node *n)
+{
+  for (uint32_t k = 0; k < n->in_count && p->dtype != p->g->real; k++)
+    if (n->in[k] == p->g->output && !(n->in[k] = wide_output(p))) return false;
+  for (uint32_t k = 0; k < n->out_count; k++) p->of_loss[n->out[k]->id] = true;
+  return true;
+}
+
 static bool lower_node(const pass *p, brim_node *n)
 {
   const brim_op *op = n->descriptor;
+  if (is_of_loss(p, n)) return leave_wide(p, n);
   if (!widen_output(p, n)) return false;
   for (uint32_t k = 0; k < n->in_count; k++) {
     brim_tensor *read = lowered_input(p, n, k);
@@ -133,6 +154,7 @@ void brim_graph_lower(brim_graph *g, uint32_t dtype)
   pass p = {.g = g, .dtype = dtype, .count = g->tensor_count};
   p.copy = BRIM_ARENA_NEW(&g->arena, brim_tensor *, g->tensor_count);
   p.small = BRIM_ARENA_NEW(&g->arena, bool, g->tensor_count);
+  p.of_loss = BRIM_ARENA_NEW(&g->arena, bool, g->tensor_count);
   for (size_t i = 0; i < g->parameter_count; i++)
     if (g->parameter[i].is_small) {
       p.small[g->parameter[i].value->id] = true;

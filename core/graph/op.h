@@ -77,6 +77,8 @@ bool brim_autodiff_needs(const brim_autodiff *ad, const brim_tensor *input);
 /* Has what flows back to `input` through `like` to be added up: is it a parameter, or has it no samples where `like`
  * has some? */
 bool brim_autodiff_sums(const brim_autodiff *ad, const brim_node *like, const brim_tensor *input);
+/* Where what a gradient's attributes point to may lie. */
+brim_arena *brim_autodiff_arena(brim_autodiff *ad);
 /* Emits `op` with the given inputs and attributes (NULL: of `like`). Output i is what flows back to of[i] through
  * `like`, has of[i]'s shape and is added to its gradient: by the kernel if that has to be added up and the operation
  * accumulates that output, else by a node of its own. If none of them needs a gradient, nothing is emitted. */

@@ -11,6 +11,7 @@
 #include "brim/backend.h"
 #include "brim/comm.h"
 #include "brim/dataset.h"
+#include "brim/loss.h"
 #include "brim/model.h"
 #include "brim/policy.h"
 #include "brim/schedule.h"
@@ -47,6 +48,7 @@ static const required_op backend_ops[] = {
 static const required_op policy_ops[] = {{NULL, 0}};
 static const required_op comm_ops[] = {{NULL, 0}};
 static const required_op optimizer_ops[] = {{NULL, 0}};
+static const required_op loss_ops[] = {REQUIRED(brim_loss_ops, build), {NULL, 0}};
 static const required_op schedule_ops[] = {REQUIRED(brim_schedule_ops, factor), {NULL, 0}};
 static const required_op selector_ops[] = {REQUIRED(brim_selector_ops, select), {NULL, 0}};
 
@@ -56,6 +58,7 @@ static brim_status check_backend(const void *table);
 static brim_status check_policy(const void *table);
 static brim_status check_comm(const void *table);
 static brim_status check_optimizer(const void *table);
+static brim_status check_loss(const void *table);
 static const struct {
   uint32_t kind;
   size_t bytes, least;
@@ -70,6 +73,7 @@ static const struct {
     {BRIM_SELECTOR, sizeof(brim_selector_ops), sizeof(brim_selector_ops), selector_ops, NULL},
     {BRIM_OPTIMIZER, sizeof(brim_optimizer_ops), sizeof(brim_optimizer_ops), optimizer_ops, check_optimizer},
     {BRIM_SCHEDULE, sizeof(brim_schedule_ops), sizeof(brim_schedule_ops), schedule_ops, NULL},
+    {BRIM_LOSS, sizeof(brim_loss_ops), sizeof(brim_loss_ops), loss_ops, check_loss},
 };
 
 static brim_status check_abi(const brim_module *module)
@@ -166,17 +170,27 @@ static brim_status check_optimizer(const void *table)
   return brim_fail(BRIM_ELOAD, "%s", brim_error_text());
 }
 
+static brim_status check_loss(const void *table)
+{
+  const brim_loss_ops *ops = table;
+  const uint32_t all = BRIM_TAKES(BRIM_TASK_CLASS) | BRIM_TAKES(BRIM_TASK_TOKENS) | BRIM_TAKES(BRIM_TASK_VALUES);
+  if (ops->kernel) return brim_fail(BRIM_ELOAD, "ops.kernel is for brim's own losses: it must be NULL");
+  if (ops->takes == 0 || ops->takes & ~all)
+    return brim_fail(BRIM_ELOAD,
+                     "ops.takes is 0x%x: it says which tasks the loss is for, BRIM_TAKES(BRIM_TASK_CLASS) "
+                     "and the like",
+                     ops->takes);
+  return BRIM_OK;
+}
+
 static brim_status check_ops(const brim_plugin *plugin)
 {
   size_t k = 0;
   while (k < sizeof kinds / sizeof kinds[0] && kinds[k].kind != plugin->kind) k++;
-  if (k == sizeof kinds / sizeof kinds[0]) {
-    const char *name = brim_kind_name(plugin->kind);
-    return name ? brim_fail(BRIM_ELOAD, "plugins of kind '%s' are the core's own in this ABI", name)
-                : brim_fail(BRIM_ELOAD, "kind %u is unknown to this brim", plugin->kind);
-  }
+  if (k == sizeof kinds / sizeof kinds[0])
+    return brim_fail(BRIM_ELOAD, "kind %u is unknown to this brim", plugin->kind);
   if (!plugin->ops) return brim_fail(BRIM_ELOAD, "ops is NULL");
-  if ((plugin->kind == BRIM_OPTIMIZER || plugin->kind == BRIM_SCHEDULE) && plugin->create)
+  if ((plugin->kind == BRIM_OPTIMIZER || plugin->kind == BRIM_SCHEDULE || plugin->kind == BRIM_LOSS) && plugin->create)
     return brim_fail(BRIM_ELOAD, "create must be NULL: a plugin of kind '%s' is its parameters and its functions",
                      brim_kind_name(plugin->kind));
   uint32_t bytes;

@@ -63,12 +63,11 @@ brim_status brim_setup_ask_for(brim_setup *s, enum brim_level level, const char 
 static brim_status check_loss(brim_setup *s, const brim_config_choice *loss)
 {
   const bool is_values = s->data.train.task == BRIM_TASK_VALUES;
-  const char *op = ((const brim_loss_ops *)loss->plugin->ops)->op, *id = s->data.plugin->id;
-  const bool is_classes = strcmp(op, "softmax_cross_entropy") == 0 || strcmp(op, "bce") == 0;
-  if (s->data.train.task == BRIM_TASK_TOKENS && strcmp(op, "softmax_cross_entropy") != 0)
-    return brim_fail(BRIM_ECONFIG, "loss=%s does not go with dataset '%s', which is of tokens\ntake loss=cross_entropy",
-                     loss->plugin->id, id);
-  if (!is_values || !is_classes) return BRIM_OK;
+  const char *id = s->data.plugin->id;
+  if (((const brim_loss_ops *)loss->plugin->ops)->takes & BRIM_TAKES(s->data.train.task)) return BRIM_OK;
+  if (!is_values)
+    return brim_fail(BRIM_ECONFIG, "loss=%s does not go with dataset '%s', which is of %s\ntake loss=cross_entropy",
+                     loss->plugin->id, id, s->data.train.task == BRIM_TASK_TOKENS ? "tokens" : "classes");
   const brim_yaml *keys = brim_yaml_get(s->config->root, "loss");
   bool is_chosen = false;
   for (size_t i = 0; i < keys->count; i++) is_chosen = is_chosen || !brim_setup_is_untouched(keys->item[i]);
@@ -84,7 +83,9 @@ brim_status brim_setup_open_loss(brim_setup *s)
 {
   const brim_config_choice *choice = brim_config_choice_of(s->config, "loss");
   BRIM_TRY(check_loss(s, choice));
-  ((const brim_loss_ops *)choice->plugin->ops)->fill(choice->params, &s->loss, &s->class_weights);
+  brim_graph_options described = {.loss_op = NULL};
+  brim_loss_describe(choice->plugin, choice->params, &described, &s->class_weights);
+  s->loss = described.loss;
   const brim_list *w = &s->class_weights;
   double sum = 0;
   if (w->count > 0) BRIM_TRY(check_mixup(s, "loss.class_weights"));

@@ -13,7 +13,7 @@ import unittest
 
 from support import BINARY, DONE, FAILED, HANG_SECONDS, LOAD, SANITIZED, USAGE, Case, main
 
-KINDS = "policy", "model", "dataset", "selector", "optimizer", "schedule"
+KINDS = "policy", "model", "dataset", "selector", "optimizer", "schedule", "loss"
 BAD = pathlib.Path(os.environ["BRIM_BAD_PLUGINS"])
 ABI = pathlib.Path(os.environ["BRIM_ABI_PLUGINS"])
 SHIPPED = pathlib.Path(BINARY).parent.parent / "lib" / "brim" / "plugins"
@@ -147,6 +147,26 @@ class Bad(Check):
                 self.assert_fails("schedule", f"factor:{bad}", "factor", part)
         found = self.findings(BAD / "schedule" / "bad.so", status=LOAD, bad="table:factor")
         self.assertIn("ops.factor is NULL, a schedule needs it", found["table"][1])
+
+    def test_losses(self):
+        for bad, check, part in (("segv", "build", CRASHED),
+                                 ("none", "build", "loss 'bad': the plugin returned no tensor and gave no reason"),
+                                 ("elements", "build", "must return one real number for each sample, [64]; got"),
+                                 ("target", "build", "'sum' does not depend on the model's output\n"),
+                                 ("parameter", "build", "it makes the parameter 'own.weight': parameters are for"),
+                                 ("name", "build", "nothing is known of the name 'unknown'\n"),
+                                 ("shapes", "build", "the tensors must have one shape, got [64, 10] and before it "
+                                                     "[64, 1]\n"),
+                                 ("count", "build", "it is another graph for 2 samples than for 1"),
+                                 ("step", "gradient", "the gradient is 0 everywhere: nothing would be learnt"),
+                                 ("nan", "gradient", "nan where outputs are up to 0.5")):
+            with self.subTest(bad):
+                self.assert_fails("loss", f"build:{bad}", check, part)
+        for bad, part in (("build", "ops.build is NULL, a loss needs it"), ("takes", "ops.takes is 0x0"),
+                          ("kernel", "ops.kernel is for brim's own losses")):
+            with self.subTest(bad):
+                found = self.findings(BAD / "loss" / "bad.so", status=LOAD, bad=f"table:{bad}")
+                self.assertIn(part, found["table"][1])
 
     def test_what_an_optimizer_says_of_itself(self):
         for bad, part in (("unknown", "line 2, column 9 of the formula: nothing is known of the name 'rate'"),

@@ -1,8 +1,15 @@
 """The losses: each trains a classifier, what it does not know is refused, and a class may count for nothing."""
 
+import os
+import pathlib
+
 from support import SMALL, USAGE, Case, main
 
-MEANS = ("mse", "mae", "huber", "bce")
+MEANS = ("mse", "mae", "huber", "bce", "sigmoid_focal")
+BAD = pathlib.Path(os.environ["BRIM_BAD_PLUGINS"]) / "loss" / "bad.so"
+TOKENS = ["model=gpt2_tiny", "dataset=synthetic", "dataset.task=tokens", "dataset.train_count=32",
+          "dataset.test_count=8", "training.batch_size=8", "training.epochs=2", "backend=cpu", "backend.threads=1",
+          "observe.log_every_steps=1"]
 
 
 class Losses(Case):
@@ -53,7 +60,7 @@ class Losses(Case):
             self.assert_same_records("run128", f"run{size}")
 
     def test_mixes_of_classes_go_with_every_loss(self):
-        for loss in ("cross_entropy", *MEANS):
+        for loss in ("cross_entropy", "focal", *MEANS):
             for precision in ("fp32", "bf16"):
                 run = f"{loss}-{precision}"
                 self.train(run, *SMALL, f"loss={loss}", f"precision={precision}", "augment.mixup=0.2",
@@ -73,6 +80,68 @@ class Losses(Case):
         error = self.train("run", *SMALL, "dataset.classes=2", "loss.class_weights=[1,0]", "loss.ignore_index=0",
                            status=USAGE).err
         self.assertIn("loss.ignore_index=0 leaves no class that counts", error)
+
+
+class Built(Losses):
+    """Losses that are graphs."""
+
+    def test_a_focal_loss_without_gamma_is_cross_entropy(self):
+        weights = "[0.1,0.7,1.3,0.9,1.1,2.3,0.3,1.7,0.6,1.9]"
+        small = [word for word in SMALL if not word.startswith("backend.")] + ["backend=reference"]
+        for words in (small, [word for word in TOKENS if not word.startswith("backend")] + ["backend=reference"]):
+            for loss, key in (("focal", "alpha"), ("cross_entropy", "class_weights")):
+                own = [f"loss.{key}={weights}"] if words is small else []
+                own += ["loss.gamma=0"] if loss == "focal" else []
+                self.train(f"{words[0]}-{loss}", *words, f"loss={loss}", *own, "training.epochs=1",
+                           "observe.log_every_steps=1")
+            for got, expected in zip(self.losses(f"{words[0]}-focal"), self.losses(f"{words[0]}-cross_entropy")):
+                self.assertAlmostEqual(got, expected, delta=1e-9 * expected)
+
+    def test_results_are_the_same_however_a_step_is_cut(self):
+        for loss in ("focal", "sigmoid_focal"):
+            words = [*SMALL, f"loss={loss}", "training.epochs=2", "training.effective_batch_size=128",
+                     "observe.log_every_steps=1", "training.eval_batch_size=16"]
+            for size in (128, 32, 16):
+                self.train(f"{loss}{size}", *words, f"training.batch_size={size}")
+            for size in (32, 16):
+                self.assert_same_records(f"{loss}128", f"{loss}{size}")
+
+    def test_tokens_too(self):
+        self.train("run", *TOKENS, "loss=focal")
+        losses = self.losses("run")
+        self.assertLess(losses[-1], losses[0])
+        error = self.train("other", *TOKENS, "loss=sigmoid_focal", status=USAGE).err
+        self.assertIn("loss=sigmoid_focal does not go with dataset 'synthetic', which is of tokens", error)
+
+    def test_in_smaller_types_the_loss_is_computed_in_fp32(self):
+        for precision in ("fp32", "bf16", "fp16"):
+            self.train(precision, *SMALL, "loss=focal", f"precision={precision}", "training.steps=1",
+                       "observe.log_every_steps=1")
+        for precision in ("bf16", "fp16"):
+            self.assertAlmostEqual(self.losses(precision)[0], self.losses("fp32")[0], delta=0.01)
+
+    def test_recomputing_changes_nothing(self):
+        for recompute in ("none", "full"):
+            self.train(recompute, *SMALL, "loss=focal", f"memory.recompute={recompute}", "training.epochs=1",
+                       "observe.log_every_steps=1")
+        self.assert_same_records("none", "full")
+
+    def test_one_from_outside_is_as_the_core_s_own(self):
+        for task in ("class", "values"):
+            for run, loss, *further in (("outside", "bad", f"--plugin-path={BAD}"), ("own", "mse")):
+                self.train(f"{run}-{task}", *SMALL, f"loss={loss}", f"dataset.task={task}", "training.epochs=1",
+                           "observe.log_every_steps=1", *further)
+            count = {"class": 10, "values": 1}[task]
+            for got, expected in zip(self.losses(f"outside-{task}")[:1], self.losses(f"own-{task}")[:1]):
+                self.assertAlmostEqual(got, count * expected, delta=1e-4 * got)
+
+    def test_what_is_no_loss_is_refused_before_anything_is_written(self):
+        for bad, part in (("elements", "loss 'bad': it must return one real number for each sample"),
+                          ("target", "does not depend on the model's output"), ("name", "in loss 'bad'")):
+            result = self.train("run", *SMALL, "loss=bad", f"--plugin-path={BAD}", status=USAGE,
+                                env={"BRIM_BAD": f"build:{bad}"})
+            self.assert_error(result, part)
+            self.assertFalse((self.folder / "run").exists())
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
  * ignored labels, and with the product inside; and the mean losses. */
 #include <math.h>
 
+#include "brim/loss.h"
 #include "conformance/bench.h"
 
 /* Any smoothing; one of the labels may not count. */
@@ -242,3 +243,43 @@ static brim_tensor *make_regression(bench *b)
   return in[0];
 }
 BENCH_ROW(regression) = {"loss: regression", make_regression, .is_loss = true, .by_sample = true};
+
+/* ---- of plugins ---- */
+
+/* As core/graph/loss_build.c puts it together. */
+static brim_tensor *make_built(bench *b, const char *formula)
+{
+  const brim_shape rows = pick_rows(b);
+  const int64_t classes = b->g->classes = pick_classes(b);
+  const brim_attr attr = pick_attr(b, classes);
+  const brim_shape shape = with(rows, classes), weight_shape = {1, {classes}};
+  const bool weighted = bench_pick(b, 0, 1) == 1;
+  brim_tensor *x = bench_input(b, &shape, "logits");
+  brim_tensor *label = bench_indices(b, &rows, classes, "label");
+  brim_tensor *target = brim_graph_apply(b->g, "one_hot", "target", &label, 1, &attr);
+  b->g->builds_loss = true;
+  b->g->output = x;
+  b->g->label = label;
+  brim_tensor *each = brim_elementwise(b->g, formula, BRIM_ELEMENTS("x", x), BRIM_ELEMENTS("t", target),
+                                       BRIM_NUMBER("a", 0.25), BRIM_NUMBER("gamma", 2));
+  brim_tensor *in[] = {brim_sum(b->g, each, 1, (const int32_t[]){-1}, 0), label, NULL};
+  if (weighted) in[2] = brim_graph_tensor(b->g, BRIM_ROLE_OPTIMIZER, b->g->real, &weight_shape, "weight");
+  return brim_graph_apply(b->g, "sample_loss", "loss", in, weighted ? 3 : 2, &attr);
+}
+
+static brim_tensor *make_built_focal(bench *b)
+{
+  return make_built(b, "c = max(x, 0) - x * t + log1p(exp(-abs(x)))\n"
+                       "q = sigmoid(x) * (1 - t) + sigmoid(-x) * t\n"
+                       "y = c * exp(gamma * log(max(q, 1e-30))) * (t * a + (1 - t) * (1 - a))");
+}
+BENCH_ROW(built_focal) = {"loss of a plugin: focal", make_built_focal, .is_loss = true, .skips = true};
+
+/* Every function that has a derivative. */
+static brim_tensor *make_built_all(bench *b)
+{
+  return make_built(b, "e = x - t\n"
+                       "s = tanh(x * a) + erf(e * a) + sqrt(e * e + 1) / (2 + exp(-abs(x)))\n"
+                       "y = s + where(x < a, e * e, min(x, gamma) * max(e, -gamma)) - log(abs(e) + 1) + log1p(x * x)");
+}
+BENCH_ROW(built_all) = {"loss of a plugin: functions", make_built_all, .is_loss = true, .skips = true};

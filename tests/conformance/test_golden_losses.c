@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "builtin/builtin.h"
 #include "conformance/bench.h"
 #include "conformance/golden.h"
 #include "conformance/load.h"
@@ -127,6 +128,38 @@ MEAN_LOSS(mae);
 MEAN_LOSS(huber);
 MEAN_LOSS(bce);
 
+/* ---- built of operations ---- */
+
+static const char *settings; /* of the loss at work */
+
+static brim_tensor *built(bench *b, const brim_plugin *loss, bool weighted)
+{
+  loaded plugged;
+  load_core_plugin(&plugged, loss, settings);
+  const brim_loss_ops *ops = loss->ops;
+  brim_tensor *const scores = from_fixture(b, "scores", false);
+  brim_tensor *label = labels_of(b, "answer");
+  b->g->classes = 5;
+  b->g->builds_loss = true;
+  brim_tensor *target = brim_graph_apply(b->g, "one_hot", "target_of_label", &label, 1, NULL);
+  brim_tensor *in[3] = {ops->build(plugged.self, b->g, scores, target), label, NULL};
+  if (weighted) in[2] = from_fixture(b, "weight", true);
+  unload_plugin(&plugged);
+  return brim_graph_apply(b->g, "sample_loss", NULL, in, weighted ? 3 : 2, NULL);
+}
+static brim_tensor *make_focal(bench *b)
+{
+  return built(b, &brim_loss_focal, false);
+}
+static brim_tensor *make_focal_weights(bench *b)
+{
+  return built(b, &brim_loss_focal, true);
+}
+static brim_tensor *make_sigmoid_focal(bench *b)
+{
+  return built(b, &brim_loss_sigmoid_focal, false);
+}
+
 static void fill(bench *b, const brim_tensor *t)
 {
   const golden_tensor *from = golden_find(&fixture, "", t->name);
@@ -168,6 +201,26 @@ static void test_losses_are_what_pytorch_computes(void **state)
 {
   (void)state;
   BENCH_EACH_ROW (row) check_row(row);
+}
+
+static void test_focal_losses_are_torchvision_s_and_the_paper_s(void **state)
+{
+  static const char *const gammas[] = {"0", "0.5", "2", "5"}, *const alphas[] = {"0.25", "-1"};
+  (void)state;
+  for (size_t i = 0; i < 4; i++) {
+    char name[64], words[64];
+    settings = words;
+    snprintf(words, sizeof words, "{gamma: %s}", gammas[i]);
+    snprintf(name, sizeof name, "focal_%s_label", gammas[i]);
+    check_row(&(bench_row){name, make_focal, .is_loss = true});
+    snprintf(name, sizeof name, "focal_%s_weights_label", gammas[i]);
+    check_row(&(bench_row){name, make_focal_weights, .is_loss = true});
+    for (size_t k = 0; k < 2; k++) {
+      snprintf(words, sizeof words, "{gamma: %s, alpha: %s}", gammas[i], alphas[k]);
+      snprintf(name, sizeof name, "sigmoid_focal_%s_%s_label", gammas[i], alphas[k]);
+      check_row(&(bench_row){name, make_sigmoid_focal, .is_loss = true});
+    }
+  }
 }
 
 /* Answers are counted too. */
@@ -288,6 +341,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_losses_are_what_pytorch_computes),
+      cmocka_unit_test(test_focal_losses_are_torchvision_s_and_the_paper_s),
       cmocka_unit_test(test_reference_refuses_labels_out_of_range),
       cmocka_unit_test(test_cpu_refuses_labels_out_of_range),
       cmocka_unit_test(test_cuda_refuses_labels_out_of_range),

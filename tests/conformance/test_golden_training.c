@@ -80,8 +80,9 @@ static void load(trainer *t, const training *how)
   load_core_plugin(&t->optimizer, how->optimizer, how->optimizer_settings);
   load_core_plugin(&t->schedule, how->schedule ? how->schedule : &brim_schedule_constant, how->schedule_settings);
   load_core_plugin(&t->loss, &brim_loss_cross_entropy, how->loss_settings);
-  const brim_loss_ops *loss = t->loss.plugin->ops;
-  loss->fill(t->loss.self, &t->loss_attr, &t->class_weights);
+  brim_graph_options described = {.loss_op = NULL};
+  brim_loss_describe(t->loss.plugin, t->loss.self, &described, &t->class_weights);
+  t->loss_attr = described.loss;
   const golden_tensor *label = golden_find(&t->fixture, "", "label");
   assert_int_equal(label->shape.dim[0], BATCH);
   for (int n = 0; n < BATCH; n++) t->label[n] = (int32_t)label->value[n];

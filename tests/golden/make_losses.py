@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes losses.txt: PyTorch's losses in double precision, before their mean.
 
-    python3 tests/golden/make_losses.py        # needs torch; writes beside itself
+    python3 tests/golden/make_losses.py        # needs torch and torchvision; writes beside itself
 
 For each case what goes in, the losses, and the gradients of 0.75 times the sum of the losses (0.75 is the bench's
 loss_scale); the file is as make_models.py describes it. Attributes are repeated in
@@ -13,6 +13,7 @@ import pathlib
 
 import torch
 import torch.nn.functional as F
+from torchvision.ops import sigmoid_focal_loss
 
 from make_models import write
 
@@ -43,6 +44,19 @@ def mean(out, name, fn, y, target, into="y"):
     (SCALE * loss.sum()).backward()
     write(out, f"{name}.loss", loss)
     write(out, f"{name}.gradient.{into}", y.grad)
+
+
+def focal(out, name, gamma, logits, label, weight=None):
+    """The formula of Lin et al. (2017) as it stands, of softmax."""
+    def losses(x, answer):
+        p = torch.softmax(x, 1)[torch.arange(len(answer)), answer]
+        return -(1 if weight is None else weight[answer]) * (1 - p) ** gamma * torch.log(p)
+
+    logits = logits.clone().requires_grad_()
+    loss = losses(logits, label)
+    (SCALE * loss.sum()).backward()
+    write(out, f"{name}.loss", loss)
+    write(out, f"{name}.gradient.scores", logits.grad)
 
 
 def main():
@@ -89,6 +103,14 @@ def main():
         write(out, "share", share)
         cross_entropy(out, "shares", logits, share.transpose(1, 2))
         cross_entropy(out, "shares_all", logits, share.transpose(1, 2), label_smoothing=0.2, weight=weight)
+
+        for gamma in (0, 0.5, 2, 5):
+            focal(out, f"focal_{gamma}_label", gamma, scores, answer)
+            focal(out, f"focal_{gamma}_weights_label", gamma, scores, answer, weight)
+            for alpha in (0.25, -1):
+                mean(out, f"sigmoid_focal_{gamma}_{alpha}_label",
+                     lambda y, t: sigmoid_focal_loss(y, t, alpha=alpha, gamma=gamma), scores,
+                     F.one_hot(answer, 5).double(), "scores")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,49 @@
-/* What a formula computes of each element. See brim/formula.h. */
-#include "graph/op.h"
+/* What a formula computes of each element (brim/formula.h): in updates, and in the losses of plugins, where its
+ * derivative is another formula. */
+#include <string.h>
+
+#include "base/formula.h"
+#include "brim/loss.h"
+#include "graph/graph.h"
+
+#undef brim_elementwise
 
 enum { FLOPS_OF_LINE = 2 }; /* most are one; a root or an exponential are many */
+enum { NAMES_MAX = 32 };
+
+/* The text of a node, to be differentiated. */
+struct brim_formula_source {
+  const char *text;
+  size_t names;
+  brim_formula_name
+      name[NAMES_MAX]; /* the first is y; the others are in the order of the inputs, with numbers between */
+};
 
 static void cost_formula(const brim_node *n, brim_cost *out)
 {
   out->flops = FLOPS_OF_LINE * n->attr.formula.formula->lines * (uint64_t)brim_shape_count(&n->out[0]->shape);
+}
+
+/* Of inputs that need a gradient; in: the inputs, and what flows to the output. */
+static brim_status gradient_formula(brim_autodiff *ad, const brim_node *n)
+{
+  const struct brim_formula_source *source = n->attr.formula.source;
+  struct brim_formula_source with = *source;
+  brim_tensor *in[BRIM_FORMULA_OPERANDS_MAX], *of[BRIM_FORMULA_OPERANDS_MAX];
+  uint32_t count = 0;
+  for (uint32_t k = 0; k < n->in_count; k++) in[k] = n->in[k];
+  in[n->in_count] = brim_autodiff_of(ad, n->out[0]);
+  for (size_t i = 1; i < with.names; i++) {
+    brim_formula_name *name = &with.name[i];
+    if (name->kind != BRIM_NAME_ELEMENT || !brim_autodiff_needs(ad, n->in[name->index])) continue;
+    name->is_wanted = true;
+    of[count++] = n->in[name->index];
+  }
+  if (count == 0) return BRIM_OK;
+  brim_formula *f = BRIM_ARENA_NEW(brim_autodiff_arena(ad), brim_formula, 1);
+  const brim_status status = brim_formula_read_gradient(with.text, with.name, with.names, (int32_t)n->in_count, f);
+  if (status != BRIM_OK) return brim_fail_add(status, "in the derivative of '%s' (%s:%d)", with.text, n->file, n->line);
+  return brim_autodiff_emit(ad, "formula", n, &(brim_attr){.formula = {.formula = f}}, in, n->in_count + 1, of, count);
 }
 
 BRIM_OP(formula) = {.name = "formula",
@@ -14,4 +52,64 @@ BRIM_OP(formula) = {.name = "formula",
                     .in_count = 1,
                     .variadic = true,
                     .out_count = 1,
+                    .infer = brim_op_infer_same,
+                    .gradient = gradient_formula,
                     .cost = cost_formula};
+
+/* ---- of authors ---- */
+
+static bool add_elements(brim_graph *g, const brim_operand *o, brim_tensor **in, uint32_t *count)
+{
+  char text[160], first_text[160];
+  if (!brim_graph_accepts_real(g, "elementwise", o->name, o->elements) ||
+      !brim_graph_needs_samples(g, "elementwise", o->name, o->elements))
+    return false;
+  if (*count == BRIM_OPERANDS_MAX) {
+    brim_graph_fail(g, "elementwise", o->name, "at most %d tensors are allowed", BRIM_OPERANDS_MAX);
+    return false;
+  }
+  if (*count > 0 && !brim_shape_equal(&in[0]->shape, &o->elements->shape)) {
+    brim_graph_fail(g, "elementwise", o->name, "the tensors must have one shape, got %s and before it %s",
+                    brim_shape_format(text, sizeof text, &o->elements->shape),
+                    brim_shape_format(first_text, sizeof first_text, &in[0]->shape));
+    return false;
+  }
+  in[(*count)++] = o->elements;
+  return true;
+}
+
+brim_tensor *brim_elementwise(brim_graph *g, const char *formula, const brim_operand *operands)
+{
+  brim_tensor *in[BRIM_OPERANDS_MAX];
+  uint32_t count = 0;
+  if (g->status != BRIM_OK || !brim_graph_needs_list(g, "elementwise", NULL, formula, "formula")) return NULL;
+  if (!g->builds_loss) { /* kernels know no smaller types, in which models' activations are kept */
+    brim_graph_fail(g, "elementwise", NULL, "it is for losses (brim/loss.h), not for models");
+    return NULL;
+  }
+  struct brim_formula_source *s = BRIM_ARENA_NEW(&g->arena, struct brim_formula_source, 1);
+  s->text = brim_arena_string(&g->arena, formula);
+  s->name[s->names++] = (brim_formula_name){.name = "y", .kind = BRIM_NAME_ELEMENT, .index = -1};
+  for (const brim_operand *o = operands; o->name; o++) {
+    if (s->names == NAMES_MAX) {
+      brim_graph_fail(g, "elementwise", o->name, "at most %d operands are allowed", NAMES_MAX - 1);
+      return NULL;
+    }
+    if (!o->is_number && !add_elements(g, o, in, &count)) return NULL;
+    s->name[s->names++] = (brim_formula_name){.name = brim_arena_string(&g->arena, o->name),
+                                              .kind = o->is_number ? BRIM_NAME_NUMBER : BRIM_NAME_ELEMENT,
+                                              .index = (int32_t)count - 1,
+                                              .output = -1,
+                                              .number = o->number};
+  }
+  if (count == 0) {
+    brim_graph_fail(g, "elementwise", NULL, "none of its operands is a tensor");
+    return NULL;
+  }
+  brim_formula *f = BRIM_ARENA_NEW(&g->arena, brim_formula, 1);
+  if (brim_formula_read(s->text, s->name, s->names, f) != BRIM_OK) {
+    brim_graph_fail(g, "elementwise", NULL, "%s", brim_error_text());
+    return NULL;
+  }
+  return brim_graph_apply(g, "formula", "elementwise", in, count, &(brim_attr){.formula = {.formula = f, .source = s}});
+}

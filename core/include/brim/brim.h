@@ -8,6 +8,7 @@
 #include "brim/formula.h"
 #include "brim/host.h"
 #include "brim/ledger.h"
+#include "brim/loss.h"
 #include "brim/memory.h"
 #include "brim/model.h"
 #include "brim/ops.h"

@@ -291,6 +291,12 @@ typedef struct brim_lstm_attr {
  *                      target: real, of y's shape and type; or i32 [N] with y [N,K]: 1 at the label, 0 elsewhere. bce
  * takes logits (torch.nn.BCEWithLogitsLoss); huber as torch.nn.HuberLoss with `delta`. Nothing flows back to the
  * target. */
+/* Around the losses of plugins (brim/loss.h); with `ignores` and ignore_index as above. Since ABI 1.10
+ * one_hot              in: label i32 [...]                    out: y [...,K]: 1 at the label, 0 elsewhere; all 0 if it
+ *                      is ignored. Any other label outside [0, K) is an error of the data.
+ * sample_loss          in: x [...], [label, [weight [K]]]     out: loss [...]: x, times weight[label]; 0 if ignored
+ * sample_loss_grad     in: x, [label, [weight]]               out: dx: step.loss_scale, times weight[label]; 0 if
+ *                      ignored. The label has been looked at by one_hot, or is real: then there is none here. */
 typedef struct brim_loss_attr {
   double smoothing;     /* [0, 1) */
   double delta;         /* huber: > 0 */
@@ -303,7 +309,8 @@ typedef struct brim_loss_attr {
  *                      for inputs of one element, which every element reads, and f64 inputs that uniforms read. An
  *                      output may be an input. */
 typedef struct brim_formula_attr {
-  const brim_formula *formula; /* the graph's; backends may keep it as long as the node */
+  const brim_formula *formula;              /* the graph's; backends may keep it as long as the node */
+  const struct brim_formula_source *source; /* the core's; NULL: it has no gradient */
 } brim_formula_attr;
 
 typedef union brim_attr {

@@ -77,7 +77,7 @@ typedef struct brim_param {
     NULL, 0, 0, 0, NULL, NULL, NULL                                                                                    \
   }
 
-/* Kinds of plugins. Losses are the core's own in this ABI; optimizers and schedules are not since ABI 1.10. */
+/* Kinds of plugins. Before ABI 1.10 optimizers, schedules and losses were the core's own. */
 #define BRIM_KIND_MAP(X)                                                                                               \
   X(MODEL, 1, "model")                                                                                                 \
   X(DATASET, 2, "dataset")                                                                                             \
