@@ -28,7 +28,7 @@ typedef struct name {
   const char *text; /* of `bytes` */
   size_t bytes;
   int32_t value;
-  int32_t output; /* NONE: it is none */
+  int32_t output; /* the output that gets this value, or NONE */
   bool is_optional, is_set;
 } name;
 
@@ -295,7 +295,7 @@ static void begin(reader *r, const brim_formula_name *given, size_t count)
   }
 }
 
-/* Those that may, and do, stay without a value are none. */
+/* An optional output that the formula leaves alone is dropped. */
 static void check_outputs(reader *r)
 {
   for (size_t i = 0; i < r->names && r->status == BRIM_OK; i++) {
@@ -545,7 +545,18 @@ brim_status brim_formula_read_gradient(const char *text, const brim_formula_name
 
 /* ---- updates ---- */
 
-/* p, g, the states, what differs between parameters, and what steps bring. Returns how many. */
+size_t brim_formula_list_numbers(const brim_update_form *form, const char *const *scalars, brim_formula_name *list)
+{
+  size_t count = 0;
+  for (uint32_t k = 0; k < form->number_count; k++)
+    list[count++] =
+        (brim_formula_name){.name = form->number_name[k], .kind = BRIM_NAME_NUMBER, .number = form->number[k]};
+  for (int32_t k = 0; scalars && scalars[k]; k++)
+    list[count++] = (brim_formula_name){.name = scalars[k], .kind = BRIM_NAME_SCALAR, .index = k};
+  return count;
+}
+
+/* p, g, the states, and the numbers. Returns how many names that is. */
 static size_t list_names(const brim_update_form *form, const char *const *scalars, bool scaled, brim_formula_name *list)
 {
   const int32_t factor = 2 + (int32_t)form->state_count;
@@ -556,17 +567,12 @@ static size_t list_names(const brim_update_form *form, const char *const *scalar
   for (uint32_t k = 0; k < form->state_count; k++)
     list[count++] = (brim_formula_name){
         .name = form->state[k].name, .kind = BRIM_NAME_ELEMENT, .index = 2 + (int32_t)k, .output = 1 + (int32_t)k};
-  for (uint32_t k = 0; k < form->number_count; k++)
-    list[count++] =
-        (brim_formula_name){.name = form->number_name[k], .kind = BRIM_NAME_NUMBER, .number = form->number[k]};
-  for (int32_t k = 0; scalars && scalars[k]; k++)
-    list[count++] = (brim_formula_name){.name = scalars[k], .kind = BRIM_NAME_SCALAR, .index = k};
-  return count;
+  return count + brim_formula_list_numbers(form, scalars, list + count);
 }
 
 brim_status brim_formula_read_update(const brim_update_form *form, const char *const *scalars, bool scaled,
                                      brim_formula *out)
 {
-  brim_formula_name list[2 + BRIM_OPTIMIZER_STATES_MAX + BRIM_OPTIMIZER_NUMBERS_MAX + BRIM_SCALARS_MAX];
+  brim_formula_name list[2 + BRIM_OPTIMIZER_STATES_MAX + BRIM_FORMULA_NUMBERS_MAX];
   return brim_formula_read(form->formula, list, list_names(form, scalars, scaled, list), out);
 }

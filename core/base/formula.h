@@ -31,8 +31,12 @@ brim_status brim_formula_read(const char *text, const brim_formula_name *given, 
  * is_wanted, outputs in their order, from what flows to that output, input `flow`. */
 brim_status brim_formula_read_gradient(const char *text, const brim_formula_name *given, size_t names, int32_t flow,
                                        brim_formula *out);
-/* [plan] brim_formula_read of an optimizer's update: in: parameter, gradient, states, and if `scaled` gradient_scale's
- * f64 [2]; out: parameter, states. scalars: as in brim_optimizer_ops. */
+/* [plan] Writes the names of a form's numbers and of the scalars, at most BRIM_FORMULA_NUMBERS_MAX, to `list`; returns
+ * how many. scalars: as in brim_optimizer_ops. */
+#define BRIM_FORMULA_NUMBERS_MAX (BRIM_OPTIMIZER_NUMBERS_MAX + BRIM_SCALARS_MAX)
+size_t brim_formula_list_numbers(const brim_update_form *form, const char *const *scalars, brim_formula_name *list);
+/* [plan] Reads an optimizer's update. Inputs: parameter, gradient, states, and if `scaled` gradient_scale's f64 [2].
+ * Outputs: parameter, states. */
 brim_status brim_formula_read_update(const brim_update_form *form, const char *const *scalars, bool scaled,
                                      brim_formula *out);
 #endif

@@ -48,7 +48,40 @@ brim_update_form brim_update_form_of(const brim_update_options *options, const b
     form.state[k].shape = parameter->shape;
   }
   if (options->form) options->form(options->params, parameter, &form);
+  form.is_whole = form.is_whole || (options->build && !form.formula);
   return form;
+}
+
+/* Kernels read and write states by the parameter's size and type, so a form from a plugin is checked here. */
+static void check_form(brim_graph *g, const brim_update_options *options, const brim_update_form *form,
+                       const brim_tensor *parameter)
+{
+  const char *name = parameter->name;
+  if (strcmp(options->op, "formula") != 0) return; /* brim's own, with a kernel that knows its states */
+  if (strcmp(form->op, options->op) != 0)
+    brim_graph_fail(g, "optimizer", name, "form() sets op, which only brim's own optimizers may");
+  else if (!form->formula && !options->build)
+    brim_graph_fail(g, "optimizer", name, "form() sets formula to NULL, and ops.build is NULL");
+  else if (form->state_count > BRIM_OPTIMIZER_STATES_MAX || form->number_count > BRIM_OPTIMIZER_NUMBERS_MAX)
+    brim_graph_fail(g, "optimizer", name, "form() declares %u states and %u numbers: at most %d and %d are allowed",
+                    form->state_count, form->number_count, BRIM_OPTIMIZER_STATES_MAX, BRIM_OPTIMIZER_NUMBERS_MAX);
+  for (uint32_t k = 0; k < form->number_count && g->status == BRIM_OK; k++)
+    if (!form->number_name[k]) brim_graph_fail(g, "optimizer", name, "form() gives number %u no name", k);
+  for (uint32_t k = 0; k < form->state_count && g->status == BRIM_OK; k++) {
+    const brim_optimizer_state *state = &form->state[k];
+    char shape[2][160];
+    if (!state->name)
+      brim_graph_fail(g, "optimizer", name, "form() gives state %u no name", k);
+    else if (state->dtype != parameter->dtype || state->block != 0)
+      brim_graph_fail(g, "optimizer", name, "form() must leave dtype and block of the state '%s' as they are",
+                      state->name);
+    else if (form->formula && !brim_shape_equal(&state->shape, &parameter->shape))
+      brim_graph_fail(g, "optimizer", name,
+                      "form() gives the state '%s' the shape %s, but a formula updates states element by element with "
+                      "the parameter, whose shape is %s",
+                      state->name, brim_shape_format(shape[0], sizeof shape[0], &state->shape),
+                      brim_shape_format(shape[1], sizeof shape[1], &parameter->shape));
+  }
 }
 
 const char *brim_update_state_name(brim_arena *arena, const brim_tensor *parameter, const brim_update_form *form,
@@ -90,7 +123,8 @@ void brim_update_add_states(brim_graph *g, const brim_update_options *options)
   for (size_t i = 0; i < g->parameter_count; i++) {
     if (!is_updated(g, i)) continue;
     const brim_update_form form = brim_update_form_of(options, g->parameter[i].value);
-    for (uint32_t k = 0; k < form.state_count; k++) add_state(g, i, &form, k);
+    check_form(g, options, &form, g->parameter[i].value);
+    for (uint32_t k = 0; k < form.state_count && g->status == BRIM_OK; k++) add_state(g, i, &form, k);
   }
 }
 
@@ -143,19 +177,20 @@ void brim_update_add_node(brim_graph *g, const brim_update_options *options, siz
   brim_tensor *out[1 + BRIM_OPTIMIZER_STATES_MAX] = {slice->value};
   brim_attr attr = {0};
   uint32_t inputs = 2, outputs = 1;
-  if (form.formula)
-    attr.formula.formula = formula_of(g, options, &form);
-  else if (options->attr)
-    options->attr(options->params, p->value, &attr.update);
+  if (g->status != BRIM_OK) return;
   for (size_t i = first_state(g, parameter); i < g->state_count && g->state[i].parameter == parameter; i++)
     in[inputs++] = out[outputs++] = g->state[i].tensor;
-  if (options->build && !form.formula) {
-    brim_update_build(g, options, &form, p->value, in);
-    return;
-  }
-  if (!form.formula) attr.update.scaled = g->gradient_scale != NULL;
   if (g->gradient_scale) in[inputs++] = g->gradient_scale;
-  brim_graph_node_into(g, form.formula ? "formula" : form.op, p->value->name, in, inputs, out, outputs, &attr);
+  if (form.formula) {
+    attr.formula.formula = formula_of(g, options, &form);
+    brim_graph_node_into(g, "formula", p->value->name, in, inputs, out, outputs, &attr);
+  } else if (options->build) {
+    brim_update_build(g, options, &form, p->value, in);
+  } else {
+    if (options->attr) options->attr(options->params, p->value, &attr.update);
+    attr.update.scaled = g->gradient_scale != NULL;
+    brim_graph_node_into(g, form.op, p->value->name, in, inputs, out, outputs, &attr);
+  }
 }
 
 void brim_update_add_steer(brim_graph *g, size_t parameter)

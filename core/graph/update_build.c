@@ -7,7 +7,7 @@
 #include "graph/update.h"
 
 #define VALUES_MAX 32
-#define NAMES_MAX (VALUES_MAX + BRIM_OPTIMIZER_NUMBERS_MAX + BRIM_SCALARS_MAX)
+#define NAMES_MAX (VALUES_MAX + BRIM_FORMULA_NUMBERS_MAX)
 
 typedef struct named {
   const char *name;
@@ -65,9 +65,10 @@ void brim_update_matrix(brim_update *u, const char *name, int64_t rows, int64_t 
 
 /* ---- formulas ---- */
 
-/* Where a value is among a node's inputs and outputs: as many as it uses. */
+/* The inputs and outputs of a node: the values that its formula reads and writes. */
 typedef struct operands {
   brim_tensor *in[BRIM_FORMULA_OPERANDS_MAX], *out[BRIM_FORMULA_OPERANDS_MAX];
+  bool has_elements[BRIM_FORMULA_OPERANDS_MAX]; /* an input that is read element by element */
   uint32_t inputs, outputs;
 } operands;
 
@@ -85,12 +86,7 @@ static size_t list_names(const brim_update *u, brim_formula_name *list)
                                         .factor = VALUES_MAX,
                                         .is_optional = true};
   }
-  for (uint32_t k = 0; k < u->form->number_count; k++)
-    list[count++] =
-        (brim_formula_name){.name = u->form->number_name[k], .kind = BRIM_NAME_NUMBER, .number = u->form->number[k]};
-  for (int32_t k = 0; u->scalars && u->scalars[k]; k++)
-    list[count++] = (brim_formula_name){.name = u->scalars[k], .kind = BRIM_NAME_SCALAR, .index = k};
-  return count;
+  return count + brim_formula_list_numbers(u->form, u->scalars, list + count);
 }
 
 /* The place of a tensor among `count` others, where it is put if it is not there; -1: there is no room. */
@@ -114,10 +110,12 @@ static bool gather(const brim_update *u, brim_formula *f, operands *o)
     brim_tensor *t = of == VALUES_MAX ? u->g->gradient_scale : u->value[of].tensor;
     const int32_t at = is_store ? place(o->out, &o->outputs, t) : place(o->in, &o->inputs, t);
     if (at < 0) return false;
-    if (is_store)
+    if (is_store) {
       l->to = (uint8_t)at;
-    else
+    } else {
       l->a = (uint8_t)at;
+      o->has_elements[at] = i >= f->uniforms;
+    }
   }
   return true;
 }
@@ -126,8 +124,7 @@ static bool is_of_one_size(const operands *o)
 {
   const int64_t count = brim_shape_count(&o->out[0]->shape);
   for (uint32_t i = 0; i < o->inputs; i++)
-    if (o->in[i]->dtype != BRIM_DTYPE_F64 && brim_shape_count(&o->in[i]->shape) != count &&
-        brim_shape_count(&o->in[i]->shape) != 1)
+    if (o->has_elements[i] && brim_shape_count(&o->in[i]->shape) != count && brim_shape_count(&o->in[i]->shape) != 1)
       return false;
   for (uint32_t k = 0; k < o->outputs; k++)
     if (brim_shape_count(&o->out[k]->shape) != count) return false;

@@ -64,6 +64,7 @@ static const struct {
   size_t bytes, least;
   const required_op *required;
   brim_status (*check)(const void *ops);
+  bool is_params; /* without create(): its functions get the parameters as self */
 } kinds[] = {
     {BRIM_MODEL, sizeof(brim_model_ops), offsetof(brim_model_ops, wraps), model_ops, NULL},
     {BRIM_DATASET, sizeof(brim_dataset_ops), offsetof(brim_dataset_ops, host_bytes), dataset_ops, NULL},
@@ -71,9 +72,9 @@ static const struct {
     {BRIM_POLICY, sizeof(brim_policy_ops), offsetof(brim_policy_ops, on_step), policy_ops, check_policy},
     {BRIM_COMM, sizeof(brim_comm_ops), sizeof(brim_comm_ops), comm_ops, check_comm},
     {BRIM_SELECTOR, sizeof(brim_selector_ops), sizeof(brim_selector_ops), selector_ops, NULL},
-    {BRIM_OPTIMIZER, sizeof(brim_optimizer_ops), sizeof(brim_optimizer_ops), optimizer_ops, check_optimizer},
-    {BRIM_SCHEDULE, sizeof(brim_schedule_ops), sizeof(brim_schedule_ops), schedule_ops, NULL},
-    {BRIM_LOSS, sizeof(brim_loss_ops), sizeof(brim_loss_ops), loss_ops, check_loss},
+    {BRIM_OPTIMIZER, sizeof(brim_optimizer_ops), sizeof(brim_optimizer_ops), optimizer_ops, check_optimizer, true},
+    {BRIM_SCHEDULE, sizeof(brim_schedule_ops), sizeof(brim_schedule_ops), schedule_ops, NULL, true},
+    {BRIM_LOSS, sizeof(brim_loss_ops), sizeof(brim_loss_ops), loss_ops, check_loss, true},
 };
 
 static brim_status check_abi(const brim_module *module)
@@ -190,7 +191,7 @@ static brim_status check_ops(const brim_plugin *plugin)
   if (k == sizeof kinds / sizeof kinds[0])
     return brim_fail(BRIM_ELOAD, "kind %u is unknown to this brim", plugin->kind);
   if (!plugin->ops) return brim_fail(BRIM_ELOAD, "ops is NULL");
-  if ((plugin->kind == BRIM_OPTIMIZER || plugin->kind == BRIM_SCHEDULE || plugin->kind == BRIM_LOSS) && plugin->create)
+  if (kinds[k].is_params && plugin->create)
     return brim_fail(BRIM_ELOAD, "create must be NULL: a plugin of kind '%s' is its parameters and its functions",
                      brim_kind_name(plugin->kind));
   uint32_t bytes;

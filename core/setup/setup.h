@@ -73,7 +73,7 @@ typedef struct brim_setup {
   uint64_t buffer_bytes;   /* of the model's moving averages (brim_graph_buffer) that are not frozen */
   brim_dealing deal;       /* what each rank has of a step */
   brim_data data;
-  brim_partition partition;            /* of a federation: what each client has; clients 0: there is none */
+  brim_partition partition;            /* of a federation: what each client has; clients is 0 without a federation */
   const brim_plugin *server_optimizer; /* of a federation */
   const void *server_params;
   bool drops_remainder;  /* clients train on whole batches only */

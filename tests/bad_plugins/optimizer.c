@@ -1,5 +1,6 @@
-/* An optimizer that behaves badly where $BRIM_BAD says: "step" of what it brings, "table" of what it says of itself
- * when it is loaded. Without it, it is stochastic gradient descent with momentum, whose decay spares vectors. */
+/* An optimizer that behaves badly where $BRIM_BAD says: "step" of what it brings, "form" of how a parameter is
+ * updated, "table" of what it says of itself when it is loaded. Without it, it is stochastic gradient descent with
+ * momentum, whose decay spares vectors. */
 #include <math.h>
 
 #include "bad.h"
@@ -30,6 +31,13 @@ static void form(const void *self, const brim_tensor *parameter, brim_update_for
   (void)self;
   out->number_name[out->number_count] = bad_is("form", "name") ? "other" : "decays";
   out->number[out->number_count++] = parameter->shape.rank > 1;
+  if (bad_is("form", "shape")) out->state[0].shape = (brim_shape){1, {1}};
+  if (bad_is("form", "dtype")) out->state[0].dtype = BRIM_DTYPE_U8;
+  if (bad_is("form", "block")) out->state[0].block = 256;
+  if (bad_is("form", "states")) out->state_count = 5;
+  if (bad_is("form", "unnamed")) out->state[out->state_count++].name = NULL;
+  if (bad_is("form", "none")) out->formula = NULL;
+  if (bad_is("form", "op")) out->op = "adamw", out->formula = NULL;
 }
 
 static const char *const states[] = {"momentum", NULL}, *const scalars[] = {"lr", "keep", "decay", NULL};

@@ -134,7 +134,14 @@ class Bad(Check):
         for bad, check, part in (("step:nan", "step", "optimizer 'bad': 'keep' is nan in step 2"),
                                  ("step:segv", "step", CRASHED),
                                  ("step:impure", "step", "when it is asked for again"),
-                                 ("form:name", "update", "nothing is known of the name 'decays'")):
+                                 ("form:name", "update", "nothing is known of the name 'decays'"),
+                                 ("form:shape", "update", "gives the state 'momentum' the shape [1]"),
+                                 ("form:dtype", "update", "must leave dtype and block of the state 'momentum'"),
+                                 ("form:block", "update", "must leave dtype and block of the state 'momentum'"),
+                                 ("form:states", "update", "declares 5 states and 1 numbers: at most 4 and 8"),
+                                 ("form:unnamed", "update", "gives state 1 no name"),
+                                 ("form:none", "update", "sets formula to NULL, and ops.build is NULL"),
+                                 ("form:op", "update", "sets op, which only brim's own optimizers may")):
             with self.subTest(bad):
                 self.assert_fails("optimizer", bad, check, part)
 

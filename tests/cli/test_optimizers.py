@@ -154,6 +154,12 @@ class Outside(Base):
         result = self.train("run", *self.RUN, status=USAGE, env={"BRIM_BAD": "form:name"})
         self.assert_error(result, "line 2, column 23 of the formula: nothing is known of the name 'decays'")
 
+    def test_a_state_that_a_formula_cannot_update_is_refused_before_anything_is_placed(self):
+        result = self.train("run", *self.RUN, status=USAGE, env={"BRIM_BAD": "form:shape"})
+        self.assert_error(result, "optimizer 'conv1.weight': form() gives the state 'momentum' the shape [1]",
+                          "the parameter, whose shape is [32,1,3,3]")
+        self.assertFalse((self.folder / "run").exists())
+
     def test_what_a_file_says_of_itself_is_looked_at_when_it_is_loaded(self):
         result = self.train("run", *self.RUN, status=LOAD, env={"BRIM_BAD": "table:unknown"})
         self.assert_error(result, "bad.so", "optimizer/bad: line 2, column 9 of the formula")

@@ -35,7 +35,7 @@ static brim_status fill(const brim_check *c, const void *self, int64_t i, brim_s
   return brim_optimizer_fill(c->plugin, self, factors[i % 3], out);
 }
 
-/* Asked again in the other order, as runs that are gone on with do. */
+/* Asks for all steps twice, the second time from the last: a resumed run starts in the middle. */
 static enum brim_finding compare_steps(brim_check *c, const void *self, brim_step *first)
 {
   const brim_optimizer_ops *ops = c->plugin->ops;
@@ -59,12 +59,7 @@ static enum brim_finding check_step(brim_check *c)
   const brim_optimizer_ops *ops = c->plugin->ops;
   brim_config *config = NULL;
   if (!ops->step) return brim_check_say(c, BRIM_FOUND_OK, "none: the formula has no scalars");
-  if (configure(c, NULL, &config) != BRIM_OK) {
-    char error[1024];
-    snprintf(error, sizeof error, "%s", brim_error_text());
-    brim_check_say(c, BRIM_FOUND_FAILED, "%s", error);
-    return brim_check_words(c, error, BRIM_FOUND_FAILED);
-  }
+  if (configure(c, NULL, &config) != BRIM_OK) return brim_check_error(c, "its configuration");
   brim_step *first = brim_xcalloc(STEPS, sizeof *first);
   const enum brim_finding finding = compare_steps(c, brim_config_choice_of(config, "optimizer")->params, first);
   free(first);

@@ -19,7 +19,7 @@ static brim_status configure(brim_check *c, const char *further, brim_config **o
   return brim_check_config(c, word, further ? 5 : 4, out);
 }
 
-/* Asked again from the last step on, as runs that are gone on with ask from the middle. */
+/* Asks for all steps twice, the second time from the last: a resumed run starts in the middle. */
 static brim_status ask_twice(const brim_check *c, const void *self, int64_t steps)
 {
   double *first = brim_xcalloc((size_t)steps, sizeof *first);

@@ -48,8 +48,8 @@ typedef struct brim_update_form {
 typedef struct brim_update brim_update;
 
 typedef struct brim_optimizer_step {
-  uint64_t step; /* updates before this one: those of steps that were skipped are none */
-  double factor; /* the schedule's: what the learning rate is multiplied by */
+  uint64_t step; /* updates made so far; a skipped step makes none */
+  double factor; /* the schedule's factor of the learning rate */
 } brim_optimizer_step;
 
 typedef struct brim_optimizer_ops {
@@ -64,12 +64,13 @@ typedef struct brim_optimizer_ops {
   /* [step] Writes the scalars of a step, a pure function of its arguments. One that is named "lr" is shown as the
    * learning rate. All finite. */
   void (*step)(const void *self, const brim_optimizer_step *at, double *scalar);
-  /* [plan] What is otherwise for a parameter, on *out, which says the above, with no numbers. Called often, with the
-   * same answer. NULL: nothing. */
+  /* [plan] Changes *out for one parameter; it comes with the formula and states above, and no numbers. An optimizer
+   * with a formula keeps its states' shape and dtype; in a form for build() the states may have any shape. Called
+   * often, must always answer the same. NULL: all parameters are updated alike. */
   void (*form)(const void *self, const brim_tensor *parameter, brim_update_form *out);
   const struct brim_optimizer_kernel *kernel; /* of brim's own optimizers; NULL */
-  /* [plan] Builds the update of a parameter whose form has neither formula nor op, with the functions below. Its form
-   * is whole. NULL: there are no such forms. */
+  /* [plan] Builds, with the functions below, the update of a parameter whose form has no formula; such an update needs
+   * the whole parameter. NULL: every form has a formula. */
   void (*build)(const void *self, const brim_tensor *parameter, brim_update *u);
 } brim_optimizer_ops;
 
@@ -89,8 +90,8 @@ BRIM_EXPORT void brim_update_product(brim_update *u, const char *to, const char 
 /* The sum of the squares of a value's elements, under a new name; in double precision. */
 BRIM_EXPORT void brim_update_squares(brim_update *u, const char *name, const char *of);
 
-/* [any thread] Does a name match one of some patterns, which are written as a shell's and parted by spaces or commas
- * ("*.bias norm?.*")? So an optimizer is told which parameters it is to treat otherwise. */
+/* [any thread] Does a name match one of the shell patterns in a list separated by spaces or commas
+ * ("*.bias norm?.*")? Optimizers use it for options such as no_decay. */
 BRIM_EXPORT bool brim_matches_any(const char *patterns, const char *name);
 
 #ifdef __cplusplus

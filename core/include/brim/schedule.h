@@ -10,8 +10,8 @@ extern "C" {
 
 typedef struct brim_schedule_ops {
   uint32_t size;
-  /* [step] The factor of step `step`, from 0, of a run of `steps`; of a federation, of its rounds. Finite, and not
-   * negative. A pure function of its arguments: a run that is gone on with asks for the same steps again. */
+  /* [step] Returns the factor of step `step`, counted from 0, of a run of `steps` steps (in a federation: rounds).
+   * Finite, not negative, and a pure function of its arguments: a resumed run asks for the same steps again. */
   double (*factor)(const void *self, int64_t step, int64_t steps);
 } brim_schedule_ops;
 

@@ -62,10 +62,9 @@ static void plan_formula(const brim_formula *f, const brim_node *n, cpu_formula 
       out->is_read |= 1u << l->a;
       continue;
     }
-    cpu_formula_line made = {l->op, 0, place_of(now, l->a), place_of(now, l->b), place_of(now, l->c)};
+    brim_formula_line made = {l->op, 0, place_of(now, l->a), place_of(now, l->b), place_of(now, l->c)};
     if (l->op == BRIM_FORMULA_STORE) {
       made.to = (uint8_t)(CPU_PLACE_OUTPUT + l->to);
-      out->is_written |= 1u << l->to;
       if (made.a == made.to) continue; /* it is there already */
     } else {
       const int32_t to = output_of(f, n, at);

@@ -158,8 +158,7 @@ private:
       vsqrtps(to, a);
       return;
     case BRIM_FORMULA_SIGN: {
-      const Xmm minus =
-          temporary(0); /* a is a register of the formula: signs of what is the same for all are uniforms */
+      const Xmm minus = temporary(0); /* free: a is a register, as the sign of a uniform is a uniform */
       flip(minus, one());
       choose(minus, a, zero(), LESS_THAN, minus, zero());
       choose(to, zero(), a, LESS_THAN, one(), minus);
@@ -191,8 +190,10 @@ private:
     case BRIM_FORMULA_MAX:
       vmaxps(to, b, a);
       return;
-    default: /* less */
+    case BRIM_FORMULA_LESS:
       choose(to, a, b, LESS_THAN, one(), zero());
+      return;
+    default: /* is_simple() leaves no other */
       return;
     }
   }

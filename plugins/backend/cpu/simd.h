@@ -124,6 +124,13 @@ static inline vf splat(float x)
 {
   return x - (vf){0};
 }
+static inline vf square_root(vf x)
+{
+  float v[LANES];
+  store(v, x);
+  for (int i = 0; i < LANES; i++) v[i] = __builtin_sqrtf(v[i]); /* becomes one instruction */
+  return load(v);
+}
 /* mask ? a : b, for masks as comparisons make them */
 static inline vf choose(vi mask, vf a, vf b)
 {

@@ -4,14 +4,6 @@
 
 #include "simd_math.h"
 
-static inline vf square_root(vf x)
-{
-  float v[LANES];
-  store(v, x);
-  for (int i = 0; i < LANES; i++) v[i] = __builtin_sqrtf(v[i]); /* becomes one instruction */
-  return load(v);
-}
-
 /* log(1 + x), as Kahan: the error of 1 + x is made good by what was lost. */
 static inline vf log_of_one_plus(vf x)
 {
@@ -38,7 +30,7 @@ static void run(const cpu_formula *f, const cpu_formula_places *p, int64_t count
 {
   const vf zero = {0}, one = splat(1);
   for (uint32_t k = 0; k < f->lines; k++) {
-    const cpu_formula_line *l = &f->line[k];
+    const brim_formula_line *l = &f->line[k];
     float *to = p->at[l->to];
     const float *pa = p->at[l->a], *pb = p->at[l->b], *pc = p->at[l->c];
     const int64_t ma = p->mask[l->a], mb = p->mask[l->b], mc = p->mask[l->c];
@@ -48,8 +40,8 @@ static void run(const cpu_formula *f, const cpu_formula_places *p, int64_t count
       LINE(MUL, a * b);
       LINE(DIV, a / b);
       LINE(LESS, choose(a < b, one, zero));
-      LINE(MIN, choose(b < a, b, a));
-      LINE(MAX, choose(a < b, b, a));
+      LINE(MIN, min_of(a, b));
+      LINE(MAX, max_of(a, b));
       LINE(WHERE, choose(a != zero, b, load(pc + (i & mc))));
       LINE(NEG, -a);
       LINE(ABS, abs_of(a));

@@ -6,12 +6,8 @@
 
 enum { CPU_FORMULA_BLOCK = 512, CPU_FORMULA_LANES = 16 /* of the longest vectors */ };
 
-/* A line whose operands and result are places. */
-typedef struct cpu_formula_line {
-  uint8_t op, to, a, b, c;
-} cpu_formula_line;
-
-/* Places: registers, then inputs, outputs and uniforms, so that what is read or written but once needs no copy. */
+/* What lines of a plan read and write: registers, then inputs, outputs and uniforms, so that what is read or written
+ * but once needs no copy. */
 enum {
   CPU_PLACE_INPUT = BRIM_FORMULA_REGISTERS_MAX,
   CPU_PLACE_OUTPUT = CPU_PLACE_INPUT + BRIM_FORMULA_OPERANDS_MAX,
@@ -20,8 +16,8 @@ enum {
 };
 typedef struct cpu_formula {
   uint32_t lines;
-  cpu_formula_line line[BRIM_FORMULA_LINES_MAX];
-  uint32_t is_read, is_written; /* inputs and outputs, a bit each */
+  brim_formula_line line[BRIM_FORMULA_LINES_MAX]; /* whose operands and result are places */
+  uint32_t is_read;                               /* inputs, a bit each */
 } cpu_formula;
 
 /* Where a place's values are, and what an index into them is masked with: 0 for what has CPU_FORMULA_LANES times the

@@ -5,14 +5,6 @@
 
 #include <math.h>
 
-static vf square_root(vf x)
-{
-  float v[LANES];
-  store(v, x);
-  for (int i = 0; i < LANES; i++) v[i] = sqrtf(v[i]); /* becomes one instruction */
-  return load(v);
-}
-
 static vf larger(vf a, vf b)
 {
   return choose(a > b, a, b);

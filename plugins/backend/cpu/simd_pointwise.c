@@ -53,14 +53,6 @@ static void transpose(const float *from, int64_t from_stride, float *to, int64_t
     for (int64_t c = 0; c < columns; c++) to[c * to_stride + r] = from[r * from_stride + c];
 }
 
-static vf square_root(vf x)
-{
-  float v[LANES];
-  store(v, x);
-  for (int i = 0; i < LANES; i++) v[i] = sqrtf(v[i]); /* becomes one instruction */
-  return load(v);
-}
-
 /* The second moment from that before and the square of a gradient. A square that is NaN has sign 0, so the result is
  * NaN. */
 static vf second_moments(const cpu_adam *c, vf before, vf square)

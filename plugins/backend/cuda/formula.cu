@@ -23,6 +23,8 @@ typedef struct entry {
   uint32_t first, singles; /* the number of its first part; inputs of one element, a bit each */
 } entry;
 
+CUDA_PART_FIND(find_entry, entry)
+
 template <int ENTRIES> struct table {
   brim_formula formula;
   uint32_t entries, parts;
@@ -92,15 +94,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
   }
   __syncthreads();
   for (uint32_t part = blockIdx.x; part < table.parts; part += gridDim.x) {
-    uint32_t at = 0;
-    for (uint32_t above = table.entries; above - at > 1;) { /* the last entry whose first part is not behind it */
-      const uint32_t middle = (at + above) / 2;
-      if (table.node[middle].first <= part)
-        at = middle;
-      else
-        above = middle;
-    }
-    const entry &e = table.node[at];
+    const entry &e = table.node[find_entry(table.node, table.entries, part)];
     const int64_t start = (int64_t)(part - e.first) * CUDA_UPDATE_PIECE;
     const int64_t end = cuda_min(e.count, start + CUDA_UPDATE_PIECE);
     for (int64_t i = start + threadIdx.x; i < end; i += CUDA_THREADS)

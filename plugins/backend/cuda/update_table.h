@@ -62,19 +62,21 @@ static inline bool cuda_table_add(cuda_table *table, const cuda_table_entry *ent
   return true;
 }
 
-/* The entry that a part belongs to: the last whose first part is not behind it. */
-CUDA_ANYWHERE uint32_t cuda_table_find(const cuda_table_entry *entry, uint32_t entries, uint32_t part)
-{
-  uint32_t low = 0, high = entries; /* entry[low].first <= part, and part < entry[high].first if there is one */
-  while (high - low > 1) {
-    const uint32_t middle = (low + high) / 2;
-    if (entry[middle].first <= part)
-      low = middle;
-    else
-      high = middle;
+/* The entry that a part belongs to: the last whose first part is not after it. ENTRY has a field `first`. */
+#define CUDA_PART_FIND(name, ENTRY)                                                                                    \
+  CUDA_ANYWHERE uint32_t name(const ENTRY *entry, uint32_t entries, uint32_t part)                                     \
+  {                                                                                                                    \
+    uint32_t low = 0, high = entries; /* entry[low].first <= part, and part < entry[high].first if there is one */     \
+    while (high - low > 1) {                                                                                           \
+      const uint32_t middle = (low + high) / 2;                                                                        \
+      if (entry[middle].first <= part)                                                                                 \
+        low = middle;                                                                                                  \
+      else                                                                                                             \
+        high = middle;                                                                                                 \
+    }                                                                                                                  \
+    return low;                                                                                                        \
   }
-  return low;
-}
+CUDA_PART_FIND(cuda_table_find, cuda_table_entry)
 
 /* ---- how tensors are cut ---- */
 
