@@ -8,6 +8,7 @@
 
 #include "base/formula.h"
 #include "base/text.h"
+#include "brim/augment.h"
 #include "brim/backend.h"
 #include "brim/comm.h"
 #include "brim/dataset.h"
@@ -48,6 +49,7 @@ static const required_op policy_ops[] = {{NULL, 0}};
 static const required_op comm_ops[] = {{NULL, 0}};
 static const required_op optimizer_ops[] = {{NULL, 0}};
 static const required_op schedule_ops[] = {REQUIRED(brim_schedule_ops, factor), {NULL, 0}};
+static const required_op augment_ops[] = {REQUIRED(brim_augment_ops, apply), {NULL, 0}};
 static const required_op selector_ops[] = {REQUIRED(brim_selector_ops, select), {NULL, 0}};
 
 /* What may come from outside, and the size of its table; the least is that of the oldest ABI whose plugins of the kind
@@ -56,6 +58,7 @@ static brim_status check_backend(const void *table);
 static brim_status check_policy(const void *table);
 static brim_status check_comm(const void *table);
 static brim_status check_optimizer(const void *table);
+static brim_status check_augment(const void *table);
 static const struct {
   uint32_t kind;
   size_t bytes, least;
@@ -70,6 +73,7 @@ static const struct {
     {BRIM_SELECTOR, sizeof(brim_selector_ops), sizeof(brim_selector_ops), selector_ops, NULL},
     {BRIM_OPTIMIZER, sizeof(brim_optimizer_ops), sizeof(brim_optimizer_ops), optimizer_ops, check_optimizer},
     {BRIM_SCHEDULE, sizeof(brim_schedule_ops), sizeof(brim_schedule_ops), schedule_ops, NULL},
+    {BRIM_AUGMENT, sizeof(brim_augment_ops), sizeof(brim_augment_ops), augment_ops, check_augment},
 };
 
 static brim_status check_abi(const brim_module *module)
@@ -166,6 +170,16 @@ static brim_status check_optimizer(const void *table)
   return brim_fail(BRIM_ELOAD, "%s", brim_error_text());
 }
 
+static brim_status check_augment(const void *table)
+{
+  const brim_augment_ops *ops = table;
+  if (ops->dtype != BRIM_DTYPE_U8 && ops->dtype != BRIM_DTYPE_F32)
+    return brim_fail(BRIM_ELOAD, "ops.dtype is %u, must be BRIM_DTYPE_U8 or BRIM_DTYPE_F32", ops->dtype);
+  if (ops->mixes && ops->dtype != BRIM_DTYPE_F32)
+    return brim_fail(BRIM_ELOAD, "ops.mixes is set: normalised values are mixed, so ops.dtype must be BRIM_DTYPE_F32");
+  return BRIM_OK;
+}
+
 static brim_status check_ops(const brim_plugin *plugin)
 {
   size_t k = 0;
@@ -176,7 +190,8 @@ static brim_status check_ops(const brim_plugin *plugin)
                 : brim_fail(BRIM_ELOAD, "kind %u is unknown to this brim", plugin->kind);
   }
   if (!plugin->ops) return brim_fail(BRIM_ELOAD, "ops is NULL");
-  if ((plugin->kind == BRIM_OPTIMIZER || plugin->kind == BRIM_SCHEDULE) && plugin->create)
+  if ((plugin->kind == BRIM_OPTIMIZER || plugin->kind == BRIM_SCHEDULE || plugin->kind == BRIM_AUGMENT) &&
+      plugin->create)
     return brim_fail(BRIM_ELOAD, "create must be NULL: a plugin of kind '%s' is its parameters and its functions",
                      brim_kind_name(plugin->kind));
   uint32_t bytes;

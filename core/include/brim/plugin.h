@@ -77,7 +77,8 @@ typedef struct brim_param {
     NULL, 0, 0, 0, NULL, NULL, NULL                                                                                    \
   }
 
-/* Kinds of plugins. Losses are the core's own in this ABI; optimizers and schedules are not since ABI 1.10. */
+/* Kinds of plugins. Losses are the core's own in this ABI; optimizers, schedules and augmentations are not since
+ * ABI 1.10. */
 #define BRIM_KIND_MAP(X)                                                                                               \
   X(MODEL, 1, "model")                                                                                                 \
   X(DATASET, 2, "dataset")                                                                                             \
@@ -87,7 +88,8 @@ typedef struct brim_param {
   X(SELECTOR, 6, "selector")                                                                                           \
   X(OPTIMIZER, 64, "optimizer")                                                                                        \
   X(SCHEDULE, 65, "schedule")                                                                                          \
-  X(LOSS, 66, "loss")
+  X(LOSS, 66, "loss")                                                                                                  \
+  X(AUGMENT, 67, "augment")
 enum brim_kind {
 #define X(name, value, text) BRIM_##name = value,
   BRIM_KIND_MAP(X)
