@@ -59,6 +59,7 @@ endif()
 
 make(optimizer agree)
 make(schedule slowly)
+make(augment noise)
 make(selector fair)
 steps_have("\n  brim federate --plugin-path build method=fair " program)
 expect("mlp on synthetic: [0-9]+ samples for 100 clients")

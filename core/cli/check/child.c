@@ -127,6 +127,8 @@ static const brim_check_kind *checks_of(const brim_plugin *plugin)
     return brim_optimizer_checks;
   case BRIM_SCHEDULE:
     return brim_schedule_checks;
+  case BRIM_AUGMENT:
+    return brim_augment_checks;
   default: /* backends and communicators are devices and networks: their tables are all that is looked at */
     return none;
   }

@@ -38,7 +38,7 @@ typedef struct brim_augment_ops {
   int32_t mixes;  /* 1: `apply` takes a partner and sets `share`. Of dtype BRIM_DTYPE_F32 */
 } brim_augment_ops;
 
-#define BRIM_AUGMENT_BLOCKS 65536 /* of an augmentation */
+#define BRIM_AUGMENT_BLOCKS (1u << 24) /* of an augmentation */
 
 /* [any thread] Four random numbers: those of block `block`, below BRIM_AUGMENT_BLOCKS, of this sample in this epoch. No
  * other augmentation of the run has the same. */
