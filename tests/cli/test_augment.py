@@ -9,8 +9,8 @@ from support import USAGE, Case, main
 BAD = pathlib.Path(os.environ["BRIM_BAD_PLUGINS"]) / "augment"
 STEPS = 6
 RUN = ["dataset=synthetic", "dataset.train_count=218", "dataset.test_count=32", "dataset.shape=[1,10,10]", "model=cnn",
-       "model.width=16", "backend=cpu", "backend.threads=1", "training.effective_batch_size=64", "training.batch_size=64",
-       "augment.flip=false", f"training.steps={STEPS}"]
+       "model.width=16", "backend=cpu", "backend.threads=1", "training.effective_batch_size=64",
+       "training.batch_size=64", "augment.flip=false", f"training.steps={STEPS}"]
 
 
 class Augment(Case):
@@ -25,7 +25,7 @@ class Augment(Case):
     def test_loader_threads_and_micro_batches_change_nothing(self):
         words = [*RUN, "augmentation=[erase,cutmix]", "augmentation.erase.probability=1"]
         self.train("one", *words, "training.num_workers=0")
-        self.train("other", *words, "training.num_workers=3")
+        self.train("other", *words, "training.num_workers=3", "training.batch_size=16")
         self.assert_same("one", "other")
         self.train("plain", *RUN)
         files = [self.checkpoint(run, STEPS) / "model.safetensors" for run in ("one", "plain")]
