@@ -48,7 +48,7 @@ brim_folder(builtin graph dist)
 brim_folder(engine exec builtin)
 # run: from a configuration to a finished run folder
 brim_folder(config graph plugin)
-brim_folder(data config)
+brim_folder(data config builtin)
 brim_folder(memory config builtin)
 brim_folder(store exec)
 brim_folder(observe base)

@@ -53,8 +53,8 @@ endfunction()
 
 # brim_plugin_test(KIND ID [WORD...] [EXPECT REGEX...]) adds tests of a plugin: whether all that it does bears edge
 # cases (ID_check: `brim check`), and brim finds it (ID_plugins), plans with it (ID_plan) and trains two steps, or
-# rounds of a federation (ID_train), with the overrides WORD... behind KIND=ID (of a selector method=ID); the last one
-# must print what matches each REGEX.
+# rounds of a federation (ID_train), with the overrides WORD... behind KIND=ID (of a selector method=ID, of an augment
+# augmentation=ID); the last one must print what matches each REGEX.
 function(brim_plugin_test kind id)
   cmake_parse_arguments(PARSE_ARGV 2 test "" "" "EXPECT")
   set(group ${kind})
@@ -62,6 +62,8 @@ function(brim_plugin_test kind id)
   set(train train training.steps=2)
   if(kind STREQUAL selector)
     set(group method)
+  elseif(kind STREQUAL augment)
+    set(group augmentation)
     set(plan --config-name federate plan)
     set(train federate rounds=2)
   endif()

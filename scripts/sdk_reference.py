@@ -23,8 +23,8 @@ HEADERS = ROOT / "core" / "include" / "brim"
 PAGES = ROOT / "docs" / "sdk"
 SYMBOLS = ROOT / "tests" / "abi" / "symbols.txt"
 # In the order in which they are read; others follow.
-ORDER = ["plugin", "policy", "model", "dataset", "selector", "optimizer", "formula", "schedule", "loss", "backend",
-         "comm", "ops", "tensor", "status", "host", "memory", "engine", "random"]
+ORDER = ["plugin", "policy", "model", "dataset", "selector", "optimizer", "formula", "schedule", "loss", "augment",
+         "backend", "comm", "ops", "tensor", "status", "host", "memory", "engine", "random"]
 MADE = "<!-- Made by scripts/sdk_reference.py: change the {source}, then run it. -->\n"
 # Which side of a condition a reader is shown: C, on the host, by gcc or clang.
 HIDDEN = {"#ifdef __cplusplus": True, "#ifdef __CUDACC__": True, "#if defined(__GNUC__)": False}
@@ -311,7 +311,7 @@ must not, **[any thread]** that it may be called from each. What was added says 
 
 KINDS = {"model": "Models", "dataset": "Data sets", "policy": "Memory policies", "selector": "Selectors of clients",
          "backend": "Backends", "comm": "Communicators", "optimizer": "Optimizers", "schedule": "Schedules",
-         "loss": "Losses"}
+         "loss": "Losses", "augment": "Augmentations"}
 
 
 def cell(text):

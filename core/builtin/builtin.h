@@ -7,6 +7,7 @@
 #include "brim/optimizer.h"
 #include "brim/plugin.h"
 #include "brim/schedule.h"
+#include "builtin/augment.h"
 #include "graph/graph.h"
 
 /* Of optimizers that have an operation of the backends' own, one kernel, in the place of a formula. */
@@ -52,4 +53,6 @@ extern const brim_plugin brim_schedule_constant, brim_schedule_cosine, brim_sche
 extern const brim_plugin brim_selector_random, brim_selector_round_robin, brim_selector_proportional;
 extern const brim_plugin brim_loss_cross_entropy, brim_loss_mse, brim_loss_mae, brim_loss_huber, brim_loss_bce,
     brim_loss_focal, brim_loss_sigmoid_focal;
+extern const brim_plugin brim_augment_color_jitter, brim_augment_erase, brim_augment_mixup, brim_augment_cutmix,
+    brim_augment_gaussian_blur, brim_augment_randaugment;
 #endif

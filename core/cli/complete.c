@@ -132,11 +132,11 @@ static void compose(completion *c, brim_composition *composition)
 static void add_list(const brim_composition *composition, const brim_group *group, const brim_yaml *ids,
                      brim_schema_plugins *plugins)
 {
-  for (size_t i = 0; ids && i < ids->count && plugins->policy_count < BRIM_POLICIES_MAX; i++) {
+  for (size_t i = 0; ids && i < ids->count && plugins->listed_count < BRIM_LISTED_MAX; i++) {
     const brim_yaml *id = ids->item[i];
     const brim_registry_entry *entry =
         id->kind == BRIM_YAML_SCALAR ? brim_registry_find(composition->registry, group->kind, id->scalar) : NULL;
-    if (entry) plugins->policy[plugins->policy_count++] = entry->plugin;
+    if (entry) plugins->listed[plugins->listed_count++] = entry->plugin;
   }
 }
 

@@ -340,7 +340,7 @@ static int run_command(brim_cli *cli, int argc, char **argv)
 
 const brim_command brim_command_new = {
     "new", "a plugin of your own to begin with", run_command,
-    "usage: brim new policy|model|dataset|selector|optimizer|schedule|loss NAME [--into FOLDER]\n"
+    "usage: brim new policy|model|dataset|selector|optimizer|schedule|loss|augment NAME [--into FOLDER]\n"
     "\n"
     "  brim new policy night_shift            night_shift/ here: a memory policy, and what it is built and tested "
     "with\n"
@@ -350,6 +350,7 @@ const brim_command brim_command_new = {
     "  brim new optimizer mine                mine/: how parameters change in a step (optimizer=mine)\n"
     "  brim new schedule slowly               slowly/: what the learning rate is multiplied by (schedule=slowly)\n"
     "  brim new loss mildly                   mildly/: what is made small (loss=mildly)\n"
+    "  brim new augment noise                 noise/: what changes training samples at random (augmentation=noise)\n"
     "\n"
     "Makes a folder with a plugin that works, its parameters, a configuration, tests and a README.md, and prints the\n"
     "commands that build, test and use it. NAME has characters a-z, 0-9 and _. Nothing that is there is written "

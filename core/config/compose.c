@@ -379,7 +379,7 @@ static void merge_choice(brim_composition *c, const char *group, const char *opt
   if (!brim_compose_is_group(c, group)) {
     brim_problem_at(&c->problems, &origin, "no group '%s'", group);
     brim_problem_hint(&c->problems, "a group is a folder on the search path, or one of: model dataset optimizer "
-                                    "schedule loss backend comm policy");
+                                    "schedule loss backend comm augmentation policy");
     return;
   }
   brim_chosen *chosen = brim_compose_chosen(c, group);

@@ -189,21 +189,24 @@ static bool add_to_list(loading *l, const brim_group *group, brim_yaml *id)
     (typed ? brim_compose_no_option : brim_compose_no_plugin)(c, group->name, id->scalar, &id->origin);
     return false;
   }
-  for (size_t i = 0; i < p->policy_count; i++) {
-    if (p->policy[i] != entry->plugin) continue;
+  size_t count = 0;
+  for (size_t i = 0; i < p->listed_count; i++) {
+    count += p->listed[i]->kind == group->kind;
+    if (p->listed[i] != entry->plugin) continue;
     brim_problem_at(&c->problems, &id->origin, "'%s' stands twice in the list of '%s'", id->scalar, group->name);
     return false;
   }
-  if (p->policy_count == BRIM_POLICIES_MAX) {
+  if (count == BRIM_POLICIES_MAX) {
     brim_problem_at(&c->problems, &id->origin, "more than %d options of '%s'", BRIM_POLICIES_MAX, group->name);
     return false;
   }
-  p->policy[p->policy_count++] = entry->plugin;
+  p->listed[p->listed_count++] = entry->plugin;
   return true;
 }
 
 static bool find_list(loading *l, const brim_group *group)
 {
+  if (group->is_optional && is_unset(id_of(l, group))) return true;
   const brim_yaml *ids = list_of_ids(l, group);
   bool good = ids != NULL;
   if (!ids) {
@@ -474,16 +477,29 @@ static void add_choices(loading *l, int g)
 {
   const brim_group *group = &brim_config_groups[g];
   const brim_schema_plugins *p = &l->plugins;
-  const bool empty = group->is_optional && !p->group[g];
+  const bool empty = group->is_optional && (group->list ? is_unset(id_of(l, group)) : !p->group[g]);
   if (!group->list && !empty) add_choice(l, group->name, group->kind, p->group[g]);
-  for (size_t i = 0; group->list && i < p->policy_count; i++)
-    add_choice(l, brim_arena_printf(l->c.arena, "%s.%s", group->name, p->policy[i]->id), group->kind, p->policy[i]);
+  for (size_t i = 0; group->list && i < p->listed_count; i++)
+    if (p->listed[i]->kind == group->kind)
+      add_choice(l, brim_arena_printf(l->c.arena, "%s.%s", group->name, p->listed[i]->id), group->kind, p->listed[i]);
   if (l->c.group_broken[g]) return;
   brim_yaml *node = brim_yaml_map(l->c.arena, l->c.root->origin);
   if (!empty) brim_yaml_set(l->c.arena, node, "id", brim_yaml_get(brim_yaml_get(l->c.root, group->name), "id"));
   brim_yaml *option = option_of(l, group->name);
   if (option) brim_yaml_set(l->c.arena, node, "option", option);
   brim_yaml_set(l->c.arena, l->config->root, group->name, node);
+}
+
+/* The list of augmentations is part of the settings, which all that prepares samples goes by. */
+static void set_augmentations(brim_config *config)
+{
+  brim_augment_choice *chosen = BRIM_ARENA_NEW(&config->arena, brim_augment_choice, BRIM_POLICIES_MAX);
+  config->settings.augment.chosen = chosen;
+  for (size_t i = 0; i < config->choice_count; i++) {
+    const brim_config_choice *choice = &config->choice[i];
+    if (choice->plugin && choice->plugin->kind == BRIM_AUGMENT)
+      chosen[config->settings.augment.chosen_count++] = (brim_augment_choice){choice->plugin, choice->params};
+  }
 }
 
 static void fill(loading *l)
@@ -495,6 +511,7 @@ static void fill(loading *l)
   for (int g = 0; brim_config_groups[g].name; g++) add_choices(l, g);
   for (; i < l->schema.count; i++)
     if (!brim_compose_is_broken(&l->c, l->schema.row[i].path)) fill_row(l, &l->schema.row[i]);
+  set_augmentations(config);
   keep_added(l, l->c.root, config->root);
 }
 

@@ -28,10 +28,10 @@ typedef struct brim_config_request {
   const char *(*plugin_file)(brim_arena *arena, const char *file, const char *group, const char *id);
 } brim_config_request;
 
-#define BRIM_CHOICES_MAX 19
+#define BRIM_CHOICES_MAX 28
 
 typedef struct brim_config_choice {
-  const char *group; /* "model"; of the policies "policy.robust" */
+  const char *group; /* "model"; of a list "policy.robust" */
   const char *name;  /* what people call it: the option of a dataset, else the plugin's id */
   const brim_plugin *plugin;
   const char *file, *version; /* where the plugin comes from; file "": the core's own */
@@ -42,8 +42,9 @@ typedef struct brim_config {
   brim_arena arena;
   brim_yaml *root; /* resolved: every key of the schema with its value and origin */
   brim_settings settings;
-  brim_config_choice choice[BRIM_CHOICES_MAX]; /* one per group, in the order of brim_config_groups, but for a
-                                                  `backbone` that nobody chose; then the policies */
+  brim_config_choice
+      choice[BRIM_CHOICES_MAX]; /* one per group, in the order of brim_config_groups, but for a
+                                   `backbone` that nobody chose; then those of lists, the policies last */
   size_t choice_count;
   const char *auto_reason; /* backend=auto did not take cuda, which is there, because; NULL: it did, or nobody asked */
   const char *const *overrides; /* copied */

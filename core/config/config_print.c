@@ -131,7 +131,7 @@ static void print_every_plugin(brim_arena *arena, const brim_registry *registry,
       brim_schema_plugins one = {0};
       brim_schema schema = {0};
       if (brim_config_groups[g].list)
-        one.policy[one.policy_count++] = plugin;
+        one.listed[one.listed_count++] = plugin;
       else
         one.group[g] = plugin;
       brim_schema_build(&schema, arena, &one);

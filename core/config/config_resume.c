@@ -53,6 +53,16 @@ static const brim_config_choice *find_choice(const brim_config *config, const ch
   return NULL;
 }
 
+/* Of names; NULL: none. */
+static bool same_list(const brim_yaml *a, const brim_yaml *b)
+{
+  const size_t count = a ? a->count : 0;
+  if (count != (b ? b->count : 0)) return false;
+  for (size_t i = 0; i < count; i++)
+    if (strcmp(a->item[i]->scalar, b->item[i]->scalar) != 0) return false;
+  return true;
+}
+
 /* Keys of another plugin than before are not compared: the plugin is told. Policies change no number. */
 static bool compare_choices(const brim_config *was, const brim_config *now, brim_problems *problems)
 {
@@ -64,6 +74,9 @@ static bool compare_choices(const brim_config *was, const brim_config *now, brim
     const char *path = brim_arena_printf(problems->arena, "%s.id", b->group);
     tell_edit(problems, path, brim_yaml_get_path(was->root, path), brim_yaml_get_path(now->root, path));
   }
+  const brim_yaml *a = brim_yaml_get_path(was->root, "augmentation.id");
+  const brim_yaml *b = brim_yaml_get_path(now->root, "augmentation.id");
+  if (!same_list(a, b)) tell_edit(problems, "augmentation.id", a, b);
   return problems->count == before;
 }
 

@@ -56,6 +56,8 @@ static void refuse_keys(brim_composition *c, const brim_schema *schema, const br
       {"precision", s->precision == BRIM_PRECISION_FP16,
        "fp16 needs a loss scale, which every client would have to find for itself", "take precision=bf16 or fp32"},
       {"augment.mixup", s->augment.mixup > 0, "a sample's partner may belong to another client", "leave it at 0"},
+      {"augmentation", brim_settings_mix(s) && s->augment.mixup == 0, "a sample's partner may belong to another client",
+       "leave out the one that mixes samples"},
       {"memory.offload", s->memory.offload != BRIM_OFFLOAD_NONE, "a client's optimizer lives for one round only",
        "take memory.offload=none"},
       {"dist.shard", s->dist.shard != 0, "every rank trains whole clients", "take dist.shard=none"},

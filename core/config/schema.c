@@ -65,8 +65,9 @@ void brim_schema_build(brim_schema *schema, brim_arena *arena, const brim_schema
   for (int g = 0; brim_config_groups[g].name; g++) {
     const char *name = brim_config_groups[g].name;
     add_plugin(schema, arena, name, plugins->group[g]);
-    for (size_t i = 0; brim_config_groups[g].list && i < plugins->policy_count; i++)
-      add_plugin(schema, arena, brim_arena_printf(arena, "%s.%s", name, plugins->policy[i]->id), plugins->policy[i]);
+    for (size_t i = 0; brim_config_groups[g].list && i < plugins->listed_count; i++)
+      if (plugins->listed[i]->kind == brim_config_groups[g].kind)
+        add_plugin(schema, arena, brim_arena_printf(arena, "%s.%s", name, plugins->listed[i]->id), plugins->listed[i]);
     for (s = brim_settings_sections; s->path; s++)
       if (strcmp(s->path, name) == 0) add_section(schema, arena, s);
   }
@@ -79,7 +80,8 @@ brim_schema_plugins brim_schema_plugins_of(const brim_config *config)
   brim_schema_plugins out = {0};
   for (size_t i = 0; i < config->choice_count; i++) {
     const brim_plugin *plugin = config->choice[i].plugin;
-    if (plugin && plugin->kind == BRIM_POLICY) out.policy[out.policy_count++] = plugin;
+    if (plugin && (plugin->kind == BRIM_POLICY || plugin->kind == BRIM_AUGMENT))
+      out.listed[out.listed_count++] = plugin;
     for (int g = 0; brim_config_groups[g].name; g++)
       if (strcmp(brim_config_groups[g].name, config->choice[i].group) == 0) out.group[g] = plugin;
   }

@@ -5,14 +5,15 @@
 #include "config/config.h"
 #include "param/problems.h"
 
-#define BRIM_GROUPS_MAX 11
-#define BRIM_POLICIES_MAX (BRIM_CHOICES_MAX - BRIM_GROUPS_MAX) /* in a list */
+#define BRIM_GROUPS_MAX 12
+#define BRIM_POLICIES_MAX 8                                  /* in a list */
+#define BRIM_LISTED_MAX (BRIM_CHOICES_MAX - BRIM_GROUPS_MAX) /* in all lists */
 
 /* The plugins whose tables a configuration has. */
 typedef struct brim_schema_plugins {
-  const brim_plugin *group[BRIM_GROUPS_MAX]; /* for each of brim_config_groups; NULL: not known, or a list's */
-  const brim_plugin *policy[BRIM_POLICIES_MAX];
-  size_t policy_count;
+  const brim_plugin *group[BRIM_GROUPS_MAX];  /* for each of brim_config_groups; NULL: not known, or a list's */
+  const brim_plugin *listed[BRIM_LISTED_MAX]; /* of all lists, one list after the other */
+  size_t listed_count;
 } brim_schema_plugins;
 
 typedef struct brim_schema_row {

@@ -1,6 +1,9 @@
 /* Every key that the core itself reads. */
 #include "config/settings.h"
 
+#include <stdio.h>
+
+#include "brim/augment.h"
 #include "graph/fuse.h"
 #include "graph/recompute.h"
 #include "graph/shard.h"
@@ -397,9 +400,31 @@ const brim_group brim_config_groups[] = {
     {"comm", BRIM_COMM, NULL, "auto", false},
     {"server_optimizer", BRIM_OPTIMIZER, NULL, NULL, true},
     {"method", BRIM_SELECTOR, NULL, NULL, true},
+    {"augmentation", BRIM_AUGMENT, "", NULL, true},
     {"policy", BRIM_POLICY, "auto_plan", NULL, false},
     {NULL, 0, NULL, NULL, false},
 };
+
+static const brim_plugin *mixing_plugin(const brim_settings *s)
+{
+  for (size_t i = 0; i < s->augment.chosen_count; i++)
+    if (((const brim_augment_ops *)s->augment.chosen[i].plugin->ops)->mixes) return s->augment.chosen[i].plugin;
+  return NULL;
+}
+
+bool brim_settings_mix(const brim_settings *s)
+{
+  return s->augment.mixup > 0 || mixing_plugin(s);
+}
+
+const char *brim_settings_mixing(const brim_settings *s, char *out, size_t room)
+{
+  if (s->augment.mixup > 0)
+    snprintf(out, room, "augment.mixup=%g", s->augment.mixup);
+  else
+    snprintf(out, room, "augmentation=%s", mixing_plugin(s)->id);
+  return out;
+}
 
 bool brim_config_group_is_second(int group)
 {

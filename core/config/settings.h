@@ -39,6 +39,11 @@ typedef struct brim_transform_settings {
   int32_t interpolation; /* enum brim_filter */
   int32_t normalize;     /* enum brim_normalize */
 } brim_transform_settings;
+/* An augmentation of the list, and its parameters. */
+typedef struct brim_augment_choice {
+  const brim_plugin *plugin;
+  const void *params;
+} brim_augment_choice;
 /* At random, of training samples. */
 typedef struct brim_augment_settings {
   bool flip, random_crop, random_resized_crop;
@@ -47,7 +52,9 @@ typedef struct brim_augment_settings {
   double brightness, contrast, saturation, hue;
   double erase_probability;
   brim_list erase_scale, erase_ratio;
-  double mixup; /* 0: off */
+  double mixup;                      /* 0: off */
+  const brim_augment_choice *chosen; /* the list `augmentation`; from choices, not from keys */
+  size_t chosen_count;
 } brim_augment_settings;
 typedef struct brim_graph_settings {
   uint64_t fuse; /* of enum brim_fusion */
@@ -246,6 +253,10 @@ typedef struct brim_group {
   bool is_optional; /* empty unless somebody chooses; of a kind that another group has, it takes that group's options */
 } brim_group;
 extern const brim_group brim_config_groups[]; /* ends with name == NULL */
+/* Is a training sample mixed with another one? */
+bool brim_settings_mix(const brim_settings *settings);
+/* As it was asked for, "augment.mixup=0.2"; returns `out`. They do mix. */
+const char *brim_settings_mixing(const brim_settings *settings, char *out, size_t room);
 /* Is it of a kind that a group before it has, whose options it takes? */
 bool brim_config_group_is_second(int group);
 #endif

@@ -16,7 +16,7 @@ static int64_t numbers_of(const brim_data *data, enum brim_part part)
 
 bool brim_data_is_mixed(const brim_data *data, enum brim_part part)
 {
-  return part == BRIM_PART_TRAIN && data->settings->augment.mixup > 0;
+  return part == BRIM_PART_TRAIN && brim_settings_mix(data->settings);
 }
 
 uint64_t brim_data_values_bytes(const brim_data *data, uint32_t real)

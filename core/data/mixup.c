@@ -1,12 +1,9 @@
 /* See mixup.h. */
 #include "data/mixup.h"
 
-#include <math.h>
-
 #include "brim/random.h"
 
 #define ALIGN_BYTES 64u
-#define PI 3.14159265358979323846
 
 /* Adds room for `count` numbers of 4 bytes, and what aligns it, to *total; returns its offset. */
 static uint64_t add_room(uint64_t *total, uint64_t count)
@@ -22,7 +19,7 @@ static uint64_t add_room(uint64_t *total, uint64_t count)
 brim_mixup_room brim_mixup_room_of(const brim_data *data, uint64_t before)
 {
   brim_mixup_room room = {.bytes = before};
-  if (data->settings->augment.mixup == 0) return room;
+  if (!brim_settings_mix(data->settings)) return room;
   room.values = add_room(&room.bytes, (uint64_t)data->elements);
   room.label = add_room(&room.bytes, data->train.task == BRIM_TASK_VALUES ? (uint64_t)data->train.targets : 1);
   return room;
@@ -34,22 +31,6 @@ int64_t brim_mixup_partner(const brim_data *data, int64_t epoch, int64_t k)
   brim_permutation_init(&partner, data->seed, BRIM_STREAM_MIXUP, (uint64_t)epoch,
                         (uint64_t)data->count[BRIM_PART_TRAIN]);
   return (int64_t)brim_permutation_at(&partner, (uint64_t)k);
-}
-
-/* T = sqrt(2a (U^(-1/a) - 1)) cos(2 pi V) has Student's t distribution of 2a degrees of freedom (Bailey, Mathematics of
- * Computation 62, 1994), and then 1/2 + T / (2 sqrt(2a + T^2)) is Beta(a, a) (Devroye, Non-Uniform Random Variate
- * Generation, IX.3): no attempts, so two numbers are enough for any a. With q = U^(1/a), T^2 / 2a = c^2 (1 - q) / q. */
-float brim_mixup_share(double alpha, const brim_draws *draws)
-{
-  const brim_philox r = brim_draw(draws, BRIM_DRAW_MIXUP);
-  const double q = pow(brim_uniform(r.v[0]), 1 / alpha), c = cos(2 * PI * brim_uniform(r.v[1]));
-  const double far = sqrt(q / (1 - q) + c * c);
-  return (float)(far > 0 ? 0.5 + 0.5 * c / far : 0.5);
-}
-
-void brim_mixup_values(float *own, const float *partner, int64_t count, float share)
-{
-  for (int64_t i = 0; i < count; i++) own[i] = share * own[i] + (1 - share) * partner[i];
 }
 
 void brim_mixup_classes(float *out, int64_t classes, int32_t own, int32_t partner, float share)

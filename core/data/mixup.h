@@ -8,6 +8,7 @@
  * partner of one. It is prepared as it is by itself in that epoch. */
 #ifndef BRIM_DATA_MIXUP_H
 #define BRIM_DATA_MIXUP_H
+#include "builtin/augment.h"
 #include "data/data.h"
 
 /* Room for a partner, behind what else the scratch is for. */
@@ -20,10 +21,6 @@ brim_mixup_room brim_mixup_room_of(const brim_data *data, uint64_t before);
 
 /* [any thread] Of which of the training samples, by numbers below `count`, number k is mixed with. */
 int64_t brim_mixup_partner(const brim_data *data, int64_t epoch, int64_t k);
-/* [any thread] A sample's own share. alpha > 0. */
-float brim_mixup_share(double alpha, const brim_draws *draws);
-/* [any thread] own[i] = share * own[i] + (1 - share) * partner[i]. */
-void brim_mixup_values(float *own, const float *partner, int64_t count, float share);
 /* [any thread] Shares of `classes` classes. */
 void brim_mixup_classes(float *out, int64_t classes, int32_t own, int32_t partner, float share);
 #endif

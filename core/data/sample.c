@@ -7,7 +7,9 @@
 #include <string.h>
 
 #include "brim/random.h"
+#include "builtin/augment.h"
 #include "data/answers.h"
+#include "data/augment.h"
 #include "data/describe.h"
 #include "data/mixup.h"
 #include "data/partition.h"
@@ -174,7 +176,7 @@ static void make_values(const brim_data *data, const brim_picture *picture, cons
     for (int64_t c = 0; c < data->channels; c++)
       make_plane(data, &v, scratch, c, (float *)values + c * data->rows * data->columns);
   }
-  if (draws) brim_transform_erase(t, draws, values);
+  if (draws) brim_augment_apply(t, BRIM_DTYPE_F32, draws, values, brim_transform_further(t, scratch));
 }
 
 static void finish_values(const brim_data *data, uint32_t real, void *values)
@@ -208,8 +210,8 @@ static brim_status mix_sample(const brim_data *data, const brim_draws *draws, in
   float *other_values = (float *)(scratch + room.values);
   void *other_label = scratch + room.label;
   BRIM_TRY(make_sample(data, BRIM_SPLIT_TRAIN, &other, true, scratch, other_values, other_label));
-  const float share = brim_mixup_share(data->settings->augment.mixup, draws);
-  brim_mixup_values(values, other_values, data->elements, share);
+  const float share = brim_augment_mix(&data->transform, draws, values, other_values,
+                                       brim_transform_further(&data->transform, scratch));
   brim_data_mix_label(data, label, other_label, share);
   return BRIM_OK;
 }

@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "data/jitter.h"
+#include "builtin/augment.h"
+#include "data/augment.h"
 #include "data/resample.h"
 #include "data/transform_check.h"
 
@@ -17,17 +18,7 @@ brim_philox brim_draw(const brim_draws *d, uint32_t block)
   return brim_random4(d->seed, BRIM_STREAM_AUGMENT, (uint32_t)d->epoch, (uint64_t)d->sample, block);
 }
 
-int64_t brim_draw_below(uint32_t x, int64_t n)
-{
-  return (int64_t)((uint64_t)x * (uint64_t)n >> 32);
-}
-
-static double between(uint32_t x, double low, double high)
-{
-  return low + (high - low) * brim_uniform(x);
-}
-
-/* ---- Memory: [ sample as read | canvas | resampling ] ---- */
+/* ---- Memory: [ sample as read | canvas | resampling | augmentations ] ---- */
 
 static uint64_t aligned(uint64_t bytes)
 {
@@ -45,13 +36,25 @@ static uint64_t together_bytes(const brim_transform *t)
   return t->any_size || t->channels == 1 ? 0 : aligned((uint64_t)(t->rows_in * t->columns_in * t->channels));
 }
 
-uint64_t brim_transform_bytes(const brim_transform *t)
+static uint64_t own_bytes(const brim_transform *t)
 {
   if (!t->applies) return t->read_bytes;
   const int64_t resized = t->settings->transform.resize;
   const uint64_t resampling = brim_resample_bytes(t->side_max, resized, t->rows, t->columns, t->channels);
   if (t->read_bytes > UINT64_MAX / 4 || resampling > UINT64_MAX / 4) return UINT64_MAX;
   return aligned(t->read_bytes) + canvas_bytes(t) + together_bytes(t) + resampling;
+}
+
+uint64_t brim_transform_bytes(const brim_transform *t)
+{
+  const uint64_t own = own_bytes(t), further = brim_augment_bytes(t);
+  if (further == 0 || own == UINT64_MAX) return own;
+  return own > UINT64_MAX / 4 || further > UINT64_MAX / 4 ? UINT64_MAX : aligned(own) + further;
+}
+
+void *brim_transform_further(const brim_transform *t, void *scratch)
+{
+  return (char *)scratch + aligned(own_bytes(t));
 }
 
 brim_picture brim_transform_picture(const brim_transform *t, bool training, void *scratch)
@@ -78,8 +81,8 @@ static void draw_part(const brim_augment_settings *a, const brim_draws *draws, i
   const double *scale = a->crop_scale.item, *ratio = a->crop_ratio.item;
   for (uint32_t k = 0; k < ATTEMPTS; k++) {
     const brim_philox r = brim_draw(draws, BRIM_DRAW_CROP + k);
-    const double area = (double)rows * (double)columns * between(r.v[0], scale[0], scale[1]);
-    const double aspect = exp(between(r.v[1], log(ratio[0]), log(ratio[1])));
+    const double area = (double)rows * (double)columns * brim_draw_between(r.v[0], scale[0], scale[1]);
+    const double aspect = exp(brim_draw_between(r.v[1], log(ratio[0]), log(ratio[1])));
     const int64_t w = llrint(sqrt(area * aspect)), h = llrint(sqrt(area / aspect));
     if (w < 1 || w > columns || h < 1 || h > rows) continue;
     *c = (cut){brim_draw_below(r.v[2], rows - h + 1), brim_draw_below(r.v[3], columns - w + 1), h, w, 0, 0, 0, 0};
@@ -156,34 +159,6 @@ static void fill(const brim_transform *t, const brim_pixels *source, const cut *
   brim_resample(&part, &to, scratch, canvas + top * stride + left * t->channels, stride);
 }
 
-/* ---- Colours ---- */
-
-/* ColorJitter.forward: those that are asked for, one after the other in a random order. */
-static void change_colours(const brim_transform *t, const brim_draws *draws, uint8_t *canvas)
-{
-  const brim_augment_settings *a = &t->settings->augment;
-  const double amount[3] = {a->brightness, a->contrast, a->saturation};
-  void (*const change[3])(uint8_t *, int64_t, int, double) = {brim_jitter_brightness, brim_jitter_contrast,
-                                                              brim_jitter_saturation};
-  const brim_philox size = brim_draw(draws, BRIM_DRAW_COLOUR), place = brim_draw(draws, BRIM_DRAW_COLOUR_ORDER);
-  int order[4] = {0, 1, 2, 3};
-  for (int i = 3; i > 0; i--) {
-    const int64_t k = brim_draw_below(place.v[i], i + 1);
-    const int other = order[i];
-    order[i] = order[k];
-    order[k] = other;
-  }
-  const int64_t count = t->rows * t->columns;
-  for (int i = 0; i < 4; i++) {
-    const int what = order[i];
-    const uint32_t x = size.v[what];
-    if (what == 3 && a->hue > 0) brim_jitter_hue(canvas, count, (int)t->channels, between(x, -a->hue, a->hue));
-    if (what < 3 && amount[what] > 0)
-      change[what](canvas, count, (int)t->channels,
-                   between(x, amount[what] > 1 ? 0 : 1 - amount[what], 1 + amount[what]));
-  }
-}
-
 /* ---- The chain ---- */
 
 static const uint8_t *put_together(const brim_transform *t, const uint8_t *planes, uint8_t *out)
@@ -210,7 +185,7 @@ const uint8_t *brim_transform_apply(const brim_transform *t, const brim_picture 
   source.stride = source.columns * t->channels;
   const cut c = choose(t, source.rows, source.columns, draws);
   fill(t, &source, &c, together + together_bytes(t), canvas);
-  if (draws && brim_transform_has_colours(t->settings)) change_colours(t, draws, canvas);
+  if (draws) brim_augment_apply(t, BRIM_DTYPE_U8, draws, canvas, brim_transform_further(t, scratch));
   return canvas;
 }
 
@@ -227,25 +202,5 @@ void brim_transform_scale(const brim_transform *t, const uint8_t *in, const floa
       else
         for (int64_t x = 0; x < columns; x++) out[x] = (float)row[x * channels] * a + b;
     }
-  }
-}
-
-/* RandomErasing.get_params, with value 0. */
-void brim_transform_erase(const brim_transform *t, const brim_draws *draws, float *values)
-{
-  const brim_augment_settings *a = &t->settings->augment;
-  if (a->erase_probability == 0 || brim_uniform(brim_draw(draws, BRIM_DRAW_ERASE).v[0]) >= a->erase_probability) return;
-  const double *scale = a->erase_scale.item, *ratio = a->erase_ratio.item;
-  for (uint32_t k = 0; k < ATTEMPTS; k++) {
-    const brim_philox r = brim_draw(draws, BRIM_DRAW_ERASE_PLACE + k);
-    const double area = (double)t->rows * (double)t->columns * between(r.v[0], scale[0], scale[1]);
-    const double aspect = exp(between(r.v[1], log(ratio[0]), log(ratio[1])));
-    const int64_t h = llrint(sqrt(area * aspect)), w = llrint(sqrt(area / aspect));
-    if (h >= t->rows || w >= t->columns) continue;
-    const int64_t top = brim_draw_below(r.v[2], t->rows - h + 1), left = brim_draw_below(r.v[3], t->columns - w + 1);
-    for (int64_t c = 0; c < t->channels; c++)
-      for (int64_t y = top; y < top + h; y++)
-        for (int64_t x = left; x < left + w; x++) values[(c * t->rows + y) * t->columns + x] = 0;
-    return;
   }
 }

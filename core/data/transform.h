@@ -35,8 +35,6 @@ enum brim_draw_block {
 #define BRIM_TRANSFORM_VERSION 2
 #define BRIM_TRANSFORM_SIDE_MAX 16384 /* of what is made */
 brim_philox brim_draw(const brim_draws *draws, uint32_t block);
-/* A whole number below n, from 32 random bits. */
-int64_t brim_draw_below(uint32_t x, int64_t n);
 
 typedef struct brim_transform {
   const brim_settings *settings;
@@ -44,6 +42,7 @@ typedef struct brim_transform {
   bool any_size;                   /* they are pictures that each have a size of their own */
   int64_t channels, rows, columns; /* of what is made */
   int64_t rows_in, columns_in;     /* of samples that all have one size */
+  brim_shape made;                 /* a sample that is made */
   int64_t pixels_max, side_max;    /* of samples */
   uint64_t read_bytes;             /* of a sample as it is read: the scratch begins with it */
 } brim_transform;
@@ -70,6 +69,6 @@ const uint8_t *brim_transform_apply(const brim_transform *t, const brim_picture 
 /* [any thread] out[c][y][x] = in[y][x][c] * scale[c * step] + shift[c * step], mirrored or not. */
 void brim_transform_scale(const brim_transform *t, const uint8_t *in, const float *scale, const float *shift,
                           int32_t step, bool mirror, float *out);
-/* [any thread] Perhaps sets a rectangle of values [C, rows, columns] to 0. */
-void brim_transform_erase(const brim_transform *t, const brim_draws *draws, float *values);
+/* Where in the scratch that of augmentations is. */
+void *brim_transform_further(const brim_transform *t, void *scratch);
 #endif

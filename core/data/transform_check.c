@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "data/augment.h"
 #include "data/resample.h"
 #include "data/transform.h"
 #include "graph/graph.h"
@@ -30,7 +31,7 @@ bool brim_transform_augments(const brim_settings *s)
 {
   const brim_augment_settings *a = &s->augment;
   return a->flip || a->crop_padding > 0 || a->random_crop || a->random_resized_crop || a->erase_probability > 0 ||
-         brim_transform_has_colours(s) || a->mixup > 0;
+         brim_transform_has_colours(s) || a->mixup > 0 || a->chosen_count > 0;
 }
 
 /* The first key that is set and needs rows and columns of pixels; NULL: none. */
@@ -160,7 +161,13 @@ brim_status brim_transform_init(brim_transform *t, const brim_settings *settings
   t->columns_in = s->rank == 3 ? s->dim[2] : s->dim[0];
   BRIM_TRY(set_size(t, dataset));
   BRIM_TRY(check_ranges(&settings->augment));
-  t->applies = t->any_size || (s->rank == 3 && key_of_bytes(settings));
+  BRIM_TRY(brim_augment_check(t, dataset, train));
+  t->applies = t->any_size || (s->rank == 3 && (key_of_bytes(settings) || brim_augment_has_bytes(settings)));
+  t->made = *s;
+  if (s->rank == 3) {
+    t->made.dim[1] = t->rows;
+    t->made.dim[2] = t->columns;
+  }
   if (t->applies) BRIM_TRY(check_crop(t));
   t->side_max = t->rows_in > t->columns_in ? t->rows_in : t->columns_in;
   t->read_bytes = (uint64_t)brim_shape_count(s) * brim_dtype_bytes(train->dtype);
@@ -184,6 +191,8 @@ const char *brim_transform_text(const brim_transform *t, char *out, size_t room)
                              brim_transform_filter(t));
   if (t->applies && s->transform.resize > 0 && used < room)
     used += (size_t)snprintf(out + used, room - used, " resize %" PRId64, s->transform.resize);
+  for (size_t i = 0; i < a->chosen_count && used < room; i++)
+    used += (size_t)snprintf(out + used, room - used, " %s", a->chosen[i].plugin->id);
   if (t->applies && used < room)
     snprintf(out + used, room - used, "%s%s", a->random_resized_crop ? " part" : "",
              brim_transform_has_colours(s) ? a->hue > 0 ? " colours hue" : " colours" : "");

@@ -8,6 +8,7 @@
 
 #include "base/formula.h"
 #include "base/text.h"
+#include "brim/augment.h"
 #include "brim/backend.h"
 #include "brim/comm.h"
 #include "brim/dataset.h"
@@ -50,6 +51,7 @@ static const required_op comm_ops[] = {{NULL, 0}};
 static const required_op optimizer_ops[] = {{NULL, 0}};
 static const required_op loss_ops[] = {REQUIRED(brim_loss_ops, build), {NULL, 0}};
 static const required_op schedule_ops[] = {REQUIRED(brim_schedule_ops, factor), {NULL, 0}};
+static const required_op augment_ops[] = {REQUIRED(brim_augment_ops, apply), {NULL, 0}};
 static const required_op selector_ops[] = {REQUIRED(brim_selector_ops, select), {NULL, 0}};
 
 /* What may come from outside, and the size of its table; the least is that of the oldest ABI whose plugins of the kind
@@ -59,6 +61,7 @@ static brim_status check_policy(const void *table);
 static brim_status check_comm(const void *table);
 static brim_status check_optimizer(const void *table);
 static brim_status check_loss(const void *table);
+static brim_status check_augment(const void *table);
 static const struct {
   uint32_t kind;
   size_t bytes, least;
@@ -75,6 +78,7 @@ static const struct {
     {BRIM_OPTIMIZER, sizeof(brim_optimizer_ops), sizeof(brim_optimizer_ops), optimizer_ops, check_optimizer, true},
     {BRIM_SCHEDULE, sizeof(brim_schedule_ops), sizeof(brim_schedule_ops), schedule_ops, NULL, true},
     {BRIM_LOSS, sizeof(brim_loss_ops), sizeof(brim_loss_ops), loss_ops, check_loss, true},
+    {BRIM_AUGMENT, sizeof(brim_augment_ops), sizeof(brim_augment_ops), augment_ops, check_augment, true},
 };
 
 static brim_status check_abi(const brim_module *module)
@@ -181,6 +185,16 @@ static brim_status check_loss(const void *table)
                      "ops.takes is 0x%x: it says which tasks the loss is for, BRIM_TAKES(BRIM_TASK_CLASS) "
                      "and the like",
                      ops->takes);
+  return BRIM_OK;
+}
+
+static brim_status check_augment(const void *table)
+{
+  const brim_augment_ops *ops = table;
+  if (ops->dtype != BRIM_DTYPE_U8 && ops->dtype != BRIM_DTYPE_F32)
+    return brim_fail(BRIM_ELOAD, "ops.dtype is %u, must be BRIM_DTYPE_U8 or BRIM_DTYPE_F32", ops->dtype);
+  if (ops->mixes && ops->dtype != BRIM_DTYPE_F32)
+    return brim_fail(BRIM_ELOAD, "ops.mixes is set: normalised values are mixed, so ops.dtype must be BRIM_DTYPE_F32");
   return BRIM_OK;
 }
 

@@ -176,11 +176,13 @@ static brim_status find_key(const brim_setup *s, uint64_t weights, uint64_t *out
 static brim_status leave_out_augmentation(brim_setup *s, brim_feature_set *set)
 {
   const char *model = brim_config_choice_of(s->config, "model")->plugin->id;
-  if (s->settings->augment.mixup > 0)
+  char mixing[96];
+  if (brim_settings_mix(s->settings))
     return brim_fail(BRIM_ECONFIG,
-                     "augment.mixup=%g does not go with model=%s, which keeps features of single samples\n"
-                     "take augment.mixup=0, or model=lora",
-                     s->settings->augment.mixup, model);
+                     "%s does not go with model=%s, which keeps features of single samples\n"
+                     "take %s, or model=lora",
+                     brim_settings_mixing(s->settings, mixing, sizeof mixing), model,
+                     s->settings->augment.mixup > 0 ? "augment.mixup=0" : "augmentation=[]");
   set->raw_settings = *s->settings;
   if (brim_transform_augments(s->settings) && s->options.read_data)
     brim_log(BRIM_LOG_INFO,

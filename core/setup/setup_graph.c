@@ -66,7 +66,7 @@ brim_graph_options brim_setup_graph_options(const brim_setup *s, int32_t precisi
                           .model_self = s->model,
                           .top_k = s->top_k,
                           .class_weights = s->class_weights.count > 0,
-                          .soft_labels = s->settings->augment.mixup > 0,
+                          .soft_labels = brim_settings_mix(s->settings),
                           .norm_group = s->settings->training.norm_group,
                           .sample = s->data.sample,
                           .task = s->data.train.task,

@@ -8,10 +8,10 @@
 /* A mix of classes has no weight of one of them, so there is no weighted mean; PyTorch's would be another one. */
 static brim_status check_mixup(const brim_setup *s, const char *key)
 {
-  if (s->settings->augment.mixup == 0) return BRIM_OK;
-  return brim_fail(BRIM_ECONFIG,
-                   "augment.mixup=%g makes mixes of classes, and %s is about single ones\nleave out one of them",
-                   s->settings->augment.mixup, key);
+  char mixing[96];
+  if (!brim_settings_mix(s->settings)) return BRIM_OK;
+  return brim_fail(BRIM_ECONFIG, "%s makes mixes of classes, and %s is about single ones\nleave out one of them",
+                   brim_settings_mixing(s->settings, mixing, sizeof mixing), key);
 }
 
 /* A class that the loss ignores counts for nothing in its mean. */

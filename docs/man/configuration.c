@@ -55,7 +55,7 @@ static void put_plugin(FILE *page, brim_arena *arena, int group, const brim_plug
   brim_schema_plugins one = {0};
   brim_schema schema = {0};
   if (brim_config_groups[group].list)
-    one.policy[one.policy_count++] = plugin;
+    one.listed[one.listed_count++] = plugin;
   else
     one.group[group] = plugin;
   brim_schema_build(&schema, arena, &one);

@@ -13,7 +13,7 @@ import unittest
 
 from support import BINARY, DONE, FAILED, HANG_SECONDS, LOAD, SANITIZED, USAGE, Case, main
 
-KINDS = "policy", "model", "dataset", "selector", "optimizer", "schedule", "loss"
+KINDS = "policy", "model", "dataset", "selector", "optimizer", "schedule", "loss", "augment"
 BAD = pathlib.Path(os.environ["BRIM_BAD_PLUGINS"])
 ABI = pathlib.Path(os.environ["BRIM_ABI_PLUGINS"])
 SHIPPED = pathlib.Path(BINARY).parent.parent / "lib" / "brim" / "plugins"
@@ -174,6 +174,22 @@ class Bad(Check):
             with self.subTest(bad):
                 found = self.findings(BAD / "loss" / "bad.so", status=LOAD, bad=f"table:{bad}")
                 self.assertIn(part, found["table"][1])
+
+    def test_augmentations(self):
+        first = "sample 7 of shape [1, 28, 28]"
+        for bad, part in (("nan:7", f"{first}: value 2 becomes nan: values must stay finite"),
+                          ("behind:7", f"{first}: it has written outside of the sample's values, 0 bytes behind"),
+                          ("before:7", f"{first}: it has written outside of the sample's values, 1 bytes before"),
+                          ("scratch:7", f"{first}: it has written outside of the scratch, 0 bytes behind"),
+                          ("partner:7", f"{first}: it has changed its partner"),
+                          ("share:7", f"{first}: share is 1.5: it must be 0 to 1"),
+                          ("shape:7", f"{first}: it has changed the sample's shape"), ("segv:7", "SIGSEGV"),
+                          ("impure:7", "sample 59 of shape [1, 28, 28] is another one when it is made again")):
+            with self.subTest(bad):
+                self.assert_fails("augment", f"apply:{bad}", "apply", part)
+        for bad, part in (("apply", "ops.apply is NULL"), ("dtype", "must be BRIM_DTYPE_U8 or BRIM_DTYPE_F32")):
+            found = self.findings(BAD / "augment" / "bad.so", status=LOAD, bad=f"table:{bad}")
+            self.assertIn(part, found["table"][1])
 
     def test_what_an_optimizer_says_of_itself(self):
         for bad, part in (("unknown", "line 2, column 9 of the formula: nothing is known of the name 'rate'"),

@@ -11,7 +11,8 @@ import subprocess
 from support import BINARY, DONE, LOAD, USAGE, Case, main
 
 GROUPS = {"dataset": "dataset", "model": "model", "policy": "policy", "selector": "method",  # of each kind
-          "optimizer": "optimizer", "schedule": "schedule", "loss": "loss"}
+          "optimizer": "optimizer", "schedule": "schedule", "loss": "loss",
+          "augment": "augmentation"}
 LINES_MAX = 59  # of a plugin
 
 
@@ -101,7 +102,7 @@ class New(Case):
         self.brim("new", "dataset", "mlp")  # another kind
 
     def test_wrong_words_are_answered_with_what_there_is(self):
-        self.assertIn("there is no template for 'polcy'; there are: dataset, loss, model, optimizer, policy, "
+        self.assertIn("there is no template for 'polcy'; there are: augment, dataset, loss, model, optimizer, policy, "
                       "schedule, selector\n  did you mean 'policy'?", self.refused("polcy", "x"))
         self.assertIn("brim new takes a kind and a name", self.refused("policy"))
         self.assertIn("'b' is too much", self.refused("policy", "a", "b"))

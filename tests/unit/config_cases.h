@@ -814,7 +814,7 @@ static const config_case config_cases[] = {
      "    gpu_check_interval_seconds min_batch_size max_retries precision total_clients clients_per_round rounds\n"
      "    parallel_clients repeats protocol model backbone dataset optimizer schedule loss backend run training\n"
      "    transform augment graph memory loss_scale claims observe dist federate partition network world comm\n"
-     "    server_optimizer method policy"},
+     "    server_optimizer method augmentation policy"},
     {"a key too short to guess at",
      NULL,
      {"a=1"},
@@ -825,7 +825,7 @@ static const config_case config_cases[] = {
      "    gpu_check_interval_seconds min_batch_size max_retries precision total_clients clients_per_round rounds\n"
      "    parallel_clients repeats protocol model backbone dataset optimizer schedule loss backend run training\n"
      "    transform augment graph memory loss_scale claims observe dist federate partition network world comm\n"
-     "    server_optimizer method policy"},
+     "    server_optimizer method augmentation policy"},
     {"a key of another section",
      NULL,
      {"epochs=3"},
@@ -845,7 +845,7 @@ static const config_case config_cases[] = {
      "    gpu_check_interval_seconds min_batch_size max_retries precision total_clients clients_per_round rounds\n"
      "    parallel_clients repeats protocol model backbone dataset optimizer schedule loss backend run training\n"
      "    transform augment graph memory loss_scale claims observe dist federate partition network world comm\n"
-     "    server_optimizer method policy"},
+     "    server_optimizer method augmentation policy"},
     {"an unknown key inside a map",
      NULL,
      {"training={epochz: 3}"},
@@ -1094,7 +1094,7 @@ static const config_case config_cases[] = {
      "error: no group 'modell'\n"
      "  configs/wrong.yaml:3:13\n"
      "  a group is a folder on the search path, or one of: model dataset optimizer schedule loss backend comm "
-     "policy\n"
+     "augmentation policy\n"
      "error: no file 'missing.yaml' on the search path\n"
      "  configs/wrong.yaml:4:5\n"
      "error: an entry of a defaults list is 'group: option', '_self_', or the name of a file\n"
@@ -1125,7 +1125,7 @@ static const config_case config_cases[] = {
      "    gpu_check_interval_seconds min_batch_size max_retries precision total_clients clients_per_round rounds\n"
      "    parallel_clients repeats protocol model backbone dataset optimizer schedule loss backend run training\n"
      "    transform augment graph memory loss_scale claims observe dist federate partition network world comm\n"
-     "    server_optimizer method policy\n"
+     "    server_optimizer method augmentation policy\n"
      "error: 'seed' must be an integer, got a map\n"
      "  configs/wrong.yaml:9:7   (seed of weights, order, augmentation and dropout; default 1)\n"
      "error: 'training.epochs' must be an integer, got 1.0\n"

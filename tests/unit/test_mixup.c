@@ -141,7 +141,7 @@ static void real_answers_are_mixed_too(void **state)
     float values[ELEMENTS], target[2];
     read_sample(&f, BRIM_PART_TRAIN, 0, i, BRIM_DTYPE_F32, values, target);
     const int64_t own = brim_data_index(&f.data, BRIM_PART_TRAIN, 0, i);
-    const float share = brim_mixup_share(0.4, &(brim_draws){3, 0, own});
+    const float share = brim_mixup_share(0.4, brim_draw(&(brim_draws){3, 0, own}, BRIM_DRAW_MIXUP));
     const double partner = ((double)target[0] - (double)share * (double)own) / (1 - (double)share); /* its number */
     if (share < 0.99f) assert_float_equal(partner, round(partner), 0.01);
     assert_float_equal(target[1] - target[0], 0.25, 1e-4);
@@ -184,7 +184,8 @@ static void check_distribution(double alpha, double (*below)(double))
 {
   static double share[SHARES];
   double distance = 0;
-  for (int64_t i = 0; i < SHARES; i++) share[i] = (double)brim_mixup_share(alpha, &(brim_draws){7, 1, i});
+  for (int64_t i = 0; i < SHARES; i++)
+    share[i] = (double)brim_mixup_share(alpha, brim_draw(&(brim_draws){7, 1, i}, BRIM_DRAW_MIXUP));
   qsort(share, SHARES, sizeof *share, compare);
   for (int i = 0; i < SHARES; i++) {
     const double expected = below(share[i]);
@@ -206,8 +207,8 @@ static void shares_of_extreme_distributions_are_shares(void **state)
   (void)state;
   int64_t ends = 0, middle = 0;
   for (int64_t i = 0; i < SHARES; i++) {
-    const float far = brim_mixup_share(1e-4, &(brim_draws){7, 1, i});
-    const float near = brim_mixup_share(1000, &(brim_draws){7, 1, i});
+    const float far = brim_mixup_share(1e-4, brim_draw(&(brim_draws){7, 1, i}, BRIM_DRAW_MIXUP));
+    const float near = brim_mixup_share(1000, brim_draw(&(brim_draws){7, 1, i}, BRIM_DRAW_MIXUP));
     assert_true(far >= 0 && far <= 1 && near >= 0 && near <= 1);
     ends += far < 0.001f || far > 0.999f;
     middle += near > 0.4f && near < 0.6f;

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "../../plugins/dataset/pixels/pixels.h"
+#include "builtin/jitter.h"
 #include "data/data.h"
-#include "data/jitter.h"
 #include "data/resample.h"
 #include "unit/made_dataset.h"
 #include "unit/picture_files.h"

@@ -129,6 +129,8 @@ static const brim_check_kind *checks_of(const brim_plugin *plugin)
     return brim_schedule_checks;
   case BRIM_LOSS:
     return brim_loss_checks;
+  case BRIM_AUGMENT:
+    return brim_augment_checks;
   default: /* backends and communicators are devices and networks: their tables are all that is looked at */
     return none;
   }

@@ -1,6 +1,7 @@
 /* The whole SDK. A plugin includes this, or the parts it needs. */
 #ifndef BRIM_BRIM_H
 #define BRIM_BRIM_H
+#include "brim/augment.h"
 #include "brim/backend.h"
 #include "brim/code8.h"
 #include "brim/comm.h"

@@ -77,7 +77,7 @@ typedef struct brim_param {
     NULL, 0, 0, 0, NULL, NULL, NULL                                                                                    \
   }
 
-/* Kinds of plugins. Before ABI 1.10 optimizers, schedules and losses were the core's own. */
+/* Kinds of plugins. Before ABI 1.10 optimizers, schedules, losses and augmentations were the core's own. */
 #define BRIM_KIND_MAP(X)                                                                                               \
   X(MODEL, 1, "model")                                                                                                 \
   X(DATASET, 2, "dataset")                                                                                             \
@@ -87,7 +87,8 @@ typedef struct brim_param {
   X(SELECTOR, 6, "selector")                                                                                           \
   X(OPTIMIZER, 64, "optimizer")                                                                                        \
   X(SCHEDULE, 65, "schedule")                                                                                          \
-  X(LOSS, 66, "loss")
+  X(LOSS, 66, "loss")                                                                                                  \
+  X(AUGMENT, 67, "augment")
 enum brim_kind {
 #define X(name, value, text) BRIM_##name = value,
   BRIM_KIND_MAP(X)

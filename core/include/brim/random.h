@@ -23,7 +23,7 @@ enum brim_stream_use {
   BRIM_STREAM_INIT = 1,    /* weights */
   BRIM_STREAM_SHUFFLE = 2, /* order of samples */
   BRIM_STREAM_SPLIT = 3,   /* train / validation */
-  BRIM_STREAM_AUGMENT = 4, /* flips and crops */
+  BRIM_STREAM_AUGMENT = 4, /* what changes training samples */
   BRIM_STREAM_DROPOUT = 5,
   BRIM_STREAM_DATA = 6,   /* synthetic data */
   BRIM_STREAM_SAMPLE = 7, /* tokens that a language model goes on with */

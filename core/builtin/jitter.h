@@ -1,8 +1,8 @@
 /* Changing the colours of a picture of bytes, one (gray) or three to a pixel, in place: brightness, contrast,
  * saturation and hue, as Pillow's ImageEnhance and its HSV mode do it, and so torchvision's ColorJitter of such
  * pictures, to the same bits. */
-#ifndef BRIM_DATA_JITTER_H
-#define BRIM_DATA_JITTER_H
+#ifndef BRIM_BUILTIN_JITTER_H
+#define BRIM_BUILTIN_JITTER_H
 #include <stdint.h>
 
 /* Gray has neither saturation nor hue: they leave it as it is.

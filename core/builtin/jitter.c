@@ -1,5 +1,5 @@
 /* See jitter.h. Formulas and roundings: Pillow, src/libImaging/Blend.c and Convert.c, and src/PIL/ImageEnhance.py. */
-#include "data/jitter.h"
+#include "builtin/jitter.h"
 
 #include <math.h>
 
