@@ -48,7 +48,7 @@ static brim_status gradient_formula(brim_autodiff *ad, const brim_node *n)
 
 BRIM_OP(formula) = {.name = "formula",
                     .wide_in = BRIM_OP_FROM(0),
-                    .signature = "x, ... -> y, ...",
+                    .signature = "x [...], ... -> y [...], ...",
                     .in_count = 1,
                     .variadic = true,
                     .out_count = 1,
