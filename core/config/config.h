@@ -42,9 +42,9 @@ typedef struct brim_config {
   brim_arena arena;
   brim_yaml *root; /* resolved: every key of the schema with its value and origin */
   brim_settings settings;
-  brim_config_choice
-      choice[BRIM_CHOICES_MAX]; /* one per group, in the order of brim_config_groups, but for a
-                                   `backbone` that nobody chose; then those of lists, the policies last */
+  /* One per group, in the order of brim_config_groups, without a `backbone` that is not chosen; then those of lists,
+   * the policies last. */
+  brim_config_choice choice[BRIM_CHOICES_MAX];
   size_t choice_count;
   const char *auto_reason; /* backend=auto did not take cuda, which is there, because; NULL: it did, or nobody asked */
   const char *const *overrides; /* copied */

@@ -2,7 +2,7 @@
  *
  *     loss = mean over the outputs of width^2 / 2 * log(1 + ((output - target) / width)^2)
  *
- * All that a loss is told is in brim/loss.h; what graphs are built of, in brim/model.h. */
+ * brim/loss.h is the interface of losses; brim/model.h has the operations that graphs are built of. */
 #include <brim/brim.h>
 
 typedef struct settings { /* brim fills it from the table below */

@@ -307,8 +307,12 @@ class Bad(Check):
                                  ("policy/robust.so", "traning.epochs=3", "command line, argument 2"),
                                  ("model/cnn.so", "model.dropout1=3", "'model.dropout1' must be in"),
                                  ("dataset/synthetic.so", "dataset.train_count=-3", "must be in"),
-                                 ("dataset/idx.so", "dataset.pth=data", "unknown key 'dataset.pth'")):
-            with self.subTest(word):
+                                 ("dataset/idx.so", "dataset.pth=data", "unknown key 'dataset.pth'"),
+                                 (BAD / "optimizer" / "bad.so", "optimizer.rate=3", "unknown key 'optimizer.rate'"),
+                                 (BAD / "schedule" / "bad.so", "training.stps=2", "command line, argument 2"),
+                                 (BAD / "loss" / "bad.so", "training.stps=2", "command line, argument 2"),
+                                 (BAD / "augment" / "bad.so", "training.stps=2", "command line, argument 2")):
+            with self.subTest(f"{file} {word}"):
                 self.assert_error(self.check(SHIPPED / file, word, status=USAGE), part)
 
     def test_words(self):

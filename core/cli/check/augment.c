@@ -184,15 +184,10 @@ static enum brim_finding check_apply(brim_check *c)
 {
   const brim_augment_ops *ops = c->plugin->ops;
   bool refused = false;
-  if (try_all(c, NULL, &refused) == BRIM_OK) {
-    const bool only_images = ops->images || ops->dtype == BRIM_DTYPE_U8;
-    return brim_check_say(c, BRIM_FOUND_OK, "samples of %zu shapes, %d of each, the same when they are made again",
-                          IMAGES + (only_images ? 0 : OTHERS), SAMPLES);
-  }
-  char error[1024];
-  snprintf(error, sizeof error, "%s", brim_error_text());
-  brim_check_say(c, BRIM_FOUND_FAILED, "%s", error);
-  return refused ? brim_check_words(c, error, BRIM_FOUND_FAILED) : BRIM_FOUND_FAILED;
+  if (try_all(c, NULL, &refused) != BRIM_OK) return brim_check_blame(c, refused);
+  const bool only_images = ops->images || ops->dtype == BRIM_DTYPE_U8;
+  return brim_check_say(c, BRIM_FOUND_OK, "samples of %zu shapes, %d of each, the same when they are made again",
+                        IMAGES + (only_images ? 0 : OTHERS), SAMPLES);
 }
 
 static enum brim_check_trial try_word(brim_check *c, const char *word)

@@ -52,6 +52,8 @@ enum brim_finding brim_check_fail_short(brim_check *c, const char *what);
 /* Behind a configuration that failed: BRIM_FOUND_WORDS with its error if that is for the user's words to mend, else
  * `finding` with the text that is there. */
 enum brim_finding brim_check_words(brim_check *c, const char *error, enum brim_finding finding);
+/* Says the last error. refused: it is of the check's configuration, so the user's words may be to blame, as above. */
+enum brim_finding brim_check_blame(brim_check *c, bool refused);
 /* The configuration of a run that takes the plugin, of the words given and then the user's. Freed with
  * brim_config_free. */
 brim_status brim_check_config(brim_check *c, const char *const *word, size_t count, brim_config **out);

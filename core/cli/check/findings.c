@@ -50,6 +50,12 @@ enum brim_finding brim_check_words(brim_check *c, const char *error, enum brim_f
   return c->blames_words ? brim_check_say(c, BRIM_FOUND_WORDS, "%s", error) : finding;
 }
 
+enum brim_finding brim_check_blame(brim_check *c, bool refused)
+{
+  const enum brim_finding finding = brim_check_say(c, BRIM_FOUND_FAILED, "%s", brim_error_text());
+  return refused ? brim_check_words(c, brim_error_text(), finding) : finding;
+}
+
 static brim_status configure(const brim_check *c, const char *const *word, size_t count, size_t words,
                              brim_config **out)
 {

@@ -233,11 +233,8 @@ static enum brim_finding try_all(brim_check *c, bool measured, const char *what)
     bool refused = false;
     if (!takes(c, kind)) continue;
     if (try_kind(c, kind, NULL, measured, &refused) != BRIM_OK) {
-      char error[1024];
-      snprintf(error, sizeof error, "%s", brim_error_text());
-      brim_check_say(c, BRIM_FOUND_FAILED, "%s", error);
       brim_text_release(&names);
-      return refused ? brim_check_words(c, error, BRIM_FOUND_FAILED) : BRIM_FOUND_FAILED;
+      return brim_check_blame(c, refused);
     }
     brim_text_printf(&names, "%s%s", names.length ? ", " : "", kinds[kind].name);
   }

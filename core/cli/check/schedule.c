@@ -54,12 +54,7 @@ static enum brim_finding check_factor(brim_check *c)
 {
   bool refused = false;
   brim_config *config = NULL;
-  if (ask_all(c, NULL, &refused) != BRIM_OK) {
-    char error[1024];
-    snprintf(error, sizeof error, "%s", brim_error_text());
-    brim_check_say(c, BRIM_FOUND_FAILED, "%s", error);
-    return refused ? brim_check_words(c, error, BRIM_FOUND_FAILED) : BRIM_FOUND_FAILED;
-  }
+  if (ask_all(c, NULL, &refused) != BRIM_OK) return brim_check_blame(c, refused);
   if (configure(c, NULL, &config) != BRIM_OK) return brim_check_error(c, "its configuration");
   const void *self = brim_config_choice_of(config, "schedule")->params;
   brim_text curve = {0};

@@ -296,7 +296,7 @@ typedef struct brim_lstm_attr {
  *                      is ignored. Any other label outside [0, K) is an error of the data.
  * sample_loss          in: x [...], [label, [weight [K]]]     out: loss [...]: x, times weight[label]; 0 if ignored
  * sample_loss_grad     in: x, [label, [weight]]               out: dx: step.loss_scale, times weight[label]; 0 if
- *                      ignored. The label has been looked at by one_hot, or is real: then there is none here. */
+ *                      ignored. one_hot has checked the label; without the input label, targets are real numbers. */
 typedef struct brim_loss_attr {
   double smoothing;     /* [0, 1) */
   double delta;         /* huber: > 0 */
