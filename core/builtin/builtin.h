@@ -38,9 +38,9 @@ typedef struct brim_loss_kernel {
   void (*fill)(const void *params, brim_loss_attr *attr);
 } brim_loss_kernel;
 
-/* [init] Fills what a graph is to know of a loss, but for whether there are weights of the classes, which come to
- * *class_weights (count 0: none). */
-void brim_loss_describe(const brim_plugin *plugin, const void *self, brim_graph_options *out, brim_list *class_weights);
+/* [init] Returns what a graph is to know of a loss. The weights of the classes come to *class_weights (count 0: none).
+ */
+brim_graph_loss brim_loss_describe(const brim_plugin *plugin, const void *self, brim_list *class_weights);
 
 /* All of them, NULL-terminated. */
 extern const brim_plugin *const brim_core_plugins[];

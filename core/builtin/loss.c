@@ -172,16 +172,17 @@ const brim_plugin brim_loss_sigmoid_focal = {
 
 #define NO_LABEL (-100) /* as ignore_index of cross_entropy, and PyTorch's */
 
-void brim_loss_describe(const brim_plugin *plugin, const void *self, brim_graph_options *out, brim_list *class_weights)
+brim_graph_loss brim_loss_describe(const brim_plugin *plugin, const void *self, brim_list *class_weights)
 {
   const brim_loss_ops *ops = plugin->ops;
+  const brim_loss_kernel *kernel = ops->kernel;
+  brim_graph_loss loss = {
+      .op = kernel ? kernel->op : NULL, .built = kernel ? NULL : ops, .self = self, .id = plugin->id};
   *class_weights = (brim_list){0};
   if (ops->class_weights) ops->class_weights(self, class_weights);
-  out->loss = (brim_loss_attr){0};
-  out->loss_op = ops->kernel ? ops->kernel->op : NULL;
-  out->built_loss = ops->kernel ? NULL : ops;
-  out->loss_self = self;
-  out->loss_id = plugin->id;
-  if (ops->kernel && ops->kernel->fill) ops->kernel->fill(self, &out->loss);
-  if (!ops->kernel) out->loss = (brim_loss_attr){.ignores = 1, .ignore_index = NO_LABEL};
+  if (!kernel)
+    loss.attr = (brim_loss_attr){.ignores = 1, .ignore_index = NO_LABEL};
+  else if (kernel->fill)
+    kernel->fill(self, &loss.attr);
+  return loss;
 }

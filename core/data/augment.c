@@ -4,6 +4,7 @@
 #include <inttypes.h>
 
 #include "builtin/builtin.h"
+#include "data/transform_check.h"
 #include "graph/graph.h"
 
 static brim_augment_sample sample_of(const brim_transform *t, const brim_draws *d, uint32_t block, void *values,
@@ -87,13 +88,6 @@ bool brim_augment_has_bytes(const brim_settings *s)
 
 /* ---- what goes with what ---- */
 
-static brim_status check_range(const char *key, const brim_list *list, double most)
-{
-  if (list->count == 2 && list->item[0] > 0 && list->item[0] <= list->item[1] && list->item[1] <= most) return BRIM_OK;
-  return brim_fail(BRIM_ECONFIG, "'augmentation.erase.%s' must have 2 numbers in order, above 0 and at most %g", key,
-                   most);
-}
-
 static brim_status check_one(const brim_augment_choice *choice, const char *dataset, const brim_dataset_info *info)
 {
   const brim_augment_ops *ops = ops_of(choice);
@@ -115,8 +109,8 @@ static brim_status check_one(const brim_augment_choice *choice, const char *data
                      dataset, info->sample.dim[0]);
   if (choice->plugin != &brim_augment_erase) return BRIM_OK;
   const brim_erase *erase = choice->params;
-  BRIM_TRY(check_range("scale", &erase->scale, 1));
-  return check_range("ratio", &erase->ratio, 1000);
+  BRIM_TRY(brim_transform_check_range("augmentation.erase.scale", &erase->scale, 1));
+  return brim_transform_check_range("augmentation.erase.ratio", &erase->ratio, 1000);
 }
 
 brim_status brim_augment_check(const brim_transform *t, const char *dataset, const brim_dataset_info *info)

@@ -81,8 +81,7 @@ static brim_status check_kind(const brim_settings *s, const char *dataset, const
   return BRIM_OK;
 }
 
-/* [least, most], in order, above 0 and not above `most`. */
-static brim_status check_range(const char *key, const brim_list *list, double most)
+brim_status brim_transform_check_range(const char *key, const brim_list *list, double most)
 {
   if (list->count != 2)
     return brim_fail(BRIM_ECONFIG, "'%s' must have 2 numbers, the least and the most, got %zu", key, list->count);
@@ -94,12 +93,12 @@ static brim_status check_range(const char *key, const brim_list *list, double mo
 static brim_status check_ranges(const brim_augment_settings *a)
 {
   if (a->random_resized_crop) {
-    BRIM_TRY(check_range("augment.crop_scale", &a->crop_scale, 1));
-    BRIM_TRY(check_range("augment.crop_ratio", &a->crop_ratio, 1000));
+    BRIM_TRY(brim_transform_check_range("augment.crop_scale", &a->crop_scale, 1));
+    BRIM_TRY(brim_transform_check_range("augment.crop_ratio", &a->crop_ratio, 1000));
   }
   if (a->erase_probability > 0) {
-    BRIM_TRY(check_range("augment.erase_scale", &a->erase_scale, 1));
-    BRIM_TRY(check_range("augment.erase_ratio", &a->erase_ratio, 1000));
+    BRIM_TRY(brim_transform_check_range("augment.erase_scale", &a->erase_scale, 1));
+    BRIM_TRY(brim_transform_check_range("augment.erase_ratio", &a->erase_ratio, 1000));
   }
   return BRIM_OK;
 }

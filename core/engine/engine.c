@@ -36,7 +36,7 @@ struct brim_training_plan {
   brim_model_ops built; /* of network.build */
   const brim_plugin *model;
   void *model_self;
-  brim_graph_options loss; /* what the loss says of them */
+  brim_graph_loss loss;
   brim_list class_weights; /* count 0: none */
   const brim_plugin *optimizer;
   void *optimizer_params;
@@ -201,7 +201,7 @@ static brim_status make_loss(brim_training_plan *p)
   const brim_loss_ops *ops = plugin->ops;
   if (n->task == BRIM_TASK_TOKENS && !(ops->takes & BRIM_TAKES(n->task)))
     return brim_fail(BRIM_EINVAL, "brim_network.loss: of tokens it is 'cross_entropy', got '%s'", id);
-  brim_loss_describe(plugin, params, &p->loss, w);
+  p->loss = brim_loss_describe(plugin, params, w);
   for (size_t i = 0; i < w->count; i++) sum += w->item[i];
   if (w->count > 0 && n->task == BRIM_TASK_VALUES)
     return brim_fail(BRIM_EINVAL, "brim_network.loss_settings: class_weights are not for values, which have no class");
@@ -214,14 +214,14 @@ static brim_status make_loss(brim_training_plan *p)
 /* Is there a class whose samples the loss ignores? */
 static bool ignores_a_class(const brim_training_plan *p)
 {
-  return p->network.task == BRIM_TASK_CLASS && p->loss.loss.ignores && p->loss.loss.ignore_index >= 0 &&
-         p->loss.loss.ignore_index < p->network.classes;
+  return p->network.task == BRIM_TASK_CLASS && p->loss.attr.ignores && p->loss.attr.ignore_index >= 0 &&
+         p->loss.attr.ignore_index < p->network.classes;
 }
 
 static bool is_ignored(const brim_training_plan *p, int32_t label)
 {
   if (p->network.task == BRIM_TASK_TOKENS && label == BRIM_NO_TOKEN) return true;
-  return (p->network.task == BRIM_TASK_TOKENS || ignores_a_class(p)) && label == p->loss.loss.ignore_index;
+  return (p->network.task == BRIM_TASK_TOKENS || ignores_a_class(p)) && label == p->loss.attr.ignore_index;
 }
 
 /* Do some labels count more than others, so that the weight of a batch is known after its last micro-batch only? */
@@ -251,15 +251,11 @@ static brim_status plan_training(brim_training_plan *p)
   const bool has_stores = e->ops->size >= offsetof(brim_backend_ops, stores) + sizeof e->ops->stores;
   if (n->activations && !(has_stores && e->ops->stores & BRIM_STORES(n->activations)))
     return brim_fail(BRIM_ENOTSUP, "backend '%s' does not keep activations in bf16", e->plugin->id);
-  brim_loss_attr attr = p->loss.loss; /* kernels know one label of tokens that counts for nothing */
-  if (n->task == BRIM_TASK_TOKENS && attr.ignores) attr.ignore_index = BRIM_NO_TOKEN;
+  brim_graph_loss loss = p->loss; /* kernels know one label of tokens that counts for nothing */
+  if (n->task == BRIM_TASK_TOKENS && loss.attr.ignores) loss.attr.ignore_index = BRIM_NO_TOKEN;
   brim_plan_request r = {.graph = {.model = &p->built,
                                    .model_self = p->model_self,
-                                   .loss_op = p->loss.loss_op,
-                                   .built_loss = p->loss.built_loss,
-                                   .loss_self = p->loss.loss_self,
-                                   .loss_id = p->loss.loss_id,
-                                   .loss = attr,
+                                   .loss = loss,
                                    .class_weights = p->class_weights.count > 0,
                                    .norm_group = n->micro_batch,
                                    .sample = n->sample,

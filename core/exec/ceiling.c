@@ -69,7 +69,7 @@ brim_status brim_ceiling_plan(const brim_plan_request *like, bool on_host, enum 
   const load *l = &loads[kind][on_host];
   const brim_plan_request request = {.graph = {.model = &models[kind],
                                                .model_self = l,
-                                               .loss_op = "softmax_cross_entropy",
+                                               .loss.op = "softmax_cross_entropy",
                                                .sample = {1, {l->width}},
                                                .classes = l->width,
                                                .real = like->graph.real,

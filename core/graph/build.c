@@ -79,8 +79,8 @@ static bool can_hold_product(const brim_graph *g, const brim_graph_options *o)
   if (g->label->dtype != BRIM_DTYPE_I32) return false;
   const brim_node *n = g->node_count ? g->node[g->node_count - 1] : NULL;
   const bool wanted = (o->fuse & BRIM_FUSE_LINEAR_LOSS) && !o->keep_output && !o->squares && !o->class_weights;
-  if (!wanted || g->classes < BRIM_MANY_CLASSES || strcmp(o->loss_op, "softmax_cross_entropy") != 0) return false;
-  if (o->loss.ignores && o->loss.ignore_index >= 0 && o->loss.ignore_index < g->classes) return false;
+  if (!wanted || g->classes < BRIM_MANY_CLASSES || strcmp(o->loss.op, "softmax_cross_entropy") != 0) return false;
+  if (o->loss.attr.ignores && o->loss.attr.ignore_index >= 0 && o->loss.attr.ignore_index < g->classes) return false;
   if (!n || strcmp(n->op, "linear") != 0 || n->out[0] != g->output) return false;
   const brim_shape logits = shape_of_logits(g);
   return brim_shape_equal(&g->output->shape, &logits) && g->output->id + 1 == g->tensor_count &&
@@ -102,7 +102,7 @@ static brim_status add_linear_loss(brim_graph *g, const brim_graph_options *o)
   const uint32_t count = product->in_count + 1;
   brim_tensor *const in[] = {product->in[0], product->in[1], g->label, count > 3 ? product->in[2] : NULL};
   const brim_node *loss =
-      brim_graph_node(g, "linear_cross_entropy", product->name, in, count, &(brim_attr){.loss = o->loss});
+      brim_graph_node(g, "linear_cross_entropy", product->name, in, count, &(brim_attr){.loss = o->loss.attr});
   if (!loss) return g->status;
   const brim_attr attr = {.metrics = {.top_k = top_k_of(g, o)}};
   const brim_shape metrics_shape = {1, {2 + (attr.metrics.top_k > 0)}};
@@ -130,8 +130,8 @@ static brim_status add_classification_metrics(brim_graph *g, const brim_graph_op
   const bool confusion = !g->training && !is_tokens && g->classes < BRIM_MANY_CLASSES;
   const brim_attr attr = {.metrics = {.confusion = confusion,
                                       .top_k = top_k_of(g, o),
-                                      .ignores = is_tokens && o->loss.ignores,
-                                      .ignore_index = o->loss.ignore_index}};
+                                      .ignores = is_tokens && o->loss.attr.ignores,
+                                      .ignore_index = o->loss.attr.ignore_index}};
   const int64_t cells = confusion ? g->classes * g->classes : 0;
   return add_metrics(g, "classification_metrics", 2 + cells + (attr.metrics.top_k > 0), &attr);
 }
@@ -153,14 +153,14 @@ static void add_squares(brim_graph *g)
 
 static brim_status add_loss(brim_graph *g, const brim_graph_options *o)
 {
-  if (!o->built_loss && can_hold_product(g, o)) return add_linear_loss(g, o);
+  if (!o->loss.built && can_hold_product(g, o)) return add_linear_loss(g, o);
   const brim_shape weight_shape = {1, {g->classes}};
   if (o->class_weights) g->class_weight = brim_graph_tensor(g, BRIM_ROLE_DATA, g->real, &weight_shape, "class_weight");
   brim_tensor *const in[] = {g->output, g->label, g->class_weight};
-  if (o->built_loss)
+  if (o->loss.built)
     BRIM_TRY(brim_graph_build_loss(g, o));
   else
-    g->loss = brim_graph_apply(g, o->loss_op, "loss", in, o->class_weights ? 3 : 2, &(brim_attr){.loss = o->loss});
+    g->loss = brim_graph_apply(g, o->loss.op, "loss", in, o->class_weights ? 3 : 2, &(brim_attr){.loss = o->loss.attr});
   if (!g->loss) return g->status;
   if (o->squares) add_squares(g);
   return g->task == BRIM_TASK_VALUES ? add_regression_metrics(g) : add_classification_metrics(g, o);

@@ -141,6 +141,15 @@ struct brim_graph {
 /* Metrics of an evaluation with so many real targets: see regression_metrics in brim/ops.h. */
 #define BRIM_ERRORS_COUNT(targets) (3 + 3 * (targets))
 
+/* A loss as a graph has it: an operation, or a plugin's graph (brim_loss_describe). */
+typedef struct brim_graph_loss {
+  const char *op;             /* "softmax_cross_entropy"; NULL: what `built` builds */
+  const brim_loss_ops *built; /* called with `self` */
+  const void *self;
+  const char *id; /* of the plugin */
+  brim_loss_attr attr;
+} brim_graph_loss;
+
 typedef struct brim_graph_options {
   const brim_model_ops *model;
   const void *model_self;
@@ -149,11 +158,7 @@ typedef struct brim_graph_options {
   const char *backbone_id;
   uint32_t frozen_type; /* that weights of the backbone are kept in; 0: `real` */
   bool given_features;  /* the samples are the backbone's features: see BRIM_WRAPS_FEATURES */
-  const char *loss_op;  /* "softmax_cross_entropy"; NULL: built_loss */
-  const brim_loss_ops *built_loss;
-  const void *loss_self;
-  const char *loss_id; /* of built_loss */
-  brim_loss_attr loss;
+  brim_graph_loss loss;
   int32_t top_k;          /* of evaluation; 0: off */
   bool class_weights;     /* the loss has weights [classes] for an input */
   bool soft_labels;       /* of BRIM_TASK_CLASS: in training labels are shares of the classes, [N, classes] */

@@ -8,7 +8,7 @@
 static brim_tensor *new_target(brim_graph *g, const brim_graph_options *o)
 {
   if (g->label->dtype != BRIM_DTYPE_I32) return g->label;
-  return brim_graph_apply(g, "one_hot", "target", &g->label, 1, &(brim_attr){.loss = o->loss});
+  return brim_graph_apply(g, "one_hot", "target", &g->label, 1, &(brim_attr){.loss = o->loss.attr});
 }
 
 /* Does the result depend on the model's output? */
@@ -34,17 +34,17 @@ static brim_status check_result(brim_graph *g, const brim_graph_options *o, size
   brim_shape wanted = g->label->shape;
   char text[160], wanted_text[160];
   if (g->label->dtype != BRIM_DTYPE_I32) wanted.rank--;
-  if (!result) return brim_graph_fail(g, "loss", o->loss_id, "the plugin returned no tensor and gave no reason");
+  if (!result) return brim_graph_fail(g, "loss", o->loss.id, "the plugin returned no tensor and gave no reason");
   if (g->parameter_count != parameters)
-    return brim_graph_fail(g, "loss", o->loss_id, "it makes the parameter '%s': parameters are for models",
+    return brim_graph_fail(g, "loss", o->loss.id, "it makes the parameter '%s': parameters are for models",
                            g->parameter[parameters].value->name);
   if (result->dtype != g->real || !brim_shape_equal(&result->shape, &wanted))
-    return brim_graph_fail(g, "loss", o->loss_id, "it must return one real number %s, %s; got '%s' %s %s",
+    return brim_graph_fail(g, "loss", o->loss.id, "it must return one real number %s, %s; got '%s' %s %s",
                            wanted.rank > 1 ? "for each position" : "for each sample",
                            brim_shape_format(wanted_text, sizeof wanted_text, &wanted), result->name,
                            brim_dtype_name(result->dtype), brim_shape_format(text, sizeof text, &result->shape));
   if (!reaches(g, first_node, result))
-    return brim_graph_fail(g, "loss", o->loss_id, "'%s' does not depend on the model's output", result->name);
+    return brim_graph_fail(g, "loss", o->loss.id, "'%s' does not depend on the model's output", result->name);
   return BRIM_OK;
 }
 
@@ -55,15 +55,15 @@ brim_status brim_graph_build_loss(brim_graph *g, const brim_graph_options *o)
   brim_long_call call;
   if (g->label->dtype == BRIM_DTYPE_I32) wanted.dim[wanted.rank++] = g->classes;
   if (!brim_shape_equal(&g->output->shape, &wanted))
-    return brim_graph_fail_output(g, &(brim_node){.op = "loss", .name = o->loss_id}, &g->output->shape);
+    return brim_graph_fail_output(g, &(brim_node){.op = "loss", .name = o->loss.id}, &g->output->shape);
   brim_tensor *target = new_target(g, o);
   if (!target) return g->status;
   g->builds_loss = true;
   g->file = ""; /* the model's: nothing of the loss has been built yet */
-  brim_long_call_begin(&call, "the loss's build", (const void *)(uintptr_t)o->built_loss->build);
-  brim_tensor *result = o->built_loss->build(o->loss_self, g, g->output, target);
+  brim_long_call_begin(&call, "the loss's build", (const void *)(uintptr_t)o->loss.built->build);
+  brim_tensor *result = o->loss.built->build(o->loss.self, g, g->output, target);
   brim_long_call_end(&call);
-  if (g->status != BRIM_OK) return brim_fail_add(brim_fail(g->status, "%s", g->error), "in loss '%s'", o->loss_id);
+  if (g->status != BRIM_OK) return brim_fail_add(brim_fail(g->status, "%s", g->error), "in loss '%s'", o->loss.id);
   BRIM_TRY(check_result(g, o, first_node, parameters, result));
   const bool by_label = g->label->dtype == BRIM_DTYPE_I32;
   brim_tensor *const in[] = {result, g->label, g->class_weight};
@@ -71,12 +71,12 @@ brim_status brim_graph_build_loss(brim_graph *g, const brim_graph_options *o)
                              !by_label         ? 1
                              : g->class_weight ? 3
                                                : 2,
-                             &(brim_attr){.loss = o->loss});
+                             &(brim_attr){.loss = o->loss.attr});
   return g->status;
 }
 
 brim_status brim_graph_check_loss(brim_graph *g, const brim_graph_options *o)
 {
   if (!g->builds_loss || brim_autodiff_gradient(g, g->output)) return BRIM_OK;
-  return brim_graph_fail(g, "loss", o->loss_id, "no gradient flows from it to the model's output");
+  return brim_graph_fail(g, "loss", o->loss.id, "no gradient flows from it to the model's output");
 }

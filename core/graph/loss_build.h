@@ -3,7 +3,7 @@
 #define BRIM_GRAPH_LOSS_BUILD_H
 #include "graph/graph.h"
 
-/* Sets g->loss, one number a sample or token, of what o->built_loss makes of the output. ECONFIG or EINVAL, naming the
+/* Sets g->loss, one number a sample or token, of what o->loss.built makes of the output. ECONFIG or EINVAL, naming the
  * plugin, if that is no loss. */
 brim_status brim_graph_build_loss(brim_graph *g, const brim_graph_options *o);
 /* After autodiff: has the output a gradient? */

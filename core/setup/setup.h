@@ -62,7 +62,7 @@ typedef struct brim_setup {
   const brim_plugin *optimizer;
   const brim_plugin *schedule;
   const void *optimizer_params, *schedule_params;
-  brim_loss_attr loss;
+  brim_graph_loss loss;
   int32_t top_k;           /* resolved; 0: off */
   int64_t answers;         /* numbers that the model answers with: see brim_classes */
   brim_list class_weights; /* of the loss; count 0: none */

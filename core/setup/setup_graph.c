@@ -60,10 +60,10 @@ uint32_t brim_setup_precisions(const brim_setup *s)
 
 brim_graph_options brim_setup_graph_options(const brim_setup *s, int32_t precision)
 {
-  const brim_config_choice *loss = brim_config_choice_of(s->config, "loss");
   const brim_config_choice *backbone = brim_config_backbone(s->config);
   brim_graph_options g = {.model = brim_config_choice_of(s->config, "model")->plugin->ops,
                           .model_self = s->model,
+                          .loss = s->loss,
                           .top_k = s->top_k,
                           .class_weights = s->class_weights.count > 0,
                           .soft_labels = brim_settings_mix(s->settings),
@@ -74,9 +74,6 @@ brim_graph_options brim_setup_graph_options(const brim_setup *s, int32_t precisi
                           .real = s->backend_ops->real,
                           .activations = activations[precision],
                           .fuse = s->settings->graph.fuse};
-  brim_list weights;
-  brim_loss_describe(loss->plugin, loss->params, &g, &weights);
-  g.loss = s->loss;
   if (!backbone) return g;
   /* With precision=bf16 kernels read frozen weights in bf16 anyway: results are the same if they are kept in it. */
   const int32_t store = s->settings->backbone.store;

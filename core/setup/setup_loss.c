@@ -21,23 +21,23 @@ static brim_status weigh_labels(brim_setup *s)
   double sum = 0;
   s->label_weights = s->class_weights;
   if (s->data.train.task == BRIM_TASK_TOKENS) { /* those that do not count all look the same to kernels */
-    s->data.ignored_token = s->loss.ignore_index;
-    s->loss.ignores = 1;
-    s->loss.ignore_index = BRIM_NO_TOKEN;
+    s->data.ignored_token = s->loss.attr.ignore_index;
+    s->loss.attr.ignores = 1;
+    s->loss.attr.ignore_index = BRIM_NO_TOKEN;
     return BRIM_OK;
   }
-  if (!s->loss.ignores || s->loss.ignore_index < 0 || s->loss.ignore_index >= classes) return BRIM_OK;
+  if (!s->loss.attr.ignores || s->loss.attr.ignore_index < 0 || s->loss.attr.ignore_index >= classes) return BRIM_OK;
   BRIM_TRY(check_mixup(s, "loss.ignore_index"));
   s->counted = brim_xcalloc((size_t)classes, sizeof *s->counted);
   for (int64_t k = 0; k < classes; k++) {
-    if (k != s->loss.ignore_index) s->counted[k] = s->class_weights.count ? s->class_weights.item[k] : 1;
+    if (k != s->loss.attr.ignore_index) s->counted[k] = s->class_weights.count ? s->class_weights.item[k] : 1;
     sum += s->counted[k];
   }
   s->label_weights = (brim_list){s->counted, (size_t)classes};
   if (sum > 0) return BRIM_OK;
   return brim_fail(BRIM_ECONFIG,
                    "loss.ignore_index=%d leaves no class that counts\ngive another class, or -100 for none",
-                   s->loss.ignore_index);
+                   s->loss.attr.ignore_index);
 }
 
 bool brim_setup_is_untouched(const brim_yaml *value)
@@ -83,9 +83,7 @@ brim_status brim_setup_open_loss(brim_setup *s)
 {
   const brim_config_choice *choice = brim_config_choice_of(s->config, "loss");
   BRIM_TRY(check_loss(s, choice));
-  brim_graph_options described = {.loss_op = NULL};
-  brim_loss_describe(choice->plugin, choice->params, &described, &s->class_weights);
-  s->loss = described.loss;
+  s->loss = brim_loss_describe(choice->plugin, choice->params, &s->class_weights);
   const brim_list *w = &s->class_weights;
   double sum = 0;
   if (w->count > 0) BRIM_TRY(check_mixup(s, "loss.class_weights"));

@@ -163,7 +163,7 @@ int main(int argc, char **argv)
   if (!load_plugin(&cpu, "backend", "cpu", settings) || !load_plugin(&cnn, "model", "cnn", NULL)) return 1;
   brim_plan_request request = {.graph = {.model = cnn.plugin->ops,
                                          .model_self = cnn.self,
-                                         .loss_op = "softmax_cross_entropy",
+                                         .loss.op = "softmax_cross_entropy",
                                          .sample = {3, {1, 28, 28}},
                                          .classes = 10,
                                          .real = BRIM_DTYPE_F32,

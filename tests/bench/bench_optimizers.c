@@ -78,7 +78,7 @@ static void time_optimizer(const loaded *cpu, const brim_plugin *optimizer, doub
   loaded chosen;
   load_core_plugin(&chosen, optimizer, NULL);
   brim_plan_request r = {.graph = {.model = &model,
-                                   .loss_op = "softmax_cross_entropy",
+                                   .loss.op = "softmax_cross_entropy",
                                    .sample = {1, {INPUTS}},
                                    .classes = OUTPUTS,
                                    .real = BRIM_DTYPE_F32},

@@ -95,7 +95,7 @@ int main(void)
   loaded cpu;
   if (!load_plugin(&cpu, "backend", "cpu", "{threads: 1}")) return 1;
   brim_plan_request request = {.graph = {.model = &large_model,
-                                         .loss_op = "softmax_cross_entropy",
+                                         .loss.op = "softmax_cross_entropy",
                                          .sample = {2, {LARGE_TOKENS, LARGE_WIDTH}},
                                          .classes = 10,
                                          .real = BRIM_DTYPE_F32},

@@ -199,7 +199,7 @@ static brim_plan_request request_of_vit(const loaded *vit, const loaded *cpu, in
 {
   return (brim_plan_request){.graph = {.model = vit->plugin->ops,
                                        .model_self = vit->self,
-                                       .loss_op = "softmax_cross_entropy",
+                                       .loss.op = "softmax_cross_entropy",
                                        .sample = {3, {1, VIT_SIDE, VIT_SIDE}},
                                        .classes = 10,
                                        .norm_group = 4,

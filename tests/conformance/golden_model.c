@@ -71,7 +71,7 @@ static brim_plan_request request_of(const trainer *t, int64_t classes, const cha
   brim_plan_request r = {.graph = {.model = t->model.plugin->ops,
                                    .model_self = t->model.self,
                                    .classes = classes,
-                                   .loss_op = "softmax_cross_entropy",
+                                   .loss.op = "softmax_cross_entropy",
                                    .real = real},
                          .backend = t->backend.plugin->ops,
                          .backend_self = t->backend.self,

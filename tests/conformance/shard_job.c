@@ -71,7 +71,7 @@ brim_plan_request shard_request(const shard_job *j, int32_t rank)
 {
   const shard_how *h = &j->how;
   brim_plan_request r = {.graph = {.model = h->model,
-                                   .loss_op = "softmax_cross_entropy",
+                                   .loss.op = "softmax_cross_entropy",
                                    .sample = {3, {1, SIZE, SIZE}},
                                    .classes = CLASSES,
                                    .norm_group = MICRO,

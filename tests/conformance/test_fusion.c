@@ -26,7 +26,7 @@ static brim_plan *plan_of(const loaded *backend, uint64_t fusions, int64_t batch
   const brim_backend_ops *ops = backend->plugin->ops;
   const brim_plan_request r = {.graph = {.model = &model,
                                          .classes = CLASSES,
-                                         .loss_op = "softmax_cross_entropy",
+                                         .loss.op = "softmax_cross_entropy",
                                          .sample = {3, {2, 9, 8}},
                                          .norm_group = 4,
                                          .real = ops->real,

@@ -50,7 +50,7 @@ static int64_t count_parameters(const char *model, const char *settings)
                                       .model_self = plugin.self,
                                       .sample = {3, {1, 28, 28}},
                                       .classes = 10,
-                                      .loss_op = "softmax_cross_entropy",
+                                      .loss.op = "softmax_cross_entropy",
                                       .batch = 2,
                                       .real = BRIM_DTYPE_F32,
                                       .training = true};

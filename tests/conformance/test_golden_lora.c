@@ -59,7 +59,7 @@ static void plan(trainer *t, const char *model, const char *settings, const brim
                                          .backbone_id = "vit",
                                          .frozen_type = frozen_type,
                                          .classes = 4,
-                                         .loss_op = "softmax_cross_entropy",
+                                         .loss.op = "softmax_cross_entropy",
                                          .sample = {3, {2, 4, 6}},
                                          .real = ops->real},
                                .backend = ops,

@@ -62,7 +62,7 @@ static void start_on(trainer *t, const updates *how, const char *backend)
   brim_plan_request r = {.graph = {.model = t->model.plugin->ops,
                                    .model_self = t->model.self,
                                    .classes = CLASSES,
-                                   .loss_op = "softmax_cross_entropy",
+                                   .loss.op = "softmax_cross_entropy",
                                    .sample = {3, {1, 12, 14}},
                                    .real = ((const brim_backend_ops *)t->backend.plugin->ops)->real},
                          .backend = t->backend.plugin->ops,

@@ -80,9 +80,7 @@ static void load(trainer *t, const training *how)
   load_core_plugin(&t->optimizer, how->optimizer, how->optimizer_settings);
   load_core_plugin(&t->schedule, how->schedule ? how->schedule : &brim_schedule_constant, how->schedule_settings);
   load_core_plugin(&t->loss, &brim_loss_cross_entropy, how->loss_settings);
-  brim_graph_options described = {.loss_op = NULL};
-  brim_loss_describe(t->loss.plugin, t->loss.self, &described, &t->class_weights);
-  t->loss_attr = described.loss;
+  t->loss_attr = brim_loss_describe(t->loss.plugin, t->loss.self, &t->class_weights).attr;
   const golden_tensor *label = golden_find(&t->fixture, "", "label");
   assert_int_equal(label->shape.dim[0], BATCH);
   for (int n = 0; n < BATCH; n++) t->label[n] = (int32_t)label->value[n];
@@ -93,8 +91,8 @@ static void place(trainer *t)
   brim_plan_request r = {.graph = {.model = t->model.plugin->ops,
                                    .model_self = t->model.self,
                                    .classes = CLASSES,
-                                   .loss_op = "softmax_cross_entropy",
-                                   .loss = t->loss_attr,
+                                   .loss.op = "softmax_cross_entropy",
+                                   .loss.attr = t->loss_attr,
                                    .class_weights = t->class_weights.count > 0,
                                    .sample = {3, {1, 4, 3}},
                                    .real = BRIM_DTYPE_F64},

@@ -46,7 +46,7 @@ static brim_status build(const void *self, brim_graph *g)
 
 static const brim_model_ops model = {sizeof model, build};
 static const brim_graph_options graph = {.model = &model,
-                                         .loss_op = "softmax_cross_entropy",
+                                         .loss.op = "softmax_cross_entropy",
                                          .sample = {2, {TOKENS, WIDTH}},
                                          .classes = 4,
                                          .fuse = BRIM_FUSE_ALL};

@@ -46,7 +46,7 @@ static brim_graph_options options_of(const shape_of_model *m)
 {
   return (brim_graph_options){.model = &model,
                               .model_self = m,
-                              .loss_op = "softmax_cross_entropy",
+                              .loss.op = "softmax_cross_entropy",
                               .sample = {1, {FEATURES}},
                               .classes = CLASSES,
                               .batch = BATCH,
@@ -85,9 +85,9 @@ static void test_the_product_is_inside_where_nothing_else_needs_logits(void **st
   const brim_graph_options o = options_of(&plain);
   brim_graph_options other = o;
   assert_true(uses_linear_loss(o));
-  other.loss = (brim_loss_attr){.smoothing = 0.1, .ignores = 1, .ignore_index = -100};
+  other.loss.attr = (brim_loss_attr){.smoothing = 0.1, .ignores = 1, .ignore_index = -100};
   assert_true(uses_linear_loss(other));
-  other.loss.ignore_index = 7;
+  other.loss.attr.ignore_index = 7;
   assert_false(uses_linear_loss(other));
   assert_true(uses_linear_loss(options_of(&bias)));
   assert_false(uses_linear_loss(options_of(&behind)));
@@ -108,7 +108,7 @@ static void test_the_product_is_inside_where_nothing_else_needs_logits(void **st
   other.training = false;
   assert_true(uses_linear_loss(other));
   other = o;
-  other.loss_op = "mse";
+  other.loss.op = "mse";
   assert_false(uses_linear_loss(other));
   other = o;
   other.offers = offers_nothing;
@@ -135,7 +135,7 @@ static placed place(const loaded *on, const shape_of_model *m, enum brim_program
                          .recompute = recompute};
   r.graph.fuse = fuse;
   r.graph.real = r.backend->real;
-  r.graph.loss.smoothing = 0.1;
+  r.graph.loss.attr.smoothing = 0.1;
   r.graph.top_k = TOP_K;
   must(brim_plan_create(&r, &p.plan));
   must(brim_plan_check(p.plan));

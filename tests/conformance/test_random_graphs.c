@@ -60,8 +60,8 @@ static void choose(subject *s, uint64_t seed, int *families)
   random_graph_choose(&s->random);
   s->graph = (brim_graph_options){.model = &model,
                                   .model_self = &s->random,
-                                  .loss_op = losses[seed % 5],
-                                  .loss = {.delta = 1, .smoothing = seed % 5 ? 0 : 0.1},
+                                  .loss.op = losses[seed % 5],
+                                  .loss.attr = {.delta = 1, .smoothing = seed % 5 ? 0 : 0.1},
                                   .sample = {.rank = (int32_t)s->random.sample_rank},
                                   .classes = s->random.classes};
   for (int64_t d = 0; d < s->random.sample_rank; d++) s->graph.sample.dim[d] = s->random.sample_dim[d];

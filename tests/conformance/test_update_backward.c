@@ -47,7 +47,7 @@ static brim_plan *plan_of(const loaded *backend, const way *w, const loaded *opt
   const brim_backend_ops *ops = backend->plugin->ops;
   brim_plan_request r = {.graph = {.model = &model,
                                    .classes = CLASSES,
-                                   .loss_op = "softmax_cross_entropy",
+                                   .loss.op = "softmax_cross_entropy",
                                    .sample = {3, {2, 9, 8}},
                                    .norm_group = 4,
                                    .real = ops->real,

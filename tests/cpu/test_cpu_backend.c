@@ -426,7 +426,7 @@ static float *train(const char *settings, int64_t batch, size_t *count)
   assert_true(load_plugin(&cnn, "model", "cnn", NULL));
   const brim_plan_request request = {.graph = {.model = cnn.plugin->ops,
                                                .model_self = cnn.self,
-                                               .loss_op = "softmax_cross_entropy",
+                                               .loss.op = "softmax_cross_entropy",
                                                .sample = {3, {1, 28, 28}},
                                                .classes = 10,
                                                .real = BRIM_DTYPE_F32},

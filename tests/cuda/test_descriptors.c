@@ -102,7 +102,7 @@ static brim_plan *make_plan(const subject *s, uint32_t type, int64_t batch)
                                          .classes = s->classes,
                                          .task = s->task,
                                          .sample = s->sample,
-                                         .loss_op = loss[s->task],
+                                         .loss.op = loss[s->task],
                                          .fuse = BRIM_FUSE_ALL,
                                          .real = BRIM_DTYPE_F32,
                                          .activations = type == BRIM_DTYPE_F32 ? 0 : type},

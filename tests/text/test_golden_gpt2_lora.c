@@ -43,8 +43,8 @@ static brim_graph_options options_of(const trainer *t, uint32_t frozen_type)
                               .task = BRIM_TASK_TOKENS,
                               .classes = VOCABULARY,
                               .sample = {1, {LENGTH}},
-                              .loss_op = "softmax_cross_entropy",
-                              .loss = {.ignores = 1, .ignore_index = IGNORED},
+                              .loss.op = "softmax_cross_entropy",
+                              .loss.attr = {.ignores = 1, .ignore_index = IGNORED},
                               .real = t->real};
 }
 

@@ -118,7 +118,7 @@ static brim_plan_request request_of_deep(const deep *d, const brim_backend_ops *
   return (brim_plan_request){
       .graph = {.model = &model,
                 .model_self = d,
-                .loss_op = "softmax_cross_entropy",
+                .loss.op = "softmax_cross_entropy",
                 .sample = d->is_sequence ? (brim_shape){2, {TOKENS, WIDTH}} : (brim_shape){3, {3, IMAGE, IMAGE}},
                 .classes = 10,
                 .norm_group = 4,

@@ -245,7 +245,7 @@ static void test_a_build_that_fails_without_a_reason_is_told_so(void **state)
   bool tells = false;
   const brim_graph_options o = {.model = &model,
                                 .model_self = &tells,
-                                .loss_op = "softmax_cross_entropy",
+                                .loss.op = "softmax_cross_entropy",
                                 .sample = {1, {6}},
                                 .classes = 3,
                                 .batch = 2,

@@ -44,7 +44,7 @@ static brim_plan *make_plan(void)
   }
   backend.kernels_end = table + brim_op_count();
   const brim_plan_request request = {.graph = {.model = &large_model,
-                                               .loss_op = "softmax_cross_entropy",
+                                               .loss.op = "softmax_cross_entropy",
                                                .sample = {2, {LARGE_TOKENS, LARGE_WIDTH}},
                                                .classes = 10,
                                                .real = BRIM_DTYPE_F32},

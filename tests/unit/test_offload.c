@@ -265,7 +265,7 @@ static brim_plan *plan_of(int64_t large, int64_t batch, enum kind kind)
   const brim_plan_request request = {
       .graph = {.model = &model,
                 .model_self = &size,
-                .loss_op = "softmax_cross_entropy",
+                .loss.op = "softmax_cross_entropy",
                 .sample = {3, {1, 8, 8}},
                 .classes = 10,
                 .real = BRIM_DTYPE_F32},

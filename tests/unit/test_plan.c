@@ -103,7 +103,7 @@ static brim_plan_request request_of(brim_status (*build)(const void *, brim_grap
   static brim_model_ops model;
   model = (brim_model_ops){sizeof model, build};
   return (brim_plan_request){.graph = {.model = &model,
-                                       .loss_op = "softmax_cross_entropy",
+                                       .loss.op = "softmax_cross_entropy",
                                        .sample = {3, {1, 28, 28}},
                                        .classes = 10,
                                        .real = BRIM_DTYPE_F32},

@@ -73,19 +73,20 @@ static brim_status open_trial(const brim_check *c, const brim_drive *drive, size
   const brim_setup *s = drive->setup;
   const bool is_tokens = kinds[kind].task == BRIM_TASK_TOKENS;
   brim_list weights;
-  brim_plan_request r = {.graph = {.model = &model,
-                                   .sample = {1, {is_tokens ? TOKENS : CLASSES}},
-                                   .task = kinds[kind].task,
-                                   .soft_labels = kinds[kind].soft,
-                                   .classes = CLASSES,
-                                   .real = s->backend_ops->real},
-                         .backend = s->backend_ops,
-                         .backend_self = s->backend,
-                         .update = {.op = "sgd", .state_count = 1},
-                         .shape = {{BRIM_PROGRAM_TRAIN, batch}},
-                         .shape_count = 1};
-  brim_loss_describe(c->plugin, brim_config_choice_of(s->config, "loss")->params, &r.graph, &weights);
-  if (is_tokens) r.graph.loss.ignore_index = BRIM_NO_TOKEN;
+  brim_graph_loss loss = brim_loss_describe(c->plugin, brim_config_choice_of(s->config, "loss")->params, &weights);
+  if (is_tokens) loss.attr.ignore_index = BRIM_NO_TOKEN;
+  const brim_plan_request r = {.graph = {.model = &model,
+                                         .loss = loss,
+                                         .sample = {1, {is_tokens ? TOKENS : CLASSES}},
+                                         .task = kinds[kind].task,
+                                         .soft_labels = kinds[kind].soft,
+                                         .classes = CLASSES,
+                                         .real = s->backend_ops->real},
+                               .backend = s->backend_ops,
+                               .backend_self = s->backend,
+                               .update = {.op = "sgd", .state_count = 1},
+                               .shape = {{BRIM_PROGRAM_TRAIN, batch}},
+                               .shape_count = 1};
   t->kind = kind;
   BRIM_TRY(brim_plan_create(&r, &t->plan));
   BRIM_TRY(brim_plan_check(t->plan));
