@@ -1,6 +1,6 @@
 /* @NAME@: an augmentation that adds Gaussian noise to each value of a training sample.
  *
- * All that an augmentation is given is in brim/augment.h. */
+ * brim/augment.h is the interface of augmentations. */
 #include <brim/brim.h>
 #include <math.h>
 
