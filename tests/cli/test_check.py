@@ -183,7 +183,7 @@ class Bad(Check):
                           ("scratch:7", f"{first}: it has written outside of the scratch, 0 bytes behind"),
                           ("partner:7", f"{first}: it has changed its partner"),
                           ("share:7", f"{first}: share is 1.5: it must be 0 to 1"),
-                          ("shape:7", f"{first}: it has changed the sample's shape"), ("segv:7", "SIGSEGV"),
+                          ("shape:7", f"{first}: it has changed the sample's shape"), ("segv:7", CRASHED),
                           ("impure:7", "sample 59 of shape [1, 28, 28] is another one when it is made again")):
             with self.subTest(bad):
                 self.assert_fails("augment", f"apply:{bad}", "apply", part)
