@@ -460,6 +460,15 @@ static int32_t gate(reader *r, int32_t condition, bool holds, int32_t d)
   return r->status == BRIM_OK ? make(r, BRIM_FORMULA_WHERE, condition, holds ? d : zero, holds ? zero : d, 0) : NONE;
 }
 
+/* Of min or max: d to the operand that is taken (`first`, `second`: conditions), half of it to each of two that are
+ * equal, as torch.maximum does. So max(x, 0) + log1p(exp(-abs(x))) has its true slope at 0. */
+static int32_t flow_to_taken(reader *r, int32_t first, int32_t second, int k, int32_t d)
+{
+  const int32_t half = binary(r, BRIM_FORMULA_MUL, d, number(r, 0.5)), mine = k == 0 ? first : second;
+  const int32_t equal = gate(r, k == 0 ? second : first, false, half);
+  return r->status == BRIM_OK ? make(r, BRIM_FORMULA_WHERE, mine, d, equal, 0) : NONE;
+}
+
 /* What flows to operand k of value v from d, which flows to v; NONE: nothing. */
 static int32_t flow_to(reader *r, int32_t v, int k, int32_t d)
 {
@@ -477,10 +486,10 @@ static int32_t flow_to(reader *r, int32_t v, int k, int32_t d)
   case BRIM_FORMULA_DIV: /* -d / b * v */
     d = binary(r, op, d, b);
     return k == 0 ? d : unary(r, BRIM_FORMULA_NEG, binary(r, BRIM_FORMULA_MUL, d, v));
-  case BRIM_FORMULA_MIN: /* b where b < a */
-    return gate(r, binary(r, BRIM_FORMULA_LESS, b, a), k == 1, d);
-  case BRIM_FORMULA_MAX: /* b where a < b */
-    return gate(r, binary(r, BRIM_FORMULA_LESS, a, b), k == 1, d);
+  case BRIM_FORMULA_MIN:
+    return flow_to_taken(r, binary(r, BRIM_FORMULA_LESS, a, b), binary(r, BRIM_FORMULA_LESS, b, a), k, d);
+  case BRIM_FORMULA_MAX:
+    return flow_to_taken(r, binary(r, BRIM_FORMULA_LESS, b, a), binary(r, BRIM_FORMULA_LESS, a, b), k, d);
   case BRIM_FORMULA_WHERE:
     return k == 0 ? NONE : gate(r, a, k == 1, d);
   case BRIM_FORMULA_ABS:

@@ -73,6 +73,23 @@ static brim_tensor *make_scale(bench *b)
 }
 BENCH_ROW(scale) = {"scale", make_scale, .by_sample = true};
 
+/* ---- formulas ---- */
+
+static const char *const formulas[] = {
+    "y = a * exp(-b * b / (2 * s * s)) + max(a, b) * sigmoid(c)",
+    "h = tanh(a * s); y = where(b > c, h * h - a, h) + min(min(a, b), c) + log1p(abs(a * c))",
+    "y = b", /* of two inputs nothing is read; their gradients are 0, and b's is what flows back, unchanged */
+};
+
+static brim_tensor *make_elementwise(bench *b)
+{
+  brim_tensor *a = wide_input(b), *second = bench_input(b, &a->shape, "b"), *third = bench_input(b, &a->shape, "c");
+  const char *formula = formulas[bench_pick(b, 0, sizeof formulas / sizeof formulas[0] - 1)];
+  return brim_elementwise(b->g, formula, BRIM_ELEMENTS("a", a), BRIM_ELEMENTS("b", second), BRIM_ELEMENTS("c", third),
+                          BRIM_NUMBER("s", 0.5));
+}
+BENCH_ROW(elementwise) = {"elementwise", make_elementwise, .by_sample = true};
+
 /* ---- two operands ---- */
 
 typedef brim_tensor *binary(brim_graph *g, brim_tensor *a, brim_tensor *b);

@@ -1,9 +1,9 @@
-/* What a formula computes of each element (brim/formula.h): in updates, and in the losses of plugins, where its
- * derivative is another formula. */
+/* What a formula computes of each element (brim/formula.h): in updates, and in models and losses, where its derivative
+ * is another formula. */
 #include <string.h>
 
 #include "base/formula.h"
-#include "brim/loss.h"
+#include "brim/model.h"
 #include "graph/graph.h"
 
 #undef brim_elementwise
@@ -47,29 +47,29 @@ static brim_status gradient_formula(brim_autodiff *ad, const brim_node *n)
 }
 
 BRIM_OP(formula) = {.name = "formula",
-                    .wide_in = BRIM_OP_FROM(0),
                     .signature = "x [...], ... -> y [...], ...",
                     .in_count = 1,
                     .variadic = true,
                     .out_count = 1,
+                    .inplace = BRIM_OP_FROM(0),
                     .infer = brim_op_infer_same,
                     .gradient = gradient_formula,
                     .cost = cost_formula};
 
 /* ---- of authors ---- */
 
-static bool add_elements(brim_graph *g, const brim_operand *o, brim_tensor **in, uint32_t *count)
+static bool add_elements(brim_graph *g, const char *name, const brim_operand *o, brim_tensor **in, uint32_t *count)
 {
   char text[160], first_text[160];
-  if (!brim_graph_accepts_real(g, "elementwise", o->name, o->elements) ||
-      !brim_graph_needs_samples(g, "elementwise", o->name, o->elements))
+  if (!brim_graph_accepts_real(g, name, o->name, o->elements) ||
+      !brim_graph_needs_samples(g, name, o->name, o->elements))
     return false;
   if (*count == BRIM_OPERANDS_MAX) {
-    brim_graph_fail(g, "elementwise", o->name, "at most %d tensors are allowed", BRIM_OPERANDS_MAX);
+    brim_graph_fail(g, name, o->name, "at most %d tensors are allowed", BRIM_OPERANDS_MAX);
     return false;
   }
   if (*count > 0 && !brim_shape_equal(&in[0]->shape, &o->elements->shape)) {
-    brim_graph_fail(g, "elementwise", o->name, "the tensors must have one shape, got %s and before it %s",
+    brim_graph_fail(g, name, o->name, "the tensors must have one shape, got %s and before it %s",
                     brim_shape_format(text, sizeof text, &o->elements->shape),
                     brim_shape_format(first_text, sizeof first_text, &in[0]->shape));
     return false;
@@ -78,24 +78,20 @@ static bool add_elements(brim_graph *g, const brim_operand *o, brim_tensor **in,
   return true;
 }
 
-brim_tensor *brim_elementwise(brim_graph *g, const char *formula, const brim_operand *operands)
+brim_tensor *brim_elementwise(brim_graph *g, const char *name, const char *formula, const brim_operand *operands)
 {
   brim_tensor *in[BRIM_OPERANDS_MAX];
   uint32_t count = 0;
-  if (g->status != BRIM_OK || !brim_graph_needs_list(g, "elementwise", NULL, formula, "formula")) return NULL;
-  if (!g->builds_loss) { /* kernels know no smaller types, in which models' activations are kept */
-    brim_graph_fail(g, "elementwise", NULL, "it is for losses (brim/loss.h), not for models");
-    return NULL;
-  }
+  if (g->status != BRIM_OK || !brim_graph_needs_list(g, name, NULL, formula, "formula")) return NULL;
   struct brim_formula_source *s = BRIM_ARENA_NEW(&g->arena, struct brim_formula_source, 1);
   s->text = brim_arena_string(&g->arena, formula);
   s->name[s->names++] = (brim_formula_name){.name = "y", .kind = BRIM_NAME_ELEMENT, .index = -1};
   for (const brim_operand *o = operands; o->name; o++) {
     if (s->names == NAMES_MAX) {
-      brim_graph_fail(g, "elementwise", o->name, "at most %d operands are allowed", NAMES_MAX - 1);
+      brim_graph_fail(g, name, o->name, "at most %d operands are allowed", NAMES_MAX - 1);
       return NULL;
     }
-    if (!o->is_number && !add_elements(g, o, in, &count)) return NULL;
+    if (!o->is_number && !add_elements(g, name, o, in, &count)) return NULL;
     s->name[s->names++] = (brim_formula_name){.name = brim_arena_string(&g->arena, o->name),
                                               .kind = o->is_number ? BRIM_NAME_NUMBER : BRIM_NAME_ELEMENT,
                                               .index = (int32_t)count - 1,
@@ -103,13 +99,13 @@ brim_tensor *brim_elementwise(brim_graph *g, const char *formula, const brim_ope
                                               .number = o->number};
   }
   if (count == 0) {
-    brim_graph_fail(g, "elementwise", NULL, "none of its operands is a tensor");
+    brim_graph_fail(g, name, NULL, "none of its operands is a tensor");
     return NULL;
   }
   brim_formula *f = BRIM_ARENA_NEW(&g->arena, brim_formula, 1);
   if (brim_formula_read(s->text, s->name, s->names, f) != BRIM_OK) {
-    brim_graph_fail(g, "elementwise", NULL, "%s", brim_error_text());
+    brim_graph_fail(g, name, NULL, "%s", brim_error_text());
     return NULL;
   }
-  return brim_graph_apply(g, "formula", "elementwise", in, count, &(brim_attr){.formula = {.formula = f, .source = s}});
+  return brim_graph_apply(g, "formula", name, in, count, &(brim_attr){.formula = {.formula = f, .source = s}});
 }

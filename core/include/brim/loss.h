@@ -39,35 +39,6 @@ typedef struct brim_loss_ops {
   const struct brim_loss_kernel *kernel; /* of brim's own losses; NULL */
 } brim_loss_ops;
 
-/* ---- formulas; for loss plugins ---- */
-
-/* What a name in a formula stands for: the elements of a tensor, or a number. */
-typedef struct brim_operand {
-  const char *name;
-  brim_tensor *elements;
-  double number;
-  int32_t is_number;
-} brim_operand;
-#define BRIM_ELEMENTS(name, tensor)                                                                                    \
-  {                                                                                                                    \
-    (name), (tensor), 0, 0                                                                                             \
-  }
-#define BRIM_NUMBER(name, value)                                                                                       \
-  {                                                                                                                    \
-    (name), NULL, (value), 1                                                                                           \
-  }
-#define BRIM_OPERANDS_MAX 9 /* tensors */
-
-/* Computes each element of a new tensor by a formula (brim/formula.h), which gives the name y its value:
- *     brim_elementwise(g, "y = a * exp(-b * b / (2 * s * s))", BRIM_ELEMENTS("a", a), BRIM_ELEMENTS("b", b),
- *                      BRIM_NUMBER("s", 0.5))
- * Within a loss alone. The tensors have one shape. Its gradient is the formula's derivative: 0 through comparisons and
- * sign(), that of the operand that is taken through min, max and where. As in PyTorch a derivative may be infinite
- * where the formula is finite (sqrt at 0). `operands` end with one whose name is NULL; the macro adds it. */
-BRIM_EXPORT brim_tensor *brim_elementwise(brim_graph *g, const char *formula, const brim_operand *operands);
-#define brim_elementwise(g, formula, ...)                                                                              \
-  brim_elementwise(brim_at((g), __FILE__, __LINE__), (formula), (const brim_operand[]){__VA_ARGS__, {NULL, NULL, 0, 0}})
-
 #ifdef __cplusplus
 }
 #endif

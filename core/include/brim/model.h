@@ -221,6 +221,38 @@ BRIM_EXPORT brim_tensor *brim_scale(brim_graph *g, brim_tensor *x, double factor
 /* Drops elements of samples, x [N, ...], with probability p in [0, 1) while training and scales the others by 1/(1-p);
  * x itself in evaluation. */
 BRIM_EXPORT brim_tensor *brim_dropout(brim_graph *g, brim_tensor *x, double p);
+
+/* What a name in a formula stands for: the elements of a tensor, or a number. Since ABI 1.10. */
+typedef struct brim_operand {
+  const char *name;
+  brim_tensor *elements;
+  double number;
+  int32_t is_number;
+} brim_operand;
+#define BRIM_ELEMENTS(name, tensor)                                                                                    \
+  {                                                                                                                    \
+    (name), (tensor), 0, 0                                                                                             \
+  }
+#define BRIM_NUMBER(name, value)                                                                                       \
+  {                                                                                                                    \
+    (name), NULL, (value), 1                                                                                           \
+  }
+#define BRIM_OPERANDS_MAX 9 /* tensors */
+/* Computes each element of a new tensor by a formula (brim/formula.h), which gives the name y its value:
+ *     brim_elementwise(g, "y = a * exp(-b * b / (2 * s * s))", BRIM_ELEMENTS("a", a), BRIM_ELEMENTS("b", b),
+ *                      BRIM_NUMBER("s", 0.5))
+ * The tensors are samples, [N, ...], and have one shape. Every backend runs it, and brim derives its gradient: 0
+ * through comparisons and sign(), that of the operand that is taken through min, max and where, half to each if the
+ * operands of min or max are equal. As in PyTorch a derivative may be infinite where the formula is finite (sqrt at 0).
+ * `name` names the operation in messages; `operands` end with one whose name is NULL; the macros fill in both. Since
+ * ABI 1.10. */
+BRIM_EXPORT brim_tensor *brim_elementwise(brim_graph *g, const char *name, const char *formula,
+                                          const brim_operand *operands);
+#define brim_elementwise(g, formula, ...) BRIM_ELEMENTWISE(g, "elementwise", formula, __VA_ARGS__)
+#define BRIM_ELEMENTWISE(g, name, formula, ...)                                                                        \
+  (brim_elementwise)(brim_at((g), __FILE__, __LINE__), (name), (formula),                                              \
+                     (const brim_operand[]){__VA_ARGS__, {NULL, NULL, 0, 0}})
+
 /* Of shapes that broadcast to each other as NumPy's do; one of them may be a parameter. */
 BRIM_EXPORT brim_tensor *brim_add(brim_graph *g, brim_tensor *a, brim_tensor *b);
 BRIM_EXPORT brim_tensor *brim_sub(brim_graph *g, brim_tensor *a, brim_tensor *b);

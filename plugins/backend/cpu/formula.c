@@ -1,6 +1,7 @@
 /* Formulas (brim/formula.h), as machine code of their own (formula_code.cpp) or by simd_formula.c. There a line goes
  * through a block of values before the next line does, and the vector code is chosen once for a block; inputs are read
- * and outputs are written where they lie, without a copy, where no later line reads what lay there before. */
+ * and outputs are written where they lie, without a copy, where no later line reads what lay there before. Memory is
+ * taken as it lies, in the order of the first input; other inputs in another order are converted first. */
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,18 +21,42 @@ static int32_t writer_of(const brim_formula *f, uint32_t at, uint8_t from)
   return NONE;
 }
 
-/* Does a line after `from` read an input that lies where output `k` does? */
+/* May input i and output k lie in the same memory? Updates say so; elsewhere the plan may put the first output in the
+ * place of any input (BRIM_OP's inplace). */
+static bool may_share(const brim_node *n, uint32_t i, uint32_t k)
+{
+  return n->out[k] == n->in[i] || (k == 0 && n->out[0] != n->in[0]);
+}
+
+/* Does line `at` read an input that may lie where output `k` does? */
+static bool reads_place_of(const brim_formula *f, const brim_node *n, uint32_t at, uint32_t k)
+{
+  const brim_formula_line *l = &f->line[at];
+  const uint8_t operand[] = {l->a, l->b, l->c};
+  for (int o = 0; l->op != BRIM_FORMULA_LOAD && o < 3; o++) {
+    if (operand[o] >= BRIM_FORMULA_UNIFORM) continue;
+    const int32_t writer = writer_of(f, at, operand[o]);
+    if (writer != NONE && f->line[writer].op == BRIM_FORMULA_LOAD && may_share(n, f->line[writer].a, k)) return true;
+  }
+  return false;
+}
+
 static bool is_read_later(const brim_formula *f, const brim_node *n, uint32_t from, uint32_t k)
 {
-  for (uint32_t at = from + 1; at < f->lines; at++) {
-    const brim_formula_line *l = &f->line[at];
-    const uint8_t operand[] = {l->a, l->b, l->c};
-    for (int o = 0; l->op != BRIM_FORMULA_LOAD && o < 3; o++) {
-      if (operand[o] >= BRIM_FORMULA_UNIFORM) continue;
-      const int32_t writer = writer_of(f, at, operand[o]);
-      if (writer != NONE && f->line[writer].op == BRIM_FORMULA_LOAD && n->in[f->line[writer].a] == n->out[k])
-        return true;
-    }
+  for (uint32_t at = from + 1; at < f->lines; at++)
+    if (reads_place_of(f, n, at, k)) return true;
+  return false;
+}
+
+/* Is the value that line `at` loads stored after another output was, which may lie where the input does? */
+static bool is_stored_late(const brim_formula *f, const brim_node *n, uint32_t at)
+{
+  bool overwritten = false;
+  for (uint32_t k = f->loads; k < f->lines; k++) {
+    const brim_formula_line *store = &f->line[k];
+    if (store->op != BRIM_FORMULA_STORE) continue;
+    if (overwritten && store->a < BRIM_FORMULA_UNIFORM && writer_of(f, k, store->a) == (int32_t)at) return true;
+    overwritten = overwritten || may_share(n, f->line[at].a, store->to);
   }
   return false;
 }
@@ -58,7 +83,10 @@ static void plan_formula(const brim_formula *f, const brim_node *n, cpu_formula 
   for (uint32_t at = 0; at < f->lines; at++) {
     const brim_formula_line *l = &f->line[at];
     if (l->op == BRIM_FORMULA_LOAD) {
-      now[l->to] = (uint8_t)(CPU_PLACE_INPUT + l->a);
+      const uint8_t place = (uint8_t)(CPU_PLACE_INPUT + l->a);
+      const bool copied = is_stored_late(f, n, at);
+      if (copied) out->line[out->lines++] = (brim_formula_line){BRIM_FORMULA_STORE, l->to, place, 0, 0};
+      now[l->to] = copied ? l->to : place;
       out->is_read |= 1u << l->a;
       continue;
     }
@@ -97,18 +125,26 @@ static int64_t thread_values(const brim_formula *f, const prepared *how)
   return register_values(f, how) + RESTS * CPU_FORMULA_LANES;
 }
 
+/* Scratch of inputs up to the i-th that are not in the order of the first. */
+static uint64_t converted_bytes(const brim_node *n, uint32_t i)
+{
+  uint64_t bytes = 0;
+  for (uint32_t k = 1; k < i; k++) bytes += cpu_aligned(cpu_layout_bytes(n->in[k], n->in[0]->channel_block));
+  return bytes;
+}
+
 static CPU_PREPARE(formula_prepare)
 {
-  (void)program;
   const cpu_backend *b = self;
   const brim_formula *f = node->attr.formula.formula;
   prepared *how = brim_try_calloc(1, sizeof *how);
   if (!how) return brim_fail(BRIM_ENOMEM_HOST, "no memory for a formula");
   plan_formula(f, node, &how->plan);
   how->code = cpu_formula_code_make(f, node, b->isa, &how->entry);
-  need->workspace_bytes = sizeof(scratch) + (uint64_t)b->threads * (uint64_t)thread_values(f, how) * sizeof(float);
+  need->workspace_bytes = converted_bytes(node, node->in_count) + sizeof(scratch) +
+                          (uint64_t)b->threads * (uint64_t)thread_values(f, how) * sizeof(float);
   *state = how;
-  return BRIM_OK;
+  return cpu_follow_prepare(self, program, node, need, state);
 }
 
 static void formula_release(void *self, void *state)
@@ -124,6 +160,7 @@ static void formula_release(void *self, void *state)
 typedef struct work {
   const brim_launch *launch;
   const prepared *how;
+  const float *in[BRIM_FORMULA_OPERANDS_MAX]; /* in one order */
   cpu_formula_run run;
   cpu_formula_places common; /* what is the same for all blocks */
   const float *same;         /* the first place's splat */
@@ -170,7 +207,7 @@ static void move(const work *w, cpu_formula_places *p, int64_t at)
 {
   const brim_launch *launch = w->launch;
   for (uint32_t i = 0; i < launch->node->in_count; i++)
-    if (is_moved(w, p, i)) p->at[CPU_PLACE_INPUT + i] = (float *)launch->in[i] + at;
+    if (is_moved(w, p, i)) p->at[CPU_PLACE_INPUT + i] = (float *)w->in[i] + at;
   for (uint32_t k = 0; k < launch->node->out_count; k++) p->at[CPU_PLACE_OUTPUT + k] = (float *)launch->out[k] + at;
 }
 
@@ -203,7 +240,7 @@ static CPU_RUN(formula_run)
   cpu_backend *b = self;
   const brim_node *n = launch->node;
   const brim_formula *f = n->attr.formula.formula;
-  scratch *s = launch->workspace;
+  scratch *s = (scratch *)((char *)launch->workspace + converted_bytes(n, n->in_count));
   double uniform[BRIM_FORMULA_UNIFORMS_MAX];
   work w = {.launch = launch,
             .how = launch->state,
@@ -213,6 +250,9 @@ static CPU_RUN(formula_run)
             .count = brim_shape_count(&n->out[0]->shape),
             .register_values = register_values(f, launch->state),
             .thread_values = thread_values(f, launch->state)};
+  for (uint32_t i = 0; i < n->in_count; i++)
+    w.in[i] = cpu_layout_of(b, n->in[i], launch->in[i], n->in[0]->channel_block,
+                            (char *)launch->workspace + converted_bytes(n, i));
   brim_formula_uniforms(f, launch->step->scalar, (const void *const *)launch->in, uniform);
   for (int i = 0; i < CPU_PLACE_UNIFORM; i++) w.common.mask[i] = ~INT64_C(0);
   for (uint32_t i = 0; i < f->uniforms; i++)

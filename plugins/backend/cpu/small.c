@@ -51,6 +51,7 @@ static const slicing slicings[] = {
     {"silu", BIT(0), BIT(0), true},
     {"silu_grad", BIT(0) | BIT(1), BIT(0), true},
     {"scale", BIT(0), BIT(0), true},
+    {"formula", ~0u, ~0u, true},
     {"reshape", BIT(0), BIT(0), true},
     {"exp", BIT(0), BIT(0), true},
     {"add", BIT(0) | BIT(1), BIT(0), true},

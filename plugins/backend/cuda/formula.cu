@@ -79,7 +79,8 @@ static __device__ inline float operand(uint8_t of, const float (*registers)[CUDA
   return of < BRIM_FORMULA_UNIFORM ? registers[of][threadIdx.x] : uniform[of - BRIM_FORMULA_UNIFORM];
 }
 
-template <typename TABLE>
+/* T: the type of all elements. */
+template <typename T, typename TABLE>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     formula_kernel(const __grid_constant__ TABLE table, const cuda_control *control)
 {
@@ -101,9 +102,9 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
       for (uint32_t k = 0; k < f.lines; k++) {
         const brim_formula_line l = f.line[k];
         if (l.op == BRIM_FORMULA_LOAD)
-          registers[l.to][threadIdx.x] = static_cast<const float *>(e.in[l.a])[e.singles >> l.a & 1 ? 0 : i];
+          registers[l.to][threadIdx.x] = cuda_load(static_cast<const T *>(e.in[l.a]) + (e.singles >> l.a & 1 ? 0 : i));
         else if (l.op == BRIM_FORMULA_STORE)
-          static_cast<float *>(e.out[l.to])[i] = operand(l.a, registers, uniform);
+          cuda_store(static_cast<T *>(e.out[l.to]) + i, operand(l.a, registers, uniform));
         else
           registers[l.to][threadIdx.x] = value_of(l.op, operand(l.a, registers, uniform),
                                                   operand(l.b, registers, uniform), operand(l.c, registers, uniform));
@@ -113,33 +114,44 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
 
 /* ---- launching ---- */
 
-static brim_status launch_table(cuda_backend *b, const table<ENTRIES_MAX> *all, const cuda_control *control)
+template <typename T>
+static brim_status launch_type(cuda_backend *b, const table<ENTRIES_MAX> *all, const cuda_control *control)
 {
   const cuda_geometry g = cuda_stride((int64_t)all->parts * CUDA_THREADS, 1, b->processors);
-  if (all->parts == 0) return BRIM_OK;
-  if (all->entries > ENTRIES_FEW) return cuda_launch(b, formula_kernel<table<ENTRIES_MAX>>, g, *all, control);
+  if (all->entries > ENTRIES_FEW) return cuda_launch(b, formula_kernel<T, table<ENTRIES_MAX>>, g, *all, control);
   table<ENTRIES_FEW> few;
   memcpy(&few, all, sizeof few);
-  return cuda_launch(b, formula_kernel<table<ENTRIES_FEW>>, g, few, control);
+  return cuda_launch(b, formula_kernel<T, table<ENTRIES_FEW>>, g, few, control);
 }
 
-static entry make_entry(const brim_launch *launch)
+static brim_status launch_table(cuda_backend *b, uint32_t dtype, const table<ENTRIES_MAX> *all,
+                                const cuda_control *control)
+{
+  if (all->parts == 0) return BRIM_OK;
+  CUDA_WITH_TYPE(dtype, T, return launch_type<T>(b, all, control));
+}
+
+/* False with an error set: an input could not be converted into the order of the first. */
+static bool make_entry(cuda_backend *b, const brim_launch *launch, entry *out)
 {
   const brim_node *n = launch->node;
   entry e = {};
   e.count = brim_shape_count(&n->out[0]->shape);
   for (uint32_t i = 0; i < n->in_count; i++) {
-    e.in[i] = launch->in[i];
+    e.in[i] = cuda_same_order_input(b, launch, i);
+    if (!e.in[i]) return false;
     if (brim_shape_count(&n->in[i]->shape) == 1) e.singles |= 1u << i;
   }
   for (uint32_t k = 0; k < n->out_count; k++) e.out[k] = launch->out[k];
-  return e;
+  *out = e;
+  return true;
 }
 
 /* May they be done by one launch: do they compute the same of each element? */
 static bool is_alike(const brim_launch *a, const brim_launch *b)
 {
   const brim_formula *f = a->node->attr.formula.formula, *other = b->node->attr.formula.formula;
+  if (a->node->in[0]->dtype != b->node->in[0]->dtype) return false;
   if (f != other && !brim_formula_equal(f, other)) return false;
   for (uint32_t i = 0; i < f->uniforms; i++)
     if (f->uniform[i].op == BRIM_FORMULA_LOAD && a->in[f->uniform[i].a] != b->in[f->uniform[i].a]) return false;
@@ -151,25 +163,30 @@ extern "C" brim_status cuda_formula_run_all(cuda_backend *b, const brim_launch *
   table<ENTRIES_MAX> all;
   const cuda_control *control = cuda_control_of(b, launch[0]);
   if (!control) return BRIM_EDEVICE;
+  uint32_t dtype = BRIM_DTYPE_F32;
   all.entries = all.parts = 0;
   for (size_t i = 0; i < count; i++) {
-    entry e = make_entry(launch[i]);
+    entry e;
+    if (!make_entry(b, launch[i], &e)) return BRIM_EDEVICE;
     const int64_t parts = cuda_update_parts(e.count);
     if (all.entries == ENTRIES_MAX || (all.entries > 0 && !is_alike(launch[i - 1], launch[i])) ||
         all.parts + parts > CUDA_TABLE_PARTS_MAX) {
-      BRIM_TRY(launch_table(b, &all, control));
+      BRIM_TRY(launch_table(b, dtype, &all, control));
       all.entries = all.parts = 0;
     }
-    if (all.entries == 0) all.formula = *launch[i]->node->attr.formula.formula;
+    if (all.entries == 0) {
+      all.formula = *launch[i]->node->attr.formula.formula;
+      dtype = launch[i]->node->in[0]->dtype;
+    }
     e.first = all.parts;
     all.node[all.entries++] = e;
     all.parts += (uint32_t)parts;
   }
-  return launch_table(b, &all, control);
+  return launch_table(b, dtype, &all, control);
 }
 
 static CUDA_RUN(run)
 {
   return cuda_formula_run_all(static_cast<cuda_backend *>(self), &launch, 1);
 }
-BRIM_KERNEL(formula) = {.op = "formula", .run = run};
+BRIM_KERNEL(formula) = {.op = "formula", .prepare = cuda_same_order_prepare, .run = run};

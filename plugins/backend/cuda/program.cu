@@ -76,7 +76,8 @@ static brim_status run_node(cuda_backend *b, const brim_program_run *run, size_t
 typedef struct group {
   const char *op;
   brim_status (*run)(cuda_backend *b, const brim_launch *const *launch, size_t count);
-  bool moves; /* works without scratch: where nothing overlaps, its nodes may pass other such nodes */
+  bool moves; /* works without scratch (a node that has some runs alone): where nothing overlaps, its nodes may pass
+               * other such nodes */
 } group;
 
 static const group groups[] = {{"adamw", cuda_update_run_all, true},
@@ -98,7 +99,7 @@ static const group groups[] = {{"adamw", cuda_update_run_all, true},
 static const group *group_of(const brim_launch *l)
 {
   for (const group &g : groups)
-    if (strcmp(g.op, l->node->op) == 0) return &g;
+    if (strcmp(g.op, l->node->op) == 0) return g.moves && l->workspace ? nullptr : &g;
   return nullptr;
 }
 
