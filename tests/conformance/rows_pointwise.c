@@ -90,6 +90,24 @@ static brim_tensor *make_elementwise(bench *b)
 }
 BENCH_ROW(elementwise) = {"elementwise", make_elementwise, .by_sample = true};
 
+static brim_tensor *make_softplus(bench *b)
+{
+  return brim_softplus(b->g, wide_input(b));
+}
+BENCH_ROW(softplus) = {"softplus", make_softplus, .by_sample = true};
+
+static brim_tensor *make_mish(bench *b)
+{
+  return brim_mish(b->g, wide_input(b));
+}
+BENCH_ROW(mish) = {"mish", make_mish, .by_sample = true};
+
+static brim_tensor *make_hardswish(bench *b)
+{
+  return brim_hardswish(b->g, wide_input(b));
+}
+BENCH_ROW(hardswish) = {"hardswish", make_hardswish, .by_sample = true};
+
 /* ---- two operands ---- */
 
 typedef brim_tensor *binary(brim_graph *g, brim_tensor *a, brim_tensor *b);

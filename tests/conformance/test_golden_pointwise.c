@@ -40,6 +40,23 @@ static brim_tensor *make_scale(bench *b)
 {
   return brim_scale(b->g, golden_case_input(b, "x"), -1.5);
 }
+static brim_tensor *make_softplus(bench *b)
+{
+  return brim_softplus(b->g, golden_case_input(b, "x"));
+}
+static brim_tensor *make_mish(bench *b)
+{
+  return brim_mish(b->g, golden_case_input(b, "x"));
+}
+static brim_tensor *make_hardswish(bench *b)
+{
+  return brim_hardswish(b->g, golden_case_input(b, "x"));
+}
+static brim_tensor *make_maximum(bench *b)
+{
+  return brim_elementwise(b->g, "y = max(min(x, z), n)", BRIM_ELEMENTS("x", golden_case_input(b, "x")),
+                          BRIM_ELEMENTS("z", golden_case_input(b, "z")), BRIM_NUMBER("n", 0));
+}
 static brim_tensor *make_softmax(bench *b)
 {
   return brim_softmax(b->g, golden_case_input(b, "x"));
@@ -95,6 +112,10 @@ static void test_functions_are_what_pytorch_computes(void **state)
   golden_case_check("tanh.", make_tanh);
   golden_case_check("exp.", make_exp);
   golden_case_check("scale.", make_scale);
+  golden_case_check("softplus.", make_softplus);
+  golden_case_check("mish.", make_mish);
+  golden_case_check("hardswish.", make_hardswish);
+  golden_case_check("maximum.", make_maximum);
   golden_case_check("softmax.", make_softmax);
   golden_case_check("log_softmax.", make_log_softmax);
 }

@@ -66,6 +66,11 @@ def main():
         case(out, "square", lambda x: x * x - x, x=torch.randn(2, 5))
         case(out, "sum", lambda x: x.sum((2,)), x=torch.randn(2, 3, 4))
         case(out, "mean", lambda x: x.mean((1, 3), keepdim=True), x=torch.randn(2, 3, 2, 4))
+        for name, function in {"softplus": F.softplus, "mish": F.mish, "hardswish": F.hardswish}.items():
+            case(out, name, function, x=torch.linspace(-25, 25, 51).reshape(3, 17))
+        case(out, "maximum",  # with equal operands
+             lambda x, z: torch.maximum(torch.minimum(x, z), torch.zeros(())),
+             x=torch.linspace(-3, 3, 13).reshape(1, 13), z=torch.linspace(3, -3, 13).reshape(1, 13))
 
 
 if __name__ == "__main__":
