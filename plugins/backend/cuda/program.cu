@@ -96,10 +96,16 @@ static const group groups[] = {{"adamw", cuda_update_run_all, true},
                                {"distance", cuda_distance_run_all, false},
                                {"squared_norm", cuda_squared_norm_run_all, false}};
 
+/* Has it inputs to be converted into another order? Kernels of groups that move need scratch for nothing else. */
+static bool has_scratch(const brim_launch *l)
+{
+  return cuda_scratch_end(l, false) != l->workspace;
+}
+
 static const group *group_of(const brim_launch *l)
 {
   for (const group &g : groups)
-    if (strcmp(g.op, l->node->op) == 0) return g.moves && l->workspace ? nullptr : &g;
+    if (strcmp(g.op, l->node->op) == 0) return g.moves && has_scratch(l) ? nullptr : &g;
   return nullptr;
 }
 
