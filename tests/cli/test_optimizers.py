@@ -88,7 +88,7 @@ class Optimizers(Base):
     def test_they_resume_and_neither_threads_nor_micro_batches_change_a_bit(self):
         for name in ("yogi", "adagrad optimizer.initial_accumulator=0.1 optimizer.lr_decay=0.1", "lion", "adafactor",
                      "adafactor optimizer.beta1=0.9", "adamw8bit", "adam optimizer.bias_correction=false", "muon",
-                     "muon optimizer.nesterov=false optimizer.adjust=match_rms_adamw"):
+                     "muon optimizer.nesterov=false optimizer.adjust=match_rms_adamw", "adan"):
             with self.subTest(name):
                 words = [*COMMON, *CNN, *f"optimizer={name}".split(), f"training.steps={STEPS}",
                          "training.checkpoint_every_steps=3", "training.keep_checkpoints=9"]
@@ -106,9 +106,9 @@ class Optimizers(Base):
                  "dataset.train_count=4096", "dataset.test_count=512", "training.batch_size=64", "training.epochs=4",
                  "backend.threads=1"]
         for name, lr in (("adamw", 3e-3), ("yogi", 1e-2), ("adagrad", 3e-2), ("lion", 2e-3), ("adafactor", 5e-2),
-                         ("adamw8bit", 3e-3), ("muon", 2e-2)):
+                         ("adamw8bit", 3e-3), ("muon", 2e-2), ("adan", 1e-2)):
             self.train(name, *words, f"optimizer={name}", f"optimizer.lr={lr}")
-        tried = [name for name in [*OPTIMIZERS, "muon"] if name not in ("adam", "sgd")]
+        tried = [name for name in [*OPTIMIZERS, "muon", "adan"] if name not in ("adam", "sgd")]
         accuracy = {name: self.summary(name)["test_accuracy"] for name in tried}
         self.assertGreater(accuracy["adamw"], 0.5)
         for name, value in accuracy.items():

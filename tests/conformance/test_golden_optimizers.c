@@ -36,6 +36,9 @@ static const updates cases[] = {
     {"muon", &brim_optimizer_muon, "{weight_decay: 0.1}"},
     {"muon_tall", &brim_optimizer_muon, "{weight_decay: 0.1}", "{width: 16}"}, /* more rows than columns */
     {"muon_match", &brim_optimizer_muon, "{nesterov: false, steps: 3, adjust: match_rms_adamw, weight_decay: 0.1}"},
+    {"adan", &brim_optimizer_adan, "{lr: 0.01, weight_decay: 0.1}"},
+    {"adan_no_prox", &brim_optimizer_adan,
+     "{lr: 0.01, weight_decay: 0.1, no_prox: true, beta1: 0.9, beta2: 0.5, eps: 0.001}"},
 };
 
 typedef struct trainer {
@@ -203,7 +206,9 @@ static void states_take_what_their_optimizers_promise(void **state)
                   {"adamw8bit", 2 * 5760 + 2 * 23 * 8},
                   {"muon", 5760 * 8},
                   {"muon_tall", 64 * 640 * 8},
-                  {"muon_match", 5760 * 8}};
+                  {"muon_match", 5760 * 8},
+                  {"adan", 4 * 5760 * 8},
+                  {"adan_no_prox", 4 * 5760 * 8}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     trainer t = {0};
     uint64_t bytes = 0;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes optimizers.txt: what Lion, Adafactor, AdamW of 8-bit states and Muon make of given gradients.
+"""Makes optimizers.txt: what Lion, Adafactor, AdamW of 8-bit states, Muon and Adan make of given gradients.
 
     python3 tests/golden/make_optimizers.py        # needs nothing but Python; writes beside itself
 
@@ -13,6 +13,8 @@ Written from the papers and the public implementations, in plain Python and doub
 * Muon: torch.optim.Muon (PyTorch 2.9), which is for matrices alone; here tensors of more dimensions are matrices too,
   and its iteration is not rounded to bfloat16. Other parameters are AdamW's. With --torch, a Python that has PyTorch
   compares it with this program instead.
+* Adan: the authors' program, sail-sg/Adan, of gradients that are not clipped. With --timm, a Python that has PyTorch
+  and timm compares timm's Adan with this program instead.
 
 The parameters are those of the model `cnn` of width 6 for images of 1x12x14 and 5 classes. Parameters and gradients are
 functions of the place of a value and the step (see `start` and `gradient`), repeated in
@@ -223,7 +225,51 @@ def compare_with_torch():
     print(f"muon and torch.optim.Muon {torch.__version__} differ by {apart:.1e} at most")
 
 
+def adan(p, gradients, lr=0.01, beta1=0.98, beta2=0.92, beta3=0.99, eps=1e-8, weight_decay=0.1, no_prox=False):
+    m, diff, n = [0.0] * len(p), [0.0] * len(p), [0.0] * len(p)
+    before = gradients[0]
+    for t, g in enumerate(gradients, 1):
+        change = [a - b for a, b in zip(g, before)]
+        m = [beta1 * a + (1 - beta1) * b for a, b in zip(m, g)]
+        diff = [beta2 * a + (1 - beta2) * b for a, b in zip(diff, change)]
+        n = [beta3 * a + (1 - beta3) * (b + beta2 * c) ** 2 for a, b, c in zip(n, g, change)]
+        for i in range(len(p)):
+            denominator = math.sqrt(n[i]) / math.sqrt(1 - beta3 ** t) + eps
+            p[i] *= 1 - lr * weight_decay if no_prox else 1
+            p[i] -= lr / (1 - beta1 ** t) * m[i] / denominator
+            p[i] -= lr * beta2 / (1 - beta2 ** t) * diff[i] / denominator
+            p[i] /= 1 if no_prox else 1 + lr * weight_decay
+        before = g
+    return {"": p, "exp_avg": m, "exp_avg_sq": n, "exp_avg_diff": diff, "pre_grad": before}
+
+
+def compare_with_timm():
+    import random
+
+    import timm.optim.adan
+    import torch
+
+    random.seed(6)
+    apart = 0.0
+    for _ in range(100):
+        how = {"lr": random.random() / 10, "eps": 10 ** random.uniform(-9, -2), "weight_decay": random.random(),
+               "no_prox": random.random() < 0.5}
+        betas = [random.random() for _ in range(3)]
+        first, gradients = torch.randn(20, dtype=torch.float64), torch.randn(7, 20, dtype=torch.float64)
+        parameter = torch.nn.Parameter(first.clone())
+        optimizer = timm.optim.adan.Adan([parameter], betas=betas, **how)
+        for g in gradients:
+            parameter.grad = g.clone()
+            optimizer.step()
+        ours = adan(first.tolist(), gradients.tolist(), beta1=betas[0], beta2=betas[1], beta3=betas[2], **how)[""]
+        apart = max(apart, max(abs(a - b) for a, b in zip(ours, parameter.detach().tolist())))
+    print(f"adan and timm's differ by {apart:.1e} at most")
+
+
 def main():
+    if "--timm" in sys.argv:
+        compare_with_timm()
+        return
     if "--torch" in sys.argv:
         compare_with_torch()
         return
@@ -235,7 +281,10 @@ def main():
              ("adamw8bit", lambda p, g, shape: adamw8bit(p, g), ["fc1.weight", "fc1.bias"]),
              ("muon", muon, ["conv1.weight", "conv2.weight", "fc1.bias", "fc2.weight"]),
              ("muon_match", lambda p, g, shape: muon(p, g, shape, nesterov=False, steps=3, match=True),
-              ["conv1.weight", "conv2.weight"])]
+              ["conv1.weight", "conv2.weight"]),
+             ("adan", lambda p, g, shape: adan(p, g), ["conv2.weight", "fc1.bias"]),
+             ("adan_no_prox", lambda p, g, shape: adan(p, g, no_prox=True, beta1=0.9, beta2=0.5, eps=1e-3),
+              ["conv2.weight", "fc1.bias"])]
     with open(pathlib.Path(__file__).resolve().parent / "optimizers.txt", "w") as out:
         for case, run, names in cases:
             for which, (name, shape) in enumerate(PARAMETERS):
