@@ -565,23 +565,35 @@ size_t brim_formula_list_numbers(const brim_update_form *form, const char *const
   return count;
 }
 
-/* p, g, the states, and the numbers. Returns how many names that is. */
-static size_t list_names(const brim_update_form *form, const char *const *scalars, bool scaled, brim_formula_name *list)
+static size_t list_state(const brim_update_form *form, uint32_t k, int32_t index, int32_t output,
+                         brim_formula_name *list)
 {
-  const int32_t factor = 2 + (int32_t)form->state_count;
-  size_t count = 0;
-  list[count++] = (brim_formula_name){.name = "p", .kind = BRIM_NAME_ELEMENT, .index = 0, .output = 0};
-  list[count++] = (brim_formula_name){
-      .name = "g", .kind = scaled ? BRIM_NAME_FACTOR : BRIM_NAME_ELEMENT, .index = 1, .output = -1, .factor = factor};
-  for (uint32_t k = 0; k < form->state_count; k++)
-    list[count++] = (brim_formula_name){
-        .name = form->state[k].name, .kind = BRIM_NAME_ELEMENT, .index = 2 + (int32_t)k, .output = 1 + (int32_t)k};
-  return count + brim_formula_list_numbers(form, scalars, list + count);
+  *list = (brim_formula_name){.name = form->state[k].name, .kind = BRIM_NAME_ELEMENT, .index = index, .output = output};
+  return 1;
 }
 
 brim_status brim_formula_read_update(const brim_update_form *form, const char *const *scalars, bool scaled,
                                      brim_formula *out)
 {
-  brim_formula_name list[2 + BRIM_OPTIMIZER_STATES_MAX + BRIM_FORMULA_NUMBERS_MAX];
-  return brim_formula_read(form->formula, list, list_names(form, scalars, scaled, list), out);
+  const int32_t factor = 2 + (int32_t)form->state_count;
+  brim_formula_name list[2 + BRIM_OPTIMIZER_STATES_MAX + BRIM_FORMULA_NUMBERS_MAX] = {
+      {.name = "p", .kind = BRIM_NAME_ELEMENT, .index = 0, .output = 0},
+      {.name = "g", .kind = scaled ? BRIM_NAME_FACTOR : BRIM_NAME_ELEMENT, .index = 1, .output = -1, .factor = factor}};
+  size_t count = 2;
+  for (uint32_t k = 0; k < form->state_count; k++)
+    count += list_state(form, k, 2 + (int32_t)k, 1 + (int32_t)k, list + count);
+  count += brim_formula_list_numbers(form, scalars, list + count);
+  return brim_formula_read(form->formula, list, count, out);
+}
+
+brim_status brim_formula_read_evaluated(const char *text, const brim_update_form *form, const char *const *scalars,
+                                        brim_formula *out)
+{
+  brim_formula_name list[2 + BRIM_OPTIMIZER_STATES_MAX + BRIM_FORMULA_NUMBERS_MAX] = {
+      {.name = "p", .kind = BRIM_NAME_ELEMENT, .index = 0, .output = -1},
+      {.name = "evaluated", .kind = BRIM_NAME_ELEMENT, .index = -1, .output = 0}};
+  size_t count = 2;
+  for (uint32_t k = 0; k < form->state_count; k++) count += list_state(form, k, 1 + (int32_t)k, -1, list + count);
+  count += brim_formula_list_numbers(form, scalars, list + count);
+  return brim_formula_read(text, list, count, out);
 }

@@ -39,4 +39,7 @@ size_t brim_formula_list_numbers(const brim_update_form *form, const char *const
  * Outputs: parameter, states. */
 brim_status brim_formula_read_update(const brim_update_form *form, const char *const *scalars, bool scaled,
                                      brim_formula *out);
+/* [plan] Reads brim_optimizer_ops.evaluated. Inputs: parameter, states. Output: what is evaluated. */
+brim_status brim_formula_read_evaluated(const char *text, const brim_update_form *form, const char *const *scalars,
+                                        brim_formula *out);
 #endif

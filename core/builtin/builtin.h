@@ -47,7 +47,7 @@ extern const brim_plugin *const brim_core_plugins[];
 
 extern const brim_plugin brim_optimizer_adamw, brim_optimizer_adam, brim_optimizer_sgd, brim_optimizer_lion,
     brim_optimizer_adafactor, brim_optimizer_adamw8bit, brim_optimizer_yogi, brim_optimizer_adagrad,
-    brim_optimizer_muon, brim_optimizer_adan;
+    brim_optimizer_muon, brim_optimizer_adan, brim_optimizer_schedulefree;
 extern const brim_plugin brim_schedule_constant, brim_schedule_cosine, brim_schedule_linear, brim_schedule_step,
     brim_schedule_polynomial, brim_schedule_wsd, brim_schedule_restarts;
 extern const brim_plugin brim_selector_random, brim_selector_round_robin, brim_selector_proportional;

@@ -266,6 +266,7 @@ void brim_optimizer_describe(const brim_optimizer_ops *ops, const void *self, br
   while (ops->states && ops->states[out->state_count]) out->state_count++;
   out->form = ops->form;
   out->build = BRIM_HAS(brim_optimizer_ops, ops, build) ? ops->build : NULL;
+  out->evaluated = BRIM_HAS(brim_optimizer_ops, ops, evaluated) ? ops->evaluated : NULL;
   out->params = self;
 }
 

@@ -270,6 +270,10 @@ static brim_status plan_training(brim_training_plan *p)
                          .recompute = (enum brim_recompute_kind)n->recompute,
                          .keep_answers = n->answers != 0};
   brim_optimizer_describe(p->optimizer->ops, p->optimizer_params, &r.update);
+  if (r.update.evaluated)
+    return brim_fail(BRIM_ENOTSUP,
+                     "optimizer '%s' evaluates other weights than it trains, which the engine does not do",
+                     p->optimizer->id);
   r.update.scaled = is_weighted(p);
   r.shape[r.shape_count++] = (brim_batch_shape){BRIM_PROGRAM_TRAIN, n->micro_batch};
   if (n->answers) r.shape[r.shape_count++] = (brim_batch_shape){BRIM_PROGRAM_EVALUATE, n->micro_batch};

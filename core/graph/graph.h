@@ -195,6 +195,7 @@ typedef struct brim_update_options {
   void (*attr)(const void *params, const brim_tensor *parameter, brim_update_attr *out);
   /* Updates of several operations: brim_optimizer_ops.build. */
   void (*build)(const void *params, const brim_tensor *parameter, brim_update *u);
+  const char *evaluated; /* brim_optimizer_ops.evaluated */
   const void *params;
   bool in_backward; /* each parameter is updated in the backward pass, as soon as its gradient is complete */
   bool steered;     /* of a client: gradients first get steer's part, so that it counts in their norm */
@@ -205,6 +206,11 @@ typedef struct brim_update_options {
   bool offloaded;   /* states live in host memory: see brim_graph_offloaded */
   const struct brim_shards *shards; /* what of the parameters is updated; NULL: all of them. See graph/shard.h */
 } brim_update_options;
+/* Does evaluation use averages, or what the optimizer makes of parameters, in the place of these? */
+static inline bool brim_update_has_averages(const brim_update_options *options)
+{
+  return options->ema_decay > 0 || options->evaluated;
+}
 /* One node a parameter of `like`, and one for its average; before them those that steer gradients, and find their
  * scale, if they need that. With `in_backward` only buffers and averages have nodes here. */
 brim_status brim_graph_build_update(const brim_graph *like, const brim_update_options *options, brim_graph **out);

@@ -153,12 +153,17 @@ static size_t first_state(const brim_graph *g, size_t parameter)
 
 /* ---- formulas ---- */
 
-/* Parameters mostly have the same formula: one is kept for all. */
-static const brim_formula *formula_of(brim_graph *g, const brim_update_options *options, const brim_update_form *form)
+/* Parameters mostly have the same formula: one is kept for all. NULL, with the graph failed: it cannot be read.
+ * evaluated: not the update, but what is evaluated. */
+static const brim_formula *formula_of(brim_graph *g, const brim_update_options *options, const brim_update_form *form,
+                                      bool evaluated)
 {
   brim_formula *made = BRIM_ARENA_NEW(&g->arena, brim_formula, 1);
-  if (brim_formula_read_update(form, options->scalars, g->gradient_scale != NULL, made) != BRIM_OK) {
-    brim_graph_fail(g, "optimizer", NULL, "%s", brim_error_text());
+  const brim_status status = evaluated
+                                 ? brim_formula_read_evaluated(options->evaluated, form, options->scalars, made)
+                                 : brim_formula_read_update(form, options->scalars, g->gradient_scale != NULL, made);
+  if (status != BRIM_OK) {
+    brim_graph_fail(g, "optimizer", NULL, "%s%s", evaluated ? "evaluated: " : "", brim_error_text());
     return NULL;
   }
   for (size_t i = g->node_count; i-- > 0;) {
@@ -166,6 +171,15 @@ static const brim_formula *formula_of(brim_graph *g, const brim_update_options *
     if (strcmp(g->node[i]->op, "formula") == 0 && brim_formula_equal(before, made)) return before;
   }
   return made;
+}
+
+/* The parameter's states, to list[]; returns how many. */
+static uint32_t list_states(const brim_graph *g, size_t parameter, brim_tensor **list)
+{
+  uint32_t count = 0;
+  for (size_t i = first_state(g, parameter); i < g->state_count && g->state[i].parameter == parameter; i++)
+    list[count++] = g->state[i].tensor;
+  return count;
 }
 
 void brim_update_add_node(brim_graph *g, const brim_update_options *options, size_t parameter)
@@ -176,13 +190,12 @@ void brim_update_add_node(brim_graph *g, const brim_update_options *options, siz
   brim_tensor *in[3 + BRIM_OPTIMIZER_STATES_MAX] = {slice->value, slice->gradient};
   brim_tensor *out[1 + BRIM_OPTIMIZER_STATES_MAX] = {slice->value};
   brim_attr attr = {0};
-  uint32_t inputs = 2, outputs = 1;
   if (g->status != BRIM_OK) return;
-  for (size_t i = first_state(g, parameter); i < g->state_count && g->state[i].parameter == parameter; i++)
-    in[inputs++] = out[outputs++] = g->state[i].tensor;
+  uint32_t inputs = 2 + list_states(g, parameter, in + 2);
+  const uint32_t outputs = 1 + list_states(g, parameter, out + 1);
   if (g->gradient_scale) in[inputs++] = g->gradient_scale;
   if (form.formula) {
-    attr.formula.formula = formula_of(g, options, &form);
+    attr.formula.formula = formula_of(g, options, &form, false);
     brim_graph_node_into(g, "formula", p->value->name, in, inputs, out, outputs, &attr);
   } else if (options->build) {
     brim_update_build(g, options, &form, p->value, in);
@@ -229,15 +242,23 @@ void brim_update_add_further(brim_graph *g, size_t parameter)
   }
 }
 
-/* Buffers are averages already: they are copied. */
-static void add_average(brim_graph *g, double decay, const brim_parameter *p)
+/* What is evaluated in the place of a parameter. Buffers are averages already: they are copied. */
+static void add_average(brim_graph *g, const brim_update_options *options, size_t parameter)
 {
-  const brim_attr attr = {.ema = {p->is_buffer ? 0 : decay}};
-  brim_tensor *parameter = p->value;
-  brim_tensor *average = brim_graph_tensor(g, BRIM_ROLE_OPTIMIZER, g->real, &parameter->shape,
-                                           brim_arena_printf(&g->arena, "%s.average", parameter->name));
-  brim_tensor *const in[] = {parameter, average};
-  brim_graph_node_into(g, "ema", parameter->name, in, 2, &average, 1, &attr);
+  const brim_parameter *p = &g->parameter[parameter];
+  brim_tensor *average = brim_graph_tensor(g, BRIM_ROLE_OPTIMIZER, g->real, &p->value->shape,
+                                           brim_arena_printf(&g->arena, "%s.average", p->value->name));
+  brim_tensor *in[1 + BRIM_OPTIMIZER_STATES_MAX] = {p->value, average};
+  if (!options->evaluated || p->is_buffer) {
+    const brim_attr attr = {.ema = {p->is_buffer ? 0 : options->ema_decay}};
+    brim_graph_node_into(g, "ema", p->value->name, in, 2, &average, 1, &attr);
+    return;
+  }
+  const brim_update_form form = brim_update_form_of(options, p->value);
+  const brim_attr attr = {.formula.formula = formula_of(g, options, &form, true)};
+  if (g->status != BRIM_OK) return;
+  const uint32_t inputs = 1 + list_states(g, parameter, in + 1);
+  brim_graph_node_into(g, "formula", p->value->name, in, inputs, &average, 1, &attr);
 }
 
 void brim_update_copy_parameter(brim_graph *g, const brim_parameter *p)
@@ -416,8 +437,8 @@ static void add_nodes(brim_graph *g, const brim_graph *like, const brim_update_o
     else if (all && is_updated(g, i))
       brim_update_add_node(g, options, i);
   g->first_average = g->node_count; /* the averages' memory comes last, one after the other: see brim_plan */
-  for (size_t i = 0; options->ema_decay > 0 && i < g->parameter_count; i++)
-    if (!g->parameter[i].is_frozen) add_average(g, options->ema_decay, &g->parameter[i]);
+  for (size_t i = 0; brim_update_has_averages(options) && i < g->parameter_count; i++)
+    if (!g->parameter[i].is_frozen) add_average(g, options, i);
   g->forward_count = g->node_count;
 }
 

@@ -171,8 +171,12 @@ static brim_status check_optimizer(const void *table)
   if (ops->form) return BRIM_OK;
   for (size_t k = 0; k < states; k++)
     form.state[k] = (brim_optimizer_state){.name = ops->states[k], .dtype = BRIM_DTYPE_F32, .shape = one};
-  if (brim_formula_read_update(&form, ops->scalars, true, &formula) == BRIM_OK) return BRIM_OK;
-  return brim_fail(BRIM_ELOAD, "%s", brim_error_text());
+  if (brim_formula_read_update(&form, ops->scalars, true, &formula) != BRIM_OK)
+    return brim_fail(BRIM_ELOAD, "%s", brim_error_text());
+  if (!BRIM_HAS(brim_optimizer_ops, ops, evaluated) || !ops->evaluated ||
+      brim_formula_read_evaluated(ops->evaluated, &form, ops->scalars, &formula) == BRIM_OK)
+    return BRIM_OK;
+  return brim_fail(BRIM_ELOAD, "ops.evaluated: %s", brim_error_text());
 }
 
 static brim_status check_loss(const void *table)

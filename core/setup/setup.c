@@ -99,6 +99,29 @@ static brim_status check_update(const brim_setup *s)
   return BRIM_OK;
 }
 
+/* An optimizer that evaluates other weights than it trains. */
+static brim_status check_evaluated(const brim_setup *s)
+{
+  const bool is_federated = brim_setup_is_federated(s);
+  const brim_plugin *of[] = {s->optimizer, is_federated ? brim_config_server_optimizer(s->config)->plugin : NULL};
+  for (size_t i = 0; i < 2; i++) {
+    const brim_optimizer_ops *ops = of[i] ? of[i]->ops : NULL;
+    if (!ops || !BRIM_HAS(brim_optimizer_ops, ops, evaluated) || !ops->evaluated) continue;
+    const char *why = is_federated                          ? "a federation: clients and server pass on what they train"
+                      : s->settings->training.ema_decay > 0 ? "training.ema_decay: it has a mean of its own"
+                      : s->settings->dist.shard != 0        ? "dist.shard: no rank has all of its states"
+                      : s->settings->memory.offload == BRIM_OFFLOAD_OPTIMIZER
+                          ? "memory.offload=optimizer: its states are read once more after the update"
+                          : NULL;
+    if (why)
+      return brim_fail(BRIM_ECONFIG,
+                       "%s=%s evaluates other weights than those it trains, which does not go with %s\n"
+                       "take another optimizer, or leave that out",
+                       i == 0 ? "optimizer" : "server_optimizer", of[i]->id, why);
+  }
+  return BRIM_OK;
+}
+
 /* A device that works while the host goes on must copy states by itself. */
 static brim_status check_offload(const brim_setup *s)
 {
@@ -222,6 +245,7 @@ brim_status brim_setup_finish(brim_setup *s, const brim_device_info *device)
   BRIM_TRY(brim_setup_find_norm_group(s));
   BRIM_TRY(check_offload(s));
   BRIM_TRY(check_update(s));
+  BRIM_TRY(check_evaluated(s));
   BRIM_TRY(brim_features_open(s));
   if (s->features) {
     s->grain = choose_grain(s, device); /* features are no images */

@@ -91,8 +91,8 @@ static brim_status check_frozen(const brim_trainer *t, const brim_train_state *s
 /* Has the program parameters of its own? Evaluation may, which start at the same values. */
 static bool has_parameters(const brim_trainer *t, size_t program)
 {
-  return program == 0 ||
-         (t->drive->setup->settings->training.ema_decay > 0 && t->plan->program[program].kind == BRIM_PROGRAM_EVALUATE);
+  return program == 0 || (t->plan->evaluated_offset != t->plan->parameter_offset &&
+                          t->plan->program[program].kind == BRIM_PROGRAM_EVALUATE);
 }
 
 /* The first state, and its values. */

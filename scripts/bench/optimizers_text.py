@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Optimizers beside each other: gpt2_tiny on a text, with equal steps and with equal processor time.
 
-    scripts/bench/optimizers_text.py TEXT [--steps 200] [--seeds 1,2,3] [--brim build/release/bin/brim]
+    scripts/bench/optimizers_text.py TEXT [--steps 200] [--seeds 1,2,3] [--optimizers adamw,lion]
+                                     [--brim build/release/bin/brim]
 
 Each optimizer first trains with three learning rates and a seed of its own; the one with the least test loss is taken.
 Then come the seeds. An optimizer whose step takes longer than adamw's trains again with as many fewer steps. Prints a
@@ -20,6 +21,8 @@ OPTIMIZERS = {
     "lion": ("optimizer.weight_decay=1", (1e-4, 3e-4, 1e-3)),
     "adan": ("optimizer.weight_decay=0.02", (1e-3, 3e-3, 1e-2)),
     "muon": ("optimizer.weight_decay=0.1 optimizer.adamw_lr=1e-3", (5e-3, 2e-2, 5e-2)),
+    "schedulefree": ("optimizer.weight_decay=0.1 optimizer.warmup_steps={warmup} schedule=constant "
+                     "schedule.warmup_fraction=0", (1e-3, 3e-3, 1e-2)),
 }
 TUNING_SEED = 100
 
@@ -35,7 +38,8 @@ class Bench:
         words = [self.brim, "--quiet", "train", "model=gpt2_tiny", "model.context=128", "dataset=text",
                  f"dataset.path={self.text}", "dataset.context=128", "training.batch_size=8", f"training.steps={steps}",
                  "schedule.warmup_fraction=0.1", "training.clip_norm=1", "backend.threads=1", f"seed={seed}",
-                 f"optimizer={name}", f"optimizer.lr={lr}", *OPTIMIZERS[name][0].split(), f"run.dir={run}"]
+                 f"optimizer={name}", f"optimizer.lr={lr}", *OPTIMIZERS[name][0].format(warmup=steps // 10).split(),
+                 f"run.dir={run}"]
         before = os.times().children_user
         subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
         seconds = os.times().children_user - before
@@ -47,6 +51,7 @@ def main():
     parser.add_argument("text")
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--seeds", default="1,2,3")
+    parser.add_argument("--optimizers", default=",".join(OPTIMIZERS), help="adamw first: the others' time is in its")
     parser.add_argument("--brim", default="build/release/bin/brim")
     arguments = parser.parse_args()
     seeds = [int(seed) for seed in arguments.seeds.split(",")]
@@ -54,7 +59,8 @@ def main():
           "|---|---|---|---|---|", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         bench, reference = Bench(arguments, folder), None
-        for name, (_, rates) in OPTIMIZERS.items():
+        for name in arguments.optimizers.split(","):
+            rates = OPTIMIZERS[name][1]
             lr = min(rates, key=lambda rate: bench.train(name, rate, arguments.steps, TUNING_SEED)[0])
             runs = [bench.train(name, lr, arguments.steps, seed) for seed in seeds]
             losses, seconds = [r[0] for r in runs], statistics.median(r[1] for r in runs)

@@ -1,5 +1,6 @@
 """Optimizers that keep little, and updates in the backward pass: what they take of memory, and the same numbers."""
 
+import array
 import json
 import os
 import pathlib
@@ -88,7 +89,8 @@ class Optimizers(Base):
     def test_they_resume_and_neither_threads_nor_micro_batches_change_a_bit(self):
         for name in ("yogi", "adagrad optimizer.initial_accumulator=0.1 optimizer.lr_decay=0.1", "lion", "adafactor",
                      "adafactor optimizer.beta1=0.9", "adamw8bit", "adam optimizer.bias_correction=false", "muon",
-                     "muon optimizer.nesterov=false optimizer.adjust=match_rms_adamw", "adan"):
+                     "muon optimizer.nesterov=false optimizer.adjust=match_rms_adamw", "adan",
+                     "schedulefree optimizer.warmup_steps=2"):
             with self.subTest(name):
                 words = [*COMMON, *CNN, *f"optimizer={name}".split(), f"training.steps={STEPS}",
                          "training.checkpoint_every_steps=3", "training.keep_checkpoints=9"]
@@ -108,7 +110,8 @@ class Optimizers(Base):
         for name, lr in (("adamw", 3e-3), ("yogi", 1e-2), ("adagrad", 3e-2), ("lion", 2e-3), ("adafactor", 5e-2),
                          ("adamw8bit", 3e-3), ("muon", 2e-2), ("adan", 1e-2)):
             self.train(name, *words, f"optimizer={name}", f"optimizer.lr={lr}")
-        tried = [name for name in [*OPTIMIZERS, "muon", "adan"] if name not in ("adam", "sgd")]
+        self.train("schedulefree", *words, "optimizer=schedulefree", "optimizer.lr=1e-2", "schedule=constant")
+        tried = [name for name in [*OPTIMIZERS, "muon", "adan", "schedulefree"] if name not in ("adam", "sgd")]
         accuracy = {name: self.summary(name)["test_accuracy"] for name in tried}
         self.assertGreater(accuracy["adamw"], 0.5)
         for name, value in accuracy.items():
@@ -201,6 +204,55 @@ class Muon(Base):
             self.assertNotIn(f"{name}.momentum_buffer", tensors)
 
 
+class ScheduleFree(Base):
+    def values(self, run, step, file):
+        """Each tensor's values."""
+        data = (self.checkpoint(run, step) / file).read_bytes()
+        start = 8 + struct.unpack("<Q", data[:8])[0]
+        header = json.loads(data[8:start])
+        return {name: array.array("f", data[start:][slice(*entry["data_offsets"])])
+                for name, entry in header.items() if name != "__metadata__" and entry["dtype"] == "F32"}
+
+    def test_the_model_is_the_mean_of_z(self):
+        words = [*COMMON, *CNN, "optimizer=schedulefree", "optimizer.beta1=0.6", "schedule=constant", "training.steps=3",
+                 "training.checkpoint_every_steps=1", "training.keep_checkpoints=9"]
+        self.train("run", *words)
+        steps = [self.values("run", step, "optimizer.safetensors") for step in (1, 2, 3)]
+        for name, model in self.values("run", 3, "model.safetensors").items():
+            for i in range(0, len(model), 97):
+                z, y = [state[f"{name}.z"][i] for state in steps], steps[2][f"{name}.raw"][i]
+                self.assertAlmostEqual(model[i], sum(z) / 3, delta=1e-5)
+                self.assertAlmostEqual(y, 0.4 * z[2] + 0.6 * sum(z) / 3, delta=1e-5)
+        tested = self.summary("run")["test_loss"]
+        self.assertIn(f"{tested:.4f}", self.brim("eval", "run").out)
+
+    def test_without_a_step_the_model_is_what_training_begins_with(self):
+        words = [*COMMON, *CNN, "schedule=constant", "training.steps=1", "optimizer.lr=0", "optimizer.weight_decay=0"]
+        for name in ("schedulefree", "adamw"):
+            self.train(name, *words, f"optimizer={name}")
+        self.assertEqual(self.values("schedulefree", 1, "model.safetensors"),
+                         self.values("adamw", 1, "model.safetensors"))
+
+    def test_it_takes_the_parameters_once_more_than_adamw(self):
+        states = {name: self.plan(*CNN, f"optimizer={name}")["classes"]["optimizer"]
+                  for name in ("schedulefree", "adamw")}
+        parameters = sum(rounded(4 * count_of(shape)) for shape in parameters_of_cnn())
+        self.assertEqual(states["schedulefree"] - states["adamw"], parameters)
+
+    def test_what_evaluates_other_weights_does_not_go_with_everything(self):
+        words = [*COMMON, *CNN, "training.steps=2"]
+        for more, why in ((["training.ema_decay=0.9"], "training.ema_decay: it has a mean of its own"),
+                          (["memory.offload=optimizer"], "memory.offload=optimizer: its states are read once more"),
+                          (["dist.ranks=2", "dist.shard=optimizer"], "dist.shard: no rank has all of its states")):
+            self.assert_error(self.train("run", *words, "optimizer=schedulefree", *more, status=USAGE),
+                              "optimizer=schedulefree evaluates other weights than those it trains", why)
+        for group in "optimizer", "server_optimizer":
+            result = self.brim("federate", *COMMON, *CNN, "total_clients=2", "clients_per_round=2", "rounds=1",
+                               f"{group}=schedulefree", "run.dir=run", status=USAGE)
+            self.assert_error(result, "evaluates other weights than those it trains", "a federation")
+        self.assertFalse((self.folder / "run").exists())
+
+
 class FusedBackward(Base):
     def same(self, name, words, *, common=COMMON, steps=STEPS):
         self.train(f"{name}-step", *common, *words, f"training.steps={steps}")
@@ -224,6 +276,7 @@ class FusedBackward(Base):
         self.same("weights", [*CNN, "loss.class_weights=[1,2,0.5,1,1,3,1,1,1,0.25]"])
         self.same("ignored", [*CNN, "loss.ignore_index=3"])
         self.same("average", [*NORMS, "training.ema_decay=0.9"])
+        self.same("evaluated", [*NORMS, "optimizer=schedulefree", "schedule=constant"])
         self.same("reference", ["model=mlp", "model.hidden=[64,64]", "dataset.shape=[1,8,8]", "training.batch_size=16",
                                 "backend=reference"], common=COMMON[:3])
 

@@ -39,6 +39,9 @@ static const updates cases[] = {
     {"adan", &brim_optimizer_adan, "{lr: 0.01, weight_decay: 0.1}"},
     {"adan_no_prox", &brim_optimizer_adan,
      "{lr: 0.01, weight_decay: 0.1, no_prox: true, beta1: 0.9, beta2: 0.5, eps: 0.001}"},
+    {"schedulefree", &brim_optimizer_schedulefree, "{lr: 0.01, weight_decay: 0.1}"},
+    {"schedulefree_warm", &brim_optimizer_schedulefree,
+     "{lr: 0.01, weight_decay: 0.1, warmup_steps: 4, beta1: 0.6, eps: 0.001}"},
 };
 
 typedef struct trainer {
@@ -142,7 +145,8 @@ static void check_tensor(const trainer *t, const brim_tensor *tensor)
   free(raw);
 }
 
-/* The parameters that the fixture has, with all their states. Returns how many tensors were checked. */
+/* The parameters that the fixture has, with all their states, and what is evaluated in their place. Returns how many
+ * tensors were checked. */
 static size_t check_results(const trainer *t)
 {
   const brim_graph *g = t->update->graph;
@@ -156,6 +160,11 @@ static size_t check_results(const trainer *t)
     for (size_t i = 0; i < g->state_count; i++) {
       if (g->state[i].parameter != k) continue;
       check_tensor(t, g->state[i].tensor);
+      checked++;
+    }
+    for (size_t i = g->first_average; i < g->node_count; i++) {
+      if (g->node[i]->in[0] != g->parameter[k].value) continue;
+      check_tensor(t, g->node[i]->out[0]);
       checked++;
     }
   }
@@ -208,7 +217,9 @@ static void states_take_what_their_optimizers_promise(void **state)
                   {"muon_tall", 64 * 640 * 8},
                   {"muon_match", 5760 * 8},
                   {"adan", 4 * 5760 * 8},
-                  {"adan_no_prox", 4 * 5760 * 8}};
+                  {"adan_no_prox", 4 * 5760 * 8},
+                  {"schedulefree", 2 * 5760 * 8},
+                  {"schedulefree_warm", 2 * 5760 * 8}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     trainer t = {0};
     uint64_t bytes = 0;

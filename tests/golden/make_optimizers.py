@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Makes optimizers.txt: what Lion, Adafactor, AdamW of 8-bit states, Muon and Adan make of given gradients.
+"""Makes optimizers.txt: what Lion, Adafactor, AdamW of 8-bit states, Muon, Adan and schedule-free
+AdamW make of given gradients.
 
     python3 tests/golden/make_optimizers.py        # needs nothing but Python; writes beside itself
 
@@ -15,6 +16,8 @@ Written from the papers and the public implementations, in plain Python and doub
   compares it with this program instead.
 * Adan: the authors' program, sail-sg/Adan, of gradients that are not clipped. With --timm, a Python that has PyTorch
   and timm compares timm's Adan with this program instead.
+* Schedule-free AdamW: the authors' program, facebookresearch/schedule_free. `average` is what is evaluated. With
+  --schedulefree, a Python that has PyTorch and schedulefree compares that with this program instead.
 
 The parameters are those of the model `cnn` of width 6 for images of 1x12x14 and 5 classes. Parameters and gradients are
 functions of the place of a value and the step (see `start` and `gradient`), repeated in
@@ -266,7 +269,49 @@ def compare_with_timm():
     print(f"adan and timm's differ by {apart:.1e} at most")
 
 
+def schedulefree(p, gradients, lr=0.01, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.1, warmup=0):
+    z, x, v, total = list(p), list(p), [0.0] * len(p), 0.0
+    for t, g in enumerate(gradients, 1):
+        rate = lr * (t / warmup if t <= warmup else 1)
+        total += rate * rate
+        share = rate * rate / total
+        v = [beta2 * a + (1 - beta2) * b * b for a, b in zip(v, g)]
+        u = [b / (math.sqrt(a / (1 - beta2 ** t)) + eps) + weight_decay * y for a, b, y in zip(v, g, p)]
+        z = [a - rate * b for a, b in zip(z, u)]
+        x = [(1 - share) * a + share * b for a, b in zip(x, z)]
+        p = [(1 - beta1) * a + beta1 * b for a, b in zip(z, x)]
+    return {"": p, "z": z, "exp_avg_sq": v, "average": x}
+
+
+def compare_with_schedulefree():
+    import random
+
+    import torch
+    from schedulefree import AdamWScheduleFree
+
+    random.seed(7)
+    apart = 0.0
+    for _ in range(100):
+        how = {"lr": random.random() / 10, "eps": 10 ** random.uniform(-9, -2), "weight_decay": random.random()}
+        betas, warmup = (random.uniform(0.1, 0.99), random.random()), random.choice((0, 1, 4, 20))
+        first, gradients = torch.randn(20, dtype=torch.float64), torch.randn(9, 20, dtype=torch.float64)
+        parameter = torch.nn.Parameter(first.clone())
+        optimizer = AdamWScheduleFree([parameter], betas=betas, warmup_steps=warmup, foreach=False, **how)
+        optimizer.train()
+        for g in gradients:
+            parameter.grad = g.clone()
+            optimizer.step()
+        ours = schedulefree(first.tolist(), gradients.tolist(), beta1=betas[0], beta2=betas[1], warmup=warmup, **how)
+        apart = max(apart, *(abs(a - b) for a, b in zip(ours[""], parameter.detach().tolist())))
+        optimizer.eval()
+        apart = max(apart, *(abs(a - b) for a, b in zip(ours["average"], parameter.detach().tolist())))
+    print(f"schedulefree and the authors' program differ by {apart:.1e} at most")
+
+
 def main():
+    if "--schedulefree" in sys.argv:
+        compare_with_schedulefree()
+        return
     if "--timm" in sys.argv:
         compare_with_timm()
         return
@@ -284,6 +329,9 @@ def main():
               ["conv1.weight", "conv2.weight"]),
              ("adan", lambda p, g, shape: adan(p, g), ["conv2.weight", "fc1.bias"]),
              ("adan_no_prox", lambda p, g, shape: adan(p, g, no_prox=True, beta1=0.9, beta2=0.5, eps=1e-3),
+              ["conv2.weight", "fc1.bias"]),
+             ("schedulefree", lambda p, g, shape: schedulefree(p, g), ["conv2.weight", "fc1.bias"]),
+             ("schedulefree_warm", lambda p, g, shape: schedulefree(p, g, warmup=4, beta1=0.6, eps=1e-3),
               ["conv2.weight", "fc1.bias"])]
     with open(pathlib.Path(__file__).resolve().parent / "optimizers.txt", "w") as out:
         for case, run, names in cases:

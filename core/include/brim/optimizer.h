@@ -72,6 +72,10 @@ typedef struct brim_optimizer_ops {
   /* [plan] Builds, with the functions below, the update of a parameter whose form has no formula; such an update needs
    * the whole parameter. NULL: every form has a formula. */
   void (*build)(const void *self, const brim_tensor *parameter, brim_update *u);
+  /* What evaluation and the checkpoint's model use in the place of a parameter, as a formula that gives the name
+   * `evaluated` a value after each step; it may read p, the states, scalars and numbers, but not g. It takes the memory
+   * of the parameters once more. Not with sharding, offload, or in a federation. NULL: the parameter itself. */
+  const char *evaluated;
 } brim_optimizer_ops;
 
 /* [plan] For build(). Values are named as in formulas: p, g, the states, and those that are made here: matrices, and
