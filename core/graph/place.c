@@ -107,7 +107,8 @@ void brim_place_persistent(brim_plan *plan, const brim_graph *train, const brim_
       at += brim_round_up(update->tensor[i]->bytes, a);
   plan->class_bytes[BRIM_ROLE_OPTIMIZER] = at - plan->optimizer_offset;
   plan->evaluated_offset = plan->parameter_offset;
-  if (update && brim_update_has_averages(&plan->request.update)) plan->evaluated_offset = at - average_bytes(plan, update);
+  if (update && brim_update_has_averages(&plan->request.update))
+    plan->evaluated_offset = at - average_bytes(plan, update);
   plan->metrics_offset = at;
   for (size_t i = 0; i < plan->program_count; i++) {
     const brim_tensor *m = plan->program[i].graph->metrics;

@@ -70,8 +70,8 @@ def main():
             if steps < 0.98 * arguments.steps:
                 fair = [bench.train(name, lr, steps, seed)[0] for seed in seeds]
             told = [f"{statistics.mean(x):.4f} ± {statistics.stdev(x):.4f}" for x in (losses, fair)]
-            print(f"| {name} | {lr:g} | {told[0]} | {seconds / reference:.2f} | {told[1]} ({min(steps, arguments.steps)} "
-                  "steps) |", flush=True)
+            print(f"| {name} | {lr:g} | {told[0]} | {seconds / reference:.2f} | {told[1]} "
+                  f"({min(steps, arguments.steps)} steps) |", flush=True)
 
 
 if __name__ == "__main__":

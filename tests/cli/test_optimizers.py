@@ -214,8 +214,8 @@ class ScheduleFree(Base):
                 for name, entry in header.items() if name != "__metadata__" and entry["dtype"] == "F32"}
 
     def test_the_model_is_the_mean_of_z(self):
-        words = [*COMMON, *CNN, "optimizer=schedulefree", "optimizer.beta1=0.6", "schedule=constant", "training.steps=3",
-                 "training.checkpoint_every_steps=1", "training.keep_checkpoints=9"]
+        words = [*COMMON, *CNN, "optimizer=schedulefree", "optimizer.beta1=0.6", "schedule=constant",
+                 "training.steps=3", "training.checkpoint_every_steps=1", "training.keep_checkpoints=9"]
         self.train("run", *words)
         steps = [self.values("run", step, "optimizer.safetensors") for step in (1, 2, 3)]
         for name, model in self.values("run", 3, "model.safetensors").items():
