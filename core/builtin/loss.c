@@ -168,6 +168,39 @@ const brim_plugin brim_loss_sigmoid_focal = {
     .params = sigmoid_focal_table,
     .ops = &sigmoid_focal_ops};
 
+/* ---- distillation (Hinton et al., 2015) ---- */
+
+typedef struct kl {
+  double temperature;
+} kl;
+
+static const brim_param kl_table[] = {
+    BRIM_PARAM(
+        F64, kl, temperature, "1", "(0,inf)",
+        "both logits are divided by it; the loss is multiplied by its square, so that gradients keep their size"),
+    BRIM_PARAMS_END};
+
+static brim_tensor *build_kl(const void *self, brim_graph *g, brim_tensor *output, brim_tensor *target)
+{
+  const double temperature = ((const kl *)self)->temperature;
+  brim_tensor *teacher = brim_log_softmax(g, brim_scale(g, target, 1 / temperature));
+  brim_tensor *student = brim_log_softmax(g, brim_scale(g, output, 1 / temperature));
+  brim_tensor *each =
+      brim_elementwise(g, "y = factor * exp(teacher) * (teacher - student)", BRIM_ELEMENTS("teacher", teacher),
+                       BRIM_ELEMENTS("student", student), BRIM_NUMBER("factor", temperature * temperature));
+  return brim_sum(g, each, 1, last_axis, 0);
+}
+
+static const brim_loss_ops kl_ops = {.size = sizeof(brim_loss_ops), .takes = VALUES, .build = build_kl};
+const brim_plugin brim_loss_kl = {
+    .size = sizeof(brim_plugin),
+    .kind = BRIM_LOSS,
+    .id = "kl",
+    .help = "divergence of the outputs' softmax from a teacher's (Hinton et al., 2015): the targets are its logits",
+    .params_size = sizeof(kl),
+    .params = kl_table,
+    .ops = &kl_ops};
+
 /* ---- what a graph gets ---- */
 
 #define NO_LABEL (-100) /* as ignore_index of cross_entropy, and PyTorch's */

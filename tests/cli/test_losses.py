@@ -1,7 +1,9 @@
 """The losses: each trains a classifier, what it does not know is refused, and a class may count for nothing."""
 
+import math
 import os
 import pathlib
+import random
 
 from support import SMALL, USAGE, Case, main
 
@@ -112,6 +114,27 @@ class Built(Losses):
         self.assertLess(losses[-1], losses[0])
         error = self.train("other", *TOKENS, "loss=sigmoid_focal", status=USAGE).err
         self.assertIn("loss=sigmoid_focal does not go with dataset 'synthetic', which is of tokens", error)
+
+    def test_a_student_learns_a_teacher_s_logits(self):
+        """Logits and the logarithms of their probabilities say the same, but for targets that are read in fp32."""
+        draw, files = random.Random(5), {"logits": [], "logs": []}
+        for _ in range(256):
+            x = [draw.gauss(0, 1) for _ in range(3)]
+            logits = [x[0] - x[1], 2 * x[2], x[0] + x[1]]
+            total = math.log(sum(map(math.exp, logits)))
+            for name, values in (("logits", logits), ("logs", [v - total for v in logits])):
+                files[name].append(",".join(f"{v:.17g}" for v in x + values))
+        for name, lines in files.items():
+            (self.folder / name).mkdir()
+            (self.folder / name / "train.csv").write_text("\n".join(["a,b,c,p,q,r", *lines]) + "\n")
+            self.train(f"run-{name}", "model=mlp", "model.hidden=[]", "dataset=csv", f"dataset.path={name}",
+                       "dataset.targets=[p,q,r]", "dataset.test=", "dataset.test_fraction=0.25", "loss=kl",
+                       "loss.temperature=2", "backend=reference", "training.epochs=30", "training.batch_size=32",
+                       "optimizer.lr=0.03", "augment=none", "observe.log_every_steps=1")
+        first, *_, last = self.losses("run-logits")
+        self.assertLess(last, 0.05 * first)
+        for got, expected in zip(self.losses("run-logs"), self.losses("run-logits")):
+            self.assertAlmostEqual(got, expected, delta=1e-6)
 
     def test_in_smaller_types_the_loss_is_computed_in_fp32(self):
         for precision in ("fp32", "bf16", "fp16"):

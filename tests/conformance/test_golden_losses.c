@@ -160,6 +160,18 @@ static brim_tensor *make_sigmoid_focal(bench *b)
   return built(b, &brim_loss_sigmoid_focal, false);
 }
 
+static brim_tensor *make_kl(bench *b)
+{
+  loaded plugged;
+  load_core_plugin(&plugged, &brim_loss_kl, settings);
+  brim_tensor *const scores = from_fixture(b, "scores", false), *const target = from_fixture(b, "teacher", true);
+  b->g->builds_loss = true;
+  brim_tensor *const in[] = {((const brim_loss_ops *)brim_loss_kl.ops)->build(plugged.self, b->g, scores, target),
+                             target};
+  unload_plugin(&plugged);
+  return brim_graph_apply(b->g, "sample_loss", NULL, in, 2, NULL);
+}
+
 static void fill(bench *b, const brim_tensor *t)
 {
   const golden_tensor *from = golden_find(&fixture, "", t->name);
@@ -182,7 +194,7 @@ static void check(const bench *b, const char *prefix, const char *name, const br
 
 static void check_row(const bench_row *row)
 {
-  const bool by_label = strstr(row->name, "_label") != NULL;
+  const bool by_label = strstr(row->name, "_label") || strncmp(row->name, "kl_", 3) == 0;
   bench *b = bench_create(&(bench_options){
       .backend = &reference, .row = row, .seed = 1, .batch = by_label ? 4 : 3, .gradients_at_zero = true});
   for (size_t i = 0; i < b->g->tensor_count; i++) {
@@ -220,6 +232,19 @@ static void test_focal_losses_are_torchvision_s_and_the_paper_s(void **state)
       snprintf(name, sizeof name, "sigmoid_focal_%s_%s_label", gammas[i], alphas[k]);
       check_row(&(bench_row){name, make_sigmoid_focal, .is_loss = true});
     }
+  }
+}
+
+static void test_kl_is_torch_s_of_softmax(void **state)
+{
+  (void)state;
+  static const char *const temperatures[] = {"1", "4", "0.5"};
+  for (size_t i = 0; i < 3; i++) {
+    char name[64], words[64];
+    settings = words;
+    snprintf(words, sizeof words, "{temperature: %s}", temperatures[i]);
+    snprintf(name, sizeof name, "kl_%s", temperatures[i]);
+    check_row(&(bench_row){name, make_kl, .is_loss = true});
   }
 }
 
@@ -342,6 +367,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_losses_are_what_pytorch_computes),
       cmocka_unit_test(test_focal_losses_are_torchvision_s_and_the_paper_s),
+      cmocka_unit_test(test_kl_is_torch_s_of_softmax),
       cmocka_unit_test(test_reference_refuses_labels_out_of_range),
       cmocka_unit_test(test_cpu_refuses_labels_out_of_range),
       cmocka_unit_test(test_cuda_refuses_labels_out_of_range),

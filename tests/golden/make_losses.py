@@ -112,6 +112,14 @@ def main():
                      lambda y, t: sigmoid_focal_loss(y, t, alpha=alpha, gamma=gamma), scores,
                      F.one_hot(answer, 5).double(), "scores")
 
+        teacher = 3 * torch.randn(4, 5)
+        write(out, "teacher", teacher)
+        for temperature in (1, 4, 0.5):
+            def divergence(y, t, by=temperature):
+                both = torch.log_softmax(y / by, 1), torch.log_softmax(t / by, 1)
+                return 5 * by ** 2 * F.kl_div(*both, reduction="none", log_target=True)  # mean() is a sum then
+            mean(out, f"kl_{temperature}", divergence, scores, teacher, "scores")
+
 
 if __name__ == "__main__":
     main()
