@@ -54,7 +54,7 @@ ALLOWED = {
 def named_in(text, operations):
     """The operations that are string literals of a C file, "+relu" too, but for what registers a kernel."""
     text = re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.DOTALL)
-    text = re.sub(r'\.op = "[^"]*"|^[A-Z0-9_]+\(\w+, "[^"]*"', "", text, flags=re.MULTILINE)
+    text = re.sub(r'(?<!\w)\.op = "[^"]*"|^[A-Z0-9_]+\(\w+, "[^"]*"', "", text, flags=re.MULTILINE)
     return {literal.strip("+") for literal in re.findall(r'"([^"\n]*)"', text)} & operations
 
 
@@ -77,6 +77,7 @@ class OperationNames(Case):
         self.assertEqual(named_in('if (strcmp(second, "+relu") == 0 || strncmp(op, "add+", 4) == 0)', operations),
                          {"add", "relu"})
         self.assertEqual(named_in('BRIM_KERNEL(relu) = {.op = "relu", .run = run};', operations), set())
+        self.assertEqual(named_in('.loss.op = "relu"', operations), {"relu"})
         self.assertEqual(named_in('LINEAR(linear, "linear");\n/* "relu" */', operations), set())
 
 

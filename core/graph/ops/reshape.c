@@ -21,7 +21,6 @@ BRIM_OP(reshape) = {
     .signature = "x [N,...] -> y [N,...]",
     .in_count = 1,
     .out_count = 1,
-
     .gradient = gradient_reshape,
     .cost = cost_reshape};
 

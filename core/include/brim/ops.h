@@ -368,7 +368,7 @@ typedef struct brim_node {
   int line;
 } brim_node;
 
-/* Since ABI 1.10: the descriptor begins with the traits. */
+/* The descriptor begins with the traits. Since ABI 1.10 */
 static inline const brim_op_traits *brim_node_traits(const brim_node *node)
 {
   return (const brim_op_traits *)(const void *)node->descriptor;
