@@ -57,7 +57,7 @@ typedef struct brim_augment_settings {
   size_t chosen_count;
 } brim_augment_settings;
 typedef struct brim_graph_settings {
-  uint64_t fuse; /* of enum brim_fusion */
+  uint64_t fuse; /* of enum brim_fusion_kind */
 } brim_graph_settings;
 typedef struct brim_loss_scale_settings {
   bool dynamic;

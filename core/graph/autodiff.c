@@ -69,7 +69,7 @@ static void locate(brim_graph *g, const brim_node *like)
 static brim_tensor *behind_copy(const brim_graph *g, brim_tensor *x)
 {
   const brim_node *maker = x->producer >= 0 ? g->node[x->producer] : NULL;
-  const bool copy = maker && strcmp(maker->op, "cast") == 0 && !brim_graph_has_samples(g, maker->in[0]);
+  const bool copy = maker && maker->descriptor->converts && !brim_graph_has_samples(g, maker->in[0]);
   return copy ? maker->in[0] : x;
 }
 

@@ -72,7 +72,7 @@ static void find_squares(brim_program *p)
 {
   const brim_graph *g = p->graph;
   for (size_t i = 0; i < g->first_update; i++)
-    if (g->node[i]->in_count > 0 && strcmp(g->node[i]->op, "gradient_scale") == 0)
+    if (g->node[i]->in_count > 0 && g->node[i]->out[0] == g->gradient_scale)
       add_sum(p, (int32_t)i, p->tensor_offset[g->node[i]->in[0]->id]);
 }
 

@@ -1,133 +1,16 @@
 /* The fusion pass over a forward graph, before autodiff.
  *
- * A row of the table names two operations and the one that does the work of both. A node is merged into the one right
- * before it if the row's names agree, nobody else reads what lies between them (unless it stays), and the row's `join`
- * finds the shapes in order. Only neighbours are merged: then the fused node runs when the two would have run, its
- * gradient's nodes come when theirs would, and no tensor lives longer than before. Plans never become larger.
+ * The operation that does the work of two is named by them, "linear+relu", and its descriptor says how it is made
+ * (core/graph/ops/fused.c). A node is merged into the one right before it if there is such an operation, nothing else
+ * reads what lies between them (unless it stays), and the operation's `join` finds the shapes in order. Only neighbours
+ * are merged: then the fused node runs when the two would have run, its gradient's nodes come when theirs would, and no
+ * tensor lives longer than before. Plans never become larger.
  *
- * A fused operation is named by its two, "linear+relu", and carries the name that the author gave to one of them, so
- * that messages read as the model does. */
+ * The fused node carries the name that the author gave to one of the two, so that messages read as the model does. */
 #include "graph/fuse.h"
 
+#include <stdio.h>
 #include <string.h>
-
-enum stays { NEVER, IN_TRAINING, ALWAYS };
-
-typedef struct fusion {
-  uint64_t kind; /* enum brim_fusion */
-  const char *first, *second, *op;
-  enum stays stays; /* when the first one's result stays an output, which others may read */
-  /* Makes `first` the fused node; false, with nothing changed: it cannot be. */
-  bool (*join)(brim_graph *g, brim_node *first, const brim_node *second);
-} fusion;
-
-static bool join_activation(brim_graph *g, brim_node *first, const brim_node *second);
-static bool join_leaky_relu(brim_graph *g, brim_node *first, const brim_node *second);
-static bool join_keeping(brim_graph *g, brim_node *first, const brim_node *second);
-static bool join_dropout_add(brim_graph *g, brim_node *first, const brim_node *second);
-static bool join_residual_norm(brim_graph *g, brim_node *first, const brim_node *second);
-
-static const fusion table[] = {
-    {BRIM_FUSE_BIAS_ACTIVATION, "linear", "relu", "linear+relu", NEVER, join_activation},
-    {BRIM_FUSE_BIAS_ACTIVATION, "linear", "leaky_relu", "linear+leaky_relu", NEVER, join_leaky_relu},
-    {BRIM_FUSE_BIAS_ACTIVATION, "linear", "sigmoid", "linear+sigmoid", NEVER, join_activation},
-    {BRIM_FUSE_BIAS_ACTIVATION, "linear", "tanh", "linear+tanh", NEVER, join_activation},
-    {BRIM_FUSE_BIAS_ACTIVATION, "conv2d", "relu", "conv2d+relu", NEVER, join_activation},
-    {BRIM_FUSE_BIAS_ACTIVATION, "conv2d", "leaky_relu", "conv2d+leaky_relu", NEVER, join_leaky_relu},
-    {BRIM_FUSE_BIAS_ACTIVATION, "conv2d", "sigmoid", "conv2d+sigmoid", NEVER, join_activation},
-    {BRIM_FUSE_BIAS_ACTIVATION, "conv2d", "tanh", "conv2d+tanh", NEVER, join_activation},
-    {BRIM_FUSE_BIAS_ACTIVATION, "linear", "gelu", "linear+gelu", IN_TRAINING, join_keeping},
-    {BRIM_FUSE_BIAS_ACTIVATION, "linear", "silu", "linear+silu", IN_TRAINING, join_keeping},
-    {BRIM_FUSE_NORM_ACTIVATION, "batch_norm", "relu", "batch_norm+relu", NEVER, join_activation},
-    {BRIM_FUSE_NORM_ACTIVATION, "batch_norm_inference", "relu", "batch_norm_inference+relu", NEVER, join_activation},
-    {BRIM_FUSE_NORM_ACTIVATION, "group_norm", "relu", "group_norm+relu", NEVER, join_activation},
-    {BRIM_FUSE_NORM_ACTIVATION, "layer_norm", "relu", "layer_norm+relu", NEVER, join_activation},
-    {BRIM_FUSE_RESIDUAL_NORM, "add", "layer_norm", "add+layer_norm", ALWAYS, join_residual_norm},
-    {BRIM_FUSE_RESIDUAL_NORM, "add", "rms_norm", "add+rms_norm", ALWAYS, join_residual_norm},
-    {BRIM_FUSE_DROPOUT_ADD, "dropout", "add", "dropout+add", NEVER, join_dropout_add},
-};
-
-/* The activation's result takes the place of what it is applied to. */
-static bool join_activation(brim_graph *g, brim_node *first, const brim_node *second)
-{
-  (void)g;
-  first->attr.fused.activation = second->attr.activation;
-  first->out[0] = second->out[0];
-  return true;
-}
-
-/* Its gradient is told by the sign of its result. */
-static bool join_leaky_relu(brim_graph *g, brim_node *first, const brim_node *second)
-{
-  return second->attr.activation.factor > 0 && join_activation(g, first, second);
-}
-
-/* Is the next node another such product? Nodes with one operand and a result as large may come before it. */
-static bool is_followed_by(const brim_graph *g, const brim_node *n, const char *op)
-{
-  for (size_t i = n->index + 1; i < g->node_count; i++) {
-    const brim_node *next = g->node[i];
-    if (strcmp(next->op, op) == 0) return true;
-    if (next->in_count != 1 || next->out[0]->bytes != next->in[0]->bytes) return false;
-  }
-  return false;
-}
-
-/* In training both results stay. While the two are made, the product's scratch lives too, which is no more than what
- * another product right behind needs: all tensors live then as well, since a layer keeps its input for its gradient.
- * Elsewhere the plan might become larger, as of four dimensions, which the product may have to copy. */
-static bool join_keeping(brim_graph *g, brim_node *first, const brim_node *second)
-{
-  if (!g->training) return join_activation(g, first, second);
-  brim_tensor *before = first->out[0];
-  if (second->out[0] == before || before->shape.rank == 4 || !is_followed_by(g, second, first->op)) return false;
-  first->out = BRIM_ARENA_NEW(&g->arena, brim_tensor *, 2);
-  first->out[1] = before;
-  first->out_count = 2;
-  return join_activation(g, first, second);
-}
-
-/* Is an operand as it is what the sum takes? Not one that is repeated, nor one whose gradient is added up. */
-static bool is_whole(const brim_graph *g, const brim_tensor *operand, const brim_tensor *sum)
-{
-  return operand->role != BRIM_ROLE_PARAMETER && brim_shape_equal(&operand->shape, &sum->shape) &&
-         brim_graph_has_samples(g, operand) == brim_graph_has_samples(g, sum);
-}
-
-/* a + dropout(x): inputs a, x. */
-static bool join_dropout_add(brim_graph *g, brim_node *first, const brim_node *second)
-{
-  brim_tensor *x = first->in[0], *a = second->in[second->in[0] == first->out[0] ? 1 : 0];
-  if (!is_whole(g, a, first->out[0])) return false;
-  first->in = BRIM_ARENA_NEW(&g->arena, brim_tensor *, 2);
-  first->in[0] = a;
-  first->in[1] = x;
-  first->in_count = 2;
-  first->out[0] = second->out[0];
-  return true;
-}
-
-/* norm(a + b): inputs a, b and the norm's parameters; outputs the sum and those of the norm. Of four dimensions, where
- * backends may have orders of their own, the two would copy more than they save. */
-static bool join_residual_norm(brim_graph *g, brim_node *first, const brim_node *second)
-{
-  const brim_tensor *sum = first->out[0];
-  if (second->in[0] != sum || sum->shape.rank == 4) return false;
-  if (!is_whole(g, first->in[0], sum) || !is_whole(g, first->in[1], sum)) return false;
-  const uint32_t inputs = 1 + second->in_count, outputs = 1 + second->out_count;
-  brim_tensor **in = BRIM_ARENA_NEW(&g->arena, brim_tensor *, inputs);
-  brim_tensor **out = BRIM_ARENA_NEW(&g->arena, brim_tensor *, outputs);
-  memcpy(in, first->in, 2 * sizeof *in);
-  memcpy(in + 2, second->in + 1, (second->in_count - 1) * sizeof *in);
-  out[0] = first->out[0];
-  memcpy(out + 1, second->out, second->out_count * sizeof *out);
-  first->in = in;
-  first->in_count = inputs;
-  first->out = out;
-  first->out_count = outputs;
-  first->attr = second->attr;
-  return true;
-}
 
 typedef struct pass {
   brim_graph *g;
@@ -158,42 +41,40 @@ static bool reads(const brim_node *n, const brim_tensor *t)
   return false;
 }
 
-/* What the author called one of the two, else what the operation is. */
-static const char *name_of(const fusion *f, const brim_node *first, const brim_node *second)
+/* The operation that does the work of two; NULL: the pass makes none of these. */
+static const brim_op *fused_of(const brim_node *first, const brim_node *second)
 {
-  if (strcmp(first->name, f->first) != 0) return first->name;
-  return strcmp(second->name, f->second) != 0 ? second->name : f->op;
+  char name[64];
+  const int length = snprintf(name, sizeof name, "%s+%s", first->op, second->op);
+  const brim_op *op = (size_t)length < sizeof name ? brim_op_find(name) : NULL;
+  return op && op->fusion.kind ? op : NULL;
+}
+
+/* What the author called one of the two, else what the operation is. */
+static const char *name_of(const brim_op *op, const brim_node *first, const brim_node *second)
+{
+  if (strcmp(first->name, first->op) != 0) return first->name;
+  return strcmp(second->name, second->op) != 0 ? second->name : op->name;
 }
 
 static bool merge(const pass *p, brim_node *first, const brim_node *second)
 {
   brim_tensor *between = first->out[0];
   if (!reads(second, between)) return false;
-  for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
-    const fusion *f = &table[i];
-    if (!(p->fusions & f->kind) || strcmp(first->op, f->first) != 0 || strcmp(second->op, f->second) != 0) continue;
-    const bool stays = f->stays == ALWAYS || (f->stays == IN_TRAINING && p->g->training);
-    if (!stays && p->readers[between->id] > 1) return false;
-    const brim_op *op = brim_op_find(f->op);
-    if (!op || (p->offers && !p->offers(p->arg, f->op))) return false;
-    const char *name = name_of(f, first, second);
-    if (!f->join(p->g, first, second)) return false;
-    p->gone[between->id] = !stays;
-    first->descriptor = op;
-    first->op = op->name;
-    first->name = name;
-    if (f->stays != ALWAYS) first->out[0]->name = name;
-    return true;
-  }
-  return false;
-}
-
-/* Would the table merge the two, if all of its kinds were allowed? */
-static bool is_pair(const brim_node *first, const brim_node *second)
-{
-  for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
-    if (strcmp(first->op, table[i].first) == 0 && strcmp(second->op, table[i].second) == 0) return true;
-  return false;
+  const brim_op *op = fused_of(first, second);
+  if (!op || !(p->fusions & op->fusion.kind)) return false;
+  const bool always = op->fusion.first_stays == BRIM_STAYS;
+  const bool stays = always || (op->fusion.first_stays == BRIM_STAYS_IN_TRAINING && p->g->training);
+  if (!stays && p->readers[between->id] > 1) return false;
+  if (p->offers && !p->offers(p->arg, op->name)) return false;
+  const char *name = name_of(op, first, second);
+  if (!op->fusion.join(p->g, first, second)) return false;
+  p->gone[between->id] = !stays;
+  first->descriptor = op;
+  first->op = op->name;
+  first->name = name;
+  if (!always) first->out[0]->name = name;
+  return true;
 }
 
 /* An activation behind a view, as conv1d ends with one, may as well come before it: `view`'s result becomes the
@@ -201,7 +82,8 @@ static bool is_pair(const brim_node *first, const brim_node *second)
 static bool merge_behind_view(const pass *p, brim_node *first, brim_node *view, const brim_node *second)
 {
   brim_tensor *inner = first->out[0], *outer = view->out[0];
-  if (!view->descriptor->view || view->in[0] != inner || second->in_count != 1 || second->in[0] != outer) return false;
+  if (!view->descriptor->traits.view || view->in[0] != inner || second->in_count != 1 || second->in[0] != outer)
+    return false;
   if (p->readers[inner->id] > 1 || p->readers[outer->id] > 1) return false;
   brim_tensor *in[] = {inner}, *out[] = {inner};
   brim_node moved = *second;
@@ -242,8 +124,9 @@ static void renumber(const pass *p)
 static bool come_before_view(const pass *p, const brim_node *first, brim_node *view, brim_node *second)
 {
   brim_tensor *inner = first->out[0], *outer = view->out[0], *last = second->out[0];
-  if (!view->descriptor->view || view->in[0] != inner || second->in_count != 1 || second->in[0] != outer) return false;
-  if (p->readers[inner->id] > 1 || p->readers[outer->id] > 1 || !is_pair(first, second)) return false;
+  if (!view->descriptor->traits.view || view->in[0] != inner || second->in_count != 1 || second->in[0] != outer)
+    return false;
+  if (p->readers[inner->id] > 1 || p->readers[outer->id] > 1 || !fused_of(first, second)) return false;
   second->in[0] = inner;
   outer->shape = inner->shape; /* the activation's now */
   outer->name = second->name;

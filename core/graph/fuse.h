@@ -4,7 +4,7 @@
 #include "graph/graph.h"
 
 /* The kinds of fusion: bits of brim_graph_options.fuse, and their names, in this order, as graph.fuse takes them. */
-enum brim_fusion {
+enum brim_fusion_kind {
   BRIM_FUSE_BIAS_ACTIVATION = 1, /* linear or conv2d, and an activation */
   BRIM_FUSE_NORM_ACTIVATION = 2, /* batch, group or layer norm, and relu */
   BRIM_FUSE_RESIDUAL_NORM = 4,   /* add, and layer norm or RMS norm of the sum */

@@ -173,7 +173,7 @@ typedef struct brim_graph_options {
   bool squares;         /* of losses are added up too */
   bool keep_output;     /* the output is read after the program */
   bool keep_features;   /* the features of the backbone are */
-  uint64_t fuse;        /* of enum brim_fusion: what may become one operation */
+  uint64_t fuse;        /* of enum brim_fusion_kind: what may become one operation */
   /* Whether the backend has an operation; NULL: it has all. Fusion is done only where it has the fused one. */
   bool (*offers)(const void *arg, const char *op);
   const void *offers_arg;

@@ -49,7 +49,7 @@ static int32_t *find_last_uses(const brim_graph *g, brim_arena *arena)
 /* May `out` of this node lie where `in` lies? */
 static bool may_share(const brim_program *p, const brim_node *n, const brim_tensor *in, const brim_tensor *out)
 {
-  const bool view = n->descriptor->view;
+  const bool view = n->descriptor->traits.view;
   if (in->bytes != out->bytes || in->dtype != out->dtype) return false;
   /* A view keeps the order of the elements only between equal shapes of equal layout, or plain ones. */
   if (in->channel_block != out->channel_block) return false;
@@ -78,7 +78,7 @@ static const brim_tensor *shared_tensor(const brim_program *p, const brim_node *
   const brim_op *op = n->descriptor;
   const brim_tensor *out = n->out[k];
   uint32_t inputs = k == 0 ? op->inplace : k == 1 ? op->inplace_second : 0;
-  if (op->view && k == 0) inputs = BRIM_OP_INPLACE(0);
+  if (op->traits.view && k == 0) inputs = BRIM_OP_INPLACE(0);
   if (inputs == 0 || p->need[n->index].no_inplace) return NULL;
   if (k == 1 && may_replace_first(n, last)) return n->out[0];
   for (uint32_t i = 0; i < n->in_count && i < 32; i++)

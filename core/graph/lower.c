@@ -22,6 +22,7 @@ static brim_status gradient_cast(brim_autodiff *ad, const brim_node *n)
 }
 
 BRIM_OP(cast) = {.name = "cast",
+                 .converts = true,
                  .signature = "x [...] -> y [...]",
                  .in_count = 1,
                  .out_count = 1,
@@ -179,7 +180,7 @@ void brim_graph_lower(brim_graph *g, uint32_t dtype)
 static const brim_node *widening(const brim_graph *g, const brim_tensor *t)
 {
   const brim_node *n = t->producer >= 0 && t->producer < (int32_t)g->forward_count ? g->node[t->producer] : NULL;
-  if (!n || strcmp(n->op, "cast") != 0) return NULL;
+  if (!n || !n->descriptor->converts) return NULL;
   const brim_parameter *p = brim_graph_parameter_of(g, n->in[0]);
   return (p && p->is_small) || widening(g, n->in[0]) ? n : NULL;
 }

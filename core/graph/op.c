@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 
+_Static_assert(offsetof(brim_op, traits) == 0, "see brim_node_traits()");
 _Static_assert(sizeof(brim_attr) == sizeof((brim_attr){0}.reserve), "nodes of this ABI have room for 128 bytes");
 
 extern const brim_op *const __start_brim_ops[] __attribute__((visibility("hidden")));
@@ -43,6 +44,13 @@ const brim_op *brim_op_find(const char *name)
 {
   pthread_once(&slots_once, fill_slots);
   return slot[slot_of(name)];
+}
+
+uint64_t brim_op_hash(const brim_attr *attr)
+{
+  const brim_attr zero = {.reserve = {0}};
+  const uint64_t hash = brim_hash(BRIM_HASH_START, attr, sizeof *attr);
+  return hash == brim_hash(BRIM_HASH_START, &zero, sizeof zero) ? 0 : hash;
 }
 
 brim_cost brim_op_cost(const brim_node *node)

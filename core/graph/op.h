@@ -19,7 +19,17 @@ typedef struct brim_cost {
   uint64_t flops, bytes; /* multiply-adds count two; bytes read and written at least */
 } brim_cost;
 
+/* For operations "first+second": how the fusion pass (core/graph/fuse.c) replaces a node of the first and the node of
+ * the second after it. */
+typedef struct brim_fusion {
+  uint64_t kind; /* enum brim_fusion_kind; 0: the pass does not make this operation */
+  enum { BRIM_STAYS_NEVER, BRIM_STAYS_IN_TRAINING, BRIM_STAYS } first_stays; /* is the first one's result an output? */
+  /* Makes `first` the fused node. False, with nothing changed: these two cannot be fused. */
+  bool (*join)(brim_graph *g, brim_node *first, const brim_node *second);
+} brim_fusion;
+
 typedef struct brim_op {
+  brim_op_traits traits; /* first: what backends see of the descriptor (brim/ops.h) */
   const char *name;
   /* For readers, as brim ops prints it: "x [N,F], weight [O,F], [bias [O]] -> y [N,O]". */
   const char *signature;
@@ -39,8 +49,8 @@ typedef struct brim_op {
    * reads as they are, in fp32, where others are given as copies of that type; and outputs that stay in fp32, as
    * statistics and losses do. A bit each. */
   uint32_t wide_in, wide_out;
-  /* out[0] holds in[0]'s values in the same order: it is the same memory if the layouts agree. */
-  bool view;
+  bool converts;      /* out[0] holds in[0]'s values, perhaps in another type */
+  bool probabilities; /* out[0] holds probabilities, or their logarithms */
   /* Of an operation that does the work of two and has the first one's result among its own: what the two are, as nodes
    * of its tensors. Recompute then may keep that result and make again what the second one does. Only of nodes where
    * the two, each with a kernel of its own, leave the same bits. False: they may not. NULL: it has no halves. */
@@ -51,11 +61,20 @@ typedef struct brim_op {
   /* Emits the nodes that compute the gradients of the inputs. NULL: no gradient flows through. */
   brim_status (*gradient)(brim_autodiff *ad, const brim_node *node);
   void (*cost)(const brim_node *node, brim_cost *out); /* NULL: one flop an output element, all tensors once */
+  /* A hash of the attributes on which the node's time depends. NULL: of all, brim_op_hash(). */
+  uint64_t (*hash)(const brim_attr *attr);
+  brim_fusion fusion;
 } brim_op;
 
 #define BRIM_OP_INPLACE(input) (1u << (input))
 #define BRIM_OP_FROM(output) (~0u << (output))
 #define BRIM_OP_WIDE(i) (1u << (i))
+#define BRIM_OP_SAMPLES(i) (1u << (i))
+/* Traits of most operations: every tensor has samples, each computed by itself. */
+#define BRIM_OP_APART                                                                                                  \
+  {                                                                                                                    \
+    .samples_in = ~0u, .samples_out = ~0u, .apart = 1                                                                  \
+  }
 /* Descriptors lie side by side in a section of the object file; see op.c. */
 #define BRIM_OP(id)                                                                                                    \
   static const brim_op op_##id;                                                                                        \
@@ -66,6 +85,7 @@ const brim_op *brim_op_find(const char *name); /* NULL if there is none */
 size_t brim_op_count(void);
 const brim_op *brim_op_at(size_t i);
 brim_cost brim_op_cost(const brim_node *node);
+uint64_t brim_op_hash(const brim_attr *attr); /* 0 if all are zero */
 
 /* For descriptors: one output, of in[0]'s shape; in[0] must have real numbers. */
 brim_status brim_op_infer_same(brim_graph *g, brim_node *node);

@@ -222,7 +222,7 @@ static void append_clone(rewriting *r, const brim_node *n)
     if (!copy->out[k]) return; /* the graph has the error */
     if (t->role == BRIM_ROLE_ACTIVATION) r->clone[t->id] = copy->out[k];
   }
-  if (!n->descriptor->view) { /* which is no work */
+  if (!n->descriptor->traits.view) { /* which is no work */
     g->recomputed_flops += brim_op_cost(n).flops;
     g->recomputed_count++;
   }

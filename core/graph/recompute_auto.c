@@ -56,7 +56,7 @@ typedef struct search {
 uint64_t brim_recompute_work(const brim_node *n)
 {
   const brim_cost cost = brim_op_cost(n);
-  return n->descriptor->view ? 0 : cost.flops + OPERATIONS_PER_BYTE * cost.bytes;
+  return n->descriptor->traits.view ? 0 : cost.flops + OPERATIONS_PER_BYTE * cost.bytes;
 }
 
 static void index_views(search *s, brim_arena *arena)
@@ -66,7 +66,7 @@ static void index_views(search *s, brim_arena *arena)
   s->next_view = BRIM_ARENA_NEW(arena, int32_t, s->nodes);
   memset(s->first_view, 0xff, s->nodes * sizeof *s->first_view);
   for (size_t i = s->nodes; i-- > 0;) {
-    const int32_t of = g->node[i]->descriptor->view ? s->e.w.maker[g->node[i]->in[0]->id] : -1;
+    const int32_t of = g->node[i]->descriptor->traits.view ? s->e.w.maker[g->node[i]->in[0]->id] : -1;
     if (of < 0) continue;
     s->next_view[i] = s->first_view[of];
     s->first_view[of] = (int32_t)i;
@@ -180,7 +180,7 @@ static void put(const search *s, found *into, uint64_t bytes, uint64_t work)
   into->flops = 0;
   memcpy(into->dropped, s->e.w.dropped, s->nodes * sizeof *into->dropped);
   for (size_t i = 0; i < s->nodes; i++)
-    if (s->e.w.made[i] && !g->node[i]->descriptor->view) into->flops += brim_op_cost(g->node[i]).flops;
+    if (s->e.w.made[i] && !g->node[i]->descriptor->traits.view) into->flops += brim_op_cost(g->node[i]).flops;
 }
 
 static uint64_t work_made(const search *s)

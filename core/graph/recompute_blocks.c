@@ -67,7 +67,7 @@ static void find_readers(brim_blocks *b)
 
 static bool is_atom(const brim_blocks *b, const brim_node *n)
 {
-  return b->given->repeats[n->index] && !n->descriptor->view && bytes_of(b, n, false) > 0;
+  return b->given->repeats[n->index] && !n->descriptor->traits.view && bytes_of(b, n, false) > 0;
 }
 
 /* The atoms of a block: if there are too many, those of fewest bytes are left out. */
@@ -165,7 +165,7 @@ static void find_prices(brim_blocks *b)
 /* Where the backward pass reads nothing of what goes on, keeping it is never worth it: there blocks are joined. */
 static bool is_boundary(const brim_blocks *b, const brim_node *n)
 {
-  return b->given->end[n->index] && !n->descriptor->view && bytes_of(b, n, true) > 0;
+  return b->given->end[n->index] && !n->descriptor->traits.view && bytes_of(b, n, true) > 0;
 }
 
 brim_blocks *brim_blocks_create(brim_estimate *e, const brim_blocks_given *given, brim_arena *arena)
@@ -264,7 +264,7 @@ static void drop_views(brim_blocks *b)
 {
   const brim_graph *g = b->e->w.g;
   for (size_t i = 0; i < g->forward_count; i++) {
-    if (!g->node[i]->descriptor->view) continue;
+    if (!g->node[i]->descriptor->traits.view) continue;
     const int32_t maker = b->e->w.maker[g->node[i]->in[0]->id];
     b->e->w.dropped[i] = maker >= 0 && b->e->w.dropped[maker] && b->given->repeats[i];
   }

@@ -91,7 +91,7 @@ const brim_tensor *brim_walk_root(const brim_graph *g, const brim_tensor *t)
 {
   for (;;) {
     const brim_node *maker = t->producer >= 0 ? g->node[t->producer] : NULL;
-    if (!maker || !maker->descriptor->view || maker->in[0]->bytes != t->bytes) return t;
+    if (!maker || !maker->descriptor->traits.view || maker->in[0]->bytes != t->bytes) return t;
     t = maker->in[0];
   }
 }
@@ -157,7 +157,7 @@ static bool may_take_over(const brim_node *n, uint32_t k, const brim_kernel_need
 {
   const brim_op *op = n->descriptor;
   const uint32_t inputs = k == 0 ? op->inplace : k == 1 ? op->inplace_second : 0;
-  if (op->view || inputs == 0 || need->no_inplace) return false;
+  if (op->traits.view || inputs == 0 || need->no_inplace) return false;
   if (k == 1 && n->out[0]->bytes == n->out[1]->bytes) return true;
   for (uint32_t i = 0; i < n->in_count && i < 32; i++)
     if (inputs & BRIM_OP_INPLACE(i) && n->in[i]->bytes == n->out[k]->bytes) return true;

@@ -2,7 +2,6 @@
 #include "graph/signature.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 static const char *type_name(uint32_t dtype)
 {
@@ -62,16 +61,9 @@ static bool is_offloaded(const brim_program *p, const brim_node *n)
   return false;
 }
 
-/* Which of a model's dropouts it is makes no difference. */
 static uint64_t hash_attr(const brim_node *n)
 {
-  brim_attr a = n->attr;
-  if (brim_starts_with(n->op, "dropout")) a.dropout.stream = 0;
-  if (brim_starts_with(n->op, "attention")) a.attention.stream = 0;
-  if (strcmp(n->op, "formula") == 0) return brim_hash(BRIM_HASH_START, n->attr.formula.formula, sizeof(brim_formula));
-  const brim_attr zero = {.reserve = {0}};
-  const uint64_t hash = brim_hash(BRIM_HASH_START, &a, sizeof a);
-  return hash == brim_hash(BRIM_HASH_START, &zero, sizeof zero) ? 0 : hash;
+  return n->descriptor->hash ? n->descriptor->hash(&n->attr) : brim_op_hash(&n->attr);
 }
 
 void brim_signature_print(const brim_program *p, const brim_node *n, brim_text *out)

@@ -43,7 +43,7 @@ static void find_owners(rewriting *r)
   }
   for (size_t i = 0; i < g->node_count; i++) {
     const brim_node *n = g->node[i];
-    if (strcmp(n->op, "cast") != 0 && !n->descriptor->view) continue;
+    if (!n->descriptor->converts && !n->descriptor->traits.view) continue;
     if (n->in[0]->role == BRIM_ROLE_PARAMETER) r->parameter[n->out[0]->id] = r->parameter[n->in[0]->id];
   }
 }

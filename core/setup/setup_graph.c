@@ -91,7 +91,7 @@ static void warn_of_output(const brim_graph *g, const char *loss)
 {
   if (g->output->producer < 0 || (strcmp(loss, "cross_entropy") != 0 && strcmp(loss, "bce") != 0)) return;
   const brim_node *n = g->node[g->output->producer];
-  if (strcmp(n->op, "softmax") != 0 && strcmp(n->op, "log_softmax") != 0 && strcmp(n->op, "sigmoid") != 0) return;
+  if (!n->descriptor->probabilities) return;
   brim_log(BRIM_LOG_WARN,
            "the model's output is a %s (%s:%d), but loss=%s takes logits and makes probabilities of them itself: name "
            "what comes before as the output",

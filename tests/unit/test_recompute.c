@@ -194,7 +194,7 @@ static void check_bytes(const deep *d)
     brim_plan *plan = plan_of(d, BRIM_RECOMPUTE_AUTO, none->persistent_bytes + r.bytes[level] * 103 / 100);
     uint64_t flops = 0; /* of the level; the plan's is this one if it does as much */
     for (size_t i = 0; i < g->forward_count; i++)
-      flops += dropped[i] && !g->node[i]->descriptor->view ? brim_op_cost(g->node[i]).flops : 0;
+      flops += dropped[i] && !g->node[i]->descriptor->traits.view ? brim_op_cost(g->node[i]).flops : 0;
     if (flops == plan->program[0].graph->recomputed_flops) {
       met++;
       assert_true(r.bytes[level] <= plan->program[0].live_bytes);
@@ -294,7 +294,7 @@ static void try_all_sets(all_sets *a, const brim_program *p, brim_arena *arena)
   a->count = 0;
   for (uint32_t i = 0; i < g->forward_count; i++) {
     const bool needed = i + 4 < g->forward_count; /* flatten, head, loss: used again at once */
-    if (!needed || g->node[i]->descriptor->view || !brim_walk_repeats(g, g->node[i])) continue;
+    if (!needed || g->node[i]->descriptor->traits.view || !brim_walk_repeats(g, g->node[i])) continue;
     assert_true(a->count < DROPPABLE_MAX);
     a->node[a->count++] = i;
   }

@@ -50,30 +50,33 @@ static void cost_function(const brim_node *n, brim_cost *out)
   out->flops = FLOPS_OF_FUNCTION * (uint64_t)brim_shape_count(&n->out[0]->shape);
 }
 
-#define FUNCTION(id, its_cost)                                                                                         \
+#define FUNCTION(id, its_cost, its_probabilities)                                                                      \
   BRIM_OP(id) = {.name = #id,                                                                                          \
+                 .traits = BRIM_OP_APART,                                                                              \
                  .signature = "x [...] -> y [...]",                                                                    \
                  .in_count = 1,                                                                                        \
                  .out_count = 1,                                                                                       \
                  .inplace = BRIM_OP_INPLACE(0),                                                                        \
                  .infer = brim_op_infer_same,                                                                          \
                  .gradient = gradient_##id,                                                                            \
+                 .probabilities = its_probabilities,                                                                   \
                  .cost = its_cost}
 /* `kept`: what it needs of the forward pass besides dy. */
 #define GRADIENT(id, kept, its_cost)                                                                                   \
   BRIM_OP(id) = {.name = #id,                                                                                          \
+                 .traits = BRIM_OP_APART,                                                                              \
                  .signature = kept ", dy -> dx",                                                                       \
                  .in_count = 2,                                                                                        \
                  .out_count = 1,                                                                                       \
                  .inplace = BRIM_OP_INPLACE(1) | BRIM_OP_INPLACE(0),                                                   \
                  .cost = its_cost}
-FUNCTION(leaky_relu, NULL);
-FUNCTION(gelu, cost_function);
-FUNCTION(silu, cost_function);
-FUNCTION(sigmoid, cost_function);
-FUNCTION(tanh, cost_function);
-FUNCTION(exp, cost_function);
-FUNCTION(scale, NULL);
+FUNCTION(leaky_relu, NULL, false);
+FUNCTION(gelu, cost_function, false);
+FUNCTION(silu, cost_function, false);
+FUNCTION(sigmoid, cost_function, true);
+FUNCTION(tanh, cost_function, false);
+FUNCTION(exp, cost_function, false);
+FUNCTION(scale, NULL, false);
 GRADIENT(leaky_relu_grad, "x", NULL);
 GRADIENT(gelu_grad, "x", cost_function);
 GRADIENT(silu_grad, "x", cost_function);

@@ -44,7 +44,16 @@ static void cost_attention_grad(const brim_node *n, brim_cost *out)
   out->flops = 10 * products_of(n); /* q k^T, dy v^T, and dq, dk, dv */
 }
 
+/* Which of a model's dropouts it has makes no difference. */
+static uint64_t hash_attention(const brim_attr *attr)
+{
+  brim_attr a = *attr;
+  a.attention.stream = 0;
+  return brim_op_hash(&a);
+}
+
 BRIM_OP(attention) = {.name = "attention",
+                      .traits = {.samples_in = BRIM_OP_FROM(0), .samples_out = BRIM_OP_FROM(0)},
                       .wide_out = BRIM_OP_WIDE(1),
                       .signature = "q [N,T,heads*D], k [N,S,kv_heads*D], v [N,S,kv_heads*D] -> y [N,T,heads*D], lse "
                                    "[N,heads,T]",
@@ -52,12 +61,15 @@ BRIM_OP(attention) = {.name = "attention",
                       .out_count = 2,
                       .infer = infer_attention,
                       .gradient = gradient_attention,
-                      .cost = cost_attention};
+                      .cost = cost_attention,
+                      .hash = hash_attention};
 BRIM_OP(attention_grad) = {.name = "attention_grad",
+                           .traits = {.samples_in = BRIM_OP_FROM(0), .samples_out = BRIM_OP_FROM(0)},
                            .signature = "q, k, v, y, lse, dy -> dq, dk, dv",
                            .in_count = 6,
                            .out_count = 3,
-                           .cost = cost_attention_grad};
+                           .cost = cost_attention_grad,
+                           .hash = hash_attention};
 
 /* q, k and v against each other; `size` is that of a head. */
 static brim_status check_shapes(brim_graph *g, const brim_tensor *const t[3], const brim_attention_attr *a)

@@ -134,13 +134,15 @@ static void cost_sum_to(const brim_node *n, brim_cost *out)
 
 /* y may lie in the memory of an operand that has as many elements. */
 #define BINARY(id)                                                                                                     \
-  BRIM_OP(id) = {.name = #id,                                                                                          \
-                 .signature = "a [...], b [...] -> y [...]",                                                           \
-                 .in_count = 2,                                                                                        \
-                 .out_count = 1,                                                                                       \
-                 .inplace = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(1),                                                   \
-                 .infer = infer_binary,                                                                                \
-                 .gradient = gradient_##id}
+  BRIM_OP(id) = {                                                                                                      \
+      .name = #id,                                                                                                     \
+      .traits = {.samples_in = BRIM_OP_FROM(0), .samples_out = BRIM_OP_FROM(0), .apart = true, .broadcasts = true},    \
+      .signature = "a [...], b [...] -> y [...]",                                                                      \
+      .in_count = 2,                                                                                                   \
+      .out_count = 1,                                                                                                  \
+      .inplace = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(1),                                                              \
+      .infer = infer_binary,                                                                                           \
+      .gradient = gradient_##id}
 BINARY(add);
 BINARY(sub);
 BINARY(mul);

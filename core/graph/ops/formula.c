@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/formula.h"
+#include "base/text.h"
 #include "brim/model.h"
 #include "graph/graph.h"
 
@@ -46,7 +47,13 @@ static brim_status gradient_formula(brim_autodiff *ad, const brim_node *n)
   return brim_autodiff_emit(ad, "formula", n, &(brim_attr){.formula = {.formula = f}}, in, n->in_count + 1, of, count);
 }
 
+static uint64_t hash_formula(const brim_attr *attr)
+{
+  return brim_hash(BRIM_HASH_START, attr->formula.formula, sizeof(brim_formula));
+}
+
 BRIM_OP(formula) = {.name = "formula",
+                    .traits = BRIM_OP_APART,
                     .signature = "x [...], ... -> y [...], ...",
                     .in_count = 1,
                     .variadic = true,
@@ -54,7 +61,8 @@ BRIM_OP(formula) = {.name = "formula",
                     .inplace = BRIM_OP_FROM(0),
                     .infer = brim_op_infer_same,
                     .gradient = gradient_formula,
-                    .cost = cost_formula};
+                    .cost = cost_formula,
+                    .hash = hash_formula};
 
 /* ---- of authors ---- */
 

@@ -1,12 +1,12 @@
-/* Operations that do the work of two (see core/graph/fuse.c). They add nothing to what the two mean: shapes, costs and
- * gradients are those of the two, asked for by their names.
+/* Operations that do the work of two, and how the fusion pass (core/graph/fuse.c) makes their nodes. They add nothing
+ * to what the two mean: shapes, costs and gradients are those of the two, asked for by their names.
  *
  * The gradient of most activations needs their result alone, so what lies between is nowhere kept. That of gelu and
  * silu needs what they were applied to: in training it is a second output. */
 #include <stdio.h>
 #include <string.h>
 
-#include "graph/graph.h"
+#include "graph/fuse.h"
 
 /* What the operation begins with: "linear" of "linear+relu". */
 static const brim_op *first_of(const brim_node *n)
@@ -115,18 +115,107 @@ static bool halve_sum_norm(const brim_node *n, brim_arena *arena, brim_node half
   return true;
 }
 
-#define LINEAR(id, its_signature, its_outputs, its_infer, its_gradient, its_halve)                                     \
+/* ---- fusion ---- */
+
+/* The activation's result takes the place of what it is applied to. */
+static bool join_activation(brim_graph *g, brim_node *first, const brim_node *second)
+{
+  (void)g;
+  first->attr.fused.activation = second->attr.activation;
+  first->out[0] = second->out[0];
+  return true;
+}
+
+/* Its gradient is told by the sign of its result. */
+static bool join_leaky_relu(brim_graph *g, brim_node *first, const brim_node *second)
+{
+  return second->attr.activation.factor > 0 && join_activation(g, first, second);
+}
+
+/* Is the next node another such product? Nodes with one operand and a result as large may come before it. */
+static bool is_followed_by(const brim_graph *g, const brim_node *n, const char *op)
+{
+  for (size_t i = n->index + 1; i < g->node_count; i++) {
+    const brim_node *next = g->node[i];
+    if (strcmp(next->op, op) == 0) return true;
+    if (next->in_count != 1 || next->out[0]->bytes != next->in[0]->bytes) return false;
+  }
+  return false;
+}
+
+/* In training both results stay. While the two are made, the product's scratch lives too, which is no more than what
+ * another product right behind needs: all tensors live then as well, since a layer keeps its input for its gradient.
+ * Elsewhere the plan might become larger, as of four dimensions, which the product may have to copy. */
+static bool join_keeping(brim_graph *g, brim_node *first, const brim_node *second)
+{
+  if (!g->training) return join_activation(g, first, second);
+  brim_tensor *before = first->out[0];
+  if (second->out[0] == before || before->shape.rank == 4 || !is_followed_by(g, second, first->op)) return false;
+  first->out = BRIM_ARENA_NEW(&g->arena, brim_tensor *, 2);
+  first->out[1] = before;
+  first->out_count = 2;
+  return join_activation(g, first, second);
+}
+
+/* Is an operand as it is what the sum takes? Not one that is repeated, nor one whose gradient is added up. */
+static bool is_whole(const brim_graph *g, const brim_tensor *operand, const brim_tensor *sum)
+{
+  return operand->role != BRIM_ROLE_PARAMETER && brim_shape_equal(&operand->shape, &sum->shape) &&
+         brim_graph_has_samples(g, operand) == brim_graph_has_samples(g, sum);
+}
+
+/* a + dropout(x): inputs a, x. */
+static bool join_dropout_add(brim_graph *g, brim_node *first, const brim_node *second)
+{
+  brim_tensor *x = first->in[0], *a = second->in[second->in[0] == first->out[0] ? 1 : 0];
+  if (!is_whole(g, a, first->out[0])) return false;
+  first->in = BRIM_ARENA_NEW(&g->arena, brim_tensor *, 2);
+  first->in[0] = a;
+  first->in[1] = x;
+  first->in_count = 2;
+  first->out[0] = second->out[0];
+  return true;
+}
+
+/* norm(a + b): inputs a, b and the norm's parameters; outputs the sum and those of the norm. Of four dimensions, where
+ * backends may have orders of their own, the two would copy more than they save. */
+static bool join_residual_norm(brim_graph *g, brim_node *first, const brim_node *second)
+{
+  const brim_tensor *sum = first->out[0];
+  if (second->in[0] != sum || sum->shape.rank == 4) return false;
+  if (!is_whole(g, first->in[0], sum) || !is_whole(g, first->in[1], sum)) return false;
+  const uint32_t inputs = 1 + second->in_count, outputs = 1 + second->out_count;
+  brim_tensor **in = BRIM_ARENA_NEW(&g->arena, brim_tensor *, inputs);
+  brim_tensor **out = BRIM_ARENA_NEW(&g->arena, brim_tensor *, outputs);
+  memcpy(in, first->in, 2 * sizeof *in);
+  memcpy(in + 2, second->in + 1, (second->in_count - 1) * sizeof *in);
+  out[0] = first->out[0];
+  memcpy(out + 1, second->out, second->out_count * sizeof *out);
+  first->in = in;
+  first->in_count = inputs;
+  first->out = out;
+  first->out_count = outputs;
+  first->attr = second->attr;
+  return true;
+}
+
+/* ---- descriptors ---- */
+
+#define LINEAR(id, its_signature, its_outputs, its_infer, its_gradient, its_halve, its_stays, its_join)                \
   BRIM_OP(linear_##id) = {.name = "linear+" #id,                                                                       \
+                          .traits = {.samples_in = BRIM_OP_SAMPLES(0), .samples_out = BRIM_OP_FROM(0)},                \
                           .signature = "x [...,F], weight [O,F], [bias [O]] -> " its_signature,                        \
                           .in_count = 3,                                                                               \
                           .optional = 1,                                                                               \
                           .out_count = its_outputs,                                                                    \
                           .infer = its_infer,                                                                          \
                           .gradient = its_gradient,                                                                    \
+                          .fusion = {BRIM_FUSE_BIAS_ACTIVATION, its_stays, its_join},                                  \
                           .halve = its_halve,                                                                          \
                           .cost = cost_both}
-#define CONV2D(id)                                                                                                     \
+#define CONV2D(id, its_join)                                                                                           \
   BRIM_OP(conv2d_##id) = {.name = "conv2d+" #id,                                                                       \
+                          .traits = {.samples_in = BRIM_OP_SAMPLES(0), .samples_out = BRIM_OP_SAMPLES(0)},             \
                           .signature =                                                                                 \
                               "x [N,C,H,W], weight [K,C/groups,R,S] or [K,C/groups,S], [bias [K]] -> y [N,K,P,Q]",     \
                           .in_count = 3,                                                                               \
@@ -134,18 +223,22 @@ static bool halve_sum_norm(const brim_node *n, brim_arena *arena, brim_node half
                           .out_count = 1,                                                                              \
                           .infer = infer_first,                                                                        \
                           .gradient = gradient_by_result,                                                              \
+                          .fusion = {BRIM_FUSE_BIAS_ACTIVATION, BRIM_STAYS_NEVER, its_join},                           \
                           .cost = cost_both}
-LINEAR(relu, "y [...,O]", 1, infer_first, gradient_by_result, NULL);
-LINEAR(leaky_relu, "y [...,O]", 1, infer_first, gradient_by_result, NULL);
-LINEAR(sigmoid, "y [...,O]", 1, infer_first, gradient_by_result, NULL);
-LINEAR(tanh, "y [...,O]", 1, infer_first, gradient_by_result, NULL);
-LINEAR(gelu, "y [...,O], [before [...,O]]", 2, infer_keeping, gradient_by_kept, halve_keeping);
-LINEAR(silu, "y [...,O], [before [...,O]]", 2, infer_keeping, gradient_by_kept, halve_keeping);
-CONV2D(relu);
-CONV2D(leaky_relu);
-CONV2D(sigmoid);
-CONV2D(tanh);
+LINEAR(relu, "y [...,O]", 1, infer_first, gradient_by_result, NULL, BRIM_STAYS_NEVER, join_activation);
+LINEAR(leaky_relu, "y [...,O]", 1, infer_first, gradient_by_result, NULL, BRIM_STAYS_NEVER, join_leaky_relu);
+LINEAR(sigmoid, "y [...,O]", 1, infer_first, gradient_by_result, NULL, BRIM_STAYS_NEVER, join_activation);
+LINEAR(tanh, "y [...,O]", 1, infer_first, gradient_by_result, NULL, BRIM_STAYS_NEVER, join_activation);
+LINEAR(gelu, "y [...,O], [before [...,O]]", 2, infer_keeping, gradient_by_kept, halve_keeping, BRIM_STAYS_IN_TRAINING,
+       join_keeping);
+LINEAR(silu, "y [...,O], [before [...,O]]", 2, infer_keeping, gradient_by_kept, halve_keeping, BRIM_STAYS_IN_TRAINING,
+       join_keeping);
+CONV2D(relu, join_activation);
+CONV2D(leaky_relu, join_leaky_relu);
+CONV2D(sigmoid, join_activation);
+CONV2D(tanh, join_activation);
 BRIM_OP(batch_norm_relu) = {.name = "batch_norm+relu",
+                            .fusion = {BRIM_FUSE_NORM_ACTIVATION, BRIM_STAYS_NEVER, join_activation},
                             .wide_in = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),
                             .wide_out = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),
                             .signature = "x [N,C,...], weight [C], bias [C] -> y [N,C,...], mean [G,C], rstd [G,C], "
@@ -157,6 +250,7 @@ BRIM_OP(batch_norm_relu) = {.name = "batch_norm+relu",
                             .cost = cost_both};
 BRIM_OP(batch_norm_inference_relu) = {
     .name = "batch_norm_inference+relu",
+    .fusion = {BRIM_FUSE_NORM_ACTIVATION, BRIM_STAYS_NEVER, join_activation},
     .wide_in = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2) | BRIM_OP_WIDE(3) | BRIM_OP_WIDE(4),
     .signature = "x [N,C,...], weight [C], bias [C], running_mean [C], running_var [C] -> y [N,C,...]",
     .in_count = 5,
@@ -165,6 +259,8 @@ BRIM_OP(batch_norm_inference_relu) = {
     .infer = infer_first,
     .cost = cost_both};
 BRIM_OP(group_norm_relu) = {.name = "group_norm+relu",
+                            .fusion = {BRIM_FUSE_NORM_ACTIVATION, BRIM_STAYS_NEVER, join_activation},
+                            .traits = {.samples_in = BRIM_OP_SAMPLES(0), .samples_out = BRIM_OP_FROM(0)},
                             .wide_in = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),
                             .wide_out = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),
                             .signature = "x [N,C,...], weight [C], bias [C] -> y [N,C,...], mean [N,groups], rstd "
@@ -176,6 +272,8 @@ BRIM_OP(group_norm_relu) = {.name = "group_norm+relu",
                             .gradient = gradient_by_result,
                             .cost = cost_both};
 BRIM_OP(layer_norm_relu) = {.name = "layer_norm+relu",
+                            .fusion = {BRIM_FUSE_NORM_ACTIVATION, BRIM_STAYS_NEVER, join_activation},
+                            .traits = {.samples_in = BRIM_OP_SAMPLES(0), .samples_out = BRIM_OP_FROM(0)},
                             .wide_in = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),
                             .wide_out = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),
                             .signature = "x [...,F], weight [F], bias [F] -> y [...,F], mean [...], rstd [...]",
@@ -217,6 +315,10 @@ static void cost_sum_norm(const brim_node *n, brim_cost *out)
 }
 
 BRIM_OP(add_layer_norm) = {.name = "add+layer_norm",
+                           .fusion = {BRIM_FUSE_RESIDUAL_NORM, BRIM_STAYS, join_residual_norm},
+                           .traits = {.samples_in = BRIM_OP_SAMPLES(0) | BRIM_OP_SAMPLES(1),
+                                      .samples_out = BRIM_OP_FROM(0),
+                                      .sum = BRIM_SUM_FIRST},
                            .wide_in = BRIM_OP_WIDE(2) | BRIM_OP_WIDE(3),
                            .wide_out = BRIM_OP_WIDE(2) | BRIM_OP_WIDE(3),
                            .signature = "a [...,F], b [...,F], weight [F], bias [F] -> sum [...,F], y [...,F], mean "
@@ -229,6 +331,10 @@ BRIM_OP(add_layer_norm) = {.name = "add+layer_norm",
                            .halve = halve_sum_norm,
                            .cost = cost_sum_norm};
 BRIM_OP(add_rms_norm) = {.name = "add+rms_norm",
+                         .fusion = {BRIM_FUSE_RESIDUAL_NORM, BRIM_STAYS, join_residual_norm},
+                         .traits = {.samples_in = BRIM_OP_SAMPLES(0) | BRIM_OP_SAMPLES(1),
+                                    .samples_out = BRIM_OP_FROM(0),
+                                    .sum = BRIM_SUM_FIRST},
                          .wide_in = BRIM_OP_WIDE(2),
                          .wide_out = BRIM_OP_WIDE(2),
                          .signature = "a [...,F], b [...,F], weight [F] -> sum [...,F], y [...,F], rstd [...]",
@@ -257,10 +363,19 @@ static brim_status gradient_dropout_add(brim_autodiff *ad, const brim_node *n)
   return brim_autodiff_emit(ad, "dropout_grad", n, NULL, in, 1, &n->in[1], 1);
 }
 
-BRIM_OP(dropout_add) = {.name = "dropout+add",
-                        .signature = "a [...], x [...] -> a + dropout(x) [...]",
-                        .in_count = 2,
-                        .out_count = 1,
-                        .inplace = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(1),
-                        .infer = infer_dropout_add,
-                        .gradient = gradient_dropout_add};
+static uint64_t hash_dropout_add(const brim_attr *attr)
+{
+  return brim_op_find("dropout")->hash(attr);
+}
+
+BRIM_OP(dropout_add) = {
+    .name = "dropout+add",
+    .fusion = {BRIM_FUSE_DROPOUT_ADD, BRIM_STAYS_NEVER, join_dropout_add},
+    .traits = {.samples_in = BRIM_OP_FROM(0), .samples_out = BRIM_OP_FROM(0), .apart = true, .sum = BRIM_SUM_LAST},
+    .signature = "a [...], x [...] -> a + dropout(x) [...]",
+    .in_count = 2,
+    .out_count = 1,
+    .inplace = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(1),
+    .infer = infer_dropout_add,
+    .gradient = gradient_dropout_add,
+    .hash = hash_dropout_add};

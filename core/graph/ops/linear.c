@@ -42,6 +42,7 @@ static void cost_grad_weight(const brim_node *n, brim_cost *out)
 }
 
 BRIM_OP(linear) = {.name = "linear",
+                   .traits = {.samples_in = BRIM_OP_SAMPLES(0), .samples_out = BRIM_OP_SAMPLES(0)},
                    .signature = "x [...,F], weight [O,F], [bias [O]] -> y [...,O]",
                    .in_count = 3,
                    .optional = 1,
@@ -49,9 +50,14 @@ BRIM_OP(linear) = {.name = "linear",
                    .infer = infer_linear,
                    .gradient = gradient_linear,
                    .cost = cost_linear};
-BRIM_OP(linear_grad_input) = {
-    .name = "linear_grad_input", .signature = "dy, weight -> dx", .in_count = 2, .out_count = 1, .cost = cost_linear};
+BRIM_OP(linear_grad_input) = {.name = "linear_grad_input",
+                              .traits = {.samples_in = BRIM_OP_SAMPLES(0), .samples_out = BRIM_OP_SAMPLES(0)},
+                              .signature = "dy, weight -> dx",
+                              .in_count = 2,
+                              .out_count = 1,
+                              .cost = cost_linear};
 BRIM_OP(linear_grad_weight) = {.name = "linear_grad_weight",
+                               .traits = {.samples_in = BRIM_OP_SAMPLES(0) | BRIM_OP_SAMPLES(1)},
                                .signature = "x, dy -> dweight, [dbias]",
                                .in_count = 2,
                                .out_count = 2,

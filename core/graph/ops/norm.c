@@ -76,6 +76,7 @@ static void cost_norm_grad(const brim_node *n, brim_cost *out)
 }
 
 BRIM_OP(layer_norm) = {.name = "layer_norm",
+                       .traits = {.samples_in = BRIM_OP_SAMPLES(0), .samples_out = BRIM_OP_FROM(0)},
                        .wide_in = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),
                        .wide_out = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),
                        .signature = "x [...,F], weight [F], bias [F] -> y [...,F], mean [...], rstd [...]",
@@ -86,6 +87,7 @@ BRIM_OP(layer_norm) = {.name = "layer_norm",
                        .gradient = gradient_layer_norm,
                        .cost = cost_norm};
 BRIM_OP(layer_norm_grad) = {.name = "layer_norm_grad",
+                            .traits = {.samples_in = ~BRIM_OP_SAMPLES(1), .samples_out = BRIM_OP_SAMPLES(0)},
                             .signature = "x, weight, mean, rstd, dy -> dx, dweight, dbias",
                             .in_count = 5,
                             .out_count = 3,
@@ -93,6 +95,7 @@ BRIM_OP(layer_norm_grad) = {.name = "layer_norm_grad",
                             .inplace = BRIM_OP_INPLACE(4),
                             .cost = cost_norm_grad};
 BRIM_OP(rms_norm) = {.name = "rms_norm",
+                     .traits = {.samples_in = BRIM_OP_SAMPLES(0), .samples_out = BRIM_OP_FROM(0)},
                      .wide_in = BRIM_OP_WIDE(1),
                      .wide_out = BRIM_OP_WIDE(1),
                      .signature = "x [...,F], weight [F] -> y [...,F], rstd [...]",
@@ -103,6 +106,7 @@ BRIM_OP(rms_norm) = {.name = "rms_norm",
                      .gradient = gradient_rms_norm,
                      .cost = cost_norm};
 BRIM_OP(rms_norm_grad) = {.name = "rms_norm_grad",
+                          .traits = {.samples_in = ~BRIM_OP_SAMPLES(1), .samples_out = BRIM_OP_SAMPLES(0)},
                           .signature = "x, weight, rstd, dy -> dx, dweight",
                           .in_count = 4,
                           .out_count = 2,
@@ -110,6 +114,7 @@ BRIM_OP(rms_norm_grad) = {.name = "rms_norm_grad",
                           .inplace = BRIM_OP_INPLACE(3),
                           .cost = cost_norm_grad};
 BRIM_OP(group_norm) = {.name = "group_norm",
+                       .traits = {.samples_in = BRIM_OP_SAMPLES(0), .samples_out = BRIM_OP_FROM(0)},
                        .wide_in = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),
                        .wide_out = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),
                        .signature = "x [N,C,...], weight [C], bias [C] -> y [N,C,...], mean [N,groups], rstd "
@@ -121,6 +126,7 @@ BRIM_OP(group_norm) = {.name = "group_norm",
                        .gradient = gradient_group_norm,
                        .cost = cost_norm};
 BRIM_OP(group_norm_grad) = {.name = "group_norm_grad",
+                            .traits = {.samples_in = ~BRIM_OP_SAMPLES(1), .samples_out = BRIM_OP_SAMPLES(0)},
                             .signature = "x, weight, mean, rstd, dy -> dx, dweight, dbias",
                             .in_count = 5,
                             .out_count = 3,

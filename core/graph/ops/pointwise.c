@@ -24,7 +24,16 @@ static brim_status gradient_dropout(brim_autodiff *ad, const brim_node *n)
   return brim_autodiff_pass(ad, n, "dropout_grad", NULL);
 }
 
+/* Which of a model's dropouts it is makes no difference. */
+static uint64_t hash_dropout(const brim_attr *attr)
+{
+  brim_attr a = *attr;
+  a.dropout.stream = 0;
+  return brim_op_hash(&a);
+}
+
 BRIM_OP(relu) = {.name = "relu",
+                 .traits = BRIM_OP_APART,
                  .signature = "x [...] -> y [...]",
                  .in_count = 1,
                  .out_count = 1,
@@ -32,19 +41,27 @@ BRIM_OP(relu) = {.name = "relu",
                  .infer = brim_op_infer_same,
                  .gradient = gradient_relu};
 BRIM_OP(relu_grad) = {.name = "relu_grad",
+                      .traits = BRIM_OP_APART,
                       .signature = "y, dy -> dx",
                       .in_count = 2,
                       .out_count = 1,
                       .inplace = BRIM_OP_INPLACE(1) | BRIM_OP_INPLACE(0)};
 BRIM_OP(dropout) = {.name = "dropout",
+                    .traits = BRIM_OP_APART,
                     .signature = "x [...] -> y [...]",
                     .in_count = 1,
                     .out_count = 1,
                     .inplace = BRIM_OP_INPLACE(0),
                     .infer = brim_op_infer_same,
-                    .gradient = gradient_dropout};
-BRIM_OP(dropout_grad) = {
-    .name = "dropout_grad", .signature = "dy -> dx", .in_count = 1, .out_count = 1, .inplace = BRIM_OP_INPLACE(0)};
+                    .gradient = gradient_dropout,
+                    .hash = hash_dropout};
+BRIM_OP(dropout_grad) = {.name = "dropout_grad",
+                         .traits = BRIM_OP_APART,
+                         .signature = "dy -> dx",
+                         .in_count = 1,
+                         .out_count = 1,
+                         .inplace = BRIM_OP_INPLACE(0),
+                         .hash = hash_dropout};
 
 brim_tensor *brim_relu(brim_graph *g, brim_tensor *x)
 {

@@ -15,13 +15,14 @@ static void cost_reshape(const brim_node *n, brim_cost *out)
   out->flops = 0;
 }
 
-BRIM_OP(reshape) = {.name = "reshape",
-                    .signature = "x [N,...] -> y [N,...]",
-                    .in_count = 1,
-                    .out_count = 1,
-                    .view = true,
-                    .gradient = gradient_reshape,
-                    .cost = cost_reshape};
+BRIM_OP(reshape) = {
+    .name = "reshape",
+    .traits = {.samples_in = BRIM_OP_FROM(0), .samples_out = BRIM_OP_FROM(0), .apart = true, .view = true},
+    .signature = "x [N,...] -> y [N,...]",
+    .in_count = 1,
+    .out_count = 1,
+    .gradient = gradient_reshape,
+    .cost = cost_reshape};
 
 brim_tensor *brim_reshape(brim_graph *g, brim_tensor *x, int32_t rank, const int64_t *dim)
 {

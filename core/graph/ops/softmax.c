@@ -22,14 +22,17 @@ static void cost_softmax(const brim_node *n, brim_cost *out)
 
 #define SOFTMAX(id)                                                                                                    \
   BRIM_OP(id) = {.name = #id,                                                                                          \
+                 .traits = BRIM_OP_APART,                                                                              \
                  .signature = "x [...,F] -> y [...,F]",                                                                \
                  .in_count = 1,                                                                                        \
                  .out_count = 1,                                                                                       \
                  .inplace = BRIM_OP_INPLACE(0),                                                                        \
                  .infer = brim_op_infer_same,                                                                          \
                  .gradient = gradient_##id,                                                                            \
+                 .probabilities = true,                                                                                \
                  .cost = cost_softmax};                                                                                \
   BRIM_OP(id##_grad) = {.name = #id "_grad",                                                                           \
+                        .traits = BRIM_OP_APART,                                                                       \
                         .signature = "y, dy -> dx",                                                                    \
                         .in_count = 2,                                                                                 \
                         .out_count = 1,                                                                                \

@@ -25,13 +25,18 @@ static void cost_grad(const brim_node *n, brim_cost *out)
 }
 
 BRIM_OP(upsample2d) = {.name = "upsample2d",
+                       .traits = BRIM_OP_APART,
                        .signature = "x [N,C,H,W] -> y [N,C,P,Q]",
                        .in_count = 1,
                        .out_count = 1,
                        .gradient = gradient_upsample2d,
                        .cost = cost_upsample2d};
-BRIM_OP(upsample2d_grad) = {
-    .name = "upsample2d_grad", .signature = "dy -> dx", .in_count = 1, .out_count = 1, .cost = cost_grad};
+BRIM_OP(upsample2d_grad) = {.name = "upsample2d_grad",
+                            .traits = BRIM_OP_APART,
+                            .signature = "dy -> dx",
+                            .in_count = 1,
+                            .out_count = 1,
+                            .cost = cost_grad};
 
 /* One dimension of the result, from a size or a factor; 0, with the error in the graph, if neither will do. */
 static int64_t length_of(brim_graph *g, const char *op, const char *which, int64_t length, int64_t size, int64_t factor)

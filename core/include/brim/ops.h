@@ -338,10 +338,28 @@ typedef union brim_attr {
   uint64_t reserve[16]; /* the union's size is part of the ABI */
 } brim_attr;
 
+/* What a backend may want to know of an operation besides what it computes. Zero: nothing is said. Since ABI 1.10 */
+enum brim_op_sum {
+  BRIM_SUM_NONE,
+  BRIM_SUM_FIRST, /* out[0] = in[0] + in[1]; the other outputs are computed from out[0] as it is stored */
+  BRIM_SUM_LAST   /* out[0] = in[0] + what the operation computes from in[1], rounded to the type of out[0] */
+};
+typedef struct brim_op_traits {
+  /* The inputs and outputs whose first dimension is that of the samples, a bit each (bits of tensors that a node lacks
+   * may be set). Such an operation can be run on a part of the samples at a time. Every part needs the other inputs
+   * whole; the other outputs are gradients, to which each part is added, in the order of the samples. No bits: it
+   * cannot be run so. */
+  uint32_t samples_in, samples_out;
+  int32_t apart;      /* 1: the results of a sample are the same bits in every part; 0: if parts are whole grains */
+  int32_t broadcasts; /* 1: inputs may be repeated to the shape of out[0]; parts need inputs of one shape */
+  int32_t view;       /* 1: out[0] has the values of in[0] in the same order: one memory if the layouts agree */
+  int32_t sum;        /* enum brim_op_sum */
+} brim_op_traits;
+
 typedef struct brim_node {
   uint32_t index;                   /* position in the program */
   const char *op;                   /* "conv2d" */
-  const struct brim_op *descriptor; /* the core's */
+  const struct brim_op *descriptor; /* the core's; see brim_node_traits() */
   const char *name;                 /* "conv1": the author's name, or made from the operation's */
   brim_attr attr;
   uint32_t in_count, out_count;
@@ -349,6 +367,12 @@ typedef struct brim_node {
   const char *file; /* where the model's author wrote it; "" if the core made it */
   int line;
 } brim_node;
+
+/* The descriptor begins with the traits. Since ABI 1.10 */
+static inline const brim_op_traits *brim_node_traits(const brim_node *node)
+{
+  return (const brim_op_traits *)(const void *)node->descriptor;
+}
 
 #ifdef __cplusplus
 }

@@ -4,8 +4,8 @@
  * kernel runs, outputs are rounded from it afterwards. What waits for the backward pass takes half the memory.
  *
  * So that the scratch is small too, operations that treat samples one by one, or add up over them in order, are run on
- * a few samples at a time: the table below says which of their tensors are samples. By as many grains, a result is the
- * same bits as of all at once, since that is what holds for micro-batches.
+ * a few samples at a time: the traits of the operation (brim/ops.h) say which of its tensors are samples. By as many
+ * grains, a result is the same bits as of all at once, since that is what holds for micro-batches.
  *
  * An operation that does the work of two rounds between them too, so that fusion changes no bit: what the first leaves
  * is rounded here, and the second works on that (see `second`).
@@ -26,81 +26,6 @@
 
 extern const brim_kernel *const __start_cpu_kernels[] __attribute__((visibility("hidden")));
 extern const brim_kernel *const __stop_cpu_kernels[] __attribute__((visibility("hidden")));
-
-/* ---- which operations can be sliced ---- */
-
-#define BIT(i) (1u << (i))
-typedef struct slicing {
-  const char *op;
-  uint32_t in, out; /* tensors whose first dimension is samples, a bit each; others are given whole */
-  bool by_one;      /* a sample is the same bits in whichever company; else grains are */
-} slicing;
-
-/* Outputs that are given whole are gradients, to which kernels add. */
-static const slicing slicings[] = {
-    {"relu", BIT(0), BIT(0), true},
-    {"relu_grad", BIT(0) | BIT(1), BIT(0), true},
-    {"leaky_relu", BIT(0), BIT(0), true},
-    {"leaky_relu_grad", BIT(0) | BIT(1), BIT(0), true},
-    {"sigmoid", BIT(0), BIT(0), true},
-    {"sigmoid_grad", BIT(0) | BIT(1), BIT(0), true},
-    {"tanh", BIT(0), BIT(0), true},
-    {"tanh_grad", BIT(0) | BIT(1), BIT(0), true},
-    {"gelu", BIT(0), BIT(0), true},
-    {"gelu_grad", BIT(0) | BIT(1), BIT(0), true},
-    {"silu", BIT(0), BIT(0), true},
-    {"silu_grad", BIT(0) | BIT(1), BIT(0), true},
-    {"scale", BIT(0), BIT(0), true},
-    {"formula", ~0u, ~0u, true},
-    {"reshape", BIT(0), BIT(0), true},
-    {"exp", BIT(0), BIT(0), true},
-    {"add", BIT(0) | BIT(1), BIT(0), true},
-    {"sub", BIT(0) | BIT(1), BIT(0), true},
-    {"mul", BIT(0) | BIT(1), BIT(0), true},
-    {"dropout", BIT(0), BIT(0), true},
-    {"dropout_grad", BIT(0), BIT(0), true},
-    {"dropout+add", BIT(0) | BIT(1), BIT(0), true},
-    {"softmax", BIT(0), BIT(0), true},
-    {"softmax_grad", BIT(0) | BIT(1), BIT(0), true},
-    {"conv2d", BIT(0), BIT(0)},
-    {"conv2d+relu", BIT(0), BIT(0)},
-    {"conv2d+leaky_relu", BIT(0), BIT(0)},
-    {"conv2d+sigmoid", BIT(0), BIT(0)},
-    {"conv2d+tanh", BIT(0), BIT(0)},
-    {"conv2d_grad_input", BIT(0), BIT(0)},
-    {"conv2d_grad_weight", BIT(0) | BIT(1), 0},
-    {"conv_transpose2d", BIT(0), BIT(0)},
-    {"conv_transpose2d_grad_bias", BIT(0), 0},
-    {"linear", BIT(0), BIT(0)},
-    {"linear+relu", BIT(0), BIT(0)},
-    {"linear+leaky_relu", BIT(0), BIT(0)},
-    {"linear+sigmoid", BIT(0), BIT(0)},
-    {"linear+tanh", BIT(0), BIT(0)},
-    {"linear+gelu", BIT(0), BIT(0) | BIT(1)},
-    {"linear+silu", BIT(0), BIT(0) | BIT(1)},
-    {"linear_grad_input", BIT(0), BIT(0)},
-    {"linear_grad_weight", BIT(0) | BIT(1), 0},
-    {"max_pool2d", BIT(0), BIT(0) | BIT(1), true},
-    {"max_pool2d_grad", BIT(0) | BIT(1), BIT(0), true},
-    {"avg_pool2d", BIT(0), BIT(0), true},
-    {"avg_pool2d_grad", BIT(0), BIT(0), true},
-    {"adaptive_avg_pool2d", BIT(0), BIT(0), true},
-    {"adaptive_avg_pool2d_grad", BIT(0), BIT(0), true},
-    {"upsample2d", BIT(0), BIT(0), true},
-    {"upsample2d_grad", BIT(0), BIT(0), true},
-    {"layer_norm", BIT(0), BIT(0) | BIT(1) | BIT(2)},
-    {"layer_norm+relu", BIT(0), BIT(0) | BIT(1) | BIT(2)},
-    {"layer_norm_grad", BIT(0) | BIT(2) | BIT(3) | BIT(4), BIT(0)},
-    {"rms_norm", BIT(0), BIT(0) | BIT(1)},
-    {"rms_norm_grad", BIT(0) | BIT(2) | BIT(3), BIT(0)},
-    {"add+layer_norm", BIT(0) | BIT(1), BIT(0) | BIT(1) | BIT(2) | BIT(3)},
-    {"add+rms_norm", BIT(0) | BIT(1), BIT(0) | BIT(1) | BIT(2)},
-    {"group_norm", BIT(0), BIT(0) | BIT(1) | BIT(2)},
-    {"group_norm+relu", BIT(0), BIT(0) | BIT(1) | BIT(2)},
-    {"group_norm_grad", BIT(0) | BIT(2) | BIT(3) | BIT(4), BIT(0)},
-    {"attention", BIT(0) | BIT(1) | BIT(2), BIT(0) | BIT(1)},
-    {"attention_grad", BIT(0) | BIT(1) | BIT(2) | BIT(3) | BIT(4) | BIT(5), BIT(0) | BIT(1) | BIT(2)},
-};
 
 /* A node's tensors are its inputs and then its outputs: operands. */
 typedef struct operand {
@@ -193,10 +118,10 @@ static bool is_small(const brim_tensor *t)
   return t->dtype == BRIM_DTYPE_BF16 || t->dtype == BRIM_DTYPE_F16;
 }
 
-/* Its result lies in the memory of its input, where the orders agree. */
-static bool is_view(const brim_node *n)
+/* bits: of a node's inputs or outputs. */
+static bool has_samples(uint32_t bits, size_t k)
 {
-  return strcmp(n->op, "reshape") == 0;
+  return k < 32 && bits >> k & 1;
 }
 
 static bool has_small(const brim_node *n)
@@ -214,28 +139,25 @@ static bool has_apart_results(const brim_node *n)
 {
   for (uint32_t k = 0; k < n->out_count; k++)
     if (!is_small(n->out[k]) && n->out[k]->role != BRIM_ROLE_GRADIENT) return false;
-  return !is_view(n);
+  return !brim_node_traits(n)->view;
 }
 
-/* What the table says of a node, if that holds: samples must be as many everywhere, operands of sums as large as the
- * result, and what is given whole must be added to. NULL: it is not sliced. */
-static const slicing *find_slicing(const brim_node *n)
+/* The traits of a node that can be sliced: samples must be as many everywhere, operands of sums as large as the result,
+ * and what is given whole must be added to. NULL: it is not sliced. */
+static const brim_op_traits *find_slicing(const brim_node *n)
 {
-  const slicing *s = NULL;
-  for (size_t i = 0; i < sizeof slicings / sizeof slicings[0] && !s; i++)
-    if (strcmp(slicings[i].op, n->op) == 0) s = &slicings[i];
-  if (!s) return NULL;
+  const brim_op_traits *s = brim_node_traits(n);
+  if (!s->samples_in) return NULL;
   const brim_shape *first = &n->in[0]->shape;
-  const bool alike = strcmp(n->op, "add") == 0 || strcmp(n->op, "sub") == 0 || strcmp(n->op, "mul") == 0;
   for (uint32_t k = 0; k < n->in_count; k++) {
     const brim_shape *shape = &n->in[k]->shape;
-    if (!(s->in >> k & 1)) continue;
+    if (!has_samples(s->samples_in, k)) continue;
     if (shape->rank < 1 || shape->dim[0] != first->dim[0]) return NULL;
-    if (alike && !brim_shape_equal(shape, first)) return NULL;
+    if (s->broadcasts && !brim_shape_equal(shape, first)) return NULL;
   }
   for (uint32_t k = 0; k < n->out_count; k++) {
     const brim_shape *shape = &n->out[k]->shape;
-    const bool sliced = s->out >> k & 1;
+    const bool sliced = has_samples(s->samples_out, k);
     if (sliced && (shape->rank < 1 || shape->dim[0] != first->dim[0])) return NULL;
     if (!sliced && n->out[k]->role != BRIM_ROLE_GRADIENT) return NULL;
   }
@@ -247,7 +169,7 @@ static const slicing *find_slicing(const brim_node *n)
 static second second_of(const cpu_backend *b, const brim_node *n)
 {
   const cpu_behind behind = cpu_behind_of(b, n);
-  const second s = {behind.function, behind.factor, strcmp(n->op, "dropout+add") == 0 && is_small(n->in[0])};
+  const second s = {behind.function, behind.factor, brim_node_traits(n)->sum == BRIM_SUM_LAST && is_small(n->in[0])};
   return is_small(n->out[0]) ? s : (second){0};
 }
 
@@ -259,7 +181,7 @@ static const brim_kernel *first_kernel(const char *op)
   return kernel_of(name);
 }
 
-static brim_status list_operands(wrapped *w, const brim_node *n, const slicing *s)
+static brim_status list_operands(wrapped *w, const brim_node *n, const brim_op_traits *s)
 {
   w->operands = (size_t)n->in_count + n->out_count;
   w->operand = brim_try_calloc(w->operands, sizeof *w->operand);
@@ -271,7 +193,7 @@ static brim_status list_operands(wrapped *w, const brim_node *n, const slicing *
     const size_t k = in ? i : i - n->in_count;
     o->t = in ? n->in[k] : n->out[k];
     o->small = is_small(o->t);
-    o->sliced = s && k < 32 && (in ? s->in : s->out) >> k & 1;
+    o->sliced = s && has_samples(in ? s->samples_in : s->samples_out, k);
     while (w->operand[o->same].t != o->t) o->same++;
     if (w->second.adds) o->same = i; /* x + dropout(x): zeros stand for the first */
   }
@@ -279,10 +201,10 @@ static brim_status list_operands(wrapped *w, const brim_node *n, const slicing *
 }
 
 /* Samples at a time: as many, or as many grains, as have the scratch that is wanted. */
-static int64_t slice_of(const wrapped *w, const slicing *s, int64_t grain)
+static int64_t slice_of(const wrapped *w, const brim_op_traits *s, int64_t grain)
 {
   uint64_t bytes = 0;
-  const int64_t unit = grain > 0 && !s->by_one ? grain : 1;
+  const int64_t unit = grain > 0 && !s->apart ? grain : 1;
   for (size_t i = 0; i < w->operands; i++)
     if (w->operand[i].small && w->operand[i].sliced) bytes += 2 * w->operand[i].t->bytes;
   const int64_t units = (int64_t)(SLICE_BYTES / (bytes / (uint64_t)w->rows * (uint64_t)unit + 1));
@@ -351,7 +273,7 @@ static bool parts_agree(const wrapped *w, const brim_node *n)
 }
 
 static brim_status prepare_parts(cpu_backend *self, const brim_program_info *program, const brim_node *node,
-                                 brim_kernel_need *need, wrapped *w, const slicing *s)
+                                 brim_kernel_need *need, wrapped *w, const brim_op_traits *s)
 {
   *need = (brim_kernel_need){0};
   BRIM_TRY(list_operands(w, node, s));
@@ -461,7 +383,7 @@ static void settle_piece(void *arg, int64_t task, int32_t thread)
 static void settle_sum(cpu_backend *backend, const brim_node *n, uint32_t dtype, float *a, float *b)
 {
   sum s = {cpu_half_of(backend->isa, dtype), a, b, brim_shape_count(&n->in[0]->shape)};
-  if (strncmp(n->op, "add+", 4) != 0 || a == b) return; /* x + x is exact */
+  if (a == b) return; /* x + x is exact */
   cpu_pool_run(backend->pool, cpu_divide_up(s.count, PIECE), settle_piece, &s);
 }
 
@@ -525,7 +447,7 @@ static brim_status run_part(cpu_backend *b, wrapped *w, const part *p, const bri
     if (in && o->small && o->same == i && ((o->sliced && !zeros) || row == 0))
       convert(b, zeros ? zero_piece : widen_piece, o->t->dtype, own, w->place[i], p->tensor[i].bytes / sizeof(float));
   }
-  if (n->in_count > 1) settle_sum(b, &p->node, n->out[0]->dtype, w->place[0], w->place[1]);
+  if (brim_node_traits(n)->sum == BRIM_SUM_FIRST) settle_sum(b, &p->node, n->out[0]->dtype, w->place[0], w->place[1]);
   step.first_sample += row;
   const brim_launch inner = {.node = &p->node,
                              .state = p->state,
@@ -552,7 +474,7 @@ static CPU_RUN(run)
     inner.state = w->state;
     return w->kernel->run(self, &inner);
   }
-  if (is_view(launch->node) && launch->in[0] == launch->out[0]) return BRIM_OK;
+  if (brim_node_traits(launch->node)->view && launch->in[0] == launch->out[0]) return BRIM_OK;
   for (int64_t row = 0; row < w->rows; row += w->slice)
     BRIM_TRY(run_part(self, w, &w->part[row + w->slice > w->rows], launch, row));
   return BRIM_OK;

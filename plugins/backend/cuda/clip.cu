@@ -148,6 +148,7 @@ template <enum kind K> static brim_status launch_table(cuda_backend *b, const cu
   return launch<K>(b, few, control);
 }
 
+/* The nodes may be a chain, each going on with the sum before. */
 template <enum kind K> static brim_status run_all(cuda_backend *b, const brim_launch *const *launch, size_t count)
 {
   constexpr uint32_t AT = K == DISTANCE ? 2 : 1; /* where `before` is among the inputs */
@@ -171,27 +172,14 @@ template <enum kind K> static brim_status run_all(cuda_backend *b, const brim_la
   return launch_table<K>(b, &table, control);
 }
 
-extern "C" brim_status cuda_squared_norm_run_all(cuda_backend *b, const brim_launch *const *launch, size_t count)
+template <enum kind K> static CUDA_RUN(run)
 {
-  return run_all<SQUARED_NORM>(b, launch, count);
+  return run_all<K>(static_cast<cuda_backend *>(self), &launch, 1);
 }
-
-extern "C" brim_status cuda_distance_run_all(cuda_backend *b, const brim_launch *const *launch, size_t count)
-{
-  return run_all<DISTANCE>(b, launch, count);
-}
-
-static CUDA_RUN(squared_norm_run)
-{
-  return cuda_squared_norm_run_all(static_cast<cuda_backend *>(self), &launch, 1);
-}
-BRIM_KERNEL(squared_norm) = {.op = "squared_norm", .run = squared_norm_run};
-
-static CUDA_RUN(distance_run)
-{
-  return cuda_distance_run_all(static_cast<cuda_backend *>(self), &launch, 1);
-}
-BRIM_KERNEL(distance) = {.op = "distance", .run = distance_run};
+BRIM_KERNEL(squared_norm) = {.op = "squared_norm", .run = run<SQUARED_NORM>};
+CUDA_GATHERING(squared_norm, run_all<SQUARED_NORM>, false);
+BRIM_KERNEL(distance) = {.op = "distance", .run = run<DISTANCE>};
+CUDA_GATHERING(distance, run_all<DISTANCE>, false);
 
 static __global__ void gradient_scale_kernel(const cuda_control *control, double max_norm, const double *sum,
                                              double *out)

@@ -101,20 +101,15 @@ template <enum kind K> static brim_status run_all(cuda_backend *b, const brim_la
   return launch_table<K>(b, &table, control);
 }
 
-extern "C" brim_status cuda_federate_run_all(cuda_backend *b, const brim_launch *const *launch, size_t count)
+template <enum kind K> static CUDA_RUN(run)
 {
-  const char *op = launch[0]->node->op;
-  if (strcmp(op, "adopt") == 0) return run_all<ADOPT>(b, launch, count);
-  if (strcmp(op, "steer") == 0) return run_all<STEER>(b, launch, count);
-  if (strcmp(op, "fold") == 0) return run_all<FOLD>(b, launch, count);
-  return run_all<SERVE>(b, launch, count);
+  return run_all<K>(static_cast<cuda_backend *>(self), &launch, 1);
 }
 
-static CUDA_RUN(run)
-{
-  return cuda_federate_run_all(static_cast<cuda_backend *>(self), &launch, 1);
-}
-BRIM_KERNEL(adopt) = {.op = "adopt", .run = run};
-BRIM_KERNEL(steer) = {.op = "steer", .run = run};
-BRIM_KERNEL(fold) = {.op = "fold", .run = run};
-BRIM_KERNEL(serve) = {.op = "serve", .run = run};
+#define FEDERATE(id, K)                                                                                                \
+  BRIM_KERNEL(id) = {.op = #id, .run = run<K>};                                                                        \
+  CUDA_GATHERING(id, run_all<K>, true)
+FEDERATE(adopt, ADOPT);
+FEDERATE(steer, STEER);
+FEDERATE(fold, FOLD);
+FEDERATE(serve, SERVE);

@@ -158,7 +158,7 @@ static bool is_alike(const brim_launch *a, const brim_launch *b)
   return true;
 }
 
-extern "C" brim_status cuda_formula_run_all(cuda_backend *b, const brim_launch *const *launch, size_t count)
+static brim_status run_all(cuda_backend *b, const brim_launch *const *launch, size_t count)
 {
   table<ENTRIES_MAX> all;
   const cuda_control *control = cuda_control_of(b, launch[0]);
@@ -187,6 +187,7 @@ extern "C" brim_status cuda_formula_run_all(cuda_backend *b, const brim_launch *
 
 static CUDA_RUN(run)
 {
-  return cuda_formula_run_all(static_cast<cuda_backend *>(self), &launch, 1);
+  return run_all(static_cast<cuda_backend *>(self), &launch, 1);
 }
 BRIM_KERNEL(formula) = {.op = "formula", .prepare = cuda_same_order_prepare, .run = run};
+CUDA_GATHERING(formula, run_all, true);

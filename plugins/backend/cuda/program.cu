@@ -71,41 +71,22 @@ static brim_status run_node(cuda_backend *b, const brim_program_run *run, size_t
   return brim_fail_add(status, "in %s '%s'", run->launch[i].node->op, run->launch[i].node->name);
 }
 
-/* ---- nodes of one operation in one launch ---- */
+/* ---- nodes of one kernel in one launch ---- */
 
-typedef struct group {
-  const char *op;
-  brim_status (*run)(cuda_backend *b, const brim_launch *const *launch, size_t count);
-  bool moves; /* works without scratch (a node that has some runs alone): where nothing overlaps, its nodes may pass
-               * other such nodes */
-} group;
+extern "C" const cuda_gathering *const __start_cuda_gatherings[] __attribute__((visibility("hidden")));
+extern "C" const cuda_gathering *const __stop_cuda_gatherings[] __attribute__((visibility("hidden")));
 
-static const group groups[] = {{"adamw", cuda_update_run_all, true},
-                               {"adam", cuda_update_run_all, true},
-                               {"yogi", cuda_update_run_all, true},
-                               {"adagrad", cuda_update_run_all, true},
-                               {"sgd", cuda_update_run_all, true},
-                               {"lion", cuda_update_run_all, true},
-                               {"ema", cuda_update_run_all, true},
-                               {"moving_average", cuda_update_run_all, true},
-                               {"adopt", cuda_federate_run_all, true},
-                               {"steer", cuda_federate_run_all, true},
-                               {"fold", cuda_federate_run_all, true},
-                               {"serve", cuda_federate_run_all, true},
-                               {"formula", cuda_formula_run_all, true},
-                               {"distance", cuda_distance_run_all, false},
-                               {"squared_norm", cuda_squared_norm_run_all, false}};
-
-/* Has it inputs to be converted into another order? Kernels of groups that move need scratch for nothing else. */
+/* Has it inputs to be converted into another order? Kernels that move need scratch for nothing else. */
 static bool has_scratch(const brim_launch *l)
 {
   return cuda_scratch_end(l, false) != l->workspace;
 }
 
-static const group *group_of(const brim_launch *l)
+/* NULL: the node runs alone. */
+static const cuda_gathering *gathering_of(const brim_program_run *run, size_t i)
 {
-  for (const group &g : groups)
-    if (strcmp(g.op, l->node->op) == 0) return g.moves && has_scratch(l) ? nullptr : &g;
+  for (const cuda_gathering *const *g = __start_cuda_gatherings; g < __stop_cuda_gatherings; g++)
+    if ((*g)->kernel == run->kernel[i]) return (*g)->moves && has_scratch(&run->launch[i]) ? nullptr : *g;
   return nullptr;
 }
 
@@ -137,11 +118,12 @@ static bool may_move(const brim_program_run *run, size_t first, size_t i)
 }
 
 /* Node `first` and those behind it that can be done with it; marks them as done. Returns how many. */
-static size_t gather(const brim_program_run *run, const group *g, size_t first, const brim_launch **member, bool *done)
+static size_t gather(const brim_program_run *run, const cuda_gathering *g, size_t first, const brim_launch **member,
+                     bool *done)
 {
   size_t count = 0;
   for (size_t i = first; i < run->count; i++) {
-    const group *other = group_of(&run->launch[i]);
+    const cuda_gathering *other = gathering_of(run, i);
     if (!other || (other != g && (!g->moves || !other->moves))) break;
     if (other != g || done[i] || (g->moves && !may_move(run, first, i))) continue;
     member[count++] = &run->launch[i];
@@ -153,14 +135,14 @@ static size_t gather(const brim_program_run *run, const group *g, size_t first, 
 static brim_status run_gathered(cuda_backend *b, const brim_program_run *run, const brim_launch **member, bool *done)
 {
   for (size_t i = 0; i < run->count; i++) {
-    const group *g = group_of(&run->launch[i]);
+    const cuda_gathering *g = gathering_of(run, i);
     if (done[i]) continue;
     if (!g) {
       BRIM_TRY(run_node(b, run, i));
       continue;
     }
     const brim_status status = g->run(b, member, gather(run, g, i, member, done));
-    if (status != BRIM_OK) return brim_fail_add(status, "in %s", g->op);
+    if (status != BRIM_OK) return brim_fail_add(status, "in %s", g->kernel->op);
   }
   return BRIM_OK;
 }

@@ -190,8 +190,8 @@ static brim_status launch_table(cuda_backend *b, const cuda_table *table, const 
   return cuda_launch(b, update_kernel<K, cuda_table_few>, g, few, control);
 }
 
-/* What is read, and what changes: the rest of the inputs, which are the outputs. */
-template <enum kind K> static brim_status make_entry(const brim_launch *launch, cuda_table_entry *e)
+/* What is read, and what changes: the rest of the inputs, which are the outputs. flags: the operation's. */
+template <enum kind K> static brim_status make_entry(const brim_launch *launch, uint32_t flags, cuda_table_entry *e)
 {
   constexpr uint32_t READ = K == EMA ? 0 : 1;
   const brim_node *n = launch->node;
@@ -206,8 +206,7 @@ template <enum kind K> static brim_status make_entry(const brim_launch *launch, 
   if (K == EMA) e->factor = n->attr.ema.decay;
   if (K == MOVING_AVERAGE) e->factor = n->attr.moving_average.momentum;
   if (is_optimizer<K>)
-    e->flags = (n->attr.update.no_decay ? NO_DECAY : 0) | (n->attr.update.nesterov ? NESTEROV : 0) |
-               (strcmp(n->op, "adamw") == 0 ? DECOUPLED : 0);
+    e->flags = flags | (n->attr.update.no_decay ? NO_DECAY : 0) | (n->attr.update.nesterov ? NESTEROV : 0);
   return BRIM_OK;
 }
 
@@ -218,7 +217,9 @@ template <enum kind K> static const double *scale_of(const brim_launch *launch)
   return scaled ? static_cast<const double *>(launch->in[n->in_count - 1]) : nullptr;
 }
 
-template <enum kind K> static brim_status run_all(cuda_backend *b, const brim_launch *const *launch, size_t count)
+/* `count` nodes of one operation, none of which needs what another makes. */
+template <enum kind K, uint32_t FLAGS>
+static brim_status run_all(cuda_backend *b, const brim_launch *const *launch, size_t count)
 {
   cuda_table table;
   const cuda_control *control = cuda_control_of(b, launch[0]);
@@ -226,7 +227,7 @@ template <enum kind K> static brim_status run_all(cuda_backend *b, const brim_la
   cuda_table_clear(&table, scale_of<K>(launch[0]));
   for (size_t i = 0; i < count; i++) {
     cuda_table_entry e;
-    BRIM_TRY(make_entry<K>(launch[i], &e));
+    BRIM_TRY(make_entry<K>(launch[i], FLAGS, &e));
     const double *scale = scale_of<K>(launch[i]);
     const int64_t parts = cuda_update_parts(e.count);
     if (scale == table.head.scale && cuda_table_add(&table, &e, parts, CUDA_TABLE_PARTS_MAX)) continue;
@@ -237,30 +238,22 @@ template <enum kind K> static brim_status run_all(cuda_backend *b, const brim_la
   return launch_table<K>(b, &table, control);
 }
 
-extern "C" brim_status cuda_update_run_all(cuda_backend *b, const brim_launch *const *launch, size_t count)
+template <enum kind K, uint32_t FLAGS> static CUDA_RUN(run)
 {
-  const char *op = launch[0]->node->op;
-  if (strcmp(op, "ema") == 0) return run_all<EMA>(b, launch, count);
-  if (strcmp(op, "moving_average") == 0) return run_all<MOVING_AVERAGE>(b, launch, count);
-  if (strcmp(op, "yogi") == 0) return run_all<YOGI>(b, launch, count);
-  if (strcmp(op, "adagrad") == 0) return run_all<ADAGRAD>(b, launch, count);
-  if (strcmp(op, "sgd") == 0) return run_all<SGD>(b, launch, count);
-  if (strcmp(op, "lion") == 0) return run_all<LION>(b, launch, count);
-  return run_all<ADAM>(b, launch, count);
+  return run_all<K, FLAGS>(static_cast<cuda_backend *>(self), &launch, 1);
 }
 
-static CUDA_RUN(run)
-{
-  return cuda_update_run_all(static_cast<cuda_backend *>(self), &launch, 1);
-}
-BRIM_KERNEL(adamw) = {.op = "adamw", .run = run};
-BRIM_KERNEL(adam) = {.op = "adam", .run = run};
-BRIM_KERNEL(yogi) = {.op = "yogi", .run = run};
-BRIM_KERNEL(adagrad) = {.op = "adagrad", .run = run};
-BRIM_KERNEL(sgd) = {.op = "sgd", .run = run};
-BRIM_KERNEL(lion) = {.op = "lion", .run = run};
-BRIM_KERNEL(ema) = {.op = "ema", .run = run};
-BRIM_KERNEL(moving_average) = {.op = "moving_average", .run = run};
+#define UPDATE(id, K, FLAGS)                                                                                           \
+  BRIM_KERNEL(id) = {.op = #id, .run = run<K, FLAGS>};                                                                 \
+  CUDA_GATHERING(id, (run_all<K, FLAGS>), true)
+UPDATE(adamw, ADAM, DECOUPLED);
+UPDATE(adam, ADAM, 0);
+UPDATE(yogi, YOGI, 0);
+UPDATE(adagrad, ADAGRAD, 0);
+UPDATE(sgd, SGD, 0);
+UPDATE(lion, LION, 0);
+UPDATE(ema, EMA, 0);
+UPDATE(moving_average, MOVING_AVERAGE, 0);
 
 static CUDA_RUN(zero_run)
 {

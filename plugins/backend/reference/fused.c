@@ -57,7 +57,7 @@ BRIM_KERNEL(linear_silu) = {.op = "linear+silu", .run = activation_keeping};
 /* The norm's kernel is given the sum, which has the shape of the node's first input, and its own outputs. */
 static brim_status norm_behind(void *self, const brim_launch *launch)
 {
-  const char *norm = launch->node->op + strlen("add+");
+  const char *norm = strchr(launch->node->op, '+') + 1;
   const double *a = launch->in[0], *b = launch->in[1];
   double *sum = launch->out[0];
   for (int64_t i = 0; i < brim_shape_count(&launch->node->out[0]->shape); i++) sum[i] = a[i] + b[i];

@@ -1,0 +1,85 @@
+"""An operation is one place: its descriptor and a kernel in each backend. No other file lists operations by name."""
+
+import json
+import pathlib
+import re
+
+from support import Case, main
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+
+# Files that name an operation, besides core/graph/ops and the lines that register kernels, and why.
+BUILDS = "builds graphs of operations"
+FAMILY = "kernels of a family, which tells its own operations apart"
+WORD = "a word of its own, not the operation"
+ALLOWED = {
+    "core/graph/autodiff.c": BUILDS,
+    "core/graph/build.c": BUILDS,
+    "core/graph/federate.c": BUILDS,
+    "core/graph/loss_build.c": BUILDS,
+    "core/graph/shard_gradients.c": BUILDS,
+    "core/graph/update.c": BUILDS,
+    "core/graph/update_backward.c": BUILDS,
+    "core/graph/update_build.c": BUILDS,
+    "core/graph/wrap.c": BUILDS,
+    "core/graph/lower.c": "has the descriptor of cast, and builds graphs of it",
+    "core/graph/fuse.c": "finds the last product and its loss, which become one node",
+    "core/builtin/loss.c": "the loss of that operation",
+    "core/builtin/optimizer.c": "the optimizers of these operations",
+    "core/engine/engine.c": "the default loss and optimizer",
+    "core/exec/ceiling.c": "the loss of the models that it times",
+    "core/cli/ops.c": "what functions of brim/model.h are made of",
+    "plugins/backend/cpu/activation.c": FAMILY,
+    "plugins/backend/cpu/conv.c": FAMILY,
+    "plugins/backend/cuda/arithmetic.h": FAMILY,
+    "core/config/compose.c": WORD,
+    "core/data/describe.c": WORD,
+    "core/data/keep.c": WORD,
+    "core/exec/predict.h": WORD,
+    "core/federate/world.c": WORD,
+    "core/report/page_clients.c": WORD,
+    "core/report/page_figures.c": WORD,
+    "core/report/runs.c": WORD,
+    "core/cli/compare.c": WORD,
+    "core/cli/eval.c": WORD,
+    "core/setup/setup_graph.c": WORD,
+    "core/train/report.c": WORD,
+    "core/train/run_record.c": WORD,
+    "plugins/backend/cuda/libraries/sdpa.c": WORD,
+    "plugins/dataset/csv/kept.c": WORD,
+    "plugins/dataset/text/bpe_build.c": WORD,
+}
+
+
+def named_in(text, operations):
+    """The operations that are string literals of a C file, "+relu" too, but for what registers a kernel."""
+    text = re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.DOTALL)
+    text = re.sub(r'(?<!\w)\.op = "[^"]*"|^[A-Z0-9_]+\(\w+, "[^"]*"', "", text, flags=re.MULTILINE)
+    return {literal.strip("+") for literal in re.findall(r'"([^"\n]*)"', text)} & operations
+
+
+class OperationNames(Case):
+    def test_no_file_but_those_of_the_table_names_an_operation(self):
+        operations = {row["name"] for row in json.loads(self.brim("ops", "--json").out)["operations"]}
+        self.assertGreater(len(operations), 100)
+        files = [path for folder in ("core", "plugins") for path in (SOURCE / folder).rglob("*")
+                 if path.suffix in (".c", ".h", ".cpp", ".cu", ".cuh") and path.parent != SOURCE / "core/graph/ops"]
+        self.assertGreater(len(files), 400)
+        named = {path.relative_to(SOURCE).as_posix(): names for path in files
+                 if (names := named_in(path.read_text(), operations))}
+        new = {file: sorted(names) for file, names in named.items() if file not in ALLOWED}
+        self.assertEqual(new, {}, "what a file must know of an operation is a field of its descriptor (graph/op.h)")
+        self.assertEqual(sorted(named), sorted(ALLOWED), "files of the table that name no operation any more")
+
+    def test_a_table_of_names_counts_and_a_kernel_does_not(self):
+        operations = {"add", "linear", "relu"}
+        self.assertEqual(named_in('static const row rows[] = {{"relu", 1}};', operations), {"relu"})
+        self.assertEqual(named_in('if (strcmp(second, "+relu") == 0 || strncmp(op, "add+", 4) == 0)', operations),
+                         {"add", "relu"})
+        self.assertEqual(named_in('BRIM_KERNEL(relu) = {.op = "relu", .run = run};', operations), set())
+        self.assertEqual(named_in('.loss.op = "relu"', operations), {"relu"})
+        self.assertEqual(named_in('LINEAR(linear, "linear");\n/* "relu" */', operations), set())
+
+
+if __name__ == "__main__":
+    main()
