@@ -258,7 +258,7 @@ BRIM_EXPORT brim_tensor *brim_elementwise(brim_graph *g, const char *name, const
 #define BRIM_FUNCTION(g, name, x, formula) BRIM_ELEMENTWISE(g, name, formula, BRIM_ELEMENTS("x", (x)))
 #define brim_softplus(g, x) BRIM_FUNCTION(g, "softplus", x, "y = where(x > 20, x, log1p(exp(where(x > 20, 0, x))))")
 #define brim_mish(g, x) BRIM_FUNCTION(g, "mish", x, "y = x * tanh(log1p(exp(where(x > 20, 20, x))))")
-#define brim_hardswish(g, x) BRIM_FUNCTION(g, "hardswish", x, "y = where(x > -3, where(x < 3, x * (x + 3) / 6, x), 0)")
+#define brim_hardswish(g, x) BRIM_FUNCTION(g, "hardswish", x, "y = where(x < 3, where(x > -3, x * (x + 3) / 6, 0), x)")
 
 /* Of shapes that broadcast to each other as NumPy's do; one of them may be a parameter. */
 BRIM_EXPORT brim_tensor *brim_add(brim_graph *g, brim_tensor *a, brim_tensor *b);
