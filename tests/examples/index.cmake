@@ -1,5 +1,7 @@
-# docs/examples/README.md has a row for every example, with the number of lines that its source has. Needs SOURCE.
+# docs/examples/README.md has a row for every example, with the number of lines that its source has; the examples that
+# docs/CONTRIBUTING.md names have the same number there. Needs SOURCE.
 file(READ ${SOURCE}/README.md index)
+file(READ ${SOURCE}/../CONTRIBUTING.md contributing)
 file(GLOB sources ${SOURCE}/*/*.c)
 foreach(source IN LISTS sources)
   get_filename_component(folder ${source} DIRECTORY)
@@ -10,5 +12,10 @@ foreach(source IN LISTS sources)
   string(FIND "${index}" "| [${name}](${name}) | ${count} |" at)
   if(at EQUAL -1)
     message(FATAL_ERROR "docs/examples/README.md has no row '| [${name}](${name}) | ${count} |'")
+  endif()
+  string(FIND "${contributing}" "[${name}](examples/${name})" named)
+  string(FIND "${contributing}" "[${name}](examples/${name}), ${count} lines" at)
+  if(NOT named EQUAL -1 AND at EQUAL -1)
+    message(FATAL_ERROR "docs/CONTRIBUTING.md names ${name}, but not with its ${count} lines")
   endif()
 endforeach()
