@@ -68,7 +68,7 @@ class World:
             if self.classes and not any(row):
                 row[draw.randrange(self.classes)] = 1
         self.samples = [sum(row) if self.classes else draw.randint(1, 30) for row in self.labels]
-        self.loss, self.square, self.norm = [NAN] * n, [NAN] * n, [NAN] * n
+        self.loss, self.square, self.norm, self.accuracy = ([NAN] * n for _ in range(4))
         self.timed = draw.choice([0, 0.7, 1])
         self.last, self.times = [-1] * n, [0] * n
         self.sketch = [[0.0] * SKETCH for _ in range(n)]
@@ -97,6 +97,8 @@ class World:
             if arrived:
                 self.loss[k], self.norm[k] = (f32(self.draw.uniform(0.01, 3)) for _ in range(2))
                 self.square[k] = f32(self.loss[k] ** 2 * self.draw.uniform(1, 3))
+                if self.classes:  # of so many samples, so that accuracies may be equal
+                    self.accuracy[k] = f32(self.draw.randint(0, self.samples[k]) / self.samples[k])
                 self.sketch[k] = [f32(self.draw.gauss(0, 1)) for _ in range(SKETCH)]
         return result
 
@@ -137,7 +139,8 @@ class Selectors(unittest.TestCase):
         self.asked.say("open", method, settings, world.count, world.classes, *itertools.chain(*world.labels))
 
     def tell(self, world):
-        columns = zip(world.samples, world.loss, world.square, world.norm, world.seconds, world.last, world.times)
+        columns = zip(world.samples, world.loss, world.square, world.norm, world.seconds, world.accuracy, world.last,
+                      world.times)
         self.asked.say("columns", *itertools.chain(*columns))
 
     def choose(self, world, sketches=False):
@@ -357,8 +360,14 @@ class Selectors(unittest.TestCase):
             first = [sorted(time)[i * w.count // count] for i in range(count)]
             tier = [max(i for i in range(count) if i == 0 or time[k] >= first[i]) for k in range(w.count)]
             members = [[k for k in w.candidates if tier[k] == t] for t in range(count)]
-            seen = [[math.exp(-w.loss[k]) for k in group if math.isfinite(w.loss[k])] for group in members]
-            accuracy = [sum(values) / len(values) if values else 0 for values in seen]
+            accuracy = []
+            for group in members:  # a running sum, as it must be as low as it was before to the last bit
+                right = answers = 0.0
+                for k in group:
+                    if math.isfinite(w.loss[k]):
+                        right += w.samples[k] * (w.accuracy[k] if w.classes else math.exp(-w.loss[k]))
+                        answers += w.samples[k]
+                accuracy.append(right / answers if answers else 0)
 
             def with_credits():
                 return [t for t in range(count) if members[t] and state["spent"][t] < s["credits"]]
@@ -606,14 +615,14 @@ class Selectors(unittest.TestCase):
         self.frequencies("oort", {(k,): worth[k] / sum(worth) for k in range(n) if worth[k]}, "{cutoff:~0}",
                          prepare=all_seen)
 
-        def tiers(world):  # the first of three tiers of two is the worst; in round 1 accuracies have not risen
+        def tiers(world):  # the last of three tiers of two is the worst; in round 1 accuracies have not risen
             all_seen(world)
-            world.loss = [3.0, 3.0, 2.0, 2.0, 1.0, 1.0]
+            world.accuracy = [0.75, 0.75, 0.5, 0.5, 0.25, 0.25]  # all losses are equal
             self.open("tifl", world, "{tiers:~3,interval:~1}")
             world.round = 0
             self.choose(world)
             world.round = 1
-        self.frequencies("tifl", {(0,): 1 / 3, (1,): 1 / 3, (2,): 1 / 6, (3,): 1 / 6}, prepare=tiers)
+        self.frequencies("tifl", {(2,): 1 / 6, (3,): 1 / 6, (4,): 1 / 3, (5,): 1 / 3}, prepare=tiers)
 
 
 SAMPLES = [1, 2, 3, 5, 8, 13]
