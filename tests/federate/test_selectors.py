@@ -5,6 +5,7 @@ the frequencies that they should have, by chi-square at fixed seeds."""
 
 import itertools
 import math
+import operator
 import os
 import random
 import struct
@@ -12,6 +13,7 @@ import subprocess
 import unittest
 
 WORLDS = 1000
+LARGE = 10  # of them with 30 to 70 clients, of which at most 8 are wanted
 ROUNDS = 5
 NAN = math.nan
 SKETCH = 64
@@ -31,6 +33,19 @@ def philox(seed, use, stream, item):
         c = [q >> 32 ^ c[1] ^ k[0], q & low, p >> 32 ^ c[3] ^ k[1], p & low]
         k = [k[0] + 0x9E3779B9 & low, k[1] + 0xBB67AE85 & low]
     return c
+
+
+def solve(a, b):
+    """inv(a) b for rows `a` and `b`, by elimination, the largest pivot first."""
+    size, rows = len(a), [[*row, *values] for row, values in zip(a, b)]
+    for i in range(size):
+        p = max(range(i, size), key=lambda r: abs(rows[r][i]))
+        rows[i], rows[p] = rows[p], rows[i]
+        for r in range(size):
+            if r != i:
+                factor = rows[r][i] / rows[i][i]
+                rows[r] = [x - factor * y for x, y in zip(rows[r], rows[i])]
+    return [[value / row[i] for value in row[size:]] for i, row in enumerate(rows)]
 
 
 class Asked:
@@ -62,6 +77,7 @@ class World:
     def __init__(self, draw, clients=None):
         self.draw = draw
         n = self.count = clients or draw.randint(1, 12)
+        self.most = 8 if clients else n
         self.classes = draw.choice([0, 2, 3, 5])
         self.labels = [[draw.choice([0, 0, draw.randint(1, 9)]) for _ in range(self.classes)] for _ in range(n)]
         for row in self.labels:
@@ -85,7 +101,7 @@ class World:
         self.seconds = [self.known_time() for _ in range(n)]
         self.now = [f32(draw.uniform(0, 3)) for _ in range(n)]
         self.candidates = sorted(draw.sample(range(n), draw.choice([n, draw.randint(1, n)])))
-        self.wanted = draw.randint(1, len(self.candidates))
+        self.wanted = draw.randint(1, min(len(self.candidates), self.most))
         self.deadline = draw.choice([0, f32(draw.uniform(0.1, 9))])
 
     def end_round(self, chosen):
@@ -166,7 +182,8 @@ class Selectors(unittest.TestCase):
         """`check(world, settings, chosen)` is a list, or asserts itself; `learned` changes the reading's own state."""
         for number in range(WORLDS):
             draw = random.Random(number)
-            world, given = World(draw), settings(draw)
+            clients = draw.randint(30, 70) if number >= WORLDS - LARGE else None
+            world, given = World(draw, clients), settings(draw)
             text = "{" + ",".join(f"{key}:~{value}" for key, value in given.items()) + "}"
             self.open(method, world, text)
             for _ in range(draw.randint(1, rounds)):
@@ -446,18 +463,6 @@ class Selectors(unittest.TestCase):
     # ---- by models ----
 
     def test_linucb(self):
-        def solve(a, b):
-            """By elimination, the largest pivot first."""
-            rows = [[*row, value] for row, value in zip(a, b)]
-            for i in range(len(rows)):
-                p = max(range(i, len(rows)), key=lambda r: abs(rows[r][i]))
-                rows[i], rows[p] = rows[p], rows[i]
-                for r in range(len(rows)):
-                    if r != i:
-                        factor = rows[r][i] / rows[i][i]
-                        rows[r] = [x - factor * y for x, y in zip(rows[r], rows[i])]
-            return [row[-1] / row[i] for i, row in enumerate(rows)]
-
         def features(w, k):
             loss, seconds = w.mean(w.loss), w.mean(w.seconds)
             samples = sum(w.samples[c] for c in w.candidates) / len(w.candidates)
@@ -468,11 +473,12 @@ class Selectors(unittest.TestCase):
         def check(w, s, chosen):
             state = w.state or {"a": [[float(i == j) for j in range(6)] for i in range(6)], "b": [0.0] * 6}
             w.state = state
-            theta = solve(state["a"], state["b"])
+            inverse = solve(state["a"], [[float(i == j) for j in range(6)] for i in range(6)])
+            theta = [sum(map(operator.mul, row, state["b"])) for row in inverse]
 
             def gain(k):
                 x = features(w, k)
-                unsure = math.sqrt(sum(p * q for p, q in zip(x, solve(state["a"], x))))
+                unsure = math.sqrt(sum(p * q * v for p, row in zip(x, inverse) for q, v in zip(x, row)))
                 return sum(p * q for p, q in zip(theta, x)) + s["alpha"] * unsure
             state["x"] = {k: features(w, k) for k in chosen}
             self.assert_greedy(w, chosen, w.wanted, gain, lambda _: None)
@@ -540,17 +546,20 @@ class Selectors(unittest.TestCase):
             for i in there:
                 c[i, i] += noise
 
-            def gain(k):
-                fall = sum(w.samples[i] / total * c[i, k] for i in there) / math.sqrt(c[k, k])
-                return s["beta"] ** w.state["times"].get(k, 0) * fall
+            given, taken = {}, []
 
             def take(k):
-                column = {i: c[i, k] for i in there}
+                """The covariance given all that are taken: C - C(:,taken) inv(C(taken,taken)) C(taken,:)"""
+                taken.extend([] if k is None else [k])
+                known = solve([[c[i, j] for j in taken] for i in taken], [[c[i, j] for j in there] for i in taken])
                 for i in there:
-                    for j in there:
-                        c[i, j] -= column[i] * column[j] / column[k]
-                        if k in (i, j):
-                            c[i, j] = 1e-300 * (i == j)
+                    for at, j in enumerate(there):
+                        given[i, j] = c[i, j] - sum(c[i, t] * row[at] for t, row in zip(taken, known))
+
+            def gain(k):
+                fall = sum(w.samples[i] / total * given[i, k] for i in there) / math.sqrt(given[k, k])
+                return s["beta"] ** w.state["times"].get(k, 0) * fall
+            take(None)
             self.assert_greedy(w, chosen, w.wanted, gain, take)
             return None
 
