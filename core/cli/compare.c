@@ -8,8 +8,7 @@
 #include "report/svg.h"
 #include "store/rundir.h"
 
-#define CURVES_A_RUN 2    /* train, and what it is judged by */
-#define CURVE_RUNS_MAX 32 /* colours and dashes that can be told apart */
+#define CURVES_A_RUN 2 /* train, and what it is judged by */
 
 /* ---- tables ---- */
 
@@ -118,10 +117,25 @@ static void set_curves(brim_curve *curve, size_t name, const brim_compared *run,
   }
 }
 
-static brim_status write_curves(brim_comparison *c, const char *path)
+static brim_status check_curves(size_t count, const char *of)
 {
-  if (c->count > CURVE_RUNS_MAX)
-    return brim_fail(BRIM_ECONFIG, "curves of %zu runs cannot be told apart; at most %d", c->count, CURVE_RUNS_MAX);
+  if (count <= BRIM_SVG_CURVES_MAX) return BRIM_OK;
+  return brim_fail(BRIM_ECONFIG, "curves of %zu %s cannot be told apart; at most %d", count, of, BRIM_SVG_CURVES_MAX);
+}
+
+static brim_status write_picture(const brim_chart *chart, size_t charts, const char *const *legend, size_t count,
+                                 const char *note, const char *path)
+{
+  brim_text text = {0};
+  brim_svg_charts(chart, charts, legend, count, note, &text);
+  const brim_status status = brim_file_write_atomic(path, brim_text_str(&text), text.length);
+  brim_text_release(&text);
+  return status;
+}
+
+static brim_status write_curves_of_runs(brim_comparison *c, const char *path)
+{
+  BRIM_TRY(check_curves(c->count, "runs"));
   const size_t curves = CURVES_A_RUN * c->count;
   brim_curve *loss = BRIM_ARENA_NEW(&c->arena, brim_curve, curves);
   static const struct {
@@ -136,12 +150,27 @@ static brim_status write_curves(brim_comparison *c, const char *path)
     name[i] = brim_compare_legend(c, &c->run[i]);
   }
   const brim_chart chart[] = {{"Loss", "step", loss, curves}, {scores[kind].title, "step", score, curves}};
-  brim_text text = {0};
-  brim_svg_charts(chart, sizeof chart / sizeof chart[0], name, c->count,
-                  "strong: validation data, or test data where there is none; faint: training", &text);
-  const brim_status status = brim_file_write_atomic(path, brim_text_str(&text), text.length);
-  brim_text_release(&text);
-  return status;
+  return write_picture(chart, sizeof chart / sizeof chart[0], name, c->count,
+                       "strong: validation data, or test data where there is none; faint: training", path);
+}
+
+static bool are_federations(const brim_comparison *c)
+{
+  bool all = c->count > 1;
+  for (size_t i = 0; i < c->count; i++) all = all && brim_compare_is_federated(&c->run[i]);
+  return all;
+}
+
+/* Of several federations those of their methods, if these have accuracies. */
+static brim_status write_curves(brim_comparison *c, const brim_method *method, size_t count, const char *path)
+{
+  brim_chart chart[2];
+  const size_t charts = are_federations(c) ? brim_methods_charts(c, method, count, chart) : 0;
+  if (charts == 0) return write_curves_of_runs(c, path);
+  BRIM_TRY(check_curves(count, "methods"));
+  const char **name = BRIM_ARENA_NEW(&c->arena, const char *, count);
+  for (size_t i = 0; i < count; i++) name[i] = method[i].name;
+  return write_picture(chart, charts, name, count, "bands: a standard deviation of the seeds to both sides", path);
 }
 
 /* ---- the command ---- */
@@ -176,13 +205,14 @@ static brim_status compare(brim_comparison *c, const char *const *dir, size_t co
     print_tables(c, method, methods);
   if (!wish->path) return BRIM_OK;
   const bool csv = brim_ends_with(wish->path, ".csv");
-  BRIM_TRY(csv ? write_methods(method, methods, wish->path) : write_curves(c, wish->path));
+  BRIM_TRY(csv ? write_methods(method, methods, wish->path) : write_curves(c, method, methods, wish->path));
   brim_log(BRIM_LOG_INFO, "%s in %s", csv ? "methods" : "curves", wish->path);
   return BRIM_OK;
 }
 
 static const brim_option options[] = {{"-o", BRIM_CLI_STRING(wishes, path), "FILE",
                                        "FILE.svg: draw loss and accuracy, or what there is in their place, over steps; "
+                                       "of several federations: accuracy of their methods; "
                                        "FILE.csv: the table of a federation's methods"},
                                       {"--json", BRIM_CLI_FLAG(wishes, json), NULL, "print JSON, for programs"},
                                       {"--force", BRIM_CLI_FLAG(wishes, force), NULL, BRIM_CLI_FORCE_HELP},
@@ -212,5 +242,6 @@ const brim_command brim_command_compare = {
     "  brim compare runs/a runs/b -o curves.svg       loss and accuracy over steps, as SVG too;\n"
     "                                                 perplexity or mean absolute error, where runs are about "
     "these\n"
-    "  brim compare multirun/methods -o methods.csv   methods of federations, as a table for other programs\n",
+    "  brim compare multirun/methods -o methods.csv   methods of federations, as a table for other programs\n"
+    "  brim compare multirun/methods -o methods.svg   their accuracy by round and by simulated time\n",
     options};

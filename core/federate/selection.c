@@ -13,7 +13,7 @@
 
 /* What of a client a round changes. */
 typedef struct row {
-  float loss, square_loss, norm;
+  float loss, square_loss, norm, accuracy;
   int32_t last_round, times;
 } row;
 
@@ -39,7 +39,7 @@ struct brim_selection_host {
   brim_clients clients;
   /* columns, [count] */
   int64_t *samples, *candidate;
-  float *loss, *square_loss, *norm, *seconds, *joules;
+  float *loss, *square_loss, *norm, *accuracy, *seconds, *joules;
   int32_t *last_round, *times;
   uint32_t *labels;
   float *sketch; /* [count, BRIM_SKETCH] */
@@ -134,7 +134,7 @@ static brim_status make_columns(brim_selection_host *h)
   h->samples = brim_try_malloc(count * sizeof *h->samples);
   h->candidate = brim_try_malloc(count * sizeof *h->candidate);
   h->is_chosen = brim_try_calloc((count + 7) / 8, 1);
-  float **const reals[] = {&h->loss, &h->square_loss, &h->norm, &h->seconds, &h->joules};
+  float **const reals[] = {&h->loss, &h->square_loss, &h->norm, &h->accuracy, &h->seconds, &h->joules};
   bool all = h->samples && h->candidate && h->is_chosen;
   for (size_t k = 0; k < sizeof reals / sizeof reals[0]; k++) {
     *reals[k] = brim_try_malloc(count * sizeof(float));
@@ -161,7 +161,8 @@ static brim_status make_columns(brim_selection_host *h)
                      .seconds = h->seconds,
                      .joules = h->joules,
                      .last_round = h->last_round,
-                     .times = h->times};
+                     .times = h->times,
+                     .accuracy = h->accuracy};
   if (h->ops->needs & BRIM_NEED_SKETCH) {
     h->clients.sketch = h->sketch = brim_try_calloc(count * BRIM_SKETCH, sizeof *h->sketch);
     if (!h->sketch) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the sketches of %zu clients", count);
@@ -221,7 +222,7 @@ void brim_selection_close(brim_selection_host *h)
   brim_guard_close(h->guard);
   void *const all[] = {h->samples,    h->candidate, h->loss,    h->square_loss, h->norm,          h->seconds, h->joules,
                        h->last_round, h->times,     h->labels,  h->sketch,      h->sketch_before, h->state,   h->next,
-                       h->before,     h->undo,      h->arrived, h->is_chosen,   h->chosen};
+                       h->before,     h->undo,      h->arrived, h->is_chosen,   h->chosen,        h->accuracy};
   for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) free(all[i]);
   free(h);
 }
@@ -320,10 +321,19 @@ static void swap_sketch(brim_selection_host *h, int64_t client, int64_t i, const
   memcpy(own, now ? now : before, BRIM_SKETCH * sizeof *own);
 }
 
+/* Of its training; NAN: answers are values, or it was only played. */
+static double accuracy_of(const brim_selection_host *h, const brim_client_result *c)
+{
+  const int32_t task = h->setup->data.train.task;
+  if (task == BRIM_TASK_VALUES) return NAN;
+  return c->correct / (task == BRIM_TASK_TOKENS ? c->tokens : (double)c->samples);
+}
+
 static void take_in(brim_selection_host *h, int64_t round, const brim_client_result *c)
 {
   const int64_t k = c->client;
-  h->before[h->undo_count] = (row){h->loss[k], h->square_loss[k], h->norm[k], h->last_round[k], h->times[k]};
+  h->before[h->undo_count] =
+      (row){h->loss[k], h->square_loss[k], h->norm[k], h->accuracy[k], h->last_round[k], h->times[k]};
   h->undo[h->undo_count] = k;
   if (h->sketch) swap_sketch(h, k, h->undo_count, c->arrived ? c->sketch : h->sketch + k * BRIM_SKETCH);
   h->arrived[h->undo_count++] = c->arrived;
@@ -333,6 +343,7 @@ static void take_in(brim_selection_host *h, int64_t round, const brim_client_res
   h->loss[k] = (float)(c->loss / c->counted);
   h->square_loss[k] = (float)(c->squares / c->counted);
   h->norm[k] = (float)c->norm;
+  h->accuracy[k] = (float)accuracy_of(h, c);
 }
 
 static void swap_states(brim_selection_host *h)
@@ -351,6 +362,7 @@ static void put_back(brim_selection_host *h)
     h->loss[k] = r->loss;
     h->square_loss[k] = r->square_loss;
     h->norm[k] = r->norm;
+    h->accuracy[k] = r->accuracy;
     h->last_round[k] = r->last_round;
     h->times[k] = r->times;
   }
@@ -400,6 +412,7 @@ size_t brim_selection_tensors(brim_selection_host *h, brim_safetensor out[BRIM_S
   } columns[] = {{"clients.loss", BRIM_DTYPE_F32, h->loss},
                  {"clients.square_loss", BRIM_DTYPE_F32, h->square_loss},
                  {"clients.norm", BRIM_DTYPE_F32, h->norm},
+                 {"clients.accuracy", BRIM_DTYPE_F32, h->accuracy},
                  {"clients.last_round", BRIM_DTYPE_I32, h->last_round},
                  {"clients.times", BRIM_DTYPE_I32, h->times}};
   for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++)

@@ -1,5 +1,5 @@
 /* Which clients of a federation train in a round: the selector that the configuration chooses, and the columns of what
- * is known of clients that it chooses by (brim/selector.h). A column has at most 8 bytes a client, all together 44.
+ * is known of clients that it chooses by (brim/selector.h). A column has at most 8 bytes a client, all together 48.
  *
  * A round is a transaction here too: what a selector writes to its state counts when it has learned of the round, and
  * brim_selection_end undoes that if the round has failed. Selectors of plugins are called on a thread that
@@ -42,6 +42,6 @@ void brim_selection_end(brim_selection_host *host, bool is_committed);
 
 /* [any] The columns and the selector's state as tensors of a checkpoint, which lie in the host's own memory: to be
  * written, or to be read into between two rounds. */
-#define BRIM_SELECTION_TENSORS 8
+#define BRIM_SELECTION_TENSORS 9
 size_t brim_selection_tensors(brim_selection_host *host, brim_safetensor out[BRIM_SELECTION_TENSORS]);
 #endif

@@ -227,6 +227,54 @@ size_t brim_methods_list(brim_comparison *c, brim_method **out)
   return count;
 }
 
+/* ---- curves ---- */
+
+/* NAN: it was not evaluated there. */
+static double accuracy_at(const brim_compared *run, double round)
+{
+  const brim_series *judged = &run->metrics.split[brim_compare_judged(&run->metrics)];
+  const double *value = brim_series_values(judged, "accuracy");
+  size_t at = 0;
+  while (at < judged->count && judged->step[at] < round) at++;
+  return value && at < judged->count && judged->step[at] <= round ? value[at] : NAN;
+}
+
+/* At the evaluations of its first run. */
+static void mean_curves(brim_arena *arena, const brim_method *m, brim_curve *by_round, brim_curve *by_clock)
+{
+  const brim_series *first = &m->run[0]->metrics.split[brim_compare_judged(&m->run[0]->metrics)];
+  double *value = BRIM_ARENA_NEW(arena, double, m->runs), *accuracy = BRIM_ARENA_NEW(arena, double, first->count),
+         *deviation = BRIM_ARENA_NEW(arena, double, first->count), *clock = BRIM_ARENA_NEW(arena, double, first->count);
+  for (size_t k = 0; k < first->count; k++) {
+    for (size_t i = 0; i < m->runs; i++) value[i] = brim_compare_clock(m->run[i], first->step[k]);
+    clock[k] = brim_mean_of(value, m->runs).mean;
+    for (size_t i = 0; i < m->runs; i++) value[i] = accuracy_at(m->run[i], first->step[k]);
+    const brim_mean of = brim_mean_of(value, m->runs);
+    accuracy[k] = of.mean;
+    deviation[k] = of.deviation;
+  }
+  *by_round = (brim_curve){.x = first->step, .y = accuracy, .count = first->count};
+  if (m->runs > 1) by_round->spread = deviation;
+  *by_clock = *by_round;
+  by_clock->x = clock;
+}
+
+size_t brim_methods_charts(brim_comparison *c, const brim_method *method, size_t count, brim_chart chart[2])
+{
+  brim_curve *by_round = BRIM_ARENA_NEW(&c->arena, brim_curve, count + 1);
+  brim_curve *by_clock = BRIM_ARENA_NEW(&c->arena, brim_curve, count + 1);
+  bool has_accuracy = false, has_clock = false;
+  for (size_t i = 0; i < count; i++) {
+    mean_curves(&c->arena, &method[i], &by_round[i], &by_clock[i]);
+    by_round[i].name = by_clock[i].name = i;
+    has_accuracy = has_accuracy || method[i].having[BRIM_METHOD_ACCURACY] > 0;
+    has_clock = has_clock || method[i].having[BRIM_METHOD_SECONDS] > 0;
+  }
+  chart[0] = (brim_chart){"mean accuracy of the seeds", "round", by_round, count};
+  chart[1] = (brim_chart){"mean accuracy by simulated time", "simulated seconds", by_clock, count};
+  return !has_accuracy ? 0 : has_clock ? 2 : 1;
+}
+
 /* ---- as text ---- */
 
 static int decimals_of(int figure, double value)

@@ -3,6 +3,7 @@
 #ifndef BRIM_REPORT_METHODS_H
 #define BRIM_REPORT_METHODS_H
 #include "report/runs.h"
+#include "report/svg.h"
 
 enum brim_method_figure {
   BRIM_METHOD_ACCURACY,
@@ -45,6 +46,10 @@ typedef struct brim_method {
 size_t brim_methods_list(brim_comparison *c, brim_method **out);
 /* A row for each figure that there is, a column for each method; with many methods the other way round. */
 brim_table brim_methods_table(brim_comparison *c, const brim_method *method, size_t count);
+/* Mean accuracy of the seeds by round and, where there is a simulated world, by simulated time, with a band of a
+ * standard deviation to both sides. Returns how many charts; method k is entry k of the legend. 0: no method has
+ * accuracies. */
+size_t brim_methods_charts(brim_comparison *c, const brim_method *method, size_t count, brim_chart chart[2]);
 /* A line for each method, with a mean and a deviation of each figure; empty: there is none. */
 void brim_methods_csv(const brim_method *method, size_t count, brim_text *out);
 #endif

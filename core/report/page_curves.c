@@ -6,7 +6,6 @@
 #include "report/methods.h"
 #include "report/page_parts.h"
 
-#define CURVE_RUNS_MAX 32 /* colours and dashes that can be told apart */
 #define MEMORY_CURVES 3
 #define MIB 1048576.0
 
@@ -170,9 +169,9 @@ void brim_page_curves_of_all(brim_comparison *c, brim_text *out)
   for (size_t i = 0; i < c->count; i++) collect(&c->run[i].metrics, &names);
   if (names.count == 0) return;
   brim_page_begin(out, "Curves");
-  if (c->count > CURVE_RUNS_MAX) {
+  if (c->count > BRIM_SVG_CURVES_MAX) {
     brim_text_printf(out, "<p>Curves of %zu runs cannot be told apart: name at most %d.</p>\n", c->count,
-                     CURVE_RUNS_MAX);
+                     BRIM_SVG_CURVES_MAX);
     brim_page_end(out);
     return;
   }
@@ -188,42 +187,14 @@ void brim_page_curves_of_all(brim_comparison *c, brim_text *out)
 
 /* ---- methods ---- */
 
-/* At the evaluations of its first run; NAN where another has none. */
-static void mean_curves(brim_arena *arena, const brim_method *m, brim_curve *by_round, brim_curve *by_clock)
-{
-  const brim_series *first = &m->run[0]->metrics.split[brim_compare_judged(&m->run[0]->metrics)];
-  double *accuracy = BRIM_ARENA_NEW(arena, double, first->count), *clock = BRIM_ARENA_NEW(arena, double, first->count);
-  for (size_t k = 0; k < first->count; k++) {
-    accuracy[k] = clock[k] = 0;
-    for (size_t i = 0; i < m->runs; i++) {
-      const brim_series *own = &m->run[i]->metrics.split[brim_compare_judged(&m->run[i]->metrics)];
-      const double *value = brim_series_values(own, "accuracy");
-      size_t at = 0;
-      while (at < own->count && own->step[at] < first->step[k]) at++;
-      const bool there = value && at < own->count && own->step[at] <= first->step[k];
-      accuracy[k] += (there ? value[at] : NAN) / (double)m->runs;
-      clock[k] += brim_compare_clock(m->run[i], first->step[k]) / (double)m->runs;
-    }
-  }
-  *by_round = (brim_curve){.x = first->step, .y = accuracy, .count = first->count};
-  *by_clock = (brim_curve){.x = clock, .y = accuracy, .count = first->count};
-}
-
 void brim_page_curves_of_methods(brim_comparison *c, const brim_method *method, size_t count, brim_text *out)
 {
-  brim_curve *by_round = BRIM_ARENA_NEW(&c->arena, brim_curve, count);
-  brim_curve *by_clock = BRIM_ARENA_NEW(&c->arena, brim_curve, count);
-  bool has_clock = false;
-  if (count > CURVE_RUNS_MAX) return;
+  brim_chart chart[2];
+  if (count > BRIM_SVG_CURVES_MAX) return;
+  const size_t charts = brim_methods_charts(c, method, count, chart);
   brim_text_add(out, "<p class=\"legend\">\n");
-  for (size_t i = 0; i < count; i++) {
-    mean_curves(&c->arena, &method[i], &by_round[i], &by_clock[i]);
-    by_round[i].name = by_clock[i].name = i;
-    has_clock = has_clock || method[i].having[BRIM_METHOD_SECONDS] > 0;
-    add_legend(out, i, method[i].name);
-  }
+  for (size_t i = 0; i < count; i++) add_legend(out, i, method[i].name);
   begin_charts(out);
-  draw(&(brim_chart){"mean accuracy of the seeds", "round", by_round, count}, out);
-  if (has_clock) draw(&(brim_chart){"mean accuracy by simulated time", "simulated seconds", by_clock, count}, out);
+  for (size_t i = 0; i < charts; i++) draw(&chart[i], out);
   brim_text_add(out, "</div>\n");
 }

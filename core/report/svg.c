@@ -164,13 +164,40 @@ static void draw_bars(brim_text *out, const brim_curve *c, const axis *x, const 
   brim_text_add(out, "\"/>\n");
 }
 
+static size_t points_a_piece(const brim_curve *c)
+{
+  return c->count > 2 * PIECES_MAX ? (c->count + PIECES_MAX - 1) / PIECES_MAX : 1;
+}
+
+static bool has_spread(const brim_curve *c, size_t i)
+{
+  return c->spread && is_point(c, i) && c->spread[i] < VALUE_MAX;
+}
+
+/* There and back, for each part of the curve that is not interrupted; of a long curve one point a piece. */
+static void draw_band(brim_text *out, const brim_curve *c, const axis *x, const axis *y)
+{
+  const size_t step = points_a_piece(c);
+  if (!c->spread) return;
+  brim_text_printf(out, "<path class=\"band color%zu\" d=\"", c->name % COLORS);
+  for (size_t first = 0, end; first < c->count; first = end + step) {
+    for (end = first; end < c->count && has_spread(c, end); end += step)
+      brim_text_printf(out, "%s%.1f %.1f", end == first ? "M" : "L", place(x, c->x[end]),
+                       place(y, c->y[end] + c->spread[end]));
+    for (size_t i = end; i > first; i -= step)
+      brim_text_printf(out, "L%.1f %.1f", place(x, c->x[i - step]), place(y, c->y[i - step] - c->spread[i - step]));
+    if (end > first) brim_text_add(out, "z");
+  }
+  brim_text_add(out, "\"/>\n");
+}
+
 static void draw_curve(brim_text *out, const brim_curve *c, const axis *x, const axis *y)
 {
   if (c->bar > 0) {
     draw_bars(out, c, x, y);
     return;
   }
-  const size_t piece = c->count > 2 * PIECES_MAX ? (c->count + PIECES_MAX - 1) / PIECES_MAX : 1;
+  const size_t piece = points_a_piece(c);
   bool pen_down = false;
   brim_text_printf(out, "<path class=\"%s color%zu\"%s d=\"", c->faint ? "faint" : "curve", c->name % COLORS,
                    dashes[c->name / COLORS % DASHES]);
@@ -208,8 +235,9 @@ static void draw_chart(brim_text *out, const brim_chart *chart, double left)
       if (!is_point(c, k)) continue;
       low_x = fmin(low_x, c->x[k] - c->bar / 2);
       high_x = fmax(high_x, c->x[k] + c->bar / 2);
-      low_y = fmin(low_y, c->bar > 0 ? fmin(0, c->y[k]) : c->y[k]);
-      high_y = fmax(high_y, c->y[k]);
+      const double spread = has_spread(c, k) ? c->spread[k] : 0;
+      low_y = fmin(low_y, c->bar > 0 ? fmin(0, c->y[k]) : c->y[k] - spread);
+      high_y = fmax(high_y, c->y[k] + spread);
     }
   }
   axis x =
@@ -218,6 +246,7 @@ static void draw_chart(brim_text *out, const brim_chart *chart, double left)
   const axis y = make_axis(low_y, high_y, counts_few, PANEL_HEIGHT - MARGIN_BOTTOM, MARGIN_TOP);
   if (has_bars && low_x < high_x) begin_at(&x, low_x);
   draw_axes(out, chart, &x, &y);
+  for (size_t i = 0; i < chart->count; i++) draw_band(out, &chart->curve[i], &x, &y);
   for (int pass = 0; pass < 2; pass++)
     for (size_t i = 0; i < chart->count; i++)
       if (chart->curve[i].faint == (pass == 0)) draw_curve(out, &chart->curve[i], &x, &y);
@@ -253,9 +282,11 @@ void brim_svg_style(brim_text *out, bool dark)
   for (size_t i = 0; i < COLORS; i++)
     brim_text_printf(out, ".color%zu{color:%s}", i, dark ? colors[i].dark : colors[i].light);
   if (dark) return;
-  brim_text_add(out, ".title{font-size:14px;font-weight:600}"
-                     ".curve{fill:none;stroke:currentColor;stroke-width:2;stroke-linejoin:round}"
-                     ".faint{fill:none;stroke:currentColor;stroke-width:1;opacity:.45}circle,.bars{fill:currentColor}");
+  brim_text_add(out,
+                ".title{font-size:14px;font-weight:600}"
+                ".curve{fill:none;stroke:currentColor;stroke-width:2;stroke-linejoin:round}"
+                ".faint{fill:none;stroke:currentColor;stroke-width:1;opacity:.45}circle,.bars,.band{fill:currentColor}"
+                ".band{opacity:.15}");
 }
 
 void brim_svg_chart(const brim_chart *chart, brim_text *out)

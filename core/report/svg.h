@@ -9,9 +9,12 @@ typedef struct brim_curve {
   size_t name; /* index in the legend, which gives its colour */
   bool faint;  /* thin and pale, below the others */
   const double *x, *y;
-  size_t count; /* points that are not finite interrupt the line */
-  double bar;   /* 0: a line; else bars from 0 to y, so wide, with x in their middle */
+  size_t count;         /* points that are not finite interrupt the line */
+  double bar;           /* 0: a line; else bars from 0 to y, so wide, with x in their middle */
+  const double *spread; /* [count] a pale band from y - spread to y + spread, where it is finite; NULL: none */
 } brim_curve;
+
+#define BRIM_SVG_CURVES_MAX 32 /* colours and dashes that can be told apart */
 
 typedef struct brim_chart {
   const char *title, *x_label;

@@ -33,14 +33,15 @@ static void fill(brim_clients *c, int64_t count, uint32_t needs)
 {
   const size_t n = (size_t)count;
   int64_t *samples = malloc(n * sizeof *samples);
-  float *real = malloc(5 * n * sizeof *real);
+  float *real = malloc(6 * n * sizeof *real);
   int32_t *whole = malloc(2 * n * sizeof *whole);
   uint32_t *labels = needs & BRIM_NEED_LABELS ? malloc(n * CLASSES * sizeof *labels) : NULL;
   float *sketch = needs & BRIM_NEED_SKETCH ? malloc(n * BRIM_SKETCH * sizeof *sketch) : NULL;
   for (int64_t k = 0; k < count; k++) {
     const bool is_seen = uniform(k, 0) < 0.5 || sketch; /* distances are those of clients that were seen */
     samples[k] = 10 + (int64_t)(90 * uniform(k, 1));
-    for (uint32_t i = 0; i < 5; i++) real[i * n + (size_t)k] = is_seen || i > 2 ? (float)uniform(k, 2 + i) + 0.1f : NAN;
+    for (uint32_t i = 0; i < 6; i++)
+      real[i * n + (size_t)k] = is_seen || i == 3 || i == 4 ? (float)uniform(k, 2 + i) + 0.1f : NAN;
     whole[k] = is_seen ? (int32_t)(10 * uniform(k, 8)) : -1;
     whole[n + (size_t)k] = is_seen;
     for (uint32_t i = 0; labels && i < CLASSES; i++) labels[k * CLASSES + i] = (uint32_t)(10 * uniform(k, 9 + i));
@@ -58,7 +59,8 @@ static void fill(brim_clients *c, int64_t count, uint32_t needs)
                       .last_round = whole,
                       .times = whole + n,
                       .labels = labels,
-                      .sketch = sketch};
+                      .sketch = sketch,
+                      .accuracy = real + 5 * n};
 }
 
 /* Of rounds 10 to 14; fedcor has then seen changes of losses, in rounds before that are not timed. */

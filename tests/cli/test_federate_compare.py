@@ -17,6 +17,7 @@ SMALL = ["dataset=synthetic", "dataset.shape=[1,8,8]", "dataset.train_count=480"
          "federate.eval_every_rounds=2", "memory.timing=false", "backend.threads=2"]
 WORLD = ["network=moderate", "world.dropout=0.2"]
 METHODS = ["random", "proportional", "power_of_choice"]
+CHARTS = ["mean accuracy of the seeds", "mean accuracy by simulated time"]
 PARTS = (("accuracy", .4, max), ("seconds_to_80", .3, min), ("participation_gini", .2, min),
          ("label_coverage", .1, max))  # of the score: the figure, its weight, and which is the best
 TITLES = {"accuracy": "accuracy, %", "loss": "loss", "f1": "F1", "rounds_to_80": "rounds to 80 %", "joules": "joules",
@@ -163,22 +164,56 @@ class OfMethods(Comparing):
         self.assert_curves(section)
 
     def assert_curves(self, section):
-        """Of the means: as many points as evaluations, higher on the picture where the accuracy is."""
+        """Of the means: as many points as evaluations, higher on the picture where the accuracy is, in bands as high as
+        the deviations of the seeds."""
         charts = {chart.get("aria-label"): chart for chart in section.iter("svg") if chart.get("class") == "chart"}
-        self.assertEqual(set(charts), {"mean accuracy of the seeds", "mean accuracy by simulated time"})
-        records = [[[r for r in self.records(run) if r["split"] == split] for split in ("test", "train")]
-                   for run in self.runs[0]]
-        means = [statistics.mean(test[k]["accuracy"] for test, _ in records) for k in range(4)]
-        clocks = [statistics.mean(train[2 * k + 1]["simulated_clock"] for _, train in records) for k in range(4)]
-        for label, across in (("mean accuracy of the seeds", [2, 4, 6, 8]),
-                              ("mean accuracy by simulated time", clocks)):
-            line = charts[label].find(".//path[@class='curve color0']")
-            points = [tuple(map(float, pair.split())) for pair in re.split("[ML]", line.get("d"))[1:]]
-            self.assertEqual(len(points), 4)
-            (x, y), (u, v) = points[0], points[-1]
-            for point, mean, at in zip(points, means, across):
-                self.assertAlmostEqual(point[1], y + (v - y) * (mean - means[0]) / (means[-1] - means[0]), delta=0.2)
-                self.assertAlmostEqual(point[0], x + (u - x) * (at - across[0]) / (across[-1] - across[0]), delta=0.2)
+        self.assertEqual(list(charts), CHARTS)
+        for label, across in zip(CHARTS, self.places()):
+            self.assert_curve(charts[label].find(".//path[@class='curve color0']"),
+                              charts[label].find(".//path[@class='band color0']"), across)
+
+    def places(self):
+        """Of the first method's evaluations: by round, and by simulated time."""
+        train = [[r["simulated_clock"] for r in self.records(run) if r["split"] == "train"] for run in self.runs[0]]
+        return [2, 4, 6, 8], [statistics.mean(clock[2 * k + 1] for clock in train) for k in range(4)]
+
+    def assert_curve(self, line, band, across):
+        """They are of the first method."""
+        accuracies = list(zip(*([r["accuracy"] for r in self.records(run) if r["split"] == "test"]
+                                for run in self.runs[0])))
+        means, deviations = ([of(seeds) for seeds in accuracies] for of in (statistics.mean, statistics.stdev))
+        points, around = ([tuple(map(float, pair.split())) for pair in re.split("[ML]", path.get("d").strip("z"))[1:]]
+                          for path in (line, band))
+        self.assertEqual((len(points), len(around)), (4, 8))
+        (x, y), (u, v) = points[0], points[-1]
+        height = (v - y) / (means[-1] - means[0])
+        for k, (mean, deviation, at) in enumerate(zip(means, deviations, across)):
+            place = x + (u - x) * (at - across[0]) / (across[-1] - across[0])
+            for point, value in ((points[k], mean), (around[k], mean + deviation), (around[7 - k], mean - deviation)):
+                self.assertAlmostEqual(point[1], y + height * (value - means[0]), delta=0.3)
+                self.assertAlmostEqual(point[0], place, delta=0.2)
+
+    def picture_of(self, *runs):
+        """What an SVG picture has of each kind, in order; and its texts."""
+        self.brim("compare", *runs, "-o", "picture.svg", "--force")
+        out, picture = collections.defaultdict(list), xml.fromstring(self.read("picture.svg"))
+        for path in picture.iter("{http://www.w3.org/2000/svg}path"):
+            out[path.get("class")].append(path)
+        return out, [text.text for text in picture.iter("{http://www.w3.org/2000/svg}text")]
+
+    def test_a_picture_has_the_curves_of_methods(self):
+        paths, texts = self.picture_of("all")
+        self.assertLessEqual({*CHARTS, *METHODS, "bands: a standard deviation of the seeds to both sides"}, set(texts))
+        for k in range(3):  # a curve in each chart, and one in the legend
+            self.assertEqual((len(paths[f"curve color{k}"]), len(paths[f"band color{k}"])), (3, 2))
+        for line, band, across in zip(paths["curve color0"], paths["band color0"], self.places()):
+            self.assert_curve(line, band, across)
+        paths, _ = self.picture_of("all/0", "all/3")  # a seed of each has no deviation
+        self.assertEqual([len(paths[key]) for key in ("curve color0", "curve color1", "band color0")], [3, 3, 0])
+        self.brim("train", "run.dir=central", "training.epochs=1", *SMALL[:7])
+        for runs in (["all/0"], ["all/0", "central"]):  # a run alone is drawn as others are, and so beside others
+            _, texts = self.picture_of(*runs)
+            self.assertLessEqual({"Loss", "Accuracy"}, set(texts))
 
     def test_a_seed_that_does_not_come_so_far(self):
         """Then there is no mean of the rounds, and no score of its method."""

@@ -1,9 +1,12 @@
 """Each method of selecting clients in whole federations: the same choices and the same bytes however many clients train
 at a time, and after a stop in any round."""
 
+import math
 import os
 import pathlib
+import struct
 
+import tensors
 from support import NO_FIT, Case, main
 from test_federate import attempts
 
@@ -56,6 +59,18 @@ class Methods(Case):
                 self.brim("federate", "--resume", f"{method} cut")
                 self.assertEqual(self.choices(f"{method} whole"), self.choices(f"{method} cut"))
                 self.assert_same_checkpoint(f"{method} whole", f"{method} cut", 6)
+
+    def test_the_accuracy_of_clients_is_that_of_their_training(self):
+        self.federate("run", "tifl", "clients_per_round=1", "rounds=4", "federate.local_epochs=2",
+                      "training.keep_checkpoints=9", "observe.log_every_steps=1")
+        known = {}
+        for number, clients in self.choices("run"):
+            trained = [r for r in self.records("run", "metrics.jsonl") if r["split"] == "train" and r["step"] == number]
+            known[clients[0]] = trained[0]["accuracy"]
+            column = tensors.read(self.checkpoint("run", number) / "optimizer.safetensors")[0]["clients.accuracy"][2]
+            self.assertEqual({k for k, accuracy in enumerate(column) if not math.isnan(accuracy)}, set(known))
+            for k, accuracy in known.items():
+                self.assertEqual(column[k], struct.unpack("f", struct.pack("f", accuracy))[0])
 
     def test_methods_differ(self):
         choices = {}

@@ -2,7 +2,7 @@
  * it does. Words and numbers are separated by spaces; there is an answer to `select` alone, a line of client numbers.
  *
  *     open ID SETTINGS CLIENTS CLASSES [CLIENTS * CLASSES samples]   SETTINGS: YAML, with ~ for spaces
- *     columns [CLIENTS times: samples loss square_loss norm seconds last_round times]
+ *     columns [CLIENTS times: samples loss square_loss norm seconds accuracy last_round times]
  *     sketches [CLIENTS * BRIM_SKETCH]
  *     losses [CLIENTS]                                               what is answered when it asks for them
  *     select ROUND WANTED DEADLINE SEED COUNT [COUNT candidates]
@@ -25,7 +25,7 @@ typedef struct world {
   loaded selector;
   brim_clients clients;
   int64_t *samples;
-  float *column[5]; /* loss, square_loss, norm, seconds, losses under the present model */
+  float *column[6]; /* loss, square_loss, norm, seconds, accuracy, losses under the present model */
   int32_t *last_round, *times;
   uint32_t *labels;
   float *sketch;
@@ -55,8 +55,9 @@ static double real(void)
 
 static void release(world *w)
 {
-  void *const all[] = {w->samples,    w->column[0], w->column[1], w->column[2], w->column[3], w->column[4],
-                       w->last_round, w->times,     w->labels,    w->sketch,    w->own,       w->of_client};
+  void *const all[] = {w->samples,   w->column[0], w->column[1],  w->column[2], w->column[3],
+                       w->column[4], w->column[5], w->last_round, w->times,     w->labels,
+                       w->sketch,    w->own,       w->of_client};
   for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) free(all[i]);
   unload_plugin(&w->selector);
   *w = (world){0};
@@ -85,7 +86,7 @@ static void open_world(world *w)
   const size_t n = (size_t)count;
   int64_t own = 0, of_client = 0;
   w->samples = calloc(n, sizeof *w->samples);
-  for (int i = 0; i < 5; i++) w->column[i] = calloc(n, sizeof(float));
+  for (int i = 0; i < 6; i++) w->column[i] = calloc(n, sizeof(float));
   w->last_round = calloc(n, sizeof *w->last_round);
   w->times = calloc(n, sizeof *w->times);
   w->sketch = ops->needs & BRIM_NEED_SKETCH ? calloc(n * BRIM_SKETCH, sizeof *w->sketch) : NULL;
@@ -106,7 +107,8 @@ static void open_world(world *w)
                               .last_round = w->last_round,
                               .times = w->times,
                               .labels = w->labels,
-                              .sketch = w->sketch};
+                              .sketch = w->sketch,
+                              .accuracy = w->column[4]};
   if (ops->state) ops->state(w->selector.self, &w->clients, &own, &of_client);
   w->own = own > 0 ? calloc((size_t)own, sizeof *w->own) : NULL;
   w->of_client = of_client > 0 ? calloc((size_t)(of_client * count), sizeof *w->of_client) : NULL;
@@ -116,7 +118,7 @@ static void read_columns(world *w)
 {
   for (int64_t k = 0; k < w->clients.count; k++) {
     w->samples[k] = whole();
-    for (int i = 0; i < 4; i++) w->column[i][k] = (float)real();
+    for (int i = 0; i < 5; i++) w->column[i][k] = (float)real();
     w->last_round[k] = (int32_t)whole();
     w->times[k] = (int32_t)whole();
   }
@@ -125,7 +127,7 @@ static void read_columns(world *w)
 static brim_status answer(const brim_selection_query *q, const int64_t *client, int64_t count, float *out)
 {
   const world *w = q->host;
-  for (int64_t i = 0; i < count; i++) out[i] = w->column[4][client[i]];
+  for (int64_t i = 0; i < count; i++) out[i] = w->column[5][client[i]];
   return BRIM_OK;
 }
 
@@ -188,7 +190,7 @@ int main(void)
     if (strcmp(command, "columns") == 0) read_columns(&w);
     if (strcmp(command, "select") == 0) select_clients(&w);
     if (strcmp(command, "learn") == 0) learn(&w);
-    for (int64_t k = 0; k < w.clients.count && strcmp(command, "losses") == 0; k++) w.column[4][k] = (float)real();
+    for (int64_t k = 0; k < w.clients.count && strcmp(command, "losses") == 0; k++) w.column[5][k] = (float)real();
     for (int64_t i = 0; i < w.clients.count * BRIM_SKETCH && strcmp(command, "sketches") == 0; i++) {
       const float value = (float)real();
       if (w.sketch) w.sketch[i] = value;

@@ -5,6 +5,7 @@ the frequencies that they should have, by chi-square at fixed seeds."""
 
 import itertools
 import math
+import operator
 import os
 import random
 import struct
@@ -12,6 +13,7 @@ import subprocess
 import unittest
 
 WORLDS = 1000
+LARGE = 10  # of them with 30 to 70 clients, of which at most 8 are wanted
 ROUNDS = 5
 NAN = math.nan
 SKETCH = 64
@@ -31,6 +33,19 @@ def philox(seed, use, stream, item):
         c = [q >> 32 ^ c[1] ^ k[0], q & low, p >> 32 ^ c[3] ^ k[1], p & low]
         k = [k[0] + 0x9E3779B9 & low, k[1] + 0xBB67AE85 & low]
     return c
+
+
+def solve(a, b):
+    """inv(a) b for rows `a` and `b`, by elimination, the largest pivot first."""
+    size, rows = len(a), [[*row, *values] for row, values in zip(a, b)]
+    for i in range(size):
+        p = max(range(i, size), key=lambda r: abs(rows[r][i]))
+        rows[i], rows[p] = rows[p], rows[i]
+        for r in range(size):
+            if r != i:
+                factor = rows[r][i] / rows[i][i]
+                rows[r] = [x - factor * y for x, y in zip(rows[r], rows[i])]
+    return [[value / row[i] for value in row[size:]] for i, row in enumerate(rows)]
 
 
 class Asked:
@@ -62,13 +77,14 @@ class World:
     def __init__(self, draw, clients=None):
         self.draw = draw
         n = self.count = clients or draw.randint(1, 12)
+        self.most = 8 if clients else n
         self.classes = draw.choice([0, 2, 3, 5])
         self.labels = [[draw.choice([0, 0, draw.randint(1, 9)]) for _ in range(self.classes)] for _ in range(n)]
         for row in self.labels:
             if self.classes and not any(row):
                 row[draw.randrange(self.classes)] = 1
         self.samples = [sum(row) if self.classes else draw.randint(1, 30) for row in self.labels]
-        self.loss, self.square, self.norm = [NAN] * n, [NAN] * n, [NAN] * n
+        self.loss, self.square, self.norm, self.accuracy = ([NAN] * n for _ in range(4))
         self.timed = draw.choice([0, 0.7, 1])
         self.last, self.times = [-1] * n, [0] * n
         self.sketch = [[0.0] * SKETCH for _ in range(n)]
@@ -85,7 +101,7 @@ class World:
         self.seconds = [self.known_time() for _ in range(n)]
         self.now = [f32(draw.uniform(0, 3)) for _ in range(n)]
         self.candidates = sorted(draw.sample(range(n), draw.choice([n, draw.randint(1, n)])))
-        self.wanted = draw.randint(1, len(self.candidates))
+        self.wanted = draw.randint(1, min(len(self.candidates), self.most))
         self.deadline = draw.choice([0, f32(draw.uniform(0.1, 9))])
 
     def end_round(self, chosen):
@@ -97,6 +113,8 @@ class World:
             if arrived:
                 self.loss[k], self.norm[k] = (f32(self.draw.uniform(0.01, 3)) for _ in range(2))
                 self.square[k] = f32(self.loss[k] ** 2 * self.draw.uniform(1, 3))
+                if self.classes:  # of so many samples, so that accuracies may be equal
+                    self.accuracy[k] = f32(self.draw.randint(0, self.samples[k]) / self.samples[k])
                 self.sketch[k] = [f32(self.draw.gauss(0, 1)) for _ in range(SKETCH)]
         return result
 
@@ -137,7 +155,8 @@ class Selectors(unittest.TestCase):
         self.asked.say("open", method, settings, world.count, world.classes, *itertools.chain(*world.labels))
 
     def tell(self, world):
-        columns = zip(world.samples, world.loss, world.square, world.norm, world.seconds, world.last, world.times)
+        columns = zip(world.samples, world.loss, world.square, world.norm, world.seconds, world.accuracy, world.last,
+                      world.times)
         self.asked.say("columns", *itertools.chain(*columns))
 
     def choose(self, world, sketches=False):
@@ -163,7 +182,8 @@ class Selectors(unittest.TestCase):
         """`check(world, settings, chosen)` is a list, or asserts itself; `learned` changes the reading's own state."""
         for number in range(WORLDS):
             draw = random.Random(number)
-            world, given = World(draw), settings(draw)
+            clients = draw.randint(30, 70) if number >= WORLDS - LARGE else None
+            world, given = World(draw, clients), settings(draw)
             text = "{" + ",".join(f"{key}:~{value}" for key, value in given.items()) + "}"
             self.open(method, world, text)
             for _ in range(draw.randint(1, rounds)):
@@ -357,8 +377,14 @@ class Selectors(unittest.TestCase):
             first = [sorted(time)[i * w.count // count] for i in range(count)]
             tier = [max(i for i in range(count) if i == 0 or time[k] >= first[i]) for k in range(w.count)]
             members = [[k for k in w.candidates if tier[k] == t] for t in range(count)]
-            seen = [[math.exp(-w.loss[k]) for k in group if math.isfinite(w.loss[k])] for group in members]
-            accuracy = [sum(values) / len(values) if values else 0 for values in seen]
+            accuracy = []
+            for group in members:  # a running sum, as it must be as low as it was before to the last bit
+                right = answers = 0.0
+                for k in group:
+                    if math.isfinite(w.loss[k]):
+                        right += w.samples[k] * (w.accuracy[k] if w.classes else math.exp(-w.loss[k]))
+                        answers += w.samples[k]
+                accuracy.append(right / answers if answers else 0)
 
             def with_credits():
                 return [t for t in range(count) if members[t] and state["spent"][t] < s["credits"]]
@@ -437,18 +463,6 @@ class Selectors(unittest.TestCase):
     # ---- by models ----
 
     def test_linucb(self):
-        def solve(a, b):
-            """By elimination, the largest pivot first."""
-            rows = [[*row, value] for row, value in zip(a, b)]
-            for i in range(len(rows)):
-                p = max(range(i, len(rows)), key=lambda r: abs(rows[r][i]))
-                rows[i], rows[p] = rows[p], rows[i]
-                for r in range(len(rows)):
-                    if r != i:
-                        factor = rows[r][i] / rows[i][i]
-                        rows[r] = [x - factor * y for x, y in zip(rows[r], rows[i])]
-            return [row[-1] / row[i] for i, row in enumerate(rows)]
-
         def features(w, k):
             loss, seconds = w.mean(w.loss), w.mean(w.seconds)
             samples = sum(w.samples[c] for c in w.candidates) / len(w.candidates)
@@ -459,11 +473,12 @@ class Selectors(unittest.TestCase):
         def check(w, s, chosen):
             state = w.state or {"a": [[float(i == j) for j in range(6)] for i in range(6)], "b": [0.0] * 6}
             w.state = state
-            theta = solve(state["a"], state["b"])
+            inverse = solve(state["a"], [[float(i == j) for j in range(6)] for i in range(6)])
+            theta = [sum(map(operator.mul, row, state["b"])) for row in inverse]
 
             def gain(k):
                 x = features(w, k)
-                unsure = math.sqrt(sum(p * q for p, q in zip(x, solve(state["a"], x))))
+                unsure = math.sqrt(sum(p * q * v for p, row in zip(x, inverse) for q, v in zip(x, row)))
                 return sum(p * q for p, q in zip(theta, x)) + s["alpha"] * unsure
             state["x"] = {k: features(w, k) for k in chosen}
             self.assert_greedy(w, chosen, w.wanted, gain, lambda _: None)
@@ -531,17 +546,20 @@ class Selectors(unittest.TestCase):
             for i in there:
                 c[i, i] += noise
 
-            def gain(k):
-                fall = sum(w.samples[i] / total * c[i, k] for i in there) / math.sqrt(c[k, k])
-                return s["beta"] ** w.state["times"].get(k, 0) * fall
+            given, taken = {}, []
 
             def take(k):
-                column = {i: c[i, k] for i in there}
+                """The covariance given all that are taken: C - C(:,taken) inv(C(taken,taken)) C(taken,:)"""
+                taken.extend([] if k is None else [k])
+                known = solve([[c[i, j] for j in taken] for i in taken], [[c[i, j] for j in there] for i in taken])
                 for i in there:
-                    for j in there:
-                        c[i, j] -= column[i] * column[j] / column[k]
-                        if k in (i, j):
-                            c[i, j] = 1e-300 * (i == j)
+                    for at, j in enumerate(there):
+                        given[i, j] = c[i, j] - sum(c[i, t] * row[at] for t, row in zip(taken, known))
+
+            def gain(k):
+                fall = sum(w.samples[i] / total * given[i, k] for i in there) / math.sqrt(given[k, k])
+                return s["beta"] ** w.state["times"].get(k, 0) * fall
+            take(None)
             self.assert_greedy(w, chosen, w.wanted, gain, take)
             return None
 
@@ -606,14 +624,14 @@ class Selectors(unittest.TestCase):
         self.frequencies("oort", {(k,): worth[k] / sum(worth) for k in range(n) if worth[k]}, "{cutoff:~0}",
                          prepare=all_seen)
 
-        def tiers(world):  # the first of three tiers of two is the worst; in round 1 accuracies have not risen
+        def tiers(world):  # the last of three tiers of two is the worst; in round 1 accuracies have not risen
             all_seen(world)
-            world.loss = [3.0, 3.0, 2.0, 2.0, 1.0, 1.0]
+            world.accuracy = [0.75, 0.75, 0.5, 0.5, 0.25, 0.25]  # all losses are equal
             self.open("tifl", world, "{tiers:~3,interval:~1}")
             world.round = 0
             self.choose(world)
             world.round = 1
-        self.frequencies("tifl", {(0,): 1 / 3, (1,): 1 / 3, (2,): 1 / 6, (3,): 1 / 6}, prepare=tiers)
+        self.frequencies("tifl", {(2,): 1 / 6, (3,): 1 / 6, (4,): 1 / 3, (5,): 1 / 3}, prepare=tiers)
 
 
 SAMPLES = [1, 2, 3, 5, 8, 13]

@@ -15,12 +15,28 @@
 enum edge { ONE_CLIENT, NOTHING_KNOWN, ALL_WANTED, GAPS, NO_CLASSES, ALL_EQUAL, EXTREMES, ONE_THERE };
 
 /* What numbers are drawn for. */
-enum use { COUNT, CLASSES, MOST, SAMPLES, LABEL, SECONDS, JOULES, THERE, ARRIVES, LOSS, NORM, SKETCH, PRESENT_LOSS };
+enum use {
+  COUNT,
+  CLASSES,
+  MOST,
+  SAMPLES,
+  LABEL,
+  SECONDS,
+  JOULES,
+  THERE,
+  ARRIVES,
+  LOSS,
+  NORM,
+  SKETCH,
+  PRESENT_LOSS,
+  ACCURACY
+};
 
 static const char *const part_names[BRIM_PARTS] = {"clients.samples",
                                                    "clients.loss",
                                                    "clients.square_loss",
                                                    "clients.norm",
+                                                   "clients.accuracy",
                                                    "clients.seconds",
                                                    "clients.joules",
                                                    "clients.last_round",
@@ -126,9 +142,9 @@ static brim_status make_parts(brim_made_federation *f)
   static const struct {
     enum brim_made_part_id id;
     size_t size;
-  } parts[] = {{BRIM_PART_SAMPLES, 8}, {BRIM_PART_LOSS, 4},     {BRIM_PART_SQUARE_LOSS, 4}, {BRIM_PART_NORM, 4},
-               {BRIM_PART_SECONDS, 4}, {BRIM_PART_JOULES, 4},   {BRIM_PART_LAST_ROUND, 4},  {BRIM_PART_TIMES, 4},
-               {BRIM_PART_ARRIVED, 1}, {BRIM_PART_CANDIDATE, 8}};
+  } parts[] = {{BRIM_PART_SAMPLES, 8}, {BRIM_PART_LOSS, 4},      {BRIM_PART_SQUARE_LOSS, 4}, {BRIM_PART_NORM, 4},
+               {BRIM_PART_SECONDS, 4}, {BRIM_PART_JOULES, 4},    {BRIM_PART_LAST_ROUND, 4},  {BRIM_PART_TIMES, 4},
+               {BRIM_PART_ARRIVED, 1}, {BRIM_PART_CANDIDATE, 8}, {BRIM_PART_ACCURACY, 4}};
   for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) BRIM_TRY(make_part(f, parts[i].id, count, parts[i].size));
   if (classes > 0) BRIM_TRY(make_part(f, BRIM_PART_LABELS, count * classes, sizeof(uint32_t)));
   if (f->needs & BRIM_NEED_SKETCH) BRIM_TRY(make_part(f, BRIM_PART_SKETCH, count * BRIM_SKETCH, sizeof(float)));
@@ -140,6 +156,7 @@ static brim_status make_parts(brim_made_federation *f)
   f->clients.loss = part(f, BRIM_PART_LOSS);
   f->clients.square_loss = part(f, BRIM_PART_SQUARE_LOSS);
   f->clients.norm = part(f, BRIM_PART_NORM);
+  f->clients.accuracy = part(f, BRIM_PART_ACCURACY);
   f->clients.seconds = part(f, BRIM_PART_SECONDS);
   f->clients.joules = part(f, BRIM_PART_JOULES);
   f->clients.last_round = part(f, BRIM_PART_LAST_ROUND);
@@ -157,6 +174,7 @@ static void train(brim_made_federation *f, int64_t k, int64_t round)
   ((float *)part(f, BRIM_PART_LOSS))[k] = loss;
   ((float *)part(f, BRIM_PART_SQUARE_LOSS))[k] = f->needs & BRIM_NEED_SQUARES ? loss * loss * 1.25F : NAN;
   ((float *)part(f, BRIM_PART_NORM))[k] = norm;
+  ((float *)part(f, BRIM_PART_ACCURACY))[k] = f->clients.classes > 0 ? draw_column(f, ACCURACY, k, round, 1, 1) : NAN;
   for (int i = 0; sketch && i < BRIM_SKETCH; i++)
     sketch[k * BRIM_SKETCH + i] = norm * (float)(draw(f, SKETCH, k * BRIM_SKETCH + i, round) - 0.5) / 4;
 }
@@ -172,7 +190,7 @@ static void set_client(brim_made_federation *f, int64_t k, bool is_old)
     labels[k * classes + (int64_t)(draw(f, LABEL, k, 1) * (double)classes)] += (uint32_t)(samples - samples / 3);
   }
   ((float *)part(f, BRIM_PART_LOSS))[k] = ((float *)part(f, BRIM_PART_SQUARE_LOSS))[k] = NAN;
-  ((float *)part(f, BRIM_PART_NORM))[k] = NAN;
+  ((float *)part(f, BRIM_PART_NORM))[k] = ((float *)part(f, BRIM_PART_ACCURACY))[k] = NAN;
   ((int32_t *)part(f, BRIM_PART_LAST_ROUND))[k] = is_old ? 0 : -1;
   ((int32_t *)part(f, BRIM_PART_TIMES))[k] = is_old;
   if (is_old) train(f, k, 0);

@@ -41,9 +41,11 @@ typedef struct brim_clients {
   const int32_t *last_round;     /* in which it was selected last, counted from 0 */
   const int32_t *times;          /* that it was selected, whether or not it arrived */
   const uint32_t *labels;        /* [count, classes] samples of each class; NULL unless needed, or without classes */
-  const float *sketch; /* [count, BRIM_SKETCH] of the last update: sums of its values, each with a sign of its own and
-                        * in a place of its own, so that inner products of sketches are about those of updates. NULL
-                        * unless needed */
+  const float *sketch;   /* [count, BRIM_SKETCH] of the last update: sums of its values, each with a sign of its own and
+                          * in a place of its own, so that inner products of sketches are about those of updates. NULL
+                          * unless needed */
+  const float *accuracy; /* share of the answers of its last training that were right; NAN also where answers are
+                          * values. Since ABI 1.10 */
 } brim_clients;
 
 typedef struct brim_selection_query {

@@ -6,9 +6,10 @@
  *         tiers that have credits left
  *     a tier that is drawn has one credit less; where all are spent, all have `credits` again
  *
- * Tiers are of equal size by the times that rounds take their clients. The paper tests the model on the data of each
- * tier; here a tier's accuracy is the mean of exp(-loss) of its clients when they trained last: the probability that
- * they gave the right class. If the tier has too few clients, the next ones fill up.
+ * Tiers are of equal size by the times that rounds take their clients. The paper tests the global model on data of each
+ * tier, which would take time of all clients; here a tier's accuracy is that of its clients when they trained last: the
+ * share of all their answers that were right. Where answers are values, exp(-loss) stands for a client's accuracy. If
+ * the tier has too few clients, the next ones fill up.
  *
  * Clients never seen are like any other, as times are predicted, and do not count in accuracies; a tier without any
  * that was seen has accuracy 0. A client without a time counts as the average; if none has one, tiers are by number. */
@@ -69,18 +70,25 @@ static brim_status make_tiers(const settings *s, const brim_selection_query *q, 
   return BRIM_OK;
 }
 
-/* Of each tier: how many candidates it has, and its accuracy. */
+/* NAN: nothing is known of it. */
+static double accuracy_of(const brim_clients *c, int64_t client)
+{
+  return isfinite(c->accuracy[client]) ? (double)c->accuracy[client] : exp(-(double)c->loss[client]);
+}
+
+/* Of each tier: how many candidates it has, and its accuracy, in which each client counts by its samples. */
 static void look(const tiers *t, const brim_selection_query *q, int64_t *members, double *accuracy)
 {
-  int64_t seen[64] = {0};
+  double seen[64] = {0};
   for (int64_t i = 0; i < q->candidates; i++) {
     const int64_t k = q->candidate[i], tier = tier_of(t, q->clients, k);
+    const double samples = (double)q->clients->samples[k], right = accuracy_of(q->clients, k);
     members[tier]++;
-    if (!isfinite(q->clients->loss[k])) continue;
-    accuracy[tier] += exp(-(double)q->clients->loss[k]);
-    seen[tier]++;
+    if (!isfinite(right)) continue;
+    accuracy[tier] += samples * right;
+    seen[tier] += samples;
   }
-  for (int64_t i = 0; i < t->count; i++) accuracy[i] = seen[i] > 0 ? accuracy[i] / (double)seen[i] : 0;
+  for (int64_t i = 0; i < t->count; i++) accuracy[i] = seen[i] > 0 ? accuracy[i] / seen[i] : 0;
 }
 
 static void change_probabilities(int64_t count, const double *accuracy, const bool *may, double *probability)
