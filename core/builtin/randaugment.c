@@ -36,11 +36,12 @@ enum operation {
   OPERATIONS
 };
 
-/* torch.linspace(start, end, bins)[i], in float as there. */
+/* torch.linspace(start, end, bins)[i] in float, where a product and its sum are rounded once. */
 static double line(double start, double end, int64_t i, int64_t bins)
 {
   const float a = (float)start, b = (float)end, step = (b - a) / (float)(bins - 1);
-  return (double)(i < bins / 2 ? a + step * (float)i : b - step * (float)(bins - 1 - i));
+  const double from = i < bins / 2 ? a : b, steps = (double)(i < bins / 2 ? i : i - (bins - 1));
+  return (double)(float)(from + (double)step * steps);
 }
 
 /* Of an operation without a sign. */

@@ -55,7 +55,8 @@ def digest(data):
 def line(start, end, i, bins):
     a, b = np.float32(start), np.float32(end)
     step = np.float32((b - a) / np.float32(bins - 1))
-    return float(a + step * np.float32(i) if i < bins // 2 else b - step * np.float32(bins - 1 - i))
+    exact = float(a) + float(step) * i if i < bins // 2 else float(b) - float(step) * (bins - 1 - i)
+    return float(np.float32(exact))  # rounded once, as torch.linspace on processors that multiply and add at once
 
 
 def affine(image, matrix):
