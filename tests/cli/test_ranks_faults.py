@@ -13,7 +13,7 @@ STEPS = 8
 RANKS = 3
 RUN = [*SMALL_CNN, "training.batch_size=48", f"training.steps={STEPS}", "training.checkpoint_every_steps=2",
        "training.keep_checkpoints=2", "training.eval_every_steps=4", "observe.log_every_steps=1",
-       "dist.timeout_seconds=60", "dist.check_every_steps=2", "dist.bucket_mb=0", "backend=cpu"]
+       "dist.check_every_steps=2", "dist.bucket_mb=0", "backend=cpu"]
 ROUNDS = int(os.environ.get("ROUNDS", "4" if SANITIZED else "12"))
 POINTS = ["begin", "lib:conv", "update", "lib:conv:5", "begin,begin:2,begin:3", "alloc:1", "lib:conv:3,lib:conv:9",
           "update,update:2"]

@@ -99,7 +99,7 @@ class Faults(Ranks):
     """A rank that has no memory for a while: all begin the step again, to the same bits."""
 
     RUN = [*SMALL_CNN, "training.batch_size=48", "training.steps=6", "training.checkpoint_every_steps=3",
-           "observe.log_every_steps=1", "dist.timeout_seconds=60", "dist.bucket_mb=0", "backend=cpu"]
+           "observe.log_every_steps=1", "dist.bucket_mb=0", "backend=cpu"]
 
     def check(self, *overrides):
         self.ranks(3, "whole", *self.RUN, *overrides)
