@@ -22,7 +22,7 @@ OPTIMIZERS = {
     "adan": ("optimizer.weight_decay=0.02", (1e-3, 3e-3, 1e-2)),
     "muon": ("optimizer.weight_decay=0.1 optimizer.adamw_lr=1e-3", (5e-3, 2e-2, 5e-2)),
     "schedulefree": ("optimizer.weight_decay=0.1 optimizer.warmup_steps={warmup} schedule=constant "
-                     "schedule.warmup_fraction=0", (1e-3, 3e-3, 1e-2)),
+                     "schedule.warmup_fraction=0", (3e-4, 1e-3, 3e-3)),
 }
 TUNING_SEED = 100
 
