@@ -73,6 +73,8 @@ __attribute__((constructor)) static void spoil(void)
   if (bad_is("table", "step")) ops.step = NULL;
   if (bad_is("table", "states")) ops.states = many;
   if (bad_is("table", "kernel")) ops.kernel = (const struct brim_optimizer_kernel *)states;
+  if (bad_is("table", "evaluated")) ops.formula = "momentum = keep * momentum + g\np = p - lr * decay * momentum";
+  if (bad_is("table", "evaluated") || bad_is("form", "evaluated")) ops.evaluated = "evaluated = p - lr * g";
   if (bad_is("table", "create")) plugin.create = create;
 }
 

@@ -169,6 +169,13 @@ class Outside(Base):
         result = self.train("run", *self.RUN, status=LOAD, env={"BRIM_BAD": "table:unknown"})
         self.assert_error(result, "bad.so", "optimizer/bad: line 2, column 9 of the formula")
 
+    def test_what_is_evaluated_cannot_need_a_gradient(self):
+        for where, status, text in (("table", LOAD, "optimizer/bad: ops.evaluated: line 1, column 22 of the formula"),
+                                    ("form", USAGE, "evaluated: line 1, column 22 of the formula")):
+            result = self.train("run", *self.RUN, status=status, env={"BRIM_BAD": f"{where}:evaluated"})
+            self.assert_error(result, text, "nothing is known of the name 'g'")
+            self.assertFalse((self.folder / "run").exists())
+
 
 class Schedules(Base):
     RUN = [*COMMON, *CNN, "schedule=bad", f"--plugin-path={BAD.parent / 'schedule'}", f"training.steps={STEPS}"]
