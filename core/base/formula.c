@@ -565,35 +565,38 @@ size_t brim_formula_list_numbers(const brim_update_form *form, const char *const
   return count;
 }
 
-static size_t list_state(const brim_update_form *form, uint32_t k, int32_t index, int32_t output,
-                         brim_formula_name *list)
+/* Reads `text`. The caller has put two names into the list; the states follow, from input `index` on, and are outputs
+ * from `output` on (-1: none is), then the numbers. */
+static brim_status read_with_states(const char *text, brim_formula_name *list, const brim_update_form *form,
+                                    int32_t index, int32_t output, const char *const *scalars, brim_formula *out)
 {
-  *list = (brim_formula_name){.name = form->state[k].name, .kind = BRIM_NAME_ELEMENT, .index = index, .output = output};
-  return 1;
+  size_t count = 2;
+  for (int32_t k = 0; k < (int32_t)form->state_count; k++)
+    list[count++] = (brim_formula_name){.name = form->state[k].name,
+                                        .kind = BRIM_NAME_ELEMENT,
+                                        .index = index + k,
+                                        .output = output < 0 ? -1 : output + k};
+  count += brim_formula_list_numbers(form, scalars, list + count);
+  return brim_formula_read(text, list, count, out);
 }
+
+#define UPDATE_NAMES_MAX (2 + BRIM_OPTIMIZER_STATES_MAX + BRIM_FORMULA_NUMBERS_MAX)
 
 brim_status brim_formula_read_update(const brim_update_form *form, const char *const *scalars, bool scaled,
                                      brim_formula *out)
 {
   const int32_t factor = 2 + (int32_t)form->state_count;
-  brim_formula_name list[2 + BRIM_OPTIMIZER_STATES_MAX + BRIM_FORMULA_NUMBERS_MAX] = {
+  brim_formula_name list[UPDATE_NAMES_MAX] = {
       {.name = "p", .kind = BRIM_NAME_ELEMENT, .index = 0, .output = 0},
       {.name = "g", .kind = scaled ? BRIM_NAME_FACTOR : BRIM_NAME_ELEMENT, .index = 1, .output = -1, .factor = factor}};
-  size_t count = 2;
-  for (uint32_t k = 0; k < form->state_count; k++)
-    count += list_state(form, k, 2 + (int32_t)k, 1 + (int32_t)k, list + count);
-  count += brim_formula_list_numbers(form, scalars, list + count);
-  return brim_formula_read(form->formula, list, count, out);
+  return read_with_states(form->formula, list, form, 2, 1, scalars, out);
 }
 
 brim_status brim_formula_read_evaluated(const char *text, const brim_update_form *form, const char *const *scalars,
                                         brim_formula *out)
 {
-  brim_formula_name list[2 + BRIM_OPTIMIZER_STATES_MAX + BRIM_FORMULA_NUMBERS_MAX] = {
+  brim_formula_name list[UPDATE_NAMES_MAX] = {
       {.name = "p", .kind = BRIM_NAME_ELEMENT, .index = 0, .output = -1},
       {.name = "evaluated", .kind = BRIM_NAME_ELEMENT, .index = -1, .output = 0}};
-  size_t count = 2;
-  for (uint32_t k = 0; k < form->state_count; k++) count += list_state(form, k, 1 + (int32_t)k, -1, list + count);
-  count += brim_formula_list_numbers(form, scalars, list + count);
-  return brim_formula_read(text, list, count, out);
+  return read_with_states(text, list, form, 1, -1, scalars, out);
 }

@@ -105,8 +105,9 @@ static brim_status check_evaluated(const brim_setup *s)
   const bool is_federated = brim_setup_is_federated(s);
   const brim_plugin *of[] = {s->optimizer, is_federated ? brim_config_server_optimizer(s->config)->plugin : NULL};
   for (size_t i = 0; i < 2; i++) {
-    const brim_optimizer_ops *ops = of[i] ? of[i]->ops : NULL;
-    if (!ops || !BRIM_HAS(brim_optimizer_ops, ops, evaluated) || !ops->evaluated) continue;
+    brim_update_options update = {0};
+    if (of[i]) brim_optimizer_describe(of[i]->ops, NULL, &update);
+    if (!update.evaluated) continue;
     const char *why = is_federated                          ? "a federation: clients and server pass on what they train"
                       : s->settings->training.ema_decay > 0 ? "training.ema_decay: it has a mean of its own"
                       : s->settings->dist.shard != 0        ? "dist.shard: no rank has all of its states"

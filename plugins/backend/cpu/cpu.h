@@ -142,5 +142,9 @@ CPU_PREPARE(cpu_binary_prepare);
 CPU_PREPARE(cpu_plain_prepare);
 const void *cpu_plain_input(cpu_backend *b, const brim_launch *launch, uint32_t i);
 void *cpu_plain_end(const brim_launch *launch);
+/* The same for kernels whose other inputs and outputs have the order of in[0]. */
+CPU_PREPARE(cpu_same_order_prepare);
+const void *cpu_same_order_input(cpu_backend *b, const brim_launch *launch, uint32_t i);
+void *cpu_same_order_end(const brim_launch *launch);
 
 #endif

@@ -125,14 +125,6 @@ static int64_t thread_values(const brim_formula *f, const prepared *how)
   return register_values(f, how) + RESTS * CPU_FORMULA_LANES;
 }
 
-/* Scratch of inputs up to the i-th that are not in the order of the first. */
-static uint64_t converted_bytes(const brim_node *n, uint32_t i)
-{
-  uint64_t bytes = 0;
-  for (uint32_t k = 1; k < i; k++) bytes += cpu_aligned(cpu_layout_bytes(n->in[k], n->in[0]->channel_block));
-  return bytes;
-}
-
 static CPU_PREPARE(formula_prepare)
 {
   const cpu_backend *b = self;
@@ -141,10 +133,9 @@ static CPU_PREPARE(formula_prepare)
   if (!how) return brim_fail(BRIM_ENOMEM_HOST, "no memory for a formula");
   plan_formula(f, node, &how->plan);
   how->code = cpu_formula_code_make(f, node, b->isa, &how->entry);
-  need->workspace_bytes = converted_bytes(node, node->in_count) + sizeof(scratch) +
-                          (uint64_t)b->threads * (uint64_t)thread_values(f, how) * sizeof(float);
+  need->workspace_bytes = sizeof(scratch) + (uint64_t)b->threads * (uint64_t)thread_values(f, how) * sizeof(float);
   *state = how;
-  return cpu_follow_prepare(self, program, node, need, state);
+  return cpu_same_order_prepare(self, program, node, need, state);
 }
 
 static void formula_release(void *self, void *state)
@@ -240,7 +231,7 @@ static CPU_RUN(formula_run)
   cpu_backend *b = self;
   const brim_node *n = launch->node;
   const brim_formula *f = n->attr.formula.formula;
-  scratch *s = (scratch *)((char *)launch->workspace + converted_bytes(n, n->in_count));
+  scratch *s = cpu_same_order_end(launch);
   double uniform[BRIM_FORMULA_UNIFORMS_MAX];
   work w = {.launch = launch,
             .how = launch->state,
@@ -250,9 +241,7 @@ static CPU_RUN(formula_run)
             .count = brim_shape_count(&n->out[0]->shape),
             .register_values = register_values(f, launch->state),
             .thread_values = thread_values(f, launch->state)};
-  for (uint32_t i = 0; i < n->in_count; i++)
-    w.in[i] = cpu_layout_of(b, n->in[i], launch->in[i], n->in[0]->channel_block,
-                            (char *)launch->workspace + converted_bytes(n, i));
+  for (uint32_t i = 0; i < n->in_count; i++) w.in[i] = cpu_same_order_input(b, launch, i);
   brim_formula_uniforms(f, launch->step->scalar, (const void *const *)launch->in, uniform);
   for (int i = 0; i < CPU_PLACE_UNIFORM; i++) w.common.mask[i] = ~INT64_C(0);
   for (uint32_t i = 0; i < f->uniforms; i++)

@@ -78,9 +78,19 @@ const float *cpu_layout_of(cpu_backend *b, const brim_tensor *t, const float *va
   return workspace;
 }
 
-static uint64_t plain_bytes(const brim_tensor *t)
+/* Scratch of the inputs before the i-th that are in another order. */
+static uint64_t scratch_before(const brim_node *n, uint32_t i, int64_t channel_block)
 {
-  return cpu_aligned(cpu_layout_bytes(t, 1));
+  uint64_t bytes = 0;
+  for (uint32_t k = 0; k < i; k++) bytes += cpu_aligned(cpu_layout_bytes(n->in[k], channel_block));
+  return bytes;
+}
+
+static const void *input(cpu_backend *b, const brim_launch *launch, uint32_t i, int64_t channel_block)
+{
+  const brim_node *n = launch->node;
+  return cpu_layout_of(b, n->in[i], launch->in[i], channel_block,
+                       (char *)launch->workspace + scratch_before(n, i, channel_block));
 }
 
 CPU_PREPARE(cpu_plain_prepare)
@@ -88,22 +98,35 @@ CPU_PREPARE(cpu_plain_prepare)
   (void)self;
   (void)program;
   (void)state;
-  for (uint32_t i = 0; i < node->in_count; i++) need->workspace_bytes += plain_bytes(node->in[i]);
+  need->workspace_bytes += scratch_before(node, node->in_count, 1);
   return BRIM_OK;
 }
 
 const void *cpu_plain_input(cpu_backend *b, const brim_launch *launch, uint32_t i)
 {
-  char *at = launch->workspace;
-  for (uint32_t k = 0; k < i; k++) at += plain_bytes(launch->node->in[k]);
-  return cpu_layout_of(b, launch->node->in[i], launch->in[i], 1, at);
+  return input(b, launch, i, 1);
 }
 
 void *cpu_plain_end(const brim_launch *launch)
 {
-  char *at = launch->workspace;
-  for (uint32_t k = 0; k < launch->node->in_count; k++) at += plain_bytes(launch->node->in[k]);
-  return at;
+  return (char *)launch->workspace + scratch_before(launch->node, launch->node->in_count, 1);
+}
+
+CPU_PREPARE(cpu_same_order_prepare)
+{
+  need->workspace_bytes += scratch_before(node, node->in_count, node->in[0]->channel_block);
+  return cpu_follow_prepare(self, program, node, need, state);
+}
+
+const void *cpu_same_order_input(cpu_backend *b, const brim_launch *launch, uint32_t i)
+{
+  return input(b, launch, i, launch->node->in[0]->channel_block);
+}
+
+void *cpu_same_order_end(const brim_launch *launch)
+{
+  const brim_node *n = launch->node;
+  return (char *)launch->workspace + scratch_before(n, n->in_count, n->in[0]->channel_block);
 }
 
 /* A result of rank 4 comes in the order that convolutions work in, since what follows is most often the
