@@ -17,8 +17,8 @@ typedef struct schedulefree {
 
 static const brim_param table[] = {
     BRIM_PARAM(F64, schedulefree, lr, "0.0025", "[0,inf)",
-               "learning rate; take schedule=constant, without warm-up: a schedule multiplies it, but the mean of "
-               "weights does not know of that"),
+               "learning rate; use schedule=constant without warm-up, as the mean of weights ignores the schedule's "
+               "factor"),
     BRIM_PARAM(F64, schedulefree, weight_decay, "0", "[0,inf)", "weight decay, at y"),
     BRIM_PARAM(F64, schedulefree, beta1, "0.9", "(0,1)",
                "share of the mean in the weights that gradients are taken at"),

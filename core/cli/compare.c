@@ -150,8 +150,9 @@ static brim_status write_curves_of_runs(brim_comparison *c, const char *path)
     name[i] = brim_compare_legend(c, &c->run[i]);
   }
   const brim_chart chart[] = {{"Loss", "step", loss, curves}, {scores[kind].title, "step", score, curves}};
-  return write_picture(chart, sizeof chart / sizeof chart[0], name, c->count,
-                       "strong: validation data, or test data where there is none; faint: training", path);
+  return write_picture(
+      chart, sizeof chart / sizeof chart[0], name, c->count,
+      "strong lines: validation data, or test data if there is no validation data; faint lines: training", path);
 }
 
 static bool are_federations(const brim_comparison *c)

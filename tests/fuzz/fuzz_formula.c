@@ -264,7 +264,7 @@ static void check_numbers(const brim_formula *f, const brim_formula *gradient)
     for (int by = IN_X; by <= IN_Z; by++) {
       const number n = evaluate(points[i], by);
       check(y == n.value || (isnan(y) && isnan(n.value)), "another value");
-      /* What where() leaves out may be no number, and then its slope times 0 is none. */
+      /* The branch that where() does not take may have a NaN slope; times 0 that is still NaN. */
       if (!gradient || is_rounded || !isfinite(n.value) || !isfinite(n.slope) || !isfinite(slope[by])) continue;
       check(fabs(slope[by] - n.slope) <= 1e-9 * n.size, "another slope");
     }

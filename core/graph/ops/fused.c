@@ -126,7 +126,7 @@ static bool join_activation(brim_graph *g, brim_node *first, const brim_node *se
   return true;
 }
 
-/* Its gradient is told by the sign of its result. */
+/* Its gradient follows from the sign of its result, which a slope above 0 keeps. */
 static bool join_leaky_relu(brim_graph *g, brim_node *first, const brim_node *second)
 {
   return second->attr.activation.factor > 0 && join_activation(g, first, second);
