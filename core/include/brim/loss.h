@@ -28,10 +28,9 @@ typedef struct brim_loss_ops {
   uint32_t takes; /* the tasks that it supports: BRIM_TAKES(BRIM_TASK_CLASS) | ... */
   /* [init] Builds and returns the loss per sample: [N], for tokens [N, T]. Called once per batch shape, on any thread.
    * Must build the same graph each time, apart from N.
-   *     output  the model's: logits [N, classes]; of tokens [N, T, vocabulary]; of real numbers [N, targets]
-   *     target  of the output's shape: real numbers; of classes and tokens 1 for the label and 0 for the others, or
-   *             with augment.mixup shares that add up to 1. All 0 for a token that does not count, whose loss brim
-   *             replaces by 0.
+   *     output  the model's output: logits [N, classes] or, for tokens, [N, T, vocabulary]; real numbers [N, targets]
+   *     target  of the same shape: real numbers; for classes and tokens 1 at the label and 0 elsewhere, or, with
+   *             augment.mixup, shares that add up to 1. All 0 for an ignored token, whose loss brim replaces by 0.
    * The loss must depend on the output. */
   brim_tensor *(*build)(const void *self, brim_graph *g, brim_tensor *output, brim_tensor *target);
   /* [init] Sets *out to the weights of the classes; it is empty before. Each sample's loss is multiplied by the weight
