@@ -74,10 +74,10 @@ typedef struct brim_upsample2d_attr {
 /* batch_norm           in: x [N,C,...], weight [C], bias [C]
  *                      out: y, mean [G,C], rstd [G,C], mean_sum [C] +=, var_sum [C] +=
  *                      For training: h = (x - mean) * rstd, y = h * weight + bias, rstd = 1 / sqrt(variance + eps),
- *                      with statistics over each group of `group` samples and all positions. There are G = max(1, N / group)
- *                      groups; the last also has the remaining samples. The last two outputs are the gradients of
- *                      running_mean and running_var: the sums of the groups' means and unbiased variances (0 for a
- *                      single value).
+ *                      with statistics over each group of `group` samples and all positions. There are
+ *                      G = max(1, N / group) groups; the last also has the remaining samples. The last two outputs are
+ *                      the gradients of running_mean and running_var: the sums of the groups' means and unbiased
+ *                      variances (0 for a single value).
  * batch_norm_grad      in: x, weight, mean, rstd, dy           out: dx, dweight +=, dbias +=; group by group
  * batch_norm_inference in: x, weight, bias, running_mean [C], running_var [C]    out: y, with these statistics
  * group_norm           in: x [N,C,...], weight [C], bias [C]   out: y, mean [N,groups], rstd [N,groups]: statistics
