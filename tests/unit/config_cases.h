@@ -319,8 +319,8 @@ static const config_case config_cases[] = {
      NULL,
      {"repeats=0"},
      "error: 'repeats' must be in [1,10000], got 0\n"
-     "  command line, argument 1: repeats=0   (number of runs, with the seeds seed, seed+1 ..., each in its own process "
-     "as in a sweep; default 1)"},
+     "  command line, argument 1: repeats=0   (number of runs, with the seeds seed, seed+1 ..., each in its own "
+     "process as in a sweep; default 1)"},
     {"comm is one name",
      NULL,
      {"comm=[mpi,nccl]"},
