@@ -5,7 +5,7 @@
 
 #include "pages.h"
 
-/* A line of the text, without its end; false when there is none left. */
+/* Takes the next line of the text, without its line break; false at the end. */
 static bool next_line(const char **text, const char **line, size_t *length)
 {
   if (!**text) return false;
@@ -22,7 +22,7 @@ static size_t indent_of(const char *line, size_t length)
   return n;
 }
 
-/* "usage: brim train [...]", lines that go on with it, and others that begin so. Returns what is behind them. */
+/* Writes "usage: brim train [...]", its continuation lines and further usage lines. Returns the text after them. */
 static const char *put_synopsis(FILE *page, const brim_command *command)
 {
   const char *text = command->usage, *line;
@@ -47,7 +47,7 @@ static void put_description(FILE *page, const char *text)
 {
   const char *line;
   size_t length;
-  const char *before = ".SH DESCRIPTION\n"; /* of the next paragraph */
+  const char *before = ".SH DESCRIPTION\n"; /* written before the next paragraph */
   while (next_line(&text, &line, &length)) {
     if (length > 0 && line[0] != ' ') {
       fputs(before, page);
@@ -60,7 +60,7 @@ static void put_description(FILE *page, const char *text)
   }
 }
 
-/* Where the comment of "brim plan -o x   and a picture" begins; `length` if there is none. */
+/* Offset of the comment in "brim plan -o x   also write a picture"; `length` without a comment. */
 static size_t comment_of(const char *line, size_t length)
 {
   for (size_t i = 0; i + 1 < length; i++)
@@ -78,7 +78,7 @@ static void put_examples(FILE *page, const char *text)
     if (indent == 0) continue;
     line += indent;
     length -= indent;
-    size_t comment = 0; /* a line that goes on with one is all comment */
+    size_t comment = 0; /* a continuation line is all comment */
     if (length > 5 && strncmp(line, "brim ", 5) == 0) {
       comment = comment_of(line, length);
       size_t end = comment;

@@ -21,7 +21,7 @@ static void put_key(FILE *page, const brim_schema_row *row)
   fputs("\n", page);
 }
 
-/* Bytes of "training" of "training.epochs"; 0 of a key at the top. */
+/* Length of "training" in "training.epochs"; 0 for a top-level key. */
 static size_t section_of(const char *path)
 {
   return strchr(path, '.') ? strcspn(path, ".") : 0;
@@ -32,7 +32,7 @@ static bool same_section(const char *a, const char *b)
   return section_of(a) == section_of(b) && strncmp(a, b, section_of(a)) == 0;
 }
 
-/* Sections in the order in which the schema has the first key of each. */
+/* Sections are in the order of their first keys in the schema. */
 static void put_core(FILE *page, brim_arena *arena)
 {
   const brim_schema_plugins none = {0};

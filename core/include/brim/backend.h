@@ -65,7 +65,7 @@ typedef struct brim_program_info {
 typedef struct brim_step {
   uint64_t seed;
   uint64_t step;        /* counts steps, from 0; in updates counts the updates before, without skipped steps */
-  int64_t first_sample; /* position of the micro-batch's first sample in the effective batch */
+  int64_t first_sample; /* index of the micro-batch's first sample in the effective batch */
   /* 1 / samples of the effective batch. With F16 activations it is multiplied by a power of two that keeps their
    * gradients in range (dynamic loss scaling); gradient_scale reverses that in the update */
   double loss_scale;
@@ -157,7 +157,7 @@ typedef struct brim_copy {
 
 /* A whole program to run. For one record, all fields except `step` and `proof` are the same in every call. */
 typedef struct brim_program_run {
-  const brim_launch *launch; /* per node, in order; their step is NULL */
+  const brim_launch *launch; /* one per node, in order; their `step` is NULL */
   const brim_kernel *const *kernel;
   size_t count;
   const brim_step *step; /* read before the call returns */

@@ -1,7 +1,7 @@
 /* 8-bit codes for numbers in [-1, 1]: the dynamic maps of Dettmers, Lewis, Shleifer and Zettlemoyer (8-bit Optimizers
- * via Block-wise Quantization, ICLR 2022), as in their library bitsandbytes. The codes stand for 0, 1 and, in each of
- * seven decades i, the centers of 2^i (unsigned: 2^(i+1)) equal parts of [0.1, 1) times 10^(i-6). Values are coded in
- * blocks: each value is divided by the greatest magnitude in its block, which is stored too.
+ * via Block-wise Quantization, ICLR 2022), as in their library bitsandbytes. The codes stand for 0, for 1, and for the
+ * centers of 2^i (unsigned: 2^(i+1)) equal parts of [0.1, 1) * 10^(i-6) in each of the decades i = 0 .. 6. Values are
+ * coded in blocks: each value is divided by the greatest magnitude in its block, which is stored too.
  *
  * Unsigned codes hold second moments, and updates are divided by their root. So only 0 itself gets the code of 0; any
  * greater value gets at least the smallest magnitude above 0. Otherwise, once the gradient is 0, a first moment that is

@@ -1,4 +1,4 @@
-/* For authors of datasets: samples by index, decoded on any of several loader threads. */
+/* For authors of datasets: a dataset gives access to samples by index; several loader threads read and decode them. */
 #ifndef BRIM_DATASET_H
 #define BRIM_DATASET_H
 #include "brim/tensor.h"
@@ -82,7 +82,7 @@ typedef struct brim_dataset_ops {
    * [init] Converts a text to tokens, at most one per byte: `tokens` has room for `bytes` of them. ELOAD if the text is
    * not valid, for example not UTF-8. */
   brim_status (*encode)(const void *self, const char *text, size_t bytes, int32_t *tokens, size_t *count);
-  /* [init] The bytes of a token, which may be part of a character; valid until destroy. */
+  /* [init] Returns the bytes of a token, which may be a part of a character; valid until destroy. */
   brim_status (*decode)(const void *self, int32_t token, const char **text, size_t *bytes);
   /* [init] The token that separates two texts, or -1. */
   brim_status (*end_of_text)(const void *self, int32_t *out);

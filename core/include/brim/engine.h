@@ -63,7 +63,7 @@ typedef struct brim_network {
   int32_t answers;      /* 1: reserve memory for brim_engine_answer */
 } brim_network;
 
-/* [init] *out is NULL on failure. ELOAD: no such backend; ECONFIG: a parameter; ENODEVICE. */
+/* [init] *out is NULL on failure. ELOAD: the backend does not exist; ECONFIG: a parameter is invalid; ENODEVICE. */
 BRIM_EXPORT brim_status brim_engine_open(const brim_engine_options *options, brim_engine **out);
 /* Plans and trainings of a closed engine stay valid: brim releases the engine with the last of them. NULL is allowed,
  * here and below. */
@@ -77,7 +77,7 @@ BRIM_EXPORT brim_status brim_engine_plan(brim_engine *engine, const brim_network
  * ignored. EBUDGET if even the smallest needs more; the error gives its bytes. */
 BRIM_EXPORT brim_status brim_engine_plan_within(brim_engine *engine, const brim_network *network, uint64_t bytes,
                                                 brim_training_plan **out);
-/* A placed plan stays until brim_engine_unplace. */
+/* A placed plan is freed only after brim_engine_unplace. */
 BRIM_EXPORT void brim_engine_plan_free(brim_training_plan *plan);
 
 typedef struct brim_training_figures {
@@ -90,7 +90,7 @@ typedef struct brim_training_figures {
   int64_t micro_batch;
   const char *peak_node; /* the operation at the peak, "linear_grad_input 'fc2'"; owned by the plan */
 } brim_training_figures;
-/* [plan] Fills as many fields as out->size reaches; does nothing if plan or out is NULL. */
+/* [plan] Fills the fields that out->size covers; does nothing if plan or out is NULL. */
 BRIM_EXPORT void brim_engine_figures(const brim_training_plan *plan, brim_training_figures *out);
 
 /* [init] Allocates the plan's peak on the device, and initialises the parameters from the seed. A plan can have one

@@ -56,8 +56,8 @@ extern "C" {
 enum brim_formula_op {
   BRIM_FORMULA_LOAD,   /* element of input a. As a uniform: element b of input a, which is f64 */
   BRIM_FORMULA_STORE,  /* stores a to output `to`; stores are the last lines */
-  BRIM_FORMULA_SCALAR, /* a uniform: step.scalar[a] */
-  BRIM_FORMULA_NUMBER, /* a uniform: its number */
+  BRIM_FORMULA_SCALAR, /* uniform: step.scalar[a] */
+  BRIM_FORMULA_NUMBER, /* uniform: number[own index] */
 #define X(name, text, operands, value) BRIM_FORMULA_##name,
   BRIM_FORMULA_FUNCTIONS(X)
 #undef X

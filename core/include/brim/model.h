@@ -58,7 +58,7 @@ BRIM_EXPORT brim_tensor *brim_block(brim_graph *g, brim_tensor *x);
 /* The shape of a tensor; rank 0 for NULL. */
 BRIM_EXPORT brim_shape brim_shape_of(const brim_tensor *x);
 
-/* ---- models around a model; since ABI 1.5 ---- */
+/* ---- models that wrap another model; since ABI 1.5 ---- */
 
 /* Marks x [N, ..., F], the input of the model's head, as the model's features, and returns it. A model with a head
  * calls it once, so that it can be the backbone of another model; otherwise it has no effect:
@@ -148,7 +148,7 @@ typedef struct brim_conv_transpose2d_options {
   int32_t no_bias;
 } brim_conv_transpose2d_options;
 /* x [N,C,H,W] -> [N, out_channels, P, Q] with P = (H-1)*stride - 2*padding + dilation*(kernel-1) + 1 + output_padding,
- * as torch.nn.ConvTranspose2d; output_padding is less than the stride or the dilation. Twice as high and wide:
+ * as torch.nn.ConvTranspose2d; output_padding is less than the stride or the dilation. To double height and width:
  *     brim_conv_transpose2d(g, "up1", x, 32, (brim_conv_transpose2d_options){.kernel = {2, 2}, .stride = {2, 2}})
  * Since ABI 1.7. */
 BRIM_EXPORT brim_tensor *brim_conv_transpose2d(brim_graph *g, const char *name, brim_tensor *x, int64_t out_channels,
@@ -166,7 +166,7 @@ BRIM_EXPORT brim_tensor *brim_embedding(brim_graph *g, const char *name, brim_te
                                         int64_t dim);
 BRIM_EXPORT brim_tensor *brim_embedding_with(brim_graph *g, brim_tensor *index, brim_tensor *weight);
 
-/* ---- pooling, and its opposite ---- */
+/* ---- pooling and upsampling ---- */
 
 typedef struct brim_pool2d_options {
   int64_t kernel[2], stride[2], padding[2]; /* stride 0: the kernel's */

@@ -357,7 +357,7 @@ typedef struct brim_op_traits {
 } brim_op_traits;
 
 typedef struct brim_node {
-  uint32_t index;                   /* position in the program */
+  uint32_t index;                   /* index in the program */
   const char *op;                   /* "conv2d" */
   const struct brim_op *descriptor; /* for the core; see brim_node_traits() */
   const char *name;                 /* "conv1": the author's name, or one derived from the operation */

@@ -70,7 +70,7 @@ enum brim_place_kind {
 };
 typedef struct brim_place {
   int32_t kind;         /* enum brim_place_kind */
-  int32_t device;       /* index, with BRIM_PLACE_DEVICE */
+  int32_t device;       /* index in query->device, for BRIM_PLACE_DEVICE */
   uint64_t limit_bytes; /* the most memory that the process may use there, including libraries; 0: the policy sets no
                            limit */
   char reason[BRIM_REASON_BYTES];

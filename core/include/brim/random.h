@@ -29,9 +29,9 @@ enum brim_stream_use {
   BRIM_STREAM_SAMPLE = 7, /* tokens sampled from a language model */
   BRIM_STREAM_MIXUP = 8,  /* the partner of a sample in mixup */
   /* for federations */
-  BRIM_STREAM_PARTITION = 9, /* which samples a client has */
-  BRIM_STREAM_CLIENT = 10,   /* the seed of a client in a round */
-  BRIM_STREAM_SELECT = 11,   /* which clients train */
+  BRIM_STREAM_PARTITION = 9, /* partition of samples among clients */
+  BRIM_STREAM_CLIENT = 10,   /* seeds of clients in a round */
+  BRIM_STREAM_SELECT = 11,   /* selection of clients */
   BRIM_STREAM_WORLD = 12     /* speed, network and absence of simulated clients */
 };
 

@@ -55,7 +55,7 @@ typedef struct brim_selection_query {
   const brim_clients *clients;
   const int64_t *candidate; /* [candidates] the available clients, ascending */
   int64_t candidates;
-  uint64_t seed;           /* of the round, for brim_random4(seed, BRIM_STREAM_SELECT, ...) */
+  uint64_t seed;           /* the round's seed, for brim_random4(seed, BRIM_STREAM_SELECT, ...) */
   double *own, *of_client; /* the state that `state` asked for; of_client: [count, numbers per client] */
   /* [its thread] Computes the mean losses of the given clients' data with the current model. Requires
    * BRIM_NEED_LOSSES. */
@@ -72,7 +72,7 @@ typedef struct brim_selection {
 typedef struct brim_selection_result {
   uint32_t size;
   int64_t round, count;
-  const int64_t *client;       /* [count] as selected */
+  const int64_t *client;       /* [count] the selected clients */
   const uint8_t *arrived;      /* [count] 0: it dropped out, was late, or diverged */
   double accuracy;             /* of the global model at the last evaluation before this round; NAN: there was none */
   double seconds;              /* simulated duration of the round; NAN: no simulated world */

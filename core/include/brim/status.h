@@ -92,7 +92,7 @@ BRIM_EXPORT const char *brim_error_origin(void);
     if (brim_try_status != BRIM_OK) return brim_try_status;                                                            \
   } while (0)
 
-/* Log levels, most important first. The level shown is set by the host (--quiet, --verbose). */
+/* Log levels, most important first. The host sets the level to show (--quiet, --verbose). */
 enum brim_level { BRIM_LOG_ERROR = 0, BRIM_LOG_WARN = 1, BRIM_LOG_INFO = 2, BRIM_LOG_DEBUG = 3 };
 /* [any thread] Writes a line to standard error, with a prefix such as "warning: ". The text must not end with a
  * newline. */
