@@ -62,13 +62,17 @@ static void color_jitter(const void *self, brim_augment_sample *s)
 }
 
 static const brim_param color_jitter_table[] = {
-    BRIM_PARAM(F64, brim_color_jitter, brightness, "0", "[0,100]", "factor of the brightness: from 1-x to 1+x"),
-    BRIM_PARAM(F64, brim_color_jitter, contrast, "0", "[0,100]", "the same for contrast"),
-    BRIM_PARAM(F64, brim_color_jitter, saturation, "0", "[0,100]", "the same for saturation"),
-    BRIM_PARAM(F64, brim_color_jitter, hue, "0", "[0,0.5]", "share of the circle that hues turn by: from -x to x"),
+    BRIM_PARAM(F64, brim_color_jitter, brightness, "0", "[0,100]",
+               "x: the brightness factor is between 1-x and 1+x; 0: off"),
+    BRIM_PARAM(F64, brim_color_jitter, contrast, "0", "[0,100]",
+               "x: the contrast factor is between 1-x and 1+x; 0: off"),
+    BRIM_PARAM(F64, brim_color_jitter, saturation, "0", "[0,100]",
+               "x: the saturation factor is between 1-x and 1+x; 0: off"),
+    BRIM_PARAM(F64, brim_color_jitter, hue, "0", "[0,0.5]",
+               "x: hues rotate by a share of the color circle between -x and x; 0: off"),
     BRIM_PARAMS_END};
 AUGMENT(color_jitter, brim_color_jitter, color_jitter_table, BRIM_DTYPE_U8, NULL, 1, 0,
-        "brightness, contrast, saturation and hue change in a random order, as ColorJitter of torchvision");
+        "random brightness, contrast, saturation and hue, in random order, as torchvision's ColorJitter");
 
 /* ---- erase ---- */
 
@@ -192,25 +196,25 @@ static void gaussian_blur(const void *self, brim_augment_sample *s)
 }
 
 static const brim_param erase_table[] = {
-    BRIM_PARAM(F64, brim_erase, probability, "0.5", "[0,1]", "share of the samples in which a rectangle becomes 0"),
-    BRIM_PARAM(LIST, brim_erase, scale, "[0.02,0.33]", NULL, "least and most area of that rectangle"),
-    BRIM_PARAM(LIST, brim_erase, ratio, "[0.3,3.3]", NULL, "least and most ratio of its height to width"),
+    BRIM_PARAM(F64, brim_erase, probability, "0.5", "[0,1]", "probability that a sample changes"),
+    BRIM_PARAM(LIST, brim_erase, scale, "[0.02,0.33]", NULL,
+               "least and greatest area of the rectangle, as a share of the image"),
+    BRIM_PARAM(LIST, brim_erase, ratio, "[0.3,3.3]", NULL,
+               "least and greatest ratio of height to width of the rectangle"),
     BRIM_PARAMS_END};
 static const brim_param mixup_table[] = {
     BRIM_PARAM(F64, brim_mixup, alpha, "1", "(0,1000]", "shares are drawn from Beta(alpha, alpha)"), BRIM_PARAMS_END};
 static const brim_param blur_table[] = {
-    BRIM_PARAM(F64, blur, probability, "1", "[0,1]", "share of the images that are blurred"),
-    BRIM_PARAM(I64, blur, kernel_size, "3", "[1,63]",
-               "pixels on a side of the kernel; an even number counts as "
-               "the next one"),
+    BRIM_PARAM(F64, blur, probability, "1", "[0,1]", "probability that an image is blurred"),
+    BRIM_PARAM(I64, blur, kernel_size, "3", "[1,63]", "side of the kernel in pixels; an even number is raised by one"),
     BRIM_PARAM(F64, blur, sigma_min, "0.1", "[0.001,1000]", "least standard deviation, in pixels"),
-    BRIM_PARAM(F64, blur, sigma_max, "2", "[0.001,1000]", "most; what is less than sigma_min counts as that"),
+    BRIM_PARAM(F64, blur, sigma_max, "2", "[0.001,1000]", "greatest standard deviation, in pixels; at least sigma_min"),
     BRIM_PARAMS_END};
 AUGMENT(erase, brim_erase, erase_table, BRIM_DTYPE_F32, NULL, 1, 0,
-        "a random rectangle becomes 0, as RandomErasing of torchvision");
+        "sets a random rectangle to 0, as torchvision's RandomErasing");
 AUGMENT(mixup, brim_mixup, mixup_table, BRIM_DTYPE_F32, NULL, 0, 1,
-        "each sample is mixed with another one, and their labels (Zhang et al., 2018)");
+        "mixup (Zhang et al., 2018): mixes each sample and its label with another's");
 AUGMENT(cutmix, brim_mixup, mixup_table, BRIM_DTYPE_F32, NULL, 1, 1,
-        "a box of each image comes from another one, and its share of the label (Yun et al., 2019)");
+        "CutMix (Yun et al., 2019): replaces a box of each image, and that share of its label, with another's");
 AUGMENT(gaussian_blur, blur, blur_table, BRIM_DTYPE_U8, gaussian_blur_scratch, 1, 0,
-        "a blur of random width, as GaussianBlur of torchvision");
+        "blurs images with random strength, as torchvision's GaussianBlur");

@@ -13,15 +13,16 @@ typedef struct adan {
 
 static const brim_param table[] = {
     BRIM_PARAM(F64, adan, lr, "0.001", "[0,inf)", "learning rate, multiplied by the schedule"),
-    BRIM_PARAM(F64, adan, weight_decay, "0", "[0,inf)", "weight decay: values are divided by 1 + lr * weight_decay"),
+    BRIM_PARAM(F64, adan, weight_decay, "0", "[0,inf)",
+               "weight decay: parameters are divided by 1 + lr * weight_decay"),
     BRIM_PARAM(F64, adan, beta1, "0.98", "[0,1)", "decay of the mean of gradients"),
     BRIM_PARAM(F64, adan, beta2, "0.92", "[0,1)", "decay of the mean of differences of gradients"),
     BRIM_PARAM(F64, adan, beta3, "0.99", "[0,1)", "decay of the mean of squares"),
     BRIM_PARAM(F64, adan, eps, "1e-8", "(0,inf)", "added to the denominator"),
     BRIM_PARAM(BOOL, adan, no_prox, "false", NULL,
-               "weight decay as AdamW's: before the step, values are multiplied by 1 - lr * weight_decay"),
+               "true: weight decay as in AdamW: parameters are multiplied by 1 - lr * weight_decay before the step"),
     BRIM_PARAM(STR, adan, no_decay, "", NULL,
-               "names of parameters without weight decay, as patterns of the shell: '*.bias norm?.*'"),
+               "shell patterns of parameters without weight decay: '*.bias norm?.*'; empty: all have it"),
     BRIM_PARAMS_END};
 
 /* first: 1 in the first step, whose gradient has none before it; the state is 0 then */
@@ -67,7 +68,7 @@ const brim_plugin brim_optimizer_adan = {
     .size = sizeof(brim_plugin),
     .kind = BRIM_OPTIMIZER,
     .id = "adan",
-    .help = "Nesterov's momentum by differences of gradients (Xie et al., 2022): twice adamw's state",
+    .help = "Adan (Xie et al., 2022): Nesterov momentum from differences of gradients; twice adamw's states",
     .params_size = sizeof(adan),
     .params = table,
     .ops = &ops};

@@ -229,15 +229,15 @@ static uint64_t scratch_bytes(const void *self, const brim_shape *shape)
 }
 
 static const brim_param table[] = {
-    BRIM_PARAM(I64, settings, operations, "2", "[1,100]", "operations on each image, drawn from fourteen"),
-    BRIM_PARAM(I64, settings, magnitude, "9", "[0,999]", "of all of them, from 0; bins - 1 is the most there is"),
-    BRIM_PARAM(I64, settings, bins, "31", "[2,1000]", "magnitudes that there are"), BRIM_PARAMS_END};
+    BRIM_PARAM(I64, settings, operations, "2", "[1,100]", "number of operations per image, drawn from 14"),
+    BRIM_PARAM(I64, settings, magnitude, "9", "[0,999]", "strength of all operations, from 0 to bins - 1"),
+    BRIM_PARAM(I64, settings, bins, "31", "[2,1000]", "number of magnitudes"), BRIM_PARAMS_END};
 static const brim_augment_ops ops = {
     .size = sizeof ops, .dtype = BRIM_DTYPE_U8, .apply = apply, .scratch_bytes = scratch_bytes};
 const brim_plugin brim_augment_randaugment = {.size = sizeof(brim_plugin),
                                               .kind = BRIM_AUGMENT,
                                               .id = "randaugment",
-                                              .help = "RandAugment of torchvision (Cubuk et al., 2020)",
+                                              .help = "RandAugment (Cubuk et al., 2020), as in torchvision",
                                               .params_size = sizeof(settings),
                                               .params = table,
                                               .ops = &ops};

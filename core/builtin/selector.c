@@ -19,7 +19,7 @@ static const brim_selector_ops random_ops = {.size = sizeof(brim_selector_ops), 
 const brim_plugin brim_selector_random = {.size = sizeof(brim_plugin),
                                           .kind = BRIM_SELECTOR,
                                           .id = "random",
-                                          .help = "each client is as likely as another: federated averaging",
+                                          .help = "uniformly random clients, as in federated averaging",
                                           .ops = &random_ops};
 
 /* ---- round robin ---- */
@@ -56,5 +56,6 @@ static const brim_selector_ops proportional_ops = {.size = sizeof(brim_selector_
 const brim_plugin brim_selector_proportional = {.size = sizeof(brim_plugin),
                                                 .kind = BRIM_SELECTOR,
                                                 .id = "proportional",
-                                                .help = "drawn one after another in proportion to their samples",
+                                                .help =
+                                                    "clients drawn without replacement, in proportion to their samples",
                                                 .ops = &proportional_ops};

@@ -48,7 +48,7 @@ typedef struct brim_option {
 #define BRIM_CLI_FLAG(values, field) BRIM_OPTION_FLAG, _Generic(((values *)0)->field, bool : offsetof(values, field))
 #define BRIM_CLI_STRING(values, field)                                                                                 \
   BRIM_OPTION_STRING, _Generic(((values *)0)->field, const char * : offsetof(values, field))
-#define BRIM_CLI_FORCE_HELP "replace a file that is there"
+#define BRIM_CLI_FORCE_HELP "overwrite an existing file"
 extern const brim_option brim_cli_only_json[]; /* for commands whose only option is --json; its value is a bool */
 
 struct brim_command {

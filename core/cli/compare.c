@@ -211,13 +211,13 @@ static brim_status compare(brim_comparison *c, const char *const *dir, size_t co
   return BRIM_OK;
 }
 
-static const brim_option options[] = {{"-o", BRIM_CLI_STRING(wishes, path), "FILE",
-                                       "FILE.svg: draw loss and accuracy, or what there is in their place, over steps; "
-                                       "of several federations: accuracy of their methods; "
-                                       "FILE.csv: the table of a federation's methods"},
-                                      {"--json", BRIM_CLI_FLAG(wishes, json), NULL, "print JSON, for programs"},
-                                      {"--force", BRIM_CLI_FLAG(wishes, force), NULL, BRIM_CLI_FORCE_HELP},
-                                      {NULL}};
+static const brim_option options[] = {
+    {"-o", BRIM_CLI_STRING(wishes, path), "FILE",
+     "FILE.svg: curves of loss and accuracy (or the task's other metric), for several federations accuracy by method; "
+     "FILE.csv: table of federations' methods"},
+    {"--json", BRIM_CLI_FLAG(wishes, json), NULL, "print JSON"},
+    {"--force", BRIM_CLI_FLAG(wishes, force), NULL, BRIM_CLI_FORCE_HELP},
+    {NULL}};
 
 static int run_command(brim_cli *cli, int argc, char **argv)
 {
@@ -235,14 +235,13 @@ static int run_command(brim_cli *cli, int argc, char **argv)
 }
 
 const brim_command brim_command_compare = {
-    "compare", "compare runs: figures, differing keys, curves", run_command,
+    "compare", "compare runs: results, differing keys, curves", run_command,
     "usage: brim compare RUN... [-o FILE.svg | -o FILE.csv] [--force] [--json]\n"
     "\n"
-    "  brim compare runs/a runs/b                     figures, and the keys whose values differ\n"
+    "  brim compare runs/a runs/b                     results, and the keys whose values differ\n"
     "  brim compare multirun/20250101-120000          the runs of a sweep\n"
-    "  brim compare runs/a runs/b -o curves.svg       loss and accuracy over steps, as SVG too;\n"
-    "                                                 perplexity or mean absolute error, where runs are about "
-    "these\n"
-    "  brim compare multirun/methods -o methods.csv   methods of federations, as a table for other programs\n"
-    "  brim compare multirun/methods -o methods.svg   their accuracy by round and by simulated time\n",
+    "  brim compare runs/a runs/b -o curves.svg       also curves of loss and accuracy over steps, as SVG;\n"
+    "                                                 of perplexity or mean absolute error for such tasks\n"
+    "  brim compare multirun/methods -o methods.csv   a table of federations' methods, as CSV\n"
+    "  brim compare multirun/methods -o methods.svg   accuracy of the methods by round and by simulated time\n",
     options};

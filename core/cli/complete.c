@@ -319,10 +319,10 @@ static int run_command(brim_cli *cli, int argc, char **argv)
 }
 
 const brim_command brim_command_complete = {
-    "complete", "list what a command line can go on with; for shells", run_command,
+    "complete", "list completions of a command line, for shells", run_command,
     "usage: brim complete -- LINE\n"
     "\n"
-    "  brim complete -- 'brim train mod'       groups and keys that begin so\n"
+    "  brim complete -- 'brim train mod'       groups and keys that begin with mod\n"
     "  brim complete -- 'brim train model='    the options of a group\n"
     "\n"
     "LINE is the command line up to the cursor. Bash calls this from share/bash-completion/completions/brim.\n",

@@ -291,10 +291,11 @@ static brim_status forget_times(void)
   return BRIM_OK;
 }
 
-static const brim_option options[] = {{"--json", BRIM_CLI_FLAG(devices, json), NULL, "print JSON, for programs"},
-                                      {"--forget-times", BRIM_CLI_FLAG(devices, forgets), NULL,
-                                       "delete the device profiles in the cache: the next runs time kernels again"},
-                                      {NULL}};
+static const brim_option options[] = {
+    {"--json", BRIM_CLI_FLAG(devices, json), NULL, "print JSON"},
+    {"--forget-times", BRIM_CLI_FLAG(devices, forgets), NULL,
+     "delete the cached device profiles, so that the next runs measure kernels again"},
+    {NULL}};
 
 static int run_command(brim_cli *cli, int argc, char **argv)
 {
@@ -329,15 +330,14 @@ static int run_command(brim_cli *cli, int argc, char **argv)
 }
 
 const brim_command brim_command_devices = {
-    "devices", "list what there is to compute on", run_command,
+    "devices", "list the devices", run_command,
     "usage: brim devices [--json] [overrides]\n"
     "\n"
-    "  brim devices           each backend's devices, with memory free and in all, and who uses them; of GPUs also "
-    "what\n"
-    "                         a process takes besides its plan, as earlier ones were measured, and the driver needed\n"
+    "  brim devices           each backend's devices, with free and total memory and the processes that use them; for\n"
+    "                         GPUs also the measured memory of a process besides its plan, and the required driver\n"
     "  brim devices backend=cpu backend.devices=2 backend.memory_mb=4096\n"
-    "                         the same, of the backend that a run with these words would have\n"
-    "  brim devices --json    the same in bytes, for programs\n"
+    "                         the same for the backend of a run with these settings\n"
+    "  brim devices --json    the same in bytes, as JSON\n"
     "\n"
-    "A backend that cannot be used here is a line with the reason.\n",
+    "For a backend that cannot be used here, the command prints the reason.\n",
     options};

@@ -180,16 +180,16 @@ static brim_status export_run(const brim_cli *cli, const export_wishes *w, brim_
 
 static const brim_option options[] = {
     {"--checkpoint", BRIM_CLI_STRING(export_wishes, which), "best|last|PATH",
-     "which of the run's checkpoints; without it the best, or else the last"},
+     "checkpoint of the run (default: best, or last if there is no best)"},
     {"-o", BRIM_CLI_STRING(export_wishes, output), "FILE", NULL},
     {"--output", BRIM_CLI_STRING(export_wishes, output), "FILE",
-     "where to; of format peft a folder; without it model.safetensors"},
+     "output file, for peft a folder (default: model.safetensors)"},
     {"--format", BRIM_CLI_STRING(export_wishes, format), "brim|timm|torchvision|hf|peft",
-     "whose names and order; without it brim's own"},
-    {"--dtype", BRIM_CLI_STRING(export_wishes, dtype), "fp32|bf16|fp16", "type of the values; without it fp32"},
+     "names and order of the parameters (default: brim)"},
+    {"--dtype", BRIM_CLI_STRING(export_wishes, dtype), "fp32|bf16|fp16", "type of the values (default: fp32)"},
     {"--merge", BRIM_CLI_FLAG(export_wishes, merge), NULL,
-     "of a model around another: with the backbone, as one plain model"},
-    {"--force", BRIM_CLI_FLAG(export_wishes, force), NULL, "replace a file that is there"},
+     "for lora and linear_probe: merge the model with its backbone into one plain model"},
+    {"--force", BRIM_CLI_FLAG(export_wishes, force), NULL, "overwrite an existing file"},
     {NULL}};
 
 static int run_command(brim_cli *cli, int argc, char **argv)
@@ -217,15 +217,16 @@ const brim_command brim_command_export = {
     "usage: brim export RUN [key=value]... [-o FILE.safetensors] [--format brim|timm|torchvision|hf|peft]\n"
     "                   [--dtype fp32|bf16|fp16] [--checkpoint best|last|PATH] [--merge] [--force]\n"
     "\n"
-    "  brim export runs/a                             the best checkpoint, or else the last, to model.safetensors\n"
-    "  brim export runs/a --format timm -o vit.safetensors   names and order of timm's files\n"
-    "  brim export runs/a --dtype bf16 --force        half the size; a file that is there is replaced\n"
-    "  brim export runs/lora --merge                  of model=lora or linear_probe: with the backbone, as one plain "
+    "  brim export runs/a                             the best checkpoint (or the last), to model.safetensors\n"
+    "  brim export runs/a --format timm -o vit.safetensors   with timm's names and order\n"
+    "  brim export runs/a --dtype bf16 --force        half the size; overwrite an existing file\n"
+    "  brim export runs/lora --merge                  merge lora or linear_probe with its backbone into one plain "
     "model\n"
-    "  brim export runs/lora --format peft -o adapter    what was trained, in a folder as PEFT's\n"
-    "  brim export runs/lora --merge model.weights=there/clip.safetensors   where the backbone's weights are now\n"
+    "  brim export runs/lora --format peft -o adapter    only the trained parameters, in a folder for PEFT\n"
+    "  brim export runs/lora --merge model.weights=there/clip.safetensors   with the new place of the backbone's "
+    "weights\n"
     "\n"
-    "PyTorch reads the file with safetensors.torch.load_file, brim with model.weights=FILE. Formats are those of the\n"
-    "name maps in configs/weights; a map's own name will do too, or the path of one that ends in .yaml. Beside GPT-2\n"
-    "in Hugging Face's format there is its config.json.\n",
+    "PyTorch reads the file with safetensors.torch.load_file, brim with model.weights=FILE. The formats are the name\n"
+    "maps in configs/weights; --format also takes the name of a map, or the path of a .yaml file. For GPT-2 in\n"
+    "Hugging Face's format, brim also writes config.json.\n",
     options};

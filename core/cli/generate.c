@@ -276,18 +276,19 @@ static void release(generate *g)
 }
 
 static const brim_option options[] = {
-    {"--prompt", BRIM_CLI_STRING(generate, prompt), "TEXT", "what to go on with; without it a text begins"},
-    {"--prompt-file", BRIM_CLI_STRING(generate, prompt_file), "FILE", "the same from a file"},
-    {"--tokens", BRIM_CLI_STRING(generate, tokens), "N", "how many; without it 200"},
+    {"--prompt", BRIM_CLI_STRING(generate, prompt), "TEXT", "text to continue (default: start a new text)"},
+    {"--prompt-file", BRIM_CLI_STRING(generate, prompt_file), "FILE", "read the prompt from a file"},
+    {"--tokens", BRIM_CLI_STRING(generate, tokens), "N", "number of tokens to generate (default: 200)"},
     {"--temperature", BRIM_CLI_STRING(generate, temperature), "T",
-     "below 1: rather the probable tokens; 0: always the most probable; without it 1"},
-    {"--top-k", BRIM_CLI_STRING(generate, top_k), "K", "of the K most probable tokens only; 0: of all"},
-    {"--top-p", BRIM_CLI_STRING(generate, top_p), "P", "of the most probable tokens that together have P"},
-    {"--seed", BRIM_CLI_STRING(generate, seed), "S", "of what is drawn: the same gives the same text"},
-    {"--num-samples", BRIM_CLI_STRING(generate, samples), "N", "how many texts; without it one"},
+     "divides the logits: below 1 favors probable tokens; 0: always the most probable token (default: 1)"},
+    {"--top-k", BRIM_CLI_STRING(generate, top_k), "K", "sample only from the K most probable tokens (default: 0, all)"},
+    {"--top-p", BRIM_CLI_STRING(generate, top_p), "P",
+     "sample only from the most probable tokens whose probabilities add up to P"},
+    {"--seed", BRIM_CLI_STRING(generate, seed), "S", "seed of the sampling; the same seed gives the same text"},
+    {"--num-samples", BRIM_CLI_STRING(generate, samples), "N", "number of texts (default: 1)"},
     {"--checkpoint", BRIM_CLI_STRING(generate, which), "best|last|PATH",
-     "which of the run's checkpoints; without it the best, or else the last"},
-    {"--json", BRIM_CLI_FLAG(generate, json), NULL, "print JSON, for programs"},
+     "checkpoint of the run (default: best, or last if there is no best)"},
+    {"--json", BRIM_CLI_FLAG(generate, json), NULL, "print JSON"},
     {NULL}};
 
 static int run_command(brim_cli *cli, int argc, char **argv)
@@ -314,18 +315,17 @@ static int run_command(brim_cli *cli, int argc, char **argv)
 }
 
 const brim_command brim_command_generate = {
-    "generate", "go on with a text, by a run's language model", run_command,
+    "generate", "continue a text with a run's language model", run_command,
     "usage: brim generate RUN [key=value]... [--prompt TEXT | --prompt-file FILE] [--tokens N] [--temperature T]\n"
-    "                     [--top-k K] [--top-p P] [--seed S] [--num-samples N] [--checkpoint best|last|PATH] "
-    "[--json]\n"
+    "                     [--top-k K] [--top-p P] [--seed S] [--num-samples N] [--checkpoint best|last|PATH] [--json]\n"
     "\n"
-    "  brim generate runs/a --prompt 'Once upon'      200 tokens more, drawn by their probabilities\n"
-    "  brim generate runs/a --prompt-file f --tokens 50 --temperature 0   always the most probable one\n"
-    "  brim generate runs/a --top-k 50 --top-p 0.9 --num-samples 3        three texts, of probable tokens\n"
-    "  brim generate runs/a --seed 2 --json           other ones, as JSON with the tokens' numbers\n"
+    "  brim generate runs/a --prompt 'Once upon'      200 more tokens, sampled by probability\n"
+    "  brim generate runs/a --prompt-file f --tokens 50 --temperature 0   always the most probable token\n"
+    "  brim generate runs/a --top-k 50 --top-p 0.9 --num-samples 3        three texts, from probable tokens only\n"
+    "  brim generate runs/a --seed 2 --json           another text, as JSON with the tokens' numbers\n"
     "  Ctrl-C ends the text where it is, with exit status 130.\n"
     "\n"
-    "The text appears as it is made. The same seed gives the same text. The model sees as many of the last tokens as\n"
-    "its samples had (dataset.context). Without a prompt a text begins. Where tokens have no text, as in files of\n"
-    "tokens, prompt and output are their numbers.\n",
+    "The text is printed as it is generated. The same seed gives the same text. The model sees the last tokens, as\n"
+    "many as its training samples had (dataset.context). Without a prompt, a new text begins. If the dataset has no\n"
+    "text for its tokens (as dataset=tokens), prompt and output are numbers of tokens.\n",
     options};

@@ -326,7 +326,7 @@ static brim_status run(const brim_cli *cli, scaffold *s, const brim_operands *op
 }
 
 static const brim_option options[] = {
-    {"--into", BRIM_OPTION_STRING, 0, "FOLDER", "where the folder is made; without it here"}, {NULL}};
+    {"--into", BRIM_OPTION_STRING, 0, "FOLDER", "parent of the new folder (default: the current folder)"}, {NULL}};
 
 static int run_command(brim_cli *cli, int argc, char **argv)
 {
@@ -339,20 +339,18 @@ static int run_command(brim_cli *cli, int argc, char **argv)
 }
 
 const brim_command brim_command_new = {
-    "new", "a plugin of your own to begin with", run_command,
+    "new", "create a plugin from a template", run_command,
     "usage: brim new policy|model|dataset|selector|optimizer|schedule|loss|augment NAME [--into FOLDER]\n"
     "\n"
-    "  brim new policy night_shift            night_shift/ here: a memory policy, and what it is built and tested "
-    "with\n"
+    "  brim new policy night_shift            night_shift/: a memory policy, with its build files and tests\n"
     "  brim new model mynet --into plugins    plugins/mynet/: a model\n"
     "  brim new dataset points                points/: a dataset\n"
-    "  brim new selector steady               steady/: which clients of a federation train (method=steady)\n"
-    "  brim new optimizer mine                mine/: how parameters change in a step (optimizer=mine)\n"
-    "  brim new schedule slowly               slowly/: what the learning rate is multiplied by (schedule=slowly)\n"
-    "  brim new loss mildly                   mildly/: what is made small (loss=mildly)\n"
-    "  brim new augment noise                 noise/: what changes training samples at random (augmentation=noise)\n"
+    "  brim new selector steady               steady/: selects the clients of a federation (method=steady)\n"
+    "  brim new optimizer mine                mine/: updates parameters (optimizer=mine)\n"
+    "  brim new schedule slowly               slowly/: changes the learning rate over time (schedule=slowly)\n"
+    "  brim new loss mildly                   mildly/: the loss that training minimises (loss=mildly)\n"
+    "  brim new augment noise                 noise/: changes training samples at random (augmentation=noise)\n"
     "\n"
-    "Makes a folder with a plugin that works, its parameters, a configuration, tests and a README.md, and prints the\n"
-    "commands that build, test and use it. NAME has characters a-z, 0-9 and _. Nothing that is there is written "
-    "over.\n",
+    "Creates a folder with a working plugin with parameters, a configuration, tests and a README.md, and prints the\n"
+    "commands to build, test and use it. NAME may contain a-z, 0-9 and _. Existing files are not overwritten.\n",
     options};

@@ -128,11 +128,11 @@ static int run_command(brim_cli *cli, int argc, char **argv)
 }
 
 const brim_command brim_command_ops = {
-    "ops", "list operations, and which backends have them", run_command,
+    "ops", "list operations, and the backends that support them", run_command,
     "usage: brim ops [OPERATION] [--json]\n"
     "\n"
-    "  brim ops           all: tensors that go in and come out, whether gradients flow, and each backend\n"
+    "  brim ops           all: inputs, outputs, whether there is a gradient, and backends\n"
     "  brim ops conv2d    one\n"
     "\n"
-    "What each means, to the letter, is in brim/ops.h; what models call, in brim/model.h.\n",
+    "brim/ops.h defines the operations; brim/model.h has the functions that models call.\n",
     brim_cli_only_json};

@@ -337,11 +337,11 @@ static brim_status show_plan(const brim_cli *cli, const brim_config *config, con
 }
 
 static const brim_option options[] = {
-    {"--json", BRIM_CLI_FLAG(wishes, json), NULL, "print JSON, for programs"},
+    {"--json", BRIM_CLI_FLAG(wishes, json), NULL, "print JSON"},
     {"--no-timing", BRIM_CLI_FLAG(wishes, no_timing), NULL,
-     "predict times by what the device profile has, and time nothing"},
-    {"--times", BRIM_CLI_FLAG(wishes, times), NULL, "where the time of a step goes, operation by operation"},
-    {"-o", BRIM_CLI_STRING(wishes, picture), "FILE.svg", "draw every buffer by time and place"},
+     "predict times from the device profile alone, without measuring kernels"},
+    {"--times", BRIM_CLI_FLAG(wishes, times), NULL, "show the predicted time of each operation in a step"},
+    {"-o", BRIM_CLI_STRING(wishes, picture), "FILE.svg", "write a picture of every buffer over time and address"},
     {"--force", BRIM_CLI_FLAG(wishes, force), NULL, BRIM_CLI_FORCE_HELP},
     {NULL}};
 
@@ -364,17 +364,16 @@ const brim_command brim_command_plan = {
     "usage: brim plan [group=option | key=value]... [-o FILE.svg] [--force] [--times]\n"
     "                 [--no-timing] [--json]\n"
     "\n"
-    "  brim plan                                      of the default configuration\n"
-    "  brim plan model=mlp training.batch_size=512    with changes\n"
-    "  brim plan memory.limit_mb=64 --json            does it fit? for programs\n"
-    "  brim plan -o plan.svg                          and a picture: every buffer by time and place\n"
-    "  brim plan --times                              and where a step's time goes: each operation beside what it\n"
-    "                                                 would take if nothing but its work took time\n"
+    "  brim plan                                      plan the default configuration\n"
+    "  brim plan model=mlp training.batch_size=512    another model and batch size\n"
+    "  brim plan memory.limit_mb=64 --json            check whether it fits, as JSON\n"
+    "  brim plan -o plan.svg                          also write a picture of every buffer\n"
+    "  brim plan --times                              also the time of each operation in a step, beside the least\n"
+    "                                                 time that its work could take on the device\n"
     "\n"
-    "Computes where every tensor will lie, without allocating it: the peak by class, the operation at which\n"
-    "the peak lies, what other micro-batches would take, and the largest one that fits on each device here, now and\n"
-    "if it were empty. * marks what the run would take. Then what nothing beats in memory and predicted time of a\n"
-    "step; kernels that the device profile lacks are timed, which takes some seconds the first time: --no-timing "
-    "goes\n"
-    "by what there is.\n",
+    "Computes the place of every tensor without allocating it. Prints the peak by class of memory, the operation at\n"
+    "the peak, the memory of other micro-batches, and the largest micro-batch that fits on each device, now and if it\n"
+    "were empty. * marks the choice of the run. Then it lists the plans with the best trade-offs between memory and\n"
+    "predicted time of a step. Kernels that the device profile lacks are measured, which takes some seconds the first\n"
+    "time; --no-timing uses only the profile.\n",
     options};

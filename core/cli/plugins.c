@@ -252,7 +252,7 @@ static int run_command(brim_cli *cli, int argc, char **argv)
 const brim_command brim_command_plugins = {"plugins", "list plugins and their parameters", run_command,
                                            "usage: brim plugins [KIND[/ID]] [--json]\n"
                                            "\n"
-                                           "  brim plugins                 all\n"
-                                           "  brim plugins model           of one kind\n"
-                                           "  brim plugins dataset/idx     one, with its parameters\n",
+                                           "  brim plugins                 all plugins\n"
+                                           "  brim plugins model           plugins of one kind\n"
+                                           "  brim plugins dataset/idx     one plugin, with its parameters\n",
                                            brim_cli_only_json};

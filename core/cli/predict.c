@@ -171,10 +171,10 @@ static brim_status check_files(const predict *p)
 
 static const brim_option options[] = {
     {"--checkpoint", BRIM_CLI_STRING(predict, which), "best|last|PATH",
-     "which of the run's checkpoints; without it the best, or else the last"},
+     "checkpoint of the run (default: best, or last if there is no best)"},
     {"-o", BRIM_CLI_STRING(predict, output), "FILE", NULL},
-    {"--output", BRIM_CLI_STRING(predict, output), "FILE", "where to; without it standard output"},
-    {"--json", BRIM_CLI_FLAG(predict, json), NULL, "print JSON, for programs"},
+    {"--output", BRIM_CLI_STRING(predict, output), "FILE", "output file (default: standard output)"},
+    {"--json", BRIM_CLI_FLAG(predict, json), NULL, "print JSON"},
     {"--force", BRIM_CLI_FLAG(predict, force), NULL, BRIM_CLI_FORCE_HELP},
     {NULL}};
 
@@ -205,15 +205,15 @@ static int run_command(brim_cli *cli, int argc, char **argv)
 }
 
 const brim_command brim_command_predict = {
-    "predict", "class and probability, or numbers, of samples in files", run_command,
+    "predict", "predict the class, or real numbers, for samples in files", run_command,
     "usage: brim predict RUN FILE... [key=value]... [--checkpoint best|last|PATH] [-o FILE] [--force]\n"
     "                    [--json]\n"
     "\n"
     "  brim predict runs/a t10k-images-idx3-ubyte     file,index,class,probability on standard output\n"
-    "  brim predict runs/a a.idx b.idx.gz -o out.csv  two files, into a third\n"
+    "  brim predict runs/a a.idx b.idx.gz -o out.csv  two files, to a CSV file\n"
     "  brim predict runs/a a.idx --json               as JSON\n"
     "\n"
-    "Of a model that answers with real numbers: file,index,value0,... instead.\n"
-    "Files are of the kind that the run's dataset reads: for dataset idx, images in IDX files, plain or gzip. A word\n"
-    "with '=' is an override; write ./a=b for a file of such a name.\n",
+    "If the model predicts real numbers, the columns are file,index,value0,...\n"
+    "Files must have the format of the run's dataset: for idx, images in IDX files, plain or gzip. A word with '='\n"
+    "is an override; write ./a=b for a file with such a name.\n",
     options};

@@ -432,10 +432,10 @@ static brim_status record(command *c)
 }
 
 static const brim_option options[] = {
-    {"--json", BRIM_CLI_FLAG(command, json), NULL, "print JSON, for programs"},
-    {"--keys", BRIM_CLI_FLAG(command, keys), NULL, "every key of a scenario, and what it means"},
-    {"--record", BRIM_CLI_STRING(command, run), "RUN", "make a scenario of what a run met with"},
-    {"-o", BRIM_CLI_STRING(command, file), "FILE.yaml", "where the scenario goes; without it standard output"},
+    {"--json", BRIM_CLI_FLAG(command, json), NULL, "print JSON"},
+    {"--keys", BRIM_CLI_FLAG(command, keys), NULL, "list the keys of scenarios, with their meaning"},
+    {"--record", BRIM_CLI_STRING(command, run), "RUN", "write a scenario of the conditions that a run met"},
+    {"-o", BRIM_CLI_STRING(command, file), "FILE.yaml", "output file of --record (default: standard output)"},
     {"--force", BRIM_CLI_FLAG(command, force), NULL, BRIM_CLI_FORCE_HELP},
     {NULL}};
 
@@ -451,17 +451,16 @@ static int run_command(brim_cli *cli, int argc, char **argv)
 }
 
 const brim_command brim_command_simulate = {
-    "simulate", "what policies would decide, in a made-up world", run_command,
+    "simulate", "simulate the decisions of policies in a scenario", run_command,
     "usage: brim simulate scenario=NAME|FILE [policy=ID | group=option | key=value]... [--json]\n"
     "       brim simulate --record RUN [-o FILE.yaml] [--force] | --keys\n"
     "\n"
-    "  brim simulate scenario=all_busy policy=robust          what the policy decides, when, and what it costs\n"
-    "  brim simulate scenario=all_busy policy=robust,swarm,elastic    several, as a table\n"
+    "  brim simulate scenario=all_busy policy=robust          the policy's decisions and their cost\n"
+    "  brim simulate scenario=all_busy policy=robust,swarm,elastic    compare policies in a table\n"
     "  brim simulate scenario=my.yaml policy=[capped,robust] max_retries=1\n"
-    "  brim simulate --record runs/a -o a.yaml                what a run met with, as a scenario\n"
-    "  brim simulate --keys                                   every key of a scenario\n"
+    "  brim simulate --record runs/a -o a.yaml                write a scenario from a run\n"
+    "  brim simulate --keys                                   list the keys of scenarios\n"
     "\n"
-    "Trains nothing: devices, neighbours that come and go, failures and rounds are a script, and time passes by it. "
-    "What\n"
-    "asks the policies is what asks them in a run. The same line gives the same output.\n",
+    "Trains nothing: the scenario scripts devices, other processes, failures and rounds, and time is simulated. The\n"
+    "policies are called by the same code as in a run. The same command always gives the same output.\n",
     options};

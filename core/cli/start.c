@@ -438,7 +438,7 @@ static brim_status ask_all(start *s, bool *go)
   return ask_to_start(s, go);
 }
 
-static const brim_option options[] = {{"--yes", BRIM_CLI_FLAG(start, yes), NULL, "take every default without asking"},
+static const brim_option options[] = {{"--yes", BRIM_CLI_FLAG(start, yes), NULL, "accept every default without asking"},
                                       {NULL}};
 
 static int run_command(brim_cli *cli, int argc, char **argv)
@@ -462,10 +462,10 @@ const brim_command brim_command_start = {
     "start", "ask for device, precision and batch size, then train", run_command,
     "usage: brim start [group=option | key=value]... [--yes]\n"
     "\n"
-    "  brim start                                     shows the devices and what fits on them, asks, and trains\n"
-    "  brim start model=mlp training.epochs=2         what the command line says is not asked\n"
-    "  brim start --yes                               takes every default\n"
+    "  brim start                                     show the devices and what fits on them, ask, then train\n"
+    "  brim start model=mlp training.epochs=2         do not ask for settings on the command line\n"
+    "  brim start --yes                               accept every default\n"
     "\n"
-    "Enter takes the default in brackets. Before it starts, it prints the `brim train` command that does the same,\n"
-    "the only line on standard output. Where it is answered with no, nothing is made.\n",
+    "Enter accepts the default in brackets. Before training, the command prints the equivalent `brim train` command,\n"
+    "the only line on standard output. If you answer no to the last question, nothing is created.\n",
     options};

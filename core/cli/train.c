@@ -275,27 +275,26 @@ static void list_methods(const brim_registry *registry)
 }
 
 #define OPTIONS                                                                                                        \
-  {"--resume", BRIM_CLI_STRING(train_options, resume), "RUN", "go on with a run that was stopped, to the same bits"},  \
+  {"--resume", BRIM_CLI_STRING(train_options, resume), "RUN", "resume a stopped run; the result is bit-identical"},    \
       {"--from", BRIM_CLI_STRING(train_options, from), "RUN",                                                          \
-       "train anew with the configuration of a run, and with changes"},                                                \
+       "start a new run with the configuration of another, plus changes"},                                             \
       {"-m", BRIM_CLI_FLAG(train_options, multirun), NULL, NULL},                                                      \
       {"--multirun", BRIM_CLI_FLAG(train_options, multirun), NULL,                                                     \
-       "a sweep: every combination of values, one run after another"},                                                 \
+       "run a sweep: one run per combination of values, in sequence"},                                                 \
       {"--fail-fast", BRIM_CLI_FLAG(train_options, fail_fast), NULL, "end a sweep at the first failure"},              \
       {"--debug-launches", BRIM_CLI_FLAG(train_options, debug_launches), NULL,                                         \
-       "wait after every operation, so that an error names the one it came from; slow"},                               \
+       "wait after every operation, so that an error names the operation that failed; slow"},                          \
   {                                                                                                                    \
     "--job", BRIM_OPTION_HIDDEN, offsetof(train_options, job)                                                          \
   } /* in place of the sweep's own */
 static const brim_option options[] = {OPTIONS, {NULL}};
 static const brim_option federate_options[] = {
     OPTIONS,
-    {"--list-methods", BRIM_CLI_FLAG(train_options, list_methods), NULL, "say which methods select clients, and how"},
-    {"--list-runs", BRIM_CLI_FLAG(train_options, list_runs), NULL,
-     "list the federations in a folder; without one those in runs"},
+    {"--list-methods", BRIM_CLI_FLAG(train_options, list_methods), NULL, "list the methods that select clients"},
+    {"--list-runs", BRIM_CLI_FLAG(train_options, list_runs), NULL, "list the federations in a folder (default: runs)"},
     {"--export-partition", BRIM_CLI_STRING(train_options, export_partition), "FILE",
-     "write which client has which samples, as CSV, and train nothing"},
-    {"--force", BRIM_CLI_FLAG(train_options, force), NULL, "replace the file of --export-partition"},
+     "write the samples of each client as CSV, without training"},
+    {"--force", BRIM_CLI_FLAG(train_options, force), NULL, "overwrite the file of --export-partition"},
     {NULL}};
 #undef OPTIONS
 
@@ -347,26 +346,26 @@ static int run_federate(brim_cli *cli, int argc, char **argv)
 }
 
 const brim_command brim_command_federate = {
-    "federate", "train a federation: rounds of clients, on one device", run_federate,
+    "federate", "train a federation: simulated clients on one device", run_federate,
     "usage: brim federate [group=option | key=value]... [--resume RUN | --from RUN] [-m [--fail-fast]]\n"
     "\n"
     "  brim federate                                  100 clients, of which 10 train in each of 100 rounds\n"
-    "  brim federate partition=dirichlet partition.alpha=0.1   whose classes differ much\n"
+    "  brim federate partition=dirichlet partition.alpha=0.1   with very different classes per client\n"
     "  brim federate server_optimizer=adam federate.local_epochs=5\n"
-    "  brim federate parallel_clients=1               one client at a time: the same bits, in less memory\n"
-    "  brim federate --resume runs/a                  go on with a federation that was stopped\n"
+    "  brim federate parallel_clients=1               one client at a time: identical results, less memory\n"
+    "  brim federate --resume runs/a                  resume a stopped federation\n"
     "  brim federate -m method=random,proportional    a sweep\n"
-    "  brim federate repeats=3                        three seeds, with mean and deviation; also of a sweep\n"
-    "  brim federate --list-methods                   the methods that select clients\n"
-    "  brim federate --list-runs multirun/methods     the federations in a folder, and how they went\n"
-    "  brim federate partition=classes --export-partition clients.csv   who would have which samples\n"
+    "  brim federate repeats=3                        three seeds, with mean and standard deviation; also in a sweep\n"
+    "  brim federate --list-methods                   list the methods that select clients\n"
+    "  brim federate --list-runs multirun/methods     list the federations in a folder, with their results\n"
+    "  brim federate partition=classes --export-partition clients.csv   only write the samples of each client\n"
     "\n"
-    "The training samples are dealt to total_clients. In each round clients_per_round of them begin with the global\n"
-    "model, train on their own samples, and the server moves the global model by the weighted mean of their updates.\n"
-    "The result is the same to the bit however many clients train at a time.\n"
+    "The training samples are divided among total_clients clients. In each round clients_per_round of them start from\n"
+    "the global model and train on their own samples; then the server updates the global model with the weighted mean\n"
+    "of their changes. The result is bit-identical for any number of clients that train at a time.\n"
     "\n"
-    "The command reads the configuration `federate` in the place of `config`; all else is as in `brim train`. `brim\n"
-    "eval`, `predict`, `export` and `plan --config-name federate` take federations too.\n",
+    "The command reads the configuration `federate` instead of `config`; otherwise it works like `brim train`. `brim\n"
+    "eval`, `predict`, `export` and `plan --config-name federate` support federations too.\n",
     federate_options};
 
 const brim_command brim_command_train = {
@@ -376,22 +375,22 @@ const brim_command brim_command_train = {
     "\n"
     "  brim train                                     the default configuration\n"
     "  brim train model=mlp training.epochs=2         another model, two epochs\n"
-    "  brim train optimizer.lr=5e-4 run.dir=runs/a    with a folder of your choice\n"
-    "  brim train --resume runs/a                     go on with a run that was stopped\n"
-    "  brim train --resume runs/a model.weights=FILE  whose frozen weights were moved; also dataset.path=PATH\n"
-    "  brim train --from runs/a seed=2                the same configuration again, changed\n"
-    "  brim train dist.ranks=4                        four processes that train one model together\n"
-    "  brim train -m model=mlp,cnn 'seed=range(3)'    a sweep: every combination, one run after another\n"
+    "  brim train optimizer.lr=5e-4 run.dir=runs/a    in a folder of your choice\n"
+    "  brim train --resume runs/a                     resume a stopped run\n"
+    "  brim train --resume runs/a model.weights=FILE  with frozen weights that were moved; also dataset.path=PATH\n"
+    "  brim train --from runs/a seed=2                a new run with the same configuration, changed\n"
+    "  brim train dist.ranks=4                        four processes that train one model\n"
+    "  brim train -m model=mlp,cnn 'seed=range(3)'    a sweep: one run per combination, in sequence\n"
     "\n"
-    "A sweep (-m, --multirun) goes over key=a,b, key=range(START,STOP,STEP) and group=glob(*). Each run is a\n"
-    "process of its own, in a folder below multirun/<date>-<time>, or below run.dir. A failure is told at once, and\n"
-    "the sweep goes on; with --fail-fast it ends there.\n"
+    "A sweep (-m, --multirun) expands key=a,b, key=range(START,STOP,STEP) and group=glob(*). Each run is a separate\n"
+    "process with a folder below multirun/<date>-<time>, or below run.dir. If a run fails, the sweep reports it and\n"
+    "continues; with --fail-fast it ends.\n"
     "\n"
-    "dist.ranks=N shares each step's samples among N processes of this machine, by mpirun, or between GPUs without.\n"
-    "Several GPUs are all used if nothing else is said; dist.ranks=1 takes one. Over several machines, start brim by\n"
-    "mpirun or srun itself.\n"
+    "dist.ranks=N divides each step's samples among N processes on this machine, started with mpirun, or without it\n"
+    "if each has a GPU. By default brim uses all visible GPUs; dist.ranks=1 uses one. For several machines start brim\n"
+    "with mpirun or srun.\n"
     "\n"
-    "--debug-launches is backend.debug_launches=true, for errors of a GPU.\n"
+    "--debug-launches sets backend.debug_launches=true, to find the operation behind a GPU error.\n"
     "\n"
     "`brim config --schema` lists every key; `brim config --groups` lists groups and options.\n",
     options};

@@ -36,5 +36,5 @@ const brim_command brim_command_version = {"version", "show the version", run_co
                                            "usage: brim version [--json]\n"
                                            "\n"
                                            "  brim version           the version, the plugin ABI and the compiler\n"
-                                           "  brim version --json    the same for programs\n",
+                                           "  brim version --json    the same, as JSON\n",
                                            brim_cli_only_json};

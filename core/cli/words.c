@@ -12,14 +12,15 @@
 
 static const brim_option globals[] = {
     {"--plugin-path", BRIM_OPTION_PATHS, offsetof(brim_cli, plugin_paths), "DIR|FILE",
-     "look for plugins there first (may repeat; also BRIM_PLUGIN_PATH)"},
+     "search for plugins there first; may be repeated; see also BRIM_PLUGIN_PATH"},
     {"--config-path", BRIM_OPTION_PATHS, offsetof(brim_cli, config_paths), "DIR",
-     "look for configurations there first (may repeat)"},
-    {"--config-name", BRIM_CLI_STRING(brim_cli, config_name), "NAME", "the root configuration (default: config)"},
-    {"--verbose", BRIM_CLI_FLAG(brim_cli, verbose), NULL, "more of progress and information"},
-    {"--quiet", BRIM_CLI_FLAG(brim_cli, quiet), NULL, "only warnings and errors"},
+     "search for configurations there first; may be repeated"},
+    {"--config-name", BRIM_CLI_STRING(brim_cli, config_name), "NAME",
+     "name of the root configuration (default: config)"},
+    {"--verbose", BRIM_CLI_FLAG(brim_cli, verbose), NULL, "print more progress and information"},
+    {"--quiet", BRIM_CLI_FLAG(brim_cli, quiet), NULL, "print only warnings and errors"},
     {NULL}};
-const brim_option brim_cli_only_json[] = {{"--json", BRIM_OPTION_FLAG, 0, NULL, "print JSON, for programs"}, {NULL}};
+const brim_option brim_cli_only_json[] = {{"--json", BRIM_OPTION_FLAG, 0, NULL, "print JSON"}, {NULL}};
 
 const brim_option *brim_cli_options(const brim_command *command)
 {

@@ -34,7 +34,7 @@ static const brim_comm_ops auto_ops = {.size = sizeof(brim_comm_ops)};
 const brim_plugin brim_comm_auto = {.size = sizeof(brim_plugin),
                                     .kind = BRIM_COMM,
                                     .id = "auto",
-                                    .help = "mpi, and between GPUs nccl",
+                                    .help = "mpi, with nccl between GPUs",
                                     .ops = &auto_ops};
 
 /* An instance of a communicator. */

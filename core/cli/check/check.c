@@ -405,7 +405,7 @@ static brim_status check(checking *c, int *exit_status)
   return BRIM_OK;
 }
 
-static const brim_option options[] = {{"--json", BRIM_CLI_FLAG(checking, json), NULL, "print JSON, for programs"},
+static const brim_option options[] = {{"--json", BRIM_CLI_FLAG(checking, json), NULL, "print JSON"},
                                       {"--child", BRIM_OPTION_HIDDEN, offsetof(checking, is_child)},
                                       {NULL}};
 
@@ -428,17 +428,16 @@ static int run_command(brim_cli *cli, int argc, char **argv)
 }
 
 const brim_command brim_command_check = {
-    "check", "try a plugin's file: every function, with edge cases", run_command,
+    "check", "test a plugin: every function, with edge cases", run_command,
     "usage: brim check FILE.so [key=value]... [--json]\n"
     "\n"
-    "  brim check mine.so                             its tables, then each function of its plugins\n"
-    "  brim check mine.so policy.mine.reserve_mb=512  with other parameters than its defaults\n"
-    "  brim check mine.so dataset.path=data --json    a dataset that needs files; for programs\n"
+    "  brim check mine.so                             check its tables, then each function of its plugins\n"
+    "  brim check mine.so policy.mine.reserve_mb=512  with parameters other than the defaults\n"
+    "  brim check mine.so dataset.path=data --json    a dataset that needs files; as JSON\n"
     "\n"
-    "Nothing of the plugin runs in this process: it starts itself again, within limits of time and memory, and tells\n"
-    "what crashed, did not come back, or answered what cannot be done, a line for each check: ok, warning or FAILED.\n"
-    "Policies are asked about made-up devices, plans and memory; models are built for samples of several kinds and\n"
-    "planned; of datasets all splits are opened and samples read, also by several threads; selectors choose clients\n"
-    "of made-up federations. Of backends and communicators only tables are looked at. Exit status 0: brim would run\n"
-    "it; 3: it cannot be loaded; 5: a check failed.\n",
+    "Runs the plugin in a separate process with limits of time and memory, and prints a line per check (ok, warning\n"
+    "or FAILED): functions that crash, hang or return invalid results fail. Policies get simulated devices, plans and\n"
+    "memory; models are built for several kinds of samples and planned; all splits of datasets are opened and samples\n"
+    "read, also by several threads; selectors choose clients of simulated federations. For backends and communicators\n"
+    "only the tables are checked. Exit status 0: the plugin can be used; 3: it cannot be loaded; 5: a check failed.\n",
     options};
