@@ -315,13 +315,13 @@ static void tell_file(const brim_mapping *file)
   brim_handler_text_add(&m, "error: '");
   brim_handler_text_add(&m, file->path);
   if (stat(file->path, &now) == 0 && (uint64_t)now.st_size <= file->offset) {
-    brim_handler_text_add(&m, "' became shorter while it was in use: it has ");
+    brim_handler_text_add(&m, "' was truncated while it was in use: it has ");
     brim_handler_text_add_number(&m, (uint64_t)now.st_size, 10);
     brim_handler_text_add(&m, " bytes now, and byte ");
     brim_handler_text_add_number(&m, file->offset, 10);
     brim_handler_text_add(&m, " was to be read");
   } else {
-    brim_handler_text_add(&m, "' was in use, and cannot be read any more at byte ");
+    brim_handler_text_add(&m, "' can no longer be read, although it is in use: at byte ");
     brim_handler_text_add_number(&m, file->offset, 10);
   }
   add_advice(&m);
@@ -449,8 +449,9 @@ void brim_crash_advice(const char *text)
 
 static void on_alarm(int signal)
 {
-  static const char text[] = "error: a plugin that has crashed or does not come back keeps the process from ending, "
-                             "perhaps by a lock: what was still to be written, as a run's checkpoint, is not\n";
+  static const char text[] =
+      "error: a plugin that crashed or hangs keeps the process from exiting, "
+      "perhaps by holding a lock: data that was still to be written, such as a run's checkpoint, is lost\n";
   (void)signal;
   (void)!write(STDERR_FILENO, text, sizeof text - 1);
   _exit(brim_status_exit(BRIM_EPLUGIN));

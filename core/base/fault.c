@@ -67,7 +67,7 @@ static brim_status mistake(const reader *r, const char *at, const char *what)
                    "%s, character %d: %s\n  %s\n  %*s\n"
                    "a fault is [rank:R:][step:N:]POINT, POINT one of alloc[:COUNT], place[:COUNT], lib[:NAME[:COUNT]], "
                    "begin[:COUNT], client[:COUNT], update[:COUNT]; COUNT is 17, 17+ or %%5; :until=PATH may follow; "
-                   "commas part faults",
+                   "commas separate faults",
                    BRIM_FAULT_ENVIRONMENT, (int)(at - r->text) + 1, what, r->text, (int)(at - r->text) + 1, "^");
 }
 
@@ -91,9 +91,9 @@ static brim_status take_number(reader *r, int64_t least, int64_t *out)
 {
   const char *from = r->at;
   int64_t n = 0;
-  if (!isdigit((unsigned char)*r->at)) return mistake(r, from, "a number is wanted");
+  if (!isdigit((unsigned char)*r->at)) return mistake(r, from, "expected a number");
   for (; isdigit((unsigned char)*r->at); r->at++) {
-    if (n > (INT64_MAX - 9) / 10) return mistake(r, from, "a number that large is not counted");
+    if (n > (INT64_MAX - 9) / 10) return mistake(r, from, "the number is too large");
     n = n * 10 + (*r->at - '0');
   }
   if (n < least) return mistake(r, from, "steps and calls are counted from 1");
@@ -106,10 +106,10 @@ static brim_status take_where(reader *r, const char *word, int64_t least, int64_
 {
   if (!is_word(r, word)) return BRIM_OK;
   r->at += strlen(word);
-  if (*r->at != ':') return mistake(r, r->at, "':' and a number are wanted");
+  if (*r->at != ':') return mistake(r, r->at, "expected ':' and a number");
   r->at++;
   BRIM_TRY(take_number(r, least, out));
-  if (!ends(r) && *r->at != ':') return mistake(r, r->at, "':' or ',' is wanted");
+  if (!ends(r) && *r->at != ':') return mistake(r, r->at, "expected ':' or ','");
   if (*r->at == ':') r->at++;
   return BRIM_OK;
 }
@@ -123,7 +123,7 @@ static brim_status take_point(reader *r, fault *f)
       return BRIM_OK;
     }
   if (is_word(r, "rank") || is_word(r, "step")) return mistake(r, r->at, "rank:R stands before step:N, each once");
-  return mistake(r, r->at, "no point of this name: alloc, place, lib, begin, client or update");
+  return mistake(r, r->at, "unknown point; expected alloc, place, lib, begin, client or update");
 }
 
 static bool is_name(char c)
@@ -134,7 +134,7 @@ static bool is_name(char c)
 static brim_status take_name(reader *r, fault *f)
 {
   const size_t length = word_length(r);
-  if (length >= NAME_BYTES) return mistake(r, r->at, "no operation has a name that long");
+  if (length >= NAME_BYTES) return mistake(r, r->at, "the name is too long for an operation");
   for (size_t i = 0; i < length; i++)
     if (!is_name(r->at[i])) return mistake(r, r->at + i, "names of operations are lower-case letters, digits and '_'");
   memcpy(f->name, r->at, length);
@@ -156,7 +156,7 @@ static brim_status take_until(reader *r, fault *f)
 {
   const char *path = r->at += strlen(UNTIL);
   const size_t length = strcspn(path, ",");
-  if (length == 0) return mistake(r, path, "a path is wanted");
+  if (length == 0) return mistake(r, path, "expected a path");
   if (length >= PATH_BYTES) return mistake(r, path, "the path is too long");
   memcpy(f->until, path, length);
   r->at += length;
@@ -179,12 +179,12 @@ static brim_status take_details(reader *r, fault *f)
       BRIM_TRY(take_name(r, f));
       next = COUNT;
     } else {
-      static const char *const wanted[] = {"a name, a count or until=PATH is wanted", "a count or until=PATH is wanted",
-                                           "until=PATH is wanted", "nothing may follow"};
+      static const char *const wanted[] = {"expected a name, a count or until=PATH", "expected a count or until=PATH",
+                                           "expected until=PATH", "nothing may follow"};
       return mistake(r, r->at, wanted[next]);
     }
   }
-  return ends(r) ? BRIM_OK : mistake(r, r->at, "':' or ',' is wanted");
+  return ends(r) ? BRIM_OK : mistake(r, r->at, "expected ':' or ','");
 }
 
 static brim_status take_fault(reader *r, fault *f)

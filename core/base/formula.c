@@ -88,7 +88,7 @@ static int32_t make(reader *r, enum brim_formula_op op, int32_t a, int32_t b, in
         signbit(v->number) == signbit(number))
       return i;
   }
-  if (r->values == VALUES_MAX) return fail(r, "it is too long: shorten it, or make two of it");
+  if (r->values == VALUES_MAX) return fail(r, "it is too long: shorten it or split it into two");
   value *v = &r->value[r->values];
   *v = (value){.op = op, .operand = {a, b, c}, .number = number, .is_uniform = is_uniform};
   return r->values++;
@@ -156,7 +156,7 @@ static int32_t read_call(reader *r, const char *text, size_t bytes)
     if (!take(r, ')')) return fail_at(r, r->at, "a ')' is missing after the operands of", text, bytes);
     return apply(r, text, functions[f].op, operand[0], operand[1], operand[2]);
   }
-  return fail_at(r, text, "there is no function", text, bytes);
+  return fail_at(r, text, "unknown function", text, bytes);
 }
 
 static int32_t read_number(reader *r)
@@ -177,7 +177,7 @@ static int32_t read_operand(reader *r)
     r->at += bytes;
     if (take(r, '(')) return read_call(r, text, bytes);
     const name *n = find(r, text, bytes);
-    if (!n) return fail_at(r, text, "nothing is known of the name", text, bytes);
+    if (!n) return fail_at(r, text, "unknown name", text, bytes);
     if (n->value == NONE) return fail_at(r, text, "it is read before it has a value:", text, bytes);
     return n->value;
   }
@@ -243,7 +243,7 @@ static void read_line(reader *r)
   const char *text = r->at;
   const size_t bytes = name_bytes(text);
   if (bytes == 0) {
-    fail(r, "a name is missing, which is given a value");
+    fail(r, "expected a name to assign to");
     return;
   }
   r->at += bytes;
@@ -389,7 +389,7 @@ static void put_lines(reader *r, brim_formula *f)
     int32_t to = 0;
     while (to < BRIM_FORMULA_REGISTERS_MAX && used[to]) to++;
     if (to == BRIM_FORMULA_REGISTERS_MAX || f->lines == BRIM_FORMULA_LINES_MAX) {
-      fail(r, "it is too long: shorten it, or make two of it");
+      fail(r, "it is too long: shorten it or split it into two");
       return;
     }
     used[to] = true;
@@ -406,7 +406,7 @@ static void put_stores(reader *r, brim_formula *f)
   for (size_t i = 0; i < r->names && r->status == BRIM_OK; i++) {
     if (r->name[i].output == NONE) continue;
     if (f->lines == BRIM_FORMULA_LINES_MAX) {
-      fail(r, "it is too long: shorten it, or make two of it");
+      fail(r, "it is too long: shorten it or split it into two");
       return;
     }
     f->line[f->lines++] = (brim_formula_line){

@@ -208,7 +208,7 @@ static brim_status fail_crashed(const brim_guard *g, const brim_guard_call *call
     snprintf(what, sizeof what, "called exit() in %s; plugins must not", call->function);
     return fail_lost(call, what);
   }
-  int length = snprintf(what, sizeof what, "has crashed in %s: %s", call->function, brim_crash_name(g->signal));
+  int length = snprintf(what, sizeof what, "crashed in %s: %s", call->function, brim_crash_name(g->signal));
   if (brim_crash_has_address(g->signal))
     length += snprintf(what + length, sizeof what - (size_t)length, " at address 0x%llx",
                        (unsigned long long)(uintptr_t)g->address);
@@ -221,8 +221,8 @@ static brim_status fail_asking(const brim_guard_call *call)
 {
   char what[160];
   lose();
-  snprintf(what, sizeof what, "has asked the core %d things in one %s, and is left where it is",
-           BRIM_GUARD_QUESTIONS_MAX, call->function);
+  snprintf(what, sizeof what, "asked the core %d questions in one %s and was abandoned", BRIM_GUARD_QUESTIONS_MAX,
+           call->function);
   return fail_lost(call, what);
 }
 
@@ -231,12 +231,11 @@ static brim_status fail_late(const brim_guard_call *call, const time_left *left)
   char what[200];
   lose();
   if (left->computing <= 0)
-    snprintf(what, sizeof what, "does not come back from %s: after %g s of processor time it is left where it is",
-             call->function, call->seconds);
+    snprintf(what, sizeof what, "did not return from %s and was abandoned after %g s of processor time", call->function,
+             call->seconds);
   else
     snprintf(what, sizeof what,
-             "does not come back from %s: it waits (for a lock, a file, a clock?), and after %g s of that is left "
-             "where it is",
+             "did not return from %s: it waited (for a lock, a file, a clock?) and was abandoned after %g s",
              call->function, call->waiting_seconds);
   return fail_lost(call, what);
 }
@@ -264,7 +263,7 @@ static void answer(brim_guard *g)
 brim_status brim_guard_run(brim_guard *g, const brim_guard_call *call, brim_guard_work work, void *context)
 {
   time_left left = {call->seconds, call->waiting_seconds};
-  if (brim_guard_is_lost(g)) return brim_fail(BRIM_EPLUGIN, "%s cannot be asked any more", call->who);
+  if (brim_guard_is_lost(g)) return brim_fail(BRIM_EPLUGIN, "%s was abandoned earlier and cannot be asked", call->who);
   g->work = work;
   g->context = context;
   for (int questions = 0;; questions++) {
@@ -299,7 +298,7 @@ brim_status brim_guard_open(brim_guard **out)
   const int failed = brim_thread_start(&g->thread, "brim-policies", serve, g);
   if (failed) {
     free(g);
-    return brim_fail(BRIM_ENOMEM_HOST, "no thread for the policies could be started: %s", strerror(failed));
+    return brim_fail(BRIM_ENOMEM_HOST, "cannot start the thread that policies run on: %s", strerror(failed));
   }
   pthread_getcpuclockid(g->thread, &g->clock);
   *out = g;

@@ -15,9 +15,9 @@ static void tell_long_call(const char *what, const void *function)
 {
   Dl_info info;
   if (dladdr(function, &info) && info.dli_fname)
-    brim_log(BRIM_LOG_WARN, "%s has not come back yet: plugin %s", what, info.dli_fname);
+    brim_log(BRIM_LOG_WARN, "%s has not returned yet: plugin %s", what, info.dli_fname);
   else
-    brim_log(BRIM_LOG_WARN, "%s has not come back yet", what);
+    brim_log(BRIM_LOG_WARN, "%s has not returned yet", what);
 }
 
 static void *watch(void *context)

@@ -72,7 +72,7 @@ brim_status brim_cli_print_json(json_t *root)
   const size_t escaped = isatty(STDOUT_FILENO) ? JSON_ENSURE_ASCII : 0; /* the same, without control characters */
   char *text = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17) | escaped) : NULL;
   json_decref(root);
-  if (!text) return brim_fail(BRIM_EINVAL, "the results cannot be written as JSON: is a name not UTF-8?");
+  if (!text) return brim_fail(BRIM_EINVAL, "cannot write the results as JSON: is a name not UTF-8?");
   puts(text);
   free(text);
   return BRIM_OK;
@@ -97,7 +97,8 @@ brim_status brim_cli_check_absent(const char *path, bool force)
 {
   struct stat info;
   if (force || stat(path, &info) != 0 || !S_ISREG(info.st_mode)) return BRIM_OK; /* a pipe, /dev/null */
-  return brim_fail(BRIM_ECONFIG, "'%s' is there already\n-o FILE names another one, and --force replaces it", path);
+  return brim_fail(BRIM_ECONFIG, "'%s' exists already\nname another file with -o FILE, or replace it with --force",
+                   path);
 }
 
 brim_status brim_cli_check_output(const char *path, const char *ending, const char *kind, bool force)

@@ -120,7 +120,8 @@ static void set_curves(brim_curve *curve, size_t name, const brim_compared *run,
 static brim_status check_curves(size_t count, const char *of)
 {
   if (count <= BRIM_SVG_CURVES_MAX) return BRIM_OK;
-  return brim_fail(BRIM_ECONFIG, "curves of %zu %s cannot be told apart; at most %d", count, of, BRIM_SVG_CURVES_MAX);
+  return brim_fail(BRIM_ECONFIG, "curves of %zu %s cannot be distinguished; the maximum is %d", count, of,
+                   BRIM_SVG_CURVES_MAX);
 }
 
 static brim_status write_picture(const brim_chart *chart, size_t charts, const char *const *legend, size_t count,
@@ -180,7 +181,9 @@ static brim_status write_methods(const brim_method *method, size_t count, const 
 {
   brim_text text = {0};
   if (count == 0)
-    return brim_fail(BRIM_ECONFIG, "-o %s: a CSV file has methods of federations, and no run is a finished one", path);
+    return brim_fail(BRIM_ECONFIG,
+                     "-o %s: a CSV file lists methods of federations, and none of the runs is a finished federation",
+                     path);
   brim_methods_csv(method, count, &text);
   const brim_status status = brim_file_write_atomic(path, brim_text_str(&text), text.length);
   brim_text_release(&text);

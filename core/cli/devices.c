@@ -66,7 +66,7 @@ static json_t *add_users(devices *d, const brim_backend_ops *ops, void *self, in
   size_t count = 0;
   if (!shared || !BRIM_HAS(brim_backend_ops, ops, users)) return json_null();
   if (ops->users(self, index, user, USERS_MAX, &count) != BRIM_OK) {
-    brim_text_printf(&d->failures, "who uses %s is not known: %s\n", device, brim_error_text());
+    brim_text_printf(&d->failures, "cannot list the processes that use %s: %s\n", device, brim_error_text());
     return json_null();
   }
   json_t *list = json_array();
@@ -251,7 +251,7 @@ static void collect_queue(devices *d)
   size_t count;
   for (size_t i = 0; i < TICKET_COLUMNS; i++) brim_table_add(&d->tickets, head[i]);
   if (brim_claims_list(d->arena, &ticket, &count) != BRIM_OK) {
-    brim_text_printf(&d->failures, "who waits for devices is not known: %s\n", brim_error_text());
+    brim_text_printf(&d->failures, "cannot list the processes that wait for devices: %s\n", brim_error_text());
     return;
   }
   for (size_t i = 0; i < count; i++) add_ticket(d, &ticket[i], i + 1);

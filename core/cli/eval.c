@@ -123,7 +123,7 @@ static void add_confusion(const brim_evaluation *r, brim_arena *arena, brim_text
     brim_table_number(&table, (double)i, 0);
     for (int64_t k = 0; k < r->classes; k++) brim_table_number(&table, r->confusion[i * r->classes + k], 0);
   }
-  brim_text_add(out, "\nconfusion: how many samples of each label were taken for each class\n");
+  brim_text_add(out, "\nconfusion: number of samples of each label (rows) by predicted class\n");
   brim_table_print(&table, out);
 }
 

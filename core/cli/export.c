@@ -47,23 +47,25 @@ static bool is_peft(const export_wishes *w)
 static brim_status check_absent(const export_wishes *w, const char *path)
 {
   if (w->force || access(path, F_OK) != 0) return BRIM_OK;
-  return brim_fail(BRIM_ECONFIG, "'%s' is there already\n-o FILE names another one, and --force replaces it", path);
+  return brim_fail(BRIM_ECONFIG, "'%s' exists already\nname another file with -o FILE, or replace it with --force",
+                   path);
 }
 
 static brim_status check_output(const export_wishes *w)
 {
   if (is_peft(w) && (w->merge || w->dtype))
-    return brim_fail(BRIM_ECONFIG, "--format peft writes what was trained, in single precision: leave out %s",
+    return brim_fail(BRIM_ECONFIG, "--format peft writes the trained parameters in single precision: leave out %s",
                      w->merge ? "--merge" : "--dtype");
   if (!is_peft(w) && !brim_ends_with(w->output, ".safetensors"))
     return brim_fail(BRIM_ECONFIG,
                      "-o %s: the file's name must end in .safetensors\nin a folder of yours: -o %s%smodel.safetensors",
                      w->output, w->output, brim_ends_with(w->output, "/") ? "" : "/");
   if (is_peft(w) && brim_ends_with(w->output, ".safetensors"))
-    return brim_fail(BRIM_ECONFIG, "-o %s: PEFT's files are in a folder: name that, without .safetensors", w->output);
+    return brim_fail(BRIM_ECONFIG, "-o %s: --format peft writes a folder: give its name, without .safetensors",
+                     w->output);
   BRIM_TRY(brim_cli_check_folder(w->output));
   if (is_peft(w) && access(w->output, F_OK) == 0 && !brim_is_folder(w->output))
-    return brim_fail(BRIM_ECONFIG, "-o %s is a file, and PEFT's files are in a folder: name another", w->output);
+    return brim_fail(BRIM_ECONFIG, "-o %s is a file, but --format peft writes a folder: give another name", w->output);
   if (!is_peft(w) && brim_is_folder(w->output))
     return brim_fail(BRIM_ECONFIG, "-o %s is a folder: name a file in it", w->output);
   return check_absent(w, w->output);
@@ -131,7 +133,7 @@ static brim_status write_wrapper(const brim_cli *cli, const export_wishes *w, ui
     return write_parameters(cli, w, dtype, arena, &merged);
   }
   BRIM_TRY(brim_peft_write(s, trained, w->output));
-  brim_say("%zu tensors in %s, as PEFT keeps them", trained->count, w->output);
+  brim_say("%zu tensors in %s, in PEFT's format", trained->count, w->output);
   return BRIM_OK;
 }
 

@@ -80,8 +80,7 @@ static brim_status take_numbers(generate *g)
   BRIM_TRY(number("--temperature", g->temperature, 0, 1000, &g->how.sampling.temperature));
   BRIM_TRY(number("--top-p", g->top_p, 0, 1, &g->how.sampling.top_p));
   if (g->how.sampling.top_p == 0) return brim_fail(BRIM_ECONFIG, "--top-p must be greater than 0");
-  if (g->prompt && g->prompt_file)
-    return brim_fail(BRIM_ECONFIG, "--prompt and --prompt-file are two prompts; one is needed");
+  if (g->prompt && g->prompt_file) return brim_fail(BRIM_ECONFIG, "--prompt and --prompt-file exclude each other");
   g->how.seed = (uint64_t)seed;
   return BRIM_OK;
 }
@@ -117,7 +116,7 @@ static brim_status read_token_numbers(generate *g)
     if (end == s || errno || value < 0 || value > INT32_MAX || !(*end == '\0' || strchr(" \t\r\n,", *end)))
       return brim_fail(BRIM_ECONFIG,
                        "the tokens of this run's dataset are numbers here, so the prompt must be numbers too, and "
-                       "'%.20s' is none",
+                       "'%.20s' is not one",
                        s);
     g->prompt_tokens[g->prompt_count++] = (int32_t)value;
     s = end;

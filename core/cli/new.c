@@ -114,7 +114,7 @@ static brim_status check_unused(const scaffold *s, const brim_cli *cli)
     if (access(file, F_OK) == 0) where = file;
   }
   if (!where) return BRIM_OK;
-  return brim_fail(BRIM_ECONFIG, "there is a %s=%s already, in %s\nchoose another name", s->group, s->name, where);
+  return brim_fail(BRIM_ECONFIG, "%s=%s exists already, in %s\nchoose another name", s->group, s->name, where);
 }
 
 static brim_status check_place(scaffold *s, const char *into)
@@ -126,7 +126,7 @@ static brim_status check_place(scaffold *s, const char *into)
   s->folder = brim_arena_printf(s->arena, "%s%s%s", into ? into : "", slash, s->name);
   s->aside = brim_arena_printf(s->arena, "%s%s.%s.%lld.new", into ? into : "", slash, s->name, (long long)getpid());
   if (lstat(s->folder, &info) != 0) return BRIM_OK;
-  return brim_fail(BRIM_ECONFIG, "'%s' is there already: nothing was written\nchoose another name, or a place (--into)",
+  return brim_fail(BRIM_ECONFIG, "'%s' exists already: nothing was written\nchoose another name, or a place (--into)",
                    s->folder);
 }
 
@@ -285,7 +285,8 @@ static brim_status print_steps(const scaffold *s)
   const whereabouts w = find_brim(s);
   const brim_status status = read_text(brim_arena_printf(s->arena, "%s/README.md", s->folder), &readme);
   const char *line = strstr(brim_text_str(&readme), begin);
-  brim_text_printf(&out, "%s is made: %s/%s.c is %s %s to begin with, README.md says what is what. Next:\n\n  cd ",
+  brim_text_printf(&out,
+                   "%s is ready: %s/%s.c is %s %s to start from, and README.md describes the files. Next:\n\n  cd ",
                    s->folder, s->folder, s->name, strchr("aeiou", s->kind[0]) ? "an" : "a", s->kind);
   add_word(&out, s->folder);
   brim_text_add(&out, "\n");
@@ -307,7 +308,7 @@ static void warn_without_sdk(const scaffold *s)
   if (brim_install_dir(folder, sizeof folder, BRIM_INSTALL_CMAKE)) return;
   brim_log(BRIM_LOG_WARN,
            "brim's headers and CMake files are not installed beside it (" BRIM_INSTALL_CMAKE
-           "): the %s cannot be built before they are",
+           "): install them before you build the %s",
            s->kind);
 }
 

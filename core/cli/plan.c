@@ -250,7 +250,7 @@ static void print_places(const brim_drive *d, const brim_plan *plan, const brim_
   brim_cli_print_ranks(ranks, &text);
   brim_cli_print_fits(fits, &text);
   tell_taken(d, plan, &text);
-  brim_text_add(&text, "\nof less memory or less time, by the device profile:\n");
+  brim_text_add(&text, "\nplans that take less memory or less time, by the device profile:\n");
   brim_cli_print_frontier(frontier, d->setup, &text);
   brim_text_add(&text, "\n");
   brim_footprint_tell(host, &text);

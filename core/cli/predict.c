@@ -86,7 +86,7 @@ static brim_status format_json(const predict *p, brim_text *out)
   const size_t escaped = !p->output && isatty(STDOUT_FILENO) ? JSON_ENSURE_ASCII : 0;
   char *text = root ? json_dumps(root, JSON_INDENT(2) | escaped) : NULL;
   json_decref(root);
-  if (!text) return brim_fail(BRIM_EINVAL, "the predictions cannot be written as JSON: is a file's name not UTF-8?");
+  if (!text) return brim_fail(BRIM_EINVAL, "cannot write the predictions as JSON: is a file's name not UTF-8?");
   brim_text_add(out, text);
   brim_text_add(out, "\n");
   free(text);
@@ -105,7 +105,7 @@ static brim_status write_out(const predict *p, const brim_text *out)
   FILE *file = p->output ? fopen(p->output, "we") : stdout;
   bool failed = !file || fputs(brim_text_str(out), file) < 0 || fflush(file) != 0;
   if (file && file != stdout) failed = fclose(file) != 0 || failed;
-  return failed ? brim_fail(BRIM_EIO, "the predictions cannot be written to %s: %s",
+  return failed ? brim_fail(BRIM_EIO, "cannot write the predictions to %s: %s",
                             p->output ? p->output : "standard output", strerror(errno))
                 : BRIM_OK;
 }

@@ -64,7 +64,7 @@ static brim_status unknown_scenario(command *c, const char *written)
   if (written[0])
     (void)brim_fail(BRIM_ECONFIG, "there is no scenario '%s', nor a file of that name", written);
   else
-    (void)brim_fail(BRIM_ECONFIG, "in which world? scenario=NAME or scenario=FILE says it");
+    (void)brim_fail(BRIM_ECONFIG, "no scenario is given: write scenario=NAME or scenario=FILE");
   if (best) (void)brim_fail_add(BRIM_ECONFIG, "did you mean '%s'?", best);
   (void)brim_fail_add(BRIM_ECONFIG, "there are: %s", brim_text_str(&all));
   brim_text_release(&all);
@@ -102,8 +102,8 @@ static brim_status check_keys(command *c, const names *all)
     const char *key = brim_arena_string_n(&c->operands.arena, word, strcspn(word, ".="));
     if (!brim_scenario_has_key(key) || brim_compose_is_group(&all->composition, key)) continue;
     return brim_fail(BRIM_ECONFIG,
-                     "'%s' is a key of scenarios, which their files say\n  command line, argument %d: %s\n"
-                     "  a copy of the file may have it another way: scenario=FILE.yaml",
+                     "'%s' is a key of scenarios: only their files can set it\n  command line, argument %d: %s\n"
+                     "  to change it, edit a copy of the file: scenario=FILE.yaml",
                      key, c->operands.number[i], word);
   }
   return BRIM_OK;
@@ -415,7 +415,7 @@ static brim_status record(command *c)
   char path[BRIM_PATH_MAX];
   brim_text out = {0}, again = {0};
   if (c->operands.count > 0)
-    return brim_fail(BRIM_ECONFIG, "'%s' is too much: --record RUN takes -o FILE, and no words", c->operands.word[0]);
+    return brim_fail(BRIM_ECONFIG, "unexpected '%s': --record RUN takes -o FILE and no words", c->operands.word[0]);
   if (c->file) BRIM_TRY(brim_cli_check_output(c->file, ".yaml", "a scenario is YAML", c->force));
   BRIM_TRY(brim_cli_run_config(c->cli, c->run, path, sizeof path));
   brim_status status = brim_scene_record(&c->operands.arena, c->run, &out, word + 3);

@@ -330,7 +330,7 @@ static brim_status set_batch(start *s, const char *text)
   const bool is_auto = strcmp(text, "auto") == 0;
   const int64_t batch = is_auto ? -1 : number_of(text), effective = own->effective_batch_size;
   s->answer[BATCH] = s->answer[ACCUMULATION] = NULL;
-  if (batch == 0) return brim_fail(BRIM_ECONFIG, "'%s' is no number of samples\nwrite 1 or more, or auto", text);
+  if (batch == 0) return brim_fail(BRIM_ECONFIG, "'%s' is not a number of samples\nwrite 1 or more, or auto", text);
   if (batch == own->batch_size) return BRIM_OK;
   if (!is_auto && effective % batch != 0)
     return brim_fail(BRIM_ECONFIG,

@@ -268,7 +268,7 @@ static void tell_what_is_left(brim_sweep_run *run)
   for (size_t i = 0; i < run->sweep.jobs; i++) {
     const bool is = is_left(&run->job[i]);
     if (run->job[i].state == BRIM_JOB_INTERRUPTED && !is)
-      brim_text_printf(&text, "\njob %zu goes on with: brim train --resume %s/%zu", i, run->folder, i);
+      brim_text_printf(&text, "\nresume job %zu with: brim train --resume %s/%zu", i, run->folder, i);
     if (is && left++ < LEFT_SHOWN_MAX) brim_text_printf(&text, "\nleft: job %zu: %s", i, brim_sweep_label(run, i));
   }
   if (left > LEFT_SHOWN_MAX)

@@ -100,12 +100,11 @@ brim_status brim_job_run(const char *const *argv, brim_job_end *out)
   if (pid > 0) running = pid;
   sigprocmask(SIG_SETMASK, &before, NULL);
   if (stopped) return brim_fail(BRIM_EINTERRUPTED, "stopped by a signal");
-  if (pid < 0) return brim_fail(BRIM_EIO, "a job's process cannot be started: %s", strerror(reason));
+  if (pid < 0) return brim_fail(BRIM_EIO, "cannot start a job's process: %s", strerror(reason));
   BRIM_TRY(wait_for_job(pid, &status));
   *out = (brim_job_end){.exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : -1,
                         .signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0,
                         .seconds = brim_now() - start};
-  if (out->exit_status == BRIM_CHILD_NOT_STARTED)
-    return brim_fail(BRIM_EIO, "a job's process cannot start the program again");
+  if (out->exit_status == BRIM_CHILD_NOT_STARTED) return brim_fail(BRIM_EIO, "a job's process cannot start brim");
   return BRIM_OK;
 }

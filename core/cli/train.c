@@ -43,16 +43,15 @@ static brim_status check_options(const train_options *o, const brim_operands *op
 {
   if (o->resume && o->from) return brim_fail(BRIM_ECONFIG, "--resume and --from exclude each other");
   if (o->resume && o->multirun)
-    return brim_fail(BRIM_ECONFIG, "--resume goes on with one run, and --multirun starts several: leave one out");
+    return brim_fail(BRIM_ECONFIG, "--resume continues one run and --multirun starts several: leave one out");
   if (o->multirun && brim_dist_started() > 1)
-    return brim_fail(BRIM_ECONFIG,
-                     "every rank would begin a sweep of its own: start the sweep alone, and its jobs with "
-                     "ranks: brim train -m dist.ranks=N");
+    return brim_fail(BRIM_ECONFIG, "every rank would start its own sweep: start the sweep alone, and its jobs with "
+                                   "ranks: brim train -m dist.ranks=N");
   if (o->export_partition && (o->resume || o->multirun))
     return brim_fail(BRIM_ECONFIG, "--export-partition writes one partition and trains nothing: leave out %s",
                      o->resume ? "--resume" : "-m");
   if (o->force && !o->export_partition)
-    return brim_fail(BRIM_ECONFIG, "--force is of --export-partition FILE: it replaces the file");
+    return brim_fail(BRIM_ECONFIG, "--force needs --export-partition FILE, whose file it replaces");
   if (o->export_partition) {
     BRIM_TRY(brim_cli_check_folder(o->export_partition));
     BRIM_TRY(brim_cli_check_absent(o->export_partition, o->force));
@@ -65,7 +64,7 @@ static brim_status check_options(const train_options *o, const brim_operands *op
     if (!may_be_said_again(operands->word[i]))
       return brim_fail(
           BRIM_ECONFIG,
-          "--resume goes on with the run's own configuration, so '%s' has no place\n"
+          "--resume uses the run's own configuration, so '%s' cannot be set\n"
           "to train with another one, start a new run: brim train --from %s %s\n"
           "only these may change: model.weights=PATH and dataset.path=PATH, if files have moved, and dist.ranks=N",
           operands->word[i], o->resume, operands->word[i]);
@@ -108,7 +107,7 @@ static void tell_environment(void)
   static const char name[] = "PYTORCH_CUDA_ALLOC_CONF";
   const char *value = getenv(name);
   if (value && value[0])
-    brim_log(BRIM_LOG_INFO, "%s is set, and changes nothing: brim allocates once, what its plan says", name);
+    brim_log(BRIM_LOG_INFO, "%s is set but has no effect: brim allocates the planned memory once", name);
 }
 
 /* The words of this command once more, with the options of the program. */
@@ -164,7 +163,7 @@ static brim_status join(const brim_config *config, brim_dist **out)
 static void write_page(const char *run)
 {
   if (brim_page_write(run) != BRIM_OK)
-    brim_log(BRIM_LOG_WARN, "no " BRIM_REPORT_NAME " of the run: %s", brim_error_text());
+    brim_log(BRIM_LOG_WARN, "cannot write " BRIM_REPORT_NAME " of the run: %s", brim_error_text());
 }
 
 /* As a rank of a job, or alone. What there is to say of a job is said before any rank ends, since mpirun then ends the
@@ -192,7 +191,7 @@ static brim_status repeat(brim_cli *cli, const brim_sweep_words_given *given, in
 {
   if (brim_dist_started() > 1)
     return brim_fail(BRIM_ECONFIG,
-                     "every rank would begin runs with %lld seeds of its own: start the command alone, and its runs "
+                     "every rank would start its own runs with %lld seeds: start the command alone, and its runs "
                      "with ranks: dist.ranks=N",
                      (long long)repeats);
   ending->told = brim_cli_sweep(cli, given);

@@ -177,7 +177,7 @@ brim_status brim_cli_parse(int argc, char **argv, const brim_option *options, vo
 brim_status brim_cli_at_most(const brim_operands *operands, size_t most, const char *what)
 {
   if (operands->count <= most) return BRIM_OK;
-  return brim_fail(BRIM_ECONFIG, "'%s' is too much: %s", operands->word[most], what);
+  return brim_fail(BRIM_ECONFIG, "unexpected '%s': %s", operands->word[most], what);
 }
 
 int brim_cli_end(brim_status status, brim_operands *operands)

@@ -436,7 +436,7 @@ static void merge_entry(brim_composition *c, const brim_yaml *node, const brim_y
                         brim_yaml *into, bool *self)
 {
   if (entry->kind == BRIM_YAML_SCALAR && strcmp(entry->scalar, "_self_") == 0) {
-    if (*self) brim_problem_at(&c->problems, &entry->origin, "'_self_' stands twice in a defaults list");
+    if (*self) brim_problem_at(&c->problems, &entry->origin, "'_self_' appears twice in a defaults list");
     if (!*self) merge_body(c, node, group, into);
     *self = true;
   } else if (entry->kind == BRIM_YAML_SCALAR && !brim_yaml_is_null(entry)) {
@@ -464,7 +464,7 @@ static bool is_open(brim_composition *c, const char *path)
     if (found) brim_text_printf(&circle, "%s -> ", c->open[i]);
   }
   if (found)
-    brim_problem(&c->problems, BRIM_ECONFIG, "defaults lists go round in a circle: %s%s", brim_text_str(&circle), path);
+    brim_problem(&c->problems, BRIM_ECONFIG, "defaults lists form a cycle: %s%s", brim_text_str(&circle), path);
   else if (c->open_count == sizeof c->open / sizeof c->open[0])
     brim_problem(&c->problems, BRIM_ECONFIG, "defaults lists nest deeper than %zu files at %s", c->open_count, path);
   brim_text_release(&circle);

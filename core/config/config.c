@@ -84,8 +84,8 @@ static bool has_wrapper(const loading *l)
 static void refuse_no_backbone(loading *l)
 {
   const char *id = l->plugins.group[0]->id;
-  brim_problem(&l->c.problems, BRIM_ECONFIG,
-               "model=%s is around another model, and none is chosen: write backbone=OPTION", id);
+  brim_problem(&l->c.problems, BRIM_ECONFIG, "model=%s wraps another model, and none is chosen: write backbone=OPTION",
+               id);
   brim_compose_hint_available(&l->c, "backbone", NULL);
 }
 
@@ -93,7 +93,7 @@ static void refuse_no_backbone(loading *l)
 static void refuse_backbone(loading *l, const brim_yaml *id)
 {
   const char *model = l->plugins.group[0]->id;
-  brim_problem_at(&l->c.problems, &id->origin, "backbone=%s means nothing to model=%s, which is not around another",
+  brim_problem_at(&l->c.problems, &id->origin, "backbone=%s has no effect: model=%s does not wrap another model",
                   id->scalar, model);
   brim_problem_hint(&l->c.problems,
                     "to train on its frozen features or adapt it: model=linear_probe or model=lora; to train it "
@@ -117,7 +117,7 @@ static const brim_plugin *check_backbone(loading *l, const brim_yaml *id, const 
 {
   if (!has_wrapper(l) && id->origin.text && l->plugins.group[0]) refuse_backbone(l, id);
   if (plugin && brim_is_wrapper(plugin)) {
-    brim_problem_at(&l->c.problems, &id->origin, "backbone=%s: it is around another model itself", plugin->id);
+    brim_problem_at(&l->c.problems, &id->origin, "backbone=%s: this model itself wraps another one", plugin->id);
     return NULL;
   }
   return plugin;
@@ -193,7 +193,7 @@ static bool add_to_list(loading *l, const brim_group *group, brim_yaml *id)
   for (size_t i = 0; i < p->listed_count; i++) {
     count += p->listed[i]->kind == group->kind;
     if (p->listed[i] != entry->plugin) continue;
-    brim_problem_at(&c->problems, &id->origin, "'%s' stands twice in the list of '%s'", id->scalar, group->name);
+    brim_problem_at(&c->problems, &id->origin, "'%s' appears twice in the list of '%s'", id->scalar, group->name);
     return false;
   }
   if (count == BRIM_POLICIES_MAX) {

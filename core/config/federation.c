@@ -44,12 +44,12 @@ static void refuse_keys(brim_composition *c, const brim_schema *schema, const br
     bool is_refused;
     const char *why, *instead;
   } keys[] = {
-      {"training.epochs", is_set(c, schema, config, "training.epochs"), "a federation goes by rounds",
+      {"training.epochs", is_set(c, schema, config, "training.epochs"), "a federation counts rounds",
        "set rounds=N, and federate.local_epochs=N for the passes of a client over its own samples"},
-      {"training.steps", s->training.steps > 0, "a federation goes by rounds", "set rounds=N"},
-      {"training.eval_every_steps", s->training.eval_every_steps > 0, "a federation goes by rounds",
+      {"training.steps", s->training.steps > 0, "a federation counts rounds", "set rounds=N"},
+      {"training.eval_every_steps", s->training.eval_every_steps > 0, "a federation counts rounds",
        "set federate.eval_every_rounds=N"},
-      {"training.checkpoint_every_steps", s->training.checkpoint_every_steps > 0, "a federation goes by rounds",
+      {"training.checkpoint_every_steps", s->training.checkpoint_every_steps > 0, "a federation counts rounds",
        "set federate.checkpoint_every_rounds=N"},
       {"training.ema_decay", s->training.ema_decay > 0, "clients begin each round with the global model",
        "leave it at 0; server_optimizer.momentum averages over rounds"},
@@ -115,7 +115,7 @@ static void check_world(brim_composition *c, const brim_config *config)
     brim_problem_hint(&c->problems, "set world.trace=FILE, a CSV file with the columns client,start,end");
   }
   if (!traced && w->trace[0]) {
-    brim_problem_at(&c->problems, origin_of(config, "world.trace"), "'world.trace' changes nothing here");
+    brim_problem_at(&c->problems, origin_of(config, "world.trace"), "'world.trace' has no effect here");
     brim_problem_hint(&c->problems, "set world.availability=trace, or leave world.trace out");
   }
 }
@@ -139,7 +139,7 @@ static void check_numbers(brim_composition *c, const brim_schema *schema, const 
   }
   if (s->federate.local != BRIM_LOCAL_FEDPROX && is_set(c, schema, config, "federate.mu")) {
     brim_problem_at(&c->problems, origin_of(config, "federate.mu"),
-                    "federate.mu=%g means nothing with federate.local=fedavg", s->federate.mu);
+                    "federate.mu=%g has no effect with federate.local=fedavg", s->federate.mu);
     brim_problem_hint(&c->problems, "set federate.local=fedprox, whose mu=0 is federated averaging, or leave it out");
   }
 }
@@ -151,13 +151,13 @@ void brim_federation_resolve(brim_composition *c, const brim_schema *schema, bri
   if (s->total_clients == 0) {
     const brim_config_choice *method = brim_config_method(config);
     if (method && origin_of(config, "method.id")->text) { /* who typed it means something by it */
-      brim_problem_at(&c->problems, origin_of(config, "method.id"), "method=%s means nothing without clients",
+      brim_problem_at(&c->problems, origin_of(config, "method.id"), "method=%s has no effect without clients",
                       method->plugin->id);
       brim_problem_hint(&c->problems, "to train federated, write brim federate, or set total_clients=N");
     }
     if (!server) return;
     brim_problem_at(&c->problems, origin_of(config, "server_optimizer.id"),
-                    "server_optimizer=%s means nothing without clients", server->plugin->id);
+                    "server_optimizer=%s has no effect without clients", server->plugin->id);
     brim_problem_hint(&c->problems, "to train federated, write brim federate, or set total_clients=N");
     return;
   }
@@ -172,8 +172,8 @@ void brim_federation_resolve(brim_composition *c, const brim_schema *schema, bri
   if (!brim_config_method(config)) {
     brim_problem_at(&c->problems, origin_of(config, "total_clients"),
                     "no option is chosen for group 'method', which selects the clients of a round");
-    brim_problem_hint(&c->problems, "method=random is as likely to select one as another; `brim federate` has it by "
-                                    "default");
+    brim_problem_hint(&c->problems, "method=random selects all clients with the same probability; it is the default "
+                                    "of `brim federate`");
   }
   check_numbers(c, schema, config);
   s->has_world = s->federate.deadline_seconds > 0 || s->federate.over_selection > 0 ||

@@ -140,7 +140,7 @@ static brim_yaml *option_of(const job *j, const char *group)
 static brim_yaml *refer(job *j, const char *text)
 {
   const char *reference = read_reference(j, text);
-  if (!reference) return fail(j, "refers to '%s', which is no key: write names joined by dots", text);
+  if (!reference) return fail(j, "refers to '%s', which is not a key: write names joined by dots", text);
   if (j->scope == SCOPE_OPTIONS) return option_of(j, reference);
   if (j->scope == SCOPE_ENVIRONMENT)
     return fail(j, "cannot refer to ${%s}, since it chooses a plugin: ${oc.env:...} only", reference);
@@ -319,7 +319,7 @@ static bool circle(const job *j, size_t first, const char *path)
 {
   brim_text text = {0};
   for (size_t i = first; i < j->count; i++) brim_text_printf(&text, "%s -> ", j->stack[i].path);
-  brim_problem(&j->c->problems, BRIM_ECONFIG, "interpolations go round in a circle: %s%s", brim_text_str(&text), path);
+  brim_problem(&j->c->problems, BRIM_ECONFIG, "interpolations form a cycle: %s%s", brim_text_str(&text), path);
   for (size_t i = first; i < j->count; i++) {
     brim_text_clear(&text);
     brim_yaml_print_origin(&j->stack[i].node->origin, &text);

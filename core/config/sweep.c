@@ -223,7 +223,7 @@ static void expand_glob(expansion *e, const char *inside)
   const char *const *option = NULL;
   size_t options = 0;
   if (!e->groups || !e->groups->options(e->groups->context, group, &option, &options)) {
-    problem(e, brim_arena_printf(e->arena, "glob() goes over the options of a group, and '%s' is none", group));
+    problem(e, brim_arena_printf(e->arena, "glob() expands to the options of a group, and '%s' is not a group", group));
     return;
   }
   const size_t before = e->count;

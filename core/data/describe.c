@@ -42,8 +42,8 @@ static brim_status check_answers(const brim_data *data, const brim_dataset_info 
   if (info->task != BRIM_TASK_CLASS && info->task != BRIM_TASK_TOKENS && !is_values)
     return brim_fail(BRIM_ELOAD, "dataset '%s' is for task %d, which this brim does not know", id, (int)info->task);
   if (is_values && (info->targets < 1 || info->targets > TARGETS_MAX))
-    return brim_fail(BRIM_ELOAD, "dataset '%s' has %" PRId64 " numbers to be answered; 1 to %d are possible", id,
-                     info->targets, TARGETS_MAX);
+    return brim_fail(BRIM_ELOAD, "dataset '%s' has %" PRId64 " target numbers; 1 to %d are possible", id, info->targets,
+                     TARGETS_MAX);
   if (!is_values && info->classes < 2)
     return brim_fail(BRIM_ELOAD, "dataset '%s' has %" PRId64 " %s%s; at least 2 are needed", id, info->classes,
                      info->task == BRIM_TASK_TOKENS ? "token" : "class",
@@ -58,8 +58,9 @@ static brim_status check_values(const brim_data *data, const brim_dataset_info *
   const char *id = data->plugin->id;
   if (info->task == BRIM_TASK_TOKENS) {
     if (info->dtype == BRIM_DTYPE_I32 && info->sample.rank == 1) return BRIM_OK;
-    return brim_fail(BRIM_ELOAD, "dataset '%s' has samples of %d dimensions and type %s; of tokens they are [T] of I32",
-                     id, info->sample.rank, brim_dtype_name(info->dtype));
+    return brim_fail(BRIM_ELOAD,
+                     "dataset '%s' has samples of %d dimensions and type %s; token samples must be [T] of I32", id,
+                     info->sample.rank, brim_dtype_name(info->dtype));
   }
   if (info->dtype != BRIM_DTYPE_U8 && info->dtype != BRIM_DTYPE_F32)
     return brim_fail(BRIM_ELOAD, "dataset '%s' has samples of type %s; U8 and F32 can be used", id,
@@ -119,8 +120,8 @@ static brim_status check_same(const brim_data *data, const char *split, const br
                      brim_shape_format(other, sizeof other, &b->sample));
   if (a->task != b->task || a->targets != b->targets)
     return brim_fail(BRIM_ELOAD,
-                     "the splits of dataset '%s' do not fit together: training samples are to be answered with %s, "
-                     "%s samples with %s",
+                     "the splits of dataset '%s' do not fit together: the targets of training samples are %s, "
+                     "those of %s samples %s",
                      data->plugin->id, describe_answer(train, sizeof train, a), split,
                      describe_answer(other, sizeof other, b));
   if ((a->pixels_max > 0) != (b->pixels_max > 0))
@@ -246,11 +247,11 @@ static brim_status set_parts(brim_data *data)
                      "leave the one or the other out",
                      fraction, data->plugin->id);
   if (fraction > 0 && validation == 0)
-    return brim_fail(BRIM_ECONFIG, "'dataset.validation_fraction' is %g, which of %" PRId64 " samples is none",
+    return brim_fail(BRIM_ECONFIG, "'dataset.validation_fraction' is %g, which is less than one of %" PRId64 " samples",
                      fraction, total);
   if (validation >= total)
     return brim_fail(BRIM_ECONFIG,
-                     "'dataset.validation_fraction' is %g, which of %" PRId64 " samples leaves none to train on",
+                     "'dataset.validation_fraction' is %g, which leaves none of %" PRId64 " samples to train on",
                      fraction, total);
   if (want > total - validation)
     return brim_fail(BRIM_ECONFIG,

@@ -70,7 +70,8 @@ static brim_status keep_own(const brim_data *data, json_t **out)
   if (!text) return BRIM_OK;
   *out = json_loads(text, JSON_REJECT_DUPLICATES, &problem);
   return *out ? BRIM_OK
-              : brim_fail(BRIM_EINTERNAL, "what dataset '%s' keeps is no JSON: %s", data->plugin->id, problem.text);
+              : brim_fail(BRIM_EINTERNAL, "the data that dataset '%s' stores with a run is not JSON: %s",
+                          data->plugin->id, problem.text);
 }
 
 brim_status brim_data_keep(const brim_data *data, json_t **out)
@@ -87,7 +88,7 @@ brim_status brim_data_keep(const brim_data *data, json_t **out)
                 "targets", (json_int_t)info->targets, "pixels_max", (json_int_t)info->pixels_max, "side_max",
                 (json_int_t)info->side_max, "samples", samples, "trained", (json_int_t)data->count[BRIM_PART_TRAIN],
                 "seed", (json_int_t)data->seed, "inputs", json_of_inputs(data), "kept", own);
-  return *out ? BRIM_OK : brim_fail(BRIM_EINTERNAL, "what is kept of dataset '%s' is no JSON", data->plugin->id);
+  return *out ? BRIM_OK : brim_fail(BRIM_EINTERNAL, "the data stored for dataset '%s' is not JSON", data->plugin->id);
 }
 
 /* ---- recalling ---- */

@@ -98,7 +98,7 @@ static void compare_arrays(differences *d, const char *place, const json_t *was,
     compare(d, at, a, b);
   }
   if (count == json_array_size(now) || d->count++ >= TOLD_MAX) return;
-  brim_text_printf(&d->text, "\nthere were %zu %s, and are %zu", count, place, json_array_size(now));
+  brim_text_printf(&d->text, "\nthere were %zu %s, now %zu", count, place, json_array_size(now));
 }
 
 static void compare(differences *d, const char *place, const json_t *was, const json_t *now)

@@ -118,16 +118,16 @@ static brim_status check_kind(const brim_data *data)
                      brim_partition_names[s->kind], data->plugin->id);
   if (s->sizes != BRIM_SIZES_UNIFORM && !has_sizes)
     return brim_fail(BRIM_ECONFIG,
-                     "'partition.sizes' goes with partition=iid and dirichlet_each: with %s the sizes of clients "
+                     "'partition.sizes' is for partition=iid and dirichlet_each: with %s the sizes of clients "
                      "follow from how samples are dealt\ntake partition.sizes=uniform",
                      brim_partition_names[s->kind]);
   if (s->samples > 0 && s->kind != BRIM_PARTITION_DIRICHLET_EACH)
     return brim_fail(BRIM_ECONFIG,
-                     "'partition.samples' goes with partition=dirichlet_each, whose clients share samples: with %s "
+                     "'partition.samples' is for partition=dirichlet_each, whose clients share samples: with %s "
                      "there are as many as the dataset has\nset partition.samples=0, or dataset.num_train_samples",
                      brim_partition_names[s->kind]);
   if (s->path[0] && s->kind != BRIM_PARTITION_FILE)
-    return brim_fail(BRIM_ECONFIG, "'partition.path' goes with partition=file, and the partition is %s",
+    return brim_fail(BRIM_ECONFIG, "'partition.path' is for partition=file, and the partition is %s",
                      brim_partition_names[s->kind]);
   if (!s->path[0] && s->kind == BRIM_PARTITION_FILE)
     return brim_fail(BRIM_ECONFIG, "'partition.path' is empty: partition=file needs a file\n"

@@ -144,7 +144,7 @@ static brim_status check_classes(const dealing *d, int64_t used)
   if (each * clients < used)
     return brim_fail(BRIM_ECONFIG,
                      "'partition.classes_per_client' is %" PRId64 " for each of %" PRId64 " clients: %" PRId64
-                     " of the %" PRId64 " classes would go to nobody\nset partition.classes_per_client=%" PRId64
+                     " of the %" PRId64 " classes would have no client\nset partition.classes_per_client=%" PRId64
                      " at least",
                      each, clients, used - each * clients, used, (used + clients - 1) / clients);
   return BRIM_OK;

@@ -153,7 +153,8 @@ static brim_status read_sample(const brim_data *data, const char *split, int64_t
   if (picture->rows >= 1 && picture->columns >= 1 && picture->rows <= t->side_max && picture->columns <= t->side_max &&
       picture->rows * picture->columns <= t->pixels_max)
     return BRIM_OK;
-  return brim_fail(BRIM_ELOAD, "a picture of %" PRId64 "x%" PRId64 " pixels, larger than was said when it was opened",
+  return brim_fail(BRIM_ELOAD,
+                   "a picture of %" PRId64 "x%" PRId64 " pixels, larger than the dataset reported when it was opened",
                    picture->columns, picture->rows);
 }
 

@@ -90,16 +90,15 @@ static brim_status go_to_host(brim_dialogue *d)
   if (is_limited_host(d))
     return refuse_host(brim_fail(BRIM_ENODEVICE, "no device has room, and a policy asks for the host's processors"));
   if (d->planner->setup->options.resume)
-    return brim_fail(BRIM_ENODEVICE, "the run was begun on backend '%s': it cannot go on with the host's processors",
+    return brim_fail(BRIM_ENODEVICE, "the run started on backend '%s': it cannot continue on the host's processors",
                      brim_setup_backend_id(d->planner->setup));
   if (d->has_begun && d->planner->setup->backend_ops->real != BRIM_DTYPE_F32)
-    return brim_fail(BRIM_ENODEVICE,
-                     "a run that has begun in double precision cannot go on with the host's processors");
+    return brim_fail(BRIM_ENODEVICE, "a run that started in double precision cannot continue on the host's processors");
   if (d->changes >= CHANGES_MAX)
     return brim_fail(BRIM_ECONFIG, "policies have asked for %d other configurations, one after another", d->changes);
   ask_again(d, "backend=cpu");
   ask_again(d, "device=cpu");
-  return brim_fail(BRIM_ENODEVICE, "the host's processors are asked for");
+  return brim_fail(BRIM_ENODEVICE, "a policy asked for the host's processors");
 }
 
 /* ---- devices ---- */

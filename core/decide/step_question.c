@@ -138,7 +138,8 @@ static void look_at_queue(brim_step_question *q, brim_step_view *view)
     view->waiting_bytes = bytes;
     return;
   }
-  if (!q->is_warned) brim_log(BRIM_LOG_WARN, "whether other runs wait for memory is not known: %s", brim_error_text());
+  if (!q->is_warned)
+    brim_log(BRIM_LOG_WARN, "cannot find out whether other runs wait for memory: %s", brim_error_text());
   q->is_warned = true;
 }
 

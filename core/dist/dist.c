@@ -339,7 +339,7 @@ static brim_status choose_collectives(brim_dist *d, bool on_device)
     return brim_fail(BRIM_ECONFIG, "the ranks were started without MPI, which is needed to train on the host\n"
                                    "install Open MPI, or take a GPU");
   if (!BRIM_HAS(brim_comm_ops, ops, connect) || (ops->on_device != 0) != on_device)
-    return brim_fail(BRIM_ECONFIG, "comm=%s does not add up what is in the memory of %s\ntake comm=auto",
+    return brim_fail(BRIM_ECONFIG, "comm=%s cannot sum data in the memory of %s\nuse comm=auto",
                      d->collectives.plugin ? d->collectives.plugin->id : "auto", on_device ? "a device" : "the host");
   return BRIM_OK;
 }
@@ -369,7 +369,7 @@ static brim_status call_the_roll(brim_dist *d)
 {
   const brim_ballot here = {.meeting = BRIM_MEET_ROLL, .status = BRIM_ECOMM, .is_over = true};
   BRIM_TRY(exchange(d, &here, sizeof here, d->all, PATIENCE * d->options.timeout_seconds));
-  (void)brim_fail(BRIM_ECOMM, "the sums over all ranks have not come within a quarter of dist.timeout_seconds=%g",
+  (void)brim_fail(BRIM_ECOMM, "the sums over all ranks did not arrive within a quarter of dist.timeout_seconds=%g",
                   d->options.timeout_seconds);
   return lose(d, d->world.rank == 0 ? BRIM_ECOMM : BRIM_EPEER, -1); /* all are there, so one says it */
 }

@@ -53,7 +53,7 @@ _Noreturn static void end_late(const brim_joining *j)
 {
   brim_log_set_rank(j->rank);
   brim_fail(BRIM_ECOMM,
-            "the %d ranks have not found each other within dist.timeout_seconds=%g\n"
+            "the %d ranks did not connect within dist.timeout_seconds=%g\n"
             "one of them has stopped, or a host cannot be reached: see the logs of their hosts, and `mpirun hostname`",
             (int)j->ranks, j->seconds);
   if (brim_line_may_speak()) brim_log_error();
@@ -113,7 +113,7 @@ static brim_status begin(brim_joining *j)
   j->is_watching = code == 0;
   if (code == 0) return BRIM_OK;
   brim_joining_end(j);
-  return brim_fail(BRIM_EIO, "the communicator cannot be watched: %s", strerror(code));
+  return brim_fail(BRIM_EIO, "cannot watch the communicator: %s", strerror(code));
 }
 
 brim_status brim_joining_begin(brim_joining *j, const brim_comm_ops *ops, void *self, double seconds)

@@ -177,7 +177,7 @@ static void take_output(void *said)
 static brim_status start_child(checking *c, child *out)
 {
   int pipes[2];
-  if (pipe(pipes) != 0) return brim_fail(BRIM_EIO, "no child can be started: %s", strerror(errno));
+  if (pipe(pipes) != 0) return brim_fail(BRIM_EIO, "cannot start a child process: %s", strerror(errno));
   fcntl(pipes[0], F_SETFD, FD_CLOEXEC);
   out->said = memfd_create("brim-check", MFD_CLOEXEC);
   out->lines = pipes[0];
@@ -189,7 +189,7 @@ static brim_status start_child(checking *c, child *out)
   if (out->pid > 0) return BRIM_OK;
   close(pipes[0]);
   if (out->said >= 0) close(out->said);
-  return brim_fail(BRIM_EIO, "no child can be started: %s", strerror(reason));
+  return brim_fail(BRIM_EIO, "cannot start a child process: %s", strerror(reason));
 }
 
 /* All lines that are whole. False: too many, or such as no child of ours tells. */
@@ -263,14 +263,14 @@ static void explain(checking *c, const child *k, enum listening how, int status)
   if (!c->name) c->name = c->first ? "between two checks" : "beginning";
   find_said(k, said, sizeof said);
   if (how == CHILD_LATE && brim_now() > c->deadline)
-    snprintf(text, sizeof text, "was at work when the %d s were over that the whole file has", FILE_SECONDS);
+    snprintf(text, sizeof text, "was running when the limit of %d s for the whole file expired", FILE_SECONDS);
   else if (how == CHILD_LATE)
-    snprintf(text, sizeof text, "did not come back within %d s", CHECK_SECONDS);
+    snprintf(text, sizeof text, "did not return within %d s", CHECK_SECONDS);
   else if (how == CHILD_MAD)
-    snprintf(text, sizeof text, "wrote into what is brim's own: what the child tells makes no sense any more");
+    snprintf(text, sizeof text, "overwrote brim's own memory: the child's report is damaged");
   else if (WIFSIGNALED(status) && (WTERMSIG(status) == SIGKILL || WTERMSIG(status) == SIGXCPU))
-    snprintf(text, sizeof text, "was killed: it used up its time on the processor%s",
-             WTERMSIG(status) == SIGKILL ? ", or the machine's memory" : "");
+    snprintf(text, sizeof text, "was killed: it exceeded its limit of processor time%s",
+             WTERMSIG(status) == SIGKILL ? ", or the machine ran out of memory" : "");
   else if (WIFSIGNALED(status))
     snprintf(text, sizeof text, "crashed: %s", said[0] ? said : strsignal(WTERMSIG(status)));
   else
@@ -306,8 +306,8 @@ static brim_status run_all(checking *c)
     if (!c->ended && (c->next == before || brim_now() > c->deadline)) {
       c->name = "the rest";
       add_result(c, BRIM_FOUND_FAILED,
-                 c->next == before ? "was not tried: the child does not get so far"
-                                   : "was not tried: the time that the whole file has is over");
+                 c->next == before ? "was not tried: the child process ends before it"
+                                   : "was not tried: the time limit for the whole file has expired");
       return BRIM_OK;
     }
   }
@@ -392,8 +392,7 @@ static brim_status be_child(brim_cli *cli, const brim_operands *operands)
 static brim_status check(checking *c, int *exit_status)
 {
   if (brim_is_folder(c->file)) return brim_check_fail_folder(c->file);
-  if (access(c->file, R_OK) != 0)
-    return brim_fail(BRIM_ELOAD, "the plugin '%s' cannot be read: %s", c->file, strerror(errno));
+  if (access(c->file, R_OK) != 0) return brim_fail(BRIM_ELOAD, "cannot read plugin '%s': %s", c->file, strerror(errno));
   BRIM_TRY(run_all(c));
   if (wrong_words(c)) return brim_fail(BRIM_ECONFIG, "%s", wrong_words(c));
   if (c->json)

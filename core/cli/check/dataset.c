@@ -57,7 +57,7 @@ static bool reopen(brim_check *c, opened *o, enum brim_finding *finding)
   *o = (opened){0};
   if (open_data(c, o) == BRIM_OK) return true;
   close_data(o);
-  *finding = brim_check_say(c, BRIM_FOUND_WARNING, "not tried, as it cannot be opened");
+  *finding = brim_check_say(c, BRIM_FOUND_WARNING, "not tried: the dataset cannot be opened");
   return false;
 }
 
@@ -90,9 +90,10 @@ static enum brim_finding fail_open(brim_check *c, opened *o, brim_status status)
   const bool wrong = opens && brim_starts_with(error.text, "dataset '");
   close_data(o);
   if (!lacks || wrong) return brim_check_say(c, BRIM_FOUND_FAILED, "%s", error.text);
-  brim_check_say(c, BRIM_FOUND_UNTRIED,
-                 "cannot be opened as it is: %s\nsay where its files are, and what else it needs: dataset.path=PATH",
-                 error.text);
+  brim_check_say(
+      c, BRIM_FOUND_UNTRIED,
+      "cannot be opened with its defaults: %s\nset the path of its files and what else it needs: dataset.path=PATH",
+      error.text);
   return brim_check_words(c, error.text, BRIM_FOUND_UNTRIED);
 }
 
@@ -108,7 +109,7 @@ static enum brim_finding check_open(brim_check *c)
       o.data.ops->describe(o.self, "no_such_split", &info) == BRIM_OK)
     finding =
         brim_check_say(c, BRIM_FOUND_FAILED,
-                       "opens or describes a split 'no_such_split': of what there is not it must say BRIM_ENOTSUP");
+                       "opens or describes a split 'no_such_split': for a missing split it must return BRIM_ENOTSUP");
   close_data(&o);
   return finding;
 }
@@ -181,14 +182,14 @@ static enum brim_finding read_sample(brim_check *c, const opened *o, size_t spli
   if (read_into(o, split, index, a, 0) != BRIM_OK || read_into(o, split, index, b, 0xff) != BRIM_OK)
     return brim_check_say(c, BRIM_FOUND_FAILED, "sample %" PRId64 " of %s cannot be read: %s", index, splits[split],
                           brim_error_text());
-  if (!margin_is_whole(a->bytes + a->values)) return fail_sample(c, split, index, "writes behind its values");
-  if (!margin_is_whole(label_of(a) + a->label)) return fail_sample(c, split, index, "writes behind its label");
+  if (!margin_is_whole(a->bytes + a->values)) return fail_sample(c, split, index, "writes past the end of its values");
+  if (!margin_is_whole(label_of(a) + a->label)) return fail_sample(c, split, index, "writes past the end of its label");
   if (is_picture(info) && (a->picture.rows < 1 || a->picture.columns < 1 || written(info, a) > a->values))
-    return fail_sample(c, split, index, "has another size than the dataset has described");
+    return fail_sample(c, split, index, "has a size that differs from the dataset's description");
   if (written(info, a) != written(info, b) || memcmp(a->bytes, b->bytes, written(info, a)) != 0)
-    return fail_sample(c, split, index, "is another when it is read again, or not all of it is written");
+    return fail_sample(c, split, index, "differs when it is read again, or is not fully written");
   if (memcmp(label_of(a), label_of(b), a->label) != 0)
-    return fail_sample(c, split, index, "has another label when it is read again, or not all of it is written");
+    return fail_sample(c, split, index, "has a label that differs when it is read again, or is not fully written");
   if (brim_data_check_label(&o->data, splits[split], index, a->bytes, label_of(a)) != BRIM_OK)
     return brim_check_say(c, BRIM_FOUND_FAILED, "%s", brim_error_text());
   return BRIM_FOUND_OK;
@@ -234,10 +235,11 @@ static enum brim_finding check_read(brim_check *c)
   }
   const uint64_t after = mallinfo2().uordblks;
   if (finding == BRIM_FOUND_OK && after > before + (uint64_t)total * LEAK_BYTES)
-    finding = brim_check_say(c, BRIM_FOUND_WARNING, "reading keeps %llu bytes of %lld samples: it must not allocate",
+    finding = brim_check_say(c, BRIM_FOUND_WARNING,
+                             "read() leaves %llu bytes allocated after %lld samples: it must not allocate",
                              (unsigned long long)(after - before), (long long)total);
   else if (finding == BRIM_FOUND_OK)
-    brim_check_say(c, BRIM_FOUND_OK, "%lld samples, the first and the last of each split among them", (long long)total);
+    brim_check_say(c, BRIM_FOUND_OK, "%lld samples, including the first and the last of each split", (long long)total);
   close_data(&o);
   return finding;
 }
@@ -283,9 +285,10 @@ static enum brim_finding check_threads(brim_check *c)
   brim_check_say(c, BRIM_FOUND_OK, "%d threads read the same as one", started);
   for (int i = 0; i < started && finding == BRIM_FOUND_OK; i++)
     if (all[i].hash != all[THREADS].hash)
-      finding = brim_check_say(c, BRIM_FOUND_FAILED,
-                               "samples that several threads read at a time are others than those of one: read() is "
-                               "called by any of several threads");
+      finding =
+          brim_check_say(c, BRIM_FOUND_FAILED,
+                         "samples that several threads read at a time differ from those that one thread reads: read() "
+                         "must be thread-safe");
   close_data(&o);
   return finding;
 }
@@ -307,11 +310,11 @@ static enum brim_finding check_host_bytes(brim_check *c)
     if (info_of(&o, i)->count == 0) continue;
     if (o.data.ops->host_bytes(o.self, splits[i], &bytes) != BRIM_OK ||
         o.data.ops->host_bytes(o.self, splits[i], &again) != BRIM_OK)
-      finding = brim_check_say(c, BRIM_FOUND_FAILED, "split %s is open, and host_bytes fails: %s", splits[i],
+      finding = brim_check_say(c, BRIM_FOUND_FAILED, "host_bytes fails although split %s is open: %s", splits[i],
                                brim_error_text());
     else if (bytes != again || bytes > HOST_BYTES_MAX)
       finding =
-          brim_check_say(c, BRIM_FOUND_FAILED, "%" PRIu64 " bytes kept by split %s, and %" PRIu64 " when asked again",
+          brim_check_say(c, BRIM_FOUND_FAILED, "%" PRIu64 " bytes kept by split %s, and %" PRIu64 " when called again",
                          bytes, splits[i], again);
     all += bytes;
   }
@@ -348,7 +351,7 @@ static enum brim_finding check_open_file(brim_check *c)
   }
   const int fd = mkstemp(path);
   snprintf(missing, sizeof missing, "%s.missing", path);
-  brim_check_say(c, BRIM_FOUND_OK, "refuses a file that is not there, and knows what it has opened");
+  brim_check_say(c, BRIM_FOUND_OK, "rejects a missing file and describes each file that it opens");
   finding = try_file(c, &o, missing, false);
   if (finding == BRIM_FOUND_OK && fd >= 0) finding = try_file(c, &o, path, true);
   if (fd >= 0) {

@@ -97,7 +97,7 @@ static void note_parts(brim_made_federation *f)
 
 static brim_status fail_part(const char *id, const char *function, const char *how, int i)
 {
-  return brim_fail(BRIM_EPLUGIN, "selector '%s' writes %s %s in %s, which is not for it to write", id, how,
+  return brim_fail(BRIM_EPLUGIN, "selector '%s' writes %s %s in %s, which selectors must not write", id, how,
                    part_names[i], function);
 }
 
@@ -106,9 +106,9 @@ brim_status brim_made_federation_check(const brim_made_federation *f, const char
   for (int i = 0; i < BRIM_PARTS; i++) {
     const brim_made_part *p = &f->part[i];
     if (!p->memory) continue;
-    if (memcmp(p->memory, p->before, GUARD) != 0) return fail_part(id, function, "in front of", i);
+    if (memcmp(p->memory, p->before, GUARD) != 0) return fail_part(id, function, "before", i);
     if (memcmp(p->memory + GUARD + p->bytes, p->before + GUARD + p->bytes, GUARD) != 0)
-      return fail_part(id, function, "behind", i);
+      return fail_part(id, function, "past the end of", i);
     if (i < BRIM_PART_OWN && memcmp(p->memory, p->before, p->bytes + GUARD) != 0)
       return fail_part(id, function, "to", i);
   }
@@ -324,7 +324,7 @@ void brim_made_federation_end(brim_made_federation *f)
 
 void brim_made_federation_tell(const brim_made_federation *f, brim_text *out)
 {
-  brim_text_printf(out, "%lld client%s with %lld classes, %lld of them there and %lld wanted, in round %lld",
+  brim_text_printf(out, "%lld client%s with %lld classes, %lld of them available and %lld wanted, in round %lld",
                    (long long)f->clients.count, brim_plural(f->clients.count), (long long)f->clients.classes,
                    (long long)f->query.candidates, (long long)f->query.wanted, (long long)f->query.round + 1);
 }

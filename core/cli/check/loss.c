@@ -144,12 +144,11 @@ static brim_status run(const trial *t, double *loss, double *gradient)
 static brim_status check_finite(const trial *t, double scale, double loss, const double *gradient, int64_t count)
 {
   if (!isfinite(loss))
-    return brim_fail(BRIM_ENUMERIC, "of %s: the loss is %g where outputs are up to %g", kinds[t->kind].name, loss,
-                     scale);
+    return brim_fail(BRIM_ENUMERIC, "%s: the loss is %g for outputs up to %g", kinds[t->kind].name, loss, scale);
   for (int64_t i = 0; i < count; i++)
     if (!isfinite(gradient[i]))
-      return brim_fail(BRIM_ENUMERIC, "of %s: the gradient is %g where an output is %g", kinds[t->kind].name,
-                       gradient[i], t->at[i]);
+      return brim_fail(BRIM_ENUMERIC, "%s: the gradient is %g where an output is %g", kinds[t->kind].name, gradient[i],
+                       t->at[i]);
   return BRIM_OK;
 }
 
@@ -166,7 +165,7 @@ static brim_status compare_differences(trial *t, const double *gradient, int64_t
     t->at[i] = at;
     const double slope = (more - less) / (2 * DIFFERENCE);
     if (!(fabs(slope - gradient[i]) <= TOLERANCE * (1 + fabs(slope))))
-      return brim_fail(BRIM_EPLUGIN, "of %s: the gradient is %g where an output is %g, and by differences %g",
+      return brim_fail(BRIM_EPLUGIN, "%s: the gradient is %g where an output is %g, but finite differences give %g",
                        kinds[t->kind].name, gradient[i], at, slope);
   }
   return BRIM_OK;
@@ -185,7 +184,8 @@ static brim_status measure(trial *t)
     if (k + 1 < SCALES) BRIM_TRY(compare_differences(t, gradient, count));
   }
   if (most > 0) return BRIM_OK;
-  return brim_fail(BRIM_EPLUGIN, "of %s: the gradient is 0 everywhere: nothing would be learnt", kinds[t->kind].name);
+  return brim_fail(BRIM_EPLUGIN, "%s: the gradient is 0 everywhere: the model would learn nothing",
+                   kinds[t->kind].name);
 }
 
 /* ---- what is tried ---- */
@@ -197,8 +197,7 @@ static brim_status try_batches(const brim_check *c, const brim_drive *drive, siz
     trial t = {.kind = kind};
     brim_status status = open_trial(c, drive, kind, batches[b], &t);
     if (status == BRIM_OK && b > 0 && t.train->graph->node_count != nodes)
-      status = brim_fail(BRIM_EPLUGIN,
-                         "of %s: it is another graph for %lld samples than for %lld: it must be the same but for N",
+      status = brim_fail(BRIM_EPLUGIN, "%s: the graph for %lld samples differs from that for %lld in more than N",
                          kinds[kind].name, (long long)batches[b], (long long)batches[b - 1]);
     if (status == BRIM_OK) nodes = t.train->graph->node_count;
     if (status == BRIM_OK && measured) status = measure(&t);
@@ -246,12 +245,12 @@ static enum brim_finding try_all(brim_check *c, bool measured, const char *what)
 
 static enum brim_finding check_build(brim_check *c)
 {
-  return try_all(c, false, "%s: one number a sample");
+  return try_all(c, false, "%s: one number per sample");
 }
 
 static enum brim_finding check_gradient(brim_check *c)
 {
-  return try_all(c, true, "%s: finite, and as differences say");
+  return try_all(c, true, "%s: finite, and equal to finite differences");
 }
 
 static enum brim_check_trial try_word(brim_check *c, const char *word)

@@ -112,8 +112,7 @@ static enum brim_finding build_for(brim_check *c, size_t i, tried *t)
     }
     if (!same)
       return brim_check_say(c, BRIM_FOUND_FAILED,
-                            "%s: it is another graph when it is built once more: it must be the same but for N",
-                            samples[i].name);
+                            "%s: the graph differs when it is built again: it may differ only in N", samples[i].name);
     first = now;
   }
   brim_text_printf(&t->taken, "%s%s (%d operations, %s)", t->taken.length ? ", " : "", samples[i].name, first.nodes,
@@ -129,7 +128,7 @@ static enum brim_finding judge(brim_check *c, const tried *t)
     return brim_check_words(c, t->reason, BRIM_FOUND_FAILED);
   }
   return brim_check_say(c, BRIM_FOUND_FAILED,
-                        "cannot be built for any of the samples that were tried; if it needs others, say which, behind "
+                        "cannot be built for any of the samples that were tried; if it needs others, give them after "
                         "the file: dataset.shape=[3,64,64]%s",
                         brim_text_str(&t->refused));
 }

@@ -47,11 +47,12 @@ static enum brim_finding compare_steps(brim_check *c, const void *self, brim_ste
     for (int k = 0; ops->scalars && ops->scalars[k]; k++)
       if (again.scalar[k] < first[i].scalar[k] || again.scalar[k] > first[i].scalar[k])
         return brim_check_say(c, BRIM_FOUND_FAILED,
-                              "'%s' of step %" PRId64 " is %.17g, and %.17g when it is asked for again: step() must go "
-                              "by its arguments alone",
+                              "'%s' of step %" PRId64
+                              " is %.17g, and %.17g when it is computed again: step() must depend "
+                              "on its arguments alone",
                               ops->scalars[k], i, first[i].scalar[k], again.scalar[k]);
   }
-  return brim_check_say(c, BRIM_FOUND_OK, "%d steps, the same when they are asked for again", STEPS);
+  return brim_check_say(c, BRIM_FOUND_OK, "%d steps, the same when computed again", STEPS);
 }
 
 static enum brim_finding check_step(brim_check *c)
@@ -114,7 +115,7 @@ static brim_status check_finite(const updated *u, const brim_tensor *of, int ste
   brim_status status = brim_exec_read(u->exec, u->update, of, value);
   for (int64_t i = 0; i < count && status == BRIM_OK && of->dtype == BRIM_DTYPE_F64; i++)
     if (!isfinite(value[i]))
-      status = brim_fail(BRIM_ENUMERIC, "'%s' has a value of %g after update %d, of gradients up to %g", of->name,
+      status = brim_fail(BRIM_ENUMERIC, "'%s' has a value of %g after update %d, with gradients up to %g", of->name,
                          value[i], step + 1, GRADIENT);
   free(value);
   return status;

@@ -155,7 +155,7 @@ static enum brim_finding fail_in_world(brim_check *c, const brim_made_world *w)
 static bool open_default(brim_check *c, asked *a, enum brim_finding *finding)
 {
   if (configure(c, NULL, a) == BRIM_OK && open_asked(a) == BRIM_OK) return true;
-  *finding = brim_check_say(c, BRIM_FOUND_WARNING, "not tried, as there is no instance");
+  *finding = brim_check_say(c, BRIM_FOUND_WARNING, "not tried: there is no instance");
   return false;
 }
 
@@ -247,14 +247,14 @@ static enum brim_finding check_settles(brim_check *c)
   enum brim_finding finding;
   asked *a = new_asked();
   if (begin(c, BRIM_HOOK_STEP, a, &finding)) {
-    finding = brim_check_say(c, BRIM_FOUND_OK, "its plan stays where nothing changes");
+    finding = brim_check_say(c, BRIM_FOUND_OK, "keeps its plan while nothing changes");
     for (uint64_t i = 0; i < STEADY_WORLDS && finding == BRIM_FOUND_OK; i++) {
       int returns = 0;
       brim_made_world_set(&a->world, i);
       if (!watch_world(a, &returns)) finding = fail_in_world(c, &a->world);
       if (finding == BRIM_FOUND_OK && returns > RETURNS_MAX)
         finding = brim_check_say(c, BRIM_FOUND_WARNING,
-                                 "goes back and forth where nothing changes: %d times in %d s back to the plan that it "
+                                 "oscillates while nothing changes: %d times in %d s it returned to the plan that it "
                                  "had just left, and each change costs a pause",
                                  returns, STEADY_SECONDS);
     }
@@ -316,8 +316,8 @@ static enum brim_finding suffer(brim_check *c, asked *a, tally *t, int *endless)
   ++*endless;
   if (o.unchanged < EVENTS / 2) return BRIM_FOUND_OK;
   brim_check_say(c, BRIM_FOUND_FAILED,
-                 "answers with what has just failed, micro-batch %lld, again and again (%d times): it must change "
-                 "something, or leave it to others",
+                 "repeats the answer that has just failed, micro-batch %lld, %d times: it must change "
+                 "something or leave the decision to others",
                  (long long)o.batch, o.unchanged);
   return BRIM_FOUND_FAILED;
 }
@@ -337,7 +337,7 @@ static enum brim_finding check_oom(brim_check *c)
     if (finding == BRIM_FOUND_OK && endless > 0) {
       finding = BRIM_FOUND_WARNING;
       brim_text_printf(&c->text,
-                       ", but does not come to an end in %d world%s where nothing fits: a run ends after %d "
+                       ", but never gives up in %d world%s where nothing fits: a run ends after %d "
                        "answers",
                        endless, brim_plural(endless), EVENTS);
     }
@@ -397,16 +397,16 @@ static enum brim_finding check_repeats(brim_check *c)
   asked *a = new_asked();
   answer *out = brim_xcalloc(2 * (size_t)ANSWERS, sizeof *out);
   brim_status status[2][ANSWERS] = {{BRIM_OK}};
-  brim_check_say(c, BRIM_FOUND_OK, "the same questions twice, and the same answers");
+  brim_check_say(c, BRIM_FOUND_OK, "the same answers to the same questions");
   if (configure(c, NULL, a) != BRIM_OK || ask_all(a, out, status[0]) != BRIM_OK ||
       ask_all(a, out + ANSWERS, status[1]) != BRIM_OK)
-    finding = brim_check_say(c, BRIM_FOUND_WARNING, "not tried, as there is no instance");
+    finding = brim_check_say(c, BRIM_FOUND_WARNING, "not tried: there is no instance");
   for (int i = 0; i < ANSWERS && finding == BRIM_FOUND_OK; i++) {
     const enum brim_hook hook = (enum brim_hook)(i % (BRIM_HOOK_STEP + 1));
     if (status[0][i] != status[1][i] || !same_answer(hook, &out[i], &out[ANSWERS + i]))
       finding =
           brim_check_say(c, BRIM_FOUND_WARNING,
-                         "%s answers otherwise to the same question, of another instance: runs cannot be repeated",
+                         "%s: another instance gives another answer to the same question: runs cannot be repeated",
                          brim_hook_name(hook));
   }
   free(out);
@@ -422,7 +422,7 @@ static enum brim_finding check_create(brim_check *c)
   uint64_t before = 0;
   asked *a = new_asked();
   if (configure(c, NULL, a) != BRIM_OK) {
-    brim_check_say(c, BRIM_FOUND_UNTRIED, "cannot be tried as it is: %s\ngive what it needs: key=value",
+    brim_check_say(c, BRIM_FOUND_UNTRIED, "cannot be tried with its defaults: %s\nset what it needs: key=value",
                    brim_error_text());
     finding = brim_check_words(c, brim_error_text(), BRIM_FOUND_UNTRIED);
     free_asked(a);
@@ -433,11 +433,11 @@ static enum brim_finding check_create(brim_check *c)
     if (open_asked(a) != BRIM_OK) finding = brim_check_fail_short(c, "");
     close_asked(a);
     if (finding == BRIM_FOUND_OK && brim_guard_any_lost())
-      finding = brim_check_say(c, BRIM_FOUND_FAILED, "destroy crashes, or does not come back");
+      finding = brim_check_say(c, BRIM_FOUND_FAILED, "destroy crashes or does not return");
   }
   const uint64_t kept = brim_check_kept(before);
   if (finding == BRIM_FOUND_OK && kept > 0)
-    finding = brim_check_say(c, BRIM_FOUND_WARNING, "create and destroy keep %" PRIu64 " bytes each time", kept);
+    finding = brim_check_say(c, BRIM_FOUND_WARNING, "create and destroy leak %" PRIu64 " bytes each time", kept);
   else if (finding == BRIM_FOUND_OK)
     brim_check_say(c, BRIM_FOUND_OK, "made and destroyed %d times", BRIM_CHECK_WARM_TIMES + BRIM_CHECK_MANY_TIMES);
   free_asked(a);
@@ -458,8 +458,8 @@ static enum brim_finding check_leaks(brim_check *c)
       for (int hook = 0; hook <= BRIM_HOOK_STEP; hook++) (void)ask_hook(a, (enum brim_hook)hook, i, &out);
     }
     const uint64_t kept = brim_check_kept(before);
-    brim_check_say(c, BRIM_FOUND_OK, "decisions keep no memory");
-    if (kept > 0) finding = brim_check_say(c, BRIM_FOUND_WARNING, "decisions keep %" PRIu64 " bytes each time", kept);
+    brim_check_say(c, BRIM_FOUND_OK, "decisions leak no memory");
+    if (kept > 0) finding = brim_check_say(c, BRIM_FOUND_WARNING, "decisions leak %" PRIu64 " bytes each time", kept);
   }
   free_asked(a);
   return finding;

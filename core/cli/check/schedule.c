@@ -31,8 +31,8 @@ static brim_status ask_twice(const brim_check *c, const void *self, int64_t step
     status = brim_schedule_factor(c->plugin, self, i, steps, &again);
     if (status == BRIM_OK && (again < first[i] || again > first[i]))
       status = brim_fail(BRIM_EPLUGIN,
-                         "the factor of step %" PRId64 " of %" PRId64 " is %.17g, and %.17g when it is asked for "
-                         "again: it must go by its arguments alone",
+                         "the factor of step %" PRId64 " of %" PRId64 " is %.17g, and %.17g when it is computed "
+                         "again: it must depend on its arguments alone",
                          i, steps, first[i], again);
   }
   free(first);

@@ -138,7 +138,7 @@ static brim_status select_once(asked *a)
   if (seconds > a->seconds) a->seconds = seconds;
   if (a->f.asked_wrongly && status != BRIM_EPLUGIN)
     return brim_fail(BRIM_EPLUGIN,
-                     "selector '%s' asks for losses of clients that there are not, or without BRIM_NEED_LOSSES in its "
+                     "selector '%s' asks for losses of clients that do not exist, or without BRIM_NEED_LOSSES in its "
                      "needs",
                      a->id);
   BRIM_TRY(status);
@@ -186,7 +186,7 @@ static brim_status play_with_questions_twice(asked *a)
     brim_made_federation_again(&a->f);
     BRIM_TRY(select_once(a));
     if (hash_answer(a) != first)
-      return brim_fail(BRIM_EPLUGIN, "selector '%s' answers otherwise to the same query, with the same state", a->id);
+      return brim_fail(BRIM_EPLUGIN, "selector '%s' gives another answer to the same query with the same state", a->id);
     BRIM_TRY(learn(a));
   }
   return BRIM_OK;
@@ -205,7 +205,7 @@ static brim_status resume(asked *a, const brim_made_federation *kept, const uint
     BRIM_TRY(play_round(a, round));
     if (hash_answer(a) != answer[round])
       return brim_fail(BRIM_EPLUGIN,
-                       "selector '%s' goes on otherwise from a checkpoint of round %d: it keeps something outside of "
+                       "selector '%s' continues differently from a checkpoint of round %d: it keeps state outside of "
                        "`own` and `of_client`",
                        a->id, RESUMED);
   }
@@ -259,7 +259,7 @@ static enum brim_finding play_all(brim_check *c, const char *further, uint64_t f
   enum brim_finding finding = BRIM_FOUND_OK;
   asked *a = brim_xcalloc(1, sizeof *a);
   if (configure(c, further, a) != BRIM_OK)
-    finding = brim_check_say(c, BRIM_FOUND_WARNING, "not tried, as there is no instance");
+    finding = brim_check_say(c, BRIM_FOUND_WARNING, "not tried: there is no instance");
   for (uint64_t i = 0; i < federations && finding == BRIM_FOUND_OK; i++) {
     brim_status status = open_asked(a, i, 0, false);
     if (status == BRIM_OK) status = play(a);
@@ -270,7 +270,7 @@ static enum brim_finding play_all(brim_check *c, const char *further, uint64_t f
     else
       count_refusal(t);
     if (!close_asked(a) && finding == BRIM_FOUND_OK)
-      finding = brim_check_say(c, BRIM_FOUND_FAILED, "destroy crashes, or does not come back");
+      finding = brim_check_say(c, BRIM_FOUND_FAILED, "destroy crashes or does not return");
   }
   free_asked(a);
   return finding;
@@ -282,16 +282,16 @@ static enum brim_finding check_play(brim_check *c, brim_status (*play)(asked *a)
   const enum brim_finding finding = play_all(c, NULL, FEDERATIONS, play, &t);
   if (finding != BRIM_FOUND_OK) return finding;
   if (t.played == 0)
-    return brim_check_say(c, BRIM_FOUND_FAILED, "refuses all of %d made-up federations, first by: %s", t.refused,
+    return brim_check_say(c, BRIM_FOUND_FAILED, "rejects all %d made-up federations, the first with: %s", t.refused,
                           t.refusal);
   brim_check_say(c, BRIM_FOUND_OK, "%s: %d rounds of %d federation%s", what, ROUNDS, t.played, brim_plural(t.played));
-  if (t.refused > 0) brim_text_printf(&c->text, "; %d others refused, first by: %s", t.refused, t.refusal);
+  if (t.refused > 0) brim_text_printf(&c->text, "; %d others rejected, the first with: %s", t.refused, t.refusal);
   return BRIM_FOUND_OK;
 }
 
 static enum brim_finding check_select(brim_check *c)
 {
-  return check_play(c, play_plainly, "clients that are there, none of them twice");
+  return check_play(c, play_plainly, "only available clients, each at most once");
 }
 static enum brim_finding check_repeats(brim_check *c)
 {
@@ -299,7 +299,7 @@ static enum brim_finding check_repeats(brim_check *c)
 }
 static enum brim_finding check_resumes(brim_check *c)
 {
-  return check_play(c, play_and_resume, "another instance goes on as the first from the same state");
+  return check_play(c, play_and_resume, "another instance continues in the same way from the same state");
 }
 
 /* ---- making and destroying, and state ---- */
@@ -310,7 +310,7 @@ static enum brim_finding check_create(brim_check *c)
   uint64_t before = 0;
   asked *a = brim_xcalloc(1, sizeof *a);
   if (configure(c, NULL, a) != BRIM_OK) {
-    brim_check_say(c, BRIM_FOUND_UNTRIED, "cannot be tried as it is: %s\ngive what it needs: key=value",
+    brim_check_say(c, BRIM_FOUND_UNTRIED, "cannot be tried with its defaults: %s\nset what it needs: key=value",
                    brim_error_text());
     free_asked(a);
     return brim_check_words(c, brim_error_text(), BRIM_FOUND_UNTRIED);
@@ -319,11 +319,11 @@ static enum brim_finding check_create(brim_check *c)
     if (i == BRIM_CHECK_WARM_TIMES) before = brim_check_allocated();
     if (make_instance(a) != BRIM_OK) finding = brim_check_fail_short(c, "");
     if (!close_asked(a) && finding == BRIM_FOUND_OK)
-      finding = brim_check_say(c, BRIM_FOUND_FAILED, "destroy crashes, or does not come back");
+      finding = brim_check_say(c, BRIM_FOUND_FAILED, "destroy crashes or does not return");
   }
   const uint64_t kept = brim_check_kept(before);
   if (finding == BRIM_FOUND_OK && kept > 0)
-    finding = brim_check_say(c, BRIM_FOUND_WARNING, "create and destroy keep %" PRIu64 " bytes each time", kept);
+    finding = brim_check_say(c, BRIM_FOUND_WARNING, "create and destroy leak %" PRIu64 " bytes each time", kept);
   else if (finding == BRIM_FOUND_OK)
     brim_check_say(c, BRIM_FOUND_OK, "made and destroyed %d times", BRIM_CHECK_WARM_TIMES + BRIM_CHECK_MANY_TIMES);
   free_asked(a);
@@ -335,7 +335,7 @@ static enum brim_finding check_state(brim_check *c)
   enum brim_finding finding = BRIM_FOUND_OK;
   asked *a = brim_xcalloc(1, sizeof *a);
   if (configure(c, NULL, a) != BRIM_OK)
-    finding = brim_check_say(c, BRIM_FOUND_WARNING, "not tried, as there is no instance");
+    finding = brim_check_say(c, BRIM_FOUND_WARNING, "not tried: there is no instance");
   else if (open_asked(a, DRAWN, 100, false) != BRIM_OK)
     finding = brim_check_fail_short(c, "");
   else
@@ -365,7 +365,7 @@ static enum brim_finding check_time(brim_check *c)
   brim_text text = {0};
   asked *a = brim_xcalloc(1, sizeof *a);
   if (configure(c, NULL, a) != BRIM_OK)
-    finding = brim_check_say(c, BRIM_FOUND_WARNING, "not tried, as there is no instance");
+    finding = brim_check_say(c, BRIM_FOUND_WARNING, "not tried: there is no instance");
   for (size_t i = 0; i < sizeof size / sizeof size[0] && finding == BRIM_FOUND_OK; i++) {
     const brim_status status = play_large(a, size[i]);
     const bool is_beyond = status != BRIM_EPLUGIN || a->f.query.size == 0 || brim_guard_is_lost(a->guard);
@@ -391,16 +391,16 @@ static enum brim_finding check_leaks(brim_check *c)
   enum brim_finding finding = BRIM_FOUND_OK;
   uint64_t before = 0;
   asked *a = brim_xcalloc(1, sizeof *a);
-  brim_check_say(c, BRIM_FOUND_OK, "rounds keep no memory");
+  brim_check_say(c, BRIM_FOUND_OK, "rounds leak no memory");
   if (configure(c, NULL, a) != BRIM_OK || open_asked(a, DRAWN, 0, true) != BRIM_OK)
-    finding = brim_check_say(c, BRIM_FOUND_WARNING, "not tried, as there is no instance");
+    finding = brim_check_say(c, BRIM_FOUND_WARNING, "not tried: there is no instance");
   for (int i = 0; i < BRIM_CHECK_WARM_TIMES + BRIM_CHECK_MANY_TIMES && finding == BRIM_FOUND_OK; i++) {
     if (i == BRIM_CHECK_WARM_TIMES) before = brim_check_allocated();
     (void)play_round(a, OLD_ROUND);
   }
   const uint64_t kept = brim_check_kept(before);
   if (finding == BRIM_FOUND_OK && kept > 0)
-    finding = brim_check_say(c, BRIM_FOUND_WARNING, "rounds keep %" PRIu64 " bytes each time", kept);
+    finding = brim_check_say(c, BRIM_FOUND_WARNING, "rounds leak %" PRIu64 " bytes each time", kept);
   free_asked(a);
   return finding;
 }
