@@ -1,5 +1,5 @@
-/* A text becomes a short list of faults, each with a count of the calls that it is about. Who asks takes a lock and
- * goes through the list; nobody who does not use it pays more than a load. */
+/* Parses the text into a short list of faults, each with a count of its calls. A query takes a lock and scans the list;
+ * a run without faults pays one load per query. */
 #include "base/fault.h"
 
 #include <ctype.h>
@@ -29,22 +29,22 @@ typedef struct fault {
   enum point point;
   char name[NAME_BYTES]; /* "": any */
   int64_t rank, step;    /* -1: any */
-  int64_t count;         /* the call that fails; or every so many */
+  int64_t count;         /* the number of the call that fails, or the period */
   bool every, onwards;
-  char until[PATH_BYTES]; /* "": for ever */
-  bool is_over;           /* that file was there */
+  char until[PATH_BYTES]; /* "": no end */
+  bool is_over;           /* the file `until` has appeared */
   int64_t calls;
 } fault;
 
 typedef struct counter {
   enum point point;
-  const char *name; /* the caller's; NULL: none */
+  const char *name; /* of the caller; NULL: none */
   int64_t calls, failed;
 } counter;
 
 static atomic_bool armed;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* behind the lock while armed */
+/* the lock protects it while faults are armed */
 static fault faults[FAULTS_MAX];
 static size_t fault_count;
 static counter counters[NAMES_MAX];
@@ -76,7 +76,7 @@ static bool ends(const reader *r)
   return *r->at == '\0' || *r->at == ',';
 }
 
-/* The length of the word that stands next. */
+/* The length of the next word. */
 static size_t word_length(const reader *r)
 {
   return strcspn(r->at, ":,");
@@ -101,7 +101,7 @@ static brim_status take_number(reader *r, int64_t least, int64_t *out)
   return BRIM_OK;
 }
 
-/* "step:" or "rank:" with its number, if that stands next. */
+/* Reads "step:" or "rank:" with its number, if it comes next. */
 static brim_status take_where(reader *r, const char *word, int64_t least, int64_t *out)
 {
   if (!is_word(r, word)) return BRIM_OK;
@@ -163,7 +163,7 @@ static brim_status take_until(reader *r, fault *f)
   return BRIM_OK;
 }
 
-/* What stands behind the point, in this order: a name, a count, a path. */
+/* Reads what follows the point, in this order: a name, a count, a path. */
 static brim_status take_details(reader *r, fault *f)
 {
   enum { NAME, COUNT, PATH, NOTHING } next = f->point == LIB ? NAME : COUNT;
@@ -200,7 +200,7 @@ static brim_status take_fault(reader *r, fault *f)
     r->at--; /* the ':' before until= */
   }
   BRIM_TRY(take_details(r, f));
-  if (f->count == 0) { /* not said: the first call, or all of them until the file is there */
+  if (f->count == 0) { /* no count: the first call, or all of them until the file appears */
     f->count = 1;
     f->onwards = f->until[0] != '\0';
   }
@@ -232,7 +232,7 @@ static counter *counter_of(enum point point, const char *name)
   return &counters[counter_count++];
 }
 
-/* Every fault counts every call that it is about, also one that another fault fails. */
+/* Every fault counts each call that matches it, including calls that another fault fails. */
 static bool counts(fault *f, enum point point, const char *name)
 {
   if (f->point != point || (f->rank >= 0 && f->rank != own_rank) || (f->step >= 0 && f->step != present_step))
@@ -264,7 +264,7 @@ bool brim_fault_hit(const char *point, const char *name)
   return hit;
 }
 
-/* One write for each line, without stdio's memory. A report that cannot be written is not worth a run. */
+/* One write for each line, without stdio, which allocates. A failure to write the report does not end the run. */
 static void write_report(void)
 {
   for (size_t i = 0; i < counter_count && report_fd >= 0; i++) {

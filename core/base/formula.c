@@ -1,6 +1,6 @@
-/* Formulas are read by recursive descent into values, each made once; then those that the outputs need are put into
- * lines: what is the same for all elements first, loads before all else, and stores at the end, so that an output may
- * lie where an input does. Registers are used again once their value is not needed any more. */
+/* Reads a formula by recursive descent into values, each of which exists once; then orders the values that the outputs
+ * need into lines: first those that are the same for all elements, then loads, then the rest, with stores at the end,
+ * so that an output may share the memory of an input. A register is reused once its value is no longer needed. */
 #include "base/formula.h"
 
 #include <ctype.h>
@@ -15,10 +15,10 @@
 #define DEPTH_MAX 64
 #define NONE (-1)
 
-/* A value: an operation and the values it is made of. */
+/* A value: an operation and its operands. */
 typedef struct value {
   enum brim_formula_op op;
-  int32_t operand[3]; /* values, or NONE; of a load: input and element, of a scalar: its index */
+  int32_t operand[3]; /* values, or NONE; of a load: input and element; of a scalar: its index */
   double number;
   bool is_uniform, is_needed;
   int32_t place, last; /* register or uniform; the last line that reads it */
@@ -28,7 +28,7 @@ typedef struct name {
   const char *text; /* of `bytes` */
   size_t bytes;
   int32_t value;
-  int32_t output; /* the output that gets this value, or NONE */
+  int32_t output; /* the output that this value is stored to, or NONE */
   bool is_optional, is_set;
 } name;
 
@@ -268,7 +268,7 @@ static void read_line(reader *r)
   n->is_set = true;
 }
 
-/* ---- names that are given ---- */
+/* ---- given names ---- */
 
 static void begin(reader *r, const brim_formula_name *given, size_t count)
 {
@@ -295,7 +295,7 @@ static void begin(reader *r, const brim_formula_name *given, size_t count)
   }
 }
 
-/* An optional output that the formula leaves alone is dropped. */
+/* Drops an optional output that the formula does not set. */
 static void check_outputs(reader *r)
 {
   for (size_t i = 0; i < r->names && r->status == BRIM_OK; i++) {
@@ -351,7 +351,7 @@ static void put_uniforms(reader *r, brim_formula *f)
   }
 }
 
-/* The order of elements' lines: loads, operations as they were read. */
+/* The order of the lines for elements: loads first, then operations in reading order. */
 static int32_t order_lines(reader *r, int32_t *line)
 {
   int32_t count = 0;
@@ -453,15 +453,15 @@ static int32_t binary(reader *r, enum brim_formula_op op, int32_t a, int32_t b)
 {
   return r->status == BRIM_OK ? make(r, op, a, b, NONE, 0) : NONE;
 }
-/* d where the condition holds, or where it does not; else 0. */
+/* d where the condition is true (`holds`) or false, else 0. */
 static int32_t gate(reader *r, int32_t condition, bool holds, int32_t d)
 {
   const int32_t zero = number(r, 0);
   return r->status == BRIM_OK ? make(r, BRIM_FORMULA_WHERE, condition, holds ? d : zero, holds ? zero : d, 0) : NONE;
 }
 
-/* Of min or max: d to the operand that is taken (`first`, `second`: conditions), half of it to each of two that are
- * equal, as torch.maximum does. So max(x, 0) + log1p(exp(-abs(x))) has its true slope at 0. */
+/* Of min or max: passes d to the selected operand (`first`, `second`: conditions), and half of it to each of two equal
+ * ones, as torch.maximum does. So max(x, 0) + log1p(exp(-abs(x))) has its true slope at 0. */
 static int32_t flow_to_taken(reader *r, int32_t first, int32_t second, int k, int32_t d)
 {
   const int32_t half = binary(r, BRIM_FORMULA_MUL, d, number(r, 0.5)), mine = k == 0 ? first : second;
@@ -469,7 +469,7 @@ static int32_t flow_to_taken(reader *r, int32_t first, int32_t second, int k, in
   return r->status == BRIM_OK ? make(r, BRIM_FORMULA_WHERE, mine, d, equal, 0) : NONE;
 }
 
-/* What flows to operand k of value v from d, which flows to v; NONE: nothing. */
+/* The gradient of operand k of value v, given v's gradient d; NONE: zero. */
 static int32_t flow_to(reader *r, int32_t v, int k, int32_t d)
 {
   const enum brim_formula_op op = r->value[v].op;
@@ -510,13 +510,12 @@ static int32_t flow_to(reader *r, int32_t v, int k, int32_t d)
     d = binary(r, BRIM_FORMULA_MUL, d, number(r, 2 / sqrt(acos(-1.0))));
     return binary(r, BRIM_FORMULA_MUL, d,
                   unary(r, BRIM_FORMULA_EXP, unary(r, BRIM_FORMULA_NEG, binary(r, BRIM_FORMULA_MUL, a, a))));
-  default: /* steps: their slope is 0 */
+  default: /* step functions: their slope is 0 */
     return NONE;
   }
 }
 
-/* From the last value back to the first: operands come before what is made of them. flow: by value, what flows to it.
- */
+/* From the last value to the first: operands precede the values made of them. flow: each value's gradient. */
 static void differentiate(reader *r, int32_t output, int32_t *flow)
 {
   for (int32_t v = output; v >= 0 && r->status == BRIM_OK; v--) {
@@ -565,8 +564,8 @@ size_t brim_formula_list_numbers(const brim_update_form *form, const char *const
   return count;
 }
 
-/* Reads `text`. The caller has put two names into the list; the states follow, from input `index` on, and are outputs
- * from `output` on (-1: none is), then the numbers. */
+/* Reads `text`. The caller has put two names into the list; this adds the states, from input `index` and output
+ * `output` on (-1: they are not outputs), and then the numbers. */
 static brim_status read_with_states(const char *text, brim_formula_name *list, const brim_update_form *form,
                                     int32_t index, int32_t output, const char *const *scalars, brim_formula *out)
 {
