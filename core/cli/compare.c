@@ -8,7 +8,7 @@
 #include "report/svg.h"
 #include "store/rundir.h"
 
-#define CURVES_A_RUN 2 /* train, and what it is judged by */
+#define CURVES_A_RUN 2 /* training, and the data of its score */
 
 /* ---- tables ---- */
 
@@ -36,7 +36,7 @@ static void set_number(json_t *out, const char *key, double value)
   json_object_set_new(out, key, brim_json_figure(value));
 }
 
-/* What a run of its task has; others have no such figure. */
+/* The scores of the run's task. */
 static void set_scores(json_t *out, const brim_summary *s)
 {
   static const char *const parts[] = {"train", "validation", "test"};
@@ -163,7 +163,7 @@ static bool are_federations(const brim_comparison *c)
   return all;
 }
 
-/* Of several federations those of their methods, if these have accuracies. */
+/* For several federations, draws the curves of their methods, if these have accuracies. */
 static brim_status write_curves(brim_comparison *c, const brim_method *method, size_t count, const char *path)
 {
   brim_chart chart[2];
@@ -191,7 +191,7 @@ static brim_status write_methods(const brim_method *method, size_t count, const 
 }
 
 typedef struct wishes {
-  const char *path; /* where the curves go, or the table of methods; NULL: nowhere */
+  const char *path; /* file of the curves or of the table of methods; NULL: none */
   bool json, force;
 } wishes;
 

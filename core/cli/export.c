@@ -1,4 +1,4 @@
-/* brim export: the parameters of a run as a file that other programs read. */
+/* brim export: writes a run's parameters to a file that other programs can read. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,14 +14,15 @@
 #include "store/record.h"
 
 #define DEFAULT_OUTPUT "model.safetensors"
-#define PEFT "peft" /* a folder, of what was trained on a frozen model */
+#define PEFT "peft" /* a folder with the parameters trained on a frozen model */
 #define PEFT_OUTPUT "adapter"
 
 typedef struct export_wishes {
   const brim_cli *cli;
   const char *run, *which, *output, *format, *dtype; /* as typed; which, dtype: may be NULL */
   bool force, merge;
-  const char *const *word; /* overrides of the run's configuration, and where they stand: of a model around another */
+  const char *const
+      *word; /* overrides of the run's configuration, and their positions: for a model that wraps another */
   const int *number;
   size_t words;
 } export_wishes;
@@ -71,7 +72,7 @@ static brim_status check_output(const export_wishes *w)
   return check_absent(w, w->output);
 }
 
-/* Beside the file. */
+/* The path beside the file. */
 static brim_status config_path(const export_wishes *w, char *path, size_t room)
 {
   const char *slash = strrchr(w->output, '/');
@@ -91,7 +92,7 @@ static brim_status write_config(const export_wishes *w, const char *path, brim_a
   return brim_export_write_config(map, run, p, path);
 }
 
-/* What the run keeps of its data, as a line of JSON; NULL: nothing. */
+/* The run's stored description of its data, as a line of JSON; NULL: none. */
 static brim_status read_data(const export_wishes *w, brim_arena *arena, const char **out)
 {
   json_t *kept = NULL;
@@ -137,8 +138,8 @@ static brim_status write_wrapper(const brim_cli *cli, const export_wishes *w, ui
   return BRIM_OK;
 }
 
-/* Of a model around another: its configuration says around which, and with what weights. Whatever device the run had,
- * the host's double precision does for this. */
+/* For a model that wraps another: the configuration names the wrapped model and its weights. Double precision on the
+ * host suffices, whatever device the run used. */
 static brim_status export_wrapper(const brim_cli *cli, const export_wishes *w, uint32_t dtype, const char *checkpoint,
                                   brim_arena *arena, const brim_parameters *trained)
 {

@@ -1,8 +1,8 @@
-/* brim new: a folder with a plugin to begin with, from the templates of the installation.
+/* brim new: makes a folder with a plugin to start from, using the templates of the installation.
  *
- * share/brim/templates has a folder for each kind of plugin. Its files are copied with @NAME@ replaced by the plugin's
- * name, and so is NAME in front of the first dot of a file's name. They are written into a folder aside, which then
- * gets its name: so all of it is there, or nothing. */
+ * share/brim/templates has a folder for each kind of plugin. Its files are copied, with @NAME@ in their text and NAME
+ * before the first dot of a file name replaced by the plugin's name. They are written to a temporary folder, which is
+ * renamed at the end: so the result is complete or absent. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -25,9 +25,9 @@ typedef struct scaffold {
   brim_arena *arena;
   const char *templates; /* share/brim/templates, an absolute path */
   const char *kind, *name;
-  const char *group;  /* that its plugins are options of */
-  const char *folder; /* to be made */
-  const char *aside;  /* where it is made */
+  const char *group;  /* whose options its plugins are */
+  const char *folder; /* the folder to make */
+  const char *aside;  /* its temporary name */
   const char *made[MADE_MAX];
   size_t made_count;
 } scaffold;
@@ -53,7 +53,7 @@ size_t brim_cli_new_kinds(brim_arena *arena, const char ***out)
   return folder && list_names(arena, folder, out, &count) == BRIM_OK ? count : 0;
 }
 
-/* ---- what is asked for ---- */
+/* ---- the request ---- */
 
 static brim_status check_kind(scaffold *s, const char *kind)
 {
@@ -78,7 +78,7 @@ static brim_status check_kind(scaffold *s, const char *kind)
   return best ? brim_fail_add(status, "did you mean '%s'?", best) : status;
 }
 
-/* A name that can be one, made of what was written; NULL: there is no way. */
+/* A valid name close to the given one; NULL: there is none. */
 static const char *mend(brim_arena *arena, const char *name)
 {
   char *mended = brim_arena_string(arena, name);
@@ -102,7 +102,7 @@ static brim_status check_name(scaffold *s, const char *name)
   return mended ? brim_fail_add(status, "did you mean '%s'?", mended) : status;
 }
 
-/* A plugin or an option of the name would be hidden by the new one, or hide it. */
+/* A plugin or an option of the same name would hide the new one, or be hidden by it. */
 static brim_status check_unused(const scaffold *s, const brim_cli *cli)
 {
   brim_cli_search search;
@@ -158,7 +158,7 @@ static void add_substituted(const char *text, const char *mark, const char *name
   brim_text_add(out, text);
 }
 
-/* Before anything is made: what is made is remembered. */
+/* Called first: there is room to record everything that will be made. */
 static brim_status check_room(const scaffold *s)
 {
   if (s->made_count < MADE_MAX) return BRIM_OK;
@@ -210,15 +210,15 @@ static brim_status make(scaffold *s)
   return status;
 }
 
-/* ---- what to do next ---- */
+/* ---- next steps ---- */
 
 /* How a shell and CMake find this brim. */
 typedef struct whereabouts {
-  const char *program; /* "brim", if that is what the shell takes for it; else its path */
-  const char *prefix;  /* to be told to CMake; NULL: it looks there by itself */
+  const char *program; /* "brim", if the shell finds this program under that name; else its path */
+  const char *prefix;  /* for CMake; NULL: CMake finds it by itself */
 } whereabouts;
 
-/* The first program of the name on PATH, and the folder that it is in; false: there is none. */
+/* The first program of this name on PATH, and its folder; false: there is none. */
 static bool find_on_path(brim_arena *arena, const char **program, const char **folder)
 {
   const char *path = getenv("PATH");
@@ -236,7 +236,7 @@ static bool is_same_file(const char *a, const char *b)
   return stat(a, &of_a) == 0 && stat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
 }
 
-/* CMake looks into the prefixes of the folders named bin on PATH. */
+/* CMake searches the prefixes of PATH's folders that are named bin. */
 static whereabouts find_brim(const scaffold *s)
 {
   static const char self[] = "/proc/self/exe";
@@ -258,7 +258,7 @@ static void add_word(brim_text *out, const char *word)
   brim_cli_quote((const char *const[]){word, NULL}, out);
 }
 
-/* A line of commands for this brim: with its path, and its prefix for CMake. */
+/* Adapts a line of commands to this brim: its path, and its prefix for CMake. */
 static void add_command(const scaffold *s, const whereabouts *w, const char *line, size_t length, brim_text *out)
 {
   static const char configure[] = "cmake -B build", run[] = "brim ";
@@ -277,7 +277,7 @@ static void add_command(const scaffold *s, const whereabouts *w, const char *lin
   brim_text_add(out, "\n");
 }
 
-/* The commands in the README, as they are to be typed here. */
+/* Prints the commands of the README, adapted to this machine. */
 static brim_status print_steps(const scaffold *s)
 {
   static const char begin[] = "```sh\n", end[] = "```";
@@ -301,7 +301,7 @@ static brim_status print_steps(const scaffold *s)
   return status;
 }
 
-/* A package of the program alone lacks what plugins are built with. */
+/* A package with only the program lacks the files to build plugins with. */
 static void warn_without_sdk(const scaffold *s)
 {
   char folder[BRIM_PATH_MAX];

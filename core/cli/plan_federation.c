@@ -1,4 +1,4 @@
-/* What `brim plan` shows of a federation: the server's part, and a lane for each client that trains at a time. */
+/* `brim plan` for a federation: the server's memory, and a lane for each client that trains at the same time. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -16,7 +16,7 @@ typedef struct lanes_row {
   brim_round_figures time;
 } lanes_row;
 
-/* One client at a time, two, four, ..., up to one for each client of a round or thread, and as it is chosen. */
+/* Lists one client at a time, two, four, ..., up to one for each client of a round or thread, and the chosen number. */
 static brim_status list_lanes(brim_drive *d, lanes_row *row, size_t *count)
 {
   const brim_settings *s = d->setup->settings;

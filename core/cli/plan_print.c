@@ -1,4 +1,3 @@
-/* See plan_print.h. */
 #include "cli/plan_print.h"
 
 #include <math.h>
@@ -12,7 +11,7 @@
 #include "store/rundir.h"
 #include "store/summary.h"
 
-#define SHOWN 24 /* operations; the others are put together */
+#define SHOWN 24 /* operations; the others are summed up */
 
 /* ---- what fits ---- */
 
@@ -54,7 +53,7 @@ void brim_cli_print_fits(const brim_fits *fits, brim_text *out)
   }
 }
 
-/* null: none fits. */
+/* null: nothing fits. */
 static json_t *fit_json(const brim_fit *fit)
 {
   if (fit->micro_batch == 0) return json_null();

@@ -1,4 +1,5 @@
-/* brim predict: class and probability of every sample of some files, or what it is answered with, as CSV or JSON. */
+/* brim predict: prints the class and its probability, or the predicted numbers, of each sample in some files, as CSV or
+ * JSON. */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -20,11 +21,11 @@ typedef struct predict {
   char checkpoint[4096];
   brim_predicted_file *file;
   size_t file_count;
-  int64_t values;           /* real numbers that a sample is answered with; 0: a class */
+  int64_t values;           /* predicted real numbers per sample; 0: a class */
   const char *const *names; /* of the classes; NULL: none */
 } predict;
 
-/* RFC 4180: a field with a comma, a quote or a line's end is quoted, its quotes doubled. */
+/* RFC 4180: a field with a comma, a quote or a line break is quoted, and its quotes are doubled. */
 static void add_field(brim_text *out, const char *s)
 {
   if (!s[strcspn(s, ",\"\r\n")]) {
@@ -98,7 +99,7 @@ static brim_status write_out(const predict *p, const brim_text *out)
   struct stat st;
   const bool special = p->output && stat(p->output, &st) == 0 && !S_ISREG(st.st_mode); /* a pipe, /dev/null */
   if (p->output && !special) return brim_file_write_atomic(p->output, brim_text_str(out), out->length);
-  if (!p->output && !p->json && isatty(STDOUT_FILENO)) { /* programs get the names as they are */
+  if (!p->output && !p->json && isatty(STDOUT_FILENO)) { /* programs get names unescaped */
     brim_cli_print(brim_text_str(out));
     return BRIM_OK;
   }
@@ -126,13 +127,13 @@ static brim_status run(predict *p, const brim_config *config, brim_arena *arena)
   return status;
 }
 
-/* A word with '=' is an override, unless it is a path that says so: ./a=b, /a=b, ../a=b. */
+/* A word with '=' is an override, unless it is explicitly a path: ./a=b, /a=b, ../a=b. */
 static bool is_override(const char *word)
 {
   return word[0] != '.' && word[0] != '/' && strchr(word, '=') != NULL;
 }
 
-/* Files to p->file, overrides to the front of `word`. */
+/* Moves files to p->file and overrides to the front of `word`. */
 static size_t sort_words(predict *p, const char **word, int *number, size_t count)
 {
   size_t overrides = 0;
@@ -147,7 +148,7 @@ static size_t sort_words(predict *p, const char **word, int *number, size_t coun
   return overrides;
 }
 
-/* Answers take the place of no questions. */
+/* The output must not replace an input. */
 static brim_status check_output(const predict *p)
 {
   struct stat output, input;

@@ -1,4 +1,4 @@
-/* See run_folder.h. Nothing is written: a run may be going on meanwhile. */
+/* Writes nothing: the run may still be in progress. */
 #include "cli/run_folder.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include "store/checkpoint_choose.h"
 #include "store/rundir.h"
 
-/* A lock, and nothing that a run writes once it has its configuration. */
+/* Whether it contains only the lock, and nothing that a run writes once it has its configuration. */
 static bool ended_before_it_began(const char *run)
 {
   static const char *const marks[] = {"metrics.jsonl", "checkpoints", "summary.json"};
@@ -24,7 +24,7 @@ static bool ended_before_it_began(const char *run)
   return snprintf(path, sizeof path, "%s/%s", run, BRIM_RUN_LOCK_NAME) < (int)sizeof path && access(path, F_OK) == 0;
 }
 
-/* The root of a new configuration counts for nothing here; folders do, for options that are chosen and name maps. */
+/* --config-name has no effect here; folders of --config-path do, for chosen options and name maps. */
 static brim_status check_globals(const brim_cli *cli, const char *run)
 {
   if (cli->config_name)
@@ -94,6 +94,6 @@ brim_status brim_cli_check_edits(const brim_cli *cli, const char *run, const bri
 
 brim_status brim_cli_run_checkpoint(const char *run, const char *which, char *path, size_t room)
 {
-  int hold; /* until the process ends, which has this one checkpoint to read */
+  int hold; /* held until the process ends, as it reads one checkpoint */
   return brim_checkpoint_choose(run, which, path, room, &hold);
 }

@@ -1,5 +1,5 @@
-/* brim train, and brim federate, which trains a federation: a new run, the same again (--from), the rest of one
- * (--resume), or many (-m). */
+/* brim train, and brim federate, which trains a federation: a new run, a repetition (--from), a resumed run (--resume),
+ * or many runs (-m). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,8 +29,8 @@ typedef struct train_options {
   bool list_methods, list_runs, force;
 } train_options;
 
-/* What changes no result but for rounding: files may have been moved since a run began, and what they hold is checked
- * by hashes; any number of ranks resumes. */
+/* Words that change results at most by rounding: files may have moved since a run began, and their contents are checked
+ * by hashes; any number of ranks can resume. */
 static bool may_be_said_again(const char *word)
 {
   static const char *const keys[] = {"model.weights=", "dataset.path=", "dist.ranks="};
@@ -71,7 +71,7 @@ static brim_status check_options(const train_options *o, const brim_operands *op
   return BRIM_OK;
 }
 
-/* The override that --debug-launches stands for, in its place among the others: the option's own word leaves room for
+/* The override for --debug-launches, inserted at its position among the others: the option's own word leaves room for
  * it. */
 static void add_debug_launches(char **argv, brim_operands *operands)
 {
@@ -86,8 +86,8 @@ static void add_debug_launches(char **argv, brim_operands *operands)
   operands->number[at] = number;
 }
 
-/* Why the run is not on a GPU, in one line. On a machine without a GPU of NVIDIA that is no news: only --verbose shows
- * it, unless CUDA_VISIBLE_DEVICES names one. */
+/* Prints, in one line, why the run is not on a GPU. On a machine without an NVIDIA GPU only --verbose shows it, unless
+ * CUDA_VISIBLE_DEVICES names one. */
 static void tell_auto(const brim_config *config)
 {
   const char *visible = getenv("CUDA_VISIBLE_DEVICES");
@@ -98,7 +98,7 @@ static void tell_auto(const brim_config *config)
            config->auto_reason);
 }
 
-/* What changes the run from outside, and what people set for programs that allocate as they go. */
+/* Reports environment variables that change the run, and those for dynamic allocators, which have no effect. */
 static void tell_environment(void)
 {
   if (brim_fault_text())
@@ -110,7 +110,7 @@ static void tell_environment(void)
     brim_log(BRIM_LOG_INFO, "%s is set but has no effect: brim allocates the planned memory once", name);
 }
 
-/* The words of this command once more, with the options of the program. */
+/* The words of this command again, with the global options. */
 static const char **words_again(const brim_cli *cli, int argc, char **argv, brim_arena *arena)
 {
   const char **out = BRIM_ARENA_NEW(arena, const char *, BRIM_CLI_GLOBAL_WORDS + argc + 2);
@@ -120,12 +120,12 @@ static const char **words_again(const brim_cli *cli, int argc, char **argv, brim
   return out;
 }
 
-/* Loads what the words say, and checks what can be checked before a run. Ranks that brim has started are quiet about
- * it, as whoever started them has told. */
+/* Loads the configuration and checks what can be checked before a run. Ranks that brim started log nothing about it, as
+ * the launcher has already done so. */
 static brim_status load(const brim_cli *cli, const train_options *o, const char *file, const brim_operands *operands,
                         brim_config **config)
 {
-  const size_t first = o->from != NULL; /* "run.dir=": the old run's folder is taken; a word behind it wins */
+  const size_t first = o->from != NULL; /* "run.dir=": drops the old run's folder; a later word wins */
   if (first) operands->word[-1] = "run.dir=";
   brim_cli_hush(cli, brim_line_is_open());
   const brim_status status =
@@ -136,14 +136,14 @@ static brim_status load(const brim_cli *cli, const train_options *o, const char 
     return brim_fail(BRIM_ECONFIG, "there are no clients: 'total_clients' is 0\n"
                                    "set total_clients=N, or train without a federation: brim train");
   if (!o->resume) BRIM_TRY(brim_run_check_dir((*config)->settings.run.dir));
-  if (o->resume && brim_dist_started() > 1) (*config)->settings.dist.ranks = -1; /* any number can go on with it */
+  if (o->resume && brim_dist_started() > 1) (*config)->settings.dist.ranks = -1; /* any number of ranks can resume it */
   return o->resume ? brim_cli_check_edits(cli, o->resume, *config) : brim_config_anchor_paths(*config);
 }
 
-/* How a process ends that others may have been started with. */
+/* How the process ends, which may be one of several ranks. */
 typedef struct train_end {
-  bool joined; /* the ranks have met, and settled who says what went wrong */
-  int told;    /* the exit status if it was said already; 0: not */
+  bool joined; /* the ranks have connected, and decide together which one reports an error */
+  int told;    /* the exit status if the error was already reported; 0: not yet */
 } train_end;
 
 static brim_status join(const brim_config *config, brim_dist **out)
@@ -159,15 +159,15 @@ static brim_status join(const brim_config *config, brim_dist **out)
   return brim_dist_open(&options, out);
 }
 
-/* For people; a run without it is as good, so what goes wrong is a warning. */
+/* The report is optional, so a failure is only a warning. */
 static void write_page(const char *run)
 {
   if (brim_page_write(run) != BRIM_OK)
     brim_log(BRIM_LOG_WARN, "cannot write " BRIM_REPORT_NAME " of the run: %s", brim_error_text());
 }
 
-/* As a rank of a job, or alone. What there is to say of a job is said before any rank ends, since mpirun then ends the
- * others. */
+/* Trains as a rank of a job, or alone. All messages of a job are printed before any rank ends, since mpirun then ends
+ * the others. */
 static brim_status run_here(const brim_cli *cli, const train_options *o, brim_config *config, train_end *ending)
 {
   brim_run_options options = {.config = config,
@@ -223,7 +223,7 @@ static brim_status train_once(brim_cli *cli, const train_options *o, const brim_
   return status;
 }
 
-/* Ranks that are lost cannot say where to go on. */
+/* Ranks that died cannot print how to resume. */
 static brim_status start_ranks(brim_rank_launch *launch, const char *const *word, train_end *ending)
 {
   const brim_status status = brim_launch_run(launch, word, &ending->told);
@@ -231,15 +231,15 @@ static brim_status start_ranks(brim_rank_launch *launch, const char *const *word
   return brim_fail_add(status, "go on with: brim train --resume %s", launch->folder);
 }
 
-/* [init] Rank 0 speaks for all. */
+/* [init] Rank 0 prints for all. */
 static brim_status begin_rank(void)
 {
   brim_log_set_rank(brim_dist_started_rank());
   return brim_line_open();
 }
 
-/* The end of a rank, or of a process that is alone. What ranks have found before they met, one of them says, and none
- * waits for another; later they have settled that themselves. */
+/* Ends a rank or a single process. An error that occurs before the ranks connect is reported by one of them, and none
+ * waits for another; later the ranks have settled that among themselves. */
 static int end(brim_status status, const train_end *how, brim_operands *operands)
 {
   const bool alone = status != BRIM_OK && !how->joined;
@@ -253,7 +253,7 @@ static int end(brim_status status, const train_end *how, brim_operands *operands
   return exit_status;
 }
 
-/* The methods of a federation, and what each does. */
+/* Prints the methods of a federation with their help. */
 static void list_methods(const brim_registry *registry)
 {
   brim_arena arena = {0};
@@ -285,7 +285,7 @@ static void list_methods(const brim_registry *registry)
        "wait after every operation, so that an error names the one it came from; slow"},                               \
   {                                                                                                                    \
     "--job", BRIM_OPTION_HIDDEN, offsetof(train_options, job)                                                          \
-  } /* in place of the sweep's own */
+  } /* replace the sweep's own options */
 static const brim_option options[] = {OPTIONS, {NULL}};
 static const brim_option federate_options[] = {
     OPTIONS,
@@ -305,9 +305,9 @@ static int run(brim_cli *cli, int argc, char **argv, bool federates)
   brim_arena words = {0};
   char path[4096];
   const char *file = NULL;
-  train_end ending = {0}; /* also of a sweep's jobs or of ranks, which have told what went wrong */
+  train_end ending = {0}; /* for jobs of a sweep and ranks too, which have reported their errors themselves */
   brim_rank_launch launch = {.ranks = 1};
-  char filler[] = "--job"; /* in the place of a value, so that the words keep their numbers */
+  char filler[] = "--job"; /* replaces a value, so that the words keep their positions */
   if (federates) brim_cli_take_dashes(argc, argv, federate_options, filler, &words);
   brim_status status = brim_cli_parse(argc, argv, federates ? federate_options : options, &o, &operands);
   if (status == BRIM_OK) status = check_options(&o, &operands);

@@ -1,5 +1,5 @@
-/* Augmentations: whether samples keep their shape and stay finite, nothing outside of them is written, and a sample is
- * the same when it is made again, in another order and with other scratch. See check.h. */
+/* Checks of augmentations: samples keep their shape and stay finite, nothing outside of them is written, and a sample
+ * is the same when it is made again, in another order and with other scratch memory. See check.h. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -11,8 +11,8 @@
 #include "cli/check/check.h"
 #include "graph/graph.h"
 
-#define SAMPLES 60   /* of each shape */
-#define GUARD 256u   /* bytes before and behind */
+#define SAMPLES 60   /* per shape */
+#define GUARD 256u   /* bytes before and after */
 #define FILLING 0xA5 /* them */
 
 static const brim_shape images[] = {{3, {1, 28, 28}}, {3, {3, 32, 32}}, {3, {3, 17, 9}}, {3, {3, 1, 1}}},
@@ -124,7 +124,7 @@ static brim_status make(const trial *t, int64_t number, int filling, float *shar
   return status;
 }
 
-/* Each is made again from the last one on, as other threads and resumed runs make them. */
+/* Makes each sample again, from the last to the first, as other threads and resumed runs do. */
 static brim_status make_twice(const trial *t)
 {
   uint8_t *first = brim_xcalloc(SAMPLES, t->values.bytes);

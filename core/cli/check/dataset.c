@@ -1,4 +1,4 @@
-/* Datasets: opened, described and read, by one thread and by several. See check.h. */
+/* Checks of datasets: opens, describes and reads them, with one thread and with several. See check.h. */
 #include <inttypes.h>
 #include <malloc.h>
 #include <stdio.h>
@@ -12,16 +12,16 @@
 #include "data/answers.h"
 #include "data/describe.h"
 
-#define SAMPLES_MAX 64 /* of a split: the first, the last, and others */
+#define SAMPLES_MAX 64 /* of a split: the first, the last, and some in between */
 #define THREADS 4
-#define ROUNDS 8         /* that each thread reads them */
-#define MARGIN_BYTES 256 /* behind what a sample may write */
+#define ROUNDS 8         /* repetitions per thread */
+#define MARGIN_BYTES 256 /* after a sample's memory */
 #define MARGIN 0x5a
-#define LEAK_BYTES 16 /* a sample */
+#define LEAK_BYTES 16 /* per sample */
 
 static const char *const splits[] = {BRIM_SPLIT_TRAIN, BRIM_SPLIT_TEST, "validation"};
 
-/* A dataset that is open. */
+/* An open dataset. */
 typedef struct opened {
   brim_config *config;
   const brim_config_choice *choice;
@@ -51,7 +51,7 @@ static brim_status open_data(brim_check *c, opened *o)
   return brim_data_open(&o->data, o->choice->plugin, o->self, &o->config->settings);
 }
 
-/* False: "open" has said why. */
+/* False: "open" has reported the reason. */
 static bool reopen(brim_check *c, opened *o, enum brim_finding *finding)
 {
   *o = (opened){0};
@@ -80,7 +80,7 @@ static void tell_splits(brim_check *c, const opened *o)
     if (info_of(o, i)->count > 0) brim_text_printf(&c->text, ", %" PRId64 " of %s", info_of(o, i)->count, splits[i]);
 }
 
-/* Does it lack files or values, or is it wrong in itself? */
+/* Decides whether it lacks files or values, or is faulty itself. */
 static enum brim_finding fail_open(brim_check *c, opened *o, brim_status status)
 {
   const bool lacks = status == BRIM_ECONFIG || status == BRIM_ELOAD;
@@ -116,11 +116,11 @@ static enum brim_finding check_open(brim_check *c)
 
 /* ---- reading ---- */
 
-/* Room for a sample and its label, each with a margin behind it. */
+/* Memory for a sample and its label, each with a margin after it. */
 typedef struct room {
   size_t values, label; /* bytes */
   uint8_t *bytes;
-  brim_picture picture; /* of pictures of different sizes: what is given in the place of values */
+  brim_picture picture; /* of images of different sizes: passed instead of values */
 } room;
 
 static bool is_picture(const brim_dataset_info *info)
@@ -164,7 +164,7 @@ static bool margin_is_whole(const uint8_t *margin)
   return true;
 }
 
-/* Of values that are compared: those of a picture are fewer than there is room for. */
+/* The bytes of the values to compare: an image may fill less than its memory. */
 static size_t written(const brim_dataset_info *info, const room *r)
 {
   return is_picture(info) ? (size_t)(r->picture.rows * r->picture.columns * info->sample.dim[0]) : r->values;
@@ -175,7 +175,7 @@ static enum brim_finding fail_sample(brim_check *c, size_t split, int64_t index,
   return brim_check_say(c, BRIM_FOUND_FAILED, "sample %" PRId64 " of %s %s", index, splits[split], what);
 }
 
-/* Twice, over different bytes: what is still there was not written. */
+/* Reads twice, over different fill bytes: bytes that keep the fill were not written. */
 static enum brim_finding read_sample(brim_check *c, const opened *o, size_t split, int64_t index, room *a, room *b)
 {
   const brim_dataset_info *info = info_of(o, split);
@@ -195,7 +195,7 @@ static enum brim_finding read_sample(brim_check *c, const opened *o, size_t spli
   return BRIM_FOUND_OK;
 }
 
-/* The first, the last, and others in between; returns how many. */
+/* The first, the last, and some in between; returns their number. */
 static int64_t list_samples(int64_t count, int64_t *out)
 {
   const int64_t n = count < SAMPLES_MAX ? count : SAMPLES_MAX;
@@ -228,7 +228,7 @@ static enum brim_finding check_read(brim_check *c)
   enum brim_finding finding = BRIM_FOUND_OK;
   if (!reopen(c, &o, &finding)) return finding;
   uint64_t before = 0;
-  for (size_t i = 0; i < 6 && finding == BRIM_FOUND_OK; i++) { /* twice: what is kept once is no leak */
+  for (size_t i = 0; i < 6 && finding == BRIM_FOUND_OK; i++) { /* twice: memory that is allocated once is not a leak */
     if (i == 3) before = mallinfo2().uordblks;
     if (i == 3) total = 0;
     if (info_of(&o, i % 3)->count > 0) finding = read_split(c, &o, i % 3, &total);
@@ -249,7 +249,7 @@ static enum brim_finding check_read(brim_check *c)
 typedef struct reader {
   pthread_t thread;
   const opened *o;
-  uint64_t hash; /* of all that was read; 0: it failed */
+  uint64_t hash; /* of all values that were read; 0: reading failed */
 } reader;
 
 static void *read_all(void *context)
@@ -293,7 +293,7 @@ static enum brim_finding check_threads(brim_check *c)
   return finding;
 }
 
-/* ---- what it says of memory, and files of new samples ---- */
+/* ---- reported memory, and files of new samples ---- */
 
 #define HOST_BYTES_MAX (UINT64_C(1) << 50)
 
@@ -326,7 +326,7 @@ static enum brim_finding check_host_bytes(brim_check *c)
   return finding;
 }
 
-/* Of a file that is not there and of one without samples: what it opens it must be able to describe. */
+/* Tries a missing file and an empty one: if the dataset opens a file, it must be able to describe it. */
 static enum brim_finding try_file(brim_check *c, const opened *o, const char *path, bool exists)
 {
   static const char split[] = "new";

@@ -1,6 +1,6 @@
-/* Policies, asked by the same host as in a run (memory/policies.h) about worlds that are made up: each hook, also where
- * nothing changes or nothing fits; made and destroyed, asked twice and often, and with parameters at the ends of their
- * ranges. See check.h. */
+/* Checks of policies: the code that asks them in a run (memory/policies.h) asks them about synthetic worlds: each hook,
+ * also while nothing changes or nothing fits; created and destroyed repeatedly, asked the same question twice and many
+ * times, and with parameters at the ends of their ranges. See check.h. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,13 +12,13 @@
 #include "memory/policy_call.h"
 
 #define WORLDS 200
-#define WORLDS_FEW 12 /* worlds, where each is asked about often */
+#define WORLDS_FEW 12 /* worlds, if each is asked about many times */
 #define STEPS 120     /* of a run */
-#define EVENTS 64     /* about out-of-memory: after so many a run ends whatever the policies say */
+#define EVENTS 64     /* out of memory; a run ends after this many, whatever the policies answer */
 
-/* ---- an instance in a made-up world ---- */
+/* ---- an instance in a synthetic world ---- */
 
-/* A policy of a configuration; nobody listens to what it decides. */
+/* A policy of a configuration; its decisions are not reported. */
 typedef struct asked {
   brim_config *config;
   brim_policies *policies; /* NULL: there is no instance */
@@ -39,7 +39,7 @@ static void ignore(void *context, const brim_decision *decision)
   (void)decision;
 }
 
-/* Too large for some stacks; freed with what it holds. */
+/* Too large for some stacks; freed together with its contents. */
 static asked *new_asked(void)
 {
   return brim_xcalloc(1, sizeof(asked));
@@ -58,7 +58,7 @@ static void free_asked(asked *a)
   free(a);
 }
 
-/* The configuration that takes the policy; `further`: one more word of it, or NULL. */
+/* Loads the configuration that uses the policy; `further`: one more word of it, or NULL. */
 static brim_status configure(brim_check *c, const char *further, asked *a)
 {
   char own[BRIM_OPTION_BYTES];
@@ -69,14 +69,14 @@ static brim_status configure(brim_check *c, const char *further, asked *a)
 
 static brim_status open_asked(asked *a)
 {
-  brim_made_world_set(&a->world, 0); /* its clock: policies may look at it when they are made */
+  brim_made_world_set(&a->world, 0); /* sets the policies' clock, which they may read when they are created */
   BRIM_TRY(brim_policies_open(a->config, (brim_decisions){0}, &a->policies));
   brim_policies_listen(a->policies, ignore, NULL);
   brim_policies_answer_there(a->policies);
   return BRIM_OK;
 }
 
-/* What its own words end a run with is not for us to judge, and not nonsense. */
+/* A run that the policy ends with an error message of its own is neither right nor wrong. */
 static bool is_refusal(brim_status status)
 {
   return status != BRIM_EPLUGIN && strstr(brim_error_text(), "decided by policy");
@@ -84,7 +84,7 @@ static bool is_refusal(brim_status status)
 
 /* ---- one question of each kind ---- */
 
-/* As a run asks it; `number` tells the moment of hooks that are called again and again. */
+/* Asks as a run does; `number` selects the moment, for hooks that are called repeatedly. */
 static brim_status ask_hook(asked *a, enum brim_hook hook, int64_t number, answer *out)
 {
   const char *who;
@@ -113,10 +113,10 @@ static brim_status ask_hook(asked *a, enum brim_hook hook, int64_t number, answe
 
 typedef struct tally {
   int decided, left, refused;
-  char refusal[256]; /* the first */
+  char refusal[256]; /* the first one */
 } tally;
 
-/* False: it is nonsense, or worse. */
+/* False: the answer is invalid, or worse. */
 static bool count(tally *t, brim_status status)
 {
   if (status == BRIM_OK) {
@@ -151,7 +151,7 @@ static enum brim_finding fail_in_world(brim_check *c, const brim_made_world *w)
 
 /* ---- checks of a hook ---- */
 
-/* False: there is no instance, and "create" says why. */
+/* False: there is no instance, and "create" has reported why. */
 static bool open_default(brim_check *c, asked *a, enum brim_finding *finding)
 {
   if (configure(c, NULL, a) == BRIM_OK && open_asked(a) == BRIM_OK) return true;
@@ -168,7 +168,7 @@ static bool begin(brim_check *c, enum brim_hook hook, asked *a, enum brim_findin
   return false;
 }
 
-/* Worlds one after another, each with `times` questions. */
+/* Asks `times` questions in each of `worlds` worlds. */
 static enum brim_finding check_hook(brim_check *c, enum brim_hook hook, uint64_t worlds, int times)
 {
   enum brim_finding finding;
@@ -209,7 +209,7 @@ static enum brim_finding check_step(brim_check *c)
 
 #define STEADY_WORLDS 8
 #define STEADY_SECONDS 240
-#define RETURNS_MAX 2 /* to the plan before the last one, that are no oscillation yet */
+#define RETURNS_MAX 2 /* returns to the plan before the last one that do not count as oscillation */
 
 typedef struct taken_plan {
   int64_t micro_batch;
@@ -221,7 +221,7 @@ static bool same_taken(taken_plan a, taken_plan b)
   return a.micro_batch == b.micro_batch && a.bytes == b.bytes;
 }
 
-/* How often it goes back to the plan that it had left in its last change. */
+/* Counts how often the policy returns to the plan that it left in its last change. */
 static bool watch_world(asked *a, int *returns)
 {
   const char *who;
@@ -263,16 +263,16 @@ static enum brim_finding check_settles(brim_check *c)
   return finding;
 }
 
-/* ---- out of memory, again and again ---- */
+/* ---- repeated out-of-memory events ---- */
 
 typedef struct ordeal {
-  char model[BRIM_OPTION_BYTES]; /* that was chosen */
+  char model[BRIM_OPTION_BYTES]; /* the chosen model */
   int32_t device;
   int64_t batch, retries;
-  int unchanged; /* answers in a row that were the plan that had just failed */
+  int unchanged; /* consecutive answers equal to the plan that had just failed */
 } ordeal;
 
-/* Another precision or model, which is trained from then on. */
+/* Another precision or model, which is trained from there on. */
 static bool changes_variant(brim_made_world *w, ordeal *o, const brim_plan_choice *plan)
 {
   const bool precision = plan->precision != BRIM_AS_IT_IS && plan->precision != w->plan.precision;
@@ -284,7 +284,7 @@ static bool changes_variant(brim_made_world *w, ordeal *o, const brim_plan_choic
   return true;
 }
 
-/* What a run would do next. False: it ends, or waits. */
+/* What a run would do next. False: it ends or waits. */
 static bool follow(brim_made_world *w, ordeal *o, const brim_action *action)
 {
   if (action->kind == BRIM_ACT_PLAN) {
@@ -302,7 +302,7 @@ static bool follow(brim_made_world *w, ordeal *o, const brim_action *action)
   return true;
 }
 
-/* Nothing ever fits. */
+/* A world where nothing ever fits. */
 static enum brim_finding suffer(brim_check *c, asked *a, tally *t, int *endless)
 {
   ordeal o = {.batch = a->world.batch[0]};
@@ -376,7 +376,7 @@ static bool same_answer(enum brim_hook hook, const answer *a, const answer *b)
   return true;
 }
 
-/* All questions to one instance, in order; the answers to `out`. */
+/* Asks one instance all questions, in order; answers go to `out`. */
 static brim_status ask_all(asked *a, answer *out, brim_status *status)
 {
   BRIM_TRY(open_asked(a));
@@ -389,7 +389,7 @@ static brim_status ask_all(asked *a, answer *out, brim_status *status)
   return BRIM_OK;
 }
 
-/* Only a remark: a policy may go by the time of day. */
+/* Only a warning: a policy may depend on the time of day. */
 static enum brim_finding check_repeats(brim_check *c)
 {
   enum { ANSWERS = WORLDS_FEW * (BRIM_HOOK_STEP + 1) };
@@ -414,7 +414,7 @@ static enum brim_finding check_repeats(brim_check *c)
   return finding;
 }
 
-/* ---- making and destroying ---- */
+/* ---- creating and destroying ---- */
 
 static enum brim_finding check_create(brim_check *c)
 {
@@ -444,7 +444,7 @@ static enum brim_finding check_create(brim_check *c)
   return finding;
 }
 
-/* on_step is asked once a second as long as a run lasts. */
+/* on_step is called once a second for the whole run, so leaks add up. */
 static enum brim_finding check_leaks(brim_check *c)
 {
   enum brim_finding finding = BRIM_FOUND_OK;
@@ -467,7 +467,7 @@ static enum brim_finding check_leaks(brim_check *c)
 
 /* ---- parameters ---- */
 
-/* A value that its own words refuse is refused; a crash is none. */
+/* A value that the policy rejects with a message is refused; a crash is not. */
 static enum brim_check_trial try_word(brim_check *c, const char *word)
 {
   answer out;

@@ -1,4 +1,4 @@
-/* Schedules: whether every factor is finite and not negative, and the same when it is asked for again, of runs of
+/* Checks of schedules: every factor is finite and not negative, and the same when it is computed again, for runs of
  * several lengths. See check.h. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ static brim_status configure(brim_check *c, const char *further, brim_config **o
   return brim_check_config(c, word, further ? 5 : 4, out);
 }
 
-/* Asks for all steps twice, the second time from the last: a resumed run starts in the middle. */
+/* Computes all steps twice, the second time from last to first: a resumed run starts in the middle. */
 static brim_status ask_twice(const brim_check *c, const void *self, int64_t steps)
 {
   double *first = brim_xcalloc((size_t)steps, sizeof *first);

@@ -1,6 +1,6 @@
-/* Selectors, called within the same limits as in a run (federate/selection_call.h) to choose clients of federations
- * that are made up: whether what they choose can be done, is the same when it is asked again and when a run is gone on
- * with, and how long it takes. See check.h. */
+/* Checks of selectors, called with the limits of a run (federate/selection_call.h) to choose clients of synthetic
+ * federations: their choices are valid, the same when they are asked again and when a run is resumed, and fast enough.
+ * See check.h. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,14 +12,14 @@
 #include "federate/selection_call.h"
 
 #define FEDERATIONS 40
-#define FEDERATIONS_FEW 10 /* for each value of a parameter */
+#define FEDERATIONS_FEW 10 /* per value of a parameter */
 #define ROUNDS 21
-#define RESUMED 10         /* the round in which a run goes on from its checkpoint */
-#define OLD_ROUND 20       /* in which federations are that have gone on for a while */
-#define SIZE_SECONDS 3.0   /* for the rounds of a size of federations */
-#define DRAWN UINT64_C(11) /* a federation with all that is known, for times */
+#define RESUMED 10         /* the round in which a run resumes from its checkpoint */
+#define OLD_ROUND 20       /* the round of federations that have run for a while */
+#define SIZE_SECONDS 3.0   /* time limit of the rounds of one size of federation */
+#define DRAWN UINT64_C(11) /* a federation in which everything is known, for measuring time */
 
-/* ---- a selector in a made-up federation ---- */
+/* ---- a selector in a synthetic federation ---- */
 
 typedef struct asked {
   const char *id;
@@ -89,7 +89,7 @@ static brim_status make_instance(asked *a)
   return BRIM_OK;
 }
 
-/* Asks for the state, in the federation that is there. */
+/* Asks the selector for its state's size, in the current federation. */
 static brim_status make_state(asked *a)
 {
   a->own = a->of_client = 0;
@@ -106,7 +106,7 @@ static brim_status open_asked(asked *a, uint64_t number, int64_t clients, bool i
   return make_state(a);
 }
 
-/* False: its thread was given up and may be at work still, so all that it was given stays. */
+/* False: its thread was abandoned and may still run, so its arguments are not freed. */
 static bool close_asked(asked *a)
 {
   if (a->guard && brim_guard_is_lost(a->guard)) return false;
@@ -129,7 +129,7 @@ static void free_asked(asked *a)
 
 /* ---- rounds ---- */
 
-/* The answer to the query that was made. */
+/* The answer to the current query. */
 static brim_status select_once(asked *a)
 {
   const double from = brim_now();
@@ -161,7 +161,7 @@ static brim_status play_round(asked *a, int64_t round)
   return learn(a);
 }
 
-/* Of the last answer, with the state that was left behind. */
+/* Of the last answer, and of the state after it. */
 static uint64_t hash_answer(const asked *a)
 {
   const brim_made_federation *f = &a->f;
@@ -192,7 +192,8 @@ static brim_status play_with_questions_twice(asked *a)
   return BRIM_OK;
 }
 
-/* The second half of the rounds once more, by another instance, from what brim would have kept of the first half. */
+/* Runs the second half of the rounds again, with another instance, from the state that brim would have saved after the
+ * first half. */
 static brim_status resume(asked *a, const brim_made_federation *kept, const uint64_t *answer)
 {
   if (a->choice->plugin->destroy) BRIM_TRY(call(a, "destroy", false, call_destroy));
@@ -230,10 +231,10 @@ static brim_status play_and_resume(asked *a)
 
 /* ---- in many federations ---- */
 
-/* A selector may refuse a federation in its own words. */
+/* A selector may refuse a federation with a message of its own. */
 typedef struct tally {
   int played, refused;
-  char refusal[256]; /* the first */
+  char refusal[256]; /* the first one */
 } tally;
 
 static void count_refusal(tally *t)
@@ -252,7 +253,7 @@ static enum brim_finding fail_in_federation(brim_check *c, const asked *a)
   return BRIM_FOUND_FAILED;
 }
 
-/* Each federation has an instance of its own. */
+/* Each federation gets its own instance. */
 static enum brim_finding play_all(brim_check *c, const char *further, uint64_t federations,
                                   brim_status (*play)(asked *a), tally *t)
 {
@@ -302,7 +303,7 @@ static enum brim_finding check_resumes(brim_check *c)
   return check_play(c, play_and_resume, "another instance continues in the same way from the same state");
 }
 
-/* ---- making and destroying, and state ---- */
+/* ---- creating and destroying, and state ---- */
 
 static enum brim_finding check_create(brim_check *c)
 {
@@ -347,7 +348,7 @@ static enum brim_finding check_state(brim_check *c)
 
 /* ---- time and memory ---- */
 
-/* Rounds of a large federation, as long as there is time for them. */
+/* Rounds of a large federation, as many as time allows. */
 static brim_status play_large(asked *a, int64_t clients)
 {
   const double end = brim_now() + SIZE_SECONDS;
@@ -357,7 +358,7 @@ static brim_status play_large(asked *a, int64_t clients)
   return BRIM_OK;
 }
 
-/* A selector that is not made for so many clients may refuse them, and be too slow: not of the fewest. */
+/* A selector that is not made for that many clients may refuse them or be too slow, except with the smallest number. */
 static enum brim_finding check_time(brim_check *c)
 {
   static const int64_t size[] = {1000, 10000, 100000};
@@ -369,7 +370,7 @@ static enum brim_finding check_time(brim_check *c)
   for (size_t i = 0; i < sizeof size / sizeof size[0] && finding == BRIM_FOUND_OK; i++) {
     const brim_status status = play_large(a, size[i]);
     const bool is_beyond = status != BRIM_EPLUGIN || a->f.query.size == 0 || brim_guard_is_lost(a->guard);
-    const bool is_limit = i > 0 && status != BRIM_OK && is_beyond; /* query.size 0: no round was begun */
+    const bool is_limit = i > 0 && status != BRIM_OK && is_beyond; /* query.size 0: no round began */
     if (status == BRIM_OK)
       brim_text_printf(&text, "%s%.*f ms of %lld clients", i ? ", " : "a selection takes at most ",
                        a->seconds < 0.01 ? 2 : 0, 1e3 * a->seconds, (long long)size[i]);
@@ -385,7 +386,7 @@ static enum brim_finding check_time(brim_check *c)
   return finding;
 }
 
-/* The same round again and again, as C libraries keep memory of each size that they were asked for. */
+/* Repeats the same round, because C libraries cache memory of each size that was requested. */
 static enum brim_finding check_leaks(brim_check *c)
 {
   enum brim_finding finding = BRIM_FOUND_OK;
