@@ -30,7 +30,7 @@ typedef struct devices {
   brim_text failures, need;                 /* without it, a line each */
 } devices;
 
-/* null for "-" and "", which mean that there is no value. */
+/* An empty text becomes null. */
 static json_t *json_text(const char *text)
 {
   return text[0] ? json_string(text) : json_null();

@@ -158,7 +158,7 @@ static void add_substituted(const char *text, const char *mark, const char *name
   brim_text_add(out, text);
 }
 
-/* Called first: there is room to record everything that will be made. */
+/* Called before each file or folder is made, so that it can be recorded for removal on failure. */
 static brim_status check_room(const scaffold *s)
 {
   if (s->made_count < MADE_MAX) return BRIM_OK;
