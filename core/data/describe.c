@@ -1,4 +1,3 @@
-/* See describe.h. */
 #include "data/describe.h"
 
 #include <inttypes.h>
@@ -10,7 +9,7 @@
 #include "graph/graph.h"
 
 #define ELEMENTS_MAX ((int64_t)1 << 40)
-#define TARGETS_MAX (1 << 20) /* real numbers that a sample is to be answered with */
+#define TARGETS_MAX (1 << 20) /* real numbers in the target of a sample */
 
 const char *brim_data_validation_split(const brim_dataset_ops *ops)
 {
@@ -34,7 +33,7 @@ static brim_status check_pictures(const brim_data *data, const brim_dataset_info
   return BRIM_OK;
 }
 
-/* What samples are to be answered with. */
+/* Checks the targets of samples. */
 static brim_status check_answers(const brim_data *data, const brim_dataset_info *info)
 {
   const char *id = data->plugin->id;
@@ -136,7 +135,7 @@ static brim_status check_same(const brim_data *data, const char *split, const br
   return BRIM_OK;
 }
 
-/* A split that a dataset may lack: then *info is zero. */
+/* For a split that a dataset may lack: then *info is zeroed. */
 static brim_status describe_further(const brim_data *data, const char *split, brim_dataset_info *info)
 {
   const brim_status status = split ? describe_split(data, split, info) : BRIM_ENOTSUP;
@@ -168,15 +167,16 @@ static double item_of(const brim_list *list, int32_t channel, double otherwise)
   return list->count == 0 ? otherwise : list->item[list->count == 1 ? 0 : channel];
 }
 
-/* What gray has of red, green and blue (ITU-R BT.601). */
+/* The weights of red, green and blue in gray (ITU-R BT.601). */
 #define LUMA(r, g, b) (0.299 * (r) + 0.587 * (g) + 0.114 * (b))
 #define OF_COLOURS(r, g, b)                                                                                            \
   {                                                                                                                    \
     {r, g, b}, LUMA(r, g, b)                                                                                           \
   }
 
-/* What pretrained models expect. Gray is a weighted sum of the colours, so its mean is that sum of their means. Of the
- * deviations the same sum is the most that it can be, which channels come close to: they rise and fall together. */
+/* The normalisation that pretrained models expect. Gray is a weighted sum of the colours, so its mean is the same sum
+ * of their means. For the deviation that sum is an upper bound, which real images come close to, as their channels rise
+ * and fall together. */
 typedef struct normalisation {
   const char *name;
   struct {
@@ -264,7 +264,7 @@ static brim_status set_parts(brim_data *data)
   return BRIM_OK;
 }
 
-/* What the model gets of samples, after their transform. */
+/* The shape of samples after their transform. */
 static brim_status set_shape(brim_data *data)
 {
   const brim_transform *t = &data->transform;
@@ -285,7 +285,7 @@ static brim_status set_shape(brim_data *data)
   return BRIM_OK;
 }
 
-/* All that follows from descriptions and settings. */
+/* Sets everything that follows from descriptions and settings. */
 static brim_status follow_descriptions(brim_data *data)
 {
   BRIM_TRY(set_shape(data));

@@ -1,4 +1,4 @@
-/* Settings of transforms against what the samples are: what can be done to them, and to which size. */
+/* Checks the settings of transforms against the samples: what can be applied to them, and the resulting size. */
 #include "data/transform_check.h"
 
 #include <inttypes.h>

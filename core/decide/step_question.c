@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "planner/room.h"
 
-/* ---- what a policy may ask ---- */
+/* ---- queries of a policy ---- */
 
 static brim_step_question *question_of(const brim_step_view *view)
 {
@@ -20,7 +20,7 @@ uint64_t brim_step_plan_room(const brim_step_question *q)
   return brim_planner_room_on(p, &p->device_info, p->limit_bytes, p->device_info.free_bytes + q->own_bytes);
 }
 
-/* The device as it was looked at last. */
+/* The device as last examined. */
 static void view_device(const brim_step_question *q, const brim_step_view *view, brim_device_view *out)
 {
   const brim_planner *p = q->dialogue->planner;
@@ -35,15 +35,15 @@ static void show(brim_step_question *q, const brim_device_view *d, uint64_t wait
   brim_dialogue_show_device(q->dialogue, "step", d, q->own_bytes, waiting_bytes);
 }
 
-/* On a device that others use, something is different at each look, for as long as the run lasts: what is told is
- * what has changed since by more than a hundredth of it all. */
+/* On a shared device something differs at every look, for the whole run, so only changes of more than a hundredth of
+ * the total are recorded. */
 static bool has_changed(const brim_step_question *q, const brim_device_view *d)
 {
   const uint64_t now = d->free_bytes, then = q->shown_free;
   return q->own_bytes != q->shown_own || (now > then ? now - then : then - now) > d->total_bytes / 100;
 }
 
-/* What a policy has decided by is told however little has changed. */
+/* Values on which a policy bases a decision are recorded, however little they have changed. */
 static void show_decided(brim_step_question *q, const brim_step_view *view)
 {
   brim_device_view device;
@@ -69,8 +69,8 @@ static brim_status peak_of(const brim_dialogue *d, int64_t batch, int32_t recomp
   return brim_planner_peak(d->planner, &c, peak);
 }
 
-/* With memory.recompute as it is configured: auto keeps within `bytes`, or if that is 0 within all that it could have;
- * the others do not ask. */
+/* With memory.recompute as configured: auto keeps within `bytes`, or if that is 0 within all available memory; other
+ * settings ignore it. */
 static brim_status plain_peak(brim_step_question *q, int64_t batch, uint64_t bytes, uint64_t *peak)
 {
   const brim_dialogue *d = q->dialogue;
@@ -100,7 +100,7 @@ static brim_status peak_within(const brim_step_view *view, int64_t batch, uint64
   brim_status status = plain_peak(q, batch, bytes, peak);
   if (status == BRIM_OK && needs_more_recompute(q->dialogue->planner->setup, *peak, bytes))
     status = peak_of(q->dialogue, batch, BRIM_RECOMPUTE_AUTO, bytes, peak);
-  return status == BRIM_ENOTSUP ? BRIM_ECONFIG : status; /* ENOTSUP would leave it to the next policy */
+  return status == BRIM_ENOTSUP ? BRIM_ECONFIG : status; /* ENOTSUP would pass the question to the next policy */
 }
 
 static brim_status users(const brim_step_view *view, int32_t device, brim_device_use *out, size_t room, size_t *count)
@@ -123,7 +123,7 @@ static brim_status users(const brim_step_view *view, int32_t device, brim_device
 
 /* ---- asking ---- */
 
-/* A queue that cannot be read is no reason to end a run that needs nothing of it. */
+/* A queue that cannot be read must not end a run that does not need it. */
 static void look_at_queue(brim_step_question *q, brim_step_view *view)
 {
   size_t waiting;
@@ -143,7 +143,7 @@ static void look_at_queue(brim_step_question *q, brim_step_view *view)
   q->is_warned = true;
 }
 
-/* Who comes, and who goes; the device itself is not looked at. */
+/* Records the runs that begin or stop waiting; does not examine the device. */
 static void show_line(brim_step_question *q, const brim_step_view *view)
 {
   brim_device_view device;
@@ -184,9 +184,9 @@ brim_status brim_step_plan_ask(brim_step_question *q, int64_t step, double secon
   return status;
 }
 
-/* ---- what it comes to ---- */
+/* ---- answers ---- */
 
-/* What was said, as a choice. */
+/* Turns the answer into a choice. */
 static brim_status find_choice(brim_step_question *q, const brim_step_plan *plan, brim_choice *out)
 {
   uint64_t peak;
