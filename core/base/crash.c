@@ -54,7 +54,7 @@ static struct sigaction before[CRASHES];
 static char advice[2][4300];
 static _Atomic(const char *) current_advice;
 static _Atomic(const char *) read_file; /* whose tables are being read */
-static atomic_int told;                 /* 1: a thread is writing the message; 2: it is written */
+static atomic_int report_state;         /* 1: a thread is writing the message; 2: it is written */
 static atomic_bool exit_allowed;
 static _Thread_local const char
     *loaded_file; /* the file that this thread is loading, whose code addresses are not known yet */
@@ -200,23 +200,23 @@ static culprit culprit_of_exit(void)
   return (culprit){"a library", "", "", NULL, 0};
 }
 
-static void add_who(brim_handler_text *m, const culprit *who)
+static void add_culprit(brim_handler_text *m, const culprit *blamed)
 {
   brim_handler_text_begin(m);
   brim_handler_text_add(m, "error: ");
-  brim_handler_text_add(m, who->before);
-  brim_handler_text_add(m, who->file);
-  brim_handler_text_add(m, who->after);
+  brim_handler_text_add(m, blamed->before);
+  brim_handler_text_add(m, blamed->file);
+  brim_handler_text_add(m, blamed->after);
 }
 
-static void add_where(brim_handler_text *m, const culprit *who)
+static void add_culprit_place(brim_handler_text *m, const culprit *blamed)
 {
   brim_handler_text_add(m, "\n  ");
-  if (who->code) {
+  if (blamed->code) {
     brim_handler_text_add(m, "at ");
-    add_hex(m, who->at - who->code->base);
+    add_hex(m, blamed->at - blamed->code->base);
     brim_handler_text_add(m, " of the file; `brim check ");
-    brim_handler_text_add(m, who->file);
+    brim_handler_text_add(m, blamed->file);
     brim_handler_text_add(m, "` calls its functions one by one");
   } else if (loaded_file)
     brim_handler_text_add(m, "in a constructor of the file or of a library that it needs, or the file is damaged");
@@ -226,13 +226,13 @@ static void add_where(brim_handler_text *m, const culprit *who)
 
 /* The instruction of brim or of a library that crashed. After a call of an address without code: the instruction that
  * the call would have returned to, unless the message already names a plugin's. */
-static void add_place(brim_handler_text *m, const culprit *who, uintptr_t at, uintptr_t stack)
+static void add_place(brim_handler_text *m, const culprit *blamed, uintptr_t at, uintptr_t stack)
 {
   static brim_mapping file;
   uintptr_t caller;
   if (code_of(at)) return;
   brim_mapping_find(at, &file);
-  if (!file.path[0] && !who->code && read_stack(stack, &caller, 1) == 1) brim_mapping_find(caller, &file);
+  if (!file.path[0] && !blamed->code && read_stack(stack, &caller, 1) == 1) brim_mapping_find(caller, &file);
   if (!file.path[0]) return;
   brim_handler_text_add(m, "\n  at ");
   add_hex(m, (uintptr_t)file.offset);
@@ -279,16 +279,16 @@ static void tell_crash(int signal, const siginfo_t *info, const void *context)
   static brim_handler_text m;
   uintptr_t at, stack;
   place_of(context, &at, &stack);
-  const culprit who = culprit_of_crash(at, stack);
-  add_who(&m, &who);
+  const culprit blamed = culprit_of_crash(at, stack);
+  add_culprit(&m, &blamed);
   brim_handler_text_add(&m, " has crashed: ");
   brim_handler_text_add(&m, brim_crash_name(signal));
   if (brim_crash_has_address(signal)) {
     brim_handler_text_add(&m, " at address ");
     add_hex(&m, (uintptr_t)info->si_addr);
   }
-  add_where(&m, &who);
-  add_place(&m, &who, at, stack);
+  add_culprit_place(&m, &blamed);
+  add_place(&m, &blamed, at, stack);
   const char *file = atomic_load(&read_file);
   if (file) {
     brim_handler_text_add(&m, "\n  in the tables of ");
@@ -333,17 +333,17 @@ static void tell_file(const brim_mapping *file)
 static void tell_once(int signal, const siginfo_t *info, const void *context, const brim_mapping *file)
 {
   const struct timespec ms = {0, 1000000};
-  int nobody = 0;
-  if (atomic_compare_exchange_strong(&told, &nobody, 1)) {
+  int unreported = 0;
+  if (atomic_compare_exchange_strong(&report_state, &unreported, 1)) {
     if (file)
       tell_file(file);
     else if (is_sent(info))
       tell_sent(signal, info);
     else
       tell_crash(signal, info, context);
-    atomic_store(&told, 2);
+    atomic_store(&report_state, 2);
   }
-  for (int i = 0; i < WAIT_MS && atomic_load(&told) == 1; i++) nanosleep(&ms, NULL);
+  for (int i = 0; i < WAIT_MS && atomic_load(&report_state) == 1; i++) nanosleep(&ms, NULL);
 }
 
 /* Restores the previous handler: an instruction that crashed crashes again when this one returns, and a signal that was
@@ -372,10 +372,10 @@ static void on_exit_called(void)
   static brim_handler_text m;
   if (brim_guard_is_own()) brim_guard_take_crash(0, NULL, NULL);
   if (getpid() != watcher || atomic_load(&exit_allowed)) return;
-  const culprit who = culprit_of_exit();
-  add_who(&m, &who);
+  const culprit blamed = culprit_of_exit();
+  add_culprit(&m, &blamed);
   brim_handler_text_add(&m, " called exit(), which ends the program; plugins must not");
-  add_where(&m, &who);
+  add_culprit_place(&m, &blamed);
   add_advice(&m);
   finish(&m);
   _exit(brim_status_exit(loaded_file ? BRIM_ELOAD : BRIM_EPLUGIN));

@@ -61,7 +61,7 @@ typedef struct reader {
   const char *text, *at;
 } reader;
 
-static brim_status mistake(const reader *r, const char *at, const char *what)
+static brim_status syntax_error(const reader *r, const char *at, const char *what)
 {
   return brim_fail(BRIM_ECONFIG,
                    "%s, character %d: %s\n  %s\n  %*s\n"
@@ -91,12 +91,12 @@ static brim_status take_number(reader *r, int64_t least, int64_t *out)
 {
   const char *from = r->at;
   int64_t n = 0;
-  if (!isdigit((unsigned char)*r->at)) return mistake(r, from, "expected a number");
+  if (!isdigit((unsigned char)*r->at)) return syntax_error(r, from, "expected a number");
   for (; isdigit((unsigned char)*r->at); r->at++) {
-    if (n > (INT64_MAX - 9) / 10) return mistake(r, from, "the number is too large");
+    if (n > (INT64_MAX - 9) / 10) return syntax_error(r, from, "the number is too large");
     n = n * 10 + (*r->at - '0');
   }
-  if (n < least) return mistake(r, from, "steps and calls are counted from 1");
+  if (n < least) return syntax_error(r, from, "steps and calls are counted from 1");
   *out = n;
   return BRIM_OK;
 }
@@ -106,10 +106,10 @@ static brim_status take_where(reader *r, const char *word, int64_t least, int64_
 {
   if (!is_word(r, word)) return BRIM_OK;
   r->at += strlen(word);
-  if (*r->at != ':') return mistake(r, r->at, "expected ':' and a number");
+  if (*r->at != ':') return syntax_error(r, r->at, "expected ':' and a number");
   r->at++;
   BRIM_TRY(take_number(r, least, out));
-  if (!ends(r) && *r->at != ':') return mistake(r, r->at, "expected ':' or ','");
+  if (!ends(r) && *r->at != ':') return syntax_error(r, r->at, "expected ':' or ','");
   if (*r->at == ':') r->at++;
   return BRIM_OK;
 }
@@ -122,8 +122,8 @@ static brim_status take_point(reader *r, fault *f)
       r->at += strlen(point_names[p]);
       return BRIM_OK;
     }
-  if (is_word(r, "rank") || is_word(r, "step")) return mistake(r, r->at, "rank:R stands before step:N, each once");
-  return mistake(r, r->at, "unknown point; expected alloc, place, lib, begin, client or update");
+  if (is_word(r, "rank") || is_word(r, "step")) return syntax_error(r, r->at, "rank:R stands before step:N, each once");
+  return syntax_error(r, r->at, "unknown point; expected alloc, place, lib, begin, client or update");
 }
 
 static bool is_name(char c)
@@ -134,9 +134,10 @@ static bool is_name(char c)
 static brim_status take_name(reader *r, fault *f)
 {
   const size_t length = word_length(r);
-  if (length >= NAME_BYTES) return mistake(r, r->at, "the name is too long for an operation");
+  if (length >= NAME_BYTES) return syntax_error(r, r->at, "the name is too long for an operation");
   for (size_t i = 0; i < length; i++)
-    if (!is_name(r->at[i])) return mistake(r, r->at + i, "names of operations are lower-case letters, digits and '_'");
+    if (!is_name(r->at[i]))
+      return syntax_error(r, r->at + i, "names of operations are lower-case letters, digits and '_'");
   memcpy(f->name, r->at, length);
   r->at += length;
   return BRIM_OK;
@@ -156,8 +157,8 @@ static brim_status take_until(reader *r, fault *f)
 {
   const char *path = r->at += strlen(UNTIL);
   const size_t length = strcspn(path, ",");
-  if (length == 0) return mistake(r, path, "expected a path");
-  if (length >= PATH_BYTES) return mistake(r, path, "the path is too long");
+  if (length == 0) return syntax_error(r, path, "expected a path");
+  if (length >= PATH_BYTES) return syntax_error(r, path, "the path is too long");
   memcpy(f->until, path, length);
   r->at += length;
   return BRIM_OK;
@@ -181,10 +182,10 @@ static brim_status take_details(reader *r, fault *f)
     } else {
       static const char *const wanted[] = {"expected a name, a count or until=PATH", "expected a count or until=PATH",
                                            "expected until=PATH", "nothing may follow"};
-      return mistake(r, r->at, wanted[next]);
+      return syntax_error(r, r->at, wanted[next]);
     }
   }
-  return ends(r) ? BRIM_OK : mistake(r, r->at, "expected ':' or ','");
+  return ends(r) ? BRIM_OK : syntax_error(r, r->at, "expected ':' or ','");
 }
 
 static brim_status take_fault(reader *r, fault *f)
@@ -212,7 +213,7 @@ static brim_status take_faults(const char *text)
   reader r = {text, text};
   fault_count = 0;
   for (;;) {
-    if (fault_count == FAULTS_MAX) return mistake(&r, r.at, "too many faults");
+    if (fault_count == FAULTS_MAX) return syntax_error(&r, r.at, "too many faults");
     BRIM_TRY(take_fault(&r, &faults[fault_count++]));
     if (*r.at == '\0') return BRIM_OK;
     r.at++;

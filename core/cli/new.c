@@ -79,7 +79,7 @@ static brim_status check_kind(scaffold *s, const char *kind)
 }
 
 /* A valid name close to the given one; NULL: there is none. */
-static const char *mend(brim_arena *arena, const char *name)
+static const char *close_name(brim_arena *arena, const char *name)
 {
   char *mended = brim_arena_string(arena, name);
   for (char *c = mended; *c; c++) {
@@ -98,7 +98,7 @@ static brim_status check_name(scaffold *s, const char *name)
   const brim_status status =
       brim_fail(BRIM_ECONFIG, "'%s' cannot be a plugin's name: that has 1 to %d of the characters a-z, 0-9 and _", name,
                 BRIM_PLUGIN_ID_MAX);
-  const char *mended = mend(s->arena, name);
+  const char *mended = close_name(s->arena, name);
   return mended ? brim_fail_add(status, "did you mean '%s'?", mended) : status;
 }
 
@@ -190,10 +190,10 @@ static brim_status copy_folder(scaffold *s, const char *from, const char *to)
   s->made[s->made_count++] = to;
   BRIM_TRY(list_names(s->arena, from, &name, &count));
   for (size_t i = 0; i < count; i++) {
-    const char *behind = brim_starts_with(name[i], "NAME.") ? name[i] + strlen("NAME") : NULL;
+    const char *rest = brim_starts_with(name[i], "NAME.") ? name[i] + strlen("NAME") : NULL;
     const char *source = brim_arena_printf(s->arena, "%s/%s", from, name[i]);
-    const char *target = behind ? brim_arena_printf(s->arena, "%s/%s%s", to, s->name, behind)
-                                : brim_arena_printf(s->arena, "%s/%s", to, name[i]);
+    const char *target = rest ? brim_arena_printf(s->arena, "%s/%s%s", to, s->name, rest)
+                              : brim_arena_printf(s->arena, "%s/%s", to, name[i]);
     BRIM_TRY(brim_is_folder(source) ? copy_folder(s, source, target) : copy_file(s, source, target));
   }
   return BRIM_OK;

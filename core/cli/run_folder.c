@@ -32,13 +32,13 @@ static brim_status check_globals(const brim_cli *cli, const char *run)
                      "--config-name %s cannot be used here: the configuration is that of the run '%s'\n"
                      "leave it out, or start from that configuration: brim --config-name %s train",
                      cli->config_name, run, cli->config_name);
-  static bool told; /* a command may ask twice */
-  for (size_t i = 0; i < cli->config_paths.count && !told; i++)
+  static bool warned; /* a command may ask twice */
+  for (size_t i = 0; i < cli->config_paths.count && !warned; i++)
     brim_log(BRIM_LOG_INFO,
              "--config-path %s: the configuration is that of the run '%s'; only options that are chosen on this line, "
              "and name maps of weights, are looked for there",
              cli->config_paths.path[i], run);
-  told = true;
+  warned = true;
   return BRIM_OK;
 }
 

@@ -216,11 +216,11 @@ static line make_line(command *c, const brim_sim_shown *shown, const brim_scene_
 /* A word from the scenario is reported with its place there. */
 static void add_with_origins(command *c, const brim_yaml *settings, const char *error, brim_text *out)
 {
-  static const char told[] = "brim's choice: ";
+  static const char prefix[] = "brim's choice: ";
   const char *word[BRIM_SCENE_SETTINGS_MAX];
   const size_t count = brim_scenario_words(&c->operands.arena, settings, word, BRIM_SCENE_SETTINGS_MAX);
-  for (const char *at; (at = strstr(error, told)) != NULL;) {
-    const char *written = at + strlen(told);
+  for (const char *at; (at = strstr(error, prefix)) != NULL;) {
+    const char *written = at + strlen(prefix);
     size_t i = 0;
     while (i < count && !brim_starts_with(written, word[i])) i++;
     brim_text_add_n(out, error, (size_t)(at - error));
@@ -229,7 +229,7 @@ static void add_with_origins(command *c, const brim_yaml *settings, const char *
       brim_yaml_print_origin(&origin, out);
       brim_text_add(out, ": ");
     } else {
-      brim_text_add(out, told);
+      brim_text_add(out, prefix);
     }
     error = written;
   }

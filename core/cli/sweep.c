@@ -261,7 +261,7 @@ static bool is_left(const brim_sweep_job *job)
   return job->state == BRIM_JOB_WAITING || (job->state == BRIM_JOB_INTERRUPTED && job->end.signal != 0);
 }
 
-static void tell_what_is_left(brim_sweep_run *run)
+static void log_jobs_left(brim_sweep_run *run)
 {
   size_t left = 0;
   brim_text text = {0};
@@ -279,7 +279,7 @@ static void tell_what_is_left(brim_sweep_run *run)
   brim_text_release(&text);
 }
 
-static void tell_sums(const brim_sweep_run *run)
+static void print_summary(const brim_sweep_run *run)
 {
   char time[32];
   brim_text text = {0};
@@ -298,8 +298,8 @@ static brim_status finish(brim_sweep_run *run)
 {
   const brim_status status = brim_sweep_write(run);
   brim_sweep_print(run); /* even if the file could not be written, for example on a full disk */
-  if (brim_jobs_stop_signal() || count_state(run, BRIM_JOB_WAITING)) tell_what_is_left(run);
-  tell_sums(run);
+  if (brim_jobs_stop_signal() || count_state(run, BRIM_JOB_WAITING)) log_jobs_left(run);
+  print_summary(run);
   return status;
 }
 

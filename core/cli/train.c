@@ -31,7 +31,7 @@ typedef struct train_options {
 
 /* Words that change results at most by rounding: files may have moved since a run began, and their contents are checked
  * by hashes; any number of ranks can resume. */
-static bool may_be_said_again(const char *word)
+static bool may_change_on_resume(const char *word)
 {
   static const char *const keys[] = {"model.weights=", "dataset.path=", "dist.ranks="};
   for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
@@ -61,7 +61,7 @@ static brim_status check_options(const train_options *o, const brim_operands *op
   if (o->list_runs && operands->count > 1)
     return brim_fail(BRIM_ECONFIG, "--list-runs takes one folder, or none: runs");
   for (size_t i = 0; o->resume && i < operands->count; i++)
-    if (!may_be_said_again(operands->word[i]))
+    if (!may_change_on_resume(operands->word[i]))
       return brim_fail(
           BRIM_ECONFIG,
           "--resume uses the run's own configuration, so '%s' cannot be set\n"
@@ -88,7 +88,7 @@ static void add_debug_launches(char **argv, brim_operands *operands)
 
 /* Prints, in one line, why the run is not on a GPU. On a machine without an NVIDIA GPU only --verbose shows it, unless
  * CUDA_VISIBLE_DEVICES names one. */
-static void tell_auto(const brim_config *config)
+static void log_auto_backend(const brim_config *config)
 {
   const char *visible = getenv("CUDA_VISIBLE_DEVICES");
   if (!config->auto_reason) return;
@@ -99,7 +99,7 @@ static void tell_auto(const brim_config *config)
 }
 
 /* Reports environment variables that change the run, and those for dynamic allocators, which have no effect. */
-static void tell_environment(void)
+static void log_environment(void)
 {
   if (brim_fault_text())
     brim_log(BRIM_LOG_WARN, "%s=%s is set: calls of this run are made to fail, as a test", BRIM_FAULT_ENVIRONMENT,
@@ -111,7 +111,7 @@ static void tell_environment(void)
 }
 
 /* The words of this command again, with the global options. */
-static const char **words_again(const brim_cli *cli, int argc, char **argv, brim_arena *arena)
+static const char **repeat_words(const brim_cli *cli, int argc, char **argv, brim_arena *arena)
 {
   const char **out = BRIM_ARENA_NEW(arena, const char *, BRIM_CLI_GLOBAL_WORDS + argc + 2);
   size_t n = 1 + brim_cli_global_words(cli, out + 1);
@@ -142,8 +142,8 @@ static brim_status load(const brim_cli *cli, const train_options *o, const char 
 
 /* How the process ends, which may be one of several ranks. */
 typedef struct train_end {
-  bool joined; /* the ranks have connected, and decide together which one reports an error */
-  int told;    /* the exit status if the error was already reported; 0: not yet */
+  bool joined;  /* the ranks have connected, and decide together which one reports an error */
+  int reported; /* the exit status if the error was already reported; 0: not yet */
 } train_end;
 
 static brim_status join(const brim_config *config, brim_dist **out)
@@ -175,15 +175,15 @@ static brim_status run_here(const brim_cli *cli, const train_options *o, brim_co
                               .quiet = cli->quiet,
                               .start = cli->start,
                               .write_page = config->settings.observe.report ? write_page : NULL};
-  tell_auto(config);
-  tell_environment();
+  log_auto_backend(config);
+  log_environment();
   ending->joined = true;
   BRIM_TRY(join(config, &options.dist));
   const brim_status status = brim_run(&options);
   if (status == BRIM_ECOMM) brim_dist_give_up(options.dist, status);
-  if (status != BRIM_OK && options.dist) ending->told = brim_cli_fail(status);
-  brim_dist_close(options.dist, false, ending->told);
-  return ending->told ? BRIM_OK : status;
+  if (status != BRIM_OK && options.dist) ending->reported = brim_cli_fail(status);
+  brim_dist_close(options.dist, false, ending->reported);
+  return ending->reported ? BRIM_OK : status;
 }
 
 /* Several seeds, each a job of a sweep. */
@@ -194,7 +194,7 @@ static brim_status repeat(brim_cli *cli, const brim_sweep_words_given *given, in
                      "every rank would start its own runs with %lld seeds: start the command alone, and its runs "
                      "with ranks: dist.ranks=N",
                      (long long)repeats);
-  ending->told = brim_cli_sweep(cli, given);
+  ending->reported = brim_cli_sweep(cli, given);
   return BRIM_OK;
 }
 
@@ -226,7 +226,7 @@ static brim_status train_once(brim_cli *cli, const train_options *o, const brim_
 /* Ranks that died cannot print how to resume. */
 static brim_status start_ranks(brim_rank_launch *launch, const char *const *word, train_end *ending)
 {
-  const brim_status status = brim_launch_run(launch, word, &ending->told);
+  const brim_status status = brim_launch_run(launch, word, &ending->reported);
   if (status != BRIM_ECOMM || !launch->folder[0] || !brim_checkpoint_exists(launch->folder)) return status;
   return brim_fail_add(status, "go on with: brim train --resume %s", launch->folder);
 }
@@ -243,7 +243,7 @@ static brim_status begin_rank(void)
 static int end(brim_status status, const train_end *how, brim_operands *operands)
 {
   const bool alone = status != BRIM_OK && !how->joined;
-  const int exit_status = status == BRIM_OK ? how->told : brim_status_exit(status);
+  const int exit_status = status == BRIM_OK ? how->reported : brim_status_exit(status);
   if (alone && !brim_line_may_speak())
     brim_arena_release(&operands->arena);
   else
@@ -323,12 +323,12 @@ static int run(brim_cli *cli, int argc, char **argv, bool federates)
   } else if (status == BRIM_OK && o.list_runs) {
     status = brim_cli_list_runs(operands.count ? operands.word[0] : "runs");
   } else if (status == BRIM_OK && o.multirun) {
-    ending.told = brim_cli_sweep(cli, &given);
+    ending.reported = brim_cli_sweep(cli, &given);
   } else if (status == BRIM_OK) {
     status = brim_dist_started() > 1 ? begin_rank() : BRIM_OK;
     if (status == BRIM_OK) status = train_once(cli, &o, &given, &operands, &launch, &ending);
     if (status == BRIM_OK && launch.ranks > 1)
-      status = start_ranks(&launch, words_again(cli, argc, argv, &operands.arena), &ending);
+      status = start_ranks(&launch, repeat_words(cli, argc, argv, &operands.arena), &ending);
   }
   const int exit_status = end(status, &ending, &operands);
   brim_arena_release(&words);

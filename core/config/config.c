@@ -64,10 +64,10 @@ static brim_yaml *id_of(const loading *l, const brim_group *group)
   brim_yaml *node = brim_yaml_get(l->c.root, group->name);
   brim_yaml *id = node ? brim_yaml_get(node, "id") : NULL;
   if (!group->fallback || (id && !brim_yaml_is_null(id) && !brim_yaml_is_missing(id))) return id;
-  const brim_yaml_origin nobody = {.file = "default"};
-  id = brim_yaml_scalar(arena, group->fallback, nobody);
+  const brim_yaml_origin default_origin = {.file = "default"};
+  id = brim_yaml_scalar(arena, group->fallback, default_origin);
   if (!node || node->kind != BRIM_YAML_MAP) {
-    node = brim_yaml_map(arena, nobody);
+    node = brim_yaml_map(arena, default_origin);
     brim_yaml_set(arena, l->c.root, group->name, node);
   }
   brim_yaml_set(arena, node, "id", id);
@@ -131,8 +131,8 @@ static const brim_plugin *find_plugin(loading *l, const brim_group *group)
     if (is_backbone(group) && has_wrapper(l)) refuse_no_backbone(l);
     if (group->is_optional) return NULL;
     const brim_chosen *chosen = brim_compose_chosen(c, group->name);
-    const brim_yaml_origin *told = id ? &id->origin : chosen && chosen->met ? &chosen->met_origin : NULL;
-    brim_problem_at(&c->problems, told, "no option is chosen for group '%s': write %s=OPTION", group->name,
+    const brim_yaml_origin *origin = id ? &id->origin : chosen && chosen->met ? &chosen->met_origin : NULL;
+    brim_problem_at(&c->problems, origin, "no option is chosen for group '%s': write %s=OPTION", group->name,
                     group->name);
     brim_compose_hint_available(c, group->name, NULL);
     return NULL;
@@ -156,16 +156,16 @@ static brim_yaml *list_of_ids(const loading *l, const brim_group *group)
   brim_yaml *node = brim_yaml_get(l->c.root, group->name);
   brim_yaml *id = node ? brim_yaml_get(node, "id") : NULL;
   if (id && id->kind == BRIM_YAML_LIST) return id;
-  const brim_yaml_origin nobody = {.file = "default"};
-  brim_yaml *list = brim_yaml_list(arena, id ? id->origin : nobody);
+  const brim_yaml_origin default_origin = {.file = "default"};
+  brim_yaml *list = brim_yaml_list(arena, id ? id->origin : default_origin);
   const bool chosen = id && !brim_yaml_is_null(id) && !brim_yaml_is_missing(id);
   if (chosen && id->kind != BRIM_YAML_SCALAR) return NULL;
   if (chosen)
     brim_yaml_append(arena, list, id);
   else if (brim_compose_fallback(&l->c, group->name))
-    brim_yaml_append(arena, list, brim_yaml_scalar(arena, group->list, nobody));
+    brim_yaml_append(arena, list, brim_yaml_scalar(arena, group->list, default_origin));
   if (!node || node->kind != BRIM_YAML_MAP) {
-    node = brim_yaml_map(arena, nobody);
+    node = brim_yaml_map(arena, default_origin);
     brim_yaml_set(arena, l->c.root, group->name, node);
   }
   brim_yaml_set(arena, node, "id", list);

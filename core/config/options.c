@@ -233,7 +233,7 @@ void brim_compose_hint_available(brim_composition *c, const char *group, const c
 }
 
 /* Reports why the plugin of that name could not be loaded; false: it was not found. */
-static bool tell_failure(brim_composition *c, const char *group, const char *id, const brim_yaml_origin *told)
+static bool tell_failure(brim_composition *c, const char *group, const char *id, const brim_yaml_origin *origin)
 {
   const uint32_t kind = brim_compose_group_kind(group);
   const brim_registry_failure *failure = kind ? brim_registry_failure_of(c->registry, kind, id) : NULL;
@@ -241,7 +241,7 @@ static bool tell_failure(brim_composition *c, const char *group, const char *id,
   brim_text reason = {0};
   for (const char *s = failure->reason; *s; s++) brim_text_add_n(&reason, *s == '\n' ? "\n  " : s, *s == '\n' ? 3 : 1);
   c->problems.load = true;
-  brim_problem_at(&c->problems, told, "%s '%s' could not be loaded\n  %s: %s", group, id, failure->file,
+  brim_problem_at(&c->problems, origin, "%s '%s' could not be loaded\n  %s: %s", group, id, failure->file,
                   brim_text_str(&reason));
   brim_text_release(&reason);
   return true;
@@ -262,7 +262,7 @@ void brim_compose_no_option(brim_composition *c, const char *group, const char *
 }
 
 /* Adds the file that the run loaded the plugin from. */
-static void hint_where_it_was(brim_composition *c, const char *group, const char *id)
+static void hint_former_file(brim_composition *c, const char *group, const char *id)
 {
   const brim_config_request *r = c->request;
   const char *file = r->file && r->plugin_file ? r->plugin_file(c->arena, r->file, group, id) : NULL;
@@ -289,7 +289,7 @@ void brim_compose_no_plugin(brim_composition *c, const char *group, const char *
   }
   brim_problem_at(&c->problems, file_of(origin), "no plugin '%s' for group '%s' was found", id, group);
   if (meant) brim_problem_hint(&c->problems, "did you mean '%s'?", meant);
-  hint_where_it_was(c, group, id);
+  hint_former_file(c, group, id);
   brim_problem_hint(&c->problems, "found:%s   (brim plugins says where)", found.length > 0 ? found.s : " none");
   brim_text_release(&found);
 }

@@ -122,13 +122,13 @@ static void add_number(expansion *e, int64_t digits, int places, bool whole)
   char text[64], out[72];
   const bool negative = digits < 0;
   int length = snprintf(text, sizeof text, "%0*" PRIu64, places + 1, (uint64_t)(negative ? -digits : digits));
-  int behind = places;
-  while (behind > 1 && text[length - 1] == '0') length--, behind--;
+  int decimals = places;
+  while (decimals > 1 && text[length - 1] == '0') length--, decimals--;
   if (whole || places == 0)
     snprintf(out, sizeof out, "%s%s%s", negative ? "-" : "", text, whole ? "" : ".0");
   else
-    snprintf(out, sizeof out, "%s%.*s.%.*s", negative ? "-" : "", length - behind, text, behind,
-             text + length - behind);
+    snprintf(out, sizeof out, "%s%.*s.%.*s", negative ? "-" : "", length - decimals, text, decimals,
+             text + length - decimals);
   add_choice(e, out);
 }
 

@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "data/keep.h"
 
-#define TOLD_MAX 5     /* differences that a message lists */
+#define LISTED_MAX 5   /* differences that a message lists */
 #define PLACE_ROOM 256 /* bytes of a place's description */
 #define ROUNDING 1e-9  /* relative */
 
@@ -37,7 +37,7 @@ static void add_value(brim_text *out, const json_t *value)
 
 static void tell_difference(differences *d, const char *place, const json_t *was, const json_t *now)
 {
-  if (d->count++ >= TOLD_MAX) return;
+  if (d->count++ >= LISTED_MAX) return;
   brim_text_printf(&d->text, "\n%s was ", place);
   add_value(&d->text, was);
   brim_text_add(&d->text, ", and is ");
@@ -97,7 +97,7 @@ static void compare_arrays(differences *d, const char *place, const json_t *was,
     if (name) snprintf(at, sizeof at, "%.*s '%s'", singular(place), place, name);
     compare(d, at, a, b);
   }
-  if (count == json_array_size(now) || d->count++ >= TOLD_MAX) return;
+  if (count == json_array_size(now) || d->count++ >= LISTED_MAX) return;
   brim_text_printf(&d->text, "\nthere were %zu %s, now %zu", count, place, json_array_size(now));
 }
 
@@ -149,7 +149,7 @@ brim_status brim_data_compare(const json_t *kept, const json_t *now, bool order)
   if (json_is_object(json_object_get(kept, "kept")) && json_is_object(json_object_get(now, "kept")))
     compare_key(&d, "kept", "", kept, now);
   if (order) compare_order(&d, kept, now);
-  if (d.count > TOLD_MAX) brim_text_printf(&d.text, "\n... and %" PRId64 " more", d.count - TOLD_MAX);
+  if (d.count > LISTED_MAX) brim_text_printf(&d.text, "\n... and %" PRId64 " more", d.count - LISTED_MAX);
   const brim_status status =
       d.count == 0 ? BRIM_OK
                    : brim_fail(BRIM_ELOAD, "the data is not what the run was trained on:%s", brim_text_str(&d.text));

@@ -17,7 +17,7 @@ bool brim_partition_reads_data(const brim_settings *settings)
 }
 
 /* Whether the partition depends on labels. */
-static bool goes_by_labels(int32_t kind)
+static bool needs_labels(int32_t kind)
 {
   return kind == BRIM_PARTITION_DIRICHLET || kind == BRIM_PARTITION_DIRICHLET_EACH || kind == BRIM_PARTITION_SHARDS ||
          kind == BRIM_PARTITION_CLASSES;
@@ -111,7 +111,7 @@ static brim_status check_kind(const brim_data *data)
 {
   const brim_partition_settings *s = &data->settings->partition;
   const bool has_sizes = s->kind == BRIM_PARTITION_IID || s->kind == BRIM_PARTITION_DIRICHLET_EACH;
-  if (goes_by_labels(s->kind) && data->train.task != BRIM_TASK_CLASS)
+  if (needs_labels(s->kind) && data->train.task != BRIM_TASK_CLASS)
     return brim_fail(BRIM_ECONFIG,
                      "'partition.kind' is %s, which deals samples by their classes, and dataset '%s' has "
                      "none\ntake partition=iid",
@@ -232,7 +232,7 @@ static brim_status deal(const brim_data *data, brim_partition *p)
   if (s->kind == BRIM_PARTITION_IID)
     return s->sizes == BRIM_SIZES_UNIFORM ? BRIM_OK : brim_partition_cut(p, s->min_samples);
   if (s->kind == BRIM_PARTITION_FILE) return brim_partition_read(data, p);
-  if (goes_by_labels(s->kind)) BRIM_TRY(read_labels(data, p));
+  if (needs_labels(s->kind)) BRIM_TRY(read_labels(data, p));
   return s->kind == BRIM_PARTITION_DIRICHLET_EACH ? brim_partition_draw(data, p) : brim_partition_deal(data, p);
 }
 

@@ -155,7 +155,7 @@ static void show_line(brim_step_question *q, const brim_step_view *view)
 }
 
 brim_status brim_step_plan_ask(brim_step_question *q, int64_t step, double seconds, brim_step_plan *out,
-                               const char **who)
+                               const char **policy)
 {
   brim_dialogue *d = q->dialogue;
   const brim_setup *setup = d->planner->setup;
@@ -179,7 +179,7 @@ brim_status brim_step_plan_ask(brim_step_question *q, int64_t step, double secon
                          .users = users};
   look_at_queue(q, &view);
   show_line(q, &view);
-  const brim_status status = brim_policies_on_step(d->policies, &view, out, who);
+  const brim_status status = brim_policies_on_step(d->policies, &view, out, policy);
   if (status == BRIM_OK && q->shown_own > 0) show_decided(q, &view);
   return status;
 }
@@ -212,7 +212,7 @@ brim_status brim_step_plan_choice(brim_step_question *q, const brim_step_plan *a
   return peak_within(&view, answer->micro_batch, answer->within_bytes, peak);
 }
 
-void brim_step_plan_tell(const brim_step_question *q, const char *who, const brim_choice *to, uint64_t after,
+void brim_step_plan_tell(const brim_step_question *q, const char *policy, const brim_choice *to, uint64_t after,
                          const char *reason)
 {
   char choice[64], text[BRIM_REASON_BYTES + 96], bytes[32];
@@ -221,5 +221,5 @@ void brim_step_plan_tell(const brim_step_question *q, const char *who, const bri
   snprintf(choice, sizeof choice, "%s %s", bytes, less ? "given back" : "taken again");
   snprintf(text, sizeof text, "micro-batch %lld -> %lld%s, %s", (long long)q->dialogue->choice.micro_batch,
            (long long)to->micro_batch, to->within_bytes > 0 ? " with recompute" : "", reason);
-  brim_policies_tell(q->dialogue->policies, who, choice, text);
+  brim_policies_tell(q->dialogue->policies, policy, choice, text);
 }

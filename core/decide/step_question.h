@@ -18,13 +18,13 @@ typedef struct brim_step_question {
 /* [step] Asks: see brim_policies_on_step. `seconds`: since an arbitrary time. Allocates nothing if no policy
  * answers. */
 brim_status brim_step_plan_ask(brim_step_question *question, int64_t step, double seconds, brim_step_plan *out,
-                               const char **who);
+                               const char **policy);
 /* [step] The answer as a choice, and the peak of its plan. */
 brim_status brim_step_plan_choice(brim_step_question *question, const brim_step_plan *answer, brim_choice *choice,
                                   uint64_t *peak);
 /* The memory that a plan could use instead of the run's current one, as the device was last examined. */
 uint64_t brim_step_plan_room(const brim_step_question *question);
 /* Logs the change: "200.0 MiB given back: micro-batch 64 -> 16, as a run waits for cpu:0". */
-void brim_step_plan_tell(const brim_step_question *question, const char *who, const brim_choice *to, uint64_t after,
+void brim_step_plan_tell(const brim_step_question *question, const char *policy, const brim_choice *to, uint64_t after,
                          const char *reason);
 #endif

@@ -63,9 +63,9 @@ static bool say(uint32_t kind, int32_t value, double seconds, const void *data, 
 /* Only the same user or root starts ranks. */
 static bool is_trusted(int fd)
 {
-  struct ucred who;
-  socklen_t bytes = sizeof who;
-  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes) == 0 && (who.uid == geteuid() || who.uid == 0);
+  struct ucred peer;
+  socklen_t bytes = sizeof peer;
+  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 && (peer.uid == geteuid() || peer.uid == 0);
 }
 
 static int connect_to(const char *name)

@@ -132,7 +132,7 @@ static bool take_line(checking *c, char *line)
     return true;
   }
   for (int i = 0; i <= BRIM_FOUND_WORDS; i++) {
-    if (strcmp(line, brim_finding_names[i].told) != 0) continue;
+    if (strcmp(line, brim_finding_names[i].sent) != 0) continue;
     if (!c->name) return true;
     add_result(c, (enum brim_finding)i, clean(c, text));
     c->loaded = c->loaded || i != BRIM_FOUND_FAILED;
@@ -206,7 +206,7 @@ static bool take_lines(checking *c, child *k)
   return k->length < sizeof k->line;
 }
 
-enum listening { CHILD_ENDED, CHILD_LATE, CHILD_MAD };
+enum listening { CHILD_ENDED, CHILD_LATE, CHILD_CORRUPT };
 
 /* Listens until the child ends, or reports nothing for too long. A process that the plugin started may keep the pipe
  * open after the child's end, and a plugin may close the pipe early; so a second descriptor signals the end, after
@@ -231,14 +231,14 @@ static enum listening listen_to(checking *c, child *k)
     if (n <= 0) wait[0].fd = -1;
     if (n <= 0) continue;
     k->length += (size_t)n;
-    if (!take_lines(c, k)) return CHILD_MAD;
+    if (!take_lines(c, k)) return CHILD_CORRUPT;
     if (c->ended) return CHILD_ENDED;
   }
 }
 
 /* Finds the report of a crash by base/crash.h, without the plugin's name: "segmentation fault (SIGSEGV) at address
  * 0x0". */
-static void find_said(const child *k, char *out, size_t room)
+static void find_crash_report(const child *k, char *out, size_t room)
 {
   static const char mark[] = " has crashed: ", place[] = "\n  at ";
   char said[SAID_BYTES + 1];
@@ -261,12 +261,12 @@ static void explain(checking *c, const child *k, enum listening how, int status)
   char text[2048], said[1024];
   if (!c->name && how == CHILD_ENDED && c->first) return; /* it failed, and reported it */
   if (!c->name) c->name = c->first ? "between two checks" : "beginning";
-  find_said(k, said, sizeof said);
+  find_crash_report(k, said, sizeof said);
   if (how == CHILD_LATE && brim_now() > c->deadline)
     snprintf(text, sizeof text, "was running when the limit of %d s for the whole file expired", FILE_SECONDS);
   else if (how == CHILD_LATE)
     snprintf(text, sizeof text, "did not return within %d s", CHECK_SECONDS);
-  else if (how == CHILD_MAD)
+  else if (how == CHILD_CORRUPT)
     snprintf(text, sizeof text, "overwrote brim's own memory: the child's report is damaged");
   else if (WIFSIGNALED(status) && (WTERMSIG(status) == SIGKILL || WTERMSIG(status) == SIGXCPU))
     snprintf(text, sizeof text, "was killed: it exceeded its limit of processor time%s",

@@ -19,7 +19,7 @@ enum brim_finding {
 
 /* The child's name of a finding, and the name that the user sees. */
 typedef struct brim_finding_name {
-  const char *told, *shown;
+  const char *sent, *shown;
 } brim_finding_name;
 extern const brim_finding_name brim_finding_names[];
 

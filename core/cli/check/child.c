@@ -145,7 +145,7 @@ static enum brim_finding run_check(brim_check *c, const brim_check_kind *kind, i
   const enum brim_finding finding = c->failed && kind->needs_sound
                                         ? brim_check_say(c, BRIM_FOUND_WARNING, "not tried: an earlier check failed")
                                         : kind->run(c);
-  send_line(fd, brim_finding_names[finding].told, brim_text_str(&c->text));
+  send_line(fd, brim_finding_names[finding].sent, brim_text_str(&c->text));
   if (finding == BRIM_FOUND_FAILED || brim_guard_any_lost()) _exit(0);
   return finding;
 }
@@ -175,7 +175,7 @@ _Noreturn void brim_check_child(brim_cli *cli, const char *file, int fd, long fi
   brim_log_set_level(BRIM_LOG_ERROR);
   send_begin(fd, 0, NULL, "table", 1);
   const enum brim_finding finding = load(&c, file, &module);
-  send_line(fd, brim_finding_names[finding].told, brim_text_str(&c.text));
+  send_line(fd, brim_finding_names[finding].sent, brim_text_str(&c.text));
   if (finding != BRIM_FOUND_FAILED) run_checks(&c, module, fd, first, failed);
   send_line(fd, "end", "");
   _exit(0);

@@ -87,7 +87,7 @@ static bool is_refusal(brim_status status)
 /* Asks as a run does; `number` selects the moment, for hooks that are called repeatedly. */
 static brim_status ask_hook(asked *a, enum brim_hook hook, int64_t number, answer *out)
 {
-  const char *who;
+  const char *policy_id;
   brim_made_world *w = &a->world;
   memset(out, 0, sizeof *out);
   switch (hook) {
@@ -104,7 +104,7 @@ static brim_status ask_hook(asked *a, enum brim_hook hook, int64_t number, answe
     return brim_policies_on_boundary(a->policies, &view, &out->boundary);
   }
   case BRIM_HOOK_STEP:
-    BRIM_TRY(brim_policies_on_step(a->policies, brim_made_step(w), &out->step, &who));
+    BRIM_TRY(brim_policies_on_step(a->policies, brim_made_step(w), &out->step, &policy_id));
     brim_made_follow(w, &out->step);
     return BRIM_OK;
   }
@@ -224,13 +224,13 @@ static bool same_taken(taken_plan a, taken_plan b)
 /* Counts how often the policy returns to the plan that it left in its last change. */
 static bool watch_world(asked *a, int *returns)
 {
-  const char *who;
+  const char *policy_id;
   brim_made_world *w = &a->world;
   taken_plan before = {0}, now = {w->step.micro_batch, w->step.planned_bytes};
   *returns = 0;
   for (int i = 0; i < STEADY_SECONDS; i++) {
     brim_step_plan out = {0};
-    const brim_status status = brim_policies_on_step(a->policies, brim_made_same_step(w), &out, &who);
+    const brim_status status = brim_policies_on_step(a->policies, brim_made_same_step(w), &out, &policy_id);
     if (status != BRIM_OK && status != BRIM_ENOTSUP && !is_refusal(status)) return false;
     if (status == BRIM_OK) brim_made_follow(w, &out);
     const taken_plan next = {w->step.micro_batch, w->step.planned_bytes};
@@ -265,15 +265,15 @@ static enum brim_finding check_settles(brim_check *c)
 
 /* ---- repeated out-of-memory events ---- */
 
-typedef struct ordeal {
+typedef struct oom_trial {
   char model[BRIM_OPTION_BYTES]; /* the chosen model */
   int32_t device;
   int64_t batch, retries;
   int unchanged; /* consecutive answers equal to the plan that had just failed */
-} ordeal;
+} oom_trial;
 
 /* Another precision or model, which is trained from there on. */
-static bool changes_variant(brim_made_world *w, ordeal *o, const brim_plan_choice *plan)
+static bool changes_variant(brim_made_world *w, oom_trial *o, const brim_plan_choice *plan)
 {
   const bool precision = plan->precision != BRIM_AS_IT_IS && plan->precision != w->plan.precision;
   const bool model = plan->model && strcmp(plan->model, w->plan.model) != 0;
@@ -285,7 +285,7 @@ static bool changes_variant(brim_made_world *w, ordeal *o, const brim_plan_choic
 }
 
 /* What a run would do next. False: it ends or waits. */
-static bool follow(brim_made_world *w, ordeal *o, const brim_action *action)
+static bool follow(brim_made_world *w, oom_trial *o, const brim_action *action)
 {
   if (action->kind == BRIM_ACT_PLAN) {
     const bool changes = changes_variant(w, o, &action->plan) || action->plan.micro_batch != o->batch;
@@ -303,9 +303,9 @@ static bool follow(brim_made_world *w, ordeal *o, const brim_action *action)
 }
 
 /* A world where nothing ever fits. */
-static enum brim_finding suffer(brim_check *c, asked *a, tally *t, int *endless)
+static enum brim_finding try_out_of_memory(brim_check *c, asked *a, tally *t, int *endless)
 {
-  ordeal o = {.batch = a->world.batch[0]};
+  oom_trial o = {.batch = a->world.batch[0]};
   for (int i = 0; i < EVENTS; i++) {
     brim_action action;
     const brim_oom event = brim_made_oom(&a->world, o.device, o.batch, o.retries);
@@ -331,7 +331,7 @@ static enum brim_finding check_oom(brim_check *c)
   if (begin(c, BRIM_HOOK_OOM, a, &finding)) {
     for (uint64_t i = 0; i < WORLDS && finding == BRIM_FOUND_OK; i++) {
       brim_made_world_set(&a->world, i);
-      finding = suffer(c, a, &t, &endless);
+      finding = try_out_of_memory(c, a, &t, &endless);
     }
     if (finding == BRIM_FOUND_OK) say_tally(c, &t);
     if (finding == BRIM_FOUND_OK && endless > 0) {
