@@ -125,7 +125,8 @@ static void print_refused(const brim_plan *plan)
 static void print_update(const brim_drive *d)
 {
   if (!brim_setup_updates_in_backward(d->setup)) return;
-  printf("update=fused_backward: each parameter is updated in the backward pass, when its gradient is there\n");
+  printf(
+      "update=fused_backward: each parameter is updated in the backward pass, as soon as its gradient is computed\n");
 }
 
 /* Memory outside of the arena. */
@@ -144,7 +145,7 @@ static void print_features(uint64_t peak)
   if (peak == 0) return;
   printf(
       "features: computed once, before training, unless they are kept from another run; peak %s, exactly %llu bytes, "
-      "which are given back\n",
+      "which are released before training\n",
       brim_format_bytes(bytes, sizeof bytes, peak), (unsigned long long)peak);
 }
 
@@ -198,7 +199,7 @@ static void print_text(const brim_drive *d, const brim_plan *plan, const row *ta
   for (uint32_t r = 0; r < BRIM_ROLE_COUNT; r++)
     printf("  %-12s %12s%s\n", brim_role_name(r), brim_format_bytes(a, sizeof a, plan->class_bytes[r]),
            r == BRIM_ROLE_PARAMETER ? values : "");
-  printf("  %-12s %12s   no placement can do with less\n", "lower bound",
+  printf("  %-12s %12s   no placement needs less\n", "lower bound",
          brim_format_bytes(a, sizeof a, plan->lower_bound_bytes));
   print_host(plan);
   print_features(speed->features_bytes);
@@ -215,7 +216,7 @@ static void print_weights(const brim_weights *weights)
   if (!weights) return;
   brim_text_add(&text, "\nweights: ");
   brim_weights_tell(weights, &text);
-  brim_text_add(&text, "; names and shapes are the model's\n");
+  brim_text_add(&text, "; names and shapes match the model\n");
   brim_cli_print(brim_text_str(&text));
   brim_text_release(&text);
 }
@@ -235,7 +236,7 @@ static void tell_taken(const brim_drive *d, const brim_plan *plan, brim_text *ou
   brim_taken taken;
   if (!brim_taken_is_measured(d->setup->backend_ops)) return;
   brim_taken_predict(&d->planner, plan, &taken);
-  brim_text_printf(out, "\nthe process takes %s of %s:%d, as far as that was measured:\n",
+  brim_text_printf(out, "\nthe process takes %s of %s:%d, as measured so far:\n",
                    brim_format_bytes(bytes, sizeof bytes, taken.total_bytes), brim_setup_backend_id(d->setup),
                    d->planner.device);
   brim_taken_tell(&taken, out);
@@ -303,7 +304,7 @@ static brim_status show_plan(const brim_cli *cli, const brim_config *config, con
   BRIM_TRY(brim_drive_open(config, &(brim_setup_options){.no_timing = wish->no_timing, .world = {0, job, 0, job}}, &d));
   brim_status status = brim_placement_try(&d);
   if (brim_setup_is_federated(d->setup) && wish->times)
-    brim_log(BRIM_LOG_WARN, "--times shows nothing of federations yet");
+    brim_log(BRIM_LOG_WARN, "--times does not support federations yet");
   if (brim_setup_is_federated(d->setup)) {
     if (status == BRIM_OK) status = predict_host(d, &host);
     if (status == BRIM_OK) status = brim_cli_show_federation(d, &host, wish->json, wish->picture);
