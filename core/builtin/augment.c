@@ -1,6 +1,6 @@
-/* The core's own augmentations but for RandAugment. Those of the keys of `augment` are called by the core, with
- * parameters from these keys and blocks of random numbers of their own (data/transform.h), so that what they do is the
- * same as `augmentation=[...]` does but for what is drawn. Names of torchvision's functions stand beside theirs. */
+/* The core's augmentations except RandAugment. The core applies those that the keys of `augment` turn on, with
+ * parameters from these keys and their own blocks of random numbers (data/transform.h), so they do the same as under
+ * `augmentation=[...]` apart from the numbers drawn. Comments name the corresponding functions of torchvision. */
 #include "builtin/augment.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 #include "builtin/builtin.h"
 #include "builtin/jitter.h"
 
-#define ATTEMPTS 10 /* torchvision's, at a rectangle that fits */
+#define ATTEMPTS 10 /* torchvision's number of attempts to find a rectangle that fits */
 #define PI 3.14159265358979323846
 
 int64_t brim_draw_below(uint32_t x, int64_t n)
@@ -34,7 +34,7 @@ double brim_draw_between(uint32_t x, double low, double high)
 
 /* ---- color_jitter ---- */
 
-/* ColorJitter.forward: those that are asked for, one after the other in a random order. */
+/* ColorJitter.forward: applies the requested changes in a random order. */
 static void color_jitter(const void *self, brim_augment_sample *s)
 {
   const brim_color_jitter *a = self;
@@ -121,8 +121,8 @@ static void mixup(const void *self, brim_augment_sample *s)
   brim_mixup_values(s->values, s->partner, brim_shape_count(&s->shape), s->share);
 }
 
-/* CutMix.make_params of torchvision.transforms.v2 (Yun et al., ICCV 2019): a box of the partner, of a share 1 - lambda
- * of the area if it lies inside whole; the label goes by what it covers. */
+/* CutMix.make_params of torchvision.transforms.v2 (Yun et al., ICCV 2019): a box from the partner, whose share of the
+ * area is 1 - lambda if it lies completely inside; the label follows the area that is covered. */
 static void cutmix(const void *self, brim_augment_sample *s)
 {
   const brim_mixup *a = self;
@@ -156,7 +156,7 @@ static uint64_t gaussian_blur_scratch(const void *self, const brim_shape *shape)
   return (uint64_t)brim_shape_count(shape) * sizeof(float);
 }
 
-/* Index i of n values that go on as their mirror images beyond both ends, as often as need be. */
+/* Index i of n values that continue as their mirror images beyond both ends, repeated as needed. */
 static int64_t reflected(int64_t i, int64_t n)
 {
   if (n == 1) return 0;
@@ -164,8 +164,8 @@ static int64_t reflected(int64_t i, int64_t n)
   return k < n ? k : period - k;
 }
 
-/* GaussianBlur.forward: sigma is drawn, the kernel has its values at whole distances, and pixels beyond the edges are
- * mirror images of those inside. Columns first, in float; then rows, rounded to even. */
+/* GaussianBlur.forward: sigma is drawn, the kernel is sampled at integer distances, and pixels beyond the edges mirror
+ * those inside. Columns first, in float; then rows, rounded to even. */
 static void gaussian_blur(const void *self, brim_augment_sample *s)
 {
   const blur *a = self;

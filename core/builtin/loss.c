@@ -1,4 +1,4 @@
-/* The losses: what their parameters say of the operations in core/graph/ops, or the graphs that they are. */
+/* The losses: their parameters as attributes of the operations in core/graph/ops, or as graphs. */
 #include "builtin/builtin.h"
 
 /* ---- softmax cross-entropy ---- */
@@ -49,8 +49,7 @@ const brim_plugin brim_loss_cross_entropy = {
     .params = cross_entropy_table,
     .ops = &cross_entropy_ops};
 
-/* ---- means over the outputs, which are compared with real numbers, or with 1 for the label's class and 0 for the
- * others ---- */
+/* ---- means over the outputs, compared with real numbers, or with 1 for the label's class and 0 for the others ---- */
 
 typedef struct huber {
   double delta;
@@ -91,7 +90,7 @@ MEAN_LOSS(bce, CLASSES,
           "binary cross-entropy of each output's sigmoid, with target 1 for the label's class and 0 for the others", 0,
           NULL, NULL);
 
-/* ---- focal losses (Lin et al., 2017): what is answered well already counts less ---- */
+/* ---- focal losses (Lin et al., 2017): well-classified samples count less ---- */
 
 typedef struct focal {
   double gamma;
@@ -106,7 +105,7 @@ static const brim_param focal_table[] = {
 
 static const int32_t last_axis[] = {-1};
 
-/* A power is exp of a multiple of the logarithm, which is kept finite: where 1 - p is 0, so is the power. */
+/* The power is computed as exp of a multiple of the logarithm, which is kept finite: if 1 - p is 0, the power is 0. */
 #define LEAST "1e-30"
 
 static brim_tensor *build_focal(const void *self, brim_graph *g, brim_tensor *output, brim_tensor *target)
@@ -142,7 +141,7 @@ static const brim_param sigmoid_focal_table[] = {
                "weight of the label's class; the others have 1 - alpha; below 0: no weights"),
     BRIM_PARAMS_END};
 
-/* p: of the answer that is right; c = -log(p) as BCE has it; 1 - p = sigmoid(-x) or sigmoid(x). */
+/* p: probability of the correct answer; c = -log(p), as in BCE; 1 - p = sigmoid(-x) or sigmoid(x). */
 static brim_tensor *build_sigmoid_focal(const void *self, brim_graph *g, brim_tensor *output, brim_tensor *target)
 {
   const sigmoid_focal *s = self;
@@ -199,9 +198,9 @@ const brim_plugin brim_loss_kl = {
     .params = kl_table,
     .ops = &kl_ops};
 
-/* ---- what a graph gets ---- */
+/* ---- descriptions for graphs ---- */
 
-#define NO_LABEL (-100) /* as ignore_index of cross_entropy, and PyTorch's */
+#define NO_LABEL (-100) /* as ignore_index of cross_entropy in PyTorch */
 
 brim_graph_loss brim_loss_describe(const brim_plugin *plugin, const void *self, brim_list *class_weights)
 {

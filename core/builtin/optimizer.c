@@ -1,4 +1,4 @@
-/* Optimizers: their parameters, and the numbers that a step brings to their update kernels. Defaults are PyTorch's. */
+/* Optimizers: their parameters, and the numbers that a step passes to their update kernels. Defaults are PyTorch's. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -51,15 +51,15 @@ static void attr_adam(const void *params, const brim_tensor *parameter, brim_upd
   out->no_decay = brim_matches_any(p->no_decay, parameter->name);
 }
 
-/* ---- yogi: defaults of torch_optimizer and optax, which start the mean of gradients at initial_accumulator too ----
- */
+/* ---- yogi: defaults of torch_optimizer and optax, which also start the mean of gradients at initial_accumulator
+ * ---- */
 
 static const brim_param yogi_table[] = {
     ADAM_ROWS("0.01", "0", "L2 penalty, added to the gradient", "0.001"),
     BRIM_PARAM(F64, adam, initial_accumulator, "1e-6", "[0,inf)", "initial value of the mean of squared gradients"),
     BRIM_PARAMS_END};
 
-/* States are 0 when a plan is placed, so the first update adds what they start with. */
+/* States are 0 when a plan is placed, so the first update adds their initial value. */
 static double added_to_squares(const brim_step *step, double initial)
 {
   return step->step == 0 ? initial : 0;
@@ -213,8 +213,8 @@ static void add_state(brim_update_form *form, const char *name, uint32_t dtype, 
   form->state[form->state_count++].shape = *shape;
 }
 
-/* Second moments of a matrix are kept as means of its rows and of its columns; a tensor of more dimensions is a matrix
- * of its first and all others. */
+/* The second moments of a matrix are stored as means of its rows and columns; a tensor of more dimensions is treated as
+ * a matrix of its first dimension by all others. */
 static void form_adafactor(const void *params, const brim_tensor *parameter, brim_update_form *out)
 {
   const adafactor *p = params;
@@ -234,7 +234,7 @@ static void form_adafactor(const void *params, const brim_tensor *parameter, bri
 
 /* ---- adamw8bit ---- */
 
-/* Small tensors are adamw's: what they take is little, and biases and norms ask for more than 8 bits. */
+/* Small tensors use adamw's states: they take little memory, and biases and norms need more than 8 bits. */
 static void form_adamw8bit(const void *params, const brim_tensor *parameter, brim_update_form *out)
 {
   (void)params;
@@ -254,7 +254,7 @@ static void form_adamw8bit(const void *params, const brim_tensor *parameter, bri
   out->state[1].block = out->state[3].block = BRIM_CODE8_BLOCK;
 }
 
-/* ---- what a plan and a step get ---- */
+/* ---- descriptions for plans and steps ---- */
 
 void brim_optimizer_describe(const brim_optimizer_ops *ops, const void *self, brim_update_options *out)
 {

@@ -1,5 +1,5 @@
-/* Adan (Xie et al., Adan: Adaptive Nesterov Momentum Algorithm for Faster Optimizing Deep Models, 2022): besides the
- * mean of gradients it keeps that of their differences from step to step. Everything as the authors' program, github
+/* Adan (Xie et al., Adan: Adaptive Nesterov Momentum Algorithm for Faster Optimizing Deep Models, 2022): in addition to
+ * the mean of gradients it keeps the mean of their differences between steps. It follows the authors' program, github
  * sail-sg/Adan, whose beta1, beta2 and beta3 are 1 minus those of the paper. */
 #include <math.h>
 
@@ -25,7 +25,7 @@ static const brim_param table[] = {
                "shell patterns of parameters without weight decay: '*.bias norm?.*'; empty: all have it"),
     BRIM_PARAMS_END};
 
-/* first: 1 in the first step, whose gradient has none before it; the state is 0 then */
+/* first: 1 in the first step, which has no previous gradient; the state is 0 then */
 static const char *const states[] = {"exp_avg", "exp_avg_sq", "exp_avg_diff", "pre_grad", NULL};
 static const char *const scalars[] = {"lr", "weight_decay", "beta1", "beta2", "beta3", "eps", "t", "first", NULL};
 
@@ -42,7 +42,7 @@ static void form(const void *self, const brim_tensor *parameter, brim_update_for
   const adan *p = self;
   const bool decays = !brim_matches_any(p->no_decay, parameter->name);
   out->number_count = 2;
-  out->number_name[0] = "shrinks"; /* before the step, or after it */
+  out->number_name[0] = "shrinks"; /* weight decay before the step, or after it */
   out->number[0] = decays && p->no_prox;
   out->number_name[1] = "divides";
   out->number[1] = decays && !p->no_prox;

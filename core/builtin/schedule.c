@@ -1,8 +1,8 @@
 /* Learning-rate schedules: a linear warm-up to 1, then constant, a half cosine, a straight line or a polynomial down to
- * `final_factor`, or drops by a factor every so many steps (PyTorch's PolynomialLR and StepLR, counted in steps).
- * Cosine with a warm-up of 0.3 is the shape of the one-cycle policy (Smith and Topin, 2018). wsd is constant up to a
- * decay at the end (Hu et al., MiniCPM, 2024); restarts goes down again and again, in cycles that may grow (Loshchilov
- * and Hutter, SGDR, ICLR 2017, as PyTorch's CosineAnnealingWarmRestarts). */
+ * `final_factor`, or drops by a factor at regular intervals (PyTorch's PolynomialLR and StepLR, counted in steps).
+ * Cosine with a warm-up of 0.3 has the shape of the one-cycle policy (Smith and Topin, 2018). wsd is constant up to a
+ * decay at the end (Hu et al., MiniCPM, 2024); restarts decays repeatedly, in cycles that may grow (Loshchilov and
+ * Hutter, SGDR, ICLR 2017, as PyTorch's CosineAnnealingWarmRestarts). */
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
@@ -60,21 +60,21 @@ static const brim_param restarts_table[] = {
     BRIM_PARAM(F64, schedule, final_factor, "0", "[0,1]", "factor at the end of a cycle"),
     BRIM_PARAMS_END};
 
-/* Whole steps of a share of them. The share is a decimal number that was rounded, and the product is rounded again:
- * 0.29 of 100 steps are 29. */
+/* The number of whole steps in a share. The share is a rounded decimal number, and the product is rounded again: 0.29
+ * of 100 steps are 29. */
 static double whole_steps(double share, double steps)
 {
   return floor(share * steps * (1 + 4 * DBL_EPSILON));
 }
 
-/* The number of warm-up steps, at most all. */
+/* The number of warm-up steps, at most `steps`. */
 static double warmup_of(const schedule *s, int64_t steps)
 {
   const double warmup = s->warmup_steps > 0 ? (double)s->warmup_steps : whole_steps(s->warmup_fraction, (double)steps);
   return warmup < (double)steps ? warmup : (double)steps;
 }
 
-/* Where a step stands: negative while warming up (then *factor is set), else from 0 to 1 in the decay. */
+/* The progress of the decay at a step, from 0 to 1; negative during the warm-up (then *factor is set). */
 static double progress(const schedule *s, int64_t step, int64_t steps, double *factor)
 {
   const double warmup = warmup_of(s, steps);
@@ -131,7 +131,7 @@ static double factor_step(const void *params, int64_t step, int64_t steps)
   return pow(s->gamma, floor(((double)step - warmup) / every));
 }
 
-/* From 1 to 0 as x goes from 0 to 1. */
+/* Falls from 1 to 0 as x goes from 0 to 1. */
 static double down(enum shape shape, double x)
 {
   if (shape == COSINE) return 0.5 * (1 + cos(acos(-1.0) * x));
@@ -167,9 +167,9 @@ static double factor_restarts(const void *params, int64_t step, int64_t steps)
   return s->final_factor + (1 - s->final_factor) * left;
 }
 
-/* ---- what a run asks ---- */
+/* ---- queries of a run ---- */
 
-#define CHECKED_STEPS 10000 /* of a run with more */
+#define CHECKED_STEPS 10000 /* of a longer run only a sample */
 
 brim_status brim_schedule_factor(const brim_plugin *plugin, const void *self, int64_t step, int64_t steps, double *out)
 {

@@ -8,7 +8,7 @@
 #include "report/svg.h"
 #include "store/rundir.h"
 
-#define CURVES_A_RUN 2 /* train, and what it is judged by */
+#define CURVES_A_RUN 2 /* training, and the data of its score */
 
 /* ---- tables ---- */
 
@@ -36,7 +36,7 @@ static void set_number(json_t *out, const char *key, double value)
   json_object_set_new(out, key, brim_json_figure(value));
 }
 
-/* What a run of its task has; others have no such figure. */
+/* The scores of the run's task. */
 static void set_scores(json_t *out, const brim_summary *s)
 {
   static const char *const parts[] = {"train", "validation", "test"};
@@ -120,7 +120,8 @@ static void set_curves(brim_curve *curve, size_t name, const brim_compared *run,
 static brim_status check_curves(size_t count, const char *of)
 {
   if (count <= BRIM_SVG_CURVES_MAX) return BRIM_OK;
-  return brim_fail(BRIM_ECONFIG, "curves of %zu %s cannot be told apart; at most %d", count, of, BRIM_SVG_CURVES_MAX);
+  return brim_fail(BRIM_ECONFIG, "curves of %zu %s cannot be distinguished; the maximum is %d", count, of,
+                   BRIM_SVG_CURVES_MAX);
 }
 
 static brim_status write_picture(const brim_chart *chart, size_t charts, const char *const *legend, size_t count,
@@ -162,7 +163,7 @@ static bool are_federations(const brim_comparison *c)
   return all;
 }
 
-/* Of several federations those of their methods, if these have accuracies. */
+/* For several federations, draws the curves of their methods, if these have accuracies. */
 static brim_status write_curves(brim_comparison *c, const brim_method *method, size_t count, const char *path)
 {
   brim_chart chart[2];
@@ -180,7 +181,9 @@ static brim_status write_methods(const brim_method *method, size_t count, const 
 {
   brim_text text = {0};
   if (count == 0)
-    return brim_fail(BRIM_ECONFIG, "-o %s: a CSV file has methods of federations, and no run is a finished one", path);
+    return brim_fail(BRIM_ECONFIG,
+                     "-o %s: a CSV file lists methods of federations, and none of the runs is a finished federation",
+                     path);
   brim_methods_csv(method, count, &text);
   const brim_status status = brim_file_write_atomic(path, brim_text_str(&text), text.length);
   brim_text_release(&text);
@@ -188,7 +191,7 @@ static brim_status write_methods(const brim_method *method, size_t count, const 
 }
 
 typedef struct wishes {
-  const char *path; /* where the curves go, or the table of methods; NULL: nowhere */
+  const char *path; /* file of the curves or of the table of methods; NULL: none */
   bool json, force;
 } wishes;
 

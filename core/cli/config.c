@@ -1,4 +1,4 @@
-/* brim config: what a run would be configured with, from where, and what there is to choose from. */
+/* brim config: shows a run's configuration and the origin of its values, and the available choices. */
 #include <stdio.h>
 
 #include "cli/cli.h"
@@ -19,12 +19,12 @@ static brim_status print_config(brim_cli *cli, const config_options *options, co
                                 brim_text *out)
 {
   if (options->groups) return print_groups(cli, out);
-  if (options->schema && operands->count == 0) { /* of everything there is; with overrides, of what they choose */
+  if (options->schema && operands->count == 0) { /* without overrides all keys, otherwise those of the chosen options */
     brim_config_print_schema(NULL, cli->registry, out);
     return BRIM_OK;
   }
   brim_config *config = NULL;
-  cli->allow_missing = true; /* to show what is missing is what one looks for */
+  cli->allow_missing = true; /* the command exists to show what is missing */
   BRIM_TRY(brim_cli_config(cli, NULL, operands->word, operands->number, operands->count, &config));
   if (options->schema)
     brim_config_print_schema(config, cli->registry, out);

@@ -1,4 +1,4 @@
-/* brim eval: the figures of a run's checkpoint on data. Nothing is written. */
+/* brim eval: evaluates a run's checkpoint on data. Writes no files. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
 #include "train/scores.h"
 #include "train/trainer.h"
 
-#define CONFUSION_COLUMNS_MAX 20 /* classes of which the whole matrix is printed as text */
+#define CONFUSION_COLUMNS_MAX 20 /* with more classes the matrix is not printed as text */
 
 typedef struct eval {
   const char *run, *which, *split; /* as typed; which and split may be NULL */
@@ -111,7 +111,7 @@ static void add_classes(const eval *e, brim_arena *arena, brim_text *out)
 
 static void add_confusion(const brim_evaluation *r, brim_arena *arena, brim_text *out)
 {
-  if (r->classes > BRIM_MATRIX_CLASSES_MAX) return; /* which add_scores says */
+  if (r->classes > BRIM_MATRIX_CLASSES_MAX) return; /* add_scores reports that */
   if (r->classes > CONFUSION_COLUMNS_MAX) {
     brim_text_printf(out, "\nthe confusion matrix of %lld classes is in the output of --json\n", (long long)r->classes);
     return;
@@ -123,7 +123,7 @@ static void add_confusion(const brim_evaluation *r, brim_arena *arena, brim_text
     brim_table_number(&table, (double)i, 0);
     for (int64_t k = 0; k < r->classes; k++) brim_table_number(&table, r->confusion[i * r->classes + k], 0);
   }
-  brim_text_add(out, "\nconfusion: how many samples of each label were taken for each class\n");
+  brim_text_add(out, "\nconfusion: number of samples of each label (rows) by predicted class\n");
   brim_table_print(&table, out);
 }
 
@@ -157,7 +157,7 @@ static void print_text(const eval *e)
 
 /* ---- the work ---- */
 
-/* A share of other training samples would have some in it that the model was trained on. */
+/* Another share of the training samples would contain some that the model was trained on. */
 static brim_status check_share(const eval *e)
 {
   const brim_drive *d = e->drive;

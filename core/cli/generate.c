@@ -1,4 +1,4 @@
-/* brim generate: goes on with a text, token by token, by a run's language model. */
+/* brim generate: continues a text with a run's language model, token by token. */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -14,7 +14,7 @@
 #include "train/generate.h"
 
 #define PROMPT_BYTES_MAX ((size_t)64 << 20)
-#define BETWEEN "---\n" /* between several texts */
+#define BETWEEN "---\n" /* between texts */
 
 typedef struct generate {
   const char *run, *which; /* as typed; which may be NULL */
@@ -29,11 +29,11 @@ typedef struct generate {
   brim_text prompt_text;
   int32_t *prompt_tokens;
   int64_t prompt_count;
-  brim_text bytes, shown; /* of the new tokens: not whole characters yet; whole ones */
-  json_t *numbers;        /* with json: of the text that is being made */
+  brim_text bytes, shown; /* of the new tokens: bytes of an incomplete character; complete characters */
+  json_t *numbers;        /* with json: tokens of the current text */
 } generate;
 
-#define INTERRUPTED_EXIT (128 + SIGINT) /* as shells say it: nothing is left that could be gone on with */
+#define INTERRUPTED_EXIT (128 + SIGINT) /* the status that shells use; an interrupted text cannot be resumed */
 
 static volatile sig_atomic_t stopped;
 static void on_signal(int number)
@@ -80,8 +80,7 @@ static brim_status take_numbers(generate *g)
   BRIM_TRY(number("--temperature", g->temperature, 0, 1000, &g->how.sampling.temperature));
   BRIM_TRY(number("--top-p", g->top_p, 0, 1, &g->how.sampling.top_p));
   if (g->how.sampling.top_p == 0) return brim_fail(BRIM_ECONFIG, "--top-p must be greater than 0");
-  if (g->prompt && g->prompt_file)
-    return brim_fail(BRIM_ECONFIG, "--prompt and --prompt-file are two prompts; one is needed");
+  if (g->prompt && g->prompt_file) return brim_fail(BRIM_ECONFIG, "--prompt and --prompt-file exclude each other");
   g->how.seed = (uint64_t)seed;
   return BRIM_OK;
 }
@@ -117,7 +116,7 @@ static brim_status read_token_numbers(generate *g)
     if (end == s || errno || value < 0 || value > INT32_MAX || !(*end == '\0' || strchr(" \t\r\n,", *end)))
       return brim_fail(BRIM_ECONFIG,
                        "the tokens of this run's dataset are numbers here, so the prompt must be numbers too, and "
-                       "'%.20s' is none",
+                       "'%.20s' is not one",
                        s);
     g->prompt_tokens[g->prompt_count++] = (int32_t)value;
     s = end;
@@ -127,7 +126,7 @@ static brim_status read_token_numbers(generate *g)
                                  "\"464 1917\"");
 }
 
-/* Where there is no prompt, a text begins: behind the token between two texts, or at a new line. */
+/* Without a prompt, starts a new text: after the token that separates texts, or at a new line. */
 static brim_status start_of_text(generate *g, const brim_dataset_ops *ops)
 {
   size_t count = 0;
@@ -160,7 +159,7 @@ static brim_status make_tokens(generate *g)
 
 /* ---- output ---- */
 
-/* What was shown before is gone: a terminal or a pipe has it. */
+/* Removes shown text from the buffer: a terminal or a pipe has it. */
 static brim_status show(generate *g, bool last)
 {
   brim_characters_take(&g->bytes, last, &g->shown);
@@ -209,7 +208,8 @@ static brim_status make_text(generate *g, brim_generator *generator, json_t *tex
   g->numbers = json_array();
   brim_status status = show_prompt(g);
   if (status == BRIM_OK) status = brim_generator_run(generator, g->prompt_tokens, g->prompt_count, &g->how);
-  const bool whole = status == BRIM_OK || status == BRIM_EINTERRUPTED; /* then what there is ends like a text */
+  const bool whole =
+      status == BRIM_OK || status == BRIM_EINTERRUPTED; /* an interrupted text ends like a complete one */
   if (whole && !g->json) brim_text_add(&g->bytes, "\n");
   const brim_status shown = whole ? show(g, true) : BRIM_OK;
   if (shown != BRIM_OK) status = shown;

@@ -1,5 +1,5 @@
-/* What `brim --help` and `brim COMMAND --help` print: the commands' texts, and the options from the tables that the
- * commands parse by. The manual pages (docs/man/make_pages.c) are made of the same. */
+/* The output of `brim --help` and `brim COMMAND --help`: the commands' texts, and the options from the tables that the
+ * commands parse with. The manual pages (docs/man/make_pages.c) use the same sources. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
-/* brim ops: every operation with its tensors, whether gradients flow through it, and which backends have it. */
+/* brim ops: lists every operation with its tensors, whether gradients flow through it, and the backends that have
+ * it. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,7 +82,7 @@ static brim_status print_json(const listing *l, const char *only)
   return brim_cli_print_json(json_pack("{s:o}", "operations", ops));
 }
 
-/* What models call that is no operation of its own. */
+/* Functions that models call and that are not operations themselves. */
 static const struct {
   const char *name, *made_of;
 } composed[] = {{"conv1d", "conv2d"},

@@ -1,4 +1,4 @@
-/* brim report: a run as a page to look at, or several runs side by side. */
+/* brim report: makes an HTML page of a run, or of several runs side by side. */
 #include <stdio.h>
 
 #include "base/log.h"

@@ -1,4 +1,4 @@
-/* Every key that the core itself reads. */
+/* All keys that the core reads. */
 #include "config/settings.h"
 
 #include <stdio.h>
@@ -8,8 +8,8 @@
 #include "graph/recompute.h"
 #include "graph/shard.h"
 
-/* May the value be edited in a run that is resumed? FREE: yes, the plan, the folders and the records may then differ,
- * what is trained does not. FIXED: no. CUT: yes, as long as the effective batch stays. */
+/* Whether the value may be edited when a run is resumed. FREE: yes; plan, folders and records may differ then, but not
+ * the training. FIXED: no. CUT: yes, as long as the effective batch stays the same. */
 #define FREE(...)                                                                                                      \
   {                                                                                                                    \
     BRIM_PARAM(__VA_ARGS__), BRIM_EDIT_FREE, false                                                                     \
@@ -18,7 +18,7 @@
   {                                                                                                                    \
     BRIM_PARAM(__VA_ARGS__), BRIM_EDIT_REFUSED, false                                                                  \
   }
-/* One whose value goes into the scenario of a recorded run, too. `edit`: FREE, REFUSED or CUT. */
+/* A key whose value is also recorded in the scenario of a run. `edit`: FREE, REFUSED or CUT. */
 #define REPLAYED(edit, ...)                                                                                            \
   {                                                                                                                    \
     BRIM_PARAM(__VA_ARGS__), BRIM_EDIT_##edit, true                                                                    \

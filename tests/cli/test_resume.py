@@ -371,7 +371,7 @@ class Edited(Case):
     def test_without_sources_it_is_not_known(self):
         (self.folder / "run" / "sources.yaml").unlink()
         result = self.brim("train", "--resume", "run")
-        self.assertIn("warning: whether run/config.yaml was edited is not known", result.err)
+        self.assertIn("warning: cannot find out whether run/config.yaml was edited", result.err)
 
 
 class Elsewhere(Case):

@@ -73,7 +73,7 @@ class SelectorFaults(Case):
                 self.check(f"{function}:segv", function, str(BAD / "selector" / "bad.so"), "segmentation fault")
 
     def test_a_loop_ends_the_run_with_a_checkpoint(self):
-        self.check("select:loop", "does not come back from select", "after 1 s of processor time")
+        self.check("select:loop", "did not return from select", "after 1 s of processor time")
 
     def test_an_instance_that_could_not_be_made_is_not_destroyed(self):
         result = self.federate("made", bad="create:fails", status=USAGE)

@@ -66,7 +66,7 @@ class Systems(Case):
 
     def test_allocator_settings_are_not_needed(self):
         result = self.line("s", "model=mlp", effective=64, env={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"})
-        self.assertIn("PYTORCH_CUDA_ALLOC_CONF is set, and changes nothing", result.err)
+        self.assertIn("PYTORCH_CUDA_ALLOC_CONF is set but has no effect", result.err)
 
     # ---- I: isolated clients ----
 

@@ -464,17 +464,17 @@ static const config_case config_cases[] = {
     {"a policy twice",
      NULL,
      {"policy=[first,second,first]"},
-     "error: 'first' stands twice in the list of 'policy'\n"
+     "error: 'first' appears twice in the list of 'policy'\n"
      "  command line, argument 1: policy=[first,second,first]"},
     {"a policy twice, by its file",
      NULL,
      {"policy=[first,lab]"},
-     "error: 'first' stands twice in the list of 'policy'\n"
+     "error: 'first' appears twice in the list of 'policy'\n"
      "  configs/policy/lab.yaml:1:5"},
     {"a policy appended that is there",
      NULL,
      {"policy+=auto_plan"},
-     "error: 'auto_plan' stands twice in the list of 'policy'\n"
+     "error: 'auto_plan' appears twice in the list of 'policy'\n"
      "  command line, argument 1: policy+=auto_plan"},
     {"an item that is a map",
      NULL,
@@ -692,19 +692,19 @@ static const config_case config_cases[] = {
     {"a circle",
      NULL,
      {"seed=${training.epochs}", "training.epochs=${model.width}", "model.width=${seed}"},
-     "error: interpolations go round in a circle: model.width -> seed -> training.epochs -> model.width\n"
+     "error: interpolations form a cycle: model.width -> seed -> training.epochs -> model.width\n"
      "  command line, argument 3: model.width=${seed}\n"
      "  command line, argument 1: seed=${training.epochs}\n"
      "  command line, argument 2: training.epochs=${model.width}"},
     {"a circle of one",
      NULL,
      {"seed=${seed}"},
-     "error: interpolations go round in a circle: seed -> seed\n"
+     "error: interpolations form a cycle: seed -> seed\n"
      "  command line, argument 1: seed=${seed}"},
     {"a map in itself",
      NULL,
      {"+m={a: 1, b: '${m}'}"},
-     "error: interpolations go round in a circle: m.b -> m.b\n"
+     "error: interpolations form a cycle: m.b -> m.b\n"
      "  command line, argument 1: +m={a: 1, b: '${m}'}"},
     {"not closed",
      NULL,
@@ -714,7 +714,7 @@ static const config_case config_cases[] = {
     {"a name that is none",
      NULL,
      {"run.name=${a b}"},
-     "error: 'run.name' refers to 'a b', which is no key: write names joined by dots\n"
+     "error: 'run.name' refers to 'a b', which is not a key: write names joined by dots\n"
      "  command line, argument 1: run.name=${a b}"},
     {"a map in text",
      NULL,
@@ -1048,7 +1048,7 @@ static const config_case config_cases[] = {
     {"defaults lists in a circle",
      NULL,
      {"model=loop"},
-     "error: defaults lists go round in a circle: configs/model/loop.yaml -> configs/model/pool.yaml -> "
+     "error: defaults lists form a cycle: configs/model/loop.yaml -> configs/model/pool.yaml -> "
      "configs/model/loop.yaml"},
     {"an option file that cannot be read",
      NULL,
@@ -1111,7 +1111,7 @@ static const config_case config_cases[] = {
      "  choose an option in the defaults list: - dataset: OPTION\n"
      "error: the key 'optimizer.lr' has a dot: in a file, write one key below the other\n"
      "  configs/wrong.yaml:12:1\n"
-     "error: '_self_' stands twice in a defaults list\n"
+     "error: '_self_' appears twice in a defaults list\n"
      "  configs/wrong.yaml:7:5\n"
      "error: unknown key 'trainin.epochs'\n"
      "  command line, argument 3: trainin.epochs=3\n"
