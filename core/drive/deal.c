@@ -97,8 +97,7 @@ static brim_status exchange(brim_dist *dist, const word *own, word *all)
   }
   for (int32_t r = 0; r < ranks; r++)
     if (all[r].status != BRIM_OK)
-      return brim_fail(BRIM_EPEER, "rank %d has failed before its first plan: %s", (int)r,
-                       brim_status_text(all[r].status));
+      return brim_fail(BRIM_EPEER, "rank %d failed before its first plan: %s", (int)r, brim_status_text(all[r].status));
   return BRIM_OK;
 }
 
@@ -129,7 +128,7 @@ static void log_weights(const brim_drive *d)
   for (int32_t r = 0; r < d->setup->world.ranks; r++)
     brim_text_printf(&text, "%s%lld", r ? ":" : "", (long long)d->setup->deal.weight[r]);
   if (d->setup->world.rank == 0)
-    brim_log(BRIM_LOG_INFO, "devices differ: samples are dealt to the ranks as %s, by predicted times (dist.deal=auto)",
+    brim_log(BRIM_LOG_INFO, "devices differ: dist.deal=auto deals the samples to the ranks as %s, by predicted times",
              brim_text_str(&text));
   brim_text_release(&text);
 }
@@ -273,5 +272,5 @@ void brim_deal_tell(const brim_drive *d, brim_text *out)
     brim_text_printf(out, " dealt to %d ranks, of which rank %d has %lld = %s", (int)d->setup->world.ranks,
                      (int)d->setup->world.rank, (long long)brim_setup_step_samples(d->setup), cut);
   if (step < effective)
-    brim_text_printf(out, " (%lld asked for; the data have %lld training samples)", effective, step);
+    brim_text_printf(out, " (requested: %lld; the data have %lld training samples)", effective, step);
 }

@@ -112,8 +112,8 @@ brim_status brim_drive_remake(brim_drive **drive)
   const size_t count = asked.count;
   brim_status status = brim_config_load_again(old->setup->config, asked.word, count, &left.config);
   if (status != BRIM_OK && !asked.by_data && brim_policies_decider(dialogue->policies))
-    return brim_fail_add(status, "%s has asked for it: %s%s%s", brim_policies_decider(dialogue->policies),
-                         asked.word[0], count > 1 ? " " : "", count > 1 ? asked.word[1] : "");
+    return brim_fail_add(status, "%s requested %s%s%s", brim_policies_decider(dialogue->policies), asked.word[0],
+                         count > 1 ? " " : "", count > 1 ? asked.word[1] : "");
   BRIM_TRY(status);
   status = brim_config_anchor_paths(left.config);
   if (status != BRIM_OK) {

@@ -157,11 +157,11 @@ static brim_status fill_file(brim_drive *d, brim_feature_writer *w)
   extraction x = {.drive = d, .setup = d->setup, .writer = w, .total = total, .told = brim_now()};
   const double start = brim_now();
   x.batch = batch;
-  brim_log(BRIM_LOG_INFO, "features: computing those of %lld samples once, %lld numbers each", (long long)total,
+  brim_log(BRIM_LOG_INFO, "features: computing them once for %lld samples, %lld numbers each", (long long)total,
            (long long)w->shape.values);
   BRIM_TRY(compute(&x));
   BRIM_TRY(brim_feature_writer_close(w));
-  brim_log(BRIM_LOG_INFO, "features: computed in %.1f s, kept in %s for the next runs", brim_now() - start, w->path);
+  brim_log(BRIM_LOG_INFO, "features: computed in %.1f s and kept in %s for later runs", brim_now() - start, w->path);
   return BRIM_OK;
 }
 
@@ -189,7 +189,7 @@ static brim_status make(brim_drive *d, brim_feature_set *set, const char *path)
   if (!brim_features_find(set, path)) {
     status = fill_from_samples(d, set, &writer);
     if (status == BRIM_OK && !brim_features_find(set, path))
-      status = brim_fail(BRIM_EIO, "'%s' cannot be read back", path);
+      status = brim_fail(BRIM_EIO, "cannot read '%s' back", path);
   }
   brim_feature_writer_cancel(&writer);
   return status;

@@ -71,7 +71,7 @@ static brim_status claim_and_open(placement *p)
     if (status == BRIM_OK) status = p->what->open(p->what->self);
     d->dialogue.env->release(d->dialogue.env->self, claim);
     if (status != BRIM_ENOMEM_DEVICE || !queues) return status;
-    brim_log(BRIM_LOG_INFO, "the memory was taken meanwhile by somebody who does not queue: %s", brim_error_text());
+    brim_log(BRIM_LOG_INFO, "a process outside the queue took the memory meanwhile: %s", brim_error_text());
   }
 }
 

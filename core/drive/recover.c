@@ -81,7 +81,7 @@ static brim_status recompute_more(brim_recovery *r, const failure *f)
   if (room > 0 && room < bytes) bytes = room;
   if (r->tries >= retries_max(r) || bytes == 0) return BRIM_ENOTSUP;
   BRIM_TRY(recompute_within(r, &(*r->drive)->choice, &bytes));
-  tell_recovery(r, f, "more recompute, %lld of %lld: a plan of %s in the place of %s", (long long)r->tries + 1,
+  tell_recovery(r, f, "more recompute, %lld of %lld: a plan of %s instead of %s", (long long)r->tries + 1,
                 (long long)retries_max(r), brim_format_bytes(a, sizeof a, bytes),
                 brim_format_bytes(b, sizeof b, r->needed_bytes));
   return BRIM_OK;
@@ -96,7 +96,7 @@ static brim_status fewer_lanes(brim_recovery *r, const failure *f)
   if (before <= 1) return BRIM_ENOTSUP;
   to.lanes /= 2;
   brim_drive_go(d, &to);
-  tell_recovery(r, f, "%d client%s at a time in the place of %d", (int)to.lanes, brim_plural(to.lanes), (int)before);
+  tell_recovery(r, f, "%d client%s at a time instead of %d", (int)to.lanes, brim_plural(to.lanes), (int)before);
   return BRIM_OK;
 }
 
@@ -129,10 +129,10 @@ static brim_status halve(brim_recovery *r, const failure *f)
   const int64_t half = find_half(d, d->choice.micro_batch);
   if (r->tries >= retries_max(r)) return BRIM_ENOTSUP;
   if (half == 0) {
-    tell_recovery(r, f, "no smaller micro-batch than %lld%s", (long long)d->choice.micro_batch,
-                  d->setup->grain == 0 ? " by itself: without training.grain results would differ by rounding, which a "
-                                         "policy may choose (policy+=robust)"
-                                       : " gives the same bits");
+    tell_recovery(r, f, "cannot halve the micro-batch of %lld%s", (long long)d->choice.micro_batch,
+                  d->setup->grain == 0 ? " automatically: without training.grain the results would differ by rounding, "
+                                         "which a policy may accept (policy+=robust)"
+                                       : " without changing the results");
     return BRIM_ENOTSUP;
   }
   brim_drive_cut(d, half);
@@ -215,7 +215,7 @@ static brim_status climb(brim_recovery *r, failure *f)
     take_failure(f, status);
   }
   tell_recovery(r, f, "gives up after step %lld", (long long)r->work->step(r->work->self));
-  return brim_fail(f->status, "%s\nin %s, and nothing that may be done for it has helped", f->error.text, f->what);
+  return brim_fail(f->status, "%s\nin %s; no recovery measure helped", f->error.text, f->what);
 }
 
 brim_status brim_recover(brim_recovery *r, brim_status status, const char *what, bool *rewound)
@@ -300,7 +300,7 @@ static void tell_smaller(brim_recovery *r, const failure *f, const brim_choice *
   const brim_drive *d = *r->drive;
   if (to->lanes != d->choice.lanes)
     snprintf(lanes, sizeof lanes, "%d client%s at a time, ", (int)to->lanes, brim_plural(to->lanes));
-  tell_recovery(r, f, "%smicro-batch %s%s, a plan of %s in the place of %s", lanes,
+  tell_recovery(r, f, "%smicro-batch %s%s, a plan of %s instead of %s", lanes,
                 brim_setup_format_cut(d->setup, to->micro_batch, cut, sizeof cut),
                 to->recompute == BRIM_RECOMPUTE_AUTO ? ", memory.recompute=auto" : "",
                 brim_format_bytes(a, sizeof a, peak), brim_format_bytes(b, sizeof b, r->needed_bytes));

@@ -35,7 +35,7 @@ static brim_status replan(brim_resize *r, const brim_choice *to, bool grows)
   brim_drive_go(d, to);
   const brim_status status = brim_recover_as_want(d, r->work->replan(r->work->self));
   if (!grows || !brim_status_is_want(status)) return status;
-  brim_policies_tell(d->dialogue.policies, r->who, "back to the plan before", brim_error_text());
+  brim_policies_tell(d->dialogue.policies, r->who, "back to the previous plan", brim_error_text());
   brim_drive_go(d, &from);
   return brim_recover_as_want(d, r->work->replan(r->work->self));
 }

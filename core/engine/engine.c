@@ -88,7 +88,7 @@ static brim_status make_instance(const brim_engine *e, enum brim_kind kind, cons
   const brim_registry_entry *entry = brim_registry_find(e->registry, kind, id);
   const brim_registry_failure *failure = entry ? NULL : brim_registry_failure_of(e->registry, kind, id);
   if (failure) return brim_fail(BRIM_ELOAD, "%s '%s' cannot be loaded: %s", brim_kind_name(kind), id, failure->reason);
-  if (!entry) return brim_fail(BRIM_ELOAD, "there is no %s '%s'", brim_kind_name(kind), id);
+  if (!entry) return brim_fail(BRIM_ELOAD, "unknown %s '%s'", brim_kind_name(kind), id);
   const brim_status status = brim_instance_with(entry->plugin, word, count_words(word), arena, self);
   if (status != BRIM_OK) return brim_fail_add(status, "while making %s '%s'", brim_kind_name(kind), id);
   *plugin = entry->plugin;
@@ -105,7 +105,7 @@ static brim_status open_backend(brim_engine *e, const brim_engine_options *o)
   e->ops = e->plugin->ops;
   const int count = e->ops->device_count(e->backend);
   if (o->device < 0 || o->device >= count)
-    return brim_fail(BRIM_ENODEVICE, "backend '%s' has %d device%s, and number %d is none of them", id, count,
+    return brim_fail(BRIM_ENODEVICE, "backend '%s' has %d device%s; there is no device %d", id, count,
                      brim_plural(count), (int)o->device);
   e->device = o->device;
   return BRIM_HAS(brim_backend_ops, e->ops, select) ? e->ops->select(e->backend, e->device) : BRIM_OK;
@@ -145,19 +145,20 @@ void brim_engine_close(brim_engine *e)
 
 static brim_status check_network(const brim_network *n)
 {
-  if (!n->build == !n->model) return brim_fail(BRIM_EINVAL, "brim_network: give one of build and model");
+  if (!n->build == !n->model) return brim_fail(BRIM_EINVAL, "brim_network: set either build or model");
   if (n->build && n->settings)
-    return brim_fail(BRIM_EINVAL, "brim_network.settings are those of a model, not of build");
+    return brim_fail(BRIM_EINVAL, "brim_network.settings needs brim_network.model: a build function has no settings");
   if (n->sample.rank < 1 || n->sample.rank >= BRIM_DIMS_MAX)
-    return brim_fail(BRIM_EINVAL, "brim_network.sample: 1 to %d dimensions, got %d", BRIM_DIMS_MAX - 1,
+    return brim_fail(BRIM_EINVAL, "brim_network.sample must have 1 to %d dimensions, got %d", BRIM_DIMS_MAX - 1,
                      (int)n->sample.rank);
   for (int32_t i = 0; i < n->sample.rank; i++)
     if (n->sample.dim[i] < 1)
-      return brim_fail(BRIM_EINVAL, "brim_network.sample: dimension %d is %lld", (int)i, (long long)n->sample.dim[i]);
+      return brim_fail(BRIM_EINVAL, "brim_network.sample: dimension %d must be at least 1, got %lld", (int)i,
+                       (long long)n->sample.dim[i]);
   if (n->task < 0 || n->task > BRIM_TASK_VALUES)
-    return brim_fail(BRIM_EINVAL, "brim_network.task: no such task: %d", (int)n->task);
+    return brim_fail(BRIM_EINVAL, "brim_network.task: unknown task %d", (int)n->task);
   if (n->task == BRIM_TASK_TOKENS && n->sample.rank != 1)
-    return brim_fail(BRIM_EINVAL, "brim_network.sample: of tokens it is {1, {T}}, got %d dimensions",
+    return brim_fail(BRIM_EINVAL, "brim_network.sample must be {1, {T}} for tokens, got %d dimensions",
                      (int)n->sample.rank);
   if (n->classes < 1) return brim_fail(BRIM_EINVAL, "brim_network.classes must be at least 1");
   if (n->batch < 1) return brim_fail(BRIM_EINVAL, "brim_network.batch must be at least 1");
@@ -166,9 +167,9 @@ static brim_status check_network(const brim_network *n)
                      (long long)n->batch, (long long)n->micro_batch);
   if (n->grain < 0) return brim_fail(BRIM_EINVAL, "brim_network.grain must not be negative");
   if (n->activations && n->activations != BRIM_DTYPE_BF16)
-    return brim_fail(BRIM_EINVAL, "brim_network.activations: 0 or BRIM_DTYPE_BF16");
+    return brim_fail(BRIM_EINVAL, "brim_network.activations must be 0 or BRIM_DTYPE_BF16");
   if (n->recompute < 0 || n->recompute > BRIM_RECOMPUTE_FULL)
-    return brim_fail(BRIM_EINVAL, "brim_network.recompute: 0, 1 or 2, got %d", (int)n->recompute);
+    return brim_fail(BRIM_EINVAL, "brim_network.recompute must be 0, 1 or 2, got %d", (int)n->recompute);
   return BRIM_OK;
 }
 
@@ -184,7 +185,7 @@ static brim_status make_model(brim_training_plan *p)
   const brim_model_ops *ops = p->model->ops;
   if (ops->size >= sizeof *ops && ops->wraps != BRIM_WRAPS_NOTHING)
     return brim_fail(BRIM_ENOTSUP,
-                     "model '%s' is built around another, which brim/engine.h cannot name: use brim train", n->model);
+                     "model '%s' wraps another model, which brim/engine.h does not support: use brim train", n->model);
   p->built = (brim_model_ops){.size = sizeof p->built, .build = ops->build};
   return BRIM_OK;
 }
@@ -200,13 +201,15 @@ static brim_status make_loss(brim_training_plan *p)
   BRIM_TRY(make_instance(p->engine, BRIM_LOSS, id, n->loss_settings, &p->arena, &plugin, &params));
   const brim_loss_ops *ops = plugin->ops;
   if (n->task == BRIM_TASK_TOKENS && !(ops->takes & BRIM_TAKES(n->task)))
-    return brim_fail(BRIM_EINVAL, "brim_network.loss: of tokens it is 'cross_entropy', got '%s'", id);
+    return brim_fail(BRIM_EINVAL, "brim_network.loss must be 'cross_entropy' for tokens, got '%s'", id);
   p->loss = brim_loss_describe(plugin, params, w);
   for (size_t i = 0; i < w->count; i++) sum += w->item[i];
   if (w->count > 0 && n->task == BRIM_TASK_VALUES)
-    return brim_fail(BRIM_EINVAL, "brim_network.loss_settings: class_weights are not for values, which have no class");
+    return brim_fail(BRIM_EINVAL,
+                     "brim_network.loss_settings: class_weights need classes, and the task BRIM_TASK_VALUES has none");
   if (w->count > 0 && ((int64_t)w->count != n->classes || sum <= 0))
-    return brim_fail(BRIM_EINVAL, "brim_network.loss_settings: class_weights are %lld numbers, not all 0; got %zu%s",
+    return brim_fail(BRIM_EINVAL,
+                     "brim_network.loss_settings: class_weights must be %lld numbers, not all 0; got %zu%s",
                      (long long)n->classes, w->count, sum > 0 ? "" : ", all 0");
   return BRIM_OK;
 }
@@ -250,7 +253,7 @@ static brim_status plan_training(brim_training_plan *p)
   BRIM_TRY(make_optimizer(p));
   const bool has_stores = e->ops->size >= offsetof(brim_backend_ops, stores) + sizeof e->ops->stores;
   if (n->activations && !(has_stores && e->ops->stores & BRIM_STORES(n->activations)))
-    return brim_fail(BRIM_ENOTSUP, "backend '%s' does not keep activations in bf16", e->plugin->id);
+    return brim_fail(BRIM_ENOTSUP, "backend '%s' cannot keep activations in bf16", e->plugin->id);
   brim_graph_loss loss = p->loss; /* kernels know one label of tokens that counts for nothing */
   if (n->task == BRIM_TASK_TOKENS && loss.attr.ignores) loss.attr.ignore_index = BRIM_NO_TOKEN;
   brim_plan_request r = {.graph = {.model = &p->built,
@@ -272,7 +275,7 @@ static brim_status plan_training(brim_training_plan *p)
   brim_optimizer_describe(p->optimizer->ops, p->optimizer_params, &r.update);
   if (r.update.evaluated)
     return brim_fail(BRIM_ENOTSUP,
-                     "optimizer '%s' evaluates other weights than it trains, which the engine does not do",
+                     "optimizer '%s' evaluates other weights than it trains, which brim/engine.h does not support",
                      p->optimizer->id);
   r.update.scaled = is_weighted(p);
   r.shape[r.shape_count++] = (brim_batch_shape){BRIM_PROGRAM_TRAIN, n->micro_batch};
@@ -351,7 +354,7 @@ brim_status brim_engine_plan_within(brim_engine *e, const brim_network *network,
     if (p->plan->peak_bytes < least) least = p->plan->peak_bytes;
     brim_engine_plan_free(p);
   }
-  return brim_fail(BRIM_EBUDGET, "the smallest micro-batch takes %llu bytes, and there are %llu",
+  return brim_fail(BRIM_EBUDGET, "the smallest micro-batch takes %llu bytes; the limit is %llu",
                    (unsigned long long)least, (unsigned long long)bytes);
 }
 
@@ -417,7 +420,7 @@ brim_status brim_engine_place(brim_training_plan *p, uint64_t seed, brim_trainin
   BRIM_TRY(need_pointer(out, "the place for the training"));
   *out = NULL;
   BRIM_TRY(need_pointer(p, "the plan"));
-  if (p->is_placed) return brim_fail(BRIM_EINVAL, "the plan is placed already");
+  if (p->is_placed) return brim_fail(BRIM_EINVAL, "the plan is already placed");
   brim_training *t = brim_xcalloc(1, sizeof *t);
   t->of = p;
   p->is_placed = true;
@@ -482,7 +485,7 @@ static brim_status check_tokens(const brim_training *t)
   if (input->dtype != BRIM_DTYPE_I32) return BRIM_OK;
   for (int64_t i = 0; i < count; i++)
     if (((int32_t *)t->values)[i] < 0 || ((int32_t *)t->values)[i] >= t->of->network.classes)
-      return brim_fail(BRIM_EINVAL, "token %lld of the micro-batch is %d; the vocabulary has %lld", (long long)i,
+      return brim_fail(BRIM_EINVAL, "token %lld of the micro-batch is %d; the vocabulary has %lld tokens", (long long)i,
                        (int)((int32_t *)t->values)[i], (long long)t->of->network.classes);
   return BRIM_OK;
 }
@@ -509,7 +512,7 @@ brim_status brim_engine_feed(brim_training *t, const void *values, const void *l
   if (status == BRIM_OK) status = brim_exec_run(t->exec, t->train, &t->step, NULL);
   if (status != BRIM_OK) { /* a part of it may have been added to sums and gradients */
     t->fed = 0;
-    return brim_fail_add(status, "in a micro-batch; its batch is dropped, feed one from its first sample on");
+    return brim_fail_add(status, "in a micro-batch; the batch is dropped: feed it again from its first sample");
   }
   t->fed += n->micro_batch;
   t->weight += weight;
@@ -527,7 +530,7 @@ brim_status brim_engine_step(brim_training *t, double *loss)
                      (long long)n->batch);
   t->fed = 0; /* whatever becomes of this one */
   BRIM_TRY(brim_exec_metrics(t->exec, t->train, metrics, 2));
-  if (t->weight == 0) return brim_fail(BRIM_EINVAL, "no label of the batch counts");
+  if (t->weight == 0) return brim_fail(BRIM_EINVAL, "every label of the batch is ignored or has the weight 0");
   if (loss) *loss = metrics[0] / t->weight;
   if (!isfinite(metrics[0]))
     return brim_fail(BRIM_ENUMERIC, "the loss of step %llu is not finite", (unsigned long long)t->step.step + 1);

@@ -132,7 +132,7 @@ static brim_status open_programs(brim_exec *exec, uint8_t *base)
   for (size_t i = 0; i < plan->program_count; i++) resolve(exec, &plan->program[i]);
   if (!brim_exec_is_asynchronous(exec)) return BRIM_OK;
   const brim_status status = warm_up(exec);
-  return status == BRIM_OK ? BRIM_OK : brim_fail_add(status, "when the programs were run for the first time, on zeros");
+  return status == BRIM_OK ? BRIM_OK : brim_fail_add(status, "during the first run of the programs, on zeros");
 }
 
 static brim_exec *make_exec(const brim_plan *plan)
@@ -167,7 +167,7 @@ static brim_status open_exec(brim_exec *exec, int device)
   BRIM_TRY(realize(exec));
   BRIM_TRY(brim_offload_open(&exec->offload, plan));
   if (brim_fault_hit(BRIM_FAULT_PLACE, NULL))
-    return brim_fail(BRIM_ENOMEM_DEVICE, "the device has no %llu bytes (" BRIM_FAULT_ENVIRONMENT ")",
+    return brim_fail(BRIM_ENOMEM_DEVICE, "the device cannot allocate %llu bytes (" BRIM_FAULT_ENVIRONMENT ")",
                      (unsigned long long)plan->peak_bytes);
   BRIM_TRY(exec->backend->place(exec->self, device, plan->peak_bytes, &base));
   exec->base = base;

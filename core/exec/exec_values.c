@@ -25,7 +25,7 @@ brim_status brim_exec_collect(brim_exec *exec)
 brim_status brim_exec_metrics(brim_exec *exec, const brim_program *program, double *out, size_t count)
 {
   if (count * sizeof *out > program->graph->metrics->bytes)
-    return brim_fail(BRIM_EINTERNAL, "%zu metrics asked for, more than the program makes", count);
+    return brim_fail(BRIM_EINTERNAL, "%zu metrics requested, more than the program computes", count);
   BRIM_TRY(brim_exec_wait(exec)); /* which has errors of the data, such as labels out of range */
   return exec->backend->download(exec->self, out, brim_exec_metrics_at(exec), count * sizeof *out);
 }
@@ -36,7 +36,7 @@ brim_status brim_exec_is_finite(brim_exec *exec, const brim_program *p, const br
   *finite = true;
   if (!brim_dtype_is_real(t->dtype)) return BRIM_OK;
   void *host = brim_try_malloc(t->bytes);
-  if (!host) return brim_fail(BRIM_ENOMEM_HOST, "no host memory to look at '%s'", t->name);
+  if (!host) return brim_fail(BRIM_ENOMEM_HOST, "no host memory to read '%s'", t->name);
   const brim_status status = exec->backend->download(exec->self, host, brim_exec_pointer(exec, p, t), t->bytes);
   *finite = status != BRIM_OK || brim_all_finite(t->dtype, host, count);
   free(host);

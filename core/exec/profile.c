@@ -282,12 +282,12 @@ static brim_status check_head(const brim_profile *p, const json_t *head)
 {
   char what[512];
   const json_t *version = json_object_get(head, "brim_profile");
-  if (!json_is_integer(version)) return brim_fail(BRIM_EINVAL, "%s:1: this is no device profile of brim's", p->path);
+  if (!json_is_integer(version)) return brim_fail(BRIM_EINVAL, "%s:1: not a brim device profile", p->path);
   if (json_integer_value(version) != BRIM_PROFILE_VERSION)
     return brim_fail(BRIM_ECONFIG, "%s has version %lld; this brim reads version %d", p->path,
                      (long long)json_integer_value(version), BRIM_PROFILE_VERSION);
   if (is_of(head, &p->subject, what, sizeof what)) return BRIM_OK;
-  return brim_fail(BRIM_ECONFIG, "the device profile %s is of %s, and not of %s on %s, %d threads", p->path, what,
+  return brim_fail(BRIM_ECONFIG, "the device profile %s is for %s, not for %s on %s, %d threads", p->path, what,
                    p->subject.backend, p->subject.device, (int)p->subject.threads);
 }
 
@@ -295,7 +295,7 @@ static brim_status take_size(brim_profile *p, const json_t *line, const char *ta
 {
   const json_t *bytes = json_object_get(line, "bytes");
   if (!json_is_integer(bytes) || json_integer_value(bytes) < 0)
-    return brim_fail(BRIM_EINVAL, "%s:%d: no size: {\"takes\": ..., \"bytes\": ...}", p->path, number);
+    return brim_fail(BRIM_EINVAL, "%s:%d: expected a size: {\"takes\": ..., \"bytes\": ...}", p->path, number);
   put_size(p, takes, (uint64_t)json_integer_value(bytes), json_integer_value(json_object_get(line, "at")));
   return BRIM_OK;
 }
@@ -309,7 +309,8 @@ static brim_status take_line(brim_profile *p, const json_t *line, int number)
   const json_t *n = json_object_get(line, "n"), *seconds = json_object_get(line, "seconds");
   const double rated = json_number_value(json_object_get(line, "rated"));
   if (!what || !json_is_integer(n) || !json_is_number(seconds) || !(json_number_value(seconds) >= 0) || !(rated >= 0))
-    return brim_fail(BRIM_EINVAL, "%s:%d: no time: {\"what\": ..., \"n\": ..., \"seconds\": ...}", p->path, number);
+    return brim_fail(BRIM_EINVAL, "%s:%d: expected a time: {\"what\": ..., \"n\": ..., \"seconds\": ...}", p->path,
+                     number);
   brim_profile_entry *e = &put_item(p, what, json_integer_value(n), json_number_value(seconds), rated, false)->entry;
   e->at = json_integer_value(json_object_get(line, "at"));
   e->doubted = json_is_true(json_object_get(line, "doubted"));
@@ -323,7 +324,7 @@ static brim_status read_line(brim_profile *p, const char *text, int number)
   json_t *line = json_loads(text, JSON_REJECT_DUPLICATES, &problem);
   if (!json_is_object(line)) {
     json_decref(line);
-    return brim_fail(BRIM_EINVAL, "%s:%d: %s", p->path, number, line ? "no object" : problem.text);
+    return brim_fail(BRIM_EINVAL, "%s:%d: %s", p->path, number, line ? "expected a JSON object" : problem.text);
   }
   const brim_status status = take_line(p, line, number);
   json_decref(line);

@@ -24,7 +24,7 @@ brim_status brim_exec_finish_sums(brim_exec *exec)
 brim_status brim_exec_sum_metrics(brim_exec *exec, double *out, size_t count)
 {
   if (count * sizeof *out > exec->plan->metrics_bytes)
-    return brim_fail(BRIM_EINTERNAL, "%zu metrics asked for, more than the programs make", count);
+    return brim_fail(BRIM_EINTERNAL, "%zu metrics requested, more than the programs compute", count);
   BRIM_TRY(brim_exec_wait(exec));
   BRIM_TRY(brim_reduction_metrics(&exec->reduction, count));
   BRIM_TRY(brim_reduction_finish(&exec->reduction));

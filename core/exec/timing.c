@@ -124,7 +124,8 @@ static brim_status fill(timing *t)
     if (g->parameter[i].value->bytes > most) most = g->parameter[i].value->bytes;
   t->values = brim_try_calloc(1, most + sizeof(uint64_t));
   t->labels = brim_try_calloc(1, g->label->bytes + sizeof(int32_t));
-  if (!t->values || !t->labels) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for values to time kernels with");
+  if (!t->values || !t->labels)
+    return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the values that kernels are timed on");
   make_values(t->values, most);
   for (size_t i = 0; i < g->parameter_count; i++)
     BRIM_TRY(brim_exec_write(t->exec, p, g->parameter[i].value, t->values));

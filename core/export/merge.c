@@ -30,7 +30,8 @@ static brim_status find_trained(const brim_parameters *p, const brim_tensor *t, 
 {
   *out = find_tensor(p, t->name);
   if (*out && brim_shape_equal(&(*out)->shape, &t->shape)) return BRIM_OK;
-  return brim_fail(BRIM_ELOAD, "the checkpoint %s '%s' as the run's configuration has it: it is of another model",
+  return brim_fail(BRIM_ELOAD,
+                   "the checkpoint %s '%s' in the shape that the run's configuration gives it: it is of another model",
                    *out ? "does not have" : "lacks", t->name);
 }
 
@@ -129,9 +130,8 @@ static brim_status check_weights(const char *checkpoint, uint64_t hash)
   BRIM_TRY(brim_checkpoint_read_state(checkpoint, &state));
   if (state.frozen_hash == hash) return BRIM_OK;
   return brim_fail(BRIM_ELOAD,
-                   "checkpoint '%s' was trained on a backbone with other weights than those that model.weights and "
-                   "seed of its run lead to now\n"
-                   "say where the weights of its run are: model.weights=PATH",
+                   "checkpoint '%s' was trained on a backbone with other weights than its run's model.weights and seed "
+                   "give now\nset the path of the run's weights: model.weights=PATH",
                    checkpoint);
 }
 
@@ -140,7 +140,7 @@ brim_status brim_merge_graph(const brim_setup *s, brim_graph **out)
   brim_graph_options options = brim_setup_graph_options(s, brim_setup_precision(s));
   options.batch = 1;
   if (brim_config_backbone(s->config)) return brim_graph_build(&options, out);
-  return brim_fail(BRIM_ECONFIG, "model=%s is not around another: what was trained is the whole model",
+  return brim_fail(BRIM_ECONFIG, "model=%s does not wrap another model: the checkpoint already holds the whole model",
                    brim_config_choice_of(s->config, "model")->plugin->id);
 }
 

@@ -37,7 +37,9 @@ static const brim_safetensor *find_change(const adapter *a, const brim_tensor *t
 static brim_status add(adapter *a, const char *name, const brim_tensor *t, int64_t first, int64_t rows)
 {
   const brim_safetensor *from = find_change(a, t);
-  if (!from) return brim_fail(BRIM_ELOAD, "the checkpoint has no '%s' as the run's configuration has it", t->name);
+  if (!from)
+    return brim_fail(BRIM_ELOAD, "the checkpoint has no '%s' in the shape that the run's configuration gives it",
+                     t->name);
   brim_shape shape = t->shape;
   if (rows > 0) shape.dim[0] = rows;
   const size_t count = (size_t)brim_shape_count(&shape), own = (size_t)brim_shape_count(&t->shape);
@@ -54,12 +56,14 @@ static brim_status add_changes(adapter *a, bool *listed)
 {
   size_t count;
   const brim_wrap_change *c = brim_wrap_changes(a->graph, &count);
-  if (count == 0) return brim_fail(BRIM_ECONFIG, "the model has no changes of low rank: PEFT has no form for it");
+  if (count == 0)
+    return brim_fail(BRIM_ECONFIG, "the model has no low-rank changes, and PEFT has no format for other changes");
   for (size_t i = 0; i < count; i++) {
     if (i > 0 && c[i].weight == c[i - 1].weight)
-      return brim_fail(BRIM_ECONFIG,
-                       "layer '%s' has several changes, and PEFT has no form for that: --merge writes the whole model",
-                       c[i].layer);
+      return brim_fail(
+          BRIM_ECONFIG,
+          "layer '%s' has several low-rank changes, which PEFT cannot represent: --merge writes the whole model",
+          c[i].layer);
     const char *down = brim_arena_printf(&a->arena, PREFIX "%s.lora_A.weight", c[i].layer);
     const char *up = brim_arena_printf(&a->arena, PREFIX "%s.lora_B.weight", c[i].layer);
     BRIM_TRY(add(a, down, c[i].down, 0, 0));

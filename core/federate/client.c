@@ -174,7 +174,7 @@ static brim_status measure(turn *t)
                      (long long)t->result->client);
   if (!isfinite(metrics[0]))
     return brim_fail(BRIM_ENUMERIC, "client %lld has diverged: its loss is not finite", (long long)t->result->client);
-  return brim_fail(BRIM_ENUMERIC, "client %lld has diverged: a parameter moved by %.3g, and %g is the limit",
+  return brim_fail(BRIM_ENUMERIC, "client %lld has diverged: a parameter moved by %.3g; the limit is %g",
                    (long long)t->result->client, distance[1], BRIM_FOLD_MOST);
 }
 
@@ -203,7 +203,7 @@ brim_status brim_lane_train(brim_lane *l, int64_t round, brim_client_result *res
   turn t = {.lane = l, .result = result, .seed = (uint64_t)key.v[0] << 32 | key.v[1]};
   BRIM_TRY(brim_schedule_factor(s->schedule, s->schedule_params, round, l->drive->order.steps, &t.factor));
   if (brim_fault_hit(BRIM_FAULT_CLIENT, NULL))
-    return brim_fail(BRIM_ENOMEM_DEVICE, "client %lld was made to fail, by %s", (long long)result->client,
+    return brim_fail(BRIM_ENOMEM_DEVICE, "client %lld failed: injected by %s", (long long)result->client,
                      BRIM_FAULT_ENVIRONMENT);
   BRIM_TRY(write_class_weights(l));
   BRIM_TRY(adopt(l, result->client));

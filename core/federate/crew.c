@@ -101,7 +101,7 @@ brim_status brim_crew_open(int32_t size, brim_crew_fn work, void *context, brim_
     return BRIM_OK;
   }
   brim_crew_close(c);
-  return brim_fail(BRIM_ENOMEM_HOST, "could not start a thread for a lane: %s",
+  return brim_fail(BRIM_ENOMEM_HOST, "cannot start a thread for a lane: %s",
                    failed < 0 ? "no host memory" : strerror(failed));
 }
 

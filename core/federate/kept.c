@@ -45,7 +45,7 @@ static brim_status open_kept(brim_kept *k, const brim_setup *setup, const brim_g
 {
   BRIM_TRY(list_buffers(k, g));
   if (k->bytes != brim_setup_kept_bytes(setup))
-    return brim_fail(BRIM_EINTERNAL, "clients keep %" PRIu64 " bytes each, where %" PRIu64 " were planned", k->bytes,
+    return brim_fail(BRIM_EINTERNAL, "clients keep %" PRIu64 " bytes each, but %" PRIu64 " were planned", k->bytes,
                      brim_setup_kept_bytes(setup));
   k->clients = setup->partition.clients;
   k->values = brim_try_calloc((size_t)k->clients, k->bytes);

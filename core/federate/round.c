@@ -277,15 +277,15 @@ static brim_status select_clients(brim_federation *f, double clock)
     BRIM_TRY(attempt_round(f, &arrives));
     if (f->fleet && arrives < least) continue;
     if (attempt > 0)
-      brim_log(BRIM_LOG_INFO, "round %lld began %d times, until %lld clients arrived (federate.min_clients)", round,
+      brim_log(BRIM_LOG_INFO, "round %lld: %d attempts until %lld clients arrived (federate.min_clients)", round,
                (int)attempt + 1, least);
     return BRIM_OK;
   }
-  return brim_fail(BRIM_ENUMERIC,
-                   "round %lld began %d times, and never did %lld clients arrive, which federate.min_clients needs\n"
-                   "raise federate.deadline_seconds or federate.over_selection, or lower world.dropout or "
-                   "federate.min_clients",
-                   round, BRIM_ATTEMPTS_MAX, least);
+  return brim_fail(
+      BRIM_ENUMERIC,
+      "round %lld: in %d attempts, never did the updates of %lld clients arrive (federate.min_clients)\nraise "
+      "federate.deadline_seconds or federate.over_selection, or lower world.dropout or federate.min_clients",
+      round, BRIM_ATTEMPTS_MAX, least);
 }
 
 /* What a client has to train on over all local epochs. */

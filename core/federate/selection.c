@@ -144,7 +144,7 @@ static brim_status make_columns(brim_selection_host *h)
   h->last_round = brim_try_malloc(count * sizeof *h->last_round);
   h->times = brim_try_calloc(count, sizeof *h->times);
   if (!all || !h->last_round || !h->times)
-    return brim_fail(BRIM_ENOMEM_HOST, "no host memory for what is known of %zu clients", count);
+    return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the statistics of %zu clients", count);
   for (size_t i = 0; i < count; i++) {
     h->samples[i] = brim_partition_count(&h->setup->partition, (int64_t)i);
     h->candidate[i] = (int64_t)i;
@@ -308,7 +308,7 @@ static brim_status make_undo(brim_selection_host *h, int64_t count)
     h->sketch_before = h->sketch ? brim_try_malloc((size_t)count * BRIM_SKETCH * sizeof(float)) : NULL;
     h->undo_room = h->before && h->undo && h->arrived && (h->sketch_before || !h->sketch) ? count : 0;
     if (h->undo_room == 0)
-      return brim_fail(BRIM_ENOMEM_HOST, "no host memory for what came of %" PRId64 " clients", count);
+      return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the results of %" PRId64 " clients", count);
   }
   return BRIM_OK;
 }

@@ -77,7 +77,7 @@ static brim_status read_values(reader *r, int64_t clients)
                       r->columns);
     if (k + 1 < r->columns) at++;
   }
-  if (*at) return complain(r, (size_t)(at - r->line) + 1, "a line has %d values, and this has more", r->columns);
+  if (*at) return complain(r, (size_t)(at - r->line) + 1, "a line has %d values; this one has more", r->columns);
   if (r->value[0] != floor(r->value[0])) return complain(r, 1, "'client' must be a whole number, got %g", r->value[0]);
   if (r->value[0] >= (double)clients)
     return complain(r, 1, "there is no client %.0f: total_clients is %" PRId64 ", and clients count from 0",
@@ -174,11 +174,12 @@ static brim_status add_time(const reader *r, brim_trace_times *t, int64_t count,
   const double from = r->value[1], to = r->value[2];
   if (own < client)
     return complain(
-        r, 1, "the lines of client %" PRId64 " are behind those of client %" PRId64 ": sort them by client and start",
+        r, 1, "the lines of client %" PRId64 " come after those of client %" PRId64 ": sort them by client and start",
         own, client);
   if (to <= from) return complain(r, r->column[2], "'end' %g is not after 'start' %g", to, from);
   if (own == client && from < t->time[count - 1].to)
-    return complain(r, r->column[1], "'start' %g is before the end %g of the line before", from, t->time[count - 1].to);
+    return complain(r, r->column[1], "'start' %g is before the end of the previous line, %g", from,
+                    t->time[count - 1].to);
   while (client < own) t->first[++client] = count;
   t->time[count] = (brim_trace_time){from, to};
   if (to > t->period) t->period = to;
@@ -196,7 +197,7 @@ static brim_status read_times(reader *r, int64_t clients, brim_trace_times *t)
     count++;
   }
   r->number++;
-  if (count == 0) return complain(r, 1, "the file has no client");
+  if (count == 0) return complain(r, 1, "the file has no clients");
   while (client < clients) t->first[++client] = count;
   return BRIM_OK;
 }

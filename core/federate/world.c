@@ -296,12 +296,11 @@ static void predict_all(const brim_fleet *f, const brim_moment *m, brim_fleet_co
 
 static brim_status refuse_wait(const brim_moment *m, double waited, int64_t needed)
 {
-  return brim_fail(
-      BRIM_ENUMERIC,
-      "round %" PRId64 ": waited %g simulated seconds, and there never were %" PRId64
-      " clients\ntake world.too_few=go_on with a smaller federate.min_clients, fewer clients_per_round, or "
-      "another world.availability",
-      m->round + 1, waited, needed);
+  return brim_fail(BRIM_ENUMERIC,
+                   "round %" PRId64 ": waited %g simulated seconds, but there were never %" PRId64
+                   " clients available\nset world.too_few=go_on with a smaller federate.min_clients, or change "
+                   "clients_per_round or world.availability",
+                   m->round + 1, waited, needed);
 }
 
 /* Those who are there come again after that; 0: never. */
@@ -329,10 +328,10 @@ brim_status brim_fleet_gather(brim_fleet *f, brim_moment *m, brim_fleet_columns 
     m->clock += f->world->check_seconds;
   }
   if (look > 0)
-    brim_log(BRIM_LOG_INFO, "round %" PRId64 ": waited %g simulated seconds until %" PRId64 " clients were there",
+    brim_log(BRIM_LOG_INFO, "round %" PRId64 ": waited %g simulated seconds until %" PRId64 " clients were available",
              m->round + 1, m->clock - start, needed);
   if (*candidates < asked)
-    brim_log(BRIM_LOG_INFO, "round %" PRId64 ": goes on with the %" PRId64 " clients that are there, of %" PRId64,
+    brim_log(BRIM_LOG_INFO, "round %" PRId64 ": continues with %" PRId64 " available clients, of %" PRId64,
              m->round + 1, *candidates, asked);
   return BRIM_OK;
 }

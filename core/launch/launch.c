@@ -108,7 +108,8 @@ static void stop(launcher *l, int number)
   const char *folder = l->seats.folder[0] ? l->seats.folder : l->launch->folder;
   if (folder[0] && brim_checkpoint_exists(folder))
     brim_log(BRIM_LOG_INFO,
-             "ended at once: the steps after the last checkpoint are lost\ngo on with: brim train --resume %s", folder);
+             "ended at once: the steps after the last checkpoint are lost\nresume with: brim train --resume %s",
+             folder);
   else
     brim_log(BRIM_LOG_INFO, "ended at once: there is no checkpoint yet, so all steps are lost");
   end_job(l, -1);
@@ -180,7 +181,7 @@ static void fail_absent(launcher *l)
   brim_text names = {0};
   for (int32_t r = 0; r < l->seats.count; r++)
     if (!l->seats.seat[r].came) brim_text_printf(&names, "%s%d", names.length ? ", " : "", (int)r);
-  fail(l, "of %d ranks these did not begin within dist.timeout_seconds=%g, so the job was ended: %s",
+  fail(l, "of %d ranks, some did not start within dist.timeout_seconds=%g, so the job was ended: %s",
        (int)l->seats.count, l->launch->end_seconds, brim_text_str(&names));
   brim_text_release(&names);
 }
@@ -217,7 +218,7 @@ static void judge(launcher *l)
   else if (left > 0 && s->waiting > 0)
     end_job(l, -1); /* who has left will not come any more, and has said why */
   else if (brim_seats_late(s, now, names, sizeof names))
-    fail(l, "%s did not come when the others had waited %.3g seconds (dist.timeout_seconds), so the job was ended",
+    fail(l, "%s did not answer while the others waited %.3g seconds (dist.timeout_seconds), so the job was ended",
          names, s->patience);
   else if (left > 0 && now - s->left_at > l->launch->end_seconds)
     fail(l, "%d of %d ranks did not end within dist.timeout_seconds=%g after the first, so they were killed",
@@ -281,7 +282,7 @@ static void wait_for_all(launcher *l)
 
 static brim_status start(launcher *l, const char *const *word, const sigset_t *mask)
 {
-  if (l->signals < 0) return brim_fail(BRIM_EIO, "signals cannot be watched: %s", strerror(errno));
+  if (l->signals < 0) return brim_fail(BRIM_EIO, "cannot watch signals: %s", strerror(errno));
   fflush(NULL); /* what is buffered would be written by all */
   if (!l->launch->mpirun[0]) return brim_launch_ranks(word, mask, &l->seats);
   prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -308,8 +309,9 @@ static brim_status tell_lost(const launcher *l, int32_t rank)
     brim_fail(BRIM_ECOMM, "rank %d (process %d) was killed by signal %d (%s), so the job was ended", (int)rank,
               (int)seat->pid, number, strsignal(number));
   else
-    brim_fail(BRIM_ECOMM, "rank %d (process %d) ended with exit status %d without saying why, so the job was ended",
-              (int)rank, (int)seat->pid, WEXITSTATUS(status));
+    brim_fail(BRIM_ECOMM,
+              "rank %d (process %d) ended with exit status %d without giving a reason, so the job was ended", (int)rank,
+              (int)seat->pid, WEXITSTATUS(status));
   if (number == 0) add_said(l);
   return BRIM_ECOMM;
 }
@@ -341,7 +343,7 @@ static brim_status sum_up(const launcher *l, int *exit_status)
     brim_fail(BRIM_ECOMM, "mpirun was killed by signal %d (%s), so the job was ended", WTERMSIG(l->mpirun_status),
               strsignal(WTERMSIG(l->mpirun_status)));
   else
-    brim_fail(BRIM_ECOMM, "%s ended with exit status %d, when %d of %d ranks had begun and %d had ended",
+    brim_fail(BRIM_ECOMM, "%s ended with exit status %d when %d of %d ranks had started and %d had ended",
               l->launch->mpirun[0] ? "mpirun" : "a rank", WEXITSTATUS(l->mpirun_status), (int)brim_seats_came(s),
               (int)s->count, (int)brim_seats_left(s));
   add_said(l);

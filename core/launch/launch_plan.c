@@ -32,7 +32,7 @@ static const brim_plugin *communicator(const brim_config *config, bool host)
 static const char *why_not(const brim_config *config, const char *id)
 {
   const brim_registry_failure *failure = brim_registry_failure_of(config->registry, BRIM_COMM, id);
-  return failure ? failure->reason : "this build has none";
+  return failure ? failure->reason : "this build does not include it";
 }
 
 /* 0: it cannot be known. */
@@ -58,7 +58,7 @@ static int32_t count_ranks(const brim_config *config)
   const int32_t devices = count_devices(config);
   if (devices <= 1) return 1;
   if (!communicator(config, false)) {
-    brim_log(BRIM_LOG_INFO, "one of %d GPUs is used: those of several ranks need communicator 'nccl': %s", devices,
+    brim_log(BRIM_LOG_INFO, "using one of %d GPUs: several ranks need communicator 'nccl': %s", devices,
              why_not(config, "nccl"));
     return 1;
   }
@@ -89,8 +89,8 @@ static brim_status choose_starter(const brim_config *config, brim_rank_launch *o
   brim_fail(BRIM_ELOAD, "dist.ranks=%d needs MPI: %s%s", (int)out->ranks,
             has_mpi ? "there is no mpirun on the PATH" : "communicator 'mpi' cannot be loaded: ",
             has_mpi ? "" : why_not(config, "mpi"));
-  return brim_fail_add(BRIM_ELOAD, "install Open MPI (Debian: openmpi-bin, and libopenmpi-dev to build with), or leave "
-                                   "dist.ranks out");
+  return brim_fail_add(
+      BRIM_ELOAD, "install Open MPI (Debian: openmpi-bin, and libopenmpi-dev to build with), or remove dist.ranks");
 }
 
 brim_status brim_launch_plan(const brim_config *config, const char *resume, brim_rank_launch *out)

@@ -31,7 +31,7 @@ int brim_launch_listen(void)
     setenv(BRIM_LINE_ADDRESS, name, 1);
     return fd;
   }
-  brim_fail(BRIM_EIO, "no socket for the ranks to come to: %s", strerror(errno));
+  brim_fail(BRIM_EIO, "cannot open a socket for the ranks: %s", strerror(errno));
   if (fd >= 0) close(fd);
   return -1;
 }
@@ -65,7 +65,7 @@ static void set_environment(const brim_rank_launch *launch)
 static brim_status find_self(char *out, size_t room)
 {
   const ssize_t length = readlink("/proc/self/exe", out, room - 1);
-  if (length < 0) return brim_fail(BRIM_EIO, "where this program is cannot be told: %s", strerror(errno));
+  if (length < 0) return brim_fail(BRIM_EIO, "cannot find the path of the brim executable: %s", strerror(errno));
   out[length] = '\0';
   return BRIM_OK;
 }
@@ -97,7 +97,7 @@ brim_status brim_launch_mpirun(const brim_rank_launch *launch, const char *const
   size_t count = 0;
   const pid_t launcher = getpid();
   BRIM_TRY(find_self(self, sizeof self));
-  if (pipe2(ends, O_CLOEXEC) != 0) return brim_fail(BRIM_EIO, "no pipe for mpirun: %s", strerror(errno));
+  if (pipe2(ends, O_CLOEXEC) != 0) return brim_fail(BRIM_EIO, "cannot make a pipe for mpirun: %s", strerror(errno));
   while (word[count]) count++;
   const char **argv = brim_xcalloc(count + 4, sizeof *argv);
   snprintf(ranks, sizeof ranks, "%d", (int)launch->ranks);
@@ -117,7 +117,7 @@ brim_status brim_launch_mpirun(const brim_rank_launch *launch, const char *const
   close(ends[1]);
   *output = ends[0];
   if (*pid > 0) return BRIM_OK;
-  return brim_fail(BRIM_EIO, "mpirun cannot be started: %s", strerror(reason));
+  return brim_fail(BRIM_EIO, "cannot start mpirun: %s", strerror(reason));
 }
 
 /* ---- brim's own ---- */
@@ -134,7 +134,7 @@ static brim_status start_rank(const char *const *word, const sigset_t *mask, int
   int ends[2];
   const pid_t launcher = getpid();
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
-    return brim_fail(BRIM_EIO, "no line to rank %d: %s", (int)rank, strerror(errno));
+    return brim_fail(BRIM_EIO, "cannot make a socket pair for rank %d: %s", (int)rank, strerror(errno));
   set_number("BRIM_RANK", rank);
   set_number(BRIM_LINE_FD, ends[1]);
   const pid_t pid = fork();
@@ -146,7 +146,7 @@ static brim_status start_rank(const char *const *word, const sigset_t *mask, int
   close(ends[1]);
   if (pid < 0) {
     close(ends[0]);
-    return brim_fail(BRIM_EIO, "rank %d cannot be started: %s", (int)rank, strerror(reason));
+    return brim_fail(BRIM_EIO, "cannot start rank %d: %s", (int)rank, strerror(reason));
   }
   seat->fd = ends[0];
   seat->pid = pid;

@@ -294,8 +294,8 @@ static brim_status parse_bytes(const brim_param *row, const brim_yaml *node, voi
                       name ? row->range : "", name ? " or " : "", mb ? "MiB" : "bytes");
   const double one = mb ? 1 << 20 : 1; /* bytes that the key counts as one */
   const long double size = factor == 0 ? (long double)integer : floorl((long double)number * factor / one);
-  if (!fits || size * one >= 0x1p63) return problem_is(problem, node, "a size of less than 2^63 bytes");
-  if (size < 0) return problem_is(problem, node, "a size, not negative");
+  if (!fits || size * one >= 0x1p63) return problem_is(problem, node, "a size below 2^63 bytes");
+  if (size < 0) return problem_is(problem, node, "a size that is not negative");
   if (size == 0 && factor > 0 && number > 0)
     return problem_is(problem, node, mb ? "a size of at least 1 MiB" : "a size of at least 1 byte");
   BRIM_TRY(check_range(row, size, node, problem));
@@ -435,7 +435,7 @@ static brim_status parse_shares(const brim_yaml *node, void *field, brim_text *p
     const brim_yaml *row = node->item[i];
     if (row->kind != BRIM_YAML_MAP) {
       brim_text_printf(problem, "'%s' ", node->key[i]);
-      return problem_is(problem, row, "a map of who has which share of it");
+      return problem_is(problem, row, "a map of names to shares");
     }
     for (size_t k = 0; k < row->count; k++, item++) {
       *item = (brim_share){.of = brim_arena_string(arena, node->key[i]), .who = brim_arena_string(arena, row->key[k])};

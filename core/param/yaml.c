@@ -249,7 +249,7 @@ static brim_status read_alias(reader *r, const char *name, const yaml_mark_t *ma
   const anchor *a = r->anchors;
   while (a && strcmp(a->name, name) != 0) a = a->next;
   if (!a) return refuse(r, mark, "alias '*%s' has no anchor '&%s' before it", name, name);
-  if (a->open) return refuse(r, mark, "recursive alias '*%s': it stands inside its own anchor", name);
+  if (a->open) return refuse(r, mark, "recursive alias '*%s': it is inside its own anchor", name);
   size_t nodes = 0;
   int below = 0;
   measure(a->node, &nodes, &below);

@@ -95,7 +95,8 @@ static brim_status check_open_file(int fd)
   BRIM_TRY(check_header(&header));
   const uint64_t promised = promised_bytes(fd, &header);
   if (promised == 0)
-    return brim_fail(BRIM_ELOAD, "is truncated: it has %" PRIu64 " bytes and no whole list of segments", bytes);
+    return brim_fail(BRIM_ELOAD, "is truncated: it has %" PRIu64 " bytes, which do not hold its list of segments",
+                     bytes);
   if (promised > bytes)
     return brim_fail(BRIM_ELOAD, "is truncated: it has %" PRIu64 " of %" PRIu64 " bytes", bytes, promised);
   return BRIM_OK;

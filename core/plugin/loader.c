@@ -29,10 +29,11 @@ static brim_status fail_linking(const char *path, const char *message)
   const bool own = strncmp(message, path, length) == 0 && message[length] == ':';
   if (symbol && own) {
     symbol += strlen(undefined);
-    return brim_fail(BRIM_ELOAD,
-                     "needs the symbol '%.*s', which neither brim nor a library of the plugin has\n"
-                     "link the plugin with the library that defines it; of brim, only brim/*.h can be called",
-                     (int)strcspn(symbol, " ,\t\n"), symbol);
+    return brim_fail(
+        BRIM_ELOAD,
+        "needs the symbol '%.*s', which neither brim nor a library of the plugin defines\nlink the plugin with the "
+        "library that defines it; a plugin can call only those functions of brim that brim/*.h declares",
+        (int)strcspn(symbol, " ,\t\n"), symbol);
   }
   if (file && !own)
     return brim_fail(BRIM_ELOAD, "needs the library %.*s, which is not installed", (int)(file - message), message);
@@ -86,7 +87,7 @@ brim_status brim_loader_enter(const char *file, const brim_module **out)
   memcpy(&entry, &symbol, sizeof entry);
   if (!entry)
     return brim_fail(BRIM_ELOAD, "is not a brim plugin: it has no function " ENTRY
-                                 "\na plugin ends in BRIM_MODULE(name, version, plugins)");
+                                 "\nend the plugin with BRIM_MODULE(name, version, plugins)");
   brim_crash_add_code(symbol, keep_name(path));
   *out = entry();
   return BRIM_OK;

@@ -210,7 +210,7 @@ static brim_status scan(brim_registry *r, const char *folder, int depth)
     const char *path = brim_arena_printf(&r->arena, "%s%s%s", folder, brim_ends_with(folder, "/") ? "" : "/", name[i]);
     struct stat info;
     if (stat(path, &info) != 0) {
-      if (brim_ends_with(path, ".so")) add_failure(r, NULL, path, "is a link to a file that is not there");
+      if (brim_ends_with(path, ".so")) add_failure(r, NULL, path, "is a link to a file that does not exist");
     } else if (S_ISDIR(info.st_mode)) {
       if (depth < DEPTH_MAX && scan(r, path, depth + 1) != BRIM_OK) add_failure(r, NULL, path, brim_error_text());
     } else if (brim_ends_with(path, ".so")) {
@@ -266,7 +266,7 @@ static void add_configs(brim_registry *r, const char *folder)
   if (r->configs_count < BRIM_REGISTRY_CONFIGS_MAX)
     r->configs[r->configs_count++] = folder;
   else
-    brim_log(BRIM_LOG_WARN, "no configurations are looked for in %s: there are more than %d such folders", folder,
+    brim_log(BRIM_LOG_WARN, "ignoring configurations in %s: there are more than %d such folders", folder,
              BRIM_REGISTRY_CONFIGS_MAX);
 }
 
