@@ -25,8 +25,8 @@ struct brim_engine {
   const brim_backend_ops *ops;
   void *backend;
   int device;
-  int64_t plans;  /* that are not released */
-  bool is_closed; /* by the caller; it goes with the last plan */
+  int64_t plans;  /* not yet released */
+  bool is_closed; /* the caller closed it; freed with the last plan */
 };
 
 struct brim_training_plan {
@@ -43,7 +43,7 @@ struct brim_training_plan {
   int64_t losses_each; /* of a sample */
   brim_plan *plan;
   bool is_placed;
-  bool is_freed; /* by the caller; it goes with its training */
+  bool is_freed; /* the caller freed it; released with its training */
 };
 
 struct brim_training {
@@ -51,13 +51,13 @@ struct brim_training {
   brim_exec *exec;
   const brim_program *train, *update, *answer;
   brim_step step;
-  int64_t fed;   /* samples of this batch */
-  double weight; /* losses of them that count */
-  void *values;  /* of a micro-batch, in the backend's type */
+  int64_t fed;   /* samples of the present batch */
+  double weight; /* their weights' sum */
+  void *values;  /* a micro-batch, in the backend's type */
   void *labels, *output;
 };
 
-/* Structs of callers that know fewer or more fields: those that both know. */
+/* Copies a caller's struct, which may have fewer or more fields: those that both know. */
 static brim_status take_struct(void *to, size_t bytes, const void *from, const char *name)
 {
   uint32_t size = 0;
@@ -68,7 +68,7 @@ static brim_status take_struct(void *to, size_t bytes, const void *from, const c
   return BRIM_OK;
 }
 
-/* Of what an earlier call should have made, or the caller must give. */
+/* Checks an argument or the result of an earlier call. */
 static brim_status need_pointer(const void *pointer, const char *what)
 {
   return pointer ? BRIM_OK : brim_fail(BRIM_EINVAL, "%s is NULL", what);
@@ -81,7 +81,7 @@ static size_t count_words(const char *const *word)
   return count;
 }
 
-/* A plugin, and an instance of it that the words make. */
+/* Finds a plugin and makes an instance with the settings in `word`. */
 static brim_status make_instance(const brim_engine *e, enum brim_kind kind, const char *id, const char *const *word,
                                  brim_arena *arena, const brim_plugin **plugin, void **self)
 {
@@ -227,7 +227,7 @@ static bool is_ignored(const brim_training_plan *p, int32_t label)
   return (p->network.task == BRIM_TASK_TOKENS || ignores_a_class(p)) && label == p->loss.attr.ignore_index;
 }
 
-/* Do some labels count more than others, so that the weight of a batch is known after its last micro-batch only? */
+/* Do labels have different weights, so that a batch's weight is known only after its last micro-batch? */
 static bool is_weighted(const brim_training_plan *p)
 {
   return p->network.task == BRIM_TASK_TOKENS || p->class_weights.count > 0 || ignores_a_class(p);
@@ -254,7 +254,7 @@ static brim_status plan_training(brim_training_plan *p)
   const bool has_stores = e->ops->size >= offsetof(brim_backend_ops, stores) + sizeof e->ops->stores;
   if (n->activations && !(has_stores && e->ops->stores & BRIM_STORES(n->activations)))
     return brim_fail(BRIM_ENOTSUP, "backend '%s' cannot keep activations in bf16", e->plugin->id);
-  brim_graph_loss loss = p->loss; /* kernels know one label of tokens that counts for nothing */
+  brim_graph_loss loss = p->loss; /* kernels know one token label that is ignored */
   if (n->task == BRIM_TASK_TOKENS && loss.attr.ignores) loss.attr.ignore_index = BRIM_NO_TOKEN;
   brim_plan_request r = {.graph = {.model = &p->built,
                                    .model_self = p->model_self,
@@ -322,7 +322,7 @@ brim_status brim_engine_plan(brim_engine *e, const brim_network *network, brim_t
   return plan_network(e, &n, out);
 }
 
-/* The greatest divisor of n that is less than d, which divides it, or 0. It looks at no more than 2 sqrt(n) numbers. */
+/* The greatest divisor of n below d, which divides n; 0 if there is none. Tests at most 2 sqrt(n) numbers. */
 static int64_t next_divisor(int64_t n, int64_t d)
 {
   for (int64_t parts = n / d + 1; parts <= n / parts; parts++)
@@ -444,7 +444,7 @@ void brim_engine_unplace(brim_training *t)
   free(t);
 }
 
-/* Of the caller's types, float and int32_t. */
+/* Converts from the caller's types, float and int32_t. */
 static void take_values(const brim_tensor *t, const void *from, void *to)
 {
   const uint32_t type = t->dtype == BRIM_DTYPE_I32 ? BRIM_DTYPE_I32 : BRIM_DTYPE_F32;
@@ -455,7 +455,7 @@ static void take_values(const brim_tensor *t, const void *from, void *to)
     brim_convert(t->dtype, to, type, from, count);
 }
 
-/* Of classes and tokens: which count, *weight of them. */
+/* For classes and tokens: marks labels that are ignored, and adds the weights of the others to *weight. */
 static brim_status take_labels(const brim_training *t, const void *from, double *weight)
 {
   const brim_training_plan *p = t->of;
@@ -510,7 +510,7 @@ brim_status brim_engine_feed(brim_training *t, const void *values, const void *l
   t->step.first_sample = t->fed;
   brim_status status = brim_exec_load(t->exec, t->train, t->values, t->labels);
   if (status == BRIM_OK) status = brim_exec_run(t->exec, t->train, &t->step, NULL);
-  if (status != BRIM_OK) { /* a part of it may have been added to sums and gradients */
+  if (status != BRIM_OK) { /* it may have been added to sums and gradients in part */
     t->fed = 0;
     return brim_fail_add(status, "in a micro-batch; the batch is dropped: feed it again from its first sample");
   }
@@ -528,7 +528,7 @@ brim_status brim_engine_step(brim_training *t, double *loss)
   if (t->fed < n->batch)
     return brim_fail(BRIM_EINVAL, "%lld of the batch's %lld samples are fed: call brim_engine_feed", (long long)t->fed,
                      (long long)n->batch);
-  t->fed = 0; /* whatever becomes of this one */
+  t->fed = 0; /* however this step ends */
   BRIM_TRY(brim_exec_metrics(t->exec, t->train, metrics, 2));
   if (t->weight == 0) return brim_fail(BRIM_EINVAL, "every label of the batch is ignored or has the weight 0");
   if (loss) *loss = metrics[0] / t->weight;
@@ -562,7 +562,7 @@ brim_status brim_engine_answer(brim_training *t, const void *values, float *out)
 
 /* ---- parameters ---- */
 
-/* The one of this name, which the caller's memory is to hold. */
+/* Finds a parameter by name and checks the caller's array. */
 static brim_status find_parameter(const brim_training *t, const char *name, const float *values, uint64_t count,
                                   const brim_tensor **out)
 {

@@ -1,4 +1,4 @@
-/* Reading what lies on the device, writing to it, and finding what is not finite. See exec.h. */
+/* Reads and writes values on the device, and finds values that are not finite. See exec.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,7 +26,7 @@ brim_status brim_exec_metrics(brim_exec *exec, const brim_program *program, doub
 {
   if (count * sizeof *out > program->graph->metrics->bytes)
     return brim_fail(BRIM_EINTERNAL, "%zu metrics requested, more than the program computes", count);
-  BRIM_TRY(brim_exec_wait(exec)); /* which has errors of the data, such as labels out of range */
+  BRIM_TRY(brim_exec_wait(exec)); /* reports errors in the data, such as labels out of range */
   return exec->backend->download(exec->self, out, brim_exec_metrics_at(exec), count * sizeof *out);
 }
 
@@ -82,12 +82,12 @@ brim_status brim_exec_write(brim_exec *exec, const brim_program *program, const 
 {
   void *state = brim_offload_pointer(&exec->offload, program, tensor);
   if (!state) return exec->backend->upload(exec->self, brim_exec_pointer(exec, program, tensor), host, tensor->bytes);
-  BRIM_TRY(brim_exec_wait(exec)); /* copies of it may be under way */
+  BRIM_TRY(brim_exec_wait(exec)); /* copies from it may be in flight */
   memcpy(state, host, tensor->bytes);
   return BRIM_OK;
 }
 
-/* Host memory for a tensor, or ENOMEM_HOST. */
+/* Allocates host memory for a tensor, or returns ENOMEM_HOST. */
 static brim_status new_copy(const brim_tensor *tensor, void **out)
 {
   *out = brim_try_malloc(tensor->bytes);

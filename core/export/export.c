@@ -30,7 +30,7 @@ void brim_parameters_close(brim_parameters *p)
 
 /* ---- the map ---- */
 
-/* Which name it does not lead back to; NULL: to all. */
+/* A name that the map does not restore; NULL if it restores all. */
 static const char *find_one_way(brim_arena *arena, const brim_weights_map *map, const brim_parameters *p)
 {
   for (size_t i = 0; i < p->count; i++) {
@@ -42,7 +42,7 @@ static const char *find_one_way(brim_arena *arena, const brim_weights_map *map, 
   return NULL;
 }
 
-/* Would a file that is written by this map be recognised as one of its layout? */
+/* Would brim recognise the layout of a file written with this map? */
 static bool suits(brim_arena *arena, const brim_weights_map *map, const brim_parameters *p)
 {
   const char **name = BRIM_ARENA_NEW(arena, const char *, p->count + 1);
@@ -58,7 +58,7 @@ static bool is_among(const char *word, const char *list)
   return false;
 }
 
-/* Formats once each, and which of them suit. */
+/* Lists each format once, and those that suit the model. */
 static brim_status refuse(brim_arena *arena, const brim_weights_map *map, size_t count, const char *format,
                           const brim_parameters *p)
 {

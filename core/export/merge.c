@@ -1,4 +1,4 @@
-/* See merge.h. Sums are taken in double precision, and rounded once. */
+/* See merge.h. Sums are computed in double precision and rounded once. */
 #include "export/merge.h"
 
 #include <string.h>
@@ -25,7 +25,7 @@ static const brim_safetensor *find_tensor(const brim_parameters *p, const char *
   return NULL;
 }
 
-/* Of a checkpoint, as the graph has it. */
+/* Finds a tensor in the checkpoint, with the shape that the graph gives it. */
 static brim_status find_trained(const brim_parameters *p, const brim_tensor *t, const brim_safetensor **out)
 {
   *out = find_tensor(p, t->name);
@@ -35,7 +35,7 @@ static brim_status find_trained(const brim_parameters *p, const brim_tensor *t, 
                    *out ? "does not have" : "lacks", t->name);
 }
 
-/* values [O, F] += scale * up [o, r] down [r, F], from a row on. */
+/* values [O, F] += scale * up [o, r] down [r, F], beginning at a row. */
 static void add_product(const brim_wrap_change *c, const double *up, const double *down, double *values)
 {
   const int64_t rows = c->up->shape.dim[0], rank = c->down->shape.dim[0], columns = c->down->shape.dim[1];
@@ -107,7 +107,7 @@ static bool is_of_change(const brim_graph *g, const brim_tensor *t)
   return false;
 }
 
-/* What else was trained: the head, which gets the name of the backbone's. */
+/* Adds the trained head, under the name of the backbone's head. */
 static brim_status add_head(merger *m)
 {
   const brim_graph *g = m->graph;
