@@ -1,4 +1,4 @@
-/* How many ranks, and who starts them. See launch.h. */
+/* How many ranks to start, and how. See launch.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,8 @@ static bool is_on_device(const brim_config *config)
   return BRIM_HAS(brim_backend_ops, ops, run_program);
 }
 
-/* Of this half: the chosen communicator if it has it, else the one that "auto" stands for. NULL: it cannot be had. */
+/* The communicator for this half: the chosen one if it has it, else the one that "auto" stands for; NULL if none is
+ * available. */
 static const brim_plugin *communicator(const brim_config *config, bool host)
 {
   const brim_plugin *chosen = brim_config_choice_of(config, "comm")->plugin;
@@ -35,7 +36,7 @@ static const char *why_not(const brim_config *config, const char *id)
   return failure ? failure->reason : "this build does not include it";
 }
 
-/* 0: it cannot be known. */
+/* 0 if unknown. */
 static int32_t count_devices(const brim_config *config)
 {
   const brim_config_choice *backend = brim_config_choice_of(config, "backend");
@@ -48,7 +49,7 @@ static int32_t count_devices(const brim_config *config)
   return count;
 }
 
-/* One for each GPU, unless somebody says which, or the run is one of many that queue for them. */
+/* One for each GPU, unless the user names a device, or the run is one of many that queue for devices. */
 static int32_t count_ranks(const brim_config *config)
 {
   const brim_settings *s = &config->settings;

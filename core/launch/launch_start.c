@@ -1,5 +1,5 @@
-/* See launch_start.h. Each has a process group of its own, so that a terminal's Ctrl-C reaches the launcher alone,
- * which passes it on once. mpirun is told what it needs by its environment, not by options: so any MPI's will do. */
+/* See launch_start.h. Each child has its own process group, so that a terminal's Ctrl-C reaches only the launcher,
+ * which passes it on once. mpirun gets its settings by the environment, not by options, so any MPI's mpirun works. */
 #include "launch/launch_start.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@ int brim_launch_listen(void)
   char name[sizeof address.sun_path + 1] = "";
   socklen_t bytes = sizeof address;
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  /* bound to nothing, it gets a name that nobody has */
+  /* bound to an empty address, it gets a unique name */
   if (fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address.sun_family) == 0 && listen(fd, SOMAXCONN) == 0 &&
       getsockname(fd, (struct sockaddr *)&address, &bytes) == 0) {
     memcpy(name, address.sun_path + 1, bytes - offsetof(struct sockaddr_un, sun_path) - 1);
@@ -38,8 +38,8 @@ int brim_launch_listen(void)
 
 /* ---- mpirun ---- */
 
-/* Of Open MPI 4 and 5. brim itself gives processors to ranks, more ranks than those may be wanted, and all are to be on
- * this machine, also within a batch job of several. What the user has set stays. */
+/* For Open MPI 4 and 5. brim itself assigns processors to ranks, there may be more ranks than processors, and all must
+ * be on this machine, even within a batch job of several. Variables that the user has set stay. */
 static void set_environment(const brim_rank_launch *launch)
 {
   static const char *const names[][2] = {
@@ -74,7 +74,7 @@ _Noreturn static void become(const char *file, const char *const *argv, const si
                              int last_wish)
 {
   prctl(PR_SET_PDEATHSIG, last_wish);
-  if (getppid() != launcher) _exit(EXEC_FAILED); /* it went before it could be asked for */
+  if (getppid() != launcher) _exit(EXEC_FAILED); /* it ended before the death signal was set */
   setpgid(0, 0);
   sigprocmask(SIG_SETMASK, mask, NULL);
   execv(file, (char *const *)argv);
@@ -120,7 +120,7 @@ brim_status brim_launch_mpirun(const brim_rank_launch *launch, const char *const
   return brim_fail(BRIM_EIO, "cannot start mpirun: %s", strerror(reason));
 }
 
-/* ---- brim's own ---- */
+/* ---- ranks without mpirun ---- */
 
 static void set_number(const char *name, int32_t number)
 {

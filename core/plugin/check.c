@@ -1,8 +1,7 @@
-/* What must hold of a module before anything of it is used.
+/* The checks of a module before brim uses anything of it.
  *
- * The ABI is compared field by field and every difference is named, since an author who rebuilds wants to know
- * whether headers, compiler or both are to blame. After it the first thing wrong is reported: later ones are often
- * its consequence. */
+ * The ABI is compared field by field, and every difference is reported, as an author who rebuilds wants to know whether
+ * headers, compiler or both are wrong. After that only the first error is reported: later ones often follow from it. */
 #include <stdio.h>
 #include <string.h>
 
@@ -26,7 +25,7 @@
 #define PARAMS_BYTES_MAX (1u << 20)
 #define ALIGNMENT_MAX (1 << 21) /* bytes; a huge page */
 
-/* The functions that a kind cannot do without. */
+/* The functions that a kind requires. */
 typedef struct required_op {
   const char *name;
   size_t offset;
@@ -54,8 +53,8 @@ static const required_op schedule_ops[] = {REQUIRED(brim_schedule_ops, factor), 
 static const required_op augment_ops[] = {REQUIRED(brim_augment_ops, apply), {NULL, 0}};
 static const required_op selector_ops[] = {REQUIRED(brim_selector_ops, select), {NULL, 0}};
 
-/* What may come from outside, and the size of its table; the least is that of the oldest ABI whose plugins of the kind
- * are taken: models and data sets of 1.0, policies and backends of 1.3 (tests/abi/kept). */
+/* The kinds that plugins may have, and the size of their tables; the smallest size is that of the oldest ABI whose
+ * plugins of the kind are accepted: models and data sets of 1.0, policies and backends of 1.3 (tests/abi/kept). */
 static brim_status check_backend(const void *table);
 static brim_status check_policy(const void *table);
 static brim_status check_comm(const void *table);
@@ -67,7 +66,7 @@ static const struct {
   size_t bytes, least;
   const required_op *required;
   brim_status (*check)(const void *ops);
-  bool is_params; /* without create(): its functions get the parameters as self */
+  bool is_params; /* has no create(): its functions get the parameters as self */
 } kinds[] = {
     {BRIM_MODEL, sizeof(brim_model_ops), offsetof(brim_model_ops, wraps), model_ops, NULL},
     {BRIM_DATASET, sizeof(brim_dataset_ops), offsetof(brim_dataset_ops, host_bytes), dataset_ops, NULL},
@@ -133,7 +132,7 @@ static brim_status check_policy(const void *table)
   return brim_fail(BRIM_ELOAD, "ops is empty: a policy needs at least one function");
 }
 
-/* Each half is whole, and one of them is there. */
+/* Each half must be complete, and one must exist. */
 static brim_status check_comm(const void *table)
 {
   const brim_comm_ops *ops = table;
@@ -154,7 +153,7 @@ static size_t count_names(const char *const *name)
   return count;
 }
 
-/* Where a form says what is otherwise for a parameter, the formula is read when a plan is made. */
+/* If the optimizer has form(), its formulas are checked when a plan is made. */
 static brim_status check_optimizer(const void *table)
 {
   const brim_optimizer_ops *ops = table;
@@ -253,7 +252,7 @@ static brim_status check_params(const brim_plugin *plugin)
   return BRIM_OK;
 }
 
-/* "model/cnn", as far as it can be said. */
+/* "model/cnn", as far as the fields are valid. */
 static void name_plugin(const brim_plugin *plugin, size_t index, char *out, size_t room)
 {
   const char *kind = brim_kind_name(plugin->kind);
@@ -284,13 +283,13 @@ static brim_status check_twice(const brim_module *module, size_t index)
   return BRIM_OK;
 }
 
-/* What is found: the first thing, or where somebody listens all of it. */
+/* Where to report: the first error as the status or, with a listener, all of them. */
 typedef struct finding {
   brim_loader_tell tell;
   void *context;
 } finding;
 
-/* OK: go on, as nothing was wrong or it was told. */
+/* Reports an error to the listener, if there is one, and then returns OK to continue. */
 static brim_status heed(const finding *f, brim_status status)
 {
   if (status == BRIM_OK || !f->tell) return status;
@@ -298,7 +297,7 @@ static brim_status heed(const finding *f, brim_status status)
   return BRIM_OK;
 }
 
-/* Its size comes first: without it no other field can be trusted to be where it should. */
+/* Checks the size first: without it the offsets of other fields cannot be trusted. */
 static brim_status check_one(const brim_module *module, size_t index, const finding *f)
 {
   static brim_status (*const checks[])(const brim_plugin *) = {check_id, check_help, check_ops, check_params};
