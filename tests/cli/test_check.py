@@ -117,11 +117,11 @@ class Bad(Check):
                                  ("select:unknown", "select", "which is no status"),
                                  ("learn:segv", "select", "crashed in learn"),
                                  ("select:twice", "select", "twice in round 3"),
-                                 ("select:away", "select", "in round 3, which is not there"),
-                                 ("select:stranger", "select", "in round 3, and there are"),
-                                 ("select:nobody", "select", "has selected 0 clients in round 3"),
-                                 ("select:many", "select", "are wanted"),
-                                 ("select:pointer", "select", "a pointer of its own in the place of `client`"),
+                                 ("select:away", "select", "in round 3, which is not among"),
+                                 ("select:stranger", "select", "in round 3; there are"),
+                                 ("select:nobody", "select", "selected 0 clients in round 3"),
+                                 ("select:many", "select", "it must select 1 to"),
+                                 ("select:pointer", "select", "replaced the pointer `client`"),
                                  ("select:behind", "select", "writes past the end of of_client in select"),
                                  ("select:column", "select", "writes to clients.loss in select"),
                                  ("select:losses", "select", "BRIM_NEED_LOSSES"),
@@ -136,11 +136,11 @@ class Bad(Check):
                                  ("step:impure", "step", "when it is computed again"),
                                  ("form:name", "update", "unknown name 'decays'"),
                                  ("form:shape", "update", "gives the state 'momentum' the shape [1]"),
-                                 ("form:dtype", "update", "must leave dtype and block of the state 'momentum'"),
-                                 ("form:block", "update", "must leave dtype and block of the state 'momentum'"),
+                                 ("form:dtype", "update", "must not change dtype and block of the state 'momentum'"),
+                                 ("form:block", "update", "must not change dtype and block of the state 'momentum'"),
                                  ("form:states", "update", "declares 5 states and 1 numbers: at most 4 and 8"),
                                  ("form:unnamed", "update", "gives state 1 no name"),
-                                 ("form:none", "update", "sets formula to NULL, and ops.build is NULL"),
+                                 ("form:none", "update", "sets formula to NULL, but ops.build is NULL too"),
                                  ("form:op", "update", "sets op, which only brim's own optimizers may")):
             with self.subTest(bad):
                 self.assert_fails("optimizer", bad, check, part)
@@ -153,23 +153,29 @@ class Bad(Check):
             with self.subTest(bad):
                 self.assert_fails("schedule", f"factor:{bad}", "factor", part)
         found = self.findings(BAD / "schedule" / "bad.so", status=LOAD, bad="table:factor")
-        self.assertIn("ops.factor is NULL, a schedule needs it", found["table"][1])
+        self.assertIn("ops.factor is NULL, but a schedule needs it", found["table"][1])
 
     def test_losses(self):
         for bad, check, part in (("segv", "build", CRASHED),
                                  ("none", "build", "loss 'bad': the plugin returned no tensor and gave no reason"),
                                  ("elements", "build", "must return one real number for each sample, [64]; got"),
                                  ("target", "build", "'sum' does not depend on the model's output\n"),
+<<<<<<< HEAD
                                  ("parameter", "build", "it makes the parameter 'own.weight': parameters are for"),
                                  ("name", "build", "unknown name 'unknown'\n"),
                                  ("shapes", "build", "the tensors must have one shape, got [64, 10] and before it "
+=======
+                                 ("parameter", "build", "it makes the parameter 'own.weight': only models may"),
+                                 ("name", "build", "nothing is known of the name 'unknown'\n"),
+                                 ("shapes", "build", "the tensors must have the same shape, got [64, 10] after "
+>>>>>>> w-core2
                                                      "[64, 1]\n"),
                                  ("count", "build", "the graph for 2 samples differs from that for 1"),
                                  ("step", "gradient", "the gradient is 0 everywhere: the model would learn nothing"),
                                  ("nan", "gradient", "nan for outputs up to 0.5")):
             with self.subTest(bad):
                 self.assert_fails("loss", f"build:{bad}", check, part)
-        for bad, part in (("build", "ops.build is NULL, a loss needs it"), ("takes", "ops.takes is 0x0"),
+        for bad, part in (("build", "ops.build is NULL, but a loss needs it"), ("takes", "ops.takes is 0x0"),
                           ("kernel", "ops.kernel is for brim's own losses")):
             with self.subTest(bad):
                 found = self.findings(BAD / "loss" / "bad.so", status=LOAD, bad=f"table:{bad}")

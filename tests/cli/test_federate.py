@@ -101,7 +101,7 @@ class Federate(Case):
                     begun = [int(calls) for step, point, _, calls, _ in begun if (step, point) == ("3", "client")]
                     failed = sum("client" in one for one in faults)
                     self.assertEqual(sum(begun), 5 + failed)
-                    self.assertEqual(any(f"at a time in the place of {lanes}" in c for c in self.recoveries(run)),
+                    self.assertEqual(any(f"at a time instead of {lanes}" in c for c in self.recoveries(run)),
                                      faults == changes)
 
     def recoveries(self, run):

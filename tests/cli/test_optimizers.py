@@ -196,9 +196,9 @@ class Muon(Base):
     def test_matrices_and_ranks_do_not_go_together(self):
         words = [*COMMON, *CNN, "optimizer=muon", "training.steps=2"]
         self.assert_error(self.train("run", *words, "dist.ranks=2", "dist.shard=optimizer", status=USAGE),
-                          "dist.shard does not go with", "muon")
+                          "dist.shard cannot be combined with", "muon")
         self.assert_error(self.train("run", *words, FUSED, status=USAGE),
-                          "optimizer.update=fused_backward does not go with", "muon")
+                          "optimizer.update=fused_backward cannot be combined with", "muon")
 
     def test_matrices_are_momentum_and_the_rest_is_adamw(self):
         self.train("run", *COMMON, *CNN, "optimizer=muon", "training.steps=1", "optimizer.adamw='conv1*'")

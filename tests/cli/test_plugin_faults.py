@@ -73,7 +73,7 @@ class BeforeTheRun(Bad):
                 ("choose_plan:zero", USAGE, ["policy.bad", "the micro-batch 0", "from 128 down to 1"]),
                 ("choose_plan:odd", USAGE, ["policy.bad", "the micro-batch 129"]),
                 ("choose_plan:precision", USAGE, ["policy.bad", "precision", "none there is"]),
-                ("choose_plan:model", USAGE, ["'no_such_model'", "available:", "policy.bad has asked for it"]),
+                ("choose_plan:model", USAGE, ["'no_such_model'", "available:", "policy.bad requested"]),
                 ("choose_plan:foreign", USAGE, ["12345", "policy 'bad'"]),
                 ("choose_plan:reason", FAILED, ["policy.bad", "choose_plan", "200 bytes", "brim_reason"]),
                 ("choose_plan:silent", FAILED, ["policy 'bad'", "without a text", "device error"]),

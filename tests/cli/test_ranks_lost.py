@@ -77,7 +77,7 @@ class Lost(Jobs):
             os.kill(found[rank], signal.SIGTERM)
             err = self.end(process, found, SECONDS)
             self.assertEqual(process.returncode, 6, err)
-            self.assertEqual(err.count("go on with: brim train --resume"), 1, err)
+            self.assertEqual(err.count("with: brim train --resume"), 1, err)
             self.assertEqual(self.summary(f"run{rank}")["steps"], self.steps(f"run{rank}")[-1])
             self.assertEqual(self.summary(f"run{rank}")["status"], "interrupted")
 

@@ -342,7 +342,7 @@ class Simulate(Case):
         self.train("pressed", *CNN, *fixed, "training.epochs=5", "training.grain=16", "memory.critical_percent=0.01")
         decisions = self.run_decisions("pressed")
         self.assertIn(("recovery", "memory pressure"), [(by, reason) for _, by, _, reason in decisions])
-        self.assertRegex(decisions[0][2], r"^micro-batch \d+ x \d+, a plan of .* in the place of ")
+        self.assertRegex(decisions[0][2], r"^micro-batch \d+ x \d+, a plan of .* instead of ")
         self.assert_same_decisions("pressed", fixed[0])
 
     def test_a_decision_that_names_no_failure_is_left_out(self):

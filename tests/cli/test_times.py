@@ -231,7 +231,7 @@ class Files(Times):
         self.assert_error(result, "mine.jsonl:2: ")
         (self.folder / "mine.jsonl").write_text('{"brim_profile": 1, "device": "another"}\n')
         result = self.brim("plan", *NET, "memory.profile=mine.jsonl", status=USAGE)
-        self.assert_error(result, "the device profile ", " is of cpu on another, 1 threads, and not of cpu on ")
+        self.assert_error(result, "the device profile ", " is for cpu on another, 1 threads, not for cpu on ")
 
     def test_a_run_goes_on_with_its_own_copy(self):
         self.make((64, "", 0.5))

@@ -230,7 +230,7 @@ class Out(Weights):
         self.assertEqual([path.name for path in self.folder.glob(".*.tmp")], [])
 
     def test_wrong_words(self):
-        for words, part in ((["--format", "hf"], "not those of a network that has the format 'hf'"),
+        for words, part in ((["--format", "hf"], "do not match any network that has the format 'hf'"),
                             (["--format", "tim"], "available: brim hf timm torchvision"),
                             (["--dtype", "fp64"], "--dtype is fp32, bf16 or fp16, not 'fp64'"),
                             (["-o", "a.bin"], "must end in .safetensors"),

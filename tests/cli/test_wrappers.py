@@ -51,8 +51,8 @@ class Choosing(Case):
 
     def test_targets_that_no_layer_has_are_told_with_the_layers(self):
         result = self.brim("plan", *LORA, "model.lora_targets=[query,value]", status=USAGE)
-        self.assert_error(result, "none of its linear layers is called query, value", "blocks.*.attn.qkv",
-                          "blocks.*.mlp.fc2")
+        self.assert_error(result, "no linear layer's name is or ends in a target (targets: query, value)",
+                          "blocks.*.attn.qkv", "blocks.*.mlp.fc2")
         self.assertNotIn("head", result.err)
 
     def test_a_resolved_configuration_loads_again(self):
@@ -207,7 +207,7 @@ class Features(Case):
 
     def test_are_computed_once(self):
         first = self.train("a", *PROBE, "training.steps=6")
-        self.assertIn("features: computing those of 320 samples", first.err)
+        self.assertIn("features: computing them once for 320 samples", first.err)
         second = self.train("b", *PROBE, "training.steps=6", "optimizer.lr=0.1")
         self.assertIn("features: taken from", second.err)
         self.assertEqual(len(self.kept()), 1)
@@ -347,9 +347,9 @@ class Exports(Case):
 
     def test_what_cannot_be_exported_so_is_told(self):
         self.train("plain", *MODEL, *DATA, "training.steps=1")
-        self.assert_error(self.brim("export", "plain", "--merge", status=USAGE), "model=vit is not around another")
+        self.assert_error(self.brim("export", "plain", "--merge", status=USAGE), "model=vit does not wrap another")
         self.train("probe", *PROBE, "training.steps=1")
-        self.assert_error(self.brim("export", "probe", "--format", "peft", status=USAGE), "no changes of low rank")
+        self.assert_error(self.brim("export", "probe", "--format", "peft", status=USAGE), "no low-rank changes")
         self.train("two", *LORA, "model.lora_targets=['attn.qkv:q','attn.qkv:v']", "training.steps=1")
         self.assert_error(self.brim("export", "two", "--format", "peft", status=USAGE),
                           "--merge writes the whole model")

@@ -169,9 +169,9 @@ static void what_is_wrong_with_a_query_is_said(void **state)
   q.option_count = 1;
   assert_fails(&q, BRIM_EINVAL, "'threads=1' is for which backend?");
   q.backend = "gpus";
-  assert_fails(&q, BRIM_ECONFIG, "'threads=1': it has no such parameter\na parameter of backend 'gpus'");
+  assert_fails(&q, BRIM_ECONFIG, "'threads=1': no such parameter\na parameter of backend 'gpus'");
   q.option = word;
-  assert_fails(&q, BRIM_ECONFIG, "'threads' is no parameter: write key=value");
+  assert_fails(&q, BRIM_ECONFIG, "'threads' is not a parameter: write key=value");
 }
 
 #ifdef HAS_CPU
