@@ -114,7 +114,7 @@ class Bad(Check):
                                  ("state:negative", "state", "asks for a state of 1 numbers and -1 a client"),
                                  ("select:segv", "select", "crashed in select"),
                                  ("select:loop", "select", "did not return from select"),
-                                 ("select:unknown", "select", "which is no status"),
+                                 ("select:unknown", "select", "which is not a status"),
                                  ("learn:segv", "select", "crashed in learn"),
                                  ("select:twice", "select", "twice in round 3"),
                                  ("select:away", "select", "in round 3, which is not among"),

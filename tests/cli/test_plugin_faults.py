@@ -262,7 +262,7 @@ class Elsewhere(Case):
         for process in stuck:
             self.assert_reads(process, "the dataset's read has not returned yet: plugin ")
             process.terminate()
-            self.assert_reads(process, "finishing the step, then a checkpoint; SIGTERM again ends now")
+            self.assert_reads(process, "finishing the step, then a checkpoint; SIGTERM again ends at once")
             while process.poll() is None:
                 process.terminate()
                 time.sleep(0.05)

@@ -56,7 +56,7 @@ class SelectorFaults(Case):
         for function in "select", "learn":
             with self.subTest(function):
                 self.check(f"{function}:fails", f"failed in {function}: this policy does not want to")
-                self.check(f"{function}:unknown", f"returned 77 from {function}, which is no status",
+                self.check(f"{function}:unknown", f"returned 77 from {function}, which is not a status",
                            "return BRIM_OK, or brim_fail(status, ...) to say what failed")
                 self.check(f"{function}:notsup", f"returned BRIM_ENOTSUP from {function}")
 

@@ -144,7 +144,7 @@ class Generate(Text):
     def test_other_models_do_not_go_on_with_texts(self):
         self.train("run", "model=mlp", "dataset=synthetic", "dataset.train_count=64", "dataset.test_count=0",
                    "training.steps=1", "memory.timing=false")
-        self.assert_error(self.brim("generate", "run", status=USAGE), "it does not go on with a text")
+        self.assert_error(self.brim("generate", "run", status=USAGE), "cannot continue a text")
 
 
 class Gpt2(Text):

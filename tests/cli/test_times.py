@@ -251,7 +251,8 @@ class Files(Times):
         self.forget("run")
         with open(self.folder / "run" / "profile.jsonl", "a") as file:
             file.write("\n")
-        self.assertIn("run/profile.jsonl is not what the run began with", self.brim("train", "--resume", "run").err)
+        self.assertIn("run/profile.jsonl differs from the profile that the run began with",
+                      self.brim("train", "--resume", "run").err)
 
     def forget(self, run):
         """As if it had been killed after its first step."""
