@@ -51,7 +51,7 @@ endif()
 
 run(0 ${FOLDER}/spirals)
 expect("attempt 1: 1.0 MiB needed, but device 0 has 384.0 KiB left\n")
-expect("going on with micro-batches of 512, 2 to a step\nattempt 2: ")
+expect("continuing with micro-batches of 512, 2 per step\nattempt 2: ")
 expect("trained with 256 x 4: ")
 expect("attempt 1: 480.0 KiB needed, but device 0 has 384.0 KiB left\n")
 expect("dropping the cache\n")
