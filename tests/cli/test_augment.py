@@ -1,4 +1,4 @@
-"""Augmentations as plugins: of the core and from outside, in training."""
+"""Augmentation plugins in training: the built-in ones and one from outside the tree."""
 
 import os
 import pathlib

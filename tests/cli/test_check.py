@@ -1,5 +1,5 @@
-"""brim check: what it says of good plugins and of bad ones; and of files that are no plugins any more, as bytes of them
-were changed. Whatever is in the file, the program itself ends with one of its own exit statuses."""
+"""brim check: its verdicts on good and bad plugins, and on plugin files whose bytes were changed. Whatever the file
+contains, the program itself must end with one of its own exit statuses."""
 
 import json
 import os
@@ -322,21 +322,21 @@ class Bad(Check):
 
 
 def mutate(whole, draw):
-    """The bytes of a plugin, changed in one of the ways in which files go wrong, or are made to."""
+    """Returns a plugin's bytes after damage of a kind that occurs by accident or by attack."""
     data = bytearray(whole)
     sections = struct.unpack_from("<Q", data, 0x28)[0]
     kind = draw.randrange(7)
-    if kind == 0:  # cut
+    if kind == 0:  # truncation
         return bytes(data[:draw.randrange(len(data))])
     if kind == 1:  # the ELF header
         at, count = draw.randrange(64), draw.randrange(1, 9)
     elif kind == 2:  # program headers
         at, count = 64 + draw.randrange(56 * 11), draw.randrange(1, 9)
-    elif kind == 3:  # dynamic symbols, strings, relocations: they come first
+    elif kind == 3:  # dynamic symbols, strings, relocations: at the start of the file
         at, count = 64 + draw.randrange(0x1000), draw.randrange(1, 17)
     elif kind == 4:  # section headers
         at, count = min(sections, len(data) - 1) + draw.randrange(64), draw.randrange(1, 9)
-    elif kind == 5:  # tables: pointers, sizes, what relocations point at
+    elif kind == 5:  # tables: pointers, sizes, and the targets of relocations
         name = data.find(b"BRIM") if draw.randrange(2) else len(data) - draw.randrange(1, 0x3000)
         at, count = max(0, name), draw.randrange(1, 65)
     else:
@@ -357,7 +357,7 @@ class Mutated(Check):
         for number in range(MUTATIONS):
             draw = random.Random(number)
             file = self.folder / "mutated.so"
-            file.unlink(missing_ok=True)  # a new file: the old one may be mapped still
+            file.unlink(missing_ok=True)  # a new file, as the old one may still be mapped
             file.write_bytes(mutate(seeds[number % len(seeds)], draw))
             result = self.check(file, "--json", status=None)
             self.assertIn(result.status, (DONE, LOAD, FAILED), f"mutation {number}: {result}")
@@ -365,7 +365,7 @@ class Mutated(Check):
             self.assertTrue(report["checks"], f"mutation {number}: {result}")
             what = "loaded" if report["loaded"] else report["checks"][-1]["text"].split(":")[0].split(" at ")[0]
             found[what] = found.get(what, 0) + 1
-            if MUTATIONS > 100:  # what the same bytes do to a process that loads them itself: nothing is promised
+            if MUTATIONS > 100:  # brim may crash when it loads the same bytes itself: nothing is promised about that
                 loaded = self.load(file)
                 found[loaded] = found.get(loaded, 0) + 1
         if MUTATIONS > 100:

@@ -1,4 +1,4 @@
-"""The commands themselves: help, wrong words, looking before running, exit statuses."""
+"""Commands: help, mistyped words, plan before train, exit statuses."""
 
 import json
 import os
@@ -145,7 +145,7 @@ class Plan(Case):
     def test_plan_leaves_nothing(self):
         self.brim("plan", "model=cnn", "dataset=synthetic", "--no-timing")
         self.assertEqual(list(self.folder.iterdir()), [])
-        self.brim("plan", "model=cnn", "dataset=synthetic")  # but for the times of kernels, where they belong
+        self.brim("plan", "model=cnn", "dataset=synthetic")  # stores nothing here but the times of kernels
         self.assertEqual([path.name for path in self.folder.iterdir()], ["cache"])
 
     def test_over_the_budget_says_what_would_fit(self):
@@ -254,7 +254,7 @@ class Streams(Case):
 
 
 class ExitStatuses(Case):
-    """Statuses 0 to 5, one way to each; 6 is in test_resume.py."""
+    """Exit statuses 0 to 5, each caused in one way; status 6 is in test_resume.py."""
 
     def test_done(self):
         self.train("run", *SMALL, "training.steps=2", status=DONE)

@@ -1,4 +1,4 @@
-"""brim config and the messages of a configuration, as a user sees them."""
+"""brim config and the errors of configurations, as a user sees them."""
 
 import json
 import os
@@ -7,17 +7,17 @@ import pwd
 
 from support import BINARY, LOAD, SMALL, USAGE, Case, main, write_idx_dataset
 
-# The installation's, or the build's: both lie beside the program.
+# The configurations of the installation or of the build: both lie next to the program.
 CONFIGS = pathlib.Path(BINARY).resolve().parent.parent / "share/brim/configs"
-PLUGINS = os.environ["BRIM_CONFIG_PLUGINS"]  # with a model "vit" that has a "depth"
+PLUGINS = os.environ["BRIM_CONFIG_PLUGINS"]  # has a model "vit" with a parameter "depth"
 COMMANDS = ["train", "start", "eval", "predict", "plan", "compare", "config", "plugins", "devices", "ops", "complete",
             "version"]
-# models around another: they need one, which none of them can be, and nothing else has one
+# models that wrap another one: each needs a backbone, none can be a backbone, and no other model takes one
 AROUND = {"linear_probe", "lora"}
 
 
 class Messages(Case):
-    """The four that CONFIG.md shows, to the letter: what is wrong, where, and what to do."""
+    """The four errors in CONFIG.md, verbatim: what is wrong, where, and how to fix it."""
 
     def told(self, *argv):
         result = self.brim(*argv, status=USAGE)
@@ -67,7 +67,7 @@ class Messages(Case):
 
 
 class Resolved(Case):
-    """What is printed is a configuration that prints itself."""
+    """The output of `brim config` is a configuration that reproduces the same output."""
 
     def check(self, *words):
         text = self.brim("config", *words).out
@@ -106,7 +106,8 @@ class Resolved(Case):
 
 class Folders(Case):
     def test_a_plugin_folder_that_is_not_there(self):
-        """In BRIM_PLUGIN_PATH, which is set for every command, it is a warning; on the command line an error."""
+        """A missing folder is a warning if BRIM_PLUGIN_PATH names it, as that applies to every command, and an error on
+        the command line."""
         env = {"BRIM_PLUGIN_PATH": "nowhere"}
         text = "the plugin folder 'nowhere' cannot be read: No such file or directory\n"
         for words in (["version"], ["config", *SMALL], ["train", "run.dir=run", "training.steps=1", "--quiet", *SMALL]):
@@ -121,7 +122,7 @@ class Folders(Case):
 
 
 class Options(Case):
-    """Words that another program would take."""
+    """Arguments with a meaning in other programs."""
 
     def hint(self, *words):
         lines = self.brim(*words, status=USAGE).err.splitlines()
@@ -156,7 +157,7 @@ class Options(Case):
 
 
 class Choices(Case):
-    """What a file says for an option goes with it."""
+    """Settings that a file makes for an option apply only when that option is chosen."""
 
     def value(self, key, *words):
         section, name = key.split(".")

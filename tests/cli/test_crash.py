@@ -1,5 +1,5 @@
-"""What a process that dies leaves behind: its folder can be gone on with or says why not, and what it held of devices,
-queues and locks is the next one's."""
+"""After a process has died, its run can be resumed or says why not, and everything that it held (devices, queues,
+locks) is free for the next process."""
 
 import json
 import random
@@ -13,7 +13,7 @@ RUN = [*SMALL, "training.steps=8", "training.checkpoint_every_steps=4", "trainin
 
 
 class Folder(Case):
-    """A run that was stopped after step 4, and something else happened to its folder."""
+    """A run that was stopped after step 4, and whose folder was changed afterwards."""
 
     def setUp(self):
         super().setUp()
@@ -23,7 +23,7 @@ class Folder(Case):
         return RUN
 
     def stopped(self, name):
-        """A copy of the run as a kill behind step 4 leaves it."""
+        """A copy of the run, as a kill after step 4 would leave it."""
         run = self.folder / name
         shutil.copytree(self.folder / "whole", run, symlinks=True)
         (run / "summary.json").unlink()
@@ -119,7 +119,7 @@ class Folder(Case):
 
 
 class Timed(Folder):
-    """The same of a run whose plan was chosen by measured times, which are in its folder."""
+    """The same for a run whose plan was chosen by measured times, which are in its folder."""
 
     def overrides(self):
         return [*[word for word in RUN if not word.startswith(("training.batch_size", "memory.timing"))],
@@ -148,7 +148,7 @@ KILLS = 12
 
 
 class Held(Case):
-    """What a process held when it was killed is there for the next one, whatever it was doing."""
+    """Resources that a killed process held are free for the next one, whatever the process was doing."""
 
     def assert_nothing_is_held(self, context):
         found = json.loads(self.brim("devices", "--json", *LIMIT[:3]).out)

@@ -1,4 +1,5 @@
-"""GPUs from the command line, without one: the emulated device, and a driver's library that says what a test wants."""
+"""GPU support from the command line without a GPU: the emulated device, and a fake driver library with given
+answers."""
 
 import json
 import os
@@ -14,7 +15,7 @@ from support import (BINARY, FAILED, FAULT_SHIM, INTERRUPTED, LOAD, NO_FIT, SANI
 EMULATED = os.environ["BRIM_EMULATED"]
 NVML = os.environ["BRIM_NVML"]
 RUN = [word for word in SMALL if not word.startswith("backend.")] + ["training.steps=2"]
-HUGE = 1 << 40  # gradients of so large a loss are infinite in fp16
+HUGE = 1 << 40  # with such a loss factor, gradients overflow in fp16
 NOBODY = 4999999  # a process number beyond what Linux gives
 
 
@@ -24,7 +25,8 @@ def uuid(device):
 
 class CudaCase(Case):
     def cuda(self, *argv, status=0, visible=None, devices=1, nvml=None, kind="now", **variables):
-        """brim with so many emulated devices. nvml: what the driver's library says of them; None: there is none."""
+        """Runs brim with a number of emulated devices. nvml: the reply of the driver's library; None: there is no such
+        library."""
         env = {"EMULATED_DEVICES": str(devices), **variables}
         if visible is not None:
             env["CUDA_VISIBLE_DEVICES"] = visible
@@ -103,7 +105,7 @@ class Devices(CudaCase):
     def test_where_the_uuid_is_not_known_the_place_on_the_bus_is(self):
         gpus = self.gpus(devices=2, nvml=f"0000:02:00.0=22 {NOBODY}:2;0000:01:00.0={1 << 50}")
         self.assertEqual([gpu["uuid"] for gpu in gpus], [uuid(0), uuid(1)])
-        self.assertEqual([gpu["free_bytes"] for gpu in gpus], [1 << 30, 22])  # never more than there is
+        self.assertEqual([gpu["free_bytes"] for gpu in gpus], [1 << 30, 22])  # at most the total memory
         self.assertEqual([len(gpu["users"]) for gpu in gpus], [0, 1])
 
     def test_without_nvml_the_runtime_says_what_is_free(self):
@@ -212,7 +214,7 @@ class Auto(CudaCase):
 
 
 class Libraries(CudaCase):
-    """Which operations a library computes, and why others are left to kernels that are slower."""
+    """Which operations a library computes, and why others use slower kernels."""
 
     ATTENTION = ["model=gpt2", "model.context=32", "model.layers=2", "model.heads=2", "model.width=32",
                  "dataset=text", "dataset.path=text.txt", "dataset.context=16", "training.batch_size=2",
@@ -257,7 +259,7 @@ class Libraries(CudaCase):
 
 
 class UpdatesInBackward(CudaCase):
-    """The host sees the loss after the backward pass was started: the device looks at it by itself."""
+    """The host sees the loss only after the backward pass was started: the device checks it itself."""
 
     FUSED = "optimizer.update=fused_backward"
 
@@ -273,7 +275,7 @@ class UpdatesInBackward(CudaCase):
     def test_a_loss_that_is_not_finite_changes_nothing(self):
         words = [*RUN, "backend=cuda", "optimizer=sgd", "optimizer.lr=1e30", "training.steps=4", "schedule=constant",
                  "schedule.warmup_fraction=0", "training.checkpoint_every_steps=1", "training.eval_every_steps=4"]
-        for classes in (10, 4100):  # of many the loss is computed together with its gradient
+        for classes in (10, 4100):  # with many classes the loss is computed together with its gradient
             errors = []
             for run, more in (("step", []), ("fused", [self.FUSED])):
                 result = self.cuda("train", f"run.dir={run}{classes}", *words, f"dataset.classes={classes}", *more,
@@ -286,10 +288,10 @@ class UpdatesInBackward(CudaCase):
 
 
 class Offload(CudaCase):
-    """The device copies states by itself, beside what it computes, while the host goes on."""
+    """The device copies states alongside its computation, while the host continues."""
 
     HOST = "memory.offload=optimizer"
-    # Six parameters of 80 * 80 values, of which few are in the arena at a time.
+    # Six parameters of 80 * 80 values, only a few of which are in the arena at a time.
     WIDE = [*RUN, "model.hidden=[80,80,80,80,80,80,80]", "backend=cuda"]
 
     def test_it_leaves_the_same_bits(self):
@@ -322,7 +324,7 @@ class Offload(CudaCase):
             self.assert_same_checkpoint("device", "host", step)
 
     def test_no_order_that_events_allow_changes_a_bit(self):
-        """Streams do their work as late as they can, copies as early as they can, and whatever lies between."""
+        """Streams run their work as late as possible, copies as early as possible, and in orders between these."""
         words = [*self.WIDE, "training.steps=6", "training.checkpoint_every_steps=3", "training.batch_size=32",
                  "training.eval_every_steps=2"]
         for name, more in (("step", ["training.gradient_accumulation_steps=2"]),
@@ -370,7 +372,8 @@ class Offload(CudaCase):
 
 
 class Memory(CudaCase):
-    """What a process takes of a device besides its plan: measured there, kept, and left free by the next plan."""
+    """Device memory that a process takes besides its plan: it is measured and stored, and the next plan leaves room for
+    it."""
 
     TAKES = {"EMULATED_TAKES": "context=50 library=30 node=1"}
     MIB = 1 << 20
@@ -413,7 +416,7 @@ class Memory(CudaCase):
 
     def test_a_plan_that_leaves_no_headroom_is_refused_before_it_is_placed(self):
         peak = self.plan()["peak_bytes"]
-        room = (1 << 30) - peak - 52 * self.MIB  # the control block is in the libraries' part
+        room = (1 << 30) - peak - 52 * self.MIB  # the control block is counted with the libraries
         words = [*RUN, "backend=cuda", "run.dir=run"]
         refused = self.cuda("train", *words, f"memory.headroom_mb={(room >> 20) + 3}", **self.how, status=NO_FIT)
         self.assert_error(refused, f"of which memory.headroom_mb={(room >> 20) + 3} keeps", "would let it in")
@@ -433,7 +436,7 @@ class Memory(CudaCase):
 
 
 class BadHosts(CudaCase):
-    """One message with the numbers and the way out, before anything is placed."""
+    """One error with the numbers and a remedy, before anything is placed."""
 
     def refused(self, *words, status=NO_FIT, **how):
         result = self.cuda("train", *RUN, "backend=cuda", "run.dir=run", *words, status=status, **how)
@@ -508,7 +511,7 @@ class Training(CudaCase):
                   "training.checkpoint_every_steps=1000", "training.steps=120"]
 
     def interrupt_after(self, run, records, *words):
-        """Ctrl-C when the run has written so many records."""
+        """Sends SIGINT once the run has written `count` records."""
         process = self.start("--plugin-path", EMULATED, "train", *RUN, *words, f"run.dir={run}",
                              env={"EMULATED_DEVICES": "1"})
         file = self.folder / run / "metrics.jsonl"
@@ -548,13 +551,13 @@ class Training(CudaCase):
                 self.assertAlmostEqual(got["loss"], expected["loss"], delta=most * expected["loss"])
 
     def test_steps_that_overflow_are_skipped_on_the_device_without_a_trace(self):
-        """The device refuses the update while the host is one step ahead of it; that step is begun again."""
+        """The device rejects the update while the host is one step ahead; the host starts that step again."""
         words = [*self.EVERYTHING, "precision=fp16", f"loss_scale.init_scale={HUGE}", "loss_scale.growth_interval=8",
                  "training.steps=60", "training.keep_checkpoints=100"]
         self.cuda("train", *RUN, *words, "training.checkpoint_every_steps=1", "run.dir=run")
         skipped = {e["step"] for e in self.records("run", "events.jsonl") if e["event"] == "skipped_step"}
         self.assertTrue({1, 2, 3} < skipped, skipped)
-        self.assertGreater(max(skipped), min(set(range(1, 61)) - skipped) + 6, skipped)  # raised, and too far again
+        self.assertGreater(max(skipped), min(set(range(1, 61)) - skipped) + 6, skipped)  # raised, and too large again
         for step in range(2, 61):
             for name in ("model.safetensors", "optimizer.safetensors"):
                 before, now = (self.checkpoint("run", s).joinpath(name).read_bytes() for s in (step - 1, step))
@@ -576,7 +579,7 @@ class Training(CudaCase):
 
 
 class Faults(CudaCase):
-    """Calls that fail while steps are under way on the device (docs/faults.md)."""
+    """Calls that fail while the device is computing steps (docs/faults.md)."""
 
     def test_a_program_that_is_not_started_is_started_again(self):
         run = [*RUN, "backend=cuda", "training.steps=4", "training.checkpoint_every_steps=2"]

@@ -1,4 +1,4 @@
-"""brim eval: a run's checkpoint on data, with the memory of evaluation, leaving the run as it was."""
+"""brim eval: evaluates a run's checkpoint with the memory of an evaluation, and leaves the run unchanged."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What is told before a run is what the run takes: of its device to the byte, of the host within 5 % or 8 MiB."""
+"""Predicted memory equals the memory that a run takes: to the byte on its device, within 5 % or 8 MiB on the host."""
 
 import json
 import os
@@ -12,10 +12,10 @@ from configurations import configurations
 from support import BINARY, FASHION, FULL, INTERRUPTED, SANITIZED, SMALL_CNN, Case, main
 
 DEVICES = ["backend=cpu", "backend.devices=2", "backend.memory_mb=2048"]
-# Until somebody interrupts it, with an evaluation after every step.
+# Runs until it is interrupted, with an evaluation after every step.
 UNTIL_STOPPED = ["training.steps=1000000", "training.eval_every_steps=1", "training.checkpoint_every_steps=1000000"]
 MIB = 1 << 20
-# Of the process while it is planned, which `brim plan` and `brim train` each look at themselves.
+# `brim plan` and `brim train` each measure their own process while planning; the two differ by up to this much.
 PROCESS_SPREAD = MIB
 
 
@@ -24,7 +24,7 @@ class Exact(Case):
         return json.loads(self.brim("plan", "--json", *DEVICES, *words).out)
 
     def look(self):
-        """Who has how much of the devices."""
+        """The ledger: who uses how much of the devices."""
         devices = json.loads(self.brim("devices", "--json", *DEVICES).out)["devices"]
         return [(user["pid"], user["bytes"]) for device in devices if device["backend"] == "cpu"
                 for user in device["users"]]
@@ -35,7 +35,8 @@ class Exact(Case):
                                      for part in ("test", "validation"))
 
     def train_and_look(self, run, *words):
-        """A run that has trained and evaluated, what the ledger said of it meanwhile, and its summary."""
+        """Trains until an evaluation is done; returns the process number, the ledger's entries meanwhile, and the
+        summary."""
         process = self.start("--quiet", "train", f"run.dir={run}", *DEVICES, *words, *UNTIL_STOPPED)
         self.until(lambda: self.has_evaluated(run), process)
         users = self.look()
@@ -57,7 +58,7 @@ class Exact(Case):
         self.assertEqual(host["total_bytes"],
                          sum(host[key] for key in stays) +
                          max(host["evaluation_bytes"], host["copy_bytes"], host["summary_bytes"]))
-        if not SANITIZED:  # whose own memory nobody predicts
+        if not SANITIZED:  # whose own memory cannot be predicted
             self.assertLess(abs(summary["predicted_rss_bytes"] - host["total_bytes"]), PROCESS_SPREAD)
             self.check_taken(summary)
 
@@ -91,7 +92,7 @@ class Exact(Case):
 
     @unittest.skipIf(SANITIZED, "a sanitizer's own memory is not predicted")
     def test_nothing_that_is_written_at_the_end_takes_more(self):
-        """The summary's own peak says nothing of the summary, so the system is asked."""
+        """The peak in the summary cannot include the writing of the summary, so the system is asked."""
         look = ("import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True);"
                 "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)")
         words = ["model=mlp", "model.hidden=[16]", "dataset=synthetic", "dataset.test_count=64",
@@ -109,8 +110,9 @@ class Exact(Case):
                 self.assertEqual(len(summary["test_classes"]), classes)
 
     def test_what_evaluations_and_checkpoints_give_back_is_not_kept_for_later(self):
-        """An evaluation's loader is one block of 49 MiB, a checkpoint's copy is many, in turns. With glibc's defaults
-        it was chance whether one could take the place of the other: half of such runs took 54 MiB more."""
+        """An evaluation's loader is one block of 49 MiB, a checkpoint's copy is many blocks, by turns. With glibc's
+        defaults it depended on chance whether one could reuse the place of the other: half of such runs took 54 MiB
+        more."""
         for turn in range(3):
             with self.subTest(turn):
                 self.train(f"run{turn}", "model=mlp", "model.hidden=[1024,1024,1024,1024,1024]", "dataset=synthetic",

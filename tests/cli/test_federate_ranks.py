@@ -1,4 +1,4 @@
-"""Federations of several ranks: clients are dealt to them, and the result has the bits of one rank's."""
+"""Federations of several ranks: clients are distributed over them, and the result has the bits of one rank's."""
 
 from ranks import Ranks
 from support import FAILED, HANG_SECONDS, main
@@ -28,7 +28,7 @@ class FederateRanks(Ranks):
                     self.assert_same_rounds(f"{name} one", f"{name} {ranks}")
 
     def assert_same_rounds(self, run, other):
-        """What came of the clients, which all ranks know."""
+        """Asserts that the clients' outcomes, which all ranks know, are the same."""
         def of(name):
             return [(r["step"], r["loss"], r["accuracy"], r["clients"]) for r in self.records(name)
                     if r["split"] == "train"]

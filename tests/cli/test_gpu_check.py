@@ -1,5 +1,5 @@
-"""scripts/gpu_check in a dry run: all its checks in reduced sizes on the emulated device, so that its first run on a
-GPU meets no wrong key, no missing file and no mistake of its own."""
+"""scripts/gpu_check in a dry run: all its checks in reduced sizes on the emulated device, so that the first run on a
+GPU meets no wrong key, missing file or mistake in the scripts."""
 
 import json
 import os
@@ -38,8 +38,8 @@ synccheck) echo "========= Internal Sanitizer Error: The Sanitizer failed to han
 *) echo "========= ERROR SUMMARY: 0 errors" ;;
 esac
 """
-# What must be found wrong: the emulated device's memory is each process's own, NVML is one that always says the same,
-# only few operations are compared, and so says the sanitizer above, which gives up on one of its tools.
+# Checks that must fail here: each process of the emulated device has its own memory, the fake NVML always gives the
+# same answer, few operations are compared, and the fake sanitizer above fails in one of its tools.
 WRONG = ["planned against NVML, gpt2 124M in bf16", "planned against NVML, resnet50 in bf16",
          "planned against NVML, cnn in fp32", "what does not fit beside it is refused",
          "every operation has been compared", "racecheck of own kernels, shard 1 of 1"]
@@ -61,7 +61,7 @@ class GpuCheck(Case):
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
     def found(self, *words, status, **variables):
-        """Verdicts by check, of a command that ends so; and what it said."""
+        """Runs a command that ends with a given status; returns the verdicts by check, and its output."""
         process = self.gpu_check(*words, **variables)
         said, _ = process.communicate(timeout=HANG_SECONDS)
         details = self.folder / "out/details.txt"
@@ -84,7 +84,7 @@ class GpuCheck(Case):
         self.assertIn("| curve of gpt2 in bf16 | ok |", self.read("out/results.md"))
 
     def pack(self):
-        """A pack of this build, which has the curves to compare with."""
+        """A pack of this build; it contains the curves to compare with."""
         process = self.gpu_check("pack", "--out", "gpu")
         said, _ = process.communicate(timeout=HANG_SECONDS)
         self.assertEqual(process.returncode, 0, said)
@@ -92,7 +92,7 @@ class GpuCheck(Case):
             self.assertTrue((self.folder / "gpu" / name).exists(), name)
 
     def test_whole_sizes_can_be_planned(self):
-        """Their words are other ones than those of the dry run; to train so would take hours here."""
+        """The full-size runs have other options than the dry run; training with them would take hours here."""
         nothing = types.SimpleNamespace(gpu={"total_bytes": 85 * 10**9})
         checks, timed = correct.Correct(nothing, {}, False), fast.Fast(nothing, False)
         runs = {**{name: [*networks.COMMON, *words] for name, words in checks.networks.items()},

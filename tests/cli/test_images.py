@@ -1,4 +1,4 @@
-"""Data sets of pictures: image_folder, flowers102, cub200 and cifar, whole or damaged, from the command line."""
+"""Picture data sets: image_folder, flowers102, cub200 and cifar, intact and damaged, from the command line."""
 
 import csv
 import io
@@ -36,7 +36,7 @@ class Images(Case):
                              (self.folder / other / "checkpoints/last" / name).read_bytes(), name)
 
     def test_folders_in_those_of_classes_are_clients(self):
-        """The same name is the same client in every class; the test split has none."""
+        """A folder of the same name is the same client in every class; the test split has no clients."""
         path = self.folder_set(train=6, test=2)
         owners = {}
         for number, file in enumerate(sorted((path / "train").rglob("*.png"))):
@@ -124,8 +124,9 @@ class Images(Case):
 
     @unittest.skipIf(SANITIZED, "sanitizers keep memory")
     def test_the_host_has_room_for_progressive_pictures(self):
-        """Which keep coefficients of all their pixels until the last scan, in each of two threads of training and two
-        of an evaluation. The four may be at work at once; on a busy machine they may be so one after another."""
+        """A progressive picture keeps the coefficients of all its pixels until the last scan, in each of two threads of
+        training and two of an evaluation. The four may work at the same time or, on a busy machine, one after
+        another."""
         path = self.folder_set(train=2, test=2)
         coefficients = 3 * 250 * 188 * 128  # of a picture
         for split in "train", "test":

@@ -1,4 +1,4 @@
-"""The justfile, with the real `just`: $BRIM_JUST or the one on the path. Without one, exit status 77: skipped."""
+"""The justfile, run with the real `just`: $BRIM_JUST or the one on the path. Without one, exit status 77 (skipped)."""
 
 import os
 import pathlib
@@ -37,7 +37,7 @@ class Justfile(Case):
         self.assertIn("error: unknown key 'nonsense'", self.just("train", "nonsense=1", status=USAGE).stderr)
 
     def test_plan_is_brims(self):
-        def lines(text):  # what the machine has free at the moment is not part of the plan
+        def lines(text):  # without the memory that is free at the moment, which is not part of the plan
             return text[:text.index("\n  device ")].splitlines()
 
         plan = lines(self.brim("plan", *SMALL).out)
@@ -81,7 +81,7 @@ class Justfile(Case):
         self.assertEqual([self.summary(path)["status"] for path in finished], ["finished"])
 
     def stand_in(self, name):
-        """A program that says its words and what it was given of brim's and NCCL's variables."""
+        """A program that prints its arguments and the BRIM and NCCL variables that it received."""
         tools = self.folder / "tools"
         tools.mkdir(exist_ok=True)
         (tools / name).write_text("#!/bin/bash\nprintf '<%s>' \"$@\"\necho\n"

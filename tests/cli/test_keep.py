@@ -1,4 +1,4 @@
-"""What a run keeps of its data: predictions without the training files, and other data that is refused."""
+"""A run keeps what it needs of its data: it predicts without the training files, and refuses other data."""
 
 import csv
 import json
@@ -32,7 +32,7 @@ class Kept(Case):
         return path
 
     def table(self, name, count, shift=0.0):
-        """Two columns to learn from, and what a run leaves out."""
+        """Two columns to learn from, and columns that the run leaves out."""
         draw = random.Random(count)
         path = self.folder / name
         path.parent.mkdir(exist_ok=True)
@@ -53,7 +53,7 @@ class Kept(Case):
                    *(words or ["dataset.label=kind"]), *MLP)
 
     def assert_predicts_without_data(self, *folders):
-        """The same bytes, of a run that was moved too."""
+        """Asserts the same bytes without the data, also after the run was moved."""
         before = [self.brim("predict", "run", self.new, *words).out for words in ([], ["--json"])]
         for folder in folders or ["data"]:
             shutil.rmtree(self.folder / folder)
@@ -158,7 +158,7 @@ class WithoutData(Kept):
 
 class OtherData(Kept):
     def resume(self, status=DONE):
-        (self.folder / "run/summary.json").unlink(missing_ok=True)  # as if it had not come to its end
+        (self.folder / "run/summary.json").unlink(missing_ok=True)  # as if it had not finished
         return self.brim("train", "--resume", "run", status=status)
 
     def test_a_class_of_another_name_is_refused(self):

@@ -116,7 +116,7 @@ class Limits(Case):
                 result = self.train("bad", *SMALL, *TWO, "training.steps=1", env={"GPU_DEVICE_ID": value},
                                     status=NO_FIT)
                 self.assert_error(result, f"GPU_DEVICE_ID is '{value}', but backend 'cpu' has 2 devices")
-        self.train("host", *SMALL, "training.steps=1", env={"GPU_DEVICE_ID": "7"})  # a host is no GPU
+        self.train("host", *SMALL, "training.steps=1", env={"GPU_DEVICE_ID": "7"})  # the variable concerns GPUs only
 
     def test_claims_dir_names_the_folder_that_is_shared(self):
         words = [*TWO, f"claims.dir={self.folder / 'elsewhere'}"]

@@ -1,4 +1,4 @@
-"""The losses: each trains a classifier, what it does not know is refused, and a class may count for nothing."""
+"""Losses: each trains a classifier, refuses unknown options, and allows class weights of 0."""
 
 import math
 import os
@@ -85,7 +85,7 @@ class Losses(Case):
 
 
 class Built(Losses):
-    """Losses that are graphs."""
+    """Losses that are built as graphs."""
 
     def test_a_focal_loss_without_gamma_is_cross_entropy(self):
         weights = "[0.1,0.7,1.3,0.9,1.1,2.3,0.3,1.7,0.6,1.9]"
@@ -116,7 +116,8 @@ class Built(Losses):
         self.assertIn("loss=sigmoid_focal does not go with dataset 'synthetic', which is of tokens", error)
 
     def test_a_student_learns_a_teacher_s_logits(self):
-        """Logits and the logarithms of their probabilities say the same, but for targets that are read in fp32."""
+        """Logits and the logarithms of their probabilities give the same loss, apart from the rounding of targets,
+        which are read in fp32."""
         draw, files = random.Random(5), {"logits": [], "logs": []}
         for _ in range(256):
             x = [draw.gauss(0, 1) for _ in range(3)]

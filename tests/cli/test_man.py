@@ -1,5 +1,4 @@
-"""The manual pages: there is one for each command, with all of its options, and programs that read pages find nothing
-wrong."""
+"""Manual pages: one for each command, with all of its options, and without complaints from man-page checkers."""
 
 import pathlib
 import shutil
@@ -80,7 +79,7 @@ class Man(Case):
 
     @unittest.skipUnless(shutil.which("mandoc"), "mandoc is not here")
     def test_mandoc_has_nothing_to_warn_of(self):
-        self.check("mandoc", "-Tlint", "-Wwarning", ignored=["missing date"])  # pages are of a version, not of a day
+        self.check("mandoc", "-Tlint", "-Wwarning", ignored=["missing date"])  # pages have a version, not a date
 
 
 if __name__ == "__main__":

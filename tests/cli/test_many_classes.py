@@ -1,4 +1,5 @@
-"""5000 classes: neither logits nor a confusion matrix, in training and in evaluation; what is then left out is said."""
+"""5000 classes: training and evaluation without whole logits or a confusion matrix; brim says which outputs it
+omits."""
 
 import json
 
@@ -67,8 +68,8 @@ class ManyClasses(Case):
         for key in ("train_loss", "test_loss"):
             self.assertAlmostEqual(inside[key], whole[key], delta=1e-5 * whole[key])
         for key in ("train_accuracy", "test_accuracy", "test_accuracy_top1000"):
-            self.assertAlmostEqual(inside[key], whole[key], delta=0.02) # an answer may tip by rounding
-        logits = 128 * 5000 * 4 # half of which are there at a time, or a fifth if they are made again
+            self.assertAlmostEqual(inside[key], whole[key], delta=0.02) # rounding may change a prediction
+        logits = 128 * 5000 * 4 # half of them exist at a time, or a fifth with recompute
         self.assertLess(inside["planned_peak_bytes"] + 0.45 * logits, whole["planned_peak_bytes"])
         self.train("again", *MANY, "memory.recompute=blocks")
         self.assertLess(self.summary("again")["planned_peak_bytes"] + 0.75 * logits, whole["planned_peak_bytes"])

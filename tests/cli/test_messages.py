@@ -1,4 +1,4 @@
-"""What users are told when words do not go together: what is wrong, where it comes from, and what to write."""
+"""Errors for options that do not fit together: what is wrong, where the value comes from, and what to write."""
 
 import json
 import pathlib
@@ -14,7 +14,7 @@ TEXT = ["model=gpt2_tiny", "dataset=text", "dataset.path=book.txt", "memory.timi
 
 
 class Outputs(Case):
-    """A name that cannot be written to is a mistake of the line, and told before any work."""
+    """An output that cannot be written is a usage error, reported before any work."""
 
     def test_the_folder_is_not_there(self):
         self.train("run", *SMALL, "training.steps=1")
@@ -94,7 +94,8 @@ class Texts(Case):
 
 
 class Kinds(Case):
-    """A model for samples of one kind and data of another: what it takes, what there is for these, what they are."""
+    """A model for one kind of samples and data of another kind: what the model takes, which models fit, and the data's
+    kind."""
 
     def refused(self, *words):
         return self.brim("plan", "memory.timing=false", *words, status=USAGE)

@@ -1,4 +1,5 @@
-"""An operation is one place: its descriptor and a kernel in each backend. No other file lists operations by name."""
+"""An operation is defined in one place, by its descriptor, with a kernel in each backend. No other file lists
+operations by name."""
 
 import json
 import pathlib
@@ -8,7 +9,7 @@ from support import Case, main
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 
-# Files that name an operation, besides core/graph/ops and the lines that register kernels, and why.
+# Files that name an operation, apart from core/graph/ops and the lines that register kernels, and the reason.
 BUILDS = "builds graphs of operations"
 FAMILY = "kernels of a family, which tells its own operations apart"
 WORD = "a word of its own, not the operation"
@@ -52,7 +53,7 @@ ALLOWED = {
 
 
 def named_in(text, operations):
-    """The operations that are string literals of a C file, "+relu" too, but for what registers a kernel."""
+    """The operations that are string literals of a C file, "+relu" too, except where it registers kernels."""
     text = re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.DOTALL)
     text = re.sub(r'(?<!\w)\.op = "[^"]*"|^[A-Z0-9_]+\(\w+, "[^"]*"', "", text, flags=re.MULTILINE)
     return {literal.strip("+") for literal in re.findall(r'"([^"\n]*)"', text)} & operations

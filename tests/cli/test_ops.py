@@ -1,4 +1,4 @@
-"""brim ops: operations, and which backends have them."""
+"""brim ops: the operations, and the backends that implement them."""
 
 import json
 

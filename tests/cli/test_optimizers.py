@@ -1,4 +1,4 @@
-"""Optimizers that keep little, and updates in the backward pass: what they take of memory, and the same numbers."""
+"""Memory-saving optimizers, and updates in the backward pass: their memory, and the same numbers."""
 
 import array
 import json
@@ -9,7 +9,7 @@ import struct
 
 from support import FAILED, LOAD, NO_FIT, USAGE, Case, main
 
-# fc1.weight has 64 * 144 values: enough for 8 bits. The last step of an epoch has 90 samples of 128.
+# fc1.weight has 64 * 144 values: enough for 8-bit states. The last step of an epoch has 90 samples of 128.
 COMMON = ["dataset=synthetic", "dataset.train_count=218", "dataset.test_count=32", "training.batch_size=128",
           "backend=cpu", "backend.threads=1"]
 CNN = ["model=cnn", "model.width=16", "dataset.shape=[1,10,10]"]
@@ -43,13 +43,13 @@ class Base(Case):
         return json.loads(self.brim("plan", "--json", *COMMON, *words).out)
 
     def go_back(self, run, *steps):
-        """As if the run had been stopped before these."""
+        """As if the run had been stopped before these steps."""
         (self.folder / run / "summary.json").unlink()
         for step in steps:
             shutil.rmtree(self.checkpoint(run, step))
 
     def tensors(self, run, step, name="optimizer.safetensors"):
-        """Names of a file's tensors, with types and shapes."""
+        """The names of a file's tensors, with types and shapes."""
         data = (self.checkpoint(run, step) / name).read_bytes()
         header = json.loads(data[8:8 + struct.unpack("<Q", data[:8])[0]])
         return {key: (value["dtype"], value["shape"]) for key, value in header.items() if key != "__metadata__"}
@@ -127,7 +127,7 @@ class Optimizers(Base):
 
 
 class Outside(Base):
-    """An optimizer from outside the tree, which is a formula (tests/bad_plugins/optimizer.c)."""
+    """An optimizer plugin from outside the tree, written as a formula (tests/bad_plugins/optimizer.c)."""
 
     RUN = [*COMMON, *CNN, "optimizer=bad", f"--plugin-path={BAD}", f"training.steps={STEPS}"]
 
@@ -147,7 +147,8 @@ class Outside(Base):
         words = [*self.RUN, "dist.ranks=2", "training.clip_norm=0.5"]
         for shard in "none", "optimizer", "gradients":
             self.train(shard, *words, f"dist.shard={shard}")
-            # state.json has the gradients' norm, in double: with shards its squares are added up in another order.
+            # state.json has the gradients' norm in double precision; with shards its squares are added in another
+            # order.
             self.assert_same_checkpoint("none", shard, STEPS, files=["model.safetensors", "optimizer.safetensors"],
                                         context=f"({shard})")
 
@@ -288,7 +289,7 @@ class FusedBackward(Base):
                                 "backend=reference"], common=COMMON[:3])
 
     def test_gradients_are_never_all_there(self):
-        """The peak of cnn lies where the first gradient is not there yet: less by all of them."""
+        """The peak of cnn comes before the first gradient exists, so it is lower by all gradients."""
         words = ["model=cnn", "dataset.shape=[1,28,28]", "training.batch_size=64"]
         plans = [json.loads(self.brim("plan", "--json", *COMMON, *words, *more).out) for more in ([], [FUSED])]
         gradients = plans[0]["classes"]["gradients"]
@@ -319,7 +320,7 @@ class FusedBackward(Base):
         self.assert_same_checkpoint("step", "fused", STEPS)
 
     def test_a_loss_that_is_not_finite_changes_nothing(self):
-        """The first step makes parameters so large that the second's loss is not finite."""
+        """The first step makes parameters so large that the second step's loss is not finite."""
         words = [*COMMON, *CNN, "optimizer=sgd", "optimizer.lr=1e30", "training.steps=4",
                  "training.checkpoint_every_steps=1"]
         errors = []

@@ -1,6 +1,6 @@
-"""The Debian packages that cpack makes of this build: which file is in which, and what they say of themselves.
+"""The Debian packages that cpack makes of this build: the files in each package and its metadata.
 
-What they do when they are installed, scripts/test_package.sh shows."""
+scripts/test_package.sh tests installing them."""
 
 import os
 import pathlib
@@ -27,7 +27,7 @@ class Packages(Case):
     def setUpClass(cls):
         cls.made = pathlib.Path(tempfile.mkdtemp(prefix="brim-packages-"))
         cls.addClassCleanup(shutil.rmtree, cls.made)
-        run("cpack", "-G", "DEB", "-B", str(cls.made), folder=BUILD)  # its own folder for packages is left alone
+        run("cpack", "-G", "DEB", "-B", str(cls.made), folder=BUILD)  # leaves packages in the build's own folder
         cls.files, cls.fields = {}, {}
         for path in cls.made.glob("*.deb"):
             name = path.name.split("_")[0]

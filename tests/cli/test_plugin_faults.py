@@ -1,5 +1,5 @@
-"""Plugins that crash, loop or talk nonsense: the run ends with a message that names them, behind a checkpoint if it has
-begun, and goes on to the bits of a run that was not disturbed."""
+"""Plugins that crash, loop or return nonsense: the run ends with a message that names the plugin, writes a checkpoint
+first if it has begun, and resumes to the bits of an undisturbed run."""
 
 import os
 import pathlib
@@ -16,7 +16,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "dist"))
 from jobs import ENVIRONMENT  # noqa: E402  pylint: disable=wrong-import-position
 
 BAD = pathlib.Path(os.environ["BRIM_BAD_PLUGINS"])
-# What a sanitizer makes of it is its own.
+# A sanitizer handles these signals in its own way.
 plain = unittest.skipIf(SANITIZED, "a sanitizer has handlers and limits of its own")
 
 RUN = [*SMALL, "training.steps=8", "training.eval_every_steps=1", "training.checkpoint_every_steps=100",
@@ -28,7 +28,7 @@ CRASHES = {"segv": "segmentation fault (SIGSEGV) at address 0x10", "abort": "abo
 
 class Bad(Case):
     def bad(self, words, *overrides, run="run", status=FAILED):
-        """A run with the bad policy, which does as the words say."""
+        """A run with the bad policy, which misbehaves as its options say."""
         return self.train(run, *RUN, "policy=[bad]", *overrides, status=status, env={"BRIM_BAD": words})
 
     def assert_named(self, result, *parts):
@@ -102,7 +102,7 @@ class Simulated(Case):
 
 
 class InTheMiddle(Bad):
-    """A checkpoint of the last commit; the run goes on from it as if nothing had been."""
+    """A fault in the middle leaves a checkpoint of the last commit; the run resumes as if nothing had happened."""
 
     def assert_goes_on(self, result, step, run="run"):
         self.assert_error(result, f"there is a checkpoint of step {step}", f"brim train --resume {run}")
@@ -163,7 +163,7 @@ class InTheMiddle(Bad):
 
 
 class Elsewhere(Case):
-    """What crashes outside of policies ends the process by its signal, as ever, but somebody says who it was."""
+    """A crash outside of policies ends the process by its signal, after a message that names the plugin."""
 
     DATA = ["dataset=bad", "model=mlp", "model.hidden=[4]", "training.batch_size=16", "training.steps=20",
             "training.checkpoint_every_steps=4", "backend.threads=1", "memory.timing=false", "augment.flip=false",
@@ -228,7 +228,7 @@ class Elsewhere(Case):
 
     def test_exit_of_a_model_or_a_dataset_is_a_failure(self):
         self.assert_exit("load:exit", "model", *self.MODEL, status=LOAD)
-        # Of its folder alone: each plugin there is called bad, and any that is loaded before it would exit too.
+        # Only from its own folder: each plugin there is called bad, and one loaded before it would exit too.
         data = [word for word in self.DATA if not word.startswith("--plugin-path")]
         self.assert_exit("load:exit", "dataset", *data, f"--plugin-path={BAD / 'dataset'}", status=LOAD)
         for words in ("build:exit", "build:quick_exit"):
@@ -271,7 +271,7 @@ class Elsewhere(Case):
             self.assertNotIn("has not come back yet", result.err)
 
     def assert_reads(self, process, text):
-        """It writes a line with the text, sooner or later."""
+        """Waits until the process writes a line with the text."""
         lines = []
         for line in process.stderr:
             lines.append(line)

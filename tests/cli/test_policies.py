@@ -1,5 +1,5 @@
-"""Policies: what decides when memory is short. Devices are shares of the host with limits, which a network of some
-megabytes fills; what is decided is in the log, in events.jsonl, and changes no number."""
+"""Policies decide what to do when memory is short. Devices are shares of the host with limits, which a network of a few
+megabytes fills; decisions are in the log and in events.jsonl, and change no number."""
 
 import json
 import os
@@ -13,12 +13,12 @@ from support import NO_FIT, SMALL, USAGE, Case, main
 PLUGINS = pathlib.Path(os.environ["BRIM_ABI_PLUGINS"])
 BAD = pathlib.Path(os.environ["BRIM_BAD_PLUGINS"])
 
-# Nothing is timed, so that larger micro-batches count as faster: what is guessed does not depend on the machine.
-# Micro-batches of 16 and more are multiples of the grain. The peaks are 1.4 MiB with 32, 2.2 with 64, 3.8 with 128, 6.9
-# with 256, and then the double each time; channels come in sixteens, so that no processor pads them.
+# Nothing is timed, so larger micro-batches count as faster: guesses do not depend on the machine. Micro-batches of 16
+# and more are multiples of the grain. The peaks are 1.4 MiB for 32, 2.2 for 64, 3.8 for 128, 6.9 for 256, and then
+# double each time; channels are multiples of 16, so that no processor pads them.
 CNN = ["model=cnn", "model.width=16", "dataset=synthetic", "dataset.shape=[1,12,12]", "dataset.train_count=1024",
        "dataset.test_count=64", "backend.threads=1", "training.steps=2", "memory.timing=false"]
-# Nothing is small enough for a MiB.
+# No micro-batch fits into a MiB.
 LARGE = ["model=mlp", "model.hidden=[2048]", "dataset=synthetic", "dataset.shape=[1,12,12]", "dataset.train_count=256",
          "dataset.test_count=64", "backend.threads=1", "training.steps=2", "memory.timing=false"]
 WEIGHTS = ["model.safetensors", "optimizer.safetensors"]
@@ -30,7 +30,7 @@ def devices_of(mebibytes, count=2):
 
 class Policies(Case):
     def decisions(self, run):
-        """[(who, what)]; each is an event with its reason, and one line of the log."""
+        """[(policy, decision)]; each is an event with a reason, and one line of the log."""
         return [(event["by"], event["choice"]) for event in self.records(run, "events.jsonl")
                 if event["event"] == "decision"]
 
@@ -46,7 +46,7 @@ class Policies(Case):
                 self.assertIn(f"{event['by']}: {event['choice']}{reason}\n", result.err)
 
     def lines(self, result, who):
-        """What a run that did not begin decided."""
+        """The decisions of a run that did not begin."""
         return re.findall(rf"(?m)^(?:\[.*\] )?policy\.{who}: (.*?)(?:: .*)?$", result.err)
 
     def reasons(self, run):
@@ -84,7 +84,7 @@ class Robust(Policies):
     BATCH = ["policy=robust", "training.batch_size=1024"]
 
     def test_a_plan_that_is_too_large_is_the_largest_that_fits_at_once(self):
-        """Nothing was asked for that was not to be had, so no retry is used up."""
+        """No allocation was tried and refused, so no retry is used up."""
         for retries in (0, 3):
             run = f"run{retries}"
             result = self.train(run, *CNN, *self.BATCH, *devices_of(5), f"max_retries={retries}")
@@ -113,7 +113,7 @@ class Robust(Policies):
         self.assertFalse((self.folder / "run").exists())
 
     def test_a_share_of_the_host_is_not_left_by_any_policy(self):
-        """The limit is the user's; the policy that asks is one of the tests'."""
+        """The limit is the user's; the policy that asks to leave belongs to the tests."""
         policy = ["--plugin-path", PLUGINS / "policy.so"]
         words = [*CNN, "policy=to_host", "training.batch_size=1024", "min_batch_size=256"]
         result = self.brim(*policy, "train", *words, *devices_of(5), "run.dir=run", status=NO_FIT)
@@ -130,7 +130,7 @@ class Robust(Policies):
         self.assertRegex(self.reasons("run")[0], r"^16\.0 MiB of 16\.0 MiB are free, the most of 2 devices$")
 
     def test_it_moves_off_a_device_that_is_too_full(self):
-        """The first has the most free memory, and still too little; the second is no better."""
+        """The first device has the most free memory, but still too little; the second is no better."""
         two = devices_of(16)
         for device in (0, 1):
             self.hold(f"hold{device}", *CNN, *two, f"device=cpu:{device}", f"training.batch_size={(256, 512)[device]}")
@@ -148,7 +148,7 @@ class Robust(Policies):
         result = self.train("large", *CNN, *two, "policy=robust", "training.batch_size=64", "min_gpu_memory_mb=17",
                             status=NO_FIT)
         self.assert_error(result, "no device of backend 'cpu' has the 17.0 MiB free that min_gpu_memory_mb asks for")
-        # and it does not move to a device that has less than that
+        # it does not move to a device that has less memory than that
         result = self.train("none", *CNN, *two, "policy=robust", "training.batch_size=1024", "min_gpu_memory_mb=16",
                             "min_batch_size=1024", status=NO_FIT)
         self.assertEqual(self.lines(result, "robust"), ["cpu:0"])
@@ -166,7 +166,7 @@ class Robust(Policies):
         self.assert_error(result, "GPU_DEVICE_ID is '2', but backend 'cpu' has 2 devices")
 
     def test_it_moves_to_a_device_with_room_and_goes_on_there(self):
-        """The first device was chosen by another policy, which does not look at what others have of it."""
+        """The first device was chosen by another policy, which ignores what other processes use of it."""
         two = devices_of(16)
         self.hold("one", *CNN, *two, "device=cpu:0", "training.batch_size=512")
         result = self.brim("--plugin-path", PLUGINS / "policy.so", "train", *CNN, *two, "policy=[first,robust]",
@@ -292,7 +292,7 @@ class Order(Policies):
         words = [*CNN, "training.batch_size=1024", *devices_of(5)]
         result = self.train("run", *words, "policy=[fixed,robust]", status=NO_FIT)
         self.assertEqual(self.lines(result, "fixed"), ["micro-batch 1024 x 1", "gives up"])
-        self.assertEqual(self.lines(result, "robust"), ["cpu:0"])  # the device, which fixed leaves to it
+        self.assertEqual(self.lines(result, "robust"), ["cpu:0"])  # the device, a decision that fixed leaves to robust
         self.assert_error(result, "but the device has 5.0 MiB free", "would fit")
         self.train("other", *words, "policy=[robust,fixed]")
 
@@ -332,10 +332,11 @@ class Order(Policies):
 
 
 class View(Policies):
-    """What on_step is told of the steps."""
+    """The view of the steps that on_step receives."""
 
     def test_the_time_of_a_step_is_without_evaluations(self):
-        """Each step of 8 samples is followed by an evaluation of 2,048, which the difference of two times includes."""
+        """Each step of 8 samples is followed by an evaluation of 2,048, which the difference of two clock readings
+        would include."""
         process = self.start("train", "run.dir=run", *LARGE, "dataset.test_count=2048", "training.batch_size=8",
                              "training.steps=100000", "training.eval_every_steps=1", "training.num_workers=0",
                              "policy=[bad]", f"--plugin-path={BAD}", env={"BRIM_BAD": "on_step:view"})
@@ -352,7 +353,7 @@ class View(Policies):
 
 
 class Swarm(Policies):
-    """Presets by memory: what is called small is set to the devices of the test."""
+    """Presets by memory: the limit for "small" is scaled to the devices of the test."""
 
     WORDS = ["policy=swarm", "training.batch_size=auto", "training.effective_batch_size=8"]
     MODEL = [*CNN, "training.steps=4", "training.checkpoint_every_steps=1", "training.keep_checkpoints=10"]
@@ -369,7 +370,7 @@ class Swarm(Policies):
     def test_a_smaller_model_by_the_memory_of_all_devices(self):
         table = ["policy.swarm.small_model=mlp", "policy.swarm.small_below_gb=0.01",
                  "policy.swarm.medium_below_gb=0.01"]
-        for below, model in ((0.2, "mlp"), (0.1, "cnn")):  # two of 64 MiB are 0.134 GB
+        for below, model in ((0.2, "mlp"), (0.1, "cnn")):  # two devices of 64 MiB are 0.134 GB
             with self.subTest(below):
                 result = self.train(model, *CNN, *self.WORDS, *devices_of(64), *table,
                                     f"policy.swarm.model_below_gb={below}")
@@ -386,7 +387,7 @@ class Swarm(Policies):
         self.assertRegex(self.read("other", "config.yaml"), r"(?m)^model:\n  id: mlp$")
         self.assert_same_checkpoint("run", "other", 4, WEIGHTS)
 
-    WIDE = [*(word for word in CNN if word != "model.width=16"), "model.width=64"]  # takes some 10 MiB
+    WIDE = [*(word for word in CNN if word != "model.width=16"), "model.width=64"]  # takes about 10 MiB
 
     def test_out_of_memory_is_micro_batch_1(self):
         for batch in (1, 2):
@@ -433,7 +434,7 @@ class Capped(Policies):
                                 status=USAGE)
             self.assert_error(result, "the shares of cpu:0 add up to 110 % of it: 70.4 MiB of 64.0 MiB",
                               "32.0 MiB alice + 38.4 MiB bob")
-        table = "policy.capped.shares={cpu:0: {alice: 0.5, bob: 0.5}}"  # all of it, and no more
+        table = "policy.capped.shares={cpu:0: {alice: 0.5, bob: 0.5}}"  # exactly all of it
         self.train("run", *CNN, *devices_of(64), "policy=capped", table, "policy.capped.client=bob")
 
     def test_bytes_count_with_fractions(self):
@@ -469,8 +470,8 @@ class Capped(Policies):
         self.assertEqual(self.batch_of("auto"), 256)
 
     def test_a_client_that_does_not_fit_goes_nowhere_else(self):
-        """Neither to another's device nor to the host's processors, whatever the other policies of the list would
-        do."""
+        """Neither to the other client's device nor to the host's processors, whatever the other policies in the list
+        would do."""
         for client, device in (("alice", 0), ("bob", 1)):
             words = [*CNN, "training.batch_size=1024", *devices_of(64), f"policy.capped.client={client}",
                      f"policy.capped.shares={{cpu:{device}: {{{client}: 2MiB}}}}"]
@@ -491,7 +492,7 @@ class Capped(Policies):
 
     def test_two_clients_never_have_more_than_their_own(self):
         two = devices_of(64)
-        table = "policy.capped.shares={cpu:0: {alice: 8MiB}, cpu:1: {bob: 0.125}}"  # of 64 MiB the same
+        table = "policy.capped.shares={cpu:0: {alice: 8MiB}, cpu:1: {bob: 0.125}}"  # the same as a fraction of 64 MiB
         words = [*CNN, *two, "policy=[capped,auto_plan]", table, "training.batch_size=auto",
                  "training.effective_batch_size=1024"]
         clients = {client: self.start("train", f"run.dir={client}", *words, "training.steps=60",

@@ -1,4 +1,4 @@
-"""brim predict: classes and probabilities of files."""
+"""brim predict: classes and probabilities for files."""
 
 import csv
 import gzip

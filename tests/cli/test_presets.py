@@ -4,7 +4,7 @@ import pathlib
 
 from support import BINARY, SMALL, USAGE, Case, main
 
-# The installation's, or the build's: both lie beside the program.
+# The configurations of the installation or of the build: both lie next to the program.
 CONFIGS = pathlib.Path(BINARY).resolve().parent.parent / "share/brim/configs"
 
 ROBUST = {"auto_device": "true", "wait_for_gpu": "true", "min_gpu_memory_mb": "4000", "gpu_wait_timeout_minutes": "60",
@@ -60,7 +60,7 @@ class Clients(Case):
 
 
 class Lists(Case):
-    """The group `policy`, of which several options are chosen: what a folder of one's own has of it."""
+    """The group `policy`, from which several options are chosen, and options from the user's own folder."""
 
     TABLE = "shares: {'cpu:0': {alice: 0.5, server: 100MB}}\nclient: alice\n"
 
@@ -105,7 +105,7 @@ class Lists(Case):
                 self.assertEqual(self.config(name="a").out, self.read("my/a.yaml"))
 
     def test_what_is_chosen_is_what_trains(self):
-        """And a table of the command line adds to that of the file."""
+        """And a map on the command line is merged into the one of the file."""
         result = self.brim("train", "--config-path", "my", "--config-name", "team", *SMALL, "backend=cpu",
                            "backend.devices=2", "backend.memory_mb=256", "policy.capped.shares={cpu:1: {bob: 0.25}}",
                            "policy.capped.client=bob", "training.steps=1", "run.dir=run")
@@ -117,10 +117,10 @@ class Options(Case):
     def test_every_file_of_a_group_can_be_chosen(self):
         for path in sorted(CONFIGS.glob("*/*.yaml")):
             group, option = path.parent.name, path.stem
-            if group in ("weights", "scenario"):  # name maps and worlds to simulate in, which are no options
+            if group in ("weights", "scenario"):  # name maps and simulated worlds
                 continue
             mandatory = [f"{group}.path=data"] if "???" in path.read_text() else []
-            if group == "server_optimizer":  # which means nothing without clients
+            if group == "server_optimizer":  # has an effect in federations only
                 mandatory = ["total_clients=20", "method=random"]
             with self.subTest(f"{group}={option}"):
                 self.brim("config", f"{group}={option}", *mandatory)

@@ -1,4 +1,4 @@
-"""Memory pressure: a run warns, and at the critical threshold saves, cleans up and plans smaller, to the same
+"""Memory pressure: a run warns; at the critical threshold it saves, cleans up and makes a smaller plan, with the same
 results."""
 
 import contextlib
@@ -23,7 +23,7 @@ LINE = r"(Warning|Critical) at round \d+: RAM at \d+\.\d%"
 
 class Pressure(Case):
     def told(self, run):
-        """Events of memory, and what was decided."""
+        """Events about memory, and the decisions."""
         return [(e["event"], e.get("detail") or e.get("choice")) for e in self.records(run, "events.jsonl")
                 if e["event"] in ("memory_warning", "memory_critical", "decision")]
 
@@ -36,7 +36,7 @@ class Pressure(Case):
 
 
 class Thresholds(Pressure):
-    """Some of the host's memory is always used, so a threshold of nearly 0 is always reached."""
+    """Some of the host's memory is always in use, so a threshold near 0 is always reached."""
 
     LONG = [*SMALL, "dataset.train_count=2048", "training.steps=3000", "training.eval_every_steps=1000",
             "training.checkpoint_every_steps=5000", OFTEN]
@@ -103,7 +103,7 @@ class Thresholds(Pressure):
 
 
 class Neighbours(Pressure):
-    """Another run on the same share of the host, which is as large as both together and a little more."""
+    """Another run on the same share of the host, whose limit is slightly more than both need together."""
 
     STEPS = 250
     WORDS = [*CNN, f"training.steps={STEPS}"]
@@ -159,7 +159,7 @@ class Flat(unittest.TestCase):
 
 @contextlib.contextmanager
 def control_group(test, limit):
-    """A group of the memory controller with a limit, of whichever version; skips where none can be made."""
+    """A group of the memory controller (v1 or v2) with a limit; skips the test if none can be created."""
     name = f"brim-test-{os.getpid()}"
     for root, file in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
         group = pathlib.Path(root, name)
@@ -183,7 +183,7 @@ def control_group(test, limit):
 
 
 def most_used(group):
-    """Bytes; 0: this kernel does not say it."""
+    """Bytes; 0 if this kernel does not report it."""
     for file in ("memory.max_usage_in_bytes", "memory.peak"):
         if (group / file).exists():
             return int((group / file).read_text())
@@ -229,8 +229,8 @@ class ControlGroup(Pressure):
                                   r"([\d.]+) MiB\n  the process will take about [\d.]+ MiB of the host: ",
                                   result.err).groups()
         self.assertLess(float(leaves), float(needs))
-        self.assertLess(float(leaves), limit / MIB + 32)  # pages of libraries are others', and the process has them too
-        # Suggestions count the process too, and not its arena alone.
+        self.assertLess(float(leaves), limit / MIB + 32)  # shared library pages are charged to others
+        # Suggestions count the whole process, not only its arena.
         for suggested, size in re.findall(r"(would fit, with|, needs) ([\d.]+) MiB", result.err):
             (self.assertLessEqual if suggested.startswith("would") else self.assertGreater)(float(size), float(leaves))
         self.assertNotIn("results in", result.out + result.err)

@@ -23,7 +23,7 @@ STEPS = 6 if SANITIZED else 20
 
 
 class Recompute(Case):
-    plans = {}  # by words: the same plan is asked for by several tests
+    plans = {}  # by overrides: several tests ask for the same plan
 
     def plan(self, *words):
         if words not in self.plans:
@@ -31,8 +31,7 @@ class Recompute(Case):
         return self.plans[words]
 
     def least(self, words):
-        """Of all the plans that auto makes, the one of the least memory: no plan fits into a MiB less its
-        parameters."""
+        """The plan with the least memory of all that auto makes: no plan fits into the budget of 1 MiB."""
         return self.plan(*words, "memory.recompute=auto", "memory.recompute_budget_mb=1")
 
     def test_every_kind_trains_to_the_same_bits(self):
@@ -105,7 +104,7 @@ class Recompute(Case):
         self.assertEqual(self.summary("auto")["planned_peak_bytes"], told["peak_bytes"])
 
     def test_a_fused_norm_is_made_again_without_its_sum(self):
-        """So what is fused to save time takes no memory: a norm fused with the sum before it, less than 1 % more."""
+        """Fusing to save time costs no memory: for a norm fused with the sum before it, less than 1 % more."""
         apart = [*DEEP_VIT, "graph.fuse=[bias_activation,norm_activation,dropout_add]"]
         none = self.plan(*DEEP_VIT)
         third = [f"memory.recompute_budget_mb={none['peak_bytes'] // 3 >> 20}", "memory.recompute=auto"]

@@ -1,4 +1,4 @@
-"""docs/sdk: it is what the headers and the plugins' tables say, and its links lead somewhere."""
+"""docs/sdk matches the headers and the plugins' tables, and its links are valid."""
 
 import pathlib
 import re
@@ -21,7 +21,7 @@ class Reference(Case):
         self.assertEqual(result.returncode, 0, result.stdout)
 
     def stand_in(self, change):
-        """A program whose plugins are brim's after `change`."""
+        """A program that lists brim's plugins after `change` was applied."""
         program = self.folder / "brim"
         program.write_text(f"#!{sys.executable}\nimport json, subprocess, sys\n"
                            f"all = json.loads(subprocess.check_output(['{BINARY}', *sys.argv[1:]]))\n"

@@ -1,5 +1,5 @@
-"""brim simulate: policies in scripted worlds. The same line gives the same bytes, scenarios that are wrong are refused
-with their position, and a run's record leads its own policies to the same decisions."""
+"""brim simulate: policies in scripted worlds. The same command gives the same bytes, errors in scenarios are reported
+with their position, and a run's record leads its policies to the same decisions."""
 
 import json
 import os
@@ -40,7 +40,7 @@ class Simulate(Case):
         return [(e["by"], e["choice"], e["reason"]) for e in simulation["timeline"]
                 if e["job"] and e["by"] != "simulation" and (job is None or e["job"] == job)]
 
-    # ---- all that come with brim ----
+    # ---- all built-in scenarios ----
 
     def test_each_policy_comes_to_an_end_in_each_scenario_and_always_the_same_one(self):
         self.assertGreaterEqual(len(SCENARIOS), 12)
@@ -90,7 +90,7 @@ class Simulate(Case):
         shown = json.loads(self.simulate(*words, "--json").out)
         self.assertEqual([len(s["words"]) for s in shown["simulations"]], [2, 3, 3])
 
-    # ---- what is decided ----
+    # ---- decisions ----
 
     def test_a_smaller_micro_batch_where_every_device_is_busy(self):
         found = self.one("scenario=all_busy", "policy=robust")
@@ -135,7 +135,7 @@ class Simulate(Case):
                       self.decisions(found))
         self.assertEqual(found["jobs"][0]["lost_steps"], 2 * 499)
         undisturbed = self.one("scenario=nobody_else", "policy=robust")["jobs"][0]
-        self.assertEqual(found["jobs"][0]["samples"] * undisturbed["steps"],  # what was lost is counted once
+        self.assertEqual(found["jobs"][0]["samples"] * undisturbed["steps"],  # lost samples are counted once
                          undisturbed["samples"] * found["jobs"][0]["steps"])
 
     def test_pressure_at_a_step_that_has_a_checkpoint_writes_no_other(self):
@@ -181,7 +181,7 @@ class Simulate(Case):
         plan = json.loads(self.brim("plan", *CNN, "--json").out)
         job, = self.one(world, *CNN)["jobs"]
         self.assertEqual((job["peak_bytes"], job["samples"]), (plan["peak_bytes"], 640))
-        self.assertNotEqual(self.one(world)["jobs"][0]["end"], "finished")  # the scenario's own takes more
+        self.assertNotEqual(self.one(world)["jobs"][0]["end"], "finished")  # the scenario's own settings take more
         held_back = self.one(world, *CNN, "memory.headroom_mb=auto")["jobs"][0]
         self.assertEqual((held_back["samples"], held_back["end"] == "finished"), (0, False))  # as on a GPU of 40 MB
         self.assertIn("no option 'mpl' in group 'model'", self.simulate(world, "model=mpl", status=USAGE).err)
@@ -193,7 +193,7 @@ class Simulate(Case):
         self.assertEqual((found["jobs"][0]["end"], found["end_seconds"]), ("not done", 100))
 
     def test_neighbours_make_steps_slow_while_they_are_there(self):
-        """100 s of steps, of which those in 40 s of the clock take twice as long, so that 20 s more are needed."""
+        """100 s of steps; in 40 s of the clock they take twice as long, so that 20 s more are needed."""
         slow = "{memory: 1GB, from: 30s, lasts: 40s, slows: 2}"
         for kind, device in (("programs", 0), ("programs", 1), ("runs", 0), ("runs", 1)):
             item = slow[:-1] + f", device: {device}}}"
@@ -217,7 +217,7 @@ class Simulate(Case):
         job, = self.one(world, "training.eval_every_steps=9223372036854775807")["jobs"]
         self.assertEqual((job["end"], round(job["wall_seconds"])), ("killed", 3600))
 
-    # ---- what is wrong ----
+    # ---- bad input ----
 
     def test_mistakes_are_told_with_their_place(self):
         cases = [
@@ -283,7 +283,7 @@ class Simulate(Case):
                       self.brim("train", "scenario=all_busy", status=USAGE).err)
         self.assertNotIn("scenario", self.brim("config", "--groups").out)
 
-    # ---- what a run met with ----
+    # ---- recorded runs ----
 
     def record(self, run):
         self.simulate("--record", run, "-o", f"{run}.yaml")
@@ -294,7 +294,7 @@ class Simulate(Case):
                 if e["event"] == "decision"]
 
     def assert_same_decisions(self, run, *policy):
-        """The same, in the same order, at the same steps."""
+        """Asserts the same decisions in the same order at the same steps."""
         found = self.one(self.record(run), *policy)
         decided = [(e["step"], e["by"], e["choice"], e["reason"]) for e in found["timeline"]
                    if e["job"] and e["by"] not in ("simulation", "queue", "memory")]
@@ -337,7 +337,7 @@ class Simulate(Case):
         self.assertGreater(job["waiting_seconds"], 0)
 
     def test_what_was_done_under_memory_pressure_is_recorded(self):
-        """Of a threshold that is always reached; recompute is fixed, as a record says nothing of it."""
+        """The threshold is always reached; recompute is fixed, as records do not contain it."""
         fixed = ["memory.recompute=none", "memory.check_interval_seconds=0.002"]
         self.train("pressed", *CNN, *fixed, "training.epochs=5", "training.grain=16", "memory.critical_percent=0.01")
         decisions = self.run_decisions("pressed")
@@ -352,7 +352,7 @@ class Simulate(Case):
         self.assertNotIn("failures:", self.simulate("--record", "odd").out)
 
     def look(self, run, changes):
-        """Lets a run's events have looks at a device, each of them as the first one but for some keys."""
+        """Adds device readings to a run's events, each a copy of the first one with some keys changed."""
         events = self.folder / run / "events.jsonl"
         first = next(e for e in self.records(run, "events.jsonl") if e.get("device"))
         with events.open("a") as file:
@@ -389,7 +389,7 @@ class Simulate(Case):
         self.assertIn("do not say what its policies were shown", self.simulate("--record", "old", status=LOAD).err)
         self.assertIn("there is no run 'none'", self.simulate("--record", "none", status=LOAD).err)
 
-    # ---- words ----
+    # ---- command line ----
 
     def test_the_page_has_every_key(self):
         self.assertIn(self.simulate("--keys").out, (ROOT / "docs" / "simulate.md").read_text())

@@ -1,5 +1,5 @@
-"""scripts/slurm and scripts/side_by_side.sh, with stand-ins for srun, scontrol and brim that write down what they are
-asked, so that no Slurm is needed."""
+"""scripts/slurm and scripts/side_by_side.sh, with stand-ins for srun, scontrol and brim that record their arguments, so
+that no Slurm is needed."""
 
 import os
 import pathlib
@@ -12,7 +12,7 @@ from support import DONE, FAILED, HANG_SECONDS, INTERRUPTED, USAGE, Case, main
 SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts"
 SBATCH = sorted(path.name for path in (SCRIPTS / "slurm").glob("*.sbatch"))
 
-# Runs the command behind its own options as Slurm would a single task.
+# Runs the command after its own options, as Slurm would run a single task.
 SRUN = """#!/bin/bash
 line=$(printf '<%s>' "$@")
 echo "$line" >>"$CALLS" # in one write, as several run at once
@@ -25,7 +25,7 @@ SCONTROL = """#!/bin/bash
 echo "scontrol $*" >>"$CALLS"
 exit "${SCONTROL_STATUS:-0}"
 """
-# A run that ends as BRIM_WORD says; each call is a step further, unless it is stuck.
+# A run that ends as BRIM_WORD says; each call advances one step, unless it is stuck.
 BRIM = """#!/bin/bash
 run=
 for word in "$@"; do [[ $word != run.dir=* ]] || run=${word#run.dir=}; done
@@ -63,14 +63,14 @@ class Slurm(Case):
         return result
 
     def calls(self):
-        """What was asked of srun (its options, and brim's words) and of scontrol, since the last look."""
+        """The calls of srun (its options and brim's arguments) and of scontrol since the last check."""
         path = self.folder / "calls"
         lines = path.read_text().splitlines() if path.exists() else []
         path.unlink(missing_ok=True)
         return lines
 
     def step(self):
-        """Options and brim's words of the one step that there was."""
+        """The options and brim's arguments of the only step."""
         lines = self.calls()
         self.assertEqual(len(lines), 1, lines)
         options, words = lines[0].split(f"<{self.environment['BRIM']}>")

@@ -1,4 +1,5 @@
-"""Language modelling and regression: PyTorch's numbers, the same results however a step is cut, what a run tells."""
+"""Language modelling and regression: PyTorch's numbers, the same results for every split of a step, and the run's
+output."""
 
 import csv
 import io
@@ -27,11 +28,11 @@ class Tasks(Case):
         return self.brim(*PLUGIN, "train", f"run.dir={run}", *TOKENS, *overrides, status=status)
 
     def figures(self, run):
-        """Records without what a clock made."""
+        """Records without fields that depend on a clock."""
         return [{key: value for key, value in r.items() if key not in TIMED} for r in self.records(run)]
 
     def assert_close(self, run, other):
-        """All figures, to 1e-9."""
+        """Asserts that all figures agree to 1e-9."""
         a, b = self.figures(run), self.figures(other)
         self.assertEqual(len(a), len(b))
         for x, y in zip(a, b):
@@ -62,7 +63,7 @@ class PyTorchNumbers(Tasks):
             self.check(name)
 
     def test_a_step_in_pieces_with_other_numbers_of_tokens_in_each(self):
-        """`mean` with class weights leaves out in PyTorch what it leaves out here: the mean is of the step."""
+        """`mean` with class weights leaves out the same tokens as PyTorch: the mean is over the step."""
         for name in GOLDEN:
             self.check(name, "training.batch_size=4")
 
@@ -79,7 +80,7 @@ class SameResults(Tasks):
             self.assert_close("values48", f"values{size}")
 
     def test_to_the_bit_of_micro_batches_of_whole_grains(self):
-        """A grain is one sequence where nobody says another."""
+        """By default a grain is one sequence."""
         for size in (48, 16, 6):
             step = [f"training.batch_size={size}", "training.effective_batch_size=48", "training.epochs=3",
                     "training.eval_batch_size=16", "backend=cpu"]
@@ -90,7 +91,8 @@ class SameResults(Tasks):
             self.assert_same_checkpoint("values48", f"values{size}", 9, files=["model.safetensors"])
 
     def test_with_the_product_in_the_loss(self):
-        """Of a large vocabulary the logits are not there; with tied weights too, and with tokens that do not count."""
+        """With a large vocabulary the logits are never stored as a whole; also with tied weights, and with ignored
+        tokens."""
         for tied in ("true", "false"):
             words = ["dataset.vocabulary=4100", f"model.tied={tied}", "training.steps=2", "backend=reference",
                      "dataset.train_count=12", "dataset.test_count=5", "training.batch_size=6"]
@@ -124,7 +126,7 @@ class SameResults(Tasks):
             self.assertEqual(self.figures(name), self.figures(f"{name}-a"))
 
     def test_in_half_precision(self):
-        """Targets are compared in their own type: those of bf16 would be up to 1 away here."""
+        """Targets are compared in fp32: in bf16 they would be up to 1 off."""
         self.train("values", *VALUES, "precision=bf16", "training.epochs=20", "backend=cpu")
         self.assertGreater(self.summary("values")["test_r2"], 0.2)
         self.train_tokens("tokens", "precision=bf16", "training.epochs=20", "backend=cpu")
@@ -177,7 +179,7 @@ class WhatIsTold(Tasks):
         result = self.train("run", *VALUES, "training.epochs=30", "dataset.validation_fraction=0.2")
         summary = self.summary("run")
         self.assertIn("loss=mse is taken", result.err)
-        self.assertNotIn("augment.flip", result.err)  # of the default configuration, and nothing to these
+        self.assertNotIn("augment.flip", result.err)  # a default, without meaning for these data
         self.assertIn(f"MAE {summary['test_mae']:.4g}, MAPE {summary['test_mape']:.4g} %", result.out)
         self.assertGreater(summary["test_r2"], 0.2)
         self.assertNotIn("test_accuracy", summary)

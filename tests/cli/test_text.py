@@ -1,5 +1,5 @@
-"""Language models of text: training, evaluation, generation and resuming, of bytes, of GPT-2's tokens and of files of
-tokens."""
+"""Language models of text: training, evaluation, generation and resuming, with bytes, GPT-2's tokens and token
+files."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import unittest
 from support import FAILED, LOAD, SANITIZED, USAGE, Case, main
 
 BPE = pathlib.Path(__file__).resolve().parents[1] / "golden" / "bpe"
-# Of an odd length, so that windows begin anywhere.
+# Of an odd length, so that windows begin at odd offsets too.
 TEXT = "the memory of a step is known before that step begins. " * 60
 MODEL = ["model=gpt2", "model.layers=1", "model.heads=2", "model.width=16", "model.context=16", "model.dropout=0",
          "dataset.context=16", "training.batch_size=8", "optimizer.lr=1e-2", "backend.threads=1", "memory.timing=false"]
@@ -22,7 +22,7 @@ GPT2 = [*BYTES, "dataset.tokens=gpt2", f"dataset.tokenizer={BPE}"]
 
 
 def token_file(tokens, header=True):
-    """As llm.c writes it, or as numpy does."""
+    """A token file in llm.c's format or numpy's."""
     head = struct.pack("<3i", 20240520, 1, len(tokens)) + bytes(1012) if header else b""
     return head + struct.pack(f"<{len(tokens)}H", *tokens)
 
@@ -133,7 +133,7 @@ class Generate(Text):
                 self.assertEqual(json.loads(result.out)["prompt_tokens"], list(b"the"))
 
     def wait_until_caught(self, process):
-        """Until the process does not end by SIGINT any more."""
+        """Waits until the process handles SIGINT."""
         while True:
             status = pathlib.Path(f"/proc/{process}/status").read_text(encoding="ascii")
             caught = next(line for line in status.splitlines() if line.startswith("SigCgt:"))
@@ -149,7 +149,7 @@ class Generate(Text):
 
 class Gpt2(Text):
     def test_tokens_are_made_once(self):
-        left = self.folder / "cache/brim/tokens-0.bin.brim-part"  # by a process that was killed
+        left = self.folder / "cache/brim/tokens-0.bin.brim-part"  # left by a process that was killed
         left.parent.mkdir(parents=True)
         left.write_bytes(b"")
         first = self.train("run", *GPT2, "training.steps=3")
@@ -160,7 +160,7 @@ class Gpt2(Text):
         again = self.train("again", *GPT2, "training.steps=3")
         self.assertNotIn("making tokens", again.err)
         self.assert_same_checkpoint("run", "again", 3)
-        kept[0].write_bytes(kept[0].read_bytes()[:-2])  # damaged: made again
+        kept[0].write_bytes(kept[0].read_bytes()[:-2])  # damaged: brim makes it again
         self.assertIn("making tokens", self.train("third", *GPT2, "training.steps=3").err)
         self.assert_same_checkpoint("run", "third", 3)
         (self.folder / "a.txt").write_text(TEXT + "more", encoding="utf-8")
@@ -172,7 +172,7 @@ class Gpt2(Text):
 
     @unittest.skipIf(SANITIZED, "sanitizers keep memory")
     def test_kept_tokens_are_in_memory_once(self):
-        """Though two splits are parts of them: 22 MiB."""
+        """Although two splits are parts of them: 22 MiB."""
         (self.folder / "a.txt").write_text(TEXT * 8000, encoding="utf-8")
         words = [*GPT2, "dataset.stride=100000", "training.steps=1", "dataset.cache=kept"]
         self.train("first", *words)
@@ -198,7 +198,7 @@ class Gpt2(Text):
         self.train("run", *GPT2, "training.epochs=30")
         result = self.generate("run", "--prompt", "the memory of", "--tokens", "6", "--temperature", "0")
         self.assertTrue(TEXT.startswith("the memory of" + result["samples"][0]["text"]), result)
-        self.generate("run", "--tokens", "3")  # a text begins behind the end of another
+        self.generate("run", "--tokens", "3")  # a text begins after the end of another
 
     def test_what_is_wrong_is_told(self):
         (self.folder / "latin1.txt").write_bytes("Größe ".encode("latin-1") * 200)
@@ -232,7 +232,7 @@ class Tokens(Text):
         for prompt, text in (("a b", "'a b' is none"), ("50", "token 1 is 50; tokens are 0 to 49")):
             result = self.brim("generate", "run", "--prompt", prompt, status=USAGE)
             self.assert_error(result, text)
-            self.assertEqual(result.out, "")  # nothing is shown of what is refused
+            self.assertEqual(result.out, "")  # no output for a refused request
         self.assert_error(self.brim("generate", "run", status=USAGE), "give the first as --prompt")
 
     def test_raw_files_are_read_too(self):
@@ -244,7 +244,7 @@ class Tokens(Text):
         self.assert_same_checkpoint("header", "raw", 3, files=["model.safetensors"])
 
     def test_files_may_be_larger_than_the_memory(self):
-        """They are mapped, and the system takes pages back."""
+        """They are mapped, so the system can reclaim their pages."""
         larger = 2 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self.put("x_train_000000.bin", 300, header=False)
         for name, words in (("data/x_train_000000.bin", self.WORDS), ("a.txt", BYTES)):

@@ -1,5 +1,5 @@
-"""The device profile, and what is chosen by it: plans by predicted time. The times are made up wherever something is
-pinned by them; what a machine really takes decides nothing here."""
+"""The device profile, and choices based on it: plans by predicted time. Pinned results use made-up times; the real
+times of a machine decide nothing here."""
 
 import json
 import shutil
@@ -14,7 +14,7 @@ NO_TIMING = "memory.timing=false"
 
 
 class Times(Case):
-    lines = []  # of a profile of all there is to time, made once
+    lines = []  # of a profile with everything that can be timed, made once
 
     def time_all(self):
         for precision in ("fp32", "bf16", "fp16"):
@@ -24,8 +24,8 @@ class Times(Case):
         Times.lines = self.read("made.jsonl").splitlines()
 
     def make(self, *factors):
-        """A profile of all there is to time, in which a thousandth of a second is the time of each node and sample,
-        times the factor of its micro-batch (n, word in the name, factor); written to made.jsonl."""
+        """Writes made.jsonl, a profile of everything that can be timed: each node takes a thousandth of a second a
+        sample, times the factor given for its micro-batch (n, word in the name, factor)."""
         if not Times.lines:
             self.time_all()
         lines = [json.loads(line) for line in Times.lines]
@@ -88,7 +88,7 @@ class Choice(Times):
 
 
 class Doubts(Times):
-    """Times that were taken while others used the machine, say: here they are made up, a hundredth of what is true."""
+    """Times that are doubtful, for example because others used the machine: here, a hundredth of the true times."""
     AUTO = [*NET, *AUTO, "training.steps=24"]
 
     def setUp(self):
@@ -193,7 +193,7 @@ class Files(Times):
         plan = json.loads(self.brim("plan", *NET, "training.batch_size=64", "--no-timing", "--json").out)
         self.assertEqual({choice["basis"] for choice in plan["frontier"]["choices"]}, {"guessed"})
         self.assertIn("?", self.brim("plan", *NET, "training.batch_size=64", NO_TIMING).out)
-        self.train("run", *NET, "training.batch_size=64")  # nothing is chosen
+        self.train("run", *NET, "training.batch_size=64")  # a fixed micro-batch: nothing to choose
         kept = self.folder / "cache" / "brim"
         self.assertFalse(kept.exists() and any("conv2d" in path.read_text() for path in kept.iterdir()))
         self.assertFalse((self.folder / "run" / "profile.jsonl").exists())
@@ -204,7 +204,7 @@ class Files(Times):
         rows = {row["op"]: row for row in times["operations"]}
         whole = sum(row["seconds"] for row in times["operations"]) + times["rest_seconds"]
         self.assertAlmostEqual(whole, times["seconds"], delta=1e-9 * times["seconds"])
-        self.assertEqual(rows["max_pool2d"]["times"], 4)  # of each micro-batch; updates are once
+        self.assertEqual(rows["max_pool2d"]["times"], 4)  # for each micro-batch; updates are timed once
         self.assertEqual({row["times"] for op, row in rows.items() if op == "adamw"}, {1})
         for row in times["operations"]:
             least = max(row["flops"] / times["flops_per_second"], row["bytes"] / times["bytes_per_second"])
@@ -243,7 +243,7 @@ class Files(Times):
             value = (value ^ byte) * 0x100000001b3 % 2**64
         self.assertEqual(state["profile_hash"], f"{value:016x}")
         self.forget("run")
-        self.make((64, "", 99))  # the machine has got slow
+        self.make((64, "", 99))  # the machine became slow
         result = self.brim("train", "--resume", "run")
         self.assertIn("effective batch 256 = 64 x 4", result.out)
         self.assertNotIn("profile.jsonl is not what", result.err)

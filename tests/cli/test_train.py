@@ -1,4 +1,4 @@
-"""What a run leaves in its folder, how many steps it takes, and running it again."""
+"""The files of a run, its number of steps, and running it again."""
 
 import json
 import os
@@ -225,7 +225,7 @@ class Cnn(Case):
 
 
 class Arithmetic(Case):
-    """Steps, epochs, parts and partial batches."""
+    """Steps, epochs, micro-batches and partial batches."""
 
     def steps_and_records(self, *overrides):
         self.train("run", *SMALL, "observe.log_every_steps=1", *overrides)
@@ -238,7 +238,7 @@ class Arithmetic(Case):
         self.assertEqual([r["step"] for r in records if r["split"] == "test"], [4, 8])
 
     def test_every_sample_counts_once_in_an_epoch(self):
-        # With lr 0 nothing moves, so the mean over an epoch is that of the data, however it is cut.
+        # With lr 0 nothing changes, so the mean over an epoch is that of the data, however it is split.
         means = []
         for i, cut in enumerate((["training.batch_size=100"], ["training.batch_size=32"], ["training.batch_size=7"],
                                  ["training.batch_size=7", "training.gradient_accumulation_steps=4"])):

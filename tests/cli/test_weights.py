@@ -1,4 +1,4 @@
-"""Weights in and out: model.weights, the maps of names, and brim export."""
+"""Weights in and out: model.weights, name maps, and brim export."""
 
 import json
 import shutil
@@ -23,7 +23,8 @@ class Weights(Case):
         return tensors.read(self.folder / run / "checkpoints/last/model.safetensors")[0]
 
     def assert_begins_with_first(self, *words):
-        """A run with these words has the weights of the first run, to the bit, and finds the same on its test data."""
+        """Asserts that a run with these options has the weights of the first run, to the bit, and the same test
+        results."""
         shutil.rmtree(self.folder / "again", ignore_errors=True)
         result = self.train("again", *VIT, *STILL, *words)
         self.assertEqual(self.parameters("first"), self.parameters("again"))
@@ -150,7 +151,7 @@ class Map(Weights):
 
 
 class Resumed(Weights):
-    """A checkpoint has all parameters, so the weights are needed until there is one."""
+    """A checkpoint has all parameters, so the weights file is needed only until the first one."""
 
     def setUp(self):
         super().setUp()
@@ -159,7 +160,7 @@ class Resumed(Weights):
                    "training.checkpoint_every_steps=2")
 
     def stop_after(self, step):
-        """As if the run had been killed then."""
+        """As if the run had been killed at that point."""
         shutil.copytree(self.folder / "whole", self.folder / "run", symlinks=True)
         (self.folder / "run/summary.json").unlink()
         for later in [number for number in self.steps("run") if number > step]:

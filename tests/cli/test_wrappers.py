@@ -1,4 +1,4 @@
-"""model=lora and model=linear_probe: around a frozen backbone, with checkpoints of what is trained alone."""
+"""model=lora and model=linear_probe: a frozen backbone, and checkpoints with only the trained parameters."""
 
 import json
 import os
@@ -19,7 +19,7 @@ PROBE = ["model=linear_probe", *BACKBONE, *DATA]
 
 
 def without_threads(words):
-    """For the reference backend, which has none."""
+    """For the reference backend, which has no threads."""
     return [word for word in words if word != "backend.threads=1"]
 
 
@@ -69,7 +69,7 @@ class Plans(Case):
     def test_only_what_is_trained_has_gradients_and_states(self):
         plan = self.plan(*LORA, "model.lora_r=2")
         plan = plan.get("plan", plan)
-        # of each block: 2 * 12 down, 12 * 2 up; the head 12 * 10 + 10
+        # of each block: 2 * 12 down, 12 * 2 up; the head: 12 * 10 + 10
         self.assertEqual(plan["trained_parameters"], 2 * 48 + 130)
         whole = self.plan(*MODEL, *DATA)
         whole = whole.get("plan", whole)
@@ -89,7 +89,7 @@ class Plans(Case):
     def test_a_probe_is_planned_with_its_backbones_weights(self):
         self.train("before", *MODEL, *DATA, "training.steps=1")
         plan = ["plan", *PROBE, "--no-timing", "model.weights=before"]
-        # Two blocks of 12 tensors, patches, positions, class token and norm; the head stays behind.
+        # Two blocks of 12 tensors, patches, positions, class token and norm; the head is left out.
         self.assertIn("weights: 30 tensors", self.brim(*plan).out)
         self.assertIn("without 2 that the model has no use for", self.brim(*plan).out)
         self.assert_error(self.brim(*plan, "backbone.width=24", status=LOAD), "the weights in 'before' are not those",
@@ -163,7 +163,7 @@ class Checkpoints(Case):
 
 
 class Moved(Case):
-    """What was frozen is no part of a checkpoint, and may lie elsewhere by now."""
+    """Frozen weights are not part of a checkpoint, and their file may have moved."""
 
     def setUp(self):
         super().setUp()
@@ -257,7 +257,7 @@ class Features(Case):
         self.assertEqual(len(self.kept()), count)
 
     def test_a_plan_does_without_them(self):
-        """Which are not there yet, though loading them would be timed."""
+        """The features do not exist yet, so that loading them cannot be timed."""
         words = [w for w in PROBE if w != "memory.timing=false"]
         plan = self.brim("plan", *words)
         self.assertIn("features: computed once, before training", plan.out)

@@ -1,5 +1,4 @@
-"""model=lora around a language model: backbone=gpt2, whose head stays as it is, so that the changes alone are
-trained."""
+"""model=lora around a language model: backbone=gpt2 keeps its head, so that only the adapters are trained."""
 
 import json
 import shutil
@@ -74,7 +73,7 @@ class Training(Language):
             self.assert_same_checkpoint(f"{name}-whole", f"{name}-cut", 12)
 
     def test_files_of_tokens_with_a_large_vocabulary(self):
-        """Then the loss holds the product with the frozen embedding."""
+        """Then the loss contains the product with the frozen embedding."""
         (self.folder / "data").mkdir()
         (self.folder / "data/x_train.bin").write_bytes(token_file([7 * i % 5000 for i in range(600)]))
         words = ["dataset=tokens", "dataset.path=data", "dataset.vocabulary=5000", *COMMON, "memory.recompute=blocks"]
@@ -153,8 +152,7 @@ class Exports(Language):
             self.assertEqual(found[f"base_model.model.{name}"], value)
 
     def test_changes_in_peft_are_those_of_the_merged_weights(self):
-        """What PEFT makes of its files: (B A) times alpha / r, transposed by fan_in_fan_out, is added to the
-        weights."""
+        """PEFT adds (B A) times alpha / r, transposed because of fan_in_fan_out, to the weights."""
         self.brim("export", "run", "--format", "peft", "-o", "adapter")
         self.brim("export", "run", "--merge", "--format", "hf", "-o", "merged.safetensors")
         found = tensors.read(self.folder / "adapter/adapter_model.safetensors")[0]
