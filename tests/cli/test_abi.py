@@ -44,7 +44,7 @@ class Kept(Case):
 
 @unittest.skipUnless(shutil.which("readelf"), "readelf is not here")
 class Symbols(Case):
-    def test_the_library_exports_what_the_list_says(self):
+    def test_the_library_exports_the_listed_symbols(self):
         library = pathlib.Path(BINARY).parent.parent / "lib" / "libbrim.so.0"
         text = subprocess.run(["readelf", "--dyn-syms", "--wide", library], check=True, text=True,
                               stdout=subprocess.PIPE).stdout

@@ -107,7 +107,7 @@ class Dataset(Case):
         self.assert_error(result, "validation_fraction")
 
     @unittest.skipUnless(FASHION.is_dir(), "Fashion-MNIST is not installed")
-    def test_debians_package_is_named_when_it_is_not_there(self):
+    def test_a_missing_debian_package_is_named(self):
         result = self.train("run", "dataset=fashion_mnist", f"dataset.path={FASHION}-gone", status=LOAD)
         self.assert_error(result, "dataset-fashion-mnist")
 
@@ -305,7 +305,7 @@ class NotFiles(Case):
         self.put_pipe(profile)
         self.assertIn("it is not a file", self.brim("plan", *words, status=None).err)
 
-    def test_links_in_a_folder_that_somebody_prepared(self):
+    def test_links_in_a_prepared_folder(self):
         (self.folder / "mine").write_text("mine")
         for name, status in ((".lock", FAILED), ("events.jsonl", FAILED), (".config.yaml.tmp", DONE)):
             with self.subTest(name):

@@ -70,13 +70,13 @@ class Good(Check):
     def test_of_backends_the_table(self):
         self.assertEqual(list(self.findings(SHIPPED / "backend" / "cpu.so")), ["table"])
 
-    def test_what_needs_files_is_not_failed(self):
+    def test_a_data_set_without_files_gets_a_warning(self):
         found = self.findings(SHIPPED / "dataset" / "idx.so")
         self.assertEqual(found["open"][0], "warning")
         self.assertIn("dataset.path", found["open"][1])
         self.assertNotIn("read", found)
 
-    def test_the_bad_ones_are_good_while_nobody_asks_for_more(self):
+    def test_the_bad_plugins_pass_by_default(self):
         for kind in KINDS:
             self.check(BAD / kind / "bad.so")
 
@@ -191,7 +191,7 @@ class Bad(Check):
             found = self.findings(BAD / "augment" / "bad.so", status=LOAD, bad=f"table:{bad}")
             self.assertIn(part, found["table"][1])
 
-    def test_what_an_optimizer_says_of_itself(self):
+    def test_an_optimizers_description(self):
         for bad, part in (("unknown", "line 2, column 9 of the formula: nothing is known of the name 'rate'"),
                           ("unset", "the formula gives 'momentum' no new value"), ("none", "ops.formula is NULL"),
                           ("step", "ops.step is NULL"), ("states", "ops has 5 states and 3 scalars: at most 4 and 16"),
@@ -201,7 +201,7 @@ class Bad(Check):
                 self.assertEqual(found["table"][0], "failed")
                 self.assertIn(part, found["table"][1])
 
-    def test_a_selector_is_told_where_it_failed(self):
+    def test_a_selectors_failure_is_located(self):
         found = self.findings(BAD / "selector" / "bad.so", status=FAILED, bad="select:away")
         self.assertRegex(found["select"][1], r"in a made-up federation of \d+ clients with \d+ classes, \d+ of them "
                                              r"there and \d+ wanted, in round 3$")
@@ -239,7 +239,7 @@ class Bad(Check):
             with self.subTest(kind=kind, bad=bad):
                 self.assert_fails(kind, bad, check, part)
 
-    def test_what_comes_behind_a_crash_is_tried_all_the_same(self):
+    def test_checks_continue_after_a_crash(self):
         found = self.findings(BAD / "policy" / "bad.so", status=FAILED, bad="choose_plan:segv")
         self.assertEqual([check for check, (finding, _) in found.items() if finding == "failed"], ["choose_plan"])
         self.assertEqual([found[check][0] for check in ("on_oom", "on_boundary", "on_step")], ["ok"] * 3)
@@ -248,7 +248,7 @@ class Bad(Check):
             self.assertIn("not tried, as a check before it has failed", found[check][1])
 
     @plain
-    def test_what_a_plugin_starts_does_not_hide_its_crash(self):
+    def test_a_plugins_child_does_not_hide_its_crash(self):
         self.assert_fails("dataset", "read:helper", "read", "crashed: segmentation fault")
         self.assert_fails("policy", "on_step:helper", "on_step", "crashed")
 
@@ -259,7 +259,7 @@ class Bad(Check):
         self.assertIn("crashed: segmentation fault", self.finish(process, FAILED).out)
 
     @plain
-    def test_what_to_do_about_crashes(self):
+    def test_advice_about_crashes(self):
         for kind, bad, check in (("policy", "on_step:segv", "on_step"), ("dataset", "read:segv:3", "read")):
             with self.subTest(kind):
                 file = BAD / kind / "bad.so"

@@ -54,7 +54,7 @@ class TimeSeries(Csv):
         for key in ("mae", "mape", "rmse", "r2"):
             self.assertIn(key, record)
 
-    def test_what_comes_behind_a_files_last_row(self):
+    def test_the_row_after_a_files_last_one_is_predicted(self):
         self.write_series("series.csv")
         rows = [[0, f"{math.sin((1000 + i) / 8):.4f}", f"{50 + 9 * math.cos((1000 + i) / 8):.2f}"] for i in range(15)]
         self.write("new.csv", ["date", "temperature", "humidity"], rows)
@@ -69,8 +69,8 @@ class TimeSeries(Csv):
         self.train("run", *words)
         self.brim("train", "--from", "run", "run.dir=again")
         self.assert_same_records("run", "again")
-        told = json.loads(self.brim("eval", "run", "--checkpoint", "last", "--json").out)
-        self.assertAlmostEqual(told["mae"], self.summary("run")["test_mae"], places=6)
+        reported = json.loads(self.brim("eval", "run", "--checkpoint", "last", "--json").out)
+        self.assertAlmostEqual(reported["mae"], self.summary("run")["test_mae"], places=6)
 
 
 class Rows(Csv):

@@ -95,7 +95,7 @@ class Forged(Case):
             os.pwrite(file.fileno(), b"\1" + ticket, 24 + slot * (slot_bytes + 1))
         return file
 
-    def test_tickets_that_cannot_be_are_not_there(self):
+    def test_impossible_tickets_are_ignored(self):
         self.forge(self.ticket(keys=0xFFFFFFFF), self.ticket(keys=65), self.ticket(number=-5),
                    self.ticket(number=2**63 - 1), self.ticket(need=2**64 - 1), self.ticket(since=float("nan")),
                    self.ticket(since=1e300), self.ticket(device=2**31 - 1), self.ticket(named=-2**31),
@@ -122,7 +122,7 @@ class Forged(Case):
             self.train(f"run{len(damaged)}", *self.WORDS)
             self.assertEqual(queue.stat().st_size, whole)
 
-    def test_what_is_no_file_or_folder_is_named(self):
+    def test_anything_but_a_file_or_folder_is_named(self):
         claims = self.folder / "claims"
         claims.mkdir()
         os.mkfifo(claims / "queue")

@@ -53,8 +53,8 @@ class Elastic(Case):
     def until_decided(self, run, count, process):
         """Waits for a number of decisions, and for a checkpoint of a later step than the last of them."""
         self.until(lambda: len(self.decisions(run)) >= count, process)
-        behind = self.decisions(run)[count - 1][0]
-        self.until(lambda: self.steps(run)[-1] > behind, process)
+        decided = self.decisions(run)[count - 1][0]
+        self.until(lambda: self.steps(run)[-1] > decided, process)
         return self.steps(run)[-1]
 
     def until_taken(self, run, process):
@@ -110,7 +110,7 @@ class Elastic(Case):
         self.assertTrue(all(choice.endswith("taken again") for _, choice, _ in decisions[1:]), decisions)
         return decisions[0][1], decisions[0][2], decisions[-1][2]
 
-    def test_the_second_gets_what_it_needs_and_the_first_takes_it_again(self):
+    def test_the_second_gets_the_memory_it_needs_and_the_first_takes_it_back(self):
         given, why, taken = self.two_jobs(CNN, 4, 64)
         self.assertEqual((given, why), ("2.4 MiB given back", "micro-batch 128 -> 32, as a run waits for cpu:0"))
         self.assertRegex(taken, "-> 128, as nobody waits for cpu:0$")
@@ -128,7 +128,7 @@ class Elastic(Case):
         self.assertEqual(given, "micro-batch 128 -> 128 with recompute, as a run waits for cpu:0")
         self.assertEqual(taken, "micro-batch 128 -> 128, as nobody waits for cpu:0")
 
-    def test_a_run_that_makes_again_what_it_must_goes_back_to_just_that(self):
+    def test_a_run_with_recompute_returns_to_its_configured_recompute(self):
         """Its plan has some recompute as configured: 4.7 of 5 MiB, although 5.8 would be enough without. It returns
         memory by a smaller micro-batch, or by more recompute if no smaller one is allowed, and takes the same amount
         back."""
@@ -143,7 +143,7 @@ class Elastic(Case):
             for run in ("first", "first-alone", "second", "second-alone"):
                 shutil.rmtree(self.folder / run, ignore_errors=True)
 
-    def test_what_would_not_help_is_not_given_back(self):
+    def test_memory_that_would_not_help_is_not_returned(self):
         """The log says so once for each waiting job."""
         first = self.begin("first", *CNN, *device_of(4), *ELASTIC, *ENDLESS, "policy.elastic.floor_percent=80")
         for count, batch in ((1, 64), (2, 32)):
@@ -158,7 +158,7 @@ class Elastic(Case):
                                  r"MiB at least$")
         self.assertRegex(other[1], r"^a run waits for 1\.4 MiB of cpu:0")
 
-    def test_a_larger_one_behind_the_first_in_line_gets_no_more_than_is_given(self):
+    def test_a_larger_job_second_in_line_gets_only_the_returned_memory(self):
         """It could use the whole device, but the run that returns memory keeps the rest."""
         first = self.begin("first", *CNN, *device_of(4), *ELASTIC, *ENDLESS)
         second = self.start("train", "run.dir=second", *CNN, *device_of(4), *WAIT, *ENDLESS[1:],
@@ -177,7 +177,7 @@ class Elastic(Case):
         self.end(first)
         self.finish(large, 0)
 
-    def test_a_reserve_is_left_free_for_those_who_do_not_wait(self):
+    def test_a_reserve_stays_free_for_processes_that_do_not_wait(self):
         first = self.begin("first", *CNN, *device_of(5), *ELASTIC, *ENDLESS, "policy.elastic.reserve_mb=1")
         second = self.begin("second", *CNN, *device_of(5), *ENDLESS[1:], "training.batch_size=16")
         self.until_decided("first", 1, first)
@@ -197,7 +197,7 @@ class Elastic(Case):
         self.until(lambda: self.steps("first")[-1] > step, first)
         self.assertNotIn("is not known", self.end(first).err)
 
-    def test_a_run_that_has_given_back_can_be_gone_on_with(self):
+    def test_a_run_that_returned_memory_can_be_resumed(self):
         alone = self.start("train", "run.dir=first-alone", *CNN, *ENDLESS)
         first = self.begin("first", *CNN, *device_of(4), *ELASTIC, *ENDLESS)
         second = self.start("train", "run.dir=second", *CNN, *device_of(4), *WAIT, *ENDLESS[1:],

@@ -66,15 +66,15 @@ class Exact(Case):
         predicted, taken = summary["predicted_rss_bytes"], summary["rss_peak_bytes"]
         self.assertLessEqual(abs(taken - predicted), max(0.05 * predicted, 8 * MIB), summary)
 
-    def test_random_configurations_take_what_their_plans_say(self):
+    def test_random_configurations_take_their_planned_memory(self):
         every = 1 if FULL and not SANITIZED else 5
         for i, words in enumerate(configurations(FASHION)[::every]):
             with self.subTest(" ".join(words)):
                 self.check(f"run{i}", words)
 
-    def test_backbones_of_real_sizes_take_what_their_plans_say(self):
+    def test_backbones_of_real_sizes_take_their_planned_memory(self):
         if SANITIZED:
-            self.skipTest("minutes, and other memory")
+            self.skipTest("a sanitizer takes minutes here and its own memory")
         for model, side, batch in (("resnet18", 224, 4), ("resnet50", 64, 4), ("vit_tiny", 224, 2),
                                    ("clip_vit_b32 model.depth=3", 224, 2)):
             with self.subTest(model):
@@ -91,7 +91,7 @@ class Exact(Case):
             self.check_taken(self.summary("run"))
 
     @unittest.skipIf(SANITIZED, "a sanitizer's own memory is not predicted")
-    def test_nothing_that_is_written_at_the_end_takes_more(self):
+    def test_writing_the_last_files_takes_no_more(self):
         """The peak in the summary cannot include the writing of the summary, so the system is asked."""
         look = ("import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True);"
                 "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)")
@@ -109,7 +109,7 @@ class Exact(Case):
                 self.assertEqual("test_confusion" in summary, classes <= 256)
                 self.assertEqual(len(summary["test_classes"]), classes)
 
-    def test_what_evaluations_and_checkpoints_give_back_is_not_kept_for_later(self):
+    def test_memory_freed_by_evaluations_and_checkpoints_is_returned(self):
         """An evaluation's loader is one block of 49 MiB, a checkpoint's copy is many blocks, by turns. With glibc's
         defaults it depended on chance whether one could reuse the place of the other: half of such runs took 54 MiB
         more."""
@@ -122,7 +122,7 @@ class Exact(Case):
                 if not SANITIZED:
                     self.check_taken(self.summary(f"run{turn}"))
 
-    def test_a_run_that_goes_on_is_told_what_reading_its_checkpoint_takes(self):
+    def test_the_prediction_of_a_resumed_run_counts_reading_its_checkpoint(self):
         words = ["model=mlp", "model.hidden=[2048,2048]", "dataset=synthetic", "training.batch_size=16",
                  "training.steps=4", "training.checkpoint_every_steps=2", "backend=cpu"]
         self.train("run", *words)
@@ -135,7 +135,7 @@ class Exact(Case):
             self.check_taken(summary)
             self.assertGreater(summary["predicted_rss_bytes"], host["total_bytes"] + 8 * MIB)
 
-    def test_what_the_process_will_take_is_said_with_its_causes(self):
+    def test_predicted_process_memory_is_itemized(self):
         line = self.brim("plan", *SMALL_CNN, "backend=cpu").out.splitlines()[-1]
         self.assertRegex(line,
                          r"^the process will take about [\d.]+ MiB of the host: [\d.]+ MiB program and libraries, "

@@ -118,7 +118,7 @@ class Faults(Case):
         result = self.check(f"step:2:until={self.folder}/enough,lib:until={self.folder}/enough", statuses=(0,))
         self.assertNotIn("recovery:", result.err)
 
-    def test_a_mistake_is_told_with_its_place_by_every_command(self):
+    def test_every_command_reports_a_mistake_with_its_place(self):
         for argv in (["train", *RUN], ["plan"], ["version"]):
             result = self.brim(*argv, status=USAGE, env={"BRIM_FAULT": "step:3:alok:2"})
             self.assert_error(result, "BRIM_FAULT, character 8: no point of this name")

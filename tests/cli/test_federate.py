@@ -298,7 +298,7 @@ class Federate(Case):
         self.assertGreater(self.summary("torn")["retries"], 0)
         self.assert_same_checkpoint("whole", "torn", 4)
 
-    def test_the_plan_says_what_clients_keep(self):
+    def test_the_plan_counts_what_clients_keep(self):
         """Four bytes for mean and variance of 4 + 8 + 16 channels."""
         words = ["--config-name", "federate", "plan", *SMALL, *self.NORMS, "rounds=100"]
         self.assertIn("each client keeps 224 B", self.brim(*words, "federate.norm_buffers=keep").out)
@@ -361,7 +361,7 @@ class Federate(Case):
         self.brim("train", "--from", "run", "run.dir=again", "parallel_clients=1")
         self.assert_same_checkpoint("run", "again", 4)
 
-    def test_the_plan_is_what_is_placed(self):
+    def test_the_plan_matches_the_placement(self):
         for lanes in 1, 2, 3:
             words = [*MLP, f"parallel_clients={lanes}", "rounds=1", "training.eval_batch_size=1"]
             plan = json.loads(self.brim("--config-name", "federate", "plan", "--json", *words).out)
@@ -411,7 +411,7 @@ class Federate(Case):
 
     # ---- bad input ----
 
-    def test_what_does_not_go_with_clients_is_refused_with_its_place(self):
+    def test_options_that_clients_exclude_are_refused_with_their_place(self):
         for words, parts in (
                 (["clients_per_round=13"], ["clients_per_round 13", "the 12 clients", "argument"]),
                 (["training.epochs=3"], ["'training.epochs' does not go with total_clients=12", "rounds=N"]),
@@ -434,7 +434,7 @@ class Federate(Case):
                 self.assertFalse((self.folder / "run").exists())
         self.assert_error(self.train("run", "server_optimizer=adam", status=USAGE), "means nothing without clients")
 
-    def test_no_room_is_told_with_what_would_fit(self):
+    def test_without_room_a_fitting_size_is_suggested(self):
         result = self.federate("run", *MLP, "model.hidden=[4000]", "memory.limit_mb=1", status=NO_FIT)
         self.assert_error(result, "memory.limit_mb allows")
 

@@ -132,7 +132,7 @@ class OfMethods(Comparing):
 
     def test_figures_are_those_of_the_files(self):
         expected = self.methods(*self.runs)
-        self.assertTrue(all(row["score"] is not None for row in expected), "all come to 80 % here")
+        self.assertTrue(all(row["score"] is not None for row in expected), "all reach 80 % here")
         got = self.csv_of("all")
         self.assertEqual(list(got), METHODS)
         described = json.loads(self.brim("compare", "all", "--json").out)["methods"]
@@ -215,7 +215,7 @@ class OfMethods(Comparing):
             _, texts = self.picture_of(*runs)
             self.assertLessEqual({"Loss", "Accuracy"}, set(texts))
 
-    def test_a_seed_that_does_not_come_so_far(self):
+    def test_a_seed_that_misses_the_target(self):
         """Then there is no mean of the rounds, and the method has no score."""
         path = self.folder / "all/4/metrics.jsonl"
         records = self.records("all/4")
@@ -256,7 +256,7 @@ class OfMethods(Comparing):
 
 
 class Others(Comparing):
-    def test_what_else_differs_is_in_the_name(self):
+    def test_other_differences_are_in_the_name(self):
         """Only the first key that tells networks apart."""
         self.sweep("all", "network=moderate,poor", "method=random,power_of_choice", "repeats=2", "rounds=4")
         expected = self.methods(*([f"all/{2 * k}", f"all/{2 * k + 1}"] for k in range(4)))
@@ -281,7 +281,7 @@ class Others(Comparing):
         self.assertIn("participation: Gini", table)
         self.assertFalse({"joules", "bytes", "score", "simulated seconds to 50 %"} & set(table))
 
-    def test_the_accuracy_of_each_client_is_that_of_what_is_predicted_of_its_rows(self):
+    def test_the_accuracy_of_each_client_follows_from_predictions_of_its_rows(self):
         """Rows are in the file's order, the last of them test data; the last batch has 0 to 4 rows."""
         draw = random.Random(3)
         for rows in 120, 121, 124:

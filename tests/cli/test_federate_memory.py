@@ -34,7 +34,7 @@ class Memory(Case):
         many = self.plan(*words, "total_clients=24")["host"]["loader_bytes"]
         self.assertEqual(few - many, 2 * (8 * (100 - 50) + 4 * 8 * (16 - 8)))
 
-    def test_what_is_placed_does_not_depend_on_clients_and_rounds(self):
+    def test_the_arena_does_not_depend_on_clients_and_rounds(self):
         planned = {self.plan(*MLP, f"total_clients={clients}", f"rounds={rounds}")["peak_bytes"]
                    for clients in (100, 10_000, MANY) for rounds in (1, 1000)}
         self.assertEqual(len(planned), 1, planned)

@@ -31,7 +31,7 @@ class Methods(Case):
     def choices(self, run):
         return [(line["round"], line["client"]) for line in self.records(run, "participants.jsonl")]
 
-    def test_there_is_no_other_method(self):
+    def test_no_other_methods_exist(self):
         listed = self.brim("federate", "--list-methods").out.split()
         self.assertLessEqual(set(METHODS), set(listed))
         plugins = pathlib.Path(__file__).parents[2] / "plugins" / "selector"

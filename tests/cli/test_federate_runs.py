@@ -129,7 +129,7 @@ class OldNames(Runs):
         result = self.brim("--config-path", ".", "--config-name", "mine", "config")
         self.assertRegex(result.out, r"(?m)^  local_epochs: 3$")
 
-    def test_a_method_that_is_not_there_is_refused_with_those_that_are(self):
+    def test_an_unknown_method_is_refused_with_the_known_ones(self):
         for old, now, nearest in (("ml.apex", "apex", ""), ("round_robbin", "round_robbin", "round_robin"),
                                   ("heuristic.proportionl", "proportionl", "proportional")):
             with self.subTest(old):
@@ -243,7 +243,7 @@ class Repeats(Runs):
         self.assert_same_checkpoint("old", "file/0", 2)
         self.assert_same_checkpoint("again/1", "file/1", 2)
 
-    def test_what_cannot_be_repeated_is_refused(self):
+    def test_runs_that_cannot_be_repeated_are_refused(self):
         for words, text in ((["seed=1,2", "repeats=3"], "repeats=3 gives each job seeds of its own"),
                             (["repeats=1,2"], "'repeats' cannot be swept"),
                             (["repeats=0"], "'repeats' must be in [1,10000], got 0")):
@@ -387,16 +387,16 @@ class Memory(Runs):
         self.brim("federate", "--resume", "run")
         self.assertEqual([step for step, _, reason in self.cleanups("run") if "round" in reason], [5, 10, 12])
 
-    def test_pressure_is_told_with_the_round(self):
+    def test_pressure_is_reported_with_the_round(self):
         """Some of the host's memory is always in use, so a threshold near 0 is always reached."""
         words = ["rounds=1000", "federate.eval_every_rounds=1000", "federate.checkpoint_every_rounds=1000",
                  "observe.log_every_steps=1000", "memory.check_interval_seconds=0.002"]
         result = self.federate("run", *words, "memory.warn_percent=0.01", "memory.critical_percent=0")
-        told, = re.findall(r"Warning at round (\d+): RAM at \d+\.\d%", result.err)
+        reported, = re.findall(r"Warning at round (\d+): RAM at \d+\.\d%", result.err)
         event, = (e for e in self.records("run", "events.jsonl") if e["event"] == "memory_warning")
-        self.assertEqual(event["step"], int(told))
+        self.assertEqual(event["step"], int(reported))
 
-    def test_what_is_done_under_pressure_changes_no_number(self):
+    def test_measures_under_pressure_change_no_number(self):
         words = ["rounds=300", "memory.check_interval_seconds=0.002", "federate.checkpoint_every_rounds=300",
                  "parallel_clients=2"]
         self.federate("alone", *words)

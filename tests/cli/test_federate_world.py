@@ -292,7 +292,7 @@ class FederateWorld(Ranks):
         self.assertGreater(self.training("run")[number - 1]["simulated_seconds"],
                            max(self.rounds("run")[number - 1]["seconds"]) * 1.01)
 
-    def test_a_round_that_nobody_can_reach_ends_the_run(self):
+    def test_a_round_that_no_client_can_join_ends_the_run(self):
         result = self.federate("run", *MLP, "network=satellite", "federate.deadline_seconds=0.5", status=FAILED)
         self.assert_error(result, "round 1 began 100 times", "federate.deadline_seconds")
 

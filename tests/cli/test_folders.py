@@ -52,7 +52,7 @@ class Folders(Case):
         words = ["-fsyntax-only", "-D_GNU_SOURCE", f"-I{HEADERS / folder}", f"-I{SOURCE / 'include'}", str(file)]
         return subprocess.run([shutil.which("cc"), *words], capture_output=True, check=False).returncode == 0
 
-    def test_an_include_of_what_is_above_does_not_compile(self):
+    def test_an_include_from_a_higher_folder_does_not_compile(self):
         for folder, below, above in (("graph", "base/text.h", "config/settings.h"),
                                      ("config", "param/yaml.h", "drive/drive.h"),
                                      ("train", "drive/drive.h", "report/page.h")):

@@ -113,7 +113,7 @@ class GpuCheck(Case):
         self.assertIn("0.004 ms", checks["kernels of gpt2-124M"]["table"])
         self.assertGreater(checks["plans under caps, gpt2-124M"]["under 0.002 GB"], 0)
 
-    def test_goes_on_where_an_earlier_command_was_killed(self):
+    def test_continues_where_an_earlier_command_was_killed(self):
         process = self.gpu_check("fast", "--out", "out")
         results = self.folder / "out/results.jsonl"
         self.until(lambda: results.exists() and "brim, gpt2-124M" in results.read_text(), process)
@@ -125,7 +125,7 @@ class GpuCheck(Case):
         self.assertEqual(checks["brim, gpt2-124M"]["verdict"], "ok")
         self.assertEqual(checks["brim, cnn"]["verdict"], "ok")
 
-    def test_what_there_is_no_time_for_is_unfinished(self):
+    def test_checks_without_time_left_are_unfinished(self):
         checks, said = self.found("fast", "--out", "out", "--seconds", "0", status=3)
         self.assertEqual({line["verdict"] for line in checks.values()}, {"unfinished"}, said)
         self.assertIn("kernels of gpt2-124M", checks)
@@ -136,7 +136,7 @@ class GpuCheck(Case):
         self.assertEqual(process.returncode, 2, said)
         self.assertRegex(said, "^gpu_check: (there is no NVIDIA driver on this machine|the driver is there, but)")
 
-    def test_a_page_of_what_was_found(self):
+    def test_a_page_of_results(self):
         lines = [{"began": "2026-11-24 07:00:00", "command": "fast", "device": "a GPU", "build": "1"},
                  {"check": "brim, cnn", "verdict": "unfinished", "seconds": 9.0, "why": "its time was up"},
                  {"check": "brim, cnn", "verdict": "ok", "seconds": 3.0, "samples/s": "1|2"}]

@@ -209,7 +209,7 @@ class Images(Case):
 
     # ---- folders that are missing or wrong ----
 
-    def test_missing_folders_say_what_belongs_there(self):
+    def test_missing_folders_are_explained(self):
         cases = {"image_folder": "it holds train/<class>/<picture>.jpg",
                  "flowers102": "are at https://www.robots.ox.ac.uk/~vgg/data/flowers/102/",
                  "cub200": "is at https://www.vision.caltech.edu/datasets/cub_200_2011/",
@@ -221,7 +221,7 @@ class Images(Case):
         for name in "flowers102", "cub200", "cifar":
             self.assertIn("https://", self.brim("plugins", f"dataset/{name}").out)
 
-    def test_wrong_flowers_are_told(self):
+    def test_wrong_flowers_are_reported(self):
         path = image_sets.write_flowers(self.folder / "flowers")
         words = ["dataset=flowers102", f"dataset.path={path}", *SMALL, *TINY]
         err = self.train("run", *words, "dataset.test=trnid", status=USAGE).err
@@ -235,7 +235,7 @@ class Images(Case):
             (path / "imagelabels.mat").write_bytes(content)
             self.assertIn(text, self.train("run", *words, status=LOAD).err)
 
-    def test_wrong_birds_are_told(self):
+    def test_wrong_birds_are_reported(self):
         path = image_sets.write_birds(self.folder / "birds")
         words = ["dataset=cub200", f"dataset.path={path}", *SMALL, *TINY]
         for name, text, message in [
@@ -249,7 +249,7 @@ class Images(Case):
         (path / "images/001.Bird_0/0000.jpg").unlink()
         self.assertIn("0000.jpg': No such file or directory", self.train("run", *words, status=LOAD).err)
 
-    def test_wrong_cifar_is_told(self):
+    def test_wrong_cifar_is_reported(self):
         path = image_sets.write_cifar10(self.folder / "ten")
         words = ["dataset=cifar10", f"dataset.path={path}", *SMALL]
         batch = path / "data_batch_3.bin"
@@ -262,13 +262,13 @@ class Images(Case):
         batch.unlink()
         self.assertIn("there is no 'data_batch_3.bin'", self.train("run", *words, status=LOAD).err)
 
-    def test_unknown_class_of_the_test_split_is_told(self):
+    def test_an_unknown_class_in_the_test_split_is_reported(self):
         path = self.folder_set()
         (path / "test/rose").rename(path / "test/weed")
         self.assertIn("holds a class 'weed' that the training split does not have",
                       self.train("run", *folder_words(path), status=LOAD).err)
 
-    def test_a_folder_without_pictures_is_told(self):
+    def test_a_folder_without_pictures_is_reported(self):
         path = self.folder_set()
         (path / "train/notes").mkdir()
         (path / "train/notes/read.txt").write_text("not a picture")

@@ -94,7 +94,7 @@ class Justfile(Case):
         out = self.just("--dry-run", "train-dist").stderr
         self.assertIn("train dist.ranks=auto", out)
 
-    def test_nodes_starts_mpirun_with_what_the_ranks_need(self):
+    def test_nodes_starts_mpirun_with_the_ranks_environment(self):
         env = {**self.stand_in("mpirun"), "NCCL_SOCKET_IFNAME": "ib0", "BRIM_MPIRUN": "--map-by ppr:4:numa"}
         words = self.just("train-nodes", "my hosts", "model=mlp", "run.dir=a b", env=env).stdout.splitlines()[0]
         self.assertTrue(words.startswith("<--hostfile><my hosts><--map-by><ppr:4:numa><-x>"), words)

@@ -76,7 +76,7 @@ class Together(Launched):
     def test_processors_are_shared_out(self):
         processors = os.sched_getaffinity(0)
         if len(processors) < 2:
-            self.skipTest("one processor")
+            self.skipTest("needs more than one processor")
         process = self.start("train", "dist.ranks=2", f"run.dir={self.folder / 'run'}", *LONG)
         self.until(lambda: process.poll() is not None or self.steps("run"))
         own = [os.sched_getaffinity(pid) for pid in self.ranks_of("run").values()]
@@ -124,7 +124,7 @@ def listening(process):
 
 
 class Network(Launched):
-    def test_ranks_of_one_machine_listen_nowhere_and_who_connects_to_mpirun_keeps_no_job_from_ending(self):
+    def test_ranks_of_one_machine_do_not_listen_and_a_connection_to_mpirun_delays_no_end(self):
         process = self.launch_long("run")
         ranks = self.ranks_of("run")
         self.assertEqual({rank: listening(pid) for rank, pid in ranks.items()}, {rank: [] for rank in range(RANKS)})
@@ -143,7 +143,7 @@ class Network(Launched):
 
 
 class Mistakes(Launched):
-    def test_what_all_would_find_is_said_once(self):
+    def test_errors_of_all_ranks_are_printed_once(self):
         for wrong, part in (("los=1", "unknown key 'los'"), ("loss.class_weights=[1,2]", "loss.class_weights has 2")):
             result = self.finish(self.launch("run", *SMALL, wrong), USAGE)
             self.assert_error(result, part)

@@ -36,7 +36,7 @@ class Man(Case):
             with self.subTest(command):
                 self.assertIn(self.brim(command, "--help").out.splitlines()[0].split(": ", 1)[1], text)
 
-    def test_each_option_says_what_it_does(self):
+    def test_each_option_is_described(self):
         for command in self.commands():
             options = self.brim(command, "--help").out.split("\noptions:\n")[1:]
             for line in options[0].split("\n\n")[0].splitlines() if options else []:

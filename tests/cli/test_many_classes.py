@@ -14,7 +14,7 @@ class ManyClasses(Case):
     def evaluate(self, run):
         return json.loads(self.brim("eval", run, "--json").out)
 
-    def test_what_is_left_out_is_said_and_null(self):
+    def test_omitted_outputs_are_announced_and_null(self):
         said = self.train("run", *MANY).out
         self.assertEqual(said.count(LEFT_OUT), 1)
         summary = self.summary("run")
@@ -29,7 +29,7 @@ class ManyClasses(Case):
         evaluated = [record for record in self.records("run") if record["split"] == "test"]
         self.assertEqual([record["f1"] for record in evaluated], [None, None])
 
-    def test_eval_has_the_figures_of_training_and_says_what_is_left_out(self):
+    def test_eval_has_the_figures_of_training_and_names_the_omitted_ones(self):
         self.train("run", *MANY)
         result, summary = self.evaluate("run"), self.summary("run")
         for key in ("loss", "accuracy", "accuracy_top1000"):

@@ -125,7 +125,7 @@ class Models(Case):
             self.assertAlmostEqual(statistics.pstdev(values) / (2 / (64 * 9)) ** 0.5, 1, delta=0.02)
             self.assertLess(max(abs(value) for value in tensors["fc.weight"][1]), 64 ** -0.5)
 
-    def test_a_residual_network_refuses_what_is_no_image(self):
+    def test_a_residual_network_takes_images_only(self):
         result = self.brim("plan", *COMMON, "model=resnet50", "augment.flip=false", "dataset.shape=[108]", status=2)
         self.assert_error(result, "resnet50: samples must be images, [channels,rows,columns]")
 
@@ -141,7 +141,7 @@ class Models(Case):
                 expected[f"blocks.{i}.{name}.weight"], expected[f"blocks.{i}.{name}.bias"] = shape, shape[:1]
         self.assertEqual(shapes, expected)
 
-    def test_a_vision_transformer_refuses_what_does_not_divide(self):
+    def test_a_vision_transformer_needs_a_whole_number_of_patches(self):
         words = [*COMMON, *TINY["vit"]]
         self.assert_error(self.brim("plan", *words, "model.patch=4", status=2),
                           "vit: model.patch must divide images of 9x12, which 4 does not")

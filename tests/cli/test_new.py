@@ -50,10 +50,10 @@ class New(Case):
         result = self.brim("new", "model", "net", env={"PATH": "/usr/bin:/bin"})
         block = re.search("```sh\n(.*?)```", self.read("net", "README.md"), re.DOTALL).group(1)
         prefix = pathlib.Path(BINARY).resolve().parent.parent
-        told = block.replace("cmake -B build", f"cmake -B build -DCMAKE_PREFIX_PATH={prefix}", 1)
-        told = told.replace("brim train", f"{pathlib.Path(BINARY).resolve()} train")
+        reported = block.replace("cmake -B build", f"cmake -B build -DCMAKE_PREFIX_PATH={prefix}", 1)
+        reported = reported.replace("brim train", f"{pathlib.Path(BINARY).resolve()} train")
         self.assertEqual([line.strip() for line in result.out.split("\n\n", 1)[1].splitlines()],
-                         ["cd net", *told.splitlines()])
+                         ["cd net", *reported.splitlines()])
 
     def test_on_the_path_brim_is_brim_and_found_by_cmake(self):
         folder = pathlib.Path(BINARY).resolve().parent
@@ -94,14 +94,14 @@ class New(Case):
             self.assertIn(f"'{name}' cannot be a plugin's name: it means something else", self.refused("policy", name))
         self.assertEqual(self.made(), [])
 
-    def test_a_name_that_is_taken_is_refused_with_who_has_it(self):
+    def test_a_taken_name_is_refused_with_its_owner(self):
         self.assertRegex(self.refused("model", "mlp"), "there is a model=mlp already, in .*/model/mlp.so")
         self.assertRegex(self.refused("selector", "topk_loss"), "there is a method=topk_loss already, in .*loss.so")
         self.assertIn("there is a method=random already, in brim itself", self.refused("selector", "random"))
         self.assertRegex(self.refused("model", "gpt2_tiny"), "model=gpt2_tiny already, in .*/model/gpt2_tiny.yaml")
         self.brim("new", "dataset", "mlp")  # a name of another kind
 
-    def test_wrong_words_are_answered_with_what_there_is(self):
+    def test_wrong_words_are_answered_with_the_valid_ones(self):
         self.assertIn("there is no template for 'polcy'; there are: augment, dataset, loss, model, optimizer, policy, "
                       "schedule, selector\n  did you mean 'policy'?", self.refused("polcy", "x"))
         self.assertIn("brim new takes a kind and a name", self.refused("policy"))
@@ -141,7 +141,7 @@ class New(Case):
         self.assertIn("this brim is installed without templates: there is no folder share/brim/templates",
                       self.refused_by_bare(self.folder / "bare"))
 
-    def test_of_a_template_that_is_too_large_nothing_is_left(self):
+    def test_a_template_that_is_too_large_leaves_nothing(self):
         template = self.folder / "bare" / "share" / "brim" / "templates" / "policy"
         (template / "z").mkdir(parents=True)  # with the folder itself and the files, the 65th
         for number in range(63):

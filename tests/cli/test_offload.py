@@ -56,7 +56,7 @@ class Offload(Case):
         self.assertGreater(state["skipped_steps"], 0)
         self.assertLess(state["skipped_steps"], 8)
 
-    def test_the_plan_says_what_is_where_to_the_byte(self):
+    def test_the_plan_places_states_to_the_byte(self):
         states = states_of_mlp()
         plain, host = self.plan(CPU, *MLP), self.plan(CPU, *MLP, OFFLOAD)
         self.assertEqual(plain["host_state_bytes"], 0)
@@ -78,7 +78,7 @@ class Offload(Case):
         self.assertEqual(plans[1]["persistent_bytes"] - plans[0]["persistent_bytes"],
                          sum(states_of_mlp()) // 2)
 
-    def test_a_run_takes_what_was_said(self):
+    def test_a_run_takes_the_predicted_memory(self):
         words = [CPU, "model=mlp", "model.hidden=[2048,2048]", OFFLOAD]
         plan = self.plan(*words)
         self.train("run", *COMMON, *words)
@@ -105,7 +105,7 @@ class Offload(Case):
         self.assertLessEqual(plan["peak_bytes"], budget * MIB)
         self.check_same("auto", *words[:-1], "memory.recompute=auto", f"memory.recompute_budget_mb={budget}")
 
-    def test_it_resumes_and_goes_on_without_or_with_it(self):
+    def test_it_resumes_with_and_without_it(self):
         self.train("whole", *COMMON, CPU, *NORMS)
         for name, first, then in (("resumed", OFFLOAD, "optimizer"), ("out", OFFLOAD, "none"),
                                   ("in", "memory.offload=none", "optimizer")):

@@ -79,7 +79,7 @@ class Packages(Case):
         own = r"/usr/share/doc/[^/]*/(copyright|changelog\.Debian)$"
         self.assertEqual({path for path in packed - installed if not re.match(own, path)}, set())
 
-    def test_what_they_need(self):
+    def test_package_metadata_and_dependencies(self):
         for name, fields in self.fields.items():
             with self.subTest(name):
                 self.assertRegex(fields["Version"], r"^\d+\.\d+\.\d+-1$")
@@ -97,7 +97,7 @@ class Packages(Case):
         self.assertEqual(sections, {"libbrim0": "libs", "brim-dev": "libdevel",
                                     **{name: "science" for name in sections if name not in ("libbrim0", "brim-dev")}})
 
-    def test_nothing_belongs_to_whoever_has_built_them(self):
+    def test_no_file_belongs_to_the_building_user(self):
         for name, files in self.files.items():
             for path, row in files.items():
                 self.assertEqual(row[1], "root/root", f"{name}: {path}")

@@ -54,7 +54,7 @@ class Partitions(Case):
                     self.assert_each_once(parts, 240, 12)
                     self.assertGreaterEqual(min(map(len, parts.values())), least)
 
-    def test_clients_have_so_many_classes_and_all_are_taken_as_often(self):
+    def test_clients_have_the_given_number_of_classes_all_equally_often(self):
         for classes, each, clients in (4, 1, 12), (7, 3, 10), (10, 10, 5), (5, 4, 3):
             with self.subTest(classes=classes, each=each):
                 parts = self.deal(*data(1000, classes), "partition=classes", f"total_clients={clients}",
@@ -139,7 +139,7 @@ class Partitions(Case):
                 "model=mlp", "model.hidden=[4]", "clients_per_round=1", "rounds=1", "partition=natural",
                 "memory.timing=false"]
 
-    def test_a_column_says_who_has_a_row(self):
+    def test_a_column_assigns_rows_to_clients(self):
         names = [["12", "3", "100"][i % 3 if i % 5 else 0] for i in range(100)]
         words = [*self.table(names), "dataset.client=who"]
         parts = self.deal(*words, "total_clients=3")
@@ -293,7 +293,7 @@ class Partitions(Case):
                            "dataset.validation_fraction=0.1", status=USAGE)
         self.assert_error(result, "is not for training")
 
-    def test_what_does_not_go_together_is_refused(self):
+    def test_conflicting_options_are_refused(self):
         for words, *parts in (
                 (["partition=shards", "partition.sizes=lognormal"], "'partition.sizes' goes with partition=iid"),
                 (["partition=dirichlet", "partition.samples=5"], "'partition.samples' goes with"),

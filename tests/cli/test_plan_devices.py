@@ -48,7 +48,7 @@ class PlanDevices(Case):
                          {"batch_size": 64, "gradient_accumulation_steps": 2, "peak_bytes": self.peak(64)})
         self.assertEqual(devices["cpu:0"]["fits_empty"]["batch_size"], 128)
 
-    def test_what_fits_is_the_largest_micro_batch_of_exactly_that_memory(self):
+    def test_the_suggested_micro_batch_is_the_largest_that_fits(self):
         peaks = {batch: self.peak(batch, "training.effective_batch_size=64") for batch in (64, 32, 16, 8)}
         for batch, next_larger in ((32, 64), (16, 32), (8, 16)):
             limit = -(-peaks[batch] >> 20)  # the least whole MiB that are enough
@@ -120,7 +120,7 @@ class PlanDevices(Case):
             del plan["devices"], plan["host"]
         self.assertEqual(shown, alone)
 
-    def test_what_the_libraries_take_counts_towards_a_limit_on_every_gpu(self):
+    def test_memory_of_libraries_counts_towards_a_limit_on_every_gpu(self):
         found = self.made_up("100/400,300/400,300/400/5", "memory.limit_mb=16")
         self.assertEqual([fit and fit[0] for fit, _ in list(found.values())[:3]], [64, 64, None])
 

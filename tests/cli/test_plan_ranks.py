@@ -23,7 +23,7 @@ class PlanRanks(Case):
         return ([(r["ranks"], r["samples"], r["batch_size"], r["gradient_accumulation_steps"]) for r in rows],
                 [r["peak_bytes"] for r in rows])
 
-    def test_a_rank_takes_exactly_what_a_run_of_its_share_takes(self):
+    def test_a_rank_takes_exactly_the_memory_of_a_run_of_its_share(self):
         for model in (SMALL, SMALL_CNN, VIT):
             for backend in ("cpu", "reference"):
                 with self.subTest(model=model[0], backend=backend):
@@ -80,7 +80,7 @@ class PlanRanks(Case):
         self.assert_error(result, "optimizer.update=fused_backward does not go with 2 ranks",
                           "or take optimizer.update=step")
 
-    def test_gradients_that_are_shared_out_take_less_at_the_default_size_of_buckets(self):
+    def test_sharded_gradients_take_less_at_the_default_bucket_size(self):
         """Half of the gradients, and two buckets. The largest parameters decide the buckets' size: buckets of a quarter
         of all gradients would take another half."""
         words = [*SMALL, f"model.hidden={[256] * 16}", "dist.ranks=2"]
@@ -89,7 +89,7 @@ class PlanRanks(Case):
         self.assertLess(some, 0.7 * none)
         self.assertLess(some, least + 0.03 * none)
 
-    def test_what_ranks_take_to_add_up_is_timed_once_and_predicted(self):
+    def test_the_ranks_reduction_is_timed_once_and_predicted(self):
         cache = {"XDG_CACHE_HOME": str(self.folder / "cache")}
         words = [*[word for word in SMALL if word != "memory.timing=false"], "dist.ranks=2", "dist.shard=gradients",
                  "training.batch_size=auto", "training.effective_batch_size=128", "training.steps=2", "backend=cpu"]

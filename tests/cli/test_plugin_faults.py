@@ -63,7 +63,7 @@ class BeforeTheRun(Bad):
         self.assert_named(self.bad("choose_plan:wild"), "has crashed in choose_plan")
         self.assert_error(self.bad("choose_plan:null", status=USAGE), "no place", "policy 'bad'")
 
-    def test_nonsense_is_refused_with_what_was_said(self):
+    def test_nonsense_is_refused_with_the_value(self):
         for words, status, parts in (
                 ("choose_device:kind", USAGE, ["policy.bad", "kind 77"]),
                 ("choose_device:device", USAGE, ["policy.bad", "device 1 of 1"]),
@@ -84,7 +84,7 @@ class BeforeTheRun(Bad):
                 self.assert_error(self.bad(words, status=status), *parts)
                 self.assertFalse((self.folder / "run").exists())
 
-    def test_out_of_memory_is_answered_by_nobody_else(self):
+    def test_out_of_memory_goes_to_no_other_policy(self):
         limit = ["backend=cpu", "backend.devices=1", "backend.memory_mb=1", "model.hidden=[2048]"]
         self.assert_named(self.bad("on_oom:segv", *limit), "has crashed in on_oom")
         self.assert_error(self.bad("on_oom:kind", *limit, status=USAGE), "policy.bad", "action of kind 77")
@@ -92,7 +92,7 @@ class BeforeTheRun(Bad):
 
 
 class Simulated(Case):
-    def test_results_that_cannot_be_written_are_an_error_behind_a_crash_too(self):
+    def test_unwritable_results_are_an_error_after_a_crash_too(self):
         command = [BINARY, "simulate", "scenario=all_busy", "policy=bad,robust", f"--plugin-path={BAD}"]
         with open("/dev/full", "w", encoding="ascii") as full:
             process = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False,
@@ -236,7 +236,7 @@ class Elsewhere(Case):
         for words in ("create:exit", "open:exit", "describe:exit"):
             self.assert_exit(words, "dataset", *self.DATA)
 
-    def test_exit_of_a_reading_thread_says_how_the_run_goes_on(self):
+    def test_exit_of_a_reading_thread_says_how_to_resume(self):
         result = self.assert_exit("read:exit:200", "dataset", *self.DATA, "training.num_workers=2")
         self.assert_error(result, "brim train --resume run")
 
@@ -248,17 +248,17 @@ class Elsewhere(Case):
                 self.assertEqual((job["status"], job["exit_status"]), ("failed", FAILED), result)
         self.assertIn("exit status 0 before the run was finished", result.err)
 
-    def test_what_takes_long_is_told_and_waited_for(self):
+    def test_a_slow_call_is_reported_and_waited_for(self):
         words = [word for word in RUN if not word.startswith("model")]
         slow = [(self.start("plan", "model=bad", *words, env={"BRIM_BAD": "build:naps"}), "model", "build"),
                 (self.start("train", "run.dir=slow", *self.DATA, env={"BRIM_BAD": "open:naps"}), "dataset", "open")]
         stuck = [self.start("train", f"run.dir=stuck{threads}", *self.DATA, f"training.num_workers={threads}",
                             env={"BRIM_BAD": "read:sleeps:200"}) for threads in (0, 2)]
         for process, kind, function in slow:
-            told = self.finish(process, DONE).err
-            self.assertEqual(told.count(f"the {kind}'s {function} has not come back yet: plugin "
+            reported = self.finish(process, DONE).err
+            self.assertEqual(reported.count(f"the {kind}'s {function} has not come back yet: plugin "
                                         f"{BAD / kind / 'bad.so'}\n"),
-                             1, told)
+                             1, reported)
         for process in stuck:
             self.assert_reads(process, "the dataset's read has not come back yet: plugin ")
             process.terminate()

@@ -34,20 +34,20 @@ class Policies(Case):
         return [(event["by"], event["choice"]) for event in self.records(run, "events.jsonl")
                 if event["event"] == "decision"]
 
-    def choices(self, run, who):
-        return [choice for by, choice in self.decisions(run) if by == f"policy.{who}"]
+    def choices(self, run, policy):
+        return [choice for by, choice in self.decisions(run) if by == f"policy.{policy}"]
 
-    def assert_decided(self, result, run, who, choices):
-        self.assertEqual(self.choices(run, who), choices, result)
-        self.assertEqual(self.lines(result, who), choices)
+    def assert_decided(self, result, run, policy, choices):
+        self.assertEqual(self.choices(run, policy), choices, result)
+        self.assertEqual(self.lines(result, policy), choices)
         for event in self.records(run, "events.jsonl"):
             if event["event"] == "decision":
                 reason = f": {event['reason']}" if event["reason"] else ""
                 self.assertIn(f"{event['by']}: {event['choice']}{reason}\n", result.err)
 
-    def lines(self, result, who):
+    def lines(self, result, policy):
         """The decisions of a run that did not begin."""
-        return re.findall(rf"(?m)^(?:\[.*\] )?policy\.{who}: (.*?)(?:: .*)?$", result.err)
+        return re.findall(rf"(?m)^(?:\[.*\] )?policy\.{policy}: (.*?)(?:: .*)?$", result.err)
 
     def reasons(self, run):
         return [event["reason"] for event in self.records(run, "events.jsonl") if event["event"] == "decision"]
@@ -104,7 +104,7 @@ class Robust(Policies):
         for run in ("less", "least", "auto"):
             self.assert_same_checkpoint("whole", run, 2, WEIGHTS)
 
-    def test_where_no_micro_batch_fits_comes_the_other_device_but_not_the_processors_behind_its_limit(self):
+    def test_where_no_micro_batch_fits_the_other_device_is_tried_but_not_the_host(self):
         result = self.train("run", *CNN, *self.BATCH, *devices_of(5), "min_batch_size=256", status=NO_FIT)
         self.assertEqual(self.lines(result, "robust"), ["cpu:0", "cpu:1"])
         self.assert_error(result, "but the device has 5.0 MiB free", "at its peak, in ", "parameters ",
@@ -122,7 +122,7 @@ class Robust(Policies):
                           "the host's processors cannot help", "backend.memory_mb")
         self.assertEqual(self.lines(result, "to_host"), ["the host's processors"])
 
-    def test_a_device_that_others_fill_is_not_taken(self):
+    def test_a_device_full_of_other_processes_is_not_taken(self):
         two = devices_of(16)
         self.hold("one", *CNN, *two, "device=cpu:0", "training.batch_size=512")
         result = self.train("run", *CNN, *two, "policy=robust", "training.batch_size=256")
@@ -165,7 +165,7 @@ class Robust(Policies):
         result = self.train("bad", *CNN, "policy=robust", *devices_of(64), env={"GPU_DEVICE_ID": "2"}, status=NO_FIT)
         self.assert_error(result, "GPU_DEVICE_ID is '2', but backend 'cpu' has 2 devices")
 
-    def test_it_moves_to_a_device_with_room_and_goes_on_there(self):
+    def test_it_moves_to_a_device_with_room_and_continues_there(self):
         """The first device was chosen by another policy, which ignores what other processes use of it."""
         two = devices_of(16)
         self.hold("one", *CNN, *two, "device=cpu:0", "training.batch_size=512")
@@ -177,7 +177,7 @@ class Robust(Policies):
         self.train("plain", *CNN, "training.batch_size=512", "backend=cpu")
         self.assert_same_checkpoint("plain", "run", 2, WEIGHTS)
 
-    def test_what_fits_is_left_alone(self):
+    def test_a_plan_that_fits_is_not_changed(self):
         result = self.train("run", *CNN, "policy=robust", "training.batch_size=64", "backend=cpu")
         self.assertEqual(self.decisions("run"), [], result)
 
@@ -226,7 +226,7 @@ class Auto(Policies):
         self.assertIn("policy.auto_plan: micro-batch 1 x 1024: the smallest, and still too large for cpu:0\n",
                       result.err)
 
-    def test_what_keeps_micro_batches_large_is_told(self):
+    def test_the_reason_for_a_lower_limit_of_micro_batches_is_reported(self):
         result = self.train("run", *CNN, *self.AUTO, "backend=cpu", "memory.limit_mb=2", "min_batch_size=64",
                             status=NO_FIT)
         self.assert_error(result, "training.batch_size=64 is the smallest there is",
@@ -236,7 +236,7 @@ class Auto(Policies):
         result = self.train("run", *CNN, "training.batch_size=64", "backend=cpu", "memory.limit_mb=2", status=NO_FIT)
         self.assertNotIn("policy.", result.err)
 
-    def test_nobody_to_choose(self):
+    def test_no_policy_chooses_a_micro_batch(self):
         result = self.train("run", *CNN, *self.AUTO, "policy=[]", status=USAGE)
         self.assert_error(result, "training.batch_size=auto, and none of the policies chooses a micro-batch",
                           "policy+=auto_plan")
@@ -284,7 +284,7 @@ class Order(Policies):
         result = self.train("auto", *CNN, *self.AUTO, "policy=[auto_plan,fixed]", "policy.fixed.micro_batch=64")
         self.assertEqual(self.decisions("auto"), [("policy.auto_plan", "micro-batch 1024 x 1")], result)
 
-    def test_who_does_not_decide_leaves_it_to_the_next(self):
+    def test_a_policy_that_abstains_leaves_the_decision_to_the_next(self):
         result = self.train("run", *CNN, *self.AUTO, "policy=[fixed,auto_plan]")
         self.assertEqual(self.decisions("run"), [("policy.auto_plan", "micro-batch 1024 x 1")], result)
 
@@ -302,7 +302,7 @@ class Order(Policies):
                           "policy.fixed chose the micro-batch 96, which is none of those that may be: they divide "
                           "the effective batch 1024, go from 1024 down to 1, and keep to training.grain")
 
-    def test_nobody_decides_about_devices_before_one_that_limits(self):
+    def test_no_policy_decides_about_devices_before_one_that_limits(self):
         table = "policy.capped.shares={cpu:1: {a: 9MB}}"
         result = self.train("run", *CNN, *devices_of(64), "policy=[robust,capped]", table, "policy.capped.client=a",
                             status=USAGE)
@@ -313,14 +313,14 @@ class Order(Policies):
             result = self.train(words[0], *CNN, "policy=fixed", *words, "training.gradient_accumulation_steps=4")
             self.assertIn(" x 4; run folder", result.out)
 
-    def test_plan_goes_on_as_train_does(self):
+    def test_plan_decides_as_train_does(self):
         words = [*CNN, *devices_of(9), "policy=robust", "training.batch_size=1024", "policy.robust.allow_cpu=false"]
         chosen = json.loads(self.brim("plan", "--json", *words).out)["batch_size"]
         self.assertLess(chosen, 1024)
         self.train("run", *words)
         self.assertEqual(self.json("run", "plan.json")["batch_size"], chosen)
 
-    def test_a_policy_of_ones_own_decides_before_robust(self):
+    def test_a_users_policy_decides_before_robust(self):
         words = [*CNN, "training.batch_size=1024", *devices_of(5)]
         argv = ["--plugin-path", PLUGINS / "policy.so", "train", *words, "run.dir=run"]
         result = self.brim(*argv, "policy=[mine,robust]", status=NO_FIT)
@@ -344,9 +344,9 @@ class View(Policies):
         self.until(lambda: events.exists() and "with all else" in events.read_text(), process)
         process.send_signal(signal.SIGTERM)
         self.finish(process)
-        told = next(event["reason"] for event in self.records("run", "events.jsonl") if event["event"] == "decision")
-        found = re.fullmatch(r"step (\S+), with all else (\S+), users 0", told)
-        self.assertTrue(found, told)
+        reason = next(event["reason"] for event in self.records("run", "events.jsonl") if event["event"] == "decision")
+        found = re.fullmatch(r"step (\S+), with all else (\S+), users 0", reason)
+        self.assertTrue(found, reason)
         step, whole = map(float, found.groups())
         self.assertGreater(step, 0)
         self.assertLess(3 * step, whole)
@@ -378,7 +378,7 @@ class Swarm(Policies):
                 first = self.choices(model, "swarm")[0]
                 self.assertEqual(first, "micro-batch 8 x 1" + (", model mlp" if model == "mlp" else ""), result)
 
-    def test_a_resumed_run_goes_on_with_the_smaller_model(self):
+    def test_a_resumed_run_keeps_the_smaller_model(self):
         self.train("run", *self.MODEL, *self.WORDS, *devices_of(64), "policy.swarm.small_model=mlp")
         self.assertEqual(self.choices("run", "swarm"), ["micro-batch 1 x 8, model mlp", "micro-batch 1 x 8"])
         shutil.copytree(self.folder / "run", self.folder / "other", symlinks=True)
@@ -427,7 +427,7 @@ class Capped(Policies):
         result = self.train("b", *words, "policy.capped.client=alice", env={"CLIENT_ID": "bob"})
         self.assert_decided(result, "b", "capped", ["cpu:0, at most 32.0 MiB"])
 
-    def test_a_table_that_gives_away_more_than_there_is_is_refused_whoever_asks(self):
+    def test_a_table_of_more_than_all_is_refused_for_every_client(self):
         table = "policy.capped.shares={cpu:0: {alice: 0.5, bob: 0.6}, cpu:1: {carol: 0.1}}"
         for client in ("alice", "bob", "carol"):
             result = self.train("run", *CNN, *devices_of(64), "policy=capped", table, f"policy.capped.client={client}",
@@ -443,7 +443,7 @@ class Capped(Policies):
                             "policy.capped.client=bob", status=USAGE)
         self.assert_error(result, "add up to 112.5 % of it: 72.0 MiB of 64.0 MiB")
 
-    def test_who_is_not_in_the_table_is_refused(self):
+    def test_a_client_missing_from_the_table_is_refused(self):
         words = [*CNN, *devices_of(64), "policy=capped", self.TABLE]
         result = self.train("run", *words, "policy.capped.client=mallory", status=USAGE)
         self.assert_error(result, "client 'mallory' has no share of a device of this backend",

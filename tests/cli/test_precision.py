@@ -47,13 +47,13 @@ class Memory(Case):
         self.train(precision, *DATA, f"precision={precision}", "training.steps=1")
         return precision
 
-    def test_what_was_trained_is_evaluated_and_predicts(self):
+    def test_a_trained_model_is_evaluated_and_predicts(self):
         self.train("run", *FP16, "training.steps=8")
         expected = self.summary("run")["test_accuracy"]
-        told = json.loads(self.brim("eval", "run", "--json").out)
-        self.assertEqual(told["accuracy"], expected)
+        reported = json.loads(self.brim("eval", "run", "--json").out)
+        self.assertEqual(reported["accuracy"], expected)
         other = json.loads(self.brim("eval", "run", "--json", "precision=fp32").out)
-        self.assertAlmostEqual(other["loss"], told["loss"], delta=2e-3)
+        self.assertAlmostEqual(other["loss"], reported["loss"], delta=2e-3)
 
     def test_a_backend_without_it_is_named(self):
         words = [word for word in FP16 if not word.startswith("backend")]
@@ -101,7 +101,7 @@ class LossScale(Case):
                 before, now = (self.checkpoint("run", s).joinpath(name).read_bytes() for s in (step - 1, step))
                 self.assertEqual(before == now, step in missed, f"{name} of step {step}")
 
-    def test_skipped_steps_do_not_count_in_what_the_optimizer_corrects(self):
+    def test_skipped_steps_do_not_count_in_bias_correction(self):
         """As in PyTorch: the first applied update is Adam's first one, however many steps were skipped before. It moves
         each weight by the learning rate, whatever the gradient."""
         words = [*FP16, "training.steps=60", "schedule=constant", "optimizer=adam", "optimizer.lr=0.001",
@@ -121,7 +121,7 @@ class LossScale(Case):
         begin, end = json.loads(data[8:8 + length])["fc2.weight"]["data_offsets"]
         return array.array("f", data[8 + length + begin:8 + length + end])
 
-    def test_a_run_goes_on_across_a_skipped_step_to_the_same_bits(self):
+    def test_a_run_resumes_across_a_skipped_step_to_the_same_bits(self):
         words = [*EVERYTHING, "training.steps=36", "training.checkpoint_every_steps=3", "training.keep_checkpoints=100",
                  f"loss_scale.init_scale={HUGE}", "loss_scale.growth_interval=4", "observe.log_every_steps=5"]
         self.train("whole", *words)

@@ -53,7 +53,7 @@ class Robust(Case):
 
 
 class Clients(Case):
-    def test_nobody_sees_their_keys_who_does_not_write_them(self):
+    def test_keys_of_federations_are_hidden_by_default(self):
         text = self.brim("config", *SMALL).out
         for key in ("clients_per_round", "total_clients", "protocol", "world", "network"):
             self.assertNotIn(key, text)
@@ -75,7 +75,7 @@ class Lists(Case):
     def config(self, *words, name="config"):
         return self.brim("config", "--config-path", "my", "--config-name", name, *words)
 
-    def test_a_file_of_ones_own_is_an_option(self):
+    def test_a_users_file_is_an_option(self):
         text = self.config("policy=lab").out
         self.assertRegex(text, r"(?m)^policy:\n  id: \[capped\]\n  capped:\n"
                                r"    shares:\n      cpu:0:\n        alice: 0.5\n        server: 100MB\n"
@@ -88,7 +88,7 @@ class Lists(Case):
         self.assertIn("policy:\n  id: [capped, robust]\n", result.out)
         self.assertIn("    allow_cpu: false\n", result.out)
 
-    def test_what_a_file_says_of_others_is_left_out_with_one_line(self):
+    def test_settings_of_options_not_chosen_are_dropped_with_one_line(self):
         result = self.config(name="team")
         self.assertEqual(result.err,
                          "'policy.swarm' of my/team.yaml is left out: 'swarm' is not in the list of 'policy'\n")
@@ -104,7 +104,7 @@ class Lists(Case):
                 (self.folder / "my/a.yaml").write_text(self.config(*words, name="team").out)
                 self.assertEqual(self.config(name="a").out, self.read("my/a.yaml"))
 
-    def test_what_is_chosen_is_what_trains(self):
+    def test_the_chosen_options_train(self):
         """And a map on the command line is merged into the one of the file."""
         result = self.brim("train", "--config-path", "my", "--config-name", "team", *SMALL, "backend=cpu",
                            "backend.devices=2", "backend.memory_mb=256", "policy.capped.shares={cpu:1: {bob: 0.25}}",

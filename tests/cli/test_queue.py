@@ -72,7 +72,7 @@ class Queue(Case):
         self.assertEqual(queue, [])
         self.assertEqual([device["users"] for device in devices], [[], []])
 
-    def test_who_waits_is_told_where_he_stands(self):
+    def test_a_waiting_job_reports_its_place_in_the_queue(self):
         two = devices_of(1, 1)
         holder = self.hold("one", *two)
         started = time.time()
@@ -133,7 +133,7 @@ class Queue(Case):
         times = [self.records(run, "events.jsonl")[0]["time"] for run in ("any", "named")]
         self.assertLess(*times)
 
-    def test_who_does_not_wait_does_not_push_in(self):
+    def test_a_job_that_does_not_wait_does_not_overtake(self):
         two = [*devices_of(1, 1), "training.batch_size=32"]
         self.hold("one", *two)
         self.queue_up("large", 1, *two, *WAIT, "training.batch_size=128")
@@ -147,7 +147,7 @@ class Queue(Case):
         self.assert_error(result, "no device came free in 0.008333 minutes (gpu_wait_timeout_minutes): 1st in line")
         self.assertFalse((self.folder / "two").exists())
 
-    def test_what_never_fits_is_not_waited_for(self):
+    def test_a_job_that_never_fits_does_not_wait(self):
         two = devices_of(1, 1)
         result = self.train("run", *JOB, *two, *WAIT, "training.batch_size=2048", status=NO_FIT)
         self.assert_error(result, "but the device has 1.0 MiB", "would fit")

@@ -35,8 +35,8 @@ class SameNumbers(Ranks):
         for n in ranks:
             self.ranks(n, f"by{n}", *overrides, "backend=reference")
             self.compare("one", f"by{n}")
-            told = [r for r in self.records(f"by{n}", "events.jsonl") if r["event"] == "rank"]
-            self.assertEqual({r["rank"] for r in told}, set(range(n)))
+            reported = [r for r in self.records(f"by{n}", "events.jsonl") if r["event"] == "rank"]
+            self.assertEqual({r["rank"] for r in reported}, set(range(n)))
 
     def test_norm_groups_and_augmentation(self):
         self.check(*NORMS)
@@ -121,7 +121,7 @@ class Resumed(Ranks):
 
 
 class Together(Ranks):
-    def test_one_says_what_all_have_found(self):
+    def test_an_error_of_all_ranks_is_printed_once(self):
         result = self.ranks(3, "run", *SMALL, "loss.class_weights=[1,2]", status=2)
         self.assertEqual(result.err.count("error: "), 1, result)
         self.assertFalse((self.folder / "run").exists())
@@ -135,7 +135,7 @@ class Together(Ranks):
         self.assert_error(result, "rank 1 has another configuration than rank 0: 'seed' differs")
         self.assertEqual(result.err.count("error: "), 1, result)
 
-    def test_a_number_that_is_no_number_of_ranks(self):
+    def test_an_invalid_number_of_ranks(self):
         result = self.ranks(2, "run", *SMALL, "dist.ranks=3", status=2)
         self.assert_error(result, "dist.ranks is 3, but 2 ranks were started")
         self.assertEqual(result.err.count("error: "), 1, result)

@@ -45,7 +45,7 @@ class Numbers(Cuda):
             self.job(ranks, f"by{ranks}")
             self.assert_near("one", f"by{ranks}")
 
-    def test_what_is_shared_out_changes_no_loss(self):
+    def test_sharding_changes_no_loss(self):
         self.job(2, "whole")
         for shard in ("optimizer", "gradients"):
             self.job(2, shard, f"dist.shard={shard}")
@@ -61,7 +61,7 @@ class Numbers(Cuda):
         self.job(2, "large", "dist.bucket_mb=25")
         self.assert_same_checkpoint("late", "large", STEPS)
 
-    def test_a_run_that_is_gone_on_with_has_the_same_bits(self):
+    def test_a_resumed_run_has_the_same_bits(self):
         self.job(2, "whole")
         shutil.copytree(self.folder / "whole", self.folder / "part", symlinks=True)
         part = self.folder / "part/checkpoints"
@@ -78,7 +78,7 @@ class Numbers(Cuda):
 
 
 class Memory(Cuda):
-    def test_what_the_connections_take_is_measured_and_told(self):
+    def test_memory_of_the_connections_is_measured_and_reported(self):
         env = {"EMULATED_TAKES": "nccl=20", "XDG_CACHE_HOME": str(self.folder / "cache")}
         self.job(2, "run", env=env)
         devices = json.loads(self.brim("--plugin-path", EMULATED, "devices", "--json", env=env).out)["devices"]

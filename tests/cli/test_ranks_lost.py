@@ -83,7 +83,7 @@ class Lost(Jobs):
 
 
     @unittest.skipUnless(shutil.which("ompi_info"), "another MPI has other files")
-    def test_what_a_killed_mpirun_leaves_in_shared_memory_the_next_job_removes(self):
+    def test_the_next_job_removes_shared_memory_of_a_killed_mpirun(self):
         process, found = self.begin("run", 2)
         shared = set()
         for rank in found.values():

@@ -54,7 +54,7 @@ class Sharded(Ranks):
     def test_states_of_8_bits_in_host_memory(self):
         self.check(*DROPOUT, "model.width=8", "optimizer=adamw8bit", "memory.offload=optimizer", ranks=(3,))
 
-    def test_what_cannot_be_shared_out(self):
+    def test_optimizers_that_cannot_be_sharded(self):
         result = self.ranks(2, "run", *DROPOUT, "optimizer=adafactor", "dist.shard=optimizer", status=2)
         self.assert_error(result, "dist.shard does not go with an optimizer")
         self.assertEqual(result.err.count("error: "), 1, result)

@@ -39,7 +39,7 @@ class Recovery(Case):
         if retries is not None:
             self.assertEqual(self.summary(run)["retries"], retries, run)
 
-    def assert_told(self, run):
+    def assert_reported(self, run):
         """Asserts that each retry is an event with its time."""
         self.assertEqual(len(self.recovered(run)), self.summary(run)["retries"])
         for record in self.recovered(run):
@@ -51,12 +51,12 @@ class Recovery(Case):
         for step in (1, 2, 7):
             self.run_with(f"once{step}", f"step:{step}", *overrides)
             self.assert_same_end(f"once{step}", 1)
-            self.assert_told(f"once{step}")
+            self.assert_reported(f"once{step}")
         self.run_with("often", "begin:%2", *overrides)
         self.assert_same_end("often", STEPS - 1)
         self.run_with("ladder", first(6, step=2), *overrides)
         self.assert_same_end("ladder", 6)
-        self.assert_told("ladder")
+        self.assert_reported("ladder")
 
 
 class SameBits(Recovery):
@@ -113,7 +113,7 @@ class Ladder(Recovery):
         self.run_with("run", "step:2", *SMALL_CNN, *BUSY, "max_retries=0", status=NO_FIT)
         self.assertEqual(self.recovered("run"), [])
 
-    def test_a_policy_takes_another_device_and_leaves_nothing_behind(self):
+    def test_a_policy_moves_to_another_device_and_frees_the_first(self):
         host = ["backend.devices=2", "backend.memory_mb=64"]
         overrides = [*SMALL_CNN, *BUSY, *host, "policy=robust", "max_retries=1", "memory.recompute=none"]
         self.train("whole", *SMALL_CNN, *BUSY)
@@ -136,7 +136,7 @@ class Ladder(Recovery):
         self.brim("train", "--resume", "run")
         self.assert_same_end("run", 0)
 
-    def test_a_run_that_nothing_helps_goes_on_later(self):
+    def test_a_run_that_cannot_recover_can_be_resumed(self):
         overrides = [*SMALL_CNN, *BUSY, "max_retries=1"]
         self.train("whole", *overrides)
         for step in (1, 3, 8):

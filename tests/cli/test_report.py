@@ -159,15 +159,15 @@ class OfARun(Reports):
         self.assertEqual(config, self.read("run/config.yaml").strip())
         self.assertEqual(overrides, self.read("run/overrides.yaml").strip())
 
-    def test_decisions_and_recoveries_are_told(self):
+    def test_decisions_and_recoveries_are_shown(self):
         result = self.train("redone", *RUN, env={"BRIM_FAULT": "step:2:begin"})
         self.assertIn("recovery", result.err)
         events = self.table(self.section(self.page("redone/report.html"), "Events"))
         recorded = {event["event"]: event for event in self.records("redone", "events.jsonl")}
-        told = {row["event"]: row for row in events}
-        self.assertEqual(told["recovered"]["step"], "1")
-        self.assertIn(recorded["recovered"]["detail"], told["recovered"][""])
-        self.assertIn(recorded["decision"]["choice"], told["decision"][""])
+        reported = {row["event"]: row for row in events}
+        self.assertEqual(reported["recovered"]["step"], "1")
+        self.assertIn(recorded["recovered"]["detail"], reported["recovered"][""])
+        self.assertIn(recorded["decision"]["choice"], reported["decision"][""])
 
 
 class OfFoldersAsTheyAre(Reports):
@@ -181,7 +181,7 @@ class OfFoldersAsTheyAre(Reports):
         self.assertEqual(text_of(page.find(".//h1")), "failed failed")
         self.assertEqual(text_of(page.find(".//pre[@class='error']")), self.summary("failed")["error"].strip())
 
-    def test_a_run_that_goes_on(self):
+    def test_a_resumed_run(self):
         (self.folder / "run/summary.json").unlink()
         page = self.report("run")
         self.assertEqual(text_of(page.find(".//h1")), "run unfinished")

@@ -157,10 +157,10 @@ class Signalled(Case):
         self.assertEqual(result.status, INTERRUPTED, result)
         self.assertIn(word, result.err)
         self.assertIn("brim train --resume run", result.err)
-        told = [line for line in result.err.splitlines() if " again ends now" in line]
-        self.assertEqual(len(told), 1, result)
-        self.assertRegex(told[0], "^(finishing the step|leaving the evaluation), then a checkpoint; ")
-        self.assertLess(result.err.index(told[0]), result.err.index(word))
+        reported = [line for line in result.err.splitlines() if " again ends now" in line]
+        self.assertEqual(len(reported), 1, result)
+        self.assertRegex(reported[0], "^(finishing the step|leaving the evaluation), then a checkpoint; ")
+        self.assertLess(result.err.index(reported[0]), result.err.index(word))
         summary = self.summary("run")
         self.assertEqual(summary["status"], "interrupted")
         self.assertLess(summary["steps"], steps)
@@ -243,11 +243,11 @@ class Locked(Case):
         self.until((self.folder / "run" / "metrics.jsonl").exists, process)
         result = self.brim("train", "--resume", "run", status=2)
         self.assert_error(result, "in use by another brim", str(process.pid))
-        self.assertFalse((self.folder / "run" / "summary.json").exists(), "the run goes on")
+        self.assertFalse((self.folder / "run" / "summary.json").exists(), "the run has not ended")
         process.send_signal(signal.SIGTERM)
         self.finish(process, INTERRUPTED)
 
-    def test_who_holds_an_unsigned_lock_is_not_called_process_0(self):
+    def test_the_holder_of_an_unsigned_lock_is_not_called_process_0(self):
         self.train("run", *SMALL, "training.steps=1")
         (self.folder / "run" / "summary.json").unlink()
         with (self.folder / "run" / ".lock").open("w", encoding="utf-8") as lock:
@@ -320,7 +320,7 @@ class Edited(Case):
                               result.err)
         self.assert_same_checkpoint("old", "new", 8)
 
-    def test_values_that_change_what_is_trained_are_told_all_at_once(self):
+    def test_edited_values_that_change_training_are_reported_together(self):
         before = self.tree("run", "checkpoints")
         text = self.edit(("lr: 1e-3", "lr: 5e-3"), ("hidden: [16]", "hidden: [32]"),
                          ("seed: 1\ndevice", "seed: 2\ndevice"))
@@ -335,13 +335,13 @@ class Edited(Case):
         self.assertEqual(self.tree("run", "checkpoints"), before)
         self.assertFalse((self.folder / "run" / "summary.json").exists())
 
-    def test_a_plugin_is_told_alone(self):
+    def test_an_edited_plugin_is_one_error(self):
         self.edit(("  id: adamw", "  id: adam"))
         result = self.brim("train", "--resume", "run", status=2)
         self.assert_error(result, "'optimizer.id' was edited: the run began with adamw, and it is adam now")
         self.assertEqual(result.err.count("error: "), 1)
 
-    def test_a_line_that_is_gone_is_told(self):
+    def test_a_deleted_line_is_reported(self):
         self.edit(("  lr: 1e-3\n", "  lr: 0.002\n"))
         self.edit(("  lr: 0.002\n", ""))
         self.brim("train", "--resume", "run")  # the default is the old one
@@ -351,7 +351,7 @@ class Edited(Case):
         self.assert_error(self.brim("train", "--resume", "run", status=2),
                           "'training.steps' was edited: the run began with 8, and it is 0 now\n  default")
 
-    def test_other_ways_to_write_the_same_and_what_does_not_matter_are_accepted(self):
+    def test_equivalent_and_irrelevant_edits_are_accepted(self):
         self.train("whole", *SMALL, "training.steps=8", "training.checkpoint_every_steps=4", "optimizer.lr=1e-3")
         self.edit(("lr: 1e-3", "lr: 0.001"), ("hidden: [16]", "hidden: 16"), ("seed: 1\ndevice", "seed: 0x1\ndevice"),
                   ("num_workers: 1", "num_workers: 3"), ("checkpoint_every_steps: 4", "checkpoint_every_steps: 5"),

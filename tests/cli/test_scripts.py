@@ -42,7 +42,7 @@ class Setup(Case):
         return subprocess.run(["bash", copy, *argv], env=environment, stdin=subprocess.DEVNULL, capture_output=True,
                               text=True, check=False)
 
-    def test_all_there_calls_nothing_and_says_nothing(self):
+    def test_with_everything_installed_it_does_nothing(self):
         result = self.setup_script("test", installed="*")
         self.assertEqual((result.returncode, result.stdout, result.stderr), (0, "", ""))
         self.assertFalse(self.calls.exists())
@@ -55,7 +55,7 @@ class Setup(Case):
         self.assertTrue(install.endswith("libjansson-dev libdnnl-dev libxbyak-dev"), install)
         self.assertIn("--yes", install)
 
-    def test_without_a_network_says_what_is_missing(self):
+    def test_without_a_network_it_lists_missing_programs(self):
         result = self.setup_script(installed="[!x]*zlib*", apt="exit 100")
         self.assertEqual(result.returncode, 1)
         self.assertIn("missing and could not be installed: cmake ", result.stderr)
@@ -157,7 +157,7 @@ ptxas info    : Used 8 registers, used 0 barriers
             self.assertRegex(result.stderr, r"^kernels: move\.cu: .*move.* spills on sm_90\n$")
         self.assertEqual(self.kernels(stack=16).returncode, 0)
 
-    def test_what_was_not_built_does_not_count(self):
+    def test_kernels_of_missing_objects_do_not_count(self):
         (self.folder / "gone.cu.o.ptxas").write_text(self.PTXAS.format(stack=8, stores=8, loads=8))
         self.assertEqual(self.kernels().returncode, 0)
         (self.folder / "move.cu.o").unlink()
@@ -178,12 +178,12 @@ class ScalingModel(Case):
         line = self.table("--model", "m", "1e8", "1e5", "1e6", *argv).splitlines()[2]
         return [float(cell) for cell in line.split("|")[5:11]]
 
-    def test_the_page_has_what_the_script_prints(self):
+    def test_the_page_contains_the_scripts_output(self):
         page = (SCRIPTS.parent / "docs/distributed.md").read_text()
         self.assertIn(self.table(), page)
         self.assertIn(self.table("--weak", "65536"), page)
 
-    def test_one_gpu_waits_for_nobody(self):
+    def test_one_gpu_waits_for_no_other(self):
         computed, sums, exposed, votes, _, step = self.row("--gpus", "1", "--checkpoint-steps", "1e12")
         self.assertEqual((sums, exposed, votes, step), (0, 0, 0, computed))
 

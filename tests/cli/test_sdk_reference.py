@@ -16,7 +16,7 @@ class Reference(Case):
         return subprocess.run([sys.executable, ROOT / "scripts" / "sdk_reference.py", "--check", "--brim", program],
                               text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
-    def test_it_is_what_the_script_makes(self):
+    def test_the_page_matches_the_scripts_output(self):
         result = self.check(BINARY)
         self.assertEqual(result.returncode, 0, result.stdout)
 
@@ -34,7 +34,7 @@ class Reference(Case):
         result = self.check(self.stand_in("del plugins['dataset/csv'], plugins['model/cnn']"))
         self.assertEqual(result.returncode, 0, result.stdout)
 
-    def test_what_has_changed_is_shown(self):
+    def test_changes_are_shown(self):
         result = self.check(self.stand_in("plugins['model/cnn']['help'] = 'another network'"))
         self.assertEqual(result.returncode, 1)
         self.assertIn("\n+another network\n", result.stdout)

@@ -30,7 +30,7 @@ class SelectorFaults(Case):
         super().setUp()
         self.federate("whole")
 
-    def test_what_is_not_there_is_refused_by_name(self):
+    def test_clients_that_do_not_exist_are_refused_by_name(self):
         for bad, text in (("twice", "has selected client 2 twice in round 3"),
                           ("stranger", "has selected client 6 in round 3, and there are 6"),
                           ("negative", "has selected client -1 in round 3"),
@@ -52,7 +52,7 @@ class SelectorFaults(Case):
         self.check("select:losses",
                    "failed in select: losses was asked by a selector whose needs have no BRIM_NEED_LOSSES")
 
-    def test_what_a_selector_says_of_itself_ends_the_run_with_a_checkpoint(self):
+    def test_a_selectors_own_error_ends_the_run_with_a_checkpoint(self):
         for function in "select", "learn":
             with self.subTest(function):
                 self.check(f"{function}:fails", f"failed in {function}: this policy does not want to")

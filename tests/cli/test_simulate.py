@@ -109,7 +109,7 @@ class Simulate(Case):
                           "gpu_wait_timeout_minutes=60")["jobs"]
         self.assertEqual((short["end"], short["waiting_seconds"]), ("failed", 3600))
 
-    def test_who_waits_gets_what_is_given_back(self):
+    def test_a_waiting_job_gets_the_returned_memory(self):
         kept, given = self.parsed("scenario=neighbour_comes_and_goes", "policy=fixed,elastic")
         self.assertGreater(kept["others"]["waited_seconds"], 9000)
         self.assertLess(given["others"]["waited_seconds"], 60)
@@ -151,7 +151,7 @@ class Simulate(Case):
                           status=USAGE)["jobs"]
         self.assertEqual(wrong["error"], "model=tiny: the scenario has large and small")
 
-    def test_a_policy_of_ones_own_goes_by_the_scenarios_clock(self):
+    def test_a_users_policy_follows_the_scenarios_clock(self):
         world = "start: 2025-06-01 {}\ndevices: [{{memory: 24GB}}]\nsettings: {{training.steps: 10}}\n"
         for start, choice in (("19:59", "micro-batch 1 x 64"), ("20:00", "micro-batch 64 x 1")):
             found = self.one(self.scenario(world.format(start)), "--plugin-path", PLUGINS / "policy.so", "policy=night")
@@ -219,7 +219,7 @@ class Simulate(Case):
 
     # ---- bad input ----
 
-    def test_mistakes_are_told_with_their_place(self):
+    def test_mistakes_are_reported_with_their_place(self):
         cases = [
             ("devices: [{memory: 1GB, usd: 1}]\n", "a scenario has no key 'devices.usd'\n  s.yaml:1:25\n"
              "  did you mean 'devices.used'?\n"),
@@ -250,13 +250,13 @@ class Simulate(Case):
             ("[", "not valid YAML"),
             ("", "a scenario must be a map of keys and values\n  s.yaml:1:1\n"),
         ]
-        for text, told in cases:
+        for text, reported in cases:
             with self.subTest(text=text):
                 result = self.simulate(self.scenario(text), status=USAGE)
-                self.assertIn(told, result.err)
+                self.assertIn(reported, result.err)
                 self.assertEqual(result.out, "")
 
-    def test_a_scenario_that_there_is_not(self):
+    def test_an_unknown_scenario(self):
         result = self.simulate("scenario=all_bussy", status=USAGE)
         self.assertIn("there is no scenario 'all_bussy', nor a file of that name\n  did you mean 'all_busy'?\n",
                       result.err)
@@ -336,7 +336,7 @@ class Simulate(Case):
         job, = self.one("scenario=second.yaml", *both, *wait)["jobs"]
         self.assertGreater(job["waiting_seconds"], 0)
 
-    def test_what_was_done_under_memory_pressure_is_recorded(self):
+    def test_measures_under_memory_pressure_are_recorded(self):
         """The threshold is always reached; recompute is fixed, as records do not contain it."""
         fixed = ["memory.recompute=none", "memory.check_interval_seconds=0.002"]
         self.train("pressed", *CNN, *fixed, "training.epochs=5", "training.grain=16", "memory.critical_percent=0.01")
@@ -368,7 +368,7 @@ class Simulate(Case):
         self.assertEqual(after.err.count("so it has only those of 'cpu'"), 1)
         self.assertIn("was shown cuda:0 too", after.err)
 
-    def test_what_is_too_much_is_left_out(self):
+    def test_records_beyond_the_limit_are_left_out(self):
         self.train("run", *SMALL, "training.steps=2")
         self.look("run", [{"question": "step", "own_bytes": 4096 * i} for i in range(5000)])
         result = self.simulate("--record", "run", "-o", "cut.yaml")

@@ -60,7 +60,7 @@ class Start(Case):
         self.assertEqual(self.command(result), ["train", *WORDS, "run.dir=run", "training.batch_size=auto"])
         self.assertEqual(self.summary("run")["steps"], 2)
 
-    def test_devices_and_what_fits_are_shown_before_the_questions(self):
+    def test_devices_and_fitting_sizes_are_shown_before_the_questions(self):
         result = self.answer(["", "", "", "no"], *CNN, "backend=cpu", "backend.devices=2", "backend.memory_mb=40",
                              "training.batch_size=64", status=NO_FIT)
         self.assertRegex(result.err, r"(?m)^\* cpu:0 +40\.0 MiB +40\.0 MiB +32 x 2 +31\.5 MiB +32 x 2 +31\.5 MiB$")
@@ -76,7 +76,7 @@ class Start(Case):
             self.assertEqual(self.command(result)[0], "train")
             self.assert_nothing_made()
 
-    def test_what_the_command_line_says_is_not_asked_and_kept(self):
+    def test_values_of_the_command_line_are_kept_and_not_asked(self):
         result = self.answer(["yes"], *WORDS, "device=cpu", "precision=fp32", "training.batch_size=32", "run.dir=run")
         self.assertEqual(self.asked(result), [START])
         self.assertEqual(self.command(result)[1:], [*WORDS, "device=cpu", "precision=fp32", "training.batch_size=32",
@@ -210,7 +210,7 @@ class Start(Case):
         self.assertIn("[64]: ", result.err)
         self.assertEqual(self.command(result), ["train", *WORDS, "policy=fixed"])
 
-    def test_wrong_words_are_told_before_any_question(self):
+    def test_wrong_words_are_reported_before_any_question(self):
         result = self.answer([], *WORDS, "model.widht=3", status=USAGE)
         self.assert_error(result, "unknown key 'model.widht'", f"argument {len(WORDS) + 1}: model.widht=3")
         self.assertEqual(self.asked(result), [])
@@ -258,7 +258,7 @@ class Start(Case):
             try:
                 text += os.read(other, 4096).decode()
             except OSError:  # the other side is closed
-                self.fail(f"it ended before {pattern!r}: {text}")
+                self.fail(f"brim ended before it printed {pattern!r}: {text}")
         return text
 
     def rest(self, process, other):

@@ -130,7 +130,7 @@ class Failures(Sweep):
     def test_failures_of_one_kind_give_their_own_status(self):
         self.sweep(*QUICK, "memory.limit_mb=200", "model.hidden=[8],[65536,65536]", status=NO_FIT)
 
-    def test_a_wrong_value_is_told_before_the_first_job_and_the_others_run(self):
+    def test_a_wrong_value_is_reported_before_the_first_job_and_the_others_run(self):
         result = self.sweep(*QUICK, "optimizer.lr=1e-3,-1,1e-2", status=USAGE)
         self.assertEqual(self.states(), ["finished", "failed", "finished"])
         self.assertLess(result.err.index("error: job 1 failed"), result.err.index("job 0: "))

@@ -163,9 +163,9 @@ class WhatIsTold(Tasks):
         record = self.records("run")[-1]
         self.assertEqual(set(record), {"step", "epoch", "split", "loss", "perplexity", "accuracy", "accuracy_top5",
                                        "lr", "samples", "seconds", "samples_per_second", "tokens_per_second"})
-        told = json.loads(self.brim(*PLUGIN, "eval", "run", "--checkpoint", "last", "--json").out)
+        reported = json.loads(self.brim(*PLUGIN, "eval", "run", "--checkpoint", "last", "--json").out)
         for key in ("loss", "perplexity", "accuracy"):
-            self.assertAlmostEqual(told[key], summary[f"test_{key}"], places=6)
+            self.assertAlmostEqual(reported[key], summary[f"test_{key}"], places=6)
         self.assertIn("perplexity", self.brim(*PLUGIN, "eval", "run").out)
         self.assertIn("ppl.", self.brim("compare", "run").out)
         self.assertIn("Perplexity", self.curves("run"))
@@ -188,9 +188,9 @@ class WhatIsTold(Tasks):
         self.assertEqual(set(record), {"step", "epoch", "split", "loss", "mae", "mape", "rmse", "r2", "lr",
                                        "samples", "seconds", "samples_per_second"})
         self.assertAlmostEqual(record["loss"], record["rmse"] ** 2, places=6)
-        told = json.loads(self.brim("eval", "run", "--checkpoint", "last", "--json").out)
+        reported = json.loads(self.brim("eval", "run", "--checkpoint", "last", "--json").out)
         for key in ("loss", "mae", "mape", "rmse", "r2"):
-            self.assertAlmostEqual(told[key], summary[f"test_{key}"], places=5)
+            self.assertAlmostEqual(reported[key], summary[f"test_{key}"], places=5)
         self.assertIn("MAE", self.brim("compare", "run").out)
         self.assertIn("Mean absolute error", self.curves("run"))
 
@@ -199,7 +199,7 @@ class WhatIsTold(Tasks):
                    "dataset.noise=0.5", "dataset.train_count=300", "dataset.test_count=60", "training.epochs=20")
         self.assertGreater(self.summary("run")["test_accuracy"], 0.8)
 
-    def test_what_will_be_taken_of_the_host(self):
+    def test_memory_of_the_host_is_predicted(self):
         for name, words in (("tokens", [*PLUGIN, "train", *TOKENS]), ("values", ["train", *VALUES])):
             self.brim(*words, f"run.dir={name}", "training.epochs=2")
             summary = self.summary(name)
@@ -208,7 +208,7 @@ class WhatIsTold(Tasks):
             self.assertGreaterEqual(loader, 4 * 48 * (values + label))
             self.assertLess(loader, 4 * 48 * (values + label) + 64 * 1024)
 
-    def test_what_is_predicted_of_files(self):
+    def test_predictions_for_files(self):
         numbers = ["--plugin-path", f"{PLUGINS}/dataset/numbers.so"]
         self.brim(*numbers, "train", "run.dir=run", "model=mlp", "model.hidden=[32]", "model.dropout=0",
                   "dataset=numbers", "training.epochs=60", "training.batch_size=32", "optimizer.lr=0.01")
@@ -218,8 +218,8 @@ class WhatIsTold(Tasks):
         rows = list(csv.DictReader(io.StringIO(self.brim(*numbers, "predict", "run", "a.bin").out)))
         self.assertEqual(list(rows[0]), ["file", "index", "value0", "value1"])
         self.assertEqual(len(rows), len(samples))
-        told = json.loads(self.brim(*numbers, "predict", "run", "a.bin", "--json").out)["predictions"]
-        for (x, y), row, one in zip(samples, rows, told):
+        reported = json.loads(self.brim(*numbers, "predict", "run", "a.bin", "--json").out)["predictions"]
+        for (x, y), row, one in zip(samples, rows, reported):
             self.assertAlmostEqual(float(row["value0"]), x + y, delta=0.1)
             self.assertAlmostEqual(float(row["value1"]), x - y, delta=0.1)
             self.assertEqual([f"{value:.9g}" for value in one["values"]], [row["value0"], row["value1"]])
@@ -250,7 +250,7 @@ class WhatIsRefused(Tasks):
         result = self.train_tokens("run", "dataset.mean=[0.5]", status=USAGE)
         self.assert_error(result, "'dataset.mean' is for real numbers")
 
-    def test_flips_that_somebody_asked_for(self):
+    def test_requested_flips_are_refused(self):
         self.assert_error(self.train_tokens("run", "augment.flip=true", status=USAGE), "'augment.flip' needs images")
 
 

@@ -117,8 +117,8 @@ class TensorBoard(Case):
         self.train("run", *RUN, status=None, env={"BRIM_FAULT": "step:10:alloc:1+"})
         self.brim("train", "--resume", "run")
         self.assertEqual(len(self.files("run")), 2)
-        told = [event for path in self.files("run") for event in map(fields_of, records_of(path.read_bytes()))]
-        self.assertGreater(len(told), len(self.records("run")) + 3, "two versions, a restart, and what was told twice")
+        written = [event for path in self.files("run") for event in map(fields_of, records_of(path.read_bytes()))]
+        self.assertGreater(len(written), len(self.records("run")) + 3, "two versions, a restart, and repeated points")
         found, whole = self.scalars("run"), self.scalars("whole")
         self.assertEqual(found, self.expected("run"))
         self.assertEqual(found["loss/train"], whole["loss/train"])

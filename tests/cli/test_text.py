@@ -37,7 +37,7 @@ class Text(Case):
 
 
 class Bytes(Text):
-    def test_it_is_learnt_evaluated_and_gone_on_with(self):
+    def test_text_is_learnt_evaluated_and_resumed(self):
         self.train("run", *BYTES, "model.layers=2", "training.epochs=40", "dataset.validation_fraction=0.1")
         self.assertLess(self.summary("run")["test_loss"], 0.1)
         self.assertIn("perplexity", self.brim("eval", "run", "--split", "validation").out)
@@ -48,7 +48,7 @@ class Bytes(Text):
         plain = self.brim("generate", "run", "--prompt", "the memory of a ", "--tokens", "4", "--temperature", "0")
         self.assertEqual(plain.out, "the memory of a step\n")
 
-    def test_the_seed_decides_what_is_drawn(self):
+    def test_the_seed_decides_the_samples(self):
         self.train("run", *BYTES, "training.steps=5")
         def drawn(*words):
             return [s["text"] for s in self.generate("run", "--tokens", "30", *words)["samples"]]
@@ -92,7 +92,7 @@ class Bytes(Text):
         result = self.train("both", *BYTES, *own, "dataset.validation_fraction=0.1", status=USAGE)
         self.assert_error(result, "'dataset.validation_fraction' is 0.1, but dataset 'text' has validation data")
 
-    def test_what_is_wrong_is_told(self):
+    def test_errors_are_reported(self):
         cases = [(["dataset.path=nowhere.txt"], LOAD, "cannot find the text 'nowhere.txt'"),
                  (["dataset.files=*.md", "dataset.path=."], LOAD, "no file '*.md' in '.'"),
                  (["dataset.context=4000"], LOAD, "are too few: a sample takes 4001 in a row"),
@@ -106,7 +106,7 @@ class Bytes(Text):
 
 
 class Generate(Text):
-    def test_wrong_options_are_told(self):
+    def test_wrong_options_are_reported(self):
         self.train("run", *BYTES, "training.steps=1")
         for words, text in ((["--tokens", "0"], "--tokens must be a whole number in [1,"),
                             (["--tokens", "x"], "got 'x'"), (["--temperature", "-1"], "--temperature must be a number"),
@@ -141,7 +141,7 @@ class Generate(Text):
                 return
             time.sleep(0.01)
 
-    def test_other_models_do_not_go_on_with_texts(self):
+    def test_other_models_do_not_continue_texts(self):
         self.train("run", "model=mlp", "dataset=synthetic", "dataset.train_count=64", "dataset.test_count=0",
                    "training.steps=1", "memory.timing=false")
         self.assert_error(self.brim("generate", "run", status=USAGE), "it does not go on with a text")
@@ -194,13 +194,13 @@ class Gpt2(Text):
                    f"dataset.vocabulary={vocabulary}")
         self.assert_same_checkpoint("text", "tokens", 3, files=["model.safetensors"])
 
-    def test_a_text_goes_on_until_it_ends(self):
+    def test_generation_continues_until_the_text_ends(self):
         self.train("run", *GPT2, "training.epochs=30")
         result = self.generate("run", "--prompt", "the memory of", "--tokens", "6", "--temperature", "0")
         self.assertTrue(TEXT.startswith("the memory of" + result["samples"][0]["text"]), result)
         self.generate("run", "--tokens", "3")  # a text begins after the end of another
 
-    def test_what_is_wrong_is_told(self):
+    def test_errors_are_reported(self):
         (self.folder / "latin1.txt").write_bytes("Größe ".encode("latin-1") * 200)
         cases = [(["dataset.path=latin1.txt"], "'latin1.txt' is not UTF-8 at byte 2"),
                  (["dataset.tokenizer=."], "no vocabulary in '.'"),
@@ -222,7 +222,7 @@ class Tokens(Text):
     def put(self, name, count, header=True, first=0):
         (self.folder / "data" / name).write_bytes(token_file([(first + 7 * i) % 50 for i in range(count)], header))
 
-    def test_shards_are_learnt_and_gone_on_with_in_numbers(self):
+    def test_shards_are_learnt_and_resumed_from_tokens(self):
         self.put("x_val_000000.bin", 200)
         self.train("run", *self.WORDS, "training.epochs=25")
         self.assertLess(self.summary("run")["validation_loss"], 0.5)
@@ -266,7 +266,7 @@ class Tokens(Text):
                 self.assertIn("brim train --resume run", result.err)
                 shutil.rmtree(self.folder / "run")
 
-    def test_what_is_wrong_is_told(self):
+    def test_errors_are_reported(self):
         self.put("high.bin", 100, first=1)
         (self.folder / "data/high.bin").write_bytes(token_file([*range(40), 60, *range(40)]))
         (self.folder / "data/cut.bin").write_bytes(token_file(list(range(40)))[:-1])

@@ -73,7 +73,7 @@ class In(Weights):
         tensors.write(self.folder / "wide.safetensors", wide)
         self.assert_begins_with_first("model.weights=wide.safetensors")
 
-    def test_all_that_does_not_fit_is_told_at_once_and_nothing_is_left(self):
+    def test_all_mismatches_are_reported_together_and_no_folder_is_left(self):
         result = self.train("bad", *VIT, "model.weights=first", "model.depth=5", "dataset.classes=7", status=LOAD)
         self.assert_error(result, "24 missing: the model has them",
                           "blocks.{3,4}.attn.qkv.weight: [72, 24] (2 tensors)",
@@ -128,7 +128,7 @@ class In(Weights):
 class Map(Weights):
     TEXT = "rules:\n  - {from: 'body.**', to: 'blocks.**'}\n  - {from: 'top.*', to: 'head.*', transpose: true}\n"
 
-    def test_a_map_of_ones_own(self):
+    def test_a_users_map(self):
         (self.folder / "own.yaml").write_text(self.TEXT)
         self.export("--format", "own.yaml", "-o", "own.safetensors")
         found, _ = tensors.read(self.folder / "own.safetensors")
@@ -166,7 +166,7 @@ class Resumed(Weights):
         for later in [number for number in self.steps("run") if number > step]:
             shutil.rmtree(self.checkpoint("run", later))
 
-    def test_goes_on_without_the_weights(self):
+    def test_resumes_without_the_weights(self):
         self.stop_after(2)
         (self.folder / "begin.safetensors").unlink()
         self.brim("train", "--resume", "run")
@@ -177,7 +177,7 @@ class Resumed(Weights):
         self.brim("train", "--resume", "run")
         self.assert_same_checkpoint("whole", "run", 4)
 
-    def test_not_with_others(self):
+    def test_other_weights_are_refused(self):
         self.stop_after(0)
         self.train("other", *VIT, "training.epochs=1", "seed=9")
         self.brim("export", "other", "-o", "begin.safetensors", "--force")

@@ -24,7 +24,7 @@ def without_threads(words):
 
 
 class Choosing(Case):
-    def test_a_wrapper_without_a_backbone_says_what_to_write(self):
+    def test_a_wrapper_without_a_backbone_is_refused_with_the_fix(self):
         (self.folder / "configs" / "model").mkdir(parents=True)
         (self.folder / "configs" / "model" / "bare.yaml").write_text("id: lora\n")
         self.assert_error(self.brim("config", "--config-path", "configs", "model=bare", "dataset=synthetic",
@@ -40,16 +40,16 @@ class Choosing(Case):
                       self.brim("train", *LORA, "training.steps=1", "run.dir=random").err)
         self.assertNotIn("random weights", self.brim("train", *MODEL, *DATA, "training.steps=1", "run.dir=plain").err)
 
-    def test_a_backbone_without_a_wrapper_is_refused_with_what_to_write(self):
+    def test_a_backbone_without_a_wrapper_is_refused_with_the_fix(self):
         result = self.brim("plan", *MODEL, *DATA, "backbone=mlp", status=USAGE)
         self.assert_error(result, "backbone=mlp means nothing to model=vit", "model=linear_probe or model=lora",
                           "model=mlp, and no backbone")
 
-    def test_wrappers_are_no_backbones(self):
+    def test_wrappers_cannot_be_backbones(self):
         self.assert_error(self.brim("config", "model=lora", "backbone=linear_probe", "dataset=synthetic", status=USAGE),
                           "backbone=linear_probe: it is around another model itself")
 
-    def test_targets_that_no_layer_has_are_told_with_the_layers(self):
+    def test_unknown_targets_are_reported_with_the_layers(self):
         result = self.brim("plan", *LORA, "model.lora_targets=[query,value]", status=USAGE)
         self.assert_error(result, "none of its linear layers is called query, value", "blocks.*.attn.qkv",
                           "blocks.*.mlp.fc2")
@@ -66,7 +66,7 @@ class Plans(Case):
     def plan(self, *words):
         return json.loads(self.brim("plan", *words, "--json", "--no-timing").out)
 
-    def test_only_what_is_trained_has_gradients_and_states(self):
+    def test_only_trained_parameters_have_gradients_and_states(self):
         plan = self.plan(*LORA, "model.lora_r=2")
         plan = plan.get("plan", plan)
         # of each block: 2 * 12 down, 12 * 2 up; the head: 12 * 10 + 10
@@ -82,11 +82,11 @@ class Plans(Case):
         wide, small = wide.get("plan", wide), small.get("plan", small)
         self.assertLess(small["frozen_bytes"], 0.7 * wide["frozen_bytes"])
 
-    def test_a_probe_is_planned_with_what_computing_features_takes(self):
+    def test_a_probes_plan_counts_computing_features(self):
         self.assertIn("features: computed once", self.brim("plan", *PROBE, "--no-timing").out)
         self.assertFalse((self.folder / "cache/brim/features").exists(), "a plan computes nothing")
 
-    def test_a_probe_is_planned_with_its_backbones_weights(self):
+    def test_a_probes_plan_counts_its_backbones_weights(self):
         self.train("before", *MODEL, *DATA, "training.steps=1")
         plan = ["plan", *PROBE, "--no-timing", "model.weights=before"]
         # Two blocks of 12 tensors, patches, positions, class token and norm; the head is left out.
@@ -106,7 +106,7 @@ class Checkpoints(Case):
     def names(self, *path):
         return set(tensors.read(self.folder.joinpath(*path))[0])
 
-    def test_hold_what_is_trained_alone(self):
+    def test_hold_only_trained_parameters(self):
         self.train("run", *LORA, "training.steps=4")
         names = self.names("run", "checkpoints", "last", "model.safetensors")
         self.assertEqual(names, {f"blocks.{i}.attn.qkv.q.lora_{part}.weight" for i in (0, 1) for part in "AB"} |
@@ -157,8 +157,8 @@ class Checkpoints(Case):
         self.train("b", *MODEL, *DATA, "training.steps=3")
         for name, words in (("lora", LORA), ("probe", PROBE)):
             self.train(name, *words, "model.weights=a", "training.steps=4")
-            told = self.summary(name)["test_loss"]
-            self.assertEqual(json.loads(self.brim("eval", name, "--json").out)["loss"], told)
+            reported = self.summary(name)["test_loss"]
+            self.assertEqual(json.loads(self.brim("eval", name, "--json").out)["loss"], reported)
             self.assert_error(self.brim("eval", name, "model.weights=b", status=LOAD), "other weights")
 
 
@@ -176,7 +176,7 @@ class Moved(Case):
         self.brim("export", "run", "--merge", "-o", "before.safetensors")
         (self.folder / "a.safetensors").rename(self.folder / "c.safetensors")
 
-    def test_merging_is_told_where_they_are(self):
+    def test_merging_reports_where_they_are(self):
         for command in (["export", "run", "--merge", "-o", "after.safetensors"], ["eval", "run"]):
             self.assert_error(self.brim(*command, status=LOAD), "a.safetensors", "the backbone's frozen weights",
                               "say where it is now: model.weights=PATH")
@@ -188,7 +188,7 @@ class Moved(Case):
         self.assertEqual((self.folder / "after.safetensors").read_bytes(),
                          (self.folder / "before.safetensors").read_bytes())
 
-    def test_a_run_goes_on_with_them(self):
+    def test_a_run_resumes_with_them(self):
         shutil.copytree(self.folder / "run", self.folder / "cut", symlinks=True)
         (self.folder / "cut" / "summary.json").unlink()
         shutil.rmtree(self.checkpoint("cut", 8))
@@ -345,7 +345,7 @@ class Exports(Case):
         self.brim(*peft, "adapter")
         self.assertEqual(self.tree("adapter"), {**whole, "notes": b"mine"})
 
-    def test_what_cannot_be_exported_so_is_told(self):
+    def test_formats_that_do_not_fit_are_reported(self):
         self.train("plain", *MODEL, *DATA, "training.steps=1")
         self.assert_error(self.brim("export", "plain", "--merge", status=USAGE), "model=vit is not around another")
         self.train("probe", *PROBE, "training.steps=1")
@@ -356,7 +356,7 @@ class Exports(Case):
 
 
 class SeveralRanks(Ranks):
-    def test_two_ranks_train_what_one_does(self):
+    def test_two_ranks_train_as_one_does(self):
         for name, words in (("lora", LORA), ("probe", PROBE)):
             words = [*without_threads(words), "backend=reference", "training.steps=6", "observe.log_every_steps=1"]
             self.train(f"{name}1", *words)
