@@ -1,9 +1,9 @@
-/* What test_config composes: a folder of configurations, and cases of overrides with the values or the message that
- * must come of them. */
+/* The input of test_config: a folder of configuration files, and cases of overrides with the expected values or
+ * message. */
 #ifndef BRIM_TESTS_CONFIG_CASES_H
 #define BRIM_TESTS_CONFIG_CASES_H
 
-/* The files, below the folder that the test works in. */
+/* The files, relative to the test's working folder. */
 static const struct {
   const char *path, *text;
 } config_files[] = {
@@ -103,7 +103,7 @@ static const struct {
      "defaults: [model: switch, dataset: small, schedule: constant, loss: cross_entropy, backend: cpu]\n"},
 };
 
-/* One case. `want`: lines "key=value" of the resolved configuration ("key" alone: it has no such key), or the whole
+/* One case. `want` holds lines "key=value" of the resolved configuration ("key" alone: the key is absent), or the whole
  * message, from "error: " on. */
 typedef struct config_case {
   const char *name, *root;
@@ -280,7 +280,7 @@ static const config_case config_cases[] = {
      {"run.name=f(1,2)", "model.tag='a,b'"},
      "run.name=\"f(1,2)\"\nmodel.tag=\"a,b\"\n"},
 
-    /* ---- old names, and what is declared for later ---- */
+    /* ---- old names and reserved keys ---- */
     {"an old name with a neutral value", NULL, {"fp16=false"}, "precision=fp32\nfp16\n"},
     {"an old name below training", NULL, {"training.fp16=false"}, "precision=fp32\ntraining.fp16\n"},
     {"an old name in a map", NULL, {"training={fp16: false, epochs: 2}"}, "precision=fp32\ntraining.epochs=2\n"},
@@ -343,7 +343,7 @@ static const config_case config_cases[] = {
      "error: 'fp16' is the old name of 'precision', and both are given: leave out 'fp16'\n"
      "  configs/both_names.yaml:3:1"},
 
-    /* ---- a group that is a list ---- */
+    /* ---- groups that are lists ---- */
     {"a list where nobody says anything has what the core puts there", NULL, {0}, "policy.id=[auto_plan]\n"},
     {"an option of a list, with its parameters below its id",
      NULL,

@@ -1,5 +1,5 @@
-/* What a model's author reads about names, sizes, NULL, samples and an output that is not logits; the messages of each
- * family of operations are in that family's tests. */
+/* Errors for wrong names, sizes, NULL, samples, and an output that is not logits; the errors of each family of
+ * operations are in that family's tests. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@ static brim_tensor *input(brim_graph *g, int32_t rank)
   return brim_graph_tensor(g, BRIM_ROLE_DATA, g->real, &(brim_shape){rank, {g->batch, 6, 5, 4}}, "x");
 }
 
-/* Asserts that the graph has failed with this text, and names this file; frees it. */
+/* Asserts that the graph failed with this text and names this file; frees the graph. */
 static void assert_failed(brim_graph *g, const brim_tensor *result, const char *text)
 {
   assert_null(result);
@@ -64,7 +64,8 @@ static void test_whatever_has_parameters_needs_a_name(void **state)
   }
 }
 
-/* More than the table of names begins with, so that it grows; all are found by name, value and gradient. */
+/* More parameters than the table of names holds at first, so that it grows; all are found by name, value and
+ * gradient. */
 static void test_many_parameters_are_told_apart(void **state)
 {
   (void)state;
@@ -73,7 +74,7 @@ static void test_many_parameters_are_told_apart(void **state)
   for (int i = 0; i < 300; i++) {
     snprintf(name, sizeof name, "p%d", i);
     brim_parameter_new(g, name, 1, (int64_t[]){3}, (brim_init){BRIM_INIT_CONSTANT, i});
-    input(g, 2); /* ids are not all of parameters */
+    input(g, 2); /* not all ids belong to parameters */
   }
   assert_int_equal(g->status, BRIM_OK);
   for (int i = 0; i < 300; i++) {
@@ -145,7 +146,7 @@ static void test_which_of_several_inputs_is_null_is_told(void **state)
   assert_failed(g, brim_concat(g, 2, (brim_tensor *[]){input(g, 2), NULL}, 1), "concat: input 2 of 2 is NULL");
 }
 
-/* Also where N is 1, which would broadcast: the model has to be the same for every N. */
+/* Also where N is 1, which would broadcast: the model must be the same for every N. */
 static void test_samples_are_never_repeated_over_a_parameter(void **state)
 {
   (void)state;
@@ -166,7 +167,7 @@ static void test_samples_are_never_repeated_over_a_parameter(void **state)
   }
 }
 
-/* It would fit where N is what the author wrote down, and be another tensor for every other N. */
+/* It would fit for the N that the author wrote, and be another tensor for every other N. */
 static void test_what_is_made_of_parameters_does_not_pass_for_samples(void **state)
 {
   (void)state;

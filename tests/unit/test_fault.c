@@ -1,4 +1,4 @@
-/* BRIM_FAULT: which texts are understood, what is said of the others and where, and which calls fail. */
+/* BRIM_FAULT: valid texts, errors with their position, and the calls that fail. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@ static void open_faults(const char *text)
   if (brim_fault_open(text, NULL) != BRIM_OK) fail_msg("'%s': %s", text ? text : "", brim_error_text());
 }
 
-/* "..x" : the third of three calls fails. */
+/* "..x": the third of three calls fails. */
 static void assert_calls(const char *point, const char *name, const char *wanted)
 {
   char seen[64] = "";
@@ -117,7 +117,7 @@ static void ranks_fail_alone(void **state)
   assert_calls("place", NULL, ".x.");
 }
 
-/* The file's being there ends it for good. */
+/* The fault ends for good once the file exists. */
 static void a_fault_is_cleared_by_a_file(void **state)
 {
   (void)state;

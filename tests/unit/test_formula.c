@@ -1,5 +1,5 @@
-/* How formulas are read: what they compute, against plain C; where their mistakes are; and that what is the same for
- * all elements is computed once. */
+/* Reading formulas: their results compared with plain C, the position of mistakes, and that subexpressions equal for
+ * all elements are computed once. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -79,7 +79,7 @@ static void lines_follow_each_other(void **state)
   check("y = y + 1\nu = y\ny = u * y", 0, 2, 9);
 }
 
-/* A sum of `depth` operations, drawn; its value beside it. */
+/* Writes a random sum of `depth` operations and returns its value. */
 static double draw(brim_text *out, uint32_t *drawn, int depth, double x, double y)
 {
   const brim_philox random = brim_philox4x32((*drawn)++, 0, 0, 0, 3, 5);
@@ -120,7 +120,7 @@ static void what_is_the_same_for_all_is_computed_once(void **state)
   assert_int_equal(f.loads, 2);
   assert_int_equal(f.lines, 2 + 2 + 2 + 1); /* loads, products, sums, a store */
   assert_int_equal(brim_formula_read("z = x * x\ny = x * x", names, NAMES, &f), BRIM_OK);
-  assert_int_equal(f.lines, 3); /* the product is made once */
+  assert_int_equal(f.lines, 3); /* the product is computed once */
   assert_true(brim_formula_equal(&f, &f));
 }
 

@@ -1,4 +1,4 @@
-/* Functions on a thread of their own: which are left where they are, and what they may still do there. */
+/* Guards: functions on a separate thread that can be abandoned, and what they may still do then. */
 #include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,7 +17,7 @@
 #include "base/guard.h"
 
 #define SHORT_SECONDS 0.1
-#define LONG_SECONDS 30 /* nobody waits for so long */
+#define LONG_SECONDS 30 /* longer than the test waits */
 
 typedef struct seen {
   sem_t goes_on;
@@ -45,7 +45,7 @@ static brim_status count(void *context)
   return BRIM_OK;
 }
 
-/* ---- its time ---- */
+/* ---- the time limit ---- */
 
 static brim_status naps(void *context)
 {
@@ -72,12 +72,12 @@ static void processor_time_and_waiting_count_apart(void **state)
   assert_int_equal(brim_guard_run(open_guard(), &computes, loops, &s), BRIM_EPLUGIN);
   assert_string_equal(brim_error_text(),
                       "test does not come back from work: after 0.1 s of processor time it is left where it is");
-  atomic_store(&s.behind, 1); /* it need not take a processor for ever */
+  atomic_store(&s.behind, 1); /* it must not occupy a processor for ever */
   assert_int_equal(brim_guard_run(open_guard(), &waits, naps, &s), BRIM_EPLUGIN);
   assert_non_null(strstr(brim_error_text(), "it waits (for a lock, a file, a clock?), and after 0.1 s"));
 }
 
-/* ---- what the core does for it ---- */
+/* ---- services of the core ---- */
 
 static brim_status asks_twice(void *context)
 {
@@ -94,7 +94,7 @@ static void both_ways_of_asking_are_answered(void **state)
     seen s = {.ask = here ? brim_guard_here : brim_guard_back};
     brim_guard *guard = open_guard();
     assert_int_equal(brim_guard_run(guard, &call, asks_twice, &s), BRIM_OK);
-    assert_int_equal(s.ask(count, &s), BRIM_OK); /* on no guard's thread: at once */
+    assert_int_equal(s.ask(count, &s), BRIM_OK); /* on no guard's thread: called directly */
     assert_int_equal(atomic_load(&s.asked), 3);
     brim_guard_close(guard);
   }
@@ -110,7 +110,7 @@ static brim_status late(void *context)
   return BRIM_OK;
 }
 
-/* What it asks about may be freed. */
+/* The objects of its question may be freed. */
 static void who_was_given_up_asks_in_vain(void **state)
 {
   static seen all[2];
@@ -152,7 +152,7 @@ static unsigned seconds_to_the_end(void)
   return (unsigned)left.it_value.tv_sec;
 }
 
-/* A process that has lost a thread ends by an alarm, unless it goes on with something else: each time anew. */
+/* A process that abandoned a thread is ended by an alarm, unless it makes progress: each time the alarm is set anew. */
 static void the_alarm_is_for_what_is_to_be_saved(void **state)
 {
   static seen all[2];
@@ -170,7 +170,7 @@ static void the_alarm_is_for_what_is_to_be_saved(void **state)
   assert_int_equal(seconds_to_the_end(), 0);
 }
 
-/* It is in the core, and is given up when it is out of it. */
+/* It is in the core, and is abandoned when it returns. */
 static void who_is_in_the_core_is_not_given_up_there(void **state)
 {
   static seen s = {.ask = brim_guard_here};

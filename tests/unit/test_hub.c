@@ -1,5 +1,5 @@
-/* Ranks that brim starts itself: this program again, as what its first word says. They exchange, end, die and hang, and
- * whoever started them says which rank it was, and leaves nothing running. */
+/* Ranks started by brim itself: this program again, in the role of its first argument. They exchange data, end, die and
+ * hang; the launcher names the rank and leaves no process running. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -40,7 +40,7 @@ static brim_status meet(const brim_world *world, int64_t round)
   return BRIM_OK;
 }
 
-/* What the second of them does between two exchanges; the others go on. */
+/* What the second rank does between two exchanges; the others continue. */
 static void misbehave(const char *how)
 {
   if (strcmp(how, "dies") == 0) raise(SIGKILL);
@@ -71,9 +71,9 @@ static int be_rank(const char *how)
   return 0;
 }
 
-/* ---- whoever starts them ---- */
+/* ---- the launcher ---- */
 
-/* The error's text, or "" with the status; in seconds, and with no child left. */
+/* Returns the error text, or "", and the exit status; asserts that it took seconds and left no child. */
 static const char *run(const char *how, int *exit_status)
 {
   brim_rank_launch launch = {.ranks = RANKS, .end_seconds = 10};

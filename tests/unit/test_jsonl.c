@@ -1,4 +1,4 @@
-/* JSON lines: what a record looks like, and that a file never keeps half of one. */
+/* JSON lines: the format of records, and that a file never keeps part of one. */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -14,7 +14,7 @@
 #include "scratch.h"
 #include "store/jsonl.h"
 
-static brim_jsonl jsonl; /* 8 KiB: too large for a stack frame of a test */
+static brim_jsonl jsonl; /* 8 KiB: too large for a test's stack frame */
 
 static void open_new(const char *name)
 {
@@ -122,7 +122,7 @@ static void texts_are_escaped(void **state)
 static void bytes_that_are_not_utf8_are_replaced(void **state)
 {
   (void)state;
-  /* a lone continuation, an overlong '/', a surrogate, beyond U+10FFFF, a character cut by the end */
+  /* a lone continuation byte, an overlong '/', a surrogate, beyond U+10FFFF, a truncated character */
   static const char *const bad[] = {"\x80", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x82"};
   for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
     open_new("bad");

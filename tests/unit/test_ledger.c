@@ -1,5 +1,5 @@
-/* The ledger that processes share: it is never over its limit, and the share of a process that ends, however it ends,
- * returns. */
+/* The ledger that processes share: it never exceeds its limit, and the share of a process returns however the process
+ * ends. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -90,7 +90,7 @@ static void who_is_refused_is_told_who_has_the_rest(void **state)
   brim_ledger_close(other);
 }
 
-/* The child says that it has taken its share, and then waits to be killed. */
+/* The child reports that it has taken its share, and waits to be killed. */
 static void a_killed_process_gives_back(void **state)
 {
   (void)state;
@@ -122,7 +122,7 @@ static void a_killed_process_gives_back(void **state)
 #define PROCESSES 8
 #define TURNS 200
 
-/* Takes and gives at random; some end without giving back. Returns how often it was refused. */
+/* Takes and returns at random; some processes end without returning. Returns the number of refusals. */
 static int take_turns(unsigned seed)
 {
   brim_ledger *own = open_ledger("many");
@@ -149,7 +149,7 @@ static void many_processes_together_are_never_over_the_limit(void **state)
   int refused = 0;
   int32_t mine[2];
   brim_ledger *ledger = open_ledger("many");
-  for (int device = 0; device < 2; device++) /* so that some are refused however they take turns */
+  for (int device = 0; device < 2; device++) /* so that some are refused in every interleaving */
     assert_int_equal(brim_ledger_take(ledger, device, LIMIT / 2, &mine[device]), BRIM_OK);
   for (unsigned i = 0; i < PROCESSES; i++)
     if ((child[i] = fork()) == 0) _exit(take_turns(i + 1) & 0xFF);
@@ -160,7 +160,7 @@ static void many_processes_together_are_never_over_the_limit(void **state)
     assert_int_not_equal(WEXITSTATUS(status), 0xFF);
     refused += WEXITSTATUS(status);
   }
-  assert_true(refused > 0); /* or it was no test */
+  assert_true(refused > 0); /* otherwise nothing was tested */
   assert_int_equal(used(ledger, 0) + used(ledger, 1), LIMIT);
   brim_ledger_close(ledger);
 }
@@ -177,7 +177,7 @@ static void there_are_so_many_entries_and_no_more(void **state)
   brim_ledger_close(ledger);
 }
 
-/* What another version left is made anew, but not under the hands of one that uses it. */
+/* A file of another version is replaced, but not while a process uses it. */
 static void a_file_of_another_version_is_refused_while_it_is_used(void **state)
 {
   (void)state;
@@ -199,9 +199,9 @@ static void a_file_of_another_version_is_refused_while_it_is_used(void **state)
   brim_ledger_close(ledger);
 }
 
-/* ---- nothing in the file is believed ---- */
+/* ---- the file's content is not trusted ---- */
 
-/* As memory/board.c and memory/ledger.c lay them out. */
+/* The layout of memory/board.c and memory/ledger.c. */
 typedef struct forged {
   int64_t pid;
   uint64_t bytes;
@@ -346,7 +346,7 @@ static void others_cannot_replace_the_folders_files(void **state)
   brim_shared_folder_set(folder);
 }
 
-/* A child that has the table's lock, and is stopped. */
+/* A stopped child that holds the table's lock. */
 static pid_t hold_lock(const char *path)
 {
   int status;

@@ -1,5 +1,5 @@
-/* The host of the policies: whom it asks and in which order, what it refuses to do, and how decisions are told. The
- * policies are made up: they answer what a test has put into them. */
+/* The policies' host: which policies it asks in which order, the answers it refuses, and how it reports decisions. The
+ * policies are mock policies: they return the answers that a test set. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -68,7 +68,7 @@ static void any_other_status_ends_it_with_the_policys_text_and_name(void **state
   }
 }
 
-/* What the first wrote before it left the decision to the next is not the next one's. */
+/* Values that the first policy wrote before it abstained must not be taken for the next one's. */
 static void an_answer_that_was_not_given_is_forgotten(void **state)
 {
   (void)state;
@@ -91,7 +91,7 @@ static void an_answer_that_was_not_given_is_forgotten(void **state)
   brim_policies_close(f.policies);
 }
 
-/* ---- tables of another age ---- */
+/* ---- tables of other versions ---- */
 
 static void a_hook_that_is_null_leaves_it_to_the_next(void **state)
 {
@@ -107,7 +107,7 @@ static void a_hook_that_is_null_leaves_it_to_the_next(void **state)
   brim_policies_close(f.policies);
 }
 
-/* What lies behind the size that a table says is not the table's. */
+/* Memory beyond the size in a table does not belong to the table. */
 static void a_table_that_is_shorter_has_the_hooks_that_it_has(void **state)
 {
   (void)state;
@@ -152,7 +152,7 @@ static brim_status ask_for_step(fixture *f, brim_step_plan *plan, const char **w
   return brim_policies_on_step(f->policies, &view, plan, who);
 }
 
-/* It is told by who does it, with what came of it. */
+/* The policy that acts reports it, with the outcome. */
 static void a_plan_between_steps_is_the_first_ones_that_has_one(void **state)
 {
   (void)state;
@@ -170,7 +170,7 @@ static void a_plan_between_steps_is_the_first_ones_that_has_one(void **state)
   assert_int_equal(plan.micro_batch, 64);
   assert_int_equal(plan.within_bytes, 0);
   assert_string_equal(plan.reason, "as others want it");
-  f.made[1].step_plan.micro_batch = 0; /* no other plan, but a reason */
+  f.made[1].step_plan.micro_batch = 0; /* no new plan, but a reason */
   assert_int_equal(ask_for_step(&f, &plan, &who), BRIM_OK);
   f.made[1].step_plan.micro_batch = 48;
   assert_int_equal(ask_for_step(&f, &plan, &who), BRIM_ECONFIG);
@@ -203,14 +203,14 @@ static void runs_are_followed_if_one_of_them_has_the_hook(void **state)
   brim_policies_close(f.policies);
 }
 
-/* ---- nonsense ---- */
+/* ---- invalid answers ---- */
 
 static void check_refused(fixture *f, int question, const char *want)
 {
   open_policies(f, true);
   assert_int_equal(ask(f, question), BRIM_ECONFIG);
   assert_string_equal(brim_error_text(), want);
-  assert_int_equal(f->heard, 0); /* what is not done is not told as a decision */
+  assert_int_equal(f->heard, 0); /* a refused answer is not reported as a decision */
   brim_policies_close(f->policies);
 }
 
@@ -251,7 +251,7 @@ static void a_plan_that_cannot_be_is_refused(void **state)
     const char *want;
   } cases[] = {
       {{.micro_batch = 0}, "policy.first chose the micro-batch 0" NONE_OF_THEM},
-      {{.micro_batch = 16}, "policy.first chose the micro-batch 16" NONE_OF_THEM}, /* divides it, and is too small */
+      {{.micro_batch = 16}, "policy.first chose the micro-batch 16" NONE_OF_THEM}, /* a divisor, but too small */
       {{.micro_batch = 48}, "policy.first chose the micro-batch 48" NONE_OF_THEM},
       {{.micro_batch = -64}, "policy.first chose the micro-batch -64" NONE_OF_THEM},
       {{.micro_batch = 64, .precision = BRIM_TAKE_FP16},
@@ -272,7 +272,7 @@ static void a_plan_that_cannot_be_is_refused(void **state)
   }
 }
 
-/* A limit on a device is no leave to go to another. */
+/* A limit on a device does not permit a move to another one. */
 static void a_run_that_has_a_limit_stays_where_it_is(void **state)
 {
   (void)state;
@@ -335,7 +335,7 @@ static void kinds_that_there_are_not_are_refused(void **state)
   check_refused(&f, BOUNDARY, "policy.first chose a cleanup of kind -1, which there is not");
 }
 
-/* ---- telling ---- */
+/* ---- reporting ---- */
 
 static void decisions_are_told_with_what_was_chosen_and_why(void **state)
 {
@@ -378,7 +378,7 @@ static void decisions_before_somebody_listens_are_kept_in_order_and_told_once(vo
   decide(&f.made[0], 32);
   open_policies(&f, false);
   assert_int_equal(ask(&f, DEVICE), BRIM_OK);
-  brim_reason(f.made[0].place.reason, "another"); /* what was told was copied */
+  brim_reason(f.made[0].place.reason, "another"); /* the report was a copy */
   assert_int_equal(ask(&f, PLAN), BRIM_OK);
   assert_int_equal(f.heard, 0);
   brim_policies_listen(f.policies, hear, &f);
@@ -392,7 +392,7 @@ static void decisions_before_somebody_listens_are_kept_in_order_and_told_once(vo
   brim_policies_close(f.policies);
 }
 
-/* Where policies ask for another configuration, those of it stand in their place. */
+/* If policies ask for another configuration, the policies of that configuration take their place. */
 static void decisions_go_on_with_those_that_stand_in_their_place(void **state)
 {
   (void)state;
@@ -425,7 +425,7 @@ static void a_reason_is_cut_where_it_does_not_fit(void **state)
   assert_int_equal(strlen(reason), BRIM_REASON_BYTES - 1);
   assert_true(brim_starts_with(reason, "7xx"));
   assert_int_equal(reason[BRIM_REASON_BYTES], '!');
-  for (size_t i = 0; i < 4; i++) { /* no half a character at its end, wherever that is */
+  for (size_t i = 0; i < 4; i++) { /* no part of a character at its end, at any length */
     brim_reason(reason, "%.*s\xf0\x9f\x98\x80%s", (int)(BRIM_REASON_BYTES - 5 + i), text, "more");
     assert_int_equal(strlen(reason), i == 0 ? BRIM_REASON_BYTES - 1 : BRIM_REASON_BYTES - 5 + i);
   }

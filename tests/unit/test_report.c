@@ -1,5 +1,4 @@
-/* What a report says of a run: epochs put together from records, how figures are written, and text that is no markup.
- */
+/* Reports: epochs from records, number formats, and escaping of text. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

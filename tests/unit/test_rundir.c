@@ -1,4 +1,4 @@
-/* Run folders: made once, locked by one process, small files replaced whole. */
+/* Run folders: created once, locked by one process, with small files replaced atomically. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -125,7 +125,7 @@ static void a_name_that_would_leave_the_folder_is_refused(void **state)
   assert_non_null(strstr(brim_error_text(), "too long"));
 }
 
-/* Takes the lock in a process of its own, tells how it went, and stays until it is killed. */
+/* Takes the lock in a separate process, reports the status, and stays until it is killed. */
 static pid_t lock_elsewhere(const char *run, brim_status *status)
 {
   int tell[2];
@@ -188,7 +188,7 @@ static void links_that_lie_in_a_folder_are_not_followed(void **state)
 
 /* ---- files of a cache ---- */
 
-/* In a child that is killed meanwhile. */
+/* In a child that is killed half-way. */
 static void begin_and_be_killed(const char *path)
 {
   const pid_t child = fork();
@@ -215,7 +215,7 @@ static void what_killed_makers_left_in_a_cache_is_removed(void **state)
   assert_int_equal(fd, -1);
   expect_file(scratch("cache/a.bin"), "a");
   assert_int_equal(unlink(scratch("cache/a.bin")), 0);
-  assert_int_equal(rmdir(scratch("cache")), 0); /* nothing else is there */
+  assert_int_equal(rmdir(scratch("cache")), 0); /* nothing else is in it */
 }
 
 static void a_file_of_a_cache_has_one_maker(void **state)
@@ -225,7 +225,7 @@ static void a_file_of_a_cache_has_one_maker(void **state)
   assert_int_equal(brim_cache_begin(scratch("cache/a.bin"), &fd), BRIM_OK);
   assert_int_equal(brim_cache_begin(scratch("cache/a.bin"), &other), BRIM_OK);
   assert_int_equal(other, -1);
-  assert_int_equal(brim_cache_begin(scratch("cache/b.bin"), &next), BRIM_OK); /* leaves the first one's alone */
+  assert_int_equal(brim_cache_begin(scratch("cache/b.bin"), &next), BRIM_OK); /* leaves the first one's file alone */
   assert_int_equal(write(fd, "a", 1), 1);
   assert_int_equal(brim_cache_end(scratch("cache/a.bin"), &fd, true), BRIM_OK);
   assert_int_equal(brim_cache_end(scratch("cache/b.bin"), &next, false), BRIM_OK);

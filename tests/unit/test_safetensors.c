@@ -1,4 +1,4 @@
-/* The safetensors format: what brim writes, what it reads, and what it refuses. */
+/* The safetensors format: writing, reading, and refusing invalid files. */
 #include <math.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -28,7 +28,7 @@ static brim_safetensor tensor(const char *name, uint32_t dtype, const void *data
     __VA_ARGS__                                                                                                        \
   }
 
-/* A file in memory: length, header, data bytes of zeros. */
+/* A file in memory: the length, the header, and data bytes of zeros. */
 static char *build(const char *header, size_t data, size_t *size)
 {
   const uint64_t length = strlen(header);
@@ -247,7 +247,7 @@ static void a_file_cut_anywhere_is_refused(void **state)
   brim_safetensors *file;
   char *bytes = scratch_read(BRIM_TESTS_DIR "/golden/reference.safetensors", &size);
   for (size_t cut = 0; cut < size; cut++) {
-    char *part = malloc(cut + 1); /* of its own, so that a sanitizer sees a read beyond */
+    char *part = malloc(cut + 1); /* a separate block, so that a sanitizer detects a read beyond it */
     memcpy(part, bytes, cut);
     if (brim_safetensors_parse(part, cut, "cut", &file) != BRIM_ELOAD) fail_msg("accepted at %zu bytes", cut);
     free(part);
@@ -293,7 +293,7 @@ static void a_file_that_cannot_be_written_is_an_error_with_its_path(void **state
   assert_non_null(strstr(brim_error_text(), "no/such/folder': No such file or directory"));
 }
 
-/* The limit on file sizes stands for a full disk: the kernel refuses the same write() with another errno. */
+/* The limit on file sizes stands in for a full disk: the same write() fails, with another errno. */
 static void a_write_that_fails_half_way_leaves_no_file(void **state)
 {
   (void)state;

@@ -1,4 +1,4 @@
-/* Expansion of sweeps: which words become which jobs, in which order, and what is refused with which text. */
+/* Expansion of sweeps: the jobs and their order, and the errors. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,8 +14,8 @@
 
 typedef struct expansion_case {
   const char *word[WORDS_MAX];
-  const char *jobs;  /* a line for each: its words, with a space between */
-  const char *error; /* or the problem; NULL: none */
+  const char *jobs;  /* one line for each job: its words, separated by spaces */
+  const char *error; /* or the error, or NULL */
 } expansion_case;
 
 static const expansion_case cases[] = {
@@ -88,7 +88,7 @@ static const expansion_case cases[] = {
     {{"model=glob(a,b)"},
      NULL,
      "a glob is written glob(PATTERN), glob([PATTERN,PATTERN]) or glob(PATTERN,exclude=PATTERN)"},
-    /* what cannot be swept */
+    /* invalid sweeps */
     {{"a=1,"}, NULL, "a value between the commas is missing: write '' for an empty one"},
     {{"a=,1"}, NULL, "a value between the commas is missing: write '' for an empty one"},
     {{"a=1,,2"}, NULL, "a value between the commas is missing: write '' for an empty one"},

@@ -1,4 +1,4 @@
-/* The device profile: what a file keeps and refuses, and how times of other shapes are made of those that are there. */
+/* The device profile: its file, and how times for other shapes are predicted from the measured ones. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -59,7 +59,7 @@ static void what_is_saved_is_read_again(void **state)
   brim_profile_close(p);
 }
 
-/* Each has read the file before the other wrote it. */
+/* Each reads the file before the other writes it. */
 static void two_processes_do_not_lose_what_the_other_wrote(void **state)
 {
   (void)state;
@@ -106,7 +106,7 @@ static void a_file_that_is_none_is_refused_with_its_line(void **state)
   }
 }
 
-/* A file that was made by hand need not say what it is of. */
+/* A hand-made file need not name its device. */
 static void a_head_says_as_much_as_it_wants(void **state)
 {
   (void)state;
@@ -212,7 +212,7 @@ static void a_signature_is_the_same_in_other_layers_and_micro_batches(void **sta
   brim_signature_print(&large, large.graph->node[1], &b);
   assert_string_equal(brim_text_str(&a), "relu f32[N,8] > f32[N,8] 0 g16 t");
   assert_string_equal(brim_text_str(&b), brim_text_str(&a));
-  small.info.grain = 1; /* kernels may go otherwise then */
+  small.info.grain = 1; /* kernels may be chosen differently then */
   brim_signature_print(&small, small.graph->node[0], &c);
   assert_string_not_equal(brim_text_str(&c), brim_text_str(&a));
   brim_text_release(&a);
@@ -230,7 +230,7 @@ static double predict_program(brim_profile *p, const brim_program *program, bool
   return out.seconds;
 }
 
-/* What a program takes that is run whole is known of one micro-batch, and carried over to others. */
+/* The time of a program run as a whole is known for one micro-batch, and scaled to others. */
 static void programs_that_are_run_whole_take_their_share_of_the_sum(void **state)
 {
   (void)state;
@@ -252,7 +252,7 @@ static void programs_that_are_run_whole_take_their_share_of_the_sum(void **state
   brim_profile_close(p);
 }
 
-/* A time that steps did not bear out, and that came out the same when it was taken again, is sure. */
+/* A time that steps contradicted, and that a second measurement confirmed, is trusted. */
 static void what_is_doubted_is_lacking_until_it_is_timed_again(void **state)
 {
   (void)state;
@@ -272,7 +272,7 @@ static void what_is_doubted_is_lacking_until_it_is_timed_again(void **state)
   assert_int_equal(brim_profile_open(path, &subject, &p), BRIM_OK);
   assert_true(brim_profile_lacks(p, "a", 1) && brim_profile_lacks(p, "b", 1));
   assert_false(brim_profile_lacks(p, "unused", 1));
-  assert_true(brim_profile_find(p, "a", 1)->seconds > 0); /* it is what is known until then */
+  assert_true(brim_profile_find(p, "a", 1)->seconds > 0); /* the best known value until then */
   brim_profile_add(p, "a", 1, 1.1e-3, 0);
   brim_profile_add(p, "b", 1, 2e-3, 0);
   assert_true(brim_profile_find(p, "a", 1)->sure && !brim_profile_find(p, "b", 1)->sure);

@@ -1,4 +1,4 @@
-/* YAML: what is read and from where, what is refused and at which position, and that what is printed reads back. */
+/* YAML: values and their positions, errors and their positions, and that printed text reads back. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -103,7 +103,7 @@ static void aliases_are_copies(void **state)
   assert_string_equal(brim_yaml_get_path(root, "e")->scalar, "2");
 }
 
-/* Text, and the message of refusing it. */
+/* Text, and the error for it. */
 static const struct {
   const char *text, *want;
 } refused[] = {
@@ -173,9 +173,9 @@ static void nesting_goes_64_deep(void **state)
   check_refused(text.s, text.length, "nested deeper than 64\n  f.yaml:1:65");
   nest(&text, "{a: ", "1", "}", 64);
   parse(text.s);
-  nest(&text, "[", "x", "]", 10000); /* must not be slow, nor need stack */
+  nest(&text, "[", "x", "]", 10000); /* must be fast and need little stack */
   check_refused(text.s, text.length, "nested deeper than 64\n  f.yaml:1:65");
-  brim_text_clear(&text); /* deep by an alias */
+  brim_text_clear(&text); /* deep through an alias */
   brim_text_add(&text, "a: &x ");
   for (int i = 0; i < 40; i++) brim_text_add(&text, "[");
   for (int i = 0; i < 40; i++) brim_text_add(&text, "]");
@@ -263,7 +263,7 @@ static void values_of_words_have_the_words_origin(void **state)
   assert_string_equal(brim_error_text(), "duplicate key 'a'\n  command line, argument 3: l=[1, {a: 2}]");
 }
 
-/* What is read, and how it is printed. */
+/* Text, and its printed form after reading. */
 static const struct {
   const char *text, *want;
 } printed[] = {
