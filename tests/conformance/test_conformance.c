@@ -822,7 +822,7 @@ static bool some_rows(void)
   return getenv("BENCH_ROWS") || getenv("BENCH_SHARD");
 }
 
-static void test_what_is_too_large_for_f16_becomes_infinite(void **state)
+static void test_values_too_large_for_f16_become_infinite(void **state)
 {
   (void)state;
   int64_t infinite = 0;
@@ -910,7 +910,7 @@ int main(int argc, char **argv)
       cmocka_unit_test(test_backend_agrees_in_f16),
       cmocka_unit_test(test_results_do_not_depend_on_shared_memory),
       cmocka_unit_test(test_nan_goes_where_the_reference_sends_it),
-      cmocka_unit_test(test_what_is_too_large_for_f16_becomes_infinite),
+      cmocka_unit_test(test_values_too_large_for_f16_become_infinite),
       cmocka_unit_test(test_every_operation_has_cases),
   };
   const struct CMUnitTest of_backend[] = {
@@ -920,7 +920,7 @@ int main(int argc, char **argv)
       cmocka_unit_test(test_results_do_not_depend_on_shared_memory),
       cmocka_unit_test(test_results_do_not_depend_on_the_order_of_blocks_and_threads),
       cmocka_unit_test(test_nan_goes_where_the_reference_sends_it),
-      cmocka_unit_test(test_what_is_too_large_for_f16_becomes_infinite),
+      cmocka_unit_test(test_values_too_large_for_f16_become_infinite),
       cmocka_unit_test(test_every_operation_has_cases),
   };
   if (argc <= 1) return cmocka_run_group_tests(all, set_up, tear_down);

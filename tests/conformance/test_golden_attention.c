@@ -68,7 +68,7 @@ static void check_case(const char *prefix, brim_tensor *(*make)(bench *b))
   bench_free(b);
 }
 
-static void test_attention_is_what_pytorch_computes(void **state)
+static void test_attention_matches_pytorch(void **state)
 {
   (void)state;
   static const attention_case cases[] = {{"full.", {.heads = 4}},
@@ -83,7 +83,7 @@ static void test_attention_is_what_pytorch_computes(void **state)
   }
 }
 
-static void test_rotary_is_what_pytorch_computes(void **state)
+static void test_rotary_matches_pytorch(void **state)
 {
   (void)state;
   static const rotary_case cases[] = {{"halves.", {.heads = 2}},
@@ -113,8 +113,8 @@ static int tear_down(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_attention_is_what_pytorch_computes),
-      cmocka_unit_test(test_rotary_is_what_pytorch_computes),
+      cmocka_unit_test(test_attention_matches_pytorch),
+      cmocka_unit_test(test_rotary_matches_pytorch),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -187,7 +187,7 @@ static void check_case(const char *name, brim_tensor *(*make)(bench *b))
   bench_free(b);
 }
 
-static void test_convolutions_are_what_pytorch_computes(void **state)
+static void test_convolutions_match_pytorch(void **state)
 {
   (void)state;
   check_case("dilated.", make_dilated);
@@ -198,7 +198,7 @@ static void test_convolutions_are_what_pytorch_computes(void **state)
   check_case("conv1d_grouped.", make_conv1d_grouped);
 }
 
-static void test_transposed_convolutions_are_what_pytorch_computes(void **state)
+static void test_transposed_convolutions_match_pytorch(void **state)
 {
   (void)state;
   check_case("up.", make_up);
@@ -207,7 +207,7 @@ static void test_transposed_convolutions_are_what_pytorch_computes(void **state)
   check_case("up1d.", make_up1d);
 }
 
-static void test_upsampling_is_what_pytorch_computes(void **state)
+static void test_upsampling_matches_pytorch(void **state)
 {
   (void)state;
   check_case("nearest.", make_nearest);
@@ -218,7 +218,7 @@ static void test_upsampling_is_what_pytorch_computes(void **state)
   check_case("linear1d.", make_linear1d);
 }
 
-static void test_pooling_is_what_pytorch_computes(void **state)
+static void test_pooling_matches_pytorch(void **state)
 {
   (void)state;
   check_case("max.", make_max);
@@ -262,10 +262,10 @@ static int tear_down(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_convolutions_are_what_pytorch_computes),
-      cmocka_unit_test(test_transposed_convolutions_are_what_pytorch_computes),
-      cmocka_unit_test(test_upsampling_is_what_pytorch_computes),
-      cmocka_unit_test(test_pooling_is_what_pytorch_computes),
+      cmocka_unit_test(test_convolutions_match_pytorch),
+      cmocka_unit_test(test_transposed_convolutions_match_pytorch),
+      cmocka_unit_test(test_upsampling_matches_pytorch),
+      cmocka_unit_test(test_pooling_matches_pytorch),
       cmocka_unit_test(test_conv1d_has_the_parameters_of_pytorchs_module),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -174,7 +174,7 @@ static void check_all(const char *settings, const brim_model_ops *own)
   stop(&t);
 }
 
-static void changes_of_low_rank_are_what_pytorch_computes(void **state)
+static void low_rank_adapters_match_pytorch(void **state)
 {
   (void)state;
   check_all(LORA, NULL);
@@ -227,7 +227,7 @@ static sums add_up(const brim_plan *p)
   return out;
 }
 
-static void plans_have_no_gradient_and_no_state_for_what_is_frozen(void **state)
+static void plans_have_no_gradient_and_no_state_for_frozen_parameters(void **state)
 {
   (void)state;
   trainer t = {0};
@@ -243,7 +243,7 @@ static void plans_have_no_gradient_and_no_state_for_what_is_frozen(void **state)
   stop(&t);
 }
 
-static void nothing_flows_behind_the_first_change(void **state)
+static void no_gradient_flows_below_the_first_adapter(void **state)
 {
   (void)state;
   trainer t = {0};
@@ -289,11 +289,11 @@ static void bf16_halves_frozen_matrices(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(changes_of_low_rank_are_what_pytorch_computes),
+      cmocka_unit_test(low_rank_adapters_match_pytorch),
       cmocka_unit_test(frozen_batch_norm_hands_gradients_on_by_its_running_statistics),
       cmocka_unit_test(frozen_weights_in_bf16_are_rounded_where_they_are_read),
-      cmocka_unit_test(plans_have_no_gradient_and_no_state_for_what_is_frozen),
-      cmocka_unit_test(nothing_flows_behind_the_first_change),
+      cmocka_unit_test(plans_have_no_gradient_and_no_state_for_frozen_parameters),
+      cmocka_unit_test(no_gradient_flows_below_the_first_adapter),
       cmocka_unit_test(a_probe_has_a_backward_pass_of_its_head_alone),
       cmocka_unit_test(bf16_halves_frozen_matrices),
   };

@@ -209,7 +209,7 @@ static void check_row(const bench_row *row)
   bench_free(b);
 }
 
-static void test_losses_are_what_pytorch_computes(void **state)
+static void test_losses_match_pytorch(void **state)
 {
   (void)state;
   BENCH_EACH_ROW (row) check_row(row);
@@ -365,7 +365,7 @@ static int tear_down(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_losses_are_what_pytorch_computes),
+      cmocka_unit_test(test_losses_match_pytorch),
       cmocka_unit_test(test_focal_losses_are_torchvision_s_and_the_paper_s),
       cmocka_unit_test(test_kl_is_torch_s_of_softmax),
       cmocka_unit_test(test_reference_refuses_labels_out_of_range),

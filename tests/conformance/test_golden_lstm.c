@@ -64,13 +64,13 @@ static void check_row(const bench_row *row)
   bench_free(b);
 }
 
-static void test_one_layer_is_what_pytorch_computes(void **state)
+static void test_one_layer_matches_pytorch(void **state)
 {
   (void)state;
   check_row(&row_one);
 }
 
-static void test_two_bidirectional_layers_are_what_pytorch_computes(void **state)
+static void test_two_bidirectional_layers_match_pytorch(void **state)
 {
   (void)state;
   check_row(&row_both);
@@ -133,8 +133,8 @@ static int tear_down(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_one_layer_is_what_pytorch_computes),
-      cmocka_unit_test(test_two_bidirectional_layers_are_what_pytorch_computes),
+      cmocka_unit_test(test_one_layer_matches_pytorch),
+      cmocka_unit_test(test_two_bidirectional_layers_match_pytorch),
       cmocka_unit_test(test_parameters_are_named_and_ordered_as_pytorchs),
       cmocka_unit_test(test_wrong_calls_are_explained),
   };

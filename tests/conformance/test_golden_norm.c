@@ -109,21 +109,21 @@ static bench *check_gradients(bench *b, bool bias)
   return b;
 }
 
-static void test_layer_norm_is_what_pytorch_computes(void **state)
+static void test_layer_norm_matches_pytorch(void **state)
 {
   (void)state;
   static const bench_row row = {"layer_norm", make_layer_norm};
   bench_free(check_gradients(create("layer_norm.", &row, false), true));
 }
 
-static void test_rms_norm_is_what_pytorch_computes(void **state)
+static void test_rms_norm_matches_pytorch(void **state)
 {
   (void)state;
   static const bench_row row = {"rms_norm", make_rms_norm};
   bench_free(check_gradients(create("rms_norm.", &row, false), false));
 }
 
-static void test_group_norm_is_what_pytorch_computes(void **state)
+static void test_group_norm_matches_pytorch(void **state)
 {
   (void)state;
   static const bench_row row = {"group_norm", make_group_norm};
@@ -150,7 +150,7 @@ static void check_batch_norm(const char *name, int64_t group, int64_t groups)
   bench_free(b);
 }
 
-static void test_batch_norm_is_what_pytorch_computes(void **state)
+static void test_batch_norm_matches_pytorch(void **state)
 {
   (void)state;
   check_batch_norm("batch_norm.", 5, 1);
@@ -183,10 +183,10 @@ static int tear_down(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_layer_norm_is_what_pytorch_computes),
-      cmocka_unit_test(test_rms_norm_is_what_pytorch_computes),
-      cmocka_unit_test(test_group_norm_is_what_pytorch_computes),
-      cmocka_unit_test(test_batch_norm_is_what_pytorch_computes),
+      cmocka_unit_test(test_layer_norm_matches_pytorch),
+      cmocka_unit_test(test_rms_norm_matches_pytorch),
+      cmocka_unit_test(test_group_norm_matches_pytorch),
+      cmocka_unit_test(test_batch_norm_matches_pytorch),
       cmocka_unit_test(test_batch_norm_takes_each_group_by_itself),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -196,14 +196,14 @@ static void check(const updates *how)
   stop(&t);
 }
 
-static void updates_are_what_the_papers_say(void **state)
+static void updates_match_the_papers(void **state)
 {
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) check(&cases[i]);
 }
 
 /* Of AdamW's eight bytes a value two are left, and two floats for each 256; small parameters keep theirs. */
-static void states_take_what_their_optimizers_promise(void **state)
+static void states_take_the_bytes_their_optimizers_declare(void **state)
 {
   (void)state;
   const struct {
@@ -331,7 +331,7 @@ static void adamw_as_a_formula_is_adamw(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(updates_are_what_the_papers_say), cmocka_unit_test(states_take_what_their_optimizers_promise),
+      cmocka_unit_test(updates_match_the_papers), cmocka_unit_test(states_take_the_bytes_their_optimizers_declare),
       cmocka_unit_test(a_gradient_that_ends_moves_no_weight_far), cmocka_unit_test(adamw_as_a_formula_is_adamw)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -193,7 +193,7 @@ static void check(const training *how)
   stop(&t);
 }
 
-static void training_is_what_pytorch_computes(void **state)
+static void training_matches_pytorch(void **state)
 {
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) check(&cases[i]);
@@ -201,6 +201,6 @@ static void training_is_what_pytorch_computes(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(training_is_what_pytorch_computes)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(training_matches_pytorch)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

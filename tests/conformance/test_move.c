@@ -180,7 +180,7 @@ static void embedding_of_real_numbers(brim_graph *g)
   brim_embedding(g, "words", x_of(g), 10, 4);
 }
 
-static void test_authors_read_what_does_not_fit(void **state)
+static void test_errors_show_the_wrong_shapes(void **state)
 {
   (void)state;
   static const struct {
@@ -223,7 +223,7 @@ int main(void)
       cmocka_unit_test(test_reference_refuses_an_index_out_of_range),
       cmocka_unit_test(test_cpu_refuses_an_index_out_of_range),
       cmocka_unit_test(test_cuda_refuses_an_index_out_of_range),
-      cmocka_unit_test(test_authors_read_what_does_not_fit),
+      cmocka_unit_test(test_errors_show_the_wrong_shapes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,7 +30,7 @@ static void check(shard_how h)
   shard_stop(&one);
 }
 
-static void ranks_train_what_one_does(void **state)
+static void ranks_train_as_one_does(void **state)
 {
   (void)state;
   static const uint64_t bucket_bytes[] = {0, 20000, 1 << 20};
@@ -183,7 +183,7 @@ static void refuse(const shard_how *h, bool in_backward, const char *because)
   unload_plugin(&j.backend);
 }
 
-static void what_cannot_be_shared_out_is_refused(void **state)
+static void states_that_cannot_be_sharded_are_refused(void **state)
 {
   (void)state;
   shard_how h = {
@@ -226,9 +226,9 @@ int main(void)
       cmocka_unit_test(slices_of_all_ranks_are_every_parameter),
       cmocka_unit_test(one_rank_has_all),
       cmocka_unit_test(gradients_that_are_shared_out_take_less),
-      cmocka_unit_test(what_cannot_be_shared_out_is_refused),
+      cmocka_unit_test(states_that_cannot_be_sharded_are_refused),
       cmocka_unit_test(every_rank_hears_of_a_gradient_that_is_not_finite),
-      cmocka_unit_test(ranks_train_what_one_does),
+      cmocka_unit_test(ranks_train_as_one_does),
       cmocka_unit_test(any_optimizer_and_option_goes_with_sharding),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

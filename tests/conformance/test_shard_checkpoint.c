@@ -129,7 +129,7 @@ static void check_any_ranks_go_on(size_t way, size_t kind)
   shard_stop(&alone);
 }
 
-static void any_number_of_ranks_goes_on_from_a_checkpoint(void **unused)
+static void any_number_of_ranks_resumes_from_a_checkpoint(void **unused)
 {
   (void)unused;
   for (size_t way = 0; way < LEN(ways); way++)
@@ -137,7 +137,7 @@ static void any_number_of_ranks_goes_on_from_a_checkpoint(void **unused)
 }
 
 /* As when memory runs out: a rank's values wait on the host while it plans anew. */
-static void a_rank_goes_on_under_another_plan(void **unused)
+static void a_rank_continues_under_another_plan(void **unused)
 {
   (void)unused;
   shard_job before, after;
@@ -166,8 +166,8 @@ static void a_rank_goes_on_under_another_plan(void **unused)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(any_number_of_ranks_goes_on_from_a_checkpoint),
-      cmocka_unit_test(a_rank_goes_on_under_another_plan),
+      cmocka_unit_test(any_number_of_ranks_resumes_from_a_checkpoint),
+      cmocka_unit_test(a_rank_continues_under_another_plan),
   };
   return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

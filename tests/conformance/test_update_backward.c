@@ -180,7 +180,7 @@ static const brim_node *update_of(const brim_graph *g, const brim_tensor *parame
   return found;
 }
 
-static void each_update_comes_right_behind_the_last_use(void **state)
+static void each_update_directly_follows_the_last_use(void **state)
 {
   (void)state;
   loaded backend, optimizer;
@@ -210,7 +210,7 @@ static void each_update_comes_right_behind_the_last_use(void **state)
   unload_plugin(&backend);
 }
 
-static void a_use_behind_the_update_is_found(void **state)
+static void a_use_after_the_update_is_found(void **state)
 {
   (void)state;
   loaded backend, optimizer;
@@ -271,8 +271,8 @@ static void gradients_are_never_all_there(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(each_update_comes_right_behind_the_last_use),
-                                     cmocka_unit_test(a_use_behind_the_update_is_found),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(each_update_directly_follows_the_last_use),
+                                     cmocka_unit_test(a_use_after_the_update_is_found),
                                      cmocka_unit_test(gradients_are_never_all_there),
                                      cmocka_unit_test(reference_leaves_the_same_bits),
                                      cmocka_unit_test(cpu_leaves_the_same_bits),

@@ -215,7 +215,7 @@ static void test_every_level_of_optimisation_has_the_same_bits(void **state)
     for (int64_t count = 1; count <= 40; count++) check_table(tables[t], count, (uint64_t)count);
 }
 
-static void test_the_distance_of_what_is_not_finite(void **state)
+static void test_the_distance_of_values_that_are_not_finite(void **state)
 {
   (void)state;
   for (int t = 0; t < tables_here(); t++)
@@ -242,7 +242,7 @@ int main(void)
       cmocka_unit_test(test_fold_rounds_the_product_first),
       cmocka_unit_test(test_a_sum_of_many_updates_has_the_same_bits_in_any_order),
       cmocka_unit_test(test_every_level_of_optimisation_has_the_same_bits),
-      cmocka_unit_test(test_the_distance_of_what_is_not_finite),
+      cmocka_unit_test(test_the_distance_of_values_that_are_not_finite),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -247,7 +247,7 @@ static void test_functions_at_nan_and_infinities(void **state)
 }
 
 /* A cut-off place gives 0, whatever flows back: not NaN * 0. */
-static void test_relu_cuts_off_what_is_not_finite(void **state)
+static void test_relu_and_values_that_are_not_finite(void **state)
 {
   (void)state;
   const cuda_activation relu = {CUDA_RELU, 0};
@@ -271,7 +271,7 @@ static void test_gradients_far_out_are_those_of_a_line(void **state)
     }
 }
 
-static void test_gradients_are_told_what_they_keep(void **state)
+static void test_gradients_know_whether_they_keep_the_input(void **state)
 {
   (void)state;
   for (EACH_ROW (r)) assert_int_equal(cuda_activation_keeps_x(r->kind), r->keeps_x);
@@ -311,9 +311,9 @@ int main(void)
       cmocka_unit_test(test_functions_over_a_range),
       cmocka_unit_test(test_functions_at_all_magnitudes),
       cmocka_unit_test(test_functions_at_nan_and_infinities),
-      cmocka_unit_test(test_relu_cuts_off_what_is_not_finite),
+      cmocka_unit_test(test_relu_and_values_that_are_not_finite),
       cmocka_unit_test(test_gradients_far_out_are_those_of_a_line),
-      cmocka_unit_test(test_gradients_are_told_what_they_keep),
+      cmocka_unit_test(test_gradients_know_whether_they_keep_the_input),
       cmocka_unit_test(test_activations_are_found_by_the_operation),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -84,7 +84,7 @@ static void test_no_input_overtakes_and_results_come_in_order(void **state)
 }
 
 /* The first two results are under way while the stages are used again and again. */
-static void test_inputs_that_nobody_waits_for_are_each_used_by_their_own_program(void **state)
+static void test_inputs_without_waits_are_used_by_their_own_program(void **state)
 {
   machine m;
   results got[2];
@@ -103,7 +103,7 @@ static void test_inputs_that_nobody_waits_for_are_each_used_by_their_own_program
   close_machine(&m);
 }
 
-static void test_no_more_is_fetched_than_there_is_room_for(void **state)
+static void test_no_more_is_fetched_than_fits(void **state)
 {
   machine m;
   results got[3];
@@ -214,8 +214,8 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_no_input_overtakes_and_results_come_in_order),
-      cmocka_unit_test(test_inputs_that_nobody_waits_for_are_each_used_by_their_own_program),
-      cmocka_unit_test(test_no_more_is_fetched_than_there_is_room_for),
+      cmocka_unit_test(test_inputs_without_waits_are_used_by_their_own_program),
+      cmocka_unit_test(test_no_more_is_fetched_than_fits),
       cmocka_unit_test(test_a_norm_of_many_pieces_has_every_element_once),
       cmocka_unit_test(test_an_index_out_of_range_comes_out_where_results_are_waited_for),
       cmocka_unit_test(test_an_error_of_a_kernel_names_the_operation_if_asked_to),

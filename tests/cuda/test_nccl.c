@@ -213,7 +213,7 @@ static void be_elsewhere(int32_t rank, int32_t ranks)
   close_rank();
 }
 
-static void test_a_device_goes_on_while_its_host_is_elsewhere(void **state)
+static void test_a_device_continues_while_its_host_is_elsewhere(void **state)
 {
   (void)state;
   check_ranks(3, be_elsewhere);
@@ -259,7 +259,7 @@ static void check_failure(const char *failure, int32_t failing, const char *text
 }
 
 /* Twenty collectives are made while it connects. */
-static void test_a_rank_that_cannot_start_a_collective_says_what_nccl_says(void **state)
+static void test_a_rank_that_cannot_start_a_collective_reports_nccls_error(void **state)
 {
   (void)state;
   check_failure("1:start:22", -1, "", 1);
@@ -307,7 +307,7 @@ static void lack_a_device(int32_t rank, int32_t ranks)
   unload_plugin(&me.backend);
 }
 
-static void test_a_rank_that_cannot_use_nccl_keeps_nobody_waiting(void **state)
+static void test_a_rank_that_cannot_use_nccl_keeps_no_rank_waiting(void **state)
 {
   (void)state;
   check_ranks(2, lack_a_device);
@@ -336,12 +336,12 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_every_kind_of_every_type_and_size),
       cmocka_unit_test(test_collectives_are_in_order_with_kernels_by_marks_alone),
-      cmocka_unit_test(test_a_device_goes_on_while_its_host_is_elsewhere),
-      cmocka_unit_test(test_a_rank_that_cannot_start_a_collective_says_what_nccl_says),
+      cmocka_unit_test(test_a_device_continues_while_its_host_is_elsewhere),
+      cmocka_unit_test(test_a_rank_that_cannot_start_a_collective_reports_nccls_error),
       cmocka_unit_test(test_a_rank_that_is_killed_is_found_at_once),
       cmocka_unit_test(test_a_rank_whose_device_hangs_is_waited_for_no_longer_than_asked),
       cmocka_unit_test(test_a_connection_that_is_lost_ends_it_on_both_sides),
-      cmocka_unit_test(test_a_rank_that_cannot_use_nccl_keeps_nobody_waiting),
+      cmocka_unit_test(test_a_rank_that_cannot_use_nccl_keeps_no_rank_waiting),
       cmocka_unit_test(test_only_sums_of_a_fixed_order_are_asked_for_unless_others_may_be),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -68,7 +68,7 @@ static void test_adaptive_windows_and_elements_find_each_other(void **state)
     }
 }
 
-static void test_what_a_sum_is_divided_by(void **state)
+static void test_the_divisor_of_a_sum(void **state)
 {
   (void)state;
   cuda_pool p = pool_of(false, 6, 3, 3, 2, 1); /* windows of 3 x 2, the first row of the first in the padding */
@@ -108,7 +108,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_windows_and_elements_find_each_other),
       cmocka_unit_test(test_adaptive_windows_and_elements_find_each_other),
-      cmocka_unit_test(test_what_a_sum_is_divided_by),
+      cmocka_unit_test(test_the_divisor_of_a_sum),
       cmocka_unit_test(test_elements_are_counted_as_they_lie_in_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -75,7 +75,7 @@ static void test_the_norm_of_all_gradients_is_two_launches_of_the_same_bits(void
 }
 
 /* 450 trained and 150 buffers: the averages of all need two tables. */
-static void test_what_does_not_fit_one_table_goes_on_in_the_next(void **state)
+static void test_work_beyond_one_table_continues_in_the_next(void **state)
 {
   (void)state;
   check_update("sgd", 600, 0, 0.5, 5);
@@ -323,7 +323,7 @@ int main(void)
       cmocka_unit_test(test_an_update_of_many_parameters_is_few_launches_of_the_same_bits),
       cmocka_unit_test(test_updates_of_other_states_are_launches_of_their_own),
       cmocka_unit_test(test_the_norm_of_all_gradients_is_two_launches_of_the_same_bits),
-      cmocka_unit_test(test_what_does_not_fit_one_table_goes_on_in_the_next),
+      cmocka_unit_test(test_work_beyond_one_table_continues_in_the_next),
       cmocka_unit_test(test_updates_that_depend_on_each_other_keep_their_order),
       cmocka_unit_test(test_a_round_of_many_parameters_is_few_launches_of_the_same_bits),
       cmocka_unit_test(test_programs_leave_the_same_bits_in_any_order_of_blocks_and_threads),

@@ -87,7 +87,7 @@ static void test_tiny_and_huge_tensors_share_a_table(void **state)
   check_tensors(count, 300, 1);
 }
 
-static void test_more_tensors_than_a_table_holds_go_on_in_the_next(void **state)
+static void test_more_tensors_than_a_table_holds_continue_in_the_next(void **state)
 {
   static int64_t count[TENSORS_MAX];
   const int full = (int)CUDA_TABLE_ENTRIES;
@@ -128,7 +128,7 @@ int main(void)
       cmocka_unit_test(test_no_tensor_and_empty_tensors_take_no_part),
       cmocka_unit_test(test_one_tensor_of_any_size_is_cut_without_rest),
       cmocka_unit_test(test_tiny_and_huge_tensors_share_a_table),
-      cmocka_unit_test(test_more_tensors_than_a_table_holds_go_on_in_the_next),
+      cmocka_unit_test(test_more_tensors_than_a_table_holds_continue_in_the_next),
       cmocka_unit_test(test_parts_of_a_table_are_limited_but_not_those_of_one_tensor),
       cmocka_unit_test(test_a_norm_has_a_limited_number_of_parts_and_at_least_one),
   };

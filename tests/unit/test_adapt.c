@@ -162,7 +162,7 @@ static void the_handler_hears_of_each_attempt_that_another_follows(void **state)
   }
 }
 
-static void what_the_handler_frees_helps_the_next_attempt(void **state)
+static void memory_freed_by_the_handler_helps_the_next_attempt(void **state)
 {
   (void)state;
   work w = {.failures = 9};
@@ -173,7 +173,7 @@ static void what_the_handler_frees_helps_the_next_attempt(void **state)
   assert_int_equal(w.count, 2);
 }
 
-static void who_says_nothing_is_told_by_status_and_not_by_an_old_text(void **state)
+static void a_failure_without_text_is_reported_by_its_status(void **state)
 {
   (void)state;
   listener l = {0};
@@ -237,7 +237,7 @@ static void micro_batches_halve_and_the_effective_batch_stays(void **state)
   assert_int_equal(used.attempts, 3);
 }
 
-static void what_fits_is_not_made_smaller(void **state)
+static void a_batch_that_fits_is_not_made_smaller(void **state)
 {
   (void)state;
   const brim_adapt_options options = {.effective_batch = 100};
@@ -304,7 +304,7 @@ static void half_below_the_floor_the_smallest_that_is_allowed_is_tried(void **st
   assert_tried(&w, 2, (int64_t[]){6, 4}, 12);
 }
 
-static void the_handler_is_told_what_comes_next_and_may_give_up(void **state)
+static void the_handler_receives_the_next_attempt_and_may_give_up(void **state)
 {
   (void)state;
   listener l = {.give_up_at = 2};
@@ -345,17 +345,17 @@ int main(void)
       cmocka_unit_test(three_statuses_are_out_of_memory_and_no_other),
       cmocka_unit_test(another_error_ends_it_at_once_with_its_own_text),
       cmocka_unit_test(the_handler_hears_of_each_attempt_that_another_follows),
-      cmocka_unit_test(what_the_handler_frees_helps_the_next_attempt),
-      cmocka_unit_test(who_says_nothing_is_told_by_status_and_not_by_an_old_text),
+      cmocka_unit_test(memory_freed_by_the_handler_helps_the_next_attempt),
+      cmocka_unit_test(a_failure_without_text_is_reported_by_its_status),
       cmocka_unit_test(a_signal_ends_a_wait),
       cmocka_unit_test(retries_that_mean_nothing_are_refused),
       cmocka_unit_test(micro_batches_halve_and_the_effective_batch_stays),
-      cmocka_unit_test(what_fits_is_not_made_smaller),
+      cmocka_unit_test(a_batch_that_fits_is_not_made_smaller),
       cmocka_unit_test(only_divisors_are_tried_also_at_first),
       cmocka_unit_test(the_product_is_always_the_effective_batch),
       cmocka_unit_test(at_the_floor_it_fails_with_all_that_was_tried),
       cmocka_unit_test(half_below_the_floor_the_smallest_that_is_allowed_is_tried),
-      cmocka_unit_test(the_handler_is_told_what_comes_next_and_may_give_up),
+      cmocka_unit_test(the_handler_receives_the_next_attempt_and_may_give_up),
       cmocka_unit_test(batches_that_cannot_be_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

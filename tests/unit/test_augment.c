@@ -148,7 +148,7 @@ static void a_list_is_applied_in_its_order(void **state)
   }
 }
 
-static void what_does_not_go_with_the_samples_is_refused(void **state)
+static void settings_that_do_not_fit_the_samples_are_refused(void **state)
 {
   (void)state;
   const randaugment r = {2, 9, 31};
@@ -174,6 +174,6 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(the_same_bytes_as_of_pillow_and_numpy),
                                      cmocka_unit_test(a_list_is_applied_in_its_order),
-                                     cmocka_unit_test(what_does_not_go_with_the_samples_is_refused)};
+                                     cmocka_unit_test(settings_that_do_not_fit_the_samples_are_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

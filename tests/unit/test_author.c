@@ -137,7 +137,7 @@ static void test_names_that_files_cannot_hold_are_refused(void **state)
   brim_graph_free(g);
 }
 
-static void test_which_of_several_inputs_is_null_is_told(void **state)
+static void test_the_null_input_among_several_is_named(void **state)
 {
   (void)state;
   brim_graph *g = graph(2);
@@ -168,7 +168,7 @@ static void test_samples_are_never_repeated_over_a_parameter(void **state)
 }
 
 /* It would fit for the N that the author wrote, and be another tensor for every other N. */
-static void test_what_is_made_of_parameters_does_not_pass_for_samples(void **state)
+static void test_a_result_of_parameters_cannot_stand_for_samples(void **state)
 {
   (void)state;
   for (int which = 0; which < 8; which++) {
@@ -212,7 +212,7 @@ static void test_what_is_made_of_parameters_does_not_pass_for_samples(void **sta
   }
 }
 
-static void test_shapes_that_cannot_be_are_told_as_they_were_given(void **state)
+static void test_impossible_shapes_are_reported_as_given(void **state)
 {
   (void)state;
   brim_graph *g = graph(2);
@@ -239,7 +239,7 @@ static brim_status build_fails_without_a_word(const void *self, brim_graph *g)
   return *(const bool *)self ? brim_fail(BRIM_EINVAL, "images must be square") : BRIM_EINVAL;
 }
 
-static void test_a_build_that_fails_without_a_reason_is_told_so(void **state)
+static void test_a_build_that_fails_without_a_reason_is_reported(void **state)
 {
   (void)state;
   const brim_model_ops model = {.size = sizeof model, .build = build_fails_without_a_word};
@@ -267,11 +267,11 @@ int main(void)
       cmocka_unit_test(test_many_parameters_are_told_apart),
       cmocka_unit_test(test_a_layers_parameter_can_start_otherwise),
       cmocka_unit_test(test_names_that_files_cannot_hold_are_refused),
-      cmocka_unit_test(test_which_of_several_inputs_is_null_is_told),
+      cmocka_unit_test(test_the_null_input_among_several_is_named),
       cmocka_unit_test(test_samples_are_never_repeated_over_a_parameter),
-      cmocka_unit_test(test_what_is_made_of_parameters_does_not_pass_for_samples),
-      cmocka_unit_test(test_shapes_that_cannot_be_are_told_as_they_were_given),
-      cmocka_unit_test(test_a_build_that_fails_without_a_reason_is_told_so),
+      cmocka_unit_test(test_a_result_of_parameters_cannot_stand_for_samples),
+      cmocka_unit_test(test_impossible_shapes_are_reported_as_given),
+      cmocka_unit_test(test_a_build_that_fails_without_a_reason_is_reported),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

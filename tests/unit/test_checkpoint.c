@@ -106,7 +106,7 @@ static void a_checkpoint_that_is_read_stays_until_then(void **unused)
 }
 
 /* Links, checkpoints and deletions change all the time. */
-static void the_last_one_is_there_while_a_run_goes_on(void **unused)
+static void the_last_one_exists_throughout_a_run(void **unused)
 {
   (void)unused;
   const char *run = new_run("going");
@@ -388,7 +388,7 @@ int main(void)
       cmocka_unit_test(the_last_ones_and_the_best_are_kept),
       cmocka_unit_test(a_folder_in_the_place_of_a_link_stops_nothing_else),
       cmocka_unit_test(a_checkpoint_that_is_read_stays_until_then),
-      cmocka_unit_test(the_last_one_is_there_while_a_run_goes_on),
+      cmocka_unit_test(the_last_one_exists_throughout_a_run),
       cmocka_unit_test(a_run_without_checkpoints_has_none),
       cmocka_unit_test(left_overs_of_dead_attempts_are_removed),
       cmocka_unit_test(left_overs_do_not_stop_the_next_checkpoint),

@@ -298,7 +298,7 @@ static bool save_and_die(const char *run, int at)
   return WEXITSTATUS(how) == KILLED;
 }
 
-static void a_kill_at_any_call_leaves_a_run_that_goes_on_to_the_same_end(void **unused)
+static void a_run_killed_at_any_call_resumes_to_the_same_end(void **unused)
 {
   (void)unused;
   for (int situation = 0; situation < SITUATIONS; situation++) {
@@ -348,7 +348,7 @@ static void a_kill_while_cleaning_up_is_harmless_too(void **unused)
   }
 }
 
-static void a_real_limit_of_the_system_is_told_and_undone(void **unused)
+static void a_real_limit_of_the_system_is_reported_and_undone(void **unused)
 {
   (void)unused;
   static float large[4096];
@@ -381,9 +381,9 @@ int main(void)
       cmocka_unit_test(every_call_that_fails_leaves_all_or_nothing),
       cmocka_unit_test(a_disk_that_fills_at_any_byte_leaves_the_older_checkpoints),
       cmocka_unit_test(writes_that_take_a_few_bytes_at_a_time_add_up),
-      cmocka_unit_test(a_kill_at_any_call_leaves_a_run_that_goes_on_to_the_same_end),
+      cmocka_unit_test(a_run_killed_at_any_call_resumes_to_the_same_end),
       cmocka_unit_test(a_kill_while_cleaning_up_is_harmless_too),
-      cmocka_unit_test(a_real_limit_of_the_system_is_told_and_undone),
+      cmocka_unit_test(a_real_limit_of_the_system_is_reported_and_undone),
   };
   return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

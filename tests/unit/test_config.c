@@ -340,7 +340,7 @@ static void auto_is_reference_where_there_is_no_cpu(void **state)
   brim_registry_free(core_only);
 }
 
-static void a_file_that_is_not_there_cannot_be_loaded(void **state)
+static void a_missing_file_cannot_be_loaded(void **state)
 {
   (void)state;
   brim_config *config = NULL;
@@ -432,7 +432,7 @@ int main(void)
       cmocka_unit_test(words_have_the_numbers_given),
       cmocka_unit_test(a_plugin_that_cannot_be_loaded_says_why),
       cmocka_unit_test(auto_is_reference_where_there_is_no_cpu),
-      cmocka_unit_test(a_file_that_is_not_there_cannot_be_loaded),
+      cmocka_unit_test(a_missing_file_cannot_be_loaded),
       cmocka_unit_test(very_many_errors_are_counted),
       cmocka_unit_test(groups_list_files_and_plugins),
       cmocka_unit_test(the_schema_lists_every_key),

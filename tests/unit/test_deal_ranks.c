@@ -183,14 +183,14 @@ static void ranks_of_different_kinds_are_weighed(void **unused)
 }
 
 /* As when the run began, whatever is predicted now; the micro-batches too, as bits may depend on them. */
-static void a_run_that_goes_on_deals_as_before(void **unused)
+static void a_resumed_run_keeps_its_distribution(void **unused)
 {
   (void)unused;
   scratch_put("run/plan.json", "{\"batch_size\": 32, \"ranks\": 2, \"deal\": [100, 28], \"batch_sizes\": [32, 4]}\n");
   run_both(&(part){{"backend.threads=1", "backend.threads=1"}, scratch("run"), -1, true});
 }
 
-static void who_has_no_drive_is_known_to_all(void **unused)
+static void a_rank_without_a_drive_is_known_to_all(void **unused)
 {
   (void)unused;
   for (int32_t r = 0; r < 2; r++) run_both(&(part){{"backend.threads=1", "backend.threads=1"}, NULL, r, false});
@@ -200,6 +200,6 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(ranks_of_the_same_kind_have_as_much), cmocka_unit_test(ranks_of_different_kinds_are_weighed),
-      cmocka_unit_test(a_run_that_goes_on_deals_as_before), cmocka_unit_test(who_has_no_drive_is_known_to_all)};
+      cmocka_unit_test(a_resumed_run_keeps_its_distribution), cmocka_unit_test(a_rank_without_a_drive_is_known_to_all)};
   return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

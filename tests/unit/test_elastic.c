@@ -142,7 +142,7 @@ static double changes_at(fixture *f, double from, double to)
 
 #define AT_ONCE "policy.elastic.shrink_after_seconds=0", "policy.elastic.grow_after_seconds=0"
 
-static void a_run_that_nobody_disturbs_is_left_alone_and_nothing_is_looked_at(void **state)
+static void without_waiting_jobs_nothing_changes_and_nothing_is_read(void **state)
 {
   (void)state;
   fixture f;
@@ -152,7 +152,7 @@ static void a_run_that_nobody_disturbs_is_left_alone_and_nothing_is_looked_at(vo
   end(&f);
 }
 
-static void what_others_want_must_last(void **state)
+static void requests_of_others_must_last(void **state)
 {
   (void)state;
   fixture f;
@@ -192,7 +192,7 @@ static void as_much_is_given_back_as_is_needed(void **state)
   }
 }
 
-static void what_is_free_must_have_been_for_a_while(void **state)
+static void memory_must_have_been_free_for_a_while(void **state)
 {
   (void)state;
   fixture f;
@@ -215,7 +215,7 @@ static void what_is_free_must_have_been_for_a_while(void **state)
 }
 
 /* The lowest free amount counts at first; the rest is taken later. */
-static void it_takes_what_there_is(void **state)
+static void it_takes_the_free_memory(void **state)
 {
   (void)state;
   fixture f;
@@ -296,7 +296,7 @@ static void no_bit_of_the_results_changes(void **state)
   end(&f);
 }
 
-static void what_cannot_be_is_said_once_and_not_planned_every_second(void **state)
+static void impossible_changes_are_reported_once_and_not_planned_every_second(void **state)
 {
   (void)state;
   fixture f;
@@ -321,7 +321,7 @@ static void what_cannot_be_is_said_once_and_not_planned_every_second(void **stat
 }
 
 /* A change by running out of memory, or by a policy before this one, stays. */
-static void what_others_have_changed_is_not_taken_back(void **state)
+static void changes_by_others_are_not_undone(void **state)
 {
   (void)state;
   fixture f;
@@ -383,16 +383,16 @@ int main(void)
 {
   brim_log_set_level(BRIM_LOG_WARN);
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_run_that_nobody_disturbs_is_left_alone_and_nothing_is_looked_at),
-      cmocka_unit_test(what_others_want_must_last),
+      cmocka_unit_test(without_waiting_jobs_nothing_changes_and_nothing_is_read),
+      cmocka_unit_test(requests_of_others_must_last),
       cmocka_unit_test(as_much_is_given_back_as_is_needed),
-      cmocka_unit_test(what_is_free_must_have_been_for_a_while),
-      cmocka_unit_test(it_takes_what_there_is),
+      cmocka_unit_test(memory_must_have_been_free_for_a_while),
+      cmocka_unit_test(it_takes_the_free_memory),
       cmocka_unit_test(the_floor_is_kept),
       cmocka_unit_test(a_plan_is_not_changed_for_little),
       cmocka_unit_test(no_bit_of_the_results_changes),
-      cmocka_unit_test(what_cannot_be_is_said_once_and_not_planned_every_second),
-      cmocka_unit_test(what_others_have_changed_is_not_taken_back),
+      cmocka_unit_test(impossible_changes_are_reported_once_and_not_planned_every_second),
+      cmocka_unit_test(changes_by_others_are_not_undone),
       cmocka_unit_test(the_plan_of_before_comes_back_if_a_larger_one_did_not_get_its_memory),
       cmocka_unit_test(a_reserve_is_left_free),
   };

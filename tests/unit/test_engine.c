@@ -233,7 +233,7 @@ static void lists_of_an_operation_that_are_null(void **state)
   brim_engine_close(engine);
 }
 
-static void calls_without_what_comes_before(void **state)
+static void calls_without_their_preconditions(void **state)
 {
   (void)state;
   const brim_network n = network_of(build_linear, 4, 3);
@@ -250,7 +250,7 @@ static void calls_without_what_comes_before(void **state)
   assert_refused(brim_engine_write(NULL, "w", values, 1), BRIM_EINVAL, "the training is NULL");
 }
 
-static void null_in_the_place_of_what_is_needed(void **state)
+static void null_for_required_arguments(void **state)
 {
   (void)state;
   const brim_engine_options options = {.size = sizeof options, .backend = "reference"};
@@ -654,8 +654,8 @@ int main(void)
   const struct CMUnitTest tests[] = {cmocka_unit_test(engines_that_cannot_be),
                                      cmocka_unit_test(networks_that_cannot_be),
                                      cmocka_unit_test(lists_of_an_operation_that_are_null),
-                                     cmocka_unit_test(calls_without_what_comes_before),
-                                     cmocka_unit_test(null_in_the_place_of_what_is_needed),
+                                     cmocka_unit_test(calls_without_their_preconditions),
+                                     cmocka_unit_test(null_for_required_arguments),
                                      cmocka_unit_test(an_engine_is_closed_before_its_training),
                                      cmocka_unit_test(a_batch_with_a_micro_batch_that_fails),
                                      cmocka_unit_test(threads_with_an_engine_each),

@@ -71,7 +71,7 @@ static void colours_become_their_luma(void **state)
   free(gray.pixels);
 }
 
-static void gray_stays_what_it_is(void **state)
+static void gray_stays_unchanged(void **state)
 {
   (void)state;
   skip_without_pictures();
@@ -86,7 +86,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(colours_become_their_luma, make_folder, scratch_teardown),
-      cmocka_unit_test_setup_teardown(gray_stays_what_it_is, make_folder, scratch_teardown),
+      cmocka_unit_test_setup_teardown(gray_stays_unchanged, make_folder, scratch_teardown),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -111,7 +111,7 @@ static brim_status late(void *context)
 }
 
 /* The objects of its question may be freed. */
-static void who_was_given_up_asks_in_vain(void **state)
+static void an_abandoned_thread_gets_no_answer(void **state)
 {
   static seen all[2];
   const brim_guard_call call = {"test", NULL, "late", LONG_SECONDS, SHORT_SECONDS};
@@ -153,7 +153,7 @@ static unsigned seconds_to_the_end(void)
 }
 
 /* A process that abandoned a thread is ended by an alarm, unless it makes progress: each time the alarm is set anew. */
-static void the_alarm_is_for_what_is_to_be_saved(void **state)
+static void the_alarm_limits_the_time_for_saving(void **state)
 {
   static seen all[2];
   const brim_guard_call call = {"test", NULL, "late", LONG_SECONDS, SHORT_SECONDS};
@@ -171,7 +171,7 @@ static void the_alarm_is_for_what_is_to_be_saved(void **state)
 }
 
 /* It is in the core, and is abandoned when it returns. */
-static void who_is_in_the_core_is_not_given_up_there(void **state)
+static void a_thread_inside_the_core_is_not_abandoned(void **state)
 {
   static seen s = {.ask = brim_guard_here};
   const brim_guard_call call = {"test", NULL, "asks_once", LONG_SECONDS, SHORT_SECONDS};
@@ -184,9 +184,9 @@ static void who_is_in_the_core_is_not_given_up_there(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(processor_time_and_waiting_count_apart),   cmocka_unit_test(both_ways_of_asking_are_answered),
-      cmocka_unit_test(the_alarm_is_for_what_is_to_be_saved),     cmocka_unit_test(who_was_given_up_asks_in_vain),
-      cmocka_unit_test(who_is_in_the_core_is_not_given_up_there),
+      cmocka_unit_test(processor_time_and_waiting_count_apart),    cmocka_unit_test(both_ways_of_asking_are_answered),
+      cmocka_unit_test(the_alarm_limits_the_time_for_saving),      cmocka_unit_test(an_abandoned_thread_gets_no_answer),
+      cmocka_unit_test(a_thread_inside_the_core_is_not_abandoned),
   };
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   brim_crash_allow_exit();

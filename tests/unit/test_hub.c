@@ -143,7 +143,7 @@ static void a_rank_ends_all_with_its_status(void **state)
   assert_int_equal(status, 4);
 }
 
-static void nobody_waits_for_a_rank_that_has_left(void **state)
+static void no_rank_waits_for_one_that_has_left(void **state)
 {
   (void)state;
   int status = -1;
@@ -188,7 +188,7 @@ int main(int argc, char **argv)
       cmocka_unit_test(a_rank_that_ends_silently_is_named),
       cmocka_unit_test(a_rank_that_hangs_is_named),
       cmocka_unit_test(a_rank_ends_all_with_its_status),
-      cmocka_unit_test(nobody_waits_for_a_rank_that_has_left),
+      cmocka_unit_test(no_rank_waits_for_one_that_has_left),
       cmocka_unit_test(processors_are_cut_into_equal_parts),
       cmocka_unit_test(threads_go_by_the_share),
   };

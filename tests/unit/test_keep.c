@@ -71,7 +71,7 @@ static void expect_recalled(made m)
   brim_arena_release(&arena);
 }
 
-static void what_was_kept_is_recalled_without_the_data(void **state)
+static void the_record_is_recalled_without_the_data(void **state)
 {
   (void)state;
   expect_recalled(four_classes());
@@ -100,7 +100,7 @@ static void expect_compared(const json_t *a, const json_t *b, bool order, const 
   if (text) assert_string_equal(brim_error_text(), text);
 }
 
-static void what_differs_is_named(void **state)
+static void differences_are_named(void **state)
 {
   (void)state;
   static const char *const others[] = {"a", "b", "tulip", "d"};
@@ -254,9 +254,9 @@ static void nothing_damaged_is_recalled(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_was_kept_is_recalled_without_the_data),
+      cmocka_unit_test(the_record_is_recalled_without_the_data),
       cmocka_unit_test(names_that_are_not_utf8_are_left_out),
-      cmocka_unit_test(what_differs_is_named),
+      cmocka_unit_test(differences_are_named),
       cmocka_unit_test(a_datasets_own_is_compared_by_its_names),
       cmocka_unit_test(a_dataset_gets_its_own_back),
       cmocka_unit_test(nothing_damaged_is_recalled),

@@ -67,7 +67,7 @@ static void devices_have_limits_of_their_own(void **state)
   brim_ledger_close(ledger);
 }
 
-static void who_is_refused_is_told_who_has_the_rest(void **state)
+static void a_refusal_names_the_holders_of_the_rest(void **state)
 {
   (void)state;
   brim_ledger *one = open_ledger("told"), *other = open_ledger("told");
@@ -165,7 +165,7 @@ static void many_processes_together_are_never_over_the_limit(void **state)
   brim_ledger_close(ledger);
 }
 
-static void there_are_so_many_entries_and_no_more(void **state)
+static void the_number_of_entries_is_limited(void **state)
 {
   (void)state;
   brim_ledger *ledger = open_ledger("full");
@@ -266,7 +266,7 @@ static void entries_that_cannot_be_do_not_count(void **state)
   brim_ledger_close(ledger);
 }
 
-static void ones_own_entry_is_what_one_wrote(void **state)
+static void an_own_entry_reads_back(void **state)
 {
   (void)state;
   int32_t entry;
@@ -281,7 +281,7 @@ static void ones_own_entry_is_what_one_wrote(void **state)
   brim_ledger_close(ledger);
 }
 
-static void a_damaged_table_is_mended_with_the_entries_of_whoever_looks(void **state)
+static void a_damaged_table_is_repaired_with_the_readers_own_entries(void **state)
 {
   (void)state;
   struct stat info;
@@ -306,7 +306,7 @@ static void a_damaged_table_is_mended_with_the_entries_of_whoever_looks(void **s
   }
 }
 
-static void what_is_no_plain_file_is_refused_with_its_name(void **state)
+static void anything_but_a_plain_file_is_refused_with_its_name(void **state)
 {
   (void)state;
   char other[600];
@@ -362,7 +362,7 @@ static pid_t hold_lock(const char *path)
   return child;
 }
 
-static void who_has_the_lock_too_long_is_named(void **state)
+static void a_process_that_holds_the_lock_too_long_is_named(void **state)
 {
   (void)state;
   char pid[64], path[600];
@@ -381,7 +381,7 @@ static void who_has_the_lock_too_long_is_named(void **state)
   brim_board_close(&board);
 }
 
-static void nobody_is_stopped_from_a_terminal_with_the_lock(void **state)
+static void terminal_stop_is_blocked_while_the_lock_is_held(void **state)
 {
   (void)state;
   brim_board board;
@@ -428,18 +428,18 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(devices_have_limits_of_their_own),
-      cmocka_unit_test(who_is_refused_is_told_who_has_the_rest),
+      cmocka_unit_test(a_refusal_names_the_holders_of_the_rest),
       cmocka_unit_test(a_killed_process_gives_back),
       cmocka_unit_test(many_processes_together_are_never_over_the_limit),
-      cmocka_unit_test(there_are_so_many_entries_and_no_more),
+      cmocka_unit_test(the_number_of_entries_is_limited),
       cmocka_unit_test(a_file_of_another_version_is_refused_while_it_is_used),
       cmocka_unit_test(entries_that_cannot_be_do_not_count),
-      cmocka_unit_test(ones_own_entry_is_what_one_wrote),
-      cmocka_unit_test(a_damaged_table_is_mended_with_the_entries_of_whoever_looks),
-      cmocka_unit_test(what_is_no_plain_file_is_refused_with_its_name),
+      cmocka_unit_test(an_own_entry_reads_back),
+      cmocka_unit_test(a_damaged_table_is_repaired_with_the_readers_own_entries),
+      cmocka_unit_test(anything_but_a_plain_file_is_refused_with_its_name),
       cmocka_unit_test(others_cannot_replace_the_folders_files),
-      cmocka_unit_test(who_has_the_lock_too_long_is_named),
-      cmocka_unit_test(nobody_is_stopped_from_a_terminal_with_the_lock),
+      cmocka_unit_test(a_process_that_holds_the_lock_too_long_is_named),
+      cmocka_unit_test(terminal_stop_is_blocked_while_the_lock_is_held),
       cmocka_unit_test(a_ledger_goes_with_its_last_user_and_so_do_those_of_killed_ones),
       cmocka_unit_test(a_folder_that_cannot_be_made_is_an_error_that_names_the_setting),
   };

@@ -172,7 +172,7 @@ static void doubles_are_the_same_numbers(void **state)
   brim_loader_close(wide);
 }
 
-static void last_micro_batch_has_what_is_left(void **state)
+static void last_micro_batch_has_the_remainder(void **state)
 {
   (void)state;
   for (int32_t threads = 0; threads < 3; threads++) {
@@ -246,7 +246,7 @@ static void closes_at_any_moment(void **state)
   }
 }
 
-static void error_arrives_in_its_place_and_the_stream_goes_on(void **state)
+static void an_error_arrives_in_its_place_and_the_stream_continues(void **state)
 {
   (void)state;
   for (int32_t threads = 0; threads < 5; threads += 2) {
@@ -388,7 +388,7 @@ static void threads_leave_signals_to_the_main_thread(void **state)
 #endif
 
 #ifndef SANITIZED
-static void threads_that_cannot_be_started_are_told(void **state)
+static void threads_that_cannot_be_started_are_reported(void **state)
 {
   (void)state;
   fixture f;
@@ -406,7 +406,7 @@ static void threads_that_cannot_be_started_are_told(void **state)
   assert_non_null(strstr(brim_error_text(), "of 200: Resource temporarily unavailable\nlower training.num_workers"));
 }
 #else
-static void threads_that_cannot_be_started_are_told(void **state)
+static void threads_that_cannot_be_started_are_reported(void **state)
 {
   (void)state;
   skip(); /* sanitizers need address space without a limit */
@@ -419,16 +419,16 @@ int main(void)
       cmocka_unit_test(stream_is_the_same_for_any_threads_and_micro_batch),
       cmocka_unit_test(doubles_are_the_same_numbers),
       cmocka_unit_test(labels_of_any_length_come_in_their_places),
-      cmocka_unit_test(last_micro_batch_has_what_is_left),
+      cmocka_unit_test(last_micro_batch_has_the_remainder),
       cmocka_unit_test(batch_stays_valid_until_the_next_call),
       cmocka_unit_test(never_looks_further_ahead_than_its_slots),
       cmocka_unit_test(closes_at_any_moment),
-      cmocka_unit_test(error_arrives_in_its_place_and_the_stream_goes_on),
+      cmocka_unit_test(an_error_arrives_in_its_place_and_the_stream_continues),
       cmocka_unit_test(spans_outside_the_part_or_the_slot_are_errors),
       cmocka_unit_test(takes_the_memory_it_says),
       cmocka_unit_test(impossible_sizes_and_options_are_refused),
       cmocka_unit_test(threads_leave_signals_to_the_main_thread),
-      cmocka_unit_test(threads_that_cannot_be_started_are_told),
+      cmocka_unit_test(threads_that_cannot_be_started_are_reported),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,7 +42,7 @@ static void it_is_on_in_fp16_only(void **unused)
   }
 }
 
-static void a_run_that_goes_on_keeps_its_scale(void **unused)
+static void a_resumed_run_keeps_its_scale(void **unused)
 {
   (void)unused;
   const brim_settings s = settings_of(65536, 2000);
@@ -122,7 +122,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(it_is_on_in_fp16_only),
-      cmocka_unit_test(a_run_that_goes_on_keeps_its_scale),
+      cmocka_unit_test(a_resumed_run_keeps_its_scale),
       cmocka_unit_test(it_follows_steps_as_grad_scaler_does),
       cmocka_unit_test(a_scale_that_stays_is_neither_raised_nor_lowered),
       cmocka_unit_test(it_ends_where_it_cannot_be_lowered),

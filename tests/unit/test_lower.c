@@ -64,7 +64,7 @@ static void check_types(uint32_t small)
   brim_graph_free(g);
 }
 
-static void activations_are_small_and_what_adds_up_is_wide(void **state)
+static void activations_are_small_and_sums_are_wide(void **state)
 {
   (void)state;
   check_types(BRIM_DTYPE_BF16);
@@ -130,7 +130,7 @@ static void in_double_precision_the_graph_is_the_same_and_nothing_is_stored_smal
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(activations_are_small_and_what_adds_up_is_wide),
+      cmocka_unit_test(activations_are_small_and_sums_are_wide),
       cmocka_unit_test(each_source_is_cast_once_before_its_first_reader),
       cmocka_unit_test(gradients_of_weights_go_past_their_casts),
       cmocka_unit_test(in_double_precision_the_graph_is_the_same_and_nothing_is_stored_small),

@@ -35,7 +35,7 @@ static brim_graph *graph(void)
   return brim_graph_create(BRIM_DTYPE_F32, 2, true);
 }
 
-static void test_errors_say_what_does_not_fit(void **state)
+static void test_errors_name_the_mismatch(void **state)
 {
   (void)state;
   brim_graph *g = graph();
@@ -133,7 +133,7 @@ static void test_batch_norm_has_statistics_for_each_whole_group(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_errors_say_what_does_not_fit),
+      cmocka_unit_test(test_errors_name_the_mismatch),
       cmocka_unit_test(test_batch_norm_has_pytorchs_parameters_and_buffers),
       cmocka_unit_test(test_other_norms_know_no_groups_of_samples),
       cmocka_unit_test(test_batch_norm_has_statistics_for_each_whole_group),

@@ -25,8 +25,8 @@
  * all earlier ones. */
 typedef struct operation {
   uint32_t queue, after[BRIM_QUEUES];
-  const brim_node *node;               /* NULL: a copy, zeros, or an input */
-  const void *host;                    /* of a copy of a state */
+  const brim_node *node; /* NULL: a copy, zeros, or an input */
+  const void *host;      /* of a copy of a state */
 } operation;
 
 typedef struct use {
@@ -355,7 +355,7 @@ static const brim_offload_group *group_of(const brim_program *p, const char *par
 /* fc3.weight [8192, 80] is the largest, with 5 MiB of states; fc4.weight [64, 8192] has 4 MiB, enough for a group of
  * its own, but the small parameters after it join that group. Those before it, 64 KiB each, form a group without
  * either. */
-static void what_is_small_joins_a_group_below_the_largest(void **unused)
+static void small_parameters_join_a_group_below_the_largest(void **unused)
 {
   (void)unused;
   brim_plan *plan = plan_of(8192, 4, STEP);
@@ -546,7 +546,7 @@ static void copies_in_kernels_and_copies_out_go_side_by_side(void **unused)
 int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(groups_lie_beside_their_neighbours_and_all_that_lives_with_them),
-                                     cmocka_unit_test(what_is_small_joins_a_group_below_the_largest),
+                                     cmocka_unit_test(small_parameters_join_a_group_below_the_largest),
                                      cmocka_unit_test(an_update_takes_three_buffers_at_the_end_of_the_arena),
                                      cmocka_unit_test(the_first_group_of_a_backward_pass_is_early_where_there_is_room),
                                      cmocka_unit_test(nothing_uses_memory_that_may_still_be_in_use),

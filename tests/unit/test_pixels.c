@@ -52,7 +52,7 @@ static void every_kind_has_the_pixels_that_pillow_finds(void **state)
   assert_int_equal(kinds, 26);
 }
 
-static void header_agrees_with_what_is_decoded(void **state)
+static void header_agrees_with_the_decoded_picture(void **state)
 {
   (void)state;
   uint8_t pixels[4096], turned[3000];
@@ -85,7 +85,7 @@ static void smaller_pictures_are_decoded_where_they_are_enough(void **state)
   }
 }
 
-static void damaged_files_are_named_with_what_is_wrong(void **state)
+static void damaged_files_are_named_with_their_defect(void **state)
 {
   (void)state;
   static uint8_t pixels[200000];
@@ -186,7 +186,7 @@ static long peak_bytes(void)
   return used.ru_maxrss * 1024;
 }
 
-static void what_is_no_pixels_takes_no_memory(void **state)
+static void chunks_other_than_pixels_take_no_memory(void **state)
 {
   (void)state;
   static uint8_t pixels[4096];
@@ -204,7 +204,7 @@ static void what_is_no_pixels_takes_no_memory(void **state)
 }
 
 /* 40x31 pixels: 5x4 blocks, and 3x2 of each colour, in whole macroblocks of 2x2 and 1x1, of 64 short integers. */
-static void progressive_pictures_say_what_decoding_takes(void **state)
+static void progressive_pictures_report_the_memory_for_decoding(void **state)
 {
   (void)state;
   static const struct {
@@ -224,13 +224,13 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_kind_has_the_pixels_that_pillow_finds),
-      cmocka_unit_test(header_agrees_with_what_is_decoded),
+      cmocka_unit_test(header_agrees_with_the_decoded_picture),
       cmocka_unit_test(smaller_pictures_are_decoded_where_they_are_enough),
-      cmocka_unit_test(damaged_files_are_named_with_what_is_wrong),
+      cmocka_unit_test(damaged_files_are_named_with_their_defect),
       cmocka_unit_test(pictures_larger_than_their_room_are_refused),
       cmocka_unit_test(other_bytes_are_no_pictures),
-      cmocka_unit_test_setup_teardown(what_is_no_pixels_takes_no_memory, scratch_setup, scratch_teardown),
-      cmocka_unit_test(progressive_pictures_say_what_decoding_takes),
+      cmocka_unit_test_setup_teardown(chunks_other_than_pixels_take_no_memory, scratch_setup, scratch_teardown),
+      cmocka_unit_test(progressive_pictures_report_the_memory_for_decoding),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -152,7 +152,7 @@ static void buffers_never_overlap_in_life_and_place(void **unused)
 
 /* A relu overwrites the convolution's result, which has no other reader; dropout overwrites pooling's result, but not a
  * relu's, which the backward pass reads. */
-static void results_take_over_memory_that_nobody_needs(void **unused)
+static void results_overwrite_memory_without_later_readers(void **unused)
 {
   (void)unused;
   brim_plan *plan = plan_of(build_cnn, 4);
@@ -499,7 +499,7 @@ static brim_status build_read_twice(const void *self, brim_graph *g)
   return BRIM_OK;
 }
 
-static void what_somebody_else_reads_is_not_fused_away(void **unused)
+static void results_with_other_readers_are_not_fused_away(void **unused)
 {
   (void)unused;
   brim_plan *plan = fused_plan_of(build_read_twice, 4, BRIM_FUSE_ALL);
@@ -512,7 +512,7 @@ static void what_somebody_else_reads_is_not_fused_away(void **unused)
 }
 
 /* Only for the gradient, and only in training where the plan is sure not to become larger. */
-static void what_an_activation_was_applied_to_is_kept_in_training_only(void **unused)
+static void the_input_of_an_activation_is_kept_in_training_only(void **unused)
 {
   (void)unused;
   for (uint64_t fusions = BRIM_FUSE_BIAS_ACTIVATION; fusions <= BRIM_FUSE_ALL; fusions += BRIM_FUSE_ALL - 1) {
@@ -554,7 +554,7 @@ static brim_status build_conv1d(const void *self, brim_graph *g)
   return BRIM_OK;
 }
 
-static void an_activation_behind_a_view_comes_before_it_with_fusion_or_without(void **unused)
+static void an_activation_after_a_view_moves_before_it_with_fusion_or_without(void **unused)
 {
   (void)unused;
   for (int fused = 0; fused < 2; fused++) {
@@ -627,7 +627,7 @@ static brim_status build_slice(const void *self, brim_graph *g)
 }
 
 /* Sums over a step are persistent, keep the wide type, and are passed on to the parameter once a step. */
-static void a_slice_of_a_parameter_adds_up_what_its_uses_send_back(void **unused)
+static void a_slice_of_a_parameter_sums_the_gradients_of_its_uses(void **unused)
 {
   (void)unused;
   brim_plan_request request = request_of(build_slice, 4);
@@ -734,7 +734,7 @@ static brim_status build_normalised_sum(const void *self, brim_graph *g)
   return BRIM_OK;
 }
 
-static void a_sum_lies_where_the_operand_did_that_nobody_needs(void **unused)
+static void a_sum_overwrites_the_operand_without_later_readers(void **unused)
 {
   (void)unused;
   brim_plan *plan = fused_plan_of(build_sum, 4, 0);
@@ -782,7 +782,7 @@ static brim_status build_kept_operand(const void *self, brim_graph *g)
   return BRIM_OK;
 }
 
-static void a_norm_takes_the_place_of_a_sum_that_nobody_reads(void **unused)
+static void a_norm_takes_the_place_of_an_unread_sum(void **unused)
 {
   (void)unused;
   brim_plan *plain = fused_plan_of(build_kept_operand, 64, 0);
@@ -805,20 +805,20 @@ int main(void)
       cmocka_unit_test(fusion_never_needs_more_memory),
       cmocka_unit_test(fused_operations_are_named_after_both_and_by_the_author),
       cmocka_unit_test(each_kind_of_fusion_is_switched_by_itself),
-      cmocka_unit_test(what_somebody_else_reads_is_not_fused_away),
-      cmocka_unit_test(what_an_activation_was_applied_to_is_kept_in_training_only),
+      cmocka_unit_test(results_with_other_readers_are_not_fused_away),
+      cmocka_unit_test(the_input_of_an_activation_is_kept_in_training_only),
       cmocka_unit_test(a_leaky_relu_keeps_its_result_alone_if_the_slope_is_above_0),
       cmocka_unit_test(each_further_use_of_a_parameter_has_a_gradient_of_its_own),
-      cmocka_unit_test(an_activation_behind_a_view_comes_before_it_with_fusion_or_without),
-      cmocka_unit_test(a_slice_of_a_parameter_adds_up_what_its_uses_send_back),
+      cmocka_unit_test(an_activation_after_a_view_moves_before_it_with_fusion_or_without),
+      cmocka_unit_test(a_slice_of_a_parameter_sums_the_gradients_of_its_uses),
       cmocka_unit_test(the_uses_of_parameters_may_not_depend_on_the_batch),
       cmocka_unit_test(a_backend_without_fused_operations_computes_the_two),
-      cmocka_unit_test(a_sum_lies_where_the_operand_did_that_nobody_needs),
-      cmocka_unit_test(a_norm_takes_the_place_of_a_sum_that_nobody_reads),
+      cmocka_unit_test(a_sum_overwrites_the_operand_without_later_readers),
+      cmocka_unit_test(a_norm_takes_the_place_of_an_unread_sum),
       cmocka_unit_test(an_input_stays_as_it_was_loaded),
       cmocka_unit_test(buffers_never_overlap_in_life_and_place),
       cmocka_unit_test(nothing_is_overwritten_before_its_last_use),
-      cmocka_unit_test(results_take_over_memory_that_nobody_needs),
+      cmocka_unit_test(results_overwrite_memory_without_later_readers),
       cmocka_unit_test(classes_add_up_to_the_lower_bound),
       cmocka_unit_test(programs_share_the_persistent_part),
       cmocka_unit_test(the_plan_is_a_function_of_its_request),

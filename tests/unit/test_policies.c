@@ -34,7 +34,7 @@ static void they_are_asked_in_order_and_the_first_that_decides_wins(void **state
   }
 }
 
-static void nobody_decides_where_all_leave_it_to_the_next(void **state)
+static void no_decision_if_all_policies_abstain(void **state)
 {
   (void)state;
   for (size_t count = 0; count <= 3; count++) {
@@ -214,7 +214,7 @@ static void check_refused(fixture *f, int question, const char *want)
   brim_policies_close(f->policies);
 }
 
-static void a_place_that_there_is_not_is_refused(void **state)
+static void an_unknown_place_is_refused(void **state)
 {
   (void)state;
   static const struct {
@@ -337,7 +337,7 @@ static void kinds_that_there_are_not_are_refused(void **state)
 
 /* ---- reporting ---- */
 
-static void decisions_are_told_with_what_was_chosen_and_why(void **state)
+static void decisions_are_reported_with_choice_and_reason(void **state)
 {
   (void)state;
   fixture f;
@@ -370,7 +370,7 @@ static void decisions_are_told_with_what_was_chosen_and_why(void **state)
   brim_policies_close(f.policies);
 }
 
-static void decisions_before_somebody_listens_are_kept_in_order_and_told_once(void **state)
+static void decisions_before_the_listener_are_kept_in_order_and_reported_once(void **state)
 {
   (void)state;
   fixture f;
@@ -393,7 +393,7 @@ static void decisions_before_somebody_listens_are_kept_in_order_and_told_once(vo
 }
 
 /* If policies ask for another configuration, the policies of that configuration take their place. */
-static void decisions_go_on_with_those_that_stand_in_their_place(void **state)
+static void decisions_continue_with_replacement_policies(void **state)
 {
   (void)state;
   fixture f, after;
@@ -472,7 +472,7 @@ static void one_that_cannot_be_made_is_named_and_those_before_it_dropped(void **
 
 /* ---- the clock ---- */
 
-static void the_clock_is_the_systems_unless_somebody_sets_another(void **state)
+static void the_clock_is_the_systems_unless_another_is_set(void **state)
 {
   (void)state;
   double made_up = 1e9;
@@ -490,7 +490,7 @@ int main(void)
 {
   static const struct CMUnitTest tests[] = {
       cmocka_unit_test(they_are_asked_in_order_and_the_first_that_decides_wins),
-      cmocka_unit_test(nobody_decides_where_all_leave_it_to_the_next),
+      cmocka_unit_test(no_decision_if_all_policies_abstain),
       cmocka_unit_test(any_other_status_ends_it_with_the_policys_text_and_name),
       cmocka_unit_test(an_answer_that_was_not_given_is_forgotten),
       cmocka_unit_test(a_hook_that_is_null_leaves_it_to_the_next),
@@ -498,16 +498,16 @@ int main(void)
       cmocka_unit_test(memory_is_watched_if_one_of_them_looks_at_it),
       cmocka_unit_test(a_plan_between_steps_is_the_first_ones_that_has_one),
       cmocka_unit_test(runs_are_followed_if_one_of_them_has_the_hook),
-      cmocka_unit_test(a_place_that_there_is_not_is_refused),
+      cmocka_unit_test(an_unknown_place_is_refused),
       cmocka_unit_test(a_plan_that_cannot_be_is_refused),
       cmocka_unit_test(a_run_that_has_a_limit_stays_where_it_is),
       cmocka_unit_test(another_variant_after_the_first_step_is_refused),
       cmocka_unit_test(kinds_that_there_are_not_are_refused),
-      cmocka_unit_test(decisions_are_told_with_what_was_chosen_and_why),
-      cmocka_unit_test(decisions_before_somebody_listens_are_kept_in_order_and_told_once),
-      cmocka_unit_test(decisions_go_on_with_those_that_stand_in_their_place),
+      cmocka_unit_test(decisions_are_reported_with_choice_and_reason),
+      cmocka_unit_test(decisions_before_the_listener_are_kept_in_order_and_reported_once),
+      cmocka_unit_test(decisions_continue_with_replacement_policies),
       cmocka_unit_test(a_reason_is_cut_where_it_does_not_fit),
-      cmocka_unit_test(the_clock_is_the_systems_unless_somebody_sets_another),
+      cmocka_unit_test(the_clock_is_the_systems_unless_another_is_set),
       cmocka_unit_test(instances_are_made_and_dropped),
       cmocka_unit_test(one_that_cannot_be_made_is_named_and_those_before_it_dropped),
   };

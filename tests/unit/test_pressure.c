@@ -232,7 +232,7 @@ static void without_limits_nothing_is_looked_at(void **state)
   brim_pressure_close(p);
 }
 
-static void what_is_due_is_taken_once(void **state)
+static void pressure_is_taken_once(void **state)
 {
   (void)state;
   brim_pressure_reading r;
@@ -248,7 +248,7 @@ static void what_is_due_is_taken_once(void **state)
 }
 
 /* A step may outlast the pressure. */
-static void what_no_longer_holds_is_taken_back(void **state)
+static void pressure_that_has_passed_is_withdrawn(void **state)
 {
   (void)state;
   brim_pressure_reading r;
@@ -288,7 +288,7 @@ static void wait_for_looks(made_device *d, int more)
   assert_true(atomic_load(&d->looks) >= until);
 }
 
-static void of_a_device_what_others_have_of_the_rest_counts(void **state)
+static void device_pressure_counts_memory_of_other_processes(void **state)
 {
   (void)state;
   static const brim_backend_ops ops = {.size = sizeof ops, .usage = made_usage};
@@ -352,9 +352,9 @@ int main(void)
       cmocka_unit_test(it_acts_again_when_it_fell_and_rose),
       cmocka_unit_test(each_limit_may_be_off),
       cmocka_unit_test_setup(without_limits_nothing_is_looked_at, fresh),
-      cmocka_unit_test_setup(what_is_due_is_taken_once, fresh),
-      cmocka_unit_test_setup(what_no_longer_holds_is_taken_back, fresh),
-      cmocka_unit_test_setup(of_a_device_what_others_have_of_the_rest_counts, fresh),
+      cmocka_unit_test_setup(pressure_is_taken_once, fresh),
+      cmocka_unit_test_setup(pressure_that_has_passed_is_withdrawn, fresh),
+      cmocka_unit_test_setup(device_pressure_counts_memory_of_other_processes, fresh),
       cmocka_unit_test_setup(a_backend_that_cannot_tell_is_not_asked, fresh),
   };
   return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);

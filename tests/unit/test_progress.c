@@ -139,7 +139,7 @@ static void colour_and_unicode_change_the_look_not_the_width(void **state)
                                  "━━━━━━━━━━━━\033[0m"));
 }
 
-static void what_is_not_known_yet_is_left_out(void **state)
+static void unknown_figures_are_left_out(void **state)
 {
   (void)state;
   char line[BRIM_PROGRESS_LINE_BYTES];
@@ -177,7 +177,7 @@ static void numbers_take_the_unit_that_fits(void **state)
   }
 }
 
-static void what_tokens_and_real_numbers_are_judged_by_is_shown(void **state)
+static void metrics_of_tokens_and_real_numbers_are_shown(void **state)
 {
   (void)state;
   char line[BRIM_PROGRESS_LINE_BYTES];
@@ -290,7 +290,7 @@ static void step(int64_t number)
   brim_progress_update(&progress, &s);
 }
 
-static void elsewhere_than_on_a_terminal_there_is_a_line_now_and_then(void **state)
+static void without_a_terminal_a_line_is_printed_occasionally(void **state)
 {
   (void)state;
   use_pipe();
@@ -529,7 +529,7 @@ static void assert_killed(const ended *e, int number)
   assert_int_equal(WTERMSIG(e->status), number);
 }
 
-static void the_first_signal_is_answered_and_the_second_says_what_is_lost(void **state)
+static void the_first_signal_is_answered_and_the_second_reports_the_loss(void **state)
 {
   (void)state;
   ended e = signalled(SIGINT, SIGINT, LATER_US, 500, 523, true);
@@ -577,11 +577,11 @@ int main(void)
       cmocka_unit_test(eighty_columns_have_the_bar_and_the_rate),
       cmocka_unit_test(a_line_fits_every_width_and_drops_the_least_important_first),
       cmocka_unit_test(colour_and_unicode_change_the_look_not_the_width),
-      cmocka_unit_test(what_is_not_known_yet_is_left_out),
+      cmocka_unit_test(unknown_figures_are_left_out),
       cmocka_unit_test(numbers_take_the_unit_that_fits),
-      cmocka_unit_test(what_tokens_and_real_numbers_are_judged_by_is_shown),
+      cmocka_unit_test(metrics_of_tokens_and_real_numbers_are_shown),
       cmocka_unit_test(extreme_values_do_not_break_the_line),
-      cmocka_unit_test_teardown(elsewhere_than_on_a_terminal_there_is_a_line_now_and_then, back_to_normal),
+      cmocka_unit_test_teardown(without_a_terminal_a_line_is_printed_occasionally, back_to_normal),
       cmocka_unit_test_teardown(a_quiet_run_says_nothing, back_to_normal),
       cmocka_unit_test_teardown(a_terminal_gets_one_line_that_is_redrawn_in_place, back_to_normal),
       cmocka_unit_test_teardown(the_last_step_is_always_drawn, back_to_normal),
@@ -589,7 +589,7 @@ int main(void)
       cmocka_unit_test_teardown(messages_move_the_line_down_and_never_tear_it, back_to_normal),
       cmocka_unit_test_teardown(messages_of_other_threads_do_not_tear_it_either, back_to_normal),
       cmocka_unit_test_teardown(the_look_follows_the_environment, back_to_normal),
-      cmocka_unit_test_teardown(the_first_signal_is_answered_and_the_second_says_what_is_lost, back_to_normal),
+      cmocka_unit_test_teardown(the_first_signal_is_answered_and_the_second_reports_the_loss, back_to_normal),
       cmocka_unit_test_teardown(ranks_that_do_not_speak_end_alike, back_to_normal),
       cmocka_unit_test_teardown(two_signals_at_once_are_one_wish, back_to_normal),
       cmocka_unit_test_teardown(the_time_left_is_reckoned_from_the_end_of_the_first_step, back_to_normal),

@@ -336,7 +336,7 @@ static void a_new_plan_that_gets_no_memory_is_followed_by_the_next(void **state)
   }
 }
 
-static void where_no_plan_gets_memory_the_run_ends_with_what_waits_on_the_host(void **state)
+static void a_run_without_memory_for_any_plan_ends_with_a_checkpoint(void **state)
 {
   (void)state;
   char whole[SCRATCH_PATH], dir[SCRATCH_PATH];
@@ -399,7 +399,7 @@ int main(void)
       cmocka_unit_test(so_are_those_in_fp16_with_states_on_the_host),
       cmocka_unit_test(so_are_those_of_updates_in_the_backward_pass),
       cmocka_unit_test(a_new_plan_that_gets_no_memory_is_followed_by_the_next),
-      cmocka_unit_test(where_no_plan_gets_memory_the_run_ends_with_what_waits_on_the_host),
+      cmocka_unit_test(a_run_without_memory_for_any_plan_ends_with_a_checkpoint),
       cmocka_unit_test(a_run_that_nothing_helps_ends_with_a_checkpoint_of_the_last_commit),
       cmocka_unit_test(another_error_ends_the_run_at_once),
   };

@@ -166,7 +166,7 @@ static void ten_thousand_jobs_are_allowed(void **state)
   brim_arena_release(&arena);
 }
 
-static void every_problem_is_told_with_its_argument(void **state)
+static void every_problem_is_reported_with_its_argument(void **state)
 {
   (void)state;
   static const char *const words[] = {"a=1,", "b=range(0)"};
@@ -202,7 +202,7 @@ static void repeats_are_the_fastest_words(void **state)
   brim_arena_release(&arena);
 }
 
-static void what_cannot_be_repeated_is_refused(void **state)
+static void sweeps_that_cannot_be_repeated_are_refused(void **state)
 {
   (void)state;
   static const struct {
@@ -237,8 +237,8 @@ int main(void)
     test[i] = (struct CMUnitTest){name[i], check_case, NULL, NULL, (void *)&cases[i]};
   }
   test[CASES] = (struct CMUnitTest)cmocka_unit_test(ten_thousand_jobs_are_allowed);
-  test[CASES + 1] = (struct CMUnitTest)cmocka_unit_test(every_problem_is_told_with_its_argument);
+  test[CASES + 1] = (struct CMUnitTest)cmocka_unit_test(every_problem_is_reported_with_its_argument);
   test[CASES + 2] = (struct CMUnitTest)cmocka_unit_test(repeats_are_the_fastest_words);
-  test[CASES + 3] = (struct CMUnitTest)cmocka_unit_test(what_cannot_be_repeated_is_refused);
+  test[CASES + 3] = (struct CMUnitTest)cmocka_unit_test(sweeps_that_cannot_be_repeated_are_refused);
   return cmocka_run_group_tests_name("sweep", test, NULL, NULL);
 }

@@ -27,7 +27,7 @@ static void read_into(const dataset *d, const char *split, int64_t index, float 
   if (d->ops->read(d->self, split, index, values, label) != BRIM_OK) fail_msg("%s", brim_error_text());
 }
 
-static void describes_what_its_parameters_say(void **state)
+static void describes_data_according_to_its_parameters(void **state)
 {
   (void)state;
   dataset_param given[3];
@@ -274,7 +274,7 @@ static void classes_differ_between_clients_and_follow_from_inputs(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(describes_what_its_parameters_say),
+      cmocka_unit_test(describes_data_according_to_its_parameters),
       cmocka_unit_test(no_test_count_no_test_split),
       cmocka_unit_test(samples_repeat_and_differ_by_index_split_and_seed),
       cmocka_unit_test(noise_has_the_asked_deviation_around_the_pattern),

@@ -40,7 +40,7 @@ static void write_file(const char *path, const char *text)
 
 /* ---- the file ---- */
 
-static void what_is_saved_is_read_again(void **state)
+static void saved_data_reads_back(void **state)
 {
   (void)state;
   char path[4096];
@@ -60,7 +60,7 @@ static void what_is_saved_is_read_again(void **state)
 }
 
 /* Each reads the file before the other writes it. */
-static void two_processes_do_not_lose_what_the_other_wrote(void **state)
+static void two_processes_keep_each_others_times(void **state)
 {
   (void)state;
   char path[4096];
@@ -79,7 +79,7 @@ static void two_processes_do_not_lose_what_the_other_wrote(void **state)
   brim_profile_close(a);
 }
 
-static void a_file_that_is_none_is_refused_with_its_line(void **state)
+static void an_invalid_file_is_refused_with_its_line(void **state)
 {
   (void)state;
   static const struct {
@@ -118,7 +118,7 @@ static void a_head_says_as_much_as_it_wants(void **state)
   brim_profile_close(p);
 }
 
-static void a_runs_copy_has_what_was_used_and_the_same_times_give_the_same_bytes(void **state)
+static void a_runs_copy_has_the_used_times_and_equal_times_give_equal_bytes(void **state)
 {
   (void)state;
   brim_text first = {0}, second = {0};
@@ -162,7 +162,7 @@ static void assert_near(double a, double b)
   if (!(a > 0.999999 * b && a < 1.000001 * b)) fail_msg("%g is not %g", a, b);
 }
 
-static void other_micro_batches_lie_between_and_behind_those_that_were_timed(void **state)
+static void other_micro_batches_are_interpolated_and_extrapolated(void **state)
 {
   (void)state;
   brim_profile *p = open_at(NULL);
@@ -175,7 +175,7 @@ static void other_micro_batches_lie_between_and_behind_those_that_were_timed(voi
   brim_profile_close(p);
 }
 
-static void what_was_never_timed_is_guessed_by_its_operation_or_by_all(void **state)
+static void untimed_shapes_are_guessed_from_their_operation_or_from_all(void **state)
 {
   (void)state;
   brim_profile *p = open_at(NULL);
@@ -253,7 +253,7 @@ static void programs_that_are_run_whole_take_their_share_of_the_sum(void **state
 }
 
 /* A time that steps contradicted, and that a second measurement confirmed, is trusted. */
-static void what_is_doubted_is_lacking_until_it_is_timed_again(void **state)
+static void doubtful_times_are_missing_until_measured_again(void **state)
 {
   (void)state;
   char path[SCRATCH_PATH];
@@ -284,16 +284,16 @@ static void what_is_doubted_is_lacking_until_it_is_timed_again(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_is_doubted_is_lacking_until_it_is_timed_again),
-      cmocka_unit_test(what_is_saved_is_read_again),
-      cmocka_unit_test(two_processes_do_not_lose_what_the_other_wrote),
-      cmocka_unit_test(a_file_that_is_none_is_refused_with_its_line),
+      cmocka_unit_test(doubtful_times_are_missing_until_measured_again),
+      cmocka_unit_test(saved_data_reads_back),
+      cmocka_unit_test(two_processes_keep_each_others_times),
+      cmocka_unit_test(an_invalid_file_is_refused_with_its_line),
       cmocka_unit_test(a_head_says_as_much_as_it_wants),
-      cmocka_unit_test(a_runs_copy_has_what_was_used_and_the_same_times_give_the_same_bytes),
-      cmocka_unit_test(other_micro_batches_lie_between_and_behind_those_that_were_timed),
+      cmocka_unit_test(a_runs_copy_has_the_used_times_and_equal_times_give_equal_bytes),
+      cmocka_unit_test(other_micro_batches_are_interpolated_and_extrapolated),
       cmocka_unit_test(a_signature_is_the_same_in_other_layers_and_micro_batches),
       cmocka_unit_test(programs_that_are_run_whole_take_their_share_of_the_sum),
-      cmocka_unit_test(what_was_never_timed_is_guessed_by_its_operation_or_by_all),
+      cmocka_unit_test(untimed_shapes_are_guessed_from_their_operation_or_from_all),
   };
   return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

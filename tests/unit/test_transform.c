@@ -46,7 +46,7 @@ static void *scratch_of(const brim_resize *to, int64_t side, int64_t channels)
 }
 
 /* A picture is resized to fewer pixels than the result has, and the border is black. */
-static void there_is_room_for_pictures_that_become_smaller_than_what_is_made(void **state)
+static void there_is_room_for_pictures_that_become_smaller_than_the_result(void **state)
 {
   (void)state;
   static uint8_t out[ROWS * ROWS * 3];
@@ -452,7 +452,7 @@ static void refused(const brim_plugin *plugin, void *self, const brim_settings *
   assert_string_equal(brim_error_text(), text);
 }
 
-static void what_cannot_be_done_is_refused(void **state)
+static void impossible_decisions_are_refused(void **state)
 {
   (void)state;
   const double size[] = {24}, wrong[] = {0.5}, turned[] = {0.5, 0.1}, three[] = {1, 2, 3};
@@ -499,7 +499,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(resizing_makes_the_bytes_that_pillow_makes),
-      cmocka_unit_test(there_is_room_for_pictures_that_become_smaller_than_what_is_made),
+      cmocka_unit_test(there_is_room_for_pictures_that_become_smaller_than_the_result),
       cmocka_unit_test(window_is_a_part_of_the_whole),
       cmocka_unit_test(colours_are_those_of_pillow),
       cmocka_unit_test(shorter_side_is_resized_and_the_middle_cut_out),
@@ -510,7 +510,7 @@ int main(void)
       cmocka_unit_test(colours_change_in_training_alone),
       cmocka_unit_test(rectangle_is_erased_in_some_samples),
       cmocka_unit_test(gray_has_the_means_of_its_colours),
-      cmocka_unit_test(what_cannot_be_done_is_refused),
+      cmocka_unit_test(impossible_decisions_are_refused),
   };
   return cmocka_run_group_tests(tests, read_scene, NULL);
 }

@@ -335,7 +335,7 @@ static const struct {
     {&shares, "{a: {b: {c: 1}}}", "'a.b' must be a share in (0,1], or bytes with a unit (8000MB), got a map"},
 };
 
-static void what_a_type_refuses_it_says(void **state)
+static void errors_of_types(void **state)
 {
   (void)state;
   brim_text problem = {0};
@@ -497,7 +497,7 @@ int main(void)
       cmocka_unit_test_teardown(lists_are_of_numbers, release),
       cmocka_unit_test_teardown(a_range_may_have_a_name_in_front, release),
       cmocka_unit_test_teardown(shares_are_fractions_or_bytes_with_a_unit, release),
-      cmocka_unit_test_teardown(what_a_type_refuses_it_says, release),
+      cmocka_unit_test_teardown(errors_of_types, release),
       cmocka_unit_test_teardown(a_set_is_all_none_or_names_in_any_order, release),
       cmocka_unit_test_teardown(defaults_are_nodes_of_their_own_origin, release),
       cmocka_unit_test_teardown(a_good_table_passes, release),

@@ -92,7 +92,7 @@ static void every_number_of_16_bits_comes_back(void **state)
     }
 }
 
-static void what_is_too_large_for_16_bits_becomes_infinite(void **state)
+static void values_too_large_for_16_bits_become_infinite(void **state)
 {
   (void)state;
   static const struct {
@@ -194,7 +194,7 @@ static void shards_that_are_not_those_of_the_index_are_refused(void **state)
   assert_error("1.safetensors' has a tensor 'c', of which");
 }
 
-static void what_is_no_weights_is_refused_with_advice(void **state)
+static void files_without_weights_are_refused_with_advice(void **state)
 {
   (void)state;
   brim_weights_files *files;
@@ -393,7 +393,7 @@ static void a_tied_tensor_that_differs_is_refused(void **state)
 }
 
 /* The model needs twelve blocks, the file has six; the head has another number of classes; a mask is an integer. */
-static void all_that_does_not_fit_is_told_at_once(void **state)
+static void all_mismatches_are_reported_together(void **state)
 {
   (void)state;
   char name[12][2][32];
@@ -557,7 +557,7 @@ static void formats_that_do_not_go_with_a_model_are_refused(void **state)
   brim_arena_release(&arena);
 }
 
-static void what_fp16_cannot_hold_is_not_exported(void **state)
+static void values_beyond_fp16_are_not_exported(void **state)
 {
   (void)state;
   static const float value[] = {1e6f};
@@ -574,23 +574,23 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(conversions_are_those_of_pytorch),
       cmocka_unit_test(every_number_of_16_bits_comes_back),
-      cmocka_unit_test(what_is_too_large_for_16_bits_becomes_infinite),
+      cmocka_unit_test(values_too_large_for_16_bits_become_infinite),
       cmocka_unit_test(wrong_indexes_are_refused_with_the_reason),
       cmocka_unit_test(shards_are_read_by_their_index),
       cmocka_unit_test(shards_that_are_not_those_of_the_index_are_refused),
-      cmocka_unit_test(what_is_no_weights_is_refused_with_advice),
+      cmocka_unit_test(files_without_weights_are_refused_with_advice),
       cmocka_unit_test(wrong_maps_are_refused_with_every_mistake),
       cmocka_unit_test(names_go_through_a_map_and_back),
       cmocka_unit_test(gpt2_of_hugging_face_is_recognised_and_transposed),
       cmocka_unit_test(a_tied_tensor_that_differs_is_refused),
-      cmocka_unit_test(all_that_does_not_fit_is_told_at_once),
+      cmocka_unit_test(all_mismatches_are_reported_together),
       cmocka_unit_test(a_new_head_is_suggested_and_kept),
       cmocka_unit_test(of_a_part_of_a_model_the_files_may_hold_more),
       cmocka_unit_test(numbers_that_are_not_finite_are_refused),
       cmocka_unit_test(two_tensors_that_would_be_one_parameter_are_refused),
       cmocka_unit_test(exports_are_read_back_as_they_were),
       cmocka_unit_test(formats_that_do_not_go_with_a_model_are_refused),
-      cmocka_unit_test(what_fp16_cannot_hold_is_not_exported),
+      cmocka_unit_test(values_beyond_fp16_are_not_exported),
   };
   return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

@@ -146,7 +146,7 @@ static const struct {
     {"a: \xc2\x9f\n", "control character U+009F\n  f.yaml:1:4"},
 };
 
-static void what_is_refused_is_refused_where_it_stands(void **state)
+static void errors_have_positions(void **state)
 {
   (void)state;
   for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
@@ -285,7 +285,7 @@ static const struct {
     {"", "null\n"},
 };
 
-static void what_is_printed_reads_back(void **state)
+static void printed_text_reads_back(void **state)
 {
   (void)state;
   for (size_t i = 0; i < sizeof printed / sizeof printed[0]; i++) {
@@ -346,14 +346,14 @@ int main(void)
       cmocka_unit_test_teardown(quotes_are_remembered, release),
       cmocka_unit_test_teardown(null_is_unquoted_null_tilde_or_nothing, release),
       cmocka_unit_test_teardown(aliases_are_copies, release),
-      cmocka_unit_test_teardown(what_is_refused_is_refused_where_it_stands, release),
+      cmocka_unit_test_teardown(errors_have_positions, release),
       cmocka_unit_test_teardown(nesting_goes_64_deep, release),
       cmocka_unit_test_teardown(documents_hold_10000_nodes, release),
       cmocka_unit_test_teardown(keys_have_at_most_200_bytes, release),
       cmocka_unit_test_teardown(files_hold_a_mebibyte, release),
       cmocka_unit_test_teardown(files_that_cannot_be_read_are_load_errors, release),
       cmocka_unit_test_teardown(values_of_words_have_the_words_origin, release),
-      cmocka_unit_test_teardown(what_is_printed_reads_back, release),
+      cmocka_unit_test_teardown(printed_text_reads_back, release),
       cmocka_unit_test_teardown(origins_are_comments, release),
       cmocka_unit_test_teardown(maps_change_in_order, release),
   };

@@ -79,7 +79,7 @@ void check_refused(cudaError_t expected, const std::function<cudaError_t(scene &
   assert_null(graph);
 }
 
-void test_a_capture_is_lost_by_what_no_graph_can_contain(void **)
+void test_operations_that_no_graph_can_contain_end_a_capture(void **)
 {
   const cudaError_t unsupported = cudaErrorStreamCaptureUnsupported;
   void *memory = nullptr;
@@ -225,7 +225,7 @@ void test_blocks_that_depend_on_each_other_give_other_numbers_in_other_orders(vo
 int main()
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_a_capture_is_lost_by_what_no_graph_can_contain),
+      cmocka_unit_test(test_operations_that_no_graph_can_contain_end_a_capture),
       cmocka_unit_test(test_a_capture_is_lost_by_waiting_across_its_border),
       cmocka_unit_test(test_work_and_other_threads_leave_a_capture_as_it_is),
       cmocka_unit_test(test_a_vector_at_an_odd_address_ends_the_program),
