@@ -172,10 +172,10 @@ static void test_a_result_of_parameters_cannot_stand_for_samples(void **state)
 {
   (void)state;
   for (int which = 0; which < 8; which++) {
-    static const char *const told[] = {"concat: 'scale' [2, 6, 6]",          "matmul: 'scale' [2, 6, 6]",
-                                       "gather: 'scale' [2, 6, 6]",          "attention: 'scale' [2, 6, 6]",
-                                       "attention: 'scale' [2, 6, 6]",       "dropout: 'scale' [2, 6, 6]",
-                                       "batch_norm 'bn': 'scale' [2, 6, 6]", "output: 'scale' [2, 6, 6]"};
+    static const char *const texts[] = {"concat: 'scale' [2, 6, 6]",          "matmul: 'scale' [2, 6, 6]",
+                                        "gather: 'scale' [2, 6, 6]",          "attention: 'scale' [2, 6, 6]",
+                                        "attention: 'scale' [2, 6, 6]",       "dropout: 'scale' [2, 6, 6]",
+                                        "batch_norm 'bn': 'scale' [2, 6, 6]", "output: 'scale' [2, 6, 6]"};
     brim_graph *g = graph(2);
     const brim_shape shape = {3, {2, 6, 6}};
     brim_tensor *x = brim_graph_tensor(g, BRIM_ROLE_DATA, BRIM_DTYPE_F32, &shape, "x");
@@ -185,29 +185,29 @@ static void test_a_result_of_parameters_cannot_stand_for_samples(void **state)
     const brim_attention_options attention = {.heads = 1}, dropped = {.heads = 1, .dropout = 0.1};
     switch (which) {
     case 0:
-      assert_failed(g, brim_concat(g, 2, both, 1), told[which]);
+      assert_failed(g, brim_concat(g, 2, both, 1), texts[which]);
       break;
     case 1:
-      assert_failed(g, brim_matmul(g, x, made, 0, 0), told[which]);
+      assert_failed(g, brim_matmul(g, x, made, 0, 0), texts[which]);
       break;
     case 2:
-      assert_failed(g, brim_gather(g, made, 1, index), told[which]);
+      assert_failed(g, brim_gather(g, made, 1, index), texts[which]);
       break;
     case 3:
-      assert_failed(g, brim_attention(g, x, made, x, attention), told[which]);
+      assert_failed(g, brim_attention(g, x, made, x, attention), texts[which]);
       break;
     case 4:
-      assert_failed(g, brim_attention(g, made, made, made, dropped), told[which]);
+      assert_failed(g, brim_attention(g, made, made, made, dropped), texts[which]);
       break;
     case 5:
-      assert_failed(g, brim_dropout(g, made, 0.1), told[which]);
+      assert_failed(g, brim_dropout(g, made, 0.1), texts[which]);
       break;
     case 6:
-      assert_failed(g, brim_batch_norm(g, "bn", made, 1e-5, 0.1), told[which]);
+      assert_failed(g, brim_batch_norm(g, "bn", made, 1e-5, 0.1), texts[which]);
       break;
     default:
       brim_output(g, made);
-      assert_failed(g, NULL, told[which]);
+      assert_failed(g, NULL, texts[which]);
     }
   }
 }

@@ -20,8 +20,8 @@
 #define LONG_SECONDS 30 /* longer than the test waits */
 
 typedef struct seen {
-  sem_t goes_on;
-  atomic_int asked, behind;
+  sem_t resume;
+  atomic_int asked, passed;
   brim_status (*ask)(brim_guard_work work, void *context);
 } seen;
 
@@ -56,7 +56,7 @@ static brim_status naps(void *context)
 static brim_status loops(void *context)
 {
   const seen *s = context;
-  while (atomic_load(&s->behind) == 0) continue;
+  while (atomic_load(&s->passed) == 0) continue;
   return BRIM_OK;
 }
 
@@ -72,7 +72,7 @@ static void processor_time_and_waiting_count_apart(void **state)
   assert_int_equal(brim_guard_run(open_guard(), &computes, loops, &s), BRIM_EPLUGIN);
   assert_string_equal(brim_error_text(),
                       "test does not come back from work: after 0.1 s of processor time it is left where it is");
-  atomic_store(&s.behind, 1); /* it must not occupy a processor for ever */
+  atomic_store(&s.passed, 1); /* it must not occupy a processor for ever */
   assert_int_equal(brim_guard_run(open_guard(), &waits, naps, &s), BRIM_EPLUGIN);
   assert_non_null(strstr(brim_error_text(), "it waits (for a lock, a file, a clock?), and after 0.1 s"));
 }
@@ -103,10 +103,10 @@ static void both_ways_of_asking_are_answered(void **state)
 static brim_status late(void *context)
 {
   seen *s = context;
-  while (sem_wait(&s->goes_on) != 0) continue;
-  atomic_store(&s->behind, 1);
+  while (sem_wait(&s->resume) != 0) continue;
+  atomic_store(&s->passed, 1);
   (void)s->ask(count, s);
-  atomic_store(&s->behind, 2);
+  atomic_store(&s->passed, 2);
   return BRIM_OK;
 }
 
@@ -120,14 +120,14 @@ static void an_abandoned_thread_gets_no_answer(void **state)
     seen *s = &all[here];
     brim_guard *guard = open_guard();
     s->ask = here ? brim_guard_here : brim_guard_back;
-    sem_init(&s->goes_on, 0, 0);
+    sem_init(&s->resume, 0, 0);
     assert_int_equal(brim_guard_run(guard, &call, late, s), BRIM_EPLUGIN);
     assert_true(brim_guard_is_lost(guard));
-    sem_post(&s->goes_on);
-    while (atomic_load(&s->behind) == 0) nap(0.001);
+    sem_post(&s->resume);
+    while (atomic_load(&s->passed) == 0) nap(0.001);
     nap(0.05);
     assert_int_equal(atomic_load(&s->asked), 0);
-    assert_int_equal(atomic_load(&s->behind), 1);
+    assert_int_equal(atomic_load(&s->passed), 1);
   }
 }
 
@@ -160,7 +160,7 @@ static void the_alarm_limits_the_time_for_saving(void **state)
   (void)state;
   brim_crash_watch();
   for (int i = 0; i < 2; i++) {
-    sem_init(&all[i].goes_on, 0, 0);
+    sem_init(&all[i].resume, 0, 0);
     assert_int_equal(seconds_to_the_end(), 0);
     assert_int_equal(brim_guard_run(open_guard(), &call, late, &all[i]), BRIM_EPLUGIN);
     assert_true(seconds_to_the_end() > 60);

@@ -70,7 +70,7 @@ static void devices_have_limits_of_their_own(void **state)
 static void a_refusal_names_the_holders_of_the_rest(void **state)
 {
   (void)state;
-  brim_ledger *one = open_ledger("told"), *other = open_ledger("told");
+  brim_ledger *one = open_ledger("reported"), *other = open_ledger("reported");
   brim_device_user user[4];
   int32_t a, b;
   size_t count = 0;

@@ -516,9 +516,9 @@ static void check_side_by_side(enum kind kind)
   run_step(exec, plan, 0);
   const uint8_t *host = find_host();
   for (size_t i = 0; i + 1 < p->group_count; i++) {
-    const brim_node *n = p->graph->node[p->group[i].from], *behind = p->graph->node[p->group[i + 1].from];
+    const brim_node *n = p->graph->node[p->group[i].from], *following = p->graph->node[p->group[i + 1].from];
     const operation *kernel = find(plan, p, n, BRIM_QUEUE_COMPUTE, host, from);
-    const operation *in = find(plan, p, behind, BRIM_QUEUE_IN, host, from);
+    const operation *in = find(plan, p, following, BRIM_QUEUE_IN, host, from);
     assert_true(can_run_at_once(kernel, in));
     if (i == 0) continue;
     const brim_node *before = p->graph->node[p->group[i - 1].from];

@@ -133,9 +133,9 @@ static void check_micro_batches(const brim_order *o, int64_t step)
   const size_t sizes = brim_order_sizes(o, size);
   for (int64_t k = brim_order_sequence(o, step); k < brim_order_sequence(o, step + 1); k++) {
     const brim_span s = brim_order_span(o, k);
-    bool told = false;
-    for (size_t i = 0; i < sizes; i++) told = told || size[i] == s.count;
-    assert_true(told);
+    bool reported = false;
+    for (size_t i = 0; i < sizes; i++) reported = reported || size[i] == s.count;
+    assert_true(reported);
     assert_int_equal(s.epoch, whole.epoch);
     assert_int_equal(s.first, share.first + done);
     assert_int_equal((s.first - whole.first) % o->unit, 0);

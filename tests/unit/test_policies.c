@@ -144,12 +144,12 @@ static void memory_is_watched_if_one_of_them_looks_at_it(void **state)
 
 /* ---- plans between steps ---- */
 
-static brim_status ask_for_step(fixture *f, brim_step_plan *plan, const char **who)
+static brim_status ask_for_step(fixture *f, brim_step_plan *plan, const char **policy)
 {
   const brim_step_view view = {
       .size = sizeof view, .step = 7, .choice = micro_batches, .choice_count = 3, .micro_batch = 128};
-  *who = "";
-  return brim_policies_on_step(f->policies, &view, plan, who);
+  *policy = "";
+  return brim_policies_on_step(f->policies, &view, plan, policy);
 }
 
 /* The policy that acts reports it, with the outcome. */
@@ -158,27 +158,27 @@ static void a_plan_between_steps_is_the_first_ones_that_has_one(void **state)
   (void)state;
   fixture f;
   brim_step_plan plan;
-  const char *who;
+  const char *policy;
   prepare(&f, 3);
   f.made[0].step_plan.within_bytes = 5;
   f.made[1].status = f.made[2].status = BRIM_OK;
   f.made[1].step_plan = (brim_step_plan){.micro_batch = 64, .reason = "as others want it"};
   open_policies(&f, true);
   assert_true(brim_policies_follow(f.policies));
-  assert_int_equal(ask_for_step(&f, &plan, &who), BRIM_OK);
-  assert_string_equal(who, "policy.second");
+  assert_int_equal(ask_for_step(&f, &plan, &policy), BRIM_OK);
+  assert_string_equal(policy, "policy.second");
   assert_int_equal(plan.micro_batch, 64);
   assert_int_equal(plan.within_bytes, 0);
   assert_string_equal(plan.reason, "as others want it");
   f.made[1].step_plan.micro_batch = 0; /* no new plan, but a reason */
-  assert_int_equal(ask_for_step(&f, &plan, &who), BRIM_OK);
+  assert_int_equal(ask_for_step(&f, &plan, &policy), BRIM_OK);
   f.made[1].step_plan.micro_batch = 48;
-  assert_int_equal(ask_for_step(&f, &plan, &who), BRIM_ECONFIG);
+  assert_int_equal(ask_for_step(&f, &plan, &policy), BRIM_ECONFIG);
   assert_string_equal(brim_error_text(), "policy.second chose the micro-batch 48 after step 7, which is none of those "
                                          "that may be");
   f.made[1].status = BRIM_EIO;
   f.made[1].text = "the table is gone";
-  assert_int_equal(ask_for_step(&f, &plan, &who), BRIM_EIO);
+  assert_int_equal(ask_for_step(&f, &plan, &policy), BRIM_EIO);
   assert_string_equal(brim_error_text(), "the table is gone\ndecided by policy 'second'");
   assert_int_equal(f.made[2].asked, 0);
   assert_int_equal(f.heard, 0);
@@ -191,14 +191,14 @@ static void runs_are_followed_if_one_of_them_has_the_hook(void **state)
   (void)state;
   fixture f;
   brim_step_plan plan;
-  const char *who;
+  const char *policy;
   prepare(&f, 2);
   f.ops[0].size = offsetof(brim_policy_ops, on_step);
   f.ops[1].on_step = NULL;
   decide(&f.made[0], 64);
   open_policies(&f, true);
   assert_false(brim_policies_follow(f.policies));
-  assert_int_equal(ask_for_step(&f, &plan, &who), BRIM_ENOTSUP);
+  assert_int_equal(ask_for_step(&f, &plan, &policy), BRIM_ENOTSUP);
   assert_int_equal(f.made[0].asked, 0);
   brim_policies_close(f.policies);
 }

@@ -204,10 +204,10 @@ static void a_range_may_have_a_name_in_front(void **state)
   assert_false(node->quoted);
 }
 
-static void check_share(const brim_share *got, const char *of, const char *who, double fraction, uint64_t bytes)
+static void check_share(const brim_share *got, const char *of, const char *client, double fraction, uint64_t bytes)
 {
   assert_string_equal(got->of, of);
-  assert_string_equal(got->who, who);
+  assert_string_equal(got->who, client);
   assert_true(got->fraction == fraction);
   assert_true(got->bytes == bytes);
 }
