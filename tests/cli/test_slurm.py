@@ -136,7 +136,7 @@ class Slurm(Case):
 
     def test_an_interrupted_job_requeues_and_resumes_in_its_folder(self):
         result = self.batch("node", "seed=2", status=INTERRUPTED, BRIM_WORD="interrupted", BRIM_STATUS="6")
-        self.assertIn("job 7 queues again", result.stderr)
+        self.assertIn("job 7 is requeued", result.stderr)
         self.assertEqual(self.calls()[1:], ["scontrol requeue 7"])
         self.batch("node", "seed=2")
         self.assertEqual(self.step()[1], ["train", "--resume", "runs/slurm-7"])
@@ -156,12 +156,12 @@ class Slurm(Case):
         self.batch("node", status=INTERRUPTED, BRIM_WORD="interrupted", BRIM_STATUS="6")
         self.calls()
         result = self.batch("node", status=FAILED, BRIM_WORD="interrupted", BRIM_STATUS="6", STUCK="yes")
-        self.assertIn("got no step further", result.stderr)
+        self.assertIn("made no progress", result.stderr)
         self.assertEqual(len(self.calls()), 1)
 
     def test_a_job_that_may_not_requeue_says_how_to_resume(self):
         result = self.batch("node", status=INTERRUPTED, BRIM_WORD="interrupted", BRIM_STATUS="6", SCONTROL_STATUS="1")
-        self.assertIn("sbatch it again with the same run.dir", result.stderr)
+        self.assertIn("submit it again with the same run.dir", result.stderr)
 
     def test_a_job_that_was_cancelled_ends(self):
         process = subprocess.Popen(["bash", SCRIPTS / "slurm/node.sbatch"], cwd=self.folder, text=True,
@@ -171,12 +171,12 @@ class Slurm(Case):
         os.killpg(process.pid, signal.SIGTERM)  # as scancel does: all processes of the job
         _, err = process.communicate(timeout=HANG_SECONDS)
         self.assertEqual(process.returncode, INTERRUPTED, err)
-        self.assertIn("job 7 was told to end", err)
+        self.assertIn("job 7 was cancelled", err)
         self.assertNotIn("scontrol", "".join(self.calls()))
 
     def test_a_folder_must_have_a_plain_name(self):
         result = self.batch("node", "run.dir=runs/${seed}", status=USAGE)
-        self.assertIn("takes a plain name", result.stderr)
+        self.assertIn("must be a plain name", result.stderr)
         self.assertEqual(self.calls(), [])
 
 
