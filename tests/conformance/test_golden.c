@@ -1,6 +1,6 @@
-/* The models mlp, cnn, vit and the example unet against PyTorch in double precision, through the real plan and
+/* The models mlp, cnn, vit and the example unet compared with PyTorch in double precision, through the real plan and
  * execution on the reference backend: logits, losses and gradients of one batch, and 20 steps of AdamW and of SGD with
- * momentum. The fixtures and what is in them: tests/golden/make_models.py. */
+ * momentum. tests/golden/make_models.py makes and describes the fixtures. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ static void test_unet_matches_pytorch(void **state)
   golden_model_check_cpu("unet.txt", "unet", "{width: 2, levels: 2}", 4);
 }
 
-/* Scalars of all parameters of a model as it comes, on 1x28x28 and 10 classes. */
+/* Number of scalars in all parameters of a model with default settings, on 1x28x28 and 10 classes. */
 static int64_t count_parameters(const char *model, const char *settings)
 {
   loaded plugin;

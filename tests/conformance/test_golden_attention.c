@@ -1,5 +1,5 @@
-/* attention and rotary on the reference backend against PyTorch in double precision, forward and backward. The
- * fixture and what is in it: tests/golden/make_attention.py. */
+/* Attention and rotary on the reference backend compared with PyTorch in double precision, forward and backward.
+ * tests/golden/make_attention.py makes and describes the fixture. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@ typedef struct rotary_case {
 
 static golden fixture;
 static loaded plugin;
-static const attention_case *attention_now; /* what the rows below build */
+static const attention_case *attention_now; /* the case that the rows below build */
 static const rotary_case *rotary_now;
 
 static brim_tensor *input(bench *b, const char *prefix, const char *name)
@@ -48,7 +48,7 @@ static void check(const bench *b, const char *prefix, const char *name, const br
   free(values);
 }
 
-/* Runs a row with the fixture's numbers in place of its own, and compares all results. */
+/* Runs a row with the fixture's numbers, and compares all results. */
 static void check_case(const char *prefix, brim_tensor *(*make)(bench *b))
 {
   const backend reference = {"reference", plugin.plugin->ops, plugin.self};

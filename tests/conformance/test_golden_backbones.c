@@ -1,6 +1,6 @@
-/* The models that pretrained weights exist for, in small forms, against PyTorch in double precision: logits, losses and
- * gradients of one batch, moving averages, and 20 steps of AdamW and of SGD with momentum. The fixtures and what is in
- * them: tests/golden/make_backbones.py. */
+/* Small forms of the models with pretrained weights, compared with PyTorch in double precision: logits, losses and
+ * gradients of one batch, moving averages, and 20 steps of AdamW and of SGD with momentum.
+ * tests/golden/make_backbones.py makes and describes the fixtures. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

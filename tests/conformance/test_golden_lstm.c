@@ -1,5 +1,5 @@
-/* LSTM against torch.nn.LSTM in double precision, on the reference backend: y and all gradients of one layer, and of
- * two bidirectional ones. The fixture: tests/golden/make_lstm.py. */
+/* LSTM on the reference backend compared with torch.nn.LSTM in double precision: y and all gradients of one layer, and
+ * of two bidirectional ones. Fixture: tests/golden/make_lstm.py. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -30,7 +30,7 @@ static brim_tensor *make_both(bench *b)
 }
 BENCH_ROW(both) = {"both", make_both};
 
-/* What is expected of a tensor: "<row>.<prefix><name>". */
+/* The expected value of a tensor is "<row>.<prefix><name>". */
 static void check(const bench *b, const char *prefix, const char *name, const brim_tensor *t)
 {
   char full[64];

@@ -1,6 +1,6 @@
-/* linear over rows, matmul, gather, embedding, pad, and permute, concat and slice together, on the reference backend
- * against PyTorch in double precision, forward and backward. The fixture and what is in it: tests/golden/make_move.py.
- */
+/* Linear over rows, matmul, gather, embedding, pad, and permute, concat and slice together, on the reference backend
+ * compared with PyTorch in double precision, forward and backward. tests/golden/make_move.py makes and describes the
+ * fixture. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
-/* Functions of each element, softmax, operations on tensors that broadcast and sums over axes, on the reference backend
- * against PyTorch in double precision, forward and backward. The fixture and what is in it:
- * tests/golden/make_pointwise.py. */
+/* Elementwise functions, softmax, operations on tensors that broadcast and sums over axes, on the reference backend
+ * compared with PyTorch in double precision, forward and backward. tests/golden/make_pointwise.py makes and describes
+ * the fixture. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

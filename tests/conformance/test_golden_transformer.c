@@ -1,5 +1,5 @@
-/* The tiny transformer on the reference backend against PyTorch in double precision: logits, losses and the gradients
- * of all parameters. The fixtures and what is in them: tests/golden/make_transformer.py. */
+/* The tiny transformer on the reference backend compared with PyTorch in double precision: logits, losses and the
+ * gradients of all parameters. tests/golden/make_transformer.py makes and describes the fixtures. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

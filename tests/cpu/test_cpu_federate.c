@@ -81,18 +81,18 @@ static void test_fold_rounds_the_product_first(void **state)
 {
   (void)state;
   uint64_t random = 7;
-  int told = 0;
-  for (int i = 0; i < 100000 && told < 10; i++) {
+  int differing = 0;
+  for (int i = 0; i < 100000 && differing < 10; i++) {
     const float w = (float)(1 + (double)(next(&random) >> 40) / (1 << 24));
     const double weight = ldexp((double)(next(&random) >> 11) + 0.5, -54);
     const double fused = fma((double)w, weight, 1536.0) - 1536.0;
     const double exact_low = fma((double)w, weight, -((double)w * weight));
     const double middle = (floor(ldexp((double)w * weight, 42)) + 0.5) * ldexp(1, -42);
     if ((double)w * weight != middle || exact_low == 0) continue;
-    told += fused != rounded((double)w * weight);
+    differing += fused != rounded((double)w * weight);
     for (int t = 0; t < tables_here(); t++) check_rounding(tables[t], w, 0, weight);
   }
-  assert_true(told > 0);
+  assert_true(differing > 0);
 }
 
 /* ---- the order ---- */
