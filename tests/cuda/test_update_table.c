@@ -1,4 +1,4 @@
-/* Tables of tensors: whatever their sizes, every element belongs to one part of one tensor, and a block finds it. */
+/* Tables of tensors: for all sizes, every element belongs to one part of one tensor, and a block finds it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,8 +18,8 @@ typedef struct seen {
   int tables;
 } seen;
 
-/* What the kernel's blocks do, in the order of the parts: pieces of a tensor come in order, each where the last ended.
- */
+/* Does what the kernel's blocks do, in the order of the parts: pieces of a tensor come in order, each where the last
+ * ended. */
 static void walk(seen *s, const cuda_table *table)
 {
   s->tables++;
@@ -30,7 +30,7 @@ static void walk(seen *s, const cuda_table *table)
     const cuda_table_entry *e = &table->entry[found];
     assert_true(part >= e->first);
     const int64_t start = (int64_t)(part - e->first) * CUDA_UPDATE_PIECE;
-    assert_true(start < e->count); /* no empty part, and none of another tensor */
+    assert_true(start < e->count); /* no part is empty or belongs to another tensor */
     assert_int_equal(start, s->next[e->flags]);
     const int64_t end = cuda_min(e->count, start + CUDA_UPDATE_PIECE);
     s->next[e->flags] = end;
