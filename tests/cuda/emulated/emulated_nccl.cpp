@@ -2,9 +2,9 @@
  * libnccl.so.2. Ranks share memory that rank 0 makes; it has no name, so nothing is left of it when they end.
  *
  * A collective is work of a stream. It goes through the buffer in rounds: every rank puts a chunk of its buffer into
- * its slot, and when all have, takes its part from the slots. So it ends when the last rank's device has reached it, and
- * no host waits. A communicator that does not block first answers ncclInProgress, and starts the collective when it is
- * asked for the result.
+ * its slot, and when all have, takes its part from the slots. So it ends when the last rank's device has reached it,
+ * and no host waits. A communicator that does not block first answers ncclInProgress, and starts the collective when it
+ * is asked for the result.
  *
  * EMULATED_NCCL=<rank>:<what>[:<n>] makes something fail on a rank:
  *   init      connecting
@@ -289,8 +289,7 @@ ncclResult_t get_async_error(ncclComm_t c, ncclResult_t *error)
   if (c->all->is_wrong) *error = ncclInvalidUsage;
   if (*error != ncclSuccess) return ncclSuccess;
   if (!every(c, [](const place &p) { return p.is_attached != 0; })) *error = ncclInProgress;
-  for (int r = 0; r < c->ranks;
-       r++) /* a name is complete once its rank is attached: before that, strcmp may read it twice */
+  for (int r = 0; r < c->ranks; r++) /* a name is complete once its rank is attached */
     if (r != c->rank && c->all->rank[r].is_attached && strcmp(c->all->rank[r].host, c->all->rank[c->rank].host) == 0)
       *error = ncclInvalidUsage; /* two ranks on one device */
   const place &own = c->all->rank[c->rank];

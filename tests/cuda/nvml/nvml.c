@@ -5,8 +5,8 @@
  *     NVML_INIT=18        nvmlInit_v2 fails with this status
  *     NVML_DRIVER=...     the driver's version; without it none is reported
  *
- * A device is identified by the text before '='. With NVML_OLD defined, processes are listed as drivers before 2020 did.
- * Functions that take NVML's own device numbers do not exist here, so that their use is detected. */
+ * A device is identified by the text before '='. With NVML_OLD defined, processes are listed as drivers before 2020
+ * did. Functions that take NVML's own device numbers do not exist here, so that their use is detected. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
