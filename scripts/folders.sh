@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Draws which folder of core/ is built on which, from cmake/brim_folders.cmake, into docs/ARCHITECTURE.md.
+# Draws the layers of core/'s folders, from cmake/brim_folders.cmake, into docs/ARCHITECTURE.md.
 #   scripts/folders.sh           writes the picture
-#   scripts/folders.sh --check   says whether it is there as it should be; exit status 1 if not
+#   scripts/folders.sh --check   exit status 1 with a message if the picture is missing or out of date
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 page=docs/ARCHITECTURE.md
@@ -22,7 +22,7 @@ new=$(awk -v picture="$(picture)" '
   !inside' "$page")
 if [[ ${1:-} == --check ]]; then
   [[ $new == "$(<"$page")" ]] && exit
-  echo "$page: its picture of the folders is not that of cmake/brim_folders.cmake: run scripts/folders.sh" >&2
+  echo "$page: the picture of the folders does not match cmake/brim_folders.cmake: run scripts/folders.sh" >&2
   exit 1
 fi
 printf '%s\n' "$new" >"$page"

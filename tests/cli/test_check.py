@@ -1,5 +1,5 @@
-"""brim check: what it says of good plugins and of bad ones; and of files that are no plugins any more, as bytes of them
-were changed. Whatever is in the file, the program itself ends with one of its own exit statuses."""
+"""brim check: its verdicts on good and bad plugins, and on plugin files whose bytes were changed. Whatever the file
+contains, the program itself must end with one of its own exit statuses."""
 
 import json
 import os
@@ -70,13 +70,13 @@ class Good(Check):
     def test_of_backends_the_table(self):
         self.assertEqual(list(self.findings(SHIPPED / "backend" / "cpu.so")), ["table"])
 
-    def test_what_needs_files_is_not_failed(self):
+    def test_a_data_set_without_files_gets_a_warning(self):
         found = self.findings(SHIPPED / "dataset" / "idx.so")
         self.assertEqual(found["open"][0], "warning")
         self.assertIn("dataset.path", found["open"][1])
         self.assertNotIn("read", found)
 
-    def test_the_bad_ones_are_good_while_nobody_asks_for_more(self):
+    def test_the_bad_plugins_pass_by_default(self):
         for kind in KINDS:
             self.check(BAD / kind / "bad.so")
 
@@ -160,7 +160,6 @@ class Bad(Check):
                                  ("none", "build", "loss 'bad': the plugin returned no tensor and gave no reason"),
                                  ("elements", "build", "must return one real number for each sample, [64]; got"),
                                  ("target", "build", "'sum' does not depend on the model's output\n"),
-<<<<<<< HEAD
                                  ("parameter", "build", "it makes the parameter 'own.weight': parameters are for"),
                                  ("name", "build", "unknown name 'unknown'\n"),
                                  ("shapes", "build", "the tensors must have one shape, got [64, 10] and before it "
@@ -197,7 +196,8 @@ class Bad(Check):
             found = self.findings(BAD / "augment" / "bad.so", status=LOAD, bad=f"table:{bad}")
             self.assertIn(part, found["table"][1])
 
-    def test_what_an_optimizer_says_of_itself(self):
+<<<<<<< ours
+    def test_an_optimizers_description(self):
         for bad, part in (("unknown", "line 2, column 9 of the formula: unknown name 'rate'"),
                           ("unset", "the formula gives 'momentum' no new value"), ("none", "ops.formula is NULL"),
                           ("step", "ops.step is NULL"), ("states", "ops has 5 states and 3 scalars: at most 4 and 16"),
@@ -207,7 +207,7 @@ class Bad(Check):
                 self.assertEqual(found["table"][0], "failed")
                 self.assertIn(part, found["table"][1])
 
-    def test_a_selector_is_told_where_it_failed(self):
+    def test_a_selectors_failure_is_located(self):
         found = self.findings(BAD / "selector" / "bad.so", status=FAILED, bad="select:away")
         self.assertRegex(found["select"][1], r"in a made-up federation of \d+ clients with \d+ classes, \d+ of them "
                                              r"there and \d+ wanted, in round 3$")
@@ -245,7 +245,7 @@ class Bad(Check):
             with self.subTest(kind=kind, bad=bad):
                 self.assert_fails(kind, bad, check, part)
 
-    def test_what_comes_behind_a_crash_is_tried_all_the_same(self):
+    def test_checks_continue_after_a_crash(self):
         found = self.findings(BAD / "policy" / "bad.so", status=FAILED, bad="choose_plan:segv")
         self.assertEqual([check for check, (finding, _) in found.items() if finding == "failed"], ["choose_plan"])
         self.assertEqual([found[check][0] for check in ("on_oom", "on_boundary", "on_step")], ["ok"] * 3)
@@ -254,7 +254,7 @@ class Bad(Check):
             self.assertIn("not tried: an earlier check failed", found[check][1])
 
     @plain
-    def test_what_a_plugin_starts_does_not_hide_its_crash(self):
+    def test_a_plugins_child_does_not_hide_its_crash(self):
         self.assert_fails("dataset", "read:helper", "read", "crashed: segmentation fault")
         self.assert_fails("policy", "on_step:helper", "on_step", "crashed")
 
@@ -265,7 +265,7 @@ class Bad(Check):
         self.assertIn("crashed: segmentation fault", self.finish(process, FAILED).out)
 
     @plain
-    def test_what_to_do_about_crashes(self):
+    def test_advice_about_crashes(self):
         for kind, bad, check in (("policy", "on_step:segv", "on_step"), ("dataset", "read:segv:3", "read")):
             with self.subTest(kind):
                 file = BAD / kind / "bad.so"
@@ -328,21 +328,21 @@ class Bad(Check):
 
 
 def mutate(whole, draw):
-    """The bytes of a plugin, changed in one of the ways in which files go wrong, or are made to."""
+    """Returns a plugin's bytes after damage of a kind that occurs by accident or by attack."""
     data = bytearray(whole)
     sections = struct.unpack_from("<Q", data, 0x28)[0]
     kind = draw.randrange(7)
-    if kind == 0:  # cut
+    if kind == 0:  # truncation
         return bytes(data[:draw.randrange(len(data))])
     if kind == 1:  # the ELF header
         at, count = draw.randrange(64), draw.randrange(1, 9)
     elif kind == 2:  # program headers
         at, count = 64 + draw.randrange(56 * 11), draw.randrange(1, 9)
-    elif kind == 3:  # dynamic symbols, strings, relocations: they come first
+    elif kind == 3:  # dynamic symbols, strings, relocations: at the start of the file
         at, count = 64 + draw.randrange(0x1000), draw.randrange(1, 17)
     elif kind == 4:  # section headers
         at, count = min(sections, len(data) - 1) + draw.randrange(64), draw.randrange(1, 9)
-    elif kind == 5:  # tables: pointers, sizes, what relocations point at
+    elif kind == 5:  # tables: pointers, sizes, and the targets of relocations
         name = data.find(b"BRIM") if draw.randrange(2) else len(data) - draw.randrange(1, 0x3000)
         at, count = max(0, name), draw.randrange(1, 65)
     else:
@@ -363,7 +363,7 @@ class Mutated(Check):
         for number in range(MUTATIONS):
             draw = random.Random(number)
             file = self.folder / "mutated.so"
-            file.unlink(missing_ok=True)  # a new file: the old one may be mapped still
+            file.unlink(missing_ok=True)  # a new file, as the old one may still be mapped
             file.write_bytes(mutate(seeds[number % len(seeds)], draw))
             result = self.check(file, "--json", status=None)
             self.assertIn(result.status, (DONE, LOAD, FAILED), f"mutation {number}: {result}")
@@ -371,7 +371,7 @@ class Mutated(Check):
             self.assertTrue(report["checks"], f"mutation {number}: {result}")
             what = "loaded" if report["loaded"] else report["checks"][-1]["text"].split(":")[0].split(" at ")[0]
             found[what] = found.get(what, 0) + 1
-            if MUTATIONS > 100:  # what the same bytes do to a process that loads them itself: nothing is promised
+            if MUTATIONS > 100:  # brim may crash when it loads the same bytes itself: nothing is promised about that
                 loaded = self.load(file)
                 found[loaded] = found.get(loaded, 0) + 1
         if MUTATIONS > 100:

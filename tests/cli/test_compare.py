@@ -1,4 +1,4 @@
-"""brim compare: figures of runs side by side, what was different, and curves."""
+"""brim compare: figures of runs side by side, the differences in their configurations, and curves."""
 
 import json
 import re
@@ -99,7 +99,7 @@ class Curves(TwoRuns):
         self.assertEqual(sum(text.startswith(("a", "b")) for text in texts if text), 2, texts)
         lines = [kinds for path in root.iter(f"{SVG}path")
                  if (kinds := path.get("class").split())[0] in ("curve", "faint")]
-        # two charts, two runs, training and validation or test; and the legend
+        # two charts with two runs each, training and validation or test, and the legend
         self.assertEqual(len(lines), 2 * 2 * 2 + 2)
         self.assertEqual({color for _, color in lines}, {"color0", "color1"})
 

@@ -1,5 +1,5 @@
-"""Selectors that crash, loop or select what is not there: the run ends with a message that names them and the client,
-behind a checkpoint of the round before, and goes on to the bits of a run that was not disturbed."""
+"""Selectors that crash, loop or select clients that do not exist: the run ends with a message that names the selector
+and the client, after a checkpoint of the previous round, and resumes to the bits of an undisturbed run."""
 
 import os
 import pathlib
@@ -19,7 +19,7 @@ class SelectorFaults(Case):
                          env={"BRIM_BAD": bad} if bad else None)
 
     def check(self, bad, *parts):
-        """It fails in the third round; gone on with, without the fault, it ends where it would have."""
+        """It fails in the third round; resumed without the fault, it ends like an undisturbed run."""
         run = bad.replace(":", " ")
         result = self.federate(run, bad=bad, status=FAILED)
         self.assert_error(result, "selector 'bad'", "there is a checkpoint of step 2", "brim train --resume", *parts)
@@ -30,7 +30,7 @@ class SelectorFaults(Case):
         super().setUp()
         self.federate("whole")
 
-    def test_what_is_not_there_is_refused_by_name(self):
+    def test_clients_that_do_not_exist_are_refused_by_name(self):
         for bad, text in (("twice", "selected client 2 twice in round 3"),
                           ("stranger", "selected client 6 in round 3; there are 6"),
                           ("negative", "selected client -1 in round 3"),
@@ -41,7 +41,7 @@ class SelectorFaults(Case):
                 self.check(f"select:{bad}", text)
 
     def test_a_client_that_is_away_is_refused_by_name(self):
-        """Client 4 never is there."""
+        """Client 4 is never available."""
         (self.folder / "trace.csv").write_text("client,start,end\n0,0,9\n1,0,9\n2,0,9\n3,0,9\n5,0,9\n")
         result = self.federate("away", "world.availability=trace", "world.trace=trace.csv", bad="select:away",
                                status=FAILED)
@@ -52,7 +52,7 @@ class SelectorFaults(Case):
         self.check("select:losses",
                    "failed in select: a selector called losses without BRIM_NEED_LOSSES in its needs")
 
-    def test_what_a_selector_says_of_itself_ends_the_run_with_a_checkpoint(self):
+    def test_a_selectors_own_error_ends_the_run_with_a_checkpoint(self):
         for function in "select", "learn":
             with self.subTest(function):
                 self.check(f"{function}:fails", f"failed in {function}: this policy does not want to")

@@ -1,5 +1,5 @@
-/* Products and moves of values where something is wrong: an index out of range is refused by every backend, and the
- * authors of models read what does not fit. */
+/* Errors in products and moves of values: every backend refuses an index out of range, and authors of models get errors
+ * for shapes that do not fit. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,7 +26,7 @@ static brim_tensor *make_embedding(bench *b)
   return brim_embedding(b->g, "words", index, 4, 5);
 }
 
-/* The first of the nodes named `op`, with one index too large or negative. */
+/* Runs the first node named `op` with one index too large or negative. */
 static void check_refused(const backend *on, brim_tensor *(*make)(bench *b), const char *op, int32_t index,
                           const char *expected)
 {
@@ -46,7 +46,7 @@ static void check_refused(const backend *on, brim_tensor *(*make)(bench *b), con
   out[0] = b->device_memory[n->out[0]->id];
   const brim_launch launch = {n, b->program.state[i], in, out, b->device_workspace[i], &b->step};
   brim_status status = b->program.kernel[i]->run(on->self, &launch);
-  if (status == BRIM_OK) status = on->ops->synchronize(on->self); /* of a device that is told later */
+  if (status == BRIM_OK) status = on->ops->synchronize(on->self); /* a device may report it later */
   assert_int_equal(status, BRIM_EINVAL);
   assert_string_equal(brim_error_text(), expected);
   bench_free(b);
@@ -89,7 +89,7 @@ static void test_cuda_refuses_an_index_out_of_range(void **state)
   check_backend("cuda", "emulated");
 }
 
-/* ---- what authors read ---- */
+/* ---- errors for authors ---- */
 
 static brim_tensor *tensor(brim_graph *g, const char *name, int32_t rank, const int64_t *dim, uint32_t dtype)
 {
@@ -180,7 +180,7 @@ static void embedding_of_real_numbers(brim_graph *g)
   brim_embedding(g, "words", x_of(g), 10, 4);
 }
 
-static void test_authors_read_what_does_not_fit(void **state)
+static void test_errors_show_the_wrong_shapes(void **state)
 {
   (void)state;
   static const struct {
@@ -225,7 +225,7 @@ int main(void)
       cmocka_unit_test(test_reference_refuses_an_index_out_of_range),
       cmocka_unit_test(test_cpu_refuses_an_index_out_of_range),
       cmocka_unit_test(test_cuda_refuses_an_index_out_of_range),
-      cmocka_unit_test(test_authors_read_what_does_not_fit),
+      cmocka_unit_test(test_errors_show_the_wrong_shapes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

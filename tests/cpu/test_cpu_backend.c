@@ -359,7 +359,7 @@ static void test_more_memory_than_the_host_has_is_refused(void **state)
   unload_plugin(&l);
 }
 
-static void test_the_device_says_what_it_is(void **state)
+static void test_the_device_describes_itself(void **state)
 {
   (void)state;
   loaded l;
@@ -523,7 +523,7 @@ int main(void)
       cmocka_unit_test(test_products_larger_than_any_block),
       cmocka_unit_test(test_a_limit_of_memory_is_kept),
       cmocka_unit_test(test_more_memory_than_the_host_has_is_refused),
-      cmocka_unit_test(test_the_device_says_what_it_is),
+      cmocka_unit_test(test_the_device_describes_itself),
       cmocka_unit_test(test_a_label_out_of_range_is_an_error),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

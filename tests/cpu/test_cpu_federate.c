@@ -81,18 +81,18 @@ static void test_fold_rounds_the_product_first(void **state)
 {
   (void)state;
   uint64_t random = 7;
-  int told = 0;
-  for (int i = 0; i < 100000 && told < 10; i++) {
+  int differing = 0;
+  for (int i = 0; i < 100000 && differing < 10; i++) {
     const float w = (float)(1 + (double)(next(&random) >> 40) / (1 << 24));
     const double weight = ldexp((double)(next(&random) >> 11) + 0.5, -54);
     const double fused = fma((double)w, weight, 1536.0) - 1536.0;
     const double exact_low = fma((double)w, weight, -((double)w * weight));
     const double middle = (floor(ldexp((double)w * weight, 42)) + 0.5) * ldexp(1, -42);
     if ((double)w * weight != middle || exact_low == 0) continue;
-    told += fused != rounded((double)w * weight);
+    differing += fused != rounded((double)w * weight);
     for (int t = 0; t < tables_here(); t++) check_rounding(tables[t], w, 0, weight);
   }
-  assert_true(told > 0);
+  assert_true(differing > 0);
 }
 
 /* ---- the order ---- */
@@ -215,7 +215,7 @@ static void test_every_level_of_optimisation_has_the_same_bits(void **state)
     for (int64_t count = 1; count <= 40; count++) check_table(tables[t], count, (uint64_t)count);
 }
 
-static void test_the_distance_of_what_is_not_finite(void **state)
+static void test_the_distance_of_values_that_are_not_finite(void **state)
 {
   (void)state;
   for (int t = 0; t < tables_here(); t++)
@@ -242,7 +242,7 @@ int main(void)
       cmocka_unit_test(test_fold_rounds_the_product_first),
       cmocka_unit_test(test_a_sum_of_many_updates_has_the_same_bits_in_any_order),
       cmocka_unit_test(test_every_level_of_optimisation_has_the_same_bits),
-      cmocka_unit_test(test_the_distance_of_what_is_not_finite),
+      cmocka_unit_test(test_the_distance_of_values_that_are_not_finite),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

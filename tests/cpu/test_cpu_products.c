@@ -78,7 +78,7 @@ static void test_few_rows_have_the_bits_of_many(void **state)
 }
 
 /* A gradient of weights: what it adds up to over samples that come some at a time. */
-static void test_a_small_sum_goes_on_where_the_one_before_ended(void **state)
+static void test_a_small_sum_continues_where_the_one_before_ended(void **state)
 {
   matrices *v = *state;
   for (size_t i = 0; i < 3 && has(i); i++)
@@ -120,7 +120,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_few_rows_have_the_bits_of_many),
-      cmocka_unit_test(test_a_small_sum_goes_on_where_the_one_before_ended),
+      cmocka_unit_test(test_a_small_sum_continues_where_the_one_before_ended),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -84,7 +84,7 @@ static void check_file(const char *backend, bool is_double)
   brim_engine_close(engine);
 }
 
-static void double_precision_is_what_pytorch_computes(void **state)
+static void double_precision_matches_pytorch(void **state)
 {
   (void)state;
   check_file("reference", true);
@@ -133,7 +133,7 @@ static int write_results(const char *path, const char *backend, const char *to)
 
 int main(int argc, char **argv)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(double_precision_is_what_pytorch_computes),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(double_precision_matches_pytorch),
                                      cmocka_unit_test(single_precision_is_as_close_as_pytorch)};
   if (argc == 4) return write_results(argv[1], argv[2], argv[3]);
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -254,7 +254,7 @@ static void the_arena_is_the_planned_peak_to_the_byte(void **state)
 }
 
 /* So that the tests above can fail. */
-static void requests_are_seen_and_put_down_to_who_asks(void **state)
+static void requests_are_seen_and_attributed_to_the_caller(void **state)
 {
   (void)state;
   interpose_start();
@@ -278,7 +278,7 @@ int main(void)
   interpose_prepare();
   brim_log_set_level(BRIM_LOG_WARN);
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(requests_are_seen_and_put_down_to_who_asks),
+      cmocka_unit_test(requests_are_seen_and_attributed_to_the_caller),
       cmocka_unit_test(reference_steps_allocate_nothing),
       cmocka_unit_test(cpu_steps_of_a_cnn_allocate_nothing),
       cmocka_unit_test(cpu_steps_of_an_mlp_allocate_nothing),

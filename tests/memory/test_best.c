@@ -142,7 +142,7 @@ static void without_a_gpu_it_is_the_host(void **state)
   assert_says(choice.reason, "gpus: the backend has no device on this host");
 }
 
-static void a_driver_that_fails_is_told_and_no_reason_to_fail(void **state)
+static void a_failing_driver_is_reported_but_is_no_error(void **state)
 {
   (void)state;
   set_gpus("broken", NULL);
@@ -153,7 +153,7 @@ static void a_driver_that_fails_is_told_and_no_reason_to_fail(void **state)
   assert_fails(&q, BRIM_ENODEVICE, "can be used: gpus: the driver does not answer");
 }
 
-static void what_is_wrong_with_a_query_is_said(void **state)
+static void errors_of_a_query_are_reported(void **state)
 {
   static const char *const missing[] = {"/nowhere"}, *const option[] = {"threads=1"}, *const word[] = {"threads"};
   (void)state;
@@ -177,7 +177,7 @@ in a parameter of backend 'gpus'");
 
 #ifdef HAS_CPU
 /* What another process holds of a device counts, as a GPU's used memory does. */
-static void devices_with_a_limit_are_chosen_by_what_is_left_of_it(void **state)
+static void devices_with_a_limit_are_chosen_by_its_free_part(void **state)
 {
   static const char *const option[] = {"devices=2", "memory_mb=64"}, *const wrong[] = {"memory_mb=lots"};
   (void)state;
@@ -216,10 +216,10 @@ int main(void)
       cmocka_unit_test(a_gpu_without_enough_is_passed_over_and_named),
       cmocka_unit_test(gpu_device_id_names_it),
       cmocka_unit_test(without_a_gpu_it_is_the_host),
-      cmocka_unit_test(a_driver_that_fails_is_told_and_no_reason_to_fail),
-      cmocka_unit_test(what_is_wrong_with_a_query_is_said),
+      cmocka_unit_test(a_failing_driver_is_reported_but_is_no_error),
+      cmocka_unit_test(errors_of_a_query_are_reported),
 #ifdef HAS_CPU
-      cmocka_unit_test(devices_with_a_limit_are_chosen_by_what_is_left_of_it),
+      cmocka_unit_test(devices_with_a_limit_are_chosen_by_its_free_part),
 #endif
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);

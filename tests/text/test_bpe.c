@@ -134,7 +134,7 @@ static void pairs_may_be_lists(void **state)
   check_cases(scratch("lists.json"));
 }
 
-static void the_vocabulary_is_what_the_files_say(void **state)
+static void the_vocabulary_follows_from_the_files(void **state)
 {
   (void)state;
   bpe *hugging = open_bpe(GOLDEN), *other = open_bpe(GOLDEN "/tokenizer.json");
@@ -188,7 +188,7 @@ static void a_million_letters_without_a_break_are_encoded(void **state)
   bpe_free(b);
 }
 
-static void what_is_not_utf8_is_refused_with_its_place(void **state)
+static void invalid_utf8_is_refused_with_its_place(void **state)
 {
   (void)state;
   static const struct {
@@ -275,7 +275,7 @@ static void tokenizers_that_give_other_ids_are_refused(void **state)
   expect_tokenizer_error(NULL, "added_tokens", "[{}]", "added token 1 has no content or no id");
 }
 
-static void missing_files_are_told_with_where_they_are_from(void **state)
+static void missing_files_are_reported_with_their_origin(void **state)
 {
   (void)state;
   bpe *b = NULL;
@@ -314,13 +314,13 @@ int main(void)
       cmocka_unit_test(a_tokenizer_json_gives_the_same),
       cmocka_unit_test(openais_names_are_found),
       cmocka_unit_test(pairs_may_be_lists),
-      cmocka_unit_test(the_vocabulary_is_what_the_files_say),
+      cmocka_unit_test(the_vocabulary_follows_from_the_files),
       cmocka_unit_test(a_million_letters_without_a_break_are_encoded),
-      cmocka_unit_test(what_is_not_utf8_is_refused_with_its_place),
+      cmocka_unit_test(invalid_utf8_is_refused_with_its_place),
       cmocka_unit_test(wrong_vocabularies_are_refused),
       cmocka_unit_test(wrong_merges_are_refused_with_their_line),
       cmocka_unit_test(tokenizers_that_give_other_ids_are_refused),
-      cmocka_unit_test(missing_files_are_told_with_where_they_are_from),
+      cmocka_unit_test(missing_files_are_reported_with_their_origin),
       cmocka_unit_test(making_tokens_ends_when_that_is_wanted),
   };
   return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);

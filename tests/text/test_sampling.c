@@ -63,7 +63,7 @@ static void top_p_keeps_the_fewest_that_have_the_share(void **state)
   check_shares((brim_sampling){.temperature = 1, .top_k = 2, .top_p = 0.6}, (double[]){0, 1, 0, 0, 0});
 }
 
-static void what_is_not_finite_is_told(void **state)
+static void values_that_are_not_finite_are_reported(void **state)
 {
   (void)state;
   brim_sampling_choice room[2];
@@ -94,7 +94,7 @@ static void characters_wait_until_they_are_whole(void **state)
                (const char *const[]){"a", "\xc3\xa9", "", "", "\xf0\x9f\x99\x82", "b"});
 }
 
-static void what_is_no_character_is_replaced(void **state)
+static void invalid_characters_are_replaced(void **state)
 {
   (void)state;
   check_pieces((const char *const[]){"\xff", "x\xc3", "y", "\xe2\x82", NULL},
@@ -108,9 +108,9 @@ int main(void)
       cmocka_unit_test(temperature_is_an_exponent_of_probabilities),
       cmocka_unit_test(top_k_keeps_the_most_probable),
       cmocka_unit_test(top_p_keeps_the_fewest_that_have_the_share),
-      cmocka_unit_test(what_is_not_finite_is_told),
+      cmocka_unit_test(values_that_are_not_finite_are_reported),
       cmocka_unit_test(characters_wait_until_they_are_whole),
-      cmocka_unit_test(what_is_no_character_is_replaced),
+      cmocka_unit_test(invalid_characters_are_replaced),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -146,7 +146,7 @@ static void a_stride_makes_windows_overlap_or_leaves_tokens_out(void **state)
   windows_free(&far);
 }
 
-static void too_few_tokens_are_told(void **state)
+static void too_few_tokens_are_reported(void **state)
 {
   (void)state;
   windows w = make_windows(8, 8, 1000);
@@ -183,7 +183,7 @@ int main(void)
       cmocka_unit_test(wrong_files_are_refused),
       cmocka_unit_test(windows_lie_in_one_file_each),
       cmocka_unit_test(a_stride_makes_windows_overlap_or_leaves_tokens_out),
-      cmocka_unit_test(too_few_tokens_are_told),
+      cmocka_unit_test(too_few_tokens_are_reported),
       cmocka_unit_test(tokens_beyond_the_vocabulary_are_found),
   };
   return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);

@@ -1,5 +1,5 @@
-/* Pins what the parts of a dataset are, what is done to a sample on its way to the network, and what settings and
- * datasets are refused. */
+/* The parts of a dataset, the processing of a sample on its way to the network, and the errors for settings and
+ * datasets. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -40,7 +40,7 @@ static int32_t label_at(const brim_data *data, enum brim_part part, int64_t epoc
 
 /* ---- Parts and order ---- */
 
-/* The same with validation data of its own: the samples of the test split, but twice as many. */
+/* The same dataset with its own validation data: the test split's samples, twice as many. */
 static brim_status own_describe(const void *self, const char *split, brim_dataset_info *out)
 {
   const bool validation = strcmp(split, "validation") == 0;
@@ -85,7 +85,7 @@ static void a_validation_split_takes_nothing_from_training(void **state)
                                   .open = made_open,
                                   .describe = own_describe,
                                   .read = own_read};
-  plugin.ops = &older; /* never asked for it, whatever it would answer */
+  plugin.ops = &older; /* an older table must not be asked */
   assert_int_equal(brim_data_open(&data, &plugin, &m, &settings), BRIM_OK);
   assert_int_equal(data.count[BRIM_PART_VALIDATION], COUNT / 10);
 }
@@ -127,9 +127,9 @@ static void validation_is_kept_out_of_training_in_every_epoch(void **state)
     for (int64_t i = 0; i < 20; i++) seen[label_at(&data, BRIM_PART_VALIDATION, epoch, i)]++;
     for (int i = 0; i < COUNT; i++) assert_int_equal(seen[i], 1);
   }
-  for (int64_t i = 0; i < 20; i++) /* in one order always */
+  for (int64_t i = 0; i < 20; i++) /* always in one order */
     assert_int_equal(label_at(&data, BRIM_PART_VALIDATION, 0, i), label_at(&data, BRIM_PART_VALIDATION, 1, i));
-  for (int64_t i = 0; i < 20; i++) { /* as data.h says where they are */
+  for (int64_t i = 0; i < 20; i++) { /* where data.h says they are */
     brim_permutation split;
     brim_permutation_init(&split, 5, BRIM_STREAM_SPLIT, 0, COUNT);
     assert_int_equal(label_at(&data, BRIM_PART_VALIDATION, 0, i), brim_permutation_at(&split, (uint64_t)(180 + i)));
@@ -228,7 +228,7 @@ static void floats_are_normalised_but_not_scaled(void **state)
 
 /* ---- Augmentation ---- */
 
-/* The slow way: raw pixel (y + dy, x + dx) or 0, mirrored, then normalised as data.c does. */
+/* The reference: raw pixel (y + dy, x + dx) or 0, mirrored, then normalised as data.c does. */
 static bool matches(const brim_data *data, int64_t index, const float *values, int64_t dy, int64_t dx, bool mirror)
 {
   for (int64_t k = 0; k < data->elements; k++) {
@@ -243,7 +243,7 @@ static bool matches(const brim_data *data, int64_t index, const float *values, i
   return true;
 }
 
-/* Finds which view of the raw sample was made: (dy, dx, mirror) as one number; fails if there is none. */
+/* Finds the view of the raw sample, (dy, dx, mirror) as one number; fails if none matches. */
 static int find_view(const brim_data *data, int64_t epoch, int64_t i, int64_t *index)
 {
   const int64_t p = data->settings->augment.crop_padding;
@@ -275,7 +275,7 @@ static void check_views(uint32_t dtype, bool flip, int64_t padding, int64_t chan
   int64_t index;
   for (int64_t epoch = 0; epoch < 2; epoch++)
     for (int64_t i = 0; i < 1000; i++) hits[find_view(&data, epoch, i, &index)]++;
-  for (int v = 0; v < views; v++) { /* each about equally often, none that was not asked for */
+  for (int v = 0; v < views; v++) { /* each about equally often, and no others */
     const double expected = v % 2 == 1 && !flip ? 0 : 2000.0 / wanted;
     assert_true(fabs(hits[v] - expected) <= 6 * sqrt(expected));
   }
@@ -290,7 +290,7 @@ static void views_are_crops_and_mirror_images_equally_often(void **state)
   check_views(BRIM_DTYPE_F32, true, 2, 2, 6, 5);
 }
 
-/* With padding beyond the picture some crops show nothing of it. */
+/* With padding, some crops lie entirely outside the picture. */
 static void crops_beyond_the_picture_are_padding(void **state)
 {
   (void)state;
@@ -302,7 +302,7 @@ static void crops_beyond_the_picture_are_padding(void **state)
   for (int64_t i = 0; i < COUNT; i++) find_view(&data, 0, i, &index);
 }
 
-/* A sample's view in an epoch does not depend on where in the order it comes, nor on which others are used. */
+/* A sample's view in an epoch depends neither on its position nor on the other samples in use. */
 static void views_depend_on_seed_epoch_and_sample_only(void **state)
 {
   (void)state;
@@ -347,7 +347,7 @@ static void validation_and_test_are_never_augmented(void **state)
     }
 }
 
-/* ---- What is refused ---- */
+/* ---- Errors ---- */
 
 static void expect_refusal(made *m, const brim_settings *settings, brim_status expected, const char *text)
 {
@@ -505,7 +505,7 @@ static void tokens_come_with_one_label_each(void **state)
   data.ignored_token = 7;
   int32_t scratch[12], token[12], label[12];
   int ignored = 0;
-  assert_int_equal(brim_data_values_bytes(&data, BRIM_DTYPE_F64), sizeof token); /* whatever reals are */
+  assert_int_equal(brim_data_values_bytes(&data, BRIM_DTYPE_F64), sizeof token); /* whatever the type of reals */
   assert_int_equal(brim_data_label_bytes(&data, BRIM_PART_TEST, BRIM_DTYPE_F64), sizeof label);
   for (int64_t i = 0; i < 17; i++) {
     assert_int_equal(brim_data_sample(&data, BRIM_PART_TEST, 0, i, BRIM_DTYPE_F64, scratch, token, label), BRIM_OK);
@@ -577,7 +577,7 @@ static void features_of_sequences_have_a_mean_and_deviation_each(void **state)
                  "'dataset.mean' is for real numbers, but the samples of dataset 'made' are tokens");
 }
 
-/* ---- Describing and opening aside ---- */
+/* ---- Describing and opening single files ---- */
 
 static void describe_does_not_open_unless_it_must(void **state)
 {

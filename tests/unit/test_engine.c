@@ -1,4 +1,4 @@
-/* brim/engine.h: the order of calls, what is refused, and the numbers of steps. */
+/* brim/engine.h: the order of calls, errors, and the numbers of steps. */
 #include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -52,7 +52,7 @@ static brim_status build_wrong(const void *self, brim_graph *g)
   return BRIM_OK;
 }
 
-/* Has parameters, and answers with its input. */
+/* The layer has parameters, but the model returns its input. */
 static brim_status build_with_idle_layer(const void *self, brim_graph *g)
 {
   (void)self;
@@ -61,7 +61,7 @@ static brim_status build_with_idle_layer(const void *self, brim_graph *g)
   return BRIM_OK;
 }
 
-/* Hands the input of the first graph that it builds to the others, too. */
+/* Passes the input of the first graph that it builds to the others, too. */
 static brim_status build_with_kept_tensor(const void *self, brim_graph *g)
 {
   static brim_tensor *kept;
@@ -78,7 +78,7 @@ static brim_status build_nothing(const void *self, brim_graph *g)
   return BRIM_OK;
 }
 
-/* `self` is an int: which of the lists is NULL. */
+/* `self` is an int: the number of the list that is NULL. */
 static brim_status build_null_list(const void *self, brim_graph *g)
 {
   brim_tensor *x = brim_input(g);
@@ -140,7 +140,7 @@ static void assert_refused(brim_status status, brim_status expected, const char 
   if (!strstr(brim_error_text(), text)) fail_msg("'%s' does not say '%s'", brim_error_text(), text);
 }
 
-/* ---- what is refused ---- */
+/* ---- errors ---- */
 
 static void engines_that_cannot_be(void **state)
 {
@@ -233,7 +233,7 @@ static void lists_of_an_operation_that_are_null(void **state)
   brim_engine_close(engine);
 }
 
-static void calls_without_what_comes_before(void **state)
+static void calls_without_their_preconditions(void **state)
 {
   (void)state;
   const brim_network n = network_of(build_linear, 4, 3);
@@ -250,7 +250,7 @@ static void calls_without_what_comes_before(void **state)
   assert_refused(brim_engine_write(NULL, "w", values, 1), BRIM_EINVAL, "the training is NULL");
 }
 
-static void null_in_the_place_of_what_is_needed(void **state)
+static void null_for_required_arguments(void **state)
 {
   (void)state;
   const brim_engine_options options = {.size = sizeof options, .backend = "reference"};
@@ -284,7 +284,7 @@ static void null_in_the_place_of_what_is_needed(void **state)
   brim_engine_close(engine);
 }
 
-/* The engine first, then the plan: both stay as long as the training needs them. */
+/* The engine is closed first, then the plan: both stay as long as the training needs them. */
 static void an_engine_is_closed_before_its_training(void **state)
 {
   (void)state;
@@ -307,7 +307,7 @@ static void an_engine_is_closed_before_its_training(void **state)
   brim_engine_unplace(training);
 }
 
-/* A micro-batch that cannot be computed drops its batch: the next one is as if nothing had been fed. */
+/* A micro-batch that fails drops its batch: the next batch starts as if nothing had been fed. */
 static void a_batch_with_a_micro_batch_that_fails(void **state)
 {
   enum { T = 3, VOCABULARY = 9, TOKENS = BATCH * T };
@@ -439,7 +439,7 @@ static void the_largest_micro_batch_within_a_budget(void **state)
   brim_engine_close(engine);
 }
 
-/* A batch of 3 * 2^36 samples has 74 divisors; counting through it would take minutes. */
+/* A batch of 3 * 2^36 samples has 74 divisors; trying every number would take minutes. */
 static void a_micro_batch_of_a_huge_batch(void **state)
 {
   (void)state;
@@ -486,8 +486,8 @@ static double draw(void)
   return 2.0 * rand() / RAND_MAX - 1;
 }
 
-/* Softmax regression by plain loops: what SGD without momentum makes of w [K, F] and b [K]. Samples of class k count
- * weight[k] times. Returns the loss. */
+/* Softmax regression by plain loops: a step of SGD without momentum on w [K, F] and b [K]. Samples of class k have
+ * weight[k]. Returns the loss. */
 static double step_by_hand(int64_t features, int64_t classes, const float *x, const int32_t *label,
                            const double *weight, double lr, double *w, double *b)
 {
@@ -565,7 +565,7 @@ static void steps_are_those_of_plain_loops(void **state)
   }
 }
 
-/* Weights after some steps, dropout and all. */
+/* Returns the weights after some steps, with dropout. */
 static void train_deep(brim_engine *engine, int64_t micro, int32_t recompute, float *out)
 {
   brim_network n = network_of(build_deep, 10, 3);
@@ -605,8 +605,7 @@ static void memory_does_not_change_the_bits(void **state)
   brim_engine_close(engine);
 }
 
-/* A label that counts for nothing is as if its token was not there: two halves of which one is ignored are that half.
- */
+/* A label with weight 0 acts as if its token were absent: two halves, one of which is ignored, equal the other half. */
 static void tokens_that_count_for_nothing(void **state)
 {
   enum { T = 6, VOCABULARY = 11 };
@@ -655,8 +654,8 @@ int main(void)
   const struct CMUnitTest tests[] = {cmocka_unit_test(engines_that_cannot_be),
                                      cmocka_unit_test(networks_that_cannot_be),
                                      cmocka_unit_test(lists_of_an_operation_that_are_null),
-                                     cmocka_unit_test(calls_without_what_comes_before),
-                                     cmocka_unit_test(null_in_the_place_of_what_is_needed),
+                                     cmocka_unit_test(calls_without_their_preconditions),
+                                     cmocka_unit_test(null_for_required_arguments),
                                      cmocka_unit_test(an_engine_is_closed_before_its_training),
                                      cmocka_unit_test(a_batch_with_a_micro_batch_that_fails),
                                      cmocka_unit_test(threads_with_an_engine_each),

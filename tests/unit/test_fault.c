@@ -1,4 +1,4 @@
-/* BRIM_FAULT: which texts are understood, what is said of the others and where, and which calls fail. */
+/* BRIM_FAULT: valid texts, errors with their position, and the calls that fail. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@ static void open_faults(const char *text)
   if (brim_fault_open(text, NULL) != BRIM_OK) fail_msg("'%s': %s", text ? text : "", brim_error_text());
 }
 
-/* "..x" : the third of three calls fails. */
+/* "..x": the third of three calls fails. */
 static void assert_calls(const char *point, const char *name, const char *wanted)
 {
   char seen[64] = "";
@@ -117,7 +117,7 @@ static void ranks_fail_alone(void **state)
   assert_calls("place", NULL, ".x.");
 }
 
-/* The file's being there ends it for good. */
+/* The fault ends for good once the file exists. */
 static void a_fault_is_cleared_by_a_file(void **state)
 {
   (void)state;
@@ -138,7 +138,7 @@ static void a_fault_is_cleared_by_a_file(void **state)
   assert_calls("alloc", NULL, ".x");
 }
 
-static void mistakes_are_told_with_their_place(void **state)
+static void mistakes_are_reported_with_their_place(void **state)
 {
   (void)state;
   static const struct {
@@ -182,7 +182,7 @@ static void mistakes_are_told_with_their_place(void **state)
   }
 }
 
-static void as_many_faults_as_there_is_room_for(void **state)
+static void the_maximum_number_of_faults(void **state)
 {
   (void)state;
   char text[512] = "";
@@ -236,8 +236,8 @@ int main(void)
       cmocka_unit_test_teardown(a_bare_step_fails_at_its_beginning, close_faults),
       cmocka_unit_test_teardown(ranks_fail_alone, close_faults),
       cmocka_unit_test_teardown(a_fault_is_cleared_by_a_file, close_faults),
-      cmocka_unit_test_teardown(mistakes_are_told_with_their_place, close_faults),
-      cmocka_unit_test_teardown(as_many_faults_as_there_is_room_for, close_faults),
+      cmocka_unit_test_teardown(mistakes_are_reported_with_their_place, close_faults),
+      cmocka_unit_test_teardown(the_maximum_number_of_faults, close_faults),
       cmocka_unit_test_teardown(a_report_has_the_calls_of_each_step, close_faults)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

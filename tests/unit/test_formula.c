@@ -1,5 +1,5 @@
-/* How formulas are read: what they compute, against plain C; where their mistakes are; and that what is the same for
- * all elements is computed once. */
+/* Reading formulas: their results compared with plain C, the position of mistakes, and that subexpressions equal for
+ * all elements are computed once. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -52,7 +52,7 @@ static void check(const char *text, double x, double y, double expected)
   if (!(fabs(got - expected) <= 1e-15 * fmax(1, fabs(expected)))) fail_msg("%s: %.17g, not %.17g", text, got, expected);
 }
 
-static void formulas_compute_what_c_does(void **state)
+static void formulas_equal_c(void **state)
 {
   (void)state;
   const double x = 1.25, y = -0.5, a = scalar[0], b = scalar[1];
@@ -79,7 +79,7 @@ static void lines_follow_each_other(void **state)
   check("y = y + 1\nu = y\ny = u * y", 0, 2, 9);
 }
 
-/* A sum of `depth` operations, drawn; its value beside it. */
+/* Writes a random sum of `depth` operations and returns its value. */
 static double draw(brim_text *out, uint32_t *drawn, int depth, double x, double y)
 {
   const brim_philox random = brim_philox4x32((*drawn)++, 0, 0, 0, 3, 5);
@@ -98,7 +98,7 @@ static double draw(brim_text *out, uint32_t *drawn, int depth, double x, double 
   return random.v[0] % 3 == 0 ? left + right : random.v[0] % 3 == 1 ? left - right : left * right;
 }
 
-static void drawn_formulas_compute_what_c_does(void **state)
+static void random_formulas_equal_c(void **state)
 {
   (void)state;
   uint32_t drawn = 0;
@@ -112,7 +112,7 @@ static void drawn_formulas_compute_what_c_does(void **state)
   }
 }
 
-static void what_is_the_same_for_all_is_computed_once(void **state)
+static void common_subexpressions_are_computed_once(void **state)
 {
   (void)state;
   brim_formula f;
@@ -120,7 +120,7 @@ static void what_is_the_same_for_all_is_computed_once(void **state)
   assert_int_equal(f.loads, 2);
   assert_int_equal(f.lines, 2 + 2 + 2 + 1); /* loads, products, sums, a store */
   assert_int_equal(brim_formula_read("z = x * x\ny = x * x", names, NAMES, &f), BRIM_OK);
-  assert_int_equal(f.lines, 3); /* the product is made once */
+  assert_int_equal(f.lines, 3); /* the product is computed once */
   assert_true(brim_formula_equal(&f, &f));
 }
 
@@ -149,7 +149,7 @@ static void mistakes_are_named_with_their_place(void **state)
   refused("", "the formula gives 'y' no new value");
 }
 
-static void what_is_too_large_is_refused(void **state)
+static void too_large_pictures_are_refused(void **state)
 {
   (void)state;
   brim_text text = {0};
@@ -170,12 +170,12 @@ static void what_is_too_large_is_refused(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(formulas_compute_what_c_does),
+      cmocka_unit_test(formulas_equal_c),
       cmocka_unit_test(lines_follow_each_other),
-      cmocka_unit_test(drawn_formulas_compute_what_c_does),
-      cmocka_unit_test(what_is_the_same_for_all_is_computed_once),
+      cmocka_unit_test(random_formulas_equal_c),
+      cmocka_unit_test(common_subexpressions_are_computed_once),
       cmocka_unit_test(mistakes_are_named_with_their_place),
-      cmocka_unit_test(what_is_too_large_is_refused),
+      cmocka_unit_test(too_large_pictures_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

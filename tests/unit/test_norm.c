@@ -1,5 +1,5 @@
-/* What the normalisations put into a graph: parameters and buffers as PyTorch names and starts them, batch norm's
- * groups of samples, and what a model's author reads when a call does not fit. */
+/* Graphs of normalisations: parameters and buffers with PyTorch's names and initial values, batch norm's groups of
+ * samples, and the errors for wrong calls. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@ static brim_tensor *indices(brim_graph *g)
   return brim_graph_tensor(g, BRIM_ROLE_DATA, BRIM_DTYPE_I32, &(brim_shape){2, {g->batch, 6}}, "words");
 }
 
-/* Asserts that the graph has failed with this text, and names this file; frees it. */
+/* Asserts that the graph failed with this text and names this file; frees the graph. */
 static void assert_failed(brim_graph *g, const brim_tensor *result, const char *text)
 {
   assert_null(result);
@@ -35,7 +35,7 @@ static brim_graph *graph(void)
   return brim_graph_create(BRIM_DTYPE_F32, 2, true);
 }
 
-static void test_errors_say_what_does_not_fit(void **state)
+static void test_errors_name_the_mismatch(void **state)
 {
   (void)state;
   brim_graph *g = graph();
@@ -111,7 +111,7 @@ static void test_other_norms_know_no_groups_of_samples(void **state)
   brim_graph_free(g);
 }
 
-/* Rows of the statistics: one for each whole group of samples, and none for a short rest. */
+/* Rows of the statistics: one for each whole group of samples, and none for a shorter rest. */
 static void test_batch_norm_has_statistics_for_each_whole_group(void **state)
 {
   (void)state;
@@ -133,7 +133,7 @@ static void test_batch_norm_has_statistics_for_each_whole_group(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_errors_say_what_does_not_fit),
+      cmocka_unit_test(test_errors_name_the_mismatch),
       cmocka_unit_test(test_batch_norm_has_pytorchs_parameters_and_buffers),
       cmocka_unit_test(test_other_norms_know_no_groups_of_samples),
       cmocka_unit_test(test_batch_norm_has_statistics_for_each_whole_group),

@@ -1,5 +1,4 @@
-/* Convolutions and pooling as models ask for them: the shapes of their results, and what an author is told who asks for
- * what cannot be. */
+/* Convolutions and pooling in models: the shapes of their results, and the errors for invalid calls. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -134,7 +133,7 @@ static void upsampling_that_cannot_be_is_explained(void **state)
                  "upsample2d: align_corners needs BRIM_UPSAMPLE_LINEAR");
 }
 
-/* Of one dimension, as it was asked for. */
+/* The message speaks of one dimension, like the call. */
 static void a_convolution_of_one_dimension_is_explained_as_one(void **state)
 {
   (void)state;
