@@ -47,7 +47,7 @@ static const brim_setting top_table[] = {
              "further plans to try on a device after a plan that should have fit could not be placed; during a run, "
              "attempts of each recovery measure when memory runs out"),
     REPLAYED(REFUSED, ENUM, brim_settings, precision, "fp32", BRIM_PRECISION_NAMES,
-             "type in which activations are stored; parameters, gradients and optimizer states stay in fp32"),
+             "type in which activations are stored; parameters and gradients stay in fp32"),
     {.param.key = NULL},
 };
 
