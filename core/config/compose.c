@@ -572,6 +572,6 @@ void brim_compose(brim_composition *c)
     changed = walk(c, node, path);
   }
   if (changed)
-    brim_problem(&c->problems, BRIM_ECONFIG, "the defaults lists never agree on the options: %s and what it includes",
-                 path);
+    brim_problem(&c->problems, BRIM_ECONFIG,
+                 "the defaults lists do not settle on options: %s and the files that it includes", path);
 }

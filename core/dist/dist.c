@@ -339,7 +339,7 @@ static brim_status choose_collectives(brim_dist *d, bool on_device)
   const brim_comm_ops *ops = d->collectives.ops;
   if (d->host.plugin == &brim_comm_hub && !on_device)
     return brim_fail(BRIM_ECONFIG, "the ranks were started without MPI, which is needed to train on the host\n"
-                                   "install Open MPI, or take a GPU");
+                                   "install Open MPI, or use a GPU");
   if (!BRIM_HAS(brim_comm_ops, ops, connect) || (ops->on_device != 0) != on_device)
     return brim_fail(BRIM_ECONFIG, "comm=%s cannot sum data in the memory of %s\nuse comm=auto",
                      d->collectives.plugin ? d->collectives.plugin->id : "auto", on_device ? "a device" : "the host");

@@ -325,11 +325,11 @@ class Edited(Case):
                          ("seed: 1\ndevice", "seed: 2\ndevice"))
         result = self.brim("train", "--resume", "run", status=2)
         line = 1 + text.splitlines().index("  lr: 5e-3")
-        self.assert_error(result, "'optimizer.lr' was edited: the run began with 1e-3, and it is 5e-3 now\n"
+        self.assert_error(result, "'optimizer.lr' was edited: the run began with 1e-3, now it is 5e-3\n"
                           f"  run/config.yaml:{line}:7\n",
-                          "error: 'model.hidden' was edited: the run began with [16], and it is [32] now",
-                          "error: 'seed' was edited: the run began with 1, and it is 2 now\n  run/config.yaml:1:7\n",
-                          "to go on, write the old value again; to train with the new one, start a new run: "
+                          "error: 'model.hidden' was edited: the run began with [16], now it is [32]",
+                          "error: 'seed' was edited: the run began with 1, now it is 2\n  run/config.yaml:1:7\n",
+                          "to resume, restore the old value; to train with the new one, start a new run: "
                           "brim train --from run\n")
         self.assertEqual(self.tree("run", "checkpoints"), before)
         self.assertFalse((self.folder / "run" / "summary.json").exists())
@@ -337,7 +337,7 @@ class Edited(Case):
     def test_a_plugin_is_told_alone(self):
         self.edit(("  id: adamw", "  id: adam"))
         result = self.brim("train", "--resume", "run", status=2)
-        self.assert_error(result, "'optimizer.id' was edited: the run began with adamw, and it is adam now")
+        self.assert_error(result, "'optimizer.id' was edited: the run began with adamw, now it is adam")
         self.assertEqual(result.err.count("error: "), 1)
 
     def test_a_line_that_is_gone_is_told(self):
@@ -348,7 +348,7 @@ class Edited(Case):
         self.go_back("run")
         self.edit(("  steps: 8\n", ""))
         self.assert_error(self.brim("train", "--resume", "run", status=2),
-                          "'training.steps' was edited: the run began with 8, and it is 0 now\n  default")
+                          "'training.steps' was edited: the run began with 8, now it is 0\n  default")
 
     def test_other_ways_to_write_the_same_and_what_does_not_matter_are_accepted(self):
         self.train("whole", *SMALL, "training.steps=8", "training.checkpoint_every_steps=4", "optimizer.lr=1e-3")
