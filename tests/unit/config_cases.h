@@ -1039,7 +1039,7 @@ static const config_case config_cases[] = {
     {"an option file that is for no plugin",
      NULL,
      {"dataset=plain"},
-     "error: configs/dataset/plain.yaml does not say which plugin it is for\n"
+     "error: configs/dataset/plain.yaml does not name its plugin\n"
      "  write: id: PLUGIN"},
     {"defaults lists in a circle",
      NULL,
