@@ -296,7 +296,7 @@ class Partitions(Case):
     def test_what_does_not_go_together_is_refused(self):
         for words, *parts in (
                 (["partition=shards", "partition.sizes=lognormal"], "'partition.sizes' is for partition=iid"),
-                (["partition=dirichlet", "partition.samples=5"], "'partition.samples' goes with"),
+                (["partition=dirichlet", "partition.samples=5"], "'partition.samples' is for"),
                 (["partition=iid", "partition.path=x.csv"], "'partition.path' is for partition=file"),
                 (["partition=file"], "'partition.path' is empty"),
                 (["partition=natural"], "'dataset.clients' is 0", "dataset=synthetic_leaf"),
