@@ -68,8 +68,8 @@ void brim_out_of_memory_advice(const char *text)
 _Noreturn void brim_out_of_memory(size_t bytes)
 {
   char message[sizeof advice + 128];
-  const int length = snprintf(message, sizeof message, "error: out of host memory: no %zu bytes%s%s\n", bytes,
-                              advice[0] ? "\n  " : "", advice);
+  const int length = snprintf(message, sizeof message, "error: out of host memory: cannot allocate %zu bytes%s%s\n",
+                              bytes, advice[0] ? "\n  " : "", advice);
   if (length > 0) (void)!write(STDERR_FILENO, message, (size_t)length);
   brim_fault_close(); /* writes its report */
   _exit(brim_status_exit(BRIM_ENOMEM_HOST));

@@ -93,7 +93,7 @@ brim_status brim_cache_end(const char *path, int *fd, bool keep)
   char aside[BRIM_PATH_MAX];
   brim_status status = BRIM_OK;
   if (*fd < 0) return BRIM_OK;
-  (void)aside_of(path, aside); /* it is as long as it was when it began */
+  (void)aside_of(path, aside); /* fits, as it did in brim_cache_begin */
   if (keep) status = brim_file_sync(*fd, aside);
   if (keep && status == BRIM_OK && rename(aside, path) != 0)
     status = brim_fail(BRIM_EIO, "cannot rename '%s': %s", aside, strerror(errno));

@@ -322,14 +322,14 @@ static void tell_file(const brim_mapping *file)
     brim_handler_text_add_number(&m, file->offset, 10);
     brim_handler_text_add(&m, " was to be read");
   } else {
-    brim_handler_text_add(&m, "' can no longer be read, although it is in use: at byte ");
+    brim_handler_text_add(&m, "' became unreadable while it was in use, at byte ");
     brim_handler_text_add_number(&m, file->offset, 10);
   }
   add_advice(&m);
   finish(&m);
 }
 
-/* Only one thread writes the message: another may be about to end the process in the middle of it. */
+/* One thread writes the message; others wait for it, as they may be about to end the process. */
 static void tell_once(int signal, const siginfo_t *info, const void *context, const brim_mapping *file)
 {
   const struct timespec ms = {0, 1000000};

@@ -4,8 +4,8 @@
  *
  *     x = m / |m|,   then `steps` times   x = a x + (b x x^T + c (x x^T)^2) x
  *
- * Everything as torch.optim.Muon, but in fp32, where PyTorch iterates in bfloat16. What is no hidden matrix, biases,
- * embeddings and the last layer, is AdamW's. */
+ * It follows torch.optim.Muon, but iterates in fp32, where PyTorch uses bfloat16. Parameters other than hidden matrices
+ * (biases, embeddings and the last layer) are updated by AdamW. */
 #include <math.h>
 
 #include "builtin/builtin.h"

@@ -4,7 +4,7 @@
  *
  *     z = z - lr u,   x = (1 - c) x + c z,   y = (1 - beta1) z + beta1 x,   c = lr^2 / (the sum of all lr^2)
  *
- * x is not kept: y and z say what it is. */
+ * x is not stored: it follows from y and z. */
 #include <math.h>
 
 #include "builtin/builtin.h"

@@ -144,7 +144,7 @@ static void leave_lost_threads(int result)
   if (!brim_guard_any_lost()) return;
   const bool is_free = ftrylockfile(stdout) == 0;
   const bool is_written = is_free && fflush_unlocked(stdout) == 0 && !ferror_unlocked(stdout);
-  const char *why = is_free ? strerror(errno) : "a thread that was given up holds it";
+  const char *why = is_free ? strerror(errno) : "an abandoned thread holds it";
   if (ftrylockfile(stderr) == 0) result = check_output(result, is_written, why);
   _exit(result != 0 || is_written ? result : brim_status_exit(BRIM_EIO));
 }

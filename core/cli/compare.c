@@ -172,7 +172,7 @@ static brim_status write_curves(brim_comparison *c, const brim_method *method, s
   BRIM_TRY(check_curves(count, "methods"));
   const char **name = BRIM_ARENA_NEW(&c->arena, const char *, count);
   for (size_t i = 0; i < count; i++) name[i] = method[i].name;
-  return write_picture(chart, charts, name, count, "bands: a standard deviation of the seeds to both sides", path);
+  return write_picture(chart, charts, name, count, "bands: one standard deviation over the seeds", path);
 }
 
 /* ---- the command ---- */

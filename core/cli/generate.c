@@ -115,14 +115,14 @@ static brim_status read_token_numbers(generate *g)
     const long long value = strtoll(s, &end, 10);
     if (end == s || errno || value < 0 || value > INT32_MAX || !(*end == '\0' || strchr(" \t\r\n,", *end)))
       return brim_fail(BRIM_ECONFIG,
-                       "the tokens of this run's dataset are numbers here, so the prompt must be numbers too, and "
+                       "the tokens of this run's dataset are numbers, so the prompt must be numbers too, and "
                        "'%.20s' is not one",
                        s);
     g->prompt_tokens[g->prompt_count++] = (int32_t)value;
     s = end;
   }
   if (g->prompt_count > 0) return BRIM_OK;
-  return brim_fail(BRIM_ECONFIG, "the tokens of this run's dataset are numbers here: give the first as --prompt "
+  return brim_fail(BRIM_ECONFIG, "the tokens of this run's dataset are numbers: give the first ones as --prompt "
                                  "\"464 1917\"");
 }
 

@@ -36,7 +36,7 @@ static brim_status check_globals(const brim_cli *cli, const char *run)
   for (size_t i = 0; i < cli->config_paths.count && !warned; i++)
     brim_log(BRIM_LOG_INFO,
              "--config-path %s: the configuration is that of the run '%s'; only options that are chosen on this line, "
-             "and name maps of weights, are looked for there",
+             "and name maps of weights, are searched there",
              cli->config_paths.path[i], run);
   warned = true;
   return BRIM_OK;

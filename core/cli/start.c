@@ -132,8 +132,8 @@ static brim_status fail_ended(const char *question)
 {
   if (isatty(STDIN_FILENO)) fputs("\n", stderr);
   return brim_fail(BRIM_ECONFIG,
-                   "standard input ended before there was an answer to '%s': nothing was started\n"
-                   "--yes takes all defaults",
+                   "standard input ended without an answer to '%s': nothing was started\n"
+                   "--yes accepts all defaults",
                    question);
 }
 

@@ -66,8 +66,7 @@ bool brim_alias_value(const brim_alias *alias, const brim_yaml *value, brim_prob
 void brim_alias_note(const brim_alias *alias, const brim_yaml *value, const brim_yaml *now, brim_problems *notes)
 {
   if (!now)
-    brim_problem(notes, BRIM_OK, "'%s' is an old name: %s=%s changes nothing now", alias->old, alias->old,
-                 value->scalar);
+    brim_problem(notes, BRIM_OK, "'%s' is an old name: %s=%s has no effect now", alias->old, alias->old, value->scalar);
   else if (now->kind != BRIM_YAML_SCALAR)
     brim_problem(notes, BRIM_OK, "'%s' is taken as '%s', its name now", alias->old, alias->now);
   else

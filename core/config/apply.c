@@ -130,7 +130,7 @@ static bool hint_unlisted(const target *t, const char *path)
   if (!brim_compose_is_list(group)) return false;
   if (brim_schema_is_section(t->schema, brim_arena_string_n(t->c->arena, path, plugin_length(t, path)))) return false;
   if (brim_registry_find(t->c->registry, brim_compose_group_kind(group), id))
-    brim_problem_hint(&t->c->problems, "'%s' is not in the list of '%s': %s+=%s puts it there", id, group, group, id);
+    brim_problem_hint(&t->c->problems, "'%s' is not in the list of '%s': add it with %s+=%s", id, group, group, id);
   else if (path[end + strlen(id)] == '.')
     brim_compose_hint_available(t->c, group, id);
   else
@@ -142,8 +142,7 @@ static bool hint_unlisted(const target *t, const char *path)
 static bool hint_command(const target *t, const char *path)
 {
   if (strcmp(path, "scenario") != 0) return false;
-  brim_problem_hint(&t->c->problems, "policies are tried in scenarios by brim simulate: brim simulate %s",
-                    t->override->origin.text);
+  brim_problem_hint(&t->c->problems, "to try policies in a scenario: brim simulate %s", t->override->origin.text);
   return true;
 }
 
@@ -204,8 +203,9 @@ static bool is_list(const target *t, const char *path)
 static void refuse_id(const target *t, const char *path, const brim_yaml *value)
 {
   const int length = (int)strcspn(path, ".");
-  brim_problem_at(&t->c->problems, &t->override->origin, "'%s' is not set by itself: to choose a plugin, write %.*s=%s",
-                  path, length, path, value->kind == BRIM_YAML_SCALAR && value->scalar[0] ? value->scalar : "OPTION");
+  brim_problem_at(&t->c->problems, &t->override->origin,
+                  "'%s' cannot be set directly: to choose a plugin, write %.*s=%s", path, length, path,
+                  value->kind == BRIM_YAML_SCALAR && value->scalar[0] ? value->scalar : "OPTION");
 }
 
 /* Rejects a value for a group that is a list if it is neither a name nor a list of names. A map sets keys, unless it is
@@ -265,7 +265,7 @@ static bool set_item(const target *t, const char *path, const brim_yaml *value)
     return true;
   }
   if (i >= list->count) {
-    brim_problem_at(&t->c->problems, &t->override->origin, "'%s' is not there: the list has %zu item%s", path,
+    brim_problem_at(&t->c->problems, &t->override->origin, "'%s' does not exist: the list has %zu item%s", path,
                     list->count, brim_plural((int64_t)list->count));
     brim_problem_hint(&t->c->problems, "items count from 0, as in %s.0=VALUE; to append one, write %s+=[VALUE]",
                       list_path, list_path);
@@ -363,7 +363,7 @@ static void apply_removal(const target *t)
     else if (is_one_line(value, is) && is_one_line(o->value, written))
       brim_problem_at(&t->c->problems, &o->origin, "'%s' is not removed: its value is %s, not %s", o->key, is, written);
     else
-      brim_problem_at(&t->c->problems, &o->origin, "'%s' is not removed: its value is another", o->key);
+      brim_problem_at(&t->c->problems, &o->origin, "'%s' is not removed: its value differs", o->key);
   } else {
     discard(t->c, o->key);
   }

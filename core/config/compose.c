@@ -261,7 +261,7 @@ static bool read_option(brim_composition *c, const char *group, const char *opti
   }
   if (included) return true;
   if (c->problems.count == problems) /* otherwise that problem is the reason */
-    brim_problem(&c->problems, BRIM_ECONFIG, "%s does not say which plugin it is for\n  write: id: PLUGIN", path);
+    brim_problem(&c->problems, BRIM_ECONFIG, "%s does not name its plugin\n  write: id: PLUGIN", path);
   return false;
 }
 
@@ -572,6 +572,6 @@ void brim_compose(brim_composition *c)
     changed = walk(c, node, path);
   }
   if (changed)
-    brim_problem(&c->problems, BRIM_ECONFIG, "the defaults lists never agree on the options: %s and what it includes",
-                 path);
+    brim_problem(&c->problems, BRIM_ECONFIG,
+                 "the defaults lists do not settle on options: %s and the files that it includes", path);
 }

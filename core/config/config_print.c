@@ -64,7 +64,7 @@ static void print_group(const brim_composition *c, const char *group, brim_text 
     brim_text_printf(out, "  %-*s  %s\n", (int)width, option[i],
                      file    ? file
                      : entry ? entry->plugin->help
-                             : "chosen by brim: a GPU where there is one, else cpu, else reference");
+                             : "chosen by brim: a GPU if there is one, else cpu, else reference");
   }
   if (count == 0) brim_text_add(out, "  none\n");
 }
@@ -112,7 +112,7 @@ static void print_old_names(brim_text *out)
 {
   size_t width = 0;
   for (const brim_alias *a = brim_aliases; a->old; a++) width = strlen(a->old) > width ? strlen(a->old) : width;
-  brim_text_add(out, "\nold names, which are still taken:\n");
+  brim_text_add(out, "\nold names, which are still accepted:\n");
   for (const brim_alias *a = brim_aliases; a->old; a++) {
     brim_text_printf(out, "%-*s  now %s%s", (int)width, a->old, a->now, a->values ? ": " : "");
     for (const char *s = a->values; s && *s; s++) brim_text_add_n(out, *s == '|' ? ", " : s, *s == '|' ? 2 : 1);

@@ -40,7 +40,7 @@ static void tell_edit(brim_problems *problems, const char *path, const brim_yaml
   brim_text before = {0}, after = {0};
   brim_yaml_print(was, &before, false);
   brim_yaml_print(now, &after, false);
-  brim_problem_at(problems, &now->origin, "'%s' was edited: the run began with %.*s, and it is %.*s now", path,
+  brim_problem_at(problems, &now->origin, "'%s' was edited: the run began with %.*s, now it is %.*s", path,
                   (int)strcspn(brim_text_str(&before), "\n"), brim_text_str(&before),
                   (int)strcspn(brim_text_str(&after), "\n"), brim_text_str(&after));
   brim_text_release(&before);
@@ -102,7 +102,7 @@ brim_status brim_config_check_edits(const brim_config *was, const brim_config *n
   if (compare_choices(was, now, &problems)) compare_values(was, now, &problems);
   if (problems.count > 0)
     brim_problem_hint(&problems,
-                      "to go on, write the old value again; to train with the new one, start a new run: "
+                      "to resume, restore the old value; to train with the new one, start a new run: "
                       "brim train --from %s",
                       run);
   const brim_status status = brim_problems_status(&problems);

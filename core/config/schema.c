@@ -134,7 +134,7 @@ void brim_schema_hint_keys(const brim_schema *schema, const char *path, brim_pro
     if (!is_listed(name, count, g->name)) name[count++] = g->name;
   const int group = (int)strcspn(path, ".");
   brim_problem_hint_names(problems,
-                          length == 0 ? "at the top there are:"
+                          length == 0 ? "top-level keys:"
                           : plugin    ? brim_arena_printf(arena, "%.*s '%s' has:", group, path, plugin)
                                       : brim_arena_printf(arena, "%.*s has:", (int)length, path),
                           name, count, NULL);

@@ -183,7 +183,7 @@ static brim_status recall_own(const brim_data *data, const json_t *kept)
     return status;
   }
   char *text = json_dumps(was, JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
-  if (!text) return brim_fail(BRIM_ELOAD, "it does not say what dataset '%s' needs", data->plugin->id);
+  if (!text) return brim_fail(BRIM_ELOAD, "it lacks the data that dataset '%s' needs", data->plugin->id);
   const brim_status status = data->ops->recall(data->self, text);
   free(text);
   return status;
@@ -194,7 +194,7 @@ brim_status brim_data_recall_kept(brim_data *data, const brim_plugin *plugin, vo
 {
   brim_dataset_info info[3];
   if (!read_info(kept, arena, info))
-    return brim_fail(BRIM_ELOAD, "it does not say what samples of dataset '%s' are", plugin->id);
+    return brim_fail(BRIM_ELOAD, "it does not describe the samples of dataset '%s'", plugin->id);
   BRIM_TRY(brim_data_recall(data, plugin, self, settings, info));
   return recall_own(data, kept);
 }

@@ -219,7 +219,7 @@ static brim_status peak_of(brim_dialogue *d, int64_t micro_batch, uint64_t *byte
   const brim_choice c = brim_choice_cut(&d->choice, micro_batch);
   for (size_t i = 0; i < d->planner->micro_batch_count; i++)
     if (d->planner->micro_batch[i] == micro_batch) return brim_planner_peak(d->planner, &c, bytes);
-  return brim_fail(BRIM_EINVAL, "the peak of the micro-batch %lld was asked for, which is not in the list",
+  return brim_fail(BRIM_EINVAL, "policy asks for the peak of micro-batch %lld, which is not in the list",
                    (long long)micro_batch);
 }
 

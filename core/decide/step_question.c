@@ -79,7 +79,7 @@ static brim_status plain_peak(brim_step_question *q, int64_t batch, uint64_t byt
   size_t i = 0;
   while (i < p->micro_batch_count && p->micro_batch[i] != batch) i++;
   if (i == p->micro_batch_count)
-    return brim_fail(BRIM_EINVAL, "the peak of the micro-batch %lld was asked for, which is not in the list",
+    return brim_fail(BRIM_EINVAL, "policy asks for the peak of micro-batch %lld, which is not in the list",
                      (long long)batch);
   if (kind == BRIM_RECOMPUTE_AUTO) return peak_of(d, batch, kind, bytes > 0 ? bytes : brim_step_plan_room(q), peak);
   BRIM_TRY(peak_of(d, batch, kind, 0, peak));

@@ -26,7 +26,7 @@
  * timeout. */
 #define SUMS_PATIENCE 0.25
 #define PATIENCE 0.5
-#define ASLEEP_SECONDS 0.5 /* without polling: this process was stopped itself */
+#define ASLEEP_SECONDS 0.5 /* a longer pause between polls means that this process was stopped */
 #define SPEAK_SECONDS 3    /* for a rank that knows more to report it and end the job */
 #define WATCH_SECONDS 1e-3
 
@@ -55,7 +55,7 @@ struct brim_dist {
   brim_ballot *all;  /* the ballots of all ranks in a vote */
   bool is_connected; /* the collectives */
   bool is_lost;      /* the ranks can no longer reach each other; `loss` is the reason, */
-  bool is_told;      /* and another rank has reported it */
+  bool is_reported;  /* and another rank has reported it */
   brim_error loss;
 };
 
@@ -228,7 +228,7 @@ static brim_status lose(brim_dist *d, brim_status status, int32_t late)
   }
   if (late >= 0) (void)brim_fail_add(status, "rank %d of %d is missing", (int)late, (int)d->world.ranks);
   d->is_lost = true;
-  d->is_told = status == BRIM_EPEER;
+  d->is_reported = status == BRIM_EPEER;
   brim_error_take(&d->loss);
   stop_collectives(d); /* otherwise waits for the device would never end */
   brim_error_put(&d->loss);
@@ -269,9 +269,9 @@ brim_status brim_dist_share_text(brim_dist *d, char *text, size_t room)
 void brim_dist_give_up(brim_dist *d, brim_status status)
 {
   if (!d) return;
-  if (d->is_told && brim_line_is_open())
+  if (d->is_reported && brim_line_is_open())
     brim_line_bye(brim_status_exit(status)); /* waits for the rank that reports the error and ends the job */
-  else if (d->is_told)
+  else if (d->is_reported)
     sleep(SPEAK_SECONDS);
   else if (brim_line_may_speak())
     brim_log_error();
@@ -339,7 +339,7 @@ static brim_status choose_collectives(brim_dist *d, bool on_device)
   const brim_comm_ops *ops = d->collectives.ops;
   if (d->host.plugin == &brim_comm_hub && !on_device)
     return brim_fail(BRIM_ECONFIG, "the ranks were started without MPI, which is needed to train on the host\n"
-                                   "install Open MPI, or take a GPU");
+                                   "install Open MPI, or use a GPU");
   if (!BRIM_HAS(brim_comm_ops, ops, connect) || (ops->on_device != 0) != on_device)
     return brim_fail(BRIM_ECONFIG, "comm=%s cannot sum data in the memory of %s\nuse comm=auto",
                      d->collectives.plugin ? d->collectives.plugin->id : "auto", on_device ? "a device" : "the host");

@@ -17,7 +17,7 @@
 #include "dist/started.h"
 
 #define LOOK_SECONDS 0.1
-#define ASLEEP_SECONDS 0.5 /* without reading the clock: this process was stopped itself */
+#define ASLEEP_SECONDS 0.5 /* a longer pause between looks at the clock means that this process was stopped */
 #define LEAVE_SECONDS 15   /* for ending after the work is done */
 #define TURN_SECONDS 0.25  /* between the messages of two ranks: the first one may end all */
 #define TURNS 8            /* ranks that take turns; there may be thousands of ranks */
@@ -35,7 +35,7 @@ _Noreturn static void end_job(const brim_joining *j, int exit_status)
   _exit(exit_status);
 }
 
-/* There is nothing to lose yet. A launcher sees how the process ended; without one, its parent ends with it. */
+/* There is nothing to lose yet. A launcher sees how the process ended; without a launcher the whole job is ended. */
 _Noreturn static void end_by(const brim_joining *j, int number)
 {
   sigset_t set;

@@ -210,7 +210,7 @@ class Bad(Check):
     def test_a_selectors_failure_is_located(self):
         found = self.findings(BAD / "selector" / "bad.so", status=FAILED, bad="select:away")
         self.assertRegex(found["select"][1], r"in a made-up federation of \d+ clients with \d+ classes, \d+ of them "
-                                             r"there and \d+ wanted, in round 3$")
+                                             r"available and \d+ wanted, in round 3$")
         self.assertEqual(found["parameters"], ("warning", "not tried: an earlier check failed"))
 
     def test_a_selector_that_is_slow_in_large_federations_is_only_warned_of(self):

@@ -281,7 +281,8 @@ class Runs(Case):
                             ("model.safetensors", ["export", "run"])):
             with self.subTest(words):
                 (self.folder / name).write_text("mine")
-                self.assert_error(self.brim(*words, status=USAGE), f"'{name}' exists already", "replace it with --force")
+                self.assert_error(self.brim(*words, status=USAGE), f"'{name}' exists already",
+                                  "replace it with --force")
                 self.assertEqual(self.read(name), "mine")
                 if words[0] != "predict":
                     self.brim(*words, "--force")

@@ -112,15 +112,16 @@ class Devices(CudaCase):
     def test_without_nvml_the_runtime_gives_the_free_memory(self):
         gpu, = self.gpus()
         self.assertEqual(gpu["free_bytes"], gpu["total_bytes"])
-        lines = [line for line in self.cuda("devices").out.splitlines() if "who uses" in line]
+        lines = [line for line in self.cuda("devices").out.splitlines() if "that use" in line]
         self.assertEqual(lines,
-                         ["cannot list the processes that use cuda:0: the driver's library libnvidia-ml.so.1 cannot be loaded"])
+                         ["cannot list the processes that use cuda:0: the driver's library libnvidia-ml.so.1 cannot be "
+                          "loaded"])
 
     def test_nvml_that_does_not_work_is_one_line(self):
         for how, text in (({"nvml": "", "NVML_INIT": "18"}, "does not start: Driver/library version mismatch"),
                           ({"nvml": f"{uuid(1)}=5"}, f"does not know {uuid(0)}: Not Found")):
             with self.subTest(text):
-                lines = [line for line in self.cuda("devices", **how).out.splitlines() if "who uses" in line]
+                lines = [line for line in self.cuda("devices", **how).out.splitlines() if "that use" in line]
                 self.assertEqual(lines, [f"cannot list the processes that use cuda:0: libnvidia-ml.so.1 {text}"])
 
     def test_a_full_device_is_there(self):

@@ -57,7 +57,7 @@ class Faults(Case):
         result = self.train(run, *RUN, status=None, env={"BRIM_FAULT": fault})
         self.assertIn(result.status, statuses, result)
         folder = self.folder / run
-        ended_at_once = "error: out of host memory: no " in result.err  # it ended at the failed call
+        ended_at_once = "error: out of host memory: cannot allocate " in result.err  # it ended at the failed call
         if not ended_at_once:
             self.assertIn(f"warning: BRIM_FAULT={fault} is set", result.err)
         if result.status != 0:

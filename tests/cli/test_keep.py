@@ -228,7 +228,7 @@ class OtherData(Kept):
         for text, reported in ((whole[:100], "run/data.json' cannot be read"),
                            ("{}", "does not say of which dataset it is"),
                            (whole.replace('"mean"', '"median"'), "with a mean and a deviation"),
-                           (whole.replace('"F32"', '"F8"'), "does not say what samples of dataset 'csv' are")):
+                           (whole.replace('"F32"', '"F8"'), "does not describe the samples of dataset 'csv'")):
             with self.subTest(reported):
                 kept.write_text(text)
                 self.assert_error(self.brim("predict", "run", self.new, status=LOAD), reported, "data.json")

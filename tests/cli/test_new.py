@@ -105,7 +105,7 @@ class New(Case):
         self.assertIn("there is no template for 'polcy'; there are: augment, dataset, loss, model, optimizer, policy, "
                       "schedule, selector\n  did you mean 'policy'?", self.refused("polcy", "x"))
         self.assertIn("brim new takes a kind and a name", self.refused("policy"))
-        self.assertIn("'b' is too much", self.refused("policy", "a", "b"))
+        self.assertIn("unexpected 'b'", self.refused("policy", "a", "b"))
         self.assertIn("--into nowhere: there is no such folder", self.refused("policy", "a", "--into", "nowhere"))
 
     def test_a_folder_that_cannot_be_made_is_named(self):

@@ -296,8 +296,8 @@ class Partitions(Case):
     def test_conflicting_options_are_refused(self):
         for words, *parts in (
                 (["partition=shards", "partition.sizes=lognormal"], "'partition.sizes' is for partition=iid"),
-                (["partition=dirichlet", "partition.samples=5"], "'partition.samples' goes with"),
-                (["partition=iid", "partition.path=x.csv"], "'partition.path' goes with partition=file"),
+                (["partition=dirichlet", "partition.samples=5"], "'partition.samples' is for"),
+                (["partition=iid", "partition.path=x.csv"], "'partition.path' is for partition=file"),
                 (["partition=file"], "'partition.path' is empty"),
                 (["partition=natural"], "'dataset.clients' is 0", "dataset=synthetic_leaf"),
                 (["partition=classes", "partition.classes_per_client=5"], "partition.classes_per_client=4 at most"),

@@ -263,7 +263,7 @@ class Auto(Policies):
         self.edit("run", "batch_size: 256", "batch_size: 128")
         self.assert_error(self.brim("train", "--resume", "run", status=USAGE),
                           "'training.batch_size' was edited: the run "
-                          "began with 256, and it is 128 now")
+                          "began with 256, now it is 128")
         self.edit("run", "effective_batch_size: 0", "effective_batch_size: 512")
         self.assert_error(self.brim("train", "--resume", "run", status=USAGE),
                           "'training.effective_batch_size' was edited")

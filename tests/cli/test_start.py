@@ -222,7 +222,7 @@ class Start(Case):
         for answers, question in ([], "device"), (["", ""], "batch size"), (["", "", ""], "start"):
             with self.subTest(question):
                 result = self.answer(answers, *WORDS, status=USAGE)
-                self.assert_error(result, f"standard input ended before there was an answer to '{question}'", "--yes")
+                self.assert_error(result, f"standard input ended without an answer to '{question}'", "--yes")
                 self.assert_nothing_made()
 
     def test_a_last_line_needs_no_newline(self):

@@ -111,7 +111,7 @@ class Generate(Text):
         for words, text in ((["--tokens", "0"], "--tokens must be a whole number in [1,"),
                             (["--tokens", "x"], "got 'x'"), (["--temperature", "-1"], "--temperature must be a number"),
                             (["--top-p", "0"], "--top-p must be greater than 0"),
-                            (["--prompt", "a", "--prompt-file", "b"], "are two prompts")):
+                            (["--prompt", "a", "--prompt-file", "b"], "exclude each other")):
             with self.subTest(text):
                 self.assert_error(self.brim("generate", "run", *words, status=USAGE), text)
         self.assert_error(self.brim("generate", status=USAGE), "brim generate RUN --prompt TEXT")
@@ -233,7 +233,7 @@ class Tokens(Text):
             result = self.brim("generate", "run", "--prompt", prompt, status=USAGE)
             self.assert_error(result, text)
             self.assertEqual(result.out, "")  # no output for a refused request
-        self.assert_error(self.brim("generate", "run", status=USAGE), "give the first as --prompt")
+        self.assert_error(self.brim("generate", "run", status=USAGE), "give the first ones as --prompt")
 
     def test_raw_files_are_read_too(self):
         for name in ("x_train_000000.bin", "x_train_000001.bin"):

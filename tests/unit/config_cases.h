@@ -502,7 +502,7 @@ static const config_case config_cases[] = {
      {"policy.first.weight=3"},
      "error: unknown key 'policy.first.weight'\n"
      "  command line, argument 1: policy.first.weight=3\n"
-     "  'first' is not in the list of 'policy': policy+=first puts it there"},
+     "  'first' is not in the list of 'policy': add it with policy+=first"},
     {"a key that a policy of the list does not have",
      NULL,
      {"policy=first", "policy.first.colour_of_it=3"},
@@ -513,12 +513,12 @@ static const config_case config_cases[] = {
     {"an item of the ids set by itself",
      NULL,
      {"policy.id.0=first"},
-     "error: 'policy.id.0' is not set by itself: to choose a plugin, write policy=first\n"
+     "error: 'policy.id.0' cannot be set directly: to choose a plugin, write policy=first\n"
      "  command line, argument 1: policy.id.0=first"},
     {"the ids appended to by themselves",
      NULL,
      {"policy.id+=first"},
-     "error: 'policy.id' is not set by itself: to choose a plugin, write policy=first\n"
+     "error: 'policy.id' cannot be set directly: to choose a plugin, write policy=first\n"
      "  command line, argument 1: policy.id+=first"},
     {"a file's unknown policy",
      "policy_of_unknown",
@@ -812,7 +812,7 @@ static const config_case config_cases[] = {
      "error: unknown key 'frobnicate'\n"
      "  command line, argument 1: frobnicate=1\n"
      "  to add a new key, write +frobnicate=1\n"
-     "  at the top there are: seed device auto_device min_gpu_memory_mb wait_for_gpu gpu_wait_timeout_minutes\n"
+     "  top-level keys: seed device auto_device min_gpu_memory_mb wait_for_gpu gpu_wait_timeout_minutes\n"
      "    gpu_check_interval_seconds min_batch_size max_retries precision total_clients clients_per_round rounds\n"
      "    parallel_clients repeats protocol model backbone dataset optimizer schedule loss backend run training\n"
      "    transform augment graph memory loss_scale claims observe dist federate partition network world comm\n"
@@ -823,7 +823,7 @@ static const config_case config_cases[] = {
      "error: unknown key 'a'\n"
      "  command line, argument 1: a=1\n"
      "  to add a new key, write +a=1\n"
-     "  at the top there are: seed device auto_device min_gpu_memory_mb wait_for_gpu gpu_wait_timeout_minutes\n"
+     "  top-level keys: seed device auto_device min_gpu_memory_mb wait_for_gpu gpu_wait_timeout_minutes\n"
      "    gpu_check_interval_seconds min_batch_size max_retries precision total_clients clients_per_round rounds\n"
      "    parallel_clients repeats protocol model backbone dataset optimizer schedule loss backend run training\n"
      "    transform augment graph memory loss_scale claims observe dist federate partition network world comm\n"
@@ -843,7 +843,7 @@ static const config_case config_cases[] = {
      "error: unknown key 'modle'\n"
      "  command line, argument 1: modle=cnn\n"
      "  did you mean 'model'? to add a new key, write +modle=cnn\n"
-     "  at the top there are: seed device auto_device min_gpu_memory_mb wait_for_gpu gpu_wait_timeout_minutes\n"
+     "  top-level keys: seed device auto_device min_gpu_memory_mb wait_for_gpu gpu_wait_timeout_minutes\n"
      "    gpu_check_interval_seconds min_batch_size max_retries precision total_clients clients_per_round rounds\n"
      "    parallel_clients repeats protocol model backbone dataset optimizer schedule loss backend run training\n"
      "    transform augment graph memory loss_scale claims observe dist federate partition network world comm\n"
@@ -930,7 +930,7 @@ static const config_case config_cases[] = {
     {"an id set by itself",
      NULL,
      {"model.id=mlp"},
-     "error: 'model.id' is not set by itself: to choose a plugin, write model=mlp\n"
+     "error: 'model.id' cannot be set directly: to choose a plugin, write model=mlp\n"
      "  command line, argument 1: model.id=mlp"},
     {"a word without =",
      NULL,
@@ -966,7 +966,7 @@ static const config_case config_cases[] = {
     {"an item that is not there",
      NULL,
      {"dataset.mean.1=3"},
-     "error: 'dataset.mean.1' is not there: the list has 1 item\n"
+     "error: 'dataset.mean.1' does not exist: the list has 1 item\n"
      "  command line, argument 1: dataset.mean.1=3\n"
      "  items count from 0, as in dataset.mean.0=VALUE; to append one, write dataset.mean+=[VALUE]"},
     {"a wrong item",
@@ -988,7 +988,7 @@ static const config_case config_cases[] = {
     {"~key={map} with another map",
      NULL,
      {"+m={a: 1}", "~m={a: 2}"},
-     "error: 'm' is not removed: its value is another\n"
+     "error: 'm' is not removed: its value differs\n"
      "  command line, argument 2: ~m={a: 2}"},
     {"+ on an existing item",
      NULL,
@@ -998,7 +998,7 @@ static const config_case config_cases[] = {
     {"+ on an item that is not there",
      NULL,
      {"+dataset.mean.1=1"},
-     "error: 'dataset.mean.1' is not there: the list has 1 item\n"
+     "error: 'dataset.mean.1' does not exist: the list has 1 item\n"
      "  command line, argument 1: +dataset.mean.1=1\n"
      "  items count from 0, as in dataset.mean.0=VALUE; to append one, write dataset.mean+=[VALUE]"},
     {"no such experiment",
@@ -1043,7 +1043,7 @@ static const config_case config_cases[] = {
     {"an option file for no plugin",
      NULL,
      {"dataset=plain"},
-     "error: configs/dataset/plain.yaml does not say which plugin it is for\n"
+     "error: configs/dataset/plain.yaml does not name its plugin\n"
      "  write: id: PLUGIN"},
     {"defaults lists in a circle",
      NULL,
@@ -1125,7 +1125,7 @@ static const config_case config_cases[] = {
      "error: unknown key 'trainig'\n"
      "  configs/wrong.yaml:8:1\n"
      "  did you mean 'training'?\n"
-     "  at the top there are: seed device auto_device min_gpu_memory_mb wait_for_gpu gpu_wait_timeout_minutes\n"
+     "  top-level keys: seed device auto_device min_gpu_memory_mb wait_for_gpu gpu_wait_timeout_minutes\n"
      "    gpu_check_interval_seconds min_batch_size max_retries precision total_clients clients_per_round rounds\n"
      "    parallel_clients repeats protocol model backbone dataset optimizer schedule loss backend run training\n"
      "    transform augment graph memory loss_scale claims observe dist federate partition network world comm\n"

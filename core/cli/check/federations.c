@@ -47,7 +47,7 @@ static const char *const part_names[BRIM_PARTS] = {"clients.samples",
                                                    "arrived",
                                                    "own",
                                                    "of_client",
-                                                   "client (of what it selects)"};
+                                                   "out->client"};
 
 /* Uniform in [0, 1), the same on all machines. */
 static double draw(const brim_made_federation *f, enum use use, int64_t client, int64_t round)

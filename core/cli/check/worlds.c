@@ -48,7 +48,7 @@ static brim_status check_batch(const brim_made_world *w, int64_t micro_batch)
 {
   for (size_t i = 0; i < w->plan.micro_batch_count; i++)
     if (w->batch[i] == micro_batch) return BRIM_OK;
-  return brim_fail(BRIM_EINVAL, "the peak of the micro-batch %lld was asked for, which is not in the list",
+  return brim_fail(BRIM_EINVAL, "policy asks for the peak of micro-batch %lld, which is not in the list",
                    (long long)micro_batch);
 }
 
