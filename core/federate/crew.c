@@ -11,8 +11,8 @@
 #include "base/text.h"
 #include "base/thread.h"
 
-#define LOOK_SECONDS                                                                                                   \
-  100e-6 /* spinning time before a thread sleeps: longer than the pause between two rounds without evaluation \ */
+/* Spinning time before a thread sleeps: longer than the pause between two rounds without evaluation. */
+#define LOOK_SECONDS 100e-6
 #define LOOKS_PER_CLOCK 64
 
 typedef struct member {
