@@ -109,7 +109,7 @@ bool brim_conv_check(brim_graph *g, const char *op, const char *name, const brim
   return g->status == BRIM_OK;
 }
 
-/* Checks, makes the parameters, convolves x, of 4 dimensions or of 3. */
+/* Checks the arguments, makes the parameters and convolves x, which has 4 dimensions or 3. */
 static brim_tensor *make_layer(brim_graph *g, const char *op, const char *name, brim_tensor *x, int64_t out_channels,
                                const brim_conv2d_options *o)
 {

@@ -52,7 +52,7 @@ BRIM_OP(conv_transpose2d_grad_bias) = {.name = "conv_transpose2d_grad_bias",
                                        .accumulates = BRIM_OP_FROM(0),
                                        .cost = cost_grad_bias};
 
-/* The shape of y, [N,K,H,W] also where x is [N,C,L]; false, with the error in the graph, if there is no such shape. */
+/* The shape of y, [N,K,H,W] even if x is [N,C,L]; false, with the error in the graph, if there is none. */
 static bool find_shape(brim_graph *g, const char *op, const char *name, const brim_shape *x, int64_t out_channels,
                        const brim_conv2d_attr *a, const int64_t output_padding[2], brim_shape *y)
 {
@@ -79,7 +79,7 @@ static bool find_shape(brim_graph *g, const char *op, const char *name, const br
   return g->status == BRIM_OK;
 }
 
-/* Output padding of a whole stride or more, which a dilation allows: zeros after x, as many as take its place. */
+/* Output padding of a whole stride or more, which a dilation allows: appends that many zeros to x instead. */
 static brim_tensor *pad_behind(brim_graph *g, brim_tensor *x, const brim_conv2d_attr *a,
                                const int64_t output_padding[2])
 {
@@ -87,7 +87,7 @@ static brim_tensor *pad_behind(brim_graph *g, brim_tensor *x, const brim_conv2d_
   return after[2] > 0 || after[3] > 0 ? brim_pad(g, x, none, after, 0) : x;
 }
 
-/* Checks, makes the parameters, and sends back x, of 4 dimensions or of 3; y has 4. */
+/* Checks the arguments, makes the parameters and convolves x, which has 4 dimensions or 3; y has 4. */
 static brim_tensor *make_layer(brim_graph *g, const char *op, const char *name, brim_tensor *x, int64_t out_channels,
                                const brim_conv_transpose2d_options *o)
 {
@@ -106,7 +106,7 @@ static brim_tensor *make_layer(brim_graph *g, const char *op, const char *name, 
   brim_shape weight = {shape.rank, {shape.dim[1], filters, o->kernel[0], o->kernel[1]}};
   const brim_shape bias = {1, {out_channels}};
   if (shape.rank == 3) weight.dim[2] = o->kernel[1];
-  /* torch.nn.ConvTranspose2d.reset_parameters: what torch counts as fan-in of such a weight are its own filters */
+  /* torch.nn.ConvTranspose2d.reset_parameters: torch's fan-in of such a weight counts its own filters */
   const double bound = 1 / sqrt((double)filters * (double)taps);
   brim_tensor *in[3] = {NULL, brim_graph_weight(g, name, "weight", &weight, bound)};
   if (!o->no_bias) in[2] = brim_graph_weight(g, name, "bias", &bias, bound);
