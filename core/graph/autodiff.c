@@ -66,7 +66,7 @@ static void locate(brim_graph *g, const brim_node *like)
 
 /* The gradient of a copy in a smaller type, of a parameter or of a tensor made of parameters, is the gradient of the
  * original, in the original's type. */
-static brim_tensor *behind_copy(const brim_graph *g, brim_tensor *x)
+static brim_tensor *original_of(const brim_graph *g, brim_tensor *x)
 {
   const brim_node *maker = x->producer >= 0 ? g->node[x->producer] : NULL;
   const bool copy = maker && maker->descriptor->converts && !brim_graph_has_samples(g, maker->in[0]);
@@ -94,7 +94,7 @@ brim_status brim_autodiff_add(brim_autodiff *ad, const brim_node *like, brim_ten
 {
   brim_graph *g = ad->g;
   locate(g, like);
-  x = behind_copy(g, x);
+  x = original_of(g, x);
   if (sums_samples(g, like, x)) /* the kernel would have added it up over a micro-batch */
     return brim_graph_fail(g, like->op, like->name,
                            "'%s' has no samples and cannot be used beside a tensor that has samples", x->name);
@@ -127,7 +127,7 @@ brim_status brim_autodiff_emit(brim_autodiff *ad, const char *op, const brim_nod
   if (!needs_any(ad, of, of_count)) return BRIM_OK;
   brim_tensor **out = BRIM_ARENA_NEW(&g->arena, brim_tensor *, of_count);
   for (uint32_t i = 0; i < of_count; i++) {
-    brim_tensor *source = behind_copy(g, of[i]);
+    brim_tensor *source = original_of(g, of[i]);
     const bool direct =
         i < 32 && accumulates >> i & 1 && brim_autodiff_sums(ad, like, source) && brim_autodiff_needs(ad, source);
     out[i] = direct ? brim_graph_next_gradient(g, source) : new_flow(g, of[i]);

@@ -79,7 +79,7 @@ static bool merge(const pass *p, brim_node *first, const brim_node *second)
 
 /* An activation after a view, as at the end of conv1d, may as well come before it: the view's result becomes the
  * activation's. */
-static bool merge_behind_view(const pass *p, brim_node *first, brim_node *view, const brim_node *second)
+static bool merge_after_view(const pass *p, brim_node *first, brim_node *view, const brim_node *second)
 {
   brim_tensor *inner = first->out[0], *outer = view->out[0];
   if (!view->descriptor->traits.view || view->in[0] != inner || second->in_count != 1 || second->in[0] != outer)
@@ -121,7 +121,7 @@ static void renumber(const pass *p)
 
 /* Even if a pair is not merged, its activation moves before the view: then the first gradient has the same order in
  * memory, by which backends choose how to compute. */
-static bool come_before_view(const pass *p, const brim_node *first, brim_node *view, brim_node *second)
+static bool move_before_view(const pass *p, const brim_node *first, brim_node *view, brim_node *second)
 {
   brim_tensor *inner = first->out[0], *outer = view->out[0], *last = second->out[0];
   if (!view->descriptor->traits.view || view->in[0] != inner || second->in_count != 1 || second->in[0] != outer)
@@ -146,9 +146,9 @@ void brim_graph_fuse(brim_graph *g, uint64_t fusions, bool (*offers)(const void 
   for (size_t i = 0; i < g->node_count; i++) {
     brim_node *n = g->node[i];
     if (kept > 0 && merge(&p, g->node[kept - 1], n)) continue;
-    if (kept > 1 && merge_behind_view(&p, g->node[kept - 2], g->node[kept - 1], n)) continue;
+    if (kept > 1 && merge_after_view(&p, g->node[kept - 2], g->node[kept - 1], n)) continue;
     g->node[kept++] = n;
-    if (kept > 2 && come_before_view(&p, g->node[kept - 3], g->node[kept - 2], n)) {
+    if (kept > 2 && move_before_view(&p, g->node[kept - 3], g->node[kept - 2], n)) {
       g->node[kept - 1] = g->node[kept - 2];
       g->node[kept - 2] = n;
     }

@@ -302,7 +302,7 @@ static void search_all(search *s, const bool *end)
 
 /* A descent drops the best node at each step, which later drops may make unnecessary: keeps nodes again, those of most
  * work first, as long as the peak does not rise. */
-static void relent(search *s, found *f, size_t tries)
+static void keep_again(search *s, found *f, size_t tries)
 {
   size_t count = 0;
   memcpy(s->e.w.dropped, f->dropped, s->nodes * sizeof *f->dropped);
@@ -317,12 +317,12 @@ static void relent(search *s, found *f, size_t tries)
   put(s, f, brim_estimate_run(&s->e), work_made(s));
 }
 
-static void relent_all(search *s)
+static void keep_all_again(search *s)
 {
   size_t levels = 0;
   for (size_t i = 0; i <= SLOTS; i++) levels += s->slot[i].bytes > 0;
   for (size_t i = 0; i <= SLOTS; i++)
-    if (s->slot[i].bytes > 0) relent(s, &s->slot[i], 1000 * TRIES_MAX / (s->nodes + 1) / levels);
+    if (s->slot[i].bytes > 0) keep_again(s, &s->slot[i], 1000 * TRIES_MAX / (s->nodes + 1) / levels);
 }
 
 /* ---- levels ---- */
@@ -356,7 +356,7 @@ void brim_recompute_search(const brim_program *p, const bool *end, brim_arena *a
   init_search(&s, p, &scratch);
   search_all(&s, end);
   solve_blocks(&s, end, &scratch);
-  relent_all(&s);
+  keep_all_again(&s);
   list_levels(&s, arena, out);
   brim_arena_release(&scratch);
 }

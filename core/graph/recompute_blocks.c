@@ -217,7 +217,7 @@ static void reach(const brim_blocks *b, size_t at, const place *next)
   *p = *next;
 }
 
-static void go_on(const brim_blocks *b, size_t at, size_t from, int64_t room)
+static void extend(const brim_blocks *b, size_t at, size_t from, int64_t room)
 {
   const place *p = &b->place[at * b->places + from];
   for (size_t n = 1; n <= BRIM_SEGMENT_MAX && at + n <= b->chain.count; n++) {
@@ -235,14 +235,14 @@ static void go_on(const brim_blocks *b, size_t at, size_t from, int64_t room)
 }
 
 /* Continues from every place that has less work than all places with fewer bytes kept. */
-static void go_on_from_all(const brim_blocks *b, size_t at, int64_t room)
+static void extend_all(const brim_blocks *b, size_t at, int64_t room)
 {
   int64_t least = INT64_MAX;
   for (size_t from = 0; from < b->places; from++) {
     const place *p = &b->place[at * b->places + from];
     if (p->work < 0 || p->work >= least) continue;
     least = p->work;
-    go_on(b, at, from, room);
+    extend(b, at, from, room);
   }
 }
 
@@ -285,7 +285,7 @@ bool brim_blocks_solve(brim_blocks *b, uint64_t bytes)
   b->places_a_byte = ((double)b->places - 0.001) / (double)(room + 1);
   for (size_t i = 0; i < (b->chain.count + 1) * b->places; i++) b->place[i].work = -1;
   reach(b, 0, &(place){0});
-  for (size_t at = 0; at < b->chain.count; at++) go_on_from_all(b, at, room);
+  for (size_t at = 0; at < b->chain.count; at++) extend_all(b, at, room);
   const place *best = NULL;
   for (size_t i = 0; i < b->places; i++) {
     const place *p = &b->place[b->chain.count * b->places + i];

@@ -117,7 +117,8 @@ static int64_t peak_of(const brim_choice *x, const brim_chain_block *k, const br
 }
 
 /* Extends the segments `from` by the block k. */
-static brim_choices put_behind(const brim_chain *b, const brim_choices *from, const brim_chain_block *k, bool drop_end)
+static brim_choices append_block(const brim_chain *b, const brim_choices *from, const brim_chain_block *k,
+                                 bool drop_end)
 {
   brim_choice all[CANDIDATES_MAX];
   const brim_choices *with = &k->inside[drop_end];
@@ -142,8 +143,8 @@ void brim_choices_find_segments(brim_chain *b, size_t first, const brim_chain_bl
   k->open[0] = (brim_choices){&nothing, 1};
   for (size_t n = 1; n <= BRIM_SEGMENT_MAX && first + n <= b->count && k->open[n - 1].count > 0; n++) {
     const brim_chain_block *last = &b->block[first + n - 1];
-    k->open[n] = n <= alike ? like->open[n] : put_behind(b, &k->open[n - 1], last, true);
-    k->closed[n] = n <= alike ? like->closed[n] : put_behind(b, &k->open[n - 1], last, false);
+    k->open[n] = n <= alike ? like->open[n] : append_block(b, &k->open[n - 1], last, true);
+    k->closed[n] = n <= alike ? like->closed[n] : append_block(b, &k->open[n - 1], last, false);
   }
 }
 

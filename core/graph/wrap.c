@@ -16,7 +16,7 @@
 #undef brim_pad
 #undef brim_scale
 
-#define LAYERS_TOLD 64 /* listed in an error */
+#define LAYERS_LISTED 64 /* listed in an error */
 
 /* A position in a graph, while it grows. */
 typedef struct extent {
@@ -35,8 +35,8 @@ struct brim_wrap {
   brim_lora_options adapt; /* r 0: no changes */
   brim_wrap_change *change;
   size_t adapted, change_room;
-  const char *head;               /* the first linear layer on the features */
-  const char *layer[LAYERS_TOLD]; /* linear layers, with "*" for numbers */
+  const char *head;                 /* the first linear layer on the features */
+  const char *layer[LAYERS_LISTED]; /* linear layers, with "*" for numbers */
   size_t layers;
 };
 
@@ -222,7 +222,7 @@ static void note_layer(brim_graph *g, const char *name)
   *to = '\0';
   for (size_t i = 0; i < w->layers; i++)
     if (strcmp(w->layer[i], pattern) == 0) return;
-  if (w->layers < LAYERS_TOLD) w->layer[w->layers++] = pattern;
+  if (w->layers < LAYERS_LISTED) w->layer[w->layers++] = pattern;
 }
 
 /* The part of a layer that a target names: 0: none; 'a': all of it; 'q', 'k', 'v': a third. */

@@ -19,7 +19,7 @@ typedef struct brim_seat {
   bool left;          /* it has said goodbye */
   int exit_status;    /* reported with goodbye */
   bool waits;         /* in an exchange */
-  bool is_told;       /* it has had the stop signal */
+  bool has_stop;      /* it has had the stop signal */
   /* the message being read */
   brim_line_head head;
   size_t have;

@@ -72,7 +72,7 @@ static bool takes_whole(const brim_autodiff *ad, const brim_node *n, const brim_
 }
 
 /* The gradient of x is dy itself: a view of it, no copy. */
-static brim_status hand_on(brim_autodiff *ad, const brim_node *n, brim_tensor *x)
+static brim_status pass_whole(brim_autodiff *ad, const brim_node *n, brim_tensor *x)
 {
   brim_tensor *const in[] = {brim_autodiff_of(ad, n->out[0])};
   return brim_autodiff_emit(ad, takes_whole(ad, n, x) ? "reshape" : "sum_to", n, NULL, in, 1, &x, 1);
@@ -92,14 +92,14 @@ static const brim_attr minus = {.activation = {.factor = -1}};
 static brim_status gradient_add(brim_autodiff *ad, const brim_node *n)
 {
   for (uint32_t i = 0; i < 2; i++)
-    if (brim_autodiff_needs(ad, n->in[i])) BRIM_TRY(hand_on(ad, n, n->in[i]));
+    if (brim_autodiff_needs(ad, n->in[i])) BRIM_TRY(pass_whole(ad, n, n->in[i]));
   return BRIM_OK;
 }
 
 static brim_status gradient_sub(brim_autodiff *ad, const brim_node *n)
 {
   brim_tensor *const dy = brim_autodiff_of(ad, n->out[0]);
-  if (brim_autodiff_needs(ad, n->in[0])) BRIM_TRY(hand_on(ad, n, n->in[0]));
+  if (brim_autodiff_needs(ad, n->in[0])) BRIM_TRY(pass_whole(ad, n, n->in[0]));
   return brim_autodiff_needs(ad, n->in[1]) ? flow(ad, n, "scale", &minus, &dy, 1, n->in[1]) : BRIM_OK;
 }
 

@@ -80,8 +80,7 @@ static bool find_shape(brim_graph *g, const char *op, const char *name, const br
 }
 
 /* Output padding of a whole stride or more, which a dilation allows: appends that many zeros to x instead. */
-static brim_tensor *pad_behind(brim_graph *g, brim_tensor *x, const brim_conv2d_attr *a,
-                               const int64_t output_padding[2])
+static brim_tensor *pad_after(brim_graph *g, brim_tensor *x, const brim_conv2d_attr *a, const int64_t output_padding[2])
 {
   const int64_t none[4] = {0}, after[4] = {0, 0, output_padding[0] / a->stride[0], output_padding[1] / a->stride[1]};
   return after[2] > 0 || after[3] > 0 ? brim_pad(g, x, none, after, 0) : x;
@@ -110,7 +109,7 @@ static brim_tensor *make_layer(brim_graph *g, const char *op, const char *name, 
   const double bound = 1 / sqrt((double)filters * (double)taps);
   brim_tensor *in[3] = {NULL, brim_graph_weight(g, name, "weight", &weight, bound)};
   if (!o->no_bias) in[2] = brim_graph_weight(g, name, "bias", &bias, bound);
-  in[0] = pad_behind(g, shape.rank == 3 ? brim_window_spread(g, x) : x, &attr.conv2d, o->output_padding);
+  in[0] = pad_after(g, shape.rank == 3 ? brim_window_spread(g, x) : x, &attr.conv2d, o->output_padding);
   brim_tensor *y = brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, g->real, &y_shape, name);
   if (!y) return NULL;
   return brim_graph_node_into(g, "conv_transpose2d", name, in, o->no_bias ? 2 : 3, &y, 1, &attr) ? y : NULL;
