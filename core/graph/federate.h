@@ -7,9 +7,9 @@
 #define BRIM_GRAPH_FEDERATE_H
 #include "graph/graph.h"
 
-/* Tensors that stand for the global model: g->global. At most once in a graph. */
+/* Adds tensors that stand for the global model: g->global. Call at most once for a graph. */
 void brim_graph_add_global(brim_graph *g);
-/* [plan] One node for each parameter of `like` that is not frozen, buffers too: the client takes the global model. */
+/* [plan] One node for each parameter of `like` that is not frozen, buffers too: the client copies the global model. */
 brim_status brim_graph_build_adopt(const brim_graph *like, brim_graph **out);
 /* [plan] How far the client has moved: `kept` is f64 [2], the sum of squares and the largest of all differences. */
 brim_status brim_graph_build_distance(const brim_graph *like, brim_graph **out);

@@ -88,7 +88,7 @@ class Recompute(Case):
                 if now == "none":
                     self.assertNotIn("recompute=", told)
                 else:
-                    self.assertRegex(told, f"recompute={now}: [1-9][0-9]* operations again")
+                    self.assertRegex(told, f"recompute={now}: [1-9][0-9]* operations recomputed")
                 self.assert_same_checkpoint("whole", run.name, 8)
 
     def test_auto_makes_a_run_fit_that_would_not(self):
@@ -164,15 +164,15 @@ class Recompute(Case):
         self.assertGreater(told["flops"], 0)
         self.assertTrue(0 < told["share"] < 1)
         text = self.brim("plan", *COMMON, *words).out
-        self.assertIn(f"recompute=blocks: {told['operations']} operations again, {100 * told['share']:.1f} % more work "
-                      "in a step, predicted to take ", text)
+        self.assertIn(f"recompute=blocks: {told['operations']} operations recomputed, {100 * told['share']:.1f} % more "
+                      "work in a step, predicted to take ", text)
         self.assertNotIn("recompute=", self.brim("plan", *COMMON, *MODELS["lightcnn"]).out)
 
     def test_training_begins_with_what_is_made_again(self):
         words = [*COMMON, *MODELS["lightcnn"], "training.steps=1", "dataset.test_count=0"]
         told = self.train("blocks", *words, "memory.recompute=blocks").out
         count = self.json("blocks", "plan.json")["recompute"]["operations"]
-        self.assertIn(f"recompute=blocks: {count} operations again, ", told)
+        self.assertIn(f"recompute=blocks: {count} operations recomputed, ", told)
         told = self.train("auto", *words, "memory.recompute=auto").out
         self.assertIn("recompute=auto: nothing is recomputed", told)
         self.assertNotIn("recompute", self.train("none", *words).out)
