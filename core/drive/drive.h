@@ -36,7 +36,7 @@ brim_status brim_drive_open_in(const brim_drive_place *place, const brim_config 
                                const brim_setup_options *options, brim_drive **out);
 void brim_drive_close(brim_drive *drive);
 
-/* ---- what is chosen ---- */
+/* ---- choices ---- */
 
 /* [plan] Lets the policies choose the training plan. They may request another configuration: then *drive is replaced,
  * also on failure. */

@@ -1,4 +1,4 @@
-/* From a model to a whole graph: its forward pass, the loss, the metrics, fusion, and the backward pass. */
+/* Builds a whole graph from a model: its forward pass, the loss, the metrics, fusion, and the backward pass. */
 #include <stdio.h>
 #include <string.h>
 

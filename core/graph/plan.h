@@ -1,4 +1,4 @@
-/* The memory plan: where every tensor of a run lies, before anything is allocated.
+/* The memory plan: the place of every tensor of a run, before anything is allocated.
  *
  * A run has one arena:
  *     [ reserved | parameters | gradients | optimizer state | metrics | class weights | proof ]   persistent
@@ -7,8 +7,8 @@
  * program, memory is shared by lifetime: a view or an in-place result shares its input's buffer, a buffer lives
  * from the node that makes it to the last that needs it, and buffers that never live together may overlap.
  *
- * States that are kept in host memory lie in a block of their own there. In the arena they are transient: each has a
- * buffer around its parameter's update (graph/offload.h), which exec copies it to and from.
+ * States in host memory have a block of their own there. In the arena they are transient: each has a buffer during its
+ * parameter's update (graph/offload.h), and exec copies it in and out.
  *
  * The plan is a pure function of its request. */
 #ifndef BRIM_GRAPH_PLAN_H

@@ -4,7 +4,7 @@
  *     TFRecord   length: 8 bytes | masked CRC-32C of these | data | masked CRC-32C of the data      all little-endian
  *     Event      1: double wall_time   2: int64 step   3: string file_version   5: Summary   7: SessionLog
  *     Summary    1: Value, repeated        Value   1: string tag   2: float simple_value
- *     SessionLog 1: status, START = 1: readers forget what they have of the event's step and later ones */
+ *     SessionLog 1: status, START = 1: readers discard the event's step and later ones */
 #include "observe/tensorboard.h"
 
 #include <errno.h>

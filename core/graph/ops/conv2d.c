@@ -1,8 +1,8 @@
 /* Convolution (cross-correlation, as in every deep learning library) over two dimensions or one:
  *     y[n,k,p,q] = bias[k] + sum over c,r,s of x[n, first + c, h, w] * weight[k,c,r,s]
  *     h = p*stride - padding + r*dilation, w likewise; `first` is the first channel of filter k's group
- * One dimension is a height of 1: conv1d is conv2d between two reshapes, which are views. Its weight keeps the rank
- * that it has in checkpoints, [K,C/g,S], and is taken as [K,C/g,1,S]. */
+ * One dimension is treated as a height of 1: conv1d is conv2d between two reshapes, which are views. Its weight keeps
+ * its rank in checkpoints, [K,C/g,S], and is read as [K,C/g,1,S]. */
 #include <math.h>
 
 #include "graph/ops/conv.h"

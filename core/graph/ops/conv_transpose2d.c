@@ -1,13 +1,13 @@
-/* Transposed convolution: the gradient of a convolution with respect to its input, as a layer. Where conv2d sums what
- * lies in a window, this sends each value, times the filter, back to the window:
+/* Transposed convolution: the gradient of a convolution with respect to its input, as a layer. Where conv2d sums over
+ * a window, this adds each value, times the filter, to the window:
  *     y[n,k,h,w] = bias[k] + sum over c,r,s,p,q of x[n,c,p,q] * weight[c,k,r,s]
  *     over all p,q with  h = p*stride - padding + r*dilation,  w likewise
- * So in terms of the convolution that leads from y back to x, with the same attributes and weights,
+ * In terms of the convolution from y to x with the same attributes and weights,
  *     y  is its gradient of the input,  dx  is the convolution of dy,  dweight  its gradient of the weights,
- * whose kernels and whose bits for any micro-batch these are; only the bias is added here, and has a gradient of its
- * own. Several heights lead to the same P, as a stride leaves some of the input unread: output_padding chooses one.
+ * so kernels, and the bits for any micro-batch, are the same; only the bias is added here, with a gradient of its own.
+ * Several heights lead to the same P, as a stride leaves some of the input unread: output_padding chooses one.
  *
- * One dimension is a height of 1, as with conv1d. */
+ * One dimension is treated as a height of 1, as in conv1d. */
 #include <math.h>
 
 #include "graph/ops/conv.h"

@@ -1,7 +1,7 @@
-/* Softmax cross-entropy, one loss a label, by itself and with the product that makes the logits inside; and the metrics
- * of classification and of regression.
+/* Softmax cross-entropy, one loss per label, alone or including the product that makes the logits; and the metrics of
+ * classification and regression.
  *     loss[n] = log(sum over k of exp(logits[n,k])) - logits[n, label[n]]
- * or with smoothed labels, labels that are shares of classes, and weights of classes, as brim/ops.h says.
+ * brim/ops.h adds smoothed labels, labels that are shares of classes, and class weights.
  * The gradient is scaled by the step's loss_scale (1 / samples of the effective batch), so that losses are summed
  * over micro-batches and divided once. */
 #include "graph/graph.h"
