@@ -111,14 +111,14 @@ class Devices(CudaCase):
         self.assertEqual(gpu["free_bytes"], gpu["total_bytes"])
         lines = [line for line in self.cuda("devices").out.splitlines() if "who uses" in line]
         self.assertEqual(lines,
-                         ["who uses cuda:0 is not known: the driver's library libnvidia-ml.so.1 cannot be loaded"])
+                         ["cannot list the processes that use cuda:0: the driver's library libnvidia-ml.so.1 cannot be loaded"])
 
     def test_nvml_that_does_not_work_is_one_line(self):
         for how, text in (({"nvml": "", "NVML_INIT": "18"}, "does not start: Driver/library version mismatch"),
                           ({"nvml": f"{uuid(1)}=5"}, f"does not know {uuid(0)}: Not Found")):
             with self.subTest(text):
                 lines = [line for line in self.cuda("devices", **how).out.splitlines() if "who uses" in line]
-                self.assertEqual(lines, [f"who uses cuda:0 is not known: libnvidia-ml.so.1 {text}"])
+                self.assertEqual(lines, [f"cannot list the processes that use cuda:0: libnvidia-ml.so.1 {text}"])
 
     def test_a_full_device_is_there(self):
         self.assertEqual(self.gpus(EMULATED_FULL="1")[0]["free_bytes"], 0)

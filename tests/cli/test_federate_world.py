@@ -383,7 +383,7 @@ class FederateWorld(Ranks):
                               ("network.loss_percent=[100]", "'network.loss_percent' must be a list"),
                               ("network.latency_ms=[1,2]", "network.latency_ms has 2"),
                               ("world.availability=trace", "world.availability=trace needs a trace"),
-                              ("world.trace=x.csv", "'world.trace' changes nothing here"),
+                              ("world.trace=x.csv", "'world.trace' has no effect here"),
                               ("world.devices=x.csv", "cannot read 'x.csv'"),
                               ("federate.over_selection=-1", "'federate.over_selection' must be in [0,10]")):
             with self.subTest(word):

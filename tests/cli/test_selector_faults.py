@@ -56,7 +56,7 @@ class SelectorFaults(Case):
         for function in "select", "learn":
             with self.subTest(function):
                 self.check(f"{function}:fails", f"failed in {function}: this policy does not want to")
-                self.check(f"{function}:unknown", f"returned 77 from {function}, which is no status",
+                self.check(f"{function}:unknown", f"returned 77 from {function}, which is not a status",
                            "return BRIM_OK, or brim_fail(status, ...) to say what failed")
                 self.check(f"{function}:notsup", f"returned BRIM_ENOTSUP from {function}")
 
@@ -73,7 +73,7 @@ class SelectorFaults(Case):
                 self.check(f"{function}:segv", function, str(BAD / "selector" / "bad.so"), "segmentation fault")
 
     def test_a_loop_ends_the_run_with_a_checkpoint(self):
-        self.check("select:loop", "does not come back from select", "after 1 s of processor time")
+        self.check("select:loop", "did not return from select", "after 1 s of processor time")
 
     def test_an_instance_that_could_not_be_made_is_not_destroyed(self):
         result = self.federate("made", bad="create:fails", status=USAGE)
