@@ -292,7 +292,7 @@ static void on_wait(void *context, const char *place)
   brim_dialogue_show_wait(w->dialogue, w->dialogue->wanted, w->need_bytes, place, -1);
 }
 
-static void tell_claimed(const brim_drive *d, int device, uint64_t need_bytes, double seconds)
+static void log_claim(const brim_drive *d, int device, uint64_t need_bytes, double seconds)
 {
   char name[64], waited[128];
   snprintf(name, sizeof name, "%s:%d", brim_setup_backend_id(d->setup), device);
@@ -314,7 +314,7 @@ brim_status brim_drive_claim(brim_drive *d, uint64_t peak, void **claim, int *de
   if (!brim_device_is_shared(&d->planner.device_info)) return BRIM_OK;
   const brim_status status = env->claim(env->self, &request, claim, device, &waited);
   d->planner.queue_seconds += waited;
-  if (status == BRIM_OK && waited > 0) tell_claimed(d, *device, w.need_bytes, waited);
+  if (status == BRIM_OK && waited > 0) log_claim(d, *device, w.need_bytes, waited);
   return status;
 }
 

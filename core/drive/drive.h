@@ -20,7 +20,7 @@ struct brim_drive {
   brim_planner planner;
   brim_dialogue dialogue;
   const brim_drive_place *place; /* NULL: the real world */
-  brim_choice choice; /* resolved by the configuration, by policies, or by recovery from want of memory; fp32 while no
+  brim_choice choice; /* resolved by the configuration, by policies, or by recovery when memory ran out; fp32 while no
                          other precision has been chosen for `auto` */
   brim_order order;   /* order of the samples under this choice */
   bool started;       /* brim_drive_start was called */
@@ -36,7 +36,7 @@ brim_status brim_drive_open_in(const brim_drive_place *place, const brim_config 
                                const brim_setup_options *options, brim_drive **out);
 void brim_drive_close(brim_drive *drive);
 
-/* ---- what is chosen ---- */
+/* ---- choices ---- */
 
 /* [plan] Lets the policies choose the training plan. They may request another configuration: then *drive is replaced,
  * also on failure. */

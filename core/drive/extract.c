@@ -11,7 +11,7 @@
 #include "drive/placement.h"
 #include "setup/features.h"
 
-#define TOLD_SECONDS 10 /* between progress lines */
+#define REPORT_SECONDS 10 /* between progress lines */
 
 typedef struct extraction {
   brim_drive *drive;
@@ -21,7 +21,7 @@ typedef struct extraction {
   const brim_program *program;
   brim_feature_writer *writer;
   int64_t batch, done, total;
-  double told;
+  double reported_at;
   void *values, *kept; /* [batch, elements]; kept: the features in the backend's type */
   int32_t *labels;     /* [batch] */
   float *row;
@@ -52,10 +52,10 @@ static brim_status keep_row(extraction *x, const brim_span *span, int64_t i)
   return brim_feature_writer_put(x->writer, split, index, x->row, x->labels[i]);
 }
 
-static void tell_progress(extraction *x)
+static void log_progress(extraction *x)
 {
-  if (brim_now() - x->told < TOLD_SECONDS) return;
-  x->told = brim_now();
+  if (brim_now() - x->reported_at < REPORT_SECONDS) return;
+  x->reported_at = brim_now();
   brim_log(BRIM_LOG_INFO, "features: %lld of %lld samples", (long long)x->done, (long long)x->total);
 }
 
@@ -72,7 +72,7 @@ static brim_status compute_batch(extraction *x, const brim_batch *batch)
   BRIM_TRY(brim_exec_read(x->exec, x->program, x->program->graph->kept, x->kept));
   for (int64_t i = 0; i < batch->span.count; i++) BRIM_TRY(keep_row(x, &batch->span, i));
   x->done += batch->span.count;
-  tell_progress(x);
+  log_progress(x);
   return BRIM_OK;
 }
 
@@ -155,7 +155,7 @@ static brim_status fill_file(brim_drive *d, brim_feature_writer *w)
 {
   int64_t total;
   const int64_t batch = batch_of(d->setup, &total);
-  extraction x = {.drive = d, .setup = d->setup, .writer = w, .total = total, .told = brim_now()};
+  extraction x = {.drive = d, .setup = d->setup, .writer = w, .total = total, .reported_at = brim_now()};
   const double start = brim_now();
   x.batch = batch;
   brim_log(BRIM_LOG_INFO, "features: computing them once for %lld samples, %lld numbers each", (long long)total,

@@ -1,11 +1,11 @@
 /* The loop over the steps of a run, the same for every brim_work. After each commit, in this order:
  *
- *     evaluation -> the end of a round: policies look at memory -> checkpoint
+ *     evaluation -> the end of a round: policies examine memory -> checkpoint
  *     memory pressure -> another plan, if a policy wants it -> the next step
  *
- * What is due after a commit is due by the number of the step alone, so a resumed run does what an undisturbed one
- * does. A round is what lies between two evaluations, which are due even where there is nothing to evaluate; of a
- * federation it is a round of clients, a step of its run. */
+ * Whether something is due after a commit depends only on the number of the step, so a resumed run does the same as an
+ * undisturbed one. A round is the time between two evaluations, which are due even if there is nothing to evaluate; in
+ * a federation it is a round of clients, which is one step of the run. */
 #ifndef BRIM_DRIVE_LOOP_H
 #define BRIM_DRIVE_LOOP_H
 #include "drive/recover.h"

@@ -27,8 +27,8 @@ static void take_failure(failure *f, brim_status status)
 }
 
 /* Logs the step of the ladder as an event by "recovery". */
-static void tell_recovery(const brim_recovery *r, const failure *f, const char *format, ...) BRIM_PRINTF(3, 4);
-static void tell_recovery(const brim_recovery *r, const failure *f, const char *format, ...)
+static void log_recovery(const brim_recovery *r, const failure *f, const char *format, ...) BRIM_PRINTF(3, 4);
+static void log_recovery(const brim_recovery *r, const failure *f, const char *format, ...)
 {
   char choice[REASON_ROOM], reason[REASON_ROOM];
   va_list list;
@@ -52,8 +52,8 @@ static brim_status clean(brim_recovery *r, const failure *f)
   const bool light = r->tries == 0;
   if (r->tries >= retries_max(r)) return BRIM_ENOTSUP;
   r->work->clean(r->work->self, light ? BRIM_CLEAN_LIGHT : BRIM_CLEAN_HEAVY, false);
-  tell_recovery(r, f, "%s cleanup, %lld of %lld", light ? "light" : "heavy", (long long)r->tries + 1,
-                (long long)retries_max(r));
+  log_recovery(r, f, "%s cleanup, %lld of %lld", light ? "light" : "heavy", (long long)r->tries + 1,
+               (long long)retries_max(r));
   return BRIM_OK;
 }
 
@@ -81,9 +81,9 @@ static brim_status recompute_more(brim_recovery *r, const failure *f)
   if (room > 0 && room < bytes) bytes = room;
   if (r->tries >= retries_max(r) || bytes == 0) return BRIM_ENOTSUP;
   BRIM_TRY(recompute_within(r, &(*r->drive)->choice, &bytes));
-  tell_recovery(r, f, "more recompute, %lld of %lld: a plan of %s instead of %s", (long long)r->tries + 1,
-                (long long)retries_max(r), brim_format_bytes(a, sizeof a, bytes),
-                brim_format_bytes(b, sizeof b, r->needed_bytes));
+  log_recovery(r, f, "more recompute, %lld of %lld: a plan of %s instead of %s", (long long)r->tries + 1,
+               (long long)retries_max(r), brim_format_bytes(a, sizeof a, bytes),
+               brim_format_bytes(b, sizeof b, r->needed_bytes));
   return BRIM_OK;
 }
 
@@ -96,7 +96,7 @@ static brim_status fewer_lanes(brim_recovery *r, const failure *f)
   if (before <= 1) return BRIM_ENOTSUP;
   to.lanes /= 2;
   brim_drive_go(d, &to);
-  tell_recovery(r, f, "%d client%s at a time instead of %d", (int)to.lanes, brim_plural(to.lanes), (int)before);
+  log_recovery(r, f, "%d client%s at a time instead of %d", (int)to.lanes, brim_plural(to.lanes), (int)before);
   return BRIM_OK;
 }
 
@@ -107,7 +107,7 @@ static brim_status ask_policies(brim_recovery *r, const failure *f)
   const brim_status status = brim_drive_after_oom(*r->drive, f->status, r->needed_bytes);
   if (status == f->status) return BRIM_ENOTSUP;
   if (status != BRIM_ENODEVICE || (*r->drive)->dialogue.again.count > 0) return status;
-  tell_recovery(r, f, "not done: %.*s", (int)strcspn(brim_error_text(), "\n"), brim_error_text());
+  log_recovery(r, f, "not done: %.*s", (int)strcspn(brim_error_text(), "\n"), brim_error_text());
   return BRIM_ENOTSUP;
 }
 
@@ -129,15 +129,15 @@ static brim_status halve(brim_recovery *r, const failure *f)
   const int64_t half = find_half(d, d->choice.micro_batch);
   if (r->tries >= retries_max(r)) return BRIM_ENOTSUP;
   if (half == 0) {
-    tell_recovery(r, f, "cannot halve the micro-batch of %lld%s", (long long)d->choice.micro_batch,
-                  d->setup->grain == 0 ? " automatically: without training.grain the results would differ by rounding, "
-                                         "which a policy may accept (policy+=robust)"
-                                       : " without changing the results");
+    log_recovery(r, f, "cannot halve the micro-batch of %lld%s", (long long)d->choice.micro_batch,
+                 d->setup->grain == 0 ? " automatically: without training.grain the results would differ by rounding, "
+                                        "which a policy may accept (policy+=robust)"
+                                      : " without changing the results");
     return BRIM_ENOTSUP;
   }
   brim_drive_cut(d, half);
-  tell_recovery(r, f, "micro-batch %s, %lld of %lld", brim_setup_format_cut(d->setup, half, cut, sizeof cut),
-                (long long)r->tries + 1, (long long)retries_max(r));
+  log_recovery(r, f, "micro-batch %s, %lld of %lld", brim_setup_format_cut(d->setup, half, cut, sizeof cut),
+               (long long)r->tries + 1, (long long)retries_max(r));
   return BRIM_OK;
 }
 
@@ -146,12 +146,12 @@ static brim_status halve(brim_recovery *r, const failure *f)
 static brim_status rewind_work(brim_recovery *r, const failure *f)
 {
   BRIM_TRY(r->work->rewind(r->work->self));
-  tell_recovery(r, f, "back to step %lld", (long long)r->work->step(r->work->self));
+  log_recovery(r, f, "back to step %lld", (long long)r->work->step(r->work->self));
   return BRIM_OK;
 }
 
 /* Restores the values of the last commit, in the plan that is due. */
-static brim_status make_whole(brim_recovery *r, const failure *f, bool replans)
+static brim_status restore_values(brim_recovery *r, const failure *f, bool replans)
 {
   const brim_work *w = r->work;
   const bool is_placed = w->placed_bytes(w->self) > 0;
@@ -162,9 +162,9 @@ static brim_status make_whole(brim_recovery *r, const failure *f, bool replans)
 
 /* Continues from `status`, which the rung returned, and then from the result of placing. `replans`: place the run's
  * present plan. OK: the failed work may be repeated. */
-static brim_status go_on(brim_recovery *r, const failure *f, bool replans, brim_status status)
+static brim_status continue_run(brim_recovery *r, const failure *f, bool replans, brim_status status)
 {
-  if (status == BRIM_OK) status = make_whole(r, f, replans);
+  if (status == BRIM_OK) status = restore_values(r, f, replans);
   if ((*r->drive)->setup->options.dist)
     (*r->drive)->dialogue.again.count = 0; /* all ranks keep their first configuration */
   while (status != BRIM_OK && !r->is_over && brim_drive_asks(*r->drive)) {
@@ -173,7 +173,7 @@ static brim_status go_on(brim_recovery *r, const failure *f, bool replans, brim_
     r->is_remade = true;
     r->is_over = status != BRIM_OK;
     if (r->work->follow) r->work->follow(r->work->self, *r->drive);
-    if (status == BRIM_OK) status = make_whole(r, f, true);
+    if (status == BRIM_OK) status = restore_values(r, f, true);
   }
   return status;
 }
@@ -187,7 +187,7 @@ static const struct {
 #define RUNGS ((int32_t)(sizeof ladder / sizeof ladder[0]))
 
 /* Did a plan get no memory, or was there no memory to make it? Then the ladder continues. */
-static bool is_want(brim_status status)
+static bool lacks_memory(brim_status status)
 {
   return brim_status_is_want(status) || status == BRIM_EBUDGET || status == BRIM_ENODEVICE;
 }
@@ -210,11 +210,11 @@ static brim_status climb(brim_recovery *r, failure *f)
       continue;
     }
     r->tries++;
-    status = go_on(r, f, replans, status);
-    if (!is_want(status) || r->is_over) return status;
+    status = continue_run(r, f, replans, status);
+    if (!lacks_memory(status) || r->is_over) return status;
     take_failure(f, status);
   }
-  tell_recovery(r, f, "gives up after step %lld", (long long)r->work->step(r->work->self));
+  log_recovery(r, f, "gives up after step %lld", (long long)r->work->step(r->work->self));
   return brim_fail(f->status, "%s\nin %s; no recovery measure helped", f->error.text, f->what);
 }
 
@@ -294,16 +294,16 @@ static bool make_smaller(brim_drive *d, brim_choice *choice)
 }
 
 /* Logs the new plan before changing to it. */
-static void tell_smaller(brim_recovery *r, const failure *f, const brim_choice *to, uint64_t peak)
+static void log_smaller(brim_recovery *r, const failure *f, const brim_choice *to, uint64_t peak)
 {
   char a[32], b[32], cut[BRIM_CUT_ROOM], lanes[48] = "";
   const brim_drive *d = *r->drive;
   if (to->lanes != d->choice.lanes)
     snprintf(lanes, sizeof lanes, "%d client%s at a time, ", (int)to->lanes, brim_plural(to->lanes));
-  tell_recovery(r, f, "%smicro-batch %s%s, a plan of %s instead of %s", lanes,
-                brim_setup_format_cut(d->setup, to->micro_batch, cut, sizeof cut),
-                to->recompute == BRIM_RECOMPUTE_AUTO ? ", memory.recompute=auto" : "",
-                brim_format_bytes(a, sizeof a, peak), brim_format_bytes(b, sizeof b, r->needed_bytes));
+  log_recovery(r, f, "%smicro-batch %s%s, a plan of %s instead of %s", lanes,
+               brim_setup_format_cut(d->setup, to->micro_batch, cut, sizeof cut),
+               to->recompute == BRIM_RECOMPUTE_AUTO ? ", memory.recompute=auto" : "",
+               brim_format_bytes(a, sizeof a, peak), brim_format_bytes(b, sizeof b, r->needed_bytes));
 }
 
 brim_status brim_recover_shrink(brim_recovery *r, uint64_t bytes, const char *why)
@@ -320,11 +320,11 @@ brim_status brim_recover_shrink(brim_recovery *r, uint64_t bytes, const char *wh
     BRIM_TRY(status == BRIM_ENOTSUP ? brim_planner_peak(&d->planner, &to, &peak) : status);
   } while (peak > bytes && make_smaller(d, &to));
   if (peak >= r->needed_bytes) {
-    tell_recovery(r, &f, "no smaller plan than %s", brim_format_bytes(b, sizeof b, r->needed_bytes));
+    log_recovery(r, &f, "no smaller plan than %s", brim_format_bytes(b, sizeof b, r->needed_bytes));
     return BRIM_OK; /* the placed plan stays */
   }
   BRIM_TRY(r->work->park(r->work->self)); /* the choice changes only when the values are on the host */
-  tell_smaller(r, &f, &to, peak);
+  log_smaller(r, &f, &to, peak);
   brim_drive_go(d, &to);
   if (to.recompute != BRIM_RECOMPUTE_AUTO) brim_dialogue_show_plan(&d->dialogue, "pressure", to.micro_batch, peak);
   return brim_recover_as_want(d, r->work->replan(r->work->self));

@@ -47,8 +47,8 @@ uint64_t brim_recover_target(const brim_memory_settings *settings, bool on_host,
  * no smaller plan exists. If the plan got no memory, returns the status of brim_work.replan: the caller then calls
  * brim_recover. */
 brim_status brim_recover_shrink(brim_recovery *recovery, uint64_t bytes, const char *why);
-/* Maps the status of brim_work.replan to want of memory, if that was the cause, whatever policies answered since: for
- * the ladder. */
+/* Maps the status of brim_work.replan to an out-of-memory status, if that was the cause, whatever policies answered
+ * since: for the ladder. */
 brim_status brim_recover_as_want(brim_drive *drive, brim_status status);
 /* A step was committed. */
 void brim_recover_committed(brim_recovery *recovery);

@@ -17,7 +17,7 @@ typedef struct brim_resize {
   brim_step_question question; /* the owner sets its step_seconds */
   double asked;                /* time of the last call, by the run's world */
   brim_step_plan answer;       /* the last answer, */
-  const char *who;             /* and the policy that gave it */
+  const char *policy;          /* and the policy that gave it */
 } brim_resize;
 
 /* [step] Is it time to ask? Then the previous step must not start the next one. Always false if no policy would

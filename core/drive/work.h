@@ -23,7 +23,7 @@ typedef struct brim_work {
   /* [step] Evaluates at the present step; sets loop.doing before anything that may run out of memory. *is_new: false if
    * it was done before. */
   brim_status (*evaluate)(void *self, bool *is_new);
-  brim_status (*end_round)(void *self); /* before policies look at memory */
+  brim_status (*end_round)(void *self); /* before policies examine memory */
   bool (*is_best)(void *self); /* is the present step the best, so that it gets a checkpoint though none is due? */
   bool (*is_over)(void *self); /* before its last step */
   brim_status (*checkpoint)(void *self);

@@ -508,8 +508,9 @@ brim_status brim_profile_save(brim_profile *p)
   for (size_t i = 0; i < p->count; i++) p->item[i].is_new = false;
   for (size_t i = 0; i < p->size_count; i++) p->size[i].is_new = false;
   if (status == BRIM_OK) return BRIM_OK;
-  const brim_status told = brim_fail(BRIM_EIO, "cannot write the device profile '%s': %s", p->path, brim_error_text());
+  const brim_status failure =
+      brim_fail(BRIM_EIO, "cannot write the device profile '%s': %s", p->path, brim_error_text());
   free(p->path); /* report it once, then keep the times in memory */
   p->path = NULL;
-  return told;
+  return failure;
 }

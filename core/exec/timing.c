@@ -45,7 +45,7 @@ static bool is_timed(const brim_program *p)
   return p->kind != BRIM_PROGRAM_EVALUATE;
 }
 
-/* ---- what is to be timed ---- */
+/* ---- what to time ---- */
 
 /* Of several with the same signature one is wanted. */
 static bool is_new(const timing *t, const subject *s, const subject *before, size_t count)

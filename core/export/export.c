@@ -1,4 +1,4 @@
-/* Parameters under the names and in the order of another program's files. See export.h. */
+/* Writes parameters with the names and the order of another program's files. See export.h. */
 #include "export/export.h"
 
 #include <stdlib.h>

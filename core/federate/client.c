@@ -104,8 +104,8 @@ static brim_status make_step(turn *t, int64_t epoch, int64_t from, int64_t count
     BRIM_TRY(read_batch(t, epoch, from + at, brim_setup_client_micro(s, l->drive->choice.micro_batch, count - at)));
     const brim_program *program = brim_plan_program(brim_exec_plan(l->exec), BRIM_PROGRAM_TRAIN, l->batch.span.count);
     brim_setup_weigh(s, &l->batch, &counted, &tokens);
-    /* With optimizer.update=fused_backward, the last micro-batch of a step updates in its backward pass; the sum of
-     * labels is known here. */
+    /* With optimizer.update=fused_backward, the last micro-batch of a step updates in its backward pass; the weight
+     * of all labels is known by then. */
     if (at + l->batch.span.count == count) step.gradient_scale = counted > 0 ? losses / counted : 0;
     if (step.gradient_scale > 0) step.federated = brim_setup_mu(s) / step.gradient_scale;
     step.first_sample = at;

@@ -11,8 +11,8 @@
 #include "base/text.h"
 #include "base/thread.h"
 
-#define LOOK_SECONDS                                                                                                   \
-  100e-6 /* spinning time before a thread sleeps: longer than the pause between two rounds without evaluation \ */
+/* Spinning time before a thread sleeps: longer than the pause between two rounds without evaluation. */
+#define LOOK_SECONDS 100e-6
 #define LOOKS_PER_CLOCK 64
 
 typedef struct member {
@@ -62,7 +62,7 @@ static void wait_until(brim_crew *c, condition holds, uint32_t seen)
 }
 
 /* The lock prevents a signal between a sleeper's last test and its sleep. */
-static void tell(brim_crew *c)
+static void wake(brim_crew *c)
 {
   pthread_mutex_lock(&c->lock);
   pthread_cond_broadcast(&c->changed);
@@ -77,7 +77,7 @@ static void *serve(void *context)
     wait_until(c, is_called, seen);
     if (atomic_load(&c->is_over)) return NULL;
     c->work(c->context, m->number);
-    if (atomic_fetch_sub(&c->busy, 1) == 1) tell(c);
+    if (atomic_fetch_sub(&c->busy, 1) == 1) wake(c);
   }
 }
 
@@ -108,7 +108,7 @@ void brim_crew_close(brim_crew *c)
 {
   if (!c) return;
   atomic_store(&c->is_over, true);
-  tell(c);
+  wake(c);
   for (int32_t i = 1; i < c->started; i++) pthread_join(c->member[i].thread, NULL);
   pthread_cond_destroy(&c->changed);
   pthread_mutex_destroy(&c->lock);
@@ -121,7 +121,7 @@ void brim_crew_run(brim_crew *c)
   if (c->size > 1) {
     atomic_store(&c->busy, c->size - 1);
     atomic_fetch_add(&c->job, 1);
-    tell(c);
+    wake(c);
   }
   c->work(c->context, 0);
   if (c->size > 1) wait_until(c, is_done, 0);

@@ -44,12 +44,12 @@ brim_status brim_federation_train(brim_federation *federation, int64_t round, do
 brim_status brim_federation_add_up(brim_federation *federation, brim_round_result *out);
 /* [step] Call after that: the selector learns from the round; see brim_selection_result. EPLUGIN. */
 brim_status brim_federation_learn(brim_federation *federation, double accuracy);
-/* [step] The round is committed, or has failed: then nothing was learned of it. */
+/* [step] The round has committed, or has failed: then undoes what was learned. */
 void brim_federation_end(brim_federation *federation, bool is_committed);
-/* [any] What the simulated world reckons with, as a line; without a world nothing. */
+/* [any] Describes the simulated world in a line; prints nothing without a world. */
 void brim_federation_tell(const brim_federation *federation, brim_text *out);
-/* [any] While a plan is placed, or was: what is known of clients and what they keep, as tensors of a checkpoint, which
- * lie in memory of the federation: to be written, or to be read into between two rounds. Returns how many; out NULL:
- * only that. */
+/* [any] Once a plan has been placed: the statistics of clients and what they keep, as tensors of a checkpoint in the
+ * federation's memory: to be written, or to be read into between two rounds. Returns their number; out NULL: nothing
+ * else. */
 size_t brim_federation_tensors(brim_federation *federation, brim_safetensor *out);
 #endif

@@ -1,4 +1,4 @@
-/* What rounds of a federation are made of. Internal to round*.c. */
+/* The parts of a federation's rounds. Internal to round*.c. */
 #ifndef BRIM_FEDERATE_ROUND_PARTS_H
 #define BRIM_FEDERATE_ROUND_PARTS_H
 #include <pthread.h>

@@ -62,8 +62,8 @@ static size_t state_bytes(const brim_selection_host *h)
 
 /* ---- calling ---- */
 
-/* A selector's failure in a round becomes EPLUGIN and names it. Want of memory keeps its status, as a cleanup may help,
- * and so does a failure of the host when it was asked for losses. */
+/* A selector's failure in a round becomes EPLUGIN and names it. Out-of-memory errors keep their status, as a cleanup
+ * may help, and so does a failure of the host when it was asked for losses. */
 static brim_status run(brim_selection_host *h, const char *function, bool decides, brim_guard_work work)
 {
   const brim_plugin_call about = {h->choice, function, decides};

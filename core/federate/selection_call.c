@@ -76,7 +76,7 @@ brim_status brim_selection_check_question(uint32_t needs, const brim_selection_q
                                           int64_t count)
 {
   if (!(needs & BRIM_NEED_LOSSES))
-    return brim_fail(BRIM_EINVAL, "a selector called losses without BRIM_NEED_LOSSES in its needs");
+    return brim_fail(BRIM_EINVAL, "losses was called, but the selector's needs lack BRIM_NEED_LOSSES");
   for (int64_t i = 0; i < count; i++)
     if (client[i] < 0 || client[i] >= q->clients->count)
       return brim_fail(BRIM_EINVAL, "losses was called for client %lld; there are %lld clients", (long long)client[i],

@@ -39,8 +39,8 @@ typedef struct launcher {
   size_t said_bytes;
   int stop_signal, stops; /* the last signal, and how many came */
   double stop_at;
-  int32_t told; /* ranks that had the stop signal when it was last passed on */
-  int32_t lost; /* the rank whose loss ends the job; -1: none */
+  int32_t passed_to; /* ranks that had the stop signal when it was last passed on */
+  int32_t lost;      /* the rank whose loss ends the job; -1: none */
   double begun_at, lost_at, ending_at;
   bool is_ending, has_failed; /* the job is being ended; the thread's error text has the reason */
   bool is_stopped;            /* by a signal, before all ranks had started */
@@ -118,14 +118,14 @@ static void stop(launcher *l, int number)
 static void pass_on(launcher *l)
 {
   const int32_t came = brim_seats_came(&l->seats);
-  if (l->stops == 0 || l->told == came || l->is_ending) return;
+  if (l->stops == 0 || l->passed_to == came || l->is_ending) return;
   for (int32_t r = 0; r < l->seats.count; r++) {
     brim_seat *seat = &l->seats.seat[r];
-    if (!seat->came || seat->is_told) continue;
-    seat->is_told = true;
+    if (!seat->came || seat->has_stop) continue;
+    seat->has_stop = true;
     if (seat->fd >= 0 && !seat->left) kill(seat->pid, l->stop_signal);
   }
-  l->told = came;
+  l->passed_to = came;
 }
 
 static void reap(launcher *l)
@@ -185,7 +185,7 @@ static void fail_absent(launcher *l)
   brim_text_release(&names);
 }
 
-static void judge_lost(launcher *l, int32_t rank)
+static void check_lost(launcher *l, int32_t rank)
 {
   const bool is_known = l->launch->mpirun[0] ? l->mpirun == 0 : l->seats.seat[rank].is_over;
   if (l->lost < 0) l->lost_at = brim_now();
@@ -193,7 +193,7 @@ static void judge_lost(launcher *l, int32_t rank)
   if (is_known || brim_now() - l->lost_at > LOST_SECONDS) end_job(l, -1);
 }
 
-static void judge(launcher *l)
+static void check_job(launcher *l)
 {
   const brim_seats *s = &l->seats;
   const double now = brim_now();
@@ -203,7 +203,7 @@ static void judge(launcher *l)
   if (l->is_ending) return;
   if (l->stops > 0 && !all_came) l->is_stopped = true; /* a rank that does not start would never get it */
   if (lost >= 0)
-    judge_lost(l, lost);
+    check_lost(l, lost);
   else if (s->ended_by >= 0)
     end_job(l, s->ended_by);
   else if (l->launch->mpirun[0] && l->mpirun == 0)
@@ -225,7 +225,7 @@ static void judge(launcher *l)
 }
 
 /* Kills what does not end when the job is over. */
-static void press(launcher *l)
+static void kill_late(launcher *l)
 {
   const double since = brim_now() - l->ending_at;
   if (!l->is_ending) return;
@@ -273,8 +273,8 @@ static void wait_for_all(launcher *l)
     if (more[2].revents) read_output(l);
     read_signals(l);
     pass_on(l);
-    judge(l);
-    press(l);
+    check_job(l);
+    kill_late(l);
   }
   if (l->output >= 0) read_output(l);
 }
@@ -299,7 +299,7 @@ static int signal_of(const launcher *l, int32_t rank)
   return WIFEXITED(status) && WEXITSTATUS(status) > 128 ? WEXITSTATUS(status) - 128 : 0;
 }
 
-static brim_status tell_lost(const launcher *l, int32_t rank)
+static brim_status report_lost(const launcher *l, int32_t rank)
 {
   const bool by_mpirun = l->launch->mpirun[0] != '\0';
   const brim_seat *seat = &l->seats.seat[rank];
@@ -331,11 +331,11 @@ static brim_status sum_up(const launcher *l, int *exit_status)
 {
   const brim_seats *s = &l->seats;
   if (l->has_failed) return BRIM_ECOMM;
-  if (l->lost >= 0) return tell_lost(l, l->lost);
+  if (l->lost >= 0) return report_lost(l, l->lost);
   *exit_status = s->ended_by >= 0 ? s->end_status : common_status(l);
   if (*exit_status != 0) return BRIM_OK;
   for (int32_t r = 0; r < s->count; r++) /* after it said goodbye */
-    if (s->seat[r].is_over && s->seat[r].wait_status != 0) return tell_lost(l, r);
+    if (s->seat[r].is_over && s->seat[r].wait_status != 0) return report_lost(l, r);
   if (brim_seats_left(s) == s->count && l->mpirun_status != 0)
     brim_log(BRIM_LOG_WARN, "mpirun did not end by itself after the job was done");
   if (brim_seats_left(s) == s->count) return BRIM_OK;

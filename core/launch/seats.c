@@ -233,13 +233,13 @@ void brim_seats_serve(brim_seats *s, struct pollfd *more, size_t count, int mill
 
 void brim_seats_admit(brim_seats *s, int listener)
 {
-  struct ucred who;
-  socklen_t bytes = sizeof who;
+  struct ucred peer;
+  socklen_t bytes = sizeof peer;
   brim_line_head head;
   const struct timeval patience = {.tv_sec = HELLO_SECONDS};
   const int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
   if (fd < 0) return;
-  const bool known = getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes) == 0 && who.uid == geteuid();
+  const bool known = getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 && peer.uid == geteuid();
   setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
   if (!known || recv(fd, &head, sizeof head, MSG_WAITALL) != (ssize_t)sizeof head || head.kind != BRIM_LINE_HELLO ||
       head.value < 0 || head.value >= s->count || s->seat[head.value].came) {
@@ -247,7 +247,7 @@ void brim_seats_admit(brim_seats *s, int listener)
     return;
   }
   s->seat[head.value].fd = fd;
-  s->seat[head.value].pid = who.pid;
+  s->seat[head.value].pid = peer.pid;
   welcome(s, head.value);
 }
 

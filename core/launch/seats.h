@@ -19,7 +19,7 @@ typedef struct brim_seat {
   bool left;          /* it has said goodbye */
   int exit_status;    /* reported with goodbye */
   bool waits;         /* in an exchange */
-  bool is_told;       /* it has had the stop signal */
+  bool has_stop;      /* it has had the stop signal */
   /* the message being read */
   brim_line_head head;
   size_t have;
@@ -29,7 +29,7 @@ typedef struct brim_seat {
 typedef struct brim_seats {
   int32_t count;
   brim_seat *seat;                  /* by rank */
-  bool own_streams;                 /* ranks that inherited the launcher's streams */
+  bool own_streams;                 /* ranks inherited the launcher's streams */
   int32_t waiting;                  /* ranks in the exchange */
   double since;                     /* when the first of them arrived */
   double patience;                  /* its time limit in seconds */

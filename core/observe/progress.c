@@ -236,7 +236,7 @@ static int terminal_columns(void)
   return COLUMNS_DEFAULT;
 }
 
-/* By the environment, because brim does not call setlocale: numbers in its files must not depend on it. */
+/* Reads the environment, as brim does not call setlocale: numbers in its files must not depend on it. */
 static bool locale_is_utf8(void)
 {
   static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};

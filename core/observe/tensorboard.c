@@ -4,7 +4,7 @@
  *     TFRecord   length: 8 bytes | masked CRC-32C of these | data | masked CRC-32C of the data      all little-endian
  *     Event      1: double wall_time   2: int64 step   3: string file_version   5: Summary   7: SessionLog
  *     Summary    1: Value, repeated        Value   1: string tag   2: float simple_value
- *     SessionLog 1: status, START = 1: readers forget what they have of the event's step and later ones */
+ *     SessionLog 1: status, START = 1: readers discard the event's step and later ones */
 #include "observe/tensorboard.h"
 
 #include <errno.h>
@@ -144,7 +144,7 @@ brim_status brim_tensorboard_rewind(brim_tensorboard *t, int64_t from_step)
 /* ---- lines of metrics.jsonl ---- */
 
 /* Skips a string that begins at `s` with its quotation mark. */
-static const char *behind_string(const char *s, const char *end)
+static const char *after_string(const char *s, const char *end)
 {
   for (s++; s < end && *s != '"'; s++) s += *s == '\\';
   return s < end ? s + 1 : end;
@@ -155,12 +155,12 @@ static bool next_field(const char **at, const char *end, const char **key, size_
 {
   const char *s = memchr(*at, '"', (size_t)(end - *at));
   if (!s) return false;
-  const char *behind = behind_string(s, end);
+  const char *after = after_string(s, end);
   *key = s + 1;
-  *key_bytes = (size_t)(behind - s - 2);
-  *value = behind + 1; /* skips the colon */
-  if (behind >= end || *value >= end) return false;
-  const char *comma = **value == '"' ? behind_string(*value, end) : memchr(*value, ',', (size_t)(end - *value));
+  *key_bytes = (size_t)(after - s - 2);
+  *value = after + 1; /* skips the colon */
+  if (after >= end || *value >= end) return false;
+  const char *comma = **value == '"' ? after_string(*value, end) : memchr(*value, ',', (size_t)(end - *value));
   *at = comma ? comma : end;
   return true;
 }
@@ -178,12 +178,12 @@ brim_status brim_tensorboard_add(brim_tensorboard *t, const char *line, size_t l
   message summary = {t->scalars, 0, sizeof t->scalars};
   int64_t step = -1;
   while (next_field(&at, end, &key, &bytes, &value)) {
-    char *behind = NULL;
+    char *after = NULL;
     if (is_key(key, bytes, "step")) step = strtoll(value, NULL, 10);
     if (is_key(key, bytes, "split"))
-      snprintf(split, sizeof split, "%.*s", (int)(behind_string(value, end) - value - 2), value + 1);
-    const double number = *value == '"' ? 0 : strtod(value, &behind);
-    if (!behind || behind == value || !split[0] || step < 0) continue;
+      snprintf(split, sizeof split, "%.*s", (int)(after_string(value, end) - value - 2), value + 1);
+    const double number = *value == '"' ? 0 : strtod(value, &after);
+    if (!after || after == value || !split[0] || step < 0) continue;
     snprintf(tag, sizeof tag, "%.*s/%s", (int)bytes, key, split);
     put_value(&summary, tag, (float)number);
   }

@@ -1,8 +1,8 @@
-/* YAML documents as trees whose every node knows file, line and column.
+/* YAML documents as trees in which every node has its file, line and column.
  *
- * Parsed with libyaml. Refused, with position: duplicate keys, merge keys, recursive aliases, more than
- * 10,000 nodes after expansion, nesting deeper than 64, files over 1 MiB, invalid UTF-8, keys that are
- * not scalars, tags, several documents. The same trees hold the values of command-line overrides. */
+ * Parsed with libyaml. These are errors with a position: duplicate keys, merge keys, recursive aliases, more than
+ * 10,000 nodes after expansion, nesting deeper than 64, files over 1 MiB, invalid UTF-8, keys that are not scalars,
+ * tags, and several documents. The same trees hold the values of command-line overrides. */
 #ifndef BRIM_PARAM_YAML_H
 #define BRIM_PARAM_YAML_H
 #include <stdbool.h>

@@ -290,7 +290,7 @@ typedef struct finding {
 } finding;
 
 /* Reports an error to the listener, if there is one, and then returns OK to continue. */
-static brim_status heed(const finding *f, brim_status status)
+static brim_status report(const finding *f, brim_status status)
 {
   if (status == BRIM_OK || !f->tell) return status;
   f->tell(f->context, brim_error_text());
@@ -303,11 +303,11 @@ static brim_status check_one(const brim_module *module, size_t index, const find
   static brim_status (*const checks[])(const brim_plugin *) = {check_id, check_help, check_ops, check_params};
   const brim_plugin *plugin = module->plugins[index];
   char name[BRIM_PLUGIN_ID_MAX + 32];
-  if (check_size(module, index) != BRIM_OK) return heed(f, BRIM_ELOAD);
+  if (check_size(module, index) != BRIM_OK) return report(f, BRIM_ELOAD);
   name_plugin(plugin, index, name, sizeof name);
   for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++)
-    if (checks[i](plugin) != BRIM_OK) BRIM_TRY(heed(f, brim_fail(BRIM_ELOAD, "%s: %s", name, brim_error_text())));
-  if (check_twice(module, index) != BRIM_OK) return heed(f, brim_fail(BRIM_ELOAD, "%s: %s", name, brim_error_text()));
+    if (checks[i](plugin) != BRIM_OK) BRIM_TRY(report(f, brim_fail(BRIM_ELOAD, "%s: %s", name, brim_error_text())));
+  if (check_twice(module, index) != BRIM_OK) return report(f, brim_fail(BRIM_ELOAD, "%s: %s", name, brim_error_text()));
   return BRIM_OK;
 }
 
@@ -324,10 +324,10 @@ static brim_status check_module(const brim_module *module)
 brim_status brim_loader_check_all(const brim_module *module, brim_loader_tell tell, void *context)
 {
   const finding f = {tell, context};
-  if (check_module(module) != BRIM_OK) return heed(&f, BRIM_ELOAD);
+  if (check_module(module) != BRIM_OK) return report(&f, BRIM_ELOAD);
   for (size_t i = 0; module->plugins[i]; i++) {
     if (i == PLUGINS_MAX)
-      return heed(
+      return report(
           &f, brim_fail(BRIM_ELOAD, "the module's list of plugins has no end: NULL is missing after %d", PLUGINS_MAX));
     BRIM_TRY(check_one(module, i, &f));
   }

@@ -232,7 +232,7 @@ static void a_truncated_plugin_is_refused_wherever_it_is_cut(void **state)
   size_t bytes;
   unsigned char *data = read_plugin("good", &bytes);
   char reason[128];
-  snprintf(reason, sizeof reason, "is truncated: it has 100 bytes and no whole list of segments");
+  snprintf(reason, sizeof reason, "is truncated: it has 100 bytes, which do not hold its list of segments");
   refused(write_file("cut.so", data, 100), reason);
   const size_t cut[] = {bytes / 4, bytes / 2, bytes - 1};
   for (size_t i = 0; i < 3; i++) {

@@ -365,7 +365,7 @@ class FederateWorld(Ranks):
             ("devices", devices.replace("\n4,1", "\n4,fast"), 6, 3, "'gflops' must be a number, got fast"),
             ("devices", devices + "12,1\n", 14, 1, "there is no client 12: total_clients is 12"),
             ("devices", devices + "3,1\n", 14, 1, "client 3 has a line already"),
-            ("trace", "client,start,end\n", 2, 1, "the file has no client"),
+            ("trace", "client,start,end\n", 2, 1, "the file has no clients"),
             ("trace", "client,start,end\n0,5,5\n", 2, 5, "'end' 5 is not after 'start' 5"),
             ("trace", "client,start,end\n0,1,5\n0,4,6\n", 3, 3, "'start' 4 is before the end 5"),
             ("trace", "client,start,end\n3,1,5\n\n2,1,5\n", 4, 1, "sort them by client"),

@@ -50,7 +50,7 @@ class SelectorFaults(Case):
 
     def test_losses_that_were_not_planned_for_are_refused(self):
         self.check("select:losses",
-                   "failed in select: a selector called losses without BRIM_NEED_LOSSES in its needs")
+                   "failed in select: losses was called, but the selector's needs lack BRIM_NEED_LOSSES")
 
     def test_a_selectors_own_error_ends_the_run_with_a_checkpoint(self):
         for function in "select", "learn":

@@ -1,8 +1,8 @@
 /* Convolution (cross-correlation, as in every deep learning library) over two dimensions or one:
  *     y[n,k,p,q] = bias[k] + sum over c,r,s of x[n, first + c, h, w] * weight[k,c,r,s]
  *     h = p*stride - padding + r*dilation, w likewise; `first` is the first channel of filter k's group
- * One dimension is a height of 1: conv1d is conv2d between two reshapes, which are views. Its weight keeps the rank
- * that it has in checkpoints, [K,C/g,S], and is taken as [K,C/g,1,S]. */
+ * One dimension is treated as a height of 1: conv1d is conv2d between two reshapes, which are views. Its weight keeps
+ * its rank in checkpoints, [K,C/g,S], and is read as [K,C/g,1,S]. */
 #include <math.h>
 
 #include "graph/ops/conv.h"
@@ -109,7 +109,7 @@ bool brim_conv_check(brim_graph *g, const char *op, const char *name, const brim
   return g->status == BRIM_OK;
 }
 
-/* Checks, makes the parameters, convolves x, of 4 dimensions or of 3. */
+/* Checks the arguments, makes the parameters and convolves x, which has 4 dimensions or 3. */
 static brim_tensor *make_layer(brim_graph *g, const char *op, const char *name, brim_tensor *x, int64_t out_channels,
                                const brim_conv2d_options *o)
 {

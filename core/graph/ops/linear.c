@@ -1,5 +1,5 @@
-/* The fully connected layer: y[n,o] = bias[o] + sum over f of x[n,f] * weight[o,f], for every row n of all
- * leading dimensions. */
+/* The fully connected layer: y[n,o] = bias[o] + sum over f of x[n,f] * weight[o,f], for every row n of all leading
+ * dimensions. */
 #include <math.h>
 
 #include "graph/wrap.h"
@@ -26,7 +26,7 @@ static brim_status gradient_linear(brim_autodiff *ad, const brim_node *n)
   return brim_autodiff_emit(ad, "linear_grad_input", n, NULL, for_input, 2, &x, 1);
 }
 
-/* Rows of x or dy: all dimensions but the last. */
+/* Rows of x or dy: all dimensions except the last. */
 static void cost_products(const brim_tensor *weight, const brim_tensor *x, brim_cost *out)
 {
   const int64_t rows = brim_shape_count(&x->shape) / x->shape.dim[x->shape.rank - 1];

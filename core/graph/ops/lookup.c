@@ -1,5 +1,5 @@
-/* Taking values by index: gather within each sample, embedding from a table of parameters. Indices are data: one out
- * of range is found when the operation runs. */
+/* Taking values by index: gather within each sample, embedding from a table of parameters. Indices are data: the kernel
+ * reports one that is out of range. */
 #include "graph/graph.h"
 
 #undef brim_gather
@@ -11,7 +11,7 @@ static void cost_moved(const brim_node *n, brim_cost *out)
   (void)n;
   out->flops = 0;
 }
-/* Of gather_grad and embedding_grad: one addition for each value of dy. */
+/* For gather_grad and embedding_grad: one addition for each value of dy. */
 static void cost_added(const brim_node *n, brim_cost *out)
 {
   out->flops = (uint64_t)brim_shape_count(&n->in[1]->shape);

@@ -1,5 +1,5 @@
-/* Moving values about: permute, concat, slice, pad. Each one's gradient is made of the others. The first dimension is
- * N and stays where and as it is. */
+/* Moving values: permute, concat, slice, pad. Their gradients are made of each other. The first dimension is N and
+ * stays as it is. */
 #include "graph/graph.h"
 
 #undef brim_transpose
@@ -15,7 +15,7 @@ static void cost_move(const brim_node *n, brim_cost *out)
   out->flops = 0;
 }
 
-/* The axis counted from the front, or -1 with an error if there is none such or it is N. */
+/* The axis counted from the front, or -1 with an error if it does not exist or is N. */
 static int32_t inner_axis(brim_graph *g, const char *op, const brim_tensor *x, int32_t axis)
 {
   const int32_t at = brim_graph_axis(g, op, x, axis);
@@ -133,7 +133,7 @@ BRIM_OP(slice) = {.name = "slice",
                   .gradient = gradient_slice,
                   .cost = cost_move};
 
-/* May x stand behind `first` along `axis`? */
+/* Can x follow `first` along `axis`? */
 static bool can_join(const brim_tensor *first, const brim_tensor *x, int32_t axis)
 {
   brim_shape shape = x->shape;
@@ -171,7 +171,7 @@ brim_tensor *brim_concat(brim_graph *g, int32_t count, brim_tensor *const *x, in
   return brim_graph_apply(g, "concat", NULL, x, (uint32_t)count, &attr);
 }
 
-/* A node whose output's shape is not to be had from the inputs. */
+/* A node whose output's shape does not follow from its inputs. */
 static brim_tensor *make(brim_graph *g, const char *op, brim_tensor *x, const brim_shape *shape, const brim_attr *attr)
 {
   brim_tensor *y = brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, x->dtype, shape, op);
@@ -218,7 +218,7 @@ void brim_split(brim_graph *g, brim_tensor *x, int32_t axis, int32_t count, brim
 
 /* ---- pad ---- */
 
-/* What lay within: a slice for each dimension that was padded. */
+/* The gradient is the part within the padding: a slice for each padded dimension. */
 static brim_status gradient_pad(brim_autodiff *ad, const brim_node *n)
 {
   const brim_shape *x = &n->in[0]->shape;

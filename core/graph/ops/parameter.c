@@ -1,4 +1,4 @@
-/* Parameters of a model's own, for the functions that take one. */
+/* Parameters that a model makes itself, for the functions that take one. */
 #include <math.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #undef brim_parameter_new
 #undef brim_set_init
 
-/* If not, the graph has the error. */
+/* Sets the graph's error if the initialisation is not valid. */
 static bool is_good_start(brim_graph *g, const char *name, brim_init init)
 {
   const bool known = init.kind >= BRIM_INIT_CONSTANT && init.kind <= BRIM_INIT_NORMAL;
