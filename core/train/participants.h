@@ -1,7 +1,7 @@
 /* participants.jsonl of a federated run. Each line describes one round; for each client, in order of selection, it
  * gives the number of samples it trained on, its mean loss, and whether its update is in the global model:
  *
- * {"round":1,"client":[7,2],"samples":[60,60],"loss":[2.21,2.3],"arrived":[true,true]}
+ *     {"round":1,"client":[7,2],"samples":[60,60],"loss":[2.21,2.3],"arrived":[true,true]}
  *
  * In a simulated world each line also gives the seconds that each client spent there, and why its update was left
  * out: "dropout", "late", "surplus", "diverged", or "" if it was not.

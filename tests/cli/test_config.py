@@ -262,7 +262,7 @@ class Runs(Case):
             with self.subTest(folder):
                 for words in (["seed=1"], ["-m", "seed=1,2"]):
                     self.assert_error(self.train(folder, *SMALL, *words, status=USAGE), f"run.dir={folder} is ",
-                                      "a run needs a folder of its own")
+                                      "a run needs its own folder")
         self.assertEqual([path.name for path in self.folder.iterdir() if path.name not in ("claims", "cache")],
                          ["deep"])
 

@@ -115,7 +115,7 @@ class Folder(Case):
         before = self.tree("run")
         self.assert_error(self.brim("train", "--resume", "run", status=LOAD), "has no readable config.yaml")
         self.assertEqual(self.tree("run"), before)
-        self.assertIn("holds a run already", self.train("run", *self.overrides(), status=2).err)
+        self.assertIn("already holds a run", self.train("run", *self.overrides(), status=2).err)
 
 
 class Timed(Folder):

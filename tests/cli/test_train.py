@@ -174,7 +174,7 @@ class Folder(Case):
     def test_an_existing_run_is_not_written_over(self):
         before = self.tree("run")
         result = self.train("run", *self.overrides, status=USAGE)
-        self.assert_error(result, "'run' holds a run already", "--resume run")
+        self.assert_error(result, "'run' already holds a run", "--resume run")
         self.assertEqual(self.tree("run"), before)
 
 

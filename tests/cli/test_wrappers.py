@@ -91,8 +91,8 @@ class Plans(Case):
         plan = ["plan", *PROBE, "--no-timing", "model.weights=before"]
         # Two blocks of 12 tensors, patches, positions, class token and norm; the head is left out.
         self.assertIn("weights: 30 tensors", self.brim(*plan).out)
-        self.assertIn("without 2 that the model has no use for", self.brim(*plan).out)
-        self.assert_error(self.brim(*plan, "backbone.width=24", status=LOAD), "the weights in 'before' are not those",
+        self.assertIn("ignoring 2 that the model does not use", self.brim(*plan).out)
+        self.assert_error(self.brim(*plan, "backbone.width=24", status=LOAD), "the weights in 'before' do not match",
                           "patch_embed.proj.bias: [12]; the model needs [24]")
 
     def test_a_probe_is_planned_where_no_features_are_there_to_be_timed(self):

@@ -100,7 +100,7 @@ class Training(Language):
     def test_weights_of_hugging_face_load_into_the_backbone(self):
         tensors.write(self.folder / "gpt2/model.safetensors", make_gpt2(width=16), {"format": "pt"})
         result = self.train("run", *LORA, *DATA, *STILL, "model.weights=gpt2")
-        self.assertIn("by map hf_gpt2, recognised by its names", result.err)
+        self.assertIn("using map hf_gpt2, recognised by tensor names", result.err)
         self.train("plain", *MODEL, *DATA, *STILL, "model.weights=gpt2")
         self.assertAlmostEqual(self.summary("run")["test_loss"], self.summary("plain")["test_loss"], places=6)
 
