@@ -108,7 +108,7 @@ class Training(Language):
     def test_what_is_wrong_is_told_of_the_backbone(self):
         cases = [(["model=linear_probe", *BACKBONE], "samples of dataset 'text' are tokens",
                   "model=lora trains changes"),
-                 ([*LORA, "dataset.context=17"], "only 16 places have an embedding", "its keys are backbone.*"),
+                 ([*LORA, "dataset.context=17"], "only 16 positions have an embedding", "its keys are backbone.*"),
                  (["model=lora"], "clip_vit: samples must be images", "backbone=OPTION chooses another"),
                  ([*LORA, "model.lora_targets=[lm_head]"], "none of its linear layers is called lm_head",
                   "h.*.mlp.c_proj")]
