@@ -1,18 +1,18 @@
-/* gpt2: a language model of tokens (Radford et al. 2019, Language Models are Unsupervised Multitask Learners), named
- * and initialised as Hugging Face's GPT2LMHeadModel. With 12 layers of 768 values and 50257 tokens it has 124,439,808
- * parameters. Weights of linear layers are [out, in], where Hugging Face's Conv1D has [in, out].
+/* gpt2: a language model of tokens (Radford et al. 2019, Language Models are Unsupervised Multitask Learners), with the
+ * names and initial values of Hugging Face's GPT2LMHeadModel. With 12 layers of 768 values and 50257 tokens it has
+ * 124,439,808 parameters. Weights of linear layers are [out, in]; Hugging Face's Conv1D has [in, out].
  *
  *     token embedding + position embedding   dropout
  *     layers times:  x + c_proj(attention(c_attn(ln_1(x))))   x + c_proj(gelu(c_fc(ln_2(x))))
  *     ln_f   logits by the token embedding (tied)
  *
- * The attention is causal, so the logits at a place are told from the tokens up to there. */
+ * The attention is causal, so the logits at a position depend only on the tokens up to it. */
 #include <math.h>
 
 #include "transformer.h"
 
 #define EPS 1e-5
-#define STD 0.02 /* of weights at the start */
+#define STD 0.02 /* initial, of weights */
 
 typedef struct gpt2 {
   int64_t layers, heads, width, context;
@@ -29,22 +29,23 @@ static const brim_param params[] = {
     BRIM_PARAMS_END,
 };
 
-/* What is wrong with the parameters for samples of this shape. */
+/* Fails if the parameters do not suit samples of this shape. */
 static brim_status check(const gpt2 *m, const brim_tensor *tokens)
 {
   BRIM_TRY(check_samples("gpt2", tokens, SAMPLES_TOKENS));
   if (tokens->shape.dim[1] > m->context)
     return brim_fail(BRIM_ECONFIG,
-                     "gpt2: samples have %lld tokens, but only %lld places have an embedding\n"
+                     "gpt2: samples have %lld tokens, but only %lld positions have an embedding\n"
                      "set model.context to at least dataset.context",
                      (long long)tokens->shape.dim[1], (long long)m->context);
   if (m->width % m->heads != 0)
-    return brim_fail(BRIM_ECONFIG, "gpt2: model.heads must divide model.width %lld, which %lld does not",
+    return brim_fail(BRIM_ECONFIG, "gpt2: model.heads must divide model.width %lld, but %lld does not",
                      (long long)m->width, (long long)m->heads);
   return BRIM_OK;
 }
 
-/* A layer whose result is added to the tokens, twice in each block: it starts smaller the more there are. */
+/* A layer whose result is added to the residual sum, twice in each block: more blocks make its initial weights smaller.
+ */
 static brim_tensor *projection(brim_graph *g, const gpt2 *m, const char *name, brim_tensor *x)
 {
   x = normal_linear(g, name, x, m->width, STD / sqrt(2 * (double)m->layers));
@@ -65,7 +66,7 @@ static brim_tensor *mlp(brim_graph *g, const gpt2 *m, scope *b, brim_tensor *x)
   return projection(g, m, in(b, "mlp.c_proj"), x);
 }
 
-/* Of places 0, 1, ... as many as a sample has tokens. */
+/* Returns the embeddings of positions 0 to count - 1. */
 static brim_tensor *positions(brim_graph *g, const gpt2 *m, int64_t count)
 {
   brim_tensor *all = brim_parameter_new(g, "transformer.wpe.weight", 2, ((int64_t[]){m->context, m->width}),

@@ -1,5 +1,5 @@
 /* lightcnn: a small network for many clients: three blocks of a 3x3 convolution, a normalisation, relu and pooling,
- * then the mean over all places. On 1x28x28 images and 10 classes it has 24,058 parameters, whatever the images' size.
+ * then the mean over all places. With 1 channel and 10 classes it has 24,058 parameters for images of any size.
  *
  *     (conv 3x3, norm, relu, max pool 2) with 16 and 32 channels   (conv 3x3, norm, relu) with 64   mean   fc  */
 #include <stdio.h>

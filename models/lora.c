@@ -1,7 +1,7 @@
-/* lora: a frozen model whose linear layers get changes of low rank, and a head of its own; both are trained (Hu et al.,
- * LoRA: Low-Rank Adaptation of Large Language Models, ICLR 2022, arXiv:2106.09685). The model is that of the group
- * `backbone`: model=lora backbone=vit backbone.depth=12. A language model keeps its head, as what it answers with are
- * the same tokens as before; then the changes alone are trained. */
+/* lora: trains low-rank updates of a frozen model's linear layers, and a new head (Hu et al., LoRA: Low-Rank Adaptation
+ * of Large Language Models, ICLR 2022, arXiv:2106.09685). The group `backbone` selects the model: model=lora
+ * backbone=vit backbone.depth=12. A language model keeps its head, because its vocabulary stays the same; then only the
+ * low-rank updates are trained. */
 #include "brim/dataset.h"
 #include "brim/model.h"
 #include "brim/plugin.h"

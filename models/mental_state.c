@@ -1,5 +1,5 @@
-/* mental_state: states of mind from EEG and other signals: convolutions over time, an LSTM in both directions,
- * attention over its states, and their mean.
+/* mental_state: mental states from EEG and other signals: convolutions over time, a bidirectional LSTM, attention over
+ * its states, and their mean.
  *
  *     conv1 64   relu   max pool 2   conv2 128   relu   max pool 2   dropout      (along time, kernel 3)
  *     bidirectional lstm 64   layer norm(x + attention of 4 heads)   mean over time   dropout   fc
@@ -23,7 +23,7 @@ static const brim_param params[] = {
     BRIM_PARAMS_END,
 };
 
-/* [N, channels, T], whatever the samples are. */
+/* Converts samples of any supported shape to [N, channels, T]. */
 static brim_tensor *as_signals(brim_graph *g, brim_tensor *x)
 {
   const brim_shape s = brim_shape_of(x);
@@ -32,7 +32,7 @@ static brim_tensor *as_signals(brim_graph *g, brim_tensor *x)
   return x;
 }
 
-/* Self-attention with projections of its own, as torch.nn.MultiheadAttention's. */
+/* Self-attention with projections, like torch.nn.MultiheadAttention. */
 static brim_tensor *attend(brim_graph *g, const mental_state *m, brim_tensor *x)
 {
   const int64_t size = 2 * m->hidden;

@@ -1,5 +1,5 @@
-/* mlp: a multilayer perceptron. Linear layers fc1, fc2, ... of the given widths, each followed by relu
- * and dropout, and a last one to the classes. */
+/* mlp: a multilayer perceptron. Linear layers fc1, fc2, ... of the given widths, each followed by relu and dropout, and
+ * a last one for the outputs. */
 #include <stdio.h>
 
 #include "brim/model.h"
@@ -27,7 +27,7 @@ static brim_status build(const void *self, brim_graph *g)
   for (size_t i = 0; i < m->hidden.count; i++) {
     const int64_t width = (int64_t)m->hidden.item[i];
     if ((double)width != m->hidden.item[i])
-      return brim_fail(BRIM_ECONFIG, "mlp: hidden: a layer's width is a whole number, not %g", m->hidden.item[i]);
+      return brim_fail(BRIM_ECONFIG, "mlp: hidden: a layer's width must be a whole number, not %g", m->hidden.item[i]);
     snprintf(name, sizeof name, "fc%zu", i + 1);
     x = brim_dropout(g, brim_relu(g, brim_linear(g, name, x, width)), m->dropout);
   }

@@ -1,5 +1,5 @@
-/* temperature_lstm: the next value of a time series, from the last state of an LSTM. Trained with loss=mse, mae or
- * huber on real numbers, as many as the dataset asks for; with classes it classifies sequences.
+/* temperature_lstm: predicts the next value of a time series from the last state of an LSTM. With loss=mse, mae or
+ * huber it has one output for each target of the dataset; with classes it classifies sequences.
  *
  *     lstm 50   last element   dropout   fc
  *
@@ -20,7 +20,7 @@ static const brim_param params[] = {
     BRIM_PARAMS_END,
 };
 
-/* [N, T, F], whatever the samples are. */
+/* Converts samples of any supported shape to [N, T, F]. */
 static brim_tensor *as_sequence(brim_graph *g, brim_tensor *x)
 {
   const brim_shape s = brim_shape_of(x);

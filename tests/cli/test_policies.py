@@ -448,13 +448,12 @@ class Capped(Policies):
         result = self.train("run", *words, "policy.capped.client=mallory", status=USAGE)
         self.assert_error(result, "client 'mallory' has no share of a device of this backend",
                           "policy.capped.shares has: alice of cpu:0, server of cpu:0, bob of cpu:1")
-        self.assert_error(self.train("run", *words, status=USAGE), "policy.capped.client, or $CLIENT_ID, must say")
+        self.assert_error(self.train("run", *words, status=USAGE), "policy.capped.client, or $CLIENT_ID, must name")
 
     def test_another_device_than_the_clients_is_refused(self):
         words = [*CNN, *devices_of(64), "policy=capped", self.TABLE, "policy.capped.client=bob"]
         self.assert_error(self.train("run", *words, "device=cpu:0", status=USAGE),
-                          "device=cpu:0, but client 'bob' has a "
-                          "share of cpu:1")
+                          "device=cpu:0, but client 'bob' has a share only of cpu:1")
         self.train("run", *words, "device=cpu:1")
 
     def test_a_plan_over_the_cap_is_refused_or_made_smaller(self):
@@ -488,7 +487,7 @@ class Capped(Policies):
         words = [*CNN, *devices_of(64), "policy=capped", self.TABLE, "policy.capped.client=bob"]
         self.train("run", *words, env={"GPU_DEVICE_ID": "1"})
         self.assert_error(self.train("other", *words, env={"GPU_DEVICE_ID": "0"}, status=USAGE),
-                          "device=cpu:0, but client 'bob' has a share of cpu:1")
+                          "device=cpu:0, but client 'bob' has a share only of cpu:1")
 
     def test_two_clients_never_have_more_than_their_own(self):
         two = devices_of(64)

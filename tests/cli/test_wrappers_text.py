@@ -107,7 +107,7 @@ class Training(Language):
     def test_errors_name_the_backbone(self):
         cases = [(["model=linear_probe", *BACKBONE], "samples of dataset 'text' are tokens",
                   "model=lora trains changes"),
-                 ([*LORA, "dataset.context=17"], "only 16 places have an embedding", "its keys are backbone.*"),
+                 ([*LORA, "dataset.context=17"], "only 16 positions have an embedding", "its keys are backbone.*"),
                  (["model=lora"], "clip_vit: samples must be images", "backbone=OPTION chooses another"),
                  ([*LORA, "model.lora_targets=[lm_head]"],
                   "no linear layer's name is or ends in a target (targets: lm_head)",

@@ -1,5 +1,5 @@
-/* Cleans up as many rounds go by: lightly, heavily, and heavily at the end. What is done when memory is short is the
- * core's: memory.warn_percent and memory.critical_percent. */
+/* Cleans up after a number of rounds, lightly or heavily, and heavily at the end. The core cleans up when memory is
+ * short: memory.warn_percent and memory.critical_percent. */
 #include "brim/brim.h"
 
 typedef struct periodic {
