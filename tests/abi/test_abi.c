@@ -1,5 +1,5 @@
-/* What the loader accepts, the one message for each way to be wrong, and how the registry searches. The plugins are
- * built beside this test; files that no compiler makes are cut or patched from the good one. */
+/* The plugins that the loader accepts, its error for each kind of invalid one, and the registry's search. The plugins
+ * are built next to this test; files that no compiler makes are cut or patched from the valid one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,9 +22,9 @@
 #include "plugin/loader.h"
 #include "plugin/registry.h"
 
-#define FILE_BYTES_MAX (8u << 20) /* of a plugin, with a sanitizer's additions */
+#define FILE_BYTES_MAX (8u << 20) /* size of a plugin, with a sanitizer's additions */
 
-static char folder[256]; /* of this test, removed at its end */
+static char folder[256]; /* this test's folder, removed at its end */
 
 static const char *in_folder(const char *name)
 {
@@ -35,7 +35,7 @@ static const char *in_folder(const char *name)
   return out;
 }
 
-/* Writes `bytes` to a file of the test's folder, making the folders on the way. */
+/* Writes `bytes` to a file in the test's folder, and creates missing folders. */
 static const char *write_file(const char *name, const void *data, size_t bytes)
 {
   const char *path = in_folder(name);
@@ -74,7 +74,7 @@ static const char *copy_plugin(const char *name, const char *to)
   return path;
 }
 
-/* Standard error from here to captured(). */
+/* Captures standard error until captured(). */
 static FILE *capture;
 static int stderr_before;
 static void capture_start(void)
@@ -321,7 +321,7 @@ static void the_first_folder_wins_with_one_warning(void **state)
   brim_registry *registry = registry_of("first", "second");
   capture_start();
   const brim_registry_entry *entry = brim_registry_find(registry, BRIM_MODEL, "good");
-  const size_t count = brim_registry_count(registry); /* loads the other, which holds dataset/good too */
+  const size_t count = brim_registry_count(registry); /* loads the other one, which also contains dataset/good */
   const char *said = captured();
   assert_string_equal(entry->file, in_folder("first/bundle.so"));
   assert_ptr_equal(entry, brim_registry_find(registry, BRIM_MODEL, "good"));
@@ -368,7 +368,7 @@ static void a_broken_plugin_is_remembered_and_never_replaced_by_another(void **s
   assert_string_equal(failure->reason, "is empty");
   assert_int_equal(brim_registry_failure_count(registry), 1);
   assert_ptr_equal(brim_registry_failure_at(registry, 0), failure);
-  assert_non_null(brim_registry_find(registry, BRIM_DATASET, "good")); /* of the intact file */
+  assert_non_null(brim_registry_find(registry, BRIM_DATASET, "good")); /* from the intact file */
   brim_registry_free(registry);
 }
 

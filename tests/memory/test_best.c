@@ -1,4 +1,4 @@
-/* The best device: of GPUs the one with the most free memory, if that is enough; else the host, with the reason. */
+/* The best device: the GPU with the most free memory, if that is enough; else the host, with the reason. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@
 static const char *const made_up[] = {GPUS};
 static char folder[256];
 
-/* Real GPUs are out of sight, so that there are those of the plugin alone. */
+/* Hides real GPUs, so that only the plugin's are found. */
 static int set_up(void **state)
 {
   (void)state;
@@ -126,7 +126,7 @@ static void gpu_device_id_names_it(void **state)
   brim_device_choice choice = best(NULL, 0);
   assert_string_equal(choice.name, "gpus:0");
   assert_string_equal(choice.reason, "GPU_DEVICE_ID names it");
-  choice = best(NULL, 200); /* never another GPU than that */
+  choice = best(NULL, 200); /* the named GPU is too small, and no other one is used */
   assert_is_host(&choice);
   set_gpus("100/400,300/400", "2");
   const brim_device_search q = query(NULL, 0);
@@ -137,7 +137,7 @@ static void without_a_gpu_it_is_the_host(void **state)
 {
   (void)state;
   set_gpus("", NULL);
-  const brim_device_choice choice = best(NULL, UINT32_MAX); /* a host without limits is not asked for so much */
+  const brim_device_choice choice = best(NULL, UINT32_MAX); /* a host without limits is not checked for this size */
   assert_is_host(&choice);
   assert_says(choice.reason, "gpus: the backend has no device on this host");
 }
@@ -176,7 +176,7 @@ in a parameter of backend 'gpus'");
 }
 
 #ifdef HAS_CPU
-/* What another process holds of a device counts, as a GPU's used memory does. */
+/* Another process's share of a device counts like a GPU's used memory. */
 static void devices_with_a_limit_are_chosen_by_its_free_part(void **state)
 {
   static const char *const option[] = {"devices=2", "memory_mb=64"}, *const wrong[] = {"memory_mb=lots"};

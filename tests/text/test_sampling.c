@@ -1,4 +1,4 @@
-/* Drawing tokens, and characters that come in pieces. */
+/* Sampling of tokens, and characters that come in pieces. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,7 +22,7 @@ static int32_t sample(brim_sampling how, double uniform)
   return brim_sample(&how, logits, COUNT, uniform, room);
 }
 
-/* How much of [0, 1) leads to each token. */
+/* The part of [0, 1) that leads to each token. */
 static void check_shares(brim_sampling how, const double *expected)
 {
   enum { DRAWS = 20000 };
@@ -72,7 +72,7 @@ static void values_that_are_not_finite_are_reported(void **state)
   assert_int_equal(brim_sample(&how, (double[]){INFINITY, 0}, 2, 0, room), -1);
 }
 
-/* Pieces, each of them shown as far as it can be, and the rest at the end. */
+/* Prints each piece as far as possible, and the rest at the end. */
 static void check_pieces(const char *const *piece, const char *const *shown)
 {
   brim_text bytes = {0}, out = {0};

@@ -289,7 +289,7 @@ ncclResult_t get_async_error(ncclComm_t c, ncclResult_t *error)
   if (c->all->is_wrong) *error = ncclInvalidUsage;
   if (*error != ncclSuccess) return ncclSuccess;
   if (!every(c, [](const place &p) { return p.is_attached != 0; })) *error = ncclInProgress;
-  for (int r = 0; r < c->ranks; r++) /* a name is complete once its rank is attached */
+  for (int r = 0; r < c->ranks; r++) /* the name of an unattached rank may still change */
     if (r != c->rank && c->all->rank[r].is_attached && strcmp(c->all->rank[r].host, c->all->rank[c->rank].host) == 0)
       *error = ncclInvalidUsage; /* two ranks on one device */
   const place &own = c->all->rank[c->rank];
