@@ -1,5 +1,5 @@
 /* The simulated world of a federation, in seconds, joules and bytes: how fast clients are, what their networks carry,
- * when they are there, and which of a round's clients arrive. See docs/federated.md for the formulas.
+ * when they are there, and which of a round's clients arrive. See docs/guide/federated.md for the formulas.
  *
  * All of it is a function of the seed, the client, the round, the attempt, and the simulated clock, or comes from
  * traces. So it is the same however many clients train at a time, on however many ranks, after a resume, and for every

@@ -8,7 +8,7 @@
 # status is brim's: 6 if it was interrupted, has a checkpoint, and got further than when it began.
 #
 #   BRIM             the program; else build/release/bin/brim beside this
-#   BRIM_SRUN        further options of srun, such as those of a container (docs/distributed.md)
+#   BRIM_SRUN        further options of srun, such as those of a container (docs/guide/distributed.md)
 #   SLURM_MPI_TYPE   how ranks find each other; else pmix
 set -uo pipefail
 brim=${BRIM:-$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)/build/release/bin/brim}

@@ -1,4 +1,4 @@
-"""The simulated world of federations: its figures are those of plain loops over the formulas of docs/federated.md, here
+"""The simulated world of federations: its figures are those of plain loops over the formulas of docs/guide/federated.md, here
 in Python with a Philox of its own; they are the same however a run is made; and bad traces are refused."""
 
 import json

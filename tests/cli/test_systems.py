@@ -1,4 +1,4 @@
-"""Command lines of the systems that brim takes the place of, as people write them (docs/options.md): each trains. Where
+"""Command lines of the systems that brim takes the place of (docs/guide/other_systems.md): each trains. Where
 a line names a GPU, a device with a limit stands for it; models and data sets that are not there yet are replaced by
 `cnn` and `mlp` on synthetic data."""
 
@@ -93,10 +93,10 @@ class Systems(Case):
 
 
 class Table(Case):
-    """docs/options.md names what there is."""
+    """docs/guide/other_systems.md names what there is."""
 
     def test_every_key_that_it_names_exists(self):
-        page = pathlib.Path(__file__).resolve().parents[2] / "docs/options.md"
+        page = pathlib.Path(__file__).resolve().parents[2] / "docs/guide/other_systems.md"
         schema = self.brim("config", "--schema").out
         now = [row.split("|")[3] for row in page.read_text().splitlines() if row.count("|") == 4]
         keys = {key for cell in now for key in re.findall(r"`((?:policy|training|memory)\.[a-z_.]+)", cell)}
