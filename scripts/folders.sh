@@ -11,7 +11,8 @@ picture() {
   echo '```text'
   sed -nE 's/^# (engine|run|tool): .*/layer \1/p; s/^brim_folder\((.*)\)$/\1/p' cmake/brim_folders.cmake |
     awk '$1 == "layer" { layer = $2; next }
-         { name = $1; $1 = ""; if ($0 != "") $0 = " ─▶" $0; line[NR] = sprintf("%-8s %-9s%s", layer, name, $0); of[NR] = layer }
+         { name = $1; $1 = ""; below = $0 == "" ? "" : " ─▶" $0
+           line[NR] = sprintf("%-8s %-9s%s", layer, name, below); of[NR] = layer }
          END { for (i = NR; i > 0; i--) if (i in line) {
                  if (above && of[i] != above) print ""
                  sub(/ +$/, "", line[i]); print line[i]; above = of[i] } }'
