@@ -1,5 +1,4 @@
-/* What a person asks of a configuration: its values and where they come from, the groups and their options, and every
- * key that there is. */
+/* Prints a configuration: its values and their origins, the groups and their options, and all keys. */
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +11,7 @@
 
 enum { CELLS = 5 }; /* key, type, default, range, help */
 
-/* A literal "${" must not be taken for an interpolation when the text is read again. */
+/* Escapes a literal "${", which would be taken for an interpolation when the text is read again. */
 static void escape(brim_arena *arena, brim_yaml *node)
 {
   if (strstr(node->scalar, "${")) node->scalar = brim_interpolation_escape(arena, node->scalar);
@@ -30,7 +29,7 @@ void brim_config_print(const brim_config *config, brim_text *out, bool origins)
 
 /* ---- groups ---- */
 
-/* Names of the folders on the search path, sorted; those of the core's groups not among them. */
+/* Names of the folders on the search path, sorted, without those of the core's groups. */
 static size_t other_groups(const brim_composition *c, const char ***out)
 {
   brim_yaml *found = brim_yaml_map(c->arena, (brim_yaml_origin){0});
@@ -41,7 +40,7 @@ static size_t other_groups(const brim_composition *c, const char ***out)
         brim_yaml_set(c->arena, found, entry->d_name, found);
     if (dir) closedir(dir);
   }
-  for (size_t i = 1; i < found->count; i++) /* few, so by insertion */
+  for (size_t i = 1; i < found->count; i++) /* insertion sort: there are few */
     for (size_t k = i; k > 0 && strcmp(found->key[k - 1], found->key[k]) > 0; k--) {
       const char *swap = found->key[k];
       found->key[k] = found->key[k - 1];
@@ -84,7 +83,7 @@ brim_status brim_config_print_groups(const brim_config_request *request, const b
 
 /* ---- schema ---- */
 
-/* Rows of the schema as a table; `only`: those of one plugin, or of the core if it is NULL; `all`: every row. */
+/* Prints rows of the schema as a table; `only`: those of one plugin, or of the core if it is NULL; `all`: every row. */
 static void print_rows(const brim_schema *schema, const brim_plugin *only, bool all, brim_text *out)
 {
   size_t width[CELLS] = {0};

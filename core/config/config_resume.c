@@ -1,4 +1,5 @@
-/* The configuration that a run's folder keeps: it can be read from anywhere, and resuming the run notices edits. */
+/* The configuration in a run's folder: makes it readable from any working directory, and detects edits when the run is
+ * resumed. */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
@@ -53,7 +54,7 @@ static const brim_config_choice *find_choice(const brim_config *config, const ch
   return NULL;
 }
 
-/* Of names; NULL: none. */
+/* Compares lists of names; NULL: an empty one. */
 static bool same_list(const brim_yaml *a, const brim_yaml *b)
 {
   const size_t count = a ? a->count : 0;
@@ -63,7 +64,7 @@ static bool same_list(const brim_yaml *a, const brim_yaml *b)
   return true;
 }
 
-/* Keys of another plugin than before are not compared: the plugin is told. Policies change no number. */
+/* Skips keys of a plugin that was replaced: the replacement is reported. Policies do not change results. */
 static bool compare_choices(const brim_config *was, const brim_config *now, brim_problems *problems)
 {
   const size_t before = problems->count;

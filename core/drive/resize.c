@@ -9,7 +9,7 @@ bool brim_resize_is_due(const brim_resize *r)
          brim_drive_now(*r->drive) - r->asked >= BRIM_RESIZE_ASK_SECONDS;
 }
 
-/* The question is about the plan that is placed. */
+/* Asks about the placed plan. */
 static void prepare(brim_resize *r)
 {
   r->question.dialogue = &(*r->drive)->dialogue;
@@ -17,7 +17,7 @@ static void prepare(brim_resize *r)
   r->question.own_bytes = r->work->placed_bytes(r->work->self);
 }
 
-/* Nobody waits, and there is room: then it is held. */
+/* Holds the device if no process waits for it and it has room. */
 static bool may_grow(const brim_resize *r, uint64_t bytes)
 {
   brim_drive *d = *r->drive;
@@ -27,7 +27,7 @@ static bool may_grow(const brim_resize *r, uint64_t bytes)
   return fits;
 }
 
-/* If there is no memory for more after all, the run goes on with what it had. */
+/* If there is no memory for more after all, the run returns to the previous plan. */
 static brim_status replan(brim_resize *r, const brim_choice *to, bool grows)
 {
   brim_drive *d = *r->drive;
@@ -35,12 +35,12 @@ static brim_status replan(brim_resize *r, const brim_choice *to, bool grows)
   brim_drive_go(d, to);
   const brim_status status = brim_recover_as_want(d, r->work->replan(r->work->self));
   if (!grows || !brim_status_is_want(status)) return status;
-  brim_policies_tell(d->dialogue.policies, r->who, "back to the plan before", brim_error_text());
+  brim_policies_tell(d->dialogue.policies, r->who, "back to the previous plan", brim_error_text());
   brim_drive_go(d, &from);
   return brim_recover_as_want(d, r->work->replan(r->work->self));
 }
 
-/* The drive is changed when nothing reads samples by it any more, and the values are on the host. */
+/* The drive changes only when no thread reads samples by it and the values are on the host. */
 static brim_status change(brim_resize *r, const brim_choice *to, uint64_t before, uint64_t after)
 {
   const brim_status parked = r->work->park(r->work->self);

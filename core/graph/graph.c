@@ -294,13 +294,13 @@ bool brim_graph_named(brim_graph *g, const char *op, const char *name)
   for (size_t i = 0; i < length; i++)
     plain = plain && (unsigned char)name[i] > ' ' && name[i] != '"' && name[i] != '\\' && name[i] != 0x7f;
   if (length == 0)
-    brim_graph_fail(g, op, NULL, "it needs a name, which its parameters are called by in checkpoints");
+    brim_graph_fail(g, op, NULL, "it needs a name, under which checkpoints store its parameters");
   else if (length > NAME_BYTES_MAX)
     brim_graph_fail(g, op, NULL, "a name of %zu bytes, '%.40s...', is too long: at most %d", length, name,
                     NAME_BYTES_MAX);
   else if (!plain || strcmp(name, "__metadata__") == 0)
     brim_graph_fail(g, op, NULL, "'%s' cannot be a name in a checkpoint: %s", name,
-                    plain ? "safetensors files use it themselves"
+                    plain ? "safetensors files reserve it"
                           : "spaces, quotes, backslashes and control characters are not allowed");
   return g->status == BRIM_OK;
 }
@@ -309,7 +309,8 @@ bool brim_graph_accepts(brim_graph *g, const char *op, const char *name, const b
 {
   if (!x) brim_graph_fail(g, op, name, "the input is NULL");
   if (x && (x->id >= g->tensor_count || g->tensor[x->id] != x))
-    brim_graph_fail(g, op, name, "the input is of another graph: a build function keeps no tensors between its calls");
+    brim_graph_fail(g, op, name,
+                    "the input belongs to another graph: a build function must not keep tensors between its calls");
   return g->status == BRIM_OK;
 }
 
@@ -317,7 +318,7 @@ bool brim_graph_accepts_real(brim_graph *g, const char *op, const char *name, co
 {
   if (!brim_graph_accepts(g, op, name, x)) return false;
   if (x->dtype == BRIM_DTYPE_I32 || x->dtype == BRIM_DTYPE_U8)
-    brim_graph_fail(g, op, name, "'%s' has indices (%s), not real numbers", x->name, brim_dtype_name(x->dtype));
+    brim_graph_fail(g, op, name, "'%s' holds indices (%s), not real numbers", x->name, brim_dtype_name(x->dtype));
   return g->status == BRIM_OK;
 }
 
@@ -331,7 +332,7 @@ bool brim_graph_needs_samples(brim_graph *g, const char *op, const char *name, c
 {
   char text[96];
   if (!brim_graph_has_samples(g, x))
-    brim_graph_fail(g, op, name, "'%s' %s is made of parameters alone: it has no samples", x->name,
+    brim_graph_fail(g, op, name, "'%s' %s is computed from parameters alone, so it has no samples", x->name,
                     brim_shape_format(text, sizeof text, &x->shape));
   return g->status == BRIM_OK;
 }

@@ -36,7 +36,7 @@ static brim_status check_result(brim_graph *g, const brim_graph_options *o, size
   if (g->label->dtype != BRIM_DTYPE_I32) wanted.rank--;
   if (!result) return brim_graph_fail(g, "loss", o->loss.id, "the plugin returned no tensor and gave no reason");
   if (g->parameter_count != parameters)
-    return brim_graph_fail(g, "loss", o->loss.id, "it makes the parameter '%s': parameters are for models",
+    return brim_graph_fail(g, "loss", o->loss.id, "it makes the parameter '%s': only models may make parameters",
                            g->parameter[parameters].value->name);
   if (result->dtype != g->real || !brim_shape_equal(&result->shape, &wanted))
     return brim_graph_fail(g, "loss", o->loss.id, "it must return one real number %s, %s; got '%s' %s %s",

@@ -170,9 +170,10 @@ static brim_status share_out(brim_plan *plan, brim_graph *train)
   const brim_plan_request *r = &plan->request;
   if (r->shard == BRIM_SHARD_NONE || r->world.ranks <= 1 || !r->update.op || plan->shards) return BRIM_OK;
   if (r->update.in_backward)
-    return brim_fail(BRIM_ECONFIG, "dist.shard does not go with optimizer.update=fused_backward: a rank's part of the "
-                                   "parameters is updated when the gradients of all ranks are added up\n"
-                                   "take dist.shard=none or optimizer.update=step");
+    return brim_fail(
+        BRIM_ECONFIG,
+        "dist.shard cannot be combined with optimizer.update=fused_backward: a rank can update its part of the "
+        "parameters only after the gradients of all ranks are added up\nset dist.shard=none or optimizer.update=step");
   assert(BRIM_SHARD_ELEMENTS * brim_dtype_bytes(train->real) % r->backend->alignment == 0);
   const bool gradients = r->shard == BRIM_SHARD_GRADIENTS;
   uint64_t bucket_bytes = brim_buckets_size(train, r->bucket_bytes);
@@ -297,16 +298,15 @@ static brim_status check_alike(const brim_graph *first, const brim_graph *train,
 {
   if (brim_graph_hash(g) != brim_graph_hash(first))
     return brim_fail(BRIM_EINVAL,
-                     "the model builds other parameters for N = %lld than for N = %lld: no parameter's name or shape "
+                     "the model builds different parameters for N = %lld and N = %lld: no parameter's name or shape "
                      "may depend on the first dimension",
                      (long long)g->batch, (long long)first->batch);
   if (!train || !g->training) return BRIM_OK;
   if (uses_alike(train, g)) return BRIM_OK;
-  return brim_fail(
-      BRIM_EINVAL,
-      "the model uses its parameters differently for N = %lld than for N = %lld: how often each is used, and "
-      "which tensors are made of parameters alone, may not depend on the first dimension",
-      (long long)g->batch, (long long)train->batch);
+  return brim_fail(BRIM_EINVAL,
+                   "the model uses its parameters differently for N = %lld and N = %lld: how often each is used, and "
+                   "which tensors are computed from parameters alone, must not depend on the first dimension",
+                   (long long)g->batch, (long long)train->batch);
 }
 
 /* ---- federations ---- */
@@ -351,7 +351,7 @@ static brim_status add_lanes(brim_plan *plan)
   plan->lane_bytes = brim_round_up(plan->lane[0]->peak_bytes, r->backend->alignment);
   for (int32_t i = 1; i < count; i++)
     if (plan->lane[i]->peak_bytes != plan->lane[0]->peak_bytes)
-      return brim_fail(BRIM_EINTERNAL, "lanes of a federation differ: %llu bytes, and %llu",
+      return brim_fail(BRIM_EINTERNAL, "lanes of a federation differ: %llu bytes and %llu bytes",
                        (unsigned long long)plan->lane[0]->peak_bytes, (unsigned long long)plan->lane[i]->peak_bytes);
   return BRIM_OK;
 }

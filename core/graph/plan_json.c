@@ -72,7 +72,7 @@ void brim_plan_tell_refused(const brim_plan *plan, brim_text *out)
   size_t i;
   json_t *kernels = brim_plan_kernels_json(plan), *row;
   json_array_foreach(json_object_get(kernels, "refused"), i, row) brim_text_printf(
-      out, "%s%lld x '%s' by the backend's own kernel, which is slower: %s", i ? "\n" : "",
+      out, "%s%lld x '%s' with the backend's own, slower kernel: %s", i ? "\n" : "",
       (long long)json_integer_value(json_object_get(row, "operations")),
       json_string_value(json_object_get(row, "operation")), json_string_value(json_object_get(row, "reason")));
   json_decref(kernels);

@@ -28,11 +28,11 @@ void brim_recompute_tell(const brim_program *train, enum brim_recompute_kind kin
   const size_t count = train->graph->recomputed_count;
   brim_text_printf(out, "recompute=%s: ", brim_recompute_name(kind));
   if (count == 0) {
-    brim_text_add(out, "nothing has to be made again");
+    brim_text_add(out, "nothing is recomputed");
     return;
   }
   const double percent = 100 * brim_recompute_share(train);
-  brim_text_printf(out, "%zu operation%s again, ", count, brim_plural((int64_t)count));
+  brim_text_printf(out, "%zu operation%s recomputed,", count, brim_plural((int64_t)count));
   if (percent < 0.05) brim_text_add(out, "less than 0.1 % more work in a step");
   if (percent >= 0.05) brim_text_printf(out, "%.1f %% more work in a step", percent);
 }

@@ -61,7 +61,7 @@ static void check_form(brim_graph *g, const brim_update_options *options, const 
   if (strcmp(form->op, options->op) != 0)
     brim_graph_fail(g, "optimizer", name, "form() sets op, which only brim's own optimizers may");
   else if (!form->formula && !options->build)
-    brim_graph_fail(g, "optimizer", name, "form() sets formula to NULL, and ops.build is NULL");
+    brim_graph_fail(g, "optimizer", name, "form() sets formula to NULL, but ops.build is NULL too");
   else if (form->state_count > BRIM_OPTIMIZER_STATES_MAX || form->number_count > BRIM_OPTIMIZER_NUMBERS_MAX)
     brim_graph_fail(g, "optimizer", name, "form() declares %u states and %u numbers: at most %d and %d are allowed",
                     form->state_count, form->number_count, BRIM_OPTIMIZER_STATES_MAX, BRIM_OPTIMIZER_NUMBERS_MAX);
@@ -73,8 +73,7 @@ static void check_form(brim_graph *g, const brim_update_options *options, const 
     if (!state->name)
       brim_graph_fail(g, "optimizer", name, "form() gives state %u no name", k);
     else if (state->dtype != parameter->dtype || state->block != 0)
-      brim_graph_fail(g, "optimizer", name, "form() must leave dtype and block of the state '%s' as they are",
-                      state->name);
+      brim_graph_fail(g, "optimizer", name, "form() must not change dtype and block of the state '%s'", state->name);
     else if (form->formula && !brim_shape_equal(&state->shape, &parameter->shape))
       brim_graph_fail(g, "optimizer", name,
                       "form() gives the state '%s' the shape %s, but a formula updates states element by element with "
@@ -404,9 +403,9 @@ static brim_status add_slices(brim_graph *g, const brim_update_options *options)
   for (size_t i = 0; i < g->parameter_count; i++)
     if (is_updated(g, i) && brim_update_form_of(options, g->parameter[i].value).is_whole)
       return brim_fail(BRIM_ECONFIG,
-                       "dist.shard does not go with an optimizer that works on whole rows and columns (adafactor, "
-                       "muon): no rank could update a part of '%s' alone\n"
-                       "take dist.shard=none, as the state is small, or another optimizer",
+                       "dist.shard cannot be combined with an optimizer that works on whole rows and columns "
+                       "(adafactor, muon): no rank could update a part of '%s' alone\nset dist.shard=none, as the "
+                       "state is small, or use another optimizer",
                        g->parameter[i].value->name);
   g->slice = BRIM_ARENA_NEW(&g->arena, brim_own_slice, g->parameter_count);
   for (size_t i = 0; i < g->parameter_count; i++) add_slice(g, options->shards, i);

@@ -105,8 +105,8 @@ static brim_status refuse_build(const brim_graph *g, const brim_update_options *
   for (size_t i = 0; options->build && i < g->parameter_count; i++)
     if (brim_parameter_is_trained(&g->parameter[i]) && !brim_update_form_of(options, g->parameter[i].value).formula)
       return brim_fail(BRIM_ECONFIG,
-                       "optimizer.update=fused_backward does not go with an optimizer that multiplies matrices (muon), "
-                       "as it does those of '%s'\ntake optimizer.update=step, or another optimizer",
+                       "optimizer.update=fused_backward cannot be combined with an optimizer that multiplies matrices "
+                       "(muon), as it does those of '%s'\nset optimizer.update=step, or use another optimizer",
                        g->parameter[i].value->name);
   return BRIM_OK;
 }
@@ -140,7 +140,7 @@ brim_status brim_graph_check_updates(const brim_graph *g)
     const brim_node *n = g->node[i];
     for (uint32_t k = 0; k < n->in_count && status == BRIM_OK; k++)
       if (update[n->in[k]->id])
-        status = brim_fail(BRIM_EINTERNAL, "%s '%s' reads '%s' behind its update, node %u", n->op, n->name,
+        status = brim_fail(BRIM_EINTERNAL, "%s '%s' reads '%s' after its update, node %u", n->op, n->name,
                            n->in[k]->name, update[n->in[k]->id]->index);
     for (uint32_t k = 0; k < n->out_count; k++)
       if (n->out[k]->role == BRIM_ROLE_PARAMETER) update[n->out[k]->id] = n;

@@ -145,7 +145,7 @@ void brim_update_formula(brim_update *u, const char *formula)
     brim_graph_fail(u->g, "optimizer", u->parameter, "the formula '%s' uses more than %d values", formula,
                     BRIM_FORMULA_OPERANDS_MAX);
   } else if (o.outputs == 0) {
-    brim_graph_fail(u->g, "optimizer", u->parameter, "the formula '%s' gives no value that lasts", formula);
+    brim_graph_fail(u->g, "optimizer", u->parameter, "the formula '%s' assigns to no declared value", formula);
   } else if (!is_of_one_size(&o)) {
     brim_graph_fail(u->g, "optimizer", u->parameter,
                     "the values of the formula '%s' differ in their number of elements", formula);
@@ -169,7 +169,7 @@ static bool refuse_gradient(const brim_update *u, const named *n)
 {
   if (!n->is_read_only) return false;
   brim_graph_fail(u->g, "optimizer", u->parameter,
-                  "the gradient g can be used in formulas alone: let one give a matrix its values");
+                  "the gradient g can be used only in formulas: copy it to a matrix with a formula first");
   return true;
 }
 
@@ -188,8 +188,8 @@ void brim_update_product(brim_update *u, const char *to, const char *a, const ch
     char shape[3][64];
     for (int i = 0; i < 3; i++) brim_shape_format(shape[i], sizeof shape[i], &n[i]->tensor->shape);
     brim_graph_fail(u->g, "optimizer", u->parameter,
-                    "brim_update_product: '%s' %s cannot be a product of '%s' %s and '%s' %s: needed are matrices, and "
-                    "a result that is neither",
+                    "brim_update_product: '%s' %s cannot be a product of '%s' %s and '%s' %s: the operands must be "
+                    "matrices, and the result a third value",
                     to, shape[0], a, shape[1], b, shape[2]);
     return;
   }

@@ -56,9 +56,9 @@ brim_tensor **brim_wrap_output(brim_graph *g)
 brim_status brim_wrap_check(brim_graph *g)
 {
   if (g->status != BRIM_OK || !g->wrap || g->wrap->built) return g->status;
-  return brim_graph_fail(g, "backbone", NULL,
-                         "the model's table says that it wraps one, but it does not build it "
-                         "(brim_backbone)");
+  return brim_graph_fail(
+      g, "backbone", NULL,
+      "the model's table says that it wraps a model, but it does not build that model (brim_backbone)");
 }
 
 /* ---- the backbone ---- */
@@ -105,12 +105,12 @@ static void check_targets(brim_graph *g)
     brim_text_printf(&names, "%s%s", i ? ", " : "", w->adapt.targets.item[i]);
   for (size_t i = 0; i < w->layers; i++) brim_text_printf(&layers, "%s%s", i ? " " : "", w->layer[i]);
   if (w->layers == 0)
-    brim_graph_fail(g, "backbone", w->id, "it has no linear layers in front of its features that could be adapted");
+    brim_graph_fail(g, "backbone", w->id, "it has no linear layers before its features that could be adapted");
   else
     brim_graph_fail(g, "backbone", w->id,
-                    "none of its linear layers is called %s, or ends in it after a dot\n"
-                    "it has: %s",
-                    names.length ? brim_text_str(&names) : "so: no targets were given", brim_text_str(&layers));
+                    "no linear layer's name is or ends in a target (targets: %s)\n"
+                    "its linear layers: %s",
+                    names.length ? brim_text_str(&names) : "none", brim_text_str(&layers));
   brim_text_release(&names);
   brim_text_release(&layers);
 }
@@ -142,8 +142,7 @@ static void build(brim_graph *g)
   g->line = line;
   if (g->status != BRIM_OK) return;
   if (!w->features)
-    brim_graph_fail(g, "backbone", w->id,
-                    "it does not say what its features are (brim_features), so nothing can be put on them");
+    brim_graph_fail(g, "backbone", w->id, "it does not name its features (brim_features), so no head can use them");
   else
     check_targets(g);
 }
@@ -154,9 +153,9 @@ static bool can_build(brim_graph *g)
   if (g->status != BRIM_OK) return false;
   if (w && !w->building && !w->built) return true;
   brim_graph_fail(g, "backbone", NULL, "%s",
-                  !w            ? "the model's table does not say that it wraps one (brim_model_ops.wraps)"
-                  : w->building ? "a backbone cannot have one itself"
-                                : "it was built already");
+                  !w            ? "the model's table does not say that it wraps a model (brim_model_ops.wraps)"
+                  : w->building ? "a backbone cannot wrap another model"
+                                : "it is already built");
   return false;
 }
 
@@ -179,12 +178,12 @@ brim_tensor *brim_backbone_output(brim_graph *g)
   brim_wrap *w = g->wrap;
   if (!can_build(g)) return NULL;
   if (w->given) {
-    brim_graph_fail(g, "backbone", w->id, "only its features are there, as the model's table says that it takes these");
+    brim_graph_fail(g, "backbone", w->id, "only its features are available, as the model's table asks for these");
     return NULL;
   }
   build(g);
   if (g->status != BRIM_OK) return NULL;
-  if (!w->output) brim_graph_fail(g, "backbone", w->id, "it names no output (brim_output)");
+  if (!w->output) brim_graph_fail(g, "backbone", w->id, "it does not name its output (brim_output)");
   return w->output;
 }
 
@@ -194,8 +193,9 @@ void brim_lora(brim_graph *g, const brim_lora_options *options)
 {
   if (g->status != BRIM_OK) return;
   if (!g->wrap || g->wrap->built || g->wrap->building)
-    brim_graph_fail(g, "lora", NULL,
-                    "it goes before the backbone is built, in a model whose table says that it wraps one");
+    brim_graph_fail(
+        g, "lora", NULL,
+        "it must be called before the backbone is built, in a model whose table says that it wraps a model");
   else if (options->r < 1)
     brim_graph_fail(g, "lora", NULL, "r must be at least 1, got %lld", (long long)options->r);
   else if (!(options->dropout >= 0 && options->dropout < 1))
@@ -276,7 +276,8 @@ static brim_tensor *make_third(brim_graph *g, const char *name, brim_tensor *x, 
   const int64_t all = y->shape.dim[last], third = all / 3;
   int64_t before[BRIM_DIMS_MAX] = {0}, after[BRIM_DIMS_MAX] = {0};
   if (all % 3 != 0) {
-    brim_graph_fail(g, "linear", name, "it is the target ':%c', but its %lld results are no thirds", part,
+    brim_graph_fail(g, "linear", name,
+                    "it is the target ':%c', but the number of its results, %lld, is not a multiple of 3", part,
                     (long long)all);
     return NULL;
   }

@@ -1,11 +1,11 @@
-/* A list of texts, joined at the end in the form of the command line's messages. */
+/* A list of texts, joined at the end into the form of the command line's messages. */
 #include "param/problems.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#define TEXT_MAX 3900 /* of all problems together; a thread's error text holds 4095 bytes */
+#define TEXT_MAX 3900 /* for all problems together; a thread's error text holds 4095 bytes */
 
 static void add(brim_problems *p, const char *text)
 {
@@ -62,7 +62,7 @@ void brim_problem_hint(brim_problems *problems, const char *format, ...)
   brim_text_release(&text);
 }
 
-#define COLUMNS 110 /* of a line with names */
+#define COLUMNS 110 /* width of a line of names */
 
 static bool is_told(const brim_problems *problems, const char *text)
 {

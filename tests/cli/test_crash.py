@@ -135,7 +135,7 @@ class Timed(Folder):
                 if cut:
                     profile.write_text(text[:cut])
                 result = self.brim("train", "--resume", run.name)
-                self.assertIn("profile.jsonl is not what the run began with", result.err)
+                self.assertIn("profile.jsonl differs from the profile that the run began with", result.err)
 
     def test_a_run_without_a_checkpoint_still_knows_its_profile(self):
         run = self.stopped("run")

@@ -189,7 +189,7 @@ class Elastic(Case):
         first = self.begin("first", *CNN, *device_of(4), *ELASTIC, *ENDLESS)
         (self.folder / "claims").rename(self.folder / "gone")
         (self.folder / "claims").write_text("")
-        self.until_said("whether other runs wait for memory is not known: ", first)
+        self.until_said("cannot find out whether other runs wait for memory: ", first)
         step = self.steps("first")[-1]
         self.until(lambda: self.steps("first")[-1] > step, first)
         self.assertNotIn("is not known", self.end(first).err)

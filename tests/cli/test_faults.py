@@ -120,7 +120,7 @@ class Faults(Case):
     def test_a_mistake_is_told_with_its_place_by_every_command(self):
         for argv in (["train", *RUN], ["plan"], ["version"]):
             result = self.brim(*argv, status=USAGE, env={"BRIM_FAULT": "step:3:alok:2"})
-            self.assert_error(result, "BRIM_FAULT, character 8: no point of this name")
+            self.assert_error(result, "BRIM_FAULT, character 8: unknown point")
 
 
 if __name__ == "__main__":

@@ -323,7 +323,7 @@ class Others(Comparing):
         summary = self.json("b", "summary.json")
         (self.folder / "b/summary.json").write_text(json.dumps({**summary, "status": "interrupted"}))
         self.assertEqual([row["seeds"] for row in self.csv_of("a", "b").values()], [1])
-        self.assert_error(self.brim("compare", "b", "-o", "none.csv", status=USAGE), "no run is a finished one")
+        self.assert_error(self.brim("compare", "b", "-o", "none.csv", status=USAGE), "none of the runs is a finished federation")
         self.assertFalse((self.folder / "none.csv").exists())
 
 

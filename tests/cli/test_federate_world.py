@@ -197,7 +197,7 @@ class FederateWorld(Ranks):
                 continue
             self.assertEqual(f"round {number + 1}: waited {clock - before:g} simulated seconds" in result.err,
                              clock > before)
-            self.assertEqual(f"round {number + 1}: goes on with the {len(there)} clients that are there" in result.err,
+            self.assertEqual(f"round {number + 1}: continues with {len(there)} available clients" in result.err,
                              len(there) < case["wanted"])
             turns, end, joules, total = world.play(line["client"], number)
             clock += end
@@ -282,7 +282,7 @@ class FederateWorld(Ranks):
 
     def test_a_round_to_which_too_few_arrive_begins_again(self):
         result = self.federate("run", *MLP, "world.dropout=0.7", "federate.min_clients=3", "rounds=6")
-        again = re.findall(r"round (\d+) began (\d+) times, until 3 clients arrived", result.err)
+        again = re.findall(r"round (\d+): (\d+) attempts until 3 clients arrived", result.err)
         self.assertTrue(again, result.err)
         for line in self.rounds("run"):
             self.assertGreaterEqual(line["arrived"].count(True), 3)
@@ -383,7 +383,7 @@ class FederateWorld(Ranks):
                               ("network.loss_percent=[100]", "'network.loss_percent' must be a list"),
                               ("network.latency_ms=[1,2]", "network.latency_ms has 2"),
                               ("world.availability=trace", "world.availability=trace needs a trace"),
-                              ("world.trace=x.csv", "'world.trace' changes nothing here"),
+                              ("world.trace=x.csv", "'world.trace' has no effect here"),
                               ("world.devices=x.csv", "cannot read 'x.csv'"),
                               ("federate.over_selection=-1", "'federate.over_selection' must be in [0,10]")):
             with self.subTest(word):

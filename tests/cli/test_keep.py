@@ -259,7 +259,8 @@ class Told(Kept):
     def test_that_there_was_no_test_data(self):
         self.table("data.csv", 60)
         words = ["dataset=csv", "dataset.path=data.csv", "dataset.label=kind", *MLP]
-        line = "no test data; to have some, set dataset.test or dataset.test_fraction (brim train dataset=csv --help)\n"
+        line = ("no test data; to get some, set dataset.test or dataset.test_fraction (see brim train "
+                "dataset=csv --help)\n")
         self.assertEqual(self.train("run", *words).out.count(line), 1)
         self.assertNotIn("no test data", self.train("tested", *words, "dataset.test_fraction=0.2").out)
 

@@ -39,7 +39,7 @@ class Outputs(Case):
         (self.folder / "model.safetensors").write_text("mine")
         result = self.brim("export", "nowhere", status=LOAD)
         self.assert_error(result, "there is no run 'nowhere'")
-        self.assertNotIn("is there already", result.err)
+        self.assertNotIn("exists already", result.err)
 
 
 class Options(Case):

@@ -147,7 +147,7 @@ class Robust(Policies):
         self.assert_decided(result, "first", "robust", ["cpu:0"])
         result = self.train("large", *CNN, *two, "policy=robust", "training.batch_size=64", "min_gpu_memory_mb=17",
                             status=NO_FIT)
-        self.assert_error(result, "no device of backend 'cpu' has the 17.0 MiB free that min_gpu_memory_mb asks for")
+        self.assert_error(result, "no device of backend 'cpu' has 17.0 MiB free (min_gpu_memory_mb)")
         # and it does not move to a device that has less than that
         result = self.train("none", *CNN, *two, "policy=robust", "training.batch_size=1024", "min_gpu_memory_mb=16",
                             "min_batch_size=1024", status=NO_FIT)
@@ -161,7 +161,7 @@ class Robust(Policies):
     def test_the_device_that_the_environment_names_is_named(self):
         result = self.train("run", *CNN, "policy=robust", *devices_of(64), env={"GPU_DEVICE_ID": "1"})
         self.assertEqual(self.decisions("run"), [])
-        self.assertIn("device=auto takes cpu:1 of 2, as GPU_DEVICE_ID says", result.err)
+        self.assertIn("device=auto chooses cpu:1 of 2, as GPU_DEVICE_ID says", result.err)
         result = self.train("bad", *CNN, "policy=robust", *devices_of(64), env={"GPU_DEVICE_ID": "2"}, status=NO_FIT)
         self.assert_error(result, "GPU_DEVICE_ID is '2', but backend 'cpu' has 2 devices")
 
@@ -299,8 +299,8 @@ class Order(Policies):
     def test_a_choice_that_cannot_be_is_refused(self):
         result = self.train("run", *CNN, *self.AUTO, "policy=fixed", "policy.fixed.micro_batch=96", status=USAGE)
         self.assert_error(result,
-                          "policy.fixed chose the micro-batch 96, which is none of those that may be: they divide "
-                          "the effective batch 1024, go from 1024 down to 1, and keep to training.grain")
+                          "policy.fixed chose the micro-batch 96, which is not allowed: micro-batches divide "
+                          "the effective batch 1024, range from 1024 down to 1, and respect training.grain")
 
     def test_nobody_decides_about_devices_before_one_that_limits(self):
         table = "policy.capped.shares={cpu:1: {a: 9MB}}"

@@ -55,7 +55,7 @@ class Sharded(Ranks):
 
     def test_what_cannot_be_shared_out(self):
         result = self.ranks(2, "run", *DROPOUT, "optimizer=adafactor", "dist.shard=optimizer", status=2)
-        self.assert_error(result, "dist.shard does not go with an optimizer")
+        self.assert_error(result, "dist.shard cannot be combined with an optimizer")
         self.assertEqual(result.err.count("error: "), 1, result)
 
 

@@ -174,7 +174,7 @@ class Recompute(Case):
         count = self.json("blocks", "plan.json")["recompute"]["operations"]
         self.assertIn(f"recompute=blocks: {count} operations again, ", told)
         told = self.train("auto", *words, "memory.recompute=auto").out
-        self.assertIn("recompute=auto: nothing has to be made again", told)
+        self.assertIn("recompute=auto: nothing is recomputed", told)
         self.assertNotIn("recompute", self.train("none", *words).out)
 
     def picture(self, *words):

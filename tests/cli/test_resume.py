@@ -157,7 +157,7 @@ class Signalled(Case):
         self.assertEqual(result.status, INTERRUPTED, result)
         self.assertIn(word, result.err)
         self.assertIn("brim train --resume run", result.err)
-        told = [line for line in result.err.splitlines() if " again ends now" in line]
+        told = [line for line in result.err.splitlines() if " again ends at once" in line]
         self.assertEqual(len(told), 1, result)
         self.assertRegex(told[0], "^(finishing the step|leaving the evaluation), then a checkpoint; ")
         self.assertLess(result.err.index(told[0]), result.err.index(word))
@@ -232,7 +232,7 @@ class ProcessorTime(Case):
         for _ in range(3):
             process.send_signal(signal.SIGXCPU)
         result = self.finish(process, INTERRUPTED)
-        self.assertEqual(result.err.count("the limit of processor time is reached: finishing the step, then a "
+        self.assertEqual(result.err.count("processor time limit reached: finishing the step, then a "
                                           "checkpoint\n"), 1)
         self.assertTrue(self.steps("run"))
 
@@ -371,7 +371,7 @@ class Edited(Case):
     def test_without_sources_it_is_not_known(self):
         (self.folder / "run" / "sources.yaml").unlink()
         result = self.brim("train", "--resume", "run")
-        self.assertIn("warning: whether run/config.yaml was edited is not known", result.err)
+        self.assertIn("warning: cannot find out whether run/config.yaml was edited", result.err)
 
 
 class Elsewhere(Case):

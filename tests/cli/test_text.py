@@ -144,7 +144,7 @@ class Generate(Text):
     def test_other_models_do_not_go_on_with_texts(self):
         self.train("run", "model=mlp", "dataset=synthetic", "dataset.train_count=64", "dataset.test_count=0",
                    "training.steps=1", "memory.timing=false")
-        self.assert_error(self.brim("generate", "run", status=USAGE), "it does not go on with a text")
+        self.assert_error(self.brim("generate", "run", status=USAGE), "cannot continue a text")
 
 
 class Gpt2(Text):
@@ -229,7 +229,7 @@ class Tokens(Text):
         result = self.brim("generate", "run", "--prompt", "0 7 14 21 28", "--tokens", "5", "--temperature", "0")
         self.assertEqual(result.out, "0 7 14 21 28 35 42 49 6 13\n")
         self.assertEqual(self.generate("run", "--prompt", "43,0", "--tokens", "1")["prompt_tokens"], [43, 0])
-        for prompt, text in (("a b", "'a b' is none"), ("50", "token 1 is 50; tokens are 0 to 49")):
+        for prompt, text in (("a b", "'a b' is not one"), ("50", "token 1 is 50; tokens are 0 to 49")):
             result = self.brim("generate", "run", "--prompt", prompt, status=USAGE)
             self.assert_error(result, text)
             self.assertEqual(result.out, "")  # nothing is shown of what is refused
@@ -262,7 +262,7 @@ class Tokens(Text):
                     time.sleep(0.01)
                 os.truncate(self.folder / name, 0)
                 result = self.finish(process, FAILED)
-                self.assertIn(f"{name}' became shorter while it was in use: it has 0 bytes now, and byte ", result.err)
+                self.assertIn(f"{name}' was truncated while it was in use: it has 0 bytes now, and byte ", result.err)
                 self.assertIn("brim train --resume run", result.err)
                 shutil.rmtree(self.folder / "run")
 

@@ -108,7 +108,7 @@ class In(Weights):
 
     def test_plan_compares_names_and_shapes(self):
         self.assertRegex(self.brim("plan", *VIT, "model.weights=first").out,
-                         r"weights: 44 tensors, .*, from 'first'; names and shapes are the model's")
+                         r"weights: 44 tensors, .*, from 'first'; names and shapes match the model")
         plan = json.loads(self.brim("plan", *VIT, "model.weights=first", "--json").out)
         self.assertEqual(plan["weights"]["tensors"], 44)
         self.brim("plan", *VIT, "model.weights=first", "model.width=48", status=LOAD)
@@ -223,19 +223,19 @@ class Out(Weights):
         self.export()
         before = (self.folder / "model.safetensors").read_bytes()
         self.assert_error(self.export("--dtype", "bf16", status=USAGE),
-                          "'model.safetensors' is there already", "--force")
+                          "'model.safetensors' exists already", "--force")
         self.assertEqual((self.folder / "model.safetensors").read_bytes(), before)
         self.export("--dtype", "bf16", "--force")
         self.assertLess(len((self.folder / "model.safetensors").read_bytes()), len(before))
         self.assertEqual([path.name for path in self.folder.glob(".*.tmp")], [])
 
     def test_wrong_words(self):
-        for words, part in ((["--format", "hf"], "not those of a network that has the format 'hf'"),
+        for words, part in ((["--format", "hf"], "do not match any network that has the format 'hf'"),
                             (["--format", "tim"], "available: brim hf timm torchvision"),
                             (["--dtype", "fp64"], "--dtype is fp32, bf16 or fp16, not 'fp64'"),
                             (["-o", "a.bin"], "must end in .safetensors"),
                             (["-o", "vit/"], "in a folder of yours: -o vit/model.safetensors"),
-                            (["--format", "peft", "-o", "a.safetensors"], "PEFT's files are in a folder"),
+                            (["--format", "peft", "-o", "a.safetensors"], "--format peft writes a folder"),
                             (["second"], "brim export takes one run")):
             self.assert_error(self.export(*words, status=USAGE), part)
         self.assert_error(self.brim("export", status=USAGE), "brim export needs the folder of a run")

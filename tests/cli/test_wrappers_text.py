@@ -110,7 +110,8 @@ class Training(Language):
                   "model=lora trains changes"),
                  ([*LORA, "dataset.context=17"], "only 16 places have an embedding", "its keys are backbone.*"),
                  (["model=lora"], "clip_vit: samples must be images", "backbone=OPTION chooses another"),
-                 ([*LORA, "model.lora_targets=[lm_head]"], "none of its linear layers is called lm_head",
+                 ([*LORA, "model.lora_targets=[lm_head]"],
+                  "no linear layer's name is or ends in a target (targets: lm_head)",
                   "h.*.mlp.c_proj")]
         for words, *texts in cases:
             with self.subTest(texts[0]):

@@ -306,20 +306,21 @@ static const config_case config_cases[] = {
      {"memory.headroom_mb=some"},
      "error: 'memory.headroom_mb' must be auto or a size: a whole number of MiB, or one with a unit (512MiB, 4GB), got "
      "some\n"
-     "  command line, argument 1: memory.headroom_mb=some   (memory of the device that plans leave to what driver and "
-     "libraries take later; auto: what was measured, at least 256 on a GPU, 0 on the host; default auto)"},
+     "  command line, argument 1: memory.headroom_mb=some   (device memory that plans leave free for later growth of "
+     "driver and libraries; auto: the measured growth, at least 256 on a GPU, 0 on the host; default auto)"},
     {"a label with a wrong value",
      NULL,
      {"protocol={a: 1}"},
      "error: 'protocol' must be a string, got a map\n"
-     "  command line, argument 1: protocol={a: 1}   (a label: messaging is modelled as a network scenario; default "
+     "  command line, argument 1: protocol={a: 1}   (name of the messaging protocol, for reports only; the keys of "
+     "network describe the network; default "
      "'')"},
     {"a number of repeats that is none",
      NULL,
      {"repeats=0"},
      "error: 'repeats' must be in [1,10000], got 0\n"
-     "  command line, argument 1: repeats=0   (runs with the seeds seed, seed+1 ..., each a process of its own, as in "
-     "a sweep; default 1)"},
+     "  command line, argument 1: repeats=0   (number of runs, with the seeds seed, seed+1 ..., each in its own "
+     "process as in a sweep; default 1)"},
     {"comm is one name",
      NULL,
      {"comm=[mpi,nccl]"},
@@ -463,17 +464,17 @@ static const config_case config_cases[] = {
     {"a policy twice",
      NULL,
      {"policy=[first,second,first]"},
-     "error: 'first' stands twice in the list of 'policy'\n"
+     "error: 'first' appears twice in the list of 'policy'\n"
      "  command line, argument 1: policy=[first,second,first]"},
     {"a policy twice, by its file",
      NULL,
      {"policy=[first,lab]"},
-     "error: 'first' stands twice in the list of 'policy'\n"
+     "error: 'first' appears twice in the list of 'policy'\n"
      "  configs/policy/lab.yaml:1:5"},
     {"a policy appended that is there",
      NULL,
      {"policy+=auto_plan"},
-     "error: 'auto_plan' stands twice in the list of 'policy'\n"
+     "error: 'auto_plan' appears twice in the list of 'policy'\n"
      "  command line, argument 1: policy+=auto_plan"},
     {"an item that is a map",
      NULL,
@@ -691,19 +692,19 @@ static const config_case config_cases[] = {
     {"a circle",
      NULL,
      {"seed=${training.epochs}", "training.epochs=${model.width}", "model.width=${seed}"},
-     "error: interpolations go round in a circle: model.width -> seed -> training.epochs -> model.width\n"
+     "error: interpolations form a cycle: model.width -> seed -> training.epochs -> model.width\n"
      "  command line, argument 3: model.width=${seed}\n"
      "  command line, argument 1: seed=${training.epochs}\n"
      "  command line, argument 2: training.epochs=${model.width}"},
     {"a circle of one",
      NULL,
      {"seed=${seed}"},
-     "error: interpolations go round in a circle: seed -> seed\n"
+     "error: interpolations form a cycle: seed -> seed\n"
      "  command line, argument 1: seed=${seed}"},
     {"a map in itself",
      NULL,
      {"+m={a: 1, b: '${m}'}"},
-     "error: interpolations go round in a circle: m.b -> m.b\n"
+     "error: interpolations form a cycle: m.b -> m.b\n"
      "  command line, argument 1: +m={a: 1, b: '${m}'}"},
     {"not closed",
      NULL,
@@ -713,7 +714,7 @@ static const config_case config_cases[] = {
     {"a name that is none",
      NULL,
      {"run.name=${a b}"},
-     "error: 'run.name' refers to 'a b', which is no key: write names joined by dots\n"
+     "error: 'run.name' refers to 'a b', which is not a key: write names joined by dots\n"
      "  command line, argument 1: run.name=${a b}"},
     {"a map in text",
      NULL,
@@ -730,7 +731,8 @@ static const config_case config_cases[] = {
      "refers_wrong",
      {0},
      "error: 'seed' must be an integer, got cnn\n"
-     "  configs/refers_wrong.yaml:2:7, from ${model.id}   (seed of weights, order, augmentation and dropout; default "
+     "  configs/refers_wrong.yaml:2:7, from ${model.id}   (seed of initial weights, sample order, augmentation and "
+     "dropout; default "
      "1)"},
     {"an id cannot refer to keys",
      "id_refers",
@@ -748,7 +750,7 @@ static const config_case config_cases[] = {
      "error: 'note' is mandatory and has no value: write note=VALUE\n"
      "  command line, argument 2: +note=???\n"
      "error: 'seed' is mandatory and has no value: write seed=VALUE\n"
-     "  command line, argument 3: seed=???   (seed of weights, order, augmentation and dropout)\n"
+     "  command line, argument 3: seed=???   (seed of initial weights, sample order, augmentation and dropout)\n"
      "error: 'dataset.path' is mandatory and has no value: write dataset.path=VALUE\n"
      "  configs/dataset/open.yaml:2:7   (files: folder of the files)"},
 
@@ -890,12 +892,13 @@ static const config_case config_cases[] = {
      NULL,
      {"seed='3'"},
      "error: 'seed' must be an integer, got the string '3'\n"
-     "  command line, argument 1: seed='3'   (seed of weights, order, augmentation and dropout; default 1)"},
+     "  command line, argument 1: seed='3'   (seed of initial weights, sample order, augmentation and dropout; default "
+     "1)"},
     {"only true and false",
      NULL,
      {"augment.flip=yes"},
      "error: 'augment.flip' must be true or false, got yes\n"
-     "  command line, argument 1: augment.flip=yes   (mirror half of the training images; default false)"},
+     "  command line, argument 1: augment.flip=yes   (mirror each training image with probability 1/2; default false)"},
     {"names of an enum",
      NULL,
      {"model.norm=bath"},
@@ -905,7 +908,8 @@ static const config_case config_cases[] = {
      NULL,
      {"seed="},
      "error: 'seed' must be an integer, got the string ''\n"
-     "  command line, argument 1: seed=   (seed of weights, order, augmentation and dropout; default 1)"},
+     "  command line, argument 1: seed=   (seed of initial weights, sample order, augmentation and dropout; default "
+     "1)"},
     {"a value for a section",
      NULL,
      {"training=5"},
@@ -1044,7 +1048,7 @@ static const config_case config_cases[] = {
     {"defaults lists in a circle",
      NULL,
      {"model=loop"},
-     "error: defaults lists go round in a circle: configs/model/loop.yaml -> configs/model/pool.yaml -> "
+     "error: defaults lists form a cycle: configs/model/loop.yaml -> configs/model/pool.yaml -> "
      "configs/model/loop.yaml"},
     {"an option file that cannot be read",
      NULL,
@@ -1075,7 +1079,7 @@ static const config_case config_cases[] = {
      "nulls",
      {0},
      "error: 'seed' must be an integer, got null\n"
-     "  configs/nulls.yaml:4:6   (seed of weights, order, augmentation and dropout; default 1)"},
+     "  configs/nulls.yaml:4:6   (seed of initial weights, sample order, augmentation and dropout; default 1)"},
     {"defaults that are no list",
      "bad_default",
      {"model=cnn", "dataset=small", "optimizer=sgd", "schedule=constant", "loss=cross_entropy", "backend=cpu"},
@@ -1107,7 +1111,7 @@ static const config_case config_cases[] = {
      "  choose an option in the defaults list: - dataset: OPTION\n"
      "error: the key 'optimizer.lr' has a dot: in a file, write one key below the other\n"
      "  configs/wrong.yaml:12:1\n"
-     "error: '_self_' stands twice in a defaults list\n"
+     "error: '_self_' appears twice in a defaults list\n"
      "  configs/wrong.yaml:7:5\n"
      "error: unknown key 'trainin.epochs'\n"
      "  command line, argument 3: trainin.epochs=3\n"
@@ -1127,7 +1131,7 @@ static const config_case config_cases[] = {
      "    transform augment graph memory loss_scale claims observe dist federate partition network world comm\n"
      "    server_optimizer method augmentation policy\n"
      "error: 'seed' must be an integer, got a map\n"
-     "  configs/wrong.yaml:9:7   (seed of weights, order, augmentation and dropout; default 1)\n"
+     "  configs/wrong.yaml:9:7   (seed of initial weights, sample order, augmentation and dropout; default 1)\n"
      "error: 'training.epochs' must be an integer, got 1.0\n"
      "  configs/wrong.yaml:13:20   (passes over the training data; default 5)\n"
      "error: 'training.batch_size' must be auto or an integer, got x\n"

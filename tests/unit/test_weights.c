@@ -546,14 +546,14 @@ static void formats_that_do_not_go_with_a_model_are_refused(void **state)
   const brim_weights_map *map;
   brim_arena arena = {0};
   assert_int_equal(brim_export_choose(&arena, &search, "timm", &p, &map), BRIM_ECONFIG);
-  assert_error("not those of a network that has the format 'timm'\nfor this model: brim");
+  assert_error("do not match any network that has the format 'timm'\nfor this model: brim");
   assert_int_equal(brim_export_choose(&arena, &search, "tim", &p, &map), BRIM_ECONFIG);
   assert_error("available: brim hf timm torchvision");
   scratch_put("lossy.yaml", "rules: [{from: '*', to: 'fc.*'}, {from: 'a.*', to: 'fc.*'}, {from: weight, drop: true}]");
   assert_int_equal(brim_export_choose(&arena, &search, scratch("lossy.yaml"), &p, &map), BRIM_OK);
   scratch_put("lossy.yaml", "rules: [{from: weight, drop: true}, {from: '*', to: 'fc.*'}]");
   assert_int_equal(brim_export_choose(&arena, &search, scratch("lossy.yaml"), &p, &map), BRIM_ECONFIG);
-  assert_error("the model's 'fc.weight' becomes 'weight', which the map does not make 'fc.weight' again");
+  assert_error("renames the model's 'fc.weight' to 'weight', but does not rename that back to 'fc.weight'");
   brim_arena_release(&arena);
 }
 

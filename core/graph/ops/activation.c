@@ -87,10 +87,7 @@ brim_tensor *brim_gelu(brim_graph *g, brim_tensor *x, int32_t kind)
 {
   if (!brim_graph_accepts(g, "gelu", NULL, x)) return NULL;
   if (kind < BRIM_GELU_EXACT || kind > BRIM_GELU_QUICK) {
-    brim_graph_fail(g, "gelu", NULL,
-                    "there is no kind %d: use BRIM_GELU_EXACT, BRIM_GELU_TANH or "
-                    "BRIM_GELU_QUICK",
-                    kind);
+    brim_graph_fail(g, "gelu", NULL, "unknown kind %d: use BRIM_GELU_EXACT, BRIM_GELU_TANH or BRIM_GELU_QUICK", kind);
     return NULL;
   }
   const brim_attr attr = {.activation = {.approximate = kind}};

@@ -23,8 +23,8 @@ static brim_status check_operand(brim_graph *g, const brim_node *n, const brim_t
   if (!brim_graph_accepts_real(g, n->op, n->name, x)) return g->status;
   if (x->shape.rank < rank && brim_graph_has_samples(g, x))
     return brim_graph_fail(g, n->op, n->name,
-                           "'%s' %s has samples in its first dimension, which would not be the result's first: give it "
-                           "%d dimensions by brim_reshape",
+                           "'%s' %s has samples in its first dimension, which would not be the first dimension of the "
+                           "result: give it %d dimensions with brim_reshape",
                            x->name, brim_shape_format(text, sizeof text, &x->shape), rank);
   return BRIM_OK;
 }

@@ -73,7 +73,7 @@ static bool find_shape(brim_graph *g, const char *op, const char *name, const br
                     brim_window_format(two, sizeof two, x, a->stride),
                     brim_window_format(three, sizeof three, x, a->dilation));
   else if (empty)
-    brim_graph_fail(g, op, name, "padding %s leaves nothing of the result of input %s: it would be %s",
+    brim_graph_fail(g, op, name, "padding %s removes the whole result of input %s: the result would be %s",
                     brim_window_format(one, sizeof one, x, a->padding), brim_shape_format(two, sizeof two, x),
                     brim_window_format(three, sizeof three, x, &y->dim[2]));
   return g->status == BRIM_OK;

@@ -77,7 +77,7 @@ static bool add_elements(brim_graph *g, const char *name, const brim_operand *o,
     return false;
   }
   if (*count > 0 && !brim_shape_equal(&in[0]->shape, &o->elements->shape)) {
-    brim_graph_fail(g, name, o->name, "the tensors must have one shape, got %s and before it %s",
+    brim_graph_fail(g, name, o->name, "the tensors must have the same shape, got %s after %s",
                     brim_shape_format(text, sizeof text, &o->elements->shape),
                     brim_shape_format(first_text, sizeof first_text, &in[0]->shape));
     return false;

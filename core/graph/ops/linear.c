@@ -72,7 +72,7 @@ brim_tensor *brim_linear_with(brim_graph *g, const char *name, brim_tensor *x, b
   if (weight->role != BRIM_ROLE_PARAMETER || w->rank != 2 || x->dtype != g->real || x->shape.rank < 2 ||
       x->shape.dim[x->shape.rank - 1] != w->dim[1]) {
     brim_graph_fail(g, "linear", name,
-                    "input %s %s and weight '%s' %s: needed are real numbers [..., F] and a parameter [O, F]",
+                    "input %s %s must be real numbers [..., F], and weight '%s' %s a parameter [O, F]",
                     brim_dtype_name(x->dtype), brim_shape_format(text, sizeof text, &x->shape), weight->name,
                     brim_shape_format(weight_text, sizeof weight_text, w));
     return NULL;

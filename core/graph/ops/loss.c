@@ -17,7 +17,7 @@ brim_status brim_graph_fail_output(brim_graph *g, const brim_node *n, const brim
   return brim_graph_fail(g, n->op, n->name, "the model's output must be %s = %s, got %s%s", forms[g->task],
                          brim_shape_format(wanted_text, sizeof wanted_text, &wanted),
                          brim_shape_format(text, sizeof text, shape),
-                         wanted.rank == 2 && shape->rank > 2 ? " (brim_flatten before the last layer?)" : "");
+                         wanted.rank == 2 && shape->rank > 2 ? " (add brim_flatten before the last layer?)" : "");
 }
 
 /* Is `label` one for each row of x, [..., anything]? */

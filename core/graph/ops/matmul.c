@@ -71,7 +71,7 @@ brim_tensor *brim_matmul(brim_graph *g, brim_tensor *a, brim_tensor *b, int tran
   char text_a[160], text_b[160];
   if (a->dtype != g->real || b->dtype != g->real || !is_product(a, b, transpose_a, transpose_b)) {
     brim_graph_fail(g, "matmul", NULL,
-                    "'%s' %s %s%s and '%s' %s %s%s: needed are real numbers [N, ..., M, K] and [N, ..., K, P] (after "
+                    "'%s' %s %s%s and '%s' %s %s%s must be real numbers [N, ..., M, K] and [N, ..., K, P] (after "
                     "transposing) with the same leading dimensions",
                     a->name, brim_dtype_name(a->dtype), brim_shape_format(text_a, sizeof text_a, &a->shape),
                     transpose_a ? " transposed" : "", b->name, brim_dtype_name(b->dtype),

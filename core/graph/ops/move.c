@@ -21,7 +21,7 @@ static int32_t inner_axis(brim_graph *g, const char *op, const brim_tensor *x, i
   const int32_t at = brim_graph_axis(g, op, x, axis);
   if (at != 0) return at;
   char text[160];
-  brim_graph_fail(g, op, NULL, "axis %d of '%s' %s is N, the samples of the micro-batch, and stays as it is", axis,
+  brim_graph_fail(g, op, NULL, "axis %d of '%s' %s is N, the samples of the micro-batch, and cannot be changed", axis,
                   x->name, brim_shape_format(text, sizeof text, &x->shape));
   return -1;
 }
@@ -160,7 +160,8 @@ brim_tensor *brim_concat(brim_graph *g, int32_t count, brim_tensor *const *x, in
   for (int32_t i = 1; i < count; i++) {
     if (can_join(x[0], x[i], at)) continue;
     char first[160], other[160];
-    brim_graph_fail(g, "concat", NULL, "'%s' %s %s and '%s' %s %s must have one type, and one shape but for axis %d",
+    brim_graph_fail(g, "concat", NULL,
+                    "'%s' %s %s and '%s' %s %s must have the same type, and the same shape except along axis %d",
                     x[0]->name, brim_dtype_name(x[0]->dtype), brim_shape_format(first, sizeof first, &x[0]->shape),
                     x[i]->name, brim_dtype_name(x[i]->dtype), brim_shape_format(other, sizeof other, &x[i]->shape), at);
     return NULL;
@@ -187,7 +188,7 @@ brim_tensor *brim_slice(brim_graph *g, brim_tensor *x, int32_t axis, int64_t sta
   brim_shape shape = x->shape;
   if (start < 0 || length < 1 || start > shape.dim[at] - length) {
     char text[160];
-    brim_graph_fail(g, "slice", NULL, "%lld values from %lld on along axis %d are not all within '%s' %s",
+    brim_graph_fail(g, "slice", NULL, "%lld values from index %lld along axis %d do not all lie within '%s' %s",
                     (long long)length, (long long)start, at, x->name, brim_shape_format(text, sizeof text, &x->shape));
     return NULL;
   }

@@ -178,7 +178,7 @@ brim_tensor *brim_group_norm(brim_graph *g, const char *name, brim_tensor *x, in
   char text[96];
   const int64_t channels = x->shape.dim[1];
   if (groups < 1 || channels % groups != 0) {
-    brim_graph_fail(g, "group_norm", name, "the %lld channels of input %s cannot be cut into %lld groups of one size",
+    brim_graph_fail(g, "group_norm", name, "the %lld channels of input %s cannot be cut into %lld equal groups",
                     (long long)channels, brim_shape_format(text, sizeof text, &x->shape), (long long)groups);
     return NULL;
   }

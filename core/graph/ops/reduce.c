@@ -40,7 +40,7 @@ static uint32_t mask_of(brim_graph *g, const char *op, const brim_tensor *x, int
     const int32_t axis = brim_graph_axis(g, op, x, axes[i]);
     if (axis < 0) return 0;
     if (axis == 0) {
-      brim_graph_fail(g, op, NULL, "axis 0 of %s is N, the samples, which stay apart from each other",
+      brim_graph_fail(g, op, NULL, "axis 0 of %s is N, the samples, and cannot be reduced",
                       brim_shape_format(text, sizeof text, &x->shape));
       return 0;
     }

@@ -55,7 +55,7 @@ static bool check_mode(brim_graph *g, const char *op, int32_t mode, int32_t alig
   if (mode != BRIM_UPSAMPLE_NEAREST && mode != BRIM_UPSAMPLE_LINEAR)
     brim_graph_fail(g, op, NULL, "mode must be BRIM_UPSAMPLE_NEAREST or BRIM_UPSAMPLE_LINEAR, got %d", mode);
   else if (mode == BRIM_UPSAMPLE_NEAREST && align_corners)
-    brim_graph_fail(g, op, NULL, "align_corners is for BRIM_UPSAMPLE_LINEAR");
+    brim_graph_fail(g, op, NULL, "align_corners needs BRIM_UPSAMPLE_LINEAR");
   return g->status == BRIM_OK;
 }
 
