@@ -1,4 +1,4 @@
-"""Command lines of the systems that brim replaces, as their users write them (docs/options.md): each trains. A device
+"""Command lines of the systems that brim replaces, as their users write them (docs/guide/other_systems.md): each trains. A device
 with a limit stands in for a GPU; models and data sets that brim lacks are replaced by `cnn` and `mlp` on synthetic
 data."""
 
@@ -92,10 +92,10 @@ class Systems(Case):
 
 
 class Table(Case):
-    """docs/options.md lists exactly the existing options."""
+    """docs/guide/other_systems.md lists exactly the existing options."""
 
     def test_every_key_that_it_names_exists(self):
-        page = pathlib.Path(__file__).resolve().parents[2] / "docs/options.md"
+        page = pathlib.Path(__file__).resolve().parents[2] / "docs/guide/other_systems.md"
         schema = self.brim("config", "--schema").out
         now = [row.split("|")[3] for row in page.read_text().splitlines() if row.count("|") == 4]
         keys = {key for cell in now for key in re.findall(r"`((?:policy|training|memory)\.[a-z_.]+)", cell)}
