@@ -141,14 +141,17 @@ def main():
     options = parser.parse_args()
     if options.device == "cuda" and not torch.cuda.is_available():
         raise SystemExit("peer: PyTorch sees no GPU")
-    torch.backends.cudnn.benchmark = True
+    torch.backends.cudnn.benchmark = not options.caps  # which takes seconds for each batch that is tried
     training = Training(options)
     if options.prepare:
         print(json.dumps(training.measure("compiled", options.batch, 1)), flush=True)
     for mode in ("eager", "compiled") if options.steps else ():
         print(json.dumps(training.measure(mode, options.batch, options.steps)), flush=True)
+    start, before = options.batch, None
     for cap in options.caps:
-        print(json.dumps(training.most(cap, options.batch)), flush=True)
+        found = training.most(cap, start if before is None else start * cap // before)
+        start, before = found["batch"], cap
+        print(json.dumps(found), flush=True)
 
 
 if __name__ == "__main__":

@@ -403,6 +403,15 @@ class Memory(CudaCase):
         self.assertEqual(found["memory"]["node_bytes"], after["node_bytes"])
         self.assertEqual(self.cuda("devices", **self.how).out.count("not measured yet"), 1)  # one rank
 
+    def test_memory_that_another_process_takes_meanwhile_is_not_counted(self):
+        how = {"EMULATED_TAKES": "context=50 library=30 node=1 neighbour=100"}
+        listed = {**how, "nvml": f"{uuid(0)}={1 << 30} 1:{1 << 28} self:{50 << 20}"}
+        for known, context in ((how, 150), (listed, 50), ({**self.TAKES, "nvml": listed["nvml"]}, 50)):
+            self.assertEqual(self.plan(**known)["device_memory"]["context_bytes"], context * self.MIB)
+        words = ["backend=cuda", "memory.limit_mb=380", "dataset.train_count=64"]
+        self.cuda("train", *RUN, *words, "run.dir=refused", **{**self.how, **how}, status=NO_FIT)
+        self.cuda("train", *RUN, *words, "run.dir=run", **{**self.how, **listed})
+
     def test_text_has_a_line_a_class(self):
         self.cuda("train", *RUN, "backend=cuda", "run.dir=run", **self.how)
         out = self.cuda("plan", "--no-timing", *RUN, "backend=cuda", **self.how).out

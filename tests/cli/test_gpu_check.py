@@ -111,7 +111,7 @@ class GpuCheck(Case):
             self.assertIn(line["verdict"], ("ok", "skipped") if "torch" in name else ("ok",), said)
         self.assertIn("add_kernel<float>", checks["kernels of gpt2-124M"]["table"])
         self.assertIn("0.004 ms", checks["kernels of gpt2-124M"]["table"])
-        self.assertGreater(checks["plans under caps, gpt2-124M"]["under 0.002 GB"], 0)
+        self.assertGreater(checks["plan under 0.002 GB, gpt2-124M"]["batch"], 0)
 
     def test_goes_on_where_an_earlier_command_was_killed(self):
         process = self.gpu_check("fast", "--out", "out")

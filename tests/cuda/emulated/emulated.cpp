@@ -84,7 +84,8 @@ struct allocation {
 std::map<void *, allocation> allocated;
 
 /* What a process takes of a device without asking for it: EMULATED_TAKES="context=50 library=30 node=1 nccl=20", in
- * MiB; the context as soon as the device is chosen, the library at its first product, a node in a recorded program. */
+ * MiB; the context as soon as the device is chosen, the library at its first product, a node in a recorded program.
+ * neighbour=100 is what another process allocates while the context is made. */
 uint64_t takes(const char *what)
 {
   const char *text = getenv("EMULATED_TAKES"), *found = text ? strstr(text, what) : nullptr;
@@ -356,7 +357,7 @@ cudaError_t cudaSetDevice(int device)
   const std::vector<int> visible = visible_devices();
   if (device < 0 || device >= (int)visible.size()) return cudaErrorInvalidDevice;
   current_device = visible[(size_t)device];
-  if (context_bytes[current_device] == 0) device_bytes_used[current_device] += takes("context");
+  if (context_bytes[current_device] == 0) device_bytes_used[current_device] += takes("context") + takes("neighbour");
   context_bytes[current_device] = takes("context");
   return cudaSuccess;
 }

@@ -1,6 +1,7 @@
 /* A libnvidia-ml.so.1 whose devices the environment describes:
  *
- *     NVML_DEVICES="GPU-00010203-...=FREE pid:BYTES pid:? ;0000:02:00.0=..."    ?: the driver does not say
+ *     NVML_DEVICES="GPU-00010203-...=FREE pid:BYTES pid:? ;0000:02:00.0=..."    ?: the driver does not say;
+ *     self:BYTES is the process that asks
  *     NVML_INIT=18        nvmlInit_v2 fails with that
  *     NVML_DRIVER=...     the driver's version; without it there is none to be had
  *
@@ -9,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
 enum { SUCCESS = 0, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7 };
@@ -83,7 +85,10 @@ int LIST(const char *device, unsigned *count, process *out)
   unsigned found = 0;
   for (const char *s = strchr(device, ' '); s && s < device + strcspn(device, ";"); s = strchr(s + 1, ' ')) {
     unsigned pid = 0;
-    if (sscanf(s, " %u:", &pid) != 1) continue;
+    if (strncmp(s, " self:", 6) == 0)
+      pid = (unsigned)getpid();
+    else if (sscanf(s, " %u:", &pid) != 1)
+      continue;
     const char *bytes = strchr(s, ':') + 1;
     if (found == *count) return INSUFFICIENT_SIZE;
     out[found] = (process){.pid = pid, .bytes = *bytes == '?' ? ~0ULL : strtoull(bytes, NULL, 10)};
