@@ -285,10 +285,10 @@ class Reference:
         text = MADE.format(source="headers") + """
 # The SDK
 
-Plugins and programs that use libbrim are written against these headers, in C17 or C++17. In comments **[plan]** says
-that a function is called before anything is allocated on a device, **[init]** that it may allocate, **[step]** that it
-must not, **[any thread]** that it may be called from each. What was added says since which ABI it is there;
-`brim version` shows that of a brim.
+Plugins and programs that use libbrim include these headers, in C17 or C++17. In comments, **[plan]** marks a function
+that is called before anything is allocated on a device, **[init]** one that may allocate, **[step]** one that must not,
+and **[any thread]** one that may be called from any thread. Later additions name the ABI version that introduced them;
+`brim version` prints the version of an installed brim.
 
 | header | |
 |---|---|
@@ -296,8 +296,8 @@ must not, **[any thread]** that it may be called from each. What was added says 
         for stem, (intro, _) in self.headers.items():
             first = " ".join(itertools.takewhile(bool, intro)).split(". ")[0].rstrip(".:")
             text += f"| [brim/{stem}.h]({stem}.md) | {self.link(first, '')} |\n"
-        text += "\n`#include <brim/brim.h>` has them all but brim/engine.h, which is for programs. "
-        text += "[The shipped plugins and their parameters](plugins.md) are a page of their own.\n\n## Names\n\n"
+        text += "\n`#include <brim/brim.h>` includes all of them except brim/engine.h, which is for programs. "
+        text += "The [parameters of the shipped plugins](plugins.md) have a separate page.\n\n## Names\n\n"
         rows = {}
         for stem, (_, items) in self.headers.items():
             for item in items:
@@ -353,8 +353,9 @@ def plugins_page(program, before):
     text = MADE.format(source="plugins' tables") + """
 # Plugins and their parameters
 
-What `brim plugins KIND/ID` shows of the plugins that come with brim. In a configuration, and on the command line, a key
-stands below its group: `model.width=64`; of policies below the policy: `policy.periodic.light_every=2`.
+The parameters of the shipped plugins, as `brim plugins KIND/ID` shows them. In a configuration, and on the command
+line, a key belongs to its group: `model.width=64`; for policies it belongs to the policy:
+`policy.periodic.light_every=2`.
 
 """
     for kind, title in KINDS.items():
