@@ -6,13 +6,16 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 page=docs/ARCHITECTURE.md
 
+# Folders from the top down, each with an arrow to those directly below it: an arrow never points up.
 picture() {
-  echo '```mermaid'
-  echo 'flowchart TD'
+  echo '```text'
   sed -nE 's/^# (engine|run|tool): .*/layer \1/p; s/^brim_folder\((.*)\)$/\1/p' cmake/brim_folders.cmake |
-    awk '$1 == "layer" { if (layer) print "  end"; layer = $2; print "  subgraph " layer; next }
-         { print "    " $1; for (i = 2; i <= NF; i++) arrows = arrows "  " $1 " --> " $i "\n" }
-         END { print "  end"; printf "%s", arrows }'
+    awk '$1 == "layer" { layer = $2; next }
+         { name = $1; $1 = ""; below = $0 == "" ? "" : " ─▶" $0
+           line[NR] = sprintf("%-8s %-9s%s", layer, name, below); of[NR] = layer }
+         END { for (i = NR; i > 0; i--) if (i in line) {
+                 if (above && of[i] != above) print ""
+                 sub(/ +$/, "", line[i]); print line[i]; above = of[i] } }'
   echo '```'
 }
 

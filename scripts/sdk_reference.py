@@ -285,10 +285,10 @@ class Reference:
         text = MADE.format(source="headers") + """
 # The SDK
 
-Plugins and programs that use libbrim include these headers, in C17 or C++17. In comments, **[plan]** marks a function
-that is called before anything is allocated on a device, **[init]** one that may allocate, **[step]** one that must not,
-and **[any thread]** one that may be called from any thread. Later additions name the ABI version that introduced them;
-`brim version` prints the version of an installed brim.
+Plugins and programs that use libbrim are written against these headers, in C17 or C++17. Comments mark functions:
+**[plan]** is called before device memory is allocated, **[init]** may allocate, **[step]** must not allocate,
+**[any thread]** may be called from any thread. "Since ABI" is the first ABI that has a name; `brim version` shows the
+ABI of the installed brim.
 
 | header | |
 |---|---|
@@ -297,7 +297,7 @@ and **[any thread]** one that may be called from any thread. Later additions nam
             first = " ".join(itertools.takewhile(bool, intro)).split(". ")[0].rstrip(".:")
             text += f"| [brim/{stem}.h]({stem}.md) | {self.link(first, '')} |\n"
         text += "\n`#include <brim/brim.h>` includes all of them except brim/engine.h, which is for programs. "
-        text += "The [parameters of the shipped plugins](plugins.md) have a separate page.\n\n## Names\n\n"
+        text += "[plugins.md](plugins.md) lists the shipped plugins and their parameters.\n\n## Names\n\n"
         rows = {}
         for stem, (_, items) in self.headers.items():
             for item in items:
@@ -353,8 +353,8 @@ def plugins_page(program, before):
     text = MADE.format(source="plugins' tables") + """
 # Plugins and their parameters
 
-The parameters of the shipped plugins, as `brim plugins KIND/ID` shows them. In a configuration, and on the command
-line, a key belongs to its group: `model.width=64`; for policies it belongs to the policy:
+The plugins that come with brim, as `brim plugins KIND/ID` shows them. In configurations and on the command line, the
+prefix of a key is its group: `model.width=64`. Policies' keys also have the policy's name:
 `policy.periodic.light_every=2`.
 
 """

@@ -8,7 +8,7 @@
 # is brim's: 6 if it was interrupted, has a checkpoint, and has made progress.
 #
 #   BRIM             the program; default: this checkout's build/release/bin/brim
-#   BRIM_SRUN        further options of srun, such as those of a container (docs/distributed.md)
+#   BRIM_SRUN        further options of srun, such as those of a container (docs/guide/distributed.md)
 #   SLURM_MPI_TYPE   how ranks find each other; default: pmix
 set -uo pipefail
 brim=${BRIM:-$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)/build/release/bin/brim}

@@ -50,10 +50,10 @@ if(output MATCHES "attempt")
 endif()
 
 run(0 ${FOLDER}/spirals)
-expect("attempt 1: 1.0 MiB are needed, but device 0 has 384.0 KiB left\n")
-expect("going on with micro-batches of 512, 2 to a step\nattempt 2: ")
+expect("attempt 1: 1.0 MiB needed, but device 0 has 384.0 KiB left\n")
+expect("continuing with micro-batches of 512, 2 per step\nattempt 2: ")
 expect("trained with 256 x 4: ")
-expect("attempt 1: 480.0 KiB are needed, but device 0 has 384.0 KiB left\n")
+expect("attempt 1: 480.0 KiB needed, but device 0 has 384.0 KiB left\n")
 expect("dropping the cache\n")
 result_of("${output}" tight)
 if(NOT tight STREQUAL roomy)
@@ -63,9 +63,9 @@ endif()
 # it trains, but there is no room for the picture and nothing to free
 run(4 ${FOLDER}/spirals 100)
 expect("trained with 64 x 16: ")
-expect("error: 480.0 KiB are needed, but device 0 has 100.0 KiB left\n")
+expect("error: 480.0 KiB needed, but device 0 has 100.0 KiB left\n")
 
 run(4 ${FOLDER}/spirals 8)
-expect("error: 16.0 KiB are needed, but device 0 has 8.0 KiB left\nno micro-batch fits: \
+expect("error: 16.0 KiB needed, but device 0 has 8.0 KiB left\nno micro-batch fits: \
 tried 1024 x 1, 512 x 2, 256 x 4, ")
 expect("32 x 32, 16 x 64; min_micro_batch is 16\n")

@@ -164,9 +164,9 @@ static const struct {
 } wrong[] = {
     {"magic", "is not a brim plugin: magic is 0x12345678, expected 0x4D495242"},
     {"module_size", SDK "size of brim_module: plugin 40, this brim 48 bytes" REBUILD},
-    {"abi_newer", SDK "abi: plugin 1.11, this brim 1.10 (a plugin may be older than brim, not newer)" REBUILD},
-    {"abi_before", SDK "abi: plugin 0.1, this brim 1.10 (the first number must be equal)" REBUILD},
-    {"abi_other", SDK "abi: plugin 7.10, this brim 1.10 (the first number must be equal)\n"
+    {"abi_newer", SDK "abi: plugin 1.11, this brim 1.10 (a plugin may be older than brim, but not newer)" REBUILD},
+    {"abi_before", SDK "abi: plugin 0.1, this brim 1.10 (the major versions must be equal)" REBUILD},
+    {"abi_other", SDK "abi: plugin 7.10, this brim 1.10 (the major versions must be equal)\n"
                       "abi tag: plugin 'lp64 dims8', this brim 'lp64 dims6'\n"
                       "size of brim_module: plugin 64, this brim 48 bytes" REBUILD},
     {"tag_null", SDK "abi tag: plugin none, this brim 'lp64 dims6'" REBUILD},
@@ -175,19 +175,19 @@ static const struct {
     {"plugins_null", "the module's list of plugins is NULL"},
     {"plugins_none", "the module's list of plugins is empty"},
     {"entry_none", "is not a brim plugin: it has no function brim_module_entry\n"
-                   "a plugin ends in BRIM_MODULE(name, version, plugins)"},
+                   "end the plugin with BRIM_MODULE(name, version, plugins)"},
     {"entry_null", "is not a brim plugin: brim_module_entry returned NULL"},
     {"plugin_size", "plugin 1: size is 56, must be 64: sizeof(brim_plugin)"},
     {"kind_unknown", "plugin 1 good: kind 42 is unknown to this brim"},
     {"id_null", "plugin 1: id is NULL"},
     {"id_bad", "model/ResNet-18: id must be 1 to 64 of a-z, 0-9 and _"},
-    {"help_null", "model/good: help is missing: one line of what it is"},
+    {"help_null", "model/good: help is missing: describe the plugin in one line"},
     {"help_lines", "model/good: help must be one line"},
     {"ops_null", "model/good: ops is NULL"},
     {"ops_size", "model/good: ops.size is 4, must be 24: sizeof(brim_model_ops)\n"
-                 "a plugin that was built for an older brim must be built again"},
-    {"ops_build_null", "model/good: ops.build is NULL, a model needs it"},
-    {"ops_read_null", "dataset/good: ops.read is NULL, a dataset needs it"},
+                 "rebuild a plugin that was built for an older brim"},
+    {"ops_build_null", "model/good: ops.build is NULL, but a model needs it"},
+    {"ops_read_null", "dataset/good: ops.read is NULL, but a dataset needs it"},
     {"table_default", TABLE "parameter 'width': its default must be in [1,64], got 65"},
     {"table_width", TABLE "parameter 'width': a field of type boolean is 1 bytes wide, not 8"},
     {"table_outside", TABLE "parameter 'rate': its field at offset 8 lies outside the struct of 8 bytes"},
@@ -196,11 +196,12 @@ static const struct {
     {"backend_alignment", "backend/idle: ops.alignment is 48, must be a power of two of at most 2097152"},
     {"backend_run", "backend/idle: the kernel 'relu' has no run function"},
     {"backend_empty", "backend/idle: ops.kernels is empty"},
-    {"policy_empty", "policy/mine: ops is empty: a policy decides something"},
+    {"policy_empty", "policy/mine: ops is empty: a policy needs at least one function"},
     {"policy_size", "policy/mine: ops.size is 24, must be 56: sizeof(brim_policy_ops)\n"
-                    "a plugin that was built for an older brim must be built again"},
-    {"symbol", "needs the symbol 'brim_of_next_year', which neither brim nor a library of the plugin has\n"
-               "link the plugin with the library that defines it; of brim, only brim/*.h can be called"},
+                    "rebuild a plugin that was built for an older brim"},
+    {"symbol", "needs the symbol 'brim_of_next_year', which neither brim nor a library of the plugin defines\n"
+               "link the plugin with the library that defines it; a plugin can call only those functions of brim that "
+               "brim/*.h declares"},
     {"library", "needs the library libbrim_abi_gone.so, which is not installed"},
 };
 
@@ -231,7 +232,7 @@ static void a_truncated_plugin_is_refused_wherever_it_is_cut(void **state)
   size_t bytes;
   unsigned char *data = read_plugin("good", &bytes);
   char reason[128];
-  snprintf(reason, sizeof reason, "is truncated: it has 100 bytes and no whole list of segments");
+  snprintf(reason, sizeof reason, "is truncated: it has 100 bytes, which do not hold its list of segments");
   refused(write_file("cut.so", data, 100), reason);
   const size_t cut[] = {bytes / 4, bytes / 2, bytes - 1};
   for (size_t i = 0; i < 3; i++) {

@@ -152,7 +152,7 @@ class FullDisk(Case):
                 env = self.shim(BRIM_FILES_FOLDER=f"/{run}/checkpoints/", BRIM_FILES_FULL_AFTER=int(size * (2 + share)))
                 result = self.train(run, *overrides, status=FAILED, env={k: str(v) for k, v in env.items()})
                 self.assert_error(result, "No space left on device", "step 30 was not written",
-                                  "earlier ones are as they were")
+                                  "earlier ones are unchanged")
                 self.assertEqual(self.steps(run), [10, 20])
                 names = sorted(path.name for path in (self.folder / run / "checkpoints").iterdir())
                 self.assertEqual(names, ["last", "step-00000010", "step-00000020"], "nothing half-written is left")
@@ -205,7 +205,7 @@ class Checkpoint(Case):
         for step, (name, how) in zip((10, 15, 20), damages):
             self.spoil(step, name, how)
         result = self.brim("train", "--resume", "run")
-        self.assertEqual(result.err.count("warning: a checkpoint is passed over"), 3, result)
+        self.assertEqual(result.err.count("warning: skipping a checkpoint"), 3, result)
         for name, _ in damages:
             self.assertIn(name, result.err)
         self.assertIn("after step 5 of 20", result.out)

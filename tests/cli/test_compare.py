@@ -137,7 +137,7 @@ class Curves(TwoRuns):
         self.assert_error(self.brim("compare", "runs/a", "-o", "no/such/curves.svg", status=None), "no/such")
         self.assert_error(self.brim("compare", "runs/a", "-o", "data.png", status=2), "-o data.png", "must end in .svg")
         self.assert_error(self.brim("compare", "runs/a", "-o", "data.csv", status=2), "-o data.csv",
-                          "no run is a finished one")
+                          "none of the runs is a finished federation")
 
 
 if __name__ == "__main__":

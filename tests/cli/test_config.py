@@ -228,7 +228,7 @@ class Runs(Case):
                       ["predict", "run", "x"], ["generate", "run"]):
             for name in ("robust", "nowhere"):
                 self.assert_error(self.brim("--config-name", name, *words, status=USAGE),
-                                  f"--config-name {name} has no place here", "the run 'run'")
+                                  f"--config-name {name} cannot be used here", "the run 'run'")
 
     def test_a_folder_of_configurations_is_for_options_only(self):
         self.train("run", *SMALL, "training.steps=1")
@@ -262,7 +262,7 @@ class Runs(Case):
             with self.subTest(folder):
                 for words in (["seed=1"], ["-m", "seed=1,2"]):
                     self.assert_error(self.train(folder, *SMALL, *words, status=USAGE), f"run.dir={folder} is ",
-                                      "a run needs a folder of its own")
+                                      "a run needs its own folder")
         self.assertEqual([path.name for path in self.folder.iterdir() if path.name not in ("claims", "cache")],
                          ["deep"])
 
@@ -281,7 +281,8 @@ class Runs(Case):
                             ("model.safetensors", ["export", "run"])):
             with self.subTest(words):
                 (self.folder / name).write_text("mine")
-                self.assert_error(self.brim(*words, status=USAGE), f"'{name}' is there already", "--force replaces it")
+                self.assert_error(self.brim(*words, status=USAGE), f"'{name}' exists already",
+                                  "replace it with --force")
                 self.assertEqual(self.read(name), "mine")
                 if words[0] != "predict":
                     self.brim(*words, "--force")

@@ -115,7 +115,7 @@ class Folder(Case):
         before = self.tree("run")
         self.assert_error(self.brim("train", "--resume", "run", status=LOAD), "has no readable config.yaml")
         self.assertEqual(self.tree("run"), before)
-        self.assertIn("holds a run already", self.train("run", *self.overrides(), status=2).err)
+        self.assertIn("already holds a run", self.train("run", *self.overrides(), status=2).err)
 
 
 class Timed(Folder):
@@ -135,7 +135,7 @@ class Timed(Folder):
                 if cut:
                     profile.write_text(text[:cut])
                 result = self.brim("train", "--resume", run.name)
-                self.assertIn("profile.jsonl is not what the run began with", result.err)
+                self.assertIn("profile.jsonl differs from the profile that the run began with", result.err)
 
     def test_a_run_without_a_checkpoint_still_knows_its_profile(self):
         run = self.stopped("run")

@@ -112,16 +112,17 @@ class Devices(CudaCase):
     def test_without_nvml_the_runtime_gives_the_free_memory(self):
         gpu, = self.gpus()
         self.assertEqual(gpu["free_bytes"], gpu["total_bytes"])
-        lines = [line for line in self.cuda("devices").out.splitlines() if "who uses" in line]
+        lines = [line for line in self.cuda("devices").out.splitlines() if "that use" in line]
         self.assertEqual(lines,
-                         ["who uses cuda:0 is not known: the driver's library libnvidia-ml.so.1 cannot be loaded"])
+                         ["cannot list the processes that use cuda:0: the driver's library libnvidia-ml.so.1 cannot be "
+                          "loaded"])
 
     def test_nvml_that_does_not_work_is_one_line(self):
         for how, text in (({"nvml": "", "NVML_INIT": "18"}, "does not start: Driver/library version mismatch"),
                           ({"nvml": f"{uuid(1)}=5"}, f"does not know {uuid(0)}: Not Found")):
             with self.subTest(text):
-                lines = [line for line in self.cuda("devices", **how).out.splitlines() if "who uses" in line]
-                self.assertEqual(lines, [f"who uses cuda:0 is not known: libnvidia-ml.so.1 {text}"])
+                lines = [line for line in self.cuda("devices", **how).out.splitlines() if "that use" in line]
+                self.assertEqual(lines, [f"cannot list the processes that use cuda:0: libnvidia-ml.so.1 {text}"])
 
     def test_a_full_device_is_there(self):
         self.assertEqual(self.gpus(EMULATED_FULL="1")[0]["free_bytes"], 0)
@@ -162,7 +163,7 @@ class NoDevice(CudaCase):
 class NoRoom(CudaCase):
     def test_lack_of_memory_besides_the_arena_shows_before_the_first_step(self):
         result = self.cuda("train", *RUN, "backend=cuda", "run.dir=run", EMULATED_LATE="1", status=NO_FIT)
-        self.assert_error(result, "out of device memory", "when the programs were run for the first time")
+        self.assert_error(result, "out of device memory", "during the first run of the programs")
 
 
 class Auto(CudaCase):
@@ -242,7 +243,7 @@ class Libraries(CudaCase):
         self.assertNotIn("cuDNN", kernels)
         for row in kernels["refused"]:
             self.assertEqual(row["reason"], "cuDNN has no engine for it")
-            self.assertIn(f"{row['operations']} x '{row['operation']}' by the backend's own kernel, which is slower: "
+            self.assertIn(f"{row['operations']} x '{row['operation']}' with the backend's own, slower kernel: "
                           "cuDNN has no engine for it\n", result.err)
         self.assertIn("conv2d_grad_weight", [row["operation"] for row in kernels["refused"]])
 
@@ -477,7 +478,7 @@ class BadHosts(CudaCase):
         (self.folder / "times.jsonl").write_text(
             '{"brim_profile": 1, "backend": "cuda", "device": "NVIDIA A100", "threads": 0}\n')
         self.assert_error(self.refused("memory.profile=times.jsonl", status=USAGE),
-                          "times.jsonl is of cuda on NVIDIA A100", "and not of cuda on emulated device")
+                          "times.jsonl is for cuda on NVIDIA A100", "not for cuda on emulated device")
 
 
 class Messages(CudaCase):
@@ -606,7 +607,7 @@ class Faults(CudaCase):
         for run, words, reason in (
                 ("first", ["min_gpu_memory_mb=9000000"],
                  "no device has the 8.6 TiB free that min_gpu_memory_mb asks for"),
-                ("later", ["memory.limit=1e-6"], "are needed even so, and cuda:0 has room for ")):
+                ("later", ["memory.limit=1e-6"], "are still needed, and cuda:0 has room for ")):
             result = self.cuda("train", *RUN, "policy=robust", *words, f"run.dir={run}", status=None)
             self.assertIn("policy.robust: the host's processors: ", result.err)
             self.assertIn(reason, result.err)

@@ -127,8 +127,8 @@ class Forged(Case):
         claims.mkdir()
         os.mkfifo(claims / "queue")
         self.assert_error(self.train("run", *self.WORDS, status=FAILED), claims / "queue",
-                          "is not a plain file", "claims.dir")
-        self.assertIn("is not a plain file", self.brim("devices").out)
+                          "is not a regular file", "claims.dir")
+        self.assertIn("is not a regular file", self.brim("devices").out)
         (claims / "queue").unlink()
         claims.rmdir()
         claims.write_text("a file", encoding="utf-8")

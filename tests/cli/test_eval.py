@@ -129,7 +129,7 @@ class Mistakes(Case):
     def test_missing_checkpoints(self):
         self.train("run", *SMALL, "training.epochs=1")
         self.assert_error(self.brim("eval", "run", "--checkpoint", "step-9", status=LOAD), "no checkpoint 'step-9'",
-                          "looked for run/checkpoints/step-9 and step-9")
+                          "looked for 'run/checkpoints/step-9' and 'step-9'")
         self.assert_error(self.brim("eval", "run", "--checkpoint", "best", status=LOAD), "validation_fraction")
         for path in sorted((self.folder / "run/checkpoints").iterdir()):
             path.rename(self.folder / path.name)

@@ -101,7 +101,7 @@ class Federate(Case):
                     begun = [int(calls) for step, point, _, calls, _ in begun if (step, point) == ("3", "client")]
                     failed = sum("client" in one for one in faults)
                     self.assertEqual(sum(begun), 5 + failed)
-                    self.assertEqual(any(f"at a time in the place of {lanes}" in c for c in self.recoveries(run)),
+                    self.assertEqual(any(f"at a time instead of {lanes}" in c for c in self.recoveries(run)),
                                      faults == changes)
 
     def recoveries(self, run):
@@ -432,7 +432,7 @@ class Federate(Case):
                 result = self.federate("run", *MLP, *words, status=USAGE)
                 self.assert_error(result, *parts)
                 self.assertFalse((self.folder / "run").exists())
-        self.assert_error(self.train("run", "server_optimizer=adam", status=USAGE), "means nothing without clients")
+        self.assert_error(self.train("run", "server_optimizer=adam", status=USAGE), "has no effect without clients")
 
     def test_without_room_a_fitting_size_is_suggested(self):
         result = self.federate("run", *MLP, "model.hidden=[4000]", "memory.limit_mb=1", status=NO_FIT)

@@ -203,7 +203,7 @@ class OfMethods(Comparing):
 
     def test_a_picture_has_the_curves_of_methods(self):
         paths, texts = self.picture_of("all")
-        self.assertLessEqual({*CHARTS, *METHODS, "bands: a standard deviation of the seeds to both sides"}, set(texts))
+        self.assertLessEqual({*CHARTS, *METHODS, "bands: one standard deviation over the seeds"}, set(texts))
         for k in range(3):  # a curve in each chart, and one in the legend
             self.assertEqual((len(paths[f"curve color{k}"]), len(paths[f"band color{k}"])), (3, 2))
         for line, band, across in zip(paths["curve color0"], paths["band color0"], self.places()):
@@ -323,7 +323,8 @@ class Others(Comparing):
         summary = self.json("b", "summary.json")
         (self.folder / "b/summary.json").write_text(json.dumps({**summary, "status": "interrupted"}))
         self.assertEqual([row["seeds"] for row in self.csv_of("a", "b").values()], [1])
-        self.assert_error(self.brim("compare", "b", "-o", "none.csv", status=USAGE), "no run is a finished one")
+        self.assert_error(self.brim("compare", "b", "-o", "none.csv", status=USAGE),
+                          "none of the runs is a finished federation")
         self.assertFalse((self.folder / "none.csv").exists())
 
 

@@ -1,4 +1,4 @@
-"""The simulated world of federations: its figures equal plain loops over the formulas of docs/federated.md, written
+"""The simulated world of federations: its figures equal plain loops over the formulas of docs/guide/federated.md, written
 here in Python with a separate Philox; they do not depend on how a run is executed; bad traces are refused."""
 
 import json
@@ -197,7 +197,7 @@ class FederateWorld(Ranks):
                 continue
             self.assertEqual(f"round {number + 1}: waited {clock - before:g} simulated seconds" in result.err,
                              clock > before)
-            self.assertEqual(f"round {number + 1}: goes on with the {len(there)} clients that are there" in result.err,
+            self.assertEqual(f"round {number + 1}: continues with {len(there)} available clients" in result.err,
                              len(there) < case["wanted"])
             turns, end, joules, total = world.play(line["client"], number)
             clock += end
@@ -284,7 +284,7 @@ class FederateWorld(Ranks):
 
     def test_a_round_to_which_too_few_arrive_begins_again(self):
         result = self.federate("run", *MLP, "world.dropout=0.7", "federate.min_clients=3", "rounds=6")
-        again = re.findall(r"round (\d+) began (\d+) times, until 3 clients arrived", result.err)
+        again = re.findall(r"round (\d+): (\d+) attempts until 3 clients arrived", result.err)
         self.assertTrue(again, result.err)
         for line in self.rounds("run"):
             self.assertGreaterEqual(line["arrived"].count(True), 3)
@@ -365,7 +365,7 @@ class FederateWorld(Ranks):
             ("devices", devices.replace("\n4,1", "\n4,fast"), 6, 3, "'gflops' must be a number, got fast"),
             ("devices", devices + "12,1\n", 14, 1, "there is no client 12: total_clients is 12"),
             ("devices", devices + "3,1\n", 14, 1, "client 3 has a line already"),
-            ("trace", "client,start,end\n", 2, 1, "the file has no client"),
+            ("trace", "client,start,end\n", 2, 1, "the file has no clients"),
             ("trace", "client,start,end\n0,5,5\n", 2, 5, "'end' 5 is not after 'start' 5"),
             ("trace", "client,start,end\n0,1,5\n0,4,6\n", 3, 3, "'start' 4 is before the end 5"),
             ("trace", "client,start,end\n3,1,5\n\n2,1,5\n", 4, 1, "sort them by client"),
@@ -385,7 +385,7 @@ class FederateWorld(Ranks):
                               ("network.loss_percent=[100]", "'network.loss_percent' must be a list"),
                               ("network.latency_ms=[1,2]", "network.latency_ms has 2"),
                               ("world.availability=trace", "world.availability=trace needs a trace"),
-                              ("world.trace=x.csv", "'world.trace' changes nothing here"),
+                              ("world.trace=x.csv", "'world.trace' has no effect here"),
                               ("world.devices=x.csv", "cannot read 'x.csv'"),
                               ("federate.over_selection=-1", "'federate.over_selection' must be in [0,10]")):
             with self.subTest(word):

@@ -277,7 +277,7 @@ class Images(Case):
 
     def test_pictures_need_a_size(self):
         err = self.train("run", *folder_words(self.folder_set(), "transform.size=[]"), status=USAGE).err
-        self.assertIn("say with transform.size=224 which one the model gets", err)
+        self.assertIn("set the size that the model gets, for example transform.size=224", err)
 
 
 if __name__ == "__main__":

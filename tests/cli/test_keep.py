@@ -228,7 +228,7 @@ class OtherData(Kept):
         for text, reported in ((whole[:100], "run/data.json' cannot be read"),
                            ("{}", "does not say of which dataset it is"),
                            (whole.replace('"mean"', '"median"'), "with a mean and a deviation"),
-                           (whole.replace('"F32"', '"F8"'), "does not say what samples of dataset 'csv' are")):
+                           (whole.replace('"F32"', '"F8"'), "does not describe the samples of dataset 'csv'")):
             with self.subTest(reported):
                 kept.write_text(text)
                 self.assert_error(self.brim("predict", "run", self.new, status=LOAD), reported, "data.json")
@@ -259,7 +259,8 @@ class Output(Kept):
     def test_a_run_without_test_data(self):
         self.table("data.csv", 60)
         words = ["dataset=csv", "dataset.path=data.csv", "dataset.label=kind", *MLP]
-        line = "no test data; to have some, set dataset.test or dataset.test_fraction (brim train dataset=csv --help)\n"
+        line = ("no test data; to get some, set dataset.test or dataset.test_fraction (see brim train "
+                "dataset=csv --help)\n")
         self.assertEqual(self.train("run", *words).out.count(line), 1)
         self.assertNotIn("no test data", self.train("tested", *words, "dataset.test_fraction=0.2").out)
 

@@ -54,10 +54,10 @@ class Limits(Case):
     def test_auto_takes_the_one_with_the_most_free_memory(self):
         self.hold("one", "device=cpu:0")
         result = self.train("two", *SMALL, *TWO, "training.steps=1")
-        self.assertIn("device=auto takes cpu:1 of 2, which has the most free memory: 64.0 MiB of 64.0 MiB free",
+        self.assertIn("device=auto chooses cpu:1 of 2, which has the most free memory: 64.0 MiB of 64.0 MiB free",
                       result.err)
         result = self.train("three", *SMALL, *TWO, "training.steps=1", "auto_device=false")
-        self.assertIn("device=auto takes cpu:0 of 2, the first with room: 63.8 MiB of 64.0 MiB free", result.err)
+        self.assertIn("device=auto chooses cpu:0 of 2, the first with room: 63.8 MiB of 64.0 MiB free", result.err)
 
     def test_a_run_that_does_not_fit_beside_another_is_refused_with_the_free_memory(self):
         cnn = ["model=cnn", "dataset=synthetic", "dataset.train_count=256", "dataset.test_count=64", "backend=cpu",
@@ -110,7 +110,7 @@ class Limits(Case):
 
     def test_gpu_device_id_names_the_device(self):
         result = self.train("run", *SMALL, *TWO, "training.steps=1", env={"GPU_DEVICE_ID": "1"})
-        self.assertIn("device=auto takes cpu:1 of 2, as GPU_DEVICE_ID says", result.err)
+        self.assertIn("device=auto chooses cpu:1 of 2, as GPU_DEVICE_ID says", result.err)
         for value in ("2", "one", "-1"):
             with self.subTest(value):
                 result = self.train("bad", *SMALL, *TWO, "training.steps=1", env={"GPU_DEVICE_ID": value},
@@ -124,7 +124,7 @@ class Limits(Case):
         self.assertTrue(any((self.folder / "elsewhere").iterdir()))
         self.assertFalse((self.folder / "claims").exists())
         result = self.brim("devices", *TWO, "claims.dir=/proc/nothing")
-        self.assertIn("claims.dir, or BRIM_CLAIMS_DIR, names another folder", result.out)
+        self.assertIn("set claims.dir or BRIM_CLAIMS_DIR to another folder", result.out)
 
     def test_wrong_numbers_are_refused(self):
         for word in ("backend.devices=0", "backend.devices=1025", "backend.memory_mb=-1"):

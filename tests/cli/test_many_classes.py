@@ -6,8 +6,8 @@ import json
 from support import FAILED, SMALL, Case, main
 
 MANY = [*SMALL, "dataset.classes=5000", "training.epochs=2", "observe.top_k=1000"]
-LEFT_OUT = ("left out for 5000 classes: F1, the figures of each class and the confusion matrix, which are counted of "
-            "fewer than 4096")
+LEFT_OUT = ("omitted with 5000 classes: F1, per-class figures and the confusion matrix, which need fewer than "
+            "4096 classes")
 
 
 class ManyClasses(Case):
@@ -22,7 +22,7 @@ class ManyClasses(Case):
         self.assertIsNone(summary["test_f1"])
         self.assertNotIn("test_confusion", summary)
         self.assertNotIn("test_classes", summary)
-        self.assertRegex(said, rf"test loss {summary['test_loss']:.4f}, accuracy .* %, among the top 1000 [\d.]+ %\n")
+        self.assertRegex(said, rf"test loss {summary['test_loss']:.4f}, accuracy .* %, top-1000 accuracy [\d.]+ %\n")
         details = [event["detail"] for event in self.records("run", "events.jsonl")
                    if event["event"] == "scores_left_out"]
         self.assertEqual(details, [LEFT_OUT])
@@ -48,7 +48,7 @@ class ManyClasses(Case):
         self.assertEqual(len(self.evaluate("run")["per_class"]), 30)
 
     def test_a_matrix_of_more_than_256_classes_is_counted_and_not_written(self):
-        left_out = "left out for 257 classes: the confusion matrix, which is written for up to 256"
+        left_out = "omitted with 257 classes: the confusion matrix, which is written for up to 256"
         said = self.train("run", *MANY, "dataset.classes=257").out
         summary, result = self.summary("run"), self.evaluate("run")
         self.assertEqual(said.count(left_out), 1)

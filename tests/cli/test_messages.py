@@ -39,7 +39,7 @@ class Outputs(Case):
         (self.folder / "model.safetensors").write_text("mine")
         result = self.brim("export", "nowhere", status=LOAD)
         self.assert_error(result, "there is no run 'nowhere'")
-        self.assertNotIn("is there already", result.err)
+        self.assertNotIn("exists already", result.err)
 
 
 class Options(Case):
@@ -115,7 +115,7 @@ class Kinds(Case):
 
     def test_images(self):
         self.assert_error(self.refused("dataset=synthetic", "dataset.shape=[1,8,8]", "model=gpt2_tiny"),
-                          "gpt2: samples must be tokens", "for images there are model=cnn",
+                          "gpt2: samples must be tokens", "for images use model=cnn",
                           "samples of dataset 'synthetic' are images [1, 8, 8], to be answered with one of 10 classes")
 
     @unittest.skipUnless(READS_TEXT, "this build reads no text")
@@ -124,7 +124,7 @@ class Kinds(Case):
         for model, takes in (("cnn", "images"), ("mlp", "real numbers"), ("mental_state", "real numbers"),
                              ("temperature_lstm", "real numbers"), ("resnet50", "images")):
             self.assert_error(self.refused(*TEXT, f"model={model}"), f"{model}: samples must be {takes}",
-                              "for tokens there is model=gpt2", "are 256 tokens each, of a vocabulary of 256")
+                              "for tokens use model=gpt2", "are 256 tokens each, of a vocabulary of 256")
 
 
 if __name__ == "__main__":

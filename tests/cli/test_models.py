@@ -144,9 +144,9 @@ class Models(Case):
     def test_a_vision_transformer_needs_a_whole_number_of_patches(self):
         words = [*COMMON, *TINY["vit"]]
         self.assert_error(self.brim("plan", *words, "model.patch=4", status=2),
-                          "vit: model.patch must divide images of 9x12, which 4 does not")
+                          "vit: model.patch must divide images of 9x12, but 4 does not")
         self.assert_error(self.brim("plan", *words, "model.heads=5", status=2),
-                          "vit: model.heads must divide model.width 12, which 5 does not")
+                          "vit: model.heads must divide model.width 12, but 5 does not")
         self.assert_error(self.brim("plan", *words, "model.mlp_ratio=0.01", status=2),
                           "vit: model.mlp_ratio 0.01 leaves no values between the MLP's layers")
         self.assert_error(self.brim("plan", *words, "augment.flip=false", "dataset.shape=[108]", status=2),

@@ -72,11 +72,11 @@ class New(Case):
     def test_nothing_is_written_over(self):
         self.brim("new", "policy", "polite")
         (self.folder / "polite" / "polite.c").write_text("mine now\n", encoding="utf-8")
-        self.assertIn("'polite' is there already: nothing was written", self.refused("policy", "polite"))
+        self.assertIn("'polite' exists already: nothing was written", self.refused("policy", "polite"))
         self.assertEqual(self.read("polite", "polite.c"), "mine now\n")
         for make in (os.mkdir, lambda path: os.symlink("nowhere", path), lambda path: path.write_text("a file")):
             make(self.folder / "taken")
-            self.assertIn("'taken' is there already", self.refused("policy", "taken"))
+            self.assertIn("'taken' exists already", self.refused("policy", "taken"))
             if (self.folder / "taken").is_dir():
                 os.rmdir(self.folder / "taken")
             else:
@@ -95,9 +95,9 @@ class New(Case):
         self.assertEqual(self.made(), [])
 
     def test_a_taken_name_is_refused_with_its_owner(self):
-        self.assertRegex(self.refused("model", "mlp"), "there is a model=mlp already, in .*/model/mlp.so")
-        self.assertRegex(self.refused("selector", "topk_loss"), "there is a method=topk_loss already, in .*loss.so")
-        self.assertIn("there is a method=random already, in brim itself", self.refused("selector", "random"))
+        self.assertRegex(self.refused("model", "mlp"), "model=mlp exists already, in .*/model/mlp.so")
+        self.assertRegex(self.refused("selector", "topk_loss"), "method=topk_loss exists already, in .*loss.so")
+        self.assertIn("method=random exists already, in brim itself", self.refused("selector", "random"))
         self.assertRegex(self.refused("model", "gpt2_tiny"), "model=gpt2_tiny already, in .*/model/gpt2_tiny.yaml")
         self.brim("new", "dataset", "mlp")  # a name of another kind
 
@@ -105,7 +105,7 @@ class New(Case):
         self.assertIn("there is no template for 'polcy'; there are: augment, dataset, loss, model, optimizer, policy, "
                       "schedule, selector\n  did you mean 'policy'?", self.refused("polcy", "x"))
         self.assertIn("brim new takes a kind and a name", self.refused("policy"))
-        self.assertIn("'b' is too much", self.refused("policy", "a", "b"))
+        self.assertIn("unexpected 'b'", self.refused("policy", "a", "b"))
         self.assertIn("--into nowhere: there is no such folder", self.refused("policy", "a", "--into", "nowhere"))
 
     def test_a_folder_that_cannot_be_made_is_named(self):

@@ -48,7 +48,7 @@ class Operations(Case):
         self.assert_error(self.brim("ops", "lienar", status=USAGE), "no operation 'lienar'")
         self.assert_error(self.brim("ops", "lienar", status=USAGE), "did you mean 'linear'?")
         self.assert_error(self.brim("ops", "conv1d", status=USAGE), "brim_conv1d of brim/model.h is made of 'conv2d'")
-        self.assert_error(self.brim("ops", "a", "b", status=USAGE), "'b' is too much: brim ops takes one operation")
+        self.assert_error(self.brim("ops", "a", "b", status=USAGE), "unexpected 'b': brim ops takes one operation")
 
 
 if __name__ == "__main__":

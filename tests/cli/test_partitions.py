@@ -295,14 +295,14 @@ class Partitions(Case):
 
     def test_conflicting_options_are_refused(self):
         for words, *parts in (
-                (["partition=shards", "partition.sizes=lognormal"], "'partition.sizes' goes with partition=iid"),
-                (["partition=dirichlet", "partition.samples=5"], "'partition.samples' goes with"),
-                (["partition=iid", "partition.path=x.csv"], "'partition.path' goes with partition=file"),
+                (["partition=shards", "partition.sizes=lognormal"], "'partition.sizes' is for partition=iid"),
+                (["partition=dirichlet", "partition.samples=5"], "'partition.samples' is for"),
+                (["partition=iid", "partition.path=x.csv"], "'partition.path' is for partition=file"),
                 (["partition=file"], "'partition.path' is empty"),
                 (["partition=natural"], "'dataset.clients' is 0", "dataset=synthetic_leaf"),
                 (["partition=classes", "partition.classes_per_client=5"], "partition.classes_per_client=4 at most"),
                 (["partition=classes", "partition.classes_per_client=1", "total_clients=3"],
-                 "1 of the 4 classes would go to nobody", "partition.classes_per_client=2 at least"),
+                 "1 of the 4 classes would have no client", "partition.classes_per_client=2 at least"),
                 (["partition=dirichlet_each", "total_clients=241"], "partition.samples=N"),
                 (["partition=dirichlet_each", "partition.samples=5", "partition.min_samples=6"],
                  "'partition.samples' is 5")):

@@ -147,7 +147,7 @@ class Robust(Policies):
         self.assert_decided(result, "first", "robust", ["cpu:0"])
         result = self.train("large", *CNN, *two, "policy=robust", "training.batch_size=64", "min_gpu_memory_mb=17",
                             status=NO_FIT)
-        self.assert_error(result, "no device of backend 'cpu' has the 17.0 MiB free that min_gpu_memory_mb asks for")
+        self.assert_error(result, "no device of backend 'cpu' has 17.0 MiB free (min_gpu_memory_mb)")
         # it does not move to a device that has less memory than that
         result = self.train("none", *CNN, *two, "policy=robust", "training.batch_size=1024", "min_gpu_memory_mb=16",
                             "min_batch_size=1024", status=NO_FIT)
@@ -161,7 +161,7 @@ class Robust(Policies):
     def test_the_device_that_the_environment_names_is_named(self):
         result = self.train("run", *CNN, "policy=robust", *devices_of(64), env={"GPU_DEVICE_ID": "1"})
         self.assertEqual(self.decisions("run"), [])
-        self.assertIn("device=auto takes cpu:1 of 2, as GPU_DEVICE_ID says", result.err)
+        self.assertIn("device=auto chooses cpu:1 of 2, as GPU_DEVICE_ID says", result.err)
         result = self.train("bad", *CNN, "policy=robust", *devices_of(64), env={"GPU_DEVICE_ID": "2"}, status=NO_FIT)
         self.assert_error(result, "GPU_DEVICE_ID is '2', but backend 'cpu' has 2 devices")
 
@@ -263,7 +263,7 @@ class Auto(Policies):
         self.edit("run", "batch_size: 256", "batch_size: 128")
         self.assert_error(self.brim("train", "--resume", "run", status=USAGE),
                           "'training.batch_size' was edited: the run "
-                          "began with 256, and it is 128 now")
+                          "began with 256, now it is 128")
         self.edit("run", "effective_batch_size: 0", "effective_batch_size: 512")
         self.assert_error(self.brim("train", "--resume", "run", status=USAGE),
                           "'training.effective_batch_size' was edited")
@@ -299,8 +299,8 @@ class Order(Policies):
     def test_a_choice_that_cannot_be_is_refused(self):
         result = self.train("run", *CNN, *self.AUTO, "policy=fixed", "policy.fixed.micro_batch=96", status=USAGE)
         self.assert_error(result,
-                          "policy.fixed chose the micro-batch 96, which is none of those that may be: they divide "
-                          "the effective batch 1024, go from 1024 down to 1, and keep to training.grain")
+                          "policy.fixed chose the micro-batch 96, which is not allowed: micro-batches divide "
+                          "the effective batch 1024, range from 1024 down to 1, and respect training.grain")
 
     def test_no_policy_decides_about_devices_before_one_that_limits(self):
         table = "policy.capped.shares={cpu:1: {a: 9MB}}"
@@ -448,13 +448,12 @@ class Capped(Policies):
         result = self.train("run", *words, "policy.capped.client=mallory", status=USAGE)
         self.assert_error(result, "client 'mallory' has no share of a device of this backend",
                           "policy.capped.shares has: alice of cpu:0, server of cpu:0, bob of cpu:1")
-        self.assert_error(self.train("run", *words, status=USAGE), "policy.capped.client, or $CLIENT_ID, must say")
+        self.assert_error(self.train("run", *words, status=USAGE), "policy.capped.client, or $CLIENT_ID, must name")
 
     def test_another_device_than_the_clients_is_refused(self):
         words = [*CNN, *devices_of(64), "policy=capped", self.TABLE, "policy.capped.client=bob"]
         self.assert_error(self.train("run", *words, "device=cpu:0", status=USAGE),
-                          "device=cpu:0, but client 'bob' has a "
-                          "share of cpu:1")
+                          "device=cpu:0, but client 'bob' has a share only of cpu:1")
         self.train("run", *words, "device=cpu:1")
 
     def test_a_plan_over_the_cap_is_refused_or_made_smaller(self):
@@ -488,7 +487,7 @@ class Capped(Policies):
         words = [*CNN, *devices_of(64), "policy=capped", self.TABLE, "policy.capped.client=bob"]
         self.train("run", *words, env={"GPU_DEVICE_ID": "1"})
         self.assert_error(self.train("other", *words, env={"GPU_DEVICE_ID": "0"}, status=USAGE),
-                          "device=cpu:0, but client 'bob' has a share of cpu:1")
+                          "device=cpu:0, but client 'bob' has a share only of cpu:1")
 
     def test_two_clients_never_have_more_than_their_own(self):
         two = devices_of(64)

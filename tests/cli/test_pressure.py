@@ -97,7 +97,7 @@ class Thresholds(Pressure):
             result = self.train(run, *words, *more, "memory.warn_percent=0.01", "memory.critical_percent=0.02")
             with self.subTest(run):
                 choices = [choice for event, choice in self.reported(run) if event == "decision"]
-                self.assertRegex(choices[0], r"^micro-batch (128 x 2|64 x 4|32 x 8).*, a plan of .* in the place of ")
+                self.assertRegex(choices[0], r"^micro-batch (128 x 2|64 x 4|32 x 8).*, a plan of .* instead of ")
                 self.assertIn("[Memory] After cleanup: ", result.err)
                 self.assert_same_results(run, 16)
 

@@ -138,13 +138,13 @@ class Queue(Case):
         self.hold("one", *two)
         self.queue_up("large", 1, *two, *WAIT, "training.batch_size=128")
         result = self.train("small", *JOB, *two, status=NO_FIT)
-        self.assert_error(result, "1 run waits for the same devices: wait_for_gpu=true joins the queue")
+        self.assert_error(result, "1 run waits for the same devices; set wait_for_gpu=true to join the queue")
 
     def test_waiting_ends(self):
         two = devices_of(1, 1)
         self.hold("one", *two)
         result = self.train("two", *JOB, *two, *WAIT, "gpu_wait_timeout_minutes=0.5s", status=NO_FIT)
-        self.assert_error(result, "no device came free in 0.008333 minutes (gpu_wait_timeout_minutes): 1st in line")
+        self.assert_error(result, "no device became free in 0.008333 minutes (gpu_wait_timeout_minutes): 1st in line")
         self.assertFalse((self.folder / "two").exists())
 
     def test_a_job_that_never_fits_does_not_wait(self):
@@ -152,7 +152,7 @@ class Queue(Case):
         result = self.train("run", *JOB, *two, *WAIT, "training.batch_size=2048", status=NO_FIT)
         self.assert_error(result, "but the device has 1.0 MiB", "would fit")
         result = self.train("run", *JOB, *two, *WAIT, "min_gpu_memory_mb=2", status=NO_FIT)
-        self.assert_error(result, "2.0 MiB are needed, and cpu:0 has 1.0 MiB in all")
+        self.assert_error(result, "the run needs 2.0 MiB, but cpu:0 has only 1.0 MiB in all")
 
     def test_a_signal_ends_waiting(self):
         two = devices_of(1, 1)

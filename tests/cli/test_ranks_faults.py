@@ -52,7 +52,7 @@ class Faults(Ranks):
         result = self.ranks(RANKS, "run", *RUN, "policy=fixed", "memory.recompute=none", status=4,
                             env={"BRIM_FAULT": "rank:1:step:5:begin:1+"})
         self.assertEqual(result.err.count("error: "), 1, result)
-        self.assert_error(result, "rank 1", "nothing that may be done for it has helped", "checkpoint of step 4")
+        self.assert_error(result, "rank 1", "no recovery measure helped", "checkpoint of step 4")
         self.assertEqual(self.steps("run")[-1], 4)
         process = self.start_ranks(RANKS, "train", "--resume", "run")
         out, err = process.communicate(timeout=HANG_SECONDS)

@@ -56,7 +56,7 @@ class Sharded(Ranks):
 
     def test_optimizers_that_cannot_be_sharded(self):
         result = self.ranks(2, "run", *DROPOUT, "optimizer=adafactor", "dist.shard=optimizer", status=2)
-        self.assert_error(result, "dist.shard does not go with an optimizer")
+        self.assert_error(result, "dist.shard cannot be combined with an optimizer")
         self.assertEqual(result.err.count("error: "), 1, result)
 
 

@@ -87,7 +87,7 @@ class Recompute(Case):
                 if now == "none":
                     self.assertNotIn("recompute=", reported)
                 else:
-                    self.assertRegex(reported, f"recompute={now}: [1-9][0-9]* operations again")
+                    self.assertRegex(reported, f"recompute={now}: [1-9][0-9]* operations recomputed")
                 self.assert_same_checkpoint("whole", run.name, 8)
 
     def test_auto_makes_a_run_fit_that_would_not(self):
@@ -163,7 +163,7 @@ class Recompute(Case):
         self.assertGreater(reported["flops"], 0)
         self.assertTrue(0 < reported["share"] < 1)
         text = self.brim("plan", *COMMON, *words).out
-        self.assertIn(f"recompute=blocks: {reported['operations']} operations again, {100 * reported['share']:.1f} % more "
+        self.assertIn(f"recompute=blocks: {reported['operations']} operations recomputed, {100 * reported['share']:.1f} % more "
                       "work in a step, predicted to take ", text)
         self.assertNotIn("recompute=", self.brim("plan", *COMMON, *MODELS["lightcnn"]).out)
 
@@ -171,9 +171,9 @@ class Recompute(Case):
         words = [*COMMON, *MODELS["lightcnn"], "training.steps=1", "dataset.test_count=0"]
         reported = self.train("blocks", *words, "memory.recompute=blocks").out
         count = self.json("blocks", "plan.json")["recompute"]["operations"]
-        self.assertIn(f"recompute=blocks: {count} operations again, ", reported)
+        self.assertIn(f"recompute=blocks: {count} operations recomputed, ", reported)
         reported = self.train("auto", *words, "memory.recompute=auto").out
-        self.assertIn("recompute=auto: nothing has to be made again", reported)
+        self.assertIn("recompute=auto: nothing is recomputed", reported)
         self.assertNotIn("recompute", self.train("none", *words).out)
 
     def picture(self, *words):

@@ -107,7 +107,7 @@ class Ladder(Recovery):
     def test_nothing_by_itself_that_changes_bits(self):
         overrides = [*SMALL_CNN, *BUSY, "training.grain=0", "memory.recompute=none", "max_retries=1"]
         result = self.run_with("run", first(9, step=2), *overrides, status=NO_FIT)
-        self.assertIn("without training.grain results would differ by rounding", result.err)
+        self.assertIn("without training.grain the results would differ by rounding", result.err)
 
     def test_no_retries_if_none_are_allowed(self):
         self.run_with("run", "step:2", *SMALL_CNN, *BUSY, "max_retries=0", status=NO_FIT)

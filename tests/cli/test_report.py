@@ -302,7 +302,7 @@ class OfFoldersAsTheyAre(Reports):
     def test_a_report_that_cannot_be_written_is_no_failure(self):
         (self.folder / "full/report.html").mkdir(parents=True)
         result = self.train("full", *RUN)
-        self.assertIn("warning: no report.html of the run: cannot replace 'full/report.html'", result.err)
+        self.assertIn("warning: cannot write report.html of the run: cannot replace 'full/report.html'", result.err)
         self.assertEqual(self.summary("full")["status"], "finished")
 
     def test_errors(self):

@@ -157,7 +157,7 @@ class Signalled(Case):
         self.assertEqual(result.status, INTERRUPTED, result)
         self.assertIn(word, result.err)
         self.assertIn("brim train --resume run", result.err)
-        reported = [line for line in result.err.splitlines() if " again ends now" in line]
+        reported = [line for line in result.err.splitlines() if " again ends at once" in line]
         self.assertEqual(len(reported), 1, result)
         self.assertRegex(reported[0], "^(finishing the step|leaving the evaluation), then a checkpoint; ")
         self.assertLess(result.err.index(reported[0]), result.err.index(word))
@@ -232,7 +232,7 @@ class ProcessorTime(Case):
         for _ in range(3):
             process.send_signal(signal.SIGXCPU)
         result = self.finish(process, INTERRUPTED)
-        self.assertEqual(result.err.count("the limit of processor time is reached: finishing the step, then a "
+        self.assertEqual(result.err.count("processor time limit reached: finishing the step, then a "
                                           "checkpoint\n"), 1)
         self.assertTrue(self.steps("run"))
 
@@ -326,11 +326,11 @@ class Edited(Case):
                          ("seed: 1\ndevice", "seed: 2\ndevice"))
         result = self.brim("train", "--resume", "run", status=2)
         line = 1 + text.splitlines().index("  lr: 5e-3")
-        self.assert_error(result, "'optimizer.lr' was edited: the run began with 1e-3, and it is 5e-3 now\n"
+        self.assert_error(result, "'optimizer.lr' was edited: the run began with 1e-3, now it is 5e-3\n"
                           f"  run/config.yaml:{line}:7\n",
-                          "error: 'model.hidden' was edited: the run began with [16], and it is [32] now",
-                          "error: 'seed' was edited: the run began with 1, and it is 2 now\n  run/config.yaml:1:7\n",
-                          "to go on, write the old value again; to train with the new one, start a new run: "
+                          "error: 'model.hidden' was edited: the run began with [16], now it is [32]",
+                          "error: 'seed' was edited: the run began with 1, now it is 2\n  run/config.yaml:1:7\n",
+                          "to resume, restore the old value; to train with the new one, start a new run: "
                           "brim train --from run\n")
         self.assertEqual(self.tree("run", "checkpoints"), before)
         self.assertFalse((self.folder / "run" / "summary.json").exists())
@@ -338,7 +338,7 @@ class Edited(Case):
     def test_an_edited_plugin_is_one_error(self):
         self.edit(("  id: adamw", "  id: adam"))
         result = self.brim("train", "--resume", "run", status=2)
-        self.assert_error(result, "'optimizer.id' was edited: the run began with adamw, and it is adam now")
+        self.assert_error(result, "'optimizer.id' was edited: the run began with adamw, now it is adam")
         self.assertEqual(result.err.count("error: "), 1)
 
     def test_a_deleted_line_is_reported(self):
@@ -349,7 +349,7 @@ class Edited(Case):
         self.go_back("run")
         self.edit(("  steps: 8\n", ""))
         self.assert_error(self.brim("train", "--resume", "run", status=2),
-                          "'training.steps' was edited: the run began with 8, and it is 0 now\n  default")
+                          "'training.steps' was edited: the run began with 8, now it is 0\n  default")
 
     def test_equivalent_and_irrelevant_edits_are_accepted(self):
         self.train("whole", *SMALL, "training.steps=8", "training.checkpoint_every_steps=4", "optimizer.lr=1e-3")
@@ -372,7 +372,7 @@ class Edited(Case):
     def test_without_sources_it_is_not_known(self):
         (self.folder / "run" / "sources.yaml").unlink()
         result = self.brim("train", "--resume", "run")
-        self.assertIn("warning: whether run/config.yaml was edited is not known", result.err)
+        self.assertIn("warning: cannot find out whether run/config.yaml was edited", result.err)
 
 
 class Elsewhere(Case):

@@ -261,7 +261,7 @@ class Simulate(Case):
         self.assertIn("there is no scenario 'all_bussy', nor a file of that name\n  did you mean 'all_busy'?\n",
                       result.err)
         self.assertIn("  there are: " + ", ".join(SCENARIOS) + "\n", result.err)
-        self.assertIn("in which world?", self.simulate("policy=robust", status=USAGE).err)
+        self.assertIn("no scenario is given", self.simulate("policy=robust", status=USAGE).err)
         self.simulate("scenario=nowhere.yaml", status=LOAD)
         self.assertIn("-o names the file", self.simulate("scenario=all_busy", "-o", "x.yaml", status=USAGE).err)
 
@@ -274,8 +274,8 @@ class Simulate(Case):
     def test_a_scenarios_key_on_the_command_line(self):
         result = self.simulate("scenario=all_busy", "until=1h", status=USAGE)
         self.assertEqual(result.err,
-                         "error: 'until' is a key of scenarios, which their files say\n  command line, argument "
-                         "2: until=1h\n  a copy of the file may have it another way: scenario=FILE.yaml\n")
+                         "error: 'until' is a key of scenarios: only their files can set it\n  command line, argument "
+                         "2: until=1h\n  to change it, edit a copy of the file: scenario=FILE.yaml\n")
         self.assertIn("'host' is a key of", self.simulate("scenario=all_busy", "host.memory=1GB", status=USAGE).err)
 
     def test_it_is_no_key_of_a_run(self):
@@ -342,7 +342,7 @@ class Simulate(Case):
         self.train("pressed", *CNN, *fixed, "training.epochs=5", "training.grain=16", "memory.critical_percent=0.01")
         decisions = self.run_decisions("pressed")
         self.assertIn(("recovery", "memory pressure"), [(by, reason) for _, by, _, reason in decisions])
-        self.assertRegex(decisions[0][2], r"^micro-batch \d+ x \d+, a plan of .* in the place of ")
+        self.assertRegex(decisions[0][2], r"^micro-batch \d+ x \d+, a plan of .* instead of ")
         self.assert_same_decisions("pressed", fixed[0])
 
     def test_a_decision_that_names_no_failure_is_left_out(self):

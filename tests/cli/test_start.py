@@ -177,8 +177,8 @@ class Start(Case):
         result = self.answer(["gpu", "cpu:7", "cpu:0", "fp8", "fp32", "many", "0", "-3", "1e3", "32", "perhaps", "no"],
                              *WORDS)
         self.assert_error(result, "there is no device 'gpu'", "there is no device 'cpu:7'", "no precision 'fp8'",
-                          "'many' is no number of samples", "'0' is no number of samples",
-                          "'-3' is no number of samples", "'1e3' is no number of samples",
+                          "'many' is not a number of samples", "'0' is not a number of samples",
+                          "'-3' is not a number of samples", "'1e3' is not a number of samples",
                           "'perhaps' is neither yes nor no")
         self.assertEqual([result.err.count(question) for question in (DEVICE, PRECISION, BATCH, START)], [3, 2, 5, 2])
         self.assertIn("training.batch_size=32", self.command(result))
@@ -222,7 +222,7 @@ class Start(Case):
         for answers, question in ([], "device"), (["", ""], "batch size"), (["", "", ""], "start"):
             with self.subTest(question):
                 result = self.answer(answers, *WORDS, status=USAGE)
-                self.assert_error(result, f"standard input ended before there was an answer to '{question}'", "--yes")
+                self.assert_error(result, f"standard input ended without an answer to '{question}'", "--yes")
                 self.assert_nothing_made()
 
     def test_a_last_line_needs_no_newline(self):

@@ -168,7 +168,7 @@ class Failures(Sweep):
         for words, message in ((["seed=1,2"], "error: 'seed=1,2' is a sweep: add -m, or write seed=[1,2] for a list"),
                                (["--fail-fast"], "--fail-fast ends a sweep at its first failure: add -m"),
                                (["-m", "--resume", "x"],
-                                "--resume goes on with one run, and --multirun starts several"),
+                                "--resume continues one run and --multirun starts several"),
                                (["-m", "seed=1,"], "a value between the commas is missing"),
                                (["-m", "seed=range(200)", "training.epochs=range(1,200)"],
                                 "the sweep has 200 x 199 jobs; at most 10000 are allowed"),
@@ -184,7 +184,7 @@ class Interruptions(Sweep):
         self.assertEqual(self.states(), ["interrupted", "not started", "not started"], result)
         self.assertEqual(self.summary("sweep/0")["status"], "interrupted")
         self.assertEqual(len(self.steps("sweep/0")), 1, "a checkpoint was written")
-        self.assertIn("job 0 goes on with: brim train --resume sweep/0", result.err)
+        self.assertIn("resume job 0 with: brim train --resume sweep/0", result.err)
         self.assertIn("left: job 1: seed=1", result.err)
         self.assertIn("left: job 2: seed=2", result.err)
         self.assertEqual(self.json("sweep", "sweep.json")["exit_status"], INTERRUPTED)

@@ -96,7 +96,7 @@ class Bytes(Text):
         cases = [(["dataset.path=nowhere.txt"], LOAD, "cannot find the text 'nowhere.txt'"),
                  (["dataset.files=*.md", "dataset.path=."], LOAD, "no file '*.md' in '.'"),
                  (["dataset.context=4000"], LOAD, "are too few: a sample takes 4001 in a row"),
-                 (["dataset.context=17"], USAGE, "samples have 17 tokens, but only 16 places have an embedding"),
+                 (["dataset.context=17"], USAGE, "samples have 17 tokens, but only 16 positions have an embedding"),
                  (["model.heads=3"], USAGE, "model.heads must divide model.width 16"),
                  (["dataset.test_fraction=0.001"], LOAD, "dataset.test_fraction is 0.001"),
                  (["dataset.tokens=gpt2"], USAGE, "needs dataset.tokenizer")]
@@ -111,7 +111,7 @@ class Generate(Text):
         for words, text in ((["--tokens", "0"], "--tokens must be a whole number in [1,"),
                             (["--tokens", "x"], "got 'x'"), (["--temperature", "-1"], "--temperature must be a number"),
                             (["--top-p", "0"], "--top-p must be greater than 0"),
-                            (["--prompt", "a", "--prompt-file", "b"], "are two prompts")):
+                            (["--prompt", "a", "--prompt-file", "b"], "exclude each other")):
             with self.subTest(text):
                 self.assert_error(self.brim("generate", "run", *words, status=USAGE), text)
         self.assert_error(self.brim("generate", status=USAGE), "brim generate RUN --prompt TEXT")
@@ -144,7 +144,7 @@ class Generate(Text):
     def test_other_models_do_not_continue_texts(self):
         self.train("run", "model=mlp", "dataset=synthetic", "dataset.train_count=64", "dataset.test_count=0",
                    "training.steps=1", "memory.timing=false")
-        self.assert_error(self.brim("generate", "run", status=USAGE), "it does not go on with a text")
+        self.assert_error(self.brim("generate", "run", status=USAGE), "cannot continue a text")
 
 
 class Gpt2(Text):
@@ -229,11 +229,11 @@ class Tokens(Text):
         result = self.brim("generate", "run", "--prompt", "0 7 14 21 28", "--tokens", "5", "--temperature", "0")
         self.assertEqual(result.out, "0 7 14 21 28 35 42 49 6 13\n")
         self.assertEqual(self.generate("run", "--prompt", "43,0", "--tokens", "1")["prompt_tokens"], [43, 0])
-        for prompt, text in (("a b", "'a b' is none"), ("50", "token 1 is 50; tokens are 0 to 49")):
+        for prompt, text in (("a b", "'a b' is not one"), ("50", "token 1 is 50; tokens are 0 to 49")):
             result = self.brim("generate", "run", "--prompt", prompt, status=USAGE)
             self.assert_error(result, text)
             self.assertEqual(result.out, "")  # no output for a refused request
-        self.assert_error(self.brim("generate", "run", status=USAGE), "give the first as --prompt")
+        self.assert_error(self.brim("generate", "run", status=USAGE), "give the first ones as --prompt")
 
     def test_raw_files_are_read_too(self):
         for name in ("x_train_000000.bin", "x_train_000001.bin"):
@@ -262,7 +262,7 @@ class Tokens(Text):
                     time.sleep(0.01)
                 os.truncate(self.folder / name, 0)
                 result = self.finish(process, FAILED)
-                self.assertIn(f"{name}' became shorter while it was in use: it has 0 bytes now, and byte ", result.err)
+                self.assertIn(f"{name}' was truncated while it was in use: it has 0 bytes now, and byte ", result.err)
                 self.assertIn("brim train --resume run", result.err)
                 shutil.rmtree(self.folder / "run")
 

@@ -212,7 +212,7 @@ class Files(Times):
         above = [row["seconds"] - row["floor_seconds"] for row in times["operations"]]
         self.assertEqual(above, sorted(above, reverse=True))
         text = self.brim("plan", *net, "--times").out
-        self.assertRegex(text, r"where a step's time goes.* GFLOP/s, as a large product here")
+        self.assertRegex(text, r"the time of a step, sorted.* GFLOP/s, the rate of a large matrix product")
         self.assertRegex(text, r"\nbesides operations .*\na step ")
 
     def test_no_times_are_shown_where_nothing_is_timed(self):
@@ -231,7 +231,7 @@ class Files(Times):
         self.assert_error(result, "mine.jsonl:2: ")
         (self.folder / "mine.jsonl").write_text('{"brim_profile": 1, "device": "another"}\n')
         result = self.brim("plan", *NET, "memory.profile=mine.jsonl", status=USAGE)
-        self.assert_error(result, "the device profile ", " is of cpu on another, 1 threads, and not of cpu on ")
+        self.assert_error(result, "the device profile ", " is for cpu on another, 1 threads, not for cpu on ")
 
     def test_a_run_resumes_with_its_own_copy(self):
         self.make((64, "", 0.5))
@@ -251,7 +251,8 @@ class Files(Times):
         self.forget("run")
         with open(self.folder / "run" / "profile.jsonl", "a") as file:
             file.write("\n")
-        self.assertIn("run/profile.jsonl is not what the run began with", self.brim("train", "--resume", "run").err)
+        self.assertIn("run/profile.jsonl differs from the profile that the run began with",
+                      self.brim("train", "--resume", "run").err)
 
     def forget(self, run):
         """As if it had been killed after its first step."""

@@ -174,7 +174,7 @@ class Folder(Case):
     def test_an_existing_run_is_not_written_over(self):
         before = self.tree("run")
         result = self.train("run", *self.overrides, status=USAGE)
-        self.assert_error(result, "'run' holds a run already", "--resume run")
+        self.assert_error(result, "'run' already holds a run", "--resume run")
         self.assertEqual(self.tree("run"), before)
 
 
@@ -267,10 +267,10 @@ class Arithmetic(Case):
     def test_a_batch_larger_than_the_data_is_one_step(self):
         result = self.train("run", *SMALL, "dataset.train_count=10", "training.batch_size=64", "training.epochs=3")
         self.assertEqual(self.summary("run")["steps"], 3)
-        self.assertIn("effective batch 10 = 10 x 1 (64 asked for; the data have 10 training samples)", result.out)
+        self.assertIn("effective batch 10 = 10 x 1 (requested: 64; the data have 10 training samples)", result.out)
         result = self.train("cut", *SMALL, "dataset.train_count=10", "training.batch_size=4", "training.epochs=1",
                             "training.gradient_accumulation_steps=16")
-        self.assertIn("effective batch 10 = 4 x 2 + 2 (64 asked for; the data have 10 training samples)", result.out)
+        self.assertIn("effective batch 10 = 4 x 2 + 2 (requested: 64; the data have 10 training samples)", result.out)
 
     def test_host_memory_follows_the_samples_not_the_batch_size(self):
         self.train("fit", *SMALL, "training.batch_size=256", "training.steps=1")

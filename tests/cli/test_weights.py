@@ -48,7 +48,7 @@ class In(Weights):
         tensors.write(self.folder / "vit/model.safetensors", found, {"format": "pt"})
         for path in ("vit", "vit/model.safetensors"):
             result = self.assert_begins_with_first(f"model.weights={path}")
-            self.assertIn("by map timm_vit, recognised by its names", result.err)
+            self.assertIn("using map timm_vit, recognised by tensor names", result.err)
         record = self.json("again", "weights.json")
         self.assertEqual(record["map"], "timm_vit")
         self.assertEqual(record["tensors"], 44)
@@ -62,7 +62,7 @@ class In(Weights):
             self.assert_begins_with_first(f"model.weights={path}")
         (self.folder / "shards/model-00002-of-00002.safetensors").unlink()
         result = self.train("lacking", *VIT, "model.weights=shards", status=LOAD)
-        self.assert_error(result, "model-00002-of-00002.safetensors' is not there: file 2 of 2")
+        self.assert_error(result, "model-00002-of-00002.safetensors' is missing: file 2 of 2")
 
     def test_averages_of_the_weights_begin_with_them_too(self):
         self.assert_begins_with_first("model.weights=first", "training.ema_decay=0.5")
@@ -75,17 +75,17 @@ class In(Weights):
 
     def test_all_mismatches_are_reported_together_and_no_folder_is_left(self):
         result = self.train("bad", *VIT, "model.weights=first", "model.depth=5", "dataset.classes=7", status=LOAD)
-        self.assert_error(result, "24 missing: the model has them",
+        self.assert_error(result, "24 missing: in the model",
                           "blocks.{3,4}.attn.qkv.weight: [72, 24] (2 tensors)",
-                          "2 of another shape or type", "head.weight: [10, 24]; the model needs [7, 24]")
+                          "2 with another shape or type", "head.weight: [10, 24]; the model needs [7, 24]")
         self.assertFalse((self.folder / "bad").exists())
 
     def test_a_new_head_for_other_classes(self):
         words = [*VIT, "model.weights=first", "dataset.classes=7"]
         result = self.train("bad", *words, status=LOAD)
-        self.assert_error(result, "to begin with a new 'head', write model.weights_except='head.*'")
+        self.assert_error(result, "to start with a new 'head', set model.weights_except='head.*'")
         result = self.train("new", *words, *STILL, "model.weights_except=head.*")
-        self.assertIn("head.weight and head.bias keep their first values", result.err)
+        self.assertIn("head.weight and head.bias keep their initial values", result.err)
         first, new = self.parameters("first"), self.parameters("new")
         self.assertEqual({name for name in first if first[name] != new[name]}, {"head.weight", "head.bias"})
         self.assertEqual(self.json("new", "weights.json")["kept"], ["head.weight", "head.bias"])
@@ -109,14 +109,14 @@ class In(Weights):
 
     def test_plan_compares_names_and_shapes(self):
         self.assertRegex(self.brim("plan", *VIT, "model.weights=first").out,
-                         r"weights: 44 tensors, .*, from 'first'; names and shapes are the model's")
+                         r"weights: 44 tensors, .*, from 'first'; names and shapes match the model")
         plan = json.loads(self.brim("plan", *VIT, "model.weights=first", "--json").out)
         self.assertEqual(plan["weights"]["tensors"], 44)
         self.brim("plan", *VIT, "model.weights=first", "model.width=48", status=LOAD)
 
     def test_wrong_words(self):
-        for words, part in ((["model.weights_map=timm"], "there is no map of weights 'timm'"),
-                            (["model.weights_except=haed.*"], "'haed.*' is the name of no parameter")):
+        for words, part in ((["model.weights_map=timm"], "no map of weights 'timm'"),
+                            (["model.weights_except=haed.*"], "'haed.*' matches no parameter")):
             self.assert_error(self.brim("plan", *VIT, "model.weights=first", *words, status=USAGE), part)
         self.assert_error(self.brim("plan", *VIT, "model.weights=nowhere", status=LOAD), "cannot open 'nowhere'")
 
@@ -224,19 +224,19 @@ class Out(Weights):
         self.export()
         before = (self.folder / "model.safetensors").read_bytes()
         self.assert_error(self.export("--dtype", "bf16", status=USAGE),
-                          "'model.safetensors' is there already", "--force")
+                          "'model.safetensors' exists already", "--force")
         self.assertEqual((self.folder / "model.safetensors").read_bytes(), before)
         self.export("--dtype", "bf16", "--force")
         self.assertLess(len((self.folder / "model.safetensors").read_bytes()), len(before))
         self.assertEqual([path.name for path in self.folder.glob(".*.tmp")], [])
 
     def test_wrong_words(self):
-        for words, part in ((["--format", "hf"], "not those of a network that has the format 'hf'"),
+        for words, part in ((["--format", "hf"], "do not match any network that has the format 'hf'"),
                             (["--format", "tim"], "available: brim hf timm torchvision"),
                             (["--dtype", "fp64"], "--dtype is fp32, bf16 or fp16, not 'fp64'"),
                             (["-o", "a.bin"], "must end in .safetensors"),
                             (["-o", "vit/"], "in a folder of yours: -o vit/model.safetensors"),
-                            (["--format", "peft", "-o", "a.safetensors"], "PEFT's files are in a folder"),
+                            (["--format", "peft", "-o", "a.safetensors"], "--format peft writes a folder"),
                             (["second"], "brim export takes one run")):
             self.assert_error(self.export(*words, status=USAGE), part)
         self.assert_error(self.brim("export", status=USAGE), "brim export needs the folder of a run")

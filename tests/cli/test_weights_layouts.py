@@ -62,7 +62,7 @@ class Layouts(Case):
             out[name + "num_batches_tracked"] = ("I64", [], [4])
         tensors.write(self.folder / "resnet.safetensors", out, {"format": "pt"})
         result = self.train("again", *RESNET, *STILL, "model.weights=resnet.safetensors")
-        self.assertIn("by map torchvision_resnet, recognised by its names, without 20 that", result.err)
+        self.assertIn("using map torchvision_resnet, recognised by tensor names, ignoring 20 that", result.err)
         again = self.parameters("again")
         for name, values in self.parameters("first").items():
             if "running" not in name:  # averages change during a step
@@ -80,9 +80,10 @@ class Layouts(Case):
         out["vision_model.embeddings.position_ids"] = ("I64", [1, 17], range(17))
         tensors.write_shards(self.folder / "clip", out)
         result = self.brim("plan", *CLIP, "model.weights=clip", status=LOAD)
-        self.assert_error(result, "to begin with a new 'head', write model.weights_except='head.*'")
+        self.assert_error(result, "to start with a new 'head', set model.weights_except='head.*'")
         result = self.train("again", *CLIP, *STILL, "model.weights=clip", "model.weights_except=head.*")
-        self.assertIn("by map hf_clip, recognised by its names, without 4 that the model has no use for", result.err)
+        self.assertIn("using map hf_clip, recognised by tensor names, ignoring 4 that the model does not use",
+                      result.err)
         again = self.parameters("again")
         for name, values in self.parameters("first").items():
             if not name.startswith("head."):
@@ -98,7 +99,7 @@ class Layouts(Case):
             tensors.write(self.folder / "gpt2/model.safetensors", file, {"format": "pt"})
             run = f"run{int(tied)}"
             result = self.train(run, *GPT2, *STILL, "model.weights=gpt2")
-            self.assertIn("by map hf_gpt2, recognised by its names, without 4 that the model has no use for",
+            self.assertIn("using map hf_gpt2, recognised by tensor names, ignoring 4 that the model does not use",
                           result.err)
             own = self.parameters(run)
             out = self.exported(run, "hf")
@@ -123,7 +124,7 @@ class Layouts(Case):
         found["lm_head.weight"] = made((256, 8), "another")
         tensors.write(self.folder / "gpt2.safetensors", found)
         result = self.train("run", *GPT2, "model.weights=gpt2.safetensors", status=LOAD)
-        self.assert_error(result, "'lm_head.weight' has other values than 'wte.weight'")
+        self.assert_error(result, "'lm_head.weight' and 'wte.weight' have different values")
 
 
 if __name__ == "__main__":

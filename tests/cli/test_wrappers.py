@@ -29,7 +29,7 @@ class Choosing(Case):
         (self.folder / "configs" / "model" / "bare.yaml").write_text("id: lora\n")
         self.assert_error(self.brim("config", "--config-path", "configs", "model=bare", "dataset=synthetic",
                                     status=USAGE),
-                          "model=lora is around another model", "write backbone=OPTION", "available: ", "vit")
+                          "model=lora wraps another model", "write backbone=OPTION", "available: ", "vit")
 
     def test_unless_another_is_chosen_it_is_clip(self):
         for model in ("lora", "linear_probe"):
@@ -42,17 +42,17 @@ class Choosing(Case):
 
     def test_a_backbone_without_a_wrapper_is_refused_with_the_fix(self):
         result = self.brim("plan", *MODEL, *DATA, "backbone=mlp", status=USAGE)
-        self.assert_error(result, "backbone=mlp means nothing to model=vit", "model=linear_probe or model=lora",
+        self.assert_error(result, "backbone=mlp has no effect: model=vit", "model=linear_probe or model=lora",
                           "model=mlp, and no backbone")
 
     def test_wrappers_cannot_be_backbones(self):
         self.assert_error(self.brim("config", "model=lora", "backbone=linear_probe", "dataset=synthetic", status=USAGE),
-                          "backbone=linear_probe: it is around another model itself")
+                          "backbone=linear_probe: this model itself wraps another one")
 
     def test_unknown_targets_are_reported_with_the_layers(self):
         result = self.brim("plan", *LORA, "model.lora_targets=[query,value]", status=USAGE)
-        self.assert_error(result, "none of its linear layers is called query, value", "blocks.*.attn.qkv",
-                          "blocks.*.mlp.fc2")
+        self.assert_error(result, "no linear layer's name is or ends in a target (targets: query, value)",
+                          "blocks.*.attn.qkv", "blocks.*.mlp.fc2")
         self.assertNotIn("head", result.err)
 
     def test_a_resolved_configuration_loads_again(self):
@@ -91,8 +91,8 @@ class Plans(Case):
         plan = ["plan", *PROBE, "--no-timing", "model.weights=before"]
         # Two blocks of 12 tensors, patches, positions, class token and norm; the head is left out.
         self.assertIn("weights: 30 tensors", self.brim(*plan).out)
-        self.assertIn("without 2 that the model has no use for", self.brim(*plan).out)
-        self.assert_error(self.brim(*plan, "backbone.width=24", status=LOAD), "the weights in 'before' are not those",
+        self.assertIn("ignoring 2 that the model does not use", self.brim(*plan).out)
+        self.assert_error(self.brim(*plan, "backbone.width=24", status=LOAD), "the weights in 'before' do not match",
                           "patch_embed.proj.bias: [12]; the model needs [24]")
 
     def test_a_probe_is_planned_where_no_features_are_there_to_be_timed(self):
@@ -195,7 +195,7 @@ class Moved(Case):
         self.assert_error(self.brim("train", "--resume", "cut", status=LOAD), "say where it is now: model.weights=PATH")
         self.assert_error(self.brim("train", "--resume", "cut", "model.weights=b.safetensors", status=LOAD),
                           "other weights", "model.weights=PATH")
-        self.assert_error(self.brim("train", "--resume", "cut", "seed=2", status=USAGE), "'seed=2' has no place",
+        self.assert_error(self.brim("train", "--resume", "cut", "seed=2", status=USAGE), "'seed=2' cannot be set",
                           "model.weights=PATH and dataset.path=PATH")
         self.brim("train", "--resume", "cut", "model.weights=c.safetensors")
         self.assert_same_checkpoint("run", "cut", 8)
@@ -207,7 +207,7 @@ class Features(Case):
 
     def test_are_computed_once(self):
         first = self.train("a", *PROBE, "training.steps=6")
-        self.assertIn("features: computing those of 320 samples", first.err)
+        self.assertIn("features: computing them once for 320 samples", first.err)
         second = self.train("b", *PROBE, "training.steps=6", "optimizer.lr=0.1")
         self.assertIn("features: taken from", second.err)
         self.assertEqual(len(self.kept()), 1)
@@ -347,9 +347,9 @@ class Exports(Case):
 
     def test_formats_that_do_not_fit_are_reported(self):
         self.train("plain", *MODEL, *DATA, "training.steps=1")
-        self.assert_error(self.brim("export", "plain", "--merge", status=USAGE), "model=vit is not around another")
+        self.assert_error(self.brim("export", "plain", "--merge", status=USAGE), "model=vit does not wrap another")
         self.train("probe", *PROBE, "training.steps=1")
-        self.assert_error(self.brim("export", "probe", "--format", "peft", status=USAGE), "no changes of low rank")
+        self.assert_error(self.brim("export", "probe", "--format", "peft", status=USAGE), "no low-rank changes")
         self.train("two", *LORA, "model.lora_targets=['attn.qkv:q','attn.qkv:v']", "training.steps=1")
         self.assert_error(self.brim("export", "two", "--format", "peft", status=USAGE),
                           "--merge writes the whole model")

@@ -100,16 +100,17 @@ class Training(Language):
     def test_weights_of_hugging_face_load_into_the_backbone(self):
         tensors.write(self.folder / "gpt2/model.safetensors", make_gpt2(width=16), {"format": "pt"})
         result = self.train("run", *LORA, *DATA, *STILL, "model.weights=gpt2")
-        self.assertIn("by map hf_gpt2, recognised by its names", result.err)
+        self.assertIn("using map hf_gpt2, recognised by tensor names", result.err)
         self.train("plain", *MODEL, *DATA, *STILL, "model.weights=gpt2")
         self.assertAlmostEqual(self.summary("run")["test_loss"], self.summary("plain")["test_loss"], places=6)
 
     def test_errors_name_the_backbone(self):
         cases = [(["model=linear_probe", *BACKBONE], "samples of dataset 'text' are tokens",
                   "model=lora trains changes"),
-                 ([*LORA, "dataset.context=17"], "only 16 places have an embedding", "its keys are backbone.*"),
+                 ([*LORA, "dataset.context=17"], "only 16 positions have an embedding", "its keys are backbone.*"),
                  (["model=lora"], "clip_vit: samples must be images", "backbone=OPTION chooses another"),
-                 ([*LORA, "model.lora_targets=[lm_head]"], "none of its linear layers is called lm_head",
+                 ([*LORA, "model.lora_targets=[lm_head]"],
+                  "no linear layer's name is or ends in a target (targets: lm_head)",
                   "h.*.mlp.c_proj")]
         for words, *texts in cases:
             with self.subTest(texts[0]):

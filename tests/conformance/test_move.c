@@ -187,19 +187,21 @@ static void test_errors_show_the_wrong_shapes(void **state)
     void (*build)(brim_graph *g);
     const char *text;
   } cases[] = {
-      {matmul_of_other_depths,
-       "matmul: 'x' F64 [2, 4, 6] and 'y' F64 [2, 5, 6]: needed are real numbers [N, ..., M, K] "
-       "and [N, ..., K, P]"},
+      {matmul_of_other_depths, "matmul: 'x' F64 [2, 4, 6] and 'y' F64 [2, 5, 6] must be real numbers [N, ..., M, K] "
+                               "and [N, ..., K, P]"},
       {matmul_of_a_parameter, "matmul: 'w' is a parameter and has no dimension N: use brim_linear_with"},
-      {linear_of_integers, "linear 'fc': input I32 [2, 4] and weight 'fc.weight' [3, 4]: needed are real numbers"},
+      {linear_of_integers,
+       "linear 'fc': input I32 [2, 4] must be real numbers [..., F], and weight 'fc.weight' [3, 4] a parameter"},
       {parameter_without_a_size, "parameter 'w': [3, 0]: every dimension must be at least 1"},
       {parameter_that_starts_nowhere, "parameter 'w': it must start as BRIM_INIT_CONSTANT with a finite value"},
       {permute_of_samples, "permute: order [1, 0, 2] of 'x' [2, 4, 6] must name each axis once, 0 (N) first"},
-      {transpose_of_samples, "transpose: axis 0 of 'x' [2, 4, 6] is N, the samples of the micro-batch, and stays"},
-      {concat_of_other_shapes, "concat: 'x' F64 [2, 4, 6] and 'y' F64 [2, 5, 6] must have one type, and one shape but "
-                               "for axis 2"},
+      {transpose_of_samples,
+       "transpose: axis 0 of 'x' [2, 4, 6] is N, the samples of the micro-batch, and cannot be changed"},
+      {concat_of_other_shapes,
+       "concat: 'x' F64 [2, 4, 6] and 'y' F64 [2, 5, 6] must have the same type, and the same shape "
+       "except along axis 2"},
       {concat_of_samples, "concat: axis 0 of 'x' [2, 4, 6] is N"},
-      {slice_behind_the_end, "slice: 2 values from 3 on along axis 1 are not all within 'x' [2, 4, 6]"},
+      {slice_behind_the_end, "slice: 2 values from index 3 along axis 1 do not all lie within 'x' [2, 4, 6]"},
       {slice_of_no_axis, "slice: [2, 4, 6] has no axis 3"},
       {split_into_unequal_parts, "split: 'x' [2, 4, 6] cannot be cut into 4 equal parts along axis 2"},
       {pad_of_samples, "pad: [1, 0, 0] before and [0, 0, 0] after 'x' [2, 4, 6] must be 0 for the first axis (N)"},

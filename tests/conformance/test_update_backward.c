@@ -225,7 +225,7 @@ static void a_use_after_the_update_is_found(void **state)
   brim_tensor *const own = last->in[1];
   last->in[1] = first->out[0];
   assert_int_equal(brim_graph_check_updates(g), BRIM_EINTERNAL);
-  assert_non_null(strstr(brim_error_text(), "behind its update"));
+  assert_non_null(strstr(brim_error_text(), "after its update"));
   last->in[1] = own;
   brim_plan_free(plan);
   unload_plugin(&optimizer);

@@ -94,7 +94,7 @@ class Training(TwoHosts):
         (self.folder / "go").touch()
         status, _, err, _ = self.wait_for_end(job)
         self.assertNotEqual(status, 0, err)
-        self.assertIn("the 2 ranks have not found each other within dist.timeout_seconds=4", err)
+        self.assertIn("the 2 ranks did not connect within dist.timeout_seconds=4", err)
 
     def test_a_rank_that_is_killed_on_either_host(self):
         for rank in (0, 3):

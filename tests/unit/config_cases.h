@@ -306,20 +306,21 @@ static const config_case config_cases[] = {
      {"memory.headroom_mb=some"},
      "error: 'memory.headroom_mb' must be auto or a size: a whole number of MiB, or one with a unit (512MiB, 4GB), got "
      "some\n"
-     "  command line, argument 1: memory.headroom_mb=some   (memory of the device that plans leave to what driver and "
-     "libraries take later; auto: what was measured, at least 256 on a GPU, 0 on the host; default auto)"},
+     "  command line, argument 1: memory.headroom_mb=some   (device memory that plans leave free for later growth of "
+     "driver and libraries; auto: the measured growth, at least 256 on a GPU, 0 on the host; default auto)"},
     {"a label with a wrong value",
      NULL,
      {"protocol={a: 1}"},
      "error: 'protocol' must be a string, got a map\n"
-     "  command line, argument 1: protocol={a: 1}   (a label: messaging is modelled as a network scenario; default "
+     "  command line, argument 1: protocol={a: 1}   (name of the messaging protocol, for reports only; the keys of "
+     "network describe the network; default "
      "'')"},
     {"an invalid number of repeats",
      NULL,
      {"repeats=0"},
      "error: 'repeats' must be in [1,10000], got 0\n"
-     "  command line, argument 1: repeats=0   (runs with the seeds seed, seed+1 ..., each a process of its own, as in "
-     "a sweep; default 1)"},
+     "  command line, argument 1: repeats=0   (number of runs, with the seeds seed, seed+1 ..., each in its own "
+     "process as in a sweep; default 1)"},
     {"comm is one name",
      NULL,
      {"comm=[mpi,nccl]"},
@@ -463,17 +464,17 @@ static const config_case config_cases[] = {
     {"a policy twice",
      NULL,
      {"policy=[first,second,first]"},
-     "error: 'first' stands twice in the list of 'policy'\n"
+     "error: 'first' appears twice in the list of 'policy'\n"
      "  command line, argument 1: policy=[first,second,first]"},
     {"a policy twice, by its file",
      NULL,
      {"policy=[first,lab]"},
-     "error: 'first' stands twice in the list of 'policy'\n"
+     "error: 'first' appears twice in the list of 'policy'\n"
      "  configs/policy/lab.yaml:1:5"},
     {"appending a policy twice",
      NULL,
      {"policy+=auto_plan"},
-     "error: 'auto_plan' stands twice in the list of 'policy'\n"
+     "error: 'auto_plan' appears twice in the list of 'policy'\n"
      "  command line, argument 1: policy+=auto_plan"},
     {"an item that is a map",
      NULL,
@@ -501,7 +502,7 @@ static const config_case config_cases[] = {
      {"policy.first.weight=3"},
      "error: unknown key 'policy.first.weight'\n"
      "  command line, argument 1: policy.first.weight=3\n"
-     "  'first' is not in the list of 'policy': policy+=first puts it there"},
+     "  'first' is not in the list of 'policy': add it with policy+=first"},
     {"a key that a policy of the list does not have",
      NULL,
      {"policy=first", "policy.first.colour_of_it=3"},
@@ -512,12 +513,12 @@ static const config_case config_cases[] = {
     {"an item of the ids set by itself",
      NULL,
      {"policy.id.0=first"},
-     "error: 'policy.id.0' is not set by itself: to choose a plugin, write policy=first\n"
+     "error: 'policy.id.0' cannot be set directly: to choose a plugin, write policy=first\n"
      "  command line, argument 1: policy.id.0=first"},
     {"the ids appended to by themselves",
      NULL,
      {"policy.id+=first"},
-     "error: 'policy.id' is not set by itself: to choose a plugin, write policy=first\n"
+     "error: 'policy.id' cannot be set directly: to choose a plugin, write policy=first\n"
      "  command line, argument 1: policy.id+=first"},
     {"a file's unknown policy",
      "policy_of_unknown",
@@ -691,19 +692,19 @@ static const config_case config_cases[] = {
     {"a circle",
      NULL,
      {"seed=${training.epochs}", "training.epochs=${model.width}", "model.width=${seed}"},
-     "error: interpolations go round in a circle: model.width -> seed -> training.epochs -> model.width\n"
+     "error: interpolations form a cycle: model.width -> seed -> training.epochs -> model.width\n"
      "  command line, argument 3: model.width=${seed}\n"
      "  command line, argument 1: seed=${training.epochs}\n"
      "  command line, argument 2: training.epochs=${model.width}"},
     {"a circle of one",
      NULL,
      {"seed=${seed}"},
-     "error: interpolations go round in a circle: seed -> seed\n"
+     "error: interpolations form a cycle: seed -> seed\n"
      "  command line, argument 1: seed=${seed}"},
     {"a map in itself",
      NULL,
      {"+m={a: 1, b: '${m}'}"},
-     "error: interpolations go round in a circle: m.b -> m.b\n"
+     "error: interpolations form a cycle: m.b -> m.b\n"
      "  command line, argument 1: +m={a: 1, b: '${m}'}"},
     {"not closed",
      NULL,
@@ -713,7 +714,7 @@ static const config_case config_cases[] = {
     {"an invalid name",
      NULL,
      {"run.name=${a b}"},
-     "error: 'run.name' refers to 'a b', which is no key: write names joined by dots\n"
+     "error: 'run.name' refers to 'a b', which is not a key: write names joined by dots\n"
      "  command line, argument 1: run.name=${a b}"},
     {"a map in text",
      NULL,
@@ -730,7 +731,8 @@ static const config_case config_cases[] = {
      "refers_wrong",
      {0},
      "error: 'seed' must be an integer, got cnn\n"
-     "  configs/refers_wrong.yaml:2:7, from ${model.id}   (seed of weights, order, augmentation and dropout; default "
+     "  configs/refers_wrong.yaml:2:7, from ${model.id}   (seed of initial weights, sample order, augmentation and "
+     "dropout; default "
      "1)"},
     {"an id cannot refer to keys",
      "id_refers",
@@ -748,7 +750,7 @@ static const config_case config_cases[] = {
      "error: 'note' is mandatory and has no value: write note=VALUE\n"
      "  command line, argument 2: +note=???\n"
      "error: 'seed' is mandatory and has no value: write seed=VALUE\n"
-     "  command line, argument 3: seed=???   (seed of weights, order, augmentation and dropout)\n"
+     "  command line, argument 3: seed=???   (seed of initial weights, sample order, augmentation and dropout)\n"
      "error: 'dataset.path' is mandatory and has no value: write dataset.path=VALUE\n"
      "  configs/dataset/open.yaml:2:7   (files: folder of the files)"},
 
@@ -810,7 +812,7 @@ static const config_case config_cases[] = {
      "error: unknown key 'frobnicate'\n"
      "  command line, argument 1: frobnicate=1\n"
      "  to add a new key, write +frobnicate=1\n"
-     "  at the top there are: seed device auto_device min_gpu_memory_mb wait_for_gpu gpu_wait_timeout_minutes\n"
+     "  top-level keys: seed device auto_device min_gpu_memory_mb wait_for_gpu gpu_wait_timeout_minutes\n"
      "    gpu_check_interval_seconds min_batch_size max_retries precision total_clients clients_per_round rounds\n"
      "    parallel_clients repeats protocol model backbone dataset optimizer schedule loss backend run training\n"
      "    transform augment graph memory loss_scale claims observe dist federate partition network world comm\n"
@@ -821,7 +823,7 @@ static const config_case config_cases[] = {
      "error: unknown key 'a'\n"
      "  command line, argument 1: a=1\n"
      "  to add a new key, write +a=1\n"
-     "  at the top there are: seed device auto_device min_gpu_memory_mb wait_for_gpu gpu_wait_timeout_minutes\n"
+     "  top-level keys: seed device auto_device min_gpu_memory_mb wait_for_gpu gpu_wait_timeout_minutes\n"
      "    gpu_check_interval_seconds min_batch_size max_retries precision total_clients clients_per_round rounds\n"
      "    parallel_clients repeats protocol model backbone dataset optimizer schedule loss backend run training\n"
      "    transform augment graph memory loss_scale claims observe dist federate partition network world comm\n"
@@ -841,7 +843,7 @@ static const config_case config_cases[] = {
      "error: unknown key 'modle'\n"
      "  command line, argument 1: modle=cnn\n"
      "  did you mean 'model'? to add a new key, write +modle=cnn\n"
-     "  at the top there are: seed device auto_device min_gpu_memory_mb wait_for_gpu gpu_wait_timeout_minutes\n"
+     "  top-level keys: seed device auto_device min_gpu_memory_mb wait_for_gpu gpu_wait_timeout_minutes\n"
      "    gpu_check_interval_seconds min_batch_size max_retries precision total_clients clients_per_round rounds\n"
      "    parallel_clients repeats protocol model backbone dataset optimizer schedule loss backend run training\n"
      "    transform augment graph memory loss_scale claims observe dist federate partition network world comm\n"
@@ -890,12 +892,13 @@ static const config_case config_cases[] = {
      NULL,
      {"seed='3'"},
      "error: 'seed' must be an integer, got the string '3'\n"
-     "  command line, argument 1: seed='3'   (seed of weights, order, augmentation and dropout; default 1)"},
+     "  command line, argument 1: seed='3'   (seed of initial weights, sample order, augmentation and dropout; default "
+     "1)"},
     {"only true and false",
      NULL,
      {"augment.flip=yes"},
      "error: 'augment.flip' must be true or false, got yes\n"
-     "  command line, argument 1: augment.flip=yes   (mirror half of the training images; default false)"},
+     "  command line, argument 1: augment.flip=yes   (mirror each training image with probability 1/2; default false)"},
     {"names of an enum",
      NULL,
      {"model.norm=bath"},
@@ -905,7 +908,8 @@ static const config_case config_cases[] = {
      NULL,
      {"seed="},
      "error: 'seed' must be an integer, got the string ''\n"
-     "  command line, argument 1: seed=   (seed of weights, order, augmentation and dropout; default 1)"},
+     "  command line, argument 1: seed=   (seed of initial weights, sample order, augmentation and dropout; default "
+     "1)"},
     {"a value for a section",
      NULL,
      {"training=5"},
@@ -926,7 +930,7 @@ static const config_case config_cases[] = {
     {"an id set by itself",
      NULL,
      {"model.id=mlp"},
-     "error: 'model.id' is not set by itself: to choose a plugin, write model=mlp\n"
+     "error: 'model.id' cannot be set directly: to choose a plugin, write model=mlp\n"
      "  command line, argument 1: model.id=mlp"},
     {"a word without =",
      NULL,
@@ -962,7 +966,7 @@ static const config_case config_cases[] = {
     {"an item that is not there",
      NULL,
      {"dataset.mean.1=3"},
-     "error: 'dataset.mean.1' is not there: the list has 1 item\n"
+     "error: 'dataset.mean.1' does not exist: the list has 1 item\n"
      "  command line, argument 1: dataset.mean.1=3\n"
      "  items count from 0, as in dataset.mean.0=VALUE; to append one, write dataset.mean+=[VALUE]"},
     {"a wrong item",
@@ -984,7 +988,7 @@ static const config_case config_cases[] = {
     {"~key={map} with another map",
      NULL,
      {"+m={a: 1}", "~m={a: 2}"},
-     "error: 'm' is not removed: its value is another\n"
+     "error: 'm' is not removed: its value differs\n"
      "  command line, argument 2: ~m={a: 2}"},
     {"+ on an existing item",
      NULL,
@@ -994,7 +998,7 @@ static const config_case config_cases[] = {
     {"+ on an item that is not there",
      NULL,
      {"+dataset.mean.1=1"},
-     "error: 'dataset.mean.1' is not there: the list has 1 item\n"
+     "error: 'dataset.mean.1' does not exist: the list has 1 item\n"
      "  command line, argument 1: +dataset.mean.1=1\n"
      "  items count from 0, as in dataset.mean.0=VALUE; to append one, write dataset.mean+=[VALUE]"},
     {"no such experiment",
@@ -1039,12 +1043,12 @@ static const config_case config_cases[] = {
     {"an option file for no plugin",
      NULL,
      {"dataset=plain"},
-     "error: configs/dataset/plain.yaml does not say which plugin it is for\n"
+     "error: configs/dataset/plain.yaml does not name its plugin\n"
      "  write: id: PLUGIN"},
     {"defaults lists in a circle",
      NULL,
      {"model=loop"},
-     "error: defaults lists go round in a circle: configs/model/loop.yaml -> configs/model/pool.yaml -> "
+     "error: defaults lists form a cycle: configs/model/loop.yaml -> configs/model/pool.yaml -> "
      "configs/model/loop.yaml"},
     {"an option file that cannot be read",
      NULL,
@@ -1075,7 +1079,7 @@ static const config_case config_cases[] = {
      "nulls",
      {0},
      "error: 'seed' must be an integer, got null\n"
-     "  configs/nulls.yaml:4:6   (seed of weights, order, augmentation and dropout; default 1)"},
+     "  configs/nulls.yaml:4:6   (seed of initial weights, sample order, augmentation and dropout; default 1)"},
     {"defaults that are not a list",
      "bad_default",
      {"model=cnn", "dataset=small", "optimizer=sgd", "schedule=constant", "loss=cross_entropy", "backend=cpu"},
@@ -1107,7 +1111,7 @@ static const config_case config_cases[] = {
      "  choose an option in the defaults list: - dataset: OPTION\n"
      "error: the key 'optimizer.lr' has a dot: in a file, write one key below the other\n"
      "  configs/wrong.yaml:12:1\n"
-     "error: '_self_' stands twice in a defaults list\n"
+     "error: '_self_' appears twice in a defaults list\n"
      "  configs/wrong.yaml:7:5\n"
      "error: unknown key 'trainin.epochs'\n"
      "  command line, argument 3: trainin.epochs=3\n"
@@ -1121,13 +1125,13 @@ static const config_case config_cases[] = {
      "error: unknown key 'trainig'\n"
      "  configs/wrong.yaml:8:1\n"
      "  did you mean 'training'?\n"
-     "  at the top there are: seed device auto_device min_gpu_memory_mb wait_for_gpu gpu_wait_timeout_minutes\n"
+     "  top-level keys: seed device auto_device min_gpu_memory_mb wait_for_gpu gpu_wait_timeout_minutes\n"
      "    gpu_check_interval_seconds min_batch_size max_retries precision total_clients clients_per_round rounds\n"
      "    parallel_clients repeats protocol model backbone dataset optimizer schedule loss backend run training\n"
      "    transform augment graph memory loss_scale claims observe dist federate partition network world comm\n"
      "    server_optimizer method augmentation policy\n"
      "error: 'seed' must be an integer, got a map\n"
-     "  configs/wrong.yaml:9:7   (seed of weights, order, augmentation and dropout; default 1)\n"
+     "  configs/wrong.yaml:9:7   (seed of initial weights, sample order, augmentation and dropout; default 1)\n"
      "error: 'training.epochs' must be an integer, got 1.0\n"
      "  configs/wrong.yaml:13:20   (passes over the training data; default 5)\n"
      "error: 'training.batch_size' must be auto or an integer, got x\n"

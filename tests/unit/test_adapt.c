@@ -91,7 +91,7 @@ static void three_retries_are_four_attempts(void **state)
   w = (work){.failures = 4, .text = "no room"};
   assert_int_equal(brim_retry(&options, once, &w), BRIM_ENOMEM_DEVICE);
   assert_int_equal(w.count, 4);
-  assert_string_equal(brim_error_text(), "no room\nand so it was in each of 4 attempts: max_retries is 3");
+  assert_string_equal(brim_error_text(), "no room\neach of 4 attempts failed: max_retries is 3");
 }
 
 static void without_retries_there_is_one_attempt(void **state)
@@ -183,7 +183,7 @@ static void a_failure_without_text_is_reported_by_its_status(void **state)
   brim_fail(BRIM_EINVAL, "of long ago");
   assert_int_equal(brim_retry(&options, once, &w), BRIM_ENOMEM_HOST);
   assert_string_equal(l.text[0], "out of host memory");
-  assert_string_equal(brim_error_text(), "out of host memory\nand so it was in each of 2 attempts: max_retries is 1");
+  assert_string_equal(brim_error_text(), "out of host memory\neach of 2 attempts failed: max_retries is 1");
 }
 
 static volatile sig_atomic_t signals;

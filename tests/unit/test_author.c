@@ -217,13 +217,13 @@ static void test_impossible_shapes_are_reported_as_given(void **state)
   (void)state;
   brim_graph *g = graph(2);
   assert_failed(g, brim_reshape(g, input(g, 2), 3, (int64_t[]){2, -1, -1}),
-                "reshape: [2, 6] cannot become [2, -1, -1]: 'x' keeps its number of elements and its first dimension "
-                "(N); dimensions are at least 1, and one may be -1");
+                "reshape: [2, 6] cannot become [2, -1, -1]: 'x' must keep its number of elements and its first "
+                "dimension (N); dimensions are at least 1, and one may be -1");
   g = graph(2);
   assert_failed(g, brim_reshape(g, input(g, 2), 2, (int64_t[]){-1, 3}), "cannot become [-1, 3]");
   g = graph(2);
   assert_failed(g, brim_reshape(g, input(g, 2), 7, (int64_t[]){2, 1, 1, 1, 1, 1, 6}),
-                "reshape: 'x' [2, 6] cannot have 7 dimensions: 1 to 6 are possible");
+                "reshape: 'x' [2, 6] cannot have 7 dimensions: 1 to 6 are allowed");
   g = graph(2);
   assert_failed(
       g, brim_linear(g, "fc", input(g, 2), (int64_t)1 << 40),

@@ -273,7 +273,7 @@ static void a_state_of_another_version_is_refused(void **unused)
   version[strlen("\"version\": ")] = '1';
   scratch_write(name, text, strlen(text));
   assert_int_equal(brim_checkpoint_read_state(scratch("version/checkpoints/step-00000050"), &s), BRIM_ELOAD);
-  assert_non_null(strstr(brim_error_text(), "has version 1; this brim reads version 2"));
+  assert_non_null(strstr(brim_error_text(), "has version 1, but this brim reads version 2"));
   free(text);
 }
 

@@ -386,9 +386,9 @@ static void datasets_that_cannot_be_used_are_refused(void **state)
   m = made_tokens(COUNT, 6);
   m.train.dtype = BRIM_DTYPE_U8;
   expect_refusal(&m, &settings, BRIM_ELOAD,
-                 "dataset 'made' has samples of 1 dimensions and type U8; of tokens they are [T] of I32");
+                 "dataset 'made' has samples of 1 dimensions and type U8; token samples must be [T] of I32");
   m = made_values(COUNT, 2, 3, 0);
-  expect_refusal(&m, &settings, BRIM_ELOAD, "dataset 'made' has 0 numbers to be answered; 1 to 1048576 are possible");
+  expect_refusal(&m, &settings, BRIM_ELOAD, "dataset 'made' has 0 target numbers; 1 to 1048576 are possible");
   m = made_images(COUNT, 1, 0, 3);
   expect_refusal(&m, &settings, BRIM_ELOAD, "dataset 'made' has samples of an impossible shape, [1, 0, 3]");
   m = made_images(COUNT, INT64_MAX, 2, 3);
@@ -419,15 +419,15 @@ static void splits_of_other_tasks_are_refused(void **state)
   made m = made_values(COUNT, 2, 3, 4);
   m.test.targets = 1;
   expect_refusal(&m, &settings, BRIM_ELOAD,
-                 "the splits of dataset 'made' do not fit together: training samples are to be answered with 4 real "
-                 "numbers, test samples with 1 real number");
+                 "the splits of dataset 'made' do not fit together: the targets of training samples are 4 real "
+                 "numbers, those of test samples 1 real number");
   m = made_values(COUNT, 2, 3, 4);
   m.test.task = BRIM_TASK_CLASS;
   m.test.classes = 10;
   m.test.targets = 0;
   expect_refusal(&m, &settings, BRIM_ELOAD,
-                 "the splits of dataset 'made' do not fit together: training samples are to be answered with 4 real "
-                 "numbers, test samples with a class");
+                 "the splits of dataset 'made' do not fit together: the targets of training samples are 4 real "
+                 "numbers, those of test samples a class");
 }
 
 static void settings_that_do_not_fit_are_refused(void **state)
@@ -447,9 +447,9 @@ static void settings_that_do_not_fit_are_refused(void **state)
   s = default_settings();
   s.dataset.validation_fraction = 0.9999;
   expect_refusal(&m, &s, BRIM_ECONFIG,
-                 "'dataset.validation_fraction' is 0.9999, which of 200 samples leaves none to train on");
+                 "'dataset.validation_fraction' is 0.9999, which leaves none of 200 samples to train on");
   s.dataset.validation_fraction = 0.001;
-  expect_refusal(&m, &s, BRIM_ECONFIG, "'dataset.validation_fraction' is 0.001, which of 200 samples is none");
+  expect_refusal(&m, &s, BRIM_ECONFIG, "'dataset.validation_fraction' is 0.001, which is less than one of 200 samples");
   s.dataset.validation_fraction = 0.5;
   s.training.num_train_samples = 101;
   expect_refusal(&m, &s, BRIM_ECONFIG,

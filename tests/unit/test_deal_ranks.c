@@ -139,7 +139,7 @@ static bool run_rank(const part *p)
   if (p->failing >= 0) {
     CHECK(status == (p->failing == own_rank ? BRIM_ENODEVICE : BRIM_EPEER));
     char named[32];
-    snprintf(named, sizeof named, "rank %d has failed", (int)p->failing);
+    snprintf(named, sizeof named, "rank %d failed", (int)p->failing);
     CHECK(strstr(brim_error_text(), p->failing == own_rank ? "no device" : named));
   } else {
     CHECK(status == BRIM_OK);

@@ -250,8 +250,8 @@ static void the_floor_is_kept(void **state)
     BEGIN(&f, AT_ONCE, floors[i]);
     f.waits_for = 281;
     assert_false(changes(&f, 0));
-    assert_string_equal(f.answer.reason, "a run waits for 281.0 MiB of cpu:0, which has 100.0 MiB free, and this one "
-                                         "takes 200.0 MiB at least");
+    assert_string_equal(f.answer.reason, "a run waits for 281.0 MiB of cpu:0, which has 100.0 MiB free, but this run "
+                                         "needs at least 200.0 MiB");
     f.waits_for = 280;
     assert_true(changes(&f, 1));
     assert_int_equal(f.own, 220);
@@ -304,8 +304,8 @@ static void impossible_changes_are_reported_once_and_not_planned_every_second(vo
   f.waits_for = 450;
   assert_false(changes(&f, 0));
   assert_string_equal(f.answer.reason,
-                      "a run waits for 450.0 MiB of cpu:0, which has 100.0 MiB free, and this one takes 70.0 MiB at "
-                      "least");
+                      "a run waits for 450.0 MiB of cpu:0, which has 100.0 MiB free, but this run needs at least "
+                      "70.0 MiB");
   const int peaks = f.peaks;
   for (int now = 1; now < 10; now++) {
     assert_false(changes(&f, now));
@@ -365,7 +365,7 @@ static void a_reserve_is_left_free(void **state)
   f.others = 60;
   assert_true(changes(&f, 1));
   assert_int_equal(f.own, 220);
-  assert_string_equal(f.answer.reason, "as cpu:0 has 40.0 MiB free, and 50.0 MiB are to be");
+  assert_string_equal(f.answer.reason, "as cpu:0 has 40.0 MiB free, and 50.0 MiB should be");
   assert_true(changes_at(&f, 2, 10) < 0); /* 400 would leave too little */
   f.others = 50;
   assert_true(changes(&f, 11));

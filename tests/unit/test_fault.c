@@ -145,32 +145,32 @@ static void mistakes_are_reported_with_their_place(void **state)
     const char *text;
     int at;
     const char *what;
-  } cases[] = {{"aloc", 1, "no point of this name"},
-               {"alloc,", 7, "no point of this name"},
-               {",alloc", 1, "no point of this name"},
+  } cases[] = {{"aloc", 1, "unknown point"},
+               {"alloc,", 7, "unknown point"},
+               {",alloc", 1, "unknown point"},
                {"alloc:0", 7, "counted from 1"},
                {"alloc:-1", 7, "a count or until=PATH"},
-               {"alloc:%", 8, "a number is wanted"},
+               {"alloc:%", 8, "expected a number"},
                {"alloc:%2+", 9, "':' or ','"},
                {"alloc:3x", 8, "':' or ','"},
                {"alloc:", 7, "a count or until=PATH"},
                {"alloc:conv", 7, "a count or until=PATH"},
-               {"alloc:2:3", 9, "until=PATH is wanted"},
-               {"alloc:99999999999999999999", 7, "not counted"},
+               {"alloc:2:3", 9, "expected until=PATH"},
+               {"alloc:99999999999999999999", 7, "too large"},
                {"place:1,step:0:alloc", 14, "counted from 1"},
-               {"step:", 6, "a number is wanted"},
+               {"step:", 6, "expected a number"},
                {"step", 5, "':' and a number"},
-               {"step:3:", 8, "no point of this name"},
+               {"step:3:", 8, "unknown point"},
                {"step:3x", 7, "':' or ','"},
                {"step:3:rank:1:alloc", 8, "rank:R stands before"},
-               {"rank:1", 7, "no point of this name"},
+               {"rank:1", 7, "unknown point"},
                {"rank:1:step:2:step:3", 15, "each once"},
                {"lib:Conv", 5, "a name, a count"},
                {"lib:co-nv", 7, "lower-case"},
                {"lib:conv:conv", 10, "a count or until=PATH"},
-               {"lib:a123456789012345678901234567890123", 5, "that long"},
-               {"place:until=", 13, "a path is wanted"},
-               {"place alloc", 1, "no point of this name"}};
+               {"lib:a123456789012345678901234567890123", 5, "too long"},
+               {"place:until=", 13, "expected a path"},
+               {"place alloc", 1, "unknown point"}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     char wanted[64];
     snprintf(wanted, sizeof wanted, "BRIM_FAULT, character %d: ", cases[i].at);

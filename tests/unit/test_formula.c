@@ -135,13 +135,13 @@ static void mistakes_are_named_with_their_place(void **state)
 {
   (void)state;
   refused("y = x +", "line 1, column 8 of the formula: a number, a name or '(' is missing");
-  refused("y = x\ny = q", "line 2, column 5 of the formula: nothing is known of the name 'q'");
+  refused("y = x\ny = q", "line 2, column 5 of the formula: unknown name 'q'");
   refused("y = (x", "line 1, column 7 of the formula: a ')' is missing");
   refused("y = min(x)", "a comma and one more operand are missing for 'min'");
   refused("y = sqrt(x, y)", "a ')' is missing after the operands of 'sqrt'");
-  refused("y = cosine(x)", "line 1, column 5 of the formula: there is no function 'cosine'");
+  refused("y = cosine(x)", "line 1, column 5 of the formula: unknown function 'cosine'");
   refused("y x", "line 1, column 3 of the formula: a '=' is missing after 'y'");
-  refused("= x", "line 1, column 1 of the formula: a name is missing, which is given a value");
+  refused("= x", "line 1, column 1 of the formula: expected a name to assign to");
   refused("y = x y", "line 1, column 7 of the formula: a line break or ';' is missing");
   refused("y = pow(x, 2)", "line 1, column 5 of the formula: pow() takes numbers that are the same for all elements");
   refused("y = 1e999 * x", "a number is too large");
@@ -159,7 +159,7 @@ static void too_large_pictures_are_refused(void **state)
   brim_text_clear(&text);
   brim_text_add(&text, "y = x");
   for (int i = 0; i < 120; i++) brim_text_printf(&text, " + x * y * %d", i + 3);
-  refused(brim_text_str(&text), "it is too long: shorten it, or make two of it");
+  refused(brim_text_str(&text), "it is too long: shorten it or split it into two");
   brim_text_clear(&text);
   for (int i = 0; i < 80; i++) brim_text_printf(&text, "t%d = x\n", i);
   brim_text_add(&text, "y = x");

@@ -71,10 +71,10 @@ static void processor_time_and_waiting_count_apart(void **state)
   brim_guard_close(guard);
   assert_int_equal(brim_guard_run(open_guard(), &computes, loops, &s), BRIM_EPLUGIN);
   assert_string_equal(brim_error_text(),
-                      "test does not come back from work: after 0.1 s of processor time it is left where it is");
+                      "test did not return from work and was abandoned after 0.1 s of processor time");
   atomic_store(&s.passed, 1); /* it must not occupy a processor for ever */
   assert_int_equal(brim_guard_run(open_guard(), &waits, naps, &s), BRIM_EPLUGIN);
-  assert_non_null(strstr(brim_error_text(), "it waits (for a lock, a file, a clock?), and after 0.1 s"));
+  assert_non_null(strstr(brim_error_text(), "it waited (for a lock, a file, a clock?) and was abandoned after 0.1 s"));
 }
 
 /* ---- services of the core ---- */

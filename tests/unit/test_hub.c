@@ -132,7 +132,7 @@ static void a_rank_that_hangs_is_named(void **state)
   int status;
   const char *error = run("hangs", &status);
   assert_has(error, "rank 1 (process ");
-  assert_has(error, "did not come when the others had waited 0.5 seconds");
+  assert_has(error, "did not answer while the others waited 0.5 seconds");
 }
 
 static void a_rank_ends_all_with_its_status(void **state)

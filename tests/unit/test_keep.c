@@ -176,7 +176,7 @@ static void a_datasets_own_is_compared_by_its_names(void **state)
              HEAD "mean of column 'x' was 1.5, and is 1.6");
   expect_own("{\"columns\":[{\"name\":\"x\"}]}", "{\"columns\":[{\"name\":\"y\"}]}",
              HEAD "column 0 was 'x', and is 'y'");
-  expect_own("{\"names\":[1,2]}", "{\"names\":[1]}", HEAD "there were 2 names, and are 1");
+  expect_own("{\"names\":[1,2]}", "{\"names\":[1]}", HEAD "there were 2 names, now 1");
   expect_own("{\"a\":1,\"b\":{\"c\":true}}", "{\"a\":1,\"b\":{\"c\":false},\"d\":\"e\"}",
              HEAD "c of b was true, and is false\nd was nothing, and is 'e'");
   expect_own("{\"n\":[1,2,3,4,5,6,7]}", "{\"n\":[0,0,0,0,0,0,0]}",

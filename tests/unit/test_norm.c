@@ -44,7 +44,7 @@ static void test_errors_name_the_mismatch(void **state)
   assert_failed(g, brim_rms_norm(g, "rms", input(g, 2), 0), "rms_norm 'rms': eps must be greater than 0, got 0");
   g = graph();
   assert_failed(g, brim_group_norm(g, "gn", input(g, 4), 4, 1e-5),
-                "group_norm 'gn': the 6 channels of input [2, 6, 5, 4] cannot be cut into 4 groups of one size");
+                "group_norm 'gn': the 6 channels of input [2, 6, 5, 4] cannot be cut into 4 equal groups");
   g = graph();
   assert_failed(g, brim_group_norm(g, "gn", input(g, 4), 0, 1e-5), "into 0 groups");
   g = graph();
@@ -58,10 +58,10 @@ static void test_errors_name_the_mismatch(void **state)
   assert_failed(g, brim_batch_norm(g, "bn", NULL, 1e-5, 0.1), "batch_norm 'bn': the input is NULL");
   g = graph();
   assert_failed(g, brim_batch_norm(g, "bn", indices(g), 1e-5, 0.1),
-                "batch_norm 'bn': 'words' has indices (I32), not real numbers");
+                "batch_norm 'bn': 'words' holds indices (I32), not real numbers");
   g = graph();
   assert_failed(g, brim_rms_norm(g, "rms", indices(g), 1e-5),
-                "rms_norm 'rms': 'words' has indices (I32), not real numbers");
+                "rms_norm 'rms': 'words' holds indices (I32), not real numbers");
   g = graph();
   brim_layer_norm(g, "twice", input(g, 3), 1e-5);
   assert_failed(g, brim_layer_norm(g, "twice", input(g, 3), 1e-5),

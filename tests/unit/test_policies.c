@@ -174,8 +174,8 @@ static void a_plan_between_steps_is_the_first_ones_that_has_one(void **state)
   assert_int_equal(ask_for_step(&f, &plan, &policy), BRIM_OK);
   f.made[1].step_plan.micro_batch = 48;
   assert_int_equal(ask_for_step(&f, &plan, &policy), BRIM_ECONFIG);
-  assert_string_equal(brim_error_text(), "policy.second chose the micro-batch 48 after step 7, which is none of those "
-                                         "that may be");
+  assert_string_equal(brim_error_text(), "policy.second chose the micro-batch 48 after step 7, which is not one of "
+                                         "the allowed micro-batches");
   f.made[1].status = BRIM_EIO;
   f.made[1].text = "the table is gone";
   assert_int_equal(ask_for_step(&f, &plan, &policy), BRIM_EIO);
@@ -224,9 +224,9 @@ static void an_unknown_place_is_refused(void **state)
       {{.kind = BRIM_PLACE_DEVICE, .device = 7}, "policy.first chose device 7 of 2"},
       {{.kind = BRIM_PLACE_DEVICE, .device = 2}, "policy.first chose device 2 of 2"},
       {{.kind = BRIM_PLACE_DEVICE, .device = -1}, "policy.first chose device -1 of 2"},
-      {{.kind = 0}, "policy.first chose a place of kind 0, which there is not"},
-      {{.kind = BRIM_PLACE_HOST + 1}, "policy.first chose a place of kind 4, which there is not"},
-      {{.kind = -3}, "policy.first chose a place of kind -3, which there is not"},
+      {{.kind = 0}, "policy.first returned an unknown place kind 0"},
+      {{.kind = BRIM_PLACE_HOST + 1}, "policy.first returned an unknown place kind 4"},
+      {{.kind = -3}, "policy.first returned an unknown place kind -3"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     fixture f;
@@ -240,7 +240,7 @@ static void an_unknown_place_is_refused(void **state)
 }
 
 #define NONE_OF_THEM                                                                                                   \
-  ", which is none of those that may be: they divide the effective batch 128, go from 128 down to 32, and keep to "    \
+  ", which is not allowed: micro-batches divide the effective batch 128, range from 128 down to 32, and respect "      \
   "training.grain, training.norm_group and min_batch_size"
 
 static void a_plan_that_cannot_be_is_refused(void **state)
@@ -256,10 +256,8 @@ static void a_plan_that_cannot_be_is_refused(void **state)
       {{.micro_batch = -64}, "policy.first chose the micro-batch -64" NONE_OF_THEM},
       {{.micro_batch = 64, .precision = BRIM_TAKE_FP16},
        "policy.first chose a precision that the backend does not have: fp16"},
-      {{.micro_batch = 64, .precision = 9},
-       "policy.first chose a precision that the backend does not have: none there is"},
-      {{.micro_batch = 64, .precision = -1},
-       "policy.first chose a precision that the backend does not have: none there is"},
+      {{.micro_batch = 64, .precision = 9}, "policy.first chose a precision that the backend does not have: unknown"},
+      {{.micro_batch = 64, .precision = -1}, "policy.first chose a precision that the backend does not have: unknown"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     fixture f;
@@ -288,7 +286,7 @@ static void a_run_that_has_a_limit_stays_where_it_is(void **state)
     event.devices.demands = event.plan.demands = &bound;
     assert_int_equal(brim_policies_on_oom(f.policies, &event, &action), BRIM_ECONFIG);
     assert_string_equal(brim_error_text(),
-                        "policy.first chose another place, but the run has a limit on cpu:0, and nothing elsewhere");
+                        "policy.first chose another place, but the run has a limit on cpu:0 and none elsewhere");
     assert_int_equal(f.heard, 0);
     f.made[0].action = (brim_action){.kind = BRIM_ACT_PLAN, .plan = {.micro_batch = 32}};
     assert_int_equal(brim_policies_on_oom(f.policies, &event, &action), BRIM_OK);
@@ -314,7 +312,7 @@ static void another_variant_after_the_first_step_is_refused(void **state)
     query.may_change_variant = 0;
     assert_int_equal(brim_policies_choose_plan(f.policies, &query, &choice), BRIM_ECONFIG);
     assert_string_equal(brim_error_text(),
-                        "policy.first chose another precision or model, which is possible before the first step only");
+                        "policy.first chose another precision or model, which is possible only before the first step");
     assert_int_equal(f.heard, 1);
     brim_policies_close(f.policies);
   }
@@ -326,13 +324,13 @@ static void unknown_kinds_are_refused(void **state)
   fixture f;
   prepare(&f, 1);
   f.made[0].status = BRIM_OK;
-  check_refused(&f, OOM, "policy.first chose an action of kind 0, which there is not");
+  check_refused(&f, OOM, "policy.first returned an unknown action kind 0");
   f.made[0].action.kind = BRIM_ACT_GIVE_UP + 1;
-  check_refused(&f, OOM, "policy.first chose an action of kind 4, which there is not");
+  check_refused(&f, OOM, "policy.first returned an unknown action kind 4");
   f.made[0].boundary.cleanup = BRIM_CLEAN_HEAVY + 1;
-  check_refused(&f, BOUNDARY, "policy.first chose a cleanup of kind 3, which there is not");
+  check_refused(&f, BOUNDARY, "policy.first returned an unknown cleanup kind 3");
   f.made[0].boundary.cleanup = -1;
-  check_refused(&f, BOUNDARY, "policy.first chose a cleanup of kind -1, which there is not");
+  check_refused(&f, BOUNDARY, "policy.first returned an unknown cleanup kind -1");
 }
 
 /* ---- reporting ---- */
@@ -464,7 +462,7 @@ static void one_that_cannot_be_made_is_named_and_those_before_it_dropped(void **
   f.made[1].create_status = BRIM_EIO;
   f.made[1].text = "no such table";
   assert_int_equal(brim_policies_open(&f.config, (brim_decisions){0}, &f.policies), BRIM_EIO);
-  assert_string_equal(brim_error_text(), "no such table\nwhile making policy 'second'");
+  assert_string_equal(brim_error_text(), "no such table\nwhile creating policy 'second'");
   assert_int_equal(f.made[0].destroyed, 1);
   assert_int_equal(f.made[1].destroyed, 0);
   assert_int_equal(f.made[2].destroyed, 0);

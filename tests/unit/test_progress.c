@@ -534,16 +534,17 @@ static void the_first_signal_is_answered_and_the_second_reports_the_loss(void **
   (void)state;
   ended e = signalled(SIGINT, SIGINT, LATER_US, 500, 523, true);
   assert_killed(&e, SIGINT);
-  assert_string_equal(e.said, "finishing the step, then a checkpoint; Ctrl-C again ends now\n"
+  assert_string_equal(e.said, "finishing the step, then a checkpoint; Ctrl-C again ends at once\n"
                               "ended at once: 23 steps after the checkpoint of step 500 are lost\n"
-                              "go on with: brim train --resume runs/one\n");
+                              "resume with: brim train --resume runs/one\n");
   e = signalled(SIGTERM, SIGTERM, LATER_US, -1, 1, true);
   assert_killed(&e, SIGTERM);
-  assert_string_equal(e.said, "finishing the step, then a checkpoint; SIGTERM again ends now\n"
-                              "ended at once: 1 step is lost\ngo on with: brim train --resume runs/one\n");
+  assert_string_equal(e.said, "finishing the step, then a checkpoint; SIGTERM again ends at once\n"
+                              "ended at once: 1 step is lost\nresume with: brim train --resume runs/one\n");
   e = signalled(SIGHUP, SIGINT, LATER_US, -1, 0, true);
   assert_killed(&e, SIGINT);
-  assert_string_equal(e.said, "ending before the first step; SIGHUP again ends now\nended at once; no step is lost\n");
+  assert_string_equal(e.said,
+                      "ending before the first step; SIGHUP again ends at once\nended at once; no step is lost\n");
 }
 
 static void ranks_that_do_not_speak_end_alike(void **state)

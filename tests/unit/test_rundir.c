@@ -166,7 +166,7 @@ static void a_missing_run_cannot_be_locked(void **state)
   (void)state;
   int fd = -1;
   assert_int_equal(brim_run_lock(scratch("nowhere"), &fd), BRIM_EINVAL);
-  assert_non_null(strstr(brim_error_text(), "there is no run folder"));
+  assert_non_null(strstr(brim_error_text(), "no run folder"));
   scratch_write(scratch("plain"), "", 0);
   assert_int_equal(brim_run_lock(scratch("plain"), &fd), BRIM_EINVAL);
 }

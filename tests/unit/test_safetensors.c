@@ -168,16 +168,16 @@ static void broken_headers_are_refused_with_the_reason(void **state)
       {"[]", 0, "does not start with '{'"},
       {"{", 0, "byte 1 of its header"},
       {"{} x", 0, "end of file expected"},
-      {"{}", 4, "bytes are left over"},
+      {"{}", 4, "extra bytes at the end"},
       {"{\"a\":1}", 0, "tensor 'a' is not described by an object"},
       {"{\"a\":{}}", 0, "tensor 'a' has no dtype"},
-      {"{\"a\":" T("Q4", "[2]", "[0,4]") "}", 4, "dtype Q4, which is none of the format's"},
+      {"{\"a\":" T("Q4", "[2]", "[0,4]") "}", 4, "dtype Q4, which the format does not define"},
       {"{\"a\":{\"dtype\":\"F32\"}}", 0, "tensor 'a' has no shape"},
       {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 0, "data_offsets of tensor 'a'"},
       {"{\"a\":" T("F32", "[1,1,1,1,1,1,1]", "[0,4]") "}", 4, "7 dimensions; brim reads up to 6"},
-      {"{\"a\":" T("F32", "[-1]", "[0,4]") "}", 4, "dimension 0 of tensor 'a' is not a whole number from 0"},
-      {"{\"a\":" T("F32", "[1.0]", "[0,4]") "}", 4, "dimension 0 of tensor 'a' is not a whole number from 0"},
-      {"{\"a\":" T("F32", "[\"1\"]", "[0,4]") "}", 4, "dimension 0 of tensor 'a' is not a whole number from 0"},
+      {"{\"a\":" T("F32", "[-1]", "[0,4]") "}", 4, "dimension 0 of tensor 'a' is not a non-negative integer"},
+      {"{\"a\":" T("F32", "[1.0]", "[0,4]") "}", 4, "dimension 0 of tensor 'a' is not a non-negative integer"},
+      {"{\"a\":" T("F32", "[\"1\"]", "[0,4]") "}", 4, "dimension 0 of tensor 'a' is not a non-negative integer"},
       {"{\"a\":" T("F32", "[4611686018427387904,4]", "[0,4]") "}", 4, "the size of tensor 'a' overflows"},
       {"{\"a\":" T("F32", "[99999999999999999999]", "[0,4]") "}", 4, "too big"},
       {"{\"a\":" T("F32", "[1]", "[0]") "}", 4, "data_offsets of tensor 'a' are not two ascending numbers"},
@@ -186,7 +186,7 @@ static void broken_headers_are_refused_with_the_reason(void **state)
       {"{\"a\":" T("F32", "[1]", "[-4,0]") "}", 4, "data_offsets of tensor 'a' are not two ascending numbers"},
       {"{\"a\":" T("F32", "[1]", "[0,8]") "}", 8, "tensor 'a' has 8 bytes, but its shape and dtype need 4"},
       {"{\"a\":" T("F32", "[2]", "[0,8]") "}", 4, "the file is cut short"},
-      {"{\"a\":" T("F32", "[1]", "[0,4]") "}", 5, "bytes are left over"},
+      {"{\"a\":" T("F32", "[1]", "[0,4]") "}", 5, "extra bytes at the end"},
       {"{\"a\":" T("F32", "[1]", "[4,8]") "}", 8, "tensor 'a' starts at byte 4"},
       {"{\"a\":" T("F32", "[1]", "[0,4]") ",\"b\":" T("F32", "[1]", "[8,12]") "}", 12, "(a gap)"},
       {"{\"a\":" T("F32", "[2]", "[0,8]") ",\"b\":" T("F32", "[2]", "[4,12]") "}", 12, "(they overlap)"},
@@ -235,7 +235,8 @@ static void a_header_longer_than_the_file_or_the_format_allows_is_refused(void *
   for (size_t i = 0; i < LEN(lengths); i++) {
     memcpy(bytes, &lengths[i], 8);
     assert_int_equal(brim_safetensors_parse(bytes, size, "f", &file), BRIM_ELOAD);
-    assert_non_null(strstr(brim_error_text(), lengths[i] > 100000000 ? "100 MB is the most" : "the file ends after"));
+    assert_non_null(
+        strstr(brim_error_text(), lengths[i] > 100000000 ? "the maximum is 100 MB" : "the file ends after"));
   }
   free(bytes);
 }
@@ -267,7 +268,7 @@ static void anything_but_a_file_is_refused_by_name(void **state)
   assert_int_equal(brim_safetensors_open(scratch("absent"), &file), BRIM_ELOAD);
   assert_non_null(strstr(brim_error_text(), "absent': No such file"));
   assert_int_equal(brim_safetensors_open(scratch_root, &file), BRIM_ELOAD);
-  assert_non_null(strstr(brim_error_text(), "not a plain file"));
+  assert_non_null(strstr(brim_error_text(), "not a regular file"));
 }
 
 static void tensors_that_cannot_be_told_apart_are_not_written(void **state)

@@ -81,7 +81,7 @@ static const expansion_case cases[] = {
     {{"model=glob('*', exclude=[c*, mlp])"}, "model=resnet18\nmodel=resnet34\n", NULL},
     {{"model=vit,glob(c*)"}, "model=vit\nmodel=cnn\n", NULL},
     {{"model=glob(vit*)"}, NULL, "no option of group 'model' matches glob(vit*)"},
-    {{"optimizer.lr=glob(*)"}, NULL, "glob() goes over the options of a group, and 'optimizer.lr' is none"},
+    {{"optimizer.lr=glob(*)"}, NULL, "glob() expands to the options of a group, and 'optimizer.lr' is not a group"},
     {{"model=glob()"},
      NULL,
      "a glob is written glob(PATTERN), glob([PATTERN,PATTERN]) or glob(PATTERN,exclude=PATTERN)"},

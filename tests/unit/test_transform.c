@@ -460,7 +460,8 @@ static void impossible_decisions_are_refused(void **state)
   floats.train.dtype = floats.test.dtype = BRIM_DTYPE_F32;
   brim_settings s = settings_of(NULL, 0);
   refused(&any_plugin, &s, &s,
-          "the pictures of dataset 'any' have different sizes: say with transform.size=224 which one the model gets");
+          "the pictures of dataset 'any' have different sizes: set the size that the model gets, for example "
+          "transform.size=224");
   s.augment.hue = 0.1;
   refused(&made_plugin, &pairs, &s,
           "'augment.hue' needs 1 channel or 3, but the images of dataset 'made' have 2\n"

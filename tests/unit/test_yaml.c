@@ -112,7 +112,7 @@ static const struct {
     {"a: 1\n'a': 2\n", "duplicate key 'a' (first in line 1)\n  f.yaml:2:1"},
     {"a: &x {b: 1}\nc:\n  <<: *x\n",
      "merge keys '<<' are not supported: name the file in the defaults list instead\n  f.yaml:3:3"},
-    {"a: &x\n  b: [1, *x]\n", "recursive alias '*x': it stands inside its own anchor\n  f.yaml:2:10"},
+    {"a: &x\n  b: [1, *x]\n", "recursive alias '*x': it is inside its own anchor\n  f.yaml:2:10"},
     {"a: *y\n", "alias '*y' has no anchor '&y' before it\n  f.yaml:1:4"},
     {"? [a, b]\n: 1\n", "a key must be a scalar\n  f.yaml:1:3"},
     {"? {a: b}\n: 1\n", "a key must be a scalar\n  f.yaml:1:3"},
