@@ -3,8 +3,8 @@
 
     scripts/check_links.py [FILE...]
 
-A relative link must lead to a file or folder of the repository, and its anchor to a heading of that page. Links to other
-sites are not followed. Exit status 1 if a link leads nowhere."""
+A relative link must lead to a file or folder of the repository, and its anchor to a heading of that page. Links to
+other sites are not followed. Exit status 1 if a link leads nowhere."""
 
 import pathlib
 import re

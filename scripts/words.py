@@ -14,7 +14,9 @@ import subprocess
 import sys
 
 TEXT = re.compile(r"\.(c|cc|cpp|h|hpp|cu|cuh|m|metal|py|sh|cmake|md|rst|txt|yaml|yml)$|(^|/)justfile$")
-NOT_OURS = re.compile(r"(^|/)(\.git|build|deps|vendor|third_party|node_modules)/|(^|/)(CHANGELOG\.md|ChangeLog|AUTHORS)$|^scripts/words\.py$")
+NOT_OURS = re.compile(
+    r"(^|/)(\.git|build|deps|vendor|third_party|node_modules)/"
+    r"|(^|/)(CHANGELOG\.md|ChangeLog|AUTHORS)$|^scripts/words\.py$")
 REFUSED = {
     "nobody, whoever": r"\b(nobody|whoever|whosoever)\b",
     "is none": r"\b(is|are|was|were) none\b",

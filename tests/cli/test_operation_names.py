@@ -69,7 +69,7 @@ class OperationNames(Case):
         named = {path.relative_to(SOURCE).as_posix(): names for path in files
                  if (names := named_in(path.read_text(), operations))}
         new = {file: sorted(names) for file, names in named.items() if file not in ALLOWED}
-        self.assertEqual(new, {}, "a property of an operation that a file needs is a field of its descriptor (graph/op.h)")
+        self.assertEqual(new, {}, "a property of an operation that a file needs is a field of its descriptor, op.h")
         self.assertEqual(sorted(named), sorted(ALLOWED), "files of the table that name no operation any more")
 
     def test_a_table_of_names_counts_and_a_kernel_does_not(self):

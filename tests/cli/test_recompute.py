@@ -163,8 +163,8 @@ class Recompute(Case):
         self.assertGreater(reported["flops"], 0)
         self.assertTrue(0 < reported["share"] < 1)
         text = self.brim("plan", *COMMON, *words).out
-        self.assertIn(f"recompute=blocks: {reported['operations']} operations recomputed, {100 * reported['share']:.1f} % more "
-                      "work in a step, predicted to take ", text)
+        self.assertIn(f"recompute=blocks: {reported['operations']} operations recomputed, "
+                      f"{100 * reported['share']:.1f} % more work in a step, predicted to take ", text)
         self.assertNotIn("recompute=", self.brim("plan", *COMMON, *MODELS["lightcnn"]).out)
 
     def test_training_starts_with_a_line_about_recompute(self):
