@@ -58,7 +58,7 @@ class Messages(Case):
         self.assertEqual(self.reported("train", "optimizer.lr=1,2"),
                          "error: 'optimizer.lr=1,2' is a sweep: add -m, or write optimizer.lr=[1,2] for a list\n")
 
-    def test_all_of_them_together_leave_nothing(self):
+    def test_all_of_them_together_leave_no_files(self):
         err = self.reported("train", "run.dir=run", "optimizer.learning_rat=1", "training.epochs=-1", "model=resnet19")
         for part in ("unknown key 'optimizer.learning_rat'", "'training.epochs' must be in [0,1000000], got -1",
                      "no option 'resnet19' in group 'model'"):
