@@ -30,7 +30,8 @@ tree       all-reduce only: 2 x (N-1)/N x bytes / (0.92 B) + begin + 2 x ((GPUs 
 buckets    one after another, each once its gradients exist; the fastest of rings, trees and protocols.
            none: all-reduce in the last micro-batch. optimizer: reduce-scatter there, parameters gathered after the
            update. gradients: the same, but reduce-scatter in every micro-batch
-vote       message + (N-1) x further message to rank 0 + ceil(log2 N) x (message + N x 64 bytes / host's bandwidth); two a step
+vote       message + (N-1) x further message to rank 0 + ceil(log2 N) x (message + N x 64 bytes / host's bandwidth);
+           two a step
 checkpoint 12 bytes a parameter / min(writers x a writer's rate, storage's rate) / steps between two; one writer with
            none, all with shards
 step       compute + sums and gathers that are not hidden + votes + checkpoint"""
