@@ -199,7 +199,7 @@ class Images(Case):
         self.train("by_hand", *words, "dataset.damaged=skip")
         self.assert_same_model("replaced", "by_hand")
 
-    def test_nothing_is_left_if_all_are_damaged(self):
+    def test_a_set_of_only_damaged_pictures_is_an_error(self):
         path = self.folder_set(train=2)
         for name in path.rglob("*.png"):
             name.write_bytes(b"no picture")

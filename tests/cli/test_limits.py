@@ -75,7 +75,7 @@ class Limits(Case):
                 result = self.train("run", *SMALL, *TWO, f"device={name}", "training.steps=1", status=NO_FIT)
                 self.assert_error(result, f"no device '{name}': backend 'cpu' has 2")
 
-    def test_least_free_memory_leaves_out_devices_with_limits_alone(self):
+    def test_least_free_memory_leaves_out_only_devices_with_limits(self):
         result = self.train("run", *SMALL, *TWO, "min_gpu_memory_mb=65", "training.steps=1", status=NO_FIT)
         self.assert_error(result, "no device of backend 'cpu' has the 65.0 MiB free", "cpu:1 has 64.0 MiB of 64.0 MiB")
         self.train("fits", *SMALL, *TWO, "min_gpu_memory_mb=64", "training.steps=1")

@@ -85,10 +85,10 @@ class Texts(Case):
         result = self.brim("plan", *TEXT, "dataset.tokenizer=vocabulary", status=USAGE)
         self.assert_error(result, "dataset.tokenizer is for dataset.tokens=gpt2", "write dataset.tokens=gpt2 too")
 
-    def test_nothing_is_said_of_mirroring(self):
+    def test_mirroring_is_not_mentioned(self):
         self.assertNotIn("augment.flip", self.brim("plan", *TEXT).err)
 
-    def test_a_mirror_that_was_asked_for_is_refused(self):
+    def test_a_requested_mirror_is_refused(self):
         self.assert_error(self.brim("plan", *TEXT, "augment.flip=true", status=USAGE), "'augment.flip' needs images",
                           "command line, argument")
 

@@ -241,7 +241,7 @@ class ScheduleFree(Base):
         self.assertEqual(self.values("schedulefree", 1, "model.safetensors"),
                          self.values("adamw", 1, "model.safetensors"))
 
-    def test_it_takes_the_parameters_once_more_than_adamw(self):
+    def test_it_needs_one_more_copy_of_the_parameters_than_adamw(self):
         states = {name: self.plan(*CNN, f"optimizer={name}")["classes"]["optimizer"]
                   for name in ("schedulefree", "adamw")}
         parameters = sum(rounded(4 * count_of(shape)) for shape in parameters_of_cnn())
@@ -342,7 +342,7 @@ class FusedBackward(Base):
             result = self.brim("plan", *COMMON, *CNN, FUSED, *words, status=USAGE)
             self.assert_error(result, *parts)
 
-    def test_no_policy_cuts_its_micro_batch(self):
+    def test_no_policy_splits_its_micro_batch(self):
         table = json.loads(self.brim("plan", "--json", *COMMON, *CNN, FUSED, "training.batch_size=auto",
                                      "training.effective_batch_size=128").out)["table"]
         self.assertTrue(all(row["gradient_accumulation_steps"] == 1 for row in table), table)

@@ -107,7 +107,7 @@ class Partitions(Case):
             wanted = sum(ours) / 20
             self.assertLess(sum((n - wanted) ** 2 / wanted for n in ours), CHI_SQUARE[19])
 
-    def test_sizes_are_those_that_were_asked_for(self):
+    def test_sizes_are_the_requested_ones(self):
         words = ["total_clients=1000", *data(100000)]
         for kind in "iid", "dirichlet_each":
             with self.subTest(kind):
@@ -217,7 +217,7 @@ class Partitions(Case):
 
     # ---- repeatability ----
 
-    def test_a_partition_follows_from_seed_clients_and_labels_alone(self):
+    def test_a_partition_depends_only_on_seed_clients_and_labels(self):
         for words in ["iid", "partition.sizes=lognormal"], ["dirichlet"], ["dirichlet_each"], ["shards"], ["classes"]:
             with self.subTest(words):
                 words = [*data(240), f"partition={words[0]}", *words[1:], "total_clients=12"]
@@ -264,7 +264,7 @@ class Partitions(Case):
 
     # ---- bad input ----
 
-    def test_a_file_that_is_no_partition_is_refused_with_its_place(self):
+    def test_a_file_without_a_partition_is_refused_with_its_place(self):
         header = "client,sample\n"
         for text, *parts in (
                 ("sample,client\n", "line 1, column 1", "header line 'client,sample'"),
@@ -309,7 +309,7 @@ class Partitions(Case):
             with self.subTest(words):
                 self.assert_error(self.brim("federate", *data(240), "total_clients=12", *words, status=USAGE), *parts)
 
-    def test_an_export_replaces_no_file_and_goes_with_nothing_that_trains(self):
+    def test_an_export_replaces_no_file_and_excludes_training_options(self):
         (self.folder / "out.csv").write_text("mine")
         words = ["federate", *data(240), "total_clients=12", "--export-partition", "out.csv"]
         self.assert_error(self.brim(*words, status=USAGE), "out.csv", "--force")

@@ -140,7 +140,7 @@ class Robust(Policies):
         result = self.train("less", *words, "max_retries=0")
         self.assert_decided(result, "less", "robust", ["cpu:0", "micro-batch 256 x 2"])
 
-    def test_the_least_free_memory_is_asked_of_each_device(self):
+    def test_the_least_free_memory_applies_to_each_device(self):
         two = devices_of(16)
         self.hold("one", *CNN, *two, "device=cpu:1", "training.batch_size=512")
         result = self.train("first", *CNN, *two, "policy=robust", "training.batch_size=64", "min_gpu_memory_mb=16")
@@ -308,7 +308,7 @@ class Order(Policies):
                             status=USAGE)
         self.assert_error(result, "policy 'capped' limits what a run may take", "write policy=[capped,robust]")
 
-    def test_the_micro_batch_that_is_configured_may_be_whatever_it_is(self):
+    def test_the_configured_micro_batch_is_not_restricted(self):
         for words in (["training.batch_size=24"], ["training.batch_size=32", "min_batch_size=64"]):
             result = self.train(words[0], *CNN, "policy=fixed", *words, "training.gradient_accumulation_steps=4")
             self.assertIn(" x 4; run folder", result.out)
@@ -537,7 +537,7 @@ class Cleanup(Policies):
         self.assertEqual([(step, choice) for step, _, choice in self.cleanups("run")],
                          [(3, "light cleanup"), (6, "light cleanup"), (9, "light cleanup"), (12, "heavy cleanup")])
 
-    def test_a_key_alone_cleans_up_lightly(self):
+    def test_a_single_key_cleans_up_lightly(self):
         result = self.train("run", *self.ROUNDS, "training.clear_cache_every_n_rounds=4")
         key = "training.clear_cache_every_n_rounds"
         self.assertEqual(self.cleanups("run"), [(4, key, "light cleanup"), (8, key, "light cleanup")], result)

@@ -249,7 +249,7 @@ class ControlGroup(Pressure):
                 self.assertLess((chosen["fits_now"] or {"batch_size": 0})["batch_size"], 64)
                 self.assertLess(most_used(group), host["data_bytes"])
 
-    def test_an_evaluation_that_does_not_fit_says_so_too(self):
+    def test_an_evaluation_that_does_not_fit_is_an_error_too(self):
         self.train("run", "model=mlp", "model.hidden=[8]", f"dataset.path={FASHION}", "backend=cpu", "training.steps=1",
                    "training.num_train_samples=64", "training.eval_every_steps=2", "memory.timing=false")
         with control_group(self, 24 * MIB) as group:

@@ -116,7 +116,7 @@ class Recompute(Case):
         self.assertEqual(self.plan(*DEEP_VIT, "memory.recompute=blocks")["peak_bytes"],
                          self.plan(*apart, "memory.recompute=blocks")["peak_bytes"])
 
-    def test_full_takes_no_more_than_blocks_and_no_less_than_the_least(self):
+    def test_full_lies_between_blocks_and_the_least(self):
         for name, words in [*MODELS.items(), ("deep", DEEP_VIT)]:
             with self.subTest(name):
                 full = self.plan(*words, "memory.recompute=full")["peak_bytes"]

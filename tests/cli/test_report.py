@@ -246,7 +246,7 @@ class OfFoldersAsTheyAre(Reports):
         self.assertIn(HOSTILE, [row["event"] for row in self.table(self.section(page, "Events"))])
         self.assertIn(HOSTILE, [chart.get("aria-label") for chart in page.iterfind(".//svg[@class='chart']")])
 
-    def test_bytes_that_are_no_text(self):
+    def test_bytes_that_are_not_text(self):
         (self.folder / "run/overrides.yaml").write_bytes(b"- 'a\xff\xfe\x00'\n")
         self.assertIn("- 'a\ufffd\ufffd", text_of(self.section(self.report("run"), "Configuration")))
 
@@ -299,7 +299,7 @@ class OfFoldersAsTheyAre(Reports):
         self.assertEqual([row["validation perplexity"] for row in epochs], ["7.5"] * 3)
         self.assertIsNone(self.section(page, "Confusion matrix"))
 
-    def test_a_report_that_cannot_be_written_is_no_failure(self):
+    def test_a_report_that_cannot_be_written_is_not_a_failure(self):
         (self.folder / "full/report.html").mkdir(parents=True)
         result = self.train("full", *RUN)
         self.assertIn("warning: cannot write report.html of the run: cannot replace 'full/report.html'", result.err)
@@ -510,7 +510,7 @@ class OfSeveral(Reports):
         self.brim("report", "runs/a", "runs/b", "-o", "again.html")
         self.assertEqual(self.read("again.html"), self.read("out.html"))
 
-    def test_a_sweep_stands_for_its_runs(self):
+    def test_a_sweep_folder_selects_its_runs(self):
         self.brim("train", "-m", "run.dir=sweep", *RUN, "seed=1,2", "memory.limit_mb=200")
         page = self.report("sweep")
         self.assertEqual([row["run"] for row in self.table(self.section(page, "Figures"))], ["sweep/0", "sweep/1"])

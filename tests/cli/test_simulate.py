@@ -64,7 +64,7 @@ class Simulate(Case):
             times = [event["seconds"] for event in simulation["timeline"]]
             self.assertEqual(times, sorted(times))
 
-    def test_the_table_of_several_says_the_same_every_time(self):
+    def test_the_table_of_several_runs_is_reproducible(self):
         words = ["scenario=two_jobs_racing", "policy=robust,[capped,robust],elastic"]
         first, second = (self.simulate(*words).out for _ in range(2))
         self.assertEqual(first, second)
@@ -157,7 +157,7 @@ class Simulate(Case):
             found = self.one(self.scenario(world.format(start)), "--plugin-path", PLUGINS / "policy.so", "policy=night")
             self.assertEqual(self.decisions(found), [("policy.night", choice, f"it is {start[:2]} o'clock")])
 
-    def test_a_text_that_is_no_utf8_is_in_the_json_all_the_same(self):
+    def test_a_text_that_is_not_utf8_is_in_the_json(self):
         os.mkdir(os.fsencode(self.folder) + b"/caf\xe9")
         (self.folder / os.fsdecode(b"caf\xe9") / "s.yaml").write_text("devices: [{memory: 24GB}]\n"
                                                                       "settings: {training.steps: 10}\n")
@@ -209,7 +209,7 @@ class Simulate(Case):
         job, = self.one(world, "wait_for_gpu=true", "gpu_check_interval_seconds=1e-9")["jobs"]
         self.assertEqual((job["end"], job["wall_seconds"]), ("not done", 10))
 
-    def test_numbers_as_large_as_they_may_be(self):
+    def test_the_largest_allowed_numbers(self):
         much = "1125899906842624"
         world = self.scenario(f"devices: [{{memory: {much}, used: 1GB}}]\nhost: {{memory: {much}, garbage: {much}}}\n"
                               f"programs: [{{memory: {much}, grows: {much}, device: -1, from: 1h}}]\nuntil: 2h\n"
@@ -278,7 +278,7 @@ class Simulate(Case):
                          "2: until=1h\n  to change it, edit a copy of the file: scenario=FILE.yaml\n")
         self.assertIn("'host' is a key of", self.simulate("scenario=all_busy", "host.memory=1GB", status=USAGE).err)
 
-    def test_it_is_no_key_of_a_run(self):
+    def test_it_is_not_a_key_of_a_run(self):
         self.assertIn("by brim simulate: brim simulate scenario=all_busy\n",
                       self.brim("train", "scenario=all_busy", status=USAGE).err)
         self.assertNotIn("scenario", self.brim("config", "--groups").out)
@@ -345,7 +345,7 @@ class Simulate(Case):
         self.assertRegex(decisions[0][2], r"^micro-batch \d+ x \d+, a plan of .* instead of ")
         self.assert_same_decisions("pressed", fixed[0])
 
-    def test_a_decision_that_names_no_failure_is_left_out(self):
+    def test_a_decision_without_a_failure_is_left_out(self):
         self.train("odd", *SMALL, "training.steps=2", env={"BRIM_FAULT": "step:2:begin:1"})
         events = self.folder / "odd" / "events.jsonl"
         events.write_text(events.read_text().replace('"reason":"step 2:', '"reason":"step 2'))
@@ -375,7 +375,7 @@ class Simulate(Case):
         self.assertEqual(result.err.count("more than 800 changes of what others have"), 1)
         self.simulate("scenario=cut.yaml")
 
-    def test_how_to_simulate_a_record_is_said(self):
+    def test_the_command_to_simulate_a_record_is_printed(self):
         self.train("run", *SMALL, "training.steps=2", "policy=robust", "policy.robust.allow_cpu=false")
         result = self.simulate("--record", "run")
         self.assertIn("brim simulate scenario=FILE.yaml 'policy=[robust]' policy.robust.allow_cpu=false\n", result.err)

@@ -60,7 +60,7 @@ class Bytes(Text):
         self.assertEqual(drawn("--top-k", "1"), greedy)
         self.assertEqual(drawn("--top-p", "1e-9"), greedy)
 
-    def test_several_texts_are_set_apart_and_a_prompt_may_be_a_file(self):
+    def test_several_texts_are_separated_and_a_prompt_may_be_a_file(self):
         self.train("run", *BYTES, "training.steps=2")
         (self.folder / "prompt").write_text("é\n", encoding="utf-8")
         out = self.brim("generate", "run", "--prompt-file", "prompt", "--tokens", "3", "--num-samples", "2").out
@@ -78,7 +78,7 @@ class Bytes(Text):
         self.brim("train", "--resume", "part")
         self.assert_same_checkpoint("whole", "part", 8)
 
-    def test_validation_and_test_may_have_texts_of_their_own(self):
+    def test_validation_and_test_may_have_separate_texts(self):
         (self.folder / "val").mkdir()
         for name, words in (("1.txt", TEXT[:700]), ("2.txt", TEXT[:300]), ("3.md", TEXT)):
             (self.folder / "val" / name).write_text(words, encoding="utf-8")

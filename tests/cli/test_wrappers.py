@@ -95,7 +95,7 @@ class Plans(Case):
         self.assert_error(self.brim(*plan, "backbone.width=24", status=LOAD), "the weights in 'before' do not match",
                           "patch_embed.proj.bias: [12]; the model needs [24]")
 
-    def test_a_probe_is_planned_where_no_features_are_there_to_be_timed(self):
+    def test_a_probe_is_planned_before_features_exist(self):
         words = [*PROBE, "memory.timing=true", "memory.profile=made.jsonl"]
         self.assertIn("features: computed once", self.brim("plan", *words).out)
         self.assertIn("besides operations", self.brim("plan", *words, "--times").out)

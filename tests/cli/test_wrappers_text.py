@@ -38,7 +38,7 @@ class Language(Case):
 
 
 class Training(Language):
-    def test_a_text_is_adapted_to_by_changes_that_alone_are_trained_and_saved(self):
+    def test_only_adapters_are_trained_and_saved_for_a_text(self):
         (self.folder / "b.txt").write_text(OTHER, encoding="utf-8")
         self.train("before", *MODEL, *DATA, "training.epochs=8")
         self.train("run", *LORA, *DATA, "dataset.path=b.txt", "model.weights=before", "training.epochs=5")

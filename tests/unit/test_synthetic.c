@@ -80,7 +80,7 @@ static void samples_repeat_and_differ_by_index_split_and_seed(void **state)
   dataset_destroy(&e);
 }
 
-static void noise_has_the_asked_deviation_around_the_pattern(void **state)
+static void noise_has_the_configured_deviation_around_the_pattern(void **state)
 {
   (void)state;
   dataset_param given[3];
@@ -277,7 +277,7 @@ int main(void)
       cmocka_unit_test(describes_data_according_to_its_parameters),
       cmocka_unit_test(no_test_count_no_test_split),
       cmocka_unit_test(samples_repeat_and_differ_by_index_split_and_seed),
-      cmocka_unit_test(noise_has_the_asked_deviation_around_the_pattern),
+      cmocka_unit_test(noise_has_the_configured_deviation_around_the_pattern),
       cmocka_unit_test(nearest_class_mean_learns_it),
       cmocka_unit_test(impossible_shapes_are_refused),
       cmocka_unit_test(every_client_has_samples_that_follow_each_other),

@@ -454,7 +454,7 @@ static void a_new_head_is_suggested_and_kept(void **state)
   brim_weights_close(w);
 }
 
-static void of_a_part_of_a_model_the_files_may_hold_more(void **state)
+static void files_may_hold_more_than_a_part_of_a_model(void **state)
 {
   (void)state;
   const made list[] = {{"body.weight", F32, DIMS(4), 3}, {"head.weight", F32, DIMS(7, 4), 0}};
@@ -585,7 +585,7 @@ int main(void)
       cmocka_unit_test(a_tied_tensor_that_differs_is_refused),
       cmocka_unit_test(all_mismatches_are_reported_together),
       cmocka_unit_test(a_new_head_is_suggested_and_kept),
-      cmocka_unit_test(of_a_part_of_a_model_the_files_may_hold_more),
+      cmocka_unit_test(files_may_hold_more_than_a_part_of_a_model),
       cmocka_unit_test(numbers_that_are_not_finite_are_refused),
       cmocka_unit_test(two_tensors_that_would_be_one_parameter_are_refused),
       cmocka_unit_test(exports_are_read_back_as_they_were),
