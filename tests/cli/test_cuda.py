@@ -484,7 +484,7 @@ class Messages(CudaCase):
         for precision in ("bf16", "fp16"):
             result = self.cuda("train", *RUN, "backend=reference", f"precision={precision}", status=USAGE)
             self.assert_error(result, "backend 'reference' keeps activations in double precision only",
-                              f"take precision=fp32, or a backend that keeps them in {precision}")
+                              f"set precision=fp32, or use a backend that supports {precision}")
 
     def test_what_the_device_has_no_room_for_is_refused_with_what_it_has_room_for(self):
         result = self.cuda("train", *RUN, "backend=cuda", "dataset.shape=[1,512,512]", "dataset.train_count=4096",

@@ -77,8 +77,8 @@ class PlanRanks(Case):
 
     def test_updates_in_the_backward_pass_are_of_one_rank(self):
         result = self.brim("plan", *SMALL, "dist.ranks=2", "optimizer.update=fused_backward", status=USAGE)
-        self.assert_error(result, "optimizer.update=fused_backward does not go with 2 ranks",
-                          "or take optimizer.update=step")
+        self.assert_error(result, "optimizer.update=fused_backward cannot be used with 2 ranks",
+                          "or set optimizer.update=step")
 
     def test_gradients_that_are_shared_out_take_less_at_the_default_size_of_buckets(self):
         """Half of them, and two buckets, which the largest parameters decide: not half of all as quarters would."""

@@ -179,7 +179,7 @@ class Moved(Case):
     def test_merging_is_told_where_they_are(self):
         for command in (["export", "run", "--merge", "-o", "after.safetensors"], ["eval", "run"]):
             self.assert_error(self.brim(*command, status=LOAD), "a.safetensors", "the backbone's frozen weights",
-                              "say where it is now: model.weights=PATH")
+                              "set model.weights=PATH")
         result = self.brim("export", "run", "--merge", "-o", "after.safetensors", "model.weights=b.safetensors",
                            status=LOAD)
         self.assert_error(result, "a backbone with other weights", "model.weights=PATH")
@@ -192,7 +192,7 @@ class Moved(Case):
         shutil.copytree(self.folder / "run", self.folder / "cut", symlinks=True)
         (self.folder / "cut" / "summary.json").unlink()
         shutil.rmtree(self.checkpoint("cut", 8))
-        self.assert_error(self.brim("train", "--resume", "cut", status=LOAD), "say where it is now: model.weights=PATH")
+        self.assert_error(self.brim("train", "--resume", "cut", status=LOAD), "set model.weights=PATH")
         self.assert_error(self.brim("train", "--resume", "cut", "model.weights=b.safetensors", status=LOAD),
                           "other weights", "model.weights=PATH")
         self.assert_error(self.brim("train", "--resume", "cut", "seed=2", status=USAGE), "'seed=2' has no place",
@@ -209,7 +209,7 @@ class Features(Case):
         first = self.train("a", *PROBE, "training.steps=6")
         self.assertIn("features: computing those of 320 samples", first.err)
         second = self.train("b", *PROBE, "training.steps=6", "optimizer.lr=0.1")
-        self.assertIn("features: taken from", second.err)
+        self.assertIn("features: using '", second.err)
         self.assertEqual(len(self.kept()), 1)
         self.assertEqual([path.name for path in (self.folder / "cache/brim/features").iterdir()], [self.kept()[0].name])
 
@@ -285,11 +285,11 @@ class Features(Case):
 
     def test_are_of_samples_as_they_are(self):
         result = self.train("run", *PROBE, "augment.flip=true", "training.steps=1")
-        self.assertIn("augment means nothing to model=linear_probe", result.err)
+        self.assertIn("augment has no effect with model=linear_probe", result.err)
 
     def test_are_of_single_samples(self):
         result = self.train("run", *PROBE, "augment.mixup=0.2", status=USAGE)
-        self.assertIn("augment.mixup=0.2 does not go with model=linear_probe", result.err)
+        self.assertIn("augment.mixup=0.2 cannot be used with model=linear_probe", result.err)
 
 
 class Exports(Case):
