@@ -416,7 +416,7 @@ class Memory(CudaCase):
         room = (1 << 30) - peak - 52 * self.MIB  # the control block is in the libraries' part
         words = [*RUN, "backend=cuda", "run.dir=run"]
         refused = self.cuda("train", *words, f"memory.headroom_mb={(room >> 20) + 3}", **self.how, status=NO_FIT)
-        self.assert_error(refused, f"of which memory.headroom_mb={(room >> 20) + 3} keeps", "would let it in")
+        self.assert_error(refused, f"of which memory.headroom_mb={(room >> 20) + 3} reserves", "would make it fit")
         self.assertFalse((self.folder / "run").exists())
         self.cuda("train", *words, f"memory.headroom_mb={(room >> 20) - 1}", **self.how)
         limited = self.cuda("train", *RUN, "backend=cuda", "run.dir=limited", "memory.limit_mb=200", **self.how,
@@ -429,7 +429,7 @@ class Memory(CudaCase):
         found, = self.gpus(**how)
         self.assertEqual(found["memory"]["headroom_bytes"], 400 * self.MIB)
         refused = self.cuda("train", *RUN, "backend=cuda", "run.dir=other", "memory.limit_mb=405", **how, status=NO_FIT)
-        self.assert_error(refused, "keeps 400.0 MiB for what the driver and the libraries take later")
+        self.assert_error(refused, "reserves 400.0 MiB for later use by the driver and the libraries")
 
 
 class BadHosts(CudaCase):

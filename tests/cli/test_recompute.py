@@ -135,7 +135,7 @@ class Recompute(Case):
     def test_the_smallest_batch_is_not_told_to_be_smaller(self):
         one = [*COMMON, *DEEP_VIT, "training.batch_size=1", "memory.limit_mb=1"]
         result = self.train("run", *one, status=NO_FIT)
-        self.assert_error(result, "training.batch_size=1 is the smallest there is")
+        self.assert_error(result, "training.batch_size=1 is already the smallest possible")
         self.assertNotIn("no smaller training.batch_size", result.err)
 
     def test_what_does_not_fit_even_so_is_refused(self):
