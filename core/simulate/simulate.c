@@ -6,7 +6,7 @@
 #include "memory/policies.h"
 #include "simulate/job.h"
 
-/* Of no job's doing. */
+/* Adds an event that no job caused. */
 static void on_world(void *context, const char *who, const char *what)
 {
   brim_sim_job nobody = {.all = context, .index = BRIM_SCENE_JOBS_MAX};

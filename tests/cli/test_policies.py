@@ -406,7 +406,8 @@ class Swarm(Policies):
                             ["micro-batch 1 x 8", "micro-batch 1 x 8, model mlp", "micro-batch 8 x 1"])
         self.assertRegex(self.read("run", "config.yaml"), r"(?m)^model:\n  id: mlp$")
         result = self.train("none", *words, status=NO_FIT)
-        self.assert_error(result, "but the device has 5.0 MiB free", "training.batch_size=1 is already the smallest possible")
+        self.assert_error(result, "but the device has 5.0 MiB free",
+                          "training.batch_size=1 is already the smallest possible")
 
 
 class Capped(Policies):
