@@ -223,7 +223,8 @@ class Simulate(Case):
         cases = [
             ("devices: [{memory: 1GB, usd: 1}]\n", "unknown key 'devices.usd' in a scenario\n  s.yaml:1:25\n"
              "  did you mean 'devices.used'?\n"),
-            ("devcies: []\ndevices: [{memory: 1GB}]\n", "unknown key 'devcies' in a scenario\n  s.yaml:1:1\n  did you mean 'devices'?\n"),
+            ("devcies: []\ndevices: [{memory: 1GB}]\n", "unknown key 'devcies' in a scenario\n  s.yaml:1:1\n"
+             "  did you mean 'devices'?\n"),
             ("devices:\n  - {used: 1GB}\n", "'devices.memory' is missing\n  s.yaml:2:5\n"),
             ("devices:\n  - {memory: many}\n",
              "'devices.memory' must be a size: a whole number of bytes, or one with a "
