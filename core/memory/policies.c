@@ -156,8 +156,8 @@ static void pass_on(brim_policies *p, const brim_decision *d)
   all->last = kept;
 }
 
-static void tell_decision(brim_policies *p, enum brim_level level, const char *who, const char *choice,
-                          const char *reason)
+static void report_decision(brim_policies *p, enum brim_level level, const char *who, const char *choice,
+                            const char *reason)
 {
   const brim_decision d = {who, choice, reason, NULL};
   p->decider = who;
@@ -178,7 +178,7 @@ const char *brim_policies_decider(const brim_policies *p)
 
 void brim_policies_tell(brim_policies *p, const char *who, const char *choice, const char *reason)
 {
-  tell_decision(p, BRIM_LOG_INFO, who, choice, reason);
+  report_decision(p, BRIM_LOG_INFO, who, choice, reason);
 }
 
 /* ---- asking ---- */
@@ -224,7 +224,7 @@ static brim_status take_place(brim_policies *p, const brim_config_choice *who, c
     brim_text_add(&text, place->kind == BRIM_PLACE_WAIT ? "waits for any device" : "the host's processors");
   if (place->limit_bytes > 0)
     brim_text_printf(&text, ", at most %s", brim_format_bytes(bytes, sizeof bytes, place->limit_bytes));
-  tell_decision(p, BRIM_LOG_INFO, who->group, brim_text_str(&text), place->reason);
+  report_decision(p, BRIM_LOG_INFO, who->group, brim_text_str(&text), place->reason);
   brim_text_release(&text);
   return BRIM_OK;
 }
@@ -280,7 +280,7 @@ static brim_status take_plan(brim_policies *p, const brim_config_choice *who, co
   if (plan->precision != BRIM_AS_IT_IS)
     brim_text_printf(&text, ", precision %s", brim_precision_names[plan->precision - 1]);
   if (plan->model) brim_text_printf(&text, ", model %s", plan->model);
-  tell_decision(p, BRIM_LOG_INFO, who->group, brim_text_str(&text), plan->reason);
+  report_decision(p, BRIM_LOG_INFO, who->group, brim_text_str(&text), plan->reason);
   brim_text_release(&text);
   return BRIM_OK;
 }
@@ -305,7 +305,7 @@ brim_status brim_policies_on_oom(brim_policies *p, const brim_oom *event, brim_a
   if (out->kind == BRIM_ACT_PLACE) return take_place(p, who, &event->devices, &out->place);
   if (out->kind != BRIM_ACT_GIVE_UP)
     return brim_fail(BRIM_ECONFIG, "%s returned an unknown action kind %d", who->group, out->kind);
-  tell_decision(p, BRIM_LOG_INFO, who->group, "gives up", out->reason);
+  report_decision(p, BRIM_LOG_INFO, who->group, "gives up", out->reason);
   return BRIM_OK;
 }
 
@@ -323,7 +323,7 @@ brim_status brim_policies_on_boundary(brim_policies *p, const brim_memory_view *
   BRIM_TRY(ask_policy(p, BRIM_HOOK_BOUNDARY, memory, out, &who));
   if (out->cleanup < BRIM_CLEAN_NONE || out->cleanup > BRIM_CLEAN_HEAVY)
     return brim_fail(BRIM_ECONFIG, "%s returned an unknown cleanup kind %d", who->group, out->cleanup);
-  tell_decision(p, out->warn ? BRIM_LOG_WARN : BRIM_LOG_INFO, who->group, names[out->cleanup], out->reason);
+  report_decision(p, out->warn ? BRIM_LOG_WARN : BRIM_LOG_INFO, who->group, names[out->cleanup], out->reason);
   return BRIM_OK;
 }
 

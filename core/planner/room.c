@@ -23,7 +23,7 @@ static int64_t find_fitting(brim_planner *p, const brim_choice *choice, uint64_t
 }
 
 /* Adds the setting, if any, that prevents smaller micro-batches. */
-static void tell_floor(const brim_planner *p, const brim_choice *choice, brim_text *text)
+static void add_floor(const brim_planner *p, const brim_choice *choice, brim_text *text)
 {
   const int64_t least = p->micro_batch_count ? p->micro_batch[p->micro_batch_count - 1] : choice->micro_batch;
   if (least <= 1) return;
@@ -59,7 +59,7 @@ static void suggest_batch(brim_planner *p, const brim_choice *choice, uint64_t r
   if (least.micro_batch < choice->micro_batch && brim_planner_peak(p, &least, &peak) == BRIM_OK)
     brim_text_printf(text, ": the nearest, %lld, needs %s", (long long)least.micro_batch,
                      brim_format_bytes(bytes, sizeof bytes, beside + peak));
-  tell_floor(p, choice, text);
+  add_floor(p, choice, text);
 }
 
 /* Suggests recompute if the batch would fit with it. */
@@ -145,7 +145,7 @@ static uint64_t left_of(const brim_planner *p, uint64_t limit, const brim_device
 }
 
 /* "memory.limit_mb allows 32.0 MiB, of which the driver and the libraries use 1.0 MiB" */
-static void tell_limit(const brim_planner *p, const char *name, uint64_t limit, brim_text *text)
+static void add_limit(const brim_planner *p, const char *name, uint64_t limit, brim_text *text)
 {
   char bytes[32];
   const uint64_t taken = taken_of(p, &p->device_info);
@@ -157,7 +157,7 @@ static void tell_limit(const brim_planner *p, const char *name, uint64_t limit, 
 
 /* ", of which memory.headroom_mb=auto reserves 256.0 MiB for later use by the driver and the libraries": adds what a
  * plan of `peak` bytes may lack for this reason. */
-static void tell_headroom(const brim_planner *p, uint64_t has, uint64_t peak, brim_text *text)
+static void add_headroom(const brim_planner *p, uint64_t has, uint64_t peak, brim_text *text)
 {
   char bytes[32];
   const uint64_t set = p->setup->settings->memory.headroom_mb, kept = brim_planner_headroom(p, &p->device_info);
@@ -225,7 +225,7 @@ uint64_t brim_planner_room(const brim_planner *p, bool later)
 }
 
 /* "the run needs 44.6 MiB, but memory.limit_mb allows 32.0 MiB". Returns EBUDGET or ENOMEM_DEVICE. */
-static brim_status tell_want(const brim_planner *p, uint64_t peak, const char *who, brim_text *text)
+static brim_status add_shortage(const brim_planner *p, uint64_t peak, const char *who, brim_text *text)
 {
   char name[64], bytes[32];
   const uint64_t limit = least_limit(p, &p->device_info, p->limit_bytes, name, sizeof name);
@@ -234,11 +234,11 @@ static brim_status tell_want(const brim_planner *p, uint64_t peak, const char *w
                                   : brim_planner_room_beside(p, &p->device_info, has_of(p, true), may_wait(p));
   brim_text_printf(text, "the %s needs %s, but ", who, brim_format_bytes(bytes, sizeof bytes, peak));
   if (over_limit)
-    tell_limit(p, name, limit, text);
+    add_limit(p, name, limit, text);
   else
     brim_text_printf(text, "the device has %s%s", brim_format_bytes(bytes, sizeof bytes, has),
                      may_wait(p) ? "" : " free");
-  tell_headroom(p, has, peak, text);
+  add_headroom(p, has, peak, text);
   return over_limit ? BRIM_EBUDGET : BRIM_ENOMEM_DEVICE;
 }
 
@@ -246,15 +246,15 @@ brim_status brim_planner_check_peak(const brim_planner *p, uint64_t peak)
 {
   brim_text text = {0};
   if (peak <= brim_planner_room(p, true)) return BRIM_OK;
-  const brim_status status = tell_want(p, peak, "run", &text);
+  const brim_status status = add_shortage(p, peak, "run", &text);
   (void)brim_fail(status, "%s", brim_text_str(&text));
   brim_text_release(&text);
   return status;
 }
 
 /* Adds the predicted causes. */
-static void tell_causes(const brim_planner *p, const brim_choice *choice, const brim_plan *plan, uint64_t total,
-                        brim_text *text)
+static void add_causes(const brim_planner *p, const brim_choice *choice, const brim_plan *plan, uint64_t total,
+                       brim_text *text)
 {
   brim_footprint f;
   if (!brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0)) return;
@@ -280,7 +280,7 @@ static bool is_over_host(const brim_planner *p, const brim_choice *choice, const
   brim_text_printf(text, "the %s needs %s of host memory, but the %s leaves it %s", who,
                    brim_format_bytes(needed, sizeof needed, total), is_grouped ? "control group" : "machine",
                    brim_format_bytes(left, sizeof left, allowed));
-  tell_causes(p, choice, plan, total, text);
+  add_causes(p, choice, plan, total, text);
   return true;
 }
 
@@ -307,7 +307,7 @@ brim_status brim_planner_check(brim_planner *p, const brim_choice *choice, const
   const uint64_t room = brim_planner_room(p, true);
   if (plan->peak_bytes <= room) return BRIM_OK;
   brim_text text = {0};
-  const brim_status status = tell_want(p, plan->peak_bytes, evaluating ? "evaluation" : "run", &text);
+  const brim_status status = add_shortage(p, plan->peak_bytes, evaluating ? "evaluation" : "run", &text);
   brim_text_printf(&text, "\nat its peak, in %s: ", plan->peak_op);
   for (uint32_t r = 0; r < BRIM_ROLE_COUNT; r++)
     brim_text_printf(&text, "%s%s %s", r ? ", " : "", brim_role_name(r),

@@ -61,7 +61,7 @@ static void add_event(brim_table *table, const json_t *event)
   brim_table_add(table, detail_of(table->arena, event));
 }
 
-static void add_timeline(const brim_page_run *page, size_t told, brim_text *out)
+static void add_timeline(const brim_page_run *page, size_t shown, brim_text *out)
 {
   const char *const head[] = {"time (UTC)", brim_compare_step(page->all), "event", ""};
   brim_table table = {.arena = &page->all->arena, .columns = sizeof head / sizeof head[0]};
@@ -71,12 +71,12 @@ static void add_timeline(const brim_page_run *page, size_t told, brim_text *out)
   json_array_foreach(page->events, index, event)
   {
     if (!is_shown(event)) continue;
-    if (number < ROWS_MAX / 2 || told - number <= ROWS_MAX / 2) add_event(&table, event);
+    if (number < ROWS_MAX / 2 || shown - number <= ROWS_MAX / 2) add_event(&table, event);
     number++;
   }
-  if (told > ROWS_MAX)
+  if (shown > ROWS_MAX)
     brim_text_printf(out, "<p>The first %d and the last %d of %zu; events.jsonl has all.</p>\n", ROWS_MAX / 2,
-                     ROWS_MAX / 2, told);
+                     ROWS_MAX / 2, shown);
   brim_page_table(out, &table);
 }
 
@@ -125,18 +125,18 @@ static void add_ranks(const brim_page_run *page, brim_text *out)
 
 void brim_page_events(const brim_page_run *page, brim_text *out)
 {
-  size_t index, told = 0;
+  size_t index, shown = 0;
   const size_t all = json_array_size(page->events);
   const double retries = brim_page_number(page->summary, "retries");
   json_t *event;
   if (all == 0) return;
   json_array_foreach(page->events, index, event)
   {
-    told += is_shown(event);
+    shown += is_shown(event);
   }
   brim_page_begin(out, "Events");
   if (retries > 0) brim_text_printf(out, "<p>Repeated after running out of memory: %.15g.</p>\n", retries);
-  add_timeline(page, told, out);
+  add_timeline(page, shown, out);
   add_ranks(page, out);
   brim_page_end(out);
 }

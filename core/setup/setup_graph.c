@@ -99,7 +99,7 @@ static void warn_of_output(const brim_graph *g, const char *loss)
 }
 
 /* Adds a description of the samples to a model's error. */
-static brim_status tell_samples(const brim_setup *s, brim_status status)
+static brim_status add_samples(const brim_setup *s, brim_status status)
 {
   const brim_dataset_info *info = &s->data.train;
   const brim_shape *sample = &s->data.sample;
@@ -131,7 +131,7 @@ brim_status brim_setup_find_norm_group(brim_setup *s)
   brim_graph *g = NULL;
   options.fuse = 0;                          /* keeps the author's own operations */
   options.batch = brim_setup_micro_batch(s); /* a model's author sees these shapes in errors */
-  BRIM_TRY(tell_samples(s, brim_graph_build(&options, &g)));
+  BRIM_TRY(add_samples(s, brim_graph_build(&options, &g)));
   warn_of_output(g, brim_config_choice_of(s->config, "loss")->plugin->id);
   s->norm_group = g->uses_norm_group ? s->settings->training.norm_group : 0;
   s->buffer_bytes = count_buffer_bytes(g);

@@ -178,7 +178,7 @@ static int find_device(const brim_scene *s, const waiter *all, const waiter *w, 
 /* ---- programs and runs come and go ---- */
 
 BRIM_PRINTF(3, 4)
-static void tell_change_of_scene(brim_scene *s, const char *who, const char *format, ...)
+static void report_change(brim_scene *s, const char *who, const char *format, ...)
 {
   char text[256];
   va_list list;
@@ -211,7 +211,7 @@ static void move_program(brim_scene *s, size_t i)
   program *at = &s->program[i];
   name_of(s, (int)p->device, where, sizeof where);
   if (at->is_there && at->leaves <= s->now) {
-    tell_change_of_scene(s, p->name, "leaves %s, with %s", where, brim_format_bytes(bytes, sizeof bytes, at->has));
+    report_change(s, p->name, "leaves %s, with %s", where, brim_format_bytes(bytes, sizeof bytes, at->has));
     at->is_there = false;
     at->wants = at->has = 0;
     at->grows = INFINITY;
@@ -223,7 +223,7 @@ static void move_program(brim_scene *s, size_t i)
                     .wants = p->memory,
                     .leaves = p->lasts > 0 ? s->now + fmax(p->lasts, BRIM_SCENE_MOMENT) : INFINITY,
                     .grows = p->grows > 0 ? s->now + MINUTE : INFINITY};
-    tell_change_of_scene(s, p->name, "wants %s of %s", brim_format_bytes(bytes, sizeof bytes, at->wants), where);
+    report_change(s, p->name, "wants %s of %s", brim_format_bytes(bytes, sizeof bytes, at->wants), where);
   }
   if (at->is_there && at->grows <= s->now) {
     at->wants = smaller(at->wants + p->grows, BRIM_SCENE_BYTES_MAX);
@@ -237,7 +237,7 @@ static void move_run(brim_scene *s, size_t i)
   const brim_scene_run *r = &s->scenario->run[i];
   run *at = &s->run[i];
   if (at->state == RUN_PLACED && at->leaves <= s->now) {
-    tell_change_of_scene(s, r->name, "has ended on %s", name_of(s, at->device, where, sizeof where));
+    report_change(s, r->name, "has ended on %s", name_of(s, at->device, where, sizeof where));
     at->state = RUN_AWAY;
     leave(&at->visit, r->every, s->now);
   }
@@ -245,8 +245,8 @@ static void move_run(brim_scene *s, size_t i)
   at->visit = (visit){INFINITY, s->now};
   at->state = RUN_WAITS;
   at->number = ++s->numbers;
-  tell_change_of_scene(s, r->name, "wants %s of %s", brim_format_bytes(bytes, sizeof bytes, r->memory),
-                       r->device < 0 ? "any device" : name_of(s, (int)r->device, where, sizeof where));
+  report_change(s, r->name, "wants %s of %s", brim_format_bytes(bytes, sizeof bytes, r->memory),
+                r->device < 0 ? "any device" : name_of(s, (int)r->device, where, sizeof where));
 }
 
 /* Programs take free memory; one that lacks some takes it when it becomes free. */
@@ -275,8 +275,8 @@ static bool serve_run(brim_scene *s)
     r->state = RUN_PLACED;
     r->device = device;
     r->leaves = s->now + fmax(what->lasts, BRIM_SCENE_MOMENT);
-    tell_change_of_scene(s, what->name, "is placed on %s, with %s", name_of(s, device, where, sizeof where),
-                         brim_format_bytes(bytes, sizeof bytes, what->memory));
+    report_change(s, what->name, "is placed on %s, with %s", name_of(s, device, where, sizeof where),
+                  brim_format_bytes(bytes, sizeof bytes, what->memory));
     served = true;
   }
   free(all);
