@@ -1,4 +1,5 @@
-"""5000 classes: neither logits nor a confusion matrix, in training and in evaluation; what is then left out is said."""
+"""5000 classes: training and evaluation without whole logits or a confusion matrix; brim says which outputs it
+omits."""
 
 import json
 
@@ -13,7 +14,7 @@ class ManyClasses(Case):
     def evaluate(self, run):
         return json.loads(self.brim("eval", run, "--json").out)
 
-    def test_what_is_left_out_is_said_and_null(self):
+    def test_omitted_outputs_are_announced_and_null(self):
         said = self.train("run", *MANY).out
         self.assertEqual(said.count(LEFT_OUT), 1)
         summary = self.summary("run")
@@ -28,7 +29,7 @@ class ManyClasses(Case):
         evaluated = [record for record in self.records("run") if record["split"] == "test"]
         self.assertEqual([record["f1"] for record in evaluated], [None, None])
 
-    def test_eval_has_the_figures_of_training_and_says_what_is_left_out(self):
+    def test_eval_has_the_figures_of_training_and_names_the_omitted_ones(self):
         self.train("run", *MANY)
         result, summary = self.evaluate("run"), self.summary("run")
         for key in ("loss", "accuracy", "accuracy_top1000"):
@@ -67,8 +68,8 @@ class ManyClasses(Case):
         for key in ("train_loss", "test_loss"):
             self.assertAlmostEqual(inside[key], whole[key], delta=1e-5 * whole[key])
         for key in ("train_accuracy", "test_accuracy", "test_accuracy_top1000"):
-            self.assertAlmostEqual(inside[key], whole[key], delta=0.02) # an answer may tip by rounding
-        logits = 128 * 5000 * 4 # half of which are there at a time, or a fifth if they are made again
+            self.assertAlmostEqual(inside[key], whole[key], delta=0.02) # rounding may change a prediction
+        logits = 128 * 5000 * 4 # half of them exist at a time, or a fifth with recompute
         self.assertLess(inside["planned_peak_bytes"] + 0.45 * logits, whole["planned_peak_bytes"])
         self.train("again", *MANY, "memory.recompute=blocks")
         self.assertLess(self.summary("again")["planned_peak_bytes"] + 0.75 * logits, whole["planned_peak_bytes"])
