@@ -268,7 +268,7 @@ class Features(Case):
         self.brim("export", "before", "--format", "timm", "-o", "vit.safetensors")
         for name, model in (("lora", LORA), ("probe", PROBE)):
             result = self.train(name, *model, "model.weights=vit.safetensors", "training.steps=1")
-            self.assertIn("from 'vit.safetensors' by map timm_vit", result.err)
+            self.assertIn("from 'vit.safetensors' using map timm_vit", result.err)
         lora, probe = (json.loads((self.folder / name / "weights.json").read_text()) for name in ("lora", "probe"))
         self.assertEqual(probe["map"], "timm_vit")
         self.assertGreater(probe["tensors"], 0)
