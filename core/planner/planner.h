@@ -58,7 +58,7 @@ typedef struct brim_evaluation_wish {
 void brim_planner_open(brim_planner *planner, const brim_setup *setup);
 void brim_planner_close(brim_planner *planner);
 
-/* [init] Selects another device; call brim_taken_learn afterwards. Existing plans must be freed before. Errors as of
+/* [init] Selects another device; call brim_taken_learn afterwards. Existing plans must be freed before. Errors as for
  * brim_device_select. */
 brim_status brim_planner_select(brim_planner *planner, int device);
 /* Updates the state of the device. */

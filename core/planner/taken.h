@@ -35,7 +35,7 @@ void brim_taken_keep(brim_planner *planner, int32_t precision);
  * programs once on zeros, and keeps the measurements. No plan may be placed. Does nothing if timing is disabled; lack
  * of room is not an error. */
 brim_status brim_taken_measure(brim_planner *planner, const brim_choice *choice);
-/* [init] Connects the ranks of the job, if there is one, and measures the memory that takes. Errors as of
+/* [init] Connects the ranks of the job, if there is one, and measures the memory that takes. Errors as for
  * brim_dist_connect. */
 brim_status brim_taken_connect(brim_planner *planner);
 

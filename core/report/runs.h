@@ -45,8 +45,7 @@ const char *brim_compare_step(const brim_comparison *c);
 enum brim_split brim_compare_judged(const brim_metrics *metrics);
 /* The simulated clock after round `step`, or at the next record; NAN: none. */
 double brim_compare_clock(const brim_compared *run, double step);
-/* The first evaluation on the judging split with an accuracy of at least `least`; the series' count if there is none.
- */
+/* The first evaluation on the judging split with an accuracy of at least `least`, or the series' count. */
 size_t brim_compare_reached(const brim_compared *run, double least);
 /* A name for a legend: the run's, with the values that distinguish it if they are short. */
 const char *brim_compare_legend(brim_comparison *c, const brim_compared *run);

@@ -237,7 +237,7 @@ brim_status brim_setup_finish(brim_setup *s, const brim_device_info *device)
   if (brim_config_backbone(s->config)) BRIM_TRY(make_instance(brim_config_backbone(s->config), &s->backbone));
   BRIM_TRY(brim_setup_open_loss(s));
   if (s->settings->training.patience > 0 && s->data.count[BRIM_PART_VALIDATION] == 0)
-    return brim_fail(BRIM_ECONFIG, "training.patience needs validation data, but there is none\nset "
+    return brim_fail(BRIM_ECONFIG, "training.patience needs validation data, but the dataset provides none\nset "
                                    "dataset.validation_fraction, or training.patience=0");
   s->top_k = s->settings->observe.top_k < s->data.train.classes ? (int32_t)s->settings->observe.top_k : 0;
   s->answers = s->data.train.task == BRIM_TASK_VALUES ? s->data.train.targets : s->data.train.classes;

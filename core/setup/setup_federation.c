@@ -32,9 +32,10 @@ static brim_status check_rules(const brim_setup *s)
   const char *key = has_target ? "federate.target_accuracy" : "federate.convergence_threshold";
   if (!has_target && f->convergence_threshold == 0) return BRIM_OK;
   if (s->data.count[BRIM_PART_VALIDATION] + s->data.count[BRIM_PART_TEST] == 0)
-    return brim_fail(BRIM_ECONFIG,
-                     "'%s' needs test or validation data, but there is none\nset dataset.validation_fraction, or %s=0",
-                     key, key);
+    return brim_fail(
+        BRIM_ECONFIG,
+        "'%s' needs test or validation data, but the dataset provides none\nset dataset.validation_fraction, or %s=0",
+        key, key);
   if (has_target && s->data.train.task == BRIM_TASK_VALUES)
     return brim_fail(BRIM_ECONFIG,
                      "'%s' needs classes: predictions of real numbers have no accuracy\nset "

@@ -18,7 +18,7 @@ typedef struct brim_setup_weights {
   bool is_borrowed; /* from the setup's features */
 } brim_setup_weights;
 
-/* [plan] Compares names and shapes; does not read values. Errors as of brim_weights_open. On failure there is nothing
+/* [plan] Compares names and shapes; does not read values. Errors as for brim_weights_open. On failure there is nothing
  * to close. For a setup that uses features, whatever the graph: the weights that the features are computed with, to
  * be closed before the setup. */
 brim_status brim_setup_weights_open(const brim_setup *setup, const brim_graph *graph, brim_setup_weights *out);
@@ -32,8 +32,8 @@ typedef struct brim_frozen_sink {
 } brim_frozen_sink;
 
 /* [init] Passes each frozen parameter of the graph to the sink, in their order. sink NULL: only computes the hash.
- * *hash: of their names, shapes and values in single precision; 0 if there are none. Errors as of brim_weights_open
- * and brim_weights_read. */
+ * *hash: of their names, shapes and values in single precision; 0 without frozen parameters. Errors as for
+ * brim_weights_open and brim_weights_read. */
 brim_status brim_frozen_read(const brim_setup *setup, const brim_graph *graph, const brim_frozen_sink *sink,
                              uint64_t *hash);
 /* [init] Writes them to a program's tensors, in the type in which they are stored. */

@@ -63,7 +63,7 @@ static brim_status open_new(brim_running *r)
   return brim_dist_share_text(r->options->dist, r->dir, sizeof r->dir);
 }
 
-/* Rank 0, which holds the run's lock, looks for the checkpoint. *path is empty if there is none. */
+/* Rank 0, which holds the run's lock, looks for the checkpoint. *path is empty without a checkpoint. */
 static brim_status find_checkpoint(brim_running *r, char *path, size_t room)
 {
   bool found = false;
