@@ -17,8 +17,8 @@ typedef struct brim_figures {
 /* [init] Opens the profile of the planner's device, if it is not open. ECONFIG, EINVAL, ELOAD if memory.profile names
  * a file that belongs to another device, is damaged, or cannot be read. */
 brim_status brim_planner_open_profile(brim_planner *planner);
-/* [init] Joins the queue for the planner's own device, if it is shared. Waits only for earlier ranks of the same job;
- * ENODEVICE if that is not enough. *claim is NULL for a device that is not shared. */
+/* [init] Joins the queue for the planner's own device, if it is shared. Waits only while other runs or ranks place
+ * their plans, else ENODEVICE. *claim is NULL for a device that is not shared. */
 brim_status brim_planner_claim_own(brim_planner *planner, uint64_t bytes, brim_claim **claim);
 /* [plan] The figures of a choice. First times what the profile lacks (unless memory.timing or the setup's options
  * disable it, it would take long, or there is no room); for that no plan may be placed. */

@@ -8,8 +8,7 @@
 #include "base/process.h"
 #include "exec/exec.h"
 
-#define THREAD_PAGES 3 /* touched by each loader thread: its descriptor with its variables, and the end of the stack   \
-                        */
+#define THREAD_PAGES 3 /* touched by each loader thread: descriptor, thread-local variables, end of the stack */
 
 static uint64_t larger(uint64_t a, uint64_t b)
 {
