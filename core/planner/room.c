@@ -225,14 +225,14 @@ uint64_t brim_planner_room(const brim_planner *p, bool later)
 }
 
 /* "the run needs 44.6 MiB, but memory.limit_mb allows 32.0 MiB". Returns EBUDGET or ENOMEM_DEVICE. */
-static brim_status add_shortage(const brim_planner *p, uint64_t peak, const char *who, brim_text *text)
+static brim_status add_shortage(const brim_planner *p, uint64_t peak, const char *purpose, brim_text *text)
 {
   char name[64], bytes[32];
   const uint64_t limit = least_limit(p, &p->device_info, p->limit_bytes, name, sizeof name);
   const bool over_limit = limit > 0 && peak > left_of(p, limit, &p->device_info);
   const uint64_t has = over_limit ? less(limit, taken_of(p, &p->device_info))
                                   : brim_planner_room_beside(p, &p->device_info, has_of(p, true), may_wait(p));
-  brim_text_printf(text, "the %s needs %s, but ", who, brim_format_bytes(bytes, sizeof bytes, peak));
+  brim_text_printf(text, "the %s needs %s, but ", purpose, brim_format_bytes(bytes, sizeof bytes, peak));
   if (over_limit)
     add_limit(p, name, limit, text);
   else
@@ -267,7 +267,7 @@ static void add_causes(const brim_planner *p, const brim_choice *choice, const b
 }
 
 /* Whether the process with this plan exceeds the host memory left for it. Adds the numbers to the text. */
-static bool is_over_host(const brim_planner *p, const brim_choice *choice, const brim_plan *plan, const char *who,
+static bool is_over_host(const brim_planner *p, const brim_choice *choice, const brim_plan *plan, const char *purpose,
                          brim_text *text)
 {
   bool is_grouped;
@@ -277,7 +277,7 @@ static bool is_over_host(const brim_planner *p, const brim_choice *choice, const
   if (p->besides_bytes == 0) return false;
   const uint64_t allowed = host_allows(p, may_wait(p), &is_grouped);
   if (total <= allowed) return false;
-  brim_text_printf(text, "the %s needs %s of host memory, but the %s leaves it %s", who,
+  brim_text_printf(text, "the %s needs %s of host memory, but the %s leaves it %s", purpose,
                    brim_format_bytes(needed, sizeof needed, total), is_grouped ? "control group" : "machine",
                    brim_format_bytes(left, sizeof left, allowed));
   add_causes(p, choice, plan, total, text);

@@ -178,14 +178,14 @@ static int find_device(const brim_scene *s, const waiter *all, const waiter *w, 
 /* ---- programs and runs come and go ---- */
 
 BRIM_PRINTF(3, 4)
-static void report_change(brim_scene *s, const char *who, const char *format, ...)
+static void report_change(brim_scene *s, const char *name, const char *format, ...)
 {
   char text[256];
   va_list list;
   va_start(list, format);
   vsnprintf(text, sizeof text, format, list);
   va_end(list);
-  s->tell(s->context, who, text);
+  s->tell(s->context, name, text);
 }
 
 static const char *name_of(const brim_scene *s, int device, char *out, size_t room)

@@ -10,7 +10,7 @@
 
 typedef struct brim_scene brim_scene;
 /* Reports an event that no job caused. */
-typedef void (*brim_scene_tell_fn)(void *context, const char *who, const char *what);
+typedef void (*brim_scene_tell_fn)(void *context, const char *name, const char *what);
 
 /* The losses of others, in seconds. */
 typedef struct brim_scene_others {
