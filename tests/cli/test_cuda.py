@@ -430,7 +430,7 @@ class Memory(CudaCase):
         room = (1 << 30) - peak - 52 * self.MIB  # the control block is counted with the libraries
         words = [*RUN, "backend=cuda", "run.dir=run"]
         refused = self.cuda("train", *words, f"memory.headroom_mb={(room >> 20) + 3}", **self.how, status=NO_FIT)
-        self.assert_error(refused, f"of which memory.headroom_mb={(room >> 20) + 3} keeps", "would let it in")
+        self.assert_error(refused, f"of which memory.headroom_mb={(room >> 20) + 3} reserves", "would make it fit")
         self.assertFalse((self.folder / "run").exists())
         self.cuda("train", *words, f"memory.headroom_mb={(room >> 20) - 1}", **self.how)
         limited = self.cuda("train", *RUN, "backend=cuda", "run.dir=limited", "memory.limit_mb=200", **self.how,
@@ -443,7 +443,7 @@ class Memory(CudaCase):
         found, = self.gpus(**how)
         self.assertEqual(found["memory"]["headroom_bytes"], 400 * self.MIB)
         refused = self.cuda("train", *RUN, "backend=cuda", "run.dir=other", "memory.limit_mb=405", **how, status=NO_FIT)
-        self.assert_error(refused, "keeps 400.0 MiB for what the driver and the libraries take later")
+        self.assert_error(refused, "reserves 400.0 MiB for later use by the driver and the libraries")
 
 
 class BadHosts(CudaCase):
@@ -498,7 +498,7 @@ class Messages(CudaCase):
         for precision in ("bf16", "fp16"):
             result = self.cuda("train", *RUN, "backend=reference", f"precision={precision}", status=USAGE)
             self.assert_error(result, "backend 'reference' keeps activations in double precision only",
-                              f"take precision=fp32, or a backend that keeps them in {precision}")
+                              f"set precision=fp32, or use a backend that supports {precision}")
 
     def test_too_large_a_run_is_refused_with_a_size_that_fits(self):
         result = self.cuda("train", *RUN, "backend=cuda", "dataset.shape=[1,512,512]", "dataset.train_count=4096",

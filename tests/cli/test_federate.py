@@ -314,7 +314,7 @@ class Federate(Case):
         result = self.federate("run", *SMALL, "model=lightcnn", "model.width=1024", "model.norm=batch",
                                "partition=dirichlet_each", "partition.samples=10", f"total_clients={clients}",
                                f"rounds={clients}", "federate.norm_buffers=keep", status=NO_FIT)
-        self.assert_error(result, "534.1 GiB what clients keep", "federate.norm_buffers=average")
+        self.assert_error(result, "534.1 GiB clients' state", "federate.norm_buffers=average")
 
     # ---- partitions ----
 

@@ -225,8 +225,8 @@ class OtherData(Kept):
         self.rows()
         kept = self.folder / "run/data.json"
         whole = kept.read_text()
-        for text, reported in ((whole[:100], "run/data.json' cannot be read"),
-                           ("{}", "does not say of which dataset it is"),
+        for text, reported in ((whole[:100], "run/data.json': "),
+                           ("{}", "does not name its dataset"),
                            (whole.replace('"mean"', '"median"'), "with a mean and a deviation"),
                            (whole.replace('"F32"', '"F8"'), "does not describe the samples of dataset 'csv'")):
             with self.subTest(reported):

@@ -100,13 +100,13 @@ class Limits(Case):
                "training.batch_size=64", "training.steps=1"]
         result = self.train("half", *cnn, *TWO, env=half, status=NO_FIT)
         self.assert_error(result, "TF_GPU_MEMORY_FRACTION=0.5 allows 32.0 MiB")
-        self.assertIn("TF_GPU_MEMORY_FRACTION=0.5 is taken as memory.limit=0.5\n", result.err)
+        self.assertIn("TF_GPU_MEMORY_FRACTION=0.5 sets memory.limit=0.5\n", result.err)
         self.assertNotIn("TF_GPU", self.train("own", *cnn, *TWO, "memory.limit=0.75", env=half).err)
         self.assertNotIn("TF_GPU", self.train("host", *cnn, env=half).err)
         for value in ("0", "1.1", "half", "0.5x"):
             with self.subTest(value):
                 result = self.train("bad", *cnn, *TWO, env={"TF_GPU_MEMORY_FRACTION": value}, status=USAGE)
-                self.assert_error(result, f"TF_GPU_MEMORY_FRACTION is '{value}', which is no share in (0,1]")
+                self.assert_error(result, f"TF_GPU_MEMORY_FRACTION is '{value}'; it must be a number in (0,1]")
 
     def test_gpu_device_id_names_the_device(self):
         result = self.train("run", *SMALL, *TWO, "training.steps=1", env={"GPU_DEVICE_ID": "1"})

@@ -107,7 +107,7 @@ class Kinds(Case):
             for model in ("cnn", "emotion_cnn", "fedavg_cnn", "lightcnn", "resnet18", "vit"):
                 self.assert_error(self.refused(*table, *answers, f"model={model}"),
                                   f"{model}: samples must be images, [channels,rows,columns]", "model=mlp",
-                                  "samples of dataset 'csv' are real numbers [2], to be answered with " + said)
+                                  "samples of dataset 'csv' are real numbers [2]; the target is " + said)
             self.assert_error(self.refused(*table, *answers, "model=gpt2_tiny"), "gpt2: samples must be tokens",
                               "dataset=text", "model=mlp")
         self.assert_error(self.refused(*table, "dataset.label=kind", "model=mlp", "transform=imagenet"),
@@ -116,7 +116,7 @@ class Kinds(Case):
     def test_images(self):
         self.assert_error(self.refused("dataset=synthetic", "dataset.shape=[1,8,8]", "model=gpt2_tiny"),
                           "gpt2: samples must be tokens", "for images use model=cnn",
-                          "samples of dataset 'synthetic' are images [1, 8, 8], to be answered with one of 10 classes")
+                          "samples of dataset 'synthetic' are images [1, 8, 8]; the target is one of 10 classes")
 
     @unittest.skipUnless(READS_TEXT, "this build reads no text")
     def test_tokens(self):

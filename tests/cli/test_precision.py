@@ -59,7 +59,7 @@ class Memory(Case):
         words = [word for word in FP16 if not word.startswith("backend")]
         result = self.brim("train", *words, "backend=reference", status=USAGE)
         self.assert_error(result, "precision=fp16: backend 'reference' keeps activations in double precision only",
-                          "or a backend that keeps them in fp16")
+                          "or use a backend that supports fp16")
 
 
 class LossScale(Case):

@@ -225,8 +225,8 @@ class ControlGroup(Pressure):
 
     def assert_too_large(self, result, limit):
         self.assertEqual(result.status, NO_FIT, result)
-        needs, leaves = re.search(r"the run needs ([\d.]+) MiB of the host's memory, but the control group leaves it "
-                                  r"([\d.]+) MiB\n  the process will take about [\d.]+ MiB of the host: ",
+        needs, leaves = re.search(r"the run needs ([\d.]+) MiB of host memory, but the control group leaves it "
+                                  r"([\d.]+) MiB\n  the process will take about [\d.]+ MiB of host memory: ",
                                   result.err).groups()
         self.assertLess(float(leaves), float(needs))
         self.assertLess(float(leaves), limit / MIB + 32)  # shared library pages are charged to others
@@ -256,7 +256,7 @@ class ControlGroup(Pressure):
             result = self.finish_in_group(group, "eval", "run")
         self.assertEqual(result.status, NO_FIT, result)
         self.assertRegex(result.err,
-                         r"the evaluation needs [\d.]+ MiB of the host's memory, but the control group leaves it "
+                         r"the evaluation needs [\d.]+ MiB of host memory, but the control group leaves it "
                          r"[\d.]+ MiB\n")
 
     def test_policies_choose_a_size_that_fits_the_process(self):

@@ -41,7 +41,7 @@ class In(Weights):
             with self.subTest(path):
                 result = self.assert_begins_with_first(f"model.weights={path}")
                 self.assertIn("weights: 44 tensors", result.err)
-                self.assertNotIn("by map", result.err)
+                self.assertNotIn("using map", result.err)
 
     def test_a_file_of_timm_is_recognised(self):
         found, _ = tensors.read(self.folder / "first/checkpoints/last/model.safetensors")

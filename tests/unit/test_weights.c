@@ -368,7 +368,7 @@ static void gpt2_of_hugging_face_is_recognised_and_transposed(void **state)
     assert_int_equal(open_for(&m, scratch("gpt2.safetensors"), "auto", "", &w), BRIM_OK);
     brim_weights_tell(w, &text);
     assert_non_null(strstr(brim_text_str(&text), "5 tensors"));
-    assert_non_null(strstr(brim_text_str(&text), "by map hf_gpt2, recognised"));
+    assert_non_null(strstr(brim_text_str(&text), "using map hf_gpt2, recognised"));
     assert_int_equal(brim_weights_read(w, 2, out), BRIM_OK);
     assert_memory_equal(out, weight, sizeof weight);
     assert_int_equal(brim_weights_read(w, 0, out), BRIM_OK);
