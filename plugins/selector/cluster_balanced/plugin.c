@@ -7,7 +7,7 @@
  * The paper groups by similar updates or by samples; class counts are known from the start. Centres are computed from
  * at most 2,048 random clients, then all clients are assigned. Tasks without classes use losses.
  *
- * With by=classes a client never seen is treated like any other; with by=loss it has the average loss of those seen. */
+ * With by=labels a client never seen is treated like any other; with by=loss it has the average loss of those seen. */
 #include "brim/brim.h"
 
 #define SAMPLE 2048
