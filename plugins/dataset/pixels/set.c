@@ -206,8 +206,8 @@ static void widen(split *s, const pixels_header *h)
 static void note(char *text, size_t room, int64_t number)
 {
   const size_t used = strlen(text);
-  if (number < TOLD_MAX) snprintf(text + used, room - used, "\n%s", brim_error_text());
-  if (number == TOLD_MAX) snprintf(text + used, room - used, "\n...");
+  if (number < NAMED_MAX) snprintf(text + used, room - used, "\n%s", brim_error_text());
+  if (number == NAMED_MAX) snprintf(text + used, room - used, "\n...");
 }
 
 /* Reads all headers, and removes items with bad headers from the list. */
