@@ -51,6 +51,11 @@ test *tier:
 lint *words:
     @'{{ root }}/scripts/lint.sh' "$@"
 
+# build the documentation as a site in build/site: just docs --serve
+[group('develop')]
+docs *words:
+    @python3 '{{ root }}/scripts/site.py' "$@"
+
 # compare brim with PyTorch on this CPU: just bench cnn --rounds 3
 [group('develop')]
 bench *words: program

@@ -12,9 +12,9 @@ typedef struct cnn {
 } cnn;
 
 static const brim_param params[] = {
-    BRIM_PARAM(I64, cnn, width, "32", "[1,4096]", "channels of conv1; conv2 has twice, fc1 four times as many"),
-    BRIM_PARAM(F64, cnn, dropout1, "0.25", "[0,1)", "probability of dropping after the pooling"),
-    BRIM_PARAM(F64, cnn, dropout2, "0.5", "[0,1)", "probability of dropping after fc1"),
+    BRIM_PARAM(I64, cnn, width, "32", "[1,4096]", "channels of conv1; conv2 has twice, fc1 four times that"),
+    BRIM_PARAM(F64, cnn, dropout1, "0.25", "[0,1)", "dropout probability after the pooling"),
+    BRIM_PARAM(F64, cnn, dropout2, "0.5", "[0,1)", "dropout probability after fc1"),
     BRIM_PARAMS_END,
 };
 

@@ -12,8 +12,8 @@ typedef struct emotion_cnn {
 } emotion_cnn;
 
 static const brim_param params[] = {
-    BRIM_PARAM(F64, emotion_cnn, dropout, "0.25", "[0,1)", "probability of dropping after the poolings"),
-    BRIM_PARAM(F64, emotion_cnn, dropout_fc, "0.5", "[0,1)", "probability of dropping after fc1"),
+    BRIM_PARAM(F64, emotion_cnn, dropout, "0.25", "[0,1)", "dropout probability after each pooling"),
+    BRIM_PARAM(F64, emotion_cnn, dropout_fc, "0.5", "[0,1)", "dropout probability after fc1"),
     BRIM_PARAMS_END,
 };
 
@@ -40,7 +40,7 @@ static const brim_plugin plugin = {
     .size = sizeof plugin,
     .kind = BRIM_MODEL,
     .id = "emotion_cnn",
-    .help = "emotions from 48x48 faces: four convolutions, two linear layers",
+    .help = "emotions from 48x48 images of faces: four convolutions, two linear layers",
     .params_size = sizeof(emotion_cnn),
     .params = params,
     .ops = &ops,

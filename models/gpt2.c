@@ -21,12 +21,11 @@ typedef struct gpt2 {
 
 static const brim_param params[] = {
     BRIM_PARAM(I64, gpt2, layers, "12", "[1,1024]", "number of blocks"),
-    BRIM_PARAM(I64, gpt2, heads, "12", "[1,1024]", "of the attention; must divide width"),
-    BRIM_PARAM(I64, gpt2, width, "768", "[1,65536]", "values of a token"),
-    BRIM_PARAM(I64, gpt2, context, "1024", "[1,1048576]",
-               "places that have an embedding; samples have at most as many tokens"),
+    BRIM_PARAM(I64, gpt2, heads, "12", "[1,1024]", "number of attention heads; must divide width"),
+    BRIM_PARAM(I64, gpt2, width, "768", "[1,65536]", "size of a token's vector"),
+    BRIM_PARAM(I64, gpt2, context, "1024", "[1,1048576]", "number of position embeddings, the most tokens in a sample"),
     BRIM_PARAM(F64, gpt2, dropout, "0.1", "[0,1)",
-               "probability of dropping: of embeddings, attention and what is added to a token"),
+               "dropout probability of embeddings, attention weights and residual branches"),
     BRIM_PARAMS_END,
 };
 
@@ -100,7 +99,7 @@ static const brim_plugin plugin = {
     .size = sizeof plugin,
     .kind = BRIM_MODEL,
     .id = "gpt2",
-    .help = "language model: causal blocks of attention and MLP, logits by the tied token embedding",
+    .help = "GPT-2, a language model: causal blocks of attention and MLP, logits from the tied token embedding",
     .params_size = sizeof(gpt2),
     .params = params,
     .ops = &ops,

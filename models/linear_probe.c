@@ -15,7 +15,7 @@ static const brim_plugin plugin = {
     .size = sizeof plugin,
     .kind = BRIM_MODEL,
     .id = "linear_probe",
-    .help = "a linear layer on the features of a frozen backbone, which are computed once",
+    .help = "a linear layer on a frozen backbone, whose features are computed once",
     .ops = &ops,
 };
 static const brim_plugin *const plugins[] = {&plugin, NULL};

@@ -13,11 +13,12 @@ typedef struct lora {
 } lora;
 
 static const brim_param params[] = {
-    BRIM_PARAM(I64, lora, lora_r, "8", "[1,65536]", "rank of the changes"),
-    BRIM_PARAM(F64, lora, lora_alpha, "16", "(0,inf)", "they count alpha / r times"),
-    BRIM_PARAM(F64, lora, lora_dropout, "0.1", "[0,1)", "probability of dropping, of what goes into a change"),
-    BRIM_PARAM(NAMES, lora, lora_targets, "[q_proj, attn.qkv:q, c_attn]", NULL,
-               "linear layers by the ends of their names; ':q', ':k', ':v': that third of a layer's results"),
+    BRIM_PARAM(I64, lora, lora_r, "8", "[1,65536]", "rank of the updates"),
+    BRIM_PARAM(F64, lora, lora_alpha, "16", "(0,inf)", "updates are scaled by alpha / r"),
+    BRIM_PARAM(F64, lora, lora_dropout, "0.1", "[0,1)", "dropout probability of the inputs of updates"),
+    BRIM_PARAM(
+        NAMES, lora, lora_targets, "[q_proj, attn.qkv:q, c_attn]", NULL,
+        "linear layers to update, by the end of their names; ':q', ':k', ':v': only that third of a layer's outputs"),
     BRIM_PARAMS_END,
 };
 
@@ -41,7 +42,7 @@ static const brim_plugin plugin = {
     .size = sizeof plugin,
     .kind = BRIM_MODEL,
     .id = "lora",
-    .help = "changes of low rank to the linear layers of a frozen backbone, and a head; none for tokens",
+    .help = "LoRA: trainable low-rank updates of a frozen backbone's linear layers, and a new head (except for tokens)",
     .params_size = sizeof(lora),
     .params = params,
     .ops = &ops,

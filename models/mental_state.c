@@ -15,10 +15,11 @@ typedef struct mental_state {
 } mental_state;
 
 static const brim_param params[] = {
-    BRIM_PARAM(I64, mental_state, width, "64", "[1,4096]", "channels of conv1; conv2 has twice as many"),
-    BRIM_PARAM(I64, mental_state, hidden, "64", "[1,65536]", "size of the LSTM's state, in each direction"),
-    BRIM_PARAM(I64, mental_state, heads, "4", "[1,1024]", "of the attention; must divide twice the LSTM's state"),
-    BRIM_PARAM(F64, mental_state, dropout, "0.3", "[0,1)", "probability of dropping"),
+    BRIM_PARAM(I64, mental_state, width, "64", "[1,4096]", "channels of conv1; conv2 has twice that"),
+    BRIM_PARAM(I64, mental_state, hidden, "64", "[1,65536]", "size of the LSTM's state in each direction"),
+    BRIM_PARAM(I64, mental_state, heads, "4", "[1,1024]",
+               "number of attention heads; must divide twice the LSTM's state"),
+    BRIM_PARAM(F64, mental_state, dropout, "0.3", "[0,1)", "dropout probability"),
     BRIM_PARAMS_END,
 };
 
@@ -64,7 +65,7 @@ static const brim_plugin plugin = {
     .size = sizeof plugin,
     .kind = BRIM_MODEL,
     .id = "mental_state",
-    .help = "states of mind from signals: convolutions over time, a bidirectional LSTM, attention",
+    .help = "mental states from signals: convolutions over time, a bidirectional LSTM, attention",
     .params_size = sizeof(mental_state),
     .params = params,
     .ops = &ops,

@@ -13,7 +13,7 @@ typedef struct mlp {
 
 static const brim_param params[] = {
     BRIM_PARAM(LIST, mlp, hidden, "[512, 256]", "[1,1048576]", "width of each hidden layer"),
-    BRIM_PARAM(F64, mlp, dropout, "0", "[0,1)", "probability of dropping, after each hidden layer"),
+    BRIM_PARAM(F64, mlp, dropout, "0", "[0,1)", "dropout probability after each hidden layer"),
     BRIM_PARAMS_END,
 };
 

@@ -29,7 +29,7 @@ static const brim_param resnet_params[] = {
     BRIM_PARAM(ENUM, resnet, stem, "auto", "auto|imagenet|cifar",
                "imagenet: 7x7 with stride 2 and max pooling; cifar: 3x3; auto: cifar for sides below 64 pixels"),
     BRIM_PARAM(BOOL, resnet, zero_init_residual, "false", NULL,
-               "the last norm of each block starts with weights of 0, so that the block starts as what it gets"),
+               "initialise the last norm of each block to 0, so that a block starts as the identity"),
     BRIM_PARAMS_END,
 };
 

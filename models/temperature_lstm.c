@@ -15,8 +15,8 @@ typedef struct temperature_lstm {
 
 static const brim_param params[] = {
     BRIM_PARAM(I64, temperature_lstm, hidden, "50", "[1,65536]", "size of the LSTM's state"),
-    BRIM_PARAM(I64, temperature_lstm, layers, "1", "[1,64]", "LSTMs one after the other"),
-    BRIM_PARAM(F64, temperature_lstm, dropout, "0", "[0,1)", "probability of dropping between layers and before fc"),
+    BRIM_PARAM(I64, temperature_lstm, layers, "1", "[1,64]", "number of stacked LSTM layers"),
+    BRIM_PARAM(F64, temperature_lstm, dropout, "0", "[0,1)", "dropout probability between layers and before fc"),
     BRIM_PARAMS_END,
 };
 
@@ -46,7 +46,7 @@ static const brim_plugin plugin = {
     .size = sizeof plugin,
     .kind = BRIM_MODEL,
     .id = "temperature_lstm",
-    .help = "an LSTM over a time series, and one linear layer on its last state",
+    .help = "an LSTM over a time series, and a linear layer on its last state",
     .params_size = sizeof(temperature_lstm),
     .params = params,
     .ops = &ops,

@@ -21,14 +21,13 @@ typedef struct vit {
 static const brim_param params[] = {
     BRIM_PARAM(I64, vit, patch, "4", "[1,1024]", "side of a patch in pixels; must divide the image's height and width"),
     BRIM_PARAM(I64, vit, depth, "12", "[1,1024]", "number of blocks"),
-    BRIM_PARAM(I64, vit, width, "192", "[1,65536]", "values of a token"),
-    BRIM_PARAM(I64, vit, heads, "3", "[1,1024]", "of the attention; must divide width"),
-    BRIM_PARAM(F64, vit, mlp_ratio, "4", "(0,64]",
-               "values between the two layers of a block's MLP, as a multiple of width"),
+    BRIM_PARAM(I64, vit, width, "192", "[1,65536]", "size of a token's vector"),
+    BRIM_PARAM(I64, vit, heads, "3", "[1,1024]", "number of attention heads; must divide width"),
+    BRIM_PARAM(F64, vit, mlp_ratio, "4", "(0,64]", "hidden size of a block's MLP, as a multiple of width"),
     BRIM_PARAM(F64, vit, dropout, "0", "[0,1)",
-               "probability of dropping: of positions, attention and the MLP's layers"),
+               "dropout probability of position embeddings, attention weights and the MLP's layers"),
     BRIM_PARAM(ENUM, vit, pool, "token", "token|mean",
-               "what the classes are told from: a class token, or all tokens' mean"),
+               "input of the head: a class token (token), or the mean of all tokens (mean)"),
     BRIM_PARAMS_END,
 };
 

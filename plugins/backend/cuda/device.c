@@ -19,6 +19,7 @@
 #define DRIVER_LEAST "525.60.13"
 #endif
 #define CAPABILITY_LEAST 80 /* 8.0 */
+#define OTHERS_LEAST_BYTES ((uint64_t)64 << 20)
 
 /* "570.86 (CUDA 12.8)", or without the first, which only NVML knows. False: there is no driver. */
 static bool name_driver(char *out, size_t room)
@@ -181,8 +182,8 @@ uint64_t cuda_device_free_bytes(void)
   return 0;
 }
 
-/* Others may have taken or given back meanwhile, which only the driver could tell apart, and does not inside of
- * containers: so each measurement spans as little time as it can. */
+/* Other processes may allocate or free memory in between, and NVML does not list processes inside of most containers:
+ * so each measurement spans as little time as it can. */
 uint64_t cuda_device_taken_since(uint64_t before)
 {
   const uint64_t now = cuda_device_free_bytes();
@@ -231,8 +232,25 @@ static brim_status make_handles(cuda_backend *b)
                     "allocating pinned memory");
 }
 
-/* The context, then all that is made once. A program's kernels are loaded at its first run, which cuda_program_run
- * counts. What is free before the context only NVML knows. */
+/* What NVML says this process has of the device; BRIM_BYTES_UNKNOWN where it does not list this process, as in most
+ * containers. */
+static uint64_t own_bytes(const cuda_backend *b)
+{
+  uint64_t bytes;
+  return b->nvml && cuda_nvml_own_bytes(b->nvml, &bytes) == BRIM_OK ? bytes : BRIM_BYTES_UNKNOWN;
+}
+
+/* `measured`: how much less is free now. If it differs from NVML's figure of this process by more than such figures
+ * do, another process has allocated or freed memory in between, and NVML's figure counts. */
+static uint64_t settle(uint64_t measured, uint64_t own_before, uint64_t own_now)
+{
+  if (own_now == BRIM_BYTES_UNKNOWN || own_before == BRIM_BYTES_UNKNOWN || own_now < own_before) return measured;
+  const uint64_t own = own_now - own_before, off = own > measured ? own - measured : measured - own;
+  return off > OTHERS_LEAST_BYTES ? own : measured;
+}
+
+/* Makes the context, then all that is made once. A program's kernels are loaded at its first run, which
+ * cuda_program_run counts. Only NVML knows what is free before there is a context. */
 static brim_status take(cuda_backend *b, int device)
 {
   struct cudaDeviceProp properties;
@@ -244,12 +262,13 @@ static brim_status take(cuda_backend *b, int device)
   const bool known = ask_nvml(&key, &info);
   BRIM_TRY(cuda_check(cudaSetDevice(device), "choosing a device"));
   BRIM_TRY(cuda_check(cudaFree(NULL), "making a context")); /* of drivers that make it only when it is needed */
-  b->takes.context_bytes = known ? cuda_device_taken_since(info.free_bytes) : BRIM_BYTES_UNKNOWN;
+  const uint64_t own = own_bytes(b);
+  b->takes.context_bytes = known ? settle(cuda_device_taken_since(info.free_bytes), 0, own) : own;
   const uint64_t before = cuda_device_free_bytes();
   BRIM_TRY(make_handles(b));
   BRIM_TRY(cuda_library_open(b));
   BRIM_TRY(cuda_program_warm_up(b));
-  b->takes.libraries_bytes = cuda_device_taken_since(before);
+  b->takes.libraries_bytes = settle(cuda_device_taken_since(before), own, own_bytes(b));
   return BRIM_OK;
 }
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define LIBRARY "libnvidia-ml.so.1"
 #define USERS_MAX 4096 /* of a device */
@@ -202,6 +203,20 @@ static int add_list(int list, nvml_handle device, brim_device_user *out, size_t 
   }
   free(entry);
   return error;
+}
+
+brim_status cuda_nvml_own_bytes(struct nvml_device *device, uint64_t *out)
+{
+  brim_device_user *user = brim_try_calloc(USERS_MAX, sizeof *user);
+  size_t count = 0;
+  *out = BRIM_BYTES_UNKNOWN;
+  if (!user) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the list of a device's processes");
+  if (nvml.list[LIST_COMPUTE].ask) (void)add_list(LIST_COMPUTE, device, user, USERS_MAX, &count);
+  for (size_t i = 0; i < count && i < USERS_MAX; i++)
+    if (user[i].pid == getpid()) *out = user[i].bytes;
+  free(user);
+  if (*out != BRIM_BYTES_UNKNOWN) return BRIM_OK;
+  return brim_fail(BRIM_ENOTSUP, LIBRARY " does not list this process with its memory");
 }
 
 brim_status cuda_nvml_users(const cuda_nvml_key *key, brim_device_user *out, size_t room, size_t *count)

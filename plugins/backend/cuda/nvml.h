@@ -21,6 +21,8 @@ void cuda_nvml_uuid(const cuda_nvml_key *key, char out[CUDA_UUID_BYTES]);
 brim_status cuda_nvml_find(const cuda_nvml_key *key, struct nvml_device **out);
 /* [any thread] Memory that nobody has. ENOTSUP as above. */
 brim_status cuda_nvml_free_bytes(struct nvml_device *device, uint64_t *out);
+/* [init] Memory of the device that this process has. ENOTSUP as above, and if NVML does not list this process. */
+brim_status cuda_nvml_own_bytes(struct nvml_device *device, uint64_t *out);
 /* [init] The driver's version: "580.65.06". ENOTSUP as above. */
 brim_status cuda_nvml_driver(char out[CUDA_DRIVER_BYTES]);
 /* [init] See brim_backend_ops.users. */

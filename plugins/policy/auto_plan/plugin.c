@@ -116,7 +116,7 @@ static const brim_policy_ops ops = {.size = sizeof ops, .choose_plan = choose_pl
 static const brim_plugin plugin = {.size = sizeof plugin,
                                    .kind = BRIM_POLICY,
                                    .id = "auto_plan",
-                                   .help = "for batch_size=auto and precision=auto: the fastest plan that fits",
+                                   .help = "chooses the fastest plan that fits, for batch_size=auto and precision=auto",
                                    .ops = &ops};
 static const brim_plugin *const plugins[] = {&plugin, NULL};
 BRIM_MODULE("brim-policies", "1.0", plugins)

@@ -17,8 +17,9 @@ typedef struct capped {
 } capped;
 
 static const brim_param table[] = {
-    BRIM_PARAM(SHARES, capped, shares, "{}", NULL, "who may have how much: {cuda:0: {alice: 0.5, bob: 8000MB}}"),
-    BRIM_PARAM(STR, capped, client, "", NULL, "whose share this run has; empty: $CLIENT_ID"),
+    BRIM_PARAM(SHARES, capped, shares, "{}", NULL,
+               "memory per device and client, as a share or in bytes: {cuda:0: {alice: 0.5, bob: 8000MB}}"),
+    BRIM_PARAM(STR, capped, client, "", NULL, "client whose share this run uses; empty: $CLIENT_ID"),
     BRIM_PARAMS_END,
 };
 
@@ -112,7 +113,7 @@ static const brim_policy_ops ops = {.size = sizeof ops, .choose_device = choose_
 static const brim_plugin plugin = {.size = sizeof plugin,
                                    .kind = BRIM_POLICY,
                                    .id = "capped",
-                                   .help = "a device, and a limit of its memory, for each client of a table",
+                                   .help = "gives each client a device and a limit on its memory, from a table",
                                    .params_size = sizeof(capped),
                                    .params = table,
                                    .ops = &ops};

@@ -17,12 +17,15 @@ typedef struct elastic {
 } elastic;
 
 static const brim_param table[] = {
-    BRIM_PARAM(F64, elastic, shrink_after_seconds, "1", "[0,inf)", "how long others must want memory of the device"),
-    BRIM_PARAM(F64, elastic, grow_after_seconds, "10", "[0,inf)", "how long memory must be free that is taken again"),
-    BRIM_PARAM(F64, elastic, min_gain_percent, "5", "(0,100]", "of a plan, for which it is changed at least"),
-    BRIM_PARAM(BYTES, elastic, floor_mb, "0", NULL, "least memory that the run keeps"),
-    BRIM_PARAM(F64, elastic, floor_percent, "0", "[0,100]", "the same, of what it had; the larger one counts"),
-    BRIM_PARAM(BYTES, elastic, reserve_mb, "0", NULL, "memory of the device that is left free for those not in line"),
+    BRIM_PARAM(F64, elastic, shrink_after_seconds, "1", "[0,inf)",
+               "shrink after other processes have needed memory for this time"),
+    BRIM_PARAM(F64, elastic, grow_after_seconds, "10", "[0,inf)", "grow after memory has been free for this time"),
+    BRIM_PARAM(F64, elastic, min_gain_percent, "5", "(0,100]",
+               "change the plan only if its memory changes by at least this percentage"),
+    BRIM_PARAM(BYTES, elastic, floor_mb, "0", NULL, "least memory that the run keeps; 0: no minimum"),
+    BRIM_PARAM(F64, elastic, floor_percent, "0", "[0,100]",
+               "the same in percent of the memory of the run's original plan; the larger minimum applies"),
+    BRIM_PARAM(BYTES, elastic, reserve_mb, "0", NULL, "device memory to leave free for processes that do not queue"),
     BRIM_PARAMS_END,
 };
 
@@ -212,7 +215,8 @@ static const brim_policy_ops ops = {.size = sizeof ops, .on_step = on_step};
 static const brim_plugin plugin = {.size = sizeof plugin,
                                    .kind = BRIM_POLICY,
                                    .id = "elastic",
-                                   .help = "gives memory back while others want it, and takes it again when it is free",
+                                   .help =
+                                       "uses less memory while other processes need it, and more again when it is free",
                                    .params_size = sizeof(elastic),
                                    .params = table,
                                    .create = create,

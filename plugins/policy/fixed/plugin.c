@@ -32,7 +32,7 @@ static const brim_policy_ops ops = {.size = sizeof ops, .choose_plan = choose_pl
 static const brim_plugin plugin = {.size = sizeof plugin,
                                    .kind = BRIM_POLICY,
                                    .id = "fixed",
-                                   .help = "what is configured, and nothing else",
+                                   .help = "uses the configured device, precision and batch size, without changes",
                                    .params_size = sizeof(fixed),
                                    .params = table,
                                    .ops = &ops};

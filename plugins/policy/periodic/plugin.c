@@ -7,8 +7,8 @@ typedef struct periodic {
 } periodic;
 
 static const brim_param table[] = {
-    BRIM_PARAM(I64, periodic, light_every_n_rounds, "5", "[0,inf)", "rounds between light cleanups; 0: none"),
-    BRIM_PARAM(I64, periodic, heavy_every_n_rounds, "10", "[0,inf)", "rounds between heavy cleanups; 0: none"),
+    BRIM_PARAM(I64, periodic, light_every_n_rounds, "5", "[0,inf)", "rounds between light cleanups; 0: never"),
+    BRIM_PARAM(I64, periodic, heavy_every_n_rounds, "10", "[0,inf)", "rounds between heavy cleanups; 0: never"),
     BRIM_PARAMS_END,
 };
 
@@ -33,7 +33,7 @@ static const brim_policy_ops ops = {.size = sizeof ops, .on_boundary = on_bounda
 static const brim_plugin plugin = {.size = sizeof plugin,
                                    .kind = BRIM_POLICY,
                                    .id = "periodic",
-                                   .help = "cleans up as rounds go by",
+                                   .help = "cleans up memory every few rounds",
                                    .params_size = sizeof(periodic),
                                    .params = table,
                                    .ops = &ops};

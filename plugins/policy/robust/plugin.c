@@ -17,7 +17,7 @@ typedef struct robust {
 } robust;
 
 static const brim_param table[] = {
-    BRIM_PARAM(BOOL, robust, allow_cpu, "true", NULL, "train on the host's processors where no device will do"),
+    BRIM_PARAM(BOOL, robust, allow_cpu, "true", NULL, "train on the host's processors if no device fits"),
     BRIM_PARAMS_END,
 };
 
@@ -133,7 +133,8 @@ static const brim_policy_ops ops = {.size = sizeof ops, .choose_device = choose_
 static const brim_plugin plugin = {.size = sizeof plugin,
                                    .kind = BRIM_POLICY,
                                    .id = "robust",
-                                   .help = "out of memory: smaller micro-batches, another device, the CPU",
+                                   .help =
+                                       "when memory runs out: smaller micro-batches, then another device, then the CPU",
                                    .params_size = sizeof(robust),
                                    .params = table,
                                    .ops = &ops};

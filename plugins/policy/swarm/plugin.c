@@ -20,10 +20,12 @@ typedef struct swarm {
 } swarm;
 
 static const brim_param table[] = {
-    BRIM_PARAM(F64, swarm, small_below_gb, "8", "[0,inf)", "devices with less memory train with micro-batch 1"),
-    BRIM_PARAM(F64, swarm, medium_below_gb, "12", "[0,inf)", "devices with less memory train with micro-batch 2"),
-    BRIM_PARAM(F64, swarm, model_below_gb, "40", "[0,inf)", "hosts whose devices have less train small_model"),
-    BRIM_PARAM(STR, swarm, small_model, "", NULL, "model for hosts with little memory; empty: none"),
+    BRIM_PARAM(F64, swarm, small_below_gb, "8", "[0,inf)",
+               "on devices with less memory (GB) use micro-batch 1 and half precision"),
+    BRIM_PARAM(F64, swarm, medium_below_gb, "12", "[0,inf)", "on devices with less memory (GB) use micro-batch 2"),
+    BRIM_PARAM(F64, swarm, model_below_gb, "40", "[0,inf)",
+               "if all devices of the host together have less memory (GB), train small_model"),
+    BRIM_PARAM(STR, swarm, small_model, "", NULL, "model for hosts below model_below_gb; empty: keep the model"),
     BRIM_PARAMS_END,
 };
 
@@ -102,7 +104,7 @@ static const brim_policy_ops ops = {.size = sizeof ops, .choose_plan = choose_pl
 static const brim_plugin plugin = {.size = sizeof plugin,
                                    .kind = BRIM_POLICY,
                                    .id = "swarm",
-                                   .help = "micro-batch, precision and model by the memory there is",
+                                   .help = "chooses micro-batch, precision and model by available memory",
                                    .params_size = sizeof(swarm),
                                    .params = table,
                                    .ops = &ops};

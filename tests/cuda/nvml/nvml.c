@@ -1,14 +1,16 @@
 /* A libnvidia-ml.so.1 whose devices the environment describes:
  *
- *     NVML_DEVICES="GPU-00010203-...=FREE pid:BYTES pid:? ;0000:02:00.0=..."    ?: the driver does not say
- *     NVML_INIT=18        nvmlInit_v2 fails with that
- *     NVML_DRIVER=...     the driver's version; without it there is none to be had
+ *     NVML_DEVICES="GPU-00010203-...=FREE pid:BYTES pid:? ;0000:02:00.0=..."    ?: the driver does not report it;
+ *     self:BYTES is the calling process
+ *     NVML_INIT=18        nvmlInit_v2 fails with this status
+ *     NVML_DRIVER=...     the driver's version; without it none is reported
  *
- * A device is known by what stands in front of '='. With NVML_OLD defined, processes are listed as drivers before 2020
- * did. There is no function that takes a number of NVML's own: whoever uses one does not get far here. */
+ * A device is identified by the text before '='. With NVML_OLD defined, processes are listed as drivers before 2020
+ * did. Functions that take NVML's own device numbers do not exist here, so that their use is detected. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
 enum { SUCCESS = 0, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7 };
@@ -43,7 +45,7 @@ static const char *devices(void)
   return text ? text : "";
 }
 
-/* A handle is the text behind the name. */
+/* A handle is the text after the name. */
 static int find(const char *name, const char **out)
 {
   for (const char *s = devices(); *s; s += strcspn(s, ";"), s += *s == ';')
@@ -83,7 +85,10 @@ int LIST(const char *device, unsigned *count, process *out)
   unsigned found = 0;
   for (const char *s = strchr(device, ' '); s && s < device + strcspn(device, ";"); s = strchr(s + 1, ' ')) {
     unsigned pid = 0;
-    if (sscanf(s, " %u:", &pid) != 1) continue;
+    if (strncmp(s, " self:", 6) == 0)
+      pid = (unsigned)getpid();
+    else if (sscanf(s, " %u:", &pid) != 1)
+      continue;
     const char *bytes = strchr(s, ':') + 1;
     if (found == *count) return INSUFFICIENT_SIZE;
     out[found] = (process){.pid = pid, .bytes = *bytes == '?' ? ~0ULL : strtoull(bytes, NULL, 10)};
