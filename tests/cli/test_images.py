@@ -54,7 +54,7 @@ class Images(Case):
         self.assertEqual(dealt, {k: {i for i, file in enumerate(order) if file.parent.name == name}
                                  for k, name in enumerate(["ann", "bob", "zoe"])})
         self.brim("federate", *words, "dataset.client=folder", "total_clients=3", "run.dir=run")
-        self.assert_error(self.brim("federate", *words, "total_clients=3", status=USAGE), "'dataset.client' is none",
+        self.assert_error(self.brim("federate", *words, "total_clients=3", status=USAGE), "but dataset.client=none",
                           "dataset.client=folder")
         shutil.copy(order[0], path / "train/rose/lost.png")
         self.assert_error(self.brim("federate", *words, "dataset.client=folder", "total_clients=3", status=LOAD),

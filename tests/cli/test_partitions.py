@@ -180,7 +180,7 @@ class Partitions(Case):
         result = self.brim("federate", *words, "dataset.client=file", "total_clients=2", "run.dir=run")
         self.assertIn("b.txt' is not a client: 4 tokens are too few", result.err)
         for more, *text in ((["total_clients=3", "dataset.client=file"], "belong to 2 clients", "total_clients=2"),
-                            (["total_clients=2"], "'dataset.client' is none", "dataset.client=file")):
+                            (["total_clients=2"], "but dataset.client=none", "dataset.client=file")):
             with self.subTest(more):
                 self.assert_error(self.brim("federate", *words, *more, status=USAGE), *text)
 

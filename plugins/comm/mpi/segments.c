@@ -57,7 +57,7 @@ static void remove_abandoned(void)
 
 void mpi_segments_begin(void)
 {
-  char made[] = SHARED "/." PREFIX "XXXXXX"; /* a hidden name, so that nobody removes it before it is locked */
+  char made[] = SHARED "/." PREFIX "XXXXXX"; /* a hidden name, so that it is not removed before it is locked */
   if (!getenv("OMPI_COMM_WORLD_SIZE")) return;
   remove_abandoned();
   if (!mkdtemp(made)) return; /* then the files go to the default folder */

@@ -138,7 +138,7 @@ const char *csv_reader_name(const csv_reader *reader)
 
 /* ---- fields ---- */
 
-/* Returns the number of bytes of the UTF-8 character (RFC 3629) at s; 0 if there is none. */
+/* Returns the number of bytes of the UTF-8 character (RFC 3629) at s, or 0 if it is invalid. */
 static size_t character_bytes(const unsigned char *s, size_t room)
 {
   const size_t n = s[0] < 0x80 ? 1 : s[0] >= 0xc2 && s[0] < 0xe0 ? 2 : s[0] >= 0xe0 && s[0] < 0xf0 ? 3 : 4;

@@ -49,7 +49,7 @@ brim_status csv_set_read_file(const csv_set *set, const char *path, csv_table *t
 /* Returns whether there is a test part, without reading files. */
 bool csv_set_has_test(const csv_params *params);
 /* [any thread] Reads sample `index` of a part: its features, [length, features] or [features], and its class or
- * targets, or class -1 and targets 0 if there are none. */
+ * targets, or class -1 and targets 0 without them. */
 void csv_set_sample(const csv_set *set, const csv_part *part, int64_t index, float *values, void *label);
 /* Returns the client of a sample, from the row with its answer; -1 without a column of clients. */
 int64_t csv_set_client(const csv_set *set, const csv_part *part, int64_t index);

@@ -452,7 +452,7 @@ static brim_status set_client(const void *self, const char *title, int64_t index
   if (!s || !s->opened || index < 0 || index >= s->count)
     return brim_fail(BRIM_EINVAL, "split '%s' has no sample %" PRId64, title, index);
   if (!s->client)
-    return brim_fail(BRIM_ECONFIG, "partition=natural needs the client of each picture, but 'dataset.client' is none\n"
+    return brim_fail(BRIM_ECONFIG, "partition=natural needs the client of each picture, but dataset.client=none\n"
                                    "set dataset.client=folder if pictures are in <class>/<client>/");
   *out = s->client[index];
   return BRIM_OK;

@@ -332,7 +332,7 @@ static brim_status text_client(const void *self, const char *split, int64_t inde
   const text_dataset *d = self;
   int which = 0;
   if (d->params->client == CLIENT_NONE)
-    return brim_fail(BRIM_ECONFIG, "partition=natural needs the client of each sample, but 'dataset.client' is none\n"
+    return brim_fail(BRIM_ECONFIG, "partition=natural needs the client of each sample, but dataset.client=none\n"
                                    "set dataset.client=file to make each file a client");
   BRIM_TRY(split_find(d->params, split, &which));
   *out = windows_part_of(&d->split[which], index);

@@ -15,7 +15,7 @@ typedef struct text_files {
 } text_files;
 
 /* `path`: a file, or a folder in which `pattern` selects files. `option` is the option with the path, for messages.
- * ELOAD if there is no file. On failure *out is empty. */
+ * ELOAD without a file. On failure *out is empty. */
 brim_status text_files_find(const char *path, const char *pattern, const char *option, text_files *out);
 void text_files_free(text_files *files);
 #endif

@@ -40,7 +40,7 @@ static void state(const void *self, const brim_clients *clients, int64_t *own, i
 typedef struct tiers {
   int64_t count;
   double first[64]; /* [count] the lowest time of each tier, or without times the lowest number */
-  double mean;      /* of known times; NAN if there are none */
+  double mean;      /* of known times, or NAN */
 } tiers;
 
 static double time_of(const tiers *t, const brim_clients *c, int64_t client)
