@@ -206,7 +206,7 @@ class OtherData(Kept):
         path = self.pictures()
         before = self.brim("eval", "run").out
         path.rename(self.folder / "moved")
-        self.assert_error(self.brim("eval", "run", status=LOAD), "there is no folder")
+        self.assert_error(self.brim("eval", "run", status=LOAD), "no folder '")
         self.assertEqual(self.brim("eval", "run", "dataset.path=moved").out, before)
 
     def test_a_run_of_an_older_build_resumes_with_a_warning(self):
@@ -219,7 +219,7 @@ class OtherData(Kept):
         self.assertEqual(self.brim("predict", "run", self.new).out, before)
         self.assertEqual(self.resume().err.count("has no data.json"), 1)
         shutil.rmtree(path)
-        self.assert_error(self.brim("predict", "run", self.new, status=LOAD), "there is no folder")
+        self.assert_error(self.brim("predict", "run", self.new, status=LOAD), "no folder '")
 
     def test_the_kept_record_may_be_damaged(self):
         self.rows()
@@ -227,7 +227,7 @@ class OtherData(Kept):
         whole = kept.read_text()
         for text, reported in ((whole[:100], "run/data.json': "),
                            ("{}", "does not name its dataset"),
-                           (whole.replace('"mean"', '"median"'), "with a mean and a deviation"),
+                           (whole.replace('"mean"', '"median"'), "has no name, mean or deviation"),
                            (whole.replace('"F32"', '"F8"'), "does not describe the samples of dataset 'csv'")):
             with self.subTest(reported):
                 kept.write_text(text)

@@ -178,9 +178,9 @@ class Partitions(Case):
         self.assertEqual([sorted(samples) for _, samples in sorted(parts.items())],
                          [list(range(13)), list(range(13, 18))])
         result = self.brim("federate", *words, "dataset.client=file", "total_clients=2", "run.dir=run")
-        self.assertIn("b.txt' is no client: 4 tokens are too few", result.err)
+        self.assertIn("b.txt' is not a client: 4 tokens are too few", result.err)
         for more, *text in ((["total_clients=3", "dataset.client=file"], "belong to 2 clients", "total_clients=2"),
-                            (["total_clients=2"], "'dataset.client' is none", "dataset.client=file")):
+                            (["total_clients=2"], "but dataset.client=none", "dataset.client=file")):
             with self.subTest(more):
                 self.assert_error(self.brim("federate", *words, *more, status=USAGE), *text)
 
@@ -211,7 +211,7 @@ class Partitions(Case):
                             (["dataset.train_count=29"], "dataset.train_count is 29", "30"),
                             (["dataset.clients=0"], "'dataset.clients' is 0"),
                             (["dataset.clients=1000000", "dataset.train_count=1000000", "dataset.classes=1000000"],
-                             "bytes, at most")):
+                             "bytes, but at most")):
             with self.subTest(more):
                 self.assert_error(self.brim("federate", *words, "total_clients=30", *more, status=USAGE), *text)
 

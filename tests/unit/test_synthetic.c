@@ -151,7 +151,7 @@ static void impossible_shapes_are_refused(void **state)
       "dataset.shape must have 3 numbers, [channels,rows,columns], 2, [length,features], or 1, [features]; it has 4",
       "dataset.shape: number 2 must be a whole number from 1 to 67108864, got 2.5",
       "dataset.shape: number 2 must be a whole number from 1 to 67108864, got 0",
-      "dataset.shape makes 3600000000 values a sample, at most 67108864 are possible"};
+      "dataset.shape makes 3600000000 values in a sample, but at most 67108864 are possible"};
   for (int i = 0; i < 4; i++) {
     dataset_param given[3];
     dataset d = dataset_create("synthetic", with(given, shape[i], rank[i], "seed", "1"));
