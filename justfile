@@ -1,9 +1,9 @@
-# Recipes for https://just.systems: `just` lists them. Words behind a recipe are overrides, as behind `brim train`:
+# Recipes for https://just.systems: `just` lists them. Words after a recipe are overrides, as for `brim train`:
 #
 #     just train model=mlp training.epochs=2
 #     just train-all-robust seed=2
 #
-# $BRIM runs another program than the one that is built here.
+# $BRIM names another program to run than the one built here.
 
 set shell := ["bash", "-euo", "pipefail", "-c"]
 set positional-arguments
@@ -11,18 +11,18 @@ set positional-arguments
 root := justfile_directory()
 brim := env("BRIM", root / "build/release/bin/brim")
 
-# What train-all-robust trains: each model on each dataset.
+# train-all-robust trains each model on each dataset
 models := "linear_probe lora"
 datasets := "flowers102 cub200"
 
-# What train-seeds starts from.
+# the seeds of train-seeds
 seeds := "1 2 3 4"
 
 [private]
 default:
     @'{{ just_executable() }}' --justfile '{{ justfile() }}' --list --unsorted
 
-# install what brim, its tests and lint need; offer a commit hook
+# install the dependencies of brim, its tests and lint; offer a commit hook
 [group('develop')]
 setup:
     #!/usr/bin/env bash
@@ -36,7 +36,7 @@ setup:
       echo "to lint the changed files before each commit: git config core.hooksPath scripts/hooks"
     fi
 
-# build the program, as users run it
+# build the program in release mode
 [group('develop')]
 build:
     '{{ root }}/scripts/build.sh' release
@@ -46,12 +46,17 @@ build:
 test *tier:
     @'{{ root }}/scripts/test.sh' "$@"
 
-# check format and look for mistakes: just lint --changed
+# check the format and run static checks: just lint --changed
 [group('develop')]
 lint *words:
     @'{{ root }}/scripts/lint.sh' "$@"
 
-# brim beside PyTorch on this processor: just bench cnn --rounds 3
+# build the documentation as a site in build/site: just docs --serve
+[group('develop')]
+docs *words:
+    @python3 '{{ root }}/scripts/site.py' "$@"
+
+# compare brim with PyTorch on this CPU: just bench cnn --rounds 3
 [group('develop')]
 bench *words: program
     @BRIM_BINARY='{{ brim }}' python3 '{{ root }}/scripts/bench/speed.py' "$@"
@@ -70,7 +75,7 @@ train *overrides: program
 plan *overrides: program
     @'{{ brim }}' plan "$@"
 
-# look before running: devices, and whether the robust preset fits
+# check before running: devices, and whether the robust preset fits
 [group('run')]
 check *overrides: program
     @'{{ brim }}' devices
@@ -86,16 +91,16 @@ sweep *overrides: program
 train-linear-flowers-robust *overrides: program
     @'{{ brim }}' train --config-name robust model=linear_probe dataset=flowers102 "$@"
 
-# LoRA on the same
+# LoRA on the same data
 [group('robust')]
 train-lora-flowers-robust *overrides: program
     @'{{ brim }}' train --config-name robust model=lora dataset=flowers102 optimizer.lr=1e-4 "$@"
 
-# both on flowers and birds: four jobs side by side, then wait
+# both on flowers and birds: four jobs in parallel, then wait
 [group('robust')]
 train-all-robust *overrides: program
     #!/usr/bin/env bash
-    # Each on one device; those that find none free wait for one. Fails if a job fails, when all have ended.
+    # Each job uses one device, and waits if none is free. When all have ended, fails if one has failed.
     set -euo pipefail
     lines() {
       for dataset in {{ datasets }}; do
@@ -107,16 +112,16 @@ train-all-robust *overrides: program
     }
     exec '{{ root }}/scripts/side_by_side.sh' '{{ brim }}' train --config-name robust dist.ranks=1 "$@" < <(lines)
 
-# one training on all GPUs of this machine
+# one run on all GPUs of this machine
 [group('distributed')]
 train-dist *overrides: program
     @'{{ brim }}' train dist.ranks=auto "$@"
 
-# one training on the machines of a hostfile, by mpirun
+# one run on the machines of a hostfile, with mpirun
 [group('distributed')]
 train-nodes hostfile *overrides: program
     #!/usr/bin/env bash
-    # mpirun passes on what is its own; these the ranks need too. BRIM_MPIRUN: where they go, and binding.
+    # mpirun passes on only its own variables, but ranks need these too. BRIM_MPIRUN: mapping and binding options.
     set -euo pipefail
     hosts=$1
     shift
@@ -127,7 +132,7 @@ train-nodes hostfile *overrides: program
     read -ra more <<<"${BRIM_MPIRUN:---map-by slot --bind-to none}"
     exec mpirun --hostfile "$hosts" "${more[@]}" "${pass[@]}" '{{ brim }}' train "$@"
 
-# from several seeds side by side: just seeds="1 2" train-seeds model=cnn
+# train with several seeds in parallel: just seeds="1 2" train-seeds model=cnn
 [group('distributed')]
 train-seeds *overrides: program
     #!/usr/bin/env bash
@@ -139,7 +144,7 @@ train-seeds *overrides: program
 [group('distributed')]
 sbatch *words: program
     #!/usr/bin/env bash
-    # Options go to sbatch; the first other word is the name of one of scripts/slurm/*.sbatch, then come overrides.
+    # Options go to sbatch; the first other word names one of scripts/slurm/*.sbatch; the rest are overrides.
     set -euo pipefail
     options=()
     while [[ ${1:-} == -* ]]; do

@@ -1,6 +1,5 @@
-# Runs the command behind "--" in FOLDER, which is emptied first: it must end with status 0 and print, on either stream,
-# what matches every expression in EXPECT. What other runs have claimed of devices is not seen, so that tests side by
-# side come out as one by one.
+# Empties FOLDER and runs the command after "--" in it. The command must exit with status 0, and its output on both
+# streams must match every expression in EXPECT. It does not see the claims of other runs, so tests can run in parallel.
 set(command)
 set(is_command FALSE)
 foreach(i RANGE 1 ${CMAKE_ARGC})

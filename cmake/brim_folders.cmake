@@ -1,8 +1,8 @@
-# The folders of core/ are object libraries. Each sees the headers of its own and of those below it, so that an include
-# of anything else does not compile. This list is the only place that says which folder is below which; the picture in
-# docs/ARCHITECTURE.md is made of it (scripts/folders.sh).
+# The folders of core/ are object libraries. Each sees only its own headers and those of the folders below it; other
+# includes do not compile. Only this list defines which folder is below which; scripts/folders.sh makes the picture in
+# docs/ARCHITECTURE.md from it.
 
-# brim_folder(NAME BELOW...): BELOW are the folders that it is built on; what these see it sees too.
+# brim_folder(NAME BELOW...): BELOW are the folders that it depends on; it also sees all folders that these see.
 function(brim_folder name)
   set(sees ${name})
   foreach(below IN LISTS ARGN)
@@ -29,7 +29,7 @@ function(brim_folder name)
   set(BRIM_CORE_SOURCES ${BRIM_CORE_SOURCES} ${sources} PARENT_SCOPE)
 endfunction()
 
-# What links brim_core has all objects, and sees all headers: the library, and tests that look inside.
+# A target that links brim_core gets all objects and sees all headers: the library, and tests of internals.
 set(BRIM_CORE_LIBRARIES PkgConfig::YAML PkgConfig::JANSSON Threads::Threads m ${CMAKE_DL_LIBS})
 set(BRIM_CORE_DEFINITIONS _GNU_SOURCE BRIM_VERSION="${PROJECT_VERSION}"
     BRIM_INSTALL_CMAKE="${CMAKE_INSTALL_LIBDIR}/cmake/brim")
@@ -37,7 +37,7 @@ add_library(brim_core INTERFACE)
 target_include_directories(brim_core INTERFACE ${PROJECT_SOURCE_DIR}/core ${PROJECT_SOURCE_DIR}/core/include)
 target_link_libraries(brim_core INTERFACE ${BRIM_CORE_LIBRARIES})
 
-# engine: graphs, plans, programs, plugins, ranks. Knows no configuration.
+# engine: graphs, plans, programs, plugins, ranks; does not depend on configurations
 brim_folder(base)
 brim_folder(param base)
 brim_folder(plugin param)
@@ -58,7 +58,7 @@ brim_folder(decide planner)
 brim_folder(drive decide)
 brim_folder(federate drive)
 brim_folder(train federate observe)
-# tool: what looks at runs, starts them, or stands in for them
+# tool: reading, starting and simulating runs
 brim_folder(report store observe)
 brim_folder(export setup)
 brim_folder(launch memory store)

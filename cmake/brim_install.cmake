@@ -1,7 +1,7 @@
-# What `cmake --install` puts where, and how other projects find it. Plugins install themselves (brim_plugin).
+# Rules of `cmake --install`, and the package by which other projects find brim. brim_plugin installs plugins.
 #
-# Plugins and configurations lie under the prefix in the same place on every system, whatever CMAKE_INSTALL_LIBDIR is:
-# brim looks for them from where libbrim.so is (core/base/install.c).
+# Plugins and configurations have the same place under the prefix on every system, whatever CMAKE_INSTALL_LIBDIR is:
+# brim searches them relative to libbrim.so (core/base/install.c).
 include(CMakePackageConfigHelpers)
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/brim)
 
@@ -13,23 +13,23 @@ install(DIRECTORY core/include/brim DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMP
 install(DIRECTORY configs/ DESTINATION share/brim/configs FILES_MATCHING PATTERN "*.yaml")
 install(DIRECTORY templates/ DESTINATION share/brim/templates COMPONENT development)
 install(FILES completions/brim DESTINATION share/bash-completion/completions)
-install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT license) # Debian has it elsewhere
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT license) # not in Debian packages
 
-# In /usr the loader finds the library by itself, and distributions want no other path in a program.
+# In /usr the loader finds the library without a RPATH, and distributions do not allow one.
 install(CODE "
   if(CMAKE_INSTALL_PREFIX STREQUAL \"/usr\")
     file(RPATH_REMOVE FILE \"\$ENV{DESTDIR}/usr/${CMAKE_INSTALL_BINDIR}/brim\")
   endif()")
 
-# The package lies in the build folder too, in the same place, so that plugins can be built against a brim that is not
-# installed: but for brim-targets.cmake the files are the same.
+# The build folder contains the package too, so that plugins can be built against a brim that is not installed. Only
+# brim-targets.cmake differs.
 set(files ${CMAKE_BINARY_DIR}/${package})
 set(BRIM_EXECUTABLE ${CMAKE_INSTALL_BINDIR}/brim)
 install(EXPORT brim-targets NAMESPACE brim:: DESTINATION ${package} COMPONENT development)
 export(EXPORT brim-targets NAMESPACE brim:: FILE ${files}/brim-targets.cmake)
 configure_package_config_file(cmake/brim-config.cmake.in ${files}/brim-config.cmake INSTALL_DESTINATION ${package}
                               PATH_VARS BRIM_PLUGIN_DIR BRIM_EXECUTABLE)
-# Below 1.0 each minor version may differ in the ABI.
+# Below 1.0 each minor version may change the ABI.
 write_basic_package_version_file(${files}/brim-config-version.cmake COMPATIBILITY SameMinorVersion)
 configure_file(cmake/brim_plugin.cmake ${files}/brim_plugin.cmake COPYONLY)
 configure_file(cmake/brim_command_test.cmake ${files}/brim_command_test.cmake COPYONLY)

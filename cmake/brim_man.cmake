@@ -1,12 +1,12 @@
-# Manual pages, made by a program of the build from the tables that brim itself works by: share/man of the build folder.
+# A program generates the manual pages from brim's own tables, into share/man of the build folder.
 if(CMAKE_CROSSCOMPILING)
-  return() # the program could not be run
+  return() # the program cannot run on this host
 endif()
 
 add_executable(brim_make_pages docs/man/make_pages.c docs/man/commands.c docs/man/configuration.c)
 target_link_libraries(brim_make_pages PRIVATE brim_core)
 target_compile_definitions(brim_make_pages PRIVATE BRIM_VERSION="${PROJECT_VERSION}" _GNU_SOURCE)
-# Plugins, whose keys are in a page, take brim's functions from it, and lie where they do for brim.
+# A page lists the keys of plugins, so the program loads them: plugins take brim's functions from it.
 set_target_properties(brim_make_pages PROPERTIES ENABLE_EXPORTS ON OUTPUT_NAME make_pages)
 brim_options(brim_make_pages)
 

@@ -1,14 +1,14 @@
-# Debian packages: `cpack -G DEB` in a build folder, or `cmake --workflow --preset package`; they come to packages/.
+# Debian packages: `cpack -G DEB` in a build folder, or `cmake --workflow --preset package`, writes them to packages/.
 #
 #     libbrim0            libbrim.so.0, for programs and plugins
 #     brim                the program, configurations, completion, manual pages
 #     brim-plugins        models, data sets, policies, backends for the host
-#     brim-plugins-mpi    the communicator that needs an MPI
-#     brim-plugins-cuda   what needs CUDA, where brim was built with it
+#     brim-plugins-mpi    the communicator for MPI
+#     brim-plugins-cuda   the plugins that need CUDA, if brim was built with it
 #     brim-dev            headers, CMake, pkg-config, the templates of `brim new`
 #
-# A component of the installation is a package. Paths are those of CMAKE_INSTALL_PREFIX=/usr, which the preset sets.
-set(BRIM_MAINTAINER "brim maintainers <maintainers@brim.example>" CACHE STRING "Whom Debian packages are by")
+# Each component of the installation is a package. Paths are those of CMAKE_INSTALL_PREFIX=/usr, which the preset sets.
+set(BRIM_MAINTAINER "brim maintainers <maintainers@brim.example>" CACHE STRING "Maintainer of the Debian packages")
 find_program(BRIM_DPKG_DEB dpkg-deb)
 if(NOT BRIM_DPKG_DEB)
   return()
@@ -32,17 +32,17 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${CMAKE_LIBRARY_OUTPUT_DIRECTORY})
 set(same "(= ${PROJECT_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE})")
 
-# What Debian wants in every package and no other installation has.
+# Files that Debian requires in every package, and that other installations do not have.
 set(documents ${CMAKE_BINARY_DIR}/package)
 configure_file(cmake/debian/copyright.in ${documents}/copyright @ONLY)
-string(TIMESTAMP BRIM_DEBIAN_DATE "%a, %d %b %Y %H:%M:%S +0000" UTC) # or of SOURCE_DATE_EPOCH
+string(TIMESTAMP BRIM_DEBIAN_DATE "%a, %d %b %Y %H:%M:%S +0000" UTC) # SOURCE_DATE_EPOCH if set
 configure_file(cmake/debian/changelog.in ${documents}/changelog.Debian @ONLY)
 set(CPACK_PRE_BUILD_SCRIPTS ${CMAKE_SOURCE_DIR}/cmake/debian/compress.cmake)
 
-# What every package says of brim, in lines as Debian has them.
-set(about "brim trains neural networks. A training step is a static graph, so that its
-memory is known before it runs: what does not fit says so before it
-starts, and what has started does not run out of memory.")
+# The description of brim in every package, in lines of Debian's length.
+set(about "brim trains neural networks. A training step is a static graph, so its
+memory is known before it runs: a run that does not fit fails before it
+starts, and a run that has started does not run out of memory.")
 
 # brim_package(COMPONENT PACKAGE SECTION SUMMARY TEXT [FIELD VALUE]...): a value is
 # CPACK_DEBIAN_<COMPONENT>_PACKAGE_<FIELD>.
@@ -69,21 +69,21 @@ brim_package(program brim science "neural networks with memory known before trai
              "This is the program, with its configurations, completion for bash and\nmanual pages."
              DEPENDS "libbrim0 ${same}, brim-plugins ${same}" SUGGESTS "brim-plugins-mpi, brim-dev")
 brim_package(plugins brim-plugins science "neural networks with memory known before training - plugins"
-             "These are the models, data sets and memory policies, and the backends that\ncompute with processors."
+             "These are the models, data sets and memory policies, and the backends for\nCPUs."
              DEPENDS "libbrim0 ${same}" ENHANCES brim)
 brim_package(development brim-dev libdevel "neural networks with memory known before training - headers"
-             "These are the headers that plugins are built with, and programs that use\nlibbrim, files for CMake and \
-pkg-config, and the templates of `brim new`."
+             "These are the headers for plugins and for programs that use libbrim, files for\nCMake and pkg-config, \
+and the templates of `brim new`."
              DEPENDS "libbrim0 ${same}" RECOMMENDS "brim ${same}" SUGGESTS "cmake, pkg-config")
 if(TARGET brim_comm_mpi)
   brim_package(plugins_mpi brim-plugins-mpi science "neural networks with memory known before training - MPI"
-               "This is the communicator of several processes, of one machine or more, that\ntrain one model together."
+               "This is the communicator of several processes, on one machine or more, that\ntrain one model together."
                DEPENDS "libbrim0 ${same}, brim-plugins ${same}" ENHANCES brim)
 endif()
 if(TARGET brim_backend_cuda OR TARGET brim_comm_nccl)
-  # CUDA's libraries come from elsewhere, so dpkg cannot know whose they are.
+  # CUDA's libraries are not from Debian, so dpkg cannot determine their packages.
   brim_package(plugins_cuda brim-plugins-cuda contrib/science "neural networks with memory known before training - CUDA"
-               "This is the backend that computes with NVIDIA GPUs, and adds up what several of\nthem have computed. \
+               "This is the backend for NVIDIA GPUs, and the communicator between several of\nthem. \
 It needs CUDA, cuDNN 9 and NCCL, which are not in Debian." DEPENDS "libbrim0 ${same}, brim-plugins ${same}, libc6"
                SHLIBDEPS OFF ENHANCES brim)
 endif()

@@ -1,21 +1,19 @@
-# For brim's own plugins and, installed, for those of other projects:
+# CMake functions for plugins, used by brim itself and, when installed, by other projects:
 #
 #     find_package(brim REQUIRED)
 #     enable_testing()
 #     brim_plugin(policy night_shift night_shift.c)
 #     brim_plugin_test(policy night_shift dataset=synthetic EXPECT "night_shift: ")
 #
-# `brim new` writes such a project. Its build folder is laid out as an installation is, so `brim --plugin-path build`
-# finds the plugins and the configurations of the project, and `cmake --install` puts both beside brim's own if the
-# prefixes are the same.
+# `brim new` writes such a project. Its build folder has the layout of an installation, so `brim --plugin-path build`
+# finds the plugins and configurations of the project. `cmake --install` with brim's prefix adds them to brim's own.
 
-# brim_plugin(KIND ID SOURCES...) adds the module brim_KIND_ID, built to lib/brim/plugins/KIND/ID.so and installed
-# there. A plugin takes brim's functions from the program that loads it, so it links nothing of brim; it needs the
-# headers only.
+# brim_plugin(KIND ID SOURCES...) adds the module brim_KIND_ID, and builds and installs it as
+# lib/brim/plugins/KIND/ID.so. A plugin takes brim's functions from the program that loads it: it needs brim's headers,
+# but links no library of brim.
 #
-# The configurations in the folder `configs` beside the CMakeLists.txt, if there is one, come along:
-# configs/KIND/NAME.yaml becomes the option KIND=NAME. In the build folder they are links, so what is edited counts at
-# once.
+# If there is a folder `configs` next to the CMakeLists.txt, its configurations are installed too:
+# configs/KIND/NAME.yaml becomes the option KIND=NAME. The build folder links to them, so edits take effect at once.
 function(brim_plugin kind id)
   set(target brim_${kind}_${id})
   set(folder lib/brim/plugins/${kind})
@@ -28,7 +26,7 @@ function(brim_plugin kind id)
     set_property(GLOBAL APPEND PROPERTY BRIM_PLUGINS ${target})
     target_compile_definitions(${target} PRIVATE _GNU_SOURCE)
     brim_options(${target})
-  else() # who names no build type does not mean slow samples
+  else() # optimise unless the user names a build type
     target_compile_options(${target} PRIVATE "$<$<CONFIG:>:-O2;-g>")
   endif()
   file(GLOB_RECURSE configs CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR}/configs configs/*.yaml)
@@ -42,7 +40,7 @@ function(brim_plugin kind id)
 endfunction()
 
 # brim_command_test(NAME WORD... [EXPECT REGEX...]) adds a test: `brim WORD...` with the plugins of this project must
-# end with status 0 and print what matches each REGEX, as CMake understands them. It runs in an empty folder of its own.
+# exit with status 0, and its output must match each REGEX (CMake's syntax). It runs in an empty folder.
 function(brim_command_test name)
   cmake_parse_arguments(PARSE_ARGV 1 test "" "" "EXPECT")
   set(folder ${CMAKE_CURRENT_BINARY_DIR}/tests/${name})
@@ -51,10 +49,10 @@ function(brim_command_test name)
            --plugin-path ${CMAKE_BINARY_DIR} ${test_UNPARSED_ARGUMENTS})
 endfunction()
 
-# brim_plugin_test(KIND ID [WORD...] [EXPECT REGEX...]) adds tests of a plugin: whether all that it does bears edge
-# cases (ID_check: `brim check`), and brim finds it (ID_plugins), plans with it (ID_plan) and trains two steps, or
-# rounds of a federation (ID_train), with the overrides WORD... behind KIND=ID (of a selector method=ID, of an augment
-# augmentation=ID); the last one must print what matches each REGEX.
+# brim_plugin_test(KIND ID [WORD...] [EXPECT REGEX...]) adds tests of a plugin: ID_check runs it on edge cases (`brim
+# check`), ID_plugins has brim find it, ID_plan plans with it, and ID_train trains two steps, or two rounds of a
+# federation. The last two use the overrides KIND=ID WORD... (method=ID for a selector, augmentation=ID for an augment);
+# the output of ID_train must match each REGEX.
 function(brim_plugin_test kind id)
   cmake_parse_arguments(PARSE_ARGV 2 test "" "" "EXPECT")
   set(group ${kind})

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# keep_ptxas.sh COMPILER ARGUMENT...: runs nvcc, and keeps what ptxas -v says of registers and spills beside the object
-# file, as OBJECT.ptxas, for scripts/kernels.py; everything else goes where it would.
+# keep_ptxas.sh COMPILER ARGUMENT...: runs nvcc, and writes ptxas -v's lines about registers and spills to OBJECT.ptxas
+# for scripts/kernels.py; all other output is passed on.
 set -u
 object=
 for ((i = 1; i <= $#; i++)); do

@@ -1,8 +1,8 @@
-/* clip_vit: the visual tower of CLIP (Radford et al. 2021, arXiv:2103.00020), named and initialised as Hugging Face's
- * CLIPVisionModelWithProjection, with a head for classes. On 3x224x224 images ViT-L/14 has 303,966,208 parameters
- * without the head (model=clip_vit_l14).
+/* clip_vit: the image encoder of CLIP (Radford et al. 2021, arXiv:2103.00020), with the names and initial values of
+ * Hugging Face's CLIPVisionModelWithProjection, and a head for classes. On 3x224x224 images ViT-L/14
+ * (model=clip_vit_l14) has 303,966,208 parameters without the head.
  *
- *     patches by a convolution   class token in front   + positions   layer norm
+ *     patches by a convolution   prepend the class token   + positions   layer norm
  *     depth times:  x + attention(layer norm(x))   x + fc2(gelu(fc1(layer norm(x))))
  *     class token   layer norm   projection   head */
 #include <math.h>
@@ -10,7 +10,7 @@
 #include "transformer.h"
 
 #define EPS 1e-5
-#define STD 0.02 /* of patches and positions at the start */
+#define STD 0.02 /* initial, of patches and positions */
 
 enum features { FEATURES_PROJECTED, FEATURES_POOLED };
 
@@ -24,15 +24,14 @@ static const brim_param params[] = {
     BRIM_PARAM(I64, clip_vit, patch, "32", "[1,1024]",
                "side of a patch in pixels; must divide the image's height and width"),
     BRIM_PARAM(I64, clip_vit, depth, "12", "[1,1024]", "number of blocks"),
-    BRIM_PARAM(I64, clip_vit, width, "768", "[1,65536]", "values of a token"),
-    BRIM_PARAM(I64, clip_vit, heads, "12", "[1,1024]", "of the attention; must divide width"),
-    BRIM_PARAM(F64, clip_vit, mlp_ratio, "4", "(0,64]",
-               "values between the two layers of a block's MLP, as a multiple of width"),
-    BRIM_PARAM(I64, clip_vit, projection, "512", "[1,65536]", "values of an image's embedding"),
+    BRIM_PARAM(I64, clip_vit, width, "768", "[1,65536]", "size of a token's vector"),
+    BRIM_PARAM(I64, clip_vit, heads, "12", "[1,1024]", "number of attention heads; must divide width"),
+    BRIM_PARAM(F64, clip_vit, mlp_ratio, "4", "(0,64]", "hidden size of a block's MLP, as a multiple of width"),
+    BRIM_PARAM(I64, clip_vit, projection, "512", "[1,65536]", "size of an image's embedding"),
     BRIM_PARAM(ENUM, clip_vit, activation, "quick_gelu", "gelu|gelu_tanh|quick_gelu",
-               "of the MLPs: quick_gelu is OpenAI's, gelu that of most models trained since"),
+               "activation of the MLPs: quick_gelu in OpenAI's models, gelu in most later ones"),
     BRIM_PARAM(ENUM, clip_vit, features, "projected", "projected|pooled",
-               "what the head gets: the embedding, or the class token in front of the projection"),
+               "input of the head: the embedding (projected), or the class token before the projection (pooled)"),
     BRIM_PARAMS_END,
 };
 
@@ -48,7 +47,7 @@ static brim_tensor *embeddings(brim_graph *g, const clip_vit *m, brim_tensor *im
   return brim_add(g, x, brim_parameter_new(g, "vision_model.embeddings.position_embedding.weight", 2, dim, positions));
 }
 
-/* Standard deviations at the start: `in` of what reads the blocks' sum, `out` of attention's out_proj. */
+/* Initial standard deviations: `in` for layers that read the residual sum, `out` for attention's out_proj. */
 typedef struct starts {
   double in, out, fc1;
 } starts;
@@ -78,7 +77,7 @@ static brim_tensor *mlp(brim_graph *g, const clip_vit *m, scope *s, brim_tensor 
 
 static brim_tensor *encode(brim_graph *g, const clip_vit *m, brim_tensor *x)
 {
-  x = brim_layer_norm(g, "vision_model.pre_layrnorm", x, EPS); /* spelled as in every checkpoint */
+  x = brim_layer_norm(g, "vision_model.pre_layrnorm", x, EPS); /* misspelled, as in every checkpoint */
   for (int64_t i = 0; i < m->depth; i++) {
     scope s;
     snprintf(s.prefix, sizeof s.prefix, "vision_model.encoder.layers.%lld", (long long)i);
@@ -109,7 +108,7 @@ static const brim_plugin plugin = {
     .size = sizeof plugin,
     .kind = BRIM_MODEL,
     .id = "clip_vit",
-    .help = "CLIP's visual tower: a vision transformer with a norm in front, quick gelu and a projection",
+    .help = "CLIP's image encoder: a vision transformer with an input norm, quick GELU and a projection",
     .params_size = sizeof(clip_vit),
     .params = params,
     .ops = &ops,

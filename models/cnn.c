@@ -1,5 +1,5 @@
-/* cnn: the network of PyTorch's own MNIST example (pytorch/examples, mnist/main.py), layer by layer and
- * with the same names. On 1x28x28 images and 10 classes it has 1,199,882 parameters.
+/* cnn: the network of PyTorch's MNIST example (pytorch/examples, mnist/main.py), with the same layers and names. On
+ * 1x28x28 images and 10 classes it has 1,199,882 parameters.
  *
  *     conv1 3x3, 32   relu   conv2 3x3, 64   relu   max pool 2   dropout   fc1 128   relu   dropout   fc2  */
 #include "brim/model.h"
@@ -12,9 +12,9 @@ typedef struct cnn {
 } cnn;
 
 static const brim_param params[] = {
-    BRIM_PARAM(I64, cnn, width, "32", "[1,4096]", "channels of conv1; conv2 has twice, fc1 four times as many"),
-    BRIM_PARAM(F64, cnn, dropout1, "0.25", "[0,1)", "probability of dropping after the pooling"),
-    BRIM_PARAM(F64, cnn, dropout2, "0.5", "[0,1)", "probability of dropping after fc1"),
+    BRIM_PARAM(I64, cnn, width, "32", "[1,4096]", "channels of conv1; conv2 has twice, fc1 four times that"),
+    BRIM_PARAM(F64, cnn, dropout1, "0.25", "[0,1)", "dropout probability after the pooling"),
+    BRIM_PARAM(F64, cnn, dropout2, "0.5", "[0,1)", "dropout probability after fc1"),
     BRIM_PARAMS_END,
 };
 

@@ -1,5 +1,5 @@
-/* emotion_cnn: emotions from faces. Made for 1x48x48 images and 7 classes (FER-2013), where it has 2,345,607
- * parameters; images must have at least 28 rows and columns.
+/* emotion_cnn: emotions from faces. On 1x48x48 images and 7 classes (FER-2013) it has 2,345,607 parameters; images must
+ * have at least 28 rows and columns.
  *
  *     conv1 32   conv2 64   max pool 2   dropout   conv3 128   max pool 2   conv4 128   max pool 2   dropout
  *     fc1 1024   dropout   fc2            all convolutions 3x3 without padding, all but the last layer with relu  */
@@ -12,8 +12,8 @@ typedef struct emotion_cnn {
 } emotion_cnn;
 
 static const brim_param params[] = {
-    BRIM_PARAM(F64, emotion_cnn, dropout, "0.25", "[0,1)", "probability of dropping after the poolings"),
-    BRIM_PARAM(F64, emotion_cnn, dropout_fc, "0.5", "[0,1)", "probability of dropping after fc1"),
+    BRIM_PARAM(F64, emotion_cnn, dropout, "0.25", "[0,1)", "dropout probability after each pooling"),
+    BRIM_PARAM(F64, emotion_cnn, dropout_fc, "0.5", "[0,1)", "dropout probability after fc1"),
     BRIM_PARAMS_END,
 };
 
@@ -40,7 +40,7 @@ static const brim_plugin plugin = {
     .size = sizeof plugin,
     .kind = BRIM_MODEL,
     .id = "emotion_cnn",
-    .help = "emotions from 48x48 faces: four convolutions, two linear layers",
+    .help = "emotions from 48x48 images of faces: four convolutions, two linear layers",
     .params_size = sizeof(emotion_cnn),
     .params = params,
     .ops = &ops,

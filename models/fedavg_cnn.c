@@ -11,7 +11,7 @@ typedef struct fedavg_cnn {
 } fedavg_cnn;
 
 static const brim_param params[] = {
-    BRIM_PARAM(I64, fedavg_cnn, width, "32", "[1,4096]", "channels of conv1; conv2 has twice, fc1 16 times as many"),
+    BRIM_PARAM(I64, fedavg_cnn, width, "32", "[1,4096]", "channels of conv1; conv2 has twice, fc1 16 times that"),
     BRIM_PARAMS_END,
 };
 

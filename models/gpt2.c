@@ -1,18 +1,18 @@
-/* gpt2: a language model of tokens (Radford et al. 2019, Language Models are Unsupervised Multitask Learners), named
- * and initialised as Hugging Face's GPT2LMHeadModel. With 12 layers of 768 values and 50257 tokens it has 124,439,808
- * parameters. Weights of linear layers are [out, in], where Hugging Face's Conv1D has [in, out].
+/* gpt2: a language model of tokens (Radford et al. 2019, Language Models are Unsupervised Multitask Learners), with the
+ * names and initial values of Hugging Face's GPT2LMHeadModel. With 12 layers of 768 values and 50257 tokens it has
+ * 124,439,808 parameters. Weights of linear layers are [out, in]; Hugging Face's Conv1D has [in, out].
  *
  *     token embedding + position embedding   dropout
  *     layers times:  x + c_proj(attention(c_attn(ln_1(x))))   x + c_proj(gelu(c_fc(ln_2(x))))
  *     ln_f   logits by the token embedding (tied)
  *
- * The attention is causal, so the logits at a place are told from the tokens up to there. */
+ * The attention is causal, so the logits at a position depend only on the tokens up to it. */
 #include <math.h>
 
 #include "transformer.h"
 
 #define EPS 1e-5
-#define STD 0.02 /* of weights at the start */
+#define STD 0.02 /* initial, of weights */
 
 typedef struct gpt2 {
   int64_t layers, heads, width, context;
@@ -21,31 +21,31 @@ typedef struct gpt2 {
 
 static const brim_param params[] = {
     BRIM_PARAM(I64, gpt2, layers, "12", "[1,1024]", "number of blocks"),
-    BRIM_PARAM(I64, gpt2, heads, "12", "[1,1024]", "of the attention; must divide width"),
-    BRIM_PARAM(I64, gpt2, width, "768", "[1,65536]", "values of a token"),
-    BRIM_PARAM(I64, gpt2, context, "1024", "[1,1048576]",
-               "places that have an embedding; samples have at most as many tokens"),
+    BRIM_PARAM(I64, gpt2, heads, "12", "[1,1024]", "number of attention heads; must divide width"),
+    BRIM_PARAM(I64, gpt2, width, "768", "[1,65536]", "size of a token's vector"),
+    BRIM_PARAM(I64, gpt2, context, "1024", "[1,1048576]", "number of position embeddings, the most tokens in a sample"),
     BRIM_PARAM(F64, gpt2, dropout, "0.1", "[0,1)",
-               "probability of dropping: of embeddings, attention and what is added to a token"),
+               "dropout probability of embeddings, attention weights and residual branches"),
     BRIM_PARAMS_END,
 };
 
-/* What is wrong with the parameters for samples of this shape. */
+/* Fails if the parameters do not suit samples of this shape. */
 static brim_status check(const gpt2 *m, const brim_tensor *tokens)
 {
   BRIM_TRY(check_samples("gpt2", tokens, SAMPLES_TOKENS));
   if (tokens->shape.dim[1] > m->context)
     return brim_fail(BRIM_ECONFIG,
-                     "gpt2: samples have %lld tokens, but only %lld places have an embedding\n"
+                     "gpt2: samples have %lld tokens, but only %lld positions have an embedding\n"
                      "set model.context to at least dataset.context",
                      (long long)tokens->shape.dim[1], (long long)m->context);
   if (m->width % m->heads != 0)
-    return brim_fail(BRIM_ECONFIG, "gpt2: model.heads must divide model.width %lld, which %lld does not",
+    return brim_fail(BRIM_ECONFIG, "gpt2: model.heads must divide model.width %lld, but %lld does not",
                      (long long)m->width, (long long)m->heads);
   return BRIM_OK;
 }
 
-/* A layer whose result is added to the tokens, twice in each block: it starts smaller the more there are. */
+/* A layer whose result is added to the residual sum, twice in each block: more blocks make its initial weights smaller.
+ */
 static brim_tensor *projection(brim_graph *g, const gpt2 *m, const char *name, brim_tensor *x)
 {
   x = normal_linear(g, name, x, m->width, STD / sqrt(2 * (double)m->layers));
@@ -66,7 +66,7 @@ static brim_tensor *mlp(brim_graph *g, const gpt2 *m, scope *b, brim_tensor *x)
   return projection(g, m, in(b, "mlp.c_proj"), x);
 }
 
-/* Of places 0, 1, ... as many as a sample has tokens. */
+/* Returns the embeddings of positions 0 to count - 1. */
 static brim_tensor *positions(brim_graph *g, const gpt2 *m, int64_t count)
 {
   brim_tensor *all = brim_parameter_new(g, "transformer.wpe.weight", 2, ((int64_t[]){m->context, m->width}),
@@ -99,7 +99,7 @@ static const brim_plugin plugin = {
     .size = sizeof plugin,
     .kind = BRIM_MODEL,
     .id = "gpt2",
-    .help = "language model: causal blocks of attention and MLP, logits by the tied token embedding",
+    .help = "GPT-2, a language model: causal blocks of attention and MLP, logits from the tied token embedding",
     .params_size = sizeof(gpt2),
     .params = params,
     .ops = &ops,

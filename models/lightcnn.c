@@ -1,5 +1,5 @@
 /* lightcnn: a small network for many clients: three blocks of a 3x3 convolution, a normalisation, relu and pooling,
- * then the mean over all places. On 1x28x28 images and 10 classes it has 24,058 parameters, whatever the images' size.
+ * then the mean over all places. With 1 channel and 10 classes it has 24,058 parameters for images of any size.
  *
  *     (conv 3x3, norm, relu, max pool 2) with 16 and 32 channels   (conv 3x3, norm, relu) with 64   mean   fc  */
 #include <stdio.h>
@@ -18,10 +18,10 @@ typedef struct lightcnn {
 
 static const brim_param params[] = {
     BRIM_PARAM(I64, lightcnn, width, "16", "[1,4096]",
-               "channels of the first block; the others have 2 and 4 times as many"),
+               "channels of the first block; the others have 2 and 4 times that"),
     BRIM_PARAM(ENUM, lightcnn, norm, "batch", "batch|group|none",
-               "normalisation: of batches, of 4 groups of channels (clients with few samples), or none"),
-    BRIM_PARAM(F64, lightcnn, dropout, "0", "[0,1)", "probability of dropping before the last layer"),
+               "batch: batch norm; group: group norm with 4 groups (for clients with few samples); none"),
+    BRIM_PARAM(F64, lightcnn, dropout, "0", "[0,1)", "dropout probability before the last layer"),
     BRIM_PARAMS_END,
 };
 
@@ -55,7 +55,7 @@ static const brim_plugin plugin = {
     .size = sizeof plugin,
     .kind = BRIM_MODEL,
     .id = "lightcnn",
-    .help = "a small network for many clients: three 3x3 convolutions with normalisation, then a mean",
+    .help = "a small network for federations: three 3x3 convolutions with normalisation, then a global mean",
     .params_size = sizeof(lightcnn),
     .params = params,
     .ops = &ops,

@@ -1,5 +1,5 @@
-/* linear_probe: one linear layer on the features of a frozen model, that of the group `backbone`. What the backbone
- * makes of each sample never changes, so brim computes it once and trains on that. */
+/* linear_probe: one linear layer on the features of a frozen model, which the group `backbone` selects. The features of
+ * a sample never change, so brim computes them once and trains on them. */
 #include "brim/model.h"
 #include "brim/plugin.h"
 
@@ -15,7 +15,7 @@ static const brim_plugin plugin = {
     .size = sizeof plugin,
     .kind = BRIM_MODEL,
     .id = "linear_probe",
-    .help = "a linear layer on the features of a frozen backbone, which are computed once",
+    .help = "a linear layer on a frozen backbone, whose features are computed once",
     .ops = &ops,
 };
 static const brim_plugin *const plugins[] = {&plugin, NULL};

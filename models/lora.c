@@ -1,7 +1,7 @@
-/* lora: a frozen model whose linear layers get changes of low rank, and a head of its own; both are trained (Hu et al.,
- * LoRA: Low-Rank Adaptation of Large Language Models, ICLR 2022, arXiv:2106.09685). The model is that of the group
- * `backbone`: model=lora backbone=vit backbone.depth=12. A language model keeps its head, as what it answers with are
- * the same tokens as before; then the changes alone are trained. */
+/* lora: trains low-rank updates of a frozen model's linear layers, and a new head (Hu et al., LoRA: Low-Rank Adaptation
+ * of Large Language Models, ICLR 2022, arXiv:2106.09685). The group `backbone` selects the model: model=lora
+ * backbone=vit backbone.depth=12. A language model keeps its head, because its vocabulary stays the same; then only the
+ * low-rank updates are trained. */
 #include "brim/dataset.h"
 #include "brim/model.h"
 #include "brim/plugin.h"
@@ -13,11 +13,12 @@ typedef struct lora {
 } lora;
 
 static const brim_param params[] = {
-    BRIM_PARAM(I64, lora, lora_r, "8", "[1,65536]", "rank of the changes"),
-    BRIM_PARAM(F64, lora, lora_alpha, "16", "(0,inf)", "they count alpha / r times"),
-    BRIM_PARAM(F64, lora, lora_dropout, "0.1", "[0,1)", "probability of dropping, of what goes into a change"),
-    BRIM_PARAM(NAMES, lora, lora_targets, "[q_proj, attn.qkv:q, c_attn]", NULL,
-               "linear layers by the ends of their names; ':q', ':k', ':v': that third of a layer's results"),
+    BRIM_PARAM(I64, lora, lora_r, "8", "[1,65536]", "rank of the updates"),
+    BRIM_PARAM(F64, lora, lora_alpha, "16", "(0,inf)", "updates are scaled by alpha / r"),
+    BRIM_PARAM(F64, lora, lora_dropout, "0.1", "[0,1)", "dropout probability of the inputs of updates"),
+    BRIM_PARAM(
+        NAMES, lora, lora_targets, "[q_proj, attn.qkv:q, c_attn]", NULL,
+        "linear layers to update, by the end of their names; ':q', ':k', ':v': only that third of a layer's outputs"),
     BRIM_PARAMS_END,
 };
 
@@ -41,7 +42,7 @@ static const brim_plugin plugin = {
     .size = sizeof plugin,
     .kind = BRIM_MODEL,
     .id = "lora",
-    .help = "changes of low rank to the linear layers of a frozen backbone, and a head; none for tokens",
+    .help = "LoRA: trainable low-rank updates of a frozen backbone's linear layers, and a new head (except for tokens)",
     .params_size = sizeof(lora),
     .params = params,
     .ops = &ops,

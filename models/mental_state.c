@@ -1,5 +1,5 @@
-/* mental_state: states of mind from EEG and other signals: convolutions over time, an LSTM in both directions,
- * attention over its states, and their mean.
+/* mental_state: mental states from EEG and other signals: convolutions over time, a bidirectional LSTM, attention over
+ * its states, and their mean.
  *
  *     conv1 64   relu   max pool 2   conv2 128   relu   max pool 2   dropout      (along time, kernel 3)
  *     bidirectional lstm 64   layer norm(x + attention of 4 heads)   mean over time   dropout   fc
@@ -15,14 +15,15 @@ typedef struct mental_state {
 } mental_state;
 
 static const brim_param params[] = {
-    BRIM_PARAM(I64, mental_state, width, "64", "[1,4096]", "channels of conv1; conv2 has twice as many"),
-    BRIM_PARAM(I64, mental_state, hidden, "64", "[1,65536]", "size of the LSTM's state, in each direction"),
-    BRIM_PARAM(I64, mental_state, heads, "4", "[1,1024]", "of the attention; must divide twice the LSTM's state"),
-    BRIM_PARAM(F64, mental_state, dropout, "0.3", "[0,1)", "probability of dropping"),
+    BRIM_PARAM(I64, mental_state, width, "64", "[1,4096]", "channels of conv1; conv2 has twice that"),
+    BRIM_PARAM(I64, mental_state, hidden, "64", "[1,65536]", "size of the LSTM's state in each direction"),
+    BRIM_PARAM(I64, mental_state, heads, "4", "[1,1024]",
+               "number of attention heads; must divide twice the LSTM's state"),
+    BRIM_PARAM(F64, mental_state, dropout, "0.3", "[0,1)", "dropout probability"),
     BRIM_PARAMS_END,
 };
 
-/* [N, channels, T], whatever the samples are. */
+/* Converts samples of any supported shape to [N, channels, T]. */
 static brim_tensor *as_signals(brim_graph *g, brim_tensor *x)
 {
   const brim_shape s = brim_shape_of(x);
@@ -31,7 +32,7 @@ static brim_tensor *as_signals(brim_graph *g, brim_tensor *x)
   return x;
 }
 
-/* Self-attention with projections of its own, as torch.nn.MultiheadAttention's. */
+/* Self-attention with projections, like torch.nn.MultiheadAttention. */
 static brim_tensor *attend(brim_graph *g, const mental_state *m, brim_tensor *x)
 {
   const int64_t size = 2 * m->hidden;
@@ -64,7 +65,7 @@ static const brim_plugin plugin = {
     .size = sizeof plugin,
     .kind = BRIM_MODEL,
     .id = "mental_state",
-    .help = "states of mind from signals: convolutions over time, a bidirectional LSTM, attention",
+    .help = "mental states from signals: convolutions over time, a bidirectional LSTM, attention",
     .params_size = sizeof(mental_state),
     .params = params,
     .ops = &ops,

@@ -1,5 +1,5 @@
-/* mlp: a multilayer perceptron. Linear layers fc1, fc2, ... of the given widths, each followed by relu
- * and dropout, and a last one to the classes. */
+/* mlp: a multilayer perceptron. Linear layers fc1, fc2, ... of the given widths, each followed by relu and dropout, and
+ * a last one for the outputs. */
 #include <stdio.h>
 
 #include "brim/model.h"
@@ -13,7 +13,7 @@ typedef struct mlp {
 
 static const brim_param params[] = {
     BRIM_PARAM(LIST, mlp, hidden, "[512, 256]", "[1,1048576]", "width of each hidden layer"),
-    BRIM_PARAM(F64, mlp, dropout, "0", "[0,1)", "probability of dropping, after each hidden layer"),
+    BRIM_PARAM(F64, mlp, dropout, "0", "[0,1)", "dropout probability after each hidden layer"),
     BRIM_PARAMS_END,
 };
 
@@ -27,7 +27,7 @@ static brim_status build(const void *self, brim_graph *g)
   for (size_t i = 0; i < m->hidden.count; i++) {
     const int64_t width = (int64_t)m->hidden.item[i];
     if ((double)width != m->hidden.item[i])
-      return brim_fail(BRIM_ECONFIG, "mlp: hidden: a layer's width is a whole number, not %g", m->hidden.item[i]);
+      return brim_fail(BRIM_ECONFIG, "mlp: hidden: a layer's width must be a whole number, not %g", m->hidden.item[i]);
     snprintf(name, sizeof name, "fc%zu", i + 1);
     x = brim_dropout(g, brim_relu(g, brim_linear(g, name, x, width)), m->dropout);
   }

@@ -1,10 +1,10 @@
-/* What the residual networks of He et al. 2015 (arXiv:1512.03385) have in common, named and initialised as
+/* The common parts of the residual networks of He et al. 2015 (arXiv:1512.03385), with the names and initial values of
  * torchvision's ResNet:
  *
  *     stem   four layers of blocks with 1, 2, 4 and 8 times `width` channels   mean over all places   fc
  *
- * A layer's first block has stride 2, but that of the first layer. Each block ends with relu(what it computes + what it
- * got), the latter through a 1x1 convolution where the shapes differ. */
+ * The first block of each layer except the first has stride 2. Each block ends with relu(its result + its input); if
+ * the shapes differ, the input goes through a 1x1 convolution. */
 #ifndef BRIM_MODELS_RESNET_H
 #define BRIM_MODELS_RESNET_H
 #include <math.h>
@@ -14,7 +14,7 @@
 #include "samples.h"
 #include "scope.h"
 
-#define RESNET_SMALL_PIXELS 64 /* images with a side below this have nothing to spare for a stem that quarters it */
+#define RESNET_SMALL_PIXELS 64 /* images with a shorter side are too small for a stem that quarters it */
 
 enum resnet_stem { RESNET_STEM_AUTO, RESNET_STEM_IMAGENET, RESNET_STEM_CIFAR };
 
@@ -29,15 +29,15 @@ static const brim_param resnet_params[] = {
     BRIM_PARAM(ENUM, resnet, stem, "auto", "auto|imagenet|cifar",
                "imagenet: 7x7 with stride 2 and max pooling; cifar: 3x3; auto: cifar for sides below 64 pixels"),
     BRIM_PARAM(BOOL, resnet, zero_init_residual, "false", NULL,
-               "the last norm of each block starts with weights of 0, so that the block starts as what it gets"),
+               "initialise the last norm of each block to 0, so that a block starts as the identity"),
     BRIM_PARAMS_END,
 };
 
-/* A kind of block; `channels` are those of its 3x3 convolutions. */
+/* Builds a block; `channels` are those of its 3x3 convolutions. */
 typedef brim_tensor *(*resnet_block)(brim_graph *g, const resnet *m, scope *s, brim_tensor *x, int64_t channels,
                                      int64_t stride);
 
-/* A convolution without bias that keeps the size, but for its stride. */
+/* A convolution without bias, padded so that only the stride changes the size. */
 static inline brim_tensor *resnet_conv(brim_graph *g, const char *name, brim_tensor *x, int64_t channels,
                                        int64_t kernel, int64_t stride)
 {
@@ -46,7 +46,7 @@ static inline brim_tensor *resnet_conv(brim_graph *g, const char *name, brim_ten
       .kernel = {kernel, kernel}, .stride = {stride, stride}, .padding = {kernel / 2, kernel / 2}, .no_bias = 1};
   x = brim_conv2d(g, name, x, channels, options);
   snprintf(weight, sizeof weight, "%s.weight", name);
-  /* He et al. 2015 (arXiv:1502.01852): the variance of what goes backwards stays */
+  /* He et al. 2015 (arXiv:1502.01852): keeps the variance of the gradients */
   brim_set_init(g, weight, ((brim_init){BRIM_INIT_NORMAL, sqrt(2.0 / (double)(channels * kernel * kernel))}));
   return x;
 }
@@ -56,7 +56,7 @@ static inline brim_tensor *resnet_norm(brim_graph *g, const char *name, brim_ten
   return brim_batch_norm(g, name, x, 1e-5, 0.1);
 }
 
-/* A block's convolution and norm of this number: "layer1.0.conv2", "layer1.0.bn2". */
+/* A block's convolution and norm with this number: "layer1.0.conv2", "layer1.0.bn2". */
 static inline brim_tensor *resnet_conv_norm(brim_graph *g, scope *s, int number, brim_tensor *x, int64_t channels,
                                             int64_t kernel, int64_t stride)
 {
@@ -66,7 +66,7 @@ static inline brim_tensor *resnet_conv_norm(brim_graph *g, scope *s, int number,
   return resnet_norm(g, in(s, norm), resnet_conv(g, in(s, conv), x, channels, kernel, stride));
 }
 
-/* The end of a block that has computed y from x; `last`: the number of its last norm. */
+/* Ends a block that has computed y from x; `last` is the number of its last norm. */
 static inline brim_tensor *resnet_join(brim_graph *g, const resnet *m, scope *s, brim_tensor *x, brim_tensor *y,
                                        int last, int64_t stride)
 {
@@ -94,7 +94,7 @@ static inline brim_tensor *resnet_stem(brim_graph *g, const resnet *m, brim_tens
   return brim_max_pool2d(g, x, ((brim_pool2d_options){.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}}));
 }
 
-/* The whole network, with so many blocks in each layer. */
+/* Builds the whole network, with blocks[i] blocks in layer i. */
 static inline brim_status resnet_build(const resnet *m, brim_graph *g, const char *id, resnet_block block,
                                        const int blocks[4])
 {

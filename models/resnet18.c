@@ -1,5 +1,5 @@
-/* resnet18: the residual network of 18 layers (He et al. 2015, arXiv:1512.03385), as torchvision's. On 3x224x224 images
- * and 1000 classes it has 11,689,512 parameters.
+/* resnet18: the residual network of 18 layers (He et al. 2015, arXiv:1512.03385), like torchvision's. On 3x224x224
+ * images and 1000 classes it has 11,689,512 parameters.
  *
  *     stem   2, 2, 2 and 2 blocks   mean   fc
  *     block: relu(x + norm(conv 3x3(relu(norm(conv 3x3(x))))))  */

@@ -1,5 +1,5 @@
-/* resnet50: the residual network of 50 layers (He et al. 2015, arXiv:1512.03385), as torchvision's, which has a block's
- * stride at its 3x3 convolution. On 3x224x224 images and 1000 classes it has 25,557,032 parameters.
+/* resnet50: the residual network of 50 layers (He et al. 2015, arXiv:1512.03385), like torchvision's, which puts a
+ * block's stride at its 3x3 convolution. On 3x224x224 images and 1000 classes it has 25,557,032 parameters.
  *
  *     stem   3, 4, 6 and 3 blocks   mean   fc
  *     block: relu(x + norm(conv 1x1(relu(norm(conv 3x3(relu(norm(conv 1x1(x)))))))))    the last with 4 times the

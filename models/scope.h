@@ -1,4 +1,4 @@
-/* The names of a part of a model: "blocks.11" and in it "blocks.11.attn.qkv". */
+/* Names in a part of a model: the prefix "blocks.11" makes "blocks.11.attn.qkv" of "attn.qkv". */
 #ifndef BRIM_MODELS_SCOPE_H
 #define BRIM_MODELS_SCOPE_H
 #include <stdio.h>
@@ -7,7 +7,7 @@ typedef struct scope {
   char prefix[64], name[160];
 } scope;
 
-/* A layer's full name; valid until the next call. */
+/* Returns a layer's full name, valid until the next call. */
 static inline const char *in(scope *s, const char *layer)
 {
   snprintf(s->name, sizeof s->name, "%s.%s", s->prefix, layer);

@@ -1,5 +1,5 @@
-/* temperature_lstm: the next value of a time series, from the last state of an LSTM. Trained with loss=mse, mae or
- * huber on real numbers, as many as the dataset asks for; with classes it classifies sequences.
+/* temperature_lstm: predicts the next value of a time series from the last state of an LSTM. With loss=mse, mae or
+ * huber it has one output for each target of the dataset; with classes it classifies sequences.
  *
  *     lstm 50   last element   dropout   fc
  *
@@ -15,12 +15,12 @@ typedef struct temperature_lstm {
 
 static const brim_param params[] = {
     BRIM_PARAM(I64, temperature_lstm, hidden, "50", "[1,65536]", "size of the LSTM's state"),
-    BRIM_PARAM(I64, temperature_lstm, layers, "1", "[1,64]", "LSTMs one after the other"),
-    BRIM_PARAM(F64, temperature_lstm, dropout, "0", "[0,1)", "probability of dropping between layers and before fc"),
+    BRIM_PARAM(I64, temperature_lstm, layers, "1", "[1,64]", "number of stacked LSTM layers"),
+    BRIM_PARAM(F64, temperature_lstm, dropout, "0", "[0,1)", "dropout probability between layers and before fc"),
     BRIM_PARAMS_END,
 };
 
-/* [N, T, F], whatever the samples are. */
+/* Converts samples of any supported shape to [N, T, F]. */
 static brim_tensor *as_sequence(brim_graph *g, brim_tensor *x)
 {
   const brim_shape s = brim_shape_of(x);
@@ -46,7 +46,7 @@ static const brim_plugin plugin = {
     .size = sizeof plugin,
     .kind = BRIM_MODEL,
     .id = "temperature_lstm",
-    .help = "an LSTM over a time series, and one linear layer on its last state",
+    .help = "an LSTM over a time series, and a linear layer on its last state",
     .params_size = sizeof(temperature_lstm),
     .params = params,
     .ops = &ops,

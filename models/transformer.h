@@ -1,4 +1,4 @@
-/* What the vision transformers vit and clip_vit share: tokens made of an image, and blocks of attention and MLP. */
+/* The common parts of the vision transformers vit and clip_vit: patch tokens, the class token, checks. */
 #ifndef BRIM_MODELS_TRANSFORMER_H
 #define BRIM_MODELS_TRANSFORMER_H
 #include "brim/model.h"
@@ -6,7 +6,7 @@
 #include "samples.h"
 #include "scope.h"
 
-/* A linear layer whose weights start normal, with this standard deviation, and whose bias as 0. */
+/* A linear layer whose initial weights are normal with this standard deviation, and whose initial bias is 0. */
 static inline brim_tensor *normal_linear(brim_graph *g, const char *name, brim_tensor *x, int64_t out, double std)
 {
   char full[sizeof(scope)];
@@ -18,22 +18,22 @@ static inline brim_tensor *normal_linear(brim_graph *g, const char *name, brim_t
   return x;
 }
 
-/* What is wrong with a model's parameters for samples of this shape. */
+/* Fails if a model's parameters do not suit samples of this shape. */
 static inline brim_status check_tokens(const char *id, const brim_shape *image, int64_t patch, int64_t width,
                                        int64_t heads, double mlp_ratio)
 {
   if (image->dim[2] % patch != 0 || image->dim[3] % patch != 0)
-    return brim_fail(BRIM_ECONFIG, "%s: model.patch must divide images of %lldx%lld, which %lld does not", id,
+    return brim_fail(BRIM_ECONFIG, "%s: model.patch must divide images of %lldx%lld, but %lld does not", id,
                      (long long)image->dim[2], (long long)image->dim[3], (long long)patch);
   if (width % heads != 0)
-    return brim_fail(BRIM_ECONFIG, "%s: model.heads must divide model.width %lld, which %lld does not", id,
+    return brim_fail(BRIM_ECONFIG, "%s: model.heads must divide model.width %lld, but %lld does not", id,
                      (long long)width, (long long)heads);
   if (mlp_ratio * (double)width < 1)
     return brim_fail(BRIM_ECONFIG, "%s: model.mlp_ratio %g leaves no values between the MLP's layers", id, mlp_ratio);
   return BRIM_OK;
 }
 
-/* [N, C, H, W] -> [N, tokens, width], one token a patch, row by row. */
+/* [N, C, H, W] -> [N, tokens, width], one token for each patch, row by row. */
 static inline brim_tensor *patch_tokens(brim_graph *g, const char *name, brim_tensor *image, int64_t patch,
                                         int64_t width, int no_bias)
 {
@@ -43,8 +43,8 @@ static inline brim_tensor *patch_tokens(brim_graph *g, const char *name, brim_te
   return brim_transpose(g, x, 1, 2);
 }
 
-/* The class token, a parameter of `width` values, in front of each sample's tokens. It is the same for all samples:
- * added to N zeros, which are made of each image's first pixel. */
+/* Prepends the class token, a parameter of `width` values, to each sample's tokens. It is broadcast to N samples by
+ * adding it to N zeros, which are made from each image's first pixel. */
 static inline brim_tensor *with_class_token(brim_graph *g, brim_tensor *image, brim_tensor *token, brim_tensor *x)
 {
   const int64_t n = brim_shape_of(image).dim[0];
@@ -53,7 +53,7 @@ static inline brim_tensor *with_class_token(brim_graph *g, brim_tensor *image, b
   return brim_concat(g, 2, ((brim_tensor *[]){brim_add(g, zero, token), x}), 1);
 }
 
-/* [N, tokens, width] -> [N, width]: that of the class. */
+/* [N, tokens, width] -> [N, width]: the class token. */
 static inline brim_tensor *class_token(brim_graph *g, brim_tensor *x)
 {
   return brim_flatten(g, brim_slice(g, x, 1, 0, 1));

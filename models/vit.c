@@ -1,13 +1,13 @@
-/* vit: the vision transformer (Dosovitskiy et al. 2020, arXiv:2010.11929) for images of any size, named and initialised
- * as timm's VisionTransformer. On 1x28x28 images and 10 classes it has 5,353,738 parameters.
+/* vit: the vision transformer (Dosovitskiy et al. 2020, arXiv:2010.11929) for images of any size, with the names and
+ * initial values of timm's VisionTransformer. On 1x28x28 images and 10 classes it has 5,353,738 parameters.
  *
- *     patches by a convolution   class token in front   + positions   dropout
+ *     patches by a convolution   prepend the class token   + positions   dropout
  *     depth times:  x + attention(layer norm(x))   x + fc2(gelu(fc1(layer norm(x))))
  *     layer norm   class token, or the mean of all tokens   head */
 #include "transformer.h"
 
-#define EPS 1e-6 /* of the norms; timm's, not PyTorch's 1e-5 */
-#define STD 0.02 /* of weights at the start */
+#define EPS 1e-6 /* of the norms: timm's value; PyTorch's is 1e-5 */
+#define STD 0.02 /* initial, of weights */
 #define CLS_STD 1e-6
 
 enum pool { POOL_TOKEN, POOL_MEAN };
@@ -21,14 +21,13 @@ typedef struct vit {
 static const brim_param params[] = {
     BRIM_PARAM(I64, vit, patch, "4", "[1,1024]", "side of a patch in pixels; must divide the image's height and width"),
     BRIM_PARAM(I64, vit, depth, "12", "[1,1024]", "number of blocks"),
-    BRIM_PARAM(I64, vit, width, "192", "[1,65536]", "values of a token"),
-    BRIM_PARAM(I64, vit, heads, "3", "[1,1024]", "of the attention; must divide width"),
-    BRIM_PARAM(F64, vit, mlp_ratio, "4", "(0,64]",
-               "values between the two layers of a block's MLP, as a multiple of width"),
+    BRIM_PARAM(I64, vit, width, "192", "[1,65536]", "size of a token's vector"),
+    BRIM_PARAM(I64, vit, heads, "3", "[1,1024]", "number of attention heads; must divide width"),
+    BRIM_PARAM(F64, vit, mlp_ratio, "4", "(0,64]", "hidden size of a block's MLP, as a multiple of width"),
     BRIM_PARAM(F64, vit, dropout, "0", "[0,1)",
-               "probability of dropping: of positions, attention and the MLP's layers"),
+               "dropout probability of position embeddings, attention weights and the MLP's layers"),
     BRIM_PARAM(ENUM, vit, pool, "token", "token|mean",
-               "what the classes are told from: a class token, or all tokens' mean"),
+               "input of the head: a class token (token), or the mean of all tokens (mean)"),
     BRIM_PARAMS_END,
 };
 
@@ -38,7 +37,7 @@ static brim_tensor *positions(brim_graph *g, const vit *m, brim_tensor *x)
   return brim_add(g, x, brim_parameter_new(g, "pos_embed", 3, dim, ((brim_init){BRIM_INIT_NORMAL, STD})));
 }
 
-/* (timm cuts the normal distribution at 2, which is a hundred standard deviations.) */
+/* timm truncates the normal distribution at 2, a hundred standard deviations, which makes no difference. */
 static brim_tensor *linear(brim_graph *g, const char *name, brim_tensor *x, int64_t out)
 {
   return normal_linear(g, name, x, out, STD);

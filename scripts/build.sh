@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # build.sh [--configure] PRESET [CMAKE OPTION]...: builds build/PRESET, quietly unless something is wrong. The options
-# count when the folder is new, or with --configure: so a folder that was set up for the tests keeps them. BUILD_TARGETS
-# are ninja's; without it, all.
+# apply to a new folder, or with --configure, so a folder that was set up for the tests keeps its own. BUILD_TARGETS
+# names ninja's targets; the default is all.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 configure=no

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Counts single test cases in what `ctest --output-junit` writes.
+"""Counts single test cases in the output of `ctest --output-junit`.
 
-A test of ctest is a program with many cases: cmocka and Python's unittest say how many; anything else counts as one. A
-program that ctest calls failed counts at least one failed case, whatever it printed. The last line is
+A test of ctest is a program with many cases: cmocka and Python's unittest print their number; anything else counts as
+one. A program that ctest reports as failed counts at least one failed case, whatever it printed. The last line is
 "N passed, N failed"; the exit status is 1 if any failed or none passed.
 """
 
@@ -20,7 +20,7 @@ UNITTEST = re.compile(r"^Ran (\d+) tests? in [\d.]+s\n\n(?:OK|FAILED)(?: \((.*)\
 
 
 def count_output(text):
-    """Cases that passed, failed, were skipped, as the program itself says."""
+    """The cases that passed, failed and were skipped, as the program printed them."""
     counts = {key: sum(map(int, pattern.findall(text))) for key, pattern in CMOCKA.items()}
     for total, details in UNITTEST.findall(text):
         detail = {key.strip(): int(value) for key, value in re.findall(r"([a-z ]+)=(\d+)", details)}
@@ -45,7 +45,7 @@ def count_test(test):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--broken", type=int, default=0, help="failures that left no report: builds, mostly")
+    parser.add_argument("--broken", type=int, default=0, help="failures without a report, mostly failed builds")
     parser.add_argument("reports", nargs="*")
     options = parser.parse_args()
     total = {"passed": 0, "failed": options.broken, "skipped": 0}

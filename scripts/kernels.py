@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Lists what each kernel of the cuda backend takes of a multiprocessor, as the compiler said when it was built.
+"""Lists the resources that each kernel of the cuda backend uses, as the compiler reported them during the build.
 
     scripts/kernels.py BUILD       the folder of a build, as build/release
 
-A line per kernel and architecture: registers a thread, static shared memory a block, stack frame and spills a thread,
-in bytes. Fails if a kernel spills registers to memory. Reads what cmake/keep_ptxas.sh keeps beside each object file."""
+Prints a line per kernel and architecture: registers a thread, static shared memory a block, stack frame and spills a
+thread, in bytes. Fails if a kernel spills registers to memory. Reads the files that cmake/keep_ptxas.sh writes next to
+each object file."""
 
 import pathlib
 import re
@@ -20,8 +21,8 @@ HEAD = ("arch", "registers", "shared", "stack", "spills", "file", "kernel")
 
 
 def read(path):
-    """Kernels of an object file: {name, arch, registers, shared, stack, spills}. What functions that were not inlined
-    take of the stack counts for the kernel that they were compiled with."""
+    """Kernels of an object file: {name, arch, registers, shared, stack, spills}. The stack of functions that were not
+    inlined counts for the kernel that they were compiled with."""
     kernels, kernel = [], None
     for line in path.read_text(encoding="utf-8").splitlines():
         if entry := ENTRY.search(line):
@@ -38,7 +39,7 @@ def read(path):
 
 
 def demangled(names):
-    """Names as in the source, without what it takes; as they are where there is no c++filt."""
+    """Names as in the source, without parameters; unchanged if there is no c++filt."""
     try:
         text = subprocess.run(["c++filt"], input="\n".join(names), text=True, capture_output=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
@@ -62,7 +63,7 @@ def main(folder):
     found = [path for path in sorted(pathlib.Path(folder).rglob("*.cu.o.ptxas")) if path.with_suffix("").exists()]
     kernels = [{**kernel, "file": path.name.removesuffix(".o.ptxas")} for path in found for kernel in read(path)]
     if not kernels:
-        print(f"kernels: none in {folder}: was backend/cuda built there?", file=sys.stderr)
+        print(f"kernels: no kernels in {folder}: was backend/cuda built there?", file=sys.stderr)
         return 2
     for kernel, name in zip(kernels, demangled([kernel["name"] for kernel in kernels]), strict=True):
         kernel["kernel"] = name

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks format, line length and banned functions, and looks for mistakes.
+# Checks format, line length, banned functions, words, links and commits, and looks for mistakes.
 #   scripts/lint.sh                    every source file
 #   scripts/lint.sh --deep             clang's static analyzer too: ten times as long
 #   scripts/lint.sh --changed [BASE]   only the files that differ from BASE (default HEAD), new files included
@@ -8,7 +8,9 @@
 #
 # clang-format checks the layout of C, C++ and CUDA; lines of all code end at column 120. clang-tidy runs the checks of
 # .clang-tidy. It compiles each file as the build does, with core/base/banned.h, so a banned function is an error
-# here too. pyflakes reads the Python scripts; scripts/folders.sh looks at the picture of the folders.
+# here too. pyflakes reads the Python scripts; scripts/folders.sh checks who includes whom, scripts/words.py the phrases
+# and scripts/check_links.py the links of all pages. Subjects of commits since the last version (else of the last 30)
+# must be "subsystem: what changes" in at most 72 characters.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -45,6 +47,21 @@ mapfile -t scripts < <(of py)
 ((!${#scripts[@]})) || pyflakes3 "${scripts[@]}" || failed=1
 
 scripts/folders.sh --check || failed=1
+case "${1:-}" in
+  "" | --changed) mapfile -t prose < <(git ls-files '*.md' '*.yaml') ;;
+  *) mapfile -t prose < <(of 'md|yaml') ;;
+esac
+python3 scripts/words.py --check "${files[@]}" "${prose[@]}" || failed=1
+mapfile -t pages < <(printf '%s\n' "${prose[@]}" | grep '\.md$' || true)
+((!${#pages[@]})) || scripts/check_links.py "${pages[@]}" || failed=1
+
+subjects=(-30)
+if tag=$(git describe --tags --abbrev=0 --match 'v[0-9]*' 2>/dev/null); then subjects=("$tag..HEAD"); fi
+git log --no-merges --format='%h %s' "${subjects[@]}" | awk '{
+    subject = substr($0, index($0, " ") + 1)
+    if (subject ~ /^[a-z0-9][a-z0-9_.\/, -]*: [^ ]/ && length(subject) <= 72) next
+    printf "commit %s: \"subsystem: what changes\" in at most 72 characters, not \"%s\"\n", $1, subject; bad = 1
+  } END {exit bad}' >&2 || failed=1
 
 # clang-tidy reads how each file is compiled; it checks headers where a file includes them.
 build=build/dev

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# From a fresh clone to a training run: installs what is needed, builds, and ends in `brim train` with the arguments
-# given. Without any it trains cnn on Fashion-MNIST.
+# From a fresh clone to a training run: installs the needed packages, builds, and runs `brim train` with the arguments.
+# Without arguments it trains cnn on Fashion-MNIST.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes docs/sdk, the reference of the SDK: a page for each header of core/include/brim, made of its declarations and
-comments, and one of the shipped plugins' parameters, as `brim plugins` lists them.
+"""Writes docs/sdk, the reference of the SDK: a page for each header of core/include/brim, made from its declarations
+and comments, and one for the parameters of the shipped plugins, as `brim plugins` lists them.
 
     scripts/sdk_reference.py [--brim PROGRAM] [--check]
 
---check changes nothing: it prints what would differ, and fails if anything would. PROGRAM is build/release/bin/brim
-unless it is named. Plugins that this build lacks, as those of GPUs, stay in the page as they are."""
+--check changes nothing: it prints the differences, and fails if there are any. PROGRAM defaults to
+build/release/bin/brim. Plugins that this build lacks, such as those for GPUs, keep their entries in the page."""
 
 import argparse
 import difflib
@@ -22,18 +22,18 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 HEADERS = ROOT / "core" / "include" / "brim"
 PAGES = ROOT / "docs" / "sdk"
 SYMBOLS = ROOT / "tests" / "abi" / "symbols.txt"
-# In the order in which they are read; others follow.
+# Reading order; other headers follow.
 ORDER = ["plugin", "policy", "model", "dataset", "selector", "optimizer", "formula", "schedule", "loss", "augment",
          "backend", "comm", "ops", "tensor", "status", "host", "memory", "engine", "random"]
 MADE = "<!-- Made by scripts/sdk_reference.py: change the {source}, then run it. -->\n"
-# Which side of a condition a reader is shown: C, on the host, by gcc or clang.
+# The side of a condition that is shown: C, on the host, with gcc or clang.
 HIDDEN = {"#ifdef __cplusplus": True, "#ifdef __CUDACC__": True, "#if defined(__GNUC__)": False}
 
 # ---- reading headers ----
 
 
 class Item:
-    """Declarations that share a comment: .code, .names ({name: what it is}), .doc (lines), or a .title alone."""
+    """Declarations that share a comment: .code, .names ({name: kind}), .doc (lines), or only a .title."""
 
     def __init__(self, doc=(), code="", title=""):
         self.doc, self.code, self.title, self.names = list(doc), code, title, {}
@@ -43,7 +43,7 @@ class Item:
 
 
 def visible(text):
-    """The lines between the guards, without includes and sides of conditions that are not shown."""
+    """The lines between the guards, without includes and hidden sides of conditions."""
     shown, hidden = [], []
     for line in text.splitlines():
         word = line.split(" ")[0]
@@ -64,7 +64,7 @@ def visible(text):
 
 
 def comment_at(lines, i):
-    """The comment that begins in line i, as lines of text, and the line behind it."""
+    """The comment that begins in line i, as lines of text, and the number of the line after it."""
     end = i
     while "*/" not in lines[end]:
         end += 1
@@ -73,7 +73,7 @@ def comment_at(lines, i):
 
 
 def declaration_at(lines, i):
-    """The declaration that begins in line i, without the body of a function, and the line behind it."""
+    """The declaration that begins in line i, without the body of a function, and the number of the line after it."""
     if lines[i].startswith("#"):
         end = i
         while lines[end].endswith("\\"):
@@ -113,7 +113,7 @@ def without_comments(line, inside):
 
 
 def names_of(code):
-    """What a declaration declares: {name: "function", "macro", "struct" ...}."""
+    """The names that a declaration declares: {name: "function", "macro", "struct" ...}."""
     if match := re.match(r"#define (\w+)", code):
         return {match[1]: "macro"}
     if match := re.search(r"^}\s*(\w+);", code, re.MULTILINE):
@@ -128,14 +128,14 @@ def names_of(code):
 
 
 def belong(before, names):
-    """Do declarations without a comment of their own go with those in front of them? Types do with types, functions
-    with functions, and macros with either."""
+    """Returns whether declarations without a comment belong to those before them. Types join types, functions join
+    functions, and macros join either."""
     kinds = {kind == "function" for kind in before.values() if kind != "macro"}
     return all(kind == "macro" or {kind == "function"} >= kinds for kind in names.values())
 
 
 def paragraphs(doc):
-    """A comment's lines; empty ones between two that are indented are indented too."""
+    """A comment's lines; an empty line between two indented ones is indented too."""
     for i, line in enumerate(doc):
         within = line == "" and 0 < i < len(doc) - 1 and doc[i - 1].startswith("  ") and doc[i + 1].startswith("  ")
         yield "  " if within else line
@@ -157,7 +157,7 @@ def read_header(path):
     while i < len(lines):
         line = lines[i]
         if line.strip() in ("", 'extern "C" {', "}"):
-            if doc:  # a comment by itself
+            if doc:  # a comment without a declaration
                 items.append(Item(doc))
             doc, beside = None, False
             i += 1
@@ -173,7 +173,7 @@ def read_header(path):
             text = tidy("\n".join(code))
             names = names_of(text)
             if any(name in functions for name in names) or text.startswith(("extern ", "#undef")):
-                continue  # macros of model.h that put brim_at in front of a function
+                continue  # macros of model.h that put brim_at before a function
             functions.update(name for name, kind in names.items() if kind == "function")
             follows = doc is None and items and items[-1].code and beside
             if follows and belong(items[-1].names, names):
@@ -194,10 +194,10 @@ class Reference:
         stems = sorted((path.stem for path in HEADERS.glob("*.h")), key=lambda stem: (
             ORDER.index(stem) if stem in ORDER else len(ORDER), stem))
         self.headers = {stem: read_header(HEADERS / f"{stem}.h") for stem in stems if stem != "brim"}
-        self.place = {}  # of each name: the header, and the anchor there
+        self.place = {}  # of each name: its header and anchor
         for stem, (_, items) in self.headers.items():
             for item in items:
-                # gelu is an enum in ops.h, and the function that people mean
+                # gelu is an enum in ops.h and a function; links mean the function
                 self.place.update({name: (stem, name) for name, kind in item.names.items()
                                    if kind == "function" or name not in self.place})
                 for enum in re.finditer(r"^enum (\w+) {(.*?)};", item.code, re.MULTILINE | re.DOTALL):
@@ -214,13 +214,13 @@ class Reference:
         return since
 
     def since_of(self, item):
-        """The ABI that brought an item; "" of the first one's."""
-        told = re.search(r"[Ss]ince ABI (\d+\.\d+)\.?$", " ".join(item.doc))
+        """The ABI version that introduced an item; "" for the first version."""
+        stated = re.search(r"[Ss]ince ABI (\d+\.\d+)\.?$", " ".join(item.doc))
         versions = {self.since[name] for name in item.names if self.since.get(name, "1.0") != "1.0"}
-        return told[1] if told else max(versions, default="")
+        return stated[1] if stated else max(versions, default="")
 
     def link(self, text, page):
-        """Names of the SDK in a line of text as links, and what is constant as code."""
+        """Links the SDK's names in a line of text, and formats constants as code."""
 
         def name(match):
             word = match[0]
@@ -237,7 +237,7 @@ class Reference:
         return "".join(parts)
 
     def prose(self, doc, page):
-        """A comment as Markdown: what is indented is code; of a table of tensors (ops.h) everything is."""
+        """A comment as Markdown: indented text is code, and so is a whole table of tensors (ops.h)."""
         if any(re.search(r"\S {2,}(in|out):", line) for line in doc):
             return "```text\n" + "\n".join(doc) + "\n```\n"
         out = []
@@ -266,7 +266,7 @@ class Reference:
 
     @staticmethod
     def contents(items):
-        """A line for each section, with the names in it."""
+        """A line for each section, with its names."""
         sections = [("", [])]
         for item in items:
             if item.title:
@@ -285,10 +285,10 @@ class Reference:
         text = MADE.format(source="headers") + """
 # The SDK
 
-Plugins and programs that use libbrim are written against these headers, in C17 or C++17. In comments **[plan]** says
-that a function is called before anything is allocated on a device, **[init]** that it may allocate, **[step]** that it
-must not, **[any thread]** that it may be called from each. What was added says since which ABI it is there;
-`brim version` shows that of a brim.
+Plugins and programs that use libbrim are written against these headers, in C17 or C++17. Comments mark functions:
+**[plan]** is called before device memory is allocated, **[init]** may allocate, **[step]** must not allocate,
+**[any thread]** may be called from any thread. "Since ABI" is the first ABI that has a name; `brim version` shows the
+ABI of the installed brim.
 
 | header | |
 |---|---|
@@ -296,8 +296,8 @@ must not, **[any thread]** that it may be called from each. What was added says 
         for stem, (intro, _) in self.headers.items():
             first = " ".join(itertools.takewhile(bool, intro)).split(". ")[0].rstrip(".:")
             text += f"| [brim/{stem}.h]({stem}.md) | {self.link(first, '')} |\n"
-        text += "\n`#include <brim/brim.h>` has them all but brim/engine.h, which is for programs. "
-        text += "[The shipped plugins and their parameters](plugins.md) are a page of their own.\n\n## Names\n\n"
+        text += "\n`#include <brim/brim.h>` includes all of them except brim/engine.h, which is for programs. "
+        text += "[plugins.md](plugins.md) lists the shipped plugins and their parameters.\n\n## Names\n\n"
         rows = {}
         for stem, (_, items) in self.headers.items():
             for item in items:
@@ -315,7 +315,7 @@ KINDS = {"model": "Models", "dataset": "Data sets", "policy": "Memory policies",
 
 
 def cell(text):
-    """Text that Markdown takes as it is."""
+    """Escapes text for Markdown."""
     return re.sub(r"([|*])", r"\\\1", text.replace("&", "&amp;").replace("<", "&lt;"))
 
 
@@ -335,12 +335,12 @@ def plugin_section(plugin):
 
 
 def shipped(kind, name):
-    """Is there such a plugin in the sources?"""
+    """Returns whether the sources have this plugin."""
     return (ROOT / "plugins" / kind / name).is_dir() or (kind == "model" and (ROOT / "models" / f"{name}.c").exists())
 
 
 def plugins_page(program, before):
-    """The page, with what this build has not as it was in the page before."""
+    """The page; plugins that this build lacks are copied from the old page."""
     environment = {name: value for name, value in os.environ.items() if name != "BRIM_PLUGIN_PATH"}
     out = subprocess.run([program, "plugins", "--json"], check=True, text=True, env=environment,
                          stdout=subprocess.PIPE).stdout
@@ -353,8 +353,9 @@ def plugins_page(program, before):
     text = MADE.format(source="plugins' tables") + """
 # Plugins and their parameters
 
-What `brim plugins KIND/ID` shows of the plugins that come with brim. In a configuration, and on the command line, a key
-stands below its group: `model.width=64`; of policies below the policy: `policy.periodic.light_every=2`.
+The plugins that come with brim, as `brim plugins KIND/ID` shows them. In configurations and on the command line, the
+prefix of a key is its group: `model.width=64`. Policies' keys also have the policy's name:
+`policy.periodic.light_every=2`.
 
 """
     for kind, title in KINDS.items():
@@ -392,7 +393,7 @@ def main():
         else:
             (PAGES / name).unlink()
     if words.check and differs:
-        print("docs/sdk is not what the headers and tables say: run scripts/sdk_reference.py --brim", words.brim,
+        print("docs/sdk does not match the headers and tables: run scripts/sdk_reference.py --brim", words.brim,
               file=sys.stderr)
         return 1
     return 0

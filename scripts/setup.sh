@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that brim is built from. `setup.sh test` adds what the tests need, `setup.sh lint` what
-# scripts/lint.sh needs besides.
+# Installs the Debian packages that brim's build needs. `setup.sh test` adds those for the tests, `setup.sh lint` those
+# for scripts/lint.sh.
 #
-# Asks dpkg first, so a second call runs nothing else. Never prompts: without root it uses sudo if that works without a
+# Asks dpkg first, so a second call does nothing else. Never prompts: without root it uses sudo if that works without a
 # password, and otherwise prints the command to run.
 set -euo pipefail
 
@@ -21,7 +21,7 @@ test | lint)
 esac
 
 if ! command -v dpkg-query >/dev/null; then
-  echo "setup: this is not Debian, so nothing is installed; brim needs what these packages hold: ${packages[*]}" >&2
+  echo "setup: this is not Debian, so nothing is installed; brim needs the files of these packages: ${packages[*]}" >&2
   exit 0
 fi
 
@@ -36,7 +36,7 @@ as_root=()
 if ((EUID != 0)); then
   if ! command -v sudo >/dev/null || ! sudo -n true 2>/dev/null; then
     echo "setup: these packages are missing: ${missing[*]}" >&2
-    echo "setup: installing them takes root; run: sudo apt-get install ${missing[*]}" >&2
+    echo "setup: installing them needs root; run: sudo apt-get install ${missing[*]}" >&2
     exit 1
   fi
   as_root=(sudo -n)
@@ -45,13 +45,13 @@ fi
 echo "setup: installing ${missing[*]}" >&2
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-# Another program that installs something is waited for.
+# Waits for other programs that hold apt's lock.
 apt() {
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300 "$@" \
     </dev/null >>"$log" 2>&1
 }
 updated=yes
-apt -o APT::Update::Error-Mode=any update || updated=no # what is known already may still do
+apt -o APT::Update::Error-Mode=any update || updated=no # the present package lists may be enough
 if ! apt install --yes --no-install-recommends "${missing[@]}"; then
   tail -n 15 "$log" >&2
   echo "setup: these packages are missing and could not be installed: ${missing[*]}" >&2

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Runs a command several times side by side, and waits for all: once for each line of standard input, which is a name
-# and words to append to the command. Each line of output begins with its job's name.
+# Runs a command several times side by side, and waits for all: once for each line of standard input, which has a name
+# and arguments to append to the command. Each line of output begins with its job's name.
 #
 #   printf '%s\n' 'one seed=1' 'two seed=2' | scripts/side_by_side.sh brim train model=cnn
 #
 # A job that fails lets the others end. The exit status is 0 only if every job's is; 6 if one was interrupted and can
-# be resumed; otherwise the highest. Ctrl-C reaches the jobs by itself; the script passes SIGTERM on, and a second one
+# be resumed; otherwise the highest. Ctrl-C reaches the jobs directly; the script passes SIGTERM on, and a second one
 # ends them at once.
 set -euo pipefail
 
@@ -29,7 +29,7 @@ for job in "${jobs[@]}"; do
   while true; do
     code=0
     wait "$job" || code=$?
-    kill -0 "$job" 2>/dev/null || break # a signal ends a wait before the job
+    kill -0 "$job" 2>/dev/null || break # a signal may end `wait` before the job ends
   done
   ((code <= highest)) || highest=$code
   ((code != 6)) || interrupted=yes

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Installs what is needed, builds, and runs tests, in one of three tiers:
-#   scripts/test.sh quick   unit tests, some cases of each operation's conformance, runs from start to end: below
-#                           three minutes after a build
-#   scripts/test.sh         what a change can break, on two cores below a quarter of an hour with all builds:
-#                             release   every test but those of the last tier
+# Installs the needed packages, builds, and runs tests, in one of three tiers:
+#   scripts/test.sh quick   unit tests, some cases of each operation's conformance, whole runs: less than three
+#                           minutes after a build
+#   scripts/test.sh         everything that a change is likely to break: less than 15 minutes on two cores, with builds
+#                             release   every test except those of the last tier
 #                             asan      AddressSanitizer and UBSan, where memory is read and written by hand
 #                             tsan      ThreadSanitizer, where there are threads
 #                             fuzz      every fuzz target compiles for libFuzzer, and one of them runs
 #   scripts/test.sh full    all cases of all tests, the long ones under sanitizers too: an hour or more
-# Every tier goes on after a failure, so that one run shows all. The last line is "N passed, N failed" and counts single
-# cases; the exit status is not 0 if any failed.
+# Every tier continues after a failure, so that one run shows all. The last line is "N passed, N failed" and counts
+# single cases; the exit status is not 0 if any failed.
 #
-# TEST_PRESETS picks some of a tier's builds: TEST_PRESETS=release scripts/test.sh
-# BRIM_WERROR=ON makes warnings errors in release too, those of device code and spilled registers among them.
+# TEST_PRESETS selects some of a tier's builds: TEST_PRESETS=release scripts/test.sh
+# BRIM_WERROR=ON makes warnings errors in release too, including those of device code and spilled registers.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 tier=${1:-middle}

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Installs brim's Debian packages into a clean root (debootstrap), uses them there as a new user would, and removes them
-# again. Takes root and Debian's mirror, the one that apt has here; the root is removed at
-# the end.
+# again. Needs root permission and this machine's Debian mirror; the clean root is removed at the end.
 #
-#     scripts/test_package.sh [FOLDER]     where the packages are; without it they are built
+#     scripts/test_package.sh [FOLDER]     the folder of the packages; without it they are built
 #
-# Needs the packages debootstrap and, to build, those of scripts/setup.sh. KEEP=1 leaves the root, and says where it is.
+# Needs the packages debootstrap and, to build, those of scripts/setup.sh. KEEP=1 keeps the clean root and prints its
+# path.
 set -euo pipefail
 
 fail() {
@@ -16,7 +16,7 @@ step() { echo "== $*"; }
 
 ((EUID == 0)) || fail "a clean root is made by root: run it with sudo"
 command -v debootstrap >/dev/null || fail "debootstrap is missing: apt-get install debootstrap"
-# Mounts are made in a namespace of their own, so that none is left whatever happens.
+# Mounts are made in a separate namespace, so that none remains whatever happens.
 if [[ ${BRIM_TEST_PACKAGE_ALONE:-} != yes ]]; then
   BRIM_TEST_PACKAGE_ALONE=yes exec unshare --mount --propagation private "${BASH_SOURCE[0]}" "$@"
 fi
@@ -48,7 +48,7 @@ finish() {
 }
 trap finish EXIT
 
-# The release and the mirror are this machine's own.
+# The same release and mirror as on this machine.
 release=$(. /etc/os-release && echo "$VERSION_CODENAME")
 mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' "Codename: $release" |
   head -n 1)
@@ -62,7 +62,7 @@ mount -t proc proc "$root/proc"
 
 inside() { chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive \
   DEBCONF_NOWARNINGS=yes LC_ALL=C.UTF-8 "$@"; }
-# As a user who has no rights but a home folder.
+# As a user with a home folder and no other permissions.
 user() { chroot --userspec=1000:1000 "$root" /usr/bin/env -i PATH=/usr/bin:/bin HOME=/home/user LC_ALL=C.UTF-8 \
   sh -c "cd /home/user && $*"; }
 apt() { inside apt-get --quiet --quiet --yes -o Dpkg::Use-Pty=0 "$@" </dev/null >/dev/null; }
@@ -91,7 +91,7 @@ user 'cmake -S outside -B outside/build >/dev/null && cmake --build outside/buil
 step "brim and brim-plugins"
 apt install --no-install-recommends $(files libbrim0 brim brim-plugins brim-dev)
 inside dpkg --verify libbrim0 brim brim-plugins brim-dev
-! inside dpkg --status libopenmpi3 >/dev/null 2>&1 || fail "an MPI is installed although nobody asked for one"
+! inside dpkg --status libopenmpi3 >/dev/null 2>&1 || fail "an MPI is installed although it is optional"
 
 step "brim --version"
 user brim --version
@@ -143,11 +143,11 @@ fi
 step "removed and purged"
 mapfile -t names < <(inside dpkg-query --show --showformat '${Package}\n' | grep --extended-regexp '^(lib)?brim')
 apt remove "${names[@]}"
-inside dpkg --purge "${names[@]}" >/dev/null 2>&1 # without configuration of their own there is nothing left to purge
+inside dpkg --purge "${names[@]}" >/dev/null 2>&1 # no package has configuration files, so nothing is left to purge
 inside dpkg-query --show --showformat '${Package}\n' | grep --extended-regexp '^(lib)?brim' && fail "packages are left"
 apt purge --auto-remove pkg-config 2>/dev/null
 paths >"$root/home/after"
 if ! diff "$root/home/before" "$root/home/after"; then
   fail "these paths differ from before (<) the installation"
 fi
-echo "packages work in a clean root, and leave nothing behind"
+echo "packages work in a clean root, and leave no files"

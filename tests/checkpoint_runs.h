@@ -1,4 +1,4 @@
-/* Runs with checkpoints for tests: tensors whose values tell the step, and trees of files to compare. */
+/* Runs with checkpoints for tests: tensors whose values show the step, and trees of files to compare. */
 #ifndef BRIM_TESTS_CHECKPOINT_RUNS_H
 #define BRIM_TESTS_CHECKPOINT_RUNS_H
 #include <inttypes.h>
@@ -43,7 +43,7 @@ static inline brim_train_state state_of(int64_t step)
   return s;
 }
 
-/* The tensors of a run at `step`, which differ from those at any other. */
+/* Fills the tensors for `step`, with values unlike those of any other step. */
 static inline void fill_tensors(int64_t step)
 {
   for (int i = 0; i < 6; i++) {
@@ -61,7 +61,7 @@ static inline brim_status save(const char *run, int64_t step, int64_t keep, bool
   return brim_checkpoint_write(run, &s, &tensors, keep);
 }
 
-/* Its path is valid until the next but one. */
+/* The returned path is valid until the next call but one. */
 static inline const char *new_run(const char *name)
 {
   static char paths[2][SCRATCH_PATH * 2];
@@ -115,7 +115,7 @@ static inline char *tree_of(const char *folder)
   return all.s ? all.s : brim_xstrdup("");
 }
 
-/* The step of the checkpoint that a resume would take, read whole; -1: none. */
+/* The step of the checkpoint that a resume would use, after reading all of it; -1: none. */
 static inline int64_t found_step(const char *run)
 {
   char path[SCRATCH_PATH];

@@ -1,5 +1,5 @@
-/* A model of a thousand forward operations, for what must stay fast and right in a large graph: a transformer's
- * blocks, of layer_norm, linear, permute, matmul, relu and add. The sample is [TOKENS, WIDTH]. */
+/* A model of a thousand forward operations, for tests of speed and correctness in a large graph: transformer blocks of
+ * layer_norm, linear, permute, matmul, relu and add. The sample is [TOKENS, WIDTH]. */
 #ifndef TESTS_LARGE_MODEL_H
 #define TESTS_LARGE_MODEL_H
 #include <stdio.h>
@@ -22,7 +22,7 @@ static brim_tensor *large_heads(brim_graph *g, brim_tensor *x)
   return brim_permute(g, brim_reshape(g, x, 4, dim), (int32_t[]){0, 2, 1, 3});
 }
 
-/* Scores pass through a relu: what stands between the two products does not matter to a plan. */
+/* Scores pass through a relu: for a plan it does not matter what lies between the two products. */
 static brim_tensor *large_block(brim_graph *g, brim_tensor *x, int block)
 {
   char name[64];

@@ -1,4 +1,4 @@
-/* A folder for one test program's files, and whole files in one call. Failures end the test. */
+/* A folder for the files of one test program, and functions for whole files. Failures end the test. */
 #ifndef BRIM_TESTS_SCRATCH_H
 #define BRIM_TESTS_SCRATCH_H
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #define SCRATCH_PATH 4096
-#define SCRATCH_MEMORY "/dev/shm" /* thousands of small files, fast; TMPDIR overrides it */
+#define SCRATCH_MEMORY "/dev/shm" /* fast for thousands of small files; TMPDIR overrides it */
 
 static char scratch_root[SCRATCH_PATH];
 
@@ -54,7 +54,7 @@ static inline int scratch_delete_one(const char *path, const struct stat *info, 
   return remove(path);
 }
 
-/* A file or a folder with all in it; absent is fine. */
+/* Deletes a file, or a folder with its content; it may be missing. */
 static inline void scratch_delete(const char *path)
 {
   nftw(path, scratch_delete_one, 16, FTW_DEPTH | FTW_PHYS);
@@ -75,7 +75,7 @@ static inline void scratch_write(const char *path, const void *bytes, size_t cou
   scratch_check(fclose(file) == 0, path);
 }
 
-/* The whole file with a NUL behind it, to be freed. */
+/* The whole file with a final NUL; the caller frees it. */
 static inline char *scratch_read(const char *path, size_t *count)
 {
   FILE *file = fopen(path, "rb");
@@ -95,7 +95,7 @@ static inline int scratch_exists(const char *path)
   return lstat(path, &info) == 0;
 }
 
-/* The same of a text, below the root; makes the folders in between. Readers find the text of before or this one. */
+/* Writes a text to a file below the root; creates missing folders. Readers find either the old text or the new one. */
 static inline void scratch_put(const char *name, const char *text)
 {
   char whole[SCRATCH_PATH], aside[SCRATCH_PATH + 8];

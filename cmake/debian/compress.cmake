@@ -1,5 +1,5 @@
-# Run by CPack when the files of the packages are in place: manual pages and changelogs are compressed, as Debian has
-# them.
+# CPack runs this when the files of the packages are in place. It compresses manual pages and changelogs, as Debian
+# requires.
 find_program(gzip gzip REQUIRED)
 file(GLOB_RECURSE files ${CPACK_TEMPORARY_DIRECTORY}/*)
 foreach(file IN LISTS files)

@@ -1,4 +1,4 @@
-/* Every allocation of brim's own goes through here, so that each can be made to fail (base/fault.h). */
+/* All of brim's own allocations go through this file, so that a test can make each of them fail (base/fault.h). */
 #include "base/alloc.h"
 
 #include <malloc.h>
@@ -43,12 +43,12 @@ void *brim_try_aligned(size_t alignment, size_t bytes)
   return fails() ? NULL : aligned_alloc(alignment, brim_round_up(bytes, alignment));
 }
 
-/* ---- what must not fail ---- */
+/* ---- allocations that must not fail ---- */
 
 void brim_reserve_take(void)
 {
   if (atomic_load_explicit(&reserve, memory_order_relaxed)) return;
-  void *mine = malloc(RESERVE_BYTES), *none = NULL; /* not brim_try_malloc: nobody is hurt by its failure */
+  void *mine = malloc(RESERVE_BYTES), *none = NULL; /* not brim_try_malloc: a failure here does no harm */
   if (mine && !atomic_compare_exchange_strong(&reserve, &none, mine)) free(mine);
 }
 
@@ -63,13 +63,13 @@ void brim_out_of_memory_advice(const char *text)
   snprintf(advice, sizeof advice, "%s", text ? text : "");
 }
 
-/* Without stdio and without exit handlers, which may want memory. Locks go with the process; what it wrote aside is not
- * renamed, and entries in the ledger and the queue are the next process's to clear, as after a kill. */
+/* Uses neither stdio nor exit handlers, which may allocate. Locks end with the process; a temporary file that it wrote
+ * is not renamed, and the next process removes its entries from the ledger and the queue, as after a kill. */
 _Noreturn void brim_out_of_memory(size_t bytes)
 {
   char message[sizeof advice + 128];
-  const int length = snprintf(message, sizeof message, "error: out of host memory: no %zu bytes%s%s\n", bytes,
-                              advice[0] ? "\n  " : "", advice);
+  const int length = snprintf(message, sizeof message, "error: out of host memory: cannot allocate %zu bytes%s%s\n",
+                              bytes, advice[0] ? "\n  " : "", advice);
   if (length > 0) (void)!write(STDERR_FILENO, message, (size_t)length);
   brim_fault_close(); /* writes its report */
   _exit(brim_status_exit(BRIM_ENOMEM_HOST));

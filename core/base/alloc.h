@@ -1,32 +1,32 @@
-/* Memory of the host. What a run could do without, or in another way, and what grows with sizes that people choose, is
- * asked for with brim_try_*, which may say no: then a step is discarded, or something is refused, and the run is as it
- * was. What is small and needed everywhere is asked for with brim_x*, which does not say no: a reserve is given back
- * first, so that the run gets to its next step, where it is taken again; if that does not help, the process ends at
- * once, with what was committed on the disk. */
+/* Host memory. Use brim_try_*, which may return NULL, for memory that a run can do without or obtain in another way,
+ * and for memory that grows with sizes that users choose: on failure a step is discarded or a request refused, and the
+ * run is unchanged. Use brim_x*, which never returns NULL, for small allocations that are needed everywhere: when
+ * memory runs out they first release a reserve, so that the run reaches its next step, where the reserve is taken
+ * again; if that does not help, the process ends at once, and what was committed is on the disk. */
 #ifndef BRIM_BASE_ALLOC_H
 #define BRIM_BASE_ALLOC_H
 #include <stddef.h>
 
 #include "brim/host.h" /* brim_try_calloc */
 
-/* [any thread] NULL: there is no memory. Freed with free(). Never NULL for 0 bytes for that reason. */
+/* [any thread] NULL: out of memory. Free with free(). Not NULL for 0 bytes, so that NULL always means failure. */
 void *brim_try_malloc(size_t bytes);
 void *brim_try_realloc(void *old, size_t bytes); /* NULL: `old` is as it was */
 void *brim_try_aligned(size_t alignment, size_t bytes);
 
-/* [any thread] The same, but they end the process with a message when the host has no memory left. */
+/* [any thread] The same, but end the process with a message when the host is out of memory. */
 void *brim_xmalloc(size_t bytes);
 void *brim_xcalloc(size_t count, size_t bytes);
 void *brim_xrealloc(void *old, size_t bytes);
 char *brim_xstrdup(const char *text);
-/* [any thread] Ends the process so; `bytes`: what was asked for. */
+/* [any thread] Ends the process with that message; `bytes`: the size of the failed request. */
 _Noreturn void brim_out_of_memory(size_t bytes);
 
-/* [init] [between steps] Takes the reserve if it is not there and can be had. It is address space, which nothing is
- * written to: it counts where memory is refused, by limits and strict overcommit, and not in what a process has. */
+/* [init] [between steps] Takes the reserve if it was released and memory allows. It is address space that is never
+ * written to: it counts towards limits and strict overcommit, but not towards the process's resident memory. */
 void brim_reserve_take(void);
-/* [any thread] Gives it back, with what the C library keeps. */
+/* [any thread] Releases the reserve and the memory that the C library caches. */
 void brim_reserve_give(void);
-/* [init] A line for the message with which the process ends, copied; NULL: none. */
+/* [init] A line to append to the message with which the process ends, copied; NULL: none. */
 void brim_out_of_memory_advice(const char *text);
 #endif

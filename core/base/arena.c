@@ -26,7 +26,7 @@ void brim_arena_release(brim_arena *arena)
   arena->head = NULL;
 }
 
-/* What a new block must have room for; 0: the first one has room. */
+/* The bytes that a new block needs; 0: the first block has room. */
 static size_t room_of(const brim_arena *arena, size_t bytes)
 {
   const struct brim_arena_block *head = arena->head;
@@ -34,7 +34,7 @@ static size_t room_of(const brim_arena *arena, size_t bytes)
   return bytes > BLOCK_BYTES ? bytes : BLOCK_BYTES;
 }
 
-/* Zeroed; `block` is new, or NULL where the first has room. */
+/* Zeroed. `block` is a new block, or NULL if the first one has room. */
 static void *put(brim_arena *arena, struct brim_arena_block *block, size_t room, size_t bytes)
 {
   struct brim_arena_block *head = arena->head;

@@ -1,5 +1,5 @@
-/* A bump allocator on the host: many small allocations, freed together. Zeroed memory. Not the
- * device's arena, which is one allocation made by a backend. Not thread-safe. */
+/* A bump allocator in host memory for many small allocations that are freed together. Memory is zeroed. This is not the
+ * device's arena, which is one allocation of a backend. Not thread-safe. */
 #ifndef BRIM_BASE_ARENA_H
 #define BRIM_BASE_ARENA_H
 #include <stddef.h>
@@ -10,15 +10,15 @@ typedef struct brim_arena {
   struct brim_arena_block *head;
 } brim_arena;
 
-/* An arena is ready when zeroed; release gives everything back and zeroes it. */
+/* A zeroed arena is ready for use; release frees all blocks and zeroes it. */
 void brim_arena_release(brim_arena *arena);
-/* Zeroed, aligned to 16. Ends the process with a message if the host has no memory left: these are
- * small, and nobody could go on without them. */
+/* Zeroed, aligned to 16. Ends the process with a message if the host is out of memory: these allocations are small, and
+ * no caller could continue without them. */
 void *brim_arena_alloc(brim_arena *arena, size_t bytes);
-/* The same for what is large: NULL if the host has no memory for it. */
+/* The same for large allocations: NULL if the host is out of memory. */
 void *brim_arena_try(brim_arena *arena, size_t bytes);
-/* Makes room for one more element in an array of `count` that lives in the arena: a full one moves to twice the room.
- */
+/* Makes room for one more element in an array of `count` elements that lives in the arena: a full array moves to one of
+ * twice the capacity. */
 void *brim_arena_grow(brim_arena *arena, const void *array, size_t count, size_t *room, size_t element_bytes);
 #define BRIM_ARENA_GROW(arena, array, count, room)                                                                     \
   ((array) = brim_arena_grow((arena), (array), (count), &(room), sizeof *(array)))

@@ -1,8 +1,8 @@
-/* Functions that do not compile in brim: they overflow what they write to, or hide that their input was no number.
- * Every source is compiled with -include of this file (cmake/brim_options.cmake), so that nobody can forget it.
+/* Functions that may not be used in brim: they overflow the buffer that they write to, or hide that their input was not
+ * a number. Every source is compiled with -include of this file (cmake/brim_options.cmake).
  *
- * The functions are declared again as unavailable. Unlike macros (git's banned.h, where the idea comes from) that
- * leaves system headers alone, also those that come later. */
+ * The functions are declared again as unavailable. Unlike macros (git's banned.h, the source of the idea) this does not
+ * affect system headers, including those that come later. */
 #ifndef BRIM_BASE_BANNED_H
 #define BRIM_BASE_BANNED_H
 #include <stdarg.h>
@@ -15,7 +15,8 @@
   extern __typeof__(function) function __attribute__((unavailable("banned in brim: use " instead)))
 
 #ifdef __clang__
-/* When optimizing, the C library defines ato*() inline in its headers, and clang ignores a ban that comes after. */
+/* When optimizing, the C library defines ato*() inline in its headers, and clang ignores a ban that follows the
+ * definition. */
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Wignored-attributes"
 #endif
@@ -34,7 +35,7 @@ BRIM_BANNED(atoi, "strtol, and check what it says");
 BRIM_BANNED(atol, "strtol, and check what it says");
 BRIM_BANNED(atoll, "strtoll, and check what it says");
 BRIM_BANNED(atof, "strtod, and check what it says");
-/* C11 and C++14 have removed it; the C library has not, and an old declaration would still link. */
+/* C11 and C++14 removed it, but the C library still has it, so an old declaration would link. */
 extern char *gets(char *line) __attribute__((unavailable("banned in brim: use fgets or getline")));
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
-/* Files that are kept for later runs: see brim_cache_begin (brim/host.h). The file being made is locked by its maker,
- * so one that is there without a lock is what a killed maker left. Names have no process numbers in them: in
- * containers, which share a cache, all processes may have the same. */
+/* Cache files: see brim_cache_begin (brim/host.h). A process locks the file that it is writing, so an unlocked one was
+ * left by a killed process. Names contain no process numbers: containers that share a cache may all use the same
+ * ones. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -25,14 +25,14 @@ int brim_cache_folder(char *out, size_t room)
   return -1;
 }
 
-/* Another process may have renamed or removed the file between opening and locking it. */
+/* Another process may rename or remove the file between opening and locking it. */
 static bool is_there(int fd, const char *path)
 {
   struct stat own, there;
   return fstat(fd, &own) == 0 && stat(path, &there) == 0 && own.st_ino == there.st_ino && own.st_dev == there.st_dev;
 }
 
-/* The file, locked; -1 with errno, EWOULDBLOCK: another process has the lock. */
+/* The locked file; -1 with errno; EWOULDBLOCK: another process holds the lock. */
 static int open_locked(const char *aside, int flags)
 {
   for (;;) {
@@ -47,7 +47,7 @@ static int open_locked(const char *aside, int flags)
   }
 }
 
-/* Removes what killed makers left in the folder of `path`; `own` is the aside of this one. */
+/* Removes files that killed processes left in the folder of `path`; `own` is this process's temporary file. */
 static void remove_left(const char *path, const char *own)
 {
   char folder[BRIM_PATH_MAX], aside[BRIM_PATH_MAX];
@@ -87,13 +87,13 @@ brim_status brim_cache_begin(const char *path, int *fd)
   return status;
 }
 
-/* Closes the file, and with it the lock, last: without it the name may be another maker's. */
+/* Closes the file, which releases the lock, last: without the lock the name may belong to another process. */
 brim_status brim_cache_end(const char *path, int *fd, bool keep)
 {
   char aside[BRIM_PATH_MAX];
   brim_status status = BRIM_OK;
   if (*fd < 0) return BRIM_OK;
-  (void)aside_of(path, aside); /* it is as long as it was when it began */
+  (void)aside_of(path, aside); /* fits, as it did in brim_cache_begin */
   if (keep) status = brim_file_sync(*fd, aside);
   if (keep && status == BRIM_OK && rename(aside, path) != 0)
     status = brim_fail(BRIM_EIO, "cannot rename '%s': %s", aside, strerror(errno));

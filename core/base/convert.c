@@ -1,4 +1,4 @@
-/* Conversions of numbers, by way of doubles, into which all of them fit. See convert.h. */
+/* Converts numbers by way of doubles, which hold every value of the other types. See convert.h. */
 #include "base/convert.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@ bool brim_dtype_is_real(uint32_t dtype)
   return dtype == BRIM_DTYPE_F64 || dtype == BRIM_DTYPE_F32 || dtype == BRIM_DTYPE_BF16 || dtype == BRIM_DTYPE_F16;
 }
 
-/* A type of 16 bits: a sign, an exponent, the rest. */
+/* A type of 16 bits: sign, exponent and mantissa. */
 typedef struct small {
   int mantissa_bits, exponent_bits;
 } small;
@@ -29,7 +29,7 @@ static double widen(uint16_t bits, small type)
   return bits >> 15 ? -value : value;
 }
 
-/* To the nearest, of two to the even one: what nearbyint does as a program starts. */
+/* Rounds to the nearest value, ties to even: the default mode of nearbyint. */
 static uint16_t narrow(double value, small type)
 {
   const int top = (1 << type.exponent_bits) - 1, bias = top >> 1;
@@ -40,10 +40,10 @@ static uint16_t narrow(double value, small type)
   if (isinf(value)) return sign | infinite;
   (void)frexp(value, &exponent); /* value = [0.5, 1) * 2^exponent */
   exponent += bias - 1;
-  if (value == 0 || exponent < 1) exponent = 1; /* the smallest have no leading one */
+  if (value == 0 || exponent < 1) exponent = 1; /* the smallest values have no leading one */
   const double units = nearbyint(ldexp(value, type.mantissa_bits + bias - exponent));
-  /* The leading one, if there is one, adds 1 to the exponent; and so does a mantissa that was rounded up to the next.
-   */
+  /* The leading one, if there is one, adds 1 to the exponent; so does a mantissa that was rounded up to the next power
+   * of two. */
   const double bits = units + (double)((uint32_t)(exponent - 1) << type.mantissa_bits);
   return (uint16_t)(sign | (bits >= infinite ? infinite : (uint16_t)bits));
 }
@@ -81,7 +81,7 @@ static void put(uint32_t dtype, void *to, size_t i, double value)
   }
 }
 
-/* Common, and quick: the upper halves of floats. */
+/* The most frequent conversion, with a fast path: bf16 is the upper half of a float. */
 static void widen_bf16(float *to, const char *from, size_t count)
 {
   for (size_t i = 0; i < count; i++) {
@@ -110,7 +110,7 @@ double brim_value_at(uint32_t dtype, const void *values, int64_t i)
 
 bool brim_all_finite(uint32_t dtype, const void *values, size_t count)
 {
-  const float *single = values; /* most are, and this is quick */
+  const float *single = values; /* fast path for the most frequent type */
   bool finite = true;
   if (dtype == BRIM_DTYPE_F32)
     for (size_t i = 0; i < count; i++) finite &= isfinite(single[i]) != 0;

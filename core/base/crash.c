@@ -1,7 +1,6 @@
-/* The handler calls nothing but what POSIX allows there (and pread). Which plugin it was, the stack tells: what lies on
- * it and is in a plugin's code is where somebody will return to, or was left by an earlier call; the innermost counts.
- * A call of exit() happens between instructions, so there the stack is unwound.
- */
+/* The signal handler calls only functions that POSIX allows in handlers (and pread). It finds the plugin on the stack:
+ * a word that points into a plugin's code is a return address, or was left by an earlier call; the innermost counts.
+ * exit() is called between instructions, so in that case the stack is unwound. */
 #include "base/crash.h"
 
 #include <dlfcn.h>
@@ -25,10 +24,10 @@
 #include "base/handler_text.h"
 #include "base/mapping.h"
 
-#define STACK_BYTES ((size_t)64 * 1024) /* what AVX-512 and AMX save there fits several times */
+#define STACK_BYTES ((size_t)64 * 1024) /* several times what AVX-512 and AMX save on it */
 #define LOOK_BYTES 16384                /* of the stack of the thread that crashed */
 #define FRAMES 64                       /* of the stack of the thread that called exit() */
-#define WAIT_MS 2000                    /* for another thread that is telling already */
+#define WAIT_MS 2000                    /* for another thread that is writing its message */
 
 static const struct {
   int signal;
@@ -41,23 +40,24 @@ static const struct {
                {SIGABRT, "abort (SIGABRT)", false}};
 #define CRASHES (sizeof crashes / sizeof crashes[0])
 
-/* Code of a plugin. The list only grows. */
+/* The code of a plugin. Entries are never removed from the list. */
 typedef struct code {
   struct code *next;
-  uintptr_t base, start, end; /* base: what addresses in the file count from */
+  uintptr_t base, start, end; /* base: the address at which offset 0 of the file is mapped */
   const char *file;
 } code;
 
 static _Atomic(code *) codes;
 static bool watched;
-static pid_t watcher; /* its children have no run that goes on */
+static pid_t watcher; /* the process that watches; its children have no run to resume */
 static struct sigaction before[CRASHES];
 static char advice[2][4300];
 static _Atomic(const char *) current_advice;
 static _Atomic(const char *) read_file; /* whose tables are being read */
-static atomic_int told;                 /* 1: a thread is telling; 2: it has */
+static atomic_int report_state;         /* 1: a thread is writing the message; 2: it is written */
 static atomic_bool exit_allowed;
-static _Thread_local const char *loaded_file; /* that this thread loads: its code is not known yet */
+static _Thread_local const char
+    *loaded_file; /* the file that this thread is loading, whose code addresses are not known yet */
 
 const char *brim_crash_name(int signal)
 {
@@ -73,7 +73,7 @@ bool brim_crash_has_address(int signal)
   return false;
 }
 
-/* ---- whose code ---- */
+/* ---- which plugin code belongs to ---- */
 
 static int find_code(struct dl_phdr_info *info, size_t size, void *context)
 {
@@ -142,7 +142,7 @@ static void place_of(const void *context, uintptr_t *at, uintptr_t *stack)
 #endif
 }
 
-/* The top of a stack, read as a file: it may end before so many words. Returns how many. */
+/* Reads the top of a stack through a file, as the stack may end within `words` words. Returns the number read. */
 static size_t read_stack(uintptr_t stack, uintptr_t *word, size_t words)
 {
   const int fd = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
@@ -164,17 +164,17 @@ static const code *caller_of(uintptr_t stack, uintptr_t *at)
   return NULL;
 }
 
-/* Of the plugin that crashed, or has called what did. */
+/* The address in the plugin that crashed, or that called the code that did. */
 static uintptr_t plugin_place(uintptr_t at, uintptr_t stack)
 {
   uintptr_t from = at;
   return !code_of(at) && caller_of(stack, &from) ? from : at;
 }
 
-/* The plugin that crashed or called exit(), and where in it. */
+/* The plugin that crashed or called exit(), and the place in it. */
 typedef struct culprit {
   const char *before, *file, *after; /* "the plugin ", its path, "" */
-  const code *code;                  /* NULL: not known */
+  const code *code;                  /* NULL: unknown */
   uintptr_t at;
 } culprit;
 
@@ -200,23 +200,23 @@ static culprit culprit_of_exit(void)
   return (culprit){"a library", "", "", NULL, 0};
 }
 
-static void add_who(brim_handler_text *m, const culprit *who)
+static void add_culprit(brim_handler_text *m, const culprit *blamed)
 {
   brim_handler_text_begin(m);
   brim_handler_text_add(m, "error: ");
-  brim_handler_text_add(m, who->before);
-  brim_handler_text_add(m, who->file);
-  brim_handler_text_add(m, who->after);
+  brim_handler_text_add(m, blamed->before);
+  brim_handler_text_add(m, blamed->file);
+  brim_handler_text_add(m, blamed->after);
 }
 
-static void add_where(brim_handler_text *m, const culprit *who)
+static void add_culprit_place(brim_handler_text *m, const culprit *blamed)
 {
   brim_handler_text_add(m, "\n  ");
-  if (who->code) {
+  if (blamed->code) {
     brim_handler_text_add(m, "at ");
-    add_hex(m, who->at - who->code->base);
+    add_hex(m, blamed->at - blamed->code->base);
     brim_handler_text_add(m, " of the file; `brim check ");
-    brim_handler_text_add(m, who->file);
+    brim_handler_text_add(m, blamed->file);
     brim_handler_text_add(m, "` calls its functions one by one");
   } else if (loaded_file)
     brim_handler_text_add(m, "in a constructor of the file or of a library that it needs, or the file is damaged");
@@ -224,15 +224,15 @@ static void add_where(brim_handler_text *m, const culprit *who)
     m->length -= strlen("\n  ");
 }
 
-/* The instruction of brim or of a library that crashed. After a call of an address where no code is: the instruction
- * that the call would have returned to, unless a plugin's was named already. */
-static void add_place(brim_handler_text *m, const culprit *who, uintptr_t at, uintptr_t stack)
+/* The instruction of brim or of a library that crashed. After a call of an address without code: the instruction that
+ * the call would have returned to, unless the message already names a plugin's. */
+static void add_place(brim_handler_text *m, const culprit *blamed, uintptr_t at, uintptr_t stack)
 {
   static brim_mapping file;
   uintptr_t caller;
   if (code_of(at)) return;
   brim_mapping_find(at, &file);
-  if (!file.path[0] && !who->code && read_stack(stack, &caller, 1) == 1) brim_mapping_find(caller, &file);
+  if (!file.path[0] && !blamed->code && read_stack(stack, &caller, 1) == 1) brim_mapping_find(caller, &file);
   if (!file.path[0]) return;
   brim_handler_text_add(m, "\n  at ");
   add_hex(m, (uintptr_t)file.offset);
@@ -240,7 +240,7 @@ static void add_place(brim_handler_text *m, const culprit *who, uintptr_t at, ui
   brim_handler_text_add(m, file.path);
 }
 
-/* How to go on with the run; a child of the process has no run. */
+/* How to resume the run; a child of the process has no run. */
 static void add_advice(brim_handler_text *m)
 {
   const char *run = getpid() == watcher ? atomic_load(&current_advice) : NULL;
@@ -255,8 +255,8 @@ static void finish(brim_handler_text *m)
   brim_handler_text_write(m);
 }
 
-/* Was the signal sent by another process, as by kill(1), and not caused by an instruction or raise() of this one? Then
- * no plugin is to blame. */
+/* Whether another process sent the signal, for example with kill(1), so that no instruction or raise() of this process
+ * caused it. Then no plugin is to blame. */
 static bool is_sent(const siginfo_t *info)
 {
   return info->si_code <= 0 && info->si_pid != getpid();
@@ -279,16 +279,16 @@ static void tell_crash(int signal, const siginfo_t *info, const void *context)
   static brim_handler_text m;
   uintptr_t at, stack;
   place_of(context, &at, &stack);
-  const culprit who = culprit_of_crash(at, stack);
-  add_who(&m, &who);
+  const culprit blamed = culprit_of_crash(at, stack);
+  add_culprit(&m, &blamed);
   brim_handler_text_add(&m, " has crashed: ");
   brim_handler_text_add(&m, brim_crash_name(signal));
   if (brim_crash_has_address(signal)) {
     brim_handler_text_add(&m, " at address ");
     add_hex(&m, (uintptr_t)info->si_addr);
   }
-  add_where(&m, &who);
-  add_place(&m, &who, at, stack);
+  add_culprit_place(&m, &blamed);
+  add_place(&m, &blamed, at, stack);
   const char *file = atomic_load(&read_file);
   if (file) {
     brim_handler_text_add(&m, "\n  in the tables of ");
@@ -299,7 +299,8 @@ static void tell_crash(int signal, const siginfo_t *info, const void *context)
   finish(&m);
 }
 
-/* Did the crash come from a mapped file whose pages could not be read? Then the program made no mistake. */
+/* Whether the crash came from a mapped file whose pages could not be read, in which case the program is not at
+ * fault. */
 static bool is_of_file(int signal, const siginfo_t *info, brim_mapping *out)
 {
   out->path[0] = '\0';
@@ -315,38 +316,38 @@ static void tell_file(const brim_mapping *file)
   brim_handler_text_add(&m, "error: '");
   brim_handler_text_add(&m, file->path);
   if (stat(file->path, &now) == 0 && (uint64_t)now.st_size <= file->offset) {
-    brim_handler_text_add(&m, "' became shorter while it was in use: it has ");
+    brim_handler_text_add(&m, "' was truncated while it was in use: it has ");
     brim_handler_text_add_number(&m, (uint64_t)now.st_size, 10);
     brim_handler_text_add(&m, " bytes now, and byte ");
     brim_handler_text_add_number(&m, file->offset, 10);
     brim_handler_text_add(&m, " was to be read");
   } else {
-    brim_handler_text_add(&m, "' was in use, and cannot be read any more at byte ");
+    brim_handler_text_add(&m, "' became unreadable while it was in use, at byte ");
     brim_handler_text_add_number(&m, file->offset, 10);
   }
   add_advice(&m);
   finish(&m);
 }
 
-/* Another thread may be about to end the process, in the middle of the message. */
+/* One thread writes the message; others wait for it, as they may be about to end the process. */
 static void tell_once(int signal, const siginfo_t *info, const void *context, const brim_mapping *file)
 {
   const struct timespec ms = {0, 1000000};
-  int nobody = 0;
-  if (atomic_compare_exchange_strong(&told, &nobody, 1)) {
+  int unreported = 0;
+  if (atomic_compare_exchange_strong(&report_state, &unreported, 1)) {
     if (file)
       tell_file(file);
     else if (is_sent(info))
       tell_sent(signal, info);
     else
       tell_crash(signal, info, context);
-    atomic_store(&told, 2);
+    atomic_store(&report_state, 2);
   }
-  for (int i = 0; i < WAIT_MS && atomic_load(&told) == 1; i++) nanosleep(&ms, NULL);
+  for (int i = 0; i < WAIT_MS && atomic_load(&report_state) == 1; i++) nanosleep(&ms, NULL);
 }
 
-/* An instruction that crashed does so again when the handler returns, under the handler of before; what was sent is
- * sent again. */
+/* Restores the previous handler: an instruction that crashed crashes again when this one returns, and a signal that was
+ * sent is sent again. */
 static void on_crash(int signal, siginfo_t *info, void *context)
 {
   const int error = errno;
@@ -365,22 +366,22 @@ static void on_crash(int signal, siginfo_t *info, void *context)
 
 /* ---- watching ---- */
 
-/* exit() before the program's end: the caller's status says nothing of the work that is not done. */
+/* exit() before the program's end: the caller's status says nothing about unfinished work. */
 static void on_exit_called(void)
 {
   static brim_handler_text m;
   if (brim_guard_is_own()) brim_guard_take_crash(0, NULL, NULL);
   if (getpid() != watcher || atomic_load(&exit_allowed)) return;
-  const culprit who = culprit_of_exit();
-  add_who(&m, &who);
+  const culprit blamed = culprit_of_exit();
+  add_culprit(&m, &blamed);
   brim_handler_text_add(&m, " called exit(), which ends the program; plugins must not");
-  add_where(&m, &who);
+  add_culprit_place(&m, &blamed);
   add_advice(&m);
   finish(&m);
   _exit(brim_status_exit(loaded_file ? BRIM_ELOAD : BRIM_EPLUGIN));
 }
 
-/* The last one that was registered is the first to run. */
+/* exit() runs handlers in reverse order of registration. */
 void brim_crash_watch_exit(void)
 {
   if (watched) atexit(on_exit_called);
@@ -438,7 +439,7 @@ void brim_crash_reading(const char *file)
   atomic_store(&read_file, file);
 }
 
-/* The handler may be reading the other one. */
+/* Two buffers: the handler may be reading the other one. */
 void brim_crash_advice(const char *text)
 {
   const char *now = atomic_load(&current_advice);
@@ -449,8 +450,9 @@ void brim_crash_advice(const char *text)
 
 static void on_alarm(int signal)
 {
-  static const char text[] = "error: a plugin that has crashed or does not come back keeps the process from ending, "
-                             "perhaps by a lock: what was still to be written, as a run's checkpoint, is not\n";
+  static const char text[] =
+      "error: a plugin that crashed or hangs keeps the process from exiting, "
+      "perhaps by holding a lock: data that was still to be written, such as a run's checkpoint, is lost\n";
   (void)signal;
   (void)!write(STDERR_FILENO, text, sizeof text - 1);
   _exit(brim_status_exit(BRIM_EPLUGIN));

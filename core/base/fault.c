@@ -1,5 +1,5 @@
-/* A text becomes a short list of faults, each with a count of the calls that it is about. Who asks takes a lock and
- * goes through the list; nobody who does not use it pays more than a load. */
+/* Parses the text into a short list of faults, each with a count of its calls. A query takes a lock and scans the list;
+ * a run without faults pays one load per query. */
 #include "base/fault.h"
 
 #include <ctype.h>
@@ -29,22 +29,22 @@ typedef struct fault {
   enum point point;
   char name[NAME_BYTES]; /* "": any */
   int64_t rank, step;    /* -1: any */
-  int64_t count;         /* the call that fails; or every so many */
+  int64_t count;         /* the number of the call that fails, or the period */
   bool every, onwards;
-  char until[PATH_BYTES]; /* "": for ever */
-  bool is_over;           /* that file was there */
+  char until[PATH_BYTES]; /* "": no end */
+  bool is_over;           /* the file `until` has appeared */
   int64_t calls;
 } fault;
 
 typedef struct counter {
   enum point point;
-  const char *name; /* the caller's; NULL: none */
+  const char *name; /* of the caller; NULL: none */
   int64_t calls, failed;
 } counter;
 
 static atomic_bool armed;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* behind the lock while armed */
+/* the lock protects it while faults are armed */
 static fault faults[FAULTS_MAX];
 static size_t fault_count;
 static counter counters[NAMES_MAX];
@@ -61,13 +61,13 @@ typedef struct reader {
   const char *text, *at;
 } reader;
 
-static brim_status mistake(const reader *r, const char *at, const char *what)
+static brim_status syntax_error(const reader *r, const char *at, const char *what)
 {
   return brim_fail(BRIM_ECONFIG,
                    "%s, character %d: %s\n  %s\n  %*s\n"
                    "a fault is [rank:R:][step:N:]POINT, POINT one of alloc[:COUNT], place[:COUNT], lib[:NAME[:COUNT]], "
                    "begin[:COUNT], client[:COUNT], update[:COUNT]; COUNT is 17, 17+ or %%5; :until=PATH may follow; "
-                   "commas part faults",
+                   "commas separate faults",
                    BRIM_FAULT_ENVIRONMENT, (int)(at - r->text) + 1, what, r->text, (int)(at - r->text) + 1, "^");
 }
 
@@ -76,7 +76,7 @@ static bool ends(const reader *r)
   return *r->at == '\0' || *r->at == ',';
 }
 
-/* The length of the word that stands next. */
+/* The length of the next word. */
 static size_t word_length(const reader *r)
 {
   return strcspn(r->at, ":,");
@@ -91,25 +91,25 @@ static brim_status take_number(reader *r, int64_t least, int64_t *out)
 {
   const char *from = r->at;
   int64_t n = 0;
-  if (!isdigit((unsigned char)*r->at)) return mistake(r, from, "a number is wanted");
+  if (!isdigit((unsigned char)*r->at)) return syntax_error(r, from, "expected a number");
   for (; isdigit((unsigned char)*r->at); r->at++) {
-    if (n > (INT64_MAX - 9) / 10) return mistake(r, from, "a number that large is not counted");
+    if (n > (INT64_MAX - 9) / 10) return syntax_error(r, from, "the number is too large");
     n = n * 10 + (*r->at - '0');
   }
-  if (n < least) return mistake(r, from, "steps and calls are counted from 1");
+  if (n < least) return syntax_error(r, from, "steps and calls are counted from 1");
   *out = n;
   return BRIM_OK;
 }
 
-/* "step:" or "rank:" with its number, if that stands next. */
+/* Reads "step:" or "rank:" with its number, if it comes next. */
 static brim_status take_where(reader *r, const char *word, int64_t least, int64_t *out)
 {
   if (!is_word(r, word)) return BRIM_OK;
   r->at += strlen(word);
-  if (*r->at != ':') return mistake(r, r->at, "':' and a number are wanted");
+  if (*r->at != ':') return syntax_error(r, r->at, "expected ':' and a number");
   r->at++;
   BRIM_TRY(take_number(r, least, out));
-  if (!ends(r) && *r->at != ':') return mistake(r, r->at, "':' or ',' is wanted");
+  if (!ends(r) && *r->at != ':') return syntax_error(r, r->at, "expected ':' or ','");
   if (*r->at == ':') r->at++;
   return BRIM_OK;
 }
@@ -122,8 +122,8 @@ static brim_status take_point(reader *r, fault *f)
       r->at += strlen(point_names[p]);
       return BRIM_OK;
     }
-  if (is_word(r, "rank") || is_word(r, "step")) return mistake(r, r->at, "rank:R stands before step:N, each once");
-  return mistake(r, r->at, "no point of this name: alloc, place, lib, begin, client or update");
+  if (is_word(r, "rank") || is_word(r, "step")) return syntax_error(r, r->at, "rank:R stands before step:N, each once");
+  return syntax_error(r, r->at, "unknown point; expected alloc, place, lib, begin, client or update");
 }
 
 static bool is_name(char c)
@@ -134,9 +134,10 @@ static bool is_name(char c)
 static brim_status take_name(reader *r, fault *f)
 {
   const size_t length = word_length(r);
-  if (length >= NAME_BYTES) return mistake(r, r->at, "no operation has a name that long");
+  if (length >= NAME_BYTES) return syntax_error(r, r->at, "the name is too long for an operation");
   for (size_t i = 0; i < length; i++)
-    if (!is_name(r->at[i])) return mistake(r, r->at + i, "names of operations are lower-case letters, digits and '_'");
+    if (!is_name(r->at[i]))
+      return syntax_error(r, r->at + i, "names of operations are lower-case letters, digits and '_'");
   memcpy(f->name, r->at, length);
   r->at += length;
   return BRIM_OK;
@@ -156,14 +157,14 @@ static brim_status take_until(reader *r, fault *f)
 {
   const char *path = r->at += strlen(UNTIL);
   const size_t length = strcspn(path, ",");
-  if (length == 0) return mistake(r, path, "a path is wanted");
-  if (length >= PATH_BYTES) return mistake(r, path, "the path is too long");
+  if (length == 0) return syntax_error(r, path, "expected a path");
+  if (length >= PATH_BYTES) return syntax_error(r, path, "the path is too long");
   memcpy(f->until, path, length);
   r->at += length;
   return BRIM_OK;
 }
 
-/* What stands behind the point, in this order: a name, a count, a path. */
+/* Reads what follows the point, in this order: a name, a count, a path. */
 static brim_status take_details(reader *r, fault *f)
 {
   enum { NAME, COUNT, PATH, NOTHING } next = f->point == LIB ? NAME : COUNT;
@@ -179,12 +180,12 @@ static brim_status take_details(reader *r, fault *f)
       BRIM_TRY(take_name(r, f));
       next = COUNT;
     } else {
-      static const char *const wanted[] = {"a name, a count or until=PATH is wanted", "a count or until=PATH is wanted",
-                                           "until=PATH is wanted", "nothing may follow"};
-      return mistake(r, r->at, wanted[next]);
+      static const char *const wanted[] = {"expected a name, a count or until=PATH", "expected a count or until=PATH",
+                                           "expected until=PATH", "nothing may follow"};
+      return syntax_error(r, r->at, wanted[next]);
     }
   }
-  return ends(r) ? BRIM_OK : mistake(r, r->at, "':' or ',' is wanted");
+  return ends(r) ? BRIM_OK : syntax_error(r, r->at, "expected ':' or ','");
 }
 
 static brim_status take_fault(reader *r, fault *f)
@@ -200,7 +201,7 @@ static brim_status take_fault(reader *r, fault *f)
     r->at--; /* the ':' before until= */
   }
   BRIM_TRY(take_details(r, f));
-  if (f->count == 0) { /* not said: the first call, or all of them until the file is there */
+  if (f->count == 0) { /* no count: the first call, or all of them until the file appears */
     f->count = 1;
     f->onwards = f->until[0] != '\0';
   }
@@ -212,7 +213,7 @@ static brim_status take_faults(const char *text)
   reader r = {text, text};
   fault_count = 0;
   for (;;) {
-    if (fault_count == FAULTS_MAX) return mistake(&r, r.at, "too many faults");
+    if (fault_count == FAULTS_MAX) return syntax_error(&r, r.at, "too many faults");
     BRIM_TRY(take_fault(&r, &faults[fault_count++]));
     if (*r.at == '\0') return BRIM_OK;
     r.at++;
@@ -232,7 +233,7 @@ static counter *counter_of(enum point point, const char *name)
   return &counters[counter_count++];
 }
 
-/* Every fault counts every call that it is about, also one that another fault fails. */
+/* Every fault counts each call that matches it, including calls that another fault fails. */
 static bool counts(fault *f, enum point point, const char *name)
 {
   if (f->point != point || (f->rank >= 0 && f->rank != own_rank) || (f->step >= 0 && f->step != present_step))
@@ -264,7 +265,7 @@ bool brim_fault_hit(const char *point, const char *name)
   return hit;
 }
 
-/* One write for each line, without stdio's memory. A report that cannot be written is not worth a run. */
+/* One write for each line, without stdio, which allocates. A failure to write the report does not end the run. */
 static void write_report(void)
 {
   for (size_t i = 0; i < counter_count && report_fd >= 0; i++) {

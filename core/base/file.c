@@ -27,7 +27,7 @@ brim_status brim_path_join(char *out, const char *folder, const char *name)
 int brim_open_to_read(const char *path)
 {
   struct stat info;
-  const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* which changes nothing for regular files */
+  const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* O_NONBLOCK has no effect on regular files */
   if (fd < 0 || (fstat(fd, &info) == 0 && (S_ISREG(info.st_mode) || S_ISDIR(info.st_mode)))) return fd;
   close(fd);
   errno = ESPIPE;
@@ -119,7 +119,7 @@ brim_status brim_file_sync(int fd, const char *path)
 brim_status brim_file_finish(int fd, const char *path)
 {
   brim_status status = brim_file_sync(fd, path);
-  /* An interrupted close has closed the descriptor, and the bytes are on the disk already. */
+  /* close() frees the descriptor even if it is interrupted, and the bytes are on the disk already. */
   if (close(fd) != 0 && errno != EINTR && status == BRIM_OK)
     status = brim_fail(BRIM_EIO, "cannot close '%s': %s", path, strerror(errno));
   return status;
@@ -264,7 +264,7 @@ bool brim_folder_names(brim_arena *arena, const char *path, const char ***out, s
   return true;
 }
 
-/* Will it never be possible, whatever else goes on in the system? */
+/* Whether the call will always fail for this reason, however the system changes. */
 static bool is_for_good(int reason)
 {
   static const int reasons[] = {EACCES, EPERM, EROFS, ENOENT, ENOTDIR, EEXIST, ELOOP, ENAMETOOLONG};
@@ -276,7 +276,7 @@ static bool is_for_good(int reason)
 static brim_status make_folder(const char *path)
 {
   if (mkdir(path, 0777) == 0) return BRIM_OK;
-  const int reason = errno; /* on a read-only file system EROFS even for one that is there */
+  const int reason = errno; /* on a read-only file system EROFS, even if the folder exists */
   if (brim_is_folder(path)) return BRIM_OK;
   return brim_fail(is_for_good(reason) ? BRIM_ECONFIG : BRIM_EIO, "cannot make folder '%s': %s", path,
                    reason == EEXIST ? "a file is there" : strerror(reason));

@@ -1,6 +1,6 @@
-/* Formulas are read by recursive descent into values, each made once; then those that the outputs need are put into
- * lines: what is the same for all elements first, loads before all else, and stores at the end, so that an output may
- * lie where an input does. Registers are used again once their value is not needed any more. */
+/* Reads a formula by recursive descent into values, each of which exists once; then orders the values that the outputs
+ * need into lines: first those that are the same for all elements, then loads, then the rest, with stores at the end,
+ * so that an output may share the memory of an input. A register is reused once its value is no longer needed. */
 #include "base/formula.h"
 
 #include <ctype.h>
@@ -15,10 +15,10 @@
 #define DEPTH_MAX 64
 #define NONE (-1)
 
-/* A value: an operation and the values it is made of. */
+/* A value: an operation and its operands. */
 typedef struct value {
   enum brim_formula_op op;
-  int32_t operand[3]; /* values, or NONE; of a load: input and element, of a scalar: its index */
+  int32_t operand[3]; /* values, or NONE; of a load: input and element; of a scalar: its index */
   double number;
   bool is_uniform, is_needed;
   int32_t place, last; /* register or uniform; the last line that reads it */
@@ -28,7 +28,7 @@ typedef struct name {
   const char *text; /* of `bytes` */
   size_t bytes;
   int32_t value;
-  int32_t output; /* the output that gets this value, or NONE */
+  int32_t output; /* the output that this value is stored to, or NONE */
   bool is_optional, is_set;
 } name;
 
@@ -88,7 +88,7 @@ static int32_t make(reader *r, enum brim_formula_op op, int32_t a, int32_t b, in
         signbit(v->number) == signbit(number))
       return i;
   }
-  if (r->values == VALUES_MAX) return fail(r, "it is too long: shorten it, or make two of it");
+  if (r->values == VALUES_MAX) return fail(r, "it is too long: shorten it or split it into two");
   value *v = &r->value[r->values];
   *v = (value){.op = op, .operand = {a, b, c}, .number = number, .is_uniform = is_uniform};
   return r->values++;
@@ -156,7 +156,7 @@ static int32_t read_call(reader *r, const char *text, size_t bytes)
     if (!take(r, ')')) return fail_at(r, r->at, "a ')' is missing after the operands of", text, bytes);
     return apply(r, text, functions[f].op, operand[0], operand[1], operand[2]);
   }
-  return fail_at(r, text, "there is no function", text, bytes);
+  return fail_at(r, text, "unknown function", text, bytes);
 }
 
 static int32_t read_number(reader *r)
@@ -177,7 +177,7 @@ static int32_t read_operand(reader *r)
     r->at += bytes;
     if (take(r, '(')) return read_call(r, text, bytes);
     const name *n = find(r, text, bytes);
-    if (!n) return fail_at(r, text, "nothing is known of the name", text, bytes);
+    if (!n) return fail_at(r, text, "unknown name", text, bytes);
     if (n->value == NONE) return fail_at(r, text, "it is read before it has a value:", text, bytes);
     return n->value;
   }
@@ -243,7 +243,7 @@ static void read_line(reader *r)
   const char *text = r->at;
   const size_t bytes = name_bytes(text);
   if (bytes == 0) {
-    fail(r, "a name is missing, which is given a value");
+    fail(r, "expected a name to assign to");
     return;
   }
   r->at += bytes;
@@ -268,7 +268,7 @@ static void read_line(reader *r)
   n->is_set = true;
 }
 
-/* ---- names that are given ---- */
+/* ---- given names ---- */
 
 static void begin(reader *r, const brim_formula_name *given, size_t count)
 {
@@ -295,7 +295,7 @@ static void begin(reader *r, const brim_formula_name *given, size_t count)
   }
 }
 
-/* An optional output that the formula leaves alone is dropped. */
+/* Drops an optional output that the formula does not set. */
 static void check_outputs(reader *r)
 {
   for (size_t i = 0; i < r->names && r->status == BRIM_OK; i++) {
@@ -351,7 +351,7 @@ static void put_uniforms(reader *r, brim_formula *f)
   }
 }
 
-/* The order of elements' lines: loads, operations as they were read. */
+/* The order of the lines for elements: loads first, then operations in reading order. */
 static int32_t order_lines(reader *r, int32_t *line)
 {
   int32_t count = 0;
@@ -389,7 +389,7 @@ static void put_lines(reader *r, brim_formula *f)
     int32_t to = 0;
     while (to < BRIM_FORMULA_REGISTERS_MAX && used[to]) to++;
     if (to == BRIM_FORMULA_REGISTERS_MAX || f->lines == BRIM_FORMULA_LINES_MAX) {
-      fail(r, "it is too long: shorten it, or make two of it");
+      fail(r, "it is too long: shorten it or split it into two");
       return;
     }
     used[to] = true;
@@ -406,7 +406,7 @@ static void put_stores(reader *r, brim_formula *f)
   for (size_t i = 0; i < r->names && r->status == BRIM_OK; i++) {
     if (r->name[i].output == NONE) continue;
     if (f->lines == BRIM_FORMULA_LINES_MAX) {
-      fail(r, "it is too long: shorten it, or make two of it");
+      fail(r, "it is too long: shorten it or split it into two");
       return;
     }
     f->line[f->lines++] = (brim_formula_line){
@@ -453,15 +453,15 @@ static int32_t binary(reader *r, enum brim_formula_op op, int32_t a, int32_t b)
 {
   return r->status == BRIM_OK ? make(r, op, a, b, NONE, 0) : NONE;
 }
-/* d where the condition holds, or where it does not; else 0. */
+/* d where the condition is true (`holds`) or false, else 0. */
 static int32_t gate(reader *r, int32_t condition, bool holds, int32_t d)
 {
   const int32_t zero = number(r, 0);
   return r->status == BRIM_OK ? make(r, BRIM_FORMULA_WHERE, condition, holds ? d : zero, holds ? zero : d, 0) : NONE;
 }
 
-/* Of min or max: d to the operand that is taken (`first`, `second`: conditions), half of it to each of two that are
- * equal, as torch.maximum does. So max(x, 0) + log1p(exp(-abs(x))) has its true slope at 0. */
+/* Of min or max: passes d to the selected operand (`first`, `second`: conditions), and half of it to each of two equal
+ * ones, as torch.maximum does. So max(x, 0) + log1p(exp(-abs(x))) has its true slope at 0. */
 static int32_t flow_to_taken(reader *r, int32_t first, int32_t second, int k, int32_t d)
 {
   const int32_t half = binary(r, BRIM_FORMULA_MUL, d, number(r, 0.5)), mine = k == 0 ? first : second;
@@ -469,7 +469,7 @@ static int32_t flow_to_taken(reader *r, int32_t first, int32_t second, int k, in
   return r->status == BRIM_OK ? make(r, BRIM_FORMULA_WHERE, mine, d, equal, 0) : NONE;
 }
 
-/* What flows to operand k of value v from d, which flows to v; NONE: nothing. */
+/* The gradient of operand k of value v, given v's gradient d; NONE: zero. */
 static int32_t flow_to(reader *r, int32_t v, int k, int32_t d)
 {
   const enum brim_formula_op op = r->value[v].op;
@@ -510,13 +510,12 @@ static int32_t flow_to(reader *r, int32_t v, int k, int32_t d)
     d = binary(r, BRIM_FORMULA_MUL, d, number(r, 2 / sqrt(acos(-1.0))));
     return binary(r, BRIM_FORMULA_MUL, d,
                   unary(r, BRIM_FORMULA_EXP, unary(r, BRIM_FORMULA_NEG, binary(r, BRIM_FORMULA_MUL, a, a))));
-  default: /* steps: their slope is 0 */
+  default: /* step functions: their slope is 0 */
     return NONE;
   }
 }
 
-/* From the last value back to the first: operands come before what is made of them. flow: by value, what flows to it.
- */
+/* From the last value to the first: operands precede the values made of them. flow: each value's gradient. */
 static void differentiate(reader *r, int32_t output, int32_t *flow)
 {
   for (int32_t v = output; v >= 0 && r->status == BRIM_OK; v--) {
@@ -565,8 +564,8 @@ size_t brim_formula_list_numbers(const brim_update_form *form, const char *const
   return count;
 }
 
-/* Reads `text`. The caller has put two names into the list; the states follow, from input `index` on, and are outputs
- * from `output` on (-1: none is), then the numbers. */
+/* Reads `text`. The caller has put two names into the list; this adds the states, from input `index` and output
+ * `output` on (-1: they are not outputs), and then the numbers. */
 static brim_status read_with_states(const char *text, brim_formula_name *list, const brim_update_form *form,
                                     int32_t index, int32_t output, const char *const *scalars, brim_formula *out)
 {

@@ -1,4 +1,4 @@
-/* Reads formulas; see brim/formula.h for how they are written. */
+/* Reads formulas; brim/formula.h describes the language. */
 #ifndef BRIM_BASE_FORMULA_H
 #define BRIM_BASE_FORMULA_H
 #include <stdbool.h>
@@ -7,9 +7,9 @@
 #include "brim/optimizer.h"
 #include "brim/status.h"
 
-/* What a formula's names stand for. */
+/* The meaning of a formula's names. */
 enum brim_formula_kind {
-  BRIM_NAME_ELEMENT, /* of input `index`, if that is not -1; to be given a value if `output` is not -1 */
+  BRIM_NAME_ELEMENT, /* of input `index`, unless -1; must be assigned if `output` is not -1 */
   BRIM_NAME_FACTOR,  /* likewise, but its elements are multiplied by element 1 of the f64 input `factor` */
   BRIM_NAME_FIXED,   /* element 0 of input `index`, which is f64: the same for all elements */
   BRIM_NAME_SCALAR,  /* step.scalar[index] */
@@ -19,27 +19,27 @@ typedef struct brim_formula_name {
   const char *name;
   enum brim_formula_kind kind;
   int32_t index, output, factor;
-  bool is_optional; /* it need not be given a value */
+  bool is_optional; /* the formula may leave it unassigned */
   bool is_wanted;   /* of inputs: brim_formula_read_gradient makes an output of its derivative */
   double number;
 } brim_formula_name;
 
-/* [plan] Reads `text`. Fails with EINVAL, naming line and column, at what is no formula: unknown names, an output that
- * gets no value, more than brim/formula.h has room for. */
+/* [plan] Reads `text`. EINVAL, with line and column, if it is not a valid formula: unknown names, an output that is not
+ * assigned, more than the limits of brim/formula.h. */
 brim_status brim_formula_read(const char *text, const brim_formula_name *given, size_t names, brim_formula *out);
-/* [plan] The derivatives of a formula that has one output: the formula of what flows back to each element that
- * is_wanted, outputs in their order, from what flows to that output, input `flow`. */
+/* [plan] The derivatives of a formula with one output: a formula that computes the gradient of each element that
+ * is_wanted, outputs in their order, from the output's gradient, input `flow`. */
 brim_status brim_formula_read_gradient(const char *text, const brim_formula_name *given, size_t names, int32_t flow,
                                        brim_formula *out);
 /* [plan] Writes the names of a form's numbers and of the scalars, at most BRIM_FORMULA_NUMBERS_MAX, to `list`; returns
- * how many. scalars: as in brim_optimizer_ops. */
+ * their number. scalars: as in brim_optimizer_ops. */
 #define BRIM_FORMULA_NUMBERS_MAX (BRIM_OPTIMIZER_NUMBERS_MAX + BRIM_SCALARS_MAX)
 size_t brim_formula_list_numbers(const brim_update_form *form, const char *const *scalars, brim_formula_name *list);
-/* [plan] Reads an optimizer's update. Inputs: parameter, gradient, states, and if `scaled` gradient_scale's f64 [2].
+/* [plan] Reads an optimizer's update. Inputs: parameter, gradient, states, and, if `scaled`, gradient_scale's f64 [2].
  * Outputs: parameter, states. */
 brim_status brim_formula_read_update(const brim_update_form *form, const char *const *scalars, bool scaled,
                                      brim_formula *out);
-/* [plan] Reads brim_optimizer_ops.evaluated. Inputs: parameter, states. Output: what is evaluated. */
+/* [plan] Reads brim_optimizer_ops.evaluated. Inputs: parameter, states. Output: the values to evaluate with. */
 brim_status brim_formula_read_evaluated(const char *text, const brim_update_form *form, const char *const *scalars,
                                         brim_formula *out);
 #endif

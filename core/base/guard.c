@@ -16,37 +16,37 @@
 #include "base/text.h"
 #include "base/thread.h"
 
-#define SLICE_SECONDS 0.05 /* of waiting: a process that was stopped meanwhile has used up two of them */
-#define SPINS 5000         /* looks, some tens of us, before a thread sleeps: handing over takes less than waking up */
+#define SLICE_SECONDS 0.05 /* of waiting; a process that was stopped meanwhile is charged two slices at most */
+#define SPINS 5000         /* polls, some tens of us, before a thread sleeps: a handover is faster than a wake-up */
 #define JOIN_SECONDS 1
-#define LAST_SECONDS 600 /* for what is to be saved when a thread was given up, perhaps with a lock of malloc's */
+#define LAST_SECONDS 600 /* for saving after a thread was abandoned, perhaps while it held a lock of malloc */
 
-/* Whose turn it is. From RUNS on only one of the two threads can change it: the other finds that it came too late.
- * INSIDE: the thread is in the core, and comes back. */
+/* Whose turn it is. In state RUNS both threads may change it; the one that is late finds the change. INSIDE: the thread
+ * is in the core and will return. */
 enum turn { RUNS, INSIDE, ASKS, DONE, CRASHED, LOST };
 
 struct brim_guard {
   pthread_t thread;
   clockid_t clock;    /* of its processor time */
-  pid_t process;      /* a child that what is called has forked has no caller */
-  sem_t call, answer; /* of the caller, of the thread */
+  pid_t process;      /* a child that the called function forked has no caller */
+  sem_t call, answer; /* the caller waits for `answer`, the thread for `call` */
   atomic_int turn;
   bool quits;
   int spins;
-  brim_guard_work work, back; /* that is called, and what it asks the caller to do */
+  brim_guard_work work, back; /* the function to call, and the one that it asks the caller to run */
   void *context, *back_context;
   brim_status status, back_status;
-  brim_error error; /* on its way from one thread to the other */
+  brim_error error; /* in transit between the threads */
   int signal;       /* of a crash; 0: exit() was called */
   const void *address, *code;
 };
 
-static _Thread_local brim_guard *own; /* the guard that this thread belongs to; NULL: none */
+static _Thread_local brim_guard *own; /* the guard of this thread; NULL: none */
 static atomic_bool any_lost;
 
 /* ---- the thread ---- */
 
-/* Async-signal-safe: there is nothing that wakes it but the end of the process. */
+/* Async-signal-safe: only the end of the process ends the wait. */
 _Noreturn static void park(void)
 {
   for (;;) pause();
@@ -64,14 +64,14 @@ static void change_turn(brim_guard *g, int from, int to)
   if (!atomic_compare_exchange_strong(&g->turn, &from, to)) park();
 }
 
-/* Gives the turn to the caller; a thread that was given up meanwhile stays here. Async-signal-safe. */
+/* Gives the turn to the caller; a thread that was abandoned meanwhile parks here. Async-signal-safe. */
 static void give_turn(brim_guard *g, int turn)
 {
   change_turn(g, RUNS, turn);
   sem_post(&g->answer);
 }
 
-/* NULL in a child too. Async-signal-safe. */
+/* NULL in a child as well. Async-signal-safe. */
 static brim_guard *own_here(void)
 {
   return own && own->process == getpid() ? own : NULL;
@@ -102,11 +102,11 @@ static void *serve(void *context)
     if (g->quits) break;
     (void)brim_fail(BRIM_OK, "%s", "");
     g->status = g->work(g->context);
-    if (!own_here()) _exit(brim_status_exit(BRIM_EPLUGIN)); /* a child came back in its parent's place */
+    if (!own_here()) _exit(brim_status_exit(BRIM_EPLUGIN)); /* a child returned in its parent's place */
     if (g->status != BRIM_OK) brim_error_take(&g->error);
     give_turn(g, DONE);
   }
-  return NULL; /* `own` stays: what plugins have destroyed with the thread is still theirs */
+  return NULL; /* `own` stays set: destructors that plugins registered for the thread's end still run */
 }
 
 brim_status brim_guard_back(brim_guard_work work, void *context)
@@ -133,7 +133,7 @@ brim_status brim_guard_here(brim_guard_work work, void *context)
 
 /* ---- the caller ---- */
 
-/* What a call still has. */
+/* The remaining time of a call. */
 typedef struct time_left {
   double computing, waiting;
 } time_left;
@@ -157,8 +157,8 @@ static bool wait_for_slice(brim_guard *g)
   return sem_clockwait(&g->answer, CLOCK_MONOTONIC, &until) == 0;
 }
 
-/* Real time counts up to twice a slice's length: what lies above was not the thread's, but that of a process that was
- * stopped. What of it was not processor time, the thread has waited. False: one of both is used up. */
+/* Real time counts up to twice the length of a slice: any more was spent while the process was stopped. Real time that
+ * was not processor time is waiting time. False: one of the two limits is used up. */
 static bool wait_for_answer(brim_guard *g, time_left *left)
 {
   for (int i = 0; i < g->spins; i++)
@@ -166,7 +166,8 @@ static bool wait_for_answer(brim_guard *g, time_left *left)
   while (left->computing > 0 && left->waiting > 0) {
     const double start = brim_now(), before = processor_seconds(g);
     const bool is_answered = wait_for_slice(g);
-    const double real = brim_now() - start, computed = fmax(0, processor_seconds(g) - before); /* 0: it has ended */
+    const double real = brim_now() - start,
+                 computed = fmax(0, processor_seconds(g) - before); /* 0: the thread has ended */
     const double taken = real < 2 * SLICE_SECONDS ? real : 2 * SLICE_SECONDS;
     left->computing -= computed;
     left->waiting -= taken > computed ? taken - computed : 0;
@@ -175,7 +176,7 @@ static bool wait_for_answer(brim_guard *g, time_left *left)
   return false;
 }
 
-/* From here on the process has only so much time: what it saves may want a lock that the thread holds for ever. */
+/* From here on the process has limited time: saving may need a lock that the thread never releases. */
 static void lose(void)
 {
   atomic_store(&any_lost, true);
@@ -208,7 +209,7 @@ static brim_status fail_crashed(const brim_guard *g, const brim_guard_call *call
     snprintf(what, sizeof what, "called exit() in %s; plugins must not", call->function);
     return fail_lost(call, what);
   }
-  int length = snprintf(what, sizeof what, "has crashed in %s: %s", call->function, brim_crash_name(g->signal));
+  int length = snprintf(what, sizeof what, "crashed in %s: %s", call->function, brim_crash_name(g->signal));
   if (brim_crash_has_address(g->signal))
     length += snprintf(what + length, sizeof what - (size_t)length, " at address 0x%llx",
                        (unsigned long long)(uintptr_t)g->address);
@@ -221,8 +222,8 @@ static brim_status fail_asking(const brim_guard_call *call)
 {
   char what[160];
   lose();
-  snprintf(what, sizeof what, "has asked the core %d things in one %s, and is left where it is",
-           BRIM_GUARD_QUESTIONS_MAX, call->function);
+  snprintf(what, sizeof what, "asked the core %d questions in one %s and was abandoned", BRIM_GUARD_QUESTIONS_MAX,
+           call->function);
   return fail_lost(call, what);
 }
 
@@ -231,17 +232,16 @@ static brim_status fail_late(const brim_guard_call *call, const time_left *left)
   char what[200];
   lose();
   if (left->computing <= 0)
-    snprintf(what, sizeof what, "does not come back from %s: after %g s of processor time it is left where it is",
-             call->function, call->seconds);
+    snprintf(what, sizeof what, "did not return from %s and was abandoned after %g s of processor time", call->function,
+             call->seconds);
   else
     snprintf(what, sizeof what,
-             "does not come back from %s: it waits (for a lock, a file, a clock?), and after %g s of that is left "
-             "where it is",
+             "did not return from %s: it waited (for a lock, a file, a clock?) and was abandoned after %g s",
              call->function, call->waiting_seconds);
   return fail_lost(call, what);
 }
 
-/* Did the turn go to the caller after all? Else the thread is given up. */
+/* Whether the turn reached the caller after all. Otherwise the thread is abandoned. */
 static bool take_turn(brim_guard *g)
 {
   const struct timespec ms = {0, 1000000};
@@ -264,7 +264,7 @@ static void answer(brim_guard *g)
 brim_status brim_guard_run(brim_guard *g, const brim_guard_call *call, brim_guard_work work, void *context)
 {
   time_left left = {call->seconds, call->waiting_seconds};
-  if (brim_guard_is_lost(g)) return brim_fail(BRIM_EPLUGIN, "%s cannot be asked any more", call->who);
+  if (brim_guard_is_lost(g)) return brim_fail(BRIM_EPLUGIN, "%s was abandoned earlier and cannot be asked", call->who);
   g->work = work;
   g->context = context;
   for (int questions = 0;; questions++) {
@@ -279,7 +279,7 @@ brim_status brim_guard_run(brim_guard *g, const brim_guard_call *call, brim_guar
       return fail_crashed(g, call);
     default:
       if (questions == BRIM_GUARD_QUESTIONS_MAX) {
-        atomic_store(&g->turn, LOST); /* it waits for an answer, and will */
+        atomic_store(&g->turn, LOST); /* it waits for an answer that never comes */
         return fail_asking(call);
       }
       answer(g);
@@ -299,14 +299,14 @@ brim_status brim_guard_open(brim_guard **out)
   const int failed = brim_thread_start(&g->thread, "brim-policies", serve, g);
   if (failed) {
     free(g);
-    return brim_fail(BRIM_ENOMEM_HOST, "no thread for the policies could be started: %s", strerror(failed));
+    return brim_fail(BRIM_ENOMEM_HOST, "cannot start the thread that policies run on: %s", strerror(failed));
   }
   pthread_getcpuclockid(g->thread, &g->clock);
   *out = g;
   return BRIM_OK;
 }
 
-/* What plugins leave behind for the end of a thread may not come back either. */
+/* A destructor that a plugin registered for the thread's end may hang too. */
 void brim_guard_close(brim_guard *g)
 {
   struct timespec until;

@@ -1,8 +1,8 @@
-/* A process is bound by its own control group and by every one above it, so each is looked at, from the
- * process's up to the root of the mount; the tightest counts. In a container the path in /proc may not
- * exist below the mount, whose root is then the container's group: that is looked at too.
+/* A process is bound by its own control group and by every group above it, so each is read, from the process's group up
+ * to the root of the mount; the tightest limit counts. In a container the path in /proc may not exist below the mount,
+ * whose root is then the container's group: the root is read too.
  *
- * Version 1 has a hierarchy per controller (lines "4:memory:/path"), version 2 a single one ("0::/path"). */
+ * Version 1 has one hierarchy per controller (lines "4:memory:/path"), version 2 a single one ("0::/path"). */
 #include "base/host.h"
 
 #include <dirent.h>
@@ -43,7 +43,7 @@ static bool read_text(const char *folder, const char *file, char *text, size_t b
   return length > 0 && (size_t)length < sizeof path && read_file(path, text, bytes);
 }
 
-/* A file of one number; "max" and -1 mean none. */
+/* A file with one number; "max" and -1 mean no limit. */
 static bool read_number(const char *folder, const char *file, uint64_t *out)
 {
   char text[64];
@@ -66,7 +66,7 @@ static uint64_t reclaimable(const char *folder, const char *key)
   return 0;
 }
 
-/* Of the PCI bus' classes 0x03: a display controller, which GPUs without a display are too (0x0302). */
+/* Looks for class 0x03 on the PCI bus: display controllers, which include GPUs without a display (0x0302). */
 bool brim_host_has_nvidia(const char *bus)
 {
   bool found = false;
@@ -83,11 +83,11 @@ bool brim_host_has_nvidia(const char *bus)
   return found;
 }
 
-/* Of one control group: its limit and what is used of it and cannot be given back at once. */
+/* A control group's limit, and the memory in use that cannot be reclaimed at once. */
 static bool read_memory(const char *folder, bool version2, uint64_t *limit, uint64_t *used)
 {
   if (!read_number(folder, version2 ? "memory.max" : "memory.limit_in_bytes", limit)) return false;
-  if (*limit >= (uint64_t)1 << 62) return false; /* version 1 says "none" by a huge number */
+  if (*limit >= (uint64_t)1 << 62) return false; /* version 1 uses a huge number for "no limit" */
   if (!read_number(folder, version2 ? "memory.current" : "memory.usage_in_bytes", used)) {
     *used = UINT64_MAX;
     return true;
@@ -141,7 +141,7 @@ static void climb(const char *hierarchy, const char *path, bool version2, look_f
   }
 }
 
-/* True if the comma-separated list holds `name`. */
+/* Whether the comma-separated list contains `name`. */
 static bool lists(const char *list, const char *name)
 {
   const size_t length = strlen(name);
@@ -153,7 +153,7 @@ static bool lists(const char *list, const char *name)
   return false;
 }
 
-/* What is looked at in each group that binds the process; NULL: nothing. */
+/* The functions to call for each group that binds the process; NULL: none. */
 typedef struct looks {
   look_fn memory, processors;
   void *out;
@@ -198,7 +198,7 @@ brim_cgroup brim_cgroup_read(const char *mount, const char *membership)
 /* ---- processors ---- */
 
 static int32_t ranks_here = 1;
-static double own_share; /* of the processors, in processors; 0: all of them */
+static double own_share; /* this rank's processors; 0: all of them */
 
 void brim_host_share_with(int32_t ranks, double processors)
 {
@@ -270,7 +270,7 @@ static void count_swap(brim_host_use *use, uint64_t used, uint64_t limit)
   use->swap_total_bytes = limit;
 }
 
-/* Version 1 counts memory and swap together. */
+/* Version 1 limits the sum of memory and swap. */
 static void count_group_swap(brim_host_use *use, const char *folder, bool version2, uint64_t memory_limit)
 {
   uint64_t limit = 0, used = 0, memory = 0;
@@ -305,8 +305,8 @@ static void count_machine(brim_host_use *use, const char *text)
   if (swap != UINT64_MAX && swap_free <= swap) count_swap(use, swap - swap_free, swap);
 }
 
-/* Of "cpu  252750 0 34472 220967 2315 0 303 313 0 0": user, nice, system, idle, waiting for disks, and more. Time of
- * guests, the last two, is in the first two already. */
+/* A line such as "cpu  252750 0 34472 220967 2315 0 303 313 0 0": user, nice, system, idle, iowait and more. The time
+ * of guests, the last two, is already part of the first two. */
 static void count_processors(brim_host_use *use, const char *text)
 {
   uint64_t ticks[8] = {0};

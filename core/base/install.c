@@ -1,5 +1,5 @@
-/* Finds the installation: the nearest folder above libbrim.so, or above the executable, that has the wanted folder.
- * Going up instead of assuming one level allows for lib/x86_64-linux-gnu. */
+/* Finds the installation: the nearest folder above libbrim.so, or above the executable, that contains the wanted
+ * folder. Searching several levels up allows for lib/x86_64-linux-gnu. */
 #include "base/install.h"
 
 #include <dlfcn.h>
@@ -13,7 +13,7 @@
 
 static const char anchor; /* any address inside libbrim */
 
-/* Looks for `sub` in the folders above `file`, an absolute path. */
+/* Searches the folders above `file`, an absolute path, for `sub`. */
 static bool find_above(const char *file, char *out, size_t room, const char *sub)
 {
   char prefix[PATH_MAX];
@@ -33,8 +33,8 @@ bool brim_install_dir(char *out, size_t room, const char *sub)
 {
   char file[PATH_MAX];
   Dl_info library;
-  /* Where brim is linked in statically this is the executable, whose name here is argv[0]: a path only if it has
-   * a slash. */
+  /* If brim is linked statically, this is the executable, whose name here is argv[0]: a path only if it contains a
+   * slash. */
   if (dladdr(&anchor, &library) != 0 && library.dli_fname && strchr(library.dli_fname, '/') &&
       realpath(library.dli_fname, file) && find_above(file, out, room, sub))
     return true;

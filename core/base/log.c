@@ -1,4 +1,4 @@
-/* Messages to standard error and lines of a command's answer to standard output, one write each so that lines of
+/* Writes messages to standard error and answers of commands to standard output, each with one write, so that lines of
  * several threads do not mix. */
 #include "base/log.h"
 
@@ -22,7 +22,7 @@ static const struct {
     [BRIM_LOG_DEBUG] = {"debug: ", "\033[2m"},
 };
 
-static int32_t rank; /* of several; 0: it speaks for all */
+static int32_t rank; /* of several ranks; 0 prints for all */
 static bool is_mute;
 static enum brim_level shown = BRIM_LOG_INFO;
 static void (*hook)(void *context, bool before);
@@ -63,7 +63,7 @@ bool brim_log_color(void)
   return wants_color && isatty(STDERR_FILENO);
 }
 
-/* False: the file takes no more; errno says why. */
+/* False: the write failed; see errno. */
 static bool write_all(int fd, const char *text, size_t length)
 {
   while (length > 0) {
@@ -76,7 +76,7 @@ static bool write_all(int fd, const char *text, size_t length)
   return true;
 }
 
-/* Around it a progress bar moves away: it may be on the same terminal. */
+/* Moves the progress line, which may be on the same terminal, out of the way around the write. */
 static bool write_line(int fd, const char *text, size_t length)
 {
   pthread_mutex_lock(&lock);
@@ -89,8 +89,8 @@ static bool write_line(int fd, const char *text, size_t length)
   return is_written;
 }
 
-/* Further lines of a message stand indented below the first. Names in it may be anybody's, so a terminal gets no
- * control characters of theirs. */
+/* Indents all lines of a message but the first. Names in a message may come from other users, so control characters are
+ * not sent to a terminal. */
 static void write_message(enum brim_level level, const char *message)
 {
   if (is_mute) return;
@@ -125,8 +125,8 @@ void brim_log(enum brim_level level, const char *format, ...)
   write_message(level, message);
 }
 
-/* Not by stdio, whose lock a policy's thread that was given up may hold. A reader that went away, as head(1) does, had
- * enough. */
+/* Not through stdio, whose lock an abandoned policy thread may hold. A reader that closed the pipe, such as head(1), is
+ * not an error. */
 void brim_say(const char *format, ...)
 {
   static atomic_bool has_failed;

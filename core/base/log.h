@@ -1,6 +1,6 @@
-/* Where messages go. Plugins and core call brim_log() and brim_fail() of brim/status.h; this is for
- * the command line. Standard error has messages, warnings, errors and the progress line; standard output has what the
- * command was asked for. Colour only if standard error is a terminal and NO_COLOR is not set. */
+/* Output of messages. Plugins and core call brim_log() and brim_fail() of brim/status.h; this header is for the command
+ * line. Standard error gets messages, warnings, errors and the progress line; standard output gets the result of the
+ * command. Colour is used only if standard error is a terminal and NO_COLOR is not set. */
 #ifndef BRIM_BASE_LOG_H
 #define BRIM_BASE_LOG_H
 #include <stdbool.h>
@@ -10,19 +10,20 @@
 void brim_log_set_level(enum brim_level level);
 /* Called before and after each message, so that a progress bar can move away; NULL: none. */
 void brim_log_set_hook(void (*function)(void *context, bool before), void *context);
-/* [any thread] One line on standard output: what a run is, an evaluation, a result. --quiet leaves it out, and only
- * rank 0 says it. If it cannot be written, one warning says so, and the run continues. No newline at the end. */
+/* [any thread] One line on standard output: a description of the run, an evaluation, a result. Suppressed by --quiet
+ * and on ranks other than 0. If it cannot be written, one warning says so, and the run continues. No newline at the
+ * end. */
 void brim_say(const char *format, ...) BRIM_PRINTF(1, 2);
-/* "error: <text>" with the further lines of the text indented, for the thread's last error. With the
- * level at DEBUG also where in the source it comes from. */
+/* Prints the thread's last error: "error: <text>", with the further lines of the text indented. At level DEBUG also its
+ * place in the source. */
 void brim_log_error(void);
-/* [init] NO_COLOR and TERM, once: a message may come while another thread changes the environment, as MPI does when it
- * starts, and getenv() beside setenv() crashes. Until then no message is coloured. */
+/* [init] Reads NO_COLOR and TERM once: a message may be printed while another thread changes the environment, as MPI
+ * does when it starts, and getenv() beside setenv() crashes. Until then messages have no colour. */
 void brim_log_read_environment(void);
 bool brim_log_color(void);
-/* [init] This process is a rank of several: rank 0 speaks; warnings and errors of the others say whose they are, and
- * what else they would say is said by rank 0 already. */
+/* [init] This process is a rank of several: only rank 0 prints information; warnings and errors of other ranks are
+ * prefixed with the rank. */
 void brim_log_set_rank(int32_t number);
-/* [init] Another rank says what there is to say from here on. */
+/* [init] From here on another rank prints for this one. */
 void brim_log_mute(void);
 #endif

@@ -15,9 +15,9 @@ static void tell_long_call(const char *what, const void *function)
 {
   Dl_info info;
   if (dladdr(function, &info) && info.dli_fname)
-    brim_log(BRIM_LOG_WARN, "%s has not come back yet: plugin %s", what, info.dli_fname);
+    brim_log(BRIM_LOG_WARN, "%s has not returned yet: plugin %s", what, info.dli_fname);
   else
-    brim_log(BRIM_LOG_WARN, "%s has not come back yet", what);
+    brim_log(BRIM_LOG_WARN, "%s has not returned yet", what);
 }
 
 static void *watch(void *context)
@@ -54,18 +54,18 @@ void brim_long_call_end(brim_long_call *c)
   pthread_mutex_destroy(&c->lock);
 }
 
-/* ---- functions that are called again and again ---- */
+/* ---- functions that are called repeatedly ---- */
 
 #define LOOK_SECONDS 1
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t change = PTHREAD_COND_INITIALIZER;
 static brim_frequent_call *first;
-static pthread_t watcher; /* while there are calls to watch */
+static pthread_t watcher; /* runs while there are calls to watch */
 static bool has_watcher;
-static uintptr_t generation; /* of the watcher; another one: it ends */
+static uintptr_t generation; /* of the watcher; it ends when this changes */
 
-/* Once for the same function, whichever thread is in it. */
+/* Warns once per function, whichever threads call it. */
 static void look_at(brim_frequent_call *c, double now)
 {
   const long long turns = atomic_load_explicit(&c->turns, memory_order_relaxed);

@@ -1,11 +1,11 @@
-/* Calls of plugins that are waited for as long as they take: after ten seconds it is said, once, whose it is. */
+/* Calls of plugins that have no time limit: after ten seconds one message names the function and its plugin. */
 #ifndef BRIM_BASE_LONG_CALL_H
 #define BRIM_BASE_LONG_CALL_H
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
-/* The caller's, from begin to end, and looked into by nobody else. */
+/* Owned by the caller from begin to end; opaque. */
 typedef struct brim_long_call {
   pthread_t thread;
   pthread_mutex_t lock;
@@ -15,27 +15,27 @@ typedef struct brim_long_call {
   bool is_watched, has_ended;
 } brim_long_call;
 
-/* [init] `what` ("the model's build"), valid until the end, is done by `function`, which is in the plugin's file. Where
- * no thread can be had nothing is said. */
+/* [init] `function`, in the plugin's file, begins to compute `what` ("the model's build"), which stays valid until the
+ * end. No message is printed if no thread can be started. */
 void brim_long_call_begin(brim_long_call *call, const char *what, const void *function);
-/* [init] It has come back. */
+/* [init] The function has returned. */
 void brim_long_call_end(brim_long_call *call);
 
-/* The same of a function that is called again and again, by one thread: a call costs two additions. */
+/* The same for a function that one thread calls repeatedly: a call costs two additions. */
 typedef struct brim_frequent_call {
   struct brim_frequent_call *next;
   const char *what;
   const void *function;
   atomic_llong turns; /* odd: within a call */
-  long long seen;     /* by the thread that watches, with the time since which it is so */
+  long long seen;     /* by the watching thread, and the time at which it first saw that value */
   double since;
   bool is_told;
 } brim_frequent_call;
 
-/* [init] From here to unwatch a thread looks at it. `call`: the caller's, of which nothing need be set. */
+/* [init] A thread watches it from here to unwatch. `call`: the caller's; need not be initialized. */
 void brim_frequent_call_watch(brim_frequent_call *call, const char *what, const void *function);
 void brim_frequent_call_unwatch(brim_frequent_call *call);
-/* [any thread] Before the function is called, and when it has come back. */
+/* [any thread] Called before and after the function. */
 static inline void brim_frequent_call_turn(brim_frequent_call *call)
 {
   atomic_fetch_add_explicit(&call->turns, 1, memory_order_relaxed);

@@ -1,4 +1,3 @@
-/* See mapping.h. */
 #include "base/mapping.h"
 
 #include <fcntl.h>
@@ -13,7 +12,7 @@ typedef struct reader {
   char bytes[4096];
 } reader;
 
-/* -1 at the end. */
+/* -1 at the end of the file. */
 static int next_char(reader *r)
 {
   if (r->at == r->have) {
@@ -24,7 +23,7 @@ static int next_char(reader *r)
   return r->at < r->have ? (unsigned char)r->bytes[r->at++] : -1;
 }
 
-/* A number, and the character after it. */
+/* A hexadecimal number and the character after it. */
 static uintptr_t next_hex(reader *r)
 {
   uintptr_t value = 0;

@@ -25,7 +25,7 @@ void brim_permutation_init(brim_permutation *p, uint64_t seed, uint32_t use, uin
   assert(count <= (uint64_t)1 << 62);
 }
 
-/* What a round adds to the other half. */
+/* The value that a round adds to the other half. */
 static uint32_t mix(const brim_permutation *p, uint32_t round, uint32_t half)
 {
   if (p->table) return p->table[(uint64_t)round << p->half_bits | half];

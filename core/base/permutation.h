@@ -1,4 +1,4 @@
-/* An order of many things that is had by number, without a table of them. */
+/* A random order of many items that is computed by index, without a table. */
 #ifndef BRIM_BASE_PERMUTATION_H
 #define BRIM_BASE_PERMUTATION_H
 #include <stdint.h>
@@ -8,11 +8,11 @@
 typedef struct brim_permutation {
   uint64_t seed, item, count;
   uint32_t use, half_bits;
-  const uint32_t *table; /* NULL, or what each round makes of each half */
+  const uint32_t *table; /* NULL, or the result of each round for each half */
 } brim_permutation;
 void brim_permutation_init(brim_permutation *p, uint64_t seed, uint32_t use, uint64_t item, uint64_t count);
 uint64_t brim_permutation_at(const brim_permutation *p, uint64_t i);
-/* The same numbers by looking them up: worthwhile where most of a permutation is asked for. `table` has room for
+/* Tabulates the round function: worthwhile if most of a permutation is read. `table` has room for
  * brim_permutation_table_count(count) values, at most 32 * sqrt(count), and outlives the permutation. */
 uint64_t brim_permutation_table_count(uint64_t count);
 void brim_permutation_tabulate(brim_permutation *p, uint32_t *table);

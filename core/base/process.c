@@ -8,7 +8,7 @@
 
 #include "base/text.h"
 
-/* Of a line such as "VmHWM:   1234 kB". */
+/* Parses a line such as "VmHWM:   1234 kB". */
 static uint64_t status_bytes(const char *key)
 {
   char line[256];
@@ -26,8 +26,8 @@ uint64_t brim_rss_peak_bytes(void)
   return status_bytes("VmHWM:");
 }
 
-/* Records have it in every round of a federation, which may take less than a millisecond: statm has the number that
- * status has as VmRSS, in a file of one line. */
+/* Read in every round of a federation, which may take less than a millisecond: statm, a file of one line, has the same
+ * number as VmRSS in status. */
 uint64_t brim_rss_bytes(void)
 {
   char text[128];

@@ -1,9 +1,9 @@
-/* What this process has of the host's memory. */
+/* The host memory of this process. */
 #ifndef BRIM_BASE_PROCESS_H
 #define BRIM_BASE_PROCESS_H
 #include <stdint.h>
 
-/* Bytes; 0 where the system does not tell. */
+/* Bytes; 0 if the system does not report it. */
 uint64_t brim_rss_peak_bytes(void); /* the highest so far (VmHWM) */
 uint64_t brim_rss_bytes(void);      /* now (VmRSS) */
 #endif

@@ -7,7 +7,7 @@
 
 #define ROOM_LEAST 256
 
-/* Values are the first member. Ascending, each once. */
+/* Values are the first member of an entry. Sorts ascending and merges duplicates. */
 static void put_in_order(brim_tally *t)
 {
   size_t count = 0;
@@ -38,7 +38,7 @@ brim_status brim_tally_add(brim_tally *t, double value)
 
 brim_spread brim_tally_spread(brim_tally *t)
 {
-  double n = 0, sum = 0, squares = 0, ranked = 0; /* ranked: values times their ranks from 1 */
+  double n = 0, sum = 0, squares = 0, ranked = 0; /* ranked: sum of values times their ranks from 1 */
   put_in_order(t);
   for (size_t i = 0; i < t->count; i++) {
     const double value = t->item[i].value, times = t->item[i].times;

@@ -1,4 +1,4 @@
-/* The one list of status codes, and the error text of each thread. */
+/* The list of status codes, and the error text of each thread. */
 #include "brim/status.h"
 
 #include <stdarg.h>
@@ -46,7 +46,7 @@ int brim_status_exit(brim_status status)
 
 brim_status brim_fail_at(const char *file, int line, brim_status status, const char *format, ...)
 {
-  /* The arguments may point into error_text itself ("%s" of brim_error_text()), so format aside first. */
+  /* The arguments may point into error_text ("%s" of brim_error_text()), so format into another buffer first. */
   char text[ERROR_TEXT_MAX];
   va_list list;
   va_start(list, format);

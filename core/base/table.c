@@ -21,7 +21,7 @@ void brim_table_number(brim_table *table, double value, int decimals)
   brim_table_add(table, isfinite(value) ? brim_arena_printf(table->arena, "%.*f", decimals, value) : "-");
 }
 
-/* Characters of UTF-8 text: bytes that do not continue one. */
+/* Counts characters of UTF-8 text: bytes that are not continuation bytes. */
 static size_t width_of(const char *s)
 {
   size_t width = 0;
@@ -34,7 +34,7 @@ static bool is_absent(const char *s)
   return s[0] == '\0' || strcmp(s, "-") == 0;
 }
 
-/* Starts with a number: 0.1, 92.5 %, 0:12. */
+/* Whether the text starts with a number: 0.1, 92.5 %, 0:12. */
 static bool is_number(const char *s)
 {
   char *end = NULL;
@@ -65,7 +65,7 @@ void brim_table_print(const brim_table *table, brim_text *out)
   brim_table_column *columns = brim_xcalloc(table->columns, sizeof *columns);
   for (size_t c = 0; c < table->columns && c < table->count; c++) columns[c] = brim_table_measure(table, c);
   for (size_t i = 0; i < table->count; i += table->columns) {
-    size_t owed = 0; /* spaces that are written only if something follows */
+    size_t owed = 0; /* spaces that are written only if a cell follows */
     for (size_t c = 0; c < table->columns && i + c < table->count; c++) {
       if (columns[c].empty) continue;
       const size_t rest = columns[c].width - width_of(table->cell[i + c]);

@@ -1,4 +1,4 @@
-/* Tables for people: rows of cells, each column as wide as its widest cell, numbers to the right. */
+/* Text tables: rows of cells, each column as wide as its widest cell, numbers aligned to the right. */
 #ifndef BRIM_BASE_TABLE_H
 #define BRIM_BASE_TABLE_H
 #include "base/arena.h"
@@ -11,19 +11,19 @@ typedef struct brim_table {
   size_t count, room;
 } brim_table;
 
-/* Appends a cell; a row is full after `columns` of them. The text is copied, by brim_text_add_shown: names in it may be
- * anybody's. */
+/* Appends a cell; a row is complete after `columns` of them. The text is copied by brim_text_add_shown, as names in it
+ * may come from other users. */
 void brim_table_add(brim_table *table, const char *text);
-/* A number with so many decimals; "-" for one that is not finite. */
+/* A number with this many decimals; "-" if it is not finite. */
 void brim_table_number(brim_table *table, double value, int decimals);
 typedef struct brim_table_column {
   size_t width; /* characters of its widest cell */
   bool right;   /* all cells but the heading look like numbers */
-  bool empty;   /* there is no text below the heading, but "" or "-" */
+  bool empty;   /* all cells below the heading are "" or "-" */
 } brim_table_column;
-/* How a column is to be shown. */
+/* Measures a column for printing. */
 brim_table_column brim_table_measure(const brim_table *table, size_t column);
-/* A column is aligned to the right if all its cells but the heading look like numbers; a column without any text below
- * the heading ("" or "-") is left out. */
+/* Right-aligns a column whose cells, apart from the heading, all look like numbers, and omits a column whose cells are
+ * all "" or "-". */
 void brim_table_print(const brim_table *table, brim_text *out);
 #endif

@@ -26,7 +26,7 @@ void brim_text_clear(brim_text *text)
   if (text->s) text->s[0] = '\0';
 }
 
-#define PRINTED_USUALLY 32 /* bytes: of more there is a second try */
+#define PRINTED_USUALLY 32 /* bytes of the first attempt; longer text needs a second one */
 
 static void reserve(brim_text *text, size_t more)
 {
@@ -153,7 +153,7 @@ bool brim_ends_with(const char *s, const char *suffix)
 int brim_edit_distance(const char *a, const char *b)
 {
   enum { MAX = 64 };
-  int row[3][MAX + 1]; /* two rows back, one back, the current */
+  int row[3][MAX + 1]; /* two rows back, one back, the current row */
   const size_t n = strnlen(a, MAX), m = strnlen(b, MAX);
   for (size_t j = 0; j <= m; j++) row[1][j] = (int)j;
   memset(row[0], 0, sizeof row[0]);
@@ -174,9 +174,9 @@ int brim_edit_distance(const char *a, const char *b)
   return row[1][m];
 }
 
-enum { FOLDED_MAX = 65 }; /* as many bytes as are compared */
+enum { FOLDED_MAX = 65 }; /* bytes that are compared, and the NUL */
 
-/* Without what people write differently: case, '-' and '_'. */
+/* Ignores differences of spelling: case, '-' and '_'. */
 static const char *fold(const char *s, char *out)
 {
   size_t n = 0;

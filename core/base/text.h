@@ -8,45 +8,45 @@
 #include "brim/status.h"
 
 typedef struct brim_text {
-  char *s; /* NUL-terminated; NULL while nothing was added (see brim_text_str) */
+  char *s; /* NUL-terminated; NULL until text is added (see brim_text_str) */
   size_t length, room;
 } brim_text;
 
-/* Ready when zeroed. */
+/* Ready for use when zeroed. */
 void brim_text_release(brim_text *text);
 void brim_text_clear(brim_text *text);
 void brim_text_add(brim_text *text, const char *s);
-/* A decimal number, as "%" PRId64 prints it, in a tenth of the time. */
+/* A decimal number, as "%" PRId64 prints it, ten times as fast. */
 void brim_text_int(brim_text *text, int64_t value);
 void brim_text_add_n(brim_text *text, const char *s, size_t bytes);
 void brim_text_printf(brim_text *text, const char *format, ...) BRIM_PRINTF(2, 3);
-const char *brim_text_str(const brim_text *text); /* "" if nothing was added */
-/* The next character of text of unknown origin, as a terminal may get it: a control character (C0, DEL, C1) as "\x1b",
- * so that no name can move the cursor or hide a line, and a byte that is not UTF-8 as U+FFFD. `kept`: control
- * characters that stay. Writes at most BRIM_SHOWN_BYTES to `out`, returns how many; *s < end moves on. */
+const char *brim_text_str(const brim_text *text); /* "" if no text was added */
+/* Reads the next character of untrusted text in a form that is safe for a terminal: a control character (C0, DEL, C1)
+ * becomes "\x1b", so that no name can move the cursor or hide a line, and a byte that is not UTF-8 becomes U+FFFD.
+ * `kept`: control characters to keep. Writes at most BRIM_SHOWN_BYTES to `out` and returns the number; advances *s,
+ * which must be < end. */
 #define BRIM_SHOWN_BYTES 4
 size_t brim_shown_take(const char **s, const char *end, const char *kept, char *out);
 void brim_text_add_shown(brim_text *text, const char *s, const char *kept);
-/* Is there such a control character in it? */
+/* Whether the text contains such a control character. */
 bool brim_has_control(const char *s);
 
 bool brim_starts_with(const char *s, const char *prefix);
 bool brim_ends_with(const char *s, const char *suffix);
-/* Edit distance with transpositions (optimal string alignment), for did-you-mean; at most 64 bytes of each are
- * compared. */
+/* Edit distance with transpositions (optimal string alignment), for suggestions; compares at most 64 bytes of each. */
 int brim_edit_distance(const char *a, const char *b);
-/* The edit distance if `known` may have been meant by what was written, else INT_MAX: one change in up to three
- * letters, which then begin alike, two in up to eight, three in more, and always fewer than half of the letters. Upper
- * and lower case are the same, and '-' and '_' count for nothing. */
+/* The edit distance if `known` is a plausible correction of `written`, else INT_MAX: one change in up to three letters,
+ * whose first letters must match, two in up to eight, three in more, and always fewer than half of the letters. Ignores
+ * case, '-' and '_'. */
 int brim_typo_distance(const char *written, const char *known);
-/* Takes `known` for the best suggestion so far if it is nearer than *distance (INT_MAX at first): a typing error, or
- * the beginning of it. */
+/* Makes `known` the best suggestion so far if it is closer than *distance (INT_MAX at first), as a correction or a
+ * completion of what was written. */
 void brim_suggest(const char *written, const char *known, int *distance, const char **best);
-/* The best suggestion of a list; NULL: none of it may have been meant. */
+/* The best suggestion of a list; NULL if none is plausible. */
 const char *brim_suggest_of(const char *written, const char *const *known, size_t count);
 /* For qsort and bsearch: const char * by strcmp. */
 int brim_compare_strings(const void *a, const void *b);
-/* What makes "step" agree with a number: "" or "s". */
+/* The plural suffix for a count: "" or "s". */
 const char *brim_plural(int64_t count);
 /* "1:02:03" or "2:03". */
 const char *brim_format_seconds(char *out, size_t room, double seconds);
@@ -54,9 +54,9 @@ const char *brim_format_seconds(char *out, size_t room, double seconds);
 double brim_now(void);
 /* Seconds since 1970. */
 double brim_wall_now(void);
-/* "04:10", the local time of day of so many seconds since 1970, into `out`, returned. */
+/* Formats the local time of day of `seconds` since 1970, such as "04:10", into `out`; returns `out`. */
 const char *brim_format_hour(char *out, size_t room, double seconds);
-/* 64-bit FNV-1a, to be continued from `hash` (start with BRIM_HASH_START). */
+/* 64-bit FNV-1a, continued from `hash` (start with BRIM_HASH_START). */
 #define BRIM_HASH_START 0xcbf29ce484222325u
 uint64_t brim_hash(uint64_t hash, const void *data, size_t bytes);
 #endif

@@ -1,6 +1,6 @@
-/* The core's own augmentations but for RandAugment. Those of the keys of `augment` are called by the core, with
- * parameters from these keys and blocks of random numbers of their own (data/transform.h), so that what they do is the
- * same as `augmentation=[...]` does but for what is drawn. Names of torchvision's functions stand beside theirs. */
+/* The core's augmentations except RandAugment. The core applies those that the keys of `augment` turn on, with
+ * parameters from these keys and their own blocks of random numbers (data/transform.h), so they do the same as under
+ * `augmentation=[...]` apart from the numbers drawn. Comments name the corresponding functions of torchvision. */
 #include "builtin/augment.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 #include "builtin/builtin.h"
 #include "builtin/jitter.h"
 
-#define ATTEMPTS 10 /* torchvision's, at a rectangle that fits */
+#define ATTEMPTS 10 /* torchvision's number of attempts to find a rectangle that fits */
 #define PI 3.14159265358979323846
 
 int64_t brim_draw_below(uint32_t x, int64_t n)
@@ -34,7 +34,7 @@ double brim_draw_between(uint32_t x, double low, double high)
 
 /* ---- color_jitter ---- */
 
-/* ColorJitter.forward: those that are asked for, one after the other in a random order. */
+/* ColorJitter.forward: applies the requested changes in a random order. */
 static void color_jitter(const void *self, brim_augment_sample *s)
 {
   const brim_color_jitter *a = self;
@@ -62,13 +62,17 @@ static void color_jitter(const void *self, brim_augment_sample *s)
 }
 
 static const brim_param color_jitter_table[] = {
-    BRIM_PARAM(F64, brim_color_jitter, brightness, "0", "[0,100]", "factor of the brightness: from 1-x to 1+x"),
-    BRIM_PARAM(F64, brim_color_jitter, contrast, "0", "[0,100]", "the same for contrast"),
-    BRIM_PARAM(F64, brim_color_jitter, saturation, "0", "[0,100]", "the same for saturation"),
-    BRIM_PARAM(F64, brim_color_jitter, hue, "0", "[0,0.5]", "share of the circle that hues turn by: from -x to x"),
+    BRIM_PARAM(F64, brim_color_jitter, brightness, "0", "[0,100]",
+               "x: the brightness factor is between 1-x and 1+x; 0: off"),
+    BRIM_PARAM(F64, brim_color_jitter, contrast, "0", "[0,100]",
+               "x: the contrast factor is between 1-x and 1+x; 0: off"),
+    BRIM_PARAM(F64, brim_color_jitter, saturation, "0", "[0,100]",
+               "x: the saturation factor is between 1-x and 1+x; 0: off"),
+    BRIM_PARAM(F64, brim_color_jitter, hue, "0", "[0,0.5]",
+               "x: hues rotate by a share of the color circle between -x and x; 0: off"),
     BRIM_PARAMS_END};
 AUGMENT(color_jitter, brim_color_jitter, color_jitter_table, BRIM_DTYPE_U8, NULL, 1, 0,
-        "brightness, contrast, saturation and hue change in a random order, as ColorJitter of torchvision");
+        "random brightness, contrast, saturation and hue, in random order, as torchvision's ColorJitter");
 
 /* ---- erase ---- */
 
@@ -117,8 +121,8 @@ static void mixup(const void *self, brim_augment_sample *s)
   brim_mixup_values(s->values, s->partner, brim_shape_count(&s->shape), s->share);
 }
 
-/* CutMix.make_params of torchvision.transforms.v2 (Yun et al., ICCV 2019): a box of the partner, of a share 1 - lambda
- * of the area if it lies inside whole; the label goes by what it covers. */
+/* CutMix.make_params of torchvision.transforms.v2 (Yun et al., ICCV 2019): a box from the partner, whose share of the
+ * area is 1 - lambda if it lies completely inside; the label follows the area that is covered. */
 static void cutmix(const void *self, brim_augment_sample *s)
 {
   const brim_mixup *a = self;
@@ -152,7 +156,7 @@ static uint64_t gaussian_blur_scratch(const void *self, const brim_shape *shape)
   return (uint64_t)brim_shape_count(shape) * sizeof(float);
 }
 
-/* Index i of n values that go on as their mirror images beyond both ends, as often as need be. */
+/* Index i of n values that continue as their mirror images beyond both ends, repeated as needed. */
 static int64_t reflected(int64_t i, int64_t n)
 {
   if (n == 1) return 0;
@@ -160,8 +164,8 @@ static int64_t reflected(int64_t i, int64_t n)
   return k < n ? k : period - k;
 }
 
-/* GaussianBlur.forward: sigma is drawn, the kernel has its values at whole distances, and pixels beyond the edges are
- * mirror images of those inside. Columns first, in float; then rows, rounded to even. */
+/* GaussianBlur.forward: sigma is drawn, the kernel is sampled at integer distances, and pixels beyond the edges mirror
+ * those inside. Columns first, in float; then rows, rounded to even. */
 static void gaussian_blur(const void *self, brim_augment_sample *s)
 {
   const blur *a = self;
@@ -192,25 +196,25 @@ static void gaussian_blur(const void *self, brim_augment_sample *s)
 }
 
 static const brim_param erase_table[] = {
-    BRIM_PARAM(F64, brim_erase, probability, "0.5", "[0,1]", "share of the samples in which a rectangle becomes 0"),
-    BRIM_PARAM(LIST, brim_erase, scale, "[0.02,0.33]", NULL, "least and most area of that rectangle"),
-    BRIM_PARAM(LIST, brim_erase, ratio, "[0.3,3.3]", NULL, "least and most ratio of its height to width"),
+    BRIM_PARAM(F64, brim_erase, probability, "0.5", "[0,1]", "probability that a sample changes"),
+    BRIM_PARAM(LIST, brim_erase, scale, "[0.02,0.33]", NULL,
+               "least and greatest area of the rectangle, as a share of the image"),
+    BRIM_PARAM(LIST, brim_erase, ratio, "[0.3,3.3]", NULL,
+               "least and greatest ratio of height to width of the rectangle"),
     BRIM_PARAMS_END};
 static const brim_param mixup_table[] = {
     BRIM_PARAM(F64, brim_mixup, alpha, "1", "(0,1000]", "shares are drawn from Beta(alpha, alpha)"), BRIM_PARAMS_END};
 static const brim_param blur_table[] = {
-    BRIM_PARAM(F64, blur, probability, "1", "[0,1]", "share of the images that are blurred"),
-    BRIM_PARAM(I64, blur, kernel_size, "3", "[1,63]",
-               "pixels on a side of the kernel; an even number counts as "
-               "the next one"),
+    BRIM_PARAM(F64, blur, probability, "1", "[0,1]", "probability that an image is blurred"),
+    BRIM_PARAM(I64, blur, kernel_size, "3", "[1,63]", "side of the kernel in pixels; an even number is raised by one"),
     BRIM_PARAM(F64, blur, sigma_min, "0.1", "[0.001,1000]", "least standard deviation, in pixels"),
-    BRIM_PARAM(F64, blur, sigma_max, "2", "[0.001,1000]", "most; what is less than sigma_min counts as that"),
+    BRIM_PARAM(F64, blur, sigma_max, "2", "[0.001,1000]", "greatest standard deviation, in pixels; at least sigma_min"),
     BRIM_PARAMS_END};
 AUGMENT(erase, brim_erase, erase_table, BRIM_DTYPE_F32, NULL, 1, 0,
-        "a random rectangle becomes 0, as RandomErasing of torchvision");
+        "sets a random rectangle to 0, as torchvision's RandomErasing");
 AUGMENT(mixup, brim_mixup, mixup_table, BRIM_DTYPE_F32, NULL, 0, 1,
-        "each sample is mixed with another one, and their labels (Zhang et al., 2018)");
+        "mixup (Zhang et al., 2018): mixes each sample and its label with another's");
 AUGMENT(cutmix, brim_mixup, mixup_table, BRIM_DTYPE_F32, NULL, 1, 1,
-        "a box of each image comes from another one, and its share of the label (Yun et al., 2019)");
+        "CutMix (Yun et al., 2019): replaces a box of each image, and that share of its label, with another's");
 AUGMENT(gaussian_blur, blur, blur_table, BRIM_DTYPE_U8, gaussian_blur_scratch, 1, 0,
-        "a blur of random width, as GaussianBlur of torchvision");
+        "blurs images with random strength, as torchvision's GaussianBlur");

@@ -1,9 +1,9 @@
-/* Parameters of those augmentations that the keys of `augment` ask for too, and what augmentations share. */
+/* Parameters of the augmentations that the keys of `augment` can turn on, and helpers that augmentations share. */
 #ifndef BRIM_BUILTIN_AUGMENT_H
 #define BRIM_BUILTIN_AUGMENT_H
 #include "brim/augment.h"
 
-#define BRIM_BLUR_MAX 65 /* pixels on a side of a kernel */
+#define BRIM_BLUR_MAX 65 /* maximum side of a kernel, in pixels */
 
 typedef struct brim_color_jitter {
   double brightness, contrast, saturation, hue;
@@ -16,10 +16,10 @@ typedef struct brim_mixup {
   double alpha;
 } brim_mixup;
 
-/* A whole number below n, or a number in [low, high), from 32 random bits. */
+/* An integer below n, or a number in [low, high), from 32 random bits. */
 int64_t brim_draw_below(uint32_t x, int64_t n);
 double brim_draw_between(uint32_t x, double low, double high);
-/* [any thread] A sample's own share of a mix. alpha > 0. */
+/* [any thread] The share of a sample in its mix with another one. alpha > 0. */
 float brim_mixup_share(double alpha, brim_philox random);
 /* [any thread] own[i] = share * own[i] + (1 - share) * partner[i]. */
 void brim_mixup_values(float *own, const float *partner, int64_t count, float share);

@@ -1,4 +1,4 @@
-/* The list of the core's own plugins. */
+/* The list of the core's plugins. */
 #include "builtin/builtin.h"
 
 #include "dist/dist.h"

@@ -1,5 +1,5 @@
 /* The core's own plugins: optimizers, learning-rate schedules, losses, the choice of a communicator. They have
- * parameter tables like any plugin; these are their ops tables. */
+ * parameter tables like any plugin; this header declares their ops tables. */
 #ifndef BRIM_BUILTIN_BUILTIN_H
 #define BRIM_BUILTIN_BUILTIN_H
 #include "brim/backend.h"
@@ -10,39 +10,39 @@
 #include "builtin/augment.h"
 #include "graph/graph.h"
 
-/* Of optimizers that have an operation of the backends' own, one kernel, in the place of a formula. */
+/* For optimizers that use an operation of the backends, with one kernel, instead of a formula. */
 typedef struct brim_optimizer_kernel {
-  const char *op; /* that updates one parameter; in: parameter, gradient, states */
+  const char *op; /* the operation that updates one parameter; in: parameter, gradient, states */
   /* [step] Fills the hyperparameters of a step; `factor` is the schedule's. step->step is set. */
   void (*fill)(const void *params, double factor, brim_step *step);
-  /* [init] What differs from parameter to parameter, on *out, which is zero before. NULL: nothing. */
+  /* [init] Fills the attributes that differ between parameters in *out, which is zeroed. NULL: there are none. */
   void (*attr)(const void *params, const brim_tensor *parameter, brim_update_attr *out);
 } brim_optimizer_kernel;
 
-/* Fills what a plan is to know of an optimizer; the rest of *out stays. */
+/* Fills the fields of *out that a plan needs from an optimizer; leaves the others unchanged. */
 void brim_optimizer_describe(const brim_optimizer_ops *ops, const void *self, brim_update_options *out);
-/* [step] Fills what a step brings to its updates; step->step is set. ENUMERIC, naming it, if a number that a formula
- * gets is not finite. */
+/* [step] Fills the numbers that a step passes to its updates; step->step is set. ENUMERIC, naming the number, if one
+ * that a formula uses is not finite. */
 brim_status brim_optimizer_fill(const brim_plugin *plugin, const void *self, double factor, brim_step *step);
 
-/* [step] What a schedule multiplies the learning rate by in a step. ENUMERIC, naming it and the step, if that is
- * negative or not finite. */
+/* [step] The factor of the learning rate in a step. ENUMERIC, naming schedule and step, if it is negative or not
+ * finite. */
 brim_status brim_schedule_factor(const brim_plugin *plugin, const void *self, int64_t step, int64_t steps, double *out);
-/* [init] The same of all steps of a run, or of many of them, before it begins. */
+/* [init] Checks the factors of all steps of a run, or of a sample of them, before the run begins. */
 brim_status brim_schedule_check(const brim_plugin *plugin, const void *self, int64_t steps);
 
-/* Of losses that have an operation of the backends' own, one kernel, in the place of a graph. */
+/* For losses that use an operation of the backends, with one kernel, instead of a graph. */
 typedef struct brim_loss_kernel {
-  const char *op; /* in: output, label, weights if there are some; out: one loss a sample */
-  /* [init] What the parameters say of the operation, on *attr, which is zero before. NULL: nothing. */
+  const char *op; /* in: output, label, weights if given; out: one loss per sample */
+  /* [init] Fills the operation's attributes from the parameters in *attr, which is zeroed. NULL: there are none. */
   void (*fill)(const void *params, brim_loss_attr *attr);
 } brim_loss_kernel;
 
-/* [init] Returns what a graph is to know of a loss. The weights of the classes come to *class_weights (count 0: none).
- */
+/* [init] Returns the description of a loss for a graph. Sets *class_weights to the weights of the classes (count 0:
+ * none). */
 brim_graph_loss brim_loss_describe(const brim_plugin *plugin, const void *self, brim_list *class_weights);
 
-/* All of them, NULL-terminated. */
+/* The core's plugins, NULL-terminated. */
 extern const brim_plugin *const brim_core_plugins[];
 
 extern const brim_plugin brim_optimizer_adamw, brim_optimizer_adam, brim_optimizer_sgd, brim_optimizer_lion,

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-/* From `from` (at 0) to `to` (at 1) and beyond. */
+/* Interpolates and extrapolates: `from` at 0, `to` at 1. */
 static uint8_t blend(int from, int to, float factor)
 {
   const float value = (float)from + factor * (float)(to - from);
@@ -87,7 +87,7 @@ static void from_hsv(const hsv *c, uint8_t *p)
 void brim_jitter_hue(uint8_t *pixels, int64_t count, int channels, double turn)
 {
   if (channels == 1) return;
-  const uint8_t shift = (uint8_t)(int)(turn * 255); /* bytes go round */
+  const uint8_t shift = (uint8_t)(int)(turn * 255); /* bytes wrap around */
   for (uint8_t *p = pixels; p < pixels + 3 * count; p += 3) {
     hsv c = to_hsv(p);
     c.hue = (uint8_t)(c.hue + shift);

@@ -1,4 +1,4 @@
-/* The losses: what their parameters say of the operations in core/graph/ops, or the graphs that they are. */
+/* The losses: their parameters as attributes of the operations in core/graph/ops, or as graphs. */
 #include "builtin/builtin.h"
 
 /* ---- softmax cross-entropy ---- */
@@ -11,11 +11,11 @@ typedef struct cross_entropy {
 
 static const brim_param cross_entropy_table[] = {
     BRIM_PARAM(F64, cross_entropy, label_smoothing, "0", "[0,1)",
-               "share of each label that is spread over all classes"),
+               "share of each label that is spread evenly over all classes"),
     BRIM_PARAM(LIST, cross_entropy, class_weights, "[]", "[0,inf)",
-               "of each class's samples; the mean is weighted likewise; empty: all the same"),
+               "weight per class; the mean is weighted likewise; empty: all 1"),
     BRIM_PARAM(I64, cross_entropy, ignore_index, "-100", "[-2147483648,2147483647]",
-               "the class, or token, that counts for nothing in the loss; one that does not exist, as -100: none"),
+               "label (class or token) that the loss ignores; a number that is not a label, such as -100: none"),
     BRIM_PARAMS_END};
 
 static void fill_cross_entropy(const void *params, brim_loss_attr *attr)
@@ -44,21 +44,19 @@ const brim_plugin brim_loss_cross_entropy = {
     .size = sizeof(brim_plugin),
     .kind = BRIM_LOSS,
     .id = "cross_entropy",
-    .help = "softmax cross-entropy with class labels, mean over samples, or over tokens",
+    .help = "softmax cross-entropy with class labels, averaged over samples or tokens",
     .params_size = sizeof(cross_entropy),
     .params = cross_entropy_table,
     .ops = &cross_entropy_ops};
 
-/* ---- means over the outputs, which are compared with real numbers, or with 1 for the label's class and 0 for the
- * others ---- */
+/* ---- means over the outputs, compared with real numbers, or with 1 for the label's class and 0 for the others ---- */
 
 typedef struct huber {
   double delta;
 } huber;
 
 static const brim_param huber_table[] = {
-    BRIM_PARAM(F64, huber, delta, "1", "(0,inf)",
-               "a difference up to this counts by its square, a larger one linearly"),
+    BRIM_PARAM(F64, huber, delta, "1", "(0,inf)", "differences up to delta are squared, larger ones count linearly"),
     BRIM_PARAMS_END};
 
 static void fill_huber(const void *params, brim_loss_attr *attr)
@@ -78,20 +76,21 @@ static void fill_huber(const void *params, brim_loss_attr *attr)
                                         .params = table,                                                               \
                                         .ops = &name##_ops}
 MEAN_LOSS(mse, CLASSES | VALUES,
-          "mean squared error of the outputs from real numbers; of classes from 1 for the label's and 0 for the others",
+          "mean squared error between outputs and real numbers; for classes the target is 1 for the label and 0 for "
+          "the others",
           0, NULL, NULL);
-MEAN_LOSS(
-    mae, CLASSES | VALUES,
-    "mean absolute error of the outputs from real numbers; of classes from 1 for the label's and 0 for the others", 0,
-    NULL, NULL);
+MEAN_LOSS(mae, CLASSES | VALUES,
+          "mean absolute error between outputs and real numbers; for classes the target is 1 for the label and 0 for "
+          "the others",
+          0, NULL, NULL);
 MEAN_LOSS(huber, CLASSES | VALUES,
-          "Huber loss of the outputs from real numbers; of classes from 1 for the label's and 0 for the others",
+          "Huber loss between outputs and real numbers; for classes the target is 1 for the label and 0 for the others",
           sizeof(huber), huber_table, fill_huber);
 MEAN_LOSS(bce, CLASSES,
-          "binary cross-entropy of each output's sigmoid, with 1 for the label's class and 0 for the others", 0, NULL,
-          NULL);
+          "binary cross-entropy of each output's sigmoid, with target 1 for the label's class and 0 for the others", 0,
+          NULL, NULL);
 
-/* ---- focal losses (Lin et al., 2017): what is answered well already counts less ---- */
+/* ---- focal losses (Lin et al., 2017): well-classified samples count less ---- */
 
 typedef struct focal {
   double gamma;
@@ -100,14 +99,13 @@ typedef struct focal {
 
 static const brim_param focal_table[] = {
     BRIM_PARAM(F64, focal, gamma, "2", "[0,100]",
-               "the cross-entropy is multiplied by (1 - p)^gamma, p: the label's probability"),
-    BRIM_PARAM(LIST, focal, alpha, "[]", "[0,inf)",
-               "of each class's samples; the mean is weighted likewise; empty: all the same"),
+               "the cross-entropy is multiplied by (1 - p)^gamma, where p is the label's probability"),
+    BRIM_PARAM(LIST, focal, alpha, "[]", "[0,inf)", "weight per class; the mean is weighted likewise; empty: all 1"),
     BRIM_PARAMS_END};
 
 static const int32_t last_axis[] = {-1};
 
-/* A power is exp of a multiple of the logarithm, which is kept finite: where 1 - p is 0, so is the power. */
+/* The power is computed as exp of a multiple of the logarithm, which is kept finite: if 1 - p is 0, the power is 0. */
 #define LEAST "1e-30"
 
 static brim_tensor *build_focal(const void *self, brim_graph *g, brim_tensor *output, brim_tensor *target)
@@ -128,7 +126,7 @@ static const brim_loss_ops focal_ops = {
 const brim_plugin brim_loss_focal = {.size = sizeof(brim_plugin),
                                      .kind = BRIM_LOSS,
                                      .id = "focal",
-                                     .help = "softmax cross-entropy times (1 - p)^gamma (Lin et al., 2017)",
+                                     .help = "focal loss: softmax cross-entropy times (1 - p)^gamma (Lin et al., 2017)",
                                      .params_size = sizeof(focal),
                                      .params = focal_table,
                                      .ops = &focal_ops};
@@ -140,10 +138,10 @@ typedef struct sigmoid_focal {
 static const brim_param sigmoid_focal_table[] = {
     BRIM_PARAM(F64, sigmoid_focal, gamma, "2", "[0,100]", "the cross-entropy is multiplied by (1 - p)^gamma"),
     BRIM_PARAM(F64, sigmoid_focal, alpha, "0.25", "[-1,1]",
-               "weight of the label's class; the others have 1 - alpha; below 0: all count the same"),
+               "weight of the label's class; the others have 1 - alpha; below 0: no weights"),
     BRIM_PARAMS_END};
 
-/* p: of the answer that is right; c = -log(p) as BCE has it; 1 - p = sigmoid(-x) or sigmoid(x). */
+/* p: probability of the correct answer; c = -log(p), as in BCE; 1 - p = sigmoid(-x) or sigmoid(x). */
 static brim_tensor *build_sigmoid_focal(const void *self, brim_graph *g, brim_tensor *output, brim_tensor *target)
 {
   const sigmoid_focal *s = self;
@@ -163,7 +161,7 @@ const brim_plugin brim_loss_sigmoid_focal = {
     .size = sizeof(brim_plugin),
     .kind = BRIM_LOSS,
     .id = "sigmoid_focal",
-    .help = "focal loss of each output's sigmoid, as torchvision's sigmoid_focal_loss; mean over the classes",
+    .help = "focal loss of each output's sigmoid, as torchvision's sigmoid_focal_loss, averaged over the classes",
     .params_size = sizeof(sigmoid_focal),
     .params = sigmoid_focal_table,
     .ops = &sigmoid_focal_ops};
@@ -175,9 +173,8 @@ typedef struct kl {
 } kl;
 
 static const brim_param kl_table[] = {
-    BRIM_PARAM(
-        F64, kl, temperature, "1", "(0,inf)",
-        "both logits are divided by it; the loss is multiplied by its square, so that gradients keep their size"),
+    BRIM_PARAM(F64, kl, temperature, "1", "(0,inf)",
+               "divides both logits; the loss is multiplied by its square to keep the size of gradients"),
     BRIM_PARAMS_END};
 
 static brim_tensor *build_kl(const void *self, brim_graph *g, brim_tensor *output, brim_tensor *target)
@@ -196,14 +193,14 @@ const brim_plugin brim_loss_kl = {
     .size = sizeof(brim_plugin),
     .kind = BRIM_LOSS,
     .id = "kl",
-    .help = "divergence of the outputs' softmax from a teacher's (Hinton et al., 2015): the targets are its logits",
+    .help = "KL divergence from a teacher, whose logits are the targets (distillation, Hinton et al., 2015)",
     .params_size = sizeof(kl),
     .params = kl_table,
     .ops = &kl_ops};
 
-/* ---- what a graph gets ---- */
+/* ---- descriptions for graphs ---- */
 
-#define NO_LABEL (-100) /* as ignore_index of cross_entropy, and PyTorch's */
+#define NO_LABEL (-100) /* as ignore_index of cross_entropy in PyTorch */
 
 brim_graph_loss brim_loss_describe(const brim_plugin *plugin, const void *self, brim_list *class_weights)
 {

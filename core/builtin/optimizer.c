@@ -1,4 +1,4 @@
-/* Optimizers: their parameters, and the numbers that a step brings to their update kernels. Defaults are PyTorch's. */
+/* Optimizers: their parameters, and the numbers that a step passes to their update kernels. Defaults are PyTorch's. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "brim/code8.h"
 #include "builtin/builtin.h"
 
-#define NO_DECAY_HELP "names of parameters without weight decay, as patterns of the shell: '*.bias norm?.*'"
+#define NO_DECAY_HELP "shell patterns of parameters without weight decay: '*.bias norm?.*'; empty: all have it"
 
 typedef struct adam {
   double lr, weight_decay, beta1, beta2, eps;
@@ -26,7 +26,7 @@ typedef struct adam {
       BRIM_PARAM(F64, adam, eps, least, "(0,inf)", "added to the denominator"),                                        \
       BRIM_PARAM(STR, adam, no_decay, "", NULL, NO_DECAY_HELP),                                                        \
       BRIM_PARAM(BOOL, adam, bias_correction, "true", NULL,                                                            \
-                 "divides both means by 1 - beta^step, as they start near 0; false: as adaptive federated optimizers")
+                 "true: divide both means by 1 - beta^step; false: do not, as adaptive federated optimizers")
 
 static const brim_param adamw_table[] = {ADAM_ROWS("0.001", "0.01", "decoupled weight decay", "1e-8"), BRIM_PARAMS_END};
 static const brim_param adam_table[] = {ADAM_ROWS("0.001", "0", "L2 penalty, added to the gradient", "1e-8"),
@@ -51,16 +51,15 @@ static void attr_adam(const void *params, const brim_tensor *parameter, brim_upd
   out->no_decay = brim_matches_any(p->no_decay, parameter->name);
 }
 
-/* ---- yogi: defaults of torch_optimizer and optax, which start the mean of gradients at initial_accumulator too ----
- */
+/* ---- yogi: defaults of torch_optimizer and optax, which also start the mean of gradients at initial_accumulator
+ * ---- */
 
 static const brim_param yogi_table[] = {
     ADAM_ROWS("0.01", "0", "L2 penalty, added to the gradient", "0.001"),
-    BRIM_PARAM(F64, adam, initial_accumulator, "1e-6", "[0,inf)",
-               "first value of the mean of squared gradients; that of gradients starts at 0"),
+    BRIM_PARAM(F64, adam, initial_accumulator, "1e-6", "[0,inf)", "initial value of the mean of squared gradients"),
     BRIM_PARAMS_END};
 
-/* States are 0 when a plan is placed, so the first update adds what they start with. */
+/* States are 0 when a plan is placed, so the first update adds their initial value. */
 static double added_to_squares(const brim_step *step, double initial)
 {
   return step->step == 0 ? initial : 0;
@@ -83,8 +82,8 @@ typedef struct sgd {
 static const brim_param sgd_table[] = {
     BRIM_PARAM(F64, sgd, lr, "0.01", "[0,inf)", "learning rate, multiplied by the schedule"),
     BRIM_PARAM(F64, sgd, weight_decay, "0", "[0,inf)", "L2 penalty, added to the gradient"),
-    BRIM_PARAM(F64, sgd, momentum, "0.9", "[0,1)", "share of the velocity that is kept"),
-    BRIM_PARAM(BOOL, sgd, nesterov, "false", NULL, "Nesterov's momentum"),
+    BRIM_PARAM(F64, sgd, momentum, "0.9", "[0,1)", "momentum: factor for the velocity in each step"),
+    BRIM_PARAM(BOOL, sgd, nesterov, "false", NULL, "use Nesterov momentum"),
     BRIM_PARAM(STR, sgd, no_decay, "", NULL, NO_DECAY_HELP),
     BRIM_PARAMS_END};
 
@@ -112,9 +111,10 @@ typedef struct adagrad {
 
 static const brim_param adagrad_table[] = {
     BRIM_PARAM(F64, adagrad, lr, "0.01", "[0,inf)", "learning rate, multiplied by the schedule"),
-    BRIM_PARAM(F64, adagrad, lr_decay, "0", "[0,inf)", "the learning rate is divided by 1 + updates before * lr_decay"),
+    BRIM_PARAM(F64, adagrad, lr_decay, "0", "[0,inf)",
+               "the learning rate is divided by 1 + lr_decay * number of earlier updates; 0: off"),
     BRIM_PARAM(F64, adagrad, weight_decay, "0", "[0,inf)", "L2 penalty, added to the gradient"),
-    BRIM_PARAM(F64, adagrad, initial_accumulator, "0", "[0,inf)", "first value of the sum of squared gradients"),
+    BRIM_PARAM(F64, adagrad, initial_accumulator, "0", "[0,inf)", "initial value of the sum of squared gradients"),
     BRIM_PARAM(F64, adagrad, eps, "1e-10", "(0,inf)", "added to the denominator"),
     BRIM_PARAM(STR, adagrad, no_decay, "", NULL, NO_DECAY_HELP),
     BRIM_PARAMS_END};
@@ -143,9 +143,9 @@ typedef struct lion {
 
 static const brim_param lion_table[] = {
     BRIM_PARAM(F64, lion, lr, "0.0001", "[0,inf)",
-               "learning rate, multiplied by the schedule: about a tenth of adamw's, as every value moves by it"),
-    BRIM_PARAM(F64, lion, weight_decay, "0", "[0,inf)", "decoupled weight decay: about ten times adamw's"),
-    BRIM_PARAM(F64, lion, beta1, "0.9", "[0,1)", "share of the mean in the direction of a step"),
+               "learning rate, multiplied by the schedule; use about a tenth of adamw's"),
+    BRIM_PARAM(F64, lion, weight_decay, "0", "[0,inf)", "decoupled weight decay; use about ten times adamw's"),
+    BRIM_PARAM(F64, lion, beta1, "0.9", "[0,1)", "weight of the mean of gradients in the direction of a step"),
     BRIM_PARAM(F64, lion, beta2, "0.99", "[0,1)", "decay of the mean of gradients"),
     BRIM_PARAM(STR, lion, no_decay, "", NULL, NO_DECAY_HELP),
     BRIM_PARAMS_END};
@@ -173,15 +173,16 @@ typedef struct adafactor {
 } adafactor;
 
 static const brim_param adafactor_table[] = {
-    BRIM_PARAM(F64, adafactor, lr, "0.01", "[0,inf)",
-               "most of a step beside the size of the parameter, multiplied by the schedule; at most 1 / sqrt(step)"),
+    BRIM_PARAM(
+        F64, adafactor, lr, "0.01", "[0,inf)",
+        "learning rate relative to the size of the parameter, multiplied by the schedule; at most 1 / sqrt(step)"),
     BRIM_PARAM(F64, adafactor, weight_decay, "0", "[0,inf)", "decoupled weight decay"),
-    BRIM_PARAM(F64, adafactor, beta1, "0", "[0,1)", "decay of a mean of updates, which takes memory; 0: there is none"),
+    BRIM_PARAM(F64, adafactor, beta1, "0", "[0,1)", "decay of the mean of updates, which needs a state; 0: no mean"),
     BRIM_PARAM(F64, adafactor, beta2_decay, "-0.8", "[-10,0]",
-               "step to this power is the share of new squares in their means"),
+               "step^beta2_decay is the weight of new squares in their means"),
     BRIM_PARAM(F64, adafactor, eps1, "1.1920929e-07", "(0,1)", "least root of a mean of squares"),
-    BRIM_PARAM(F64, adafactor, eps2, "0.001", "[0,inf)", "least size of a parameter"),
-    BRIM_PARAM(F64, adafactor, d, "1", "(0,inf)", "most root mean square of an update beside the learning rate"),
+    BRIM_PARAM(F64, adafactor, eps2, "0.001", "[0,inf)", "least size of a parameter that lr is relative to"),
+    BRIM_PARAM(F64, adafactor, d, "1", "(0,inf)", "largest root mean square of an update, before lr"),
     BRIM_PARAM(STR, adafactor, no_decay, "", NULL, NO_DECAY_HELP),
     BRIM_PARAMS_END};
 
@@ -212,8 +213,8 @@ static void add_state(brim_update_form *form, const char *name, uint32_t dtype, 
   form->state[form->state_count++].shape = *shape;
 }
 
-/* Second moments of a matrix are kept as means of its rows and of its columns; a tensor of more dimensions is a matrix
- * of its first and all others. */
+/* The second moments of a matrix are stored as means of its rows and columns; a tensor of more dimensions is treated as
+ * a matrix of its first dimension by all others. */
 static void form_adafactor(const void *params, const brim_tensor *parameter, brim_update_form *out)
 {
   const adafactor *p = params;
@@ -233,7 +234,7 @@ static void form_adafactor(const void *params, const brim_tensor *parameter, bri
 
 /* ---- adamw8bit ---- */
 
-/* Small tensors are adamw's: what they take is little, and biases and norms ask for more than 8 bits. */
+/* Small tensors use adamw's states: they take little memory, and biases and norms need more than 8 bits. */
 static void form_adamw8bit(const void *params, const brim_tensor *parameter, brim_update_form *out)
 {
   (void)params;
@@ -253,7 +254,7 @@ static void form_adamw8bit(const void *params, const brim_tensor *parameter, bri
   out->state[1].block = out->state[3].block = BRIM_CODE8_BLOCK;
 }
 
-/* ---- what a plan and a step get ---- */
+/* ---- descriptions for plans and steps ---- */
 
 void brim_optimizer_describe(const brim_optimizer_ops *ops, const void *self, brim_update_options *out)
 {
@@ -306,17 +307,17 @@ OPTIMIZER(adam, adam, adam_table, "Adam (Kingma and Ba, 2015); weight decay is a
           STATES("exp_avg", "exp_avg_sq"), fill_adam, attr_adam, NULL);
 OPTIMIZER(sgd, sgd, sgd_table, "stochastic gradient descent with momentum", STATES("momentum_buffer"), fill_sgd,
           attr_sgd, NULL);
-OPTIMIZER(yogi, adam, yogi_table,
-          "Yogi (Zaheer et al., 2018): adam whose second moment moves by at most its share of a squared gradient",
+OPTIMIZER(yogi, adam, yogi_table, "Yogi (Zaheer et al., 2018): Adam with smaller changes of the second moment",
           STATES("exp_avg", "exp_avg_sq"), fill_yogi, attr_adam, NULL);
 OPTIMIZER(adagrad, adagrad, adagrad_table,
-          "Adagrad (Duchi et al., 2011): the learning rate over the root of the sum of squared gradients",
+          "Adagrad (Duchi et al., 2011): divides the learning rate by the root of the sum of squared gradients",
           STATES("sum"), fill_adagrad, attr_adagrad, NULL);
-OPTIMIZER(lion, lion, lion_table, "the sign of a mean of gradients (Chen et al., 2023): half of adamw's state",
+OPTIMIZER(lion, lion, lion_table,
+          "Lion (Chen et al., 2023): steps by the sign of a mean of gradients; half of adamw's states",
           STATES("exp_avg"), fill_lion, attr_lion, NULL);
 OPTIMIZER(adafactor, adafactor, adafactor_table,
-          "second moments as means of rows and columns (Shazeer and Stern, 2018): next to no state", NULL,
+          "Adafactor (Shazeer and Stern, 2018): second moments as means of rows and columns, very little state", NULL,
           fill_adafactor, attr_adafactor, form_adafactor);
 OPTIMIZER(adamw8bit, adam, adamw_table,
-          "adamw with moments of 8 bits in blocks of 256 (Dettmers et al., 2022): a quarter of adamw's state", NULL,
+          "AdamW with 8-bit moments in blocks of 256 (Dettmers et al., 2022): a quarter of adamw's states", NULL,
           fill_adam, attr_adam, form_adamw8bit);

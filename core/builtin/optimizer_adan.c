@@ -1,5 +1,5 @@
-/* Adan (Xie et al., Adan: Adaptive Nesterov Momentum Algorithm for Faster Optimizing Deep Models, 2022): besides the
- * mean of gradients it keeps that of their differences from step to step. Everything as the authors' program, github
+/* Adan (Xie et al., Adan: Adaptive Nesterov Momentum Algorithm for Faster Optimizing Deep Models, 2022): in addition to
+ * the mean of gradients it keeps the mean of their differences between steps. It follows the authors' program, github
  * sail-sg/Adan, whose beta1, beta2 and beta3 are 1 minus those of the paper. */
 #include <math.h>
 
@@ -13,18 +13,19 @@ typedef struct adan {
 
 static const brim_param table[] = {
     BRIM_PARAM(F64, adan, lr, "0.001", "[0,inf)", "learning rate, multiplied by the schedule"),
-    BRIM_PARAM(F64, adan, weight_decay, "0", "[0,inf)", "weight decay: values are divided by 1 + lr * weight_decay"),
+    BRIM_PARAM(F64, adan, weight_decay, "0", "[0,inf)",
+               "weight decay: parameters are divided by 1 + lr * weight_decay"),
     BRIM_PARAM(F64, adan, beta1, "0.98", "[0,1)", "decay of the mean of gradients"),
     BRIM_PARAM(F64, adan, beta2, "0.92", "[0,1)", "decay of the mean of differences of gradients"),
     BRIM_PARAM(F64, adan, beta3, "0.99", "[0,1)", "decay of the mean of squares"),
     BRIM_PARAM(F64, adan, eps, "1e-8", "(0,inf)", "added to the denominator"),
     BRIM_PARAM(BOOL, adan, no_prox, "false", NULL,
-               "weight decay as AdamW's: before the step, values are multiplied by 1 - lr * weight_decay"),
+               "true: weight decay as in AdamW: parameters are multiplied by 1 - lr * weight_decay before the step"),
     BRIM_PARAM(STR, adan, no_decay, "", NULL,
-               "names of parameters without weight decay, as patterns of the shell: '*.bias norm?.*'"),
+               "shell patterns of parameters without weight decay: '*.bias norm?.*'; empty: all have it"),
     BRIM_PARAMS_END};
 
-/* first: 1 in the first step, whose gradient has none before it; the state is 0 then */
+/* first: 1 in the first step, which has no previous gradient; the state is 0 then */
 static const char *const states[] = {"exp_avg", "exp_avg_sq", "exp_avg_diff", "pre_grad", NULL};
 static const char *const scalars[] = {"lr", "weight_decay", "beta1", "beta2", "beta3", "eps", "t", "first", NULL};
 
@@ -41,7 +42,7 @@ static void form(const void *self, const brim_tensor *parameter, brim_update_for
   const adan *p = self;
   const bool decays = !brim_matches_any(p->no_decay, parameter->name);
   out->number_count = 2;
-  out->number_name[0] = "shrinks"; /* before the step, or after it */
+  out->number_name[0] = "shrinks"; /* weight decay before the step, or after it */
   out->number[0] = decays && p->no_prox;
   out->number_name[1] = "divides";
   out->number[1] = decays && !p->no_prox;
@@ -67,7 +68,7 @@ const brim_plugin brim_optimizer_adan = {
     .size = sizeof(brim_plugin),
     .kind = BRIM_OPTIMIZER,
     .id = "adan",
-    .help = "Nesterov's momentum by differences of gradients (Xie et al., 2022): twice adamw's state",
+    .help = "Adan (Xie et al., 2022): Nesterov momentum from differences of gradients; twice adamw's states",
     .params_size = sizeof(adan),
     .params = table,
     .ops = &ops};

@@ -4,8 +4,8 @@
  *
  *     x = m / |m|,   then `steps` times   x = a x + (b x x^T + c (x x^T)^2) x
  *
- * Everything as torch.optim.Muon, but in fp32, where PyTorch iterates in bfloat16. What is no hidden matrix, biases,
- * embeddings and the last layer, is AdamW's. */
+ * It follows torch.optim.Muon, but iterates in fp32, where PyTorch uses bfloat16. Parameters other than hidden matrices
+ * (biases, embeddings and the last layer) are updated by AdamW. */
 #include <math.h>
 
 #include "builtin/builtin.h"
@@ -24,23 +24,22 @@ typedef struct muon {
 
 static const brim_param table[] = {
     BRIM_PARAM(F64, muon, lr, "0.02", "[0,inf)", "learning rate of matrices, multiplied by the schedule"),
-    BRIM_PARAM(F64, muon, weight_decay, "0", "[0,inf)", "decoupled weight decay, of AdamW's parameters too"),
-    BRIM_PARAM(F64, muon, momentum, "0.95", "[0,1)", "share of the mean of gradients that is kept"),
-    BRIM_PARAM(BOOL, muon, nesterov, "true", NULL, "Nesterov's momentum"),
-    BRIM_PARAM(I64, muon, steps, "5", "[1,20]", "of the Newton-Schulz iteration"),
-    BRIM_PARAM(F64, muon, eps, "1e-7", "(0,inf)", "least norm that a matrix is divided by"),
-    BRIM_PARAM(
-        ENUM, muon, adjust, "original", "original|match_rms_adamw",
-        "learning rate of a matrix of R rows and C columns: original: times sqrt(max(1, R / C)); match_rms_adamw: "
-        "times 0.2 sqrt(max(R, C)), so that adamw's learning rates are right"),
+    BRIM_PARAM(F64, muon, weight_decay, "0", "[0,inf)", "decoupled weight decay, also of AdamW's parameters"),
+    BRIM_PARAM(F64, muon, momentum, "0.95", "[0,1)", "decay of the mean of gradients"),
+    BRIM_PARAM(BOOL, muon, nesterov, "true", NULL, "use Nesterov momentum"),
+    BRIM_PARAM(I64, muon, steps, "5", "[1,20]", "steps of the Newton-Schulz iteration"),
+    BRIM_PARAM(F64, muon, eps, "1e-7", "(0,inf)", "least norm by which a matrix is divided"),
+    BRIM_PARAM(ENUM, muon, adjust, "original", "original|match_rms_adamw",
+               "factor for lr of a matrix with R rows and C columns: original: sqrt(max(1, R / C)); match_rms_adamw: "
+               "0.2 sqrt(max(R, C)), so that adamw's learning rates fit"),
     BRIM_PARAM(STR, muon, adamw, "*embed* *wte* *wpe* *head* *classifier*", NULL,
-               "names of matrices that are AdamW's, as patterns of the shell; what is no matrix is anyway"),
+               "shell patterns of matrices to update with AdamW; all other tensors that are not matrices use it too"),
     BRIM_PARAM(F64, muon, adamw_lr, "0.0003", "[0,inf)", "AdamW's learning rate, multiplied by the schedule"),
     BRIM_PARAM(F64, muon, adamw_beta1, "0.9", "[0,1)", "AdamW's decay of the mean of gradients"),
     BRIM_PARAM(F64, muon, adamw_beta2, "0.95", "[0,1)", "AdamW's decay of the mean of squared gradients"),
-    BRIM_PARAM(F64, muon, adamw_eps, "1e-8", "(0,inf)", "AdamW's: added to the denominator"),
+    BRIM_PARAM(F64, muon, adamw_eps, "1e-8", "(0,inf)", "AdamW's eps, added to the denominator"),
     BRIM_PARAM(STR, muon, no_decay, "", NULL,
-               "names of parameters without weight decay, as patterns of the shell: '*.bias norm?.*'"),
+               "shell patterns of parameters without weight decay: '*.bias norm?.*'; empty: all have it"),
     BRIM_PARAMS_END};
 
 static const char *const scalars[] = {"lr",    "weight_decay", "momentum",  "eps", "adamw_lr",
@@ -60,7 +59,7 @@ static bool is_adamw(const muon *p, const brim_tensor *parameter)
   return parameter->shape.rank < 2 || brim_matches_any(p->adamw, parameter->name);
 }
 
-/* A tensor of more dimensions is a matrix of its first and all others. */
+/* A tensor of more dimensions is treated as a matrix of its first dimension by all others. */
 static int64_t rows_of(const brim_tensor *parameter)
 {
   return parameter->shape.dim[0];
@@ -107,7 +106,7 @@ static void form(const void *self, const brim_tensor *parameter, brim_update_for
   out->is_whole = true;
 }
 
-/* x x^T, or x^T x, whichever is smaller: the iteration is the same from either side. */
+/* Uses x x^T or x^T x, whichever is smaller: the iteration gives the same result with either. */
 static void build(const void *self, const brim_tensor *parameter, brim_update *u)
 {
   const muon *p = self;
@@ -139,7 +138,8 @@ const brim_plugin brim_optimizer_muon = {
     .size = sizeof(brim_plugin),
     .kind = BRIM_OPTIMIZER,
     .id = "muon",
-    .help = "matrices by orthogonal momentum (Jordan et al., 2024), the rest by adamw: half of adamw's state",
+    .help =
+        "Muon (Jordan et al., 2024): orthogonalised momentum for matrices, AdamW for the rest; half of adamw's states",
     .params_size = sizeof(muon),
     .params = table,
     .ops = &ops};

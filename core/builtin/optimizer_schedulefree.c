@@ -4,7 +4,7 @@
  *
  *     z = z - lr u,   x = (1 - c) x + c z,   y = (1 - beta1) z + beta1 x,   c = lr^2 / (the sum of all lr^2)
  *
- * x is not kept: y and z say what it is. */
+ * x is not stored: it follows from y and z. */
 #include <math.h>
 
 #include "builtin/builtin.h"
@@ -16,25 +16,26 @@ typedef struct schedulefree {
 } schedulefree;
 
 static const brim_param table[] = {
-    BRIM_PARAM(F64, schedulefree, lr, "0.0025", "[0,inf)",
-               "learning rate; use schedule=constant without warm-up, as the mean of weights ignores the schedule's "
-               "factor"),
-    BRIM_PARAM(F64, schedulefree, weight_decay, "0", "[0,inf)", "weight decay, at y"),
+    BRIM_PARAM(
+        F64, schedulefree, lr, "0.0025", "[0,inf)",
+        "learning rate; use schedule=constant without warm-up, as the mean of weights ignores the schedule's factor"),
+    BRIM_PARAM(F64, schedulefree, weight_decay, "0", "[0,inf)",
+               "weight decay, applied at the weights where gradients are computed"),
     BRIM_PARAM(F64, schedulefree, beta1, "0.9", "(0,1)",
-               "share of the mean in the weights that gradients are taken at"),
+               "weight of the mean in the weights where gradients are computed"),
     BRIM_PARAM(F64, schedulefree, beta2, "0.999", "[0,1)", "decay of the mean of squared gradients"),
     BRIM_PARAM(F64, schedulefree, eps, "1e-8", "(0,inf)", "added to the denominator"),
     BRIM_PARAM(I64, schedulefree, warmup_steps, "0", "[0,inf)",
-               "steps in which the learning rate rises to lr; in the mean they count less"),
+               "steps in which the learning rate rises to lr; they have less weight in the mean"),
     BRIM_PARAM(STR, schedulefree, no_decay, "", NULL,
-               "names of parameters without weight decay, as patterns of the shell: '*.bias norm?.*'"),
+               "shell patterns of parameters without weight decay: '*.bias norm?.*'; empty: all have it"),
     BRIM_PARAMS_END};
 
 static const char *const states[] = {"z", "exp_avg_sq", NULL};
 static const char *const scalars[] = {"lr", "weight_decay", "beta1", "beta2", "eps", "t", "first", "share", NULL};
 
-/* The share of step t, counted from 1, in the mean: its squared learning rate over the sum of all up to it. Both are in
- * units of lr^2, and the warm-up's is the sum of squares of numbers up to `warmup`, over warmup^2. */
+/* The weight of step t, counted from 1, in the mean: its squared learning rate over the sum of all up to it. Both are
+ * in units of lr^2; the warm-up contributes the sum of the squares of the integers up to `warmup`, over warmup^2. */
 static double share_of(double t, double warmup)
 {
   const double risen = fmin(t, warmup), squares = risen * (risen + 1) * (2 * risen + 1) / 6;
@@ -77,12 +78,12 @@ static const brim_optimizer_ops ops = {.size = sizeof ops,
                                                   "p = p + share * (z - p) + lr * (beta1 * (1 - share) - 1) * u\n"
                                                   "z = z - lr * u",
                                        .evaluated = "evaluated = p + (1 - 1 / beta1) * (z - p)"};
-const brim_plugin brim_optimizer_schedulefree = {
-    .size = sizeof(brim_plugin),
-    .kind = BRIM_OPTIMIZER,
-    .id = "schedulefree",
-    .help = "AdamW without a schedule, evaluated at the mean of its weights (Defazio et al., 2024): adamw's state and "
-            "that mean",
-    .params_size = sizeof(schedulefree),
-    .params = table,
-    .ops = &ops};
+const brim_plugin brim_optimizer_schedulefree = {.size = sizeof(brim_plugin),
+                                                 .kind = BRIM_OPTIMIZER,
+                                                 .id = "schedulefree",
+                                                 .help =
+                                                     "AdamW without a schedule, evaluated at the mean of its weights "
+                                                     "(Defazio et al., 2024): adamw's states plus that mean",
+                                                 .params_size = sizeof(schedulefree),
+                                                 .params = table,
+                                                 .ops = &ops};

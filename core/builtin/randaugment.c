@@ -1,5 +1,5 @@
-/* RandAugment (Cubuk et al., 2020) as torchvision's of pictures of bytes: operations drawn from fourteen, all of one
- * magnitude, with nearest pixels and black beyond the edges. Operations, their order and their magnitudes:
+/* RandAugment (Cubuk et al., 2020) as torchvision's for images of bytes: operations drawn from fourteen, all of the
+ * same magnitude, with nearest-pixel sampling and black beyond the edges. Operations, their order and their magnitudes:
  * torchvision/transforms/autoaugment.py; formulas and roundings: Pillow's Geometry.c, Filter.c, ImageOps.py. */
 #include <math.h>
 #include <string.h>
@@ -36,7 +36,7 @@ enum operation {
   OPERATIONS
 };
 
-/* torch.linspace(start, end, bins)[i] in float, where a product and its sum are rounded once. */
+/* torch.linspace(start, end, bins)[i] in float, which rounds a product and its sum once. */
 static double line(double start, double end, int64_t i, int64_t bins)
 {
   const float a = (float)start, b = (float)end, step = (b - a) / (float)(bins - 1);
@@ -44,7 +44,7 @@ static double line(double start, double end, int64_t i, int64_t bins)
   return (double)(float)(from + (double)step * steps);
 }
 
-/* Of an operation without a sign. */
+/* The magnitude of an operation without a sign. */
 static double magnitude_of(const settings *s, enum operation what, const image *p)
 {
   const int64_t i = s->magnitude < s->bins ? s->magnitude : s->bins - 1;
@@ -57,8 +57,8 @@ static double magnitude_of(const settings *s, enum operation what, const image *
   return what == SOLARIZE ? line(255, 0, i, s->bins) : line(0, 0.9, i, s->bins);
 }
 
-/* Image.transform(AFFINE, NEAREST): pixel (x, y) comes from (m0 x + m1 y + m2, m3 x + m4 y + m5), of middles of pixels,
- * in numbers of 16 + 16 bits. */
+/* Image.transform(AFFINE, NEAREST): pixel (x, y) comes from (m0 x + m1 y + m2, m3 x + m4 y + m5), between pixel
+ * centres, in fixed point with 16 + 16 bits. */
 static void warp(const image *p, const double m[6])
 {
   const int64_t dx = (int64_t)floor(m[0] * 65536 + 0.5), dy = (int64_t)floor(m[3] * 65536 + 0.5);
@@ -81,7 +81,7 @@ static void warp(const image *p, const double m[6])
   }
 }
 
-/* Image.rotate, which rounds to 15 digits: the angle is counter-clockwise, in degrees, around the middle. */
+/* Image.rotate, which rounds to 15 digits: counter-clockwise, in degrees, around the centre. */
 static void rotate(const image *p, double degrees)
 {
   const double angle = -degrees * (acos(-1.0) / 180), x = (double)p->columns / 2, y = (double)p->rows / 2;
@@ -89,7 +89,7 @@ static void rotate(const image *p, double degrees)
   warp(p, (const double[6]){c, s, c * -x + s * -y + x, -s, c, -s * -x + c * -y + y});
 }
 
-/* ImageEnhance.Sharpness: from ImageFilter.SMOOTH, which leaves the edges as they are, and beyond the picture. */
+/* ImageEnhance.Sharpness: blends with ImageFilter.SMOOTH, which leaves the edges unchanged, and extrapolates. */
 static void sharpen(const image *p, double factor)
 {
   const int64_t stride = p->columns * p->channels;
@@ -106,7 +106,7 @@ static void sharpen(const image *p, double factor)
     }
 }
 
-/* ImageOps.autocontrast, of each channel. */
+/* ImageOps.autocontrast of one channel. */
 static void stretch_table(const uint32_t count[256], uint8_t table[256])
 {
   int low = 0, high = 255;
@@ -119,7 +119,7 @@ static void stretch_table(const uint32_t count[256], uint8_t table[256])
   }
 }
 
-/* ImageOps.equalize, of each channel. */
+/* ImageOps.equalize of one channel. */
 static void equalize_table(const uint32_t count[256], uint8_t table[256])
 {
   uint64_t total = 0, last = 0, values = 0;
@@ -229,15 +229,15 @@ static uint64_t scratch_bytes(const void *self, const brim_shape *shape)
 }
 
 static const brim_param table[] = {
-    BRIM_PARAM(I64, settings, operations, "2", "[1,100]", "operations on each image, drawn from fourteen"),
-    BRIM_PARAM(I64, settings, magnitude, "9", "[0,999]", "of all of them, from 0; bins - 1 is the most there is"),
-    BRIM_PARAM(I64, settings, bins, "31", "[2,1000]", "magnitudes that there are"), BRIM_PARAMS_END};
+    BRIM_PARAM(I64, settings, operations, "2", "[1,100]", "number of operations per image, drawn from 14"),
+    BRIM_PARAM(I64, settings, magnitude, "9", "[0,999]", "strength of all operations, from 0 to bins - 1"),
+    BRIM_PARAM(I64, settings, bins, "31", "[2,1000]", "number of magnitudes"), BRIM_PARAMS_END};
 static const brim_augment_ops ops = {
     .size = sizeof ops, .dtype = BRIM_DTYPE_U8, .apply = apply, .scratch_bytes = scratch_bytes};
 const brim_plugin brim_augment_randaugment = {.size = sizeof(brim_plugin),
                                               .kind = BRIM_AUGMENT,
                                               .id = "randaugment",
-                                              .help = "RandAugment of torchvision (Cubuk et al., 2020)",
+                                              .help = "RandAugment (Cubuk et al., 2020), as in torchvision",
                                               .params_size = sizeof(settings),
                                               .params = table,
                                               .ops = &ops};

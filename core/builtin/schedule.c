@@ -1,8 +1,8 @@
 /* Learning-rate schedules: a linear warm-up to 1, then constant, a half cosine, a straight line or a polynomial down to
- * `final_factor`, or drops by a factor every so many steps (PyTorch's PolynomialLR and StepLR, counted in steps).
- * Cosine with a warm-up of 0.3 is the shape of the one-cycle policy (Smith and Topin, 2018). wsd is constant up to a
- * decay at the end (Hu et al., MiniCPM, 2024); restarts goes down again and again, in cycles that may grow (Loshchilov
- * and Hutter, SGDR, ICLR 2017, as PyTorch's CosineAnnealingWarmRestarts). */
+ * `final_factor`, or drops by a factor at regular intervals (PyTorch's PolynomialLR and StepLR, counted in steps).
+ * Cosine with a warm-up of 0.3 has the shape of the one-cycle policy (Smith and Topin, 2018). wsd is constant up to a
+ * decay at the end (Hu et al., MiniCPM, 2024); restarts decays repeatedly, in cycles that may grow (Loshchilov and
+ * Hutter, SGDR, ICLR 2017, as PyTorch's CosineAnnealingWarmRestarts). */
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
@@ -24,56 +24,57 @@ typedef struct schedule {
 enum shape { LINEAR, COSINE, ONE_MINUS_SQRT };
 
 #define WARMUP_ROWS                                                                                                    \
-  BRIM_PARAM(F64, schedule, warmup_fraction, "0", "[0,1]", "share of all steps that warms up; warmup_steps wins"),     \
-      BRIM_PARAM(I64, schedule, warmup_steps, "0", "[0,inf)", "steps that warm up; 0: by warmup_fraction")
+  BRIM_PARAM(F64, schedule, warmup_fraction, "0", "[0,1]", "warm-up as a share of all steps, if warmup_steps is 0"),   \
+      BRIM_PARAM(I64, schedule, warmup_steps, "0", "[0,inf)", "number of warm-up steps; 0: warmup_fraction applies")
 static const brim_param constant_table[] = {WARMUP_ROWS, BRIM_PARAMS_END};
 static const brim_param decay_table[] = {
-    WARMUP_ROWS, BRIM_PARAM(F64, schedule, final_factor, "0", "[0,1]", "factor that the last step approaches"),
+    WARMUP_ROWS, BRIM_PARAM(F64, schedule, final_factor, "0", "[0,1]", "factor at the end of the run"),
     BRIM_PARAMS_END};
 static const brim_param polynomial_table[] = {
-    WARMUP_ROWS, BRIM_PARAM(F64, schedule, power, "1", "(0,inf)", "of the share of steps that is left"),
-    BRIM_PARAM(F64, schedule, final_factor, "0", "[0,1]", "factor that the last step approaches"), BRIM_PARAMS_END};
+    WARMUP_ROWS, BRIM_PARAM(F64, schedule, power, "1", "(0,inf)", "exponent of the share of remaining steps"),
+    BRIM_PARAM(F64, schedule, final_factor, "0", "[0,1]", "factor at the end of the run"), BRIM_PARAMS_END};
 static const brim_param step_table[] = {
     WARMUP_ROWS, BRIM_PARAM(F64, schedule, gamma, "0.1", "(0,1]", "factor of each drop"),
     BRIM_PARAM(F64, schedule, every_fraction, "0.3", "(0,1]",
-               "share of the steps after the warm-up between drops; every_steps wins"),
-    BRIM_PARAM(I64, schedule, every_steps, "0", "[0,inf)", "steps between drops; 0: by every_fraction"),
+               "interval between drops as a share of the steps after the warm-up, if every_steps is 0"),
+    BRIM_PARAM(I64, schedule, every_steps, "0", "[0,inf)", "steps between drops; 0: every_fraction applies"),
     BRIM_PARAMS_END};
 
 static const brim_param wsd_table[] = {
     WARMUP_ROWS,
     BRIM_PARAM(F64, schedule, decay_fraction, "0.1", "[0,1]",
-               "share of all steps that decays, the last; decay_steps wins"),
-    BRIM_PARAM(I64, schedule, decay_steps, "0", "[0,inf)", "steps that decay; 0: by decay_fraction"),
-    BRIM_PARAM(ENUM, schedule, shape, "one_minus_sqrt", "linear|cosine|one_minus_sqrt", "of the decay"),
-    BRIM_PARAM(F64, schedule, final_factor, "0", "[0,1]", "factor that the last step approaches"),
+               "decay as a share of all steps, at the end, if decay_steps is 0"),
+    BRIM_PARAM(I64, schedule, decay_steps, "0", "[0,inf)", "number of decay steps; 0: decay_fraction applies"),
+    BRIM_PARAM(ENUM, schedule, shape, "one_minus_sqrt", "linear|cosine|one_minus_sqrt", "shape of the decay"),
+    BRIM_PARAM(F64, schedule, final_factor, "0", "[0,1]", "factor at the end of the run"),
     BRIM_PARAMS_END};
 static const brim_param restarts_table[] = {
     WARMUP_ROWS,
     BRIM_PARAM(F64, schedule, cycle_fraction, "0.1", "(0,1]",
-               "share of the steps after the warm-up in the first cycle; cycle_steps wins"),
-    BRIM_PARAM(I64, schedule, cycle_steps, "0", "[0,inf)", "steps of the first cycle; 0: by cycle_fraction"),
-    BRIM_PARAM(F64, schedule, growth, "1", "[1,100]", "each cycle has so many times the steps of the one before"),
-    BRIM_PARAM(ENUM, schedule, shape, "cosine", "linear|cosine", "of a cycle; linear: a polynomial, by power"),
-    BRIM_PARAM(F64, schedule, power, "1", "(0,inf)", "of the share of a cycle that is left, if that is its shape"),
-    BRIM_PARAM(F64, schedule, final_factor, "0", "[0,1]", "factor that the last step of a cycle approaches"),
+               "first cycle as a share of the steps after the warm-up, if cycle_steps is 0"),
+    BRIM_PARAM(I64, schedule, cycle_steps, "0", "[0,inf)", "steps of the first cycle; 0: cycle_fraction applies"),
+    BRIM_PARAM(F64, schedule, growth, "1", "[1,100]", "ratio of the lengths of a cycle and the one before"),
+    BRIM_PARAM(ENUM, schedule, shape, "cosine", "linear|cosine",
+               "shape of a cycle; linear: a polynomial with exponent power"),
+    BRIM_PARAM(F64, schedule, power, "1", "(0,inf)", "exponent of the share of a cycle that remains, for shape=linear"),
+    BRIM_PARAM(F64, schedule, final_factor, "0", "[0,1]", "factor at the end of a cycle"),
     BRIM_PARAMS_END};
 
-/* Whole steps of a share of them. The share is a decimal number that was rounded, and the product is rounded again:
- * 0.29 of 100 steps are 29. */
+/* The number of whole steps in a share. The share is a rounded decimal number, and the product is rounded again: 0.29
+ * of 100 steps are 29. */
 static double whole_steps(double share, double steps)
 {
   return floor(share * steps * (1 + 4 * DBL_EPSILON));
 }
 
-/* The number of warm-up steps, at most all. */
+/* The number of warm-up steps, at most `steps`. */
 static double warmup_of(const schedule *s, int64_t steps)
 {
   const double warmup = s->warmup_steps > 0 ? (double)s->warmup_steps : whole_steps(s->warmup_fraction, (double)steps);
   return warmup < (double)steps ? warmup : (double)steps;
 }
 
-/* Where a step stands: negative while warming up (then *factor is set), else from 0 to 1 in the decay. */
+/* The progress of the decay at a step, from 0 to 1; negative during the warm-up (then *factor is set). */
 static double progress(const schedule *s, int64_t step, int64_t steps, double *factor)
 {
   const double warmup = warmup_of(s, steps);
@@ -130,7 +131,7 @@ static double factor_step(const void *params, int64_t step, int64_t steps)
   return pow(s->gamma, floor(((double)step - warmup) / every));
 }
 
-/* From 1 to 0 as x goes from 0 to 1. */
+/* Falls from 1 to 0 as x goes from 0 to 1. */
 static double down(enum shape shape, double x)
 {
   if (shape == COSINE) return 0.5 * (1 + cos(acos(-1.0) * x));
@@ -166,9 +167,9 @@ static double factor_restarts(const void *params, int64_t step, int64_t steps)
   return s->final_factor + (1 - s->final_factor) * left;
 }
 
-/* ---- what a run asks ---- */
+/* ---- queries of a run ---- */
 
-#define CHECKED_STEPS 10000 /* of a run with more */
+#define CHECKED_STEPS 10000 /* of a longer run only a sample */
 
 brim_status brim_schedule_factor(const brim_plugin *plugin, const void *self, int64_t step, int64_t steps, double *out)
 {
@@ -199,10 +200,10 @@ brim_status brim_schedule_check(const brim_plugin *plugin, const void *self, int
                                             .params_size = sizeof(schedule),                                           \
                                             .params = table,                                                           \
                                             .ops = &name##_ops}
-SCHEDULE(constant, constant_table, "a warm-up, then the full learning rate");
+SCHEDULE(constant, constant_table, "a warm-up, then a constant learning rate");
 SCHEDULE(cosine, decay_table, "a warm-up, then half a cosine down to final_factor");
 SCHEDULE(linear, decay_table, "a warm-up, then a straight line down to final_factor");
 SCHEDULE(polynomial, polynomial_table, "a warm-up, then a polynomial down to final_factor");
-SCHEDULE(step, step_table, "a warm-up, then a drop by gamma every so many steps");
-SCHEDULE(wsd, wsd_table, "a warm-up, then the full learning rate up to a decay at the end (Hu et al., 2024)");
+SCHEDULE(step, step_table, "a warm-up, then a drop by gamma at regular intervals");
+SCHEDULE(wsd, wsd_table, "warm-up, stable, decay: a constant learning rate with a decay at the end (Hu et al., 2024)");
 SCHEDULE(restarts, restarts_table, "a warm-up, then cycles down to final_factor (Loshchilov and Hutter, 2017)");

@@ -19,7 +19,7 @@ static const brim_selector_ops random_ops = {.size = sizeof(brim_selector_ops), 
 const brim_plugin brim_selector_random = {.size = sizeof(brim_plugin),
                                           .kind = BRIM_SELECTOR,
                                           .id = "random",
-                                          .help = "each client is as likely as another: federated averaging",
+                                          .help = "uniformly random clients, as in federated averaging",
                                           .ops = &random_ops};
 
 /* ---- round robin ---- */
@@ -27,7 +27,8 @@ const brim_plugin brim_selector_random = {.size = sizeof(brim_plugin),
 static brim_status select_in_turn(void *self, const brim_selection_query *q, brim_selection *out)
 {
   (void)self;
-  const int64_t first = q->round % q->candidates * q->wanted % q->candidates; /* below 2^30 each: nothing overflows */
+  const int64_t first =
+      q->round % q->candidates * q->wanted % q->candidates; /* each below 2^30, so nothing overflows */
   for (; out->count < q->wanted; out->count++)
     out->client[out->count] = q->candidate[(first + out->count) % q->candidates];
   return BRIM_OK;
@@ -41,7 +42,8 @@ const brim_plugin brim_selector_round_robin = {.size = sizeof(brim_plugin),
 
 /* ---- proportional ---- */
 
-/* One after another without replacement, each in proportion to its samples among those that are left. */
+/* Draws one after another without replacement, with probabilities proportional to the samples of the remaining
+ * clients. */
 static double draw_by_samples(const brim_selection_query *q, const void *context, int64_t client)
 {
   (void)context;
@@ -56,5 +58,6 @@ static const brim_selector_ops proportional_ops = {.size = sizeof(brim_selector_
 const brim_plugin brim_selector_proportional = {.size = sizeof(brim_plugin),
                                                 .kind = BRIM_SELECTOR,
                                                 .id = "proportional",
-                                                .help = "drawn one after another in proportion to their samples",
+                                                .help =
+                                                    "clients drawn without replacement, in proportion to their samples",
                                                 .ops = &proportional_ops};

@@ -37,7 +37,7 @@ static brim_status check_config_path(const brim_cli *cli)
   return BRIM_OK;
 }
 
-/* What other programs call commands, and overrides without one. */
+/* The command for a word that other programs use as a command, or for an override without a command. */
 static const char *other_command(const char *word)
 {
   static const struct {
@@ -96,7 +96,7 @@ static int run_command(brim_cli *cli, int argc, char **argv)
   return unknown_command(argv[0], argv[1]);
 }
 
-/* Closed standard streams would give their numbers to files of the run, which messages would then go into. */
+/* If a standard stream is closed, a file of the run would get its descriptor, and messages would be written into it. */
 static void open_standard_streams(void)
 {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
@@ -123,8 +123,8 @@ static int run_program(brim_cli *cli, int argc, char **argv)
   return run_command(cli, argc - 1, argv + 1);
 }
 
-/* Large blocks go back to the system when they are freed. By default glibc would keep blocks of the size of the largest
- * one freed so far, up to 64 MiB, and what the process takes would depend on the order of what it did before. */
+/* Returns large blocks to the system when they are freed. By default glibc caches blocks up to the size of the largest
+ * one freed so far (at most 64 MiB), so the memory of the process would depend on the order of its earlier work. */
 static void give_back_large_blocks(void)
 {
 #ifdef M_MMAP_THRESHOLD
@@ -138,13 +138,13 @@ static int check_output(int result, bool is_written, const char *why)
   return brim_cli_fail(brim_fail(BRIM_EIO, "cannot write to standard output: %s", why));
 }
 
-/* A thread that was given up may hold whatever lock exit() wants. */
+/* An abandoned thread may hold any lock that exit() needs. */
 static void leave_lost_threads(int result)
 {
   if (!brim_guard_any_lost()) return;
   const bool is_free = ftrylockfile(stdout) == 0;
   const bool is_written = is_free && fflush_unlocked(stdout) == 0 && !ferror_unlocked(stdout);
-  const char *why = is_free ? strerror(errno) : "a thread that was given up holds it";
+  const char *why = is_free ? strerror(errno) : "an abandoned thread holds it";
   if (ftrylockfile(stderr) == 0) result = check_output(result, is_written, why);
   _exit(result != 0 || is_written ? result : brim_status_exit(BRIM_EIO));
 }
@@ -156,7 +156,7 @@ int brim_main(int argc, char **argv)
   brim_log_read_environment();
   give_back_large_blocks();
   open_standard_streams();
-  signal(SIGXFSZ, SIG_IGN); /* a file-size limit is an error of write(), not the end of the process */
+  signal(SIGXFSZ, SIG_IGN); /* a file-size limit makes write() fail instead of ending the process */
   const int result = run_program(&cli, argc, argv);
   brim_fault_close();
   leave_lost_threads(result);

@@ -1,10 +1,9 @@
-/* See characters.h. */
 #include "cli/characters.h"
 
 #include "base/utf8.h"
 
-/* Is it the beginning of a character whose end is not there yet? A second byte that the first does not allow is found
- * when the character is whole. */
+/* Whether it is the beginning of an incomplete character. A second byte that cannot follow the first is detected once
+ * the character is complete. */
 static bool may_go_on(const char *s, const char *end)
 {
   const unsigned char first = (unsigned char)s[0];

@@ -9,11 +9,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The words are the parent's memory, which exec copies. The wish for a signal outlives exec. */
+/* The words are in the parent's memory; exec copies them. The parent-death signal stays set across exec. */
 _Noreturn static void become(const char *const *argv, int orphaned, pid_t parent)
 {
   prctl(PR_SET_PDEATHSIG, orphaned);
-  if (getppid() != parent) _exit(BRIM_CHILD_NOT_STARTED); /* it went before it could be asked for */
+  if (getppid() != parent) _exit(BRIM_CHILD_NOT_STARTED); /* the parent ended before the signal was requested */
   setpgid(0, 0);
   execv("/proc/self/exe", (char *const *)argv);
   _exit(BRIM_CHILD_NOT_STARTED);
@@ -21,15 +21,15 @@ _Noreturn static void become(const char *const *argv, int orphaned, pid_t parent
 
 pid_t brim_child_start(const char *const *argv, int orphaned, void (*prepare)(void *), void *context)
 {
-  signal(SIGCHLD, SIG_DFL); /* inherited as ignored, it would take away how the child ends */
-  fflush(NULL);             /* what is buffered would be written by both */
+  signal(SIGCHLD, SIG_DFL); /* if ignored, the child's exit status would be lost */
+  fflush(NULL);             /* otherwise both processes would write the buffered output */
   const pid_t parent = getpid(), pid = fork();
   if (pid == 0) {
     prepare(context);
     become(argv, orphaned, parent);
   }
   const int reason = errno;
-  if (pid > 0) setpgid(pid, pid); /* in both processes, so that it holds whichever comes first */
+  if (pid > 0) setpgid(pid, pid); /* in both processes, so that it is set whichever runs first */
   errno = reason;
   return pid;
 }
@@ -43,6 +43,6 @@ void brim_child_wait(pid_t pid)
 brim_status brim_child_reap(pid_t pid, int *status)
 {
   while (waitpid(pid, status, 0) != pid)
-    if (errno != EINTR) return brim_fail(BRIM_EIO, "how a child process ended cannot be told: %s", strerror(errno));
+    if (errno != EINTR) return brim_fail(BRIM_EIO, "cannot find out how a child process ended: %s", strerror(errno));
   return BRIM_OK;
 }

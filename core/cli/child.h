@@ -1,19 +1,19 @@
-/* This program again, as a child process: a job of a sweep, or what tries a plugin. */
+/* Starts this program again as a child process: a job of a sweep, or the child of `brim check`. */
 #ifndef BRIM_CLI_CHILD_H
 #define BRIM_CLI_CHILD_H
 #include <sys/types.h>
 
 #include "brim/status.h"
 
-#define BRIM_CHILD_NOT_STARTED 127 /* its exit status if the program could not be started: the shell's */
+#define BRIM_CHILD_NOT_STARTED 127 /* exit status of a child whose program could not be started, as in shells */
 
-/* Starts the program with these words (argv[0] first, ending in NULL), in a process group of its own, so that a
- * terminal's signals reach only the parent. If the parent ends before it, the child gets the signal `orphaned`. First
- * the child calls prepare(context); what is buffered for writing is written before. -1 with errno: there is no child.
- * SIGCHLD is as it is by default from then on. */
+/* Starts the program with these words (argv[0] first, ending in NULL), in its own process group, so that a terminal's
+ * signals reach only the parent. If the parent ends first, the child gets the signal `orphaned`. Flushes all streams;
+ * then the child calls prepare(context) first. Resets SIGCHLD to its default. -1 with errno: the child could not be
+ * made. */
 pid_t brim_child_start(const char *const *argv, int orphaned, void (*prepare)(void *), void *context);
-/* Waits for the child's end, and leaves it its number, which is its group's too, until it is reaped. */
+/* Waits for the child's end without reaping it, so that its process and group number stay valid. */
 void brim_child_wait(pid_t pid);
-/* Takes how it has ended, as waitpid says that. EIO if that cannot be told. */
+/* Reaps it and returns its wait status (see waitpid). EIO on failure. */
 brim_status brim_child_reap(pid_t pid, int *status);
 #endif

@@ -1,4 +1,4 @@
-/* What commands share: the configuration of their words, results, messages, and files that they write. */
+/* Code that commands share: the configuration from their words, results, messages, and output files. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,17 +22,17 @@ void brim_cli_search_path(const brim_cli *cli, brim_cli_search *out)
     out->folder[out->count++] = out->installed;
 }
 
-/* The file that plugins.json, beside the configuration of a run, names for a plugin; NULL if it names none. */
+/* The file of a plugin according to plugins.json, beside a run's configuration; NULL if it is not listed. */
 static const char *find_plugin(brim_arena *arena, const char *config, const char *group, const char *id)
 {
   const char *slash = strrchr(config, '/'), *file = NULL;
   const int length = slash ? (int)(slash - config) : 1;
   const char *path = brim_arena_printf(arena, "%.*s/plugins.json", length, slash ? config : "."), *key;
-  json_t *all = brim_json_load(path, 0, NULL); /* it is a help only */
+  json_t *all = brim_json_load(path, 0, NULL); /* only a hint, so errors are ignored */
   json_t *one;
   json_object_foreach(all, key, one)
   {
-    const bool is_it = brim_starts_with(key, group) && strchr(".", key[strlen(group)]); /* "policy.mine" too */
+    const bool is_it = brim_starts_with(key, group) && strchr(".", key[strlen(group)]); /* also matches "policy.mine" */
     const char *was = is_it ? json_string_value(json_object_get(one, "id")) : NULL;
     if (was && strcmp(was, id) == 0) file = json_string_value(json_object_get(one, "file"));
   }
@@ -69,10 +69,10 @@ void brim_cli_print(const char *text)
 
 brim_status brim_cli_print_json(json_t *root)
 {
-  const size_t escaped = isatty(STDOUT_FILENO) ? JSON_ENSURE_ASCII : 0; /* the same, without control characters */
+  const size_t escaped = isatty(STDOUT_FILENO) ? JSON_ENSURE_ASCII : 0; /* escaped, without control characters */
   char *text = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17) | escaped) : NULL;
   json_decref(root);
-  if (!text) return brim_fail(BRIM_EINVAL, "the results cannot be written as JSON: is a name not UTF-8?");
+  if (!text) return brim_fail(BRIM_EINVAL, "cannot write the results as JSON: is a name not UTF-8?");
   puts(text);
   free(text);
   return BRIM_OK;
@@ -97,7 +97,8 @@ brim_status brim_cli_check_absent(const char *path, bool force)
 {
   struct stat info;
   if (force || stat(path, &info) != 0 || !S_ISREG(info.st_mode)) return BRIM_OK; /* a pipe, /dev/null */
-  return brim_fail(BRIM_ECONFIG, "'%s' is there already\n-o FILE names another one, and --force replaces it", path);
+  return brim_fail(BRIM_ECONFIG, "'%s' exists already\nname another file with -o FILE, or replace it with --force",
+                   path);
 }
 
 brim_status brim_cli_check_output(const char *path, const char *ending, const char *kind, bool force)

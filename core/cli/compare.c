@@ -8,7 +8,7 @@
 #include "report/svg.h"
 #include "store/rundir.h"
 
-#define CURVES_A_RUN 2 /* train, and what it is judged by */
+#define CURVES_A_RUN 2 /* training, and the data of its score */
 
 /* ---- tables ---- */
 
@@ -36,7 +36,7 @@ static void set_number(json_t *out, const char *key, double value)
   json_object_set_new(out, key, brim_json_figure(value));
 }
 
-/* What a run of its task has; others have no such figure. */
+/* The scores of the run's task. */
 static void set_scores(json_t *out, const brim_summary *s)
 {
   static const char *const parts[] = {"train", "validation", "test"};
@@ -120,7 +120,8 @@ static void set_curves(brim_curve *curve, size_t name, const brim_compared *run,
 static brim_status check_curves(size_t count, const char *of)
 {
   if (count <= BRIM_SVG_CURVES_MAX) return BRIM_OK;
-  return brim_fail(BRIM_ECONFIG, "curves of %zu %s cannot be told apart; at most %d", count, of, BRIM_SVG_CURVES_MAX);
+  return brim_fail(BRIM_ECONFIG, "curves of %zu %s cannot be distinguished; the maximum is %d", count, of,
+                   BRIM_SVG_CURVES_MAX);
 }
 
 static brim_status write_picture(const brim_chart *chart, size_t charts, const char *const *legend, size_t count,
@@ -162,7 +163,7 @@ static bool are_federations(const brim_comparison *c)
   return all;
 }
 
-/* Of several federations those of their methods, if these have accuracies. */
+/* For several federations, draws the curves of their methods, if these have accuracies. */
 static brim_status write_curves(brim_comparison *c, const brim_method *method, size_t count, const char *path)
 {
   brim_chart chart[2];
@@ -171,7 +172,7 @@ static brim_status write_curves(brim_comparison *c, const brim_method *method, s
   BRIM_TRY(check_curves(count, "methods"));
   const char **name = BRIM_ARENA_NEW(&c->arena, const char *, count);
   for (size_t i = 0; i < count; i++) name[i] = method[i].name;
-  return write_picture(chart, charts, name, count, "bands: a standard deviation of the seeds to both sides", path);
+  return write_picture(chart, charts, name, count, "bands: one standard deviation over the seeds", path);
 }
 
 /* ---- the command ---- */
@@ -180,7 +181,9 @@ static brim_status write_methods(const brim_method *method, size_t count, const 
 {
   brim_text text = {0};
   if (count == 0)
-    return brim_fail(BRIM_ECONFIG, "-o %s: a CSV file has methods of federations, and no run is a finished one", path);
+    return brim_fail(BRIM_ECONFIG,
+                     "-o %s: a CSV file lists methods of federations, and none of the runs is a finished federation",
+                     path);
   brim_methods_csv(method, count, &text);
   const brim_status status = brim_file_write_atomic(path, brim_text_str(&text), text.length);
   brim_text_release(&text);
@@ -188,7 +191,7 @@ static brim_status write_methods(const brim_method *method, size_t count, const 
 }
 
 typedef struct wishes {
-  const char *path; /* where the curves go, or the table of methods; NULL: nowhere */
+  const char *path; /* file of the curves or of the table of methods; NULL: none */
   bool json, force;
 } wishes;
 
@@ -211,13 +214,13 @@ static brim_status compare(brim_comparison *c, const char *const *dir, size_t co
   return BRIM_OK;
 }
 
-static const brim_option options[] = {{"-o", BRIM_CLI_STRING(wishes, path), "FILE",
-                                       "FILE.svg: draw loss and accuracy, or what there is in their place, over steps; "
-                                       "of several federations: accuracy of their methods; "
-                                       "FILE.csv: the table of a federation's methods"},
-                                      {"--json", BRIM_CLI_FLAG(wishes, json), NULL, "print JSON, for programs"},
-                                      {"--force", BRIM_CLI_FLAG(wishes, force), NULL, BRIM_CLI_FORCE_HELP},
-                                      {NULL}};
+static const brim_option options[] = {
+    {"-o", BRIM_CLI_STRING(wishes, path), "FILE",
+     "FILE.svg: curves of loss and accuracy (or the task's other metric), for several federations accuracy by method; "
+     "FILE.csv: table of federations' methods"},
+    {"--json", BRIM_CLI_FLAG(wishes, json), NULL, "print JSON"},
+    {"--force", BRIM_CLI_FLAG(wishes, force), NULL, BRIM_CLI_FORCE_HELP},
+    {NULL}};
 
 static int run_command(brim_cli *cli, int argc, char **argv)
 {
@@ -235,14 +238,13 @@ static int run_command(brim_cli *cli, int argc, char **argv)
 }
 
 const brim_command brim_command_compare = {
-    "compare", "compare runs: figures, differing keys, curves", run_command,
+    "compare", "compare runs: results, differing keys, curves", run_command,
     "usage: brim compare RUN... [-o FILE.svg | -o FILE.csv] [--force] [--json]\n"
     "\n"
-    "  brim compare runs/a runs/b                     figures, and the keys whose values differ\n"
+    "  brim compare runs/a runs/b                     results, and the keys whose values differ\n"
     "  brim compare multirun/20250101-120000          the runs of a sweep\n"
-    "  brim compare runs/a runs/b -o curves.svg       loss and accuracy over steps, as SVG too;\n"
-    "                                                 perplexity or mean absolute error, where runs are about "
-    "these\n"
-    "  brim compare multirun/methods -o methods.csv   methods of federations, as a table for other programs\n"
-    "  brim compare multirun/methods -o methods.svg   their accuracy by round and by simulated time\n",
+    "  brim compare runs/a runs/b -o curves.svg       also curves of loss and accuracy over steps, as SVG;\n"
+    "                                                 of perplexity or mean absolute error for such tasks\n"
+    "  brim compare multirun/methods -o methods.csv   a table of federations' methods, as CSV\n"
+    "  brim compare multirun/methods -o methods.svg   accuracy of the methods by round and by simulated time\n",
     options};

@@ -1,6 +1,6 @@
-/* brim complete: what a command line can go on with. A shell asks on each press of TAB, and gets commands, options,
- * groups, their options, keys, and values, all from the tables that the program itself works by. Nothing is ever an
- * error here: what cannot be known is left out. */
+/* brim complete: lists the continuations of a command line. Shells call it on each press of TAB and get commands,
+ * options, groups, their options, keys, and values, all from the tables that the program itself uses. Nothing is an
+ * error here: unknown things are left out. */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,16 +15,16 @@
 
 typedef struct completion {
   brim_arena arena;
-  brim_cli cli; /* as the line sets it up */
+  brim_cli cli; /* with the global options of the line */
   const brim_command *command;
-  char *word[WORDS_MAX + 1]; /* behind the command, without the last one */
+  char *word[WORDS_MAX + 1]; /* after the command, without the last one */
   int count;
   const char *last; /* the word that is being typed */
-  const char *lead; /* what stands before the part that is completed */
+  const char *lead; /* the part of it before the text to complete */
   brim_text out;
 } completion;
 
-/* Writes lead + candidate + tail if it goes on from what was typed. */
+/* Prints lead + candidate + tail if it continues the typed text. */
 static void offer(completion *c, const char *candidate, const char *tail)
 {
   const char *full = brim_arena_printf(&c->arena, "%s%s%s", c->lead, candidate, tail);
@@ -33,7 +33,7 @@ static void offer(completion *c, const char *candidate, const char *tail)
 
 /* ---- words ---- */
 
-/* Takes a word off the line as a shell would; false at its end. An unfinished word at the end counts. */
+/* Splits a word off the line as a shell would; false at its end. An unfinished word at the end counts. */
 static bool next_word(completion *c, const char **line, char **out)
 {
   brim_text text = {0};
@@ -80,7 +80,7 @@ static void offer_options(completion *c, const brim_command *command)
     if (o->kind != BRIM_OPTION_HIDDEN) offer(c, o->name, "");
 }
 
-/* Is the word one that takes the next as its value? */
+/* Whether the word is an option whose value is the next word. */
 static bool takes_value(const brim_command *command, const char *word)
 {
   for (const brim_option *o = command->options; o->name; o++)
@@ -107,7 +107,7 @@ static void offer_kinds(completion *c)
 
 /* ---- overrides ---- */
 
-/* The first of a sweep's values will do to find out which keys there are. */
+/* The word with the first of a sweep's values, which suffices to find the keys. */
 static const char *without_sweep(completion *c, const char *word)
 {
   const size_t key = strcspn(word, "=");
@@ -116,7 +116,7 @@ static const char *without_sweep(completion *c, const char *word)
   return brim_arena_string_n(&c->arena, word, key + 1 + first);
 }
 
-/* The composed files and the choices made so far on the line. */
+/* The composed files and the choices so far on the line. */
 static void compose(completion *c, brim_composition *composition)
 {
   for (int i = 0; i < c->count; i++) {
@@ -186,7 +186,7 @@ static void offer_values(completion *c, const brim_composition *composition, con
 
 static bool is_multirun(const completion *c)
 {
-  if (strstr(c->command->usage, "scenario=NAME")) return true; /* simulations go over values by themselves */
+  if (strstr(c->command->usage, "scenario=NAME")) return true; /* simulations sweep by themselves */
   for (int i = 0; i < c->count; i++)
     if (strcmp(c->word[i], "-m") == 0 || strcmp(c->word[i], "--multirun") == 0) return true;
   return false;
@@ -231,7 +231,7 @@ static void offer_commands(completion *c)
   for (const brim_command *const *command = c->cli.commands; *command; command++) offer(c, (*command)->name, "");
 }
 
-/* Is the word that is being typed the folder of a run? That is the shell's work. */
+/* Whether the word being typed is the folder of a run, which the shell completes. */
 static bool is_run(completion *c)
 {
   const char *first = brim_arena_printf(&c->arena, "brim %s RUN", c->command->name);
@@ -240,7 +240,7 @@ static bool is_run(completion *c)
   return strstr(c->command->usage, first) && !operands;
 }
 
-/* "scenario=all_busy", of a command that simulates; several with commas between. */
+/* "scenario=all_busy", for a command that simulates; several are separated by commas. */
 static void offer_scenarios(completion *c)
 {
   const char **name = NULL;
@@ -259,7 +259,8 @@ static void offer_scenarios(completion *c)
 
 static void offer_words(completion *c)
 {
-  if (c->count > 0 && takes_value(c->command, c->word[c->count - 1])) return; /* a file or a folder: the shell's work */
+  if (c->count > 0 && takes_value(c->command, c->word[c->count - 1]))
+    return; /* a file or a folder, which the shell completes */
   if (c->last[0] == '-') {
     offer_options(c, c->command);
     offer_options(c, NULL);
@@ -280,7 +281,8 @@ static void complete_line(completion *c, const char *line)
 {
   if (!split_line(c, line)) return;
   brim_log_set_level(BRIM_LOG_ERROR);
-  if (brim_cli_take_globals(&c->cli, &c->count, c->word) != BRIM_OK) return; /* the value of one is being typed */
+  if (brim_cli_take_globals(&c->cli, &c->count, c->word) != BRIM_OK)
+    return; /* the value of a global option is being typed */
   brim_log_set_level(BRIM_LOG_ERROR);
   if (c->count < 2 && c->last[0] == '-') {
     offer_options(c, NULL);
@@ -310,7 +312,7 @@ static int run_command(brim_cli *cli, int argc, char **argv)
   brim_operands operands;
   brim_status status = brim_cli_parse(argc, argv, options, NULL, &operands);
   if (status == BRIM_OK && operands.count != 1)
-    status = brim_fail(BRIM_ECONFIG, "one word is expected: brim complete -- LINE");
+    status = brim_fail(BRIM_ECONFIG, "brim complete takes one word: brim complete -- LINE");
   if (status == BRIM_OK) complete_line(&c, operands.word[0]);
   fputs(brim_text_str(&c.out), stdout);
   brim_text_release(&c.out);
@@ -319,10 +321,10 @@ static int run_command(brim_cli *cli, int argc, char **argv)
 }
 
 const brim_command brim_command_complete = {
-    "complete", "list what a command line can go on with; for shells", run_command,
+    "complete", "list completions of a command line, for shells", run_command,
     "usage: brim complete -- LINE\n"
     "\n"
-    "  brim complete -- 'brim train mod'       groups and keys that begin so\n"
+    "  brim complete -- 'brim train mod'       groups and keys that begin with mod\n"
     "  brim complete -- 'brim train model='    the options of a group\n"
     "\n"
     "LINE is the command line up to the cursor. Bash calls this from share/bash-completion/completions/brim.\n",

@@ -1,4 +1,4 @@
-/* brim config: what a run would be configured with, from where, and what there is to choose from. */
+/* brim config: shows a run's configuration and the origin of its values, and the available choices. */
 #include <stdio.h>
 
 #include "cli/cli.h"
@@ -19,12 +19,12 @@ static brim_status print_config(brim_cli *cli, const config_options *options, co
                                 brim_text *out)
 {
   if (options->groups) return print_groups(cli, out);
-  if (options->schema && operands->count == 0) { /* of everything there is; with overrides, of what they choose */
+  if (options->schema && operands->count == 0) { /* without overrides all keys, otherwise those of the chosen options */
     brim_config_print_schema(NULL, cli->registry, out);
     return BRIM_OK;
   }
   brim_config *config = NULL;
-  cli->allow_missing = true; /* to show what is missing is what one looks for */
+  cli->allow_missing = true; /* the command exists to show what is missing */
   BRIM_TRY(brim_cli_config(cli, NULL, operands->word, operands->number, operands->count, &config));
   if (options->schema)
     brim_config_print_schema(config, cli->registry, out);
@@ -35,9 +35,9 @@ static brim_status print_config(brim_cli *cli, const config_options *options, co
 }
 
 static const brim_option options[] = {
-    {"--origins", BRIM_CLI_FLAG(config_options, origins), NULL, "with where each value comes from"},
-    {"--groups", BRIM_CLI_FLAG(config_options, groups), NULL, "the groups and their options"},
-    {"--schema", BRIM_CLI_FLAG(config_options, schema), NULL, "every key with type, default, range and help"},
+    {"--origins", BRIM_CLI_FLAG(config_options, origins), NULL, "show where each value comes from"},
+    {"--groups", BRIM_CLI_FLAG(config_options, groups), NULL, "list the groups and their options"},
+    {"--schema", BRIM_CLI_FLAG(config_options, schema), NULL, "list every key with type, default, range and meaning"},
     {NULL}};
 
 static int run_command(brim_cli *cli, int argc, char **argv)
@@ -56,12 +56,12 @@ static int run_command(brim_cli *cli, int argc, char **argv)
 }
 
 const brim_command brim_command_config = {
-    "config", "show the configuration that a run would have", run_command,
+    "config", "show the configuration of a run", run_command,
     "usage: brim config [group=option | key=value]... [--origins | --groups | --schema]\n"
     "\n"
-    "  brim config                                  the values of a run, as YAML that is itself a configuration\n"
-    "  brim config model=mlp 'run.name=x-${seed}'   with changes, and with ${...} replaced\n"
-    "  brim --config-path my config --origins       of your own folder, with where each value comes from\n"
+    "  brim config                                  the values of a run, as a configuration in YAML\n"
+    "  brim config model=mlp 'run.name=x-${seed}'   with changes, and ${...} replaced\n"
+    "  brim --config-path my config --origins       from your own folder, with the origin of each value\n"
     "\n"
-    "A mandatory value that nobody gave is shown as ???; a run needs it.\n",
+    "??? marks a required value that is not set.\n",
     options};

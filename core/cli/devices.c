@@ -1,4 +1,4 @@
-/* brim devices: what there is to compute on, and which backends cannot be used and why. */
+/* brim devices: lists the devices, and the backends that cannot be used, with the reason. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,19 +18,19 @@
 #define USER_COLUMNS 4
 #define TICKET_COLUMNS 8
 #define TAKEN_COLUMNS 6
-#define USERS_MAX 256 /* shown of a device */
+#define USERS_MAX 256 /* listed per device */
 
 typedef struct devices {
-  brim_config *config; /* NULL: the command line says nothing of a backend */
+  brim_config *config; /* NULL: the command line does not set a backend */
   brim_arena *arena;
   bool json, forgets;
   brim_table table, users, tickets;
-  brim_table taken;                         /* by a process, besides its plan */
+  brim_table taken;                         /* per process, besides its plan */
   json_t *device, *queue, *failure, *needs; /* with --json */
-  brim_text failures, need;                 /* a line each, without */
+  brim_text failures, need;                 /* without it, a line each */
 } devices;
 
-/* "-" or null where it means nothing. */
+/* An empty text becomes null. */
 static json_t *json_text(const char *text)
 {
   return text[0] ? json_string(text) : json_null();
@@ -58,7 +58,7 @@ static void add_user(devices *d, json_t *list, const char *device, const brim_de
   brim_table_add(&d->users, user->name[0] ? user->name : "-");
 }
 
-/* Who uses a device; null if that cannot be known, or means nothing, as the host's memory is everybody's. */
+/* The processes that use a device; null if unknown, or meaningless, as every process uses the host's memory. */
 static json_t *add_users(devices *d, const brim_backend_ops *ops, void *self, int index, const char *device,
                          bool shared)
 {
@@ -66,7 +66,7 @@ static json_t *add_users(devices *d, const brim_backend_ops *ops, void *self, in
   size_t count = 0;
   if (!shared || !BRIM_HAS(brim_backend_ops, ops, users)) return json_null();
   if (ops->users(self, index, user, USERS_MAX, &count) != BRIM_OK) {
-    brim_text_printf(&d->failures, "who uses %s is not known: %s\n", device, brim_error_text());
+    brim_text_printf(&d->failures, "cannot list the processes that use %s: %s\n", device, brim_error_text());
     return json_null();
   }
   json_t *list = json_array();
@@ -74,8 +74,8 @@ static json_t *add_users(devices *d, const brim_backend_ops *ops, void *self, in
   return list;
 }
 
-/* What a process takes of such a device besides its plan, as earlier ones were measured. False: this one does not
- * measure it, or the profile cannot be read. */
+/* The device memory that a process takes besides its plan, as measured in earlier runs. False: this device is not
+ * measured, or the profile cannot be read. */
 static bool find_taken(const brim_registry_entry *entry, const brim_device_info *info, brim_taken *out)
 {
   char path[BRIM_PATH_MAX];
@@ -125,7 +125,7 @@ static void add_device(devices *d, const brim_registry_entry *entry, int index, 
   brim_table_add(&d->table, info->name);
 }
 
-/* One line, whatever the reason's lines. */
+/* Only the first line of the reason. */
 static void add_failure(devices *d, const char *backend, const char *reason)
 {
   if (d->json) {
@@ -141,7 +141,7 @@ static void add_failure(devices *d, const char *backend, const char *reason)
   brim_text_add(&d->failures, "\n");
 }
 
-/* With the parameters that the command line gives the backend, if it names it; else with their defaults. */
+/* With the parameters of the command line if it names the backend, else with defaults. */
 static brim_status make_instance(devices *d, const brim_plugin *plugin, void **self)
 {
   const brim_config_choice *choice = d->config ? brim_config_choice_of(d->config, "backend") : NULL;
@@ -211,7 +211,8 @@ static void collect(devices *d, const brim_registry *registry)
     const brim_registry_entry *entry = brim_registry_at(registry, i);
     const brim_plugin *plugin = entry->plugin;
     if (plugin->kind != BRIM_BACKEND) continue;
-    if (!brim_registry_find(registry, BRIM_BACKEND, plugin->id)) continue; /* hidden by a file that failed: below */
+    if (!brim_registry_find(registry, BRIM_BACKEND, plugin->id))
+      continue; /* hidden by a file that failed, which is listed below */
     if (list_devices(d, entry) != BRIM_OK) add_failure(d, plugin->id, brim_error_text());
   }
   for (size_t i = 0; i < brim_registry_failure_count(registry); i++) {
@@ -242,7 +243,7 @@ static void add_ticket(devices *d, const brim_ticket *t, size_t place)
   brim_table_add(&d->tickets, t->process[0] ? t->process : "-");
 }
 
-/* Who is in line for a device, and who has claimed one that it has not placed anything on yet. */
+/* Runs that wait for a device, and runs that have claimed one but not placed anything on it yet. */
 static void collect_queue(devices *d)
 {
   static const char *const head[TICKET_COLUMNS] = {"queue", "backend", "device", "claimed",
@@ -251,7 +252,7 @@ static void collect_queue(devices *d)
   size_t count;
   for (size_t i = 0; i < TICKET_COLUMNS; i++) brim_table_add(&d->tickets, head[i]);
   if (brim_claims_list(d->arena, &ticket, &count) != BRIM_OK) {
-    brim_text_printf(&d->failures, "who waits for devices is not known: %s\n", brim_error_text());
+    brim_text_printf(&d->failures, "cannot list the processes that wait for devices: %s\n", brim_error_text());
     return;
   }
   for (size_t i = 0; i < count; i++) add_ticket(d, &ticket[i], i + 1);
@@ -291,10 +292,11 @@ static brim_status forget_times(void)
   return BRIM_OK;
 }
 
-static const brim_option options[] = {{"--json", BRIM_CLI_FLAG(devices, json), NULL, "print JSON, for programs"},
-                                      {"--forget-times", BRIM_CLI_FLAG(devices, forgets), NULL,
-                                       "delete the device profiles in the cache: the next runs time kernels again"},
-                                      {NULL}};
+static const brim_option options[] = {
+    {"--json", BRIM_CLI_FLAG(devices, json), NULL, "print JSON"},
+    {"--forget-times", BRIM_CLI_FLAG(devices, forgets), NULL,
+     "delete the cached device profiles, so that the next runs measure kernels again"},
+    {NULL}};
 
 static int run_command(brim_cli *cli, int argc, char **argv)
 {
@@ -329,15 +331,14 @@ static int run_command(brim_cli *cli, int argc, char **argv)
 }
 
 const brim_command brim_command_devices = {
-    "devices", "list what there is to compute on", run_command,
+    "devices", "list the devices", run_command,
     "usage: brim devices [--json] [overrides]\n"
     "\n"
-    "  brim devices           each backend's devices, with memory free and in all, and who uses them; of GPUs also "
-    "what\n"
-    "                         a process takes besides its plan, as earlier ones were measured, and the driver needed\n"
+    "  brim devices           each backend's devices, with free and total memory and the processes that use them; for\n"
+    "                         GPUs also the measured memory of a process besides its plan, and the required driver\n"
     "  brim devices backend=cpu backend.devices=2 backend.memory_mb=4096\n"
-    "                         the same, of the backend that a run with these words would have\n"
-    "  brim devices --json    the same in bytes, for programs\n"
+    "                         the same for the backend of a run with these settings\n"
+    "  brim devices --json    the same in bytes, as JSON\n"
     "\n"
-    "A backend that cannot be used here is a line with the reason.\n",
+    "For a backend that cannot be used here, the command prints the reason.\n",
     options};

@@ -1,4 +1,4 @@
-/* brim eval: the figures of a run's checkpoint on data. Nothing is written. */
+/* brim eval: evaluates a run's checkpoint on data. Writes no files. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
 #include "train/scores.h"
 #include "train/trainer.h"
 
-#define CONFUSION_COLUMNS_MAX 20 /* classes of which the whole matrix is printed as text */
+#define CONFUSION_COLUMNS_MAX 20 /* with more classes the matrix is not printed as text */
 
 typedef struct eval {
   const char *run, *which, *split; /* as typed; which and split may be NULL */
@@ -111,7 +111,7 @@ static void add_classes(const eval *e, brim_arena *arena, brim_text *out)
 
 static void add_confusion(const brim_evaluation *r, brim_arena *arena, brim_text *out)
 {
-  if (r->classes > BRIM_MATRIX_CLASSES_MAX) return; /* which add_scores says */
+  if (r->classes > BRIM_MATRIX_CLASSES_MAX) return; /* add_scores reports that */
   if (r->classes > CONFUSION_COLUMNS_MAX) {
     brim_text_printf(out, "\nthe confusion matrix of %lld classes is in the output of --json\n", (long long)r->classes);
     return;
@@ -123,7 +123,7 @@ static void add_confusion(const brim_evaluation *r, brim_arena *arena, brim_text
     brim_table_number(&table, (double)i, 0);
     for (int64_t k = 0; k < r->classes; k++) brim_table_number(&table, r->confusion[i * r->classes + k], 0);
   }
-  brim_text_add(out, "\nconfusion: how many samples of each label were taken for each class\n");
+  brim_text_add(out, "\nconfusion: number of samples of each label (rows) by predicted class\n");
   brim_table_print(&table, out);
 }
 
@@ -157,7 +157,7 @@ static void print_text(const eval *e)
 
 /* ---- the work ---- */
 
-/* A share of other training samples would have some in it that the model was trained on. */
+/* Another share of the training samples would contain some that the model was trained on. */
 static brim_status check_share(const eval *e)
 {
   const brim_drive *d = e->drive;
@@ -198,9 +198,9 @@ static brim_status evaluate(eval *e, const brim_config *config)
 
 static const brim_option options[] = {
     {"--checkpoint", BRIM_CLI_STRING(eval, which), "best|last|PATH",
-     "which of the run's checkpoints; without it the best, or else the last"},
-    {"--split", BRIM_CLI_STRING(eval, split), "test|validation", "the data to evaluate on; without it test"},
-    {"--json", BRIM_CLI_FLAG(eval, json), NULL, "print JSON, for programs"},
+     "checkpoint of the run (default: best, or last if there is no best)"},
+    {"--split", BRIM_CLI_STRING(eval, split), "test|validation", "data to evaluate on (default: test)"},
+    {"--json", BRIM_CLI_FLAG(eval, json), NULL, "print JSON"},
     {NULL}};
 
 static int run_command(brim_cli *cli, int argc, char **argv)
@@ -228,13 +228,13 @@ const brim_command brim_command_eval = {
     "eval", "evaluate a run's checkpoint", run_command,
     "usage: brim eval RUN [key=value]... [--checkpoint best|last|PATH] [--split test|validation] [--json]\n"
     "\n"
-    "  brim eval runs/a                               the best checkpoint, or else the last, on the test data\n"
-    "  brim eval runs/a --split validation            on the data that was kept for validation\n"
-    "  brim eval runs/a --checkpoint step-00000050    one of the run's checkpoints; a path will do too\n"
-    "  brim eval runs/a dataset.path=other --json     on other data of the same shape, for programs\n"
+    "  brim eval runs/a                               the best checkpoint (or the last) on the test data\n"
+    "  brim eval runs/a --split validation            on the validation data\n"
+    "  brim eval runs/a --checkpoint step-00000050    a given checkpoint, by name or path\n"
+    "  brim eval runs/a dataset.path=other --json     on other data of the same shape, as JSON\n"
     "\n"
-    "Prints loss and accuracy, samples, precision, recall and F1 of each class, and for up to 256 classes the\n"
-    "confusion matrix; with 4096 classes or more loss and accuracy only. Of tokens it prints loss, perplexity and\n"
-    "accuracy, of real numbers loss, mean absolute error (also in percent), root mean square error and R2. Takes\n"
-    "the memory of evaluation alone, and writes nothing.\n",
+    "For classes it prints loss and accuracy, samples, precision, recall and F1 per class, and the confusion matrix\n"
+    "for up to 256 classes; with 4096 or more classes only loss and accuracy. For tokens it prints loss, perplexity\n"
+    "and accuracy; for real numbers loss, mean absolute error (also in percent), root mean square error and R2. It\n"
+    "needs only the memory of evaluation, and writes no files.\n",
     options};

@@ -1,4 +1,4 @@
-/* brim export: the parameters of a run as a file that other programs read. */
+/* brim export: writes a run's parameters to a file that other programs can read. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,14 +14,15 @@
 #include "store/record.h"
 
 #define DEFAULT_OUTPUT "model.safetensors"
-#define PEFT "peft" /* a folder, of what was trained on a frozen model */
+#define PEFT "peft" /* a folder with the parameters trained on a frozen model */
 #define PEFT_OUTPUT "adapter"
 
 typedef struct export_wishes {
   const brim_cli *cli;
   const char *run, *which, *output, *format, *dtype; /* as typed; which, dtype: may be NULL */
   bool force, merge;
-  const char *const *word; /* overrides of the run's configuration, and where they stand: of a model around another */
+  const char *const
+      *word; /* overrides of the run's configuration, and their positions: for a model that wraps another */
   const int *number;
   size_t words;
 } export_wishes;
@@ -47,29 +48,31 @@ static bool is_peft(const export_wishes *w)
 static brim_status check_absent(const export_wishes *w, const char *path)
 {
   if (w->force || access(path, F_OK) != 0) return BRIM_OK;
-  return brim_fail(BRIM_ECONFIG, "'%s' is there already\n-o FILE names another one, and --force replaces it", path);
+  return brim_fail(BRIM_ECONFIG, "'%s' exists already\nname another file with -o FILE, or replace it with --force",
+                   path);
 }
 
 static brim_status check_output(const export_wishes *w)
 {
   if (is_peft(w) && (w->merge || w->dtype))
-    return brim_fail(BRIM_ECONFIG, "--format peft writes what was trained, in single precision: leave out %s",
+    return brim_fail(BRIM_ECONFIG, "--format peft writes the trained parameters in single precision: leave out %s",
                      w->merge ? "--merge" : "--dtype");
   if (!is_peft(w) && !brim_ends_with(w->output, ".safetensors"))
     return brim_fail(BRIM_ECONFIG,
                      "-o %s: the file's name must end in .safetensors\nin a folder of yours: -o %s%smodel.safetensors",
                      w->output, w->output, brim_ends_with(w->output, "/") ? "" : "/");
   if (is_peft(w) && brim_ends_with(w->output, ".safetensors"))
-    return brim_fail(BRIM_ECONFIG, "-o %s: PEFT's files are in a folder: name that, without .safetensors", w->output);
+    return brim_fail(BRIM_ECONFIG, "-o %s: --format peft writes a folder: give its name, without .safetensors",
+                     w->output);
   BRIM_TRY(brim_cli_check_folder(w->output));
   if (is_peft(w) && access(w->output, F_OK) == 0 && !brim_is_folder(w->output))
-    return brim_fail(BRIM_ECONFIG, "-o %s is a file, and PEFT's files are in a folder: name another", w->output);
+    return brim_fail(BRIM_ECONFIG, "-o %s is a file, but --format peft writes a folder: give another name", w->output);
   if (!is_peft(w) && brim_is_folder(w->output))
     return brim_fail(BRIM_ECONFIG, "-o %s is a folder: name a file in it", w->output);
   return check_absent(w, w->output);
 }
 
-/* Beside the file. */
+/* The path beside the file. */
 static brim_status config_path(const export_wishes *w, char *path, size_t room)
 {
   const char *slash = strrchr(w->output, '/');
@@ -89,7 +92,7 @@ static brim_status write_config(const export_wishes *w, const char *path, brim_a
   return brim_export_write_config(map, run, p, path);
 }
 
-/* What the run keeps of its data, as a line of JSON; NULL: nothing. */
+/* The run's stored description of its data, as a line of JSON; NULL: none. */
 static brim_status read_data(const export_wishes *w, brim_arena *arena, const char **out)
 {
   json_t *kept = NULL;
@@ -131,12 +134,12 @@ static brim_status write_wrapper(const brim_cli *cli, const export_wishes *w, ui
     return write_parameters(cli, w, dtype, arena, &merged);
   }
   BRIM_TRY(brim_peft_write(s, trained, w->output));
-  brim_say("%zu tensors in %s, as PEFT keeps them", trained->count, w->output);
+  brim_say("%zu tensors in %s, in PEFT's format", trained->count, w->output);
   return BRIM_OK;
 }
 
-/* Of a model around another: its configuration says around which, and with what weights. Whatever device the run had,
- * the host's double precision does for this. */
+/* For a model that wraps another: the configuration names the wrapped model and its weights. Double precision on the
+ * host suffices, whatever device the run used. */
 static brim_status export_wrapper(const brim_cli *cli, const export_wishes *w, uint32_t dtype, const char *checkpoint,
                                   brim_arena *arena, const brim_parameters *trained)
 {
@@ -180,16 +183,16 @@ static brim_status export_run(const brim_cli *cli, const export_wishes *w, brim_
 
 static const brim_option options[] = {
     {"--checkpoint", BRIM_CLI_STRING(export_wishes, which), "best|last|PATH",
-     "which of the run's checkpoints; without it the best, or else the last"},
+     "checkpoint of the run (default: best, or last if there is no best)"},
     {"-o", BRIM_CLI_STRING(export_wishes, output), "FILE", NULL},
     {"--output", BRIM_CLI_STRING(export_wishes, output), "FILE",
-     "where to; of format peft a folder; without it model.safetensors"},
+     "output file, for peft a folder (default: model.safetensors)"},
     {"--format", BRIM_CLI_STRING(export_wishes, format), "brim|timm|torchvision|hf|peft",
-     "whose names and order; without it brim's own"},
-    {"--dtype", BRIM_CLI_STRING(export_wishes, dtype), "fp32|bf16|fp16", "type of the values; without it fp32"},
+     "names and order of the parameters (default: brim)"},
+    {"--dtype", BRIM_CLI_STRING(export_wishes, dtype), "fp32|bf16|fp16", "type of the values (default: fp32)"},
     {"--merge", BRIM_CLI_FLAG(export_wishes, merge), NULL,
-     "of a model around another: with the backbone, as one plain model"},
-    {"--force", BRIM_CLI_FLAG(export_wishes, force), NULL, "replace a file that is there"},
+     "for lora and linear_probe: merge the model with its backbone into one plain model"},
+    {"--force", BRIM_CLI_FLAG(export_wishes, force), NULL, "overwrite an existing file"},
     {NULL}};
 
 static int run_command(brim_cli *cli, int argc, char **argv)
@@ -217,15 +220,16 @@ const brim_command brim_command_export = {
     "usage: brim export RUN [key=value]... [-o FILE.safetensors] [--format brim|timm|torchvision|hf|peft]\n"
     "                   [--dtype fp32|bf16|fp16] [--checkpoint best|last|PATH] [--merge] [--force]\n"
     "\n"
-    "  brim export runs/a                             the best checkpoint, or else the last, to model.safetensors\n"
-    "  brim export runs/a --format timm -o vit.safetensors   names and order of timm's files\n"
-    "  brim export runs/a --dtype bf16 --force        half the size; a file that is there is replaced\n"
-    "  brim export runs/lora --merge                  of model=lora or linear_probe: with the backbone, as one plain "
+    "  brim export runs/a                             the best checkpoint (or the last), to model.safetensors\n"
+    "  brim export runs/a --format timm -o vit.safetensors   with timm's names and order\n"
+    "  brim export runs/a --dtype bf16 --force        half the size; overwrite an existing file\n"
+    "  brim export runs/lora --merge                  merge lora or linear_probe with its backbone into one plain "
     "model\n"
-    "  brim export runs/lora --format peft -o adapter    what was trained, in a folder as PEFT's\n"
-    "  brim export runs/lora --merge model.weights=there/clip.safetensors   where the backbone's weights are now\n"
+    "  brim export runs/lora --format peft -o adapter    only the trained parameters, in a folder for PEFT\n"
+    "  brim export runs/lora --merge model.weights=there/clip.safetensors   with the new place of the backbone's "
+    "weights\n"
     "\n"
-    "PyTorch reads the file with safetensors.torch.load_file, brim with model.weights=FILE. Formats are those of the\n"
-    "name maps in configs/weights; a map's own name will do too, or the path of one that ends in .yaml. Beside GPT-2\n"
-    "in Hugging Face's format there is its config.json.\n",
+    "PyTorch reads the file with safetensors.torch.load_file, brim with model.weights=FILE. The formats are the name\n"
+    "maps in configs/weights; --format also takes the name of a map, or the path of a .yaml file. For GPT-2 in\n"
+    "Hugging Face's format, brim also writes config.json.\n",
     options};

@@ -1,4 +1,4 @@
-/* brim federate --export-partition FILE: who would have which samples, without a run. */
+/* brim federate --export-partition FILE: writes the assignment of samples to clients, without a run. */
 #include <inttypes.h>
 
 #include "base/log.h"

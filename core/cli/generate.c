@@ -1,4 +1,4 @@
-/* brim generate: goes on with a text, token by token, by a run's language model. */
+/* brim generate: continues a text with a run's language model, token by token. */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -14,7 +14,7 @@
 #include "train/generate.h"
 
 #define PROMPT_BYTES_MAX ((size_t)64 << 20)
-#define BETWEEN "---\n" /* between several texts */
+#define BETWEEN "---\n" /* between texts */
 
 typedef struct generate {
   const char *run, *which; /* as typed; which may be NULL */
@@ -29,11 +29,11 @@ typedef struct generate {
   brim_text prompt_text;
   int32_t *prompt_tokens;
   int64_t prompt_count;
-  brim_text bytes, shown; /* of the new tokens: not whole characters yet; whole ones */
-  json_t *numbers;        /* with json: of the text that is being made */
+  brim_text bytes, shown; /* of the new tokens: bytes of an incomplete character; complete characters */
+  json_t *numbers;        /* with json: tokens of the current text */
 } generate;
 
-#define INTERRUPTED_EXIT (128 + SIGINT) /* as shells say it: nothing is left that could be gone on with */
+#define INTERRUPTED_EXIT (128 + SIGINT) /* the status that shells use; an interrupted text cannot be resumed */
 
 static volatile sig_atomic_t stopped;
 static void on_signal(int number)
@@ -80,8 +80,7 @@ static brim_status take_numbers(generate *g)
   BRIM_TRY(number("--temperature", g->temperature, 0, 1000, &g->how.sampling.temperature));
   BRIM_TRY(number("--top-p", g->top_p, 0, 1, &g->how.sampling.top_p));
   if (g->how.sampling.top_p == 0) return brim_fail(BRIM_ECONFIG, "--top-p must be greater than 0");
-  if (g->prompt && g->prompt_file)
-    return brim_fail(BRIM_ECONFIG, "--prompt and --prompt-file are two prompts; one is needed");
+  if (g->prompt && g->prompt_file) return brim_fail(BRIM_ECONFIG, "--prompt and --prompt-file exclude each other");
   g->how.seed = (uint64_t)seed;
   return BRIM_OK;
 }
@@ -116,18 +115,18 @@ static brim_status read_token_numbers(generate *g)
     const long long value = strtoll(s, &end, 10);
     if (end == s || errno || value < 0 || value > INT32_MAX || !(*end == '\0' || strchr(" \t\r\n,", *end)))
       return brim_fail(BRIM_ECONFIG,
-                       "the tokens of this run's dataset are numbers here, so the prompt must be numbers too, and "
-                       "'%.20s' is none",
+                       "the tokens of this run's dataset are numbers, so the prompt must be numbers too, and "
+                       "'%.20s' is not one",
                        s);
     g->prompt_tokens[g->prompt_count++] = (int32_t)value;
     s = end;
   }
   if (g->prompt_count > 0) return BRIM_OK;
-  return brim_fail(BRIM_ECONFIG, "the tokens of this run's dataset are numbers here: give the first as --prompt "
+  return brim_fail(BRIM_ECONFIG, "the tokens of this run's dataset are numbers: give the first ones as --prompt "
                                  "\"464 1917\"");
 }
 
-/* Where there is no prompt, a text begins: behind the token between two texts, or at a new line. */
+/* Without a prompt, starts a new text: after the token that separates texts, or at a new line. */
 static brim_status start_of_text(generate *g, const brim_dataset_ops *ops)
 {
   size_t count = 0;
@@ -160,7 +159,7 @@ static brim_status make_tokens(generate *g)
 
 /* ---- output ---- */
 
-/* What was shown before is gone: a terminal or a pipe has it. */
+/* Removes shown text from the buffer: a terminal or a pipe has it. */
 static brim_status show(generate *g, bool last)
 {
   brim_characters_take(&g->bytes, last, &g->shown);
@@ -209,7 +208,8 @@ static brim_status make_text(generate *g, brim_generator *generator, json_t *tex
   g->numbers = json_array();
   brim_status status = show_prompt(g);
   if (status == BRIM_OK) status = brim_generator_run(generator, g->prompt_tokens, g->prompt_count, &g->how);
-  const bool whole = status == BRIM_OK || status == BRIM_EINTERRUPTED; /* then what there is ends like a text */
+  const bool whole =
+      status == BRIM_OK || status == BRIM_EINTERRUPTED; /* an interrupted text ends like a complete one */
   if (whole && !g->json) brim_text_add(&g->bytes, "\n");
   const brim_status shown = whole ? show(g, true) : BRIM_OK;
   if (shown != BRIM_OK) status = shown;
@@ -276,18 +276,19 @@ static void release(generate *g)
 }
 
 static const brim_option options[] = {
-    {"--prompt", BRIM_CLI_STRING(generate, prompt), "TEXT", "what to go on with; without it a text begins"},
-    {"--prompt-file", BRIM_CLI_STRING(generate, prompt_file), "FILE", "the same from a file"},
-    {"--tokens", BRIM_CLI_STRING(generate, tokens), "N", "how many; without it 200"},
+    {"--prompt", BRIM_CLI_STRING(generate, prompt), "TEXT", "text to continue (default: start a new text)"},
+    {"--prompt-file", BRIM_CLI_STRING(generate, prompt_file), "FILE", "read the prompt from a file"},
+    {"--tokens", BRIM_CLI_STRING(generate, tokens), "N", "number of tokens to generate (default: 200)"},
     {"--temperature", BRIM_CLI_STRING(generate, temperature), "T",
-     "below 1: rather the probable tokens; 0: always the most probable; without it 1"},
-    {"--top-k", BRIM_CLI_STRING(generate, top_k), "K", "of the K most probable tokens only; 0: of all"},
-    {"--top-p", BRIM_CLI_STRING(generate, top_p), "P", "of the most probable tokens that together have P"},
-    {"--seed", BRIM_CLI_STRING(generate, seed), "S", "of what is drawn: the same gives the same text"},
-    {"--num-samples", BRIM_CLI_STRING(generate, samples), "N", "how many texts; without it one"},
+     "divides the logits: below 1 favors probable tokens; 0: always the most probable token (default: 1)"},
+    {"--top-k", BRIM_CLI_STRING(generate, top_k), "K", "sample only from the K most probable tokens (default: 0, all)"},
+    {"--top-p", BRIM_CLI_STRING(generate, top_p), "P",
+     "sample only from the most probable tokens whose probabilities add up to P"},
+    {"--seed", BRIM_CLI_STRING(generate, seed), "S", "seed of the sampling; the same seed gives the same text"},
+    {"--num-samples", BRIM_CLI_STRING(generate, samples), "N", "number of texts (default: 1)"},
     {"--checkpoint", BRIM_CLI_STRING(generate, which), "best|last|PATH",
-     "which of the run's checkpoints; without it the best, or else the last"},
-    {"--json", BRIM_CLI_FLAG(generate, json), NULL, "print JSON, for programs"},
+     "checkpoint of the run (default: best, or last if there is no best)"},
+    {"--json", BRIM_CLI_FLAG(generate, json), NULL, "print JSON"},
     {NULL}};
 
 static int run_command(brim_cli *cli, int argc, char **argv)
@@ -314,18 +315,17 @@ static int run_command(brim_cli *cli, int argc, char **argv)
 }
 
 const brim_command brim_command_generate = {
-    "generate", "go on with a text, by a run's language model", run_command,
+    "generate", "continue a text with a run's language model", run_command,
     "usage: brim generate RUN [key=value]... [--prompt TEXT | --prompt-file FILE] [--tokens N] [--temperature T]\n"
-    "                     [--top-k K] [--top-p P] [--seed S] [--num-samples N] [--checkpoint best|last|PATH] "
-    "[--json]\n"
+    "                     [--top-k K] [--top-p P] [--seed S] [--num-samples N] [--checkpoint best|last|PATH] [--json]\n"
     "\n"
-    "  brim generate runs/a --prompt 'Once upon'      200 tokens more, drawn by their probabilities\n"
-    "  brim generate runs/a --prompt-file f --tokens 50 --temperature 0   always the most probable one\n"
-    "  brim generate runs/a --top-k 50 --top-p 0.9 --num-samples 3        three texts, of probable tokens\n"
-    "  brim generate runs/a --seed 2 --json           other ones, as JSON with the tokens' numbers\n"
+    "  brim generate runs/a --prompt 'Once upon'      200 more tokens, sampled by probability\n"
+    "  brim generate runs/a --prompt-file f --tokens 50 --temperature 0   always the most probable token\n"
+    "  brim generate runs/a --top-k 50 --top-p 0.9 --num-samples 3        three texts, from probable tokens only\n"
+    "  brim generate runs/a --seed 2 --json           another text, as JSON with the tokens' numbers\n"
     "  Ctrl-C ends the text where it is, with exit status 130.\n"
     "\n"
-    "The text appears as it is made. The same seed gives the same text. The model sees as many of the last tokens as\n"
-    "its samples had (dataset.context). Without a prompt a text begins. Where tokens have no text, as in files of\n"
-    "tokens, prompt and output are their numbers.\n",
+    "The text is printed as it is generated. The same seed gives the same text. The model sees the last tokens, as\n"
+    "many as its training samples had (dataset.context). Without a prompt, a new text begins. If the dataset has no\n"
+    "text for its tokens (as dataset=tokens), prompt and output are numbers of tokens.\n",
     options};

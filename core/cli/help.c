@@ -1,5 +1,5 @@
-/* What `brim --help` and `brim COMMAND --help` print: the commands' texts, and the options from the tables that the
- * commands parse by. The manual pages (docs/man/make_pages.c) are made of the same. */
+/* The output of `brim --help` and `brim COMMAND --help`: the commands' texts, and the options from the tables that the
+ * commands parse with. The manual pages (docs/man/make_pages.c) use the same sources. */
 #include <stdio.h>
 #include <string.h>
 
@@ -38,7 +38,7 @@ static void print_options(const brim_command *command, FILE *out)
 
 void brim_cli_print_help(const brim_cli *cli, FILE *out)
 {
-  fputs("brim trains neural networks with memory that is known before the run.\n"
+  fputs("brim trains neural networks within a memory budget that is planned exactly before the run.\n"
         "\n"
         "usage: brim [options] COMMAND [...]\n"
         "\n"
@@ -47,10 +47,10 @@ void brim_cli_print_help(const brim_cli *cli, FILE *out)
   for (const brim_command *const *c = cli->commands; *c; c++) fprintf(out, "  %-10s %s\n", (*c)->name, (*c)->help);
   print_options(NULL, out);
   fputs("\n"
-        "`brim COMMAND --help` says more, and so does `man brim`. Exit status: 0 done, 2 usage or configuration, 3 a\n"
-        "plugin or file could not be loaded, 4 no device or plan fits, 5 training failed, 6 interrupted (can be\n"
+        "See `brim COMMAND --help` and `man brim` for details. Exit status: 0 done, 2 usage or configuration error,\n"
+        "3 a plugin or file could not be loaded, 4 no device or plan fits, 5 training failed, 6 interrupted (can be\n"
         "resumed).\n"
-        "For tests, BRIM_FAULT=alloc:17,step:3:lib:conv in the environment has calls fail (docs/faults.md).\n",
+        "For tests, BRIM_FAULT=alloc:17,step:3:lib:conv in the environment makes calls fail (docs/faults.md).\n",
         out);
 }
 

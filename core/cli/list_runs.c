@@ -1,4 +1,4 @@
-/* brim federate --list-runs: the federations below a folder, one a line. */
+/* brim federate --list-runs: lists the federations below a folder, one per line. */
 #include <errno.h>
 #include <math.h>
 #include <string.h>
@@ -19,7 +19,7 @@ static bool is_of_runs(const char *dir)
   return is;
 }
 
-/* Of a run that cannot be read the user gets a warning; the others are listed all the same. */
+/* A run that cannot be read causes a warning; the others are still listed. */
 static void add_folder(brim_comparison *c, const char *dir)
 {
   if (is_of_runs(dir) && brim_compare_add(c, dir) != BRIM_OK) brim_log(BRIM_LOG_WARN, "%s", brim_error_text());
@@ -63,7 +63,7 @@ brim_status brim_cli_list_runs(const char *folder)
     brim_compare_release(&c);
     return status;
   }
-  if (is_of_runs(folder)) count = 0; /* a sweep lists its own */
+  if (is_of_runs(folder)) count = 0; /* a sweep lists its own runs */
   add_folder(&c, folder);
   for (size_t i = 0; i < count; i++) add_folder(&c, brim_arena_printf(&c.arena, "%s/%s", folder, name[i]));
   print(&c, folder);

@@ -1,8 +1,8 @@
-/* brim new: a folder with a plugin to begin with, from the templates of the installation.
+/* brim new: makes a folder with a plugin to start from, using the templates of the installation.
  *
- * share/brim/templates has a folder for each kind of plugin. Its files are copied with @NAME@ replaced by the plugin's
- * name, and so is NAME in front of the first dot of a file's name. They are written into a folder aside, which then
- * gets its name: so all of it is there, or nothing. */
+ * share/brim/templates has a folder for each kind of plugin. Its files are copied, with @NAME@ in their text and NAME
+ * before the first dot of a file name replaced by the plugin's name. They are written to a temporary folder, which is
+ * renamed at the end: so the result is complete or absent. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -25,9 +25,9 @@ typedef struct scaffold {
   brim_arena *arena;
   const char *templates; /* share/brim/templates, an absolute path */
   const char *kind, *name;
-  const char *group;  /* that its plugins are options of */
-  const char *folder; /* to be made */
-  const char *aside;  /* where it is made */
+  const char *group;  /* whose options its plugins are */
+  const char *folder; /* the folder to make */
+  const char *aside;  /* its temporary name */
   const char *made[MADE_MAX];
   size_t made_count;
 } scaffold;
@@ -53,7 +53,7 @@ size_t brim_cli_new_kinds(brim_arena *arena, const char ***out)
   return folder && list_names(arena, folder, out, &count) == BRIM_OK ? count : 0;
 }
 
-/* ---- what is asked for ---- */
+/* ---- the request ---- */
 
 static brim_status check_kind(scaffold *s, const char *kind)
 {
@@ -78,8 +78,8 @@ static brim_status check_kind(scaffold *s, const char *kind)
   return best ? brim_fail_add(status, "did you mean '%s'?", best) : status;
 }
 
-/* A name that can be one, made of what was written; NULL: there is no way. */
-static const char *mend(brim_arena *arena, const char *name)
+/* A valid name close to the given one; NULL: there is none. */
+static const char *close_name(brim_arena *arena, const char *name)
 {
   char *mended = brim_arena_string(arena, name);
   for (char *c = mended; *c; c++) {
@@ -98,11 +98,11 @@ static brim_status check_name(scaffold *s, const char *name)
   const brim_status status =
       brim_fail(BRIM_ECONFIG, "'%s' cannot be a plugin's name: that has 1 to %d of the characters a-z, 0-9 and _", name,
                 BRIM_PLUGIN_ID_MAX);
-  const char *mended = mend(s->arena, name);
+  const char *mended = close_name(s->arena, name);
   return mended ? brim_fail_add(status, "did you mean '%s'?", mended) : status;
 }
 
-/* A plugin or an option of the name would be hidden by the new one, or hide it. */
+/* A plugin or an option of the same name would hide the new one, or be hidden by it. */
 static brim_status check_unused(const scaffold *s, const brim_cli *cli)
 {
   brim_cli_search search;
@@ -114,7 +114,7 @@ static brim_status check_unused(const scaffold *s, const brim_cli *cli)
     if (access(file, F_OK) == 0) where = file;
   }
   if (!where) return BRIM_OK;
-  return brim_fail(BRIM_ECONFIG, "there is a %s=%s already, in %s\nchoose another name", s->group, s->name, where);
+  return brim_fail(BRIM_ECONFIG, "%s=%s exists already, in %s\nchoose another name", s->group, s->name, where);
 }
 
 static brim_status check_place(scaffold *s, const char *into)
@@ -126,7 +126,7 @@ static brim_status check_place(scaffold *s, const char *into)
   s->folder = brim_arena_printf(s->arena, "%s%s%s", into ? into : "", slash, s->name);
   s->aside = brim_arena_printf(s->arena, "%s%s.%s.%lld.new", into ? into : "", slash, s->name, (long long)getpid());
   if (lstat(s->folder, &info) != 0) return BRIM_OK;
-  return brim_fail(BRIM_ECONFIG, "'%s' is there already: nothing was written\nchoose another name, or a place (--into)",
+  return brim_fail(BRIM_ECONFIG, "'%s' exists already: nothing was written\nchoose another name, or a place (--into)",
                    s->folder);
 }
 
@@ -158,7 +158,7 @@ static void add_substituted(const char *text, const char *mark, const char *name
   brim_text_add(out, text);
 }
 
-/* Before anything is made: what is made is remembered. */
+/* Called before each file or folder is made, so that it can be recorded for removal on failure. */
 static brim_status check_room(const scaffold *s)
 {
   if (s->made_count < MADE_MAX) return BRIM_OK;
@@ -190,10 +190,10 @@ static brim_status copy_folder(scaffold *s, const char *from, const char *to)
   s->made[s->made_count++] = to;
   BRIM_TRY(list_names(s->arena, from, &name, &count));
   for (size_t i = 0; i < count; i++) {
-    const char *behind = brim_starts_with(name[i], "NAME.") ? name[i] + strlen("NAME") : NULL;
+    const char *rest = brim_starts_with(name[i], "NAME.") ? name[i] + strlen("NAME") : NULL;
     const char *source = brim_arena_printf(s->arena, "%s/%s", from, name[i]);
-    const char *target = behind ? brim_arena_printf(s->arena, "%s/%s%s", to, s->name, behind)
-                                : brim_arena_printf(s->arena, "%s/%s", to, name[i]);
+    const char *target = rest ? brim_arena_printf(s->arena, "%s/%s%s", to, s->name, rest)
+                              : brim_arena_printf(s->arena, "%s/%s", to, name[i]);
     BRIM_TRY(brim_is_folder(source) ? copy_folder(s, source, target) : copy_file(s, source, target));
   }
   return BRIM_OK;
@@ -210,15 +210,15 @@ static brim_status make(scaffold *s)
   return status;
 }
 
-/* ---- what to do next ---- */
+/* ---- next steps ---- */
 
 /* How a shell and CMake find this brim. */
 typedef struct whereabouts {
-  const char *program; /* "brim", if that is what the shell takes for it; else its path */
-  const char *prefix;  /* to be told to CMake; NULL: it looks there by itself */
+  const char *program; /* "brim", if the shell finds this program under that name; else its path */
+  const char *prefix;  /* for CMake; NULL: CMake finds it by itself */
 } whereabouts;
 
-/* The first program of the name on PATH, and the folder that it is in; false: there is none. */
+/* The first program of this name on PATH, and its folder; false: there is none. */
 static bool find_on_path(brim_arena *arena, const char **program, const char **folder)
 {
   const char *path = getenv("PATH");
@@ -236,7 +236,7 @@ static bool is_same_file(const char *a, const char *b)
   return stat(a, &of_a) == 0 && stat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
 }
 
-/* CMake looks into the prefixes of the folders named bin on PATH. */
+/* CMake searches the prefixes of PATH's folders that are named bin. */
 static whereabouts find_brim(const scaffold *s)
 {
   static const char self[] = "/proc/self/exe";
@@ -258,7 +258,7 @@ static void add_word(brim_text *out, const char *word)
   brim_cli_quote((const char *const[]){word, NULL}, out);
 }
 
-/* A line of commands for this brim: with its path, and its prefix for CMake. */
+/* Adapts a line of commands to this brim: its path, and its prefix for CMake. */
 static void add_command(const scaffold *s, const whereabouts *w, const char *line, size_t length, brim_text *out)
 {
   static const char configure[] = "cmake -B build", run[] = "brim ";
@@ -277,7 +277,7 @@ static void add_command(const scaffold *s, const whereabouts *w, const char *lin
   brim_text_add(out, "\n");
 }
 
-/* The commands in the README, as they are to be typed here. */
+/* Prints the commands of the README, adapted to this machine. */
 static brim_status print_steps(const scaffold *s)
 {
   static const char begin[] = "```sh\n", end[] = "```";
@@ -285,7 +285,8 @@ static brim_status print_steps(const scaffold *s)
   const whereabouts w = find_brim(s);
   const brim_status status = read_text(brim_arena_printf(s->arena, "%s/README.md", s->folder), &readme);
   const char *line = strstr(brim_text_str(&readme), begin);
-  brim_text_printf(&out, "%s is made: %s/%s.c is %s %s to begin with, README.md says what is what. Next:\n\n  cd ",
+  brim_text_printf(&out,
+                   "%s is ready: %s/%s.c is %s %s to start from, and README.md describes the files. Next:\n\n  cd ",
                    s->folder, s->folder, s->name, strchr("aeiou", s->kind[0]) ? "an" : "a", s->kind);
   add_word(&out, s->folder);
   brim_text_add(&out, "\n");
@@ -300,14 +301,14 @@ static brim_status print_steps(const scaffold *s)
   return status;
 }
 
-/* A package of the program alone lacks what plugins are built with. */
+/* A package with only the program lacks the files to build plugins with. */
 static void warn_without_sdk(const scaffold *s)
 {
   char folder[BRIM_PATH_MAX];
   if (brim_install_dir(folder, sizeof folder, BRIM_INSTALL_CMAKE)) return;
   brim_log(BRIM_LOG_WARN,
            "brim's headers and CMake files are not installed beside it (" BRIM_INSTALL_CMAKE
-           "): the %s cannot be built before they are",
+           "): install them before you build the %s",
            s->kind);
 }
 
@@ -326,7 +327,7 @@ static brim_status run(const brim_cli *cli, scaffold *s, const brim_operands *op
 }
 
 static const brim_option options[] = {
-    {"--into", BRIM_OPTION_STRING, 0, "FOLDER", "where the folder is made; without it here"}, {NULL}};
+    {"--into", BRIM_OPTION_STRING, 0, "FOLDER", "parent of the new folder (default: the current folder)"}, {NULL}};
 
 static int run_command(brim_cli *cli, int argc, char **argv)
 {
@@ -339,20 +340,18 @@ static int run_command(brim_cli *cli, int argc, char **argv)
 }
 
 const brim_command brim_command_new = {
-    "new", "a plugin of your own to begin with", run_command,
+    "new", "create a plugin from a template", run_command,
     "usage: brim new policy|model|dataset|selector|optimizer|schedule|loss|augment NAME [--into FOLDER]\n"
     "\n"
-    "  brim new policy night_shift            night_shift/ here: a memory policy, and what it is built and tested "
-    "with\n"
+    "  brim new policy night_shift            night_shift/: a memory policy, with its build files and tests\n"
     "  brim new model mynet --into plugins    plugins/mynet/: a model\n"
     "  brim new dataset points                points/: a dataset\n"
-    "  brim new selector steady               steady/: which clients of a federation train (method=steady)\n"
-    "  brim new optimizer mine                mine/: how parameters change in a step (optimizer=mine)\n"
-    "  brim new schedule slowly               slowly/: what the learning rate is multiplied by (schedule=slowly)\n"
-    "  brim new loss mildly                   mildly/: what is made small (loss=mildly)\n"
-    "  brim new augment noise                 noise/: what changes training samples at random (augmentation=noise)\n"
+    "  brim new selector steady               steady/: selects the clients of a federation (method=steady)\n"
+    "  brim new optimizer mine                mine/: updates parameters (optimizer=mine)\n"
+    "  brim new schedule slowly               slowly/: changes the learning rate over time (schedule=slowly)\n"
+    "  brim new loss mildly                   mildly/: the loss that training minimises (loss=mildly)\n"
+    "  brim new augment noise                 noise/: changes training samples at random (augmentation=noise)\n"
     "\n"
-    "Makes a folder with a plugin that works, its parameters, a configuration, tests and a README.md, and prints the\n"
-    "commands that build, test and use it. NAME has characters a-z, 0-9 and _. Nothing that is there is written "
-    "over.\n",
+    "Creates a folder with a working plugin with parameters, a configuration, tests and a README.md, and prints the\n"
+    "commands to build, test and use it. NAME may contain a-z, 0-9 and _. Existing files are not overwritten.\n",
     options};

@@ -1,4 +1,5 @@
-/* brim ops: every operation with its tensors, whether gradients flow through it, and which backends have it. */
+/* brim ops: lists every operation with its tensors, whether gradients flow through it, and the backends that have
+ * it. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,7 +82,7 @@ static brim_status print_json(const listing *l, const char *only)
   return brim_cli_print_json(json_pack("{s:o}", "operations", ops));
 }
 
-/* What models call that is no operation of its own. */
+/* Functions that models call and that are not operations themselves. */
 static const struct {
   const char *name, *made_of;
 } composed[] = {{"conv1d", "conv2d"},
@@ -128,11 +129,11 @@ static int run_command(brim_cli *cli, int argc, char **argv)
 }
 
 const brim_command brim_command_ops = {
-    "ops", "list operations, and which backends have them", run_command,
+    "ops", "list operations, and the backends that support them", run_command,
     "usage: brim ops [OPERATION] [--json]\n"
     "\n"
-    "  brim ops           all: tensors that go in and come out, whether gradients flow, and each backend\n"
+    "  brim ops           all: inputs, outputs, whether there is a gradient, and backends\n"
     "  brim ops conv2d    one\n"
     "\n"
-    "What each means, to the letter, is in brim/ops.h; what models call, in brim/model.h.\n",
+    "brim/ops.h defines the operations; brim/model.h has the functions that models call.\n",
     brim_cli_only_json};

@@ -1,4 +1,4 @@
-/* brim plan: the memory of a run, and of runs with other micro-batches or on other devices, before anything is
+/* brim plan: shows the memory of a run, and of runs with other micro-batches or on other devices, before anything is
  * allocated. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,8 +28,8 @@ static row row_of(const brim_drive *d, const brim_plan *plan, int64_t batch, boo
   return (row){batch, brim_setup_micros(d->setup, batch), plan->peak_bytes, plan->lower_bound_bytes, chosen};
 }
 
-/* Micro-batches worth showing: the powers of two up to four times the effective batch, or of several ranks up to the
- * rank's share of it, and the chosen one. */
+/* The micro-batches to show: powers of two up to four times the effective batch, or with several ranks up to the rank's
+ * share of it, and the chosen one. */
 static brim_status make_table(const brim_drive *d, const brim_plan *chosen, row *table, size_t *count)
 {
   const int64_t effective = d->setup->settings->training.effective_batch_size;
@@ -52,11 +52,11 @@ static brim_status make_table(const brim_drive *d, const brim_plan *chosen, row 
   return BRIM_OK;
 }
 
-/* What the plan takes of time: the step, and what of it is spent on making things again; and what comes before. */
+/* The predicted times of a plan: the step, the part of it spent on recompute, and the work before training. */
 typedef struct step_speed {
   brim_figures figures;
-  double extra;            /* share of the step without; 0: nothing is made again */
-  uint64_t features_bytes; /* peak of the plan that computes features, placed before training; 0: none is placed */
+  double extra;            /* relative to the step without recompute; 0: no recompute */
+  uint64_t features_bytes; /* peak of the plan that computes features, placed before training; 0: there is none */
   brim_frontier frontier;
 } step_speed;
 
@@ -65,7 +65,7 @@ static brim_status find_speed(brim_drive *d, bool precisions, step_speed *out)
   brim_choice v = d->choice;
   brim_figures none;
   BRIM_TRY(brim_extract_peak(d, &out->features_bytes));
-  BRIM_TRY(brim_planner_figures(&d->planner, &v, &out->figures)); /* first, as not all may be timed */
+  BRIM_TRY(brim_planner_figures(&d->planner, &v, &out->figures)); /* first, as not everything may be timed */
   BRIM_TRY(brim_frontier_find(&d->planner, &d->choice, precisions, &out->frontier));
   if (out->figures.recomputed == 0) return BRIM_OK;
   v.recompute = BRIM_RECOMPUTE_NONE;
@@ -125,10 +125,11 @@ static void print_refused(const brim_plan *plan)
 static void print_update(const brim_drive *d)
 {
   if (!brim_setup_updates_in_backward(d->setup)) return;
-  printf("update=fused_backward: each parameter is updated in the backward pass, when its gradient is there\n");
+  printf(
+      "update=fused_backward: each parameter is updated in the backward pass, as soon as its gradient is computed\n");
 }
 
-/* What is not in the arena. */
+/* Memory outside of the arena. */
 static void print_host(const brim_plan *plan)
 {
   char bytes[32];
@@ -137,18 +138,18 @@ static void print_host(const brim_plan *plan)
          brim_format_bytes(bytes, sizeof bytes, plan->host_bytes), (unsigned long long)plan->host_bytes);
 }
 
-/* What a probe computes before it is trained. */
+/* The features that a linear probe computes before training. */
 static void print_features(uint64_t peak)
 {
   char bytes[32];
   if (peak == 0) return;
   printf(
       "features: computed once, before training, unless they are kept from another run; peak %s, exactly %llu bytes, "
-      "which are given back\n",
+      "which are released before training\n",
       brim_format_bytes(bytes, sizeof bytes, peak), (unsigned long long)peak);
 }
 
-/* "rank 0 of 4, ", where there are several. */
+/* "rank 0 of 4, " if there are several. */
 static const char *format_rank(const brim_drive *d, char *out, size_t room)
 {
   out[0] = '\0';
@@ -170,7 +171,7 @@ static void print_table(const brim_drive *d, const row *table, size_t count)
   }
 }
 
-/* It names columns of the user's files. */
+/* It may contain names of columns from the user's files. */
 static void print_summary(const char *dataset, const char *summary)
 {
   brim_text text = {0};
@@ -198,7 +199,7 @@ static void print_text(const brim_drive *d, const brim_plan *plan, const row *ta
   for (uint32_t r = 0; r < BRIM_ROLE_COUNT; r++)
     printf("  %-12s %12s%s\n", brim_role_name(r), brim_format_bytes(a, sizeof a, plan->class_bytes[r]),
            r == BRIM_ROLE_PARAMETER ? values : "");
-  printf("  %-12s %12s   no placement can do with less\n", "lower bound",
+  printf("  %-12s %12s   no placement needs less\n", "lower bound",
          brim_format_bytes(a, sizeof a, plan->lower_bound_bytes));
   print_host(plan);
   print_features(speed->features_bytes);
@@ -208,14 +209,14 @@ static void print_text(const brim_drive *d, const brim_plan *plan, const row *ta
   print_table(d, table, count);
 }
 
-/* Only names and shapes were looked at. */
+/* Only names and shapes were read. */
 static void print_weights(const brim_weights *weights)
 {
   brim_text text = {0};
   if (!weights) return;
   brim_text_add(&text, "\nweights: ");
   brim_weights_tell(weights, &text);
-  brim_text_add(&text, "; names and shapes are the model's\n");
+  brim_text_add(&text, "; names and shapes match the model\n");
   brim_cli_print(brim_text_str(&text));
   brim_text_release(&text);
 }
@@ -228,21 +229,20 @@ static void print_times(const brim_times *times)
   brim_text_release(&text);
 }
 
-/* All that the process takes of a device that is not the host. */
+/* All memory that the process takes of a device other than the host. */
 static void tell_taken(const brim_drive *d, const brim_plan *plan, brim_text *out)
 {
   char bytes[32];
   brim_taken taken;
   if (!brim_taken_is_measured(d->setup->backend_ops)) return;
   brim_taken_predict(&d->planner, plan, &taken);
-  brim_text_printf(out, "\nthe process takes %s of %s:%d, as far as that was measured:\n",
+  brim_text_printf(out, "\nthe process takes %s of %s:%d, as measured so far:\n",
                    brim_format_bytes(bytes, sizeof bytes, taken.total_bytes), brim_setup_backend_id(d->setup),
                    d->planner.device);
   brim_taken_tell(&taken, out);
 }
 
-/* What the ranks have, what fits on the devices here, which plans nothing beats, and what the process takes of the
- * host. */
+/* The ranks, the devices here and what fits on them, the plans on the frontier, and the process's host memory. */
 static void print_places(const brim_drive *d, const brim_plan *plan, const brim_fits *fits,
                          const brim_frontier *frontier, const brim_footprint *host, const brim_ranks *ranks)
 {
@@ -250,7 +250,7 @@ static void print_places(const brim_drive *d, const brim_plan *plan, const brim_
   brim_cli_print_ranks(ranks, &text);
   brim_cli_print_fits(fits, &text);
   tell_taken(d, plan, &text);
-  brim_text_add(&text, "\nof less memory or less time, by the device profile:\n");
+  brim_text_add(&text, "\nplans that take less memory or less time, by the device profile:\n");
   brim_cli_print_frontier(frontier, d->setup, &text);
   brim_text_add(&text, "\n");
   brim_footprint_tell(host, &text);
@@ -258,8 +258,8 @@ static void print_places(const brim_drive *d, const brim_plan *plan, const brim_
   brim_text_release(&text);
 }
 
-/* Before other plans and backends take memory of the host, which the run will not have. The plan is gone again: where
- * devices differ, each is selected in its turn. */
+/* Called before other plans and backends take host memory that the run will not use. The plan is released: if devices
+ * differ, each is selected in turn. */
 static brim_status predict_host(brim_drive *d, brim_footprint *host)
 {
   brim_plan *plan = NULL;
@@ -270,7 +270,7 @@ static brim_status predict_host(brim_drive *d, brim_footprint *host)
   return status;
 }
 
-/* What `brim plan` is asked for. */
+/* The options of `brim plan`. */
 typedef struct wishes {
   bool json, no_timing, times;
   bool force;
@@ -304,7 +304,7 @@ static brim_status show_plan(const brim_cli *cli, const brim_config *config, con
   BRIM_TRY(brim_drive_open(config, &(brim_setup_options){.no_timing = wish->no_timing, .world = {0, job, 0, job}}, &d));
   brim_status status = brim_placement_try(&d);
   if (brim_setup_is_federated(d->setup) && wish->times)
-    brim_log(BRIM_LOG_WARN, "--times shows nothing of federations yet");
+    brim_log(BRIM_LOG_WARN, "--times does not support federations yet");
   if (brim_setup_is_federated(d->setup)) {
     if (status == BRIM_OK) status = predict_host(d, &host);
     if (status == BRIM_OK) status = brim_cli_show_federation(d, &host, wish->json, wish->picture);
@@ -337,11 +337,11 @@ static brim_status show_plan(const brim_cli *cli, const brim_config *config, con
 }
 
 static const brim_option options[] = {
-    {"--json", BRIM_CLI_FLAG(wishes, json), NULL, "print JSON, for programs"},
+    {"--json", BRIM_CLI_FLAG(wishes, json), NULL, "print JSON"},
     {"--no-timing", BRIM_CLI_FLAG(wishes, no_timing), NULL,
-     "predict times by what the device profile has, and time nothing"},
-    {"--times", BRIM_CLI_FLAG(wishes, times), NULL, "where the time of a step goes, operation by operation"},
-    {"-o", BRIM_CLI_STRING(wishes, picture), "FILE.svg", "draw every buffer by time and place"},
+     "predict times from the device profile alone, without measuring kernels"},
+    {"--times", BRIM_CLI_FLAG(wishes, times), NULL, "show the predicted time of each operation in a step"},
+    {"-o", BRIM_CLI_STRING(wishes, picture), "FILE.svg", "write a picture of every buffer over time and address"},
     {"--force", BRIM_CLI_FLAG(wishes, force), NULL, BRIM_CLI_FORCE_HELP},
     {NULL}};
 
@@ -364,17 +364,16 @@ const brim_command brim_command_plan = {
     "usage: brim plan [group=option | key=value]... [-o FILE.svg] [--force] [--times]\n"
     "                 [--no-timing] [--json]\n"
     "\n"
-    "  brim plan                                      of the default configuration\n"
-    "  brim plan model=mlp training.batch_size=512    with changes\n"
-    "  brim plan memory.limit_mb=64 --json            does it fit? for programs\n"
-    "  brim plan -o plan.svg                          and a picture: every buffer by time and place\n"
-    "  brim plan --times                              and where a step's time goes: each operation beside what it\n"
-    "                                                 would take if nothing but its work took time\n"
+    "  brim plan                                      plan the default configuration\n"
+    "  brim plan model=mlp training.batch_size=512    another model and batch size\n"
+    "  brim plan memory.limit_mb=64 --json            check whether it fits, as JSON\n"
+    "  brim plan -o plan.svg                          also write a picture of every buffer\n"
+    "  brim plan --times                              also the time of each operation in a step, beside the least\n"
+    "                                                 time that its work could take on the device\n"
     "\n"
-    "Computes where every tensor will lie, without allocating it: the peak by class, the operation at which\n"
-    "the peak lies, what other micro-batches would take, and the largest one that fits on each device here, now and\n"
-    "if it were empty. * marks what the run would take. Then what nothing beats in memory and predicted time of a\n"
-    "step; kernels that the device profile lacks are timed, which takes some seconds the first time: --no-timing "
-    "goes\n"
-    "by what there is.\n",
+    "Computes the place of every tensor without allocating it. Prints the peak by class of memory, the operation at\n"
+    "the peak, the memory of other micro-batches, and the largest micro-batch that fits on each device, now and if it\n"
+    "were empty. * marks the choice of the run. Then it lists the plans with the best trade-offs between memory and\n"
+    "predicted time of a step. Kernels that the device profile lacks are measured, which takes some seconds the first\n"
+    "time; --no-timing uses only the profile.\n",
     options};

@@ -1,4 +1,4 @@
-/* What `brim plan` shows of a federation: the server's part, and a lane for each client that trains at a time. */
+/* `brim plan` for a federation: the server's memory, and a lane for each client that trains at the same time. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -16,7 +16,7 @@ typedef struct lanes_row {
   brim_round_figures time;
 } lanes_row;
 
-/* One client at a time, two, four, ..., up to one for each client of a round or thread, and as it is chosen. */
+/* Lists one client at a time, two, four, ..., up to one for each client of a round or thread, and the chosen number. */
 static brim_status list_lanes(brim_drive *d, lanes_row *row, size_t *count)
 {
   const brim_settings *s = d->setup->settings;
@@ -74,15 +74,16 @@ static void print_text(const brim_drive *d, const brim_plan *plan, const lanes_r
          brim_format_bytes(a, sizeof a, plan->peak_bytes), plan->peak_bytes, (int)d->choice.lanes,
          brim_plural(d->choice.lanes), plan->peak_op);
   if (d->setup->world.ranks > 1)
-    printf("on each of %d ranks, between which a round's clients are dealt\n", (int)d->setup->world.ranks);
+    printf("on each of %d ranks, which share a round's clients\n", (int)d->setup->world.ranks);
   for (uint32_t r = 0; r < BRIM_ROLE_COUNT; r++)
     printf("  %-12s %12s\n", brim_role_name(r), brim_format_bytes(a, sizeof a, plan->class_bytes[r]));
-  printf("  %-12s %12s   no placement can do with less\n", "lower bound",
+  printf("  %-12s %12s   no placement needs less\n", "lower bound",
          brim_format_bytes(a, sizeof a, plan->lower_bound_bytes));
-  printf("of it the server's %s, and %s for each client that trains at a time: no more for more clients or rounds\n",
+  printf("the server takes %s of it, and each client that trains at the same time %s; more clients or rounds take no "
+         "more\n",
          brim_format_bytes(a, sizeof a, plan->persistent_bytes), brim_format_bytes(b, sizeof b, plan->lane_bytes));
   if (kept > 0)
-    printf("each client keeps %s of running statistics from round to round, in memory of the host: %s for all %lld\n",
+    printf("each client keeps %s of running statistics from round to round, in host memory: %s for all %lld\n",
            brim_format_bytes(a, sizeof a, kept), brim_format_bytes(b, sizeof b, kept * (uint64_t)p->clients),
            (long long)p->clients);
   print_rows(d, row, count);

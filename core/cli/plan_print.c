@@ -1,4 +1,3 @@
-/* See plan_print.h. */
 #include "cli/plan_print.h"
 
 #include <math.h>
@@ -12,7 +11,7 @@
 #include "store/rundir.h"
 #include "store/summary.h"
 
-#define SHOWN 24 /* operations; the others are put together */
+#define SHOWN 24 /* operations; the others are summed up */
 
 /* ---- what fits ---- */
 
@@ -54,7 +53,7 @@ void brim_cli_print_fits(const brim_fits *fits, brim_text *out)
   }
 }
 
-/* null: none fits. */
+/* null: nothing fits. */
 static json_t *fit_json(const brim_fit *fit)
 {
   if (fit->micro_batch == 0) return json_null();
@@ -118,9 +117,9 @@ static void print_choice(const brim_setup *s, const brim_frontier_row *c, bool p
 
 void brim_cli_print_basis_notes(const bool used[BRIM_BASIS_GUESSED + 1], brim_text *out)
 {
-  if (used[BRIM_BASIS_DERIVED]) brim_text_add(out, "  ~ partly by times of other micro-batches\n");
+  if (used[BRIM_BASIS_DERIVED]) brim_text_add(out, "  ~ partly from times of other micro-batches\n");
   if (used[BRIM_BASIS_GUESSED])
-    brim_text_add(out, "  ? partly guessed by common rates: the device profile has no times of such kernels\n");
+    brim_text_add(out, "  ? partly estimated from typical rates: the device profile has no times for these kernels\n");
 }
 
 void brim_cli_print_frontier(const brim_frontier *f, const brim_setup *s, brim_text *out)
@@ -222,8 +221,8 @@ void brim_cli_print_times(const brim_times *t, brim_text *out)
   add_line(&table, "a step", NAN, t->seconds, t->seconds, floor);
   brim_text_printf(
       out,
-      "where a step's time goes, by what is above the floor: what its work takes at least at %.0f GFLOP/s, "
-      "as a large product here, and %.1f GB/s, as a copy\n",
+      "the time of a step, sorted by the excess over the floor: the least time at %.0f GFLOP/s, the rate of a large "
+      "matrix product here, and %.1f GB/s, that of a copy\n",
       1e-9 * t->ceiling.flops, 1e-9 * t->ceiling.bytes);
   brim_table_print(&table, out);
   brim_arena_release(&arena);

@@ -1,5 +1,5 @@
-/* What fits on which device, the frontier of plans, and where a step's time goes, as tables for people and as JSON: of
- * `brim plan`, and what fits of `brim start` too. */
+/* Tables, as text and as JSON, of what fits on which device (also for `brim start`), of the frontier of plans, and of a
+ * step's time. */
 #ifndef BRIM_CLI_PLAN_PRINT_H
 #define BRIM_CLI_PLAN_PRINT_H
 #include "cli/cli.h"
@@ -8,8 +8,8 @@
 #include "planner/frontier.h"
 #include "planner/times.h"
 
-/* The devices of the run's backend, and with `others` those of other backends. What drives made for it log is
- * not shown. The drive as for brim_fits_add. */
+/* The devices of the run's backend, and with `others` those of other backends. Log messages of the drives made for it
+ * are suppressed. The drive as for brim_fits_add. */
 brim_status brim_cli_find_fits(const brim_cli *cli, brim_drive *drive, bool others, brim_fits *out);
 void brim_cli_print_fits(const brim_fits *fits, brim_text *out);
 json_t *brim_cli_fits_json(const brim_fits *fits);
@@ -17,14 +17,15 @@ void brim_cli_print_frontier(const brim_frontier *frontier, const brim_setup *se
 json_t *brim_cli_frontier_json(const brim_frontier *frontier, const brim_setup *setup);
 void brim_cli_print_times(const brim_times *times, brim_text *out);
 json_t *brim_cli_times_json(const brim_times *times);
-/* Milliseconds with three figures; what was not timed as it is has a mark, which the notes explain. Returns `out`. */
+/* Milliseconds with three digits; a mark, which the notes explain, if the time was not measured directly. Returns
+ * `out`. */
 const char *brim_cli_format_time(double seconds, enum brim_basis basis, char *out, size_t room);
 void brim_cli_print_basis_notes(const bool used[BRIM_BASIS_GUESSED + 1], brim_text *out);
 extern const char *const brim_basis_names[]; /* of enum brim_basis: "timed", ... */
-/* A picture of a program of the plan, into a file; see brim_plan_svg. EIO. */
+/* Draws a program of the plan into a file; see brim_plan_svg. EIO. */
 brim_status brim_cli_write_picture(const brim_drive *drive, const brim_plan *plan, const brim_program *program,
                                    const char *title, const char *path);
-/* [plan] Of a federation: what `brim plan` shows, as text or JSON, and a picture in a file; NULL: none. What planning,
- * brim_planner_check and brim_cli_write_picture return. */
+/* [plan] The output of `brim plan` for a federation, as text or JSON, and a picture in a file; NULL: none. Returns the
+ * errors of planning, brim_planner_check and brim_cli_write_picture. */
 brim_status brim_cli_show_federation(brim_drive *drive, const brim_footprint *host, bool json, const char *picture);
 #endif

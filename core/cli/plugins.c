@@ -1,4 +1,4 @@
-/* brim plugins: what there is, where it comes from, which parameters it takes, and what could not be used and why. */
+/* brim plugins: lists plugins with their files and parameters, and those that cannot be used, with the reason. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -9,17 +9,17 @@
 
 #define COLUMNS_MAX 5
 
-/* A file that names a plugin and gives it other values: `model=gpt2_tiny`. */
+/* An option of a group: a file that names a plugin and sets some of its parameters: `model=gpt2_tiny`. */
 typedef struct preset {
-  const char *name, *file; /* name NULL: none was asked for */
+  const char *name, *file; /* name NULL: none was named */
   const brim_yaml *values; /* its map */
 } preset;
 
-/* Which plugins are asked for. */
+/* The requested plugins. */
 typedef struct selection {
   uint32_t kind;  /* 0: all */
   const char *id; /* NULL: all of the kind */
-  preset preset;  /* whose plugin it is */
+  preset preset;  /* an option of that plugin */
 } selection;
 
 static bool selected(const selection *s, const brim_plugin *plugin)
@@ -123,7 +123,7 @@ static void print_one(const brim_registry_entry *entry)
   brim_arena_release(&arena);
 }
 
-/* What an option of the group sets, in front of the plugin that it is of. */
+/* The values that an option sets, printed before its plugin. */
 static void print_preset(const selection *s)
 {
   brim_text values = {0};
@@ -183,7 +183,7 @@ static brim_status parse_selection(const char *word, brim_arena *arena, selectio
   return status;
 }
 
-/* Takes an option's plugin if `id` is the name of one and of no plugin. */
+/* If `id` names an option and not a plugin, takes the option's plugin. */
 static brim_status find_preset(const brim_cli *cli, selection *s, brim_arena *arena)
 {
   brim_cli_search search;
@@ -205,7 +205,7 @@ static brim_status find_preset(const brim_cli *cli, selection *s, brim_arena *ar
   return BRIM_OK;
 }
 
-/* ELOAD with the reason if the plugin's own file cannot be used, ECONFIG with what there is if nobody has it. */
+/* ELOAD with the reason if the plugin's own file cannot be used, ECONFIG with the available ones if no file has it. */
 static brim_status check_exists(const brim_registry *registry, const selection *s)
 {
   if (!s->id || brim_registry_find(registry, s->kind, s->id)) return BRIM_OK;
@@ -252,7 +252,7 @@ static int run_command(brim_cli *cli, int argc, char **argv)
 const brim_command brim_command_plugins = {"plugins", "list plugins and their parameters", run_command,
                                            "usage: brim plugins [KIND[/ID]] [--json]\n"
                                            "\n"
-                                           "  brim plugins                 all\n"
-                                           "  brim plugins model           of one kind\n"
-                                           "  brim plugins dataset/idx     one, with its parameters\n",
+                                           "  brim plugins                 all plugins\n"
+                                           "  brim plugins model           plugins of one kind\n"
+                                           "  brim plugins dataset/idx     one plugin, with its parameters\n",
                                            brim_cli_only_json};

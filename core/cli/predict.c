@@ -1,4 +1,5 @@
-/* brim predict: class and probability of every sample of some files, or what it is answered with, as CSV or JSON. */
+/* brim predict: prints the class and its probability, or the predicted numbers, of each sample in some files, as CSV or
+ * JSON. */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -20,11 +21,11 @@ typedef struct predict {
   char checkpoint[4096];
   brim_predicted_file *file;
   size_t file_count;
-  int64_t values;           /* real numbers that a sample is answered with; 0: a class */
+  int64_t values;           /* predicted real numbers per sample; 0: a class */
   const char *const *names; /* of the classes; NULL: none */
 } predict;
 
-/* RFC 4180: a field with a comma, a quote or a line's end is quoted, its quotes doubled. */
+/* RFC 4180: a field with a comma, a quote or a line break is quoted, and its quotes are doubled. */
 static void add_field(brim_text *out, const char *s)
 {
   if (!s[strcspn(s, ",\"\r\n")]) {
@@ -86,7 +87,7 @@ static brim_status format_json(const predict *p, brim_text *out)
   const size_t escaped = !p->output && isatty(STDOUT_FILENO) ? JSON_ENSURE_ASCII : 0;
   char *text = root ? json_dumps(root, JSON_INDENT(2) | escaped) : NULL;
   json_decref(root);
-  if (!text) return brim_fail(BRIM_EINVAL, "the predictions cannot be written as JSON: is a file's name not UTF-8?");
+  if (!text) return brim_fail(BRIM_EINVAL, "cannot write the predictions as JSON: is a file's name not UTF-8?");
   brim_text_add(out, text);
   brim_text_add(out, "\n");
   free(text);
@@ -98,14 +99,14 @@ static brim_status write_out(const predict *p, const brim_text *out)
   struct stat st;
   const bool special = p->output && stat(p->output, &st) == 0 && !S_ISREG(st.st_mode); /* a pipe, /dev/null */
   if (p->output && !special) return brim_file_write_atomic(p->output, brim_text_str(out), out->length);
-  if (!p->output && !p->json && isatty(STDOUT_FILENO)) { /* programs get the names as they are */
+  if (!p->output && !p->json && isatty(STDOUT_FILENO)) { /* programs get names unescaped */
     brim_cli_print(brim_text_str(out));
     return BRIM_OK;
   }
   FILE *file = p->output ? fopen(p->output, "we") : stdout;
   bool failed = !file || fputs(brim_text_str(out), file) < 0 || fflush(file) != 0;
   if (file && file != stdout) failed = fclose(file) != 0 || failed;
-  return failed ? brim_fail(BRIM_EIO, "the predictions cannot be written to %s: %s",
+  return failed ? brim_fail(BRIM_EIO, "cannot write the predictions to %s: %s",
                             p->output ? p->output : "standard output", strerror(errno))
                 : BRIM_OK;
 }
@@ -126,13 +127,13 @@ static brim_status run(predict *p, const brim_config *config, brim_arena *arena)
   return status;
 }
 
-/* A word with '=' is an override, unless it is a path that says so: ./a=b, /a=b, ../a=b. */
+/* A word with '=' is an override, unless it is explicitly a path: ./a=b, /a=b, ../a=b. */
 static bool is_override(const char *word)
 {
   return word[0] != '.' && word[0] != '/' && strchr(word, '=') != NULL;
 }
 
-/* Files to p->file, overrides to the front of `word`. */
+/* Moves files to p->file and overrides to the front of `word`. */
 static size_t sort_words(predict *p, const char **word, int *number, size_t count)
 {
   size_t overrides = 0;
@@ -147,7 +148,7 @@ static size_t sort_words(predict *p, const char **word, int *number, size_t coun
   return overrides;
 }
 
-/* Answers take the place of no questions. */
+/* The output must not replace an input. */
 static brim_status check_output(const predict *p)
 {
   struct stat output, input;
@@ -171,10 +172,10 @@ static brim_status check_files(const predict *p)
 
 static const brim_option options[] = {
     {"--checkpoint", BRIM_CLI_STRING(predict, which), "best|last|PATH",
-     "which of the run's checkpoints; without it the best, or else the last"},
+     "checkpoint of the run (default: best, or last if there is no best)"},
     {"-o", BRIM_CLI_STRING(predict, output), "FILE", NULL},
-    {"--output", BRIM_CLI_STRING(predict, output), "FILE", "where to; without it standard output"},
-    {"--json", BRIM_CLI_FLAG(predict, json), NULL, "print JSON, for programs"},
+    {"--output", BRIM_CLI_STRING(predict, output), "FILE", "output file (default: standard output)"},
+    {"--json", BRIM_CLI_FLAG(predict, json), NULL, "print JSON"},
     {"--force", BRIM_CLI_FLAG(predict, force), NULL, BRIM_CLI_FORCE_HELP},
     {NULL}};
 
@@ -205,15 +206,15 @@ static int run_command(brim_cli *cli, int argc, char **argv)
 }
 
 const brim_command brim_command_predict = {
-    "predict", "class and probability, or numbers, of samples in files", run_command,
+    "predict", "predict the class, or real numbers, for samples in files", run_command,
     "usage: brim predict RUN FILE... [key=value]... [--checkpoint best|last|PATH] [-o FILE] [--force]\n"
     "                    [--json]\n"
     "\n"
     "  brim predict runs/a t10k-images-idx3-ubyte     file,index,class,probability on standard output\n"
-    "  brim predict runs/a a.idx b.idx.gz -o out.csv  two files, into a third\n"
+    "  brim predict runs/a a.idx b.idx.gz -o out.csv  two files, to a CSV file\n"
     "  brim predict runs/a a.idx --json               as JSON\n"
     "\n"
-    "Of a model that answers with real numbers: file,index,value0,... instead.\n"
-    "Files are of the kind that the run's dataset reads: for dataset idx, images in IDX files, plain or gzip. A word\n"
-    "with '=' is an override; write ./a=b for a file of such a name.\n",
+    "If the model predicts real numbers, the columns are file,index,value0,...\n"
+    "Files must have the format of the run's dataset: for idx, images in IDX files, plain or gzip. A word with '='\n"
+    "is an override; write ./a=b for a file with such a name.\n",
     options};

@@ -1,4 +1,3 @@
-/* See ranks.h. */
 #include "cli/ranks.h"
 
 #include <stdlib.h>
@@ -7,7 +6,7 @@
 #include "base/alloc.h"
 #include "drive/placement.h"
 
-#define NAMES_MAX 24 /* characters; more are only counted */
+#define NAMES_MAX 24 /* characters; longer lists are counted instead */
 
 void brim_cli_ranks_release(brim_ranks *ranks)
 {
@@ -16,15 +15,15 @@ void brim_cli_ranks_release(brim_ranks *ranks)
   *ranks = (brim_ranks){0};
 }
 
-/* auto: how many a run would start depends on where it is started, so the plan is of one. */
+/* auto: the number of ranks depends on the machine that starts the run, so the plan is for one. */
 int32_t brim_cli_planned_ranks(const brim_settings *settings)
 {
   return settings->dist.ranks > 0 ? (int32_t)settings->dist.ranks : 1;
 }
 
-/* ---- groups: first of ranks that have the same to do, so that they are planned once ---- */
+/* ---- groups: ranks with the same work, planned once ---- */
 
-/* Where they share tensors out each has parts of its own. */
+/* If ranks shard tensors, each has its own part. */
 static brim_rank_group *group_of(brim_ranks *ranks, const brim_load *load, bool shares, int32_t all)
 {
   for (size_t i = 0; i < ranks->count && !shares; i++) {
@@ -47,7 +46,7 @@ static void describe(const brim_drive *d, const brim_plan *plan, brim_rank_group
   brim_setup_format_cut(d->setup, d->choice.micro_batch, g->cut, sizeof g->cut);
 }
 
-/* As one of the group would, from its configuration on. */
+/* Plans as a rank of the group would, starting from its configuration. */
 static brim_status plan_group(const brim_drive *like, brim_rank_group *g)
 {
   brim_drive *d = NULL;
@@ -74,7 +73,7 @@ static bool look_alike(const brim_rank_group *a, const brim_rank_group *b)
   return a->load.share == b->load.share && a->batch == b->batch && a->peak_bytes == b->peak_bytes;
 }
 
-/* Those that differ in an epoch's last step or in evaluations only, as far as that makes no other plan. Each list of
+/* Joins groups that differ only in an epoch's last step or in evaluations, if their plans are the same. Each list of
  * ranks has room for all. */
 static void join_groups(brim_ranks *ranks)
 {
@@ -117,7 +116,7 @@ brim_status brim_cli_find_ranks(const brim_cli *cli, const brim_drive *d, const 
 
 /* ---- showing ---- */
 
-/* "0-2, 5", or if that is long how many. */
+/* "0-2, 5", or their number if that is too long. */
 static void add_names(const brim_rank_group *g, brim_text *out)
 {
   brim_text names = {0};

@@ -1,4 +1,4 @@
-/* What each rank of a job would plan, as a table for people and as JSON: of brim plan with dist.ranks. */
+/* The plan of each rank of a job, as text and as JSON: for brim plan with dist.ranks. */
 #ifndef BRIM_CLI_RANKS_H
 #define BRIM_CLI_RANKS_H
 #include <jansson.h>
@@ -6,9 +6,9 @@
 #include "cli/cli.h"
 #include "drive/drive.h"
 
-/* Ranks with as many samples of a step, and plans that take as much. */
+/* Ranks with the same number of samples per step, and plans of the same size. */
 typedef struct brim_rank_group {
-  brim_load load; /* of the first of them */
+  brim_load load; /* of the first one */
   int32_t *rank;
   int32_t count;
   int64_t batch, micros; /* samples in a micro-batch; micro-batches in a full step */
@@ -16,17 +16,17 @@ typedef struct brim_rank_group {
   uint64_t peak_bytes;
 } brim_rank_group;
 
-/* Ready when zeroed. */
+/* Ready for use when zeroed. */
 typedef struct brim_ranks {
   brim_rank_group *group; /* in the order of their first ranks */
   size_t count;
 } brim_ranks;
 
 void brim_cli_ranks_release(brim_ranks *ranks);
-/* The number of ranks that is planned for. */
+/* The number of ranks to plan for. */
 int32_t brim_cli_planned_ranks(const brim_settings *settings);
-/* [plan] Of the job that `drive` is rank 0 of, with that plan; nothing where it is alone. Others are planned in
- * drives of their own, as here and without what these log. */
+/* [plan] The ranks of the job that `drive` is rank 0 of, with that plan; empty for a single rank. The others are
+ * planned in their own drives on this machine, whose log messages are suppressed. */
 brim_status brim_cli_find_ranks(const brim_cli *cli, const brim_drive *drive, const brim_plan *plan, brim_ranks *out);
 void brim_cli_print_ranks(const brim_ranks *ranks, brim_text *out);
 json_t *brim_cli_ranks_json(const brim_ranks *ranks);

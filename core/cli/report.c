@@ -1,4 +1,4 @@
-/* brim report: a run as a page to look at, or several runs side by side. */
+/* brim report: makes an HTML page of a run, or of several runs side by side. */
 #include <stdio.h>
 
 #include "base/log.h"
@@ -26,7 +26,7 @@ typedef struct wishes {
 } wishes;
 
 static const brim_option options[] = {
-    {"-o", BRIM_CLI_STRING(wishes, path), "FILE.html", "where to; without it report.html"},
+    {"-o", BRIM_CLI_STRING(wishes, path), "FILE.html", "output file (default: report.html)"},
     {"--force", BRIM_CLI_FLAG(wishes, force), NULL, BRIM_CLI_FORCE_HELP},
     {NULL}};
 
@@ -44,15 +44,14 @@ static int run_command(brim_cli *cli, int argc, char **argv)
 }
 
 const brim_command brim_command_report = {
-    "report", "runs as a page for a browser", run_command,
+    "report", "write an HTML report of runs", run_command,
     "usage: brim report RUN... [-o FILE.html] [--force]\n"
     "\n"
-    "  brim report runs/a                             report.html here: figures, curves, epochs, confusion matrix,\n"
+    "  brim report runs/a                             report.html: results, curves, epochs, confusion matrix,\n"
     "                                                 memory, events, configuration\n"
-    "  brim report runs/a runs/b -o both.html         several: figures side by side, curves, differing keys\n"
+    "  brim report runs/a runs/b -o both.html         several runs: results side by side, curves, differing keys\n"
     "  brim report multirun/20250101-120000           the runs of a sweep\n"
     "\n"
-    "One HTML file that needs nothing else. A run writes the same into its folder when it ends (observe.report); "
-    "this\n"
-    "is for runs that go on or were killed, too.\n",
+    "The report is one self-contained HTML file. A run writes the same file to its folder when it ends\n"
+    "(observe.report); this command also works for runs that are in progress or were killed.\n",
     options};

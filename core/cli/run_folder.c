@@ -1,4 +1,4 @@
-/* See run_folder.h. Nothing is written: a run may be going on meanwhile. */
+/* Writes nothing: the run may still be in progress. */
 #include "cli/run_folder.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include "store/checkpoint_choose.h"
 #include "store/rundir.h"
 
-/* A lock, and nothing that a run writes once it has its configuration. */
+/* Whether it contains only the lock, and nothing that a run writes once it has its configuration. */
 static bool ended_before_it_began(const char *run)
 {
   static const char *const marks[] = {"metrics.jsonl", "checkpoints", "summary.json"};
@@ -24,21 +24,21 @@ static bool ended_before_it_began(const char *run)
   return snprintf(path, sizeof path, "%s/%s", run, BRIM_RUN_LOCK_NAME) < (int)sizeof path && access(path, F_OK) == 0;
 }
 
-/* The root of a new configuration counts for nothing here; folders do, for options that are chosen and name maps. */
+/* --config-name has no effect here; folders of --config-path do, for chosen options and name maps. */
 static brim_status check_globals(const brim_cli *cli, const char *run)
 {
   if (cli->config_name)
     return brim_fail(BRIM_ECONFIG,
-                     "--config-name %s has no place here: the configuration is that of the run '%s'\n"
+                     "--config-name %s cannot be used here: the configuration is that of the run '%s'\n"
                      "leave it out, or start from that configuration: brim --config-name %s train",
                      cli->config_name, run, cli->config_name);
-  static bool told; /* a command may ask twice */
-  for (size_t i = 0; i < cli->config_paths.count && !told; i++)
+  static bool warned; /* a command may ask twice */
+  for (size_t i = 0; i < cli->config_paths.count && !warned; i++)
     brim_log(BRIM_LOG_INFO,
              "--config-path %s: the configuration is that of the run '%s'; only options that are chosen on this line, "
-             "and name maps of weights, are looked for there",
+             "and name maps of weights, are searched there",
              cli->config_paths.path[i], run);
-  told = true;
+  warned = true;
   return BRIM_OK;
 }
 
@@ -50,8 +50,8 @@ brim_status brim_cli_run_config(const brim_cli *cli, const char *run, char *path
   if (access(path, R_OK) == 0) return BRIM_OK;
   if (errno == ENOENT && ended_before_it_began(run))
     return brim_fail(BRIM_ELOAD,
-                     "the run in '%s' ended before its configuration was written: there is nothing to go on with\n"
-                     "start it again, if you like in the same folder: brim train run.dir=%s",
+                     "the run in '%s' ended before its configuration was written: there is nothing to resume\n"
+                     "start it again, in the same folder if you like: brim train run.dir=%s",
                      run, run);
   if (access(run, F_OK) != 0) return brim_fail(BRIM_ELOAD, "there is no run '%s': no such folder", run);
   if (brim_ends_with(run, ".safetensors"))
@@ -68,10 +68,11 @@ brim_status brim_cli_refuse_weights(const char *run, const brim_config *config, 
   for (size_t i = 0; i < count; i++) {
     const char *bare = word[i] + strspn(word[i], "+");
     if (brim_starts_with(bare, "model.weights="))
-      return brim_fail(BRIM_ECONFIG,
-                       "%s means nothing here: the parameters are those of the run's checkpoint\n"
-                       "this makes a run of other ones: brim train --from %s %s training.steps=0 training.epochs=0",
-                       bare, run, bare);
+      return brim_fail(
+          BRIM_ECONFIG,
+          "%s has no effect here: the parameters are those of the run's checkpoint\n"
+          "to make a run from other parameters: brim train --from %s %s training.steps=0 training.epochs=0",
+          bare, run, bare);
   }
   return BRIM_OK;
 }
@@ -83,7 +84,7 @@ brim_status brim_cli_check_edits(const brim_cli *cli, const char *run, const bri
   const int length = snprintf(path, sizeof path, "%s/sources.yaml", run);
   if (length < 0 || (size_t)length >= sizeof path) return brim_fail(BRIM_EINVAL, "path '%.100s...' is too long", run);
   if (brim_cli_config(cli, path, NULL, NULL, 0, &was) != BRIM_OK) {
-    brim_log(BRIM_LOG_WARN, "whether %s/config.yaml was edited is not known: %s", run, brim_error_text());
+    brim_log(BRIM_LOG_WARN, "cannot find out whether %s/config.yaml was edited: %s", run, brim_error_text());
     return BRIM_OK;
   }
   const brim_status status = brim_config_check_edits(was, now, run);
@@ -93,6 +94,6 @@ brim_status brim_cli_check_edits(const brim_cli *cli, const char *run, const bri
 
 brim_status brim_cli_run_checkpoint(const char *run, const char *which, char *path, size_t room)
 {
-  int hold; /* until the process ends, which has this one checkpoint to read */
+  int hold; /* held until the process ends, as it reads one checkpoint */
   return brim_checkpoint_choose(run, which, path, room, &hold);
 }

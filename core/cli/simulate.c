@@ -1,4 +1,4 @@
-/* brim simulate: policies in a scripted world of memory. See simulate/simulate.h. */
+/* brim simulate: runs policies in a scripted world of memory. See simulate/simulate.h. */
 #include "cli/simulate.h"
 
 #include <limits.h>
@@ -20,18 +20,18 @@
 
 typedef struct command {
   brim_cli *cli;
-  const char *run, *file; /* to record, and where to; NULL: not given */
+  const char *run, *file; /* run to record and output file; NULL: not given */
   bool json, keys, force;
   brim_operands operands;
   brim_sweep sweep;
   brim_sim_shown *shown;
-  size_t count;     /* of combinations that were simulated */
-  double simulated; /* seconds that it took */
+  size_t count;     /* of simulated combinations */
+  double simulated; /* seconds of simulated time */
 } command;
 
 /* ---- scenarios by name ---- */
 
-/* Where they are looked for: a folder beside those of the groups. Valid while it is not copied. */
+/* The folders to search, beside those of the groups. Must not be copied. */
 typedef struct names {
   brim_cli_search search;
   brim_config_request request;
@@ -64,14 +64,14 @@ static brim_status unknown_scenario(command *c, const char *written)
   if (written[0])
     (void)brim_fail(BRIM_ECONFIG, "there is no scenario '%s', nor a file of that name", written);
   else
-    (void)brim_fail(BRIM_ECONFIG, "in which world? scenario=NAME or scenario=FILE says it");
+    (void)brim_fail(BRIM_ECONFIG, "no scenario is given: write scenario=NAME or scenario=FILE");
   if (best) (void)brim_fail_add(BRIM_ECONFIG, "did you mean '%s'?", best);
   (void)brim_fail_add(BRIM_ECONFIG, "there are: %s", brim_text_str(&all));
   brim_text_release(&all);
   return BRIM_ECONFIG;
 }
 
-/* A name is looked for in the folders of configurations; what has a '/' or ends in .yaml is a file. */
+/* A name is searched in the folders of configurations; a word with '/' or ending in .yaml is a file. */
 static brim_status read_scenario(command *c, const char *written, brim_scenario **out)
 {
   names all;
@@ -83,7 +83,7 @@ static brim_status read_scenario(command *c, const char *written, brim_scenario 
 
 /* ---- words ---- */
 
-/* Of the groups, and scenarios as if they were one. */
+/* The groups, and scenarios as if they were one. */
 static bool group_options(void *context, const char *group, const char *const **option, size_t *count)
 {
   const brim_composition *all = context;
@@ -94,7 +94,7 @@ static bool group_options(void *context, const char *group, const char *const **
   return true;
 }
 
-/* A scenario's key that is none of a configuration's is not to be added to that. */
+/* A scenario's key that is not a key of configurations must not be added to one. */
 static brim_status check_keys(command *c, const names *all)
 {
   for (size_t i = 0; i < c->operands.count; i++) {
@@ -102,8 +102,8 @@ static brim_status check_keys(command *c, const names *all)
     const char *key = brim_arena_string_n(&c->operands.arena, word, strcspn(word, ".="));
     if (!brim_scenario_has_key(key) || brim_compose_is_group(&all->composition, key)) continue;
     return brim_fail(BRIM_ECONFIG,
-                     "'%s' is a key of scenarios, which their files say\n  command line, argument %d: %s\n"
-                     "  a copy of the file may have it another way: scenario=FILE.yaml",
+                     "'%s' is a key of scenarios: only their files can set it\n  command line, argument %d: %s\n"
+                     "  to change it, edit a copy of the file: scenario=FILE.yaml",
                      key, c->operands.number[i], word);
   }
   return BRIM_OK;
@@ -123,7 +123,7 @@ static brim_status expand(command *c)
   return BRIM_OK;
 }
 
-/* What is another than in other combinations: "policy=robust max_retries=1"; of policies alone, just "robust". */
+/* The words that differ between combinations: "policy=robust max_retries=1"; if only policies differ, just "robust". */
 static const char *label_of(command *c, const char *const *word)
 {
   size_t swept = 0;
@@ -150,7 +150,7 @@ static bool names_policy(const char *word, const char *id, size_t length)
   return false;
 }
 
-/* A parameter of a policy that only other combinations have: policy=fixed,mine policy.mine.share=0.5. */
+/* A parameter of a policy that only other combinations use: policy=fixed,mine policy.mine.share=0.5. */
 static bool is_of_another(const command *c, const char *const *word_of, const char *word)
 {
   static const char policy[] = "policy.";
@@ -167,7 +167,7 @@ static bool is_of_another(const command *c, const char *const *word_of, const ch
   return others;
 }
 
-/* The same in a scenario, which is one for all policies: as a file's keys of policies that are not in the list. */
+/* The same in a scenario, which all policies share: keys of policies that are not in the list. */
 static bool is_unlisted(const char *const *set, size_t count, const brim_sim_shown *shown, const char *word)
 {
   static const char policy[] = "policy.", list[] = "policy=";
@@ -183,7 +183,7 @@ static bool is_unlisted(const char *const *set, size_t count, const brim_sim_sho
   return listed;
 }
 
-/* The scenario's settings, the job's, and then the command line's. */
+/* The scenario's settings, then the job's, then the command line's. */
 typedef struct line {
   const char **word;
   int *number;
@@ -204,7 +204,7 @@ static line make_line(command *c, const brim_sim_shown *shown, const brim_scene_
   line l = {BRIM_ARENA_NEW(arena, const char *, room), BRIM_ARENA_NEW(arena, int, room), 0};
   size_t count = brim_scenario_words(arena, shown->scenario->settings, set, BRIM_SCENE_SETTINGS_MAX);
   count += brim_scenario_words(arena, job->settings, set + count, BRIM_SCENE_SETTINGS_MAX);
-  add_word(&l, "backend=cpu", 0); /* nobody looks for GPUs */
+  add_word(&l, "backend=cpu", 0); /* no search for GPUs */
   for (size_t i = 0; i < count; i++)
     if (!is_unlisted(set, count, shown, set[i])) add_word(&l, set[i], 0);
   for (size_t i = 0; i < shown->words; i++)
@@ -213,14 +213,14 @@ static line make_line(command *c, const brim_sim_shown *shown, const brim_scene_
   return l;
 }
 
-/* A word of the scenario's is told by where it stands there. */
+/* A word from the scenario is reported with its place there. */
 static void add_with_origins(command *c, const brim_yaml *settings, const char *error, brim_text *out)
 {
-  static const char told[] = "brim's choice: ";
+  static const char prefix[] = "brim's choice: ";
   const char *word[BRIM_SCENE_SETTINGS_MAX];
   const size_t count = brim_scenario_words(&c->operands.arena, settings, word, BRIM_SCENE_SETTINGS_MAX);
-  for (const char *at; (at = strstr(error, told)) != NULL;) {
-    const char *written = at + strlen(told);
+  for (const char *at; (at = strstr(error, prefix)) != NULL;) {
+    const char *written = at + strlen(prefix);
     size_t i = 0;
     while (i < count && !brim_starts_with(written, word[i])) i++;
     brim_text_add_n(out, error, (size_t)(at - error));
@@ -229,7 +229,7 @@ static void add_with_origins(command *c, const brim_yaml *settings, const char *
       brim_yaml_print_origin(&origin, out);
       brim_text_add(out, ": ");
     } else {
-      brim_text_add(out, told);
+      brim_text_add(out, prefix);
     }
     error = written;
   }
@@ -257,7 +257,7 @@ static brim_status load(command *c, const brim_sim_shown *shown, size_t job, bri
 
 /* ---- simulating ---- */
 
-/* Does the command line name a model or data, so that plans are theirs? */
+/* Whether the command line names a model or data, so that real plans are made. */
 static bool names_model(const brim_sim_shown *shown)
 {
   for (size_t i = 0; i < shown->words; i++)
@@ -265,7 +265,7 @@ static bool names_model(const brim_sim_shown *shown)
   return false;
 }
 
-/* Their configuration asks for no device of this machine, and no policy. */
+/* The configuration for real plans, without devices of this machine or policies. */
 static brim_status load_real_plans(command *c, const brim_sim_shown *shown, brim_config **out)
 {
   static const char *const own[] = {"policy=fixed", "device=auto", "wait_for_gpu=false"};
@@ -313,7 +313,7 @@ static const char *scenario_of(const brim_sim_shown *shown)
   return written;
 }
 
-/* Without the words that mean nothing in it, which are "". */
+/* Without the words that do not apply to it, which are "". */
 static const char *const *words_of(const command *c, brim_arena *arena, size_t combination)
 {
   const char **word = BRIM_ARENA_NEW(arena, const char *, c->sweep.axis_count + 1);
@@ -323,7 +323,7 @@ static const char *const *words_of(const command *c, brim_arena *arena, size_t c
   return word;
 }
 
-/* policy=fixed,mine policy.mine.share=0.5,1 has fixed once. */
+/* policy=fixed,mine policy.mine.share=0.5,1 contains fixed once. */
 static bool is_there(const command *c, const char *const *word)
 {
   for (size_t i = 0; i < c->count; i++) {
@@ -365,12 +365,12 @@ static brim_status print(const command *c)
   brim_text out = {0};
   brim_cli_print_simulations(c->shown, c->count, &out);
   brim_cli_print(brim_text_str(&out));
-  fflush(stdout); /* in front of what is said of it, also in a pipe */
+  fflush(stdout); /* before messages about it, also in a pipe */
   brim_text_release(&out);
   return BRIM_OK;
 }
 
-/* That a world has no room is a result; that a policy crashes, or answers what cannot be, is an error. */
+/* A world without room is a result; a policy that crashes or gives an invalid answer is an error. */
 static brim_status check_policies(const command *c)
 {
   for (size_t i = 0; i < c->count; i++)
@@ -408,14 +408,14 @@ static brim_status print_keys(void)
   return BRIM_OK;
 }
 
-/* The scenario goes into a file, or to standard output; how to simulate in it is said. */
+/* Writes the scenario to a file or standard output, and prints how to simulate it. */
 static brim_status record(command *c)
 {
   const char *word[BRIM_RECORD_WORDS_MAX + 4] = {"brim", "simulate"};
   char path[BRIM_PATH_MAX];
   brim_text out = {0}, again = {0};
   if (c->operands.count > 0)
-    return brim_fail(BRIM_ECONFIG, "'%s' is too much: --record RUN takes -o FILE, and no words", c->operands.word[0]);
+    return brim_fail(BRIM_ECONFIG, "unexpected '%s': --record RUN takes -o FILE and no words", c->operands.word[0]);
   if (c->file) BRIM_TRY(brim_cli_check_output(c->file, ".yaml", "a scenario is YAML", c->force));
   BRIM_TRY(brim_cli_run_config(c->cli, c->run, path, sizeof path));
   brim_status status = brim_scene_record(&c->operands.arena, c->run, &out, word + 3);
@@ -432,10 +432,10 @@ static brim_status record(command *c)
 }
 
 static const brim_option options[] = {
-    {"--json", BRIM_CLI_FLAG(command, json), NULL, "print JSON, for programs"},
-    {"--keys", BRIM_CLI_FLAG(command, keys), NULL, "every key of a scenario, and what it means"},
-    {"--record", BRIM_CLI_STRING(command, run), "RUN", "make a scenario of what a run met with"},
-    {"-o", BRIM_CLI_STRING(command, file), "FILE.yaml", "where the scenario goes; without it standard output"},
+    {"--json", BRIM_CLI_FLAG(command, json), NULL, "print JSON"},
+    {"--keys", BRIM_CLI_FLAG(command, keys), NULL, "list the keys of scenarios, with their meaning"},
+    {"--record", BRIM_CLI_STRING(command, run), "RUN", "write a scenario of the conditions that a run met"},
+    {"-o", BRIM_CLI_STRING(command, file), "FILE.yaml", "output file of --record (default: standard output)"},
     {"--force", BRIM_CLI_FLAG(command, force), NULL, BRIM_CLI_FORCE_HELP},
     {NULL}};
 
@@ -451,17 +451,16 @@ static int run_command(brim_cli *cli, int argc, char **argv)
 }
 
 const brim_command brim_command_simulate = {
-    "simulate", "what policies would decide, in a made-up world", run_command,
+    "simulate", "simulate the decisions of policies in a scenario", run_command,
     "usage: brim simulate scenario=NAME|FILE [policy=ID | group=option | key=value]... [--json]\n"
     "       brim simulate --record RUN [-o FILE.yaml] [--force] | --keys\n"
     "\n"
-    "  brim simulate scenario=all_busy policy=robust          what the policy decides, when, and what it costs\n"
-    "  brim simulate scenario=all_busy policy=robust,swarm,elastic    several, as a table\n"
+    "  brim simulate scenario=all_busy policy=robust          the policy's decisions and their cost\n"
+    "  brim simulate scenario=all_busy policy=robust,swarm,elastic    compare policies in a table\n"
     "  brim simulate scenario=my.yaml policy=[capped,robust] max_retries=1\n"
-    "  brim simulate --record runs/a -o a.yaml                what a run met with, as a scenario\n"
-    "  brim simulate --keys                                   every key of a scenario\n"
+    "  brim simulate --record runs/a -o a.yaml                write a scenario from a run\n"
+    "  brim simulate --keys                                   list the keys of scenarios\n"
     "\n"
-    "Trains nothing: devices, neighbours that come and go, failures and rounds are a script, and time passes by it. "
-    "What\n"
-    "asks the policies is what asks them in a run. The same line gives the same output.\n",
+    "Trains nothing: the scenario scripts devices, other processes, failures and rounds, and time is simulated. The\n"
+    "policies are called by the same code as in a run. The same command always gives the same output.\n",
     options};

@@ -7,9 +7,9 @@
 #include "base/table.h"
 #include "cli/characters.h"
 
-#define SHORT_SECONDS 600 /* shown with tenths of seconds */
+#define SHORT_SECONDS 600 /* shorter times are shown with tenths of seconds */
 
-/* ---- for people ---- */
+/* ---- text ---- */
 
 static const char *format_time(char *out, size_t room, double seconds, bool is_short)
 {
@@ -105,7 +105,7 @@ static void print_table(const brim_sim_shown *shown, size_t count, brim_text *ou
   brim_arena_release(&arena);
 }
 
-/* What the timeline would say last; one alone has it. */
+/* The last event of the timeline, if there is only one simulation. */
 static void print_failures(const brim_sim_shown *shown, brim_text *out)
 {
   const brim_simulation *s = &shown->result;
@@ -141,9 +141,9 @@ void brim_cli_print_simulations(const brim_sim_shown *shown, size_t count, brim_
   for (size_t i = 0; i < count; i++) print_others(&shown[i], out);
 }
 
-/* ---- for programs ---- */
+/* ---- JSON ---- */
 
-/* Of texts that policies and files' names have: JSON is UTF-8. */
+/* Texts from policies and file names, made valid UTF-8 for JSON. */
 static json_t *text_json(const char *s)
 {
   brim_text bytes = {0}, text = {0};

@@ -1,8 +1,8 @@
-/* brim start: shows the devices, asks on which, in which precision and with which micro-batches to train, and goes on
- * as `brim train`, with the answers as overrides. What the command line says is not asked again.
+/* brim start: shows the devices, asks for the device, the precision and the micro-batch, and continues as `brim train`,
+ * with the answers as overrides. Does not ask for settings that are given on the command line.
  *
  * Standard output gets one line, the command that does the same without questions, so that it can be kept in a file;
- * all else is a conversation, and goes to standard error. Every answer is tried as a plan before the next question. */
+ * the rest of the conversation goes to standard error. Every answer is tried as a plan before the next question. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 
 #define BATCHES_SHOWN_MAX 12
 
-/* What the answers add to the words of the command line, a place each; NULL: nothing, as that is so anyway. */
+/* The words that answers add to the command line, one place each; NULL: none, as the value is already set. */
 enum answer_place { BACKEND, DEVICE, PRECISION, BATCH, ACCUMULATION, ANSWERS };
 
 typedef struct start {
@@ -27,10 +27,10 @@ typedef struct start {
   const char *answer[ANSWERS];
   brim_config *config; /* with the answers so far */
   brim_drive *drive;
-  /* as they are without answers */
+  /* without any answers */
   brim_config *own;
   brim_fits fits;
-  char *line; /* read last */
+  char *line; /* the last line read */
   size_t line_room;
 } start;
 
@@ -71,7 +71,8 @@ static void drop_drive(start *s)
   s->config = NULL;
 }
 
-/* A drive with the answers so far: devices, and what the policies choose. What it logs, the run will say. */
+/* Opens a drive with the answers so far: devices, and the choices of policies. Its log is suppressed, as the run will
+ * print it. */
 static brim_status open_drive(start *s)
 {
   drop_drive(s);
@@ -83,7 +84,7 @@ static brim_status open_drive(start *s)
   return status;
 }
 
-/* Does what was answered so far make a run that can be placed? */
+/* Whether the answers so far make a run that can be placed. */
 static brim_status try_plan(start *s, uint64_t *peak)
 {
   brim_plan *plan = NULL;
@@ -95,14 +96,14 @@ static brim_status try_plan(start *s, uint64_t *peak)
   return status;
 }
 
-/* Does the command line say this key, under whichever name? */
+/* Whether the command line sets this key, under any of its names. */
 static bool is_given(const start *s, const char *path)
 {
   const brim_yaml *node = brim_yaml_get_path(s->own->root, path);
   return node && node->origin.file && strcmp(node->origin.file, "command line") == 0;
 }
 
-/* ... or anything of this group? */
+/* ... or any key of this group. */
 static bool is_group_given(const start *s, const char *group)
 {
   const size_t length = strlen(group);
@@ -113,8 +114,8 @@ static bool is_group_given(const start *s, const char *group)
   return false;
 }
 
-/* A drive on a device, before anybody has said in which precision. One of the configuration's files that the device
- * lacks is no reason not to ask for another. */
+/* Opens a drive on a device before a precision is chosen. If the device lacks the precision of a configuration file,
+ * the question is still asked. */
 static brim_status open_device(start *s)
 {
   s->answer[PRECISION] = NULL;
@@ -131,12 +132,12 @@ static brim_status fail_ended(const char *question)
 {
   if (isatty(STDIN_FILENO)) fputs("\n", stderr);
   return brim_fail(BRIM_ECONFIG,
-                   "standard input ended before there was an answer to '%s': nothing was started\n"
-                   "--yes takes all defaults",
+                   "standard input ended without an answer to '%s': nothing was started\n"
+                   "--yes accepts all defaults",
                    question);
 }
 
-/* The answer without spaces around it; an empty one is the default. It is good until the next question. */
+/* The answer without surrounding spaces; the default if it is empty. Valid until the next question. */
 static brim_status ask_user(start *s, const char *question, const char *choices, const char *def, const char **answer)
 {
   *answer = def;
@@ -150,11 +151,11 @@ static brim_status ask_user(start *s, const char *question, const char *choices,
   while (end > 0 && strchr(" \t\r\n", text[end - 1])) end--;
   text[end] = '\0';
   if (end > 0) *answer = text;
-  if (!isatty(STDIN_FILENO)) fprintf(stderr, "%s\n", *answer); /* nobody typed it here */
+  if (!isatty(STDIN_FILENO)) fprintf(stderr, "%s\n", *answer); /* not typed on this terminal, so shown here */
   return BRIM_OK;
 }
 
-/* After an answer that cannot be: says why. True: ask again; with --yes there is nobody to ask. */
+/* Prints why an answer is invalid. True: ask again; with --yes there are no questions. */
 static bool explain(const start *s)
 {
   if (!s->yes) brim_log_error();
@@ -167,12 +168,12 @@ static const brim_device_fit *find_device(const start *s, const char *name)
 {
   for (size_t i = 0; i < s->fits.count; i++)
     if (strcmp(s->fits.device[i].name, name) == 0) return &s->fits.device[i];
-  for (size_t i = 0; i < s->fits.count; i++) /* "cpu" is the first of them */
+  for (size_t i = 0; i < s->fits.count; i++) /* "cpu" means its first device */
     if (strcmp(s->fits.device[i].backend, name) == 0) return &s->fits.device[i];
   return NULL;
 }
 
-/* Once: a device may be asked for again. */
+/* Shown once, although the question may be repeated. */
 static brim_status show_devices(start *s)
 {
   brim_text text = {0};
@@ -184,7 +185,7 @@ static brim_status show_devices(start *s)
   return BRIM_OK;
 }
 
-/* The words for a device: its backend's too, if the configuration would take another. */
+/* The words that choose a device, and its backend if the configuration would use another. */
 static brim_status choose_device(start *s, const char *name)
 {
   const brim_device_fit *d = find_device(s, name);
@@ -220,7 +221,7 @@ static brim_status ask_device(start *s)
 
 /* ---- precision ---- */
 
-/* "fp32, bf16": those that the backend has. */
+/* "fp32, bf16": the precisions that the backend has. */
 static const char *list_precisions(const start *s)
 {
   const char *list = "";
@@ -258,14 +259,14 @@ static brim_status ask_precision(start *s)
 
 /* ---- batch size ---- */
 
-/* ENOMEM_DEVICE if no micro-batch fits the device that was chosen, in the precision that was. */
+/* ENOMEM_DEVICE if no micro-batch fits on the chosen device in the chosen precision. */
 static brim_status check_room(start *s)
 {
   const brim_drive *drive = s->drive;
   const uint64_t room = brim_planner_room(&drive->planner, true);
   uint64_t peak = 0, nearest = UINT64_MAX;
   char a[32], b[32];
-  if (is_given(s, "training.batch_size")) return BRIM_OK; /* that plan will be judged */
+  if (is_given(s, "training.batch_size")) return BRIM_OK; /* that plan is checked later */
   for (size_t i = brim_planner_list_cuts(&s->drive->planner); i-- > 0;) {
     const brim_choice c = brim_choice_cut(&drive->choice, drive->planner.micro_batch[i]);
     BRIM_TRY(brim_planner_peak(&drive->planner, &c, &peak));
@@ -278,7 +279,7 @@ static brim_status check_room(start *s)
                    brim_format_bytes(b, sizeof b, room));
 }
 
-/* Until something fits there. */
+/* Repeats until something fits. */
 static brim_status ask_place(start *s)
 {
   for (;;) {
@@ -314,7 +315,7 @@ static brim_status show_batches(start *s)
   return BRIM_OK;
 }
 
-/* Samples in a micro-batch; 0: it is not a number of them. */
+/* A number of samples; 0: the text is not one. */
 static int64_t number_of(const char *text)
 {
   char *end = NULL;
@@ -323,14 +324,14 @@ static int64_t number_of(const char *text)
   return *end || errno || value < 1 ? 0 : value;
 }
 
-/* The words for a micro-batch. The effective batch stays as it is. */
+/* The words that set a micro-batch. The effective batch stays the same. */
 static brim_status set_batch(start *s, const char *text)
 {
   const brim_training_settings *own = &s->own->settings.training;
   const bool is_auto = strcmp(text, "auto") == 0;
   const int64_t batch = is_auto ? -1 : number_of(text), effective = own->effective_batch_size;
   s->answer[BATCH] = s->answer[ACCUMULATION] = NULL;
-  if (batch == 0) return brim_fail(BRIM_ECONFIG, "'%s' is no number of samples\nwrite 1 or more, or auto", text);
+  if (batch == 0) return brim_fail(BRIM_ECONFIG, "'%s' is not a number of samples\nwrite 1 or more, or auto", text);
   if (batch == own->batch_size) return BRIM_OK;
   if (!is_auto && effective % batch != 0)
     return brim_fail(BRIM_ECONFIG,
@@ -344,7 +345,7 @@ static brim_status set_batch(start *s, const char *text)
   return BRIM_OK;
 }
 
-/* "auto", unless no policy chooses micro-batches: then what the configuration says. */
+/* "auto", unless no policy chooses micro-batches: then the value of the configuration. */
 static const char *default_batch(start *s)
 {
   const int64_t own = s->own->settings.training.batch_size;
@@ -352,7 +353,7 @@ static const char *default_batch(start *s)
   return brim_arena_printf(s->arena, "%lld", (long long)own);
 }
 
-/* The last question about the plan: afterwards it fits. */
+/* The last question that affects the plan, which fits afterwards. */
 static brim_status ask_batch(start *s, uint64_t *peak)
 {
   const char *answer;
@@ -369,7 +370,7 @@ static brim_status ask_batch(start *s, uint64_t *peak)
 
 /* ---- starting ---- */
 
-/* The command that does the same without questions: its words, ending in NULL. */
+/* The command that does the same without questions: words, ending in NULL. */
 static const char **command_words(const start *s)
 {
   const char **word;
@@ -393,8 +394,8 @@ static brim_status print_command(const char *const *word)
   return written ? BRIM_OK : brim_fail(BRIM_EIO, "cannot write to standard output: %s", strerror(errno));
 }
 
-/* In the place of this process, so that nothing is left of what was looked at: a GPU's context stays until its process
- * ends, and would be on a device that the run may not even use. */
+/* Replaces this process, so that nothing is left of the devices that were examined: a GPU's context exists until its
+ * process ends, perhaps on a device that the run does not use. */
 static brim_status become(const char *const *word)
 {
   execv("/proc/self/exe", (char *const *)word);
@@ -404,7 +405,7 @@ static brim_status become(const char *const *word)
 static void show_plan(const start *s, uint64_t peak)
 {
   const brim_drive *drive = s->drive;
-  const brim_config *config = drive->setup->config; /* what the policies have made of it */
+  const brim_config *config = drive->setup->config; /* after the policies' choices */
   char a[32], b[32], cut[BRIM_CUT_ROOM];
   if (s->cli->quiet) return;
   fprintf(stderr, "\n%s on %s, on %s:%d in %s: micro-batch %s, peak %s of %s free\n",
@@ -438,7 +439,7 @@ static brim_status ask_all(start *s, bool *go)
   return ask_to_start(s, go);
 }
 
-static const brim_option options[] = {{"--yes", BRIM_CLI_FLAG(start, yes), NULL, "take every default without asking"},
+static const brim_option options[] = {{"--yes", BRIM_CLI_FLAG(start, yes), NULL, "accept every default without asking"},
                                       {NULL}};
 
 static int run_command(brim_cli *cli, int argc, char **argv)
@@ -462,10 +463,10 @@ const brim_command brim_command_start = {
     "start", "ask for device, precision and batch size, then train", run_command,
     "usage: brim start [group=option | key=value]... [--yes]\n"
     "\n"
-    "  brim start                                     shows the devices and what fits on them, asks, and trains\n"
-    "  brim start model=mlp training.epochs=2         what the command line says is not asked\n"
-    "  brim start --yes                               takes every default\n"
+    "  brim start                                     show the devices and what fits on them, ask, then train\n"
+    "  brim start model=mlp training.epochs=2         do not ask for settings on the command line\n"
+    "  brim start --yes                               accept every default\n"
     "\n"
-    "Enter takes the default in brackets. Before it starts, it prints the `brim train` command that does the same,\n"
-    "the only line on standard output. Where it is answered with no, nothing is made.\n",
+    "Enter accepts the default in brackets. Before training, the command prints the equivalent `brim train` command,\n"
+    "the only line on standard output. If you answer no to the last question, nothing is created.\n",
     options};

@@ -1,9 +1,9 @@
-/* The life of a sweep: expand the words; load every job's configuration once, so that a mistake is told now and not
- * after hours; make the folder; run the jobs as child processes; sum up.
+/* Runs a sweep: expands the words; loads every job's configuration, so that mistakes are reported at once and not after
+ * hours; makes the folder; runs the jobs as child processes; prints the results.
  *
  * A job is this program with the same words, each sweep replaced by one value, and `run.dir` set to the job's folder.
- * Options that only the sweep knows are replaced by --job, so that the numbers of arguments in messages stay those of
- * the line that was typed. Where `repeats` asks for it, each job runs with several seeds: words that are added. */
+ * Options of the sweep itself are replaced by --job, so that the argument numbers in messages stay those of the typed
+ * line. With `repeats`, each job runs with several seeds, through added words. */
 #include "cli/sweep.h"
 
 #include <math.h>
@@ -31,14 +31,14 @@ static bool group_options(void *context, const char *group, const char *const **
   return true;
 }
 
-/* Loads the configuration of a job as far as the words were expanded. */
+/* Loads a job's configuration from the words expanded so far. */
 static brim_status load_job(const brim_cli *cli, const brim_sweep_words_given *given, const brim_sweep *sweep,
                             size_t job, brim_config **config)
 {
   const size_t count = sweep->axis_count;
   const char **word = brim_xcalloc(count + 1, sizeof *word);
   int *number = brim_xcalloc(count + 1, sizeof *number);
-  const size_t first = given->from_file != NULL; /* the old run's folder is taken */
+  const size_t first = given->from_file != NULL; /* without the old run's folder */
   word[0] = "run.dir=";
   brim_sweep_words(sweep, job, word + first);
   for (size_t i = 0; i < count; i++)
@@ -49,8 +49,8 @@ static brim_status load_job(const brim_cli *cli, const brim_sweep_words_given *g
   return status;
 }
 
-/* Takes `repeats` from the first job's configuration. If that is invalid, the error comes with those of the other jobs.
- */
+/* Reads `repeats` from the first job's configuration. If that is invalid, the error is reported with those of the other
+ * jobs. */
 static void repeat(const brim_cli *cli, const brim_sweep_words_given *given, brim_problems *problems,
                    brim_sweep_run *run)
 {
@@ -82,13 +82,13 @@ static brim_status expand(const brim_cli *cli, const brim_sweep_words_given *giv
 
 /* ---- configurations ---- */
 
-/* Loads a job's configuration; its run.dir is what the sweep's folder is called. */
+/* Loads a job's configuration; its run.dir names the sweep's folder. */
 static brim_status check_job(const brim_cli *cli, const brim_sweep_words_given *given, const brim_sweep_run *run,
                              size_t job, char *dir, size_t room)
 {
   brim_config *config = NULL;
   brim_status status = load_job(cli, given, &run->sweep, job, &config);
-  if (status == BRIM_OK && config->settings.repeats > 1) /* of another option than the first job's */
+  if (status == BRIM_OK && config->settings.repeats > 1) /* set by an option that the first job does not have */
     status = brim_fail(BRIM_ECONFIG,
                        "'repeats' is %lld here and 1 in job 0\n"
                        "to run all jobs as often, write repeats=N on the command line",
@@ -109,7 +109,7 @@ static void tell_failure(brim_sweep_run *run, size_t i, const char *why)
              brim_sweep_label(run, i), why);
 }
 
-/* Refuses the jobs whose configuration is wrong. If that is all of them, the first one's problems are the error. */
+/* Refuses the jobs whose configuration is invalid. If all are, the first one's problems are the error. */
 static brim_status check_jobs(const brim_cli *cli, const brim_sweep_words_given *given, brim_sweep_run *run, char *dir,
                               size_t room)
 {
@@ -163,7 +163,7 @@ static brim_status make_folder(brim_sweep_run *run, const char *dir)
 
 /* ---- a job ---- */
 
-/* run.dir as a quoted value, whatever characters the path has. */
+/* run.dir as a quoted value, for paths with any characters. */
 static const char *folder_word(brim_sweep_run *run, size_t job)
 {
   brim_text text = {0};
@@ -180,7 +180,7 @@ static bool is_of_the_sweep(const char *word)
   return strcmp(word, "-m") == 0 || strcmp(word, "--multirun") == 0 || strcmp(word, "--fail-fast") == 0;
 }
 
-/* The words of a job, ending in NULL: those that were typed, what repeats add, and the job's folder. */
+/* The words of a job, ending in NULL: the typed ones, those added for repeats, and the job's folder. */
 static const char **job_words(const brim_cli *cli, const brim_sweep_words_given *given, brim_sweep_run *run, size_t job)
 {
   const size_t count = run->sweep.axis_count, added = count - given->count;
@@ -200,7 +200,7 @@ static const char **job_words(const brim_cli *cli, const brim_sweep_words_given 
   return out;
 }
 
-/* An exit status of 0 alone does not mean a finished run: a plugin can end the process with it. */
+/* Exit status 0 alone does not prove a finished run: a plugin can end the process with it. */
 static const char *check_finished(brim_sweep_job *job)
 {
   if (job->end.exit_status != 0 || strcmp(job->summary.status, "finished") == 0) return "";
@@ -255,20 +255,20 @@ static size_t count_state(const brim_sweep_run *run, enum brim_job_state state)
   return count;
 }
 
-/* Not started, or stopped before there was anything to go on with. */
+/* Not started, or stopped before there was anything to resume. */
 static bool is_left(const brim_sweep_job *job)
 {
   return job->state == BRIM_JOB_WAITING || (job->state == BRIM_JOB_INTERRUPTED && job->end.signal != 0);
 }
 
-static void tell_what_is_left(brim_sweep_run *run)
+static void log_jobs_left(brim_sweep_run *run)
 {
   size_t left = 0;
   brim_text text = {0};
   for (size_t i = 0; i < run->sweep.jobs; i++) {
     const bool is = is_left(&run->job[i]);
     if (run->job[i].state == BRIM_JOB_INTERRUPTED && !is)
-      brim_text_printf(&text, "\njob %zu goes on with: brim train --resume %s/%zu", i, run->folder, i);
+      brim_text_printf(&text, "\nresume job %zu with: brim train --resume %s/%zu", i, run->folder, i);
     if (is && left++ < LEFT_SHOWN_MAX) brim_text_printf(&text, "\nleft: job %zu: %s", i, brim_sweep_label(run, i));
   }
   if (left > LEFT_SHOWN_MAX)
@@ -279,7 +279,7 @@ static void tell_what_is_left(brim_sweep_run *run)
   brim_text_release(&text);
 }
 
-static void tell_sums(const brim_sweep_run *run)
+static void print_summary(const brim_sweep_run *run)
 {
   char time[32];
   brim_text text = {0};
@@ -297,9 +297,9 @@ static void tell_sums(const brim_sweep_run *run)
 static brim_status finish(brim_sweep_run *run)
 {
   const brim_status status = brim_sweep_write(run);
-  brim_sweep_print(run); /* also if the file could not be written: a full disk is no reason to keep it back */
-  if (brim_jobs_stop_signal() || count_state(run, BRIM_JOB_WAITING)) tell_what_is_left(run);
-  tell_sums(run);
+  brim_sweep_print(run); /* even if the file could not be written, for example on a full disk */
+  if (brim_jobs_stop_signal() || count_state(run, BRIM_JOB_WAITING)) log_jobs_left(run);
+  print_summary(run);
   return status;
 }
 

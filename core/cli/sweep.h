@@ -10,7 +10,7 @@ enum brim_job_state { BRIM_JOB_WAITING, BRIM_JOB_FINISHED, BRIM_JOB_FAILED, BRIM
 
 typedef struct brim_sweep_job {
   enum brim_job_state state;
-  bool refused; /* its configuration is wrong: it was not started */
+  bool refused; /* its configuration is invalid, so it was not started */
   brim_job_end end;
   brim_summary summary;
 } brim_sweep_job;
@@ -18,7 +18,7 @@ typedef struct brim_sweep_job {
 typedef struct brim_sweep_run {
   brim_arena arena;
   brim_sweep sweep;
-  int64_t repeats;     /* jobs that differ in their seed only, one after another */
+  int64_t repeats;     /* consecutive jobs that differ only in their seed */
   brim_sweep_job *job; /* sweep.jobs of them; a job's number is its index */
   char folder[4096];   /* of the sweep; a job's is <folder>/<number> */
   double start;        /* brim_now() */
@@ -27,24 +27,24 @@ typedef struct brim_sweep_run {
 typedef struct brim_sweep_words_given {
   int argc; /* all words of the command */
   char **argv;
-  const char *const *operand; /* the overrides among them, and the number of each */
+  const char *const *operand; /* the overrides among them, and the position of each */
   const int *number;
   size_t count;
-  const char *from_file; /* of --from, the resolved configuration; NULL: none */
+  const char *from_file; /* the resolved configuration of --from; NULL: none */
   bool fail_fast;
 } brim_sweep_words_given;
 
 /* Runs the sweep; returns the exit status. */
 int brim_cli_sweep(brim_cli *cli, const brim_sweep_words_given *given);
 
-/* A job's swept overrides, with a space between; those that all jobs share are left out. */
+/* A job's swept overrides, separated by spaces, without those that all jobs share. */
 const char *brim_sweep_label(brim_sweep_run *run, size_t job);
 const char *brim_sweep_state_name(enum brim_job_state state);        /* "finished" */
 const char *brim_sweep_signal_name(brim_sweep_run *run, int number); /* "SIGKILL"; "signal 34" for one without a name */
-/* sweep.json in the sweep's folder: everything so far. */
+/* Writes sweep.json, with everything so far, to the sweep's folder. */
 brim_status brim_sweep_write(brim_sweep_run *run);
-/* The table, on standard output. */
+/* Prints the table on standard output. */
 void brim_sweep_print(brim_sweep_run *run);
-/* 0, or 6 if it was stopped, or what the failed jobs have in common, or 5. */
+/* 0; 6 if the sweep was stopped; the status that all failed jobs share; otherwise 5. */
 int brim_sweep_exit_status(const brim_sweep_run *run);
 #endif

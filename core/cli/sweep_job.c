@@ -1,7 +1,7 @@
-/* The job has a process group of its own, so that a terminal's Ctrl-C reaches only the sweep, which passes it on
- * exactly once: a second signal would end the job without a checkpoint. Ctrl-Z and fg are passed on for the same
- * reason. Signals are blocked wherever `running` changes, so that a handler never sees a process number that is not the
- * job's any more. */
+/* Each job has its own process group, so that a terminal's Ctrl-C reaches only the sweep, which passes it on exactly
+ * once: a second signal would end the job without a checkpoint. Ctrl-Z and fg are passed on for the same reason.
+ * Signals are blocked while `running` changes, so that a handler never uses a process number that is no longer the
+ * job's. */
 #include "cli/sweep_job.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include "cli/child.h"
 
 static volatile sig_atomic_t stop_signal;
-static double stop_time;              /* of the last signal that was passed on */
+static double stop_time;              /* of the last signal passed on */
 static volatile sig_atomic_t running; /* the job's process; 0: none */
 
 static const int passed_on[] = {SIGINT, SIGTERM, SIGTSTP};
@@ -64,14 +64,14 @@ int brim_jobs_stop_signal(void)
   return stop_signal;
 }
 
-/* In the child. */
+/* Runs in the child. */
 static void give_signals_back(void *mask)
 {
   for (size_t i = 0; i < PASSED_ON; i++) signal(passed_on[i], SIG_DFL);
   sigprocmask(SIG_SETMASK, mask, NULL);
 }
 
-/* Waits without reaping, so that the process number stays the job's until no handler can use it. */
+/* Waits without reaping, so that the process number stays the job's as long as a handler may use it. */
 static brim_status wait_for_job(pid_t pid, int *status)
 {
   sigset_t block, before;
@@ -94,18 +94,17 @@ brim_status brim_job_run(const char *const *argv, brim_job_end *out)
   for (size_t i = 0; i < PASSED_ON; i++) sigaddset(&block, passed_on[i]);
   sigprocmask(SIG_BLOCK, &block, &before);
   const bool stopped = stop_signal != 0;
-  /* A job whose sweep is gone is asked to end with a checkpoint. */
+  /* A job whose sweep has died gets SIGTERM, and ends with a checkpoint. */
   const pid_t pid = stopped ? -1 : brim_child_start(argv, SIGTERM, give_signals_back, &before);
   const int reason = errno;
   if (pid > 0) running = pid;
   sigprocmask(SIG_SETMASK, &before, NULL);
   if (stopped) return brim_fail(BRIM_EINTERRUPTED, "stopped by a signal");
-  if (pid < 0) return brim_fail(BRIM_EIO, "a job's process cannot be started: %s", strerror(reason));
+  if (pid < 0) return brim_fail(BRIM_EIO, "cannot start a job's process: %s", strerror(reason));
   BRIM_TRY(wait_for_job(pid, &status));
   *out = (brim_job_end){.exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : -1,
                         .signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0,
                         .seconds = brim_now() - start};
-  if (out->exit_status == BRIM_CHILD_NOT_STARTED)
-    return brim_fail(BRIM_EIO, "a job's process cannot start the program again");
+  if (out->exit_status == BRIM_CHILD_NOT_STARTED) return brim_fail(BRIM_EIO, "a job's process cannot start brim");
   return BRIM_OK;
 }

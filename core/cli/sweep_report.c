@@ -1,4 +1,4 @@
-/* What is left of a sweep: sweep.json for programs, a table for people. */
+/* Results of a sweep: sweep.json for programs, a table for people. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -53,7 +53,7 @@ int brim_sweep_exit_status(const brim_sweep_run *run)
   return status;
 }
 
-/* What all jobs that came so far are judged by; accuracy if that differs. */
+/* The score that all jobs so far share; accuracy if they differ. */
 static enum brim_score score_of(const brim_sweep_run *run)
 {
   enum brim_score kind = BRIM_SCORE_COUNT;
@@ -67,10 +67,10 @@ static enum brim_score score_of(const brim_sweep_run *run)
 
 /* ---- repeats ---- */
 
-/* Jobs that differ in their seed only. */
+/* Jobs that differ only in their seed. */
 typedef struct repeats {
   size_t finished;
-  double mean[2], deviation[2]; /* of score and loss on test data; NAN: too few have finished */
+  double mean[2], deviation[2]; /* of score and loss on test data; NAN: too few jobs have finished */
 } repeats;
 
 /* NAN: the job has not finished. */
@@ -102,7 +102,7 @@ static repeats add_up(const brim_sweep_run *run, size_t first, enum brim_score k
 
 /* ---- sweep.json ---- */
 
-/* What a run of its task has; others have no such figure. */
+/* The scores of the run's task. */
 static void set_scores(json_t *out, const brim_summary *s)
 {
   const enum brim_score kind = brim_summary_score(s);
@@ -141,7 +141,7 @@ static json_t *describe_job(brim_sweep_run *run, size_t i)
   return out;
 }
 
-/* What people call what all repeats have in common: the sweep's words without the seed. */
+/* The label of a set of repeats: the sweep's words without the seed. */
 static const char *label_of(brim_sweep_run *run, size_t first)
 {
   const char *label = brim_sweep_label(run, first);
@@ -154,7 +154,7 @@ static json_t *describe_repeats(brim_sweep_run *run, size_t first)
 {
   const enum brim_score kind = score_of(run);
   const repeats r = add_up(run, first, kind);
-  const double unit = kind == BRIM_SCORE_ACCURACY ? 0.01 : 1; /* tables have percent */
+  const double unit = kind == BRIM_SCORE_ACCURACY ? 0.01 : 1; /* tables show percent */
   static const char *const score[] = {[BRIM_SCORE_ACCURACY] = "test_accuracy",
                                       [BRIM_SCORE_PERPLEXITY] = "test_perplexity",
                                       [BRIM_SCORE_MAE] = "test_mae"};
@@ -226,12 +226,12 @@ static void add_row(brim_sweep_run *run, brim_table *table, size_t i, enum brim_
   brim_table_number(table, started ? job->end.seconds : NAN, 1);
 }
 
-/* Mean and deviation over the seeds, a row for each combination of the other words. */
+/* Mean and deviation over the seeds, one row per combination of the other words. */
 static void print_repeats(brim_sweep_run *run, enum brim_score kind)
 {
   const char *name = brim_score_name(kind);
   const char *const head[] = {"seeds", brim_arena_printf(&run->arena, "test %s", name), "+-", "test loss", "+-"};
-  const size_t words = run->sweep.axis_count - 1; /* the last are the seeds */
+  const size_t words = run->sweep.axis_count - 1; /* the last axis is the seed */
   const char **word = BRIM_ARENA_NEW(&run->arena, const char *, run->sweep.axis_count);
   brim_table table = {.arena = &run->arena, .columns = sizeof head / sizeof head[0]};
   brim_text out = {0};
@@ -258,7 +258,8 @@ static void print_repeats(brim_sweep_run *run, enum brim_score kind)
   brim_text_release(&out);
 }
 
-/* Federations, whose figures are of more than their end; false: fewer than two finished. */
+/* The table of methods for federations, which compares whole runs, not only their ends; false: fewer than two
+ * finished. */
 static bool print_methods(const brim_sweep_run *run)
 {
   brim_comparison c = {0};

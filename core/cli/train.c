@@ -1,5 +1,5 @@
-/* brim train, and brim federate, which trains a federation: a new run, the same again (--from), the rest of one
- * (--resume), or many (-m). */
+/* brim train, and brim federate, which trains a federation: a new run, a repetition (--from), a resumed run (--resume),
+ * or many runs (-m). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,9 +29,9 @@ typedef struct train_options {
   bool list_methods, list_runs, force;
 } train_options;
 
-/* What changes no result but for rounding: files may have been moved since a run began, and what they hold is checked
- * by hashes; any number of ranks resumes. */
-static bool may_be_said_again(const char *word)
+/* Words that change results at most by rounding: files may have moved since a run began, and their contents are checked
+ * by hashes; any number of ranks can resume. */
+static bool may_change_on_resume(const char *word)
 {
   static const char *const keys[] = {"model.weights=", "dataset.path=", "dist.ranks="};
   for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
@@ -43,16 +43,15 @@ static brim_status check_options(const train_options *o, const brim_operands *op
 {
   if (o->resume && o->from) return brim_fail(BRIM_ECONFIG, "--resume and --from exclude each other");
   if (o->resume && o->multirun)
-    return brim_fail(BRIM_ECONFIG, "--resume goes on with one run, and --multirun starts several: leave one out");
+    return brim_fail(BRIM_ECONFIG, "--resume continues one run and --multirun starts several: leave one out");
   if (o->multirun && brim_dist_started() > 1)
-    return brim_fail(BRIM_ECONFIG,
-                     "every rank would begin a sweep of its own: start the sweep alone, and its jobs with "
-                     "ranks: brim train -m dist.ranks=N");
+    return brim_fail(BRIM_ECONFIG, "every rank would start its own sweep: start the sweep alone, and its jobs with "
+                                   "ranks: brim train -m dist.ranks=N");
   if (o->export_partition && (o->resume || o->multirun))
     return brim_fail(BRIM_ECONFIG, "--export-partition writes one partition and trains nothing: leave out %s",
                      o->resume ? "--resume" : "-m");
   if (o->force && !o->export_partition)
-    return brim_fail(BRIM_ECONFIG, "--force is of --export-partition FILE: it replaces the file");
+    return brim_fail(BRIM_ECONFIG, "--force needs --export-partition FILE, whose file it replaces");
   if (o->export_partition) {
     BRIM_TRY(brim_cli_check_folder(o->export_partition));
     BRIM_TRY(brim_cli_check_absent(o->export_partition, o->force));
@@ -62,17 +61,17 @@ static brim_status check_options(const train_options *o, const brim_operands *op
   if (o->list_runs && operands->count > 1)
     return brim_fail(BRIM_ECONFIG, "--list-runs takes one folder, or none: runs");
   for (size_t i = 0; o->resume && i < operands->count; i++)
-    if (!may_be_said_again(operands->word[i]))
+    if (!may_change_on_resume(operands->word[i]))
       return brim_fail(
           BRIM_ECONFIG,
-          "--resume goes on with the run's own configuration, so '%s' has no place\n"
+          "--resume uses the run's own configuration, so '%s' cannot be set\n"
           "to train with another one, start a new run: brim train --from %s %s\n"
           "only these may change: model.weights=PATH and dataset.path=PATH, if files have moved, and dist.ranks=N",
           operands->word[i], o->resume, operands->word[i]);
   return BRIM_OK;
 }
 
-/* The override that --debug-launches stands for, in its place among the others: the option's own word leaves room for
+/* The override for --debug-launches, inserted at its position among the others: the option's own word leaves room for
  * it. */
 static void add_debug_launches(char **argv, brim_operands *operands)
 {
@@ -87,9 +86,9 @@ static void add_debug_launches(char **argv, brim_operands *operands)
   operands->number[at] = number;
 }
 
-/* Why the run is not on a GPU, in one line. On a machine without a GPU of NVIDIA that is no news: only --verbose shows
- * it, unless CUDA_VISIBLE_DEVICES names one. */
-static void tell_auto(const brim_config *config)
+/* Prints, in one line, why the run is not on a GPU. On a machine without an NVIDIA GPU only --verbose shows it, unless
+ * CUDA_VISIBLE_DEVICES names one. */
+static void log_auto_backend(const brim_config *config)
 {
   const char *visible = getenv("CUDA_VISIBLE_DEVICES");
   if (!config->auto_reason) return;
@@ -99,8 +98,8 @@ static void tell_auto(const brim_config *config)
            config->auto_reason);
 }
 
-/* What changes the run from outside, and what people set for programs that allocate as they go. */
-static void tell_environment(void)
+/* Reports environment variables that change the run, and those for dynamic allocators, which have no effect. */
+static void log_environment(void)
 {
   if (brim_fault_text())
     brim_log(BRIM_LOG_WARN, "%s=%s is set: calls of this run are made to fail, as a test", BRIM_FAULT_ENVIRONMENT,
@@ -108,11 +107,11 @@ static void tell_environment(void)
   static const char name[] = "PYTORCH_CUDA_ALLOC_CONF";
   const char *value = getenv(name);
   if (value && value[0])
-    brim_log(BRIM_LOG_INFO, "%s is set, and changes nothing: brim allocates once, what its plan says", name);
+    brim_log(BRIM_LOG_INFO, "%s is set but has no effect: brim allocates the planned memory once", name);
 }
 
-/* The words of this command once more, with the options of the program. */
-static const char **words_again(const brim_cli *cli, int argc, char **argv, brim_arena *arena)
+/* The words of this command again, with the global options. */
+static const char **repeat_words(const brim_cli *cli, int argc, char **argv, brim_arena *arena)
 {
   const char **out = BRIM_ARENA_NEW(arena, const char *, BRIM_CLI_GLOBAL_WORDS + argc + 2);
   size_t n = 1 + brim_cli_global_words(cli, out + 1);
@@ -121,12 +120,12 @@ static const char **words_again(const brim_cli *cli, int argc, char **argv, brim
   return out;
 }
 
-/* Loads what the words say, and checks what can be checked before a run. Ranks that brim has started are quiet about
- * it, as whoever started them has told. */
+/* Loads the configuration and checks what can be checked before a run. Ranks that brim started log nothing about it, as
+ * the launcher has already done so. */
 static brim_status load(const brim_cli *cli, const train_options *o, const char *file, const brim_operands *operands,
                         brim_config **config)
 {
-  const size_t first = o->from != NULL; /* "run.dir=": the old run's folder is taken; a word behind it wins */
+  const size_t first = o->from != NULL; /* "run.dir=": drops the old run's folder; a later word wins */
   if (first) operands->word[-1] = "run.dir=";
   brim_cli_hush(cli, brim_line_is_open());
   const brim_status status =
@@ -137,14 +136,14 @@ static brim_status load(const brim_cli *cli, const train_options *o, const char 
     return brim_fail(BRIM_ECONFIG, "there are no clients: 'total_clients' is 0\n"
                                    "set total_clients=N, or train without a federation: brim train");
   if (!o->resume) BRIM_TRY(brim_run_check_dir((*config)->settings.run.dir));
-  if (o->resume && brim_dist_started() > 1) (*config)->settings.dist.ranks = -1; /* any number can go on with it */
+  if (o->resume && brim_dist_started() > 1) (*config)->settings.dist.ranks = -1; /* any number of ranks can resume it */
   return o->resume ? brim_cli_check_edits(cli, o->resume, *config) : brim_config_anchor_paths(*config);
 }
 
-/* How a process ends that others may have been started with. */
+/* How the process ends, which may be one of several ranks. */
 typedef struct train_end {
-  bool joined; /* the ranks have met, and settled who says what went wrong */
-  int told;    /* the exit status if it was said already; 0: not */
+  bool joined;  /* the ranks have connected, and decide together which one reports an error */
+  int reported; /* the exit status if the error was already reported; 0: not yet */
 } train_end;
 
 static brim_status join(const brim_config *config, brim_dist **out)
@@ -160,15 +159,15 @@ static brim_status join(const brim_config *config, brim_dist **out)
   return brim_dist_open(&options, out);
 }
 
-/* For people; a run without it is as good, so what goes wrong is a warning. */
+/* The report is optional, so a failure is only a warning. */
 static void write_page(const char *run)
 {
   if (brim_page_write(run) != BRIM_OK)
-    brim_log(BRIM_LOG_WARN, "no " BRIM_REPORT_NAME " of the run: %s", brim_error_text());
+    brim_log(BRIM_LOG_WARN, "cannot write " BRIM_REPORT_NAME " of the run: %s", brim_error_text());
 }
 
-/* As a rank of a job, or alone. What there is to say of a job is said before any rank ends, since mpirun then ends the
- * others. */
+/* Trains as a rank of a job, or alone. All messages of a job are printed before any rank ends, since mpirun then ends
+ * the others. */
 static brim_status run_here(const brim_cli *cli, const train_options *o, brim_config *config, train_end *ending)
 {
   brim_run_options options = {.config = config,
@@ -176,15 +175,15 @@ static brim_status run_here(const brim_cli *cli, const train_options *o, brim_co
                               .quiet = cli->quiet,
                               .start = cli->start,
                               .write_page = config->settings.observe.report ? write_page : NULL};
-  tell_auto(config);
-  tell_environment();
+  log_auto_backend(config);
+  log_environment();
   ending->joined = true;
   BRIM_TRY(join(config, &options.dist));
   const brim_status status = brim_run(&options);
   if (status == BRIM_ECOMM) brim_dist_give_up(options.dist, status);
-  if (status != BRIM_OK && options.dist) ending->told = brim_cli_fail(status);
-  brim_dist_close(options.dist, false, ending->told);
-  return ending->told ? BRIM_OK : status;
+  if (status != BRIM_OK && options.dist) ending->reported = brim_cli_fail(status);
+  brim_dist_close(options.dist, false, ending->reported);
+  return ending->reported ? BRIM_OK : status;
 }
 
 /* Several seeds, each a job of a sweep. */
@@ -192,10 +191,10 @@ static brim_status repeat(brim_cli *cli, const brim_sweep_words_given *given, in
 {
   if (brim_dist_started() > 1)
     return brim_fail(BRIM_ECONFIG,
-                     "every rank would begin runs with %lld seeds of its own: start the command alone, and its runs "
+                     "every rank would start its own runs with %lld seeds: start the command alone, and its runs "
                      "with ranks: dist.ranks=N",
                      (long long)repeats);
-  ending->told = brim_cli_sweep(cli, given);
+  ending->reported = brim_cli_sweep(cli, given);
   return BRIM_OK;
 }
 
@@ -224,27 +223,27 @@ static brim_status train_once(brim_cli *cli, const train_options *o, const brim_
   return status;
 }
 
-/* Ranks that are lost cannot say where to go on. */
+/* Ranks that died cannot print how to resume. */
 static brim_status start_ranks(brim_rank_launch *launch, const char *const *word, train_end *ending)
 {
-  const brim_status status = brim_launch_run(launch, word, &ending->told);
+  const brim_status status = brim_launch_run(launch, word, &ending->reported);
   if (status != BRIM_ECOMM || !launch->folder[0] || !brim_checkpoint_exists(launch->folder)) return status;
-  return brim_fail_add(status, "go on with: brim train --resume %s", launch->folder);
+  return brim_fail_add(status, "resume with: brim train --resume %s", launch->folder);
 }
 
-/* [init] Rank 0 speaks for all. */
+/* [init] Rank 0 prints for all. */
 static brim_status begin_rank(void)
 {
   brim_log_set_rank(brim_dist_started_rank());
   return brim_line_open();
 }
 
-/* The end of a rank, or of a process that is alone. What ranks have found before they met, one of them says, and none
- * waits for another; later they have settled that themselves. */
+/* Ends a rank or a single process. An error that occurs before the ranks connect is reported by one of them, and none
+ * waits for another; later the ranks have settled that among themselves. */
 static int end(brim_status status, const train_end *how, brim_operands *operands)
 {
   const bool alone = status != BRIM_OK && !how->joined;
-  const int exit_status = status == BRIM_OK ? how->told : brim_status_exit(status);
+  const int exit_status = status == BRIM_OK ? how->reported : brim_status_exit(status);
   if (alone && !brim_line_may_speak())
     brim_arena_release(&operands->arena);
   else
@@ -254,7 +253,7 @@ static int end(brim_status status, const train_end *how, brim_operands *operands
   return exit_status;
 }
 
-/* The methods of a federation, and what each does. */
+/* Prints the methods of a federation with their help. */
 static void list_methods(const brim_registry *registry)
 {
   brim_arena arena = {0};
@@ -275,27 +274,26 @@ static void list_methods(const brim_registry *registry)
 }
 
 #define OPTIONS                                                                                                        \
-  {"--resume", BRIM_CLI_STRING(train_options, resume), "RUN", "go on with a run that was stopped, to the same bits"},  \
+  {"--resume", BRIM_CLI_STRING(train_options, resume), "RUN", "resume a stopped run; the result is bit-identical"},    \
       {"--from", BRIM_CLI_STRING(train_options, from), "RUN",                                                          \
-       "train anew with the configuration of a run, and with changes"},                                                \
+       "start a new run with the configuration of another, plus changes"},                                             \
       {"-m", BRIM_CLI_FLAG(train_options, multirun), NULL, NULL},                                                      \
       {"--multirun", BRIM_CLI_FLAG(train_options, multirun), NULL,                                                     \
-       "a sweep: every combination of values, one run after another"},                                                 \
+       "run a sweep: one run per combination of values, in sequence"},                                                 \
       {"--fail-fast", BRIM_CLI_FLAG(train_options, fail_fast), NULL, "end a sweep at the first failure"},              \
       {"--debug-launches", BRIM_CLI_FLAG(train_options, debug_launches), NULL,                                         \
-       "wait after every operation, so that an error names the one it came from; slow"},                               \
+       "wait after every operation, so that an error names the operation that failed; slow"},                          \
   {                                                                                                                    \
     "--job", BRIM_OPTION_HIDDEN, offsetof(train_options, job)                                                          \
-  } /* in place of the sweep's own */
+  } /* replace the sweep's own options */
 static const brim_option options[] = {OPTIONS, {NULL}};
 static const brim_option federate_options[] = {
     OPTIONS,
-    {"--list-methods", BRIM_CLI_FLAG(train_options, list_methods), NULL, "say which methods select clients, and how"},
-    {"--list-runs", BRIM_CLI_FLAG(train_options, list_runs), NULL,
-     "list the federations in a folder; without one those in runs"},
+    {"--list-methods", BRIM_CLI_FLAG(train_options, list_methods), NULL, "list the methods that select clients"},
+    {"--list-runs", BRIM_CLI_FLAG(train_options, list_runs), NULL, "list the federations in a folder (default: runs)"},
     {"--export-partition", BRIM_CLI_STRING(train_options, export_partition), "FILE",
-     "write which client has which samples, as CSV, and train nothing"},
-    {"--force", BRIM_CLI_FLAG(train_options, force), NULL, "replace the file of --export-partition"},
+     "write the samples of each client as CSV, without training"},
+    {"--force", BRIM_CLI_FLAG(train_options, force), NULL, "overwrite the file of --export-partition"},
     {NULL}};
 #undef OPTIONS
 
@@ -306,9 +304,9 @@ static int run(brim_cli *cli, int argc, char **argv, bool federates)
   brim_arena words = {0};
   char path[4096];
   const char *file = NULL;
-  train_end ending = {0}; /* also of a sweep's jobs or of ranks, which have told what went wrong */
+  train_end ending = {0}; /* for jobs of a sweep and ranks too, which have reported their errors themselves */
   brim_rank_launch launch = {.ranks = 1};
-  char filler[] = "--job"; /* in the place of a value, so that the words keep their numbers */
+  char filler[] = "--job"; /* replaces a value, so that the words keep their positions */
   if (federates) brim_cli_take_dashes(argc, argv, federate_options, filler, &words);
   brim_status status = brim_cli_parse(argc, argv, federates ? federate_options : options, &o, &operands);
   if (status == BRIM_OK) status = check_options(&o, &operands);
@@ -324,12 +322,12 @@ static int run(brim_cli *cli, int argc, char **argv, bool federates)
   } else if (status == BRIM_OK && o.list_runs) {
     status = brim_cli_list_runs(operands.count ? operands.word[0] : "runs");
   } else if (status == BRIM_OK && o.multirun) {
-    ending.told = brim_cli_sweep(cli, &given);
+    ending.reported = brim_cli_sweep(cli, &given);
   } else if (status == BRIM_OK) {
     status = brim_dist_started() > 1 ? begin_rank() : BRIM_OK;
     if (status == BRIM_OK) status = train_once(cli, &o, &given, &operands, &launch, &ending);
     if (status == BRIM_OK && launch.ranks > 1)
-      status = start_ranks(&launch, words_again(cli, argc, argv, &operands.arena), &ending);
+      status = start_ranks(&launch, repeat_words(cli, argc, argv, &operands.arena), &ending);
   }
   const int exit_status = end(status, &ending, &operands);
   brim_arena_release(&words);
@@ -347,26 +345,26 @@ static int run_federate(brim_cli *cli, int argc, char **argv)
 }
 
 const brim_command brim_command_federate = {
-    "federate", "train a federation: rounds of clients, on one device", run_federate,
+    "federate", "train a federation: simulated clients on one device", run_federate,
     "usage: brim federate [group=option | key=value]... [--resume RUN | --from RUN] [-m [--fail-fast]]\n"
     "\n"
     "  brim federate                                  100 clients, of which 10 train in each of 100 rounds\n"
-    "  brim federate partition=dirichlet partition.alpha=0.1   whose classes differ much\n"
+    "  brim federate partition=dirichlet partition.alpha=0.1   with very different classes per client\n"
     "  brim federate server_optimizer=adam federate.local_epochs=5\n"
-    "  brim federate parallel_clients=1               one client at a time: the same bits, in less memory\n"
-    "  brim federate --resume runs/a                  go on with a federation that was stopped\n"
+    "  brim federate parallel_clients=1               one client at a time: identical results, less memory\n"
+    "  brim federate --resume runs/a                  resume a stopped federation\n"
     "  brim federate -m method=random,proportional    a sweep\n"
-    "  brim federate repeats=3                        three seeds, with mean and deviation; also of a sweep\n"
-    "  brim federate --list-methods                   the methods that select clients\n"
-    "  brim federate --list-runs multirun/methods     the federations in a folder, and how they went\n"
-    "  brim federate partition=classes --export-partition clients.csv   who would have which samples\n"
+    "  brim federate repeats=3                        three seeds, with mean and standard deviation; also in a sweep\n"
+    "  brim federate --list-methods                   list the methods that select clients\n"
+    "  brim federate --list-runs multirun/methods     list the federations in a folder, with their results\n"
+    "  brim federate partition=classes --export-partition clients.csv   only write the samples of each client\n"
     "\n"
-    "The training samples are dealt to total_clients. In each round clients_per_round of them begin with the global\n"
-    "model, train on their own samples, and the server moves the global model by the weighted mean of their updates.\n"
-    "The result is the same to the bit however many clients train at a time.\n"
+    "The training samples are divided among total_clients clients. In each round clients_per_round of them start from\n"
+    "the global model and train on their own samples; then the server updates the global model with the weighted mean\n"
+    "of their changes. The result is bit-identical for any number of clients that train at a time.\n"
     "\n"
-    "The command reads the configuration `federate` in the place of `config`; all else is as in `brim train`. `brim\n"
-    "eval`, `predict`, `export` and `plan --config-name federate` take federations too.\n",
+    "The command reads the configuration `federate` instead of `config`; otherwise it works like `brim train`. `brim\n"
+    "eval`, `predict`, `export` and `plan --config-name federate` support federations too.\n",
     federate_options};
 
 const brim_command brim_command_train = {
@@ -376,22 +374,22 @@ const brim_command brim_command_train = {
     "\n"
     "  brim train                                     the default configuration\n"
     "  brim train model=mlp training.epochs=2         another model, two epochs\n"
-    "  brim train optimizer.lr=5e-4 run.dir=runs/a    with a folder of your choice\n"
-    "  brim train --resume runs/a                     go on with a run that was stopped\n"
-    "  brim train --resume runs/a model.weights=FILE  whose frozen weights were moved; also dataset.path=PATH\n"
-    "  brim train --from runs/a seed=2                the same configuration again, changed\n"
-    "  brim train dist.ranks=4                        four processes that train one model together\n"
-    "  brim train -m model=mlp,cnn 'seed=range(3)'    a sweep: every combination, one run after another\n"
+    "  brim train optimizer.lr=5e-4 run.dir=runs/a    in a folder of your choice\n"
+    "  brim train --resume runs/a                     resume a stopped run\n"
+    "  brim train --resume runs/a model.weights=FILE  with frozen weights that were moved; also dataset.path=PATH\n"
+    "  brim train --from runs/a seed=2                a new run with the same configuration, changed\n"
+    "  brim train dist.ranks=4                        four processes that train one model\n"
+    "  brim train -m model=mlp,cnn 'seed=range(3)'    a sweep: one run per combination, in sequence\n"
     "\n"
-    "A sweep (-m, --multirun) goes over key=a,b, key=range(START,STOP,STEP) and group=glob(*). Each run is a\n"
-    "process of its own, in a folder below multirun/<date>-<time>, or below run.dir. A failure is told at once, and\n"
-    "the sweep goes on; with --fail-fast it ends there.\n"
+    "A sweep (-m, --multirun) expands key=a,b, key=range(START,STOP,STEP) and group=glob(*). Each run is a separate\n"
+    "process with a folder below multirun/<date>-<time>, or below run.dir. If a run fails, the sweep reports it and\n"
+    "continues; with --fail-fast it ends.\n"
     "\n"
-    "dist.ranks=N shares each step's samples among N processes of this machine, by mpirun, or between GPUs without.\n"
-    "Several GPUs are all used if nothing else is said; dist.ranks=1 takes one. Over several machines, start brim by\n"
-    "mpirun or srun itself.\n"
+    "dist.ranks=N divides each step's samples among N processes on this machine, started with mpirun, or without it\n"
+    "if each has a GPU. By default brim uses all visible GPUs; dist.ranks=1 uses one. For several machines start brim\n"
+    "with mpirun or srun.\n"
     "\n"
-    "--debug-launches is backend.debug_launches=true, for errors of a GPU.\n"
+    "--debug-launches sets backend.debug_launches=true, to find the operation behind a GPU error.\n"
     "\n"
     "`brim config --schema` lists every key; `brim config --groups` lists groups and options.\n",
     options};

@@ -1,4 +1,4 @@
-/* brim version: what a bug report needs. */
+/* brim version: prints the details that a bug report needs. */
 #include <stdio.h>
 
 #include "cli/cli.h"
@@ -9,7 +9,7 @@
 #define COMPILER "gcc " __VERSION__
 #endif
 
-/* What plugins must be built for: "0.1". */
+/* The ABI that plugins must be built for: "0.1". */
 static void format_abi(char *out, size_t room)
 {
   snprintf(out, room, "%d.%d", BRIM_ABI_MAJOR, BRIM_ABI_MINOR);
@@ -36,5 +36,5 @@ const brim_command brim_command_version = {"version", "show the version", run_co
                                            "usage: brim version [--json]\n"
                                            "\n"
                                            "  brim version           the version, the plugin ABI and the compiler\n"
-                                           "  brim version --json    the same for programs\n",
+                                           "  brim version --json    the same, as JSON\n",
                                            brim_cli_only_json};

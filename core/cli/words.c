@@ -1,4 +1,4 @@
-/* The words of a command line: options, taken by table, and operands. */
+/* Parses the words of a command line: options, by table, and operands. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,27 +12,28 @@
 
 static const brim_option globals[] = {
     {"--plugin-path", BRIM_OPTION_PATHS, offsetof(brim_cli, plugin_paths), "DIR|FILE",
-     "look for plugins there first (may repeat; also BRIM_PLUGIN_PATH)"},
+     "search for plugins there first; may be repeated; see also BRIM_PLUGIN_PATH"},
     {"--config-path", BRIM_OPTION_PATHS, offsetof(brim_cli, config_paths), "DIR",
-     "look for configurations there first (may repeat)"},
-    {"--config-name", BRIM_CLI_STRING(brim_cli, config_name), "NAME", "the root configuration (default: config)"},
-    {"--verbose", BRIM_CLI_FLAG(brim_cli, verbose), NULL, "more of progress and information"},
-    {"--quiet", BRIM_CLI_FLAG(brim_cli, quiet), NULL, "only warnings and errors"},
+     "search for configurations there first; may be repeated"},
+    {"--config-name", BRIM_CLI_STRING(brim_cli, config_name), "NAME",
+     "name of the root configuration (default: config)"},
+    {"--verbose", BRIM_CLI_FLAG(brim_cli, verbose), NULL, "print more progress and information"},
+    {"--quiet", BRIM_CLI_FLAG(brim_cli, quiet), NULL, "print only warnings and errors"},
     {NULL}};
-const brim_option brim_cli_only_json[] = {{"--json", BRIM_OPTION_FLAG, 0, NULL, "print JSON, for programs"}, {NULL}};
+const brim_option brim_cli_only_json[] = {{"--json", BRIM_OPTION_FLAG, 0, NULL, "print JSON"}, {NULL}};
 
 const brim_option *brim_cli_options(const brim_command *command)
 {
   return command ? command->options : globals;
 }
 
-/* The name of an option without dashes, which people mistype too. */
+/* The name of an option without dashes, which are often mistyped. */
 static const char *bare(const char *word)
 {
   return word + strspn(word, "-");
 }
 
-/* Options of Hydra's, and what they are here. */
+/* Hydra's options and their counterparts here. */
 static const struct {
   const char *option, *here;
 } hydra_options[] = {
@@ -41,13 +42,14 @@ static const struct {
     {"--info", "brim config --origins"},    {"-i", "brim config --origins"}, {"--resolve", "brim config"},
     {"--shell-completion", "brim complete"}};
 
-/* A name without what people write differently. */
+/* Compares names, ignoring differences of spelling. */
 static bool is_same_name(const char *a, const char *b)
 {
   return brim_typo_distance(a, b) == 0;
 }
 
-/* The key that a name is or ends, "optimizer.lr" for "lr"; or NULL. Knows only the keys that need no files. */
+/* The key that equals or ends in a name, "optimizer.lr" for "lr"; or NULL. Knows only keys that do not depend on
+ * files. */
 static const char *key_of(const char *name, char *out, size_t room)
 {
   if (strchr(name, '.')) {
@@ -71,8 +73,8 @@ static const char *key_of(const char *name, char *out, size_t room)
   return NULL;
 }
 
-/* What was meant by an option that there is not: one of Hydra's, or a key that was written with dashes. `next`: the
- * word after it; NULL: none. */
+/* Suggests a replacement for an unknown option: one of Hydra's, or a key written with dashes. `next`: the word after
+ * it; NULL: none. */
 static bool hint_other_option(brim_status status, const char *word, const char *next)
 {
   char name[64], path[128];
@@ -102,7 +104,7 @@ brim_status brim_cli_unknown_word(const char *word, const char *next)
 static brim_status unknown_option(const char *word, const char *next, const brim_option *options)
 {
   const char *best = NULL, *meant = NULL;
-  char name[64]; /* longer than any option, and so enough to compare */
+  char name[64]; /* longer than any option */
   int distance = INT_MAX;
   snprintf(name, sizeof name, "%.*s", (int)strcspn(bare(word), "="), bare(word));
   for (const brim_option *o = options; o->name; o++) {
@@ -114,7 +116,7 @@ static brim_status unknown_option(const char *word, const char *next, const brim
   return meant ? brim_fail_add(status, "did you mean '%s'?", meant) : status;
 }
 
-/* The value of option `o` in word `i`: behind '=', or the next word. */
+/* The value of option `o` in word `i`: after '=', or the next word. */
 static brim_status take_value(int argc, char **argv, int *i, const brim_option *o, void *values)
 {
   const char *equals = strchr(argv[*i], '=');
@@ -145,7 +147,7 @@ static const brim_option *find_option(const char *word, const brim_option *optio
   return NULL;
 }
 
-/* The operands among the words, in out->word, which has room. */
+/* Collects the operands among the words in out->word, which has room. */
 static brim_status parse(int argc, char **argv, const brim_option *options, void *values, brim_operands *out)
 {
   bool only_operands = false;
@@ -177,7 +179,7 @@ brim_status brim_cli_parse(int argc, char **argv, const brim_option *options, vo
 brim_status brim_cli_at_most(const brim_operands *operands, size_t most, const char *what)
 {
   if (operands->count <= most) return BRIM_OK;
-  return brim_fail(BRIM_ECONFIG, "'%s' is too much: %s", operands->word[most], what);
+  return brim_fail(BRIM_ECONFIG, "unexpected '%s': %s", operands->word[most], what);
 }
 
 int brim_cli_end(brim_status status, brim_operands *operands)
@@ -228,7 +230,7 @@ size_t brim_cli_global_words(const brim_cli *cli, const char **out)
 
 /* ---- keys with dashes ---- */
 
-/* Is it a key or a group of the core's, or an old name of one? */
+/* Whether it is a key or a group of the core, or an old name of one. */
 static bool is_top_key(const char *name)
 {
   if (brim_alias_find(name)) return true;
@@ -242,7 +244,7 @@ static bool is_top_key(const char *name)
   return false;
 }
 
-/* Is it the value of the option before it, and not an option or an override? */
+/* Whether it is the value of the option before it, and not an option or an override. */
 static bool is_value(const char *word)
 {
   char *end;

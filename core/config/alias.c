@@ -1,4 +1,4 @@
-/* The tables of old names, and putting the new ones in their place. */
+/* The tables of old names, and their replacement. */
 #include "config/alias.h"
 
 #include <string.h>
@@ -66,8 +66,7 @@ bool brim_alias_value(const brim_alias *alias, const brim_yaml *value, brim_prob
 void brim_alias_note(const brim_alias *alias, const brim_yaml *value, const brim_yaml *now, brim_problems *notes)
 {
   if (!now)
-    brim_problem(notes, BRIM_OK, "'%s' is an old name: %s=%s changes nothing now", alias->old, alias->old,
-                 value->scalar);
+    brim_problem(notes, BRIM_OK, "'%s' is an old name: %s=%s has no effect now", alias->old, alias->old, value->scalar);
   else if (now->kind != BRIM_YAML_SCALAR)
     brim_problem(notes, BRIM_OK, "'%s' is taken as '%s', its name now", alias->old, alias->now);
   else
@@ -75,7 +74,7 @@ void brim_alias_note(const brim_alias *alias, const brim_yaml *value, const brim
                  now->scalar);
 }
 
-/* The map that holds the last name of a path, made if need be; NULL if a value is in its way. */
+/* The map that holds the last name of a path, made if missing; NULL if a value is in its place. */
 static brim_yaml *make_parent(brim_arena *arena, brim_yaml *node, const char *path, brim_yaml_origin origin)
 {
   for (const char *dot; node && (dot = strchr(path, '.')); path = dot + 1) {
@@ -134,7 +133,7 @@ const brim_old_value brim_old_values[] = {
     {NULL, NULL, NULL},
 };
 
-/* The families of methods in the names of the client-selection simulator. */
+/* The families that the client-selection simulator puts before the names of methods. */
 static const char *const families[] = {"heuristic.", "system_aware.", "ml.bandit.", "ml.", "baseline."};
 
 static const char *without_family(const char *key, const char *value)

@@ -1,8 +1,7 @@
-/* What an override does to the tree.
+/* Applies overrides to the tree.
  *
- * Keys are those of the schema; a key that the user adds with '+' is written into the tree with its '+' ("+note"), so
- * that it can be told from a typing error, also when the resolved configuration is read again. Below it everything is
- * free. */
+ * Keys must be in the schema; a key that the user adds with '+' is stored with its '+' ("+note"), which distinguishes
+ * it from a typing error, also when the resolved configuration is read again. Keys below it are not checked. */
 #include "config/apply.h"
 
 #include <stdlib.h>
@@ -27,14 +26,14 @@ bool brim_override_is_choice(const brim_composition *c, const brim_override *ove
 
 /* ---- walking by path ---- */
 
-/* The child of that name, or the one that the user added under it. */
+/* The child of that name, or the one that the user added under it with '+'. */
 static brim_yaml *child_of(const brim_composition *c, const brim_yaml *node, const char *name)
 {
   brim_yaml *child = brim_yaml_get(node, name);
   return child ? child : brim_yaml_get(node, brim_arena_printf(c->arena, "+%s", name));
 }
 
-/* Cuts the first name off a path. */
+/* Splits the first name off a path. */
 static const char *next_name(const brim_composition *c, const char **path)
 {
   const size_t length = strcspn(*path, ".");
@@ -50,11 +49,11 @@ static brim_yaml *find_node(const brim_composition *c, const char *path)
   return node;
 }
 
-/* Sets what a map holds under `key`. Maps merge; neither does a scalar replace a map, nor a map a value. */
+/* Sets the value of `key` in a map. Maps are merged; a scalar cannot replace a map, nor a map a value. */
 static void set_value(const target *t, brim_yaml *map, const char *key, const char *path, brim_yaml *value)
 {
   brim_yaml *old = brim_yaml_get(map, key);
-  const bool declared = brim_schema_find(t->schema, path) != NULL; /* then the type decides */
+  const bool declared = brim_schema_find(t->schema, path) != NULL; /* then its type is checked */
   const bool kept = !declared && old && !brim_yaml_is_null(old) && !brim_yaml_is_missing(old);
   const bool was_map = old && old->kind == BRIM_YAML_MAP, is_map = value->kind == BRIM_YAML_MAP;
   if (was_map && is_map) {
@@ -72,7 +71,7 @@ static void set_value(const target *t, brim_yaml *map, const char *key, const ch
   }
 }
 
-/* Sets a value; maps on the way are made. A name that neither the tree nor the schema has is the user's. */
+/* Sets a value and makes maps on the way. A name that is neither in the tree nor in the schema is added by the user. */
 static void store(const target *t, const char *path, brim_yaml *value)
 {
   const brim_composition *c = t->c;
@@ -114,7 +113,7 @@ static void discard(const brim_composition *c, const char *path)
 
 /* ---- problems ---- */
 
-/* Of "model.width" the length of "model"; of a group that is a list that of "policy.capped". */
+/* The length of "model" in "model.width"; for a group that is a list, of "policy.capped". */
 static size_t plugin_length(const target *t, const char *path)
 {
   const size_t length = strcspn(path, ".");
@@ -122,7 +121,7 @@ static size_t plugin_length(const target *t, const char *path)
   return is_list ? length + 1 + strcspn(path + length + 1, ".") : length;
 }
 
-/* Of a key of a plugin that could be in a list, and is not; or that there is not. */
+/* For a key of a plugin that is missing from a list, or does not exist. */
 static bool hint_unlisted(const target *t, const char *path)
 {
   const size_t length = strcspn(path, "."), end = length + (path[length] == '.');
@@ -131,7 +130,7 @@ static bool hint_unlisted(const target *t, const char *path)
   if (!brim_compose_is_list(group)) return false;
   if (brim_schema_is_section(t->schema, brim_arena_string_n(t->c->arena, path, plugin_length(t, path)))) return false;
   if (brim_registry_find(t->c->registry, brim_compose_group_kind(group), id))
-    brim_problem_hint(&t->c->problems, "'%s' is not in the list of '%s': %s+=%s puts it there", id, group, group, id);
+    brim_problem_hint(&t->c->problems, "'%s' is not in the list of '%s': add it with %s+=%s", id, group, group, id);
   else if (path[end + strlen(id)] == '.')
     brim_compose_hint_available(t->c, group, id);
   else
@@ -139,12 +138,11 @@ static bool hint_unlisted(const target *t, const char *path)
   return true;
 }
 
-/* Of what is a key for another command only. */
+/* For a key that only another command uses. */
 static bool hint_command(const target *t, const char *path)
 {
   if (strcmp(path, "scenario") != 0) return false;
-  brim_problem_hint(&t->c->problems, "policies are tried in scenarios by brim simulate: brim simulate %s",
-                    t->override->origin.text);
+  brim_problem_hint(&t->c->problems, "to try policies in a scenario: brim simulate %s", t->override->origin.text);
   return true;
 }
 
@@ -166,7 +164,7 @@ static void unknown_key(const target *t, const char *path)
   brim_schema_hint_keys(t->schema, meant && strchr(meant, '.') ? meant : path, &t->c->problems);
 }
 
-/* "model.id"; of a group that is a list also an item of it, "policy.id.0"; and the name of a data set's option. */
+/* "model.id"; an item of a group that is a list, "policy.id.0"; or the name of a dataset's option. */
 static bool is_group_id(const char *path)
 {
   const char *dot = strchr(path, '.');
@@ -179,7 +177,7 @@ static bool is_group_id(const char *path)
 
 /* ---- lists ---- */
 
-/* The list that a key holds now, to be changed: what is in the tree, else the default. A scalar is a list of one. */
+/* The list under a key, to be changed: from the tree, else the default. A scalar becomes a list of one. */
 static brim_yaml *list_now(const target *t, const char *path)
 {
   brim_arena *arena = t->c->arena;
@@ -201,15 +199,17 @@ static bool is_list(const target *t, const char *path)
              : now && now->kind == BRIM_YAML_LIST;
 }
 
-/* A plugin is chosen by its group. */
+/* A plugin is chosen through its group. */
 static void refuse_id(const target *t, const char *path, const brim_yaml *value)
 {
   const int length = (int)strcspn(path, ".");
-  brim_problem_at(&t->c->problems, &t->override->origin, "'%s' is not set by itself: to choose a plugin, write %.*s=%s",
-                  path, length, path, value->kind == BRIM_YAML_SCALAR && value->scalar[0] ? value->scalar : "OPTION");
+  brim_problem_at(&t->c->problems, &t->override->origin,
+                  "'%s' cannot be set directly: to choose a plugin, write %.*s=%s", path, length, path,
+                  value->kind == BRIM_YAML_SCALAR && value->scalar[0] ? value->scalar : "OPTION");
 }
 
-/* Neither a name nor a list of names for a group that is a list. A map, unless it is to be appended, sets keys. */
+/* Rejects a value for a group that is a list if it is neither a name nor a list of names. A map sets keys, unless it is
+ * appended. */
 static bool refuse_choice(const target *t, const char *path, const brim_yaml *value)
 {
   brim_problems *problems = &t->c->problems;
@@ -250,7 +250,7 @@ static void append_items(const target *t)
   store(t, o->key, list);
 }
 
-/* "list.0": true if the path is an item of a list, which was then set, or found wrong. */
+/* True if the path is an item of a list, "list.0"; then it was set, or a problem added. */
 static bool set_item(const target *t, const char *path, const brim_yaml *value)
 {
   const char *dot = strrchr(path, '.');
@@ -265,7 +265,7 @@ static bool set_item(const target *t, const char *path, const brim_yaml *value)
     return true;
   }
   if (i >= list->count) {
-    brim_problem_at(&t->c->problems, &t->override->origin, "'%s' is not there: the list has %zu item%s", path,
+    brim_problem_at(&t->c->problems, &t->override->origin, "'%s' does not exist: the list has %zu item%s", path,
                     list->count, brim_plural((int64_t)list->count));
     brim_problem_hint(&t->c->problems, "items count from 0, as in %s.0=VALUE; to append one, write %s+=[VALUE]",
                       list_path, list_path);
@@ -330,7 +330,7 @@ static void apply_value(const target *t, const char *path, const brim_yaml *valu
   }
 }
 
-/* A value as it is compared: a scalar's own text, anything else as it is printed, as in "[1, 2]". */
+/* The text of a value for comparison: a scalar's own, anything else as printed, such as "[1, 2]". */
 static const char *text_of(const target *t, const brim_yaml *node)
 {
   if (node->kind == BRIM_YAML_SCALAR) return node->scalar;
@@ -363,7 +363,7 @@ static void apply_removal(const target *t)
     else if (is_one_line(value, is) && is_one_line(o->value, written))
       brim_problem_at(&t->c->problems, &o->origin, "'%s' is not removed: its value is %s, not %s", o->key, is, written);
     else
-      brim_problem_at(&t->c->problems, &o->origin, "'%s' is not removed: its value is another", o->key);
+      brim_problem_at(&t->c->problems, &o->origin, "'%s' is not removed: its value differs", o->key);
   } else {
     discard(t->c, o->key);
   }

@@ -5,8 +5,8 @@
 #include "config/schema.h"
 #include "param/value.h"
 
-/* Does this override choose the option of a group, rather than set a value? */
+/* Whether the override chooses an option of a group instead of setting a value. */
 bool brim_override_is_choice(const brim_composition *c, const brim_override *override);
-/* Applies one that is not a choice. Keys of broken groups are let through; problems are added. */
+/* Applies an override that is not a choice. Ignores keys of broken groups; adds problems. */
 void brim_override_apply(brim_composition *c, const brim_schema *schema, const brim_override *override);
 #endif

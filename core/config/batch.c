@@ -5,7 +5,7 @@
 static const char batch_path[] = "training.batch_size", effective_path[] = "training.effective_batch_size",
                   accumulation_path[] = "training.gradient_accumulation_steps";
 
-/* The number that a node of training.batch_size is; 0: it is none. */
+/* The number in a node of training.batch_size; 0: it is not a number. */
 static int64_t number_of(const brim_schema_row *row, const brim_yaml *node, brim_arena *arena)
 {
   brim_training_settings t = {0};
@@ -15,7 +15,7 @@ static int64_t number_of(const brim_schema_row *row, const brim_yaml *node, brim
   return status == BRIM_OK && t.batch_size > 0 ? t.batch_size : 0;
 }
 
-/* What it was before it became auto: the last number that anybody wrote, or else the default. */
+/* The value before it was set to auto: the last number that was set, or else the default. */
 static int64_t number_below_auto(const brim_composition *c, const brim_schema_row *row)
 {
   for (const brim_yaml *node = brim_yaml_get_path(c->root, row->path); node; node = node->replaced) {
@@ -31,13 +31,13 @@ static void keep(const brim_config *config, brim_arena *arena, const char *path,
   node->scalar = brim_arena_printf(arena, "%lld", (long long)value);
 }
 
-/* Did the command line itself give a key its value? */
+/* Whether the command line sets the key. */
 static bool is_typed(const brim_config *config, const char *path)
 {
   return brim_yaml_get_path(config->root, path)->origin.text != NULL;
 }
 
-/* What accumulation was before the command line changed it; 1: nobody had said. */
+/* The accumulation before the command line changed it; 1 if it was not set. */
 static int64_t accumulation_before(const brim_composition *c, const brim_schema *schema)
 {
   const brim_schema_row *row = brim_schema_find(schema, accumulation_path);
@@ -49,7 +49,7 @@ static int64_t accumulation_before(const brim_composition *c, const brim_schema 
   return t.gradient_accumulation_steps;
 }
 
-/* What a run has kept, or a file says, gives way to an accumulation that is typed. */
+/* An accumulation on the command line overrides an effective batch from a file or a resumed run. */
 static void give_way(brim_composition *c, const brim_schema *schema, brim_config *config)
 {
   brim_training_settings *t = &config->settings.training;
@@ -83,7 +83,8 @@ static void another_product(brim_composition *c, const brim_config *config)
 void brim_batch_resolve(brim_composition *c, const brim_schema *schema, brim_config *config)
 {
   brim_training_settings *t = &config->settings.training;
-  if (t->batch_size == 0 || t->gradient_accumulation_steps == 0) return; /* missing, in what is only shown */
+  if (t->batch_size == 0 || t->gradient_accumulation_steps == 0)
+    return; /* missing values, in a configuration that is only shown */
   give_way(c, schema, config);
   if (t->batch_size < 0 && t->effective_batch_size == 0) {
     t->effective_batch_size =

@@ -1,6 +1,5 @@
-/* Walking defaults lists and merging files. The walk is repeated until the choices that it meets are those it was
- * made with: an option chosen late in the order stands in the place of one chosen early, and brings along a defaults
- * list of its own. */
+/* Walks defaults lists and merges files. Repeats the walk until it meets the choices that it started with: an option
+ * chosen late in the order replaces one chosen early, and brings its own defaults list. */
 #include "config/compose.h"
 
 #include <string.h>
@@ -61,8 +60,8 @@ static const char *kind_name(const brim_yaml *node)
   return node->kind == BRIM_YAML_MAP ? "map" : node->kind == BRIM_YAML_LIST ? "list" : "scalar";
 }
 
-/* Merges `from` into `into`, maps key by key, everything else by replacing. Children are copied. `top`: the keys are
- * those of the root. */
+/* Merges `from` into `into`: maps key by key; other values are replaced. Children are copied. `top`: the keys are at
+ * the root. */
 static void merge_map(brim_composition *c, brim_yaml *into, const brim_yaml *from, const char *path, bool top)
 {
   for (size_t i = 0; i < from->count; i++) {
@@ -104,8 +103,8 @@ static void merge_root(brim_composition *c, const brim_yaml *from)
 
 /* ---- options ---- */
 
-/* Does a key of a group outlast the choice of another option? Those that the core reads itself do, and the user's own;
- * but the means and deviations of a data set are those of its samples. */
+/* Whether a key of a group stays when another option is chosen. Keys that the core reads and keys that the user added
+ * do, except a dataset's means and deviations, which belong to its samples. */
 static bool outlasts_option(const char *group, const char *key)
 {
   if (key[0] == '+' || !brim_compose_group_kind(group)) return true;
@@ -116,7 +115,7 @@ static bool outlasts_option(const char *group, const char *key)
   return false;
 }
 
-/* Keys of an old option go. */
+/* Removes the keys of an old option. */
 static void keep_core_keys(brim_yaml *node, const char *group)
 {
   for (size_t i = node->count; i-- > 0;)
@@ -131,13 +130,13 @@ static const char *without_suffix(const brim_composition *c, const char *option)
   return brim_ends_with(option, ".yaml") ? brim_arena_string_n(c->arena, option, length - suffix) : option;
 }
 
-/* Is `said`, as a file writes it, the option that is chosen? */
+/* Whether `said`, as written in a file, is the chosen option. */
 static bool is_chosen(brim_composition *c, const brim_chosen *chosen, const char *said)
 {
   const char *is = chosen->resolved ? chosen->resolved : chosen->option;
   if (strcmp(said, chosen->option) == 0) return true;
   if (strstr(said, "${")) {
-    const brim_problems before = c->problems; /* the name is not needed if it cannot be made */
+    const brim_problems before = c->problems; /* a name that cannot be resolved does not matter here */
     const char *now = brim_interpolate_option(c, said, chosen->met_origin);
     c->problems = before;
     if (now) said = now;
@@ -145,7 +144,7 @@ static bool is_chosen(brim_composition *c, const brim_chosen *chosen, const char
   return strcmp(without_suffix(c, said), without_suffix(c, is)) == 0;
 }
 
-/* The plugin that a group's map names itself; NULL: none. */
+/* The plugin that a group's map names; NULL: none. */
 static const char *own_id(const brim_yaml *map)
 {
   const brim_yaml *id = brim_yaml_get(map, "id");
@@ -158,7 +157,7 @@ static bool is_installed(const char *path)
   return brim_install_dir(folder, sizeof folder, BRIM_INSTALL_CONFIGS) && brim_starts_with(path, folder);
 }
 
-/* What the configurations that come with brim say for their own defaults is no news. */
+/* Defaults in brim's own configuration files that are left out need no message. */
 static void note_left_out(brim_composition *c, const brim_chosen *chosen, const char *said, const char *key,
                           const brim_yaml *value)
 {
@@ -176,7 +175,7 @@ void brim_compose_tell_left_out(brim_composition *c)
     if (!brim_yaml_get_path(c->root, c->left_out[i].path)) brim_problem(&c->notes, BRIM_OK, "%s", c->left_out[i].note);
 }
 
-/* Removes what `content` says too. */
+/* Removes keys that `content` sets too. */
 static void remove_said(brim_yaml *map, const brim_yaml *content)
 {
   for (size_t i = map->count; i-- > 0;) {
@@ -188,7 +187,7 @@ static void remove_said(brim_yaml *map, const brim_yaml *content)
   }
 }
 
-/* Has the chosen plugin a parameter of that name? */
+/* Whether the chosen plugin has a parameter of that name. */
 static bool has_parameter(const brim_composition *c, const brim_chosen *chosen, const char *key)
 {
   const char *id = chosen->content ? own_id(chosen->content) : NULL;
@@ -199,8 +198,8 @@ static bool has_parameter(const brim_composition *c, const brim_chosen *chosen, 
   return false;
 }
 
-/* Takes out of a file's `map` for a group what belongs to the option `said`, in whose place another was chosen. What
- * is said for backend=auto is for whichever backend has the key. */
+/* Removes from a file's `map` for a group the values that belong to the option `said`, if another one is chosen. Values
+ * for backend=auto apply to any backend that has the key. */
 static void leave_to_choice(brim_composition *c, const brim_chosen *chosen, const char *said, brim_yaml *map)
 {
   const bool any = brim_compose_group_kind(chosen->group) == BRIM_BACKEND && strcmp(said, "auto") == 0;
@@ -213,7 +212,7 @@ static void leave_to_choice(brim_composition *c, const brim_chosen *chosen, cons
   if (chosen->content) remove_said(map, chosen->content);
 }
 
-/* What a file says about a group is for the option that the defaults lists have named last. */
+/* Values that a file sets for a group belong to the option that the defaults lists have named last. */
 static void leave_to_choices(brim_composition *c, brim_yaml *body)
 {
   for (size_t i = 0; i < body->count; i++) {
@@ -234,8 +233,8 @@ static void set_id(const brim_composition *c, brim_yaml *content, const char *id
   for (size_t i = 0; i < rest->count; i++) brim_yaml_set(c->arena, content, rest->key[i], rest->item[i]);
 }
 
-/* Fills `content` with an option: its file, or the plugin with its defaults. False if there is no such option, or it
- * cannot be read; a problem was then added. `included`: by another option of the group, which may say the id. */
+/* Fills `content` with an option: its file, or the plugin with its defaults. False, with a problem added, if there is
+ * no such option, or it cannot be read. `included`: by another option of the group, which may set the id. */
 static bool read_option(brim_composition *c, const char *group, const char *option, brim_yaml_origin origin,
                         bool included, brim_yaml *content)
 {
@@ -261,13 +260,13 @@ static bool read_option(brim_composition *c, const char *group, const char *opti
     return false;
   }
   if (included) return true;
-  if (c->problems.count == problems) /* else that is why */
-    brim_problem(&c->problems, BRIM_ECONFIG, "%s does not say which plugin it is for\n  write: id: PLUGIN", path);
+  if (c->problems.count == problems) /* otherwise that problem is the reason */
+    brim_problem(&c->problems, BRIM_ECONFIG, "%s does not name its plugin\n  write: id: PLUGIN", path);
   return false;
 }
 
-/* Replaces the interpolations of a choice; NULL, with a problem added, if that cannot be. `before`: what came of it in
- * the walk before. */
+/* Replaces the interpolations of a choice; NULL, with a problem added, on failure. `before`: the result in the previous
+ * walk. */
 static const char *resolve(brim_composition *c, const char *text, brim_yaml_origin origin, const char **before)
 {
   const char *now = brim_interpolate_option(c, text, origin);
@@ -277,14 +276,14 @@ static const char *resolve(brim_composition *c, const char *text, brim_yaml_orig
   return now;
 }
 
-/* Fills `content` with what is chosen. */
+/* Fills `content` with the chosen option. */
 static bool read_chosen(brim_composition *c, brim_chosen *chosen, brim_yaml *content)
 {
   const char *option = resolve(c, chosen->option, chosen->origin, &chosen->resolved);
   return option && read_option(c, chosen->group, option, chosen->origin, false, content);
 }
 
-/* Adds options to a list: their ids, and what each says below its id. False if one of them cannot be read. */
+/* Adds options to a list: their ids, and the values of each below its id. False if one of them cannot be read. */
 static bool add_options(brim_composition *c, const char *group, const char *names, brim_yaml_origin origin,
                         brim_yaml *content)
 {
@@ -301,7 +300,7 @@ static bool add_options(brim_composition *c, const char *group, const char *name
   return true;
 }
 
-/* What the list is where nobody chooses: what a file says itself about the group, else the group's own. */
+/* The list when no option is chosen: the one that a file sets for the group, else the group's default. */
 static void add_unchosen(const brim_composition *c, const char *group, brim_yaml *ids)
 {
   const brim_yaml *id = brim_yaml_get(brim_yaml_get(c->root, group), "id");
@@ -315,7 +314,7 @@ static void add_unchosen(const brim_composition *c, const char *group, brim_yaml
   }
 }
 
-/* Fills `content` with all that is chosen for, and appended to, a group that is a list. */
+/* Fills `content` with everything chosen for and appended to a group that is a list. */
 static bool read_list(brim_composition *c, brim_chosen *chosen, brim_yaml *content)
 {
   const brim_yaml_origin origin = chosen->option ? chosen->origin : chosen->appended_origin;
@@ -332,7 +331,7 @@ static bool read_list(brim_composition *c, brim_chosen *chosen, brim_yaml *conte
   return names && add_options(c, chosen->group, names, chosen->appended_origin, content);
 }
 
-/* The name that a data set was chosen by, where it is not the plugin's. */
+/* Stores the name under which a dataset was chosen, if it differs from the plugin's. */
 static void set_option(const brim_composition *c, const brim_chosen *chosen, brim_yaml *content)
 {
   const char *id = own_id(content), *option = without_suffix(c, chosen->resolved);
@@ -358,8 +357,8 @@ static bool place_content(brim_composition *c, brim_chosen *chosen, bool anew)
   return true;
 }
 
-/* Merges what is chosen for a group into the tree. `anew`: the values that files have set so far for the group's
- * plugin were for another option. */
+/* Merges the chosen option of a group into the tree. `anew`: the values that files have set so far for the group's
+ * plugin belong to another option. */
 static void place_option(brim_composition *c, brim_chosen *chosen, bool anew)
 {
   chosen->placed = true;
@@ -368,8 +367,8 @@ static void place_option(brim_composition *c, brim_chosen *chosen, bool anew)
 
 /* ---- defaults lists ---- */
 
-/* An entry `group: option`, `override group: option`, which is the same, or `optional group: option`, which is left
- * out if there is no such option. */
+/* An entry `group: option`, `override group: option`, which means the same, or `optional group: option`, which is
+ * skipped if there is no such option. */
 static void merge_choice(brim_composition *c, const char *group, const char *option, brim_yaml_origin origin)
 {
   const bool optional = brim_starts_with(group, "optional ");
@@ -436,7 +435,7 @@ static void merge_entry(brim_composition *c, const brim_yaml *node, const brim_y
                         brim_yaml *into, bool *self)
 {
   if (entry->kind == BRIM_YAML_SCALAR && strcmp(entry->scalar, "_self_") == 0) {
-    if (*self) brim_problem_at(&c->problems, &entry->origin, "'_self_' stands twice in a defaults list");
+    if (*self) brim_problem_at(&c->problems, &entry->origin, "'_self_' appears twice in a defaults list");
     if (!*self) merge_body(c, node, group, into);
     *self = true;
   } else if (entry->kind == BRIM_YAML_SCALAR && !brim_yaml_is_null(entry)) {
@@ -464,14 +463,14 @@ static bool is_open(brim_composition *c, const char *path)
     if (found) brim_text_printf(&circle, "%s -> ", c->open[i]);
   }
   if (found)
-    brim_problem(&c->problems, BRIM_ECONFIG, "defaults lists go round in a circle: %s%s", brim_text_str(&circle), path);
+    brim_problem(&c->problems, BRIM_ECONFIG, "defaults lists form a cycle: %s%s", brim_text_str(&circle), path);
   else if (c->open_count == sizeof c->open / sizeof c->open[0])
     brim_problem(&c->problems, BRIM_ECONFIG, "defaults lists nest deeper than %zu files at %s", c->open_count, path);
   brim_text_release(&circle);
   return found || c->open_count == sizeof c->open / sizeof c->open[0];
 }
 
-/* Merges a file, its defaults list included. `group`: it is an option of this group, and `into` the option's own map
+/* Merges a file and its defaults list. `group`: the file is an option of this group, and `into` is the option's map
  * (the tree's root for an experiment). */
 static void merge_file(brim_composition *c, brim_yaml *node, const char *path, const char *group, brim_yaml *into)
 {
@@ -488,9 +487,9 @@ static void merge_file(brim_composition *c, brim_yaml *node, const char *path, c
   c->open_count--;
 }
 
-/* ---- the whole ---- */
+/* ---- composition ---- */
 
-/* Takes the choices met in this walk for the next one. True if they differ. */
+/* Uses the choices of this walk for the next one. True if they differ. */
 static bool take_choices(brim_composition *c)
 {
   bool changed = false;
@@ -504,7 +503,7 @@ static bool take_choices(brim_composition *c)
   return changed;
 }
 
-/* A choice of the command line that contradicts the defaults lists. */
+/* Checks a choice of the command line that contradicts the defaults lists. */
 static void check_forced(brim_composition *c, const brim_chosen *chosen, const brim_override *forced)
 {
   const brim_yaml *node = brim_yaml_get(c->root, chosen->group);
@@ -520,7 +519,7 @@ static void check_forced(brim_composition *c, const brim_chosen *chosen, const b
                     brim_compose_option_text(c, chosen->group, forced->value));
 }
 
-/* Choices of the command line for groups that no defaults list names, and what it appends to others. */
+/* Merges choices of the command line for groups that no defaults list names, and names that it appends to others. */
 static void place_rest(brim_composition *c)
 {
   for (size_t i = 0; i < c->chosen_count; i++) {
@@ -568,11 +567,11 @@ void brim_compose(brim_composition *c)
   }
   bool changed = true;
   for (int i = 0; changed && i < WALKS_MAX; i++) {
-    c->problems = before; /* what is wrong with options that another choice replaces does not matter */
+    c->problems = before; /* problems of options that another choice replaces do not matter */
     c->notes = notes;
     changed = walk(c, node, path);
   }
   if (changed)
-    brim_problem(&c->problems, BRIM_ECONFIG, "the defaults lists never agree on the options: %s and what it includes",
-                 path);
+    brim_problem(&c->problems, BRIM_ECONFIG,
+                 "the defaults lists do not settle on options: %s and the files that it includes", path);
 }

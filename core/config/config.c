@@ -1,6 +1,6 @@
-/* Loading a configuration: parse the overrides, compose the files, find the plugins, apply the overrides, and check
- * everything against the schema once, filling the settings and the plugins' parameters on the way. A step goes on
- * where it can after an error, so that all of them are told together. */
+/* Loads a configuration: parses the overrides, composes the files, finds the plugins, applies the overrides, and checks
+ * everything against the schema once, while filling the settings and the plugins' parameters. Where possible, a step
+ * continues after an error, so that all errors are reported together. */
 #include "config/config.h"
 
 #include <assert.h>
@@ -17,7 +17,7 @@
 #include "config/schema.h"
 #include "param/value.h"
 
-#define RUN_NAME_BYTES_MAX 200 /* a folder is called by it and the time, and a folder's name has at most 255 */
+#define RUN_NAME_BYTES_MAX 200 /* a folder's name contains it and the time, and has at most 255 bytes */
 
 typedef struct loading {
   brim_config *config;
@@ -46,7 +46,7 @@ static void read_overrides(loading *l, const brim_config_request *request)
   l->config->override_count = request->override_count;
 }
 
-/* A part of it could not be replaced: a problem was told, and nothing more can be said about it. */
+/* Part of it could not be replaced: the problem was added, and it cannot be checked further. */
 static bool has_failed(const brim_yaml *node)
 {
   if (node->interpolation == BRIM_YAML_FAILED) return true;
@@ -57,18 +57,17 @@ static bool has_failed(const brim_yaml *node)
 
 /* ---- plugins ---- */
 
-/* The id of what is chosen for a group, put into the tree if nobody has chosen and it has a fallback; NULL: there is
- * none. */
+/* The id of a group's choice, set to its fallback in the tree if there is no choice; NULL: there is none. */
 static brim_yaml *id_of(const loading *l, const brim_group *group)
 {
   brim_arena *arena = l->c.arena;
   brim_yaml *node = brim_yaml_get(l->c.root, group->name);
   brim_yaml *id = node ? brim_yaml_get(node, "id") : NULL;
   if (!group->fallback || (id && !brim_yaml_is_null(id) && !brim_yaml_is_missing(id))) return id;
-  const brim_yaml_origin nobody = {.file = "default"};
-  id = brim_yaml_scalar(arena, group->fallback, nobody);
+  const brim_yaml_origin default_origin = {.file = "default"};
+  id = brim_yaml_scalar(arena, group->fallback, default_origin);
   if (!node || node->kind != BRIM_YAML_MAP) {
-    node = brim_yaml_map(arena, nobody);
+    node = brim_yaml_map(arena, default_origin);
     brim_yaml_set(arena, l->c.root, group->name, node);
   }
   brim_yaml_set(arena, node, "id", id);
@@ -84,16 +83,16 @@ static bool has_wrapper(const loading *l)
 static void refuse_no_backbone(loading *l)
 {
   const char *id = l->plugins.group[0]->id;
-  brim_problem(&l->c.problems, BRIM_ECONFIG,
-               "model=%s is around another model, and none is chosen: write backbone=OPTION", id);
+  brim_problem(&l->c.problems, BRIM_ECONFIG, "model=%s wraps another model, and none is chosen: write backbone=OPTION",
+               id);
   brim_compose_hint_available(&l->c, "backbone", NULL);
 }
 
-/* One that was typed, which nothing would be around. */
+/* Rejects a backbone on the command line for a model that does not wrap another. */
 static void refuse_backbone(loading *l, const brim_yaml *id)
 {
   const char *model = l->plugins.group[0]->id;
-  brim_problem_at(&l->c.problems, &id->origin, "backbone=%s means nothing to model=%s, which is not around another",
+  brim_problem_at(&l->c.problems, &id->origin, "backbone=%s has no effect: model=%s does not wrap another model",
                   id->scalar, model);
   brim_problem_hint(&l->c.problems,
                     "to train on its frozen features or adapt it: model=linear_probe or model=lora; to train it "
@@ -106,24 +105,24 @@ static bool is_backbone(const brim_group *group)
   return group->is_optional && group->kind == BRIM_MODEL;
 }
 
-/* Has nobody named one? */
+/* Whether no backbone was chosen. */
 static bool is_unset(const brim_yaml *id)
 {
   return !id || brim_yaml_is_null(id) || brim_yaml_is_missing(id);
 }
 
-/* The backbone's plugin; NULL without a problem where none is needed. */
+/* The backbone's plugin; NULL, without a problem, if none is needed. */
 static const brim_plugin *check_backbone(loading *l, const brim_yaml *id, const brim_plugin *plugin)
 {
   if (!has_wrapper(l) && id->origin.text && l->plugins.group[0]) refuse_backbone(l, id);
   if (plugin && brim_is_wrapper(plugin)) {
-    brim_problem_at(&l->c.problems, &id->origin, "backbone=%s: it is around another model itself", plugin->id);
+    brim_problem_at(&l->c.problems, &id->origin, "backbone=%s: this model itself wraps another one", plugin->id);
     return NULL;
   }
   return plugin;
 }
 
-/* The plugin that a group's node names; NULL with a problem added. */
+/* The plugin that a group's node names; NULL, with a problem added, on failure. */
 static const brim_plugin *find_plugin(loading *l, const brim_group *group)
 {
   brim_composition *c = &l->c;
@@ -132,8 +131,8 @@ static const brim_plugin *find_plugin(loading *l, const brim_group *group)
     if (is_backbone(group) && has_wrapper(l)) refuse_no_backbone(l);
     if (group->is_optional) return NULL;
     const brim_chosen *chosen = brim_compose_chosen(c, group->name);
-    const brim_yaml_origin *told = id ? &id->origin : chosen && chosen->met ? &chosen->met_origin : NULL;
-    brim_problem_at(&c->problems, told, "no option is chosen for group '%s': write %s=OPTION", group->name,
+    const brim_yaml_origin *origin = id ? &id->origin : chosen && chosen->met ? &chosen->met_origin : NULL;
+    brim_problem_at(&c->problems, origin, "no option is chosen for group '%s': write %s=OPTION", group->name,
                     group->name);
     brim_compose_hint_available(c, group->name, NULL);
     return NULL;
@@ -150,30 +149,30 @@ static const brim_plugin *find_plugin(loading *l, const brim_group *group)
   return is_backbone(group) ? check_backbone(l, id, plugin) : plugin;
 }
 
-/* The ids of a list, put into the tree if nobody has chosen any; NULL: it is no list. */
+/* The ids of a list, set to the default in the tree if there is no choice; NULL: it is not a list. */
 static brim_yaml *list_of_ids(const loading *l, const brim_group *group)
 {
   brim_arena *arena = l->c.arena;
   brim_yaml *node = brim_yaml_get(l->c.root, group->name);
   brim_yaml *id = node ? brim_yaml_get(node, "id") : NULL;
   if (id && id->kind == BRIM_YAML_LIST) return id;
-  const brim_yaml_origin nobody = {.file = "default"};
-  brim_yaml *list = brim_yaml_list(arena, id ? id->origin : nobody);
+  const brim_yaml_origin default_origin = {.file = "default"};
+  brim_yaml *list = brim_yaml_list(arena, id ? id->origin : default_origin);
   const bool chosen = id && !brim_yaml_is_null(id) && !brim_yaml_is_missing(id);
   if (chosen && id->kind != BRIM_YAML_SCALAR) return NULL;
   if (chosen)
     brim_yaml_append(arena, list, id);
   else if (brim_compose_fallback(&l->c, group->name))
-    brim_yaml_append(arena, list, brim_yaml_scalar(arena, group->list, nobody));
+    brim_yaml_append(arena, list, brim_yaml_scalar(arena, group->list, default_origin));
   if (!node || node->kind != BRIM_YAML_MAP) {
-    node = brim_yaml_map(arena, nobody);
+    node = brim_yaml_map(arena, default_origin);
     brim_yaml_set(arena, l->c.root, group->name, node);
   }
   brim_yaml_set(arena, node, "id", list);
   return list;
 }
 
-/* Adds the plugin of one of the ids. False, with a problem added, if that cannot be. */
+/* Adds the plugin of one of the ids. False, with a problem added, on failure. */
 static bool add_to_list(loading *l, const brim_group *group, brim_yaml *id)
 {
   brim_composition *c = &l->c;
@@ -193,7 +192,7 @@ static bool add_to_list(loading *l, const brim_group *group, brim_yaml *id)
   for (size_t i = 0; i < p->listed_count; i++) {
     count += p->listed[i]->kind == group->kind;
     if (p->listed[i] != entry->plugin) continue;
-    brim_problem_at(&c->problems, &id->origin, "'%s' stands twice in the list of '%s'", id->scalar, group->name);
+    brim_problem_at(&c->problems, &id->origin, "'%s' appears twice in the list of '%s'", id->scalar, group->name);
     return false;
   }
   if (count == BRIM_POLICIES_MAX) {
@@ -231,7 +230,7 @@ static void find_plugins(loading *l)
 
 /* ---- keys that are in no table ---- */
 
-/* What a file says for a policy that is not in the list: it may be in another run's. */
+/* Ignores a file's values for a policy that is not in the list: another run may use it. */
 static bool is_of_unlisted(loading *l, const char *path, const brim_yaml *node)
 {
   const size_t length = strcspn(path, ".");
@@ -255,12 +254,12 @@ static void unknown_key(loading *l, const char *path, const brim_yaml *node)
   brim_schema_hint_keys(&l->schema, meant && strchr(meant, '.') ? meant : path, &l->c.problems);
 }
 
-/* A mandatory value that nobody gave; `row` NULL: of a key that the user added. What `brim config` shows may be
- * incomplete. */
+/* Reports a mandatory value that was not given; `row` NULL: of a key that the user added. `brim config` may show
+ * incomplete configurations. */
 static void missing_value(loading *l, const char *path, const brim_schema_row *row, const brim_yaml *node)
 {
   if (l->c.request->allow_missing) return;
-  if (node && node->origin.from) return; /* what it refers to is told */
+  if (node && node->origin.from) return; /* reported where it is defined */
   brim_text where = {0};
   if (node) brim_yaml_print_origin(&node->origin, &where);
   if (node && row) brim_text_add(&where, "   ");
@@ -271,7 +270,7 @@ static void missing_value(loading *l, const char *path, const brim_schema_row *r
   brim_text_release(&where);
 }
 
-/* The user's own keys need values too. */
+/* Keys that the user added need values too. */
 static void find_missing(loading *l, const char *path, const brim_yaml *node)
 {
   if (brim_yaml_is_missing(node)) missing_value(l, path, NULL, node);
@@ -298,7 +297,7 @@ static void check_keys(loading *l, const brim_yaml *node, const char *path)
       find_missing(l, full, child);
     } else if (brim_schema_find(&l->schema, full) || (strcmp(key, "id") == 0 && brim_compose_group_kind(path)) ||
                strcmp(full, "dataset.option") == 0) {
-      continue; /* its value is checked when it is filled in */
+      continue; /* its value is checked when it is taken */
     } else if (!declared) {
       unknown_key(l, full, child);
     } else if (child->kind == BRIM_YAML_MAP) {
@@ -326,7 +325,7 @@ static void value_problem(loading *l, const brim_schema_row *row, const brim_yam
   brim_text_release(&where);
 }
 
-/* The node of a row: from the tree, else what an earlier row of the same path took, else the default. */
+/* The node of a row: from the tree, else the one that an earlier row of the same path used, else the default. */
 static const brim_yaml *node_of(const loading *l, const brim_schema_row *row)
 {
   const brim_yaml *node = brim_yaml_get_path(l->c.root, row->path);
@@ -337,7 +336,7 @@ static const brim_yaml *node_of(const loading *l, const brim_schema_row *row)
 static void *params_of(const loading *l, const brim_schema_row *row)
 {
   for (size_t i = 0; row->plugin && i < l->config->choice_count; i++) {
-    const brim_config_choice *choice = &l->config->choice[i]; /* two groups may have chosen one plugin */
+    const brim_config_choice *choice = &l->config->choice[i]; /* two groups may choose the same plugin */
     const size_t length = strlen(choice->group);
     if (choice->plugin == row->plugin && strncmp(row->path, choice->group, length) == 0 && row->path[length] == '.')
       return choice->params;
@@ -361,7 +360,7 @@ static brim_yaml *make_parents(const loading *l, const char *path)
   return node;
 }
 
-/* Parses the value into its field. False if it is wrong; then a problem was added. */
+/* Parses the value into its field. False, with a problem added, if it is invalid. */
 static bool take_value(loading *l, const brim_schema_row *row, const brim_yaml *node)
 {
   brim_text problem = {0};
@@ -377,14 +376,14 @@ static void put(const loading *l, const brim_schema_row *row, brim_yaml *node)
   brim_yaml_set(l->c.arena, make_parents(l, row->path), dot ? dot + 1 : row->path, node);
 }
 
-/* Where values may be missing, "???" stands for them. */
+/* Shows "???" for a missing value, where that is allowed. */
 static void show_missing(const loading *l, const brim_schema_row *row, const brim_yaml *node)
 {
   const brim_yaml_origin nowhere = {.file = "default"};
   put(l, row, brim_yaml_scalar(l->c.arena, "???", node ? node->origin : nowhere));
 }
 
-/* The home folder of the user that "~name" names, or of this one; NULL: there is none. */
+/* The home folder of the user in "~name", or of this one; NULL: there is none. */
 static const char *home_of(const char *name)
 {
   if (!name[0]) return getenv("HOME");
@@ -392,8 +391,8 @@ static const char *home_of(const char *name)
   return user ? user->pw_dir : NULL;
 }
 
-/* "~/x" and "~user/x" of a path, as shells write them: they replace them only where a word begins so. As in a shell,
- * the name of no user is the name of a file. */
+/* Expands "~/x" and "~user/x" at the start of a path: shells do that only at the start of a word. As in a shell, a name
+ * that is not a user's is a file name. */
 static const brim_yaml *expand_home(loading *l, const brim_schema_row *row, const brim_yaml *node)
 {
   if (!node || !brim_schema_holds_path(row, node) || node->scalar[0] != '~') return node;
@@ -415,7 +414,7 @@ static bool is_default(const brim_yaml *node)
   return node->origin.file && strcmp(node->origin.file, "default") == 0;
 }
 
-/* Does a file or the command line say how many clients there are? */
+/* Whether a file or the command line sets the number of clients. */
 static bool has_clients(const loading *l)
 {
   const brim_yaml *node = brim_yaml_get_path(l->c.root, "total_clients");
@@ -426,7 +425,7 @@ static void fill_row(loading *l, const brim_schema_row *row)
 {
   const brim_yaml *node = expand_home(l, row, node_of(l, row));
   if (brim_schema_find(&l->schema, row->path) != row && !brim_yaml_get_path(l->config->root, row->path))
-    return; /* an earlier row of the same path has told what is wrong */
+    return; /* the problem was added for an earlier row of the same path */
   if (node && has_failed(node)) return;
   if (!node || brim_yaml_is_missing(node)) {
     missing_value(l, row->path, row, node);
@@ -438,7 +437,7 @@ static void fill_row(loading *l, const brim_schema_row *row)
   put(l, row, brim_yaml_clone(l->c.arena, node));
 }
 
-/* Keys that the user added go with the resolved configuration. */
+/* Copies keys that the user added to the resolved configuration. */
 static void keep_added(const loading *l, const brim_yaml *from, brim_yaml *to)
 {
   for (size_t i = 0; i < from->count; i++) {
@@ -450,7 +449,7 @@ static void keep_added(const loading *l, const brim_yaml *from, brim_yaml *to)
   }
 }
 
-/* The name of a data set's option in the tree; NULL: it has only the plugin's name. */
+/* The name of a dataset's option in the tree; NULL: it was chosen by the plugin's name. */
 static brim_yaml *option_of(const loading *l, const char *group)
 {
   brim_yaml *option = brim_yaml_get_path(l->c.root, "dataset.option");
@@ -472,7 +471,7 @@ static void add_choice(loading *l, const char *name, uint32_t kind, const brim_p
   choice->params = brim_arena_alloc(l->c.arena, plugin->params_size);
 }
 
-/* A group's choices, and its node in the resolved configuration with the id or ids. */
+/* Adds a group's choices, and its node in the resolved configuration with the id or ids. */
 static void add_choices(loading *l, int g)
 {
   const brim_group *group = &brim_config_groups[g];
@@ -490,7 +489,7 @@ static void add_choices(loading *l, int g)
   brim_yaml_set(l->c.arena, l->config->root, group->name, node);
 }
 
-/* The list of augmentations is part of the settings, which all that prepares samples goes by. */
+/* Copies the list of augmentations into the settings, which all code that prepares samples uses. */
 static void set_augmentations(brim_config *config)
 {
   brim_augment_choice *chosen = BRIM_ARENA_NEW(&config->arena, brim_augment_choice, BRIM_POLICIES_MAX);
@@ -515,9 +514,9 @@ static void fill(loading *l)
   keep_added(l, l->c.root, config->root);
 }
 
-/* ---- the whole ---- */
+/* ---- loading ---- */
 
-/* Defaults go into the tree, where interpolations can find them. */
+/* Adds defaults to the tree, where interpolations can find them. */
 static void complete(const loading *l)
 {
   brim_arena *arena = l->c.arena;
@@ -544,7 +543,7 @@ static void tell_notes(const brim_problems *notes)
   for (size_t i = 0; i < notes->count; i++) brim_log(BRIM_LOG_INFO, "%s", notes->text[i]);
 }
 
-/* The name of a run is shown to people, and names a folder. */
+/* The name of a run is displayed, and used in the name of a folder. */
 static void check_run(loading *l)
 {
   const brim_yaml *name = brim_yaml_get_path(l->config->root, "run.name");
@@ -576,7 +575,7 @@ static void load(loading *l, const brim_config_request *request)
   if (l->c.problems.count == 0) brim_federation_resolve(&l->c, &l->schema, l->config);
 }
 
-/* What a configuration was made of, to make it again. */
+/* Keeps the request from which a configuration was made, to make it again. */
 static void keep_request(brim_config *config, const brim_config_request *request, const brim_registry *registry)
 {
   brim_arena *arena = &config->arena;
@@ -612,9 +611,9 @@ brim_status brim_config_load(const brim_config_request *request, const brim_regi
   return status;
 }
 
-/* ---- the same with other choices ---- */
+/* ---- loading again with other choices ---- */
 
-/* Is another option of a group asked for than there is? */
+/* Whether another option of a group is requested than the current one. */
 static bool changes_option(const brim_config *config, const char *other)
 {
   const size_t length = strcspn(other, "=");
@@ -626,7 +625,7 @@ static bool changes_option(const brim_config *config, const char *other)
   return false;
 }
 
-/* Does a word of the command line speak of the same key as `other`, or of a key of an option that goes with it? */
+/* Whether a word of the command line sets the same key as `other`, or a key of an option that belongs to it. */
 static bool is_about(const brim_config *config, const char *word, const char *other)
 {
   const char *key = word + strspn(word, "+~");

@@ -1,5 +1,4 @@
-/* What a person asks of a configuration: its values and where they come from, the groups and their options, and every
- * key that there is. */
+/* Prints a configuration: its values and their origins, the groups and their options, and all keys. */
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +11,7 @@
 
 enum { CELLS = 5 }; /* key, type, default, range, help */
 
-/* A literal "${" must not be taken for an interpolation when the text is read again. */
+/* Escapes a literal "${", which would be taken for an interpolation when the text is read again. */
 static void escape(brim_arena *arena, brim_yaml *node)
 {
   if (strstr(node->scalar, "${")) node->scalar = brim_interpolation_escape(arena, node->scalar);
@@ -30,7 +29,7 @@ void brim_config_print(const brim_config *config, brim_text *out, bool origins)
 
 /* ---- groups ---- */
 
-/* Names of the folders on the search path, sorted; those of the core's groups not among them. */
+/* Names of the folders on the search path, sorted, without those of the core's groups. */
 static size_t other_groups(const brim_composition *c, const char ***out)
 {
   brim_yaml *found = brim_yaml_map(c->arena, (brim_yaml_origin){0});
@@ -41,7 +40,7 @@ static size_t other_groups(const brim_composition *c, const char ***out)
         brim_yaml_set(c->arena, found, entry->d_name, found);
     if (dir) closedir(dir);
   }
-  for (size_t i = 1; i < found->count; i++) /* few, so by insertion */
+  for (size_t i = 1; i < found->count; i++) /* insertion sort: there are few */
     for (size_t k = i; k > 0 && strcmp(found->key[k - 1], found->key[k]) > 0; k--) {
       const char *swap = found->key[k];
       found->key[k] = found->key[k - 1];
@@ -65,7 +64,7 @@ static void print_group(const brim_composition *c, const char *group, brim_text 
     brim_text_printf(out, "  %-*s  %s\n", (int)width, option[i],
                      file    ? file
                      : entry ? entry->plugin->help
-                             : "chosen by brim: a GPU where there is one, else cpu, else reference");
+                             : "chosen by brim: a GPU if there is one, else cpu, else reference");
   }
   if (count == 0) brim_text_add(out, "  none\n");
 }
@@ -84,7 +83,7 @@ brim_status brim_config_print_groups(const brim_config_request *request, const b
 
 /* ---- schema ---- */
 
-/* Rows of the schema as a table; `only`: those of one plugin, or of the core if it is NULL; `all`: every row. */
+/* Prints rows of the schema as a table; `only`: those of one plugin, or of the core if it is NULL; `all`: every row. */
 static void print_rows(const brim_schema *schema, const brim_plugin *only, bool all, brim_text *out)
 {
   size_t width[CELLS] = {0};
@@ -113,7 +112,7 @@ static void print_old_names(brim_text *out)
 {
   size_t width = 0;
   for (const brim_alias *a = brim_aliases; a->old; a++) width = strlen(a->old) > width ? strlen(a->old) : width;
-  brim_text_add(out, "\nold names, which are still taken:\n");
+  brim_text_add(out, "\nold names, which are still accepted:\n");
   for (const brim_alias *a = brim_aliases; a->old; a++) {
     brim_text_printf(out, "%-*s  now %s%s", (int)width, a->old, a->now, a->values ? ": " : "");
     for (const char *s = a->values; s && *s; s++) brim_text_add_n(out, *s == '|' ? ", " : s, *s == '|' ? 2 : 1);

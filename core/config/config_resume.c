@@ -1,4 +1,5 @@
-/* The configuration that a run's folder keeps: it can be read from anywhere, and resuming the run notices edits. */
+/* The configuration in a run's folder: makes it readable from any working directory, and detects edits when the run is
+ * resumed. */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
@@ -39,7 +40,7 @@ static void tell_edit(brim_problems *problems, const char *path, const brim_yaml
   brim_text before = {0}, after = {0};
   brim_yaml_print(was, &before, false);
   brim_yaml_print(now, &after, false);
-  brim_problem_at(problems, &now->origin, "'%s' was edited: the run began with %.*s, and it is %.*s now", path,
+  brim_problem_at(problems, &now->origin, "'%s' was edited: the run began with %.*s, now it is %.*s", path,
                   (int)strcspn(brim_text_str(&before), "\n"), brim_text_str(&before),
                   (int)strcspn(brim_text_str(&after), "\n"), brim_text_str(&after));
   brim_text_release(&before);
@@ -53,7 +54,7 @@ static const brim_config_choice *find_choice(const brim_config *config, const ch
   return NULL;
 }
 
-/* Of names; NULL: none. */
+/* Compares lists of names; NULL: an empty one. */
 static bool same_list(const brim_yaml *a, const brim_yaml *b)
 {
   const size_t count = a ? a->count : 0;
@@ -63,7 +64,7 @@ static bool same_list(const brim_yaml *a, const brim_yaml *b)
   return true;
 }
 
-/* Keys of another plugin than before are not compared: the plugin is told. Policies change no number. */
+/* Skips keys of a plugin that was replaced: the replacement is reported. Policies do not change results. */
 static bool compare_choices(const brim_config *was, const brim_config *now, brim_problems *problems)
 {
   const size_t before = problems->count;
@@ -101,7 +102,7 @@ brim_status brim_config_check_edits(const brim_config *was, const brim_config *n
   if (compare_choices(was, now, &problems)) compare_values(was, now, &problems);
   if (problems.count > 0)
     brim_problem_hint(&problems,
-                      "to go on, write the old value again; to train with the new one, start a new run: "
+                      "to resume, restore the old value; to train with the new one, start a new run: "
                       "brim train --from %s",
                       run);
   const brim_status status = brim_problems_status(&problems);

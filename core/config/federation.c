@@ -10,7 +10,7 @@ static const brim_yaml_origin *origin_of(const brim_config *config, const char *
   return node ? &node->origin : NULL;
 }
 
-/* Has the key another value than its default, or was that typed? */
+/* Whether the key has a value other than its default, or is on the command line. */
 static bool is_set(const brim_composition *c, const brim_schema *schema, const brim_config *config, const char *path)
 {
   const brim_param *row = brim_schema_find(schema, path)->row;
@@ -18,8 +18,8 @@ static bool is_set(const brim_composition *c, const brim_schema *schema, const b
   return node->origin.text || !brim_value_same(row, node, brim_value_default(row, c->arena), c->arena);
 }
 
-/* Passes over the data that a file asks for, as experiments do, are those of a client over its own, unless these are
- * set too. Who types training.epochs may mean rounds, and is asked. */
+/* training.epochs in a file, such as an experiment, means the passes of a client over its own samples, unless those are
+ * set too. On the command line it may be meant for rounds, so that is an error. */
 static void take_epochs(brim_composition *c, const brim_schema *schema, brim_config *config)
 {
   brim_yaml *epochs = brim_yaml_get_path(config->root, "training.epochs"),
@@ -35,7 +35,7 @@ static void take_epochs(brim_composition *c, const brim_schema *schema, brim_con
   epochs->scalar = brim_value_default(brim_schema_find(schema, "training.epochs")->row, c->arena)->scalar;
 }
 
-/* Keys that mean nothing to clients, or would not do what they say. */
+/* Rejects keys that have no meaning, or another effect, with clients. */
 static void refuse_keys(brim_composition *c, const brim_schema *schema, const brim_config *config)
 {
   const brim_settings *s = &config->settings;
@@ -44,12 +44,12 @@ static void refuse_keys(brim_composition *c, const brim_schema *schema, const br
     bool is_refused;
     const char *why, *instead;
   } keys[] = {
-      {"training.epochs", is_set(c, schema, config, "training.epochs"), "a federation goes by rounds",
+      {"training.epochs", is_set(c, schema, config, "training.epochs"), "a federation counts rounds",
        "set rounds=N, and federate.local_epochs=N for the passes of a client over its own samples"},
-      {"training.steps", s->training.steps > 0, "a federation goes by rounds", "set rounds=N"},
-      {"training.eval_every_steps", s->training.eval_every_steps > 0, "a federation goes by rounds",
+      {"training.steps", s->training.steps > 0, "a federation counts rounds", "set rounds=N"},
+      {"training.eval_every_steps", s->training.eval_every_steps > 0, "a federation counts rounds",
        "set federate.eval_every_rounds=N"},
-      {"training.checkpoint_every_steps", s->training.checkpoint_every_steps > 0, "a federation goes by rounds",
+      {"training.checkpoint_every_steps", s->training.checkpoint_every_steps > 0, "a federation counts rounds",
        "set federate.checkpoint_every_rounds=N"},
       {"training.ema_decay", s->training.ema_decay > 0, "clients begin each round with the global model",
        "leave it at 0; server_optimizer.momentum averages over rounds"},
@@ -72,7 +72,8 @@ static void refuse_keys(brim_composition *c, const brim_schema *schema, const br
 
 /* ---- the simulated world ---- */
 
-/* Has a key of the section another value than its default? Not whether it was typed: a resumed run does not know. */
+/* Whether a key of the section has a value other than its default, on the command line or not: a resumed run does not
+ * know. */
 static bool is_changed(const brim_composition *c, const brim_schema *schema, const brim_config *config,
                        const char *section)
 {
@@ -85,7 +86,7 @@ static bool is_changed(const brim_composition *c, const brim_schema *schema, con
   return false;
 }
 
-/* The four lists describe the same networks. */
+/* The items of the four lists describe the same networks. */
 static void check_network(brim_composition *c, const brim_config *config)
 {
   const brim_network_settings *n = &config->settings.network;
@@ -115,7 +116,7 @@ static void check_world(brim_composition *c, const brim_config *config)
     brim_problem_hint(&c->problems, "set world.trace=FILE, a CSV file with the columns client,start,end");
   }
   if (!traced && w->trace[0]) {
-    brim_problem_at(&c->problems, origin_of(config, "world.trace"), "'world.trace' changes nothing here");
+    brim_problem_at(&c->problems, origin_of(config, "world.trace"), "'world.trace' has no effect here");
     brim_problem_hint(&c->problems, "set world.availability=trace, or leave world.trace out");
   }
 }
@@ -139,7 +140,7 @@ static void check_numbers(brim_composition *c, const brim_schema *schema, const 
   }
   if (s->federate.local != BRIM_LOCAL_FEDPROX && is_set(c, schema, config, "federate.mu")) {
     brim_problem_at(&c->problems, origin_of(config, "federate.mu"),
-                    "federate.mu=%g means nothing with federate.local=fedavg", s->federate.mu);
+                    "federate.mu=%g has no effect with federate.local=fedavg", s->federate.mu);
     brim_problem_hint(&c->problems, "set federate.local=fedprox, whose mu=0 is federated averaging, or leave it out");
   }
 }
@@ -150,14 +151,15 @@ void brim_federation_resolve(brim_composition *c, const brim_schema *schema, bri
   const brim_config_choice *server = brim_config_server_optimizer(config);
   if (s->total_clients == 0) {
     const brim_config_choice *method = brim_config_method(config);
-    if (method && origin_of(config, "method.id")->text) { /* who typed it means something by it */
-      brim_problem_at(&c->problems, origin_of(config, "method.id"), "method=%s means nothing without clients",
+    if (method &&
+        origin_of(config, "method.id")->text) { /* set on the command line, so it was meant to have an effect */
+      brim_problem_at(&c->problems, origin_of(config, "method.id"), "method=%s has no effect without clients",
                       method->plugin->id);
       brim_problem_hint(&c->problems, "to train federated, write brim federate, or set total_clients=N");
     }
     if (!server) return;
     brim_problem_at(&c->problems, origin_of(config, "server_optimizer.id"),
-                    "server_optimizer=%s means nothing without clients", server->plugin->id);
+                    "server_optimizer=%s has no effect without clients", server->plugin->id);
     brim_problem_hint(&c->problems, "to train federated, write brim federate, or set total_clients=N");
     return;
   }
@@ -172,8 +174,8 @@ void brim_federation_resolve(brim_composition *c, const brim_schema *schema, bri
   if (!brim_config_method(config)) {
     brim_problem_at(&c->problems, origin_of(config, "total_clients"),
                     "no option is chosen for group 'method', which selects the clients of a round");
-    brim_problem_hint(&c->problems, "method=random is as likely to select one as another; `brim federate` has it by "
-                                    "default");
+    brim_problem_hint(&c->problems, "method=random selects all clients with the same probability; it is the default "
+                                    "of `brim federate`");
   }
   check_numbers(c, schema, config);
   s->has_world = s->federate.deadline_seconds > 0 || s->federate.over_selection > 0 ||
@@ -184,6 +186,6 @@ void brim_federation_resolve(brim_composition *c, const brim_schema *schema, bri
   s->training.eval_every_steps = s->federate.eval_every_rounds;
   s->training.checkpoint_every_steps = s->federate.checkpoint_every_rounds;
   if (s->federate.train || s->rounds == 0) return;
-  s->training.eval_every_steps = s->rounds; /* the model does not change */
+  s->training.eval_every_steps = s->rounds; /* evaluate once: the model does not change */
   s->training.checkpoint_every_steps = s->rounds;
 }

@@ -1,5 +1,5 @@
-/* Values are replaced on demand: to replace one, those that it refers to are replaced first, and the stack of values
- * under way shows a circle. Replaced values are marked, since an escaped "${" in them must not be read again. */
+/* Values are replaced on demand: the values that one refers to are replaced first, and the stack of values in progress
+ * reveals cycles. Replaced values are marked, as an escaped "${" in them must not be read again. */
 #include "config/interpolate.h"
 
 #include <stdarg.h>
@@ -10,7 +10,7 @@
 #include "base/utf8.h"
 #include "config/alias.h"
 
-/* Where names in ${...} lead. */
+/* The scope of names in ${...}. */
 enum scope { SCOPE_TREE, SCOPE_OPTIONS, SCOPE_ENVIRONMENT };
 
 typedef struct job {
@@ -23,7 +23,7 @@ typedef struct job {
   } stack[BRIM_INTERPOLATION_DEPTH_MAX];
   size_t count;
   int nesting;
-  size_t bytes, nodes; /* made so far, over all values */
+  size_t bytes, nodes; /* total of all values so far */
 } job;
 
 static bool resolve(job *j, const char *path, brim_yaml *node);
@@ -34,7 +34,7 @@ static const struct under_way *top(const job *j)
   return &j->stack[j->count - 1];
 }
 
-/* Adds "'key' ...", with the position of the value that is being replaced; returns NULL. */
+/* Adds the problem "'key' ...", with the position of the value that is being replaced; returns NULL. */
 BRIM_PRINTF(2, 3)
 static brim_yaml *fail(const job *j, const char *format, ...)
 {
@@ -54,7 +54,7 @@ static brim_yaml *new_text(const job *j, const char *text)
   return node;
 }
 
-/* ---- what has been made must stay small ---- */
+/* ---- limits of size ---- */
 
 static void measure(const brim_yaml *node, size_t *nodes, size_t *bytes)
 {
@@ -73,7 +73,7 @@ static bool spend(job *j, const brim_yaml *node)
 
 /* ---- references ---- */
 
-/* "[0]" and "[a]" become ".0" and ".a"; NULL if what is left are no names joined by dots. */
+/* Turns "[0]" and "[a]" into ".0" and ".a"; NULL if the result is not names joined by dots. */
 static const char *read_reference(const job *j, const char *text)
 {
   brim_text out = {0};
@@ -89,7 +89,7 @@ static const char *read_reference(const job *j, const char *text)
   return good ? path : NULL;
 }
 
-/* The path that ${.x} or ${..x} means here; NULL if it leads above the root. */
+/* The path that ${.x} or ${..x} refers to here; NULL if it is above the root. */
 static const char *absolute(const job *j, const char *reference)
 {
   const size_t up = strspn(reference, ".");
@@ -102,7 +102,7 @@ static const char *absolute(const job *j, const char *reference)
   return brim_arena_printf(j->c->arena, "%.*s%s%s", (int)length, top(j)->path, length ? "." : "", reference + up);
 }
 
-/* The node at a path, replacing what stands on the way; NULL if there is none. *failed: it cannot be replaced. */
+/* The node at a path, after replacing values on the way; NULL if there is none. *failed: one cannot be replaced. */
 static brim_yaml *find_value(job *j, const char *path, bool *failed)
 {
   brim_yaml *node = j->c->root;
@@ -129,7 +129,7 @@ static brim_yaml *no_such_key(const job *j, const char *reference, const char *p
   return NULL;
 }
 
-/* The name of an option: ${group}. */
+/* The name of a group's option: ${group}. */
 static brim_yaml *option_of(const job *j, const char *group)
 {
   const brim_chosen *chosen = brim_compose_chosen(j->c, group);
@@ -140,7 +140,7 @@ static brim_yaml *option_of(const job *j, const char *group)
 static brim_yaml *refer(job *j, const char *text)
 {
   const char *reference = read_reference(j, text);
-  if (!reference) return fail(j, "refers to '%s', which is no key: write names joined by dots", text);
+  if (!reference) return fail(j, "refers to '%s', which is not a key: write names joined by dots", text);
   if (j->scope == SCOPE_OPTIONS) return option_of(j, reference);
   if (j->scope == SCOPE_ENVIRONMENT)
     return fail(j, "cannot refer to ${%s}, since it chooses a plugin: ${oc.env:...} only", reference);
@@ -155,12 +155,12 @@ static brim_yaml *refer(job *j, const char *text)
 
 /* ---- resolvers ---- */
 
-/* An argument, up to ',' or '}': text with quotes, escapes and interpolations. *null: it is the word null, unquoted. */
+/* An argument, up to ',' or '}': text with quotes, escapes and interpolations. *null: it is the unquoted word null. */
 static bool read_argument(job *j, const char **s, brim_text *out, bool *null)
 {
   const char *p = *s + strspn(*s, " \t");
   const char quote = *p == '\'' || *p == '"' ? *p++ : '\0';
-  size_t kept = 0; /* without the blanks at the end */
+  size_t kept = 0; /* without trailing blanks */
   while (*p && (quote ? *p != quote : !strchr(",}", *p))) {
     if (p[0] == '$' && p[1] == '{') {
       const brim_yaml *value = evaluate(j, &p);
@@ -229,7 +229,8 @@ static brim_yaml *call(job *j, const char *resolver, const char **s)
 
 /* ---- text ---- */
 
-/* The value of "${...}" at *s, which is moved behind it; NULL with a problem added, or one before that caused it. */
+/* The value of "${...}" at *s, which is advanced past it; NULL on failure, with a problem added here or by the
+ * cause. */
 static brim_yaml *evaluate_inside(job *j, const char **s)
 {
   brim_text head = {0};
@@ -288,7 +289,7 @@ static const char *copy_text(const char *s, brim_text *out)
   return s;
 }
 
-/* The value of a text: what its only interpolation means, or text put together. */
+/* The value of a text: that of its only interpolation, or a concatenation. */
 static brim_yaml *value_of(job *j, const char *text)
 {
   brim_text out = {0};
@@ -319,7 +320,7 @@ static bool circle(const job *j, size_t first, const char *path)
 {
   brim_text text = {0};
   for (size_t i = first; i < j->count; i++) brim_text_printf(&text, "%s -> ", j->stack[i].path);
-  brim_problem(&j->c->problems, BRIM_ECONFIG, "interpolations go round in a circle: %s%s", brim_text_str(&text), path);
+  brim_problem(&j->c->problems, BRIM_ECONFIG, "interpolations form a cycle: %s%s", brim_text_str(&text), path);
   for (size_t i = first; i < j->count; i++) {
     brim_text_clear(&text);
     brim_yaml_print_origin(&j->stack[i].node->origin, &text);
@@ -329,7 +330,7 @@ static bool circle(const job *j, size_t first, const char *path)
   return false;
 }
 
-/* A declared type parses the value, whatever quotes it came with; text that is to be text stays so. */
+/* If a type is declared it parses the value, quoted or not; otherwise text stays text. */
 static void unquote(const job *j, const char *path, brim_yaml *node)
 {
   const brim_schema_row *row = j->schema ? brim_schema_find(j->schema, path) : NULL;
@@ -342,7 +343,7 @@ static void unquote(const job *j, const char *path, brim_yaml *node)
   node->quoted = is_text && (brim_yaml_is_null(node) || brim_yaml_is_missing(node));
 }
 
-/* Marks a whole subtree as replaced, by what `from` says at `origin`. */
+/* Marks a whole subtree as replaced, by the text `from` at `origin`. */
 static void mark(brim_yaml *node, const brim_yaml_origin *origin, const char *from)
 {
   node->interpolation = BRIM_YAML_RESOLVED;
@@ -385,7 +386,7 @@ static bool resolve_scalar(job *j, const char *path, brim_yaml *node)
   return done;
 }
 
-/* Replaces what is in a node; `path` is without the '+' of added keys. */
+/* Replaces the interpolations in a node; `path` is without the '+' of added keys. */
 static bool resolve(job *j, const char *path, brim_yaml *node)
 {
   if (node->kind == BRIM_YAML_SCALAR) return resolve_scalar(j, path, node);

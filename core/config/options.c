@@ -1,5 +1,5 @@
-/* Groups and their options: what there is, where it is, what was chosen, and what to say when it is missing. Composing
- * and interpolation both ask here. */
+/* Groups and their options: lists and finds them, determines choices, and reports missing ones. Used by composition and
+ * interpolation. */
 #include <limits.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -101,8 +101,8 @@ static bool is_top_level_key(const char *key)
   return false;
 }
 
-/* Folders beside those of groups that hold no options: name maps, which model.weights_map names, and the scenarios of
- * `brim simulate`. */
+/* Folders on the search path that are not groups: name maps, for model.weights_map, and the scenarios of `brim
+ * simulate`. */
 static bool is_folder_of_others(const char *name)
 {
   return strcmp(name, "weights") == 0 || strcmp(name, "scenario") == 0;
@@ -120,8 +120,8 @@ bool brim_compose_is_group(const brim_composition *c, const char *key)
   return false;
 }
 
-/* The folder of options that a group shares with another: a backbone is any of the models, a server's optimizer any of
- * the optimizers. NULL: none. */
+/* The folder of options that a group shares with another: a backbone may be any of the models, a server's optimizer any
+ * of the optimizers. NULL: none. */
 static const char *shared_folder(const char *group)
 {
   const brim_group *second = NULL, *all = brim_config_groups;
@@ -164,7 +164,7 @@ bool brim_compose_has_options(const brim_composition *c, const char *group, cons
   return true;
 }
 
-/* Adds the names of the *.yaml in a folder. */
+/* Adds the names of the *.yaml files in a folder. */
 static void add_files(brim_arena *arena, const char *folder, brim_yaml *names)
 {
   const char **file;
@@ -183,7 +183,7 @@ bool brim_is_wrapper(const brim_plugin *plugin)
   return ops && ops->size >= offsetof(brim_model_ops, wraps) + sizeof ops->wraps && ops->wraps != BRIM_WRAPS_NOTHING;
 }
 
-/* What a wrapper is around cannot be one itself. */
+/* A wrapped model cannot be a wrapper itself. */
 static bool suits(const char *group, const brim_plugin *plugin)
 {
   for (const brim_group *g = brim_config_groups; g->name; g++)
@@ -232,8 +232,8 @@ void brim_compose_hint_available(brim_composition *c, const char *group, const c
   brim_text_release(&searched);
 }
 
-/* Why the plugin of that name could not be loaded; false: it was not found. */
-static bool tell_failure(brim_composition *c, const char *group, const char *id, const brim_yaml_origin *told)
+/* Reports why the plugin of that name could not be loaded; false: it was not found. */
+static bool tell_failure(brim_composition *c, const char *group, const char *id, const brim_yaml_origin *origin)
 {
   const uint32_t kind = brim_compose_group_kind(group);
   const brim_registry_failure *failure = kind ? brim_registry_failure_of(c->registry, kind, id) : NULL;
@@ -241,7 +241,7 @@ static bool tell_failure(brim_composition *c, const char *group, const char *id,
   brim_text reason = {0};
   for (const char *s = failure->reason; *s; s++) brim_text_add_n(&reason, *s == '\n' ? "\n  " : s, *s == '\n' ? 3 : 1);
   c->problems.load = true;
-  brim_problem_at(&c->problems, told, "%s '%s' could not be loaded\n  %s: %s", group, id, failure->file,
+  brim_problem_at(&c->problems, origin, "%s '%s' could not be loaded\n  %s: %s", group, id, failure->file,
                   brim_text_str(&reason));
   brim_text_release(&reason);
   return true;
@@ -261,8 +261,8 @@ void brim_compose_no_option(brim_composition *c, const char *group, const char *
   brim_compose_hint_available(c, group, option);
 }
 
-/* A run knows the files of its plugins. */
-static void hint_where_it_was(brim_composition *c, const char *group, const char *id)
+/* Adds the file that the run loaded the plugin from. */
+static void hint_former_file(brim_composition *c, const char *group, const char *id)
 {
   const brim_config_request *r = c->request;
   const char *file = r->file && r->plugin_file ? r->plugin_file(c->arena, r->file, group, id) : NULL;
@@ -289,12 +289,12 @@ void brim_compose_no_plugin(brim_composition *c, const char *group, const char *
   }
   brim_problem_at(&c->problems, file_of(origin), "no plugin '%s' for group '%s' was found", id, group);
   if (meant) brim_problem_hint(&c->problems, "did you mean '%s'?", meant);
-  hint_where_it_was(c, group, id);
+  hint_former_file(c, group, id);
   brim_problem_hint(&c->problems, "found:%s   (brim plugins says where)", found.length > 0 ? found.s : " none");
   brim_text_release(&found);
 }
 
-/* The value of `device`, if the command line or the root file says it as it is; else "auto". */
+/* The value of `device`, if the command line or the root file sets it without interpolation; else "auto". */
 static const char *wanted_device(brim_composition *c)
 {
   static const char key[] = "device=";
@@ -309,7 +309,7 @@ static const char *wanted_device(brim_composition *c)
   return device && device->kind == BRIM_YAML_SCALAR ? device->scalar : "auto";
 }
 
-/* Has a backend a device to compute on? If not, c->auto_reason is set. */
+/* Whether a backend has a device. If not, sets c->auto_reason. */
 static bool has_device(brim_composition *c, const brim_plugin *plugin)
 {
   void *self = NULL;
@@ -328,7 +328,7 @@ static const char *choose_backend(brim_composition *c)
   const char *device = wanted_device(c);
   const char *named = brim_arena_string_n(c->arena, device, strcspn(device, ":"));
   if (strcmp(named, "auto") != 0 && brim_registry_find(c->registry, BRIM_BACKEND, named)) return named;
-  if (strcmp(named, "cuda") == 0) return named; /* if it cannot be loaded or was not built, that is what is told */
+  if (strcmp(named, "cuda") == 0) return named; /* if it cannot be loaded or was not built, the error says so */
   const brim_registry_entry *gpu = brim_registry_find(c->registry, BRIM_BACKEND, "cuda");
   const brim_registry_failure *failure = brim_registry_failure_of(c->registry, BRIM_BACKEND, "cuda");
   if (gpu && has_device(c, gpu->plugin)) return "cuda";

@@ -4,7 +4,7 @@
  *     ++key=value  either                      ~key         removes it: its default applies again
  *     key+=[x]     appends to a list           ~key=value   the same, if it has that value
  *
- * Split at the first '='. A value is a scalar, taken as it stands; [a, b]; {k: v}; or quoted, always a string.
+ * A word is split at the first '='. A value is a scalar, taken literally; [a, b]; {k: v}; or quoted, always a string.
  * `key=` is the empty string. */
 #ifndef BRIM_CONFIG_OVERRIDE_H
 #define BRIM_CONFIG_OVERRIDE_H
@@ -19,13 +19,13 @@ typedef struct brim_override {
   brim_yaml_origin origin;
 } brim_override;
 
-/* Takes a word apart; `argument`: its number on the command line, 0 if it is a policy's. False, with a problem added,
- * if it cannot. Strings live in `arena`. */
+/* Parses a word; `argument`: its number on the command line, 0 if it comes from a policy. False, with a problem added,
+ * on failure. Strings live in `arena`. */
 bool brim_override_parse(brim_arena *arena, const char *word, int argument, brim_problems *problems,
                          brim_override *out);
-/* Bytes before the first comma that is in no bracket and no quotes (a quote inside a word is an apostrophe), or of all
- * of it: what a sweep goes over. */
+/* The length up to the first comma that is outside of brackets and quotes (a quote inside a word is an apostrophe), or
+ * of the whole value: one item of a sweep. */
 size_t brim_override_item_length(const char *value);
-/* Is it range(...) or glob(...)? */
+/* Whether it is range(...) or glob(...). */
 bool brim_override_is_sweep_function(const char *value);
 #endif

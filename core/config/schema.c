@@ -1,4 +1,4 @@
-/* Collecting the rows of all tables, and finding the key that was meant by one that is not there. */
+/* Collects the rows of all tables, and suggests keys for unknown ones. */
 #include "config/schema.h"
 
 #include <limits.h>
@@ -17,7 +17,7 @@ static void add_section(brim_schema *schema, brim_arena *arena, const brim_secti
     add_row(schema, arena, section->path, (brim_schema_row){.row = &p->param, .section = section, .edit = p->edit});
 }
 
-/* Keys of backends and data sets that may be edited in a run that is resumed; tables of plugins do not say it. */
+/* Keys of backends and datasets that may be edited when a run is resumed; plugins' tables do not contain this. */
 static enum brim_edit edit_of(const char *section, const char *key)
 {
   static const char *const free_keys[][2] = {{"dataset", "path"},
@@ -106,7 +106,7 @@ static bool is_listed(const char *const *name, size_t count, const char *key)
   return false;
 }
 
-/* The longest section that the path is in: "policy.robust" of "policy.robust.allow". */
+/* The length of the longest section that contains the path: "policy.robust" of "policy.robust.allow". */
 static size_t section_length(const brim_schema *schema, const char *path, brim_arena *arena)
 {
   size_t best = 0;
@@ -134,7 +134,7 @@ void brim_schema_hint_keys(const brim_schema *schema, const char *path, brim_pro
     if (!is_listed(name, count, g->name)) name[count++] = g->name;
   const int group = (int)strcspn(path, ".");
   brim_problem_hint_names(problems,
-                          length == 0 ? "at the top there are:"
+                          length == 0 ? "top-level keys:"
                           : plugin    ? brim_arena_printf(arena, "%.*s '%s' has:", group, path, plugin)
                                       : brim_arena_printf(arena, "%.*s has:", (int)length, path),
                           name, count, NULL);
@@ -154,7 +154,7 @@ static bool same_parent(const char *a, const char *b)
   return n == m && strncmp(a, b, n) == 0;
 }
 
-/* Is `shorter` made of the first letters of the words of `name` ("lr" of "learning_rate")? */
+/* Whether `shorter` consists of the first letters of the words in `name` ("lr" of "learning_rate"). */
 static bool are_initials(const char *shorter, const char *name)
 {
   bool start = true;
@@ -166,7 +166,7 @@ static bool are_initials(const char *shorter, const char *name)
   return *shorter == '\0';
 }
 
-/* How far a known key is from what was written: 0 is nearest; INT_MAX: unrelated. */
+/* The distance of a known key from the written one: 0 is closest; INT_MAX: unrelated. */
 static int distance(const char *written, const char *known)
 {
   const char *a = leaf_of(written), *b = leaf_of(known);
@@ -176,7 +176,7 @@ static int distance(const char *written, const char *known)
   if (near != INT_MAX && (siblings || near == 0 || a == written)) return siblings ? near : near + 3;
   if (are_initials(a, b) || are_initials(b, a)) return siblings ? 2 : 5;
   if (siblings && length >= 3 && strlen(b) >= 3 && (brim_starts_with(a, b) || brim_starts_with(b, a))) return 4;
-  if (siblings && length < 4) return INT_MAX; /* too short to be mistyped so much */
+  if (siblings && length < 4) return INT_MAX; /* too short for that many mistakes */
   const int whole = brim_edit_distance(written, known);
   return whole <= 1 + (int)strlen(written) / 6 ? whole + 1 : INT_MAX;
 }

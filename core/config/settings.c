@@ -1,4 +1,4 @@
-/* Every key that the core itself reads. */
+/* All keys that the core reads. */
 #include "config/settings.h"
 
 #include <stdio.h>
@@ -8,8 +8,8 @@
 #include "graph/recompute.h"
 #include "graph/shard.h"
 
-/* May the value be edited in a run that is resumed? FREE: yes, the plan, the folders and the records may then differ,
- * what is trained does not. FIXED: no. CUT: yes, as long as the effective batch stays. */
+/* Whether the value may be edited when a run is resumed. FREE: yes; plan, folders and records may differ then, but not
+ * the training. FIXED: no. CUT: yes, as long as the effective batch stays the same. */
 #define FREE(...)                                                                                                      \
   {                                                                                                                    \
     BRIM_PARAM(__VA_ARGS__), BRIM_EDIT_FREE, false                                                                     \
@@ -18,7 +18,7 @@
   {                                                                                                                    \
     BRIM_PARAM(__VA_ARGS__), BRIM_EDIT_REFUSED, false                                                                  \
   }
-/* One whose value goes into the scenario of a recorded run, too. `edit`: FREE, REFUSED or CUT. */
+/* A key whose value is also recorded in the scenario of a run. `edit`: FREE, REFUSED or CUT. */
 #define REPLAYED(edit, ...)                                                                                            \
   {                                                                                                                    \
     BRIM_PARAM(__VA_ARGS__), BRIM_EDIT_##edit, true                                                                    \
@@ -27,40 +27,41 @@
 const char *const brim_precision_names[BRIM_PRECISIONS] = {"fp32", "bf16", "fp16"};
 
 static const brim_setting top_table[] = {
-    FIXED(I64, brim_settings, seed, "1", "[0,inf)", "seed of weights, order, augmentation and dropout"),
+    FIXED(I64, brim_settings, seed, "1", "[0,inf)", "seed of initial weights, sample order, augmentation and dropout"),
     REPLAYED(FREE, STR, brim_settings, device, "auto", NULL,
-             "where to train: auto, a backend, or one of its devices: cpu:1"),
+             "device to train on: auto, a backend (cuda), or one of its devices (cuda:1)"),
     REPLAYED(FREE, BOOL, brim_settings, auto_device, "true", NULL,
-             "device=auto takes the device with the most free memory; false: the first"),
+             "true: device=auto takes the device with the most free memory; false: the first device"),
     REPLAYED(FREE, BYTES, brim_settings, min_gpu_memory_mb, "0", NULL,
-             "free memory that a GPU, or a device with a limit, must have for device=auto to take it; a value from a "
-             "file asks of a device with a limit for no more than the limit"),
+             "free memory that device=auto requires of a GPU or a device with a limit; a value from a file is capped "
+             "at the device's limit"),
     REPLAYED(FREE, BOOL, brim_settings, wait_for_gpu, "false", NULL,
-             "wait in line for a GPU, or a device with a limit, until there is room for the run"),
-    REPLAYED(FREE, SECONDS, brim_settings, gpu_wait_timeout_minutes, "60", "[0,inf)", "longest wait for a device"),
+             "queue for a GPU or a device with a limit until the run fits"),
+    REPLAYED(FREE, SECONDS, brim_settings, gpu_wait_timeout_minutes, "60", "[0,inf)",
+             "give up waiting for a device after this time"),
     REPLAYED(FREE, SECONDS, brim_settings, gpu_check_interval_seconds, "30", "(0,inf)",
-             "longest time between two looks for a device"),
+             "longest time between two checks for a free device"),
     REPLAYED(FREE, I64, brim_settings, min_batch_size, "1", "[1,1048576]",
-             "policies make micro-batches no smaller than this"),
-    REPLAYED(
-        FREE, I64, brim_settings, max_retries, "3", "[0,1000]",
-        "plans that a policy tries on a device after one that had room, and did not get its memory; and in a run that "
-        "has begun, attempts by each way to recover when memory runs out"),
+             "smallest micro-batch that policies may choose"),
+    REPLAYED(FREE, I64, brim_settings, max_retries, "3", "[0,1000]",
+             "further plans to try on a device after a plan that should have fit could not be placed; during a run, "
+             "attempts of each recovery measure when memory runs out"),
     REPLAYED(REFUSED, ENUM, brim_settings, precision, "fp32", BRIM_PRECISION_NAMES,
-             "what activations are kept in; parameters and what is added up to them stay in fp32"),
+             "type in which activations are stored; parameters and gradients stay in fp32"),
     {.param.key = NULL},
 };
 
 static const brim_setting clients_table[] = {
     FIXED(I64, brim_settings, total_clients, "0", "[0,1000000000]",
-          "clients that the training samples are dealt to, for `brim federate`; 0: there is no federation"),
-    FIXED(I64, brim_settings, clients_per_round, "10", "[1,1000000000]", "clients that train in a round"),
-    FIXED(I64, brim_settings, rounds, "100", "[0,1000000000]", "rounds of a federation"),
+          "number of clients that share the training samples in `brim federate`; 0: no federation"),
+    FIXED(I64, brim_settings, clients_per_round, "10", "[1,1000000000]", "number of clients that train in a round"),
+    FIXED(I64, brim_settings, rounds, "100", "[0,1000000000]", "number of rounds of a federation"),
     FREE(I64, brim_settings, parallel_clients, "-1", "[-1,1024]",
-         "clients that train at the same time; -1: as many as fit, one for each thread at most; 0: one"),
+         "clients that train at the same time; -1: as many as fit, at most one per thread; 0: one"),
     FREE(I64, brim_settings, repeats, "1", "[1,10000]",
-         "runs with the seeds seed, seed+1 ..., each a process of its own, as in a sweep"),
-    FREE(STR, brim_settings, protocol, "", NULL, "a label: messaging is modelled as a network scenario"),
+         "number of runs, with the seeds seed, seed+1 ..., each in its own process as in a sweep"),
+    FREE(STR, brim_settings, protocol, "", NULL,
+         "name of the messaging protocol, for reports only; the keys of network describe the network"),
     {.param.key = NULL},
 };
 
@@ -73,31 +74,32 @@ static const brim_setting run_table[] = {
 #define T brim_training_settings
 static const brim_setting training_table[] = {
     FIXED(I64, T, epochs, "5", "[0,1000000]", "passes over the training data"),
-    FIXED(I64, T, steps, "0", "[0,inf)", "steps in all, in place of epochs; 0: go by epochs"),
+    FIXED(I64, T, steps, "0", "[0,inf)", "total number of steps, instead of epochs; 0: epochs applies"),
     REPLAYED(CUT, I64, T, batch_size, "64", "auto|[1,1048576]", "samples in a micro-batch; auto: a policy chooses"),
     REPLAYED(CUT, I64, T, gradient_accumulation_steps, "1", "[1,1048576]",
              "micro-batches in a step; the effective batch is batch_size times this"),
     REPLAYED(CUT, I64, T, effective_batch_size, "0", "[0,1099511627776]",
-             "samples in a step, from which gradient_accumulation_steps follows; 0: the product of the two"),
+             "samples in a step, which determines gradient_accumulation_steps; 0: batch_size times "
+             "gradient_accumulation_steps"),
     FIXED(I64, T, eval_batch_size, "0", "[0,1048576]",
-          "samples in an evaluation batch; 0: as the micro-batch, in a federation four times as many"),
+          "samples in an evaluation batch; 0: the micro-batch, in a federation four times that"),
     FIXED(I64, T, grain, "-1", "[-1,4096]",
-          "results are the same bits for every batch_size that is a multiple of this; 0: off; -1: the backend's"),
+          "results are bit-identical for every batch_size that is a multiple of this; 0: off; -1: the backend chooses"),
     FIXED(I64, T, norm_group, "16", "[1,1048576]",
-          "samples that batch norm takes statistics of together; batch_size must be a multiple where it is less "
-          "than the effective batch"),
-    FREE(I64, T, num_workers, "1", "[0,256]", "threads that decode samples; 0: decode while training waits"),
-    FIXED(I64, T, num_train_samples, "0", "[0,inf)", "train on this many samples only; 0: all"),
+          "samples over which batch norm takes its statistics; batch_size must be a multiple of it, unless it is the "
+          "effective batch"),
+    FREE(I64, T, num_workers, "1", "[0,256]", "threads that decode samples; 0: decode in the training thread"),
+    FIXED(I64, T, num_train_samples, "0", "[0,inf)", "number of training samples to use; 0: all"),
     REPLAYED(REFUSED, I64, T, eval_every_steps, "0", "[0,inf)", "steps between evaluations; 0: after each epoch"),
     REPLAYED(FREE, I64, T, checkpoint_every_steps, "0", "[0,inf)", "steps between checkpoints; 0: after each epoch"),
-    FIXED(F64, T, clip_norm, "0", "[0,inf)", "most norm of all gradients together; longer ones are scaled; 0: off"),
+    FIXED(F64, T, clip_norm, "0", "[0,inf)", "maximum global gradient norm; larger gradients are scaled down; 0: off"),
     FIXED(F64, T, ema_decay, "0", "[0,1)",
-          "evaluate and keep as the model a moving average of the weights that decays so in a step; 0: off"),
+          "decay per step of a moving average of the weights, which is evaluated and saved as the model; 0: off"),
     FIXED(I64, T, patience, "0", "[0,1000000]",
-          "evaluations without a better validation loss after which training ends; 0: goes on"),
+          "end training after this many evaluations in a row without a better validation loss; 0: never"),
     REPLAYED(FREE, I64, T, clear_cache_every_n_rounds, "0", "[0,inf)",
-             "rounds, from evaluation to evaluation, after which memory is cleaned up lightly; 0: as policies say"),
-    FREE(I64, T, keep_checkpoints, "2", "[1,1000000]", "newest checkpoints to keep, besides the best"),
+             "clean up memory lightly every N rounds (a round ends with an evaluation); 0: policies decide"),
+    FREE(I64, T, keep_checkpoints, "2", "[1,1000000]", "number of newest checkpoints to keep, besides the best"),
     {.param.key = NULL},
 };
 #undef T
@@ -105,138 +107,151 @@ static const brim_setting training_table[] = {
 #define T brim_model_settings
 static const brim_setting model_table[] = {
     FREE(PATH, T, weights, "", NULL,
-         "weights to begin with: a safetensors file, an index of several, a folder with either, or a run; empty: "
-         "none"),
-    FIXED(STR, T, weights_map, "auto", NULL,
-          "how their names become the model's: auto, none, a map of configs/weights, or the path of a .yaml"),
+         "initial weights: a safetensors file, an index of several, a folder with either, or a run; empty: random "
+         "weights"),
+    FIXED(
+        STR, T, weights_map, "auto", NULL,
+        "how names in the file map to the model's: auto, none, a map in configs/weights, or the path of a .yaml file"),
     FIXED(STR, T, weights_except, "", NULL,
-          "parameters that keep their first values, as patterns of the shell: 'head.*'"),
+          "shell patterns of parameters that are not loaded from model.weights: 'head.*'"),
     {.param.key = NULL},
 };
 #undef T
 
 #define T brim_dataset_settings
 static const brim_setting dataset_table[] = {
-    FIXED(F64, T, validation_fraction, "0", "[0,1)", "share of the training split kept for validation"),
-    FIXED(LIST, T, mean, "[]", NULL, "per channel, subtracted after scaling to 0..1; empty: 0"),
-    FIXED(LIST, T, std, "[]", NULL, "per channel, divided by; empty: 1"),
+    FIXED(F64, T, validation_fraction, "0", "[0,1)", "share of the training split held out for validation; 0: none"),
+    FIXED(LIST, T, mean, "[]", NULL, "mean per channel, subtracted after scaling to 0..1; empty: 0"),
+    FIXED(LIST, T, std, "[]", NULL, "standard deviation per channel, by which values are divided; empty: 1"),
     {.param.key = NULL},
 };
 #undef T
 
 static const brim_setting optimizer_table[] = {
     FREE(ENUM, brim_optimizer_settings, update, "step", BRIM_UPDATE_NAMES,
-         "update all parameters when all gradients are there, or each in the backward pass when its own is"),
+         "when to update parameters: step: after the backward pass; fused_backward: each during it, when its gradient "
+         "is complete"),
     {.param.key = NULL},
 };
 
 #define T brim_transform_settings
 static const brim_setting transform_table[] = {
     FIXED(LIST, T, size, "[]", NULL,
-          "side of the images that the model gets, or [rows,columns]; empty: as the samples are"),
+          "size of the model's input images in pixels: one side, or [rows,columns]; empty: the size of the samples"),
     FIXED(I64, T, resize, "0", "[0,16384]",
-          "shorter side that images are resized to before transform.size is cut out; 0: they are resized to "
-          "transform.size whole, whatever their ratio"),
-    FIXED(ENUM, T, interpolation, "bilinear", BRIM_FILTER_NAMES, "how images are resized, antialiased as by PIL"),
+          "resize the shorter side of images to this many pixels, then crop transform.size; 0: resize whole images to "
+          "transform.size, ignoring their aspect ratio"),
+    FIXED(ENUM, T, interpolation, "bilinear", BRIM_FILTER_NAMES,
+          "filter for resizing images, with antialiasing as in PIL"),
     FIXED(ENUM, T, normalize, "dataset", BRIM_NORMALIZE_NAMES,
-          "means and deviations: dataset.mean and dataset.std, or those that a pretrained model expects"),
+          "means and standard deviations: dataset: dataset.mean and dataset.std; imagenet, clip: those of pretrained "
+          "models"),
     {.param.key = NULL},
 };
 #undef T
 
 #define T brim_augment_settings
 static const brim_setting augment_table[] = {
-    FIXED(BOOL, T, flip, "false", NULL, "mirror half of the training images"),
-    FIXED(I64, T, crop_padding, "0", "[0,64]", "pad training images by this many pixels and crop at random"),
+    FIXED(BOOL, T, flip, "false", NULL, "mirror each training image with probability 1/2"),
+    FIXED(I64, T, crop_padding, "0", "[0,64]",
+          "pad training images by this many pixels, then crop at a random position; 0: off"),
     FIXED(BOOL, T, random_crop, "false", NULL,
-          "cut transform.size out of training images at a random place instead of the middle"),
+          "crop transform.size at a random position of training images instead of the center"),
     FIXED(BOOL, T, random_resized_crop, "false", NULL,
-          "resize a random part of each training image to transform.size (see crop_scale, crop_ratio)"),
-    FIXED(LIST, T, crop_scale, "[0.08,1]", NULL, "least and most area of that part, as a share of the image"),
-    FIXED(LIST, T, crop_ratio, "[0.75,1.3333333333333333]", NULL, "least and most ratio of its width to height"),
-    FIXED(F64, T, brightness, "0", "[0,100]", "multiply brightness by a random factor from 1-x to 1+x"),
-    FIXED(F64, T, contrast, "0", "[0,100]", "the same for contrast"),
-    FIXED(F64, T, saturation, "0", "[0,100]", "the same for saturation"),
-    FIXED(F64, T, hue, "0", "[0,0.5]", "turn hues by a random share of the circle from -x to x"),
+          "crop a random part of each training image and resize it to transform.size (see crop_scale, crop_ratio)"),
+    FIXED(LIST, T, crop_scale, "[0.08,1]", NULL,
+          "least and greatest area of the part cropped by random_resized_crop, as a share of the image"),
+    FIXED(LIST, T, crop_ratio, "[0.75,1.3333333333333333]", NULL,
+          "least and greatest ratio of width to height of the part cropped by random_resized_crop"),
+    FIXED(F64, T, brightness, "0", "[0,100]", "x: multiply brightness by a random factor from 1-x to 1+x; 0: off"),
+    FIXED(F64, T, contrast, "0", "[0,100]", "x: multiply contrast by a random factor from 1-x to 1+x; 0: off"),
+    FIXED(F64, T, saturation, "0", "[0,100]", "x: multiply saturation by a random factor from 1-x to 1+x; 0: off"),
+    FIXED(F64, T, hue, "0", "[0,0.5]", "x: rotate hues by a random share of the color circle from -x to x; 0: off"),
     FIXED(F64, T, erase_probability, "0", "[0,1]",
-          "share of training images in which a random rectangle is set to 0 after normalising"),
-    FIXED(LIST, T, erase_scale, "[0.02,0.33]", NULL, "least and most area of that rectangle"),
-    FIXED(LIST, T, erase_ratio, "[0.3,3.3]", NULL, "least and most ratio of its height to width"),
+          "probability of setting a random rectangle of a training image to 0, after normalising"),
+    FIXED(LIST, T, erase_scale, "[0.02,0.33]", NULL,
+          "least and greatest area of the erased rectangle, as a share of the image"),
+    FIXED(LIST, T, erase_ratio, "[0.3,3.3]", NULL,
+          "least and greatest ratio of height to width of the erased rectangle"),
     FIXED(F64, T, mixup, "0", "[0,1000]",
-          "mix each training sample and its label with another one's, by a share from Beta(x, x); 0: off"),
+          "x: mix each training sample and its label with another's, with a share drawn from Beta(x, x); 0: off"),
     {.param.key = NULL},
 };
 #undef T
 
 static const brim_setting graph_table[] = {
-    FIXED(SET, brim_graph_settings, fuse, "all", BRIM_FUSE_NAMES,
-          "pairs of operations that are computed as one: all, none, or a list of names"),
+    FIXED(SET, brim_graph_settings, fuse, "all", BRIM_FUSE_NAMES, "operations to fuse: all, none, or a list of names"),
     {.param.key = NULL},
 };
 
 static const brim_setting memory_table[] = {
     REPLAYED(FREE, BYTES, brim_memory_settings, limit_mb, "0", NULL,
-             "most memory that the process may take of the device, libraries included; 0: what the device has"),
+             "most device memory that the process may use, libraries included; 0: all of it"),
     REPLAYED(FREE, F64, brim_memory_settings, limit, "0", "[0,1]",
-             "the same as a share of the device's memory; 0: $TF_GPU_MEMORY_FRACTION, or no limit"),
+             "the same limit as a share of the device's memory; 0: $TF_GPU_MEMORY_FRACTION if set, else no limit"),
     REPLAYED(FREE, BYTES, brim_memory_settings, headroom_mb, "auto", "auto|[0,inf)",
-             "memory of the device that plans leave to what driver and libraries take later; auto: what was measured, "
+             "device memory that plans leave free for later growth of driver and libraries; auto: the measured growth, "
              "at least 256 on a GPU, 0 on the host"),
     REPLAYED(FREE, ENUM, brim_memory_settings, recompute, "none", BRIM_RECOMPUTE_NAMES,
-             "what the backward pass computes again rather than keeps; auto: as little as makes the plan fit"),
+             "activations that the backward pass computes again instead of keeping them: none, all but the ends of "
+             "blocks, as many as possible (full), or as few as make the plan fit (auto)"),
     REPLAYED(FREE, BYTES, brim_memory_settings, recompute_budget_mb, "0", NULL,
-             "peak that recompute=auto keeps below; 0: what the device and the limits leave"),
+             "peak that recompute=auto must not exceed; 0: the memory available on the device"),
     FREE(ENUM, brim_memory_settings, offload, "none", BRIM_OFFLOAD_NAMES,
-         "keep the optimizer's state in host memory, and on the device only what a parameter's update needs"),
+         "optimizer: keep the optimizer's states in host memory, and copy them to the device for each parameter's "
+         "update"),
     FREE(PATH, brim_memory_settings, profile, "", NULL,
-         "file of the device profile: how long kernels take; empty: one for each device in ~/.cache/brim"),
+         "file of the device profile (measured times of kernels); empty: a file per device in ~/.cache/brim"),
     FREE(BOOL, brim_memory_settings, timing, "true", NULL,
-         "time what the profile lacks, where something is chosen by time; false: go by what there is"),
+         "measure kernels that the device profile lacks if a choice depends on time; false: use only the profile"),
     REPLAYED(FREE, F64, brim_memory_settings, warn_percent, "85", "[0,100]",
-             "use of RAM, or others' of the device, at which to warn; 0: never"),
+             "warn at this use of host memory, or of the device by other processes; 0: never"),
     REPLAYED(FREE, F64, brim_memory_settings, critical_percent, "90", "[0,100]",
-             "the same, at which to write a checkpoint, clean up and plan smaller; 0: never"),
+             "write a checkpoint, clean up and choose a smaller plan at this use of the same memory; 0: never"),
     FREE(F64, brim_memory_settings, check_interval_seconds, "1", "[0.001,86400]",
-         "time between looks at how much is used"),
+         "time between checks of the memory in use"),
     {.param.key = NULL},
 };
 
 #define T brim_loss_scale_settings
 static const brim_setting loss_scale_table[] = {
-    FIXED(BOOL, T, dynamic, "true", NULL, "with precision=fp16: the scale follows the gradients; false: it stays"),
-    FIXED(I64, T, init_scale, "65536", "[1,4611686018427387904]",
-          "what the loss is multiplied by at first, a power of two"),
-    FIXED(I64, T, growth_factor, "2", "[1,65536]", "raises the scale, a power of two; 1: it is never raised"),
+    FIXED(BOOL, T, dynamic, "true", NULL,
+          "true: with precision=fp16 the loss scale adapts to the gradients; false: it is constant"),
+    FIXED(I64, T, init_scale, "65536", "[1,4611686018427387904]", "initial loss scale, a power of two"),
+    FIXED(I64, T, growth_factor, "2", "[1,65536]",
+          "factor by which the scale is raised, a power of two; 1: never raise it"),
     FIXED(F64, T, backoff_factor, "0.5", "(0,0.5]",
-          "lowers the scale, not below 1, when a gradient is not finite; a power of two"),
+          "factor by which the scale is lowered, to 1 at least, when a gradient is not finite; a power of two"),
     FIXED(I64, T, growth_interval, "2000", "[1,1000000000]",
-          "steps in a row with finite gradients after which the scale is raised"),
+          "raise the scale after this many steps in a row with finite gradients"),
     {.param.key = NULL},
 };
 #undef T
 
 static const brim_setting claims_table[] = {
     FREE(PATH, brim_claims_settings, dir, "", NULL,
-         "folder in which processes share what they have of devices; empty: $BRIM_CLAIMS_DIR, or /dev/shm/brim"),
+         "folder of the claims on devices, shared by all processes; empty: $BRIM_CLAIMS_DIR, else /dev/shm/brim"),
     {.param.key = NULL},
 };
 
 #define T brim_dist_settings
 static const brim_setting dist_table[] = {
     FREE(I64, T, ranks, "auto", "auto|[1,65536]",
-         "processes that share each step's samples, one a device; auto: as many as were started, else one for each "
-         "GPU that can be seen"),
+         "processes (one per device) that share each step's samples; auto: as many as were started, else one per "
+         "visible GPU"),
     FIXED(ENUM, T, shard, "none", BRIM_SHARD_NAMES,
-          "what the ranks share out instead of each having all of it: the optimizer's state, the gradients too"),
+          "what is divided among the ranks: nothing, the optimizer's states (optimizer), or states and gradients "
+          "(gradients)"),
     FREE(ENUM, T, deal, "auto", BRIM_DEAL_NAMES,
-         "samples of a step for each rank: even, or auto: on different devices so that they finish together"),
+         "how a step's samples are divided among ranks: even; auto: on different devices so that all ranks finish "
+         "together"),
     FREE(BYTES, T, bucket_mb, "25", NULL,
-         "most gradients that are added up over the ranks at a time; about a quarter of all if that is less, and with "
-         "shard=gradients, where two such parts exist at a time, less as long as that saves memory"),
-    FREE(I64, T, check_every_steps, "100", "[0,inf)",
-         "steps after which the weights of all ranks are compared; 0: never"),
+         "most gradients to add up over the ranks at a time, at most about a quarter of all; with shard=gradients, "
+         "which needs two such buckets, less if that saves memory"),
+    FREE(I64, T, check_every_steps, "100", "[0,inf)", "compare the weights of all ranks every N steps; 0: never"),
     FREE(SECONDS, T, timeout_seconds, "600", "(0,inf)",
-         "in how long a job ends whose ranks do not answer; more than twice the longest step or checkpoint"),
+         "end the job if a rank does not answer for this time; set it to more than twice the longest step or "
+         "checkpoint"),
     {.param.key = NULL},
 };
 #undef T
@@ -244,48 +259,51 @@ static const brim_setting dist_table[] = {
 static const brim_setting observe_table[] = {
     FREE(I64, brim_observe_settings, log_every_steps, "50", "[1,inf)", "steps between training records"),
     FREE(I64, brim_observe_settings, top_k, "5", "[0,1000]",
-         "evaluations count a label among so many best answers too, if there are more classes; 0: off"),
+         "k of the top-k accuracy in evaluations, reported if there are more than k classes; 0: off"),
     FREE(BOOL, brim_observe_settings, report, "true", NULL,
-         "write report.html into the run's folder at its end: figures, curves, confusion matrix"),
+         "write report.html (figures, curves, confusion matrix) to the run's folder at the end"),
     FREE(BOOL, brim_observe_settings, tensorboard, "false", NULL,
-         "write what metrics.jsonl tells into the run's folder as TensorBoard events too"),
+         "also write the data of metrics.jsonl as TensorBoard events to the run's folder"),
     FREE(BOOL, brim_observe_settings, memory_summary, "false", NULL,
-         "say at the end what was allocated, reserved and allocated at most, in GB; summary.json has it always"),
+         "print allocated, reserved and peak memory in GB at the end; summary.json always has them"),
     {.param.key = NULL},
 };
 
 #define T brim_federate_settings
 static const brim_setting federate_table[] = {
-    FIXED(I64, T, local_epochs, "1", "[1,1000000]", "passes of a client over its own samples in a round"),
+    FIXED(I64, T, local_epochs, "1", "[1,1000000]", "passes of a client over its samples in a round"),
     FIXED(ENUM, T, local, "fedavg", BRIM_LOCAL_NAMES,
-          "what a client minimises: its own loss, or that and mu/2 times its squared distance from the global model"),
-    FIXED(F64, T, mu, "0.01", "[0,inf)", "how strongly federate.local=fedprox draws a client to the global model"),
+          "objective of a client: fedavg: its loss; fedprox: its loss plus mu/2 times the squared distance from the "
+          "global model"),
+    FIXED(F64, T, mu, "0.01", "[0,inf)", "mu of federate.local=fedprox"),
     FIXED(ENUM, T, remainder, "auto", BRIM_REMAINDER_NAMES,
-          "a client's samples that fill no whole batch: train on them, or not; auto: not with batch norm"),
+          "samples of a client that do not fill a batch: train on them (keep) or not (drop); auto: drop with batch "
+          "norm, else keep"),
     FIXED(ENUM, T, norm_buffers, "average", BRIM_NORM_BUFFERS_NAMES,
-          "a client's running statistics of batch norm begin a round with the global model's, or with its own of its "
-          "last round"),
+          "a client's running statistics of batch norm start a round from the global model's (average) or from its own "
+          "of its last round (keep)"),
     FIXED(ENUM, T, on_divergence, "drop", BRIM_DIVERGENCE_NAMES,
-          "a client whose parameters are not finite, or moved by 512 or more: leave it out, or end the run"),
+          "if a client's parameters are not finite, or changed by 512 or more: ignore its update (drop), or end the "
+          "run (fail)"),
     FIXED(I64, T, eval_every_rounds, "1", "[1,1000000000]", "rounds between evaluations of the global model"),
     FREE(BOOL, T, client_accuracy, "true", NULL,
-         "at the end, evaluate the global model on each client's samples, which is one pass over the training data"),
+         "at the end, evaluate the global model on each client's samples; takes one pass over the training data"),
     FREE(I64, T, checkpoint_every_rounds, "10", "[1,1000000000]", "rounds between checkpoints"),
     FIXED(F64, T, target_accuracy, "0", "[0,1]",
-          "end the run when an evaluation reaches this accuracy, on validation data if there is some; 0: no target"),
+          "end the run when an evaluation (on validation data if there is any) reaches this accuracy; 0: no target"),
     FIXED(F64, T, convergence_threshold, "0", "[0,inf)",
-          "smallest improvement of loss or accuracy that counts; evaluations without one end the run; 0: none do"),
+          "smallest improvement of loss or accuracy that counts; federate.patience evaluations without one end the "
+          "run; 0: off"),
     FIXED(I64, T, patience, "2", "[1,1000000]",
-          "evaluations in a row without such an improvement after which the run ends"),
-    FIXED(I64, T, min_rounds, "0", "[0,1000000000]", "rounds before which convergence_threshold ends no run"),
-    FIXED(I64, T, min_clients, "1", "[1,1000000000]",
-          "fewest clients whose updates a round needs; with fewer the run ends"),
+          "evaluations in a row without an improvement of convergence_threshold after which the run ends"),
+    FIXED(I64, T, min_rounds, "0", "[0,1000000000]", "convergence_threshold applies only after this many rounds"),
+    FIXED(I64, T, min_clients, "1", "[1,1000000000]", "fewest updates of clients in a round; with fewer the run ends"),
     FIXED(F64, T, deadline_seconds, "0", "[0,inf)",
-          "simulated seconds after which a round ends without the clients that are late; 0: it waits for all"),
+          "simulated seconds after which a round ends without late clients; 0: wait for all"),
     FIXED(F64, T, over_selection, "0", "[0,10]",
-          "share of clients_per_round that a round selects beyond it, to take those that arrive first"),
+          "select this share of clients_per_round in addition, and use the updates that arrive first"),
     FIXED(BOOL, T, train, "true", NULL,
-          "false: play selection and the simulated world, and train nothing: losses are not known"),
+          "false: only simulate selection and the world, without training, so losses are unknown"),
     {.param.key = NULL},
 };
 #undef T
@@ -293,24 +311,24 @@ static const brim_setting federate_table[] = {
 #define T brim_partition_settings
 static const brim_setting partition_table[] = {
     FIXED(ENUM, T, kind, "iid", BRIM_PARTITION_NAMES,
-          "how samples are dealt to clients: at random; each class by shares from a Dirichlet distribution; in shards "
-          "of samples sorted by class; each client's classes by such shares, samples shared; so many classes for each; "
-          "as the dataset says; by a file"),
+          "how samples are assigned to clients: iid: at random; dirichlet: each class by shares from a Dirichlet "
+          "distribution; shards: shards of samples sorted by class; dirichlet_each: each client's class mix from a "
+          "Dirichlet distribution, samples may be shared; classes: a fixed number of classes per client; natural: by "
+          "the dataset; file: by partition.path"),
     FIXED(F64, T, alpha, "0.5", "(0,inf)",
-          "of dirichlet and dirichlet_each: small values give clients few classes each"),
-    FIXED(I64, T, shards, "2", "[1,1000000]", "of shards: how many a client gets"),
-    FIXED(I64, T, classes_per_client, "2", "[1,1000000]", "of classes: different ones that a client has"),
+          "for dirichlet and dirichlet_each: concentration; small values give each client few classes"),
+    FIXED(I64, T, shards, "2", "[1,1000000]", "for shards: number of shards per client"),
+    FIXED(I64, T, classes_per_client, "2", "[1,1000000]", "for classes: number of different classes per client"),
     FIXED(I64, T, min_samples, "1", "[1,1000000000]",
-          "fewest samples of a client; those with fewer get some from those with the most"),
+          "fewest samples of a client; clients with fewer get some from those with the most"),
     FIXED(ENUM, T, sizes, "uniform", BRIM_SIZES_NAMES,
-          "of iid and dirichlet_each: do clients have as many samples, or numbers from a lognormal distribution or a "
-          "power law"),
-    FIXED(F64, T, sigma, "1", "[0,10]", "of sizes=lognormal: standard deviation of the logarithm of sizes"),
+          "for iid and dirichlet_each: distribution of the number of samples per client; uniform: equal numbers"),
+    FIXED(F64, T, sigma, "1", "[0,10]", "for sizes=lognormal: standard deviation of the logarithm of sizes"),
     FIXED(F64, T, exponent, "1", "[0,10]",
-          "of sizes=power_law: the client with the k-th most samples has a share proportional to k^-exponent"),
+          "for sizes=power_law: the client with the k-th most samples has a share proportional to k^-exponent"),
     FIXED(I64, T, samples, "0", "[0,1000000000]",
-          "of dirichlet_each: mean samples of a client; 0: the training samples divided by the clients"),
-    FREE(PATH, T, path, "", NULL, "of file: CSV with a line client,sample for each sample, as a run's partition.csv"),
+          "for dirichlet_each: mean number of samples per client; 0: training samples divided by clients"),
+    FREE(PATH, T, path, "", NULL, "for file: CSV with a line client,sample per sample, like a run's partition.csv"),
     {.param.key = NULL},
 };
 #undef T
@@ -318,10 +336,11 @@ static const brim_setting partition_table[] = {
 #define T brim_network_settings
 static const brim_setting network_table[] = {
     FIXED(LIST, T, latency_ms, "[]", "[0,inf)",
-          "of a simulated client's transfer, one way; several: a client has one of them in a round; empty: no network"),
-    FIXED(LIST, T, jitter_ms, "[]", "[0,inf)", "most that the latency of a transfer is shorter or longer"),
-    FIXED(LIST, T, bandwidth_mbit, "[]", "(0,inf)", "millions of bits a second, at a channel of 1"),
-    FIXED(LIST, T, loss_percent, "[]", "[0,100)", "of packets, which are sent again until they arrive"),
+          "one-way latency of simulated transfers; with several values a client uses one of them in each round; empty: "
+          "no network"),
+    FIXED(LIST, T, jitter_ms, "[]", "[0,inf)", "greatest random change of a transfer's latency, up or down"),
+    FIXED(LIST, T, bandwidth_mbit, "[]", "(0,inf)", "bandwidth in Mbit/s of a client whose channel quality is 1"),
+    FIXED(LIST, T, loss_percent, "[]", "[0,100)", "packet loss; lost packets are sent again"),
     {.param.key = NULL},
 };
 #undef T
@@ -329,35 +348,40 @@ static const brim_setting network_table[] = {
 #define T brim_world_settings
 static const brim_setting world_table[] = {
     FIXED(BOOL, T, simulate, "false", NULL,
-          "simulate seconds, joules and bytes; a key of world or network with another value than its default does so "
-          "too"),
-    FIXED(F64, T, gflops, "10", "(0,inf)", "1e9 operations a second of a client of median speed"),
-    FIXED(F64, T, speed_sigma, "0.5", "[0,10]", "spread of speeds: they are gflops * exp(sigma * normal)"),
+          "simulate time, energy and bytes of clients; also on if a key of world or network differs from its default"),
+    FIXED(F64, T, gflops, "10", "(0,inf)", "speed of the median client, in 1e9 operations per second"),
+    FIXED(F64, T, speed_sigma, "0.5", "[0,10]",
+          "spread of clients' speeds, which are gflops * exp(sigma * normal); 0: equal speeds"),
     FIXED(PATH, T, devices, "", NULL,
-          "CSV file with the columns client,gflops or client,gflops,bandwidth_mbit, a line for each client from 0 on"),
-    FIXED(F64, T, compute_watts, "5", "[0,inf)", "that a client takes while it computes"),
-    FIXED(F64, T, radio_watts, "1", "[0,inf)", "that it takes while it sends or receives"),
-    FIXED(F64, T, channel_least, "0.5", "(0,1]", "channels begin between this and 1, and stay there"),
-    FIXED(F64, T, channel_step, "0.05", "[0,1]", "most that a channel gets better or worse from round to round"),
+          "CSV file of clients' speeds, with the columns client,gflops[,bandwidth_mbit] and a line per client from 0; "
+          "empty: random speeds"),
+    FIXED(F64, T, compute_watts, "5", "[0,inf)", "power of a client while it computes"),
+    FIXED(F64, T, radio_watts, "1", "[0,inf)", "power of a client while it sends or receives"),
+    FIXED(F64, T, channel_least, "0.5", "(0,1]",
+          "lowest channel quality; qualities start at random between this and 1, and stay in that range"),
+    FIXED(F64, T, channel_step, "0.05", "[0,1]",
+          "greatest change of a client's channel quality from one round to the next"),
     FIXED(ENUM, T, availability, "always", BRIM_AVAILABILITY_NAMES,
-          "when clients are there: always; in a round at random; for a part of each day; or as world.trace says"),
-    FIXED(F64, T, probability, "0.8", "(0,1]", "of bernoulli: that a client is there"),
-    FIXED(SECONDS, T, day_seconds, "86400", "(0,inf)", "of day: simulated seconds of a day"),
-    FIXED(F64, T, day_share, "0.5", "(0,1]", "of day: the part of it that a client is there, from a moment of its own"),
+          "when clients are available: always; at random in each round (bernoulli); for a part of each day (day); by "
+          "world.trace (trace)"),
+    FIXED(F64, T, probability, "0.8", "(0,1]", "for bernoulli: probability that a client is available in a round"),
+    FIXED(SECONDS, T, day_seconds, "86400", "(0,inf)", "for day: simulated seconds in a day"),
+    FIXED(F64, T, day_share, "0.5", "(0,1]",
+          "for day: share of the day in which a client is available, from its own random start"),
     FIXED(PATH, T, trace, "", NULL,
-          "of trace: CSV file with the columns client,start,end in seconds; it repeats after its last end"),
+          "for trace: CSV file with the columns client,start,end in seconds; repeats after the last end"),
     FIXED(F64, T, dropout, "0", "[0,1]", "probability that a client stops before its update has arrived"),
-    FIXED(SECONDS, T, check_seconds, "60", "(0,inf)",
-          "simulated seconds between two looks whether enough clients are there"),
+    FIXED(SECONDS, T, check_seconds, "60", "(0,inf)", "simulated seconds between two checks for available clients"),
     FIXED(ENUM, T, too_few, "wait", BRIM_TOO_FEW_NAMES,
-          "with fewer than clients_per_round there: wait in simulated time, or go on with federate.min_clients"),
+          "if fewer than clients_per_round are available: wait in simulated time (wait), or proceed with at least "
+          "federate.min_clients (go_on)"),
     {.param.key = NULL},
 };
 #undef T
 
 static const brim_setting backbone_table[] = {
     FIXED(ENUM, brim_backbone_settings, store, "auto", "auto|fp32|bf16",
-          "type that the frozen weights of a wrapper's backbone are kept in; auto: bf16 with precision=bf16"),
+          "type in which a backbone's frozen weights are stored; auto: bf16 with precision=bf16, else fp32"),
     {.param.key = NULL},
 };
 

@@ -1,6 +1,6 @@
-/* The core's own settings, as parameter tables like a plugin's: sections of keys, filled into one
- * struct. The groups (model, dataset, backend, optimizer, schedule, loss, policy) are plugins with tables of
- * their own; a section named like a group adds keys that the core reads itself. */
+/* The core's own settings, as parameter tables like a plugin's: sections of keys that are filled into one struct. The
+ * groups (model, dataset, backend, optimizer, schedule, loss, policy) are plugins with tables of their own; a section
+ * named like a group adds keys that the core reads. */
 #ifndef BRIM_CONFIG_SETTINGS_H
 #define BRIM_CONFIG_SETTINGS_H
 #include "brim/plugin.h"
@@ -11,8 +11,8 @@ typedef struct brim_run_settings {
 typedef struct brim_training_settings {
   int64_t epochs, steps;
   int64_t batch_size;                  /* -1: auto */
-  int64_t gradient_accumulation_steps; /* means nothing with batch_size auto */
-  int64_t effective_batch_size;        /* samples in a step; 0 only where nobody has resolved it (config/config.c) */
+  int64_t gradient_accumulation_steps; /* unused with batch_size auto */
+  int64_t effective_batch_size;        /* samples in a step; 0 only before it is resolved (config/config.c) */
   int64_t eval_batch_size, grain, norm_group, num_workers, num_train_samples, eval_every_steps, checkpoint_every_steps,
       keep_checkpoints, patience, clear_cache_every_n_rounds;
   double clip_norm, ema_decay;
@@ -20,7 +20,7 @@ typedef struct brim_training_settings {
 typedef struct brim_model_settings {
   const char *weights, *weights_map, *weights_except; /* see store/weights.h; weights "": none */
 } brim_model_settings;
-/* The type that a wrapper's backbone is kept in. */
+/* The type in which a wrapper's backbone is stored. */
 enum brim_store { BRIM_STORE_AUTO, BRIM_STORE_FP32, BRIM_STORE_BF16 };
 typedef struct brim_backbone_settings {
   int32_t store; /* enum brim_store */
@@ -32,19 +32,19 @@ typedef struct brim_dataset_settings {
 typedef struct brim_optimizer_settings {
   int32_t update; /* enum brim_update_mode */
 } brim_optimizer_settings;
-/* Of every sample. */
+/* Applied to every sample. */
 typedef struct brim_transform_settings {
-  brim_list size;        /* empty: as the samples are; one number; rows and columns */
-  int64_t resize;        /* 0: to `size` */
+  brim_list size;        /* empty: unchanged; one number; rows and columns */
+  int64_t resize;        /* 0: straight to `size` */
   int32_t interpolation; /* enum brim_filter */
   int32_t normalize;     /* enum brim_normalize */
 } brim_transform_settings;
-/* An augmentation of the list, and its parameters. */
+/* One of the list of augmentations, with its parameters. */
 typedef struct brim_augment_choice {
   const brim_plugin *plugin;
   const void *params;
 } brim_augment_choice;
-/* At random, of training samples. */
+/* Applied at random to training samples. */
 typedef struct brim_augment_settings {
   bool flip, random_crop, random_resized_crop;
   int64_t crop_padding;
@@ -53,7 +53,7 @@ typedef struct brim_augment_settings {
   double erase_probability;
   brim_list erase_scale, erase_ratio;
   double mixup;                      /* 0: off */
-  const brim_augment_choice *chosen; /* the list `augmentation`; from choices, not from keys */
+  const brim_augment_choice *chosen; /* the list `augmentation`; filled from choices, not from keys */
   size_t chosen_count;
 } brim_augment_settings;
 typedef struct brim_graph_settings {
@@ -74,7 +74,7 @@ typedef struct brim_memory_settings {
   int32_t recompute;    /* enum brim_recompute_kind */
   uint64_t recompute_budget_mb;
   int32_t offload;     /* enum brim_offload */
-  const char *profile; /* empty: the one below the user's cache folder */
+  const char *profile; /* empty: the one in the user's cache folder */
   bool timing;
   double warn_percent, critical_percent, check_interval_seconds;
 } brim_memory_settings;
@@ -91,17 +91,16 @@ typedef struct brim_observe_settings {
   bool report, tensorboard, memory_summary;
 } brim_observe_settings;
 
-/* What becomes of samples that fill no whole batch of a client. */
+/* The treatment of a client's samples that do not fill a batch. */
 enum brim_remainder { BRIM_REMAINDER_AUTO, BRIM_REMAINDER_KEEP, BRIM_REMAINDER_DROP };
 #define BRIM_REMAINDER_NAMES "auto|keep|drop"
-/* What becomes of a client whose parameters are no longer finite, or have moved by 512 or more. */
+/* The treatment of a client whose parameters are no longer finite, or have moved by 512 or more. */
 enum brim_divergence { BRIM_DIVERGENCE_DROP, BRIM_DIVERGENCE_FAIL };
 #define BRIM_DIVERGENCE_NAMES "drop|fail"
-/* Where the moving averages of a client's norms begin in a round: with the global model's, or where they ended in its
- * last round. */
+/* The initial moving averages of a client's norms in a round: the global model's, or its own from its last round. */
 enum brim_norm_buffers { BRIM_NORM_BUFFERS_AVERAGE, BRIM_NORM_BUFFERS_KEEP };
 #define BRIM_NORM_BUFFERS_NAMES "average|keep"
-/* How a client trains: on its own loss alone, or also towards the global model. */
+/* A client's training objective: its own loss, or also the distance from the global model. */
 enum brim_local { BRIM_LOCAL_FEDAVG, BRIM_LOCAL_FEDPROX };
 #define BRIM_LOCAL_NAMES "fedavg|fedprox"
 typedef struct brim_federate_settings {
@@ -116,16 +115,16 @@ typedef struct brim_federate_settings {
   double convergence_threshold; /* 0: off; else with patience and min_rounds */
   int64_t patience, min_rounds, min_clients;
   double deadline_seconds, over_selection; /* simulated; 0: none */
-  bool train;                              /* false: clients are selected, and nothing is trained */
-  bool client_accuracy;                    /* at the end, by one pass over the training data */
+  bool train;                              /* false: clients are selected, but nothing is trained */
+  bool client_accuracy;                    /* at the end, with one pass over the training data */
 } brim_federate_settings;
 
-/* How clients of the simulated world reach the server. A client of a round has one item of each list, the same. */
+/* The connections of clients in the simulated world. A client of a round has the same item of each list. */
 typedef struct brim_network_settings {
-  brim_list latency_ms, jitter_ms, bandwidth_mbit, loss_percent; /* all of the same length; 0: sending takes no time */
+  brim_list latency_ms, jitter_ms, bandwidth_mbit, loss_percent; /* all of the same length; 0: transfers take no time */
 } brim_network_settings;
 
-/* When clients of the simulated world are there, and what a round does that has too few. */
+/* When clients of the simulated world are available, and the behaviour of a round with too few of them. */
 enum brim_availability {
   BRIM_AVAILABILITY_ALWAYS,
   BRIM_AVAILABILITY_BERNOULLI,
@@ -148,7 +147,7 @@ typedef struct brim_world_settings {
   int32_t too_few; /* enum brim_too_few */
 } brim_world_settings;
 
-/* How training samples are dealt to the clients of a federation. */
+/* How training samples are distributed to the clients of a federation. */
 enum brim_partition_kind {
   BRIM_PARTITION_IID,
   BRIM_PARTITION_DIRICHLET,
@@ -159,7 +158,7 @@ enum brim_partition_kind {
   BRIM_PARTITION_FILE
 };
 #define BRIM_PARTITION_NAMES "iid|dirichlet|shards|dirichlet_each|classes|natural|file"
-/* How many samples clients have, where that does not follow from how they are dealt. */
+/* The distribution of clients' sample numbers, where the partition does not determine it. */
 enum brim_sizes { BRIM_SIZES_UNIFORM, BRIM_SIZES_LOGNORMAL, BRIM_SIZES_POWER_LAW };
 #define BRIM_SIZES_NAMES "uniform|lognormal|power_law"
 typedef struct brim_partition_settings {
@@ -168,34 +167,34 @@ typedef struct brim_partition_settings {
   int64_t shards, classes_per_client, min_samples;
   int32_t sizes; /* enum brim_sizes */
   double sigma, exponent;
-  int64_t samples;  /* of dirichlet_each: mean of a client; 0: the training samples divided by the clients */
-  const char *path; /* of a file; "": none */
+  int64_t samples;  /* of dirichlet_each: mean per client; 0: the training samples divided by the clients */
+  const char *path; /* of a partition file; "": none */
 } brim_partition_settings;
 
 enum brim_update_mode { BRIM_UPDATE_STEP, BRIM_UPDATE_FUSED_BACKWARD };
 #define BRIM_UPDATE_NAMES "step|fused_backward"
 
-/* How images are resized. */
+/* The filter for resizing images. */
 enum brim_filter { BRIM_FILTER_NEAREST, BRIM_FILTER_BILINEAR, BRIM_FILTER_BICUBIC };
 #define BRIM_FILTER_NAMES "nearest|bilinear|bicubic"
 
-/* Which means and deviations samples are normalised by. */
+/* The means and deviations for normalising samples. */
 enum brim_normalize { BRIM_NORMALIZE_DATASET, BRIM_NORMALIZE_IMAGENET, BRIM_NORMALIZE_CLIP };
 #define BRIM_NORMALIZE_NAMES "dataset|imagenet|clip"
 
-/* What is kept in host memory rather than on the device. */
+/* State that is kept in host memory instead of on the device. */
 enum brim_offload { BRIM_OFFLOAD_NONE, BRIM_OFFLOAD_OPTIMIZER };
 #define BRIM_OFFLOAD_NAMES "none|optimizer"
 
-/* How a step's samples are dealt to the ranks. */
+/* How a step's samples are distributed to the ranks. */
 enum brim_deal { BRIM_DEAL_AUTO, BRIM_DEAL_EVEN };
 #define BRIM_DEAL_NAMES "auto|even"
 
-/* What activations, their gradients and copies of weights are kept in. */
+/* The type of activations, their gradients and copies of weights. */
 enum brim_precision { BRIM_PRECISION_FP32, BRIM_PRECISION_BF16, BRIM_PRECISION_FP16, BRIM_PRECISION_AUTO };
 #define BRIM_PRECISION_NAMES "fp32|bf16|fp16|auto"
 #define BRIM_PRECISIONS 3
-extern const char *const brim_precision_names[BRIM_PRECISIONS]; /* by enum brim_precision */
+extern const char *const brim_precision_names[BRIM_PRECISIONS]; /* indexed by enum brim_precision */
 
 typedef struct brim_settings {
   int64_t seed; /* section "" */
@@ -206,8 +205,8 @@ typedef struct brim_settings {
   double gpu_wait_timeout_minutes, gpu_check_interval_seconds;
   int64_t min_batch_size, max_retries;
   int32_t precision; /* enum brim_precision; auto: see precision of brim_drive */
-  int64_t total_clients, clients_per_round, rounds, parallel_clients; /* total_clients 0: there is no federation */
-  int64_t repeats;                                                    /* 1 in each of the runs */
+  int64_t total_clients, clients_per_round, rounds, parallel_clients; /* total_clients 0: no federation */
+  int64_t repeats;                                                    /* 1 within each of the runs */
   const char *protocol;                                               /* a label */
   brim_run_settings run;
   brim_training_settings training;
@@ -227,36 +226,38 @@ typedef struct brim_settings {
   brim_partition_settings partition;
   brim_network_settings network;
   brim_world_settings world;
-  bool has_world; /* of a federation: something of the two, a deadline or an over-selection is set */
+  bool has_world; /* federation with a simulated world: a key of network or world, a deadline or an over-selection is
+                     set */
 } brim_settings;
 
-/* May a value be edited in a run that is resumed? */
+/* Whether a value may be edited when a run is resumed. */
 enum brim_edit { BRIM_EDIT_REFUSED, BRIM_EDIT_FREE, BRIM_EDIT_CUT };
 typedef struct brim_setting {
   brim_param param;
   enum brim_edit edit;
-  bool replayed; /* decisions of a run depend on it: the scenario of a recorded run has its value */
+  bool replayed; /* decisions of a run depend on it, so a recorded scenario contains its value */
 } brim_setting;
 typedef struct brim_section {
   const char *path;          /* "" for top-level keys, "training", ... */
   const brim_setting *table; /* offsets within the section's own struct */
   size_t offset, size;       /* of that struct in brim_settings */
-  bool of_clients;           /* the resolved configuration shows them where there are clients, or where they are set */
+  bool of_clients;           /* shown in resolved configurations only with clients, or if set */
 } brim_section;
 extern const brim_section brim_settings_sections[]; /* ends with path == NULL */
 
 typedef struct brim_group {
   const char *name; /* "model" */
   enum brim_kind kind;
-  const char *list;     /* the group is a list of options, this one where nobody chooses; NULL: it has one option */
-  const char *fallback; /* of a group with one option: where nobody chooses; NULL: somebody must */
-  bool is_optional; /* empty unless somebody chooses; of a kind that another group has, it takes that group's options */
+  const char *list;     /* the group is a list of options, with this default; NULL: it has one option */
+  const char *fallback; /* default of a group with one option; NULL: a choice is required */
+  bool is_optional;     /* no option by default; if another group has the same kind, it shares that group's options */
 } brim_group;
 extern const brim_group brim_config_groups[]; /* ends with name == NULL */
-/* Is a training sample mixed with another one? */
+/* Whether training samples are mixed with other ones. */
 bool brim_settings_mix(const brim_settings *settings);
-/* As it was asked for, "augment.mixup=0.2"; returns `out`. They do mix. */
+/* The setting that mixes samples, such as "augment.mixup=0.2", written to `out`, which is returned. Only if samples are
+ * mixed. */
 const char *brim_settings_mixing(const brim_settings *settings, char *out, size_t room);
-/* Is it of a kind that a group before it has, whose options it takes? */
+/* Whether an earlier group has the same kind, so that this one shares its options. */
 bool brim_config_group_is_second(int group);
 #endif

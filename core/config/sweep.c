@@ -1,5 +1,5 @@
-/* Expansion of sweeps: each word is cut at its top-level commas, and range() and glob() are replaced by what they
- * stand for. Numbers of a range are exact decimals (digits and a power of ten), so that 0.1, 0.2, 0.3 are just that. */
+/* Expands sweeps: splits each word at its top-level commas, and replaces range() and glob() by their values. Numbers of
+ * a range are exact decimals (digits and a power of ten), so that 0.1, 0.2, 0.3 stay exact. */
 #include "config/sweep.h"
 
 #include <fnmatch.h>
@@ -11,15 +11,15 @@
 #include "config/override.h"
 
 #define DIGITS_MAX 15       /* of a range's number */
-#define PLACES_MAX 40       /* behind the point, or zeros in front of it; more would overflow anyway */
+#define PLACES_MAX 40       /* after the point, or trailing zeros before it; more would overflow anyway */
 #define PATTERNS_MAX 64     /* in a glob */
-#define FUNCTION_ARGS_MAX 4 /* of range and glob, one more than either takes */
+#define FUNCTION_ARGS_MAX 4 /* of range and glob, one more than their maximum */
 
 typedef struct expansion {
   brim_arena *arena;
   brim_problems *problems;
   const brim_sweep_groups *groups;
-  const char *word; /* the override that is being taken apart */
+  const char *word; /* the override that is being parsed */
   int argument;
   size_t key_length; /* of its part before '=' */
   const char **choice;
@@ -45,7 +45,7 @@ static const char *trimmed(brim_arena *arena, const char *s, size_t length)
   return brim_arena_string_n(arena, s, length);
 }
 
-/* Cuts at top-level commas into at most `room` parts; returns how many there are. */
+/* Splits at top-level commas into at most `room` parts; returns their number. */
 static size_t split(brim_arena *arena, const char *s, const char **part, size_t room)
 {
   size_t count = 0;
@@ -66,8 +66,7 @@ typedef struct decimal {
   bool whole; /* written without a point and without an exponent */
 } decimal;
 
-/* The digits of a number, before and behind the point. Advances *s behind them; false if there are none, or too many.
- */
+/* The digits of a number, before and after the point. Advances *s past them; false if there are none or too many. */
 static bool read_digits(const char **s, decimal *out)
 {
   int seen = 0;
@@ -108,7 +107,7 @@ static bool read_decimal(const char *s, decimal *out)
   return *s == '\0' && out->places <= PLACES_MAX && out->places >= -PLACES_MAX;
 }
 
-/* Brings a number to `places`; false if it would not fit. */
+/* Converts a number to `places`; false if it does not fit. */
 static bool rescale(decimal *d, int places)
 {
   for (; d->places < places; d->places++) {
@@ -123,17 +122,18 @@ static void add_number(expansion *e, int64_t digits, int places, bool whole)
   char text[64], out[72];
   const bool negative = digits < 0;
   int length = snprintf(text, sizeof text, "%0*" PRIu64, places + 1, (uint64_t)(negative ? -digits : digits));
-  int behind = places;
-  while (behind > 1 && text[length - 1] == '0') length--, behind--;
+  int decimals = places;
+  while (decimals > 1 && text[length - 1] == '0') length--, decimals--;
   if (whole || places == 0)
     snprintf(out, sizeof out, "%s%s%s", negative ? "-" : "", text, whole ? "" : ".0");
   else
-    snprintf(out, sizeof out, "%s%.*s.%.*s", negative ? "-" : "", length - behind, text, behind,
-             text + length - behind);
+    snprintf(out, sizeof out, "%s%.*s.%.*s", negative ? "-" : "", length - decimals, text, decimals,
+             text + length - decimals);
   add_choice(e, out);
 }
 
-/* Brings the three numbers to one power of ten. False, with a problem added, if they are not numbers or do not fit. */
+/* Converts the three numbers to one power of ten. False, with a problem added, if they are not numbers or do not
+ * fit. */
 static bool read_range(expansion *e, const char *const *arg, size_t count, decimal number[3])
 {
   number[0] = (decimal){.whole = true};
@@ -223,7 +223,7 @@ static void expand_glob(expansion *e, const char *inside)
   const char *const *option = NULL;
   size_t options = 0;
   if (!e->groups || !e->groups->options(e->groups->context, group, &option, &options)) {
-    problem(e, brim_arena_printf(e->arena, "glob() goes over the options of a group, and '%s' is none", group));
+    problem(e, brim_arena_printf(e->arena, "glob() expands to the options of a group, and '%s' is not a group", group));
     return;
   }
   const size_t before = e->count;

@@ -1,24 +1,23 @@
-/* Sweeps: overrides with several values become jobs, one for each combination, the last key fastest.
+/* Sweeps: overrides with several values become jobs, one for each combination; the last key varies fastest.
  *
- *     key=a,b,c            commas that are in no bracket and no quotes
- *     key=range(0,1,0.25)  from 0 in steps of 0.25, the end not included; range(3) is range(0,3,1)
+ *     key=a,b,c            commas outside of brackets and quotes
+ *     key=range(0,1,0.25)  from 0 in steps of 0.25, without the end; range(3) is range(0,3,1)
  *     group=glob(*)        the group's options that match; glob([a*,b*],exclude=*x) too
  *
- * The functions may stand between commas. Only words are made here; what they mean is decided when a job's
- * configuration is loaded. */
+ * The functions may stand between commas. Expansion only produces words; loading a job's configuration checks them. */
 #ifndef BRIM_CONFIG_SWEEP_H
 #define BRIM_CONFIG_SWEEP_H
 #include "param/problems.h"
 
 #define BRIM_SWEEP_JOBS_MAX 10000
 
-/* Says which options a group has. False if `group` is not one. */
+/* Returns the options of a group. False if `group` is not one. */
 typedef struct brim_sweep_groups {
   bool (*options)(void *context, const char *group, const char *const **option, size_t *count);
   void *context;
 } brim_sweep_groups;
 
-/* One override and what it becomes. */
+/* One override and its values. */
 typedef struct brim_sweep_axis {
   const char *key;           /* as typed, with its prefix; the whole word if it has no value */
   const char *const *choice; /* words, as if typed without a sweep */
@@ -31,13 +30,13 @@ typedef struct brim_sweep {
   size_t jobs; /* 1 .. BRIM_SWEEP_JOBS_MAX */
 } brim_sweep;
 
-/* Takes the words apart; what is wrong with them is added to `problems`, and then the result is not to be used.
- * `argument`: the number of each word, for messages. Everything lives in `arena`. `groups` NULL: there are none. */
+/* Expands the words; adds errors to `problems`, in which case the result must not be used. `argument`: the number of
+ * each word, for messages. Everything lives in `arena`. `groups` NULL: there are none. */
 void brim_sweep_expand(brim_arena *arena, const char *const *word, const int *argument, size_t count,
                        const brim_sweep_groups *groups, brim_problems *problems, brim_sweep *out);
-/* Runs every job `repeats` times, with the seeds seed, seed+1 ...: two more words, which win over earlier ones, and the
- * last of which is the fastest. A sweep over `seed` or `repeats` itself is a problem. */
+/* Runs every job `repeats` times, with the seeds seed, seed+1 ...: adds two words, which take precedence over earlier
+ * ones, and the last of which varies fastest. A sweep over `seed` or `repeats` itself is a problem. */
 void brim_sweep_repeat(brim_arena *arena, int64_t seed, int64_t repeats, brim_problems *problems, brim_sweep *sweep);
-/* The words of job `job`, from 0; `out` has room for axis_count. */
+/* The words of job `job`, counted from 0; `out` has room for axis_count. */
 void brim_sweep_words(const brim_sweep *sweep, size_t job, const char **out);
 #endif

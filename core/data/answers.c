@@ -1,4 +1,4 @@
-/* See answers.h; and how many bytes values and labels take. */
+/* Labels: see answers.h. Also computes the sizes of values and labels. */
 #include "data/answers.h"
 
 #include <inttypes.h>
@@ -7,7 +7,7 @@
 
 #include "data/mixup.h"
 
-/* Real numbers that a label of a part has; 0: it is of I32. */
+/* The real numbers in a label of a part; 0: the label is of I32. */
 static int64_t numbers_of(const brim_data *data, enum brim_part part)
 {
   if (data->train.task == BRIM_TASK_VALUES) return data->train.targets;
@@ -33,7 +33,7 @@ uint64_t brim_data_label_bytes(const brim_data *data, enum brim_part part, uint3
   return numbers > 0 ? (uint64_t)numbers * brim_dtype_bytes(real) : (uint64_t)tokens * sizeof(int32_t);
 }
 
-/* From the last on, as they take the place of what they are made of. */
+/* From the last number to the first, because the results overwrite the inputs. */
 void brim_data_widen(void *values, int64_t n)
 {
   for (int64_t i = n - 1; i >= 0; i--) {
@@ -61,7 +61,7 @@ static brim_status fail_token(const brim_data *data, const char *split, int64_t 
                    data->plugin->id, what, at, index, split, token, data->train.classes - 1);
 }
 
-/* Tokens that count for nothing all become BRIM_NO_TOKEN. */
+/* Sets all tokens that are to be ignored to BRIM_NO_TOKEN. */
 static brim_status check_tokens(const brim_data *data, const char *split, int64_t index, const int32_t *token,
                                 int32_t *label)
 {

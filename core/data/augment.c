@@ -1,4 +1,3 @@
-/* See augment.h. */
 #include "data/augment.h"
 
 #include <inttypes.h>
@@ -86,7 +85,7 @@ bool brim_augment_has_bytes(const brim_settings *s)
   return false;
 }
 
-/* ---- what goes with what ---- */
+/* ---- requirements ---- */
 
 static brim_status check_one(const brim_augment_choice *choice, const char *dataset, const brim_dataset_info *info)
 {

@@ -1,4 +1,4 @@
-/* The augmentations of a run, in order: those that keys of `augment` ask for, then those of the list `augmentation`.
+/* The augmentations of a run, in order: those that keys of `augment` turn on, then those of the list `augmentation`.
  *
  *     bytes:   colours, then those of the list for bytes
  *     values:  scaled and mirrored before ▶ a rectangle erased, then those of the list for values
@@ -7,15 +7,16 @@
 #define BRIM_DATA_AUGMENT_H
 #include "data/transform.h"
 
-/* Of BRIM_DTYPE_U8 or BRIM_DTYPE_F32; `values` lie as brim/augment.h says. `scratch`: brim_augment_bytes(). */
+/* For BRIM_DTYPE_U8 or BRIM_DTYPE_F32; the layout of `values` is as in brim/augment.h. `scratch`:
+ * brim_augment_bytes(). */
 void brim_augment_apply(const brim_transform *t, uint32_t dtype, const brim_draws *draws, void *values, void *scratch);
-/* Mixes values with a partner's. Returns the own label's share. */
+/* Mixes values with a partner's. Returns the share of the sample's own label. */
 float brim_augment_mix(const brim_transform *t, const brim_draws *draws, float *values, const float *partner,
                        void *scratch);
-/* [init] Scratch of the one that takes most. */
+/* [init] Scratch of the augmentation that needs most. */
 uint64_t brim_augment_bytes(const brim_transform *t);
 /* [init] ECONFIG: one of the list cannot be applied to such samples. */
 brim_status brim_augment_check(const brim_transform *t, const char *dataset, const brim_dataset_info *info);
-/* Is there one for bytes in the list? */
+/* Whether the list contains one for bytes. */
 bool brim_augment_has_bytes(const brim_settings *settings);
 #endif

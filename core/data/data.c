@@ -1,4 +1,4 @@
-/* A dataset opened, here and now or by a thread aside, and what it costs to have it open. */
+/* Opens a dataset, immediately or on a separate thread, and predicts the cost of keeping it open. */
 #include "data/data.h"
 
 #include <inttypes.h>
@@ -57,7 +57,7 @@ static brim_status open_and_describe(brim_data *data)
 brim_status brim_data_open(brim_data *data, const brim_plugin *plugin, void *self, const brim_settings *settings)
 {
   start(data, plugin, self, settings);
-  const brim_status status = brim_data_set(data); /* what is wrong with settings shows before files are read */
+  const brim_status status = brim_data_set(data); /* errors in settings are reported before files are read */
   return status == BRIM_OK || status == BRIM_EINVAL ? open_and_describe(data) : status;
 }
 
@@ -76,7 +76,7 @@ brim_status brim_data_recall(brim_data *data, const brim_plugin *plugin, void *s
   return brim_data_set_as(data, info);
 }
 
-/* ---- Opening aside ---- */
+/* ---- Opening on a thread ---- */
 
 struct brim_data_opening {
   pthread_t thread;
@@ -100,7 +100,7 @@ brim_status brim_data_open_start(brim_data *data)
   if (!o) return brim_fail(BRIM_ENOMEM_HOST, "no memory to open the dataset");
   o->ops = data->ops;
   o->self = data->self;
-  if (brim_thread_start(&o->thread, "brim-open", open_aside, o)) { /* then here and now */
+  if (brim_thread_start(&o->thread, "brim-open", open_aside, o)) { /* no thread: open it here */
     free(o);
     return open_and_describe(data);
   }
@@ -151,9 +151,9 @@ brim_status brim_data_host_bytes(const brim_data *data, uint64_t *out)
 
 #define TIMED_SAMPLES 16
 #define TIMED_ROUNDS 5
-#define TIMED_BYTES ((uint64_t)256 << 20) /* that a dataset may keep, if it is to be opened only for this */
+#define TIMED_BYTES ((uint64_t)256 << 20) /* memory that a dataset may keep, if it is opened only for this */
 
-/* The least of some rounds over samples from all of the split. */
+/* The minimum of several rounds over samples from the whole split. */
 static brim_status time_samples(const brim_data *data, uint32_t real, double *out)
 {
   const int64_t count = data->count[BRIM_PART_TRAIN];

@@ -1,8 +1,7 @@
-/* From a dataset to micro-batches in order.
+/* Turns a dataset into micro-batches in order.
  *
- * The order of samples, the split and every augmentation are functions of (seed, epoch, sample) and of
- * nothing else, so the stream is the same for any number of loader threads, any micro-batch, and after
- * a resume. */
+ * The order of samples, the split and every augmentation are functions of (seed, epoch, sample) only, so the stream is
+ * the same for any number of loader threads, any micro-batch, and after a resume. */
 #ifndef BRIM_DATA_DATA_H
 #define BRIM_DATA_DATA_H
 #include "base/permutation.h"
@@ -13,75 +12,74 @@
 
 enum brim_part { BRIM_PART_TRAIN, BRIM_PART_VALIDATION, BRIM_PART_TEST };
 
-#define BRIM_DATA_CHANNELS_MAX 64 /* with a mean and deviation of their own */
+#define BRIM_DATA_CHANNELS_MAX 64 /* with their own mean and deviation */
 
-/* An opened dataset and its parts. Validation samples are those of the validation split, or if there is none the last
- * round(count * fraction) of the training split in the order of permutation (seed, BRIM_STREAM_SPLIT, 0); training
- * samples are the first num_train_samples of the others, or all of them. */
+/* An opened dataset and its parts. Validation samples are those of the validation split; without one, the last
+ * round(count * fraction) of the training split in the order of permutation (seed, BRIM_STREAM_SPLIT, 0). Training
+ * samples are the first num_train_samples of the rest, or all of them. */
 typedef struct brim_data {
   const brim_plugin *plugin;
   const brim_dataset_ops *ops;
   void *self;
-  brim_dataset_info train, validation, test; /* of the splits; count = 0: there is none such */
+  brim_dataset_info train, validation, test; /* of the splits; count = 0: the split does not exist */
   int64_t count[3];                          /* samples of each part */
   brim_permutation split;
   uint64_t seed;
   brim_transform transform;
-  brim_shape sample;               /* as the model gets it */
-  int64_t elements;                /* values of it */
-  int64_t channels, rows, columns; /* of it; [F] counts as one channel with one row, [T, F] as F channels
-                                      side by side, of T rows */
-  int32_t ignored_token;           /* in labels: counts for nothing, as BRIM_NO_TOKEN does. The caller sets it after
-                                      open or describe */
-  uint64_t scratch_bytes;          /* one raw sample, and what it takes to transform it */
+  brim_shape sample; /* as the model gets it */
+  int64_t elements;  /* values in it */
+  int64_t channels, rows,
+      columns; /* of it; [F] counts as one channel with one row, [T, F] as F channels side by side, with T rows */
+  int32_t ignored_token;  /* label to be ignored, like BRIM_NO_TOKEN. The caller sets it after open or describe */
+  uint64_t scratch_bytes; /* one raw sample, and the scratch memory of its transform */
   const brim_settings *settings;
   brim_list mean, deviation; /* (x / unit - mean) / deviation: one number, or one per channel; empty: 0 and 1 */
   double unit;               /* 255 for bytes, else 1 */
   float scale[BRIM_DATA_CHANNELS_MAX], shift[BRIM_DATA_CHANNELS_MAX]; /* the same per channel: x * scale + shift */
   int32_t channel_step;              /* 1: channel c has scale[c]; 0: all have scale[0] */
   bool opened;                       /* samples can be read */
-  bool recalled;                     /* by brim_data_recall: the dataset's own files are not there */
+  bool recalled;                     /* by brim_data_recall: the dataset's own files are missing */
   struct brim_data_opening *opening; /* between open_start and open_finish */
 } brim_data;
 
-/* [init] Opens the splits, checks them against each other and against the settings. ECONFIG/ELOAD.
- * Nothing has to be given back but the plugin's instance. */
+/* [init] Opens the splits and checks them against each other and the settings. ECONFIG, ELOAD. Only the plugin's
+ * instance must be released. */
 brim_status brim_data_open(brim_data *data, const brim_plugin *plugin, void *self, const brim_settings *settings);
-/* [init] The same from what the dataset can tell at once (see brim_dataset_ops.describe), for plans: shapes, classes
- * and counts are there and the settings are checked, but no sample can be read. A dataset that must be opened
- * for that is opened. */
+/* [init] The same without opening files where possible (see brim_dataset_ops.describe), for plans: shapes, classes and
+ * counts are set and the settings are checked, but no sample can be read. A dataset that cannot be described before it
+ * is opened is opened. */
 brim_status brim_data_describe(brim_data *data, const brim_plugin *plugin, void *self, const brim_settings *settings);
-/* [init] The same by descriptions of the splits, train, validation and test, that were made elsewhere (data/keep.h):
- * nothing is asked of the dataset, and only files of samples can be opened. Strings of `info` must live on. */
+/* [init] The same from descriptions of the splits, train, validation and test, made elsewhere (data/keep.h): does not
+ * call the dataset, and only files of samples can be opened. Strings of `info` must stay valid. */
 brim_status brim_data_recall(brim_data *data, const brim_plugin *plugin, void *self, const brim_settings *settings,
                              const brim_dataset_info info[3]);
 /* [init] Opens what brim_data_describe described, in two halves, so that files are read while the caller builds graphs
- * and kernels: the first starts a thread that opens the splits, the second waits for it and returns its status. What
- * the caller set in `data` after the description stays. Between the two halves samples cannot be read and the plugin's
- * instance must not be touched; after a successful start, finish must be called before the instance is destroyed. */
+ * and kernels: the first starts a thread that opens the splits, the second waits for it and returns its status. Fields
+ * of `data` that the caller set after the description are kept. Between the two, samples cannot be read and the
+ * plugin's instance must not be used; after a successful start, call finish before the instance is destroyed. */
 brim_status brim_data_open_start(brim_data *data);
 brim_status brim_data_open_finish(brim_data *data);
-/* [init] Bytes of the host's memory that the splits keep while they are open; what the dataset does not tell is not
- * counted. Not between open_start and open_finish. What the dataset says. */
+/* [init] Bytes of host memory that the open splits keep, as far as the dataset reports them. Not between open_start and
+ * open_finish. The dataset's errors. */
 brim_status brim_data_host_bytes(const brim_data *data, uint64_t *out);
-/* In the place of an epoch: training samples in the order of the split, plain. */
+/* Instead of an epoch: training samples in the order of the split, without augmentation. */
 #define BRIM_EPOCH_PLAIN (-1)
-/* [any thread] Sample `i` of a part in order: for training, of the epoch's permutation, augmented, and mixed with
- * another one if that is asked for; otherwise plain. Writes `elements` values of `real` (BRIM_DTYPE_F32 or _F64;
- * computed in float either way; tokens are I32) and the label: I32, checked against the number of classes; of tokens
- * one for each, where what does not count is BRIM_NO_TOKEN; of real numbers `targets` of `real`; of classes that are
- * mixed their shares, `classes` of `real`. `scratch` has room for `scratch_bytes`, the others for what the two
- * functions below say. Does not allocate. EINVAL for a sample outside the part; ELOAD for a label or a token out of
- * range; what the dataset says. */
+/* [any thread] Sample `i` of a part in order: for training, in the epoch's permutation, augmented and, if requested,
+ * mixed with another one; otherwise unchanged. Writes `elements` values of `real` (BRIM_DTYPE_F32 or _F64; computed in
+ * float either way; tokens are I32) and the label: I32, checked against the number of classes; for tokens one each,
+ * BRIM_NO_TOKEN for those to be ignored; for real numbers `targets` of `real`; for mixed classes their shares,
+ * `classes` of `real`. `scratch` has room for `scratch_bytes`, the others for the sizes that the next two functions
+ * return. Does not allocate. EINVAL for a sample outside the part; ELOAD for a label or a token out of range; the
+ * dataset's errors. */
 brim_status brim_data_sample(const brim_data *data, enum brim_part part, int64_t epoch, int64_t i, uint32_t real,
                              void *scratch, void *values, void *label);
-/* Of a sample's values and of its label in a part; UINT64_MAX if that does not fit in 64 bits. */
+/* The bytes of a sample's values and of its label in a part; UINT64_MAX if that does not fit in 64 bits. */
 uint64_t brim_data_values_bytes(const brim_data *data, uint32_t real);
 uint64_t brim_data_label_bytes(const brim_data *data, enum brim_part part, uint32_t real);
-/* Is each sample of the part mixed with another one? */
+/* Whether each sample of the part is mixed with another one. */
 bool brim_data_is_mixed(const brim_data *data, enum brim_part part);
 
-/* [any thread] Sample `i` of one client of a federation in the order of a local epoch, as brim_data_sample makes one of
+/* [any thread] Sample `i` of a federation's client in the order of a local epoch, made by brim_data_sample's rules for
  * the training part. */
 typedef struct brim_client_order brim_client_order; /* data/partition.h */
 brim_status brim_data_client_sample(const brim_data *data, const brim_client_order *order, int64_t i, uint32_t real,
@@ -91,58 +89,57 @@ brim_status brim_data_label(const brim_data *data, int64_t i, void *scratch, int
 /* The same of sample `index` of the dataset's training split. */
 brim_status brim_data_label_at(const brim_data *data, int64_t index, void *scratch, int32_t *out);
 
-/* [any thread] Which sample of its split that is. */
+/* [any thread] The index of that sample in its split. */
 int64_t brim_data_index(const brim_data *data, enum brim_part part, int64_t epoch, int64_t i);
 
-/* [plan] Seconds that one thread takes to read and prepare a training sample. `data` need only be described: samples
- * are read from an instance of its own, made with `params`, which is closed again. ENOTSUP: it would take much memory;
- * what the dataset says. */
+/* [plan] Seconds that one thread needs to read and prepare a training sample. `data` need only be described: samples
+ * are read from a separate instance, made with `params` and closed again. ENOTSUP: that would take too much memory; the
+ * dataset's errors. */
 brim_status brim_data_sample_seconds(const brim_data *data, const void *params, uint32_t real, double *out);
 
-/* [init] Opens a file of samples without labels as the split `split`, and says how many there are; `scratch_bytes` may
- * grow by it. ELOAD if they are
- * not like the training samples; ECONFIG if the dataset cannot read files. */
+/* [init] Opens a file of samples without labels as the split `split`, and returns their number; `scratch_bytes` may
+ * grow. ELOAD if they do not match the training samples; ECONFIG if the dataset cannot read files. */
 brim_status brim_data_open_file(brim_data *data, const char *path, const char *split, int64_t *count);
-/* [any thread] Sample `i` of such a split, plain, as brim_data_sample makes it. `label`: room for one, which is of no
- * use. */
+/* [any thread] Sample `i` of such a split, without augmentation, as brim_data_sample makes it. `label`: room for one,
+ * whose content is undefined. */
 brim_status brim_data_file_sample(const brim_data *data, const char *split, int64_t i, uint32_t real, void *scratch,
                                   void *values, void *label);
 
-/* What is loaded, in order: micro-batches of `batch` samples; the last of a step or part is shorter. */
+/* The samples to load, in order: micro-batches of `batch` samples; the last of a step or part is shorter. */
 typedef struct brim_span {
   enum brim_part part;
   int64_t epoch, first, count; /* samples first .. first+count-1 of the part */
 } brim_span;
-/* Gives the span of micro-batch number `sequence` (0, 1, ...); count 0 ends the stream. Called under
- * the loader's lock, in order, once each, up to `slots` ahead of what was taken; not after the end. */
+/* Returns the span of micro-batch number `sequence` (0, 1, ...); count 0 ends the stream. Called under the loader's
+ * lock, in order, once each, up to `slots` ahead of the consumer; not after the end. */
 typedef brim_span (*brim_span_fn)(void *context, int64_t sequence);
 
 typedef struct brim_batch {
   brim_span span;
   void *values; /* [count, elements] of `real`, or tokens of I32 */
-  void *labels; /* as brim_data_sample writes them, one behind the other: [count], ... */
+  void *labels; /* as brim_data_sample writes them, one after another: [count], ... */
 } brim_batch;
 
 typedef struct brim_loader brim_loader;
 typedef struct brim_loader_options {
   const brim_data *data;
-  enum brim_part part; /* that all samples are of; any where none is mixed */
+  enum brim_part part; /* of all samples; any part, if none is mixed */
   int64_t batch_max;   /* samples in the largest micro-batch */
   uint32_t real;
-  int32_t threads; /* 0: decoded by the caller, when asked */
-  int32_t slots;   /* micro-batches held, the one in use among them; at least 2. For all threads to work
-                      while one is in use: threads + 1 */
+  int32_t threads; /* 0: the caller decodes, on demand */
+  int32_t slots;   /* micro-batches held, including the one in use; at least 2. For all threads to work while one is in
+                      use: threads + 1 */
   brim_span_fn next;
   void *context;
 } brim_loader_options;
-/* [init] Host memory that a loader with these options takes, to the byte (its threads' stacks aside);
- * UINT64_MAX if that does not fit in 64 bits. */
+/* [init] Exact host memory of a loader with these options (without its threads' stacks); UINT64_MAX if that does not
+ * fit in 64 bits. */
 uint64_t brim_loader_bytes(const brim_loader_options *options);
-/* [init] The data must stay opened until close. EINVAL, ENOMEM_HOST. */
+/* [init] The data must stay open until close. EINVAL, ENOMEM_HOST. */
 brim_status brim_loader_open(const brim_loader_options *options, brim_loader **out);
 /* [step] Waits for the next micro-batch; *out is valid until the next call. NULL at the end of the stream. Does not
- * allocate. An error of a sample arrives in place of the micro-batch that holds it; the next call goes on behind it. */
+ * allocate. An error of a sample is returned instead of its micro-batch; the next call continues after it. */
 brim_status brim_loader_next(brim_loader *loader, const brim_batch **out);
-/* Stops the threads and frees; NULL is a no-op. */
+/* Stops the threads and frees the loader; NULL is a no-op. */
 void brim_loader_close(brim_loader *loader);
 #endif

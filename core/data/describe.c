@@ -1,4 +1,3 @@
-/* See describe.h. */
 #include "data/describe.h"
 
 #include <inttypes.h>
@@ -10,7 +9,7 @@
 #include "graph/graph.h"
 
 #define ELEMENTS_MAX ((int64_t)1 << 40)
-#define TARGETS_MAX (1 << 20) /* real numbers that a sample is to be answered with */
+#define TARGETS_MAX (1 << 20) /* real numbers in the target of a sample */
 
 const char *brim_data_validation_split(const brim_dataset_ops *ops)
 {
@@ -34,7 +33,7 @@ static brim_status check_pictures(const brim_data *data, const brim_dataset_info
   return BRIM_OK;
 }
 
-/* What samples are to be answered with. */
+/* Checks the targets of samples. */
 static brim_status check_answers(const brim_data *data, const brim_dataset_info *info)
 {
   const char *id = data->plugin->id;
@@ -42,8 +41,8 @@ static brim_status check_answers(const brim_data *data, const brim_dataset_info 
   if (info->task != BRIM_TASK_CLASS && info->task != BRIM_TASK_TOKENS && !is_values)
     return brim_fail(BRIM_ELOAD, "dataset '%s' is for task %d, which this brim does not know", id, (int)info->task);
   if (is_values && (info->targets < 1 || info->targets > TARGETS_MAX))
-    return brim_fail(BRIM_ELOAD, "dataset '%s' has %" PRId64 " numbers to be answered; 1 to %d are possible", id,
-                     info->targets, TARGETS_MAX);
+    return brim_fail(BRIM_ELOAD, "dataset '%s' has %" PRId64 " target numbers; 1 to %d are possible", id, info->targets,
+                     TARGETS_MAX);
   if (!is_values && info->classes < 2)
     return brim_fail(BRIM_ELOAD, "dataset '%s' has %" PRId64 " %s%s; at least 2 are needed", id, info->classes,
                      info->task == BRIM_TASK_TOKENS ? "token" : "class",
@@ -58,8 +57,9 @@ static brim_status check_values(const brim_data *data, const brim_dataset_info *
   const char *id = data->plugin->id;
   if (info->task == BRIM_TASK_TOKENS) {
     if (info->dtype == BRIM_DTYPE_I32 && info->sample.rank == 1) return BRIM_OK;
-    return brim_fail(BRIM_ELOAD, "dataset '%s' has samples of %d dimensions and type %s; of tokens they are [T] of I32",
-                     id, info->sample.rank, brim_dtype_name(info->dtype));
+    return brim_fail(BRIM_ELOAD,
+                     "dataset '%s' has samples of %d dimensions and type %s; token samples must be [T] of I32", id,
+                     info->sample.rank, brim_dtype_name(info->dtype));
   }
   if (info->dtype != BRIM_DTYPE_U8 && info->dtype != BRIM_DTYPE_F32)
     return brim_fail(BRIM_ELOAD, "dataset '%s' has samples of type %s; U8 and F32 can be used", id,
@@ -119,8 +119,8 @@ static brim_status check_same(const brim_data *data, const char *split, const br
                      brim_shape_format(other, sizeof other, &b->sample));
   if (a->task != b->task || a->targets != b->targets)
     return brim_fail(BRIM_ELOAD,
-                     "the splits of dataset '%s' do not fit together: training samples are to be answered with %s, "
-                     "%s samples with %s",
+                     "the splits of dataset '%s' do not fit together: the targets of training samples are %s, "
+                     "those of %s samples %s",
                      data->plugin->id, describe_answer(train, sizeof train, a), split,
                      describe_answer(other, sizeof other, b));
   if ((a->pixels_max > 0) != (b->pixels_max > 0))
@@ -135,7 +135,7 @@ static brim_status check_same(const brim_data *data, const char *split, const br
   return BRIM_OK;
 }
 
-/* A split that a dataset may lack: then *info is zero. */
+/* For a split that a dataset may lack: then *info is zeroed. */
 static brim_status describe_further(const brim_data *data, const char *split, brim_dataset_info *info)
 {
   const brim_status status = split ? describe_split(data, split, info) : BRIM_ENOTSUP;
@@ -167,15 +167,16 @@ static double item_of(const brim_list *list, int32_t channel, double otherwise)
   return list->count == 0 ? otherwise : list->item[list->count == 1 ? 0 : channel];
 }
 
-/* What gray has of red, green and blue (ITU-R BT.601). */
+/* The weights of red, green and blue in gray (ITU-R BT.601). */
 #define LUMA(r, g, b) (0.299 * (r) + 0.587 * (g) + 0.114 * (b))
 #define OF_COLOURS(r, g, b)                                                                                            \
   {                                                                                                                    \
     {r, g, b}, LUMA(r, g, b)                                                                                           \
   }
 
-/* What pretrained models expect. Gray is a weighted sum of the colours, so its mean is that sum of their means. Of the
- * deviations the same sum is the most that it can be, which channels come close to: they rise and fall together. */
+/* The normalisation that pretrained models expect. Gray is a weighted sum of the colours, so its mean is the same sum
+ * of their means. For the deviation that sum is an upper bound, which real images come close to, as their channels rise
+ * and fall together. */
 typedef struct normalisation {
   const char *name;
   struct {
@@ -246,11 +247,11 @@ static brim_status set_parts(brim_data *data)
                      "leave the one or the other out",
                      fraction, data->plugin->id);
   if (fraction > 0 && validation == 0)
-    return brim_fail(BRIM_ECONFIG, "'dataset.validation_fraction' is %g, which of %" PRId64 " samples is none",
+    return brim_fail(BRIM_ECONFIG, "'dataset.validation_fraction' is %g, which is less than one of %" PRId64 " samples",
                      fraction, total);
   if (validation >= total)
     return brim_fail(BRIM_ECONFIG,
-                     "'dataset.validation_fraction' is %g, which of %" PRId64 " samples leaves none to train on",
+                     "'dataset.validation_fraction' is %g, which leaves none of %" PRId64 " samples to train on",
                      fraction, total);
   if (want > total - validation)
     return brim_fail(BRIM_ECONFIG,
@@ -263,7 +264,7 @@ static brim_status set_parts(brim_data *data)
   return BRIM_OK;
 }
 
-/* What the model gets of samples, after their transform. */
+/* The shape of samples after their transform. */
 static brim_status set_shape(brim_data *data)
 {
   const brim_transform *t = &data->transform;
@@ -284,7 +285,7 @@ static brim_status set_shape(brim_data *data)
   return BRIM_OK;
 }
 
-/* All that follows from descriptions and settings. */
+/* Sets everything that follows from descriptions and settings. */
 static brim_status follow_descriptions(brim_data *data)
 {
   BRIM_TRY(set_shape(data));

@@ -1,4 +1,4 @@
-/* Descriptions of data to JSON and back. See keep.h. */
+/* Converts descriptions of data to JSON and back. */
 #include "data/keep.h"
 
 #include <inttypes.h>
@@ -13,7 +13,7 @@ static const char *const task_names[] = {
     [BRIM_TASK_CLASS] = "class", [BRIM_TASK_TOKENS] = "tokens", [BRIM_TASK_VALUES] = "values"};
 #define TASKS ((int32_t)(sizeof task_names / sizeof task_names[0]))
 
-/* ---- keeping ---- */
+/* ---- writing ---- */
 
 static json_t *json_of_shape(const brim_shape *shape)
 {
@@ -45,7 +45,7 @@ static json_t *json_of_inputs(const brim_data *data)
                    json_of_transform(&data->transform));
 }
 
-/* JSON has no names that are not UTF-8, which those of folders may be. */
+/* JSON strings must be UTF-8; names of folders may not be. */
 static json_t *json_of_names(const brim_dataset_info *info)
 {
   if (!info->class_names) return json_null();
@@ -59,7 +59,7 @@ static json_t *json_of_names(const brim_dataset_info *info)
   return out;
 }
 
-/* *out is null if the dataset keeps nothing. */
+/* *out is null if the dataset stores nothing. */
 static brim_status keep_own(const brim_data *data, json_t **out)
 {
   const char *text = NULL;
@@ -70,7 +70,8 @@ static brim_status keep_own(const brim_data *data, json_t **out)
   if (!text) return BRIM_OK;
   *out = json_loads(text, JSON_REJECT_DUPLICATES, &problem);
   return *out ? BRIM_OK
-              : brim_fail(BRIM_EINTERNAL, "what dataset '%s' keeps is no JSON: %s", data->plugin->id, problem.text);
+              : brim_fail(BRIM_EINTERNAL, "the data that dataset '%s' stores with a run is not JSON: %s",
+                          data->plugin->id, problem.text);
 }
 
 brim_status brim_data_keep(const brim_data *data, json_t **out)
@@ -87,10 +88,10 @@ brim_status brim_data_keep(const brim_data *data, json_t **out)
                 "targets", (json_int_t)info->targets, "pixels_max", (json_int_t)info->pixels_max, "side_max",
                 (json_int_t)info->side_max, "samples", samples, "trained", (json_int_t)data->count[BRIM_PART_TRAIN],
                 "seed", (json_int_t)data->seed, "inputs", json_of_inputs(data), "kept", own);
-  return *out ? BRIM_OK : brim_fail(BRIM_EINTERNAL, "what is kept of dataset '%s' is no JSON", data->plugin->id);
+  return *out ? BRIM_OK : brim_fail(BRIM_EINTERNAL, "the data stored for dataset '%s' is not JSON", data->plugin->id);
 }
 
-/* ---- recalling ---- */
+/* ---- reading ---- */
 
 bool brim_data_is_kept_of(const json_t *kept, const brim_plugin *plugin)
 {
@@ -168,7 +169,7 @@ static bool read_info(const json_t *kept, brim_arena *arena, brim_dataset_info i
   return count[BRIM_PART_VALIDATION] >= 0 && count[BRIM_PART_TEST] >= 0;
 }
 
-/* A dataset that keeps something and recalls nothing must have it as it was. */
+/* A dataset that stores something and cannot recall it must have it unchanged. */
 static brim_status recall_own(const brim_data *data, const json_t *kept)
 {
   json_t *was = json_object_get(kept, "kept");
@@ -182,7 +183,7 @@ static brim_status recall_own(const brim_data *data, const json_t *kept)
     return status;
   }
   char *text = json_dumps(was, JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
-  if (!text) return brim_fail(BRIM_ELOAD, "it does not say what dataset '%s' needs", data->plugin->id);
+  if (!text) return brim_fail(BRIM_ELOAD, "it lacks the data that dataset '%s' needs", data->plugin->id);
   const brim_status status = data->ops->recall(data->self, text);
   free(text);
   return status;
@@ -193,7 +194,7 @@ brim_status brim_data_recall_kept(brim_data *data, const brim_plugin *plugin, vo
 {
   brim_dataset_info info[3];
   if (!read_info(kept, arena, info))
-    return brim_fail(BRIM_ELOAD, "it does not say what samples of dataset '%s' are", plugin->id);
+    return brim_fail(BRIM_ELOAD, "it does not describe the samples of dataset '%s'", plugin->id);
   BRIM_TRY(brim_data_recall(data, plugin, self, settings, info));
   return recall_own(data, kept);
 }

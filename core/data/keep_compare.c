@@ -1,4 +1,4 @@
-/* Where data differs from what a run keeps of it: both as JSON, walked together. See keep.h. */
+/* Finds the differences between data and its stored description: walks both as JSON. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -7,8 +7,8 @@
 #include "base/text.h"
 #include "data/keep.h"
 
-#define TOLD_MAX 5     /* differences that a message names */
-#define PLACE_ROOM 256 /* bytes of where one is */
+#define LISTED_MAX 5   /* differences that a message lists */
+#define PLACE_ROOM 256 /* bytes of a place's description */
 #define ROUNDING 1e-9  /* relative */
 
 typedef struct differences {
@@ -37,14 +37,14 @@ static void add_value(brim_text *out, const json_t *value)
 
 static void tell_difference(differences *d, const char *place, const json_t *was, const json_t *now)
 {
-  if (d->count++ >= TOLD_MAX) return;
+  if (d->count++ >= LISTED_MAX) return;
   brim_text_printf(&d->text, "\n%s was ", place);
   add_value(&d->text, was);
   brim_text_add(&d->text, ", and is ");
   add_value(&d->text, now);
 }
 
-/* "classes" and "class_names" of one are "class". */
+/* "classes" and "class_names" become "class". */
 static int singular(const char *name)
 {
   if (strcmp(name, "class_names") == 0) return (int)strlen("class");
@@ -62,7 +62,7 @@ static bool is_same(const json_t *a, const json_t *b)
   return fabs(x - y) <= ROUNDING * fmax(fabs(x), fabs(y));
 }
 
-/* Key by key; "mean of feature 'x'" where the object is feature x. */
+/* Key by key; "mean of feature 'x'" if the object describes feature x. */
 static void compare_objects(differences *d, const char *place, const json_t *was, const json_t *now)
 {
   const char *key;
@@ -97,8 +97,8 @@ static void compare_arrays(differences *d, const char *place, const json_t *was,
     if (name) snprintf(at, sizeof at, "%.*s '%s'", singular(place), place, name);
     compare(d, at, a, b);
   }
-  if (count == json_array_size(now) || d->count++ >= TOLD_MAX) return;
-  brim_text_printf(&d->text, "\nthere were %zu %s, and are %zu", count, place, json_array_size(now));
+  if (count == json_array_size(now) || d->count++ >= LISTED_MAX) return;
+  brim_text_printf(&d->text, "\nthere were %zu %s, now %zu", count, place, json_array_size(now));
 }
 
 static void compare(differences *d, const char *place, const json_t *was, const json_t *now)
@@ -119,7 +119,7 @@ static void compare_key(differences *d, const char *key, const char *place, cons
   if (a || b) compare(d, place, a ? a : json_null(), b ? b : json_null());
 }
 
-/* A dataset whose files have no names for its classes says nothing about them. */
+/* Skipped if the dataset's files have no class names. */
 static void compare_names(differences *d, const json_t *was, const json_t *now)
 {
   const json_t *a = json_object_get(was, "class_names"), *b = json_object_get(now, "class_names");
@@ -127,7 +127,7 @@ static void compare_names(differences *d, const json_t *was, const json_t *now)
     compare_arrays(d, "class_names", a, b);
 }
 
-/* Of other samples there are other numbers of everything. */
+/* If the samples differ, their numbers do too. */
 static void compare_order(differences *d, const json_t *was, const json_t *now)
 {
   const int64_t before = d->count;
@@ -149,7 +149,7 @@ brim_status brim_data_compare(const json_t *kept, const json_t *now, bool order)
   if (json_is_object(json_object_get(kept, "kept")) && json_is_object(json_object_get(now, "kept")))
     compare_key(&d, "kept", "", kept, now);
   if (order) compare_order(&d, kept, now);
-  if (d.count > TOLD_MAX) brim_text_printf(&d.text, "\n... and %" PRId64 " more", d.count - TOLD_MAX);
+  if (d.count > LISTED_MAX) brim_text_printf(&d.text, "\n... and %" PRId64 " more", d.count - LISTED_MAX);
   const brim_status status =
       d.count == 0 ? BRIM_OK
                    : brim_fail(BRIM_ELOAD, "the data is not what the run was trained on:%s", brim_text_str(&d.text));

@@ -1,10 +1,10 @@
-/* Micro-batches decoded ahead by threads, taken in order.
+/* Threads decode micro-batches ahead; the consumer takes them in order.
  *
- * Micro-batch number s lives in slot s mod slots. Under the lock, a thread takes the next number as soon
- * as its slot is free, asks for its span, and decodes it without the lock; the consumer waits for the slot
- * of the number it is at. A slot is free again when the consumer asks for the micro-batch after it. So
- * the order is the numbers', whoever decodes, and memory is bounded by the slots. Everything but the
- * threads' stacks lies in one allocation made at open. */
+ * Micro-batch number s is stored in slot s mod slots. Under the lock, a thread takes the next number as soon as its
+ * slot is free and gets its span; it decodes without the lock; the consumer waits for the slot of its next number. A
+ * slot is free again when the consumer asks for the following micro-batch. So the order does not depend on which thread
+ * decodes, and memory is bounded by the slots. Everything except the threads' stacks lies in one allocation made at
+ * open. */
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -20,11 +20,11 @@
 #include "base/thread.h"
 #include "data/data.h"
 
-#define LINE_BYTES 64u /* everything that threads write starts at a cache line */
+#define LINE_BYTES 64u /* memory that threads write starts at a cache line */
 
 typedef struct slot {
   brim_batch batch;
-  bool ready; /* under the lock; the rest belongs to who decodes until ready, then to the consumer */
+  bool ready; /* protected by the lock; the rest belongs to the decoding thread until ready, then to the consumer */
   brim_status status;
   brim_error error;
 } slot;
@@ -42,18 +42,18 @@ struct brim_loader {
   worker *workers; /* max(threads, 1) */
   int32_t slot_count, started;
   atomic_bool stop;
-  /* under the lock */
+  /* protects the fields below */
   pthread_mutex_t lock;
   pthread_cond_t decoded, freed;
-  int64_t taken; /* the number of the micro-batch that the next call gives out */
+  int64_t taken; /* the number of the micro-batch that the next call returns */
   int64_t next;  /* the next number to decode */
   int64_t end;   /* the number at which the stream ends; INT64_MAX until known */
-  bool held;     /* number taken-1 is the consumer's */
+  bool held;     /* number taken-1 is in use by the consumer */
 };
 
 /* ---- Memory ---- */
 
-/* Adds `count` items of `bytes` each to *total, from a cache line on; returns their offset. A total that does not
+/* Adds `count` items of `bytes` each to *total, starting at a cache line; returns their offset. A total that does not
  * fit stays UINT64_MAX. */
 static uint64_t add_items(uint64_t *total, uint64_t count, uint64_t bytes)
 {
@@ -125,7 +125,7 @@ static void decode(brim_loader *loader, worker *w, slot *s)
   brim_batch *b = &s->batch;
   s->status = check_span(loader, &b->span);
   for (int64_t i = 0; i < b->span.count && s->status == BRIM_OK; i++) {
-    if (atomic_load_explicit(&loader->stop, memory_order_relaxed)) return; /* nobody waits for it any more */
+    if (atomic_load_explicit(&loader->stop, memory_order_relaxed)) return; /* the loader is closing */
     brim_frequent_call_turn(&w->reading);
     s->status =
         brim_data_sample(data, b->span.part, b->span.epoch, b->span.first + i, real, w->scratch,
@@ -135,7 +135,7 @@ static void decode(brim_loader *loader, worker *w, slot *s)
   if (s->status != BRIM_OK) brim_error_take(&s->error);
 }
 
-/* Takes the next number if the stream goes on there: its slot, with the span. NULL at the end. Under the lock. */
+/* Takes the next number, unless the stream has ended: its slot, with the span. NULL at the end. Under the lock. */
 static slot *claim(brim_loader *loader)
 {
   if (loader->end != INT64_MAX) return NULL;
@@ -168,7 +168,7 @@ static void *work(void *context)
       pthread_mutex_lock(&loader->lock);
       s->ready = true;
     } else {
-      pthread_cond_broadcast(&loader->freed); /* let the others see the end and leave */
+      pthread_cond_broadcast(&loader->freed); /* wakes the others, which see the end and return */
     }
     pthread_cond_signal(&loader->decoded);
   }
@@ -192,7 +192,7 @@ static brim_loader *place(void *memory, const layout *l, const brim_loader_optio
 {
   char *base = memory;
   brim_loader *loader = memory;
-  memset(memory, 0, l->bytes); /* also makes the pages be there before the first step */
+  memset(memory, 0, l->bytes); /* also touches the pages before the first step */
   loader->options = *options;
   loader->slots = (slot *)(base + l->slots);
   loader->workers = (worker *)(base + l->workers);
@@ -272,7 +272,7 @@ void brim_loader_close(brim_loader *loader)
 
 /* ---- Taking ---- */
 
-/* The slot of the number to be given out, decoded; NULL at the end of the stream. Under the lock. */
+/* The slot of the next number for the consumer, decoded; NULL at the end of the stream. Under the lock. */
 static slot *wait_for(brim_loader *loader)
 {
   slot *s = &loader->slots[loader->taken % loader->slot_count];
@@ -289,7 +289,7 @@ brim_status brim_loader_next(brim_loader *loader, const brim_batch **out)
 {
   *out = NULL;
   pthread_mutex_lock(&loader->lock);
-  if (loader->held) { /* what was given out last is done with */
+  if (loader->held) { /* releases the previous one */
     loader->held = false;
     pthread_cond_signal(&loader->freed);
   }

@@ -5,7 +5,7 @@
 
 #define ALIGN_BYTES 64u
 
-/* Adds room for `count` numbers of 4 bytes, and what aligns it, to *total; returns its offset. */
+/* Adds room for `count` numbers of 4 bytes, with alignment, to *total; returns its offset. */
 static uint64_t add_room(uint64_t *total, uint64_t count)
 {
   uint64_t offset, bytes;

@@ -3,23 +3,23 @@
  *     x = share * x_own + (1 - share) * x_partner,   y = share * y_own + (1 - share) * y_partner
  *
  * with a share drawn from Beta(alpha, alpha) for each sample, as timm's Mixup does in its mode "elem". There the
- * partner is another sample of the batch. Here it is one of all training samples, so that a sample is the same in every
- * micro-batch and on every rank: in each epoch partners are a permutation of the training samples, so each is the
- * partner of one. It is prepared as it is by itself in that epoch. */
+ * partner is another sample of the batch. Here it is any training sample, so that a mixed sample is the same in every
+ * micro-batch and on every rank: in each epoch the partners are a permutation of the training samples. A partner is
+ * prepared as it is for itself in that epoch. */
 #ifndef BRIM_DATA_MIXUP_H
 #define BRIM_DATA_MIXUP_H
 #include "builtin/augment.h"
 #include "data/data.h"
 
-/* Room for a partner, behind what else the scratch is for. */
+/* Room for a partner, after the rest of the scratch. */
 typedef struct brim_mixup_room {
-  uint64_t values, label; /* offsets in the scratch: floats, and the label as the dataset writes it */
-  uint64_t bytes;         /* of the scratch in all; UINT64_MAX: that does not fit in 64 bits */
+  uint64_t values, label; /* offsets in the scratch: values as floats, and the label as the dataset writes it */
+  uint64_t bytes;         /* total bytes of the scratch; UINT64_MAX if that does not fit in 64 bits */
 } brim_mixup_room;
-/* `before`: bytes that are in use. Without mixup there is no room, and `bytes` is that. */
+/* `before`: bytes already in use. Without mixup `bytes` equals that. */
 brim_mixup_room brim_mixup_room_of(const brim_data *data, uint64_t before);
 
-/* [any thread] Of which of the training samples, by numbers below `count`, number k is mixed with. */
+/* [any thread] The training sample, as a number below `count`, that number k is mixed with. */
 int64_t brim_mixup_partner(const brim_data *data, int64_t epoch, int64_t k);
 /* [any thread] Shares of `classes` classes. */
 void brim_mixup_classes(float *out, int64_t classes, int32_t own, int32_t partner, float share);

@@ -17,7 +17,7 @@ void brim_portion_of(const brim_portion *p, int64_t samples, int64_t unit, int64
 {
   const int64_t units = samples >= unit ? samples / unit : 1;
   const int64_t from = units * p->from / p->of, to = units * p->to / p->of;
-  const int64_t end = to == units ? samples : to * unit; /* the last unit takes what is left */
+  const int64_t end = to == units ? samples : to * unit; /* the last unit takes the remainder */
   *first = from == units ? samples : from * unit;
   *count = end - *first;
 }

@@ -1,19 +1,19 @@
-/* Which samples belong to which step, and to which rank: arithmetic only.
+/* Assigns samples to steps and ranks: arithmetic only.
  *
- * An epoch's samples come in steps of `effective` samples; the last step of an epoch takes what is left. The samples of
- * a step are dealt to the ranks in units, which nobody cuts: norm groups, or single samples. Of S samples there are
- * max(1, S / unit) units; fewer than `unit` samples at the end belong to the last one. Each rank has some units in a
- * row, its share, and cuts it into micro-batches of `batch`; the last may be shorter, or longer: one of fewer than
- * `unit` samples joins the one before it (batch norm has no statistics of fewer). A rank's micro-batches are numbered
- * through the whole run, so any of them can be found without having made the others: that is how a run resumes. */
+ * An epoch's samples are divided into steps of `effective` samples; the last step of an epoch takes the remainder. The
+ * samples of a step are distributed to the ranks in indivisible units: norm groups, or single samples. S samples make
+ * max(1, S / unit) units; fewer than `unit` samples at the end belong to the last one. Each rank has consecutive units,
+ * its share, and divides it into micro-batches of `batch`; the last may be shorter, or longer: a rest of fewer than
+ * `unit` samples joins the micro-batch before it (batch norm has no statistics of fewer). A rank's micro-batches are
+ * numbered through the whole run, and each can be computed directly from its number: that is how a run resumes. */
 #ifndef BRIM_DATA_ORDER_H
 #define BRIM_DATA_ORDER_H
 #include <stdbool.h>
 
 #include "data/data.h"
 
-/* A rank's part of a step's units: of U units those from U * from / of on, before U * to / of, both rounded down. All
- * ranks' portions together are 0 to `of`. U times `of` must be below 2^63. */
+/* A rank's part of a step's units: of U units those from U * from / of up to U * to / of, both rounded down. The
+ * portions of all ranks cover 0 to `of`. U times `of` must be below 2^63. */
 typedef struct brim_portion {
   int64_t from, to, of;
 } brim_portion;
@@ -27,27 +27,27 @@ typedef struct brim_order {
   int64_t micros, last_micros; /* this rank's micro-batches in a step, and in the last of an epoch; may be 0 */
 } brim_order;
 
-/* That of each rank, where all have as much. */
+/* The portion of each rank, if all are equal. */
 brim_portion brim_portion_even(int32_t rank, int32_t ranks);
-/* Its samples of a step of `samples`: *first counts from the step's first. */
+/* Its samples in a step of `samples`: *first counts from the step's first. */
 void brim_portion_of(const brim_portion *portion, int64_t samples, int64_t unit, int64_t *first, int64_t *count);
 
-/* `steps` > 0 wins over epochs. count, effective, batch and unit at least 1. */
+/* `steps` > 0 takes precedence over epochs. count, effective, batch and unit must be at least 1. */
 brim_order brim_order_make(int64_t count, int64_t effective, int64_t batch, int64_t unit, brim_portion portion,
                            int64_t epochs, int64_t steps);
-/* Micro-batches that come in different sizes, a size each: written to `size`, and how many. 0: the rank has none. */
+/* Writes the distinct sizes of this rank's micro-batches to `size` and returns their number. 0: the rank has none. */
 #define BRIM_ORDER_SIZES 4
 size_t brim_order_sizes(const brim_order *order, int64_t size[BRIM_ORDER_SIZES]);
 /* Samples in the largest micro-batch; 0: there is none. */
 int64_t brim_order_batch_max(const brim_order *order);
 /* This rank's micro-batch number `sequence`; count 0 after the last step. */
 brim_span brim_order_span(const brim_order *order, int64_t sequence);
-/* Number of this rank's first micro-batch of a step, or of the next one that has any. */
+/* Number of this rank's first micro-batch in a step, or in the next step that has any. */
 int64_t brim_order_sequence(const brim_order *order, int64_t step);
-/* All samples of a step, of all ranks together. A sample's place in the step is its distance from the first of them. */
+/* All samples of a step, of all ranks. A sample's place in the step is its distance from the first of them. */
 brim_span brim_order_step(const brim_order *order, int64_t step);
 /* This rank's part of them; count 0: none. */
 brim_span brim_order_share(const brim_order *order, int64_t step);
-/* Is this the last step of its epoch? */
+/* Whether this is the last step of its epoch. */
 bool brim_order_ends_epoch(const brim_order *order, int64_t step);
 #endif

@@ -16,8 +16,8 @@ bool brim_partition_reads_data(const brim_settings *settings)
   return settings->partition.kind != BRIM_PARTITION_IID && settings->partition.kind != BRIM_PARTITION_FILE;
 }
 
-/* Do labels decide? */
-static bool goes_by_labels(int32_t kind)
+/* Whether the partition depends on labels. */
+static bool needs_labels(int32_t kind)
 {
   return kind == BRIM_PARTITION_DIRICHLET || kind == BRIM_PARTITION_DIRICHLET_EACH || kind == BRIM_PARTITION_SHARDS ||
          kind == BRIM_PARTITION_CLASSES;
@@ -66,7 +66,7 @@ uint64_t brim_client_order_bytes(const brim_partition *p)
 void brim_client_order_make(brim_client_order *o, const brim_partition *p, int64_t client, int64_t epoch)
 {
   const int64_t count = brim_partition_count(p, client);
-  /* An order is of a client and an epoch; these are mixed, as a permutation has one number of that kind. */
+  /* An order depends on client and epoch; they are hashed to one number, as a permutation takes only one. */
   const brim_philox key = brim_random4(p->seed, BRIM_STREAM_CLIENT, 1, (uint64_t)client, (uint32_t)epoch);
   brim_permutation order;
   brim_permutation_init(&order, p->seed, BRIM_STREAM_SHUFFLE, (uint64_t)key.v[0] << 32 | key.v[1], (uint64_t)count);
@@ -78,8 +78,8 @@ void brim_client_order_make(brim_client_order *o, const brim_partition *p, int64
 
 /* ---- labels ---- */
 
-/* In the order of the dataset, in which it reads fastest. number[i]: the training sample + 1 that sample i of the split
- * is, or 0. */
+/* Reads in the order of the dataset, which is fastest. number[i]: the training sample + 1 for sample i of the split, or
+ * 0. */
 static brim_status read_in_order(const brim_data *data, const uint32_t *number, void *scratch, int32_t *label)
 {
   for (int64_t i = 0; i < data->train.count; i++)
@@ -111,23 +111,23 @@ static brim_status check_kind(const brim_data *data)
 {
   const brim_partition_settings *s = &data->settings->partition;
   const bool has_sizes = s->kind == BRIM_PARTITION_IID || s->kind == BRIM_PARTITION_DIRICHLET_EACH;
-  if (goes_by_labels(s->kind) && data->train.task != BRIM_TASK_CLASS)
+  if (needs_labels(s->kind) && data->train.task != BRIM_TASK_CLASS)
     return brim_fail(BRIM_ECONFIG,
                      "'partition.kind' is %s, which deals samples by their classes, and dataset '%s' has "
                      "none\ntake partition=iid",
                      brim_partition_names[s->kind], data->plugin->id);
   if (s->sizes != BRIM_SIZES_UNIFORM && !has_sizes)
     return brim_fail(BRIM_ECONFIG,
-                     "'partition.sizes' goes with partition=iid and dirichlet_each: with %s the sizes of clients "
+                     "'partition.sizes' is for partition=iid and dirichlet_each: with %s the sizes of clients "
                      "follow from how samples are dealt\ntake partition.sizes=uniform",
                      brim_partition_names[s->kind]);
   if (s->samples > 0 && s->kind != BRIM_PARTITION_DIRICHLET_EACH)
     return brim_fail(BRIM_ECONFIG,
-                     "'partition.samples' goes with partition=dirichlet_each, whose clients share samples: with %s "
+                     "'partition.samples' is for partition=dirichlet_each, whose clients share samples: with %s "
                      "there are as many as the dataset has\nset partition.samples=0, or dataset.num_train_samples",
                      brim_partition_names[s->kind]);
   if (s->path[0] && s->kind != BRIM_PARTITION_FILE)
-    return brim_fail(BRIM_ECONFIG, "'partition.path' goes with partition=file, and the partition is %s",
+    return brim_fail(BRIM_ECONFIG, "'partition.path' is for partition=file, and the partition is %s",
                      brim_partition_names[s->kind]);
   if (!s->path[0] && s->kind == BRIM_PARTITION_FILE)
     return brim_fail(BRIM_ECONFIG, "'partition.path' is empty: partition=file needs a file\n"
@@ -135,7 +135,7 @@ static brim_status check_kind(const brim_data *data)
   return BRIM_OK;
 }
 
-/* As many as all clients need. */
+/* Checks that there are enough samples for all clients. */
 static brim_status check_counts(const brim_data *data, const brim_partition *p)
 {
   const brim_partition_settings *s = &data->settings->partition;
@@ -165,7 +165,7 @@ static brim_status check_counts(const brim_data *data, const brim_partition *p)
   return BRIM_OK;
 }
 
-/* What was not dealt by brim is not changed by it. */
+/* A given partition is not changed, so it must meet the minimum. */
 static brim_status check_least(const brim_data *data, const brim_partition *p)
 {
   const int64_t least = data->settings->partition.min_samples;
@@ -189,7 +189,7 @@ static int ascending(const void *a, const void *b)
   return (x > y) - (x < y);
 }
 
-/* The different sizes of clients. Dealt evenly there are two at most. */
+/* The distinct sizes of clients: at most two if samples are distributed evenly. */
 static brim_status list_sizes(brim_partition *p)
 {
   const bool is_even = !p->offset && p->classes == 0;
@@ -232,7 +232,7 @@ static brim_status deal(const brim_data *data, brim_partition *p)
   if (s->kind == BRIM_PARTITION_IID)
     return s->sizes == BRIM_SIZES_UNIFORM ? BRIM_OK : brim_partition_cut(p, s->min_samples);
   if (s->kind == BRIM_PARTITION_FILE) return brim_partition_read(data, p);
-  if (goes_by_labels(s->kind)) BRIM_TRY(read_labels(data, p));
+  if (needs_labels(s->kind)) BRIM_TRY(read_labels(data, p));
   return s->kind == BRIM_PARTITION_DIRICHLET_EACH ? brim_partition_draw(data, p) : brim_partition_deal(data, p);
 }
 

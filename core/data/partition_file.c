@@ -1,7 +1,6 @@
-/* Partitions as files: CSV with a header line "client,sample" or "client,sample,class", and then a row for each sample
- * of a client, in the client's order. Classes are for readers, and are not read again. Samples are numbers of the
- * dataset's training split, so that a file does not depend on which of them are kept for validation. See
- * partition_parts.h. */
+/* Partition files: CSV with a header line "client,sample" or "client,sample,class", and then a row for each sample of a
+ * client, in the client's order. Classes are for readers, and are not read back. Samples are numbers in the dataset's
+ * training split, so that a file does not depend on which of them are kept for validation. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -17,7 +16,7 @@
 
 /* ---- writing ---- */
 
-/* A line for each sample of a client. `scratch`: to read its class with; NULL: the class is not written. */
+/* A line for each sample of a client. `scratch`: for reading its class; NULL: the class is not written. */
 static brim_status write_client(const brim_data *data, const brim_partition *p, int64_t client, void *scratch,
                                 FILE *file)
 {
@@ -72,7 +71,7 @@ static uint64_t hash_number(uint64_t hash, uint64_t number)
   return brim_hash(hash, byte, sizeof byte);
 }
 
-/* Of drawn clients, which may be many, what their samples follow from. */
+/* For drawn clients, which may be many, hashes the values that determine their samples. */
 static uint64_t hash_drawn(const brim_partition *p)
 {
   uint64_t hash = hash_number(BRIM_HASH_START, p->seed);
@@ -103,9 +102,9 @@ typedef struct reading {
   brim_partition *p;
   const char *path;
   int64_t line, rows;
-  bool has_classes;   /* a third column, which is not read */
-  uint32_t *training; /* of a number in the split, the training sample + 1; 0: it is kept for validation */
-  uint32_t *seen;     /* of a number in the split, the line that has it; 0: none yet */
+  bool has_classes;   /* a third column, which is ignored */
+  uint32_t *training; /* by number in the split, the training sample + 1; 0: kept for validation */
+  uint32_t *seen;     /* by number in the split, the line that contains it; 0: none yet */
   uint32_t *sample;   /* of each row, a training sample */
   int64_t *owner;     /* of each row */
 } reading;
@@ -113,7 +112,8 @@ typedef struct reading {
 #define fail_at(r, column, format, ...)                                                                                \
   brim_fail(BRIM_ECONFIG, "'%s', line %" PRId64 ", column %d: " format, (r)->path, (r)->line, column, __VA_ARGS__)
 
-/* A whole number that ends with `end` at *at, which goes behind it. False: there is none below 10^18. */
+/* Reads a non-negative integer that is followed by `end` at *at, and advances *at past it. False: none, or 10^18 or
+ * more. */
 static bool take_number(const char **at, char end, int64_t *out)
 {
   int64_t value = 0;
@@ -182,7 +182,7 @@ static brim_status read_rows(reading *r, FILE *file)
     status = brim_fail(BRIM_ECONFIG, "cannot read '%s': %s", r->path, strerror(errno));
   free(line);
   if (status == BRIM_OK && r->rows == 0) {
-    r->line++; /* where it was to be */
+    r->line++; /* the line where it should be */
     status = fail_at(r, 1, "%s is missing", r->line == 1 ? "the header line '" HEADER "'" : "a first sample");
   }
   return status;

@@ -1,4 +1,4 @@
-/* The least that each client has, reached in one pass: no partition is drawn twice. See partition_parts.h. */
+/* Enforces the minimum number of samples per client in one pass; no partition is drawn twice. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -16,7 +16,7 @@ static int most_first(const void *a, const void *b)
   return (x->client > y->client) - (x->client < y->client);
 }
 
-/* The highest number of samples at which it is enough if all that have more give what is above it. */
+/* The highest level such that the samples above it suffice if all clients with more give them away. */
 static int64_t find_level(const holding *rich, int64_t clients, int64_t least, int64_t needed)
 {
   int64_t low = least, high = rich[0].count;
@@ -32,7 +32,7 @@ static int64_t find_level(const holding *rich, int64_t clients, int64_t least, i
   return low;
 }
 
-/* How many samples each client gives. `rich` has every client, and is sorted. */
+/* The number of samples that each client gives away. `rich` contains every client, sorted. */
 static void choose_gifts(brim_partition *p, int64_t least, holding *rich, int64_t *gives)
 {
   int64_t needed = 0;

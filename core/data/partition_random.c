@@ -1,5 +1,4 @@
-/* The random numbers of partitions, and clients whose samples are drawn as they are asked for. See partition_parts.h.
- */
+/* The random numbers of partitions, and clients whose samples are drawn on demand. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -13,7 +12,7 @@ enum { ORDER_RANK = 3 };
 
 /* ---- distributions ---- */
 
-/* Numbers of one draw, in order. */
+/* The numbers of one draw, in order. */
 typedef struct draws {
   uint64_t seed, item;
   uint32_t stream, block, left;
@@ -41,8 +40,8 @@ static double draw_normal(draws *d)
   return radius * cos(6.283185307179586 * draw(d));
 }
 
-/* The logarithm of a number from Gamma(alpha, 1), which itself may be too small to write down (Marsaglia and Tsang: A
- * Simple Method for Generating Gamma Variables, 2000; below 1 by Gamma(alpha + 1) * U^(1 / alpha)). */
+/* The logarithm of a number from Gamma(alpha, 1), which itself may be too small for a double (Marsaglia and Tsang: A
+ * Simple Method for Generating Gamma Variables, 2000; for alpha below 1 by Gamma(alpha + 1) * U^(1 / alpha)). */
 static double draw_log_gamma(draws *d, double alpha)
 {
   const double boost = alpha < 1 ? log(draw(d)) / alpha : 0, shape = alpha < 1 ? alpha + 1 : alpha;
@@ -60,7 +59,7 @@ static double log_gamma_of(uint64_t seed, int64_t class, int64_t client, double 
   return draw_log_gamma(&d, alpha);
 }
 
-/* From logarithms to shares that add up to 1. */
+/* Turns logarithms into shares with the sum 1. */
 static void normalise(double *share, int64_t count)
 {
   double most = -INFINITY, sum = 0;
@@ -95,11 +94,11 @@ double brim_partition_weight(const brim_partition *p, int64_t client)
 
 /* ---- drawn clients ---- */
 
-/* The classes of the last client that this thread asked about: cumulative shares. They follow from the rest. */
+/* The cumulative shares of the classes of one client: a cache of the last client that this thread used. */
 typedef struct shares {
   uint64_t seed;
   double alpha;
-  int64_t classes, client; /* classes 0: none yet */
+  int64_t classes, client; /* classes 0: empty */
   double until[BRIM_DRAWN_CLASSES_MAX];
 } shares;
 
@@ -154,7 +153,7 @@ brim_status brim_partition_draw(const brim_data *data, brim_partition *p)
   if (!p->first || !p->index)
     return brim_fail(BRIM_ENOMEM_HOST, "no host memory to sort %" PRId64 " samples by class", count);
   BRIM_TRY(brim_partition_sort(p, classes, p->index, p->first));
-  for (int64_t k = 0; k < classes; k++) /* empty ones are left out */
+  for (int64_t k = 0; k < classes; k++) /* empty classes are skipped */
     if (p->first[k + 1] > p->first[k]) p->first[++p->classes] = p->first[k + 1];
   if (p->classes > BRIM_DRAWN_CLASSES_MAX)
     return brim_fail(BRIM_ECONFIG,

@@ -1,4 +1,4 @@
-/* Partitions that give every sample to one client. See partition_parts.h. */
+/* Partitions in which every sample belongs to one client. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "data/describe.h"
 #include "data/partition_parts.h"
 
-/* Permutations of BRIM_STREAM_PARTITION: 0 is that of all samples, 3 of clients by size. */
+/* Permutations of BRIM_STREAM_PARTITION: 0 is for all samples, 3 for clients by size. */
 enum { ORDER_CLASS = 1, ORDER_SHARDS = 2, ORDER_DECK = 16 };
 
 brim_status brim_partition_sort(const brim_partition *p, int64_t classes, uint32_t *sorted, int64_t *first)
@@ -41,7 +41,7 @@ void brim_partition_fill(brim_partition *p, const uint32_t *sample, const int64_
   p->offset[0] = 0;
 }
 
-/* What a table is made of. owner[i]: the client that sorted[i] goes to. */
+/* The input of a table. owner[i]: the client that sorted[i] goes to. */
 typedef struct dealing {
   const brim_data *data;
   brim_partition *p;
@@ -80,7 +80,7 @@ static brim_status deal_by_shares(const dealing *d)
   return BRIM_OK;
 }
 
-/* Shard s of the sorted samples, of clients * shards, goes to the client whose turn it is in a permutation. */
+/* There are clients * shards shards of the sorted samples; a permutation assigns shard s to a client. */
 static void deal_shards(const dealing *d)
 {
   const brim_partition *p = d->p;
@@ -96,13 +96,13 @@ static void deal_shards(const dealing *d)
 
 /* ---- classes ---- */
 
-/* Classes as a deck of cards: clients take from it in turn, and a new one is shuffled when it is empty, so that all
- * classes are taken as often as the others, or once more. */
+/* Classes as a deck of cards: clients draw from it in turn, and when it is empty a new one is shuffled, so that the
+ * numbers of draws of any two classes differ by at most one. */
 typedef struct deck {
   uint64_t seed, decks;
-  int64_t count, used, left; /* classes in all; of those, that have samples; cards that are left */
-  int64_t *card;             /* the last ones are left */
-  int64_t *holder;           /* of each class, the client that took it last, + 1 */
+  int64_t count, used, left; /* all classes; classes with samples; cards left */
+  int64_t *card;             /* the remaining cards are the last ones */
+  int64_t *holder;           /* of each class, the last client that drew it, + 1 */
 } deck;
 
 static void shuffle_deck(deck *d, const int64_t *first)
@@ -117,7 +117,7 @@ static void shuffle_deck(deck *d, const int64_t *first)
   d->used = d->left;
 }
 
-/* The next card that the client does not have yet: there is one, if not in this deck then in the next. */
+/* The next card that the client does not have yet: if there is none in this deck, there is one in the next. */
 static int64_t take_card(deck *d, const int64_t *first, int64_t client)
 {
   int64_t at = d->left - 1;
@@ -144,13 +144,13 @@ static brim_status check_classes(const dealing *d, int64_t used)
   if (each * clients < used)
     return brim_fail(BRIM_ECONFIG,
                      "'partition.classes_per_client' is %" PRId64 " for each of %" PRId64 " clients: %" PRId64
-                     " of the %" PRId64 " classes would go to nobody\nset partition.classes_per_client=%" PRId64
+                     " of the %" PRId64 " classes would have no client\nset partition.classes_per_client=%" PRId64
                      " at least",
                      each, clients, used - each * clients, used, (used + clients - 1) / clients);
   return BRIM_OK;
 }
 
-/* A class's samples are cut into pieces for those who took it, in the order of the clients. */
+/* Divides a class's samples among the clients that drew it, in the order of the clients. */
 static void share_classes(const dealing *d, const int64_t *taken, int64_t *begin, int64_t *client)
 {
   const int64_t each = d->settings->classes_per_client, all = d->p->clients * each;
@@ -209,7 +209,7 @@ static brim_status read_groups(const dealing *d, int64_t *group)
   return BRIM_OK;
 }
 
-/* The k-th of the dataset's own clients is client k, or with fewer clients k mod clients. */
+/* The dataset's k-th client becomes client k, or with fewer clients client k mod clients. */
 static brim_status own_groups(const dealing *d, const int64_t *group, int64_t *distinct)
 {
   int64_t count = 0;
@@ -246,7 +246,7 @@ static brim_status deal_natural(const dealing *d)
   return status;
 }
 
-/* ---- all of them ---- */
+/* ---- all kinds ---- */
 
 static brim_status deal(const dealing *d)
 {

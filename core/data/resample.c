@@ -5,11 +5,11 @@
 #include <stddef.h>
 #include <string.h>
 
-#define FRACTION_BITS (32 - 8 - 2) /* of a weight: 8 bits are the pixel's, 2 for sums that leave 0..255 */
-#define SUPPORT_MAX 2              /* pixels of the result to each side: bicubic's */
+#define FRACTION_BITS (32 - 8 - 2) /* of a weight: 8 bits are for the pixel, 2 for sums outside of 0..255 */
+#define SUPPORT_MAX 2              /* of a filter, in pixels of the result to each side: bicubic's */
 #define ALIGN_BYTES 64u
 
-/* Which pixels of a line make a pixel of the result, and with which weights. */
+/* The pixels of a line that contribute to a pixel of the result, and their weights. */
 typedef struct tap {
   int64_t first, count;
 } tap;
@@ -26,7 +26,7 @@ static double bilinear(double x)
   return x < 1 ? 1 - x : 0;
 }
 
-/* Keys' with a = -0.5. */
+/* Keys' cubic with a = -0.5. */
 static double bicubic(double x)
 {
   const double a = -0.5;
@@ -37,7 +37,7 @@ static double bicubic(double x)
 
 /* ---- Memory ---- */
 
-/* The most pixels of a line of `in` that a pixel of `out` is made of. */
+/* The maximum number of pixels of a line of `in` that contribute to a pixel of `out`. */
 static int64_t most_taps(int64_t in, int64_t out, double support)
 {
   const double scale = (double)in / (double)out;
@@ -54,8 +54,8 @@ static uint64_t taps_bytes(int64_t window, int64_t most)
   return aligned((uint64_t)window * sizeof(tap)) + aligned((uint64_t)window * (uint64_t)most * sizeof(int32_t));
 }
 
-/* A window has as many pixels, each made of so many of a line at most: a line of `resized` pixels has more for each
- * than the window, where it is smaller. */
+/* Bytes for the pixels of a window, each of which comes from a limited number of source pixels: from more if the line
+ * is resized to fewer pixels than the window has. */
 static uint64_t window_bytes(int64_t side, int64_t resized, int64_t window)
 {
   const int64_t out = resized > 0 && resized < window ? resized : window;
@@ -154,9 +154,9 @@ static void row_of(const uint8_t *in, int64_t channels, const taps *t, int64_t c
   }
 }
 
-#define TILE 256 /* sums that stay in the cache while rows are added up */
+#define TILE 256 /* sums that stay in the cache while rows are added */
 
-/* A row of the result: rows of bytes that are `stride` apart, each with a weight. */
+/* A row of the result: the weighted sum of rows of bytes that are `stride` apart. */
 static void add_rows(const uint8_t *in, int64_t stride, const int32_t *weight, int64_t rows, int64_t bytes,
                      uint8_t *restrict out)
 {
@@ -179,7 +179,7 @@ static void filter_columns(const brim_pixels *in, const brim_resize *to, const t
   const int64_t bytes = to->window_columns * in->channels;
   for (int64_t y = 0; y < rows; y++) {
     const uint8_t *from = in->data + (first + y) * in->stride;
-    if (to->columns == in->columns) /* then every weight is 1 */
+    if (to->columns == in->columns) /* then all weights are 1 */
       memcpy(lines + y * bytes, from + to->left * in->channels, (size_t)bytes);
     else if (in->channels == 3)
       row_of_3(from, t, to->window_columns, lines + y * bytes);
@@ -188,8 +188,9 @@ static void filter_columns(const brim_pixels *in, const brim_resize *to, const t
   }
 }
 
-/* The centre of pixel i in a line of the source. Pillow adds the scale up from pixel to pixel, and so does this: where
- * a centre lies on the border of two pixels, the roundings of the sum decide between them (256 to 224: 25 pixels). */
+/* The centre of pixel i in a line of the source. Pillow accumulates the scale from pixel to pixel, and so does this
+ * function: if a centre lies on the border of two pixels, the rounding of the sum decides between them (256 to 224: 25
+ * pixels). */
 static double centre_of(int64_t i, double scale)
 {
   double centre = scale * 0.5;
@@ -225,7 +226,7 @@ void brim_resample(const brim_pixels *in, const brim_resize *to, void *scratch, 
   make_taps(&columns, in->columns, to->columns, to->left, to->window_columns, to->filter);
   const tap *last = &rows.tap[to->window_rows - 1];
   const int64_t first = rows.tap[0].first, bytes = to->window_columns * in->channels;
-  uint8_t *lines = (uint8_t *)at; /* rows of the source that are needed, as wide as the window */
+  uint8_t *lines = (uint8_t *)at; /* the required rows of the source, with the width of the window */
   filter_columns(in, to, &columns, first, last->first + last->count - first, lines);
   for (int64_t y = 0; y < to->window_rows; y++) {
     const uint8_t *from = lines + (rows.tap[y].first - first) * bytes;

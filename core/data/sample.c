@@ -1,8 +1,8 @@
-/* Samples made ready: read, cropped, mirrored, normalised, mixed.
+/* Prepares samples: reads, crops, mirrors, normalises and mixes them.
  *
- * A sample of training position i in an epoch is sample split(shuffle_epoch(i)) of the dataset's training
- * split. What is done to it at random is drawn from one Philox block of (seed, epoch, that index), so
- * nothing depends on who decodes it, or when. */
+ * A sample of training position i in an epoch is sample split(shuffle_epoch(i)) of the dataset's training split. Its
+ * augmentation is drawn from one Philox block of (seed, epoch, that index), so it does not depend on which thread
+ * decodes it, or when. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -14,22 +14,22 @@
 #include "data/mixup.h"
 #include "data/partition.h"
 
-/* ---- Which ---- */
+/* ---- Indices ---- */
 
-/* Is a part a share of the training split? */
+/* Whether a part is a share of the training split. */
 static bool is_of_train(const brim_data *data, enum brim_part part)
 {
   return part == BRIM_PART_TRAIN || (part == BRIM_PART_VALIDATION && data->validation.count == 0);
 }
 
-/* The split that a part is of. */
+/* The split that a part belongs to. */
 static const char *split_of_part(const brim_data *data, enum brim_part part)
 {
   if (is_of_train(data, part)) return BRIM_SPLIT_TRAIN;
   return part == BRIM_PART_TEST ? BRIM_SPLIT_TEST : brim_data_validation_split(data->ops);
 }
 
-/* Which of the training samples comes in place i of an epoch. */
+/* The training sample at place i of an epoch. */
 static int64_t number_of(const brim_data *data, int64_t epoch, int64_t i)
 {
   brim_permutation shuffle;
@@ -51,10 +51,10 @@ int64_t brim_data_index(const brim_data *data, enum brim_part part, int64_t epoc
 
 /* ---- Values ---- */
 
-/* Where the picture that is made lies on the one that was read. */
+/* The position of the result relative to the image that was read. */
 typedef struct view {
-  int64_t dy, dx; /* pixel (y, x) comes from (y + dy, x + dx), or is padding if there is none */
-  bool mirror;    /* then left and right change places */
+  int64_t dy, dx; /* pixel (y, x) comes from (y + dy, x + dx), or is padding if that is outside */
+  bool mirror;    /* then left and right are swapped */
 } view;
 
 static view draw_view(const brim_data *data, const brim_draws *draws)
@@ -69,7 +69,7 @@ static view draw_view(const brim_data *data, const brim_draws *draws)
   return v;
 }
 
-/* n values, scaled; mirrored: the last first. Plain loops, that compilers turn into vector code. */
+/* n values, scaled; mirrored: in reverse order. Plain loops, which compilers vectorize. */
 static void scale_u8(float *restrict out, const uint8_t *restrict in, int64_t n, float scale, float shift, bool mirror)
 {
   if (mirror)
@@ -106,7 +106,7 @@ static int64_t clamp(int64_t x, int64_t low, int64_t high)
   return x < low ? low : x > high ? high : x;
 }
 
-/* One channel through a view. Padding is a raw 0, as in torchvision's RandomCrop, and normalised like one. */
+/* One channel through a view. Padding is a raw 0, as in torchvision's RandomCrop, and is normalised too. */
 static void make_plane(const brim_data *data, const view *v, const void *raw, int64_t channel, float *out)
 {
   const int64_t rows = data->rows, columns = data->columns, plane = channel * rows * columns;
@@ -115,7 +115,7 @@ static void make_plane(const brim_data *data, const view *v, const void *raw, in
     scale_values(data, out, raw, plane, rows * columns, channel, false);
     return;
   }
-  /* columns [first, end) of the crop are on the picture */
+  /* columns [first, end) of the crop are inside the image */
   const int64_t first = clamp(-v->dx, 0, columns), end = clamp(columns - v->dx, first, columns);
   const int64_t left = v->mirror ? columns - end : first, width = end - first;
   for (int64_t y = 0; y < rows; y++, out += columns) {
@@ -130,7 +130,7 @@ static void make_plane(const brim_data *data, const view *v, const void *raw, in
   }
 }
 
-/* A sequence [T, F]: its features have what channels have of pictures, but lie side by side. */
+/* A sequence [T, F]: its features are like the channels of images, but lie side by side. */
 static void make_sequence(const brim_data *data, const void *raw, float *out)
 {
   const int64_t features = data->channels;
@@ -142,7 +142,7 @@ static void make_sequence(const brim_data *data, const void *raw, float *out)
     }
 }
 
-/* A sample of a split as the dataset has it, at the start of the scratch. */
+/* Reads a sample of a split as the dataset stores it, to the start of the scratch. */
 static brim_status read_sample(const brim_data *data, const char *split, int64_t index, bool training, void *scratch,
                                brim_picture *picture, void *label)
 {
@@ -153,11 +153,12 @@ static brim_status read_sample(const brim_data *data, const char *split, int64_t
   if (picture->rows >= 1 && picture->columns >= 1 && picture->rows <= t->side_max && picture->columns <= t->side_max &&
       picture->rows * picture->columns <= t->pixels_max)
     return BRIM_OK;
-  return brim_fail(BRIM_ELOAD, "a picture of %" PRId64 "x%" PRId64 " pixels, larger than was said when it was opened",
+  return brim_fail(BRIM_ELOAD,
+                   "a picture of %" PRId64 "x%" PRId64 " pixels, larger than the dataset reported when it was opened",
                    picture->columns, picture->rows);
 }
 
-/* The values of a raw sample, as floats, or tokens; draws == NULL: plain. */
+/* The values of a raw sample, as floats, or tokens; draws == NULL: without augmentation. */
 static void make_values(const brim_data *data, const brim_picture *picture, const brim_draws *draws, void *scratch,
                         void *values)
 {
@@ -186,7 +187,7 @@ static void finish_values(const brim_data *data, uint32_t real, void *values)
 
 /* ---- Samples ---- */
 
-/* A sample of a split by itself: its values as floats, or tokens, and its label as the dataset has it. */
+/* A single sample of a split: its values as floats, or tokens, and its label as the dataset stores it. */
 static brim_status make_sample(const brim_data *data, const char *split, const brim_draws *draws, bool training,
                                void *scratch, void *values, void *label)
 {
@@ -200,7 +201,7 @@ static brim_status make_sample(const brim_data *data, const char *split, const b
   return BRIM_OK;
 }
 
-/* Mixes training sample i, which is made, with its partner. */
+/* Mixes training sample i, which is prepared, with its partner. */
 static brim_status mix_sample(const brim_data *data, const brim_draws *draws, int64_t i, char *scratch, void *values,
                               void *label)
 {

@@ -1,4 +1,4 @@
-/* See transform.h. Where what is drawn follows torchvision, its names stand beside it. */
+/* See transform.h. Where random draws follow torchvision, comments name its functions. */
 #include "data/transform.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 #include "data/resample.h"
 #include "data/transform_check.h"
 
-#define ATTEMPTS 10 /* torchvision's, at a crop or a rectangle that fits */
+#define ATTEMPTS 10 /* torchvision's number of attempts to find a crop or a rectangle that fits */
 #define ALIGN_BYTES 64u
 
 brim_philox brim_draw(const brim_draws *d, uint32_t block)
@@ -30,7 +30,7 @@ static uint64_t canvas_bytes(const brim_transform *t)
   return aligned((uint64_t)(t->rows * t->columns * t->channels));
 }
 
-/* A sample that comes plane by plane is put together first, behind the canvas. */
+/* A sample that is read plane by plane is interleaved first, after the canvas. */
 static uint64_t together_bytes(const brim_transform *t)
 {
   return t->any_size || t->channels == 1 ? 0 : aligned((uint64_t)(t->rows_in * t->columns_in * t->channels));
@@ -62,20 +62,20 @@ brim_picture brim_transform_picture(const brim_transform *t, bool training, void
   const brim_settings *s = t->settings;
   const int64_t shorter = t->rows < t->columns ? t->rows : t->columns;
   const int64_t resized = s->transform.resize > 0 ? s->transform.resize : shorter;
-  /* a crop of random size is made of a part of the picture */
+  /* a crop of random size uses a part of the image */
   const int64_t needed = training && s->augment.random_resized_crop ? 2 * shorter : resized;
   return (brim_picture){.pixels = scratch, .room = t->read_bytes, .side_needed = needed};
 }
 
 /* ---- Which pixels ---- */
 
-/* A part of the source, the size that it gets, and where in that what is made begins: maybe outside. */
+/* A part of the source, its size after resizing, and the start of the result in that, which may be outside. */
 typedef struct cut {
   int64_t top, left, rows, columns;
   int64_t to_rows, to_columns, y, x;
 } cut;
 
-/* RandomResizedCrop.get_params: the part, or the largest one in the middle with a ratio in range. */
+/* RandomResizedCrop.get_params: the part, or else the largest central one with a ratio in range. */
 static void draw_part(const brim_augment_settings *a, const brim_draws *draws, int64_t rows, int64_t columns, cut *c)
 {
   const double *scale = a->crop_scale.item, *ratio = a->crop_ratio.item;
@@ -97,7 +97,7 @@ static void draw_part(const brim_augment_settings *a, const brim_draws *draws, i
   *c = (cut){(rows - h) / 2, (columns - w) / 2, h, w, 0, 0, 0, 0};
 }
 
-/* Resize: the shorter side becomes `side`, the other one follows, rounded down. */
+/* Resize: the shorter side becomes `side`; the other is scaled and rounded down. */
 static void resized(int64_t side, int64_t rows, int64_t columns, cut *c)
 {
   const bool wide = columns > rows;
@@ -106,7 +106,7 @@ static void resized(int64_t side, int64_t rows, int64_t columns, cut *c)
   c->to_columns = wide ? longer : side;
 }
 
-/* CenterCrop: half a pixel goes to the even side; of what is missing the smaller half is on top. */
+/* CenterCrop: half a pixel is rounded to the even side; if padding is needed the smaller half is on top. */
 static int64_t middle(int64_t have, int64_t want)
 {
   return have < want ? -((want - have) / 2) : llrint((double)(have - want) / 2);
@@ -139,7 +139,7 @@ static int64_t least(int64_t a, int64_t b)
   return a < b ? a : b;
 }
 
-/* What is outside of the picture is black, as in torchvision. */
+/* Padding is black, as in torchvision. */
 static void fill(const brim_transform *t, const brim_pixels *source, const cut *c, void *scratch, uint8_t *canvas)
 {
   const int64_t stride = t->columns * t->channels, top = c->y < 0 ? -c->y : 0, left = c->x < 0 ? -c->x : 0;

@@ -1,4 +1,4 @@
-/* Settings of transforms against what the samples are: what can be done to them, and to which size. */
+/* Checks the settings of transforms against the samples: what can be applied to them, and the resulting size. */
 #include "data/transform_check.h"
 
 #include <inttypes.h>
@@ -110,8 +110,8 @@ static brim_status set_size(brim_transform *t, const char *dataset)
   t->columns = t->columns_in;
   if (size->count == 0 && t->any_size)
     return brim_fail(BRIM_ECONFIG,
-                     "the pictures of dataset '%s' have different sizes: say with transform.size=224 which one the "
-                     "model gets",
+                     "the pictures of dataset '%s' have different sizes: set the size that the model gets, for example "
+                     "transform.size=224",
                      dataset);
   if (size->count == 0) return BRIM_OK;
   if (size->count > 2)

@@ -15,9 +15,9 @@
 #include "planner/taken.h"
 #include "store/record.h"
 
-#define DEVICES_MAX BRIM_CLAIM_DEVICES_MAX /* that policies are shown */
-#define CHANGES_MAX 4                      /* configurations that policies may ask for, one after another */
-#define DECISIONS_MAX 64 /* about out-of-memory, before a first step, and then until what failed is done */
+#define DEVICES_MAX BRIM_CLAIM_DEVICES_MAX /* shown to policies */
+#define CHANGES_MAX 4                      /* configurations that policies may ask for in succession */
+#define DECISIONS_MAX 64                   /* about out-of-memory events, until the first or the failed step succeeds */
 
 /* ---- views ---- */
 
@@ -27,7 +27,7 @@ typedef struct views {
   brim_arena arena;
 } views;
 
-/* Runs in line that would take a device. */
+/* The number of waiting runs that would use a device. */
 static int32_t count_waiting(const brim_ticket *ticket, size_t count, uint64_t key)
 {
   int32_t waiting = 0;
@@ -72,8 +72,8 @@ static void ask_again(brim_dialogue *d, const char *format, ...)
   d->again.word[d->again.count++] = brim_arena_string(&d->arena, text);
 }
 
-/* A limit on the host's own device is the user's (backend.memory_mb): the way to its processors does not get around it.
- */
+/* backend.memory_mb limits the host's own device on the user's behalf; moving to the host's processors must not
+ * circumvent that. */
 static bool is_limited_host(const brim_dialogue *d)
 {
   return d->planner->device_info.on_host && d->planner->device_info.limited;
@@ -90,21 +90,20 @@ static brim_status go_to_host(brim_dialogue *d)
   if (is_limited_host(d))
     return refuse_host(brim_fail(BRIM_ENODEVICE, "no device has room, and a policy asks for the host's processors"));
   if (d->planner->setup->options.resume)
-    return brim_fail(BRIM_ENODEVICE, "the run was begun on backend '%s': it cannot go on with the host's processors",
+    return brim_fail(BRIM_ENODEVICE, "the run started on backend '%s': it cannot continue on the host's processors",
                      brim_setup_backend_id(d->planner->setup));
   if (d->has_begun && d->planner->setup->backend_ops->real != BRIM_DTYPE_F32)
-    return brim_fail(BRIM_ENODEVICE,
-                     "a run that has begun in double precision cannot go on with the host's processors");
+    return brim_fail(BRIM_ENODEVICE, "a run that started in double precision cannot continue on the host's processors");
   if (d->changes >= CHANGES_MAX)
     return brim_fail(BRIM_ECONFIG, "policies have asked for %d other configurations, one after another", d->changes);
   ask_again(d, "backend=cpu");
   ask_again(d, "device=cpu");
-  return brim_fail(BRIM_ENODEVICE, "the host's processors are asked for");
+  return brim_fail(BRIM_ENODEVICE, "a policy asked for the host's processors");
 }
 
 /* ---- devices ---- */
 
-/* What is wanted from now on. */
+/* The device that the run asks for from now on. */
 static brim_status take_place(brim_dialogue *d, const views *v, const brim_place *place)
 {
   if (place->kind == BRIM_PLACE_HOST) return go_to_host(d);
@@ -118,7 +117,7 @@ static brim_status take_place(brim_dialogue *d, const views *v, const brim_place
   return BRIM_OK;
 }
 
-/* The device that $GPU_DEVICE_ID names is the user's, for policies too; "cpu" is the name of the first. */
+/* $GPU_DEVICE_ID binds policies too; "cpu" names the first device. */
 static brim_status name_device(brim_dialogue *d, const views *v)
 {
   const brim_device_wish wish = {d->demands.device, d->planner->setup->settings->auto_device, 0};
@@ -130,7 +129,7 @@ static brim_status name_device(brim_dialogue *d, const views *v)
   return BRIM_OK;
 }
 
-/* Ranks of a host that may have any device take one each, in turn. */
+/* Ranks of a host that may use any device take one each, in turn. */
 static const char *device_of_rank(brim_dialogue *d)
 {
   const brim_setup *setup = d->planner->setup;
@@ -141,8 +140,8 @@ static const char *device_of_rank(brim_dialogue *d)
   return brim_arena_printf(&d->arena, "%s:%d", brim_setup_backend_id(setup), (int)setup->world.local_rank % count);
 }
 
-/* A share of the host is as large as the user has made it, so it need not have more than that free, unless the command
- * line says so: a preset's min_gpu_memory_mb is about GPUs. */
+/* A host device with a user's limit needs at most that limit free, unless the command line sets min_gpu_memory_mb: a
+ * preset's value is meant for GPUs. */
 static brim_status read_least(const brim_setup *setup, uint64_t *bytes)
 {
   brim_device_info first = {0};
@@ -185,7 +184,7 @@ brim_status brim_decide_device(brim_dialogue *d)
                             &p->device_info);
 }
 
-/* What the policies would say if the user named this device. */
+/* The limit that the policies would set if the user named this device. */
 static brim_device_limit limit_on(const brim_dialogue *d, views *v, int device)
 {
   brim_demands demands = d->demands;
@@ -214,13 +213,13 @@ brim_status brim_decide_limits(brim_dialogue *d, brim_device_limit *out, int cou
 
 /* ---- plans ---- */
 
-/* Of the plan of a micro-batch of the list. */
+/* The peak of the plan of a micro-batch in the list. */
 static brim_status peak_of(brim_dialogue *d, int64_t micro_batch, uint64_t *bytes)
 {
   const brim_choice c = brim_choice_cut(&d->choice, micro_batch);
   for (size_t i = 0; i < d->planner->micro_batch_count; i++)
     if (d->planner->micro_batch[i] == micro_batch) return brim_planner_peak(d->planner, &c, bytes);
-  return brim_fail(BRIM_EINVAL, "the peak of the micro-batch %lld was asked for, which is not in the list",
+  return brim_fail(BRIM_EINVAL, "policy asks for the peak of micro-batch %lld, which is not in the list",
                    (long long)micro_batch);
 }
 
@@ -230,7 +229,7 @@ static brim_dialogue *dialogue_of(const brim_plan_query *q)
   return host->self;
 }
 
-/* ENOTSUP would leave it to the next policy. */
+/* ENOTSUP would pass the question to the next policy. */
 static brim_status as_answer(brim_status status)
 {
   return status == BRIM_ENOTSUP ? BRIM_ECONFIG : status;
@@ -267,7 +266,7 @@ static bool chooses_precision(const brim_dialogue *d)
   return d->planner->setup->settings->precision == BRIM_PRECISION_AUTO;
 }
 
-/* The user's micro-batch, or all that the rank has of a step; 0: auto. */
+/* The user's micro-batch, or the rank's whole share of a step; 0: auto. */
 static int64_t set_batch(const brim_dialogue *d)
 {
   const int64_t set = d->planner->setup->settings->training.batch_size, share = brim_setup_share(d->planner->setup);
@@ -305,7 +304,7 @@ static void cut(brim_dialogue *d, int64_t batch)
   d->choice.micro_batch = brim_setup_limit_batch(d->planner->setup, batch);
 }
 
-/* Takes what was chosen; what needs another configuration is in d->again. */
+/* Adopts the chosen plan; if it needs another configuration, sets d->again. */
 static void take_plan(brim_dialogue *d, const brim_plan_query *q, const brim_plan_choice *plan)
 {
   int32_t precision = plan->precision;
@@ -320,8 +319,8 @@ static void take_plan(brim_dialogue *d, const brim_plan_query *q, const brim_pla
   if (d->again.count > 0 && !plan->model && chooses_precision(d)) d->decided_batch = plan->micro_batch;
 }
 
-/* The micro-batch that a run began with, for bits that depend on it: of its plan.json, or as the ranks have agreed. 0:
- * not known, or there were more ranks. */
+/* The micro-batch that a run began with, on which its bits may depend: from its plan.json, or as agreed by the ranks.
+ * 0: unknown, or there were several ranks. */
 static int64_t read_kept_batch(const brim_setup *setup)
 {
   char path[4200];
@@ -382,12 +381,12 @@ bool brim_decide_is_open(const brim_dialogue *d, const brim_choice *choice)
 
 /* ---- out of memory ---- */
 
-/* What was decided: a device and a plan for it, or another plan on this one. */
+/* Applies the decision: a device and a plan for it, or another plan on this device. */
 static brim_status act(brim_dialogue *d, views *v, const brim_oom *event, const brim_action *action)
 {
   brim_planner *p = d->planner;
   if (action->kind != BRIM_ACT_PLACE) {
-    d->retries += event->needed_bytes <= event->room_bytes; /* else no memory was asked for */
+    d->retries += event->needed_bytes <= event->room_bytes; /* otherwise no memory was requested */
     take_plan(d, &event->plan, &action->plan);
     return d->again.count > 0 ? BRIM_ENODEVICE : BRIM_OK;
   }
@@ -404,7 +403,8 @@ bool brim_decide_is_want(const brim_dialogue *d, brim_status status)
   return status == BRIM_ENOMEM_DEVICE || status == BRIM_EBUDGET || (status == BRIM_ENODEVICE && !d->planner->waits);
 }
 
-/* The event, and the policies' answer to it: ENOTSUP if no policy decides, the decision is to give up, or *refused. */
+/* Shows the event to the policies and gets their answer: ENOTSUP if no policy decides, the decision is to give up, or
+ * *refused. */
 static brim_status ask_after_oom(brim_dialogue *d, views *v, uint64_t needed, bool *refused)
 {
   brim_action action;
@@ -444,7 +444,7 @@ brim_status brim_decide_after_oom(brim_dialogue *d, brim_choice *choice, brim_st
 
 /* ---- boundaries ---- */
 
-/* What the policies say; ENOTSUP: nothing. Nothing is looked at, and nothing allocated, if none of them would. */
+/* The policies' answer; ENOTSUP: none. Examines and allocates nothing if no policy would answer. */
 static brim_status ask_at_boundary(brim_dialogue *d, int64_t step, int64_t round, bool is_end, uint64_t planned,
                                    brim_boundary *out)
 {

@@ -37,7 +37,7 @@ void brim_dialogue_view(const brim_dialogue *d, int device, const brim_device_in
   snprintf(out->name, sizeof out->name, "%s:%d", brim_setup_backend_id(d->planner->setup), device);
 }
 
-/* ---- what policies are shown ---- */
+/* ---- information shown to policies ---- */
 
 void brim_dialogue_show_device(const brim_dialogue *d, const char *question, const brim_device_view *device,
                                uint64_t own_bytes, uint64_t waiting_bytes)

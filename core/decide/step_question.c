@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "planner/room.h"
 
-/* ---- what a policy may ask ---- */
+/* ---- queries of a policy ---- */
 
 static brim_step_question *question_of(const brim_step_view *view)
 {
@@ -20,7 +20,7 @@ uint64_t brim_step_plan_room(const brim_step_question *q)
   return brim_planner_room_on(p, &p->device_info, p->limit_bytes, p->device_info.free_bytes + q->own_bytes);
 }
 
-/* The device as it was looked at last. */
+/* The device as last examined. */
 static void view_device(const brim_step_question *q, const brim_step_view *view, brim_device_view *out)
 {
   const brim_planner *p = q->dialogue->planner;
@@ -35,15 +35,15 @@ static void show(brim_step_question *q, const brim_device_view *d, uint64_t wait
   brim_dialogue_show_device(q->dialogue, "step", d, q->own_bytes, waiting_bytes);
 }
 
-/* On a device that others use, something is different at each look, for as long as the run lasts: what is told is
- * what has changed since by more than a hundredth of it all. */
+/* On a shared device something differs at every look, for the whole run, so only changes of more than a hundredth of
+ * the total are recorded. */
 static bool has_changed(const brim_step_question *q, const brim_device_view *d)
 {
   const uint64_t now = d->free_bytes, then = q->shown_free;
   return q->own_bytes != q->shown_own || (now > then ? now - then : then - now) > d->total_bytes / 100;
 }
 
-/* What a policy has decided by is told however little has changed. */
+/* Values on which a policy bases a decision are recorded, however little they have changed. */
 static void show_decided(brim_step_question *q, const brim_step_view *view)
 {
   brim_device_view device;
@@ -69,8 +69,8 @@ static brim_status peak_of(const brim_dialogue *d, int64_t batch, int32_t recomp
   return brim_planner_peak(d->planner, &c, peak);
 }
 
-/* With memory.recompute as it is configured: auto keeps within `bytes`, or if that is 0 within all that it could have;
- * the others do not ask. */
+/* With memory.recompute as configured: auto keeps within `bytes`, or if that is 0 within all available memory; other
+ * settings ignore it. */
 static brim_status plain_peak(brim_step_question *q, int64_t batch, uint64_t bytes, uint64_t *peak)
 {
   const brim_dialogue *d = q->dialogue;
@@ -79,7 +79,7 @@ static brim_status plain_peak(brim_step_question *q, int64_t batch, uint64_t byt
   size_t i = 0;
   while (i < p->micro_batch_count && p->micro_batch[i] != batch) i++;
   if (i == p->micro_batch_count)
-    return brim_fail(BRIM_EINVAL, "the peak of the micro-batch %lld was asked for, which is not in the list",
+    return brim_fail(BRIM_EINVAL, "policy asks for the peak of micro-batch %lld, which is not in the list",
                      (long long)batch);
   if (kind == BRIM_RECOMPUTE_AUTO) return peak_of(d, batch, kind, bytes > 0 ? bytes : brim_step_plan_room(q), peak);
   BRIM_TRY(peak_of(d, batch, kind, 0, peak));
@@ -100,7 +100,7 @@ static brim_status peak_within(const brim_step_view *view, int64_t batch, uint64
   brim_status status = plain_peak(q, batch, bytes, peak);
   if (status == BRIM_OK && needs_more_recompute(q->dialogue->planner->setup, *peak, bytes))
     status = peak_of(q->dialogue, batch, BRIM_RECOMPUTE_AUTO, bytes, peak);
-  return status == BRIM_ENOTSUP ? BRIM_ECONFIG : status; /* ENOTSUP would leave it to the next policy */
+  return status == BRIM_ENOTSUP ? BRIM_ECONFIG : status; /* ENOTSUP would pass the question to the next policy */
 }
 
 static brim_status users(const brim_step_view *view, int32_t device, brim_device_use *out, size_t room, size_t *count)
@@ -123,7 +123,7 @@ static brim_status users(const brim_step_view *view, int32_t device, brim_device
 
 /* ---- asking ---- */
 
-/* A queue that cannot be read is no reason to end a run that needs nothing of it. */
+/* A queue that cannot be read must not end a run that does not need it. */
 static void look_at_queue(brim_step_question *q, brim_step_view *view)
 {
   size_t waiting;
@@ -138,11 +138,12 @@ static void look_at_queue(brim_step_question *q, brim_step_view *view)
     view->waiting_bytes = bytes;
     return;
   }
-  if (!q->is_warned) brim_log(BRIM_LOG_WARN, "whether other runs wait for memory is not known: %s", brim_error_text());
+  if (!q->is_warned)
+    brim_log(BRIM_LOG_WARN, "cannot find out whether other runs wait for memory: %s", brim_error_text());
   q->is_warned = true;
 }
 
-/* Who comes, and who goes; the device itself is not looked at. */
+/* Records the runs that begin or stop waiting; does not examine the device. */
 static void show_line(brim_step_question *q, const brim_step_view *view)
 {
   brim_device_view device;
@@ -154,7 +155,7 @@ static void show_line(brim_step_question *q, const brim_step_view *view)
 }
 
 brim_status brim_step_plan_ask(brim_step_question *q, int64_t step, double seconds, brim_step_plan *out,
-                               const char **who)
+                               const char **policy)
 {
   brim_dialogue *d = q->dialogue;
   const brim_setup *setup = d->planner->setup;
@@ -178,14 +179,14 @@ brim_status brim_step_plan_ask(brim_step_question *q, int64_t step, double secon
                          .users = users};
   look_at_queue(q, &view);
   show_line(q, &view);
-  const brim_status status = brim_policies_on_step(d->policies, &view, out, who);
+  const brim_status status = brim_policies_on_step(d->policies, &view, out, policy);
   if (status == BRIM_OK && q->shown_own > 0) show_decided(q, &view);
   return status;
 }
 
-/* ---- what it comes to ---- */
+/* ---- answers ---- */
 
-/* What was said, as a choice. */
+/* Turns the answer into a choice. */
 static brim_status find_choice(brim_step_question *q, const brim_step_plan *plan, brim_choice *out)
 {
   uint64_t peak;
@@ -211,7 +212,7 @@ brim_status brim_step_plan_choice(brim_step_question *q, const brim_step_plan *a
   return peak_within(&view, answer->micro_batch, answer->within_bytes, peak);
 }
 
-void brim_step_plan_tell(const brim_step_question *q, const char *who, const brim_choice *to, uint64_t after,
+void brim_step_plan_tell(const brim_step_question *q, const char *policy, const brim_choice *to, uint64_t after,
                          const char *reason)
 {
   char choice[64], text[BRIM_REASON_BYTES + 96], bytes[32];
@@ -220,5 +221,5 @@ void brim_step_plan_tell(const brim_step_question *q, const char *who, const bri
   snprintf(choice, sizeof choice, "%s %s", bytes, less ? "given back" : "taken again");
   snprintf(text, sizeof text, "micro-batch %lld -> %lld%s, %s", (long long)q->dialogue->choice.micro_batch,
            (long long)to->micro_batch, to->within_bytes > 0 ? " with recompute" : "", reason);
-  brim_policies_tell(q->dialogue->policies, who, choice, text);
+  brim_policies_tell(q->dialogue->policies, policy, choice, text);
 }

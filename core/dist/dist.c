@@ -1,4 +1,4 @@
-/* One job a process: the host's half of one communicator, and the collectives of the same or of another. See dist.h. */
+/* At most one job per process: the host half of one communicator, and the collectives of the same one or another. */
 #include "dist/dist.h"
 
 #include <math.h>
@@ -21,20 +21,21 @@
 #include "dist/started.h"
 #include "plugin/instance.h"
 
-/* Of dist.timeout_seconds: what a rank waits for sums before it calls the roll, and for what others say. Whoever waits
- * for sums says that it is there before those who have theirs ask for it; all of it is to be over in time. */
+/* Of dist.timeout_seconds: how long a rank waits for sums before it calls the roll, and then for the others' answers. A
+ * rank that waits for sums reports its presence before those that have their sums ask for it; all of it must fit in the
+ * timeout. */
 #define SUMS_PATIENCE 0.25
 #define PATIENCE 0.5
-#define ASLEEP_SECONDS 0.5 /* without a look at the others: this process was stopped itself */
-#define SPEAK_SECONDS 3    /* in which a rank that knows more says so, and ends the job */
+#define ASLEEP_SECONDS 0.5 /* a longer pause between polls means that this process was stopped */
+#define SPEAK_SECONDS 3    /* for a rank that knows more to report it and end the job */
 #define WATCH_SECONDS 1e-3
 
-/* What `comm` holds where nobody chooses; which one that is depends on the backend. */
+/* The default of `comm`; the communicator that it stands for depends on the backend. */
 static const brim_comm_ops auto_ops = {.size = sizeof(brim_comm_ops)};
 const brim_plugin brim_comm_auto = {.size = sizeof(brim_plugin),
                                     .kind = BRIM_COMM,
                                     .id = "auto",
-                                    .help = "mpi, and between GPUs nccl",
+                                    .help = "mpi, with nccl between GPUs",
                                     .ops = &auto_ops};
 
 /* An instance of a communicator. */
@@ -46,15 +47,15 @@ typedef struct party {
 
 struct brim_dist {
   brim_dist_options options;
-  brim_arena defaults; /* default parameters of communicators that the configuration does not choose */
+  brim_arena defaults; /* default parameters of communicators that the configuration does not name */
   brim_world world;
   party host;        /* joined */
-  party collectives; /* its own, or another one's; ops NULL: not connected */
+  party collectives; /* its own, or those of another communicator; ops NULL: not connected */
   uint64_t started, done;
-  brim_ballot *all;  /* of a vote: what every rank says */
+  brim_ballot *all;  /* the ballots of all ranks in a vote */
   bool is_connected; /* the collectives */
-  bool is_lost;      /* the ranks cannot reach each other any more: `loss` says why, */
-  bool is_told;      /* and another rank has said it already */
+  bool is_lost;      /* the ranks can no longer reach each other; `loss` is the reason, */
+  bool is_reported;  /* and another rank has reported it */
   brim_error loss;
 };
 
@@ -92,7 +93,8 @@ static void drop_party(party *p)
   *p = (party){0};
 }
 
-/* The host's half is the chosen communicator's, if it has one. Ranks that brim has started without MPI have lines. */
+/* The host half belongs to the chosen communicator, if that has one. Ranks that brim started without MPI have lines to
+ * the launcher. */
 static brim_status choose_host(brim_dist *d)
 {
   const brim_plugin *chosen = d->options.comm;
@@ -113,7 +115,7 @@ static brim_status check_ranks(const brim_dist *d)
                    (long long)set, (int)d->world.ranks, d->world.ranks == 1 ? " was" : "s were");
 }
 
-/* Parts of the configuration that may differ: they are about the rank's own machine. */
+/* Parts of the configuration that may differ, as they describe the rank's own machine. */
 static bool may_differ(const char *key)
 {
   static const char *const keys[] = {"backend", "device", "memory", "claims", "observe"};
@@ -124,7 +126,7 @@ static bool may_differ(const char *key)
 
 #define PARTS_MAX 64
 typedef struct digest {
-  uint64_t part[PARTS_MAX]; /* hash of what the i-th key of the root holds */
+  uint64_t part[PARTS_MAX]; /* hash of the i-th value of the root */
 } digest;
 
 static digest digest_of(const brim_yaml *root)
@@ -141,7 +143,7 @@ static digest digest_of(const brim_yaml *root)
   return out;
 }
 
-/* All train the same. */
+/* All ranks must train the same. */
 static brim_status compare_configurations(brim_dist *d)
 {
   const brim_yaml *root = d->options.configuration;
@@ -181,7 +183,7 @@ brim_status brim_dist_open(const brim_dist_options *options, brim_dist **out)
   d->options = *options;
   const brim_status status = join(d);
   if (status != BRIM_OK) {
-    if (status == BRIM_ECONFIG && d->world.rank > 0) brim_log_mute(); /* all have found the same */
+    if (status == BRIM_ECONFIG && d->world.rank > 0) brim_log_mute(); /* all ranks found the same error */
     brim_dist_close(d, status == BRIM_ECOMM, brim_status_exit(status));
     return status;
   }
@@ -209,7 +211,7 @@ void brim_dist_close(brim_dist *d, bool failed, int exit_status)
   free(d);
 }
 
-/* ---- talking ---- */
+/* ---- messages ---- */
 
 static void stop_collectives(brim_dist *d)
 {
@@ -217,7 +219,7 @@ static void stop_collectives(brim_dist *d)
   d->is_connected = false;
 }
 
-/* From here on nothing is said or waited for: the first reason is the one to show. */
+/* Stops all communication: the first reason is the one to show. */
 static brim_status lose(brim_dist *d, brim_status status, int32_t late)
 {
   if (d->is_lost) {
@@ -226,9 +228,9 @@ static brim_status lose(brim_dist *d, brim_status status, int32_t late)
   }
   if (late >= 0) (void)brim_fail_add(status, "rank %d of %d is missing", (int)late, (int)d->world.ranks);
   d->is_lost = true;
-  d->is_told = status == BRIM_EPEER;
+  d->is_reported = status == BRIM_EPEER;
   brim_error_take(&d->loss);
-  stop_collectives(d); /* else whoever waits for the device waits for ever */
+  stop_collectives(d); /* otherwise waits for the device would never end */
   brim_error_put(&d->loss);
   return BRIM_ECOMM;
 }
@@ -267,14 +269,14 @@ brim_status brim_dist_share_text(brim_dist *d, char *text, size_t room)
 void brim_dist_give_up(brim_dist *d, brim_status status)
 {
   if (!d) return;
-  if (d->is_told && brim_line_is_open())
-    brim_line_bye(brim_status_exit(status)); /* waits for who says it, and ends all */
-  else if (d->is_told)
+  if (d->is_reported && brim_line_is_open())
+    brim_line_bye(brim_status_exit(status)); /* waits for the rank that reports the error and ends the job */
+  else if (d->is_reported)
     sleep(SPEAK_SECONDS);
   else if (brim_line_may_speak())
     brim_log_error();
   brim_line_end(brim_status_exit(status));
-  brim_crash_allow_exit(); /* MPI_Abort's way to end */
+  brim_crash_allow_exit(); /* MPI_Abort may call exit() */
   d->host.ops->end_all(d->host.self, brim_status_exit(status));
   _Exit(brim_status_exit(status));
 }
@@ -324,7 +326,7 @@ static brim_status talk(void *context, const void *own, uint32_t bytes, void *al
   return brim_dist_exchange(context, own, bytes, all);
 }
 
-/* The host's own if the buffers are in its memory, else those of a communicator for the device. */
+/* The host's communicator if the buffers are in its memory, else that of the device. */
 static brim_status choose_collectives(brim_dist *d, bool on_device)
 {
   const brim_plugin *chosen = d->options.comm;
@@ -337,9 +339,9 @@ static brim_status choose_collectives(brim_dist *d, bool on_device)
   const brim_comm_ops *ops = d->collectives.ops;
   if (d->host.plugin == &brim_comm_hub && !on_device)
     return brim_fail(BRIM_ECONFIG, "the ranks were started without MPI, which is needed to train on the host\n"
-                                   "install Open MPI, or take a GPU");
+                                   "install Open MPI, or use a GPU");
   if (!BRIM_HAS(brim_comm_ops, ops, connect) || (ops->on_device != 0) != on_device)
-    return brim_fail(BRIM_ECONFIG, "comm=%s does not add up what is in the memory of %s\ntake comm=auto",
+    return brim_fail(BRIM_ECONFIG, "comm=%s cannot sum data in the memory of %s\nuse comm=auto",
                      d->collectives.plugin ? d->collectives.plugin->id : "auto", on_device ? "a device" : "the host");
   return BRIM_OK;
 }
@@ -364,17 +366,17 @@ void brim_dist_disconnect(brim_dist *d)
   d->started = d->done = 0;
 }
 
-/* Sums do not come: whoever does not answer now is missing. Others may be at their next vote already. */
+/* Sums do not arrive: a rank that does not answer now is missing. The others may already be at their next vote. */
 static brim_status call_the_roll(brim_dist *d)
 {
   const brim_ballot here = {.meeting = BRIM_MEET_ROLL, .status = BRIM_ECOMM, .is_over = true};
   BRIM_TRY(exchange(d, &here, sizeof here, d->all, PATIENCE * d->options.timeout_seconds));
-  (void)brim_fail(BRIM_ECOMM, "the sums over all ranks have not come within a quarter of dist.timeout_seconds=%g",
+  (void)brim_fail(BRIM_ECOMM, "the sums over all ranks did not arrive within a quarter of dist.timeout_seconds=%g",
                   d->options.timeout_seconds);
-  return lose(d, d->world.rank == 0 ? BRIM_ECOMM : BRIM_EPEER, -1); /* all are there, so one says it */
+  return lose(d, d->world.rank == 0 ? BRIM_ECOMM : BRIM_EPEER, -1); /* all are present, so one rank reports it */
 }
 
-/* Others may have the processor, one that works for the same sums perhaps; after a while most of the time. */
+/* Yields the processor, which a rank that works on the same sums may need; after a while sleeps. */
 static void give_way(double waited)
 {
   if (waited > WATCH_SECONDS)

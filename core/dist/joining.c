@@ -1,4 +1,4 @@
-/* See joining.h. A signal while a rank leaves changes nothing any more. */
+/* See joining.h. A signal that arrives while a rank leaves has no effect. */
 #include "dist/joining.h"
 
 #include <errno.h>
@@ -17,12 +17,12 @@
 #include "dist/started.h"
 
 #define LOOK_SECONDS 0.1
-#define ASLEEP_SECONDS 0.5 /* without a look at the clock: this process was stopped itself */
-#define LEAVE_SECONDS 15   /* to end what is done already */
-#define TURN_SECONDS 0.25  /* between one rank's message and the next one's: the first may end them all */
-#define TURNS 8            /* ranks that wait for their turn; there may be thousands */
-/* A rank that has a launcher waits so much longer: the launcher names the ranks that are missing, which a rank cannot,
- * and on a busy host it may be late. */
+#define ASLEEP_SECONDS 0.5 /* a longer pause between looks at the clock means that this process was stopped */
+#define LEAVE_SECONDS 15   /* for ending after the work is done */
+#define TURN_SECONDS 0.25  /* between the messages of two ranks: the first one may end all */
+#define TURNS 8            /* ranks that take turns; there may be thousands of ranks */
+/* A rank with a launcher waits this much longer: the launcher can name the missing ranks, which a rank cannot, and may
+ * be late on a busy host. */
 #define LAUNCHER_SECONDS 5
 
 static const int watched[] = {SIGINT, SIGTERM, SIGHUP};
@@ -35,7 +35,7 @@ _Noreturn static void end_job(const brim_joining *j, int exit_status)
   _exit(exit_status);
 }
 
-/* There is nothing to lose yet. A launcher sees how the process ended; else what started the ranks ends with them. */
+/* There is nothing to lose yet. A launcher sees how the process ended; without a launcher the whole job is ended. */
 _Noreturn static void end_by(const brim_joining *j, int number)
 {
   sigset_t set;
@@ -53,14 +53,14 @@ _Noreturn static void end_late(const brim_joining *j)
 {
   brim_log_set_rank(j->rank);
   brim_fail(BRIM_ECOMM,
-            "the %d ranks have not found each other within dist.timeout_seconds=%g\n"
+            "the %d ranks did not connect within dist.timeout_seconds=%g\n"
             "one of them has stopped, or a host cannot be reached: see the logs of their hosts, and `mpirun hostname`",
             (int)j->ranks, j->seconds);
   if (brim_line_may_speak()) brim_log_error();
   end_job(j, brim_status_exit(BRIM_ECOMM));
 }
 
-/* What there is to say was said, and the results are written. */
+/* All messages are printed and the results are written. */
 _Noreturn static void leave_late(const brim_joining *j)
 {
   brim_log(BRIM_LOG_WARN, "the communicator did not end within %g seconds; the job is done", j->seconds);
@@ -69,7 +69,7 @@ _Noreturn static void leave_late(const brim_joining *j)
   _exit(j->exit_status);
 }
 
-/* Nothing here may read the environment: MPI changes it as it starts, and getenv() beside setenv() crashes. */
+/* Must not read the environment: MPI changes it as it starts, and getenv() beside setenv() crashes. */
 static void *watch(void *context)
 {
   const brim_joining *j = context;
@@ -107,13 +107,13 @@ static brim_status begin(brim_joining *j)
   j->done = eventfd(0, EFD_CLOEXEC);
   j->rank = brim_dist_started_rank();
   j->ranks = brim_dist_started();
-  pthread_sigmask(SIG_BLOCK, &set, &j->before); /* here as on the other thread, which reads them */
+  pthread_sigmask(SIG_BLOCK, &set, &j->before); /* blocked here and on the other thread, which reads them */
   const bool has_files = j->signals >= 0 && j->done >= 0;
   const int code = has_files ? brim_thread_start(&j->thread, "brim-joining", watch, j) : errno;
   j->is_watching = code == 0;
   if (code == 0) return BRIM_OK;
   brim_joining_end(j);
-  return brim_fail(BRIM_EIO, "the communicator cannot be watched: %s", strerror(code));
+  return brim_fail(BRIM_EIO, "cannot watch the communicator: %s", strerror(code));
 }
 
 brim_status brim_joining_begin(brim_joining *j, const brim_comm_ops *ops, void *self, double seconds)

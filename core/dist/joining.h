@@ -1,6 +1,6 @@
-/* Bounds the time in which a rank joins its job, and in which it leaves. Until MPI has started, no rank can tell
- * another that it is missing, and MPI waits for as long as it takes: so each looks at its own clock, on a thread of its
- * own. Signals end the process meanwhile, also where the communicator has blocked them for the thread that joins. */
+/* Limits the time in which a rank joins its job, and in which it leaves. Until MPI has started, no rank can tell
+ * another that it is missing, and MPI waits without a limit: so each rank watches its own clock, on a separate thread.
+ * Meanwhile signals end the process, even if the communicator has blocked them for the joining thread. */
 #ifndef BRIM_DIST_JOINING_H
 #define BRIM_DIST_JOINING_H
 #include <pthread.h>
@@ -10,10 +10,10 @@
 #include "brim/comm.h"
 
 typedef struct brim_joining {
-  const brim_comm_ops *ops; /* whose end_all ends the job */
+  const brim_comm_ops *ops; /* its end_all ends the job */
   void *self;
-  double seconds;  /* to join; the time in which this process was stopped does not count */
-  int exit_status; /* of a process that leaves; -1: it joins */
+  double seconds;  /* to join, without the time in which this process was stopped */
+  int exit_status; /* of a process that leaves; -1: it is joining */
   int32_t rank, ranks;
   int signals, done; /* files */
   bool is_watching;
@@ -21,11 +21,11 @@ typedef struct brim_joining {
   sigset_t before;
 } brim_joining;
 
-/* [init] From the thread that joins, which ends with brim_joining_end what it has begun. EIO. */
+/* [init] Called by the joining thread, which later calls brim_joining_end. EIO. */
 brim_status brim_joining_begin(brim_joining *j, const brim_comm_ops *ops, void *self, double seconds);
 void brim_joining_end(brim_joining *j);
-/* [init] The job is done, and the communicator is only to end: a process that is still at it after some seconds ends at
- * once, with `exit_status`, as another program may keep what started the ranks from answering. brim_joining_end
- * follows. */
+/* [init] The job is done, and only the communicator must still end: if that takes more than some seconds, the process
+ * ends at once with `exit_status`, as another program may keep the launcher from answering. Followed by
+ * brim_joining_end. */
 brim_status brim_joining_leave(brim_joining *j, int exit_status);
 #endif

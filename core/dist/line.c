@@ -1,4 +1,4 @@
-/* The rank's end. See line.h. */
+/* The rank's end of the line. */
 #include "dist/line.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 
 #define STREAMS 2 /* standard output and error */
 
-static int line = -1; /* of the process: it is a rank of one job at most */
+static int line = -1; /* one per process, as it is a rank of at most one job */
 
 bool brim_line_is_open(void)
 {
@@ -25,7 +25,7 @@ bool brim_line_is_open(void)
 
 /* ---- bytes ---- */
 
-/* False if the launcher is gone. */
+/* False: the launcher has ended. */
 static bool send_all(const void *data, size_t bytes)
 {
   const char *at = data;
@@ -60,12 +60,12 @@ static bool say(uint32_t kind, int32_t value, double seconds, const void *data, 
 
 /* ---- hello ---- */
 
-/* The same user's, or root's: nobody else starts ranks. */
+/* Only the same user or root starts ranks. */
 static bool is_trusted(int fd)
 {
-  struct ucred who;
-  socklen_t bytes = sizeof who;
-  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes) == 0 && (who.uid == geteuid() || who.uid == 0);
+  struct ucred peer;
+  socklen_t bytes = sizeof peer;
+  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 && (peer.uid == geteuid() || peer.uid == 0);
 }
 
 static int connect_to(const char *name)
@@ -73,7 +73,7 @@ static int connect_to(const char *name)
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   const size_t length = strlen(name);
   if (length == 0 || length + 1 > sizeof address.sun_path) return -1;
-  memcpy(address.sun_path + 1, name, length); /* behind a NUL: no file */
+  memcpy(address.sun_path + 1, name, length); /* a leading NUL: an abstract address, without a file */
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return -1;
   const socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
@@ -90,7 +90,7 @@ static int take_inherited(const char *number)
   return (int)fd;
 }
 
-/* What comes with the welcome: the streams that mpirun's pipes stood for. */
+/* Takes the streams that come with the welcome, in place of mpirun's pipes. */
 static void take_streams(struct msghdr *message)
 {
   int stream[STREAMS];
@@ -121,7 +121,7 @@ static bool take_welcome(void)
   take_streams(&message);
   if (head.bytes == 0) return true;
   if (head.bytes != sizeof set || !receive_all(&set, sizeof set)) return false;
-  (void)sched_setaffinity(0, sizeof set, &set); /* refused in some containers: then processors are shared as they are */
+  (void)sched_setaffinity(0, sizeof set, &set); /* refused in some containers: then the processors stay shared */
   return true;
 }
 
@@ -139,7 +139,7 @@ brim_status brim_line_open(void)
                    number ? BRIM_LINE_FD : BRIM_LINE_ADDRESS);
 }
 
-/* ---- later ---- */
+/* ---- messages after that ---- */
 
 brim_status brim_line_exchange(const void *own, uint32_t bytes, void *all, int32_t ranks, double seconds)
 {

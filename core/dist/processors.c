@@ -1,4 +1,4 @@
-/* See processors.h. The topology is Linux's in /sys; where it cannot be read, every processor is a core. */
+/* The topology is read from Linux's /sys; if that fails, every processor counts as a core. */
 #include "dist/processors.h"
 
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "base/host.h"
 #include "base/text.h"
 
-/* ---- cutting ---- */
+/* ---- dividing ---- */
 
 typedef struct processor {
   long package, core;
@@ -37,7 +37,7 @@ static int by_place(const void *a, const void *b)
   return (p->number > q->number) - (p->number < q->number);
 }
 
-/* Those that this process may run on, neighbours together; 0 if that is not known. */
+/* The processors that this process may run on, neighbours together; 0 if unknown. */
 static int list_processors(processor *out)
 {
   cpu_set_t set;
@@ -83,7 +83,7 @@ static place own_place(void)
   return out;
 }
 
-/* A processor that k ranks may run on is 1/k for each. */
+/* A processor that k ranks may run on counts as 1/k for each. */
 static double share_of(const place *own, const place *all, int32_t ranks, int32_t *here)
 {
   double share = 0;

@@ -1,14 +1,14 @@
-/* A machine's processors, shared out to the ranks that run on it. */
+/* Divides a machine's processors among the ranks that run on it. */
 #ifndef BRIM_DIST_PROCESSORS_H
 #define BRIM_DIST_PROCESSORS_H
 #include <sched.h>
 
 #include "dist/dist.h"
 
-/* [init] What rank `rank` of `ranks` on this machine may have of the processors that this process may run on: as many
- * whole cores as the others, neighbours. Empty if there are fewer cores than ranks: then all have all. */
+/* [init] The part of this process's processors for rank `rank` of `ranks` on this machine: neighbouring whole cores,
+ * the same number for each rank. Empty if there are fewer cores than ranks: then all ranks share all of them. */
 cpu_set_t brim_processors_cut(int32_t ranks, int32_t rank);
-/* [init] Ranks tell each other where they may run, however they were started, so that the threads of those that have
- * processors in common go by their share (brim_host_processors). */
+/* [init] The ranks exchange which processors they may run on, however they were started, so that ranks with common
+ * processors limit their threads to their share (brim_host_processors). */
 brim_status brim_processors_share(brim_dist *dist);
 #endif

@@ -3,9 +3,9 @@
 #define BRIM_DIST_STARTED_H
 #include <stdint.h>
 
-/* [init] How many ranks were started together with this one, as the environment says: by brim itself, by mpirun of Open
- * MPI, by launchers that speak PMI (MPICH, Intel MPI), by srun. 1: it was started alone. */
+/* [init] The number of ranks that were started together, according to the environment: by brim itself, by mpirun of
+ * Open MPI, by launchers that use PMI (MPICH, Intel MPI), by srun. 1: this process was started alone. */
 int32_t brim_dist_started(void);
-/* [init] Which of them this one is, from 0, by the same. */
+/* [init] The number of this rank, from 0, from the same source. */
 int32_t brim_dist_started_rank(void);
 #endif

@@ -13,9 +13,9 @@
 #include "planner/figures.h"
 #include "store/record.h"
 
-#define KEPT_ROOM 65536 /* of what the ranks are told of a run that is gone on with */
+#define KEPT_ROOM 65536 /* bytes of the kept dealing that rank 0 sends when a run resumes */
 
-/* ---- what a run has kept ---- */
+/* ---- what a run's folder keeps ---- */
 
 static json_t *numbers(const int64_t *value, int32_t count)
 {
@@ -33,7 +33,7 @@ void brim_deal_describe(const brim_drive *d, json_t *plan)
     json_object_set_new(plan, "batch_sizes", numbers(d->setup->deal.batch, d->setup->world.ranks));
 }
 
-/* The same of a folder's plan.json, as text; empty if it has none, or of another number of ranks. */
+/* Reads the same keys from the folder's plan.json, as text; empty if it has none or is of another number of ranks. */
 static void read_kept(const brim_drive *d, char *out, size_t room)
 {
   static const char *const keys[] = {"deal", "batch_sizes"};
@@ -50,7 +50,7 @@ static void read_kept(const brim_drive *d, char *out, size_t room)
   json_decref(kept);
 }
 
-/* NULL if they are not one a rank, all at least 1, or together another number than `sum`; 0: any. */
+/* Returns NULL unless there is one number for each rank, each at least 1, with the sum `sum` (0: any sum). */
 static int64_t *parse_numbers(const json_t *array, int32_t ranks, int64_t sum)
 {
   int64_t left = sum;
@@ -76,15 +76,15 @@ static void parse_kept(const char *text, int32_t ranks, brim_dealing *deal)
 
 /* ---- agreeing ---- */
 
-/* What ranks tell each other. */
+/* What ranks exchange. */
 typedef struct word {
   int32_t status;
-  uint32_t kept_bytes;  /* of rank 0's text about a run that is gone on with; 0: it has none */
-  uint64_t device;      /* hash of what it is */
-  uint64_t sample_time; /* nanoseconds, predicted; 0: not known */
+  uint32_t kept_bytes;  /* length of rank 0's text about a resumed run; 0 if it has none */
+  uint64_t device;      /* hash of the device's description */
+  uint64_t sample_time; /* predicted nanoseconds; 0 if unknown */
 } word;
 
-/* Every rank's, in `all`. A rank's own failure stays what it is; the others get EPEER. */
+/* Collects every rank's word in `all`. A rank that failed keeps its own status; the others get EPEER. */
 static brim_status exchange(brim_dist *dist, const word *own, word *all)
 {
   brim_error error;
@@ -97,8 +97,7 @@ static brim_status exchange(brim_dist *dist, const word *own, word *all)
   }
   for (int32_t r = 0; r < ranks; r++)
     if (all[r].status != BRIM_OK)
-      return brim_fail(BRIM_EPEER, "rank %d has failed before its first plan: %s", (int)r,
-                       brim_status_text(all[r].status));
+      return brim_fail(BRIM_EPEER, "rank %d failed before its first plan: %s", (int)r, brim_status_text(all[r].status));
   return BRIM_OK;
 }
 
@@ -108,8 +107,8 @@ static uint64_t hash_device(const brim_drive *drive)
   return brim_hash(brim_hash(BRIM_HASH_START, d->name, strlen(d->name)), &d->threads, sizeof d->threads);
 }
 
-/* Of the plan that the drive has now. The update is no part of it: it begins when all have added up, and takes as
- * long whatever a rank had before. */
+/* For the drive's present plan. The update is left out: it begins when all ranks have added up, and takes as long
+ * whatever the dealing. */
 static brim_status predict_sample(brim_drive *d, uint64_t *nanoseconds)
 {
   brim_figures f;
@@ -129,12 +128,12 @@ static void log_weights(const brim_drive *d)
   for (int32_t r = 0; r < d->setup->world.ranks; r++)
     brim_text_printf(&text, "%s%lld", r ? ":" : "", (long long)d->setup->deal.weight[r]);
   if (d->setup->world.rank == 0)
-    brim_log(BRIM_LOG_INFO, "devices differ: samples are dealt to the ranks as %s, by predicted times (dist.deal=auto)",
+    brim_log(BRIM_LOG_INFO, "devices differ: dist.deal=auto deals the samples to the ranks as %s, by predicted times",
              brim_text_str(&text));
   brim_text_release(&text);
 }
 
-/* By the times that all ranks predict; nothing where some cannot. */
+/* Weighs ranks by the times that they predict; does nothing if a rank cannot predict. */
 static brim_status weigh_ranks(brim_dist *dist, brim_drive *d, word *own, word *all)
 {
   const int32_t ranks = d->setup->world.ranks;
@@ -160,8 +159,8 @@ static bool are_alike(const word *all, int32_t ranks)
   return true;
 }
 
-/* Rank 0 says what the run's folder holds, so that all go by the same. The first meeting: who has no drive says so,
- * and nobody goes on. */
+/* Rank 0 sends what the run's folder holds, so that all ranks deal alike. This is the ranks' first exchange: a rank
+ * without a drive reports it, and all of them stop. */
 static brim_status share_kept(brim_dist *dist, brim_status before, const brim_drive *d, word *all, brim_dealing *kept)
 {
   char *text = brim_xcalloc(1, KEPT_ROOM);
@@ -199,7 +198,7 @@ static brim_status settle_together(brim_dist *dist, brim_status before, brim_dri
   BRIM_TRY(exchange(dist, &own, all));
   brim_drive *d = *drive;
   d->setup->deal.is_settled = true;
-  /* Clients are dealt in each round, by the times of those before. */
+  /* A federation deals clients in each round, by the times of the rounds before. */
   if (is_kept || d->setup->settings->dist.deal == BRIM_DEAL_EVEN || are_alike(all, d->setup->world.ranks) ||
       brim_setup_is_federated(d->setup))
     return BRIM_OK;
@@ -237,9 +236,9 @@ brim_status brim_deal_exchange_batches(brim_drive *d)
   return BRIM_OK;
 }
 
-/* ---- telling ---- */
+/* ---- output ---- */
 
-/* Do all ranks have as many samples of a full step, in the same micro-batches as far as is known? */
+/* Do all ranks have the same number of samples of a full step, in the same micro-batches as far as known? */
 static bool is_even(const brim_drive *d)
 {
   const int64_t step = brim_setup_all_samples(d->setup), units = brim_setup_norm_groups(d->setup, step);
@@ -273,5 +272,5 @@ void brim_deal_tell(const brim_drive *d, brim_text *out)
     brim_text_printf(out, " dealt to %d ranks, of which rank %d has %lld = %s", (int)d->setup->world.ranks,
                      (int)d->setup->world.rank, (long long)brim_setup_step_samples(d->setup), cut);
   if (step < effective)
-    brim_text_printf(out, " (%lld asked for; the data have %lld training samples)", effective, step);
+    brim_text_printf(out, " (requested: %lld; the data have %lld training samples)", effective, step);
 }

@@ -1,4 +1,4 @@
-/* Opening a drive, opening it anew, and what it has of its device. See drive.h. */
+/* Opening and reopening a drive, and its use of the device. See drive.h. */
 #include "drive/drive.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@
 
 /* ---- opening ---- */
 
-/* Lanes that a federation is to have, before anybody has looked whether they fit. */
+/* Lanes that a federation should have, before brim has checked that they fit. */
 static int32_t wanted_lanes(const brim_drive *d)
 {
   const brim_settings *s = d->setup->settings;
@@ -46,7 +46,7 @@ static brim_status open_setup(brim_drive *d)
   return brim_extract_features(d);
 }
 
-/* What another drive of the same run leaves behind, for the one in its place. */
+/* What a drive hands over to the one that replaces it. */
 typedef struct legacy {
   brim_config *config; /* the new drive's own */
   int changes;
@@ -112,8 +112,8 @@ brim_status brim_drive_remake(brim_drive **drive)
   const size_t count = asked.count;
   brim_status status = brim_config_load_again(old->setup->config, asked.word, count, &left.config);
   if (status != BRIM_OK && !asked.by_data && brim_policies_decider(dialogue->policies))
-    return brim_fail_add(status, "%s has asked for it: %s%s%s", brim_policies_decider(dialogue->policies),
-                         asked.word[0], count > 1 ? " " : "", count > 1 ? asked.word[1] : "");
+    return brim_fail_add(status, "%s requested %s%s%s", brim_policies_decider(dialogue->policies), asked.word[0],
+                         count > 1 ? " " : "", count > 1 ? asked.word[1] : "");
   BRIM_TRY(status);
   status = brim_config_anchor_paths(left.config);
   if (status != BRIM_OK) {
@@ -125,7 +125,7 @@ brim_status brim_drive_remake(brim_drive **drive)
   old->setup->deal = (brim_dealing){0};
   left.was = json_incref(old->setup->was);
   brim_drive_close(old);
-  brim_guard_go_on(); /* its policies may have been given up as they ended */
+  brim_guard_go_on(); /* the policies' guard may have given up on them when they ended */
   return open_once(place, left.config, &left, &options, drive);
 }
 
@@ -159,10 +159,10 @@ void brim_drive_close(brim_drive *d)
   free(d);
 }
 
-/* ---- what is chosen ---- */
+/* ---- choices ---- */
 
-/* Before something is chosen by the room that there is: what the process takes besides the arena, of the device and of
- * the host, by the smallest micro-batch, as loaders of larger ones take more. */
+/* Before anything is chosen by free memory: predicts what the process takes besides the arena, on the device and on the
+ * host, with the smallest micro-batch; loaders of larger ones take more. */
 static brim_status foresee(brim_drive *d)
 {
   brim_planner *planner = &d->planner;
@@ -178,7 +178,7 @@ static brim_status foresee(brim_drive *d)
   return status;
 }
 
-/* As many lanes as there is room for, where the user leaves their number to brim. */
+/* As many lanes as fit, if the user leaves their number to brim. */
 static brim_status fit_lanes(brim_drive *d)
 {
   const uint64_t room = brim_planner_room(&d->planner, true);
@@ -242,7 +242,7 @@ void brim_drive_deal(brim_drive *d, int64_t *weight)
   brim_setup_warn_of_idle_ranks(d->setup);
 }
 
-/* ---- its life ---- */
+/* ---- life cycle ---- */
 
 brim_status brim_drive_start(brim_drive *d)
 {
@@ -263,7 +263,7 @@ double brim_drive_now(const brim_drive *d)
   return env->now(env->self);
 }
 
-/* ---- its device ---- */
+/* ---- the device ---- */
 
 bool brim_drive_hold(brim_drive *d, bool alone)
 {
@@ -292,7 +292,7 @@ static void on_wait(void *context, const char *place)
   brim_dialogue_show_wait(w->dialogue, w->dialogue->wanted, w->need_bytes, place, -1);
 }
 
-static void tell_claimed(const brim_drive *d, int device, uint64_t need_bytes, double seconds)
+static void log_claim(const brim_drive *d, int device, uint64_t need_bytes, double seconds)
 {
   char name[64], waited[128];
   snprintf(name, sizeof name, "%s:%d", brim_setup_backend_id(d->setup), device);
@@ -314,7 +314,7 @@ brim_status brim_drive_claim(brim_drive *d, uint64_t peak, void **claim, int *de
   if (!brim_device_is_shared(&d->planner.device_info)) return BRIM_OK;
   const brim_status status = env->claim(env->self, &request, claim, device, &waited);
   d->planner.queue_seconds += waited;
-  if (status == BRIM_OK && waited > 0) tell_claimed(d, *device, w.need_bytes, waited);
+  if (status == BRIM_OK && waited > 0) log_claim(d, *device, w.need_bytes, waited);
   return status;
 }
 

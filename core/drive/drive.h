@@ -1,16 +1,16 @@
-/* What drives a run: its setup with the planner, the dialogue with the policies, and the choice by which its steps are
- * planned now. `brim plan` stops here; `brim train` goes on with a trainer, `brim simulate` with arithmetic. */
+/* What drives a run: its setup and planner, the dialogue with the policies, and the present choice of plan. `brim plan`
+ * stops here; `brim train` continues with a trainer, `brim simulate` with arithmetic. */
 #ifndef BRIM_DRIVE_DRIVE_H
 #define BRIM_DRIVE_DRIVE_H
 #include "decide/decide.h"
 
 typedef struct brim_drive brim_drive;
 
-/* Another world than the real one, with a model of plans in the place of plans, for the life of a drive. */
+/* A simulated world, with a model of plans instead of plans. Must outlive the drive. */
 typedef struct brim_drive_place {
   const brim_env *env;
   const brim_plan_model *model;
-  brim_decision_fn listen; /* from the beginning: see brim_policies_listen */
+  brim_decision_fn listen; /* called from the start on: see brim_policies_listen */
   void *context;
   bool answers_at_once; /* see brim_policies_answer_there */
 } brim_drive_place;
@@ -20,66 +20,67 @@ struct brim_drive {
   brim_planner planner;
   brim_dialogue dialogue;
   const brim_drive_place *place; /* NULL: the real world */
-  brim_choice choice; /* resolved: by the configuration, by policies, or what a run that ran out of memory came to;
-                       * fp32 while nobody has chosen another precision for `auto` */
-  brim_order order;   /* of it */
+  brim_choice choice; /* resolved by the configuration, by policies, or by recovery when memory ran out; fp32 while no
+                         other precision has been chosen for `auto` */
+  brim_order order;   /* order of the samples under this choice */
   bool started;       /* brim_drive_start was called */
-  void *held;         /* the device, while a run that has begun changes its plan; NULL: see brim_drive_hold */
+  void *held;         /* the device, while a started run changes its plan; NULL: see brim_drive_hold */
 };
 
-/* [init] Makes the instances, finds the device, describes the data: enough for plans. The configuration must outlive
- * the drive. As brim_setup_open and brim_setup_finish; of a model that is trained on features, which are computed now
- * if no file has them, also what placing returns. */
+/* [init] Makes the instances, finds the device and describes the data: enough for plans. The configuration must outlive
+ * the drive. Returns what brim_setup_open and brim_setup_finish return; for a model that is trained on features, which
+ * are computed now if no file has them, also what placing returns. */
 brim_status brim_drive_open(const brim_config *config, const brim_setup_options *options, brim_drive **out);
-/* The same in another world, which what takes the drive's place is in too. */
+/* The same in a simulated world, which also holds for drives that replace this one. */
 brim_status brim_drive_open_in(const brim_drive_place *place, const brim_config *config,
                                const brim_setup_options *options, brim_drive **out);
 void brim_drive_close(brim_drive *drive);
 
-/* ---- what is chosen ---- */
+/* ---- choices ---- */
 
-/* [plan] Lets the policies choose the plan of training. They may ask for another configuration: then *drive is another,
- * too, also on failure. */
+/* [plan] Lets the policies choose the training plan. They may request another configuration: then *drive is replaced,
+ * also on failure. */
 brim_status brim_drive_settle(brim_drive **drive);
-/* [init] A plan did not get its memory: as brim_decide_after_oom, and the drive's choice is what it comes to. */
+/* [init] Handles a plan that got no memory, as brim_decide_after_oom does; the drive's choice becomes the answer. */
 brim_status brim_drive_after_oom(brim_drive *drive, brim_status failure, uint64_t needed_bytes);
-/* Does something ask for another configuration? */
+/* Has something requested another configuration? */
 bool brim_drive_asks(const brim_drive *drive);
-/* [init] Opens *drive anew with what is asked for; its plans must be freed. */
+/* [init] Reopens *drive with the requested configuration; its plans must be freed before. */
 brim_status brim_drive_remake(brim_drive **drive);
-/* Training goes by this choice from now on; the effective batch stays. */
+/* Training uses this choice from now on; the effective batch stays. */
 void brim_drive_go(brim_drive *drive, const brim_choice *choice);
-/* The same in micro-batches of `batch` samples, or of all that the rank has of a step. */
+/* The same with micro-batches of `batch` samples, or of the rank's whole share of a step. */
 void brim_drive_cut(brim_drive *drive, int64_t batch);
-/* Samples that are evaluated at a time. */
+/* Samples that are evaluated together. */
 int64_t brim_drive_eval_batch(const brim_drive *drive);
-/* Samples are dealt to the ranks by these weights (see brim_dealing) from now on, which are the setup's then. How a
- * step may be cut is another question after it: brim_drive_settle. */
+/* Deals samples to the ranks by these weights (see brim_dealing) from now on; the setup takes ownership. The possible
+ * micro-batches may change: call brim_drive_settle again. */
 void brim_drive_deal(brim_drive *drive, int64_t *weight);
 
-/* ---- its life ---- */
+/* ---- life cycle ---- */
 
-/* [init] Right after the first plan, before anything is placed: brim_planner_measure, and then a thread begins to read
- * the data, if it is to be read. Again: nothing. */
+/* [init] Call right after the first plan, before anything is placed: calls brim_planner_measure, then starts a thread
+ * that reads the data, if they are to be read. Later calls do nothing. */
 brim_status brim_drive_start(brim_drive *drive);
-/* The run has begun: its precision and model are what they are, and nothing is foreseen any more. */
+/* The run has started: its precision and model are fixed, and nothing is predicted any more. */
 void brim_drive_begin(brim_drive *drive);
-/* Seconds since some moment, by the world that it is in. */
+/* Seconds since an arbitrary moment, in the drive's world. */
 double brim_drive_now(const brim_drive *drive);
 
-/* ---- its device ---- */
+/* ---- the device ---- */
 
-/* [init] A device for a plan of so many bytes: the one it was made for, or another like it, which has room for it and
- * which nobody who came before is to have; waits for it if wait_for_gpu says so. *claim: held until the plan is placed;
- * NULL where nobody shares the device, else for env->release. For another device than the drive's, brim_drive_move and
- * a new plan. ENODEVICE, ENOMEM_DEVICE, EINTERRUPTED: see brim_claim_take. */
+/* [init] Finds a device for a plan of `peak_bytes`: the one it was made for, or one like it, that has room and is not
+ * reserved for an earlier process in the queue; waits for one if wait_for_gpu is set. *claim: hold it until the plan is
+ * placed, then pass it to env->release; NULL if the device is not shared. If *device is not the drive's device, call
+ * brim_drive_move and make a new plan. ENODEVICE, ENOMEM_DEVICE, EINTERRUPTED: see brim_claim_take. */
 brim_status brim_drive_claim(brim_drive *drive, uint64_t peak_bytes, void **claim, int *device);
-/* [step] Nobody else is served on the run's device until brim_drive_let_go: for a run that gives its arena back to
- * place another. `alone`: not if anybody waits for it. False, with the thread's error text, if it is not held, so that
- * the plan must be claimed as a new run's. True where nobody shares the device, and if it is held already. */
+/* [step] Blocks other processes from the run's device until brim_drive_let_go, so that a run can give back its arena
+ * and place another. `alone`: only if no process waits for the device. Returns false, with the thread's error text, if
+ * the device could not be held; the plan must then be claimed like a new run's. True if the device is not shared or
+ * already held. */
 bool brim_drive_hold(brim_drive *drive, bool alone);
 void brim_drive_let_go(brim_drive *drive);
-/* [init] Plans of before must be freed: they are of another device. */
+/* [init] Existing plans must be freed first: they belong to another device. */
 brim_status brim_drive_move(brim_drive *drive, int device);
-void brim_drive_tell_device(const brim_drive *drive); /* which of several, and why */
+void brim_drive_tell_device(const brim_drive *drive); /* logs which of several devices, and why */
 #endif

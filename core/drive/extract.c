@@ -11,18 +11,18 @@
 #include "drive/placement.h"
 #include "setup/features.h"
 
-#define TOLD_SECONDS 10 /* between lines that say how far it is */
+#define REPORT_SECONDS 10 /* between progress lines */
 
 typedef struct extraction {
   brim_drive *drive;
-  brim_setup *setup; /* whose data are the samples */
+  brim_setup *setup; /* describes the samples */
   brim_plan *plan;
   brim_exec *exec;
   const brim_program *program;
   brim_feature_writer *writer;
   int64_t batch, done, total;
-  double told;
-  void *values, *kept; /* [batch, elements]; the features as the backend has them */
+  double reported_at;
+  void *values, *kept; /* [batch, elements]; kept: the features in the backend's type */
   int32_t *labels;     /* [batch] */
   float *row;
 } extraction;
@@ -52,14 +52,14 @@ static brim_status keep_row(extraction *x, const brim_span *span, int64_t i)
   return brim_feature_writer_put(x->writer, split, index, x->row, x->labels[i]);
 }
 
-static void tell_progress(extraction *x)
+static void log_progress(extraction *x)
 {
-  if (brim_now() - x->told < TOLD_SECONDS) return;
-  x->told = brim_now();
+  if (brim_now() - x->reported_at < REPORT_SECONDS) return;
+  x->reported_at = brim_now();
   brim_log(BRIM_LOG_INFO, "features: %lld of %lld samples", (long long)x->done, (long long)x->total);
 }
 
-/* The last batch is filled up with what was there before; what comes out of that is not kept. */
+/* The last batch keeps earlier samples in its tail; their results are not kept. */
 static brim_status compute_batch(extraction *x, const brim_batch *batch)
 {
   const brim_data *data = &x->setup->data;
@@ -72,7 +72,7 @@ static brim_status compute_batch(extraction *x, const brim_batch *batch)
   BRIM_TRY(brim_exec_read(x->exec, x->program, x->program->graph->kept, x->kept));
   for (int64_t i = 0; i < batch->span.count; i++) BRIM_TRY(keep_row(x, &batch->span, i));
   x->done += batch->span.count;
-  tell_progress(x);
+  log_progress(x);
   return BRIM_OK;
 }
 
@@ -124,7 +124,7 @@ static brim_status compute_all(extraction *x)
   return BRIM_OK;
 }
 
-/* On the run's device, in a plan of evaluation, whose memory is given back. */
+/* Runs on the run's device, in an evaluation plan whose memory is then given back. */
 static brim_status compute(extraction *x)
 {
   const brim_evaluation_wish wish = {.count = x->batch, .batch = x->batch, .keep_features = true};
@@ -141,7 +141,8 @@ static brim_status compute(extraction *x)
   return computed;
 }
 
-/* So many at a time, whatever micro-batch is chosen later: they are computed before. *total: of all samples. */
+/* The batch for extraction, whatever micro-batch is chosen later, as features are computed first. *total: number of all
+ * samples. */
 static int64_t batch_of(const brim_setup *raw, int64_t *total)
 {
   const int64_t *count = raw->data.count;
@@ -154,18 +155,18 @@ static brim_status fill_file(brim_drive *d, brim_feature_writer *w)
 {
   int64_t total;
   const int64_t batch = batch_of(d->setup, &total);
-  extraction x = {.drive = d, .setup = d->setup, .writer = w, .total = total, .told = brim_now()};
+  extraction x = {.drive = d, .setup = d->setup, .writer = w, .total = total, .reported_at = brim_now()};
   const double start = brim_now();
   x.batch = batch;
-  brim_log(BRIM_LOG_INFO, "features: computing those of %lld samples once, %lld numbers each", (long long)total,
+  brim_log(BRIM_LOG_INFO, "features: computing them once for %lld samples, %lld numbers each", (long long)total,
            (long long)w->shape.values);
   BRIM_TRY(compute(&x));
   BRIM_TRY(brim_feature_writer_close(w));
-  brim_log(BRIM_LOG_INFO, "features: computed in %.1f s, kept in %s for the next runs", brim_now() - start, w->path);
+  brim_log(BRIM_LOG_INFO, "features: computed in %.1f s and kept in %s for later runs", brim_now() - start, w->path);
   return BRIM_OK;
 }
 
-/* Meanwhile the drive has the setup whose data are the samples. */
+/* While it runs, the drive has the setup that describes the samples. */
 static brim_status fill_from_samples(brim_drive *d, brim_feature_set *set, brim_feature_writer *w)
 {
   brim_setup *own = d->setup;
@@ -180,7 +181,7 @@ static brim_status fill_from_samples(brim_drive *d, brim_feature_set *set, brim_
   return status;
 }
 
-/* Ranks of a host and other runs wait for the one that computes. */
+/* Other ranks of the host and other runs wait for the one that computes. */
 static brim_status make(brim_drive *d, brim_feature_set *set, const char *path)
 {
   brim_feature_writer writer;
@@ -189,7 +190,7 @@ static brim_status make(brim_drive *d, brim_feature_set *set, const char *path)
   if (!brim_features_find(set, path)) {
     status = fill_from_samples(d, set, &writer);
     if (status == BRIM_OK && !brim_features_find(set, path))
-      status = brim_fail(BRIM_EIO, "'%s' cannot be read back", path);
+      status = brim_fail(BRIM_EIO, "cannot read '%s' back", path);
   }
   brim_feature_writer_cancel(&writer);
   return status;

@@ -15,16 +15,17 @@ void brim_fits_release(brim_fits *fits)
 
 /* ---- one device ---- */
 
-/* The largest micro-batch whose plan takes at most `room`. Peaks fall with the micro-batch, or nearly so: what is found
- * was planned and fits, and the next larger one was planned and does not. */
+/* Finds the largest micro-batch whose plan takes at most `room`. Peaks grow with the micro-batch, or nearly so: the
+ * result was planned and fits, and the next larger one was planned and does not fit. */
 static brim_status search(brim_drive *d, const brim_choice *within, uint64_t room, brim_fit *out)
 {
   const size_t count = brim_planner_list_cuts(&d->planner);
-  size_t low = 0, high = count; /* the list falls: those before low do not fit, that at high does */
+  size_t low = 0, high = count; /* the list is descending: entries before low do not fit, the one at high does */
   uint64_t peak = 0, fitting = 0;
   *out = (brim_fit){0};
   while (low < high) {
-    const size_t middle = low == 0 && high == count ? 0 : low + (high - low) / 2; /* mostly, the largest fits */
+    const size_t middle =
+        low == 0 && high == count ? 0 : low + (high - low) / 2; /* mostly, the largest fits: try it first */
     const brim_choice c = brim_choice_cut(within, d->planner.micro_batch[middle]);
     BRIM_TRY(brim_planner_peak(&d->planner, &c, &peak));
     if (peak <= room) {
@@ -52,7 +53,7 @@ static uint64_t less(uint64_t bytes, uint64_t taken)
   return bytes > taken ? bytes - taken : 0;
 }
 
-/* For the run's device, or one like it, whose plans are the same. One that is not selected has not yet given what
+/* For the run's device or one like it, whose plans are the same. A device that is not selected does not yet hold what
  * the driver and the libraries take. */
 static brim_status fill(brim_drive *drive, int index, const brim_device_limit *limit, brim_device_fit *d)
 {
@@ -91,7 +92,7 @@ static brim_status add_rows(brim_fits *fits, const brim_drive *drive, int count)
   return BRIM_OK;
 }
 
-/* Those that are like the run's device. */
+/* Fills the rows of devices like the run's. */
 static brim_status fill_kind(brim_drive *d, const brim_device_limit *limit, brim_device_fit *row, bool *done, int count)
 {
   for (int i = 0; i < count; i++) {
@@ -102,7 +103,8 @@ static brim_status fill_kind(brim_drive *d, const brim_device_limit *limit, brim
   return BRIM_OK;
 }
 
-/* All that the run may have, kind after kind, the run's own first. On one that cannot be selected nothing fits. */
+/* Fills the rows of all devices that the run may use, kind after kind, the run's own first. Nothing fits on one that
+ * cannot be selected. */
 static brim_status fill_rows(brim_drive *d, const brim_device_limit *limit, brim_device_fit *row, int count)
 {
   const int own = d->planner.device;
@@ -113,7 +115,7 @@ static brim_status fill_rows(brim_drive *d, const brim_device_limit *limit, brim
   for (int i = 0; i < count && status == BRIM_OK; i++)
     if (!done[i] && brim_drive_move(d, i) == BRIM_OK) status = fill_kind(d, limit, row, done, count);
   if (d->planner.device != own && status == BRIM_OK) status = brim_drive_move(d, own);
-  d->planner.device_info = own_info; /* what a GPU's context takes is seen only when it is made */
+  d->planner.device_info = own_info; /* what a GPU's context takes is known only once it exists */
   free(done);
   return status;
 }
@@ -145,7 +147,7 @@ static brim_status add_backend(brim_fits *fits, const brim_drive *like, const ch
   if (status == BRIM_OK) {
     const size_t before = fits->count;
     const bool same = strcmp(brim_setup_backend_id(d->setup), id) == 0;
-    if (same) status = brim_fits_add(fits, d); /* else a policy went elsewhere */
+    if (same) status = brim_fits_add(fits, d); /* otherwise a policy moved it elsewhere */
     for (size_t i = before; i < fits->count; i++) fits->device[i].chosen = false;
     brim_drive_close(d);
   }
@@ -160,7 +162,7 @@ static bool has_backend(const brim_fits *fits, const char *id)
   return false;
 }
 
-/* Does it compute on the host? The one for GPUs that comes with brim is not even loaded to be asked. */
+/* Does it compute on the host? brim's own GPU backend is not even loaded to find out. */
 static bool is_for_host(const brim_registry *registry, const char *id)
 {
   if (strcmp(id, "cuda") == 0) return false;

@@ -1,4 +1,4 @@
-/* What fits where: the largest micro-batch on each device here, now, and if nobody else were on it. */
+/* What fits where: the largest micro-batch on each device, now and if no other process used it. */
 #ifndef BRIM_DRIVE_FITS_H
 #define BRIM_DRIVE_FITS_H
 #include "drive/drive.h"
@@ -10,9 +10,9 @@ typedef struct brim_fit {
 
 typedef struct brim_device_fit {
   char name[64];       /* "cuda:0", as the key `device` takes it */
-  const char *backend; /* its id */
+  const char *backend; /* its plugin's id */
   brim_device_info info;
-  bool chosen;         /* the run's own */
+  bool chosen;         /* this is the run's own device */
   brim_fit now, empty; /* within every limit of the configuration and the policies */
 } brim_device_fit;
 
@@ -24,10 +24,9 @@ typedef struct brim_fits {
 
 void brim_fits_release(brim_fits *fits);
 /* [plan] Adds the devices of a drive's backend. No plan of the drive may be alive: where GPUs differ, each kind is
- * selected in its turn, and then the run's own again. */
+ * selected in turn, and then the run's own again. */
 brim_status brim_fits_add(brim_fits *fits, brim_drive *drive);
-/* [plan] Adds the devices of the other backends that compute on the host, as far as the run's model can be planned
- * there. Not of GPUs: to plan there, their libraries would have to be loaded. Logs what the policies say, as every
- * drive does. */
+/* [plan] Adds the devices of the other backends that compute on the host, if the run's model can be planned there. GPU
+ * backends are left out: planning there would load their libraries. Logs what the policies say, as every drive does. */
 void brim_fits_add_others(brim_fits *fits, const brim_drive *drive);
 #endif

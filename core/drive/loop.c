@@ -55,7 +55,7 @@ int64_t brim_loop_next_due(const brim_loop *l)
   return next;
 }
 
-/* Steps between the ends of rounds, as eval_every_steps says it: 0: an epoch. */
+/* Steps between the ends of rounds, in the convention of eval_every_steps: 0 means an epoch. */
 static int64_t round_steps(const brim_loop *l)
 {
   return brim_setup_is_federated((*l->drive)->setup) ? 1 : training_of(l)->eval_every_steps;
@@ -108,7 +108,7 @@ static brim_status after_commit(brim_loop *l)
   bool is_new = false;
   if (brim_loop_is_due(l, step, training_of(l)->eval_every_steps)) {
     BRIM_TRY(w->evaluate(w->self, &is_new));
-    /* A run that was interrupted in this very evaluation has a checkpoint of this step without it. */
+    /* A run that was interrupted in this very evaluation has a checkpoint of this step that lacks it. */
     if (is_new && l->checkpoint_step == step) l->is_stale = true;
   }
   if (brim_loop_is_due(l, step, round_steps(l))) BRIM_TRY(end_round(l));
@@ -116,7 +116,7 @@ static brim_status after_commit(brim_loop *l)
                                                                                                   : BRIM_OK;
 }
 
-/* ---- between two steps the run may take another plan ---- */
+/* ---- between two steps the run may change its plan ---- */
 
 static brim_status heed_pressure(brim_loop *l)
 {
@@ -157,11 +157,11 @@ static brim_status make(brim_loop *l)
   const int64_t before = step_of(l);
   snprintf(l->doing, sizeof l->doing, "step %lld", (long long)before + 1);
   const brim_status status = w->make(w->self);
-  if (step_of(l) > before) brim_recover_committed(&l->recovery); /* though the step behind it may have failed */
+  if (step_of(l) > before) brim_recover_committed(&l->recovery); /* even if the next step then failed */
   return status;
 }
 
-/* What is due, and steps. *part: where it is, also if it fails. *done: there was no step to make. */
+/* Does what is due, then steps. *part: where the turn is, also on failure. *done: no step was left. */
 static brim_status turn(brim_loop *l, enum brim_turn_part *part, bool *done)
 {
   const brim_work *w = l->work;

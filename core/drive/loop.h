@@ -1,43 +1,43 @@
 /* The loop over the steps of a run, the same for every brim_work. After each commit, in this order:
  *
- *     evaluation -> the end of a round: policies look at memory -> checkpoint
+ *     evaluation -> the end of a round: policies examine memory -> checkpoint
  *     memory pressure -> another plan, if a policy wants it -> the next step
  *
- * What is due after a commit is due by the number of the step alone, so a resumed run does what an undisturbed one
- * does. A round is what lies between two evaluations, which are due even where there is nothing to evaluate; of a
- * federation it is a round of clients, a step of its run. */
+ * Whether something is due after a commit depends only on the number of the step, so a resumed run does the same as an
+ * undisturbed one. A round is the time between two evaluations, which are due even if there is nothing to evaluate; in
+ * a federation it is a round of clients, which is one step of the run. */
 #ifndef BRIM_DRIVE_LOOP_H
 #define BRIM_DRIVE_LOOP_H
 #include "drive/recover.h"
 #include "drive/resize.h"
 
 typedef struct brim_loop {
-  brim_drive **drive; /* the owner's: it may be made again */
+  brim_drive **drive; /* the owner's; recovery may replace it */
   const brim_work *work;
   brim_recovery recovery;
   brim_resize resize;
-  char doing[64];          /* what memory would be wanting for: "step 3" */
+  char doing[64];          /* reported if memory runs out: "step 3" */
   int64_t checkpoint_step; /* of the newest checkpoint; -1: none */
-  bool is_stale;           /* that one was written before the evaluation of its step */
-  int64_t round_step;      /* at which a round ended last; -1: none */
+  bool is_stale;           /* it was written before the evaluation of its step */
+  int64_t round_step;      /* step at which the last round ended; -1: none */
 } brim_loop;
 
-/* Both must outlive it. Where a run goes on from a checkpoint, the owner sets the two steps to it. */
+/* Both must outlive the loop. If the run resumes from a checkpoint, the owner sets the two steps to it. */
 brim_loop brim_loop_begin(brim_drive **drive, const brim_work *work);
-/* [step] Until the run is over. What the work returns, where that is not made good. */
+/* [step] Runs until the run is over. Returns the work's failure if recovery does not help. */
 brim_status brim_loop_run(brim_loop *loop);
 
-/* Is what comes every so many steps (0: at the end of an epoch) due at a step? */
+/* Is something that happens every `every_steps` steps (0: at the end of an epoch) due at a step? */
 bool brim_loop_is_due(const brim_loop *loop, int64_t step, int64_t every_steps);
-/* The next step behind the present one at which something is due. */
+/* The next step after the present one at which something is due. */
 int64_t brim_loop_next_due(const brim_loop *loop);
 /* The number of the round that the present step is in. */
 int64_t brim_loop_round(const brim_loop *loop);
 /* [step] Writes a checkpoint of the present step; brim_loop_save: unless there is one. */
 brim_status brim_loop_checkpoint(brim_loop *loop);
 brim_status brim_loop_save(brim_loop *loop);
-/* [step] brim_recover for what the loop was doing. *rewound: the work has gone back to its last checkpoint. */
+/* [step] Calls brim_recover for what the loop was doing. *rewound: the work has returned to its last checkpoint. */
 brim_status brim_loop_recover(brim_loop *loop, brim_status failure, bool *rewound);
-/* The work has gone back to an earlier step: what came behind it has not been. */
+/* The work has returned to an earlier step; the loop forgets the later ones. */
 void brim_loop_rewound(brim_loop *loop);
 #endif

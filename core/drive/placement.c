@@ -5,7 +5,7 @@
 #include "planner/room.h"
 #include "planner/taken.h"
 
-/* ---- whatever is placed ---- */
+/* ---- placing anything ---- */
 
 typedef struct placement {
   const brim_placing *what;
@@ -28,7 +28,7 @@ static brim_status make_plan(placement *p)
   return BRIM_OK;
 }
 
-/* To the device that was claimed, if it is another. Plans are of the device that they were made for. */
+/* Moves to the claimed device if it is another one; plans belong to the device that they were made for. */
 static brim_status move(placement *p, int device)
 {
   if (device != p->drive->planner.device) {
@@ -40,8 +40,8 @@ static brim_status move(placement *p, int device)
   return BRIM_OK;
 }
 
-/* On the device that the run has and holds. *placed is false if the memory went to somebody who does not queue: then it
- * is claimed as a new run's. */
+/* Places on the device that the run holds. *placed is false if a process outside the queue took the memory: then the
+ * plan is claimed like a new run's. */
 static brim_status open_held(placement *p, bool *placed)
 {
   *placed = false;
@@ -52,8 +52,8 @@ static brim_status open_held(placement *p, bool *placed)
   return status == BRIM_ENOMEM_DEVICE ? BRIM_OK : status;
 }
 
-/* Waits for a device if it must, and places. Who is not in the queue may have taken the memory meanwhile: then the run
- * queues again. */
+/* Waits for a device if necessary, and places. A process outside the queue may have taken the memory meanwhile: then
+ * the run queues again. */
 static brim_status claim_and_open(placement *p)
 {
   for (;;) {
@@ -61,7 +61,7 @@ static brim_status claim_and_open(placement *p)
     bool placed;
     void *claim;
     brim_drive *d = p->drive;
-    if (!p->is_planned) BRIM_TRY(make_plan(p)); /* it was given up for another device, which then could not be had */
+    if (!p->is_planned) BRIM_TRY(make_plan(p)); /* it was dropped for another device, which was then not available */
     BRIM_TRY(p->what->check(p->what->self));
     BRIM_TRY(open_held(p, &placed));
     if (placed) return BRIM_OK;
@@ -71,7 +71,7 @@ static brim_status claim_and_open(placement *p)
     if (status == BRIM_OK) status = p->what->open(p->what->self);
     d->dialogue.env->release(d->dialogue.env->self, claim);
     if (status != BRIM_ENOMEM_DEVICE || !queues) return status;
-    brim_log(BRIM_LOG_INFO, "the memory was taken meanwhile by somebody who does not queue: %s", brim_error_text());
+    brim_log(BRIM_LOG_INFO, "a process outside the queue took the memory meanwhile: %s", brim_error_text());
   }
 }
 
@@ -80,7 +80,7 @@ brim_status brim_placement_do(const brim_placing *placing)
   placement p = {.what = placing, .drive = placing->drive};
   for (;;) {
     BRIM_TRY(make_plan(&p));
-    brim_status status = placing->check(placing->self); /* before data are read and devices are waited for */
+    brim_status status = placing->check(placing->self); /* before reading data and waiting for devices */
     if (status == BRIM_OK) BRIM_TRY(brim_drive_start(p.drive));
     if (status == BRIM_OK) status = claim_and_open(&p);
     const bool is_want = brim_decide_is_want(&p.drive->dialogue, status) && p.is_planned;
@@ -117,7 +117,7 @@ static brim_status plan_model(void *self, uint64_t *peak)
   return BRIM_OK;
 }
 
-/* Also: would the process fit the host? */
+/* Also checks that the process fits the host. */
 static brim_status check_plan(void *self)
 {
   model_placing *p = self;
@@ -157,7 +157,7 @@ brim_status brim_placement_open(brim_drive *drive, const brim_evaluation_wish *w
 
 /* ---- without placing ---- */
 
-/* The plan of a drive as it is, if it does not fit its device: `needed` bytes. */
+/* Checks the plan of the drive as it is. If it does not fit its device, *needed is what it needs. */
 static brim_status check(brim_drive *d, uint64_t *needed)
 {
   model_placing p = {.drive = d};

@@ -12,23 +12,23 @@
 
 #define REASON_ROOM 512
 
-/* What it is about. */
+/* A failure that recovery handles. */
 typedef struct failure {
   brim_status status;
   brim_error error;
   const char *what; /* that failed: "step 3" */
 } failure;
 
-/* Takes the thread's error text. */
+/* Takes over the thread's error text. */
 static void take_failure(failure *f, brim_status status)
 {
   f->status = status;
   brim_error_take(&f->error);
 }
 
-/* Tells the user, as "recovery". */
-static void tell_recovery(const brim_recovery *r, const failure *f, const char *format, ...) BRIM_PRINTF(3, 4);
-static void tell_recovery(const brim_recovery *r, const failure *f, const char *format, ...)
+/* Logs the step of the ladder as an event by "recovery". */
+static void log_recovery(const brim_recovery *r, const failure *f, const char *format, ...) BRIM_PRINTF(3, 4);
+static void log_recovery(const brim_recovery *r, const failure *f, const char *format, ...)
 {
   char choice[REASON_ROOM], reason[REASON_ROOM];
   va_list list;
@@ -45,20 +45,20 @@ static int64_t retries_max(const brim_recovery *r)
   return (*r->drive)->setup->settings->max_retries;
 }
 
-/* ---- the rungs: each changes something, or has nothing (more) to change: ENOTSUP ---- */
+/* ---- rungs: each changes something, or returns ENOTSUP if it cannot change anything (more) ---- */
 
 static brim_status clean(brim_recovery *r, const failure *f)
 {
   const bool light = r->tries == 0;
   if (r->tries >= retries_max(r)) return BRIM_ENOTSUP;
   r->work->clean(r->work->self, light ? BRIM_CLEAN_LIGHT : BRIM_CLEAN_HEAVY, false);
-  tell_recovery(r, f, "%s cleanup, %lld of %lld", light ? "light" : "heavy", (long long)r->tries + 1,
-                (long long)retries_max(r));
+  log_recovery(r, f, "%s cleanup, %lld of %lld", light ? "light" : "heavy", (long long)r->tries + 1,
+               (long long)retries_max(r));
   return BRIM_OK;
 }
 
-/* As much recompute as makes a plan of *bytes, or of as little as there is, which *bytes is then. ENOTSUP, and nothing
- * changed, if recompute is fixed, or that is not less than the last plan. */
+/* Adds recompute until the plan takes at most *bytes, or as little as possible; *bytes becomes what it takes. ENOTSUP,
+ * with nothing changed, if recompute is fixed or that is not less than the last plan. */
 static brim_status recompute_within(const brim_recovery *r, brim_choice *choice, uint64_t *bytes)
 {
   const brim_drive *d = *r->drive;
@@ -72,7 +72,7 @@ static brim_status recompute_within(const brim_recovery *r, brim_choice *choice,
   return BRIM_OK;
 }
 
-/* A quarter less than the last plan, or as much as there is room for if that is less. */
+/* Aims at three quarters of the last plan, or at the free memory if that is less. */
 static brim_status recompute_more(brim_recovery *r, const failure *f)
 {
   char a[32], b[32];
@@ -81,13 +81,13 @@ static brim_status recompute_more(brim_recovery *r, const failure *f)
   if (room > 0 && room < bytes) bytes = room;
   if (r->tries >= retries_max(r) || bytes == 0) return BRIM_ENOTSUP;
   BRIM_TRY(recompute_within(r, &(*r->drive)->choice, &bytes));
-  tell_recovery(r, f, "more recompute, %lld of %lld: a plan of %s in the place of %s", (long long)r->tries + 1,
-                (long long)retries_max(r), brim_format_bytes(a, sizeof a, bytes),
-                brim_format_bytes(b, sizeof b, r->needed_bytes));
+  log_recovery(r, f, "more recompute, %lld of %lld: a plan of %s instead of %s", (long long)r->tries + 1,
+               (long long)retries_max(r), brim_format_bytes(a, sizeof a, bytes),
+               brim_format_bytes(b, sizeof b, r->needed_bytes));
   return BRIM_OK;
 }
 
-/* Half as many clients of a federation at a time, which changes no bit. */
+/* Halves the number of clients that a federation trains at a time, which changes no bit. */
 static brim_status fewer_lanes(brim_recovery *r, const failure *f)
 {
   brim_drive *d = *r->drive;
@@ -96,22 +96,22 @@ static brim_status fewer_lanes(brim_recovery *r, const failure *f)
   if (before <= 1) return BRIM_ENOTSUP;
   to.lanes /= 2;
   brim_drive_go(d, &to);
-  tell_recovery(r, f, "%d client%s at a time in the place of %d", (int)to.lanes, brim_plural(to.lanes), (int)before);
+  log_recovery(r, f, "%d client%s at a time instead of %d", (int)to.lanes, brim_plural(to.lanes), (int)before);
   return BRIM_OK;
 }
 
-/* No limit of its own: policies are told how many retries there were and which devices were tried, and give up. */
+/* Has no limit: policies see the number of retries and the devices that were tried, and give up themselves. */
 static brim_status ask_policies(brim_recovery *r, const failure *f)
 {
   brim_error_put(&f->error);
   const brim_status status = brim_drive_after_oom(*r->drive, f->status, r->needed_bytes);
   if (status == f->status) return BRIM_ENOTSUP;
   if (status != BRIM_ENODEVICE || (*r->drive)->dialogue.again.count > 0) return status;
-  tell_recovery(r, f, "not done: %.*s", (int)strcspn(brim_error_text(), "\n"), brim_error_text());
+  log_recovery(r, f, "not done: %.*s", (int)strcspn(brim_error_text(), "\n"), brim_error_text());
   return BRIM_ENOTSUP;
 }
 
-/* The largest of at most half, of those that change no bit; 0: none. */
+/* The largest micro-batch of at most half that changes no bit; 0 if there is none. */
 static int64_t find_half(brim_drive *d, int64_t batch)
 {
   const size_t count = brim_planner_list_cuts(&d->planner);
@@ -129,29 +129,29 @@ static brim_status halve(brim_recovery *r, const failure *f)
   const int64_t half = find_half(d, d->choice.micro_batch);
   if (r->tries >= retries_max(r)) return BRIM_ENOTSUP;
   if (half == 0) {
-    tell_recovery(r, f, "no smaller micro-batch than %lld%s", (long long)d->choice.micro_batch,
-                  d->setup->grain == 0 ? " by itself: without training.grain results would differ by rounding, which a "
-                                         "policy may choose (policy+=robust)"
-                                       : " gives the same bits");
+    log_recovery(r, f, "cannot halve the micro-batch of %lld%s", (long long)d->choice.micro_batch,
+                 d->setup->grain == 0 ? " automatically: without training.grain the results would differ by rounding, "
+                                        "which a policy may accept (policy+=robust)"
+                                      : " without changing the results");
     return BRIM_ENOTSUP;
   }
   brim_drive_cut(d, half);
-  tell_recovery(r, f, "micro-batch %s, %lld of %lld", brim_setup_format_cut(d->setup, half, cut, sizeof cut),
-                (long long)r->tries + 1, (long long)retries_max(r));
+  log_recovery(r, f, "micro-batch %s, %lld of %lld", brim_setup_format_cut(d->setup, half, cut, sizeof cut),
+               (long long)r->tries + 1, (long long)retries_max(r));
   return BRIM_OK;
 }
 
-/* ---- going on ---- */
+/* ---- continuing ---- */
 
 static brim_status rewind_work(brim_recovery *r, const failure *f)
 {
   BRIM_TRY(r->work->rewind(r->work->self));
-  tell_recovery(r, f, "back to step %lld", (long long)r->work->step(r->work->self));
+  log_recovery(r, f, "back to step %lld", (long long)r->work->step(r->work->self));
   return BRIM_OK;
 }
 
-/* The values that belong to the state, in the plan that is due. */
-static brim_status make_whole(brim_recovery *r, const failure *f, bool replans)
+/* Restores the values of the last commit, in the plan that is due. */
+static brim_status restore_values(brim_recovery *r, const failure *f, bool replans)
 {
   const brim_work *w = r->work;
   const bool is_placed = w->placed_bytes(w->self) > 0;
@@ -160,20 +160,20 @@ static brim_status make_whole(brim_recovery *r, const failure *f, bool replans)
   return rewind_work(r, f);
 }
 
-/* On from what a rung has come to, `status`, and then from what placing has come to; `replans`: under the run's
- * plan as it is now. OK: what failed may be done again. */
-static brim_status go_on(brim_recovery *r, const failure *f, bool replans, brim_status status)
+/* Continues from `status`, which the rung returned, and then from the result of placing. `replans`: place the run's
+ * present plan. OK: the failed work may be repeated. */
+static brim_status continue_run(brim_recovery *r, const failure *f, bool replans, brim_status status)
 {
-  if (status == BRIM_OK) status = make_whole(r, f, replans);
+  if (status == BRIM_OK) status = restore_values(r, f, replans);
   if ((*r->drive)->setup->options.dist)
-    (*r->drive)->dialogue.again.count = 0; /* all ranks keep the configuration they began with */
+    (*r->drive)->dialogue.again.count = 0; /* all ranks keep their first configuration */
   while (status != BRIM_OK && !r->is_over && brim_drive_asks(*r->drive)) {
     status = brim_drive_remake(r->drive);
     if (status == BRIM_OK) status = brim_drive_settle(r->drive);
     r->is_remade = true;
     r->is_over = status != BRIM_OK;
     if (r->work->follow) r->work->follow(r->work->self, *r->drive);
-    if (status == BRIM_OK) status = make_whole(r, f, true);
+    if (status == BRIM_OK) status = restore_values(r, f, true);
   }
   return status;
 }
@@ -186,21 +186,21 @@ static const struct {
 } ladder[] = {{clean, false}, {recompute_more, true}, {fewer_lanes, true}, {ask_policies, true}, {halve, true}};
 #define RUNGS ((int32_t)(sizeof ladder / sizeof ladder[0]))
 
-/* Did a plan not get its memory, or was there none to make it? Then the ladder goes on. */
-static bool is_want(brim_status status)
+/* Did a plan get no memory, or was there no memory to make it? Then the ladder continues. */
+static bool lacks_memory(brim_status status)
 {
   return brim_status_is_want(status) || status == BRIM_EBUDGET || status == BRIM_ENODEVICE;
 }
 
-/* From the rung where it stands upwards, until one has helped: OK. */
+/* Climbs from the present rung until one has helped: OK. */
 static brim_status climb(brim_recovery *r, failure *f)
 {
   while (r->rung < RUNGS) {
     const bool replans = ladder[r->rung].replans;
     const uint64_t placed = r->work->placed_bytes(r->work->self);
     if (placed > 0) r->needed_bytes = placed;
-    /* Before the plan is changed nothing is placed any more, and the device is seen as it is then: samples are read by
-     * the drive's order, and its device may become another. */
+    /* Before the plan changes, everything is parked and the device is examined again: samples are read in the drive's
+     * order, and its device may change. */
     brim_status status = replans ? r->work->park(r->work->self) : BRIM_OK;
     if (replans && status == BRIM_OK) status = brim_planner_look(&(*r->drive)->planner);
     status = status == BRIM_OK ? ladder[r->rung].act(r, f) : BRIM_ENOTSUP;
@@ -210,12 +210,12 @@ static brim_status climb(brim_recovery *r, failure *f)
       continue;
     }
     r->tries++;
-    status = go_on(r, f, replans, status);
-    if (!is_want(status) || r->is_over) return status;
+    status = continue_run(r, f, replans, status);
+    if (!lacks_memory(status) || r->is_over) return status;
     take_failure(f, status);
   }
-  tell_recovery(r, f, "gives up after step %lld", (long long)r->work->step(r->work->self));
-  return brim_fail(f->status, "%s\nin %s, and nothing that may be done for it has helped", f->error.text, f->what);
+  log_recovery(r, f, "gives up after step %lld", (long long)r->work->step(r->work->self));
+  return brim_fail(f->status, "%s\nin %s; no recovery measure helped", f->error.text, f->what);
 }
 
 brim_status brim_recover(brim_recovery *r, brim_status status, const char *what, bool *rewound)
@@ -239,7 +239,7 @@ brim_status brim_recover_follow(brim_recovery *r, const char *what)
 
 void brim_recover_committed(brim_recovery *r)
 {
-  if (r->work->step(r->work->self) <= r->step) return; /* it is on its way to where it failed */
+  if (r->work->step(r->work->self) <= r->step) return; /* the run has not passed the failed step again */
   r->rung = 0;
   r->tries = 0;
   brim_dialogue_forget_failures(&(*r->drive)->dialogue);
@@ -247,7 +247,7 @@ void brim_recover_committed(brim_recovery *r)
 
 /* ---- before memory runs out ---- */
 
-/* So many bytes are to go, so that `used` is `percent` of `total`. */
+/* Bytes that must go until `used` is `percent` of `total`. */
 static double excess(double used, double total, double percent)
 {
   const double wanted = percent / 100 * total;
@@ -264,7 +264,7 @@ uint64_t brim_recover_target(const brim_memory_settings *settings, bool on_host,
   if (on_host && reading->host.ram_percent >= settings->critical_percent)
     much = excess((double)reading->host.ram_used_bytes, (double)reading->host.ram_total_bytes, percent);
   if (reading->device_grew && reading->device_percent >= settings->critical_percent) {
-    /* what others have is to be `percent` of what is left then */
+    /* the use of others becomes `percent` of what is left then */
     const double left = 100 / percent * (double)reading->device_others_bytes,
                  more = left - (double)reading->device_left_bytes;
     if (more > much) much = more;
@@ -279,8 +279,8 @@ brim_status brim_recover_as_want(brim_drive *d, brim_status status)
   return BRIM_ENOMEM_DEVICE;
 }
 
-/* The next smaller choice, of those that change no bit: fewer clients of a federation at a time, else a smaller
- * micro-batch. False: there is none. */
+/* The next smaller choice that changes no bit: fewer clients of a federation at a time, or else a smaller micro-batch.
+ * Returns false if there is none. */
 static bool make_smaller(brim_drive *d, brim_choice *choice)
 {
   const int64_t half = choice->lanes > 1 ? 0 : find_half(d, choice->micro_batch);
@@ -293,17 +293,17 @@ static bool make_smaller(brim_drive *d, brim_choice *choice)
   return true;
 }
 
-/* Tells what the plan becomes, before it does. */
-static void tell_smaller(brim_recovery *r, const failure *f, const brim_choice *to, uint64_t peak)
+/* Logs the new plan before changing to it. */
+static void log_smaller(brim_recovery *r, const failure *f, const brim_choice *to, uint64_t peak)
 {
   char a[32], b[32], cut[BRIM_CUT_ROOM], lanes[48] = "";
   const brim_drive *d = *r->drive;
   if (to->lanes != d->choice.lanes)
     snprintf(lanes, sizeof lanes, "%d client%s at a time, ", (int)to->lanes, brim_plural(to->lanes));
-  tell_recovery(r, f, "%smicro-batch %s%s, a plan of %s in the place of %s", lanes,
-                brim_setup_format_cut(d->setup, to->micro_batch, cut, sizeof cut),
-                to->recompute == BRIM_RECOMPUTE_AUTO ? ", memory.recompute=auto" : "",
-                brim_format_bytes(a, sizeof a, peak), brim_format_bytes(b, sizeof b, r->needed_bytes));
+  log_recovery(r, f, "%smicro-batch %s%s, a plan of %s instead of %s", lanes,
+               brim_setup_format_cut(d->setup, to->micro_batch, cut, sizeof cut),
+               to->recompute == BRIM_RECOMPUTE_AUTO ? ", memory.recompute=auto" : "",
+               brim_format_bytes(a, sizeof a, peak), brim_format_bytes(b, sizeof b, r->needed_bytes));
 }
 
 brim_status brim_recover_shrink(brim_recovery *r, uint64_t bytes, const char *why)
@@ -320,11 +320,11 @@ brim_status brim_recover_shrink(brim_recovery *r, uint64_t bytes, const char *wh
     BRIM_TRY(status == BRIM_ENOTSUP ? brim_planner_peak(&d->planner, &to, &peak) : status);
   } while (peak > bytes && make_smaller(d, &to));
   if (peak >= r->needed_bytes) {
-    tell_recovery(r, &f, "no smaller plan than %s", brim_format_bytes(b, sizeof b, r->needed_bytes));
-    return BRIM_OK; /* the plan that is placed goes on */
+    log_recovery(r, &f, "no smaller plan than %s", brim_format_bytes(b, sizeof b, r->needed_bytes));
+    return BRIM_OK; /* the placed plan stays */
   }
-  BRIM_TRY(r->work->park(r->work->self)); /* the choice is another only when the values are on the host */
-  tell_smaller(r, &f, &to, peak);
+  BRIM_TRY(r->work->park(r->work->self)); /* the choice changes only when the values are on the host */
+  log_smaller(r, &f, &to, peak);
   brim_drive_go(d, &to);
   if (to.recompute != BRIM_RECOMPUTE_AUTO) brim_dialogue_show_plan(&d->dialogue, "pressure", to.micro_batch, peak);
   return brim_recover_as_want(d, r->work->replan(r->work->self));

@@ -1,7 +1,7 @@
-/* What becomes of a run that has begun when memory runs out: the ladder.
+/* What a started run does when memory runs out: the ladder.
  *
- * A step that failed was discarded (trainer.h), an evaluation or a checkpoint has changed nothing; each is done again
- * after one of these, in this order, each at most max_retries times:
+ * A step that failed was discarded (trainer.h), and an evaluation or a checkpoint has changed nothing. Each is repeated
+ * after one of these rungs, in this order, each at most max_retries times:
  *
  *     clean up, light and then heavy, under the same plan
  *     more recompute, unless memory.recompute is fixed
@@ -9,46 +9,46 @@
  *     processors
  *     half the micro-batch and twice the accumulation, as long as no bit changes
  *
- * A new plan is claimed and placed as the first one was: on another device with room if device=auto, after waiting if
- * wait_for_gpu. Precision and model stay. Each step of the ladder is a line of the log and an event. */
+ * A new plan is claimed and placed like the first one: on another device with room if device=auto, after waiting if
+ * wait_for_gpu. Precision and model stay. Each rung is logged as a line and an event. */
 #ifndef BRIM_DRIVE_RECOVER_H
 #define BRIM_DRIVE_RECOVER_H
 #include "drive/work.h"
 #include "memory/pressure.h"
 
-/* Ready when zeroed but for the first two. */
+/* Zero all fields except the first two. */
 typedef struct brim_recovery {
-  brim_drive **drive; /* the owner's: it may be made again */
+  brim_drive **drive; /* the owner's; recovery may replace it */
   const brim_work *work;
-  int32_t rung;          /* of the ladder; 0: it begins below */
+  int32_t rung;          /* of the ladder; 0: not on it */
   int64_t tries;         /* on this rung */
-  int64_t step;          /* commits when it failed, at most: the ladder begins anew behind it */
-  uint64_t needed_bytes; /* by the last plan that was placed */
-  bool is_over;          /* making the drive again has failed: *drive is of no use any more */
-  bool is_remade;        /* the drive was made again by the last brim_recover */
+  int64_t step;          /* most commits at a failure so far: the ladder starts again once the run is past it */
+  uint64_t needed_bytes; /* of the last placed plan */
+  bool is_over;          /* reopening the drive failed: *drive must not be used any more */
+  bool is_remade;        /* the last brim_recover reopened the drive */
   bool is_rewound;       /* see brim_recover */
 } brim_recovery;
 
-/* [step] `status`, ENOMEM_DEVICE or ENOMEM_HOST with the thread's error text, came of `what`, as "step 3". OK: it may
- * be done again. *rewound: an update had failed in the middle, so the work went back to what was saved last, or to the
- * beginning; records behind its state must go. Else nothing helped, and the parameters of the last commit are on the
- * device or the host, if there are any: `status` with its text; or what went wrong in between. */
+/* [step] Recovers from `status`, ENOMEM_DEVICE or ENOMEM_HOST with the thread's error text, in `what`, such as "step
+ * 3". OK: the caller may repeat it. *rewound: an update failed halfway, so the work returned to the last checkpoint, or
+ * to the beginning; records of later steps must go. Otherwise nothing helped, and the parameters of the last commit are
+ * on the device or the host, if there are any: returns `status` with its text, or the error of recovery itself. */
 brim_status brim_recover(brim_recovery *recovery, brim_status status, const char *what, bool *rewound);
-/* [step] The same for a rank whose parameters are lost as another's are: back to what was saved last. */
+/* [step] The same for a rank whose parameters are lost because another rank's are: returns to the last checkpoint. */
 brim_status brim_recover_follow(brim_recovery *recovery, const char *what);
-/* What an arena of so many bytes should shrink to under memory pressure, so that the use falls below where it is
- * warned; at most by half. 0: it needs not, or a smaller one would not help: the host's memory is short, and the arena
+/* The size that an arena of `arena_bytes` should shrink to under memory pressure, so that use falls below the warning
+ * level; at least half of it. 0: shrinking is unnecessary or would not help, because host memory is short and the arena
  * is not in it. */
 uint64_t brim_recover_target(const brim_memory_settings *settings, bool on_host, uint64_t arena_bytes,
                              const brim_pressure_reading *reading);
-/* [step] Before memory runs out: places a plan of at most `bytes`, or the least there is above, if it is smaller than
- * the present one: with more recompute, unless memory.recompute is fixed, then with half as many clients of a
- * federation at a time, then with half the micro-batch and twice the accumulation, as long as no bit changes. OK also
- * if no smaller plan exists. If the plan did not get its memory, what brim_work.replan returned: then the caller calls
+/* [step] Before memory runs out: places a plan of at most `bytes`, or the smallest above that, if it is smaller than
+ * the present one. It tries more recompute, unless memory.recompute is fixed, then half as many clients of a
+ * federation at a time, then half the micro-batch and twice the accumulation, as long as no bit changes. OK also if
+ * no smaller plan exists. If the plan got no memory, returns the status of brim_work.replan: the caller then calls
  * brim_recover. */
 brim_status brim_recover_shrink(brim_recovery *recovery, uint64_t bytes, const char *why);
-/* What came of brim_work.replan, as want of memory where that is what it is, whatever policies have said in the
- * meantime: for the ladder. */
+/* Maps the status of brim_work.replan to an out-of-memory status, if that was the cause, whatever policies answered
+ * since: for the ladder. */
 brim_status brim_recover_as_want(brim_drive *drive, brim_status status);
 /* A step was committed. */
 void brim_recover_committed(brim_recovery *recovery);

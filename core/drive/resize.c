@@ -9,7 +9,7 @@ bool brim_resize_is_due(const brim_resize *r)
          brim_drive_now(*r->drive) - r->asked >= BRIM_RESIZE_ASK_SECONDS;
 }
 
-/* The question is about the plan that is placed. */
+/* Asks about the placed plan. */
 static void prepare(brim_resize *r)
 {
   r->question.dialogue = &(*r->drive)->dialogue;
@@ -17,7 +17,7 @@ static void prepare(brim_resize *r)
   r->question.own_bytes = r->work->placed_bytes(r->work->self);
 }
 
-/* Nobody waits, and there is room: then it is held. */
+/* Holds the device if no process waits for it and it has room. */
 static bool may_grow(const brim_resize *r, uint64_t bytes)
 {
   brim_drive *d = *r->drive;
@@ -27,7 +27,7 @@ static bool may_grow(const brim_resize *r, uint64_t bytes)
   return fits;
 }
 
-/* If there is no memory for more after all, the run goes on with what it had. */
+/* If there is no memory for more after all, the run returns to the previous plan. */
 static brim_status replan(brim_resize *r, const brim_choice *to, bool grows)
 {
   brim_drive *d = *r->drive;
@@ -35,22 +35,22 @@ static brim_status replan(brim_resize *r, const brim_choice *to, bool grows)
   brim_drive_go(d, to);
   const brim_status status = brim_recover_as_want(d, r->work->replan(r->work->self));
   if (!grows || !brim_status_is_want(status)) return status;
-  brim_policies_tell(d->dialogue.policies, r->who, "back to the plan before", brim_error_text());
+  brim_policies_tell(d->dialogue.policies, r->policy, "back to the previous plan", brim_error_text());
   brim_drive_go(d, &from);
   return brim_recover_as_want(d, r->work->replan(r->work->self));
 }
 
-/* The drive is changed when nothing reads samples by it any more, and the values are on the host. */
+/* The drive changes only when no thread reads samples by it and the values are on the host. */
 static brim_status change(brim_resize *r, const brim_choice *to, uint64_t before, uint64_t after)
 {
   const brim_status parked = r->work->park(r->work->self);
   if (parked != BRIM_OK) {
     brim_drive_let_go(*r->drive);
     if (!brim_status_is_want(parked)) return parked;
-    brim_policies_tell((*r->drive)->dialogue.policies, r->who, "not done", brim_error_text());
+    brim_policies_tell((*r->drive)->dialogue.policies, r->policy, "not done", brim_error_text());
     return BRIM_OK;
   }
-  brim_step_plan_tell(&r->question, r->who, to, after, r->answer.reason);
+  brim_step_plan_tell(&r->question, r->policy, to, after, r->answer.reason);
   return replan(r, to, after > before);
 }
 
@@ -70,10 +70,10 @@ brim_status brim_resize_ask(brim_resize *r, bool *changes)
   r->asked = brim_drive_now(*r->drive);
   prepare(r);
   const brim_status status =
-      brim_step_plan_ask(&r->question, r->work->step(r->work->self), r->asked, &r->answer, &r->who);
+      brim_step_plan_ask(&r->question, r->work->step(r->work->self), r->asked, &r->answer, &r->policy);
   if (status == BRIM_ENOTSUP) return BRIM_OK;
   BRIM_TRY(status);
   *changes = r->answer.micro_batch > 0;
-  if (!*changes) brim_policies_tell((*r->drive)->dialogue.policies, r->who, "keeps its plan", r->answer.reason);
+  if (!*changes) brim_policies_tell((*r->drive)->dialogue.policies, r->policy, "keeps its plan", r->answer.reason);
   return BRIM_OK;
 }

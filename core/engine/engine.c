@@ -25,8 +25,8 @@ struct brim_engine {
   const brim_backend_ops *ops;
   void *backend;
   int device;
-  int64_t plans;  /* that are not released */
-  bool is_closed; /* by the caller; it goes with the last plan */
+  int64_t plans;  /* not yet released */
+  bool is_closed; /* the caller closed it; freed with the last plan */
 };
 
 struct brim_training_plan {
@@ -43,7 +43,7 @@ struct brim_training_plan {
   int64_t losses_each; /* of a sample */
   brim_plan *plan;
   bool is_placed;
-  bool is_freed; /* by the caller; it goes with its training */
+  bool is_freed; /* the caller freed it; released with its training */
 };
 
 struct brim_training {
@@ -51,13 +51,13 @@ struct brim_training {
   brim_exec *exec;
   const brim_program *train, *update, *answer;
   brim_step step;
-  int64_t fed;   /* samples of this batch */
-  double weight; /* losses of them that count */
-  void *values;  /* of a micro-batch, in the backend's type */
+  int64_t fed;   /* samples of the present batch */
+  double weight; /* their weights' sum */
+  void *values;  /* a micro-batch, in the backend's type */
   void *labels, *output;
 };
 
-/* Structs of callers that know fewer or more fields: those that both know. */
+/* Copies a caller's struct, which may have fewer or more fields: those that both know. */
 static brim_status take_struct(void *to, size_t bytes, const void *from, const char *name)
 {
   uint32_t size = 0;
@@ -68,7 +68,7 @@ static brim_status take_struct(void *to, size_t bytes, const void *from, const c
   return BRIM_OK;
 }
 
-/* Of what an earlier call should have made, or the caller must give. */
+/* Checks an argument or the result of an earlier call. */
 static brim_status need_pointer(const void *pointer, const char *what)
 {
   return pointer ? BRIM_OK : brim_fail(BRIM_EINVAL, "%s is NULL", what);
@@ -81,14 +81,14 @@ static size_t count_words(const char *const *word)
   return count;
 }
 
-/* A plugin, and an instance of it that the words make. */
+/* Finds a plugin and makes an instance with the settings in `word`. */
 static brim_status make_instance(const brim_engine *e, enum brim_kind kind, const char *id, const char *const *word,
                                  brim_arena *arena, const brim_plugin **plugin, void **self)
 {
   const brim_registry_entry *entry = brim_registry_find(e->registry, kind, id);
   const brim_registry_failure *failure = entry ? NULL : brim_registry_failure_of(e->registry, kind, id);
   if (failure) return brim_fail(BRIM_ELOAD, "%s '%s' cannot be loaded: %s", brim_kind_name(kind), id, failure->reason);
-  if (!entry) return brim_fail(BRIM_ELOAD, "there is no %s '%s'", brim_kind_name(kind), id);
+  if (!entry) return brim_fail(BRIM_ELOAD, "unknown %s '%s'", brim_kind_name(kind), id);
   const brim_status status = brim_instance_with(entry->plugin, word, count_words(word), arena, self);
   if (status != BRIM_OK) return brim_fail_add(status, "while making %s '%s'", brim_kind_name(kind), id);
   *plugin = entry->plugin;
@@ -105,7 +105,7 @@ static brim_status open_backend(brim_engine *e, const brim_engine_options *o)
   e->ops = e->plugin->ops;
   const int count = e->ops->device_count(e->backend);
   if (o->device < 0 || o->device >= count)
-    return brim_fail(BRIM_ENODEVICE, "backend '%s' has %d device%s, and number %d is none of them", id, count,
+    return brim_fail(BRIM_ENODEVICE, "backend '%s' has %d device%s; there is no device %d", id, count,
                      brim_plural(count), (int)o->device);
   e->device = o->device;
   return BRIM_HAS(brim_backend_ops, e->ops, select) ? e->ops->select(e->backend, e->device) : BRIM_OK;
@@ -145,19 +145,20 @@ void brim_engine_close(brim_engine *e)
 
 static brim_status check_network(const brim_network *n)
 {
-  if (!n->build == !n->model) return brim_fail(BRIM_EINVAL, "brim_network: give one of build and model");
+  if (!n->build == !n->model) return brim_fail(BRIM_EINVAL, "brim_network: set either build or model");
   if (n->build && n->settings)
-    return brim_fail(BRIM_EINVAL, "brim_network.settings are those of a model, not of build");
+    return brim_fail(BRIM_EINVAL, "brim_network.settings needs brim_network.model: a build function has no settings");
   if (n->sample.rank < 1 || n->sample.rank >= BRIM_DIMS_MAX)
-    return brim_fail(BRIM_EINVAL, "brim_network.sample: 1 to %d dimensions, got %d", BRIM_DIMS_MAX - 1,
+    return brim_fail(BRIM_EINVAL, "brim_network.sample must have 1 to %d dimensions, got %d", BRIM_DIMS_MAX - 1,
                      (int)n->sample.rank);
   for (int32_t i = 0; i < n->sample.rank; i++)
     if (n->sample.dim[i] < 1)
-      return brim_fail(BRIM_EINVAL, "brim_network.sample: dimension %d is %lld", (int)i, (long long)n->sample.dim[i]);
+      return brim_fail(BRIM_EINVAL, "brim_network.sample: dimension %d must be at least 1, got %lld", (int)i,
+                       (long long)n->sample.dim[i]);
   if (n->task < 0 || n->task > BRIM_TASK_VALUES)
-    return brim_fail(BRIM_EINVAL, "brim_network.task: no such task: %d", (int)n->task);
+    return brim_fail(BRIM_EINVAL, "brim_network.task: unknown task %d", (int)n->task);
   if (n->task == BRIM_TASK_TOKENS && n->sample.rank != 1)
-    return brim_fail(BRIM_EINVAL, "brim_network.sample: of tokens it is {1, {T}}, got %d dimensions",
+    return brim_fail(BRIM_EINVAL, "brim_network.sample must be {1, {T}} for tokens, got %d dimensions",
                      (int)n->sample.rank);
   if (n->classes < 1) return brim_fail(BRIM_EINVAL, "brim_network.classes must be at least 1");
   if (n->batch < 1) return brim_fail(BRIM_EINVAL, "brim_network.batch must be at least 1");
@@ -166,9 +167,9 @@ static brim_status check_network(const brim_network *n)
                      (long long)n->batch, (long long)n->micro_batch);
   if (n->grain < 0) return brim_fail(BRIM_EINVAL, "brim_network.grain must not be negative");
   if (n->activations && n->activations != BRIM_DTYPE_BF16)
-    return brim_fail(BRIM_EINVAL, "brim_network.activations: 0 or BRIM_DTYPE_BF16");
+    return brim_fail(BRIM_EINVAL, "brim_network.activations must be 0 or BRIM_DTYPE_BF16");
   if (n->recompute < 0 || n->recompute > BRIM_RECOMPUTE_FULL)
-    return brim_fail(BRIM_EINVAL, "brim_network.recompute: 0, 1 or 2, got %d", (int)n->recompute);
+    return brim_fail(BRIM_EINVAL, "brim_network.recompute must be 0, 1 or 2, got %d", (int)n->recompute);
   return BRIM_OK;
 }
 
@@ -184,7 +185,7 @@ static brim_status make_model(brim_training_plan *p)
   const brim_model_ops *ops = p->model->ops;
   if (ops->size >= sizeof *ops && ops->wraps != BRIM_WRAPS_NOTHING)
     return brim_fail(BRIM_ENOTSUP,
-                     "model '%s' is built around another, which brim/engine.h cannot name: use brim train", n->model);
+                     "model '%s' wraps another model, which brim/engine.h does not support: use brim train", n->model);
   p->built = (brim_model_ops){.size = sizeof p->built, .build = ops->build};
   return BRIM_OK;
 }
@@ -200,13 +201,15 @@ static brim_status make_loss(brim_training_plan *p)
   BRIM_TRY(make_instance(p->engine, BRIM_LOSS, id, n->loss_settings, &p->arena, &plugin, &params));
   const brim_loss_ops *ops = plugin->ops;
   if (n->task == BRIM_TASK_TOKENS && !(ops->takes & BRIM_TAKES(n->task)))
-    return brim_fail(BRIM_EINVAL, "brim_network.loss: of tokens it is 'cross_entropy', got '%s'", id);
+    return brim_fail(BRIM_EINVAL, "brim_network.loss must be 'cross_entropy' for tokens, got '%s'", id);
   p->loss = brim_loss_describe(plugin, params, w);
   for (size_t i = 0; i < w->count; i++) sum += w->item[i];
   if (w->count > 0 && n->task == BRIM_TASK_VALUES)
-    return brim_fail(BRIM_EINVAL, "brim_network.loss_settings: class_weights are not for values, which have no class");
+    return brim_fail(BRIM_EINVAL,
+                     "brim_network.loss_settings: class_weights need classes, and the task BRIM_TASK_VALUES has none");
   if (w->count > 0 && ((int64_t)w->count != n->classes || sum <= 0))
-    return brim_fail(BRIM_EINVAL, "brim_network.loss_settings: class_weights are %lld numbers, not all 0; got %zu%s",
+    return brim_fail(BRIM_EINVAL,
+                     "brim_network.loss_settings: class_weights must be %lld numbers, not all 0; got %zu%s",
                      (long long)n->classes, w->count, sum > 0 ? "" : ", all 0");
   return BRIM_OK;
 }
@@ -224,7 +227,7 @@ static bool is_ignored(const brim_training_plan *p, int32_t label)
   return (p->network.task == BRIM_TASK_TOKENS || ignores_a_class(p)) && label == p->loss.attr.ignore_index;
 }
 
-/* Do some labels count more than others, so that the weight of a batch is known after its last micro-batch only? */
+/* Do labels have different weights, so that a batch's weight is known only after its last micro-batch? */
 static bool is_weighted(const brim_training_plan *p)
 {
   return p->network.task == BRIM_TASK_TOKENS || p->class_weights.count > 0 || ignores_a_class(p);
@@ -250,8 +253,8 @@ static brim_status plan_training(brim_training_plan *p)
   BRIM_TRY(make_optimizer(p));
   const bool has_stores = e->ops->size >= offsetof(brim_backend_ops, stores) + sizeof e->ops->stores;
   if (n->activations && !(has_stores && e->ops->stores & BRIM_STORES(n->activations)))
-    return brim_fail(BRIM_ENOTSUP, "backend '%s' does not keep activations in bf16", e->plugin->id);
-  brim_graph_loss loss = p->loss; /* kernels know one label of tokens that counts for nothing */
+    return brim_fail(BRIM_ENOTSUP, "backend '%s' cannot keep activations in bf16", e->plugin->id);
+  brim_graph_loss loss = p->loss; /* kernels know one token label that is ignored */
   if (n->task == BRIM_TASK_TOKENS && loss.attr.ignores) loss.attr.ignore_index = BRIM_NO_TOKEN;
   brim_plan_request r = {.graph = {.model = &p->built,
                                    .model_self = p->model_self,
@@ -272,7 +275,7 @@ static brim_status plan_training(brim_training_plan *p)
   brim_optimizer_describe(p->optimizer->ops, p->optimizer_params, &r.update);
   if (r.update.evaluated)
     return brim_fail(BRIM_ENOTSUP,
-                     "optimizer '%s' evaluates other weights than it trains, which the engine does not do",
+                     "optimizer '%s' evaluates other weights than it trains, which brim/engine.h does not support",
                      p->optimizer->id);
   r.update.scaled = is_weighted(p);
   r.shape[r.shape_count++] = (brim_batch_shape){BRIM_PROGRAM_TRAIN, n->micro_batch};
@@ -319,7 +322,7 @@ brim_status brim_engine_plan(brim_engine *e, const brim_network *network, brim_t
   return plan_network(e, &n, out);
 }
 
-/* The greatest divisor of n that is less than d, which divides it, or 0. It looks at no more than 2 sqrt(n) numbers. */
+/* The greatest divisor of n below d, which divides n; 0 if there is none. Tests at most 2 sqrt(n) numbers. */
 static int64_t next_divisor(int64_t n, int64_t d)
 {
   for (int64_t parts = n / d + 1; parts <= n / parts; parts++)
@@ -351,7 +354,7 @@ brim_status brim_engine_plan_within(brim_engine *e, const brim_network *network,
     if (p->plan->peak_bytes < least) least = p->plan->peak_bytes;
     brim_engine_plan_free(p);
   }
-  return brim_fail(BRIM_EBUDGET, "the smallest micro-batch takes %llu bytes, and there are %llu",
+  return brim_fail(BRIM_EBUDGET, "the smallest micro-batch takes %llu bytes; the limit is %llu",
                    (unsigned long long)least, (unsigned long long)bytes);
 }
 
@@ -417,7 +420,7 @@ brim_status brim_engine_place(brim_training_plan *p, uint64_t seed, brim_trainin
   BRIM_TRY(need_pointer(out, "the place for the training"));
   *out = NULL;
   BRIM_TRY(need_pointer(p, "the plan"));
-  if (p->is_placed) return brim_fail(BRIM_EINVAL, "the plan is placed already");
+  if (p->is_placed) return brim_fail(BRIM_EINVAL, "the plan is already placed");
   brim_training *t = brim_xcalloc(1, sizeof *t);
   t->of = p;
   p->is_placed = true;
@@ -441,7 +444,7 @@ void brim_engine_unplace(brim_training *t)
   free(t);
 }
 
-/* Of the caller's types, float and int32_t. */
+/* Converts from the caller's types, float and int32_t. */
 static void take_values(const brim_tensor *t, const void *from, void *to)
 {
   const uint32_t type = t->dtype == BRIM_DTYPE_I32 ? BRIM_DTYPE_I32 : BRIM_DTYPE_F32;
@@ -452,7 +455,7 @@ static void take_values(const brim_tensor *t, const void *from, void *to)
     brim_convert(t->dtype, to, type, from, count);
 }
 
-/* Of classes and tokens: which count, *weight of them. */
+/* For classes and tokens: marks labels that are ignored, and adds the weights of the others to *weight. */
 static brim_status take_labels(const brim_training *t, const void *from, double *weight)
 {
   const brim_training_plan *p = t->of;
@@ -482,7 +485,7 @@ static brim_status check_tokens(const brim_training *t)
   if (input->dtype != BRIM_DTYPE_I32) return BRIM_OK;
   for (int64_t i = 0; i < count; i++)
     if (((int32_t *)t->values)[i] < 0 || ((int32_t *)t->values)[i] >= t->of->network.classes)
-      return brim_fail(BRIM_EINVAL, "token %lld of the micro-batch is %d; the vocabulary has %lld", (long long)i,
+      return brim_fail(BRIM_EINVAL, "token %lld of the micro-batch is %d; the vocabulary has %lld tokens", (long long)i,
                        (int)((int32_t *)t->values)[i], (long long)t->of->network.classes);
   return BRIM_OK;
 }
@@ -507,9 +510,9 @@ brim_status brim_engine_feed(brim_training *t, const void *values, const void *l
   t->step.first_sample = t->fed;
   brim_status status = brim_exec_load(t->exec, t->train, t->values, t->labels);
   if (status == BRIM_OK) status = brim_exec_run(t->exec, t->train, &t->step, NULL);
-  if (status != BRIM_OK) { /* a part of it may have been added to sums and gradients */
+  if (status != BRIM_OK) { /* it may have been added to sums and gradients in part */
     t->fed = 0;
-    return brim_fail_add(status, "in a micro-batch; its batch is dropped, feed one from its first sample on");
+    return brim_fail_add(status, "in a micro-batch; the batch is dropped: feed it again from its first sample");
   }
   t->fed += n->micro_batch;
   t->weight += weight;
@@ -525,9 +528,9 @@ brim_status brim_engine_step(brim_training *t, double *loss)
   if (t->fed < n->batch)
     return brim_fail(BRIM_EINVAL, "%lld of the batch's %lld samples are fed: call brim_engine_feed", (long long)t->fed,
                      (long long)n->batch);
-  t->fed = 0; /* whatever becomes of this one */
+  t->fed = 0; /* however this step ends */
   BRIM_TRY(brim_exec_metrics(t->exec, t->train, metrics, 2));
-  if (t->weight == 0) return brim_fail(BRIM_EINVAL, "no label of the batch counts");
+  if (t->weight == 0) return brim_fail(BRIM_EINVAL, "every label of the batch is ignored or has the weight 0");
   if (loss) *loss = metrics[0] / t->weight;
   if (!isfinite(metrics[0]))
     return brim_fail(BRIM_ENUMERIC, "the loss of step %llu is not finite", (unsigned long long)t->step.step + 1);
@@ -559,7 +562,7 @@ brim_status brim_engine_answer(brim_training *t, const void *values, float *out)
 
 /* ---- parameters ---- */
 
-/* The one of this name, which the caller's memory is to hold. */
+/* Finds a parameter by name and checks the caller's array. */
 static brim_status find_parameter(const brim_training *t, const char *name, const float *values, uint64_t count,
                                   const brim_tensor **out)
 {

@@ -7,16 +7,16 @@
 #include "brim/model.h"
 #include "exec/exec.h"
 
-#define ROUNDS 7           /* the first is not timed */
-#define ROUNDS_SECONDS 1.0 /* that they may take together, if they are to be more than two */
+#define ROUNDS 7           /* the first is a warm-up */
+#define ROUNDS_SECONDS 1.0 /* limit for all rounds together beyond the first two */
 
-/* What is timed: a model of one layer, over [samples, width]. */
+/* The timed load: a model of one layer, over [samples, width]. */
 typedef struct load {
   int64_t samples, width;
 } load;
 
-/* Of a GPU, and of a host: large enough that neither caches nor starting kernels matter, and over in some tenths of a
- * second, but by plain loops (reference). */
+/* For a GPU and for a host: large enough that caches and kernel starts do not matter, and done within tenths of a
+ * second, except in plain loops (reference). */
 static const load loads[BRIM_CEILINGS][2] = {
     [BRIM_CEILING_PRODUCT] = {{16384, 4096}, {4096, 1024}},
     [BRIM_CEILING_COPY] = {{32768, 16384}, {16384, 2048}},
@@ -42,14 +42,14 @@ static const brim_model_ops models[BRIM_CEILINGS] = {
     [BRIM_CEILING_COPY] = {.size = sizeof models[0], .build = build_copy},
 };
 
-/* "ceiling copy bf16". Its n is the work: operations, or bytes. */
+/* "ceiling copy bf16". Its n is the work: operations or bytes. */
 static void print_name(enum brim_ceiling_kind kind, const brim_plan_request *like, char *out, size_t room)
 {
   const uint32_t type = like->graph.activations ? like->graph.activations : like->graph.real;
   snprintf(out, room, "ceiling %s %s", names[kind], brim_dtype_name(type));
 }
 
-/* Work in a second; 0: not timed. */
+/* Work per second; 0 if not timed. */
 static double rate_of(brim_profile *profile, const brim_plan_request *like, enum brim_ceiling_kind kind)
 {
   char name[64];
@@ -87,7 +87,7 @@ static uint64_t work_of(const brim_program *p, size_t node, enum brim_ceiling_ki
   return kind == BRIM_CEILING_COPY ? cost.bytes : cost.flops;
 }
 
-/* The layer's node: the one with the most work, far more than conversions of the input and the loss have. */
+/* The layer's node is the one with the most work, far more than conversions of the input and the loss. */
 static size_t node_of(const brim_program *p, enum brim_ceiling_kind kind)
 {
   size_t most = 0;

@@ -1,5 +1,5 @@
-/* Pointers are resolved when the plan is placed; a step walks an array of launches, or gives it to the backend whole.
- */
+/* Pointers are resolved when the plan is placed; a step walks an array of launches, or passes it whole to the
+ * backend. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ void *brim_exec_pointer(const brim_exec *exec, const brim_program *program, cons
   return (is_shared ? exec->server_base : exec->base) + program->tensor_offset[tensor->id];
 }
 
-/* Where a program is cut in two: the loss must be looked at before its second half. */
+/* A program with two halves: the loss must be checked before the second. */
 static size_t halves_of(const brim_program *program)
 {
   return program->graph->passes ? 2 : 1;
@@ -101,8 +101,8 @@ static brim_status zero(brim_exec *exec, void *at, uint64_t bytes)
   return brim_offload_end_use(&exec->offload, at, bytes);
 }
 
-/* What kernels and recorded programs make a device take for themselves, at their first run, they take before the first
- * step: every program runs once, on zeros, which are in range of whatever they are an index of. */
+/* Kernels and recorded programs take device memory at their first run; this makes them take it before the first step:
+ * every program runs once, on zeros, which are valid indices. */
 static brim_status warm_up(brim_exec *exec)
 {
   const brim_step step = {.loss_scale = 1};
@@ -124,7 +124,7 @@ static brim_status realize(brim_exec *exec)
   return BRIM_OK;
 }
 
-/* Its programs, in the arena at `base`. */
+/* Opens the programs in the arena at `base`. */
 static brim_status open_programs(brim_exec *exec, uint8_t *base)
 {
   const brim_plan *plan = exec->plan;
@@ -132,7 +132,7 @@ static brim_status open_programs(brim_exec *exec, uint8_t *base)
   for (size_t i = 0; i < plan->program_count; i++) resolve(exec, &plan->program[i]);
   if (!brim_exec_is_asynchronous(exec)) return BRIM_OK;
   const brim_status status = warm_up(exec);
-  return status == BRIM_OK ? BRIM_OK : brim_fail_add(status, "when the programs were run for the first time, on zeros");
+  return status == BRIM_OK ? BRIM_OK : brim_fail_add(status, "during the first run of the programs, on zeros");
 }
 
 static brim_exec *make_exec(const brim_plan *plan)
@@ -145,7 +145,7 @@ static brim_exec *make_exec(const brim_plan *plan)
   return exec;
 }
 
-/* [init] The lanes of a federation lie behind what its server keeps. */
+/* [init] A federation's lanes lie after the server's memory. */
 static brim_status open_lanes(brim_exec *exec)
 {
   const brim_plan *plan = exec->plan;
@@ -167,7 +167,7 @@ static brim_status open_exec(brim_exec *exec, int device)
   BRIM_TRY(realize(exec));
   BRIM_TRY(brim_offload_open(&exec->offload, plan));
   if (brim_fault_hit(BRIM_FAULT_PLACE, NULL))
-    return brim_fail(BRIM_ENOMEM_DEVICE, "the device has no %llu bytes (" BRIM_FAULT_ENVIRONMENT ")",
+    return brim_fail(BRIM_ENOMEM_DEVICE, "the device cannot allocate %llu bytes (" BRIM_FAULT_ENVIRONMENT ")",
                      (unsigned long long)plan->peak_bytes);
   BRIM_TRY(exec->backend->place(exec->self, device, plan->peak_bytes, &base));
   exec->base = base;
@@ -303,7 +303,7 @@ static brim_status start_piece(brim_exec *exec, const brim_program *program, bri
   return brim_offload_end(&exec->offload, program, &c->offload);
 }
 
-/* Pieces end where the ranks do something together. `sums`: those of a step's gradients too. */
+/* Pieces end where the ranks communicate. `sums`: also start a step's sums of gradients. */
 static brim_status start_pieces(brim_exec *exec, const brim_step *step, const double *proof, size_t half,
                                 brim_reduction_walk *walk, bool sums)
 {
@@ -334,7 +334,7 @@ static brim_status run_nodes(brim_exec *exec, const brim_step *step, size_t half
   return exec->backend->synchronize(exec->self);
 }
 
-/* What a rank without a micro-batch would add is zero, and what others add to its parts arrives. */
+/* A rank without a micro-batch would add zero; this runs only the nodes that other ranks need. */
 static brim_status run_needed(brim_exec *exec, const brim_step *step, brim_reduction_walk *walk)
 {
   const brim_graph *g = walk->program->graph;
@@ -345,7 +345,7 @@ static brim_status run_needed(brim_exec *exec, const brim_step *step, brim_reduc
   return brim_exec_is_asynchronous(exec) ? BRIM_OK : exec->backend->synchronize(exec->self);
 }
 
-/* Whatever became of the nodes, all ranks make the same collectives. */
+/* Even if nodes fail, all ranks start the same collectives. */
 static brim_status end_walk(brim_exec *exec, brim_reduction_walk *walk, brim_status status)
 {
   brim_error error;
@@ -384,7 +384,7 @@ brim_status brim_exec_zero(brim_exec *exec, const brim_program *program, const b
 
 brim_status brim_exec_zero_gradients(brim_exec *exec)
 {
-  brim_reduction_begin(&exec->reduction); /* of another step */
+  brim_reduction_begin(&exec->reduction); /* the previous step's collectives are over */
   return exec->backend->zero(exec->self, exec->base + exec->plan->gradient_offset, exec->plan->gradient_bytes);
 }
 

@@ -1,21 +1,21 @@
-/* What an exec is made of. Internal to core/exec. */
+/* The parts of an exec. Internal to core/exec. */
 #ifndef BRIM_EXEC_EXEC_PARTS_H
 #define BRIM_EXEC_EXEC_PARTS_H
 #include "exec/exec.h"
 #include "exec/offload.h"
 #include "exec/reduce.h"
 
-#define BRIM_FEEDS 2 /* micro-batches that a backend takes before it waits for its device */
+#define BRIM_FEEDS 2 /* micro-batches that a backend accepts before it waits for its device */
 
-/* Nodes that a backend runs as one. */
+/* Nodes that a backend runs together. */
 typedef struct brim_exec_piece {
   size_t from, to;
   brim_offload_piece offload;
-  void *record; /* the backend's */
+  void *record; /* owned by the backend */
 } brim_exec_piece;
 
 typedef struct brim_placed_program {
-  brim_launch *launch; /* per node */
+  brim_launch *launch; /* one per node */
   brim_exec_piece *piece;
   size_t piece_count;
 } brim_placed_program;
@@ -25,11 +25,11 @@ struct brim_exec {
   const brim_backend_ops *backend;
   void *self;
   uint8_t *base;        /* the arena, on the device */
-  uint8_t *server_base; /* of a federation's lane: the arena that it lies in; NULL: it is none */
+  uint8_t *server_base; /* of a federation's lane: the arena that it lies in; else NULL */
   brim_exec **lane;     /* [plan->lane_count] */
   brim_offload offload;
   brim_reduction reduction;
-  /* Collectives that the device has before what was fetched last, and fed last: of as many as are under way. */
+  /* Collectives that the device must finish before the latest fetches and feeds: one entry for each in flight. */
   uint64_t fetch_ticket[BRIM_FETCHES], feed_ticket[BRIM_FEEDS];
   uint64_t fetched, collected, fed;
   brim_arena host;
@@ -40,6 +40,6 @@ struct brim_exec {
 void brim_exec_range(const brim_program *program, size_t half, size_t *from, size_t *to);
 /* Where the metrics lie on the device. */
 const double *brim_exec_metrics_at(const brim_exec *exec);
-/* The number there that is not finite if an update must not be made. */
+/* The number there that must be finite for an update to be made. */
 const double *brim_exec_proof_at(const brim_exec *exec);
 #endif

@@ -1,4 +1,4 @@
-/* Reading what lies on the device, writing to it, and finding what is not finite. See exec.h. */
+/* Reads and writes values on the device, and finds values that are not finite. See exec.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,8 +25,8 @@ brim_status brim_exec_collect(brim_exec *exec)
 brim_status brim_exec_metrics(brim_exec *exec, const brim_program *program, double *out, size_t count)
 {
   if (count * sizeof *out > program->graph->metrics->bytes)
-    return brim_fail(BRIM_EINTERNAL, "%zu metrics asked for, more than the program makes", count);
-  BRIM_TRY(brim_exec_wait(exec)); /* which has errors of the data, such as labels out of range */
+    return brim_fail(BRIM_EINTERNAL, "%zu metrics requested, more than the program computes", count);
+  BRIM_TRY(brim_exec_wait(exec)); /* reports errors in the data, such as labels out of range */
   return exec->backend->download(exec->self, out, brim_exec_metrics_at(exec), count * sizeof *out);
 }
 
@@ -36,7 +36,7 @@ brim_status brim_exec_is_finite(brim_exec *exec, const brim_program *p, const br
   *finite = true;
   if (!brim_dtype_is_real(t->dtype)) return BRIM_OK;
   void *host = brim_try_malloc(t->bytes);
-  if (!host) return brim_fail(BRIM_ENOMEM_HOST, "no host memory to look at '%s'", t->name);
+  if (!host) return brim_fail(BRIM_ENOMEM_HOST, "no host memory to read '%s'", t->name);
   const brim_status status = exec->backend->download(exec->self, host, brim_exec_pointer(exec, p, t), t->bytes);
   *finite = status != BRIM_OK || brim_all_finite(t->dtype, host, count);
   free(host);
@@ -82,12 +82,12 @@ brim_status brim_exec_write(brim_exec *exec, const brim_program *program, const 
 {
   void *state = brim_offload_pointer(&exec->offload, program, tensor);
   if (!state) return exec->backend->upload(exec->self, brim_exec_pointer(exec, program, tensor), host, tensor->bytes);
-  BRIM_TRY(brim_exec_wait(exec)); /* copies of it may be under way */
+  BRIM_TRY(brim_exec_wait(exec)); /* copies from it may be in flight */
   memcpy(state, host, tensor->bytes);
   return BRIM_OK;
 }
 
-/* Host memory for a tensor, or ENOMEM_HOST. */
+/* Allocates host memory for a tensor, or returns ENOMEM_HOST. */
 static brim_status new_copy(const brim_tensor *tensor, void **out)
 {
   *out = brim_try_malloc(tensor->bytes);

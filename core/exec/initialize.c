@@ -1,4 +1,4 @@
-/* Initialisation from counters: a value depends on seed, parameter's name and place alone. */
+/* Initialisation from counters: a value depends only on the seed, the parameter's name and the element's index. */
 #include "exec/initialize.h"
 
 #include <math.h>
@@ -13,10 +13,10 @@
 
 enum {
   THREADS_MAX = 64,
-  THREAD_MIN = 1 << 18 /* values that a thread is worth starting for */
+  THREAD_MIN = 1 << 18 /* fewest values that justify a thread */
 };
 
-/* Four numbers of the parameter's stream, made into values. Normal ones by Box and Muller, in pairs. */
+/* Turns four random numbers of the parameter's stream into values; normal ones by Box and Muller, in pairs. */
 static void make_values(const brim_init *init, brim_philox random, double out[4])
 {
   for (int i = 0; i < 4; i += 2) {
@@ -62,7 +62,7 @@ static void *make_range(void *arg)
   return NULL;
 }
 
-/* A range that no thread could be had for is made here. */
+/* If a thread cannot be started, its range is computed here. */
 void brim_first_values(const brim_parameter *p, uint64_t seed, uint32_t dtype, void *values)
 {
   const int64_t count = brim_shape_count(&p->value->shape);

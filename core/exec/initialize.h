@@ -1,12 +1,12 @@
-/* First values of the parameters. */
+/* Initial values of the parameters. */
 #ifndef BRIM_EXEC_INITIALIZE_H
 #define BRIM_EXEC_INITIALIZE_H
 #include "exec/exec.h"
 
-/* Uniform in [-bound, bound], as each operation asks; from (seed, the parameter's name, the element) alone, so that
- * changing one layer leaves the others' values as they were. Frozen parameters are left out: see setup/setup_weights.h.
- */
+/* Uniform in [-bound, bound], as each operation asks; a function of the seed, the parameter's name and the element
+ * only, so that changing one layer leaves the other layers' values alone. Skips frozen parameters: see
+ * setup/setup_weights.h. */
 brim_status brim_initialize_parameters(brim_exec *exec, const brim_program *program, uint64_t seed);
-/* Those of one parameter, as BRIM_DTYPE_F32 or _F64. */
+/* Computes those of one parameter, as BRIM_DTYPE_F32 or _F64. */
 void brim_first_values(const brim_parameter *parameter, uint64_t seed, uint32_t dtype, void *values);
 #endif

@@ -7,9 +7,9 @@
 #include "base/fault.h"
 #include "graph/offload.h"
 
-/* Marks. At most two groups are on their way in at one time, and the copies of as many out are not waited for. */
-#define FREE 0 /* behind what used the window */
-#define DONE 1 /* behind a group's kernels */
+/* Marks. At most two groups are being copied in at once, and the copies out of as many groups are not waited for. */
+#define FREE 0 /* after the last use of the window */
+#define DONE 1 /* after a group's kernels */
 #define IN(group) (2 + (uint32_t)(group) % 3)
 #define OUT(group) (5 + (uint32_t)(group) % 3)
 
@@ -18,7 +18,7 @@ static bool is_ahead(const brim_offload *o)
   return o->state && BRIM_HAS(brim_backend_ops, o->backend, run_program);
 }
 
-/* ---- the host's memory ---- */
+/* ---- host memory ---- */
 
 brim_status brim_offload_open(brim_offload *o, const brim_plan *plan)
 {
@@ -27,10 +27,10 @@ brim_status brim_offload_open(brim_offload *o, const brim_plan *plan)
   *o = (brim_offload){.plan = plan, .backend = plan->request.backend, .self = plan->request.backend_self};
   if (bytes == 0) return BRIM_OK;
   if (brim_fault_hit(BRIM_FAULT_ALLOC, NULL)) {
-    /* as if there were none */
+    /* treat it as zero bytes */
   } else if (BRIM_HAS(brim_backend_ops, o->backend, run_program)) {
     BRIM_TRY(o->backend->place_host(o->self, bytes, &at));
-    memset(at, 0, bytes); /* for the first run of the programs */
+    memset(at, 0, bytes); /* the programs' first run reads it */
   } else {
     at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
   }
@@ -82,7 +82,7 @@ static brim_status copy_group(const brim_offload *o, const brim_program *p, cons
   return BRIM_OK;
 }
 
-/* What `queue` does next is behind what `other` was given so far. */
+/* Orders later work in `queue` after the work that `other` has so far. */
 static brim_status follow(const brim_offload *o, uint32_t queue, uint32_t other, uint32_t mark)
 {
   BRIM_TRY(o->backend->mark(o->self, other, mark));
@@ -96,7 +96,7 @@ static brim_status wait_for(const brim_offload *o, uint32_t queue, uint32_t mark
   return BRIM_OK;
 }
 
-/* Kernels from here on are behind these copies out. */
+/* Orders later kernels after these copies out. */
 static brim_status settle(brim_offload *o, uint32_t marks)
 {
   BRIM_TRY(wait_for(o, BRIM_QUEUE_COMPUTE, marks));
@@ -124,8 +124,8 @@ brim_offload_piece brim_offload_describe(const brim_program *p, size_t from, siz
   return piece;
 }
 
-/* The first group of an update waits for what used the window last, whatever was started since, and for the copies out
- * that are still under way: they may be of the same states. All others are behind the kernels before them. */
+/* An update's first group waits for the last use of the window, whatever was started since, and for copies out in
+ * flight, which may be of the same states. All others follow the kernels before them. */
 static brim_status start_in(brim_offload *o, const brim_program *p, int32_t group)
 {
   if (group == 0) BRIM_TRY(wait_for(o, BRIM_QUEUE_IN, o->pending));
@@ -161,7 +161,7 @@ brim_status brim_offload_end(brim_offload *o, const brim_program *p, const brim_
   return piece->uses_window || piece->ends ? o->backend->mark(o->self, BRIM_QUEUE_COMPUTE, FREE) : BRIM_OK;
 }
 
-/* ---- what is in order with everything ---- */
+/* ---- ordering with everything else ---- */
 
 static bool overlaps(const brim_offload *o, const void *at, uint64_t bytes)
 {

@@ -7,7 +7,7 @@
 
 #include "graph/signature.h"
 
-/* Of a thread of a host, and of a GPU, so that orders of magnitude are right where nothing is known. */
+/* For one host thread and for a GPU: right to an order of magnitude, used when nothing is known. */
 #define HOST_FLOPS 2e10
 #define HOST_BYTES 5e9
 #define HOST_NODE 2e-6
@@ -28,8 +28,8 @@ double brim_rates_seconds(const brim_rates *r, brim_cost cost)
   return r->node_seconds + (flops > bytes ? flops : bytes);
 }
 
-/* Of a thing that was timed for other n: between two of them on a line, outside in proportion, as kernels go sample by
- * sample. Below all of them not less than a node takes at least. */
+/* Interpolates between two times for other n, and extrapolates in proportion, as kernels work sample by sample; below
+ * the smallest n not less than a node's minimum. */
 static double between(const brim_profile_entry *below, const brim_profile_entry *above, int64_t n)
 {
   if (below && above) {
@@ -77,8 +77,8 @@ void brim_predict_whole_name(const brim_program *p, brim_text *out)
   brim_text_release(&nodes);
 }
 
-/* What a program takes that is run whole, of what its nodes take: as it was timed, in this micro-batch, the nearest
- * ones, or others of all programs. */
+/* The ratio of a whole program's time to the sum of its nodes: as timed with this micro-batch, with the nearest ones,
+ * or for any program. */
 static double share_of_whole(brim_profile *profile, const brim_program *p)
 {
   brim_text name = {0};

@@ -1,4 +1,4 @@
-/* The device profile: reading, looking up, writing. See profile.h. */
+/* The device profile: reading, lookup, writing. See profile.h. */
 #include "exec/profile.h"
 
 #include <dirent.h>
@@ -17,17 +17,17 @@
 #include "base/order.h"
 #include "brim/host.h"
 
-#define DIGITS 6                   /* of a time */
-#define WAIT_NANOSECONDS 10000000L /* until another try to write, */
-#define WAITS_MAX 100              /* and how many tries */
+#define DIGITS 6                   /* of a time, as printed */
+#define WAIT_NANOSECONDS 10000000L /* between attempts to lock the file for writing */
+#define WAITS_MAX 100              /* number of attempts */
 
 typedef struct item {
   brim_profile_entry entry;
-  uint64_t hash; /* of what */
+  uint64_t hash; /* of `what` */
   bool used, is_new;
 } item;
 
-/* What a process takes. */
+/* Memory that a process takes. */
 typedef struct size_item {
   const char *name;
   uint64_t bytes;
@@ -37,7 +37,7 @@ typedef struct size_item {
 
 struct brim_profile {
   brim_arena arena;
-  char *path; /* NULL: none */
+  char *path; /* NULL: no file */
   brim_profile_subject subject;
   item *item;
   size_t count, room;
@@ -45,7 +45,7 @@ struct brim_profile {
   size_t size_count;
 };
 
-/* ---- where ---- */
+/* ---- path ---- */
 
 static uint64_t hash_text(const char *text)
 {
@@ -180,7 +180,7 @@ double brim_profile_ratio(brim_profile *p, const char *op)
   return median;
 }
 
-/* As it will be read back, so that the first to time something chooses what everybody after it does. */
+/* Rounds as the file will, so that the process that times something decides like those that read it later. */
 static double as_written(double value)
 {
   char text[32];
@@ -216,7 +216,7 @@ size_t brim_profile_doubt(brim_profile *p)
   return count;
 }
 
-/* ---- what a process takes ---- */
+/* ---- memory that a process takes ---- */
 
 static size_item *find_size(const brim_profile *p, const char *name)
 {
@@ -282,12 +282,12 @@ static brim_status check_head(const brim_profile *p, const json_t *head)
 {
   char what[512];
   const json_t *version = json_object_get(head, "brim_profile");
-  if (!json_is_integer(version)) return brim_fail(BRIM_EINVAL, "%s:1: this is no device profile of brim's", p->path);
+  if (!json_is_integer(version)) return brim_fail(BRIM_EINVAL, "%s:1: not a brim device profile", p->path);
   if (json_integer_value(version) != BRIM_PROFILE_VERSION)
     return brim_fail(BRIM_ECONFIG, "%s has version %lld; this brim reads version %d", p->path,
                      (long long)json_integer_value(version), BRIM_PROFILE_VERSION);
   if (is_of(head, &p->subject, what, sizeof what)) return BRIM_OK;
-  return brim_fail(BRIM_ECONFIG, "the device profile %s is of %s, and not of %s on %s, %d threads", p->path, what,
+  return brim_fail(BRIM_ECONFIG, "the device profile %s is for %s, not for %s on %s, %d threads", p->path, what,
                    p->subject.backend, p->subject.device, (int)p->subject.threads);
 }
 
@@ -295,7 +295,7 @@ static brim_status take_size(brim_profile *p, const json_t *line, const char *ta
 {
   const json_t *bytes = json_object_get(line, "bytes");
   if (!json_is_integer(bytes) || json_integer_value(bytes) < 0)
-    return brim_fail(BRIM_EINVAL, "%s:%d: no size: {\"takes\": ..., \"bytes\": ...}", p->path, number);
+    return brim_fail(BRIM_EINVAL, "%s:%d: expected a size: {\"takes\": ..., \"bytes\": ...}", p->path, number);
   put_size(p, takes, (uint64_t)json_integer_value(bytes), json_integer_value(json_object_get(line, "at")));
   return BRIM_OK;
 }
@@ -309,7 +309,8 @@ static brim_status take_line(brim_profile *p, const json_t *line, int number)
   const json_t *n = json_object_get(line, "n"), *seconds = json_object_get(line, "seconds");
   const double rated = json_number_value(json_object_get(line, "rated"));
   if (!what || !json_is_integer(n) || !json_is_number(seconds) || !(json_number_value(seconds) >= 0) || !(rated >= 0))
-    return brim_fail(BRIM_EINVAL, "%s:%d: no time: {\"what\": ..., \"n\": ..., \"seconds\": ...}", p->path, number);
+    return brim_fail(BRIM_EINVAL, "%s:%d: expected a time: {\"what\": ..., \"n\": ..., \"seconds\": ...}", p->path,
+                     number);
   brim_profile_entry *e = &put_item(p, what, json_integer_value(n), json_number_value(seconds), rated, false)->entry;
   e->at = json_integer_value(json_object_get(line, "at"));
   e->doubted = json_is_true(json_object_get(line, "doubted"));
@@ -323,7 +324,7 @@ static brim_status read_line(brim_profile *p, const char *text, int number)
   json_t *line = json_loads(text, JSON_REJECT_DUPLICATES, &problem);
   if (!json_is_object(line)) {
     json_decref(line);
-    return brim_fail(BRIM_EINVAL, "%s:%d: %s", p->path, number, line ? "no object" : problem.text);
+    return brim_fail(BRIM_EINVAL, "%s:%d: %s", p->path, number, line ? "expected a JSON object" : problem.text);
   }
   const brim_status status = take_line(p, line, number);
   json_decref(line);
@@ -400,7 +401,7 @@ static int by_name(const void *a, const void *b)
   return order ? order : (x->n > y->n) - (x->n < y->n);
 }
 
-/* In the order of their names. */
+/* Sorted by name. */
 static void print_items(const brim_profile *p, bool all, brim_text *out)
 {
   item *sorted = brim_xmalloc((p->count + 1) * sizeof *sorted);
@@ -424,7 +425,7 @@ static int by_size_name(const void *a, const void *b)
   return strcmp(((const size_item *)a)->name, ((const size_item *)b)->name);
 }
 
-/* In the order of their names too. */
+/* Sorted by name too. */
 static void print_sizes(const brim_profile *p, brim_text *out)
 {
   if (p->size_count == 0) return;
@@ -448,11 +449,11 @@ void brim_profile_print_used(const brim_profile *p, brim_text *out)
   print_items(p, false, out);
 }
 
-/* What others have written meanwhile stays. */
+/* Keeps what other processes wrote meanwhile. */
 static void merge(brim_profile *p)
 {
   brim_profile *there = NULL;
-  if (brim_profile_open(p->path, &p->subject, &there) != BRIM_OK) return; /* it is damaged, and replaced */
+  if (brim_profile_open(p->path, &p->subject, &there) != BRIM_OK) return; /* it is damaged: replace it */
   for (size_t i = 0; i < there->count; i++) {
     const brim_profile_entry *e = &there->item[i].entry;
     item *own = find_item(p, e->what, e->n);
@@ -469,7 +470,7 @@ static void merge(brim_profile *p)
   brim_profile_close(there);
 }
 
-/* Others need a moment to write. EIO if one does not come to an end, as one that was stopped (Ctrl-Z). */
+/* Writers hold the lock only for a moment. EIO if one does not finish, such as a stopped process (Ctrl-Z). */
 static brim_status begin_to_write(const char *path, int *fd)
 {
   for (int i = 0; i < WAITS_MAX; i++) {
@@ -480,7 +481,7 @@ static brim_status begin_to_write(const char *path, int *fd)
   return brim_fail(BRIM_EIO, "another process is writing it");
 }
 
-/* All that is known, with what others have written since it was read. */
+/* Writes all known times, including those that others wrote since the file was read. */
 static brim_status write_all(brim_profile *p)
 {
   brim_text text = {0};
@@ -507,8 +508,9 @@ brim_status brim_profile_save(brim_profile *p)
   for (size_t i = 0; i < p->count; i++) p->item[i].is_new = false;
   for (size_t i = 0; i < p->size_count; i++) p->size[i].is_new = false;
   if (status == BRIM_OK) return BRIM_OK;
-  const brim_status told = brim_fail(BRIM_EIO, "cannot write the device profile '%s': %s", p->path, brim_error_text());
-  free(p->path); /* the times are kept in memory then, and that is said once */
+  const brim_status failure =
+      brim_fail(BRIM_EIO, "cannot write the device profile '%s': %s", p->path, brim_error_text());
+  free(p->path); /* report it once, then keep the times in memory */
   p->path = NULL;
-  return told;
+  return failure;
 }

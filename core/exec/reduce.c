@@ -1,8 +1,8 @@
 /* See reduce.h. */
 #include "exec/reduce.h"
 
-/* Marks; those below are offload.c's. The queue of collectives has one order, so a mark that has moved on to a later
- * one says the same, and late. */
+/* Marks; offload.c has those below. The queue of collectives has one order, so a mark that was reused for a later
+ * collective means the same, only later. */
 #define KERNELS 8
 #define DONE(ticket) (9 + (uint32_t)((ticket) % 4))
 
@@ -30,7 +30,7 @@ static brim_status start(brim_reduction *r, uint32_t kind, uint32_t dtype, uint6
   return r->backend->mark(r->self, BRIM_QUEUE_COMM, DONE(r->ticket));
 }
 
-/* What comes behind needs it. */
+/* Makes later work wait for a collective. */
 static brim_status need(brim_reduction *r, uint64_t ticket)
 {
   return r->queue ? r->backend->wait(r->self, BRIM_QUEUE_COMPUTE, DONE(ticket)) : brim_dist_finish(r->dist, ticket);
@@ -42,7 +42,7 @@ static brim_status start_bucket(brim_reduction *r)
   return start(r, b->kind, b->dtype, b->offset, b->count);
 }
 
-/* A collective may be started and be done before the same node. */
+/* A collective may start and finish before the same node. */
 brim_status brim_reduction_before(brim_reduction *r, brim_reduction_walk *w, size_t node)
 {
   const brim_program *p = w->program;

@@ -1,4 +1,4 @@
-/* What the ranks of a job add up and share. See exec.h. */
+/* Sums over the ranks of a job, and broadcasts. See exec.h. */
 #include <math.h>
 
 #include "exec/exec_parts.h"
@@ -10,7 +10,7 @@ brim_status brim_exec_reduce(brim_exec *exec, bool failed)
   if (!exec->reduction.dist) return BRIM_OK;
   if (failed) BRIM_TRY(brim_reduction_settle(&exec->reduction));
   if (failed) status = exec->backend->upload(exec->self, exec->base + exec->plan->metrics_offset, &none, sizeof none);
-  BRIM_TRY(brim_reduction_rest(&exec->reduction)); /* whatever came of it, as the others wait for these */
+  BRIM_TRY(brim_reduction_rest(&exec->reduction)); /* even after a failure, as the other ranks wait for these */
   BRIM_TRY(brim_reduction_metrics(&exec->reduction, 2));
   BRIM_TRY(brim_reduction_order(&exec->reduction));
   return status;
@@ -24,7 +24,7 @@ brim_status brim_exec_finish_sums(brim_exec *exec)
 brim_status brim_exec_sum_metrics(brim_exec *exec, double *out, size_t count)
 {
   if (count * sizeof *out > exec->plan->metrics_bytes)
-    return brim_fail(BRIM_EINTERNAL, "%zu metrics asked for, more than the programs make", count);
+    return brim_fail(BRIM_EINTERNAL, "%zu metrics requested, more than the programs compute", count);
   BRIM_TRY(brim_exec_wait(exec));
   BRIM_TRY(brim_reduction_metrics(&exec->reduction, count));
   BRIM_TRY(brim_reduction_finish(&exec->reduction));

@@ -10,17 +10,17 @@
 
 #define ROUNDS_MIN 3
 #define ROUNDS_MAX 15
-#define SETS_MAX 4             /* of rounds: until two that follow each other agree, as others may use the machine */
-#define ROUNDS_SECONDS 0.1     /* that the rounds of a set may take together, if they are to be more than the fewest */
-#define ROUNDS_SECONDS_MAX 2.0 /* in any case, where kernels are much slower than was foreseen */
-#define AHEAD 16               /* launches of a node that are timed together where the device works ahead */
+#define SETS_MAX 4 /* sets of rounds, until two consecutive ones agree, as other processes may use the machine */
+#define ROUNDS_SECONDS 0.1     /* limit for a set's rounds beyond the fewest */
+#define ROUNDS_SECONDS_MAX 2.0 /* limit in any case, where kernels are much slower than predicted */
+#define AHEAD 16               /* launches of a node that are timed together on an asynchronous device */
 
-/* Something that is timed: a node, or what a step does besides. */
+/* What is timed: a node, or another part of a step. */
 typedef struct subject {
   const char *what;
   int64_t n;
   double rated;
-  bool wanted, runs; /* it is not in the profile; it runs in every round: its time is wanted, or the next one's is */
+  bool wanted, runs; /* wanted: not in the profile; runs: in every round, as its time or the next one's is wanted */
   double seconds[ROUNDS_MAX];
   double least; /* of the sets so far */
 } subject;
@@ -34,10 +34,10 @@ typedef struct timing {
   brim_exec *exec;
   brim_arena arena;
   subject other[OTHERS];
-  subject *node[BRIM_PROGRAMS_ROOM]; /* by program; NULL: not timed */
+  subject *node[BRIM_PROGRAMS_ROOM]; /* per program; NULL: not timed */
   void *values;                      /* a micro-batch on the host */
   void *labels;
-  int round; /* -1: the first, which is not timed */
+  int round; /* -1: the warm-up */
 } timing;
 
 static bool is_timed(const brim_program *p)
@@ -45,9 +45,9 @@ static bool is_timed(const brim_program *p)
   return p->kind != BRIM_PROGRAM_EVALUATE;
 }
 
-/* ---- what is to be timed ---- */
+/* ---- what to time ---- */
 
-/* One of several of the same signature is wanted. */
+/* Of several with the same signature one is wanted. */
 static bool is_new(const timing *t, const subject *s, const subject *before, size_t count)
 {
   if (!brim_profile_lacks(t->profile, s->what, s->n)) return false;
@@ -105,7 +105,7 @@ double brim_timing_foresee(brim_profile *profile, const brim_rates *rates, const
 
 /* ---- values ---- */
 
-/* Small numbers of both signs, in whichever type they are read: no kernel is faster or slower than with real ones. */
+/* Small numbers of both signs in every type that reads them: kernels are as fast as with real values. */
 static void make_values(uint16_t *out, uint64_t bytes)
 {
   uint32_t random = 12345;
@@ -124,11 +124,12 @@ static brim_status fill(timing *t)
     if (g->parameter[i].value->bytes > most) most = g->parameter[i].value->bytes;
   t->values = brim_try_calloc(1, most + sizeof(uint64_t));
   t->labels = brim_try_calloc(1, g->label->bytes + sizeof(int32_t));
-  if (!t->values || !t->labels) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for values to time kernels with");
+  if (!t->values || !t->labels)
+    return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the values that kernels are timed on");
   make_values(t->values, most);
   for (size_t i = 0; i < g->parameter_count; i++)
     BRIM_TRY(brim_exec_write(t->exec, p, g->parameter[i].value, t->values));
-  if (g->input->dtype == BRIM_DTYPE_I32) memset(t->values, 0, g->input->bytes); /* indices that are in range */
+  if (g->input->dtype == BRIM_DTYPE_I32) memset(t->values, 0, g->input->bytes); /* valid indices */
   return BRIM_OK;
 }
 
@@ -139,7 +140,7 @@ static void keep(const timing *t, subject *s, double seconds)
   if (t->round >= 0 && s->wanted) s->seconds[t->round] = seconds;
 }
 
-/* Where the device works ahead, a node is started several times, and the wait is shared by all. */
+/* On an asynchronous device a node is started several times, so that they share the wait. */
 static brim_status time_node(timing *t, const brim_program *p, size_t node, subject *s, const brim_step *step)
 {
   const int times = brim_exec_is_asynchronous(t->exec) && t->round >= 0 && s->wanted ? AHEAD : 1;
@@ -150,7 +151,7 @@ static brim_status time_node(timing *t, const brim_program *p, size_t node, subj
   return BRIM_OK;
 }
 
-/* Indices that a node would have made that does not run. */
+/* Zeroes indices that a node that does not run would have made. */
 static brim_status clear_indices(timing *t, const brim_program *p, const subject *all, const brim_node *n)
 {
   for (uint32_t k = 0; k < n->in_count; k++) {
@@ -209,7 +210,7 @@ static brim_status run_round(timing *t)
   return BRIM_OK;
 }
 
-/* The lower quartile: the device's time while no other process uses it. Of several sets the least. */
+/* The lower quartile: the device's time while no other process uses it. Of several sets, the smallest. */
 static double take_set(subject *s, int set, int rounds)
 {
   if (!s->wanted) return 0;
@@ -236,8 +237,8 @@ static void add(timing *t, const subject *s)
 
 #define WHOLE_ROUNDS 5
 
-/* Each program as a step starts it, where it is run whole. The least of some times: nothing of it is noise of a host.
- */
+/* Times each program whole, as a step starts it. Keeps the least of some times, as the difference is noise of the
+ * host. */
 static brim_status time_whole(timing *t, size_t program)
 {
   const brim_step step = {
@@ -263,7 +264,7 @@ static brim_status time_whole(timing *t, size_t program)
   return BRIM_OK;
 }
 
-/* As many as are worth it, where the first took so many seconds. */
+/* The number of rounds that is worthwhile if the first took `first` seconds. */
 static int rounds_of(double first)
 {
   const double seconds = first > 1e-6 ? first : 1e-6;

@@ -1,4 +1,4 @@
-/* Parameters under the names and in the order of another program's files. See export.h. */
+/* Writes parameters with the names and the order of another program's files. See export.h. */
 #include "export/export.h"
 
 #include <stdlib.h>
@@ -30,7 +30,7 @@ void brim_parameters_close(brim_parameters *p)
 
 /* ---- the map ---- */
 
-/* Which name it does not lead back to; NULL: to all. */
+/* A name that the map does not restore; NULL if it restores all. */
 static const char *find_one_way(brim_arena *arena, const brim_weights_map *map, const brim_parameters *p)
 {
   for (size_t i = 0; i < p->count; i++) {
@@ -42,7 +42,7 @@ static const char *find_one_way(brim_arena *arena, const brim_weights_map *map, 
   return NULL;
 }
 
-/* Would a file that is written by this map be recognised as one of its layout? */
+/* Would brim recognise the layout of a file written with this map? */
 static bool suits(brim_arena *arena, const brim_weights_map *map, const brim_parameters *p)
 {
   const char **name = BRIM_ARENA_NEW(arena, const char *, p->count + 1);
@@ -58,7 +58,7 @@ static bool is_among(const char *word, const char *list)
   return false;
 }
 
-/* Formats once each, and which of them suit. */
+/* Lists each format once, and those that suit the model. */
 static brim_status refuse(brim_arena *arena, const brim_weights_map *map, size_t count, const char *format,
                           const brim_parameters *p)
 {
@@ -72,10 +72,10 @@ static brim_status refuse(brim_arena *arena, const brim_weights_map *map, size_t
     if (!is_among(layout, brim_text_str(&good)) && suits(arena, &map[i], p)) brim_text_printf(&good, " %s", layout);
   }
   const brim_status status =
-      known ? brim_fail(BRIM_ECONFIG,
-                        "the parameters of this model are not those of a network that has the format '%s'", format)
-            : brim_fail(BRIM_ECONFIG, "there is no format '%s'\navailable: brim%s; or a map of names", format,
-                        brim_text_str(&all));
+      known
+          ? brim_fail(BRIM_ECONFIG, "this model's parameters do not match any network that has the format '%s'", format)
+          : brim_fail(BRIM_ECONFIG, "unknown format '%s'\navailable: brim%s; or a map of names", format,
+                      brim_text_str(&all));
   brim_fail_add(status, "for this model: brim%s", brim_text_str(&good));
   brim_text_release(&all);
   brim_text_release(&good);
@@ -123,7 +123,7 @@ brim_status brim_export_choose(brim_arena *arena, const brim_weights_search *sea
   }
   const char *name = find_one_way(arena, *map, p);
   if (!name) return BRIM_OK;
-  return brim_fail(BRIM_ECONFIG, "by map '%s' the model's '%s' becomes '%s', which the map does not make '%s' again",
+  return brim_fail(BRIM_ECONFIG, "map '%s' renames the model's '%s' to '%s', but does not rename that back to '%s'",
                    (*map)->name, name, brim_weights_map_to_file(*map, arena, name).name, name);
 }
 
@@ -145,7 +145,7 @@ static brim_status values_of(void *context, size_t i, const void **out)
   const size_t count = (size_t)brim_shape_count(&to->shape), bytes = brim_dtype_bytes(to->dtype);
   brim_convert(to->dtype, e->room, from->dtype, from->data, count);
   if (brim_dtype_is_real(to->dtype) && !brim_all_finite(to->dtype, e->room, count))
-    return brim_fail(BRIM_EINVAL, "'%s' has a value that is not a finite number in %s\n--dtype fp32 keeps all",
+    return brim_fail(BRIM_EINVAL, "'%s' has a value that is not a finite number in %s\n--dtype fp32 keeps all values",
                      from->name, brim_dtype_name(to->dtype));
   if (e->from->files) brim_weights_files_forget(e->from->files, from->data, count * brim_dtype_bytes(from->dtype));
   *out = e->room;

@@ -18,7 +18,7 @@ typedef struct writer {
   brim_arena arena;
 } writer;
 
-/* By the rules of YAML 1.2 for what is not quoted. */
+/* Follows YAML 1.2's rules for plain scalars. */
 static json_t *json_of_text(const brim_yaml *node)
 {
   char *end;
@@ -30,7 +30,7 @@ static json_t *json_of_text(const brim_yaml *node)
   const long long whole = strtoll(s, &end, 10);
   if (!*end && errno == 0) return json_integer(whole);
   const double real = strtod(s, &end);
-  json_t *number = !*end ? json_real(real) : NULL; /* NULL also where it is infinite */
+  json_t *number = !*end ? json_real(real) : NULL; /* also NULL if infinite */
   return number ? number : json_string(s);
 }
 

@@ -1,11 +1,11 @@
-/* What Hugging Face keeps beside weights: config.json, which says what network they are of. */
+/* config.json, in which Hugging Face describes the network beside its weights. */
 #ifndef BRIM_EXPORT_EXPORT_CONFIG_H
 #define BRIM_EXPORT_EXPORT_CONFIG_H
 #include "export/export.h"
 #include "param/yaml.h"
 
-/* [init] Writes what the map has under `config` as JSON. In its values "${model.heads}" is a value of the run's
- * configuration, and "${shape:NAME:1}" a dimension of a parameter. ECONFIG if the run has no such value; EIO. */
+/* [init] Writes the map's `config` as JSON. In its values "${model.heads}" stands for a value of the run's
+ * configuration, and "${shape:NAME:1}" for a dimension of a parameter. ECONFIG if the run has no such value; EIO. */
 brim_status brim_export_write_config(const brim_weights_map *map, const brim_yaml *run,
                                      const brim_parameters *parameters, const char *path);
 #endif

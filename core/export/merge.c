@@ -1,4 +1,4 @@
-/* See merge.h. Sums are taken in double precision, and rounded once. */
+/* See merge.h. Sums are computed in double precision and rounded once. */
 #include "export/merge.h"
 
 #include <string.h>
@@ -25,16 +25,17 @@ static const brim_safetensor *find_tensor(const brim_parameters *p, const char *
   return NULL;
 }
 
-/* Of a checkpoint, as the graph has it. */
+/* Finds a tensor in the checkpoint, with the shape that the graph gives it. */
 static brim_status find_trained(const brim_parameters *p, const brim_tensor *t, const brim_safetensor **out)
 {
   *out = find_tensor(p, t->name);
   if (*out && brim_shape_equal(&(*out)->shape, &t->shape)) return BRIM_OK;
-  return brim_fail(BRIM_ELOAD, "the checkpoint %s '%s' as the run's configuration has it: it is of another model",
+  return brim_fail(BRIM_ELOAD,
+                   "the checkpoint %s '%s' in the shape that the run's configuration gives it: it is of another model",
                    *out ? "does not have" : "lacks", t->name);
 }
 
-/* values [O, F] += scale * up [o, r] down [r, F], from a row on. */
+/* values [O, F] += scale * up [o, r] down [r, F], beginning at a row. */
 static void add_product(const brim_wrap_change *c, const double *up, const double *down, double *values)
 {
   const int64_t rows = c->up->shape.dim[0], rank = c->down->shape.dim[0], columns = c->down->shape.dim[1];
@@ -106,7 +107,7 @@ static bool is_of_change(const brim_graph *g, const brim_tensor *t)
   return false;
 }
 
-/* What else was trained: the head, which gets the name of the backbone's. */
+/* Adds the trained head, under the name of the backbone's head. */
 static brim_status add_head(merger *m)
 {
   const brim_graph *g = m->graph;
@@ -129,9 +130,8 @@ static brim_status check_weights(const char *checkpoint, uint64_t hash)
   BRIM_TRY(brim_checkpoint_read_state(checkpoint, &state));
   if (state.frozen_hash == hash) return BRIM_OK;
   return brim_fail(BRIM_ELOAD,
-                   "checkpoint '%s' was trained on a backbone with other weights than those that model.weights and "
-                   "seed of its run lead to now\n"
-                   "say where the weights of its run are: model.weights=PATH",
+                   "checkpoint '%s' was trained on a backbone with other weights than its run's model.weights and seed "
+                   "give now\nset the path of the run's weights: model.weights=PATH",
                    checkpoint);
 }
 
@@ -140,7 +140,7 @@ brim_status brim_merge_graph(const brim_setup *s, brim_graph **out)
   brim_graph_options options = brim_setup_graph_options(s, brim_setup_precision(s));
   options.batch = 1;
   if (brim_config_backbone(s->config)) return brim_graph_build(&options, out);
-  return brim_fail(BRIM_ECONFIG, "model=%s is not around another: what was trained is the whole model",
+  return brim_fail(BRIM_ECONFIG, "model=%s does not wrap another model: the checkpoint already holds the whole model",
                    brim_config_choice_of(s->config, "model")->plugin->id);
 }
 

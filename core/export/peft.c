@@ -1,5 +1,5 @@
-/* What was trained on a frozen model, in the files of Hugging Face's PEFT: adapter_model.safetensors with names as
- * "base_model.model.<layer>.lora_A.weight", and adapter_config.json (peft/utils/save_and_load.py, LoraConfig). */
+/* The trained part of a wrapped model, in the files of Hugging Face's PEFT: adapter_model.safetensors with names such
+ * as "base_model.model.<layer>.lora_A.weight", and adapter_config.json (peft/utils/save_and_load.py, LoraConfig). */
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ typedef struct adapter {
   brim_arena arena;
   brim_safetensor *tensor;
   size_t count;
-  const char *saved; /* a module that was trained whole, the head; NULL: none */
+  const char *saved; /* a module that was trained whole, the head; or NULL */
 } adapter;
 
 static const brim_safetensor *find_change(const adapter *a, const brim_tensor *t)
@@ -33,11 +33,13 @@ static const brim_safetensor *find_change(const adapter *a, const brim_tensor *t
   return NULL;
 }
 
-/* `rows` of them, of which the tensor's own begin at `first`; what is around them is 0. */
+/* Adds a tensor of `rows` rows: the change's own begin at `first`, the others are 0. */
 static brim_status add(adapter *a, const char *name, const brim_tensor *t, int64_t first, int64_t rows)
 {
   const brim_safetensor *from = find_change(a, t);
-  if (!from) return brim_fail(BRIM_ELOAD, "the checkpoint has no '%s' as the run's configuration has it", t->name);
+  if (!from)
+    return brim_fail(BRIM_ELOAD, "the checkpoint has no '%s' in the shape that the run's configuration gives it",
+                     t->name);
   brim_shape shape = t->shape;
   if (rows > 0) shape.dim[0] = rows;
   const size_t count = (size_t)brim_shape_count(&shape), own = (size_t)brim_shape_count(&t->shape);
@@ -54,12 +56,14 @@ static brim_status add_changes(adapter *a, bool *listed)
 {
   size_t count;
   const brim_wrap_change *c = brim_wrap_changes(a->graph, &count);
-  if (count == 0) return brim_fail(BRIM_ECONFIG, "the model has no changes of low rank: PEFT has no form for it");
+  if (count == 0)
+    return brim_fail(BRIM_ECONFIG, "the model has no low-rank changes, and PEFT has no format for other changes");
   for (size_t i = 0; i < count; i++) {
     if (i > 0 && c[i].weight == c[i - 1].weight)
-      return brim_fail(BRIM_ECONFIG,
-                       "layer '%s' has several changes, and PEFT has no form for that: --merge writes the whole model",
-                       c[i].layer);
+      return brim_fail(
+          BRIM_ECONFIG,
+          "layer '%s' has several low-rank changes, which PEFT cannot represent: --merge writes the whole model",
+          c[i].layer);
     const char *down = brim_arena_printf(&a->arena, PREFIX "%s.lora_A.weight", c[i].layer);
     const char *up = brim_arena_printf(&a->arena, PREFIX "%s.lora_B.weight", c[i].layer);
     BRIM_TRY(add(a, down, c[i].down, 0, 0));
@@ -104,7 +108,7 @@ static bool names_layer(const adapter *a, const char *target)
   return any;
 }
 
-/* Those that a layer has. A target of a third is one of the whole layer there. */
+/* The targets that occur. A third of a layer counts as the whole layer here. */
 static json_t *targets_of(adapter *a)
 {
   const brim_lora_options *o = brim_wrap_lora(a->graph);
@@ -119,7 +123,8 @@ static json_t *targets_of(adapter *a)
   return list;
 }
 
-/* Are the weights of changed layers [in, out] in the program that the names are from, as those of GPT-2's Conv1D? */
+/* Does the program that the names come from store the weights of changed layers as [in, out], as GPT-2's Conv1D
+ * does? */
 static brim_status find_fan_in(adapter *a, bool *fan_in)
 {
   size_t count;
@@ -177,7 +182,7 @@ static brim_status write_tensors(const adapter *a, const char *folder)
   return brim_file_publish(aside, path, parent);
 }
 
-/* A new folder appears with both files in it; into one that is there they are moved when both are whole. */
+/* A new folder appears complete with both files; files are moved into an existing folder when both are complete. */
 static brim_status publish(const char *aside, const char *folder, const char *parent)
 {
   static const char *const name[] = {"adapter_model.safetensors", "adapter_config.json"};
@@ -193,7 +198,7 @@ static brim_status publish(const char *aside, const char *folder, const char *pa
 
 static brim_status write_aside(adapter *a, const char *aside)
 {
-  (void)brim_folder_remove(aside); /* of a process that was ended; if it stays, it cannot be made */
+  (void)brim_folder_remove(aside); /* left by a killed process; if it cannot be removed, mkdir fails */
   if (mkdir(aside, 0777) != 0) return brim_fail(BRIM_EIO, "cannot make the folder '%s': %s", aside, strerror(errno));
   BRIM_TRY(write_tensors(a, aside));
   return write_config(a, aside);

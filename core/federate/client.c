@@ -18,7 +18,7 @@ static uint64_t label_bytes(const brim_setup *s)
   return brim_data_label_bytes(&s->data, BRIM_PART_TRAIN, s->backend_ops->real);
 }
 
-/* Values of it. Each node of `adopt` copies one. */
+/* The size of the largest parameter, in values. Each node of `adopt` copies one parameter. */
 static uint64_t largest_parameter(const brim_lane *l)
 {
   uint64_t most = 1;
@@ -68,8 +68,8 @@ typedef struct turn {
   brim_lane *lane;
   brim_client_result *result;
   uint64_t seed;
-  double factor; /* of the schedule, which goes by rounds */
-  int64_t steps; /* that it has made */
+  double factor; /* of the schedule, by rounds */
+  int64_t steps; /* taken so far */
 } turn;
 
 /* Reads samples from..from+count-1 of a local epoch. */
@@ -104,7 +104,8 @@ static brim_status make_step(turn *t, int64_t epoch, int64_t from, int64_t count
     BRIM_TRY(read_batch(t, epoch, from + at, brim_setup_client_micro(s, l->drive->choice.micro_batch, count - at)));
     const brim_program *program = brim_plan_program(brim_exec_plan(l->exec), BRIM_PROGRAM_TRAIN, l->batch.span.count);
     brim_setup_weigh(s, &l->batch, &counted, &tokens);
-    /* One micro-batch of a step updates in its backward pass, if that is asked for: then labels are known here. */
+    /* With optimizer.update=fused_backward, the last micro-batch of a step updates in its backward pass; the weight
+     * of all labels is known by then. */
     if (at + l->batch.span.count == count) step.gradient_scale = counted > 0 ? losses / counted : 0;
     if (step.gradient_scale > 0) step.federated = brim_setup_mu(s) / step.gradient_scale;
     step.first_sample = at;
@@ -129,8 +130,8 @@ static brim_status make_epoch(turn *t, int64_t epoch)
   return BRIM_OK;
 }
 
-/* Adds up the values of the update, each with a sign and in a place of its own (Charikar, Chen, Farach-Colton: Finding
- * Frequent Items in Data Streams, ICALP 2002). */
+/* Adds up the update's values, each with a pseudo-random sign, at a pseudo-random index (Charikar, Chen, Farach-Colton:
+ * Finding Frequent Items in Data Streams, ICALP 2002). */
 static brim_status make_sketch(const turn *t)
 {
   const brim_lane *l = t->lane;
@@ -154,7 +155,7 @@ static brim_status make_sketch(const turn *t)
   return BRIM_OK;
 }
 
-/* How far it has moved, and whether that can be added up. */
+/* Measures how far the client has moved, and checks that its update can be folded. */
 static brim_status measure(turn *t)
 {
   const brim_lane *l = t->lane;
@@ -174,11 +175,11 @@ static brim_status measure(turn *t)
                      (long long)t->result->client);
   if (!isfinite(metrics[0]))
     return brim_fail(BRIM_ENUMERIC, "client %lld has diverged: its loss is not finite", (long long)t->result->client);
-  return brim_fail(BRIM_ENUMERIC, "client %lld has diverged: a parameter moved by %.3g, and %g is the limit",
+  return brim_fail(BRIM_ENUMERIC, "client %lld has diverged: a parameter moved by %.3g; the limit is %g",
                    (long long)t->result->client, distance[1], BRIM_FOLD_MOST);
 }
 
-/* The weights of classes lie in the lane, which another part of a round may have used since. */
+/* Class weights lie in the lane; other programs of the round may have overwritten them. */
 static brim_status write_class_weights(const brim_lane *l)
 {
   const brim_program *p = brim_exec_plan(l->exec)->program;
@@ -187,7 +188,7 @@ static brim_status write_class_weights(const brim_lane *l)
   return w ? brim_exec_write_as(l->exec, p, w, BRIM_DTYPE_F64, s->class_weights.item) : BRIM_OK;
 }
 
-/* The client begins with the global model, and with what it has kept. */
+/* The client starts from the global model and what it has kept. */
 static brim_status adopt(const brim_lane *l, int64_t client)
 {
   BRIM_TRY(brim_exec_run(l->exec, l->adopt, &(brim_step){.federated = 1}, NULL));
@@ -203,7 +204,7 @@ brim_status brim_lane_train(brim_lane *l, int64_t round, brim_client_result *res
   turn t = {.lane = l, .result = result, .seed = (uint64_t)key.v[0] << 32 | key.v[1]};
   BRIM_TRY(brim_schedule_factor(s->schedule, s->schedule_params, round, l->drive->order.steps, &t.factor));
   if (brim_fault_hit(BRIM_FAULT_CLIENT, NULL))
-    return brim_fail(BRIM_ENOMEM_DEVICE, "client %lld was made to fail, by %s", (long long)result->client,
+    return brim_fail(BRIM_ENOMEM_DEVICE, "client %lld failed: injected by %s", (long long)result->client,
                      BRIM_FAULT_ENVIRONMENT);
   BRIM_TRY(write_class_weights(l));
   BRIM_TRY(adopt(l, result->client));
@@ -213,7 +214,7 @@ brim_status brim_lane_train(brim_lane *l, int64_t round, brim_client_result *res
   return measure(&t);
 }
 
-/* The batches of its training, forward only. */
+/* Runs its training batches, forward only. */
 brim_status brim_lane_evaluate(brim_lane *l, int64_t client, float *loss)
 {
   const brim_setup *s = l->drive->setup;

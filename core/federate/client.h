@@ -1,5 +1,5 @@
-/* A lane: where one client after another trains, each from start to end, in a part of the arena of its own and on a
- * thread of its own. Internal to core/federate. */
+/* A lane: trains clients one after another, in its own part of the arena and on its own thread. Internal to
+ * core/federate. */
 #ifndef BRIM_FEDERATE_CLIENT_H
 #define BRIM_FEDERATE_CLIENT_H
 #include "drive/drive.h"
@@ -7,42 +7,42 @@
 #include "federate/kept.h"
 #include "federate/world.h"
 
-/* What came of a client in a round. */
+/* A client's result in a round. */
 typedef struct brim_client_result {
-  int64_t client, samples; /* samples: that it trained on, over all local epochs */
+  int64_t client, samples; /* samples: trained on, over all local epochs */
   double weight;           /* of its update in the sum; see fold in brim/ops.h */
-  double loss, correct;    /* sums over these samples, as metrics have them */
-  double squares;          /* of these losses, where the selector needs them; else NAN */
+  double loss, correct;    /* sums over these samples, as the metrics hold them */
+  double squares;          /* of these losses, if the selector needs them, else NAN */
   double norm;             /* of its update */
-  float *sketch;           /* [BRIM_SKETCH] of its update: room for it; NULL: nobody needs it */
-  double counted, tokens;  /* what the samples count for in the mean of losses; see brim_setup_weigh */
-  brim_fate fate;          /* in the simulated world; without one it arrives, and spends nothing */
-  bool is_done;            /* it has been trained, or the world says that it will not arrive */
-  bool arrived;            /* its update is in the sum; else it has diverged, or did not arrive */
+  float *sketch;           /* [BRIM_SKETCH] room for the sketch of its update, or NULL if none is needed */
+  double counted, tokens;  /* the samples' weight in the mean of losses; see brim_setup_weigh */
+  brim_fate fate;          /* in the simulated world; without one it arrives and spends nothing */
+  bool is_done;            /* it was trained, or the world decided that it will not arrive */
+  bool arrived;            /* its update is in the sum; otherwise it diverged or did not arrive */
 } brim_client_result;
 
 typedef struct brim_lane {
   const brim_drive *drive;
   brim_exec *exec;
   const brim_program *adopt, *distance, *fold, *update;
-  const brim_kept *kept;   /* what clients begin with besides the global model; NULL: nothing */
+  const brim_kept *kept;   /* what clients start from besides the global model, or NULL */
   brim_batch batch;        /* room for the largest micro-batch */
-  brim_client_order order; /* of the samples in the epoch that it trains */
-  void *scratch;           /* of one sample, while it is read */
-  float *values;           /* of the largest parameter twice, where updates are sketched; else NULL */
+  brim_client_order order; /* of the samples in the present epoch */
+  void *scratch;           /* for one sample, while it is read */
+  float *values;           /* room for twice the largest parameter if updates are sketched, else NULL */
 } brim_lane;
 
-/* [init] kept may be NULL, and must outlive the lane. ENOMEM_HOST. brim_lane_close is to be called all the same. */
+/* [init] kept may be NULL, and must outlive the lane. ENOMEM_HOST. Call brim_lane_close even on failure. */
 brim_status brim_lane_open(brim_lane *lane, const brim_drive *drive, brim_exec *exec, const brim_kept *kept);
 void brim_lane_close(brim_lane *lane);
 
-/* [step, any thread] The client takes the global model and trains; `result` gets all but what it is of it: is_done,
- * arrived. ENUMERIC with *result filled if the client has diverged: its parameters are not finite, or moved by
- * BRIM_FOLD_MOST or more. */
+/* [step, any thread] Loads the global model and trains the client; fills `result` except is_done and arrived. ENUMERIC
+ * with *result filled if the client has diverged: its parameters are not finite, or one moved by BRIM_FOLD_MOST or
+ * more. */
 #define BRIM_FOLD_MOST 512.0
 brim_status brim_lane_train(brim_lane *lane, int64_t round, brim_client_result *result);
 /* [step, any thread] The mean loss of a client's data under the global model. */
 brim_status brim_lane_evaluate(brim_lane *lane, int64_t client, float *loss);
-/* [step] Adds the update of the client that was trained last to the server's sum; one lane at a time. */
+/* [step] Adds the last trained client's update to the server's sum; one lane at a time. */
 brim_status brim_lane_fold(brim_lane *lane, double weight);
 #endif

@@ -11,9 +11,8 @@
 #include "base/text.h"
 #include "base/thread.h"
 
-#define LOOK_SECONDS                                                                                                   \
-  100e-6 /* before a thread sleeps: what lies between two rounds that are not evaluated is shorter                     \
-          */
+/* Spinning time before a thread sleeps: longer than the pause between two rounds without evaluation. */
+#define LOOK_SECONDS 100e-6
 #define LOOKS_PER_CLOCK 64
 
 typedef struct member {
@@ -25,16 +24,16 @@ typedef struct member {
 struct brim_crew {
   brim_crew_fn work;
   void *context;
-  member *member; /* [size], of which the first is the caller */
+  member *member; /* [size]; the first is the caller */
   int32_t size, started;
-  atomic_uint job;     /* its number */
-  atomic_int busy;     /* that have not done it */
-  atomic_bool is_over; /* there will be no other */
+  atomic_uint job;     /* number of the present job */
+  atomic_int busy;     /* members that have not finished it */
+  atomic_bool is_over; /* no more jobs will come */
   pthread_mutex_t lock;
   pthread_cond_t changed; /* job, busy or is_over */
 };
 
-/* Is there something to wait for no more? */
+/* Has the event that the thread waits for happened? */
 typedef bool (*condition)(brim_crew *crew, uint32_t seen);
 
 static bool is_called(brim_crew *c, uint32_t seen)
@@ -48,22 +47,22 @@ static bool is_done(brim_crew *c, uint32_t seen)
   return atomic_load(&c->busy) == 0;
 }
 
-/* Looks for a moment, and then sleeps until somebody says that something has changed. */
+/* Spins for a moment, then sleeps until a signal. */
 static void wait_until(brim_crew *c, condition holds, uint32_t seen)
 {
   const double until = brim_now() + LOOK_SECONDS;
   do {
     for (int i = 0; i < LOOKS_PER_CLOCK; i++)
       if (holds(c, seen)) return;
-    sched_yield(); /* to a thread that computes, if it waits for this very processor */
+    sched_yield(); /* lets a computing thread run if it waits for this processor */
   } while (brim_now() < until);
   pthread_mutex_lock(&c->lock);
   while (!holds(c, seen)) pthread_cond_wait(&c->changed, &c->lock);
   pthread_mutex_unlock(&c->lock);
 }
 
-/* The lock comes between a sleeper's last look and its sleep. */
-static void tell(brim_crew *c)
+/* The lock prevents a signal between a sleeper's last test and its sleep. */
+static void wake(brim_crew *c)
 {
   pthread_mutex_lock(&c->lock);
   pthread_cond_broadcast(&c->changed);
@@ -78,7 +77,7 @@ static void *serve(void *context)
     wait_until(c, is_called, seen);
     if (atomic_load(&c->is_over)) return NULL;
     c->work(c->context, m->number);
-    if (atomic_fetch_sub(&c->busy, 1) == 1) tell(c);
+    if (atomic_fetch_sub(&c->busy, 1) == 1) wake(c);
   }
 }
 
@@ -101,7 +100,7 @@ brim_status brim_crew_open(int32_t size, brim_crew_fn work, void *context, brim_
     return BRIM_OK;
   }
   brim_crew_close(c);
-  return brim_fail(BRIM_ENOMEM_HOST, "could not start a thread for a lane: %s",
+  return brim_fail(BRIM_ENOMEM_HOST, "cannot start a thread for a lane: %s",
                    failed < 0 ? "no host memory" : strerror(failed));
 }
 
@@ -109,7 +108,7 @@ void brim_crew_close(brim_crew *c)
 {
   if (!c) return;
   atomic_store(&c->is_over, true);
-  tell(c);
+  wake(c);
   for (int32_t i = 1; i < c->started; i++) pthread_join(c->member[i].thread, NULL);
   pthread_cond_destroy(&c->changed);
   pthread_mutex_destroy(&c->lock);
@@ -122,7 +121,7 @@ void brim_crew_run(brim_crew *c)
   if (c->size > 1) {
     atomic_store(&c->busy, c->size - 1);
     atomic_fetch_add(&c->job, 1);
-    tell(c);
+    wake(c);
   }
   c->work(c->context, 0);
   if (c->size > 1) wait_until(c, is_done, 0);

@@ -1,16 +1,16 @@
-/* Threads that do one job together, again and again: those of a federation's lanes, once a round. A round may be
- * shorter than it takes to start a thread, so they look for the next job for a moment before they sleep. */
+/* Threads that do one job together repeatedly: those of a federation's lanes, once a round. A round may be shorter than
+ * starting a thread takes, so they spin for the next job before they sleep. */
 #ifndef BRIM_FEDERATE_CREW_H
 #define BRIM_FEDERATE_CREW_H
 #include "brim/status.h"
 
 typedef struct brim_crew brim_crew;
-/* What each of them does, by its number. */
+/* The job of member `number`. */
 typedef void (*brim_crew_fn)(void *context, int32_t number);
 
-/* [init] A crew of `size`, of which the caller of brim_crew_run is number 0. ENOMEM_HOST. */
+/* [init] Makes a crew of `size`; the caller of brim_crew_run is number 0. ENOMEM_HOST. */
 brim_status brim_crew_open(int32_t size, brim_crew_fn work, void *context, brim_crew **out);
 void brim_crew_close(brim_crew *crew); /* NULL: nothing */
-/* [step] All do the job; returns when the last one has. One caller at a time. */
+/* [step] All members do the job; returns when the last has finished. One caller at a time. */
 void brim_crew_run(brim_crew *crew);
 #endif

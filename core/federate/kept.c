@@ -9,21 +9,21 @@
 
 typedef struct buffer {
   size_t parameter; /* its index, the same in all plans */
-  int64_t count;    /* values of a client */
+  int64_t count;    /* values per client */
   uint64_t bytes, at;
-  const char *name; /* in checkpoints */
+  const char *name; /* its name in checkpoints */
 } buffer;
 
 struct brim_kept {
-  brim_arena arena; /* of names */
+  brim_arena arena; /* for names */
   buffer *buffer;
   size_t count;
   uint32_t dtype;
   int64_t clients;
-  uint64_t bytes;     /* of a client */
+  uint64_t bytes;     /* per client */
   char *values;       /* buffer by buffer, each [clients, count]: a tensor of a checkpoint */
-  int32_t *last_kept; /* [clients] number of the client's last round that was kept, from 1; 0: none */
-  char *staged;       /* [clients of a round] of `bytes`, buffer by buffer */
+  int32_t *last_kept; /* [clients] the last round of each client that was kept, from 1; 0: none */
+  char *staged;       /* [clients of a round] with `bytes` each, buffer by buffer */
 };
 
 static brim_status list_buffers(brim_kept *k, const brim_graph *g)
@@ -45,7 +45,7 @@ static brim_status open_kept(brim_kept *k, const brim_setup *setup, const brim_g
 {
   BRIM_TRY(list_buffers(k, g));
   if (k->bytes != brim_setup_kept_bytes(setup))
-    return brim_fail(BRIM_EINTERNAL, "clients keep %" PRIu64 " bytes each, where %" PRIu64 " were planned", k->bytes,
+    return brim_fail(BRIM_EINTERNAL, "clients keep %" PRIu64 " bytes each, but %" PRIu64 " were planned", k->bytes,
                      brim_setup_kept_bytes(setup));
   k->clients = setup->partition.clients;
   k->values = brim_try_calloc((size_t)k->clients, k->bytes);
@@ -80,7 +80,7 @@ void brim_kept_close(brim_kept *k)
   free(k);
 }
 
-/* A client's values of a buffer. */
+/* The values of one client in a buffer. */
 static char *values_of(const brim_kept *k, const buffer *b, int64_t client)
 {
   return k->values + b->at * (uint64_t)k->clients + b->bytes * (uint64_t)client;

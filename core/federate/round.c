@@ -72,7 +72,7 @@ void brim_federation_forget(brim_federation *f)
   f->sums = NULL;
 }
 
-/* ---- from one plan to another ---- */
+/* ---- changing the plan ---- */
 
 static uint64_t bytes_of_sums(const brim_program *serve)
 {
@@ -82,7 +82,7 @@ static uint64_t bytes_of_sums(const brim_program *serve)
   return bytes;
 }
 
-/* Between the plan that is placed and `sums`. */
+/* Copies between the placed plan and `sums`. */
 static brim_status copy_sums(brim_federation *f, brim_status (*copy)(brim_exec *exec, const brim_program *program,
                                                                      const brim_tensor *tensor, void *host))
 {
@@ -165,7 +165,7 @@ static brim_status train_client(brim_worker *w, brim_client_result *result)
   }
   if (status == BRIM_OK) status = brim_kept_stage(f->kept, w->lane.exec, w->lane.adopt, result - f->client);
   if (status != BRIM_OK) {
-    *result = before; /* it will be trained from its beginning */
+    *result = before; /* it will be trained again from the start */
     return status;
   }
   pthread_mutex_lock(&f->adding);
@@ -176,7 +176,7 @@ static brim_status train_client(brim_worker *w, brim_client_result *result)
   return folded;
 }
 
-/* Trains one client after another, until each client of the round has a lane. */
+/* Trains one client after another, until all clients of the round are taken. */
 static void work(void *context, int32_t lane)
 {
   brim_federation *f = context;
@@ -194,7 +194,7 @@ static void work(void *context, int32_t lane)
   }
 }
 
-/* The caller's own thread works in the first lane. */
+/* The caller's thread works in the first lane. */
 static brim_status work_in_lanes(brim_federation *f)
 {
   atomic_store(&f->next, 0);
@@ -208,7 +208,7 @@ static brim_status work_in_lanes(brim_federation *f)
   return BRIM_OK;
 }
 
-/* ---- who trains ---- */
+/* ---- selecting clients ---- */
 
 static int most_first(const void *a, const void *b, void *clients)
 {
@@ -225,7 +225,7 @@ static void add_expense(brim_expense *sum, const brim_expense *more)
   sum->bytes += more->bytes;
 }
 
-/* Of clients' data under the global model, by all lanes. Every rank finds those of all. */
+/* The losses of clients' data under the global model, in all lanes. Every rank computes them for all clients. */
 static brim_status find_losses(void *federation, const int64_t *client, int64_t count, float *out)
 {
   brim_federation *f = federation;
@@ -245,7 +245,7 @@ static brim_status find_losses(void *federation, const int64_t *client, int64_t 
   return status;
 }
 
-/* Selects, and plays what the world makes of the selected clients. *arrives: how many will. */
+/* Selects clients, and simulates which of them arrive. *arrives: how many. */
 static brim_status attempt_round(brim_federation *f, int64_t *arrives)
 {
   brim_fleet_columns columns = brim_selection_columns(f->selection);
@@ -265,7 +265,7 @@ static brim_status attempt_round(brim_federation *f, int64_t *arrives)
   return BRIM_OK;
 }
 
-/* Until as many clients will arrive as a round needs. */
+/* Attempts the round until enough clients will arrive. */
 static brim_status select_clients(brim_federation *f, double clock)
 {
   const long long round = (long long)f->round + 1, least = (long long)f->setup->settings->federate.min_clients;
@@ -277,25 +277,25 @@ static brim_status select_clients(brim_federation *f, double clock)
     BRIM_TRY(attempt_round(f, &arrives));
     if (f->fleet && arrives < least) continue;
     if (attempt > 0)
-      brim_log(BRIM_LOG_INFO, "round %lld began %d times, until %lld clients arrived (federate.min_clients)", round,
+      brim_log(BRIM_LOG_INFO, "round %lld: %d attempts until %lld clients arrived (federate.min_clients)", round,
                (int)attempt + 1, least);
     return BRIM_OK;
   }
-  return brim_fail(BRIM_ENUMERIC,
-                   "round %lld began %d times, and never did %lld clients arrive, which federate.min_clients needs\n"
-                   "raise federate.deadline_seconds or federate.over_selection, or lower world.dropout or "
-                   "federate.min_clients",
-                   round, BRIM_ATTEMPTS_MAX, least);
+  return brim_fail(
+      BRIM_ENUMERIC,
+      "round %lld: in %d attempts, never did the updates of %lld clients arrive (federate.min_clients)\nraise "
+      "federate.deadline_seconds or federate.over_selection, or lower world.dropout or federate.min_clients",
+      round, BRIM_ATTEMPTS_MAX, least);
 }
 
-/* What a client has to train on over all local epochs. */
+/* The samples that a client trains on over all local epochs. */
 static int64_t count_samples(const brim_federation *f, int64_t client)
 {
   const brim_setup *s = f->setup;
   return s->settings->federate.local_epochs * brim_setup_client_samples(s, brim_partition_count(&s->partition, client));
 }
 
-/* A client as the round begins. What does not arrive, or is only played, is done already. */
+/* A client at the start of the round. It is already done if it will not arrive or is only simulated. */
 static brim_client_result begin_client(const brim_federation *f, int64_t i, int exponent)
 {
   const int64_t client = f->selected[i];
@@ -379,7 +379,7 @@ brim_status brim_federation_add_up(brim_federation *f, brim_round_result *out)
   return BRIM_OK;
 }
 
-/* ---- what selectors learn ---- */
+/* ---- learning ---- */
 
 brim_status brim_federation_learn(brim_federation *f, double accuracy)
 {

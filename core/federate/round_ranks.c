@@ -1,15 +1,15 @@
-/* What the ranks of a job do together in a round of a federation. See round.h. */
+/* What the ranks of a job do together in a federation's round. See round.h. */
 #include <string.h>
 
 #include "federate/round_parts.h"
 
-/* What a rank tells of a client to the others. */
+/* What a rank reports of a client to the others. */
 typedef struct report {
   double samples, loss, squares, norm, correct, counted, tokens, has_arrived;
 } report;
 #define REPORTS (BRIM_EXCHANGE_BYTES / sizeof(report)) /* in one exchange */
 
-/* One after another, the largest first, each to the rank that would end with it first. */
+/* Deals clients one after another, the largest first, each to the rank that would finish it first. */
 void brim_federation_deal(brim_federation *f)
 {
   const int32_t ranks = f->setup->world.ranks;
@@ -26,7 +26,7 @@ void brim_federation_deal(brim_federation *f)
   }
 }
 
-/* What came of `count` clients from `first` on, from whoever has trained them. */
+/* Exchanges the results of `count` clients from `first` on, each from the rank that trained it. */
 static brim_status exchange(brim_federation *f, int64_t first, int64_t count)
 {
   report own[REPORTS];
@@ -72,7 +72,7 @@ static brim_status exchange_sketches(brim_federation *f, int64_t first, int64_t 
   return BRIM_OK;
 }
 
-/* What the client at a place of the round will keep, from the rank that has trained it. */
+/* Sends what the client at `place` will keep, from the rank that trained it. */
 static brim_status exchange_kept(brim_federation *f, int64_t place)
 {
   uint64_t bytes;
@@ -85,7 +85,7 @@ static brim_status exchange_kept(brim_federation *f, int64_t place)
   return BRIM_OK;
 }
 
-/* The next round is dealt by what ranks came to in this one and in those before. */
+/* The ranks' speeds in this and earlier rounds decide how the next round is dealt. */
 static brim_status learn_speeds(brim_federation *f)
 {
   brim_pace *all = f->all;

@@ -11,13 +11,13 @@
 #include "base/log.h"
 #include "federate/selection_call.h"
 
-/* What of a client a round changes. */
+/* The columns of a client that a round changes. */
 typedef struct row {
   float loss, square_loss, norm, accuracy;
   int32_t last_round, times;
 } row;
 
-/* A call of the selector's functions. It lies in the host, as a selector that does not come back may go on to write. */
+/* A call of the selector's functions. The host owns it, as a selector that hangs may still write to it later. */
 typedef struct call {
   brim_selection_host *host;
   brim_selection_query query;
@@ -25,7 +25,7 @@ typedef struct call {
   brim_selection_result result;
   brim_losses_fn losses;
   void *context;
-  brim_status asked; /* what came of the newest question about losses, on the host's side */
+  brim_status asked; /* result of the last question about losses, on the host's side */
 } call;
 
 struct brim_selection_host {
@@ -33,8 +33,8 @@ struct brim_selection_host {
   const brim_config_choice *choice;
   const brim_selector_ops *ops;
   void *self;
-  bool is_made;      /* `self` is to be destroyed */
-  brim_guard *guard; /* NULL: the selector is the core's own */
+  bool is_made;      /* `self` must be destroyed */
+  brim_guard *guard; /* NULL: a selector of the core */
   call call;
   brim_clients clients;
   /* columns, [count] */
@@ -43,15 +43,15 @@ struct brim_selection_host {
   int32_t *last_round, *times;
   uint32_t *labels;
   float *sketch; /* [count, BRIM_SKETCH] */
-  /* state: as of the last round that was learned of, and what the selector writes meanwhile */
+  /* state: after the last round that was learned; the selector writes to `next` */
   double *state, *next;
-  int64_t own_count, client_count; /* numbers of it: in all, and of each client */
-  /* the last round that was learned of */
-  row *before; /* [undo_count] of its clients, until the next is selected */
+  int64_t own_count, client_count; /* numbers in the state: in all, and per client */
+  /* the last learned round */
+  row *before; /* [undo_count] its clients' previous values, until the next selection */
   int64_t *undo, undo_count, undo_room;
   float *sketch_before;  /* [undo_room, BRIM_SKETCH] */
   uint8_t *arrived;      /* [undo_room] */
-  uint8_t *is_chosen;    /* a bit a client, while a selection is checked */
+  uint8_t *is_chosen;    /* a bit per client, while a selection is checked */
   int64_t *chosen, room; /* [room] the selector's answer */
 };
 
@@ -62,8 +62,8 @@ static size_t state_bytes(const brim_selection_host *h)
 
 /* ---- calling ---- */
 
-/* What a selector says of itself in a round is EPLUGIN, and names it. But want of memory stays what it is, as a cleanup
- * may help, and so does what the host failed with when it was asked for losses. */
+/* A selector's failure in a round becomes EPLUGIN and names it. Out-of-memory errors keep their status, as a cleanup
+ * may help, and so does a failure of the host when it was asked for losses. */
 static brim_status run(brim_selection_host *h, const char *function, bool decides, brim_guard_work work)
 {
   const brim_plugin_call about = {h->choice, function, decides};
@@ -104,9 +104,9 @@ static brim_status call_learn(void *context)
   return c->host->ops->learn(c->host->self, &c->result);
 }
 
-/* ---- beginning and end ---- */
+/* ---- opening and closing ---- */
 
-/* Samples of each class, of each client. */
+/* Counts each client's samples per class. */
 static brim_status count_labels(brim_selection_host *h)
 {
   const brim_setup *s = h->setup;
@@ -144,7 +144,7 @@ static brim_status make_columns(brim_selection_host *h)
   h->last_round = brim_try_malloc(count * sizeof *h->last_round);
   h->times = brim_try_calloc(count, sizeof *h->times);
   if (!all || !h->last_round || !h->times)
-    return brim_fail(BRIM_ENOMEM_HOST, "no host memory for what is known of %zu clients", count);
+    return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the statistics of %zu clients", count);
   for (size_t i = 0; i < count; i++) {
     h->samples[i] = brim_partition_count(&h->setup->partition, (int64_t)i);
     h->candidate[i] = (int64_t)i;
@@ -170,7 +170,7 @@ static brim_status make_columns(brim_selection_host *h)
   return h->ops->needs & BRIM_NEED_LABELS && h->clients.classes > 0 ? count_labels(h) : BRIM_OK;
 }
 
-/* Does it come from outside the core? */
+/* Is it a plugin from outside the core? */
 static bool is_guarded(const brim_config_choice *choice)
 {
   return choice->file[0] != '\0';
@@ -218,7 +218,7 @@ void brim_selection_close(brim_selection_host *h)
   const bool is_lost = h->guard && brim_guard_is_lost(h->guard), ends = h->is_made && h->choice->plugin->destroy;
   if (ends && !is_lost && run(h, "destroy", false, call_destroy) != BRIM_OK)
     brim_log(BRIM_LOG_WARN, "%s", brim_error_text());
-  if (h->guard && brim_guard_is_lost(h->guard)) return; /* all of it is the lost thread's too */
+  if (h->guard && brim_guard_is_lost(h->guard)) return; /* the hung thread may still use all of it */
   brim_guard_close(h->guard);
   void *const all[] = {h->samples,    h->candidate, h->loss,    h->square_loss, h->norm,          h->seconds, h->joules,
                        h->last_round, h->times,     h->labels,  h->sketch,      h->sketch_before, h->state,   h->next,
@@ -242,7 +242,7 @@ static brim_status answer_losses(void *context)
   return q->call->asked = q->call->losses(q->call->context, q->client, q->count, q->out);
 }
 
-/* On the selector's thread. */
+/* Called on the selector's thread. */
 static brim_status ask_losses(const brim_selection_query *query, const int64_t *client, int64_t count, float *out)
 {
   call *c = query->host;
@@ -293,7 +293,7 @@ brim_status brim_selection_select(brim_selection_host *h, const brim_selection_w
   return BRIM_OK;
 }
 
-/* ---- what comes of it ---- */
+/* ---- learning ---- */
 
 static brim_status make_undo(brim_selection_host *h, int64_t count)
 {
@@ -308,12 +308,12 @@ static brim_status make_undo(brim_selection_host *h, int64_t count)
     h->sketch_before = h->sketch ? brim_try_malloc((size_t)count * BRIM_SKETCH * sizeof(float)) : NULL;
     h->undo_room = h->before && h->undo && h->arrived && (h->sketch_before || !h->sketch) ? count : 0;
     if (h->undo_room == 0)
-      return brim_fail(BRIM_ENOMEM_HOST, "no host memory for what came of %" PRId64 " clients", count);
+      return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the results of %" PRId64 " clients", count);
   }
   return BRIM_OK;
 }
 
-/* Of a client, and of the i-th of those that may be put back. */
+/* Swaps a client's sketch with the i-th saved one. */
 static void swap_sketch(brim_selection_host *h, int64_t client, int64_t i, const float *now)
 {
   float *own = h->sketch + client * BRIM_SKETCH, *before = h->sketch_before + i * BRIM_SKETCH;
@@ -321,7 +321,7 @@ static void swap_sketch(brim_selection_host *h, int64_t client, int64_t i, const
   memcpy(own, now ? now : before, BRIM_SKETCH * sizeof *own);
 }
 
-/* Of its training; NAN: answers are values, or it was only played. */
+/* Accuracy of its training; NAN if targets are real numbers or training was only simulated. */
 static double accuracy_of(const brim_selection_host *h, const brim_client_result *c)
 {
   const int32_t task = h->setup->data.train.task;
@@ -396,7 +396,7 @@ brim_status brim_selection_learn(brim_selection_host *h, int64_t round, const br
 void brim_selection_end(brim_selection_host *h, bool is_committed)
 {
   if (is_committed) h->undo_count = 0;
-  if (h->undo_count == 0) return; /* or it was not learned of */
+  if (h->undo_count == 0) return; /* or the round was not learned */
   put_back(h);
   swap_states(h);
 }

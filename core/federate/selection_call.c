@@ -11,7 +11,7 @@ brim_status brim_selection_call(brim_guard *guard, const brim_plugin_call *call,
 {
   const brim_status status = guard ? brim_plugin_run(guard, call, work, context) : work(context);
   if (status != BRIM_ENOTSUP) return status;
-  return brim_fail(BRIM_EPLUGIN, "selector '%s' returned BRIM_ENOTSUP from %s, and nobody else is asked",
+  return brim_fail(BRIM_EPLUGIN, "selector '%s' returned BRIM_ENOTSUP from %s, but no other selector can answer",
                    call->choice->plugin->id, call->function);
 }
 
@@ -40,13 +40,14 @@ static brim_status check_client(const char *id, const brim_selection_query *q, i
 {
   const long long k = (long long)client, round = (long long)q->round + 1;
   if (client < 0 || client >= q->clients->count)
-    return brim_fail(BRIM_EPLUGIN, "selector '%s' has selected client %lld in round %lld, and there are %lld", id, k,
+    return brim_fail(BRIM_EPLUGIN, "selector '%s' selected client %lld in round %lld; there are %lld clients", id, k,
                      round, (long long)q->clients->count);
   if (!is_candidate(q, client))
-    return brim_fail(BRIM_EPLUGIN, "selector '%s' has selected client %lld in round %lld, which is not there", id, k,
+    return brim_fail(BRIM_EPLUGIN,
+                     "selector '%s' selected client %lld in round %lld, which is not among the candidates", id, k,
                      round);
   if (is_chosen[client / 8] & 1u << client % 8)
-    return brim_fail(BRIM_EPLUGIN, "selector '%s' has selected client %lld twice in round %lld", id, k, round);
+    return brim_fail(BRIM_EPLUGIN, "selector '%s' selected client %lld twice in round %lld", id, k, round);
   is_chosen[client / 8] |= (uint8_t)(1u << client % 8);
   return BRIM_OK;
 }
@@ -56,11 +57,11 @@ brim_status brim_selection_check(const char *id, const brim_selection_query *q, 
 {
   if (out->client != room)
     return brim_fail(BRIM_EPLUGIN,
-                     "selector '%s' has put a pointer of its own in the place of `client` in round %lld; the "
-                     "clients are to be written to where it pointed",
+                     "selector '%s' replaced the pointer `client` in round %lld; it must write the clients to the "
+                     "memory that `client` points to",
                      id, (long long)q->round + 1);
   if (out->count < 1 || out->count > q->wanted)
-    return brim_fail(BRIM_EPLUGIN, "selector '%s' has selected %lld clients in round %lld; 1 to %lld are wanted", id,
+    return brim_fail(BRIM_EPLUGIN, "selector '%s' selected %lld clients in round %lld; it must select 1 to %lld", id,
                      (long long)out->count, (long long)q->round + 1, (long long)q->wanted);
   brim_status status = BRIM_OK;
   int64_t checked = 0;
@@ -75,10 +76,10 @@ brim_status brim_selection_check_question(uint32_t needs, const brim_selection_q
                                           int64_t count)
 {
   if (!(needs & BRIM_NEED_LOSSES))
-    return brim_fail(BRIM_EINVAL, "losses was asked by a selector whose needs have no BRIM_NEED_LOSSES");
+    return brim_fail(BRIM_EINVAL, "losses was called, but the selector's needs lack BRIM_NEED_LOSSES");
   for (int64_t i = 0; i < count; i++)
     if (client[i] < 0 || client[i] >= q->clients->count)
-      return brim_fail(BRIM_EINVAL, "losses was asked about client %lld, and there are %lld", (long long)client[i],
+      return brim_fail(BRIM_EINVAL, "losses was called for client %lld; there are %lld clients", (long long)client[i],
                        (long long)q->clients->count);
   return BRIM_OK;
 }

@@ -17,16 +17,16 @@
 typedef struct reader {
   const char *path;
   FILE *file;
-  char *line; /* the present one, without its end */
+  char *line; /* the present one, without its line end */
   size_t room;
-  int64_t number;                /* of it, from 1 */
+  int64_t number;                /* its number, from 1 */
   const char *name[COLUMNS_MAX]; /* of the columns */
   int columns;
   double value[COLUMNS_MAX];  /* of the present line */
-  size_t column[COLUMNS_MAX]; /* where each begins, from 1 */
+  size_t column[COLUMNS_MAX]; /* where each value begins, from 1 */
 } reader;
 
-/* ECONFIG at a column of the present line. */
+/* Returns ECONFIG at a column of the present line. */
 static brim_status BRIM_PRINTF(3, 4) complain(const reader *r, size_t column, const char *format, ...)
 {
   char text[256];
@@ -37,7 +37,7 @@ static brim_status BRIM_PRINTF(3, 4) complain(const reader *r, size_t column, co
   return brim_fail(BRIM_ECONFIG, "%s:%" PRId64 ":%zu: %s", r->path, r->number, column, text);
 }
 
-/* False at the end of the file. A line of spaces is none. */
+/* False at the end of the file. Skips blank lines. */
 static bool next_line(reader *r)
 {
   ssize_t length;
@@ -64,7 +64,7 @@ static brim_status read_field(reader *r, int k, const char *at, size_t length)
   return BRIM_OK;
 }
 
-/* The numbers of the present line, and whether its client is one of `clients`. */
+/* Reads the numbers of the present line, and checks that its client is one of `clients`. */
 static brim_status read_values(reader *r, int64_t clients)
 {
   const char *at = r->line;
@@ -77,7 +77,7 @@ static brim_status read_values(reader *r, int64_t clients)
                       r->columns);
     if (k + 1 < r->columns) at++;
   }
-  if (*at) return complain(r, (size_t)(at - r->line) + 1, "a line has %d values, and this has more", r->columns);
+  if (*at) return complain(r, (size_t)(at - r->line) + 1, "a line has %d values; this one has more", r->columns);
   if (r->value[0] != floor(r->value[0])) return complain(r, 1, "'client' must be a whole number, got %g", r->value[0]);
   if (r->value[0] >= (double)clients)
     return complain(r, 1, "there is no client %.0f: total_clients is %" PRId64 ", and clients count from 0",
@@ -112,7 +112,7 @@ static void close_reader(reader *r)
 
 /* ---- devices ---- */
 
-/* The next client's line. */
+/* Reads the next client's line. */
 static brim_status read_device(reader *r, int64_t client, int64_t clients, float *gflops, float *mbit)
 {
   if (!next_line(r)) {
@@ -154,7 +154,7 @@ brim_status brim_trace_read_devices(const char *path, int64_t clients, float *gf
 
 /* ---- times ---- */
 
-/* Room for one more. */
+/* Makes room for one more. */
 static brim_status grow(brim_trace_times *t, int64_t count, int64_t *room)
 {
   if (count < *room) return BRIM_OK;
@@ -167,18 +167,19 @@ static brim_status grow(brim_trace_times *t, int64_t count, int64_t *room)
   return BRIM_OK;
 }
 
-/* The present line, behind `count` others of which the last is of `client` (-1: none). */
+/* Adds the present line after `count` others, of which the last is of `client` (-1: none). */
 static brim_status add_time(const reader *r, brim_trace_times *t, int64_t count, int64_t client)
 {
   const int64_t own = (int64_t)r->value[0];
   const double from = r->value[1], to = r->value[2];
   if (own < client)
     return complain(
-        r, 1, "the lines of client %" PRId64 " are behind those of client %" PRId64 ": sort them by client and start",
+        r, 1, "the lines of client %" PRId64 " come after those of client %" PRId64 ": sort them by client and start",
         own, client);
   if (to <= from) return complain(r, r->column[2], "'end' %g is not after 'start' %g", to, from);
   if (own == client && from < t->time[count - 1].to)
-    return complain(r, r->column[1], "'start' %g is before the end %g of the line before", from, t->time[count - 1].to);
+    return complain(r, r->column[1], "'start' %g is before the end of the previous line, %g", from,
+                    t->time[count - 1].to);
   while (client < own) t->first[++client] = count;
   t->time[count] = (brim_trace_time){from, to};
   if (to > t->period) t->period = to;
@@ -196,7 +197,7 @@ static brim_status read_times(reader *r, int64_t clients, brim_trace_times *t)
     count++;
   }
   r->number++;
-  if (count == 0) return complain(r, 1, "the file has no client");
+  if (count == 0) return complain(r, 1, "the file has no clients");
   while (client < clients) t->first[++client] = count;
   return BRIM_OK;
 }
@@ -224,7 +225,7 @@ bool brim_trace_is_there(const brim_trace_times *t, int64_t client, double secon
 {
   const double now = fmod(seconds, t->period);
   int64_t from = t->first[client], to = t->first[client + 1];
-  while (from < to) { /* the first that has not ended */
+  while (from < to) { /* finds the first that has not ended */
     const int64_t middle = from + (to - from) / 2;
     if (t->time[middle].to <= now)
       from = middle + 1;

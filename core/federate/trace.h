@@ -1,5 +1,5 @@
-/* Traces of simulated clients: CSV files that say how fast each is, and when it is there. Every error names the file,
- * the line and the column. Internal to core/federate. */
+/* Traces of simulated clients: CSV files with each client's speed and times of availability. Every error names the
+ * file, the line and the column. Internal to core/federate. */
 #ifndef BRIM_FEDERATE_TRACE_H
 #define BRIM_FEDERATE_TRACE_H
 #include <stdbool.h>
@@ -7,26 +7,25 @@
 
 #include "brim/status.h"
 
-/* [init] Reads world.devices: "client,gflops" or "client,gflops,bandwidth_mbit", and a line for each of `clients`, from
- * client 0 on. `gflops`: [clients]. *mbit: [clients], allocated if the file has that column, else NULL; the caller
- * frees it. ECONFIG, ELOAD, ENOMEM_HOST. */
+/* [init] Reads world.devices: a header "client,gflops" or "client,gflops,bandwidth_mbit", and a line for each of
+ * `clients`, from client 0 on. `gflops`: [clients]. *mbit: [clients], allocated if the file has that column, else NULL;
+ * the caller frees it. ECONFIG, ELOAD, ENOMEM_HOST. */
 brim_status brim_trace_read_devices(const char *path, int64_t clients, float *gflops, float **mbit);
 
-/* When clients are there: in [from, to) of each of their times. */
+/* A client is available in [from, to) of each of its times. */
 typedef struct brim_trace_time {
   double from, to;
 } brim_trace_time;
 typedef struct brim_trace_times {
   int64_t *first; /* [clients + 1] into time */
   brim_trace_time *time;
-  double period; /* after which it repeats: the last end */
+  double period; /* length of the cycle that repeats: the last end */
 } brim_trace_times;
 
-/* [init] Reads world.trace: "client,start,end", the lines of each client one behind the other in the order of time. A
- * client without a line is never there. ECONFIG, ELOAD, ENOMEM_HOST. brim_trace_release is to be called all the same.
- */
+/* [init] Reads world.trace: "client,start,end", each client's lines together and in the order of time. A client without
+ * a line is never available. ECONFIG, ELOAD, ENOMEM_HOST. Call brim_trace_release even on failure. */
 brim_status brim_trace_read_times(const char *path, int64_t clients, brim_trace_times *out);
 void brim_trace_release(brim_trace_times *times);
-/* [any thread] Is the client there at this moment? */
+/* [any thread] Is the client available at this moment? */
 bool brim_trace_is_there(const brim_trace_times *times, int64_t client, double seconds);
 #endif

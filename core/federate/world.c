@@ -11,10 +11,11 @@
 #include "federate/trace.h"
 #include "graph/op.h"
 
-/* Streams of the world's random numbers. Those of an attempt, or of a look at who is there, have its number above. */
+/* Streams of the world's random numbers. The number of an attempt, or of a check of who is available, is added
+ * above. */
 enum { SPEED = 1, CHANNEL, WALK, NETWORK, DAY, TURN, PRESENCE };
 #define NUMBERED(stream, number) ((uint32_t)(number) << 4 | (uint32_t)(stream))
-#define LOOKS_MAX 10000 /* at who is there, before a round is given up */
+#define LOOKS_MAX 10000 /* availability checks before a round is given up */
 
 struct brim_fleet {
   const brim_setup *setup;
@@ -22,11 +23,12 @@ struct brim_fleet {
   const brim_network_settings *network;
   uint64_t seed;
   int64_t clients;
-  /* The model's own operations, before any are fused or made again, so that they do not depend on plan or backend. */
-  uint64_t batch_flops, look_flops, update_flops; /* of a batch in training and in evaluation; of an update */
-  int64_t bytes;                                  /* of all parameters that are sent, as fp32 */
+  /* Counted on the model's own operations, before fusion and recompute, so that the counts do not depend on plan or
+   * backend. */
+  uint64_t batch_flops, look_flops, update_flops; /* per batch in training and in evaluation; per update */
+  int64_t bytes;                                  /* all parameters that are sent, as fp32 */
   float *gflops;                                  /* [clients] */
-  float *mbit;                                    /* [clients] from world.devices; NULL: the network's */
+  float *mbit;                                    /* [clients] from world.devices; NULL: the network's bandwidth */
   float *channel;                                 /* [clients] in round channel_round */
   int64_t channel_round;
   brim_trace_times times;
@@ -45,13 +47,13 @@ static double uniform(uint32_t x)
   return ((double)x + 0.5) * (1.0 / 4294967296.0);
 }
 
-/* Of numbers that clients have one of in each round. */
+/* A random number per client and round. */
 static uint32_t draw_by_round(const brim_fleet *f, uint32_t stream, int64_t client, int64_t round)
 {
   return draw(f, stream, client, (uint32_t)(round / 4)).v[round % 4];
 }
 
-/* ---- what does not change ---- */
+/* ---- constants ---- */
 
 static uint64_t count_flops(const brim_graph *g)
 {
@@ -68,7 +70,7 @@ static int64_t count_bytes(const brim_graph *g)
   return values * (int64_t)sizeof(float);
 }
 
-/* Of the author's model, by its batch of training.effective_batch_size samples. */
+/* Measures the model as written, for a batch of training.effective_batch_size samples. */
 static brim_status measure_model(brim_fleet *f)
 {
   const brim_setup *s = f->setup;
@@ -174,11 +176,11 @@ const char *brim_outcome_name(enum brim_outcome outcome)
 
 /* ---- a client's time ---- */
 
-/* A random walk within [channel_least, 1], at whose ends it turns round. */
+/* A random walk within [channel_least, 1], reflected at its ends. */
 static void walk_channels(brim_fleet *f, int64_t round)
 {
   const double least = f->world->channel_least, step = f->world->channel_step;
-  if (round < f->channel_round) begin_channels(f); /* a run that goes on from an earlier checkpoint */
+  if (round < f->channel_round) begin_channels(f); /* a run that resumes from an earlier checkpoint */
   for (; f->channel_round < round; f->channel_round++)
     for (int64_t k = 0; k < f->clients; k++) {
       const double u = uniform(draw_by_round(f, WALK, k, f->channel_round));
@@ -189,13 +191,13 @@ static void walk_channels(brim_fleet *f, int64_t round)
     }
 }
 
-/* What a client does in a round, one after the other. */
+/* The phases of a client's round, in order. */
 typedef struct phases {
   double down, compute, up; /* seconds */
 } phases;
 
 typedef struct network {
-  double latency, jitter, per_second; /* seconds; bytes that arrive */
+  double latency, jitter, per_second; /* seconds; bytes per second that arrive */
 } network;
 
 static network find_network(const brim_fleet *f, int64_t client, int64_t round)
@@ -217,7 +219,7 @@ static network find_network(const brim_fleet *f, int64_t client, int64_t round)
   return out;
 }
 
-/* `delay`: of the latency, from -1 to 1. */
+/* `delay`: random part of the latency, from -1 to 1. */
 static double send(const brim_fleet *f, const network *n, double delay)
 {
   const double latency = n->latency + n->jitter * delay;
@@ -246,7 +248,7 @@ static double joules_of(const brim_fleet *f, double radio, double compute)
   return f->world->radio_watts * radio + f->world->compute_watts * compute;
 }
 
-/* What the client has spent after so many seconds. */
+/* What the client has spent after `seconds`. */
 static brim_expense spend(const brim_fleet *f, const phases *p, double seconds)
 {
   const double all = p->down + p->compute + p->up;
@@ -257,7 +259,7 @@ static brim_expense spend(const brim_fleet *f, const phases *p, double seconds)
   return (brim_expense){seconds, joules_of(f, down + up, compute), (int64_t)floor(sent * (double)f->bytes)};
 }
 
-/* ---- who is there ---- */
+/* ---- availability ---- */
 
 static bool is_there(const brim_fleet *f, int64_t client, double clock)
 {
@@ -266,7 +268,7 @@ static bool is_there(const brim_fleet *f, int64_t client, double clock)
   return day - floor(day) < f->world->day_share;
 }
 
-/* `look`: its number in this round. */
+/* `look`: the number of this check in the round. */
 static int64_t list_candidates(const brim_fleet *f, const brim_moment *m, int64_t look, int64_t *out)
 {
   const int32_t availability = f->world->availability;
@@ -296,15 +298,14 @@ static void predict_all(const brim_fleet *f, const brim_moment *m, brim_fleet_co
 
 static brim_status refuse_wait(const brim_moment *m, double waited, int64_t needed)
 {
-  return brim_fail(
-      BRIM_ENUMERIC,
-      "round %" PRId64 ": waited %g simulated seconds, and there never were %" PRId64
-      " clients\ntake world.too_few=go_on with a smaller federate.min_clients, fewer clients_per_round, or "
-      "another world.availability",
-      m->round + 1, waited, needed);
+  return brim_fail(BRIM_ENUMERIC,
+                   "round %" PRId64 ": waited %g simulated seconds, but there were never %" PRId64
+                   " clients available\nset world.too_few=go_on with a smaller federate.min_clients, or change "
+                   "clients_per_round or world.availability",
+                   m->round + 1, waited, needed);
 }
 
-/* Those who are there come again after that; 0: never. */
+/* The seconds after which availability repeats; 0: never. */
 static double period_of(const brim_fleet *f)
 {
   if (f->world->availability == BRIM_AVAILABILITY_TRACE) return f->times.period;
@@ -321,7 +322,7 @@ brim_status brim_fleet_gather(brim_fleet *f, brim_moment *m, brim_fleet_columns 
   walk_channels(f, m->round);
   predict_all(f, m, columns);
   for (;;) {
-    /* Looks of one attempt have other numbers than those of another. */
+    /* Checks of different attempts have different numbers. */
     *candidates = list_candidates(f, m, look * BRIM_ATTEMPTS_MAX + m->attempt, columns->candidate);
     if (*candidates >= needed) break;
     if (++look == LOOKS_MAX || (period > 0 && m->clock - start > period))
@@ -329,10 +330,10 @@ brim_status brim_fleet_gather(brim_fleet *f, brim_moment *m, brim_fleet_columns 
     m->clock += f->world->check_seconds;
   }
   if (look > 0)
-    brim_log(BRIM_LOG_INFO, "round %" PRId64 ": waited %g simulated seconds until %" PRId64 " clients were there",
+    brim_log(BRIM_LOG_INFO, "round %" PRId64 ": waited %g simulated seconds until %" PRId64 " clients were available",
              m->round + 1, m->clock - start, needed);
   if (*candidates < asked)
-    brim_log(BRIM_LOG_INFO, "round %" PRId64 ": goes on with the %" PRId64 " clients that are there, of %" PRId64,
+    brim_log(BRIM_LOG_INFO, "round %" PRId64 ": continues with %" PRId64 " available clients, of %" PRId64,
              m->round + 1, *candidates, asked);
   return BRIM_OK;
 }
@@ -356,7 +357,7 @@ brim_expense brim_fleet_ask(const brim_fleet *f, const brim_moment *m, const int
   return all;
 }
 
-/* Without the others: when a client is done, or stops. */
+/* The client's turn, regardless of the others: when it finishes or stops. */
 static phases begin_turn(const brim_fleet *f, const brim_moment *m, int64_t client, brim_fate *fate)
 {
   const brim_philox r = draw(f, NUMBERED(TURN, m->attempt), client, (uint32_t)m->round);
@@ -367,7 +368,7 @@ static phases begin_turn(const brim_fleet *f, const brim_moment *m, int64_t clie
   return p;
 }
 
-/* The `wanted` clients that arrive first stay; of equal ones those that were selected first. */
+/* Keeps the `wanted` clients that arrive first; ties go to those that were selected first. */
 static void drop_surplus(brim_fate *fate, int64_t count, int64_t wanted)
 {
   int64_t arrives = 0;
@@ -381,8 +382,8 @@ static void drop_surplus(brim_fate *fate, int64_t count, int64_t wanted)
   }
 }
 
-/* When the round ends: when the last client that it waits for has arrived or stopped. Where some are late that is the
- * deadline; where there is a surplus, nobody is waited for once enough have arrived. */
+/* When the round ends: when the last client that it waits for has arrived or stopped. If some are late that is the
+ * deadline; if there is a surplus, the round ends once enough have arrived. */
 static double find_end(const brim_fate *fate, int64_t count, double deadline)
 {
   double arrived = 0, stopped = 0;

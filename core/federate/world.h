@@ -1,9 +1,9 @@
-/* The simulated world of a federation, in seconds, joules and bytes: how fast clients are, what their networks carry,
- * when they are there, and which of a round's clients arrive. See docs/guide/federated.md for the formulas.
+/* The simulated world of a federation, in seconds, joules and bytes: how fast clients and their networks are, when
+ * clients are available, and which of a round's clients arrive. See docs/guide/federated.md for the formulas.
  *
- * All of it is a function of the seed, the client, the round, the attempt, and the simulated clock, or comes from
- * traces. So it is the same however many clients train at a time, on however many ranks, after a resume, and for every
- * method that selects. It is known before any client trains. */
+ * Everything is a function of the seed, the client, the round, the attempt and the simulated clock, or comes from
+ * traces. So it is the same for any number of parallel clients and ranks, after a resume, and for every selector. It is
+ * known before any client trains. */
 #ifndef BRIM_FEDERATE_WORLD_H
 #define BRIM_FEDERATE_WORLD_H
 #include "base/text.h"
@@ -11,10 +11,10 @@
 
 typedef struct brim_fleet brim_fleet; /* the clients of the world */
 
-/* What becomes of a client in a round. */
+/* What happens to a client in a round. */
 enum brim_outcome {
   BRIM_OUTCOME_ARRIVES,
-  BRIM_OUTCOME_DROPOUT, /* it stops before its update has arrived */
+  BRIM_OUTCOME_DROPOUT, /* it stops before its update arrives */
   BRIM_OUTCOME_LATE,    /* it would arrive after the deadline */
   BRIM_OUTCOME_SURPLUS  /* enough others arrive before it (federate.over_selection) */
 };
@@ -24,40 +24,40 @@ typedef struct brim_expense {
   int64_t bytes;
 } brim_expense;
 
-/* A client's part in a round: what it spends until it is done, stops, or the round ends without it. */
+/* A client's part in a round: what it spends until it finishes, stops, or the round ends without it. */
 typedef struct brim_fate {
   enum brim_outcome outcome;
   brim_expense spent;
 } brim_fate;
 
 #define BRIM_ATTEMPTS_MAX 100
-/* An attempt at a round. It is another only if too few clients arrived in the one before. */
+/* An attempt at a round. There is another only if too few clients arrived in the previous one. */
 typedef struct brim_moment {
   int64_t round, attempt; /* from 0 */
-  double clock;           /* simulated seconds since the run began */
+  double clock;           /* simulated seconds since the start of the run */
 } brim_moment;
 
 /* Columns of [clients] that the world fills for selectors. */
 typedef struct brim_fleet_columns {
-  int64_t *candidate;      /* those that are there, ascending */
-  float *seconds, *joules; /* that a round takes a client, but for jitter */
+  int64_t *candidate;      /* the available clients, ascending */
+  float *seconds, *joules; /* predicted for a round, without jitter */
 } brim_fleet_columns;
 
-/* [init] The setup must outlive it. *out is NULL where nothing is simulated. ECONFIG naming file, line and column of a
+/* [init] The setup must outlive it. *out is NULL if nothing is simulated. ECONFIG naming file, line and column of a
  * trace; ENOMEM_HOST. */
 brim_status brim_fleet_open(const brim_setup *setup, brim_fleet **out);
 void brim_fleet_close(brim_fleet *fleet); /* NULL: nothing */
-/* [step] Fills the columns. Where fewer than clients_per_round are there, and world.too_few says so, it waits in
- * simulated time and moves moment->clock; *candidates: how many are there in the end. ENUMERIC if there never are
+/* [step] Fills the columns. If fewer than clients_per_round are available, and world.too_few says so, waits in
+ * simulated time and advances moment->clock; *candidates: how many are available then. ENUMERIC if there are never
  * enough. */
 brim_status brim_fleet_gather(brim_fleet *fleet, brim_moment *moment, brim_fleet_columns *columns, int64_t *candidates);
-/* [step] What clients spend that a selector asks for the losses of their data. It takes as long as the slowest. */
+/* [step] What it costs that a selector asks clients for their losses. It takes as long as the slowest client. */
 brim_expense brim_fleet_ask(const brim_fleet *fleet, const brim_moment *moment, const int64_t *client, int64_t count);
-/* [step] Plays the attempt with the selected clients; `fate`: [count]. Returns what the round takes in all. */
+/* [step] Simulates the attempt with the selected clients; `fate`: [count]. Returns the cost of the whole round. */
 brim_expense brim_fleet_play(const brim_fleet *fleet, const brim_moment *moment, const int64_t *client, int64_t count,
                              brim_fate *fate);
 /* [any] "1234 operations for a batch of 8 samples, ..." */
 void brim_fleet_tell(const brim_fleet *fleet, brim_text *out);
-/* [any] "dropout"; "" of one that arrives. */
+/* [any] "dropout"; "" for a client that arrives. */
 const char *brim_outcome_name(enum brim_outcome outcome);
 #endif

@@ -1,11 +1,11 @@
 /* Reverse-mode differentiation of a graph: walks the forward nodes backwards and lets each operation's gradient rule
- * append the nodes that compute its inputs' gradients. A tensor used several times gets the sum of what its users
- * send back; a parameter's gradient is persistent and kernels add into it, each user into one of its own.
+ * append the nodes that compute its inputs' gradients. A tensor with several uses gets the sum of their gradients. A
+ * parameter's gradient is persistent, and kernels add into it; each further use adds into a sum of its own.
  *
- * A tensor made of parameters alone (a slice of one, its norm, the product of two) has no samples, so nodes that use it
- * beside samples treat it as a parameter: the gradients that they send back are added up over the step in a persistent
- * gradient, sample by sample. Only then, once a step, does it go on to the parameters (brim_graph_fold). So neither the
- * micro-batch nor a smaller type of activations has a part in any sum. */
+ * A tensor made of parameters alone (a slice of one, its norm, the product of two) has no samples. Nodes that use it
+ * beside samples treat it as a parameter: their gradients are added up over the step in a persistent sum, sample by
+ * sample. Only then, once a step, does that sum go on to the parameters (brim_graph_fold). So neither the micro-batch
+ * nor a smaller type of activations affects any sum. */
 #include <assert.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@
 struct brim_autodiff {
   brim_graph *g;
   brim_tensor **gradient; /* by tensor id */
-  bool *needed;           /* by tensor id: a parameter or a wanted tensor lies behind it */
+  bool *needed;           /* by tensor id: it depends on a parameter or a wanted tensor */
   size_t count;           /* forward tensors */
 };
 
@@ -64,16 +64,16 @@ static void locate(brim_graph *g, const brim_node *like)
   g->line = like->line;
 }
 
-/* A gradient of a copy in a smaller type, of a parameter or of a tensor made of parameters, is the gradient of the
+/* The gradient of a copy in a smaller type, of a parameter or of a tensor made of parameters, is the gradient of the
  * original, in the original's type. */
-static brim_tensor *behind_copy(const brim_graph *g, brim_tensor *x)
+static brim_tensor *original_of(const brim_graph *g, brim_tensor *x)
 {
   const brim_node *maker = x->producer >= 0 ? g->node[x->producer] : NULL;
   const bool copy = maker && maker->descriptor->converts && !brim_graph_has_samples(g, maker->in[0]);
   return copy ? maker->in[0] : x;
 }
 
-/* Is what flows back to x through a node a sum over samples, which x itself does not have? */
+/* Is the gradient that a node passes to x a sum over samples, while x itself has none? */
 static bool sums_samples(const brim_graph *g, const brim_node *like, const brim_tensor *x)
 {
   return brim_node_has_samples(g, like) && !brim_graph_has_samples(g, x);
@@ -94,7 +94,7 @@ brim_status brim_autodiff_add(brim_autodiff *ad, const brim_node *like, brim_ten
 {
   brim_graph *g = ad->g;
   locate(g, like);
-  x = behind_copy(g, x);
+  x = original_of(g, x);
   if (sums_samples(g, like, x)) /* the kernel would have added it up over a micro-batch */
     return brim_graph_fail(g, like->op, like->name,
                            "'%s' has no samples and cannot be used beside a tensor that has samples", x->name);
@@ -118,7 +118,7 @@ static bool needs_any(const brim_autodiff *ad, brim_tensor *const *of, uint32_t 
   return any;
 }
 
-/* Results that nobody needs, as those for frozen parameters, are made with the others, and gone with the node. */
+/* Unneeded results, such as those for frozen parameters, are computed with the others, and freed after the node. */
 brim_status brim_autodiff_emit(brim_autodiff *ad, const char *op, const brim_node *like, const brim_attr *attr,
                                brim_tensor *const *in, uint32_t in_count, brim_tensor *const *of, uint32_t of_count)
 {
@@ -127,7 +127,7 @@ brim_status brim_autodiff_emit(brim_autodiff *ad, const char *op, const brim_nod
   if (!needs_any(ad, of, of_count)) return BRIM_OK;
   brim_tensor **out = BRIM_ARENA_NEW(&g->arena, brim_tensor *, of_count);
   for (uint32_t i = 0; i < of_count; i++) {
-    brim_tensor *source = behind_copy(g, of[i]);
+    brim_tensor *source = original_of(g, of[i]);
     const bool direct =
         i < 32 && accumulates >> i & 1 && brim_autodiff_sums(ad, like, source) && brim_autodiff_needs(ad, source);
     out[i] = direct ? brim_graph_next_gradient(g, source) : new_flow(g, of[i]);
@@ -159,7 +159,7 @@ brim_tensor *brim_autodiff_compute(brim_autodiff *ad, const char *op, const brim
   return brim_graph_node_into(g, op, like->name, in, in_count, &out, 1, attr ? attr : &like->attr) ? out : NULL;
 }
 
-/* A tensor's gradient is needed if it is a parameter that is trained, is wanted, or comes from a node with such an
+/* A tensor's gradient is needed if the tensor is a trained parameter, is wanted, or comes from a node with such an
  * input. */
 static void find_needed(brim_autodiff *ad)
 {
@@ -185,7 +185,7 @@ static brim_autodiff begin(brim_graph *g)
   return ad;
 }
 
-/* Backwards over the forward nodes that have samples, or over the others. `loss`: makes its own gradient. */
+/* Walks backwards over the forward nodes that have samples, or over the others. `loss` computes its own gradient. */
 static brim_status walk(brim_autodiff *ad, bool with_samples, const brim_tensor *loss)
 {
   brim_graph *g = ad->g;

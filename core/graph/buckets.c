@@ -4,7 +4,7 @@
 
 #include "base/align.h"
 
-/* The graph that has the gradients. A federation's server has sums in their place, and updates from them. */
+/* The graph with the gradients. A federation's server has sums instead, and updates from them. */
 static const brim_graph *graph_of_gradients(const brim_plan *plan)
 {
   const uint32_t kind = plan->request.client ? BRIM_PROGRAM_UPDATE : BRIM_PROGRAM_TRAIN;
@@ -13,7 +13,7 @@ static const brim_graph *graph_of_gradients(const brim_plan *plan)
   return NULL;
 }
 
-/* A server's sums are exact in this type only. */
+/* A server's sums are exact only in this type. */
 static uint32_t dtype_of_gradients(const brim_plan *plan)
 {
   return plan->request.client ? BRIM_DTYPE_F64 : plan->request.backend->real;
@@ -26,8 +26,9 @@ static void add_bucket(brim_plan *plan, uint64_t first, uint64_t count, uint32_t
   plan->bucket[plan->bucket_count++] = (brim_gradient_bucket){offset, count, dtype, kind};
 }
 
-/* What is scattered here and not in the program, and what every rank gets whole: moving averages' sums come in the
- * forward pass, gradients of further uses at any time, so these are all one. */
+/* With shards: the buckets that are scattered here, unless programs do that, and one for the sums that every rank gets
+ * whole. Sums for moving averages are complete after the forward pass, gradients of further uses at any time, so one
+ * bucket holds them all. */
 static void make_sharded(brim_plan *plan)
 {
   const brim_shards *s = plan->shards;
@@ -50,7 +51,7 @@ uint64_t brim_buckets_size(const brim_graph *g, uint64_t most)
   return most < size ? most : size;
 }
 
-/* Gradients lie in the order of their tensors; a bucket takes them from the end. */
+/* Gradients are in the order of their tensors; buckets take them from the end. */
 void brim_buckets_make(brim_plan *plan)
 {
   const brim_plan_request *r = &plan->request;
@@ -71,7 +72,7 @@ void brim_buckets_make(brim_plan *plan)
   }
 }
 
-/* A node that writes a gradient is one of its bucket's; what lies outside all buckets is none's. */
+/* Records a node that writes a gradient in its bucket, if the gradient is in one. */
 static void note_output(const brim_plan *plan, brim_program *p, const brim_tensor *t, int32_t node)
 {
   const uint64_t at = p->tensor_offset[t->id];
@@ -90,11 +91,11 @@ void brim_buckets_find_ready(const brim_plan *plan, brim_program *p)
   for (size_t i = 0; i < g->node_count; i++)
     for (uint32_t k = 0; k < g->node[i]->out_count; k++)
       if (g->node[i]->out[k]->role == BRIM_ROLE_GRADIENT) note_output(plan, p, g->node[i]->out[k], (int32_t)i);
-  /* Ranks may have more micro-batches or fewer, or fail in the middle: what a program adds up by itself comes first on
-   * all. */
+  /* Ranks may have different numbers of micro-batches, or fail in the middle: the program's own collectives come first
+   * on all of them. */
   for (size_t k = 0; plan->shards && plan->shards->gradients && k < plan->bucket_count; k++)
     p->bucket_ready[k] = (int32_t)g->node_count - 1;
-  for (size_t k = 1; k < plan->bucket_count; k++) /* they are added up in their order */
+  for (size_t k = 1; k < plan->bucket_count; k++) /* buckets are added up in order */
     if (p->bucket_ready[k] < p->bucket_ready[k - 1]) p->bucket_ready[k] = p->bucket_ready[k - 1];
 }
 

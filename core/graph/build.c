@@ -1,4 +1,4 @@
-/* From a model to a whole graph: its forward pass, the loss, the metrics, fusion, and the backward pass. */
+/* Builds a whole graph from a model: its forward pass, the loss, the metrics, fusion, and the backward pass. */
 #include <stdio.h>
 #include <string.h>
 
@@ -70,10 +70,10 @@ static brim_shape shape_of_logits(const brim_graph *g)
   return s;
 }
 
-/* Can the loss be computed with the product that makes the output inside? Where nothing else needs the logits: the last
- * node is a linear, so nobody behind it reads them. Fewer classes are not worth making the logits a second
- * time, and have a confusion matrix. Not where a class does not count, since the rank of its samples is not to be had,
- * but their answers are. */
+/* Can the loss include the product that makes the output? Only if nothing else reads the logits, so the last node must
+ * be a linear. It is not worthwhile with fewer classes, as the logits are computed a second time, and these have a
+ * confusion matrix. Not with an ignored class, as the loss gives no rank for its samples, but metrics need their
+ * answers. */
 static bool can_hold_product(const brim_graph *g, const brim_graph_options *o)
 {
   if (g->label->dtype != BRIM_DTYPE_I32) return false;
@@ -87,13 +87,13 @@ static bool can_hold_product(const brim_graph *g, const brim_graph_options *o)
          (!o->offers || o->offers(o->offers_arg, "linear_cross_entropy"));
 }
 
-/* Of evaluation; 0: off. */
+/* For evaluation; 0: off. */
 static int32_t top_k_of(const brim_graph *g, const brim_graph_options *o)
 {
   return g->training ? 0 : o->top_k;
 }
 
-/* Takes out the last product and its result, whose place the loss takes. */
+/* Removes the last product and its result; the loss replaces them. */
 static brim_status add_linear_loss(brim_graph *g, const brim_graph_options *o)
 {
   const brim_node *product = g->node[--g->node_count];
@@ -122,8 +122,8 @@ static brim_status add_metrics(brim_graph *g, const char *op, int64_t count, con
   return g->status;
 }
 
-/* Metrics: sum of losses, right answers; in evaluation also the confusion matrix, unless the classes are many or the
- * answers tokens, and answers right among the first k. Tokens that do not count in the loss are no answers. */
+/* Metrics: sum of losses, right answers; in evaluation also the confusion matrix, unless there are many classes or the
+ * answers are tokens, and answers right among the top k. Tokens that the loss ignores are not counted. */
 static brim_status add_classification_metrics(brim_graph *g, const brim_graph_options *o)
 {
   const bool is_tokens = g->task == BRIM_TASK_TOKENS;
@@ -166,7 +166,7 @@ static brim_status add_loss(brim_graph *g, const brim_graph_options *o)
   return g->task == BRIM_TASK_VALUES ? add_regression_metrics(g) : add_classification_metrics(g, o);
 }
 
-/* What each sample is to be answered with. */
+/* The label or target of each sample. */
 static brim_tensor *new_label(brim_graph *g, const brim_graph_options *o)
 {
   const bool is_soft = g->task == BRIM_TASK_CLASS && o->soft_labels && g->training;
@@ -195,7 +195,7 @@ static brim_status build(const brim_graph_options *o, brim_graph *g)
   g->input = brim_graph_tensor(g, BRIM_ROLE_DATA, dtype, &input, "input");
   g->label = new_label(g, o);
   if (o->backbone) brim_wrap_open(g, o);
-  brim_fail(BRIM_OK, "%s", ""); /* so that the reason, if there is one, is known to be of this build */
+  brim_fail(BRIM_OK, "%s", ""); /* clears the error text, so that a reason found later is from this build */
   brim_long_call_begin(&call, "the model's build", (const void *)(uintptr_t)o->model->build);
   const brim_status status = o->model->build(o->model_self, g);
   brim_long_call_end(&call);

@@ -5,7 +5,7 @@
 
 static void add(brim_program *p, brim_program_collective c)
 {
-  if (p->collective_count > 0) { /* they come to an end in their order, too */
+  if (p->collective_count > 0) { /* they end in order, too */
     const brim_program_collective *before = &p->collective[p->collective_count - 1];
     if (c.start < before->start) c.start = before->start;
     if (c.finish < before->finish) c.finish = before->finish;
@@ -23,7 +23,7 @@ static size_t shard_of(const brim_graph *g, const brim_tensor *all)
   return k;
 }
 
-/* Which node adds to each bucket last; of those that end up in the same place, the first bucket comes first. */
+/* The last node that adds to each bucket; if several buckets are complete at one node, the first bucket comes first. */
 static int32_t *find_last(const brim_graph *g, brim_arena *scratch)
 {
   int32_t *last = BRIM_ARENA_NEW(scratch, int32_t, g->shard_count);
@@ -76,7 +76,7 @@ static void find_squares(brim_program *p)
       add_sum(p, (int32_t)i, p->tensor_offset[g->node[i]->in[0]->id]);
 }
 
-/* By bucket, the node behind the last update of the rank's part. */
+/* Per bucket, the node after the last update of the rank's part. */
 static int32_t *find_updated(const brim_graph *g, const brim_shards *s, brim_arena *scratch)
 {
   size_t *bucket = BRIM_ARENA_NEW(scratch, size_t, g->tensor_count); /* by tensor, plus 1 */
@@ -90,7 +90,7 @@ static int32_t *find_updated(const brim_graph *g, const brim_shards *s, brim_are
   return updated;
 }
 
-/* The first parameters are updated first, and lie in the last bucket. */
+/* The first parameters are updated first, and are in the last bucket. */
 static void find_gathered(const brim_plan *plan, brim_program *p)
 {
   const brim_graph *g = p->graph;

@@ -21,7 +21,7 @@ static brim_status finish(brim_graph *g, brim_graph **out)
   return status;
 }
 
-/* A tensor for each parameter that is not frozen, in their order, by parameter. */
+/* Makes a tensor for each parameter that is not frozen, in order; returned by parameter. */
 static brim_tensor **add_tensors(brim_graph *g, uint32_t role, uint32_t dtype, const char *what)
 {
   brim_tensor **out = BRIM_ARENA_NEW(&g->arena, brim_tensor *, g->parameter_count);
@@ -80,7 +80,7 @@ brim_status brim_graph_build_fold(const brim_graph *like, brim_graph **out)
   return finish(g, out);
 }
 
-/* A buffer has no optimizer: the mean of its changes is added to it. */
+/* A buffer has no optimizer: it gets the mean of its changes. */
 brim_status brim_graph_build_serve(const brim_graph *like, const brim_update_options *options, brim_graph **out)
 {
   brim_graph *g = begin(like);
@@ -99,7 +99,7 @@ brim_status brim_graph_build_serve(const brim_graph *like, const brim_update_opt
                                     brim_arena_printf(&g->arena, "%s.grad", p->value->name));
     brim_graph_node_into(g, "serve", p->value->name, in, 1, &p->gradient, 1, NULL);
   }
-  for (size_t i = 0; i < g->parameter_count; i++) /* behind all of them: a GPU runs nodes of a kind together */
+  for (size_t i = 0; i < g->parameter_count; i++) /* after all of them: a GPU runs nodes of one kind together */
     if (brim_parameter_is_trained(&g->parameter[i])) brim_update_add_node(g, options, i);
   g->first_average = g->node_count;
   return finish(g, out);

@@ -1,21 +1,21 @@
-/* Graphs of a federation (core/federate): what a client does with the global model, and what the server does with the
- * clients' updates. The global model and the sum of updates are of the server's plan; a client's plan has tensors that
- * stand for them (brim_graph_is_shared), which lie in the server's arena.
+/* Graphs of a federation (core/federate): what a client does with the global model, and the server with the clients'
+ * updates. The global model and the sum of updates belong to the server's plan; a client's plan has tensors for them
+ * (brim_graph_is_shared) that lie in the server's arena.
  *
- * Frozen parameters belong to the server too, and have no part in any of this. */
+ * Frozen parameters belong to the server too, and take no part in this. */
 #ifndef BRIM_GRAPH_FEDERATE_H
 #define BRIM_GRAPH_FEDERATE_H
 #include "graph/graph.h"
 
-/* Tensors that stand for the global model: g->global. At most once in a graph. */
+/* Adds tensors that stand for the global model: g->global. Call at most once for a graph. */
 void brim_graph_add_global(brim_graph *g);
-/* [plan] One node for each parameter of `like` that is not frozen, buffers too: the client takes the global model. */
+/* [plan] One node for each parameter of `like` that is not frozen, buffers too: the client copies the global model. */
 brim_status brim_graph_build_adopt(const brim_graph *like, brim_graph **out);
 /* [plan] How far the client has moved: `kept` is f64 [2], the sum of squares and the largest of all differences. */
 brim_status brim_graph_build_distance(const brim_graph *like, brim_graph **out);
 /* [plan] Adds the client's update to the sum. */
 brim_status brim_graph_build_fold(const brim_graph *like, brim_graph **out);
-/* [plan] The server's step: an update whose gradients are made of the sum; buffers get the mean of their changes. */
+/* [plan] The server's step: an update whose gradients come from the sum; buffers get the mean of their changes. */
 brim_status brim_graph_build_serve(const brim_graph *like, const brim_update_options *options, brim_graph **out);
 /* Does the tensor of a client's graph lie in the server's arena? */
 static inline bool brim_graph_is_shared(const brim_graph *g, const brim_tensor *t)

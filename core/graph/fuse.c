@@ -1,12 +1,12 @@
 /* The fusion pass over a forward graph, before autodiff.
  *
- * The operation that does the work of two is named by them, "linear+relu", and its descriptor says how it is made
+ * An operation that does the work of two is named after them, "linear+relu", and its descriptor says how to make it
  * (core/graph/ops/fused.c). A node is merged into the one right before it if there is such an operation, nothing else
- * reads what lies between them (unless it stays), and the operation's `join` finds the shapes in order. Only neighbours
- * are merged: then the fused node runs when the two would have run, its gradient's nodes come when theirs would, and no
- * tensor lives longer than before. Plans never become larger.
+ * reads the tensor between them (unless it stays), and the operation's `join` accepts the shapes. Only neighbours are
+ * merged: then the fused node runs when the two would have run, and so do its gradient's nodes, and no tensor lives
+ * longer than before. Plans never become larger.
  *
- * The fused node carries the name that the author gave to one of the two, so that messages read as the model does. */
+ * The fused node keeps the name that the author gave to one of the two, so that messages match the model. */
 #include "graph/fuse.h"
 
 #include <stdio.h>
@@ -17,7 +17,7 @@ typedef struct pass {
   uint64_t fusions;
   bool (*offers)(const void *arg, const char *op);
   const void *arg;
-  uint32_t *readers; /* by tensor id; who reads it from outside of the graph counts too */
+  uint32_t *readers; /* by tensor id; a reader outside the graph counts too */
   bool *gone;        /* by tensor id */
 } pass;
 
@@ -41,7 +41,7 @@ static bool reads(const brim_node *n, const brim_tensor *t)
   return false;
 }
 
-/* The operation that does the work of two; NULL: the pass makes none of these. */
+/* The fused operation for two nodes, or NULL if the pass makes none. */
 static const brim_op *fused_of(const brim_node *first, const brim_node *second)
 {
   char name[64];
@@ -50,7 +50,7 @@ static const brim_op *fused_of(const brim_node *first, const brim_node *second)
   return op && op->fusion.kind ? op : NULL;
 }
 
-/* What the author called one of the two, else what the operation is. */
+/* The author's name for one of the two, or else the operation's. */
 static const char *name_of(const brim_op *op, const brim_node *first, const brim_node *second)
 {
   if (strcmp(first->name, first->op) != 0) return first->name;
@@ -77,9 +77,9 @@ static bool merge(const pass *p, brim_node *first, const brim_node *second)
   return true;
 }
 
-/* An activation behind a view, as conv1d ends with one, may as well come before it: `view`'s result becomes the
+/* An activation after a view, as at the end of conv1d, may as well come before it: the view's result becomes the
  * activation's. */
-static bool merge_behind_view(const pass *p, brim_node *first, brim_node *view, const brim_node *second)
+static bool merge_after_view(const pass *p, brim_node *first, brim_node *view, const brim_node *second)
 {
   brim_tensor *inner = first->out[0], *outer = view->out[0];
   if (!view->descriptor->traits.view || view->in[0] != inner || second->in_count != 1 || second->in[0] != outer)
@@ -96,7 +96,7 @@ static bool merge_behind_view(const pass *p, brim_node *first, brim_node *view, 
   return true;
 }
 
-/* Takes out the tensors that are gone and numbers the others and the nodes anew. */
+/* Removes the tensors that are gone and renumbers the others and the nodes. */
 static void renumber(const pass *p)
 {
   brim_graph *g = p->g;
@@ -119,16 +119,16 @@ static void renumber(const pass *p)
   }
 }
 
-/* Where a pair is not merged its activation comes before the view all the same: the gradient that the first one gets
- * then has the same order in memory, from which backends choose how to compute. */
-static bool come_before_view(const pass *p, const brim_node *first, brim_node *view, brim_node *second)
+/* Even if a pair is not merged, its activation moves before the view: then the first gradient has the same order in
+ * memory, by which backends choose how to compute. */
+static bool move_before_view(const pass *p, const brim_node *first, brim_node *view, brim_node *second)
 {
   brim_tensor *inner = first->out[0], *outer = view->out[0], *last = second->out[0];
   if (!view->descriptor->traits.view || view->in[0] != inner || second->in_count != 1 || second->in[0] != outer)
     return false;
   if (p->readers[inner->id] > 1 || p->readers[outer->id] > 1 || !fused_of(first, second)) return false;
   second->in[0] = inner;
-  outer->shape = inner->shape; /* the activation's now */
+  outer->shape = inner->shape; /* this is now the activation's shape */
   outer->name = second->name;
   second->out[0] = view->in[0] = outer;
   view->out[0] = last;
@@ -146,9 +146,9 @@ void brim_graph_fuse(brim_graph *g, uint64_t fusions, bool (*offers)(const void 
   for (size_t i = 0; i < g->node_count; i++) {
     brim_node *n = g->node[i];
     if (kept > 0 && merge(&p, g->node[kept - 1], n)) continue;
-    if (kept > 1 && merge_behind_view(&p, g->node[kept - 2], g->node[kept - 1], n)) continue;
+    if (kept > 1 && merge_after_view(&p, g->node[kept - 2], g->node[kept - 1], n)) continue;
     g->node[kept++] = n;
-    if (kept > 2 && come_before_view(&p, g->node[kept - 3], g->node[kept - 2], n)) {
+    if (kept > 2 && move_before_view(&p, g->node[kept - 3], g->node[kept - 2], n)) {
       g->node[kept - 1] = g->node[kept - 2];
       g->node[kept - 2] = n;
     }
@@ -157,9 +157,9 @@ void brim_graph_fuse(brim_graph *g, uint64_t fusions, bool (*offers)(const void 
   renumber(&p);
 }
 
-/* ---- behind autodiff ---- */
+/* ---- after autodiff ---- */
 
-/* The two results that are left of the forward node, and those of its gradient. */
+/* Keeps two results of the forward node, and those of its gradient. */
 static brim_node *join_loss(brim_graph *g, const brim_node *loss, const brim_node *gradient, const brim_op *op)
 {
   brim_node *both = BRIM_ARENA_NEW(&g->arena, brim_node, 1);
@@ -173,7 +173,7 @@ static brim_node *join_loss(brim_graph *g, const brim_node *loss, const brim_nod
   return both;
 }
 
-/* Only the loss, and its metrics, which nothing else reads, may stand at the end of the forward pass. */
+/* The loss must be the last of the forward pass, except for its metrics, which nothing else reads. */
 void brim_graph_fuse_loss(brim_graph *g)
 {
   static const char *const names[] = {"linear_cross_entropy", "rank_metrics", "linear_cross_entropy_grad"};

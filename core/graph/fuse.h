@@ -1,9 +1,9 @@
-/* Fusion: pairs of operations that become one, so that what is between them makes no trip through memory. */
+/* Fusion: merges pairs of operations, so that the tensor between them makes no trip through memory. */
 #ifndef BRIM_GRAPH_FUSE_H
 #define BRIM_GRAPH_FUSE_H
 #include "graph/graph.h"
 
-/* The kinds of fusion: bits of brim_graph_options.fuse, and their names, in this order, as graph.fuse takes them. */
+/* The kinds of fusion: bits of brim_graph_options.fuse, and their names, in this order, for the key graph.fuse. */
 enum brim_fusion_kind {
   BRIM_FUSE_BIAS_ACTIVATION = 1, /* linear or conv2d, and an activation */
   BRIM_FUSE_NORM_ACTIVATION = 2, /* batch, group or layer norm, and relu */
@@ -14,12 +14,12 @@ enum brim_fusion_kind {
 };
 #define BRIM_FUSE_NAMES "bias_activation|norm_activation|residual_norm|dropout_add|linear_loss"
 
-/* Fuses what `fusions` allows in a graph that has no backward pass yet. offers(arg, op) tells whether an operation may
- * be used; NULL: every one. A tensor that the author named (output, kept, wanted) stays; ids of tensors and places of
- * nodes change. */
+/* Fuses what `fusions` allows in a graph without a backward pass. offers(arg, op) says whether an operation may be
+ * used; NULL: all may. A tensor that the author named (output, kept, wanted) stays; tensor ids and node indices
+ * change. */
 void brim_graph_fuse(brim_graph *g, uint64_t fusions, bool (*offers)(const void *arg, const char *op), const void *arg);
-/* Behind autodiff: a linear_cross_entropy and its gradient become one node of the backward pass, with the metrics
- * behind it, if the backend (g->offers) has that: the logits are made once, not again for the gradient. Its scratch
- * holds those of some rows, of all classes. Results are the same bits. */
+/* Call after autodiff: a linear_cross_entropy and its gradient become one node of the backward pass, followed by the
+ * metrics, if the backend (g->offers) has that operation: the logits are computed once, not again for the gradient. Its
+ * scratch holds those of some rows, for all classes. Results have the same bits. */
 void brim_graph_fuse_loss(brim_graph *g);
 #endif

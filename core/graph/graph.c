@@ -9,9 +9,9 @@
 
 #include "base/text.h"
 
-#define TENSORS_MAX 1000000             /* nobody's graph; stops a model that loops */
-#define NAME_BYTES_MAX 200              /* an author's; names made of it are a little longer */
-#define ELEMENTS_MAX ((int64_t)1 << 40) /* of one tensor: terabytes; a million of them do not overflow 64 bits */
+#define TENSORS_MAX 1000000             /* no real graph has more; stops a model that loops */
+#define NAME_BYTES_MAX 200              /* of an author's name; names derived from it are a little longer */
+#define ELEMENTS_MAX ((int64_t)1 << 40) /* in one tensor: terabytes; a million such tensors do not overflow 64 bits */
 
 brim_graph *brim_graph_create(uint32_t real, int64_t batch, bool training)
 {
@@ -64,7 +64,8 @@ static void *grow(void *array, size_t count, size_t *room, size_t element)
   return brim_xrealloc(array, *room * element);
 }
 
-/* Every dimension at least 1, which callers see to, and few enough elements that sums of bytes cannot overflow. */
+/* The element count is small enough that sums of bytes cannot overflow. Callers ensure that every dimension is at least
+ * 1. */
 static bool has_sane_size(const brim_shape *shape)
 {
   int64_t count = 1;
@@ -102,7 +103,7 @@ brim_tensor *brim_graph_tensor(brim_graph *g, uint32_t role, uint32_t dtype, con
   return t;
 }
 
-/* Where a name's parameter is in the table of names, open addressing, or would be. */
+/* The slot of a parameter's name in the table (open addressing), or the free slot for it. */
 static size_t slot_of(const brim_graph *g, uint64_t hash, const char *name)
 {
   size_t i = (size_t)hash & (g->slot_room - 1);
@@ -154,7 +155,8 @@ static brim_tensor *add_parameter(brim_graph *g, const char *name, const brim_sh
     return NULL;
   }
   p.is_frozen = g->freezing;
-  p.is_small = g->freezing && g->frozen_type && shape->rank >= 2; /* vectors are few, and matter more */
+  p.is_small =
+      g->freezing && g->frozen_type && shape->rank >= 2; /* vectors are small, and precision matters more there */
   brim_tensor *value = brim_graph_tensor(g, BRIM_ROLE_PARAMETER, g->real, shape, name);
   if (!value) return NULL;
   p.value = value;
@@ -186,8 +188,8 @@ brim_tensor *brim_graph_weight(brim_graph *g, const char *name, const char *what
                               (brim_init){BRIM_INIT_UNIFORM, bound});
 }
 
-/* The index of the parameter that a tensor is; the count of parameters if it is not one. They are in the order of their
- * tensors' ids. */
+/* The index of the parameter that a tensor is, or the number of parameters if it is not one. Parameters are in the
+ * order of their tensors' ids. */
 static size_t index_of(const brim_graph *g, const brim_tensor *x)
 {
   size_t from = 0, to = x->role == BRIM_ROLE_PARAMETER ? g->parameter_count : 0;
@@ -285,7 +287,7 @@ size_t brim_graph_to_loss(const brim_graph *g)
   return count > g->forward_count ? count : g->forward_count;
 }
 
-/* Names are keys of checkpoints and stand in messages. */
+/* Names are keys in checkpoints and appear in messages. */
 bool brim_graph_named(brim_graph *g, const char *op, const char *name)
 {
   if (g->status != BRIM_OK) return false;
@@ -294,13 +296,13 @@ bool brim_graph_named(brim_graph *g, const char *op, const char *name)
   for (size_t i = 0; i < length; i++)
     plain = plain && (unsigned char)name[i] > ' ' && name[i] != '"' && name[i] != '\\' && name[i] != 0x7f;
   if (length == 0)
-    brim_graph_fail(g, op, NULL, "it needs a name, which its parameters are called by in checkpoints");
+    brim_graph_fail(g, op, NULL, "it needs a name, under which checkpoints store its parameters");
   else if (length > NAME_BYTES_MAX)
     brim_graph_fail(g, op, NULL, "a name of %zu bytes, '%.40s...', is too long: at most %d", length, name,
                     NAME_BYTES_MAX);
   else if (!plain || strcmp(name, "__metadata__") == 0)
     brim_graph_fail(g, op, NULL, "'%s' cannot be a name in a checkpoint: %s", name,
-                    plain ? "safetensors files use it themselves"
+                    plain ? "safetensors files reserve it"
                           : "spaces, quotes, backslashes and control characters are not allowed");
   return g->status == BRIM_OK;
 }
@@ -309,7 +311,8 @@ bool brim_graph_accepts(brim_graph *g, const char *op, const char *name, const b
 {
   if (!x) brim_graph_fail(g, op, name, "the input is NULL");
   if (x && (x->id >= g->tensor_count || g->tensor[x->id] != x))
-    brim_graph_fail(g, op, name, "the input is of another graph: a build function keeps no tensors between its calls");
+    brim_graph_fail(g, op, name,
+                    "the input belongs to another graph: a build function must not keep tensors between its calls");
   return g->status == BRIM_OK;
 }
 
@@ -317,7 +320,7 @@ bool brim_graph_accepts_real(brim_graph *g, const char *op, const char *name, co
 {
   if (!brim_graph_accepts(g, op, name, x)) return false;
   if (x->dtype == BRIM_DTYPE_I32 || x->dtype == BRIM_DTYPE_U8)
-    brim_graph_fail(g, op, name, "'%s' has indices (%s), not real numbers", x->name, brim_dtype_name(x->dtype));
+    brim_graph_fail(g, op, name, "'%s' holds indices (%s), not real numbers", x->name, brim_dtype_name(x->dtype));
   return g->status == BRIM_OK;
 }
 
@@ -331,7 +334,7 @@ bool brim_graph_needs_samples(brim_graph *g, const char *op, const char *name, c
 {
   char text[96];
   if (!brim_graph_has_samples(g, x))
-    brim_graph_fail(g, op, name, "'%s' %s is made of parameters alone: it has no samples", x->name,
+    brim_graph_fail(g, op, name, "'%s' %s is computed from parameters alone, so it has no samples", x->name,
                     brim_shape_format(text, sizeof text, &x->shape));
   return g->status == BRIM_OK;
 }

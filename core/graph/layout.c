@@ -1,13 +1,13 @@
-/* Laying out a program's transient memory, in three steps:
+/* Lays out a program's transient memory in three steps:
  *   1. Buffers: every activation and input gets one; a view shares its input's, and an in-place result takes over that
- *      of the first of its inputs that nobody needs afterwards (a second one also that of a first that nobody reads). A
- * node's workspace is a buffer of its own.
- *   2. Lifetimes: from the first node that writes it to the last that reads any tensor in it; of an optimizer's state
- *      that is kept in host memory, what its group says (graph/offload.h).
+ *      of the first of its inputs that no later node needs (a second result also that of a first that is never read). A
+ *      node's workspace is a buffer of its own.
+ *   2. Lifetimes: from the first node that writes a buffer to the last that reads any tensor in it; for optimizer
+ *      states in host memory, as their group says (graph/offload.h).
  *   3. Offsets: several orders of placing, each greedy (lowest gap that fits among those alive at the same time); the
- *      tightest wins, and is made better by changing its order where what lies highest might lie lower. The general
- *      problem is NP-hard; greedy by size is within a few percent on training graphs (Pisarchyk and Lee, Efficient
- *      Memory Management for Deep Neural Net Inference, 2020). */
+ *      tightest wins, and is improved by reordering so that the highest buffers may lie lower. The general problem is
+ *      NP-hard; greedy by size is within a few percent on training graphs (Pisarchyk and Lee, Efficient Memory
+ *      Management for Deep Neural Net Inference, 2020). */
 #include "graph/layout.h"
 
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 #include "graph/offload.h"
 #include "graph/room.h"
 
-/* Work for making a placement better: pairs of buffers looked at, about. */
+/* Limit for improving a placement: about this many pairs of buffers are examined. */
 #define CLIMB_STEPS (4 << 20)
 
 static bool is_persistent(const brim_graph *g, const brim_tensor *t)
@@ -35,7 +35,7 @@ static int32_t new_buffer(brim_program *p, uint64_t bytes, uint64_t alignment, u
   return (int32_t)p->buffer_count++;
 }
 
-/* Last node that reads each tensor; one behind the last node for a tensor that is read after the program. */
+/* The last node that reads each tensor; the number of nodes for a tensor that is read after the program. */
 static int32_t *find_last_uses(const brim_graph *g, brim_arena *arena)
 {
   int32_t *last = BRIM_ARENA_NEW(arena, int32_t, g->tensor_count);
@@ -46,7 +46,7 @@ static int32_t *find_last_uses(const brim_graph *g, brim_arena *arena)
   return last;
 }
 
-/* May `out` of this node lie where `in` lies? */
+/* May the node's `out` share the memory of `in`? */
 static bool may_share(const brim_program *p, const brim_node *n, const brim_tensor *in, const brim_tensor *out)
 {
   const bool view = n->descriptor->traits.view;
@@ -56,15 +56,15 @@ static bool may_share(const brim_program *p, const brim_node *n, const brim_tens
   if (view && in->channel_block != 1 && !brim_shape_equal(&in->shape, &out->shape)) return false;
   const int32_t buffer = p->tensor_buffer[in->id];
   if (buffer < 0) return false; /* persistent */
-  /* An input may be looked at under another shape, but stays as it was loaded. */
+  /* An input may be viewed under another shape, but not overwritten. */
   if (!view && p->buffer[buffer].role == BRIM_ROLE_DATA) return false;
-  if (!view && p->buffer[buffer].last > (int32_t)n->index) return false; /* somebody still needs it */
+  if (!view && p->buffer[buffer].last > (int32_t)n->index) return false; /* another node still needs it */
   for (const brim_tensor *const *o = (const brim_tensor *const *)n->out; *o != out; o++)
-    if (p->tensor_buffer[(*o)->id] == buffer) return false; /* the output before has it */
+    if (p->tensor_buffer[(*o)->id] == buffer) return false; /* the previous output has it */
   return true;
 }
 
-/* Of two results, does nobody read the first, so that the second may take its place? */
+/* Is the first of two results never read, so that the second may take its place? */
 static bool may_replace_first(const brim_node *n, const int32_t *last)
 {
   const brim_tensor *first = n->out[0], *second = n->out[1];
@@ -86,7 +86,7 @@ static const brim_tensor *shared_tensor(const brim_program *p, const brim_node *
   return NULL;
 }
 
-/* A gradient that is part of a larger one has that one's buffer, which is there by now. */
+/* A gradient that is part of a larger one uses that one's buffer, which exists by now. */
 static void join_larger(brim_program *p, const brim_tensor *t, const int32_t *last)
 {
   const brim_tensor *larger = brim_graph_within(p->graph, t);
@@ -116,7 +116,7 @@ static void assign_buffers(brim_program *p, uint64_t alignment)
     for (uint32_t k = 0; k < n->out_count; k++) {
       const brim_tensor *t = n->out[k];
       join_larger(p, t, last);
-      if (is_persistent(g, t) || p->tensor_buffer[t->id] >= 0) continue; /* or another node adds to it */
+      if (is_persistent(g, t) || p->tensor_buffer[t->id] >= 0) continue; /* otherwise another node adds to it */
       const brim_tensor *shared = shared_tensor(p, n, k, last);
       const int32_t buffer =
           shared ? p->tensor_buffer[shared->id] : new_buffer(p, t->bytes, alignment, t->role, (int32_t)i);
@@ -142,7 +142,7 @@ static int64_t *count_live(brim_program *p)
   return live;
 }
 
-/* The most bytes alive at one node, and what they are. */
+/* Finds the node with the most bytes alive, and their classes. */
 static void find_live(brim_program *p)
 {
   const int64_t *live = count_live(p);
@@ -158,7 +158,7 @@ static void find_live(brim_program *p)
 
 enum order { ORDER_SIZE, ORDER_AREA, ORDER_FIRST, ORDER_LIFE, ORDER_COUNT };
 
-/* What goes first: larger key. Ties by index, so that the plan is a function of the graph alone. */
+/* The placing order: larger keys first. Ties by index, so that the plan is a function of the graph alone. */
 typedef struct ranked {
   double key;
   uint32_t index;
@@ -192,8 +192,8 @@ static void sort_buffers(const brim_buffer *buffer, size_t count, enum order ord
   qsort(out, count, sizeof *out, by_rank);
 }
 
-/* Places the buffers in the given order, each at the lowest offset that is free for its whole life. Returns the height;
- * UINT64_MAX as soon as it is `most` or more. */
+/* Places the buffers in the given order, each at the lowest offset that is free for its whole life. Returns the height,
+ * or UINT64_MAX as soon as it reaches `most`. */
 static uint64_t place_in_order(const brim_buffer *buffer, const ranked *order, size_t count, uint64_t *offset,
                                brim_room *room, uint64_t most)
 {
@@ -208,7 +208,7 @@ static uint64_t place_in_order(const brim_buffer *buffer, const ranked *order, s
   return height;
 }
 
-/* What placing needs, and the best so far. */
+/* The input of placing, and the best result so far. */
 typedef struct placement {
   const brim_buffer *buffer;
   size_t count;
@@ -218,7 +218,7 @@ typedef struct placement {
   uint64_t height;
 } placement;
 
-/* Places in the order, and keeps what comes of it if that is below `most`. */
+/* Places in this order, and keeps the result if it is below `most`. */
 static void try_order(placement *s, uint64_t most)
 {
   const uint64_t height = place_in_order(s->buffer, s->order, s->count, s->offset, s->room, most);
@@ -228,7 +228,7 @@ static void try_order(placement *s, uint64_t most)
   memcpy(s->best_offset, s->offset, s->count * sizeof *s->offset);
 }
 
-/* One of those that pass a test, by a number; -1: none does. */
+/* Picks one of the candidates by a random number; -1 if there is none. */
 static int64_t pick(const placement *s, const ranked *top, uint32_t random)
 {
   int64_t passing = 0, chosen = -1;
@@ -245,8 +245,8 @@ static int64_t pick(const placement *s, const ranked *top, uint32_t random)
   return chosen;
 }
 
-/* A buffer that reaches the top is placed before one of those that were in its way, again and again, as long as it does
- * no harm (hill climbing over orders). The numbers are always the same. */
+/* Hill climbing over orders: repeatedly places a buffer that reaches the top before one that was in its way, as long as
+ * the height does not grow. Random numbers are always the same. */
 static void climb(placement *s, uint64_t enough)
 {
   uint32_t random = 1;
@@ -283,8 +283,8 @@ static void choose_offsets(brim_program *p)
   brim_arena_release(&scratch);
 }
 
-/* Has the first group's states in the arena for as long before their updates in the backward pass as there is room
- * beside what is alive then: their copies need not be waited for, and the plan does not become larger. */
+/* Extends the lifetimes of the first group's states to as early before their updates in the backward pass as there is
+ * room: then updates need not wait for their copies, and the plan does not grow. */
 static void fetch_first_early(brim_program *p)
 {
   if (!p->ahead || !p->graph->passes) return;

@@ -1,10 +1,10 @@
-/* The graph of a loss plugin (brim/loss.h), behind the model's output. */
+/* The graph of a loss plugin (brim/loss.h), after the model's output. */
 #include <stdio.h>
 
 #include "base/long_call.h"
 #include "graph/loss_build.h"
 
-/* Real numbers of the output's shape. */
+/* A target of real numbers, in the output's shape. */
 static brim_tensor *new_target(brim_graph *g, const brim_graph_options *o)
 {
   if (g->label->dtype != BRIM_DTYPE_I32) return g->label;
@@ -36,7 +36,7 @@ static brim_status check_result(brim_graph *g, const brim_graph_options *o, size
   if (g->label->dtype != BRIM_DTYPE_I32) wanted.rank--;
   if (!result) return brim_graph_fail(g, "loss", o->loss.id, "the plugin returned no tensor and gave no reason");
   if (g->parameter_count != parameters)
-    return brim_graph_fail(g, "loss", o->loss.id, "it makes the parameter '%s': parameters are for models",
+    return brim_graph_fail(g, "loss", o->loss.id, "it makes the parameter '%s': only models may make parameters",
                            g->parameter[parameters].value->name);
   if (result->dtype != g->real || !brim_shape_equal(&result->shape, &wanted))
     return brim_graph_fail(g, "loss", o->loss.id, "it must return one real number %s, %s; got '%s' %s %s",
@@ -59,7 +59,7 @@ brim_status brim_graph_build_loss(brim_graph *g, const brim_graph_options *o)
   brim_tensor *target = new_target(g, o);
   if (!target) return g->status;
   g->builds_loss = true;
-  g->file = ""; /* the model's: nothing of the loss has been built yet */
+  g->file = ""; /* an earlier value is the model's: no part of the loss is built yet */
   brim_long_call_begin(&call, "the loss's build", (const void *)(uintptr_t)o->loss.built->build);
   brim_tensor *result = o->loss.built->build(o->loss.self, g, g->output, target);
   brim_long_call_end(&call);

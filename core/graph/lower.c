@@ -1,8 +1,8 @@
 /* Mixed precision (Micikevicius et al., ICLR 2018), as a pass over the forward graph: every activation gets the smaller
- * type, but for what an operation's descriptor keeps wide; data, parameters and tensors made of parameters alone are
- * cast where they are read beside samples, each once, right before the first node that needs it. The backward pass then
- * has the types of what it differentiates, and gradients of parameters are added up in the parameters' own type, since
- * autodiff looks through the casts. */
+ * type, except those that the operation's descriptor keeps wide. Data, parameters and tensors made of parameters alone
+ * are cast once each, right before the first node that reads them beside samples. The backward pass then has the types
+ * of the tensors that it differentiates, and parameters' gradients are added up in the parameters' own type, as
+ * autodiff sees through casts. */
 #include "graph/lower.h"
 
 #include <assert.h>
@@ -14,7 +14,7 @@ static brim_status infer_cast(brim_graph *g, brim_node *n)
   return BRIM_OK;
 }
 
-/* The data's gradient, if anybody wants it; a parameter's does not come here. */
+/* The data's gradient, if it is wanted; parameters' gradients do not pass here. */
 static brim_status gradient_cast(brim_autodiff *ad, const brim_node *n)
 {
   brim_tensor *dy = brim_autodiff_of(ad, n->out[0]);
@@ -31,16 +31,16 @@ BRIM_OP(cast) = {.name = "cast",
 
 typedef struct pass {
   brim_graph *g;
-  uint32_t dtype;     /* that values are rounded to; g->real: they are not */
-  brim_tensor **copy; /* by the id of what was there before the pass */
-  bool *small;        /* likewise: a frozen weight that is kept in g->frozen_type */
+  uint32_t dtype;     /* type that values are rounded to; g->real: no rounding */
+  brim_tensor **copy; /* by tensor id before the pass */
+  bool *small;        /* likewise: a frozen weight stored in g->frozen_type */
   bool *of_loss;      /* likewise: made by a loss plugin's graph */
   size_t count;
 } pass;
 
 static void store_as(const brim_graph *g, brim_tensor *t, uint32_t dtype)
 {
-  if (g->real != BRIM_DTYPE_F32) return; /* only judges are wider, and they stay so */
+  if (g->real != BRIM_DTYPE_F32) return; /* only reference backends are wider, and they stay so */
   t->dtype = dtype;
   t->bytes = (uint64_t)brim_shape_count(&t->shape) * brim_dtype_bytes(dtype);
 }
@@ -55,7 +55,7 @@ static bool is_copied(const pass *p, const brim_tensor *t)
   return t->id < p->count && t->dtype == p->g->real && t != p->g->class_weight && t != p->g->label && !is_activation;
 }
 
-/* Appends the cast if t has none yet. NULL on error. */
+/* Appends the cast of t, unless there is one already. NULL on error. */
 static brim_tensor *copy_of(const pass *p, brim_tensor *t)
 {
   if (p->copy[t->id]) return p->copy[t->id];
@@ -64,7 +64,7 @@ static brim_tensor *copy_of(const pass *p, brim_tensor *t)
   return p->copy[t->id] = y;
 }
 
-/* A frozen weight as this node can read it. Each node has a copy of its own, which is gone with it. NULL on error. */
+/* A frozen weight in a type that this node reads. Each node has its own copy, which dies with it. NULL on error. */
 static brim_tensor *read_small(const pass *p, brim_tensor *t, bool wide)
 {
   brim_graph *g = p->g;
@@ -77,7 +77,7 @@ static brim_tensor *read_small(const pass *p, brim_tensor *t, bool wide)
   return y;
 }
 
-/* What a node reads in the place of its k-th input. NULL on error. */
+/* The tensor that a node reads instead of its k-th input. NULL on error. */
 static brim_tensor *lowered_input(const pass *p, const brim_node *n, uint32_t k)
 {
   brim_tensor *t = n->in[k];
@@ -87,7 +87,7 @@ static brim_tensor *lowered_input(const pass *p, const brim_node *n, uint32_t k)
   return !wide && is_copied(p, t) ? copy_of(p, t) : t;
 }
 
-/* The model's output in the type of its real targets; made once. NULL on error. */
+/* The model's output in the type of its real targets, cast once. NULL on error. */
 static brim_tensor *wide_output(const pass *p)
 {
   brim_graph *g = p->g;
@@ -100,8 +100,8 @@ static brim_tensor *wide_output(const pass *p)
   return *copy = y;
 }
 
-/* What is compared with real targets is so in their own type, as in PyTorch's autocast: they may be any numbers, and
- * the differences small beside them. */
+/* Comparison with real targets happens in their own type, as in PyTorch's autocast: targets may be large, and
+ * differences small beside them. */
 static bool widen_output(const pass *p, brim_node *n)
 {
   const brim_graph *g = p->g;
@@ -112,7 +112,7 @@ static bool widen_output(const pass *p, brim_node *n)
   return true;
 }
 
-/* Is it of a loss plugin's graph, which begins at the output and the label? Metrics are not. */
+/* Is it in a loss plugin's graph, which begins at the output and the label? Metrics are not. */
 static bool is_of_loss(const pass *p, const brim_node *n)
 {
   bool any = false;
@@ -122,7 +122,7 @@ static bool is_of_loss(const pass *p, const brim_node *n)
   return p->g->builds_loss && any && n->out[0]->role == BRIM_ROLE_ACTIVATION;
 }
 
-/* All of it is computed in the type of parameters, as autocast does with losses in PyTorch. */
+/* The whole loss is computed in the type of parameters, as in PyTorch's autocast. */
 static bool leave_wide(const pass *p, brim_node *n)
 {
   for (uint32_t k = 0; k < n->in_count && p->dtype != p->g->real; k++)
@@ -167,7 +167,7 @@ void brim_graph_lower(brim_graph *g, uint32_t dtype)
     node[i] = g->node[i];
     for (uint32_t k = 0; k < node[i]->out_count; k++) node[i]->out[k]->producer = -1;
   }
-  g->node_count = 0; /* and all over again, with the casts between */
+  g->node_count = 0; /* rebuilds the list with casts in between */
   for (size_t i = 0; i < count; i++) {
     g->file = node[i]->file;
     g->line = node[i]->line;
@@ -176,7 +176,7 @@ void brim_graph_lower(brim_graph *g, uint32_t dtype)
   }
 }
 
-/* Is it a copy of a frozen weight that is kept in a smaller type, or a copy of that? */
+/* Is it a copy of a frozen weight stored in a smaller type, or a copy of that copy? */
 static const brim_node *widening(const brim_graph *g, const brim_tensor *t)
 {
   const brim_node *n = t->producer >= 0 && t->producer < (int32_t)g->forward_count ? g->node[t->producer] : NULL;
@@ -185,7 +185,7 @@ static const brim_node *widening(const brim_graph *g, const brim_tensor *t)
   return (p && p->is_small) || widening(g, n->in[0]) ? n : NULL;
 }
 
-/* Appends the same casts again; returns what the last makes, NULL on error. */
+/* Appends the same casts again; returns the last one's result, NULL on error. */
 static brim_tensor *make_again(brim_graph *g, const brim_node *cast)
 {
   const brim_node *before = widening(g, cast->in[0]);

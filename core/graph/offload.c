@@ -13,7 +13,7 @@ static uint64_t states_of(const brim_graph *g, const brim_node *n, uint64_t alig
   return bytes;
 }
 
-/* May a node lie between two updates of a group? Moving averages do, between the weights of layers. */
+/* May a node lie between two updates of a group? Moving averages may; they lie between the weights of layers. */
 static bool makes_nothing_else(const brim_node *n)
 {
   for (uint32_t k = 0; k < n->out_count; k++)
@@ -31,14 +31,14 @@ static uint64_t largest_of(const brim_graph *g, uint64_t alignment)
   return largest;
 }
 
-/* May states of so many bytes join a group? Biases do, so that not each of them is waited for. */
+/* May states of this size join a group? Those of biases do, so that they are not waited for one by one. */
 static bool may_join(const brim_offload_group *group, uint64_t bytes, uint64_t largest)
 {
   const uint64_t all = group->bytes + bytes;
   return all <= largest && (all <= BRIM_OFFLOAD_GROUP_BYTES || bytes <= BRIM_OFFLOAD_SMALL_BYTES);
 }
 
-/* `largest`: the most bytes of a group of several updates. */
+/* `largest`: most bytes of a group with several updates. */
 static void gather(brim_program *p, uint64_t alignment, uint64_t largest)
 {
   const brim_graph *g = p->graph;
@@ -58,7 +58,7 @@ static void gather(brim_program *p, uint64_t alignment, uint64_t largest)
   }
 }
 
-/* The update's program begins with its first group: there the copies are behind what used the window before. */
+/* The update's program begins with its first group, whose copies are ordered after earlier uses of the window. */
 static void extend(brim_program *p)
 {
   brim_offload_group *group = p->group;
@@ -84,7 +84,7 @@ void brim_offload_find_groups(brim_program *p, uint64_t alignment, bool ahead)
   if (p->ahead) extend(p);
 }
 
-/* Of the state that a node has for its k-th output; NULL: that is none. */
+/* The buffer of the state that is a node's k-th output, or NULL. */
 static brim_buffer *buffer_of(const brim_program *p, int32_t node, uint32_t k)
 {
   const brim_tensor *t = p->graph->node[node]->out[k];
@@ -119,7 +119,7 @@ static void widen(brim_plan *plan, const brim_buffer *b)
   plan->window_bytes = end - start;
 }
 
-/* Copies of other groups than the first and the last two begin and end while their program runs. */
+/* Copies of all groups but the first and the last two happen while their program runs. */
 static void add_program(brim_plan *plan, const brim_program *p)
 {
   for (size_t i = 0; i < p->group_count; i++) {
@@ -130,7 +130,7 @@ static void add_program(brim_plan *plan, const brim_program *p)
   }
 }
 
-/* From a program's first group on its own lifetimes say what is free. */
+/* From a program's first group on, lifetimes decide which memory is free. */
 static void find_users(const brim_plan *plan, brim_program *p)
 {
   const int32_t end = p->group_count > 0 ? p->group[0].first : (int32_t)p->graph->node_count;

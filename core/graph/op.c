@@ -22,7 +22,7 @@ const brim_op *brim_op_at(size_t i)
   return __start_brim_ops[i];
 }
 
-/* The table by name, open addressing: every node that is built looks its operation up. */
+/* The table by name, open addressing: each new node looks up its operation. */
 #define SLOTS 1024 /* a power of two, more than twice the operations */
 static const brim_op *slot[SLOTS];
 static pthread_once_t slots_once = PTHREAD_ONCE_INIT;

@@ -1,15 +1,15 @@
-/* Where everything of a plan lies in the arena. See place.h. */
+/* The place of everything in the arena. See place.h. */
 #include "graph/place.h"
 
 #include "base/align.h"
 #include "graph/federate.h"
 
-/* What the largest micro-batch of a client brings; its graphs are not built yet. */
+/* The bytes of a client's largest micro-batch; its graphs are not built yet. */
 static uint64_t client_feed_bytes(const brim_plan *plan)
 {
   const brim_plan_request *r = plan->request.client;
   const uint64_t a = r->backend->alignment;
-  const brim_graph *g = plan->program[0].graph; /* of evaluation: samples are alike */
+  const brim_graph *g = plan->program[0].graph; /* an evaluation graph: samples have the same size */
   uint64_t most = 0;
   for (size_t i = 0; i < r->shape_count; i++) {
     const uint64_t n = (uint64_t)r->shape[i].batch, of = (uint64_t)g->batch;
@@ -20,10 +20,10 @@ static uint64_t client_feed_bytes(const brim_plan *plan)
   return most;
 }
 
-/* What a micro-batch brings, and what the backend needs to bring it while the one before is worked on. */
+/* The bytes of a micro-batch, and what the backend needs to load it while it works on the previous one. */
 static void reserve(brim_plan *plan)
 {
-  if (plan->request.server) return; /* the backend has one such place, in the server's arena */
+  if (plan->request.server) return; /* the backend has one such area, in the server's arena */
   const brim_backend_ops *backend = plan->request.backend;
   for (size_t i = 0; i < plan->program_count; i++) {
     const brim_graph *g = plan->program[i].graph;
@@ -37,7 +37,7 @@ static void reserve(brim_plan *plan)
     plan->reserved_bytes = backend->reserve_bytes(plan->request.backend_self, plan->feed_bytes);
 }
 
-/* Where the states lie that are kept in host memory. */
+/* Places the states that live in host memory. */
 static void place_in_host(brim_plan *plan, const brim_graph *update)
 {
   const uint64_t a = plan->request.backend->alignment;
@@ -49,7 +49,7 @@ static void place_in_host(brim_plan *plan, const brim_graph *update)
   }
 }
 
-/* Bytes of parameters that are trained, with buffers, and of gradients; they lie in their order, or as shards say. */
+/* Bytes of trained parameters with buffers, and of gradients; they lie in their order, or as shards require. */
 static uint64_t parameter_bytes(const brim_plan *plan, const brim_graph *g)
 {
   uint64_t bytes = 0;
@@ -63,7 +63,7 @@ static uint64_t parameter_bytes(const brim_plan *plan, const brim_graph *g)
 static uint64_t frozen_bytes(const brim_plan *plan, const brim_graph *g)
 {
   uint64_t bytes = 0;
-  if (plan->request.server) return 0; /* they lie in its arena */
+  if (plan->request.server) return 0; /* the server's arena holds them */
   for (size_t i = 0; i < g->parameter_count; i++)
     if (g->parameter[i].is_frozen)
       bytes += brim_round_up(g->parameter[i].value->bytes, plan->request.backend->alignment);
@@ -80,7 +80,7 @@ static uint64_t gradient_bytes(const brim_plan *plan, const brim_graph *train)
   return bytes;
 }
 
-/* Of moving averages, which lie in the order of the parameters, last of the optimizer's states. */
+/* Bytes of moving averages, which come last among the optimizer's states, in the order of the parameters. */
 static uint64_t average_bytes(const brim_plan *plan, const brim_graph *update)
 {
   uint64_t bytes = 0;
@@ -133,15 +133,15 @@ uint64_t brim_place_most_transient(const brim_plan *plan)
   return most;
 }
 
-/* Where a program's transient part begins. That of an update into which states are copied lies as high as it can: what
- * training has there it has near its peak only, so copies for the next update find it free early. */
+/* The start of a program's transient part. That of an update into which states are copied lies as high as possible:
+ * training uses that memory only near its peak, so copies for the next update find it free early. */
 static uint64_t transient_offset(const brim_plan *plan, const brim_program *p)
 {
   const bool high = p->kind == BRIM_PROGRAM_UPDATE && p->ahead;
   return plan->persistent_bytes + (high ? brim_place_most_transient(plan) - p->transient_bytes : 0);
 }
 
-/* Do shards say where a persistent tensor lies? Not of averages that are evaluated in the place of parameters. */
+/* Do shards place this persistent tensor? Not averages that evaluation uses instead of parameters. */
 static bool is_sharded(const brim_plan *plan, const brim_program *p, const brim_tensor *t)
 {
   const bool averages = p->kind == BRIM_PROGRAM_EVALUATE && plan->evaluated_offset != plan->parameter_offset;
@@ -161,7 +161,7 @@ static void resolve_shards(const brim_plan *plan, brim_program *p)
       p->tensor_offset[i] = starts[g->tensor[i]->role] + at[i] * brim_dtype_bytes(g->real);
 }
 
-/* Offsets of a program's tensors: persistent ones by their order, the others by their buffers. */
+/* Sets the offsets of a program's tensors: persistent ones by their order, the others by their buffers. */
 void brim_place_tensors(const brim_plan *plan, brim_program *p)
 {
   const brim_graph *g = p->graph;
@@ -172,7 +172,7 @@ void brim_place_tensors(const brim_plan *plan, brim_program *p)
   if (p->kind == BRIM_PROGRAM_EVALUATE) at[BRIM_ROLE_PARAMETER] = plan->evaluated_offset;
   const brim_plan *server = plan->request.server;
   uint64_t frozen_at = server ? server->frozen_offset : plan->frozen_offset;
-  /* A client's plan without a server is only timed: its own parameters stand for the global model then. */
+  /* A client's plan without a server is only timed: its own parameters then stand for the global model. */
   uint64_t shared_at[BRIM_ROLE_COUNT] = {[BRIM_ROLE_PARAMETER] = (server ? server : plan)->parameter_offset,
                                          [BRIM_ROLE_GRADIENT] = server ? server->gradient_offset : 0};
   for (size_t i = 0; i < p->buffer_count; i++) p->buffer[i].offset += transient_offset(plan, p);
@@ -195,7 +195,7 @@ void brim_place_tensors(const brim_plan *plan, brim_program *p)
     else if (brim_graph_is_frozen(g, t)) {
       p->tensor_offset[i] = frozen_at;
       frozen_at += brim_round_up(t->bytes, a);
-    } else if (brim_graph_offloaded(g, t) < 0) { /* else no node of this program has it */
+    } else if (brim_graph_offloaded(g, t) < 0) { /* otherwise no node of this program uses it */
       p->tensor_offset[i] = at[t->role];
       at[t->role] += brim_round_up(t->bytes, a);
     }

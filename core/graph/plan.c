@@ -1,5 +1,5 @@
-/* Making plans: programs are compiled by the backend (layouts, scratch), laid out, and stacked on the persistent part.
- */
+/* Makes plans: the backend compiles programs (layouts, scratch); they are laid out and stacked on the persistent
+ * part. */
 #include "graph/plan.h"
 
 #include <assert.h>
@@ -43,7 +43,7 @@ static bool offers(const void *backend, const char *op)
   return find_kernel(backend, op) != NULL;
 }
 
-/* A node's kernel; most often one of the nodes just before it has the same, since layers repeat. */
+/* A node's kernel; often a node just before it has the same, as layers repeat. */
 static const brim_kernel *kernel_of(const brim_program *p, const brim_backend_ops *backend, const brim_node *n)
 {
   for (size_t back = 1; back <= 32 && back <= n->index; back++)
@@ -72,7 +72,7 @@ static brim_status prepare_nodes(const brim_plan *plan, brim_program *p)
   return BRIM_OK;
 }
 
-/* Of a federation the lanes together, unless the server's own programs take more. */
+/* In a federation: all lanes together, unless the server's own programs take more. */
 static bool find_peak_of_lanes(brim_plan *plan, uint64_t transient, uint64_t live)
 {
   const brim_plan *lane = plan->lane[0];
@@ -106,13 +106,13 @@ static void find_peak(brim_plan *plan)
   plan->peak_op = brim_arena_printf(&plan->arena, "%s '%s'", n->op, n->name);
 }
 
-/* Do copies of states run beside kernels? */
+/* Are states copied beside kernels? */
 static bool copies_ahead(const brim_plan *plan)
 {
   return BRIM_HAS(brim_backend_ops, plan->request.backend, wait);
 }
 
-/* The graph is the program's then, whatever comes of it. */
+/* The program takes the graph, even on failure. */
 static brim_status compile_program(const brim_plan *plan, brim_program *p, enum brim_program_kind kind, int64_t batch,
                                    brim_graph *graph)
 {
@@ -136,13 +136,14 @@ static void release_program(const brim_plan *plan, brim_program *p)
   *p = (brim_program){0};
 }
 
-/* Are a graph's gradients to be shared out? If it has others than the first, check_alike says so. */
+/* Do the shards fit this graph's gradients? If its gradients differ from the first graph's, check_alike reports
+ * that. */
 static bool is_like_shards(const brim_shards *s, const brim_graph *g)
 {
   return s && s->gradients && s->parameter_count == g->parameter_count && s->further_count == g->further_count;
 }
 
-/* keeps_logits: a loss with its product inside and its gradient may be one node, see brim_graph_fuse_loss. */
+/* keeps_logits: a loss that includes its product may be merged with its gradient, see brim_graph_fuse_loss. */
 static brim_status build_graph(const brim_plan *plan, const brim_batch_shape *shape, bool keeps_logits,
                                brim_graph **out)
 {
@@ -163,16 +164,16 @@ static brim_status build_graph(const brim_plan *plan, const brim_batch_shape *sh
   return status;
 }
 
-/* The first graph of training says where parameters lie that are shared out. It has its gradients as they are until
- * then. */
+/* The first training graph decides where sharded parameters lie. It has whole gradients until then. */
 static brim_status share_out(brim_plan *plan, brim_graph *train)
 {
   const brim_plan_request *r = &plan->request;
   if (r->shard == BRIM_SHARD_NONE || r->world.ranks <= 1 || !r->update.op || plan->shards) return BRIM_OK;
   if (r->update.in_backward)
-    return brim_fail(BRIM_ECONFIG, "dist.shard does not go with optimizer.update=fused_backward: a rank's part of the "
-                                   "parameters is updated when the gradients of all ranks are added up\n"
-                                   "take dist.shard=none or optimizer.update=step");
+    return brim_fail(
+        BRIM_ECONFIG,
+        "dist.shard cannot be combined with optimizer.update=fused_backward: a rank can update its part of the "
+        "parameters only after the gradients of all ranks are added up\nset dist.shard=none or optimizer.update=step");
   assert(BRIM_SHARD_ELEMENTS * brim_dtype_bytes(train->real) % r->backend->alignment == 0);
   const bool gradients = r->shard == BRIM_SHARD_GRADIENTS;
   uint64_t bucket_bytes = brim_buckets_size(train, r->bucket_bytes);
@@ -184,7 +185,7 @@ static brim_status share_out(brim_plan *plan, brim_graph *train)
 
 /* ---- recompute ---- */
 
-/* Puts the program with what a level drops (r NULL: nothing) in the place of the one without. Logits are made again. */
+/* Replaces the program by one that drops what a level says (r NULL: nothing). Logits are then computed twice. */
 static brim_status rebuild(const brim_plan *plan, brim_program *p, const brim_recompute *r, uint32_t level)
 {
   const brim_batch_shape shape = {p->kind, p->info.batch};
@@ -201,7 +202,8 @@ static brim_status rebuild(const brim_plan *plan, brim_program *p, const brim_re
   return compile_program(plan, p, shape.kind, shape.batch, g);
 }
 
-/* The first level that keeps the transient part within `room`; levels whose bytes are more need no plan to tell. */
+/* Rebuilds with the first level that keeps the transient part within `room`; levels whose bytes exceed it need no
+ * plan. */
 static brim_status rebuild_to_fit(const brim_plan *plan, brim_program *p, const brim_recompute *r, uint64_t room)
 {
   for (uint32_t level = 0; level <= r->levels && p->transient_bytes > room; level++)
@@ -209,8 +211,8 @@ static brim_status rebuild_to_fit(const brim_plan *plan, brim_program *p, const 
   return BRIM_OK;
 }
 
-/* The level of the least memory. Those before the last may need less than it for the gaps between buffers, but not less
- * than their bytes. */
+/* Rebuilds with the level that takes the least memory. Levels before the last may take less because of gaps between
+ * buffers, but not less than their own bytes. */
 static brim_status rebuild_least(const brim_plan *plan, brim_program *p, const brim_recompute *r)
 {
   uint64_t least = UINT64_MAX;
@@ -263,14 +265,14 @@ static bool same_shapes(brim_tensor *const *a, brim_tensor *const *b, uint32_t c
   return true;
 }
 
-/* The next forward node without samples from i on, or NULL. */
+/* The next forward node without samples from index i on, or NULL. */
 static const brim_node *next_without_samples(const brim_graph *g, size_t *i)
 {
   while (*i < g->forward_count && brim_node_has_samples(g, g->node[*i])) ++*i;
   return *i < g->forward_count ? g->node[(*i)++] : NULL;
 }
 
-/* Have two graphs of training the same sums of gradients, and the same nodes that work on parameters alone? */
+/* Do two training graphs have the same sums of gradients, and the same nodes on parameters alone? */
 static bool uses_alike(const brim_graph *a, const brim_graph *b)
 {
   if (a->further_count != b->further_count) return false;
@@ -282,7 +284,7 @@ static bool uses_alike(const brim_graph *a, const brim_graph *b)
   for (;;) {
     const brim_node *x = next_without_samples(a, &at_a), *y = next_without_samples(b, &at_b);
     if (!x || !y) return !x && !y;
-    /* Attributes are compared, as they are hashed, byte by byte. NOLINTBEGIN(bugprone-suspicious-memory-comparison) */
+    /* Attributes are compared byte by byte, like their hashes. NOLINTBEGIN(bugprone-suspicious-memory-comparison) */
     if (x->descriptor != y->descriptor || x->in_count != y->in_count || x->out_count != y->out_count ||
         memcmp(&x->attr, &y->attr, sizeof x->attr) != 0 || !same_shapes(x->in, y->in, x->in_count) ||
         !same_shapes(x->out, y->out, x->out_count))
@@ -291,27 +293,25 @@ static bool uses_alike(const brim_graph *a, const brim_graph *b)
   }
 }
 
-/* Parameters and gradients lie in the same places in every program that has them. `train`: a graph of training before
- * g, or NULL. */
+/* Parameters and gradients must have the same places in every program. `train`: a training graph before g, or NULL. */
 static brim_status check_alike(const brim_graph *first, const brim_graph *train, const brim_graph *g)
 {
   if (brim_graph_hash(g) != brim_graph_hash(first))
     return brim_fail(BRIM_EINVAL,
-                     "the model builds other parameters for N = %lld than for N = %lld: no parameter's name or shape "
+                     "the model builds different parameters for N = %lld and N = %lld: no parameter's name or shape "
                      "may depend on the first dimension",
                      (long long)g->batch, (long long)first->batch);
   if (!train || !g->training) return BRIM_OK;
   if (uses_alike(train, g)) return BRIM_OK;
-  return brim_fail(
-      BRIM_EINVAL,
-      "the model uses its parameters differently for N = %lld than for N = %lld: how often each is used, and "
-      "which tensors are made of parameters alone, may not depend on the first dimension",
-      (long long)g->batch, (long long)train->batch);
+  return brim_fail(BRIM_EINVAL,
+                   "the model uses its parameters differently for N = %lld and N = %lld: how often each is used, and "
+                   "which tensors are computed from parameters alone, must not depend on the first dimension",
+                   (long long)g->batch, (long long)train->batch);
 }
 
 /* ---- federations ---- */
 
-/* What a client does besides training, in its own plan. */
+/* Adds a client's programs other than training to its plan. */
 static brim_status add_client_programs(brim_plan *plan, const brim_graph *train)
 {
   static const struct {
@@ -328,7 +328,7 @@ static brim_status add_client_programs(brim_plan *plan, const brim_graph *train)
   return BRIM_OK;
 }
 
-/* A lane for each client that trains at the same time; all lie one behind the other. */
+/* Plans a lane for each client that trains at the same time, one after another in the arena. */
 static brim_status add_lanes(brim_plan *plan)
 {
   const brim_plan_request *r = &plan->request;
@@ -338,7 +338,7 @@ static brim_status add_lanes(brim_plan *plan)
   for (; plan->lane_count < count; plan->lane_count++) {
     brim_plan_request client = *r->client;
     client.server = plan;
-    if (client.budget_bytes > plan->persistent_bytes) /* it is all lanes' and the server's */
+    if (client.budget_bytes > plan->persistent_bytes) /* the budget is for all lanes and the server */
       client.budget_bytes = (client.budget_bytes - plan->persistent_bytes) / (uint64_t)r->lanes;
     client.backend_self = r->backend_self;
     if (r->lanes > 1) BRIM_TRY(r->backend->lane(r->backend_self, r->lanes, &client.backend_self));
@@ -351,7 +351,7 @@ static brim_status add_lanes(brim_plan *plan)
   plan->lane_bytes = brim_round_up(plan->lane[0]->peak_bytes, r->backend->alignment);
   for (int32_t i = 1; i < count; i++)
     if (plan->lane[i]->peak_bytes != plan->lane[0]->peak_bytes)
-      return brim_fail(BRIM_EINTERNAL, "lanes of a federation differ: %llu bytes, and %llu",
+      return brim_fail(BRIM_EINTERNAL, "lanes of a federation differ: %llu bytes and %llu bytes",
                        (unsigned long long)plan->lane[0]->peak_bytes, (unsigned long long)plan->lane[i]->peak_bytes);
   return BRIM_OK;
 }

@@ -1,4 +1,4 @@
-/* The memory plan: where every tensor of a run lies, before anything is allocated.
+/* The memory plan: the place of every tensor of a run, before anything is allocated.
  *
  * A run has one arena:
  *     [ reserved | parameters | gradients | optimizer state | metrics | class weights | proof ]   persistent
@@ -7,8 +7,8 @@
  * program, memory is shared by lifetime: a view or an in-place result shares its input's buffer, a buffer lives
  * from the node that makes it to the last that needs it, and buffers that never live together may overlap.
  *
- * States that are kept in host memory lie in a block of their own there. In the arena they are transient: each has a
- * buffer around its parameter's update (graph/offload.h), which exec copies it to and from.
+ * States in host memory have a block of their own there. In the arena they are transient: each has a buffer during its
+ * parameter's update (graph/offload.h), and exec copies it in and out.
  *
  * The plan is a pure function of its request. */
 #ifndef BRIM_GRAPH_PLAN_H
@@ -19,7 +19,7 @@
 #include "graph/recompute.h"
 #include "graph/shard.h"
 
-#define BRIM_PROGRAMS_MAX 32                       /* of batch shapes */
+#define BRIM_PROGRAMS_MAX 32                       /* batch shapes */
 #define BRIM_PROGRAMS_ROOM (BRIM_PROGRAMS_MAX + 5) /* with check and update, and a client's */
 
 /* A region of memory shared by one or more tensors of a program, or a node's workspace. */
@@ -27,32 +27,32 @@ typedef struct brim_buffer {
   uint64_t bytes;      /* rounded up to the backend's alignment */
   uint64_t offset;     /* from the start of the arena */
   uint32_t role;       /* of the tensor that made it */
-  int32_t first, last; /* nodes between which it lives, inclusive; last may be one behind the last node */
+  int32_t first, last; /* nodes between which it lives, inclusive; last may be the number of nodes */
 } brim_buffer;
 
-/* Updates whose states are copied from host memory and back together: see graph/offload.h. */
+/* Updates whose states are copied from and to host memory together: see graph/offload.h. */
 typedef struct brim_offload_group {
-  int32_t from, to;    /* nodes; behind the last */
-  int32_t first, last; /* nodes between which the states have their buffers, inclusive */
+  int32_t from, to;    /* nodes [from, to) */
+  int32_t first, last; /* nodes between which the states have buffers, inclusive */
   uint64_t bytes;      /* of the states' buffers */
 } brim_offload_group;
 
 enum brim_program_kind {
   BRIM_PROGRAM_TRAIN,
   BRIM_PROGRAM_EVALUATE,
-  BRIM_PROGRAM_CHECK,  /* of the gradients, before an update that is `checked`: see brim_graph_build_check */
-  BRIM_PROGRAM_UPDATE, /* of a federation's server: what it makes of the clients' updates */
-  /* of a client: see graph/federate.h */
+  BRIM_PROGRAM_CHECK,  /* checks gradients before an update that is `checked`: see brim_graph_build_check */
+  BRIM_PROGRAM_UPDATE, /* of a federation's server: applies the clients' updates */
+  /* for a client: see graph/federate.h */
   BRIM_PROGRAM_ADOPT,
   BRIM_PROGRAM_DISTANCE,
   BRIM_PROGRAM_FOLD
 };
 
-/* A collective that a program has between its nodes: whenever it runs. See graph/collectives.h. */
+/* A collective between nodes of a program, every time the program runs. See graph/collectives.h. */
 typedef struct brim_program_collective {
-  int32_t start;        /* the node before which it is started; the number of nodes: behind the last */
-  int32_t finish;       /* the node before which it must be done, likewise; not before `start` */
-  uint32_t kind, dtype; /* of brim/comm.h */
+  int32_t start;        /* the node before which it starts; the number of nodes: at the end */
+  int32_t finish;       /* the node before which it must be done, likewise; at least `start` */
+  uint32_t kind, dtype; /* see brim/comm.h */
   uint64_t offset;      /* of its buffer, from the start of the arena */
   uint64_t count;       /* elements */
 } brim_program_collective;
@@ -62,25 +62,25 @@ typedef struct brim_program {
   brim_program_info info;
   brim_graph *graph;
   const brim_kernel **kernel; /* per node */
-  void **state;               /* per node: the backend's */
+  void **state;               /* per node: owned by the backend */
   brim_kernel_need *need;     /* per node */
-  int32_t *tensor_buffer;     /* per tensor: index of its buffer; -1: persistent */
+  int32_t *tensor_buffer;     /* per tensor: its buffer; -1: persistent */
   uint64_t *tensor_offset;    /* per tensor: from the start of the arena */
   int32_t *workspace_buffer;  /* per node; -1: none */
   brim_buffer *buffer;
   size_t buffer_count;
   brim_offload_group *group; /* in order */
   size_t group_count;
-  bool ahead;                          /* they are copied beside kernels */
-  int32_t window_first, window_last;   /* nodes before the first group that use the window; last < first: none does */
-  int32_t *bucket_ready;               /* per bucket of the plan: the node behind which it is complete; -1: at once */
-  brim_program_collective *collective; /* in the order of their starts, which is that of their ends too */
+  bool ahead;                          /* copies run beside kernels */
+  int32_t window_first, window_last;   /* nodes before the first group that use the window; last < first: none */
+  int32_t *bucket_ready;               /* per bucket of the plan: the node after which it is complete; -1: at once */
+  brim_program_collective *collective; /* in the order in which they start and end */
   size_t collective_count;
-  bool *cut;                            /* per node: copies or waits for them come before it; NULL: nowhere */
+  bool *cut;                            /* per node: copies or waits precede it; NULL: none */
   uint64_t transient_bytes;             /* as placed */
-  uint64_t live_bytes;                  /* most bytes alive at once: no placement can do with less */
-  int32_t live_node;                    /* where that is */
-  uint64_t live_class[BRIM_ROLE_COUNT]; /* what is alive there */
+  uint64_t live_bytes;                  /* most bytes alive at once: the lower bound for any placement */
+  int32_t live_node;                    /* the node where that is */
+  uint64_t live_class[BRIM_ROLE_COUNT]; /* bytes alive there, by role */
   brim_cost cost;
 } brim_program;
 
@@ -96,72 +96,72 @@ typedef struct brim_plan_request {
   int64_t grain;
   brim_update_options update; /* op NULL: no training */
   enum brim_recompute_kind recompute;
-  uint64_t budget_bytes;        /* of `auto`: as little is made again as keeps the peak below; 0: nothing is */
-  brim_world world;             /* which rank of how many the plan is for; ranks 0 or 1: there are no others */
-  uint32_t shard;               /* enum brim_shard: what the ranks share out. See graph/shard.h */
-  uint64_t bucket_bytes;        /* gradients that are added up over the ranks at a time: see brim_buckets_size */
-  brim_recompute_cache *levels; /* of requests for the same model and options; NULL: chosen for this one alone */
-  bool keep_answers;            /* graph.keep_output, of evaluation only */
+  uint64_t budget_bytes;        /* for `auto`: recompute as little as keeps the peak below; 0: nothing */
+  brim_world world;             /* the rank that the plan is for, and the number of ranks; 0 or 1: a single rank */
+  uint32_t shard;               /* enum brim_shard: what ranks share. See graph/shard.h */
+  uint64_t bucket_bytes;        /* size of gradient buckets: see brim_buckets_size */
+  brim_recompute_cache *levels; /* cache for requests with the same model and options; NULL: none */
+  bool keep_answers;            /* graph.keep_output, for evaluation only */
   brim_batch_shape shape[BRIM_PROGRAMS_MAX];
   size_t shape_count;
-  /* Of a federation's server, which has no batch shapes of training: `update` is its own optimizer's. What a client
-   * trains with, except for `server` and `backend_self`; NULL: there is no federation. Must be good during the call. */
+  /* For a federation's server, which has no batch shapes of training: `update` is its own optimizer's, and this is a
+   * client's request, except for `server` and `backend_self`. NULL: no federation. Must be valid during the call. */
   const struct brim_plan_request *client;
-  int32_t lanes;                  /* clients that train at the same time, at least 1; more need a backend's `lane` */
-  bool plans_one_lane;            /* all are alike, and nothing is to run: one stands for all of them */
-  const struct brim_plan *server; /* of a client: the plan in whose arena shared tensors and this plan lie */
+  int32_t lanes;       /* clients that train at the same time, at least 1; more than 1 need the backend's `lane` */
+  bool plans_one_lane; /* plan only one lane, as all are alike and nothing will run */
+  const struct brim_plan *server; /* for a client: the plan in whose arena shared tensors and this plan lie */
 } brim_plan_request;
 
 /* A range of the gradients: see graph/buckets.h. */
 typedef struct brim_gradient_bucket {
   uint64_t offset; /* from the start of the arena */
-  uint64_t count;  /* elements, with what lies between gradients */
+  uint64_t count;  /* elements, including gaps between gradients */
   uint32_t dtype;
-  uint32_t kind; /* BRIM_ALL_REDUCE; BRIM_REDUCE_SCATTER: of the sum a rank has its own part only */
+  uint32_t kind; /* BRIM_ALL_REDUCE; or BRIM_REDUCE_SCATTER: a rank gets only its part of the sum */
 } brim_gradient_bucket;
 
 typedef struct brim_plan {
   brim_plan_request request;
   brim_program program[BRIM_PROGRAMS_ROOM];
-  size_t program_count;    /* in the order of the request's shapes; the check and the update come last */
-  uint64_t reserved_bytes; /* the backend's own, at the start of the arena, to feed inputs through */
-  uint64_t feed_bytes;     /* of input and labels together, the most of any program */
+  size_t program_count;    /* in the order of the request's shapes; check and update come last */
+  uint64_t reserved_bytes; /* the backend's own area at the start of the arena, for feeding inputs */
+  uint64_t feed_bytes;     /* of input and labels together, the largest of any program */
   uint64_t persistent_bytes;
   /* starts of the persistent parts */
-  uint64_t evaluated_offset; /* of the parameters that evaluation uses: themselves, or their averages */
-  uint64_t frozen_offset;    /* of parameters that are not trained; the others lie behind them */
+  uint64_t evaluated_offset; /* of the parameters that evaluation uses: the parameters or their averages */
+  uint64_t frozen_offset;    /* of parameters that are not trained; the others follow */
   uint64_t parameter_offset, gradient_offset, optimizer_offset, metrics_offset, squares_offset, class_weight_offset,
       proof_offset;
-  uint64_t gradient_bytes, metrics_bytes; /* to be zeroed */
-  brim_gradient_bucket *bucket;           /* in the order in which they are added up over the ranks */
+  uint64_t gradient_bytes, metrics_bytes; /* zeroed each step */
+  brim_gradient_bucket *bucket;           /* in the order in which the ranks add them up */
   size_t bucket_count;
   brim_shards *shards;                   /* NULL: every rank updates all parameters */
-  uint64_t *host_offset;                 /* by state: where it lies in the host's block; NULL: none does */
-  uint64_t host_bytes;                   /* of that block: states that are not in the arena */
+  uint64_t *host_offset;                 /* by state: its place in the host block; or NULL */
+  uint64_t host_bytes;                   /* of that block, which holds states outside the arena */
   uint64_t window_offset, window_bytes;  /* of the arena: see graph/offload.h */
-  uint64_t peak_bytes;                   /* of the arena: exactly what will be placed */
+  uint64_t peak_bytes;                   /* of the arena: exactly what is placed */
   uint64_t lower_bound_bytes;            /* persistent + most live bytes of any program */
-  uint64_t class_bytes[BRIM_ROLE_COUNT]; /* at the peak; sum up to lower_bound_bytes */
+  uint64_t class_bytes[BRIM_ROLE_COUNT]; /* at the peak; their sum is lower_bound_bytes */
   size_t peak_program;
-  const char *peak_op; /* "conv2d_grad_input 'conv2'" at the peak; lives in the plan */
-  /* A federation's lanes. They are behind the persistent part, where the server's programs have their transient parts
-   * in turn: a lane keeps nothing from one round to the next. */
-  struct brim_plan **lane; /* [lane_count] each with an instance of the backend of its own, if there are several */
-  int32_t lane_count;      /* that are planned; 0: there is no federation */
+  const char *peak_op; /* "conv2d_grad_input 'conv2'" at the peak; owned by the plan */
+  /* A federation's lanes. They follow the persistent part, where the server's programs also have their transient parts:
+   * a lane keeps nothing between rounds. */
+  struct brim_plan **lane; /* [lane_count] each with its own backend instance, if there are several */
+  int32_t lane_count;      /* planned lanes; 0: no federation */
   uint64_t lane_bytes;     /* of each */
   brim_arena arena;
 } brim_plan;
 
-/* ECONFIG/EINVAL from the model, ENOTSUP if the backend lacks an operation, EINTERNAL. *out only on success. */
+/* ECONFIG/EINVAL from the model, ENOTSUP if the backend lacks an operation, EINTERNAL. Sets *out only on success. */
 brim_status brim_plan_create(const brim_plan_request *request, brim_plan **out);
 void brim_plan_free(brim_plan *plan);
-/* The program for a batch shape, which checks and updates do not have; NULL if the plan has none. */
+/* The program for a batch shape; NULL if the plan has none. Not for checks and updates, which have no batch. */
 const brim_program *brim_plan_program(const brim_plan *plan, enum brim_program_kind kind, int64_t batch);
-/* Values in all parameters together, without the buffers; and in those of them that are trained. */
+/* The number of values in all parameters, without buffers; and in trained parameters. */
 uint64_t brim_plan_parameters(const brim_plan *plan);
 uint64_t brim_plan_trained(const brim_plan *plan);
 const char *brim_role_name(uint32_t role); /* "parameters", ... */
-/* Checks a program's placement by brute force: no two buffers alive at one node overlap, all lie inside the arena.
+/* Checks a program's placement by brute force: no two buffers alive at one node overlap, and all are inside the arena.
  * EINTERNAL naming the two. For tests and debug builds. */
 brim_status brim_plan_check(const brim_plan *plan);
 #endif

@@ -22,7 +22,7 @@ static json_t *describe_program(const brim_program *p)
   return o;
 }
 
-/* Of the program that most of a run's steps are made of; `train`: NULL in plans without training. */
+/* For the program that most of a run's steps use; `train`: NULL in plans without training. */
 static json_t *describe_recompute(enum brim_recompute_kind kind, const brim_program *train)
 {
   json_t *o = json_object();
@@ -38,7 +38,7 @@ static void count(json_t *counts, const char *key)
   json_object_set_new(counts, key, json_integer(json_integer_value(json_object_get(counts, key)) + 1));
 }
 
-/* The row of a node's operation and reason. */
+/* The row for a node's operation and reason. */
 static json_t *row_of(json_t *rows, const brim_node *node, const char *reason)
 {
   size_t i;
@@ -72,7 +72,7 @@ void brim_plan_tell_refused(const brim_plan *plan, brim_text *out)
   size_t i;
   json_t *kernels = brim_plan_kernels_json(plan), *row;
   json_array_foreach(json_object_get(kernels, "refused"), i, row) brim_text_printf(
-      out, "%s%lld x '%s' by the backend's own kernel, which is slower: %s", i ? "\n" : "",
+      out, "%s%lld x '%s' with the backend's own, slower kernel: %s", i ? "\n" : "",
       (long long)json_integer_value(json_object_get(row, "operations")),
       json_string_value(json_object_get(row, "operation")), json_string_value(json_object_get(row, "reason")));
   json_decref(kernels);

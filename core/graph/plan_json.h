@@ -6,14 +6,14 @@
 #include "base/text.h"
 #include "graph/plan.h"
 
-/* A new reference: batch_size, peak_bytes, lower_bound_bytes, persistent_bytes, classes (bytes of each at the peak),
- * peak_operation, recompute (its kind, the operations and FLOPs made again, and these as a share of the FLOPs without),
- * and the programs with their batch, nodes, transient bytes, FLOPs and bytes moved. */
+/* Returns a new reference: batch_size, peak_bytes, lower_bound_bytes, persistent_bytes, classes (bytes of each at the
+ * peak), peak_operation, recompute (its kind, the recomputed operations and FLOPs, and their share of the FLOPs
+ * without), and the programs with their batch, nodes, transient bytes, FLOPs and bytes moved. */
 json_t *brim_plan_json(const brim_plan *plan, int64_t batch_size);
-/* A new reference: how many operations of all programs each library computes, and kernels of the backend's own
- * ("own"); "refused": of which a library that would be faster computes none, by operation and reason. */
+/* Returns a new reference: the number of operations of all programs that each library computes, and that the backend's
+ * own kernels do ("own"); "refused": those that a faster library does not support, by operation and reason. */
 json_t *brim_plan_kernels_json(const brim_plan *plan);
-/* A line for each operation and reason of those: "24 x 'attention' by the backend's own kernel, which is slower: cuDNN
+/* Prints a line for each operation and reason of those: "24 x 'attention' with the backend's own, slower kernel: cuDNN
  * does not offer it". */
 void brim_plan_tell_refused(const brim_plan *plan, brim_text *out);
 #endif

@@ -1,8 +1,7 @@
-/* `blocks` keeps what goes from one block to the next: blocks end where the results of a single node go on (the
+/* `blocks` keeps the tensors between blocks: a block ends where only a single node's results are read later (the
  * articulation points of the graph). Runs of blocks of one node each, as in a chain of layers, are joined by the square
  * root of their number (Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016); `full` joins all blocks, by
- * the number that leaves the least memory. What `auto` does, recompute_auto.c tells.
- */
+ * the number that leaves the least memory. recompute_auto.c explains `auto`. */
 #include "graph/recompute.h"
 
 #include <string.h>
@@ -28,22 +27,22 @@ void brim_recompute_tell(const brim_program *train, enum brim_recompute_kind kin
   const size_t count = train->graph->recomputed_count;
   brim_text_printf(out, "recompute=%s: ", brim_recompute_name(kind));
   if (count == 0) {
-    brim_text_add(out, "nothing has to be made again");
+    brim_text_add(out, "nothing is recomputed");
     return;
   }
   const double percent = 100 * brim_recompute_share(train);
-  brim_text_printf(out, "%zu operation%s again, ", count, brim_plural((int64_t)count));
+  brim_text_printf(out, "%zu operation%s recomputed,", count, brim_plural((int64_t)count));
   if (percent < 0.05) brim_text_add(out, "less than 0.1 % more work in a step");
   if (percent >= 0.05) brim_text_printf(out, "%.1f %% more work in a step", percent);
 }
 
 /* ---- blocks ---- */
 
-/* Do the results of this node alone go on to those behind it? */
+/* Are this node's results the only ones up to here that later nodes read? */
 static bool *find_ends(const brim_walk *w, brim_arena *arena)
 {
   const brim_graph *g = w->g;
-  int32_t *last = BRIM_ARENA_NEW(arena, int32_t, g->forward_count); /* that reads a node's results */
+  int32_t *last = BRIM_ARENA_NEW(arena, int32_t, g->forward_count); /* the last node that reads a node's results */
   bool *end = BRIM_ARENA_NEW(arena, bool, g->forward_count);
   for (size_t i = 0; i < g->forward_count; i++)
     for (uint32_t k = 0; k < g->node[i]->in_count; k++) {
@@ -64,7 +63,7 @@ static bool *find_ends(const brim_walk *w, brim_arena *arena)
   return end;
 }
 
-/* Where the model says that blocks end. False: it says nothing. */
+/* The ends of blocks that the model marks. False if it marks none. */
 static bool find_marked(const brim_walk *w, bool *end)
 {
   const brim_graph *g = w->g;
@@ -85,7 +84,7 @@ static size_t count_ends(const bool *end, size_t from, size_t to)
   return count;
 }
 
-/* Of every `join` ends that follow each other, the last stays one. */
+/* Keeps every `join`-th end of a sequence. */
 static void join_ends(bool *end, size_t from, size_t to, size_t join)
 {
   size_t seen = 0;
@@ -93,7 +92,7 @@ static void join_ends(bool *end, size_t from, size_t to, size_t join)
     if (end[i] && ++seen % join != 0) end[i] = false;
 }
 
-/* Runs of blocks of one node, as in a chain of layers: by the square root of their number. */
+/* Joins runs of blocks of one node, as in a chain of layers, by the square root of their number. */
 static void join_runs(bool *end, size_t nodes)
 {
   for (size_t i = 0; i < nodes; i++) {
@@ -105,7 +104,7 @@ static void join_runs(bool *end, size_t nodes)
   }
 }
 
-/* All but the ends. What comes behind the last is needed at once. */
+/* Drops everything except the ends, and what follows the last end, which is needed at once. */
 static void drop_blocks(const brim_graph *g, const bool *end, bool *dropped)
 {
   size_t last = g->forward_count;
@@ -113,8 +112,8 @@ static void drop_blocks(const brim_graph *g, const bool *end, bool *dropped)
   for (size_t i = 0; i < g->forward_count; i++) dropped[i] = i < last && !end[i] && brim_walk_repeats(g, g->node[i]);
 }
 
-/* So many blocks are joined as leave the least memory: about the square root of their number where all are alike and
- * what goes on is as large as what lies within; fewer where little goes on. */
+/* Joins the number of blocks that leaves the least memory: about the square root of their number if all are alike and
+ * what they pass on is as large as their inside; fewer if they pass on little. */
 static void drop_joined(const brim_program *p, const bool *end, brim_arena *arena, bool *dropped)
 {
   brim_estimate e;
@@ -156,7 +155,7 @@ void brim_recompute_choose(const brim_program *p, enum brim_recompute_kind kind,
   out->dropped[1] = dropped;
 }
 
-/* ---- what was chosen before ---- */
+/* ---- earlier choices ---- */
 
 typedef struct brim_recompute_entry {
   enum brim_recompute_kind kind;
@@ -165,7 +164,7 @@ typedef struct brim_recompute_entry {
   struct brim_recompute_entry *next;
 } brim_recompute_entry;
 
-/* Of what the choice depends on in a program whose model and options are given: sizes in memory. */
+/* Hashes what the choice depends on in a program with a given model and options: sizes in memory. */
 static uint64_t key_of(const brim_program *p)
 {
   const brim_graph *g = p->graph;
@@ -200,12 +199,12 @@ void brim_recompute_cache_release(brim_recompute_cache *cache)
 /* ---- rewriting ---- */
 
 typedef struct rewriting {
-  brim_walk w; /* the first: visits are given it */
+  brim_walk w; /* first: visits are called with it */
   brim_graph *into;
   brim_tensor **clone; /* by tensor */
 } rewriting;
 
-/* Two halves that are made again together are made by their one node. */
+/* Two halves that are recomputed together run as their one node. */
 static void append_clone(rewriting *r, const brim_node *n)
 {
   brim_graph *g = r->into;
@@ -222,7 +221,7 @@ static void append_clone(rewriting *r, const brim_node *n)
     if (!copy->out[k]) return; /* the graph has the error */
     if (t->role == BRIM_ROLE_ACTIVATION) r->clone[t->id] = copy->out[k];
   }
-  if (!n->descriptor->traits.view) { /* which is no work */
+  if (!n->descriptor->traits.view) { /* views are no work */
     g->recomputed_flops += brim_op_cost(n).flops;
     g->recomputed_count++;
   }
@@ -247,7 +246,7 @@ static void visit_rewriting(brim_walk *w, uint32_t node, bool clone)
 brim_status brim_recompute_apply(brim_graph *g, const brim_recompute *r, uint32_t level)
 {
   brim_arena scratch = {0};
-  brim_graph before = *g; /* the graph's own array is written anew */
+  brim_graph before = *g; /* the graph's own array is rewritten */
   before.node = BRIM_ARENA_NEW(&scratch, brim_node *, g->node_count);
   memcpy(before.node, g->node, g->node_count * sizeof *g->node);
   rewriting to = {.into = g};

@@ -1,11 +1,10 @@
-/* Recompute: results of the forward pass that the backward pass needs are dropped in between, and made again by clones
- * of the nodes that made them, right before their first use. It comes after fusion and autodiff and drops whole nodes,
- * so whole fused groups. A clone has the inputs and attributes of its node, and kernels are functions of these
- * (dropout's numbers come from counters): so no bit of a gradient changes.
+/* Recompute: drops results of the forward pass that the backward pass needs, and makes them again with clones of their
+ * nodes, right before their first use. It runs after fusion and autodiff and drops whole nodes, so whole fused groups.
+ * A clone has its node's inputs and attributes, and kernels are functions of these (dropout's numbers come from
+ * counters), so no bit of a gradient changes.
  *
- * What is dropped is chosen once for a graph, as levels, each of less memory and more work than the one before. The
- * first level whose plan fits costs least, and a larger budget never leads to a later level.
- */
+ * What to drop is chosen once for a graph, as levels, each of less memory and more work than the one before. The first
+ * level whose plan fits costs least, and a larger budget never leads to a later level. */
 #ifndef BRIM_GRAPH_RECOMPUTE_H
 #define BRIM_GRAPH_RECOMPUTE_H
 #include "base/text.h"
@@ -19,31 +18,32 @@ const char *brim_recompute_name(enum brim_recompute_kind kind); /* "blocks" */
 #define BRIM_RECOMPUTE_LEVELS_MAX 64
 
 typedef struct brim_recompute {
-  uint32_t levels; /* that there are, from 1; level 0 drops nothing */
-  /* by level: the nodes of the forward pass that are dropped, and the least transient bytes that a plan then takes */
+  uint32_t levels; /* number of levels, from 1; level 0 drops nothing */
+  /* by level: the forward nodes to drop, and a lower bound for the transient bytes of the plan */
   const bool *dropped[BRIM_RECOMPUTE_LEVELS_MAX + 1];
   uint64_t bytes[BRIM_RECOMPUTE_LEVELS_MAX + 1];
 } brim_recompute;
 
-/* [plan] What to drop in a training program that drops nothing yet and whose nodes are prepared, so that sizes are
- * those in memory. `none` has no level, `blocks` and `full` one, `auto` as many as help. In `arena`. */
+/* [plan] Chooses what to drop in a training program that drops nothing yet and whose nodes are prepared, so that sizes
+ * are those in memory. `none` has no level, `blocks` and `full` have one, `auto` as many as help. In `arena`. */
 void brim_recompute_choose(const struct brim_program *p, enum brim_recompute_kind kind, brim_arena *arena,
                            brim_recompute *out);
-/* What `auto` found for programs, as choosing takes much longer than planning: for plans that differ only in batch,
- * type of activations, device and budget, such as those of a run. Empty at first; freed by release. */
+/* A cache of the choices of `auto`, as choosing takes much longer than planning: for plans that differ only in batch,
+ * type of activations, device and budget, such as those of a run. Initially empty; release frees it. */
 typedef struct brim_recompute_cache {
   brim_arena arena;
   struct brim_recompute_entry *first;
 } brim_recompute_cache;
-/* [plan] brim_recompute_choose, but for what the cache has already, which lives as long as it. */
+/* [plan] brim_recompute_choose, with the cache, which owns the result. */
 const brim_recompute *brim_recompute_levels(brim_recompute_cache *cache, const struct brim_program *p,
                                             enum brim_recompute_kind kind);
 void brim_recompute_cache_release(brim_recompute_cache *cache);
-/* [plan] Puts the clones into another graph of the same model and batch, which is not prepared yet. The graph keeps
- * its error. */
+/* [plan] Adds the clones to another graph of the same model and batch, which is not prepared yet. On error the graph
+ * holds it. */
 brim_status brim_recompute_apply(brim_graph *g, const brim_recompute *r, uint32_t level);
-/* FLOPs that a program does again, as a share of what it would do without. */
+/* Recomputed FLOPs of a program, as a share of those without recompute. */
 double brim_recompute_share(const struct brim_program *p);
-/* "recompute=auto: 12 operations again, 5.6 % more work in a step", of a program of training; with `none`, nothing. */
+/* Prints "recompute=auto: 12 operations recomputed, 5.6 % more work in a step" for a training program; nothing for
+ * `none`. */
 void brim_recompute_tell(const struct brim_program *train, enum brim_recompute_kind kind, brim_text *out);
 #endif

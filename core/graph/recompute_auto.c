@@ -1,13 +1,13 @@
-/* What to drop for how little memory: a set of nodes for every 64th of the peak without recompute, of the least work
- * that was found.
+/* Chooses what to drop for each memory size: for every 64th of the peak without recompute, the set of nodes with the
+ * least work that was found.
  *
- * Blocks of the graph are solved for one budget after another (recompute_blocks.c). What is no chain of blocks,
- * descents are for: a descent goes down from the peak; of the results that wait there for the backward pass, it drops
- * those first that free most bytes for the work of making them again, looks where the peak is then, and goes on until
- * nothing lowers it. Alone it would make a long run of layers again at once, whose results then are a peak themselves.
- * So in small graphs there is one descent that may drop everything, and others that keep every end of a block, every
- * second, third, fourth, sixth and so on. Of all that is found, the set is kept that is better than what was found for
- * so much memory before; and what it drops without need is kept again. */
+ * The blocks of the graph are solved for one budget after another (recompute_blocks.c). Descents handle graphs that are
+ * not chains of blocks. A descent starts at the peak: of the results that wait there for the backward pass, it drops
+ * those first that free most bytes per work of recomputing them, finds the new peak, and continues until nothing lowers
+ * it. Alone, it would recompute a long run of layers at once, and their results would become a peak themselves. So in
+ * small graphs there is one descent that may drop everything, and others that keep every end of a block, every second,
+ * third, fourth, sixth and so on. Each set is kept if it is better than the best one for its memory so far; and nodes
+ * that it drops without need are kept again. */
 #include "graph/recompute_auto.h"
 
 #include <stdlib.h>
@@ -15,28 +15,28 @@
 
 #include "graph/recompute_blocks.h"
 
-/* What a byte moved counts for beside an operation: machines compute this many times faster than they read. */
+/* Weight of a moved byte against an operation: machines compute about this many times faster than they read. */
 #define OPERATIONS_PER_BYTE 8
-/* So many steps in a row that lower nothing end a descent. */
+/* A descent ends after this many consecutive steps without progress. */
 #define STALLS_MAX 8
-/* So many nodes are tried to be kept again, over all levels, in a graph of a thousand; more in smaller ones. */
+/* Most attempts to keep a node again, over all levels, in a graph of a thousand nodes; smaller graphs get more. */
 #define TRIES_MAX 256
-/* In larger graphs there is one descent alone: the others find little that the blocks do not. */
+/* Larger graphs get only one descent: others find little that the blocks do not. */
 #define DESCENTS_NODES_MAX 200
 /* Times that the blocks are solved for one budget. */
 #define SOLVES_MAX 3
-/* The sizes of all solutions together. */
+/* Limit for the sizes of all solutions together. */
 #define SOLVES_SIZE_MAX (56 << 20)
 
-enum { SLOTS = BRIM_RECOMPUTE_LEVELS_MAX - 1 }; /* one more level: the least memory of all */
+enum { SLOTS = BRIM_RECOMPUTE_LEVELS_MAX - 1 }; /* one more level: the least memory possible */
 
 typedef struct found {
-  uint64_t bytes, work, flops; /* bytes 0: nothing */
+  uint64_t bytes, work, flops; /* bytes 0: none */
   bool *dropped;
 } found;
 
 typedef struct worth {
-  double value; /* bytes freed for the work */
+  double value; /* bytes freed per work */
   uint64_t bytes;
   uint32_t node;
 } worth;
@@ -105,8 +105,8 @@ static void add_to(search *s, uint32_t node, size_t *count)
   s->list[(*count)++] = node;
 }
 
-/* Drops a node, the views of its results, and what comes before that nothing keeps anyway. Adds them to the list, and
- * returns how much work that is. */
+/* Drops a node, the views of its results, and earlier nodes that nothing else keeps. Adds them to the list, and returns
+ * their work. */
 static uint64_t drop(search *s, uint32_t node, size_t *count)
 {
   const brim_graph *g = s->e.w.g;
@@ -132,7 +132,7 @@ static void take_back(search *s, size_t count)
   for (size_t i = 0; i < count; i++) s->e.w.dropped[s->list[i]] = false;
 }
 
-/* Bytes of a node's results that wait at the peak between the passes, for the backward one. */
+/* Bytes of a node's results that are kept at the peak for the backward pass. */
 static uint64_t waiting_bytes(const search *s, const brim_node *n)
 {
   const brim_estimate *e = &s->e;
@@ -152,7 +152,7 @@ static int by_value(const void *a, const void *b)
   return x->node < y->node ? -1 : x->node > y->node;
 }
 
-/* What may be dropped, the best first. */
+/* Nodes that may be dropped, best first. */
 static size_t rank_nodes(search *s)
 {
   size_t ranked = 0;
@@ -171,7 +171,7 @@ static size_t rank_nodes(search *s)
 
 /* ---- descents ---- */
 
-/* What the estimate was run for last. Of what is dropped, what nobody asks for is not made again. */
+/* Stores the set that the estimate was last run for. Dropped nodes that no node needs are not recomputed. */
 static void put(const search *s, found *into, uint64_t bytes, uint64_t work)
 {
   const brim_graph *g = s->e.w.g;
@@ -190,7 +190,7 @@ static uint64_t work_made(const search *s)
   return work;
 }
 
-/* Keeps what is dropped now if it is the best so far for so many bytes. */
+/* Keeps the present set if it is the best so far for `bytes`. */
 static void offer(search *s, uint64_t bytes)
 {
   const uint64_t work = work_made(s);
@@ -199,14 +199,14 @@ static void offer(search *s, uint64_t bytes)
   if (least->bytes == 0 || bytes < least->bytes) put(s, least, bytes, work);
 }
 
-/* Drops the ranked nodes from `from` on until about so many bytes are freed, one at least. False, with all as it was:
- * the peak would rise. */
+/* Drops ranked nodes from `from` on until about `bytes` are freed, at least one node. False, with everything restored,
+ * if the peak would rise. */
 static bool try_drops(search *s, size_t from, size_t ranked, uint64_t bytes, uint64_t *peak)
 {
   uint64_t freed = 0;
   size_t count = 0;
   for (size_t i = from; i < ranked && (i == from || freed + s->ranked[i].bytes <= bytes); i++) {
-    if (s->e.w.dropped[s->ranked[i].node]) continue; /* with one before it */
+    if (s->e.w.dropped[s->ranked[i].node]) continue; /* dropped with an earlier one */
     drop(s, s->ranked[i].node, &count);
     freed += s->ranked[i].bytes;
   }
@@ -219,7 +219,7 @@ static bool try_drops(search *s, size_t from, size_t ranked, uint64_t bytes, uin
   return true;
 }
 
-/* The best nodes together, or else the first that does no harm alone. False: there is none. */
+/* Drops the best nodes together, or else the first one that does not raise the peak. False if there is none. */
 static bool step_down(search *s, uint64_t bytes, uint64_t *peak)
 {
   const size_t ranked = rank_nodes(s);
@@ -231,7 +231,7 @@ static bool step_down(search *s, uint64_t bytes, uint64_t *peak)
   return false;
 }
 
-/* From nothing dropped, never dropping what is refused. */
+/* Starts with nothing dropped; never drops refused nodes. */
 static void descend(search *s)
 {
   memset(s->e.w.dropped, 0, s->nodes * sizeof *s->e.w.dropped);
@@ -245,14 +245,14 @@ static void descend(search *s)
   }
 }
 
-/* Which ends of blocks a descent keeps: one of so many, and how many count as gone before the first. Where ends lie
- * within blocks and between them, another start makes it others. */
+/* The ends of blocks that a descent keeps: one of every `every`; `gone`: how many count as dropped before the first.
+ * Another start keeps other ends, if some lie within blocks and some between them. */
 static const struct {
   size_t every, gone;
 } kept[] = {{1, 0}, {2, 0}, {3, 0}, {4, 0}, {6, 0}, {6, 3}, {8, 0}, {8, 5}, {12, 0}, {16, 0}, {24, 0}};
 
-/* Solves for a budget, once more for less where the peak is above it: what the blocks know of the peak is nearly all.
- * False: so little memory is not to be had. */
+/* Solves for a budget, and again for a smaller one if the peak exceeds it: the blocks predict the peak nearly but not
+ * exactly. False if that memory cannot be reached. */
 static bool solve_within(search *s, brim_blocks *blocks, uint64_t bytes)
 {
   uint64_t room = bytes;
@@ -298,11 +298,11 @@ static void search_all(search *s, const bool *end)
   }
 }
 
-/* ---- giving back ---- */
+/* ---- keeping nodes again ---- */
 
-/* A descent drops what is best at its time, which later drops may have made needless: keeps nodes again, those of most
- * work first, as long as the peak stays. */
-static void relent(search *s, found *f, size_t tries)
+/* A descent drops the best node at each step, which later drops may make unnecessary: keeps nodes again, those of most
+ * work first, as long as the peak does not rise. */
+static void keep_again(search *s, found *f, size_t tries)
 {
   size_t count = 0;
   memcpy(s->e.w.dropped, f->dropped, s->nodes * sizeof *f->dropped);
@@ -317,17 +317,17 @@ static void relent(search *s, found *f, size_t tries)
   put(s, f, brim_estimate_run(&s->e), work_made(s));
 }
 
-static void relent_all(search *s)
+static void keep_all_again(search *s)
 {
   size_t levels = 0;
   for (size_t i = 0; i <= SLOTS; i++) levels += s->slot[i].bytes > 0;
   for (size_t i = 0; i <= SLOTS; i++)
-    if (s->slot[i].bytes > 0) relent(s, &s->slot[i], 1000 * TRIES_MAX / (s->nodes + 1) / levels);
+    if (s->slot[i].bytes > 0) keep_again(s, &s->slot[i], 1000 * TRIES_MAX / (s->nodes + 1) / levels);
 }
 
 /* ---- levels ---- */
 
-/* From most memory to least, without what takes no less work than something behind it. */
+/* Lists levels from most memory to least, without those that a later level beats in work. */
 static void list_levels(const search *s, brim_arena *arena, brim_recompute *out)
 {
   const found *level[BRIM_RECOMPUTE_LEVELS_MAX];
@@ -356,7 +356,7 @@ void brim_recompute_search(const brim_program *p, const bool *end, brim_arena *a
   init_search(&s, p, &scratch);
   search_all(&s, end);
   solve_blocks(&s, end, &scratch);
-  relent_all(&s);
+  keep_all_again(&s);
   list_levels(&s, arena, out);
   brim_arena_release(&scratch);
 }

@@ -1,10 +1,11 @@
-/* The search behind memory.recompute=auto. Internal to recompute*.c. */
+/* The search for memory.recompute=auto. Internal to recompute*.c. */
 #ifndef BRIM_GRAPH_RECOMPUTE_AUTO_H
 #define BRIM_GRAPH_RECOMPUTE_AUTO_H
 #include "graph/recompute_walk.h"
 
-/* What a node counts for when it runs again: its operations, and the bytes it moves. Views count nothing. */
+/* The cost of running a node again: its operations and the bytes it moves. Views cost nothing. */
 uint64_t brim_recompute_work(const brim_node *n);
-/* Fills the levels of `out`, in `arena`. `end`: nodes after which their results alone go on, [forward_count]. */
+/* Fills the levels of `out`, in `arena`. `end`: nodes whose results are the only earlier ones that later nodes read,
+ * [forward_count]. */
 void brim_recompute_search(const brim_program *p, const bool *end, brim_arena *arena, brim_recompute *out);
 #endif

@@ -1,26 +1,26 @@
-/* A graph that goes through ends of blocks, where the results of one node alone go on, is a chain. What is dropped in
- * it makes segments: a segment is some blocks, one or more, of which only the last one's end is kept. When the backward
- * pass comes to a segment, everything dropped on the way to its end is made again at once, and lives until it has been
- * used: so the segment then needs as many bytes as if nothing were dropped in it, less what is dropped beside the way,
- * which is made again later, block by block. Before it wait the bytes that the segments in front of it keep.
+/* A graph whose blocks end where later nodes read only one node's results is a chain. Dropping divides it into
+ * segments: one or more blocks, of which only the last one's end is kept. When the backward pass reaches a segment,
+ * everything dropped on the path to its end is recomputed at once, and lives until it has been used: the segment then
+ * needs as many bytes as if nothing were dropped in it, less what is dropped beside that path, which is recomputed
+ * later, block by block. The bytes that earlier segments keep wait meanwhile.
  *
- * So there is a choice for each block, of bytes kept, bytes alive when its segment is made again, and work: all subsets
- * of its nodes are tried, and those that are best for some price of a byte stay. Blocks are put together to segments,
- * where again the best for some price stay; and segments to the whole, from the front, with the least work for so many
- * bytes kept so far, each segment within the budget: a small dynamic programme. */
+ * So each block has choices of bytes kept, bytes alive when its segment is recomputed, and work: all subsets of its
+ * nodes are tried, and those that are best at some price per byte stay. Blocks are combined to segments, again keeping
+ * the best at some price; and segments to the whole chain, from the start, with the least work for the bytes kept so
+ * far, each segment within the budget: a small dynamic program. */
 #include "graph/recompute_blocks.h"
 
 #include <string.h>
 
 #include "graph/recompute_choices.h"
 
-#define MANY 40        /* of so many blocks not all lengths of segments are tried */
-#define PLACES_MAX 128 /* of bytes kept so far; half of them where there are many blocks */
+#define MANY 40        /* with this many blocks, not all segment lengths are tried */
+#define PLACES_MAX 128 /* steps of bytes kept so far; half as many if there are many blocks */
 
-/* The least work for about so many bytes kept before a block. */
+/* The least work for about this many bytes kept before a block. */
 typedef struct place {
-  int64_t kept, work; /* work -1: there is none */
-  int16_t length;     /* of the segment before, in blocks */
+  int64_t kept, work; /* work -1: impossible */
+  int16_t length;     /* of the preceding segment, in blocks */
   int16_t choice, from;
 } place;
 
@@ -30,21 +30,21 @@ struct brim_blocks {
   brim_chain chain;
   int32_t *reader; /* by tensor */
   size_t places;
-  int64_t rest_peak;    /* behind the last block, above what waits of all */
+  int64_t rest_peak;    /* after the last block, above all that waits */
   int64_t start_bytes;  /* the peak when nothing is dropped */
-  double places_a_byte; /* of the budget */
+  double places_a_byte; /* steps per byte of the budget */
   place *place;         /* [count + 1][places] */
 };
 
 /* ---- blocks of the graph ---- */
 
-/* The node whose memory a tensor is; -1: none of the forward pass. */
+/* The node that owns a tensor's memory; -1: none of the forward pass. */
 static int32_t maker_of(const brim_blocks *b, const brim_tensor *t)
 {
   return b->e->w.maker[b->e->root[t->id]];
 }
 
-/* Bytes of a node's results: `read`, those that the backward pass reads, or all. */
+/* Bytes of a node's results; `read`: only those that the backward pass reads. */
 static int64_t bytes_of(const brim_blocks *b, const brim_node *n, bool read)
 {
   int64_t bytes = 0;
@@ -70,7 +70,7 @@ static bool is_atom(const brim_blocks *b, const brim_node *n)
   return b->given->repeats[n->index] && !n->descriptor->traits.view && bytes_of(b, n, false) > 0;
 }
 
-/* The atoms of a block: if there are too many, those of fewest bytes are left out. */
+/* Finds the atoms of a block: if there are too many, those of fewest bytes are left out. */
 static void find_atoms(const brim_blocks *b, brim_chain_block *k)
 {
   const brim_graph *g = b->e->w.g;
@@ -111,8 +111,8 @@ static bool reads_before(const brim_blocks *b, const brim_node *n, size_t first)
   return false;
 }
 
-/* The peak of a block is that of its forward nodes, and of the backward ones from those that have read what is behind
- * it to the last that reads what is of it. Step and node are the same number as long as nothing is dropped. */
+/* The peak of a block covers its forward nodes, and the backward nodes from those that have read later blocks' results
+ * to the last that reads the block's own. Step and node are the same number as long as nothing is dropped. */
 static void find_peaks(brim_blocks *b)
 {
   const brim_graph *g = b->e->w.g;
@@ -142,7 +142,7 @@ static void find_peaks(brim_blocks *b)
   }
 }
 
-/* From what the cheapest node costs a byte to what the dearest does. */
+/* Prices from the cheapest node's work per byte to the dearest's. */
 static void find_prices(brim_blocks *b)
 {
   double least = 0, most = 0;
@@ -156,13 +156,13 @@ static void find_prices(brim_blocks *b)
   double price = least / 2, factor = 1;
   for (int p = 0; p < BRIM_PRICES; p++, price *= factor) {
     b->chain.price[p] = price;
-    double sixth = 1; /* the sixth root of how far the prices go, by halving */
+    double sixth = 1; /* the sixth root of the range of prices, by halving */
     while (sixth * sixth * sixth * sixth * sixth * sixth < 4 * most / (least > 0 ? least : 1)) sixth *= 1.05;
     factor = sixth;
   }
 }
 
-/* Where the backward pass reads nothing of what goes on, keeping it is never worth it: there blocks are joined. */
+/* If the backward pass does not read what a block passes on, keeping it is never worthwhile: such blocks are joined. */
 static bool is_boundary(const brim_blocks *b, const brim_node *n)
 {
   return b->given->end[n->index] && !n->descriptor->traits.view && bytes_of(b, n, true) > 0;
@@ -201,9 +201,9 @@ brim_blocks *brim_blocks_create(brim_estimate *e, const brim_blocks_given *given
   return b;
 }
 
-/* ---- the whole ---- */
+/* ---- the whole chain ---- */
 
-/* Short segments are, and where there is little memory, few fit. */
+/* Short segments are always tried; with little memory, few long ones fit. */
 static bool is_tried(const brim_blocks *b, size_t length, int64_t room)
 {
   return b->chain.count < MANY || length < 5 || length % 8 == 0 ||
@@ -217,7 +217,7 @@ static void reach(const brim_blocks *b, size_t at, const place *next)
   *p = *next;
 }
 
-static void go_on(const brim_blocks *b, size_t at, size_t from, int64_t room)
+static void extend(const brim_blocks *b, size_t at, size_t from, int64_t room)
 {
   const place *p = &b->place[at * b->places + from];
   for (size_t n = 1; n <= BRIM_SEGMENT_MAX && at + n <= b->chain.count; n++) {
@@ -230,19 +230,19 @@ static void go_on(const brim_blocks *b, size_t at, size_t from, int64_t room)
       fits = true;
       reach(b, at + n, &(place){p->kept + c->kept, p->work + c->work, (int16_t)n, (int16_t)i, (int16_t)from});
     }
-    if (!fits && n > 1) return; /* a longer one needs more */
+    if (!fits && n > 1) return; /* longer ones need more */
   }
 }
 
-/* From every place that has less work than all those of fewer bytes kept. */
-static void go_on_from_all(const brim_blocks *b, size_t at, int64_t room)
+/* Continues from every place that has less work than all places with fewer bytes kept. */
+static void extend_all(const brim_blocks *b, size_t at, int64_t room)
 {
   int64_t least = INT64_MAX;
   for (size_t from = 0; from < b->places; from++) {
     const place *p = &b->place[at * b->places + from];
     if (p->work < 0 || p->work >= least) continue;
     least = p->work;
-    go_on(b, at, from, room);
+    extend(b, at, from, room);
   }
 }
 
@@ -259,7 +259,7 @@ static void drop_choice(brim_blocks *b, size_t first, size_t n, int at)
   }
 }
 
-/* A view is where what it looks at is. */
+/* A view is dropped with the tensor that it views. */
 static void drop_views(brim_blocks *b)
 {
   const brim_graph *g = b->e->w.g;
@@ -285,7 +285,7 @@ bool brim_blocks_solve(brim_blocks *b, uint64_t bytes)
   b->places_a_byte = ((double)b->places - 0.001) / (double)(room + 1);
   for (size_t i = 0; i < (b->chain.count + 1) * b->places; i++) b->place[i].work = -1;
   reach(b, 0, &(place){0});
-  for (size_t at = 0; at < b->chain.count; at++) go_on_from_all(b, at, room);
+  for (size_t at = 0; at < b->chain.count; at++) extend_all(b, at, room);
   const place *best = NULL;
   for (size_t i = 0; i < b->places; i++) {
     const place *p = &b->place[b->chain.count * b->places + i];

@@ -1,4 +1,4 @@
-/* What to drop within a budget, solved block by block. Internal to recompute*.c. */
+/* Chooses what to drop within a budget, block by block. Internal to recompute*.c. */
 #ifndef BRIM_GRAPH_RECOMPUTE_BLOCKS_H
 #define BRIM_GRAPH_RECOMPUTE_BLOCKS_H
 #include "graph/recompute_walk.h"
@@ -7,16 +7,16 @@ typedef struct brim_blocks brim_blocks;
 
 /* By node of the forward pass. */
 typedef struct brim_blocks_given {
-  const bool *end;      /* its results alone go on to what is behind it */
+  const bool *end;      /* of the earlier results, later nodes read only its own */
   const bool *repeats;  /* it may be dropped */
-  const uint64_t *work; /* of making it again */
+  const uint64_t *work; /* of running it again */
 } brim_blocks_given;
 
-/* In `arena`. `e`: of the program, with nothing dropped. */
+/* In `arena`. `e`: the program's estimate, with nothing dropped. */
 brim_blocks *brim_blocks_create(brim_estimate *e, const brim_blocks_given *given, brim_arena *arena);
-/* What the time to solve grows with, in steps of a nanosecond or two. */
+/* A measure of the time to solve, in steps of a nanosecond or two. */
 size_t brim_blocks_size(const brim_blocks *b);
-/* Sets e->w.dropped to what should keep the peak within `bytes` with the least work; brim_estimate_run tells whether it
- * does. False, with nothing changed: there is no such set. */
+/* Sets e->w.dropped to a set that should keep the peak within `bytes` with the least work; brim_estimate_run gives the
+ * real peak. False, with nothing changed, if there is no such set. */
 bool brim_blocks_solve(brim_blocks *b, uint64_t bytes);
 #endif

@@ -1,7 +1,7 @@
 /* See recompute_choices.h. */
 #include "graph/recompute_choices.h"
 
-#define PERIOD_MAX 4 /* of blocks, after which they may repeat */
+#define PERIOD_MAX 4 /* in blocks: longest period with which blocks may repeat */
 #define STEPS 12     /* of bytes kept */
 #define CHOICES_MAX (2 * BRIM_PRICES + STEPS)
 #define CANDIDATES_MAX 1024
@@ -17,10 +17,10 @@ static bool is_better(const brim_choice *x, const brim_choice *y)
   return x->work != y->work ? x->work < y->work : needs(x) < needs(y);
 }
 
-/* Those that are best at some price of a byte. */
+/* Marks those that are best at some price per byte. */
 static void mark_priced(const brim_chain *b, const brim_choice *from, int count, bool *taken)
 {
-  static const double weight[2][2] = {{1, 0}, {1, 1}}; /* of bytes kept, and of those alive */
+  static const double weight[2][2] = {{1, 0}, {1, 1}}; /* of bytes kept, and of bytes alive */
   for (int p = 0; p < 2 * BRIM_PRICES; p++) {
     int best = 0;
     double least = 0;
@@ -35,7 +35,7 @@ static void mark_priced(const brim_chain *b, const brim_choice *from, int count,
   }
 }
 
-/* And those of least work for so many bytes kept, which lie between. */
+/* Marks those of least work per step of bytes kept, which lie between. */
 static void mark_stepped(const brim_choice *from, int count, bool *taken)
 {
   int best[STEPS];
@@ -53,7 +53,7 @@ static void mark_stepped(const brim_choice *from, int count, bool *taken)
     if (best[i] >= 0) taken[best[i]] = true;
 }
 
-/* Leaves out what another one is better than in everything. */
+/* Removes choices that another one beats in everything. */
 static brim_choices choose(const brim_chain *b, const brim_choice *from, int count)
 {
   bool taken[CANDIDATES_MAX] = {false};
@@ -70,11 +70,11 @@ static brim_choices choose(const brim_chain *b, const brim_choice *from, int cou
   return out;
 }
 
-/* What dropping these atoms of a block means. */
+/* The effect of dropping these atoms of a block. */
 static brim_choice weigh(const brim_chain *b, const brim_chain_block *k, uint32_t atoms)
 {
   brim_choice c = {.kept = k->waits, .atoms = atoms, .before = -1};
-  uint32_t asked = 0, way = 0; /* read by what is made again; made again on the way to the end */
+  uint32_t asked = 0, way = 0; /* read by what is recomputed; recomputed on the path to the end */
   for (uint32_t a = k->atoms; a-- > 0;) {
     const uint32_t bit = 1u << a;
     const bool end = k->end_drops && a + 1 == k->atoms;
@@ -107,8 +107,8 @@ void brim_choices_find_inside(const brim_chain *b, brim_chain_block *k)
   }
 }
 
-/* The peak of segment x with the block k behind it, by k's choice. What is dropped on the way to k is made again when
- * it is asked for: if k is the last, not before k's backward pass reads it, or what is made again in k does. */
+/* The peak of segment x extended by block k, with k's choice. What is dropped on the path to k is recomputed when it is
+ * needed: if k is the last block, not before k's backward pass, or a node that is recomputed in k, reads it. */
 static int64_t peak_of(const brim_choice *x, const brim_chain_block *k, const brim_choice *y, bool is_last)
 {
   const int64_t early = x->kept + k->peak, late = x->alive + (is_last && !y->reads ? k->late : k->peak);
@@ -116,8 +116,9 @@ static int64_t peak_of(const brim_choice *x, const brim_chain_block *k, const br
   return x->peak > peak ? x->peak : peak;
 }
 
-/* Segments `from` with the block k behind them. */
-static brim_choices put_behind(const brim_chain *b, const brim_choices *from, const brim_chain_block *k, bool drop_end)
+/* Extends the segments `from` by the block k. */
+static brim_choices append_block(const brim_chain *b, const brim_choices *from, const brim_chain_block *k,
+                                 bool drop_end)
 {
   brim_choice all[CANDIDATES_MAX];
   const brim_choices *with = &k->inside[drop_end];
@@ -142,8 +143,8 @@ void brim_choices_find_segments(brim_chain *b, size_t first, const brim_chain_bl
   k->open[0] = (brim_choices){&nothing, 1};
   for (size_t n = 1; n <= BRIM_SEGMENT_MAX && first + n <= b->count && k->open[n - 1].count > 0; n++) {
     const brim_chain_block *last = &b->block[first + n - 1];
-    k->open[n] = n <= alike ? like->open[n] : put_behind(b, &k->open[n - 1], last, true);
-    k->closed[n] = n <= alike ? like->closed[n] : put_behind(b, &k->open[n - 1], last, false);
+    k->open[n] = n <= alike ? like->open[n] : append_block(b, &k->open[n - 1], last, true);
+    k->closed[n] = n <= alike ? like->closed[n] : append_block(b, &k->open[n - 1], last, false);
   }
 }
 

@@ -1,10 +1,10 @@
-/* Fused nodes as the two that they do the work of, where recompute may treat the two apart: a transformer's residual
- * sum is needed by every block behind it, but the norm that is made with it is cheap to make again from it. */
+/* Splits fused nodes into the two that they replace, where recompute may treat the two separately: every later block of
+ * a transformer needs a residual sum, but the norm that is computed with it is cheap to recompute from it. */
 #include <string.h>
 
 #include "graph/recompute_walk.h"
 
-/* Has the backend both operations? It need not have them where it has the fused one. */
+/* Does the backend have both operations? It may have only the fused one. */
 static bool offers_both(const brim_graph *g, const brim_node half[2])
 {
   return !g->offers || (g->offers(g->offers_arg, half[0].op) && g->offers(g->offers_arg, half[1].op));

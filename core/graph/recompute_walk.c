@@ -49,7 +49,7 @@ static int by_index(const void *a, const void *b)
   return (x > y) - (x < y);
 }
 
-/* Puts the maker of a dropped tensor onto the stack, unless its clone is there already. */
+/* Pushes the maker of a dropped tensor onto the stack, unless it has been cloned already. */
 static void ask_for(brim_walk *w, uint32_t tensor, size_t *count)
 {
   const int32_t maker = w->maker[tensor];
@@ -58,7 +58,7 @@ static void ask_for(brim_walk *w, uint32_t tensor, size_t *count)
   w->stack[(*count)++] = (uint32_t)maker;
 }
 
-/* Clones what makes a dropped tensor, back to tensors that are kept. */
+/* Clones the nodes that make a dropped tensor, back to tensors that are kept. */
 static void make_again(brim_walk *w, uint32_t tensor)
 {
   size_t count = 0;
@@ -103,8 +103,8 @@ static bool is_gradient_of_buffer(const brim_graph *g, const brim_tensor *t)
   return false;
 }
 
-/* What adds to gradients of parameters or to the metrics runs once. What batch norm adds to its moving averages, a
- * clone adds to memory of its own. */
+/* Nodes that add to gradients of parameters or to the metrics must run only once. The sums that batch norm adds to its
+ * moving averages go to scratch memory in a clone. */
 bool brim_walk_repeats(const brim_graph *g, const brim_node *n)
 {
   for (uint32_t k = 0; k < n->out_count; k++)
@@ -114,7 +114,7 @@ bool brim_walk_repeats(const brim_graph *g, const brim_node *n)
 
 /* ---- lifetimes ---- */
 
-/* `clone`: of a dropped tensor the second instance. */
+/* `clone`: the second instance of a dropped tensor. */
 static void touch(brim_estimate *e, uint32_t tensor, bool clone)
 {
   const uint32_t root = e->root[tensor];
@@ -136,7 +136,7 @@ static void touch_outputs(brim_estimate *e, uint32_t node, bool clone)
   for (uint32_t k = out->begin[node]; k < out->begin[node + 1]; k++) touch(e, out->id[k], clone);
 }
 
-/* Two halves that one kernel does are two steps in which everything of both lives. */
+/* Two halves that one kernel computes are two steps with everything of both alive. */
 static void visit_time(brim_walk *w, uint32_t node, bool clone)
 {
   brim_estimate *e = (brim_estimate *)w;
@@ -152,7 +152,7 @@ static void visit_time(brim_walk *w, uint32_t node, bool clone)
   e->live[e->now++] = w->together ? e->both[node] : e->here[node];
 }
 
-/* May out[k] lie in the place of an input, so that the two need memory once? */
+/* May out[k] take the memory of an input, so that the two need it once? */
 static bool may_take_over(const brim_node *n, uint32_t k, const brim_kernel_need *need)
 {
   const brim_op *op = n->descriptor;
@@ -170,7 +170,7 @@ static bool is_transient(const brim_graph *g, const brim_tensor *t)
          brim_graph_passes(g, t) || brim_graph_offloaded(g, t) >= 0;
 }
 
-/* Workspace, less results that may lie in place. */
+/* Workspace, less results that may be in place. */
 static int64_t measure_node(const brim_estimate *e, const brim_node *n, const brim_kernel_need *need)
 {
   int64_t bytes = (int64_t)need->workspace_bytes;
@@ -179,7 +179,7 @@ static int64_t measure_node(const brim_estimate *e, const brim_node *n, const br
   return bytes;
 }
 
-/* What a second half needs alone is little: those that there are go over values one by one. */
+/* A second half needs little workspace alone: the existing ones are elementwise or nearly so. */
 static void measure(brim_estimate *e, const brim_program *p, brim_arena *arena)
 {
   static const brim_kernel_need nothing;

@@ -1,16 +1,16 @@
-/* Two things make it quick:
- *   - Buffers that have their place are kept by offset, in chunks. A chunk whose buffers all end below what is looked
- *     for, or live at other times, is passed over at once.
- *   - Of each node the floor is known: everything below it is taken while the node runs. The search starts at the
- *     highest floor of the buffer's life. Activations that wait for the backward pass lie on each other from offset 0
- *     on, so most searches start near where they end. */
+/* Two things make it fast:
+ *   - Placed buffers are kept by offset, in chunks. A chunk whose buffers all end below the searched range, or live at
+ *     other times, is skipped at once.
+ *   - Each node has a floor: everything below it is occupied while the node runs. The search starts at the highest
+ *     floor of the buffer's life. Activations that wait for the backward pass are stacked from offset 0, so most
+ *     searches start near the top of the stack. */
 #include "graph/room.h"
 
 #include <string.h>
 
 /* A full chunk is split in two. */
 #define CHUNK 128
-/* With so few buffers in place, going through them takes less time than looking for the floor. */
+/* With at most this many placed buffers, scanning them is faster than finding the floor. */
 #define FEW (2 * CHUNK)
 
 typedef struct placed {
@@ -23,27 +23,27 @@ typedef struct chunk {
   size_t count;
   uint64_t offset;     /* the lowest */
   uint64_t end;        /* the highest */
-  int32_t first, last; /* all live between these */
+  int32_t first, last; /* all live within these nodes */
 } chunk;
 
 struct brim_room {
   chunk *chunk; /* by offset */
   size_t chunk_count;
   placed *item; /* of all chunks */
-  /* A binary tree over the nodes of the program: 1 is the root, 2 i and 2 i + 1 are below i, and the leaves begin at
-   * `leaves`. Each has the highest floor of the nodes below it. */
+  /* A binary tree over the nodes of the program: 1 is the root, 2 i and 2 i + 1 are the children of i, and the leaves
+   * begin at `leaves`. Each entry is the highest floor of the nodes below it. */
   uint64_t *floor;
   size_t leaves;
 };
 
 /* ---- floors ---- */
 
-/* Where the part of the tree below `at` begins and how many nodes it has. */
+/* The first node and the number of nodes below tree index `at`. */
 typedef struct part {
   size_t at, begin, size;
 } part;
 
-/* What raise_floor left to do below: where the highest floor was, there it is now what it says here. */
+/* Completes what raise_floor left undone below: where the highest floor was, it becomes the value here. */
 static void push_down(brim_room *r, size_t at)
 {
   uint64_t *below = &r->floor[2 * at];
@@ -62,8 +62,8 @@ static uint64_t highest_floor(brim_room *r, part p, size_t first, size_t last)
   return low > high ? low : high;
 }
 
-/* A buffer takes [from, to) from node `first` to `last`: a floor that is `from` becomes `to`. No floor of its life is
- * above `from`, so those are the highest there are. */
+/* A buffer takes [from, to) from node `first` to `last`: floors equal to `from` become `to`. No floor of its life is
+ * above `from`, so those are the highest. */
 static void raise_floor(brim_room *r, part p, size_t first, size_t last, uint64_t from, uint64_t to)
 {
   if (r->floor[p.at] < from) return;
@@ -133,12 +133,12 @@ static uint64_t find_room(const brim_room *r, uint64_t at, uint64_t bytes, int32
   return at;
 }
 
-/* ---- both ---- */
+/* ---- the interface ---- */
 
 brim_room *brim_room_create(size_t count, int32_t last, brim_arena *arena)
 {
   brim_room *r = BRIM_ARENA_NEW(arena, brim_room, 1);
-  const size_t most = count / (CHUNK / 2) + 1; /* a chunk that was split keeps a half */
+  const size_t most = count / (CHUNK / 2) + 1; /* a split chunk keeps half */
   r->chunk = BRIM_ARENA_NEW(arena, chunk, most);
   r->item = BRIM_ARENA_NEW(arena, placed, most * CHUNK);
   r->leaves = 1;

@@ -1,6 +1,5 @@
-/* Where buffers of a program lie, and where there is room for the next: the lowest offset that is free for its whole
- * life. A program of ten thousand nodes has tens of thousands of buffers, so neither the buffers that have their place
- * nor the nodes of a life are gone through one by one. */
+/* Places a program's buffers: finds the lowest offset that is free for a buffer's whole life. A program of ten thousand
+ * nodes has tens of thousands of buffers, so the search visits neither all placed buffers nor all nodes of a life. */
 #ifndef BRIM_GRAPH_ROOM_H
 #define BRIM_GRAPH_ROOM_H
 #include <stddef.h>
@@ -10,10 +9,11 @@
 
 typedef struct brim_room brim_room;
 
-/* For `count` buffers, which live between nodes 0 and `last`, inclusive. Lives in the arena. */
+/* For `count` buffers that live between nodes 0 and `last`, inclusive. In `arena`. */
 brim_room *brim_room_create(size_t count, int32_t last, brim_arena *arena);
-/* Nothing has its place any more. */
+/* Removes all buffers. */
 void brim_room_clear(brim_room *r);
-/* Gives so many bytes, one at least, the lowest place that is free from node `first` to `last`; returns its offset. */
+/* Places a buffer of `bytes`, at least one, at the lowest offset that is free from node `first` to `last`; returns the
+ * offset. */
 uint64_t brim_room_take(brim_room *r, uint64_t bytes, int32_t first, int32_t last);
 #endif

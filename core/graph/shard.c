@@ -1,4 +1,4 @@
-/* Which parameters lie where, and what of them is whose. See shard.h. */
+/* The places of sharded parameters, and the ranks' parts of them. See shard.h. */
 #include "graph/shard.h"
 
 #include "base/align.h"
@@ -8,7 +8,7 @@ static uint64_t elements_of(const brim_tensor *t)
   return brim_round_up((uint64_t)brim_shape_count(&t->shape), BRIM_SHARD_ELEMENTS);
 }
 
-/* Ends the bucket that has `elements` of parameters. */
+/* Ends the bucket, which has `elements` of parameters. */
 static void close_bucket(brim_shards *s, uint64_t elements)
 {
   brim_shard_bucket *b = &s->bucket[s->bucket_count++];
@@ -20,11 +20,11 @@ static void close_bucket(brim_shards *s, uint64_t elements)
   s->gradient_count += s->gradients ? b->part : b->part * ranks;
 }
 
-/* ---- how large buckets are ---- */
+/* ---- the size of buckets ---- */
 
 #define SIZE_LEAST 65536u /* bytes; smaller messages cost more than their contents */
 
-/* The most bytes of two buckets that follow each other, which exist at the same time. */
+/* The most bytes of two consecutive buckets, which exist at the same time. */
 static uint64_t most_alive(const brim_graph *g, uint64_t bucket_bytes)
 {
   uint64_t before = 0, now = 0, most = 0;
@@ -52,7 +52,7 @@ uint64_t brim_shards_bucket_bytes(const brim_graph *g, uint64_t most)
   return size;
 }
 
-/* ---- what lies where ---- */
+/* ---- places ---- */
 
 static void fill_buckets(brim_shards *s, const brim_graph *g, uint64_t bucket_bytes)
 {
@@ -138,7 +138,7 @@ void brim_shards_find_places(const brim_shards *s, const brim_graph *g, uint64_t
     at[g->parameter[i].value->id] = s->value_at[i];
     if (g->parameter[i].gradient) at[g->parameter[i].gradient->id] = s->gradient_at[i];
   }
-  for (size_t i = 0; i < s->further_count; i++) { /* a graph may have more, which are brief */
+  for (size_t i = 0; i < s->further_count; i++) { /* a graph may have more, which are transient */
     if (!g->further || !g->further[i].gradient) continue;
     const brim_own_slice *slice = g->slice && !g->further[i].of ? &g->slice[g->further[i].parameter] : NULL;
     at[g->further[i].gradient->id] = s->further_at[i] + (slice ? (uint64_t)slice->first : 0);

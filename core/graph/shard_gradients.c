@@ -1,10 +1,10 @@
-/* Gradients that are shared out (dist.shard=gradients): those of a bucket lie in one buffer, which begins as zeros
- * right before the first node that adds to any of them. Behind the last one the sum over all ranks is scattered
- * (graph/collectives.h), and a node adds the own part to what the rank keeps: behind the last node of the next bucket,
- * so that a device may work on while ranks talk, and two buckets are there at a time.
+/* Sharded gradients (dist.shard=gradients): those of a bucket share one buffer, which is zeroed right before the first
+ * node that adds to any of them. After the last such node the sum over all ranks is scattered (graph/collectives.h),
+ * and a node adds the own part to what the rank keeps. That node comes after the last node of the next bucket, so that
+ * a device works on while ranks communicate, and two buckets exist at a time.
  *
- * Gradients of further uses of a parameter are buffers of their own, added to the parameter's when they are complete.
- */
+ * Gradients of further uses of a parameter are buffers of their own, added to the parameter's when they are
+ * complete. */
 #include <string.h>
 
 #include "graph/shard.h"
@@ -16,11 +16,11 @@ typedef struct rewriting {
   const brim_shards *shards;
   brim_arena scratch;
   size_t tensors;
-  size_t *bucket;  /* by tensor: of the gradient that it is, or is added to; NONE: it is none */
-  size_t *further; /* by tensor: its index among those of further uses; NONE: it is none */
+  size_t *bucket;  /* by tensor: the bucket of the gradient that it is, or is added to; or NONE */
+  size_t *further; /* by tensor: its index among gradients of further uses; or NONE */
   size_t *last;    /* by tensor: the last node that adds to it */
-  size_t *ready;   /* by bucket: the last node that adds to anything of it; those before it are ready then too */
-  bool *begun;     /* by tensor, later ones too: it has its zeros */
+  size_t *ready;   /* by bucket: the last node that adds to any of it or of earlier buckets */
+  bool *begun;     /* by tensor, including later ones: it has been zeroed */
   size_t closed;   /* buckets that are complete */
 } rewriting;
 
@@ -43,7 +43,7 @@ static void add_bucket(rewriting *r, size_t k)
   lay_within(g, shard->part, shard->all, b->part * (uint64_t)r->shards->world.rank);
 }
 
-/* Makes the buckets' tensors, and says of every gradient where it lies. */
+/* Makes the buckets' tensors, and assigns every gradient its place. */
 static void lay_out(rewriting *r)
 {
   brim_graph *g = r->g;
@@ -58,7 +58,7 @@ static void lay_out(rewriting *r)
   }
   for (size_t i = 0; i < g->further_count; i++) {
     const brim_tensor *gradient = g->further[i].gradient;
-    if (g->further[i].of) continue; /* of the whole step, and every rank has it whole */
+    if (g->further[i].of) continue; /* for the whole step; every rank has it whole */
     r->bucket[gradient->id] = r->shards->bucket_of[g->further[i].parameter];
     r->further[gradient->id] = i;
     lay_within(g, gradient, gradient, 0);
@@ -87,14 +87,14 @@ static void begin(rewriting *r, brim_tensor *t)
   brim_graph_node_into(r->g, "zero", t->name, NULL, 0, &t, 1, NULL);
 }
 
-/* Before a node that adds to a gradient: what it lies in. */
+/* Before a node that adds to a gradient: zeroes its buffer. */
 static void begin_gradient(rewriting *r, brim_tensor *gradient)
 {
   if (gradient->id >= r->tensors || r->bucket[gradient->id] == NONE) return;
   begin(r, r->further[gradient->id] == NONE ? r->g->shard[r->bucket[gradient->id]].all : gradient);
 }
 
-/* Behind the last node that adds to a further gradient. */
+/* After the last node that adds to a further gradient. */
 static void add_further(rewriting *r, brim_tensor *gradient, size_t node)
 {
   if (r->further[gradient->id] == NONE || r->last[gradient->id] != node) return;
@@ -110,7 +110,7 @@ static void keep(rewriting *r, size_t bucket)
   brim_graph_node_into(r->g, "accumulate", own->name, &part, 1, &own, 1, NULL);
 }
 
-/* Of a parameter that nothing flows back to the sum is one of zeros. */
+/* A parameter without any gradient contributes zeros to the sum. */
 static void close_buckets(rewriting *r, size_t node)
 {
   for (; r->closed < r->g->shard_count && r->ready[r->closed] <= node; r->closed++) {

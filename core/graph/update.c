@@ -1,4 +1,4 @@
-/* The graph of an optimizer's update: what it keeps of the parameters, and the nodes that work on them. */
+/* The graph of an optimizer's update: its states, and the nodes that change parameters. */
 #include "graph/update.h"
 
 #include <stdio.h>
@@ -17,8 +17,8 @@ static brim_tensor *add_square(brim_graph *g, const char *name, brim_tensor *gra
   return sum;
 }
 
-/* The nodes before the updates: the norm of all gradients (buffers have none), of which a rank has its parts; between
- * them are zeros. Returns the sum of their squares. */
+/* The nodes before the updates: the norm of all gradients (without buffers). A rank has its parts of them, with zeros
+ * between. Returns the sum of their squares. */
 static brim_tensor *add_squares(brim_graph *g, const brim_update_options *options)
 {
   brim_tensor *sum = NULL;
@@ -52,16 +52,16 @@ brim_update_form brim_update_form_of(const brim_update_options *options, const b
   return form;
 }
 
-/* Kernels read and write states by the parameter's size and type, so a form from a plugin is checked here. */
+/* Kernels read and write states by the parameter's size and type, so a plugin's form is checked here. */
 static void check_form(brim_graph *g, const brim_update_options *options, const brim_update_form *form,
                        const brim_tensor *parameter)
 {
   const char *name = parameter->name;
-  if (strcmp(options->op, "formula") != 0) return; /* brim's own, with a kernel that knows its states */
+  if (strcmp(options->op, "formula") != 0) return; /* brim's own, whose kernel knows its states */
   if (strcmp(form->op, options->op) != 0)
     brim_graph_fail(g, "optimizer", name, "form() sets op, which only brim's own optimizers may");
   else if (!form->formula && !options->build)
-    brim_graph_fail(g, "optimizer", name, "form() sets formula to NULL, and ops.build is NULL");
+    brim_graph_fail(g, "optimizer", name, "form() sets formula to NULL, but ops.build is NULL too");
   else if (form->state_count > BRIM_OPTIMIZER_STATES_MAX || form->number_count > BRIM_OPTIMIZER_NUMBERS_MAX)
     brim_graph_fail(g, "optimizer", name, "form() declares %u states and %u numbers: at most %d and %d are allowed",
                     form->state_count, form->number_count, BRIM_OPTIMIZER_STATES_MAX, BRIM_OPTIMIZER_NUMBERS_MAX);
@@ -73,8 +73,7 @@ static void check_form(brim_graph *g, const brim_update_options *options, const 
     if (!state->name)
       brim_graph_fail(g, "optimizer", name, "form() gives state %u no name", k);
     else if (state->dtype != parameter->dtype || state->block != 0)
-      brim_graph_fail(g, "optimizer", name, "form() must leave dtype and block of the state '%s' as they are",
-                      state->name);
+      brim_graph_fail(g, "optimizer", name, "form() must not change dtype and block of the state '%s'", state->name);
     else if (form->formula && !brim_shape_equal(&state->shape, &parameter->shape))
       brim_graph_fail(g, "optimizer", name,
                       "form() gives the state '%s' the shape %s, but a formula updates states element by element with "
@@ -91,7 +90,7 @@ const char *brim_update_state_name(brim_arena *arena, const brim_tensor *paramet
   return brim_arena_printf(arena, "%s.%u", parameter->name, k);
 }
 
-/* Of a slice, the states of its elements. */
+/* For a slice, the states of its elements. */
 static void add_state(brim_graph *g, size_t parameter, const brim_update_form *form, uint32_t k)
 {
   const brim_tensor *whole = g->parameter[parameter].value;
@@ -107,7 +106,7 @@ static void add_state(brim_graph *g, size_t parameter, const brim_update_form *f
   g->state[g->state_count++] = (brim_state){t, parameter, first};
 }
 
-/* Has this rank anything of a parameter to update? No optimizer works on a buffer, or on what is frozen. */
+/* Does this rank update any of a parameter? Optimizers skip buffers and frozen parameters. */
 static bool is_updated(const brim_graph *g, size_t parameter)
 {
   return brim_parameter_is_trained(&g->parameter[parameter]) && (!g->slice || g->slice[parameter].value);
@@ -153,8 +152,8 @@ static size_t first_state(const brim_graph *g, size_t parameter)
 
 /* ---- formulas ---- */
 
-/* Parameters mostly have the same formula: one is kept for all. NULL, with the graph failed: it cannot be read.
- * evaluated: not the update, but what is evaluated. */
+/* Parameters mostly share a formula, so it is parsed once. NULL, with the error in the graph, if it is not valid.
+ * evaluated: the formula for evaluation instead of the update's. */
 static const brim_formula *formula_of(brim_graph *g, const brim_update_options *options, const brim_update_form *form,
                                       bool evaluated)
 {
@@ -173,7 +172,7 @@ static const brim_formula *formula_of(brim_graph *g, const brim_update_options *
   return made;
 }
 
-/* The parameter's states, to list[]; returns how many. */
+/* Adds the parameter's states to list[]; returns how many. */
 static uint32_t list_states(const brim_graph *g, size_t parameter, brim_tensor **list)
 {
   uint32_t count = 0;
@@ -213,7 +212,7 @@ void brim_update_add_steer(brim_graph *g, size_t parameter)
   brim_graph_node_into(g, "steer", p->value->name, in, 3, &gradient, 1, NULL);
 }
 
-/* A node of which only shapes are given. */
+/* A node that only moves values, made from shapes. */
 static brim_tensor *move(brim_graph *g, const char *op, brim_tensor *x, int64_t start, int64_t count)
 {
   const brim_shape flat = {1, {count}};
@@ -223,11 +222,11 @@ static brim_tensor *move(brim_graph *g, const char *op, brim_tensor *x, int64_t 
   return y;
 }
 
-/* Of a gradient what belongs to the slice that a rank updates. */
+/* The part of a gradient that belongs to the rank's slice. */
 static brim_tensor *own_part(brim_graph *g, const brim_own_slice *slice, brim_tensor *gradient)
 {
   const int64_t own = brim_shape_count(&slice->gradient->shape), all = brim_shape_count(&gradient->shape);
-  if (own == all) return gradient; /* or it is a slice itself */
+  if (own == all) return gradient; /* otherwise it is a slice already */
   return move(g, "slice", move(g, "reshape", gradient, 0, all), slice->first, own);
 }
 
@@ -242,7 +241,7 @@ void brim_update_add_further(brim_graph *g, size_t parameter)
   }
 }
 
-/* What is evaluated in the place of a parameter. Buffers are averages already: they are copied. */
+/* The value that evaluation uses instead of a parameter. Buffers are averages already and are copied. */
 static void add_average(brim_graph *g, const brim_update_options *options, size_t parameter)
 {
   const brim_parameter *p = &g->parameter[parameter];
@@ -271,7 +270,7 @@ void brim_update_copy_parameter(brim_graph *g, const brim_parameter *p)
   g->freezing = false;
 }
 
-/* In the graph of the update; with a gradient if that is still there then, and whole. */
+/* For the update's graph; with a gradient if it still exists then, and is whole. */
 static void add_like(brim_graph *g, const brim_parameter *p, bool with_gradient)
 {
   g->training = p->is_buffer || with_gradient;
@@ -279,8 +278,8 @@ static void add_like(brim_graph *g, const brim_parameter *p, bool with_gradient)
   g->training = true;
 }
 
-/* The sums that a step leaves besides those of parameters' first uses, in their order; of slices the same elements.
- * Where ranks share gradients out, those of further uses are added up in training already. */
+/* The sums that a step leaves besides those of parameters' first uses, in their order; for slices, the same elements.
+ * With sharded gradients, those of further uses are already added up in training. */
 static void add_sums(brim_graph *g, const brim_graph *like, const brim_shards *shards)
 {
   g->further_room = like->further_count;
@@ -297,7 +296,7 @@ static void add_sums(brim_graph *g, const brim_graph *like, const brim_shards *s
 
 /* ---- tensors made of parameters alone ---- */
 
-/* The same nodes as in the forward pass of `like`; the sums then are of their tensors. */
+/* Adds the same nodes as in the forward pass of `like`; the sums then belong to their tensors. */
 static void add_nodes_without_samples(brim_graph *g, const brim_graph *like, brim_arena *scratch)
 {
   brim_tensor **same = BRIM_ARENA_NEW(scratch, brim_tensor *, like->tensor_count);
@@ -317,7 +316,7 @@ static void add_nodes_without_samples(brim_graph *g, const brim_graph *like, bri
     if (g->further[i].of) g->further[i].of = same[g->further[i].of->id];
 }
 
-/* What a gradient of these nodes is added to lives only until the update has it, and begins as zeros. */
+/* Gradients that these nodes add to live only until the update has used them, and are zeroed first. */
 static void begin_brief(brim_graph *g, size_t sums)
 {
   g->within_count = g->tensor_count;
@@ -329,7 +328,7 @@ static void begin_brief(brim_graph *g, size_t sums)
   }
 }
 
-/* Appends of `count` nodes all from `forward` on, and of the forward nodes without samples, which come first, those
+/* Of `count` nodes, appends all from `forward` on, and of the forward nodes without samples, which come first, those
  * that a later node needs. Nodes that write zeros were appended before. */
 static void append_needed(brim_graph *g, brim_node *const *node, size_t forward, size_t count, brim_arena *scratch)
 {
@@ -343,7 +342,7 @@ static void append_needed(brim_graph *g, brim_node *const *node, size_t forward,
     if (needed[i]) brim_graph_append(g, node[i]);
 }
 
-/* What flows from the sums of a step through tensors without samples, once a step, whatever its micro-batches were. */
+/* Passes the sums of a step on through tensors without samples, once a step, independently of its micro-batches. */
 static void add_fold(brim_graph *g, const brim_graph *like)
 {
   brim_arena scratch = {0};
@@ -351,7 +350,7 @@ static void add_fold(brim_graph *g, const brim_graph *like)
   bool any = false;
   for (size_t i = 0; i < sums; i++) any = any || g->further[i].of;
   if (!any) return;
-  for (size_t i = 0; i < g->parameter_count; i++) /* there is no whole gradient where a rank has a slice */
+  for (size_t i = 0; i < g->parameter_count; i++) /* there is no whole gradient if a rank has a slice */
     g->parameter[i].uses = like->parameter[i].uses + (g->slice && like->parameter[i].uses == 0);
   add_nodes_without_samples(g, like, &scratch);
   g->forward_count = g->node_count;
@@ -374,7 +373,7 @@ static void add_further_gradients(brim_graph *g, const brim_graph *like, const b
     if (is_updated(g, i)) brim_update_add_further(g, i);
 }
 
-/* ---- what a rank has of parameters that are shared out ---- */
+/* ---- a rank's part of sharded parameters ---- */
 
 static void add_slice(brim_graph *g, const brim_shards *shards, size_t parameter)
 {
@@ -404,9 +403,9 @@ static brim_status add_slices(brim_graph *g, const brim_update_options *options)
   for (size_t i = 0; i < g->parameter_count; i++)
     if (is_updated(g, i) && brim_update_form_of(options, g->parameter[i].value).is_whole)
       return brim_fail(BRIM_ECONFIG,
-                       "dist.shard does not go with an optimizer that works on whole rows and columns (adafactor, "
-                       "muon): no rank could update a part of '%s' alone\n"
-                       "take dist.shard=none, as the state is small, or another optimizer",
+                       "dist.shard cannot be combined with an optimizer that works on whole rows and columns "
+                       "(adafactor, muon): no rank could update a part of '%s' alone\nset dist.shard=none, as the "
+                       "state is small, or use another optimizer",
                        g->parameter[i].value->name);
   g->slice = BRIM_ARENA_NEW(&g->arena, brim_own_slice, g->parameter_count);
   for (size_t i = 0; i < g->parameter_count; i++) add_slice(g, options->shards, i);
@@ -436,7 +435,7 @@ static void add_nodes(brim_graph *g, const brim_graph *like, const brim_update_o
       add_moving_average(g, &g->parameter[i]);
     else if (all && is_updated(g, i))
       brim_update_add_node(g, options, i);
-  g->first_average = g->node_count; /* the averages' memory comes last, one after the other: see brim_plan */
+  g->first_average = g->node_count; /* the averages' memory comes last, in sequence: see brim_plan */
   for (size_t i = 0; brim_update_has_averages(options) && i < g->parameter_count; i++)
     if (!g->parameter[i].is_frozen) add_average(g, options, i);
   g->forward_count = g->node_count;
@@ -462,7 +461,7 @@ brim_status brim_graph_build_update(const brim_graph *like, const brim_update_op
   return BRIM_OK;
 }
 
-/* The gradients that a check looks at: with shards the own parts, and sums for buffers, which every rank has. */
+/* The gradients that a check covers: with shards the own parts, and sums for buffers, which every rank has. */
 static brim_tensor **gradients_to_check(brim_graph *g, const brim_graph *like, const brim_shards *shards, size_t *count)
 {
   brim_tensor **list =
@@ -477,7 +476,7 @@ static brim_tensor **gradients_to_check(brim_graph *g, const brim_graph *like, c
   return list;
 }
 
-/* The sum goes on from the losses, the first of the metrics; the last node's result is the proof. */
+/* The sum starts with the losses, the first of the metrics; the last node's result is the proof. */
 brim_status brim_graph_build_check(const brim_graph *like, const brim_shards *shards, brim_graph **out)
 {
   const brim_shape one = {1, {1}};

@@ -1,14 +1,13 @@
 /* Updates in the backward pass (LOMO: Lv et al., Full Parameter Fine-tuning for Large Language Models with Limited
- * Resources, 2023; here for any optimizer, and to the same bits): a parameter is updated behind the last node that uses
- * it or adds to its gradient, and the gradient's memory is free again. So at no time are all gradients there.
+ * Resources, 2023; here for any optimizer, and with the same bits): a parameter is updated after the last node that
+ * uses it or adds to its gradient, and the gradient's memory is free again. So all gradients never exist at once.
  *
- * A gradient begins as zeros, as kernels add to it: a node of its own writes them, right before the first that adds.
- * Where the loss and its gradient are one node (brim_graph_fuse_loss), that node runs in the first half of the program,
- * and no update comes before the second, as the loss tells whether the step is committed.
+ * A gradient starts as zeros, as kernels add to it: a separate node writes them, right before the first one that adds.
+ * If the loss and its gradient are one node (brim_graph_fuse_loss), that node runs in the first half of the program,
+ * and no update comes before the second, as the loss decides whether the step is committed.
  *
- * This comes before recompute is chosen, which thus counts with these lifetimes. A clone that recompute puts in reads
- * parameters before the gradients of what it makes again, so before their update; brim_graph_check_updates proves it.
- */
+ * This runs before recompute is chosen, which thus sees these lifetimes. A clone that recompute inserts reads
+ * parameters before their gradients are complete, so before their update; brim_graph_check_updates verifies it. */
 #include <string.h>
 
 #include "graph/federate.h"
@@ -21,9 +20,9 @@ typedef struct rewriting {
   const brim_update_options *options;
   brim_arena scratch;
   size_t tensors;
-  size_t *parameter; /* by tensor: of the parameter that it is, is a copy of, or is a gradient of; or NONE */
-  size_t *last;      /* by parameter: the last node that has any of these */
-  bool *begun;       /* by tensor: a gradient that has its zeros */
+  size_t *parameter; /* by tensor: the parameter that it is, is a copy of, or is a gradient of; or NONE */
+  size_t *last;      /* by parameter: the last node that uses any of these */
+  bool *begun;       /* by tensor: a gradient that has been zeroed */
   bool *updated;     /* by parameter */
 } rewriting;
 
@@ -48,7 +47,7 @@ static void find_owners(rewriting *r)
   }
 }
 
-/* At least the node after which the loss is known. */
+/* Not before the node after which the loss is known. */
 static void find_last_uses(rewriting *r)
 {
   const brim_graph *g = r->g;
@@ -70,7 +69,7 @@ static void begin_gradient(rewriting *r, brim_tensor *gradient)
   brim_graph_node_into(r->g, "zero", gradient->name, NULL, 0, &gradient, 1, NULL);
 }
 
-/* A parameter that nothing flows back to has a gradient of zeros, as it has in an update of its own. */
+/* A parameter without any gradient gets a gradient of zeros, as in a separate update. */
 static void update(rewriting *r, size_t parameter)
 {
   r->updated[parameter] = true;
@@ -99,14 +98,14 @@ static void rewrite(rewriting *r)
     if (!r->updated[p] && brim_parameter_is_trained(&g->parameter[p])) update(r, p);
 }
 
-/* The matrices of an update of several operations would be part of the backward pass, whose memory they would raise. */
+/* The matrices of an update with several operations would add to the memory of the backward pass. */
 static brim_status refuse_build(const brim_graph *g, const brim_update_options *options)
 {
   for (size_t i = 0; options->build && i < g->parameter_count; i++)
     if (brim_parameter_is_trained(&g->parameter[i]) && !brim_update_form_of(options, g->parameter[i].value).formula)
       return brim_fail(BRIM_ECONFIG,
-                       "optimizer.update=fused_backward does not go with an optimizer that multiplies matrices (muon), "
-                       "as it does those of '%s'\ntake optimizer.update=step, or another optimizer",
+                       "optimizer.update=fused_backward cannot be combined with an optimizer that multiplies matrices "
+                       "(muon), as it does those of '%s'\nset optimizer.update=step, or use another optimizer",
                        g->parameter[i].value->name);
   return BRIM_OK;
 }
@@ -140,7 +139,7 @@ brim_status brim_graph_check_updates(const brim_graph *g)
     const brim_node *n = g->node[i];
     for (uint32_t k = 0; k < n->in_count && status == BRIM_OK; k++)
       if (update[n->in[k]->id])
-        status = brim_fail(BRIM_EINTERNAL, "%s '%s' reads '%s' behind its update, node %u", n->op, n->name,
+        status = brim_fail(BRIM_EINTERNAL, "%s '%s' reads '%s' after its update, node %u", n->op, n->name,
                            n->in[k]->name, update[n->in[k]->id]->index);
     for (uint32_t k = 0; k < n->out_count; k++)
       if (n->out[k]->role == BRIM_ROLE_PARAMETER) update[n->out[k]->id] = n;

@@ -1,5 +1,5 @@
-/* Updates of several operations, as an optimizer's build() makes them: values by name, and formulas and products that
- * work on them. */
+/* Updates of several operations, as an optimizer's build() makes them: named values, with formulas and products on
+ * them. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@
 typedef struct named {
   const char *name;
   brim_tensor *tensor;
-  bool is_fixed; /* a sum: the same for all elements */
+  bool is_fixed; /* a sum: one value for all elements */
   bool is_read_only, is_scaled;
 } named;
 
@@ -68,7 +68,7 @@ void brim_update_matrix(brim_update *u, const char *name, int64_t rows, int64_t 
 /* The inputs and outputs of a node: the values that its formula reads and writes. */
 typedef struct operands {
   brim_tensor *in[BRIM_FORMULA_OPERANDS_MAX], *out[BRIM_FORMULA_OPERANDS_MAX];
-  bool has_elements[BRIM_FORMULA_OPERANDS_MAX]; /* an input that is read element by element */
+  bool has_elements[BRIM_FORMULA_OPERANDS_MAX]; /* an input that is read elementwise */
   uint32_t inputs, outputs;
 } operands;
 
@@ -89,7 +89,7 @@ static size_t list_names(const brim_update *u, brim_formula_name *list)
   return count + brim_formula_list_numbers(u->form, u->scalars, list + count);
 }
 
-/* The place of a tensor among `count` others, where it is put if it is not there; -1: there is no room. */
+/* The index of a tensor in a list; appends it if it is missing; -1 if there is no room. */
 static int32_t place(brim_tensor **list, uint32_t *count, brim_tensor *t)
 {
   for (uint32_t i = 0; i < *count; i++)
@@ -99,7 +99,7 @@ static int32_t place(brim_tensor **list, uint32_t *count, brim_tensor *t)
   return (int32_t)*count - 1;
 }
 
-/* Of all values those that the formula uses become the node's operands. */
+/* Makes the values that the formula uses the node's operands. */
 static bool gather(const brim_update *u, brim_formula *f, operands *o)
 {
   for (uint32_t i = 0; i < f->uniforms + f->lines; i++) {
@@ -145,7 +145,7 @@ void brim_update_formula(brim_update *u, const char *formula)
     brim_graph_fail(u->g, "optimizer", u->parameter, "the formula '%s' uses more than %d values", formula,
                     BRIM_FORMULA_OPERANDS_MAX);
   } else if (o.outputs == 0) {
-    brim_graph_fail(u->g, "optimizer", u->parameter, "the formula '%s' gives no value that lasts", formula);
+    brim_graph_fail(u->g, "optimizer", u->parameter, "the formula '%s' assigns to no declared value", formula);
   } else if (!is_of_one_size(&o)) {
     brim_graph_fail(u->g, "optimizer", u->parameter,
                     "the values of the formula '%s' differ in their number of elements", formula);
@@ -164,16 +164,16 @@ static bool is_product(const brim_shape *to, const brim_shape *a, const brim_sha
          to->dim[1] == b->dim[!tb];
 }
 
-/* g is multiplied by what limits its norm in formulas alone. */
+/* Only formulas multiply g by the factor that limits its norm. */
 static bool refuse_gradient(const brim_update *u, const named *n)
 {
   if (!n->is_read_only) return false;
   brim_graph_fail(u->g, "optimizer", u->parameter,
-                  "the gradient g can be used in formulas alone: let one give a matrix its values");
+                  "the gradient g can be used only in formulas: copy it to a matrix with a formula first");
   return true;
 }
 
-/* The products of linear layers are all there are: y = x W^T, dx = dy W, dW = dy^T x. */
+/* The products are those of linear layers: y = x W^T, dx = dy W, dW = dy^T x. */
 void brim_update_product(brim_update *u, const char *to, const char *a, const char *b, enum brim_product which)
 {
   if (u->g->status != BRIM_OK) return;
@@ -188,8 +188,8 @@ void brim_update_product(brim_update *u, const char *to, const char *a, const ch
     char shape[3][64];
     for (int i = 0; i < 3; i++) brim_shape_format(shape[i], sizeof shape[i], &n[i]->tensor->shape);
     brim_graph_fail(u->g, "optimizer", u->parameter,
-                    "brim_update_product: '%s' %s cannot be a product of '%s' %s and '%s' %s: needed are matrices, and "
-                    "a result that is neither",
+                    "brim_update_product: '%s' %s cannot be a product of '%s' %s and '%s' %s: the operands must be "
+                    "matrices, and the result a third value",
                     to, shape[0], a, shape[1], b, shape[2]);
     return;
   }
@@ -198,7 +198,7 @@ void brim_update_product(brim_update *u, const char *to, const char *a, const ch
     brim_graph_node_into(u->g, "linear", u->parameter, in, 2, &y, 1, NULL);
   } else if (which == BRIM_PRODUCT) {
     brim_graph_node_into(u->g, "linear_grad_input", u->parameter, in, 2, &y, 1, NULL);
-  } else { /* which adds to what is there */
+  } else { /* adds to the value */
     brim_graph_node_into(u->g, "zero", u->parameter, NULL, 0, &y, 1, NULL);
     brim_graph_node_into(u->g, "linear_grad_weight", u->parameter, turned, 2, &y, 1, NULL);
   }
@@ -217,7 +217,7 @@ void brim_update_squares(brim_update *u, const char *name, const char *of)
   brim_graph_node_into(u->g, "squared_norm", u->parameter, &x->tensor, 1, &sum, 1, NULL);
 }
 
-/* ---- the whole ---- */
+/* ---- the build ---- */
 
 void brim_update_build(brim_graph *g, const brim_update_options *options, const brim_update_form *form,
                        const brim_tensor *parameter, brim_tensor *const *in)

@@ -1,4 +1,4 @@
-/* The backbone of a model, and changes of low rank to it. See wrap.h. */
+/* The backbone of a model, and low-rank changes to it. See wrap.h. */
 #include "graph/wrap.h"
 
 #include <math.h>
@@ -16,9 +16,9 @@
 #undef brim_pad
 #undef brim_scale
 
-#define LAYERS_TOLD 64 /* of an error's list */
+#define LAYERS_LISTED 64 /* listed in an error */
 
-/* How much of a graph there is. */
+/* A position in a graph, while it grows. */
 typedef struct extent {
   size_t tensors, nodes, parameters, blocks;
 } extent;
@@ -27,16 +27,16 @@ struct brim_wrap {
   const brim_model_ops *backbone;
   const void *self;
   const char *id;
-  bool given;              /* the input is the features */
+  bool given;              /* the input is the features already */
   bool building, built;    /* the backbone */
-  brim_tensor *features;   /* that it has named; NULL: none yet */
-  brim_tensor *output;     /* its own, which nobody reads */
-  extent end;              /* of what makes the features */
-  brim_lora_options adapt; /* r 0: nothing is changed */
+  brim_tensor *features;   /* named by the backbone; NULL: not yet */
+  brim_tensor *output;     /* the backbone's own output */
+  extent end;              /* of the nodes up to the features */
+  brim_lora_options adapt; /* r 0: no changes */
   brim_wrap_change *change;
   size_t adapted, change_room;
-  const char *head;               /* the first linear layer that works on the features */
-  const char *layer[LAYERS_TOLD]; /* linear layers, with "*" for numbers */
+  const char *head;                 /* the first linear layer on the features */
+  const char *layer[LAYERS_LISTED]; /* linear layers, with "*" for numbers */
   size_t layers;
 };
 
@@ -56,9 +56,9 @@ brim_tensor **brim_wrap_output(brim_graph *g)
 brim_status brim_wrap_check(brim_graph *g)
 {
   if (g->status != BRIM_OK || !g->wrap || g->wrap->built) return g->status;
-  return brim_graph_fail(g, "backbone", NULL,
-                         "the model's table says that it wraps one, but it does not build it "
-                         "(brim_backbone)");
+  return brim_graph_fail(
+      g, "backbone", NULL,
+      "the model's table says that it wraps a model, but it does not build that model (brim_backbone)");
 }
 
 /* ---- the backbone ---- */
@@ -87,7 +87,7 @@ brim_tensor *brim_wrap_features(const brim_graph *g)
   return g->wrap ? g->wrap->features : NULL;
 }
 
-/* What lies behind the features: the head, and what it would be trained with. */
+/* Removes what follows the features: the head, and its parameters. */
 static void cut(brim_graph *g, const extent *end)
 {
   g->tensor_count = end->tensors;
@@ -105,17 +105,17 @@ static void check_targets(brim_graph *g)
     brim_text_printf(&names, "%s%s", i ? ", " : "", w->adapt.targets.item[i]);
   for (size_t i = 0; i < w->layers; i++) brim_text_printf(&layers, "%s%s", i ? " " : "", w->layer[i]);
   if (w->layers == 0)
-    brim_graph_fail(g, "backbone", w->id, "it has no linear layers in front of its features that could be adapted");
+    brim_graph_fail(g, "backbone", w->id, "it has no linear layers before its features that could be adapted");
   else
     brim_graph_fail(g, "backbone", w->id,
-                    "none of its linear layers is called %s, or ends in it after a dot\n"
-                    "it has: %s",
-                    names.length ? brim_text_str(&names) : "so: no targets were given", brim_text_str(&layers));
+                    "no linear layer's name is or ends in a target (targets: %s)\n"
+                    "its linear layers: %s",
+                    names.length ? brim_text_str(&names) : "none", brim_text_str(&layers));
   brim_text_release(&names);
   brim_text_release(&layers);
 }
 
-/* The reason is the thread's, as of any model, whose keys are told as if it were one of its own. */
+/* The reason is the thread's error text, as for any model; the hint names the keys of the backbone. */
 static void take_reason(brim_graph *g, brim_status status)
 {
   const char *id = g->wrap->id, *reason = brim_error_text();
@@ -142,8 +142,7 @@ static void build(brim_graph *g)
   g->line = line;
   if (g->status != BRIM_OK) return;
   if (!w->features)
-    brim_graph_fail(g, "backbone", w->id,
-                    "it does not say what its features are (brim_features), so nothing can be put on them");
+    brim_graph_fail(g, "backbone", w->id, "it does not name its features (brim_features), so no head can use them");
   else
     check_targets(g);
 }
@@ -154,9 +153,9 @@ static bool can_build(brim_graph *g)
   if (g->status != BRIM_OK) return false;
   if (w && !w->building && !w->built) return true;
   brim_graph_fail(g, "backbone", NULL, "%s",
-                  !w            ? "the model's table does not say that it wraps one (brim_model_ops.wraps)"
-                  : w->building ? "a backbone cannot have one itself"
-                                : "it was built already");
+                  !w            ? "the model's table does not say that it wraps a model (brim_model_ops.wraps)"
+                  : w->building ? "a backbone cannot wrap another model"
+                                : "it is already built");
   return false;
 }
 
@@ -179,23 +178,24 @@ brim_tensor *brim_backbone_output(brim_graph *g)
   brim_wrap *w = g->wrap;
   if (!can_build(g)) return NULL;
   if (w->given) {
-    brim_graph_fail(g, "backbone", w->id, "only its features are there, as the model's table says that it takes these");
+    brim_graph_fail(g, "backbone", w->id, "only its features are available, as the model's table asks for these");
     return NULL;
   }
   build(g);
   if (g->status != BRIM_OK) return NULL;
-  if (!w->output) brim_graph_fail(g, "backbone", w->id, "it names no output (brim_output)");
+  if (!w->output) brim_graph_fail(g, "backbone", w->id, "it does not name its output (brim_output)");
   return w->output;
 }
 
-/* ---- changes of low rank ---- */
+/* ---- low-rank changes ---- */
 
 void brim_lora(brim_graph *g, const brim_lora_options *options)
 {
   if (g->status != BRIM_OK) return;
   if (!g->wrap || g->wrap->built || g->wrap->building)
-    brim_graph_fail(g, "lora", NULL,
-                    "it goes before the backbone is built, in a model whose table says that it wraps one");
+    brim_graph_fail(
+        g, "lora", NULL,
+        "it must be called before the backbone is built, in a model whose table says that it wraps a model");
   else if (options->r < 1)
     brim_graph_fail(g, "lora", NULL, "r must be at least 1, got %lld", (long long)options->r);
   else if (!(options->dropout >= 0 && options->dropout < 1))
@@ -206,7 +206,7 @@ void brim_lora(brim_graph *g, const brim_lora_options *options)
     g->wrap->adapt = *options;
 }
 
-/* "blocks.3.attn.qkv" as "blocks.*.attn.qkv", told once. */
+/* Records "blocks.3.attn.qkv" as "blocks.*.attn.qkv", once. */
 static void note_layer(brim_graph *g, const char *name)
 {
   brim_wrap *w = g->wrap;
@@ -222,10 +222,10 @@ static void note_layer(brim_graph *g, const char *name)
   *to = '\0';
   for (size_t i = 0; i < w->layers; i++)
     if (strcmp(w->layer[i], pattern) == 0) return;
-  if (w->layers < LAYERS_TOLD) w->layer[w->layers++] = pattern;
+  if (w->layers < LAYERS_LISTED) w->layer[w->layers++] = pattern;
 }
 
-/* What of a layer a target names: 0: nothing; 'a': all of it; 'q', 'k', 'v': a third. */
+/* The part of a layer that a target names: 0: none; 'a': all of it; 'q', 'k', 'v': a third. */
 static char part_of(const char *target, const char *name)
 {
   const size_t length = strlen(target), whole = strlen(name);
@@ -268,7 +268,7 @@ static brim_tensor *make_change(brim_graph *g, const char *name, brim_tensor *x,
   return high ? brim_scale(g, high, change->scale) : NULL;
 }
 
-/* The change of one third of a layer's results: zeros in the places of the others. */
+/* The change of one third of a layer's results, with zeros for the other thirds. */
 static brim_tensor *make_third(brim_graph *g, const char *name, brim_tensor *x, const brim_tensor *y, char part,
                                brim_wrap_change *noted)
 {
@@ -276,7 +276,8 @@ static brim_tensor *make_third(brim_graph *g, const char *name, brim_tensor *x, 
   const int64_t all = y->shape.dim[last], third = all / 3;
   int64_t before[BRIM_DIMS_MAX] = {0}, after[BRIM_DIMS_MAX] = {0};
   if (all % 3 != 0) {
-    brim_graph_fail(g, "linear", name, "it is the target ':%c', but its %lld results are no thirds", part,
+    brim_graph_fail(g, "linear", name,
+                    "it is the target ':%c', but the number of its results, %lld, is not a multiple of 3", part,
                     (long long)all);
     return NULL;
   }
@@ -310,7 +311,7 @@ brim_tensor *brim_wrap_adapt(brim_graph *g, const char *name, brim_tensor *x, co
   if (!w || !w->building || w->features) return y;
   note_layer(g, name);
   const brim_names *targets = &w->adapt.targets;
-  char parts[4] = ""; /* each once, whatever the targets say */
+  char parts[4] = ""; /* each once, even if several targets name it */
   for (size_t i = 0; i < targets->count && w->adapt.r > 0; i++) {
     const char part = part_of(targets->item[i], name);
     if (part == 'a') parts[0] = 'a', parts[1] = '\0';

@@ -1,8 +1,7 @@
-/* The launcher at work: a loop that waits for messages of ranks, for signals and for the ends of processes, and judges
- * what they come to. See launch.h.
+/* The launcher's loop: waits for ranks' messages, signals and ends of processes, and acts on them. See launch.h.
  *
- * A rank is lost if its line ends without goodbye: the kernel closes lines whatever a process ends by. How it ended is
- * told by its parent, which is this process or mpirun (whose own exit status says so), so the message waits for that.
+ * A rank is lost if its line closes without goodbye: the kernel closes lines however a process ends. Only its parent
+ * knows how it ended, that is this process or mpirun (whose exit status tells it), so the message waits for that.
  * Orphans of mpirun become children of this process (PR_SET_CHILD_SUBREAPER), which ends them. */
 #include "launch/launch.h"
 
@@ -24,10 +23,10 @@
 #include "store/checkpoint.h"
 
 #define LOST_SECONDS 2   /* to learn how a lost rank ended */
-#define END_SECONDS 2    /* to end by itself when the job is over; mpirun as many more */
-#define MPIRUN_SECONDS 5 /* for mpirun to end when all ranks have said goodbye */
-#define SAID_BYTES 3000  /* of what mpirun says, the end */
-#define CALM_MS 1000     /* between two looks at the clock */
+#define END_SECONDS 2    /* for processes to end when the job is over; the same again for mpirun */
+#define MPIRUN_SECONDS 5 /* for mpirun to end after all ranks have said goodbye */
+#define SAID_BYTES 3000  /* kept from the end of mpirun's output */
+#define CALM_MS 1000     /* longest wait between two checks of the clock */
 #define BUSY_MS 50
 
 typedef struct launcher {
@@ -35,17 +34,17 @@ typedef struct launcher {
   brim_seats seats;
   pid_t mpirun; /* 0: none, or it has ended: */
   int mpirun_status;
-  int signals, listener, output; /* files; -1: none */
-  char said[2 * SAID_BYTES];     /* by mpirun */
+  int signals, listener, output; /* file descriptors; -1: none */
+  char said[2 * SAID_BYTES];     /* mpirun's output */
   size_t said_bytes;
-  int stop_signal, stops; /* the last, and how many */
+  int stop_signal, stops; /* the last signal, and how many came */
   double stop_at;
-  int32_t told; /* ranks that were told to stop, when the last one was */
-  int32_t lost; /* the rank whose loss ends the job; -1: none */
+  int32_t passed_to; /* ranks that had the stop signal when it was last passed on */
+  int32_t lost;      /* the rank whose loss ends the job; -1: none */
   double begun_at, lost_at, ending_at;
-  bool is_ending, has_failed; /* the job is being ended; the thread's error text says why */
-  bool is_stopped;            /* by a signal, before all ranks had begun */
-  bool is_done;               /* there is no process any more */
+  bool is_ending, has_failed; /* the job is being ended; the thread's error text has the reason */
+  bool is_stopped;            /* by a signal, before all ranks had started */
+  bool is_done;               /* no process is left */
 } launcher;
 
 /* ---- signals ---- */
@@ -54,7 +53,7 @@ typedef struct signals {
   sigset_t before;
   struct sigaction action[3];
 } signals;
-static const int watched[] = {SIGCHLD, SIGINT, SIGTERM}; /* also if they were ignored */
+static const int watched[] = {SIGCHLD, SIGINT, SIGTERM}; /* even if they were ignored before */
 
 static void watch_signals(launcher *l, signals *s)
 {
@@ -78,7 +77,7 @@ static void leave_signals(launcher *l, const signals *s)
   for (size_t i = 0; i < sizeof watched / sizeof watched[0]; i++) sigaction(watched[i], &s->action[i], NULL);
 }
 
-/* Time stands still for the ranks too. */
+/* Stops this process; the ranks' time limits pause too. */
 static void suspend(launcher *l)
 {
   const double start = brim_now();
@@ -97,7 +96,7 @@ static void end_job(launcher *l, int32_t but)
   brim_seats_kill(&l->seats, SIGKILL, but);
 }
 
-/* The first goes to the ranks, which write a checkpoint; the second ends them. */
+/* The first signal goes to the ranks, which write a checkpoint; the second ends them. */
 static void stop(launcher *l, int number)
 {
   const bool is_echo = l->stops > 0 && brim_now() - l->stop_at < BRIM_SIGNAL_ECHO_SECONDS;
@@ -108,24 +107,25 @@ static void stop(launcher *l, int number)
   const char *folder = l->seats.folder[0] ? l->seats.folder : l->launch->folder;
   if (folder[0] && brim_checkpoint_exists(folder))
     brim_log(BRIM_LOG_INFO,
-             "ended at once: the steps after the last checkpoint are lost\ngo on with: brim train --resume %s", folder);
+             "ended at once: the steps after the last checkpoint are lost\nresume with: brim train --resume %s",
+             folder);
   else
     brim_log(BRIM_LOG_INFO, "ended at once: there is no checkpoint yet, so all steps are lost");
   end_job(l, -1);
 }
 
-/* Also to ranks that come later. */
+/* Also passes it to ranks that connect later. */
 static void pass_on(launcher *l)
 {
   const int32_t came = brim_seats_came(&l->seats);
-  if (l->stops == 0 || l->told == came || l->is_ending) return;
+  if (l->stops == 0 || l->passed_to == came || l->is_ending) return;
   for (int32_t r = 0; r < l->seats.count; r++) {
     brim_seat *seat = &l->seats.seat[r];
-    if (!seat->came || seat->is_told) continue;
-    seat->is_told = true;
+    if (!seat->came || seat->has_stop) continue;
+    seat->has_stop = true;
     if (seat->fd >= 0 && !seat->left) kill(seat->pid, l->stop_signal);
   }
-  l->told = came;
+  l->passed_to = came;
 }
 
 static void reap(launcher *l)
@@ -159,7 +159,7 @@ static void read_signals(launcher *l)
   reap(l);
 }
 
-/* ---- judging ---- */
+/* ---- deciding ---- */
 
 BRIM_PRINTF(2, 3)
 static void fail(launcher *l, const char *format, ...)
@@ -174,18 +174,18 @@ static void fail(launcher *l, const char *format, ...)
   end_job(l, -1);
 }
 
-/* Of those that have not said hello. */
+/* Names the ranks that have not said hello. */
 static void fail_absent(launcher *l)
 {
   brim_text names = {0};
   for (int32_t r = 0; r < l->seats.count; r++)
     if (!l->seats.seat[r].came) brim_text_printf(&names, "%s%d", names.length ? ", " : "", (int)r);
-  fail(l, "of %d ranks these did not begin within dist.timeout_seconds=%g, so the job was ended: %s",
+  fail(l, "of %d ranks, some did not start within dist.timeout_seconds=%g, so the job was ended: %s",
        (int)l->seats.count, l->launch->end_seconds, brim_text_str(&names));
   brim_text_release(&names);
 }
 
-static void judge_lost(launcher *l, int32_t rank)
+static void check_lost(launcher *l, int32_t rank)
 {
   const bool is_known = l->launch->mpirun[0] ? l->mpirun == 0 : l->seats.seat[rank].is_over;
   if (l->lost < 0) l->lost_at = brim_now();
@@ -193,7 +193,7 @@ static void judge_lost(launcher *l, int32_t rank)
   if (is_known || brim_now() - l->lost_at > LOST_SECONDS) end_job(l, -1);
 }
 
-static void judge(launcher *l)
+static void check_job(launcher *l)
 {
   const brim_seats *s = &l->seats;
   const double now = brim_now();
@@ -201,9 +201,9 @@ static void judge(launcher *l)
   char names[256];
   const bool all_came = brim_seats_came(s) == s->count;
   if (l->is_ending) return;
-  if (l->stops > 0 && !all_came) l->is_stopped = true; /* a rank that does not come would never hear of it */
+  if (l->stops > 0 && !all_came) l->is_stopped = true; /* a rank that does not start would never get it */
   if (lost >= 0)
-    judge_lost(l, lost);
+    check_lost(l, lost);
   else if (s->ended_by >= 0)
     end_job(l, s->ended_by);
   else if (l->launch->mpirun[0] && l->mpirun == 0)
@@ -215,17 +215,17 @@ static void judge(launcher *l)
   else if (left == s->count && now - s->left_at > MPIRUN_SECONDS && l->mpirun > 0)
     end_job(l, -1); /* the job is done */
   else if (left > 0 && s->waiting > 0)
-    end_job(l, -1); /* who has left will not come any more, and has said why */
+    end_job(l, -1); /* a rank that has left does not come back, and has reported why */
   else if (brim_seats_late(s, now, names, sizeof names))
-    fail(l, "%s did not come when the others had waited %.3g seconds (dist.timeout_seconds), so the job was ended",
+    fail(l, "%s did not answer while the others waited %.3g seconds (dist.timeout_seconds), so the job was ended",
          names, s->patience);
   else if (left > 0 && now - s->left_at > l->launch->end_seconds)
     fail(l, "%d of %d ranks did not end within dist.timeout_seconds=%g after the first, so they were killed",
          (int)(s->count - left), (int)s->count, l->launch->end_seconds);
 }
 
-/* What does not end when the job is over. */
-static void press(launcher *l)
+/* Kills what does not end when the job is over. */
+static void kill_late(launcher *l)
 {
   const double since = brim_now() - l->ending_at;
   if (!l->is_ending) return;
@@ -234,7 +234,7 @@ static void press(launcher *l)
   if (l->mpirun == 0 && l->launch->mpirun[0]) brim_launch_kill_children();
 }
 
-/* ---- what mpirun says ---- */
+/* ---- mpirun's output ---- */
 
 static void read_output(launcher *l)
 {
@@ -273,16 +273,16 @@ static void wait_for_all(launcher *l)
     if (more[2].revents) read_output(l);
     read_signals(l);
     pass_on(l);
-    judge(l);
-    press(l);
+    check_job(l);
+    kill_late(l);
   }
   if (l->output >= 0) read_output(l);
 }
 
 static brim_status start(launcher *l, const char *const *word, const sigset_t *mask)
 {
-  if (l->signals < 0) return brim_fail(BRIM_EIO, "signals cannot be watched: %s", strerror(errno));
-  fflush(NULL); /* what is buffered would be written by all */
+  if (l->signals < 0) return brim_fail(BRIM_EIO, "cannot watch signals: %s", strerror(errno));
+  fflush(NULL); /* otherwise every process would write the buffered output */
   if (!l->launch->mpirun[0]) return brim_launch_ranks(word, mask, &l->seats);
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   l->listener = brim_launch_listen();
@@ -291,7 +291,7 @@ static brim_status start(launcher *l, const char *const *word, const sigset_t *m
 
 /* ---- the end ---- */
 
-/* What a rank was killed by; 0: it was not, or nobody knows. mpirun's exit status is a shell's. */
+/* The signal that killed a rank; 0: none, or unknown. mpirun reports signals as a shell does. */
 static int signal_of(const launcher *l, int32_t rank)
 {
   const int status = l->launch->mpirun[0] ? l->mpirun_status : l->seats.seat[rank].wait_status;
@@ -299,7 +299,7 @@ static int signal_of(const launcher *l, int32_t rank)
   return WIFEXITED(status) && WEXITSTATUS(status) > 128 ? WEXITSTATUS(status) - 128 : 0;
 }
 
-static brim_status tell_lost(const launcher *l, int32_t rank)
+static brim_status report_lost(const launcher *l, int32_t rank)
 {
   const bool by_mpirun = l->launch->mpirun[0] != '\0';
   const brim_seat *seat = &l->seats.seat[rank];
@@ -308,13 +308,15 @@ static brim_status tell_lost(const launcher *l, int32_t rank)
     brim_fail(BRIM_ECOMM, "rank %d (process %d) was killed by signal %d (%s), so the job was ended", (int)rank,
               (int)seat->pid, number, strsignal(number));
   else
-    brim_fail(BRIM_ECOMM, "rank %d (process %d) ended with exit status %d without saying why, so the job was ended",
-              (int)rank, (int)seat->pid, WEXITSTATUS(status));
+    brim_fail(BRIM_ECOMM,
+              "rank %d (process %d) ended with exit status %d without giving a reason, so the job was ended", (int)rank,
+              (int)seat->pid, WEXITSTATUS(status));
   if (number == 0) add_said(l);
   return BRIM_ECOMM;
 }
 
-/* What those that failed have in common; other than 5, which those have too that only heard of it, if there is any. */
+/* The exit status of the ranks that failed; 5, which ranks also have that were only informed of a failure, counts only
+ * if there is no other. */
 static int common_status(const launcher *l)
 {
   int status = 0;
@@ -329,11 +331,11 @@ static brim_status sum_up(const launcher *l, int *exit_status)
 {
   const brim_seats *s = &l->seats;
   if (l->has_failed) return BRIM_ECOMM;
-  if (l->lost >= 0) return tell_lost(l, l->lost);
+  if (l->lost >= 0) return report_lost(l, l->lost);
   *exit_status = s->ended_by >= 0 ? s->end_status : common_status(l);
   if (*exit_status != 0) return BRIM_OK;
-  for (int32_t r = 0; r < s->count; r++) /* after its goodbye */
-    if (s->seat[r].is_over && s->seat[r].wait_status != 0) return tell_lost(l, r);
+  for (int32_t r = 0; r < s->count; r++) /* after it said goodbye */
+    if (s->seat[r].is_over && s->seat[r].wait_status != 0) return report_lost(l, r);
   if (brim_seats_left(s) == s->count && l->mpirun_status != 0)
     brim_log(BRIM_LOG_WARN, "mpirun did not end by itself after the job was done");
   if (brim_seats_left(s) == s->count) return BRIM_OK;
@@ -341,14 +343,14 @@ static brim_status sum_up(const launcher *l, int *exit_status)
     brim_fail(BRIM_ECOMM, "mpirun was killed by signal %d (%s), so the job was ended", WTERMSIG(l->mpirun_status),
               strsignal(WTERMSIG(l->mpirun_status)));
   else
-    brim_fail(BRIM_ECOMM, "%s ended with exit status %d, when %d of %d ranks had begun and %d had ended",
+    brim_fail(BRIM_ECOMM, "%s ended with exit status %d when %d of %d ranks had started and %d had ended",
               l->launch->mpirun[0] ? "mpirun" : "a rank", WEXITSTATUS(l->mpirun_status), (int)brim_seats_came(s),
               (int)s->count, (int)brim_seats_left(s));
   add_said(l);
   return BRIM_ECOMM;
 }
 
-/* As a run that is alone: by the second signal, or the first before it heeds any. */
+/* As a run of one process does: by the second signal, or by the first if the ranks had not started. */
 static bool ends_by_signal(const launcher *l)
 {
   return l->is_stopped || l->stops > 1 || (l->stops == 1 && l->lost >= 0 && signal_of(l, l->lost) == l->stop_signal);

@@ -1,4 +1,4 @@
-/* How many ranks, and who starts them. See launch.h. */
+/* How many ranks to start, and how. See launch.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,8 @@ static bool is_on_device(const brim_config *config)
   return BRIM_HAS(brim_backend_ops, ops, run_program);
 }
 
-/* Of this half: the chosen communicator if it has it, else the one that "auto" stands for. NULL: it cannot be had. */
+/* The communicator for this half: the chosen one if it has it, else the one that "auto" stands for; NULL if none is
+ * available. */
 static const brim_plugin *communicator(const brim_config *config, bool host)
 {
   const brim_plugin *chosen = brim_config_choice_of(config, "comm")->plugin;
@@ -32,10 +33,10 @@ static const brim_plugin *communicator(const brim_config *config, bool host)
 static const char *why_not(const brim_config *config, const char *id)
 {
   const brim_registry_failure *failure = brim_registry_failure_of(config->registry, BRIM_COMM, id);
-  return failure ? failure->reason : "this build has none";
+  return failure ? failure->reason : "this build does not include it";
 }
 
-/* 0: it cannot be known. */
+/* 0 if unknown. */
 static int32_t count_devices(const brim_config *config)
 {
   const brim_config_choice *backend = brim_config_choice_of(config, "backend");
@@ -48,7 +49,7 @@ static int32_t count_devices(const brim_config *config)
   return count;
 }
 
-/* One for each GPU, unless somebody says which, or the run is one of many that queue for them. */
+/* One for each GPU, unless the user names a device, or the run is one of many that queue for devices. */
 static int32_t count_ranks(const brim_config *config)
 {
   const brim_settings *s = &config->settings;
@@ -58,7 +59,7 @@ static int32_t count_ranks(const brim_config *config)
   const int32_t devices = count_devices(config);
   if (devices <= 1) return 1;
   if (!communicator(config, false)) {
-    brim_log(BRIM_LOG_INFO, "one of %d GPUs is used: those of several ranks need communicator 'nccl': %s", devices,
+    brim_log(BRIM_LOG_INFO, "using one of %d GPUs: several ranks need communicator 'nccl': %s", devices,
              why_not(config, "nccl"));
     return 1;
   }
@@ -89,8 +90,8 @@ static brim_status choose_starter(const brim_config *config, brim_rank_launch *o
   brim_fail(BRIM_ELOAD, "dist.ranks=%d needs MPI: %s%s", (int)out->ranks,
             has_mpi ? "there is no mpirun on the PATH" : "communicator 'mpi' cannot be loaded: ",
             has_mpi ? "" : why_not(config, "mpi"));
-  return brim_fail_add(BRIM_ELOAD, "install Open MPI (Debian: openmpi-bin, and libopenmpi-dev to build with), or leave "
-                                   "dist.ranks out");
+  return brim_fail_add(
+      BRIM_ELOAD, "install Open MPI (Debian: openmpi-bin, and libopenmpi-dev to build with), or remove dist.ranks");
 }
 
 brim_status brim_launch_plan(const brim_config *config, const char *resume, brim_rank_launch *out)

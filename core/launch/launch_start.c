@@ -1,5 +1,5 @@
-/* See launch_start.h. Each has a process group of its own, so that a terminal's Ctrl-C reaches the launcher alone,
- * which passes it on once. mpirun is told what it needs by its environment, not by options: so any MPI's will do. */
+/* See launch_start.h. Each child has its own process group, so that a terminal's Ctrl-C reaches only the launcher,
+ * which passes it on once. mpirun gets its settings by the environment, not by options, so any MPI's mpirun works. */
 #include "launch/launch_start.h"
 
 #include <errno.h>
@@ -24,22 +24,22 @@ int brim_launch_listen(void)
   char name[sizeof address.sun_path + 1] = "";
   socklen_t bytes = sizeof address;
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  /* bound to nothing, it gets a name that nobody has */
+  /* bound to an empty address, it gets a unique name */
   if (fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address.sun_family) == 0 && listen(fd, SOMAXCONN) == 0 &&
       getsockname(fd, (struct sockaddr *)&address, &bytes) == 0) {
     memcpy(name, address.sun_path + 1, bytes - offsetof(struct sockaddr_un, sun_path) - 1);
     setenv(BRIM_LINE_ADDRESS, name, 1);
     return fd;
   }
-  brim_fail(BRIM_EIO, "no socket for the ranks to come to: %s", strerror(errno));
+  brim_fail(BRIM_EIO, "cannot open a socket for the ranks: %s", strerror(errno));
   if (fd >= 0) close(fd);
   return -1;
 }
 
 /* ---- mpirun ---- */
 
-/* Of Open MPI 4 and 5. brim itself gives processors to ranks, more ranks than those may be wanted, and all are to be on
- * this machine, also within a batch job of several. What the user has set stays. */
+/* For Open MPI 4 and 5. brim itself assigns processors to ranks, there may be more ranks than processors, and all must
+ * be on this machine, even within a batch job of several. Variables that the user has set stay. */
 static void set_environment(const brim_rank_launch *launch)
 {
   static const char *const names[][2] = {
@@ -65,7 +65,7 @@ static void set_environment(const brim_rank_launch *launch)
 static brim_status find_self(char *out, size_t room)
 {
   const ssize_t length = readlink("/proc/self/exe", out, room - 1);
-  if (length < 0) return brim_fail(BRIM_EIO, "where this program is cannot be told: %s", strerror(errno));
+  if (length < 0) return brim_fail(BRIM_EIO, "cannot find the path of the brim executable: %s", strerror(errno));
   out[length] = '\0';
   return BRIM_OK;
 }
@@ -74,7 +74,7 @@ _Noreturn static void become(const char *file, const char *const *argv, const si
                              int last_wish)
 {
   prctl(PR_SET_PDEATHSIG, last_wish);
-  if (getppid() != launcher) _exit(EXEC_FAILED); /* it went before it could be asked for */
+  if (getppid() != launcher) _exit(EXEC_FAILED); /* it ended before the death signal was set */
   setpgid(0, 0);
   sigprocmask(SIG_SETMASK, mask, NULL);
   execv(file, (char *const *)argv);
@@ -97,7 +97,7 @@ brim_status brim_launch_mpirun(const brim_rank_launch *launch, const char *const
   size_t count = 0;
   const pid_t launcher = getpid();
   BRIM_TRY(find_self(self, sizeof self));
-  if (pipe2(ends, O_CLOEXEC) != 0) return brim_fail(BRIM_EIO, "no pipe for mpirun: %s", strerror(errno));
+  if (pipe2(ends, O_CLOEXEC) != 0) return brim_fail(BRIM_EIO, "cannot make a pipe for mpirun: %s", strerror(errno));
   while (word[count]) count++;
   const char **argv = brim_xcalloc(count + 4, sizeof *argv);
   snprintf(ranks, sizeof ranks, "%d", (int)launch->ranks);
@@ -117,10 +117,10 @@ brim_status brim_launch_mpirun(const brim_rank_launch *launch, const char *const
   close(ends[1]);
   *output = ends[0];
   if (*pid > 0) return BRIM_OK;
-  return brim_fail(BRIM_EIO, "mpirun cannot be started: %s", strerror(reason));
+  return brim_fail(BRIM_EIO, "cannot start mpirun: %s", strerror(reason));
 }
 
-/* ---- brim's own ---- */
+/* ---- ranks without mpirun ---- */
 
 static void set_number(const char *name, int32_t number)
 {
@@ -134,7 +134,7 @@ static brim_status start_rank(const char *const *word, const sigset_t *mask, int
   int ends[2];
   const pid_t launcher = getpid();
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
-    return brim_fail(BRIM_EIO, "no line to rank %d: %s", (int)rank, strerror(errno));
+    return brim_fail(BRIM_EIO, "cannot make a socket pair for rank %d: %s", (int)rank, strerror(errno));
   set_number("BRIM_RANK", rank);
   set_number(BRIM_LINE_FD, ends[1]);
   const pid_t pid = fork();
@@ -146,7 +146,7 @@ static brim_status start_rank(const char *const *word, const sigset_t *mask, int
   close(ends[1]);
   if (pid < 0) {
     close(ends[0]);
-    return brim_fail(BRIM_EIO, "rank %d cannot be started: %s", (int)rank, strerror(reason));
+    return brim_fail(BRIM_EIO, "cannot start rank %d: %s", (int)rank, strerror(reason));
   }
   seat->fd = ends[0];
   seat->pid = pid;

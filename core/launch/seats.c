@@ -1,4 +1,5 @@
-/* See seats.h. Messages are read as they come, without waiting; answers are short, and whoever asked is reading. */
+/* See seats.h. Messages are read as they come, without waiting; answers are short, and the rank that asked is
+ * reading. */
 #include "launch/seats.h"
 
 #include <errno.h>
@@ -16,9 +17,9 @@
 #include "base/text.h"
 #include "dist/processors.h"
 
-#define HELLO_SECONDS 5 /* a process that connects says hello at once */
+#define HELLO_SECONDS 5 /* a process that connects must say hello at once */
 #define ANSWER_SECONDS 60
-#define FILES_MAX 4 /* besides lines */
+#define FILES_MAX 4 /* polled besides lines */
 
 void brim_seats_open(brim_seats *s, int32_t count)
 {
@@ -44,7 +45,7 @@ void brim_seats_close(brim_seats *s)
 
 /* ---- answers ---- */
 
-/* The rank is reading, so this takes no longer than the copy; if it does not read, it is stopped or gone. */
+/* The rank is reading, so this takes no longer than the copy; otherwise the rank is stopped or gone. */
 static bool send_all(int fd, const void *data, size_t bytes)
 {
   const double start = brim_now();
@@ -98,7 +99,7 @@ static void welcome(brim_seats *s, int32_t rank)
     lose(s, seat);
 }
 
-/* All have come: each gets what all have given. */
+/* All have arrived: each gets the data of all. */
 static void finish_exchange(brim_seats *s)
 {
   const brim_line_head head = {.kind = BRIM_LINE_ALL, .bytes = (uint32_t)s->count * s->bytes};
@@ -123,7 +124,7 @@ static void take_exchange(brim_seats *s, brim_seat *seat)
     s->bytes = seat->head.bytes;
   }
   if (seat->head.bytes != s->bytes) {
-    lose(s, seat); /* it has lost step: none of ours does that */
+    lose(s, seat); /* it is out of step: no rank of ours does that */
     return;
   }
   seat->waits = true;
@@ -172,7 +173,7 @@ static void take_message(brim_seats *s, int32_t rank)
   }
 }
 
-/* What has come so far of a message; *whole: all of it. False if there is no more to come. */
+/* Reads what has arrived of a message; *whole: it is complete. False if no more will come. */
 static bool read_some(brim_seat *seat, bool *whole)
 {
   const size_t head = sizeof seat->head;
@@ -206,7 +207,7 @@ static void read_seat(brim_seats *s, int32_t rank)
   }
 }
 
-/* Has the line of anybody ended? That is noted before messages are answered, which may depend on it. */
+/* Has any line closed? Noted before messages are answered, which may depend on it. */
 static void find_ended(brim_seats *s, const struct pollfd *ready)
 {
   char byte;
@@ -232,13 +233,13 @@ void brim_seats_serve(brim_seats *s, struct pollfd *more, size_t count, int mill
 
 void brim_seats_admit(brim_seats *s, int listener)
 {
-  struct ucred who;
-  socklen_t bytes = sizeof who;
+  struct ucred peer;
+  socklen_t bytes = sizeof peer;
   brim_line_head head;
   const struct timeval patience = {.tv_sec = HELLO_SECONDS};
   const int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
   if (fd < 0) return;
-  const bool known = getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes) == 0 && who.uid == geteuid();
+  const bool known = getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 && peer.uid == geteuid();
   setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
   if (!known || recv(fd, &head, sizeof head, MSG_WAITALL) != (ssize_t)sizeof head || head.kind != BRIM_LINE_HELLO ||
       head.value < 0 || head.value >= s->count || s->seat[head.value].came) {
@@ -246,11 +247,11 @@ void brim_seats_admit(brim_seats *s, int listener)
     return;
   }
   s->seat[head.value].fd = fd;
-  s->seat[head.value].pid = who.pid;
+  s->seat[head.value].pid = peer.pid;
   welcome(s, head.value);
 }
 
-/* ---- questions ---- */
+/* ---- queries ---- */
 
 int32_t brim_seats_lost(const brim_seats *s)
 {
@@ -289,7 +290,8 @@ void brim_seats_kill(const brim_seats *s, int number, int32_t but)
 {
   for (int32_t r = 0; r < s->count; r++) {
     const brim_seat *seat = &s->seat[r];
-    const bool lives = seat->is_child ? !seat->is_over : seat->fd >= 0; /* else its number may be another's */
+    const bool lives =
+        seat->is_child ? !seat->is_over : seat->fd >= 0; /* otherwise its number may belong to another process */
     if (r != but && seat->pid > 0 && lives) kill(seat->pid, number);
   }
 }

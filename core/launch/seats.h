@@ -1,5 +1,5 @@
-/* The launcher's end of the ranks' lines (line.h): a seat for each rank. It serves their exchanges, and notes who has
- * come, who has said goodbye, and who is gone without. */
+/* The launcher's end of the ranks' lines (line.h): a seat for each rank. Serves their exchanges, and records which
+ * ranks have connected, said goodbye, or disappeared without. */
 #ifndef BRIM_LAUNCH_SEATS_H
 #define BRIM_LAUNCH_SEATS_H
 #include <poll.h>
@@ -10,17 +10,17 @@
 #include "dist/line.h"
 
 typedef struct brim_seat {
-  int fd;        /* -1: not connected yet, or no more */
-  pid_t pid;     /* 0: not known yet */
-  bool is_child; /* of the launcher's own; else of mpirun's */
+  int fd;        /* -1: not connected yet, or no longer */
+  pid_t pid;     /* 0 if unknown */
+  bool is_child; /* of the launcher; otherwise mpirun's */
   bool is_over;  /* the process has ended: `wait_status` */
   int wait_status;
-  bool came, is_lost; /* it has said hello; its line has ended without goodbye */
+  bool came, is_lost; /* it has said hello; its line closed without goodbye */
   bool left;          /* it has said goodbye */
-  int exit_status;    /* that it said then */
+  int exit_status;    /* reported with goodbye */
   bool waits;         /* in an exchange */
-  bool is_told;       /* to stop, by a signal */
-  /* the message that is being read */
+  bool has_stop;      /* it has had the stop signal */
+  /* the message being read */
   brim_line_head head;
   size_t have;
   char data[BRIM_EXCHANGE_BYTES];
@@ -29,32 +29,33 @@ typedef struct brim_seat {
 typedef struct brim_seats {
   int32_t count;
   brim_seat *seat;                  /* by rank */
-  bool own_streams;                 /* ranks were born with the launcher's */
+  bool own_streams;                 /* ranks inherited the launcher's streams */
   int32_t waiting;                  /* ranks in the exchange */
-  double since;                     /* the first of them came */
-  double patience;                  /* its seconds */
-  uint32_t bytes;                   /* that each gives; others cannot be served */
-  int32_t speaker;                  /* that may say what has ended the job; -1: nobody has asked */
-  int32_t ended_by, end_status;     /* that ended the job, by BRIM_LINE_END; -1: nobody */
+  double since;                     /* when the first of them arrived */
+  double patience;                  /* its time limit in seconds */
+  uint32_t bytes;                   /* that each rank gives; others are refused */
+  int32_t speaker;                  /* the rank that may report what ended the job; -1: none has asked */
+  int32_t ended_by, end_status;     /* the rank that ended the job by BRIM_LINE_END; -1: none */
   double left_at;                   /* when the first said goodbye */
-  char folder[BRIM_EXCHANGE_BYTES]; /* of the run; empty: not known */
+  char folder[BRIM_EXCHANGE_BYTES]; /* of the run; empty if unknown */
   struct pollfd *poll;
 } brim_seats;
 
 void brim_seats_open(brim_seats *seats, int32_t count);
 void brim_seats_close(brim_seats *seats);
-/* [step] Waits at most `milliseconds` for a rank's message or for one of the `count` files in front, whose events are
- * in more[].revents afterwards, and serves what has come. */
+/* [step] Waits at most `milliseconds` for a rank's message or for one of the `count` files in `more`, whose events are
+ * in more[].revents afterwards, and serves what has arrived. */
 void brim_seats_serve(brim_seats *seats, struct pollfd *more, size_t count, int milliseconds);
-/* Somebody at the door, whose hello says who it is. Others than this user's processes are turned away. */
+/* Accepts a connection, whose hello names its rank. Refuses processes of other users. */
 void brim_seats_admit(brim_seats *seats, int listener);
-/* The first rank that is gone without goodbye; -1: none. */
+/* The first rank that disappeared without goodbye; -1: none. */
 int32_t brim_seats_lost(const brim_seats *seats);
-/* Ranks that have said goodbye, and those that have said hello. */
+/* Numbers of ranks that have said goodbye, and that have said hello. */
 int32_t brim_seats_left(const brim_seats *seats);
 int32_t brim_seats_came(const brim_seats *seats);
-/* The ranks that keep the others waiting for longer than these want to, as "rank 2 (process 4711)"; false: none. */
+/* The ranks that the others have waited for longer than their limit, as "rank 2 (process 4711)"; false if there are
+ * none. */
 bool brim_seats_late(const brim_seats *seats, double now, char *names, size_t room);
-/* All processes that are known and have not ended, but that of rank `but`. */
+/* Sends a signal to all known processes that have not ended, except rank `but`'s. */
 void brim_seats_kill(const brim_seats *seats, int number, int32_t but);
 #endif

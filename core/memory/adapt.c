@@ -1,4 +1,4 @@
-/* Going on when memory runs out: smaller micro-batches, and retries. See brim/memory.h. */
+/* Smaller micro-batches and retries when memory runs out. See brim/memory.h. */
 #include <inttypes.h>
 #include <time.h>
 
@@ -8,21 +8,21 @@
 
 #define WAIT_SECONDS_MAX 1e9
 
-/* Attempts one after another, and what the last one said. */
+/* A series of attempts, and the error of the last one. */
 typedef struct series {
   const brim_oom_handler *handler;
   brim_failed_attempt oom;
   brim_error error;
 } series;
 
-/* What an earlier failure left must not speak for this attempt. */
+/* Clears the previous attempt's error. */
 static void begin_attempt(series *s)
 {
   s->oom.attempt++;
   (void)brim_fail(BRIM_OK, "%s", "");
 }
 
-/* The attempt's own text, kept aside: a handler may meet errors of its own. */
+/* Copies the attempt's error text: a handler may set errors itself. */
 static void keep_error(series *s, brim_status status)
 {
   if (!brim_error_text()[0]) (void)brim_fail(status, "%s", brim_status_text(status));
@@ -44,7 +44,7 @@ static brim_status give_up(const series *s)
 
 /* ---- adaptive batch ---- */
 
-/* The largest divisor of n up to a limit; 0: none. */
+/* The largest divisor of n up to a limit, or 0. */
 static int64_t largest_divisor(int64_t n, int64_t limit)
 {
   int64_t best = 0;
@@ -66,7 +66,7 @@ static int64_t first_micro_batch(const brim_adapt_options *o)
   return largest_divisor(o->effective_batch, o->micro_batch > 0 ? o->micro_batch : o->effective_batch);
 }
 
-/* At most half, or else the smallest that is allowed; 0: that was it. */
+/* The largest allowed divisor of at most half; failing that, the smallest allowed. 0: none is left. */
 static int64_t next_micro_batch(const brim_adapt_options *o, int64_t micro_batch)
 {
   const int64_t half = largest_divisor(o->effective_batch, micro_batch / 2);
@@ -139,7 +139,7 @@ brim_status brim_retry(const brim_retry_options *options, brim_retry_fn attempt,
     if (!brim_is_oom(status)) return status;
     keep_error(&s, status);
     if (s.oom.attempt > options->max_retries)
-      return brim_fail_add(status, "and so it was in each of %" PRId64 " attempts: max_retries is %d", s.oom.attempt,
+      return brim_fail_add(status, "each of %" PRId64 " attempts failed: max_retries is %d", s.oom.attempt,
                            options->max_retries);
     if (!goes_on(&s)) return give_up(&s);
     const time_t whole = (time_t)options->wait_seconds;

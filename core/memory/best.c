@@ -1,7 +1,7 @@
-/* The best of all devices that brim's backends have here. See brim_device_best in brim/memory.h.
- *
- * Every device is a candidate, unless it lacks room or its backend cannot be used, which is noted. GPUs come before the
- * host, whatever they have free; among equals the most free memory decides. */
+/* Chooses the best device of all backends. See brim_device_best in brim/memory.h.
+ * Every device is a candidate, except those without enough free memory and those whose backend cannot be used; the
+ * reasons are recorded. GPUs come before the host, however little memory they have free; among equals the most free
+ * memory decides. */
 #include <stdio.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@
 #include "plugin/instance.h"
 #include "plugin/registry.h"
 
-enum rank { RANK_NONE, RANK_HOST, RANK_CPU, RANK_GPU }; /* RANK_CPU: the host by the backend made for it */
+enum rank { RANK_NONE, RANK_HOST, RANK_CPU, RANK_GPU }; /* RANK_CPU: the host, through the backend written for it */
 
 typedef struct search {
   const brim_device_search *wanted;
@@ -21,8 +21,8 @@ typedef struct search {
   enum rank rank; /* of the best so far */
   brim_device_choice best;
   int count;        /* candidates of that rank */
-  bool named;       /* the best is the one that GPU_DEVICE_ID names */
-  brim_text passed; /* devices and backends that are no candidates, and why */
+  bool named;       /* GPU_DEVICE_ID names the best */
+  brim_text passed; /* devices and backends passed over, and why */
 } search;
 
 static bool is_any(const brim_device_search *q)
@@ -30,7 +30,7 @@ static bool is_any(const brim_device_search *q)
   return !q->backend || strcmp(q->backend, "auto") == 0;
 }
 
-/* On one line, whatever the reason's lines. */
+/* Adds an entry as one line, even if the reason has several. */
 static void pass_over(search *s, const char *what, const char *reason)
 {
   brim_text_printf(&s->passed, "%s%s", s->passed.length ? "; " : "", what);
@@ -62,7 +62,7 @@ static void consider(search *s, const char *backend, int index, const brim_devic
   snprintf(s->best.name, sizeof s->best.name, "%s", name);
 }
 
-/* All or none of a backend's devices: one that cannot be described speaks for a driver that is not well. */
+/* Considers all devices of a backend or none: if one cannot be described, its driver is not trusted. */
 static brim_status consider_devices(search *s, const brim_plugin *plugin, void *self)
 {
   static const brim_device_wish any = {.device = "auto", .most_free = true};
@@ -70,7 +70,7 @@ static brim_status consider_devices(search *s, const brim_plugin *plugin, void *
   const int count = ops->device_count(self);
   int named = -1;
   brim_device_info *info = count > 0 ? BRIM_ARENA_NEW(&s->arena, brim_device_info, count) : NULL;
-  brim_status status = count > 0 ? BRIM_OK : brim_fail(BRIM_ENODEVICE, "there is no device for it on this host");
+  brim_status status = count > 0 ? BRIM_OK : brim_fail(BRIM_ENODEVICE, "the backend has no device on this host");
   for (int i = 0; i < count && status == BRIM_OK; i++) status = ops->describe(self, i, &info[i]);
   if (status != BRIM_OK) {
     pass_over_backend(s, plugin->id, brim_error_text());
@@ -87,7 +87,7 @@ static brim_status consider_backend(search *s, const brim_plugin *plugin)
   const brim_device_search *q = s->wanted;
   void *self = NULL;
   brim_status status = brim_instance_with(plugin, q->option, q->option_count, &s->arena, &self);
-  if (status == BRIM_ECONFIG && !is_any(q)) return brim_fail_add(status, "a parameter of backend '%s'", plugin->id);
+  if (status == BRIM_ECONFIG && !is_any(q)) return brim_fail_add(status, "in a parameter of backend '%s'", plugin->id);
   if (status != BRIM_OK) {
     pass_over_backend(s, plugin->id, brim_error_text());
     return BRIM_OK;
@@ -115,14 +115,15 @@ static brim_status consider_named(search *s, const brim_registry *registry, cons
 static brim_status consider_all(search *s, const brim_registry *registry)
 {
   if (s->wanted->option_count > 0)
-    return brim_fail(BRIM_EINVAL, "'%s' is for which backend? parameters need one that is named", s->wanted->option[0]);
+    return brim_fail(BRIM_EINVAL, "'%s' needs a backend: name the one that the parameter belongs to",
+                     s->wanted->option[0]);
   for (size_t i = 0; i < brim_registry_count(registry); i++) {
     const brim_plugin *plugin = brim_registry_at(registry, i)->plugin;
     if (plugin->kind != BRIM_BACKEND) continue;
     if (!brim_registry_find(registry, BRIM_BACKEND, plugin->id)) continue; /* hidden by a file that failed */
     BRIM_TRY(consider_backend(s, plugin));
   }
-  /* of those that come with brim, the two that need libraries of others */
+  /* brim's own backends that need external libraries */
   static const char *const own[] = {"cuda", "cpu"};
   for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
     const brim_registry_failure *failure = brim_registry_failure_of(registry, BRIM_BACKEND, own[i]);
@@ -157,7 +158,7 @@ brim_status brim_device_best(const brim_device_search *wanted, brim_device_choic
     char bytes[32], need[64] = "";
     brim_format_bytes(bytes, sizeof bytes, wanted->min_bytes);
     if (wanted->min_bytes > 0) snprintf(need, sizeof need, " with %s free", bytes);
-    status = brim_fail(BRIM_ENODEVICE, "there is no device%s that can be used: %s", need, brim_text_str(&s.passed));
+    status = brim_fail(BRIM_ENODEVICE, "no device%s can be used: %s", need, brim_text_str(&s.passed));
   }
   if (status == BRIM_OK) {
     explain(&s);

@@ -15,17 +15,17 @@
 #include "base/text.h"
 
 #define DEFAULT_FOLDER "/dev/shm/brim"
-#define LOOK_SECONDS_MIN 0.0002 /* between two tries to lock the table */
+#define LOOK_SECONDS_MIN 0.0002 /* between two attempts to lock the table */
 #define LOOK_SECONDS_MAX 0.01
-#define OPENS_MAX 100 /* of a file that others remove meanwhile */
+#define OPENS_MAX 100 /* attempts to open a file that others keep removing */
 
-/* At the start of the file; then the slots, each with a byte in front that is 1 if it is in use. */
+/* The start of the file. The slots follow, each preceded by a byte that is 1 if the slot is in use. */
 typedef struct header {
   uint64_t magic, slot_bytes, slots;
 } header;
 
-/* The locked bytes lie far after the file's end, which locks allow: one that all users of the file share, the table's,
- * then each slot's. */
+/* The locked bytes lie far beyond the end of the file, which locks allow: one that all users of the file share, one
+ * for the table, then one for each slot. */
 #define LOCK_USERS (LOCK_TABLE - 1)
 #define LOCK_TABLE ((off_t)1 << 40)
 #define LOCK_SLOTS (LOCK_TABLE + 1)
@@ -53,33 +53,33 @@ void brim_process_name(char *out, size_t room)
   fclose(file);
 }
 
-/* Like /tmp: everybody's, and nobody removes what is another's. One that is there already must not let others replace
- * its files, which could then say whatever they like; one of this user's own is made sticky. */
+/* Makes a folder as open as /tmp: everyone may add files, only the owner may remove them. An existing folder must not
+ * let others replace its files, which could then hold anything; a folder of this user's is made sticky. */
 static brim_status make_folder(const char *folder)
 {
   struct stat link, info;
   if (mkdir(folder, 0777) == 0) {
-    if (chmod(folder, 01777) != 0) return brim_fail(BRIM_EIO, "cannot open up '%s': %s", folder, strerror(errno));
+    if (chmod(folder, 01777) != 0)
+      return brim_fail(BRIM_EIO, "cannot open '%s' to all users: %s", folder, strerror(errno));
     return BRIM_OK;
   }
   if (errno != EEXIST)
-    return brim_fail(BRIM_EIO,
-                     "cannot make '%s', where processes share what they have claimed: %s\nclaims.dir, or "
-                     "BRIM_CLAIMS_DIR, names another folder",
-                     folder, strerror(errno));
+    return brim_fail(
+        BRIM_EIO,
+        "cannot make '%s', where processes share their claims: %s\nset claims.dir or BRIM_CLAIMS_DIR to another folder",
+        folder, strerror(errno));
   if (lstat(folder, &link) != 0 || stat(folder, &info) != 0)
-    return brim_fail(BRIM_EIO, "cannot look at '%s': %s", folder, strerror(errno));
+    return brim_fail(BRIM_EIO, "cannot stat '%s': %s", folder, strerror(errno));
   const bool links_away = S_ISLNK(link.st_mode) && link.st_uid != geteuid() && link.st_uid != 0;
   const bool is_open = S_ISDIR(info.st_mode) && (info.st_mode & S_IWOTH) && !(info.st_mode & S_ISVTX);
   const char *why = !S_ISDIR(info.st_mode) ? "it is not a folder"
-                    : links_away           ? "it is another user's link"
+                    : links_away           ? "it is a symbolic link of another user"
                     : is_open && chmod(folder, (info.st_mode & 07777) | S_ISVTX) != 0
-                        ? "every user may replace its files, as its sticky bit is not set"
+                        ? "its sticky bit is not set, so every user may replace its files"
                         : NULL;
   if (!why) return BRIM_OK;
   return brim_fail(BRIM_EIO,
-                   "'%s' cannot hold the claims of processes: %s\nclaims.dir, or BRIM_CLAIMS_DIR, "
-                   "names another folder",
+                   "'%s' cannot hold the claims of processes: %s\nset claims.dir or BRIM_CLAIMS_DIR to another folder",
                    folder, why);
 }
 
@@ -98,7 +98,7 @@ static bool lock_bytes(int fd, short type, off_t at)
   return result == 0;
 }
 
-/* `bytes` 0: to the end. */
+/* `bytes` 0: to the end of the file. */
 static bool is_locked_by_others(int fd, off_t at, off_t bytes)
 {
   struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = at, .l_len = bytes};
@@ -117,7 +117,7 @@ static brim_status write_at(const brim_board *b, off_t at, const void *data, siz
 {
   const ssize_t n = pwrite(b->fd, data, bytes, at);
   if (n == (ssize_t)bytes) return BRIM_OK;
-  return brim_fail(BRIM_EIO, "cannot write claims to '%s': %s", b->path, n < 0 ? strerror(errno) : "there is no room");
+  return brim_fail(BRIM_EIO, "cannot write claims to '%s': %s", b->path, n < 0 ? strerror(errno) : "no space left");
 }
 
 static brim_status write_slot(const brim_board *b, size_t slot, const void *data)
@@ -129,7 +129,7 @@ static brim_status write_slot(const brim_board *b, size_t slot, const void *data
 
 /* ---- the table ---- */
 
-/* One's own slots again, as far as they are not there any more. */
+/* Writes this process's slots again where they are missing. */
 static brim_status write_own(const brim_board *b)
 {
   for (size_t i = 0; i < BRIM_BOARD_SLOTS; i++) {
@@ -141,26 +141,26 @@ static brim_status write_own(const brim_board *b)
   return BRIM_OK;
 }
 
-/* Of an empty file the first process makes a table of free slots; so it does of one that another version of brim has
- * left, when no process uses it any more. A table that was good and is not any more was damaged. */
+/* The first process fills an empty file with free slots. It does the same with a file of another version of brim that
+ * no process uses any more. A table that was valid before and no longer is was damaged. */
 static brim_status check_table(brim_board *b)
 {
   const header own = {b->magic, b->slot_bytes, BRIM_BOARD_SLOTS};
   struct stat info;
   header found = {0};
-  if (fstat(b->fd, &info) != 0) return brim_fail(BRIM_EIO, "cannot look at '%s': %s", b->path, strerror(errno));
+  if (fstat(b->fd, &info) != 0) return brim_fail(BRIM_EIO, "cannot stat '%s': %s", b->path, strerror(errno));
   if (info.st_size >= (off_t)sizeof found) BRIM_TRY(read_at(b, 0, &found, sizeof found));
   const bool is_good = memcmp(&found, &own, sizeof own) == 0;
   if (is_good && info.st_size >= place_of(b, BRIM_BOARD_SLOTS)) {
     b->is_known = true;
-    return write_own(b); /* somebody else may have mended it */
+    return write_own(b); /* another process may have repaired it */
   }
   if (!is_good && !b->is_known && info.st_size >= (off_t)sizeof found && is_locked_by_others(b->fd, LOCK_SLOTS, 0))
     return brim_fail(BRIM_ELOAD,
                      "'%s' is in use by another version of brim, or damaged\nwait until its runs have ended, or choose "
                      "another claims.dir",
                      b->path);
-  /* What follows the kept bytes becomes free slots, except this process's own. */
+  /* Everything after the kept bytes becomes free slots, except those of this process. */
   const off_t keep = is_good || b->is_known ? info.st_size : 0;
   b->is_known = true;
   if (ftruncate(b->fd, keep) != 0 || ftruncate(b->fd, place_of(b, BRIM_BOARD_SLOTS)) != 0)
@@ -171,8 +171,8 @@ static brim_status check_table(brim_board *b)
 
 /* ---- the holder of the lock ---- */
 
-/* Does a file of /proc/PID/fdinfo say so? Lines such as "lock:	1: OFDLCK ADVISORY WRITE -1 00:1a:42 1099511627776
- * 1099511627776". */
+/* Whether a file of /proc/PID/fdinfo lists the lock, in a line such as "lock:     1: OFDLCK ADVISORY WRITE -1
+ * 00:1a:42 1099511627776 1099511627776". */
 static bool has_lock(const char *path, ino_t file)
 {
   char line[256], inode[32], at[32];
@@ -203,7 +203,7 @@ static bool is_holder(const char *pid, ino_t file)
   return has;
 }
 
-/* Its number; 0: it is another user's, or another container's. */
+/* The holder's process id, or 0 if it belongs to another user or container. */
 static int64_t find_holder(int fd)
 {
   struct stat info;
@@ -230,7 +230,7 @@ static bool is_stopped(int64_t pid)
 
 /* ---- opening ---- */
 
-/* Made only where it is not there: systems forbid to open another user's file in such a folder as if to make it. */
+/* O_CREAT only if the file is missing: systems may refuse it for another user's file in a sticky folder. */
 static int open_file(const char *path)
 {
   const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
@@ -239,18 +239,18 @@ static int open_file(const char *path)
   return fd < 0 && errno == EEXIST ? open(path, flags) : fd;
 }
 
-/* *removed: another process has taken the file away meanwhile. */
+/* *removed: another process removed the file in the meantime. */
 static brim_status open_once(brim_board *b, bool *removed)
 {
   struct stat info;
   *removed = false;
   b->fd = open_file(b->path);
   if (b->fd < 0) return brim_fail(BRIM_EIO, "cannot open '%s': %s", b->path, strerror(errno));
-  if (fstat(b->fd, &info) != 0) return brim_fail(BRIM_EIO, "cannot look at '%s': %s", b->path, strerror(errno));
+  if (fstat(b->fd, &info) != 0) return brim_fail(BRIM_EIO, "cannot stat '%s': %s", b->path, strerror(errno));
   if (!S_ISREG(info.st_mode) || info.st_nlink > 1)
     return brim_fail(BRIM_EIO, "'%s' %s\nremove it, or choose another claims.dir", b->path,
-                     S_ISREG(info.st_mode) ? "has other names too" : "is not a plain file");
-  (void)fchmod(b->fd, 0666); /* whatever the maker's umask; a file of another user has these rights already */
+                     S_ISREG(info.st_mode) ? "has other hard links" : "is not a regular file");
+  (void)fchmod(b->fd, 0666); /* whatever the umask; another user's file already has this mode */
   BRIM_TRY(brim_board_lock(b));
   *removed = fstat(b->fd, &info) == 0 && info.st_nlink == 0;
   lock_bytes(b->fd, F_RDLCK, LOCK_USERS);
@@ -278,7 +278,7 @@ brim_status brim_board_open(brim_board *b, const char *name, uint64_t magic, siz
   return status;
 }
 
-/* Removes a board that nobody has open. */
+/* Removes a board that no process has open. */
 static void tidy_file(const char *path, uint64_t magic)
 {
   header found;
@@ -293,7 +293,8 @@ static void tidy_file(const char *path, uint64_t magic)
   close(fd);
 }
 
-/* Locks end with the descriptor; so does a slot, if the table cannot be had. */
+/* Closing the descriptor releases the locks; a slot that cannot be cleared, for want of the table's lock, is released
+ * that way too. */
 void brim_board_close(brim_board *b)
 {
   if (b->fd < 0) return;
@@ -344,7 +345,7 @@ static bool wait_for_table(brim_board *b)
 
 brim_status brim_board_lock(brim_board *b)
 {
-  sigset_t before, stops; /* a process that is suspended from its terminal is to have no lock that others wait for */
+  sigset_t before, stops; /* masked so that a process cannot be suspended from its terminal while it holds the lock */
   sigemptyset(&stops);
   sigaddset(&stops, SIGTSTP);
   sigaddset(&stops, SIGTTIN);
@@ -364,10 +365,10 @@ brim_status brim_board_lock(brim_board *b)
   if (reason != ETIMEDOUT) return brim_fail(BRIM_EIO, "cannot lock '%s': %s", b->path, strerror(reason));
   const int64_t pid = find_holder(b->fd);
   if (pid == 0)
-    return brim_fail(BRIM_EIO, "'%s' is locked, for more than %g s, by a process of another user or container", b->path,
-                     b->seconds);
+    return brim_fail(BRIM_EIO, "'%s' has been locked for more than %g s by a process of another user or container",
+                     b->path, b->seconds);
   const bool stopped = is_stopped(pid);
-  brim_fail(BRIM_EIO, "'%s' is locked, for more than %g s, by process %" PRId64 "%s", b->path, b->seconds, pid,
+  brim_fail(BRIM_EIO, "'%s' has been locked for more than %g s by process %" PRId64 "%s", b->path, b->seconds, pid,
             stopped ? ", which is stopped" : "");
   return stopped ? brim_fail_add(BRIM_EIO, "`kill -CONT %" PRId64 "` continues it", pid) : BRIM_EIO;
 }
@@ -391,7 +392,7 @@ brim_status brim_board_read(brim_board *b, size_t slot, void *data, bool *alive)
 {
   char used = 0;
   *alive = b->own[slot] != NULL;
-  if (*alive) { /* whatever others have written there */
+  if (*alive) { /* despite what other processes have written there */
     memcpy(data, b->own[slot], b->slot_bytes);
     return BRIM_OK;
   }
@@ -409,10 +410,10 @@ brim_status brim_board_write(brim_board *b, size_t slot, const void *data)
 {
   if (!b->own[slot]) {
     void *copy = brim_try_malloc(b->slot_bytes);
-    if (!copy) return brim_fail(BRIM_ENOMEM_HOST, "no memory for a slot of '%s'", b->path);
+    if (!copy) return brim_fail(BRIM_ENOMEM_HOST, "out of memory for a slot of '%s'", b->path);
     if (!lock_bytes(b->fd, F_WRLCK, LOCK_SLOTS + (off_t)slot)) {
       free(copy);
-      return brim_fail(BRIM_EINTERNAL, "a slot of '%s' that is not free was written", b->path);
+      return brim_fail(BRIM_EINTERNAL, "attempt to write a slot of '%s' that another process owns", b->path);
     }
     b->own[slot] = copy;
   }

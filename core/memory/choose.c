@@ -8,7 +8,7 @@
 
 #define DEVICES_TOLD 16
 
-/* A number and nothing else; -1 for anything else. */
+/* The number that the text consists of, or -1. */
 static long number_of(const char *text)
 {
   char *end = NULL;
@@ -21,8 +21,7 @@ bool brim_device_is_shared(const brim_device_info *info)
   return !info->on_host || info->limited;
 }
 
-/* The first of those with the most free memory, or simply the first, among those with enough. ENODEVICE:
- * none has. */
+/* Among devices with enough free memory, the one with the most, or simply the first. ENODEVICE if there is none. */
 static brim_status find_free(const char *id, const brim_backend_ops *ops, void *self, const brim_device_wish *wish,
                              int *out)
 {
@@ -40,7 +39,7 @@ static brim_status find_free(const char *id, const brim_backend_ops *ops, void *
   if (*out >= 0) return BRIM_OK;
   char a[32], b[32];
   brim_text text = {0};
-  brim_text_printf(&text, "no device of backend '%s' has the %s free that min_gpu_memory_mb asks for", id,
+  brim_text_printf(&text, "no device of backend '%s' has %s free (min_gpu_memory_mb)", id,
                    brim_format_bytes(a, sizeof a, wish->min_bytes));
   for (int i = 0; i < count && i < DEVICES_TOLD; i++) {
     brim_device_info info = {0};
@@ -66,7 +65,7 @@ brim_status brim_device_named(const char *id, const brim_backend_ops *ops, void 
     const bool named = strncmp(name, id, n) == 0 && (name[n] == '\0' || name[n] == ':');
     const long index = !named ? -1 : name[n] ? number_of(name + n + 1) : 0;
     if (index < 0 || index >= count)
-      return brim_fail(BRIM_ENODEVICE, "no device '%s': backend '%s' has %d (%s:0%s); device=auto takes one of them",
+      return brim_fail(BRIM_ENODEVICE, "no device '%s': backend '%s' has %d (%s:0%s); device=auto chooses one of them",
                        name, id, count, id, count > 1 ? " and up" : "");
     *device = (int)index;
     return BRIM_OK;
@@ -104,7 +103,7 @@ void brim_device_tell(const char *id, const brim_backend_ops *ops, void *self, c
   const int count = ops->device_count(self);
   if (count < 2 || strcmp(wish->device, "auto") != 0) return;
   if (brim_device_named(id, ops, self, wish, &named) != BRIM_OK || ops->describe(self, device, &now) != BRIM_OK) return;
-  brim_log(BRIM_LOG_INFO, "device=auto takes %s:%d of %d%s: %s of %s free", id, device, count,
+  brim_log(BRIM_LOG_INFO, "device=auto chooses %s:%d of %d%s: %s of %s free", id, device, count,
            named >= 0        ? ", as GPU_DEVICE_ID says"
            : wish->most_free ? ", which has the most free memory"
                              : ", the first with room",

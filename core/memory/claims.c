@@ -14,19 +14,19 @@
 #define MAGIC UINT64_C(0x33584B544D495242) /* "BRIMTKX3" */
 #define NUMBER_MAX (INT64_MAX / 2)
 #define SINCE_MAX 1e11           /* seconds since 1970 */
-#define SLICE_SECONDS 0.05       /* how long a signal may go unnoticed */
-#define PLACING_SECONDS_MAX 60.0 /* how long those who may not wait let another place what it has claimed */
+#define SLICE_SECONDS 0.05       /* longest time a signal may go unnoticed */
+#define PLACING_SECONDS_MAX 60.0 /* how long a run that may not wait lets another place its claimed arena */
 
-/* Devices are told apart by keys: their numbers differ from process to process, as CUDA_VISIBLE_DEVICES says. */
+/* Devices are identified by keys: their numbers differ between processes, depending on CUDA_VISIBLE_DEVICES. */
 typedef struct ticket {
   int64_t number, pid;
   uint64_t need_bytes;
   double since;
   uint64_t claimed;                     /* key of the device; 0: waiting */
-  uint64_t key[BRIM_CLAIM_DEVICES_MAX]; /* of those that would do */
+  uint64_t key[BRIM_CLAIM_DEVICES_MAX]; /* of the acceptable devices */
   uint32_t keys;
-  int32_t device; /* claimed, as the process numbers it */
-  int32_t named;  /* the device asked for, likewise; -1: any */
+  int32_t device; /* claimed, as this process numbers it */
+  int32_t named;  /* requested, likewise; -1: any */
   char backend[32], process[32];
 } ticket;
 
@@ -37,14 +37,14 @@ struct brim_claim {
   size_t slot;
 };
 
-/* What a look at the queue finds. */
+/* The state of the queue for one ticket. */
 typedef struct view {
-  int device;   /* to be had now; -1: none */
-  size_t ahead; /* waiting tickets in front that would take one of the devices */
-  bool placing; /* a device that would do is claimed, and being placed on */
-  int best;     /* the device with the most free memory among those wished for */
+  int device;   /* available now; -1: none */
+  size_t ahead; /* earlier waiting tickets that would take one of the devices */
+  bool placing; /* an acceptable device is claimed, and its owner is still placing */
+  int best;     /* the acceptable device with the most free memory */
   brim_device_info best_info;
-  bool large; /* one of them is large enough, were it empty */
+  bool large; /* one of them is large enough when empty */
 } view;
 
 uint64_t brim_device_key(const char *backend, int device, int devices, const brim_device_info *info)
@@ -70,7 +70,7 @@ static bool accepts(const ticket *t, uint64_t key)
 
 /* ---- the queue, under its lock ---- */
 
-/* Everybody may write there: what no brim has written is not there. */
+/* Any process may write there: ignores tickets that brim cannot have written. */
 static bool is_sane(const ticket *t)
 {
   return t->number >= 1 && t->number <= NUMBER_MAX && t->pid > 0 && t->need_bytes <= INT64_MAX && t->since >= 0 &&
@@ -105,7 +105,7 @@ static brim_status open_queue(brim_board *board, double seconds)
   return status;
 }
 
-/* Behind all tickets there are. `alone`: only if none of them waits for the device that is claimed, or places there. */
+/* Appends the ticket. `alone`: only if no other ticket waits for the claimed device or places on it. */
 static brim_status enter(brim_claim *claim, bool alone)
 {
   ticket *own = &claim->own;
@@ -122,12 +122,13 @@ static brim_status enter(brim_claim *claim, bool alone)
     if (alive && t.number >= own->number) own->number = t.number < NUMBER_MAX ? t.number + 1 : NUMBER_MAX;
   }
   if (free_slot == BRIM_BOARD_SLOTS)
-    return brim_fail(BRIM_ENODEVICE, "%d processes wait for devices already, and no more can", BRIM_BOARD_SLOTS);
+    return brim_fail(BRIM_ENODEVICE, "%d processes already wait for devices, which is the maximum", BRIM_BOARD_SLOTS);
   claim->slot = free_slot;
   return brim_board_write(&claim->board, free_slot, own);
 }
 
-/* May `own` have this device, as far as the others go? Whoever waits for it and came before has it first. */
+/* Whether `own` may have this device as far as other tickets are concerned: earlier tickets that wait for it go
+ * first. */
 static bool is_free_of_others(const ticket *own, uint64_t key, const ticket *all, size_t count, view *v)
 {
   bool is_free = true;
@@ -153,7 +154,7 @@ static brim_status look_at_queue(brim_claim *claim, const brim_claim_request *r,
   *v = (view){.device = -1, .best = -1};
   BRIM_TRY(read_tickets(&claim->board, all, &count));
   for (size_t i = 0; i < count; i++) {
-    bool meets = false; /* is there a device that both would take? */
+    bool meets = false; /* whether both would take one and the same device */
     for (uint32_t k = 0; k < all[i].keys; k++) meets = meets || accepts(&claim->own, all[i].key[k]);
     v->ahead += meets && all[i].claimed == 0 && all[i].number < claim->own.number;
   }
@@ -181,7 +182,7 @@ static brim_status look_at_queue(brim_claim *claim, const brim_claim_request *r,
 static brim_status look_alone(brim_claim *claim, const brim_claim_request *r, view *v)
 {
   ticket *all = brim_try_malloc(BRIM_BOARD_SLOTS * sizeof *all);
-  if (!all) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the queue's tickets");
+  if (!all) return brim_fail(BRIM_ENOMEM_HOST, "out of memory for the queue's tickets");
   brim_status status = brim_board_lock(&claim->board);
   if (status == BRIM_OK) {
     status = look_at_queue(claim, r, all, v);
@@ -224,14 +225,14 @@ static brim_status refuse(const brim_claim *claim, const brim_claim_request *r, 
 {
   char a[32], b[32], text[256];
   if (!v->large)
-    return brim_fail(BRIM_ENOMEM_DEVICE, "%s are needed, and %s:%d has %s in all",
+    return brim_fail(BRIM_ENOMEM_DEVICE, "the run needs %s, but %s:%d has only %s in all",
                      brim_format_bytes(a, sizeof a, r->need_bytes), r->backend, v->best,
                      brim_format_bytes(b, sizeof b, v->best_info.total_bytes));
   if (v->ahead > 0)
-    return brim_fail(BRIM_ENODEVICE, "%zu run%s for the same device%s: wait_for_gpu=true joins the queue", v->ahead,
-                     v->ahead == 1 ? " waits" : "s wait", claim->own.named < 0 ? "s" : "");
+    return brim_fail(BRIM_ENODEVICE, "%zu run%s for the same device%s; set wait_for_gpu=true to join the queue",
+                     v->ahead, v->ahead == 1 ? " waits" : "s wait", claim->own.named < 0 ? "s" : "");
   return brim_fail(BRIM_ENOMEM_DEVICE,
-                   "no device has the %s free that are needed: %s\nwait_for_gpu=true waits for them",
+                   "no device has the %s free that the run needs: %s\nset wait_for_gpu=true to wait",
                    brim_format_bytes(a, sizeof a, r->need_bytes), describe_wait(text, sizeof text, claim, r, v));
 }
 
@@ -252,7 +253,7 @@ static brim_status wait_for_turn(brim_claim *claim, const brim_claim_request *r,
     if (is_stopped(r)) return brim_fail(BRIM_EINTERRUPTED, "interrupted while waiting for a device: %s", text);
     if ((!r->wait && !v.placing) || !v.large) return refuse(claim, r, &v);
     if (waited >= patience)
-      return brim_fail(BRIM_ENODEVICE, "no device came free in %.4g minutes (gpu_wait_timeout_minutes): %s",
+      return brim_fail(BRIM_ENODEVICE, "no device became free in %.4g minutes (gpu_wait_timeout_minutes): %s",
                        patience / 60, text);
     if (!waits && r->on_wait) r->on_wait(r->context, text);
     waits = true;
@@ -284,7 +285,7 @@ static brim_status fill_ticket(brim_claim *claim, const brim_claim_request *r, i
   return BRIM_OK;
 }
 
-/* Into the queue, with a ticket that `holds` the device or waits for it; -1: for any. */
+/* Joins the queue with a ticket that holds the device or waits for it; -1: for any device. */
 static brim_status join(brim_claim *claim, const brim_claim_request *r, int device, bool holds, bool alone)
 {
   BRIM_TRY(fill_ticket(claim, r, device));

@@ -1,4 +1,4 @@
-/* The real world: see env.h. */
+/* The real environment: see env.h. */
 #include "memory/env.h"
 
 #include "base/process.h"

@@ -1,20 +1,20 @@
-/* The world around a run, as far as it asks or waits: the queue for devices, who else waits, and the host's memory. A
- * run has the real one; a simulation has its scene. */
+/* The environment of a run, as far as the run queries it or waits for it: the queue for devices, the other runs in
+ * it, and the host's memory. A real run uses the system; a simulation uses its scene. */
 #ifndef BRIM_MEMORY_ENV_H
 #define BRIM_MEMORY_ENV_H
 #include "memory/claims.h"
 
 typedef struct brim_env {
   void *self;                /* the first argument of each function */
-  double (*now)(void *self); /* seconds since some moment */
-  /* [init] See brim_claim_take and brim_claim_hold. *out goes to `release`, which takes NULL too. */
+  double (*now)(void *self); /* seconds since an arbitrary moment */
+  /* [init] See brim_claim_take and brim_claim_hold. *out goes to `release`, which accepts NULL. */
   brim_status (*claim)(void *self, const brim_claim_request *request, void **out, int *device, double *waited_seconds);
   brim_status (*hold)(void *self, const brim_claim_request *request, int device, bool alone, void **out);
   void (*release)(void *self, void *claim);
   /* See brim_claims_list and brim_claims_waiting. */
   brim_status (*tickets)(void *self, brim_arena *arena, brim_ticket **out, size_t *count);
   brim_status (*waiting)(void *self, uint64_t key, size_t *count, uint64_t *first_bytes);
-  /* What the host has, and of it this process. */
+  /* The host's memory, and how much of it this process uses. */
   brim_host_memory (*host)(void *self, uint64_t *process_bytes);
 } brim_env;
 

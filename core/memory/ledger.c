@@ -1,4 +1,4 @@
-/* Entries on a board: who has how much of which device. See brim/ledger.h. */
+/* Entries on a board: which process uses how much of which device. See brim/ledger.h. */
 #include "brim/ledger.h"
 
 #include <inttypes.h>
@@ -24,14 +24,14 @@ struct brim_ledger {
   brim_board board;
   int devices;
   uint64_t bytes;  /* of each device */
-  uint64_t last[]; /* what the last look found taken of each, and one more; 0: none was looked at */
+  uint64_t last[]; /* use of each device as found by the last look, plus one; 0: not looked at yet */
 };
 
 brim_status brim_ledger_open(const char *name, int devices, uint64_t bytes, brim_ledger **out)
 {
   char file[256];
   brim_ledger *ledger = brim_try_calloc(1, sizeof *ledger + (size_t)devices * sizeof ledger->last[0]);
-  if (!ledger) return brim_fail(BRIM_ENOMEM_HOST, "no memory for a ledger");
+  if (!ledger) return brim_fail(BRIM_ENOMEM_HOST, "out of memory for a ledger");
   ledger->devices = devices;
   ledger->bytes = bytes;
   snprintf(file, sizeof file, "%s-%dx%" PRIu64 ENDING, name, devices, bytes);
@@ -47,11 +47,11 @@ brim_status brim_ledger_open(const char *name, int devices, uint64_t bytes, brim
 void brim_ledger_close(brim_ledger *ledger)
 {
   if (!ledger) return;
-  brim_board_close_and_tidy(&ledger->board, ENDING); /* of shares of every size: processes that were killed left them */
+  brim_board_close_and_tidy(&ledger->board, ENDING); /* of every share size: killed processes leave them */
   free(ledger);
 }
 
-/* What a look at the whole board finds of one device. */
+/* The use of one device according to the whole board. */
 typedef struct found {
   uint64_t used;
   int32_t free_slot; /* -1: none */
@@ -77,8 +77,8 @@ static brim_status look_at_slots(brim_ledger *ledger, int device, found *f)
     }
     f->count++;
   }
-  /* brim's own entries are never over the limit, so one that does not fit in what this process and the slots before
-   * leave is somebody else's work, and does not count. */
+  /* brim's own entries never exceed the limit, so an entry that does not fit into what this process and the slots
+   * before it leave was written by another program and does not count. */
   for (int own = 1; own >= 0; own--)
     for (size_t i = 0; i < BRIM_BOARD_SLOTS; i++)
       if ((ledger->board.own[i] != NULL) == own && bytes[i] <= ledger->bytes - f->used) f->used += bytes[i];
@@ -93,19 +93,19 @@ static brim_status look_alone(brim_ledger *ledger, int device, found *f)
   return status;
 }
 
-#define USERS_TOLD 4
+#define USERS_LISTED 4
 
 static brim_status refuse(const brim_ledger *ledger, int device, uint64_t bytes, const found *f)
 {
   char a[32], b[32];
-  brim_fail(BRIM_ENOMEM_DEVICE, "%s are needed, but device %d has %s left", brim_format_bytes(a, sizeof a, bytes),
-            device, brim_format_bytes(b, sizeof b, ledger->bytes - f->used));
+  brim_fail(BRIM_ENOMEM_DEVICE, "%s needed, but device %d has %s left", brim_format_bytes(a, sizeof a, bytes), device,
+            brim_format_bytes(b, sizeof b, ledger->bytes - f->used));
   brim_text text = {0};
   brim_text_printf(&text, "of its %s", brim_format_bytes(a, sizeof a, ledger->bytes));
-  for (size_t i = 0; i < f->count && i < USERS_TOLD; i++)
+  for (size_t i = 0; i < f->count && i < USERS_LISTED; i++)
     brim_text_printf(&text, "%s %s (pid %" PRId64 ") has %s", i ? "," : "", f->user[i].name, f->user[i].pid,
                      brim_format_bytes(a, sizeof a, f->user[i].bytes));
-  if (f->count > USERS_TOLD) brim_text_printf(&text, ", and %zu more processes the rest", f->count - USERS_TOLD);
+  if (f->count > USERS_LISTED) brim_text_printf(&text, ", and %zu more processes the rest", f->count - USERS_LISTED);
   if (f->count > 0) brim_fail_add(BRIM_ENOMEM_DEVICE, "%s", brim_text_str(&text));
   brim_text_release(&text);
   return BRIM_ENOMEM_DEVICE;
@@ -113,13 +113,14 @@ static brim_status refuse(const brim_ledger *ledger, int device, uint64_t bytes,
 
 static brim_status take_bytes(brim_ledger *ledger, int device, uint64_t bytes, int32_t *slot)
 {
-  brim_device_user user[USERS_TOLD];
-  found f = {.user = user, .room = USERS_TOLD};
+  brim_device_user user[USERS_LISTED];
+  found f = {.user = user, .room = USERS_LISTED};
   entry e = {.pid = getpid(), .bytes = bytes, .device = device};
   BRIM_TRY(look_at_slots(ledger, device, &f));
   if (bytes > ledger->bytes || f.used > ledger->bytes - bytes) return refuse(ledger, device, bytes, &f);
   if (f.free_slot < 0)
-    return brim_fail(BRIM_ENOMEM_DEVICE, "%d processes share these devices already, and no more can", BRIM_BOARD_SLOTS);
+    return brim_fail(BRIM_ENOMEM_DEVICE, "%d processes already share these devices, which is the maximum",
+                     BRIM_BOARD_SLOTS);
   brim_process_name(e.name, sizeof e.name);
   BRIM_TRY(brim_board_write(&ledger->board, (size_t)f.free_slot, &e));
   *slot = f.free_slot;
@@ -136,12 +137,12 @@ brim_status brim_ledger_take(brim_ledger *ledger, int device, uint64_t bytes, in
 
 void brim_ledger_give(brim_ledger *ledger, int32_t slot)
 {
-  if (brim_board_lock(&ledger->board) != BRIM_OK) return; /* the process's end gives it back */
+  if (brim_board_lock(&ledger->board) != BRIM_OK) return; /* the end of the process releases it */
   (void)brim_board_clear(&ledger->board, (size_t)slot);
   brim_board_unlock(&ledger->board);
 }
 
-/* A run that has its share goes on by what it knew last, if the ledger cannot be had. */
+/* If the ledger cannot be locked, a run that has its share continues with the last known value. */
 brim_status brim_ledger_used(brim_ledger *ledger, int device, uint64_t *bytes)
 {
   found f = {0};

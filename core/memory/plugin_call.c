@@ -7,7 +7,7 @@
 
 #define WHO_BYTES 128
 
-/* EPLUGIN of the guard's has its own text. */
+/* The guard's own EPLUGIN already has its text. */
 brim_status brim_plugin_run(brim_guard *guard, const brim_plugin_call *call, brim_guard_work work, void *context)
 {
   char who[WHO_BYTES];
@@ -22,17 +22,17 @@ brim_status brim_plugin_run(brim_guard *guard, const brim_plugin_call *call, bri
                                      call->decides ? BRIM_DECISION_WAITING_SECONDS : BRIM_CREATE_WAITING_SECONDS};
   const brim_status status = brim_guard_run(guard, &about, work, context);
   if (status == BRIM_OK || status == BRIM_ENOTSUP || brim_guard_is_lost(guard)) return status;
-  /* What the core takes for its own does not come from a plugin; nor does what is in no list. */
+  /* A plugin must not return statuses that are reserved for the core, nor unknown ones. */
   if (strcmp(brim_status_name(status), "EUNKNOWN") == 0)
-    return brim_fail(BRIM_EPLUGIN, "%s returned %d from %s, which is no status\n%s", who, status, call->function,
-                     plugin->kind == BRIM_POLICY ? "BRIM_OK: it has decided; BRIM_ENOTSUP: it leaves it to the next; "
-                                                   "else brim_fail(status, ...)"
+    return brim_fail(BRIM_EPLUGIN, "%s returned %d from %s, which is not a status\n%s", who, status, call->function,
+                     plugin->kind == BRIM_POLICY ? "return BRIM_OK if it decided, BRIM_ENOTSUP to leave the decision "
+                                                   "to the next policy, else brim_fail(status, ...)"
                                                  : "return BRIM_OK, or brim_fail(status, ...) to say what failed");
   if (status == BRIM_EINTERRUPTED || status == BRIM_EPEER || status == BRIM_ECOMM || status == BRIM_EPLUGIN)
-    return brim_fail(BRIM_EPLUGIN, "%s returned %s from %s, which is not for a %s to say%s%s", who,
+    return brim_fail(BRIM_EPLUGIN, "%s returned %s from %s, which a %s must not return%s%s", who,
                      brim_status_name(status), call->function, kind, brim_error_text()[0] ? ": " : "",
                      brim_error_text());
   if (brim_error_text()[0]) return status;
-  return brim_fail(status, "%s failed in %s without a text: %s\nuse brim_fail(status, ...) to say why", who,
+  return brim_fail(status, "%s failed in %s without an error text: %s\nuse brim_fail(status, ...) to say why", who,
                    call->function, brim_status_text(status));
 }

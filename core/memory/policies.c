@@ -18,14 +18,14 @@ struct brim_policies {
   const brim_config_choice *choice[BRIM_CHOICES_MAX];
   void *self[BRIM_CHOICES_MAX];
   size_t count;
-  brim_policy_caller *caller; /* NULL: there is no policy */
+  brim_policy_caller *caller; /* NULL: there are no policies */
   const char *decider;
   brim_decision_fn listen;
   void *context;
   brim_decisions kept;
 };
 
-/* A character at its end that is there in part is left out. */
+/* Removes an incomplete character from the end. */
 static void cut_at_character(char *text, size_t length)
 {
   const char *end = text + length, *s = end - 1;
@@ -43,7 +43,7 @@ void brim_reason(char *reason, const char *format, ...)
   if (length >= BRIM_REASON_BYTES) cut_at_character(reason, BRIM_REASON_BYTES - 1);
 }
 
-/* Set by the caller that asks policies, read by those that are asked: one of them is at work at a time. */
+/* Set by the caller of policies and read by the policies: only one of the two runs at a time. */
 static const double *simulated_clock;
 
 void brim_policy_clock_follow(const double *seconds)
@@ -56,7 +56,7 @@ double brim_policy_clock(void)
   return simulated_clock ? *simulated_clock : brim_wall_now();
 }
 
-/* Nobody decides about devices before one that limits. */
+/* A policy that only limits must come before those that decide. */
 static brim_status check_order(const brim_policies *p)
 {
   for (size_t i = 1; i < p->count; i++) {
@@ -65,8 +65,8 @@ static brim_status check_order(const brim_policies *p)
     for (size_t k = 0; k < i; k++)
       if (brim_policy_has(p->choice[k]->plugin, BRIM_HOOK_DEVICE))
         return brim_fail(BRIM_ECONFIG,
-                         "policy '%s' limits what a run may take, and '%s' in front of it would decide first\n"
-                         "write policy=[%s,%s]",
+                         "policy '%s' limits what a run may take, but '%s' is listed before it and would decide "
+                         "first\nwrite policy=[%s,%s]",
                          p->choice[i]->plugin->id, p->choice[k]->plugin->id, p->choice[i]->plugin->id,
                          p->choice[k]->plugin->id);
   }
@@ -85,7 +85,7 @@ brim_status brim_policies_open(const brim_config *config, brim_decisions before,
     if (!p->caller) status = brim_policy_caller_open(&p->caller);
     if (status == BRIM_OK) status = brim_policy_create(p->caller, choice, &self);
     if (status != BRIM_OK) {
-      brim_fail_add(status, "while making policy '%s'", choice->plugin->id);
+      brim_fail_add(status, "while creating policy '%s'", choice->plugin->id);
       break;
     }
     p->choice[p->count] = choice;
@@ -121,7 +121,7 @@ brim_decisions brim_policies_take_decisions(brim_policies *p)
   return taken;
 }
 
-/* ---- telling ---- */
+/* ---- reporting ---- */
 
 void brim_policies_listen(brim_policies *p, brim_decision_fn listen, void *context)
 {
@@ -132,7 +132,7 @@ void brim_policies_listen(brim_policies *p, brim_decision_fn listen, void *conte
   brim_arena_release(&all.arena);
 }
 
-/* To whoever listens; until somebody does it is kept. */
+/* Passes the decision to the listener, or keeps it until there is one. */
 static void pass_on(brim_policies *p, const brim_decision *d)
 {
   if (p->listen) {
@@ -183,8 +183,8 @@ void brim_policies_tell(brim_policies *p, const char *who, const char *choice, c
 
 /* ---- asking ---- */
 
-/* The first that decides: its choice is in *who then, and its decision in `out`. Its name is (*who)->group,
- * "policy.robust". */
+/* Asks the policies in order until one decides: *who is then its choice (its name is (*who)->group, "policy.robust"),
+ * and `out` its decision. */
 static brim_status ask_policy(const brim_policies *p, enum brim_hook hook, const void *query, void *out,
                               const brim_config_choice **who)
 {
@@ -199,7 +199,7 @@ static brim_status ask_policy(const brim_policies *p, enum brim_hook hook, const
   return BRIM_ENOTSUP;
 }
 
-/* Does any of them have it? */
+/* Whether any policy has the hook. */
 static bool any_has(const brim_policies *p, enum brim_hook hook)
 {
   for (size_t i = 0; i < p->count; i++)
@@ -215,7 +215,7 @@ static brim_status take_place(brim_policies *p, const brim_config_choice *who, c
   char bytes[32];
   brim_text text = {0};
   if (place->kind < BRIM_PLACE_DEVICE || place->kind > BRIM_PLACE_HOST)
-    return brim_fail(BRIM_ECONFIG, "%s chose a place of kind %d, which there is not", who->group, place->kind);
+    return brim_fail(BRIM_ECONFIG, "%s returned an unknown place kind %d", who->group, place->kind);
   if (place->kind == BRIM_PLACE_DEVICE && (place->device < 0 || (size_t)place->device >= q->count))
     return brim_fail(BRIM_ECONFIG, "%s chose device %d of %zu", who->group, place->device, q->count);
   if (place->kind == BRIM_PLACE_DEVICE)
@@ -261,18 +261,18 @@ static brim_status take_plan(brim_policies *p, const brim_config_choice *who, co
   bool found = false;
   for (size_t i = 0; i < q->micro_batch_count; i++) found = found || q->micro_batch[i] == plan->micro_batch;
   if (!found)
-    return brim_fail(BRIM_ECONFIG,
-                     "%s chose the micro-batch %lld, which is none of those that may be: they divide the effective "
-                     "batch %lld, go from %lld down to %lld, and keep to training.grain, training.norm_group and "
-                     "min_batch_size",
-                     who->group, (long long)plan->micro_batch, (long long)q->effective_batch,
-                     (long long)q->micro_batch[0], (long long)q->micro_batch[q->micro_batch_count - 1]);
+    return brim_fail(
+        BRIM_ECONFIG,
+        "%s chose the micro-batch %lld, which is not allowed: micro-batches divide the effective batch %lld, range "
+        "from %lld down to %lld, and respect training.grain, training.norm_group and min_batch_size",
+        who->group, (long long)plan->micro_batch, (long long)q->effective_batch, (long long)q->micro_batch[0],
+        (long long)q->micro_batch[q->micro_batch_count - 1]);
   const bool known = plan->precision >= BRIM_AS_IT_IS && plan->precision <= BRIM_TAKE_FP16;
   if (!known || (plan->precision != BRIM_AS_IT_IS && !(q->precisions >> plan->precision & 1)))
     return brim_fail(BRIM_ECONFIG, "%s chose a precision that the backend does not have: %s", who->group,
-                     known ? brim_precision_names[plan->precision - 1] : "none there is");
+                     known ? brim_precision_names[plan->precision - 1] : "unknown");
   if (!q->may_change_variant && (plan->precision != BRIM_AS_IT_IS || plan->model))
-    return brim_fail(BRIM_ECONFIG, "%s chose another precision or model, which is possible before the first step only",
+    return brim_fail(BRIM_ECONFIG, "%s chose another precision or model, which is possible only before the first step",
                      who->group);
   brim_text text = {0};
   brim_text_printf(&text, "micro-batch %lld x %lld", (long long)plan->micro_batch,
@@ -300,11 +300,11 @@ brim_status brim_policies_on_oom(brim_policies *p, const brim_oom *event, brim_a
   BRIM_TRY(ask_policy(p, BRIM_HOOK_OOM, event, out, &who));
   if (out->kind == BRIM_ACT_PLAN) return take_plan(p, who, &event->plan, &out->plan);
   if (out->kind == BRIM_ACT_PLACE && event->devices.demands->stays)
-    return brim_fail(BRIM_ECONFIG, "%s chose another place, but the run has a limit on %s, and nothing elsewhere",
+    return brim_fail(BRIM_ECONFIG, "%s chose another place, but the run has a limit on %s and none elsewhere",
                      who->group, event->devices.demands->device);
   if (out->kind == BRIM_ACT_PLACE) return take_place(p, who, &event->devices, &out->place);
   if (out->kind != BRIM_ACT_GIVE_UP)
-    return brim_fail(BRIM_ECONFIG, "%s chose an action of kind %d, which there is not", who->group, out->kind);
+    return brim_fail(BRIM_ECONFIG, "%s returned an unknown action kind %d", who->group, out->kind);
   tell_decision(p, BRIM_LOG_INFO, who->group, "gives up", out->reason);
   return BRIM_OK;
 }
@@ -322,7 +322,7 @@ brim_status brim_policies_on_boundary(brim_policies *p, const brim_memory_view *
   const brim_config_choice *who;
   BRIM_TRY(ask_policy(p, BRIM_HOOK_BOUNDARY, memory, out, &who));
   if (out->cleanup < BRIM_CLEAN_NONE || out->cleanup > BRIM_CLEAN_HEAVY)
-    return brim_fail(BRIM_ECONFIG, "%s chose a cleanup of kind %d, which there is not", who->group, out->cleanup);
+    return brim_fail(BRIM_ECONFIG, "%s returned an unknown cleanup kind %d", who->group, out->cleanup);
   tell_decision(p, out->warn ? BRIM_LOG_WARN : BRIM_LOG_INFO, who->group, names[out->cleanup], out->reason);
   return BRIM_OK;
 }
@@ -342,6 +342,7 @@ brim_status brim_policies_on_step(brim_policies *p, const brim_step_view *view, 
   bool found = out->micro_batch == 0;
   for (size_t i = 0; i < view->choice_count; i++) found = found || view->choice[i] == out->micro_batch;
   if (found) return BRIM_OK;
-  return brim_fail(BRIM_ECONFIG, "%s chose the micro-batch %lld after step %lld, which is none of those that may be",
-                   *who, (long long)out->micro_batch, (long long)view->step);
+  return brim_fail(BRIM_ECONFIG,
+                   "%s chose the micro-batch %lld after step %lld, which is not one of the allowed micro-batches", *who,
+                   (long long)out->micro_batch, (long long)view->step);
 }

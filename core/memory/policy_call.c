@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "memory/policies.h"
 
-/* A call, as both threads see it. */
+/* A call, shared by both threads. */
 typedef struct call {
   const brim_plugin *plugin;
   const void *params;
@@ -29,11 +29,11 @@ typedef struct call {
     brim_step_plan step;
   } out;
   char model[BRIM_OPTION_BYTES];
-  const char *reason;          /* of `out`: the one that is told */
-  const brim_plan_query *plan; /* the caller's own, for what the policy asks */
+  const char *reason;          /* of `out`: the reason that is reported */
+  const brim_plan_query *plan; /* the caller's own, for questions of the policy */
   const brim_step_view *step;
   brim_policy_host host;
-  bool is_direct; /* what it asks is answered on its own thread */
+  bool is_direct; /* answers the policy's questions on its own thread */
 } call;
 
 struct brim_policy_caller {
@@ -44,7 +44,7 @@ struct brim_policy_caller {
 
 /* ---- hooks ---- */
 
-/* Its function in the table of a policy, and the size of its query and its answer. */
+/* The hook's function in a policy's table, and the sizes of its query and its answer. */
 static const struct {
   const char *name;
   size_t offset, query_bytes, out_bytes;
@@ -72,7 +72,7 @@ bool brim_policy_has(const brim_plugin *policy, enum brim_hook hook)
   return function != NULL;
 }
 
-/* ---- what a policy asks: numbers come by way of memory of our own, as its pointers may be anything ---- */
+/* ---- questions of a policy: numbers pass through memory of our own, as its pointers may be invalid ---- */
 
 static brim_status back(const call *c, brim_guard_work work, void *context)
 {
@@ -81,7 +81,8 @@ static brim_status back(const call *c, brim_guard_work work, void *context)
 
 static brim_status check_place(const void *out, const char *what)
 {
-  return out ? BRIM_OK : brim_fail(BRIM_EINVAL, "%s was asked with no place for the answer: a pointer is NULL", what);
+  return out ? BRIM_OK
+             : brim_fail(BRIM_EINVAL, "%s was called without a place for the answer: a pointer is NULL", what);
 }
 
 typedef struct ask_peak {
@@ -204,9 +205,9 @@ static void take_query(call *c, const void *query)
   c->query.step.host = c;
 }
 
-/* ---- what it answers ---- */
+/* ---- its answers ---- */
 
-/* On the policies' thread, as a pointer that leads nowhere crashes there. */
+/* On the policies' thread, where an invalid pointer crashes under the guard. */
 static void take_model(call *c, brim_plan_choice *plan)
 {
   if (!plan->model) return;
@@ -279,8 +280,8 @@ brim_status brim_policy_ask(brim_policy_caller *caller, const brim_config_choice
   BRIM_TRY(run(caller, policy, hooks[hook].name, ask_hook));
   if (!memchr(c->reason, '\0', BRIM_REASON_BYTES))
     return brim_fail(BRIM_EPLUGIN,
-                     "%s gave a reason without an end in %s: it must end with a NUL within its %d bytes\n"
-                     "write it with brim_reason()",
+                     "%s returned an unterminated reason from %s: it must end with a NUL within its %d bytes\nwrite it "
+                     "with brim_reason()",
                      policy->group, hooks[hook].name, BRIM_REASON_BYTES);
   memcpy(out, &c->out, hooks[hook].out_bytes);
   return BRIM_OK;
@@ -309,7 +310,7 @@ static brim_status destroy(void *context)
   return BRIM_OK;
 }
 
-/* There may be an error that is still to be shown. */
+/* Keeps an error that has yet to be shown. */
 void brim_policy_destroy(brim_policy_caller *caller, const brim_config_choice *policy, void *self)
 {
   brim_error before;
@@ -335,7 +336,7 @@ brim_status brim_policy_caller_open(brim_policy_caller **out)
 
 void brim_policy_caller_close(brim_policy_caller *caller)
 {
-  if (!caller || brim_guard_is_lost(caller->guard)) return; /* it is the lost thread's too */
+  if (!caller || brim_guard_is_lost(caller->guard)) return; /* a lost thread still uses it */
   brim_guard_close(caller->guard);
   if (!brim_guard_any_lost()) free(caller);
 }

@@ -16,19 +16,19 @@
 
 struct brim_pressure {
   brim_pressure_options options;
-  brim_pressure_watch watch; /* the thread's */
+  brim_pressure_watch watch; /* of the thread */
   pthread_t thread;
   atomic_int due; /* enum brim_pressure_level */
-  /* under the lock, which the thread holds while it looks */
+  /* guarded by the lock, which the thread holds while it looks */
   pthread_mutex_t lock;
   pthread_cond_t wake;
   bool stop;
   brim_pressure_device device;
-  uint64_t others_before; /* at the first look at it; UINT64_MAX: there was none yet */
+  uint64_t others_before; /* at the first look; UINT64_MAX: none yet */
   brim_pressure_reading reading;
 };
 
-/* ---- judging ---- */
+/* ---- levels ---- */
 
 double brim_pressure_lower(const brim_pressure_limits *l)
 {
@@ -59,7 +59,7 @@ double brim_pressure_percent(const brim_pressure_reading *r)
   return r->device_grew && r->device_percent > r->host.ram_percent ? r->device_percent : r->host.ram_percent;
 }
 
-/* ---- looking ---- */
+/* ---- readings ---- */
 
 static void look_at_device(brim_pressure *p, brim_pressure_reading *out)
 {
@@ -74,7 +74,7 @@ static void look_at_device(brim_pressure *p, brim_pressure_reading *out)
   out->device_percent = 100 * (double)out->device_others_bytes / (double)out->device_left_bytes;
 }
 
-/* Under the lock. */
+/* Needs the lock. */
 static void look_at_memory(brim_pressure *p)
 {
   bool fell;
@@ -142,7 +142,7 @@ brim_status brim_pressure_open(const brim_pressure_options *options, brim_pressu
   if (failed) {
     release(p);
     return brim_fail(BRIM_ENOMEM_HOST,
-                     "cannot start the thread that looks at memory: %s\nwithout it: memory.warn_percent=0 "
+                     "cannot start the thread that watches memory: %s\nto run without it, set memory.warn_percent=0 "
                      "memory.critical_percent=0",
                      strerror(failed));
   }

@@ -27,7 +27,7 @@ static void grow(brim_arena *arena, brim_series *s)
   s->room = room;
 }
 
-/* The place of a column; `columns` if there is none. */
+/* The index of a column; `columns` if there is none. */
 static size_t find_metric(const brim_series *s, const char *name)
 {
   size_t i = 0;
@@ -35,7 +35,7 @@ static size_t find_metric(const brim_series *s, const char *name)
   return i;
 }
 
-/* Of the newest record. The records before a new column have no such number. */
+/* Sets a number of the newest record. Records before a new column have no value for it. */
 static void set(brim_arena *arena, brim_series *s, const char *name, double value)
 {
   const size_t c = find_metric(s, name);

@@ -8,18 +8,18 @@
 enum brim_split { BRIM_SPLIT_TRAIN, BRIM_SPLIT_VALIDATION, BRIM_SPLIT_TEST, BRIM_SPLIT_COUNT };
 extern const char *const brim_split_names[BRIM_SPLIT_COUNT]; /* "train", ... */
 
-#define BRIM_SERIES_COLUMNS_MAX 64 /* numbers that records are known by; what a file has more of is left out */
+#define BRIM_SERIES_COLUMNS_MAX 64 /* most different numbers; others in a file are ignored */
 
 /* A number of the records, such as "loss". */
 typedef struct brim_column {
   const char *name;
-  double *value; /* of each record; NAN where there is no number */
+  double *value; /* one per record; NAN where there is none */
 } brim_column;
 
 /* The records of a split, in the file's order. */
 typedef struct brim_series {
-  double *step;                                /* `count` */
-  brim_column column[BRIM_SERIES_COLUMNS_MAX]; /* all but the step, in the order in which they are met */
+  double *step;                                /* [count] */
+  brim_column column[BRIM_SERIES_COLUMNS_MAX]; /* all except the step, in order of first appearance */
   size_t columns, count, room;
 } brim_series;
 
@@ -27,11 +27,11 @@ typedef struct brim_metrics {
   brim_series split[BRIM_SPLIT_COUNT];
 } brim_metrics;
 
-/* Everything lives in `arena`. Lines that are not records (the last one of a run that was killed) are left out. ELOAD
- * if the file cannot be read. */
+/* Everything lives in `arena`. Ignores lines that are not records, such as the last one of a killed run. ELOAD if the
+ * file cannot be read. */
 brim_status brim_metrics_read(brim_arena *arena, const char *path, brim_metrics *out);
 /* The values of a column; NULL if no record has such a number. */
 const double *brim_series_values(const brim_series *series, const char *name);
-/* The newest record's; NAN: none. */
+/* The newest record's value; NAN if it has none. */
 double brim_series_last(const brim_series *series, const char *name);
 #endif

@@ -19,7 +19,7 @@
 #define COLUMNS_DEFAULT 80
 #define BAR_MIN 6
 #define BAR_MAX 24
-#define ETA_SECONDS_MAX 1e9 /* beyond, nobody waits */
+#define ETA_SECONDS_MAX 1e9 /* beyond, the time is not shown */
 #define GAP 2               /* spaces between parts */
 #define CLEAR_LINE "\r\033[K"
 #define DIM "\033[2m"
@@ -32,7 +32,7 @@
 
 enum part_id { EPOCH, BAR, STEP, LOSS, ACCURACY, RATE, MEMORY, ETA, PARTS };
 
-/* Least important first: memory hardly changes, and the step, which always stays, tells the epoch. */
+/* Least important first: memory hardly changes, and the step, which always stays, implies the epoch. */
 static const enum part_id drop_order[] = {MEMORY, EPOCH, BAR, RATE, ACCURACY, ETA, LOSS};
 
 typedef struct part {
@@ -130,7 +130,7 @@ static int line_width(const part *parts)
   return width;
 }
 
-/* Leaves parts out until the line fits, and gives the bar what is left over. */
+/* Drops parts until the line fits, and gives the bar the rest. */
 static void fit(part *parts, int room)
 {
   for (size_t i = 0; i < sizeof drop_order / sizeof drop_order[0] && line_width(parts) > room; i++)
@@ -146,7 +146,7 @@ typedef struct line {
   size_t length;
 } line;
 
-/* Whole strings only, so that no escape sequence and no character is cut. */
+/* Adds whole strings only, so that no escape sequence or character is cut. */
 static void put(line *to, const char *text)
 {
   const size_t bytes = strlen(text);
@@ -214,7 +214,7 @@ size_t brim_progress_format(const brim_progress *p, double now, char *out)
   if (p->terminal) {
     parts[BAR].width = BAR_MIN;
     fit(parts, p->columns - 1);
-    if (line_width(parts) > p->columns - 1) return 0; /* not even the step: a terminal of a few columns */
+    if (line_width(parts) > p->columns - 1) return 0; /* not even the step fits: a terminal of a few columns */
   }
   for (int i = 0; i < PARTS; i++) {
     if (parts[i].width == 0) continue;
@@ -236,7 +236,7 @@ static int terminal_columns(void)
   return COLUMNS_DEFAULT;
 }
 
-/* By the environment, because brim does not call setlocale: numbers in its files must not depend on it. */
+/* Reads the environment, as brim does not call setlocale: numbers in its files must not depend on it. */
 static bool locale_is_utf8(void)
 {
   static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
@@ -247,7 +247,7 @@ static bool locale_is_utf8(void)
   return false;
 }
 
-/* There is nobody to tell when standard error is gone. */
+/* Errors are ignored: standard error itself is gone. */
 static void emit(const char *text, size_t bytes)
 {
   while (bytes > 0) {
@@ -312,7 +312,7 @@ void brim_progress_update(brim_progress *p, const brim_progress_state *state)
   if (p->quiet) return;
   pthread_mutex_lock(&p->lock);
   p->last = *state;
-  /* The first step also sets kernels up; the time left is reckoned from its end. */
+  /* The first step also sets up kernels; the remaining time is estimated from its end on. */
   if (p->start_step == p->first_step && state->step > p->first_step) {
     p->start_step = state->step;
     p->start = now;

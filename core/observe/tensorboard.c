@@ -4,7 +4,7 @@
  *     TFRecord   length: 8 bytes | masked CRC-32C of these | data | masked CRC-32C of the data      all little-endian
  *     Event      1: double wall_time   2: int64 step   3: string file_version   5: Summary   7: SessionLog
  *     Summary    1: Value, repeated        Value   1: string tag   2: float simple_value
- *     SessionLog 1: status, START = 1: readers forget what they have of the event's step and later ones */
+ *     SessionLog 1: status, START = 1: readers discard the event's step and later ones */
 #include "observe/tensorboard.h"
 
 #include <errno.h>
@@ -22,9 +22,9 @@
 #define HEAD_BYTES 12  /* length and its checksum */
 #define TAIL_BYTES 4   /* checksum of the data */
 #define TAG_BYTES 160  /* "accuracy_top5/validation" */
-#define VALUE_BYTES 16 /* of a value besides its tag, at most; and of what tells its length */
+#define VALUE_BYTES 16 /* most for a value besides its tag, and for its length field */
 #define SPLIT_BYTES 32
-#define ATTEMPTS_MAX 1000 /* files that were begun in one second, one after another */
+#define ATTEMPTS_MAX 1000 /* most files that are created in one second */
 
 enum wire { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 };
 
@@ -37,7 +37,7 @@ typedef struct message {
 
 static void put(message *m, const void *bytes, size_t count)
 {
-  if (count > m->room - m->length) return; /* who puts much has asked whether there is room */
+  if (count > m->room - m->length) return; /* callers check the room before larger messages */
   memcpy(m->out + m->length, bytes, count);
   m->length += count;
 }
@@ -81,7 +81,7 @@ static message begin_event(brim_tensorboard *t, int64_t step)
   return m;
 }
 
-/* Left out if there is no room. */
+/* Omitted if there is no room. */
 static void put_value(message *summary, const char *tag, float value)
 {
   unsigned char inner[TAG_BYTES + VALUE_BYTES];
@@ -108,7 +108,7 @@ static uint32_t masked_crc(const unsigned char *bytes, size_t count)
   return (crc >> 15 | crc << 17) + 0xa282ead8u;
 }
 
-/* Puts head and tail around the message, and appends it. */
+/* Adds head and tail to the message, and appends it to the file. */
 static brim_status append(brim_tensorboard *t, const message *event)
 {
   message head = {t->record, 0, HEAD_BYTES}, tail = {event->out + event->length, 0, TAIL_BYTES};
@@ -127,7 +127,7 @@ static brim_status append(brim_tensorboard *t, const message *event)
 
 static brim_status append_version(brim_tensorboard *t)
 {
-  static const char version[] = "brain.Event:2"; /* of the format that knows of restarts */
+  static const char version[] = "brain.Event:2"; /* the format version that supports restarts */
   message event = begin_event(t, 0);
   put_bytes(&event, 3, version, sizeof version - 1);
   return append(t, &event);
@@ -143,24 +143,24 @@ brim_status brim_tensorboard_rewind(brim_tensorboard *t, int64_t from_step)
 
 /* ---- lines of metrics.jsonl ---- */
 
-/* Behind a string that begins at `s`, which is its quotation mark. */
-static const char *behind_string(const char *s, const char *end)
+/* Skips a string that begins at `s` with its quotation mark. */
+static const char *after_string(const char *s, const char *end)
 {
   for (s++; s < end && *s != '"'; s++) s += *s == '\\';
   return s < end ? s + 1 : end;
 }
 
-/* The next field of an object without objects in it. False: there is none. */
+/* Finds the next field of an object without nested objects. False: there is none. */
 static bool next_field(const char **at, const char *end, const char **key, size_t *key_bytes, const char **value)
 {
   const char *s = memchr(*at, '"', (size_t)(end - *at));
   if (!s) return false;
-  const char *behind = behind_string(s, end);
+  const char *after = after_string(s, end);
   *key = s + 1;
-  *key_bytes = (size_t)(behind - s - 2);
-  *value = behind + 1; /* a colon is between */
-  if (behind >= end || *value >= end) return false;
-  const char *comma = **value == '"' ? behind_string(*value, end) : memchr(*value, ',', (size_t)(end - *value));
+  *key_bytes = (size_t)(after - s - 2);
+  *value = after + 1; /* skips the colon */
+  if (after >= end || *value >= end) return false;
+  const char *comma = **value == '"' ? after_string(*value, end) : memchr(*value, ',', (size_t)(end - *value));
   *at = comma ? comma : end;
   return true;
 }
@@ -178,12 +178,12 @@ brim_status brim_tensorboard_add(brim_tensorboard *t, const char *line, size_t l
   message summary = {t->scalars, 0, sizeof t->scalars};
   int64_t step = -1;
   while (next_field(&at, end, &key, &bytes, &value)) {
-    char *behind = NULL;
+    char *after = NULL;
     if (is_key(key, bytes, "step")) step = strtoll(value, NULL, 10);
     if (is_key(key, bytes, "split"))
-      snprintf(split, sizeof split, "%.*s", (int)(behind_string(value, end) - value - 2), value + 1);
-    const double number = *value == '"' ? 0 : strtod(value, &behind);
-    if (!behind || behind == value || !split[0] || step < 0) continue;
+      snprintf(split, sizeof split, "%.*s", (int)(after_string(value, end) - value - 2), value + 1);
+    const double number = *value == '"' ? 0 : strtod(value, &after);
+    if (!after || after == value || !split[0] || step < 0) continue;
     snprintf(tag, sizeof tag, "%.*s/%s", (int)bytes, key, split);
     put_value(&summary, tag, (float)number);
   }
@@ -195,7 +195,7 @@ brim_status brim_tensorboard_add(brim_tensorboard *t, const char *line, size_t l
 
 /* ---- files ---- */
 
-/* Readers take a run's files in the order of their names. */
+/* Readers process a run's files in the order of their names. */
 static brim_status create(brim_tensorboard *t, const char *dir)
 {
   const int64_t now = (int64_t)time(NULL);
@@ -222,6 +222,6 @@ brim_status brim_tensorboard_open(brim_tensorboard *t, const char *dir, int64_t 
 
 void brim_tensorboard_close(brim_tensorboard *t)
 {
-  if (t->fd >= 0) close(t->fd); /* every record was written already */
+  if (t->fd >= 0) close(t->fd); /* every record is written already */
   t->fd = -1;
 }

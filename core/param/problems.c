@@ -1,11 +1,11 @@
-/* A list of texts, joined at the end in the form of the command line's messages. */
+/* A list of texts, joined at the end into the form of the command line's messages. */
 #include "param/problems.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#define TEXT_MAX 3900 /* of all problems together; a thread's error text holds 4095 bytes */
+#define TEXT_MAX 3900 /* for all problems together; a thread's error text holds 4095 bytes */
 
 static void add(brim_problems *p, const char *text)
 {
@@ -62,9 +62,9 @@ void brim_problem_hint(brim_problems *problems, const char *format, ...)
   brim_text_release(&text);
 }
 
-#define COLUMNS 110 /* of a line with names */
+#define COLUMNS 110 /* width of a line of names */
 
-static bool is_told(const brim_problems *problems, const char *text)
+static bool is_listed(const brim_problems *problems, const char *text)
 {
   for (size_t i = 0; i < problems->count; i++)
     if (strstr(problems->text[i], text)) return true;
@@ -89,7 +89,7 @@ void brim_problem_hint_names(brim_problems *problems, const char *head, const ch
   if (tail) brim_text_printf(&text, "%s%s", fits ? "   " : "\n  ", tail);
   brim_text whole = {0};
   brim_text_printf(&whole, "%s\n  %s", problems->text[problems->count - 1], brim_text_str(&text));
-  if (!is_told(problems, brim_text_str(&text)))
+  if (!is_listed(problems, brim_text_str(&text)))
     problems->text[problems->count - 1] = brim_arena_string(problems->arena, brim_text_str(&whole));
   brim_text_release(&whole);
   brim_text_release(&text);
@@ -105,12 +105,12 @@ brim_status brim_problems_status(const brim_problems *problems)
 {
   if (problems->count == 0) return BRIM_OK;
   brim_text all = {0};
-  size_t told = 0;
-  for (; told < problems->count; told++) {
-    if (told && all.length + strlen(problems->text[told]) > TEXT_MAX) break;
-    brim_text_printf(&all, "%s%s", told ? "\nerror: " : "", problems->text[told]);
+  size_t printed = 0;
+  for (; printed < problems->count; printed++) {
+    if (printed && all.length + strlen(problems->text[printed]) > TEXT_MAX) break;
+    brim_text_printf(&all, "%s%s", printed ? "\nerror: " : "", problems->text[printed]);
   }
-  if (told < problems->count) brim_text_printf(&all, "\nerror: and %zu more", problems->count - told);
+  if (printed < problems->count) brim_text_printf(&all, "\nerror: and %zu more", problems->count - printed);
   const brim_status status = brim_fail(problems->load ? BRIM_ELOAD : BRIM_ECONFIG, "%s", brim_text_str(&all));
   brim_text_release(&all);
   return status;

@@ -1,28 +1,28 @@
-/* Every error found while a configuration is made, kept until all have been found, then told at once. */
+/* Collects the errors that are found while a configuration is made, and reports them together. */
 #ifndef BRIM_PARAM_PROBLEMS_H
 #define BRIM_PARAM_PROBLEMS_H
 #include "param/yaml.h"
 
 typedef struct brim_problems {
   brim_arena *arena;
-  const char **text; /* each: a line of what is wrong, and indented lines of where it is and what to do */
+  const char **text; /* each: a line with the error, and indented lines with its position and hints */
   size_t count, room;
-  bool load; /* one of them is that something could not be loaded */
+  bool load; /* one of them is a failure to load something */
 } brim_problems;
 
-/* Adds one; the same text twice is one problem. `status` ECONFIG or ELOAD. */
+/* Adds a problem, unless the same text was added before. `status` is ECONFIG or ELOAD. */
 void brim_problem(brim_problems *problems, brim_status status, const char *format, ...) BRIM_PRINTF(3, 4);
-/* The same with a line of where it is; NULL: none. */
+/* The same with a line for its position, if not NULL. */
 void brim_problem_at(brim_problems *problems, const brim_yaml_origin *origin, const char *format, ...)
     BRIM_PRINTF(3, 4);
-/* A line to the last one. */
+/* Adds a line to the last problem. */
 void brim_problem_hint(brim_problems *problems, const char *format, ...) BRIM_PRINTF(2, 3);
-/* Names after a head, as "available: a b c", on as many lines as are needed; `tail` stands on the last if there is
- * room, else on a line of its own; NULL: none. A line that an earlier problem has already is not repeated. */
+/* Adds names after a head, such as "available: a b c", on as many lines as necessary; `tail`, if not NULL, follows on
+ * the last line if there is room, else on its own. Omits a line that an earlier problem has. */
 void brim_problem_hint_names(brim_problems *problems, const char *head, const char *const *name, size_t count,
                              const char *tail);
 /* Adds the thread's error text. */
 void brim_problem_last_error(brim_problems *problems, brim_status status);
-/* OK if there are none; else ELOAD or ECONFIG with all of them as the thread's error text, or as many as it holds. */
+/* OK if there are none; else ELOAD or ECONFIG, with all of them in the thread's error text as far as it has room. */
 brim_status brim_problems_status(const brim_problems *problems);
 #endif

@@ -1,6 +1,5 @@
-/* Values by declared type. The rules for plain scalars are those of YAML 1.2's core schema, minus everything that
- * surprises: only `true` and `false` are booleans, an integer may stand for a number but not the reverse, and what is
- * quoted is a string. */
+/* Values by declared type. Plain scalars follow YAML 1.2's core schema without its surprises: only `true` and `false`
+ * are booleans, an integer may stand for a number but not the reverse, and anything quoted is a string. */
 #include "param/value.h"
 
 #include <errno.h>
@@ -32,7 +31,7 @@ static const struct {
 };
 #define TYPE_COUNT (sizeof types / sizeof types[0])
 
-/* Units: how many bytes or seconds one of it is. */
+/* Units, with the bytes or seconds of each. */
 typedef struct unit {
   const char *name;
   double factor;
@@ -45,7 +44,7 @@ static const unit time_units[] = {{"ms", 1e-3}, {"s", 1}, {"min", 60}, {"h", 360
 
 typedef struct range {
   double low, high;
-  bool low_open, high_open; /* the bound itself is outside */
+  bool low_open, high_open; /* exclude the bound itself */
 } range;
 
 const char *brim_value_type_name(uint32_t type)
@@ -88,7 +87,7 @@ static bool is_plain(const brim_yaml *node)
   return node->kind == BRIM_YAML_SCALAR && !node->quoted;
 }
 
-/* [-+]?[0-9]+, 0x and 0o. *fits is false where 64 bits are not enough. */
+/* [-+]?[0-9]+, 0x and 0o. *fits is false if it needs more than 64 bits. */
 static bool scan_integer(const char *s, int64_t *out, bool *fits)
 {
   static const char decimal[] = "0123456789", octal[] = "01234567", hex[] = "0123456789abcdefABCDEF";
@@ -103,7 +102,7 @@ static bool scan_integer(const char *s, int64_t *out, bool *fits)
   return true;
 }
 
-/* How many characters of `s` are a decimal number: [-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?  */
+/* The length of a decimal number at the start of `s`: [-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)? */
 static size_t number_length(const char *s)
 {
   static const char digits[] = "0123456789";
@@ -145,7 +144,7 @@ static bool scan_number(const char *s, double *out)
   return isfinite(*out);
 }
 
-/* A number with a unit behind it, or without: *factor is then 0. Letters of any case. */
+/* A number with or without a unit; without one *factor is 0. Units ignore case. */
 static bool scan_quantity(const char *s, const unit *units, double *number, double *factor)
 {
   const size_t length = number_length(s);
@@ -169,7 +168,7 @@ static bool scan_quantity(const char *s, const unit *units, double *number, doub
 
 /* ---- ranges ---- */
 
-/* The name in front of a range, "auto" of "auto|[1,64]": how many letters; 0: none. */
+/* The length of a name before a range, such as "auto" in "auto|[1,64]"; 0: none. */
 static size_t name_length(const char *text)
 {
   return text && text[0] >= 'a' && text[0] <= 'z' ? strcspn(text, "|") : 0;
@@ -200,7 +199,7 @@ static bool scan_range(const char *text, range *out)
          out->low <= out->high;
 }
 
-/* The range of numbers of a row; NULL: any. */
+/* The numeric range of a row; NULL: any number. */
 static const char *numbers_of(const brim_param *row)
 {
   const size_t name = name_length(row->range);
@@ -222,14 +221,14 @@ static brim_status check_range(const brim_param *row, long double value, const b
   return problem_is(problem, node, "%.*s%sin %s", (int)name, row->range, name ? " or " : "", numbers_of(row));
 }
 
-/* A number that is too large for a double. */
+/* Is it a number that is too large for a double? */
 static bool is_too_large(const char *s)
 {
   const size_t length = number_length(s);
   return length > 0 && s[length] == '\0' && isinf(strtod(s, NULL));
 }
 
-/* ---- one function a type ---- */
+/* ---- one function per type ---- */
 
 static brim_status parse_bool(const brim_param *row, const brim_yaml *node, void *field, brim_text *problem)
 {
@@ -241,7 +240,7 @@ static brim_status parse_bool(const brim_param *row, const brim_yaml *node, void
   return BRIM_OK;
 }
 
-/* Is it the name in front of the row's range? */
+/* Is it the name before the row's range? */
 static bool is_name(const brim_param *row, const brim_yaml *node)
 {
   const size_t name = name_length(row->range);
@@ -276,7 +275,8 @@ static brim_status parse_f64(const brim_param *row, const brim_yaml *node, void 
   return BRIM_OK;
 }
 
-/* Sizes with a unit are rounded down to what the key counts in: 4GB are 3814 MiB. But not to 0: that is no limit. */
+/* Sizes with a unit are rounded down to the key's own unit: 4GB are 3814 MiB. Not to 0, however, as 0 means no
+ * limit. */
 static brim_status parse_bytes(const brim_param *row, const brim_yaml *node, void *field, brim_text *problem)
 {
   const bool mb = brim_ends_with(row->key, "_mb");
@@ -292,10 +292,10 @@ static brim_status parse_bytes(const brim_param *row, const brim_yaml *node, voi
   if (!plain || (factor == 0 && !scan_integer(node->scalar, &integer, &fits)))
     return problem_is(problem, node, "%.*s%sa size: a whole number of %s, or one with a unit (512MiB, 4GB)", (int)name,
                       name ? row->range : "", name ? " or " : "", mb ? "MiB" : "bytes");
-  const double one = mb ? 1 << 20 : 1; /* bytes that the key counts as one */
+  const double one = mb ? 1 << 20 : 1; /* bytes of the key's own unit */
   const long double size = factor == 0 ? (long double)integer : floorl((long double)number * factor / one);
-  if (!fits || size * one >= 0x1p63) return problem_is(problem, node, "a size of less than 2^63 bytes");
-  if (size < 0) return problem_is(problem, node, "a size, not negative");
+  if (!fits || size * one >= 0x1p63) return problem_is(problem, node, "a size below 2^63 bytes");
+  if (size < 0) return problem_is(problem, node, "a size that is not negative");
   if (size == 0 && factor > 0 && number > 0)
     return problem_is(problem, node, mb ? "a size of at least 1 MiB" : "a size of at least 1 byte");
   BRIM_TRY(check_range(row, size, node, problem));
@@ -325,7 +325,7 @@ static brim_status parse_text(const brim_param *row, const brim_yaml *node, void
   return BRIM_OK;
 }
 
-/* Which of "ring|tree" it is; -1: none of them. */
+/* The index of a name in "ring|tree"; -1 if it is not one of them. */
 static int32_t find_name(const char *names, const brim_yaml *node)
 {
   int32_t i = 0;
@@ -367,7 +367,7 @@ static brim_status parse_set(const brim_param *row, const brim_yaml *node, void 
   return BRIM_OK;
 }
 
-/* A single number is a list of one. */
+/* A single number is a list of one number. */
 static brim_status parse_list(const brim_param *row, const brim_yaml *node, void *field, brim_text *problem,
                               brim_arena *arena)
 {
@@ -391,7 +391,7 @@ static brim_status parse_list(const brim_param *row, const brim_yaml *node, void
   return BRIM_OK;
 }
 
-/* A single name is a list of one; the empty string is a list of none. */
+/* A single name is a list of one name; the empty string is an empty list. */
 static brim_status parse_names(const brim_yaml *node, void *field, brim_text *problem, brim_arena *arena)
 {
   const bool one = node->kind == BRIM_YAML_SCALAR, none = one && node->scalar[0] == '\0';
@@ -435,7 +435,7 @@ static brim_status parse_shares(const brim_yaml *node, void *field, brim_text *p
     const brim_yaml *row = node->item[i];
     if (row->kind != BRIM_YAML_MAP) {
       brim_text_printf(problem, "'%s' ", node->key[i]);
-      return problem_is(problem, row, "a map of who has which share of it");
+      return problem_is(problem, row, "a map of names to shares");
     }
     for (size_t k = 0; k < row->count; k++, item++) {
       *item = (brim_share){.of = brim_arena_string(arena, node->key[i]), .who = brim_arena_string(arena, row->key[k])};
@@ -490,7 +490,8 @@ brim_yaml *brim_value_default(const brim_param *row, brim_arena *arena)
   brim_yaml *node = NULL;
   if (row->type == BRIM_LIST || row->type == BRIM_SET || row->type == BRIM_SHARES || row->type == BRIM_NAMES) {
     const brim_status status = brim_yaml_parse_value(arena, row->def, origin, &node);
-    if (status == BRIM_ENOMEM_HOST) brim_out_of_memory(strlen(row->def)); /* or it would be as if there were none */
+    if (status == BRIM_ENOMEM_HOST)
+      brim_out_of_memory(strlen(row->def)); /* otherwise it would look like a missing default */
     return status == BRIM_OK ? node : NULL;
   }
   node = brim_yaml_scalar(arena, row->def, origin);

@@ -5,7 +5,7 @@
 #include "param/yaml.h"
 
 /* Parses `node` by the type and range of `row` and stores it in the field of `params`. Strings and
- * lists live in `arena`. On ECONFIG `problem` says what is wrong without naming the key or position:
+ * lists live in `arena`. On ECONFIG `problem` describes the error without the key and the position:
  * "must be in [1,512], got 0". */
 brim_status brim_value_parse(const brim_param *row, const brim_yaml *node, void *params, brim_arena *arena,
                              brim_text *problem);
@@ -22,14 +22,14 @@ typedef union brim_any_value {
   brim_names names;
 } brim_any_value;
 
-/* Are two written values the same once they are parsed by their type, as `0x10` and `16` are? False also if one of them
- * is no value of the row's type. */
+/* Are two values equal once they are parsed by the row's type, as `0x10` and `16` are? False if one of them is not
+ * valid. */
 bool brim_value_same(const brim_param *row, const brim_yaml *a, const brim_yaml *b, brim_arena *arena);
 /* The row's default as a node (origin "default"); NULL if it has none (required). */
 brim_yaml *brim_value_default(const brim_param *row, brim_arena *arena);
 /* Checks a whole table: known types, widths that match them, fields inside `params_size`, unique keys
  * of [a-z0-9_.], parsable ranges, defaults that parse and lie in range, help not NULL. EINVAL naming the
- * row and what is wrong with it. A NULL table is fine. */
+ * row and the error. A NULL table is fine. */
 brim_status brim_value_check_table(const brim_param *table, size_t params_size);
 const char *brim_value_type_name(uint32_t type); /* "integer", "number", "bytes", ... */
 #endif

@@ -1,5 +1,5 @@
-/* Reading YAML: libyaml's events become a tree, and everything that makes a configuration hard to reason about is
- * refused where it stands. The tree's own small functions are here too; printing is in yaml_print.c. */
+/* Reading YAML: turns libyaml's events into a tree, and refuses everything that makes a configuration hard to reason
+ * about, with its position. The tree's own small functions are here too; printing is in yaml_print.c. */
 #include "param/yaml.h"
 
 #include <errno.h>
@@ -24,10 +24,10 @@ typedef struct reader {
   brim_arena *arena;
   const char *file;
   const brim_yaml_origin *fixed; /* not NULL: the origin of every node */
-  const char *text;              /* what is parsed: UTF-8 */
+  const char *text;              /* the text being parsed: UTF-8 */
   size_t bytes;
   size_t nodes;
-  anchor *anchors; /* the latest first: names may be used again */
+  anchor *anchors; /* the latest first, as names may be reused */
 } reader;
 
 /* ---- the tree ---- */
@@ -203,7 +203,7 @@ static brim_status refuse(const reader *r, const yaml_mark_t *mark, const char *
 
 /* ---- from events to nodes ---- */
 
-/* libyaml counts characters. */
+/* libyaml's index counts characters. */
 static int32_t character_at(const reader *r, size_t index)
 {
   const char *s = r->text, *end = s + r->bytes;
@@ -230,7 +230,7 @@ static brim_status count_nodes(reader *r, const yaml_mark_t *mark, size_t more)
   return refuse(r, mark, "more than %d nodes", BRIM_YAML_NODES_MAX);
 }
 
-/* Nodes of a subtree, keys among them, and how deep it goes. */
+/* Counts the nodes of a subtree, including keys, and measures its depth. */
 static void measure(const brim_yaml *node, size_t *nodes, int *depth)
 {
   int deepest = 0;
@@ -249,7 +249,7 @@ static brim_status read_alias(reader *r, const char *name, const yaml_mark_t *ma
   const anchor *a = r->anchors;
   while (a && strcmp(a->name, name) != 0) a = a->next;
   if (!a) return refuse(r, mark, "alias '*%s' has no anchor '&%s' before it", name, name);
-  if (a->open) return refuse(r, mark, "recursive alias '*%s': it stands inside its own anchor", name);
+  if (a->open) return refuse(r, mark, "recursive alias '*%s': it is inside its own anchor", name);
   size_t nodes = 0;
   int below = 0;
   measure(a->node, &nodes, &below);
@@ -359,7 +359,7 @@ static brim_status read_container(reader *r, const yaml_event_t *event, int dept
   return BRIM_OK;
 }
 
-/* Reads the node that `event` begins, and deletes the event. `depth` counts the maps and lists around it. */
+/* Reads the node that starts with `event`, and deletes the event. `depth` counts the maps and lists around it. */
 static brim_status read_node(reader *r, yaml_event_t *event, int depth, brim_yaml **out)
 {
   const yaml_char_t *tag = event->type == YAML_SCALAR_EVENT           ? event->data.scalar.tag
@@ -408,13 +408,13 @@ static brim_status read_document(reader *r, brim_yaml **out)
   return BRIM_OK;
 }
 
-/* Bytes of a byte order mark, which libyaml takes for a character when it is told the encoding. */
+/* The bytes of a byte order mark, which libyaml takes for a character if it is given the encoding. */
 static size_t order_mark_bytes(const char *text, size_t bytes)
 {
   return bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
 }
 
-/* libyaml would find the same, but knows no line and column for it. */
+/* libyaml would find the same errors, but without line and column. */
 static brim_status check_characters(const reader *r, const char *text, size_t bytes)
 {
   const char *s = text, *end = text + bytes;
@@ -471,7 +471,7 @@ brim_status brim_yaml_parse_file(brim_arena *arena, const char *path, brim_yaml 
     return brim_fail(BRIM_ELOAD, "cannot read %s: it is %s", path, S_ISDIR(info.st_mode) ? "a folder" : "not a file");
   FILE *f = fopen(path, "rb");
   if (!f) return brim_fail(BRIM_ELOAD, "cannot open %s: %s", path, strerror(errno));
-  char *text = brim_xmalloc(BRIM_YAML_BYTES_MAX + 1); /* one byte more shows that the file is too large */
+  char *text = brim_xmalloc(BRIM_YAML_BYTES_MAX + 1); /* one more byte shows that the file is too large */
   const size_t bytes = fread(text, 1, BRIM_YAML_BYTES_MAX + 1, f);
   const int error = ferror(f) ? errno : 0;
   fclose(f);

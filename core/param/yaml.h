@@ -1,8 +1,8 @@
-/* YAML documents as trees whose every node knows file, line and column.
+/* YAML documents as trees in which every node has its file, line and column.
  *
- * Parsed with libyaml. Refused, with position: duplicate keys, merge keys, recursive aliases, more than
- * 10,000 nodes after expansion, nesting deeper than 64, files over 1 MiB, invalid UTF-8, keys that are
- * not scalars, tags, several documents. The same trees hold the values of command-line overrides. */
+ * Parsed with libyaml. These are errors with a position: duplicate keys, merge keys, recursive aliases, more than
+ * 10,000 nodes after expansion, nesting deeper than 64, files over 1 MiB, invalid UTF-8, keys that are not scalars,
+ * tags, and several documents. The same trees hold the values of command-line overrides. */
 #ifndef BRIM_PARAM_YAML_H
 #define BRIM_PARAM_YAML_H
 #include <stdbool.h>
@@ -13,17 +13,17 @@
 
 enum brim_yaml_kind { BRIM_YAML_SCALAR, BRIM_YAML_LIST, BRIM_YAML_MAP };
 
-/* Where a node was written. For a file: its path, line and column from 1. For the command line:
- * file = "command line", line = the argument's number from 1, column 0, text = the argument; for what brim chose
- * itself, as by a policy, the same with file = "brim's choice", line 0. For a default: file = "default", line 0.
- * `from`: the interpolation that stood there; else NULL. */
+/* Where a node was written. For a file: its path, with line and column from 1. For the command line: file = "command
+ * line", line = the argument's number from 1, column 0, text = the argument; for brim's own choices, such as a
+ * policy's, the same with file = "brim's choice" and line 0. For a default: file = "default", line 0. `from`: the
+ * interpolation that the value came from, or NULL. */
 typedef struct brim_yaml_origin {
   const char *file;
   int line, column;
   const char *text, *from;
 } brim_yaml_origin;
 
-/* A value's "${...}" stands for something as it was written; replaced, it stands for itself. */
+/* Is a "${...}" in a value still to be replaced, or the text itself? */
 enum brim_yaml_interpolation { BRIM_YAML_WRITTEN, BRIM_YAML_RESOLVED, BRIM_YAML_FAILED };
 
 typedef struct brim_yaml {
@@ -35,8 +35,8 @@ typedef struct brim_yaml {
   size_t count, room;
   enum brim_yaml_interpolation interpolation; /* SCALAR */
   brim_yaml_origin origin;
-  const struct brim_yaml *replaced; /* what the map held under this key before; NULL: nothing, or not known */
-  int key_line, key_column;         /* where its key stands, for the child of a map in a file; else 0 */
+  const struct brim_yaml *replaced; /* the map's previous value for this key; NULL: none, or unknown */
+  int key_line, key_column;         /* position of the key, for a map's child in a file; else 0 */
 } brim_yaml;
 
 #define BRIM_YAML_BYTES_MAX ((size_t)1 << 20) /* of a file */
@@ -47,8 +47,8 @@ typedef struct brim_yaml {
 /* Everything lives in `arena`. ECONFIG with the position; ELOAD if the file cannot be read. */
 brim_status brim_yaml_parse_file(brim_arena *arena, const char *path, brim_yaml **out);
 brim_status brim_yaml_parse(brim_arena *arena, const char *text, size_t bytes, const char *file, brim_yaml **out);
-/* The same for text that is not a file (a word of the command line, a default): every node, and every error, has the
- * origin given. */
+/* The same for text that is not a file (a word of the command line, a default): every node and every error gets this
+ * origin. */
 brim_status brim_yaml_parse_value(brim_arena *arena, const char *text, brim_yaml_origin origin, brim_yaml **out);
 
 brim_yaml *brim_yaml_scalar(brim_arena *arena, const char *text, brim_yaml_origin origin);
@@ -60,12 +60,12 @@ brim_yaml *brim_yaml_get_path(const brim_yaml *root, const char *dotted);       
 void brim_yaml_set(brim_arena *arena, brim_yaml *map, const char *key, brim_yaml *value); /* adds or replaces */
 bool brim_yaml_remove(brim_yaml *map, const char *key);
 brim_yaml *brim_yaml_clone(brim_arena *arena, const brim_yaml *node);
-/* Where the node's key stands; the node's own origin if it has none. */
+/* The position of the node's key, or the node's own origin if it has no key. */
 brim_yaml_origin brim_yaml_key_origin(const brim_yaml *node);
 bool brim_yaml_is_null(const brim_yaml *node);    /* an unquoted null, ~ or empty */
 bool brim_yaml_is_missing(const brim_yaml *node); /* an unquoted ??? */
-/* As YAML that parses to the same tree; `origins` adds a comment of where each scalar came from. A missing value is
- * marked by a comment. */
+/* Prints YAML that parses to the same tree; `origins` adds each scalar's origin as a comment. A comment marks missing
+ * values. */
 void brim_yaml_print(const brim_yaml *node, brim_text *out, bool origins);
 /* "configs/model/vit.yaml:7:12" or "command line, argument 3: optimizer.lr=1". */
 void brim_yaml_print_origin(const brim_yaml_origin *origin, brim_text *out);

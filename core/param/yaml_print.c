@@ -1,5 +1,5 @@
-/* Writing a tree as YAML: maps and lists in block style, lists of scalars in brackets, and every scalar plain if that
- * is safe anywhere in a document, else in double quotes with escapes. */
+/* Writes a tree as YAML: maps and lists in block style, lists of scalars in brackets; scalars are plain if that is safe
+ * anywhere in a document, else in double quotes with escapes. */
 #include <string.h>
 
 #include "base/utf8.h"
@@ -60,7 +60,8 @@ static void print_scalar(const brim_yaml *node, brim_text *out)
     print_text(node->scalar, node->quoted, out);
 }
 
-/* Fits behind its key: a scalar, an empty container, or a list of scalars. In brackets, libyaml refuses a plain ???. */
+/* Fits on the line of its key: a scalar, an empty container, or a list of scalars. libyaml refuses a plain ??? in
+ * brackets. */
 static bool is_inline(const brim_yaml *node)
 {
   if (node->kind == BRIM_YAML_MAP) return node->count == 0;
@@ -85,7 +86,7 @@ static void print_inline(const brim_yaml *node, brim_text *out)
   }
 }
 
-/* A comment: whatever could end the line or is not allowed in YAML becomes '?'. */
+/* Prints the comment; characters that could end the line or that YAML does not allow become '?'. */
 static void print_comment(const brim_yaml_origin *origin, brim_text *out)
 {
   brim_text where = {0};
@@ -104,7 +105,7 @@ static void print_comment(const brim_yaml_origin *origin, brim_text *out)
   brim_text_release(&where);
 }
 
-/* Prints a container's entries at `indent`; `continued`: the line already stands there. */
+/* Prints a container's entries at `indent`; `continued`: the line has begun already. */
 static void print_block(const brim_yaml *node, int indent, bool continued, bool origins, brim_text *out)
 {
   for (size_t i = 0; i < node->count; i++) {

@@ -1,8 +1,7 @@
-/* What must hold of a module before anything of it is used.
+/* The checks of a module before brim uses anything of it.
  *
- * The ABI is compared field by field and every difference is named, since an author who rebuilds wants to know
- * whether headers, compiler or both are to blame. After it the first thing wrong is reported: later ones are often
- * its consequence. */
+ * The ABI is compared field by field, and every difference is reported, as an author who rebuilds wants to know whether
+ * headers, compiler or both are wrong. After that only the first error is reported: later ones often follow from it. */
 #include <stdio.h>
 #include <string.h>
 
@@ -26,7 +25,7 @@
 #define PARAMS_BYTES_MAX (1u << 20)
 #define ALIGNMENT_MAX (1 << 21) /* bytes; a huge page */
 
-/* The functions that a kind cannot do without. */
+/* The functions that a kind requires. */
 typedef struct required_op {
   const char *name;
   size_t offset;
@@ -54,8 +53,8 @@ static const required_op schedule_ops[] = {REQUIRED(brim_schedule_ops, factor), 
 static const required_op augment_ops[] = {REQUIRED(brim_augment_ops, apply), {NULL, 0}};
 static const required_op selector_ops[] = {REQUIRED(brim_selector_ops, select), {NULL, 0}};
 
-/* What may come from outside, and the size of its table; the least is that of the oldest ABI whose plugins of the kind
- * are taken: models and data sets of 1.0, policies and backends of 1.3 (tests/abi/kept). */
+/* The kinds that plugins may have, and the size of their tables; the smallest size is that of the oldest ABI whose
+ * plugins of the kind are accepted: models and data sets of 1.0, policies and backends of 1.3 (tests/abi/kept). */
 static brim_status check_backend(const void *table);
 static brim_status check_policy(const void *table);
 static brim_status check_comm(const void *table);
@@ -67,7 +66,7 @@ static const struct {
   size_t bytes, least;
   const required_op *required;
   brim_status (*check)(const void *ops);
-  bool is_params; /* without create(): its functions get the parameters as self */
+  bool is_params; /* has no create(): its functions get the parameters as self */
 } kinds[] = {
     {BRIM_MODEL, sizeof(brim_model_ops), offsetof(brim_model_ops, wraps), model_ops, NULL},
     {BRIM_DATASET, sizeof(brim_dataset_ops), offsetof(brim_dataset_ops, host_bytes), dataset_ops, NULL},
@@ -90,8 +89,8 @@ static brim_status check_abi(const brim_module *module)
   if (module->abi_major != BRIM_ABI_MAJOR || module->abi_minor > BRIM_ABI_MINOR)
     brim_text_printf(&wrong, "\nabi: plugin %d.%d, this brim %d.%d (%s)", module->abi_major, module->abi_minor,
                      BRIM_ABI_MAJOR, BRIM_ABI_MINOR,
-                     module->abi_major != BRIM_ABI_MAJOR ? "the first number must be equal"
-                                                         : "a plugin may be older than brim, not newer");
+                     module->abi_major != BRIM_ABI_MAJOR ? "the major versions must be equal"
+                                                         : "a plugin may be older than brim, but not newer");
   if (!module->abi_tag || strcmp(module->abi_tag, BRIM_ABI_TAG) != 0)
     brim_text_printf(&wrong, "\nabi tag: plugin %s%s%s, this brim '%s'", module->abi_tag ? "'" : "",
                      module->abi_tag ? module->abi_tag : "none", module->abi_tag ? "'" : "", BRIM_ABI_TAG);
@@ -116,7 +115,7 @@ static brim_status check_backend(const void *table)
                      (unsigned long long)ops->alignment, ALIGNMENT_MAX);
   if (!ops->kernels || ops->kernels_end <= ops->kernels) return brim_fail(BRIM_ELOAD, "ops.kernels is empty");
   if (ops->kernels_end - ops->kernels > KERNELS_MAX)
-    return brim_fail(BRIM_ELOAD, "ops.kernels_end is more than %d kernels behind ops.kernels", KERNELS_MAX);
+    return brim_fail(BRIM_ELOAD, "ops.kernels_end is more than %d kernels after ops.kernels", KERNELS_MAX);
   for (const brim_kernel *const *kernel = ops->kernels; kernel < ops->kernels_end; kernel++) {
     if (!*kernel || !(*kernel)->op) return brim_fail(BRIM_ELOAD, "kernel %d has no op", (int)(kernel - ops->kernels));
     if (!(*kernel)->run) return brim_fail(BRIM_ELOAD, "the kernel '%s' has no run function", (*kernel)->op);
@@ -130,10 +129,10 @@ static brim_status check_policy(const void *table)
   if (ops->choose_device || ops->choose_plan || ops->on_oom || ops->on_boundary ||
       BRIM_HAS(brim_policy_ops, ops, on_step))
     return BRIM_OK;
-  return brim_fail(BRIM_ELOAD, "ops is empty: a policy decides something");
+  return brim_fail(BRIM_ELOAD, "ops is empty: a policy needs at least one function");
 }
 
-/* Each half is whole, and one of them is there. */
+/* Each half must be complete, and one must exist. */
 static brim_status check_comm(const void *table)
 {
   const brim_comm_ops *ops = table;
@@ -144,7 +143,7 @@ static brim_status check_comm(const void *table)
   if (collectives % 4 != 0)
     return brim_fail(BRIM_ELOAD, "ops has %d of connect, start, poll, disconnect: all or none", collectives);
   if (host + collectives > 0) return BRIM_OK;
-  return brim_fail(BRIM_ELOAD, "ops is empty: a communicator joins ranks, or has collectives");
+  return brim_fail(BRIM_ELOAD, "ops is empty: a communicator must join ranks or have collectives");
 }
 
 static size_t count_names(const char *const *name)
@@ -154,7 +153,7 @@ static size_t count_names(const char *const *name)
   return count;
 }
 
-/* Where a form says what is otherwise for a parameter, the formula is read when a plan is made. */
+/* If the optimizer has form(), its formulas are checked when a plan is made. */
 static brim_status check_optimizer(const void *table)
 {
   const brim_optimizer_ops *ops = table;
@@ -166,8 +165,9 @@ static brim_status check_optimizer(const void *table)
   if (states > BRIM_OPTIMIZER_STATES_MAX || scalars > BRIM_SCALARS_MAX)
     return brim_fail(BRIM_ELOAD, "ops has %zu states and %zu scalars: at most %d and %d are allowed", states, scalars,
                      BRIM_OPTIMIZER_STATES_MAX, BRIM_SCALARS_MAX);
-  if (scalars > 0 && !ops->step) return brim_fail(BRIM_ELOAD, "ops.step is NULL: it writes the scalars");
-  if (!ops->formula && !ops->form) return brim_fail(BRIM_ELOAD, "ops.formula is NULL: it says how parameters change");
+  if (scalars > 0 && !ops->step) return brim_fail(BRIM_ELOAD, "ops.step is NULL, but the scalars need it");
+  if (!ops->formula && !ops->form)
+    return brim_fail(BRIM_ELOAD, "ops.formula is NULL, and so is ops.form: one of them must define the update");
   if (ops->form) return BRIM_OK;
   for (size_t k = 0; k < states; k++)
     form.state[k] = (brim_optimizer_state){.name = ops->states[k], .dtype = BRIM_DTYPE_F32, .shape = one};
@@ -185,10 +185,10 @@ static brim_status check_loss(const void *table)
   const uint32_t all = BRIM_TAKES(BRIM_TASK_CLASS) | BRIM_TAKES(BRIM_TASK_TOKENS) | BRIM_TAKES(BRIM_TASK_VALUES);
   if (ops->kernel) return brim_fail(BRIM_ELOAD, "ops.kernel is for brim's own losses: it must be NULL");
   if (ops->takes == 0 || ops->takes & ~all)
-    return brim_fail(BRIM_ELOAD,
-                     "ops.takes is 0x%x: it says which tasks the loss is for, BRIM_TAKES(BRIM_TASK_CLASS) "
-                     "and the like",
-                     ops->takes);
+    return brim_fail(
+        BRIM_ELOAD,
+        "ops.takes is 0x%x, must be the tasks that the loss is for: BRIM_TAKES(BRIM_TASK_CLASS) and the like",
+        ops->takes);
   return BRIM_OK;
 }
 
@@ -198,7 +198,7 @@ static brim_status check_augment(const void *table)
   if (ops->dtype != BRIM_DTYPE_U8 && ops->dtype != BRIM_DTYPE_F32)
     return brim_fail(BRIM_ELOAD, "ops.dtype is %u, must be BRIM_DTYPE_U8 or BRIM_DTYPE_F32", ops->dtype);
   if (ops->mixes && ops->dtype != BRIM_DTYPE_F32)
-    return brim_fail(BRIM_ELOAD, "ops.mixes is set: normalised values are mixed, so ops.dtype must be BRIM_DTYPE_F32");
+    return brim_fail(BRIM_ELOAD, "ops.mixes is set, so ops.dtype must be BRIM_DTYPE_F32: normalised values are mixed");
   return BRIM_OK;
 }
 
@@ -210,17 +210,18 @@ static brim_status check_ops(const brim_plugin *plugin)
     return brim_fail(BRIM_ELOAD, "kind %u is unknown to this brim", plugin->kind);
   if (!plugin->ops) return brim_fail(BRIM_ELOAD, "ops is NULL");
   if (kinds[k].is_params && plugin->create)
-    return brim_fail(BRIM_ELOAD, "create must be NULL: a plugin of kind '%s' is its parameters and its functions",
+    return brim_fail(BRIM_ELOAD, "create must be NULL: a plugin of kind '%s' has only parameters and functions",
                      brim_kind_name(plugin->kind));
   uint32_t bytes;
   memcpy(&bytes, plugin->ops, sizeof bytes); /* every table starts with its size */
   if (bytes < kinds[k].least || bytes > kinds[k].bytes || bytes % sizeof(void *) != 0)
     return brim_fail(BRIM_ELOAD, "ops.size is %u, must be %zu: sizeof(brim_%s_ops)\n%s", bytes, kinds[k].bytes,
-                     brim_kind_name(plugin->kind), "a plugin that was built for an older brim must be built again");
+                     brim_kind_name(plugin->kind), "rebuild a plugin that was built for an older brim");
   for (const required_op *op = kinds[k].required; op->name; op++) {
     void *pointer;
     memcpy(&pointer, (const char *)plugin->ops + op->offset, sizeof pointer);
-    if (!pointer) return brim_fail(BRIM_ELOAD, "ops.%s is NULL, a %s needs it", op->name, brim_kind_name(plugin->kind));
+    if (!pointer)
+      return brim_fail(BRIM_ELOAD, "ops.%s is NULL, but a %s needs it", op->name, brim_kind_name(plugin->kind));
   }
   return kinds[k].check ? kinds[k].check(plugin->ops) : BRIM_OK;
 }
@@ -235,7 +236,8 @@ static brim_status check_id(const brim_plugin *plugin)
 
 static brim_status check_help(const brim_plugin *plugin)
 {
-  if (!plugin->help || !plugin->help[0]) return brim_fail(BRIM_ELOAD, "help is missing: one line of what it is");
+  if (!plugin->help || !plugin->help[0])
+    return brim_fail(BRIM_ELOAD, "help is missing: describe the plugin in one line");
   if (strchr(plugin->help, '\n')) return brim_fail(BRIM_ELOAD, "help must be one line");
   return BRIM_OK;
 }
@@ -250,7 +252,7 @@ static brim_status check_params(const brim_plugin *plugin)
   return BRIM_OK;
 }
 
-/* "model/cnn", as far as it can be said. */
+/* "model/cnn", as far as the fields are valid. */
 static void name_plugin(const brim_plugin *plugin, size_t index, char *out, size_t room)
 {
   const char *kind = brim_kind_name(plugin->kind);
@@ -281,31 +283,31 @@ static brim_status check_twice(const brim_module *module, size_t index)
   return BRIM_OK;
 }
 
-/* What is found: the first thing, or where somebody listens all of it. */
+/* Where to report: the first error as the status or, with a listener, all of them. */
 typedef struct finding {
   brim_loader_tell tell;
   void *context;
 } finding;
 
-/* OK: go on, as nothing was wrong or it was told. */
-static brim_status heed(const finding *f, brim_status status)
+/* Reports an error to the listener, if there is one, and then returns OK to continue. */
+static brim_status report(const finding *f, brim_status status)
 {
   if (status == BRIM_OK || !f->tell) return status;
   f->tell(f->context, brim_error_text());
   return BRIM_OK;
 }
 
-/* Its size comes first: without it no other field can be trusted to be where it should. */
+/* Checks the size first: without it the offsets of other fields cannot be trusted. */
 static brim_status check_one(const brim_module *module, size_t index, const finding *f)
 {
   static brim_status (*const checks[])(const brim_plugin *) = {check_id, check_help, check_ops, check_params};
   const brim_plugin *plugin = module->plugins[index];
   char name[BRIM_PLUGIN_ID_MAX + 32];
-  if (check_size(module, index) != BRIM_OK) return heed(f, BRIM_ELOAD);
+  if (check_size(module, index) != BRIM_OK) return report(f, BRIM_ELOAD);
   name_plugin(plugin, index, name, sizeof name);
   for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++)
-    if (checks[i](plugin) != BRIM_OK) BRIM_TRY(heed(f, brim_fail(BRIM_ELOAD, "%s: %s", name, brim_error_text())));
-  if (check_twice(module, index) != BRIM_OK) return heed(f, brim_fail(BRIM_ELOAD, "%s: %s", name, brim_error_text()));
+    if (checks[i](plugin) != BRIM_OK) BRIM_TRY(report(f, brim_fail(BRIM_ELOAD, "%s: %s", name, brim_error_text())));
+  if (check_twice(module, index) != BRIM_OK) return report(f, brim_fail(BRIM_ELOAD, "%s: %s", name, brim_error_text()));
   return BRIM_OK;
 }
 
@@ -322,10 +324,10 @@ static brim_status check_module(const brim_module *module)
 brim_status brim_loader_check_all(const brim_module *module, brim_loader_tell tell, void *context)
 {
   const finding f = {tell, context};
-  if (check_module(module) != BRIM_OK) return heed(&f, BRIM_ELOAD);
+  if (check_module(module) != BRIM_OK) return report(&f, BRIM_ELOAD);
   for (size_t i = 0; module->plugins[i]; i++) {
     if (i == PLUGINS_MAX)
-      return heed(
+      return report(
           &f, brim_fail(BRIM_ELOAD, "the module's list of plugins has no end: NULL is missing after %d", PLUGINS_MAX));
     BRIM_TRY(check_one(module, i, &f));
   }

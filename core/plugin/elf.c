@@ -1,7 +1,7 @@
-/* Reads a file's ELF headers and compares what they promise with the file and with this machine.
+/* Reads a file's ELF headers and compares them with the file and with this machine.
  *
- * dlopen would refuse such files too, but with "invalid ELF header" or "file too short", and it kills the process
- * with SIGBUS where a truncated file's segments end behind the file. */
+ * dlopen refuses such files too, but with "invalid ELF header" or "file too short", and the process dies of SIGBUS if
+ * the segments of a truncated file lie beyond its end. */
 #include "plugin/elf.h"
 
 #include <elf.h>
@@ -64,7 +64,7 @@ static uint64_t add_saturated(uint64_t a, uint64_t b)
   return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
-/* How long the file must be for its segments and its section table to lie within it; 0 if it cannot be read. */
+/* The file size that its segments and section table need; 0 if it cannot be read. */
 static uint64_t promised_bytes(int fd, const Elf64_Ehdr *header)
 {
   uint64_t end = header->e_shoff ? add_saturated(header->e_shoff, (uint64_t)header->e_shnum * header->e_shentsize) : 0;
@@ -95,7 +95,8 @@ static brim_status check_open_file(int fd)
   BRIM_TRY(check_header(&header));
   const uint64_t promised = promised_bytes(fd, &header);
   if (promised == 0)
-    return brim_fail(BRIM_ELOAD, "is truncated: it has %" PRIu64 " bytes and no whole list of segments", bytes);
+    return brim_fail(BRIM_ELOAD, "is truncated: it has %" PRIu64 " bytes, which do not hold its list of segments",
+                     bytes);
   if (promised > bytes)
     return brim_fail(BRIM_ELOAD, "is truncated: it has %" PRIu64 " of %" PRIu64 " bytes", bytes, promised);
   return BRIM_OK;
@@ -103,7 +104,7 @@ static brim_status check_open_file(int fd)
 
 brim_status brim_elf_check(const char *file)
 {
-  const int fd = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not hold us up */
+  const int fd = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* opening a pipe must not block */
   if (fd < 0) return brim_fail(BRIM_ELOAD, "cannot be opened: %s", strerror(errno));
   const brim_status status = check_open_file(fd);
   close(fd);

@@ -1,4 +1,4 @@
-/* A look at a shared object before the dynamic linker gets it, so that what is wrong is said in plain words. */
+/* Checks a shared object before the dynamic linker loads it, for clearer error messages. */
 #ifndef BRIM_PLUGIN_ELF_H
 #define BRIM_PLUGIN_ELF_H
 #include "brim/status.h"

@@ -4,7 +4,7 @@
 
 #include "param/value.h"
 
-/* What the last word of this key says; NULL: none does. */
+/* The last value given for this key; NULL: none. */
 static const char *value_given(const char *key, const char *const *word, size_t count)
 {
   const size_t length = strlen(key);
@@ -18,20 +18,20 @@ static brim_status check_words(const brim_plugin *plugin, const char *const *wor
   for (size_t i = 0; i < count; i++) {
     const brim_param *row = plugin->params;
     const size_t length = strcspn(word[i], "=");
-    if (!word[i][length]) return brim_fail(BRIM_ECONFIG, "'%s' is no parameter: write key=value", word[i]);
+    if (!word[i][length]) return brim_fail(BRIM_ECONFIG, "'%s' is not a parameter: write key=value", word[i]);
     while (row && row->key && (strlen(row->key) != length || strncmp(row->key, word[i], length) != 0)) row++;
-    if (!row || !row->key) return brim_fail(BRIM_ECONFIG, "'%s': it has no such parameter", word[i]);
+    if (!row || !row->key) return brim_fail(BRIM_ECONFIG, "'%s': no such parameter", word[i]);
   }
   return BRIM_OK;
 }
 
-/* A value that is given stands in the place of the default. */
+/* A given value replaces the default. */
 static brim_status fill(brim_param row, const char *given, brim_arena *arena, void *params)
 {
   if (given) row.def = given;
   const brim_yaml *value = brim_value_default(&row, arena);
-  if (!row.def) return brim_fail(BRIM_ECONFIG, "its parameter '%s' must be given", row.key);
-  if (!value) return brim_fail(BRIM_ECONFIG, "'%s' cannot be '%s'", row.key, row.def);
+  if (!row.def) return brim_fail(BRIM_ECONFIG, "its parameter '%s' is required", row.key);
+  if (!value) return brim_fail(BRIM_ECONFIG, "parameter '%s' cannot be '%s'", row.key, row.def);
   brim_text problem = {0};
   const brim_status status = brim_value_parse(&row, value, params, arena, &problem);
   if (status != BRIM_OK) brim_fail(status, "'%s' %s", row.key, brim_text_str(&problem));

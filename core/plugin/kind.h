@@ -1,4 +1,4 @@
-/* The kinds of plugins by name, and what plugins may be called. */
+/* The kinds of plugins by name, and which ids are valid. */
 #ifndef BRIM_PLUGIN_KIND_H
 #define BRIM_PLUGIN_KIND_H
 #include "brim/plugin.h"

@@ -1,8 +1,8 @@
-/* Loads a shared object and asks its entry for the module.
+/* Loads a shared object and calls its entry for the module.
  *
- * Symbols are resolved at once (RTLD_NOW), so that what is missing shows here and not in the middle of a run, and
- * are not offered to other plugins (RTLD_LOCAL). Nothing is ever unloaded: descriptors, kernels and error texts of
- * a plugin may be referred to from anywhere until the process exits. */
+ * Symbols are resolved at once (RTLD_NOW), so that missing ones are reported here and not in the middle of a run, and
+ * are hidden from other plugins (RTLD_LOCAL). Nothing is ever unloaded: pointers to a plugin's descriptors, kernels and
+ * error texts may be anywhere until the process exits. */
 #include "plugin/loader.h"
 
 #include <dlfcn.h>
@@ -18,8 +18,8 @@
 
 #define ENTRY "brim_module_entry"
 
-/* Says the dynamic linker's message in our words where it is one of the two that authors meet. `message` opens with
- * the name of the object that it is about, `path` or one of the libraries that it needs. */
+/* Rewrites the dynamic linker's message if it is one of the two that authors meet. `message` begins with the name of
+ * the object: `path`, or a library that it needs. */
 static brim_status fail_linking(const char *path, const char *message)
 {
   static const char undefined[] = "undefined symbol: ", missing[] = ": cannot open shared object file: ";
@@ -29,22 +29,23 @@ static brim_status fail_linking(const char *path, const char *message)
   const bool own = strncmp(message, path, length) == 0 && message[length] == ':';
   if (symbol && own) {
     symbol += strlen(undefined);
-    return brim_fail(BRIM_ELOAD,
-                     "needs the symbol '%.*s', which neither brim nor a library of the plugin has\n"
-                     "link the plugin with the library that defines it; of brim, only brim/*.h can be called",
-                     (int)strcspn(symbol, " ,\t\n"), symbol);
+    return brim_fail(
+        BRIM_ELOAD,
+        "needs the symbol '%.*s', which neither brim nor a library of the plugin defines\nlink the plugin with the "
+        "library that defines it; a plugin can call only those functions of brim that brim/*.h declares",
+        (int)strcspn(symbol, " ,\t\n"), symbol);
   }
   if (file && !own)
     return brim_fail(BRIM_ELOAD, "needs the library %.*s, which is not installed", (int)(file - message), message);
   return brim_fail(BRIM_ELOAD, "cannot be loaded: %s", own ? message + length + 2 : message);
 }
 
-/* Plugins take brim's functions from the process. A program that has loaded libbrim.so for itself only (Python's ctypes
- * does) keeps them out of the plugins' sight, so libbrim.so is made visible here. Where brim is part of the executable
- * there is nothing to do, and dlopen does nothing. */
+/* Plugins take brim's functions from the process. A program that has loaded libbrim.so privately (Python's ctypes
+ * does) hides them from plugins, so libbrim.so is made global here. If brim is part of the executable, dlopen does
+ * nothing. */
 static void offer_brim(void)
 {
-  static bool offered; /* plugins are loaded by the main thread */
+  static bool offered; /* only the main thread loads plugins */
   Dl_info library;
   if (offered) return;
   offered = true;
@@ -52,14 +53,14 @@ static void offer_brim(void)
     dlopen(library.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_GLOBAL);
 }
 
-/* For ever, as is what was loaded. */
+/* Kept for ever, like the loaded object. */
 static const char *keep_name(const char *path)
 {
   static brim_arena names;
   return brim_arena_string(&names, path);
 }
 
-/* Its constructors run here, and may crash or call exit(). */
+/* Its constructors run here; they may crash or call exit(). */
 static void *open_object(const char *path)
 {
   brim_crash_loading(path);
@@ -86,7 +87,7 @@ brim_status brim_loader_enter(const char *file, const brim_module **out)
   memcpy(&entry, &symbol, sizeof entry);
   if (!entry)
     return brim_fail(BRIM_ELOAD, "is not a brim plugin: it has no function " ENTRY
-                                 "\na plugin ends in BRIM_MODULE(name, version, plugins)");
+                                 "\nend the plugin with BRIM_MODULE(name, version, plugins)");
   brim_crash_add_code(symbol, keep_name(path));
   *out = entry();
   return BRIM_OK;

@@ -1,10 +1,10 @@
-/* Lists the files of the sources, loads them when they are asked for, and decides which plugin of a name wins.
+/* Lists the files of the sources, loads them on demand, and decides which plugin of a name wins.
  *
- * A source is what the user named: a folder or a file. Each file of it is listed with the kind and id that its path
- * promises (".../model/cnn.so" is the home of model/cnn). Plugins found are kept sorted by kind, id and rank, where
- * the rank is: the source, then the home file before others, then the file's name. Of equal kind and id the first
- * wins. find() never sees a plugin that a later load would outrank: before it goes on to the next source it has
- * either tried the home file of this one, or loaded all of it. */
+ * A source is what the user named: a folder or a file. Each of its files is listed with the kind and id that its path
+ * suggests (".../model/cnn.so" is the home of model/cnn). Plugins are kept sorted by kind, id and rank; the rank is the
+ * source, then the home file before others, then the file's name. The first plugin of a kind and id wins. find() never
+ * returns a plugin that a later load would outrank: before it continues with the next source it has either tried this
+ * source's home file or loaded all of the source. */
 #include "plugin/registry.h"
 
 #include <errno.h>
@@ -21,15 +21,15 @@
 #include "plugin/loader.h"
 
 #define DEPTH_MAX 4    /* sub-folders below a source */
-#define FILES_MAX 4096 /* in all sources: a plugin path that names a whole disk is a mistake */
+#define FILES_MAX 4096 /* in all sources: a plugin path to a whole disk is a mistake */
 
 enum file_state { FILE_LISTED, FILE_LOADED, FILE_FAILED };
 
 typedef struct plugin_file {
   const char *path;
-  uint32_t kind; /* home of this kind and id; 0: of nothing in particular */
+  uint32_t kind; /* home of this kind and id; 0: no home */
   const char *id;
-  size_t source, index; /* from 1: 0 is the core itself; position in registry->file */
+  size_t source, index; /* from 1: 0 is the core itself; index in registry->file */
   dev_t device;
   ino_t inode;
   enum file_state state;
@@ -105,7 +105,7 @@ static void warn_hidden(const brim_plugin *plugin, const char *winner, const cha
            winner[0] ? winner : "brim itself", hidden);
 }
 
-/* Warns of the plugin at `i`, if it has company of its kind and id. */
+/* Warns if the plugin at `i` hides others of its kind and id. */
 static void warn_of_duplicate(const brim_registry *r, size_t i)
 {
   const held_plugin *const added = r->plugin[i];
@@ -149,7 +149,7 @@ static const brim_registry_entry *winner_of(const brim_registry *r, uint32_t kin
 
 /* Files: listing, loading. */
 
-/* What the path promises: the home of a kind and id, if it ends in KIND/ID.so. */
+/* Sets the kind and id that the path suggests, if it ends in KIND/ID.so. */
 static void set_home(brim_registry *r, plugin_file *file)
 {
   const char *name = strrchr(file->path, '/');
@@ -193,7 +193,7 @@ static void load_file(brim_registry *r, plugin_file *file)
 /* Loads all files of a source, or of all with source 0. */
 static void load_source(const brim_registry *registry, size_t source)
 {
-  brim_registry *r = (brim_registry *)registry; /* what is in memory changes, not what there is */
+  brim_registry *r = (brim_registry *)registry; /* loads more, but does not change which plugins exist */
   if (r->loaded_count == r->file_count) return;
   for (size_t i = 0; i < r->file_count; i++)
     if (source == 0 || r->file[i]->source == source) load_file(r, r->file[i]);
@@ -210,7 +210,7 @@ static brim_status scan(brim_registry *r, const char *folder, int depth)
     const char *path = brim_arena_printf(&r->arena, "%s%s%s", folder, brim_ends_with(folder, "/") ? "" : "/", name[i]);
     struct stat info;
     if (stat(path, &info) != 0) {
-      if (brim_ends_with(path, ".so")) add_failure(r, NULL, path, "is a link to a file that is not there");
+      if (brim_ends_with(path, ".so")) add_failure(r, NULL, path, "is a link to a file that does not exist");
     } else if (S_ISDIR(info.st_mode)) {
       if (depth < DEPTH_MAX && scan(r, path, depth + 1) != BRIM_OK) add_failure(r, NULL, path, brim_error_text());
     } else if (brim_ends_with(path, ".so")) {
@@ -266,11 +266,11 @@ static void add_configs(brim_registry *r, const char *folder)
   if (r->configs_count < BRIM_REGISTRY_CONFIGS_MAX)
     r->configs[r->configs_count++] = folder;
   else
-    brim_log(BRIM_LOG_WARN, "no configurations are looked for in %s: there are more than %d such folders", folder,
+    brim_log(BRIM_LOG_WARN, "ignoring configurations in %s: there are more than %d such folders", folder,
              BRIM_REGISTRY_CONFIGS_MAX);
 }
 
-/* A file, a folder of plugins, or one that is laid out as an installation. */
+/* Adds a file, a folder of plugins, or a folder in the layout of an installation. */
 static brim_status add_path(brim_registry *r, const char *path)
 {
   struct stat info;
@@ -322,7 +322,7 @@ static plugin_file *home_of(const brim_registry *r, uint32_t kind, const char *i
   return NULL;
 }
 
-/* The user may believe in the file that loses; that it does is known without loading it. */
+/* The user may expect the file that loses to be used; that it loses is known without loading it. */
 static void warn_of_hidden_homes(const brim_registry *r, const brim_registry_entry *winner, size_t source)
 {
   for (size_t s = source + 1; s <= r->source_count; s++) {
@@ -349,9 +349,9 @@ const brim_registry_entry *brim_registry_find(const brim_registry *registry, enu
   for (size_t source = 1; !entry && source <= registry->source_count; source++) {
     plugin_file *home = home_of(registry, kind, id, source);
     if (home) load_file((brim_registry *)registry, home);
-    if (home && home->state == FILE_FAILED) return NULL; /* never quietly another than the user sees there */
+    if (home && home->state == FILE_FAILED) return NULL; /* never silently use another one than the user sees there */
     entry = winner_of(registry, kind, id, source);
-    if (!home || !entry || entry->file != home->path) { /* the file's name promised too much, or nothing */
+    if (!home || !entry || entry->file != home->path) { /* the file does not hold the plugin of its name */
       load_source(registry, source);
       entry = winner_of(registry, kind, id, source);
     }

@@ -1,15 +1,15 @@
-/* Checkpoint folders: made aside, published by one rename, thinned out, found again.
+/* Checkpoint folders: written aside, published by one rename, thinned out, found again.
  *
- * The order of steps is what makes a kill at any instruction harmless:
+ * This order of steps makes a kill at any instruction harmless:
  *   1. The run's records (*.jsonl) are synced: state.json counts them.
  *   2. ".step-N.tmp" is filled, each file synced, then the folder.
  *   3. The new links are made as ".last.tmp" and ".best.tmp", so that a full disk shows before anything changes.
- *   4. ".step-N.tmp" becomes "step-N". If step-N exists (a run that goes on from an older one writes it again), it is
- *      first moved to ".step-N.old"; a kill between the two renames is mended by whoever sweeps next.
- *   5. The folder is synced. From here on the checkpoint counts; before, every failure is undone.
- *   6. The links are renamed into place, old checkpoints moved to ".step-M.del" and deleted. A failure here is
- *      a warning: the next write or find does it again.
- * Names with a leading dot are never a checkpoint. */
+ *   4. ".step-N.tmp" becomes "step-N". If step-N exists (a run resumed from an older one writes it again), it is first
+ *      moved to ".step-N.old"; the next sweep repairs a kill between the two renames.
+ *   5. The folder is synced. From here on the checkpoint is valid; before, every failure is undone.
+ *   6. The links are renamed into place, and old checkpoints moved to ".step-M.del" and deleted. A failure here is a
+ *      warning: the next write or find does it again.
+ * Names with a leading dot are never checkpoints. */
 #include "store/checkpoint.h"
 
 #include <dirent.h>
@@ -62,7 +62,7 @@ static brim_status step_path(char *out, const char *folder, const char *before, 
   return brim_path_join(out, folder, name);
 }
 
-/* ---- what is in the folder ---- */
+/* ---- the folder's contents ---- */
 
 typedef struct steps {
   int64_t *item; /* ascending */
@@ -97,7 +97,7 @@ static brim_status list_steps(const char *folder, steps *out)
   return BRIM_OK;
 }
 
-/* One left-over of an attempt that died. Cleaning up is never a reason to fail. */
+/* Removes one leftover of a killed attempt. A failure to clean up is not an error. */
 static void sweep_entry(const char *folder, const char *name)
 {
   char path[BRIM_PATH_MAX], whole[BRIM_PATH_MAX];
@@ -110,7 +110,7 @@ static void sweep_entry(const char *folder, const char *name)
     done = brim_folder_remove(path);
   else if (strcmp(name, ".last.tmp") == 0 || strcmp(name, ".best.tmp") == 0)
     done = unlink(path) == 0;
-  if (!done) brim_log(BRIM_LOG_DEBUG, "left-over '%s' cannot be cleaned up: %s", path, strerror(errno));
+  if (!done) brim_log(BRIM_LOG_DEBUG, "cannot remove leftover '%s': %s", path, strerror(errno));
 }
 
 static void sweep(const char *folder)
@@ -140,7 +140,7 @@ static bool step_exists(const char *folder, int64_t step)
   return step >= 0 && step_path(path, folder, "", step, "") == BRIM_OK && brim_is_folder(path);
 }
 
-/* Which links must change for the newest checkpoint `step` and the best one (-1: none). */
+/* Decides which links must change for the newest checkpoint `step` and the best one (-1: none). */
 static void links_choose(const char *folder, int64_t step, int64_t best, brim_link_change change[BRIM_LINKS])
 {
   const bool has_best = best == step || step_exists(folder, best);
@@ -169,7 +169,7 @@ static void links_abandon(const char *folder, const brim_link_change *change)
       unlink(path);
 }
 
-/* All that can be; the last one's error if one cannot, as where a folder of that name is in the way. */
+/* Replaces all links that can be replaced; returns the last error, such as a folder in the place of a link. */
 static brim_status links_commit(const char *folder, const brim_link_change *change)
 {
   char path[BRIM_PATH_MAX], aside[BRIM_PATH_MAX];
@@ -230,10 +230,10 @@ void brim_checkpoint_abandon(brim_checkpoint_attempt *a)
   links_abandon(a->folder, a->change);
   if (a->made_aside) done = brim_folder_remove(a->aside) && done;
   if (a->made_folder) done = rmdir(a->folder) == 0 && done;
-  if (!done) brim_log(BRIM_LOG_DEBUG, "left-overs in '%s': %s", a->folder, strerror(errno));
+  if (!done) brim_log(BRIM_LOG_DEBUG, "leftovers in '%s': %s", a->folder, strerror(errno));
 }
 
-/* One that another process reads stays until a later checkpoint. */
+/* A checkpoint that another process is reading stays until a later one. */
 static brim_status delete_step(const char *folder, int64_t step)
 {
   char path[BRIM_PATH_MAX], aside[BRIM_PATH_MAX];
@@ -247,7 +247,7 @@ static brim_status delete_step(const char *folder, int64_t step)
   return done ? BRIM_OK : brim_fail(BRIM_EIO, "cannot delete '%s': %s", path, strerror(reason));
 }
 
-/* Deletes all but the last `keep` checkpoints up to `step` and the best. Newer ones are of a run that got further
+/* Deletes all but the last `keep` checkpoints up to `step` and the best. Newer ones belong to a run that got further
  * and was damaged; they stay for the user until this run writes them again. */
 static brim_status thin_out(const char *folder, int64_t step, int64_t best, int64_t keep)
 {
@@ -264,19 +264,19 @@ static brim_status thin_out(const char *folder, int64_t step, int64_t best, int6
   return status;
 }
 
-/* What comes after a checkpoint that is there is never a reason to fail. */
-static void tell_but(const brim_train_state *state, brim_status status)
+/* Once a checkpoint is written, later failures are only warnings. */
+static void warn_after(const brim_train_state *state, brim_status status)
 {
   if (status != BRIM_OK)
-    brim_log(BRIM_LOG_WARN, "the checkpoint of step %" PRId64 " is written, but: %s", state->step, brim_error_text());
+    brim_log(BRIM_LOG_WARN, "the checkpoint of step %" PRId64 " is written, but %s", state->step, brim_error_text());
 }
 
 void brim_checkpoint_conclude(brim_checkpoint_attempt *a, const brim_train_state *state, int64_t keep)
 {
-  tell_but(state, links_commit(a->folder, a->change));
-  tell_but(state, thin_out(a->folder, state->step, state->best_step, keep));
+  warn_after(state, links_commit(a->folder, a->change));
+  warn_after(state, thin_out(a->folder, state->step, state->best_step, keep));
   if (a->moved_old && !brim_folder_remove(a->old))
-    tell_but(state, brim_fail(BRIM_EIO, "cannot delete '%s': %s", a->old, strerror(errno)));
+    warn_after(state, brim_fail(BRIM_EIO, "cannot delete '%s': %s", a->old, strerror(errno)));
 }
 
 static void drop_cached(const char *folder, int64_t step)
@@ -298,26 +298,26 @@ void brim_checkpoint_drop_cached(const char *run_dir)
 
 /* ---- finding ---- */
 
-/* Whole means every byte: state.json agrees with its checksum, the files with state.json. That reads them once,
- * which a resume would do anyhow. */
+/* Whole means every byte: state.json matches its checksum, and the files match state.json. That reads them once,
+ * which a resume does anyway. */
 static brim_status check_whole(const char *path, int64_t step, brim_train_state *state)
 {
   brim_file_digest digest[BRIM_CHECKPOINT_PARTS];
   BRIM_TRY(brim_checkpoint_state_read(path, state, digest));
   if (state->step != step)
-    return brim_fail(BRIM_ELOAD, "'%s' is damaged: its state is of step %" PRId64, path, state->step);
+    return brim_fail(BRIM_ELOAD, "'%s' is damaged: its state belongs to step %" PRId64, path, state->step);
   for (int i = 0; i < BRIM_CHECKPOINT_PARTS; i++) BRIM_TRY(brim_checkpoint_part_check(path, i, &digest[i]));
   return BRIM_OK;
 }
 
-/* After a kill between publishing and linking. The links are a help for people: a folder that cannot be written
- * is no reason to fail. */
+/* Repairs the links after a kill between publishing and linking. They only serve users, so a folder that cannot be
+ * written is not an error. */
 static void mend_links(const char *folder, int64_t step, int64_t best)
 {
   brim_link_change change[BRIM_LINKS];
   links_choose(folder, step, best, change);
   if (links_prepare(folder, change) != BRIM_OK || links_commit(folder, change) != BRIM_OK)
-    brim_log(BRIM_LOG_DEBUG, "links of '%s': %s", folder, brim_error_text());
+    brim_log(BRIM_LOG_DEBUG, "links in '%s': %s", folder, brim_error_text());
 }
 
 static brim_status find_whole(const char *folder, const steps *all, char *path, size_t room, bool *found)
@@ -327,7 +327,7 @@ static brim_status find_whole(const char *folder, const steps *all, char *path, 
   for (size_t i = all->count; i-- > 0;) {
     BRIM_TRY(step_path(candidate, folder, "", all->item[i], ""));
     if (check_whole(candidate, all->item[i], &state) != BRIM_OK) {
-      brim_log(BRIM_LOG_WARN, "a checkpoint is passed over: %s", brim_error_text());
+      brim_log(BRIM_LOG_WARN, "skipping a checkpoint: %s", brim_error_text());
       continue;
     }
     const int length = snprintf(path, room, "%s", candidate);
@@ -338,8 +338,8 @@ static brim_status find_whole(const char *folder, const steps *all, char *path, 
     return BRIM_OK;
   }
   if (all->count == 0) return BRIM_OK;
-  return brim_fail_add(brim_fail(BRIM_ELOAD, "none of the %zu checkpoints in '%s' is whole", all->count, folder),
-                       "put an undamaged copy there, or start a new run: brim train --from <run>");
+  return brim_fail_add(brim_fail(BRIM_ELOAD, "all %zu checkpoints in '%s' are damaged", all->count, folder),
+                       "restore an undamaged copy, or start a new run: brim train --from <run>");
 }
 
 brim_status brim_checkpoint_find(const char *run_dir, char *path, size_t room, bool *found)

@@ -1,5 +1,5 @@
-/* An attempt to write a checkpoint: the folder aside, and what makes it one of the run's. Internal to the checkpoints'
- * files; the order of steps is in checkpoint.c. */
+/* An attempt to write a checkpoint: the temporary folder, and the steps that publish it. Internal to the checkpoints'
+ * files; checkpoint.c describes the order of steps. */
 #ifndef BRIM_STORE_CHECKPOINT_ATTEMPT_H
 #define BRIM_STORE_CHECKPOINT_ATTEMPT_H
 #include "base/file.h"
@@ -9,30 +9,30 @@
 enum { BRIM_LINK_LAST, BRIM_LINK_BEST, BRIM_LINKS };
 typedef struct brim_link_change {
   const char *name, *aside;
-  int64_t step; /* -1: stays as it is */
+  int64_t step; /* -1: unchanged */
 } brim_link_change;
 
 typedef struct brim_checkpoint_attempt {
   char folder[BRIM_PATH_MAX]; /* <run>/checkpoints */
   char aside[BRIM_PATH_MAX], whole[BRIM_PATH_MAX], old[BRIM_PATH_MAX];
-  bool made_folder, made_aside, moved_old, published; /* how far it has come */
+  bool made_folder, made_aside, moved_old, published; /* progress of the attempt */
   brim_link_change change[BRIM_LINKS];
 } brim_checkpoint_attempt;
-/* One that has not begun: it can be abandoned. */
+/* An attempt that has not begun; it can be abandoned. */
 #define BRIM_CHECKPOINT_ATTEMPT_NONE                                                                                   \
   {                                                                                                                    \
     .change = { {.step = -1}, {.step = -1} }                                                                           \
   }
 
-/* Where the folder aside of a step lies. */
+/* The path of a step's temporary folder. */
 brim_status brim_checkpoint_aside(const char *run_dir, int64_t step, char out[BRIM_PATH_MAX]);
-/* Makes the folder aside, to be filled. After a failure of this or of what follows: abandon. EIO. */
+/* Makes the temporary folder, for the caller to fill. If this or a later call fails, abandon the attempt. EIO. */
 brim_status brim_checkpoint_begin(brim_checkpoint_attempt *attempt, const char *run_dir, int64_t step, int64_t best);
-/* It is filled and synced, and becomes the checkpoint of its step. */
+/* Publishes the folder, filled and synced, as the checkpoint of its step. */
 brim_status brim_checkpoint_publish(brim_checkpoint_attempt *attempt);
-/* Undoes everything, in reverse, and keeps the thread's error text. What even that cannot undo has a name with a dot,
- * and the next sweep gets it. */
+/* Undoes everything, in reverse, and preserves the thread's error text. Leftovers have a name with a leading dot, and
+ * the next sweep removes them. */
 void brim_checkpoint_abandon(brim_checkpoint_attempt *attempt);
-/* The published one is safe: links, and older ones that go. Trouble is a warning. */
+/* After publishing: updates the links and deletes old checkpoints. Errors are only warnings. */
 void brim_checkpoint_conclude(brim_checkpoint_attempt *attempt, const brim_train_state *state, int64_t keep);
 #endif

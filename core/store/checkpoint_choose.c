@@ -13,10 +13,10 @@
 
 #include "base/file.h"
 
-#define WAIT_NANOSECONDS 1000000 /* for a checkpoint that is being deleted, */
-#define WAITS_MAX 2000           /* and how often: the process that deletes it may have been stopped */
+#define WAIT_NANOSECONDS 1000000 /* between looks at a checkpoint that is being deleted */
+#define WAITS_MAX 2000           /* maximum number of looks: the deleting process may have been stopped */
 
-/* Resolves <folder>/<name> if a checkpoint lies there. A name that is too long is not there. */
+/* Resolves <folder>/<name> if it is a checkpoint. A name that is too long does not exist. */
 static bool resolve(const char *folder, const char *name, char *path, size_t room)
 {
   char joined[PATH_MAX], state[PATH_MAX + 16], real[PATH_MAX];
@@ -28,8 +28,8 @@ static bool resolve(const char *folder, const char *name, char *path, size_t roo
   return true;
 }
 
-/* A lock that brim_checkpoint_lock_to_delete sees. False: the run that trains is deleting the checkpoint. Where files
- * cannot be locked nothing is held. */
+/* Takes a lock that brim_checkpoint_lock_to_delete sees. False: the training run is deleting the checkpoint. If files
+ * cannot be locked, there is no lock. */
 static bool take_hold(const char *path, int *hold)
 {
   char state[PATH_MAX + 16];
@@ -43,7 +43,7 @@ static bool take_hold(const char *path, int *hold)
   return false;
 }
 
-/* Where a link leads; empty: it is not a link. */
+/* The target of a link; empty if it is not a link. */
 static void read_link(const char *folder, const char *name, char target[PATH_MAX])
 {
   char joined[PATH_MAX];
@@ -52,7 +52,8 @@ static void read_link(const char *folder, const char *name, char target[PATH_MAX
   target[n > 0 ? n : 0] = '\0';
 }
 
-/* The link is changed before the checkpoint that it led to is deleted: it leads nowhere only if it stays the same. */
+/* The run changes the link before it deletes the link's old target, so a dangling link is an error only if it does
+ * not change. */
 static bool choose(const char *folder, const char *name, char *path, size_t room, int *hold)
 {
   char before[PATH_MAX], after[PATH_MAX];
@@ -89,9 +90,9 @@ brim_status brim_checkpoint_choose(const char *run, const char *which, char *pat
   if (!which) return brim_fail(BRIM_ELOAD, "'%s' has no checkpoint yet", run);
   if (choose(folder, which, path, room, hold)) return BRIM_OK;
   if (strcmp(which, "best") == 0)
-    return brim_fail(BRIM_ELOAD, "'%s' has no best checkpoint\nthere is one if the run keeps validation data: %s", run,
+    return brim_fail(BRIM_ELOAD, "'%s' has no best checkpoint\na run has one if it holds out validation data: %s", run,
                      "dataset.validation_fraction");
   if (strcmp(which, "last") == 0) return brim_fail(BRIM_ELOAD, "'%s' has no checkpoint yet", run);
   if (choose("", which, path, room, hold)) return BRIM_OK;
-  return brim_fail(BRIM_ELOAD, "no checkpoint '%s'\nlooked for %s/%s and %s", which, folder, which, which);
+  return brim_fail(BRIM_ELOAD, "no checkpoint '%s'\nlooked for '%s/%s' and '%s'", which, folder, which, which);
 }

@@ -1,5 +1,5 @@
-/* A checkpoint's tensors into a run's buffers: everything is compared before anything is written, and all
- * that does not fit is told at once. */
+/* Reads a checkpoint's tensors into a run's buffers. Everything is compared before anything is written, and one
+ * message lists all mismatches. */
 #include <string.h>
 
 #include "base/convert.h"
@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "store/checkpoint_state.h"
 
-#define LINES_MAX 24 /* of differences in one message; the rest is counted */
+#define LINES_MAX 24 /* mismatches listed in one message; the others are counted */
 
 typedef struct report {
   brim_text text;
@@ -28,7 +28,8 @@ static bool fits(const brim_safetensor *have, const brim_safetensor *want)
   return true;
 }
 
-/* Each wanted tensor is there in the wanted form; adds a line for each that is not. Returns how many are there. */
+/* Checks that each wanted tensor exists in the wanted form, and adds a line for each that does not. Returns how many
+ * exist. */
 static size_t compare_wanted(const brim_safetensors *file, const brim_safetensor *want, size_t count, const char *part,
                              report *problems)
 {
@@ -86,7 +87,7 @@ static void compare(const brim_safetensors *file, const brim_safetensor *want, s
 static void convert(const brim_safetensor *have, const brim_safetensor *want)
 {
   const size_t count = want->is_slice ? want->count : (size_t)brim_shape_count(&want->shape);
-  void *to = (void *)(uintptr_t)want->data; /* the caller's buffer: const in the struct for writers' sake */
+  void *to = (void *)(uintptr_t)want->data; /* the caller's buffer; const in the struct for writers */
   brim_convert(want->dtype, to, have->dtype, (const char *)have->data + want->first * brim_dtype_bytes(have->dtype),
                count);
 }

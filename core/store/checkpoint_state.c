@@ -1,8 +1,8 @@
-/* state.json: one object, its keys in the order of the table below, then the files, then a checksum of all
- * that stands before it.
+/* state.json: one object, its keys in the order of the table below, then the files, then a checksum of all that
+ * precedes it.
  *
- * Doubles have 17 digits, so that they read back to the same bits; NaN is null and the infinities are strings,
- * because JSON has neither. Hashes are hexadecimal strings: JSON's integers end at 63 bits. */
+ * Doubles have 17 digits, so that they read back to the same bits; NaN is null and infinities are strings, because
+ * JSON has neither. Hashes are hexadecimal strings, as JSON's integers end at 63 bits. */
 #include "store/checkpoint_state.h"
 
 #include <errno.h>
@@ -34,7 +34,7 @@ enum kind { INTEGER, NUMBER, HASH, TEXT };
 typedef struct field {
   const char *key;
   enum kind kind;
-  bool newer; /* checkpoints of before do not have it; then it is 0 */
+  bool newer; /* missing in older checkpoints; then it is 0 */
   size_t offset, size;
 } field;
 #define FIELD(name, form) FIELD_SINCE(name, form, false)
@@ -170,7 +170,7 @@ static char *dump(const json_t *root)
   return json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
 }
 
-/* Of the object as text; `root` has no checksum yet, or no longer. */
+/* The checksum of the object's text; `root` must not contain the checksum. */
 static brim_status checksum(const json_t *root, uint64_t *out)
 {
   char *text = dump(root);
@@ -213,7 +213,7 @@ brim_status brim_checkpoint_state_write(const char *folder, const brim_train_sta
   char *text = status == BRIM_OK ? dump(root) : NULL;
   if (text) {
     const size_t length = strlen(text);
-    text[length] = '\n'; /* in place of the NUL: the file ends its last line */
+    text[length] = '\n'; /* replaces the NUL: the file ends with a newline */
     status = brim_file_write(path, text, length + 1);
   } else if (status == BRIM_OK) {
     status = brim_fail(BRIM_ENOMEM_HOST, "no host memory for '%s'", path);
@@ -229,7 +229,7 @@ static brim_status load(const char *path, json_t **root)
   struct stat info;
   if (stat(path, &info) != 0) return brim_fail(BRIM_ELOAD, "cannot open '%s': %s", path, strerror(errno));
   if (!S_ISREG(info.st_mode) || info.st_size > STATE_BYTES_MAX)
-    return brim_fail(BRIM_ELOAD, "'%s' is damaged: not a file of at most 1 MiB", path);
+    return brim_fail(BRIM_ELOAD, "'%s' is damaged: it is not a regular file of at most 1 MiB", path);
   *root = brim_json_load(path, JSON_REJECT_DUPLICATES, &problem);
   if (*root) return BRIM_OK;
   return brim_fail(BRIM_ELOAD, "'%s' is damaged: line %d, column %d: %s", path, problem.line, problem.column,
@@ -243,7 +243,7 @@ static brim_status check_sum(const char *path, json_t *root)
   json_object_del(root, "checksum");
   BRIM_TRY(checksum(root, &sum));
   if (there && sum == written) return BRIM_OK;
-  return brim_fail(BRIM_ELOAD, "'%s' is damaged: its checksum is not that of its contents", path);
+  return brim_fail(BRIM_ELOAD, "'%s' is damaged: its checksum does not match its contents", path);
 }
 
 static brim_status take_digests(const char *path, const json_t *files, brim_file_digest *digest)
@@ -263,7 +263,7 @@ static brim_status take_state(const char *path, json_t *root, brim_train_state *
   const json_t *version = json_object_get(root, "version");
   if (!json_is_integer(version)) return brim_fail(BRIM_ELOAD, "'%s' is damaged: it has no version", path);
   if (json_integer_value(version) != STATE_VERSION)
-    return brim_fail(BRIM_ELOAD, "'%s' has version %lld; this brim reads version %d", path,
+    return brim_fail(BRIM_ELOAD, "'%s' has version %lld, but this brim reads version %d", path,
                      (long long)json_integer_value(version), STATE_VERSION);
   BRIM_TRY(check_sum(path, root));
   for (size_t i = 0; i < FIELD_COUNT; i++)
@@ -280,7 +280,7 @@ brim_status brim_checkpoint_state_read(const char *folder, brim_train_state *sta
   json_t *root = NULL;
   BRIM_TRY(brim_path_join(path, folder, STATE_NAME));
   BRIM_TRY(load(path, &root));
-  memset(state, 0, sizeof *state); /* padding too: states are compared and hashed as bytes */
+  memset(state, 0, sizeof *state); /* including padding: states are compared and hashed as bytes */
   const brim_status status = take_state(path, root, state, digest);
   json_decref(root);
   return status;
@@ -292,7 +292,7 @@ brim_status brim_checkpoint_read_state(const char *path, brim_train_state *state
   return brim_checkpoint_state_read(path, state, digest);
 }
 
-/* ---- the files beside it ---- */
+/* ---- the other files ---- */
 
 brim_status brim_checkpoint_part_check(const char *folder, enum brim_checkpoint_part part,
                                        const brim_file_digest *expected)
@@ -305,6 +305,6 @@ brim_status brim_checkpoint_part_check(const char *folder, enum brim_checkpoint_
     return brim_fail(BRIM_ELOAD, "'%s' is damaged: it has %" PRIu64 " bytes, but was written with %" PRIu64, path,
                      found.bytes, expected->bytes);
   if (found.hash != expected->hash)
-    return brim_fail(BRIM_ELOAD, "'%s' is damaged: its bytes are not those that were written", path);
+    return brim_fail(BRIM_ELOAD, "'%s' is damaged: its contents have changed since it was written", path);
   return BRIM_OK;
 }

@@ -1,5 +1,5 @@
-/* state.json of a checkpoint: the run's state, and length and hash of the files beside it. Internal to the
- * checkpoints' files. */
+/* state.json of a checkpoint: the run's state, and length and hash of the other files. Internal to the checkpoints'
+ * files. */
 #ifndef BRIM_STORE_CHECKPOINT_STATE_H
 #define BRIM_STORE_CHECKPOINT_STATE_H
 #include "store/checkpoint.h"
@@ -10,10 +10,10 @@ extern const char *const brim_checkpoint_part_name[BRIM_CHECKPOINT_PARTS]; /* "m
 /* Writes <folder>/state.json, synced. EIO; EINVAL for an id that is not UTF-8. */
 brim_status brim_checkpoint_state_write(const char *folder, const brim_train_state *state,
                                         const brim_file_digest digest[BRIM_CHECKPOINT_PARTS]);
-/* Reads it back. ELOAD for a damaged one. */
+/* Reads it back. ELOAD if it is damaged. */
 brim_status brim_checkpoint_state_read(const char *folder, brim_train_state *state,
                                        brim_file_digest digest[BRIM_CHECKPOINT_PARTS]);
-/* Reads a file of the checkpoint whole and compares it with what state.json says. ELOAD if it differs. */
+/* Reads a whole file of the checkpoint and compares it with state.json. ELOAD if it differs. */
 brim_status brim_checkpoint_part_check(const char *folder, enum brim_checkpoint_part part,
                                        const brim_file_digest *expected);
 #endif

@@ -1,4 +1,4 @@
-/* Filling a checkpoint's folder: by one process, or by all ranks of a job. */
+/* Fills a checkpoint's folder: by one process, or by all ranks of a job. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -10,7 +10,8 @@
 #include "store/checkpoint_attempt.h"
 #include "store/checkpoint_state.h"
 
-/* state.json counts their records, those of participants.jsonl as rounds: after a power cut they must not be fewer. */
+/* state.json counts their records (those of participants.jsonl are rounds), so after a power failure there must not
+ * be fewer. */
 static brim_status sync_logs(const char *run_dir)
 {
   static const char *const names[] = {"metrics.jsonl", "events.jsonl", "participants.jsonl"};
@@ -25,7 +26,7 @@ static brim_status sync_logs(const char *run_dir)
   return BRIM_OK;
 }
 
-/* Of the safetensors' headers: pairs, NULL behind the last. */
+/* For the safetensors' headers: pairs, terminated by NULL. */
 #define METADATA(state)                                                                                                \
   {                                                                                                                    \
     "format", "pt", "producer", "brim", "model", (state)->model_id, NULL                                               \
@@ -61,7 +62,7 @@ static brim_status write_files(const char *folder, const brim_train_state *state
 
 static brim_status fail(const brim_train_state *state, brim_status status)
 {
-  return brim_fail_add(status, "the checkpoint of step %" PRId64 " was not written; earlier ones are as they were",
+  return brim_fail_add(status, "the checkpoint of step %" PRId64 " was not written; earlier ones are unchanged",
                        state->step);
 }
 
@@ -115,7 +116,7 @@ static brim_status write_shares(const char *run_dir, const brim_train_state *sta
   return BRIM_OK;
 }
 
-/* All shares are there: the manifest comes last. */
+/* Writes the manifest, once all shares are on disk. */
 static brim_status sign(const char *folder, const brim_train_state *state, const brim_checkpoint_tensors *tensors)
 {
   brim_file_digest digest[BRIM_CHECKPOINT_PARTS];
@@ -128,8 +129,8 @@ static brim_status sign(const char *folder, const brim_train_state *state, const
   return brim_folder_sync(folder);
 }
 
-/* The first rank makes the folder and publishes it; between the meetings all write. Whoever fails, all leave at the
- * same meeting. */
+/* The first rank makes the folder and publishes it; all ranks write between the meetings. If any rank fails, all
+ * leave at the same meeting. */
 static brim_status write_sliced(brim_checkpoint_attempt *a, bool *published, const char *run_dir,
                                 const brim_train_state *state, const brim_checkpoint_tensors *tensors,
                                 const brim_checkpoint_ranks *ranks)
@@ -156,7 +157,7 @@ brim_status brim_checkpoint_write_together(const char *run_dir, const brim_train
     const brim_status status = first ? brim_checkpoint_write(run_dir, state, tensors, keep) : BRIM_OK;
     return ranks->meet(ranks->context, status);
   }
-  bool published = false; /* then it counts, whatever becomes of other ranks */
+  bool published = false; /* from then on it is valid, even if other ranks fail */
   const brim_status status = write_sliced(&a, &published, run_dir, state, tensors, ranks);
   if (published) brim_checkpoint_conclude(&a, state, keep);
   if (status != BRIM_OK && first && !published) brim_checkpoint_abandon(&a);

@@ -1,4 +1,4 @@
-/* See feature_file.h. Numbers are in the host's order: the folder is the host's own. */
+/* See feature_file.h. Numbers are in the host's byte order, as the folder belongs to the host. */
 #include "store/feature_file.h"
 
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 #include "brim/host.h"
 
 #define MAGIC 0x3153544145464D42u /* "BMFEATS1" */
-#define HEADER_BYTES 4096u        /* what follows begins on a page */
+#define HEADER_BYTES 4096u        /* the data after it begins on a page */
 #define WAIT_NANOSECONDS 50000000
 
 typedef struct header {
@@ -28,14 +28,13 @@ brim_status brim_feature_file_path(uint64_t key, char out[BRIM_PATH_MAX])
 {
   char folder[BRIM_PATH_MAX];
   const int folder_length = brim_cache_folder(folder, sizeof folder);
-  if (folder_length < 0)
-    return brim_fail(BRIM_ECONFIG, "there is no folder to keep features in: set XDG_CACHE_HOME, or HOME");
+  if (folder_length < 0) return brim_fail(BRIM_ECONFIG, "no folder to keep features in: set XDG_CACHE_HOME or HOME");
   const int length = snprintf(out, BRIM_PATH_MAX, "%s/features/%016llx.bin", folder, (unsigned long long)key);
   if (folder_length < BRIM_PATH_MAX && length < BRIM_PATH_MAX) return BRIM_OK;
   return brim_fail(BRIM_ECONFIG, "the path of the folder to keep features in is too long: see XDG_CACHE_HOME");
 }
 
-/* ---- where things lie ---- */
+/* ---- offsets ---- */
 
 static uint64_t label_offset(const brim_feature_shape *s, enum brim_feature_split split)
 {
@@ -79,7 +78,7 @@ bool brim_feature_file_open(const char *path, const brim_feature_shape *shape, b
   if (is_whole(fd, &expected))
     map = mmap(NULL, expected.bytes, PROT_READ, MAP_SHARED, fd, 0);
   else
-    brim_log(BRIM_LOG_WARN, "%s is not what features were kept in: they are computed again", path);
+    brim_log(BRIM_LOG_WARN, "'%s' is not a valid file of features: computing them again", path);
   close(fd);
   if (map == MAP_FAILED) return false;
   *out = (brim_feature_file){*shape, map, expected.bytes};
@@ -103,15 +102,15 @@ const float *brim_feature_file_sample(const brim_feature_file *file, enum brim_f
 
 /* ---- writing ---- */
 
-/* Waits until no other process makes it. */
+/* Waits until no other process is writing the file. */
 static brim_status begin(brim_feature_writer *w, const volatile int *stop)
 {
-  for (bool told = false;;) {
+  for (bool logged = false;;) {
     BRIM_TRY(brim_cache_begin(w->path, &w->fd));
     if (w->fd >= 0) return BRIM_OK;
     if (stop && *stop) return brim_fail(BRIM_EINTERRUPTED, "interrupted while another run computed the features");
-    if (!told) brim_log(BRIM_LOG_INFO, "features: another run computes them, waiting");
-    told = true;
+    if (!logged) brim_log(BRIM_LOG_INFO, "features: waiting for another run that computes them");
+    logged = true;
     nanosleep(&(struct timespec){.tv_nsec = WAIT_NANOSECONDS}, NULL);
   }
 }

@@ -1,5 +1,5 @@
-/* The file that features are kept in: a header, then for each split labels and features of its samples. Places of
- * samples that are not used are holes. Written aside and renamed, so it is whole or not there; mapped to be read. */
+/* The file of computed features: a header, then labels and features of the samples of each split. Unused samples are
+ * holes. Written aside and renamed, so it is complete or absent; mapped for reading. */
 #ifndef BRIM_STORE_FEATURE_FILE_H
 #define BRIM_STORE_FEATURE_FILE_H
 #include <stdbool.h>
@@ -9,11 +9,11 @@
 
 enum brim_feature_split { BRIM_FEATURES_TRAIN, BRIM_FEATURES_TEST, BRIM_FEATURES_SPLITS };
 
-/* What a file is of. */
+/* Identifies the contents of a file. */
 typedef struct brim_feature_shape {
   uint64_t key, weights;               /* hashes */
   int64_t values;                      /* of a sample */
-  int64_t count[BRIM_FEATURES_SPLITS]; /* samples; of a split that is not there 0 */
+  int64_t count[BRIM_FEATURES_SPLITS]; /* samples; 0 if the split does not exist */
 } brim_feature_shape;
 
 typedef struct brim_feature_file {
@@ -22,29 +22,29 @@ typedef struct brim_feature_file {
   uint64_t bytes;
 } brim_feature_file;
 
-/* "<the user's cache folder>/brim/features/<key>.bin". ECONFIG if the environment names no such folder. */
+/* "<the user's cache folder>/brim/features/<key>.bin". ECONFIG if the environment does not name that folder. */
 brim_status brim_feature_file_path(uint64_t key, char out[BRIM_PATH_MAX]);
-/* False if there is none of this shape; one that is damaged is told. */
+/* False if there is no file of this shape; warns about a damaged one. */
 bool brim_feature_file_open(const char *path, const brim_feature_shape *shape, brim_feature_file *out);
 void brim_feature_file_close(brim_feature_file *file);
 /* [any thread] `values` floats. */
 const float *brim_feature_file_sample(const brim_feature_file *file, enum brim_feature_split split, int64_t i,
                                       int32_t *label);
 
-/* One that is being written. EIO. */
+/* A file being written. EIO. */
 typedef struct brim_feature_writer {
   brim_feature_shape shape;
   char path[BRIM_PATH_MAX];
   int fd;
 } brim_feature_writer;
-/* Only one process makes a file: waits for another one that does, until *stop becomes nonzero (NULL: never). So look
- * whether the file is there when this returns. EINTERRUPTED. */
+/* Only one process writes a file: waits for another one that does, until *stop becomes nonzero (may be NULL). So the
+ * caller must check whether the file exists when this returns. EINTERRUPTED. */
 brim_status brim_feature_writer_open(brim_feature_writer *w, const char *path, const brim_feature_shape *shape,
                                      const volatile int *stop);
 brim_status brim_feature_writer_put(brim_feature_writer *w, enum brim_feature_split split, int64_t i,
                                     const float *values, int32_t label);
-/* With OK the file is there; else it is removed. */
+/* On OK the file exists; else it is removed. */
 brim_status brim_feature_writer_close(brim_feature_writer *w);
-/* Removes it, and leaves the thread's error text alone. */
+/* Removes the file and preserves the thread's error text. */
 void brim_feature_writer_cancel(brim_feature_writer *w);
 #endif

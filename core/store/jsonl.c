@@ -14,11 +14,11 @@
 #include "base/file.h"
 #include "base/utf8.h"
 
-#define REST_BYTES 512 /* of the line, that a text leaves for what follows it */
+#define REST_BYTES 512 /* of the line, reserved for the fields after a text */
 #define ESCAPE_BYTES 6 /* "\u001f", the longest form of one character */
 #define ELLIPSIS "..."
 
-/* Finds the length of the first `keep` lines (or of all whole ones) and how many they are. */
+/* Finds the length and the number of the first `keep` lines, or of all complete ones. */
 static brim_status measure(brim_jsonl *log, int64_t keep)
 {
   char buffer[16384];
@@ -36,14 +36,14 @@ static brim_status measure(brim_jsonl *log, int64_t keep)
   return BRIM_OK;
 }
 
-/* A file that was deleted or cut is no reason not to go on with a run, whose state counts its records: others come in
- * their places. */
+/* A deleted or truncated file must not prevent a resume: since the state counts its records, placeholders take the
+ * place of the missing ones. */
 static brim_status fill_up(brim_jsonl *log, int64_t keep)
 {
   if (keep == BRIM_JSONL_ALL || log->records >= keep) return BRIM_OK;
   brim_log(BRIM_LOG_WARN,
            "'%s' has %" PRId64 " records, but the checkpoint was made when it had %" PRId64
-           ": the others are lost, and the run goes on without them",
+           ": the others are lost, and the run continues without them",
            log->path, log->records, keep);
   while (log->records < keep) {
     brim_jsonl_begin(log);
@@ -57,7 +57,7 @@ static brim_status cut(brim_jsonl *log, int64_t keep)
 {
   BRIM_TRY(measure(log, keep));
   if (ftruncate(log->fd, log->bytes) != 0)
-    return brim_fail(BRIM_EIO, "cannot cut '%s' to %" PRId64 " bytes: %s", log->path, log->bytes, strerror(errno));
+    return brim_fail(BRIM_EIO, "cannot truncate '%s' to %" PRId64 " bytes: %s", log->path, log->bytes, strerror(errno));
   return fill_up(log, keep);
 }
 
@@ -114,8 +114,8 @@ void brim_jsonl_int(brim_jsonl *log, const char *key, int64_t value)
 void brim_jsonl_number(brim_jsonl *log, const char *key, double value)
 {
   char text[32] = "null";
-  /* A double that has a decimal form of up to 15 digits prints as that form with %.15g, which drops trailing zeros;
-   * any other needs 16 or 17. */
+  /* A double with a decimal form of up to 15 digits prints in that form with %.15g, which drops trailing zeros; any
+   * other needs 16 or 17. */
   for (int digits = 15; isfinite(value) && digits <= 17; digits++) {
     snprintf(text, sizeof text, "%.*g", digits, value);
     if (strtod(text, NULL) == value) break;
@@ -124,7 +124,7 @@ void brim_jsonl_number(brim_jsonl *log, const char *key, double value)
   put(log, text, strlen(text));
 }
 
-/* One character of a text, as it stands in JSON. */
+/* Writes one character of a text as JSON. */
 static void put_character(brim_jsonl *log, const char **s, const char *end)
 {
   static const char plain[] = "\"\\\b\f\n\r\t", letter[] = "\"\\bfnrt";
@@ -166,7 +166,7 @@ brim_status brim_jsonl_append(brim_jsonl *log, const char *line, size_t bytes)
     if (n <= 0) {
       const int reason = n < 0 ? errno : ENOSPC;
       if (done > 0 && ftruncate(log->fd, log->bytes) != 0)
-        return brim_fail(BRIM_EIO, "cannot write '%s', and it ends in half a line now: %s", log->path,
+        return brim_fail(BRIM_EIO, "cannot write '%s', and it now ends in an incomplete line: %s", log->path,
                          strerror(reason));
       return brim_fail(BRIM_EIO, "cannot write '%s': %s", log->path, strerror(reason));
     }
@@ -189,6 +189,6 @@ brim_status brim_jsonl_end(brim_jsonl *log)
 
 void brim_jsonl_close(brim_jsonl *log)
 {
-  if (log->path[0] && log->fd >= 0) close(log->fd); /* every record was written already */
+  if (log->path[0] && log->fd >= 0) close(log->fd); /* every record has already been written */
   *log = (brim_jsonl){.fd = -1};
 }

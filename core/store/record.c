@@ -42,5 +42,5 @@ brim_status brim_record_read(const char *run, const char *name, json_t **out)
   BRIM_TRY(brim_path_join(path, run, name));
   if (access(path, F_OK) != 0) return BRIM_OK;
   *out = brim_json_load(path, JSON_REJECT_DUPLICATES, &problem);
-  return *out ? BRIM_OK : brim_fail(BRIM_ELOAD, "'%s' cannot be read: %s", path, problem.text);
+  return *out ? BRIM_OK : brim_fail(BRIM_ELOAD, "cannot read '%s': %s", path, problem.text);
 }

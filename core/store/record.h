@@ -1,4 +1,4 @@
-/* Small JSON files of a run's folder: written whole or not at all, and read back. */
+/* Small JSON files in a run's folder, written atomically and read back. */
 #ifndef BRIM_STORE_RECORD_H
 #define BRIM_STORE_RECORD_H
 #include <jansson.h>
@@ -7,8 +7,8 @@
 
 /* Writes <run>/<name>. EIO with the reason. */
 brim_status brim_record_write(const char *run, const char *name, const json_t *record);
-/* *out: the caller's; NULL if there is no such file. ELOAD if it cannot be read. */
+/* *out belongs to the caller; NULL if there is no such file. ELOAD if it cannot be read. */
 brim_status brim_record_read(const char *run, const char *name, json_t **out);
-/* json_load_file() of a regular file: does not wait for the other end of a pipe. `problem` may be NULL. */
+/* json_load_file() for regular files: does not block on a pipe. `problem` may be NULL. */
 json_t *brim_json_load(const char *path, size_t flags, json_error_t *problem);
 #endif

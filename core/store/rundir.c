@@ -1,4 +1,4 @@
-/* Run folders: made once, locked by one process, their small files replaced whole. See rundir.h. */
+/* Run folders: made once, locked by one process; their small files are replaced atomically. See rundir.h. */
 #include "store/rundir.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 
 #include "base/file.h"
 
-#define ATTEMPTS_MAX 1000 /* runs of one name started in one second */
+#define ATTEMPTS_MAX 1000 /* runs with the same name that start in the same second */
 
 /* The folder part of a path, "." if it has none; returns the last part. */
 static const char *split(const char *path, char *folder)
@@ -55,7 +55,7 @@ brim_status brim_file_write_atomic(const char *path, const char *text, size_t by
   return brim_file_publish(aside, path, folder);
 }
 
-/* What only a run leaves in its folder, and what others may have there too: run_marks[FIRST_OTHER] and later. */
+/* Names that only a run leaves in its folder; from run_marks[FIRST_OTHER] on, names that other programs use too. */
 enum { FIRST_OTHER = 4 };
 static const char *const run_marks[] = {"config.yaml",        "metrics.jsonl",  "checkpoints",  "summary.json",
                                         "sources.yaml",       "overrides.yaml", "plugins.json", "plan.json",
@@ -66,11 +66,11 @@ static brim_status fail_taken(const char *dir, size_t mark)
 {
   if (mark >= FIRST_OTHER)
     return brim_fail(BRIM_ECONFIG,
-                     "'%s' has a file %s already, which the run would write over\nname another run.dir, or none", dir,
+                     "'%s' already has a file %s, which the run would overwrite\nset another run.dir, or none", dir,
                      run_marks[mark]);
   return brim_fail(BRIM_ECONFIG,
-                   "'%s' holds a run already (it has %s)\nto go on with it: brim train --resume %s\n"
-                   "for a new run: another run.dir, or none",
+                   "'%s' already holds a run (it has %s)\nto resume it: brim train --resume %s\nfor a new run, set "
+                   "another run.dir, or none",
                    dir, run_marks[mark], dir);
 }
 
@@ -79,7 +79,8 @@ static brim_status create_given(const char *dir)
   char path[BRIM_PATH_MAX];
   struct stat info;
   BRIM_TRY(brim_path_join(path, dir, BRIM_RUN_LOCK_NAME));
-  const bool was_begun = lstat(path, &info) == 0; /* and ended before it had a configuration: its files are a run's */
+  const bool was_begun =
+      lstat(path, &info) == 0; /* it ended before it had a configuration; its files belong to a run */
   const size_t count = was_begun ? FIRST_OTHER : sizeof run_marks / sizeof run_marks[0];
   for (size_t i = 0; i < count; i++) {
     BRIM_TRY(brim_path_join(path, dir, run_marks[i]));
@@ -95,8 +96,7 @@ brim_status brim_run_check_dir(const char *dir)
   const size_t length = strcmp(real, "/") == 0 ? 0 : strlen(real);
   if (strncmp(here, real, length) != 0 || (here[length] != '/' && here[length] != '\0')) return BRIM_OK;
   return brim_fail(BRIM_ECONFIG,
-                   "run.dir=%s is %s: a run needs a folder of its own\nchoose a new one, such as run.dir=runs/first",
-                   dir,
+                   "run.dir=%s is %s: a run needs its own folder\nchoose a new one, such as run.dir=runs/first", dir,
                    length == 0    ? "the root folder"
                    : here[length] ? "a folder above the working folder"
                                   : "the working folder");
@@ -108,7 +108,7 @@ brim_status brim_make_stamped_folder(const char *before, char *path, size_t room
   struct tm local;
   const time_t now = time(NULL);
   if (!localtime_r(&now, &local) || strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &local) == 0)
-    return brim_fail(BRIM_EINTERNAL, "the clock shows no date: %s", strerror(errno));
+    return brim_fail(BRIM_EINTERNAL, "cannot convert the current time to a date: %s", strerror(errno));
   for (int i = 1; i <= ATTEMPTS_MAX; i++) {
     char number[16] = "";
     if (i > 1) snprintf(number, sizeof number, "-%d", i);
@@ -116,9 +116,9 @@ brim_status brim_make_stamped_folder(const char *before, char *path, size_t room
     if (length < 0 || (size_t)length >= room)
       return brim_fail(BRIM_ECONFIG, "'%.100s...' is too long for the name of a folder", before);
     if (mkdir(path, 0777) == 0) return BRIM_OK;
-    if (errno != EEXIST) return brim_make_folders(path); /* says why not */
+    if (errno != EEXIST) return brim_make_folders(path); /* reports the reason */
   }
-  return brim_fail(BRIM_EIO, "cannot make folder '%s': %d of that name are there", path, ATTEMPTS_MAX);
+  return brim_fail(BRIM_EIO, "cannot make folder '%s': %d with that name exist", path, ATTEMPTS_MAX);
 }
 
 static brim_status create_named(const char *name, char *path, size_t room)
@@ -148,7 +148,8 @@ brim_status brim_run_create(const char *dir, const char *name, char *path, size_
   return create_named(name, path, room);
 }
 
-/* What a killed process was writing when it ended. Only brim's own names: the folder may have been there before. */
+/* Removes files that a killed process was writing. Only brim's own names: the folder may have existed before the run.
+ */
 static void remove_asides(const char *path)
 {
   char file[BRIM_PATH_MAX], folder[BRIM_PATH_MAX], aside[BRIM_PATH_MAX];
@@ -157,7 +158,7 @@ static void remove_asides(const char *path)
       unlink(aside);
 }
 
-/* " (process 7)", the holder of the lock; "" if it has not written its number there. */
+/* " (process 7)", the holder of the lock; "" if it has not written its process id there. */
 static const char *lock_holder(int fd, char *out, size_t room)
 {
   char text[32] = "";
@@ -173,7 +174,7 @@ static void sign_lock(int fd)
   char text[32];
   const int length = snprintf(text, sizeof text, "%ld\n", (long)getpid());
   if (pwrite(fd, text, (size_t)length, 0) != length || ftruncate(fd, length) != 0)
-    brim_log(BRIM_LOG_DEBUG, "the run's lock does not name this process: %s", strerror(errno));
+    brim_log(BRIM_LOG_DEBUG, "cannot write this process's id to the run's lock: %s", strerror(errno));
 }
 
 brim_status brim_run_lock(const char *path, int *fd)
@@ -181,8 +182,7 @@ brim_status brim_run_lock(const char *path, int *fd)
   char name[BRIM_PATH_MAX];
   BRIM_TRY(brim_path_join(name, path, BRIM_RUN_LOCK_NAME));
   const int lock = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-  if (lock < 0 && (errno == ENOENT || errno == ENOTDIR))
-    return brim_fail(BRIM_EINVAL, "there is no run folder '%s'", path);
+  if (lock < 0 && (errno == ENOENT || errno == ENOTDIR)) return brim_fail(BRIM_EINVAL, "no run folder '%s'", path);
   if (lock < 0) return brim_fail(BRIM_EIO, "cannot open the run's lock '%s': %s", name, brim_open_reason(errno));
   if (flock(lock, LOCK_EX | LOCK_NB) == 0) {
     sign_lock(lock);
@@ -193,7 +193,7 @@ brim_status brim_run_lock(const char *path, int *fd)
   brim_status status;
   char holder[48];
   if (errno == EWOULDBLOCK)
-    status = brim_fail(BRIM_EINVAL, "run '%s' is in use by another brim%s: wait for it, or stop it", path,
+    status = brim_fail(BRIM_EINVAL, "run '%s' is in use by another brim%s: wait for it or stop it", path,
                        lock_holder(lock, holder, sizeof holder));
   else
     status = brim_fail(BRIM_EIO, "cannot lock '%s': %s", name, strerror(errno));

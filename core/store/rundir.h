@@ -8,27 +8,27 @@
 
 #include "base/file.h"
 #include "brim/status.h"
-#include "store/jsonl.h" /* what a run appends to */
+#include "store/jsonl.h" /* the log type of a run */
 
-/* Writes a whole file aside (".<name>.tmp" beside it), syncs it, and renames it into place: at `path` are the
+/* Writes a whole file aside (".<name>.tmp" in the same folder), syncs it, and renames it into place: `path` has the
  * old bytes or the new ones, never a part. One writer at a time. EIO with the reason. */
 brim_status brim_file_write_atomic(const char *path, const char *text, size_t bytes);
-/* Its two halves, for files that are written otherwise. The name aside, and the folder; both hold BRIM_PATH_MAX bytes.
- */
+/* Its two halves, for files that are written in another way. The temporary name and the folder hold BRIM_PATH_MAX
+ * bytes each. */
 brim_status brim_path_aside(const char *path, char *folder, char *aside);
-/* Renames what is whole and synced into place; on failure it is removed. */
+/* Renames a complete, synced file into place; removes it on failure. */
 brim_status brim_file_publish(const char *aside, const char *path, const char *folder);
-/* Makes the folder <before>YYYYmmdd-HHMMSS, numbered if taken ("-2"), whose parent is there, and writes its path. */
+/* Makes the folder <before>YYYYmmdd-HHMMSS, numbered if taken ("-2"), and writes its path. The parent must exist. */
 brim_status brim_make_stamped_folder(const char *before, char *path, size_t room);
-/* ECONFIG if it is the working folder, or one above it: a run needs a folder of its own. */
+/* ECONFIG if it is the working folder or one above it: a run needs its own folder. */
 brim_status brim_run_check_dir(const char *dir);
-/* Makes a new run's folder. `dir` set: that one, which must not hold a run already (ECONFIG says to use
- * --resume or another run.dir), nor other files of the names that a run writes. `dir` empty:
- * runs/<name>-YYYYmmdd-HHMMSS, numbered if taken ("-2"). `name` is a single part of a path (else ECONFIG). */
+/* Makes a new run's folder. `dir` set: that one, which must not hold a run already (ECONFIG says to use --resume or
+ * another run.dir) nor other files with names that a run writes. `dir` empty: runs/<name>-YYYYmmdd-HHMMSS, numbered
+ * if taken ("-2"). `name` must be a single path component (else ECONFIG). */
 brim_status brim_run_create(const char *dir, const char *name, char *path, size_t room);
 #define BRIM_RUN_LOCK_NAME ".lock"
-/* One process per run folder: a lock (flock on <run>/.lock), released when the process ends or closes
- * *fd. EINVAL, with its process number, if another process holds it, or if there is no such folder. Only the
- * holder may write below `path`. */
+/* Locks a run's folder (flock on <run>/.lock); the lock is released when the process ends or closes *fd. EINVAL if
+ * another process, which the text names, holds it, or if there is no such folder. Only the holder may write below
+ * `path`. */
 brim_status brim_run_lock(const char *path, int *fd);
 #endif

@@ -1,6 +1,6 @@
-/* Reading safetensors, as strict as the format's own library: the header is at most 100 MB of JSON
- * without duplicate keys, and the tensors' byte ranges cover the data exactly once. A file is mapped; the
- * table of tensors points into the mapping. */
+/* Reads safetensors, as strictly as the format's own library: the header is at most 100 MB of JSON without duplicate
+ * keys, and the byte ranges of the tensors cover the data exactly once. The file is mapped, and the table of tensors
+ * points into the mapping. */
 #include "store/safetensors.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 #include "base/text.h"
 #include "store/safetensors_format.h"
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors lie in memory as they do in a file");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors have the same layout in memory and in a file");
 
 typedef struct entry {
   brim_safetensor tensor;
@@ -26,25 +26,25 @@ typedef struct entry {
 } entry;
 
 struct brim_safetensors {
-  void *map; /* NULL: the bytes are the caller's */
+  void *map; /* NULL: the bytes belong to the caller */
   size_t map_bytes;
   brim_arena arena;
-  const char **metadata;           /* key, value, ..., NULL; NULL: none */
+  const char **metadata;           /* key, value, ..., NULL; may be NULL */
   brim_safetensor *tensor;         /* in the order of the data */
   const brim_safetensor **by_name; /* sorted */
   size_t count;
 };
 
-/* A complaint: BAD("format", path, arguments of the format...). */
+/* Error: BAD("format", path, arguments of the format...). */
 #define BAD(...) brim_fail(BRIM_ELOAD, "'%s' is not a safetensors file that brim can read: " __VA_ARGS__)
 
-/* A name for a message: it may come from a broken file, so only its start. */
+/* A name in a message; only its beginning, as the file may be broken. */
 #define NAME "tensor '%.200s'"
 
 /* The format's types. */
 static const struct {
   const char *name;
-  uint32_t bytes, dtype; /* 0: brim has none like it */
+  uint32_t bytes, dtype; /* 0: brim has no such type */
 } types[] = {
     {"F64", 8, BRIM_DTYPE_F64},
     {"F32", 4, BRIM_DTYPE_F32},
@@ -94,10 +94,10 @@ static brim_status parse_dtype(const char *path, const char *name, const json_t 
     tensor->type = types[i].name;
     return BRIM_OK;
   }
-  return BAD(NAME " has dtype %.20s, which is none of the format's", path, name, text);
+  return BAD(NAME " has dtype %.20s, which the format does not define", path, name, text);
 }
 
-/* Also the bytes that the shape asks for, which a hostile file makes overflow. */
+/* Also computes the bytes that the shape needs, which overflow in a hostile file. */
 static brim_status parse_shape(const char *path, const char *name, const json_t *value, brim_safetensor *tensor,
                                uint64_t *bytes)
 {
@@ -111,7 +111,7 @@ static brim_status parse_shape(const char *path, const char *name, const json_t 
     const json_t *dim = json_array_get(value, i);
     tensor->shape.dim[i] = json_integer_value(dim);
     if (!json_is_integer(dim) || tensor->shape.dim[i] < 0)
-      return BAD("dimension %zu of " NAME " is not a whole number from 0", path, i, name);
+      return BAD("dimension %zu of " NAME " is not a non-negative integer", path, i, name);
     if (__builtin_mul_overflow(total, tensor->shape.dim[i], &total))
       return BAD("the size of " NAME " overflows", path, name);
   }
@@ -148,7 +148,7 @@ static brim_status read_metadata(const char *path, json_t *map, brim_safetensors
   size_t count = 0;
   const char *key;
   json_t *value;
-  if (json_is_null(map)) return BRIM_OK; /* the library takes it for none */
+  if (json_is_null(map)) return BRIM_OK; /* the format's library accepts it as none */
   if (!json_is_object(map)) return BAD(BRIM_SAFETENSORS_METADATA " is not an object", path);
   file->metadata = BRIM_ARENA_NEW(&file->arena, const char *, 2 * json_object_size(map) + 1);
   json_object_foreach(map, key, value)
@@ -168,7 +168,7 @@ static int compare_entries(const void *a, const void *b)
   return x->order < y->order ? -1 : x->order > y->order;
 }
 
-/* `entries`, sorted, lie back to back and end where the data ends. */
+/* Checks that the sorted `entries` lie back to back and end where the data ends. */
 static brim_status check_cover(const char *path, const entry *entries, size_t count, uint64_t data_bytes)
 {
   uint64_t expected = 0;
@@ -181,7 +181,8 @@ static brim_status check_cover(const char *path, const entry *entries, size_t co
   }
   if (expected == data_bytes) return BRIM_OK;
   return BAD("its tensors take %llu bytes, but %llu follow the header (%s)", path, (unsigned long long)expected,
-             (unsigned long long)data_bytes, data_bytes < expected ? "the file is cut short" : "bytes are left over");
+             (unsigned long long)data_bytes,
+             data_bytes < expected ? "the file is cut short" : "extra bytes at the end");
 }
 
 static brim_status read_entries(const char *path, json_t *header, brim_safetensors *file, entry *entries, size_t *count)
@@ -216,7 +217,7 @@ static brim_status header_extent(const char *path, const unsigned char *bytes, s
   if (size < BRIM_SAFETENSORS_LENGTH_BYTES) return BAD("it has only %zu bytes", path, size);
   memcpy(length, bytes, sizeof *length);
   if (*length > BRIM_SAFETENSORS_HEADER_MAX)
-    return BAD("its header claims %llu bytes; 100 MB is the most", path, (unsigned long long)*length);
+    return BAD("its header claims %llu bytes; the maximum is 100 MB", path, (unsigned long long)*length);
   if (*length > size - BRIM_SAFETENSORS_LENGTH_BYTES)
     return BAD("its header claims %llu bytes, but the file ends after %zu", path, (unsigned long long)*length, size);
   return BRIM_OK;
@@ -280,9 +281,9 @@ static brim_status map_file(const char *path, void **map, size_t *bytes)
   if (fd < 0) return brim_fail(BRIM_ELOAD, "cannot open '%s': %s", path, brim_open_reason(errno));
   brim_status status = BRIM_OK;
   if (fstat(fd, &info) != 0)
-    status = brim_fail(BRIM_ELOAD, "cannot look at '%s': %s", path, strerror(errno));
+    status = brim_fail(BRIM_ELOAD, "cannot stat '%s': %s", path, strerror(errno));
   else if (!S_ISREG(info.st_mode))
-    status = BAD("it is not a plain file", path);
+    status = BAD("it is not a regular file", path);
   else if (info.st_size < BRIM_SAFETENSORS_LENGTH_BYTES)
     status = BAD("it has only %lld bytes", path, (long long)info.st_size);
   if (status == BRIM_OK) {

@@ -1,4 +1,4 @@
-/* Writing safetensors: by one process, which hashes what it writes, or by the ranks of a job side by side. */
+/* Writes safetensors: by one process, which hashes the bytes, or by the ranks of a job in parallel. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -37,7 +37,7 @@ static json_t *describe(const brim_safetensor *tensor, uint64_t begin)
                    (json_int_t)begin, (json_int_t)(begin + tensor_bytes(tensor)));
 }
 
-/* Wider elements first: then every tensor is aligned to its elements without any padding. */
+/* Wider elements first, so every tensor is aligned to its elements without padding. */
 static const uint32_t width_order[] = {8, 4, 2, 1};
 #define WIDTHS (sizeof width_order / sizeof width_order[0])
 
@@ -66,7 +66,7 @@ static brim_status build_header(const char *path, const brim_safetensor *tensor,
   return BRIM_OK;
 }
 
-/* The length and the JSON, filled with spaces so that the data starts at a multiple of 8. To be freed. */
+/* The length and the JSON, padded with spaces so that the data starts at a multiple of 8. The caller frees it. */
 static brim_status make_header(const char *path, const brim_safetensor *tensor, size_t count,
                                const char *const *metadata, char **out, size_t *bytes)
 {
@@ -93,7 +93,7 @@ static brim_status make_header(const char *path, const brim_safetensor *tensor, 
   return status;
 }
 
-/* `source` NULL: the tensors have their values. */
+/* `source` NULL: the tensors hold their values. */
 static brim_status put_data(sink *to, const brim_safetensor *tensor, size_t count,
                             const brim_safetensors_source *source)
 {
@@ -168,7 +168,7 @@ brim_status brim_safetensors_lay_out(const char *path, const brim_safetensor *te
   return status;
 }
 
-/* What this rank writes of a tensor: its slice, or of one that every rank has an even share. */
+/* Writes this rank's part of a tensor: its slice, or an even share of a tensor that every rank has. */
 static brim_status put_share(int fd, const char *path, const brim_safetensor *t, int32_t rank, int32_t ranks,
                              uint64_t begin)
 {

@@ -1,4 +1,4 @@
-/* See summary.h. A summary of an older or newer brim may lack figures; they are then NAN. */
+/* See summary.h. Figures that a summary of another brim version lacks are NAN. */
 #include "store/summary.h"
 
 #include <math.h>

@@ -7,8 +7,8 @@
 
 typedef struct brim_summary {
   char status[32];  /* "finished", "interrupted", "failed"; "" if there is no summary */
-  char error[1024]; /* why it failed; else "" */
-  double steps;     /* this and all others: NAN if it was never made */
+  char error[1024]; /* reason of the failure; else "" */
+  double steps;     /* like all other figures NAN if missing */
   double train_loss, train_accuracy, validation_loss, validation_accuracy, test_loss, test_accuracy;
   double train_perplexity, validation_perplexity, test_perplexity;             /* of tokens */
   double train_mae, validation_mae, test_mae;                                  /* of real numbers */
@@ -16,17 +16,17 @@ typedef struct brim_summary {
   double samples_per_second, device_peak_bytes, rss_peak_bytes, wall_seconds;
 } brim_summary;
 
-#define BRIM_SUMMARY_BYTES_MAX ((off_t)16 << 20) /* of the file: as a tree it takes some six times its length */
+#define BRIM_SUMMARY_BYTES_MAX ((off_t)16 << 20) /* of the file: parsed, it takes about six times its length */
 
-/* False, with every figure NAN, if the folder has no summary that can be read, or a larger one. */
+/* False, with every figure NAN, if the folder has no readable summary or it is too large. */
 bool brim_summary_read(const char *dir, brim_summary *out);
-/* What besides the loss is shown of runs side by side. */
+/* The score shown besides the loss in comparisons of runs. */
 enum brim_score { BRIM_SCORE_ACCURACY, BRIM_SCORE_PERPLEXITY, BRIM_SCORE_MAE, BRIM_SCORE_COUNT };
-/* What a run is judged by: by its task. */
+/* The score of a run, depending on its task. */
 enum brim_score brim_summary_score(const brim_summary *summary);
 const char *brim_score_name(enum brim_score score); /* "acc. %", for a column */
-/* Of training, validation, test; accuracies in percent. NAN: the run has none. */
+/* Training, validation and test score; accuracies in percent. NAN: missing. */
 void brim_summary_scores(const brim_summary *summary, enum brim_score score, double out[3]);
-/* A figure as JSON, which has no NaN: one that was never made is null. */
+/* A figure as JSON, which has no NaN: null for a missing one. */
 json_t *brim_json_figure(double value);
 #endif

@@ -1,4 +1,4 @@
-/* Which tensor of the files each parameter is, and its values. See weights.h. */
+/* Matches the files' tensors with parameters, and reads their values. See weights.h. */
 #include "store/weights.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "graph/plan.h"
 #include "store/weights_parts.h"
 
-#define NAMED_MAX 4 /* parameters that keep their first values, named in a line */
+#define NAMED_MAX 4 /* parameters that keep their initial values, named in a line */
 #define NONE ((size_t)-1)
 
 /* ---- names ---- */
@@ -51,7 +51,7 @@ static const char *format_shape(brim_weights *w, const brim_safetensor *t)
   return out;
 }
 
-/* The shape of a parameter as the file should have it. */
+/* The tensor that the file should have for a parameter. */
 static brim_safetensor wanted_of(const brim_tensor *p, bool transpose)
 {
   brim_safetensor out = {.name = p->name, .dtype = p->dtype, .shape = p->shape};
@@ -84,7 +84,7 @@ static void tell_misshaped(brim_weights *w, brim_weights_mismatches *problems, c
   brim_weights_mismatch_add(w, problems, (brim_weights_mismatch){BRIM_WEIGHTS_MISSHAPED, have->name, p->name, text});
 }
 
-/* A tensor of the files that is parameter `i`. */
+/* Assigns a tensor of the files to parameter `i`. */
 static brim_status take_tensor(brim_weights *w, brim_weights_mismatches *problems, const brim_safetensor *t, size_t i,
                                bool transpose)
 {
@@ -92,7 +92,7 @@ static brim_status take_tensor(brim_weights *w, brim_weights_mismatches *problem
   const brim_safetensor want = wanted_of(w->parameter[i], transpose);
   if (m->kept) return BRIM_OK;
   if (m->tensor)
-    return brim_fail(BRIM_ELOAD, "'%s': both '%.200s' and '%.200s' would be the model's '%s'", w->request.path,
+    return brim_fail(BRIM_ELOAD, "'%s': both '%.200s' and '%.200s' match the model's '%s'", w->request.path,
                      m->tensor->name, t->name, w->parameter[i]->name);
   m->tensor = t;
   m->transpose = transpose;
@@ -145,7 +145,7 @@ static void find_missing(brim_weights *w, brim_weights_mismatches *problems)
   }
 }
 
-/* Patterns that say nothing are a mistake: of a name, or of the model. */
+/* A pattern that matches nothing is a mistake. */
 static brim_status keep_excepted(brim_weights *w)
 {
   static const char parts[] = ", \t\n";
@@ -161,8 +161,8 @@ static brim_status keep_excepted(brim_weights *w)
     }
     if (!found)
       return brim_fail(BRIM_ECONFIG,
-                       "model.weights_except: '%s' is the name of no parameter of the model, and of no tensor of '%s'",
-                       pattern, w->request.path);
+                       "model.weights_except: '%s' matches no parameter of the model and no tensor of '%s'", pattern,
+                       w->request.path);
     at += strlen(pattern);
   }
   return BRIM_OK;
@@ -214,7 +214,7 @@ void brim_weights_close(brim_weights *w)
   free(w);
 }
 
-/* ---- what was found ---- */
+/* ---- results ---- */
 
 size_t brim_weights_count(const brim_weights *w)
 {
@@ -239,7 +239,7 @@ static void tell_kept(const brim_weights *w, brim_text *out)
   }
   if (kept > told) brim_text_printf(out, " and %zu more", kept - told);
   if (kept > 0)
-    brim_text_printf(out, " keep%s first value%s", kept == 1 ? "s its" : " their", brim_plural((int64_t)kept));
+    brim_text_printf(out, " keep%s initial value%s", kept == 1 ? "s its" : " their", brim_plural((int64_t)kept));
 }
 
 void brim_weights_tell(const brim_weights *w, brim_text *out)
@@ -251,7 +251,8 @@ void brim_weights_tell(const brim_weights *w, brim_text *out)
   brim_text_printf(out, "%zu tensor%s, %s, from '%s'", brim_weights_count(w),
                    brim_plural((int64_t)brim_weights_count(w)), brim_format_bytes(size, sizeof size, bytes),
                    w->request.path);
-  if (w->map) brim_text_printf(out, " by map %s%s", w->map->name, w->is_recognised ? ", recognised by its names" : "");
-  if (w->dropped > 0) brim_text_printf(out, ", without %zu that the model has no use for", w->dropped);
+  if (w->map)
+    brim_text_printf(out, " using map %s%s", w->map->name, w->is_recognised ? ", recognised by tensor names" : "");
+  if (w->dropped > 0) brim_text_printf(out, ", ignoring %zu that the model does not use", w->dropped);
   tell_kept(w, out);
 }

@@ -1,10 +1,11 @@
-/* The name map that goes with the files. See weights.h. */
+/* Chooses the name map for the files. See weights.h. */
 #include <string.h>
 
 #include "store/weights_parts.h"
 
-/* Exports say their layout themselves. NULL: these files do not, or not one that there is. */
-static const brim_weights_map *find_told(const brim_weights *w, const brim_weights_map *map, size_t count)
+/* The map of the layout that the files name in their metadata, as exports do. NULL: they name none, or an unknown
+ * one. */
+static const brim_weights_map *find_declared(const brim_weights *w, const brim_weights_map *map, size_t count)
 {
   const char *layout = brim_weights_files_metadata(w->files, BRIM_WEIGHTS_LAYOUT_KEY);
   for (size_t i = 0; layout && i < count; i++)
@@ -26,7 +27,7 @@ static brim_status recognise(brim_weights *w)
   const char **name = BRIM_ARENA_NEW(&w->arena, const char *, count + 1);
   if (are_named_by_brim(w)) return BRIM_OK;
   BRIM_TRY(brim_weights_maps_read(&w->arena, &w->request.search, &map, &maps));
-  w->map = find_told(w, map, maps);
+  w->map = find_declared(w, map, maps);
   w->is_recognised = true;
   for (size_t i = 0; i < count; i++) name[i] = brim_weights_files_at(w->files, i)->name;
   for (size_t i = 0; i < maps && !w->map; i++)

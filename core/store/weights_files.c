@@ -1,4 +1,4 @@
-/* Finding and opening the files that hold weights. See weights_files.h. */
+/* Finds and opens files of weights. See weights_files.h. */
 #include "store/weights_files.h"
 
 #include <errno.h>
@@ -48,7 +48,7 @@ static void make_room(brim_weights_files *f, size_t files)
   f->path = BRIM_ARENA_NEW(&f->arena, const char *, files);
 }
 
-/* Lies the file in a checkpoint? Then its names are brim's. */
+/* Whether the file belongs to a checkpoint; its names are then brim's. */
 static void look_beside(brim_weights_files *f, const char *path)
 {
   char folder[BRIM_PATH_MAX], state[BRIM_PATH_MAX];
@@ -63,12 +63,12 @@ static brim_status open_file(brim_weights_files *f, const char *path)
   static const char *const pickles[] = {".bin", ".pth", ".pt", ".ckpt", ".pth.tar"};
   for (size_t i = 0; i < sizeof pickles / sizeof pickles[0]; i++)
     if (brim_ends_with(path, pickles[i]))
-      return brim_fail(BRIM_ELOAD,
-                       "'%s' is a file of torch.save, which brim does not read: such files are programs\n"
-                       "make a safetensors file of it where PyTorch is: python3 -c \"import torch; from "
-                       "safetensors.torch import save_file; save_file(torch.load('%s', map_location='cpu', "
-                       "weights_only=True), 'model.safetensors')\"",
-                       path, path);
+      return brim_fail(
+          BRIM_ELOAD,
+          "'%s' was written by torch.save; brim does not read such files, as they can contain programs\nconvert it to "
+          "safetensors with PyTorch: python3 -c \"import torch; from safetensors.torch import save_file; "
+          "save_file(torch.load('%s', map_location='cpu', weights_only=True), 'model.safetensors')\"",
+          path, path);
   make_room(f, 1);
   look_beside(f, path);
   return add_file(f, path);
@@ -95,7 +95,7 @@ static brim_status read_text(const char *path, char **out, size_t *bytes)
   brim_status status = BRIM_OK;
   *out = NULL;
   if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))
-    status = brim_fail(BRIM_ELOAD, "'%s' is not a plain file", path);
+    status = brim_fail(BRIM_ELOAD, "'%s' is not a regular file", path);
   else if ((uint64_t)info.st_size > BRIM_WEIGHTS_INDEX_BYTES_MAX)
     status = brim_fail(BRIM_ELOAD, "'%s' has %lld bytes; an index of weights has at most 100 MiB", path,
                        (long long)info.st_size);
@@ -114,18 +114,17 @@ static brim_status check_named(const brim_weights_index *index, uint32_t file, c
 {
   const char **found = bsearch(&name, index->name, index->count, sizeof *found, brim_compare_strings);
   if (found && index->file[found - index->name] == file) return BRIM_OK;
-  return brim_fail(BRIM_ELOAD,
-                   "'%s' has a tensor '%.200s', of which '%s' does not say so\nare both of the same download?", path,
-                   name, index_path);
+  return brim_fail(BRIM_ELOAD, "'%s' has a tensor '%.200s' that '%s' does not list\nare both from the same download?",
+                   path, name, index_path);
 }
 
-/* Every tensor of the index is in the file that it names, and every tensor of the files in the index. */
+/* Checks that every tensor of the index is in the file it names, and that the index lists every tensor of the files. */
 static brim_status check_index(const brim_weights_files *f, const brim_weights_index *index, const char *path)
 {
   for (size_t i = 0; i < index->count; i++)
     if (!brim_safetensors_find(f->file[index->file[i]], index->name[i]))
       return brim_fail(BRIM_ELOAD,
-                       "'%s' has no tensor '%.200s', which '%s' says it has\nare both of the same download?",
+                       "'%s' has no tensor '%.200s', although '%s' lists it there\nare both from the same download?",
                        f->path[index->file[i]], index->name[i], path);
   for (uint32_t k = 0; k < f->file_count; k++)
     for (size_t i = 0; i < brim_safetensors_count(f->file[k]); i++)
@@ -142,8 +141,8 @@ static brim_status open_shards(brim_weights_files *f, const brim_weights_index *
   for (size_t i = 0; i < index->file_count; i++) {
     BRIM_TRY(brim_path_join(shard, folder, index->file_name[i]));
     if (access(shard, F_OK) != 0)
-      return brim_fail(BRIM_ELOAD, "'%s' is not there: file %zu of %zu that '%s' names", shard, i + 1,
-                       index->file_count, path);
+      return brim_fail(BRIM_ELOAD, "'%s' is missing: file %zu of %zu that '%s' names", shard, i + 1, index->file_count,
+                       path);
     BRIM_TRY(add_file(f, shard));
   }
   return check_index(f, index, path);
@@ -174,9 +173,8 @@ static brim_status open_folder(brim_weights_files *f, const char *folder)
   if (lies_in(path, folder, MODEL_NAME)) return open_file(f, path);
   if (lies_in(path, folder, "pytorch_model.bin")) return open_file(f, path);
   return brim_fail(BRIM_ELOAD,
-                   "folder '%s' has no weights that brim can read\n"
-                   "it may be a folder with " MODEL_NAME " or " INDEX_NAME ", or a run or a checkpoint of brim; other "
-                   "files are named themselves",
+                   "folder '%s' has no weights that brim can read\nit must contain " MODEL_NAME " or " INDEX_NAME
+                   ", or be a run or a checkpoint of brim; name any other file by its path",
                    folder);
 }
 
@@ -207,7 +205,7 @@ void brim_weights_files_close(brim_weights_files *f)
   free(f);
 }
 
-/* ---- what there is ---- */
+/* ---- contents ---- */
 
 size_t brim_weights_files_count(const brim_weights_files *f)
 {

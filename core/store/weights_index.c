@@ -1,4 +1,4 @@
-/* Index files of weights that are cut into several files. See weights_files.h. */
+/* Index files of sharded weights. See weights_files.h. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,24 +6,24 @@
 #include "base/text.h"
 #include "store/weights_files.h"
 
-/* A complaint: BAD("format", path, arguments of the format...). */
+/* Error: BAD("format", path, arguments of the format...). */
 #define BAD(...) brim_fail(BRIM_ELOAD, "'%s' is not an index of weights that brim can read: " __VA_ARGS__)
 #define FILE_NAME_BYTES_MAX 255
 
-/* The files lie beside the index: a name is no path, so nothing outside of the folder is read. */
+/* The files are in the folder of the index: a name must not be a path, so nothing outside the folder is read. */
 static brim_status check_file_name(const char *path, const char *tensor, const json_t *value)
 {
   const char *name = json_string_value(value);
   if (!name) return BAD("the file of tensor '%.200s' is not a string", path, tensor);
   if (name[0] == '\0' || strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strchr(name, '/'))
-    return BAD("the file of tensor '%.200s' is '%.200s'; it must be the name of a file beside the index", path, tensor,
-               name);
+    return BAD("the file of tensor '%.200s' is '%.200s'; it must be the name of a file in the same folder", path,
+               tensor, name);
   if (strlen(name) > FILE_NAME_BYTES_MAX)
     return BAD("the name '%.40s...' of a file is longer than %d bytes", path, name, FILE_NAME_BYTES_MAX);
   return BRIM_OK;
 }
 
-/* Each file once, sorted. `all`: that of each tensor, in any order, which is sorted too. */
+/* Lists each file once, sorted. `all`: the file of each tensor, in any order; sorted too. */
 static brim_status list_files(const char *path, brim_arena *arena, const char **all, brim_weights_index *out)
 {
   out->file_name = BRIM_ARENA_NEW(arena, const char *, out->count + 1);
@@ -31,7 +31,7 @@ static brim_status list_files(const char *path, brim_arena *arena, const char **
   for (size_t i = 0; i < out->count; i++)
     if (i == 0 || strcmp(all[i - 1], all[i]) != 0) out->file_name[out->file_count++] = all[i];
   if (out->file_count > BRIM_WEIGHTS_FILES_MAX)
-    return BAD("it names %zu files; %d are the most", path, out->file_count, BRIM_WEIGHTS_FILES_MAX);
+    return BAD("it names %zu files; the maximum is %d", path, out->file_count, BRIM_WEIGHTS_FILES_MAX);
   return BRIM_OK;
 }
 

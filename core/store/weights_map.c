@@ -10,7 +10,7 @@ typedef struct part {
   size_t length;
 } part;
 
-/* What the wildcards stand for goes to `found`: each as little as possible. */
+/* Writes the text that each wildcard matches to `found`; each matches as little as possible. */
 static bool match(const char *pattern, const char *name, part *found)
 {
   for (; *pattern && *pattern != '*'; pattern++, name++)

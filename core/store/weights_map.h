@@ -1,9 +1,9 @@
-/* Name maps: what the tensors of a known layout of files are called in brim's models. YAML files in configs/weights:
+/* Name maps: from the tensor names of a known file layout to those of brim's models. YAML files in configs/weights:
  *
  *     about: GPT-2 as Hugging Face's GPT2LMHeadModel
- *     layout: hf                                    # what `brim export --format` calls it
- *     recognise: ["**h.0.attn.c_attn.weight"]       # a file with tensors of all of these patterns is of this layout
- *     rules:                                        # of a name the first rule counts whose `from` it matches
+ *     layout: hf                                    # its name for `brim export --format`
+ *     recognise: ["**h.0.attn.c_attn.weight"]       # a file with tensors for all these patterns has this layout
+ *     rules:                                        # the first rule whose `from` matches a name applies
  *       - {from: "h.*.*.c_*.weight", to: "transformer.h.*.*.c_*.weight", transpose: true}
  *       - {from: "**.attn.masked_bias", drop: true}
  *       - {from: lm_head.weight, same_as: transformer.wte.weight}
@@ -27,44 +27,44 @@
 
 typedef struct brim_weights_rule {
   const char *from;
-  const char *to, *same_as; /* one of them, unless it drops */
+  const char *to, *same_as; /* exactly one of them, unless it drops */
   bool drop, transpose, optional;
 } brim_weights_rule;
 
 typedef struct brim_weights_map {
   const char *name, *about;
-  const char *layout; /* NULL: none */
+  const char *layout; /* may be NULL */
   const char **recognise;
   const brim_weights_rule *rule;
   size_t recognise_count, rule_count;
-  const brim_yaml *config; /* a map of scalars and lists of them; NULL: none */
+  const brim_yaml *config; /* a map of scalars and lists of them; may be NULL */
 } brim_weights_map;
 
-/* [any thread] Everything lives in `arena`. ECONFIG with every mistake and its position. `name` of the map. */
+/* [any thread] Allocates from `arena`. ECONFIG with every mistake and its position. `name` is the map's. */
 brim_status brim_weights_map_parse(brim_arena *arena, const char *text, size_t bytes, const char *file,
                                    const char *name, brim_weights_map *out);
-/* The folders that configurations are looked for in; maps are in their folder "weights". */
+/* The folders that are searched for configurations; maps are in their subfolder "weights". */
 typedef struct brim_weights_search {
   const char *const *folder;
   size_t count;
 } brim_weights_search;
-/* [init] The map of a name, or of a file whose path ends in ".yaml". ECONFIG with the names that there are. */
+/* [init] Reads the map with a name, or a file whose path ends in ".yaml". ECONFIG with the available names. */
 brim_status brim_weights_map_read(brim_arena *arena, const brim_weights_search *search, const char *name,
                                   brim_weights_map *out);
-/* [init] All maps that can be named, sorted. ECONFIG. */
+/* [init] Reads all maps that have a name, sorted. ECONFIG. */
 brim_status brim_weights_maps_read(brim_arena *arena, const brim_weights_search *search, brim_weights_map **out,
                                    size_t *count);
 
-/* What becomes of a name. */
+/* The mapping of one name. */
 typedef struct brim_weights_way {
-  const char *name;    /* on the other side; NULL: there is nothing, see the next two */
-  const char *same_as; /* the tensor of the model whose values these must be; NULL: it is dropped */
+  const char *name;    /* on the other side; NULL: none, see the next two */
+  const char *same_as; /* the tensor of the model that must have the same values; NULL: it is dropped */
   bool transpose, optional;
 } brim_weights_way;
-/* [any thread] From a file's name to a model's, and back. `map` NULL: all names stay as they are. A name lives in
- * `arena` or is the one that was given. */
+/* [any thread] Maps a file's name to a model's, and back. `map` NULL: all names stay unchanged. The resulting name
+ * lives in `arena` or is the given one. */
 brim_weights_way brim_weights_map_to_model(const brim_weights_map *map, brim_arena *arena, const char *name);
 brim_weights_way brim_weights_map_to_file(const brim_weights_map *map, brim_arena *arena, const char *name);
-/* [any thread] Are there names for all that a file of this layout is recognised by? */
+/* [any thread] Whether the names match all patterns by which a file of this layout is recognised. */
 bool brim_weights_map_recognises(const brim_weights_map *map, const char *const *name, size_t count);
 #endif

@@ -1,4 +1,4 @@
-/* Reading name maps and finding their files. See weights_map.h. */
+/* Reads name maps and finds their files. See weights_map.h. */
 #include <dirent.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -34,7 +34,7 @@ static void check_keys(reader *r, const brim_yaml *map, const char *const *known
   }
 }
 
-/* NULL: there is none, or it is no text, which is told. */
+/* NULL if it is missing, or if it is not a text, which is reported. */
 static const char *text_of(reader *r, const brim_yaml *map, const char *key)
 {
   const brim_yaml *node = brim_yaml_get(map, key);
@@ -54,7 +54,7 @@ static bool flag_of(reader *r, const brim_yaml *map, const char *key)
   return yes;
 }
 
-/* Writes the wildcards of a pattern, one after another: "*" or "**", each with a space behind. */
+/* Writes the wildcards of a pattern, one after another: "*" or "**", each followed by a space. */
 static void list_wildcards(const char *pattern, brim_text *out)
 {
   while (*(pattern += strcspn(pattern, "*"))) {
@@ -77,7 +77,7 @@ static bool check_pattern(reader *r, const brim_yaml *at, const char *pattern)
   if (strlen(pattern) > PATTERN_BYTES_MAX)
     brim_problem_at(&r->problems, &at->origin, "a pattern has at most %d characters", PATTERN_BYTES_MAX);
   else if (adjacent)
-    brim_problem_at(&r->problems, &at->origin, "wildcards in '%s' stand side by side: write * or **", pattern);
+    brim_problem_at(&r->problems, &at->origin, "adjacent wildcards in '%s': write * or **", pattern);
   else if (wildcards > BRIM_WEIGHTS_WILDCARDS_MAX)
     brim_problem_at(&r->problems, &at->origin, "'%s' has more than %d wildcards", pattern, BRIM_WEIGHTS_WILDCARDS_MAX);
   else
@@ -85,7 +85,7 @@ static bool check_pattern(reader *r, const brim_yaml *at, const char *pattern)
   return false;
 }
 
-/* The pattern on the other side has the same wildcards in the same order. */
+/* Checks that the pattern on the other side has the same wildcards in the same order. */
 static void check_partner(reader *r, const brim_yaml *map, const char *key, const char *from, const char *partner)
 {
   brim_text a = {0}, b = {0};
@@ -114,9 +114,9 @@ static void read_rule(reader *r, const brim_yaml *node, brim_weights_rule *out)
     brim_problem_at(&r->problems, &node->origin, "the rule has no 'from'");
   if (out->from) check_pattern(r, brim_yaml_get(node, "from"), out->from);
   if ((out->to != NULL) + (out->same_as != NULL) + out->drop != 1)
-    brim_problem_at(&r->problems, &node->origin, "a rule has one of 'to', 'same_as' and 'drop: true'");
+    brim_problem_at(&r->problems, &node->origin, "a rule needs exactly one of 'to', 'same_as' and 'drop: true'");
   if (!out->to && (out->transpose || out->optional))
-    brim_problem_at(&r->problems, &node->origin, "'transpose' and 'optional' are for rules with 'to'");
+    brim_problem_at(&r->problems, &node->origin, "'transpose' and 'optional' require 'to'");
   check_partner(r, node, "to", out->from, out->to);
   check_partner(r, node, "same_as", out->from, out->same_as);
 }
@@ -186,7 +186,7 @@ static void read_map(reader *r, const brim_yaml *root, brim_weights_map *out)
   if (rules)
     read_rules(r, rules, out);
   else
-    brim_problem_at(&r->problems, &root->origin, "the map has no 'rules'; without any, write rules: []");
+    brim_problem_at(&r->problems, &root->origin, "the map has no 'rules'; if it needs none, write rules: []");
 }
 
 static brim_status finish_map(brim_arena *arena, const brim_yaml *root, const char *name, brim_weights_map *out)
@@ -206,7 +206,7 @@ brim_status brim_weights_map_parse(brim_arena *arena, const char *text, size_t b
   return finish_map(arena, root, name, out);
 }
 
-/* ---- where they are ---- */
+/* ---- finding maps ---- */
 
 static brim_status read_file(brim_arena *arena, const char *path, const char *name, brim_weights_map *out)
 {
@@ -215,7 +215,7 @@ static brim_status read_file(brim_arena *arena, const char *path, const char *na
   return finish_map(arena, root, name, out);
 }
 
-/* Sorted; a name that several folders have is there as often. */
+/* Sorted; a name that several folders have is listed several times. */
 static size_t list_names(brim_arena *arena, const brim_weights_search *search, const char ***out)
 {
   brim_yaml *found = brim_yaml_list(arena, (brim_yaml_origin){0});
@@ -235,7 +235,7 @@ static size_t list_names(brim_arena *arena, const brim_weights_search *search, c
   return found->count;
 }
 
-/* NULL: no folder has it. */
+/* NULL if no folder has it. */
 static const char *file_of(brim_arena *arena, const brim_weights_search *search, const char *name)
 {
   for (size_t i = 0; i < search->count && !strchr(name, '/'); i++) {
@@ -255,9 +255,9 @@ brim_status brim_weights_map_read(brim_arena *arena, const brim_weights_search *
   brim_text text = {0};
   for (size_t i = 0; i < count; i++)
     if (i == 0 || strcmp(known[i - 1], known[i]) != 0) brim_text_printf(&text, " %s", known[i]);
-  const brim_status status = brim_fail(
-      BRIM_ECONFIG, "there is no map of weights '%s'\navailable:%s; or the path of a file that ends in " SUFFIX, name,
-      brim_text_str(&text));
+  const brim_status status =
+      brim_fail(BRIM_ECONFIG, "no map of weights '%s'\navailable:%s; or the path of a file that ends in " SUFFIX, name,
+                brim_text_str(&text));
   brim_text_release(&text);
   return status;
 }

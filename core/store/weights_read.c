@@ -1,4 +1,4 @@
-/* The values of weights, in the type and the order that the model has them. See weights.h. */
+/* Reads the values of weights in the model's type and order. See weights.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,9 +6,9 @@
 #include "base/text.h"
 #include "store/weights_parts.h"
 
-#define PIECE_BYTES ((size_t)8 << 20) /* of a file that are looked at before they are forgotten */
+#define PIECE_BYTES ((size_t)8 << 20) /* of a file that are read before they are released */
 
-/* A tensor on its way. */
+/* A tensor being read. */
 typedef struct passage {
   const brim_weights *weights;
   const brim_safetensor *from;
@@ -21,7 +21,7 @@ static passage passage_of(const brim_weights *w, const brim_safetensor *from, co
   return (passage){w, from, to->dtype, brim_dtype_bytes(from->dtype), brim_dtype_bytes(to->dtype)};
 }
 
-/* Elements first..first+count-1 of the tensor in the file, to `to`. */
+/* Writes elements first..first+count-1 of the file's tensor to `to`. */
 static brim_status pass(const passage *p, size_t first, size_t count, void *to)
 {
   const char *from = (const char *)p->from->data + first * p->from_bytes;
@@ -53,7 +53,7 @@ static brim_status read_straight(const passage *p, size_t count, char *to)
   return BRIM_OK;
 }
 
-/* [rows, columns] in the file become [columns, rows]. `row`: room for one of the file's. */
+/* Transposes [rows, columns] of the file to [columns, rows]. `row`: a buffer for one row of the file. */
 static brim_status read_rows(const passage *p, size_t rows, size_t columns, char *row, char *to)
 {
   const size_t bytes = p->to_bytes, some = PIECE_BYTES / p->from_bytes / columns + 1;
@@ -76,7 +76,7 @@ static brim_status read_transposed(const passage *p, char *to)
   return status;
 }
 
-/* The file says twice what the model has once. */
+/* Compares a second tensor in the file with the parameter that has the same values. */
 static brim_status compare_twin(const passage *p, size_t count, const char *values, const char *name, char *room)
 {
   const size_t most = PIECE_BYTES / p->from_bytes;
@@ -85,7 +85,8 @@ static brim_status compare_twin(const passage *p, size_t count, const char *valu
     BRIM_TRY(pass(p, at, n, room));
     forget(p, at, n);
     if (memcmp(room, values + at * p->to_bytes, n * p->to_bytes) != 0)
-      return brim_fail(BRIM_ELOAD, "'%s': '%.200s' has other values than '%s', and the model has one tensor for both",
+      return brim_fail(BRIM_ELOAD,
+                       "'%s': '%.200s' and '%s' have different values, but the model has one tensor for both",
                        p->weights->request.path, p->from->name, name);
   }
   return BRIM_OK;

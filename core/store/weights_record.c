@@ -1,4 +1,4 @@
-/* What a run's folder keeps of the weights that it began with. See weights.h. */
+/* The record in a run's folder of the weights that it began with. See weights.h. */
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "store/record.h"
 #include "store/weights_parts.h"
 
-/* So that it can be found from any working directory. */
+/* An absolute path, which is valid in any working directory. */
 static json_t *json_of_path(const char *path)
 {
   char real[PATH_MAX];
@@ -54,7 +54,7 @@ brim_status brim_weights_record_write(const char *run, const json_t *record)
   return brim_record_write(run, BRIM_WEIGHTS_RECORD_NAME, record);
 }
 
-/* Paths may be others: files can be moved. */
+/* Ignores paths, as files can be moved. */
 static bool are_same(const json_t *a, const json_t *b)
 {
   const json_t *x = json_object_get(a, "files"), *y = json_object_get(b, "files");
@@ -77,6 +77,6 @@ brim_status brim_weights_record_check(const char *run, const json_t *record)
   return brim_fail(BRIM_ELOAD,
                    "the weights in '%s' are not those that the run began with: '%s/" BRIM_WEIGHTS_RECORD_NAME
                    "' has the hashes of these\n"
-                   "if they were moved, say where they are now: model.weights=PATH",
+                   "if they were moved, set model.weights=PATH to the new place",
                    json_string_value(json_object_get(record, "path")), run);
 }

@@ -1,5 +1,5 @@
-/* Everything that does not fit between files and a model, in one message. Deep networks have dozens of tensors that
- * differ in a number only, and these are one line: "blocks.{6..11}.norm1.weight". See weights_parts.h. */
+/* Reports all mismatches between files and a model in one message. Deep networks have dozens of tensors whose names
+ * differ only in a number; these share one line: "blocks.{6..11}.norm1.weight". See weights_parts.h. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,11 +24,11 @@ void brim_weights_mismatch_add(brim_weights *w, brim_weights_mismatches *to, bri
 
 /* ---- names that differ in a number ---- */
 
-/* A mismatch, its name cut where its first part is a number. */
+/* A mismatch, with its name split at its first part that is a number. */
 typedef struct line {
   enum brim_weights_kind kind;
   const char *before, *behind, *text;
-  int64_t number; /* -1: there is none */
+  int64_t number; /* -1: none */
   size_t order, first;
 } line;
 
@@ -57,7 +57,7 @@ static line line_of(brim_weights *w, const brim_weights_mismatch *m, size_t orde
   return out;
 }
 
-/* May they be one line? As an order. */
+/* Orders mismatches by whether they can share a line. */
 static int compare_kin(const line *x, const line *y)
 {
   if (x->kind != y->kind) return x->kind < y->kind ? -1 : 1;
@@ -76,7 +76,7 @@ static int compare_lines(const void *a, const void *b)
   return x->order < y->order ? -1 : 1;
 }
 
-/* Groups in the order in which their first ones were found; in a group by number. */
+/* Orders groups by their first mismatch, and those in a group by number. */
 static int compare_groups(const void *a, const void *b)
 {
   const line *x = a, *y = b;
@@ -122,9 +122,9 @@ static void add_group(const line *l, size_t count, brim_text *out)
   if (count > 1) brim_text_printf(out, " (%zu tensors)", count);
 }
 
-/* ---- what may be meant ---- */
+/* ---- suggestions ---- */
 
-/* If all that is missing or of another shape is of one layer, that layer's name; else NULL. */
+/* The name of the only layer that has missing and misshapen tensors, or NULL. */
 static const char *only_layer(brim_weights *w, const brim_weights_mismatches *m)
 {
   const char *layer = NULL;
@@ -142,31 +142,29 @@ static void advise(brim_weights *w, const brim_weights_mismatches *m, const size
 {
   const char *layer = only_layer(w, m);
   if (layer && brim_weights_count(w) > count[BRIM_WEIGHTS_MISSHAPED])
-    brim_text_printf(out, "\nto begin with a new '%s', write model.weights_except='%s.*'", layer, layer);
+    brim_text_printf(out, "\nto start with a new '%s', set model.weights_except='%s.*'", layer, layer);
   else if (brim_weights_count(w) == 0 && count[BRIM_WEIGHTS_UNEXPECTED] > 0)
-    brim_text_printf(out, "\nnone of the names is one of the model's: is it the model of these weights, and the right "
-                          "map (model.weights_map)?");
+    brim_text_printf(
+        out, "\nno name matches the model: does the model belong to these weights, and is model.weights_map right?");
   else
-    brim_text_printf(out,
-                     "\nthe model's parameters (its depth, width, classes ...) must be those of the weights; "
-                     "model.weights_except names parameters that keep their first values, and model.weights_map a map "
-                     "of names");
+    brim_text_printf(
+        out, "\nthe model's parameters (its depth, width, classes ...) must match the weights; model.weights_except "
+             "names parameters that keep their initial values, and model.weights_map chooses a map of names");
 }
 
 static void add_head(const brim_weights *w, brim_text *out)
 {
-  brim_text_printf(out, "the weights in '%s' are not those of the model", w->request.path);
+  brim_text_printf(out, "the weights in '%s' do not match the model", w->request.path);
   if (w->map)
-    brim_text_printf(out, " (names by map %s%s)", w->map->name, w->is_recognised ? ", recognised" : "");
+    brim_text_printf(out, " (names mapped by %s%s)", w->map->name, w->is_recognised ? ", recognised" : "");
   else
-    brim_text_add(out, " (names as they are)");
+    brim_text_add(out, " (names unchanged)");
 }
 
 brim_status brim_weights_mismatches_status(brim_weights *w, const brim_weights_mismatches *m)
 {
-  static const char *const titles[] = {"missing: the model has them, the files have not",
-                                       "unexpected: the files have them, the model has not",
-                                       "of another shape or type"};
+  static const char *const titles[] = {"missing: in the model, but not in the files",
+                                       "unexpected: in the files, but not in the model", "with another shape or type"};
   size_t count[BRIM_WEIGHTS_KINDS] = {0}, left = 0;
   brim_text text = {0};
   if (m->count == 0) return BRIM_OK;

@@ -1,6 +1,6 @@
-/* A program for one sample, run once for each token. The tokens lie at the sample's beginning and what is behind them
- * is zero: a causal model's answer at a place does not depend on that. When the sample is full the oldest token goes.
- */
+/* Text generation: a program for one sample runs once for each token. The tokens fill the sample from its beginning,
+ * and zeros follow, which do not affect a causal model's earlier answers. When the sample is full the oldest token is
+ * dropped. */
 #include "train/generate.h"
 
 #include <inttypes.h>
@@ -68,9 +68,9 @@ struct brim_generator {
   brim_drive *drive;
   brim_trainer *trainer;
   const brim_program *program;
-  int64_t length, vocabulary; /* tokens of a sample; of all there are */
+  int64_t length, vocabulary; /* tokens of a sample; size of the vocabulary */
   int32_t *tokens;            /* [length] */
-  void *labels;               /* all 0: the program has a loss, which nobody asks for */
+  void *labels;               /* all 0: the program computes a loss, which is not used */
   void *output;               /* [1, length, vocabulary] of the output's type */
   double *logits;             /* [vocabulary] */
   brim_sampling_choice *choices;
@@ -81,8 +81,9 @@ static brim_status open(brim_generator *g, const char *checkpoint)
 {
   const brim_dataset_info *info = &g->drive->setup->data.train;
   if (info->task != BRIM_TASK_TOKENS)
-    return brim_fail(BRIM_ECONFIG, "the model of this run answers whole samples: it does not go on with a text\n"
-                                   "brim predict has its answers");
+    return brim_fail(
+        BRIM_ECONFIG,
+        "the model of this run classifies whole samples and cannot continue a text\nuse brim predict for its answers");
   g->length = info->sample.dim[0];
   g->vocabulary = info->classes;
   BRIM_TRY(brim_trainer_open_evaluation(g->drive, 1, 1, true, checkpoint, &g->trainer));
@@ -94,7 +95,7 @@ static brim_status open(brim_generator *g, const char *checkpoint)
   g->logits = brim_arena_try(&g->arena, sizeof *g->logits * (size_t)g->vocabulary);
   g->choices = brim_arena_try(&g->arena, sizeof *g->choices * (size_t)g->vocabulary);
   if (g->tokens && g->labels && g->output && g->logits && g->choices) return BRIM_OK;
-  return brim_fail(BRIM_ENOMEM_HOST, "no host memory for what the model says of %" PRId64 " tokens", g->length);
+  return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the model's output for %" PRId64 " tokens", g->length);
 }
 
 brim_status brim_generator_open(brim_drive *drive, const char *checkpoint, brim_generator **out)
@@ -132,7 +133,7 @@ brim_status brim_generator_check(const brim_generator *g, const int32_t *prompt,
   return BRIM_OK;
 }
 
-/* In [0, 1), of 53 bits: a vocabulary may have many tokens that are hardly probable. */
+/* In [0, 1), with 53 bits, as a vocabulary may have many improbable tokens. */
 static double draw(const brim_generate_options *o, int64_t place)
 {
   const brim_philox r = brim_random4(o->seed, BRIM_STREAM_SAMPLE, o->number, (uint64_t)place, 0);
@@ -153,7 +154,7 @@ brim_status brim_generator_run(brim_generator *g, const int32_t *prompt, int64_t
     BRIM_TRY(brim_exec_load(exec, g->program, g->tokens, g->labels));
     BRIM_TRY(brim_exec_run(exec, g->program, &step, NULL));
     BRIM_TRY(brim_exec_read(exec, g->program, kept, g->output));
-    const int64_t last = (g->used - 1) * g->vocabulary; /* what the model says comes after it */
+    const int64_t last = (g->used - 1) * g->vocabulary; /* the logits for the next token */
     for (int64_t k = 0; k < g->vocabulary; k++) g->logits[k] = brim_value_at(kept->dtype, g->output, last + k);
     const int32_t token = brim_sample(&o->sampling, g->logits, g->vocabulary, draw(o, i), g->choices);
     if (token < 0) return brim_fail(BRIM_ENUMERIC, "the model's output for new token %" PRId64 " is not finite", i + 1);

@@ -1,5 +1,5 @@
-/* Predicting in batches of one size, so that one program does: a file's last batch is filled up with what the one
- * before left, and what comes out there is not looked at. */
+/* Predicts in batches of one size, so that one program suffices: a file's last batch is padded with samples of the
+ * previous one, and the padding's output is ignored. */
 #include "train/predict.h"
 
 #include <inttypes.h>
@@ -15,8 +15,8 @@ typedef struct predictor {
   int64_t batch;
   void *scratch;   /* one raw sample */
   uint8_t *values; /* [batch, elements] */
-  void *labels;    /* of the batch, all 0: the program has a loss, which nobody asks for */
-  void *label;     /* room for one, that a dataset writes and nobody reads */
+  void *labels;    /* of the batch, all 0: the program computes a loss, which is not used */
+  void *label;     /* buffer for the label that a dataset writes; not used */
   void *logits;    /* [batch, answers] */
 } predictor;
 
@@ -85,7 +85,7 @@ static brim_status predict_files(predictor *p, brim_arena *arena, brim_predicted
     brim_prediction *out = brim_arena_try(arena, sizeof *out * (size_t)file[i].count);
     double *value = out && each > 0 ? brim_arena_try(arena, sizeof *value * each * (size_t)file[i].count) : NULL;
     if (!out || (each > 0 && !value))
-      return brim_fail(BRIM_ENOMEM_HOST, "no host memory for what is predicted of '%s'", file[i].path);
+      return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the predictions of '%s'", file[i].path);
     for (int64_t k = 0; k < file[i].count; k++)
       out[k] = (brim_prediction){.value = value ? value + (size_t)k * each : NULL};
     for (int64_t first = 0; first < file[i].count; first += p->batch) {
@@ -104,9 +104,9 @@ brim_status brim_predict(brim_drive *drive, const char *checkpoint, brim_arena *
   brim_data *data = &drive->setup->data;
   int64_t most = 1;
   if (data->train.task == BRIM_TASK_TOKENS)
-    return brim_fail(BRIM_ECONFIG, "the model of this run goes on with a text, token by token: it has no answer for a "
-                                   "whole sample that could be predicted\nbrim generate goes on with a text");
-  for (size_t i = 0; i < count; i++) { /* before anything is placed: a wrong name costs no waiting */
+    return brim_fail(BRIM_ECONFIG, "the model of this run continues a text, token by token, and has no single answer "
+                                   "for a sample\nuse brim generate");
+  for (size_t i = 0; i < count; i++) { /* before anything is placed, so that a wrong name fails at once */
     BRIM_TRY(brim_data_open_file(data, file[i].path, split_name(arena, i), &file[i].count));
     if (file[i].count > most) most = file[i].count;
   }

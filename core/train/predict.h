@@ -5,9 +5,9 @@
 #include "drive/drive.h"
 
 typedef struct brim_prediction {
-  int64_t class;      /* the most probable one; of equals the first */
+  int64_t class;      /* the most probable one; the first of equally probable ones */
   double probability; /* softmax of the model's output */
-  double *value;      /* the model's output, where it answers with real numbers: setup->answers of them; else NULL */
+  double *value;      /* the model's output if it predicts real numbers: setup->answers of them; else NULL */
 } brim_prediction;
 
 typedef struct brim_predicted_file {
@@ -16,9 +16,10 @@ typedef struct brim_predicted_file {
   const brim_prediction *prediction;
 } brim_predicted_file;
 
-/* Predicts every sample of the files, whose paths are given; the rest is filled, in `arena`. The drive needs no data
- * but its description. ECONFIG if the dataset reads no files or the model's answers are tokens, ELOAD for a file or
- * checkpoint that does not fit, ENUMERIC if the model's output is not finite; EBUDGET, ENOMEM_DEVICE. */
+/* Predicts every sample of the files. The caller sets the paths; the other members are filled in, in `arena`. Of its
+ * data the drive needs only the description. ECONFIG if the dataset reads no files or the model predicts tokens,
+ * ELOAD for a file or checkpoint that does not fit, ENUMERIC if the model's output is not finite; EBUDGET,
+ * ENOMEM_DEVICE. */
 brim_status brim_predict(brim_drive *drive, const char *checkpoint, brim_arena *arena, brim_predicted_file *file,
                          size_t count);
 #endif

@@ -1,4 +1,4 @@
-/* Figures of a run and the files that hold them. */
+/* Figures of a run, and the files that hold them. */
 #include "train/report.h"
 
 #include <errno.h>
@@ -33,14 +33,14 @@ void brim_report_init(brim_report *r)
 
 void brim_report_begin(brim_report *r, const brim_drive *d)
 {
-  if (d->setup->data.count[BRIM_PART_TEST] == 0) { /* the dataset's parameters say how to have some */
+  if (d->setup->data.count[BRIM_PART_TEST] == 0) { /* name the dataset's parameters that create a test split */
     const brim_plugin *dataset = brim_config_choice_of(d->setup->config, "dataset")->plugin;
     brim_text keys = {0};
     for (const brim_param *p = dataset->params; p && p->key; p++)
       if (brim_starts_with(p->key, "test"))
         brim_text_printf(&keys, "%sdataset.%s", keys.length > 0 ? " or " : "", p->key);
     if (keys.length > 0)
-      snprintf(r->no_test, sizeof r->no_test, "no test data; to have some, set %s (brim train dataset=%s --help)",
+      snprintf(r->no_test, sizeof r->no_test, "no test data; to get some, set %s (see brim train dataset=%s --help)",
                brim_text_str(&keys), dataset->id);
     else
       snprintf(r->no_test, sizeof r->no_test, "no test data: dataset '%s' has no test split", dataset->id);
@@ -59,7 +59,7 @@ void brim_report_release(brim_report *r)
   r->figures[BRIM_PART_TEST].confusion = NULL;
 }
 
-/* The first step pays for what is made once; rates leave it out. */
+/* The first step includes one-time costs, so rates leave it out. */
 void brim_report_step(brim_report *r, int64_t samples, double seconds, double since_start)
 {
   if (isnan(r->first_step_seconds)) {
@@ -113,7 +113,7 @@ static void begin_event_at(brim_jsonl *events, const char *what, int64_t step, d
   brim_jsonl_int(events, "step", step);
 }
 
-/* False: another rank writes them. */
+/* False if another rank writes the events. */
 static bool begin_event(brim_jsonl *events, const char *what, int64_t step)
 {
   if (events->fd < 0) return false;
@@ -166,7 +166,8 @@ static void report_sight(brim_jsonl *events, const brim_sight *s, int64_t step)
   end_event(events);
 }
 
-/* Events "waiting" and "claimed": their time is when it was so, which may be before the run had a folder. */
+/* Events "waiting" and "claimed": their time is when the wait or the claim happened, which may be before the run had
+ * a folder. */
 static void report_wait(brim_jsonl *events, const brim_sight *s, int64_t step)
 {
   begin_event_at(events, s->queue_seconds < 0 ? "waiting" : "claimed", step, s->at);
@@ -234,8 +235,8 @@ static brim_status write_json(const char *dir, const char *name, json_t *json)
   return status;
 }
 
-/* "fnv1a64:..." of the file that a choice comes from; null for the core's own. A file is read once, whatever comes from
- * it: `all` describes the choices before. */
+/* "fnv1a64:..." of the file that a choice comes from; null for brim's own. Each file is read once: `all` describes
+ * the choices before. */
 static json_t *hash_of(const brim_config *c, size_t i, const json_t *all)
 {
   uint64_t bytes = 0, hash = 0;
@@ -245,7 +246,7 @@ static json_t *hash_of(const brim_config *c, size_t i, const json_t *all)
     if (strcmp(c->choice[k].file, file) == 0)
       return json_copy(json_object_get(json_object_get(all, c->choice[k].group), "hash"));
   if (brim_file_hash(file, &bytes, &hash) == BRIM_OK) return json_sprintf("fnv1a64:%016" PRIx64, hash);
-  brim_log(BRIM_LOG_WARN, "plugins.json lacks a hash: %s", brim_error_text());
+  brim_log(BRIM_LOG_WARN, "plugins.json has no hash for one file: %s", brim_error_text());
   return json_null();
 }
 
@@ -266,8 +267,9 @@ static json_t *describe_plugins(const brim_config *c)
   return all;
 }
 
-/* Files that a backend's choices are in, such as its profile: the run goes on with what it began with, so it gets a
- * copy and the kept configuration names that. "backend.profile" is copied to "profile". The strings live in `arena`. */
+/* Copies files that a backend's parameters name, such as its profile, into the run's folder, and makes the kept
+ * configuration name the copies, as a resumed run must use the same files. "backend.profile" is copied to "profile".
+ * The strings live in `arena`. */
 static brim_status keep_files(const char *dir, const brim_config *config, brim_arena *arena)
 {
   const brim_config_choice *backend = brim_config_choice_of(config, "backend");
@@ -276,8 +278,8 @@ static brim_status keep_files(const char *dir, const brim_config *config, brim_a
     snprintf(key, sizeof key, "backend.%s", row->key);
     brim_yaml *node = brim_yaml_get_path(config->root, key);
     if (row->type != BRIM_PATH || !node || node->kind != BRIM_YAML_SCALAR || !node->scalar[0]) continue;
-    if (access(node->scalar, F_OK) != 0) continue; /* the backend was to write it, and had nothing to say */
-    if (!realpath(dir, folder)) return brim_fail(BRIM_EIO, "cannot find '%s': %s", dir, strerror(errno));
+    if (access(node->scalar, F_OK) != 0) continue; /* the backend was to write it, but had nothing to write */
+    if (!realpath(dir, folder)) return brim_fail(BRIM_EIO, "cannot resolve the path '%s': %s", dir, strerror(errno));
     BRIM_TRY(brim_path_join(path, folder, row->key));
     BRIM_TRY(brim_file_copy(node->scalar, path));
     node->scalar = brim_arena_string(arena, path);
@@ -285,9 +287,9 @@ static brim_status keep_files(const char *dir, const brim_config *config, brim_a
   return BRIM_OK;
 }
 
-/* config.yaml makes the folder a run's, so what is needed to go on is there before it. sources.yaml says what the run
- * began with: without it nobody compares, and one that is not of the config.yaml beside it would refuse the run. So it
- * is taken away before a configuration is replaced, and comes last. */
+/* config.yaml makes the folder a run's folder, so everything else that a resume needs is written first. sources.yaml
+ * describes the sources that the run began with; if it is missing they are not compared, and one that does not match
+ * config.yaml would refuse the run. So it is deleted before a configuration is replaced, and written last. */
 static brim_status write_configuration(const char *dir, const brim_config *config)
 {
   char path[BRIM_PATH_MAX];
@@ -325,7 +327,7 @@ brim_status brim_report_write_inputs(const char *dir, brim_config *config, brim_
   }
   if (status == BRIM_OK) status = write_json(dir, BRIM_SETUP_DATA_NAME, json_incref(drive->setup->kept));
   brim_text_clear(&text);
-  if (drive->planner.profile) brim_profile_print_used(drive->planner.profile, &text); /* the run goes on with these */
+  if (drive->planner.profile) brim_profile_print_used(drive->planner.profile, &text); /* a resumed run uses these */
   if (status == BRIM_OK && text.length > 0) status = write_text(dir, BRIM_PROFILE_NAME, &text);
   brim_text_release(&text);
   return status == BRIM_OK ? write_configuration(dir, config) : status;
@@ -341,7 +343,7 @@ static void set_bytes(json_t *object, const char *key, uint64_t value)
   json_object_set_new(object, key, json_integer((json_int_t)value));
 }
 
-/* "3", or the dataset's name for it. */
+/* "3", or the dataset's name for that class. */
 static const char *name_of(const brim_evaluation *e, int64_t class_index, char *room, size_t bytes)
 {
   if (e->class_names) return e->class_names[class_index];
@@ -349,7 +351,7 @@ static const char *name_of(const brim_evaluation *e, int64_t class_index, char *
   return room;
 }
 
-/* Of the test data: the confusion matrix and the figures that follow from it, and which of them are left out. */
+/* Of the test data: the confusion matrix, the figures derived from it, and the names of those that are left out. */
 static void set_scores(json_t *object, const brim_report *r)
 {
   char text[200];
@@ -359,7 +361,7 @@ static void set_scores(json_t *object, const brim_report *r)
   json_t *rows = e->confusion ? json_array() : NULL;
   for (int64_t i = 0; rows && i < e->classes; i++) {
     const brim_class_score score = brim_scores_of(e->confusion, e->classes, i);
-    json_t *name = json_string(name_of(e, i, text, sizeof text)); /* NULL: a folder's, that is not UTF-8 */
+    json_t *name = json_string(name_of(e, i, text, sizeof text)); /* NULL: a folder's name that is not UTF-8 */
     json_array_append_new(
         rows, json_pack("{s:o, s:f, s:f, s:f, s:I}", "class", name ? name : json_sprintf("%" PRId64, i), "precision",
                         score.precision, "recall", score.recall, "f1", score.f1, "support", (json_int_t)score.support));
@@ -387,7 +389,7 @@ static void set_figures(json_t *object, const brim_report *r)
     const brim_evaluation *e = &r->figures[part];
     set_figure(object, parts[part], "loss", e->loss);
     set_figure(object, parts[part], is_values ? "mae" : "accuracy", is_values ? e->mae : e->accuracy);
-    if (is_values && part != BRIM_PART_TRAIN) { /* training counts only the first of these errors */
+    if (is_values && part != BRIM_PART_TRAIN) { /* of these errors, training counts only the first */
       set_figure(object, parts[part], "mape", e->mape);
       set_figure(object, parts[part], "rmse", e->rmse);
       set_figure(object, parts[part], "r2", e->r2);
@@ -445,7 +447,7 @@ brim_status brim_report_write_summary(brim_report *r, const char *dir, const bri
   return write_json(dir, "summary.json", s);
 }
 
-#define CLASSES_SAID_MAX 20 /* more are in the summary only */
+#define CLASSES_SAID_MAX 20 /* with more classes, only the summary lists them */
 
 static void say_classes(const brim_evaluation *e)
 {
@@ -484,17 +486,17 @@ const char *brim_report_format(char *out, size_t room, const brim_evaluation *e)
 
 void brim_report_say(const brim_report *r, const char *dir, double wall_seconds)
 {
-  const double gb = 1e-9; /* memory as the systems that brim replaces say it */
+  const double gb = 1e-9; /* gigabytes, as the systems that brim replaces print memory */
   const brim_evaluation *e = &r->figures[BRIM_PART_TEST];
   char time[32], rate[48] = "", first[48] = "", queue[64] = "", queued[32], sent[32];
-  if (r->train_seconds > 0) /* the first step, which is slower, does not count: it may have been the only one */
+  if (r->train_seconds > 0) /* the slower first step does not count; it may have been the only one */
     snprintf(rate, sizeof rate, "%.0f %s/s, ", (double)(r->tokens_each > 0 ? r->tokens_each : 1) * brim_report_rate(r),
              r->tokens_each > 0 ? "tokens" : "samples");
-  if (isfinite(r->first_step_seconds)) /* a run that was resumed behind its last step took none */
+  if (isfinite(r->first_step_seconds)) /* a run that was resumed after its last step took none */
     snprintf(first, sizeof first, "first step after %.2f s", r->first_step_seconds);
   if (isfinite(e->loss)) {
     char figures[BRIM_REPORT_ROOM], top[48] = "", f1[32] = "";
-    if (e->top_k > 0) snprintf(top, sizeof top, ", among the top %d %.2f %%", (int)e->top_k, 100 * e->accuracy_top);
+    if (e->top_k > 0) snprintf(top, sizeof top, ", top-%d accuracy %.2f %%", (int)e->top_k, 100 * e->accuracy_top);
     say_classes(e);
     if (e->confusion) snprintf(f1, sizeof f1, ", macro F1 %.4f", e->f1);
     brim_say("test loss %.4f%s%s%s", e->loss, brim_report_format(figures, sizeof figures, e), top, f1);
@@ -519,8 +521,8 @@ void brim_report_say(const brim_report *r, const char *dir, double wall_seconds)
              gb * (double)brim_rss_peak_bytes());
   }
   if (r->skipped_steps > 0)
-    brim_say("%lld step%s skipped for the range of fp16; the loss scale is %.0f", (long long)r->skipped_steps,
-             r->skipped_steps == 1 ? " was" : "s were", r->loss_scale);
+    brim_say("%lld step%s skipped because values left the range of fp16; the loss scale is %.0f",
+             (long long)r->skipped_steps, r->skipped_steps == 1 ? " was" : "s were", r->loss_scale);
   brim_say("results in %s", dir);
 }
 

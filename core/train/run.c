@@ -1,4 +1,4 @@
-/* A run from its beginning (run_begin.c) through the loop over its steps (drive/loop.c, run_work.c) to its end. */
+/* A run: its beginning (run_begin.c), the loop over its steps (drive/loop.c, run_work.c), and its end. */
 #include "train/run.h"
 
 #include <stdlib.h>
@@ -13,10 +13,10 @@
 
 static brim_status close_run(brim_running *r, brim_status status)
 {
-  brim_error first; /* is the one to show */
+  brim_error first; /* the error to show */
   brim_error_take(&first);
   brim_progress_finish(&r->progress);
-  const bool opened = r->lock >= 0 && r->state; /* else the folder is another's, and not ours to write to */
+  const bool opened = r->lock >= 0 && r->state; /* else the folder belongs to another run and must not be written to */
   if (!opened) brim_report_release(&r->report);
   if (opened) {
     const char *error = status == BRIM_OK ? "" : first.text;
@@ -34,7 +34,7 @@ static brim_status close_run(brim_running *r, brim_status status)
   brim_jsonl_close(&r->events);
   brim_participants_close(&r->participants);
   brim_tensorboard_close(&r->tensorboard);
-  brim_pressure_close(r->pressure); /* before what it looks at */
+  brim_pressure_close(r->pressure); /* before the objects that it reads */
   brim_trainer_close(r->trainer);
   brim_drive_close(r->drive);
   if (opened && r->options->write_page) r->options->write_page(r->dir);
@@ -53,7 +53,7 @@ brim_status brim_run(const brim_run_options *options)
   r->config = options->config;
   r->settings = &options->config->settings;
   r->stop = brim_stop_watch(brim_running_speaks(r));
-  signal(SIGPIPE, SIG_IGN); /* a reader of messages that went away is no reason to end */
+  signal(SIGPIPE, SIG_IGN); /* a closed pipe must not end the run */
   r->lock = -1;
   r->metrics.fd = r->events.fd = r->participants.log.fd = r->tensorboard.fd = -1;
   r->told_step = -1;

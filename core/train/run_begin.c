@@ -20,7 +20,7 @@
 #include "train/scores.h"
 #include "train/stop.h"
 
-/* Of the run's device profile; 0: it has none, as nothing was chosen by time. */
+/* The hash of the run's device profile; 0 if it has none because nothing was chosen by time. */
 static uint64_t hash_profile(const brim_running *r)
 {
   char path[4200];
@@ -35,7 +35,7 @@ static brim_status make_folder(brim_running *r, json_t *weights)
   char name[256];
   snprintf(name, sizeof name, "%s-%s", brim_config_choice_of(c, "model")->plugin->id,
            brim_config_choice_of(c, "dataset")->name);
-  for (char *slash = name; (slash = strchr(slash, '/'));) *slash = '-'; /* an option in a folder of its group */
+  for (char *slash = name; (slash = strchr(slash, '/'));) *slash = '-'; /* an option in a subfolder of its group */
   BRIM_TRY(brim_run_create(r->settings->run.dir, r->settings->run.name[0] ? r->settings->run.name : name, r->dir,
                            sizeof r->dir));
   BRIM_TRY(brim_run_lock(r->dir, &r->lock));
@@ -47,15 +47,15 @@ static brim_status make_folder(brim_running *r, json_t *weights)
   return weights ? brim_weights_record_write(r->dir, weights) : BRIM_OK;
 }
 
-/* Every rank reads the weights, as averages of parameters are not broadcast; the first hashes them. Wrong ones fail
- * before there is a folder. */
+/* Every rank reads the weights, as averages of parameters are not broadcast; the first rank hashes them. Wrong
+ * weights fail before the folder is made. */
 static brim_status open_new(brim_running *r)
 {
   const bool speaks = brim_running_speaks(r);
   json_t *weights = NULL;
   if (brim_config_backbone(r->drive->setup->config) && !r->settings->model.weights[0] && speaks)
-    brim_log(BRIM_LOG_WARN, "the frozen backbone has random weights: set model.weights to a file, a folder or a run of "
-                            "trained ones"); /* nobody trains on noise, but to try things out */
+    brim_log(BRIM_LOG_WARN, "the frozen backbone has random weights: set model.weights to a file, a folder or a run "
+                            "with trained ones"); /* only a warning, as tests may want this */
   brim_status status = brim_trainer_load_weights(r->trainer, speaks ? &weights : NULL);
   if (status == BRIM_OK && speaks) status = make_folder(r, weights);
   json_decref(weights);
@@ -63,7 +63,7 @@ static brim_status open_new(brim_running *r)
   return brim_dist_share_text(r->options->dist, r->dir, sizeof r->dir);
 }
 
-/* Rank 0 looks for it, and has the run's lock. *path is empty if there is none. */
+/* Rank 0, which holds the run's lock, looks for the checkpoint. *path is empty if there is none. */
 static brim_status find_checkpoint(brim_running *r, char *path, size_t room)
 {
   bool found = false;
@@ -88,7 +88,7 @@ static brim_status open_resumed(brim_running *r)
   if (!checkpoint[0]) {
     brim_say("no checkpoint in '%s' yet: starting at step 0", r->dir);
     r->state->profile_hash = hash_profile(r); /* as if it had not been stopped */
-    json_t *weights = NULL; /* must be those that the run began with, when it was begun for the first time */
+    json_t *weights = NULL;                   /* must be the weights that the run began with */
     brim_status status = brim_trainer_load_weights(r->trainer, brim_running_speaks(r) ? &weights : NULL);
     if (status == BRIM_OK && weights) status = brim_weights_record_check(r->dir, weights);
     json_decref(weights);
@@ -96,9 +96,10 @@ static brim_status open_resumed(brim_running *r)
   }
   BRIM_TRY(brim_running_begin_together(r, brim_trainer_resume(r->trainer, checkpoint)));
   if (brim_running_speaks(r) && r->state->profile_hash != hash_profile(r))
-    brim_log(BRIM_LOG_WARN, "%s/%s is not what the run began with; the checkpoint has the hash of that", r->dir,
-             BRIM_PROFILE_NAME);
-  r->loop.checkpoint_step = r->loop.round_step = r->state->step; /* what was due before the checkpoint was done */
+    brim_log(BRIM_LOG_WARN, "%s/%s differs from the profile that the run began with (the checkpoint has its hash)",
+             r->dir, BRIM_PROFILE_NAME);
+  r->loop.checkpoint_step = r->loop.round_step =
+      r->state->step; /* work due before the checkpoint was written was done */
   brim_running_recall(r);
   brim_say("resuming '%s' after %s %lld of %lld", r->dir, brim_setup_is_federated(r->drive->setup) ? "round" : "step",
            (long long)r->state->step, (long long)r->drive->order.steps);
@@ -161,9 +162,9 @@ static void announce_world(const brim_running *r)
   if (text.length > 0) brim_say("simulated world: %s", brim_text_str(&text));
   brim_text_release(&text);
   if (r->settings->protocol[0])
-    brim_say("protocol=%s is a label: messaging is modelled as a network scenario (network=moderate and others)",
+    brim_say("protocol=%s is only a label; set network=moderate or another network scenario to model messaging",
              r->settings->protocol);
-  if (!r->settings->federate.train) brim_say("federate.train=false: rounds are played, and nothing is trained");
+  if (!r->settings->federate.train) brim_say("federate.train=false: rounds are simulated without training");
 }
 
 static void announce(const brim_running *r)
@@ -195,24 +196,24 @@ static void announce(const brim_running *r)
     brim_say("precision=%s: activations are kept in %s and computed in fp32", precision, precision);
   if (brim_setup_rounds(d->setup, d->choice.micro_batch))
     brim_log(BRIM_LOG_WARN,
-             "the micro-batch %lld is not a multiple of training.grain %lld: with another one the results differ by "
-             "rounding",
+             "the micro-batch %lld is not a multiple of training.grain %lld: results differ by rounding from those of "
+             "other micro-batches",
              (long long)d->choice.micro_batch, (long long)d->setup->grain);
 }
 
-/* Before hours are spent on a run of whose classes somebody wants to know more. */
+/* Said at the beginning, before hours are spent on a run without figures that the user may want. */
 static void announce_left_out(brim_running *r)
 {
   char text[200];
   const int64_t *count = r->drive->setup->data.count, classes = r->drive->setup->data.train.classes;
-  if (r->drive->setup->data.train.task != BRIM_TASK_CLASS) return; /* they have no such figures */
+  if (r->drive->setup->data.train.task != BRIM_TASK_CLASS) return; /* other tasks have no such figures */
   if (count[BRIM_PART_VALIDATION] + count[BRIM_PART_TEST] == 0) return;
   if (!brim_scores_left_out(text, sizeof text, classes)[0]) return;
   brim_say("%s", text);
   brim_running_event(r, "scores_left_out", text);
 }
 
-/* What a device's libraries take for talking to others they take before the plan is placed. */
+/* Connects before the plan is placed, as communication libraries take memory of the device. */
 static brim_status connect(const brim_running *r)
 {
   return brim_taken_connect(&r->drive->planner);
@@ -270,9 +271,9 @@ brim_status brim_running_begin(brim_running *r)
   BRIM_TRY(r->options->resume ? open_resumed(r) : open_new(r));
   if (r->settings->dist.shard != BRIM_SHARD_NONE) BRIM_TRY(brim_running_check_folder(r));
   BRIM_TRY(brim_trainer_broadcast(r->trainer));
-  /* What the process says last if the host has not even memory for what is small, or a plugin crashes. */
+  /* Printed if the process later runs out of host memory even for small blocks, or if a plugin crashes. */
   char advice[4300];
-  snprintf(advice, sizeof advice, "the run can go on from its last checkpoint: brim train --resume %s", r->dir);
+  snprintf(advice, sizeof advice, "to resume the run from its last checkpoint: brim train --resume %s", r->dir);
   brim_out_of_memory_advice(advice);
   brim_crash_advice(advice);
   brim_stop_set_folder(r->dir);

@@ -1,5 +1,5 @@
-/* Rules that end a run before its last step. All go by the state alone, so a resumed run ends where an undisturbed one
- * does, and all are looked at after an evaluation. See run_parts.h. */
+/* Rules that end a run before its last step. They depend only on the state, so a resumed run ends where an
+ * uninterrupted one does, and they are checked after each evaluation. See run_parts.h. */
 #include <math.h>
 #include <stdio.h>
 
@@ -14,8 +14,8 @@ static const brim_federate_settings *rules_of(const brim_running *r)
 
 /* ---- after an evaluation ---- */
 
-/* Counts evaluations in a row in which neither the loss nor the accuracy was better than its reference by more than the
- * threshold. A reference moves only then, so many small improvements count when they add up to a large one. */
+/* Counts consecutive evaluations in which neither the loss nor the accuracy beat its reference by more than the
+ * threshold. Only such an improvement moves a reference, so small improvements count once they add up. */
 static void settle(brim_running *r, const brim_evaluation *e)
 {
   brim_train_state *s = r->state;
@@ -44,7 +44,7 @@ void brim_running_judge(brim_running *r, enum brim_part part, const brim_evaluat
 
 /* ---- the rules ---- */
 
-/* Has the validation loss not got better for long enough? */
+/* Whether the validation loss has not improved for long enough. */
 static bool is_out_of_patience(const brim_running *r)
 {
   const int64_t patience = r->settings->training.patience;
@@ -74,7 +74,7 @@ bool brim_running_is_over(void *running)
 
 /* ---- the end ---- */
 
-/* Why; `rule` gets the key that asked for it. */
+/* Explains the end in `why`, and writes the key that caused it to `rule`. */
 static void explain(const brim_running *r, char *why, size_t room, char *rule, size_t rule_room)
 {
   const brim_train_state *s = r->state;

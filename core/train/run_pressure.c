@@ -1,4 +1,4 @@
-/* What a run does under memory pressure: a line, then a checkpoint, cleanup, and a smaller plan. */
+/* A run's reactions to memory pressure: a message, then a checkpoint, cleanup, and a smaller plan. */
 #include "base/log.h"
 #include "base/process.h"
 #include "base/text.h"
@@ -14,8 +14,8 @@ brim_status brim_running_watch_memory(brim_running *r)
   return BRIM_OK;
 }
 
-/* Not at the device if a policy follows it from step to step (`elastic`): what the run gives others is for them to
- * take. */
+/* Does not watch the device if a policy follows it from step to step (`elastic`): other processes may take the memory
+ * that the run gives up. */
 void brim_running_aim(brim_running *r)
 {
   const brim_drive *d = r->drive;
@@ -27,7 +27,7 @@ void brim_running_aim(brim_running *r)
   brim_pressure_aim(r->pressure, brim_policies_follow(d->dialogue.policies) ? NULL : &device);
 }
 
-/* What the process has, on the host and on the device. */
+/* The memory of the process, on the host and on the device. */
 static uint64_t allocated(const brim_running *r)
 {
   return brim_rss_bytes() + (r->drive->planner.device_info.on_host ? 0 : brim_trainer_device_bytes(r->trainer));
@@ -50,14 +50,14 @@ void brim_running_clean(const brim_running *r, enum brim_cleanup cleanup)
            (unsigned long long)after);
 }
 
-/* What the arena should shrink to; 0: it should not. */
+/* The size that the arena should shrink to, or 0. */
 static uint64_t target_of(const brim_running *r, const brim_pressure_reading *reading)
 {
   return brim_recover_target(&r->settings->memory, r->drive->planner.device_info.on_host,
                              brim_trainer_device_bytes(r->trainer), reading);
 }
 
-/* "Warning at round 30: RAM at 87.3%, GPU at 91.2%"; as an event with all that was seen, in bytes too. */
+/* "Warning at round 30: RAM at 87.3%, GPU at 91.2%"; the event also has all readings, with bytes. */
 static void tell_pressure(brim_running *r, const brim_pressure_reading *reading, bool acts)
 {
   char used[32], total[32];
@@ -81,7 +81,7 @@ static void tell_pressure(brim_running *r, const brim_pressure_reading *reading,
     brim_text_printf(&line, ", and %s of %s swap", brim_format_bytes(used, sizeof used, h->swap_used_bytes),
                      brim_format_bytes(total, sizeof total, h->swap_total_bytes));
   if (reading->device_left_bytes > 0)
-    brim_text_printf(&line, "; others have %s of the %s of the device that this run leaves them",
+    brim_text_printf(&line, "; other processes use %s of the %s that this run leaves free on the device",
                      brim_format_bytes(used, sizeof used, reading->device_others_bytes),
                      brim_format_bytes(total, sizeof total, reading->device_left_bytes));
   brim_text_printf(&line, "; CPU at %.0f%%)", reading->cpu_percent);
@@ -89,8 +89,7 @@ static void tell_pressure(brim_running *r, const brim_pressure_reading *reading,
   brim_text_release(&line);
 }
 
-/* So that nothing is lost if the kernel ends the process; trouble with the disk is none of memory's, and no reason to
- * end it now. */
+/* Writes a checkpoint in case the kernel kills the process. A disk error here is not a reason to end the run. */
 static brim_status save(brim_running *r)
 {
   const brim_status status = brim_loop_save(&r->loop);
@@ -102,7 +101,7 @@ static brim_status save(brim_running *r)
   return BRIM_OK;
 }
 
-/* In a job of several ranks all write the checkpoint, when all know that one asks for it. */
+/* In a job of several ranks, all write the checkpoint once all know that one rank asks for it. */
 brim_status brim_running_heed_pressure(void *running, bool *acts, uint64_t *bytes)
 {
   brim_running *r = running;
@@ -120,7 +119,7 @@ brim_status brim_running_heed_pressure(void *running, bool *acts, uint64_t *byte
   if (!r->acts) return BRIM_OK;
   *bytes = target_of(r, &r->reading);
   r->acts = false;
-  brim_running_aim(r); /* what others have of the device now is acted on once: from here on it is what they have more */
-  brim_running_wish(r); /* the others need not pause for it again */
+  brim_running_aim(r);  /* acts once on the present use of the device by others: from here on only an increase counts */
+  brim_running_wish(r); /* the other ranks need not pause for it again */
   return BRIM_OK;
 }

@@ -1,4 +1,4 @@
-/* What a run does together with the other ranks of its job. See run.c. */
+/* A run's cooperation with the other ranks of its job. See run.c. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "train/run_parts.h"
 
-#define SLOW_SHARE 0.1 /* more time than half of the ranks take, from which on it is told */
+#define SLOW_SHARE 0.1 /* fraction by which a rank must be slower than the median to be reported */
 
 bool brim_running_speaks(const brim_running *r)
 {
@@ -20,7 +20,7 @@ bool brim_running_speaks(const brim_running *r)
 
 /* ---- beginning and end ---- */
 
-/* Of no step. A rank that only knows of another's failure has none of its own to tell. */
+/* A meeting that belongs to no step. A rank that only learned of another's failure has none of its own to report. */
 static brim_status meet(brim_dist *d, enum brim_meeting meeting, brim_status status, brim_verdict *verdict)
 {
   const bool failed = status != BRIM_OK && status != BRIM_EPEER;
@@ -56,18 +56,18 @@ brim_status brim_running_check_folder(brim_running *r)
   char name[96] = "", path[BRIM_PATH_MAX];
   const bool first = brim_running_speaks(r);
   if (!r->options->dist) return BRIM_OK;
-  /* A name that no other file can have: a rank that sees it sees this very folder. */
+  /* A unique name: a rank that sees the file sees this very folder. */
   if (first) snprintf(name, sizeof name, ".shared-%ld-%.9f", (long)getpid(), brim_now());
   BRIM_TRY(brim_dist_share_text(r->options->dist, name, sizeof name));
   BRIM_TRY(brim_path_join(path, r->dir, name));
   BRIM_TRY(brim_running_begin_together(r, first ? brim_file_write(path, "", 0) : BRIM_OK));
   brim_status status = BRIM_OK;
   if (!first && access(path, R_OK | W_OK) != 0)
-    status = brim_fail(BRIM_ECONFIG,
-                       "the run's folder '%s' is not the same on all ranks: this one does not see there what rank 0 "
-                       "has written\nput it on a file system that all hosts share and may write to, or train with "
-                       "ranks of one host",
-                       r->dir);
+    status = brim_fail(
+        BRIM_ECONFIG,
+        "the run's folder '%s' is not the same on all ranks: this rank does not see the file that rank 0 wrote "
+        "there\nput it on a file system that all hosts share and can write to, or train with ranks of one host",
+        r->dir);
   status = brim_running_begin_together(r, status);
   if (first) brim_file_discard(path);
   return status;
@@ -89,9 +89,9 @@ brim_status brim_running_find_checkpoint(brim_running *r)
   if (!r->options->dist || brim_trainer_has_values(r->trainer)) return BRIM_OK;
   r->checkpoint[0] = '\0';
   if (brim_running_speaks(r)) status = brim_running_find_newest(r);
-  brim_verdict verdict; /* not of a step: some have committed one more than others */
+  brim_verdict verdict; /* not tied to a step: some ranks may have committed one more than others */
   BRIM_TRY(meet(r->options->dist, BRIM_MEET_AGAIN, status, &verdict));
-  if (verdict.failed >= 0) return brim_fail(BRIM_EPEER, "rank %d has no checkpoint to go back to", (int)verdict.failed);
+  if (verdict.failed >= 0) return brim_fail(BRIM_EPEER, "rank %d has no checkpoint to return to", (int)verdict.failed);
   return brim_dist_share_text(r->options->dist, r->checkpoint, sizeof r->checkpoint);
 }
 
@@ -108,9 +108,9 @@ bool brim_running_is_compared(const brim_running *r, int64_t step)
   return r->options->dist && every > 0 && step > 0 && step % every == 0;
 }
 
-/* ---- what ranks take ---- */
+/* ---- time and memory of ranks ---- */
 
-/* If one takes so much longer than most that it is worth knowing. */
+/* Names the slowest rank if it takes much longer than most. */
 static void name_slowest(const brim_running *r, const brim_rank_figures *all, int32_t ranks, double *seconds)
 {
   int32_t slowest = 0;
@@ -121,11 +121,11 @@ static void name_slowest(const brim_running *r, const brim_rank_figures *all, in
   qsort(seconds, (size_t)ranks, sizeof *seconds, brim_by_double);
   const double usual = seconds[(ranks - 1) / 2], most = all[slowest].busy_seconds;
   if (usual > 0 && most > usual * (1 + SLOW_SHARE))
-    brim_log(BRIM_LOG_INFO, "step %lld: rank %d is the slowest, with %.0f %% more time at work than most ranks",
+    brim_log(BRIM_LOG_INFO, "step %lld: rank %d is the slowest; its steps take %.0f %% longer than those of most ranks",
              (long long)r->state->step, (int)slowest, 100 * (most / usual - 1));
 }
 
-/* Of a federation those of the last round's clients that this rank has trained. */
+/* In a federation, the samples of the last round's clients that this rank trained. */
 static int64_t step_samples(const brim_running *r)
 {
   return brim_setup_is_federated(r->drive->setup) ? brim_trainer_last_round(r->trainer)->own_samples
@@ -138,7 +138,7 @@ brim_status brim_running_report_ranks(void *running)
   brim_dist *d = r->options->dist;
   const int32_t ranks = brim_dist_world(d).ranks;
   if (!d) return BRIM_OK;
-  BRIM_TRY(brim_trainer_meet(r->trainer, BRIM_MEET_CHECK, BRIM_OK)); /* a rank that has failed is not here */
+  BRIM_TRY(brim_trainer_meet(r->trainer, BRIM_MEET_CHECK, BRIM_OK)); /* a rank that failed does not reach this point */
   const brim_rank_figures own = {.busy_seconds = r->steps_seconds - r->waited_seconds,
                                  .waiting_seconds = r->waited_seconds,
                                  .device_bytes = brim_trainer_device_bytes(r->trainer),

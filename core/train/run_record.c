@@ -1,4 +1,4 @@
-/* What a run writes down of its steps, and its evaluations. See run_parts.h. */
+/* A run's records of its steps, and its evaluations. See run_parts.h. */
 #include <math.h>
 #include <stdio.h>
 
@@ -17,11 +17,11 @@ void brim_running_event(brim_running *r, const char *what, const char *detail)
 void brim_running_heed_tensorboard(brim_running *r, brim_status status)
 {
   if (status == BRIM_OK) return;
-  brim_log(BRIM_LOG_WARN, "the run goes on without TensorBoard's events: %s", brim_error_text());
+  brim_log(BRIM_LOG_WARN, "the run continues without TensorBoard's events: %s", brim_error_text());
   brim_tensorboard_close(&r->tensorboard);
 }
 
-/* As summary.json has it at the end: of the device what the arena takes, and of the host what the process has. */
+/* As in summary.json at the end: the device memory of the arena, and the host memory of the process. */
 static void record_memory(brim_running *r)
 {
   brim_report_memory(&r->report, r->trainer);
@@ -30,7 +30,7 @@ static void record_memory(brim_running *r)
   brim_jsonl_int(&r->metrics, "rss_bytes", (int64_t)brim_rss_bytes());
 }
 
-/* Of the rounds since the record before; the clock: since the run began. */
+/* The rounds since the previous record; the clock counts from the run's beginning. */
 static void record_rounds(brim_running *r)
 {
   const brim_round_result *round = brim_trainer_last_round(r->trainer);
@@ -48,7 +48,7 @@ static void record_rounds(brim_running *r)
   record_memory(r);
 }
 
-/* `seconds`: that `samples` took. */
+/* `seconds`: the time that `samples` took. */
 static brim_status record(brim_running *r, enum brim_part part, const brim_evaluation *e, int64_t samples,
                           double seconds)
 {
@@ -57,7 +57,7 @@ static brim_status record(brim_running *r, enum brim_part part, const brim_evalu
   char top[32];
   snprintf(top, sizeof top, "accuracy_top%d", (int)e->top_k);
   brim_jsonl *m = &r->metrics;
-  r->state->metrics_records++; /* on every rank, though rank 0 writes them */
+  r->state->metrics_records++; /* on every rank, although only rank 0 writes them */
   if (m->fd < 0) return BRIM_OK;
   brim_jsonl_begin(m);
   brim_jsonl_int(m, "step", r->state->step);
@@ -68,7 +68,7 @@ static brim_status record(brim_running *r, enum brim_part part, const brim_evalu
   brim_jsonl_number(m, is_values ? "mae" : "accuracy", is_values ? e->mae : e->accuracy);
   if (e->top_k > 0) brim_jsonl_number(m, top, e->accuracy_top);
   if (e->task == BRIM_TASK_CLASS && !is_train) brim_jsonl_number(m, "f1", e->f1);
-  if (is_values && !is_train) { /* training counts only the first of these errors */
+  if (is_values && !is_train) { /* of these errors, training counts only the first */
     brim_jsonl_number(m, "mape", e->mape);
     brim_jsonl_number(m, "rmse", e->rmse);
     brim_jsonl_number(m, "r2", e->r2);
@@ -91,7 +91,7 @@ static brim_status record(brim_running *r, enum brim_part part, const brim_evalu
   return status;
 }
 
-/* Of the steps since the last record; of none: as that record has them. */
+/* Figures of the steps since the last record; if there were none, that record's. */
 static brim_evaluation window_figures(const brim_running *r)
 {
   const brim_train_state *s = r->state;
@@ -136,8 +136,8 @@ void brim_running_show_progress(brim_running *r)
   brim_progress_update(&r->progress, &state);
 }
 
-/* A training record covers the steps since the one before it. Where a resumed run has made only the last of them, the
- * others took as long as these, as far as it knows. */
+/* A training record covers the steps since the previous one. If a resumed run made only the last of them, the others
+ * are assumed to have taken as long. */
 brim_status brim_running_close_window(brim_running *r)
 {
   brim_train_state *s = r->state;
@@ -170,10 +170,11 @@ brim_status brim_running_evaluate(brim_running *r, enum brim_part part, bool rec
   brim_stop_doing(BRIM_STOP_STEPS);
   const double seconds = brim_now() - start;
   if (!isfinite(out->loss))
-    return brim_fail(BRIM_ENUMERIC, "the %s loss after step %lld is %s\n%s; checkpoints before are kept",
+    return brim_fail(BRIM_ENUMERIC, "the %s loss after step %lld is %s\n%s; earlier checkpoints are kept",
                      part_names[part], (long long)r->state->step, isnan(out->loss) ? "not a number" : "infinite",
-                     r->state->loss_scale > 0 ? "an activation leaves the range of fp16, or the parameters are no good"
-                                              : "the parameters are no good");
+                     r->state->loss_scale > 0
+                         ? "an activation leaves the range of fp16, or the parameters have diverged"
+                         : "the parameters have diverged");
   BRIM_TRY(brim_report_evaluation(&r->report, part, out, r->state->step));
   if (!recorded) BRIM_TRY(record(r, part, out, out->samples, seconds));
   const brim_order *o = &r->drive->order;

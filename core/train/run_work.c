@@ -1,4 +1,4 @@
-/* A run's trainer as the work that drive/loop.h drives: steps, what is due after them, what becomes of failures, and
+/* A run's trainer as the work that drive/loop.h drives: steps, what is due after them, the handling of failures, and
  * the trainer's plan. */
 #include <signal.h>
 #include <stdio.h>
@@ -41,7 +41,7 @@ double brim_running_step_seconds(void *running)
   return (sorted[(count - 1) / 2] + sorted[count / 2]) / 2;
 }
 
-/* Will another step follow the next one at once, with nothing between that needs the parameters? */
+/* Whether another step follows the next one at once, with nothing in between that needs the parameters. */
 static bool goes_straight_on(const brim_running *r)
 {
   const brim_training_settings *t = &r->settings->training;
@@ -59,10 +59,10 @@ static brim_status make(void *self)
   const double start = brim_now(), waited = brim_trainer_waited(r->trainer), scale = r->state->loss_scale;
   const int64_t samples = r->state->samples, skipped = r->state->skipped_steps, step = r->state->step;
   const brim_status status = brim_trainer_step(r->trainer, goes_straight_on(r));
-  if (r->state->step == step) return status; /* else the one that was begun behind it has failed */
+  if (r->state->step == step) return status; /* else the step that was begun after it failed */
   if (r->participants.log.fd >= 0)
     BRIM_TRY(brim_participants_add(&r->participants, r->state->step, brim_trainer_last_round(r->trainer)));
-  if (r->state->skipped_steps > skipped) { /* each is an event; a line for a person comes as often as records do */
+  if (r->state->skipped_steps > skipped) { /* each is an event; messages appear only as often as records */
     char detail[64];
     snprintf(detail, sizeof detail, "loss scale %.0f, then %.0f", scale, r->state->loss_scale);
     brim_running_event(r, "skipped_step", detail);
@@ -70,7 +70,7 @@ static brim_status make(void *self)
       r->told_step = r->state->step;
       brim_log(BRIM_LOG_INFO,
                "step %lld was skipped: its loss or a gradient was not finite in fp16 at a loss scale of %.0f, which is "
-               "%.0f now; %lld step%s skipped so far",
+               "now %.0f; %lld step%s skipped so far",
                (long long)r->state->step, scale, r->state->loss_scale, (long long)r->state->skipped_steps,
                brim_plural(r->state->skipped_steps));
     }
@@ -103,7 +103,7 @@ static void begin_turn(void *self)
   brim_running_wish(r);
 }
 
-/* On validation data if there is some; then, and only then, it can be the best. */
+/* On validation data if there is any; only then can it be the best. */
 static brim_status evaluate(void *self, bool *is_new)
 {
   brim_running *r = self;
@@ -136,7 +136,7 @@ static brim_status checkpoint(void *self)
 
 /* ---- the end ---- */
 
-/* Unless it is written, or the parameters are lost: then the newest one is what the run goes on with. */
+/* Unless it is already written, or the parameters are lost: then the run resumes from the newest checkpoint. */
 static brim_status write_last_checkpoint(brim_running *r)
 {
   return brim_trainer_has_values(r->trainer) ? brim_loop_save(&r->loop) : BRIM_OK;
@@ -146,9 +146,9 @@ static brim_status interrupt(brim_running *r)
 {
   BRIM_TRY(write_last_checkpoint(r));
   r->is_interrupted = true;
-  const int signal = *r->stop ? *r->stop : SIGTERM; /* another rank's */
+  const int signal = *r->stop ? *r->stop : SIGTERM; /* another rank received it */
   brim_running_event(r, "interrupted", strsignal(signal));
-  return brim_fail(BRIM_EINTERRUPTED, "%s after step %lld of %lld%s\ngo on with: brim train --resume %s",
+  return brim_fail(BRIM_EINTERRUPTED, "%s after step %lld of %lld%s\nresume with: brim train --resume %s",
                    signal == SIGINT ? "interrupted" : "terminated", (long long)r->state->step,
                    (long long)r->drive->order.steps,
                    r->loop.checkpoint_step == r->state->step ? "; a checkpoint was written" : "", r->dir);
@@ -164,14 +164,14 @@ static brim_status evaluate_test(brim_running *r)
   return brim_running_evaluate(r, BRIM_PART_TEST, recorded, &e);
 }
 
-/* The last word: the test data, unless it was just evaluated, and the clients of a federation. A run of no steps is
- * what it began with, as weights from elsewhere, and has a checkpoint of that for the commands that take runs. */
+/* The end of a run: evaluates the test data, unless that was just done, and a federation's clients. A run of zero
+ * steps writes a checkpoint of its initial values, such as loaded weights, for the commands that need a run. */
 static brim_status finish(void *self)
 {
   brim_running *r = self;
   if (r->state->step < r->drive->order.steps && !r->has_stopped) BRIM_TRY(brim_running_stop_early(r));
   if (r->state->step == 0) BRIM_TRY(write_last_checkpoint(r));
-  if (!r->settings->federate.train) return BRIM_OK; /* it was not trained */
+  if (!r->settings->federate.train) return BRIM_OK; /* nothing was trained */
   brim_status status = evaluate_test(r);
   if (status == BRIM_OK) status = brim_running_evaluate_clients(r);
   return status == BRIM_EINTERRUPTED ? interrupt(r) : status;
@@ -180,14 +180,14 @@ static brim_status finish(void *self)
 static brim_status go_on(void *self)
 {
   brim_running *r = self;
-  const bool stops = /* as far as all know */
+  const bool stops = /* as far as all ranks know */
       r->options->dist ? (brim_trainer_verdict(r->trainer)->wishes & BRIM_WISH_STOP) != 0 : *r->stop != 0;
   return stops && !brim_trainer_is_ahead(r->trainer) ? interrupt(r) : BRIM_OK;
 }
 
 /* ---- failures ---- */
 
-/* The end, but not of what was trained. */
+/* Ends the run with a checkpoint of what was trained. */
 static brim_status give_up(brim_running *r, brim_status failure)
 {
   brim_error first;
@@ -197,25 +197,25 @@ static brim_status give_up(brim_running *r, brim_status failure)
     brim_log(BRIM_LOG_WARN, "no checkpoint of step %lld: %s", (long long)r->state->step, brim_error_text());
   brim_error_put(&first);
   if (r->loop.checkpoint_step < 0) return failure;
-  return brim_fail_add(failure, "there is a checkpoint of step %lld\n%sgo on with: brim train --resume %s",
-                       (long long)r->loop.checkpoint_step, failure == BRIM_EPLUGIN ? "when the plugin is mended, " : "",
+  return brim_fail_add(failure, "there is a checkpoint of step %lld\n%sresume with: brim train --resume %s",
+                       (long long)r->loop.checkpoint_step, failure == BRIM_EPLUGIN ? "once the plugin is fixed, " : "",
                        r->dir);
 }
 
-/* Is it a policy's doing, and nothing is wrong with what was trained? */
+/* Whether a policy caused the failure, so that the training state is sound. */
 static bool is_of_policies(brim_status status)
 {
   return status == BRIM_EPLUGIN || status == BRIM_ECONFIG;
 }
 
-/* Clients that diverge, and selectors that fail, leave the global model as it was. */
+/* Diverging clients and failing selectors leave the global model unchanged. */
 static bool is_of_round(const brim_running *r, brim_status status)
 {
   return brim_setup_is_federated(r->drive->setup) && (status == BRIM_ENUMERIC || status == BRIM_EPLUGIN);
 }
 
-/* The state is an earlier one: what came behind it has not been. */
-static brim_status forget_what_came_behind(brim_running *r)
+/* After going back to an earlier state: removes the records written after it. */
+static brim_status drop_later_records(brim_running *r)
 {
   const brim_train_state *s = r->state;
   char path[4200];
@@ -236,8 +236,7 @@ static brim_status forget_what_came_behind(brim_running *r)
   return brim_jsonl_open(&r->metrics, path, s->metrics_records);
 }
 
-/* What was tried in this turn has changed nothing that lasts, so it is tried again after what helps against `failure`.
- */
+/* This turn has changed nothing durable, so it is repeated after a measure against `failure`. */
 static brim_status recover(brim_running *r, brim_status failure)
 {
   char what[sizeof r->loop.doing];
@@ -247,7 +246,7 @@ static brim_status recover(brim_running *r, brim_status failure)
   memcpy(what, r->loop.doing, sizeof what);
   brim_status status = brim_loop_recover(&r->loop, failure, &rewound);
   if (r->loop.recovery.is_remade) brim_running_follow_drive(r);
-  if (status == BRIM_OK && rewound) status = forget_what_came_behind(r);
+  if (status == BRIM_OK && rewound) status = drop_later_records(r);
   if (status == BRIM_OK && r->loop.recovery.is_remade) status = brim_running_keep_drive(r);
   if (status != BRIM_OK) return status;
   r->report.retries++;
@@ -261,15 +260,15 @@ static brim_status redo_of_others(brim_running *r)
   const brim_verdict *v = brim_trainer_verdict(r->trainer);
   r->report.retries++;
   brim_running_event(r, "redone", brim_error_text());
-  brim_log(BRIM_LOG_INFO, "rank %d failed in %s: %s; it is done again", (int)v->failed, r->loop.doing,
+  brim_log(BRIM_LOG_INFO, "rank %d failed in %s: %s; repeating it", (int)v->failed, r->loop.doing,
            brim_status_text(v->status));
   if (brim_trainer_has_values(r->trainer)) return BRIM_OK;
   BRIM_TRY(brim_recover_follow(&r->loop.recovery, r->loop.doing));
   brim_loop_rewound(&r->loop);
-  return forget_what_came_behind(r);
+  return drop_later_records(r);
 }
 
-/* All ranks are ready to do it again, or none does. */
+/* Agrees that all ranks are ready to repeat it, or none. */
 static brim_status again(brim_running *r, brim_status failure)
 {
   BRIM_TRY(brim_running_find_checkpoint(r));
@@ -279,8 +278,8 @@ static brim_status again(brim_running *r, brim_status failure)
   return status == BRIM_OK || status == BRIM_ECOMM ? status : give_up(r, status);
 }
 
-/* Another rank must not wait for one that has failed. *is_over: nothing is to be done again. A rank that was
- * interrupted while it waited for something ends all, with a checkpoint. */
+/* Reports the failure, so that other ranks do not wait for this one. *is_over: nothing will be repeated. A rank that
+ * was interrupted while it waited ends the whole job, with a checkpoint. */
 static brim_status tell_failure(brim_running *r, brim_status failure, bool *is_over)
 {
   *is_over = !brim_status_is_want(failure);
@@ -293,7 +292,7 @@ static brim_status tell_failure(brim_running *r, brim_status failure, bool *is_o
   return *is_over && (is_of_policies(first) || is_of_round(r, first)) ? give_up(r, met) : met;
 }
 
-/* A turn that failed is made again if that can help; else the run ends, with what was trained. */
+/* Repeats a failed turn if that can help; else ends the run, with a checkpoint. */
 static brim_status failed(void *self, enum brim_turn_part part, brim_status status)
 {
   brim_running *r = self;
@@ -347,7 +346,7 @@ static void clean(void *self, enum brim_cleanup cleanup, bool of_round)
     brim_trainer_clean(r->trainer, cleanup);
 }
 
-/* Nobody looks at the device while the plan changes: it may become another. */
+/* Stops watching the device while the plan changes, as the device may change too. */
 static void leave_device(brim_running *r)
 {
   brim_running_collect(r);
@@ -376,7 +375,7 @@ static brim_status replan(void *self)
   return come_back(r, brim_trainer_replan(r->trainer));
 }
 
-/* What --resume does, in this process; ranks to the checkpoint that they have agreed on. */
+/* Does what --resume does, in this process; ranks use the checkpoint that they have agreed on. */
 static brim_status rewind_run(void *self)
 {
   brim_running *r = self;

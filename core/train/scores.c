@@ -38,12 +38,12 @@ const char *brim_scores_left_out(char *room, size_t bytes, int64_t classes)
 {
   room[0] = '\0';
   if (classes >= BRIM_MANY_CLASSES)
-    snprintf(room, bytes,
-             "left out for %lld classes: F1, the figures of each class and the confusion matrix, which are counted of "
-             "fewer than %d",
-             (long long)classes, BRIM_MANY_CLASSES);
+    snprintf(
+        room, bytes,
+        "omitted with %lld classes: F1, per-class figures and the confusion matrix, which need fewer than %d classes",
+        (long long)classes, BRIM_MANY_CLASSES);
   else if (classes > BRIM_MATRIX_CLASSES_MAX)
-    snprintf(room, bytes, "left out for %lld classes: the confusion matrix, which is written for up to %d",
+    snprintf(room, bytes, "omitted with %lld classes: the confusion matrix, which is written for up to %d",
              (long long)classes, BRIM_MATRIX_CLASSES_MAX);
   return room;
 }

@@ -9,13 +9,13 @@
 
 #define ALIGNMENT 64u
 
-/* What is listed of a plan. */
+/* State of listing a plan's tensors. */
 typedef struct listing {
   brim_snapshot *snapshot;
   const brim_plan *plan;
-  const brim_graph *update; /* NULL: there is none */
+  const brim_graph *update; /* may be NULL */
   brim_safetensor *state;   /* the optimizer's */
-  size_t count, next;       /* of those; the first of the graph's states that is not listed */
+  size_t count, next;       /* number of those; index of the first state of the graph that is not listed yet */
 } listing;
 
 static brim_safetensor describe(brim_snapshot *s, const brim_tensor *t, const char *name)
@@ -29,7 +29,7 @@ static void add_optimizer_tensor(listing *l, const brim_tensor *t, brim_safetens
   l->state[l->count++] = described;
 }
 
-/* The states of a parameter: all of them, of which a rank may have slices, or nothing. */
+/* Adds the states of a parameter: all of them (a rank may have slices) or none. */
 static void add_states(listing *l, size_t parameter)
 {
   brim_snapshot *s = l->snapshot;
@@ -51,7 +51,7 @@ static void add_states(listing *l, size_t parameter)
   }
 }
 
-/* All but the values. */
+/* Everything but the values. */
 static void list(brim_snapshot *s, const brim_plan *plan)
 {
   s->update_program = brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0);
@@ -78,7 +78,7 @@ static void list(brim_snapshot *s, const brim_plan *plan)
   s->tensors = (brim_checkpoint_tensors){model, l.state, models, l.count};
 }
 
-/* Of the k-th of all tensors, the model's first: what there is of it. */
+/* The bytes of the k-th of all tensors, the model's first, that this rank has. */
 static uint64_t bytes_at(const brim_snapshot *s, size_t k)
 {
   const size_t models = s->tensors.model_count;
@@ -103,7 +103,7 @@ brim_status brim_snapshot_make(const brim_plan *plan, brim_snapshot *s)
   s->values = brim_try_aligned(ALIGNMENT, bytes > 0 ? bytes : ALIGNMENT);
   if (!s->values) {
     brim_snapshot_release(s);
-    return brim_fail(BRIM_ENOMEM_HOST, "no %llu bytes of host memory for a copy of the parameters",
+    return brim_fail(BRIM_ENOMEM_HOST, "no host memory for a copy of the parameters (%llu bytes)",
                      (unsigned long long)bytes);
   }
   for (size_t k = 0; k < count_of(&s->tensors); k++) {
@@ -127,7 +127,7 @@ brim_status brim_snapshot_bind(brim_snapshot *s, const brim_plan *plan)
   }
   if (same) return BRIM_OK;
   s->tensors = old;
-  return brim_fail(BRIM_EINTERNAL, "another plan of the same training keeps other tensors");
+  return brim_fail(BRIM_EINTERNAL, "another plan of the same training has different tensors");
 }
 
 void brim_snapshot_release(brim_snapshot *s)
@@ -137,7 +137,7 @@ void brim_snapshot_release(brim_snapshot *s)
   brim_arena_release(&s->arena);
 }
 
-/* Moves between device and snapshot. */
+/* Copies between device and snapshot. */
 static brim_status transfer(const brim_snapshot *s, brim_exec *exec, bool to_device)
 {
   const struct {
@@ -150,7 +150,7 @@ static brim_status transfer(const brim_snapshot *s, brim_exec *exec, bool to_dev
   for (int k = 0; k < 2; k++)
     for (size_t i = 0; i < sides[k].count; i++) {
       void *host = (void *)sides[k].host[i].data;
-      if (!sides[k].tensor[i]) continue; /* another rank's */
+      if (!sides[k].tensor[i]) continue; /* of another rank */
       BRIM_TRY(to_device ? brim_exec_write(exec, sides[k].program, sides[k].tensor[i], host)
                          : brim_exec_read(exec, sides[k].program, sides[k].tensor[i], host));
     }

@@ -1,4 +1,5 @@
-/* See stop.h. Handlers may interrupt any code on any thread, so they only call what signal-safety(7) allows. */
+/* See stop.h. Handlers may interrupt any code on any thread, so they only call functions that signal-safety(7)
+ * allows. */
 #include "train/stop.h"
 
 #include <errno.h>
@@ -14,11 +15,11 @@ static const int watched[] = {SIGINT, SIGTERM, SIGHUP, SIGXCPU};
 #define WATCHED (sizeof watched / sizeof watched[0])
 
 static volatile sig_atomic_t first_signal;
-static atomic_llong first_ms; /* when it came, by brim_now(); 0: not yet */
+static atomic_llong first_ms; /* time of the first signal, by brim_now(); 0: none yet */
 static atomic_bool is_speaking;
 static _Atomic(const char *) doing;
 static atomic_llong checkpoint_at, commit_at; /* steps */
-static char folder[4096];                     /* written before the first step; empty until then */
+static char folder[4096];                     /* set before the first step; empty until then */
 
 /* ---- texts ---- */
 
@@ -26,12 +27,12 @@ static void answer(int number)
 {
   brim_handler_text w;
   brim_handler_text_begin(&w);
-  if (number == SIGXCPU) brim_handler_text_add(&w, "the limit of processor time is reached: ");
+  if (number == SIGXCPU) brim_handler_text_add(&w, "processor time limit reached: ");
   brim_handler_text_add(&w, atomic_load(&doing));
   if (number != SIGXCPU) {
     brim_handler_text_add(&w, "; ");
     brim_handler_text_add(&w, number == SIGINT ? "Ctrl-C" : number == SIGTERM ? "SIGTERM" : "SIGHUP");
-    brim_handler_text_add(&w, " again ends now");
+    brim_handler_text_add(&w, " again ends at once");
   }
   brim_handler_text_add(&w, "\n");
   brim_handler_text_write(&w);
@@ -58,7 +59,7 @@ static void tell_lost(void)
   }
   brim_handler_text_add(&w, "\n");
   if (folder[0]) {
-    brim_handler_text_add(&w, "go on with: brim train --resume ");
+    brim_handler_text_add(&w, "resume with: brim train --resume ");
     brim_handler_text_add(&w, folder);
     brim_handler_text_add(&w, "\n");
   }
@@ -76,10 +77,10 @@ static void on_signal(int number)
     first_signal = number;
     if (atomic_load(&is_speaking)) answer(number);
   } else if (now - none >= (long long)(1e3 * BRIM_SIGNAL_ECHO_SECONDS) &&
-             number != SIGXCPU) { /* which the kernel sends every second */
+             number != SIGXCPU) { /* SIGXCPU: the kernel sends it every second */
     if (atomic_load(&is_speaking)) tell_lost();
     signal(number, SIG_DFL);
-    raise(number); /* comes when this handler returns */
+    raise(number); /* delivered when this handler returns */
   }
   errno = saved;
 }
@@ -97,7 +98,7 @@ const volatile sig_atomic_t *brim_stop_watch(bool speaks)
   for (size_t i = 0; i < WATCHED; i++) sigaddset(&action.sa_mask, watched[i]);
   for (size_t i = 0; i < WATCHED; i++) {
     if (watched[i] == SIGHUP && sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler == SIG_IGN)
-      continue; /* nohup */
+      continue; /* ignored, as under nohup */
     sigaction(watched[i], &action, NULL);
   }
   return &first_signal;

@@ -1,4 +1,4 @@
-/* What a trainer has: a placed plan and its values. Steps are in trainer_step.c. See trainer.h. */
+/* A trainer's parts: a placed plan and its values. Steps are in trainer_step.c. See trainer.h. */
 #include "train/trainer.h"
 
 #include <malloc.h>
@@ -56,7 +56,7 @@ static brim_status place(brim_trainer *t, const brim_evaluation_wish *wish)
 static void unplace(brim_trainer *t)
 {
   if (t->federation) brim_federation_unplace(t->federation);
-  brim_loader_close(t->loader); /* its micro-batches are of the plan */
+  brim_loader_close(t->loader); /* its micro-batches belong to the plan */
   brim_exec_close(t->exec);
   brim_plan_free(t->plan);
   t->loader = NULL;
@@ -65,7 +65,7 @@ static void unplace(brim_trainer *t)
   t->check = t->update = NULL;
 }
 
-/* The frozen parameters, which no checkpoint has, in the arena that was just placed. */
+/* Writes the frozen parameters, which checkpoints do not have, into the arena that was just placed. */
 static brim_status write_frozen(brim_trainer *t)
 {
   if (t->drive->setup->features) {
@@ -75,27 +75,25 @@ static brim_status write_frozen(brim_trainer *t)
   return brim_frozen_write(t->drive->setup, t->exec, &t->plan->program[0], &t->state.frozen_hash);
 }
 
-/* What was trained on other frozen parameters means nothing on these. */
+/* Trained parameters are only valid with the frozen parameters they were trained on. */
 static brim_status check_frozen(const brim_trainer *t, const brim_train_state *state, const char *checkpoint)
 {
   if (state->frozen_hash == t->state.frozen_hash) return BRIM_OK;
-  return brim_fail(
-      BRIM_ELOAD,
-      "checkpoint '%s' was trained on a backbone with other weights (hash %016llx) than those that are "
-      "loaded now (%016llx)\n"
-      "a checkpoint has only what is trained: take the backbone, weights and seed of the run that wrote it\n"
-      "if the files were moved or changed, say where those of the run are: model.weights=PATH",
-      checkpoint, (unsigned long long)state->frozen_hash, (unsigned long long)t->state.frozen_hash);
+  return brim_fail(BRIM_ELOAD,
+                   "checkpoint '%s' was trained on a backbone with other weights (hash %016llx) than those loaded now "
+                   "(%016llx)\na checkpoint has only the trained parameters: use the backbone, weights and seed of the "
+                   "run that wrote it\nif the files were moved or changed, set model.weights=PATH to those of the run",
+                   checkpoint, (unsigned long long)state->frozen_hash, (unsigned long long)t->state.frozen_hash);
 }
 
-/* Has the program parameters of its own? Evaluation may, which start at the same values. */
+/* Whether the program has parameters of its own. Evaluation may; they start with the same values. */
 static bool has_parameters(const brim_trainer *t, size_t program)
 {
   return program == 0 || (t->plan->evaluated_offset != t->plan->parameter_offset &&
                           t->plan->program[program].kind == BRIM_PROGRAM_EVALUATE);
 }
 
-/* The first state, and its values. */
+/* Initializes the state and the values. */
 static brim_status begin_training(brim_trainer *t)
 {
   init_state(t);
@@ -112,7 +110,7 @@ static brim_status read_model(brim_trainer *t, const char *checkpoint)
   brim_train_state state;
   BRIM_TRY(brim_checkpoint_read_state(checkpoint, &state));
   if (strcmp(state.model_id, t->state.model_id) != 0)
-    return brim_fail(BRIM_ELOAD, "checkpoint '%s' is of model '%s', the configuration has '%s'", checkpoint,
+    return brim_fail(BRIM_ELOAD, "checkpoint '%s' has model '%s', the configuration has '%s'", checkpoint,
                      state.model_id, t->state.model_id);
   BRIM_TRY(write_frozen(t));
   BRIM_TRY(check_frozen(t, &state, checkpoint));
@@ -125,7 +123,7 @@ static brim_status read_model(brim_trainer *t, const char *checkpoint)
   return status;
 }
 
-/* `wish`: of an evaluation of `checkpoint`; NULL: it is to train. */
+/* `wish`: for evaluating `checkpoint`; NULL: for training. */
 static brim_status open_trainer(brim_drive *drive, const brim_evaluation_wish *wish, const char *checkpoint,
                                 brim_trainer **out)
 {
@@ -204,7 +202,7 @@ double brim_trainer_lr(const brim_trainer *t)
   return t->step.lr;
 }
 
-/* ---- weights from elsewhere ---- */
+/* ---- loaded weights ---- */
 
 /* Parameters have the same index in every program. */
 static brim_status fill(brim_trainer *t, const brim_setup_weights *w)
@@ -233,7 +231,7 @@ brim_status brim_trainer_load_weights(brim_trainer *t, json_t **record)
   if (record) *record = NULL;
   BRIM_TRY(brim_setup_weights_open(t->drive->setup, t->plan->program[0].graph, &w));
   if (w.weights) {
-    if (!brim_config_backbone(t->drive->setup->config)) status = fill(t, &w); /* else brim_frozen_write has */
+    if (!brim_config_backbone(t->drive->setup->config)) status = fill(t, &w); /* else brim_frozen_write has done it */
     if (status == BRIM_OK && record && !(*record = brim_weights_json(w.weights, true))) status = BRIM_ELOAD;
     if (status == BRIM_OK) brim_weights_tell(w.weights, &text);
     if (status == BRIM_OK) brim_log(BRIM_LOG_INFO, "weights: %s", brim_text_str(&text));
@@ -263,8 +261,8 @@ static brim_status meet_to_write(void *context, brim_status own)
   return brim_trainer_meet(context, BRIM_MEET_CHECKPOINT, own);
 }
 
-/* The tensors of a checkpoint: those of a snapshot, and of a federation what is known of its clients. The caller frees
- * *list. ENOMEM_HOST. */
+/* The tensors of a checkpoint: those of a snapshot and, in a federation, the clients' data. The caller frees *list.
+ * ENOMEM_HOST. */
 static brim_status add_clients(brim_trainer *t, const brim_checkpoint_tensors *of_plan, brim_checkpoint_tensors *out,
                                brim_safetensor **list)
 {
@@ -331,17 +329,17 @@ static brim_status place_again(brim_trainer *t)
   snprintf(t->state.backend_id, sizeof t->state.backend_id, "%s", brim_setup_backend_id(t->drive->setup));
   brim_footprint_predict(&t->drive->planner, t->plan, t->drive->choice.micro_batch, &t->footprint);
   if (before > t->footprint.total_bytes) t->footprint.total_bytes = before;
-  return brim_setup_finish_data(t->drive->setup); /* of one that was made again */
+  return brim_setup_finish_data(t->drive->setup); /* of a loader that was made again */
 }
 
 void brim_trainer_follow(brim_trainer *t, brim_drive *drive)
 {
   t->drive = drive;
-  brim_federation_close(t->federation); /* is of the setup that there was */
+  brim_federation_close(t->federation); /* belongs to the previous setup */
   t->federation = NULL;
 }
 
-/* Frozen values are read again, from files that may be others by now. */
+/* Reads frozen values again, from files that may have changed. */
 static brim_status put_back(brim_trainer *t)
 {
   const uint64_t before = t->state.frozen_hash;
@@ -350,21 +348,21 @@ static brim_status put_back(brim_trainer *t)
   BRIM_TRY(write_frozen(t));
   if (t->state.frozen_hash == before) return brim_snapshot_write(&t->kept, t->exec);
   t->state.frozen_hash = before;
-  return brim_fail(BRIM_ELOAD,
-                   "the weights of the backbone, '%s', are others than those that the run has begun with\n"
-                   "put them back, and go on with the run",
-                   t->drive->setup->settings->model.weights);
+  return brim_fail(
+      BRIM_ELOAD,
+      "the weights of the backbone, '%s', differ from those that the run began with\nrestore them and resume the run",
+      t->drive->setup->settings->model.weights);
 }
 
 brim_status brim_trainer_park(brim_trainer *t)
 {
   if (brim_trainer_is_ahead(t))
-    return brim_fail(BRIM_EINTERNAL, "a plan is to be changed within step %lld", (long long)t->state.step + 1);
+    return brim_fail(BRIM_EINTERNAL, "attempt to change the plan within step %lld", (long long)t->state.step + 1);
   if (!t->is_kept && brim_trainer_has_values(t)) {
     BRIM_TRY(copy_values(t, &t->kept));
     t->is_kept = true;
   }
-  if (t->exec) (void)brim_drive_hold(t->drive, false); /* else it queues for what it has given back */
+  if (t->exec) (void)brim_drive_hold(t->drive, false); /* else it would queue for the memory it has just released */
   unplace(t);
   return BRIM_OK;
 }
@@ -394,12 +392,12 @@ brim_status brim_trainer_resume(brim_trainer *t, const char *checkpoint)
   } ids[] = {{"model", state.model_id, t->state.model_id}, {"optimizer", state.optimizer_id, t->state.optimizer_id}};
   for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++)
     if (strcmp(ids[i].theirs, ids[i].ours) != 0)
-      return brim_fail(BRIM_ELOAD, "checkpoint '%s' is of %s '%s', this run has '%s'", checkpoint, ids[i].what,
+      return brim_fail(BRIM_ELOAD, "checkpoint '%s' has %s '%s', this run has '%s'", checkpoint, ids[i].what,
                        ids[i].theirs, ids[i].ours);
-  /* A run that ran out of memory may have left its backend just then. */
+  /* A run that ran out of memory may have just left its backend. */
   if (strcmp(state.backend_id, t->state.backend_id) != 0)
     brim_log(BRIM_LOG_WARN,
-             "checkpoint '%s' is of backend '%s', and the run goes on with '%s': from here on its results "
+             "checkpoint '%s' was written with backend '%s', and the run continues with '%s': from here on its results "
              "differ by rounding",
              checkpoint, state.backend_id, t->state.backend_id);
   BRIM_TRY(check_frozen(t, &state, checkpoint));
@@ -413,7 +411,7 @@ brim_status brim_trainer_resume(brim_trainer *t, const char *checkpoint)
   free(list);
   if (status == BRIM_OK && state.model_hash != t->state.model_hash)
     status =
-        brim_fail(BRIM_ELOAD, "checkpoint '%s' is of another model: its parameters are in another order", checkpoint);
+        brim_fail(BRIM_ELOAD, "checkpoint '%s' is of another model: its parameters have another order", checkpoint);
   if (status == BRIM_OK) status = brim_snapshot_write(&s, t->exec);
   brim_snapshot_release(&s);
   if (status != BRIM_OK) return status;
@@ -423,7 +421,7 @@ brim_status brim_trainer_resume(brim_trainer *t, const char *checkpoint)
   brim_loss_scale_start(t->drive->setup->settings, &t->state);
   brim_begun last = {.scale = 1};
   if (state.step > 0) BRIM_TRY(brim_trainer_make_step(t, state.step - 1, 1, &last));
-  t->step = last.step; /* for the learning rate in records made before a step */
+  t->step = last.step; /* for the learning rate in records written before a step */
   return BRIM_OK;
 }
 
@@ -434,7 +432,7 @@ brim_status brim_trainer_restart(brim_trainer *t, const char *checkpoint)
   if (t->federation) brim_federation_forget(t->federation);
   if (t->exec) (void)brim_drive_hold(t->drive, false);
   unplace(t);
-  if (!checkpoint) { /* nothing is known of clients yet */
+  if (!checkpoint) { /* no data of clients yet */
     brim_federation_close(t->federation);
     t->federation = NULL;
   }
@@ -455,7 +453,7 @@ void brim_trainer_clean(brim_trainer *t, enum brim_cleanup cleanup)
 {
   const brim_setup *s = t->drive->setup;
   if (cleanup == BRIM_CLEAN_HEAVY && !brim_trainer_is_ahead(t)) {
-    brim_loader_close(t->loader); /* the next step opens it where it is then */
+    brim_loader_close(t->loader); /* the next step opens it at its new position */
     t->loader = NULL;
   }
   if (cleanup == BRIM_CLEAN_HEAVY && BRIM_HAS(brim_backend_ops, s->backend_ops, trim)) s->backend_ops->trim(s->backend);

@@ -1,9 +1,8 @@
-/* How accurate the global model is on the data of each client. See trainer.h.
+/* The accuracy of the global model on the data of each client. See trainer.h.
  *
- * Clients are views of one dataset, so one pass over it answers for all of them: it notes in a bit for each training
- * sample whether the model's answer is right, and then each client counts the bits of its own samples. The pass runs
- * the program that evaluations run, and reads what that feeds to its last node, the metrics. So the plan is the one
- * that there would be without it. */
+ * Clients are views of one dataset, so one pass over it suffices: it sets a bit for each training sample that the
+ * model answers right, and then each client counts the bits of its own samples. The pass runs the evaluation program
+ * and reads the input of its last node, the metrics, so the plan does not change. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +13,7 @@
 typedef struct pass {
   brim_trainer *trainer;
   const brim_program *program;
-  const brim_node *metrics; /* of the program; its second input says what the model has answered */
+  const brim_node *metrics; /* of the program; its second input holds the model's answers */
   int64_t first, count;     /* this rank's samples, in the order of the split */
   double *logits;           /* [batch, classes] */
   int32_t *rank;            /* [batch] of labels among the classes, where there are no logits; else NULL */
@@ -28,7 +27,7 @@ static brim_span next_span(void *context, int64_t sequence)
   return (brim_span){BRIM_PART_TRAIN, BRIM_EPOCH_PLAIN, p->first + first, rest <= 0 ? 0 : rest < batch ? rest : batch};
 }
 
-/* The largest of those that evaluate. */
+/* The largest evaluation program. */
 static const brim_program *find_program(const brim_plan *plan)
 {
   const brim_program *largest = NULL;
@@ -71,7 +70,7 @@ static void close_pass(pass *p)
   free(p->logits);
 }
 
-/* As classification_metrics has it: the first of the greatest logits is the answer. */
+/* As in classification_metrics, the first of the largest logits is the answer. */
 static bool is_right(const pass *p, int64_t i, int32_t label)
 {
   if (p->rank) return p->rank[i] == 0;
@@ -84,7 +83,7 @@ static bool is_right(const pass *p, int64_t i, int32_t label)
   return greatest == label;
 }
 
-/* The program takes whole batches: a shorter one is filled up with copies of its first sample. */
+/* The program takes whole batches: pads a shorter one with copies of its first sample. */
 static void fill_up(const pass *p, const brim_batch *batch)
 {
   const brim_setup *s = p->trainer->drive->setup;
@@ -132,13 +131,13 @@ static brim_status run_pass(pass *p, const volatile int *stop)
   return status;
 }
 
-/* All ranks get the bits of all. */
+/* Combines the bits of all ranks on all ranks. */
 static brim_status share_bits(const pass *p)
 {
   const brim_setup *s = p->trainer->drive->setup;
   const size_t bytes = (size_t)(s->data.count[BRIM_PART_TRAIN] + 7) / 8, ranks = (size_t)s->world.ranks;
   if (!s->options.dist) return BRIM_OK;
-  uint8_t *all = brim_xcalloc(ranks, BRIM_EXCHANGE_BYTES); /* where one fails, the others must not wait */
+  uint8_t *all = brim_xcalloc(ranks, BRIM_EXCHANGE_BYTES); /* must not fail, as the other ranks would wait */
   brim_status status = BRIM_OK;
   for (size_t at = 0; at < bytes && status == BRIM_OK; at += BRIM_EXCHANGE_BYTES) {
     const size_t count = bytes - at < BRIM_EXCHANGE_BYTES ? bytes - at : BRIM_EXCHANGE_BYTES;

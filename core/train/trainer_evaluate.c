@@ -29,7 +29,7 @@ static brim_span next_part_span(void *context, int64_t sequence)
   return (brim_span){p->part, 0, p->first + first, rest <= 0 ? 0 : rest < p->batch ? rest : p->batch};
 }
 
-/* The sums of this rank's samples, left on the device. *weight, *tokens: see brim_setup_weigh. */
+/* Computes the sums over this rank's samples; they stay on the device. *weight, *tokens: see brim_setup_weigh. */
 static brim_status evaluate(brim_trainer *t, brim_loader *loader, const volatile int *stop, double *weight,
                             double *tokens)
 {
@@ -47,7 +47,7 @@ static brim_status evaluate(brim_trainer *t, brim_loader *loader, const volatile
   }
 }
 
-/* How many metrics an evaluation has. */
+/* The number of metrics of an evaluation. */
 static size_t count_metrics(const brim_trainer *t)
 {
   const brim_setup *s = t->drive->setup;
@@ -55,15 +55,14 @@ static size_t count_metrics(const brim_trainer *t)
   return (size_t)(2 + brim_footprint_cells(s) + (s->top_k > 0));
 }
 
-/* Once a trainer: it is the same for all plans. */
+/* Once per trainer: it is the same for all plans. */
 brim_status brim_trainer_make_metrics(brim_trainer *t)
 {
   t->metrics = brim_try_calloc(count_metrics(t), sizeof(double));
   return t->metrics ? BRIM_OK : brim_fail(BRIM_ENOMEM_HOST, "no host memory for the metrics of an evaluation");
 }
 
-/* r2 of several targets is the mean of theirs, as scikit-learn's r2_score; of a target that never changes it is not
- * defined. */
+/* r2 of several targets is the mean of theirs, as in scikit-learn's r2_score; it is undefined for a constant target. */
 static void take_errors(const brim_trainer *t, double samples, brim_evaluation *out)
 {
   const int64_t targets = t->drive->setup->answers;
@@ -109,7 +108,7 @@ brim_status brim_trainer_evaluate(brim_trainer *t, enum brim_part part, const vo
     return BRIM_OK;
   }
   const int64_t cells = brim_footprint_cells(d->setup);
-  const double answered = info->task == BRIM_TASK_TOKENS ? sum[1] : samples; /* of tokens those that count */
+  const double answered = info->task == BRIM_TASK_TOKENS ? sum[1] : samples; /* for tokens, those that count */
   out->accuracy = t->metrics[1] / answered;
   out->accuracy_top = d->setup->top_k > 0 ? t->metrics[2 + cells] / answered : NAN;
   out->f1 = cells > 0 ? brim_scores_macro_f1(t->metrics + 2, info->classes) : NAN;

@@ -1,9 +1,9 @@
-/* Why a trainer refused a step. See trainer_parts.h. */
+/* Finds out why a trainer refused a step. See trainer_parts.h. */
 #include <math.h>
 
 #include "train/trainer_parts.h"
 
-/* The first operation of the step with a result that is not finite; NULL: none. Its samples are read anew, without the
+/* The first operation of the step with a result that is not finite, or NULL. Reads the samples again, without the
  * loader. */
 static brim_status find_node(const brim_trainer *t, const brim_begun *b, const brim_node **node)
 {
@@ -19,7 +19,7 @@ static brim_status find_node(const brim_trainer *t, const brim_begun *b, const b
   uint8_t *labels = brim_arena_try(&arena, (size_t)brim_order_batch_max(order) * label_bytes);
   brim_status status = BRIM_OK;
   if (!scratch || !values || !labels) status = brim_fail(BRIM_ENOMEM_HOST, "no host memory for a micro-batch");
-  /* Sums that the first run left behind must not be blamed on their kernels. */
+  /* Clears sums of the first run, which would be blamed on the wrong kernels. */
   if (status == BRIM_OK) status = brim_exec_zero_gradients(t->exec);
   if (status == BRIM_OK) status = brim_exec_zero_metrics(t->exec);
   const int64_t end = brim_order_sequence(order, t->state.step + 1);
@@ -43,7 +43,7 @@ brim_status brim_trainer_explain(const brim_trainer *t, const brim_begun *b, boo
   const long long step = (long long)t->state.step;
   const double loss = b->metrics[0];
   const brim_node *node = NULL;
-  const brim_tensor *parameter = NULL; /* the first that an earlier update left so */
+  const brim_tensor *parameter = NULL; /* the first one that an earlier update made non-finite */
   BRIM_TRY(find_node(t, b, &node));
   for (size_t i = 0; i < first->graph->parameter_count && !parameter; i++) {
     bool finite = true;
@@ -56,17 +56,16 @@ brim_status brim_trainer_explain(const brim_trainer *t, const brim_begun *b, boo
   else
     brim_fail(BRIM_ENUMERIC, "the loss of step %lld is %s", step + 1, isnan(loss) ? "not a number" : "infinite");
   if (t->check)
-    brim_fail_add(
-        BRIM_ENUMERIC,
-        "nor were %lld steps before it finite, at a loss scale of %.0f in the end: its numbers leave the range of "
-        "fp16, up to 65504; precision=bf16 has that of fp32",
-        (long long)t->state.skipped_in_a_row - 1, t->state.loss_scale);
+    brim_fail_add(BRIM_ENUMERIC,
+                  "the %lld steps before were not finite either, with a final loss scale of %.0f: values exceed the "
+                  "range of fp16 (65504); precision=bf16 has the range of fp32",
+                  (long long)t->state.skipped_in_a_row - 1, t->state.loss_scale);
   if (parameter)
-    brim_fail_add(BRIM_ENUMERIC, "parameter '%s' was no longer finite after step %lld", parameter->name, step);
+    brim_fail_add(BRIM_ENUMERIC, "parameter '%s' was already not finite after step %lld", parameter->name, step);
   if (node && node->file[0])
-    brim_fail_add(BRIM_ENUMERIC, "first made by %s '%s' (%s:%d)", node->op, node->name, node->file, node->line);
+    brim_fail_add(BRIM_ENUMERIC, "first produced by %s '%s' (%s:%d)", node->op, node->name, node->file, node->line);
   else if (node)
-    brim_fail_add(BRIM_ENUMERIC, "first made by %s '%s'", node->op, node->name);
-  return brim_fail_add(BRIM_ENUMERIC, "learning rate %g; the step was not committed, checkpoints are as before it",
-                       b->step.lr);
+    brim_fail_add(BRIM_ENUMERIC, "first produced by %s '%s'", node->op, node->name);
+  return brim_fail_add(
+      BRIM_ENUMERIC, "learning rate %g; the step was not committed, and earlier checkpoints are unchanged", b->step.lr);
 }

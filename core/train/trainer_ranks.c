@@ -1,4 +1,4 @@
-/* What a trainer does together with the other ranks of its job. See trainer.h. */
+/* A trainer's cooperation with the other ranks of its job. See trainer.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 brim_status brim_trainer_meet_for(brim_trainer *t, enum brim_meeting meeting, int64_t step, brim_status status,
                                   double *sum)
 {
-  if (status == BRIM_ECOMM) return status; /* there is nobody to tell */
+  if (status == BRIM_ECOMM) return status; /* the other ranks cannot be reached */
   brim_ballot own = {.meeting = meeting,
                      .status = status,
                      .step = step,
@@ -69,7 +69,7 @@ brim_status brim_trainer_let_one_speak(brim_trainer *t, brim_status status, bool
   while (speaker < w->ranks && !all[speaker]) speaker++;
   free(all);
   if (met != BRIM_OK || w->rank == speaker % w->ranks) return met == BRIM_OK ? status : met;
-  return brim_fail(BRIM_EPEER, "rank %d says why", (int)(speaker % w->ranks));
+  return brim_fail(BRIM_EPEER, "see the message of rank %d", (int)(speaker % w->ranks));
 }
 
 brim_status brim_trainer_broadcast(brim_trainer *t)
@@ -77,9 +77,9 @@ brim_status brim_trainer_broadcast(brim_trainer *t)
   return t->drive->setup->options.dist ? brim_exec_broadcast(t->exec) : BRIM_OK;
 }
 
-/* ---- are the parameters the same everywhere? ---- */
+/* ---- comparing parameters ---- */
 
-/* FNV-1a over words, as there are many. `bytes` is a multiple of 4. */
+/* FNV-1a over words, for speed. `bytes` is a multiple of 4. */
 static uint64_t hash_words(const void *data, uint64_t bytes)
 {
   const uint8_t *at = data;
@@ -92,7 +92,7 @@ static uint64_t hash_words(const void *data, uint64_t bytes)
   return hash;
 }
 
-/* One for each parameter into `hash`; of frozen ones 0, as nobody writes them. `room`: as large as the largest. */
+/* Writes one hash per parameter; 0 for frozen ones, which do not change. `room`: as large as the largest parameter. */
 static brim_status hash_parameters(brim_trainer *t, void *room, uint64_t *hash)
 {
   const brim_program *p = &t->plan->program[0];
@@ -119,8 +119,8 @@ static brim_status compare(brim_trainer *t, void *room, uint64_t *own, uint64_t 
       for (int32_t r = 1; r < t->drive->setup->world.ranks; r++)
         if (all[(size_t)r * count + i] != all[i])
           return brim_fail(BRIM_EINTERNAL,
-                           "after step %lld rank %d has other values of '%s' than rank 0\n"
-                           "checkpoints before are kept; is the memory of that rank's machine or device sound?",
+                           "after step %lld rank %d has other values of '%s' than rank 0\nearlier checkpoints are "
+                           "kept; check the memory of that rank's machine and device",
                            (long long)t->state.step, (int)r, g->parameter[from + i].value->name);
   }
   return BRIM_OK;
@@ -137,7 +137,7 @@ brim_status brim_trainer_compare(brim_trainer *t)
   uint64_t *own = brim_try_calloc(g->parameter_count + 1, sizeof *own);
   uint64_t *all = brim_try_calloc((size_t)t->drive->setup->world.ranks * HASHES, sizeof *all);
   brim_status status =
-      room && own && all ? BRIM_OK : brim_fail(BRIM_ENOMEM_HOST, "no host memory to compare parameters in");
+      room && own && all ? BRIM_OK : brim_fail(BRIM_ENOMEM_HOST, "no host memory to compare parameters");
   status = status == BRIM_OK ? compare(t, room, own, all) : brim_trainer_meet(t, BRIM_MEET_CHECK, status);
   free(room);
   free(own);

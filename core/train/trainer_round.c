@@ -1,5 +1,5 @@
-/* A round of a federation as a step of the run: the clients train, and the server's optimizer moves the global model
- * by what they have come to. Until then nothing durable changes. See federate/round.h. */
+/* A round of a federation as a step of the run: the clients train, and the server's optimizer applies the sum of
+ * their updates to the global model. Until then nothing durable changes. See federate/round.h. */
 #include <math.h>
 
 #include "base/fault.h"
@@ -25,7 +25,7 @@ static void commit(brim_trainer *t, const brim_round_result *r)
   state->epoch = state->step;
 }
 
-/* What clients' steps and the server's bring along. */
+/* Prepares the steps of the clients and of the server. */
 static brim_status make_steps(brim_trainer *t, double weight, brim_step *server)
 {
   const brim_setup *s = t->drive->setup;
@@ -35,7 +35,8 @@ static brim_status make_steps(brim_trainer *t, double weight, brim_step *server)
   *server = t->step;
   server->federated = 1 / weight;
   BRIM_TRY(brim_schedule_factor(s->schedule, s->schedule_params, round, t->drive->order.steps, &factor));
-  BRIM_TRY(brim_optimizer_fill(s->optimizer, s->optimizer_params, factor, &t->step)); /* for records: clients' rate */
+  BRIM_TRY(
+      brim_optimizer_fill(s->optimizer, s->optimizer_params, factor, &t->step)); /* for records: the clients' rate */
   return brim_optimizer_fill(s->server_optimizer, s->server_params, 1, server);
 }
 
@@ -49,7 +50,7 @@ void brim_trainer_tell_world(const brim_trainer *t, brim_text *out)
   if (t->federation) brim_federation_tell(t->federation, out);
 }
 
-/* All clients that this rank has, and then the sums of all ranks. */
+/* Trains all clients of this rank, then sums over all ranks. */
 static brim_status train(brim_trainer *t)
 {
   if (brim_fault_hit(BRIM_FAULT_BEGIN, NULL))
@@ -65,7 +66,8 @@ static brim_status add_up(brim_trainer *t)
   return status == BRIM_OK ? brim_federation_learn(t->federation, t->state.evaluated_accuracy) : status;
 }
 
-/* Too few updates to go on with, as clients have diverged: of those that the world kept away, a round takes others. */
+/* Reports that too few updates are left because clients diverged. Clients lost to the simulated world are replaced
+ * within the round instead. */
 static brim_status refuse(brim_trainer *t)
 {
   static const char instead[] = "lower optimizer.lr, or train fewer local epochs (federate.local_epochs)";
@@ -82,7 +84,7 @@ static brim_status refuse(brim_trainer *t)
   return brim_trainer_let_one_speak(t, status, true);
 }
 
-/* The global model moves by what the clients have come to. */
+/* Applies the round's sum to the global model. */
 static brim_status serve(brim_trainer *t)
 {
   brim_step server;

@@ -51,11 +51,11 @@ static const brim_exec_options collectives = {.part = BRIM_EXEC_COLLECTIVES};
 /* A step's micro-batches on this rank. */
 typedef struct micros {
   int64_t loaded;          /* samples */
-  const brim_batch *batch; /* on the device; NULL: there is none (any more) */
-  bool is_last;            /* all ranks have none behind it */
+  const brim_batch *batch; /* on the device; NULL: none left */
+  bool is_last;            /* no rank has another one after it */
 } micros;
 
-/* Do the ranks meet before every micro-batch? They do where each adds up its gradients over the ranks. */
+/* Whether the ranks meet before every micro-batch, which they do where each sums its gradients over the ranks. */
 static bool is_together(const brim_trainer *t)
 {
   return t->drive->setup->settings->dist.shard == BRIM_SHARD_GRADIENTS && t->drive->setup->world.ranks > 1;
@@ -64,7 +64,7 @@ static bool is_together(const brim_trainer *t)
 static brim_status run_batch(brim_trainer *t, brim_begun *b, const micros *m)
 {
   if (!m->batch) {
-    const brim_program *any = t->plan->program; /* the collectives of all programs of training are the same */
+    const brim_program *any = t->plan->program; /* the collectives of all training programs are the same */
     if (!is_together(t)) return BRIM_OK;
     while (any->kind != BRIM_PROGRAM_TRAIN) any++;
     return brim_exec_run(t->exec, any, &b->step, &(brim_exec_options){.part = BRIM_EXEC_NEEDED});
@@ -76,7 +76,7 @@ static brim_status run_batch(brim_trainer *t, brim_begun *b, const micros *m)
   return brim_exec_run(t->exec, program, &b->step, &options);
 }
 
-/* To the next micro-batch before which the ranks meet: the last one, or each. Those before it are run. */
+/* Advances to the next micro-batch before which the ranks meet, the last one or each, and runs those before it. */
 static brim_status come_to_meeting(brim_trainer *t, brim_begun *b, micros *m)
 {
   for (;;) {
@@ -95,7 +95,7 @@ static brim_status come_to_meeting(brim_trainer *t, brim_begun *b, micros *m)
   }
 }
 
-/* Of this rank's work after the meeting; the first counts. It is told when the sums are over. */
+/* Keeps the first failure of this rank's work after the meeting. It is reported after the sums. */
 static void keep_failure(brim_trainer *t, brim_begun *b, brim_status status)
 {
   if (status == BRIM_OK || b->failed != BRIM_OK) return;
@@ -103,10 +103,10 @@ static void keep_failure(brim_trainer *t, brim_begun *b, brim_status status)
   brim_error_take(&t->error);
 }
 
-/* All micro-batches, and the sums over all ranks. From the meeting before the last on every rank makes the same sums,
- * whatever becomes of its own work. The labels of a step are known only there, so a weighted mean, or one over the
- * tokens that count, is divided by the number of all losses first, and put right by the gradients' scale in the update.
- */
+/* Runs all micro-batches, and sums over all ranks. From the meeting before the last micro-batch on, every rank makes
+ * the same sums, even if its own work fails. The labels of a step are known only there, so a mean that is weighted or
+ * taken over the tokens that count is first divided by the number of all losses, and corrected in the update by the
+ * scale of the gradients. */
 static brim_status accumulate(brim_trainer *t, brim_begun *b)
 {
   micros m = {0};
@@ -122,7 +122,7 @@ static brim_status accumulate(brim_trainer *t, brim_begun *b)
     sum[2] = b->tokens;
     BRIM_TRY(brim_trainer_meet_for(t, BRIM_MEET_READY, t->begun_steps, status, sum));
     m.is_last = sum[1] == 0;
-    if (m.is_last) { /* then the sums are of all micro-batches */
+    if (m.is_last) { /* the sums then cover all micro-batches */
       const double losses = (double)(b->span.count * brim_setup_losses_each(t->drive->setup));
       b->weight = sum[0];
       b->tokens = sum[2];
@@ -141,14 +141,13 @@ bool brim_trainer_is_ahead(const brim_trainer *t)
   return t->begun_steps > t->state.step;
 }
 
-/* The gradients' norm, before it was limited; NULL if nobody asks for it. */
+/* The gradients' norm before clipping, or NULL if it is not needed. */
 static const brim_tensor *norm_wanted(const brim_trainer *t)
 {
   return t->drive->setup->settings->training.clip_norm ? t->update->graph->gradient_scale : NULL;
 }
 
-/* Where the device works while the host goes on, everything of a step is started, the update too: it looks at the proof
- * by itself. */
+/* On an asynchronous device, starts the whole step, including the update, which checks the proof by itself. */
 static brim_status start_update(brim_trainer *t, brim_begun *b)
 {
   if (t->check) BRIM_TRY(brim_exec_run(t->exec, t->check, &b->step, NULL));
@@ -157,7 +156,7 @@ static brim_status start_update(brim_trainer *t, brim_begun *b)
   if (b->program) BRIM_TRY(brim_exec_run(t->exec, b->program, &b->step, &backward));
   BRIM_TRY(brim_exec_run(t->exec, t->update, &b->update, &proved));
   BRIM_TRY(brim_exec_fetch(t->exec, b->metrics, 2, &b->proof, t->update, norm_wanted(t), b->norm));
-  t->torn = false; /* it will be whole, unless the step is discarded */
+  t->torn = false; /* it will be complete, unless the step is discarded */
   return BRIM_OK;
 }
 
@@ -168,7 +167,8 @@ static brim_status begin_step(brim_trainer *t)
   b->span = brim_order_step(&t->drive->order, t->begun_steps);
   b->share = brim_order_share(&t->drive->order, t->begun_steps);
   b->scale = 1;
-  if (t->check) { /* the scale behind the step under way, if one is, as if it is kept: else this one is begun again */
+  if (t->check) { /* the scale that follows a step in progress, assuming that it is kept; else this step is begun again
+                   */
     brim_train_state state = t->state;
     if (brim_trainer_is_ahead(t)) brim_loss_scale_keep(t->drive->setup->settings, &state);
     b->scale = state.loss_scale;
@@ -182,7 +182,7 @@ static brim_status begin_step(brim_trainer *t)
   }
   if (brim_exec_is_asynchronous(t->exec) && b->failed == BRIM_OK) {
     BRIM_TRY(start_update(t, b));
-  } else if (brim_exec_is_asynchronous(t->exec)) { /* the others begin the update, which their proof refuses */
+  } else if (brim_exec_is_asynchronous(t->exec)) { /* the other ranks begin the update, which their proof refuses */
     if (t->check) BRIM_TRY(brim_exec_run(t->exec, t->check, &b->step, &collectives));
     BRIM_TRY(brim_exec_run(t->exec, t->update, &b->update, &collectives));
   }
@@ -190,7 +190,8 @@ static brim_status begin_step(brim_trainer *t)
   return BRIM_OK;
 }
 
-/* The update is done or will be, or was left out: then a loss that is no number is not counted. */
+/* Commits the step, whose update is done, in progress or left out; in the last case a loss that is not finite is not
+ * counted. */
 static void commit(brim_trainer *t, const brim_begun *b)
 {
   brim_train_state *state = &t->state;
@@ -206,8 +207,8 @@ static void commit(brim_trainer *t, const brim_begun *b)
   state->epoch = state->step / t->drive->order.steps_per_epoch;
 }
 
-/* A device that works ahead has refused the update, and that of the step that was begun with the scale of before, if
- * one was: it is begun again. */
+/* An asynchronous device refused the update, and that of the next step if it was begun with the old scale: that step
+ * is begun again. */
 static brim_status take_back(brim_trainer *t)
 {
   const brim_begun *b = &t->begun[t->state.step % 2];
@@ -219,10 +220,10 @@ static brim_status take_back(brim_trainer *t)
     t->loader = NULL;
     t->begun_steps = b->step.step + 1;
   }
-  return brim_exec_metrics(t->exec, &t->plan->program[0], metrics, 2); /* from here on updates are made again */
+  return brim_exec_metrics(t->exec, &t->plan->program[0], metrics, 2); /* updates are made again from here on */
 }
 
-/* Something is not finite: with a loss scale the step goes without an update, unless that does not help any more. */
+/* Handles non-finite values: with a loss scale, skips the update, unless that no longer helps. */
 static brim_status refuse(brim_trainer *t, const brim_begun *b)
 {
   const brim_train_state before = t->state;
@@ -237,11 +238,11 @@ static brim_status refuse(brim_trainer *t, const brim_begun *b)
   if (status == BRIM_OK)
     commit(t, b);
   else
-    t->state = before; /* if memory ran out meanwhile the step is done again */
+    t->state = before; /* if memory ran out in the meantime, the step is repeated */
   return status;
 }
 
-/* What came of a step, before its update: nothing is under way any more. */
+/* Checks the result of a step before its update; nothing is in progress afterwards. */
 static brim_status look_at_loss(brim_trainer *t, brim_begun *b)
 {
   const bool asynchronous = brim_exec_is_asynchronous(t->exec);
@@ -283,7 +284,7 @@ static brim_status end_step(brim_trainer *t)
   return BRIM_OK;
 }
 
-/* If the step behind this one does not get its memory, this one is ended all the same. */
+/* If the next step does not get its memory, this one is still completed. */
 static brim_status try_step(brim_trainer *t, bool more)
 {
   brim_status ahead = BRIM_OK;
@@ -298,17 +299,17 @@ static brim_status try_step(brim_trainer *t, bool more)
   return ahead;
 }
 
-/* After a failure what was begun is forgotten; samples are read again from the last commit on. A device that works
- * ahead may have made updates of what was begun. */
+/* A failure discards the steps begun; samples are read again from the last commit on. An asynchronous device may have
+ * applied updates of those steps. */
 brim_status brim_trainer_step(brim_trainer *t, bool more)
 {
   const brim_status status = t->federation ? brim_trainer_round(t) : try_step(t, more);
   if (status == BRIM_OK) return BRIM_OK;
-  brim_error first; /* is the one to show */
+  brim_error first; /* the error to show */
   brim_error_take(&first);
   t->failed_at = brim_now();
   if (brim_trainer_is_ahead(t) && brim_exec_is_asynchronous(t->exec)) t->torn = true;
-  (void)brim_exec_wait(t->exec); /* it may be reading what the loader has */
+  (void)brim_exec_wait(t->exec); /* it may be reading the loader's data */
   brim_loader_close(t->loader);
   t->loader = NULL;
   t->begun_steps = t->state.step;

@@ -5,7 +5,7 @@
 
 #include "pages.h"
 
-/* A line of the text, without its end; false when there is none left. */
+/* Takes the next line of the text, without its line break; false at the end. */
 static bool next_line(const char **text, const char **line, size_t *length)
 {
   if (!**text) return false;
@@ -22,7 +22,7 @@ static size_t indent_of(const char *line, size_t length)
   return n;
 }
 
-/* "usage: brim train [...]", lines that go on with it, and others that begin so. Returns what is behind them. */
+/* Writes "usage: brim train [...]", its continuation lines and further usage lines. Returns the text after them. */
 static const char *put_synopsis(FILE *page, const brim_command *command)
 {
   const char *text = command->usage, *line;
@@ -47,7 +47,7 @@ static void put_description(FILE *page, const char *text)
 {
   const char *line;
   size_t length;
-  const char *before = ".SH DESCRIPTION\n"; /* of the next paragraph */
+  const char *before = ".SH DESCRIPTION\n"; /* written before the next paragraph */
   while (next_line(&text, &line, &length)) {
     if (length > 0 && line[0] != ' ') {
       fputs(before, page);
@@ -60,7 +60,7 @@ static void put_description(FILE *page, const char *text)
   }
 }
 
-/* Where the comment of "brim plan -o x   and a picture" begins; `length` if there is none. */
+/* Offset of the comment in "brim plan -o x   also write a picture"; `length` without a comment. */
 static size_t comment_of(const char *line, size_t length)
 {
   for (size_t i = 0; i + 1 < length; i++)
@@ -78,7 +78,7 @@ static void put_examples(FILE *page, const char *text)
     if (indent == 0) continue;
     line += indent;
     length -= indent;
-    size_t comment = 0; /* a line that goes on with one is all comment */
+    size_t comment = 0; /* a continuation line is all comment */
     if (length > 5 && strncmp(line, "brim ", 5) == 0) {
       comment = comment_of(line, length);
       size_t end = comment;
@@ -108,7 +108,7 @@ static void put_options(FILE *page, const brim_command *command)
     fputs("\n", page);
   }
   brim_text_release(&name);
-  fputs(".TP\n.B \\-h, \\-\\-help\nshow this in short", page);
+  fputs(".TP\n.B \\-h, \\-\\-help\nshow a summary of this page", page);
   fputs(command && strstr(command->usage, "key=value") ? ", and every key\n" : "\n", page);
   if (command) fputs(".PP\nOptions of every command are in\n.BR brim (1).\n", page);
 }
@@ -142,15 +142,14 @@ static void put_environment(FILE *page)
   static const struct {
     const char *name, *help;
   } variable[] = {
-      {"BRIM_PLUGIN_PATH", "folders to look for plugins in, with colons between, after those of --plugin-path"},
-      {"GPU_DEVICE_ID", "the one GPU, or device with a limit, that runs take"},
-      {"CUDA_VISIBLE_DEVICES", "GPUs that there are for this process"},
-      {"TF_GPU_MEMORY_FRACTION",
-       "share of a device's memory that runs take at most, unless memory.limit says otherwise"},
-      {"CLIENT_ID", "who the run is for, for policy=capped"},
-      {"XDG_CACHE_HOME", "where features, tokens and times of kernels are kept; without it ~/.cache"},
-      {"NO_COLOR", "messages have no colours"},
-      {"BRIM_FAULT", "calls that fail for want of memory, for tests"},
+      {"BRIM_PLUGIN_PATH", "folders to search for plugins, separated by colons, after those of --plugin-path"},
+      {"GPU_DEVICE_ID", "the only GPU or device with a limit that runs may use"},
+      {"CUDA_VISIBLE_DEVICES", "the GPUs that this process may use"},
+      {"TF_GPU_MEMORY_FRACTION", "share of a device's memory that runs may use, unless memory.limit is set"},
+      {"CLIENT_ID", "user of the run, for policy=capped"},
+      {"XDG_CACHE_HOME", "folder of cached features, tokens and times of kernels (default: ~/.cache)"},
+      {"NO_COLOR", "if set, messages have no colors"},
+      {"BRIM_FAULT", "calls that must fail as if memory had run out, for tests"},
   };
   fputs(".SH ENVIRONMENT\n", page);
   for (size_t i = 0; i < sizeof variable / sizeof variable[0]; i++) {
@@ -162,16 +161,15 @@ static void put_environment(FILE *page)
 
 void page_program(FILE *page)
 {
-  page_begin(page, "brim", 1, "train neural networks with memory that is known before the run");
+  page_begin(page, "brim", 1, "train neural networks within a memory budget that is planned exactly before the run");
   fputs(".SH SYNOPSIS\n.B brim\n[options] COMMAND [...]\n"
         ".SH DESCRIPTION\n"
-        "A training step is a static graph, so its memory is known before it runs. brim computes where every tensor "
-        "will\n"
-        "lie, asks the device for exactly that, once, and allocates nothing more. A run that does not fit says so "
-        "before\n"
-        "it starts, and what would fit.\n.PP\n"
+        "A training step is a static graph, so its memory can be planned before it runs. brim computes the place of "
+        "every\n"
+        "tensor, allocates exactly the planned memory once, and nothing after that. If a run does not fit, brim\n"
+        "reports it before the run starts, together with settings that would fit.\n.PP\n"
         "Configurations are YAML files, see\n.BR brim.yaml (5);\n"
-        "words of the command line change them: key=value a value, group=option a choice.\n"
+        "the command line overrides them: key=value sets a value, group=option chooses an option.\n"
         ".SH COMMANDS\n",
         page);
   for (const brim_command *const *c = brim_commands; *c; c++) {

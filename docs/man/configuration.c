@@ -21,7 +21,7 @@ static void put_key(FILE *page, const brim_schema_row *row)
   fputs("\n", page);
 }
 
-/* Bytes of "training" of "training.epochs"; 0 of a key at the top. */
+/* Length of "training" in "training.epochs"; 0 for a top-level key. */
 static size_t section_of(const char *path)
 {
   return strchr(path, '.') ? strcspn(path, ".") : 0;
@@ -32,7 +32,7 @@ static bool same_section(const char *a, const char *b)
   return section_of(a) == section_of(b) && strncmp(a, b, section_of(a)) == 0;
 }
 
-/* Sections in the order in which the schema has the first key of each. */
+/* Sections are in the order of their first keys in the schema. */
 static void put_core(FILE *page, brim_arena *arena)
 {
   const brim_schema_plugins none = {0};
@@ -68,7 +68,7 @@ static void put_plugin(FILE *page, brim_arena *arena, int group, const brim_plug
 
 static void put_plugins(FILE *page, brim_arena *arena, const brim_registry *registry)
 {
-  fputs(".SH PLUGINS\nA group's option brings keys of its own, which stand below the group's name.\n", page);
+  fputs(".SH PLUGINS\nThe keys of an option have the prefix of its group.\n", page);
   for (int group = 0; brim_config_groups[group].name; group++) {
     if (brim_config_group_is_second(group)) continue;
     for (size_t i = 0; i < brim_registry_count(registry); i++) {
@@ -80,7 +80,7 @@ static void put_plugins(FILE *page, brim_arena *arena, const brim_registry *regi
 
 static void put_old_names(FILE *page)
 {
-  fputs(".SH OLD NAMES\nThese are still taken, and said to be.\n", page);
+  fputs(".SH OLD NAMES\nbrim still accepts these names, and prints the new one.\n", page);
   for (const brim_alias *a = brim_aliases; a->old; a++) {
     fputs(".TP\n.B ", page);
     page_text(page, a->old);
@@ -96,21 +96,21 @@ void page_configuration(FILE *page, const brim_registry *registry)
 {
   brim_arena arena = {0};
   page_begin(page, "brim.yaml", 5, "configuration of a run of brim");
-  fputs(
-      ".SH DESCRIPTION\n"
-      "A run is configured by\n.I config.yaml\nof the first folder that has one: those of\n.BR \\-\\-config\\-path ,\n"
-      "then brim\\(aqs own. Its list\n.B defaults\n"
-      "chooses an option of each group, a plugin or a file\n.IR GROUP/OPTION.yaml ;\n"
-      "what stands below sets keys. The command line comes last.\n"
-      ".PP\n.EX\n"
-      "defaults:\n  \\- model: mlp\n  \\- dataset: fashion_mnist\n  \\- optimizer: sgd\n  \\- schedule: cosine\n"
-      "  \\- loss: cross_entropy\n  \\- backend: auto\n  \\- _self_\n"
-      "training:\n  epochs: 3\noptimizer:\n  lr: 0.05\n"
-      ".EE\n.PP\n"
-      "A value may refer to others and to the environment: ${model.id}, ${oc.env:DATA,/data}. Bytes and times take\n"
-      "units: 4GB, 30s, 5min.\n.B brim config\nshows what a run would have,\n.B brim config \\-\\-groups\n"
-      "what there is to choose from.\n",
-      page);
+  fputs(".SH DESCRIPTION\n"
+        "The configuration of a run is\n.I config.yaml\nin the first folder that has one: those of\n.BR "
+        "\\-\\-config\\-path ,\n"
+        "then brim\\(aqs own. Its list\n.B defaults\n"
+        "chooses an option of each group, a plugin or a file\n.IR GROUP/OPTION.yaml ;\n"
+        "the keys after it set values. The command line has precedence.\n"
+        ".PP\n.EX\n"
+        "defaults:\n  \\- model: mlp\n  \\- dataset: fashion_mnist\n  \\- optimizer: sgd\n  \\- schedule: cosine\n"
+        "  \\- loss: cross_entropy\n  \\- backend: auto\n  \\- _self_\n"
+        "training:\n  epochs: 3\noptimizer:\n  lr: 0.05\n"
+        ".EE\n.PP\n"
+        "A value may refer to others and to the environment: ${model.id}, ${oc.env:DATA,/data}. Bytes and times take\n"
+        "units: 4GB, 30s, 5min.\n.B brim config\nshows the configuration of a run,\n.B brim config \\-\\-groups\n"
+        "lists groups and options.\n",
+        page);
   put_core(page, &arena);
   put_plugins(page, &arena, registry);
   put_old_names(page);

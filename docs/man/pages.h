@@ -1,12 +1,11 @@
-/* Manual pages, made of what the program itself works by: its table of commands, the tables by which commands parse
- * their options, and the schema of configurations. */
+/* Manual pages, generated from the table of commands, the tables of their options, and the schema of configurations. */
 #ifndef BRIM_MAN_PAGES_H
 #define BRIM_MAN_PAGES_H
 #include <stdio.h>
 
 #include "cli/cli.h"
 
-/* Text in a page: nothing in it is taken as roff. */
+/* Writes text with all roff escapes. */
 void page_text(FILE *page, const char *text);
 void page_text_n(FILE *page, const char *text, size_t length);
 /* The first lines: title, section, and NAME. */

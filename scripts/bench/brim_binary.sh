@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints a built brim: $BRIM_BINARY, or that of build/release, which is built.
+# Prints the path of a brim: $BRIM_BINARY, or that of build/release, after building it.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 brim=${BRIM_BINARY:-}

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What cleaning up costs and gives back, and what is left between the runs of a sweep: `cleanup.py [BRIM]`.
+"""The cost and effect of cleaning up, and what remains between the runs of a sweep: `cleanup.py [BRIM]`.
 
-Times are what brim says with --verbose of its own clock; bytes are seen from outside: the resident set in /proc, and
-the page cache by mincore of the run's files. The system that brim replaces took 10-50 ms for a light cleanup, 100-300
-ms for a heavy one, and 500-1000 ms between two methods."""
+Times are from brim's own clock, printed with --verbose; bytes are measured from outside: the resident set from /proc,
+and the page cache by mincore of the run's files. The system that brim replaces took 10-50 ms for a light cleanup,
+100-300 ms for a heavy one, and 500-1000 ms between two methods."""
 
 import ctypes
 import mmap
@@ -31,7 +31,7 @@ def resident(pid):
 
 
 def cached(folder):
-    """Bytes of the folder's files that are in the page cache."""
+    """Bytes of the folder's files in the page cache."""
     total = 0
     for path in folder.rglob("*.safetensors"):
         if path.is_symlink() or any(parent.is_symlink() for parent in path.parents):
@@ -55,7 +55,7 @@ def show(what, milliseconds, freed):
 
 
 def clean_up(folder, kind):
-    """One run that cleans up in every round."""
+    """A run that cleans up in every round."""
     rounds = "policy.periodic.light_every_n_rounds=1 policy.periodic.heavy_every_n_rounds=0" if kind == "light" else \
              "policy.periodic.light_every_n_rounds=0 policy.periodic.heavy_every_n_rounds=1"
     run = folder / kind
@@ -73,7 +73,7 @@ def clean_up(folder, kind):
             held.append(resident(process.pid))
             kept.append(cached(run))
     if process.wait() != 0:
-        sys.exit(f"brim ended with {process.returncode}")
+        sys.exit(f"brim ended with exit status {process.returncode}")
     freed = [a - b for a, b in zip(before, after)]
     text = f"; freed {statistics.median(freed) / 2**20:.2f} MiB of {statistics.median(before) / 2**20:.1f} MiB in " \
            f"the median, {max(freed) / 2**20:.2f} at most; seen from outside right after: " \
@@ -83,7 +83,7 @@ def clean_up(folder, kind):
 
 
 def sweep(folder):
-    """From the last line of a job, before it gives anything back, to the start of the next one's process."""
+    """The time from a job's last line, before it frees anything, to the start of the next one's process."""
     jobs = 12
     process = subprocess.Popen([BRIM, "train", "-m", f"run.dir={folder / 'sweep'}", *MODEL, "training.steps=4",
                                 f"seed={','.join(map(str, range(jobs)))}", "backend.memory_mb=1024"],
@@ -99,7 +99,7 @@ def sweep(folder):
             if ended:
                 gaps.append(1e3 * (now - ended))
     if process.wait() != 0:
-        sys.exit(f"the sweep ended with {process.returncode}")
+        sys.exit(f"the sweep ended with exit status {process.returncode}")
     grown = (sizes[-1] - sizes[1]) / sizes[1]
     device = subprocess.run([BRIM, "devices", "--json", "backend=cpu", "backend.memory_mb=1024"], text=True, check=True,
                             stdout=subprocess.PIPE,

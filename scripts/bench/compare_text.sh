@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# brim beside PyTorch: the same byte-level GPT-2, text, batch, optimizer and schedule, several seeds each. Prints the
-# test loss of every run, in nats a byte: the two agree if they differ no more than seeds do.
+# Compares brim with PyTorch: the same byte-level GPT-2, text, batch, optimizer and schedule, several seeds each. Prints
+# the test loss of every run, in nats a byte: the two agree if they differ no more than seeds do.
 #
 #   scripts/bench/compare_text.sh TEXT [brim's overrides]
 #
 #   STEPS=400  SEEDS="1 2 3"  THREADS=2
-#   BRIM_TORCH_PYTHON=...  a Python that has PyTorch; else one is made in ~/.cache/brim/torch (network)
+#   BRIM_TORCH_PYTHON=...  a Python with PyTorch; else one is made in ~/.cache/brim/torch (network)
 #   BRIM_BINARY=...        a built brim; else build/release is built
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""A run of 2,000 steps with policy=elastic on a device that it fills, while others that need half of it queue, train
-and go: how often memory is given back and taken again, and what the process has resident, with its arena and besides
-it, by plan. Exits with 1 unless the former is flat within 1 % from the first time of a plan to any other, and the
-results are those of the run alone.
+"""A run of 2,000 steps with policy=elastic on a device that it fills, while other jobs that need half of it queue,
+train and end. Measures how often memory is returned and taken back, and for each plan the resident memory of the
+process with its arena and without it. The exit status is 1 unless the former stays within 1 % for each plan, and the
+results equal those of the run alone.
 
     scripts/bench/elastic.py build/release/bin/brim [steps]
 """
@@ -42,7 +42,7 @@ def resident(pid):
 
 
 def watch(binary, folder, run, device):
-    """[(time, resident bytes)], while others come and go."""
+    """Returns [(time, resident bytes)], while other jobs come and go."""
     seen, other, came, away = [], None, 0, time.time() + 2
     while run.poll() is None:
         seen.append((time.time(), resident(run.pid)))
@@ -58,7 +58,7 @@ def watch(binary, folder, run, device):
 
 
 def phases(folder, peaks):
-    """[(from, to, arena)] between the changes of plan. `peaks`: of plans, by micro-batch."""
+    """Returns [(from, to, arena)] between the changes of plan. `peaks`: the plans' peaks by micro-batch."""
     events = [json.loads(line) for line in (folder / "run/events.jsonl").read_text().splitlines()]
     at, arena, out = events[0]["time"], max(peaks.values()), []
     for event in events:
@@ -94,7 +94,7 @@ def main():
                 if len(inside) >= 5:
                     levels.append((statistics.median(inside), max(inside)))
             if len(levels) < 2:
-                sys.exit(f"only {len(levels)} times with an arena of {arena / MIB:.1f} MiB: take more steps")
+                sys.exit(f"an arena of {arena / MIB:.1f} MiB occurred only {len(levels)} times: run more steps")
             first, last, most = levels[0][0], levels[-1][0], max(top for _, top in levels)
             change = (most - first) / (first + arena)
             flat = flat and change <= 0.01

@@ -1,24 +1,24 @@
 #!/usr/bin/env python3
-"""Rounds of a federation beside Flower, pfl-research, BlazeFL and a plain PyTorch loop, all of them in one run.
+"""Compares the rounds of a federation with Flower, pfl-research, BlazeFL and a plain PyTorch loop, all in one run.
 
     python3 scripts/bench/federate.py build/release/bin/brim --python VENV/bin/python [--blazefl VENV2/bin/python]
     python3 scripts/bench/federate.py build/release/bin/brim --python VENV/bin/python --check
 
 --python is a Python with torch, flwr[simulation] and pfl; BlazeFL needs Python 3.12 or newer, so it may have its own.
-A peer that cannot be imported is left out, and said. Without --python one with PyTorch is found as by speed.py.
+A peer that cannot be imported is left out with a message. Without --python, PyTorch is found as by speed.py.
 
-brim deals the samples (partition.csv) and draws the first weights; clients come in turn (method=round_robin). Peers
-read these, and go through a client's samples in brim's order, so that all train on the same batches. Each peer runs as
-its users have it run, with one worker or one for each core ("workers x threads of each"); the best counts. Turn by
-turn. Seconds are of the rounds after --warm first ones, which do not count for peers, and do for brim. Memory is the
-peak of the sum of PSS over all processes of a run, looked at every 0.2 s: a page that several have counts once. Where a
-test loss at the end differs from brim's by more than 1 %, no ratio is printed.
+brim partitions the samples (partition.csv) and initialises the weights; clients are selected in turn
+(method=round_robin). Peers read both, and use brim's order of a client's samples, so that all train on the same
+batches. Each peer runs as its documentation recommends, with one worker and with one for each core ("workers x threads
+of each"); the better result counts. Programs take turns. Seconds exclude the first --warm rounds of the peers, but
+include those of brim. Memory is the peak of the sum of PSS over all processes of a run, sampled every 0.2 s, so a
+shared page counts once. If a final test loss differs from brim's by more than 1 %, no ratio is printed.
 
---check compares weights instead, after 3 rounds of 3 local epochs with whole clients of unlike sizes as batches:
-FedAvg, FedProx and FedAdam, each with the peers that have it. FedAdam is compared in two forms: Flower's and the
-paper's, and with Adam's correction of the bias, as pfl's; the PyTorch loop has both. brim trains in fp32; peers train
-the network with convolutions in double precision, as in fp32 PyTorch itself is further from that than 1e-5. Exit status
-1 if any weight differs by more than 1e-5."""
+--check compares weights instead, after 3 rounds of 3 local epochs with whole clients of unequal sizes as batches:
+FedAvg, FedProx and FedAdam, each with the peers that implement it. FedAdam is compared in two forms: the paper's, with
+Flower, and with Adam's bias correction, with pfl; the PyTorch loop has both. brim trains in fp32; peers train the
+convolutional network in double precision, as PyTorch's own fp32 result differs from that by more than 1e-5. The exit
+status is 1 if any weight differs by more than 1e-5."""
 
 import argparse
 import array
@@ -49,7 +49,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 CORES = len(os.sched_getaffinity(0))
 MARK = "BRIM_BENCH_FEDERATE"
 
-# Module to import; script; workers and the threads of each, one after the other; algorithms that it has.
+# Module to import; script; pairs of workers and threads to try; implemented algorithms.
 PEERS = {
     "PyTorch": ("torch", "federate_torch.py", [(1, 1), (1, CORES)],
                 ["fedavg", "fedprox", "fedadam", "fedadam_corrected"]),
@@ -62,13 +62,13 @@ PEERS = {
 # ---- memory ----
 
 def marked_processes(mark):
-    """All processes that were started by one with the mark in its environment, whoever their parent is now."""
+    """All processes whose ancestor has the mark in its environment, whoever their parent is now."""
     for process in pathlib.Path("/proc").iterdir():
         try:
             if process.name.isdigit() and mark in (process / "environ").read_bytes():
                 yield process
         except OSError:
-            pass  # it has ended, or is another user's
+            pass  # it has ended, or belongs to another user
 
 
 def pss_bytes(process):
@@ -82,7 +82,7 @@ def pss_bytes(process):
 
 
 def run_watched(command):
-    """Runs a command to its end; what it printed, and the peak of its processes' memory together."""
+    """Runs a command to its end; returns its output and the peak of its processes' total memory."""
     mark, peak, ended = secrets.token_hex(16), 0, threading.Event()
 
     def watch():
@@ -108,7 +108,7 @@ def run_watched(command):
 # ---- programs ----
 
 def configuration(run):
-    """Of a run, by keys as in `training.batch_size`; as they stand in its config.yaml."""
+    """A run's configuration from its config.yaml, with keys such as `training.batch_size`."""
     values, section = {}, ""
     for line in (run / "config.yaml").read_text().splitlines():
         key, _, value = line.strip().partition(": ")
@@ -124,7 +124,7 @@ def run_brim(brim, folder, words, rounds):
 
 
 def measure_brim(brim, folder, words, rounds):
-    """A run may end between two looks at it, so what it says of itself counts too."""
+    """A run may end between two samples, so its own figure counts too."""
     _, peak = run_brim(brim, folder, words, rounds)
     summary = json.loads((folder / "summary.json").read_text())
     records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
@@ -133,7 +133,7 @@ def measure_brim(brim, folder, words, rounds):
 
 
 def write_job(folder, start, rounds, warm, algorithm="fedavg", dtype="float32"):
-    """As the run `start`, which has the first weights, is configured."""
+    """Configured like the run `start`, which has the initial weights."""
     path, c = folder / f"{algorithm}.json", configuration(start)
     path.write_text(json.dumps({
         "data": FOLDER, "start": str(start), "images": str(folder.parent / "images.f32"),
@@ -161,7 +161,7 @@ def torch_python():
 
 
 def find_peers(options):
-    """The Python of each peer that can be had."""
+    """The Python of each peer that is available."""
     found = {}
     for peer, (module, *_) in PEERS.items():
         if options.peers and peer not in options.peers.split(","):
@@ -171,16 +171,16 @@ def find_peers(options):
         if python:
             found[peer] = python
         else:
-            print(f"{peer} is left out: no Python that was given can import {module}")
+            print(f"{peer} is left out: none of the given Pythons can import {module}")
     return found
 
 
 # ---- the measurement ----
 
 def print_case(case, rounds, ours, theirs):
-    def show(who, runs, more=""):
+    def show(name, runs, more=""):
         losses = ", ".join(f"{loss:.4f}" for loss in sorted({round(m["loss"], 4) for m in runs}))
-        print(f"  {who:20} {1000 * statistics.median(m['seconds'] for m in runs):9.2f} ms a round, test loss {losses}, "
+        print(f"  {name:20} {1e3 * statistics.median(m['seconds'] for m in runs):9.2f} ms a round, test loss {losses}, "
               f"{max(m['bytes'] for m in runs) / 2 ** 20:6.0f} MiB{more}")
 
     print(f"{case}, {rounds} rounds of 10 clients, {len(ours)} turns on {CORES} cores:")
@@ -267,15 +267,15 @@ def check(options, peers):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("brim", type=os.path.abspath)
-    parser.add_argument("--python", help="with torch, flwr and pfl")
-    parser.add_argument("--blazefl", help="the Python that has BlazeFL")
-    parser.add_argument("--peers", help=f"of {','.join(PEERS)}; all")
+    parser.add_argument("--python", help="a Python with torch, flwr and pfl")
+    parser.add_argument("--blazefl", help="a Python with BlazeFL")
+    parser.add_argument("--peers", help=f"some of {','.join(PEERS)}; default: all")
     parser.add_argument("--only", help="a case")
     parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--rounds", type=int, help="of a run; by the case")
-    parser.add_argument("--warm", type=int, default=3, help="rounds before them")
+    parser.add_argument("--rounds", type=int, help="rounds of a run; default: by the case")
+    parser.add_argument("--warm", type=int, default=3, help="warm-up rounds before them")
     parser.add_argument("--check", action="store_true", help="compare weights")
-    parser.add_argument("--algorithms", help="that --check compares: of fedavg,fedprox,fedadam,fedadam_corrected; all")
+    parser.add_argument("--algorithms", help="for --check: of fedavg,fedprox,fedadam,fedadam_corrected; default: all")
     options = parser.parse_args()
     options.python = options.python or torch_python()
     peers = find_peers(options)

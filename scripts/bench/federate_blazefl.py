@@ -1,8 +1,8 @@
-"""BlazeFL, for federate.py: its FedAvg on a pool of threads, its fastest where Python has a global lock too.
+"""BlazeFL, for federate.py: its FedAvg on a pool of threads, its fastest mode even with Python's global lock.
 
     federate_blazefl.py JOB WORKERS THREADS
 
-Its trainers take batches from a loader, which here cuts a client's samples in brim's order, without processes."""
+Its trainers take batches from a loader, which here splits a client's samples in brim's order, without processes."""
 
 import sys
 import time
@@ -30,7 +30,7 @@ class Data:
 
 
 class Batches:
-    """Gone through once an epoch."""
+    """Iterated once an epoch."""
 
     def __init__(self, job, step, place):
         self.job, self.epochs = job, iter(job.samples(step, place))

@@ -2,9 +2,9 @@
 
     federate_flower.py JOB ACTORS THREADS
 
-Nodes are sampled by Flower; each is told in its message which client of brim's round it is. Its FedAdam corrects the
-bias as if one round more had gone by, which neither the paper nor any peer does: by a number of rounds that lets the
-correction vanish it is the paper's."""
+Flower samples the nodes; the message to each says which client of brim's round it is. Flower's FedAdam corrects the
+bias with a round number that is one too high, unlike the paper and all peers: a round number so large that the
+correction vanishes gives the paper's form."""
 
 import logging
 import os
@@ -49,8 +49,8 @@ def make_client(path, threads):
     return app
 
 
-def told(base):
-    """The strategy, with a place in the round for each node that it has sampled, and the times of its rounds."""
+def placed(base):
+    """The strategy, extended by a position in the round for each sampled node, and by the times of its rounds."""
 
     class Told(base):
         ends = []
@@ -80,11 +80,11 @@ def make_strategy(job, nodes):
               "min_available_nodes": nodes}
     if job["algorithm"] == "fedadam":
         server = job["server"]
-        return told(FedAdam)(**common, eta=server["lr"], beta_1=server["beta1"], beta_2=server["beta2"],
+        return placed(FedAdam)(**common, eta=server["lr"], beta_1=server["beta1"], beta_2=server["beta2"],
                              tau=server["eps"])
     if job["algorithm"] == "fedprox":
-        return told(FedProx)(**common, proximal_mu=job["mu"])
-    return told(FedAvg)(**common)
+        return placed(FedProx)(**common, proximal_mu=job["mu"])
+    return placed(FedAvg)(**common)
 
 
 def main():

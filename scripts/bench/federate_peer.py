@@ -1,11 +1,11 @@
-"""What the peers of federate.py have in common: brim's clients, first weights, order of samples and turns of clients.
+"""Shared by the peers of federate.py: brim's clients, initial weights, and its order of samples and clients.
 
     federate_peer.py JOB
 
-makes the files that all peers of a job read: the training images, normalised once and mapped by every process, and the
-order in which each client of each round goes through its samples, which is brim's to the sample. JOB is JSON that
-federate.py writes. A peer leaves its last weights in job["weights"] and prints one line of JSON: seconds a round
-without the first `warm` rounds, and the test loss at the end."""
+Writes the files that all peers of a job read: the training images, normalised once and mapped by every process, and
+the order of the samples for each client of each round, equal to brim's. JOB is JSON written by federate.py. A peer
+writes its final weights to job["weights"] and prints one line of JSON: seconds a round without the first `warm` rounds,
+and the final test loss."""
 
 import csv
 import functools
@@ -21,7 +21,7 @@ from torch.nn import functional
 from torch_cnn import MEAN, STD, read_split
 
 MASK = 0xFFFFFFFF
-SHUFFLE, CLIENT = 2, 10  # uses of random numbers, and the network's rounds: core/include/brim/random.h, permutation.c
+SHUFFLE, CLIENT = 2, 10  # random streams, and the network's rounds: core/include/brim/random.h, permutation.c
 ROUNDS = 8
 
 
@@ -67,7 +67,7 @@ def random4(seed, use, stream, low, high, block):
 
 
 def permutations(seed, low, high, count):
-    """[items, count]: where a Feistel network takes each number, again until it lies below count."""
+    """[items, count]: the images of the numbers under a Feistel network, applied again until they are below count."""
     half = 0
     while 1 << 2 * half < count:
         half += 1
@@ -85,7 +85,7 @@ def permutations(seed, low, high, count):
 
 
 def make_orders(job, clients):
-    """Which samples each client of each round trains on, epoch after epoch, as brim does."""
+    """The samples that each client of each round trains on, epoch after epoch, as in brim."""
     rounds, cohort, epochs = job["warm"] + job["rounds"], job["cohort"], job["epochs"]
     turns = [(step * cohort + place) % len(clients) for step in range(rounds) for place in range(cohort)]
     order = [None] * len(turns)
@@ -131,7 +131,7 @@ def make_files(job):
 
 
 class Job:
-    """What a peer is to do, and on what."""
+    """A peer's settings and data."""
 
     def __init__(self, path):
         self.settings = json.loads(pathlib.Path(path).read_text())
@@ -146,7 +146,7 @@ class Job:
         return self.settings[key]
 
     def samples(self, step, place):
-        """[epochs, samples] of the client that has this place in a round."""
+        """[epochs, samples] of the client at this position in a round."""
         return self.order[step * self["cohort"] + place]
 
     def pick(self, samples):
@@ -167,7 +167,7 @@ class Job:
         return model.to(self.dtype)
 
     def train(self, model, step, place, mu=0.0):
-        """As users write it, FedProx too; returns the number of samples."""
+        """Plain PyTorch training, with FedProx if configured; returns the number of samples."""
         anchor = [p.detach().clone() for p in model.parameters()] if mu else []
         optimizer = torch.optim.SGD(model.parameters(), lr=self["rate"])
         for x, y in self.batches(step, place):
@@ -180,7 +180,7 @@ class Job:
         return self.samples(step, place).shape[1]
 
     def finish(self, model, ends, **more):
-        """`ends`: when each round was over."""
+        """`ends`: the time at which each round ended."""
         images, labels = read_split(pathlib.Path(self["data"]), "t10k")
         with torch.no_grad():
             loss = sum(functional.cross_entropy(model(((x.float() / 255 - MEAN) / STD).to(self.dtype)), y,

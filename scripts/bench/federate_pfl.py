@@ -2,8 +2,8 @@
 
     federate_pfl.py JOB PROCESSES THREADS
 
-Users come in brim's turn. FedAdam is PyTorch's Adam as the central optimizer, as in pfl's own benchmarks, so with its
-correction of the bias."""
+Users are sampled in brim's order. FedAdam uses PyTorch's Adam as the central optimizer, as in pfl's own benchmarks, and
+so has its bias correction."""
 
 import os
 import socket
@@ -42,7 +42,7 @@ from federate_peer import Job  # noqa: E402
 
 
 def with_loss(model):
-    """The same model, as pfl takes models."""
+    """The same model with the methods that pfl needs."""
 
     class WithLoss(type(model)):
         def loss(self, x, y):
@@ -65,7 +65,7 @@ class Ends(TrainingProcessCallback):
 
 
 def make_data(job):
-    """A user is a place in a round; each round's are sampled one after the other."""
+    """A user is a position in a round; users are sampled in order, round after round."""
     turn = iter(range(10 ** 9))
 
     def dataset(user):

@@ -5,14 +5,14 @@
                                             [--seed 1] [--minutes 20]
 
 The paper's 2NN (two layers of 200, 199,210 parameters), 100 clients, of which 10 train in a round; E local epochs in
-batches of B, where E=1 with all samples of a client in one batch is FedSGD. Clients have equal shares drawn at random
-(IID), or two shards of the samples sorted by class. How many rounds does it take until the test accuracy is at least
-the target? As in the paper each case has the best of some learning rates, here of two or three; those behind the first
-are run only for as many rounds as they could still win in. A run ends after so many rounds, or when a client that
-trains in each has trained for so many local epochs. Prints a table in Markdown.
+batches of B, where E=1 with all samples of a client in one batch is FedSGD. Clients have equal random shares (IID), or
+two shards of the samples sorted by class. Measures the number of rounds until the test accuracy reaches the target. As
+in the paper, the best of several learning rates counts for each case, here of two or three; later ones run only for as
+many rounds as they could still win in. A run ends after --rounds rounds, or when a client that is always selected would
+have trained for --epochs local epochs. Prints a table in Markdown.
 
-A case that does not come to the target says so, with the rounds that it had and its best accuracy. Cases that would
-begin after the minutes are over are left out, and said."""
+For a case that misses the target, the table has its rounds and its best accuracy. Cases that would begin after
+--minutes are left out with a message."""
 
 import argparse
 import json
@@ -22,15 +22,15 @@ import subprocess
 import tempfile
 import time
 
-DONE, FAILED = 0, 5  # exit statuses of brim; all clients of a round that diverge are a failure
+DONE, FAILED = 0, 5  # exit statuses of brim; a round whose clients all diverge is a failure
 CLIENTS, COHORT, EACH = 100, 10, 600
 EPOCHS, BATCHES = (1, 5, 20), (EACH, 50, 10)
-RATES = {EACH: (0.3, 0.1, 0.5), 50: (0.1, 0.3), 10: (0.1, 0.03)}  # by batch, the likely best first
+RATES = {EACH: (0.3, 0.1, 0.5), 50: (0.1, 0.3), 10: (0.1, 0.03)}  # by batch, the most promising first
 PARTITIONS = {"IID": ["partition=iid"], "two shards": ["partition=shards", "partition.shards=2"]}
 
 
 class Case:
-    """A cell of the table, and what is known of it."""
+    """A cell of the table and its results."""
 
     def __init__(self, partition, epochs, batch):
         self.partition, self.epochs, self.batch = partition, epochs, batch
@@ -47,7 +47,7 @@ class Case:
 
 
 def run(brim, case, rate, rounds, options):
-    """The round that came to the target, or None; and the best accuracy."""
+    """Returns the round that reached the target, or None; and the best accuracy."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name) / "run"
         status = subprocess.run(
@@ -78,7 +78,7 @@ def search(brim, case, options):
 
 
 def table(cases, options):
-    """Rows of the paper's order: E and B, and each partition's rounds beside FedSGD's."""
+    """Rows in the paper's order: E and B, and each partition's rounds relative to FedSGD's."""
     names = list(PARTITIONS)
     lines = ["| E | B | updates a round | " + " | ".join(f"{name} | beside FedSGD" for name in names) + " |",
              "|---|---|---|" + "---|---|" * len(names)]
@@ -97,10 +97,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("brim")
     parser.add_argument("--target", type=float, default=0.8, help="test accuracy")
-    parser.add_argument("--rounds", type=int, default=300, help="at most")
-    parser.add_argument("--epochs", type=int, default=600, help="local epochs, over all rounds, at most")
+    parser.add_argument("--rounds", type=int, default=300, help="maximum number of rounds")
+    parser.add_argument("--epochs", type=int, default=600, help="maximum number of local epochs over all rounds")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--minutes", type=float, default=20, help="after which no case begins")
+    parser.add_argument("--minutes", type=float, default=20, help="time after which no case begins")
     options = parser.parse_args()
     brim, begin = os.path.abspath(options.brim), time.monotonic()
     cases = {(name, epochs, batch): Case(name, epochs, batch)

@@ -11,8 +11,8 @@ from federate_peer import Job
 
 
 class Server:
-    """Takes the mean of the clients' models as it is, or, of FedAdam, a step of Adam along the mean of their updates
-    (Reddi et al., 2021, algorithm 2), whose correction of the bias is Adam's."""
+    """Applies the mean of the clients' models or, for FedAdam, a step of Adam along the mean of their updates (Reddi et
+    al., 2021, algorithm 2), optionally with Adam's bias correction."""
 
     def __init__(self, job, parameters):
         self.job, self.step = job, 0

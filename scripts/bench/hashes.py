@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Hashes of the checkpoints that runs of twenty configurations end with: before and after a change that must not change
-a bit. Those of backend=reference are the same on every machine; those of cpu on every machine of one instruction set.
+"""Prints hashes of the final checkpoints of twenty configurations, to compare before and after a change that must not
+change a bit. Those of backend=reference are the same on every machine; those of cpu on every machine with the same
+instruction set.
 
     scripts/bench/hashes.py build/release/bin/brim > before.txt
 """
@@ -56,7 +57,7 @@ def make_data(folder):
 
 
 def checkpoint_hash(binary, folder, name, words):
-    """Of the files of the last checkpoint; what the run said if there is none."""
+    """The hash of the files of the last checkpoint, or the run's message if there is none."""
     result = subprocess.run([binary, "train", "--quiet", f"run.dir={name}", "memory.timing=false", "seed=3",
                              *words], cwd=folder, capture_output=True, text=True, check=False,
                             env={**os.environ, "BRIM_CLAIMS_DIR": f"{folder}/claims", "XDG_CACHE_HOME": str(folder)})
@@ -70,7 +71,7 @@ def checkpoint_hash(binary, folder, name, words):
 
 
 def main():
-    """A line for each configuration."""
+    """Prints a line for each configuration."""
     binary = str(pathlib.Path(sys.argv[1]).resolve())
     with tempfile.TemporaryDirectory() as where:
         folder = pathlib.Path(where)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The largest micro-batch under a limit of memory, and samples/s with it: brim beside PyTorch. See limits.sh.
+"""The largest micro-batch within a memory limit, and its samples/s: brim compared with PyTorch. See limits.sh.
 
-Every attempt is a process of its own, watched from outside: how far its resident memory goes above what it has before
-there is a model must stay within the limit, for both. PyTorch's batch is found by halving from one that is too large;
-brim's by `brim plan`. Then all are timed in turn at their batches. Between those powers of two, quarters are tried too.
+Every attempt is a separate process, measured from outside: the increase of its resident memory over its base, before
+there is a model, must stay within the limit, for both. PyTorch's batch is found by halving one that is too large;
+brim's by `brim plan`. Then all are timed in turn at their batches. Quarters between the powers of two are tried too.
 """
 
 import argparse
@@ -20,11 +20,11 @@ import limits_table
 from limits_watch import MIB, Cache, Watch, files_hash, run_json, watch
 
 HERE = pathlib.Path(__file__).resolve().parent
-EFFECTIVE = 1 << 14  # batch; more than fits anywhere here, so it never decides
+EFFECTIVE = 1 << 14  # the batch; larger than any that fits here, so it never decides
 PROBE_STEPS = 2      # of PyTorch, whose optimizer has no state before the end of the first
 QUARTERS = (5, 6, 7)
-LOOKS = 4       # for a limit of brim's arena
-SPREAD_MIB = 1  # by which two looks at the same process may differ
+LOOKS = 4       # attempts to find a limit for brim's arena
+SPREAD_MIB = 1  # allowed difference between two measurements of the same process
 
 
 @dataclass
@@ -53,8 +53,8 @@ CONTENDERS = {
     "brim auto": ["memory.recompute=auto"],
     "brim auto bf16": ["memory.recompute=auto", "precision=bf16"],
 }
-PATIENT = {"OMP_WAIT_POLICY": "passive"}  # threads that wait take no processor; where time does not count
-# Freed blocks of 128 KiB and more go back at once, as in brim; else what was freed counts on.
+PATIENT = {"OMP_WAIT_POLICY": "passive"}  # waiting threads use no processor; where time does not count
+# Freed blocks of 128 KiB and more go back to the system at once, as in brim; otherwise they would still count.
 TIGHT_MALLOC = {"MALLOC_MMAP_THRESHOLD_": "131072", "MALLOC_TRIM_THRESHOLD_": "131072"}
 
 
@@ -62,7 +62,7 @@ class Torch:
     def __init__(self, options, cache):
         self.options, self.cache = options, cache
         self.version = run_json([options.python, "-c", "import json, torch; print(json.dumps(torch.__version__))"])
-        self.who = f"{self.version} {files_hash(HERE.glob('torch_*.py'))}"
+        self.identity = f"{self.version} {files_hash(HERE.glob('torch_*.py'))}"
 
     def attempt(self, model, name, batch, environment, steps, seconds, limit=None):
         environment = {**os.environ, "OMP_NUM_THREADS": str(self.options.threads), **environment}
@@ -75,13 +75,13 @@ class Torch:
     def fits(self, model, name, limit, batch, malloc):
         """An attempt is ended only at the largest limit, so it answers for the others too."""
         most = max(self.options.limits)
-        got = self.cache.get([self.who, model, name, batch, "malloc" if malloc else ""],
+        got = self.cache.get([self.identity, model, name, batch, "malloc" if malloc else ""],
                              lambda: self.attempt(model, name, batch, {**PATIENT, **malloc}, PROBE_STEPS, 0, most),
                              lambda known: known["fits"] or known["growth"] > limit * MIB)
         return got["growth"] <= limit * MIB
 
     def largest(self, model, name, limit, start):
-        """By halving; `start` must be too large, and is doubled while it is not."""
+        """Found by halving; `start` must be too large, and is doubled while it is not."""
         batch = start
         while self.fits(model, name, limit, batch, TIGHT_MALLOC):
             batch *= 2
@@ -90,7 +90,7 @@ class Torch:
         return batch
 
     def time(self, model, name, limit, batch):
-        """As malloc comes, where the limit holds even so: it is faster."""
+        """With malloc's defaults if the limit still holds, which is faster."""
         malloc = {} if self.fits(model, name, limit, batch, {}) else TIGHT_MALLOC
         return self.attempt(model, name, batch, malloc, self.options.steps, self.options.seconds)
 
@@ -99,7 +99,7 @@ class Brim:
     def __init__(self, options, cache):
         self.options, self.cache = options, cache
         root = pathlib.Path(options.brim).resolve().parents[1]
-        self.who = f"brim {files_hash([options.brim, *root.glob('lib/**/*.so')])} {' '.join(options.overrides)}"
+        self.identity = f"brim {files_hash([options.brim, *root.glob('lib/**/*.so')])} {' '.join(options.overrides)}"
         self.version = os.popen(f"'{options.brim}' --version").readline().split()[-1]
 
     def words(self, model, name):
@@ -107,19 +107,19 @@ class Brim:
                 "augment.flip=false", *CONTENDERS[name], *self.options.overrides]
 
     def plan(self, model, name, limit, *words):
-        """None if nothing fits. The limit is of the arena, in MiB."""
+        """None if nothing fits. The limit applies to the arena, in MiB."""
         argv = [self.options.brim, "--quiet", "plan", "--json", *self.words(model, name), f"memory.limit_mb={limit}",
                 *words]
-        return self.cache.get([self.who, *argv[1:]], lambda: run_json(argv, nothing=4))
+        return self.cache.get([self.identity, *argv[1:]], lambda: run_json(argv, nothing=4))
 
     def chosen(self, model, name, limit):
-        """The micro-batch that training.batch_size=auto takes."""
+        """The micro-batch that training.batch_size=auto chooses."""
         plan = self.plan(model, name, limit, "training.batch_size=auto", f"training.effective_batch_size={EFFECTIVE}")
         return plan["batch_size"] if plan else 0
 
     def arena_limit(self, model, name, limit, batch):
-        """The limit of the arena with which all that the process takes for training is within `limit`: what planning,
-        kernels and micro-batches ahead take besides counts here. None if the micro-batch does not fit so."""
+        """The arena's limit with which the process stays within `limit` for training: the memory for planning, kernels
+        and micro-batches ahead counts here too. None if the micro-batch does not fit."""
         arena, bare = limit, self.bare(model, name)
         for _ in range(LOOKS):
             plan = self.plan(model, name, arena, f"training.batch_size={batch}",
@@ -138,7 +138,7 @@ class Brim:
         return self.arena_limit(model, name, limit, batch) is not None
 
     def largest(self, model, name, limit, _start):
-        """Of the powers of two, whatever auto chooses among those that fit."""
+        """The largest power of two, whichever of those that fit auto chooses."""
         batch = max(1, self.chosen(model, name, limit))
         while self.fits(model, name, limit, 2 * batch):
             batch *= 2
@@ -147,22 +147,22 @@ class Brim:
         return batch
 
     def bare_words(self, model, name):
-        """Without a model worth the name: a linear layer."""
+        """With the smallest model: a linear layer."""
         words = [word for word in self.words(model, name) if not word.startswith(("model", "precision"))]
         return [*words, "model=mlp", "model.hidden=[]"]
 
     def bare(self, model, name):
-        """The program and its libraries, as `brim plan` tells them."""
+        """The program and its libraries, as reported by `brim plan`."""
         argv = [self.options.brim, "--quiet", "plan", "--json", *self.bare_words(model, name)]
-        return self.cache.get([self.who, *argv[1:]], lambda: run_json(argv))["host"]["process_bytes"]
+        return self.cache.get([self.identity, *argv[1:]], lambda: run_json(argv))["host"]["process_bytes"]
 
     def base(self, model, name):
-        """What the process has: its peak without a model, less that one's arena."""
+        """The base of the process: its peak without a model, minus that run's arena."""
         words = self.bare_words(model, name)
         def look():
             got = self.run(words, 1, None, 3, 0, 0)
             return got["peak"] - got["planned"]
-        return self.cache.get([self.who, "base", *words], look)
+        return self.cache.get([self.identity, "base", *words], look)
 
     def run(self, words, batch, arena, steps, seconds, base):
         with Watch() as folder:
@@ -195,7 +195,7 @@ def side_of(sides, name):
 
 
 def find_batches(options, sides, model, limit, before):
-    """{contender: {largest, refined, chosen}}; `before`: those of a smaller limit, near which to start."""
+    """{contender: {largest, refined, chosen}}; `before`: the result for a smaller limit, near which to start."""
     found = {}
     for name in options.contenders:
         side, start = side_of(sides, name), 4 * before.get(name, {}).get("largest", 0) or options.start
@@ -209,12 +209,12 @@ def find_batches(options, sides, model, limit, before):
 
 
 def time_batches(options, sides, cache, model, limit, found):
-    """Adds to each contender its runs, of which there is one a round; every second round goes backwards."""
+    """Adds runs to each contender, one a round; every second round goes in reverse order."""
     names = [name for name in options.contenders if found[name]["largest"] > 0]
     for turn in range(options.rounds):
         for name in names[::1 if turn % 2 == 0 else -1]:
             side, batch = side_of(sides, name), found[name]["largest"]
-            key = [side.who, "time", model, name, limit, batch, turn, options.steps, options.seconds]
+            key = [side.identity, "time", model, name, limit, batch, turn, options.steps, options.seconds]
             got = cache.get(key, lambda s=side, n=name, b=batch: s.time(model, n, limit, b))
             found[name].setdefault("runs", []).append(got)
             print(f"{model}, {limit} MiB  round {turn + 1}/{options.rounds}  {name:22} {batch:6}"
@@ -231,23 +231,23 @@ def processor():
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--brim", required=True)
-    parser.add_argument("--python", required=True, help="a Python that has PyTorch")
+    parser.add_argument("--python", required=True, help="a Python with PyTorch")
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     parser.add_argument("--limits", nargs="+", type=int, default=[64, 128, 256, 512, 1024], help="MiB")
     parser.add_argument("--contenders", nargs="+", choices=CONTENDERS,
                         default=[name for name in CONTENDERS if name != "torch checkpoint bf16"])
-    parser.add_argument("--rounds", type=int, default=3, help="0: batches alone")
-    parser.add_argument("--steps", type=int, default=4, help="in a run that is timed, the first one left out")
-    parser.add_argument("--seconds", type=float, default=5, help="that a run is timed at least")
+    parser.add_argument("--rounds", type=int, default=3, help="timed rounds; 0: only find the batches")
+    parser.add_argument("--steps", type=int, default=4, help="steps of a timed run, without the first one")
+    parser.add_argument("--seconds", type=float, default=5, help="minimum time of a timed run")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--start", type=int, default=4096, help="batch from which PyTorch's is halved")
-    parser.add_argument("--no-refine", dest="refine", action="store_false", help="powers of two alone")
-    parser.add_argument("--cache", type=pathlib.Path, default="build/limits.json", help="what is known already")
+    parser.add_argument("--start", type=int, default=4096, help="initial batch of PyTorch, which is halved")
+    parser.add_argument("--no-refine", dest="refine", action="store_false", help="try only powers of two")
+    parser.add_argument("--cache", type=pathlib.Path, default="build/limits.json", help="cached results")
     parser.add_argument("--fresh", action="store_true", help="forget it")
     parser.add_argument("--into", type=pathlib.Path, help="a page whose tables are replaced; else they are printed")
     parser.add_argument("overrides", nargs="*", help="of brim")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what is watched is ended too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that watched processes are ended too
     cache = Cache(options.cache, options.fresh)
     sides = {"torch": Torch(options, cache), "brim": Brim(options, cache)}
     results = {}

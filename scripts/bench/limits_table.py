@@ -1,10 +1,10 @@
-"""The tables that limits.py makes of its results, and their place in a page."""
+"""Makes tables from the results of limits.py and inserts them into a page."""
 
 import statistics
 
 MIB = 1 << 20
 START, END = "<!-- tables: scripts/bench/limits.sh -->", "<!-- tables end -->"
-# Whose figures over whose.
+# Ratios to print: numerator, denominator.
 RATIOS = [("brim none", "torch eager"), ("brim auto", "torch eager"), ("brim auto", "torch checkpoint"),
           ("brim auto bf16", "torch checkpoint")]
 
@@ -63,7 +63,7 @@ def grown(result):
 
 
 def chosen(result):
-    """Where training.batch_size=auto takes less than the most that fits, for the sake of time."""
+    """Cases where training.batch_size=auto chooses less than the most that fits, to save time."""
     lines = [f"- {limit} MiB, {name}: {cell['chosen']}, where {cell['largest']} would fit"
              for limit, cells in result.items() for name, cell in cells.items()
              if cell.get("chosen", cell["largest"]) < cell["largest"]]
@@ -84,7 +84,7 @@ def page(head, helps, results):
 
 
 def put(path, text):
-    """In a page, in the place of the tables that it has."""
+    """Replaces the tables in a page."""
     old = path.read_text()
     before, rest = old.split(START, 1)
     path.write_text(f"{before}{START}\n\n{text}\n{END}{rest.split(END, 1)[1]}")

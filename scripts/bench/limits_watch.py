@@ -1,5 +1,5 @@
-"""Processes watched from outside, for limits.py: how far their resident memory goes and how fast their steps come, by
-the lines of JSON that they write, one a step. And what is known already, so that a run that was stopped goes on."""
+"""Monitors processes for limits.py: their resident memory, and the speed of their steps from the lines of JSON that
+they write, one a step. Also caches results, so that an interrupted measurement continues."""
 
 import hashlib
 import json
@@ -32,7 +32,7 @@ class Cache:
         self.known = json.loads(path.read_text()) if path.exists() and not fresh else {}
 
     def get(self, key, make, enough=lambda known: True):
-        """What is known, if that is enough; else it is made."""
+        """Returns the cached value if it is sufficient, else computes it."""
         key = json.dumps(key)
         if key not in self.known or not enough(self.known[key]):
             self.known[key] = make()
@@ -51,7 +51,7 @@ def files_hash(paths):
 
 
 def run_json(argv, nothing=None):
-    """What a program prints, as JSON; None if it exits with `nothing`."""
+    """Runs a program and parses its output as JSON; None if it exits with `nothing`."""
     result = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
     if result.returncode == nothing:
         return None
@@ -61,7 +61,7 @@ def run_json(argv, nothing=None):
 
 
 def peak_bytes(process):
-    """The most that was resident; 0 when it has ended."""
+    """The peak of resident memory; 0 if the process has ended."""
     try:
         text = pathlib.Path(f"/proc/{process.pid}/status").read_text()
     except OSError:
@@ -73,7 +73,7 @@ def peak_bytes(process):
 
 
 class Lines:
-    """Of a file that grows: those that came since the last look."""
+    """The new lines of a growing file since the last call."""
 
     def __init__(self, path):
         self.path, self.file = path, None
@@ -93,8 +93,8 @@ class Lines:
 
 
 def watch(argv, environment, records, batch, *, steps, seconds, limit=None, base=None, first_is_base=False):
-    """Runs a program until it has done `steps` steps and has been timed for `seconds`, then ends it; or at once when it
-    goes more than `limit` MiB above its base, where a limit is given. Its base is its first line's, or given."""
+    """Runs a program until it has done `steps` steps and has been timed for `seconds`, then ends it; or ends it at once
+    when it exceeds its base by more than `limit` MiB, if a limit is given. The base is given, or in its first line."""
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(list(map(str, argv)), env=environment, stdout=errors, stderr=errors)
         try:

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Images a second that brim's loader prepares, and PyTorch's DataLoader, from the same JPEG files with as many workers.
+"""Images a second of brim's loader and of PyTorch's DataLoader, from the same JPEG files with as many workers.
 
     scripts/bench/loader.py --brim build/bin/brim --python PYTHON [--workers 1 2] [FOLDER]
 
-PYTHON is one with torch and torchvision. FOLDER holds a folder of JPEG files for each class; without it one is made,
-of 500x375 pixels (needs Pillow in PYTHON). Two chains: parts (RandomResizedCrop, flip) and whole (Resize, CenterCrop),
-both with ToTensor and Normalize. brim has a training loop behind its loader, of a network with a linear layer, the
-least there is; PyTorch has nothing. The two take turns, the first turn counts for nothing, and medians are compared.
+PYTHON needs torch and torchvision. FOLDER holds a folder of JPEG files for each class; without it one is made, with
+500x375 pixels (needs Pillow in PYTHON). Two chains: parts (RandomResizedCrop, flip) and whole (Resize, CenterCrop),
+both with ToTensor and Normalize. brim also trains a network with one linear layer, the smallest possible; PyTorch only
+loads. The two take turns, the first turn is discarded, and medians are compared.
 """
 
 import argparse
@@ -71,8 +71,8 @@ def main():
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--epochs", type=int, default=2)
-    parser.add_argument("--images", type=int, default=640, help="to make")
-    parser.add_argument("--overrides", nargs="*", default=[], help="of brim's configuration")
+    parser.add_argument("--images", type=int, default=640, help="number of images to make")
+    parser.add_argument("--overrides", nargs="*", default=[], help="overrides of brim's configuration")
     parser.add_argument("folder", nargs="?")
     options = parser.parse_args()
     if options.folder:

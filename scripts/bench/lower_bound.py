@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""How far plans lie above their lower bounds, the most bytes that live at once: what placing buffers loses.
+"""The distance of plans from their lower bounds, the most bytes live at one operation: the loss from placing buffers.
 
     scripts/bench/lower_bound.py [--binary build/release/bin/brim] [OVERRIDE...]
 
-Plans of every model that comes with brim, for micro-batches of 16, 64 and 256 samples, fp32 and bf16, and recompute
-none, blocks, and auto with the least memory that it finds. Nothing is trained. Prints the plans that are furthest
-above."""
+Plans every built-in model for micro-batches of 16, 64 and 256 samples, fp32 and bf16, and recompute none, blocks, and
+auto with the least memory that it finds. Nothing is trained. Prints the plans that are furthest above."""
 
 import argparse
 import itertools
@@ -41,10 +40,10 @@ def main():
     arguments = parser.parse_args()
     rows = []
     for model, batch, precision, kind in itertools.product(MODELS, (16, 64, 256), ("fp32", "bf16"), RECOMPUTE):
-        told = plan(arguments.binary, [f"model={model}", *MODELS[model], "backend=cpu", f"training.batch_size={batch}",
+        made = plan(arguments.binary, [f"model={model}", *MODELS[model], "backend=cpu", f"training.batch_size={batch}",
                                        f"precision={precision}", f"memory.recompute={kind}", *RECOMPUTE[kind],
                                        *arguments.words])
-        rows.append((told["peak_bytes"] / told["lower_bound_bytes"] - 1, f"{model} {batch} {precision} {kind}"))
+        rows.append((made["peak_bytes"] / made["lower_bound_bytes"] - 1, f"{model} {batch} {precision} {kind}"))
     rows.sort(reverse=True)
     for above, name in rows[:10]:
         print(f"{100 * above:6.2f} %  {name}")

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The resident set of a run of 2,000 steps, seen from outside, while another run on the same share of the host comes
-and goes: `neighbour.py [BRIM [STEPS]]`. The steps are cut into 20 equal times; the medians of all must lie within 1 %
-of each other, and the results be those of a run alone. What comes before the tenth step and after the last one is not
-looked at: how long the start takes depends on the machine's load, and how long the evaluation and the checkpoint, with
-samples and a copy of the parameters of their own, on the disk."""
+"""The resident set of a run of 2,000 steps, measured from outside, while another run on the same share of the host
+comes and goes: `neighbour.py [BRIM [STEPS]]`. The steps are divided into 20 equal periods; their medians must lie
+within 1 % of each other, and the results must equal those of a run alone. Times before the tenth step and after the
+last one are ignored: the duration of the start depends on the machine's load, and that of the evaluation and the
+checkpoint, which have samples and a copy of the parameters of their own, on the disk."""
 
 import mmap
 import os
@@ -41,7 +41,7 @@ def start(folder, run, words, **streams):
 
 
 def watch(folder, share):
-    """(seconds, resident bytes) of the run's steps, and how often the neighbour came."""
+    """Returns (seconds, resident bytes) of the run's steps, and the number of times that the neighbour came."""
     run, neighbour, came, away = start(folder, "run", [*RUN, share]), None, 0, float("inf")
     begin, seen, records = time.monotonic(), [], folder / "run/metrics.jsonl"
     while run.poll() is None:
@@ -58,7 +58,7 @@ def watch(folder, share):
             away = time.monotonic() + 0.3
         time.sleep(0.01)
     if run.returncode != 0:
-        sys.exit(f"the run ended with {run.returncode}")
+        sys.exit(f"the run ended with exit status {run.returncode}")
     if neighbour.poll() is None:
         neighbour.kill()
     neighbour.wait()
@@ -79,7 +79,7 @@ def main():
         same = all((folder / "alone/checkpoints/last" / f).read_bytes() ==
                    (folder / "run/checkpoints/last" / f).read_bytes()
                    for f in ("model.safetensors", "optimizer.safetensors", "state.json"))
-        print(f"{STEPS} steps in {end:.1f} s, a neighbour came {came} times; resident, in {len(seen)} looks: medians "
+        print(f"{STEPS} steps in {end:.1f} s, a neighbour came {came} times; resident, in {len(seen)} samples: medians "
               f"of a 20th each from {min(medians) / MIB:.2f} to {max(medians) / MIB:.2f} MiB, {100 * spread:.3f} % "
               f"apart; at most {max(b for _, b in seen) / MIB:.2f} MiB; results are {'the same' if same else 'OTHERS'}")
         sys.exit(0 if same and came > 1 and spread < 0.01 else 1)

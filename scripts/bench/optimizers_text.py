@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Optimizers beside each other: gpt2_tiny on a text, with equal steps and with equal processor time.
+"""Compares optimizers: gpt2_tiny on a text, with equal steps and with equal processor time.
 
     scripts/bench/optimizers_text.py TEXT [--steps 200] [--seeds 1,2,3] [--optimizers adamw,lion]
                                      [--brim build/release/bin/brim]
 
-Each optimizer first trains with three learning rates and a seed of its own; the one with the least test loss is taken.
-Then come the seeds. An optimizer whose step takes longer than adamw's trains again with as many fewer steps. Prints a
-table: test loss in nats a byte (mean and standard deviation over seeds), and the time of a step beside adamw's.
+Each optimizer first trains with three learning rates and a separate seed; the rate with the lowest test loss is used
+for the seeds. An optimizer whose step takes longer than adamw's trains again with proportionally fewer steps. Prints a
+table: test loss in nats a byte (mean and standard deviation over seeds), and the time of a step relative to adamw's.
 """
 import argparse
 import json
@@ -32,7 +32,7 @@ class Bench:
         self.brim, self.text, self.folder, self.count = arguments.brim, arguments.text, pathlib.Path(folder), 0
 
     def train(self, name, lr, steps, seed):
-        """Test loss, and processor seconds a step."""
+        """Returns the test loss, and processor seconds a step."""
         self.count += 1
         run = self.folder / str(self.count)
         words = [self.brim, "--quiet", "train", "model=gpt2_tiny", "model.context=128", "dataset=text",
@@ -51,7 +51,7 @@ def main():
     parser.add_argument("text")
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--seeds", default="1,2,3")
-    parser.add_argument("--optimizers", default=",".join(OPTIMIZERS), help="adamw first: the others' time is in its")
+    parser.add_argument("--optimizers", default=",".join(OPTIMIZERS), help="adamw first: times are relative to it")
     parser.add_argument("--brim", default="build/release/bin/brim")
     arguments = parser.parse_args()
     seeds = [int(seed) for seed in arguments.seeds.split(",")]
@@ -69,8 +69,8 @@ def main():
             fair = losses
             if steps < 0.98 * arguments.steps:
                 fair = [bench.train(name, lr, steps, seed)[0] for seed in seeds]
-            told = [f"{statistics.mean(x):.4f} ± {statistics.stdev(x):.4f}" for x in (losses, fair)]
-            print(f"| {name} | {lr:g} | {told[0]} | {seconds / reference:.2f} | {told[1]} "
+            cells = [f"{statistics.mean(x):.4f} ± {statistics.stdev(x):.4f}" for x in (losses, fair)]
+            print(f"| {name} | {lr:g} | {cells[0]} | {seconds / reference:.2f} | {cells[1]} "
                   f"({min(steps, arguments.steps)} steps) |", flush=True)
 
 

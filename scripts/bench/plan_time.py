@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Times `brim plan`, from the process's start to its end: for the configurations that tests/cli/test_exact.py draws,
-and for the command lines of the systems that brim replaces. A line for each, with the ratio to what it may take.
+"""Times `brim plan`, from the process's start to its end: for the random configurations of tests/cli/test_exact.py, and
+for the command lines of the systems that brim replaces. Prints a line for each, with the ratio to the allowed time.
 
     scripts/bench/plan_time.py build/release/bin/brim [runs]
 """
@@ -17,7 +17,7 @@ from configurations import configurations  # pylint: disable=wrong-import-positi
 MAY_TAKE_MS = 50
 RUNS = 7
 FASHION = os.environ.get("BRIM_FASHION_MNIST", "/usr/share/datasets/fashion-mnist")
-DONE, NO_FIT = 0, 4  # a plan that does not fit is an answer too
+DONE, NO_FIT = 0, 4  # a plan that does not fit is a valid answer
 
 ROBUST = ["--config-name", "robust"]
 FACES = ["dataset=synthetic", "dataset.shape=[1,48,48]", "dataset.classes=7"]
@@ -44,13 +44,13 @@ COMMANDS = [
     ["model=fedavg_cnn"],
     ["model=lightcnn"],
     ["model=resnet18", "dataset=cifar10"],
-    ["memory.limit_mb=16"],  # with the search for what would fit
+    ["memory.limit_mb=16"],  # with the search for a size that fits
     [*ROBUST, "memory.limit_mb=16"],
 ]
 
 
 def time_plan(brim, words, runs):
-    """The least of the times in ms; None and the reason if this build has no such plan."""
+    """The shortest of the times in ms; None and the reason if this build cannot make the plan."""
     least = None
     for _ in range(runs):
         start = time.perf_counter()
@@ -81,7 +81,7 @@ def main():
     if len(sys.argv) not in (2, 3):
         sys.exit(__doc__)
     brim, runs = sys.argv[1], int(sys.argv[2]) if len(sys.argv) == 3 else RUNS
-    print(f"brim plan, process start to end, the least of {runs} runs; ratio: to {MAY_TAKE_MS} ms\n")
+    print(f"brim plan, process start to end, the shortest of {runs} runs; ratio to {MAY_TAKE_MS} ms\n")
     measure(brim, "random configurations", configurations(FASHION), runs)
     measure(brim, "command lines", COMMANDS, runs)
 

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Predicted against measured step time: how good the cost model of `brim plan` is.
+"""Compares predicted with measured step times: the quality of the cost model of `brim plan`.
 
     scripts/bench/predict_time.py [--binary build/release/bin/brim] [--rounds 3] [--seconds 3] [--least]
                                   [--only WORD] [OVERRIDE...]
 
-For each of 20 configurations (models, micro-batches, recompute, precision) it asks `brim plan --json` for the predicted
-seconds of a step, and trains some steps and takes those in metrics.jsonl: prediction and measurement in turn, as many
-rounds as asked for. Each round predicts with an empty profile. Of the rounds the median counts, and of a round's steps
-the median; with --least, for machines that others use meanwhile, the least of each. Prints a table and the worst ratio;
-it asserts nothing."""
+For each of 20 configurations (models, micro-batches, recompute, precision) it takes the predicted seconds of a step
+from `brim plan --json`, and the measured ones from the metrics.jsonl of a short training: prediction and measurement
+in turn, for the given number of rounds. Each round predicts with an empty profile. The result is the median over the
+rounds of the median over a round's steps; with --least, for machines with other load, the least of each. Prints a table
+and the worst ratio; it asserts nothing."""
 
 import argparse
 import json
@@ -100,7 +100,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", default="build/release/bin/brim")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=3, help="of training in a round")
+    parser.add_argument("--seconds", type=float, default=3, help="seconds of training in a round")
     parser.add_argument("--least", action="store_true")
     parser.add_argument("--only", default="", help="configurations with this word in their name")
     parser.add_argument("words", nargs="*", help="overrides for every configuration")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""How long a run takes from a failure for want of memory to the start of the redone step, by what the ladder did: the
-convolutional network on the CPU, with attempts of its steps made to fail (docs/faults.md). A line for each rung, with
-the ratio to what it may take.
+"""The time from a failure for lack of memory to the start of the repeated step, for each rung of the ladder: the
+convolutional network on the CPU, with injected failures of its steps (docs/faults.md). Prints a line for each rung,
+with the ratio to the allowed time.
 
     scripts/bench/recover_time.py build/release/bin/brim [steps]
 """
@@ -29,7 +29,7 @@ def run(binary, folder, name, steps, faults):
 
 
 def times(events):
-    """[(what the ladder did, milliseconds)]"""
+    """[(the ladder's measure, milliseconds)]"""
     out, choice = [], None
     for event in events:
         if event["event"] == "decision" and event["by"] == "recovery":
@@ -41,13 +41,13 @@ def times(events):
 
 def main():
     binary, steps = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else STEPS
-    every_step = ",".join(f"step:{step}" for step in range(2, 34))  # a text has at most 32 faults
+    every_step = ",".join(f"step:{step}" for step in range(2, 34))  # at most 32 faults are allowed
     a_ladder = ",".join(f"step:5:begin:{n}" for n in range(1, 8))
     with tempfile.TemporaryDirectory(prefix="brim-recover-") as folder:
         all_times = times(run(binary, folder, "steps", steps, every_step))
         for attempt in range(5):
             all_times += times(run(binary, folder, f"ladder{attempt}", 6, a_ladder))
-    print(f"{'from failure to the redone step':40} {'times':>6} {'median ms':>10} {'most ms':>10} {'of 50 ms':>9}")
+    print(f"{'from failure to the repeated step':40} {'times':>6} {'median ms':>10} {'max ms':>10} {'of 50 ms':>9}")
     rungs = list(dict.fromkeys(name for name, _ in all_times))
     for name in [None, *rungs]:
         ms = [t for n, t in all_times if name in (None, n)]

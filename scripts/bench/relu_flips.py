@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Why gradients of resnet18 in fp32 sometimes differ from those in double precision: by relus on the other side of 0.
+"""Explains why gradients of resnet18 in fp32 sometimes differ from those in double precision: some relus flip at 0.
 
     BRIM_BINARY=build/release/bin/brim scripts/bench/relu_flips.py [--side 16] [--width 64] SEED ...    # needs torch
 
-For each seed, one step of 16 made-up images on the cpu backend and in PyTorch in fp32, beside PyTorch in double
-precision with the same weights: the greatest relative error of a parameter's gradient. Where it is large, the relus
-whose inputs are nearest to 0 are tried on the other side in double precision, one after the other; those that bring the
-gradients to the run's are printed, with the error that is left. If rounding is the cause, a few are enough.
+For each seed, runs one step of 16 synthetic images on the cpu backend and in PyTorch in fp32, and in PyTorch in double
+precision with the same weights, and prints the greatest relative error of a parameter's gradient. If it is large, the
+relus whose inputs are nearest to 0 are flipped in double precision, one after another; those that bring the gradients
+to the run's are printed, with the remaining error. If rounding is the cause, a few are enough.
 """
 import argparse
 import json
@@ -22,8 +22,8 @@ import torch.nn.functional as F
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "golden"))
 import make_tasks  # noqa: E402  pylint: disable=wrong-import-position
 
-SAMPLES, CLASSES, CELL = 16, 10, 4  # one norm group; the synthetic dataset's classes and squares of one value
-LARGE, SMALL, NEAR, TRIED = 5e-5, 2e-5, 3e-6, 25  # errors; inputs of relus, in deviations of the layer's
+SAMPLES, CLASSES, CELL = 16, 10, 4  # one norm group; classes and uniform squares of the synthetic dataset
+LARGE, SMALL, NEAR, TRIED = 5e-5, 2e-5, 3e-6, 25  # errors; inputs of relus in the layer's deviations; attempts
 
 
 def read(path):
@@ -36,7 +36,7 @@ def read(path):
 
 
 def run(width, side, seed):
-    """Weights, and their gradients: SGD's momentum after a step without a learning rate."""
+    """Returns weights and their gradients: SGD's momentum after a step with learning rate 0."""
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([os.environ["BRIM_BINARY"], "train", f"run.dir={folder}/run", "backend=cpu", "model=resnet18",
                         f"model.width={width}", f"seed={seed}", "dataset=synthetic", f"dataset.shape=[3,{side},{side}]",
@@ -51,7 +51,7 @@ def run(width, side, seed):
 
 
 def images(side):
-    """The synthetic dataset's, from the dataset's seed 1."""
+    """The images of the synthetic dataset with seed 1."""
     cells, all_images = (side + CELL - 1) // CELL, []
     for i in range(SAMPLES):
         pattern, noise = make_tasks.numbers(make_tasks.PATTERN, i % CLASSES), make_tasks.numbers(make_tasks.TRAIN, i)
@@ -63,7 +63,8 @@ def images(side):
 
 
 class Network:
-    """torchvision's resnet18 with a stem for small images. `masks`: which inputs pass a relu; None: those above 0."""
+    """torchvision's resnet18 with a stem for small images. `masks`: the inputs that pass a relu; None: those above
+    0."""
 
     def __init__(self, weights, dtype, masks=None):
         self.weights = {name: value.to(dtype).clone() for name, value in weights.items()}
@@ -105,7 +106,7 @@ def error(found, exact):
 
 
 def find_flips(found, weights, x, label, inputs):
-    """Prints relus that explain what was found."""
+    """Prints relus that explain the difference."""
     candidates = []
     for layer, t in enumerate(inputs):
         near, place = (t.flatten().abs() / t.std()).topk(12, largest=False)
@@ -120,7 +121,7 @@ def find_flips(found, weights, x, label, inputs):
         left = error(found, gradients(weights, x, label, torch.float64, masks)[0])
         if left < 0.9 * best:
             best = left
-            print(f"  relu {layer}, value {place}, {near:.1e} deviations from 0: the error that is left is {left:.1e}")
+            print(f"  relu {layer}, value {place}, {near:.1e} deviations from 0: the remaining error is {left:.1e}")
         else:
             mask[place] = 1 - mask[place]
 

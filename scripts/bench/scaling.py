@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""What further ranks bring on this machine's processors: `cnn` trained by one rank and by several, each rank with as
-many threads, in turn; and by as many jobs at the same time that know nothing of each other, each of a rank's share of
-the batch and on a rank's processors, which is what the machine allows. Samples per second are of all ranks or jobs
-together; the medians of the rounds are compared. Then, for each dist.shard, what was planned for every rank and what it
-has of its device in the run.
+"""The benefit of more ranks on this machine's processors: `cnn` trained by one rank and by several, each rank with the
+same number of threads, in turn; and by as many independent jobs at the same time, each with one rank's share of the
+batch and processors, which shows what the machine allows. Samples per second are of all ranks or jobs together; the
+medians of the rounds are compared. Then, for each dist.shard, the planned memory of every rank and its device memory
+in the run.
 
     scripts/bench/scaling.py build/release/bin/brim                   one rank with 1 thread, two with 1 thread each
     scripts/bench/scaling.py build/release/bin/brim --ranks 1 2 4 --threads 2 --rounds 7
     scripts/bench/scaling.py build/release/bin/brim --launcher "mpirun -n {ranks} --bind-to core"
-    scripts/bench/scaling.py build/release/bin/brim -- model=vit      overrides behind those below
+    scripts/bench/scaling.py build/release/bin/brim -- model=vit      overrides, after those below
 
-Samples are decoded by the thread that trains (--workers 0), so that a rank takes no processor but its own.
+Samples are decoded by the thread that trains (--workers 0), so that a rank uses only its own processor.
 """
 
 import argparse
@@ -30,9 +30,9 @@ MIB = 1 << 20
 
 
 def brim(o, folder, *words, launcher=()):
-    """What it says on standard output."""
+    """Runs brim and returns its standard output."""
     environment = {**os.environ, "BRIM_CLAIMS_DIR": f"{folder}/claims", "XDG_CACHE_HOME": f"{folder}/cache"}
-    if os.geteuid() == 0:  # mpirun wants to hear it twice
+    if os.geteuid() == 0:  # mpirun requires both variables
         environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     result = subprocess.run([*launcher, o.brim, *words], env=environment, cwd=folder, capture_output=True,
                             text=True, check=False)
@@ -42,7 +42,7 @@ def brim(o, folder, *words, launcher=()):
 
 
 def train(o, folder, name, ranks, *words, launcher=()):
-    """The run's folder."""
+    """Trains and returns the run's folder."""
     launcher = launcher or (o.launcher.replace("{ranks}", str(ranks)).split() if ranks > 1 else [])
     brim(o, folder, "train", "--quiet", *CNN, f"training.steps={o.steps}", f"backend.threads={o.threads}",
          f"training.num_workers={o.workers}", *o.overrides, f"dist.ranks={ranks}", f"run.dir={name}", *words,
@@ -59,7 +59,7 @@ def speed(run):
 
 
 def train_apart(o, folder, name, jobs):
-    """Samples per second of all of them."""
+    """Samples per second of all of them together."""
     processors = sorted(os.sched_getaffinity(0))
     share = len(processors) // jobs
     batch = next(int(word.split("=")[1]) for word in reversed(CNN + o.overrides)
@@ -73,7 +73,7 @@ def train_apart(o, folder, name, jobs):
 
 
 def measure_speed(o, folder):
-    """Of each number of ranks, and of as many jobs."""
+    """The speed for each number of ranks, and for as many separate jobs."""
     kinds = [(ranks, "ranks") for ranks in o.ranks] + [(ranks, "jobs apart") for ranks in o.ranks if ranks > 1]
     rates = {kind: [] for kind in kinds}
     for turn in range(-1, o.rounds):  # the first one warms up
@@ -82,7 +82,7 @@ def measure_speed(o, folder):
             rate = speed(train(o, folder, name, count)) if kind == "ranks" else train_apart(o, folder, name, count)
             if turn >= 0:
                 rates[count, kind].append(rate)
-    print("| ranks or jobs | threads each | samples/s, median | lowest | highest | times one rank's |")
+    print("| ranks or jobs | threads each | samples/s, median | lowest | highest | speedup over one rank |")
     print("|---:|---:|---:|---:|---:|---:|")
     base = statistics.median(rates[kinds[0]]) / o.ranks[0]
     for (count, kind), all_rates in rates.items():
@@ -92,7 +92,7 @@ def measure_speed(o, folder):
 
 
 def placed(run):
-    """By rank, the device's memory that it had last."""
+    """The last device memory of each rank."""
     events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
     return {event["rank"]: event["device_bytes"] for event in events if event["event"] == "rank"}
 
@@ -119,14 +119,14 @@ def main():
     p = argparse.ArgumentParser(description="One rank beside several, on the processors of this machine.")
     p.add_argument("brim")
     p.add_argument("--ranks", type=int, nargs="+", default=[1, 2])
-    p.add_argument("--threads", type=int, default=1, help="of each rank")
+    p.add_argument("--threads", type=int, default=1, help="threads of each rank")
     p.add_argument("--workers", type=int, default=0, help="training.num_workers")
     p.add_argument("--steps", type=int, default=60)
     p.add_argument("--rounds", type=int, default=5)
-    p.add_argument("--launcher", default="", help="what starts the ranks in brim's place: 'mpirun -n {ranks}'")
+    p.add_argument("--launcher", default="", help="command that starts the ranks instead of brim: 'mpirun -n {ranks}'")
     p.add_argument("--only", choices=("speed", "memory"))
     p.add_argument("overrides", nargs="*")
-    o = p.parse_intermixed_args()  # overrides may stand behind options
+    o = p.parse_intermixed_args()  # overrides may follow options
     o.brim = str(pathlib.Path(o.brim).resolve())
     with tempfile.TemporaryDirectory(prefix="brim-scaling-") as folder:
         if o.only != "memory":

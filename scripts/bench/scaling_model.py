@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""A model on paper of the time of a step on many GPUs: what is computed, what is added up over the ranks and how much
-of that the backward pass hides, votes and checkpoints. It measures nothing. Every input is an option, so that others
-can put in what they know of their own machines.
+"""A theoretical model of the time of a step on many GPUs: computation, reductions over the ranks and the part of them
+that the backward pass hides, votes and checkpoints. It measures nothing. Every input is an option, so that it can be
+adapted to other machines.
 
     scripts/bench/scaling_model.py                                   GPT-2 124M and 1558M on 8, 64, 512 GPUs
-    scripts/bench/scaling_model.py --weak 32768                      as many tokens a GPU, however many GPUs
+    scripts/bench/scaling_model.py --weak 32768                      the same number of tokens for each GPU
     scripts/bench/scaling_model.py --nic-gb-s 12.5 --bucket-mib 200  a slower network, larger buckets
     scripts/bench/scaling_model.py --model mine 350e6 90000 524288   parameters, tokens/s of a GPU, effective batch
 """
@@ -15,10 +15,11 @@ import math
 SHARDS = ("none", "optimizer", "gradients")
 # name, parameters, tokens a second of one GPU, tokens of the effective batch
 MODELS = [("124M", 124439808, 468000, 1 << 19), ("1558M", 1557611200, 46800, 1 << 20)]
-# Of NCCL's protocols LL128 and Simple: the share of the bandwidth that is left for data; microseconds to begin; those
-# of a hop by NVLink and by the network, in a ring; in a tree. From its own model, src/graph/tuning.cc of NCCL 2.28.
+# NCCL's protocols LL128 and Simple: the share of the bandwidth available for data; the latency of a start in
+# microseconds; the latency of a hop by NVLink and by the network, for a ring; and for a tree. From NCCL's own model,
+# src/graph/tuning.cc of version 2.28.
 PROTOCOLS = [(0.92, 14.0, (1.9, 4.0), (1.25, 8.5)), (1.0, 8.4, (3.4, 14.0), (4.0, 14.0))]
-TREE_SHARE = 0.92  # of the bandwidth of rings
+TREE_SHARE = 0.92  # relative to the bandwidth of rings
 
 FORMULAS = """\
 compute    tokens a GPU / tokens/s of one GPU; a third of it forward, two thirds backward
@@ -36,7 +37,7 @@ step       compute + what of the sums and gathers is not hidden + votes + checkp
 
 
 def bandwidth(o, n):
-    """Bytes a second of a ring over n GPUs, as nccl-tests count "bus bandwidth"."""
+    """Bytes a second of a ring over n GPUs: the "bus bandwidth" of nccl-tests."""
     inside = o.nvlink_gb_s * 1e9
     if n <= o.node:
         return o.efficiency * inside
@@ -93,7 +94,7 @@ def step(o, parameters, rate, tokens, n, shard):
 
 
 def state_bytes(parameters, n, shard):
-    """Of a GPU: parameters, their gradients and adamw's two moments, four bytes each."""
+    """Bytes on each GPU: parameters, their gradients and adamw's two moments, four bytes each."""
     moments = 8.0 * parameters / (1 if shard == "none" else n)
     gradients = 4.0 * parameters / (n if shard == "gradients" else 1)
     return 4.0 * parameters + gradients + moments
@@ -122,23 +123,23 @@ def options():
     p = argparse.ArgumentParser(description="The time of a step on many GPUs, on paper.",
                                 formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     add = p.add_argument
-    add("--gpus", type=int, nargs="+", default=[8, 64, 512], help="how many in all")
+    add("--gpus", type=int, nargs="+", default=[8, 64, 512], help="total number of GPUs")
     add("--model", nargs=4, action="append", metavar=("NAME", "PARAMETERS", "TOKENS/S", "TOKENS"),
-        help="instead of GPT-2: of one GPU a second, and of the effective batch")
-    add("--weak", type=float, metavar="TOKENS", help="of each GPU in a step, in place of the effective batch's share")
-    add("--micro-tokens", type=float, default=1 << 14, help="tokens of a micro-batch on one GPU, at most")
+        help="instead of GPT-2; tokens of one GPU a second, and of the effective batch")
+    add("--weak", type=float, metavar="TOKENS", help="tokens of each GPU in a step, instead of its share of the batch")
+    add("--micro-tokens", type=float, default=1 << 14, help="maximum tokens of a micro-batch on one GPU")
     add("--bucket-mib", type=float, default=25, help="dist.bucket_mb")
     add("--node", type=int, default=8, help="GPUs of a node")
-    add("--nvlink-gb-s", type=float, default=450, help="of a GPU, each way")
-    add("--nic-gb-s", type=float, default=50, help="of the network card of each GPU, each way")
-    add("--efficiency", type=float, default=0.8, help="of these, what collectives reach")
-    add("--message-us", type=float, default=5, help="one message between hosts")
-    add("--further-us", type=float, default=1, help="each further one to the same host")
-    add("--host-gb-s", type=float, default=10, help="between hosts, for votes")
-    add("--writer-gb-s", type=float, default=1, help="what one rank writes")
-    add("--storage-gb-s", type=float, default=20, help="what all ranks can write together")
-    add("--checkpoint-steps", type=float, default=1000, help="from one checkpoint to the next")
-    add("--formulas", action="store_true", help="print these and the inputs too")
+    add("--nvlink-gb-s", type=float, default=450, help="bandwidth of a GPU, each way")
+    add("--nic-gb-s", type=float, default=50, help="bandwidth of the network card of each GPU, each way")
+    add("--efficiency", type=float, default=0.8, help="fraction of these bandwidths that collectives reach")
+    add("--message-us", type=float, default=5, help="time of one message between hosts")
+    add("--further-us", type=float, default=1, help="time of each further message to the same host")
+    add("--host-gb-s", type=float, default=10, help="bandwidth between hosts, for votes")
+    add("--writer-gb-s", type=float, default=1, help="write bandwidth of one rank")
+    add("--storage-gb-s", type=float, default=20, help="write bandwidth of all ranks together")
+    add("--checkpoint-steps", type=float, default=1000, help="steps between checkpoints")
+    add("--formulas", action="store_true", help="also print the formulas and the inputs")
     o = p.parse_args()
     o.model = [(m[0], float(m[1]), float(m[2]), float(m[3])) for m in o.model or MODELS]
     return o

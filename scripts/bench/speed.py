@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""brim beside PyTorch on this machine's processor: the same networks, batches, optimizers and threads, turn by turn, so
-that what else the machine does meets all.
+"""Compares brim with PyTorch on this machine's processor: the same networks, batches, optimizers and threads, in turn,
+so that other load on the machine affects both.
 
     python3 scripts/bench/speed.py [CASE]... [--rounds 5] [--threads 2] [--modes eager,channels_last,compile] [--grain]
 
-For each case samples/s, peak resident memory and the time from the start of the process to the end of the first step:
-least, median and most of the rounds, and brim against each mode of PyTorch round by round. Then where brim's step goes
-(`brim plan --times`): what lies furthest above the time that its work takes at least. The cases llmc-* are those of
-llm.c's CPU program in the design's notes, 4 sequences a step; they are put beside their arithmetic at the rate of a
-large product on this machine. --grain: brim with the whole batch as one grain too, which is what bits that do not
-depend on the micro-batch cost.
+Prints for each case samples/s, peak resident memory and the time from the start of the process to the end of the first
+step: minimum, median and maximum of the rounds, and the ratio of brim to each mode of PyTorch by round. Then shows
+where brim's step spends its time (`brim plan --times`): the operations furthest above the least time for their work.
+The cases llmc-* are those of llm.c's CPU program in the design's notes, 4 sequences a step; they are compared with the
+time of their arithmetic at the rate of a large product on this machine. --grain: also runs brim with the whole batch as
+one grain, which shows the cost of bits that do not depend on the micro-batch.
 
-A Python that has PyTorch: BRIM_TORCH_PYTHON, else one is made in ~/.cache/brim/torch (network). A built brim:
-BRIM_BINARY, else build/release is built.
+Python with PyTorch: BRIM_TORCH_PYTHON, else one is made in ~/.cache/brim/torch (network). A built brim: BRIM_BINARY,
+else build/release is built.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def gpt2(layers, width, heads, context, vocabulary):
              f"model.context={context}", *ADAMW], "tokens", (context, vocabulary))
 
 
-# what brim is told, the data that is made for it (None: none), and of which size
+# brim's overrides, the data to generate (or None), and its size
 CASES = {"cnn": (128, 120, ["model=cnn", *FASHION, *ADAMW], None, None),
          "mlp": (128, 2000, ["model=mlp", *FASHION, *ADAMW], None, None),
          "resnet18": (64, 12, ["model=resnet18", *SGD], "cifar", None),
@@ -55,7 +55,7 @@ CASES = {"cnn": (128, 120, ["model=cnn", *FASHION, *ADAMW], None, None),
 # ---- data ----
 
 def make_cifar(folder, _):
-    """As CIFAR-10's binary files: a label and 3072 bytes a picture."""
+    """CIFAR-10's binary format: a label and 3072 bytes a picture."""
     for name in [f"data_batch_{i}.bin" for i in range(1, 6)] + ["test_batch.bin"]:
         picture = random.Random(name)
         (folder / name).write_bytes(b"".join(bytes([i % 10]) + picture.randbytes(3072) for i in range(10000)))
@@ -63,7 +63,7 @@ def make_cifar(folder, _):
 
 
 def make_tokens(folder, size):
-    """As nanoGPT's files: 16 bits a token."""
+    """nanoGPT's format: 16 bits a token."""
     context, vocabulary = size
     draw = random.Random(1)
     for name, rows in (("train.bin", 2048), ("val.bin", 8)):
@@ -76,7 +76,7 @@ def make_tokens(folder, size):
 def words_of(case, folder):
     batch, steps, words, data, size = CASES[case]
     make = {"cifar": make_cifar, "tokens": make_tokens, None: lambda *_: []}[data]
-    # nothing but steps: no augmentation, evaluation or checkpoint but the last
+    # only training steps: no augmentation, and no evaluation or checkpoint except the last
     return [*words, *make(folder, size), "augment=none", "backend=cpu", f"training.batch_size={batch}",
             "training.gradient_accumulation_steps=1", "training.eval_every_steps=1000000000",
             "training.checkpoint_every_steps=1000000000", f"training.steps={steps}"]
@@ -93,7 +93,8 @@ def run_brim(options, words):
 
 
 def run_torch(options, case, mode):
-    # compiling goes on for some steps; they are left out of samples/s, and the time of the first one shows it
+    # compilation continues during the first steps; they are left out of samples/s, and the time of the first step shows
+    # it
     batch, steps = CASES[case][:2]
     warm_up = 4 if mode == "compile" else 1
     argv = [options.python, HERE / "torch_speed.py", "--case", case, "--steps", str(steps + warm_up), "--batch",
@@ -110,7 +111,7 @@ def modes_of(options, case):
     return [mode for mode in options.modes.split(",") if mode != "channels_last" or convolves]
 
 
-# ---- what is printed ----
+# ---- output ----
 
 def spread(values, scale, form):
     values = [value * scale for value in values]
@@ -119,7 +120,7 @@ def spread(values, scale, form):
 
 def print_figures(case, results):
     for key, title, scale, form in FIGURES:
-        print(f"  {title:26} {'min':>8} {'median':>10} {'max':>10}      brim against it (min, median, max)")
+        print(f"  {title:26} {'min':>8} {'median':>10} {'max':>10}      brim relative to it (min, median, max)")
         for name, rows in results.items():
             line = f"    {name:20} {spread([r[key] for r in rows], scale, form)}"
             if name != "brim":
@@ -131,7 +132,7 @@ def print_figures(case, results):
 
 
 def print_times(options, case, words, results):
-    with tempfile.TemporaryDirectory(prefix="brim-bench-") as folder:  # times of now, not those of another day
+    with tempfile.TemporaryDirectory(prefix="brim-bench-") as folder:  # an empty profile: times must be measured now
         argv = [options.brim, "plan", *words, f"backend.threads={options.threads}", f"memory.profile={folder}/profile",
                 "--times", "--json", *options.overrides]
         times = json.loads(subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True).stdout)["times"]
@@ -159,7 +160,7 @@ def measure(options, case):
             contenders["brim, one grain"] = lambda: run_brim(options, [*words, f"training.grain={CASES[case][0]}"])
         results = {name: [] for name in contenders}
         for turn in range(options.rounds):
-            # every second round backwards: neither is always the one after the other
+            # every second round in reverse order, so that neither is always the second
             for name in list(contenders)[::1 if turn % 2 == 0 else -1]:
                 results[name].append(contenders[name]())
                 print(f"{case}: round {turn + 1}/{options.rounds}  {name:20}"
@@ -176,12 +177,12 @@ def program(name):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("cases", nargs="*", metavar="CASE", help=" ".join(CASES) + "; none: all")
+    parser.add_argument("cases", nargs="*", metavar="CASE", help=" ".join(CASES) + "; default: all")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--modes", default="eager,channels_last,compile")
-    parser.add_argument("--grain", action="store_true", help="brim with the whole batch as one grain too")
-    parser.add_argument("--show", type=int, default=8, help="operations of brim's step")
+    parser.add_argument("--grain", action="store_true", help="also run brim with the whole batch as one grain")
+    parser.add_argument("--show", type=int, default=8, help="number of operations of brim's step to show")
     parser.add_argument("--set", dest="overrides", action="append", default=[], help="an override for brim")
     options = parser.parse_args()
     unknown = [case for case in options.cases if case not in CASES]

@@ -1,9 +1,9 @@
-"""A byte-level GPT-2 trained in PyTorch: what scripts/bench/compare_text.sh runs beside brim.
+"""A byte-level GPT-2 trained in PyTorch: the peer in scripts/bench/compare_text.sh.
 
-The model is Hugging Face's GPT2LMHeadModel, written out, with its initialisation; the text is cut as dataset=text does
-it: the last tenth is the test, the rest are windows of --context bytes. Which windows come when is drawn by PyTorch, so
-two runs differ as two seeds do. AdamW, a linear warm-up and half a cosine, clipped gradients, as brim's. Prints one
-JSON object: test_loss (nats a byte) over all of the test's windows, and tokens_per_second.
+The model is Hugging Face's GPT2LMHeadModel, written out, with its initialisation; the text is split as by dataset=text:
+the last tenth is the test, the rest are windows of --context bytes. PyTorch draws the order of the windows, so two runs
+differ as two seeds do. AdamW, a linear warm-up and half a cosine, and clipped gradients, as in brim. Prints one JSON
+object: test_loss (nats a byte) over all of the test's windows, and tokens_per_second.
 """
 import argparse
 import json

@@ -1,10 +1,10 @@
 """The network of PyTorch's MNIST example, trained in PyTorch.
 
-Reads the same IDX files. Pixels stay bytes in memory and are normalised per batch, which takes least memory and is no
-slower; batches are drawn from a random permutation, without a DataLoader, whose processes would only cost here. Prints
-one JSON object: samples_per_second over all steps but the first ones, rss_peak_bytes and what of it importing PyTorch
-takes (much more with a build for GPUs), first_step_seconds counted from the start of the process, and with --epochs the
-test accuracy.
+Reads the same IDX files. Pixels stay bytes in memory and are normalised per batch, which takes the least memory and is
+no slower; batches are drawn from a random permutation, without a DataLoader, whose processes would only cost time here.
+Prints one JSON object: samples_per_second without the first steps, rss_peak_bytes and the part of it that importing
+PyTorch takes (much more with a build for GPUs), first_step_seconds counted from the start of the process, and with
+--epochs the test accuracy.
 """
 
 import time
@@ -26,7 +26,7 @@ MEAN, STD = 0.2860, 0.3530  # configs/dataset/fashion_mnist.yaml
 
 
 def process_start():
-    """When the kernel started this process, in the clock of time.time(); to 10 ms."""
+    """The time at which the kernel started this process, on the clock of time.time(); to 10 ms."""
     ticks = int(pathlib.Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19])
     up = float(pathlib.Path("/proc/uptime").read_text().split()[0])
     return min(START, time.time() - up + ticks / os.sysconf("SC_CLK_TCK"))
@@ -88,7 +88,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=pathlib.Path, default="/usr/share/datasets/fashion-mnist")
     parser.add_argument("--steps", type=int, default=100)
-    parser.add_argument("--epochs", type=int, default=0, help="in place of --steps; one-cycle, flips, test accuracy")
+    parser.add_argument("--epochs", type=int, default=0, help="instead of --steps; one-cycle, flips, test accuracy")
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--lr", type=float, default=2e-3)

@@ -1,12 +1,11 @@
-"""A model trained in PyTorch until it is stopped: what scripts/bench/limits.py runs beside brim.
+"""A model trained in PyTorch until it is stopped: the peer in scripts/bench/limits.py.
 
-The models are brim's `cnn` and `vit`, value for value, trained by AdamW; with --checkpoint each block is computed again
-in the backward pass (torch.utils.checkpoint), with --bf16 under autocast. Images stay bytes in memory and become
-numbers batch by batch, without a DataLoader. Writes a line of JSON for what it starts with, {"base": bytes}, and one a
-step.
+The models are brim's `cnn` and `vit`, value for value, trained by AdamW; with --checkpoint each block is recomputed in
+the backward pass (torch.utils.checkpoint), with --bf16 under autocast. Images stay bytes in memory and are converted
+batch by batch, without a DataLoader. Writes a line of JSON with its base, {"base": bytes}, and one a step.
 
-What it starts with is its resident memory with PyTorch imported, the data read, and a linear layer trained for a step,
-so that threads and libraries are there; from then on the kernel counts the peak anew.
+The base is its resident memory with PyTorch imported, the data read, and a linear layer trained for a step, so that
+threads and libraries are loaded; then it resets the kernel's peak counter.
 """
 
 import argparse
@@ -25,7 +24,7 @@ SYNTHETIC_IMAGES = 512
 
 
 class Cnn(Net):
-    """In blocks of a convolution and what belongs to it."""
+    """Blocks of a convolution and the layers after it."""
 
     def first(self, x):
         return functional.relu(self.conv1(x))
@@ -59,7 +58,7 @@ class Block(nn.Module):
 
 
 class Vit(nn.Module):
-    """timm's VisionTransformer, which models/vit.c is too."""
+    """timm's VisionTransformer, like models/vit.c."""
 
     def __init__(self, shape, classes, patch, depth, width, heads):
         super().__init__()
@@ -97,7 +96,7 @@ def take_step(model, optimizer, x, label, through=None, bf16=False):
 
 
 def resident_bytes():
-    """Now; and lets the kernel forget the peak up to now."""
+    """The current resident bytes; also resets the kernel's peak."""
     pathlib.Path("/proc/self/clear_refs").write_text("5")
     for line in pathlib.Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
@@ -106,7 +105,7 @@ def resident_bytes():
 
 
 def settle(images, labels, bf16):
-    """What every training needs, whatever is trained."""
+    """Loads what every training needs, independent of the model."""
     x, label = as_input(images[:1], torch.contiguous_format).flatten(1), labels[:1]
     model = nn.Linear(x.shape[1], 10)
     take_step(model, torch.optim.AdamW(model.parameters()), x, label, bf16=bf16)
@@ -121,9 +120,9 @@ def read_images(options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--records", type=pathlib.Path, required=True, help="the file that gets the lines")
+    parser.add_argument("--records", type=pathlib.Path, required=True, help="the file to write the lines to")
     parser.add_argument("--data", type=pathlib.Path, default="/usr/share/datasets/fashion-mnist")
-    parser.add_argument("--shape", type=int, nargs=3, help="made-up images of this shape, in place of Fashion-MNIST")
+    parser.add_argument("--shape", type=int, nargs=3, help="synthetic images of this shape, instead of Fashion-MNIST")
     parser.add_argument("--model", choices=["cnn", "vit"], required=True)
     parser.add_argument("--patch", type=int, default=4)
     parser.add_argument("--depth", type=int, default=12)

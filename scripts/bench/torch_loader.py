@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What PyTorch's DataLoader makes of a folder of JPEG files, without a network; see loader.py. Needs torchvision."""
+"""PyTorch's DataLoader on a folder of JPEG files, without a network; see loader.py. Needs torchvision."""
 
 import argparse
 import json
@@ -25,7 +25,7 @@ def main():
     data = datasets.ImageFolder(options.folder, chain)
     loader = torch.utils.data.DataLoader(data, batch_size=64, shuffle=True, num_workers=options.workers,
                                          persistent_workers=True, drop_last=True)
-    for _ in loader:  # processes are started, files are in the cache
+    for _ in loader:  # starts the processes and fills the file cache
         pass
     start, count = time.monotonic(), 0
     for _ in range(options.epochs):

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints a Python that has PyTorch: $BRIM_TORCH_PYTHON, or one that is made in ~/.cache/brim/torch (network).
+# Prints the path of a Python with PyTorch: $BRIM_TORCH_PYTHON, or one that is made in ~/.cache/brim/torch (network).
 set -euo pipefail
 python=${BRIM_TORCH_PYTHON:-}
 if [[ -z $python ]]; then
@@ -8,7 +8,7 @@ if [[ -z $python ]]; then
   if ! "$python" -c 'import torch' 2>/dev/null; then
     echo "bench: installing PyTorch for the CPU in $venv" >&2
     python3 -m venv "$venv" || { echo "bench: run: sudo apt-get install python3-venv" >&2; exit 1; }
-    # The build for CPUs takes less memory and disk; where only the package index can be reached, its build does.
+    # The build for CPUs takes less memory and disk; if only the package index can be reached, its build is used.
     "$venv/bin/pip" install --quiet --index-url https://download.pytorch.org/whl/cpu torch 2>/dev/null ||
       "$venv/bin/pip" install --quiet torch >&2
   fi

@@ -1,8 +1,8 @@
-"""The peers of scripts/bench/speed.py: the same networks, batches and optimizers in PyTorch, as its users write them.
+"""The peers in scripts/bench/speed.py: the same networks, batches and optimizers in idiomatic PyTorch.
 
 Samples lie in memory as bytes (images, normalised per batch) or tokens; batches are drawn from a random permutation,
-without a DataLoader, whose processes would only cost here. Prints one JSON object: samples_per_second over all steps
-but the first ones, rss_peak_bytes and what of it importing PyTorch takes (much more with a build for GPUs), and
+without a DataLoader, whose processes would only cost time here. Prints one JSON object: samples_per_second without the
+first steps, rss_peak_bytes and the part of it that importing PyTorch takes (much more with a build for GPUs), and
 first_step_seconds, counted from the start of the process.
 """
 
@@ -43,7 +43,7 @@ class BasicBlock(nn.Module):
 
 
 class ResNet18(nn.Module):
-    """With the stem for small images, as most CIFAR recipes have it."""
+    """With the stem for small images, as in most CIFAR recipes."""
 
     def __init__(self):
         super().__init__()
@@ -58,7 +58,7 @@ class ResNet18(nn.Module):
 
 
 class Block(nn.Module):
-    """A pre-norm transformer block, as timm and nanoGPT write it."""
+    """A pre-norm transformer block, as in timm and nanoGPT."""
 
     def __init__(self, width, heads, causal, eps, gelu):
         super().__init__()
@@ -107,7 +107,7 @@ class Gpt2(nn.Module):
         return self.head(self.ln_f(self.blocks(self.wte(x) + self.wpe.weight[:x.shape[1]])))
 
 
-# the network, the shape of an image or of a row of tokens, how many there are, and what tokens are drawn from
+# network, shape of an image or of a row of tokens, number of samples, size of the vocabulary
 CASES = {"cnn": (Net, (1, 28, 28), 60000, None), "mlp": (Mlp, (1, 28, 28), 60000, None),
          "resnet18": (ResNet18, (3, 32, 32), 50000, None), "vit": (VitTiny, (3, 32, 32), 50000, None),
          "gpt2": (Gpt2, (257,), 2048, 50257)}
@@ -142,7 +142,7 @@ def main():
 
     make, shape, count, vocabulary = CASES[options.case]
     data, labels = make_data(shape, count, vocabulary)
-    is_last = options.mode != "eager" and options.case in ("cnn", "resnet18")  # what is faster compiled, too
+    is_last = options.mode != "eager" and options.case in ("cnn", "resnet18")  # faster compiled with channels last too
     layout = torch.channels_last if is_last else torch.contiguous_format
     model = make().to(memory_format=layout)
     forward = torch.compile(model) if options.mode == "compile" else model

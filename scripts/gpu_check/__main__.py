@@ -1,23 +1,23 @@
-"""What only a GPU can show, in two commands of at most ten minutes each on a machine that has nothing but a driver,
-Python, PyTorch and the libraries that PyTorch brings.
+"""Checks that need a GPU, in two commands of at most ten minutes each, on a machine with only a driver, Python, PyTorch
+and PyTorch's libraries.
 
     python3 scripts/gpu_check pack [--build build/release] [--out build/gpu]
     python3 build/gpu/gpu_check correct
     python3 build/gpu/gpu_check fast [--carried results.jsonl]
     python3 build/gpu/gpu_check page results.jsonl
 
-pack     makes a folder with all that the machine needs of a build, and trains the curves of losses to compare with on
-         the CPU; where a compiler and the build's libraries are
-correct  operations against the reference backend, sanitizers, curves, the same bits, resuming, ranks that share the
-         GPU, memory as planned, a neighbour that takes the rest
-fast     training beside PyTorch, eager and compiled, on the same GPU; the largest micro-batch under a cap; kernels and
-         the least time that their work takes
-page     what was found as Markdown
+pack     makes a folder with everything that the machine needs of a build, and trains reference loss curves on the CPU;
+         needs a compiler and the build's libraries
+correct  operations against the reference backend, sanitizers, loss curves, identical bits, resuming, ranks that share
+         the GPU, memory as planned, a neighbour that takes the rest
+fast     training compared with PyTorch, eager and compiled, on the same GPU; the largest micro-batch under a cap;
+         kernels and the least time for their work
+page     prints the results as Markdown
 
-Each check is a line as soon as it is known, in results.jsonl and on standard output: ok, failed, unfinished (its time
-was up; that is not ok) or skipped (this machine cannot do it). $OUT, or build/gpu_check, gets results.jsonl, results.md
-and details.txt with the output of what failed. A command goes on where an earlier one on the same device and build has
-ended; on a machine that has lost its files, --carried names the results.jsonl that was brought back.
+Each check writes a line when it ends, to results.jsonl and to standard output: ok, failed, unfinished (it ran out of
+time, which is not ok) or skipped (this machine cannot do it). $OUT, or build/gpu_check, gets results.jsonl, results.md
+and details.txt with the output of failed checks. A command continues where an earlier one on the same device and build
+ended; on a machine that has lost its files, --carried names a saved results.jsonl.
 
 Exit status: 0 all ok or skipped, 1 something failed, 2 nothing could be run, 3 something is unfinished."""
 
@@ -35,7 +35,7 @@ import pack
 import results
 from machine import HERE, Limit, Machine, perform
 
-SECONDS = 570  # of the 600 that a command may take, with some left for the start and the end
+SECONDS = 570  # of the 600 that a command may take; the rest is for start and end
 
 
 def stop(text):
@@ -52,14 +52,14 @@ def check(options, limit, scratch):
                             options.carried)
     if options.command == "correct":
         if not options.golden.exists():
-            stop(f"there are no curves of losses in {options.golden}: make a pack, and run what is in it")
+            stop(f"no loss curves in {options.golden}: make a pack, and run gpu_check from it")
         curves = json.loads(options.golden.read_text(encoding="utf-8"))
         stages = correct.Correct(on, curves, options.reduced)
     else:
         stages = fast.Fast(on, options.reduced)
 
     def end(*_):
-        """What was started ends too; what was found is in the file."""
+        """Ends started processes; results are already in the file."""
         on.end_all()
         os._exit(3)
 
@@ -78,22 +78,22 @@ def check(options, limit, scratch):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=["pack", "correct", "fast", "page"])
-    parser.add_argument("file", type=pathlib.Path, nargs="?", help="of page: a results.jsonl")
-    root = HERE.parent  # of a pack
+    parser.add_argument("file", type=pathlib.Path, nargs="?", help="for page: a results.jsonl")
+    root = HERE.parent  # inside a pack
     if not (root / "bin/brim").exists():
         root = HERE.parents[1] / "build/release"
     parser.add_argument("--build", type=pathlib.Path, default=root, help="a build, or a pack")
-    parser.add_argument("--golden", type=pathlib.Path, help="curves to compare with, else the pack's")
-    parser.add_argument("--out", type=pathlib.Path, help="of pack: build/gpu")
+    parser.add_argument("--golden", type=pathlib.Path, help="reference curves; default: the pack's")
+    parser.add_argument("--out", type=pathlib.Path, help="output folder; default of pack: build/gpu")
     parser.add_argument("--carried", type=pathlib.Path, help="results.jsonl of an earlier command")
-    parser.add_argument("--only", metavar="REGEX", default="", help="checks with such a name")
+    parser.add_argument("--only", metavar="REGEX", default="", help="only checks whose names match")
     parser.add_argument("--jobs", type=int, default=min(16, os.cpu_count() or 2), help="checks at a time")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="after which what is not done is unfinished")
-    parser.add_argument("--reduced", action="store_true", help="sizes for a dry run on the emulated device")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="time limit; later checks are unfinished")
+    parser.add_argument("--reduced", action="store_true", help="reduced sizes for a dry run on the emulated device")
     options = parser.parse_args()
     limit = Limit(options.seconds)
     if not (options.build / "bin/brim").exists():
-        stop(f"there is no brim in {options.build}: build it (scripts/build.sh release), or name a build with --build")
+        stop(f"no brim in {options.build}: build it (scripts/build.sh release), or name a build with --build")
     if options.command == "page":
         print(results.page(results.read(options.file)), end="")
         return 0

@@ -1,4 +1,4 @@
-"""Are the numbers right, and is memory as planned? The checks of the first command."""
+"""The checks of the first command: correct numbers, and memory as planned."""
 
 import contextlib
 import filecmp
@@ -15,44 +15,45 @@ import time
 from machine import HERE, Job, OutOfTime, Skipped, json_lines, losses, summary
 from networks import ATTENTION_DROPOUT, COMMON, SCALE, compare, gpt2, images, networks, training
 
-SHARDS = 12         # of the conformance table, six of which run at a time on 16 cores beside the rest
-PLANNED_OFF = 0.03  # of what NVML measures
+SHARDS = 12         # of the conformance table, six of which run at a time on 16 cores with the other checks
+PLANNED_OFF = 0.03  # allowed difference from NVML's measurement
 TOOLS = {"memcheck": "ERROR", "initcheck": "ERROR", "racecheck": "RACECHECK", "synccheck": "ERROR"}
-OWN_KERNELS = "regex=^_Z[0-9]"  # mangled names outside of any namespace; those of the libraries are in one
+OWN_KERNELS = "regex=^_Z[0-9]"  # mangled names outside of any namespace; the libraries' names are inside one
 CHECKPOINTS = ["training.checkpoint_every_steps=3", "training.keep_checkpoints=10"]
 FILES = ["model.safetensors", "optimizer.safetensors", "state.json"]
 
 
 class Correct:
-    """The checks on one machine, with the curves that the pack has."""
+    """The checks on one machine, with the reference curves of the pack."""
 
     jobs_max = 16
 
     def __init__(self, on, curves, reduced):
         self.on, self.curves, self.reduced = on, curves, reduced
-        self.covered = []  # operations that each shard of the conformance table has compared
+        self.covered = []  # operations compared by each shard of the conformance table
         self.networks = networks(reduced)
         self.shards, self.thirds = (1, 1) if reduced else (SHARDS, 3)
         self.precisions = ["bf16"] if reduced else ["fp32", "bf16", "fp16"]
-        # GPT-2 in full, for what depends on sizes: split sums, graphs of 900 kernels, memory
+        # Full GPT-2, for checks that depend on sizes: split sums, graphs of 900 kernels, memory
         self.large = [*COMMON, *gpt2(reduced, 12, 8, 6), "precision=bf16", "backend=cuda"]
         self.small = [*COMMON, *self.networks["cnn"], "backend=cuda", "training.steps=6"]
 
     def alone(self):
-        """What needs the device for itself; the quickest of all, so it comes first. Two ranks on one device wait for
-        each other by turns of the device: with other processes on it, every one of them waits too."""
+        """Checks that need the device alone; they are the fastest, so they come first. Two ranks on one device wait for
+        each other by taking turns on it, and would wait for other processes too."""
         ranks = Job([*(f"two ranks, dist.shard={s}: the losses of one" for s in ("none", "optimizer", "gradients")),
                      "two ranks: the same bits again"], 120, self.ranks)
         return [Job("a first step", 60, self.first_step),
                 Job(self.planned_names(), 120, self.planned),
                 Job(["a run beside a process that takes all other memory",
-                     "what does not fit beside it is refused"], 90, self.neighbour),
+                     "a run that does not fit beside it is refused"], 90, self.neighbour),
                 Job("steps that overflow in fp16 leave no trace", 60, self.overflow),
                 Job("the same bits when interrupted and resumed", 60, self.interrupted),
                 ranks, Job("a rank that is killed ends the job", 90, self.killed_rank)]
 
     def together(self):
-        """What may share the device: shards beside each other, as all that is known of one that is cut off is that."""
+        """Checks that may share the device: shards run side by side, because a check that runs out of time has no other
+        result."""
         sanitizers = [Job(f"{tool} of own kernels, shard {shard + 1} of {self.thirds}", 400,
                           self.sanitize(tool, shard))
                       for shard in range(self.thirds) for tool in TOOLS]
@@ -107,9 +108,9 @@ class Correct:
                     "off by": f"{reserved / taken - 1:+.1%}" if taken else "all of it"})
 
     def neighbour(self, limit):
-        """A process that knows nothing of brim's claims takes what is left of the device when a run has its arena. The
-        run goes on, and has the same bits as one that is alone and takes as many steps."""
-        beside, told = self.on.scratch / "beside", self.on.scratch / "neighbour"
+        """A process that ignores brim's claims takes the rest of the device's memory once a run has its arena. The run
+        continues, and has the same bits as one alone with the same number of steps."""
+        beside, report = self.on.scratch / "beside", self.on.scratch / "neighbour"
         records = beside / "metrics.jsonl"
 
         def steps():
@@ -120,9 +121,9 @@ class Correct:
                                  "training.steps=1000000"])
             stack.callback(self.on.end, run)
             wait_for(limit, run, steps)
-            other = self.on.start([sys.executable, HERE / "neighbour.py", told])
+            other = self.on.start([sys.executable, HERE / "neighbour.py", report])
             stack.callback(self.on.end, other)
-            wait_for(limit, other, told.exists)
+            wait_for(limit, other, report.exists)
             refused = self.on.brim(limit, "--quiet", "train", f"run.dir={self.on.scratch}/refused",
                                    *[w for w in self.large if not w.startswith("wait_for_gpu")])
             before = steps()
@@ -130,7 +131,7 @@ class Correct:
             run.send_signal(signal.SIGINT)
             wait_for(limit, None, lambda: run.poll() is not None)
             said = self.on.end(run)
-        taken, done = int(told.read_text()), len(losses(beside))
+        taken, done = int(report.read_text()), len(losses(beside))
         alone = self.on.train(limit, "alone", *self.large, f"training.steps={done}")
         yield (taken > 0 and run.returncode == 6 and same_checkpoint(alone, beside, FILES[:2]),
                {"taken": taken, "steps": done, "exit status": run.returncode, "said": said[-200:]})
@@ -166,9 +167,9 @@ class Correct:
         return [Job("every operation has been compared", 60, self.coverage)]
 
     def coverage(self, limit):
-        """A fused operation ("+") and cast need not be there."""
+        """Fused operations ("+") and cast are optional."""
         if len(self.covered) < self.shards:
-            raise Skipped(f"{len(self.covered)} of {self.shards} shards were made by this command")
+            raise Skipped(f"only {len(self.covered)} of {self.shards} shards were run by this command")
         words = self.on.brim(limit, "ops", "--json", errors=subprocess.DEVNULL).stdout
         operations = {op["name"] for op in json.loads(words)["operations"]}
         missing = sorted(op for op in operations.difference(*self.covered) if "+" not in op and op != "cast")
@@ -180,17 +181,17 @@ class Correct:
             program = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
             if not pathlib.Path(program).exists():
                 raise Skipped("compute-sanitizer is not installed")
-            # One case of each row will do: what sanitizers see does not depend on the numbers.
+            # One case of each row is enough: sanitizers' findings do not depend on the numbers.
             result = self.bench(limit, [program, "--tool", tool, "--error-exitcode", "97", "--kernel-name",
                                         OWN_KERNELS], 1, CUDA_MODULE_LOADING="LAZY",
                                 BENCH_SHARD=f"{shard}/{self.thirds}")
             errors = re.search(TOOLS[tool] + r" SUMMARY: (\d+) (?:error|hazard)", result.stdout)
             if "[==========] Running" not in result.stdout:
-                raise Skipped(f"it cannot be used here: {result.stdout.strip()[:300]}")
+                raise Skipped(f"compute-sanitizer cannot be used here: {result.stdout.strip()[:300]}")
             own = re.search("=========.*Internal Sanitizer Error: (.*)", result.stdout)
             if own and not re.search("=========.*(Race|Invalid|Uninitialized|Barrier)", result.stdout):
                 done = result.stdout[:own.start()].count("[       OK ]")
-                raise Skipped(f"compute-sanitizer gave up: {own[1]} It had found nothing in {done} tests before")
+                raise Skipped(f"compute-sanitizer failed: {own[1]} It reported no error in the {done} tests before")
             yield (result.returncode == 0 and errors is not None and errors[1] == "0",
                    {"errors": errors[1] if errors else "no summary", "exit status": result.returncode,
                     **failure(result)})
@@ -206,7 +207,7 @@ class Correct:
             yield good, figures
             counts = summary(run)["kernels"]
             refused = counts.pop("refused")
-            # cuDNN's attention is for 16 bits, and has no dropout whose mask brim could draw elsewhere too
+            # cuDNN's attention is for 16 bits, and its dropout mask cannot be reproduced elsewhere
             known = {"attention", "attention_grad"} if precision == "fp32" or name in ATTENTION_DROPOUT else set()
             yield (all(r["operation"] in known for r in refused) and len(counts) > 1,
                    {**counts, "refused": "; ".join(f"{r['operations']} {r['operation']}: {r['reason']}"
@@ -233,8 +234,8 @@ class Correct:
             raise RuntimeError(f"--resume: exit status {result.returncode}\n{result.stdout[-2000:]}")
 
     def overflow(self, limit):
-        """Gradients that are infinite in fp16, found by the device while the host is ahead: parameters and the
-        optimizer's state are as before the step."""
+        """The device detects infinite gradients in fp16 while the host is ahead: parameters and the optimizer's state
+        stay as before the step."""
         steps = 24 if self.reduced else 40
         run = self.on.train(limit, "overflow", *self.small, "precision=fp16", f"loss_scale.init_scale={1 << 40}",
                             "training.clip_norm=1", f"training.steps={steps}", "training.checkpoint_every_steps=1",
@@ -247,7 +248,7 @@ class Correct:
             "skipped": len(skipped), "scale": summary(run)["loss_scale"]}
 
     def interrupted(self, limit):
-        """The step that was begun ahead of its time is to leave no trace."""
+        """The step that was started ahead must leave no trace."""
         words = [*self.small, f"training.steps={60 if self.reduced else 300}"]
         whole, part = self.on.train(limit, "whole", *words), self.on.scratch / "part"
         process = self.on.start([self.on.build / "bin/brim", "--quiet", "train", f"run.dir={part}", *words])
@@ -259,7 +260,7 @@ class Correct:
         finally:
             self.on.end(process)
         if process.returncode == 0:
-            raise Skipped("the run was faster than the signal")
+            raise Skipped("the run ended before the signal")
         if process.returncode == 6:
             self.resume(limit, part)
         yield process.returncode == 6 and same_checkpoint(whole, part), {"exit status": process.returncode}
@@ -267,8 +268,8 @@ class Correct:
     # ---- ranks ----
 
     def rank_words(self):
-        """Two norm groups of 16 and what is left over, dealt to the ranks; buckets as small as they get. NCCL takes
-        each rank for a host, as they share a GPU: comm/nccl sees to that."""
+        """Two norm groups of 16 and a remainder, distributed over the ranks; minimal buckets. The ranks share a GPU, so
+        comm/nccl makes NCCL treat each as a host of its own."""
         return [*self.small, "training.batch_size=8", "training.gradient_accumulation_steps=8", "dist.bucket_mb=0",
                 "dist.check_every_steps=3", "dist.timeout_seconds=60"]
 
@@ -297,7 +298,7 @@ class Correct:
             wait_for(limit, process, lambda: records.exists() and records.stat().st_size)
             victim = ranks_of(run).get(1)
             if not victim:
-                raise RuntimeError("there is no rank 1 to kill")
+                raise RuntimeError("rank 1 was not found")
             os.kill(victim, signal.SIGKILL)
             start = time.monotonic()
             wait_for(limit, None, lambda: process.poll() is not None)
@@ -320,7 +321,7 @@ def wait_for(limit, process, condition):
 
 
 def failure(result):
-    """Figures of a test program that failed: its first words about that, and all of them in the details."""
+    """Figures of a failed test program: the first lines of its error; the details have all of it."""
     if result.returncode == 0:
         return {}
     telling = re.compile(r"error [0-9.]|\[  FAILED|Failed!|=========.*(at|rror)")
@@ -333,7 +334,7 @@ def same_checkpoint(a, b, files=FILES):
 
 
 def cut_back(run, step):
-    """The run as if it had been killed right after the checkpoint of a step."""
+    """Makes the run look as if it had been killed right after the checkpoint of a step."""
     for checkpoint in (run / "checkpoints").glob("step-*"):
         if int(checkpoint.name[5:]) > step:
             shutil.rmtree(checkpoint)
@@ -344,7 +345,7 @@ def cut_back(run, step):
 
 
 def ranks_of(run):
-    """The processes of a job that writes to this folder, by their rank."""
+    """The processes of a job that writes to this folder, by rank."""
     found = {}
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

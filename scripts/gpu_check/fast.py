@@ -1,4 +1,4 @@
-"""How fast is training, and how much memory does it need, beside PyTorch? The checks of the second command."""
+"""The checks of the second command: speed and memory of training, compared with PyTorch."""
 
 import csv
 import importlib.util
@@ -14,10 +14,10 @@ from machine import HERE, Job, OutOfTime, Skipped, json_lines, largest, summary
 from networks import COMMON, images, tokens
 
 CAPS = [10, 24, 40, 80]  # GB
-FLOPS, BYTES = 989e12, 3.0e12  # a second: dense bf16 of an H100 SXM, and what its memory reaches
-KERNELS = 1500  # that ncu takes: more than a step of GPT-2 has
+FLOPS, BYTES = 989e12, 3.0e12  # per second: dense bf16 of an H100 SXM, and the bandwidth that its memory reaches
+KERNELS = 1500  # that ncu records: more than a step of GPT-2 has
 GPT2 = [*tokens(50257, 1024), "model.dropout=0"]
-# brim's words, the batch, and the steps of a window that is timed; the names are those of peer.py
+# brim's overrides, the batch, and the steps of a timed window; the names are those of peer.py
 CASES = {"gpt2-124M": (["model=gpt2", *GPT2], 16, 40),
          "gpt2-350M": (["model=gpt2_medium", *GPT2], 8, 25),
          "resnet50": (["model=resnet50", *images([3, 224, 224]), "training.norm_group=256"], 256, 25),
@@ -29,9 +29,9 @@ SMALL = {"gpt2-124M": (["model=gpt2", "model.layers=1", "model.width=32", "model
 
 
 class Fast:
-    """The checks on one machine. What is timed has the device for itself."""
+    """The checks on one machine. Timed programs have the device alone."""
 
-    jobs_max = 13  # five compiled trainings take some 60 GB of the device, plans nothing but their contexts
+    jobs_max = 13  # five compiled trainings take about 60 GB of the device, plans only their contexts
 
     def __init__(self, on, reduced):
         self.on, self.reduced = on, reduced
@@ -50,7 +50,7 @@ class Fast:
         return [Job(f"brim, {case}", 100, self.brim_rate(case)) for case in self.cases]
 
     def together(self):
-        """What is bound by the processor: compilers, and plans."""
+        """Checks limited by the processor: compilers, and plans."""
         return [*(Job(f"plan under {cap} GB, {case}", 200, self.plan_under(case, cap))
                   for case in self.with_caps for cap in self.caps),
                 *(Job(f"torch compiles {case}", 200, self.prepare(case)) for case in self.cases)]
@@ -70,7 +70,7 @@ class Fast:
     # ---- speed ----
 
     def rate(self, limit, name, case, *more):
-        """Samples a second of the last window of three, and the run's folder."""
+        """Returns the samples a second of the last of three windows, and the run's folder."""
         _, batch, steps = self.cases[case]
         run = self.on.train(limit, name, *self.words(case), f"training.steps={3 * steps}",
                             f"observe.log_every_steps={steps}", *more)
@@ -97,7 +97,7 @@ class Fast:
         yield True, {**figures, **({"over untuned": f"{rate / before:.2f}"} if before else {})}
 
     def peer(self, limit, case, *words):
-        """Lines of JSON that PyTorch's process prints."""
+        """Yields the lines of JSON that PyTorch's process prints."""
         if importlib.util.find_spec("torch") is None:
             raise Skipped("this Python has no PyTorch")
         folders = [str(HERE), str(HERE.parent / "bench")]  # of a pack, and of the source
@@ -122,7 +122,7 @@ class Fast:
     def beside(self, case):
         def check(limit):
             lines = self.peer(limit, case, "--steps", self.cases[case][2])
-            if case not in self.rates:  # an earlier command has timed it; what is compared is of one
+            if case not in self.rates:  # an earlier command timed it; a comparison needs both from one command
                 self.rates[case], _ = self.rate(limit, f"beside-{case}", case)
             for line in lines:
                 rate = line["samples_per_second"]
@@ -139,14 +139,14 @@ class Fast:
         return [*self.words(case, batch), f"memory.limit_mb={cap}GB", *headroom, *norm_group]
 
     def plan(self, limit, words):
-        """What the plan says; None: it does not fit."""
+        """Returns the plan, or None if it does not fit."""
         result = self.on.brim(limit, "plan", "--no-timing", "--json", *words, errors=subprocess.DEVNULL)
         if result.returncode not in (0, 4):
             raise RuntimeError(f"brim plan {' '.join(words)}: exit status {result.returncode}")
         return json.loads(result.stdout) if result.returncode == 0 else None
 
     def batch_under(self, limit, case, cap):
-        """By plans, which do not depend on what others have of the device now. The first guess is a straight line."""
+        """Found by plans, which do not depend on other processes' memory. The first guess is a linear extrapolation."""
         if (case, cap) not in self.batches:
             batch = self.cases[case][1]
             found = self.plan(limit, self.words(case))
@@ -174,11 +174,11 @@ class Fast:
     def largest_torch(self, case):
         def check(limit):
             if self.reduced:
-                raise Skipped("only a GPU has caps")
+                raise Skipped("memory caps need a GPU")
             late = None
             try:
                 lines = self.peer(limit, case, "--caps", *self.caps)
-            except OutOfTime as why:  # the caps before are known
+            except OutOfTime as why:  # the results of earlier caps are valid
                 late, lines = why, [json.loads(line) for line in str(why).splitlines() if line.startswith("{")]
             for line in lines:
                 yield True, {"batch": line["batch"]}
@@ -189,7 +189,7 @@ class Fast:
     # ---- where the time goes ----
 
     def operations(self, limit):
-        """Of brim's plan: each operation's time as measured alone, beside the least that its work takes."""
+        """For brim's plan: each operation's time as measured alone, and the least time for its work."""
         case = next(iter(self.cases))
         words = [w for w in self.words(case) if w != "memory.timing=false"]
         if self.reduced:
@@ -208,7 +208,7 @@ class Fast:
         yield bool(times), {"table": "\n" + table}
 
     def kernels(self, limit):
-        """By ncu: the time of the first kernels, which are those of the warm-up on zeros."""
+        """From ncu: the times of the first kernels, which belong to the warm-up on zeros."""
         case = next(iter(self.cases))
         program = shutil.which("ncu") or "/usr/local/cuda/bin/ncu"
         if not pathlib.Path(program).exists():
@@ -226,7 +226,7 @@ class Fast:
         sums = {}
         for row in csv.DictReader(io.StringIO("\n".join(lines[head:]))):
             if not row["ID"]:
-                continue  # the units
+                continue  # the line with units
             short = row["Kernel Name"].split("(")[0].removeprefix("void ")[:90]
             total = sums.setdefault(short, [0, 0.0])
             total[0] += 1

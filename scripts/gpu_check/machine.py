@@ -1,4 +1,4 @@
-"""Programs, their time and their memory: running brim and others within a limit, many at once."""
+"""Runs brim and other programs within time limits, several at once, and measures their time and memory."""
 
 import concurrent.futures
 import contextlib
@@ -20,15 +20,15 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 
 class OutOfTime(Exception):
-    """A check's time is up. What the program had printed by then."""
+    """A check has run out of time. Holds the program's output until then."""
 
 
 class Skipped(Exception):
-    """A check cannot be made on this machine, and why."""
+    """A check cannot run on this machine, with the reason."""
 
 
 class Limit:
-    """A moment by which something must have ended."""
+    """A deadline."""
 
     def __init__(self, seconds):
         self.end = time.monotonic() + seconds
@@ -41,8 +41,7 @@ class Limit:
 
 
 class Job:
-    """Checks that are made one after the other. `function(limit)` yields (good, figures)
-    for each of `names`, in their order."""
+    """Checks that run one after another. `function(limit)` yields (good, figures) for each of `names`, in order."""
 
     def __init__(self, names, seconds, function):
         self.names, self.seconds, self.function = [names] if isinstance(names, str) else names, seconds, function
@@ -85,13 +84,13 @@ class Job:
             add_rest("unfinished", f"its time was up{'; it said last: ' + said[-1][:200] if said else ''}")
         except Skipped as why:
             add_rest("skipped", str(why))
-        except Exception as error:  # a mistake in one check must not cost the others
+        except Exception as error:  # a bug in one check must not prevent the others
             results.details(self.names[0], traceback.format_exc())
             add_rest("failed", f"{type(error).__name__}: {error}"[:400])
 
 
 def perform(jobs, results, limit, workers):
-    """So many jobs at a time, in their order."""
+    """Runs up to `count` jobs at a time, in order."""
     with concurrent.futures.ThreadPoolExecutor(workers) as pool:
         for future in [pool.submit(job.perform, results, limit) for job in jobs]:
             future.result()
@@ -111,7 +110,7 @@ class Machine:
         self.gpu = gpus[0] if gpus else None
 
     def library_folders(self):
-        """Beside the build, then the toolkit's, then those that Python's packages bring."""
+        """The build's folders, then the toolkit's, then those of Python's packages."""
         folders = [self.build / "lib", *map(pathlib.Path, os.environ.get("LD_LIBRARY_PATH", "").split(":")),
                    pathlib.Path("/usr/local/cuda/lib64")]
         for packages in site.getsitepackages() + [site.getusersitepackages()]:
@@ -137,7 +136,7 @@ class Machine:
         return process
 
     def end(self, process):
-        """With all that it started."""
+        """Ends a process and all its descendants."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         out, _ = process.communicate()
@@ -164,7 +163,7 @@ class Machine:
         return self.run(limit, [self.build / "bin/brim", *words], errors=errors)
 
     def train(self, limit, name, *words):
-        """A run in a folder of this name. What goes wrong is an error with brim's own words."""
+        """Trains in a folder of this name. A failure raises an error with brim's message."""
         folder = self.scratch / name
         result = self.brim(limit, "--quiet", "train", f"run.dir={folder}", *words)
         if result.returncode != 0:
@@ -173,7 +172,7 @@ class Machine:
         return folder
 
     def hash(self, *more, without=()):
-        """Of the programs but those in the folders or files of these names, and of more files."""
+        """The hash of the programs, except those in the given folders or files, and of more files."""
         digest = hashlib.sha256()
         for file in sorted([self.build / "bin/brim", self.build / "tests/test_conformance",
                             *self.build.glob("lib/**/*.so*"), *more]):
@@ -182,7 +181,7 @@ class Machine:
         return digest.hexdigest()[:16]
 
     def used_bytes(self):
-        """Of the device's memory, by all processes, as NVML says."""
+        """Device memory in use by all processes, as reported by NVML."""
         class Memory(ctypes.Structure):
             _fields_ = [("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong)]
         try:
@@ -211,7 +210,7 @@ def losses(run):
 
 
 def largest(fits, start):
-    """The largest number that fits, to 5 %; 0: not even 1 does. `start` is a guess: the better, the fewer are tried."""
+    """The largest number that fits, to 5 %; 0: not even 1 does. `start` is a guess: a good one saves attempts."""
     low, high, at, step = 0, None, max(1, start), max(1, start // 16)
     while at and (high is None or high - low > max(1, low // 20)):
         if fits(at):

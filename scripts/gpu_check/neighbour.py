@@ -1,5 +1,5 @@
-"""Takes what is left of the first GPU's memory, writes into a file how many bytes that was, and keeps them until it is
-ended. It knows nothing of brim. For correct.py.
+"""Takes the rest of the first GPU's memory, writes the number of bytes to a file, and keeps them until it is ended. It
+does not use brim. For correct.py.
 
     neighbour.py FILE"""
 
@@ -12,7 +12,7 @@ import time
 
 def runtime():
     with contextlib.suppress(OSError):
-        ctypes.CDLL("libbrim.so.0", ctypes.RTLD_GLOBAL)  # which the emulated one calls
+        ctypes.CDLL("libbrim.so.0", ctypes.RTLD_GLOBAL)  # the emulated library calls it
     for name in ("libcuda_emulated_runtime.so", "libcudart.so.13", "libcudart.so.12"):
         with contextlib.suppress(OSError):
             return ctypes.CDLL(name)
@@ -26,9 +26,9 @@ def main():
             taken += piece
         else:
             piece //= 2
-    told = pathlib.Path(sys.argv[1])
-    told.with_suffix(".part").write_text(str(taken))
-    told.with_suffix(".part").replace(told)
+    report = pathlib.Path(sys.argv[1])
+    report.with_suffix(".part").write_text(str(taken))
+    report.with_suffix(".part").replace(report)
     time.sleep(3600)
 
 

@@ -1,7 +1,7 @@
-"""The networks that are trained on the device and beforehand on the CPU, and how far their losses may differ.
+"""The networks that are trained on the device and beforehand on the CPU, and the allowed difference of their losses.
 
-Between them they have every family of operations that models are made of, at sizes where the libraries' own kernels are
-used: GPT-2's attention of 1024 tokens and its 50257 classes, ResNet-50 with all its convolutions. The reduced sizes are
+Together they use every family of operations in the models, at sizes where the libraries' own kernels are chosen:
+GPT-2's attention over 1024 tokens and its 50257 classes, and ResNet-50 with all its convolutions. The reduced sizes are
 for a dry run on the emulated device, and for comparing the CPU with the reference backend."""
 
 import machine
@@ -26,14 +26,14 @@ def training(batch, steps, accumulation=1, rate="1e-3"):
 
 
 def gpt2(reduced, layers, batch, steps, dropout=0.0):
-    """GPT-2 with so many layers of its smallest size."""
+    """GPT-2 with the given number of layers of its smallest size."""
     size = ["model.layers=1", "model.width=32", "model.heads=2", "model.context=32", *tokens(64, 32)] if reduced else [
         f"model.layers={layers}", *tokens(50257, 1024)]
     return ["model=gpt2", f"model.dropout={dropout}", *size, *training(2 if reduced else batch, steps)]
 
 
 def networks(reduced):
-    """Words of `brim train` by a network's name."""
+    """Overrides of `brim train` by a network's name."""
     def sized(full, small):
         return small if reduced else full
 
@@ -43,7 +43,8 @@ def networks(reduced):
         "vit": ["model=vit", *sized([*images([3, 32, 32]), *training(16, 8)],
                                     ["model.depth=1", "model.width=16", "model.heads=2", *images([3, 8, 8]),
                                      *training(4, 2)])],
-        # At 3e-6 a curve that does not learn is 2e-3 away; at 2e-4 one whose rate is 1e-5 off is 7e-3 away in 6 steps.
+        # At a rate of 3e-6 a curve that does not learn differs by 2e-3; at 2e-4 one whose rate is off by 1e-5 differs
+        # by 7e-3 in 6 steps.
         "resnet50": ["model=resnet50", *sized([*images([3, 64, 64]), *training(16, 6, 2, "3e-6")],
                                               ["model.width=2", *images([3, 16, 16]), *training(16, 2, 1, "3e-6")])],
         "cnn": ["model=cnn", *sized([*images([1, 28, 28]), *training(16, 20, 2)],
@@ -57,19 +58,19 @@ def networks(reduced):
     }
 
 
-ATTENTION_DROPOUT = {"gpt2 with dropout", "mental_state"}  # whose attention is brim's own kernel in every precision
+ATTENTION_DROPOUT = {"gpt2 with dropout", "mental_state"}  # their attention is brim's own kernel in every precision
 # Relative to the first loss. Backends that only sum in another order stay within 1e-6 at first. In 16 bits the first
-# loss tells how finely they round; later ones amplify it.
+# loss shows their rounding; later ones amplify it.
 FIRST_ERROR_MAX = {"fp32": 1e-5, "bf16": 2e-3, "fp16": 1e-4}
 ERROR_MAX = {"fp32": 1e-3, "bf16": 1e-1, "fp16": 1e-1}       # of every step
 MEAN_ERROR_MAX = {"fp32": 1e-3, "bf16": 2e-2, "fp16": 2e-2}  # of the mean over the second half of the steps
-# Times the first: 50 layers that divide by a deviation amplify rounding, on the CPU to 1.6e-2 and 2.7e-3.
+# Multiples of the first: 50 layers that divide by a deviation amplify rounding, on the CPU to 1.6e-2 and 2.7e-3.
 LOOSE = {("resnet50", "bf16"): 20, ("resnet50", "fp16"): 100}
-SCALE = {"fp16": ["loss_scale.init_scale=1024"]}             # which none of these networks is too large for
+SCALE = {"fp16": ["loss_scale.init_scale=1024"]}             # which is small enough for all these networks
 
 
 def compare(got, expected, precision, name=None):
-    """Is a curve of losses as it must be? And figures."""
+    """Returns whether a curve of losses is within bounds, and figures."""
     loose = LOOSE.get((name, precision), 1)
     if len(got) != len(expected) or not expected:
         return False, {"steps": len(got), "expected": len(expected)}
@@ -83,8 +84,8 @@ def compare(got, expected, precision, name=None):
 
 
 def golden(on, reduced, kept):
-    """Curves by network, each with the words of its run: those of the CPU, whose reduced ones must be the reference
-    backend's. Those in `kept` of the same words are not trained again."""
+    """Curves by network, each with its run's overrides: those of the CPU; reduced ones must agree with the reference
+    backend's. Curves in `kept` with the same overrides are not trained again."""
     limit = machine.Limit(7200)
     found = {}
 
@@ -101,6 +102,6 @@ def golden(on, reduced, kept):
         curve = train(name, small, "cpu", "reduced")
         good, figures = compare(curve, train(name, small, "reference", "reduced"), "fp32")
         if not good:
-            raise RuntimeError(f"the CPU's losses of the reduced {name} are not the reference's: {figures}")
+            raise RuntimeError(f"the CPU's losses of the reduced {name} differ from the reference's: {figures}")
         found[name] = {"words": words, "losses": curve if reduced else train(name, words, "cpu", "whole")}
     return found

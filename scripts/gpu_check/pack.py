@@ -1,4 +1,4 @@
-"""Makes the folder that gpu_check runs from on a machine without compiler and libraries."""
+"""Makes the folder from which gpu_check runs on a machine without compiler and libraries."""
 
 import json
 import re
@@ -9,7 +9,7 @@ import tempfile
 import networks
 from machine import HERE, Machine
 
-BYTES_MAX = 50 << 20  # such machines take 64 MiB, the checked-out files included
+BYTES_MAX = 50 << 20  # such machines accept 64 MiB, including the checked-out files
 CARRIED = r"lib(yaml|jansson|cmocka|z)[-.]"  # libraries that a bare machine lacks
 NEEDED = ["bin/brim", "tests/test_conformance", "lib/brim/plugins/backend/cuda.so",
           "lib/brim/plugins/backend/reference.so"]
@@ -19,7 +19,7 @@ PEERS = ["torch_cnn.py", "torch_speed.py"]  # of scripts/bench
 def copy_build(build, to):
     for name in NEEDED:
         if not (build / name).exists():
-            raise SystemExit(f"gpu_check: there is no {name} in {build}: build it, with the CUDA toolkit and tests")
+            raise SystemExit(f"gpu_check: no {name} in {build}: build it, with the CUDA toolkit and tests")
     shutil.rmtree(to, ignore_errors=True)
     plugins = "lib/brim/plugins"
     kept = [*NEEDED, *(f"{plugins}/{kind}" for kind in ("model", "dataset", "backend/cuda", "policy")),
@@ -48,7 +48,7 @@ def copy_libraries(to):
 
 def pack(build, to, scratch, reduced):
     build = build.resolve()
-    golden = to.with_name(to.name + ".golden.json")  # which a pack of the same CPU programs need not make again
+    golden = to.with_name(to.name + ".golden.json")  # curves that a pack of the same CPU programs reuses
     on = Machine(build, tempfile.mkdtemp(dir=scratch))
     kept = json.loads(golden.read_text()) if golden.exists() else {}
     programs_of_cpu = on.hash(without=["cuda", "cuda.so", "nccl.so", "test_conformance"])
@@ -62,7 +62,7 @@ def pack(build, to, scratch, reduced):
     size = sum(f.stat().st_size for f in to.rglob("*") if f.is_file() and not f.is_symlink())
     print(f"{size / 2**20:.1f} MiB in {to}")
     if size > BYTES_MAX:
-        print(f"gpu_check: that is more than {BYTES_MAX >> 20} MiB, which such a machine may not take: build for the "
+        print(f"gpu_check: that is more than {BYTES_MAX >> 20} MiB, which such a machine may not accept: build for the "
               "capability of its GPU alone, as with -DCMAKE_CUDA_ARCHITECTURES=90-real")
         return 1
     return 0

@@ -1,11 +1,11 @@
-"""What PyTorch does with the same networks on the same GPU, for fast.py. Prints a line of JSON as soon as it is known.
+"""PyTorch with the same networks on the same GPU, for fast.py. Prints a line of JSON for each result at once.
 
-    peer.py --case gpt2-124M --batch 16 --prepare        compiles, so that the compiler's cache on disk has it
+    peer.py --case gpt2-124M --batch 16 --prepare        compiles, to fill the compiler's cache on disk
     peer.py --case gpt2-124M --batch 16 --steps 50       samples per second and peak bytes, eager and compiled
-    peer.py --case gpt2-124M --batch 16 --caps 10 24     the largest batch whose steps fit so many GB, eager
+    peer.py --case gpt2-124M --batch 16 --caps 10 24     the largest batch whose steps fit into each number of GB, eager
 
-As its users write them: autocast to bf16, fused AdamW, channels last for convolutions, scaled_dot_product_attention.
-The data lie on the device, which costs least. A cap counts what the CUDA context takes too, as brim's limit does."""
+Idiomatic PyTorch: autocast to bf16, fused AdamW, channels last for convolutions, scaled_dot_product_attention. The data
+lie on the device, which costs least. A cap includes the CUDA context's memory, like brim's limit."""
 
 import argparse
 import gc
@@ -59,13 +59,13 @@ class ResNet50(nn.Module):
 
 
 IMAGE, TOKENS = (3, 224, 224), (1024,)
-# the network, the shape of a sample, and whether it has convolutions
+# network, shape of a sample, and whether it has convolutions
 CASES = {"gpt2-124M": (lambda: Gpt2(12, 768, 12, 1024), TOKENS, False),
          "gpt2-350M": (lambda: Gpt2(24, 1024, 16, 1024), TOKENS, False),
          "resnet50": (ResNet50, IMAGE, True),
          "vit-b16": (lambda: VitTiny(768, 12, 12, 16, 224), IMAGE, False),
          "cnn": (Net, (1, 28, 28), True),
-         "reduced": (lambda: Gpt2(1, 32, 2, 32), (32,), False)}  # for trying this program on a processor
+         "reduced": (lambda: Gpt2(1, 32, 2, 32), (32,), False)}  # for trying this program on a CPU
 
 
 class Training:

@@ -1,4 +1,4 @@
-"""What the checks found: a line of JSON a check in results.jsonl, written as soon as it is known, and a page of them.
+"""Results of the checks: a line of JSON for each in results.jsonl, written when the check ends, and a page of them.
 
 The first line of a command names the command, the device, the build and the date; the lines up to the next such line
 are its checks. A command that is killed loses only the checks that had not ended."""
@@ -14,11 +14,11 @@ DETAILS_MAX = 20000  # characters of one program's output
 
 class Results:
     def __init__(self, folder, identity, carried=None):
-        """`carried`: a results.jsonl of an earlier command, perhaps on a machine that is gone. Its lines are kept, and
-        what it found ok on the same device and build is not checked again."""
+        """`carried`: a results.jsonl of an earlier command, perhaps from a machine that is gone. Its lines are kept,
+        and checks that were ok on the same device and build are not repeated."""
         folder.mkdir(parents=True, exist_ok=True)
         self.path, self.details_path = folder / "results.jsonl", folder / "details.txt"
-        lines = whole_lines(carried or self.path)  # the last one may be cut off, and nothing must be put behind it
+        lines = whole_lines(carried or self.path)  # the last line may be truncated; nothing may be appended to it
         self.path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
         self.done = {line["check"] for line in read(self.path)
                      if line["verdict"] == "ok" and all(line[key] == identity[key] for key in identity)}
@@ -39,7 +39,7 @@ class Results:
             print(f"{verdict:10} {name} ({line['seconds']} s){': ' if figures else ''}{tell(figures)}", flush=True)
 
     def details(self, name, text):
-        """The output of a program that failed: its first part, which says what went wrong, and its end."""
+        """The output of a failed program: its first part, which has the error, and its end."""
         half = DETAILS_MAX // 2
         text = text if len(text) <= DETAILS_MAX else f"{text[:half]}\n...\n{text[-half:]}"
         with self.lock, self.details_path.open("a", encoding="utf-8") as file:
@@ -59,7 +59,7 @@ def whole_lines(path):
 
 
 def read(path):
-    """The checks of a results.jsonl, each with what its command's first line says."""
+    """The checks of a results.jsonl, each with the fields of its command's first line."""
     lines, head = [], {}
     for line in whole_lines(path):
         if "began" in line:
@@ -70,7 +70,7 @@ def read(path):
 
 
 def page(lines):
-    """Markdown: a table for each command on a device; a check that was done again has its last line."""
+    """Markdown: a table for each command on a device; a repeated check has its last line."""
     def cell(text):
         return str(text).replace("|", "\\|").replace("\n", "<br>")
 

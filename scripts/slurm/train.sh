@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# One training, as a step of the Slurm job that this runs in: begins it, or goes on with it if its folder is there
-# already, because the job was requeued.
+# Runs one training as a step of the current Slurm job: starts it, or resumes it if its folder exists because the job
+# was requeued.
 #
-#   train.sh [OPTION OF SRUN]... -- [WORD OF BRIM TRAIN]...
+#   train.sh [OPTION OF SRUN]... -- [ARGUMENT OF BRIM TRAIN]...
 #
-# run.dir among the words names the folder; without it, it is runs/slurm-<job>, and the same after a requeue. The exit
-# status is brim's: 6 if it was interrupted, has a checkpoint, and got further than when it began.
+# run.dir among the arguments sets the folder; the default is runs/slurm-<job>, which a requeue keeps. The exit status
+# is brim's: 6 if it was interrupted, has a checkpoint, and has made progress.
 #
-#   BRIM             the program; else build/release/bin/brim beside this
+#   BRIM             the program; default: this checkout's build/release/bin/brim
 #   BRIM_SRUN        further options of srun, such as those of a container (docs/guide/distributed.md)
-#   SLURM_MPI_TYPE   how ranks find each other; else pmix
+#   SLURM_MPI_TYPE   how ranks find each other; default: pmix
 set -uo pipefail
 brim=${BRIM:-$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)/build/release/bin/brim}
-trap : TERM # the end of the job is told to all its processes: what is below must still come
+trap : TERM # Slurm signals all processes of the job, and the lines below must still run
 
 options=()
 while (($#)) && [[ $1 != -- ]]; do
@@ -27,7 +27,7 @@ for word in "$@"; do
   [[ $word != run.dir=* ]] || run=${word#run.dir=}
 done
 if [[ $run == *"\${"* ]]; then
-  echo "train.sh: run.dir=$run: a batch job goes on in the same folder, so it takes a plain name here" >&2
+  echo "train.sh: run.dir=$run must be a plain name: a batch job resumes in the same folder" >&2
   exit 2
 fi
 if [[ -z $run ]]; then
@@ -42,19 +42,19 @@ summary() { stat --format='%i %y' "$run/summary.json" 2>/dev/null; }
 first_checkpoint=$(checkpoint)
 first_summary=$(summary)
 
-# A rank that dies takes the others with it (--kill-on-bad-exit) rather than leave them to wait for it.
+# --kill-on-bad-exit: when a rank dies, the others end too instead of waiting for it.
 srun --mpi="${SLURM_MPI_TYPE:-pmix}" --kill-on-bad-exit=1 --cpu-bind=cores "${options[@]}" "${more[@]}" \
   "$brim" train "${words[@]}"
 status=$?
 
-# After an interruption too: then the first rank that ends has srun kill those that are about to, and say so of them. So
-# it is the folder that tells.
+# Also after an interruption: when the first rank ends, srun kills the others and reports their status, so the run's
+# folder decides.
 if ((status != 0)) && [[ $(summary) != "$first_summary" ]] &&
   grep -q '"status": "interrupted"' "$run/summary.json"; then
   status=6
 fi
 if ((status == 6)) && [[ $(checkpoint) == "$first_checkpoint" ]]; then
-  echo "train.sh: $run got no step further, so it does not go on by itself: is --time too short for it?" >&2
+  echo "train.sh: $run made no progress, so the job is not requeued: is --time too short?" >&2
   status=5
 fi
 exit "$status"

@@ -4,7 +4,7 @@
 #include <brim/brim.h>
 #include <math.h>
 
-typedef struct settings { /* brim fills it from the table below */
+typedef struct settings { /* brim fills this struct from the table below */
   double deviation;
 } settings;
 
@@ -13,8 +13,8 @@ static const brim_param table[] = {
     BRIM_PARAMS_END,
 };
 
-/* Changes the sample in place, by its values and by random numbers of this sample in this epoch alone: it is the same
- * on every thread, in every micro-batch, and after a resume. */
+/* Changes the sample in place. The result depends only on the sample and on its random numbers of this epoch, so it is
+ * the same on every thread, in every micro-batch and after a resume. */
 static void apply(const void *self, brim_augment_sample *sample)
 {
   const settings *s = self;

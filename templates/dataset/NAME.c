@@ -1,10 +1,10 @@
-/* @NAME@: points on the arms of a spiral, each to be answered with the number of its arm. A dataset says what its
- * samples are, and writes the one that is asked for; order, batches and threads are brim's. See brim/dataset.h. */
+/* @NAME@: points on the arms of a spiral; a point's class is the number of its arm. A dataset describes its samples and
+ * writes one of them when brim asks for it; brim does the shuffling, batching and threading. See brim/dataset.h. */
 #include <brim/brim.h>
 #include <math.h>
 #include <string.h>
 
-typedef struct settings { /* brim fills it from the table below */
+typedef struct settings { /* brim fills this struct from the table below */
   int64_t count, arms;
   double noise;
 } settings;
@@ -16,7 +16,7 @@ static const brim_param table[] = {
     BRIM_PARAMS_END,
 };
 
-/* Splits are "train" and "test". One that is not open yet is described too, for `brim plan`. */
+/* The splits are "train" and "test". `brim plan` calls this before the split is open. */
 static brim_status describe(const void *self, const char *split, brim_dataset_info *out)
 {
   const settings *s = self;
@@ -27,14 +27,14 @@ static brim_status describe(const void *self, const char *split, brim_dataset_in
   return BRIM_OK;
 }
 
-/* Files would be opened and checked here, whole: what is accepted now, read() must serve. */
+/* A dataset with files opens them here and checks them completely: read() must be able to serve every sample. */
 static brim_status open_split(void *self, const char *split)
 {
   brim_dataset_info info;
   return describe(self, split, &info);
 }
 
-/* On any thread, so it changes nothing and allocates nothing. Sample `index` is always the same, also its noise. */
+/* Called on any thread, so it must not change state or allocate. Sample `index` is always the same, noise included. */
 static brim_status read_sample(const void *self, const char *split, int64_t index, void *values, void *label)
 {
   const settings *s = self;
@@ -43,7 +43,7 @@ static brim_status read_sample(const void *self, const char *split, int64_t inde
   const double radius = brim_uniform(r.v[0]), angle = 3 * radius + 6.28318530718 * arm / (double)s->arms;
   ((float *)values)[0] = (float)(radius * cos(angle) + s->noise * (2 * brim_uniform(r.v[1]) - 1));
   ((float *)values)[1] = (float)(radius * sin(angle) + s->noise * (2 * brim_uniform(r.v[2]) - 1));
-  *(int32_t *)label = arm; /* one int32_t, of a class */
+  *(int32_t *)label = arm; /* with BRIM_TASK_CLASS a label is one int32_t */
   return BRIM_OK;
 }
 

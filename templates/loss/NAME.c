@@ -1,11 +1,11 @@
-/* @NAME@: the Cauchy loss, whose slope becomes less where an error is large:
+/* @NAME@: the Cauchy loss, whose slope decreases for large errors:
  *
  *     loss = mean over the outputs of width^2 / 2 * log(1 + ((output - target) / width)^2)
  *
- * brim/loss.h is the interface of losses; brim/model.h has the operations that graphs are built of. */
+ * brim/loss.h is the interface of losses; brim/model.h has the operations for graphs. */
 #include <brim/brim.h>
 
-typedef struct settings { /* brim fills it from the table below */
+typedef struct settings { /* brim fills this struct from the table below */
   double width;
 } settings;
 
@@ -14,7 +14,7 @@ static const brim_param table[] = {
     BRIM_PARAMS_END,
 };
 
-/* One number for each sample. brim derives the gradient, and takes the mean over samples. */
+/* Builds one number for each sample. brim derives the gradient and takes the mean over the samples. */
 static brim_tensor *build(const void *self, brim_graph *g, brim_tensor *output, brim_tensor *target)
 {
   const settings *s = self;

@@ -1,9 +1,9 @@
-/* @NAME@: a convolutional network for pictures of any size. A model builds its forward graph and nothing else; brim
- * derives the backward pass, the memory plan and all after it. Every operation is in brim/model.h. */
+/* @NAME@: a convolutional network for images of any size. A model only builds its forward graph; brim derives the
+ * backward pass, the update and the memory plan. brim/model.h has all operations. */
 #include <brim/brim.h>
 #include <stdio.h>
 
-typedef struct settings { /* brim fills it from the table below */
+typedef struct settings { /* brim fills this struct from the table below */
   int64_t width, blocks;
   double dropout;
 } settings;
@@ -16,7 +16,7 @@ static const brim_param table[] = {
     BRIM_PARAMS_END,
 };
 
-/* x [N, C, H, W] -> [N, channels, H/2, W/2]. Names are the parameters' in checkpoints: "block1.conv.weight". */
+/* x [N, C, H, W] -> [N, channels, H/2, W/2]. The names are the parameters' in checkpoints: "block1.conv.weight". */
 static brim_tensor *block(brim_graph *g, brim_tensor *x, int64_t number, int64_t channels)
 {
   char conv[32], norm[32];
@@ -27,16 +27,16 @@ static brim_tensor *block(brim_graph *g, brim_tensor *x, int64_t number, int64_t
   return brim_max_pool2d(g, x, (brim_pool2d_options){.kernel = {2, 2}});
 }
 
-/* Shapes are checked as the graph grows; an error names the operation, the shapes and the line here. */
+/* brim checks shapes as the graph grows; an error names the operation, the shapes and the line in this file. */
 static brim_status build(const void *self, brim_graph *g)
 {
   const settings *s = self;
-  brim_tensor *x = brim_input(g); /* [N, C, H, W], whatever the dataset has */
+  brim_tensor *x = brim_input(g); /* [N, C, H, W], as the dataset defines */
   for (int64_t i = 0; i < s->blocks; i++) x = block(g, x, i + 1, s->width << i);
   x = brim_flatten(g, brim_adaptive_avg_pool2d(g, x, 4, 4));
   x = brim_dropout(g, x, s->dropout);
-  x = brim_features(g, x); /* what is known of a sample: so other models can be built around this one */
-  brim_output(g, brim_linear(g, "head", x, brim_classes(g))); /* logits: losses make probabilities themselves */
+  x = brim_features(g, x); /* other models, as linear_probe, can be built on these features */
+  brim_output(g, brim_linear(g, "head", x, brim_classes(g))); /* logits: the loss applies the softmax */
   return BRIM_OK;
 }
 

@@ -1,13 +1,13 @@
-/* @NAME@: an optimizer that goes by the sign of each value's mean gradient, and further the better the last gradients
+/* @NAME@: an optimizer whose step has the sign of the mean gradient, and is larger the better the recent gradients
  * agree with each other:
  *
  *     m = keep m + (1 - keep) g        v = keep v + (1 - keep) |g|
  *     p = p - lr (m / (v + eps) + weight_decay p)
  *
- * How formulas are written is in brim/formula.h, and all that an optimizer may be in brim/optimizer.h. */
+ * brim/formula.h defines the language of formulas; brim/optimizer.h is the interface of optimizers. */
 #include <brim/brim.h>
 
-typedef struct settings { /* brim fills it from the table below */
+typedef struct settings { /* brim fills this struct from the table below */
   double lr, weight_decay, keep, eps;
   const char *no_decay;
 } settings;
@@ -20,7 +20,8 @@ static const brim_param table[] = {
     BRIM_PARAM(STR, settings, no_decay, "", NULL, "names of parameters without weight decay: '*.bias'"),
     BRIM_PARAMS_END};
 
-/* What brim keeps of each parameter, 0 at first; and numbers of a step, which the formula knows by these names. */
+/* States, which brim keeps for each parameter and which begin as 0; and numbers that step() sets in each step. The
+ * formula uses both by these names. */
 static const char *const states[] = {"m", "v", NULL};
 static const char *const scalars[] = {"lr", "weight_decay", "keep", "eps", NULL};
 static void step(const void *self, const brim_optimizer_step *at, double *scalar)
@@ -32,7 +33,7 @@ static void step(const void *self, const brim_optimizer_step *at, double *scalar
   scalar[3] = s->eps;
 }
 
-/* What differs from parameter to parameter: numbers, which the formula knows by name too. */
+/* Numbers that differ from parameter to parameter. The formula uses them by name too. */
 static void form(const void *self, const brim_tensor *parameter, brim_update_form *out)
 {
   const settings *s = self;

@@ -1,9 +1,9 @@
 /* @NAME@: a memory policy that leaves part of a device's memory to others. It takes the largest micro-batch whose plan
- * needs no more than a share of what is free, and a smaller one when memory runs out all the same. A step has as many
- * samples either way, so what is learnt stays the same. Everything that a policy may decide is in brim/policy.h. */
+ * needs at most a share of the free memory, and a smaller one if memory still runs out. The effective batch stays the
+ * same, so the results do too. brim/policy.h lists all decisions that a policy can make. */
 #include <brim/brim.h>
 
-typedef struct settings { /* brim fills it from the table below */
+typedef struct settings { /* brim fills this struct from the table below */
   double share;
 } settings;
 
@@ -12,8 +12,8 @@ static const brim_param table[] = {
     BRIM_PARAMS_END,
 };
 
-/* The largest micro-batch below `below` whose plan fits, else the smallest. Peaks are exact: what is placed is not a
- * byte more. */
+/* Chooses the largest micro-batch below `below` whose plan fits, else the smallest. Peaks are exact: brim allocates
+ * that many bytes and no more. */
 static brim_status choose(const settings *s, const brim_plan_query *q, int64_t below, brim_plan_choice *out)
 {
   const uint64_t room = (uint64_t)(s->share * (double)q->room_bytes);
@@ -25,10 +25,10 @@ static brim_status choose(const settings *s, const brim_plan_query *q, int64_t b
     if (peak > room && i + 1 < q->micro_batch_count) continue;
     out->micro_batch = q->micro_batch[i];
     brim_reason(out->reason, "%s, where its share of %s is %s", brim_format_bytes(a, sizeof a, peak), q->device->name,
-                brim_format_bytes(b, sizeof b, room)); /* the user is told why */
+                brim_format_bytes(b, sizeof b, room)); /* brim prints the reason */
     return BRIM_OK;
   }
-  return BRIM_ENOTSUP; /* not decided: the next policy of the list is asked */
+  return BRIM_ENOTSUP; /* no decision: brim asks the next policy in the list */
 }
 
 static brim_status choose_plan(void *self, const brim_plan_query *query, brim_plan_choice *out)
@@ -36,7 +36,7 @@ static brim_status choose_plan(void *self, const brim_plan_query *query, brim_pl
   return choose(self, query, INT64_MAX, out);
 }
 
-/* Somebody else was faster, and the plan did not get its memory. */
+/* Called when the plan did not get its memory, for example because another process took it first. */
 static brim_status on_oom(void *self, const brim_oom *event, brim_action *out)
 {
   out->kind = BRIM_ACT_PLAN;

@@ -1,13 +1,13 @@
-/* @NAME@: a schedule that rises in a straight line to 1, and then falls with the root of the steps (Vaswani et al.,
- * 2017):
+/* @NAME@: a schedule whose factor rises linearly to 1, then falls with the inverse square root of the step (Vaswani et
+ * al., 2017):
  *
  *     factor = min((step + 1) / warmup_steps, sqrt(warmup_steps / (step + 1)))
  *
- * All that a schedule is told is in brim/schedule.h. */
+ * brim/schedule.h is the interface of schedules. */
 #include <brim/brim.h>
 #include <math.h>
 
-typedef struct settings { /* brim fills it from the table below */
+typedef struct settings { /* brim fills this struct from the table below */
   int64_t warmup_steps;
 } settings;
 
@@ -16,12 +16,12 @@ static const brim_param table[] = {
     BRIM_PARAMS_END,
 };
 
-/* What the learning rate is multiplied by in step `step`, from 0, of `steps`: by these arguments alone. */
+/* Returns the factor of the learning rate in step `step` of `steps`, counted from 0. It must depend on nothing else. */
 static double factor(const void *self, int64_t step, int64_t steps)
 {
   const settings *s = self;
   const double warmup = (double)s->warmup_steps, at = (double)step + 1;
-  (void)steps; /* it falls at its own pace, however long the run is */
+  (void)steps; /* the length of the run does not matter here */
   return fmin(at / warmup, sqrt(warmup / at));
 }
 

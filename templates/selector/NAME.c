@@ -1,11 +1,11 @@
-/* @NAME@: a selector that takes the clients with the highest m(k), in which it remembers losses of their trainings:
+/* @NAME@: a selector that takes the clients with the highest m(k), a moving average of their training losses:
  *
- *     m(k) = memory m(k) + (1 - memory) loss(k), each time that client k has trained; at first its loss
+ *     m(k) = memory m(k) + (1 - memory) loss(k), each time client k has trained; its first loss to begin with
  *
- * Clients that have not trained yet come first, in random order. All that a selector is told is in brim/selector.h. */
+ * Clients that have not trained yet come first, in random order. brim/selector.h is the interface of selectors. */
 #include <brim/brim.h>
 
-typedef struct settings { /* brim fills it from the table below */
+typedef struct settings { /* brim fills this struct from the table below */
   double memory;
 } settings;
 
@@ -14,10 +14,10 @@ static const brim_param table[] = {
     BRIM_PARAMS_END,
 };
 
-/* What is remembered lies in brim's memory, and is part of checkpoints: m(k), a number for each client. */
+/* Declares the selector's state: m(k), one number for each client. brim keeps it, and saves it in checkpoints. */
 static void state(const void *self, const brim_clients *clients, int64_t *own, int64_t *of_client)
 {
-  (void)self, (void)clients; /* it needs the same whatever they are */
+  (void)self, (void)clients; /* the size does not depend on them */
   *own = 0;
   *of_client = 1;
 }
@@ -28,13 +28,13 @@ static double score(const brim_selection_query *q, const void *self, int64_t k)
   return q->clients->last_round[k] < 0 ? brim_score_new(q, k) : q->of_client[k];
 }
 
-/* The same clients for the same query, whatever was asked before. */
+/* Must return the same clients for the same query, whatever was asked before. */
 static brim_status select_clients(void *self, const brim_selection_query *q, brim_selection *out)
 {
-  return brim_select_highest(q, score, self, out); /* of those that are there, as many as are wanted */
+  return brim_select_highest(q, score, self, out); /* as many of the available clients as the round needs */
 }
 
-/* What a round has brought: of a client whose update did not arrive nothing new is known. */
+/* Called after a round. A client whose update did not arrive has no new loss. */
 static brim_status learn(void *self, const brim_selection_result *r)
 {
   const settings *s = self;

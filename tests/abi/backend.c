@@ -1,4 +1,4 @@
-/* A backend that can do nothing: enough to try what the loader demands of one. */
+/* A backend without any kernels: enough to test what the loader requires of one. */
 #include "brim/brim.h"
 
 #ifndef REAL

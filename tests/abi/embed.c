@@ -1,5 +1,5 @@
-/* Loads libbrim.so as Python's ctypes does, its symbols private, and lists the plugins: they must find brim's functions
- * all the same. */
+/* Loads libbrim.so as Python's ctypes does, with private symbols, and lists the plugins, which must find brim's
+ * functions all the same. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,8 +1,8 @@
-# Builds docs/examples/memory against the brim that abi_install has installed, and runs it: in less memory than it would
-# like it adapts, to the same numbers. Needs SOURCE, PREFIX, FOLDER, CC, GENERATOR and SANITIZE.
+# Builds docs/examples/memory against the brim that abi_install has installed, and runs it: with less memory than it
+# prefers, it adapts and gets the same numbers. Needs SOURCE, PREFIX, FOLDER, CC, GENERATOR and SANITIZE.
 file(REMOVE_RECURSE ${FOLDER})
 set(flags "-Wall -Wextra -Wpedantic -Wshadow -Werror")
-if(SANITIZE) # a program whose library is sanitized must be so too
+if(SANITIZE) # a program with a sanitized library must be sanitized too
   string(APPEND flags " -fsanitize=${SANITIZE}")
 endif()
 
@@ -21,7 +21,7 @@ function(expect text)
   endif()
 endfunction()
 
-# What must not depend on memory: the loss, and the picture below it.
+# The output that must not depend on memory: the loss, and the picture below it.
 function(result_of output result)
   if(NOT output MATCHES "trained with [^:]*: (loss [^,]*), at first 0.693")
     message(FATAL_ERROR "no loss in:\n${output}")
@@ -50,22 +50,22 @@ if(output MATCHES "attempt")
 endif()
 
 run(0 ${FOLDER}/spirals)
-expect("attempt 1: 1.0 MiB are needed, but device 0 has 384.0 KiB left\n")
-expect("going on with micro-batches of 512, 2 to a step\nattempt 2: ")
+expect("attempt 1: 1.0 MiB needed, but device 0 has 384.0 KiB left\n")
+expect("continuing with micro-batches of 512, 2 per step\nattempt 2: ")
 expect("trained with 256 x 4: ")
-expect("attempt 1: 480.0 KiB are needed, but device 0 has 384.0 KiB left\n")
+expect("attempt 1: 480.0 KiB needed, but device 0 has 384.0 KiB left\n")
 expect("dropping the cache\n")
 result_of("${output}" tight)
 if(NOT tight STREQUAL roomy)
   message(FATAL_ERROR "less memory, other numbers:\n${roomy}\nand\n${tight}")
 endif()
 
-# trained, but the picture has no room and the handler nothing to drop
+# it trains, but there is no room for the picture and nothing to free
 run(4 ${FOLDER}/spirals 100)
 expect("trained with 64 x 16: ")
-expect("error: 480.0 KiB are needed, but device 0 has 100.0 KiB left\n")
+expect("error: 480.0 KiB needed, but device 0 has 100.0 KiB left\n")
 
 run(4 ${FOLDER}/spirals 8)
-expect("error: 16.0 KiB are needed, but device 0 has 8.0 KiB left\nno micro-batch fits: \
+expect("error: 16.0 KiB needed, but device 0 has 8.0 KiB left\nno micro-batch fits: \
 tried 1024 x 1, 512 x 2, 256 x 4, ")
 expect("32 x 32, 16 x 64; min_micro_batch is 16\n")

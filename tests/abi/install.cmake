@@ -1,12 +1,12 @@
 # Installs brim into a fresh prefix that is then moved, builds a plugin of another project against it, once through
-# find_package and once through pkg-config, and asks the installed brim from elsewhere whether it sees both.
-# Needs BUILD, SOURCE (of the other project), FOLDER, CC, LIBDIR and GENERATOR.
+# find_package and once through pkg-config, and checks from another folder that the installed brim finds both. Needs
+# BUILD, SOURCE (of the other project), FOLDER, CC, LIBDIR and GENERATOR.
 file(REMOVE_RECURSE ${FOLDER})
 file(MAKE_DIRECTORY ${FOLDER}/elsewhere ${FOLDER}/more/model)
 
 include(${CMAKE_CURRENT_LIST_DIR}/run.cmake)
 
-# A command that must fail with this exit status and say this.
+# Runs a command that must fail with this exit status and output.
 function(run_failing expected pattern)
   execute_process(COMMAND ${ARGN} WORKING_DIRECTORY ${FOLDER}/elsewhere RESULT_VARIABLE status OUTPUT_VARIABLE output
                   ERROR_VARIABLE output)
@@ -38,7 +38,7 @@ expect("model/outside +2.5 +one layer, built outside +[^\n]*outside/lib/brim/plu
 expect("model/by_pkg_config ")
 expect("model/cnn [^\n]*/prefix/lib/brim/plugins/model/cnn.so\n")
 
-# who makes probabilities before a loss that does so itself is told where
+# a model that ends in a softmax before a loss that includes it gets an error with the place
 run(${FOLDER}/elsewhere ${brim} ${paths} plan model=by_pkg_config dataset=synthetic)
 expect("warning: the model's output is a softmax \\(outside.c:[0-9]+\\), but loss=cross_entropy takes logits")
 run(${FOLDER}/elsewhere ${brim} ${paths} plan model=by_pkg_config dataset=synthetic loss=mse)
@@ -46,7 +46,7 @@ if(output MATCHES "warning")
   message(FATAL_ERROR "a softmax before a squared error is nothing to warn of:\n${output}")
 endif()
 
-# in a folder named by the environment, and installed beside brim's own
+# in a folder from the environment, and installed beside brim's own
 set(ENV{BRIM_PLUGIN_PATH} ${FOLDER}/more)
 run(${FOLDER}/elsewhere ${brim} plugins model/by_pkg_config --json)
 string(JSON value GET "${output}" plugins 0 id)
@@ -67,7 +67,7 @@ if(NOT value STREQUAL "1.10")
   message(FATAL_ERROR "another ABI than expected:\n${output}")
 endif()
 
-# what cannot be used is listed with its reason, and an error only when it is asked for
+# an unusable plugin is listed with the reason, and is an error only when chosen
 file(WRITE ${FOLDER}/more/model/text.so "no plugin")
 run(${FOLDER}/elsewhere ${brim} plugins)
 expect("could not be used:\n[^\n]*/more/model/text.so\n +is not a shared object: \

@@ -1,10 +1,10 @@
-# What `brim new` of the brim that abi_install has installed makes, of each kind: the commands that it prints are run as
-# they stand, from building to training, and then the plugin and its configuration are used from a build folder, by the
-# environment, and where they were installed. Needs PREFIX, FOLDER, CC and GENERATOR.
+# Tests the output of `brim new` for each kind, with the brim that abi_install has installed: the commands that it
+# prints are run verbatim, from building to training, and then the plugin and its configuration are used from a build
+# folder, through the environment, and from where they were installed. Needs PREFIX, FOLDER, CC and GENERATOR.
 file(REMOVE_RECURSE ${FOLDER})
 file(MAKE_DIRECTORY ${FOLDER})
 set(ENV{CC} ${CC})
-set(ENV{CMAKE_GENERATOR} ${GENERATOR}) # users have the generator of their system
+set(ENV{CMAKE_GENERATOR} ${GENERATOR}) # users have their system's generator
 set(ENV{CFLAGS} "-Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Werror")
 set(ENV{BRIM_CLAIMS_DIR} ${FOLDER}/claims)
 unset(ENV{BRIM_PLUGIN_PATH})
@@ -13,7 +13,7 @@ set(brim ${PREFIX}/bin/brim)
 
 include(${CMAKE_CURRENT_LIST_DIR}/run.cmake)
 
-# Is the text, which is no pattern, somewhere in the commands of the last plugin?
+# Sets the result to whether the text, which is not a pattern, occurs in the commands of the last plugin.
 function(steps_have text result)
   string(FIND "${steps}" "${text}" at)
   if(at EQUAL -1)
@@ -23,7 +23,7 @@ function(steps_have text result)
   endif()
 endfunction()
 
-# Makes a plugin and does what is printed then.
+# Makes a plugin and runs the printed commands.
 function(make kind name)
   run(${FOLDER} ${brim} new ${kind} ${name})
   string(FIND "${output}" "\n  cd ${name}\n" at)
@@ -47,7 +47,7 @@ if(NOT prefix OR NOT program)
   message(FATAL_ERROR "not told where brim is:\n${steps}")
 endif()
 
-# with brim on the PATH nothing need be said about where it is
+# with brim on the PATH, nothing needs to say where it is
 set(ENV{PATH} "${PREFIX}/bin:$ENV{PATH}")
 make(model net)
 make(dataset points)
@@ -71,7 +71,7 @@ file(WRITE ${FOLDER}/fair/configs/method/fair.yaml "id: fair\nmemory: 0.25\n")
 run(${FOLDER}/fair brim --plugin-path build --config-name federate config method=fair)
 expect("memory: 0.25\n")
 
-# three projects together; their configurations are options, and an edited one counts at once
+# three projects together; their configurations are options, and edits take effect at once
 file(WRITE ${FOLDER}/net/configs/model/net.yaml "id: net\nwidth: 3\n")
 run(${FOLDER}/net brim --plugin-path build config model=net)
 expect("width: 3\n")
@@ -86,7 +86,7 @@ run(${FOLDER} brim plugins dataset/points)
 expect("points/build/lib/brim/plugins/dataset/points.so\n")
 unset(ENV{BRIM_PLUGIN_PATH})
 
-# installed, into a prefix of its own, as that of brim is other tests' too
+# installed into a separate prefix, as other tests use brim's prefix too
 run(${FOLDER} ${CMAKE_COMMAND} --install net/build --prefix ${FOLDER}/own)
 if(NOT EXISTS ${FOLDER}/own/lib/brim/plugins/model/net.so OR NOT EXISTS ${FOLDER}/own/share/brim/configs/model/net.yaml)
   message(FATAL_ERROR "not installed:\n${output}")

@@ -1,5 +1,5 @@
-/* A plugin of which every field can be spoiled from the build: see CMakeLists.txt for who defines what. As it stands
- * it is a good one: model/good and dataset/good. */
+/* A plugin with fields that the build can spoil: CMakeLists.txt has the definitions. Unmodified it is a valid one:
+ * model/good and dataset/good. */
 #include <stdlib.h>
 
 #include "brim/brim.h"
@@ -52,7 +52,7 @@
 #ifndef WIDTH_TYPE
 #define WIDTH_TYPE I64
 #endif
-#ifdef TABLE_ENDLESS /* behind the rows lies what is none */
+#ifdef TABLE_ENDLESS /* the rows are followed by an invalid one */
 #define TABLE_END                                                                                                      \
   {                                                                                                                    \
     .key = (const char *)16                                                                                            \
@@ -86,7 +86,7 @@ static const brim_param table[] = {WIDTH_ROW(WIDTH_TYPE),
                                    BRIM_PARAM(F64, params, rate, "0.5", "[0,1)", "share that is dropped"), TABLE_END};
 
 #ifdef CALLS
-brim_status CALLS(void); /* a function that nobody has, or one of a library that is gone */
+brim_status CALLS(void); /* a function that does not exist, or one of a missing library */
 #endif
 
 static brim_status build(const void *self, brim_graph *g)
@@ -131,7 +131,7 @@ static const brim_plugin *const plugins[] = {&model, SECOND, NULL};
 static const brim_plugin *const no_plugins[] = {NULL};
 
 #ifdef MARK
-/* Tells the test that the file was loaded. */
+/* Shows the test that the file was loaded. */
 __attribute__((constructor)) static void mark(void)
 {
   setenv(MARK, "1", 1);

@@ -1,4 +1,4 @@
-// A plugin in C++17: the SDK's macros and tables are as good there as in C.
+// A plugin in C++17: the SDK's macros and tables work there as in C.
 #include <memory>
 #include <new>
 #include <string>

@@ -1,6 +1,6 @@
-/* Policies for tests: "mine" gives up at once, and its table can be spoiled from the build, as those of plugin.c;
- * "first" takes the first device, whatever others have of it; "mover" goes to another device when memory runs out;
- * "to_host" to the host's processors; "night" goes by the clock. */
+/* Policies for tests: "mine" gives up at once, and the build can spoil its table, as in plugin.c; "first" takes the
+ * first device, however much others use of it; "mover" moves to another device when memory runs out; "to_host" moves to
+ * the host's processors; "night" decides by the clock. */
 #include "brim/brim.h"
 
 #ifndef OPS_SIZE
@@ -74,7 +74,7 @@ static const brim_plugin to_host = {.size = sizeof to_host,
                                     .help = "a fifth policy that only exists for this test",
                                     .ops = &to_host_ops};
 
-/* The largest micro-batch by night, from eight to eight, and the smallest by day. */
+/* The largest micro-batch from eight in the evening to eight in the morning, and the smallest by day. */
 static brim_status choose_by_hour(void *self, const brim_plan_query *query, brim_plan_choice *out)
 {
   (void)self;

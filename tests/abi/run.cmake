@@ -1,5 +1,5 @@
-# For scripts of tests: a command in a folder, which must end with 0; what it said is `output`, in which a pattern
-# is expected.
+# For test scripts: runs a command in a folder, which must exit with 0; its output is in `output`, and must match a
+# pattern.
 function(run folder)
   execute_process(COMMAND ${ARGN} WORKING_DIRECTORY ${folder} RESULT_VARIABLE status OUTPUT_VARIABLE output
                   ERROR_VARIABLE output)

@@ -1,5 +1,5 @@
-/* What the loader accepts, the one message for each way to be wrong, and how the registry searches. The plugins are
- * built beside this test; files that no compiler makes are cut or patched from the good one. */
+/* The plugins that the loader accepts, its error for each kind of invalid one, and the registry's search. The plugins
+ * are built next to this test; files that no compiler makes are cut or patched from the valid one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,9 +22,9 @@
 #include "plugin/loader.h"
 #include "plugin/registry.h"
 
-#define FILE_BYTES_MAX (8u << 20) /* of a plugin, with a sanitizer's additions */
+#define FILE_BYTES_MAX (8u << 20) /* size of a plugin, with a sanitizer's additions */
 
-static char folder[256]; /* of this test, removed at its end */
+static char folder[256]; /* this test's folder, removed at its end */
 
 static const char *in_folder(const char *name)
 {
@@ -35,7 +35,7 @@ static const char *in_folder(const char *name)
   return out;
 }
 
-/* Writes `bytes` to a file of the test's folder, making the folders on the way. */
+/* Writes `bytes` to a file in the test's folder, and creates missing folders. */
 static const char *write_file(const char *name, const void *data, size_t bytes)
 {
   const char *path = in_folder(name);
@@ -74,7 +74,7 @@ static const char *copy_plugin(const char *name, const char *to)
   return path;
 }
 
-/* Standard error from here to captured(). */
+/* Captures standard error until captured(). */
 static FILE *capture;
 static int stderr_before;
 static void capture_start(void)
@@ -164,9 +164,9 @@ static const struct {
 } wrong[] = {
     {"magic", "is not a brim plugin: magic is 0x12345678, expected 0x4D495242"},
     {"module_size", SDK "size of brim_module: plugin 40, this brim 48 bytes" REBUILD},
-    {"abi_newer", SDK "abi: plugin 1.11, this brim 1.10 (a plugin may be older than brim, not newer)" REBUILD},
-    {"abi_before", SDK "abi: plugin 0.1, this brim 1.10 (the first number must be equal)" REBUILD},
-    {"abi_other", SDK "abi: plugin 7.10, this brim 1.10 (the first number must be equal)\n"
+    {"abi_newer", SDK "abi: plugin 1.11, this brim 1.10 (a plugin may be older than brim, but not newer)" REBUILD},
+    {"abi_before", SDK "abi: plugin 0.1, this brim 1.10 (the major versions must be equal)" REBUILD},
+    {"abi_other", SDK "abi: plugin 7.10, this brim 1.10 (the major versions must be equal)\n"
                       "abi tag: plugin 'lp64 dims8', this brim 'lp64 dims6'\n"
                       "size of brim_module: plugin 64, this brim 48 bytes" REBUILD},
     {"tag_null", SDK "abi tag: plugin none, this brim 'lp64 dims6'" REBUILD},
@@ -175,19 +175,19 @@ static const struct {
     {"plugins_null", "the module's list of plugins is NULL"},
     {"plugins_none", "the module's list of plugins is empty"},
     {"entry_none", "is not a brim plugin: it has no function brim_module_entry\n"
-                   "a plugin ends in BRIM_MODULE(name, version, plugins)"},
+                   "end the plugin with BRIM_MODULE(name, version, plugins)"},
     {"entry_null", "is not a brim plugin: brim_module_entry returned NULL"},
     {"plugin_size", "plugin 1: size is 56, must be 64: sizeof(brim_plugin)"},
     {"kind_unknown", "plugin 1 good: kind 42 is unknown to this brim"},
     {"id_null", "plugin 1: id is NULL"},
     {"id_bad", "model/ResNet-18: id must be 1 to 64 of a-z, 0-9 and _"},
-    {"help_null", "model/good: help is missing: one line of what it is"},
+    {"help_null", "model/good: help is missing: describe the plugin in one line"},
     {"help_lines", "model/good: help must be one line"},
     {"ops_null", "model/good: ops is NULL"},
     {"ops_size", "model/good: ops.size is 4, must be 24: sizeof(brim_model_ops)\n"
-                 "a plugin that was built for an older brim must be built again"},
-    {"ops_build_null", "model/good: ops.build is NULL, a model needs it"},
-    {"ops_read_null", "dataset/good: ops.read is NULL, a dataset needs it"},
+                 "rebuild a plugin that was built for an older brim"},
+    {"ops_build_null", "model/good: ops.build is NULL, but a model needs it"},
+    {"ops_read_null", "dataset/good: ops.read is NULL, but a dataset needs it"},
     {"table_default", TABLE "parameter 'width': its default must be in [1,64], got 65"},
     {"table_width", TABLE "parameter 'width': a field of type boolean is 1 bytes wide, not 8"},
     {"table_outside", TABLE "parameter 'rate': its field at offset 8 lies outside the struct of 8 bytes"},
@@ -196,11 +196,12 @@ static const struct {
     {"backend_alignment", "backend/idle: ops.alignment is 48, must be a power of two of at most 2097152"},
     {"backend_run", "backend/idle: the kernel 'relu' has no run function"},
     {"backend_empty", "backend/idle: ops.kernels is empty"},
-    {"policy_empty", "policy/mine: ops is empty: a policy decides something"},
+    {"policy_empty", "policy/mine: ops is empty: a policy needs at least one function"},
     {"policy_size", "policy/mine: ops.size is 24, must be 56: sizeof(brim_policy_ops)\n"
-                    "a plugin that was built for an older brim must be built again"},
-    {"symbol", "needs the symbol 'brim_of_next_year', which neither brim nor a library of the plugin has\n"
-               "link the plugin with the library that defines it; of brim, only brim/*.h can be called"},
+                    "rebuild a plugin that was built for an older brim"},
+    {"symbol", "needs the symbol 'brim_of_next_year', which neither brim nor a library of the plugin defines\n"
+               "link the plugin with the library that defines it; a plugin can call only those functions of brim that "
+               "brim/*.h declares"},
     {"library", "needs the library libbrim_abi_gone.so, which is not installed"},
 };
 
@@ -231,7 +232,7 @@ static void a_truncated_plugin_is_refused_wherever_it_is_cut(void **state)
   size_t bytes;
   unsigned char *data = read_plugin("good", &bytes);
   char reason[128];
-  snprintf(reason, sizeof reason, "is truncated: it has 100 bytes and no whole list of segments");
+  snprintf(reason, sizeof reason, "is truncated: it has 100 bytes, which do not hold its list of segments");
   refused(write_file("cut.so", data, 100), reason);
   const size_t cut[] = {bytes / 4, bytes / 2, bytes - 1};
   for (size_t i = 0; i < 3; i++) {
@@ -320,7 +321,7 @@ static void the_first_folder_wins_with_one_warning(void **state)
   brim_registry *registry = registry_of("first", "second");
   capture_start();
   const brim_registry_entry *entry = brim_registry_find(registry, BRIM_MODEL, "good");
-  const size_t count = brim_registry_count(registry); /* loads the other, which holds dataset/good too */
+  const size_t count = brim_registry_count(registry); /* loads the other one, which also contains dataset/good */
   const char *said = captured();
   assert_string_equal(entry->file, in_folder("first/bundle.so"));
   assert_ptr_equal(entry, brim_registry_find(registry, BRIM_MODEL, "good"));
@@ -367,7 +368,7 @@ static void a_broken_plugin_is_remembered_and_never_replaced_by_another(void **s
   assert_string_equal(failure->reason, "is empty");
   assert_int_equal(brim_registry_failure_count(registry), 1);
   assert_ptr_equal(brim_registry_failure_at(registry, 0), failure);
-  assert_non_null(brim_registry_find(registry, BRIM_DATASET, "good")); /* of the intact file */
+  assert_non_null(brim_registry_find(registry, BRIM_DATASET, "good")); /* from the intact file */
   brim_registry_free(registry);
 }
 

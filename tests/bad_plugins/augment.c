@@ -1,4 +1,4 @@
-/* An augmentation that behaves badly where $BRIM_BAD says, from a sample on. Without it, samples stay as they are. */
+/* An augmentation that misbehaves as $BRIM_BAD says, from a sample on. Without the variable, samples stay unchanged. */
 #include <math.h>
 
 #include "bad.h"

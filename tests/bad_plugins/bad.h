@@ -1,5 +1,5 @@
-/* $BRIM_BAD, "FUNCTION:WHAT" or "FUNCTION:WHAT:STEP", of $BRIM_BAD_RANK alone if that is set, and what is bad whatever
- * the function is. */
+/* Parses $BRIM_BAD, "FUNCTION:WHAT" or "FUNCTION:WHAT:STEP", on rank $BRIM_BAD_RANK only if that is set; and implements
+ * the faults that all functions share. */
 #ifndef BRIM_TESTS_BAD_H
 #define BRIM_TESTS_BAD_H
 #include <signal.h>
@@ -21,7 +21,7 @@ static inline bad_words bad_read(void)
   bad_words w = {.from = 0};
   const char *text = getenv("BRIM_BAD"), *only = getenv("BRIM_BAD_RANK"), *rank = getenv("OMPI_COMM_WORLD_RANK");
   if (only && rank && strcmp(only, rank) != 0) return w;
-  if (text) (void)sscanf(text, "%31[^:]:%31[^:]:%lld", w.function, w.what, &w.from); /* a test's own words */
+  if (text) (void)sscanf(text, "%31[^:]:%31[^:]:%lld", w.function, w.what, &w.from); /* the tests' own syntax */
   return w;
 }
 
@@ -41,7 +41,7 @@ static inline long long bad_from(void)
 }
 
 static volatile int bad_zero;
-static int *volatile bad_pointer = (int *)16; /* of NULL sanitizers would be told first */
+static int *volatile bad_pointer = (int *)16; /* sanitizers would report NULL first */
 
 __attribute__((noinline)) static int bad_deep(volatile char *above)
 {
@@ -50,7 +50,7 @@ __attribute__((noinline)) static int bad_deep(volatile char *above)
   return bad_zero ? 1 : bad_deep(page) + page[0];
 }
 
-/* A process that outlives this one, and has all open that this one has. */
+/* Starts a process that outlives this one and keeps its open files. */
 static inline void bad_leave_helper(void)
 {
   if (fork() != 0) return;
@@ -58,7 +58,7 @@ static inline void bad_leave_helper(void)
   _exit(0);
 }
 
-/* What takes a program down, from `step` on; OK otherwise. */
+/* Faults that crash or block a program, from `step` on; otherwise returns OK. */
 static inline brim_status bad_in(const char *function, long long step)
 {
   volatile char top = 0;
@@ -86,7 +86,7 @@ static inline brim_status bad_in(const char *function, long long step)
   return BRIM_OK;
 }
 
-/* When the file is loaded. */
+/* Faults when the file is loaded. */
 __attribute__((constructor)) static void bad_load(void)
 {
   (void)bad_in("load", 0);

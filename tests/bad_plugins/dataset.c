@@ -1,4 +1,4 @@
-/* Numbers that are made up, by a dataset that behaves badly where $BRIM_BAD says (see bad.h). */
+/* A dataset of generated numbers that misbehaves as $BRIM_BAD says (see bad.h). */
 #include "bad.h"
 
 #define FEATURES 4
@@ -32,7 +32,7 @@ static brim_status describe(const void *self, const char *split, brim_dataset_in
   return bad_in("describe", 0);
 }
 
-/* "past": writes behind the sample; "label": is of no class; "moves": says something else each time. */
+/* "past": writes past the sample; "label": an invalid class; "moves": other values each time. */
 static brim_status read_sample(const void *self, const char *split, int64_t index, void *values, void *label)
 {
   static float count;
@@ -55,7 +55,7 @@ static brim_status host_bytes(const void *self, const char *split, uint64_t *out
   return bad_in("host_bytes", 0);
 }
 
-/* "takes": whatever it is given. */
+/* "takes": accepts every file. */
 static brim_status open_file(void *self, const char *path, const char *split)
 {
   (void)self;

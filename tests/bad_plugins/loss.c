@@ -1,4 +1,4 @@
-/* A loss that behaves badly where $BRIM_BAD says, "build:WHAT". Without it, it is the sum of squared errors. */
+/* A loss that misbehaves as $BRIM_BAD says, "build:WHAT". Without the variable, it is the sum of squared errors. */
 #include "bad.h"
 
 typedef struct settings {

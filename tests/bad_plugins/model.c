@@ -1,4 +1,4 @@
-/* A linear layer, by a model that behaves badly where $BRIM_BAD says (see bad.h). */
+/* A model of one linear layer that misbehaves as $BRIM_BAD says (see bad.h). */
 #include "bad.h"
 
 static brim_status build(const void *self, brim_graph *g)

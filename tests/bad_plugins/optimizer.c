@@ -1,6 +1,6 @@
-/* An optimizer that behaves badly where $BRIM_BAD says: "step" of what it brings, "form" of how a parameter is
- * updated, "table" of what it says of itself when it is loaded. Without it, it is stochastic gradient descent with
- * momentum, whose decay spares vectors. */
+/* An optimizer that misbehaves as $BRIM_BAD says: "step" affects the values for a step, "form" the form of an update,
+ * "table" the table at load time. Without the variable, it is stochastic gradient descent with momentum and weight
+ * decay, except for vectors. */
 #include <math.h>
 
 #include "bad.h"
@@ -62,11 +62,11 @@ static brim_plugin plugin = {.size = sizeof plugin,
                              .params = table,
                              .ops = &ops};
 
-/* What is said of it is what it was made by when it was loaded. */
+/* Spoils the table when the file is loaded. */
 __attribute__((constructor)) static void spoil(void)
 {
   static const char *const many[] = {"a", "b", "c", "d", "e", NULL};
-  if (bad_names("table")) ops.form = NULL; /* then the formula is read at once */
+  if (bad_names("table")) ops.form = NULL; /* the formula is then read at once */
   if (bad_is("table", "unknown")) ops.formula = "momentum = keep * momentum + g\np = p - rate * momentum";
   if (bad_is("table", "unset")) ops.formula = "p = p - lr * g * keep * decay";
   if (bad_is("table", "none")) ops.formula = NULL;

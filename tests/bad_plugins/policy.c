@@ -1,11 +1,11 @@
-/* A policy that behaves badly where $BRIM_BAD says: "on_step:loop:2" loops when on_step is asked behind step 2 or
- * later. Without it, it decides nothing. The same words are for the bad dataset and the bad model. */
+/* A policy that misbehaves as $BRIM_BAD says: "on_step:loop:2" loops when on_step is called after step 2 or later.
+ * Without the variable, it decides nothing. The bad dataset and the bad model use the same syntax. */
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "bad.h"
 
-/* Stands for a library that is gone when its handler has run. */
+/* Stands for a library that is unloaded once its handler has run. */
 static void on_exit_called(void)
 {
   fputs("a handler of exit() has run\n", stderr);
@@ -42,7 +42,7 @@ static brim_status choose_device(void *self, const brim_device_query *q, brim_pl
   return bad_names("choose_device") ? bad_in("choose_device", 0) : BRIM_ENOTSUP;
 }
 
-/* What the choice of a plan can be wrong in. */
+/* The ways in which a chosen plan can be wrong. */
 static void spoil(const char *hook, const brim_plan_query *q, brim_plan_choice *plan)
 {
   plan->micro_batch = q->micro_batch[q->micro_batch_count - 1];
@@ -55,7 +55,7 @@ static void spoil(const char *hook, const brim_plan_query *q, brim_plan_choice *
   if (bad_is(hook, "latin")) brim_reason(plan->reason, "caf\xe9");
 }
 
-/* A child, and waits for its end; the decision is left to the next. */
+/* Starts a child and waits for its end; abstains from the decision. */
 static brim_status fork_child(brim_plan_choice *out)
 {
   int status = 0;
@@ -103,7 +103,7 @@ static brim_status on_boundary(void *self, const brim_memory_view *memory, brim_
   return bad_in("on_boundary", memory->step);
 }
 
-/* A good one: half a minute from a look to the next, by both clocks. */
+/* A valid policy: half a minute passes between two steps, by both clocks. */
 static brim_status step_rarely(const brim_step_view *view, brim_step_plan *out)
 {
   static double looked, clock;
@@ -116,7 +116,7 @@ static brim_status step_rarely(const brim_step_view *view, brim_step_plan *out)
   return BRIM_OK;
 }
 
-/* A good one too: says what it sees at this step, once. */
+/* Another valid policy: reports its view at this step, once. */
 static brim_status tell_view(const brim_step_view *view, brim_step_plan *out)
 {
   static double first = -1;

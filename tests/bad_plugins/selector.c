@@ -1,11 +1,11 @@
-/* A selector that behaves badly where $BRIM_BAD says, as the bad policy does. Without it, it takes the clients in the
- * order of their numbers, from one on that its state counts. */
+/* A selector that misbehaves as $BRIM_BAD says, like the bad policy. Without the variable, it takes the clients in the
+ * order of their numbers, beginning with the one that its state counts. */
 #include "bad.h"
 
 static brim_status create(const void *params, void **self)
 {
   (void)params;
-  BRIM_TRY(bad_in("create", 0)); /* then there is nothing to destroy */
+  BRIM_TRY(bad_in("create", 0)); /* there is nothing to destroy then */
   *self = calloc(1, 16);
   return BRIM_OK;
 }
@@ -22,7 +22,7 @@ static void state(const void *self, const brim_clients *clients, int64_t *own, i
   *of_client = bad_is("state", "negative") ? -1 : 1;
 }
 
-/* One that is away, if one is. */
+/* Selects a client that is away, if there is one. */
 static void select_away(const brim_selection_query *q, brim_selection *out)
 {
   int64_t k = 0;
@@ -30,7 +30,7 @@ static void select_away(const brim_selection_query *q, brim_selection *out)
   if (k < q->clients->count) out->client[0] = k;
 }
 
-/* What is no answer. */
+/* Writes memory outside of the answer. */
 static void write_elsewhere(const brim_selection_query *q, brim_selection *out)
 {
   static int64_t own[1000];
@@ -39,7 +39,7 @@ static void write_elsewhere(const brim_selection_query *q, brim_selection *out)
   if (bad_is("select", "pointer")) out->client = own;
 }
 
-/* Where it begins: at what its state counts; what it counts itself is bad. */
+/* The first client: the count in its state; a count of its own is the fault. */
 static int64_t find_first(int64_t *self, const brim_selection_query *q)
 {
   static int64_t calls;

@@ -1,9 +1,9 @@
-/* Times attention and its gradient on the cpu backend, beside what the processor can do at most:
+/* Times attention and its gradient on the cpu backend, compared with the processor's peak:
  *
- *     bench_attention [threads [causal [isa]]]        default: 0 (all), 0, auto
+ *   bench_attention [threads [causal [isa]]]        default: 0 (all), 0, auto
  *
- * For N=4, T=S=512, 12 heads of 64: least milliseconds of RUNS runs, GFLOP/s, and how many times the floor it takes:
- * the time of its multiply-adds at the processor's measured peak. */
+ * For N=4, T=S=512, 12 heads of 64: least milliseconds of RUNS runs, GFLOP/s, and the ratio to the floor: the time of
+ * its multiply-adds at the processor's measured peak. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,10 +1,11 @@
-/* Times every operation of a training step of the cnn on the cpu backend, in the places where the plan puts them,
- * beside what the processor can do at most:
+/* Times every operation of a training step of the cnn on the cpu backend, at the places in the plan, compared with
+ * the processor's peak:
  *
- *     bench_cpu [threads [batch [isa [fuse]]]]        default: 0 (all), 128, auto, all (of all, none)
+ *   bench_cpu [threads [batch [isa [fuse]]]]        default: 0 (all), 128, auto, all (of all, none)
  *
- * A row is an operation: median and least milliseconds of RUNS steps; of the least, GFLOP/s, GB/s of its tensors, each
- * read or written once. Above 100 % of the triad's GB/s means that a tensor was still in the cache. */
+ * Each row is an operation: median and least milliseconds of RUNS steps; for the least, GFLOP/s and GB/s of its
+ * tensors, each read or written once. More than 100 % of the triad's GB/s means that a tensor was still in the
+ * cache. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,7 @@
 #define RUNS 21
 #define NODES_MAX 128
 
-/* ---- what the processor can do ---- */
+/* ---- the processor's peak ---- */
 
 typedef struct triad {
   float *a, *b, *c;
@@ -108,7 +109,7 @@ static int by_value(const void *a, const void *b)
   return (x > y) - (x < y);
 }
 
-/* Inputs lie in memory that later operations use again. */
+/* Inputs lie in memory that later operations reuse. */
 static void load(brim_exec *exec, const brim_program *p, int64_t batch)
 {
   const size_t count = (size_t)batch * 28 * 28;

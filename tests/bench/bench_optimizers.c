@@ -1,8 +1,8 @@
-/* Times the update of one large matrix by every optimizer on the cpu backend, beside what memory gives:
+/* Times the update of one large matrix by every optimizer on the cpu backend, compared with the memory's bandwidth:
  *
- *     bench_optimizers [threads [isa]]        default: 0 (all), auto
+ *   bench_optimizers [threads [isa]]        default: 0 (all), auto
  *
- * Bytes are those of the update's tensors, each read or written once; a row has the least milliseconds of RUNS. */
+ * Bytes are those of the update's tensors, each read or written once; each row has the least milliseconds of RUNS. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,7 +51,7 @@ static double memory_gbs(int threads)
   for (int i = 0; i < threads; i++) c[i] = (copied){calloc(count, 4), calloc(count, 4), count};
   for (int k = 0; k < 6; k++) {
     const double ms = timed(threads, run_copy, (char *)c, sizeof c[0]);
-    if (k > 0 && ms < best) best = ms; /* the first touches the pages */
+    if (k > 0 && ms < best) best = ms; /* the first run touches the pages */
   }
   for (int i = 0; i < threads; i++) {
     free(c[i].to);

@@ -1,5 +1,5 @@
-/* Times how long a graph of a thousand forward operations takes to build, to differentiate, to plan for the cpu backend
- * and to find out what to recompute: the least of RUNS, in milliseconds. */
+/* Times building, differentiating, planning for the cpu backend and choosing recompute for a graph of a thousand
+ * forward operations: the least of RUNS, in milliseconds. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>

@@ -1,13 +1,13 @@
-/* What recompute costs in time: real steps on the cpu backend, of deep models and of vit, with memory.recompute=none
- * and with auto within a share of the activations, in turn:
+/* Measures the time that recompute costs: real steps on the cpu backend, of deep models and of vit, with
+ * memory.recompute=none and with auto within a share of the activations, in turn:
  *
- *     bench_recompute [rounds [batch [share]]]        default: 15, 8, 0.3333
+ *   bench_recompute [rounds [batch [share]]]        default: 15, 8, 0.3333
  *
- * Activations are all that is not persistent: with their gradients and scratch. Predicted is what the device profile
- * makes of both programs, from timings of this run; measured is the processor's time of the one thread, since a clock
- * counts what others do meanwhile: each round runs some steps of one plan and then of the other, and a ratio is of a
- * round: the median and the middle half are printed, and the ratio of the least times. What both have learned must be
- * the same bits. */
+ * Activations are everything that is not persistent, including their gradients and scratch. The predicted time comes
+ * from the device profile for both programs, measured in this run; the measured time is the processor time of the one
+ * thread, as a clock includes other load. Each round runs some steps of one plan and then of the other, and gives a
+ * ratio; the median and the middle half are printed, and the ratio of the least times. Both must train to the same
+ * bits. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@
 #include "unit/recompute_models.h"
 
 #define ROUNDS_MAX 200
-#define ROUND_SECONDS 0.1 /* that the steps of one plan take in a round, about */
+#define ROUND_SECONDS 0.1 /* approximate time of one plan's steps in a round */
 #define VIT "{depth: 12, width: 96, heads: 3, dropout: 0.1}"
 #define VIT_SIDE 28
 
@@ -31,7 +31,7 @@ typedef struct setting {
   double share;
 } setting;
 
-/* A plan on the device, with what it has run. */
+/* A plan on the device, and its measurements. */
 typedef struct run {
   brim_plan *plan;
   brim_exec *exec;
@@ -149,7 +149,7 @@ static int compare_doubles(const void *x, const void *y)
   return (a > b) - (a < b);
 }
 
-/* Sorts; the value that a share of the others is below. */
+/* Sorts the values; returns the one below which a share of the others lies. */
 static double quantile(double *value, int count, double share)
 {
   qsort(value, (size_t)count, sizeof *value, compare_doubles);

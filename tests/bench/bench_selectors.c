@@ -1,5 +1,5 @@
-/* How long a round of selectors takes, to be run by hand: bench_selectors [clients [ID...]]. Half of the clients were
- * seen; a hundred are selected; the fastest of five rounds counts. */
+/* Times a round of each selector, to be run by hand: bench_selectors [clients [ID...]]. Half of the clients were seen
+ * before; a hundred are selected; the fastest of five rounds counts. */
 #include <inttypes.h>
 #include <math.h>
 #include <setjmp.h>
@@ -22,7 +22,7 @@ static double uniform(int64_t client, uint32_t stream)
   return brim_uniform(brim_random4(1, BRIM_STREAM_DATA, stream, (uint64_t)client, 0).v[0]);
 }
 
-/* As losses of a model would be, without the time that a model takes. */
+/* Losses like a model's, without the model's time. */
 static brim_status answer(const brim_selection_query *q, const int64_t *client, int64_t count, float *out)
 {
   for (int64_t i = 0; i < count; i++) out[i] = (float)uniform(client[i], 20 + (uint32_t)q->round);
@@ -63,7 +63,7 @@ static void fill(brim_clients *c, int64_t count, uint32_t needs)
                       .accuracy = real + 5 * n};
 }
 
-/* Of rounds 10 to 14; fedcor has then seen changes of losses, in rounds before that are not timed. */
+/* Times rounds 10 to 14; by then fedcor has seen changes of losses, in rounds that are not timed. */
 static double fastest(const loaded *selector, brim_selection_query *q)
 {
   const brim_selector_ops *ops = selector->plugin->ops;

@@ -1,4 +1,4 @@
-/* What a processor can do: the clock and the peak of multiply-adds, for the programs that time kernels. */
+/* The processor's peak: the clock and the rate of multiply-adds, for the programs that time kernels. */
 #ifndef TESTS_BENCH_PEAK_H
 #define TESTS_BENCH_PEAK_H
 #include <pthread.h>
@@ -14,7 +14,7 @@ static double now_ms(void)
   return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
-/* The peak counts at full optimization and with fused multiply-adds, also where the bench is built without. */
+/* The peak is measured at full optimization and with fused multiply-adds, even if the bench is built without them. */
 #ifdef __clang__
 #define PEAK(isa) __attribute__((target(isa)))
 #else
@@ -26,7 +26,7 @@ static double now_ms(void)
   typedef float vector __attribute__((vector_size(lanes * 4)));                                                        \
   vector sum[12];                                                                                                      \
   const vector a = (vector){0} + 0.999f, b = (vector){0} + 0.001f;                                                     \
-  for (int k = 0; k < 12; k++) sum[k] = (vector){0} + (float)k; /* all different, or they would be merged */           \
+  for (int k = 0; k < 12; k++) sum[k] = (vector){0} + (float)k; /* all different, so that they are not merged */       \
   for (long i = 0; i < FMA_ROUNDS; i++) {                                                                              \
     for (int k = 0; k < 12; k++) sum[k] = sum[k] * a + b;                                                              \
     __asm__ volatile("");                                                                                              \

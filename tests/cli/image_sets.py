@@ -1,4 +1,4 @@
-"""Small data sets in the formats that people have on disk: pictures as PNG files, MATLAB's lists, CIFAR's records."""
+"""Small data sets in common on-disk formats: PNG pictures, MATLAB lists, CIFAR records."""
 
 import random
 import struct
@@ -6,7 +6,7 @@ import zlib
 
 
 def png(rows, columns, pixel):
-    """pixel(y, x): red, green and blue."""
+    """pixel(y, x) returns red, green and blue."""
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
@@ -16,7 +16,7 @@ def png(rows, columns, pixel):
 
 
 def progressive_jpeg(rows, columns):
-    """Gray all over, in one progressive scan, of a bit a block: all differences of blocks are 0."""
+    """A uniformly gray picture in one progressive scan with one bit a block: every DC difference is 0."""
     def marker(kind, data):
         return bytes([0xFF, kind]) + struct.pack(">H", len(data) + 2) + data
 
@@ -29,12 +29,12 @@ def progressive_jpeg(rows, columns):
 
 
 def colour_of(label):
-    """For 27 classes."""
+    """Distinct colours for 27 classes."""
     return [30 + 80 * (label // 3**k % 3) for k in range(3)]
 
 
 def picture(label, seed, side=(12, 24)):
-    """Of random size; its colour tells the class."""
+    """A picture of random size whose colour shows the class."""
     draw = random.Random(f"{label} {seed}")
     colour = [c + draw.randrange(20) for c in colour_of(label)]
     return png(draw.randint(*side), draw.randint(*side), lambda y, x: [c + draw.randrange(40) for c in colour])
@@ -52,7 +52,7 @@ def write_folder(folder, classes=("daisy", "rose", "tulip"), **counts):
 
 
 def mat(packed=False, **variables):
-    """A file of MATLAB 5 with rows of numbers, as unsigned 16 bit; packed: each compressed, as MATLAB writes them."""
+    """A MATLAB 5 file with rows of 16-bit unsigned numbers; packed: each is compressed, as MATLAB writes them."""
     def element(kind, data):
         return struct.pack("<II", kind, len(data)) + data + b"\0" * (-len(data) % 8)
 
@@ -65,7 +65,8 @@ def mat(packed=False, **variables):
 
 
 def write_flowers(folder, classes=4, count=40):
-    """flowers102: every second picture is to be trained on, the others are tested on but for the last four."""
+    """flowers102: every second picture is in the training split; the others, except the last four, are in the test
+    split."""
     (folder / "jpg").mkdir(parents=True)
     labels = [i // 2 % classes + 1 for i in range(count)]
     for i, label in enumerate(labels):
@@ -77,7 +78,7 @@ def write_flowers(folder, classes=4, count=40):
 
 
 def write_birds(folder, classes=4, count=40):
-    """cub200: a bird in the middle of each picture, on a ground that tells nothing."""
+    """cub200: a bird in the middle of each picture, on a background that carries no information."""
     (folder / "images").mkdir(parents=True)
     lists = {"images": [], "image_class_labels": [], "train_test_split": [], "bounding_boxes": [],
              "classes": [f"{k + 1} {k + 1:03}.Bird_{k}" for k in range(classes)]}
@@ -97,7 +98,7 @@ def write_birds(folder, classes=4, count=40):
 
 
 def records(labels, names, seed):
-    """CIFAR's: labels(i) are the bytes in front of each picture; the first one tells its colours."""
+    """CIFAR records: labels(i) returns the bytes before each picture; the first byte determines its colours."""
     draw = random.Random(seed)
     out = b""
     for i in range(names):

@@ -1,4 +1,4 @@
-"""Jobs of several ranks, started by mpirun as a user of a cluster starts them."""
+"""Jobs of several ranks, started by mpirun as on a cluster."""
 
 import os
 import pathlib
@@ -24,7 +24,7 @@ class Ranks(Case):
         return process
 
     def ranks(self, ranks, run, *overrides, status=0, env=None, program=BINARY):
-        """`brim train` into the folder `run` by so many ranks."""
+        """Runs `brim train` on `ranks` ranks, into the folder `run`."""
         process = self.start_ranks(ranks, "train", f"run.dir={run}", *overrides, env=env, program=program)
         out, err = process.communicate(timeout=HANG_SECONDS)
         result = Result(process.args[1:], process.returncode, out, err)

@@ -1,7 +1,7 @@
-"""What the tests of the command line share: running brim, reading what it leaves, and writing small IDX files.
+"""Helpers of the command-line tests: run brim, read its output files, write small IDX files.
 
-The program under test is $BRIM_BINARY. Every test has a folder of its own, which is the working directory of what it
-runs and is deleted afterwards."""
+The program under test is $BRIM_BINARY. Each test gets a temporary folder, which is the working directory of the
+programs it runs."""
 
 import gzip
 import json
@@ -22,10 +22,10 @@ FULL = os.environ.get("BRIM_TEST_TIER", "full") == "full"  # all cases, however 
 FAULT_SHIM = os.environ.get("BRIM_FAULT_SHIM", "")
 FASHION = pathlib.Path(os.environ.get("BRIM_FASHION_MNIST", "/usr/share/datasets/fashion-mnist"))
 
-# Exit statuses, as `brim --help` says them.
+# Exit statuses, as listed by `brim --help`.
 DONE, USAGE, LOAD, NO_FIT, FAILED, INTERRUPTED = 0, 2, 3, 4, 5, 6
 
-# A network and data small enough that the program's start is most of a run. Plans say no times of this machine.
+# A network and data so small that starting the program is most of a run. Plans contain no times of this machine.
 SMALL = ["model=mlp", "model.hidden=[16]", "dataset=synthetic", "dataset.shape=[1,8,8]", "dataset.train_count=256",
          "dataset.test_count=64", "training.batch_size=128", "backend.threads=1", "memory.timing=false"]
 # The same with the convolutional network.
@@ -39,20 +39,20 @@ SUMMARY_KEYS = ["status", "steps", "train_loss", "test_loss", "test_accuracy", "
                 "rss_bytes", "rss_peak_bytes", "first_step_seconds", "wall_seconds", "queue_seconds",
                 "retries"]
 
-signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup(1) has it ignored, and brim leaves it so
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup(1) ignores SIGHUP, and brim keeps that setting
 
-# A run that goes on until something ends it, and writes nothing meanwhile.
+# A run that trains until a signal ends it, and writes nothing meanwhile.
 ENDLESS = ["training.steps=0", "training.epochs=1000000", "training.eval_every_steps=1000000",
            "training.checkpoint_every_steps=1000000"]
-HANG_SECONDS = 800  # ends what hangs; no test may come near it, on however slow or busy a machine
+HANG_SECONDS = 800  # limit for a process that hangs; no test may come near it, even on a slow or busy machine
 
-# What a clock makes of records of metrics.jsonl, and what depends on how many clients train at a time.
+# Fields of metrics.jsonl that depend on a clock, or on the number of clients that train at a time.
 TIMED = ["samples_per_second", "tokens_per_second", "seconds", "selection_seconds", "device_bytes",
          "device_peak_bytes", "rss_bytes"]
 
 
 class Result:
-    """How a run of brim ended."""
+    """The exit status and output of a brim process."""
 
     def __init__(self, argv, status, out, err):
         self.argv, self.status, self.out, self.err = argv, status, out, err
@@ -62,7 +62,7 @@ class Result:
 
 
 class Case(unittest.TestCase):
-    """A test with a folder of its own."""
+    """A test with a temporary folder."""
 
     maxDiff = None
 
@@ -76,8 +76,8 @@ class Case(unittest.TestCase):
         shutil.rmtree(self.folder)
 
     def start(self, *argv, env=None, ignoring=None, out=subprocess.PIPE):
-        """Starts brim and does not wait. `ignoring`: a signal that it finds ignored; `out`: where its standard output
-        goes."""
+        """Starts brim without waiting. `ignoring`: a signal that it inherits as ignored; `out`: the file for its
+        standard output."""
         environment = {**os.environ, "LC_ALL": "C.UTF-8", "BRIM_CLAIMS_DIR": str(self.folder / "claims"),
                        "XDG_CACHE_HOME": str(self.folder / "cache"), **(env or {})}
         process = subprocess.Popen([BINARY, *map(str, argv)], cwd=self.folder, env=environment, text=True,
@@ -100,7 +100,7 @@ class Case(unittest.TestCase):
         return result
 
     def until(self, condition, *processes, what="the event"):
-        """Waits for an event: until condition() holds. None of the processes may end before."""
+        """Waits until condition() holds. Fails if one of the processes ends first."""
         deadline = time.monotonic() + HANG_SECONDS
         while not condition():
             for process in processes:
@@ -110,25 +110,25 @@ class Case(unittest.TestCase):
             time.sleep(0.005)
 
     def has_begun(self, run):
-        """The run has placed its arena."""
+        """True if the run has placed its arena."""
         return (self.folder / run / "events.jsonl").exists()
 
     def hold(self, run, *words, env=None):
-        """A run that has placed its arena, and goes on until it is ended."""
+        """A run that has placed its arena and trains until it is ended."""
         process = self.start("train", f"run.dir={run}", *words, *ENDLESS, env=env)
         self.until(lambda: self.has_begun(run), process)
         return process
 
     def brim(self, *argv, status=DONE, env=None):
-        """Runs brim to its end, which must be with `status` (None: any)."""
+        """Runs brim to its end and checks that it exits with `status` (None: any)."""
         return self.finish(self.start(*argv, env=env), status)
 
     def train(self, run, *overrides, status=DONE, env=None):
-        """`brim train` into the folder `run`."""
+        """Runs `brim train` into the folder `run`."""
         return self.brim("train", f"run.dir={run}", *overrides, status=status, env=env)
 
     def brim_as_user(self, *argv, status=DONE):
-        """Runs brim without root's right to read and write everything."""
+        """Runs brim without root's permission to read and write everything."""
         if os.geteuid() != 0:
             return self.brim(*argv, status=status)
         for folder in (self.folder, *pathlib.Path(BINARY).parents):
@@ -140,7 +140,7 @@ class Case(unittest.TestCase):
                                    stderr=subprocess.PIPE)
         return self.finish(process, status)
 
-    # ---- what a run leaves ----
+    # ---- files of a run ----
 
     def read(self, *parts):
         return self.folder.joinpath(*parts).read_text(encoding="utf-8")
@@ -155,11 +155,11 @@ class Case(unittest.TestCase):
         return [json.loads(line) for line in self.read(run, name).splitlines()]
 
     def events(self, run):
-        """What happened; what policies were shown is left out."""
+        """Events, without the ones that record the inputs of policies."""
         return [record["event"] for record in self.records(run, "events.jsonl") if record["event"] != "seen"]
 
     def steps(self, run):
-        """Numbers of the checkpoints that are there."""
+        """Step numbers of the checkpoints in the folder."""
         folder = self.folder / run / "checkpoints"
         if not folder.exists():
             return []
@@ -169,7 +169,7 @@ class Case(unittest.TestCase):
         return self.folder / run / "checkpoints" / f"step-{step:08d}"
 
     def tree(self, *parts):
-        """All there is below a folder, with the files' bytes."""
+        """All paths below a folder, with the bytes of files."""
         root = self.folder.joinpath(*parts)
         return {str(path.relative_to(root)): path.read_bytes() if path.is_file() else None
                 for path in root.rglob("*")}
@@ -182,7 +182,7 @@ class Case(unittest.TestCase):
                 self.fail(f"{a} and {b} differ {context}{detail}")
 
     def assert_same_records(self, run, other):
-        """metrics.jsonl says the same, but for what a clock made."""
+        """Asserts that metrics.jsonl is the same, apart from fields that depend on a clock."""
         def timeless(records):
             return [{key: value for key, value in r.items() if key not in TIMED} for r in records]
         self.assertEqual(timeless(self.records(run)), timeless(self.records(other)))
@@ -190,7 +190,7 @@ class Case(unittest.TestCase):
     # ---- errors ----
 
     def assert_error(self, result, *parts):
-        """It failed with a message for users that has all the parts."""
+        """Asserts that brim failed with an error message that has all its parts."""
         self.assertIn("error: ", result.err, result)
         for part in parts:
             self.assertIn(str(part), result.err, result)
@@ -203,7 +203,7 @@ def idx(array_bytes, *dims, magic=None):
 
 
 def write_idx_dataset(folder, train=96, test=32, rows=8, classes=10, compress=False):
-    """A small MNIST-like folder whose images show their label: a bright bar at a place of its own."""
+    """A small MNIST-like folder; each image shows its label as a bright bar at a position of its own."""
     folder.mkdir(parents=True, exist_ok=True)
     for stem, count in (("train", train), ("t10k", test)):
         labels = bytes(i % classes for i in range(count))

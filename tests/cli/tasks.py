@@ -1,4 +1,4 @@
-"""What test_tasks.py trains against PyTorch's numbers, and make_tasks.py makes them of."""
+"""The cases that test_tasks.py trains, and from which make_tasks.py computes PyTorch's numbers."""
 
 import os
 import pathlib
@@ -28,7 +28,7 @@ GOLDEN = {
 
 
 def words_of(name, command):
-    """The command line of a case: a step of all samples."""
+    """The command line of a case; one step takes all samples."""
     case = GOLDEN[name]
     words = [command, "dataset=synthetic", "optimizer=sgd", "optimizer.momentum=0.9", "optimizer.weight_decay=0",
              "schedule=constant",

@@ -1,4 +1,4 @@
-"""safetensors files in plain Python: what tests read of exports, and write as downloads would be."""
+"""safetensors files in plain Python: reads exports, and writes files as published models have them."""
 
 import array
 import json
@@ -8,7 +8,7 @@ CODES = {"I32": "i", "F32": "f", "F64": "d", "BF16": "H", "F16": "H", "I64": "q"
 
 
 def read(path):
-    """Name -> (type, shape, numbers as they are kept), and the metadata."""
+    """Returns {name: (type, shape, stored numbers)} and the metadata."""
     data = path.read_bytes()
     size = struct.unpack("<Q", data[:8])[0]
     header = json.loads(data[8:8 + size])
@@ -22,7 +22,7 @@ def read(path):
 
 
 def write(path, tensors, metadata=None):
-    """The same the other way round."""
+    """The inverse of read()."""
     header, data = {}, b""
     if metadata:
         header["__metadata__"] = metadata
@@ -37,7 +37,7 @@ def write(path, tensors, metadata=None):
 
 
 def write_shards(folder, tensors):
-    """Two files and an index, as Hugging Face cuts large models."""
+    """Writes two files and an index, as Hugging Face splits large models."""
     names = list(tensors)
     parts = {"model-00001-of-00002.safetensors": names[::2], "model-00002-of-00002.safetensors": names[1::2]}
     for part, own in parts.items():
@@ -47,6 +47,6 @@ def write_shards(folder, tensors):
 
 
 def transposed(tensor):
-    """A matrix the other way round."""
+    """The transpose of a matrix."""
     kind, (rows, columns), values = tensor
     return kind, [columns, rows], [values[r * columns + c] for c in range(columns) for r in range(rows)]

@@ -1,4 +1,4 @@
-"""What plugins and programs that were built long ago rely on: kept binaries, and the symbols of libbrim.so."""
+"""Binary compatibility: plugins built for older versions, and the symbols of libbrim.so."""
 
 import json
 import pathlib
@@ -19,7 +19,7 @@ RUN = ["model=kept", "dataset=kept", "policy=kept", "training.batch_size=auto", 
 
 @unittest.skipUnless(platform.machine() == "x86_64", "the kept plugins are for x86-64")
 class Kept(Case):
-    """tests/abi/kept: a model and a data set of ABI 1.0, a policy of 1.3, as they were built then."""
+    """tests/abi/kept: a model and a data set built for ABI 1.0, and a policy built for 1.3."""
 
     def test_they_are_listed_with_their_abi(self):
         for name, abi in (("model/kept", "1.0"), ("dataset/kept", "1.0"), ("policy/kept", "1.3")):
@@ -38,13 +38,13 @@ class Kept(Case):
         result = self.brim(*KEPT, "plan", *RUN, "model.width=65", status=2)
         self.assertIn("model.width", result.err)
         plan = json.loads(self.brim(*KEPT, "plan", *RUN, "model.hidden=[3]", "--json").out)
-        # convolution, norm, 128 values to 3, 3 to 4 classes
+        # convolution, norm, 128 values to 3, 3 values to 4 classes
         self.assertEqual(plan["parameters"], (9 + 1) * 8 + 2 * 8 + (128 + 1) * 3 + (3 + 1) * 4)
 
 
 @unittest.skipUnless(shutil.which("readelf"), "readelf is not here")
 class Symbols(Case):
-    def test_the_library_exports_what_the_list_says(self):
+    def test_the_library_exports_the_listed_symbols(self):
         library = pathlib.Path(BINARY).parent.parent / "lib" / "libbrim.so.0"
         text = subprocess.run(["readelf", "--dyn-syms", "--wide", library], check=True, text=True,
                               stdout=subprocess.PIPE).stdout

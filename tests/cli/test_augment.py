@@ -1,4 +1,4 @@
-"""Augmentations as plugins: of the core and from outside, in training."""
+"""Augmentation plugins in training: the built-in ones and one from outside the tree."""
 
 import os
 import pathlib
@@ -41,7 +41,7 @@ class Augment(Case):
         file.write_text(text.replace("id: [cutmix]", "id: [cutmix, erase]"))
         self.assert_error(self.brim("train", "--resume", "run", status=USAGE), "augmentation.id")
 
-    def test_what_mixes_does_not_go_with_clients(self):
+    def test_mixing_augmentations_are_refused_with_clients(self):
         result = self.brim("config", *RUN[:-1], "total_clients=4", "rounds=1", "augmentation=cutmix", status=USAGE)
         self.assert_error(result, "'augmentation' does not go with total_clients=4: a sample's partner may belong to "
                                   "another client")

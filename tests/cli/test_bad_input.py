@@ -1,4 +1,4 @@
-"""What comes from outside is wrong: a clear message, the right exit status, and nothing half-written."""
+"""Wrong input: a clear message, the right exit status, and no partial files."""
 
 import gzip
 import json
@@ -19,7 +19,7 @@ class Dataset(Case):
         self.labels = self.data / "train-labels-idx1-ubyte"
 
     def refused(self, *parts, status=LOAD):
-        """Training and planning it fail with the message, and training leaves no folder."""
+        """Asserts that training and planning fail with the message, and that training leaves no folder."""
         result = self.train("run", *idx_overrides("data"), status=status)
         self.assert_error(result, *parts)
         self.assertFalse((self.folder / "run").exists())
@@ -37,7 +37,7 @@ class Dataset(Case):
 
     def test_gzip_with_a_changed_byte(self):
         packed = bytearray(gzip.compress(self.images.read_bytes()))
-        packed[len(packed) - 6] ^= 1  # of the checksum
+        packed[len(packed) - 6] ^= 1  # a bit of the checksum
         self.images.unlink()
         (self.data / "train-images-idx3-ubyte.gz").write_bytes(packed)
         self.refused("train-images-idx3-ubyte.gz", "damaged")
@@ -107,7 +107,7 @@ class Dataset(Case):
         self.assert_error(result, "validation_fraction")
 
     @unittest.skipUnless(FASHION.is_dir(), "Fashion-MNIST is not installed")
-    def test_debians_package_is_named_when_it_is_not_there(self):
+    def test_a_missing_debian_package_is_named(self):
         result = self.train("run", "dataset=fashion_mnist", f"dataset.path={FASHION}-gone", status=LOAD)
         self.assert_error(result, "dataset-fashion-mnist")
 
@@ -135,13 +135,13 @@ class RunFolder(Case):
 
 @unittest.skipIf(SANITIZED or not FAULT_SHIM, "the shim and a sanitizer cannot both be preloaded")
 class FullDisk(Case):
-    """The disk takes so many bytes and no more."""
+    """The disk has room for a given number of bytes."""
 
     def shim(self, **more):
         return {"LD_PRELOAD": FAULT_SHIM, **more}
 
     def test_while_checkpointing(self):
-        # A checkpoint takes about 14 kB. The disk fills in the third one, at different places.
+        # A checkpoint takes about 14 kB. The disk fills up while the third one is written, at different positions.
         overrides = [*SMALL, "training.steps=40", "training.checkpoint_every_steps=10", "training.keep_checkpoints=9",
                      "observe.log_every_steps=100"]
         self.train("whole", *overrides)
@@ -152,7 +152,7 @@ class FullDisk(Case):
                 env = self.shim(BRIM_FILES_FOLDER=f"/{run}/checkpoints/", BRIM_FILES_FULL_AFTER=int(size * (2 + share)))
                 result = self.train(run, *overrides, status=FAILED, env={k: str(v) for k, v in env.items()})
                 self.assert_error(result, "No space left on device", "step 30 was not written",
-                                  "earlier ones are as they were")
+                                  "earlier ones are unchanged")
                 self.assertEqual(self.steps(run), [10, 20])
                 names = sorted(path.name for path in (self.folder / run / "checkpoints").iterdir())
                 self.assertEqual(names, ["last", "step-00000010", "step-00000020"], "nothing half-written is left")
@@ -161,7 +161,7 @@ class FullDisk(Case):
                 summary = self.summary(run)
                 self.assertEqual(summary["status"], "failed")
                 self.assertIn("No space left on device", summary["error"])
-                # and when there is room again it goes on
+                # and the run resumes when there is room again
                 self.brim("train", "--resume", run)
                 self.assert_same_checkpoint("whole", run, 40)
 
@@ -181,7 +181,7 @@ class FullDisk(Case):
 
 
 class Checkpoint(Case):
-    """Checkpoints that were damaged, or are of something else."""
+    """Checkpoints that are damaged or belong to another run."""
 
     OVERRIDES = [*SMALL, "training.checkpoint_every_steps=5", "training.keep_checkpoints=9"]
 
@@ -205,7 +205,7 @@ class Checkpoint(Case):
         for step, (name, how) in zip((10, 15, 20), damages):
             self.spoil(step, name, how)
         result = self.brim("train", "--resume", "run")
-        self.assertEqual(result.err.count("warning: a checkpoint is passed over"), 3, result)
+        self.assertEqual(result.err.count("warning: skipping a checkpoint"), 3, result)
         for name, _ in damages:
             self.assertIn(name, result.err)
         self.assertIn("after step 5 of 20", result.out)
@@ -226,7 +226,7 @@ class Checkpoint(Case):
         self.assertEqual(self.tree("run", "checkpoints"), before)
 
     def put_in_place(self, other):
-        """The checkpoint of another run in place of this one's newest."""
+        """Replaces the newest checkpoint with the one of another run."""
         folder = self.checkpoint("run", 20)
         for path in self.checkpoint(other, 20).iterdir():
             (folder / path.name).write_bytes(path.read_bytes())
@@ -262,7 +262,7 @@ class Checkpoint(Case):
 
 
 class NotFiles(Case):
-    """Pipes and links where files should be: nothing waits for a pipe's other end, or writes through a link."""
+    """Pipes and links in the place of files: brim must not wait for a pipe's other end or write through a link."""
 
     def put_pipe(self, *parts):
         path = self.folder.joinpath(*parts)
@@ -305,13 +305,13 @@ class NotFiles(Case):
         self.put_pipe(profile)
         self.assertIn("it is not a file", self.brim("plan", *words, status=None).err)
 
-    def test_links_in_a_folder_that_somebody_prepared(self):
+    def test_links_in_a_prepared_folder(self):
         (self.folder / "mine").write_text("mine")
         for name, status in ((".lock", FAILED), ("events.jsonl", FAILED), (".config.yaml.tmp", DONE)):
             with self.subTest(name):
                 (self.folder / "run").mkdir()
                 if name != ".lock":
-                    (self.folder / "run/.lock").write_text("")  # as of a run that ended before it began
+                    (self.folder / "run/.lock").write_text("")  # as a run leaves it that ended before its first step
                 (self.folder / "run" / name).symlink_to("../mine")
                 result = self.train("run", *SMALL, "training.steps=1", status=status)
                 if status != DONE:

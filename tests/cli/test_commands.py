@@ -1,4 +1,4 @@
-"""The commands themselves: help, wrong words, looking before running, exit statuses."""
+"""Commands: help, mistyped words, plan before train, exit statuses."""
 
 import json
 import os
@@ -40,7 +40,7 @@ class Help(Case):
 
 
 class WrongWords(Case):
-    def test_unknown_command_is_told_with_the_nearest(self):
+    def test_unknown_command_suggests_the_nearest(self):
         result = self.brim("trian", status=USAGE)
         self.assert_error(result, "unknown command 'trian'", "did you mean 'brim train'?")
 
@@ -49,11 +49,11 @@ class WrongWords(Case):
         self.assert_error(result, "unknown command 'xylophone'")
         self.assertNotIn("did you mean", result.err)
 
-    def test_unknown_option_is_told_with_the_nearest(self):
+    def test_unknown_option_suggests_the_nearest(self):
         result = self.brim("train", "--resumee", "x", status=USAGE)
         self.assert_error(result, "unknown option '--resumee'", "did you mean '--resume'?")
 
-    def test_unknown_option_with_a_value_is_told_with_the_nearest(self):
+    def test_unknown_option_with_a_value_suggests_the_nearest(self):
         result = self.brim("train", "--resum=runs/a", status=USAGE)
         self.assert_error(result, "unknown option '--resum=runs/a'", "did you mean '--resume'?")
 
@@ -81,7 +81,7 @@ class WrongWords(Case):
         self.assert_error(result, "unknown key 'optimizer.lrr'", "argument 2: optimizer.lrr=1e-4",
                           "did you mean 'optimizer.lr'?")
 
-    def test_all_errors_are_told_at_once(self):
+    def test_all_errors_are_reported_together(self):
         result = self.brim("train", "dataset=synthetic", "training.batch_size=0", "training.epoch=3", "seed=x",
                            status=USAGE)
         self.assert_error(result, "training.batch_size", "training.epoch", "seed")
@@ -91,7 +91,7 @@ class WrongWords(Case):
         result = self.brim("train", "model=cnnn", status=USAGE)
         self.assert_error(result, "no option 'cnnn' in group 'model'", "cnn", "mlp")
 
-    def test_an_option_whose_plugin_is_missing_says_what_was_found(self):
+    def test_an_option_with_a_missing_plugin_lists_those_found(self):
         option = self.folder / "model" / "mine.yaml"
         option.parent.mkdir()
         option.write_text("id: nobody\n")
@@ -124,7 +124,7 @@ class Plan(Case):
         self.assertEqual(sizes, sorted(set(sizes)))
         self.assertGreater(len(sizes), 5)
 
-    def test_parameters_and_moments_are_what_arithmetic_says(self):
+    def test_parameters_and_moments_have_the_computed_sizes(self):
         plan = json.loads(self.brim("plan", "--json", "model=cnn", "dataset=synthetic", "optimizer=adamw").out)
         parameters = 4 * 1_199_882
         for name, bytes_least in (("parameters", parameters), ("gradients", parameters), ("optimizer", 2 * parameters)):
@@ -145,10 +145,10 @@ class Plan(Case):
     def test_plan_leaves_nothing(self):
         self.brim("plan", "model=cnn", "dataset=synthetic", "--no-timing")
         self.assertEqual(list(self.folder.iterdir()), [])
-        self.brim("plan", "model=cnn", "dataset=synthetic")  # but for the times of kernels, where they belong
+        self.brim("plan", "model=cnn", "dataset=synthetic")  # stores nothing here but the times of kernels
         self.assertEqual([path.name for path in self.folder.iterdir()], ["cache"])
 
-    def test_over_the_budget_says_what_would_fit(self):
+    def test_over_the_budget_a_fitting_size_is_suggested(self):
         limit = ["memory.limit_mb=16", "model=cnn", "dataset=synthetic"]
         peak = json.loads(self.brim("plan", "--json", *limit[1:]).out)["peak_bytes"]
         self.assertGreater(peak, 16 << 20)
@@ -157,7 +157,7 @@ class Plan(Case):
         self.assertFalse((self.folder / "run").exists())
         self.brim("plan", *limit, status=NO_FIT)
 
-    def test_what_is_said_to_fit_does_fit(self):
+    def test_suggested_sizes_fit(self):
         result = self.brim("train", "memory.limit_mb=40", "run.dir=run", "model=cnn", "dataset=synthetic",
                            status=NO_FIT)
         advice = next(line for line in result.err.splitlines() if "would fit" in line).split()
@@ -176,7 +176,7 @@ class Look(Case):
         again = self.brim("--config-path", "mine", "--config-name", "again", "config").out
         self.assertEqual(again, text)
 
-    def test_config_shows_what_is_missing_and_a_run_names_it_all(self):
+    def test_config_shows_missing_values_and_a_run_names_them_all(self):
         (self.folder / "mine").mkdir()
         (self.folder / "mine" / "open.yaml").write_text("defaults: [config]\nseed: ???\nrun:\n  name: ???\n",
                                                         encoding="utf-8")
@@ -196,7 +196,7 @@ class Look(Case):
                          env={"BRIM_TEST_WHO": "me"}).out
         self.assertIn("  name: mlp-me\n", text)
 
-    def test_an_old_name_is_told_once_and_means_the_new_one(self):
+    def test_an_old_name_warns_once_and_means_the_new_one(self):
         result = self.brim("config", "training.fp16=false")
         self.assertEqual(result.err.count("training.fp16=false is taken as precision=fp32, its name now"), 1)
         self.assertIn("precision: fp32\n", result.out)
@@ -216,7 +216,7 @@ class Look(Case):
         line = next(line for line in text.splitlines() if "train_count" in line)
         self.assertIn("dataset.train_count=256", line)
 
-    def test_plugins_lists_what_a_run_can_choose(self):
+    def test_plugins_lists_the_choices_of_a_run(self):
         text = self.brim("plugins").out
         for name in ("cnn", "mlp", "idx", "synthetic", "cpu", "reference", "adamw", "sgd", "cosine"):
             self.assertIn(name, text)
@@ -248,13 +248,13 @@ class Streams(Case):
         os.mkfifo(self.folder / "my" / "config.yaml")
         self.assert_error(self.brim("config", "--config-path", "my", status=LOAD), "it is not a file")
 
-    def test_a_config_path_that_is_not_there_is_refused(self):
+    def test_a_missing_config_path_is_refused(self):
         result = self.brim("config", "--config-path", "typo", status=LOAD)
         self.assert_error(result, "cannot look for configurations in 'typo': No such file or directory")
 
 
 class ExitStatuses(Case):
-    """Statuses 0 to 5, one way to each; 6 is in test_resume.py."""
+    """Exit statuses 0 to 5, each caused in one way; status 6 is in test_resume.py."""
 
     def test_done(self):
         self.train("run", *SMALL, "training.steps=2", status=DONE)

@@ -1,4 +1,4 @@
-"""brim compare: figures of runs side by side, what was different, and curves."""
+"""brim compare: figures of runs side by side, the differences in their configurations, and curves."""
 
 import json
 import re
@@ -99,7 +99,7 @@ class Curves(TwoRuns):
         self.assertEqual(sum(text.startswith(("a", "b")) for text in texts if text), 2, texts)
         lines = [kinds for path in root.iter(f"{SVG}path")
                  if (kinds := path.get("class").split())[0] in ("curve", "faint")]
-        # two charts, two runs, training and validation or test; and the legend
+        # two charts with two runs each, training and validation or test, and the legend
         self.assertEqual(len(lines), 2 * 2 * 2 + 2)
         self.assertEqual({color for _, color in lines}, {"color0", "color1"})
 
@@ -137,7 +137,7 @@ class Curves(TwoRuns):
         self.assert_error(self.brim("compare", "runs/a", "-o", "no/such/curves.svg", status=None), "no/such")
         self.assert_error(self.brim("compare", "runs/a", "-o", "data.png", status=2), "-o data.png", "must end in .svg")
         self.assert_error(self.brim("compare", "runs/a", "-o", "data.csv", status=2), "-o data.csv",
-                          "no run is a finished one")
+                          "none of the runs is a finished federation")
 
 
 if __name__ == "__main__":

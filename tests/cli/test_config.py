@@ -1,4 +1,4 @@
-"""brim config and the messages of a configuration, as a user sees them."""
+"""brim config and the errors of configurations, as a user sees them."""
 
 import json
 import os
@@ -7,25 +7,25 @@ import pwd
 
 from support import BINARY, LOAD, SMALL, USAGE, Case, main, write_idx_dataset
 
-# The installation's, or the build's: both lie beside the program.
+# The configurations of the installation or of the build: both lie next to the program.
 CONFIGS = pathlib.Path(BINARY).resolve().parent.parent / "share/brim/configs"
-PLUGINS = os.environ["BRIM_CONFIG_PLUGINS"]  # with a model "vit" that has a "depth"
+PLUGINS = os.environ["BRIM_CONFIG_PLUGINS"]  # has a model "vit" with a parameter "depth"
 COMMANDS = ["train", "start", "eval", "predict", "plan", "compare", "config", "plugins", "devices", "ops", "complete",
             "version"]
-# models around another: they need one, which none of them can be, and nothing else has one
+# models that wrap another one: each needs a backbone, none can be a backbone, and no other model takes one
 AROUND = {"linear_probe", "lora"}
 
 
 class Messages(Case):
-    """The four that CONFIG.md shows, to the letter: what is wrong, where, and what to do."""
+    """The four errors in CONFIG.md, verbatim: what is wrong, where, and how to fix it."""
 
-    def told(self, *argv):
+    def reported(self, *argv):
         result = self.brim(*argv, status=USAGE)
         self.assertEqual(result.out, "")
         return result.err
 
     def test_an_unknown_key(self):
-        self.assertEqual(self.told("train", "seed=1", "run.dir=run", "optimizer.learning_rat=1e-4"),
+        self.assertEqual(self.reported("train", "seed=1", "run.dir=run", "optimizer.learning_rat=1e-4"),
                          "error: unknown key 'optimizer.learning_rat'\n"
                          "  command line, argument 3: optimizer.learning_rat=1e-4\n"
                          "  did you mean 'optimizer.lr'? to add a new key, write +optimizer.learning_rat=1e-4\n"
@@ -34,7 +34,7 @@ class Messages(Case):
     def test_a_value_out_of_range(self):
         (self.folder / "configs/model").mkdir(parents=True)
         (self.folder / "configs/model/vit.yaml").write_text("id: vit\n# one\n# two\n# three\n# four\n\ndepth:     0\n")
-        err = self.told("--plugin-path", PLUGINS, "--config-path", "configs", "train", "model=vit")
+        err = self.reported("--plugin-path", PLUGINS, "--config-path", "configs", "train", "model=vit")
         self.assertEqual("".join(line for line in err.splitlines(True) if not line.endswith(" is hidden\n")),
                          "error: 'model.depth' must be in [1,512], got 0\n"
                          "  configs/model/vit.yaml:7:12   (vit: number of blocks; default 12)\n")
@@ -47,7 +47,7 @@ class Messages(Case):
         files = {path.stem for path in (CONFIGS / "model").glob("*.yaml")}
         options = " ".join(sorted({"lightcnn", "resnet18", "vit"} | files | {plugin["id"] for plugin in plugins}))
         self.assertRegex(options, r"\bcnn .*lightcnn .*mlp .*resnet18 .*vit\b")
-        lines = self.told("--config-path", "./configs", "train", "model=resnet19").splitlines()
+        lines = self.reported("--config-path", "./configs", "train", "model=resnet19").splitlines()
         self.assertEqual(lines[:2], ["error: no option 'resnet19' in group 'model'", "  did you mean 'resnet18'?"])
         self.assertEqual(" ".join(line.strip() for line in lines[2:-1]), f"available: {options}")
         self.assertEqual(lines[-1], f"  searched: ./configs {CONFIGS}")
@@ -55,11 +55,11 @@ class Messages(Case):
         self.assertLess(max(map(len, lines[:-1])), 120)
 
     def test_a_sweep_without_m(self):
-        self.assertEqual(self.told("train", "optimizer.lr=1,2"),
+        self.assertEqual(self.reported("train", "optimizer.lr=1,2"),
                          "error: 'optimizer.lr=1,2' is a sweep: add -m, or write optimizer.lr=[1,2] for a list\n")
 
     def test_all_of_them_at_once_and_nothing_is_left(self):
-        err = self.told("train", "run.dir=run", "optimizer.learning_rat=1", "training.epochs=-1", "model=resnet19")
+        err = self.reported("train", "run.dir=run", "optimizer.learning_rat=1", "training.epochs=-1", "model=resnet19")
         for part in ("unknown key 'optimizer.learning_rat'", "'training.epochs' must be in [0,1000000], got -1",
                      "no option 'resnet19' in group 'model'"):
             self.assertIn(f"error: {part}\n", err)
@@ -67,7 +67,7 @@ class Messages(Case):
 
 
 class Resolved(Case):
-    """What is printed is a configuration that prints itself."""
+    """The output of `brim config` is a configuration that reproduces the same output."""
 
     def check(self, *words):
         text = self.brim("config", *words).out
@@ -105,8 +105,9 @@ class Resolved(Case):
 
 
 class Folders(Case):
-    def test_a_plugin_folder_that_is_not_there(self):
-        """In BRIM_PLUGIN_PATH, which is set for every command, it is a warning; on the command line an error."""
+    def test_a_missing_plugin_folder(self):
+        """A missing folder is a warning if BRIM_PLUGIN_PATH names it, as that applies to every command, and an error on
+        the command line."""
         env = {"BRIM_PLUGIN_PATH": "nowhere"}
         text = "the plugin folder 'nowhere' cannot be read: No such file or directory\n"
         for words in (["version"], ["config", *SMALL], ["train", "run.dir=run", "training.steps=1", "--quiet", *SMALL]):
@@ -116,12 +117,12 @@ class Folders(Case):
     def test_empty_names_in_the_list_of_plugin_folders(self):
         self.assertEqual(self.brim("config", *SMALL, env={"BRIM_PLUGIN_PATH": "::"}).err, "")
 
-    def test_a_configuration_folder_that_is_not_there(self):
+    def test_a_missing_configuration_folder(self):
         self.assert_error(self.brim("--config-path", "nowhere", "config", status=LOAD), "'nowhere'")
 
 
 class Options(Case):
-    """Words that another program would take."""
+    """Arguments with a meaning in other programs."""
 
     def hint(self, *words):
         lines = self.brim(*words, status=USAGE).err.splitlines()
@@ -141,7 +142,7 @@ class Options(Case):
             self.assertEqual(self.hint("train", *words), f"in brim this is: {here}")
             self.assertEqual(self.hint(*words, "train"), f"in brim this is: {here}")
 
-    def test_commands_of_others(self):
+    def test_commands_of_other_programs(self):
         self.assertEqual(self.hint("sweep", "seed=1,2"), "in brim this is: brim train -m KEY=A,B")
         self.assertEqual(self.hint("model=mlp"), "an override goes after a command: brim train model=mlp")
         self.assertEqual(self.hint("Train"), "did you mean 'brim train'?")
@@ -156,7 +157,7 @@ class Options(Case):
 
 
 class Choices(Case):
-    """What a file says for an option goes with it."""
+    """Settings that a file makes for an option apply only when that option is chosen."""
 
     def value(self, key, *words):
         section, name = key.split(".")
@@ -176,7 +177,7 @@ class Choices(Case):
         text = self.brim("config", "optimizer=lion", "--origins").out
         self.assertRegex(text, r"(?m)^  id: lion  # command line, argument 1: optimizer=lion\n  lr: 0.0001  # default$")
 
-    def test_so_do_those_of_an_experiment(self):
+    def test_an_experiments_settings_do_so_too(self):
         words = ["experiment=temperature", "dataset.path=x"]
         self.assertEqual(self.value("optimizer.lr", *words), "1e-3")
         self.assertEqual(self.value("schedule.warmup_fraction", *words), "0")
@@ -193,7 +194,7 @@ class Choices(Case):
                          "0.2")
         self.assertEqual(self.value("transform.size", "experiment=emotion", "dataset.path=x", "transform=clip"), "224")
 
-    def test_values_of_a_users_file_that_go_are_told(self):
+    def test_dropped_values_of_a_users_file_are_reported(self):
         (self.folder / "my").mkdir()
         (self.folder / "my/mine.yaml").write_text("defaults: [config, _self_]\noptimizer: {lr: 0.5}\n")
         mine = ["--config-path", "my", "--config-name", "mine"]
@@ -227,7 +228,7 @@ class Runs(Case):
                       ["predict", "run", "x"], ["generate", "run"]):
             for name in ("robust", "nowhere"):
                 self.assert_error(self.brim("--config-name", name, *words, status=USAGE),
-                                  f"--config-name {name} has no place here", "the run 'run'")
+                                  f"--config-name {name} cannot be used here", "the run 'run'")
 
     def test_a_folder_of_configurations_is_for_options_only(self):
         self.train("run", *SMALL, "training.steps=1")
@@ -243,10 +244,10 @@ class Runs(Case):
         plugin.write_text("")
         text = self.read("run/config.yaml").replace("  id: mlp\n", "  id: mine\n")
         (self.folder / "run/config.yaml").write_text(text)
-        told = self.json("run/plugins.json")
-        self.assertTrue(pathlib.Path(told["model"]["file"]).is_absolute())
-        told["model"].update(id="mine", file=str(plugin))
-        (self.folder / "run/plugins.json").write_text(json.dumps(told))
+        reported = self.json("run/plugins.json")
+        self.assertTrue(pathlib.Path(reported["model"]["file"]).is_absolute())
+        reported["model"].update(id="mine", file=str(plugin))
+        (self.folder / "run/plugins.json").write_text(json.dumps(reported))
         for words in (["train", "--from", "run"], ["eval", "run"], ["predict", "run", "config.yaml"]):
             self.assert_error(self.brim(*words, status=USAGE), "no plugin 'mine' for group 'model' was found",
                               f"the run loaded it from {plugin}: add --plugin-path {plugin}")
@@ -261,7 +262,7 @@ class Runs(Case):
             with self.subTest(folder):
                 for words in (["seed=1"], ["-m", "seed=1,2"]):
                     self.assert_error(self.train(folder, *SMALL, *words, status=USAGE), f"run.dir={folder} is ",
-                                      "a run needs a folder of its own")
+                                      "a run needs its own folder")
         self.assertEqual([path.name for path in self.folder.iterdir() if path.name not in ("claims", "cache")],
                          ["deep"])
 
@@ -272,7 +273,7 @@ class Runs(Case):
                           "'mine' has a file data.json already")
         self.assertEqual(self.read("mine/data.json"), "mine")
 
-    def test_output_is_not_written_over_what_is_there(self):
+    def test_output_does_not_overwrite_files(self):
         self.train("run", *SMALL, "training.steps=1")
         for name, words in (("a.svg", ["plan", *SMALL, "-o", "a.svg"]), ("b.svg", ["compare", "run", "-o", "b.svg"]),
                             ("report.html", ["report", "run"]), ("d.csv", ["predict", "run", "x", "-o", "d.csv"]),
@@ -280,7 +281,8 @@ class Runs(Case):
                             ("model.safetensors", ["export", "run"])):
             with self.subTest(words):
                 (self.folder / name).write_text("mine")
-                self.assert_error(self.brim(*words, status=USAGE), f"'{name}' is there already", "--force replaces it")
+                self.assert_error(self.brim(*words, status=USAGE), f"'{name}' exists already",
+                                  "replace it with --force")
                 self.assertEqual(self.read(name), "mine")
                 if words[0] != "predict":
                     self.brim(*words, "--force")
@@ -350,7 +352,7 @@ class Help(Case):
                                           "meaning.\n"))
             self.assertLess(len(text.splitlines()), 50, command)
 
-    def test_old_names_are_told(self):
+    def test_old_names_are_reported(self):
         schema = self.brim("config", "--schema").out
         self.assertRegex(schema, r"(?m)^training\.gradient_checkpointing +now memory\.recompute: true=blocks")
         self.assertRegex(schema, r"(?m)^training\.fp16 +now precision: true=fp16")

@@ -1,5 +1,5 @@
-"""What a process that dies leaves behind: its folder can be gone on with or says why not, and what it held of devices,
-queues and locks is the next one's."""
+"""After a process has died, its run can be resumed or says why not, and everything that it held (devices, queues,
+locks) is free for the next process."""
 
 import json
 import random
@@ -13,7 +13,7 @@ RUN = [*SMALL, "training.steps=8", "training.checkpoint_every_steps=4", "trainin
 
 
 class Folder(Case):
-    """A run that was stopped after step 4, and something else happened to its folder."""
+    """A run that was stopped after step 4, and whose folder was changed afterwards."""
 
     def setUp(self):
         super().setUp()
@@ -23,7 +23,7 @@ class Folder(Case):
         return RUN
 
     def stopped(self, name):
-        """A copy of the run as a kill behind step 4 leaves it."""
+        """A copy of the run, as a kill after step 4 would leave it."""
         run = self.folder / name
         shutil.copytree(self.folder / "whole", run, symlinks=True)
         (run / "summary.json").unlink()
@@ -55,7 +55,7 @@ class Folder(Case):
         self.assertIn("step-00000006", result.err)
         self.assertFalse((run / "checkpoints" / ".step-00000006.tmp").exists())
 
-    def test_no_whole_checkpoint_is_told(self):
+    def test_no_intact_checkpoint_is_reported(self):
         run = self.stopped("run")
         (run / "checkpoints" / "step-00000004" / "state.json").unlink()
         self.assert_error(self.brim("train", "--resume", "run", status=LOAD), "none of the 1 checkpoints", "--from")
@@ -70,7 +70,7 @@ class Folder(Case):
         for line in (run / "events.jsonl").read_text().splitlines():
             json.loads(line)
 
-    def test_records_that_are_gone_are_told(self):
+    def test_lost_records_are_reported(self):
         run = self.stopped("run")
         (run / "metrics.jsonl").unlink()
         result = self.brim("train", "--resume", "run")
@@ -82,14 +82,14 @@ class Folder(Case):
         self.assertEqual([r["step"] for r in whole[lost:]], [r["step"] for r in records[lost:]])
         self.assertEqual({r["step"] > 4 for r in whole[lost:]}, {True})
 
-    def test_what_is_only_told_may_be_broken(self):
+    def test_files_for_information_only_may_be_damaged(self):
         run = self.stopped("run")
         for name in ("plan.json", "plugins.json", "overrides.yaml", "summary.json"):
             (run / name).write_text("{")
         self.assert_goes_on(run)
         self.assertEqual(self.summary("run")["status"], "finished")
 
-    def test_what_was_written_aside_is_cleared_away(self):
+    def test_temporary_files_are_removed(self):
         run = self.stopped("run")
         (run / "checkpoints" / ".step-00000008.tmp").mkdir()
         (run / "checkpoints" / ".step-00000008.tmp" / "model.safetensors").write_bytes(b"half")
@@ -99,7 +99,7 @@ class Folder(Case):
         self.assertEqual([p.name for p in run.iterdir() if p.name.endswith(".tmp")], [])
         self.assertEqual([p.name for p in (run / "checkpoints").iterdir() if p.name.startswith(".")], [])
 
-    def test_before_the_configuration_there_is_nothing_to_go_on_with(self):
+    def test_a_run_without_a_configuration_cannot_be_resumed(self):
         run = self.folder / "run"
         run.mkdir()
         for name in (".lock", "sources.yaml", "overrides.yaml", ".plan.json.tmp"):
@@ -109,23 +109,23 @@ class Folder(Case):
         self.train("run", *self.overrides())
         self.assert_same_checkpoint("whole", "run", 8)
 
-    def test_without_a_configuration_what_was_trained_is_not_touched(self):
+    def test_without_a_configuration_checkpoints_stay_unchanged(self):
         run = self.stopped("run")
         (run / "config.yaml").unlink()
         before = self.tree("run")
         self.assert_error(self.brim("train", "--resume", "run", status=LOAD), "has no readable config.yaml")
         self.assertEqual(self.tree("run"), before)
-        self.assertIn("holds a run already", self.train("run", *self.overrides(), status=2).err)
+        self.assertIn("already holds a run", self.train("run", *self.overrides(), status=2).err)
 
 
 class Timed(Folder):
-    """The same of a run whose plan was chosen by measured times, which are in its folder."""
+    """The same for a run whose plan was chosen by measured times, which are in its folder."""
 
     def overrides(self):
         return [*[word for word in RUN if not word.startswith(("training.batch_size", "memory.timing"))],
                 "training.batch_size=auto"]
 
-    def test_a_profile_that_is_cut_is_told(self):
+    def test_a_truncated_profile_is_reported(self):
         for cut in (-20, None):
             with self.subTest(cut):
                 run = self.stopped(f"run{cut}")
@@ -135,7 +135,7 @@ class Timed(Folder):
                 if cut:
                     profile.write_text(text[:cut])
                 result = self.brim("train", "--resume", run.name)
-                self.assertIn("profile.jsonl is not what the run began with", result.err)
+                self.assertIn("profile.jsonl differs from the profile that the run began with", result.err)
 
     def test_a_run_without_a_checkpoint_still_knows_its_profile(self):
         run = self.stopped("run")
@@ -148,7 +148,7 @@ KILLS = 12
 
 
 class Held(Case):
-    """What a process held when it was killed is there for the next one, whatever it was doing."""
+    """Resources that a killed process held are free for the next one, whatever the process was doing."""
 
     def assert_nothing_is_held(self, context):
         found = json.loads(self.brim("devices", "--json", *LIMIT[:3]).out)
@@ -185,7 +185,7 @@ class Held(Case):
         holder.kill()
         self.finish(holder)
         self.finish(waiting[1], 0)
-        self.assert_nothing_is_held("behind the queue")
+        self.assert_nothing_is_held("after the queue")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""CSV files from the command line: time series with real numbers, rows with classes, sequences; what a run tells."""
+"""CSV files from the command line: time series of real numbers, rows with classes, sequences, and the run's output."""
 
 import csv
 import json
@@ -21,14 +21,14 @@ class Csv(Case):
         return path
 
     def write_series(self, name, count=600):
-        """A temperature of hours, with what nobody needs beside it."""
+        """A temperature by hour, with columns that are not used."""
         draw = random.Random(1)
         return self.write(name, ["date", "temperature", "humidity"],
                           [[f"day {i // 24}, {i % 24}h", f"{math.sin(i / 8) + draw.gauss(0, 0.02):.4f}",
                             f"{50 + 9 * math.cos(i / 8):.2f}"] for i in range(count)])
 
     def write_kinds(self, name, count, **options):
-        """Three kinds that lie apart in `a` and `c`, which are of different sizes."""
+        """Three classes that are separable in `a` and `c`, two columns of different scale."""
         draw = random.Random(count)
         rows = [[i, f"{draw.gauss(i % 3, 0.2):.4f}", f"{draw.gauss(1000 * (i % 2), 1):.2f}",
                  f"{draw.gauss(100 * (i % 3), 20):.2f}", KINDS[i % 3]] for i in range(count)]
@@ -49,18 +49,18 @@ class TimeSeries(Csv):
         summary = self.summary("run")
         self.assertGreater(summary["test_r2"], 0.95)
         self.assertIn(f"MAE {summary['test_mae']:.4g}, MAPE {summary['test_mape']:.4g} %", out)
-        self.assertIn("(108 samples)", out)  # 120 rows are windows of 12 and a row behind each
+        self.assertIn("(108 samples)", out)  # 120 rows make windows of 12 rows with one row after each
         record = self.records("run")[-1]
         for key in ("mae", "mape", "rmse", "r2"):
             self.assertIn(key, record)
 
-    def test_what_comes_behind_a_files_last_row(self):
+    def test_the_row_after_a_files_last_one_is_predicted(self):
         self.write_series("series.csv")
         rows = [[0, f"{math.sin((1000 + i) / 8):.4f}", f"{50 + 9 * math.cos((1000 + i) / 8):.2f}"] for i in range(15)]
         self.write("new.csv", ["date", "temperature", "humidity"], rows)
         self.train("run", *SERIES, "dataset.path=series.csv", "training.epochs=12")
         lines = self.brim("predict", "run", "new.csv").out.splitlines()
-        self.assertEqual(len(lines), 5)  # a header, and 15 - 12 + 1
+        self.assertEqual(len(lines), 5)  # a header, and 15 - 12 + 1 rows
         self.assertAlmostEqual(float(lines[-1].split(",")[2]), math.sin(1015 / 8), delta=0.3)
 
     def test_a_run_is_repeated_and_evaluated(self):
@@ -69,8 +69,8 @@ class TimeSeries(Csv):
         self.train("run", *words)
         self.brim("train", "--from", "run", "run.dir=again")
         self.assert_same_records("run", "again")
-        told = json.loads(self.brim("eval", "run", "--checkpoint", "last", "--json").out)
-        self.assertAlmostEqual(told["mae"], self.summary("run")["test_mae"], places=6)
+        reported = json.loads(self.brim("eval", "run", "--checkpoint", "last", "--json").out)
+        self.assertAlmostEqual(reported["mae"], self.summary("run")["test_mae"], places=6)
 
 
 class Rows(Csv):
@@ -100,7 +100,7 @@ class Rows(Csv):
         self.assertGreater(self.records("run")[-1]["accuracy"], 0.9)
 
     def test_sequences_of_groups(self):
-        """What tells the classes apart is where a sequence goes, not where it ends."""
+        """The direction of a sequence determines its class; its last value does not."""
         rows = []
         for i in range(240):
             length, up = 3 + i % 5, i % 2

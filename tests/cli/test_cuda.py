@@ -1,4 +1,5 @@
-"""GPUs from the command line, without one: the emulated device, and a driver's library that says what a test wants."""
+"""GPU support from the command line without a GPU: the emulated device, and a fake driver library with given
+answers."""
 
 import json
 import os
@@ -14,8 +15,8 @@ from support import (BINARY, FAILED, FAULT_SHIM, INTERRUPTED, LOAD, NO_FIT, SANI
 EMULATED = os.environ["BRIM_EMULATED"]
 NVML = os.environ["BRIM_NVML"]
 RUN = [word for word in SMALL if not word.startswith("backend.")] + ["training.steps=2"]
-HUGE = 1 << 40  # gradients of so large a loss are infinite in fp16
-NOBODY = 4999999  # a process number beyond what Linux gives
+HUGE = 1 << 40  # with such a loss factor, gradients overflow in fp16
+NO_PROCESS = 4999999  # a process number beyond what Linux gives
 
 
 def uuid(device):
@@ -24,7 +25,8 @@ def uuid(device):
 
 class CudaCase(Case):
     def cuda(self, *argv, status=0, visible=None, devices=1, nvml=None, kind="now", **variables):
-        """brim with so many emulated devices. nvml: what the driver's library says of them; None: there is none."""
+        """Runs brim with a number of emulated devices. nvml: the reply of the driver's library; None: there is no such
+        library."""
         env = {"EMULATED_DEVICES": str(devices), **variables}
         if visible is not None:
             env["CUDA_VISIBLE_DEVICES"] = visible
@@ -52,14 +54,14 @@ class CudaCase(Case):
 class Devices(CudaCase):
     def test_a_gpu_has_capability_uuid_and_users(self):
         own = pathlib.Path("/proc/self/comm").read_text(encoding="utf-8").strip()
-        gpu, = self.gpus(nvml=f"{uuid(0)}=700000000 {os.getpid()}:300000000 {NOBODY}:?")
+        gpu, = self.gpus(nvml=f"{uuid(0)}=700000000 {os.getpid()}:300000000 {NO_PROCESS}:?")
         self.assertEqual((gpu["capability"], gpu["uuid"], gpu["threads"]), ("9.0", uuid(0), 0))
         self.assertEqual((gpu["free_bytes"], gpu["total_bytes"]), (700000000, 1 << 30))
         self.assertEqual(gpu["users"], [{"pid": os.getpid(), "bytes": 300000000, "name": own},
-                                        {"pid": NOBODY, "bytes": None, "name": None}])
+                                        {"pid": NO_PROCESS, "bytes": None, "name": None}])
 
     def test_text_has_them_in_a_table_of_their_own(self):
-        result = self.cuda("devices", nvml=f"{uuid(0)}=700000000 {os.getpid()}:314572800 {NOBODY}:?")
+        result = self.cuda("devices", nvml=f"{uuid(0)}=700000000 {os.getpid()}:314572800 {NO_PROCESS}:?")
         lines = result.out.splitlines()
         self.assertEqual(lines[0].split(), ["device", "free", "total", "threads", "capability", "uuid", "name"])
         gpu, = [line for line in lines[1:] if line.startswith("cuda:0") and uuid(0) in line]
@@ -68,19 +70,19 @@ class Devices(CudaCase):
         users, taken = users[:users.index("")], users[users.index("") + 1:]
         self.assertEqual(users[0].split(), ["used", "by", "memory", "process"])
         self.assertEqual(users[1].split()[:4], ["cuda:0", str(os.getpid()), "300.0", "MiB"])
-        self.assertEqual(users[2].split(), ["cuda:0", str(NOBODY), "-", "-"])
+        self.assertEqual(users[2].split(), ["cuda:0", str(NO_PROCESS), "-", "-"])
         self.assertEqual(len(users), 3, result)
         self.assertEqual(re.split("  +", taken[0]), ["a process takes", "context", "libraries", "a graph's node",
                                                      "ranks' connections", "headroom"])
         self.assertEqual(re.split("  +", taken[1].strip()), ["cuda:0", *["not measured yet"] * 4, "256.0 MiB"])
 
-    def test_nobody_is_not_unknown(self):
+    def test_no_users_and_unknown_users_differ(self):
         self.assertEqual(self.gpus(nvml=f"{uuid(0)}=1")[0]["users"], [])
         self.assertIsNone(self.gpus()[0]["users"])
         self.assertNotIn("used", self.cuda("devices", nvml=f"{uuid(0)}=1").out)
 
     def test_nvml_is_asked_by_uuid_so_its_order_does_not_matter(self):
-        nvml = ";".join(f"{uuid(i)}={1000 + i} {NOBODY + i}:{i}" for i in (1, 3, 0, 2))
+        nvml = ";".join(f"{uuid(i)}={1000 + i} {NO_PROCESS + i}:{i}" for i in (1, 3, 0, 2))
         for visible, expected in ((None, [0, 1, 2, 3]), ("2,0", [2, 0]), (f"{uuid(3)},{uuid(1)[:6]}", [3, 1]),
                                   ("1,9,0", [1])):
             with self.subTest(visible):
@@ -89,11 +91,12 @@ class Devices(CudaCase):
                 self.assertEqual([gpu["uuid"] for gpu in gpus], [uuid(i) for i in expected])
                 self.assertEqual([gpu["free_bytes"] for gpu in gpus], [1000 + i for i in expected])
                 self.assertEqual([gpu["users"] for gpu in gpus],
-                                 [[{"pid": NOBODY + i, "bytes": i, "name": None}] for i in expected])
+                                 [[{"pid": NO_PROCESS + i, "bytes": i, "name": None}] for i in expected])
 
     def test_older_drivers_list_processes_otherwise(self):
-        gpu, = self.gpus(kind="old", nvml=f"{uuid(0)}=5 {NOBODY}:7 {NOBODY + 1}:?")
-        self.assertEqual([(user["pid"], user["bytes"]) for user in gpu["users"]], [(NOBODY, 7), (NOBODY + 1, None)])
+        gpu, = self.gpus(kind="old", nvml=f"{uuid(0)}=5 {NO_PROCESS}:7 {NO_PROCESS + 1}:?")
+        self.assertEqual([(user["pid"], user["bytes"]) for user in gpu["users"]],
+                         [(NO_PROCESS, 7), (NO_PROCESS + 1, None)])
 
     def test_a_part_of_a_gpu_has_the_name_that_nvml_gives_it(self):
         part = uuid(0).replace("GPU", "MIG")
@@ -101,24 +104,25 @@ class Devices(CudaCase):
         self.assertEqual(self.gpus(nvml=f"{part}=77")[0]["free_bytes"], 77)
 
     def test_where_the_uuid_is_not_known_the_place_on_the_bus_is(self):
-        gpus = self.gpus(devices=2, nvml=f"0000:02:00.0=22 {NOBODY}:2;0000:01:00.0={1 << 50}")
+        gpus = self.gpus(devices=2, nvml=f"0000:02:00.0=22 {NO_PROCESS}:2;0000:01:00.0={1 << 50}")
         self.assertEqual([gpu["uuid"] for gpu in gpus], [uuid(0), uuid(1)])
-        self.assertEqual([gpu["free_bytes"] for gpu in gpus], [1 << 30, 22])  # never more than there is
+        self.assertEqual([gpu["free_bytes"] for gpu in gpus], [1 << 30, 22])  # at most the total memory
         self.assertEqual([len(gpu["users"]) for gpu in gpus], [0, 1])
 
-    def test_without_nvml_the_runtime_says_what_is_free(self):
+    def test_without_nvml_the_runtime_gives_the_free_memory(self):
         gpu, = self.gpus()
         self.assertEqual(gpu["free_bytes"], gpu["total_bytes"])
-        lines = [line for line in self.cuda("devices").out.splitlines() if "who uses" in line]
+        lines = [line for line in self.cuda("devices").out.splitlines() if "that use" in line]
         self.assertEqual(lines,
-                         ["who uses cuda:0 is not known: the driver's library libnvidia-ml.so.1 cannot be loaded"])
+                         ["cannot list the processes that use cuda:0: the driver's library libnvidia-ml.so.1 cannot be "
+                          "loaded"])
 
     def test_nvml_that_does_not_work_is_one_line(self):
         for how, text in (({"nvml": "", "NVML_INIT": "18"}, "does not start: Driver/library version mismatch"),
                           ({"nvml": f"{uuid(1)}=5"}, f"does not know {uuid(0)}: Not Found")):
             with self.subTest(text):
-                lines = [line for line in self.cuda("devices", **how).out.splitlines() if "who uses" in line]
-                self.assertEqual(lines, [f"who uses cuda:0 is not known: libnvidia-ml.so.1 {text}"])
+                lines = [line for line in self.cuda("devices", **how).out.splitlines() if "that use" in line]
+                self.assertEqual(lines, [f"cannot list the processes that use cuda:0: libnvidia-ml.so.1 {text}"])
 
     def test_a_full_device_is_there(self):
         self.assertEqual(self.gpus(EMULATED_FULL="1")[0]["free_bytes"], 0)
@@ -130,7 +134,7 @@ class Devices(CudaCase):
         self.assertEqual(lines, ["backend 'cuda' cannot be used: there is no GPU to use: CUDA_VISIBLE_DEVICES is ''"])
         self.assertIn("\nreference:0 ", result.out)
 
-    def test_a_file_that_hides_another_and_cannot_be_loaded_is_the_one_that_is_told(self):
+    def test_a_file_that_hides_another_and_cannot_be_loaded_is_reported(self):
         (self.folder / "plugins/backend").mkdir(parents=True)
         (self.folder / "plugins/backend/cuda.so").write_bytes(b"not a library")
         broken_first = self.brim("--plugin-path", "plugins", "--plugin-path", EMULATED, "devices").out
@@ -149,7 +153,7 @@ class NoDevice(CudaCase):
                                   "CUDA_VISIBLE_DEVICES is ''"])
         self.assertFalse((self.folder / "run").exists())
 
-    def test_so_is_one_on_a_device_that_is_not_there(self):
+    def test_a_missing_device_is_refused(self):
         for device in ("cuda:1", "cuda:-1", "cuda:x", "cpu"):
             with self.subTest(device):
                 result = self.cuda("train", *RUN, "backend=cuda", f"device={device}", status=NO_FIT)
@@ -157,9 +161,9 @@ class NoDevice(CudaCase):
 
 
 class NoRoom(CudaCase):
-    def test_what_a_device_wants_beside_the_arena_is_missing_before_the_first_step(self):
+    def test_lack_of_memory_besides_the_arena_shows_before_the_first_step(self):
         result = self.cuda("train", *RUN, "backend=cuda", "run.dir=run", EMULATED_LATE="1", status=NO_FIT)
-        self.assert_error(result, "out of device memory", "when the programs were run for the first time")
+        self.assert_error(result, "out of device memory", "during the first run of the programs")
 
 
 class Auto(CudaCase):
@@ -187,7 +191,7 @@ class Auto(CudaCase):
     def lines(self, *words, **how):
         return [line for line in self.cuda(*words, **how).err.splitlines() if "backend=auto" in line]
 
-    def test_without_a_gpu_one_line_says_what_was_taken_to_those_who_ask(self):
+    def test_without_a_gpu_one_line_names_the_backend_that_auto_takes(self):
         lines = self.lines("--verbose", "train", *RUN, "run.dir=run", visible="")
         taken = self.read("run/config.yaml").split("\nbackend:\n  id: ")[1].split("\n")[0]
         line = f"backend=auto takes '{taken}': cuda cannot be used: there is no GPU to use: CUDA_VISIBLE_DEVICES is "
@@ -212,7 +216,7 @@ class Auto(CudaCase):
 
 
 class Libraries(CudaCase):
-    """Which operations a library computes, and why others are left to kernels that are slower."""
+    """Which operations a library computes, and why others use slower kernels."""
 
     ATTENTION = ["model=gpt2", "model.context=32", "model.layers=2", "model.heads=2", "model.width=32",
                  "dataset=text", "dataset.path=text.txt", "dataset.context=16", "training.batch_size=2",
@@ -225,25 +229,25 @@ class Libraries(CudaCase):
         result = self.cuda("train", f"run.dir={run}", *words, **variables)
         return result, self.summary(run)["kernels"]
 
-    def test_what_they_compute_is_counted(self):
+    def test_operations_are_counted_by_library(self):
         result, kernels = self.kernels("run", *self.CONVOLUTION)
         self.assertEqual(kernels["refused"], [])
         self.assertNotIn("slower", result.err)
-        for who in ("cuDNN", "cuBLASLt", "own"):
-            self.assertGreater(kernels[who], 0)
+        for library in ("cuDNN", "cuBLASLt", "own"):
+            self.assertGreater(kernels[library], 0)
         operations = sum(p["operations"] for p in json.loads(self.read("run/plan.json"))["programs"])
-        self.assertEqual(sum(kernels[who] for who in ("cuDNN", "cuBLASLt", "own")), operations)
+        self.assertEqual(sum(kernels[library] for library in ("cuDNN", "cuBLASLt", "own")), operations)
 
     def test_a_refusal_is_a_warning_and_stands_in_the_summary(self):
         result, kernels = self.kernels("run", *self.CONVOLUTION, EMULATED_REFUSES="convolutions")
         self.assertNotIn("cuDNN", kernels)
         for row in kernels["refused"]:
             self.assertEqual(row["reason"], "cuDNN has no engine for it")
-            self.assertIn(f"{row['operations']} x '{row['operation']}' by the backend's own kernel, which is slower: "
+            self.assertIn(f"{row['operations']} x '{row['operation']}' with the backend's own, slower kernel: "
                           "cuDNN has no engine for it\n", result.err)
         self.assertIn("conv2d_grad_weight", [row["operation"] for row in kernels["refused"]])
 
-    def test_attention_in_fp32_or_with_dropout_says_what_it_costs(self):
+    def test_attention_in_fp32_or_with_dropout_warns_of_its_cost(self):
         (self.folder / "text.txt").write_text("to be or not to be that is the question " * 20)
         for words, reason in ((["precision=bf16", "model.dropout=0"], None),
                               (["precision=fp32", "model.dropout=0"],
@@ -257,7 +261,7 @@ class Libraries(CudaCase):
 
 
 class UpdatesInBackward(CudaCase):
-    """The host sees the loss after the backward pass was started: the device looks at it by itself."""
+    """The host sees the loss only after the backward pass was started: the device checks it itself."""
 
     FUSED = "optimizer.update=fused_backward"
 
@@ -273,7 +277,7 @@ class UpdatesInBackward(CudaCase):
     def test_a_loss_that_is_not_finite_changes_nothing(self):
         words = [*RUN, "backend=cuda", "optimizer=sgd", "optimizer.lr=1e30", "training.steps=4", "schedule=constant",
                  "schedule.warmup_fraction=0", "training.checkpoint_every_steps=1", "training.eval_every_steps=4"]
-        for classes in (10, 4100):  # of many the loss is computed together with its gradient
+        for classes in (10, 4100):  # with many classes the loss is computed together with its gradient
             errors = []
             for run, more in (("step", []), ("fused", [self.FUSED])):
                 result = self.cuda("train", f"run.dir={run}{classes}", *words, f"dataset.classes={classes}", *more,
@@ -286,10 +290,10 @@ class UpdatesInBackward(CudaCase):
 
 
 class Offload(CudaCase):
-    """The device copies states by itself, beside what it computes, while the host goes on."""
+    """The device copies states alongside its computation, while the host continues."""
 
     HOST = "memory.offload=optimizer"
-    # Six parameters of 80 * 80 values, of which few are in the arena at a time.
+    # Six parameters of 80 * 80 values, only a few of which are in the arena at a time.
     WIDE = [*RUN, "model.hidden=[80,80,80,80,80,80,80]", "backend=cuda"]
 
     def test_it_leaves_the_same_bits(self):
@@ -322,7 +326,7 @@ class Offload(CudaCase):
             self.assert_same_checkpoint("device", "host", step)
 
     def test_no_order_that_events_allow_changes_a_bit(self):
-        """Streams do their work as late as they can, copies as early as they can, and whatever lies between."""
+        """Streams run their work as late as possible, copies as early as possible, and in orders between these."""
         words = [*self.WIDE, "training.steps=6", "training.checkpoint_every_steps=3", "training.batch_size=32",
                  "training.eval_every_steps=2"]
         for name, more in (("step", ["training.gradient_accumulation_steps=2"]),
@@ -370,7 +374,8 @@ class Offload(CudaCase):
 
 
 class Memory(CudaCase):
-    """What a process takes of a device besides its plan: measured there, kept, and left free by the next plan."""
+    """Device memory that a process takes besides its plan: it is measured and stored, and the next plan leaves room for
+    it."""
 
     TAKES = {"EMULATED_TAKES": "context=50 library=30 node=1"}
     MIB = 1 << 20
@@ -385,7 +390,7 @@ class Memory(CudaCase):
         return json.loads(self.cuda("plan", "--json", "--no-timing", *RUN, "backend=cuda", *words,
                                     **{**self.how, **how}).out)
 
-    def test_what_only_a_run_can_measure_is_not_known_before_it(self):
+    def test_measured_memory_is_unknown_before_a_run(self):
         before = self.plan()["device_memory"]
         self.assertEqual(before["context_bytes"], 50 * self.MIB)
         self.assertEqual([before[key] for key in ("libraries_bytes", "programs_bytes", "node_bytes")], [None] * 3)
@@ -422,7 +427,7 @@ class Memory(CudaCase):
 
     def test_a_plan_that_leaves_no_headroom_is_refused_before_it_is_placed(self):
         peak = self.plan()["peak_bytes"]
-        room = (1 << 30) - peak - 52 * self.MIB  # the control block is in the libraries' part
+        room = (1 << 30) - peak - 52 * self.MIB  # the control block is counted with the libraries
         words = [*RUN, "backend=cuda", "run.dir=run"]
         refused = self.cuda("train", *words, f"memory.headroom_mb={(room >> 20) + 3}", **self.how, status=NO_FIT)
         self.assert_error(refused, f"of which memory.headroom_mb={(room >> 20) + 3} keeps", "would let it in")
@@ -432,7 +437,7 @@ class Memory(CudaCase):
                             status=NO_FIT)
         self.assert_error(limited, "memory.limit_mb allows 200.0 MiB", "memory.headroom_mb=auto keeps")
 
-    def test_what_was_measured_to_grow_is_kept_free(self):
+    def test_memory_measured_to_grow_is_reserved(self):
         how = {**self.how, "EMULATED_TAKES": "context=10 library=400 node=0"}
         self.cuda("train", *RUN, "backend=cuda", "run.dir=run", **how)
         found, = self.gpus(**how)
@@ -442,7 +447,7 @@ class Memory(CudaCase):
 
 
 class BadHosts(CudaCase):
-    """One message with the numbers and the way out, before anything is placed."""
+    """One error with the numbers and a remedy, before anything is placed."""
 
     def refused(self, *words, status=NO_FIT, **how):
         result = self.cuda("train", *RUN, "backend=cuda", "run.dir=run", *words, status=status, **how)
@@ -456,7 +461,7 @@ class BadHosts(CudaCase):
         line, = [line for line in self.cuda("devices", **how).out.splitlines() if "'cuda'" in line]
         self.assertIn("the NVIDIA driver 470.82.01 (CUDA 11.4) is too old", line)
 
-    def test_devices_says_what_driver_is_needed(self):
+    def test_devices_names_the_required_driver(self):
         out = self.cuda("devices", nvml=f"{uuid(0)}=1", NVML_DRIVER="580.65.06").out
         line, = [line for line in out.splitlines() if line.startswith("cuda: driver")]
         self.assertRegex(line, r"^cuda: driver 580\.65\.06 \(CUDA [0-9.]+\); needed: driver [0-9.]+ or later, "
@@ -473,7 +478,7 @@ class BadHosts(CudaCase):
         (self.folder / "times.jsonl").write_text(
             '{"brim_profile": 1, "backend": "cuda", "device": "NVIDIA A100", "threads": 0}\n')
         self.assert_error(self.refused("memory.profile=times.jsonl", status=USAGE),
-                          "times.jsonl is of cuda on NVIDIA A100", "and not of cuda on emulated device")
+                          "times.jsonl is for cuda on NVIDIA A100", "not for cuda on emulated device")
 
 
 class Messages(CudaCase):
@@ -481,7 +486,7 @@ class Messages(CudaCase):
         result = self.cuda("train", *RUN, "backend=cuda", "backend.threads=2", status=USAGE)
         self.assert_error(result, "unknown key 'backend.threads'", "backend 'cuda' has: ", "debug_launches", "tf32")
 
-    def test_a_build_without_it_says_what_it_lacks(self):
+    def test_a_build_without_it_says_so(self):
         if (pathlib.Path(BINARY).parent.parent / "lib/brim/plugins/backend/cuda.so").exists():
             self.skipTest("this build has the backend")
         for words in (["backend=cuda"], ["device=cuda"], ["device=cuda:0"]):
@@ -495,17 +500,17 @@ class Messages(CudaCase):
             self.assert_error(result, "backend 'reference' keeps activations in double precision only",
                               f"take precision=fp32, or a backend that keeps them in {precision}")
 
-    def test_what_the_device_has_no_room_for_is_refused_with_what_it_has_room_for(self):
+    def test_too_large_a_run_is_refused_with_a_size_that_fits(self):
         result = self.cuda("train", *RUN, "backend=cuda", "dataset.shape=[1,512,512]", "dataset.train_count=4096",
                            "training.batch_size=4096", "run.dir=run", status=NO_FIT)
         self.assert_error(result, "MiB free", "training.batch_size=", "would fit")
         self.assertFalse((self.folder / "run").exists())
 
-    def test_a_device_full_of_others_points_to_them(self):
+    def test_a_full_device_lists_its_other_users(self):
         result = self.cuda("train", *RUN, "backend=cuda", "run.dir=run", EMULATED_FULL="1", status=NO_FIT)
         self.assert_error(result, "out of device memory", "`brim devices` shows who uses it")
 
-    def test_a_profile_that_is_not_there(self):
+    def test_a_missing_profile(self):
         result = self.cuda("train", *RUN, "backend=cuda", "backend.profile=none.tsv", status=LOAD)
         self.assert_error(result, "opening the device profile none.tsv: No such file", "backend.tune=true makes one")
 
@@ -517,7 +522,7 @@ class Training(CudaCase):
                   "training.checkpoint_every_steps=1000", "training.steps=120"]
 
     def interrupt_after(self, run, records, *words):
-        """Ctrl-C when the run has written so many records."""
+        """Sends SIGINT once the run has written `count` records."""
         process = self.start("--plugin-path", EMULATED, "train", *RUN, *words, f"run.dir={run}",
                              env={"EMULATED_DEVICES": "1"})
         file = self.folder / run / "metrics.jsonl"
@@ -537,7 +542,7 @@ class Training(CudaCase):
                     self.assert_same_checkpoint(f"whole-{precision}", part, 120)
                     self.assert_same_records(f"whole-{precision}", part)
 
-    def test_a_loss_that_is_no_number_names_step_and_operation_and_keeps_checkpoints(self):
+    def test_a_nan_loss_names_step_and_operation_and_keeps_checkpoints(self):
         result = self.cuda("train", *RUN, "backend=cuda", "optimizer=sgd", "optimizer.lr=1e6", "schedule=constant",
                            "training.batch_size=32", "training.steps=40", "training.checkpoint_every_steps=1",
                            "training.keep_checkpoints=100", "run.dir=run", status=FAILED)
@@ -557,13 +562,13 @@ class Training(CudaCase):
                 self.assertAlmostEqual(got["loss"], expected["loss"], delta=most * expected["loss"])
 
     def test_steps_that_overflow_are_skipped_on_the_device_without_a_trace(self):
-        """The device refuses the update while the host is one step ahead of it; that step is begun again."""
+        """The device rejects the update while the host is one step ahead; the host starts that step again."""
         words = [*self.EVERYTHING, "precision=fp16", f"loss_scale.init_scale={HUGE}", "loss_scale.growth_interval=8",
                  "training.steps=60", "training.keep_checkpoints=100"]
         self.cuda("train", *RUN, *words, "training.checkpoint_every_steps=1", "run.dir=run")
         skipped = {e["step"] for e in self.records("run", "events.jsonl") if e["event"] == "skipped_step"}
         self.assertTrue({1, 2, 3} < skipped, skipped)
-        self.assertGreater(max(skipped), min(set(range(1, 61)) - skipped) + 6, skipped)  # raised, and too far again
+        self.assertGreater(max(skipped), min(set(range(1, 61)) - skipped) + 6, skipped)  # raised, and too large again
         for step in range(2, 61):
             for name in ("model.safetensors", "optimizer.safetensors"):
                 before, now = (self.checkpoint("run", s).joinpath(name).read_bytes() for s in (step - 1, step))
@@ -573,7 +578,7 @@ class Training(CudaCase):
             self.cuda("train", *RUN, *words, *other, f"run.dir={run}")
             self.assert_same_checkpoint("run", run, 60)
 
-    def test_what_was_trained_in_bf16_is_evaluated_in_either_precision(self):
+    def test_a_model_trained_in_bf16_is_evaluated_in_either_precision(self):
         self.cuda("train", *RUN, "backend=cuda", "precision=bf16", "run.dir=run")
         small = json.loads(self.cuda("eval", "run", "--json").out)["loss"]
         self.assertAlmostEqual(small, self.summary("run")["test_loss"], places=6)
@@ -585,7 +590,7 @@ class Training(CudaCase):
 
 
 class Faults(CudaCase):
-    """Calls that fail while steps are under way on the device (docs/faults.md)."""
+    """Calls that fail while the device is computing steps (docs/faults.md)."""
 
     def test_a_program_that_is_not_started_is_started_again(self):
         run = [*RUN, "backend=cuda", "training.steps=4", "training.checkpoint_every_steps=2"]
@@ -602,7 +607,7 @@ class Faults(CudaCase):
         for run, words, reason in (
                 ("first", ["min_gpu_memory_mb=9000000"],
                  "no device has the 8.6 TiB free that min_gpu_memory_mb asks for"),
-                ("later", ["memory.limit=1e-6"], "are needed even so, and cuda:0 has room for ")):
+                ("later", ["memory.limit=1e-6"], "are still needed, and cuda:0 has room for ")):
             result = self.cuda("train", *RUN, "policy=robust", *words, f"run.dir={run}", status=None)
             self.assertIn("policy.robust: the host's processors: ", result.err)
             self.assertIn(reason, result.err)
@@ -610,7 +615,7 @@ class Faults(CudaCase):
         self.assertRegex(self.read("first", "config.yaml"), r"(?m)^  id: cpu$")
 
     @unittest.skipIf(SANITIZED or not FAULT_SHIM, "the shim and a sanitizer cannot both be preloaded")
-    def test_a_kill_while_the_run_goes_over_to_the_host_leaves_a_folder_to_go_on_with(self):
+    def test_a_run_killed_while_it_moves_to_the_host_can_be_resumed(self):
         run = [*RUN, "backend=cuda", "training.steps=4", "training.checkpoint_every_steps=2", "policy=robust",
                "max_retries=1", "memory.recompute=none"]
         full = "step:3:lib:program:1+,step:3:lib:kernel:1+"
@@ -660,7 +665,7 @@ class DebugLaunches(CudaCase):
         self.cuda("train", "--debug-launches", "backend.debug_launches=false", "backend=cuda", *RUN, "run.dir=run")
         self.assertIn("\n  debug_launches: false\n", self.read("run/config.yaml"))
 
-    def test_a_run_is_gone_on_with_under_it(self):
+    def test_a_run_resumes_under_it(self):
         self.cuda("train", *RUN, "training.checkpoint_every_steps=1", "run.dir=run", "backend=cuda")
         (self.folder / "run/summary.json").unlink()  # as if it had been stopped
         result = self.cuda("train", "--resume", "run", "--debug-launches")

@@ -1,4 +1,4 @@
-"""brim devices: what there is to compute on."""
+"""brim devices: the list of devices."""
 
 import fcntl
 import json
@@ -10,7 +10,7 @@ from support import FAILED, SMALL, USAGE, Case, main
 
 class Devices(Case):
     def found(self):
-        """What there is. Only the cuda backend may be there without a device."""
+        """The devices that were found. Only the cuda backend may have none."""
         found = json.loads(self.brim("devices", "--json").out)
         self.assertIn([failure["backend"] for failure in found["failures"]], ([], ["cuda"]))
         for failure in found["failures"]:
@@ -73,7 +73,7 @@ class Devices(Case):
 
 
 class Forged(Case):
-    """The files that processes share are everybody's: what is in them may be anything."""
+    """The files that processes share can be written by every user: their content is untrusted."""
 
     WORDS = [*SMALL, "backend=cpu", "backend.devices=2", "backend.memory_mb=64", "training.steps=2"]
     TICKET = "<qqQdQ64QIii32s32s4x"
@@ -83,7 +83,7 @@ class Forged(Case):
                            backend, process)
 
     def forge(self, *tickets):
-        """Puts them into the queue, as a process that lives. The file, which keeps them there while it is open."""
+        """Writes forged entries into the queue, as a live process. Returns the open file, which keeps them valid."""
         self.brim("devices", "--json")
         file = (self.folder / "claims" / "queue").open("r+b", buffering=0)
         self.addCleanup(file.close)
@@ -95,7 +95,7 @@ class Forged(Case):
             os.pwrite(file.fileno(), b"\1" + ticket, 24 + slot * (slot_bytes + 1))
         return file
 
-    def test_tickets_that_cannot_be_are_not_there(self):
+    def test_impossible_tickets_are_ignored(self):
         self.forge(self.ticket(keys=0xFFFFFFFF), self.ticket(keys=65), self.ticket(number=-5),
                    self.ticket(number=2**63 - 1), self.ticket(need=2**64 - 1), self.ticket(since=float("nan")),
                    self.ticket(since=1e300), self.ticket(device=2**31 - 1), self.ticket(named=-2**31),
@@ -122,13 +122,13 @@ class Forged(Case):
             self.train(f"run{len(damaged)}", *self.WORDS)
             self.assertEqual(queue.stat().st_size, whole)
 
-    def test_what_is_no_file_or_folder_is_named(self):
+    def test_anything_but_a_file_or_folder_is_named(self):
         claims = self.folder / "claims"
         claims.mkdir()
         os.mkfifo(claims / "queue")
         self.assert_error(self.train("run", *self.WORDS, status=FAILED), claims / "queue",
-                          "is not a plain file", "claims.dir")
-        self.assertIn("is not a plain file", self.brim("devices").out)
+                          "is not a regular file", "claims.dir")
+        self.assertIn("is not a regular file", self.brim("devices").out)
         (claims / "queue").unlink()
         claims.rmdir()
         claims.write_text("a file", encoding="utf-8")

@@ -1,5 +1,5 @@
-"""policy=elastic: a run gives memory of its device back while others want it, takes it again when it is free, and no
-run's results change. The device is a share of the host with a limit; the tests wait for events, not for times."""
+"""policy=elastic: a run returns device memory while other runs wait for it, takes it back when it is free, and the
+results of no run change. The device is a share of the host with a limit; the tests wait for events, not for times."""
 
 import json
 import shutil
@@ -7,13 +7,13 @@ import signal
 
 from support import INTERRUPTED, TIMED, Case, main
 
-# Peaks with micro-batches of 16, 32, 64 and 128 samples: 1.0, 1.4, 2.2 and 3.7 MiB. With recompute 16 take 0.95.
+# Peaks for micro-batches of 16, 32, 64 and 128 samples: 1.0, 1.4, 2.2 and 3.7 MiB; with recompute, 0.95 MiB for 16.
 CNN = ["model=cnn", "model.width=16", "dataset=synthetic", "dataset.shape=[1,12,12]", "dataset.train_count=1024",
        "dataset.test_count=64", "backend.threads=1", "memory.timing=false", "backend=cpu"]
 # With batch norm: 1.1, 1.8, 3.1 and 5.8 MiB.
 NORM = ["model=lightcnn", *CNN[2:]]
 WAIT = ["wait_for_gpu=true", "gpu_check_interval_seconds=0.05"]
-# Who takes what was given fills the device; memory pressure, which is looked for often here, is none of it.
+# A job that takes the returned memory fills the device; the frequent checks for memory pressure must not react to that.
 ELASTIC = ["policy=elastic", "policy.elastic.shrink_after_seconds=0", "policy.elastic.grow_after_seconds=0",
            "memory.check_interval_seconds=0.01"]
 ENDLESS = ["training.batch_size=128", "training.epochs=1000000", "training.eval_every_steps=100",
@@ -25,7 +25,7 @@ def device_of(mebibytes):
 
 
 def amount(choice):
-    """Bytes that a decision has taken, or given back: below 0."""
+    """Bytes that a decision has taken; negative: returned."""
     number, unit, *what = choice.split()
     sign = {"given back": -1, "taken again": 1}[" ".join(what)]
     return sign * float(number) * {"B": 1, "KiB": 2**10, "MiB": 2**20}[unit]
@@ -33,11 +33,11 @@ def amount(choice):
 
 class Elastic(Case):
     def until_said(self, text, process):
-        """What the process tells up to then is read, and is not in its result."""
+        """Waits for text on standard error. What is read here is not in the process's result."""
         self.assertTrue(any(text in line for line in process.stderr), text)
 
     def decisions(self, run):
-        """[(step, choice, reason)] of the policy, so far."""
+        """[(step, choice, reason)] of the policy so far."""
         path = self.folder / run / "events.jsonl"
         whole = path.read_text().rpartition("\n")[0] if path.exists() else ""
         (self.folder / "seen").mkdir(exist_ok=True)
@@ -51,19 +51,19 @@ class Elastic(Case):
         return process
 
     def until_decided(self, run, count, process):
-        """So many decisions, and a step behind the last one whose checkpoint is there."""
+        """Waits for a number of decisions, and for a checkpoint of a later step than the last of them."""
         self.until(lambda: len(self.decisions(run)) >= count, process)
-        behind = self.decisions(run)[count - 1][0]
-        self.until(lambda: self.steps(run)[-1] > behind, process)
+        decided = self.decisions(run)[count - 1][0]
+        self.until(lambda: self.steps(run)[-1] > decided, process)
         return self.steps(run)[-1]
 
     def until_taken(self, run, process):
-        """It has back what it gave, whether at once or, where the other job goes on for long, what that leaves
-        first."""
+        """Waits until the run has taken back what it returned: in one decision, or in several if the other job still
+        runs after the first."""
         def is_whole():
             decisions = self.decisions(run)
             left = sum(amount(choice) for _, choice, _ in decisions)
-            return len(decisions) > 1 and abs(left) < 0.06 * 2**20 * len(decisions)  # what is told is rounded
+            return len(decisions) > 1 and abs(left) < 0.06 * 2**20 * len(decisions)  # printed amounts are rounded
         self.until(is_whole, process)
         return self.until_decided(run, len(self.decisions(run)), process)
 
@@ -72,7 +72,7 @@ class Elastic(Case):
         return self.finish(process, INTERRUPTED)
 
     def assert_as_alone(self, run, step, alone):
-        """It has the results at `step` of another process, alone on a host without limits."""
+        """Asserts that the results at `step` equal those of a run alone on a host without limits."""
         self.until(lambda: self.steps(f"{run}-alone")[-1] >= step, alone)
         self.end(alone)
         self.assert_same_checkpoint(run, f"{run}-alone", step)
@@ -81,7 +81,7 @@ class Elastic(Case):
         self.assertEqual(*records)
 
     def assert_replayed(self, run):
-        """Its policy decides the same in the scenario that the run was recorded as, at the same steps."""
+        """Asserts that the policy makes the same decisions at the same steps in the scenario recorded from the run."""
         self.brim("simulate", "--record", run, "-o", f"{run}.yaml")
         simulation, = json.loads(self.brim("simulate", f"scenario={run}.yaml", *ELASTIC[:-1], "training.steps=100000",
                                            "--json").out)["simulations"]
@@ -89,8 +89,9 @@ class Elastic(Case):
                           if e["by"] == "policy.elastic"], self.decisions(run))
 
     def two_jobs(self, words, mebibytes, batch):
-        """The first has what the second needs, until that comes, and again when it has gone. Returns what it gave, why,
-        and why it took it again at last."""
+        """The first job holds memory that the second needs, returns it when the second comes, and takes it back when
+        the second has gone. Returns the amount returned, the reason, and the reason of the last decision to take it
+        back."""
         alone = self.start("train", "run.dir=first-alone", *words, *ENDLESS)
         first = self.begin("first", *words, *device_of(mebibytes), *ELASTIC, *ENDLESS)
         second = self.start("train", "run.dir=second", *words, *device_of(mebibytes), *WAIT,
@@ -109,10 +110,10 @@ class Elastic(Case):
         self.assertTrue(all(choice.endswith("taken again") for _, choice, _ in decisions[1:]), decisions)
         return decisions[0][1], decisions[0][2], decisions[-1][2]
 
-    def test_the_second_gets_what_it_needs_and_the_first_takes_it_again(self):
+    def test_the_second_gets_the_memory_it_needs_and_the_first_takes_it_back(self):
         given, why, taken = self.two_jobs(CNN, 4, 64)
         self.assertEqual((given, why), ("2.4 MiB given back", "micro-batch 128 -> 32, as a run waits for cpu:0"))
-        self.assertRegex(taken, "-> 128, as nobody waits for cpu:0$")
+        self.assertRegex(taken, "-> 128, as no run waits for cpu:0$")
         self.assertEqual(self.summary("first")["retries"], 0)
         self.assertEqual(self.summary("first")["planned_peak_bytes"], self.json("first", "plan.json")["peak_bytes"])
         self.assert_replayed("first")
@@ -120,16 +121,17 @@ class Elastic(Case):
     def test_groups_of_batch_norm_are_not_cut(self):
         _, given, taken = self.two_jobs(NORM, 6, 32)
         self.assertEqual(given, "micro-batch 128 -> 64, as a run waits for cpu:0")
-        self.assertRegex(taken, "-> 128, as nobody waits for cpu:0$")
+        self.assertRegex(taken, "-> 128, as no run waits for cpu:0$")
 
     def test_where_micro_batches_are_no_smaller_more_is_made_again(self):
         _, given, taken = self.two_jobs([*NORM, "min_batch_size=128"], 6, 16)
         self.assertEqual(given, "micro-batch 128 -> 128 with recompute, as a run waits for cpu:0")
-        self.assertEqual(taken, "micro-batch 128 -> 128, as nobody waits for cpu:0")
+        self.assertEqual(taken, "micro-batch 128 -> 128, as no run waits for cpu:0")
 
-    def test_a_run_that_makes_again_what_it_must_goes_back_to_just_that(self):
-        """Its plan has some recompute as configured: 4.7 of 5 MiB, where 5.8 would be enough without. It gives memory
-        back by a smaller micro-batch, or by more recompute if no smaller one is allowed, and takes the same again."""
+    def test_a_run_with_recompute_returns_to_its_configured_recompute(self):
+        """Its plan has some recompute as configured: 4.7 of 5 MiB, although 5.8 would be enough without. It returns
+        memory by a smaller micro-batch, or by more recompute if no smaller one is allowed, and takes the same amount
+        back."""
         auto = [*NORM, "memory.recompute=auto"]
         for name, words, batch, bytes_given in (("cut", auto, 64, "1.6 MiB"),
                                                 ("uncut", [*auto, "min_batch_size=128"], 128, "873.9 KiB")):
@@ -137,12 +139,12 @@ class Elastic(Case):
                 given, why, taken = self.two_jobs(words, 5, 16)
                 self.assertEqual(given, f"{bytes_given} given back")
                 self.assertRegex(why, f"^micro-batch 128 -> {batch} with recompute, as a run waits for cpu:0$")
-                self.assertRegex(taken, "-> 128.*, as nobody waits for cpu:0$")
+                self.assertRegex(taken, "-> 128.*, as no run waits for cpu:0$")
             for run in ("first", "first-alone", "second", "second-alone"):
                 shutil.rmtree(self.folder / run, ignore_errors=True)
 
-    def test_what_would_not_help_is_not_given_back(self):
-        """Which is said once for each that waits."""
+    def test_memory_that_would_not_help_is_not_returned(self):
+        """The log says so once for each waiting job."""
         first = self.begin("first", *CNN, *device_of(4), *ELASTIC, *ENDLESS, "policy.elastic.floor_percent=80")
         for count, batch in ((1, 64), (2, 32)):
             second = self.start("train", "run.dir=second", *CNN, *device_of(4), *WAIT, f"training.batch_size={batch}")
@@ -152,29 +154,30 @@ class Elastic(Case):
         self.end(first)
         (_, *one), (_, *other) = self.decisions("first")
         self.assertEqual((one[0], other[0]), ("keeps its plan", "keeps its plan"))
-        self.assertRegex(one[1], r"^a run waits for 2\.2 MiB of cpu:0, which has \S+ KiB free, and this one takes 3\.0 "
-                                 r"MiB at least$")
+        self.assertRegex(one[1], r"^a run waits for 2\.2 MiB of cpu:0, which has \S+ KiB free, but this run needs at "
+                                 r"least 3\.0 MiB$")
         self.assertRegex(other[1], r"^a run waits for 1\.4 MiB of cpu:0")
 
-    def test_a_larger_one_behind_the_first_in_line_gets_no_more_than_is_given(self):
-        """The whole device would do for it; but the run that gives something back keeps the rest."""
+    def test_a_larger_job_second_in_line_gets_only_the_returned_memory(self):
+        """It could use the whole device, but the run that returns memory keeps the rest."""
         first = self.begin("first", *CNN, *device_of(4), *ELASTIC, *ENDLESS)
         second = self.start("train", "run.dir=second", *CNN, *device_of(4), *WAIT, *ENDLESS[1:],
                             "training.batch_size=64")
         self.until(lambda: self.steps("second"), first, second)
         large = self.start("train", "run.dir=large", *CNN, *device_of(4), *WAIT, "training.batch_size=128")
-        self.until_said("waiting: ", large)  # else nobody might be in line when the second has gone
+        self.until_said("waiting: ", large)  # else the queue might be empty once the second has gone
         self.end(second)
         self.until_decided("first", 2, first)
         choice, reason = self.decisions("first")[-1][1:]
         self.assertEqual(choice, "keeps its plan")
-        # It may be asked while the second has its plan still: then no recompute would do, and none is counted.
-        self.assertRegex(reason, r"^a run waits for 3\.7 MiB of cpu:0, .* takes \S+ [KM]iB at least$")
+        # The policy may be asked while the second run is still planned: no recompute would be enough then, and none is
+        # counted.
+        self.assertRegex(reason, r"^a run waits for 3\.7 MiB of cpu:0, .* needs at least \S+ [KM]iB$")
         self.assertFalse((self.folder / "large").exists())
         self.end(first)
         self.finish(large, 0)
 
-    def test_a_reserve_is_left_free_for_those_who_do_not_wait(self):
+    def test_a_reserve_stays_free_for_processes_that_do_not_wait(self):
         first = self.begin("first", *CNN, *device_of(5), *ELASTIC, *ENDLESS, "policy.elastic.reserve_mb=1")
         second = self.begin("second", *CNN, *device_of(5), *ENDLESS[1:], "training.batch_size=16")
         self.until_decided("first", 1, first)
@@ -182,19 +185,19 @@ class Elastic(Case):
         self.until_decided("first", 2, first)
         self.end(first)
         (_, given, why), (_, taken, _) = self.decisions("first")
-        self.assertRegex(why, r"^micro-batch 128 -> 64, as cpu:0 has \S+ KiB free, and 1\.0 MiB are to be$")
+        self.assertRegex(why, r"^micro-batch 128 -> 64, as cpu:0 has \S+ KiB free, and 1\.0 MiB should be$")
         self.assertEqual((given, taken), ("1.6 MiB given back", "1.6 MiB taken again"))
 
     def test_a_queue_that_cannot_be_read_ends_no_run(self):
         first = self.begin("first", *CNN, *device_of(4), *ELASTIC, *ENDLESS)
         (self.folder / "claims").rename(self.folder / "gone")
         (self.folder / "claims").write_text("")
-        self.until_said("whether other runs wait for memory is not known: ", first)
+        self.until_said("cannot find out whether other runs wait for memory: ", first)
         step = self.steps("first")[-1]
         self.until(lambda: self.steps("first")[-1] > step, first)
-        self.assertNotIn("is not known", self.end(first).err)
+        self.assertNotIn("cannot find out", self.end(first).err)
 
-    def test_a_run_that_has_given_back_can_be_gone_on_with(self):
+    def test_a_run_that_returned_memory_can_be_resumed(self):
         alone = self.start("train", "run.dir=first-alone", *CNN, *ENDLESS)
         first = self.begin("first", *CNN, *device_of(4), *ELASTIC, *ENDLESS)
         second = self.start("train", "run.dir=second", *CNN, *device_of(4), *WAIT, *ENDLESS[1:],

@@ -1,4 +1,4 @@
-"""The micro-batch is a matter of memory, not of the result: an effective batch of 128, cut in different ways."""
+"""The micro-batch decides memory, not results: an effective batch of 128 is split in different ways."""
 
 import csv
 import json
@@ -37,7 +37,7 @@ class SameBits(Case):
 
     @unittest.skipUnless(FASHION.is_dir(), "Fashion-MNIST is not installed")
     def test_cnn_on_fashion_mnist_with_dropout_flips_and_crops(self):
-        # 6000 samples and 47 steps an epoch: one of the 50 steps is the shorter last of an epoch (112 samples)
+        # 6000 samples and 47 steps an epoch: one of the 50 steps is the shorter last step of an epoch (112 samples)
         self.check("model=cnn", "dataset=fashion_mnist", "training.num_train_samples=6000", "augment.flip=true",
                    "augment.crop_padding=2")
 
@@ -72,8 +72,8 @@ class SameBits(Case):
                 self.assertEqual(self.losses(f"{backend}6"), self.losses(f"{backend}{size}"))
 
     def test_gpt2_with_more_places_than_a_sample_has(self):
-        """A slice of a parameter has no samples: what flows back to it is added up over the step. In 16 bits too fusion
-        changes nothing."""
+        """A slice of a parameter has no sample dimension: its gradient is summed over the step. In 16 bits, fusion
+        changes nothing either."""
         words = ["model=gpt2", "model.layers=1", "model.width=16", "model.heads=2", "model.context=12",
                  "model.dropout=0.1", "dataset=synthetic", "dataset.task=tokens", "dataset.length=7",
                  "dataset.train_count=26", "dataset.test_count=2", "training.grain=1",
@@ -96,7 +96,7 @@ class SameBits(Case):
             self.assertEqual(self.losses("run-all"), self.losses(other))
 
     def test_a_different_grain_gives_different_bits(self):
-        # so that the tests above can fail: the order of a sum is visible in the result
+        # without a grain the order of a sum is visible in the result, so the tests above are able to fail
         for grain in (16, 64):
             self.train(f"run{grain}", "model=cnn", "model.width=5", "dataset=synthetic", "dataset.test_count=0",
                        "training.batch_size=128", "training.steps=20", "backend=cpu", f"training.grain={grain}")
@@ -105,7 +105,7 @@ class SameBits(Case):
 
 
 class SameNumber(Case):
-    """In double precision, without a grain, every cut gives the same losses to 1e-9."""
+    """In double precision without a grain, all splits give the same losses to 1e-9."""
 
     def check(self, *overrides):
         runs = {}
@@ -133,7 +133,7 @@ EVENTS = ("begin", "lib", "alloc", "place", "update")
 
 
 class Configuration:
-    """One that is drawn at random: the same one for the same number. `self.words` are what decides the result."""
+    """A random configuration, the same for the same number. `self.words` are the settings that decide the result."""
 
     def __init__(self, number, folder):
         self.draw = draw = random.Random(f"{SEED} {number}")
@@ -222,7 +222,7 @@ class Configuration:
         return words
 
     def cut(self):
-        """A micro-batch: a multiple of the grain that is not all there is."""
+        """A micro-batch: a multiple of the grain, smaller than the whole."""
         parts = self.effective // self.grain
         return [f"training.batch_size={self.grain * self.draw.choice([n for n in range(1, parts) if parts % n == 0])}"]
 
@@ -230,10 +230,10 @@ class Configuration:
         return [f"training.batch_size={self.effective}"]
 
     def circumstances(self):
-        """What must not change a bit: how memory is divided, and by how many threads."""
+        """Settings that must not change a bit: the division of memory and the number of threads."""
         draw = self.draw
         fuse = draw.choice(("all", "all", "[linear_loss]", "[linear_loss,bias_activation]",
-                            "[linear_loss,dropout_add,norm_activation]"))  # that one changes bits, by its nature
+                            "[linear_loss,dropout_add,norm_activation]"))  # norm_activation changes bits by design
         words = [f"backend.threads={draw.choice((1, 2, 3))}", f"training.num_workers={draw.choice((0, 1, 2))}",
                  f"memory.recompute={draw.choice(('none', 'none', 'blocks', 'full'))}",
                  f"memory.offload={draw.choice(('none', 'none', 'optimizer'))}",
@@ -244,9 +244,9 @@ class Configuration:
 
 
 class RandomConfigurations(Case):
-    """Models, data, precisions and cuts by chance: nothing that happens to a run changes a bit of its result.
+    """Random models, data, precisions and splits: no event during a run changes a bit of its result.
 
-    BRIM_RANDOM_COUNT=200 BRIM_RANDOM_SEED=7 tests/cli/test_equivalence.py RandomConfigurations runs 200 of another
+    BRIM_RANDOM_COUNT=200 BRIM_RANDOM_SEED=7 tests/cli/test_equivalence.py RandomConfigurations runs 200 with another
     seed; the message of a failure says how to run one alone."""
 
     def run_words(self, run, *words):
@@ -262,7 +262,7 @@ class RandomConfigurations(Case):
         self.brim(*self.run_words(run, *c.words, *words))
 
     def failing(self, c, run, words):
-        """A call fails for want of memory; where the run then ends, it goes on later."""
+        """A call fails for lack of memory; if that ends the run, it is resumed."""
         at = f"step:{c.draw.randint(1, 4)}:{c.draw.choice(EVENTS)}:{c.draw.choice(('1', '2', '1+', '%3'))}"
         result = self.brim(*self.run_words(run, *c.words, *words), status=None, env={"BRIM_FAULT": at})
         self.assertIn(result.status, (0, NO_FIT, FAILED), result)
@@ -270,7 +270,7 @@ class RandomConfigurations(Case):
             self.go_on(c, run, words)
 
     def killed(self, c, run, words):
-        """After the first checkpoint, if it is not done by then."""
+        """Kills the run after its first checkpoint, if it is not done by then."""
         process = self.start(*self.run_words(run, *c.words, *words))
         while not self.steps(run) and process.poll() is None:
             time.sleep(0.002)
@@ -280,7 +280,7 @@ class RandomConfigurations(Case):
             self.go_on(c, run, words)
 
     def elastic(self, c, run, words):
-        """Beside a neighbour that waits for its memory, if it is not done by then."""
+        """Runs beside a job that waits for its memory, if it is not done by then."""
         plan = json.loads(self.brim("--plugin-path", PLUGINS, "plan", "--json", *c.words, *c.whole()).out)
         limit = ["backend.devices=1", f"backend.memory_mb={max(1, math.ceil(plan['peak_bytes'] / 2**20))}"]
         process = self.start(*self.run_words(run, *c.words, *c.whole(), *limit, "policy=elastic",

@@ -1,4 +1,4 @@
-"""brim eval: a run's checkpoint on data, with the memory of evaluation, leaving the run as it was."""
+"""brim eval: evaluates a run's checkpoint with the memory of an evaluation, and leaves the run unchanged."""
 
 import json
 
@@ -57,7 +57,7 @@ class Eval(Case):
         result, summary = self.evaluate("run"), self.summary("run")
         self.assertEqual((result["loss"], result["f1"]), (summary["test_loss"], summary["test_f1"]))
 
-    def test_averaged_weights_are_what_is_evaluated(self):
+    def test_averaged_weights_are_evaluated(self):
         self.run_small("training.ema_decay=0.9")
         self.assertEqual(self.evaluate("run")["loss"], self.summary("run")["test_loss"])
 
@@ -110,7 +110,7 @@ class Eval(Case):
         self.assertEqual(whole["confusion"], cut["confusion"])
         self.assertAlmostEqual(whole["loss"], cut["loss"], places=6)
 
-    def test_a_budget_is_kept_and_what_would_fit_is_said(self):
+    def test_a_budget_is_kept_and_a_fitting_one_suggested(self):
         self.train("run", *SMALL_CNN, "training.epochs=1", "model.width=64")
         result = self.brim("eval", "run", "memory.limit_mb=4", status=NO_FIT)
         self.assert_error(result, "the evaluation needs", "memory.limit_mb allows 4.0 MiB")
@@ -123,13 +123,13 @@ class Mistakes(Case):
     def test_without_a_run(self):
         self.assert_error(self.brim("eval", status=USAGE), "brim eval RUN")
 
-    def test_what_is_not_a_run(self):
+    def test_a_folder_that_is_no_run(self):
         self.assert_error(self.brim("eval", "nowhere", status=LOAD), "there is no run 'nowhere'")
 
-    def test_checkpoints_that_are_not_there(self):
+    def test_missing_checkpoints(self):
         self.train("run", *SMALL, "training.epochs=1")
         self.assert_error(self.brim("eval", "run", "--checkpoint", "step-9", status=LOAD), "no checkpoint 'step-9'",
-                          "looked for run/checkpoints/step-9 and step-9")
+                          "looked for 'run/checkpoints/step-9' and 'step-9'")
         self.assert_error(self.brim("eval", "run", "--checkpoint", "best", status=LOAD), "validation_fraction")
         for path in sorted((self.folder / "run/checkpoints").iterdir()):
             path.rename(self.folder / path.name)

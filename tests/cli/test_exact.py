@@ -1,4 +1,4 @@
-"""What is told before a run is what the run takes: of its device to the byte, of the host within 5 % or 8 MiB."""
+"""Predicted memory equals the memory that a run takes: to the byte on its device, within 5 % or 8 MiB on the host."""
 
 import json
 import os
@@ -12,10 +12,10 @@ from configurations import configurations
 from support import BINARY, FASHION, FULL, INTERRUPTED, SANITIZED, SMALL_CNN, Case, main
 
 DEVICES = ["backend=cpu", "backend.devices=2", "backend.memory_mb=2048"]
-# Until somebody interrupts it, with an evaluation after every step.
+# Runs until it is interrupted, with an evaluation after every step.
 UNTIL_STOPPED = ["training.steps=1000000", "training.eval_every_steps=1", "training.checkpoint_every_steps=1000000"]
 MIB = 1 << 20
-# Of the process while it is planned, which `brim plan` and `brim train` each look at themselves.
+# `brim plan` and `brim train` each measure their own process while planning; the two differ by up to this much.
 PROCESS_SPREAD = MIB
 
 
@@ -24,7 +24,7 @@ class Exact(Case):
         return json.loads(self.brim("plan", "--json", *DEVICES, *words).out)
 
     def look(self):
-        """Who has how much of the devices."""
+        """The ledger: who uses how much of the devices."""
         devices = json.loads(self.brim("devices", "--json", *DEVICES).out)["devices"]
         return [(user["pid"], user["bytes"]) for device in devices if device["backend"] == "cpu"
                 for user in device["users"]]
@@ -35,7 +35,8 @@ class Exact(Case):
                                      for part in ("test", "validation"))
 
     def train_and_look(self, run, *words):
-        """A run that has trained and evaluated, what the ledger said of it meanwhile, and its summary."""
+        """Trains until an evaluation is done; returns the process number, the ledger's entries meanwhile, and the
+        summary."""
         process = self.start("--quiet", "train", f"run.dir={run}", *DEVICES, *words, *UNTIL_STOPPED)
         self.until(lambda: self.has_evaluated(run), process)
         users = self.look()
@@ -57,7 +58,7 @@ class Exact(Case):
         self.assertEqual(host["total_bytes"],
                          sum(host[key] for key in stays) +
                          max(host["evaluation_bytes"], host["copy_bytes"], host["summary_bytes"]))
-        if not SANITIZED:  # whose own memory nobody predicts
+        if not SANITIZED:  # whose own memory cannot be predicted
             self.assertLess(abs(summary["predicted_rss_bytes"] - host["total_bytes"]), PROCESS_SPREAD)
             self.check_taken(summary)
 
@@ -65,15 +66,15 @@ class Exact(Case):
         predicted, taken = summary["predicted_rss_bytes"], summary["rss_peak_bytes"]
         self.assertLessEqual(abs(taken - predicted), max(0.05 * predicted, 8 * MIB), summary)
 
-    def test_random_configurations_take_what_their_plans_say(self):
+    def test_random_configurations_take_their_planned_memory(self):
         every = 1 if FULL and not SANITIZED else 5
         for i, words in enumerate(configurations(FASHION)[::every]):
             with self.subTest(" ".join(words)):
                 self.check(f"run{i}", words)
 
-    def test_backbones_of_real_sizes_take_what_their_plans_say(self):
+    def test_backbones_of_real_sizes_take_their_planned_memory(self):
         if SANITIZED:
-            self.skipTest("minutes, and other memory")
+            self.skipTest("a sanitizer takes minutes here and its own memory")
         for model, side, batch in (("resnet18", 224, 4), ("resnet50", 64, 4), ("vit_tiny", 224, 2),
                                    ("clip_vit_b32 model.depth=3", 224, 2)):
             with self.subTest(model):
@@ -90,8 +91,8 @@ class Exact(Case):
             self.check_taken(self.summary("run"))
 
     @unittest.skipIf(SANITIZED, "a sanitizer's own memory is not predicted")
-    def test_nothing_that_is_written_at_the_end_takes_more(self):
-        """The summary's own peak says nothing of the summary, so the system is asked."""
+    def test_writing_the_last_files_takes_no_more(self):
+        """The peak in the summary cannot include the writing of the summary, so the system is asked."""
         look = ("import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True);"
                 "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)")
         words = ["model=mlp", "model.hidden=[16]", "dataset=synthetic", "dataset.test_count=64",
@@ -108,9 +109,10 @@ class Exact(Case):
                 self.assertEqual("test_confusion" in summary, classes <= 256)
                 self.assertEqual(len(summary["test_classes"]), classes)
 
-    def test_what_evaluations_and_checkpoints_give_back_is_not_kept_for_later(self):
-        """An evaluation's loader is one block of 49 MiB, a checkpoint's copy is many, in turns. With glibc's defaults
-        it was chance whether one could take the place of the other: half of such runs took 54 MiB more."""
+    def test_memory_freed_by_evaluations_and_checkpoints_is_returned(self):
+        """An evaluation's loader is one block of 49 MiB, a checkpoint's copy is many blocks, by turns. With glibc's
+        defaults it depended on chance whether one could reuse the place of the other: half of such runs took 54 MiB
+        more."""
         for turn in range(3):
             with self.subTest(turn):
                 self.train(f"run{turn}", "model=mlp", "model.hidden=[1024,1024,1024,1024,1024]", "dataset=synthetic",
@@ -120,7 +122,7 @@ class Exact(Case):
                 if not SANITIZED:
                     self.check_taken(self.summary(f"run{turn}"))
 
-    def test_a_run_that_goes_on_is_told_what_reading_its_checkpoint_takes(self):
+    def test_the_prediction_of_a_resumed_run_counts_reading_its_checkpoint(self):
         words = ["model=mlp", "model.hidden=[2048,2048]", "dataset=synthetic", "training.batch_size=16",
                  "training.steps=4", "training.checkpoint_every_steps=2", "backend=cpu"]
         self.train("run", *words)
@@ -133,7 +135,7 @@ class Exact(Case):
             self.check_taken(summary)
             self.assertGreater(summary["predicted_rss_bytes"], host["total_bytes"] + 8 * MIB)
 
-    def test_what_the_process_will_take_is_said_with_its_causes(self):
+    def test_predicted_process_memory_is_itemized(self):
         line = self.brim("plan", *SMALL_CNN, "backend=cpu").out.splitlines()[-1]
         self.assertRegex(line,
                          r"^the process will take about [\d.]+ MiB of the host: [\d.]+ MiB program and libraries, "

@@ -1,4 +1,5 @@
-"""Installed experiments on small data made here: each is what it says, plans, and trains in a smaller size."""
+"""Installed experiments on small generated data: each has the settings it promises, can be planned, and trains at a
+reduced size."""
 
 import csv
 import json
@@ -17,7 +18,7 @@ SMALL_TOWER = ["backbone.depth=1", "backbone.width=32", "backbone.heads=2", "bac
 
 class Experiment(Case):
     def chosen(self, *words):
-        """The configuration's lines, without blanks at their beginnings."""
+        """The configuration's lines, without leading blanks."""
         return [line.strip() for line in self.brim("config", *words).out.splitlines()]
 
     def check(self, words, *lines):
@@ -57,12 +58,12 @@ class OfPictures(Experiment):
         image_sets.write_folder(self.folder / "faces", tuple(f"emotion_{k}" for k in range(7)), train=6, test=2)
         words = ["experiment=emotion", "dataset.path=faces"]
         plan = self.check(words, "id: emotion_cnn", "id: adam", "lr: 1e-4", "batch_size: 16", "epochs: 20")
-        self.assertEqual(plan["parameters"], 2345607)  # those of 1x48x48 and 7 classes
+        self.assertEqual(plan["parameters"], 2345607)  # for 1x48x48 images and 7 classes
         self.train("run", *words, "training.epochs=1")
         self.assertEqual(self.summary("run")["steps"], 3)
 
     def test_clip(self):
-        """Plans are of the real size."""
+        """Plans have the real size."""
         image_sets.write_flowers(self.folder / "flowers102")
         image_sets.write_birds(self.folder / "cub200")
         for name, lr in (("clip_linear_probe", "1e-3"), ("clip_lora", "1e-4")):
@@ -82,10 +83,10 @@ class OfPictures(Experiment):
 
 
 class OfFederations(Experiment):
-    """Clients and samples are fewer than the experiment's own in what trains here."""
+    """Training here uses fewer clients and samples than the experiments themselves."""
 
     def federation(self, *words):
-        """Its plan, of the real size but for the data; nothing is trained."""
+        """Plans an experiment at its real size, apart from the data; trains nothing."""
         return json.loads(self.brim("--config-name", "federate", "plan", "--json", *words, "memory.timing=false").out)
 
     def check_rounds(self, words, clients, rounds, each):
@@ -98,7 +99,7 @@ class OfFederations(Experiment):
         trained = [r for r in self.records("run") if r["split"] == "train"]
         self.assertEqual([r["samples"] for r in trained], [8 * each] * 2)
         self.assertLess(trained[1]["loss"], trained[0]["loss"])
-        self.train("again", *small)  # an experiment says all of it: which configuration it is read into changes nothing
+        self.train("again", *small)  # an experiment sets everything: the base configuration makes no difference
         self.assert_same_checkpoint("run", "again", 2)
 
     def test_fedavg_mnist(self):
@@ -122,15 +123,15 @@ class OfFederations(Experiment):
         self.check_rounds([*words, "model.width=4", "optimizer.lr=0.01"], (1000, 50), 1500, 50)
 
 
-# What `--config-name robust` is about: devices, waiting, threads, and what is said of memory.
+# Keys that `--config-name robust` sets: devices, waiting, threads, and what is logged about memory.
 ABOUT_SHARING = {"auto_device", "min_gpu_memory_mb", "wait_for_gpu", "gpu_wait_timeout_minutes",
                  "gpu_check_interval_seconds", "min_batch_size", "max_retries", "num_workers", "allow_cpu",
-                 "memory_summary", "batch_size", "gradient_accumulation_steps"}  # their product is looked at
+                 "memory_summary", "batch_size", "gradient_accumulation_steps"}  # their product is compared
 
 
 class Shared(Experiment):
     def numbers_of(self, *words):
-        """The configuration without what is about sharing a machine, and the effective batch."""
+        """The configuration without the keys about sharing a machine, and the effective batch."""
         lines, key = [], ""
         number = {"effective_batch_size": 0}
         for line in self.brim(*words).out.splitlines():
@@ -150,7 +151,7 @@ class Shared(Experiment):
             with self.subTest(name):
                 plain = self.numbers_of("config", *words)
                 if any(line.startswith("total_clients: ") for line in plain[0]):
-                    words.append("~training.epochs")  # of the robust configuration: a federation goes by rounds
+                    words.append("~training.epochs")  # set by the robust configuration; a federation counts rounds
                 self.assertEqual(plain, self.numbers_of("--config-name", "robust", "config", *words))
                 self.assertEqual(plain[1], plain[2])
 

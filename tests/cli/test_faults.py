@@ -1,8 +1,9 @@
-"""Calls that fail for want of memory, each in turn (docs/faults.md): the run redoes what failed and ends with the bits
-of one that nothing happened to, or ends with a message and goes on later to those bits. Nothing hangs, leaks or stays
-held.
+"""Calls that fail for lack of memory, each in turn (docs/faults.md): the run redoes the failed part and ends with the
+bits of an undisturbed run, or ends with a message and reaches the same bits after a resume. Nothing hangs, leaks or
+stays locked.
 
-FAULTS=all fails every call of the steps looked at, which takes minutes; FAULTS=N (2) takes N of each point and step."""
+FAULTS=all fails every call in the chosen steps, which takes minutes; FAULTS=N (default 2) fails N calls for each
+point and step."""
 
 import json
 import os
@@ -20,7 +21,7 @@ AT_START = 6 if SANITIZED else 20  # of the calls before the first step
 
 
 def spread(count, wanted):
-    """Numbers from 1 to count, evenly, with both ends."""
+    """`count` of the numbers from 1 on, evenly spaced, with both ends."""
     if ALL or count <= wanted:
         return range(1, count + 1)
     return sorted({1 + round(i * (count - 1) / max(wanted - 1, 1)) for i in range(wanted)})
@@ -50,13 +51,13 @@ class Faults(Case):
         self.assertEqual((device["users"], found["queue"]), ([], []), context)
 
     def check(self, fault, statuses=(0, NO_FIT, FAILED)):
-        """A run with a fault, and what is left of it without."""
+        """Runs with a fault, and compares with the run without one."""
         self.number += 1
         run = f"run{self.number}"
         result = self.train(run, *RUN, status=None, env={"BRIM_FAULT": fault})
         self.assertIn(result.status, statuses, result)
         folder = self.folder / run
-        ended_at_once = "error: out of host memory: no " in result.err  # where it stood
+        ended_at_once = "error: out of host memory: cannot allocate " in result.err  # it ended at the failed call
         if not ended_at_once:
             self.assertIn(f"warning: BRIM_FAULT={fault} is set", result.err)
         if result.status != 0:
@@ -73,7 +74,7 @@ class Faults(Case):
 
     def assert_last_commit_is_kept(self, run, result):
         steps = self.summary(run)["steps"]
-        if steps == 0 and "the update was made to fail" in result.err:  # the beginning is what the seed says
+        if steps == 0 and "the update was made to fail" in result.err:  # the seed gives the initial state
             self.assertEqual(self.steps(run), [])
             return
         self.assertIn(f"there is a checkpoint of step {steps}\n", result.err)
@@ -106,7 +107,7 @@ class Faults(Case):
         self.assert_nothing_is_held("at the end")
 
     def test_placing_again_fails_too(self):
-        """The plan that is to help does not get its memory either, once or for ever."""
+        """The smaller plan does not get its memory either, once or always."""
         for step in (2, 7):
             self.check(f"step:{step}:lib:conv:%2,step:{step}:place")
             self.check(f"step:{step}:lib:conv:1+,step:{step}:place:1+", statuses=(NO_FIT, FAILED))
@@ -117,10 +118,10 @@ class Faults(Case):
         result = self.check(f"step:2:until={self.folder}/enough,lib:until={self.folder}/enough", statuses=(0,))
         self.assertNotIn("recovery:", result.err)
 
-    def test_a_mistake_is_told_with_its_place_by_every_command(self):
+    def test_every_command_reports_a_mistake_with_its_place(self):
         for argv in (["train", *RUN], ["plan"], ["version"]):
             result = self.brim(*argv, status=USAGE, env={"BRIM_FAULT": "step:3:alok:2"})
-            self.assert_error(result, "BRIM_FAULT, character 8: no point of this name")
+            self.assert_error(result, "BRIM_FAULT, character 8: unknown point")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""Federations: rounds of clients on one device. The result is the same to the bit however many clients train at a time,
-and that of federated averaging in double precision, computed here by plain loops."""
+"""Federations: rounds of clients on one device. The result has the same bits for every number of clients that train at
+a time, and equals federated averaging in double precision, computed here by plain loops."""
 
 import collections
 import json
@@ -16,7 +16,7 @@ SMALL = ["dataset=synthetic", "dataset.shape=[1,8,8]", "dataset.train_count=240"
          "dataset.classes=4", "total_clients=12", "clients_per_round=5", "rounds=4",
          "federate.checkpoint_every_rounds=2", "memory.timing=false"]
 MLP = [*SMALL, "model=mlp", "model.hidden=[9]"]
-# What training depends on: normalisation with buffers, dropout, several epochs, remainders of many sizes, servers.
+# Factors of training: normalisation with buffers, dropout, several epochs, remainders of many sizes, server optimizers.
 KINDS = {
     "mlp": [*MLP, "training.batch_size=8"],
     "batch norm": [*SMALL, "model=lightcnn", "model.width=4", "model.norm=batch", "model.dropout=0.2",
@@ -33,7 +33,7 @@ KINDS = {
                    "federate.norm_buffers=keep", "method=power_of_choice", "method.d=9"],
 }
 
-STATE = ["model.safetensors", "optimizer.safetensors"]  # in checkpoints of runs that are configured otherwise
+STATE = ["model.safetensors", "optimizer.safetensors"]  # the same files in checkpoints of differently configured runs
 
 
 class Federate(Case):
@@ -84,7 +84,7 @@ class Federate(Case):
         self.assertTrue(any("1 client at a time" in choice for choice in self.recoveries("faulty")))
 
     def test_only_clients_that_failed_are_trained_again(self):
-        """Also where rounds fail so often that the plan changes meanwhile. Clients are counted where they begin."""
+        """Also if rounds fail so often that the plan changes meanwhile. Clients are counted when they begin."""
         changes = ["client:3", "begin:2", "begin:3", "begin:4"]
         for name in "mlp", "batch norm", "kept norms":
             words = [*KINDS[name], "memory.recompute=none"]
@@ -101,7 +101,7 @@ class Federate(Case):
                     begun = [int(calls) for step, point, _, calls, _ in begun if (step, point) == ("3", "client")]
                     failed = sum("client" in one for one in faults)
                     self.assertEqual(sum(begun), 5 + failed)
-                    self.assertEqual(any(f"at a time in the place of {lanes}" in c for c in self.recoveries(run)),
+                    self.assertEqual(any(f"at a time instead of {lanes}" in c for c in self.recoveries(run)),
                                      faults == changes)
 
     def recoveries(self, run):
@@ -116,15 +116,15 @@ class Federate(Case):
             self.compare_to_loops(draw, f"fedavg {case}", [])
 
     def test_servers_are_those_of_plain_loops_in_double(self):
-        """FedAdam, FedYogi and FedAdagrad, as Reddi et al. (2021, algorithm 2) have them."""
+        """FedAdam, FedYogi and FedAdagrad, as in Reddi et al. (2021, algorithm 2)."""
         draw = random.Random(13)
         for server in "adam", "yogi", "adagrad":
             for case in range(2):
                 self.compare_to_loops(draw, f"{server} {case}", [f"server_optimizer={server}"], server=server)
 
     def test_fedprox_is_that_of_plain_loops_in_double(self):
-        """Its part of the gradient counts in the norm that is limited, before weight decay is added; where classes or
-        labels weigh, the loss is their weighted mean, and it is added to that."""
+        """The proximal gradient counts in the norm that is limited, before weight decay is added; with class weights or
+        ignored labels it is added to the weighted mean of the losses."""
         draw = random.Random(11)
         for case in range(4):
             local = {"mu": draw.uniform(0.1, 2), "clip": draw.choice([0, 0.05]), "decay": draw.choice([0, 0.3])}
@@ -136,8 +136,8 @@ class Federate(Case):
             self.compare_to_loops(draw, f"fedprox of classes {case}", words, **local)
 
     def compare_to_loops(self, draw, name, words, weights=(), server="sgd", **local):
-        """One layer, with whole clients as batches, so that the order of samples adds nothing but rounding; clients
-        differ in size. Random numbers of rows, rates and epochs. `weights`: of classes; without, regression."""
+        """One layer, with whole clients as batches, so that the order of samples only affects rounding; clients differ
+        in size. Rows, rates and numbers of epochs are random. `weights`: class weights; without classes, regression."""
         rows, features = draw.randint(23, 60), draw.randint(1, 4)
         clients, selected, epochs = draw.randint(3, 7), draw.randint(1, 3), draw.randint(1, 3)
         rate, server_rate, momentum = draw.uniform(0.01, 0.1), draw.uniform(0.5, 1), draw.choice([0, 0.9])
@@ -177,8 +177,8 @@ class Federate(Case):
             self.assertTrue(math.isclose(got, wanted, rel_tol=1e-9, abs_tol=1e-9), (name, got, wanted))
 
     def test_a_selector_is_given_the_losses_of_clients_own_samples(self):
-        """power_of_choice, which asks all clients here, takes those with the highest loss under the global model, in
-        every round; clients have several batches, the last of them smaller."""
+        """power_of_choice, with all clients as candidates, selects those with the highest loss under the global model,
+        in every round; clients have several batches, the last of them smaller."""
         draw = random.Random(3)
         data = [[float_of(draw.uniform(-1, 1)) for _ in range(3)] for _ in range(60)]
         folder = self.folder / "data"
@@ -215,7 +215,7 @@ class Federate(Case):
         self.assertNotEqual(self.model_bytes("fedavg"), self.model_bytes("drawn"))
 
     def test_fedprox_has_the_same_bits_where_the_backward_pass_updates(self):
-        """Batch norm has buffers; classes weigh, so gradients have a scale."""
+        """Batch norm has buffers; classes have weights, so gradients have a scale."""
         words = [*SMALL, "model=lightcnn", "model.width=4", "model.norm=batch", "federate.local=fedprox",
                  "federate.mu=0.5", "loss.class_weights=[1,2,3,4]", "training.batch_size=5"]
         self.federate("step", *words)
@@ -236,16 +236,16 @@ class Federate(Case):
     NORMS = ["model=lightcnn", "model.width=4", "model.norm=batch"]
 
     def norms(self, run, step, prefix=""):
-        """A list of values for each buffer, or where clients keep them a list of these by client."""
+        """A list of values for each buffer; where clients keep their own, a list of these by client."""
         name = "optimizer.safetensors" if prefix else "model.safetensors"
         values, _ = tensors.read(self.checkpoint(run, step) / name)
         return {key.removeprefix(prefix): numbers for key, (_, _, numbers) in values.items()
                 if key.startswith(prefix + "norm") and "running" in key}
 
     def test_kept_statistics_are_those_of_plain_loops_in_double(self):
-        """Weights stay as they are, and a client's samples are one batch and one group: so a step moves its statistics
-        by a tenth to the same values always, which runs with one client a round show. From these follow what each
-        client keeps after rounds of several clients and epochs, and the global model's as their weighted mean."""
+        """The learning rate is 0, and a client's samples are one batch and one group: a step moves its statistics by a
+        tenth towards constant values, which runs with one client a round show. From these follow what each client
+        keeps after rounds of several clients and epochs, and the global model's statistics as the weighted mean."""
         clients, selected, epochs, rounds = 7, 3, 2, 6
         words = [*SMALL, *self.NORMS, "backend=reference", "partition=dirichlet", "partition.alpha=0.5",
                  f"total_clients={clients}", "method=round_robin", "training.batch_size=240", "training.norm_group=240",
@@ -282,7 +282,7 @@ class Federate(Case):
                 self.assertTrue(math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-9), (what, key, a, b))
 
     def test_clients_train_alike_whether_they_keep_their_statistics(self):
-        """Training normalises by the batch's own statistics: weights have the same bits, statistics differ."""
+        """Training normalises by the batch's own statistics: the weights have the same bits, the statistics differ."""
         values = []
         for buffers in "average", "keep":
             self.federate(buffers, *SMALL, *self.NORMS, f"federate.norm_buffers={buffers}", "rounds=6")
@@ -291,14 +291,14 @@ class Federate(Case):
         self.assertEqual(differing, {name for name in values[0] if "running" in name})
 
     def test_a_run_that_begins_anew_knows_nothing_of_clients(self):
-        """The update of the second round fails in its middle, before there is a checkpoint."""
+        """The update of the second round fails half-way, before there is a checkpoint."""
         words = [*KINDS["kept norms"], "federate.checkpoint_every_rounds=9"]
         self.federate("whole", *words)
         self.federate("torn", *words, env={"BRIM_FAULT": "step:2:update"})
         self.assertGreater(self.summary("torn")["retries"], 0)
         self.assert_same_checkpoint("whole", "torn", 4)
 
-    def test_the_plan_says_what_clients_keep(self):
+    def test_the_plan_counts_what_clients_keep(self):
         """Four bytes for mean and variance of 4 + 8 + 16 channels."""
         words = ["--config-name", "federate", "plan", *SMALL, *self.NORMS, "rounds=100"]
         self.assertIn("each client keeps 224 B", self.brim(*words, "federate.norm_buffers=keep").out)
@@ -351,7 +351,7 @@ class Federate(Case):
                       "training.batch_size=3", "backend.threads=1", "optimizer=adam", "method=proportional")
         self.assertEqual(self.partition("one"), self.partition("two"))
 
-    # ---- what else takes a federation ----
+    # ---- other commands and options ----
 
     def test_other_commands_take_the_folder(self):
         self.federate("run", *MLP)
@@ -361,7 +361,7 @@ class Federate(Case):
         self.brim("train", "--from", "run", "run.dir=again", "parallel_clients=1")
         self.assert_same_checkpoint("run", "again", 4)
 
-    def test_the_plan_is_what_is_placed(self):
+    def test_the_plan_matches_the_placement(self):
         for lanes in 1, 2, 3:
             words = [*MLP, f"parallel_clients={lanes}", "rounds=1", "training.eval_batch_size=1"]
             plan = json.loads(self.brim("--config-name", "federate", "plan", "--json", *words).out)
@@ -370,12 +370,12 @@ class Federate(Case):
             self.assertEqual(plan["peak_bytes"], plan["server_bytes"] + lanes * plan["client_bytes"])
 
     def test_the_plan_foresees_a_round(self):
-        """By times of kernels that are measured once: five clients of 20 samples, in turns."""
+        """From times of kernels measured once: five clients of 20 samples, one after another."""
         plan = json.loads(self.brim("--config-name", "federate", "plan", "--json", *MLP, "memory.timing=true",
                                     "backend.threads=2").out)
         for row in plan["table"]:
             turns = -(-5 // row["parallel_clients"])
-            self.assertIn(row["basis"], ("timed", "derived", "guessed"))  # a busy machine leaves less time to time in
+            self.assertIn(row["basis"], ("timed", "derived", "guessed"))  # a busy machine leaves less time to measure
             self.assertGreater(row["client_seconds"], 0)
             self.assertAlmostEqual(row["round_seconds"], turns * row["client_seconds"], delta=1e-12)
         self.assertEqual([row["parallel_clients"] for row in plan["table"]], [1, 2])
@@ -386,7 +386,7 @@ class Federate(Case):
         self.assertIn("picture in plan.svg", printed.err)
         plan = json.loads(self.brim("--config-name", "federate", "plan", "--json", *words).out)
         drawing = xml.fromstring(self.read("plan.svg"))
-        parts = collections.defaultdict(list)  # heights at which they begin
+        parts = collections.defaultdict(list)  # by the height of their upper edge
         for rect in drawing.findall(".//{*}rect"):
             title = rect.find("{*}title")
             if title is not None:
@@ -397,7 +397,7 @@ class Federate(Case):
         self.assertEqual(len(lanes), 3)
         ratio = plan["client_bytes"] / plan["server_bytes"]
         height = ratio * (parts["server's parameters"][0] - lanes[0])
-        for above, below in zip(lanes[1:], lanes):  # y and height of a part are written with two decimals
+        for above, below in zip(lanes[1:], lanes):  # y and height have two decimals
             self.assertAlmostEqual(below - above, height, delta=0.02 * (1 + ratio))
         texts = [text.text for text in drawing.findall(".//{*}text")]
         self.assertEqual([text for text in texts if text.startswith("lane")], ["lane 1", "lane 2", "lane 3"])
@@ -409,9 +409,9 @@ class Federate(Case):
         few, many = self.summary("12"), self.summary("240")
         self.assertLessEqual(many["planned_peak_bytes"], few["planned_peak_bytes"])
 
-    # ---- what bad input gets ----
+    # ---- bad input ----
 
-    def test_what_does_not_go_with_clients_is_refused_with_its_place(self):
+    def test_options_that_clients_exclude_are_refused_with_their_place(self):
         for words, parts in (
                 (["clients_per_round=13"], ["clients_per_round 13", "the 12 clients", "argument"]),
                 (["training.epochs=3"], ["'training.epochs' does not go with total_clients=12", "rounds=N"]),
@@ -432,9 +432,9 @@ class Federate(Case):
                 result = self.federate("run", *MLP, *words, status=USAGE)
                 self.assert_error(result, *parts)
                 self.assertFalse((self.folder / "run").exists())
-        self.assert_error(self.train("run", "server_optimizer=adam", status=USAGE), "means nothing without clients")
+        self.assert_error(self.train("run", "server_optimizer=adam", status=USAGE), "has no effect without clients")
 
-    def test_no_room_is_told_with_what_would_fit(self):
+    def test_without_room_a_fitting_size_is_suggested(self):
         result = self.federate("run", *MLP, "model.hidden=[4000]", "memory.limit_mb=1", status=NO_FIT)
         self.assert_error(result, "memory.limit_mb allows")
 
@@ -462,12 +462,13 @@ def attempts(step, count):
 
 
 def float_of(value):
-    """As the data set has it: a float."""
+    """A value as the data set stores it: a float."""
     return struct.unpack("f", struct.pack("f", value))[0]
 
 
 def serve(server, momentum, mean, square, change):
-    """The server's means of updates and of their squares after one more, and how it moves before its learning rate."""
+    """The server's moving averages of updates and of their squares after one more update, and the change before the
+    learning rate."""
     if server == "sgd":
         mean = momentum * mean + change
         return mean, square, mean
@@ -482,8 +483,9 @@ def serve(server, momentum, mean, square, change):
 
 
 def update(model, rows, rate, epochs, weights=(), mu=0.0, clip=0.0, decay=0.0):
-    """What a client's epochs of gradient descent change, for the mean of its losses and `mu`/2 times the squared
-    distance from the global model: gradients together have a norm of `clip` at most, then `decay` is added."""
+    """The change of the weights by a client's epochs of gradient descent on the mean of its losses plus `mu`/2 times
+    the squared distance from the global model. The gradients' global norm is limited to `clip`, then `decay` is
+    added."""
     local = list(model)
     for _ in range(epochs):
         gradient = gradient_of(local, rows, weights)
@@ -495,7 +497,7 @@ def update(model, rows, rate, epochs, weights=(), mu=0.0, clip=0.0, decay=0.0):
 
 
 def gradient_of(local, rows, weights):
-    """Of the mean of squared errors of one output; of the weighted mean of cross entropies of many."""
+    """The gradient of the mean squared error of one output, or of the weighted mean of cross entropies of many."""
     outputs, features = max(len(weights), 1), len(rows[0]) - 1
     bias = outputs * features
     gradient = [0.0] * len(local)

@@ -1,5 +1,5 @@
-"""Methods of a federation compared: each figure is that of a plain computation from the files of the runs, at the end
-of a sweep, in brim compare, and on the page."""
+"""Comparison of federated methods: each figure equals a plain computation from the files of the runs, at the end of a
+sweep, in brim compare, and on the page."""
 
 import collections
 import csv
@@ -19,14 +19,14 @@ WORLD = ["network=moderate", "world.dropout=0.2"]
 METHODS = ["random", "proportional", "power_of_choice"]
 CHARTS = ["mean accuracy of the seeds", "mean accuracy by simulated time"]
 PARTS = (("accuracy", .4, max), ("seconds_to_80", .3, min), ("participation_gini", .2, min),
-         ("label_coverage", .1, max))  # of the score: the figure, its weight, and which is the best
+         ("label_coverage", .1, max))  # of the score: (figure, weight, which value is best)
 TITLES = {"accuracy": "accuracy, %", "loss": "loss", "f1": "F1", "rounds_to_80": "rounds to 80 %", "joules": "joules",
           "bytes": "bytes", "client_accuracy_gini": "accuracy per client: Gini",
           "participation_gini": "participation: Gini", "label_coverage": "label coverage, %"}
 
 
 def gini(times):
-    """By all pairs."""
+    """Over all pairs."""
     return sum(abs(a - b) for a in times for b in times) / (2 * len(times) * sum(times))
 
 
@@ -39,13 +39,13 @@ class Comparing(Case):
         return self.brim("federate", "-m", f"run.dir={run}", *SMALL, *words, status=status)
 
     def csv_of(self, *runs):
-        """By method: its figures, None where there is none."""
+        """The figures by method, None where missing."""
         self.brim("compare", *runs, "-o", "methods.csv", "--force")
         rows = csv.DictReader(self.read("methods.csv").splitlines())
         return {row.pop("method"): {key: float(text) if text else None for key, text in row.items()} for row in rows}
 
     def rounds_of(self, run):
-        """Lines of participants.jsonl: the clients whose updates arrived."""
+        """The lines of participants.jsonl: the clients whose updates arrived."""
         return [[c for c, arrived in zip(line["client"], line["arrived"]) if arrived]
                 for line in self.records(run, "participants.jsonl")]
 
@@ -77,7 +77,7 @@ class Comparing(Case):
         return out
 
     def methods(self, *of_runs):
-        """The mean and the deviation of each figure, for a list of runs of each method."""
+        """The mean and the deviation of each figure over each method's list of runs."""
         out = []
         for runs in of_runs:
             figures, row = [self.figures(run) for run in runs], {"seeds": len(runs)}
@@ -109,7 +109,7 @@ class Comparing(Case):
 
     @staticmethod
     def table_of(text):
-        """The table of methods, which has a row for each figure: by its title, a cell for each method."""
+        """The table of methods, with a row for each figure: {title: a cell for each method}."""
         lines = text[re.search(r"(?m)^method  .*\n *seeds ", text).start():].splitlines()
         return {title: cells for title, *cells in (re.split(r"  +", line.strip()) for line in lines[:22])}
 
@@ -132,7 +132,7 @@ class OfMethods(Comparing):
 
     def test_figures_are_those_of_the_files(self):
         expected = self.methods(*self.runs)
-        self.assertTrue(all(row["score"] is not None for row in expected), "all come to 80 % here")
+        self.assertTrue(all(row["score"] is not None for row in expected), "all reach 80 % here")
         got = self.csv_of("all")
         self.assertEqual(list(got), METHODS)
         described = json.loads(self.brim("compare", "all", "--json").out)["methods"]
@@ -164,8 +164,8 @@ class OfMethods(Comparing):
         self.assert_curves(section)
 
     def assert_curves(self, section):
-        """Of the means: as many points as evaluations, higher on the picture where the accuracy is, in bands as high as
-        the deviations of the seeds."""
+        """Asserts that curves of means have a point for each evaluation, are higher where the accuracy is higher, and
+        lie in bands as high as the deviation over seeds."""
         charts = {chart.get("aria-label"): chart for chart in section.iter("svg") if chart.get("class") == "chart"}
         self.assertEqual(list(charts), CHARTS)
         for label, across in zip(CHARTS, self.places()):
@@ -173,12 +173,12 @@ class OfMethods(Comparing):
                               charts[label].find(".//path[@class='band color0']"), across)
 
     def places(self):
-        """Of the first method's evaluations: by round, and by simulated time."""
+        """The x coordinates of the first method's evaluations: by round, and by simulated time."""
         train = [[r["simulated_clock"] for r in self.records(run) if r["split"] == "train"] for run in self.runs[0]]
         return [2, 4, 6, 8], [statistics.mean(clock[2 * k + 1] for clock in train) for k in range(4)]
 
     def assert_curve(self, line, band, across):
-        """They are of the first method."""
+        """Asserts the first method's curve."""
         accuracies = list(zip(*([r["accuracy"] for r in self.records(run) if r["split"] == "test"]
                                 for run in self.runs[0])))
         means, deviations = ([of(seeds) for seeds in accuracies] for of in (statistics.mean, statistics.stdev))
@@ -194,7 +194,7 @@ class OfMethods(Comparing):
                 self.assertAlmostEqual(point[0], place, delta=0.2)
 
     def picture_of(self, *runs):
-        """What an SVG picture has of each kind, in order; and its texts."""
+        """The elements of an SVG picture by kind, in order, and its texts."""
         self.brim("compare", *runs, "-o", "picture.svg", "--force")
         out, picture = collections.defaultdict(list), xml.fromstring(self.read("picture.svg"))
         for path in picture.iter("{http://www.w3.org/2000/svg}path"):
@@ -203,20 +203,20 @@ class OfMethods(Comparing):
 
     def test_a_picture_has_the_curves_of_methods(self):
         paths, texts = self.picture_of("all")
-        self.assertLessEqual({*CHARTS, *METHODS, "bands: a standard deviation of the seeds to both sides"}, set(texts))
+        self.assertLessEqual({*CHARTS, *METHODS, "bands: one standard deviation over the seeds"}, set(texts))
         for k in range(3):  # a curve in each chart, and one in the legend
             self.assertEqual((len(paths[f"curve color{k}"]), len(paths[f"band color{k}"])), (3, 2))
         for line, band, across in zip(paths["curve color0"], paths["band color0"], self.places()):
             self.assert_curve(line, band, across)
-        paths, _ = self.picture_of("all/0", "all/3")  # a seed of each has no deviation
+        paths, _ = self.picture_of("all/0", "all/3")  # one seed of each: no deviation
         self.assertEqual([len(paths[key]) for key in ("curve color0", "curve color1", "band color0")], [3, 3, 0])
         self.brim("train", "run.dir=central", "training.epochs=1", *SMALL[:7])
-        for runs in (["all/0"], ["all/0", "central"]):  # a run alone is drawn as others are, and so beside others
+        for runs in (["all/0"], ["all/0", "central"]):  # also a run alone, and beside a central one
             _, texts = self.picture_of(*runs)
             self.assertLessEqual({"Loss", "Accuracy"}, set(texts))
 
-    def test_a_seed_that_does_not_come_so_far(self):
-        """Then there is no mean of the rounds, and no score of its method."""
+    def test_a_seed_that_misses_the_target(self):
+        """Then there is no mean of the rounds, and the method has no score."""
         path = self.folder / "all/4/metrics.jsonl"
         records = self.records("all/4")
         for record in records:
@@ -232,12 +232,12 @@ class OfMethods(Comparing):
         self.assertEqual(table["score"][1], "-")
 
     def test_clients_that_never_trained_count(self):
-        """Client 3 alone has trained, and it is not there in the second round."""
+        """Only client 3 has trained, and it is absent in the second round."""
         lines = [{"round": n, "client": [3, 5], "arrived": [n != 2, False]} for n in (1, 2, 3)]
         (self.folder / "all/0/participants.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
         row, = self.csv_of("all/0").values()
         expected, = self.methods(["all/0"])
-        self.assert_figures(row, {**expected, "score": None})  # of a single method there is none
+        self.assert_figures(row, {**expected, "score": None})  # a single method has no score
         self.assertAlmostEqual(row["participation_gini"], 11 / 12, delta=1e-12)
         self.assertAlmostEqual(row["participation_variance"], 4 / 12 - (2 / 12)**2, delta=1e-12)
 
@@ -256,8 +256,8 @@ class OfMethods(Comparing):
 
 
 class Others(Comparing):
-    def test_what_else_differs_is_in_the_name(self):
-        """The first key that tells networks apart, and no more."""
+    def test_other_differences_are_in_the_name(self):
+        """Only the first key that tells networks apart."""
         self.sweep("all", "network=moderate,poor", "method=random,power_of_choice", "repeats=2", "rounds=4")
         expected = self.methods(*([f"all/{2 * k}", f"all/{2 * k + 1}"] for k in range(4)))
         got = self.csv_of("all")
@@ -281,8 +281,8 @@ class Others(Comparing):
         self.assertIn("participation: Gini", table)
         self.assertFalse({"joules", "bytes", "score", "simulated seconds to 50 %"} & set(table))
 
-    def test_the_accuracy_of_each_client_is_that_of_what_is_predicted_of_its_rows(self):
-        """Rows in the file's order, the last of which are the test data; 0 to 4 rows do not fill the last batch."""
+    def test_the_accuracy_of_each_client_follows_from_predictions_of_its_rows(self):
+        """Rows are in the file's order, the last of them test data; the last batch has 0 to 4 rows."""
         draw = random.Random(3)
         for rows in 120, 121, 124:
             with self.subTest(rows):
@@ -323,7 +323,8 @@ class Others(Comparing):
         summary = self.json("b", "summary.json")
         (self.folder / "b/summary.json").write_text(json.dumps({**summary, "status": "interrupted"}))
         self.assertEqual([row["seeds"] for row in self.csv_of("a", "b").values()], [1])
-        self.assert_error(self.brim("compare", "b", "-o", "none.csv", status=USAGE), "no run is a finished one")
+        self.assert_error(self.brim("compare", "b", "-o", "none.csv", status=USAGE),
+                          "none of the runs is a finished federation")
         self.assertFalse((self.folder / "none.csv").exists())
 
 

@@ -1,5 +1,5 @@
-"""A federation that is killed again and again, at moments that are drawn from a seed, and resumed each time ends in the
-bytes of one that nobody disturbed."""
+"""A federation that is killed repeatedly at random moments (from a seed) and resumed ends with the bytes of an
+undisturbed one."""
 
 import os
 import random
@@ -21,16 +21,16 @@ class Kills(Case):
         self.draw = random.Random(SEED)
 
     def size(self, run, name):
-        """Of a file of the run, which may not be there yet."""
+        """The size of a file of the run, which may not exist yet."""
         path = self.folder / run / name
         return path.stat().st_size if path.exists() else 0
 
     def names(self, run):
-        """What lies in its folder and among its checkpoints, finished and half written."""
+        """The names in its folder and among its checkpoints, finished and partial."""
         return [(path, folders, files) for path, folders, files in os.walk(self.folder / run)]
 
     def moment(self, run):
-        """A condition that comes true while the run goes on: so many records more, or so many changes among its
+        """A condition that becomes true during the run: after a random number of records, or of changes among its
         files, such as the parts of a checkpoint."""
         if self.draw.random() < 0.5:
             size, more = self.size(run, "metrics.jsonl"), self.draw.randint(1, 1500)
@@ -45,12 +45,12 @@ class Kills(Case):
         return changed
 
     def words(self, run, *words):
-        """That start the run, or go on with it."""
+        """The arguments that start the run or resume it."""
         begun = (self.folder / run / "config.yaml").exists()
         return ["federate", *(["--resume", run] if begun else [f"run.dir={run}", *words])]
 
     def kill(self, run, *words):
-        """Starts the run or goes on with it, and kills it at a moment; False: it ended before."""
+        """Starts or resumes the run and kills it at a random moment; False: it ended before."""
         moment = self.moment(run)
         process = self.start(*self.words(run, *words))
         while process.poll() is None and not moment():

@@ -1,4 +1,4 @@
-"""The memory of a federation does not grow with its rounds, and hardly with its clients."""
+"""The memory of a federation does not grow with the number of rounds, and hardly with the number of clients."""
 
 import json
 
@@ -9,7 +9,7 @@ WORDS = ["dataset=synthetic", "dataset.shape=[1,8,8]", "dataset.test_count=40", 
          "clients_per_round=4", "parallel_clients=2", "partition.min_samples=1", "memory.timing=false",
          "observe.report=false"]
 CNN = [*WORDS, "dataset.train_count=240", "total_clients=40", "model=lightcnn", "model.width=4"]
-# As many samples as the most clients of a test, with a sample each.
+# The number of samples, and of clients in the largest federation: one sample each.
 MANY = 1_000_000 if FULL else 100_000
 MLP = [*WORDS, f"dataset.train_count={MANY}", "model=mlp", "model.hidden=[9]", "rounds=3",
        "training.batch_size=1", "federate.local_epochs=1"]
@@ -34,7 +34,7 @@ class Memory(Case):
         many = self.plan(*words, "total_clients=24")["host"]["loader_bytes"]
         self.assertEqual(few - many, 2 * (8 * (100 - 50) + 4 * 8 * (16 - 8)))
 
-    def test_what_is_placed_does_not_depend_on_clients_and_rounds(self):
+    def test_the_arena_does_not_depend_on_clients_and_rounds(self):
         planned = {self.plan(*MLP, f"total_clients={clients}", f"rounds={rounds}")["peak_bytes"]
                    for clients in (100, 10_000, MANY) for rounds in (1, 1000)}
         self.assertEqual(len(planned), 1, planned)

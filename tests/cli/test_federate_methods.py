@@ -1,5 +1,5 @@
-"""Each method of selecting clients in whole federations: the same choices and the same bytes however many clients train
-at a time, and after a stop in any round."""
+"""Each method of client selection in whole federations: the same choices and the same bytes for every number of clients
+that train at a time, and after a stop in any round."""
 
 import math
 import os
@@ -10,7 +10,7 @@ import tensors
 from support import NO_FIT, Case, main
 from test_federate import attempts
 
-# Parameters by which each does within six rounds what it is there for.
+# Parameters with which each method shows its particular behaviour within six rounds.
 METHODS = {
     "random": [], "round_robin": [], "proportional": [], "topk_loss": [], "gradient_norm": [], "power_of_choice": [],
     "fairness_adjusted": [], "cluster_balanced": ["method.clusters=3"], "mmr_diverse": [], "label_coverage": [],
@@ -31,7 +31,7 @@ class Methods(Case):
     def choices(self, run):
         return [(line["round"], line["client"]) for line in self.records(run, "participants.jsonl")]
 
-    def test_there_is_no_other_method(self):
+    def test_no_other_methods_exist(self):
         listed = self.brim("federate", "--list-methods").out.split()
         self.assertLessEqual(set(METHODS), set(listed))
         plugins = pathlib.Path(__file__).parents[2] / "plugins" / "selector"

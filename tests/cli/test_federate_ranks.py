@@ -1,4 +1,4 @@
-"""Federations of several ranks: clients are dealt to them, and the result has the bits of one rank's."""
+"""Federations of several ranks: clients are distributed over them, and the result has the bits of one rank's."""
 
 from ranks import Ranks
 from support import FAILED, HANG_SECONDS, main
@@ -28,7 +28,7 @@ class FederateRanks(Ranks):
                     self.assert_same_rounds(f"{name} one", f"{name} {ranks}")
 
     def assert_same_rounds(self, run, other):
-        """What came of the clients, which all ranks know."""
+        """Asserts that the clients' outcomes, which all ranks know, are the same."""
         def of(name):
             return [(r["step"], r["loss"], r["accuracy"], r["clients"]) for r in self.records(name)
                     if r["split"] == "train"]
@@ -49,7 +49,7 @@ class FederateRanks(Ranks):
                 self.assert_same_checkpoint("whole", run, 4, CHECKPOINT)
                 self.assertGreater(self.summary(run)["retries"], 0)
 
-    def test_any_number_of_ranks_goes_on(self):
+    def test_any_number_of_ranks_resumes(self):
         self.whole("dirichlet")
         err = self.federate(3, "run", *KINDS["dirichlet"], status=4, env={"BRIM_FAULT": "rank:2:step:4:begin:1+"})
         self.assertEqual(err.count("error: "), 1, err)
@@ -82,7 +82,7 @@ class FederateRanks(Ranks):
                 self.assert_same_checkpoint("whole", run, end, CHECKPOINT)
                 self.assertEqual(self.read(run, "participants.jsonl"), self.read("whole", "participants.jsonl"))
 
-    def test_ranks_without_clients_are_told_of(self):
+    def test_ranks_without_clients_are_reported(self):
         err = self.federate(3, "run", *KINDS["mlp"], "clients_per_round=2")
         self.assertIn("1 of 3 ranks have nothing to do: a round has 2 clients", err)
 

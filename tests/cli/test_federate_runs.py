@@ -1,4 +1,4 @@
-"""Federations as runs: when they end, the names that people bring along, repeats, what they write down, and memory."""
+"""Federations as runs: when they end, the option names of other simulators, repeats, their records, and memory."""
 
 import collections
 import math
@@ -26,7 +26,7 @@ class Stop(Runs):
     def test_it_ends_when_an_evaluation_reaches_the_target(self):
         self.federate("whole", "rounds=12")
         accuracies = [record["accuracy"] for record in self.evaluations("whole")]
-        target = max(accuracies[:9])  # which a round before the last reaches first
+        target = max(accuracies[:9])  # the target is first reached before the last round
         expected = accuracies.index(target) + 1
         result = self.federate("run", "rounds=12", f"federate.target_accuracy={target!r}")
         self.assertEqual(self.summary("run")["steps"], expected)
@@ -44,7 +44,7 @@ class Stop(Runs):
         self.assertTrue(all(r["accuracy"] < 0.3 for r in self.evaluations("run", "validation")[:-1]))
 
     def test_it_ends_when_loss_and_accuracy_have_settled(self):
-        """The rule by plain loops, over the evaluations of a run that is not ended."""
+        """The rule as a plain loop over the evaluations of a run without it."""
         rounds = 30
         self.federate("whole", f"rounds={rounds}", "optimizer.lr=0.02")
         figures = [(record["loss"], record["accuracy"]) for record in self.evaluations("whole")]
@@ -65,7 +65,7 @@ class Stop(Runs):
         self.federate("whole", *words)
         end = self.summary("whole")["steps"]
         self.assertLess(end, 30)
-        for cut in end - 2, end:  # while evaluations are counted
+        for cut in end - 2, end:  # stopped while the rule is counting
             with self.subTest(cut=cut):
                 fault = ",".join(f"step:{cut}:begin:{n}" for n in range(1, 13))
                 self.federate(f"cut {cut}", *words, status=NO_FIT, env={"BRIM_FAULT": fault})
@@ -105,7 +105,7 @@ class Stop(Runs):
 
 
 class OldNames(Runs):
-    """Names of the client-selection simulator."""
+    """Option names of the client-selection simulator."""
 
     def config(self, *words, status=0):
         result = self.brim("--config-name", "federate", "config", *words, status=status)
@@ -129,7 +129,7 @@ class OldNames(Runs):
         result = self.brim("--config-path", ".", "--config-name", "mine", "config")
         self.assertRegex(result.out, r"(?m)^  local_epochs: 3$")
 
-    def test_a_method_that_is_not_there_is_refused_with_those_that_are(self):
+    def test_an_unknown_method_is_refused_with_the_known_ones(self):
         for old, now, nearest in (("ml.apex", "apex", ""), ("round_robbin", "round_robbin", "round_robin"),
                                   ("heuristic.proportionl", "proportionl", "proportional")):
             with self.subTest(old):
@@ -139,7 +139,8 @@ class OldNames(Runs):
                 self.assertFalse((self.folder / "run").exists())
 
     def test_passes_of_an_experiment_are_those_of_clients(self):
-        """Its file says how often it goes through the data; who types that is asked what is meant."""
+        """The experiment's file sets the number of epochs, so the same option on the command line is ambiguous and is
+        refused."""
         words = ["experiment=temperature", f"dataset.path={self.folder}", "network=moderate"]
         out, err = self.config(*words)
         self.assertRegex(out, r"(?m)^  local_epochs: 20$")
@@ -222,7 +223,7 @@ class Repeats(Runs):
         self.assertNotEqual(self.read("all/0", "partition.csv"), self.read("all/1", "partition.csv"))
 
     def test_a_repeat_that_fails_is_left_out_of_the_mean(self):
-        """A folder of job 1 that holds a run already."""
+        """The folder of job 1 already holds a run."""
         (self.folder / "all").mkdir()
         (self.folder / "all/1").mkdir()
         (self.folder / "all/1/config.yaml").write_text("seed: 1\n")
@@ -242,7 +243,7 @@ class Repeats(Runs):
         self.assert_same_checkpoint("old", "file/0", 2)
         self.assert_same_checkpoint("again/1", "file/1", 2)
 
-    def test_what_cannot_be_repeated_is_refused(self):
+    def test_runs_that_cannot_be_repeated_are_refused(self):
         for words, text in ((["seed=1,2", "repeats=3"], "repeats=3 gives each job seeds of its own"),
                             (["repeats=1,2"], "'repeats' cannot be swept"),
                             (["repeats=0"], "'repeats' must be in [1,10000], got 0")):
@@ -308,7 +309,7 @@ class Records(Runs):
         self.federate("whole", *words, "parallel_clients=1")
         self.federate("lanes", *words, "parallel_clients=2")
         self.federate("again", *words, env={"BRIM_FAULT": "step:4:begin:1"})
-        self.federate("back", *words, env={"BRIM_FAULT": "step:4:update:1"})  # which loses the parameters of round 3
+        self.federate("back", *words, env={"BRIM_FAULT": "step:4:update:1"})  # loses the parameters of round 3
         self.assertIn("recovered", self.events("back"))
         for run in "lanes", "again", "back":
             self.assertEqual(self.read(run, "participants.jsonl"), self.read("whole", "participants.jsonl"), run)
@@ -341,7 +342,7 @@ class Records(Runs):
 
 
 class Memory(Runs):
-    """Policies are asked after each round of clients, whether or not there was an evaluation."""
+    """Policies are asked after each round of clients, also after rounds without an evaluation."""
 
     def cleanups(self, run):
         return [(event["step"], event["choice"], event["reason"]) for event in self.records(run, "events.jsonl")
@@ -386,16 +387,16 @@ class Memory(Runs):
         self.brim("federate", "--resume", "run")
         self.assertEqual([step for step, _, reason in self.cleanups("run") if "round" in reason], [5, 10, 12])
 
-    def test_pressure_is_told_with_the_round(self):
-        """Some of the host's memory is always used, so a threshold of nearly 0 is always reached."""
+    def test_pressure_is_reported_with_the_round(self):
+        """Some of the host's memory is always in use, so a threshold near 0 is always reached."""
         words = ["rounds=1000", "federate.eval_every_rounds=1000", "federate.checkpoint_every_rounds=1000",
                  "observe.log_every_steps=1000", "memory.check_interval_seconds=0.002"]
         result = self.federate("run", *words, "memory.warn_percent=0.01", "memory.critical_percent=0")
-        told, = re.findall(r"Warning at round (\d+): RAM at \d+\.\d%", result.err)
+        reported, = re.findall(r"Warning at round (\d+): RAM at \d+\.\d%", result.err)
         event, = (e for e in self.records("run", "events.jsonl") if e["event"] == "memory_warning")
-        self.assertEqual(event["step"], int(told))
+        self.assertEqual(event["step"], int(reported))
 
-    def test_what_is_done_under_pressure_changes_no_number(self):
+    def test_measures_under_pressure_change_no_number(self):
         words = ["rounds=300", "memory.check_interval_seconds=0.002", "federate.checkpoint_every_rounds=300",
                  "parallel_clients=2"]
         self.federate("alone", *words)
@@ -417,7 +418,7 @@ class Memory(Runs):
 
 
 def settled(figures, threshold, patience, least):
-    """The round after which the rule ends a run whose evaluations have these losses and accuracies."""
+    """The round after which the rule ends a run with these losses and accuracies."""
     loss, accuracy, row = math.inf, -math.inf, 0
     for step, (new_loss, new_accuracy) in enumerate(figures, 1):
         lower, better = new_loss < loss - threshold, new_accuracy > accuracy + threshold

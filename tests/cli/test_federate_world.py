@@ -1,5 +1,6 @@
-"""The simulated world of federations: its figures are those of plain loops over the formulas of docs/guide/federated.md, here
-in Python with a Philox of its own; they are the same however a run is made; and bad traces are refused."""
+"""The simulated world of federations: its figures equal plain loops over the formulas of
+docs/guide/federated.md, written here in Python with a separate Philox; they do not depend on how a run is executed; bad
+traces are refused."""
 
 import json
 import math
@@ -16,12 +17,12 @@ PLAYED = [*MLP, "dataset.train_count=480", "federate.train=false", "federate.che
 NETWORKS = {"moderate": [(30, 10, 10, .3)], "satellite": [(600, 50, 5, 1.5)], "very_poor": [(400, 100, .075, 1)],
             "congested_heavy": [(150, 60, 2, 6)],
             "dynamic": [(2, 1, 100, .01), (20, 5, 100, .1), (30, 10, 10, .3), (120, 30, 1, .5)], "none": []}
-WORLD = 12  # the use of its random numbers
+WORLD = 12  # the random stream that the world uses
 SPEED, CHANNEL, WALK, NETWORK, DAY, TURN, PRESENCE = range(1, 8)
 
 
 def philox(seed, stream, item, block):
-    """Philox4x32-10, counter and key as brim/random.h packs them."""
+    """Philox4x32-10 with the counter and key layout of brim/random.h."""
     low = 0xFFFFFFFF
     c = [block, item & low, item >> 32, WORLD << 24 | stream]
     k = [seed & low, seed >> 32]
@@ -37,7 +38,7 @@ def single(x):
 
 
 class World:
-    """The formulas, for the configuration of a case."""
+    """The formulas, for one configuration."""
 
     def __init__(self, case, costs, samples):
         self.case, self.samples = case, samples
@@ -78,7 +79,7 @@ class World:
         return [transfer[0], self.case["epochs"] * work / (1e9 * self.gflops[k]), transfer[1]], u[2], u[3]
 
     def play(self, selected, number, attempt=0):
-        """What each client spends and becomes, and what the round takes."""
+        """Returns what each client spends, its outcome, and the duration of the round."""
         turns = []
         for k in selected:
             phases, drop, moment = self.phases(k, number, attempt)
@@ -122,7 +123,7 @@ class World:
         return True
 
     def gather(self, number, clock):
-        """The clients that are there, and when enough of them are."""
+        """Returns the clients that are available, and the time when there are enough of them."""
         look = 0
         while True:
             there = {k for k in range(self.clients) if self.there(k, number, look, clock)}
@@ -192,12 +193,12 @@ class FederateWorld(Ranks):
             before = clock
             there, clock = world.gather(number, clock)
             met |= {"waited"} if clock > before else set()
-            if f"round {number + 1} began " in result.err:  # again, with other clients
+            if f"round {number + 1} began " in result.err:  # once more, with other clients
                 clock = record["simulated_clock"]
                 continue
             self.assertEqual(f"round {number + 1}: waited {clock - before:g} simulated seconds" in result.err,
                              clock > before)
-            self.assertEqual(f"round {number + 1}: goes on with the {len(there)} clients that are there" in result.err,
+            self.assertEqual(f"round {number + 1}: continues with {len(there)} available clients" in result.err,
                              len(there) < case["wanted"])
             turns, end, joules, total = world.play(line["client"], number)
             clock += end
@@ -222,7 +223,8 @@ class FederateWorld(Ranks):
             self.assertTrue(math.isclose(a, b, rel_tol=1e-7, abs_tol=1e-12), (are, should))
 
     def test_operations_and_bytes_follow_from_the_model(self):
-        """A product forward, and in backward one for its weights, and one for its input unless that is the samples."""
+        """One product in the forward pass, and in the backward pass one for the weights and one for the input, except
+        for the input of the first layer."""
         result = self.federate("run", *PLAYED, "world.simulate=true", "model.hidden=[90,70]", "training.batch_size=16",
                                "rounds=1")
         batch, flops, _, size = costs_of(result.out)
@@ -248,7 +250,8 @@ class FederateWorld(Ranks):
             self.assert_near(line["seconds"], should)
 
     def test_clients_of_a_trace_train_when_they_are_there(self):
-        """Client k is there in seconds 100k to 100k+250 of 1350: three at most, and the round waits for three."""
+        """Client k is available in seconds 100k to 100k+250 of 1350: at most three at a time, and the round waits for
+        three."""
         (self.folder / "trace.csv").write_text("client,start,end\n" +
                                                "".join(f"{k},{100 * k},{100 * k + 250}\n" for k in range(12)))
         self.federate("run", *PLAYED, "world.availability=trace", "world.trace=trace.csv", "rounds=30",
@@ -259,10 +262,10 @@ class FederateWorld(Ranks):
             for k in line["client"]:
                 self.assertTrue(100 * k - 1e-6 <= begin < 100 * k + 250, (begin, line))
 
-    # ---- what training makes of it ----
+    # ---- the effect on training ----
 
     def test_clients_that_do_not_arrive_do_not_train(self):
-        """The model is that of a round to which the others were never invited, to the bit."""
+        """The model has the bits of a round to which the other clients were not invited."""
         words = [*MLP, "federate.checkpoint_every_rounds=1", "rounds=1", "world.dropout=0.6", "world.simulate=true"]
         self.federate("run", *words)
         line = self.rounds("run")[0]
@@ -282,7 +285,7 @@ class FederateWorld(Ranks):
 
     def test_a_round_to_which_too_few_arrive_begins_again(self):
         result = self.federate("run", *MLP, "world.dropout=0.7", "federate.min_clients=3", "rounds=6")
-        again = re.findall(r"round (\d+) began (\d+) times, until 3 clients arrived", result.err)
+        again = re.findall(r"round (\d+): (\d+) attempts until 3 clients arrived", result.err)
         self.assertTrue(again, result.err)
         for line in self.rounds("run"):
             self.assertGreaterEqual(line["arrived"].count(True), 3)
@@ -290,7 +293,7 @@ class FederateWorld(Ranks):
         self.assertGreater(self.training("run")[number - 1]["simulated_seconds"],
                            max(self.rounds("run")[number - 1]["seconds"]) * 1.01)
 
-    def test_a_round_that_nobody_can_reach_ends_the_run(self):
+    def test_a_round_that_no_client_can_join_ends_the_run(self):
         result = self.federate("run", *MLP, "network=satellite", "federate.deadline_seconds=0.5", status=FAILED)
         self.assert_error(result, "round 1 began 100 times", "federate.deadline_seconds")
 
@@ -310,7 +313,7 @@ class FederateWorld(Ranks):
         result = self.federate("run", *MLP, "protocol=mqtt", "rounds=1")
         self.assertIn("protocol=mqtt is a label", result.out)
 
-    # ---- the same ----
+    # ---- the same results in other ways ----
 
     BUSY = [*MLP, "network=dynamic", "world.dropout=0.3", "world.availability=bernoulli", "world.probability=0.7",
             "federate.over_selection=0.4", "federate.min_clients=2", "federate.deadline_seconds=0.5",
@@ -338,7 +341,7 @@ class FederateWorld(Ranks):
         self.assertEqual(self.rounds("one"), self.rounds("two"))
 
     def test_playing_selects_as_training_does(self):
-        """A world and a selector that look at no loss are the same without training."""
+        """A world and a selector that use no loss give the same results without training."""
         self.federate("trained", *self.BUSY)
         self.federate("played", *self.BUSY, "federate.train=false")
         keys = "simulated_seconds", "simulated_clock", "joules", "bytes", "clients", "clients_left_out", "samples"
@@ -347,7 +350,7 @@ class FederateWorld(Ranks):
         for a, b in zip(self.rounds("trained"), self.rounds("played"), strict=True):
             self.assertEqual([a["client"], a["left_out"], a["seconds"]], [b["client"], b["left_out"], b["seconds"]])
 
-    # ---- what is wrong ----
+    # ---- bad input ----
 
     def test_bad_traces_are_refused_with_line_and_column(self):
         devices = "client,gflops\n" + "".join(f"{k},1\n" for k in range(12))
@@ -363,7 +366,7 @@ class FederateWorld(Ranks):
             ("devices", devices.replace("\n4,1", "\n4,fast"), 6, 3, "'gflops' must be a number, got fast"),
             ("devices", devices + "12,1\n", 14, 1, "there is no client 12: total_clients is 12"),
             ("devices", devices + "3,1\n", 14, 1, "client 3 has a line already"),
-            ("trace", "client,start,end\n", 2, 1, "the file has no client"),
+            ("trace", "client,start,end\n", 2, 1, "the file has no clients"),
             ("trace", "client,start,end\n0,5,5\n", 2, 5, "'end' 5 is not after 'start' 5"),
             ("trace", "client,start,end\n0,1,5\n0,4,6\n", 3, 3, "'start' 4 is before the end 5"),
             ("trace", "client,start,end\n3,1,5\n\n2,1,5\n", 4, 1, "sort them by client"),
@@ -383,7 +386,7 @@ class FederateWorld(Ranks):
                               ("network.loss_percent=[100]", "'network.loss_percent' must be a list"),
                               ("network.latency_ms=[1,2]", "network.latency_ms has 2"),
                               ("world.availability=trace", "world.availability=trace needs a trace"),
-                              ("world.trace=x.csv", "'world.trace' changes nothing here"),
+                              ("world.trace=x.csv", "'world.trace' has no effect here"),
                               ("world.devices=x.csv", "cannot read 'x.csv'"),
                               ("federate.over_selection=-1", "'federate.over_selection' must be in [0,10]")):
             with self.subTest(word):

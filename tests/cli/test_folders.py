@@ -1,4 +1,5 @@
-"""The folders of core/: a file includes and calls only what lies below its own, and circles of files are small."""
+"""Layering of core/: a file includes and calls only files in its own folder and in those below it, and cycles of files
+are small."""
 
 import pathlib
 import shutil
@@ -6,15 +7,15 @@ import subprocess
 
 from support import BINARY, Case, main
 
-HEADERS = pathlib.Path(BINARY).parent.parent / "core"  # of each folder, those that it sees
+HEADERS = pathlib.Path(BINARY).parent.parent / "core"  # each folder, and the folders that it may use
 SOURCE = pathlib.Path(__file__).resolve().parents[2] / "core"
 
 
-CIRCLE_MAX = 3  # files of a folder that call each other, directly or through others
+CIRCLE_MAX = 3  # maximum number of files of a folder that call each other, directly or through others
 
 
 def calls():
-    """Of each file of core/, the files whose functions or data it uses, by the symbols of the objects."""
+    """For each file of core/, the files whose functions or data it uses, from the symbols of the objects."""
     defined, wanted = {}, {}
     for folder in (HEADERS.parent / "CMakeFiles").glob("brim_core_*.dir"):
         paths = [str(path) for path in folder.glob("core/**/*.o")]
@@ -25,7 +26,7 @@ def calls():
             *_, kind, symbol = rest.split()
             file = pathlib.Path(path).relative_to(folder / "core").as_posix().removesuffix(".o")
             if not (SOURCE / file).exists():
-                continue  # of an earlier build
+                continue  # left over from an earlier build
             wanted.setdefault(file, set())
             if kind == "U":
                 wanted[file].add(symbol)
@@ -45,13 +46,13 @@ def reach(calls_of, file):
 
 class Folders(Case):
     def compiles(self, folder, header):
-        """Does a file of the folder compile that includes the header?"""
+        """True if a file of the folder that includes the header compiles."""
         file = self.folder / "x.c"
         file.write_text(f'#include "{header}"\n')
         words = ["-fsyntax-only", "-D_GNU_SOURCE", f"-I{HEADERS / folder}", f"-I{SOURCE / 'include'}", str(file)]
         return subprocess.run([shutil.which("cc"), *words], capture_output=True, check=False).returncode == 0
 
-    def test_an_include_of_what_is_above_does_not_compile(self):
+    def test_an_include_from_a_higher_folder_does_not_compile(self):
         for folder, below, above in (("graph", "base/text.h", "config/settings.h"),
                                      ("config", "param/yaml.h", "drive/drive.h"),
                                      ("train", "drive/drive.h", "report/page.h")):

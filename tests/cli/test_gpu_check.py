@@ -1,5 +1,5 @@
-"""scripts/gpu_check in a dry run: all its checks in reduced sizes on the emulated device, so that its first run on a
-GPU meets no wrong key, no missing file and no mistake of its own."""
+"""scripts/gpu_check in a dry run: all its checks in reduced sizes on the emulated device, so that the first run on a
+GPU meets no wrong key, missing file or mistake in the scripts."""
 
 import json
 import os
@@ -38,10 +38,10 @@ synccheck) echo "========= Internal Sanitizer Error: The Sanitizer failed to han
 *) echo "========= ERROR SUMMARY: 0 errors" ;;
 esac
 """
-# What must be found wrong: the emulated device's memory is each process's own, NVML is one that always says the same,
-# only few operations are compared, and so says the sanitizer above, which gives up on one of its tools.
+# Checks that must fail here: each process of the emulated device has its own memory, the fake NVML always gives the
+# same answer, few operations are compared, and the fake sanitizer above fails in one of its tools.
 WRONG = ["planned against NVML, gpt2 124M in bf16", "planned against NVML, resnet50 in bf16",
-         "planned against NVML, cnn in fp32", "what does not fit beside it is refused",
+         "planned against NVML, cnn in fp32", "a run that does not fit beside it is refused",
          "every operation has been compared", "racecheck of own kernels, shard 1 of 1"]
 GIVEN_UP = "synccheck of own kernels, shard 1 of 1"
 
@@ -61,7 +61,7 @@ class GpuCheck(Case):
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
     def found(self, *words, status, **variables):
-        """Verdicts by check, of a command that ends so; and what it said."""
+        """Runs a command that ends with a given status; returns the verdicts by check, and its output."""
         process = self.gpu_check(*words, **variables)
         said, _ = process.communicate(timeout=HANG_SECONDS)
         details = self.folder / "out/details.txt"
@@ -84,7 +84,7 @@ class GpuCheck(Case):
         self.assertIn("| curve of gpt2 in bf16 | ok |", self.read("out/results.md"))
 
     def pack(self):
-        """A pack of this build, which has the curves to compare with."""
+        """A pack of this build; it contains the curves to compare with."""
         process = self.gpu_check("pack", "--out", "gpu")
         said, _ = process.communicate(timeout=HANG_SECONDS)
         self.assertEqual(process.returncode, 0, said)
@@ -92,7 +92,7 @@ class GpuCheck(Case):
             self.assertTrue((self.folder / "gpu" / name).exists(), name)
 
     def test_whole_sizes_can_be_planned(self):
-        """Their words are other ones than those of the dry run; to train so would take hours here."""
+        """The full-size runs have other options than the dry run; training with them would take hours here."""
         nothing = types.SimpleNamespace(gpu={"total_bytes": 85 * 10**9})
         checks, timed = correct.Correct(nothing, {}, False), fast.Fast(nothing, False)
         runs = {**{name: [*networks.COMMON, *words] for name, words in checks.networks.items()},
@@ -113,7 +113,7 @@ class GpuCheck(Case):
         self.assertIn("0.004 ms", checks["kernels of gpt2-124M"]["table"])
         self.assertGreater(checks["plan under 0.002 GB, gpt2-124M"]["batch"], 0)
 
-    def test_goes_on_where_an_earlier_command_was_killed(self):
+    def test_continues_where_an_earlier_command_was_killed(self):
         process = self.gpu_check("fast", "--out", "out")
         results = self.folder / "out/results.jsonl"
         self.until(lambda: results.exists() and "brim, gpt2-124M" in results.read_text(), process)
@@ -125,7 +125,7 @@ class GpuCheck(Case):
         self.assertEqual(checks["brim, gpt2-124M"]["verdict"], "ok")
         self.assertEqual(checks["brim, cnn"]["verdict"], "ok")
 
-    def test_what_there_is_no_time_for_is_unfinished(self):
+    def test_checks_without_time_left_are_unfinished(self):
         checks, said = self.found("fast", "--out", "out", "--seconds", "0", status=3)
         self.assertEqual({line["verdict"] for line in checks.values()}, {"unfinished"}, said)
         self.assertIn("kernels of gpt2-124M", checks)
@@ -136,7 +136,7 @@ class GpuCheck(Case):
         self.assertEqual(process.returncode, 2, said)
         self.assertRegex(said, "^gpu_check: (there is no NVIDIA driver on this machine|the driver is there, but)")
 
-    def test_a_page_of_what_was_found(self):
+    def test_a_page_of_results(self):
         lines = [{"began": "2026-11-24 07:00:00", "command": "fast", "device": "a GPU", "build": "1"},
                  {"check": "brim, cnn", "verdict": "unfinished", "seconds": 9.0, "why": "its time was up"},
                  {"check": "brim, cnn", "verdict": "ok", "seconds": 3.0, "samples/s": "1|2"}]

@@ -1,4 +1,4 @@
-"""Data sets of pictures: image_folder, flowers102, cub200 and cifar, whole or damaged, from the command line."""
+"""Picture data sets: image_folder, flowers102, cub200 and cifar, intact and damaged, from the command line."""
 
 import csv
 import io
@@ -36,7 +36,7 @@ class Images(Case):
                              (self.folder / other / "checkpoints/last" / name).read_bytes(), name)
 
     def test_folders_in_those_of_classes_are_clients(self):
-        """The same name is the same client in every class; the test split has none."""
+        """A folder of the same name is the same client in every class; the test split has no clients."""
         path = self.folder_set(train=6, test=2)
         owners = {}
         for number, file in enumerate(sorted((path / "train").rglob("*.png"))):
@@ -124,8 +124,9 @@ class Images(Case):
 
     @unittest.skipIf(SANITIZED, "sanitizers keep memory")
     def test_the_host_has_room_for_progressive_pictures(self):
-        """Which keep coefficients of all their pixels until the last scan, in each of two threads of training and two
-        of an evaluation. The four may be at work at once; on a busy machine they may be so one after another."""
+        """A progressive picture keeps the coefficients of all its pixels until the last scan, in each of two threads of
+        training and two of an evaluation. The four may work at the same time or, on a busy machine, one after
+        another."""
         path = self.folder_set(train=2, test=2)
         coefficients = 3 * 250 * 188 * 128  # of a picture
         for split in "train", "test":
@@ -208,7 +209,7 @@ class Images(Case):
 
     # ---- folders that are missing or wrong ----
 
-    def test_missing_folders_say_what_belongs_there(self):
+    def test_missing_folders_are_explained(self):
         cases = {"image_folder": "it holds train/<class>/<picture>.jpg",
                  "flowers102": "are at https://www.robots.ox.ac.uk/~vgg/data/flowers/102/",
                  "cub200": "is at https://www.vision.caltech.edu/datasets/cub_200_2011/",
@@ -220,7 +221,7 @@ class Images(Case):
         for name in "flowers102", "cub200", "cifar":
             self.assertIn("https://", self.brim("plugins", f"dataset/{name}").out)
 
-    def test_wrong_flowers_are_told(self):
+    def test_wrong_flowers_are_reported(self):
         path = image_sets.write_flowers(self.folder / "flowers")
         words = ["dataset=flowers102", f"dataset.path={path}", *SMALL, *TINY]
         err = self.train("run", *words, "dataset.test=trnid", status=USAGE).err
@@ -234,7 +235,7 @@ class Images(Case):
             (path / "imagelabels.mat").write_bytes(content)
             self.assertIn(text, self.train("run", *words, status=LOAD).err)
 
-    def test_wrong_birds_are_told(self):
+    def test_wrong_birds_are_reported(self):
         path = image_sets.write_birds(self.folder / "birds")
         words = ["dataset=cub200", f"dataset.path={path}", *SMALL, *TINY]
         for name, text, message in [
@@ -248,7 +249,7 @@ class Images(Case):
         (path / "images/001.Bird_0/0000.jpg").unlink()
         self.assertIn("0000.jpg': No such file or directory", self.train("run", *words, status=LOAD).err)
 
-    def test_wrong_cifar_is_told(self):
+    def test_wrong_cifar_is_reported(self):
         path = image_sets.write_cifar10(self.folder / "ten")
         words = ["dataset=cifar10", f"dataset.path={path}", *SMALL]
         batch = path / "data_batch_3.bin"
@@ -261,13 +262,13 @@ class Images(Case):
         batch.unlink()
         self.assertIn("there is no 'data_batch_3.bin'", self.train("run", *words, status=LOAD).err)
 
-    def test_unknown_class_of_the_test_split_is_told(self):
+    def test_an_unknown_class_in_the_test_split_is_reported(self):
         path = self.folder_set()
         (path / "test/rose").rename(path / "test/weed")
         self.assertIn("holds a class 'weed' that the training split does not have",
                       self.train("run", *folder_words(path), status=LOAD).err)
 
-    def test_a_folder_without_pictures_is_told(self):
+    def test_a_folder_without_pictures_is_reported(self):
         path = self.folder_set()
         (path / "train/notes").mkdir()
         (path / "train/notes/read.txt").write_text("not a picture")
@@ -276,7 +277,7 @@ class Images(Case):
 
     def test_pictures_need_a_size(self):
         err = self.train("run", *folder_words(self.folder_set(), "transform.size=[]"), status=USAGE).err
-        self.assertIn("say with transform.size=224 which one the model gets", err)
+        self.assertIn("set the size that the model gets, for example transform.size=224", err)
 
 
 if __name__ == "__main__":

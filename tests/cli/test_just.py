@@ -1,4 +1,4 @@
-"""The justfile, with the real `just`: $BRIM_JUST or the one on the path. Without one, exit status 77: skipped."""
+"""The justfile, run with the real `just`: $BRIM_JUST or the one on the path. Without one, exit status 77 (skipped)."""
 
 import os
 import pathlib
@@ -37,7 +37,7 @@ class Justfile(Case):
         self.assertIn("error: unknown key 'nonsense'", self.just("train", "nonsense=1", status=USAGE).stderr)
 
     def test_plan_is_brims(self):
-        def lines(text):  # what the machine has free at the moment is not part of the plan
+        def lines(text):  # without the memory that is free at the moment, which is not part of the plan
             return text[:text.index("\n  device ")].splitlines()
 
         plan = lines(self.brim("plan", *SMALL).out)
@@ -81,7 +81,7 @@ class Justfile(Case):
         self.assertEqual([self.summary(path)["status"] for path in finished], ["finished"])
 
     def stand_in(self, name):
-        """A program that says its words and what it was given of brim's and NCCL's variables."""
+        """A program that prints its arguments and the BRIM and NCCL variables that it received."""
         tools = self.folder / "tools"
         tools.mkdir(exist_ok=True)
         (tools / name).write_text("#!/bin/bash\nprintf '<%s>' \"$@\"\necho\n"
@@ -94,7 +94,7 @@ class Justfile(Case):
         out = self.just("--dry-run", "train-dist").stderr
         self.assertIn("train dist.ranks=auto", out)
 
-    def test_nodes_starts_mpirun_with_what_the_ranks_need(self):
+    def test_nodes_starts_mpirun_with_the_ranks_environment(self):
         env = {**self.stand_in("mpirun"), "NCCL_SOCKET_IFNAME": "ib0", "BRIM_MPIRUN": "--map-by ppr:4:numa"}
         words = self.just("train-nodes", "my hosts", "model=mlp", "run.dir=a b", env=env).stdout.splitlines()[0]
         self.assertTrue(words.startswith("<--hostfile><my hosts><--map-by><ppr:4:numa><-x>"), words)

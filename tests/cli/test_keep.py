@@ -1,4 +1,4 @@
-"""What a run keeps of its data: predictions without the training files, and other data that is refused."""
+"""A run keeps what it needs of its data: it predicts without the training files, and refuses other data."""
 
 import csv
 import json
@@ -32,7 +32,7 @@ class Kept(Case):
         return path
 
     def table(self, name, count, shift=0.0):
-        """Two columns to learn from, and what a run leaves out."""
+        """Two columns to learn from, and columns that the run leaves out."""
         draw = random.Random(count)
         path = self.folder / name
         path.parent.mkdir(exist_ok=True)
@@ -53,7 +53,7 @@ class Kept(Case):
                    *(words or ["dataset.label=kind"]), *MLP)
 
     def assert_predicts_without_data(self, *folders):
-        """The same bytes, of a run that was moved too."""
+        """Asserts the same bytes without the data, also after the run was moved."""
         before = [self.brim("predict", "run", self.new, *words).out for words in ([], ["--json"])]
         for folder in folders or ["data"]:
             shutil.rmtree(self.folder / folder)
@@ -80,7 +80,7 @@ class WithoutData(Kept):
         self.assertIsNone(self.json("run/data.json")["class_names"])
         self.assert_predicts_without_data()
 
-    def test_pictures_of_which_damaged_ones_are_left_out(self):
+    def test_pictures_with_damaged_ones_left_out(self):
         self.pictures("run", "dataset.damaged=skip")
         self.assert_predicts_without_data()
 
@@ -108,7 +108,7 @@ class WithoutData(Kept):
         self.pictures("run", "dataset.validation_fraction=0.25", "training.patience=2")
         self.assert_predicts_without_data()
 
-    def test_text_goes_on(self):
+    def test_text_is_generated_without_the_files(self):
         (self.folder / "a.txt").write_text("the memory of a step is known before. " * 60, encoding="utf-8")
         shutil.copytree(BPE, self.folder / "bpe")
         for run, words in (("bytes", []), ("tokens", ["dataset.tokens=gpt2", "dataset.tokenizer=bpe"])):
@@ -126,7 +126,7 @@ class WithoutData(Kept):
         self.assert_error(self.brim("generate", "tokens", *ask, status=LOAD), "tokenizer")
         self.assertEqual(self.brim("generate", "tokens", *ask, f"dataset.tokenizer={BPE}").out, before[1])
 
-    def test_an_export_says_what_its_answers_mean(self):
+    def test_an_export_names_its_classes(self):
         self.pictures()
         shutil.rmtree(self.folder / "data")
         self.brim("export", "run", "-o", "out.safetensors")
@@ -158,7 +158,7 @@ class WithoutData(Kept):
 
 class OtherData(Kept):
     def resume(self, status=DONE):
-        (self.folder / "run/summary.json").unlink(missing_ok=True)  # as if it had not come to its end
+        (self.folder / "run/summary.json").unlink(missing_ok=True)  # as if it had not finished
         return self.brim("train", "--resume", "run", status=status)
 
     def test_a_class_of_another_name_is_refused(self):
@@ -188,7 +188,7 @@ class OtherData(Kept):
         self.brim("eval", "run")
         self.resume()
 
-    def test_more_samples_are_no_others_to_test_on(self):
+    def test_added_samples_change_the_validation_split(self):
         path = self.pictures("run", "dataset.validation_fraction=0.25")
         shutil.copy(path / "train/rose/000.png", path / "train/rose/more.png")
         self.brim("eval", "run")
@@ -198,9 +198,9 @@ class OtherData(Kept):
     def test_another_share_has_samples_that_were_trained_on(self):
         self.pictures("run", "dataset.validation_fraction=0.25")
         self.brim("eval", "run", "--split", "validation")
-        for word, told in (("dataset.validation_fraction=0.5", "those that are trained on was 27, and is 18"),
+        for word, reported in (("dataset.validation_fraction=0.5", "those that are trained on was 27, and is 18"),
                            ("seed=7", "the seed was 1, and is 7")):
-            self.assert_error(self.brim("eval", "run", "--split", "validation", word, status=LOAD), DIFFERS, told)
+            self.assert_error(self.brim("eval", "run", "--split", "validation", word, status=LOAD), DIFFERS, reported)
 
     def test_data_that_was_moved_is_the_same(self):
         path = self.pictures()
@@ -209,7 +209,7 @@ class OtherData(Kept):
         self.assert_error(self.brim("eval", "run", status=LOAD), "there is no folder")
         self.assertEqual(self.brim("eval", "run", "dataset.path=moved").out, before)
 
-    def test_a_run_of_before_goes_on_with_a_warning(self):
+    def test_a_run_of_an_older_build_resumes_with_a_warning(self):
         path = self.pictures()
         before = self.brim("predict", "run", self.new).out
         (self.folder / "run/data.json").unlink()
@@ -221,17 +221,17 @@ class OtherData(Kept):
         shutil.rmtree(path)
         self.assert_error(self.brim("predict", "run", self.new, status=LOAD), "there is no folder")
 
-    def test_what_is_kept_may_be_damaged(self):
+    def test_the_kept_record_may_be_damaged(self):
         self.rows()
         kept = self.folder / "run/data.json"
         whole = kept.read_text()
-        for text, told in ((whole[:100], "run/data.json' cannot be read"),
+        for text, reported in ((whole[:100], "run/data.json' cannot be read"),
                            ("{}", "does not say of which dataset it is"),
                            (whole.replace('"mean"', '"median"'), "with a mean and a deviation"),
-                           (whole.replace('"F32"', '"F8"'), "does not say what samples of dataset 'csv' are")):
-            with self.subTest(told):
+                           (whole.replace('"F32"', '"F8"'), "does not describe the samples of dataset 'csv'")):
+            with self.subTest(reported):
                 kept.write_text(text)
-                self.assert_error(self.brim("predict", "run", self.new, status=LOAD), told, "data.json")
+                self.assert_error(self.brim("predict", "run", self.new, status=LOAD), reported, "data.json")
 
     @unittest.skipIf(SANITIZED or not FAULT_SHIM, "the shim and a sanitizer cannot both be preloaded")
     def test_a_full_disk_leaves_nothing_half_written(self):
@@ -244,7 +244,7 @@ class OtherData(Kept):
         self.assertEqual(self.json("other/data.json")["dataset"], "synthetic")
 
 
-class Told(Kept):
+class Output(Kept):
     def test_which_columns_were_taken(self):
         self.table("data.csv", 60)
         words = ["dataset=csv", "dataset.path=data.csv", "dataset.label=kind", *MLP]
@@ -256,10 +256,11 @@ class Told(Kept):
         values = self.train("values", "dataset=csv", "dataset.path=data.csv", "dataset.targets=t", *MLP).out
         self.assertEqual(values.count("csv: 2 features (a, b), 1 target (t); left out: id (text, 'n0'), kind ("), 1)
 
-    def test_that_there_was_no_test_data(self):
+    def test_a_run_without_test_data(self):
         self.table("data.csv", 60)
         words = ["dataset=csv", "dataset.path=data.csv", "dataset.label=kind", *MLP]
-        line = "no test data; to have some, set dataset.test or dataset.test_fraction (brim train dataset=csv --help)\n"
+        line = ("no test data; to get some, set dataset.test or dataset.test_fraction (see brim train "
+                "dataset=csv --help)\n")
         self.assertEqual(self.train("run", *words).out.count(line), 1)
         self.assertNotIn("no test data", self.train("tested", *words, "dataset.test_fraction=0.2").out)
 

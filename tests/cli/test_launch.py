@@ -1,4 +1,4 @@
-"""brim train dist.ranks=N: brim starts the ranks itself, looks after them, and leaves nothing running."""
+"""brim train dist.ranks=N: brim starts the ranks itself, watches them, and leaves no process running."""
 
 import os
 import pathlib
@@ -9,7 +9,7 @@ import struct
 
 from support import DONE, FAILED, INTERRUPTED, LOAD, NO_FIT, SMALL, USAGE, Case, main
 
-# Open MPI keeps memory until the end, which is not ours to give back.
+# Open MPI keeps some memory until the process ends; these are not brim's leaks.
 os.environ["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
 
 RANKS = 3
@@ -18,7 +18,7 @@ LONG = [*SMALL, "training.steps=1000000", "training.checkpoint_every_steps=50", 
 
 
 def processes():
-    """Number and words of all processes."""
+    """The number and command line of all processes."""
     for path in pathlib.Path("/proc").glob("[0-9]*"):
         try:
             yield int(path.name), (path / "cmdline").read_bytes().decode(errors="replace").split("\0")[:-1]
@@ -28,11 +28,12 @@ def processes():
 
 class Launched(Case):
     def started(self, run):
-        """The processes of the job, this one's child aside: mpirun and ranks have the run's word too."""
+        """The job's processes except this test's child: the command lines of mpirun and of the ranks contain the run's
+        folder too."""
         return {pid: words for pid, words in processes() if f"run.dir={self.folder / run}" in words}
 
     def ranks_of(self, run):
-        """By rank: what mpirun tells each of them."""
+        """The variables of mpirun, by rank."""
         out = {}
         for pid in self.started(run):
             try:
@@ -75,19 +76,19 @@ class Together(Launched):
     def test_processors_are_shared_out(self):
         processors = os.sched_getaffinity(0)
         if len(processors) < 2:
-            self.skipTest("one processor")
+            self.skipTest("needs more than one processor")
         process = self.start("train", "dist.ranks=2", f"run.dir={self.folder / 'run'}", *LONG)
         self.until(lambda: process.poll() is not None or self.steps("run"))
         own = [os.sched_getaffinity(pid) for pid in self.ranks_of("run").values()]
         process.send_signal(signal.SIGTERM)
         self.finish(process, INTERRUPTED)
         self.assertEqual(len(own), 2)
-        if own[0] != processors:  # fewer cores than ranks: all have all
+        if own[0] != processors:  # fewer cores than ranks: every rank uses all of them
             self.assertFalse(own[0] & own[1])
             self.assertEqual(len(own[0]), len(own[1]))
 
     def test_ranks_take_a_device_each(self):
-        """Two whose memory has room for one of them each."""
+        """Two devices that have room for one rank each."""
         wide = [*SMALL, "model.hidden=[450]", "backend.devices=2", "backend.memory_mb=1"]
         self.brim("train", "dist.ranks=2", "run.dir=two", *wide)
         self.assertGreater(self.summary("two")["planned_peak_bytes"], 512 * 1024)
@@ -103,7 +104,7 @@ class Together(Launched):
 
 
 def listening(process):
-    """(address, port) at which a process waits for connections."""
+    """The (address, port) pairs at which a process listens."""
     sockets = set()
     for fd in pathlib.Path(f"/proc/{process}/fd").iterdir():
         try:
@@ -123,7 +124,7 @@ def listening(process):
 
 
 class Network(Launched):
-    def test_ranks_of_one_machine_listen_nowhere_and_who_connects_to_mpirun_keeps_no_job_from_ending(self):
+    def test_ranks_of_one_machine_do_not_listen_and_a_connection_to_mpirun_delays_no_end(self):
         process = self.launch_long("run")
         ranks = self.ranks_of("run")
         self.assertEqual({rank: listening(pid) for rank, pid in ranks.items()}, {rank: [] for rank in range(RANKS)})
@@ -142,7 +143,7 @@ class Network(Launched):
 
 
 class Mistakes(Launched):
-    def test_what_all_would_find_is_said_once(self):
+    def test_errors_of_all_ranks_are_printed_once(self):
         for wrong, part in (("los=1", "unknown key 'los'"), ("loss.class_weights=[1,2]", "loss.class_weights has 2")):
             result = self.finish(self.launch("run", *SMALL, wrong), USAGE)
             self.assert_error(result, part)
@@ -158,7 +159,7 @@ class Mistakes(Launched):
         script.write_text("#!/bin/sh\necho not today >&2\nexit 7\n")
         script.chmod(0o755)
         result = self.finish(self.launch("run", *SMALL, env={"PATH": f"{self.folder}:{os.environ['PATH']}"}), FAILED)
-        self.assert_error(result, "mpirun ended with exit status 7, when 0 of 3 ranks had begun", "not today")
+        self.assert_error(result, "mpirun ended with exit status 7 when 0 of 3 ranks had started", "not today")
 
 
 class Ends(Launched):
@@ -175,7 +176,7 @@ class Ends(Launched):
             os.kill(pid, signal.SIGKILL)
             result = self.finish(process, FAILED)
             self.assert_one_error(result, f"rank {rank} (process {pid}) was killed by signal 9",
-                                  f"go on with: brim train --resume {self.folder / run}")
+                                  f"with: brim train --resume {self.folder / run}")
             self.assert_nothing_runs(run)
 
     def test_a_rank_that_hangs_is_named(self):
@@ -186,7 +187,8 @@ class Ends(Launched):
         self.assert_nothing_runs("run")
 
     def with_a_rank_that_does_not_begin(self):
-        """The environment of a launcher whose mpirun stops rank 1 before it is brim; "stopped" is there then."""
+        """The environment of a launcher whose mpirun stops rank 1 before it executes brim; it then creates the file
+        "stopped"."""
         folder = self.folder / "bin"
         folder.mkdir()
         rank = folder / "rank"
@@ -200,8 +202,8 @@ class Ends(Launched):
     def test_a_rank_that_does_not_begin_is_named(self):
         result = self.finish(self.launch("run", *SMALL, "dist.timeout_seconds=2",
                                          env=self.with_a_rank_that_does_not_begin()), FAILED)
-        self.assert_one_error(result, "of 3 ranks these did not begin within dist.timeout_seconds=2")
-        self.assertRegex(result.err, r": (0, )?1(, 2)?\n")  # the others too on a busy machine
+        self.assert_one_error(result, "of 3 ranks, some did not start within dist.timeout_seconds=2")
+        self.assertRegex(result.err, r": (0, )?1(, 2)?\n")  # on a busy machine the others are named too
         self.assert_nothing_runs("run")
 
     def test_a_signal_ends_ranks_that_wait_for_one_that_does_not_begin(self):
@@ -217,7 +219,7 @@ class Ends(Launched):
             process = self.launch_long(run)
             process.send_signal(number)
             result = self.finish(process, INTERRUPTED)
-            self.assertEqual(result.err.count("go on with: brim train --resume"), 1, result)
+            self.assertEqual(result.err.count("with: brim train --resume"), 1, result)
             self.assert_nothing_runs(run)
             step = self.steps(run)[-1]
             ranks, words = (2, ["dist.ranks=2"]) if number == signal.SIGTERM else (RANKS, [])  # any number resumes

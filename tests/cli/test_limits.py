@@ -32,7 +32,7 @@ class Limits(Case):
         for part in parts:
             self.assertLessEqual(abs(4 * part["total_bytes"] - whole["total_bytes"]), 4 << 20)
 
-    def test_what_a_run_takes_is_what_its_plan_says_and_others_see_it(self):
+    def test_a_run_takes_its_planned_memory_and_others_see_it(self):
         process = self.hold("one", "device=cpu:1")
         first, second = self.devices(*TWO)
         self.assertEqual(first["users"], [])
@@ -54,12 +54,12 @@ class Limits(Case):
     def test_auto_takes_the_one_with_the_most_free_memory(self):
         self.hold("one", "device=cpu:0")
         result = self.train("two", *SMALL, *TWO, "training.steps=1")
-        self.assertIn("device=auto takes cpu:1 of 2, which has the most free memory: 64.0 MiB of 64.0 MiB free",
+        self.assertIn("device=auto chooses cpu:1 of 2, which has the most free memory: 64.0 MiB of 64.0 MiB free",
                       result.err)
         result = self.train("three", *SMALL, *TWO, "training.steps=1", "auto_device=false")
-        self.assertIn("device=auto takes cpu:0 of 2, the first with room: 63.8 MiB of 64.0 MiB free", result.err)
+        self.assertIn("device=auto chooses cpu:0 of 2, the first with room: 63.8 MiB of 64.0 MiB free", result.err)
 
-    def test_what_does_not_fit_beside_another_is_refused_with_what_is_left(self):
+    def test_a_run_that_does_not_fit_beside_another_is_refused_with_the_free_memory(self):
         cnn = ["model=cnn", "dataset=synthetic", "dataset.train_count=256", "dataset.test_count=64", "backend=cpu",
                "backend.memory_mb=64", "training.batch_size=64"]  # takes 45 MiB
         process = super().hold("one", *cnn)
@@ -69,7 +69,7 @@ class Limits(Case):
         process.wait()
         self.train("three", *cnn, "training.steps=1")
 
-    def test_a_device_that_is_not_there_is_refused(self):
+    def test_a_missing_device_is_refused(self):
         for name in ("cpu:2", "cpu:x", "cpu:-1", "cuda:0"):
             with self.subTest(name):
                 result = self.train("run", *SMALL, *TWO, f"device={name}", "training.steps=1", status=NO_FIT)
@@ -110,13 +110,13 @@ class Limits(Case):
 
     def test_gpu_device_id_names_the_device(self):
         result = self.train("run", *SMALL, *TWO, "training.steps=1", env={"GPU_DEVICE_ID": "1"})
-        self.assertIn("device=auto takes cpu:1 of 2, as GPU_DEVICE_ID says", result.err)
+        self.assertIn("device=auto chooses cpu:1 of 2, as GPU_DEVICE_ID says", result.err)
         for value in ("2", "one", "-1"):
             with self.subTest(value):
                 result = self.train("bad", *SMALL, *TWO, "training.steps=1", env={"GPU_DEVICE_ID": value},
                                     status=NO_FIT)
                 self.assert_error(result, f"GPU_DEVICE_ID is '{value}', but backend 'cpu' has 2 devices")
-        self.train("host", *SMALL, "training.steps=1", env={"GPU_DEVICE_ID": "7"})  # a host is no GPU
+        self.train("host", *SMALL, "training.steps=1", env={"GPU_DEVICE_ID": "7"})  # the variable concerns GPUs only
 
     def test_claims_dir_names_the_folder_that_is_shared(self):
         words = [*TWO, f"claims.dir={self.folder / 'elsewhere'}"]
@@ -124,7 +124,7 @@ class Limits(Case):
         self.assertTrue(any((self.folder / "elsewhere").iterdir()))
         self.assertFalse((self.folder / "claims").exists())
         result = self.brim("devices", *TWO, "claims.dir=/proc/nothing")
-        self.assertIn("claims.dir, or BRIM_CLAIMS_DIR, names another folder", result.out)
+        self.assertIn("set claims.dir or BRIM_CLAIMS_DIR to another folder", result.out)
 
     def test_wrong_numbers_are_refused(self):
         for word in ("backend.devices=0", "backend.devices=1025", "backend.memory_mb=-1"):

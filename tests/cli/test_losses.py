@@ -1,4 +1,4 @@
-"""The losses: each trains a classifier, what it does not know is refused, and a class may count for nothing."""
+"""Losses: each trains a classifier, refuses unknown options, and allows class weights of 0."""
 
 import math
 import os
@@ -34,7 +34,7 @@ class Losses(Case):
             self.train(run, *small, *words, "training.steps=1", "observe.log_every_steps=1", "backend=reference")
         self.assertAlmostEqual(self.losses("mse")[0], 2 * self.losses("huber")[0], places=12)
 
-    def test_what_a_loss_does_not_know_is_refused(self):
+    def test_unknown_options_of_a_loss_are_refused(self):
         for loss in MEANS:
             for word in ("loss.class_weights=[1,2,3,4,5,6,7,8,9,10]", "loss.label_smoothing=0.1",
                          "loss.ignore_index=3"):
@@ -69,7 +69,7 @@ class Losses(Case):
                            "training.epochs=2")
                 self.assertEqual(self.summary(run)["steps"], 4)
 
-    def test_what_mixes_of_classes_do_not_go_with_is_refused(self):
+    def test_options_that_mixed_classes_exclude_are_refused(self):
         for word in ("loss.class_weights=[1,2,3,4,5,6,7,8,9,10]", "loss.ignore_index=3"):
             error = self.train("run", *SMALL, word, "augment.mixup=0.2", status=USAGE).err
             self.assertIn(f"augment.mixup=0.2 makes mixes of classes, and {word.split('=')[0]} is about single ones",
@@ -85,7 +85,7 @@ class Losses(Case):
 
 
 class Built(Losses):
-    """Losses that are graphs."""
+    """Losses that are built as graphs."""
 
     def test_a_focal_loss_without_gamma_is_cross_entropy(self):
         weights = "[0.1,0.7,1.3,0.9,1.1,2.3,0.3,1.7,0.6,1.9]"
@@ -116,7 +116,8 @@ class Built(Losses):
         self.assertIn("loss=sigmoid_focal does not go with dataset 'synthetic', which is of tokens", error)
 
     def test_a_student_learns_a_teacher_s_logits(self):
-        """Logits and the logarithms of their probabilities say the same, but for targets that are read in fp32."""
+        """Logits and the logarithms of their probabilities give the same loss, apart from the rounding of targets,
+        which are read in fp32."""
         draw, files = random.Random(5), {"logits": [], "logs": []}
         for _ in range(256):
             x = [draw.gauss(0, 1) for _ in range(3)]
@@ -158,7 +159,7 @@ class Built(Losses):
             for got, expected in zip(self.losses(f"outside-{task}")[:1], self.losses(f"own-{task}")[:1]):
                 self.assertAlmostEqual(got, count * expected, delta=1e-4 * got)
 
-    def test_what_is_no_loss_is_refused_before_anything_is_written(self):
+    def test_an_invalid_loss_is_refused_before_anything_is_written(self):
         for bad, part in (("elements", "loss 'bad': it must return one real number for each sample"),
                           ("target", "does not depend on the model's output"), ("name", "in loss 'bad'")):
             result = self.train("run", *SMALL, "loss=bad", f"--plugin-path={BAD}", status=USAGE,

@@ -1,5 +1,4 @@
-"""The manual pages: there is one for each command, with all of its options, and programs that read pages find nothing
-wrong."""
+"""Manual pages: one for each command, with all of its options, and without complaints from man-page checkers."""
 
 import pathlib
 import shutil
@@ -37,7 +36,7 @@ class Man(Case):
             with self.subTest(command):
                 self.assertIn(self.brim(command, "--help").out.splitlines()[0].split(": ", 1)[1], text)
 
-    def test_each_option_says_what_it_does(self):
+    def test_each_option_is_described(self):
         for command in self.commands():
             options = self.brim(command, "--help").out.split("\noptions:\n")[1:]
             for line in options[0].split("\n\n")[0].splitlines() if options else []:
@@ -80,7 +79,7 @@ class Man(Case):
 
     @unittest.skipUnless(shutil.which("mandoc"), "mandoc is not here")
     def test_mandoc_has_nothing_to_warn_of(self):
-        self.check("mandoc", "-Tlint", "-Wwarning", ignored=["missing date"])  # pages are of a version, not of a day
+        self.check("mandoc", "-Tlint", "-Wwarning", ignored=["missing date"])  # pages have a version, not a date
 
 
 if __name__ == "__main__":

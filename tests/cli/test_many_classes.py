@@ -1,19 +1,20 @@
-"""5000 classes: neither logits nor a confusion matrix, in training and in evaluation; what is then left out is said."""
+"""5000 classes: training and evaluation without whole logits or a confusion matrix; brim says which outputs it
+omits."""
 
 import json
 
 from support import FAILED, SMALL, Case, main
 
 MANY = [*SMALL, "dataset.classes=5000", "training.epochs=2", "observe.top_k=1000"]
-LEFT_OUT = ("left out for 5000 classes: F1, the figures of each class and the confusion matrix, which are counted of "
-            "fewer than 4096")
+LEFT_OUT = ("omitted with 5000 classes: F1, per-class figures and the confusion matrix, which need fewer than "
+            "4096 classes")
 
 
 class ManyClasses(Case):
     def evaluate(self, run):
         return json.loads(self.brim("eval", run, "--json").out)
 
-    def test_what_is_left_out_is_said_and_null(self):
+    def test_omitted_outputs_are_announced_and_null(self):
         said = self.train("run", *MANY).out
         self.assertEqual(said.count(LEFT_OUT), 1)
         summary = self.summary("run")
@@ -21,14 +22,14 @@ class ManyClasses(Case):
         self.assertIsNone(summary["test_f1"])
         self.assertNotIn("test_confusion", summary)
         self.assertNotIn("test_classes", summary)
-        self.assertRegex(said, rf"test loss {summary['test_loss']:.4f}, accuracy .* %, among the top 1000 [\d.]+ %\n")
+        self.assertRegex(said, rf"test loss {summary['test_loss']:.4f}, accuracy .* %, top-1000 accuracy [\d.]+ %\n")
         details = [event["detail"] for event in self.records("run", "events.jsonl")
                    if event["event"] == "scores_left_out"]
         self.assertEqual(details, [LEFT_OUT])
         evaluated = [record for record in self.records("run") if record["split"] == "test"]
         self.assertEqual([record["f1"] for record in evaluated], [None, None])
 
-    def test_eval_has_the_figures_of_training_and_says_what_is_left_out(self):
+    def test_eval_has_the_figures_of_training_and_names_the_omitted_ones(self):
         self.train("run", *MANY)
         result, summary = self.evaluate("run"), self.summary("run")
         for key in ("loss", "accuracy", "accuracy_top1000"):
@@ -47,7 +48,7 @@ class ManyClasses(Case):
         self.assertEqual(len(self.evaluate("run")["per_class"]), 30)
 
     def test_a_matrix_of_more_than_256_classes_is_counted_and_not_written(self):
-        left_out = "left out for 257 classes: the confusion matrix, which is written for up to 256"
+        left_out = "omitted with 257 classes: the confusion matrix, which is written for up to 256"
         said = self.train("run", *MANY, "dataset.classes=257").out
         summary, result = self.summary("run"), self.evaluate("run")
         self.assertEqual(said.count(left_out), 1)
@@ -67,8 +68,8 @@ class ManyClasses(Case):
         for key in ("train_loss", "test_loss"):
             self.assertAlmostEqual(inside[key], whole[key], delta=1e-5 * whole[key])
         for key in ("train_accuracy", "test_accuracy", "test_accuracy_top1000"):
-            self.assertAlmostEqual(inside[key], whole[key], delta=0.02) # an answer may tip by rounding
-        logits = 128 * 5000 * 4 # half of which are there at a time, or a fifth if they are made again
+            self.assertAlmostEqual(inside[key], whole[key], delta=0.02) # rounding may change a prediction
+        logits = 128 * 5000 * 4 # half of them exist at a time, or a fifth with recompute
         self.assertLess(inside["planned_peak_bytes"] + 0.45 * logits, whole["planned_peak_bytes"])
         self.train("again", *MANY, "memory.recompute=blocks")
         self.assertLess(self.summary("again")["planned_peak_bytes"] + 0.75 * logits, whole["planned_peak_bytes"])

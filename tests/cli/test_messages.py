@@ -1,4 +1,4 @@
-"""What users are told when words do not go together: what is wrong, where it comes from, and what to write."""
+"""Errors for options that do not fit together: what is wrong, where the value comes from, and what to write."""
 
 import json
 import pathlib
@@ -14,9 +14,9 @@ TEXT = ["model=gpt2_tiny", "dataset=text", "dataset.path=book.txt", "memory.timi
 
 
 class Outputs(Case):
-    """A name that cannot be written to is a mistake of the line, and told before any work."""
+    """An output that cannot be written is a usage error, reported before any work."""
 
-    def test_the_folder_is_not_there(self):
+    def test_a_missing_folder(self):
         self.train("run", *SMALL, "training.steps=1")
         for words in (["export", "run", "--output", "nofolder/x.safetensors"],
                       ["export", "run", "--format", "peft", "-o", "nofolder/adapter/"],
@@ -39,11 +39,11 @@ class Outputs(Case):
         (self.folder / "model.safetensors").write_text("mine")
         result = self.brim("export", "nowhere", status=LOAD)
         self.assert_error(result, "there is no run 'nowhere'")
-        self.assertNotIn("is there already", result.err)
+        self.assertNotIn("exists already", result.err)
 
 
 class Options(Case):
-    def test_an_option_is_shown_with_its_plugin_and_what_it_sets(self):
+    def test_an_option_is_shown_with_its_plugin_and_its_settings(self):
         said = self.brim("plugins", "model/gpt2_tiny").out
         for part in ("model/gpt2_tiny: an option of the plugin model/gpt2\n", "configs/model/gpt2_tiny.yaml",
                      "sets    id: gpt2\n", "          layers: 4\n", "\nmodel/gpt2: language model"):
@@ -52,7 +52,7 @@ class Options(Case):
         self.assertEqual([p["id"] for p in said["plugins"]], ["idx"])
         self.assertEqual(said["option"]["name"], "fashion_mnist")
 
-    def test_options_of_ones_own_are_shown_too(self):
+    def test_the_users_options_are_shown_too(self):
         (self.folder / "mine/model").mkdir(parents=True)
         (self.folder / "mine/model/wide.yaml").write_text("id: mlp\nhidden: [4096]\n")
         self.assertIn("hidden: [4096]", self.brim("--config-path", "mine", "plugins", "model/wide").out)
@@ -94,7 +94,8 @@ class Texts(Case):
 
 
 class Kinds(Case):
-    """A model for samples of one kind and data of another: what it takes, what there is for these, what they are."""
+    """A model for one kind of samples and data of another kind: what the model takes, which models fit, and the data's
+    kind."""
 
     def refused(self, *words):
         return self.brim("plan", "memory.timing=false", *words, status=USAGE)
@@ -114,7 +115,7 @@ class Kinds(Case):
 
     def test_images(self):
         self.assert_error(self.refused("dataset=synthetic", "dataset.shape=[1,8,8]", "model=gpt2_tiny"),
-                          "gpt2: samples must be tokens", "for images there are model=cnn",
+                          "gpt2: samples must be tokens", "for images use model=cnn",
                           "samples of dataset 'synthetic' are images [1, 8, 8], to be answered with one of 10 classes")
 
     @unittest.skipUnless(READS_TEXT, "this build reads no text")
@@ -123,7 +124,7 @@ class Kinds(Case):
         for model, takes in (("cnn", "images"), ("mlp", "real numbers"), ("mental_state", "real numbers"),
                              ("temperature_lstm", "real numbers"), ("resnet50", "images")):
             self.assert_error(self.refused(*TEXT, f"model={model}"), f"{model}: samples must be {takes}",
-                              "for tokens there is model=gpt2", "are 256 tokens each, of a vocabulary of 256")
+                              "for tokens use model=gpt2", "are 256 tokens each, of a vocabulary of 256")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,4 @@
-"""The models that come with brim: their sizes, that they learn, and that memory decisions do not change their
-numbers."""
+"""Built-in models: their sizes, that they learn, and that memory decisions do not change their numbers."""
 
 import json
 import shutil
@@ -8,7 +7,7 @@ from array import array
 
 from support import Case, main
 
-# model and its parameters, dataset's sample, classes, values in all parameters
+# model with its options, sample shape, classes, number of parameters
 SIZES = [
     ("mlp", "[1,28,28]", 10, 535818),
     ("cnn", "[1,28,28]", 10, 1199882),
@@ -20,13 +19,13 @@ SIZES = [
     ("mental_state", "[1,14,64]", 4,
      64 * (14 * 3 + 1) + 128 * (64 * 3 + 1) + 2 * 4 * 64 * (128 + 64 + 2) + 4 * 129 * 128 + 256 + 129 * 4),
     ("vit", "[1,28,28]", 10, 5353738),
-    ("vit_tiny", "[3,224,224]", 1000, 5717416),  # as timm's vit_tiny_patch16_224 and so on
+    ("vit_tiny", "[3,224,224]", 1000, 5717416),  # the sizes of timm's vit_tiny_patch16_224 and so on
     ("vit_small", "[3,224,224]", 1000, 22050664),
     ("vit_base", "[3,224,224]", 1000, 86567656),
     ("vit_large", "[3,224,224]", 1000, 304326632),
     ("resnet18", "[3,224,224]", 1000, 11689512),  # torchvision's
     ("resnet50", "[3,224,224]", 1000, 25557032),
-    ("resnet18", "[3,32,32]", 10, 11173962),  # with a stem of 3x3
+    ("resnet18", "[3,32,32]", 10, 11173962),  # with a 3x3 stem
     ("resnet50", "[3,32,32]", 10, 23520842),
     # Hugging Face's CLIPVisionModelWithProjection: its vision tower, the projection; the head
     ("clip_vit_b32", "[3,224,224]", 10, 87456000 + 768 * 512 + 513 * 10),
@@ -94,7 +93,7 @@ class Models(Case):
                 self.assert_same_checkpoint(f"whole {name}", f"cut {name}", 4)
 
     def forget_after(self, run, step):
-        """Leaves a finished run as one that ended after the checkpoint of a step."""
+        """Makes a finished run look like one that ended after the checkpoint of a step."""
         self.folder.joinpath(run, "summary.json").unlink()
         for entry in self.folder.joinpath(run, "checkpoints").iterdir():
             if entry.is_symlink():
@@ -122,11 +121,11 @@ class Models(Case):
             self.assertLess(max(abs(value - start) for value in tensors["layer4.1.bn2.weight"][1]), 1e-20)
             shape, values = tensors["layer4.0.conv1.weight"]
             self.assertEqual(shape, [64, 32, 3, 3])
-            # for the gradient's variance: that of the outputs' count, not of the inputs' as in torch.nn.Conv2d
+            # the variance follows the number of outputs, not the number of inputs as in torch.nn.Conv2d
             self.assertAlmostEqual(statistics.pstdev(values) / (2 / (64 * 9)) ** 0.5, 1, delta=0.02)
             self.assertLess(max(abs(value) for value in tensors["fc.weight"][1]), 64 ** -0.5)
 
-    def test_a_residual_network_refuses_what_is_no_image(self):
+    def test_a_residual_network_takes_images_only(self):
         result = self.brim("plan", *COMMON, "model=resnet50", "augment.flip=false", "dataset.shape=[108]", status=2)
         self.assert_error(result, "resnet50: samples must be images, [channels,rows,columns]")
 
@@ -142,12 +141,12 @@ class Models(Case):
                 expected[f"blocks.{i}.{name}.weight"], expected[f"blocks.{i}.{name}.bias"] = shape, shape[:1]
         self.assertEqual(shapes, expected)
 
-    def test_a_vision_transformer_refuses_what_does_not_divide(self):
+    def test_a_vision_transformer_needs_a_whole_number_of_patches(self):
         words = [*COMMON, *TINY["vit"]]
         self.assert_error(self.brim("plan", *words, "model.patch=4", status=2),
-                          "vit: model.patch must divide images of 9x12, which 4 does not")
+                          "vit: model.patch must divide images of 9x12, but 4 does not")
         self.assert_error(self.brim("plan", *words, "model.heads=5", status=2),
-                          "vit: model.heads must divide model.width 12, which 5 does not")
+                          "vit: model.heads must divide model.width 12, but 5 does not")
         self.assert_error(self.brim("plan", *words, "model.mlp_ratio=0.01", status=2),
                           "vit: model.mlp_ratio 0.01 leaves no values between the MLP's layers")
         self.assert_error(self.brim("plan", *words, "augment.flip=false", "dataset.shape=[108]", status=2),

@@ -1,4 +1,4 @@
-"""brim new: the folder of a plugin, made whole or not at all. tests/abi/new.cmake builds and uses what it makes."""
+"""brim new: creates a plugin's folder completely or not at all. tests/abi/new.cmake builds and uses the result."""
 
 import os
 import pathlib
@@ -10,15 +10,15 @@ import subprocess
 
 from support import BINARY, DONE, LOAD, USAGE, Case, main
 
-GROUPS = {"dataset": "dataset", "model": "model", "policy": "policy", "selector": "method",  # of each kind
+GROUPS = {"dataset": "dataset", "model": "model", "policy": "policy", "selector": "method",  # by kind
           "optimizer": "optimizer", "schedule": "schedule", "loss": "loss",
           "augment": "augmentation"}
-LINES_MAX = 59  # of a plugin
+LINES_MAX = 59  # lines of a plugin
 
 
 class New(Case):
     def made(self):
-        """Every file below the test's folder."""
+        """All files below the test's folder."""
         return sorted(str(path.relative_to(self.folder)) for path in self.folder.rglob("*") if path.is_file())
 
     def refused(self, *words, status=USAGE):
@@ -26,7 +26,7 @@ class New(Case):
         self.assertEqual(result.out, "", result)
         return result.err
 
-    # ---- what is made ----
+    # ---- created folders ----
 
     def test_each_kind_is_a_short_plugin_with_all_that_belongs_to_it(self):
         for kind, group in GROUPS.items():
@@ -50,33 +50,33 @@ class New(Case):
         result = self.brim("new", "model", "net", env={"PATH": "/usr/bin:/bin"})
         block = re.search("```sh\n(.*?)```", self.read("net", "README.md"), re.DOTALL).group(1)
         prefix = pathlib.Path(BINARY).resolve().parent.parent
-        told = block.replace("cmake -B build", f"cmake -B build -DCMAKE_PREFIX_PATH={prefix}", 1)
-        told = told.replace("brim train", f"{pathlib.Path(BINARY).resolve()} train")
+        reported = block.replace("cmake -B build", f"cmake -B build -DCMAKE_PREFIX_PATH={prefix}", 1)
+        reported = reported.replace("brim train", f"{pathlib.Path(BINARY).resolve()} train")
         self.assertEqual([line.strip() for line in result.out.split("\n\n", 1)[1].splitlines()],
-                         ["cd net", *told.splitlines()])
+                         ["cd net", *reported.splitlines()])
 
     def test_on_the_path_brim_is_brim_and_found_by_cmake(self):
         folder = pathlib.Path(BINARY).resolve().parent
         result = self.brim("new", "model", "net", env={"PATH": f"{folder}:/usr/bin:/bin"})
         self.assertIn("\n  cmake -B build\n", result.out)
         self.assertIn("\n  brim train ", result.out)
-        # through a link it is brim for the shell, but CMake would look beside the link
+        # the shell finds brim through a link, but CMake would look next to the link
         os.mkdir(self.folder / "bin")
         os.symlink(BINARY, self.folder / "bin" / "brim")
         result = self.brim("new", "model", "other", env={"PATH": f"{self.folder}/bin:{folder}"})
         self.assertIn(f"\n  cmake -B build -DCMAKE_PREFIX_PATH={folder.parent}\n", result.out)
         self.assertIn("\n  brim train ", result.out)
 
-    # ---- what is refused ----
+    # ---- refusals ----
 
     def test_nothing_is_written_over(self):
         self.brim("new", "policy", "polite")
         (self.folder / "polite" / "polite.c").write_text("mine now\n", encoding="utf-8")
-        self.assertIn("'polite' is there already: nothing was written", self.refused("policy", "polite"))
+        self.assertIn("'polite' exists already: nothing was written", self.refused("policy", "polite"))
         self.assertEqual(self.read("polite", "polite.c"), "mine now\n")
         for make in (os.mkdir, lambda path: os.symlink("nowhere", path), lambda path: path.write_text("a file")):
             make(self.folder / "taken")
-            self.assertIn("'taken' is there already", self.refused("policy", "taken"))
+            self.assertIn("'taken' exists already", self.refused("policy", "taken"))
             if (self.folder / "taken").is_dir():
                 os.rmdir(self.folder / "taken")
             else:
@@ -94,18 +94,18 @@ class New(Case):
             self.assertIn(f"'{name}' cannot be a plugin's name: it means something else", self.refused("policy", name))
         self.assertEqual(self.made(), [])
 
-    def test_a_name_that_is_taken_is_refused_with_who_has_it(self):
-        self.assertRegex(self.refused("model", "mlp"), "there is a model=mlp already, in .*/model/mlp.so")
-        self.assertRegex(self.refused("selector", "topk_loss"), "there is a method=topk_loss already, in .*loss.so")
-        self.assertIn("there is a method=random already, in brim itself", self.refused("selector", "random"))
+    def test_a_taken_name_is_refused_with_its_owner(self):
+        self.assertRegex(self.refused("model", "mlp"), "model=mlp exists already, in .*/model/mlp.so")
+        self.assertRegex(self.refused("selector", "topk_loss"), "method=topk_loss exists already, in .*loss.so")
+        self.assertIn("method=random exists already, in brim itself", self.refused("selector", "random"))
         self.assertRegex(self.refused("model", "gpt2_tiny"), "model=gpt2_tiny already, in .*/model/gpt2_tiny.yaml")
-        self.brim("new", "dataset", "mlp")  # another kind
+        self.brim("new", "dataset", "mlp")  # a name of another kind
 
-    def test_wrong_words_are_answered_with_what_there_is(self):
+    def test_wrong_words_are_answered_with_the_valid_ones(self):
         self.assertIn("there is no template for 'polcy'; there are: augment, dataset, loss, model, optimizer, policy, "
                       "schedule, selector\n  did you mean 'policy'?", self.refused("polcy", "x"))
         self.assertIn("brim new takes a kind and a name", self.refused("policy"))
-        self.assertIn("'b' is too much", self.refused("policy", "a", "b"))
+        self.assertIn("unexpected 'b'", self.refused("policy", "a", "b"))
         self.assertIn("--into nowhere: there is no such folder", self.refused("policy", "a", "--into", "nowhere"))
 
     def test_a_folder_that_cannot_be_made_is_named(self):
@@ -116,7 +116,7 @@ class New(Case):
     def test_all_of_it_is_there_or_nothing(self):
         def limit():
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))  # less than a plugin, more than a CMakeLists.txt
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))  # enough for a CMakeLists.txt, not for a plugin
 
         process = subprocess.run([BINARY, "new", "policy", "a"], cwd=self.folder, capture_output=True, text=True,
                                  check=False, preexec_fn=limit)
@@ -125,7 +125,7 @@ class New(Case):
         self.assertEqual(list(self.folder.iterdir()), [])
 
     def refused_by_bare(self, prefix):
-        """What a brim in a prefix of its own says, which has no templates but the test's."""
+        """The error of a brim in a separate prefix, with the test's templates only."""
         os.makedirs(prefix / "bin")
         os.makedirs(prefix / "lib")
         shutil.copy(BINARY, prefix / "bin" / "brim")
@@ -141,9 +141,9 @@ class New(Case):
         self.assertIn("this brim is installed without templates: there is no folder share/brim/templates",
                       self.refused_by_bare(self.folder / "bare"))
 
-    def test_of_a_template_that_is_too_large_nothing_is_left(self):
+    def test_a_template_that_is_too_large_leaves_nothing(self):
         template = self.folder / "bare" / "share" / "brim" / "templates" / "policy"
-        (template / "z").mkdir(parents=True)  # with the folder itself and the files the 65th
+        (template / "z").mkdir(parents=True)  # with the folder itself and the files, the 65th
         for number in range(63):
             (template / f"{number:02}").write_text("")
         self.assertIn("the template has more than 64 files and folders", self.refused_by_bare(self.folder / "bare"))

@@ -1,4 +1,4 @@
-"""memory.offload=optimizer: the same numbers as without, and the optimizer's state where it is said to be."""
+"""memory.offload=optimizer: the same numbers as without, and the optimizer's state is where the plan says."""
 
 import json
 import shutil
@@ -8,7 +8,7 @@ from support import NO_FIT, SANITIZED, Case, main
 COMMON = ["dataset=synthetic", "dataset.train_count=218", "dataset.test_count=32", "training.batch_size=128",
           "training.steps=4", "training.checkpoint_every_steps=2", "training.keep_checkpoints=9"]
 NORMS = ["model=lightcnn", "model.width=4", "dataset.shape=[3,16,16]"]  # batch norm
-# fc2.weight has 512 * 512 values: both states of it take 2 MiB, of 2.7 MiB in all.
+# fc2.weight has 512 * 512 values: its two states take 2 MiB of 2.7 MiB in all.
 MLP = ["model=mlp", "model.hidden=[512,512]", "dataset.shape=[1,8,8]"]
 OPTIMIZERS = ["adamw", "adam", "yogi", "adagrad", "sgd", "lion", "adafactor", "adamw8bit"]
 CPU = "backend=cpu"
@@ -56,7 +56,7 @@ class Offload(Case):
         self.assertGreater(state["skipped_steps"], 0)
         self.assertLess(state["skipped_steps"], 8)
 
-    def test_the_plan_says_what_is_where_to_the_byte(self):
+    def test_the_plan_places_states_to_the_byte(self):
         states = states_of_mlp()
         plain, host = self.plan(CPU, *MLP), self.plan(CPU, *MLP, OFFLOAD)
         self.assertEqual(plain["host_state_bytes"], 0)
@@ -78,7 +78,7 @@ class Offload(Case):
         self.assertEqual(plans[1]["persistent_bytes"] - plans[0]["persistent_bytes"],
                          sum(states_of_mlp()) // 2)
 
-    def test_a_run_takes_what_was_said(self):
+    def test_a_run_takes_the_predicted_memory(self):
         words = [CPU, "model=mlp", "model.hidden=[2048,2048]", OFFLOAD]
         plan = self.plan(*words)
         self.train("run", *COMMON, *words)
@@ -97,7 +97,7 @@ class Offload(Case):
         self.assertLessEqual(self.summary("run")["device_peak_bytes"], 10 * MIB)
 
     def test_recompute_counts_with_it(self):
-        """Updates in the backward pass need their states there: `auto` keeps what it promises."""
+        """Updates in the backward pass need their states at that time; `auto` counts them and keeps to its budget."""
         words = [CPU, "model=lightcnn", "model.width=32", "dataset.shape=[3,16,16]", FUSED, OFFLOAD]
         peak = self.plan(*words)["peak_bytes"]
         budget = peak // MIB - 1
@@ -105,7 +105,7 @@ class Offload(Case):
         self.assertLessEqual(plan["peak_bytes"], budget * MIB)
         self.check_same("auto", *words[:-1], "memory.recompute=auto", f"memory.recompute_budget_mb={budget}")
 
-    def test_it_resumes_and_goes_on_without_or_with_it(self):
+    def test_it_resumes_with_and_without_it(self):
         self.train("whole", *COMMON, CPU, *NORMS)
         for name, first, then in (("resumed", OFFLOAD, "optimizer"), ("out", OFFLOAD, "none"),
                                   ("in", "memory.offload=none", "optimizer")):

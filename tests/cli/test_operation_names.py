@@ -1,4 +1,5 @@
-"""An operation is one place: its descriptor and a kernel in each backend. No other file lists operations by name."""
+"""An operation is defined in one place, by its descriptor, with a kernel in each backend. No other file lists
+operations by name."""
 
 import json
 import pathlib
@@ -8,7 +9,7 @@ from support import Case, main
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 
-# Files that name an operation, besides core/graph/ops and the lines that register kernels, and why.
+# Files that name an operation, apart from core/graph/ops and the lines that register kernels, and the reason.
 BUILDS = "builds graphs of operations"
 FAMILY = "kernels of a family, which tells its own operations apart"
 WORD = "a word of its own, not the operation"
@@ -52,7 +53,7 @@ ALLOWED = {
 
 
 def named_in(text, operations):
-    """The operations that are string literals of a C file, "+relu" too, but for what registers a kernel."""
+    """The operations that are string literals of a C file, "+relu" too, except where it registers kernels."""
     text = re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.DOTALL)
     text = re.sub(r'(?<!\w)\.op = "[^"]*"|^[A-Z0-9_]+\(\w+, "[^"]*"', "", text, flags=re.MULTILINE)
     return {literal.strip("+") for literal in re.findall(r'"([^"\n]*)"', text)} & operations
@@ -68,7 +69,7 @@ class OperationNames(Case):
         named = {path.relative_to(SOURCE).as_posix(): names for path in files
                  if (names := named_in(path.read_text(), operations))}
         new = {file: sorted(names) for file, names in named.items() if file not in ALLOWED}
-        self.assertEqual(new, {}, "what a file must know of an operation is a field of its descriptor (graph/op.h)")
+        self.assertEqual(new, {}, "a property of an operation that a file needs is a field of its descriptor, op.h")
         self.assertEqual(sorted(named), sorted(ALLOWED), "files of the table that name no operation any more")
 
     def test_a_table_of_names_counts_and_a_kernel_does_not(self):

@@ -1,4 +1,4 @@
-"""brim ops: operations, and which backends have them."""
+"""brim ops: the operations, and the backends that implement them."""
 
 import json
 
@@ -13,7 +13,7 @@ class Operations(Case):
             self.assertIn(" -> ", op["tensors"], op["name"])
             self.assertIn("reference", op["backends"], op["name"])
 
-    def test_what_gradients_flow_through_has_shapes(self):
+    def test_operations_with_gradients_have_shapes(self):
         for op in json.loads(self.brim("ops", "--json").out)["operations"]:
             if op["gradient"]:
                 for side in op["tensors"].split(" -> "):
@@ -25,7 +25,7 @@ class Operations(Case):
             self.skipTest("backend cpu was not built")
         self.assertEqual([op["name"] for op in found if "cpu" not in op["backends"]], [])
 
-    def test_gradients_flow_through_what_models_are_made_of(self):
+    def test_gradients_flow_through_the_operations_of_models(self):
         flows = {op["name"]: op["gradient"] for op in json.loads(self.brim("ops", "--json").out)["operations"]}
         for name in ("conv2d", "conv_transpose2d", "upsample2d", "linear", "relu", "max_pool2d",
                      "softmax_cross_entropy"):
@@ -48,7 +48,7 @@ class Operations(Case):
         self.assert_error(self.brim("ops", "lienar", status=USAGE), "no operation 'lienar'")
         self.assert_error(self.brim("ops", "lienar", status=USAGE), "did you mean 'linear'?")
         self.assert_error(self.brim("ops", "conv1d", status=USAGE), "brim_conv1d of brim/model.h is made of 'conv2d'")
-        self.assert_error(self.brim("ops", "a", "b", status=USAGE), "'b' is too much: brim ops takes one operation")
+        self.assert_error(self.brim("ops", "a", "b", status=USAGE), "unexpected 'b': brim ops takes one operation")
 
 
 if __name__ == "__main__":

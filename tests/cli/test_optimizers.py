@@ -1,4 +1,4 @@
-"""Optimizers that keep little, and updates in the backward pass: what they take of memory, and the same numbers."""
+"""Memory-saving optimizers, and updates in the backward pass: their memory, and the same numbers."""
 
 import array
 import json
@@ -9,7 +9,7 @@ import struct
 
 from support import FAILED, LOAD, NO_FIT, USAGE, Case, main
 
-# fc1.weight has 64 * 144 values: enough for 8 bits. The last step of an epoch has 90 samples of 128.
+# fc1.weight has 64 * 144 values: enough for 8-bit states. The last step of an epoch has 90 samples of 128.
 COMMON = ["dataset=synthetic", "dataset.train_count=218", "dataset.test_count=32", "training.batch_size=128",
           "backend=cpu", "backend.threads=1"]
 CNN = ["model=cnn", "model.width=16", "dataset.shape=[1,10,10]"]
@@ -43,20 +43,20 @@ class Base(Case):
         return json.loads(self.brim("plan", "--json", *COMMON, *words).out)
 
     def go_back(self, run, *steps):
-        """As if the run had been stopped before these."""
+        """As if the run had been stopped before these steps."""
         (self.folder / run / "summary.json").unlink()
         for step in steps:
             shutil.rmtree(self.checkpoint(run, step))
 
     def tensors(self, run, step, name="optimizer.safetensors"):
-        """Names of a file's tensors, with types and shapes."""
+        """The names of a file's tensors, with types and shapes."""
         data = (self.checkpoint(run, step) / name).read_bytes()
         header = json.loads(data[8:8 + struct.unpack("<Q", data[:8])[0]])
         return {key: (value["dtype"], value["shape"]) for key, value in header.items() if key != "__metadata__"}
 
 
 class Optimizers(Base):
-    def test_states_take_exactly_what_is_said(self):
+    def test_states_take_exactly_the_stated_bytes(self):
         shapes = parameters_of_cnn()
         full = sum(rounded(4 * count_of(s)) for s in shapes)
         factored = sum(rounded(4 * s[0]) + rounded(4 * count_of(s[1:])) if len(s) > 1 else rounded(4 * s[0])
@@ -117,7 +117,7 @@ class Optimizers(Base):
         for name, value in accuracy.items():
             self.assertGreater(value, accuracy["adamw"] - 0.05, accuracy)
 
-    def test_help_says_what_they_are(self):
+    def test_help_describes_them(self):
         for name, parts in (("yogi", ["Zaheer", "initial_accumulator", "bias_correction"]),
                             ("adagrad", ["Duchi", "lr_decay"]), ("lion", ["Chen", "beta2", "0.99"]),
                             ("adafactor", ["Shazeer", "beta2_decay"]), ("adamw8bit", ["Dettmers", "weight_decay"])):
@@ -127,11 +127,11 @@ class Optimizers(Base):
 
 
 class Outside(Base):
-    """An optimizer from outside the tree, which is a formula (tests/bad_plugins/optimizer.c)."""
+    """An optimizer plugin from outside the tree, written as a formula (tests/bad_plugins/optimizer.c)."""
 
     RUN = [*COMMON, *CNN, "optimizer=bad", f"--plugin-path={BAD}", f"training.steps={STEPS}"]
 
-    def test_what_else_there_is_leaves_its_bits(self):
+    def test_other_options_keep_its_bits(self):
         self.train("plain", *self.RUN, "training.checkpoint_every_steps=3", "training.keep_checkpoints=9")
         self.assertEqual(self.tensors("plain", STEPS)["fc1.weight.momentum"], ("F32", [64, 288]))
         for run, words in (("offload", ["memory.offload=optimizer"]), ("fused", [FUSED]),
@@ -147,17 +147,18 @@ class Outside(Base):
         words = [*self.RUN, "dist.ranks=2", "training.clip_norm=0.5"]
         for shard in "none", "optimizer", "gradients":
             self.train(shard, *words, f"dist.shard={shard}")
-            # state.json has the gradients' norm, in double: with shards its squares are added up in another order.
+            # state.json has the gradients' norm in double precision; with shards its squares are added in another
+            # order.
             self.assert_same_checkpoint("none", shard, STEPS, files=["model.safetensors", "optimizer.safetensors"],
                                         context=f"({shard})")
 
-    def test_what_it_brings_must_be_numbers(self):
+    def test_its_values_must_be_finite(self):
         result = self.train("run", *self.RUN, status=FAILED, env={"BRIM_BAD": "step:nan"})
         self.assert_error(result, "optimizer 'bad': 'keep' is nan in step 2")
 
-    def test_a_name_that_is_not_there_is_refused_before_anything_is_placed(self):
+    def test_an_unknown_name_is_refused_before_anything_is_placed(self):
         result = self.train("run", *self.RUN, status=USAGE, env={"BRIM_BAD": "form:name"})
-        self.assert_error(result, "line 2, column 23 of the formula: nothing is known of the name 'decays'")
+        self.assert_error(result, "line 2, column 23 of the formula: unknown name 'decays'")
 
     def test_a_state_that_a_formula_cannot_update_is_refused_before_anything_is_placed(self):
         result = self.train("run", *self.RUN, status=USAGE, env={"BRIM_BAD": "form:shape"})
@@ -165,15 +166,15 @@ class Outside(Base):
                           "the parameter, whose shape is [16, 1, 3, 3]")
         self.assertFalse((self.folder / "run").exists())
 
-    def test_what_a_file_says_of_itself_is_looked_at_when_it_is_loaded(self):
+    def test_a_plugins_formula_is_checked_when_it_is_loaded(self):
         result = self.train("run", *self.RUN, status=LOAD, env={"BRIM_BAD": "table:unknown"})
         self.assert_error(result, "bad.so", "optimizer/bad: line 2, column 9 of the formula")
 
-    def test_what_is_evaluated_cannot_need_a_gradient(self):
+    def test_the_evaluated_formula_cannot_need_a_gradient(self):
         for where, status, text in (("table", LOAD, "optimizer/bad: ops.evaluated: line 1, column 22 of the formula"),
                                     ("form", USAGE, "evaluated: line 1, column 22 of the formula")):
             result = self.train("run", *self.RUN, status=status, env={"BRIM_BAD": f"{where}:evaluated"})
-            self.assert_error(result, text, "nothing is known of the name 'g'")
+            self.assert_error(result, text, "unknown name 'g'")
             self.assertFalse((self.folder / "run").exists())
 
 
@@ -185,7 +186,7 @@ class Schedules(Base):
         self.train("own", *COMMON, *CNN, "schedule=constant", f"training.steps={STEPS}")
         self.assert_same_checkpoint("outside", "own", STEPS, files=["model.safetensors", "optimizer.safetensors"])
 
-    def test_what_is_no_factor_is_refused_before_anything_is_written(self):
+    def test_an_invalid_factor_is_refused_before_anything_is_written(self):
         for bad, number in (("nan:4", "nan"), ("negative:4", "-0.5"), ("infinite:4", "inf")):
             result = self.train("run", *self.RUN, status=FAILED, env={"BRIM_BAD": f"factor:{bad}"})
             self.assert_error(result, f"schedule 'bad': the factor of step 4 of 6 is {number}: it must be finite")
@@ -196,9 +197,9 @@ class Muon(Base):
     def test_matrices_and_ranks_do_not_go_together(self):
         words = [*COMMON, *CNN, "optimizer=muon", "training.steps=2"]
         self.assert_error(self.train("run", *words, "dist.ranks=2", "dist.shard=optimizer", status=USAGE),
-                          "dist.shard does not go with", "muon")
+                          "dist.shard cannot be combined with", "muon")
         self.assert_error(self.train("run", *words, FUSED, status=USAGE),
-                          "optimizer.update=fused_backward does not go with", "muon")
+                          "optimizer.update=fused_backward cannot be combined with", "muon")
 
     def test_matrices_are_momentum_and_the_rest_is_adamw(self):
         self.train("run", *COMMON, *CNN, "optimizer=muon", "training.steps=1", "optimizer.adamw='conv1*'")
@@ -233,7 +234,7 @@ class ScheduleFree(Base):
         tested = self.summary("run")["test_loss"]
         self.assertIn(f"{tested:.4f}", self.brim("eval", "run").out)
 
-    def test_without_a_step_the_model_is_what_training_begins_with(self):
+    def test_without_a_step_the_model_has_its_initial_weights(self):
         words = [*COMMON, *CNN, "schedule=constant", "training.steps=1", "optimizer.lr=0", "optimizer.weight_decay=0"]
         for name in ("schedulefree", "adamw"):
             self.train(name, *words, f"optimizer={name}")
@@ -246,7 +247,7 @@ class ScheduleFree(Base):
         parameters = sum(rounded(4 * count_of(shape)) for shape in parameters_of_cnn())
         self.assertEqual(states["schedulefree"] - states["adamw"], parameters)
 
-    def test_what_evaluates_other_weights_does_not_go_with_everything(self):
+    def test_options_that_averaged_weights_exclude_are_refused(self):
         words = [*COMMON, *CNN, "training.steps=2"]
         for more, why in ((["training.ema_decay=0.9"], "training.ema_decay: it has a mean of its own"),
                           (["memory.offload=optimizer"], "memory.offload=optimizer: its states are read once more"),
@@ -274,7 +275,7 @@ class FusedBackward(Base):
         for name in OPTIMIZERS:
             self.same(name, [*CNN, f"optimizer={name}"])
 
-    def test_so_it_is_with_what_else_a_step_has(self):
+    def test_the_same_with_other_parts_of_a_step(self):
         self.same("norms", NORMS)
         self.same("recompute", [*NORMS, "memory.recompute=full"])
         self.same("auto", [*CNN, "memory.recompute=auto", "memory.recompute_budget_mb=1"])
@@ -288,7 +289,7 @@ class FusedBackward(Base):
                                 "backend=reference"], common=COMMON[:3])
 
     def test_gradients_are_never_all_there(self):
-        """The peak of cnn lies where the first gradient is not there yet: less by all of them."""
+        """The peak of cnn comes before the first gradient exists, so it is lower by all gradients."""
         words = ["model=cnn", "dataset.shape=[1,28,28]", "training.batch_size=64"]
         plans = [json.loads(self.brim("plan", "--json", *COMMON, *words, *more).out) for more in ([], [FUSED])]
         gradients = plans[0]["classes"]["gradients"]
@@ -306,7 +307,7 @@ class FusedBackward(Base):
         self.brim("train", "--resume", "parts")
         self.assert_same_checkpoint("whole", "parts", STEPS)
 
-    def test_a_run_goes_on_with_either_kind_of_update(self):
+    def test_a_run_resumes_with_either_kind_of_update(self):
         words = [*COMMON, *NORMS, "training.checkpoint_every_steps=2", "training.keep_checkpoints=9"]
         self.train("step", *words, f"training.steps={STEPS}")
         self.train("fused", *words, f"training.steps={STEPS}", FUSED)
@@ -319,7 +320,7 @@ class FusedBackward(Base):
         self.assert_same_checkpoint("step", "fused", STEPS)
 
     def test_a_loss_that_is_not_finite_changes_nothing(self):
-        """The first step makes parameters so large that the second's loss is not finite."""
+        """The first step makes parameters so large that the second step's loss is not finite."""
         words = [*COMMON, *CNN, "optimizer=sgd", "optimizer.lr=1e30", "training.steps=4",
                  "training.checkpoint_every_steps=1"]
         errors = []
@@ -331,7 +332,7 @@ class FusedBackward(Base):
         self.assertEqual(self.steps("fused"), [1])
         self.assert_same_checkpoint("step", "fused", 1)
 
-    def test_what_needs_all_gradients_is_refused_and_why(self):
+    def test_options_that_need_all_gradients_are_refused_with_the_reason(self):
         for words, parts in (
                 (["training.gradient_accumulation_steps=4"],
                  ["training.gradient_accumulation_steps=1", "training.effective_batch_size",

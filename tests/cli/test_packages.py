@@ -1,6 +1,6 @@
-"""The Debian packages that cpack makes of this build: which file is in which, and what they say of themselves.
+"""The Debian packages that cpack makes of this build: the files in each package and its metadata.
 
-What they do when they are installed, scripts/test_package.sh shows."""
+scripts/test_package.sh tests installing them."""
 
 import os
 import pathlib
@@ -27,7 +27,7 @@ class Packages(Case):
     def setUpClass(cls):
         cls.made = pathlib.Path(tempfile.mkdtemp(prefix="brim-packages-"))
         cls.addClassCleanup(shutil.rmtree, cls.made)
-        run("cpack", "-G", "DEB", "-B", str(cls.made), folder=BUILD)  # its own folder for packages is left alone
+        run("cpack", "-G", "DEB", "-B", str(cls.made), folder=BUILD)  # leaves packages in the build's own folder
         cls.files, cls.fields = {}, {}
         for path in cls.made.glob("*.deb"):
             name = path.name.split("_")[0]
@@ -79,7 +79,7 @@ class Packages(Case):
         own = r"/usr/share/doc/[^/]*/(copyright|changelog\.Debian)$"
         self.assertEqual({path for path in packed - installed if not re.match(own, path)}, set())
 
-    def test_what_they_need(self):
+    def test_package_metadata_and_dependencies(self):
         for name, fields in self.fields.items():
             with self.subTest(name):
                 self.assertRegex(fields["Version"], r"^\d+\.\d+\.\d+-1$")
@@ -97,7 +97,7 @@ class Packages(Case):
         self.assertEqual(sections, {"libbrim0": "libs", "brim-dev": "libdevel",
                                     **{name: "science" for name in sections if name not in ("libbrim0", "brim-dev")}})
 
-    def test_nothing_belongs_to_whoever_has_built_them(self):
+    def test_no_file_belongs_to_the_building_user(self):
         for name, files in self.files.items():
             for path, row in files.items():
                 self.assertEqual(row[1], "root/root", f"{name}: {path}")

@@ -1,5 +1,5 @@
-"""Which client has which samples: every kind of partition, as `brim federate --export-partition` writes it and as a
-run keeps it."""
+"""Which client gets which samples: every kind of partition, as `brim federate --export-partition` writes it and as a
+run records it."""
 
 import collections
 import json
@@ -54,7 +54,7 @@ class Partitions(Case):
                     self.assert_each_once(parts, 240, 12)
                     self.assertGreaterEqual(min(map(len, parts.values())), least)
 
-    def test_clients_have_so_many_classes_and_all_are_taken_as_often(self):
+    def test_clients_have_the_given_number_of_classes_all_equally_often(self):
         for classes, each, clients in (4, 1, 12), (7, 3, 10), (10, 10, 5), (5, 4, 3):
             with self.subTest(classes=classes, each=each):
                 parts = self.deal(*data(1000, classes), "partition=classes", f"total_clients={clients}",
@@ -72,7 +72,7 @@ class Partitions(Case):
                 counts = [collections.Counter(s % 4 for s in samples)
                           for samples in self.deal(*words, "partition.alpha=1e6", "seed=2").values()]
                 for count in counts:
-                    for label in range(4):  # 100 of each; drawn ones have a standard deviation below 9
+                    for label in range(4):  # 100 of each; if they were random, the standard deviation would be below 9
                         self.assertAlmostEqual(count[label], 100, delta=1 if kind == "dirichlet" else 45)
         each = self.deal(*words, "partition.alpha=1e-4")
         self.assertEqual({len({s % 4 for s in samples}) for samples in each.values()}, {1})
@@ -80,16 +80,16 @@ class Partitions(Case):
         owners = [{c for c, samples in whole.items() for s in samples if s % 4 == label} for label in range(4)]
         self.assertTrue(all(len(one) < 10 for one in owners))
         largest = sorted(map(len, whole.values()))[-4:]
-        self.assertGreater(sum(largest), 3900)  # the rest have what they got for their least
+        self.assertGreater(sum(largest), 3900)  # the other clients got the minimum
 
     def assert_uniform(self, shares):
-        """Between 0 and 1, by chi-square over ten intervals."""
+        """Asserts a uniform distribution on [0, 1], by chi-square over ten intervals."""
         counts = collections.Counter(min(int(10 * share), 9) for share in shares)
         wanted = len(shares) / 10
         self.assertLess(sum((counts[k] - wanted) ** 2 / wanted for k in range(10)), CHI_SQUARE[9])
 
     def test_shares_are_those_of_a_dirichlet_distribution(self):
-        """With two of them and alpha=1 a share is uniform."""
+        """With two clients and alpha=1 a share is uniform."""
         parts = self.deal(*data(100000, 500), "partition=dirichlet", "partition.alpha=1", "total_clients=2")
         counts = collections.Counter(sample % 500 for sample in parts[0])
         self.assert_uniform([counts[label] / 200 for label in range(500)])
@@ -132,14 +132,14 @@ class Partitions(Case):
     # ---- clients of the dataset ----
 
     def table(self, clients):
-        """A CSV file whose row i is of clients[i], a name."""
+        """A CSV file whose row i belongs to clients[i], a name."""
         rows = [f"{i % 7},{name},{(i * 5) % 3},c{i % 3}" for i, name in enumerate(clients)]
         (self.folder / "table.csv").write_text("\n".join(["x,who,y,class", *rows]) + "\n")
         return ["dataset=csv", "dataset.path=table.csv", "dataset.label=class", "dataset.test_fraction=0.2",
                 "model=mlp", "model.hidden=[4]", "clients_per_round=1", "rounds=1", "partition=natural",
                 "memory.timing=false"]
 
-    def test_a_column_says_who_has_a_row(self):
+    def test_a_column_assigns_rows_to_clients(self):
         names = [["12", "3", "100"][i % 3 if i % 5 else 0] for i in range(100)]
         words = [*self.table(names), "dataset.client=who"]
         parts = self.deal(*words, "total_clients=3")
@@ -149,7 +149,7 @@ class Partitions(Case):
         self.assertEqual(sorted(fewer[0]), sorted(parts[0] + parts[2]))
         self.assertEqual(fewer[1], parts[1])
         out = self.brim("federate", *words, "total_clients=3", "run.dir=run").out
-        self.assertIn("2 features (x, y)", out)  # who is none of them
+        self.assertIn("2 features (x, y)", out)  # the client column is not a feature
         self.assertEqual(self.clients("run/partition.csv"), parts)
         if FASHION.is_dir():
             self.assert_error(self.brim("federate", "partition=natural", "model=mlp", status=USAGE),
@@ -165,7 +165,7 @@ class Partitions(Case):
         self.assert_error(result, "line 8, column 2 'who': the client is missing")
 
     def test_a_file_of_text_is_a_client(self):
-        """Files of 60, 4 and 25 bytes: of each the last tenth is test data, and a sample takes 5 bytes in a row."""
+        """Files of 60, 4 and 25 bytes: the last tenth of each is test data, and a sample takes 5 consecutive bytes."""
         folder = self.folder / "texts"
         folder.mkdir()
         for name, size in ("a.txt", 60), ("b.txt", 4), ("c.txt", 25):
@@ -174,7 +174,7 @@ class Partitions(Case):
                  "model.width=8", "model.heads=1", "model.context=4", "partition=natural", "clients_per_round=1",
                  "rounds=1", "memory.timing=false"]
         parts = self.deal(*words, "dataset.client=file", "total_clients=2")
-        # 54 bytes of a.txt begin 13 samples, 22 of c.txt begin 5; b.txt has too few for one.
+        # 13 samples begin in the 54 bytes of a.txt, 5 in the 22 of c.txt; b.txt is too short for one.
         self.assertEqual([sorted(samples) for _, samples in sorted(parts.items())],
                          [list(range(13)), list(range(13, 18))])
         result = self.brim("federate", *words, "dataset.client=file", "total_clients=2", "run.dir=run")
@@ -185,7 +185,7 @@ class Partitions(Case):
                 self.assert_error(self.brim("federate", *words, *more, status=USAGE), *text)
 
     def test_a_file_of_gpt2_tokens_is_a_client(self):
-        """It has as many samples as there are of the file alone."""
+        """It has as many samples as the file alone would give."""
         folder = self.folder / "texts"
         folder.mkdir()
         for name, times in ("a.txt", 40), ("b.txt", 15), ("c.txt", 70):
@@ -215,7 +215,7 @@ class Partitions(Case):
             with self.subTest(more):
                 self.assert_error(self.brim("federate", *words, "total_clients=30", *more, status=USAGE), *text)
 
-    # ---- the same again ----
+    # ---- repeatability ----
 
     def test_a_partition_follows_from_seed_clients_and_labels_alone(self):
         for words in ["iid", "partition.sizes=lognormal"], ["dirichlet"], ["dirichlet_each"], ["shards"], ["classes"]:
@@ -262,7 +262,7 @@ class Partitions(Case):
         path.write_text(text)
         self.brim("federate", "--resume", "run")
 
-    # ---- what bad input gets ----
+    # ---- bad input ----
 
     def test_a_file_that_is_no_partition_is_refused_with_its_place(self):
         header = "client,sample\n"
@@ -293,16 +293,16 @@ class Partitions(Case):
                            "dataset.validation_fraction=0.1", status=USAGE)
         self.assert_error(result, "is not for training")
 
-    def test_what_does_not_go_together_is_refused(self):
+    def test_conflicting_options_are_refused(self):
         for words, *parts in (
-                (["partition=shards", "partition.sizes=lognormal"], "'partition.sizes' goes with partition=iid"),
-                (["partition=dirichlet", "partition.samples=5"], "'partition.samples' goes with"),
-                (["partition=iid", "partition.path=x.csv"], "'partition.path' goes with partition=file"),
+                (["partition=shards", "partition.sizes=lognormal"], "'partition.sizes' is for partition=iid"),
+                (["partition=dirichlet", "partition.samples=5"], "'partition.samples' is for"),
+                (["partition=iid", "partition.path=x.csv"], "'partition.path' is for partition=file"),
                 (["partition=file"], "'partition.path' is empty"),
                 (["partition=natural"], "'dataset.clients' is 0", "dataset=synthetic_leaf"),
                 (["partition=classes", "partition.classes_per_client=5"], "partition.classes_per_client=4 at most"),
                 (["partition=classes", "partition.classes_per_client=1", "total_clients=3"],
-                 "1 of the 4 classes would go to nobody", "partition.classes_per_client=2 at least"),
+                 "1 of the 4 classes would have no client", "partition.classes_per_client=2 at least"),
                 (["partition=dirichlet_each", "total_clients=241"], "partition.samples=N"),
                 (["partition=dirichlet_each", "partition.samples=5", "partition.min_samples=6"],
                  "'partition.samples' is 5")):

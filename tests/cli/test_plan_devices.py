@@ -1,11 +1,11 @@
-"""What `brim plan` says fits on the devices here: on the backend's own, and on those of other backends."""
+"""What `brim plan` says about the devices here: what fits on those of the chosen backend, and on those of others."""
 
 import json
 import os
 
 from support import NO_FIT, SMALL, Case, main
 
-GPUS = os.environ["BRIM_GPUS"]  # a folder with a backend whose GPUs are made up; see tests/memory/gpus.c
+GPUS = os.environ["BRIM_GPUS"]  # a folder with a backend that simulates GPUs; see tests/memory/gpus.c
 # takes 44.6 MiB; in micro-batches of 32, 31.5 MiB, and at least 18.9 MiB
 CNN = ["model=cnn", "dataset=synthetic", "dataset.train_count=256", "dataset.test_count=64", "training.batch_size=64"]
 MLP = ["model=mlp", "dataset=synthetic", "training.batch_size=64"]
@@ -23,7 +23,7 @@ class PlanDevices(Case):
         return {device["device"]: device for device in self.plan(*words, env=env, status=status)["devices"]}
 
     def made_up(self, gpus, *words, status=0):
-        """A device's name -> (samples, bytes) now, and if it were empty, of GPUs that are made up."""
+        """For each simulated GPU (samples, bytes): what fits now, and what would fit if it were empty."""
         found = self.devices("--plugin-path", GPUS, "backend=gpus", *MLP, *words, env={"TEST_GPUS": gpus},
                              status=status)
         def pair(fit):
@@ -48,10 +48,10 @@ class PlanDevices(Case):
                          {"batch_size": 64, "gradient_accumulation_steps": 2, "peak_bytes": self.peak(64)})
         self.assertEqual(devices["cpu:0"]["fits_empty"]["batch_size"], 128)
 
-    def test_what_fits_is_the_largest_micro_batch_of_exactly_that_memory(self):
+    def test_the_suggested_micro_batch_is_the_largest_that_fits(self):
         peaks = {batch: self.peak(batch, "training.effective_batch_size=64") for batch in (64, 32, 16, 8)}
         for batch, next_larger in ((32, 64), (16, 32), (8, 16)):
-            limit = -(-peaks[batch] >> 20)  # whole MiB that are enough for it
+            limit = -(-peaks[batch] >> 20)  # the least whole MiB that are enough
             self.assertGreater(peaks[next_larger], limit << 20)
             devices = self.devices(*CNN, *shares(limit), "training.batch_size=auto")
             self.assertEqual(devices["cpu:0"]["fits_now"], {"batch_size": batch, "peak_bytes": peaks[batch],
@@ -82,7 +82,7 @@ class PlanDevices(Case):
         self.assertEqual(devices["cpu:0"]["fits_now"]["batch_size"], 16)  # 32 take 31.5 MiB: 32 MB are 30.5
         self.assertEqual(devices["cpu:1"]["fits_now"]["batch_size"], 1)  # of 20 MB
         words[-2] = "policy.capped.shares={cpu:0: {a: 32MB}, cpu:1: {b: 44MB}}"
-        self.assertIsNone(self.devices(*words)["cpu:1"]["fits_now"])  # the policy would not have it there
+        self.assertIsNone(self.devices(*words)["cpu:1"]["fits_now"])  # the policy would not choose that device
 
     def test_other_backends_are_there_with_plans_of_their_own(self):
         plan = self.plan(*SMALL, "backend=cpu")
@@ -100,7 +100,7 @@ class PlanDevices(Case):
         self.assertIn("cpu:0", devices)
 
     def test_gpus_of_one_kind_share_their_plans_and_those_of_another_have_their_own(self):
-        # Kind 5 needs 4 MiB more. A context takes 3 MiB of the GPU that is selected, and would take as much of another.
+        # Kind 5 needs 4 MiB more. A context takes 3 MiB of the selected GPU, and would take as much of another.
         found = self.made_up("100/400,14/400,300/400/5,17/400/5,16/400/5")
         small, large = found["gpus:0"][0], found["gpus:2"][0]
         self.assertEqual((small[0], large[0]), (64, 64))
@@ -111,7 +111,7 @@ class PlanDevices(Case):
         self.assertEqual(found["gpus:4"], (None, large))  # 13 MiB are
 
     def test_the_runs_own_plan_is_of_its_own_device_whatever_else_was_selected(self):
-        # With memory.timing=false predicted times are guessed, alike.
+        # With memory.timing=false predicted times are guesses, all by the same rule.
         words = ["--plugin-path", GPUS, "backend=gpus", *MLP, "memory.timing=false"]
         shown = self.plan(*words, env={"TEST_GPUS": "300/400/5,100/400,90/100/0"})
         alone = self.plan(*words, env={"TEST_GPUS": "300/400/5"})
@@ -120,7 +120,7 @@ class PlanDevices(Case):
             del plan["devices"], plan["host"]
         self.assertEqual(shown, alone)
 
-    def test_what_the_libraries_take_counts_towards_a_limit_on_every_gpu(self):
+    def test_memory_of_libraries_counts_towards_a_limit_on_every_gpu(self):
         found = self.made_up("100/400,300/400,300/400/5", "memory.limit_mb=16")
         self.assertEqual([fit and fit[0] for fit, _ in list(found.values())[:3]], [64, 64, None])
 

@@ -1,4 +1,4 @@
-"""What `brim plan dist.ranks=N` says: each rank's share of a step, and the exact memory of its plan."""
+"""`brim plan dist.ranks=N`: each rank's share of a step, and the exact memory of its plan."""
 
 import json
 
@@ -23,7 +23,7 @@ class PlanRanks(Case):
         return ([(r["ranks"], r["samples"], r["batch_size"], r["gradient_accumulation_steps"]) for r in rows],
                 [r["peak_bytes"] for r in rows])
 
-    def test_a_rank_takes_exactly_what_a_run_of_its_share_takes(self):
+    def test_a_rank_takes_exactly_the_memory_of_a_run_of_its_share(self):
         for model in (SMALL, SMALL_CNN, VIT):
             for backend in ("cpu", "reference"):
                 with self.subTest(model=model[0], backend=backend):
@@ -41,7 +41,7 @@ class PlanRanks(Case):
         for model in (SMALL, SMALL_CNN):
             with self.subTest(model=model[0]):
                 rows, peaks = self.rows(*model, "dist.ranks=3")
-                self.assertEqual(rows, [([0], 42, 42, 1), ([1, 2], 43, 43, 1)])  # and 21, 21 and 22 tests
+                self.assertEqual(rows, [([0], 42, 42, 1), ([1, 2], 43, 43, 1)])  # and 21, 21 and 22 test samples
                 for peak, samples, test in zip([*peaks, peaks[1]], (42, 43, 43), (21, 21, 22)):
                     alone = self.plan(*model, f"training.batch_size={samples}", f"dataset.train_count={2 * samples}",
                                       f"dataset.test_count={test}")
@@ -62,7 +62,7 @@ class PlanRanks(Case):
 
     def test_one_rank_is_as_without(self):
         one, without = (self.plan(*SMALL, *words) for words in (["dist.ranks=1"], []))
-        for plan in (one, without):  # what the host has besides
+        for plan in (one, without):  # the other memory of the host
             del plan["devices"], plan["host"], plan["frontier"]["limit_bytes"]
         self.assertEqual(one, without)
         self.assertNotIn("ranks", one)
@@ -80,15 +80,16 @@ class PlanRanks(Case):
         self.assert_error(result, "optimizer.update=fused_backward does not go with 2 ranks",
                           "or take optimizer.update=step")
 
-    def test_gradients_that_are_shared_out_take_less_at_the_default_size_of_buckets(self):
-        """Half of them, and two buckets, which the largest parameters decide: not half of all as quarters would."""
+    def test_sharded_gradients_take_less_at_the_default_bucket_size(self):
+        """Half of the gradients, and two buckets. The largest parameters decide the buckets' size: buckets of a quarter
+        of all gradients would take another half."""
         words = [*SMALL, f"model.hidden={[256] * 16}", "dist.ranks=2"]
         none, some, least = (self.plan(*words, *more)["classes"]["gradients"] for more in (
             [], ["dist.shard=gradients"], ["dist.shard=gradients", "dist.bucket_mb=0"]))
         self.assertLess(some, 0.7 * none)
         self.assertLess(some, least + 0.03 * none)
 
-    def test_what_ranks_take_to_add_up_is_timed_once_and_predicted(self):
+    def test_the_ranks_reduction_is_timed_once_and_predicted(self):
         cache = {"XDG_CACHE_HOME": str(self.folder / "cache")}
         words = [*[word for word in SMALL if word != "memory.timing=false"], "dist.ranks=2", "dist.shard=gradients",
                  "training.batch_size=auto", "training.effective_batch_size=128", "training.steps=2", "backend=cpu"]
@@ -110,7 +111,7 @@ class PlanRanks(Case):
             line["seconds"] += 1
         path.write_text("".join(json.dumps(line) + "\n" for line in [lines[0], *[
             timed.get((line["what"], line["n"]), line) for line in lines[1:]]]))
-        self.assertGreater(predicted(), before + 1.9)  # a bucket's sum, and the new parameters
+        self.assertGreater(predicted(), before + 1.9)  # the sum of a bucket, and the new parameters
 
     def test_a_micro_batch_is_found_for_the_share(self):
         rows, _ = self.rows(*SMALL, "training.batch_size=auto", "training.effective_batch_size=128", "dist.ranks=4")

@@ -1,5 +1,5 @@
-"""Plugins that crash, loop or talk nonsense: the run ends with a message that names them, behind a checkpoint if it has
-begun, and goes on to the bits of a run that was not disturbed."""
+"""Plugins that crash, loop or return nonsense: the run ends with a message that names the plugin, writes a checkpoint
+first if it has begun, and resumes to the bits of an undisturbed run."""
 
 import os
 import pathlib
@@ -16,7 +16,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "dist"))
 from jobs import ENVIRONMENT  # noqa: E402  pylint: disable=wrong-import-position
 
 BAD = pathlib.Path(os.environ["BRIM_BAD_PLUGINS"])
-# What a sanitizer makes of it is its own.
+# A sanitizer handles these signals in its own way.
 plain = unittest.skipIf(SANITIZED, "a sanitizer has handlers and limits of its own")
 
 RUN = [*SMALL, "training.steps=8", "training.eval_every_steps=1", "training.checkpoint_every_steps=100",
@@ -28,7 +28,7 @@ CRASHES = {"segv": "segmentation fault (SIGSEGV) at address 0x10", "abort": "abo
 
 class Bad(Case):
     def bad(self, words, *overrides, run="run", status=FAILED):
-        """A run with the bad policy, which does as the words say."""
+        """A run with the bad policy, which misbehaves as its options say."""
         return self.train(run, *RUN, "policy=[bad]", *overrides, status=status, env={"BRIM_BAD": words})
 
     def assert_named(self, result, *parts):
@@ -46,7 +46,7 @@ class BeforeTheRun(Bad):
                     self.assertFalse((self.folder / "run").exists())
 
     def test_a_loop_is_left_after_its_time(self):
-        self.assert_named(self.bad("choose_plan:loop"), "does not come back from choose_plan",
+        self.assert_named(self.bad("choose_plan:loop"), "did not return from choose_plan",
                           "after 1 s of processor time")
 
     def test_a_loop_of_questions_is_left_too(self):
@@ -60,10 +60,10 @@ class BeforeTheRun(Bad):
                 self.assertNotIn("brim train --resume", result.err)
 
     def test_pointers_that_lead_nowhere_are_the_policys(self):
-        self.assert_named(self.bad("choose_plan:wild"), "has crashed in choose_plan")
+        self.assert_named(self.bad("choose_plan:wild"), "crashed in choose_plan")
         self.assert_error(self.bad("choose_plan:null", status=USAGE), "no place", "policy 'bad'")
 
-    def test_nonsense_is_refused_with_what_was_said(self):
+    def test_nonsense_is_refused_with_the_value(self):
         for words, status, parts in (
                 ("choose_device:kind", USAGE, ["policy.bad", "kind 77"]),
                 ("choose_device:device", USAGE, ["policy.bad", "device 1 of 1"]),
@@ -73,7 +73,7 @@ class BeforeTheRun(Bad):
                 ("choose_plan:zero", USAGE, ["policy.bad", "the micro-batch 0", "from 128 down to 1"]),
                 ("choose_plan:odd", USAGE, ["policy.bad", "the micro-batch 129"]),
                 ("choose_plan:precision", USAGE, ["policy.bad", "precision", "none there is"]),
-                ("choose_plan:model", USAGE, ["'no_such_model'", "available:", "policy.bad has asked for it"]),
+                ("choose_plan:model", USAGE, ["'no_such_model'", "available:", "policy.bad requested"]),
                 ("choose_plan:foreign", USAGE, ["12345", "policy 'bad'"]),
                 ("choose_plan:reason", FAILED, ["policy.bad", "choose_plan", "200 bytes", "brim_reason"]),
                 ("choose_plan:silent", FAILED, ["policy 'bad'", "without a text", "device error"]),
@@ -84,15 +84,15 @@ class BeforeTheRun(Bad):
                 self.assert_error(self.bad(words, status=status), *parts)
                 self.assertFalse((self.folder / "run").exists())
 
-    def test_out_of_memory_is_answered_by_nobody_else(self):
+    def test_out_of_memory_goes_to_no_other_policy(self):
         limit = ["backend=cpu", "backend.devices=1", "backend.memory_mb=1", "model.hidden=[2048]"]
-        self.assert_named(self.bad("on_oom:segv", *limit), "has crashed in on_oom")
+        self.assert_named(self.bad("on_oom:segv", *limit), "crashed in on_oom")
         self.assert_error(self.bad("on_oom:kind", *limit, status=USAGE), "policy.bad", "action of kind 77")
         self.assert_error(self.bad("on_oom:again", *limit, status=NO_FIT), "needs")
 
 
 class Simulated(Case):
-    def test_results_that_cannot_be_written_are_an_error_behind_a_crash_too(self):
+    def test_unwritable_results_are_an_error_after_a_crash_too(self):
         command = [BINARY, "simulate", "scenario=all_busy", "policy=bad,robust", f"--plugin-path={BAD}"]
         with open("/dev/full", "w", encoding="ascii") as full:
             process = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False,
@@ -102,7 +102,7 @@ class Simulated(Case):
 
 
 class InTheMiddle(Bad):
-    """A checkpoint of the last commit; the run goes on from it as if nothing had been."""
+    """A fault in the middle leaves a checkpoint of the last commit; the run resumes as if nothing had happened."""
 
     def assert_goes_on(self, result, step, run="run"):
         self.assert_error(result, f"there is a checkpoint of step {step}", f"brim train --resume {run}")
@@ -115,7 +115,7 @@ class InTheMiddle(Bad):
 
     def test_a_crash(self):
         result = self.bad("on_boundary:segv:4")
-        self.assert_named(result, "has crashed in on_boundary")
+        self.assert_named(result, "crashed in on_boundary")
         self.assert_goes_on(result, 4)
 
     def test_exit(self):
@@ -126,7 +126,7 @@ class InTheMiddle(Bad):
 
     def test_a_loop(self):
         result = self.bad("on_boundary:loop:5")
-        self.assert_named(result, "does not come back from on_boundary")
+        self.assert_named(result, "did not return from on_boundary")
         self.assert_goes_on(result, 5)
 
     def test_nonsense(self):
@@ -136,13 +136,13 @@ class InTheMiddle(Bad):
 
     def test_between_two_steps(self):
         result = self.bad("on_step:abort")
-        self.assert_named(result, "has crashed in on_step", "abort (SIGABRT)")
+        self.assert_named(result, "crashed in on_step", "abort (SIGABRT)")
         self.assert_goes_on(result, 0)
 
     def test_when_memory_runs_out(self):
         result = self.train("run", *RUN, "policy=[bad]", "memory.recompute=none", "max_retries=0", status=FAILED,
                             env={"BRIM_BAD": "on_oom:segv", "BRIM_FAULT": "step:6"})
-        self.assert_named(result, "has crashed in on_oom")
+        self.assert_named(result, "crashed in on_oom")
         self.assert_goes_on(result, 5)
 
     @unittest.skipUnless(shutil.which(os.environ.get("BRIM_MPIRUN", "").split(" ")[0] or "none"), "there is no mpirun")
@@ -163,7 +163,7 @@ class InTheMiddle(Bad):
 
 
 class Elsewhere(Case):
-    """What crashes outside of policies ends the process by its signal, as ever, but somebody says who it was."""
+    """A crash outside of policies ends the process by its signal, after a message that names the plugin."""
 
     DATA = ["dataset=bad", "model=mlp", "model.hidden=[4]", "training.batch_size=16", "training.steps=20",
             "training.checkpoint_every_steps=4", "backend.threads=1", "memory.timing=false", "augment.flip=false",
@@ -228,7 +228,7 @@ class Elsewhere(Case):
 
     def test_exit_of_a_model_or_a_dataset_is_a_failure(self):
         self.assert_exit("load:exit", "model", *self.MODEL, status=LOAD)
-        # Of its folder alone: each plugin there is called bad, and any that is loaded before it would exit too.
+        # Only from its own folder: each plugin there is called bad, and one loaded before it would exit too.
         data = [word for word in self.DATA if not word.startswith("--plugin-path")]
         self.assert_exit("load:exit", "dataset", *data, f"--plugin-path={BAD / 'dataset'}", status=LOAD)
         for words in ("build:exit", "build:quick_exit"):
@@ -236,7 +236,7 @@ class Elsewhere(Case):
         for words in ("create:exit", "open:exit", "describe:exit"):
             self.assert_exit(words, "dataset", *self.DATA)
 
-    def test_exit_of_a_reading_thread_says_how_the_run_goes_on(self):
+    def test_exit_of_a_reading_thread_says_how_to_resume(self):
         result = self.assert_exit("read:exit:200", "dataset", *self.DATA, "training.num_workers=2")
         self.assert_error(result, "brim train --resume run")
 
@@ -248,30 +248,30 @@ class Elsewhere(Case):
                 self.assertEqual((job["status"], job["exit_status"]), ("failed", FAILED), result)
         self.assertIn("exit status 0 before the run was finished", result.err)
 
-    def test_what_takes_long_is_told_and_waited_for(self):
+    def test_a_slow_call_is_reported_and_waited_for(self):
         words = [word for word in RUN if not word.startswith("model")]
         slow = [(self.start("plan", "model=bad", *words, env={"BRIM_BAD": "build:naps"}), "model", "build"),
                 (self.start("train", "run.dir=slow", *self.DATA, env={"BRIM_BAD": "open:naps"}), "dataset", "open")]
         stuck = [self.start("train", f"run.dir=stuck{threads}", *self.DATA, f"training.num_workers={threads}",
                             env={"BRIM_BAD": "read:sleeps:200"}) for threads in (0, 2)]
         for process, kind, function in slow:
-            told = self.finish(process, DONE).err
-            self.assertEqual(told.count(f"the {kind}'s {function} has not come back yet: plugin "
+            reported = self.finish(process, DONE).err
+            self.assertEqual(reported.count(f"the {kind}'s {function} has not returned yet: plugin "
                                         f"{BAD / kind / 'bad.so'}\n"),
-                             1, told)
+                             1, reported)
         for process in stuck:
-            self.assert_reads(process, "the dataset's read has not come back yet: plugin ")
+            self.assert_reads(process, "the dataset's read has not returned yet: plugin ")
             process.terminate()
-            self.assert_reads(process, "finishing the step, then a checkpoint; SIGTERM again ends now")
+            self.assert_reads(process, "finishing the step, then a checkpoint; SIGTERM again ends at once")
             while process.poll() is None:
                 process.terminate()
                 time.sleep(0.05)
             result = self.finish(process, -signal.SIGTERM)
             self.assertIn("ended at once", result.err)
-            self.assertNotIn("has not come back yet", result.err)
+            self.assertNotIn("has not returned yet", result.err)
 
     def assert_reads(self, process, text):
-        """It writes a line with the text, sooner or later."""
+        """Waits until the process writes a line with the text."""
         lines = []
         for line in process.stderr:
             lines.append(line)

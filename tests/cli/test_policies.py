@@ -1,5 +1,5 @@
-"""Policies: what decides when memory is short. Devices are shares of the host with limits, which a network of some
-megabytes fills; what is decided is in the log, in events.jsonl, and changes no number."""
+"""Policies decide what to do when memory is short. Devices are shares of the host with limits, which a network of a few
+megabytes fills; decisions are in the log and in events.jsonl, and change no number."""
 
 import json
 import os
@@ -13,12 +13,12 @@ from support import NO_FIT, SMALL, USAGE, Case, main
 PLUGINS = pathlib.Path(os.environ["BRIM_ABI_PLUGINS"])
 BAD = pathlib.Path(os.environ["BRIM_BAD_PLUGINS"])
 
-# Nothing is timed, so that larger micro-batches count as faster: what is guessed does not depend on the machine.
-# Micro-batches of 16 and more are multiples of the grain. The peaks are 1.4 MiB with 32, 2.2 with 64, 3.8 with 128, 6.9
-# with 256, and then the double each time; channels come in sixteens, so that no processor pads them.
+# Nothing is timed, so larger micro-batches count as faster: guesses do not depend on the machine. Micro-batches of 16
+# and more are multiples of the grain. The peaks are 1.4 MiB for 32, 2.2 for 64, 3.8 for 128, 6.9 for 256, and then
+# double each time; channels are multiples of 16, so that no processor pads them.
 CNN = ["model=cnn", "model.width=16", "dataset=synthetic", "dataset.shape=[1,12,12]", "dataset.train_count=1024",
        "dataset.test_count=64", "backend.threads=1", "training.steps=2", "memory.timing=false"]
-# Nothing is small enough for a MiB.
+# No micro-batch fits into a MiB.
 LARGE = ["model=mlp", "model.hidden=[2048]", "dataset=synthetic", "dataset.shape=[1,12,12]", "dataset.train_count=256",
          "dataset.test_count=64", "backend.threads=1", "training.steps=2", "memory.timing=false"]
 WEIGHTS = ["model.safetensors", "optimizer.safetensors"]
@@ -30,24 +30,24 @@ def devices_of(mebibytes, count=2):
 
 class Policies(Case):
     def decisions(self, run):
-        """[(who, what)]; each is an event with its reason, and one line of the log."""
+        """[(policy, decision)]; each is an event with a reason, and one line of the log."""
         return [(event["by"], event["choice"]) for event in self.records(run, "events.jsonl")
                 if event["event"] == "decision"]
 
-    def choices(self, run, who):
-        return [choice for by, choice in self.decisions(run) if by == f"policy.{who}"]
+    def choices(self, run, policy):
+        return [choice for by, choice in self.decisions(run) if by == f"policy.{policy}"]
 
-    def assert_decided(self, result, run, who, choices):
-        self.assertEqual(self.choices(run, who), choices, result)
-        self.assertEqual(self.lines(result, who), choices)
+    def assert_decided(self, result, run, policy, choices):
+        self.assertEqual(self.choices(run, policy), choices, result)
+        self.assertEqual(self.lines(result, policy), choices)
         for event in self.records(run, "events.jsonl"):
             if event["event"] == "decision":
                 reason = f": {event['reason']}" if event["reason"] else ""
                 self.assertIn(f"{event['by']}: {event['choice']}{reason}\n", result.err)
 
-    def lines(self, result, who):
-        """What a run that did not begin decided."""
-        return re.findall(rf"(?m)^(?:\[.*\] )?policy\.{who}: (.*?)(?:: .*)?$", result.err)
+    def lines(self, result, policy):
+        """The decisions of a run that did not begin."""
+        return re.findall(rf"(?m)^(?:\[.*\] )?policy\.{policy}: (.*?)(?:: .*)?$", result.err)
 
     def reasons(self, run):
         return [event["reason"] for event in self.records(run, "events.jsonl") if event["event"] == "decision"]
@@ -84,7 +84,7 @@ class Robust(Policies):
     BATCH = ["policy=robust", "training.batch_size=1024"]
 
     def test_a_plan_that_is_too_large_is_the_largest_that_fits_at_once(self):
-        """Nothing was asked for that was not to be had, so no retry is used up."""
+        """No allocation was tried and refused, so no retry is used up."""
         for retries in (0, 3):
             run = f"run{retries}"
             result = self.train(run, *CNN, *self.BATCH, *devices_of(5), f"max_retries={retries}")
@@ -104,7 +104,7 @@ class Robust(Policies):
         for run in ("less", "least", "auto"):
             self.assert_same_checkpoint("whole", run, 2, WEIGHTS)
 
-    def test_where_no_micro_batch_fits_comes_the_other_device_but_not_the_processors_behind_its_limit(self):
+    def test_where_no_micro_batch_fits_the_other_device_is_tried_but_not_the_host(self):
         result = self.train("run", *CNN, *self.BATCH, *devices_of(5), "min_batch_size=256", status=NO_FIT)
         self.assertEqual(self.lines(result, "robust"), ["cpu:0", "cpu:1"])
         self.assert_error(result, "but the device has 5.0 MiB free", "at its peak, in ", "parameters ",
@@ -113,7 +113,7 @@ class Robust(Policies):
         self.assertFalse((self.folder / "run").exists())
 
     def test_a_share_of_the_host_is_not_left_by_any_policy(self):
-        """The limit is the user's; the policy that asks is one of the tests'."""
+        """The limit is the user's; the policy that asks to leave belongs to the tests."""
         policy = ["--plugin-path", PLUGINS / "policy.so"]
         words = [*CNN, "policy=to_host", "training.batch_size=1024", "min_batch_size=256"]
         result = self.brim(*policy, "train", *words, *devices_of(5), "run.dir=run", status=NO_FIT)
@@ -122,7 +122,7 @@ class Robust(Policies):
                           "the host's processors cannot help", "backend.memory_mb")
         self.assertEqual(self.lines(result, "to_host"), ["the host's processors"])
 
-    def test_a_device_that_others_fill_is_not_taken(self):
+    def test_a_device_full_of_other_processes_is_not_taken(self):
         two = devices_of(16)
         self.hold("one", *CNN, *two, "device=cpu:0", "training.batch_size=512")
         result = self.train("run", *CNN, *two, "policy=robust", "training.batch_size=256")
@@ -130,7 +130,7 @@ class Robust(Policies):
         self.assertRegex(self.reasons("run")[0], r"^16\.0 MiB of 16\.0 MiB are free, the most of 2 devices$")
 
     def test_it_moves_off_a_device_that_is_too_full(self):
-        """The first has the most free memory, and still too little; the second is no better."""
+        """The first device has the most free memory, but still too little; the second is no better."""
         two = devices_of(16)
         for device in (0, 1):
             self.hold(f"hold{device}", *CNN, *two, f"device=cpu:{device}", f"training.batch_size={(256, 512)[device]}")
@@ -147,8 +147,8 @@ class Robust(Policies):
         self.assert_decided(result, "first", "robust", ["cpu:0"])
         result = self.train("large", *CNN, *two, "policy=robust", "training.batch_size=64", "min_gpu_memory_mb=17",
                             status=NO_FIT)
-        self.assert_error(result, "no device of backend 'cpu' has the 17.0 MiB free that min_gpu_memory_mb asks for")
-        # and it does not move to a device that has less than that
+        self.assert_error(result, "no device of backend 'cpu' has 17.0 MiB free (min_gpu_memory_mb)")
+        # it does not move to a device that has less memory than that
         result = self.train("none", *CNN, *two, "policy=robust", "training.batch_size=1024", "min_gpu_memory_mb=16",
                             "min_batch_size=1024", status=NO_FIT)
         self.assertEqual(self.lines(result, "robust"), ["cpu:0"])
@@ -161,12 +161,12 @@ class Robust(Policies):
     def test_the_device_that_the_environment_names_is_named(self):
         result = self.train("run", *CNN, "policy=robust", *devices_of(64), env={"GPU_DEVICE_ID": "1"})
         self.assertEqual(self.decisions("run"), [])
-        self.assertIn("device=auto takes cpu:1 of 2, as GPU_DEVICE_ID says", result.err)
+        self.assertIn("device=auto chooses cpu:1 of 2, as GPU_DEVICE_ID says", result.err)
         result = self.train("bad", *CNN, "policy=robust", *devices_of(64), env={"GPU_DEVICE_ID": "2"}, status=NO_FIT)
         self.assert_error(result, "GPU_DEVICE_ID is '2', but backend 'cpu' has 2 devices")
 
-    def test_it_moves_to_a_device_with_room_and_goes_on_there(self):
-        """The first device was chosen by another policy, which does not look at what others have of it."""
+    def test_it_moves_to_a_device_with_room_and_continues_there(self):
+        """The first device was chosen by another policy, which ignores what other processes use of it."""
         two = devices_of(16)
         self.hold("one", *CNN, *two, "device=cpu:0", "training.batch_size=512")
         result = self.brim("--plugin-path", PLUGINS / "policy.so", "train", *CNN, *two, "policy=[first,robust]",
@@ -177,7 +177,7 @@ class Robust(Policies):
         self.train("plain", *CNN, "training.batch_size=512", "backend=cpu")
         self.assert_same_checkpoint("plain", "run", 2, WEIGHTS)
 
-    def test_what_fits_is_left_alone(self):
+    def test_a_plan_that_fits_is_not_changed(self):
         result = self.train("run", *CNN, "policy=robust", "training.batch_size=64", "backend=cpu")
         self.assertEqual(self.decisions("run"), [], result)
 
@@ -226,7 +226,7 @@ class Auto(Policies):
         self.assertIn("policy.auto_plan: micro-batch 1 x 1024: the smallest, and still too large for cpu:0\n",
                       result.err)
 
-    def test_what_keeps_micro_batches_large_is_told(self):
+    def test_the_reason_for_a_lower_limit_of_micro_batches_is_reported(self):
         result = self.train("run", *CNN, *self.AUTO, "backend=cpu", "memory.limit_mb=2", "min_batch_size=64",
                             status=NO_FIT)
         self.assert_error(result, "training.batch_size=64 is the smallest there is",
@@ -236,7 +236,7 @@ class Auto(Policies):
         result = self.train("run", *CNN, "training.batch_size=64", "backend=cpu", "memory.limit_mb=2", status=NO_FIT)
         self.assertNotIn("policy.", result.err)
 
-    def test_nobody_to_choose(self):
+    def test_no_policy_chooses_a_micro_batch(self):
         result = self.train("run", *CNN, *self.AUTO, "policy=[]", status=USAGE)
         self.assert_error(result, "training.batch_size=auto, and none of the policies chooses a micro-batch",
                           "policy+=auto_plan")
@@ -263,7 +263,7 @@ class Auto(Policies):
         self.edit("run", "batch_size: 256", "batch_size: 128")
         self.assert_error(self.brim("train", "--resume", "run", status=USAGE),
                           "'training.batch_size' was edited: the run "
-                          "began with 256, and it is 128 now")
+                          "began with 256, now it is 128")
         self.edit("run", "effective_batch_size: 0", "effective_batch_size: 512")
         self.assert_error(self.brim("train", "--resume", "run", status=USAGE),
                           "'training.effective_batch_size' was edited")
@@ -284,7 +284,7 @@ class Order(Policies):
         result = self.train("auto", *CNN, *self.AUTO, "policy=[auto_plan,fixed]", "policy.fixed.micro_batch=64")
         self.assertEqual(self.decisions("auto"), [("policy.auto_plan", "micro-batch 1024 x 1")], result)
 
-    def test_who_does_not_decide_leaves_it_to_the_next(self):
+    def test_a_policy_that_abstains_leaves_the_decision_to_the_next(self):
         result = self.train("run", *CNN, *self.AUTO, "policy=[fixed,auto_plan]")
         self.assertEqual(self.decisions("run"), [("policy.auto_plan", "micro-batch 1024 x 1")], result)
 
@@ -292,17 +292,17 @@ class Order(Policies):
         words = [*CNN, "training.batch_size=1024", *devices_of(5)]
         result = self.train("run", *words, "policy=[fixed,robust]", status=NO_FIT)
         self.assertEqual(self.lines(result, "fixed"), ["micro-batch 1024 x 1", "gives up"])
-        self.assertEqual(self.lines(result, "robust"), ["cpu:0"])  # the device, which fixed leaves to it
+        self.assertEqual(self.lines(result, "robust"), ["cpu:0"])  # the device, a decision that fixed leaves to robust
         self.assert_error(result, "but the device has 5.0 MiB free", "would fit")
         self.train("other", *words, "policy=[robust,fixed]")
 
     def test_a_choice_that_cannot_be_is_refused(self):
         result = self.train("run", *CNN, *self.AUTO, "policy=fixed", "policy.fixed.micro_batch=96", status=USAGE)
         self.assert_error(result,
-                          "policy.fixed chose the micro-batch 96, which is none of those that may be: they divide "
-                          "the effective batch 1024, go from 1024 down to 1, and keep to training.grain")
+                          "policy.fixed chose the micro-batch 96, which is not allowed: micro-batches divide "
+                          "the effective batch 1024, range from 1024 down to 1, and respect training.grain")
 
-    def test_nobody_decides_about_devices_before_one_that_limits(self):
+    def test_no_policy_decides_about_devices_before_one_that_limits(self):
         table = "policy.capped.shares={cpu:1: {a: 9MB}}"
         result = self.train("run", *CNN, *devices_of(64), "policy=[robust,capped]", table, "policy.capped.client=a",
                             status=USAGE)
@@ -313,14 +313,14 @@ class Order(Policies):
             result = self.train(words[0], *CNN, "policy=fixed", *words, "training.gradient_accumulation_steps=4")
             self.assertIn(" x 4; run folder", result.out)
 
-    def test_plan_goes_on_as_train_does(self):
+    def test_plan_decides_as_train_does(self):
         words = [*CNN, *devices_of(9), "policy=robust", "training.batch_size=1024", "policy.robust.allow_cpu=false"]
         chosen = json.loads(self.brim("plan", "--json", *words).out)["batch_size"]
         self.assertLess(chosen, 1024)
         self.train("run", *words)
         self.assertEqual(self.json("run", "plan.json")["batch_size"], chosen)
 
-    def test_a_policy_of_ones_own_decides_before_robust(self):
+    def test_a_users_policy_decides_before_robust(self):
         words = [*CNN, "training.batch_size=1024", *devices_of(5)]
         argv = ["--plugin-path", PLUGINS / "policy.so", "train", *words, "run.dir=run"]
         result = self.brim(*argv, "policy=[mine,robust]", status=NO_FIT)
@@ -332,10 +332,11 @@ class Order(Policies):
 
 
 class View(Policies):
-    """What on_step is told of the steps."""
+    """The view of the steps that on_step receives."""
 
     def test_the_time_of_a_step_is_without_evaluations(self):
-        """Each step of 8 samples is followed by an evaluation of 2,048, which the difference of two times includes."""
+        """Each step of 8 samples is followed by an evaluation of 2,048, which the difference of two clock readings
+        would include."""
         process = self.start("train", "run.dir=run", *LARGE, "dataset.test_count=2048", "training.batch_size=8",
                              "training.steps=100000", "training.eval_every_steps=1", "training.num_workers=0",
                              "policy=[bad]", f"--plugin-path={BAD}", env={"BRIM_BAD": "on_step:view"})
@@ -343,16 +344,16 @@ class View(Policies):
         self.until(lambda: events.exists() and "with all else" in events.read_text(), process)
         process.send_signal(signal.SIGTERM)
         self.finish(process)
-        told = next(event["reason"] for event in self.records("run", "events.jsonl") if event["event"] == "decision")
-        found = re.fullmatch(r"step (\S+), with all else (\S+), users 0", told)
-        self.assertTrue(found, told)
+        reason = next(event["reason"] for event in self.records("run", "events.jsonl") if event["event"] == "decision")
+        found = re.fullmatch(r"step (\S+), with all else (\S+), users 0", reason)
+        self.assertTrue(found, reason)
         step, whole = map(float, found.groups())
         self.assertGreater(step, 0)
         self.assertLess(3 * step, whole)
 
 
 class Swarm(Policies):
-    """Presets by memory: what is called small is set to the devices of the test."""
+    """Presets by memory: the limit for "small" is scaled to the devices of the test."""
 
     WORDS = ["policy=swarm", "training.batch_size=auto", "training.effective_batch_size=8"]
     MODEL = [*CNN, "training.steps=4", "training.checkpoint_every_steps=1", "training.keep_checkpoints=10"]
@@ -369,7 +370,7 @@ class Swarm(Policies):
     def test_a_smaller_model_by_the_memory_of_all_devices(self):
         table = ["policy.swarm.small_model=mlp", "policy.swarm.small_below_gb=0.01",
                  "policy.swarm.medium_below_gb=0.01"]
-        for below, model in ((0.2, "mlp"), (0.1, "cnn")):  # two of 64 MiB are 0.134 GB
+        for below, model in ((0.2, "mlp"), (0.1, "cnn")):  # two devices of 64 MiB are 0.134 GB
             with self.subTest(below):
                 result = self.train(model, *CNN, *self.WORDS, *devices_of(64), *table,
                                     f"policy.swarm.model_below_gb={below}")
@@ -377,7 +378,7 @@ class Swarm(Policies):
                 first = self.choices(model, "swarm")[0]
                 self.assertEqual(first, "micro-batch 8 x 1" + (", model mlp" if model == "mlp" else ""), result)
 
-    def test_a_resumed_run_goes_on_with_the_smaller_model(self):
+    def test_a_resumed_run_keeps_the_smaller_model(self):
         self.train("run", *self.MODEL, *self.WORDS, *devices_of(64), "policy.swarm.small_model=mlp")
         self.assertEqual(self.choices("run", "swarm"), ["micro-batch 1 x 8, model mlp", "micro-batch 1 x 8"])
         shutil.copytree(self.folder / "run", self.folder / "other", symlinks=True)
@@ -386,7 +387,7 @@ class Swarm(Policies):
         self.assertRegex(self.read("other", "config.yaml"), r"(?m)^model:\n  id: mlp$")
         self.assert_same_checkpoint("run", "other", 4, WEIGHTS)
 
-    WIDE = [*(word for word in CNN if word != "model.width=16"), "model.width=64"]  # takes some 10 MiB
+    WIDE = [*(word for word in CNN if word != "model.width=16"), "model.width=64"]  # takes about 10 MiB
 
     def test_out_of_memory_is_micro_batch_1(self):
         for batch in (1, 2):
@@ -426,14 +427,14 @@ class Capped(Policies):
         result = self.train("b", *words, "policy.capped.client=alice", env={"CLIENT_ID": "bob"})
         self.assert_decided(result, "b", "capped", ["cpu:0, at most 32.0 MiB"])
 
-    def test_a_table_that_gives_away_more_than_there_is_is_refused_whoever_asks(self):
+    def test_a_table_of_more_than_all_is_refused_for_every_client(self):
         table = "policy.capped.shares={cpu:0: {alice: 0.5, bob: 0.6}, cpu:1: {carol: 0.1}}"
         for client in ("alice", "bob", "carol"):
             result = self.train("run", *CNN, *devices_of(64), "policy=capped", table, f"policy.capped.client={client}",
                                 status=USAGE)
             self.assert_error(result, "the shares of cpu:0 add up to 110 % of it: 70.4 MiB of 64.0 MiB",
                               "32.0 MiB alice + 38.4 MiB bob")
-        table = "policy.capped.shares={cpu:0: {alice: 0.5, bob: 0.5}}"  # all of it, and no more
+        table = "policy.capped.shares={cpu:0: {alice: 0.5, bob: 0.5}}"  # exactly all of it
         self.train("run", *CNN, *devices_of(64), "policy=capped", table, "policy.capped.client=bob")
 
     def test_bytes_count_with_fractions(self):
@@ -442,18 +443,17 @@ class Capped(Policies):
                             "policy.capped.client=bob", status=USAGE)
         self.assert_error(result, "add up to 112.5 % of it: 72.0 MiB of 64.0 MiB")
 
-    def test_who_is_not_in_the_table_is_refused(self):
+    def test_a_client_missing_from_the_table_is_refused(self):
         words = [*CNN, *devices_of(64), "policy=capped", self.TABLE]
         result = self.train("run", *words, "policy.capped.client=mallory", status=USAGE)
         self.assert_error(result, "client 'mallory' has no share of a device of this backend",
                           "policy.capped.shares has: alice of cpu:0, server of cpu:0, bob of cpu:1")
-        self.assert_error(self.train("run", *words, status=USAGE), "policy.capped.client, or $CLIENT_ID, must say")
+        self.assert_error(self.train("run", *words, status=USAGE), "policy.capped.client, or $CLIENT_ID, must name")
 
     def test_another_device_than_the_clients_is_refused(self):
         words = [*CNN, *devices_of(64), "policy=capped", self.TABLE, "policy.capped.client=bob"]
         self.assert_error(self.train("run", *words, "device=cpu:0", status=USAGE),
-                          "device=cpu:0, but client 'bob' has a "
-                          "share of cpu:1")
+                          "device=cpu:0, but client 'bob' has a share only of cpu:1")
         self.train("run", *words, "device=cpu:1")
 
     def test_a_plan_over_the_cap_is_refused_or_made_smaller(self):
@@ -469,8 +469,8 @@ class Capped(Policies):
         self.assertEqual(self.batch_of("auto"), 256)
 
     def test_a_client_that_does_not_fit_goes_nowhere_else(self):
-        """Neither to another's device nor to the host's processors, whatever the other policies of the list would
-        do."""
+        """Neither to the other client's device nor to the host's processors, whatever the other policies in the list
+        would do."""
         for client, device in (("alice", 0), ("bob", 1)):
             words = [*CNN, "training.batch_size=1024", *devices_of(64), f"policy.capped.client={client}",
                      f"policy.capped.shares={{cpu:{device}: {{{client}: 2MiB}}}}"]
@@ -487,11 +487,11 @@ class Capped(Policies):
         words = [*CNN, *devices_of(64), "policy=capped", self.TABLE, "policy.capped.client=bob"]
         self.train("run", *words, env={"GPU_DEVICE_ID": "1"})
         self.assert_error(self.train("other", *words, env={"GPU_DEVICE_ID": "0"}, status=USAGE),
-                          "device=cpu:0, but client 'bob' has a share of cpu:1")
+                          "device=cpu:0, but client 'bob' has a share only of cpu:1")
 
     def test_two_clients_never_have_more_than_their_own(self):
         two = devices_of(64)
-        table = "policy.capped.shares={cpu:0: {alice: 8MiB}, cpu:1: {bob: 0.125}}"  # of 64 MiB the same
+        table = "policy.capped.shares={cpu:0: {alice: 8MiB}, cpu:1: {bob: 0.125}}"  # the same as a fraction of 64 MiB
         words = [*CNN, *two, "policy=[capped,auto_plan]", table, "training.batch_size=auto",
                  "training.effective_batch_size=1024"]
         clients = {client: self.start("train", f"run.dir={client}", *words, "training.steps=60",

@@ -1,4 +1,4 @@
-"""precision=fp16: activations of half the size, and a loss scale that follows the gradients."""
+"""precision=fp16: activations of half the size, and a loss scale that adapts to the gradients."""
 
 import json
 import shutil
@@ -8,11 +8,11 @@ from support import FAILED, USAGE, Case, main
 DATA = ["model=cnn", "model.width=4", "dataset=synthetic", "dataset.shape=[1,12,12]", "dataset.train_count=256",
         "dataset.test_count=64", "training.batch_size=32", "backend=cpu", "backend.threads=1"]
 FP16 = [*DATA, "precision=fp16"]
-# Batch norm, dropout, averages and a limited norm: all that a skipped step must leave alone.
+# Batch norm, dropout, averages and a limited norm: a skipped step must leave them all unchanged.
 EVERYTHING = ["model=emotion_cnn", "dataset=synthetic", "dataset.shape=[1,28,28]", "dataset.classes=7",
               "dataset.train_count=128", "dataset.test_count=32", "training.batch_size=32", "training.ema_decay=0.9",
               "training.clip_norm=1", "backend=cpu", "backend.threads=1", "precision=fp16"]
-HUGE = 1 << 40 # gradients of so large a loss are infinite in fp16
+HUGE = 1 << 40 # with such a loss factor, gradients overflow in fp16
 
 
 class Memory(Case):
@@ -20,7 +20,8 @@ class Memory(Case):
         return json.loads(self.brim("plan", "--json", *words).out)
 
     def test_activations_take_half(self):
-        """But for what has no half: indices of maxima, copies of weights, and the images, cast from the input."""
+        """Except what has no 16-bit form: indices of maxima, copies of weights, and the images, which are cast from the
+        input."""
         samples = 256
         words = ["model=cnn", "dataset=synthetic", "dataset.shape=[1,28,28]", f"training.batch_size={samples}",
                  "backend=cpu"]
@@ -46,13 +47,13 @@ class Memory(Case):
         self.train(precision, *DATA, f"precision={precision}", "training.steps=1")
         return precision
 
-    def test_what_was_trained_is_evaluated_and_predicts(self):
+    def test_a_trained_model_is_evaluated_and_predicts(self):
         self.train("run", *FP16, "training.steps=8")
         expected = self.summary("run")["test_accuracy"]
-        told = json.loads(self.brim("eval", "run", "--json").out)
-        self.assertEqual(told["accuracy"], expected)
+        reported = json.loads(self.brim("eval", "run", "--json").out)
+        self.assertEqual(reported["accuracy"], expected)
         other = json.loads(self.brim("eval", "run", "--json", "precision=fp32").out)
-        self.assertAlmostEqual(other["loss"], told["loss"], delta=2e-3)
+        self.assertAlmostEqual(other["loss"], reported["loss"], delta=2e-3)
 
     def test_a_backend_without_it_is_named(self):
         words = [word for word in FP16 if not word.startswith("backend")]
@@ -90,18 +91,18 @@ class LossScale(Case):
         last = [r for r in self.records("run") if r["split"] == "train"][-1]
         self.assertEqual((last["loss_scale"], last["skipped_steps"]), (HUGE >> skipped, skipped))
         lines = [line for line in result.err.splitlines() if " was skipped: " in line]
-        self.assertTrue(1 <= len(lines) <= 4, lines) # one for so many steps, not one for each
-        self.assertIn(f"{skipped} steps were skipped for the range of fp16", result.out)
-        self.assertLess(summary["train_loss"], 1.9) # it learns: 7 classes by chance are 1.95
-        # What was skipped left parameters, averages and the optimizer's state as they were.
+        self.assertTrue(1 <= len(lines) <= 4, lines) # one for a number of steps, not one for each
+        self.assertIn(f"{skipped} steps were skipped because values left the range of fp16", result.out)
+        self.assertLess(summary["train_loss"], 1.9) # it learns: guessing among 7 classes gives 1.95
+        # Skipped steps left parameters, averages and the optimizer's state unchanged.
         missed = {e["step"] for e in events}
         for step in range(2, 41):
             for name in ("model.safetensors", "optimizer.safetensors"):
                 before, now = (self.checkpoint("run", s).joinpath(name).read_bytes() for s in (step - 1, step))
                 self.assertEqual(before == now, step in missed, f"{name} of step {step}")
 
-    def test_skipped_steps_do_not_count_in_what_the_optimizer_corrects(self):
-        """As in PyTorch: the first update is the first one of Adam, however many steps were skipped before. It moves
+    def test_skipped_steps_do_not_count_in_bias_correction(self):
+        """As in PyTorch: the first applied update is Adam's first one, however many steps were skipped before. It moves
         each weight by the learning rate, whatever the gradient."""
         words = [*FP16, "training.steps=60", "schedule=constant", "optimizer=adam", "optimizer.lr=0.001",
                  "training.checkpoint_every_steps=1", "training.keep_checkpoints=100"]
@@ -120,13 +121,13 @@ class LossScale(Case):
         begin, end = json.loads(data[8:8 + length])["fc2.weight"]["data_offsets"]
         return array.array("f", data[8 + length + begin:8 + length + end])
 
-    def test_a_run_goes_on_across_a_skipped_step_to_the_same_bits(self):
+    def test_a_run_resumes_across_a_skipped_step_to_the_same_bits(self):
         words = [*EVERYTHING, "training.steps=36", "training.checkpoint_every_steps=3", "training.keep_checkpoints=100",
                  f"loss_scale.init_scale={HUGE}", "loss_scale.growth_interval=4", "observe.log_every_steps=5"]
         self.train("whole", *words)
         missed = [e["step"] for e in self.records("whole", "events.jsonl") if e["event"] == "skipped_step"]
         self.assertTrue({5, 6, 7} < set(missed), missed)
-        self.assertTrue(any(step > max(missed[0] + 20, 25) for step in missed), missed) # raised, and too far again
+        self.assertTrue(any(step > max(missed[0] + 20, 25) for step in missed), missed) # raised, and too large again
         for step in (3, 6, max(missed) // 3 * 3):
             shutil.copytree(self.folder / "whole", self.folder / "part", symlinks=True)
             self.cut_back("part", step)
@@ -137,7 +138,7 @@ class LossScale(Case):
             shutil.rmtree(self.folder / "part")
 
     def cut_back(self, run, step):
-        """The run as if it had been killed right after the checkpoint of a step."""
+        """Makes the run look as if it had been killed right after the checkpoint of a step."""
         for there in self.steps(run):
             if there > step:
                 shutil.rmtree(self.checkpoint(run, there))
@@ -170,10 +171,11 @@ class LossScale(Case):
         result = self.train("still", *FP16, "training.steps=40", "loss_scale.dynamic=false",
                             f"loss_scale.init_scale={HUGE}", status=FAILED)
         self.assert_error(result, "a gradient of step 9 is not finite",
-                          f"nor were 8 steps before it finite, at a loss scale of {HUGE}", "first made by")
+                          f"the 8 steps before were not finite either, with a final loss scale of {HUGE}",
+                          "first produced by")
         result = self.train("lost", *FP16, "training.steps=80", "optimizer=sgd", "optimizer.lr=1e15",
                             "training.eval_every_steps=100", status=FAILED)
-        self.assert_error(result, "the loss of step", "at a loss scale of 1 in the end", "first made by")
+        self.assert_error(result, "the loss of step", "with a final loss scale of 1:", "first produced by")
         self.assertEqual(self.summary("lost")["status"], "failed")
         self.assertTrue(16 <= self.summary("lost")["skipped_steps"] <= 18, self.summary("lost"))
 

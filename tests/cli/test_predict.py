@@ -1,4 +1,4 @@
-"""brim predict: classes and probabilities of files."""
+"""brim predict: classes and probabilities for files."""
 
 import csv
 import gzip
@@ -71,7 +71,7 @@ class Predict(Case):
             self.assertEqual(int(row["class"]), x.index(max(x)))
             self.assertAlmostEqual(float(row["probability"]), max(e) / sum(e), places=5)
 
-    def test_several_files_and_compressed_ones(self):
+    def test_several_files_and_compressed_files(self):
         raw = self.images.read_bytes()
         one, packed = self.folder / "one", self.folder / "packed"
         one.write_bytes(idx(raw[16 + 64 * 3:16 + 64 * 4], 1, 8, 8))
@@ -121,7 +121,7 @@ class Predict(Case):
         self.rows(self.images)
         self.assertEqual(self.tree("run"), before)
 
-    def test_what_is_wrong_with_a_file_is_told(self):
+    def test_defects_of_a_file_are_reported(self):
         (self.folder / "wide").write_bytes(idx(bytes(2 * 63), 2, 7, 9))
         cases = [("nowhere", "cannot open 'nowhere'"), ("wide", "[1, 7, 9]"), ("run/config.yaml", "not an IDX file"),
                  (self.data / "t10k-labels-idx1-ubyte", "a file of images is needed")]
@@ -129,7 +129,7 @@ class Predict(Case):
             with self.subTest(name):
                 self.assert_error(self.brim("predict", "run", name, status=LOAD), text)
 
-    def test_a_folder_is_answered_with_what_to_write(self):
+    def test_a_folder_is_answered_with_the_right_command(self):
         self.assert_error(self.brim("predict", "run", "run/", status=LOAD), "'run/' is a folder", "run/*")
 
     def test_weights_that_would_change_nothing_are_refused(self):
@@ -142,14 +142,14 @@ class Predict(Case):
         self.assert_error(self.brim("predict", "a.safetensors", self.images, status=LOAD),
                           "'a.safetensors' is a file of weights", "model.weights=a.safetensors training.epochs=0")
 
-    def test_words_that_are_missing_are_told(self):
+    def test_missing_arguments_are_reported(self):
         for words in ([], ["run"], ["run", "backend.threads=1"]):
             self.assert_error(self.brim("predict", *words, status=USAGE), "brim predict RUN FILE")
 
     def test_a_wrong_override_names_its_word(self):
         self.assert_error(self.brim("predict", "run", self.images, "backend.thread=1", status=USAGE), "argument 3")
 
-    def test_a_dataset_without_files_is_told(self):
+    def test_a_dataset_without_files_is_reported(self):
         self.train("made", *SMALL, "training.epochs=1")
         self.assert_error(self.brim("predict", "made", self.images, status=USAGE),
                           "dataset 'synthetic' reads no files of samples")

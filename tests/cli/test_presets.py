@@ -4,7 +4,7 @@ import pathlib
 
 from support import BINARY, SMALL, USAGE, Case, main
 
-# The installation's, or the build's: both lie beside the program.
+# The configurations of the installation or of the build: both lie next to the program.
 CONFIGS = pathlib.Path(BINARY).resolve().parent.parent / "share/brim/configs"
 
 ROBUST = {"auto_device": "true", "wait_for_gpu": "true", "min_gpu_memory_mb": "4000", "gpu_wait_timeout_minutes": "60",
@@ -53,14 +53,14 @@ class Robust(Case):
 
 
 class Clients(Case):
-    def test_nobody_sees_their_keys_who_does_not_write_them(self):
+    def test_keys_of_federations_are_hidden_by_default(self):
         text = self.brim("config", *SMALL).out
         for key in ("clients_per_round", "total_clients", "protocol", "world", "network"):
             self.assertNotIn(key, text)
 
 
 class Lists(Case):
-    """The group `policy`, of which several options are chosen: what a folder of one's own has of it."""
+    """The group `policy`, from which several options are chosen, and options from the user's own folder."""
 
     TABLE = "shares: {'cpu:0': {alice: 0.5, server: 100MB}}\nclient: alice\n"
 
@@ -75,7 +75,7 @@ class Lists(Case):
     def config(self, *words, name="config"):
         return self.brim("config", "--config-path", "my", "--config-name", name, *words)
 
-    def test_a_file_of_ones_own_is_an_option(self):
+    def test_a_users_file_is_an_option(self):
         text = self.config("policy=lab").out
         self.assertRegex(text, r"(?m)^policy:\n  id: \[capped\]\n  capped:\n"
                                r"    shares:\n      cpu:0:\n        alice: 0.5\n        server: 100MB\n"
@@ -88,7 +88,7 @@ class Lists(Case):
         self.assertIn("policy:\n  id: [capped, robust]\n", result.out)
         self.assertIn("    allow_cpu: false\n", result.out)
 
-    def test_what_a_file_says_of_others_is_left_out_with_one_line(self):
+    def test_settings_of_options_not_chosen_are_dropped_with_one_line(self):
         result = self.config(name="team")
         self.assertEqual(result.err,
                          "'policy.swarm' of my/team.yaml is left out: 'swarm' is not in the list of 'policy'\n")
@@ -104,8 +104,8 @@ class Lists(Case):
                 (self.folder / "my/a.yaml").write_text(self.config(*words, name="team").out)
                 self.assertEqual(self.config(name="a").out, self.read("my/a.yaml"))
 
-    def test_what_is_chosen_is_what_trains(self):
-        """And a table of the command line adds to that of the file."""
+    def test_the_chosen_options_train(self):
+        """And a map on the command line is merged into the one of the file."""
         result = self.brim("train", "--config-path", "my", "--config-name", "team", *SMALL, "backend=cpu",
                            "backend.devices=2", "backend.memory_mb=256", "policy.capped.shares={cpu:1: {bob: 0.25}}",
                            "policy.capped.client=bob", "training.steps=1", "run.dir=run")
@@ -117,10 +117,10 @@ class Options(Case):
     def test_every_file_of_a_group_can_be_chosen(self):
         for path in sorted(CONFIGS.glob("*/*.yaml")):
             group, option = path.parent.name, path.stem
-            if group in ("weights", "scenario"):  # name maps and worlds to simulate in, which are no options
+            if group in ("weights", "scenario"):  # name maps and simulated worlds
                 continue
             mandatory = [f"{group}.path=data"] if "???" in path.read_text() else []
-            if group == "server_optimizer":  # which means nothing without clients
+            if group == "server_optimizer":  # has an effect in federations only
                 mandatory = ["total_clients=20", "method=random"]
             with self.subTest(f"{group}={option}"):
                 self.brim("config", f"{group}={option}", *mandatory)

@@ -1,4 +1,4 @@
-"""Memory pressure: a run warns, and at the critical threshold saves, cleans up and plans smaller, to the same
+"""Memory pressure: a run warns; at the critical threshold it saves, cleans up and makes a smaller plan, with the same
 results."""
 
 import contextlib
@@ -22,8 +22,8 @@ LINE = r"(Warning|Critical) at round \d+: RAM at \d+\.\d%"
 
 
 class Pressure(Case):
-    def told(self, run):
-        """Events of memory, and what was decided."""
+    def reported(self, run):
+        """Events about memory, and the decisions."""
         return [(e["event"], e.get("detail") or e.get("choice")) for e in self.records(run, "events.jsonl")
                 if e["event"] in ("memory_warning", "memory_critical", "decision")]
 
@@ -36,15 +36,15 @@ class Pressure(Case):
 
 
 class Thresholds(Pressure):
-    """Some of the host's memory is always used, so a threshold of nearly 0 is always reached."""
+    """Some of the host's memory is always in use, so a threshold near 0 is always reached."""
 
     LONG = [*SMALL, "dataset.train_count=2048", "training.steps=3000", "training.eval_every_steps=1000",
             "training.checkpoint_every_steps=5000", OFTEN]
 
-    def test_a_warning_is_told_once(self):
+    def test_a_warning_is_printed_once(self):
         result = self.train("run", *self.LONG, "memory.warn_percent=0.01", "memory.critical_percent=0")
         self.assertEqual(self.lines(result), ["Warning"])
-        (event, detail), = self.told("run")
+        (event, detail), = self.reported("run")
         self.assertEqual(event, "memory_warning")
         self.assertRegex(detail,
                          LINE + r".* \([\d.]+ [KMGT]iB of [\d.]+ [KMGT]iB that the (machine|control group) has are "
@@ -54,7 +54,7 @@ class Thresholds(Pressure):
 
     def test_never(self):
         result = self.train("run", *self.LONG, "memory.warn_percent=0", "memory.critical_percent=0")
-        self.assertEqual(self.told("run"), [])
+        self.assertEqual(self.reported("run"), [])
         self.assertEqual(self.lines(result), [])
 
     def test_critical_is_acted_on_in_order_and_after_growing_gaps(self):
@@ -72,7 +72,7 @@ class Thresholds(Pressure):
         self.assertEqual([e["event"] for e in events[first:first + 3]], ["memory_critical", "checkpoint", "decision"])
         self.assertEqual(len({e["step"] for e in events[first:first + 3]}), 1)
 
-    def test_what_was_saved_can_be_gone_on_with(self):
+    def test_the_saved_run_can_be_resumed(self):
         words = [*CNN, "training.steps=30", OFTEN]
         self.train("alone", *words)
         process = self.start("train", "run.dir=run", *words, "memory.critical_percent=0.02")
@@ -96,14 +96,14 @@ class Thresholds(Pressure):
         for run, more in (("cut", []), ("fixed", ["memory.recompute=none"]), ("loaders", ["training.num_workers=2"])):
             result = self.train(run, *words, *more, "memory.warn_percent=0.01", "memory.critical_percent=0.02")
             with self.subTest(run):
-                choices = [choice for event, choice in self.told(run) if event == "decision"]
-                self.assertRegex(choices[0], r"^micro-batch (128 x 2|64 x 4|32 x 8).*, a plan of .* in the place of ")
+                choices = [choice for event, choice in self.reported(run) if event == "decision"]
+                self.assertRegex(choices[0], r"^micro-batch (128 x 2|64 x 4|32 x 8).*, a plan of .* instead of ")
                 self.assertIn("[Memory] After cleanup: ", result.err)
                 self.assert_same_results(run, 16)
 
 
 class Neighbours(Pressure):
-    """Another run on the same share of the host, which is as large as both together and a little more."""
+    """Another run on the same share of the host, whose limit is slightly more than both need together."""
 
     STEPS = 250
     WORDS = [*CNN, f"training.steps={STEPS}"]
@@ -135,7 +135,7 @@ class Neighbours(Pressure):
         result = self.finish(run, 0)
         self.end(neighbour)
         self.assertRegex(result.err, r"Critical at round \d+: RAM at [\d.]+%, cpu:0 at 9\d\.\d%")
-        self.assertEqual([choice for event, choice in self.told("run") if event == "decision"][1:], [], result)
+        self.assertEqual([choice for event, choice in self.reported("run") if event == "decision"][1:], [], result)
         self.assertLess(self.summary("run")["device_bytes"], self.alone)
         self.assertEqual(self.summary("run")["device_peak_bytes"], self.alone)
         self.assert_same_results("run", self.STEPS)
@@ -144,7 +144,7 @@ class Neighbours(Pressure):
         neighbour = self.start_and_wait("neighbour", *self.NEIGHBOUR, "training.steps=1000000000")
         self.finish(self.start_and_wait("run", *self.WORDS), 0)
         self.end(neighbour)
-        self.assertEqual(self.told("run"), [])
+        self.assertEqual(self.reported("run"), [])
         self.assert_same_results("run", self.STEPS)
 
 
@@ -159,7 +159,7 @@ class Flat(unittest.TestCase):
 
 @contextlib.contextmanager
 def control_group(test, limit):
-    """A group of the memory controller with a limit, of whichever version; skips where none can be made."""
+    """A group of the memory controller (v1 or v2) with a limit; skips the test if none can be created."""
     name = f"brim-test-{os.getpid()}"
     for root, file in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
         group = pathlib.Path(root, name)
@@ -183,7 +183,7 @@ def control_group(test, limit):
 
 
 def most_used(group):
-    """Bytes; 0: this kernel does not say it."""
+    """Bytes; 0 if this kernel does not report it."""
     for file in ("memory.max_usage_in_bytes", "memory.peak"):
         if (group / file).exists():
             return int((group / file).read_text())
@@ -198,7 +198,7 @@ class ControlGroup(Pressure):
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                 env={**os.environ, "BRIM_CLAIMS_DIR": str(self.folder / "claims")})
 
-    def test_what_others_of_the_group_take_counts(self):
+    def test_memory_of_other_processes_in_the_group_counts(self):
         words = [*CNN, "training.steps=250"]
         self.train("alone", *words)
         take = f"import sys; taken = b'x' * {140 * MIB}; print('taken', flush=True); sys.stdin.read()"
@@ -212,7 +212,7 @@ class ControlGroup(Pressure):
             out, err = run.communicate(timeout=HANG_SECONDS)
             other.communicate()
             self.assertEqual(run.returncode, 0, err)
-        critical = [detail for event, detail in self.told("run") if event == "memory_critical"]
+        critical = [detail for event, detail in self.reported("run") if event == "memory_critical"]
         self.assertRegex(critical[0], r"of 200\.0 MiB that the control group has are used")
         self.assertLess(self.summary("run")["device_bytes"], self.summary("alone")["device_bytes"])
         self.assert_same_results("run", 250)
@@ -229,8 +229,8 @@ class ControlGroup(Pressure):
                                   r"([\d.]+) MiB\n  the process will take about [\d.]+ MiB of the host: ",
                                   result.err).groups()
         self.assertLess(float(leaves), float(needs))
-        self.assertLess(float(leaves), limit / MIB + 32)  # pages of libraries are others', and the process has them too
-        # Suggestions count the process too, and not its arena alone.
+        self.assertLess(float(leaves), limit / MIB + 32)  # shared library pages are charged to others
+        # Suggestions count the whole process, not only its arena.
         for suggested, size in re.findall(r"(would fit, with|, needs) ([\d.]+) MiB", result.err):
             (self.assertLessEqual if suggested.startswith("would") else self.assertGreater)(float(size), float(leaves))
         self.assertNotIn("results in", result.out + result.err)
@@ -259,7 +259,7 @@ class ControlGroup(Pressure):
                          r"the evaluation needs [\d.]+ MiB of the host's memory, but the control group leaves it "
                          r"[\d.]+ MiB\n")
 
-    def test_policies_choose_what_the_process_fits_with(self):
+    def test_policies_choose_a_size_that_fits_the_process(self):
         width = ["model.width=16", "dataset.shape=[1,32,32]", "training.steps=2", "training.eval_every_steps=2",
                  "backend=cpu"]
         host = json.loads(self.brim("plan", "--json", *CNN, *width).out)["host"]
@@ -273,7 +273,7 @@ class ControlGroup(Pressure):
 
 
 class Summary(Pressure):
-    def test_it_is_told_in_gigabytes_per_device(self):
+    def test_memory_is_reported_in_gigabytes_per_device(self):
         self.assertNotIn("[Memory]", self.train("silent", *CNN, "training.steps=4").out)
         result = self.train("run", *CNN, "training.steps=4", "observe.memory_summary=true")
         summary = self.summary("run")

@@ -1,4 +1,4 @@
-"""Waiting for a device: first come, first served, whoever dies meanwhile."""
+"""Waiting for a device: first come, first served, even if waiting processes die."""
 
 import json
 import os
@@ -7,7 +7,7 @@ import time
 
 from support import INTERRUPTED, NO_FIT, Case, main
 
-# 535 KiB of memory, 485 KiB with micro-batches of 32, and some tenths of a second of work
+# 535 KiB of memory, 485 KiB with micro-batches of 32, and a few tenths of a second of work
 JOB = ["model=mlp", "model.hidden=[64]", "dataset=synthetic", "dataset.shape=[1,16,16]", "dataset.train_count=2048",
        "dataset.test_count=64", "training.batch_size=64", "training.epochs=3", "backend=cpu", "backend.threads=1"]
 WAIT = ["wait_for_gpu=true", "gpu_check_interval_seconds=0.05"]
@@ -30,7 +30,7 @@ class Queue(Case):
         return super().hold(run, *JOB, *words, env=env)
 
     def queue_up(self, run, place, *words):
-        """A job that waits, as the place-th in line."""
+        """Starts a job that waits at the given place in the queue."""
         process = self.job(run, *words)
         self.until(lambda: len(self.look(*words)[1]) >= place, process)
         return process
@@ -57,7 +57,7 @@ class Queue(Case):
             for device in devices:
                 used = sum(user["bytes"] for user in device["users"])
                 self.assertLessEqual(used, device["total_bytes"])
-            # A job that leaves the line, or has claimed a device, leaves no earlier one behind in it.
+            # If a job has left the queue or claimed a device, no job before it is still waiting.
             line = [ticket["pid"] for ticket in queue if ticket["claimed"] is None]
             served = [place for place, pid in enumerate(before) if pid not in line and pid != jobs[7].pid]
             if served:
@@ -72,7 +72,7 @@ class Queue(Case):
         self.assertEqual(queue, [])
         self.assertEqual([device["users"] for device in devices], [[], []])
 
-    def test_who_waits_is_told_where_he_stands(self):
+    def test_a_waiting_job_reports_its_place_in_the_queue(self):
         two = devices_of(1, 1)
         holder = self.hold("one", *two)
         started = time.time()
@@ -83,7 +83,7 @@ class Queue(Case):
         self.assertEqual(queue[0]["need_bytes"], self.json("one", "plan.json")["peak_bytes"])
         self.assertRegex(self.brim("devices", "backend=cpu", *words_of_devices(two)).out,
                          rf"(?m)^ +1 +cpu +any +waits .* {process.pid} ")
-        seen = time.time()  # it waits from here on, at the latest
+        seen = time.time()  # it has been waiting at least since then
         time.sleep(0.3)
         holder.kill()
         result = self.finish(process, 0)
@@ -93,7 +93,7 @@ class Queue(Case):
                          rf"waiting: 1st in line, {free / 1024:.1f} KiB of 1\.0 MiB free on cpu:0, since \d\d:\d\d")
 
     def assert_waited(self, run, started, seen):
-        """The time in line is told by itself, and no other figure has it."""
+        """Asserts that the waiting time is reported separately and is not part of another figure."""
         events, summary = self.records(run, "events.jsonl"), self.summary(run)
         waiting, claimed = [next(e for e in events if e["event"] == kind) for kind in ("waiting", "claimed")]
         self.assertEqual([waiting["device"], claimed["device"]], ["auto", "cpu:0"])
@@ -114,7 +114,7 @@ class Queue(Case):
         self.train("three", *JOB, *two, *WAIT, "device=cpu:1")
 
     def test_a_job_for_devices_that_are_split_otherwise_is_not_held_up(self):
-        """They have the same names, and are others."""
+        """They have the same names, but are different devices."""
         self.hold("one", *devices_of(1, 1))
         self.queue_up("two", 1, *devices_of(1, 1), *WAIT)
         self.train("three", *JOB, *devices_of(2, 1))
@@ -133,26 +133,26 @@ class Queue(Case):
         times = [self.records(run, "events.jsonl")[0]["time"] for run in ("any", "named")]
         self.assertLess(*times)
 
-    def test_who_does_not_wait_does_not_push_in(self):
+    def test_a_job_that_does_not_wait_does_not_overtake(self):
         two = [*devices_of(1, 1), "training.batch_size=32"]
         self.hold("one", *two)
         self.queue_up("large", 1, *two, *WAIT, "training.batch_size=128")
         result = self.train("small", *JOB, *two, status=NO_FIT)
-        self.assert_error(result, "1 run waits for the same devices: wait_for_gpu=true joins the queue")
+        self.assert_error(result, "1 run waits for the same devices; set wait_for_gpu=true to join the queue")
 
     def test_waiting_ends(self):
         two = devices_of(1, 1)
         self.hold("one", *two)
         result = self.train("two", *JOB, *two, *WAIT, "gpu_wait_timeout_minutes=0.5s", status=NO_FIT)
-        self.assert_error(result, "no device came free in 0.008333 minutes (gpu_wait_timeout_minutes): 1st in line")
+        self.assert_error(result, "no device became free in 0.008333 minutes (gpu_wait_timeout_minutes): 1st in line")
         self.assertFalse((self.folder / "two").exists())
 
-    def test_what_never_fits_is_not_waited_for(self):
+    def test_a_job_that_never_fits_does_not_wait(self):
         two = devices_of(1, 1)
         result = self.train("run", *JOB, *two, *WAIT, "training.batch_size=2048", status=NO_FIT)
         self.assert_error(result, "but the device has 1.0 MiB", "would fit")
         result = self.train("run", *JOB, *two, *WAIT, "min_gpu_memory_mb=2", status=NO_FIT)
-        self.assert_error(result, "2.0 MiB are needed, and cpu:0 has 1.0 MiB in all")
+        self.assert_error(result, "the run needs 2.0 MiB, but cpu:0 has only 1.0 MiB in all")
 
     def test_a_signal_ends_waiting(self):
         two = devices_of(1, 1)

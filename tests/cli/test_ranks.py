@@ -1,4 +1,4 @@
-"""Several ranks train as one does: the same samples in the same steps, the same losses but for the rounding of sums."""
+"""Several ranks train as one: the same samples in the same steps, and the same losses up to the rounding of sums."""
 
 import array
 import json
@@ -10,7 +10,7 @@ from ranks import Ranks
 from support import HANG_SECONDS, SANITIZED, SMALL, main
 
 STEPS = 100 if not SANITIZED else 20
-# An epoch of 7 steps, the last of 20 samples; 5 norm groups of 16 a step are dealt to 2 and 4 ranks.
+# An epoch of 7 steps, the last with 20 samples; the 5 norm groups of 16 in a step are distributed over 2 and 4 ranks.
 ODD = ["training.batch_size=80", "dataset.train_count=500", "dataset.test_count=100", f"training.steps={STEPS}",
        "training.eval_every_steps=40", "augment.flip=true", "augment.crop_padding=1", "observe.log_every_steps=1",
        "memory.timing=false", "training.num_workers=0"]
@@ -19,7 +19,7 @@ DROPOUT = ["model=cnn", "model.width=2", "dataset=synthetic", "dataset.shape=[1,
 
 
 class SameNumbers(Ranks):
-    """In double precision, to 1e-9."""
+    """In double precision, losses agree to 1e-9."""
 
     def compare(self, other, run):
         a, b = self.records(other), self.records(run)
@@ -35,8 +35,8 @@ class SameNumbers(Ranks):
         for n in ranks:
             self.ranks(n, f"by{n}", *overrides, "backend=reference")
             self.compare("one", f"by{n}")
-            told = [r for r in self.records(f"by{n}", "events.jsonl") if r["event"] == "rank"]
-            self.assertEqual({r["rank"] for r in told}, set(range(n)))
+            reported = [r for r in self.records(f"by{n}", "events.jsonl") if r["event"] == "rank"]
+            self.assertEqual({r["rank"] for r in reported}, set(range(n)))
 
     def test_norm_groups_and_augmentation(self):
         self.check(*NORMS)
@@ -77,7 +77,7 @@ class FirstGradient(Ranks):
         return found
 
     def differences(self, *overrides):
-        """For 2 and 4 ranks: {tensor: (norm of the difference, norm)}, against one rank."""
+        """For 2 and 4 ranks: {tensor: (norm of the difference, norm)}, compared with one rank."""
         options = [*overrides, "backend=cpu", "backend.threads=1", "optimizer=sgd", "optimizer.momentum=0.9",
                    "training.steps=1", "training.eval_every_steps=0"]
         self.train("one", *options)
@@ -106,7 +106,7 @@ class Resumed(Ranks):
         options = [*DROPOUT, "backend=cpu", "backend.threads=1", "training.steps=12", "training.eval_every_steps=6",
                    "training.checkpoint_every_steps=3", "training.keep_checkpoints=9"]
         self.ranks(2, "whole", *options)
-        # what a kill after step 6 leaves
+        # as a kill after step 6 leaves it
         shutil.copytree(self.folder / "whole", self.folder / "part", symlinks=True)
         for step in (9, 12):
             shutil.rmtree(self.checkpoint("part", step))
@@ -121,13 +121,13 @@ class Resumed(Ranks):
 
 
 class Together(Ranks):
-    def test_one_says_what_all_have_found(self):
+    def test_an_error_of_all_ranks_is_printed_once(self):
         result = self.ranks(3, "run", *SMALL, "loss.class_weights=[1,2]", status=2)
         self.assertEqual(result.err.count("error: "), 1, result)
         self.assertFalse((self.folder / "run").exists())
 
     def test_configurations_that_differ(self):
-        """Each rank says another seed."""
+        """Each rank has another seed."""
         script = self.folder / "differ.sh"
         script.write_text('#!/bin/sh\nexec "$BRIM_BINARY" "$@" seed=$OMPI_COMM_WORLD_RANK\n')
         script.chmod(0o755)
@@ -135,7 +135,7 @@ class Together(Ranks):
         self.assert_error(result, "rank 1 has another configuration than rank 0: 'seed' differs")
         self.assertEqual(result.err.count("error: "), 1, result)
 
-    def test_a_number_that_is_no_number_of_ranks(self):
+    def test_an_invalid_number_of_ranks(self):
         result = self.ranks(2, "run", *SMALL, "dist.ranks=3", status=2)
         self.assert_error(result, "dist.ranks is 3, but 2 ranks were started")
         self.assertEqual(result.err.count("error: "), 1, result)

@@ -1,6 +1,6 @@
-"""Several ranks with GPUs, on emulated devices between which an emulated NCCL adds up (tests/cuda/emulated): the same
-numbers as one, whatever order streams do their work in, with gradients added up in the middle of the backward pass; and
-the end of a job whose ranks fail, die or hang while their devices wait for each other."""
+"""Several ranks with GPUs, on emulated devices connected by an emulated NCCL (tests/cuda/emulated): the same numbers as
+one rank, whatever the order in which streams run, with gradients reduced during the backward pass; and the end of a
+job whose ranks fail, die or hang while their devices wait for each other."""
 
 import json
 import os
@@ -17,7 +17,7 @@ RUN = ["backend=cuda", "wait_for_gpu=true", "model=cnn", "model.width=2", "datas
        "training.gradient_accumulation_steps=3", f"training.steps={STEPS}", "training.checkpoint_every_steps=4",
        "training.keep_checkpoints=9", "training.eval_every_steps=6", "observe.log_every_steps=1", "augment.flip=true",
        "dist.bucket_mb=0", "dist.check_every_steps=5", "training.num_workers=0"]
-LOSS_ERROR_MAX = 1e-4  # relative to the first loss; sums are in another order, and steps amplify their rounding
+LOSS_ERROR_MAX = 1e-4  # relative to the first loss; the order of sums differs, and steps amplify the rounding
 
 
 class Cuda(Ranks):
@@ -45,7 +45,7 @@ class Numbers(Cuda):
             self.job(ranks, f"by{ranks}")
             self.assert_near("one", f"by{ranks}")
 
-    def test_what_is_shared_out_changes_no_loss(self):
+    def test_sharding_changes_no_loss(self):
         self.job(2, "whole")
         for shard in ("optimizer", "gradients"):
             self.job(2, shard, f"dist.shard={shard}")
@@ -61,7 +61,7 @@ class Numbers(Cuda):
         self.job(2, "large", "dist.bucket_mb=25")
         self.assert_same_checkpoint("late", "large", STEPS)
 
-    def test_a_run_that_is_gone_on_with_has_the_same_bits(self):
+    def test_a_resumed_run_has_the_same_bits(self):
         self.job(2, "whole")
         shutil.copytree(self.folder / "whole", self.folder / "part", symlinks=True)
         part = self.folder / "part/checkpoints"
@@ -78,7 +78,7 @@ class Numbers(Cuda):
 
 
 class Memory(Cuda):
-    def test_what_the_connections_take_is_measured_and_told(self):
+    def test_memory_of_the_connections_is_measured_and_reported(self):
         env = {"EMULATED_TAKES": "nccl=20", "XDG_CACHE_HOME": str(self.folder / "cache")}
         self.job(2, "run", env=env)
         devices = json.loads(self.brim("--plugin-path", EMULATED, "devices", "--json", env=env).out)["devices"]
@@ -88,7 +88,7 @@ class Memory(Cuda):
 
 class Failures(Cuda):
     def test_a_rank_whose_last_micro_batch_fails_makes_all_do_the_step_again(self):
-        """Its sums are of no use to anybody: no device makes the update."""
+        """Its sums are invalid, so no device applies the update."""
         for shard in ("none", "gradients"):
             self.job(2, shard, f"dist.shard={shard}")
             for fault in ("rank:1:step:3:lib:program:2", "rank:0:step:6:begin", "step:7:begin"):

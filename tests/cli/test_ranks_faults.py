@@ -1,7 +1,7 @@
-"""Calls that fail for want of memory on one rank, on each in turn and on all (docs/faults.md): no rank waits for ever,
-and the job ends with the bits of one that nothing happened to.
+"""Calls that fail for lack of memory on one rank, on each in turn, and on all (docs/faults.md): no rank waits for ever,
+and the job ends with the bits of an undisturbed one.
 
-ROUNDS=200 makes so many jobs; 12 are a spread of all cases."""
+ROUNDS=200 runs that many jobs; the default of 12 is spread over all cases."""
 
 import itertools
 import os
@@ -21,7 +21,7 @@ WHERE = ["rank:0:", "rank:1:", "rank:2:", ""]
 
 
 def cases():
-    """Every point on every rank at every step, those that differ most first."""
+    """Every point on every rank at every step, the most different cases first."""
     everything = [(rank, step, point) for point, step, rank in itertools.product(POINTS, (1, 2, 7), WHERE)]
     return [everything[(i * 29) % len(everything)] for i in range(len(everything))]
 
@@ -46,12 +46,13 @@ class Faults(Ranks):
         self.check()
 
     def test_a_rank_that_gives_up_ends_all(self):
-        """With one message, and a checkpoint of the last commit, from which as many go on to the same end."""
+        """With one message, and a checkpoint of the last commit, from which the same number of ranks resumes to the
+        same end."""
         self.ranks(RANKS, "whole", *RUN)
         result = self.ranks(RANKS, "run", *RUN, "policy=fixed", "memory.recompute=none", status=4,
                             env={"BRIM_FAULT": "rank:1:step:5:begin:1+"})
         self.assertEqual(result.err.count("error: "), 1, result)
-        self.assert_error(result, "rank 1", "nothing that may be done for it has helped", "checkpoint of step 4")
+        self.assert_error(result, "rank 1", "no recovery measure helped", "checkpoint of step 4")
         self.assertEqual(self.steps("run")[-1], 4)
         process = self.start_ranks(RANKS, "train", "--resume", "run")
         out, err = process.communicate(timeout=HANG_SECONDS)

@@ -1,5 +1,5 @@
-"""A rank that dies or hangs ends its job everywhere, in time, with one message that names it; what was committed is
-gone on with. And a rank whose weights have become others is found."""
+"""A rank that dies or hangs ends the whole job within the timeout, with one message that names it; the committed steps
+are kept, and the run can be resumed. A rank whose weights have diverged is detected."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import struct
 import time
 import unittest
 
-from ranks import Ranks  # which finds jobs
+from ranks import Ranks  # this makes the module jobs importable
 from jobs import ranks_among  # pylint: disable=wrong-import-order
 from support import BINARY, FAILED, FAULT_SHIM, SANITIZED, SMALL, main
 
@@ -21,7 +21,7 @@ RUN = [*SMALL, "training.steps=1000000", "training.checkpoint_every_steps=50", "
 
 
 def processes(folder):
-    """Ranks of brim in this folder: {rank: process}."""
+    """The ranks of brim in this folder: {rank: process}."""
     here = []
     for path in pathlib.Path("/proc").glob("[0-9]*"):
         try:
@@ -34,7 +34,7 @@ def processes(folder):
 
 class Jobs(Ranks):
     def begin(self, run, ranks, *overrides):
-        """A job that trains, with a checkpoint: its process, and its ranks'."""
+        """Starts a job that trains and waits for its first checkpoint; returns its process and its ranks' processes."""
         process = self.start_ranks(ranks, "train", f"run.dir={run}", *RUN, *overrides)
         self.until(lambda: self.steps(run), process)
         found = processes(self.folder)
@@ -42,7 +42,7 @@ class Jobs(Ranks):
         return process, found
 
     def end(self, process, found, seconds):
-        """Waits for it: what it said. All of it is gone then."""
+        """Waits for the job; returns its output. All its processes are gone then."""
         start = time.monotonic()
         out, err = process.communicate(timeout=100)
         self.assertLess(time.monotonic() - start, seconds, out + err)
@@ -71,19 +71,19 @@ class Lost(Jobs):
             self.assertIn(f"rank {rank} ", err)
 
     def test_terminated(self):
-        """A signal to any of them ends all, with a checkpoint of the same step."""
+        """A signal to any rank ends all of them, with a checkpoint of the same step."""
         for rank in (0, 2):
             process, found = self.begin(f"run{rank}", 3)
             os.kill(found[rank], signal.SIGTERM)
             err = self.end(process, found, SECONDS)
             self.assertEqual(process.returncode, 6, err)
-            self.assertEqual(err.count("go on with: brim train --resume"), 1, err)
+            self.assertEqual(err.count("with: brim train --resume"), 1, err)
             self.assertEqual(self.summary(f"run{rank}")["steps"], self.steps(f"run{rank}")[-1])
             self.assertEqual(self.summary(f"run{rank}")["status"], "interrupted")
 
 
     @unittest.skipUnless(shutil.which("ompi_info"), "another MPI has other files")
-    def test_what_a_killed_mpirun_leaves_in_shared_memory_the_next_job_removes(self):
+    def test_the_next_job_removes_shared_memory_of_a_killed_mpirun(self):
         process, found = self.begin("run", 2)
         shared = set()
         for rank in found.values():
@@ -107,7 +107,7 @@ class Beginning(Ranks):
                                f'exec {BINARY} "$@"\n')
             program.chmod(0o755)
             result = self.ranks(3, f"run{rank}", *SMALL, "dist.timeout_seconds=2", status=FAILED, program=program)
-            self.assertIn("the 3 ranks have not found each other within dist.timeout_seconds=2", result.err)
+            self.assertIn("the 3 ranks did not connect within dist.timeout_seconds=2", result.err)
             self.assertEqual(processes(self.folder), {})
 
 
@@ -119,21 +119,22 @@ class Beginning(Ranks):
         program.write_text(f'#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" = 1 ] && kill -STOP $$\nexec {BINARY} "$@"\n')
         program.chmod(0o755)
         late = self.ranks(2, "late", *SMALL, "dist.timeout_seconds=2", status=FAILED, program=program, env=shim)
-        self.assertIn("have not found each other", late.err)
+        self.assertIn("did not connect", late.err)
         self.assertNotIn("getenv()", late.err)
 
 
 class Drift(Jobs):
-    """A bit of a rank's memory falls over: where the weights are, which stay as they are with a learning rate of 0."""
+    """A bit flips in a rank's memory, in the weights, which do not change at a learning rate of 0."""
 
     def flip(self, process, pattern):
-        """Everywhere in the memory of the process: is it stopped, so that nothing moves?"""
+        """Flips a bit at every occurrence of the pattern in the process's memory. The process must be stopped, so that
+        nothing moves."""
         count = 0
         with open(f"/proc/{process}/maps", encoding="utf-8") as maps, open(f"/proc/{process}/mem", "r+b", 0) as memory:
             for line in maps:
                 area, rights = line.split()[:2]
                 first, last = (int(word, 16) for word in area.split("-"))
-                if not rights.startswith("rw") or "[v" in line or last - first > 1 << 30:  # a sanitizer's shadow
+                if not rights.startswith("rw") or "[v" in line or last - first > 1 << 30:  # a sanitizer's shadow memory
                     continue
                 try:
                     memory.seek(first)

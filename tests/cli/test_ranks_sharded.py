@@ -1,7 +1,7 @@
-"""Ranks that share out the optimizer's state, and the gradients too, train as one does, and leave checkpoints that any
-number of ranks goes on from.
+"""Ranks that shard the optimizer's state, and the gradients too, train as one does, and their checkpoints can be
+resumed by any number of ranks.
 
-STEPS=100 compares so many."""
+STEPS=100 compares that many steps."""
 
 import os
 import shutil
@@ -10,7 +10,8 @@ from ranks import Ranks
 from support import HANG_SECONDS, SANITIZED, SMALL_CNN, main
 
 STEPS = int(os.environ.get("STEPS", "12" if SANITIZED else "40"))
-# Micro-batches of 16 in steps of 80, the last of an epoch of 20 samples: ranks have unequal shares, and none at times.
+# Micro-batches of 16 in steps of 80, the last of an epoch with 20 samples: the ranks' shares are unequal, and some are
+# empty at times.
 DATA = ["dataset=synthetic", "dataset.shape=[1,8,8]", "dataset.train_count=500", "dataset.test_count=100",
         "training.batch_size=16", "training.gradient_accumulation_steps=5", f"training.steps={STEPS}",
         "training.eval_every_steps=20", "observe.log_every_steps=1", "memory.timing=false", "training.num_workers=0",
@@ -53,9 +54,9 @@ class Sharded(Ranks):
     def test_states_of_8_bits_in_host_memory(self):
         self.check(*DROPOUT, "model.width=8", "optimizer=adamw8bit", "memory.offload=optimizer", ranks=(3,))
 
-    def test_what_cannot_be_shared_out(self):
+    def test_optimizers_that_cannot_be_sharded(self):
         result = self.ranks(2, "run", *DROPOUT, "optimizer=adafactor", "dist.shard=optimizer", status=2)
-        self.assert_error(result, "dist.shard does not go with an optimizer")
+        self.assert_error(result, "dist.shard cannot be combined with an optimizer")
         self.assertEqual(result.err.count("error: "), 1, result)
 
 
@@ -69,7 +70,7 @@ class Checkpoints(Ranks):
         self.assertEqual(process.returncode, 0, out + err)
 
     def take_back(self, run, *steps):
-        """The run as it was before these."""
+        """The run as it was before these steps."""
         (self.folder / run / "summary.json").unlink()
         for step in steps:
             shutil.rmtree(self.folder / run / "checkpoints" / f"step-{step:08}")
@@ -85,7 +86,7 @@ class Checkpoints(Ranks):
                 self.assert_same_checkpoint(run, again, step)
 
     def test_every_sharding_writes_the_same_names(self):
-        """And one rank evaluates what three have written."""
+        """One rank also evaluates what three have written."""
         self.ranks(3, "none", *self.OPTIONS)
         self.ranks(3, "gradients", *self.OPTIONS, "dist.shard=gradients")
         sizes = [[(self.folder / run / "checkpoints" / "step-00000012" / f"{part}.safetensors").stat().st_size
@@ -96,7 +97,7 @@ class Checkpoints(Ranks):
 
 
 class Faults(Ranks):
-    """A rank that has no memory for a while: all begin the step again, to the same bits."""
+    """A rank that has no memory for a while: all ranks start the step again, and get the same bits."""
 
     RUN = [*SMALL_CNN, "training.batch_size=48", "training.steps=6", "training.checkpoint_every_steps=3",
            "observe.log_every_steps=1", "dist.bucket_mb=0", "backend=cpu"]

@@ -23,7 +23,7 @@ STEPS = 6 if SANITIZED else 20
 
 
 class Recompute(Case):
-    plans = {}  # by words: the same plan is asked for by several tests
+    plans = {}  # by overrides: several tests ask for the same plan
 
     def plan(self, *words):
         if words not in self.plans:
@@ -31,8 +31,7 @@ class Recompute(Case):
         return self.plans[words]
 
     def least(self, words):
-        """Of all the plans that auto makes, the one of the least memory: no plan fits into a MiB less its
-        parameters."""
+        """The plan with the least memory of all that auto makes: no plan fits into the budget of 1 MiB."""
         return self.plan(*words, "memory.recompute=auto", "memory.recompute_budget_mb=1")
 
     def test_every_kind_trains_to_the_same_bits(self):
@@ -43,9 +42,9 @@ class Recompute(Case):
                     run = f"{name.replace(' ', '-')}-{kind}"
                     self.train(run, *COMMON, *words, f"training.steps={STEPS}", f"memory.recompute={kind}",
                                "memory.recompute_budget_mb=1")
-                    told = self.json(run, "plan.json")["recompute"]
-                    self.assertEqual(told["kind"], kind)
-                    again += told["operations"]
+                    reported = self.json(run, "plan.json")["recompute"]
+                    self.assertEqual(reported["kind"], kind)
+                    again += reported["operations"]
                     none = f"{name.replace(' ', '-')}-none"
                     self.assert_same_checkpoint(none, run, STEPS, context=f"({name}, {kind})")
                     self.assert_same_records(none, run)
@@ -60,14 +59,14 @@ class Recompute(Case):
             with self.subTest(name):
                 budget = int(least + share * (most - least)) + 1
                 self.train(name, *words, "memory.recompute=auto", f"memory.recompute_budget_mb={budget}")
-                told = self.json(name, "plan.json")
-                self.assertLessEqual(told["peak_bytes"], budget << 20)
-                work.append(told["recompute"]["flops"])
+                reported = self.json(name, "plan.json")
+                self.assertLessEqual(reported["peak_bytes"], budget << 20)
+                work.append(reported["recompute"]["flops"])
                 self.assert_same_checkpoint("none", name, STEPS, context=f"({name})")
                 self.assert_same_records("none", name)
         self.assertTrue(0 < work[0] < work[1] < work[2], work)
 
-    def test_a_run_goes_on_with_another_recompute_to_the_same_bits(self):
+    def test_a_run_resumes_with_another_recompute_to_the_same_bits(self):
         words = [*COMMON, *MODELS["vit"], "training.steps=8", "training.checkpoint_every_steps=4",
                  "training.keep_checkpoints=3"]
         self.train("whole", *words)
@@ -83,12 +82,12 @@ class Recompute(Case):
                     self.assertEqual(text.count(old), 1, old)
                     text = text.replace(old, new)
                 (run / "config.yaml").write_text(text)
-                told = self.brim("train", "--resume", run.name).out
-                self.assertIn("after step 4 of 8", told)
+                reported = self.brim("train", "--resume", run.name).out
+                self.assertIn("after step 4 of 8", reported)
                 if now == "none":
-                    self.assertNotIn("recompute=", told)
+                    self.assertNotIn("recompute=", reported)
                 else:
-                    self.assertRegex(told, f"recompute={now}: [1-9][0-9]* operations again")
+                    self.assertRegex(reported, f"recompute={now}: [1-9][0-9]* operations recomputed")
                 self.assert_same_checkpoint("whole", run.name, 8)
 
     def test_auto_makes_a_run_fit_that_would_not(self):
@@ -99,13 +98,13 @@ class Recompute(Case):
         run = [*COMMON, *words, f"memory.limit_mb={limit}", "training.steps=2", "dataset.test_count=0"]
         self.assert_error(self.train("none", *run, status=NO_FIT), "the run needs", f"memory.limit_mb allows {limit}")
         self.train("auto", *run, "memory.recompute=auto")
-        told = self.json("auto", "plan.json")
-        self.assertLessEqual(told["peak_bytes"], limit << 20)
-        self.assertGreater(told["recompute"]["operations"], 0)
-        self.assertEqual(self.summary("auto")["planned_peak_bytes"], told["peak_bytes"])
+        reported = self.json("auto", "plan.json")
+        self.assertLessEqual(reported["peak_bytes"], limit << 20)
+        self.assertGreater(reported["recompute"]["operations"], 0)
+        self.assertEqual(self.summary("auto")["planned_peak_bytes"], reported["peak_bytes"])
 
     def test_a_fused_norm_is_made_again_without_its_sum(self):
-        """So what is fused to save time takes no memory: a norm fused with the sum before it, less than 1 % more."""
+        """Fusing to save time costs no memory: for a norm fused with the sum before it, less than 1 % more."""
         apart = [*DEEP_VIT, "graph.fuse=[bias_activation,norm_activation,dropout_add]"]
         none = self.plan(*DEEP_VIT)
         third = [f"memory.recompute_budget_mb={none['peak_bytes'] // 3 >> 20}", "memory.recompute=auto"]
@@ -124,7 +123,7 @@ class Recompute(Case):
                 self.assertLessEqual(full, self.plan(*words, "memory.recompute=blocks")["peak_bytes"])
         self.assertLessEqual(self.least(DEEP_VIT)["peak_bytes"], full)
 
-    def test_what_does_not_fit_is_told_of_recompute_where_that_helps(self):
+    def test_a_run_that_does_not_fit_is_pointed_to_recompute_where_that_helps(self):
         most, least = self.plan(*DEEP_VIT)["peak_bytes"], self.least(DEEP_VIT)["peak_bytes"]
         run = [*COMMON, *DEEP_VIT, f"memory.limit_mb={(most + least) // 2 >> 20}"]
         self.assert_error(self.train("none", *run, status=NO_FIT), "memory.recompute=auto would fit, with ",
@@ -132,13 +131,13 @@ class Recompute(Case):
         result = self.train("less", *COMMON, *DEEP_VIT, f"memory.limit_mb={least // 2 >> 20}", status=NO_FIT)
         self.assertNotIn("memory.recompute", result.err)
 
-    def test_the_smallest_batch_is_not_told_to_be_smaller(self):
+    def test_a_smaller_batch_is_not_suggested_for_the_smallest(self):
         one = [*COMMON, *DEEP_VIT, "training.batch_size=1", "memory.limit_mb=1"]
         result = self.train("run", *one, status=NO_FIT)
         self.assert_error(result, "training.batch_size=1 is the smallest there is")
         self.assertNotIn("no smaller training.batch_size", result.err)
 
-    def test_what_does_not_fit_even_so_is_refused(self):
+    def test_a_run_that_does_not_fit_with_recompute_is_refused(self):
         words = ["model=lightcnn", "model.width=16", "dataset.shape=[3,32,32]", "training.batch_size=128"]
         limit = self.least(words)["peak_bytes"] // (1 << 20)
         result = self.train("run", *COMMON, *words, f"memory.limit_mb={limit}", "memory.recompute=auto", status=NO_FIT)
@@ -156,25 +155,25 @@ class Recompute(Case):
                 self.assertGreaterEqual(plan["recompute"]["flops"], work)
             peak, work = plan["peak_bytes"], plan["recompute"]["flops"]
 
-    def test_the_plan_says_what_is_made_again_and_what_it_costs(self):
+    def test_the_plan_shows_recomputed_operations_and_their_cost(self):
         words = [*MODELS["lightcnn"], "memory.recompute=blocks"]
-        told = self.plan(*words)["recompute"]
-        self.assertEqual(told["kind"], "blocks")
-        self.assertGreater(told["operations"], 0)
-        self.assertGreater(told["flops"], 0)
-        self.assertTrue(0 < told["share"] < 1)
+        reported = self.plan(*words)["recompute"]
+        self.assertEqual(reported["kind"], "blocks")
+        self.assertGreater(reported["operations"], 0)
+        self.assertGreater(reported["flops"], 0)
+        self.assertTrue(0 < reported["share"] < 1)
         text = self.brim("plan", *COMMON, *words).out
-        self.assertIn(f"recompute=blocks: {told['operations']} operations again, {100 * told['share']:.1f} % more work "
-                      "in a step, predicted to take ", text)
+        self.assertIn(f"recompute=blocks: {reported['operations']} operations recomputed, "
+                      f"{100 * reported['share']:.1f} % more work in a step, predicted to take ", text)
         self.assertNotIn("recompute=", self.brim("plan", *COMMON, *MODELS["lightcnn"]).out)
 
-    def test_training_begins_with_what_is_made_again(self):
+    def test_training_starts_with_a_line_about_recompute(self):
         words = [*COMMON, *MODELS["lightcnn"], "training.steps=1", "dataset.test_count=0"]
-        told = self.train("blocks", *words, "memory.recompute=blocks").out
+        reported = self.train("blocks", *words, "memory.recompute=blocks").out
         count = self.json("blocks", "plan.json")["recompute"]["operations"]
-        self.assertIn(f"recompute=blocks: {count} operations again, ", told)
-        told = self.train("auto", *words, "memory.recompute=auto").out
-        self.assertIn("recompute=auto: nothing has to be made again", told)
+        self.assertIn(f"recompute=blocks: {count} operations recomputed, ", reported)
+        reported = self.train("auto", *words, "memory.recompute=auto").out
+        self.assertIn("recompute=auto: nothing is recomputed", reported)
         self.assertNotIn("recompute", self.train("none", *words).out)
 
     def picture(self, *words):
@@ -188,7 +187,7 @@ class Recompute(Case):
                 titles.setdefault(rect.get("class"), []).append(title.text)
         return titles, " ".join("".join(text.itertext()) for text in root.iter(tag + "text"))
 
-    def test_the_picture_shows_what_is_made_again_the_limit_and_the_peak(self):
+    def test_the_picture_shows_recompute_the_limit_and_the_peak(self):
         words = [*MODELS["lightcnn"], "memory.recompute=blocks", "memory.limit_mb=1"]
         titles, texts = self.picture(*words)
         self.assertTrue(any("dropped after operation" in title for title in titles["ka"]))

@@ -1,5 +1,5 @@
-"""A run that runs out of memory does again what failed, after what helps, and ends with the results it has anyway; or
-it ends with exit status 4 or 5 and goes on from there."""
+"""A run that runs out of memory applies a measure, repeats the failed part, and ends with the same results; or it ends
+with exit status 4 or 5 and can be resumed."""
 
 import json
 import resource
@@ -7,7 +7,7 @@ import signal
 
 from support import FAILED, NO_FIT, SMALL, SMALL_CNN, Case, main
 
-# Two steps an epoch, the second of 122 samples; what is due comes at different steps.
+# Two steps an epoch, the second of 122 samples; evaluations and checkpoints are due at different steps.
 BUSY = ["dataset.train_count=250", "training.steps=8", "training.eval_every_steps=3",
         "training.checkpoint_every_steps=2", "training.keep_checkpoints=2", "observe.log_every_steps=4"]
 LIGHTCNN = ["model=lightcnn", "dataset=synthetic", "dataset.shape=[1,32,32]", "dataset.train_count=250",
@@ -16,7 +16,7 @@ STEPS = 8
 
 
 def first(count, step):
-    """The first `count` attempts of a step fail."""
+    """The first `count` attempts at a step fail."""
     return ",".join(f"step:{step}:begin:{n}" for n in range(1, count + 1))
 
 
@@ -39,8 +39,8 @@ class Recovery(Case):
         if retries is not None:
             self.assertEqual(self.summary(run)["retries"], retries, run)
 
-    def assert_told(self, run):
-        """Each retry is an event with its time."""
+    def assert_reported(self, run):
+        """Asserts that each retry is an event with its time."""
         self.assertEqual(len(self.recovered(run)), self.summary(run)["retries"])
         for record in self.recovered(run):
             self.assertGreaterEqual(record["recovered_seconds"], 0)
@@ -51,16 +51,16 @@ class Recovery(Case):
         for step in (1, 2, 7):
             self.run_with(f"once{step}", f"step:{step}", *overrides)
             self.assert_same_end(f"once{step}", 1)
-            self.assert_told(f"once{step}")
+            self.assert_reported(f"once{step}")
         self.run_with("often", "begin:%2", *overrides)
         self.assert_same_end("often", STEPS - 1)
         self.run_with("ladder", first(6, step=2), *overrides)
         self.assert_same_end("ladder", 6)
-        self.assert_told("ladder")
+        self.assert_reported("ladder")
 
 
 class SameBits(Recovery):
-    """Whatever the ladder went to."""
+    """The bits are the same for every rung of the ladder."""
 
     def test_mlp(self):
         self.check(*SMALL, *BUSY)
@@ -78,7 +78,7 @@ class SameBits(Recovery):
         self.check(*SMALL_CNN, *BUSY, "precision=fp16", "memory.offload=optimizer", "optimizer=adamw")
 
     def test_updates_in_the_backward_pass(self):
-        """Once they have begun the parameters of before are gone: the run goes back to its newest checkpoint."""
+        """Once these updates have begun, the old parameters are gone: the run returns to its newest checkpoint."""
         overrides = [*SMALL_CNN, *BUSY, "optimizer.update=fused_backward"]
         self.train("whole", *overrides)
         counts = self.folder / "calls"
@@ -107,17 +107,17 @@ class Ladder(Recovery):
     def test_nothing_by_itself_that_changes_bits(self):
         overrides = [*SMALL_CNN, *BUSY, "training.grain=0", "memory.recompute=none", "max_retries=1"]
         result = self.run_with("run", first(9, step=2), *overrides, status=NO_FIT)
-        self.assertIn("without training.grain results would differ by rounding", result.err)
+        self.assertIn("without training.grain the results would differ by rounding", result.err)
 
     def test_no_retries_if_none_are_allowed(self):
         self.run_with("run", "step:2", *SMALL_CNN, *BUSY, "max_retries=0", status=NO_FIT)
         self.assertEqual(self.recovered("run"), [])
 
-    def test_a_policy_takes_another_device_and_leaves_nothing_behind(self):
+    def test_a_policy_moves_to_another_device_and_frees_the_first(self):
         host = ["backend.devices=2", "backend.memory_mb=64"]
         overrides = [*SMALL_CNN, *BUSY, *host, "policy=robust", "max_retries=1", "memory.recompute=none"]
         self.train("whole", *SMALL_CNN, *BUSY)
-        # a cleanup, half the micro-batch, and then the other device, where it starts with the whole micro-batch
+        # a cleanup, half the micro-batch, and then the other device, where it starts with the whole micro-batch again
         result = self.run_with("run", first(3, step=2), *overrides)
         self.assertIn("policy.robust: cpu:1", result.err)
         self.assert_same_end("run", 3)
@@ -136,7 +136,7 @@ class Ladder(Recovery):
         self.brim("train", "--resume", "run")
         self.assert_same_end("run", 0)
 
-    def test_a_run_that_nothing_helps_goes_on_later(self):
+    def test_a_run_that_cannot_recover_can_be_resumed(self):
         overrides = [*SMALL_CNN, *BUSY, "max_retries=1"]
         self.train("whole", *overrides)
         for step in (1, 3, 8):
@@ -158,11 +158,11 @@ class Ladder(Recovery):
                 self.run_with(run, f"step:{step}:alloc:{call}", *overrides)
                 self.assert_same_end(run)
                 retries += self.summary(run)["retries"]
-        self.assertGreaterEqual(retries, 3)  # small ones are survived without
+        self.assertGreaterEqual(retries, 3)  # small failures are survived without
 
 
 class OtherErrors(Recovery):
-    """They end the run at once, with their own words."""
+    """Other errors end the run at once, with their own message."""
 
     def assert_no_retry(self, run, result, words):
         self.assertIn(words, result.err)

@@ -1,4 +1,4 @@
-"""brim report, and the report.html that a run leaves: a page of its own, with the figures that the run's files have."""
+"""brim report, and the report.html that a run writes: a self-contained page with the figures of the run's files."""
 
 import collections
 import html.parser
@@ -12,12 +12,12 @@ import xml.etree.ElementTree as xml
 from support import FAILED, LOAD, NO_FIT, SMALL, USAGE, Case, main
 
 RUN = [*SMALL, "training.epochs=3", "dataset.validation_fraction=0.25", "observe.log_every_steps=1"]
-VOID = {"meta", "br", "link", "img", "input"}  # elements that HTML has without an end
+VOID = {"meta", "br", "link", "img", "input"}  # HTML elements without an end tag
 HOSTILE = "<script>alert(\"x\")</script>&amp; <b onclick='y'>"
 
 
 class Page(html.parser.HTMLParser):
-    """What a browser would make of it; elements that are not closed in order are an error."""
+    """Parses the page as a browser would; wrongly nested elements are an error."""
 
     def __init__(self, text):
         super().__init__()
@@ -48,7 +48,7 @@ def text_of(element):
 
 class Reports(Case):
     def report(self, *runs, name="out.html"):
-        """The page, read as XML too, which it is."""
+        """The page, which must also be valid XML."""
         self.brim("report", *runs, "-o", name, "--force")
         return self.page(name)
 
@@ -65,7 +65,7 @@ class Reports(Case):
         return next((s for s in page.iter("section") if text_of(s.find("h2")) == heading), None)
 
     def table(self, element):
-        """Of the first table: a dictionary a row."""
+        """The rows of the first table, as dictionaries."""
         head, *rows = [[text_of(cell) for cell in row] for row in element.find(".//table").iter("tr")]
         return [dict(zip(head, row)) for row in rows]
 
@@ -159,15 +159,15 @@ class OfARun(Reports):
         self.assertEqual(config, self.read("run/config.yaml").strip())
         self.assertEqual(overrides, self.read("run/overrides.yaml").strip())
 
-    def test_decisions_and_recoveries_are_told(self):
+    def test_decisions_and_recoveries_are_shown(self):
         result = self.train("redone", *RUN, env={"BRIM_FAULT": "step:2:begin"})
         self.assertIn("recovery", result.err)
         events = self.table(self.section(self.page("redone/report.html"), "Events"))
         recorded = {event["event"]: event for event in self.records("redone", "events.jsonl")}
-        told = {row["event"]: row for row in events}
-        self.assertEqual(told["recovered"]["step"], "1")
-        self.assertIn(recorded["recovered"]["detail"], told["recovered"][""])
-        self.assertIn(recorded["decision"]["choice"], told["decision"][""])
+        reported = {row["event"]: row for row in events}
+        self.assertEqual(reported["recovered"]["step"], "1")
+        self.assertIn(recorded["recovered"]["detail"], reported["recovered"][""])
+        self.assertIn(recorded["decision"]["choice"], reported["decision"][""])
 
 
 class OfFoldersAsTheyAre(Reports):
@@ -181,7 +181,7 @@ class OfFoldersAsTheyAre(Reports):
         self.assertEqual(text_of(page.find(".//h1")), "failed failed")
         self.assertEqual(text_of(page.find(".//pre[@class='error']")), self.summary("failed")["error"].strip())
 
-    def test_a_run_that_goes_on(self):
+    def test_a_resumed_run(self):
         (self.folder / "run/summary.json").unlink()
         page = self.report("run")
         self.assertEqual(text_of(page.find(".//h1")), "run unfinished")
@@ -207,7 +207,7 @@ class OfFoldersAsTheyAre(Reports):
         self.assertIsNotNone(self.section(page, "Results"))
 
     def test_damaged_lines_never_break_a_page(self):
-        """Bytes changed, cut out and doubled in what a run leaves; the same in every run of the test."""
+        """Bytes of the run's files are changed, deleted and duplicated, from a fixed seed."""
         chance = random.Random(7)
         for name in ("metrics.jsonl", "events.jsonl", "summary.json", "plan.json"):
             path = self.folder / "run" / name
@@ -302,7 +302,7 @@ class OfFoldersAsTheyAre(Reports):
     def test_a_report_that_cannot_be_written_is_no_failure(self):
         (self.folder / "full/report.html").mkdir(parents=True)
         result = self.train("full", *RUN)
-        self.assertIn("warning: no report.html of the run: cannot replace 'full/report.html'", result.err)
+        self.assertIn("warning: cannot write report.html of the run: cannot replace 'full/report.html'", result.err)
         self.assertEqual(self.summary("full")["status"], "finished")
 
     def test_errors(self):
@@ -330,7 +330,7 @@ class OfAFederation(Reports):
             (client, number) for client, _, number in rows)
 
     def write_rounds(self, run, rounds):
-        """participants.jsonl: who trained in each round, and whose update did not arrive."""
+        """participants.jsonl: the clients that trained in each round, and those whose update did not arrive."""
         with open(self.folder / run / "participants.jsonl", "w", encoding="utf-8") as file:
             for number, clients, lost in rounds:
                 line = {"round": number, "client": list(clients), "samples": [40] * len(clients),
@@ -338,7 +338,7 @@ class OfAFederation(Reports):
                 file.write(json.dumps(line) + "\n")
 
     def squares(self, page):
-        """The picture's: (column, row) of each that has a colour, and how many columns and rows there are."""
+        """The coloured squares of the picture as (column, row), and the numbers of columns and rows."""
         picture = self.section(page, "Clients").find(".//svg[@class='map']")
         paths = {path.get("class"): path.get("d") for path in picture.iter("path")}
         columns, rows = map(int, re.match(r"M0 0h(\d+)v(\d+)", paths.pop("ground")).groups())
@@ -429,8 +429,8 @@ class OfAFederation(Reports):
         (self.folder / "run/participants.jsonl").unlink()
         self.assertNotIn("trained at least once", text_of(self.section(self.report("run"), "Clients")))
         self.write_rounds("run", [(1, [0, 1, 2, 3, 4], []), (2, [4, 5, 6, 7, 8], [8]),
-                                  (2, [4, 5, 6, 7, 8], [8]),  # made again after a resume
-                                  (3, [4, 0, 9, 1, 77], [])])  # a client that there is not
+                                  (2, [4, 5, 6, 7, 8], [8]),  # repeated after a resume
+                                  (3, [4, 0, 9, 1, 77], [])])  # an unknown client
         page = self.report("run")
         section = self.section(page, "Clients")
         classes = collections.defaultdict(set)
@@ -518,7 +518,7 @@ class OfSeveral(Reports):
 
 
 class Times(Case):
-    """Seconds are no part of the state; a run that is gone on with tells them all the same."""
+    """Times are not part of the state, but a resumed run reports them all the same."""
 
     def test_a_window_of_which_an_earlier_process_has_made_a_part(self):
         words = [*SMALL, "training.batch_size=32", "training.epochs=2", "observe.log_every_steps=4",

@@ -1,4 +1,4 @@
-"""A run that is stopped, by a signal or a kill, at any moment, goes on to the same end."""
+"""A run that is stopped at any moment, by a signal or a kill, resumes to the same end."""
 
 import fcntl
 import os
@@ -11,8 +11,8 @@ import unittest
 from support import (DONE, FAULT_SHIM, INTERRUPTED, SANITIZED, SMALL, SMALL_CNN, Case, idx_overrides, killed, main,
                      write_idx_dataset)
 
-# Evaluations, the best checkpoint and records all happen often, so that a stop finds them under way. An epoch is 6
-# steps, the last of 32 samples in place of 35.
+# Evaluations, the best checkpoint and records are all frequent, so that a stop is likely to interrupt them. An epoch is
+# 6 steps, the last with 32 samples instead of 35.
 BUSY = ["dataset.train_count=248", "dataset.validation_fraction=0.166", "training.batch_size=7",
         "training.gradient_accumulation_steps=5", "training.eval_every_steps=4", "training.checkpoint_every_steps=3",
         "training.keep_checkpoints=2", "observe.log_every_steps=5", "training.eval_batch_size=16"]
@@ -21,7 +21,7 @@ KILLS = int(os.environ.get("KILLS", "10"))  # at random moments, for each number
 
 
 class Killed(Case):
-    """kill -9: what is on the disk at that moment is all there is."""
+    """kill -9: only the files on the disk at that moment remain."""
 
     def undisturbed(self, *overrides):
         start = time.monotonic()
@@ -51,7 +51,7 @@ class Killed(Case):
         return killed(self.finish(process))
 
     def resume_to_the_end(self, run, *first):
-        """The run may have been killed before it wrote its configuration: then there is nothing to go on with yet."""
+        """The run may have been killed before it wrote its configuration: then it is started again."""
         if (self.folder / run / "config.yaml").exists():
             self.brim("train", "--resume", run)
         else:
@@ -63,7 +63,7 @@ class Killed(Case):
         moments = random.Random(seed)
         kills = 0
         for attempt in range(6 * KILLS):
-            # one run, killed again and again; a new one when it gets to its end
+            # one run, killed again and again; a new one when it has finished
             run = f"run{kills // 4}-{attempt}"
             argv = ["train", f"run.dir={run}", *overrides]
             for _ in range(4):
@@ -122,7 +122,7 @@ class Killed(Case):
         self.train("counted", *overrides, env={**shim, "BRIM_FILES_REPORT": str(report)})
         changes = int(report.read_text())
         self.assertGreater(changes, 60)
-        # Every third of them, and the next third in the next place when the seed below is changed.
+        # Every third of them; another seed below starts at another third.
         for at in range(1 + random.Random(5).randrange(3), changes + 1, 3):
             run = f"run{at}"
             result = self.train(run, *overrides, status=None, env={**shim, "BRIM_FILES_KILL_AT": str(at)})
@@ -133,7 +133,7 @@ class Killed(Case):
 
 
 class Signalled(Case):
-    """SIGINT and SIGTERM: the step is finished, a checkpoint written, the status 6."""
+    """SIGINT and SIGTERM: brim finishes the step, writes a checkpoint and exits with status 6."""
 
     OVERRIDES = [*SMALL_CNN, *BUSY, "training.num_workers=1"]
 
@@ -152,15 +152,15 @@ class Signalled(Case):
             result = self.stop("run", number, steps, 40)
             if result.status != DONE:
                 break
-            shutil.rmtree(self.folder / "run")  # it was at its end before this process had its turn
+            shutil.rmtree(self.folder / "run")  # it had finished before this process was scheduled
         self.train("whole", *self.OVERRIDES, f"training.steps={steps}")
         self.assertEqual(result.status, INTERRUPTED, result)
         self.assertIn(word, result.err)
         self.assertIn("brim train --resume run", result.err)
-        told = [line for line in result.err.splitlines() if " again ends now" in line]
-        self.assertEqual(len(told), 1, result)
-        self.assertRegex(told[0], "^(finishing the step|leaving the evaluation), then a checkpoint; ")
-        self.assertLess(result.err.index(told[0]), result.err.index(word))
+        reported = [line for line in result.err.splitlines() if " again ends at once" in line]
+        self.assertEqual(len(reported), 1, result)
+        self.assertRegex(reported[0], "^(finishing the step|leaving the evaluation), then a checkpoint; ")
+        self.assertLess(result.err.index(reported[0]), result.err.index(word))
         summary = self.summary("run")
         self.assertEqual(summary["status"], "interrupted")
         self.assertLess(summary["steps"], steps)
@@ -188,14 +188,14 @@ class Signalled(Case):
         self.assertEqual(self.summary("run")["steps"], 600)
 
     def test_during_an_evaluation(self):
-        # An evaluation that takes most of the time, so that the signal finds it under way; the one at the last step
-        # is where a checkpoint is due as well.
+        # An evaluation that takes most of the time, so that the signal is likely to arrive during it; at the last step,
+        # a checkpoint is due as well.
         overrides = [*SMALL_CNN, "dataset.test_count=30000", "training.eval_batch_size=8", "training.steps=2",
                      "training.eval_every_steps=1", "dataset.validation_fraction=0.9", "dataset.train_count=20000",
                      "training.checkpoint_every_steps=1", "training.batch_size=16", "observe.log_every_steps=1"]
         self.train("whole", *overrides)
         for step in (1, 2):
-            for attempt in range(20):  # in a busy time the evaluation may be over before the signal
+            for attempt in range(20):  # on a busy machine the evaluation may be over before the signal
                 run = f"run{step}-{attempt}"
                 process = self.start("train", f"run.dir={run}", *overrides)
                 self.wait_for(run, step, process)
@@ -232,7 +232,7 @@ class ProcessorTime(Case):
         for _ in range(3):
             process.send_signal(signal.SIGXCPU)
         result = self.finish(process, INTERRUPTED)
-        self.assertEqual(result.err.count("the limit of processor time is reached: finishing the step, then a "
+        self.assertEqual(result.err.count("processor time limit reached: finishing the step, then a "
                                           "checkpoint\n"), 1)
         self.assertTrue(self.steps("run"))
 
@@ -243,11 +243,11 @@ class Locked(Case):
         self.until((self.folder / "run" / "metrics.jsonl").exists, process)
         result = self.brim("train", "--resume", "run", status=2)
         self.assert_error(result, "in use by another brim", str(process.pid))
-        self.assertFalse((self.folder / "run" / "summary.json").exists(), "the run goes on")
+        self.assertFalse((self.folder / "run" / "summary.json").exists(), "the run has not ended")
         process.send_signal(signal.SIGTERM)
         self.finish(process, INTERRUPTED)
 
-    def test_who_holds_an_unsigned_lock_is_not_called_process_0(self):
+    def test_the_holder_of_an_unsigned_lock_is_not_called_process_0(self):
         self.train("run", *SMALL, "training.steps=1")
         (self.folder / "run" / "summary.json").unlink()
         with (self.folder / "run" / ".lock").open("w", encoding="utf-8") as lock:
@@ -278,7 +278,8 @@ class Locked(Case):
 
 
 class Edited(Case):
-    """config.yaml is a text file. What it says when a run goes on is what it said when the run began, or it is told."""
+    """config.yaml is a text file. A resume compares it with the configuration that the run began with, and reports
+    changes that matter."""
 
     def setUp(self):
         super().setUp()
@@ -301,7 +302,7 @@ class Edited(Case):
         return text
 
     def test_a_run_of_an_older_build_has_old_names(self):
-        """The limits of memory were keys of policy=periodic, and may be edited as they could be there."""
+        """Memory limits used to be keys of policy=periodic, and may be edited within the rules of that time."""
         self.train("old", *SMALL, "training.steps=8", "training.checkpoint_every_steps=4", "policy=periodic")
         self.go_back("old")
         path = self.folder / "old" / "config.yaml"
@@ -319,38 +320,38 @@ class Edited(Case):
                               result.err)
         self.assert_same_checkpoint("old", "new", 8)
 
-    def test_values_that_change_what_is_trained_are_told_all_at_once(self):
+    def test_edited_values_that_change_training_are_reported_together(self):
         before = self.tree("run", "checkpoints")
         text = self.edit(("lr: 1e-3", "lr: 5e-3"), ("hidden: [16]", "hidden: [32]"),
                          ("seed: 1\ndevice", "seed: 2\ndevice"))
         result = self.brim("train", "--resume", "run", status=2)
         line = 1 + text.splitlines().index("  lr: 5e-3")
-        self.assert_error(result, "'optimizer.lr' was edited: the run began with 1e-3, and it is 5e-3 now\n"
+        self.assert_error(result, "'optimizer.lr' was edited: the run began with 1e-3, now it is 5e-3\n"
                           f"  run/config.yaml:{line}:7\n",
-                          "error: 'model.hidden' was edited: the run began with [16], and it is [32] now",
-                          "error: 'seed' was edited: the run began with 1, and it is 2 now\n  run/config.yaml:1:7\n",
-                          "to go on, write the old value again; to train with the new one, start a new run: "
+                          "error: 'model.hidden' was edited: the run began with [16], now it is [32]",
+                          "error: 'seed' was edited: the run began with 1, now it is 2\n  run/config.yaml:1:7\n",
+                          "to resume, restore the old value; to train with the new one, start a new run: "
                           "brim train --from run\n")
         self.assertEqual(self.tree("run", "checkpoints"), before)
         self.assertFalse((self.folder / "run" / "summary.json").exists())
 
-    def test_a_plugin_is_told_alone(self):
+    def test_an_edited_plugin_is_one_error(self):
         self.edit(("  id: adamw", "  id: adam"))
         result = self.brim("train", "--resume", "run", status=2)
-        self.assert_error(result, "'optimizer.id' was edited: the run began with adamw, and it is adam now")
+        self.assert_error(result, "'optimizer.id' was edited: the run began with adamw, now it is adam")
         self.assertEqual(result.err.count("error: "), 1)
 
-    def test_a_line_that_is_gone_is_told(self):
+    def test_a_deleted_line_is_reported(self):
         self.edit(("  lr: 1e-3\n", "  lr: 0.002\n"))
         self.edit(("  lr: 0.002\n", ""))
-        self.brim("train", "--resume", "run")  # the default is what it was
+        self.brim("train", "--resume", "run")  # the default is the old one
 
         self.go_back("run")
         self.edit(("  steps: 8\n", ""))
         self.assert_error(self.brim("train", "--resume", "run", status=2),
-                          "'training.steps' was edited: the run began with 8, and it is 0 now\n  default")
+                          "'training.steps' was edited: the run began with 8, now it is 0\n  default")
 
-    def test_other_ways_to_write_the_same_and_what_does_not_matter_are_accepted(self):
+    def test_equivalent_and_irrelevant_edits_are_accepted(self):
         self.train("whole", *SMALL, "training.steps=8", "training.checkpoint_every_steps=4", "optimizer.lr=1e-3")
         self.edit(("lr: 1e-3", "lr: 0.001"), ("hidden: [16]", "hidden: 16"), ("seed: 1\ndevice", "seed: 0x1\ndevice"),
                   ("num_workers: 1", "num_workers: 3"), ("checkpoint_every_steps: 4", "checkpoint_every_steps: 5"),
@@ -371,11 +372,11 @@ class Edited(Case):
     def test_without_sources_it_is_not_known(self):
         (self.folder / "run" / "sources.yaml").unlink()
         result = self.brim("train", "--resume", "run")
-        self.assertIn("warning: whether run/config.yaml was edited is not known", result.err)
+        self.assertIn("warning: cannot find out whether run/config.yaml was edited", result.err)
 
 
 class Elsewhere(Case):
-    """A run is gone on with, evaluated and done again from another working directory than it began in."""
+    """A run is resumed, evaluated and repeated from another working directory than the one it began in."""
 
     def test_a_relative_path_of_data_is_still_found(self):
         write_idx_dataset(self.folder / "data")

@@ -1,4 +1,4 @@
-"""scripts/: setting up without a network or without root, and the counting of tests."""
+"""scripts/: setup without a network or without root, and the counting of tests."""
 
 import os
 import pathlib
@@ -23,7 +23,7 @@ OK (skipped=2)
 
 
 class Setup(Case):
-    """With stand-ins for the system's programs, which write down that they were called."""
+    """With stand-ins for the system's programs, which record their calls."""
 
     def setup_script(self, *argv, installed, apt="exit 0", user="0"):
         tools = self.folder / "tools"
@@ -34,7 +34,7 @@ class Setup(Case):
                            "sudo": "exit 1"}.items():
             (tools / name).write_text(f"#!/bin/sh\n{text}\n")
             (tools / name).chmod(0o755)
-        # a user's number is the shell's own to say; an exported one is not taken over, so it is set in a copy
+        # the shell sets EUID itself and ignores an exported one, so it is set in a copy of the script
         script = (SCRIPTS / "setup.sh").read_text().replace("EUID != 0", f"{user} != 0")
         copy = self.folder / "setup.sh"
         copy.write_text(script)
@@ -42,7 +42,7 @@ class Setup(Case):
         return subprocess.run(["bash", copy, *argv], env=environment, stdin=subprocess.DEVNULL, capture_output=True,
                               text=True, check=False)
 
-    def test_all_there_calls_nothing_and_says_nothing(self):
+    def test_with_everything_installed_it_does_nothing(self):
         result = self.setup_script("test", installed="*")
         self.assertEqual((result.returncode, result.stdout, result.stderr), (0, "", ""))
         self.assertFalse(self.calls.exists())
@@ -55,7 +55,7 @@ class Setup(Case):
         self.assertTrue(install.endswith("libjansson-dev libdnnl-dev libxbyak-dev"), install)
         self.assertIn("--yes", install)
 
-    def test_without_a_network_says_what_is_missing(self):
+    def test_without_a_network_it_lists_missing_programs(self):
         result = self.setup_script(installed="[!x]*zlib*", apt="exit 100")
         self.assertEqual(result.returncode, 1)
         self.assertIn("missing and could not be installed: cmake ", result.stderr)
@@ -69,7 +69,7 @@ class Setup(Case):
 
 
 class Just(Case):
-    """scripts/just.sh, with a stand-in for python3 that is as if there were no network."""
+    """scripts/just.sh, with a stand-in for python3 that behaves as if there were no network."""
 
     def just_script(self, python, **environment):
         tools = self.folder / "tools"
@@ -124,7 +124,7 @@ class Counting(Case):
 
 
 class Kernels(Case):
-    """What the compiler said of kernels, as cmake/keep_ptxas.sh keeps it."""
+    """The compiler's reports about kernels, as cmake/keep_ptxas.sh stores them."""
 
     PTXAS = """ptxas info    : 0 bytes gmem
 ptxas info    : Compiling entry function '_Z4moveIfLi4EEvPKT_l' for 'sm_90'
@@ -157,7 +157,7 @@ ptxas info    : Used 8 registers, used 0 barriers
             self.assertRegex(result.stderr, r"^kernels: move\.cu: .*move.* spills on sm_90\n$")
         self.assertEqual(self.kernels(stack=16).returncode, 0)
 
-    def test_what_was_not_built_does_not_count(self):
+    def test_kernels_of_missing_objects_do_not_count(self):
         (self.folder / "gone.cu.o.ptxas").write_text(self.PTXAS.format(stack=8, stores=8, loads=8))
         self.assertEqual(self.kernels().returncode, 0)
         (self.folder / "move.cu.o").unlink()
@@ -167,33 +167,34 @@ ptxas info    : Used 8 registers, used 0 barriers
 
 
 class ScalingModel(Case):
-    """scripts/bench/scaling_model.py: the time of a step on many GPUs, on paper."""
+    """scripts/bench/scaling_model.py: the predicted time of a step on many GPUs."""
 
     def table(self, *argv):
         result = subprocess.run([SCRIPTS / "bench/scaling_model.py", *argv], capture_output=True, text=True, check=True)
         return result.stdout
 
     def row(self, *argv):
-        """Of one model, one number of GPUs and shard none: from the computing on."""
+        """The row of one model, one number of GPUs and shard none, from the computing time on."""
         line = self.table("--model", "m", "1e8", "1e5", "1e6", *argv).splitlines()[2]
         return [float(cell) for cell in line.split("|")[5:11]]
 
-    def test_the_page_has_what_the_script_prints(self):
+    def test_the_page_contains_the_scripts_output(self):
         page = (SCRIPTS.parent / "docs/guide/distributed.md").read_text()
         self.assertIn(self.table(), page)
         self.assertIn(self.table("--weak", "65536"), page)
 
-    def test_one_gpu_waits_for_nobody(self):
+    def test_one_gpu_waits_for_no_other(self):
         computed, sums, exposed, votes, _, step = self.row("--gpus", "1", "--checkpoint-steps", "1e12")
         self.assertEqual((sums, exposed, votes, step), (0, 0, 0, computed))
 
     def test_two_gpus_by_hand(self):
-        # 16 buckets of 25e6 bytes: each 2 (1/2) 25e6 / 360e9 s and 8.4 + 2 * 3.4 us by a ring of protocol Simple
+        # 16 buckets of 25e6 bytes: each takes 2 (1/2) 25e6 / 360e9 s and 8.4 + 2 * 3.4 us by a ring with protocol
+        # Simple
         computed, sums, exposed, votes, _, _ = self.row("--gpus", "2")
         bucket = 2 / 2 * 25e6 / 360e9 + 15.2e-6
         self.assertEqual(computed, 5000)
         self.assertAlmostEqual(sums, 1e3 * 16 * bucket, delta=0.01)
-        self.assertAlmostEqual(exposed, 1e3 * bucket, delta=0.01)  # of the last one, as the others come one by one
+        self.assertAlmostEqual(exposed, 1e3 * bucket, delta=0.01)  # of the last bucket
         self.assertAlmostEqual(votes, 2 * 11e-3, delta=0.01)
 
     def test_a_slower_network_is_never_quicker(self):

@@ -1,4 +1,4 @@
-"""docs/sdk: it is what the headers and the plugins' tables say, and its links lead somewhere."""
+"""docs/sdk matches the headers and the plugins' tables, and its links are valid."""
 
 import pathlib
 import re
@@ -16,12 +16,12 @@ class Reference(Case):
         return subprocess.run([sys.executable, ROOT / "scripts" / "sdk_reference.py", "--check", "--brim", program],
                               text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
-    def test_it_is_what_the_script_makes(self):
+    def test_the_page_matches_the_scripts_output(self):
         result = self.check(BINARY)
         self.assertEqual(result.returncode, 0, result.stdout)
 
     def stand_in(self, change):
-        """A program whose plugins are brim's after `change`."""
+        """A program that lists brim's plugins after `change` was applied."""
         program = self.folder / "brim"
         program.write_text(f"#!{sys.executable}\nimport json, subprocess, sys\n"
                            f"all = json.loads(subprocess.check_output(['{BINARY}', *sys.argv[1:]]))\n"
@@ -34,7 +34,7 @@ class Reference(Case):
         result = self.check(self.stand_in("del plugins['dataset/csv'], plugins['model/cnn']"))
         self.assertEqual(result.returncode, 0, result.stdout)
 
-    def test_what_has_changed_is_shown(self):
+    def test_changes_are_shown(self):
         result = self.check(self.stand_in("plugins['model/cnn']['help'] = 'another network'"))
         self.assertEqual(result.returncode, 1)
         self.assertIn("\n+another network\n", result.stdout)

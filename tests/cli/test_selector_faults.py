@@ -1,5 +1,5 @@
-"""Selectors that crash, loop or select what is not there: the run ends with a message that names them and the client,
-behind a checkpoint of the round before, and goes on to the bits of a run that was not disturbed."""
+"""Selectors that crash, loop or select clients that do not exist: the run ends with a message that names the selector
+and the client, after a checkpoint of the previous round, and resumes to the bits of an undisturbed run."""
 
 import os
 import pathlib
@@ -19,7 +19,7 @@ class SelectorFaults(Case):
                          env={"BRIM_BAD": bad} if bad else None)
 
     def check(self, bad, *parts):
-        """It fails in the third round; gone on with, without the fault, it ends where it would have."""
+        """It fails in the third round; resumed without the fault, it ends like an undisturbed run."""
         run = bad.replace(":", " ")
         result = self.federate(run, bad=bad, status=FAILED)
         self.assert_error(result, "selector 'bad'", "there is a checkpoint of step 2", "brim train --resume", *parts)
@@ -30,33 +30,33 @@ class SelectorFaults(Case):
         super().setUp()
         self.federate("whole")
 
-    def test_what_is_not_there_is_refused_by_name(self):
-        for bad, text in (("twice", "has selected client 2 twice in round 3"),
-                          ("stranger", "has selected client 6 in round 3, and there are 6"),
-                          ("negative", "has selected client -1 in round 3"),
-                          ("nobody", "has selected 0 clients in round 3; 1 to 3 are wanted"),
-                          ("many", "has selected 4 clients in round 3; 1 to 3 are wanted"),
-                          ("pointer", "has put a pointer of its own in the place of `client` in round 3")):
+    def test_clients_that_do_not_exist_are_refused_by_name(self):
+        for bad, text in (("twice", "selected client 2 twice in round 3"),
+                          ("stranger", "selected client 6 in round 3; there are 6"),
+                          ("negative", "selected client -1 in round 3"),
+                          ("nobody", "selected 0 clients in round 3; it must select 1 to 3"),
+                          ("many", "selected 4 clients in round 3; it must select 1 to 3"),
+                          ("pointer", "replaced the pointer `client` in round 3")):
             with self.subTest(bad):
                 self.check(f"select:{bad}", text)
 
     def test_a_client_that_is_away_is_refused_by_name(self):
-        """Client 4 never is there."""
+        """Client 4 is never available."""
         (self.folder / "trace.csv").write_text("client,start,end\n0,0,9\n1,0,9\n2,0,9\n3,0,9\n5,0,9\n")
         result = self.federate("away", "world.availability=trace", "world.trace=trace.csv", bad="select:away",
                                status=FAILED)
-        self.assert_error(result, "selector 'bad' has selected client 4 in round 3, which is not there",
+        self.assert_error(result, "selector 'bad' selected client 4 in round 3, which is not among the candidates",
                           "there is a checkpoint of step 2")
 
     def test_losses_that_were_not_planned_for_are_refused(self):
         self.check("select:losses",
-                   "failed in select: losses was asked by a selector whose needs have no BRIM_NEED_LOSSES")
+                   "failed in select: losses was called, but the selector's needs lack BRIM_NEED_LOSSES")
 
-    def test_what_a_selector_says_of_itself_ends_the_run_with_a_checkpoint(self):
+    def test_a_selectors_own_error_ends_the_run_with_a_checkpoint(self):
         for function in "select", "learn":
             with self.subTest(function):
                 self.check(f"{function}:fails", f"failed in {function}: this policy does not want to")
-                self.check(f"{function}:unknown", f"returned 77 from {function}, which is no status",
+                self.check(f"{function}:unknown", f"returned 77 from {function}, which is not a status",
                            "return BRIM_OK, or brim_fail(status, ...) to say what failed")
                 self.check(f"{function}:notsup", f"returned BRIM_ENOTSUP from {function}")
 
@@ -73,7 +73,7 @@ class SelectorFaults(Case):
                 self.check(f"{function}:segv", function, str(BAD / "selector" / "bad.so"), "segmentation fault")
 
     def test_a_loop_ends_the_run_with_a_checkpoint(self):
-        self.check("select:loop", "does not come back from select", "after 1 s of processor time")
+        self.check("select:loop", "did not return from select", "after 1 s of processor time")
 
     def test_an_instance_that_could_not_be_made_is_not_destroyed(self):
         result = self.federate("made", bad="create:fails", status=USAGE)

@@ -1,5 +1,5 @@
-"""brim simulate: policies in scripted worlds. The same line gives the same bytes, scenarios that are wrong are refused
-with their position, and a run's record leads its own policies to the same decisions."""
+"""brim simulate: policies in scripted worlds. The same command gives the same bytes, errors in scenarios are reported
+with their position, and a run's record leads its policies to the same decisions."""
 
 import json
 import os
@@ -40,7 +40,7 @@ class Simulate(Case):
         return [(e["by"], e["choice"], e["reason"]) for e in simulation["timeline"]
                 if e["job"] and e["by"] != "simulation" and (job is None or e["job"] == job)]
 
-    # ---- all that come with brim ----
+    # ---- all built-in scenarios ----
 
     def test_each_policy_comes_to_an_end_in_each_scenario_and_always_the_same_one(self):
         self.assertGreaterEqual(len(SCENARIOS), 12)
@@ -90,7 +90,7 @@ class Simulate(Case):
         shown = json.loads(self.simulate(*words, "--json").out)
         self.assertEqual([len(s["words"]) for s in shown["simulations"]], [2, 3, 3])
 
-    # ---- what is decided ----
+    # ---- decisions ----
 
     def test_a_smaller_micro_batch_where_every_device_is_busy(self):
         found = self.one("scenario=all_busy", "policy=robust")
@@ -109,7 +109,7 @@ class Simulate(Case):
                           "gpu_wait_timeout_minutes=60")["jobs"]
         self.assertEqual((short["end"], short["waiting_seconds"]), ("failed", 3600))
 
-    def test_who_waits_gets_what_is_given_back(self):
+    def test_a_waiting_job_gets_the_returned_memory(self):
         kept, given = self.parsed("scenario=neighbour_comes_and_goes", "policy=fixed,elastic")
         self.assertGreater(kept["others"]["waited_seconds"], 9000)
         self.assertLess(given["others"]["waited_seconds"], 60)
@@ -135,7 +135,7 @@ class Simulate(Case):
                       self.decisions(found))
         self.assertEqual(found["jobs"][0]["lost_steps"], 2 * 499)
         undisturbed = self.one("scenario=nobody_else", "policy=robust")["jobs"][0]
-        self.assertEqual(found["jobs"][0]["samples"] * undisturbed["steps"],  # what was lost is counted once
+        self.assertEqual(found["jobs"][0]["samples"] * undisturbed["steps"],  # lost samples are counted once
                          undisturbed["samples"] * found["jobs"][0]["steps"])
 
     def test_pressure_at_a_step_that_has_a_checkpoint_writes_no_other(self):
@@ -151,7 +151,7 @@ class Simulate(Case):
                           status=USAGE)["jobs"]
         self.assertEqual(wrong["error"], "model=tiny: the scenario has large and small")
 
-    def test_a_policy_of_ones_own_goes_by_the_scenarios_clock(self):
+    def test_a_users_policy_follows_the_scenarios_clock(self):
         world = "start: 2025-06-01 {}\ndevices: [{{memory: 24GB}}]\nsettings: {{training.steps: 10}}\n"
         for start, choice in (("19:59", "micro-batch 1 x 64"), ("20:00", "micro-batch 64 x 1")):
             found = self.one(self.scenario(world.format(start)), "--plugin-path", PLUGINS / "policy.so", "policy=night")
@@ -181,7 +181,7 @@ class Simulate(Case):
         plan = json.loads(self.brim("plan", *CNN, "--json").out)
         job, = self.one(world, *CNN)["jobs"]
         self.assertEqual((job["peak_bytes"], job["samples"]), (plan["peak_bytes"], 640))
-        self.assertNotEqual(self.one(world)["jobs"][0]["end"], "finished")  # the scenario's own takes more
+        self.assertNotEqual(self.one(world)["jobs"][0]["end"], "finished")  # the scenario's own settings take more
         held_back = self.one(world, *CNN, "memory.headroom_mb=auto")["jobs"][0]
         self.assertEqual((held_back["samples"], held_back["end"] == "finished"), (0, False))  # as on a GPU of 40 MB
         self.assertIn("no option 'mpl' in group 'model'", self.simulate(world, "model=mpl", status=USAGE).err)
@@ -193,7 +193,7 @@ class Simulate(Case):
         self.assertEqual((found["jobs"][0]["end"], found["end_seconds"]), ("not done", 100))
 
     def test_neighbours_make_steps_slow_while_they_are_there(self):
-        """100 s of steps, of which those in 40 s of the clock take twice as long, so that 20 s more are needed."""
+        """100 s of steps; in 40 s of the clock they take twice as long, so that 20 s more are needed."""
         slow = "{memory: 1GB, from: 30s, lasts: 40s, slows: 2}"
         for kind, device in (("programs", 0), ("programs", 1), ("runs", 0), ("runs", 1)):
             item = slow[:-1] + f", device: {device}}}"
@@ -217,9 +217,9 @@ class Simulate(Case):
         job, = self.one(world, "training.eval_every_steps=9223372036854775807")["jobs"]
         self.assertEqual((job["end"], round(job["wall_seconds"])), ("killed", 3600))
 
-    # ---- what is wrong ----
+    # ---- bad input ----
 
-    def test_mistakes_are_told_with_their_place(self):
+    def test_mistakes_are_reported_with_their_place(self):
         cases = [
             ("devices: [{memory: 1GB, usd: 1}]\n", "a scenario has no key 'devices.usd'\n  s.yaml:1:25\n"
              "  did you mean 'devices.used'?\n"),
@@ -250,18 +250,18 @@ class Simulate(Case):
             ("[", "not valid YAML"),
             ("", "a scenario must be a map of keys and values\n  s.yaml:1:1\n"),
         ]
-        for text, told in cases:
+        for text, reported in cases:
             with self.subTest(text=text):
                 result = self.simulate(self.scenario(text), status=USAGE)
-                self.assertIn(told, result.err)
+                self.assertIn(reported, result.err)
                 self.assertEqual(result.out, "")
 
-    def test_a_scenario_that_there_is_not(self):
+    def test_an_unknown_scenario(self):
         result = self.simulate("scenario=all_bussy", status=USAGE)
         self.assertIn("there is no scenario 'all_bussy', nor a file of that name\n  did you mean 'all_busy'?\n",
                       result.err)
         self.assertIn("  there are: " + ", ".join(SCENARIOS) + "\n", result.err)
-        self.assertIn("in which world?", self.simulate("policy=robust", status=USAGE).err)
+        self.assertIn("no scenario is given", self.simulate("policy=robust", status=USAGE).err)
         self.simulate("scenario=nowhere.yaml", status=LOAD)
         self.assertIn("-o names the file", self.simulate("scenario=all_busy", "-o", "x.yaml", status=USAGE).err)
 
@@ -274,8 +274,8 @@ class Simulate(Case):
     def test_a_scenarios_key_on_the_command_line(self):
         result = self.simulate("scenario=all_busy", "until=1h", status=USAGE)
         self.assertEqual(result.err,
-                         "error: 'until' is a key of scenarios, which their files say\n  command line, argument "
-                         "2: until=1h\n  a copy of the file may have it another way: scenario=FILE.yaml\n")
+                         "error: 'until' is a key of scenarios: only their files can set it\n  command line, argument "
+                         "2: until=1h\n  to change it, edit a copy of the file: scenario=FILE.yaml\n")
         self.assertIn("'host' is a key of", self.simulate("scenario=all_busy", "host.memory=1GB", status=USAGE).err)
 
     def test_it_is_no_key_of_a_run(self):
@@ -283,7 +283,7 @@ class Simulate(Case):
                       self.brim("train", "scenario=all_busy", status=USAGE).err)
         self.assertNotIn("scenario", self.brim("config", "--groups").out)
 
-    # ---- what a run met with ----
+    # ---- recorded runs ----
 
     def record(self, run):
         self.simulate("--record", run, "-o", f"{run}.yaml")
@@ -294,7 +294,7 @@ class Simulate(Case):
                 if e["event"] == "decision"]
 
     def assert_same_decisions(self, run, *policy):
-        """The same, in the same order, at the same steps."""
+        """Asserts the same decisions in the same order at the same steps."""
         found = self.one(self.record(run), *policy)
         decided = [(e["step"], e["by"], e["choice"], e["reason"]) for e in found["timeline"]
                    if e["job"] and e["by"] not in ("simulation", "queue", "memory")]
@@ -336,13 +336,13 @@ class Simulate(Case):
         job, = self.one("scenario=second.yaml", *both, *wait)["jobs"]
         self.assertGreater(job["waiting_seconds"], 0)
 
-    def test_what_was_done_under_memory_pressure_is_recorded(self):
-        """Of a threshold that is always reached; recompute is fixed, as a record says nothing of it."""
+    def test_measures_under_memory_pressure_are_recorded(self):
+        """The threshold is always reached; recompute is fixed, as records do not contain it."""
         fixed = ["memory.recompute=none", "memory.check_interval_seconds=0.002"]
         self.train("pressed", *CNN, *fixed, "training.epochs=5", "training.grain=16", "memory.critical_percent=0.01")
         decisions = self.run_decisions("pressed")
         self.assertIn(("recovery", "memory pressure"), [(by, reason) for _, by, _, reason in decisions])
-        self.assertRegex(decisions[0][2], r"^micro-batch \d+ x \d+, a plan of .* in the place of ")
+        self.assertRegex(decisions[0][2], r"^micro-batch \d+ x \d+, a plan of .* instead of ")
         self.assert_same_decisions("pressed", fixed[0])
 
     def test_a_decision_that_names_no_failure_is_left_out(self):
@@ -352,7 +352,7 @@ class Simulate(Case):
         self.assertNotIn("failures:", self.simulate("--record", "odd").out)
 
     def look(self, run, changes):
-        """Lets a run's events have looks at a device, each of them as the first one but for some keys."""
+        """Adds device readings to a run's events, each a copy of the first one with some keys changed."""
         events = self.folder / run / "events.jsonl"
         first = next(e for e in self.records(run, "events.jsonl") if e.get("device"))
         with events.open("a") as file:
@@ -368,7 +368,7 @@ class Simulate(Case):
         self.assertEqual(after.err.count("so it has only those of 'cpu'"), 1)
         self.assertIn("was shown cuda:0 too", after.err)
 
-    def test_what_is_too_much_is_left_out(self):
+    def test_records_beyond_the_limit_are_left_out(self):
         self.train("run", *SMALL, "training.steps=2")
         self.look("run", [{"question": "step", "own_bytes": 4096 * i} for i in range(5000)])
         result = self.simulate("--record", "run", "-o", "cut.yaml")
@@ -389,7 +389,7 @@ class Simulate(Case):
         self.assertIn("do not say what its policies were shown", self.simulate("--record", "old", status=LOAD).err)
         self.assertIn("there is no run 'none'", self.simulate("--record", "none", status=LOAD).err)
 
-    # ---- words ----
+    # ---- command line ----
 
     def test_the_page_has_every_key(self):
         self.assertIn(self.simulate("--keys").out, (ROOT / "docs" / "simulate.md").read_text())

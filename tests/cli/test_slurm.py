@@ -1,5 +1,5 @@
-"""scripts/slurm and scripts/side_by_side.sh, with stand-ins for srun, scontrol and brim that write down what they are
-asked, so that no Slurm is needed."""
+"""scripts/slurm and scripts/side_by_side.sh, with stand-ins for srun, scontrol and brim that record their arguments, so
+that no Slurm is needed."""
 
 import os
 import pathlib
@@ -12,7 +12,7 @@ from support import DONE, FAILED, HANG_SECONDS, INTERRUPTED, USAGE, Case, main
 SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts"
 SBATCH = sorted(path.name for path in (SCRIPTS / "slurm").glob("*.sbatch"))
 
-# Runs the command behind its own options as Slurm would a single task.
+# Runs the command after its own options, as Slurm would run a single task.
 SRUN = """#!/bin/bash
 line=$(printf '<%s>' "$@")
 echo "$line" >>"$CALLS" # in one write, as several run at once
@@ -25,7 +25,7 @@ SCONTROL = """#!/bin/bash
 echo "scontrol $*" >>"$CALLS"
 exit "${SCONTROL_STATUS:-0}"
 """
-# A run that ends as BRIM_WORD says; each call is a step further, unless it is stuck.
+# A run that ends as BRIM_WORD says; each call advances one step, unless it is stuck.
 BRIM = """#!/bin/bash
 run=
 for word in "$@"; do [[ $word != run.dir=* ]] || run=${word#run.dir=}; done
@@ -63,20 +63,20 @@ class Slurm(Case):
         return result
 
     def calls(self):
-        """What was asked of srun (its options, and brim's words) and of scontrol, since the last look."""
+        """The calls of srun (its options and brim's arguments) and of scontrol since the last check."""
         path = self.folder / "calls"
         lines = path.read_text().splitlines() if path.exists() else []
         path.unlink(missing_ok=True)
         return lines
 
     def step(self):
-        """Options and brim's words of the one step that there was."""
+        """The options and brim's arguments of the only step."""
         lines = self.calls()
         self.assertEqual(len(lines), 1, lines)
         options, words = lines[0].split(f"<{self.environment['BRIM']}>")
         return options[1:-1].split("><"), words[1:-1].split("><")
 
-    def test_options_are_in_front_of_the_first_command_and_say_how_a_job_goes_on(self):
+    def test_options_before_the_first_command_say_how_a_job_continues(self):
         for name in SBATCH:
             lines = (SCRIPTS / "slurm" / name).read_text().splitlines()
             first = next(i for i, line in enumerate(lines) if line and not line.startswith("#"))
@@ -95,7 +95,7 @@ class Slurm(Case):
             self.assertIn(option, options)
         self.assertEqual(words, ["train", "model=mlp", "run.dir=my run"])
 
-    def test_several_nodes_and_what_the_job_says_itself(self):
+    def test_several_nodes_and_options_of_the_job_itself(self):
         self.batch("nodes", SLURM_JOB_NUM_NODES="3", SLURM_NTASKS_PER_NODE="4", SLURM_CPUS_PER_TASK="3",
                    SLURM_GPUS_ON_NODE="8", SLURM_MPI_TYPE="pmi2", BRIM_SRUN="--container-image=a --no-kill")
         options, words = self.step()
@@ -126,7 +126,7 @@ class Slurm(Case):
         self.assertEqual(sorted(call.split("<model=mlp>")[1] for call in calls),
                          [f"<seed={i}><run.dir=runs/slurm-7/seed-{i}>" for i in range(1, 5)])
 
-    def test_jobs_of_ones_own_without_gpus(self):
+    def test_custom_jobs_without_gpus(self):
         self.batch("four", SLURM_CPUS_PER_TASK="4", BRIM_JOBS="wide model.width=64\nnarrow model.width=16")
         calls = sorted(self.calls())
         narrow, wide = [call.split("<dist.ranks=1>")[1] for call in calls]
@@ -134,9 +134,9 @@ class Slurm(Case):
         self.assertEqual(wide, "<model.width=64><run.dir=runs/slurm-7/wide>")
         self.assertNotIn("--gpus", calls[0])
 
-    def test_an_interrupted_job_queues_again_and_goes_on_in_its_folder(self):
+    def test_an_interrupted_job_requeues_and_resumes_in_its_folder(self):
         result = self.batch("node", "seed=2", status=INTERRUPTED, BRIM_WORD="interrupted", BRIM_STATUS="6")
-        self.assertIn("job 7 queues again", result.stderr)
+        self.assertIn("job 7 is requeued", result.stderr)
         self.assertEqual(self.calls()[1:], ["scontrol requeue 7"])
         self.batch("node", "seed=2")
         self.assertEqual(self.step()[1], ["train", "--resume", "runs/slurm-7"])
@@ -152,18 +152,18 @@ class Slurm(Case):
             self.batch("node", status=FAILED, **ends)
             self.assertNotIn("scontrol", "".join(self.calls()))
 
-    def test_a_job_that_gets_no_further_does_not_go_on_for_ever(self):
+    def test_a_job_without_progress_is_not_requeued_for_ever(self):
         self.batch("node", status=INTERRUPTED, BRIM_WORD="interrupted", BRIM_STATUS="6")
         self.calls()
         result = self.batch("node", status=FAILED, BRIM_WORD="interrupted", BRIM_STATUS="6", STUCK="yes")
-        self.assertIn("got no step further", result.stderr)
+        self.assertIn("made no progress", result.stderr)
         self.assertEqual(len(self.calls()), 1)
 
-    def test_a_job_that_may_not_queue_again_says_how_to_go_on(self):
+    def test_a_job_that_may_not_requeue_says_how_to_resume(self):
         result = self.batch("node", status=INTERRUPTED, BRIM_WORD="interrupted", BRIM_STATUS="6", SCONTROL_STATUS="1")
-        self.assertIn("sbatch it again with the same run.dir", result.stderr)
+        self.assertIn("submit it again with the same run.dir", result.stderr)
 
-    def test_a_job_that_was_told_to_end_ends(self):
+    def test_a_job_that_was_cancelled_ends(self):
         process = subprocess.Popen(["bash", SCRIPTS / "slurm/node.sbatch"], cwd=self.folder, text=True,
                                    env=self.environment | {"SLEEP": "yes", "BRIM_WORD": "interrupted"},
                                    start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -171,12 +171,12 @@ class Slurm(Case):
         os.killpg(process.pid, signal.SIGTERM)  # as scancel does: all processes of the job
         _, err = process.communicate(timeout=HANG_SECONDS)
         self.assertEqual(process.returncode, INTERRUPTED, err)
-        self.assertIn("job 7 was told to end", err)
+        self.assertIn("job 7 was cancelled", err)
         self.assertNotIn("scontrol", "".join(self.calls()))
 
     def test_a_folder_must_have_a_plain_name(self):
         result = self.batch("node", "run.dir=runs/${seed}", status=USAGE)
-        self.assertIn("takes a plain name", result.stderr)
+        self.assertIn("must be a plain name", result.stderr)
         self.assertEqual(self.calls(), [])
 
 
@@ -193,7 +193,7 @@ class SideBySide(Case):
         self.assertEqual(self.run_jobs("", "false"), (DONE, []))
         self.assertEqual(self.run_jobs(lines)[0], USAGE)
 
-    def test_the_status_is_of_the_worst_but_for_what_can_be_gone_on_with(self):
+    def test_the_worst_status_wins_unless_a_job_can_be_resumed(self):
         for codes, status in (("0 0", 0), ("0 3", 3), ("5 3 0", 5), ("6 0", 6), ("6 137", 6)):
             lines = "".join(f"job-{i} {code}\n" for i, code in enumerate(codes.split()))
             self.assertEqual(self.run_jobs(lines, "bash", "-c", 'exit "$1"', "bash"), (status, []), codes)

@@ -1,4 +1,4 @@
-"""brim start: questions on a pipe and on a terminal, and a run that is the one of the command that it prints."""
+"""brim start: questions on a pipe and on a terminal, and a run equal to that of the command it prints."""
 
 import fcntl
 import os
@@ -12,10 +12,10 @@ import time
 
 from support import BINARY, DONE, HANG_SECONDS, INTERRUPTED, NO_FIT, SMALL, USAGE, Case, Result, main
 
-GPUS = os.environ["BRIM_GPUS"]  # a folder with a backend whose GPUs are made up; see tests/memory/gpus.c
+GPUS = os.environ["BRIM_GPUS"]  # a folder with a backend that simulates GPUs; see tests/memory/gpus.c
 # takes 44.6 MiB; in micro-batches of 32, 31.5 MiB
 CNN = ["model=cnn", "dataset=synthetic", "dataset.train_count=256", "dataset.test_count=64", "training.epochs=1"]
-# 128 samples a step; what the tests add on the command line is not asked
+# 128 samples a step; brim asks for nothing that the tests set on the command line
 WORDS = [word for word in SMALL if not word.startswith("training.batch_size")] + ["training.steps=2"]
 DEVICE, PRECISION, BATCH, START = (f"{name} (" for name in ("device", "precision", "batch size", "start"))
 
@@ -37,8 +37,8 @@ class Start(Case):
         return [question for question in (DEVICE, PRECISION, BATCH, START) if question in result.err]
 
     def command(self, result):
-        """The words of the command that it printed, without the program's name."""
-        line = result.out.splitlines()[0]  # then come the lines of the run
+        """The arguments of the command that it printed, without the program's name."""
+        line = result.out.splitlines()[0]  # the run's output follows
         words = shlex.split(line)
         self.assertEqual(words[0], "brim")
         return words[1:]
@@ -60,7 +60,7 @@ class Start(Case):
         self.assertEqual(self.command(result), ["train", *WORDS, "run.dir=run", "training.batch_size=auto"])
         self.assertEqual(self.summary("run")["steps"], 2)
 
-    def test_devices_and_what_fits_are_shown_before_the_questions(self):
+    def test_devices_and_fitting_sizes_are_shown_before_the_questions(self):
         result = self.answer(["", "", "", "no"], *CNN, "backend=cpu", "backend.devices=2", "backend.memory_mb=40",
                              "training.batch_size=64", status=NO_FIT)
         self.assertRegex(result.err, r"(?m)^\* cpu:0 +40\.0 MiB +40\.0 MiB +32 x 2 +31\.5 MiB +32 x 2 +31\.5 MiB$")
@@ -76,7 +76,7 @@ class Start(Case):
             self.assertEqual(self.command(result)[0], "train")
             self.assert_nothing_made()
 
-    def test_what_the_command_line_says_is_not_asked_and_kept(self):
+    def test_values_of_the_command_line_are_kept_and_not_asked(self):
         result = self.answer(["yes"], *WORDS, "device=cpu", "precision=fp32", "training.batch_size=32", "run.dir=run")
         self.assertEqual(self.asked(result), [START])
         self.assertEqual(self.command(result)[1:], [*WORDS, "device=cpu", "precision=fp32", "training.batch_size=32",
@@ -104,7 +104,7 @@ class Start(Case):
         result = self.answer(["", "", "32", "no"], *WORDS, "training.effective_batch_size=128")
         self.assertEqual(self.command(result)[-1], "training.batch_size=32")
         self.assertIn("micro-batch 32 x 4,", result.err)
-        result = self.answer(["", "", "16", "no"], *WORDS)  # 64 by the configuration
+        result = self.answer(["", "", "16", "no"], *WORDS)  # 64 in the configuration
         self.assertEqual(self.command(result)[-2:],
                          ["training.batch_size=16", "training.gradient_accumulation_steps=4"])
         self.assertIn("micro-batch 16 x 4,", result.err)
@@ -177,8 +177,8 @@ class Start(Case):
         result = self.answer(["gpu", "cpu:7", "cpu:0", "fp8", "fp32", "many", "0", "-3", "1e3", "32", "perhaps", "no"],
                              *WORDS)
         self.assert_error(result, "there is no device 'gpu'", "there is no device 'cpu:7'", "no precision 'fp8'",
-                          "'many' is no number of samples", "'0' is no number of samples",
-                          "'-3' is no number of samples", "'1e3' is no number of samples",
+                          "'many' is not a number of samples", "'0' is not a number of samples",
+                          "'-3' is not a number of samples", "'1e3' is not a number of samples",
                           "'perhaps' is neither yes nor no")
         self.assertEqual([result.err.count(question) for question in (DEVICE, PRECISION, BATCH, START)], [3, 2, 5, 2])
         self.assertIn("training.batch_size=32", self.command(result))
@@ -210,7 +210,7 @@ class Start(Case):
         self.assertIn("[64]: ", result.err)
         self.assertEqual(self.command(result), ["train", *WORDS, "policy=fixed"])
 
-    def test_wrong_words_are_told_before_any_question(self):
+    def test_wrong_words_are_reported_before_any_question(self):
         result = self.answer([], *WORDS, "model.widht=3", status=USAGE)
         self.assert_error(result, "unknown key 'model.widht'", f"argument {len(WORDS) + 1}: model.widht=3")
         self.assertEqual(self.asked(result), [])
@@ -222,7 +222,7 @@ class Start(Case):
         for answers, question in ([], "device"), (["", ""], "batch size"), (["", "", ""], "start"):
             with self.subTest(question):
                 result = self.answer(answers, *WORDS, status=USAGE)
-                self.assert_error(result, f"standard input ended before there was an answer to '{question}'", "--yes")
+                self.assert_error(result, f"standard input ended without an answer to '{question}'", "--yes")
                 self.assert_nothing_made()
 
     def test_a_last_line_needs_no_newline(self):
@@ -234,7 +234,7 @@ class Start(Case):
     # ---- a terminal ----
 
     def on_terminal(self, *words):
-        """brim start on a terminal: the process, and the terminal's other end."""
+        """Runs brim start on a terminal; returns the process and the terminal's other end."""
         other, terminal = pty.openpty()
         self.addCleanup(os.close, other)
         process = subprocess.Popen([BINARY, "start", *words], cwd=self.folder, env=self.environment({"TERM": "xterm"}),
@@ -251,14 +251,14 @@ class Start(Case):
         process.wait()
 
     def read_until(self, other, pattern):
-        """Reads until the pattern comes."""
+        """Reads until the pattern appears."""
         text, deadline = "", time.monotonic() + HANG_SECONDS
         while not re.search(pattern, text):
             self.assertLess(time.monotonic(), deadline, text[-1000:])
             try:
                 text += os.read(other, 4096).decode()
             except OSError:  # the other side is closed
-                self.fail(f"it ended before {pattern!r}: {text}")
+                self.fail(f"brim ended before it printed {pattern!r}: {text}")
         return text
 
     def rest(self, process, other):

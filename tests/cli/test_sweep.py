@@ -1,4 +1,4 @@
-"""brim train -m: every combination, each a process of its own, whatever happens to the others."""
+"""brim train -m: every combination runs in a process of its own, whatever happens to the others."""
 
 import os
 import signal
@@ -11,13 +11,14 @@ QUICK = [*SMALL, "training.epochs=1"]
 RARELY = ["training.eval_every_steps=100000000", "training.checkpoint_every_steps=100000000"]
 # Longer than any test.
 LONG = [*SMALL, "training.steps=200000000", *RARELY]
-# Jobs of a moment with hidden layers of [8] or so; [1000,1000] takes many seconds, and [65536,65536] is over the limit.
+# Jobs with hidden layers of [8] or so take a moment; [1000,1000] takes many seconds, and [65536,65536] is over the
+# limit.
 MIXED = [*SMALL[:1], *SMALL[2:], "training.epochs=400", "memory.limit_mb=200", "observe.log_every_steps=1000000",
          *RARELY]
 
 
 def table_of(result):
-    """The lines of the table, which stand between what the jobs said and the last line."""
+    """The lines of the table, between the jobs' output and the last line."""
     lines = result.out.splitlines()
     return lines[next(i for i, line in enumerate(lines) if line.startswith("job ")):-1]
 
@@ -33,7 +34,7 @@ class Sweep(Case):
         return [job["status"] for job in self.jobs()]
 
     def wait_for_job(self, job, folder="sweep"):
-        """Waits until the job trains, and returns its process number."""
+        """Waits until the job trains; returns its process number."""
         events = self.folder / folder / str(job) / "events.jsonl"
         self.until(lambda: events.exists() and "started" in events.read_text(), what=f"job {job}'s start")
         return int(self.read(folder, str(job), ".lock"))
@@ -129,7 +130,7 @@ class Failures(Sweep):
     def test_failures_of_one_kind_give_their_own_status(self):
         self.sweep(*QUICK, "memory.limit_mb=200", "model.hidden=[8],[65536,65536]", status=NO_FIT)
 
-    def test_a_wrong_value_is_told_before_the_first_job_and_the_others_run(self):
+    def test_a_wrong_value_is_reported_before_the_first_job_and_the_others_run(self):
         result = self.sweep(*QUICK, "optimizer.lr=1e-3,-1,1e-2", status=USAGE)
         self.assertEqual(self.states(), ["finished", "failed", "finished"])
         self.assertLess(result.err.index("error: job 1 failed"), result.err.index("job 0: "))
@@ -167,7 +168,7 @@ class Failures(Sweep):
         for words, message in ((["seed=1,2"], "error: 'seed=1,2' is a sweep: add -m, or write seed=[1,2] for a list"),
                                (["--fail-fast"], "--fail-fast ends a sweep at its first failure: add -m"),
                                (["-m", "--resume", "x"],
-                                "--resume goes on with one run, and --multirun starts several"),
+                                "--resume continues one run and --multirun starts several"),
                                (["-m", "seed=1,"], "a value between the commas is missing"),
                                (["-m", "seed=range(200)", "training.epochs=range(1,200)"],
                                 "the sweep has 200 x 199 jobs; at most 10000 are allowed"),
@@ -183,7 +184,7 @@ class Interruptions(Sweep):
         self.assertEqual(self.states(), ["interrupted", "not started", "not started"], result)
         self.assertEqual(self.summary("sweep/0")["status"], "interrupted")
         self.assertEqual(len(self.steps("sweep/0")), 1, "a checkpoint was written")
-        self.assertIn("job 0 goes on with: brim train --resume sweep/0", result.err)
+        self.assertIn("resume job 0 with: brim train --resume sweep/0", result.err)
         self.assertIn("left: job 1: seed=1", result.err)
         self.assertIn("left: job 2: seed=2", result.err)
         self.assertEqual(self.json("sweep", "sweep.json")["exit_status"], INTERRUPTED)
@@ -205,7 +206,7 @@ class Interruptions(Sweep):
         self.assert_interrupted(self.finish(process, INTERRUPTED))
 
     def test_a_signal_to_the_process_and_its_group_is_one_wish(self):
-        """As timeout(1) does it; twice would end the job without a checkpoint."""
+        """timeout(1) signals both; counted twice, they would end the job without a checkpoint."""
         process = subprocess.Popen([BINARY, *self.WORDS], cwd=self.folder, text=True, stdin=subprocess.DEVNULL,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
         self.addCleanup(self._end, process)
@@ -216,8 +217,8 @@ class Interruptions(Sweep):
         self.assert_interrupted(self.finish(process, INTERRUPTED))
 
     def test_a_second_signal_ends_the_job_at_once(self):
-        # a step of half a minute of processor time, so that the first signal finds no end of a step to write a
-        # checkpoint at; to begin takes a fraction of a second
+        # A step takes half a minute of processor time, so no step ends after the first signal and no checkpoint is
+        # written; starting takes a fraction of a second.
         process = self.start("train", "-m", "run.dir=sweep", *SMALL[:1], *SMALL[2:], "model.hidden=[1000,1000]",
                              "dataset.train_count=1000000", "training.gradient_accumulation_steps=7000",
                              "training.steps=1000", "seed=range(3)")
@@ -259,7 +260,7 @@ class Interruptions(Sweep):
     def test_a_job_that_dies_before_its_checkpoint_is_left(self):
         process = self.start(*self.WORDS)
         job = self.wait_for_job(0)
-        os.kill(job, signal.SIGSTOP)  # so that it cannot answer
+        os.kill(job, signal.SIGSTOP)  # so that it cannot react
         process.send_signal(signal.SIGINT)
         time.sleep(0.2)
         os.kill(job, signal.SIGKILL)

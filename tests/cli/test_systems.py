@@ -1,6 +1,6 @@
-"""Command lines of the systems that brim takes the place of (docs/guide/other_systems.md): each trains. Where
-a line names a GPU, a device with a limit stands for it; models and data sets that are not there yet are replaced by
-`cnn` and `mlp` on synthetic data."""
+"""Command lines of the systems that brim replaces, as their users write them (docs/guide/other_systems.md): each
+trains. A device with a limit stands in for a GPU; models and data sets that brim lacks are replaced by `cnn` and `mlp` on
+synthetic data."""
 
 import pathlib
 import re
@@ -14,7 +14,7 @@ GPUS = ["backend=cpu", "backend.devices=2", "backend.memory_mb=8000"]
 
 
 class Systems(Case):
-    """Each trains two steps; the effective batch is what the line says."""
+    """Each trains two steps; the effective batch is the one of the command line."""
 
     def line(self, run, *words, effective, env=None, gpus=True):
         result = self.train(run, *DATA, *(GPUS if gpus else []), *words, env=env)
@@ -45,7 +45,7 @@ class Systems(Case):
         result = self.line("r", *words, "backend.memory_mb=2000", effective=128)
         self.assertIn("policy.robust: cpu:0: 2.0 GiB of 2.0 GiB are free, the most of 2 devices", result.err)
         result = self.train("typed", *DATA, *GPUS, *words, "min_gpu_memory_mb=16000", status=NO_FIT)
-        self.assert_error(result, "no device of backend 'cpu' has the 15.6 GiB free that min_gpu_memory_mb asks for")
+        self.assert_error(result, "no device of backend 'cpu' has 15.6 GiB free (min_gpu_memory_mb)")
 
     # ---- S: swarm ----
 
@@ -57,8 +57,7 @@ class Systems(Case):
         self.assertIn("policy.swarm: micro-batch 2 x 128", result.err)
 
     def test_swarm_by_memory(self):
-        """Below 8 GB micro-batch 1, below 12 GB 2; with an effective batch of 8 the accumulation is as people know
-        it."""
+        """Below 8 GB micro-batch 1, below 12 GB 2; an effective batch of 8 gives the usual accumulation."""
         for memory, micro, accumulation in ((7000, 1, 8), (10000, 2, 4)):
             result = self.line(f"s{memory}", "model=cnn", "training.batch_size=auto", "policy=swarm",
                                "training.effective_batch_size=8", f"backend.memory_mb={memory}", effective=8)
@@ -66,7 +65,7 @@ class Systems(Case):
 
     def test_allocator_settings_are_not_needed(self):
         result = self.line("s", "model=mlp", effective=64, env={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"})
-        self.assertIn("PYTORCH_CUDA_ALLOC_CONF is set, and changes nothing", result.err)
+        self.assertIn("PYTORCH_CUDA_ALLOC_CONF is set but has no effect", result.err)
 
     # ---- I: isolated clients ----
 
@@ -74,7 +73,7 @@ class Systems(Case):
         for device in (0, 1):
             result = self.line(f"i{device}", "model=mlp", "memory.limit_mb=8000", effective=64,
                                env={"GPU_DEVICE_ID": str(device)})
-            self.assertIn(f"device=auto takes cpu:{device} of 2, as GPU_DEVICE_ID says", result.err)
+            self.assertIn(f"device=auto chooses cpu:{device} of 2, as GPU_DEVICE_ID says", result.err)
 
     def test_a_client_by_a_fraction(self):
         result = self.line("i", "model=cnn", effective=64, env={"TF_GPU_MEMORY_FRACTION": "0.9"})
@@ -93,7 +92,7 @@ class Systems(Case):
 
 
 class Table(Case):
-    """docs/guide/other_systems.md names what there is."""
+    """docs/guide/other_systems.md lists exactly the existing options."""
 
     def test_every_key_that_it_names_exists(self):
         page = pathlib.Path(__file__).resolve().parents[2] / "docs/guide/other_systems.md"

@@ -1,4 +1,5 @@
-"""Language modelling and regression: PyTorch's numbers, the same results however a step is cut, what a run tells."""
+"""Language modelling and regression: PyTorch's numbers, the same results for every split of a step, and the run's
+output."""
 
 import csv
 import io
@@ -27,11 +28,11 @@ class Tasks(Case):
         return self.brim(*PLUGIN, "train", f"run.dir={run}", *TOKENS, *overrides, status=status)
 
     def figures(self, run):
-        """Records without what a clock made."""
+        """Records without fields that depend on a clock."""
         return [{key: value for key, value in r.items() if key not in TIMED} for r in self.records(run)]
 
     def assert_close(self, run, other):
-        """All figures, to 1e-9."""
+        """Asserts that all figures agree to 1e-9."""
         a, b = self.figures(run), self.figures(other)
         self.assertEqual(len(a), len(b))
         for x, y in zip(a, b):
@@ -62,7 +63,7 @@ class PyTorchNumbers(Tasks):
             self.check(name)
 
     def test_a_step_in_pieces_with_other_numbers_of_tokens_in_each(self):
-        """`mean` with class weights leaves out in PyTorch what it leaves out here: the mean is of the step."""
+        """`mean` with class weights leaves out the same tokens as PyTorch: the mean is over the step."""
         for name in GOLDEN:
             self.check(name, "training.batch_size=4")
 
@@ -79,7 +80,7 @@ class SameResults(Tasks):
             self.assert_close("values48", f"values{size}")
 
     def test_to_the_bit_of_micro_batches_of_whole_grains(self):
-        """A grain is one sequence where nobody says another."""
+        """By default a grain is one sequence."""
         for size in (48, 16, 6):
             step = [f"training.batch_size={size}", "training.effective_batch_size=48", "training.epochs=3",
                     "training.eval_batch_size=16", "backend=cpu"]
@@ -90,7 +91,8 @@ class SameResults(Tasks):
             self.assert_same_checkpoint("values48", f"values{size}", 9, files=["model.safetensors"])
 
     def test_with_the_product_in_the_loss(self):
-        """Of a large vocabulary the logits are not there; with tied weights too, and with tokens that do not count."""
+        """With a large vocabulary the logits are never stored as a whole; also with tied weights, and with ignored
+        tokens."""
         for tied in ("true", "false"):
             words = ["dataset.vocabulary=4100", f"model.tied={tied}", "training.steps=2", "backend=reference",
                      "dataset.train_count=12", "dataset.test_count=5", "training.batch_size=6"]
@@ -124,7 +126,7 @@ class SameResults(Tasks):
             self.assertEqual(self.figures(name), self.figures(f"{name}-a"))
 
     def test_in_half_precision(self):
-        """Targets are compared in their own type: those of bf16 would be up to 1 away here."""
+        """Targets are compared in fp32: in bf16 they would be up to 1 off."""
         self.train("values", *VALUES, "precision=bf16", "training.epochs=20", "backend=cpu")
         self.assertGreater(self.summary("values")["test_r2"], 0.2)
         self.train_tokens("tokens", "precision=bf16", "training.epochs=20", "backend=cpu")
@@ -161,9 +163,9 @@ class WhatIsTold(Tasks):
         record = self.records("run")[-1]
         self.assertEqual(set(record), {"step", "epoch", "split", "loss", "perplexity", "accuracy", "accuracy_top5",
                                        "lr", "samples", "seconds", "samples_per_second", "tokens_per_second"})
-        told = json.loads(self.brim(*PLUGIN, "eval", "run", "--checkpoint", "last", "--json").out)
+        reported = json.loads(self.brim(*PLUGIN, "eval", "run", "--checkpoint", "last", "--json").out)
         for key in ("loss", "perplexity", "accuracy"):
-            self.assertAlmostEqual(told[key], summary[f"test_{key}"], places=6)
+            self.assertAlmostEqual(reported[key], summary[f"test_{key}"], places=6)
         self.assertIn("perplexity", self.brim(*PLUGIN, "eval", "run").out)
         self.assertIn("ppl.", self.brim("compare", "run").out)
         self.assertIn("Perplexity", self.curves("run"))
@@ -177,7 +179,7 @@ class WhatIsTold(Tasks):
         result = self.train("run", *VALUES, "training.epochs=30", "dataset.validation_fraction=0.2")
         summary = self.summary("run")
         self.assertIn("loss=mse is taken", result.err)
-        self.assertNotIn("augment.flip", result.err)  # of the default configuration, and nothing to these
+        self.assertNotIn("augment.flip", result.err)  # a default, without meaning for these data
         self.assertIn(f"MAE {summary['test_mae']:.4g}, MAPE {summary['test_mape']:.4g} %", result.out)
         self.assertGreater(summary["test_r2"], 0.2)
         self.assertNotIn("test_accuracy", summary)
@@ -186,9 +188,9 @@ class WhatIsTold(Tasks):
         self.assertEqual(set(record), {"step", "epoch", "split", "loss", "mae", "mape", "rmse", "r2", "lr",
                                        "samples", "seconds", "samples_per_second"})
         self.assertAlmostEqual(record["loss"], record["rmse"] ** 2, places=6)
-        told = json.loads(self.brim("eval", "run", "--checkpoint", "last", "--json").out)
+        reported = json.loads(self.brim("eval", "run", "--checkpoint", "last", "--json").out)
         for key in ("loss", "mae", "mape", "rmse", "r2"):
-            self.assertAlmostEqual(told[key], summary[f"test_{key}"], places=5)
+            self.assertAlmostEqual(reported[key], summary[f"test_{key}"], places=5)
         self.assertIn("MAE", self.brim("compare", "run").out)
         self.assertIn("Mean absolute error", self.curves("run"))
 
@@ -197,7 +199,7 @@ class WhatIsTold(Tasks):
                    "dataset.noise=0.5", "dataset.train_count=300", "dataset.test_count=60", "training.epochs=20")
         self.assertGreater(self.summary("run")["test_accuracy"], 0.8)
 
-    def test_what_will_be_taken_of_the_host(self):
+    def test_memory_of_the_host_is_predicted(self):
         for name, words in (("tokens", [*PLUGIN, "train", *TOKENS]), ("values", ["train", *VALUES])):
             self.brim(*words, f"run.dir={name}", "training.epochs=2")
             summary = self.summary(name)
@@ -206,7 +208,7 @@ class WhatIsTold(Tasks):
             self.assertGreaterEqual(loader, 4 * 48 * (values + label))
             self.assertLess(loader, 4 * 48 * (values + label) + 64 * 1024)
 
-    def test_what_is_predicted_of_files(self):
+    def test_predictions_for_files(self):
         numbers = ["--plugin-path", f"{PLUGINS}/dataset/numbers.so"]
         self.brim(*numbers, "train", "run.dir=run", "model=mlp", "model.hidden=[32]", "model.dropout=0",
                   "dataset=numbers", "training.epochs=60", "training.batch_size=32", "optimizer.lr=0.01")
@@ -216,8 +218,8 @@ class WhatIsTold(Tasks):
         rows = list(csv.DictReader(io.StringIO(self.brim(*numbers, "predict", "run", "a.bin").out)))
         self.assertEqual(list(rows[0]), ["file", "index", "value0", "value1"])
         self.assertEqual(len(rows), len(samples))
-        told = json.loads(self.brim(*numbers, "predict", "run", "a.bin", "--json").out)["predictions"]
-        for (x, y), row, one in zip(samples, rows, told):
+        reported = json.loads(self.brim(*numbers, "predict", "run", "a.bin", "--json").out)["predictions"]
+        for (x, y), row, one in zip(samples, rows, reported):
             self.assertAlmostEqual(float(row["value0"]), x + y, delta=0.1)
             self.assertAlmostEqual(float(row["value1"]), x - y, delta=0.1)
             self.assertEqual([f"{value:.9g}" for value in one["values"]], [row["value0"], row["value1"]])
@@ -248,7 +250,7 @@ class WhatIsRefused(Tasks):
         result = self.train_tokens("run", "dataset.mean=[0.5]", status=USAGE)
         self.assert_error(result, "'dataset.mean' is for real numbers")
 
-    def test_flips_that_somebody_asked_for(self):
+    def test_requested_flips_are_refused(self):
         self.assert_error(self.train_tokens("run", "augment.flip=true", status=USAGE), "'augment.flip' needs images")
 
 

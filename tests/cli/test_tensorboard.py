@@ -1,5 +1,5 @@
-"""observe.tensorboard: event files that TensorBoard reads. The reader here is written from the formats' descriptions
-(TFRecord, protocol buffers' wire format, event.proto), apart from what brim writes with."""
+"""observe.tensorboard: event files that TensorBoard reads. The reader here was written from the descriptions of the
+formats (TFRecord, protocol buffers' wire format, event.proto), independently of brim's writer."""
 
 import struct
 
@@ -7,7 +7,7 @@ from support import SMALL, Case, main
 
 RUN = [*SMALL, "training.batch_size=32", "training.epochs=2", "observe.log_every_steps=3",
        "training.checkpoint_every_steps=5", "dataset.validation_fraction=0.25", "observe.tensorboard=true"]
-START = 1  # of SessionLog's status
+START = 1  # SessionLog.START
 
 
 def crc32c(data):
@@ -25,7 +25,7 @@ def masked(data):
 
 
 def records_of(data):
-    """The contents of TFRecords, whose checksums are right."""
+    """The contents of TFRecords; asserts that checksums are right."""
     while data:
         length, = struct.unpack_from("<Q", data)
         head, = struct.unpack_from("<I", data, 8)
@@ -47,7 +47,7 @@ def varint(data, at):
 
 
 def fields_of(data):
-    """(number, value) of a message, in order."""
+    """The (number, value) pairs of a message, in order."""
     at = 0
     while at < len(data):
         key, at = varint(data, at)
@@ -65,7 +65,7 @@ def fields_of(data):
 
 
 def single(value):
-    """As a number of single precision."""
+    """Rounds to single precision."""
     return struct.unpack("<f", struct.pack("<f", value))[0]
 
 
@@ -74,7 +74,7 @@ class TensorBoard(Case):
         return sorted((self.folder / run).glob("events.out.tfevents.*"))
 
     def scalars(self, run):
-        """What a reader shows: {tag: [(step, value)]}, points that were taken back left out."""
+        """{tag: [(step, value)]} as a reader shows it, without points that were withdrawn."""
         out = {}
         for path in self.files(run):
             first, *events = (dict(fields_of(record)) for record in records_of(path.read_bytes()))
@@ -112,13 +112,13 @@ class TensorBoard(Case):
         self.assertEqual(self.files("run"), [])
 
     def test_a_resumed_run_shows_no_point_twice(self):
-        """Steps 6 and 9 were told, and are made again, as the last checkpoint is of step 5."""
+        """Steps 6 and 9 were written, and are repeated, as the last checkpoint is of step 5."""
         self.train("whole", *RUN)
         self.train("run", *RUN, status=None, env={"BRIM_FAULT": "step:10:alloc:1+"})
         self.brim("train", "--resume", "run")
         self.assertEqual(len(self.files("run")), 2)
-        told = [event for path in self.files("run") for event in map(fields_of, records_of(path.read_bytes()))]
-        self.assertGreater(len(told), len(self.records("run")) + 3, "two versions, a restart, and what was told twice")
+        written = [event for path in self.files("run") for event in map(fields_of, records_of(path.read_bytes()))]
+        self.assertGreater(len(written), len(self.records("run")) + 3, "two versions, a restart, and repeated points")
         found, whole = self.scalars("run"), self.scalars("whole")
         self.assertEqual(found, self.expected("run"))
         self.assertEqual(found["loss/train"], whole["loss/train"])

@@ -1,5 +1,5 @@
-"""Language models of text: training, evaluation, generation and resuming, of bytes, of GPT-2's tokens and of files of
-tokens."""
+"""Language models of text: training, evaluation, generation and resuming, with bytes, GPT-2's tokens and token
+files."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import unittest
 from support import FAILED, LOAD, SANITIZED, USAGE, Case, main
 
 BPE = pathlib.Path(__file__).resolve().parents[1] / "golden" / "bpe"
-# Of an odd length, so that windows begin anywhere.
+# Of an odd length, so that windows begin at odd offsets too.
 TEXT = "the memory of a step is known before that step begins. " * 60
 MODEL = ["model=gpt2", "model.layers=1", "model.heads=2", "model.width=16", "model.context=16", "model.dropout=0",
          "dataset.context=16", "training.batch_size=8", "optimizer.lr=1e-2", "backend.threads=1", "memory.timing=false"]
@@ -22,7 +22,7 @@ GPT2 = [*BYTES, "dataset.tokens=gpt2", f"dataset.tokenizer={BPE}"]
 
 
 def token_file(tokens, header=True):
-    """As llm.c writes it, or as numpy does."""
+    """A token file in llm.c's format or numpy's."""
     head = struct.pack("<3i", 20240520, 1, len(tokens)) + bytes(1012) if header else b""
     return head + struct.pack(f"<{len(tokens)}H", *tokens)
 
@@ -37,7 +37,7 @@ class Text(Case):
 
 
 class Bytes(Text):
-    def test_it_is_learnt_evaluated_and_gone_on_with(self):
+    def test_text_is_learnt_evaluated_and_resumed(self):
         self.train("run", *BYTES, "model.layers=2", "training.epochs=40", "dataset.validation_fraction=0.1")
         self.assertLess(self.summary("run")["test_loss"], 0.1)
         self.assertIn("perplexity", self.brim("eval", "run", "--split", "validation").out)
@@ -48,7 +48,7 @@ class Bytes(Text):
         plain = self.brim("generate", "run", "--prompt", "the memory of a ", "--tokens", "4", "--temperature", "0")
         self.assertEqual(plain.out, "the memory of a step\n")
 
-    def test_the_seed_decides_what_is_drawn(self):
+    def test_the_seed_decides_the_samples(self):
         self.train("run", *BYTES, "training.steps=5")
         def drawn(*words):
             return [s["text"] for s in self.generate("run", "--tokens", "30", *words)["samples"]]
@@ -92,11 +92,11 @@ class Bytes(Text):
         result = self.train("both", *BYTES, *own, "dataset.validation_fraction=0.1", status=USAGE)
         self.assert_error(result, "'dataset.validation_fraction' is 0.1, but dataset 'text' has validation data")
 
-    def test_what_is_wrong_is_told(self):
+    def test_errors_are_reported(self):
         cases = [(["dataset.path=nowhere.txt"], LOAD, "cannot find the text 'nowhere.txt'"),
                  (["dataset.files=*.md", "dataset.path=."], LOAD, "no file '*.md' in '.'"),
                  (["dataset.context=4000"], LOAD, "are too few: a sample takes 4001 in a row"),
-                 (["dataset.context=17"], USAGE, "samples have 17 tokens, but only 16 places have an embedding"),
+                 (["dataset.context=17"], USAGE, "samples have 17 tokens, but only 16 positions have an embedding"),
                  (["model.heads=3"], USAGE, "model.heads must divide model.width 16"),
                  (["dataset.test_fraction=0.001"], LOAD, "dataset.test_fraction is 0.001"),
                  (["dataset.tokens=gpt2"], USAGE, "needs dataset.tokenizer")]
@@ -106,12 +106,12 @@ class Bytes(Text):
 
 
 class Generate(Text):
-    def test_wrong_options_are_told(self):
+    def test_wrong_options_are_reported(self):
         self.train("run", *BYTES, "training.steps=1")
         for words, text in ((["--tokens", "0"], "--tokens must be a whole number in [1,"),
                             (["--tokens", "x"], "got 'x'"), (["--temperature", "-1"], "--temperature must be a number"),
                             (["--top-p", "0"], "--top-p must be greater than 0"),
-                            (["--prompt", "a", "--prompt-file", "b"], "are two prompts")):
+                            (["--prompt", "a", "--prompt-file", "b"], "exclude each other")):
             with self.subTest(text):
                 self.assert_error(self.brim("generate", "run", *words, status=USAGE), text)
         self.assert_error(self.brim("generate", status=USAGE), "brim generate RUN --prompt TEXT")
@@ -133,7 +133,7 @@ class Generate(Text):
                 self.assertEqual(json.loads(result.out)["prompt_tokens"], list(b"the"))
 
     def wait_until_caught(self, process):
-        """Until the process does not end by SIGINT any more."""
+        """Waits until the process handles SIGINT."""
         while True:
             status = pathlib.Path(f"/proc/{process}/status").read_text(encoding="ascii")
             caught = next(line for line in status.splitlines() if line.startswith("SigCgt:"))
@@ -141,15 +141,15 @@ class Generate(Text):
                 return
             time.sleep(0.01)
 
-    def test_other_models_do_not_go_on_with_texts(self):
+    def test_other_models_do_not_continue_texts(self):
         self.train("run", "model=mlp", "dataset=synthetic", "dataset.train_count=64", "dataset.test_count=0",
                    "training.steps=1", "memory.timing=false")
-        self.assert_error(self.brim("generate", "run", status=USAGE), "it does not go on with a text")
+        self.assert_error(self.brim("generate", "run", status=USAGE), "cannot continue a text")
 
 
 class Gpt2(Text):
     def test_tokens_are_made_once(self):
-        left = self.folder / "cache/brim/tokens-0.bin.brim-part"  # by a process that was killed
+        left = self.folder / "cache/brim/tokens-0.bin.brim-part"  # left by a process that was killed
         left.parent.mkdir(parents=True)
         left.write_bytes(b"")
         first = self.train("run", *GPT2, "training.steps=3")
@@ -160,7 +160,7 @@ class Gpt2(Text):
         again = self.train("again", *GPT2, "training.steps=3")
         self.assertNotIn("making tokens", again.err)
         self.assert_same_checkpoint("run", "again", 3)
-        kept[0].write_bytes(kept[0].read_bytes()[:-2])  # damaged: made again
+        kept[0].write_bytes(kept[0].read_bytes()[:-2])  # damaged: brim makes it again
         self.assertIn("making tokens", self.train("third", *GPT2, "training.steps=3").err)
         self.assert_same_checkpoint("run", "third", 3)
         (self.folder / "a.txt").write_text(TEXT + "more", encoding="utf-8")
@@ -172,7 +172,7 @@ class Gpt2(Text):
 
     @unittest.skipIf(SANITIZED, "sanitizers keep memory")
     def test_kept_tokens_are_in_memory_once(self):
-        """Though two splits are parts of them: 22 MiB."""
+        """Although two splits are parts of them: 22 MiB."""
         (self.folder / "a.txt").write_text(TEXT * 8000, encoding="utf-8")
         words = [*GPT2, "dataset.stride=100000", "training.steps=1", "dataset.cache=kept"]
         self.train("first", *words)
@@ -194,13 +194,13 @@ class Gpt2(Text):
                    f"dataset.vocabulary={vocabulary}")
         self.assert_same_checkpoint("text", "tokens", 3, files=["model.safetensors"])
 
-    def test_a_text_goes_on_until_it_ends(self):
+    def test_generation_continues_until_the_text_ends(self):
         self.train("run", *GPT2, "training.epochs=30")
         result = self.generate("run", "--prompt", "the memory of", "--tokens", "6", "--temperature", "0")
         self.assertTrue(TEXT.startswith("the memory of" + result["samples"][0]["text"]), result)
-        self.generate("run", "--tokens", "3")  # a text begins behind the end of another
+        self.generate("run", "--tokens", "3")  # a text begins after the end of another
 
-    def test_what_is_wrong_is_told(self):
+    def test_errors_are_reported(self):
         (self.folder / "latin1.txt").write_bytes("Größe ".encode("latin-1") * 200)
         cases = [(["dataset.path=latin1.txt"], "'latin1.txt' is not UTF-8 at byte 2"),
                  (["dataset.tokenizer=."], "no vocabulary in '.'"),
@@ -222,18 +222,18 @@ class Tokens(Text):
     def put(self, name, count, header=True, first=0):
         (self.folder / "data" / name).write_bytes(token_file([(first + 7 * i) % 50 for i in range(count)], header))
 
-    def test_shards_are_learnt_and_gone_on_with_in_numbers(self):
+    def test_shards_are_learnt_and_resumed_from_tokens(self):
         self.put("x_val_000000.bin", 200)
         self.train("run", *self.WORDS, "training.epochs=25")
         self.assertLess(self.summary("run")["validation_loss"], 0.5)
         result = self.brim("generate", "run", "--prompt", "0 7 14 21 28", "--tokens", "5", "--temperature", "0")
         self.assertEqual(result.out, "0 7 14 21 28 35 42 49 6 13\n")
         self.assertEqual(self.generate("run", "--prompt", "43,0", "--tokens", "1")["prompt_tokens"], [43, 0])
-        for prompt, text in (("a b", "'a b' is none"), ("50", "token 1 is 50; tokens are 0 to 49")):
+        for prompt, text in (("a b", "'a b' is not one"), ("50", "token 1 is 50; tokens are 0 to 49")):
             result = self.brim("generate", "run", "--prompt", prompt, status=USAGE)
             self.assert_error(result, text)
-            self.assertEqual(result.out, "")  # nothing is shown of what is refused
-        self.assert_error(self.brim("generate", "run", status=USAGE), "give the first as --prompt")
+            self.assertEqual(result.out, "")  # no output for a refused request
+        self.assert_error(self.brim("generate", "run", status=USAGE), "give the first ones as --prompt")
 
     def test_raw_files_are_read_too(self):
         for name in ("x_train_000000.bin", "x_train_000001.bin"):
@@ -244,7 +244,7 @@ class Tokens(Text):
         self.assert_same_checkpoint("header", "raw", 3, files=["model.safetensors"])
 
     def test_files_may_be_larger_than_the_memory(self):
-        """They are mapped, and the system takes pages back."""
+        """They are mapped, so the system can reclaim their pages."""
         larger = 2 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self.put("x_train_000000.bin", 300, header=False)
         for name, words in (("data/x_train_000000.bin", self.WORDS), ("a.txt", BYTES)):
@@ -262,11 +262,11 @@ class Tokens(Text):
                     time.sleep(0.01)
                 os.truncate(self.folder / name, 0)
                 result = self.finish(process, FAILED)
-                self.assertIn(f"{name}' became shorter while it was in use: it has 0 bytes now, and byte ", result.err)
+                self.assertIn(f"{name}' was truncated while it was in use: it has 0 bytes now, and byte ", result.err)
                 self.assertIn("brim train --resume run", result.err)
                 shutil.rmtree(self.folder / "run")
 
-    def test_what_is_wrong_is_told(self):
+    def test_errors_are_reported(self):
         self.put("high.bin", 100, first=1)
         (self.folder / "data/high.bin").write_bytes(token_file([*range(40), 60, *range(40)]))
         (self.folder / "data/cut.bin").write_bytes(token_file(list(range(40)))[:-1])

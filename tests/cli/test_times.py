@@ -1,5 +1,5 @@
-"""The device profile, and what is chosen by it: plans by predicted time. The times are made up wherever something is
-pinned by them; what a machine really takes decides nothing here."""
+"""The device profile, and choices based on it: plans by predicted time. Pinned results use made-up times; the real
+times of a machine decide nothing here."""
 
 import json
 import shutil
@@ -14,7 +14,7 @@ NO_TIMING = "memory.timing=false"
 
 
 class Times(Case):
-    lines = []  # of a profile of all there is to time, made once
+    lines = []  # of a profile with everything that can be timed, made once
 
     def time_all(self):
         for precision in ("fp32", "bf16", "fp16"):
@@ -24,8 +24,8 @@ class Times(Case):
         Times.lines = self.read("made.jsonl").splitlines()
 
     def make(self, *factors):
-        """A profile of all there is to time, in which a thousandth of a second is the time of each node and sample,
-        times the factor of its micro-batch (n, word in the name, factor); written to made.jsonl."""
+        """Writes made.jsonl, a profile of everything that can be timed: each node takes a thousandth of a second a
+        sample, times the factor given for its micro-batch (n, word in the name, factor)."""
         if not Times.lines:
             self.time_all()
         lines = [json.loads(line) for line in Times.lines]
@@ -59,7 +59,7 @@ class Choice(Times):
         self.choose("small", "memory.limit_mb=1", "min_batch_size=16")
         self.assertLessEqual(self.json("small", "plan.json")["peak_bytes"], 1 << 20)
 
-    def test_a_difference_within_noise_is_none(self):
+    def test_a_difference_within_noise_is_ignored(self):
         self.make((128, "", 0.99))
         self.choose("noise")
         self.assertEqual(self.cut_of("noise"), 256)
@@ -67,7 +67,7 @@ class Choice(Times):
         self.choose("real")
         self.assertEqual(self.cut_of("real"), 128)
 
-    def test_what_does_not_fit_is_not_chosen_however_fast(self):
+    def test_a_plan_that_does_not_fit_is_not_chosen_however_fast(self):
         self.make((256, "", 0.01))
         self.choose("run", "memory.limit_mb=2")
         self.assertLess(self.cut_of("run"), 256)
@@ -88,7 +88,7 @@ class Choice(Times):
 
 
 class Doubts(Times):
-    """Times that were taken while others used the machine, say: here they are made up, a hundredth of what is true."""
+    """Times that are doubtful, for example because others used the machine: here, a hundredth of the true times."""
     AUTO = [*NET, *AUTO, "training.steps=24"]
 
     def setUp(self):
@@ -109,7 +109,7 @@ class Doubts(Times):
     def run_it(self, run):
         return self.train(run, *self.AUTO, env=self.cache).err.count("but the device profile predicts")
 
-    def test_what_steps_do_not_bear_out_is_timed_again_and_once_sure_no_more(self):
+    def test_times_that_steps_contradict_are_measured_again_until_confirmed(self):
         before = time.time()
         self.run_it("first")
         _, (_, *lines) = self.kept()
@@ -163,7 +163,7 @@ class Precision(Times):
         self.assertEqual(self.cut_of("run"), 64)
         self.assertIn("precision: bf16", self.read("run", "config.yaml"))
 
-    def test_nobody_to_choose_means_fp32_and_that_is_said(self):
+    def test_without_a_choosing_policy_precision_is_fp32_with_a_message(self):
         result = self.train("run", *NET, "training.batch_size=64", "precision=auto", "policy=[]")
         self.assertIn("precision=auto: precision fp32: as no policy chooses another\n", result.err)
         self.assertIn("precision: fp32", self.read("run", "config.yaml"))
@@ -175,7 +175,7 @@ class Precision(Times):
 
 
 class Files(Times):
-    def test_what_was_timed_once_is_not_timed_again(self):
+    def test_kernels_are_timed_once(self):
         first = self.plan("training.batch_size=64")
         kept = {path.name: path.read_text() for path in (self.folder / "cache" / "brim").iterdir()}
         self.assertEqual(len(kept), 1)
@@ -189,22 +189,22 @@ class Files(Times):
         self.plan("training.batch_size=64", "backend.threads=2")
         self.assertEqual(len(list((self.folder / "cache" / "brim").iterdir())), 2)
 
-    def test_nothing_is_timed_if_nobody_wants_it(self):
+    def test_nothing_is_timed_without_need(self):
         plan = json.loads(self.brim("plan", *NET, "training.batch_size=64", "--no-timing", "--json").out)
         self.assertEqual({choice["basis"] for choice in plan["frontier"]["choices"]}, {"guessed"})
         self.assertIn("?", self.brim("plan", *NET, "training.batch_size=64", NO_TIMING).out)
-        self.train("run", *NET, "training.batch_size=64")  # nothing is chosen
+        self.train("run", *NET, "training.batch_size=64")  # a fixed micro-batch: nothing to choose
         kept = self.folder / "cache" / "brim"
         self.assertFalse(kept.exists() and any("conv2d" in path.read_text() for path in kept.iterdir()))
         self.assertFalse((self.folder / "run" / "profile.jsonl").exists())
 
-    def test_a_step_is_told_apart_by_operations(self):
+    def test_the_time_of_a_step_is_shown_by_operation(self):
         net = [*NET, "training.batch_size=64", "training.effective_batch_size=256"]
         times = json.loads(self.brim("plan", *net, "--times", "--json").out)["times"]
         rows = {row["op"]: row for row in times["operations"]}
         whole = sum(row["seconds"] for row in times["operations"]) + times["rest_seconds"]
         self.assertAlmostEqual(whole, times["seconds"], delta=1e-9 * times["seconds"])
-        self.assertEqual(rows["max_pool2d"]["times"], 4)  # of each micro-batch; updates are once
+        self.assertEqual(rows["max_pool2d"]["times"], 4)  # for each micro-batch; updates are timed once
         self.assertEqual({row["times"] for op, row in rows.items() if op == "adamw"}, {1})
         for row in times["operations"]:
             least = max(row["flops"] / times["flops_per_second"], row["bytes"] / times["bytes_per_second"])
@@ -212,14 +212,14 @@ class Files(Times):
         above = [row["seconds"] - row["floor_seconds"] for row in times["operations"]]
         self.assertEqual(above, sorted(above, reverse=True))
         text = self.brim("plan", *net, "--times").out
-        self.assertRegex(text, r"where a step's time goes.* GFLOP/s, as a large product here")
+        self.assertRegex(text, r"the time of a step, sorted.* GFLOP/s, the rate of a large matrix product")
         self.assertRegex(text, r"\nbesides operations .*\na step ")
 
-    def test_nothing_is_told_of_times_where_nothing_is_timed(self):
+    def test_no_times_are_shown_where_nothing_is_timed(self):
         for word in ("--no-timing", NO_TIMING):
             self.assert_error(self.brim("plan", *NET, "--times", word, status=USAGE), "nothing is to be timed here: ")
 
-    def test_a_damaged_cache_is_made_anew_and_a_damaged_file_of_the_users_is_not(self):
+    def test_a_damaged_cache_is_replaced_and_a_damaged_user_file_is_not(self):
         self.plan("training.batch_size=64")
         (kept,) = (self.folder / "cache" / "brim").iterdir()
         kept.write_text("nothing\n")
@@ -231,9 +231,9 @@ class Files(Times):
         self.assert_error(result, "mine.jsonl:2: ")
         (self.folder / "mine.jsonl").write_text('{"brim_profile": 1, "device": "another"}\n')
         result = self.brim("plan", *NET, "memory.profile=mine.jsonl", status=USAGE)
-        self.assert_error(result, "the device profile ", " is of cpu on another, 1 threads, and not of cpu on ")
+        self.assert_error(result, "the device profile ", " is for cpu on another, 1 threads, not for cpu on ")
 
-    def test_a_run_goes_on_with_its_own_copy(self):
+    def test_a_run_resumes_with_its_own_copy(self):
         self.make((64, "", 0.5))
         self.choose("run", "training.checkpoint_every_steps=1", "training.keep_checkpoints=9")
         self.choose("whole", "training.checkpoint_every_steps=1", "training.keep_checkpoints=9")
@@ -243,7 +243,7 @@ class Files(Times):
             value = (value ^ byte) * 0x100000001b3 % 2**64
         self.assertEqual(state["profile_hash"], f"{value:016x}")
         self.forget("run")
-        self.make((64, "", 99))  # the machine has got slow
+        self.make((64, "", 99))  # the machine became slow
         result = self.brim("train", "--resume", "run")
         self.assertIn("effective batch 256 = 64 x 4", result.out)
         self.assertNotIn("profile.jsonl is not what", result.err)
@@ -251,7 +251,8 @@ class Files(Times):
         self.forget("run")
         with open(self.folder / "run" / "profile.jsonl", "a") as file:
             file.write("\n")
-        self.assertIn("run/profile.jsonl is not what the run began with", self.brim("train", "--resume", "run").err)
+        self.assertIn("run/profile.jsonl differs from the profile that the run began with",
+                      self.brim("train", "--resume", "run").err)
 
     def forget(self, run):
         """As if it had been killed after its first step."""
@@ -296,7 +297,7 @@ class Frontier(Times):
         self.assertIn("fp32", {choice["precision"] for choice in plan["frontier"]["choices"]})
         self.assertIn("  precision  ", self.brim("plan", *NET, *words, "precision=auto").out)
 
-    def test_the_limit_is_a_line_between_what_fits_and_what_does_not(self):
+    def test_the_limit_is_a_line_between_fitting_and_not_fitting(self):
         self.make((256, "", 0.1))
         out = self.brim("plan", *NET, *AUTO, "memory.limit_mb=2", "memory.profile=made.jsonl", NO_TIMING).out
         table = out[out.index("by the device profile:"):].splitlines()
@@ -304,7 +305,7 @@ class Frontier(Times):
         self.assertTrue(any(row.startswith("*") for row in table[:line]))
         self.assertIn(" 256 ", table[line + 1])
 
-    def test_what_recompute_costs_in_time_is_told(self):
+    def test_the_time_of_recompute_is_reported(self):
         self.make()
         out = self.brim("plan", *NET, "training.batch_size=64", "memory.recompute=full", "memory.profile=made.jsonl",
                         NO_TIMING).out

@@ -1,4 +1,4 @@
-"""What a run leaves in its folder, how many steps it takes, and running it again."""
+"""The files of a run, its number of steps, and running it again."""
 
 import json
 import os
@@ -41,7 +41,7 @@ class Folder(Case):
             self.assertIn(name, names)
         self.assertEqual([name for name in names if name.endswith(".tmp")], [])
 
-    def test_config_is_what_brim_config_prints(self):
+    def test_config_yaml_equals_the_output_of_brim_config(self):
         self.assertEqual(self.read("run", "config.yaml"), self.brim("config", "run.dir=run", *self.overrides).out)
 
     def test_overrides_are_kept_as_typed(self):
@@ -109,7 +109,7 @@ class Folder(Case):
                 self.assertEqual(plugins[group]["hash"], f"fnv1a64:{fnv1a64(data):016x}")
                 self.assertTrue(plugins[group]["version"])
 
-    def test_one_is_not_told_as_many(self):
+    def test_one_is_singular_in_output(self):
         result = self.train("one", *SMALL, "training.steps=1", "dataset.test_count=1")
         self.assertIn(" 1 step;", result.out)
         self.assertIn("(1 sample)", result.out)
@@ -174,7 +174,7 @@ class Folder(Case):
     def test_an_existing_run_is_not_written_over(self):
         before = self.tree("run")
         result = self.train("run", *self.overrides, status=USAGE)
-        self.assert_error(result, "'run' holds a run already", "--resume run")
+        self.assert_error(result, "'run' already holds a run", "--resume run")
         self.assertEqual(self.tree("run"), before)
 
 
@@ -225,7 +225,7 @@ class Cnn(Case):
 
 
 class Arithmetic(Case):
-    """Steps, epochs, parts and partial batches."""
+    """Steps, epochs, micro-batches and partial batches."""
 
     def steps_and_records(self, *overrides):
         self.train("run", *SMALL, "observe.log_every_steps=1", *overrides)
@@ -238,7 +238,7 @@ class Arithmetic(Case):
         self.assertEqual([r["step"] for r in records if r["split"] == "test"], [4, 8])
 
     def test_every_sample_counts_once_in_an_epoch(self):
-        # With lr 0 nothing moves, so the mean over an epoch is that of the data, however it is cut.
+        # With lr 0 nothing changes, so the mean over an epoch is that of the data, however it is split.
         means = []
         for i, cut in enumerate((["training.batch_size=100"], ["training.batch_size=32"], ["training.batch_size=7"],
                                  ["training.batch_size=7", "training.gradient_accumulation_steps=4"])):
@@ -267,10 +267,10 @@ class Arithmetic(Case):
     def test_a_batch_larger_than_the_data_is_one_step(self):
         result = self.train("run", *SMALL, "dataset.train_count=10", "training.batch_size=64", "training.epochs=3")
         self.assertEqual(self.summary("run")["steps"], 3)
-        self.assertIn("effective batch 10 = 10 x 1 (64 asked for; the data have 10 training samples)", result.out)
+        self.assertIn("effective batch 10 = 10 x 1 (requested: 64; the data have 10 training samples)", result.out)
         result = self.train("cut", *SMALL, "dataset.train_count=10", "training.batch_size=4", "training.epochs=1",
                             "training.gradient_accumulation_steps=16")
-        self.assertIn("effective batch 10 = 4 x 2 + 2 (64 asked for; the data have 10 training samples)", result.out)
+        self.assertIn("effective batch 10 = 4 x 2 + 2 (requested: 64; the data have 10 training samples)", result.out)
 
     def test_host_memory_follows_the_samples_not_the_batch_size(self):
         self.train("fit", *SMALL, "training.batch_size=256", "training.steps=1")
@@ -291,7 +291,7 @@ class Arithmetic(Case):
         loss = [json.loads(self.brim("eval", name, "--json").out)["loss"] for name in ("trained", "run")]
         self.assertEqual(loss[0], loss[1])
 
-    def test_a_rate_is_told_of_steps_behind_the_first(self):
+    def test_a_rate_is_reported_after_the_first_step(self):
         self.assertRegex(self.train("one", *SMALL, "training.steps=1").out, r"done in 0:\d\d: first step after")
         self.assertRegex(self.train("two", *SMALL, "training.steps=2").out,
                          r"done in 0:\d\d: [1-9]\d* samples/s, first step after")

@@ -1,4 +1,4 @@
-"""Weights in and out: model.weights, the maps of names, and brim export."""
+"""Weights in and out: model.weights, name maps, and brim export."""
 
 import json
 import shutil
@@ -23,7 +23,8 @@ class Weights(Case):
         return tensors.read(self.folder / run / "checkpoints/last/model.safetensors")[0]
 
     def assert_begins_with_first(self, *words):
-        """A run with these words has the weights of the first run, to the bit, and finds the same on its test data."""
+        """Asserts that a run with these options has the weights of the first run, to the bit, and the same test
+        results."""
         shutil.rmtree(self.folder / "again", ignore_errors=True)
         result = self.train("again", *VIT, *STILL, *words)
         self.assertEqual(self.parameters("first"), self.parameters("again"))
@@ -47,7 +48,7 @@ class In(Weights):
         tensors.write(self.folder / "vit/model.safetensors", found, {"format": "pt"})
         for path in ("vit", "vit/model.safetensors"):
             result = self.assert_begins_with_first(f"model.weights={path}")
-            self.assertIn("by map timm_vit, recognised by its names", result.err)
+            self.assertIn("using map timm_vit, recognised by tensor names", result.err)
         record = self.json("again", "weights.json")
         self.assertEqual(record["map"], "timm_vit")
         self.assertEqual(record["tensors"], 44)
@@ -61,7 +62,7 @@ class In(Weights):
             self.assert_begins_with_first(f"model.weights={path}")
         (self.folder / "shards/model-00002-of-00002.safetensors").unlink()
         result = self.train("lacking", *VIT, "model.weights=shards", status=LOAD)
-        self.assert_error(result, "model-00002-of-00002.safetensors' is not there: file 2 of 2")
+        self.assert_error(result, "model-00002-of-00002.safetensors' is missing: file 2 of 2")
 
     def test_averages_of_the_weights_begin_with_them_too(self):
         self.assert_begins_with_first("model.weights=first", "training.ema_decay=0.5")
@@ -72,19 +73,19 @@ class In(Weights):
         tensors.write(self.folder / "wide.safetensors", wide)
         self.assert_begins_with_first("model.weights=wide.safetensors")
 
-    def test_all_that_does_not_fit_is_told_at_once_and_nothing_is_left(self):
+    def test_all_mismatches_are_reported_together_and_no_folder_is_left(self):
         result = self.train("bad", *VIT, "model.weights=first", "model.depth=5", "dataset.classes=7", status=LOAD)
-        self.assert_error(result, "24 missing: the model has them",
+        self.assert_error(result, "24 missing: in the model",
                           "blocks.{3,4}.attn.qkv.weight: [72, 24] (2 tensors)",
-                          "2 of another shape or type", "head.weight: [10, 24]; the model needs [7, 24]")
+                          "2 with another shape or type", "head.weight: [10, 24]; the model needs [7, 24]")
         self.assertFalse((self.folder / "bad").exists())
 
     def test_a_new_head_for_other_classes(self):
         words = [*VIT, "model.weights=first", "dataset.classes=7"]
         result = self.train("bad", *words, status=LOAD)
-        self.assert_error(result, "to begin with a new 'head', write model.weights_except='head.*'")
+        self.assert_error(result, "to start with a new 'head', set model.weights_except='head.*'")
         result = self.train("new", *words, *STILL, "model.weights_except=head.*")
-        self.assertIn("head.weight and head.bias keep their first values", result.err)
+        self.assertIn("head.weight and head.bias keep their initial values", result.err)
         first, new = self.parameters("first"), self.parameters("new")
         self.assertEqual({name for name in first if first[name] != new[name]}, {"head.weight", "head.bias"})
         self.assertEqual(self.json("new", "weights.json")["kept"], ["head.weight", "head.bias"])
@@ -108,14 +109,14 @@ class In(Weights):
 
     def test_plan_compares_names_and_shapes(self):
         self.assertRegex(self.brim("plan", *VIT, "model.weights=first").out,
-                         r"weights: 44 tensors, .*, from 'first'; names and shapes are the model's")
+                         r"weights: 44 tensors, .*, from 'first'; names and shapes match the model")
         plan = json.loads(self.brim("plan", *VIT, "model.weights=first", "--json").out)
         self.assertEqual(plan["weights"]["tensors"], 44)
         self.brim("plan", *VIT, "model.weights=first", "model.width=48", status=LOAD)
 
     def test_wrong_words(self):
-        for words, part in ((["model.weights_map=timm"], "there is no map of weights 'timm'"),
-                            (["model.weights_except=haed.*"], "'haed.*' is the name of no parameter")):
+        for words, part in ((["model.weights_map=timm"], "no map of weights 'timm'"),
+                            (["model.weights_except=haed.*"], "'haed.*' matches no parameter")):
             self.assert_error(self.brim("plan", *VIT, "model.weights=first", *words, status=USAGE), part)
         self.assert_error(self.brim("plan", *VIT, "model.weights=nowhere", status=LOAD), "cannot open 'nowhere'")
 
@@ -127,7 +128,7 @@ class In(Weights):
 class Map(Weights):
     TEXT = "rules:\n  - {from: 'body.**', to: 'blocks.**'}\n  - {from: 'top.*', to: 'head.*', transpose: true}\n"
 
-    def test_a_map_of_ones_own(self):
+    def test_a_users_map(self):
         (self.folder / "own.yaml").write_text(self.TEXT)
         self.export("--format", "own.yaml", "-o", "own.safetensors")
         found, _ = tensors.read(self.folder / "own.safetensors")
@@ -150,7 +151,7 @@ class Map(Weights):
 
 
 class Resumed(Weights):
-    """A checkpoint has all parameters, so the weights are needed until there is one."""
+    """A checkpoint has all parameters, so the weights file is needed only until the first one."""
 
     def setUp(self):
         super().setUp()
@@ -159,13 +160,13 @@ class Resumed(Weights):
                    "training.checkpoint_every_steps=2")
 
     def stop_after(self, step):
-        """As if the run had been killed then."""
+        """As if the run had been killed at that point."""
         shutil.copytree(self.folder / "whole", self.folder / "run", symlinks=True)
         (self.folder / "run/summary.json").unlink()
         for later in [number for number in self.steps("run") if number > step]:
             shutil.rmtree(self.checkpoint("run", later))
 
-    def test_goes_on_without_the_weights(self):
+    def test_resumes_without_the_weights(self):
         self.stop_after(2)
         (self.folder / "begin.safetensors").unlink()
         self.brim("train", "--resume", "run")
@@ -176,7 +177,7 @@ class Resumed(Weights):
         self.brim("train", "--resume", "run")
         self.assert_same_checkpoint("whole", "run", 4)
 
-    def test_not_with_others(self):
+    def test_other_weights_are_refused(self):
         self.stop_after(0)
         self.train("other", *VIT, "training.epochs=1", "seed=9")
         self.brim("export", "other", "-o", "begin.safetensors", "--force")
@@ -223,19 +224,19 @@ class Out(Weights):
         self.export()
         before = (self.folder / "model.safetensors").read_bytes()
         self.assert_error(self.export("--dtype", "bf16", status=USAGE),
-                          "'model.safetensors' is there already", "--force")
+                          "'model.safetensors' exists already", "--force")
         self.assertEqual((self.folder / "model.safetensors").read_bytes(), before)
         self.export("--dtype", "bf16", "--force")
         self.assertLess(len((self.folder / "model.safetensors").read_bytes()), len(before))
         self.assertEqual([path.name for path in self.folder.glob(".*.tmp")], [])
 
     def test_wrong_words(self):
-        for words, part in ((["--format", "hf"], "not those of a network that has the format 'hf'"),
+        for words, part in ((["--format", "hf"], "do not match any network that has the format 'hf'"),
                             (["--format", "tim"], "available: brim hf timm torchvision"),
                             (["--dtype", "fp64"], "--dtype is fp32, bf16 or fp16, not 'fp64'"),
                             (["-o", "a.bin"], "must end in .safetensors"),
                             (["-o", "vit/"], "in a folder of yours: -o vit/model.safetensors"),
-                            (["--format", "peft", "-o", "a.safetensors"], "PEFT's files are in a folder"),
+                            (["--format", "peft", "-o", "a.safetensors"], "--format peft writes a folder"),
                             (["second"], "brim export takes one run")):
             self.assert_error(self.export(*words, status=USAGE), part)
         self.assert_error(self.brim("export", status=USAGE), "brim export needs the folder of a run")

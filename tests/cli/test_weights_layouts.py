@@ -1,5 +1,5 @@
-"""Weights in the layouts that people have on disk: torchvision's ResNet, CLIP and GPT-2 of Hugging Face. The files are
-made here, with the names and shapes of the real ones."""
+"""Weights in the layouts of published models: torchvision's ResNet, and Hugging Face's CLIP and GPT-2. The files are
+generated here, with the real names and shapes."""
 
 import random
 
@@ -18,7 +18,7 @@ TRANSPOSED = ("c_attn.weight", "c_proj.weight", "c_fc.weight")
 
 
 def made(shape, seed):
-    """A tensor of random numbers that fp32 holds exactly."""
+    """A tensor of random numbers that fp32 represents exactly."""
     count = 1
     for dim in shape:
         count *= dim
@@ -27,7 +27,7 @@ def made(shape, seed):
 
 
 def make_gpt2(layers=2, width=8, context=16, vocabulary=256):
-    """What huggingface.co/gpt2 has in model.safetensors, smaller."""
+    """The tensors of model.safetensors of huggingface.co/gpt2, in a smaller size."""
     shapes = {"wte.weight": (vocabulary, width), "wpe.weight": (context, width), "ln_f.weight": (width,),
               "ln_f.bias": (width,)}
     for i in range(layers):
@@ -62,10 +62,10 @@ class Layouts(Case):
             out[name + "num_batches_tracked"] = ("I64", [], [4])
         tensors.write(self.folder / "resnet.safetensors", out, {"format": "pt"})
         result = self.train("again", *RESNET, *STILL, "model.weights=resnet.safetensors")
-        self.assertIn("by map torchvision_resnet, recognised by its names, without 20 that", result.err)
+        self.assertIn("using map torchvision_resnet, recognised by tensor names, ignoring 20 that", result.err)
         again = self.parameters("again")
         for name, values in self.parameters("first").items():
-            if "running" not in name:  # averages move in a step
+            if "running" not in name:  # averages change during a step
                 self.assertEqual(again[name], values)
 
     def test_clip_of_hugging_face_with_its_text_tower(self):
@@ -80,9 +80,10 @@ class Layouts(Case):
         out["vision_model.embeddings.position_ids"] = ("I64", [1, 17], range(17))
         tensors.write_shards(self.folder / "clip", out)
         result = self.brim("plan", *CLIP, "model.weights=clip", status=LOAD)
-        self.assert_error(result, "to begin with a new 'head', write model.weights_except='head.*'")
+        self.assert_error(result, "to start with a new 'head', set model.weights_except='head.*'")
         result = self.train("again", *CLIP, *STILL, "model.weights=clip", "model.weights_except=head.*")
-        self.assertIn("by map hf_clip, recognised by its names, without 4 that the model has no use for", result.err)
+        self.assertIn("using map hf_clip, recognised by tensor names, ignoring 4 that the model does not use",
+                      result.err)
         again = self.parameters("again")
         for name, values in self.parameters("first").items():
             if not name.startswith("head."):
@@ -98,7 +99,7 @@ class Layouts(Case):
             tensors.write(self.folder / "gpt2/model.safetensors", file, {"format": "pt"})
             run = f"run{int(tied)}"
             result = self.train(run, *GPT2, *STILL, "model.weights=gpt2")
-            self.assertIn("by map hf_gpt2, recognised by its names, without 4 that the model has no use for",
+            self.assertIn("using map hf_gpt2, recognised by tensor names, ignoring 4 that the model does not use",
                           result.err)
             own = self.parameters(run)
             out = self.exported(run, "hf")
@@ -123,7 +124,7 @@ class Layouts(Case):
         found["lm_head.weight"] = made((256, 8), "another")
         tensors.write(self.folder / "gpt2.safetensors", found)
         result = self.train("run", *GPT2, "model.weights=gpt2.safetensors", status=LOAD)
-        self.assert_error(result, "'lm_head.weight' has other values than 'wte.weight'")
+        self.assert_error(result, "'lm_head.weight' and 'wte.weight' have different values")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""model=lora and model=linear_probe: around a frozen backbone, with checkpoints of what is trained alone."""
+"""model=lora and model=linear_probe: a frozen backbone, and checkpoints with only the trained parameters."""
 
 import json
 import os
@@ -19,17 +19,17 @@ PROBE = ["model=linear_probe", *BACKBONE, *DATA]
 
 
 def without_threads(words):
-    """For the reference backend, which has none."""
+    """For the reference backend, which has no threads."""
     return [word for word in words if word != "backend.threads=1"]
 
 
 class Choosing(Case):
-    def test_a_wrapper_without_a_backbone_says_what_to_write(self):
+    def test_a_wrapper_without_a_backbone_is_refused_with_the_fix(self):
         (self.folder / "configs" / "model").mkdir(parents=True)
         (self.folder / "configs" / "model" / "bare.yaml").write_text("id: lora\n")
         self.assert_error(self.brim("config", "--config-path", "configs", "model=bare", "dataset=synthetic",
                                     status=USAGE),
-                          "model=lora is around another model", "write backbone=OPTION", "available: ", "vit")
+                          "model=lora wraps another model", "write backbone=OPTION", "available: ", "vit")
 
     def test_unless_another_is_chosen_it_is_clip(self):
         for model in ("lora", "linear_probe"):
@@ -40,19 +40,19 @@ class Choosing(Case):
                       self.brim("train", *LORA, "training.steps=1", "run.dir=random").err)
         self.assertNotIn("random weights", self.brim("train", *MODEL, *DATA, "training.steps=1", "run.dir=plain").err)
 
-    def test_a_backbone_without_a_wrapper_is_refused_with_what_to_write(self):
+    def test_a_backbone_without_a_wrapper_is_refused_with_the_fix(self):
         result = self.brim("plan", *MODEL, *DATA, "backbone=mlp", status=USAGE)
-        self.assert_error(result, "backbone=mlp means nothing to model=vit", "model=linear_probe or model=lora",
+        self.assert_error(result, "backbone=mlp has no effect: model=vit", "model=linear_probe or model=lora",
                           "model=mlp, and no backbone")
 
-    def test_wrappers_are_no_backbones(self):
+    def test_wrappers_cannot_be_backbones(self):
         self.assert_error(self.brim("config", "model=lora", "backbone=linear_probe", "dataset=synthetic", status=USAGE),
-                          "backbone=linear_probe: it is around another model itself")
+                          "backbone=linear_probe: this model itself wraps another one")
 
-    def test_targets_that_no_layer_has_are_told_with_the_layers(self):
+    def test_unknown_targets_are_reported_with_the_layers(self):
         result = self.brim("plan", *LORA, "model.lora_targets=[query,value]", status=USAGE)
-        self.assert_error(result, "none of its linear layers is called query, value", "blocks.*.attn.qkv",
-                          "blocks.*.mlp.fc2")
+        self.assert_error(result, "no linear layer's name is or ends in a target (targets: query, value)",
+                          "blocks.*.attn.qkv", "blocks.*.mlp.fc2")
         self.assertNotIn("head", result.err)
 
     def test_a_resolved_configuration_loads_again(self):
@@ -66,10 +66,10 @@ class Plans(Case):
     def plan(self, *words):
         return json.loads(self.brim("plan", *words, "--json", "--no-timing").out)
 
-    def test_only_what_is_trained_has_gradients_and_states(self):
+    def test_only_trained_parameters_have_gradients_and_states(self):
         plan = self.plan(*LORA, "model.lora_r=2")
         plan = plan.get("plan", plan)
-        # of each block: 2 * 12 down, 12 * 2 up; the head 12 * 10 + 10
+        # of each block: 2 * 12 down, 12 * 2 up; the head: 12 * 10 + 10
         self.assertEqual(plan["trained_parameters"], 2 * 48 + 130)
         whole = self.plan(*MODEL, *DATA)
         whole = whole.get("plan", whole)
@@ -82,17 +82,17 @@ class Plans(Case):
         wide, small = wide.get("plan", wide), small.get("plan", small)
         self.assertLess(small["frozen_bytes"], 0.7 * wide["frozen_bytes"])
 
-    def test_a_probe_is_planned_with_what_computing_features_takes(self):
+    def test_a_probes_plan_counts_computing_features(self):
         self.assertIn("features: computed once", self.brim("plan", *PROBE, "--no-timing").out)
         self.assertFalse((self.folder / "cache/brim/features").exists(), "a plan computes nothing")
 
-    def test_a_probe_is_planned_with_its_backbones_weights(self):
+    def test_a_probes_plan_counts_its_backbones_weights(self):
         self.train("before", *MODEL, *DATA, "training.steps=1")
         plan = ["plan", *PROBE, "--no-timing", "model.weights=before"]
-        # Two blocks of 12 tensors, patches, positions, class token and norm; the head stays behind.
+        # Two blocks of 12 tensors, patches, positions, class token and norm; the head is left out.
         self.assertIn("weights: 30 tensors", self.brim(*plan).out)
-        self.assertIn("without 2 that the model has no use for", self.brim(*plan).out)
-        self.assert_error(self.brim(*plan, "backbone.width=24", status=LOAD), "the weights in 'before' are not those",
+        self.assertIn("ignoring 2 that the model does not use", self.brim(*plan).out)
+        self.assert_error(self.brim(*plan, "backbone.width=24", status=LOAD), "the weights in 'before' do not match",
                           "patch_embed.proj.bias: [12]; the model needs [24]")
 
     def test_a_probe_is_planned_where_no_features_are_there_to_be_timed(self):
@@ -106,7 +106,7 @@ class Checkpoints(Case):
     def names(self, *path):
         return set(tensors.read(self.folder.joinpath(*path))[0])
 
-    def test_hold_what_is_trained_alone(self):
+    def test_hold_only_trained_parameters(self):
         self.train("run", *LORA, "training.steps=4")
         names = self.names("run", "checkpoints", "last", "model.safetensors")
         self.assertEqual(names, {f"blocks.{i}.attn.qkv.q.lora_{part}.weight" for i in (0, 1) for part in "AB"} |
@@ -157,13 +157,13 @@ class Checkpoints(Case):
         self.train("b", *MODEL, *DATA, "training.steps=3")
         for name, words in (("lora", LORA), ("probe", PROBE)):
             self.train(name, *words, "model.weights=a", "training.steps=4")
-            told = self.summary(name)["test_loss"]
-            self.assertEqual(json.loads(self.brim("eval", name, "--json").out)["loss"], told)
+            reported = self.summary(name)["test_loss"]
+            self.assertEqual(json.loads(self.brim("eval", name, "--json").out)["loss"], reported)
             self.assert_error(self.brim("eval", name, "model.weights=b", status=LOAD), "other weights")
 
 
 class Moved(Case):
-    """What was frozen is no part of a checkpoint, and may lie elsewhere by now."""
+    """Frozen weights are not part of a checkpoint, and their file may have moved."""
 
     def setUp(self):
         super().setUp()
@@ -176,7 +176,7 @@ class Moved(Case):
         self.brim("export", "run", "--merge", "-o", "before.safetensors")
         (self.folder / "a.safetensors").rename(self.folder / "c.safetensors")
 
-    def test_merging_is_told_where_they_are(self):
+    def test_merging_reports_where_they_are(self):
         for command in (["export", "run", "--merge", "-o", "after.safetensors"], ["eval", "run"]):
             self.assert_error(self.brim(*command, status=LOAD), "a.safetensors", "the backbone's frozen weights",
                               "say where it is now: model.weights=PATH")
@@ -188,14 +188,14 @@ class Moved(Case):
         self.assertEqual((self.folder / "after.safetensors").read_bytes(),
                          (self.folder / "before.safetensors").read_bytes())
 
-    def test_a_run_goes_on_with_them(self):
+    def test_a_run_resumes_with_them(self):
         shutil.copytree(self.folder / "run", self.folder / "cut", symlinks=True)
         (self.folder / "cut" / "summary.json").unlink()
         shutil.rmtree(self.checkpoint("cut", 8))
         self.assert_error(self.brim("train", "--resume", "cut", status=LOAD), "say where it is now: model.weights=PATH")
         self.assert_error(self.brim("train", "--resume", "cut", "model.weights=b.safetensors", status=LOAD),
                           "other weights", "model.weights=PATH")
-        self.assert_error(self.brim("train", "--resume", "cut", "seed=2", status=USAGE), "'seed=2' has no place",
+        self.assert_error(self.brim("train", "--resume", "cut", "seed=2", status=USAGE), "'seed=2' cannot be set",
                           "model.weights=PATH and dataset.path=PATH")
         self.brim("train", "--resume", "cut", "model.weights=c.safetensors")
         self.assert_same_checkpoint("run", "cut", 8)
@@ -207,7 +207,7 @@ class Features(Case):
 
     def test_are_computed_once(self):
         first = self.train("a", *PROBE, "training.steps=6")
-        self.assertIn("features: computing those of 320 samples", first.err)
+        self.assertIn("features: computing them once for 320 samples", first.err)
         second = self.train("b", *PROBE, "training.steps=6", "optimizer.lr=0.1")
         self.assertIn("features: taken from", second.err)
         self.assertEqual(len(self.kept()), 1)
@@ -257,7 +257,7 @@ class Features(Case):
         self.assertEqual(len(self.kept()), count)
 
     def test_a_plan_does_without_them(self):
-        """Which are not there yet, though loading them would be timed."""
+        """The features do not exist yet, so that loading them cannot be timed."""
         words = [w for w in PROBE if w != "memory.timing=false"]
         plan = self.brim("plan", *words)
         self.assertIn("features: computed once, before training", plan.out)
@@ -345,18 +345,18 @@ class Exports(Case):
         self.brim(*peft, "adapter")
         self.assertEqual(self.tree("adapter"), {**whole, "notes": b"mine"})
 
-    def test_what_cannot_be_exported_so_is_told(self):
+    def test_formats_that_do_not_fit_are_reported(self):
         self.train("plain", *MODEL, *DATA, "training.steps=1")
-        self.assert_error(self.brim("export", "plain", "--merge", status=USAGE), "model=vit is not around another")
+        self.assert_error(self.brim("export", "plain", "--merge", status=USAGE), "model=vit does not wrap another")
         self.train("probe", *PROBE, "training.steps=1")
-        self.assert_error(self.brim("export", "probe", "--format", "peft", status=USAGE), "no changes of low rank")
+        self.assert_error(self.brim("export", "probe", "--format", "peft", status=USAGE), "no low-rank changes")
         self.train("two", *LORA, "model.lora_targets=['attn.qkv:q','attn.qkv:v']", "training.steps=1")
         self.assert_error(self.brim("export", "two", "--format", "peft", status=USAGE),
                           "--merge writes the whole model")
 
 
 class SeveralRanks(Ranks):
-    def test_two_ranks_train_what_one_does(self):
+    def test_two_ranks_train_as_one_does(self):
         for name, words in (("lora", LORA), ("probe", PROBE)):
             words = [*without_threads(words), "backend=reference", "training.steps=6", "observe.log_every_steps=1"]
             self.train(f"{name}1", *words)

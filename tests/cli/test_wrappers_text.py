@@ -1,5 +1,4 @@
-"""model=lora around a language model: backbone=gpt2, whose head stays as it is, so that the changes alone are
-trained."""
+"""model=lora around a language model: backbone=gpt2 keeps its head, so that only the adapters are trained."""
 
 import json
 import shutil
@@ -49,7 +48,7 @@ class Training(Language):
         self.assertTrue(self.generated("run").startswith("the memory"))
         self.assertNotEqual(self.generated("run"), self.generated("before"))
 
-    def test_a_plan_is_what_is_used_and_has_no_more_states(self):
+    def test_a_plan_has_states_of_adapters_only(self):
         for store in ("fp32", "bf16"):
             words = [*LORA, *DATA, f"backbone.store={store}"]
             plan = json.loads(self.brim("plan", *words, "--json", "--no-timing").out)
@@ -74,7 +73,7 @@ class Training(Language):
             self.assert_same_checkpoint(f"{name}-whole", f"{name}-cut", 12)
 
     def test_files_of_tokens_with_a_large_vocabulary(self):
-        """Then the loss holds the product with the frozen embedding."""
+        """Then the loss contains the product with the frozen embedding."""
         (self.folder / "data").mkdir()
         (self.folder / "data/x_train.bin").write_bytes(token_file([7 * i % 5000 for i in range(600)]))
         words = ["dataset=tokens", "dataset.path=data", "dataset.vocabulary=5000", *COMMON, "memory.recompute=blocks"]
@@ -98,19 +97,20 @@ class Training(Language):
             self.assertLess(abs(predicted - taken), max(0.05 * taken, 8 << 20), (predicted, taken))
         self.assertIn("the largest frozen weight while it is placed", self.brim("plan", *words, "--no-timing").out)
 
-    def test_weights_of_hugging_face_are_the_backbones(self):
+    def test_weights_of_hugging_face_load_into_the_backbone(self):
         tensors.write(self.folder / "gpt2/model.safetensors", make_gpt2(width=16), {"format": "pt"})
         result = self.train("run", *LORA, *DATA, *STILL, "model.weights=gpt2")
-        self.assertIn("by map hf_gpt2, recognised by its names", result.err)
+        self.assertIn("using map hf_gpt2, recognised by tensor names", result.err)
         self.train("plain", *MODEL, *DATA, *STILL, "model.weights=gpt2")
         self.assertAlmostEqual(self.summary("run")["test_loss"], self.summary("plain")["test_loss"], places=6)
 
-    def test_what_is_wrong_is_told_of_the_backbone(self):
+    def test_errors_name_the_backbone(self):
         cases = [(["model=linear_probe", *BACKBONE], "samples of dataset 'text' are tokens",
                   "model=lora trains changes"),
-                 ([*LORA, "dataset.context=17"], "only 16 places have an embedding", "its keys are backbone.*"),
+                 ([*LORA, "dataset.context=17"], "only 16 positions have an embedding", "its keys are backbone.*"),
                  (["model=lora"], "clip_vit: samples must be images", "backbone=OPTION chooses another"),
-                 ([*LORA, "model.lora_targets=[lm_head]"], "none of its linear layers is called lm_head",
+                 ([*LORA, "model.lora_targets=[lm_head]"],
+                  "no linear layer's name is or ends in a target (targets: lm_head)",
                   "h.*.mlp.c_proj")]
         for words, *texts in cases:
             with self.subTest(texts[0]):
@@ -153,8 +153,7 @@ class Exports(Language):
             self.assertEqual(found[f"base_model.model.{name}"], value)
 
     def test_changes_in_peft_are_those_of_the_merged_weights(self):
-        """What PEFT makes of its files: (B A) times alpha / r, transposed by fan_in_fan_out, is added to the
-        weights."""
+        """PEFT adds (B A) times alpha / r, transposed because of fan_in_fan_out, to the weights."""
         self.brim("export", "run", "--format", "peft", "-o", "adapter")
         self.brim("export", "run", "--merge", "--format", "hf", "-o", "merged.safetensors")
         found = tensors.read(self.folder / "adapter/adapter_model.safetensors")[0]

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# What TAB offers. Usage: test_completion.sh COMPLETIONS BRIM
+# Tests TAB completion. Usage: test_completion.sh COMPLETIONS BRIM
 set -u
 source "$1"
 brim=$2
 failed=0 passed=0
 
-# Calls the completion as bash does for the line; the offers are left in COMPREPLY.
+# Calls the completion as bash does for the line; the candidates are left in COMPREPLY.
 offers() {
   COMP_LINE="$brim $1"
   COMP_POINT=${#COMP_LINE}
@@ -97,7 +97,7 @@ exactly "train -m model=mlp,cn" mlp,cnn
 exactly "train model=mlp,cn"
 exactly "plugins model/m" model/mental_state model/mlp
 
-# whatever the schema has is offered
+# everything in the schema is offered
 count=0
 while read -r key; do
   offers "train $key"

@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""What Hydra makes of the cases of cases.txt, over the configurations in tree/: golden.txt, which a test without Hydra
-compares with brim. And what OmegaConf makes of interpolations: interpolation_golden.txt.
+"""Hydra's results for the cases of cases.txt, over the configurations in tree/: golden.txt, which a test without Hydra
+compares with brim; and OmegaConf's results for interpolations: interpolation_golden.txt.
 
-    compare.py              compares the golden files with the Hydra that is installed; says so if there is none
-    compare.py --write      makes them anew
+    compare.py              compares the golden files with the installed Hydra; says so if there is none
+    compare.py --write      makes them again
 
-A line of golden.txt is "PATH TYPE VALUE" (TYPE: int float str bool null, and list or map for an empty one), below a
-line "== case". "!! error" stands for every error of Hydra's: the texts are brim's own.
-"""
+A line of golden.txt is "PATH TYPE VALUE" (TYPE: int float str bool null, and list or map for an empty one), after a
+line "== case". "!! error" stands for every error of Hydra: brim has its own texts."""
 import os
 import sys
 
@@ -52,13 +51,13 @@ def compositions():
             out.append("== " + case)
             try:
                 flatten("", compose(case.split(" | ")), out)
-            except Exception:  # whatever it is: that it is one is what counts
+            except Exception:  # any error counts
                 out.append("!! error")
     return "\n".join(out) + "\n"
 
 
 def interpolations():
-    """Each line of interpolations.txt is a YAML map; the values of its keys are what counts."""
+    """Each line of interpolations.txt is a YAML map; the values of its keys are compared."""
     from omegaconf import OmegaConf
     out = []
     for case in lines_of("interpolations.txt"):

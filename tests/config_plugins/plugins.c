@@ -1,4 +1,4 @@
-/* Plugins that do nothing and are only configured: their tables hold every type of parameter. */
+/* Plugins that only have a configuration and do nothing: their tables contain every type of parameter. */
 #include "brim/brim.h"
 
 typedef struct cnn_params {
@@ -72,7 +72,7 @@ typedef struct second_params {
 static const brim_param second_table[] = {BRIM_PARAM(I64, second_params, weight, "2", "[0,64]", "how much it weighs"),
                                           BRIM_PARAMS_END};
 
-/* ---- functions that are never called: the loader wants them there ---- */
+/* ---- functions that are never called, but that the loader requires ---- */
 
 static brim_status build(const void *self, brim_graph *g)
 {
@@ -176,7 +176,7 @@ PLUGIN(made, BRIM_DATASET, dataset_ops, made_params, made_table);
 PLUGIN(cpu, BRIM_BACKEND, backend_ops, cpu_params, cpu_table);
 PLUGIN(first, BRIM_POLICY, policy_ops, first_params, first_table);
 PLUGIN(second, BRIM_POLICY, policy_ops, second_params, second_table);
-/* What stands in the list where nobody says anything. */
+/* The list's default. */
 static const brim_plugin auto_plan = {.size = sizeof(brim_plugin),
                                       .kind = BRIM_POLICY,
                                       .id = "auto_plan",

@@ -50,7 +50,7 @@ static brim_tensor *one_by_one(brim_graph *g, const char *name, brim_tensor *x)
   return brim_conv2d(g, name, x, 16, (brim_conv2d_options){.kernel = {1, 1}});
 }
 
-/* Behind a gelu or silu is another linear, maybe with dropout before it. */
+/* After a gelu or silu comes another linear, maybe with dropout before it. */
 static brim_tensor *activated_layers(brim_graph *g, brim_tensor *x)
 {
   x = brim_gelu(g, brim_linear(g, "act1", x, 37), BRIM_GELU_EXACT);
@@ -63,7 +63,7 @@ static brim_tensor *activated_layers(brim_graph *g, brim_tensor *x)
   return brim_tanh(g, brim_linear(g, "act6", x, 21));
 }
 
-/* A weight that three layers use, and slices of it: a gradient each, which are added up once a step. */
+/* A weight that three layers use, and slices of it: each use has a gradient, and they are summed once a step. */
 static brim_tensor *tied_layers(brim_graph *g, brim_tensor *x)
 {
   brim_tensor *weight = brim_parameter_new(g, "tied", 2, (int64_t[]){21, 21}, (brim_init){BRIM_INIT_UNIFORM, 0.2});

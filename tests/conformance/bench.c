@@ -1,4 +1,4 @@
-/* The test bench: numbers, building, memory, and running node by node as core/exec does. */
+/* The test bench: numbers, building, memory, and running node by node like core/exec. */
 #include "conformance/bench.h"
 
 #include <math.h>
@@ -66,11 +66,12 @@ typedef struct drawn {
   uint64_t count;
 } drawn;
 
-/* What has been drawn for sources of one seed. The benches of a case, for each backend and each piece of its batch, and
- * the checks of sources ask for the same numbers again: without this, drawing them takes most of a test's time. */
+/* Random numbers drawn for the sources of one seed. The benches of a case, for each backend and each piece of its
+ * batch, and the checks of sources need the same numbers: without this cache, drawing them takes most of a test's
+ * time. */
 static struct {
   uint64_t seed;
-  uint32_t streams; /* how many there is room for */
+  uint32_t streams; /* capacity */
   drawn *of_stream;
 } drawn_before;
 
@@ -117,7 +118,7 @@ static bool is_variance(const brim_graph *g, const brim_tensor *t)
   return false;
 }
 
-/* Is it what the backward pass sends on from, and so must begin as zeros? */
+/* True if the backward pass adds to it and then passes it on, so it must start at zero. */
 static bool is_sent_on(const brim_graph *g, const brim_tensor *t)
 {
   for (size_t i = 0; i < g->further_count; i++)
@@ -125,22 +126,22 @@ static bool is_sent_on(const brim_graph *g, const brim_tensor *t)
   return false;
 }
 
-/* What the numbers of a source are made of, found once for all of them. */
+/* The properties of a source's numbers, determined once for all of them. */
 typedef struct source {
   const brim_tensor *tensor;
   bool is_variance;
-  bool is_zero; /* a gradient that begins so */
+  bool is_zero; /* a gradient that starts at zero */
   double bound;
   const uint32_t *drawn; /* by element */
 } source;
 
-/* A code that an optimizer keeps in place of a number. */
+/* True for a code that an optimizer stores instead of a number. */
 static bool is_code(const brim_tensor *t)
 {
   return t->dtype == BRIM_DTYPE_U8 && t->role == BRIM_ROLE_OPTIMIZER;
 }
 
-/* A source whose elements below `end` are asked for. Of indices and codes nothing is drawn. */
+/* A source whose elements below `end` are needed. Indices and codes are not drawn. */
 static source source_of(const bench *b, const brim_tensor *t, uint64_t end)
 {
   source s = {.tensor = t, .bound = 1};
@@ -152,7 +153,7 @@ static source source_of(const bench *b, const brim_tensor *t, uint64_t end)
   return s;
 }
 
-/* Element `index` of a source, as a float unless said otherwise. */
+/* Element `index` of a source, a float unless stated otherwise. */
 static double value_at(const bench *b, const source *s, uint64_t index, enum bench_values values)
 {
   switch (values) {
@@ -185,7 +186,7 @@ static double source_value(const bench *b, const source *s, uint64_t index)
 
 /* ---- rows ---- */
 
-/* Does the row's name begin with one of the prefixes? NULL: yes. */
+/* True if the row's name begins with one of the prefixes, or for NULL. */
 static bool is_wanted(const bench_row *row, const char *prefixes)
 {
   for (const char *prefix = prefixes; prefix && *prefix; prefix += strspn(prefix, ",")) {
@@ -196,7 +197,7 @@ static bool is_wanted(const bench_row *row, const char *prefixes)
   return !prefixes;
 }
 
-/* Of every `count` rows the one at `place`; a shard that is not written so has none. */
+/* True for one row in every `count`, the one at `place`; false if the shard is malformed. */
 static bool is_in_shard(const bench_row *const *at, const char *shard)
 {
   if (!shard) return true;
@@ -224,8 +225,8 @@ brim_tensor *bench_input(bench *b, const brim_shape *shape, const char *name)
 brim_tensor *bench_input4(bench *b, int64_t c, int64_t h, int64_t w)
 {
   char name[32];
-  if (!(b->o.context & BEHIND_CONV)) return bench_input(b, &(brim_shape){4, {b->o.batch, c, h, w}}, "x");
-  snprintf(name, sizeof name, "behind%u", b->behind++);
+  if (!(b->o.context & AFTER_CONV)) return bench_input(b, &(brim_shape){4, {b->o.batch, c, h, w}}, "x");
+  snprintf(name, sizeof name, "before%u", b->convs_before++);
   brim_tensor *x = bench_input(b, &(brim_shape){4, {b->o.batch, bench_pick_channels(b), h, w}}, "x");
   return brim_conv2d(b->g, name, x, c, (brim_conv2d_options){.kernel = {1, 1}});
 }
@@ -233,8 +234,8 @@ brim_tensor *bench_input4(bench *b, int64_t c, int64_t h, int64_t w)
 brim_tensor *bench_input2(bench *b, int64_t f)
 {
   char name[32];
-  if (!(b->o.context & BEHIND_CONV)) return bench_input(b, &(brim_shape){2, {b->o.batch, f}}, "x");
-  snprintf(name, sizeof name, "behind%u", b->behind++);
+  if (!(b->o.context & AFTER_CONV)) return bench_input(b, &(brim_shape){2, {b->o.batch, f}}, "x");
+  snprintf(name, sizeof name, "before%u", b->convs_before++);
   brim_tensor *x = bench_input(b, &(brim_shape){2, {b->o.batch, bench_pick_channels(b)}}, "x");
   return brim_linear(b->g, name, x, f);
 }
@@ -259,7 +260,7 @@ brim_tensor *bench_labels(bench *b, int64_t classes)
   return b->g->label;
 }
 
-/* What the context puts behind the operation. */
+/* Puts the context's operation after the tested one. */
 static brim_tensor *put_context(bench *b, brim_tensor *y)
 {
   const int32_t rank = brim_shape_of(y).rank;
@@ -326,7 +327,7 @@ static bool is_written(const bench *b, const brim_tensor *t)
   return false;
 }
 
-/* Bytes set to 0xFF are NaN in every type of real number; what no kernel writes shows up. */
+/* Bytes of 0xFF are NaN in every real type, so values that no kernel writes are detected. */
 static void *allocate(const bench *b, uint64_t bytes)
 {
   void *p = NULL;
@@ -337,7 +338,7 @@ static void *allocate(const bench *b, uint64_t bytes)
   return p;
 }
 
-/* Its twin where kernels see it, of the same size with the canary. */
+/* A twin of the same size in memory that kernels can access, with the canary. */
 static void *allocate_twin(const bench *b, void *host, uint64_t bytes)
 {
   const backend *on = b->o.backend;
@@ -357,10 +358,10 @@ static void check_canary(const bench *b, const void *memory, uint64_t bytes, con
 {
   for (size_t i = 0; i < CANARY_BYTES; i++)
     if (((const unsigned char *)memory)[bytes + i] != CANARY)
-      fail_msg("%s on %s: wrote behind the end of %s", b->o.row->name, b->o.backend->name, what);
+      fail_msg("%s on %s: wrote past the end of %s", b->o.row->name, b->o.backend->name, what);
 }
 
-/* A float's upper half, rounded to the nearest; of two, to the even one. */
+/* The upper half of a float, rounded to nearest even. */
 static uint16_t to_bf16(float value)
 {
   uint32_t bits;
@@ -377,8 +378,8 @@ static float from_bf16(uint16_t half)
   return value;
 }
 
-/* IEEE 754's binary16, from what the numbers are: m * 2^(e - 11) with m below 2^11. Subnormal numbers have the least
- * exponent, so the bits go on from them. */
+/* IEEE 754's binary16, computed from the value: m * 2^(e - 11) with m below 2^11. Subnormal numbers have the least
+ * exponent, so the bits continue from them. */
 static uint16_t to_f16(double value)
 {
   const uint16_t sign = signbit(value) ? 0x8000 : 0;
@@ -452,7 +453,7 @@ static uint64_t below_of(const bench *b, const brim_tensor *t)
   return (uint64_t)(t == b->g->label ? b->g->classes : b->o.below);
 }
 
-/* Indices are spread over their range; numbers of samples continue where the micro-batch before ended. */
+/* Indices are spread over their range; numbers of samples continue where the previous micro-batch ended. */
 static void fill_source(const bench *b, const brim_tensor *t, void *memory)
 {
   const uint64_t count = (uint64_t)brim_shape_count(&t->shape);
@@ -464,13 +465,14 @@ static void fill_source(const bench *b, const brim_tensor *t, void *memory)
       store(memory, t->dtype, i, (double)((first + i) * 7919 % below_of(b, t)));
     else if (is_code(t))
       store(memory, t->dtype, i, (double)(i * 7919 % 256));
-    else if (t == b->seed && b->o.activations) /* which has no cast before it */
+    else if (t == b->seed && b->o.activations) /* it has no cast before it */
       store(memory, t->dtype, i, rounded_to(b->o.activations, source_value(b, &from, first + i)));
     else
       store(memory, t->dtype, i, source_value(b, &from, first + i));
 }
 
-/* Each tensor's random numbers: by its id; in a model by its place among the sources, which fusion leaves alone. */
+/* Chooses each tensor's random numbers: by its id; in a model by its place among the sources, which fusion does not
+ * change. */
 static void number_streams(bench *b)
 {
   uint32_t sources = 0;
@@ -560,7 +562,7 @@ static void release(bench *b)
     if (p->state[i] && p->kernel[i]->release) p->kernel[i]->release(b->o.backend->self, p->state[i]);
 }
 
-/* Half of what may be dropped. */
+/* Drops half of the nodes that may be dropped. */
 static void drop_any(bench *b, brim_arena *arena, brim_recompute *out)
 {
   uint32_t *of;
@@ -572,7 +574,7 @@ static void drop_any(bench *b, brim_arena *arena, brim_recompute *out)
   *out = (brim_recompute){.levels = 1, .dropped = {NULL, dropped}};
 }
 
-/* As plans are made: what to drop is found in the whole graph, and another graph is built and rewritten. */
+/* As for plans: the nodes to drop are chosen in the whole graph, and another graph is built and rewritten. */
 static void recompute(bench *b)
 {
   brim_arena arena = {0};
@@ -653,7 +655,7 @@ void bench_check_sources(const bench *b)
   }
 }
 
-/* Everything with its canary, to the device or back. */
+/* Copies everything with its canary, to the device or back. */
 static void copy_twins(const bench *b, bool to_device)
 {
   const brim_backend_ops *ops = b->o.backend->ops;
@@ -676,8 +678,7 @@ static void copy_twins(const bench *b, bool to_device)
   }
 }
 
-/* The activations that the node had there, in memory of their own, to be freed: what this bench made of them is still
- * to be compared. */
+/* Copies of the activations that the node had there, to be freed: this bench's own results are still to be compared. */
 static void take_inputs(const bench *b, const brim_node *n, void *in[TENSORS_MAX], double *taken[TENSORS_MAX])
 {
   for (uint32_t k = 0; k < n->in_count; k++) {
@@ -686,8 +687,8 @@ static void take_inputs(const bench *b, const brim_node *n, void *in[TENSORS_MAX
     if (t->role != BRIM_ROLE_ACTIVATION || t->dtype != BRIM_DTYPE_F64) continue;
     in[k] = taken[k] = bench_values_of(b->o.follows, b->o.follows->g->tensor[t->id]);
   }
-  /* A sum and its norm: the sum is kept, and so rounded, before the norm is taken of it. The reference gets that sum,
-   * and nothing to add to it. */
+  /* A sum and its norm: the sum is stored, and so rounded, before the norm is computed from it. The reference gets that
+   * sum, and zero as the other operand. */
   if (strncmp(n->op, "add+", 4) != 0 || !taken[0] || !taken[1]) return;
   free(taken[0]);
   in[0] = taken[0] = bench_values_of(b->o.follows, b->o.follows->g->tensor[n->out[0]->id]);
@@ -742,14 +743,14 @@ void bench_run(bench *b, size_t from, size_t to)
     check_canary(b, b->workspace[i], b->program.need[i].workspace_bytes, "a workspace");
 }
 
-/* Where an element lies is its tensor's layout's (brim/tensor.h). */
+/* A tensor's layout gives the place of an element (brim/tensor.h). */
 double *bench_values_of(const bench *b, const brim_tensor *t)
 {
   const void *memory = b->memory[t->id];
   const uint64_t count = (uint64_t)brim_shape_count(&t->shape), block = (uint64_t)t->channel_block;
   double *values = brim_xmalloc(count * sizeof *values), *at = values;
   if (t->shape.rank != 4 || block == 1) {
-    if (t->dtype == BRIM_DTYPE_F32) /* most of them: a loop for them alone */
+    if (t->dtype == BRIM_DTYPE_F32) /* the most frequent type has its own loop */
       for (uint64_t i = 0; i < count; i++) values[i] = (double)((const float *)memory)[i];
     else
       for (uint64_t i = 0; i < count; i++) values[i] = fetch(memory, t->dtype, i);

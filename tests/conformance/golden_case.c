@@ -13,7 +13,7 @@
 
 static golden fixture;
 static loaded plugin;
-static const char *prefix; /* of the case at work */
+static const char *prefix; /* of the current case */
 
 int golden_case_open(const char *name)
 {

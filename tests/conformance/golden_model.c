@@ -114,7 +114,7 @@ static void stop(trainer *t)
   free(t);
 }
 
-/* Owned by the caller, to be ended with stop. NULL: there is no such backend. */
+/* The caller ends it with stop. NULL: the backend does not exist. */
 static trainer *trainer_of(const subject *s, const char *backend, const char *optimizer, uint32_t real)
 {
   trainer *t = brim_xcalloc(1, sizeof *t);
@@ -128,7 +128,7 @@ static trainer *trainer_of(const subject *s, const char *backend, const char *op
   return t;
 }
 
-/* Forward and backward of samples [first, first + batch). */
+/* Runs the forward and backward pass of samples [first, first + batch). */
 static void run_batch(trainer *t, enum brim_program_kind kind, int64_t first, int64_t batch)
 {
   const golden_tensor *input = golden_find(&t->fixture, "", "input");
@@ -142,7 +142,7 @@ static void run_batch(trainer *t, enum brim_program_kind kind, int64_t first, in
   free(values);
 }
 
-/* ---- what is checked ---- */
+/* ---- checks ---- */
 
 /* ||x - y||; y may be NULL. */
 static double norm_of(const double *x, const double *y, int64_t count)
@@ -160,7 +160,7 @@ static void check_persistent(trainer *t, const brim_program *p, const brim_tenso
   free(value);
 }
 
-/* Of all gradients in the fixture. */
+/* The norm of all gradients in the fixture. */
 static double gradient_norm(const golden *fixture)
 {
   double norm = 0;
@@ -180,8 +180,8 @@ static void check_forward(trainer *t)
   golden_check(&t->fixture, "", "loss", &loss->shape, brim_exec_pointer(t->exec, p, loss));
 }
 
-/* The whole batch at once, then in unequal micro-batches, which batch norm would compute something else of. Some
- * gradients are 0 but for rounding, as that of keys' biases in attention. */
+/* The whole batch at once, then in unequal micro-batches, which give other results with batch norm. Some gradients are
+ * 0 except for rounding, such as that of the keys' biases in attention. */
 static void check_gradients(trainer *t)
 {
   const double least = 1e-3 * gradient_norm(&t->fixture);

@@ -14,7 +14,7 @@
 #include "param/value.h"
 #include "param/yaml.h"
 
-/* Fills the parameter struct: what `settings` says, else the default. */
+/* Fills the parameter struct from `settings` and the defaults. */
 static void *fill_params(loaded *out, const char *settings)
 {
   const brim_plugin *plugin = out->plugin;
@@ -53,7 +53,7 @@ bool load_plugin_from(loaded *out, const char *root, const char *folder, const c
   brim_module_entry_fn entry;
   void *symbol = dlsym(handle, "brim_module_entry");
   assert_non_null(symbol);
-  memcpy(&entry, &symbol, sizeof entry); /* ISO C knows no cast from object to function pointers */
+  memcpy(&entry, &symbol, sizeof entry); /* ISO C has no cast from object to function pointers */
   out->plugin = entry()->plugins[0];
   assert_string_equal(out->plugin->id, id);
   void *params = fill_params(out, settings);

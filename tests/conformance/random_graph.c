@@ -1,6 +1,6 @@
-/* A graph grows by steps: each takes a tensor made so far, mostly the last, and puts an operation of a random family
- * behind it, if the tensor's shape allows one. In the end everything that nothing reads goes into the output. No number
- * drawn depends on the batch, and values stay moderate: exp is of a tanh, what is divided by is an exp. */
+/* A graph grows by steps: each takes a tensor, usually the last one, and applies an operation of a random family, if
+ * the tensor's shape allows one. In the end everything that is not read goes into the output. No random choice depends
+ * on the batch, and values stay moderate: exp is applied to a tanh, divisors are exps. */
 #include "conformance/random_graph.h"
 
 #include <stdio.h>
@@ -48,7 +48,7 @@ static void push(maker *m, brim_tensor *x)
   if (x && m->count < MADE_MAX) m->made[m->count++] = x;
 }
 
-/* Something else of x's shape, or NULL. */
+/* Another tensor of x's shape, or NULL. */
 static brim_tensor *find_like(maker *m, const brim_tensor *x)
 {
   const brim_shape s = brim_shape_of(x);
@@ -230,7 +230,7 @@ static brim_tensor *add_dropout(maker *m, brim_tensor *x)
 {
   brim_tensor *other = pick(m, 0, 2) ? find_like(m, x) : NULL, *y = brim_dropout(m->g, x, 0.25);
   const brim_shape s = brim_shape_of(x);
-  if (y == x) y = brim_reshape(m->g, x, s.rank, s.dim); /* in evaluation: another tensor there too */
+  if (y == x) y = brim_reshape(m->g, x, s.rank, s.dim); /* in evaluation: must be another tensor there too */
   if (!other) return y;
   return pick(m, 0, 1) ? brim_add(m->g, other, y) : brim_add(m->g, y, other);
 }
@@ -256,7 +256,7 @@ static brim_tensor *add_residual(maker *m, brim_tensor *x)
   return pick(m, 0, 1) ? combine(m, x, other) : combine(m, other, x);
 }
 
-/* What x can be combined with: some of its last dimensions, or one in their place. */
+/* A shape that x can be combined with: some of its last dimensions, or one in their place. */
 static brim_shape operand_of(maker *m, const brim_tensor *x)
 {
   const brim_shape whole = brim_shape_of(x);
@@ -294,7 +294,7 @@ static brim_tensor *slice_of_larger(maker *m, const brim_shape *s)
   return brim_slice(m->g, new_parameter(m, &larger), axis, before, s->dim[axis]);
 }
 
-/* A step on from `p`, to the same shape; q: a parameter of that shape that may be used again. */
+/* One more step from `p`, to the same shape; q: a parameter of that shape, which may be used again. */
 static brim_tensor *go_on(maker *m, brim_tensor *p, brim_tensor *q, const brim_shape *s)
 {
   switch (pick(m, 0, 8)) {
@@ -324,7 +324,7 @@ static brim_tensor *go_on(maker *m, brim_tensor *p, brim_tensor *q, const brim_s
   }
 }
 
-/* With what is made of parameters: their slices, norms, products. It may be used twice, its parameter too. */
+/* Adds a result of parameters: their slices, norms, products. It may be used twice, and so may its parameter. */
 static brim_tensor *add_made_of_parameters(maker *m, brim_tensor *x)
 {
   const brim_shape s = operand_of(m, x);

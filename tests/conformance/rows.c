@@ -1,6 +1,6 @@
-/* Rows of the conformance suite: one an operation, and small networks of several; other families have files of their
- * own, rows_*.c. A row makes a random valid configuration; the operation's gradient operations come with it through
- * autodiff. Add a row with every operation. */
+/* Rows of the conformance suite: one for each operation, and small networks of several; other families have separate
+ * files, rows_*.c. A row makes a random valid configuration; autodiff adds the gradient operations. Add a row with
+ * every new operation. */
 #include "conformance/bench.h"
 
 static brim_tensor *make_linear(bench *b)
@@ -11,7 +11,7 @@ static brim_tensor *make_linear(bench *b)
 }
 BENCH_ROW(linear) = {"linear", make_linear, .by_sample = true};
 
-/* Over the last dimension of what has 4: the order that convolutions give such tensors is not its own. */
+/* Over the last dimension of a tensor with 4: convolutions give such tensors another order of dimensions. */
 static brim_tensor *make_linear_image(bench *b)
 {
   const int64_t c = bench_pick_channels(b), h = bench_pick_extent(b, 1), w = bench_pick_extent(b, 1);
@@ -150,7 +150,7 @@ static brim_tensor *make_ema(bench *b)
 }
 BENCH_ROW(ema) = {"ema", make_ema};
 
-/* The norm of two tensors; of none, where the factor is that of the step alone. */
+/* The norm of two tensors; of none, if the factor depends only on the step. */
 static brim_tensor *make_clip(bench *b)
 {
   const brim_attr attr = {.clip = {(double)bench_pick(b, 0, 4) / 2}};
@@ -203,7 +203,7 @@ static brim_tensor *make_mlp(bench *b)
 }
 BENCH_ROW(mlp) = {"network: mlp", make_mlp, .is_loss = true, .composite = true, .by_sample = true};
 
-/* The operations of the model cnn in its order, other sizes. */
+/* The operations of the model cnn in order, in other sizes. */
 static brim_tensor *make_cnn(bench *b)
 {
   brim_graph *g = b->g;

@@ -1,7 +1,9 @@
-/* Rows of attention and of rotary embedding. */
+/* Rows of attention and rotary embedding. */
 #include "conformance/bench.h"
 
-#define PRODUCTS_MAX 40000 /* a sample's pairs of query and key, times what the heads hold: keeps the suite short */
+#define PRODUCTS_MAX                                                                                                   \
+  40000 /* pairs of query and key of a sample, times the size of the heads: keeps the suite short                      \
+         */
 
 static int64_t pick_size(bench *b)
 {
@@ -56,7 +58,7 @@ static brim_tensor *make_attention(bench *b)
 }
 BENCH_ROW(attention) = {"attention", make_attention, .by_sample = true, .terms = 0.1};
 
-/* The first queries see none. */
+/* The first queries see no key. */
 static brim_tensor *make_attention_unseeing(bench *b)
 {
   brim_attention_options o = pick_options(b);
@@ -76,7 +78,7 @@ static brim_tensor *make_attention_large(bench *b)
 }
 BENCH_ROW(attention_large) = {"attention, 200", make_attention_large, .by_sample = true, .large = true, .terms = 0.1};
 
-/* Heads of sizes between those that kernels are cut for: of 96 and 160 numbers. */
+/* Head sizes between those for which kernels are built: 96 and 160. */
 static brim_tensor *make_attention_96(bench *b)
 {
   return attend(b, 70, 35, 96, (brim_attention_options){.heads = 1});

@@ -5,7 +5,8 @@
 
 #define PRODUCTS_MAX 200000 /* multiply-adds a sample of one convolution: keeps the suite short */
 
-/* Fewer filters, a multiple of `groups`, until the work is within bounds. `depth`: channels that a filter sees. */
+/* Reduces the filters, to a multiple of `groups`, until the work is within bounds. `depth`: channels that a filter
+ * sees. */
 static int64_t limit_filters(int64_t filters, int64_t groups, int64_t depth, const int64_t extent[2],
                              const int64_t kernel[2])
 {
@@ -15,7 +16,7 @@ static int64_t limit_filters(int64_t filters, int64_t groups, int64_t depth, con
 }
 
 /* Any kernel, stride, padding and dilation, different in height and width; padding may be larger than the kernel, so
- * that windows lie in it altogether. */
+ * that some windows lie entirely within it. */
 static brim_conv2d_options pick_options(bench *b)
 {
   brim_conv2d_options o = {.no_bias = bench_pick(b, 0, 2) == 0};
@@ -58,7 +59,7 @@ static brim_tensor *make_conv2d_square(bench *b)
 }
 BENCH_ROW(conv2d_square) = {"conv2d, square", make_conv2d_square, .by_sample = true};
 
-/* Channels a group that fill blocks of a processor's vectors, that do not, and one. */
+/* Channels per group: whole blocks of a processor's vectors, partial blocks, and one. */
 static brim_tensor *make_conv2d_grouped(bench *b)
 {
   static const int64_t depths[] = {1, 2, 3, 5, 8, 16};
@@ -80,7 +81,7 @@ static brim_tensor *make_conv2d_pixel(bench *b)
 }
 BENCH_ROW(conv2d_pixel) = {"conv2d of one pixel", make_conv2d_pixel, .by_sample = true};
 
-/* One channel a group, and one filter or several for it; as MobileNet's 3x3, or anything. */
+/* One channel a group, with one or several filters; like MobileNet's 3x3, or any other. */
 static brim_tensor *make_conv2d_depthwise(bench *b)
 {
   const int64_t c = bench_pick_channels(b);
@@ -105,8 +106,9 @@ static brim_tensor *make_conv2d_large(bench *b)
 }
 BENCH_ROW(conv2d_large) = {"conv2d, 40x40", make_conv2d_large, .by_sample = true, .large = true};
 
-/* Windows of 3x3 between many channels, which cpu has in blocks behind the first convolution, and does by Winograd's
- * transforms: tiles inside, at the edges, and cut off; any padding. What is behind lets the gradient come in blocks. */
+/* Windows of 3x3 between many channels, which cpu stores in blocks after the first convolution and computes by
+ * Winograd's transforms: tiles inside, at the edges, and cut off; any padding. The next operation lets the gradient
+ * come in blocks. */
 static brim_tensor *make_conv2d_3x3(bench *b)
 {
   const int64_t padding[2] = {bench_pick(b, 0, 2), bench_pick(b, 0, 2)};
@@ -120,7 +122,7 @@ static brim_tensor *make_conv2d_3x3(bench *b)
 BENCH_ROW(conv2d_3x3) = {"conv2d, 3x3",     make_conv2d_3x3, .composite = true,
                          .by_sample = true, .large = true,   .spreads_nan = true};
 
-/* Many weights for few pixels, whose gradients cpu makes by a product; with channels in blocks and without. */
+/* Many weights for few pixels; cpu computes their gradients by a product; with channels in blocks and without. */
 static brim_tensor *make_conv2d_few_pixels(bench *b)
 {
   const int64_t channels = bench_pick(b, 80, 81);
@@ -143,7 +145,8 @@ BENCH_ROW(conv1d) = {"conv1d", make_conv1d, .by_sample = true, .skips = true};
 
 /* ---- transposed ---- */
 
-/* Any kernel, stride, dilation and output padding, and padding that leaves something of the result. `extent`: of x. */
+/* Any kernel, stride, dilation and output padding, and padding that does not remove the whole result. `extent`: of
+ * x. */
 static brim_conv_transpose2d_options pick_transposed(bench *b, const int64_t extent[2])
 {
   brim_conv_transpose2d_options o = {.no_bias = bench_pick(b, 0, 2) == 0};
@@ -160,7 +163,7 @@ static brim_conv_transpose2d_options pick_transposed(bench *b, const int64_t ext
   return o;
 }
 
-/* Channels on either side by groups, as many multiply-adds at most as other convolutions have. */
+/* Channels on either side by groups, with the same limit of multiply-adds as other convolutions. */
 static brim_tensor *make_transposed(bench *b, int64_t groups, int64_t depth, int64_t filters)
 {
   const int64_t extent[2] = {bench_pick_extent(b, 1), bench_pick_extent(b, 1)};
@@ -187,7 +190,7 @@ static brim_tensor *make_conv_transpose2d_grouped(bench *b)
 BENCH_ROW(conv_transpose2d_grouped) = {"conv_transpose2d, grouped", make_conv_transpose2d_grouped, .by_sample = true,
                                        .skips = true, .spreads_nan = true};
 
-/* As decoders double an image: windows that touch, or overlap. */
+/* As decoders double an image: windows that touch or overlap. */
 static brim_tensor *make_conv_transpose2d_double(bench *b)
 {
   const int64_t wide = bench_pick(b, 0, 1), c = bench_pick_channels(b), h = bench_pick_extent(b, 1);
@@ -229,8 +232,8 @@ BENCH_ROW(conv_transpose1d) = {"conv_transpose1d", make_conv_transpose1d, .by_sa
 
 /* ---- pooling ---- */
 
-/* Any window, stride and padding that pooling takes, different in height and width. A stride smaller than the window
- * makes windows overlap; a larger one leaves some of x in no window. */
+/* Any window, stride and padding that pooling accepts, different in height and width. A stride smaller than the window
+ * makes windows overlap; a larger one leaves some of x outside all windows. */
 static brim_pool2d_options pick_windows(bench *b)
 {
   brim_pool2d_options o = {.exclude_padding = (int32_t)bench_pick(b, 0, 1)};
@@ -273,7 +276,7 @@ static brim_tensor *make_avg_pool2d(bench *b)
 }
 BENCH_ROW(avg_pool2d) = {"avg_pool2d", make_avg_pool2d, .by_sample = true};
 
-/* To fewer places or to more, whole numbers of times or not. */
+/* To fewer or more places, by whole factors or not. */
 static brim_tensor *make_adaptive_avg_pool2d(bench *b)
 {
   const int64_t c = bench_pick_channels(b), h = bench_pick_extent(b, 1), w = bench_pick_extent(b, 1);
@@ -292,7 +295,7 @@ static brim_tensor *make_global_avg_pool(bench *b)
 }
 BENCH_ROW(global_avg_pool) = {"global_avg_pool", make_global_avg_pool, .by_sample = true};
 
-/* Larger or smaller, whole numbers of times or not, down to a single value and from one. */
+/* Larger or smaller, by whole factors or not, to a single value and from one. */
 static brim_upsample2d_options pick_size(bench *b)
 {
   const int32_t linear = (int32_t)bench_pick(b, 0, 2) > 0;
@@ -323,7 +326,7 @@ static brim_tensor *make_upsample1d(bench *b)
 }
 BENCH_ROW(upsample1d) = {"upsample1d", make_upsample1d, .by_sample = true};
 
-/* Larger than a cache, as a residual network begins and ends. */
+/* Larger than a cache, as at the start and end of a residual network. */
 static brim_tensor *make_pools_large(bench *b)
 {
   const brim_pool2d_options o = {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}};

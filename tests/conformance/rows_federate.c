@@ -1,7 +1,7 @@
 /* Rows of a round of federated learning. */
 #include "conformance/bench.h"
 
-/* A client's parameter and its twins: of any rank, now and then of several pieces, of odd lengths. */
+/* A client's parameter and its copies: of any rank, sometimes of several pieces, of odd lengths. */
 typedef struct client {
   brim_shape shape;
   brim_tensor *w, *g, *sum;
@@ -33,7 +33,7 @@ static client pick_client(bench *b, const char *name)
   return c;
 }
 
-#define EXACT 1e-30       /* every operation has one result, in fp32's numbers too */
+#define EXACT 1e-30       /* every operation has one result, also in fp32 */
 #define SUMMED 1e-12      /* in another order, in double precision */
 #define ROUNDED_ONCE 6e-8 /* to fp32 */
 
@@ -45,7 +45,7 @@ static brim_tensor *make_adopt(bench *b)
 }
 BENCH_ROW(adopt) = {"adopt", make_adopt, .error_max = EXACT};
 
-/* Of two parameters, one after the other. */
+/* Between two parameters, one after the other. */
 static brim_tensor *make_distance(bench *b)
 {
   static const char *const names[] = {"first", "second"};

@@ -1,4 +1,4 @@
-/* Rows of operations that do the work of two. Each is made by the fusion pass out of the two, which must find them. */
+/* Rows of fused operations. The fusion pass must find each pair and replace it. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,15 +19,16 @@ static brim_tensor *fused(bench *b, const char *op, brim_tensor *y)
   return y;
 }
 
-/* A number so near to 0 that two backends disagree about its sign has a gradient in one of them only. Among few there
- * is none; among many results nothing is differentiated. The gradient is made of operations with rows of their own. */
+/* Two backends may disagree about the sign of a number near 0, and then only one has a gradient. With few results no
+ * number is that near; with many, nothing is differentiated. The gradient consists of operations with rows of their
+ * own. */
 static brim_tensor *rectified(bench *b, const char *op, brim_tensor *y)
 {
   fused(b, op, y);
   return b->o.size == SIZE_SMALL || b->o.size == SIZE_ONE ? y : NULL;
 }
 
-/* Activations of y, with attributes drawn where they have some. */
+/* Activations of y, with random attributes where they have any. */
 typedef brim_tensor *activation(bench *b, brim_tensor *y);
 
 static brim_tensor *relu(bench *b, brim_tensor *y)
@@ -47,13 +48,13 @@ static brim_tensor *tangent(bench *b, brim_tensor *y)
   return brim_tanh(b->g, y);
 }
 
-static brim_tensor *linear_before(bench *b, activation *behind)
+static brim_tensor *linear_before(bench *b, activation *then)
 {
   const int64_t scale = b->o.size == SIZE_BLOCKED || b->o.size == SIZE_ANY ? bench_pick(b, 1, 30) : 1;
   const int64_t in = scale * bench_pick_channels(b), out = bench_pick_channels(b);
   brim_tensor *x = bench_input2(b, in);
-  if (bench_pick(b, 0, 2) == 0) return behind(b, brim_linear_no_bias(b->g, "fc", x, out));
-  return behind(b, brim_linear(b->g, "fc", x, out));
+  if (bench_pick(b, 0, 2) == 0) return then(b, brim_linear_no_bias(b->g, "fc", x, out));
+  return then(b, brim_linear(b->g, "fc", x, out));
 }
 
 static brim_tensor *make_linear_relu(bench *b)
@@ -77,7 +78,7 @@ BENCH_ROW(linear_leaky_relu) = {"linear+leaky_relu", make_linear_leaky_relu, .by
 BENCH_ROW(linear_sigmoid) = {"linear+sigmoid", make_linear_sigmoid, .by_sample = true};
 BENCH_ROW(linear_tanh) = {"linear+tanh", make_linear_tanh, .by_sample = true};
 
-/* Made without the pass, which in training wants another linear behind: see fuse.c. */
+/* Built without the pass, which in training requires another linear after it: see fuse.c. */
 static brim_tensor *linear_keeping(bench *b, const char *op, int32_t approximate)
 {
   const int64_t in = bench_pick_channels(b) * (b->o.size == SIZE_ANY ? bench_pick(b, 1, 30) : 1);
@@ -112,7 +113,7 @@ BENCH_ROW(linear_gelu_tanh) = {"linear+gelu tanh", make_linear_gelu_tanh, .by_sa
 BENCH_ROW(linear_gelu_quick) = {"linear+gelu quick", make_linear_gelu_quick, .by_sample = true};
 BENCH_ROW(linear_silu) = {"linear+silu", make_linear_silu, .by_sample = true};
 
-/* The two inputs differ, or the other is what dropout's input was made from. */
+/* The two inputs differ, or the other is the input of dropout's own input. */
 static brim_tensor *make_dropout_add(bench *b)
 {
   const int64_t c = bench_pick_channels(b), h = bench_pick_extent(b, 1), w = bench_pick_extent(b, 1);
@@ -127,7 +128,7 @@ static brim_tensor *make_dropout_add(bench *b)
 }
 BENCH_ROW(dropout_add) = {"dropout+add", make_dropout_add, .by_sample = true};
 
-static brim_tensor *conv2d_before(bench *b, activation *behind)
+static brim_tensor *conv2d_before(bench *b, activation *then)
 {
   const int64_t kernel = bench_pick(b, 1, 3), groups = bench_pick(b, 1, 2), c = groups * bench_pick_channels(b);
   const int64_t h = bench_pick_extent(b, 3), w = bench_pick_extent(b, 3);
@@ -137,7 +138,7 @@ static brim_tensor *conv2d_before(bench *b, activation *behind)
                                        .groups = groups,
                                        .no_bias = bench_pick(b, 0, 2) == 0};
   brim_tensor *x = bench_input4(b, c, h, w);
-  return behind(b, brim_conv2d(b->g, "conv", x, groups * bench_pick_channels(b), options));
+  return then(b, brim_conv2d(b->g, "conv", x, groups * bench_pick_channels(b), options));
 }
 
 static brim_tensor *make_conv2d_relu(bench *b)
@@ -161,7 +162,7 @@ BENCH_ROW(conv2d_leaky_relu) = {"conv2d+leaky_relu", make_conv2d_leaky_relu, .by
 BENCH_ROW(conv2d_sigmoid) = {"conv2d+sigmoid", make_conv2d_sigmoid, .by_sample = true};
 BENCH_ROW(conv2d_tanh) = {"conv2d+tanh", make_conv2d_tanh, .by_sample = true};
 
-/* Between the two lies a view. */
+/* There is a view between the two. */
 static brim_tensor *make_conv1d_relu(bench *b)
 {
   brim_tensor *x = bench_input(b, &(brim_shape){3, {b->o.batch, bench_pick_channels(b), bench_pick_extent(b, 3)}}, "x");
@@ -184,7 +185,7 @@ static brim_tensor *make_layer_norm_relu(bench *b)
 }
 BENCH_ROW(layer_norm_relu) = {"layer_norm+relu", make_layer_norm_relu, .by_sample = true};
 
-/* Rank 2 or 4; of these some behind a reshape, whose result comes in blocks where it can. */
+/* Rank 2 or 4; some of rank 4 after a reshape, whose result comes in blocks where possible. */
 static brim_tensor *input_of_channels(bench *b, int64_t channels)
 {
   const int64_t h = bench_pick_extent(b, 2), w = bench_pick_extent(b, 1);
@@ -210,7 +211,7 @@ static brim_tensor *make_batch_norm_relu(bench *b)
 }
 BENCH_ROW(batch_norm_relu) = {"batch_norm+relu", make_batch_norm_relu, .by_sample = true, .norm_group = 4};
 
-/* As of evaluation; there is no gradient. */
+/* In evaluation; there is no gradient. */
 static brim_tensor *make_batch_norm_inference_relu(bench *b)
 {
   brim_graph *g = b->g;
@@ -228,7 +229,7 @@ static brim_tensor *make_batch_norm_inference_relu(bench *b)
 }
 BENCH_ROW(batch_norm_inference_relu) = {"batch_norm_inference+relu", make_batch_norm_inference_relu, .by_sample = true};
 
-/* The sum may be needed later, or by the norm alone; its operands too. */
+/* The sum may be needed later, or only by the norm; its operands too. */
 static brim_tensor *make_sum_norm(bench *b, bool rms)
 {
   brim_graph *g = b->g;
@@ -237,7 +238,7 @@ static brim_tensor *make_sum_norm(bench *b, bool rms)
   const bool flat = bench_pick(b, 0, 1) == 0;
   brim_tensor *first = flat ? bench_input2(b, features) : bench_input(b, &shape, "x");
   brim_tensor *second = flat ? bench_input2(b, features) : bench_input(b, &shape, "x");
-  const int64_t made = flat ? 0 : bench_pick(b, 0, 2); /* results of this graph may be overwritten, inputs not */
+  const int64_t made = flat ? 0 : bench_pick(b, 0, 2); /* results of this graph may be overwritten, inputs may not */
   if (made > 0) first = brim_relu(g, first);
   if (made > 1) second = brim_relu(g, second);
   brim_tensor *sum = brim_add(g, first, second);

@@ -1,11 +1,11 @@
-/* Rows of the losses beside those that the core appends to a model (rows.c): softmax cross-entropy over sequences, with
- * ignored labels, and with the product inside; and the mean losses. */
+/* Rows of the losses other than those that the core appends to a model (rows.c): softmax cross-entropy over sequences,
+ * with ignored labels, and with the product inside; and the mean losses. */
 #include <math.h>
 
 #include "brim/loss.h"
 #include "conformance/bench.h"
 
-/* Any smoothing; one of the labels may not count. */
+/* Any smoothing; one of the labels may be ignored. */
 static brim_attr pick_attr(bench *b, int64_t classes)
 {
   return (brim_attr){.loss = {.smoothing = bench_pick(b, 0, 1) ? 0 : (double)bench_pick(b, 1, 9) / 10,
@@ -13,7 +13,7 @@ static brim_attr pick_attr(bench *b, int64_t classes)
                               .ignore_index = (int32_t)bench_pick(b, 0, classes - 1)}};
 }
 
-/* [N], or with one or two dimensions more. */
+/* [N], or one or two dimensions more. */
 static brim_shape pick_rows(bench *b)
 {
   brim_shape rows = {(int32_t)bench_pick(b, 1, 3), {b->o.batch}};
@@ -46,7 +46,7 @@ static brim_tensor *make_cross_entropy(bench *b)
 }
 BENCH_ROW(loss_rows) = {"loss: rows", make_cross_entropy, .is_loss = true, .by_sample = true, .skips = true};
 
-/* Of tokens: what does not count in the loss is no answer either. */
+/* For tokens: one that is ignored by the loss is not counted as a prediction either. */
 static brim_tensor *make_token_loss(bench *b)
 {
   brim_graph *g = b->g;
@@ -66,7 +66,7 @@ static brim_tensor *make_token_loss(bench *b)
 }
 BENCH_ROW(token_loss) = {"loss: tokens", make_token_loss, .is_loss = true, .by_sample = true, .skips = true};
 
-/* Labels that are shares of the classes, though any numbers here; in the metrics the greatest counts. */
+/* Labels that are shares of the classes, here any numbers; metrics use the largest. */
 static brim_tensor *make_share_loss(bench *b)
 {
   brim_graph *g = b->g;
@@ -89,7 +89,7 @@ static brim_tensor *make_share_loss(bench *b)
   brim_graph_node_into(g, "classification_metrics", "metrics", in, 3, &g->metrics, 1, &metrics_attr);
   return loss;
 }
-/* terms: of a single class the gradient is a difference of two equal numbers. */
+/* terms: with a single class the gradient is a difference of two equal numbers. */
 BENCH_ROW(share_loss) = {"loss: shares", make_share_loss, .is_loss = true, .by_sample = true, .terms = 0.1};
 
 static brim_tensor *linear_loss(bench *b, const brim_shape *rows, int64_t features, int64_t classes, bool biased)
@@ -125,7 +125,7 @@ BENCH_ROW(linear_loss) = {"linear_cross_entropy", make_linear_loss, .is_loss = t
 BENCH_ROW(linear_loss_bias) = {"linear_cross_entropy, bias", make_linear_loss_bias, .is_loss = true, .by_sample = true,
                                .skips = true};
 
-/* Parameters that get no gradients: there are products for x alone. Of one class all would be 0. */
+/* Parameters without gradients: there are products only for x. With one class everything would be 0. */
 static brim_tensor *make_linear_loss_frozen(bench *b)
 {
   const brim_shape rows = pick_rows(b);
@@ -154,7 +154,7 @@ BENCH_ROW(linear_loss_frozen_once) = {"linear_cross_entropy+grad, frozen",
                                       .skips = true,
                                       .keeps_logits = true};
 
-/* More rows and classes than one piece has, features than one block of a product. */
+/* More rows and classes than one piece has, and more features than one block of a product. */
 static brim_tensor *make_linear_loss_large(bench *b)
 {
   const brim_shape rows = {2, {b->o.batch, 67}};
@@ -185,8 +185,8 @@ BENCH_ROW(linear_loss_bias_large_once) = {"linear_cross_entropy+grad, bias, larg
                                           .keeps_logits = true,
                                           .large = true};
 
-/* A target of y's shape, or labels. No difference is near the kinks: those of VALUES_DISTINCT are multiples of 2e-4,
- * but for rounding. */
+/* A target of y's shape, or labels. No difference is near the kinks: those of VALUES_DISTINCT are multiples of 2e-4, up
+ * to rounding. */
 static brim_tensor *make_mean_loss(bench *b, const char *op)
 {
   const brim_attr attr = {.loss = {.delta = 0.1 * (double)bench_pick(b, 1, 12) + 1e-4}};
@@ -222,7 +222,7 @@ static brim_tensor *make_bce(bench *b)
 BENCH_ROW(bce) = {"bce", make_bce, .is_loss = true, .by_sample = true};
 
 /* Real targets, with the metrics that the core appends: the output is compared with them in their own type, whatever
- * activations are kept in. */
+ * the type of activations. */
 static brim_tensor *make_regression(bench *b)
 {
   brim_graph *g = b->g;
@@ -244,9 +244,9 @@ static brim_tensor *make_regression(bench *b)
 }
 BENCH_ROW(regression) = {"loss: regression", make_regression, .is_loss = true, .by_sample = true};
 
-/* ---- of plugins ---- */
+/* ---- losses of plugins ---- */
 
-/* As core/graph/loss_build.c puts it together. */
+/* As core/graph/loss_build.c builds it. */
 static brim_tensor *make_built(bench *b, const char *formula)
 {
   const brim_shape rows = pick_rows(b);

@@ -1,9 +1,9 @@
-/* Rows of LSTM: one direction of one layer by itself, and layers as models have them. */
+/* Rows of LSTM: one direction of one layer alone, and layers as in models. */
 #include <math.h>
 
 #include "conformance/bench.h"
 
-/* Hidden units: less than a vector, whole ones, and some more. */
+/* Hidden units: less than a vector, whole vectors, and a remainder. */
 static int64_t pick_hidden(bench *b)
 {
   switch (b->o.size) {

@@ -1,20 +1,21 @@
-/* Rows of the conformance suite: linear in its other forms, matmul, and what moves values about. */
+/* Rows of the conformance suite: other forms of linear, matmul, and operations that move values. */
 #include "conformance/bench.h"
 
-/* A few more than one task of a kernel holds, once in a while. */
+/* Sometimes a few more than one task of a kernel holds. */
 static int64_t pick_many(bench *b)
 {
   return b->o.size == SIZE_ANY && bench_pick(b, 0, 3) == 0 ? 700 : bench_pick_channels(b);
 }
 
-/* [N, c, h, w]: what a reshape makes has its channels in blocks where the backend likes that. */
+/* [N, c, h, w]: the result of a reshape has its channels in blocks where the backend prefers that. */
 static brim_tensor *image(bench *b, int64_t c, int64_t h, int64_t w)
 {
   if (c % 8 != 0 || bench_pick(b, 0, 2) == 0) return bench_input4(b, c, h, w);
   return brim_reshape(b->g, bench_input2(b, c * h * w), 4, (int64_t[]){b->o.batch, c, h, w});
 }
 
-/* [N, ...] of any rank from 2 on, the dimensions not all alike; of rank 2 and 4 with the context before it. */
+/* [N, ...] of any rank from 2 on, with dimensions that are not all equal; of rank 2 and 4 after the context's
+ * operation. */
 static brim_tensor *any_rank(bench *b, int32_t least)
 {
   brim_shape shape = {(int32_t)bench_pick(b, least, b->o.size == SIZE_SMALL ? 5 : BRIM_DIMS_MAX), {b->o.batch}};
@@ -41,7 +42,7 @@ static brim_tensor *make_linear_rows(bench *b)
 }
 BENCH_ROW(linear_rows) = {"linear, rows", make_linear_rows, .by_sample = true};
 
-/* One weight in two layers, as an autoencoder's or a recurrent network's. */
+/* One weight in two layers, as in an autoencoder or a recurrent network. */
 static brim_tensor *make_linear_with(bench *b)
 {
   const int64_t f = bench_pick_channels(b);
@@ -64,8 +65,8 @@ static brim_tensor *make_tied_embedding(bench *b)
 BENCH_ROW(tied_embedding) = {"embedding and linear, tied", make_tied_embedding, .composite = true, .by_sample = true,
                              .skips = true};
 
-/* As many products as samples times heads, each operand transposed or not; sizes up to a few tiles, once in a while
- * deeper than a packed block. */
+/* As many products as samples times heads, each operand transposed or not; sizes up to a few tiles, sometimes deeper
+ * than a packed block. */
 static brim_tensor *make_matmul(bench *b)
 {
   const int transpose_a = (int)bench_pick(b, 0, 1), transpose_b = (int)bench_pick(b, 0, 1);
@@ -108,7 +109,7 @@ static brim_tensor *make_transpose(bench *b)
 }
 BENCH_ROW(transpose) = {"transpose", make_transpose, .by_sample = true};
 
-/* Several of whatever tiles a kernel works in; with few rows, few columns, or many. */
+/* Several tiles of any kernel; with few rows, few columns, or many. */
 static brim_tensor *make_permute_large(bench *b)
 {
   static const int64_t some[] = {3, 12, 70, 150};
@@ -120,7 +121,7 @@ static brim_tensor *make_permute_large(bench *b)
 }
 BENCH_ROW(permute_large) = {"permute, large", make_permute_large, .by_sample = true, .large = true};
 
-/* The inputs differ along the axis; of rank 4 their channels may be blocks, or not. */
+/* The inputs differ along the axis; for rank 4 their channels may be in blocks. */
 static brim_tensor *make_concat(bench *b)
 {
   const int32_t count = (int32_t)bench_pick(b, 1, 4), rank = bench_pick(b, 0, 2) ? 4 : 2;
@@ -131,7 +132,7 @@ static brim_tensor *make_concat(bench *b)
     x[i] = rank == 2 ? bench_input2(b, bench_pick_channels(b))
                      : image(b, axis == 1 ? bench_pick_channels(b) : c, axis == 2 ? bench_pick_extent(b, 1) : h,
                              axis == 3 ? bench_pick_extent(b, 1) : w);
-  x[count] = x[0]; /* may come twice */
+  x[count] = x[0]; /* may occur twice */
   return brim_concat(b->g, count + (int32_t)bench_pick(b, 0, 1), x, axis);
 }
 BENCH_ROW(concat) = {"concat", make_concat, .by_sample = true};
@@ -150,7 +151,7 @@ static brim_tensor *make_slice(bench *b)
 }
 BENCH_ROW(slice) = {"slice", make_slice, .by_sample = true, .skips = true};
 
-/* The first rows of a table for as many places, as positions have. */
+/* The first rows of a table for as many places, like position embeddings. */
 static brim_tensor *make_parameter_slice(bench *b)
 {
   const int64_t rows = bench_pick_extent(b, 1), f = bench_pick_channels(b), more = bench_pick(b, 0, 3);
@@ -162,7 +163,7 @@ static brim_tensor *make_parameter_slice(bench *b)
 }
 BENCH_ROW(parameter_slice) = {"slice of a parameter", make_parameter_slice, .composite = true, .skips = true};
 
-/* Parts of which one is not used: its gradient is 0. */
+/* Parts, one of which is not used: its gradient is 0. */
 static brim_tensor *make_split(bench *b)
 {
   const int64_t c = bench_pick_channels(b);
@@ -199,7 +200,7 @@ static brim_tensor *make_gather(bench *b)
   brim_shape shape = brim_shape_of(x);
   const int32_t axis = (int32_t)bench_pick(b, 1, shape.rank - 1);
   const int64_t count = shape.dim[axis];
-  shape.dim[axis] = bench_pick(b, 1, count + 2); /* some come twice */
+  shape.dim[axis] = bench_pick(b, 1, count + 2); /* some occur twice */
   return brim_gather(b->g, x, axis, bench_indices(b, &shape, count, "index"));
 }
 BENCH_ROW(gather) = {"gather", make_gather, .by_sample = true};
@@ -213,8 +214,8 @@ static brim_tensor *make_gather_large(bench *b)
 }
 BENCH_ROW(gather_large) = {"gather, large", make_gather_large, .by_sample = true, .skips = true, .large = true};
 
-/* Fewer rows than indices, so that some come several times; of a slice, concatenation or transpose of the indices, so
- * that integers are moved as well. */
+/* Fewer rows than indices, so that some occur several times; from a slice, concatenation or transpose of the indices,
+ * so that integers are moved as well. */
 static brim_tensor *make_embedding(bench *b)
 {
   brim_graph *g = b->g;

@@ -1,6 +1,7 @@
-/* Rows of the normalisations. With few values in a set of statistics the gradient of x nearly cancels out (of two
- * values it does but for eps), and both finite differences and single precision then say nothing; likewise where dy
- * runs as x does, as the numbers of finite differences do. There eps is large, so that results are well conditioned. */
+/* Rows of the normalisations. With few values in a set of statistics, the gradient of x nearly cancels (with two values
+ * it does except for eps), and then neither finite differences nor single precision are meaningful; the same if dy is
+ * proportional to x, as with the numbers of finite differences. In these cases eps is large, so that results are well
+ * conditioned. */
 #include "conformance/bench.h"
 
 #define FEW 12
@@ -52,7 +53,7 @@ static brim_tensor *make_rms_norm(bench *b)
 }
 BENCH_ROW(rms_norm) = {"rms_norm", make_rms_norm, .by_sample = true};
 
-/* x + a norm of a parameter, whose gradient is then added to where that of any other input is written. */
+/* x + a norm of a parameter, whose gradient is then added to, while that of any other input is written. */
 static brim_tensor *make_norm_of_a_parameter(bench *b)
 {
   const int64_t dim[] = {bench_pick_extent(b, 2), 4 * bench_pick_channels(b)};
@@ -76,11 +77,11 @@ BENCH_ROW(norm_of_a_parameter) = {"norms of a parameter", make_norm_of_a_paramet
 
 /* ---- over channels ---- */
 
-/* [N, C], [N, C, L], [N, C, H, W] or rank 5; most often rank 4, whose channels may come in blocks. */
+/* [N, C], [N, C, L], [N, C, H, W] or rank 5; usually rank 4, whose channels may come in blocks. */
 static brim_tensor *input_of_channels(bench *b, int64_t channels, int64_t least)
 {
   const int64_t h = bench_pick_extent(b, least), w = bench_pick_extent(b, 1);
-  if (b->o.size == SIZE_BLOCKED && bench_pick(b, 0, 2) > 0) /* a reshape's result comes in blocks where it can */
+  if (b->o.size == SIZE_BLOCKED && bench_pick(b, 0, 2) > 0) /* a reshape's result comes in blocks where possible */
     return brim_reshape(b->g, bench_input2(b, channels * h * w), 4, (int64_t[]){b->o.batch, channels, h, w});
   switch (bench_pick(b, least > 1, 5)) {
   case 0:
@@ -94,14 +95,14 @@ static brim_tensor *input_of_channels(bench *b, int64_t channels, int64_t least)
   }
 }
 
-/* Values in a set that has `samples` samples of `channels` channels. */
+/* Values in a set with `samples` samples of `channels` channels. */
 static int64_t values_of(const brim_tensor *x, int64_t samples, int64_t channels)
 {
   const brim_shape shape = brim_shape_of(x);
   return brim_shape_count(&shape) / (shape.dim[0] * shape.dim[1]) * samples * channels;
 }
 
-/* Whole blocks of them, or past a strip of the cpu backend's. */
+/* Whole blocks of channels, or more than a strip of the cpu backend's. */
 static int64_t pick_many_channels(bench *b)
 {
   if (b->o.size == SIZE_BLOCKED) return 16 * bench_pick(b, 1, 5);
@@ -136,7 +137,7 @@ static brim_tensor *make_batch_norm_inference(bench *b)
   in[3] = brim_graph_buffer(g, "running_mean", &shape, zero, 0.1);
   in[4] = brim_graph_buffer(g, "running_var", &shape, one, 0.1);
   brim_graph_apply(g, "batch_norm_inference", "norm", in, 5, &(brim_attr){.norm = {.eps = 1e-5}});
-  return NULL; /* of evaluation: there is no gradient */
+  return NULL; /* in evaluation there is no gradient */
 }
 BENCH_ROW(batch_norm_inference) = {"batch_norm_inference", make_batch_norm_inference, .by_sample = true};
 
@@ -150,7 +151,7 @@ static brim_tensor *make_group_norm(bench *b)
 }
 BENCH_ROW(group_norm) = {"group_norm", make_group_norm, .by_sample = true};
 
-/* ---- as large as in earnest: kernels cut long rows and long channels in several ways ---- */
+/* ---- realistic sizes: kernels split long rows and long channels in several ways ---- */
 
 static brim_tensor *rows_of(bench *b, int64_t features)
 {
@@ -169,12 +170,12 @@ static brim_tensor *rows_of(bench *b, int64_t features)
                                     .large = true};                                                                    \
   BENCH_ROW(rms_norm_##length) = {"rms_norm of " #length, make_rms_norm_##length, .by_sample = true, .large = true}
 LONG_ROWS(768);
-LONG_ROWS(2001); /* rows begin anywhere */
+LONG_ROWS(2001); /* rows begin at any offset */
 LONG_ROWS(6144);
 LONG_ROWS(10001);
 LONG_ROWS(20000);
 
-/* Behind a convolution channels may come last. Without a bias, whose gradient batch norm makes 0. */
+/* After a convolution channels may be last. There is no bias, because batch norm makes its gradient 0. */
 static brim_tensor *image(bench *b, int64_t width, bool convolve)
 {
   brim_tensor *x = bench_input4(b, convolve ? 2 : 24, 50, width);
@@ -199,7 +200,7 @@ static brim_tensor *image(bench *b, int64_t width, bool convolve)
   }                                                                                                                    \
   BENCH_ROW(batch_norm_##width) = {"batch_norm of 50x" #width, make_batch_norm_##width, .by_sample = true,             \
                                    .large = true, .norm_group = 2};                                                    \
-  BENCH_ROW(conv_batch_norm_##width) = {"batch_norm of 50x" #width " behind conv",                                     \
+  BENCH_ROW(conv_batch_norm_##width) = {"batch_norm of 50x" #width " after conv",                                      \
                                         make_conv_batch_norm_##width,                                                  \
                                         .composite = true,                                                             \
                                         .by_sample = true,                                                             \
@@ -207,12 +208,12 @@ static brim_tensor *image(bench *b, int64_t width, bool convolve)
                                         .norm_group = 2};                                                              \
   BENCH_ROW(group_norm_##width) = {"group_norm of 50x" #width, make_group_norm_##width, .by_sample = true,             \
                                    .large = true};                                                                     \
-  BENCH_ROW(conv_group_norm_##width) = {"group_norm of 50x" #width " behind conv", make_conv_group_norm_##width,       \
+  BENCH_ROW(conv_group_norm_##width) = {"group_norm of 50x" #width " after conv", make_conv_group_norm_##width,        \
                                         .composite = true, .by_sample = true, .large = true}
 LARGE_IMAGES(60);
 LARGE_IMAGES(33);
 
-/* As it stands in models: between convolutions, relu behind it. */
+/* As in models: between convolutions, followed by relu. */
 static brim_tensor *make_block(bench *b)
 {
   brim_graph *g = b->g;

@@ -1,4 +1,4 @@
-/* Functions of each element, operations on two tensors that broadcast, sums over axes, softmax. */
+/* Elementwise functions, operations on two tensors that broadcast, sums over axes, softmax. */
 #include "conformance/bench.h"
 
 /* [N, C, H, W] or [N, F], for operations that take both. */
@@ -9,7 +9,7 @@ static brim_tensor *any_input(bench *b)
   return bench_input4(b, c, h, bench_pick_extent(b, 1));
 }
 
-/* ---- functions; most of them also of numbers larger than the bench's ---- */
+/* ---- functions; most are also tested with numbers larger than the bench's ---- */
 
 static brim_tensor *wide_input(bench *b)
 {
@@ -78,7 +78,7 @@ BENCH_ROW(scale) = {"scale", make_scale, .by_sample = true};
 static const char *const formulas[] = {
     "y = a * exp(-b * b / (2 * s * s)) + max(a, b) * sigmoid(c)",
     "h = tanh(a * s); y = where(b > c, h * h - a, h) + min(min(a, b), c) + log1p(abs(a * c))",
-    "y = b", /* of two inputs nothing is read; their gradients are 0, and b's is what flows back, unchanged */
+    "y = b", /* the result of two inputs is not read; their gradients are 0, and b's is the incoming one, unchanged */
 };
 
 static brim_tensor *make_elementwise(bench *b)
@@ -112,13 +112,13 @@ BENCH_ROW(hardswish) = {"hardswish", make_hardswish, .by_sample = true};
 
 typedef brim_tensor *binary(brim_graph *g, brim_tensor *a, brim_tensor *b);
 
-/* A denominator that is nowhere near 0. */
+/* A denominator far from 0. */
 static brim_tensor *divisor(bench *b, brim_tensor *x)
 {
   return brim_exp(b->g, x);
 }
 
-/* Of the same shape: another input, the first one again, or what a relu made of it. */
+/* The other operand has the same shape: another input, the first one again, or the result of a relu of it. */
 static brim_tensor *make_equal(bench *b, binary *of, bool divides)
 {
   brim_tensor *x = any_input(b), *other = x;
@@ -149,13 +149,13 @@ static brim_shape any_shape(bench *b)
   return shape;
 }
 
-/* With a parameter, or another input whose dimensions other than that of the samples may be 1; on either side, but that
- * what is made of a parameter has no sample to be cut by. */
+/* With a parameter, or another input whose dimensions other than the samples may be 1; on either side, except that a
+ * result of parameters has no samples by which it can be split. */
 static brim_tensor *make_broadcast(bench *b, binary *of, bool divides)
 {
-  const bool behind = bench_pick(b, 0, 1), samples = bench_pick(b, 0, 2) == 0, turned = bench_pick(b, 0, 1);
+  const bool after = bench_pick(b, 0, 1), samples = bench_pick(b, 0, 2) == 0, turned = bench_pick(b, 0, 1);
   brim_tensor *x = NULL;
-  if (!behind) {
+  if (!after) {
     const brim_shape shape = any_shape(b);
     x = bench_input(b, &shape, "x");
   } else {
@@ -167,8 +167,8 @@ static brim_tensor *make_broadcast(bench *b, binary *of, bool divides)
   return of(b->g, x, divides ? divisor(b, other) : other);
 }
 
-/* Both repeated: [N,C,1] and [N,1,F], or a parameter [F]. And what no sample has a part in, whose gradient is added up
- * before it gets to the parameters. */
+/* Both are broadcast: [N,C,1] and [N,1,F], or a parameter [F]. Also results without samples, whose gradient is summed
+ * before it reaches the parameters. */
 static brim_tensor *make_outer(bench *b, binary *of, bool divides)
 {
   const int64_t c = bench_pick_channels(b), f = bench_pick_channels(b);
@@ -237,7 +237,7 @@ BENCH_ROW(mean) = {"mean", make_mean, .by_sample = true};
 
 /* ---- softmax ---- */
 
-/* Also long rows, of several blocks of a vector's sums. */
+/* Also long rows, of several blocks of vector sums. */
 static brim_tensor *softmax_input(bench *b)
 {
   if (b->o.size == SIZE_ANY && bench_pick(b, 0, 2) == 0) return bench_input2(b, bench_pick(b, 1000, 3000));
@@ -256,7 +256,7 @@ static brim_tensor *make_log_softmax(bench *b)
 }
 BENCH_ROW(log_softmax) = {"log_softmax", make_log_softmax, .by_sample = true};
 
-/* ---- larger than a cache, cut into many tasks ---- */
+/* ---- larger than a cache, split into many tasks ---- */
 
 static brim_tensor *large_input(bench *b)
 {
@@ -284,7 +284,7 @@ static brim_tensor *make_large_mean(bench *b)
 }
 BENCH_ROW(large_mean) = {"mean, large", make_large_mean, .by_sample = true, .large = true};
 
-/* So many terms that a backend may cut a sum into parts: beside each other, in columns, and in several stretches. */
+/* So many terms that a backend may split a sum into parts: side by side, in columns, and in several stretches. */
 static brim_tensor *make_long_sum(bench *b)
 {
   static const int32_t axes[2] = {1, 2};

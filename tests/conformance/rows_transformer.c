@@ -15,7 +15,7 @@ static brim_tensor *make_transformer(bench *b)
                            .dropout = bench_pick(b, 0, 1) ? 0.2 : 0};
   o.width = o.heads * 2 * bench_pick(b, 1, b->o.size == SIZE_SMALL ? 2 : 10);
   if (bench_pick(b, 0, 1)) o.vocabulary = bench_pick(b, 2, 9);
-  /* At least two: of one key the weight is 1, and the gradient of q nothing but rounding. */
+  /* At least two: with one key the weight is 1, and the gradient of q only rounding. */
   const int64_t length = bench_pick_extent(b, 2);
   const brim_shape patches = {3, {b->o.batch, length, bench_pick_channels(b)}}, tokens = {2, {b->o.batch, length}};
   brim_tensor *x = o.vocabulary ? bench_indices(b, &tokens, o.vocabulary, "tokens") : bench_input(b, &patches, "x");
@@ -23,7 +23,7 @@ static brim_tensor *make_transformer(bench *b)
   brim_tensor *const in[] = {transformer_build(b->g, x, o), label};
   return brim_graph_apply(b->g, "softmax_cross_entropy", "loss", in, 2, NULL);
 }
-/* The gradient of a query's scores is of sum 0: with few keys that are alike, as in a young model, most of that of k's
- * weight cancels out. */
+/* The gradient of a query's scores has sum 0: with few similar keys, as in an untrained model, most of the gradient of
+ * k's weight cancels. */
 BENCH_ROW(transformer) = {"network: transformer", make_transformer, .is_loss = true,  .composite = true,
                           .by_sample = true,      .skips = true,    .error_max = 5e-5};

@@ -1,4 +1,4 @@
-/* Rows of the updates whose states are not simply as the parameter is; the others are in rows.c. */
+/* Rows of the updates whose states do not have the parameter's shape and type; the others are in rows.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,7 +39,7 @@ static void end(bench *b, updated *u, const char *op, brim_update_attr attr)
   brim_graph_node_into(b->g, op, op, u->in, inputs, u->out, 1 + u->states, &(brim_attr){.update = attr});
 }
 
-/* Now and then of many tiles: rows_max x columns_max. */
+/* Sometimes of many tiles: rows_max x columns_max. */
 static brim_shape pick_shape(bench *b, int64_t rows_max, int64_t columns_max)
 {
   const bool many = b->o.size == SIZE_BLOCKED || b->o.size == SIZE_ANY;
@@ -96,7 +96,7 @@ BENCH_ROW(adamw8bit) = {"adamw8bit", make_adamw8bit};
 
 /* ---- formulas ---- */
 
-/* Of values in [-1, 1), all functions between them. Comparisons are of what no rounding has touched. */
+/* All functions on values in [-1, 1). Comparisons are made before any rounding. */
 static const char *const formulas[] = {
     "m = s0 * m + (1-s0) * g; v = s1 * v + (1-s1) * (g * g); p = (1-s2) * p - s3 * m / (sqrt(abs(v)) + pow(s0, 3))",
     "p = p + tanh(g) * sigmoid(m); m = erf(m) - p; v = exp(-abs(v)) * s1",

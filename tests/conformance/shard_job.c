@@ -12,10 +12,10 @@
 
 #include "builtin/builtin.h"
 
-#define SAMPLES 24 /* of a step: as many for each rank of 1, 2, 3 and 4 */
+#define SAMPLES 24 /* of a step: divisible by 1, 2, 3 and 4 ranks */
 #define MICRO 2    /* and of a norm group */
 #define CLASSES 5
-#define SIZE 12 /* of a side of an image */
+#define SIZE 12 /* side of an image */
 
 void shard_must(brim_status status)
 {
@@ -46,7 +46,7 @@ static brim_status build_cnn(const void *self, brim_graph *g)
   return BRIM_OK;
 }
 
-/* A block of a transformer, and a weight that is used three times, and in slices. */
+/* A block of a transformer, and a weight that is used three times and in slices. */
 static brim_status build_tied(const void *self, brim_graph *g)
 {
   (void)self;
@@ -159,7 +159,7 @@ void *shard_memory_of(const shard_job *j, int32_t rank, uint64_t offset)
   return (char *)brim_exec_pointer(j->exec[rank], p, any) - p->tensor_offset[any->id] + offset;
 }
 
-/* What is undefined afterwards is no number. */
+/* Undefined results are set to NaN. */
 static void add_up(const shard_job *j, const uint64_t *offset, uint64_t count, bool scatter)
 {
   const int32_t ranks = j->how.ranks;
@@ -198,7 +198,7 @@ static void run_until(shard_job *j, int32_t rank, const brim_program *p, size_t 
   for (; *next < (size_t)node; (*next)++) shard_must(brim_exec_run_node(j->exec[rank], p, *next, step));
 }
 
-/* All ranks run the program that is the i-th of their plans; `last`: it is a step's last micro-batch. */
+/* All ranks run the i-th program of their plans; `last`: the step's last micro-batch. */
 void shard_run_together(shard_job *j, size_t program, const brim_step step[SHARD_RANKS_MAX], bool last)
 {
   size_t next[SHARD_RANKS_MAX] = {0}, buckets = last ? j->plan[0]->bucket_count : 0, bucket = 0, c = 0;
@@ -311,7 +311,7 @@ void shard_compare_parameters(const shard_job *a, const shard_job *b, size_t pro
   }
 }
 
-/* Of all ranks together each state is there once, from its first element to its last. */
+/* Across all ranks, each element of a state exists once. */
 void shard_compare_states(const shard_job *a, const shard_job *b)
 {
   const brim_program *whole = brim_plan_program(b->plan[0], BRIM_PROGRAM_UPDATE, 0);

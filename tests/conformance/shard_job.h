@@ -1,5 +1,5 @@
-/* The ranks of a job in one process, on the reference backend: the test is the network. It runs the ranks' programs
- * side by side and does their collectives on the arenas. */
+/* The ranks of a job in one process, on the reference backend: the test plays the network. It runs the ranks' programs
+ * side by side and performs their collectives on the arenas. */
 #ifndef TESTS_CONFORMANCE_SHARD_JOB_H
 #define TESTS_CONFORMANCE_SHARD_JOB_H
 #include "config/settings.h"
@@ -21,7 +21,7 @@ typedef struct shard_how {
   uint64_t bucket_bytes;
   double clip_norm, ema_decay;
   bool checked, offloaded;
-  bool late; /* collectives are done at the last moment, else at the first */
+  bool late; /* collectives run as late as possible, otherwise as early as possible */
   enum brim_recompute_kind recompute;
 } shard_how;
 
@@ -34,20 +34,21 @@ typedef struct shard_job {
 
 /* Fails the test with the error's text. */
 void shard_must(brim_status status);
-/* The backend and the optimizer; plans of all ranks, checked; and these placed, with the same parameters. */
+/* Loads the backend and the optimizer, makes and checks the plans of all ranks, and places them with the same
+ * parameters. */
 void shard_load(shard_job *j, const shard_how *h);
 brim_plan_request shard_request(const shard_job *j, int32_t rank);
 void shard_plan(shard_job *j, const shard_how *h);
 void shard_place(shard_job *j, const shard_how *h);
 void shard_stop(shard_job *j);
-/* Where a byte of a rank's arena is. */
+/* The address of a byte of a rank's arena. */
 void *shard_memory_of(const shard_job *j, int32_t rank, uint64_t offset);
-/* All ranks run the program that is the i-th of their plans; `last`: it is a step's last micro-batch. */
+/* All ranks run the i-th program of their plans; `last`: the step's last micro-batch. */
 void shard_run_together(shard_job *j, size_t program, const brim_step step[SHARD_RANKS_MAX], bool last);
 size_t shard_index_of(const shard_job *j, enum brim_program_kind kind);
 void shard_train_step(shard_job *j, int number_of_step);
-/* What every rank of `a` has is what the one rank of `b` has, to 1e-12; indices of 8 bits are the same. States: of all
- * ranks together each is there once, from its first element to its last. */
+/* The parameters of every rank of `a` equal those of the single rank of `b`, to 1e-12; 8-bit indices are equal. Across
+ * all ranks, each element of a state exists once. */
 void shard_compare_parameters(const shard_job *a, const shard_job *b, size_t program);
 void shard_compare_states(const shard_job *a, const shard_job *b);
 #endif

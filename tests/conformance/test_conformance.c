@@ -1,17 +1,17 @@
 /* The conformance suite: every operation, forward and backward.
  *
- *   reference  against itself: gradients against central differences of the forward pass, through the real autodiff
- *   judged     against reference: relative L2 of every tensor, over random shapes, sizes, contexts and layouts
- *   cpu        against itself: the same bits however a batch is cut at multiples of the grain, on any number of threads
- *   both       with the planner's memory layout instead of memory of their own: the same bits; NaN passes through
+ *   reference  against itself: gradients and central differences of the forward pass, through the real autodiff
+ *   tested     against reference: relative L2 of every tensor, over random shapes, sizes, contexts and layouts
+ *   cpu        against itself: the same bits for every split of a batch at multiples of the grain and every number of
+ *              threads
+ *   both       with the planner's memory layout instead of separate memory: the same bits; NaN is passed on
  *
  *     test_conformance                    the reference backend, and cpu
- *     test_conformance BACKEND [FOLDER]   that backend alone, of the build or of FOLDER in it
+ *     test_conformance BACKEND [FOLDER]   only that backend, of the build or of FOLDER in it
  *
- * At the end a table: operation, cases, worst error. An operation without a case fails the suite, unless only some rows
- * were asked for: BENCH_ROWS=conv,max_pool runs those whose names begin so, BENCH_SHARD=2/12 the third of every twelve.
- * BENCH_CASES=2 runs so many cases of each; BRIM_TEST_TIER=quick cuts large rows at fewer batches.
- */
+ * Prints a table: operation, cases, worst error. An operation without a case fails the suite, unless only some rows
+ * were selected: BENCH_ROWS=conv,max_pool runs those whose names begin so, BENCH_SHARD=2/12 the third of every twelve.
+ * BENCH_CASES=2 runs two cases of each; BRIM_TEST_TIER=quick splits large rows at fewer batches. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,17 +27,17 @@
 
 #define DIFFERENCES_ERROR_MAX 1e-6
 #define BACKEND_ERROR_MAX 1e-5
-/* Of results that are rounded to 8 or 11 bits when they are stored: where the arithmetic errs by a little the rounding
- * may go the other way, by 2^-7 or 2^-10 at most; for a tensor of one element that is the error. */
+/* For results that are rounded to 8 or 11 bits when stored: a small arithmetic error may flip the rounding, by at most
+ * 2^-7 or 2^-10; for a tensor of one element that is the error. */
 #define BF16_ERROR_MAX 8e-3
 #define F16_ERROR_MAX 1e-3
-#define CASES 32 /* a row and grain; each size, context and kind of values comes up */
-#define SEEDS 44 /* a row by differences */
+#define CASES 32 /* for each row and grain; covers every size, context and kind of values */
+#define SEEDS 44 /* for each row, by finite differences */
 
 static loaded reference_plugin, judged_plugin;
 static backend reference, judged; /* judged.ops is NULL if it was not built */
 static const char *judged_id = "cpu", *judged_folder = "";
-static bool alone; /* the reference backend is not tested itself */
+static bool alone; /* the reference backend itself is not tested */
 
 /* ---- the table ---- */
 
@@ -84,7 +84,7 @@ static void print_line(const char *name, const tally *t)
 
 /* ---- errors ---- */
 
-/* A test goes on after a problem, so that one run shows all that is wrong; it fails at its end. */
+/* A test continues after a problem, so that one run shows all of them; it fails at its end. */
 #define PROBLEMS_SHOWN 25
 static int problems;
 
@@ -105,7 +105,7 @@ static void fail_if_problems(void)
   if (count) fail_msg("%d problems (the first %d are shown above)", count, PROBLEMS_SHOWN);
 }
 
-/* ||a - b|| / ||b||; NaN, if there is one, stays. */
+/* ||a - b|| / ||b||; NaN is kept. */
 static double relative_error(const double *a, const double *b, int64_t count)
 {
   double difference = 0, norm = 0;
@@ -147,7 +147,7 @@ static double objective(bench *b)
   return sum;
 }
 
-/* Up to 24 elements of x: their central differences against what the backward pass said. */
+/* Compares up to 24 elements of x: their central differences and the gradient of the backward pass. */
 static double differences_error(bench *b, brim_tensor *x, const double *gradient)
 {
   const double h = 1e-5;
@@ -170,7 +170,7 @@ static double differences_error(bench *b, brim_tensor *x, const double *gradient
   return sqrt(norm) < 1e-4 ? relative_error(got, expected, n) * sqrt(norm) : relative_error(got, expected, n);
 }
 
-/* The sum of the gradients of x, of which a parameter has one for each use. */
+/* The sum of the gradients of x; a parameter has one for each use. */
 static double *gradients_of(const bench *b, const brim_tensor *x, const brim_tensor *gradient)
 {
   double *values = bench_values_of(b, gradient);
@@ -183,7 +183,7 @@ static double *gradients_of(const bench *b, const brim_tensor *x, const brim_ten
   return values;
 }
 
-/* The gradient of x after the backward pass: of a parameter, what was added to where it started. */
+/* The gradient of x after the backward pass: for a parameter, the difference from its initial value. */
 static double *gradient_of(const bench *b, const brim_tensor *x, const brim_tensor *gradient, const double *start)
 {
   double *values = gradients_of(b, x, gradient);
@@ -234,7 +234,7 @@ static void test_reference_gradients_match_finite_differences(void **state)
 
 /* ---- the judged backend against reference ---- */
 
-/* Case number `i` of a row: batch, grain, size, context and values go round at different speeds. */
+/* Case number `i` of a row: batch, grain, size, context and values cycle with different periods. */
 static bench_options case_of(const bench_row *row, int i)
 {
   static const int64_t batches[11] = {1, 16, 7, 32, 3, 17, 40, 19, 2, 33, 48}, grains[7] = {0, 16, 4, 16, 0, 16, 1};
@@ -247,7 +247,7 @@ static bench_options case_of(const bench_row *row, int i)
   o.gradients_at_zero = i % 4 < 2;
   o.first_sample = 5 * (i % 3);
   o.evaluate = row->by_sample && i % 8 == 5;
-  if (row->large) { /* slow on the reference; whole grains come up when the batch is cut */
+  if (row->large) { /* slow on the reference; whole grains are covered when the batch is split */
     o.batch = i ? 5 : 2;
     o.context = BARE;
     o.values = VALUES_UNIFORM;
@@ -255,7 +255,7 @@ static bench_options case_of(const bench_row *row, int i)
   return o;
 }
 
-/* How many cases a row gets where small ones get `count`. */
+/* The number of cases of a row, if small rows get `count`. */
 static int cases_of(const bench_row *row, int count)
 {
   const char *text = getenv("BENCH_CASES");
@@ -286,9 +286,9 @@ static double gradient_norm(const bench *b)
   return sqrt(sum);
 }
 
-/* The norm that an error is relative to. A gradient is a sum over samples and may cancel out: then it is judged by
- * the other gradients (DESIGN.md), and within a single operation by a tenth of the square root of the sum's length:
- * its terms, products of numbers in [-1, 1), add up to three times as much on average. */
+/* The norm that an error is relative to. A gradient is a sum over samples and may cancel: then the scale is that of the
+ * other gradients (DESIGN.md), and within a single operation a tenth of the square root of the sum's length: its terms,
+ * products of numbers in [-1, 1), add up to three times as much on average. */
 static double scale_of(const bench *b, const brim_tensor *t, const double *values, int64_t count)
 {
   double scale = fmax(norm_of(values, count), fmax(1e-30, b->o.row->terms * sqrt((double)count)));
@@ -323,13 +323,14 @@ static void compare_tensor(const bench *got, const bench *expected, const brim_n
   free(b);
 }
 
-/* A fused operation that the judged backend does not have, as none must (brim/ops.h), nor store anything in 16 bits. */
+/* True for an operation that no backend needs (brim/ops.h) and the tested one lacks: a fused one, or cast, which only
+ * 16-bit storage needs. */
 static bool may_lack(const char *op)
 {
   return (strchr(op, '+') || strcmp(op, "cast") == 0) && !bench_offers(&judged, op);
 }
 
-/* Does the judged backend have all operations of a row? */
+/* True if the tested backend has all operations of a row. */
 static bool offered(const bench_row *row)
 {
   bench *b = bench_create(&(bench_options){.backend = &reference, .row = row, .seed = 1, .batch = 2});
@@ -376,7 +377,7 @@ static void test_backend_agrees_with_reference(void **state)
   fail_if_problems();
 }
 
-/* Does the judged backend keep activations in a type? */
+/* True if the tested backend can store activations in a type. */
 static bool stores(uint32_t activations)
 {
   const size_t size = offsetof(brim_backend_ops, stores) + sizeof judged.ops->stores;
@@ -410,7 +411,7 @@ static void test_backend_agrees_in_f16(void **state)
   compare_in(BRIM_DTYPE_F16);
 }
 
-/* ---- the same bits however memory is laid out, however a batch is cut ---- */
+/* ---- the same bits for every memory layout and every split of a batch ---- */
 
 static void assert_same_bits(const bench *a, const bench *b, const brim_tensor *t, const char *what)
 {
@@ -447,7 +448,7 @@ static void test_results_do_not_depend_on_shared_memory(void **state)
     const bool is_judged = judged.ops && offered(row);
     for (int i = 0; i < cases_of(row, 8); i++) {
       bench_options o = case_of(row, i);
-      o.context = BEHIND_CONV | BEFORE_CONV;
+      o.context = AFTER_CONV | BEFORE_CONV;
       o.backend = &reference;
       if (!alone) check_layout(o);
       o.backend = &judged;
@@ -460,7 +461,7 @@ static void test_results_do_not_depend_on_shared_memory(void **state)
   fail_if_problems();
 }
 
-/* A piece's samples of every tensor against the same samples of the whole. */
+/* Compares a piece's samples of every tensor with the same samples of the whole. */
 static void compare_piece(const bench *piece, const bench *whole, int64_t first)
 {
   for (size_t i = 0; i < whole->g->tensor_count; i++) {
@@ -504,7 +505,7 @@ static void check_cut(const bench *whole, int64_t batch)
   bench_free(before);
 }
 
-/* Samples that are run at once, and the pieces that they are cut into: each of both; 0: no other. */
+/* Numbers of samples that run at once, and of the pieces they are split into: up to two of each; 0: none. */
 typedef struct cut {
   int64_t total, batch[2];
 } cut;
@@ -524,8 +525,9 @@ static bool is_quick_tier(void)
   return tier && strcmp(tier, "quick") == 0;
 }
 
-/* Rows with norm groups are `grouped`: the cuts are multiples of them, and the tails at least one. The quick tier cuts
- * a large row only at the last total of a table, the one that leaves a tail: large rows take most of the time here. */
+/* Rows with norm groups are `grouped`: the splits are multiples of the group, and the remainders at least one group.
+ * The quick tier splits a large row only at the last total of a table, which leaves a remainder: large rows take most
+ * of the time here. */
 static void check_cuts(const backend *on, int64_t grain, const cut *c, size_t cuts, bool grouped)
 {
   BENCH_EACH_ROW (row) {
@@ -557,7 +559,7 @@ static void test_cpu_gives_same_bits_at_multiples_of_the_grain(void **state)
   fail_if_problems();
 }
 
-/* Its sums go sample by sample, or group by group, so it needs no grain. */
+/* Its sums run sample by sample, or group by group, so it needs no grain. */
 static void test_reference_gives_same_bits_at_any_micro_batch(void **state)
 {
   (void)state;
@@ -571,7 +573,7 @@ static void test_reference_gives_same_bits_at_any_micro_batch(void **state)
 
 #define SEVERAL 2
 
-/* Every tensor of a case on one thread against the same on several. */
+/* Compares every tensor of a case on one thread with the same on several. */
 static void compare_threads(const backend *one, const backend several[SEVERAL], bench_options o)
 {
   o.backend = one;
@@ -610,8 +612,8 @@ static void test_cpu_gives_same_bits_on_any_number_of_threads(void **state)
 
 /* ---- the same bits in any order of blocks and threads ---- */
 
-/* The emulated device runs blocks, warps and threads one after another, in an order that a seed decides. A case of many
- * blocks on it, in ascending order and in others. */
+/* The emulated device runs blocks, warps and threads one after another, in an order given by a seed. Runs a case of
+ * many blocks in ascending order and in others. */
 static void compare_orders(bench_options o)
 {
   static const char *const seed[] = {"1", "2"};
@@ -638,7 +640,7 @@ static void test_results_do_not_depend_on_the_order_of_blocks_and_threads(void *
   BENCH_EACH_ROW (row) {
     const int cases = offered(row) ? cases_of(row, 4) : 0;
     for (int i = 0; i < cases; i++) {
-      bench_options o = case_of(row, i + 3); /* of a batch of 32 at first */
+      bench_options o = case_of(row, i + 3); /* with a batch of 32 at first */
       compare_orders(o);
       o.activations = i % 2 ? BRIM_DTYPE_F16 : BRIM_DTYPE_BF16;
       if (stores(o.activations)) compare_orders(o);
@@ -649,7 +651,7 @@ static void test_results_do_not_depend_on_the_order_of_blocks_and_threads(void *
 
 /* ---- NaN ---- */
 
-/* Puts a NaN into one element of the first input, or parameter, that is real. */
+/* Puts a NaN into one element of the first real input or parameter. */
 static bench *run_with_nan(bench_options o, int64_t element)
 {
   bench *b = bench_create(&o);
@@ -666,7 +668,7 @@ static bench *run_with_nan(bench_options o, int64_t element)
 }
 
 /* Every tensor must have its NaNs where the reference has them. */
-/* may_spread: more may be NaN than on the reference, but no less. */
+/* may_spread: more values may be NaN than on the reference, but not fewer. */
 static void compare_nans(const bench *got, const bench *expected, const brim_node *n, const brim_tensor *t,
                          bool may_spread)
 {
@@ -678,7 +680,7 @@ static void compare_nans(const bench *got, const bench *expected, const brim_nod
   free(b);
 }
 
-/* Without AVX2, on cpu, products make the gradients of most weights, and multiply the padding with what is NaN too. */
+/* On cpu without AVX2, products make the gradients of most weights, and multiply the padding with NaN too. */
 static bool multiplies_padding(void)
 {
   const char *limit = getenv("ONEDNN_MAX_CPU_ISA");
@@ -710,7 +712,7 @@ static void check_nan(bench_options o, int64_t element)
   bench_free(expected);
 }
 
-/* In fp32: in 16 bits attention by a library may spread it (brim/ops.h). */
+/* In fp32: in 16 bits a library's attention may spread it (brim/ops.h). */
 static void test_nan_goes_where_the_reference_sends_it(void **state)
 {
   (void)state;
@@ -726,10 +728,10 @@ static void test_nan_goes_where_the_reference_sends_it(void **state)
   fail_if_problems();
 }
 
-/* ---- what fp16 has no number for ---- */
+/* ---- overflow in fp16 ---- */
 
-/* Nothing of it may be stored as the largest number: dynamic loss scaling has to see it. Parameters and data are so
- * large here, but within the type's range, that most sums and products of them are not. */
+/* An overflow must not be stored as the largest number: dynamic loss scaling has to detect it. Here parameters and data
+ * are within the type's range, but so large that most sums and products overflow. */
 #define LARGE 5e4
 
 static void enlarge_sources(const bench *b)
@@ -747,9 +749,8 @@ static void enlarge_sources(const bench *b)
   }
 }
 
-/* An input that is infinite itself, or NaN, is the business of the test of NaN. Of attention's scores, and of logits
- * that are not kept, the logarithm, in fp32, has no digits behind the point here, so the weights that are made of it
- * again are anything. */
+/* Inputs that are infinite or NaN are covered by the test of NaN. Attention's scores, and logits that are not stored,
+ * are so large here that their logarithm has no fractional digits in fp32, so the recomputed weights are arbitrary. */
 static bool is_comparable(const bench *b, const brim_node *n)
 {
   bool finite = strcmp(n->op, "attention_grad") != 0 && strcmp(n->op, "linear_cross_entropy_grad") != 0 &&
@@ -762,15 +763,15 @@ static bool is_comparable(const bench *b, const brim_node *n)
   return finite;
 }
 
-/* Some of cuDNN's convolutions store 0 for what lies below the range of fp16 (brim/ops.h). */
+/* Some of cuDNN's convolutions store 0 for values below the range of fp16 (brim/ops.h). */
 static bool may_lose(const brim_node *n, double value)
 {
   return value < 0 && strcmp(judged_id, "cuda") == 0 && strncmp(n->op, "conv2d", strlen("conv2d")) == 0;
 }
 
-/* Where the reference has an infinity there must be no number; what a fused operation makes of one that lies within it
- * is its own affair. One value in a hundred may be too close to the end of the range to tell. Returns the infinities.
- */
+/* Where the reference has an infinity, a finite number is an error; intermediate infinities of fused operations are
+ * not checked. One value in a hundred may be too close to the end of the range to decide. Returns the number of
+ * infinities. */
 static int64_t find_numbers(const bench *got, const bench *expected, const brim_node *n, const brim_tensor *t)
 {
   const int64_t count = brim_shape_count(&t->shape);
@@ -816,13 +817,13 @@ static int64_t check_large(bench_options o)
   return infinite;
 }
 
-/* Were only some rows asked for? */
+/* True if only some rows were selected. */
 static bool some_rows(void)
 {
   return getenv("BENCH_ROWS") || getenv("BENCH_SHARD");
 }
 
-static void test_what_is_too_large_for_f16_becomes_infinite(void **state)
+static void test_values_too_large_for_f16_become_infinite(void **state)
 {
   (void)state;
   int64_t infinite = 0;
@@ -839,13 +840,13 @@ static void test_what_is_too_large_for_f16_becomes_infinite(void **state)
 
 /* ---- coverage ---- */
 
-/* Of a whole run alone can be told whether something is missing. */
+/* Only a whole run can show that something is missing. */
 static bool every_row(void)
 {
   return BENCH_SHARE == 1 && !some_rows();
 }
 
-/* With fewer cases at least one. */
+/* With fewer cases, at least one. */
 static int cases_least(void)
 {
   return getenv("BENCH_CASES") ? 1 : 20;
@@ -910,7 +911,7 @@ int main(int argc, char **argv)
       cmocka_unit_test(test_backend_agrees_in_f16),
       cmocka_unit_test(test_results_do_not_depend_on_shared_memory),
       cmocka_unit_test(test_nan_goes_where_the_reference_sends_it),
-      cmocka_unit_test(test_what_is_too_large_for_f16_becomes_infinite),
+      cmocka_unit_test(test_values_too_large_for_f16_become_infinite),
       cmocka_unit_test(test_every_operation_has_cases),
   };
   const struct CMUnitTest of_backend[] = {
@@ -920,7 +921,7 @@ int main(int argc, char **argv)
       cmocka_unit_test(test_results_do_not_depend_on_shared_memory),
       cmocka_unit_test(test_results_do_not_depend_on_the_order_of_blocks_and_threads),
       cmocka_unit_test(test_nan_goes_where_the_reference_sends_it),
-      cmocka_unit_test(test_what_is_too_large_for_f16_becomes_infinite),
+      cmocka_unit_test(test_values_too_large_for_f16_become_infinite),
       cmocka_unit_test(test_every_operation_has_cases),
   };
   if (argc <= 1) return cmocka_run_group_tests(all, set_up, tear_down);

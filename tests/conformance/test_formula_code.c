@@ -1,5 +1,5 @@
-/* Formulas have the same bits on every instruction set: as machine code made for AVX-512 or AVX2, and as the vector
- * code of SSE, which goes line by line. */
+/* Formulas give the same bits on every instruction set: as machine code for AVX-512 or AVX2, and as the SSE vector
+ * code, which works line by line. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 
 #define CASES 60
 
-/* The results of all cases, one behind the other. */
+/* The results of all cases, concatenated. */
 static double *results(const char *isa, size_t *count)
 {
   loaded cpu;

@@ -1,6 +1,6 @@
-/* Fusion against no fusion: a model in which every fused operation comes up is trained for a few steps by the real plan
- * and execution, and every parameter must have the same bits, on every backend, with each kind of fusion and with all;
- * and with all, for every micro-batch, where a backend's sums do not depend on it. */
+/* Compares fusion with no fusion: a model with every fused operation is trained for a few steps by the real plan and
+ * execution, and every parameter must have the same bits, on every backend, with each kind of fusion and with all; and
+ * with all, for every micro-batch, if a backend's sums do not depend on it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -43,7 +43,7 @@ static brim_plan *plan_of(const loaded *backend, uint64_t fusions, int64_t batch
   return plan;
 }
 
-/* The loss of an evaluation and of the last step's training, then all parameters, as bytes; to be freed. */
+/* The losses of an evaluation and of the last training step, then all parameters, as bytes; to be freed. */
 typedef struct outcome {
   char *bytes;
   size_t count;
@@ -101,7 +101,7 @@ static outcome train(const loaded *backend, uint64_t fusions, int64_t batch)
 
 static void expect_same(const outcome *a, const outcome *b, const char *what)
 {
-  assert_true(a->loss[0] - a->loss[0] == 0 && a->loss[1] - a->loss[1] == 0); /* numbers: NaN would be like NaN */
+  assert_true(a->loss[0] - a->loss[0] == 0 && a->loss[1] - a->loss[1] == 0); /* finite: NaN would equal NaN */
   assert_int_equal(a->count, b->count);
   /* The same bits. NOLINTNEXTLINE(bugprone-suspicious-memory-comparison) */
   if (memcmp(a->loss, b->loss, sizeof a->loss) != 0)
@@ -170,7 +170,7 @@ static void cuda_computes_the_same_bits(void **state)
   check("emulated", "cuda", false);
 }
 
-/* Otherwise the tests above would compare a thing with itself. */
+/* Otherwise the tests above could compare identical graphs. */
 static void the_model_has_every_fused_operation(void **state)
 {
   (void)state;
@@ -180,7 +180,7 @@ static void the_model_has_every_fused_operation(void **state)
   for (size_t i = 0; i < brim_op_count(); i++) {
     const char *op = brim_op_at(i)->name;
     bool found =
-        !strchr(op, '+') || strcmp(op, "linear_cross_entropy+grad") == 0; /* of many classes: test_linear_loss */
+        !strchr(op, '+') || strcmp(op, "linear_cross_entropy+grad") == 0; /* for many classes: see test_linear_loss */
     for (size_t k = 0; k < 2; k++)
       for (size_t n = 0; n < plan->program[k].graph->node_count; n++)
         found = found || strcmp(plan->program[k].graph->node[n]->op, op) == 0;

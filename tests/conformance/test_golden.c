@@ -1,6 +1,6 @@
-/* The models mlp, cnn, vit and the example unet against PyTorch in double precision, through the real plan and
+/* The models mlp, cnn, vit and the example unet compared with PyTorch in double precision, through the real plan and
  * execution on the reference backend: logits, losses and gradients of one batch, and 20 steps of AdamW and of SGD with
- * momentum. The fixtures and what is in them: tests/golden/make_models.py. */
+ * momentum. tests/golden/make_models.py makes and describes the fixtures. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -10,21 +10,21 @@
 #include "conformance/golden_model.h"
 #include "graph/graph.h"
 
-static void test_mlp_is_what_pytorch_computes(void **state)
+static void test_mlp_matches_pytorch(void **state)
 {
   (void)state;
   golden_model_check("mlp.txt", "mlp", "{hidden: [10, 7], dropout: 0}", 5);
   golden_model_check_cpu("mlp.txt", "mlp", "{hidden: [10, 7], dropout: 0}", 5);
 }
 
-static void test_cnn_is_what_pytorch_computes(void **state)
+static void test_cnn_matches_pytorch(void **state)
 {
   (void)state;
   golden_model_check("cnn.txt", "cnn", "{width: 3, dropout1: 0, dropout2: 0}", 4);
   golden_model_check_cpu("cnn.txt", "cnn", "{width: 3, dropout1: 0, dropout2: 0}", 4);
 }
 
-static void test_vit_is_what_pytorch_computes(void **state)
+static void test_vit_matches_pytorch(void **state)
 {
   (void)state;
   golden_model_check("vit.txt", "vit", "{patch: 2, depth: 2, width: 6, heads: 2, mlp_ratio: 2}", 4);
@@ -32,14 +32,14 @@ static void test_vit_is_what_pytorch_computes(void **state)
 }
 
 /* With transposed convolutions and upsampling. */
-static void test_unet_is_what_pytorch_computes(void **state)
+static void test_unet_matches_pytorch(void **state)
 {
   (void)state;
   golden_model_check("unet.txt", "unet", "{width: 2, levels: 2}", 4);
   golden_model_check_cpu("unet.txt", "unet", "{width: 2, levels: 2}", 4);
 }
 
-/* Scalars of all parameters of a model as it comes, on 1x28x28 and 10 classes. */
+/* Number of scalars in all parameters of a model with default settings, on 1x28x28 and 10 classes. */
 static int64_t count_parameters(const char *model, const char *settings)
 {
   loaded plugin;
@@ -78,10 +78,10 @@ static void test_mlp_has_the_layers_asked_for(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_mlp_is_what_pytorch_computes),
-      cmocka_unit_test(test_cnn_is_what_pytorch_computes),
-      cmocka_unit_test(test_vit_is_what_pytorch_computes),
-      cmocka_unit_test(test_unet_is_what_pytorch_computes),
+      cmocka_unit_test(test_mlp_matches_pytorch),
+      cmocka_unit_test(test_cnn_matches_pytorch),
+      cmocka_unit_test(test_vit_matches_pytorch),
+      cmocka_unit_test(test_unet_matches_pytorch),
       cmocka_unit_test(test_cnn_has_the_parameters_of_pytorchs_example),
       cmocka_unit_test(test_mlp_has_the_layers_asked_for),
   };

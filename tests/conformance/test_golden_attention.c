@@ -1,5 +1,5 @@
-/* attention and rotary on the reference backend against PyTorch in double precision, forward and backward. The
- * fixture and what is in it: tests/golden/make_attention.py. */
+/* Attention and rotary on the reference backend compared with PyTorch in double precision, forward and backward.
+ * tests/golden/make_attention.py makes and describes the fixture. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@ typedef struct rotary_case {
 
 static golden fixture;
 static loaded plugin;
-static const attention_case *attention_now; /* what the rows below build */
+static const attention_case *attention_now; /* the case that the rows below build */
 static const rotary_case *rotary_now;
 
 static brim_tensor *input(bench *b, const char *prefix, const char *name)
@@ -48,7 +48,7 @@ static void check(const bench *b, const char *prefix, const char *name, const br
   free(values);
 }
 
-/* Runs a row with the fixture's numbers in place of its own, and compares all results. */
+/* Runs a row with the fixture's numbers, and compares all results. */
 static void check_case(const char *prefix, brim_tensor *(*make)(bench *b))
 {
   const backend reference = {"reference", plugin.plugin->ops, plugin.self};
@@ -68,7 +68,7 @@ static void check_case(const char *prefix, brim_tensor *(*make)(bench *b))
   bench_free(b);
 }
 
-static void test_attention_is_what_pytorch_computes(void **state)
+static void test_attention_matches_pytorch(void **state)
 {
   (void)state;
   static const attention_case cases[] = {{"full.", {.heads = 4}},
@@ -83,7 +83,7 @@ static void test_attention_is_what_pytorch_computes(void **state)
   }
 }
 
-static void test_rotary_is_what_pytorch_computes(void **state)
+static void test_rotary_matches_pytorch(void **state)
 {
   (void)state;
   static const rotary_case cases[] = {{"halves.", {.heads = 2}},
@@ -113,8 +113,8 @@ static int tear_down(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_attention_is_what_pytorch_computes),
-      cmocka_unit_test(test_rotary_is_what_pytorch_computes),
+      cmocka_unit_test(test_attention_matches_pytorch),
+      cmocka_unit_test(test_rotary_matches_pytorch),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -1,6 +1,6 @@
 /* Convolutions with groups, dilation and without bias, transposed ones, pooling and upsampling, on the reference
- * backend against PyTorch in double precision, forward and backward; and the names and shapes of a convolution's
- * parameters, which are PyTorch's. The fixture and what is in it: tests/golden/make_conv.py. */
+ * backend compared with PyTorch in double precision, forward and backward; and the names and shapes of a convolution's
+ * parameters, which are PyTorch's. tests/golden/make_conv.py makes and describes the fixture. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -15,14 +15,14 @@
 
 static golden fixture;
 static loaded plugin;
-static const char *prefix; /* of the case that a row below builds: "grouped." */
+static const char *prefix; /* prefix of the case that a row below builds: "grouped." */
 
 static brim_tensor *input(bench *b)
 {
   return bench_input(b, &golden_find(&fixture, prefix, "x")->shape, "x");
 }
 
-/* ---- what is built ---- */
+/* ---- builders ---- */
 
 static brim_tensor *make_dilated(bench *b)
 {
@@ -66,7 +66,7 @@ static brim_tensor *make_up_grouped(bench *b)
       b->g, "conv", input(b), 6,
       (brim_conv_transpose2d_options){.kernel = {2, 3}, .stride = {1, 2}, .groups = 2, .no_bias = 1});
 }
-/* An output padding of more than a stride. */
+/* With an output padding larger than a stride. */
 static brim_tensor *make_up_dilated(bench *b)
 {
   return brim_conv_transpose2d(
@@ -143,7 +143,7 @@ static brim_tensor *make_global(bench *b)
 static bench *create(const char *name, brim_tensor *(*make)(bench *b))
 {
   static backend reference;
-  static bench_row row; /* the bench keeps both */
+  static bench_row row; /* the bench keeps pointers to both */
   reference = (backend){"reference", plugin.plugin->ops, plugin.self};
   row = (bench_row){.name = name, .make = make};
   prefix = name;
@@ -187,7 +187,7 @@ static void check_case(const char *name, brim_tensor *(*make)(bench *b))
   bench_free(b);
 }
 
-static void test_convolutions_are_what_pytorch_computes(void **state)
+static void test_convolutions_match_pytorch(void **state)
 {
   (void)state;
   check_case("dilated.", make_dilated);
@@ -198,7 +198,7 @@ static void test_convolutions_are_what_pytorch_computes(void **state)
   check_case("conv1d_grouped.", make_conv1d_grouped);
 }
 
-static void test_transposed_convolutions_are_what_pytorch_computes(void **state)
+static void test_transposed_convolutions_match_pytorch(void **state)
 {
   (void)state;
   check_case("up.", make_up);
@@ -207,7 +207,7 @@ static void test_transposed_convolutions_are_what_pytorch_computes(void **state)
   check_case("up1d.", make_up1d);
 }
 
-static void test_upsampling_is_what_pytorch_computes(void **state)
+static void test_upsampling_matches_pytorch(void **state)
 {
   (void)state;
   check_case("nearest.", make_nearest);
@@ -218,7 +218,7 @@ static void test_upsampling_is_what_pytorch_computes(void **state)
   check_case("linear1d.", make_linear1d);
 }
 
-static void test_pooling_is_what_pytorch_computes(void **state)
+static void test_pooling_matches_pytorch(void **state)
 {
   (void)state;
   check_case("max.", make_max);
@@ -231,7 +231,7 @@ static void test_pooling_is_what_pytorch_computes(void **state)
   check_case("global1d.", make_global);
 }
 
-/* As a state_dict of torch.nn.Conv1d has them: weight [K,C/groups,S], which conv2d takes for a height of 1. */
+/* As in a state_dict of torch.nn.Conv1d: weight [K,C/groups,S], which conv2d takes for a height of 1. */
 static void test_conv1d_has_the_parameters_of_pytorchs_module(void **state)
 {
   (void)state;
@@ -262,10 +262,10 @@ static int tear_down(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_convolutions_are_what_pytorch_computes),
-      cmocka_unit_test(test_transposed_convolutions_are_what_pytorch_computes),
-      cmocka_unit_test(test_upsampling_is_what_pytorch_computes),
-      cmocka_unit_test(test_pooling_is_what_pytorch_computes),
+      cmocka_unit_test(test_convolutions_match_pytorch),
+      cmocka_unit_test(test_transposed_convolutions_match_pytorch),
+      cmocka_unit_test(test_upsampling_matches_pytorch),
+      cmocka_unit_test(test_pooling_matches_pytorch),
       cmocka_unit_test(test_conv1d_has_the_parameters_of_pytorchs_module),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -1,6 +1,6 @@
-/* Changes of low rank to a frozen model against PyTorch in double precision, through the real plan and execution on the
- * reference backend: logits, losses, every gradient that there is, and 20 steps of AdamW. The fixture and what is in
- * it: tests/golden/make_lora.py. What a plan has for frozen parameters, and what it has not. */
+/* Low-rank adapters of a frozen model compared with PyTorch in double precision, through the real plan and execution on
+ * the reference backend: logits, losses, all gradients, and 20 steps of AdamW. tests/golden/make_lora.py makes and
+ * describes the fixture. Also checks what a plan has and lacks for frozen parameters. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,7 +32,7 @@ static void must(brim_status status)
   if (status != BRIM_OK) fail_msg("%s", brim_error_text());
 }
 
-/* Norm of make_lora.py. */
+/* The class Norm of make_lora.py. */
 static brim_status build_norm(const void *self, brim_graph *g)
 {
   (void)self;
@@ -174,7 +174,7 @@ static void check_all(const char *settings, const brim_model_ops *own)
   stop(&t);
 }
 
-static void changes_of_low_rank_are_what_pytorch_computes(void **state)
+static void low_rank_adapters_match_pytorch(void **state)
 {
   (void)state;
   check_all(LORA, NULL);
@@ -186,7 +186,7 @@ static void frozen_batch_norm_hands_gradients_on_by_its_running_statistics(void 
   check_all("{lora_r: 3, lora_alpha: 5, lora_dropout: 0, lora_targets: [fc]}", &norm);
 }
 
-/* Rounded weights give other results, but near ones, and are themselves not written. */
+/* Rounded weights give slightly different results, and are not written. */
 static void frozen_weights_in_bf16_are_rounded_where_they_are_read(void **state)
 {
   (void)state;
@@ -227,7 +227,7 @@ static sums add_up(const brim_plan *p)
   return out;
 }
 
-static void plans_have_no_gradient_and_no_state_for_what_is_frozen(void **state)
+static void plans_have_no_gradient_and_no_state_for_frozen_parameters(void **state)
 {
   (void)state;
   trainer t = {0};
@@ -238,12 +238,12 @@ static void plans_have_no_gradient_and_no_state_for_what_is_frozen(void **state)
   assert_int_equal(t.plan->class_bytes[BRIM_ROLE_PARAMETER], s.frozen + s.trained);
   assert_int_equal(t.plan->gradient_bytes, s.trained);
   assert_int_equal(t.plan->class_bytes[BRIM_ROLE_OPTIMIZER], 2 * s.trained);
-  /* of each block 3 * (6 + 6), 3 * (6 + 6) and 3 * (6 + 12); the head 6 * 4 + 4 */
+  /* each block: 3 * (6 + 6), 3 * (6 + 6) and 3 * (6 + 12); the head: 6 * 4 + 4 */
   assert_int_equal(brim_plan_trained(t.plan), 2 * (36 + 36 + 54) + 28);
   stop(&t);
 }
 
-static void nothing_flows_behind_the_first_change(void **state)
+static void no_gradient_flows_below_the_first_adapter(void **state)
 {
   (void)state;
   trainer t = {0};
@@ -275,7 +275,7 @@ static void bf16_halves_frozen_matrices(void **state)
   plan(&small, "lora", LORA, NULL, "cpu", BRIM_DTYPE_BF16);
   assert_int_equal(2 * add_up(small.plan).matrices, add_up(wide.plan).matrices);
   assert_true(small.plan->persistent_bytes < wide.plan->persistent_bytes);
-  /* copies in fp32 live only while they are read, in the backward pass too */
+  /* copies in fp32 live only while they are read, also in the backward pass */
   const brim_program *p = &small.plan->program[0];
   for (size_t i = 0; i < p->graph->tensor_count; i++) {
     const int32_t b = p->tensor_buffer[i], producer = p->graph->tensor[i]->producer;
@@ -289,11 +289,11 @@ static void bf16_halves_frozen_matrices(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(changes_of_low_rank_are_what_pytorch_computes),
+      cmocka_unit_test(low_rank_adapters_match_pytorch),
       cmocka_unit_test(frozen_batch_norm_hands_gradients_on_by_its_running_statistics),
       cmocka_unit_test(frozen_weights_in_bf16_are_rounded_where_they_are_read),
-      cmocka_unit_test(plans_have_no_gradient_and_no_state_for_what_is_frozen),
-      cmocka_unit_test(nothing_flows_behind_the_first_change),
+      cmocka_unit_test(plans_have_no_gradient_and_no_state_for_frozen_parameters),
+      cmocka_unit_test(no_gradient_flows_below_the_first_adapter),
       cmocka_unit_test(a_probe_has_a_backward_pass_of_its_head_alone),
       cmocka_unit_test(bf16_halves_frozen_matrices),
   };

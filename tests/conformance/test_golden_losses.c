@@ -1,6 +1,6 @@
-/* Losses against PyTorch's in double precision, on the reference backend: softmax cross-entropy over sequences, by
- * itself, with labels that are shares of classes, and with the product inside, and the mean losses with real targets
- * and with labels; each with its gradients. The fixture: tests/golden/make_losses.py. */
+/* Losses on the reference backend compared with PyTorch's in double precision: softmax cross-entropy over sequences,
+ * alone, with labels that are shares of classes, and with the product inside, and the mean losses with real targets and
+ * with labels; each with its gradients. Fixture: tests/golden/make_losses.py. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@ static golden fixture;
 static loaded plugin;
 static backend reference;
 
-/* An input as the fixture has it. Targets and weights are constant: no gradient is asked for. */
+/* An input from the fixture. Targets and weights are constants without gradients. */
 static brim_tensor *from_fixture(bench *b, const char *name, bool constant)
 {
   const brim_shape *shape = &golden_find(&fixture, "", name)->shape;
@@ -44,7 +44,7 @@ static brim_tensor *cross_entropy(bench *b, brim_loss_attr attr, bool weighted)
 
 static brim_tensor *make_plain(bench *b)
 {
-  return cross_entropy(b, (brim_loss_attr){.ignore_index = IGNORED}, false); /* but nothing is ignored */
+  return cross_entropy(b, (brim_loss_attr){.ignore_index = IGNORED}, false); /* but no label is ignored */
 }
 BENCH_ROW(plain) = {"plain", make_plain, .is_loss = true};
 static brim_tensor *make_ignore(bench *b)
@@ -128,9 +128,9 @@ MEAN_LOSS(mae);
 MEAN_LOSS(huber);
 MEAN_LOSS(bce);
 
-/* ---- built of operations ---- */
+/* ---- losses built from operations ---- */
 
-static const char *settings; /* of the loss at work */
+static const char *settings; /* of the current loss */
 
 static brim_tensor *built(bench *b, const brim_plugin *loss, bool weighted)
 {
@@ -209,7 +209,7 @@ static void check_row(const bench_row *row)
   bench_free(b);
 }
 
-static void test_losses_are_what_pytorch_computes(void **state)
+static void test_losses_match_pytorch(void **state)
 {
   (void)state;
   BENCH_EACH_ROW (row) check_row(row);
@@ -248,7 +248,7 @@ static void test_kl_is_torch_s_of_softmax(void **state)
   }
 }
 
-/* Answers are counted too. */
+/* Counts predictions too. */
 static brim_tensor *make_counted(bench *b)
 {
   const brim_shape metrics = {1, {3 + 5 * 5}};
@@ -261,8 +261,8 @@ static brim_tensor *make_counted(bench *b)
 }
 static const bench_row row_counted = {"counted", make_counted, .is_loss = true};
 
-/* A label that names no class is refused, not read; one that is ignored may be any number. Asks the first node named
- * `op`, with the last label replaced. */
+/* A label that names no class is refused, not read; an ignored label may be any number. Runs the first node named `op`
+ * with the last label replaced. */
 static brim_status run_with_label(const backend *on, const bench_row *row, int64_t samples, const char *op,
                                   int32_t label)
 {
@@ -281,7 +281,7 @@ static brim_status run_with_label(const backend *on, const bench_row *row, int64
   for (uint32_t i = 0; i < n->out_count; i++) out[i] = b->device_memory[n->out[i]->id];
   const brim_launch launch = {n, b->program.state[node], in, out, b->device_workspace[node], &b->step};
   brim_status status = b->program.kernel[node]->run(on->self, &launch);
-  if (status == BRIM_OK) status = on->ops->synchronize(on->self); /* of a device that is told later */
+  if (status == BRIM_OK) status = on->ops->synchronize(on->self); /* a device may report it later */
   bench_free(b);
   return status;
 }
@@ -365,7 +365,7 @@ static int tear_down(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_losses_are_what_pytorch_computes),
+      cmocka_unit_test(test_losses_match_pytorch),
       cmocka_unit_test(test_focal_losses_are_torchvision_s_and_the_paper_s),
       cmocka_unit_test(test_kl_is_torch_s_of_softmax),
       cmocka_unit_test(test_reference_refuses_labels_out_of_range),

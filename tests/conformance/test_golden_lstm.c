@@ -1,5 +1,5 @@
-/* LSTM against torch.nn.LSTM in double precision, on the reference backend: y and all gradients of one layer, and of
- * two bidirectional ones. The fixture: tests/golden/make_lstm.py. */
+/* LSTM on the reference backend compared with torch.nn.LSTM in double precision: y and all gradients of one layer, and
+ * of two bidirectional ones. Fixture: tests/golden/make_lstm.py. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -30,7 +30,7 @@ static brim_tensor *make_both(bench *b)
 }
 BENCH_ROW(both) = {"both", make_both};
 
-/* What is expected of a tensor: "<row>.<prefix><name>". */
+/* The expected value of a tensor is "<row>.<prefix><name>". */
 static void check(const bench *b, const char *prefix, const char *name, const brim_tensor *t)
 {
   char full[64];
@@ -64,13 +64,13 @@ static void check_row(const bench_row *row)
   bench_free(b);
 }
 
-static void test_one_layer_is_what_pytorch_computes(void **state)
+static void test_one_layer_matches_pytorch(void **state)
 {
   (void)state;
   check_row(&row_one);
 }
 
-static void test_two_bidirectional_layers_are_what_pytorch_computes(void **state)
+static void test_two_bidirectional_layers_match_pytorch(void **state)
 {
   (void)state;
   check_row(&row_both);
@@ -133,8 +133,8 @@ static int tear_down(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_one_layer_is_what_pytorch_computes),
-      cmocka_unit_test(test_two_bidirectional_layers_are_what_pytorch_computes),
+      cmocka_unit_test(test_one_layer_matches_pytorch),
+      cmocka_unit_test(test_two_bidirectional_layers_match_pytorch),
       cmocka_unit_test(test_parameters_are_named_and_ordered_as_pytorchs),
       cmocka_unit_test(test_wrong_calls_are_explained),
   };

@@ -1,6 +1,6 @@
-/* linear over rows, matmul, gather, embedding, pad, and permute, concat and slice together, on the reference backend
- * against PyTorch in double precision, forward and backward. The fixture and what is in it: tests/golden/make_move.py.
- */
+/* Linear over rows, matmul, gather, embedding, pad, and permute, concat and slice together, on the reference backend
+ * compared with PyTorch in double precision, forward and backward. tests/golden/make_move.py makes and describes the
+ * fixture. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -43,7 +43,7 @@ static brim_tensor *make_mixed(bench *b)
   return brim_slice(b->g, brim_concat(b->g, 2, both, 2), -2, 1, 4);
 }
 
-static void test_products_are_what_pytorch_computes(void **state)
+static void test_products_match_pytorch(void **state)
 {
   (void)state;
   golden_case_check("linear.", make_linear);
@@ -53,14 +53,14 @@ static void test_products_are_what_pytorch_computes(void **state)
   golden_case_check("matmul11.", make_matmul);
 }
 
-static void test_looking_up_is_what_pytorch_computes(void **state)
+static void test_looking_up_matches_pytorch(void **state)
 {
   (void)state;
   golden_case_check("gather.", make_gather);
   golden_case_check("embedding.", make_embedding);
 }
 
-static void test_moving_is_what_pytorch_computes(void **state)
+static void test_moving_matches_pytorch(void **state)
 {
   (void)state;
   golden_case_check("pad.", make_pad);
@@ -83,9 +83,9 @@ static int tear_down(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_products_are_what_pytorch_computes),
-      cmocka_unit_test(test_looking_up_is_what_pytorch_computes),
-      cmocka_unit_test(test_moving_is_what_pytorch_computes),
+      cmocka_unit_test(test_products_match_pytorch),
+      cmocka_unit_test(test_looking_up_matches_pytorch),
+      cmocka_unit_test(test_moving_matches_pytorch),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -1,6 +1,6 @@
-/* The normalisations against PyTorch in double precision, on the reference backend: results, gradients, and batch
- * norm's running averages after one step, with one group of samples and with several. The fixture and what is in it:
- * tests/golden/make_norm.py. */
+/* The normalisations on the reference backend compared with PyTorch in double precision: results, gradients, and batch
+ * norm's running averages after one step, with one group of samples and with several. tests/golden/make_norm.py makes
+ * and describes the fixture. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -46,7 +46,7 @@ static brim_tensor *make_group_norm(bench *b)
   return brim_group_norm(b->g, "norm", input(b), 3, EPS);
 }
 
-/* While training, the update of the buffers comes right behind. */
+/* In training, the update of the buffers follows directly. */
 static brim_tensor *make_batch_norm(bench *b)
 {
   brim_graph *g = b->g;
@@ -109,28 +109,28 @@ static bench *check_gradients(bench *b, bool bias)
   return b;
 }
 
-static void test_layer_norm_is_what_pytorch_computes(void **state)
+static void test_layer_norm_matches_pytorch(void **state)
 {
   (void)state;
   static const bench_row row = {"layer_norm", make_layer_norm};
   bench_free(check_gradients(create("layer_norm.", &row, false), true));
 }
 
-static void test_rms_norm_is_what_pytorch_computes(void **state)
+static void test_rms_norm_matches_pytorch(void **state)
 {
   (void)state;
   static const bench_row row = {"rms_norm", make_rms_norm};
   bench_free(check_gradients(create("rms_norm.", &row, false), false));
 }
 
-static void test_group_norm_is_what_pytorch_computes(void **state)
+static void test_group_norm_matches_pytorch(void **state)
 {
   (void)state;
   static const bench_row row = {"group_norm", make_group_norm};
   bench_free(check_gradients(create("group_norm.", &row, false), true));
 }
 
-/* A step of training, then evaluation by the running averages that it left. */
+/* A step of training, then evaluation with the resulting running averages. */
 static void check_batch_norm(const char *name, int64_t group, int64_t groups)
 {
   const bench_row row = {"batch_norm", make_batch_norm, .norm_group = group};
@@ -150,7 +150,7 @@ static void check_batch_norm(const char *name, int64_t group, int64_t groups)
   bench_free(b);
 }
 
-static void test_batch_norm_is_what_pytorch_computes(void **state)
+static void test_batch_norm_matches_pytorch(void **state)
 {
   (void)state;
   check_batch_norm("batch_norm.", 5, 1);
@@ -161,7 +161,7 @@ static void test_batch_norm_is_what_pytorch_computes(void **state)
 static void test_batch_norm_takes_each_group_by_itself(void **state)
 {
   (void)state;
-  check_batch_norm("batch_norm_groups.", 3, 2); /* the last group has the rest as well */
+  check_batch_norm("batch_norm_groups.", 3, 2); /* the last group includes the remainder */
   check_batch_norm("batch_norm_flat.", 3, 3);
 }
 
@@ -183,10 +183,10 @@ static int tear_down(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_layer_norm_is_what_pytorch_computes),
-      cmocka_unit_test(test_rms_norm_is_what_pytorch_computes),
-      cmocka_unit_test(test_group_norm_is_what_pytorch_computes),
-      cmocka_unit_test(test_batch_norm_is_what_pytorch_computes),
+      cmocka_unit_test(test_layer_norm_matches_pytorch),
+      cmocka_unit_test(test_rms_norm_matches_pytorch),
+      cmocka_unit_test(test_group_norm_matches_pytorch),
+      cmocka_unit_test(test_batch_norm_matches_pytorch),
       cmocka_unit_test(test_batch_norm_takes_each_group_by_itself),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);

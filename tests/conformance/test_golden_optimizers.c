@@ -1,6 +1,6 @@
-/* Updates of given gradients against a plain Python implementation of the papers: parameters and states after some
- * steps, through the real plan and execution on the reference backend. What is in the fixture, and where it comes from:
- * tests/golden/make_optimizers.py. */
+/* Updates with given gradients compared with a plain Python implementation of the papers: parameters and states after
+ * some steps, through the real plan and execution on the reference backend. tests/golden/make_optimizers.py describes
+ * the fixture and its sources. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -97,7 +97,7 @@ static void stop(trainer *t)
   brim_arena_release(&t->fixture.arena);
 }
 
-/* As in the script. */
+/* The same as in the script. */
 static double start_value(int64_t which, int64_t i)
 {
   return (double)((i * 7919 + which * 31) % 10007 - 5003) * 1e-4;
@@ -145,8 +145,8 @@ static void check_tensor(const trainer *t, const brim_tensor *tensor)
   free(raw);
 }
 
-/* The parameters that the fixture has, with all their states, and what is evaluated in their place. Returns how many
- * tensors were checked. */
+/* Checks the parameters in the fixture, all their states, and the parameters that are evaluated. Returns the number of
+ * tensors checked. */
 static size_t check_results(const trainer *t)
 {
   const brim_graph *g = t->update->graph;
@@ -196,14 +196,14 @@ static void check(const updates *how)
   stop(&t);
 }
 
-static void updates_are_what_the_papers_say(void **state)
+static void updates_match_the_papers(void **state)
 {
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) check(&cases[i]);
 }
 
-/* Of AdamW's eight bytes a value two are left, and two floats for each 256; small parameters keep theirs. */
-static void states_take_what_their_optimizers_promise(void **state)
+/* Of AdamW's eight bytes a value, two are left, and two floats for each 256 values; small parameters keep theirs. */
+static void states_take_the_bytes_their_optimizers_declare(void **state)
 {
   (void)state;
   const struct {
@@ -234,7 +234,7 @@ static void states_take_what_their_optimizers_promise(void **state)
   }
 }
 
-/* `even` and `odd` by the place of an element. */
+/* `even` and `odd` by the element's index. */
 static void write_by_place(const trainer *t, const brim_tensor *to, double even, double odd)
 {
   const size_t count = (size_t)brim_shape_count(&to->shape);
@@ -257,8 +257,8 @@ static double greatest_magnitude(const trainer *t, const brim_tensor *of)
   return most;
 }
 
-/* A small gradient that becomes 0 beside large ones: its second moment is far below the first code, its first is not.
- * Adam's step is at most the learning rate while gradients are alike, and here much less. */
+/* A small gradient that becomes 0 next to large ones: its second moment is far below the first code, its first moment
+ * is not. Adam's step is at most the learning rate while gradients stay similar, and much less here. */
 static void a_gradient_that_ends_moves_no_weight_far(void **state)
 {
   (void)state;
@@ -310,7 +310,7 @@ static char *updated_on(const char *backend, const brim_plugin *optimizer, size_
   return all;
 }
 
-/* Written as a formula: the kernel's bits on cpu, and what differs by roundings in double precision on reference. */
+/* Written as a formula: the kernel's bits on cpu, and equal up to rounding in double precision on reference. */
 static void adamw_as_a_formula_is_adamw(void **state)
 {
   (void)state;
@@ -331,7 +331,7 @@ static void adamw_as_a_formula_is_adamw(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(updates_are_what_the_papers_say), cmocka_unit_test(states_take_what_their_optimizers_promise),
+      cmocka_unit_test(updates_match_the_papers), cmocka_unit_test(states_take_the_bytes_their_optimizers_declare),
       cmocka_unit_test(a_gradient_that_ends_moves_no_weight_far), cmocka_unit_test(adamw_as_a_formula_is_adamw)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
-/* Functions of each element, softmax, operations on tensors that broadcast and sums over axes, on the reference backend
- * against PyTorch in double precision, forward and backward. The fixture and what is in it:
- * tests/golden/make_pointwise.py. */
+/* Elementwise functions, softmax, operations on tensors that broadcast and sums over axes, on the reference backend
+ * compared with PyTorch in double precision, forward and backward. tests/golden/make_pointwise.py makes and describes
+ * the fixture. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -100,7 +100,7 @@ static brim_tensor *make_mean(bench *b)
   return brim_mean(b->g, golden_case_input(b, "x"), 2, (int32_t[]){3, 1}, 1);
 }
 
-static void test_functions_are_what_pytorch_computes(void **state)
+static void test_functions_match_pytorch(void **state)
 {
   (void)state;
   golden_case_check("gelu0.", make_gelu);
@@ -120,7 +120,7 @@ static void test_functions_are_what_pytorch_computes(void **state)
   golden_case_check("log_softmax.", make_log_softmax);
 }
 
-static void test_broadcasting_and_its_gradients_are_what_pytorch_computes(void **state)
+static void test_broadcasting_and_its_gradients_match_pytorch(void **state)
 {
   (void)state;
   golden_case_check("affine.", make_affine);
@@ -130,7 +130,7 @@ static void test_broadcasting_and_its_gradients_are_what_pytorch_computes(void *
   golden_case_check("square.", make_square);
 }
 
-static void test_sums_over_axes_are_what_pytorch_computes(void **state)
+static void test_sums_over_axes_match_pytorch(void **state)
 {
   (void)state;
   golden_case_check("sum.", make_sum);
@@ -153,9 +153,9 @@ static int tear_down(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_functions_are_what_pytorch_computes),
-      cmocka_unit_test(test_broadcasting_and_its_gradients_are_what_pytorch_computes),
-      cmocka_unit_test(test_sums_over_axes_are_what_pytorch_computes),
+      cmocka_unit_test(test_functions_match_pytorch),
+      cmocka_unit_test(test_broadcasting_and_its_gradients_match_pytorch),
+      cmocka_unit_test(test_sums_over_axes_match_pytorch),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -1,6 +1,6 @@
-/* Training options against PyTorch in double precision: 20 steps of the model mlp through the real plan and execution
- * on the reference backend, with the core's own optimizers and schedules. The fixture and what is in it:
- * tests/golden/make_training.py. */
+/* Training options compared with PyTorch in double precision: 20 steps of the model mlp through the real plan and
+ * execution on the reference backend, with the core's own optimizers and schedules. tests/golden/make_training.py makes
+ * and describes the fixture. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -138,7 +138,8 @@ static void run_micro_batch(trainer *t, int64_t first, int64_t count, brim_step 
   must(brim_exec_run(t->exec, p, step, NULL));
 }
 
-/* One step, in two unequal micro-batches; returns the loss before it. *norm: of the gradients, if they are clipped. */
+/* Trains one step in two unequal micro-batches; returns the loss before it. *norm: of the gradients, if they are
+ * clipped. */
 static double train_step(trainer *t, int index, double *norm)
 {
   double weight = 0;
@@ -161,7 +162,7 @@ static double train_step(trainer *t, int index, double *norm)
   return metrics[0] / weight;
 }
 
-/* The parameters as a program sees them: evaluation has the averages, if there are some. */
+/* The parameters as a program sees them: evaluation uses the averages, if there are any. */
 static void check_parameters(const trainer *t, enum brim_program_kind kind, const char *prefix)
 {
   double value[200];
@@ -193,7 +194,7 @@ static void check(const training *how)
   stop(&t);
 }
 
-static void training_is_what_pytorch_computes(void **state)
+static void training_matches_pytorch(void **state)
 {
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) check(&cases[i]);
@@ -201,6 +202,6 @@ static void training_is_what_pytorch_computes(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(training_is_what_pytorch_computes)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(training_matches_pytorch)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* The tiny transformer on the reference backend against PyTorch in double precision: logits, losses and the gradients
- * of all parameters. The fixtures and what is in them: tests/golden/make_transformer.py. */
+/* The tiny transformer on the reference backend compared with PyTorch in double precision: logits, losses and the
+ * gradients of all parameters. tests/golden/make_transformer.py makes and describes the fixtures. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -73,7 +73,7 @@ static void check_model(const char *file, transformer_options o)
   brim_arena_release(&fixture.arena);
 }
 
-static void test_a_transformer_of_tokens_is_what_pytorch_computes(void **state)
+static void test_a_transformer_of_tokens_matches_pytorch(void **state)
 {
   (void)state;
   check_model("transformer_tokens.txt", (transformer_options){.vocabulary = 7,
@@ -87,7 +87,7 @@ static void test_a_transformer_of_tokens_is_what_pytorch_computes(void **state)
                                                               .approximate = BRIM_GELU_TANH});
 }
 
-static void test_a_transformer_of_patches_is_what_pytorch_computes(void **state)
+static void test_a_transformer_of_patches_matches_pytorch(void **state)
 {
   (void)state;
   check_model("transformer_patches.txt",
@@ -98,8 +98,8 @@ static void test_a_transformer_of_patches_is_what_pytorch_computes(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_a_transformer_of_tokens_is_what_pytorch_computes),
-      cmocka_unit_test(test_a_transformer_of_patches_is_what_pytorch_computes),
+      cmocka_unit_test(test_a_transformer_of_tokens_matches_pytorch),
+      cmocka_unit_test(test_a_transformer_of_patches_matches_pytorch),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

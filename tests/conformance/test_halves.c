@@ -1,7 +1,7 @@
-/* Fused nodes whose two results recompute keeps and makes again apart: the sum stays and its norm is made again, what
- * an activation was applied to stays and the activation is made again. On a transformer, whatever nodes are dropped, on
- * every backend and in every type that it keeps activations in: the same bits as where nothing is. Where a fused kernel
- * does not round between the two, the rule is off; the test sees that, too. */
+/* Fused nodes whose two results recompute handles separately: the sum is kept and its norm recomputed, or the input of
+ * an activation is kept and the activation recomputed. On a transformer, whichever nodes are dropped, on every backend
+ * and in every type of stored activations, the bits are the same as without dropping. If a fused kernel does not round
+ * between the two, the rule is off; the test checks that too. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@ enum { TOKENS = 5, WIDTH = 16, HEADS = 2, BATCH = 4, SEEDS = 60 / BENCH_SHARE };
 
 static loaded reference, cpu, cuda;
 
-/* Norms before attention and before two products with an activation between, both added to what went in. */
+/* Norms before attention and before two products with an activation between them, with residual connections. */
 static brim_tensor *add_block(brim_graph *g, brim_tensor *x, int number)
 {
   char name[5][16];
@@ -68,7 +68,8 @@ static void expect_same(const bench *a, const bench *b, uint32_t seed)
   }
 }
 
-/* Nodes of the backward pass that make a half again from what a fused node has kept, of norms or of activations. */
+/* Counts nodes of the backward pass that recompute half of a fused node's results from the kept half, for norms or for
+ * activations. */
 static int count_halves(const brim_graph *g, bool norms)
 {
   int count = 0;

@@ -1,5 +1,6 @@
-/* The last product inside of the loss (graph.fuse=linear_loss): where the core does it and where not, and that losses,
- * answers and gradients are those of logits and softmax cross-entropy, in less memory, in training and evaluation. */
+/* The last product inside the loss (graph.fuse=linear_loss): where the core applies it and where not, and that losses,
+ * predictions and gradients equal those of logits and softmax cross-entropy, in less memory, in training and
+ * evaluation. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,13 +17,13 @@
 #define CLASSES 4100 /* 4096 are enough */
 #define FEATURES 3
 #define HIDDEN 4
-#define BATCH 300 /* more than are worked on at once */
+#define BATCH 300 /* more than are processed at once */
 #define TOP_K 1500
 
 static loaded reference;
 
 typedef struct shape_of_model {
-  bool with_bias, relu_behind, output_early;
+  bool with_bias, with_relu, output_early;
 } shape_of_model;
 
 static brim_status build(const void *self, brim_graph *g)
@@ -30,7 +31,7 @@ static brim_status build(const void *self, brim_graph *g)
   const shape_of_model *m = self;
   brim_tensor *x = brim_relu(g, brim_linear(g, "fc1", brim_input(g), HIDDEN));
   x = m->with_bias ? brim_linear(g, "fc2", x, brim_classes(g)) : brim_linear_no_bias(g, "fc2", x, brim_classes(g));
-  if (m->relu_behind) x = brim_relu(g, x);
+  if (m->with_relu) x = brim_relu(g, x);
   brim_output(g, x);
   if (m->output_early) brim_relu(g, x);
   return BRIM_OK;
@@ -80,7 +81,7 @@ static bool uses_linear_loss(brim_graph_options o)
 static void test_the_product_is_inside_where_nothing_else_needs_logits(void **state)
 {
   (void)state;
-  static const shape_of_model plain = {0}, bias = {.with_bias = true}, behind = {.relu_behind = true},
+  static const shape_of_model plain = {0}, bias = {.with_bias = true}, followed = {.with_relu = true},
                               early = {.output_early = true};
   const brim_graph_options o = options_of(&plain);
   brim_graph_options other = o;
@@ -90,7 +91,7 @@ static void test_the_product_is_inside_where_nothing_else_needs_logits(void **st
   other.loss.attr.ignore_index = 7;
   assert_false(uses_linear_loss(other));
   assert_true(uses_linear_loss(options_of(&bias)));
-  assert_false(uses_linear_loss(options_of(&behind)));
+  assert_false(uses_linear_loss(options_of(&followed)));
   assert_false(uses_linear_loss(options_of(&early)));
   other = o;
   other.fuse = BRIM_FUSE_ALL & ~(uint64_t)BRIM_FUSE_LINEAR_LOSS;
@@ -197,7 +198,7 @@ static void take_away(const placed *p)
   brim_plan_free(p->plan);
 }
 
-/* Sums of losses, right answers, and in evaluation those among the top: by ranks and by logits. */
+/* Compares sums of losses, correct predictions, and in evaluation the top-k counts: from ranks and from logits. */
 static void compare(const shape_of_model *m, enum brim_program_kind kind)
 {
   const placed inside = place(&reference, m, kind, BRIM_FUSE_ALL, BRIM_RECOMPUTE_BLOCKS);
@@ -214,7 +215,7 @@ static void compare(const shape_of_model *m, enum brim_program_kind kind)
   assert_true(trains || (a[2] > 0 && a[2] < BATCH));
   for (size_t i = 0; trains && i < inside.plan->program[0].graph->parameter_count; i++)
     compare_gradient(&inside, &apart, i);
-  /* what is saved is the logits, but for a rank and some padding */
+  /* the saving is the logits, minus a rank and some padding */
   assert_true(inside.plan->peak_bytes + BATCH * (CLASSES - 100) * sizeof(double) <= apart.plan->peak_bytes);
   take_away(&inside);
   take_away(&apart);
@@ -293,8 +294,9 @@ static void test_logits_made_once_or_again_are_the_same_bits(void **state)
 
 enum { VOCABULARY = 50257, SAMPLES = 512 };
 
-/* No tensor and no scratch is as large as the logits; nor, of a backend that cuts its work into pieces, are all, but
- * for a piece of the rows where they are kept for the gradient. With room for no more than that they are made again. */
+/* No tensor and no scratch is as large as the logits; nor, on a backend that works in pieces, are all together, except
+ * for a piece of the rows where logits are kept for the gradient. If there is room for no more than that, they are
+ * recomputed. */
 static void check_sizes(const loaded *on, const shape_of_model *m, enum brim_program_kind kind, uint64_t budget)
 {
   const uint32_t real = ((const brim_backend_ops *)on->plugin->ops)->real;

@@ -1,5 +1,5 @@
-/* Products and moves of values where something is wrong: an index out of range is refused by every backend, and the
- * authors of models read what does not fit. */
+/* Errors in products and moves of values: every backend refuses an index out of range, and authors of models get errors
+ * for shapes that do not fit. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,7 +26,7 @@ static brim_tensor *make_embedding(bench *b)
   return brim_embedding(b->g, "words", index, 4, 5);
 }
 
-/* The first of the nodes named `op`, with one index too large or negative. */
+/* Runs the first node named `op` with one index too large or negative. */
 static void check_refused(const backend *on, brim_tensor *(*make)(bench *b), const char *op, int32_t index,
                           const char *expected)
 {
@@ -46,7 +46,7 @@ static void check_refused(const backend *on, brim_tensor *(*make)(bench *b), con
   out[0] = b->device_memory[n->out[0]->id];
   const brim_launch launch = {n, b->program.state[i], in, out, b->device_workspace[i], &b->step};
   brim_status status = b->program.kernel[i]->run(on->self, &launch);
-  if (status == BRIM_OK) status = on->ops->synchronize(on->self); /* of a device that is told later */
+  if (status == BRIM_OK) status = on->ops->synchronize(on->self); /* a device may report it later */
   assert_int_equal(status, BRIM_EINVAL);
   assert_string_equal(brim_error_text(), expected);
   bench_free(b);
@@ -89,7 +89,7 @@ static void test_cuda_refuses_an_index_out_of_range(void **state)
   check_backend("cuda", "emulated");
 }
 
-/* ---- what authors read ---- */
+/* ---- errors for authors ---- */
 
 static brim_tensor *tensor(brim_graph *g, const char *name, int32_t rank, const int64_t *dim, uint32_t dtype)
 {
@@ -180,26 +180,28 @@ static void embedding_of_real_numbers(brim_graph *g)
   brim_embedding(g, "words", x_of(g), 10, 4);
 }
 
-static void test_authors_read_what_does_not_fit(void **state)
+static void test_errors_show_the_wrong_shapes(void **state)
 {
   (void)state;
   static const struct {
     void (*build)(brim_graph *g);
     const char *text;
   } cases[] = {
-      {matmul_of_other_depths,
-       "matmul: 'x' F64 [2, 4, 6] and 'y' F64 [2, 5, 6]: needed are real numbers [N, ..., M, K] "
-       "and [N, ..., K, P]"},
+      {matmul_of_other_depths, "matmul: 'x' F64 [2, 4, 6] and 'y' F64 [2, 5, 6] must be real numbers [N, ..., M, K] "
+                               "and [N, ..., K, P]"},
       {matmul_of_a_parameter, "matmul: 'w' is a parameter and has no dimension N: use brim_linear_with"},
-      {linear_of_integers, "linear 'fc': input I32 [2, 4] and weight 'fc.weight' [3, 4]: needed are real numbers"},
+      {linear_of_integers,
+       "linear 'fc': input I32 [2, 4] must be real numbers [..., F], and weight 'fc.weight' [3, 4] a parameter"},
       {parameter_without_a_size, "parameter 'w': [3, 0]: every dimension must be at least 1"},
       {parameter_that_starts_nowhere, "parameter 'w': it must start as BRIM_INIT_CONSTANT with a finite value"},
       {permute_of_samples, "permute: order [1, 0, 2] of 'x' [2, 4, 6] must name each axis once, 0 (N) first"},
-      {transpose_of_samples, "transpose: axis 0 of 'x' [2, 4, 6] is N, the samples of the micro-batch, and stays"},
-      {concat_of_other_shapes, "concat: 'x' F64 [2, 4, 6] and 'y' F64 [2, 5, 6] must have one type, and one shape but "
-                               "for axis 2"},
+      {transpose_of_samples,
+       "transpose: axis 0 of 'x' [2, 4, 6] is N, the samples of the micro-batch, and cannot be changed"},
+      {concat_of_other_shapes,
+       "concat: 'x' F64 [2, 4, 6] and 'y' F64 [2, 5, 6] must have the same type, and the same shape "
+       "except along axis 2"},
       {concat_of_samples, "concat: axis 0 of 'x' [2, 4, 6] is N"},
-      {slice_behind_the_end, "slice: 2 values from 3 on along axis 1 are not all within 'x' [2, 4, 6]"},
+      {slice_behind_the_end, "slice: 2 values from index 3 along axis 1 do not all lie within 'x' [2, 4, 6]"},
       {slice_of_no_axis, "slice: [2, 4, 6] has no axis 3"},
       {split_into_unequal_parts, "split: 'x' [2, 4, 6] cannot be cut into 4 equal parts along axis 2"},
       {pad_of_samples, "pad: [1, 0, 0] before and [0, 0, 0] after 'x' [2, 4, 6] must be 0 for the first axis (N)"},
@@ -223,7 +225,7 @@ int main(void)
       cmocka_unit_test(test_reference_refuses_an_index_out_of_range),
       cmocka_unit_test(test_cpu_refuses_an_index_out_of_range),
       cmocka_unit_test(test_cuda_refuses_an_index_out_of_range),
-      cmocka_unit_test(test_authors_read_what_does_not_fit),
+      cmocka_unit_test(test_errors_show_the_wrong_shapes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

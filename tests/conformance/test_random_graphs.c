@@ -1,16 +1,17 @@
-/* Whole graphs made by chance, several hundred of them, with a loss and a backward pass:
+/* Several hundred random graphs with a loss and a backward pass:
  *
- *   against reference          loss and parameters' gradients, by what rounding every result to fp32 changes alone
- *   no fusion against all      the same bits, in bf16 too
- *   memory of their own        against the planner's layout: the same bits
- *   recompute                  blocks, full, auto at its least memory, and any nodes by chance, in single precision and
- *                              in bf16: the same bits as without a batch at once            against pieces at multiples
- * of the grain: the same bits one thread against three the same bits
+ *   against reference        loss and parameters' gradients, relative to the effect of rounding every result to fp32
+ *   no fusion against all    the same bits, also in bf16
+ *   separate memory          against the planner's layout: the same bits
+ *   recompute                blocks, full, auto at its least memory, and random nodes, in single precision and in bf16:
+ *                            the same bits as without
+ *   a batch at once          against pieces at multiples of the grain: the same bits
+ *   one thread against three the same bits
  *
- * cuda, on the emulated device, some of them: against reference, without fusion and with all, with memory of their own
- * and shared, with recompute.
+ * cuda, on the emulated device, for some of them: against reference, without fusion and with all, with separate memory
+ * and the planner's, with recompute.
  *
- * A failure says the seed; RANDOM_GRAPH_SEED=<seed> runs that one alone and lists its operations. */
+ * A failure prints the seed; RANDOM_GRAPH_SEED=<seed> runs only that graph and lists its operations. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -33,7 +34,7 @@
 #define ERROR_MAX 5e-5 /* as for the transformer of the conformance suite */
 
 static loaded reference_plugin, cpu_plugin, threads_plugin, cuda_plugin;
-static backend reference, cpu, cpu_on_threads, cuda; /* cpu.ops, cuda.ops are NULL if it was not built */
+static backend reference, cpu, cpu_on_threads, cuda; /* cpu.ops, cuda.ops are NULL if not built */
 static int problems;
 
 /* ---- a graph ---- */
@@ -99,7 +100,7 @@ static void expect_same_tensor(const bench *a, const brim_tensor *x, const bench
           what);
 }
 
-/* What a step leaves: gradients of parameters, the statistics of buffers, the metrics. */
+/* The results of a step: gradients of parameters, statistics of buffers, and metrics. */
 static void expect_same(const bench *a, const bench *b, const char *what)
 {
   assert_int_equal(a->g->parameter_count, b->g->parameter_count);
@@ -111,7 +112,7 @@ static void expect_same(const bench *a, const bench *b, const char *what)
   expect_same_tensor(a, a->g->metrics, b, b->g->metrics, what);
 }
 
-/* What is made of parameters alone sends its gradients on behind the last piece only, as in a step. */
+/* Results of parameters alone pass on their gradients only after the last piece, as in a step. */
 static void expect_same_in_pieces(subject *s, const bench *whole, int64_t batch)
 {
   const bench_options options = s->options;
@@ -133,13 +134,12 @@ static void expect_same_in_pieces(subject *s, const bench *whole, int64_t batch)
   s->options = options;
 }
 
-/* In which graphs something was made again, by the way of choosing it. */
+/* For each way of choosing: the number of graphs in which something was recomputed. */
 enum { WAYS = 4 };
 static int recomputed[WAYS];
-static int halves, small_halves; /* graphs in which a fused node's second half alone was, and those in bf16 */
+static int halves, small_halves; /* graphs in which only a fused node's second half was recomputed, and those in bf16 */
 
-/* Does the backward pass make again what a node of the forward pass has made of another result of its own, from that?
- */
+/* True if the backward pass recomputes a node's result from another result of the same forward node. */
 static bool has_half(const brim_graph *g)
 {
   for (size_t i = g->forward_count; i < g->node_count; i++) {
@@ -155,14 +155,14 @@ static bool has_half(const brim_graph *g)
   return false;
 }
 
-/* What is dropped and made again comes out the same, wherever it lies. */
+/* Recomputed results are the same, wherever they lie. */
 static void expect_same_recomputed(subject *s, const bench *whole, const backend *on)
 {
   const bool is_small = s->options.activations != 0;
   int *seen = is_small ? &small_halves : &halves;
   bool has = false;
   static const enum brim_recompute_kind kinds[] = {BRIM_RECOMPUTE_BLOCKS, BRIM_RECOMPUTE_FULL, BRIM_RECOMPUTE_AUTO};
-  static const char *const told[] = {"with recompute=blocks", "with recompute=full", "with recompute=auto",
+  static const char *const ways[] = {"with recompute=blocks", "with recompute=full", "with recompute=auto",
                                      "with any nodes made again"};
   const bench_options options = s->options;
   for (int way = 0; !options.evaluate && way < WAYS; way++) {
@@ -174,7 +174,7 @@ static void expect_same_recomputed(subject *s, const bench *whole, const backend
     if (again->g->recomputed_count > 0) {
       recomputed[way] += !is_small;
       bench_run(again, 0, again->g->node_count);
-      expect_same(again, whole, told[way]);
+      expect_same(again, whole, ways[way]);
     }
     bench_free(again);
   }
@@ -182,8 +182,8 @@ static void expect_same_recomputed(subject *s, const bench *whole, const backend
   s->options = options;
 }
 
-/* Where activations are rounded, what lies between two operations is, too: a fused kernel may not do otherwise when its
- * second half is made again alone. */
+/* If activations are rounded, intermediate results are rounded too: a fused kernel must not differ when only its second
+ * half is recomputed. */
 static void check_small(subject *s, const backend *on)
 {
   const bench_options options = s->options;
@@ -236,8 +236,8 @@ static double distance(const double *a, const double *b, int64_t count)
   return sqrt(sum);
 }
 
-/* Did a value that is 0 but for rounding take the other side of a kink? Then the gradients are those of two different
- * functions. */
+/* True if a value that is 0 except for rounding took the other side of a kink: then the gradients belong to two
+ * different functions. */
 static bool takes_another_side(const bench *a, const bench *b)
 {
   bool differs = false;
@@ -255,7 +255,7 @@ static bool takes_another_side(const bench *a, const bench *b)
   return differs;
 }
 
-/* The reference with every result rounded to fp32: what that alone changes is the least that another can be off. */
+/* Runs the reference with every result rounded to fp32: no backend can be expected to be closer than that. */
 static bench *run_rounded(subject *s)
 {
   bench *b = create(s, &reference, 0);
@@ -282,7 +282,7 @@ static double gradients_norm(const bench *b)
   return sqrt(sum);
 }
 
-/* The error of x, relative to its own norm or the scale, and less where rounding makes more than ROUNDING. */
+/* The error of x, relative to its own norm or the scale, reduced if rounding alone causes more than ROUNDING. */
 static void compare(const bench *got, const bench *expected, const bench *rounded, const brim_tensor *x, double scale,
                     double *worst)
 {
@@ -349,7 +349,7 @@ static void fail_if_problems(void)
   if (count) fail_msg("%d problems; RANDOM_GRAPH_SEED=<seed> runs one seed alone", count);
 }
 
-/* Every third graph also runs as for evaluation. */
+/* Every third graph also runs in evaluation. */
 static int is_evaluated_too(uint64_t seed)
 {
   return seed % 3 == 0;
@@ -428,7 +428,7 @@ static void reference_gives_the_same_bits(void **state)
   a_step_leaves_the_same_bits(&reference);
 }
 
-/* Otherwise shapes may have come to exclude a family. */
+/* Otherwise a family might never be chosen because of its shapes. */
 static void every_family_comes_up(void **state)
 {
   (void)state;

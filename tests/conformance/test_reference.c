@@ -1,5 +1,5 @@
-/* What the reference backend promises beside its numbers: a hard limit of memory, labels checked before they are used
- * as indices; and the random numbers that define dropout. */
+/* The reference backend's guarantees besides its numbers: a hard limit of memory, labels checked before they are used
+ * as indices, and the random numbers that define dropout. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -113,7 +113,7 @@ static void test_philox_gives_the_published_numbers(void **state)
   assert_memory_equal(got, expected, sizeof expected);
 }
 
-/* Kept elements of a mask of 4 samples of 4000, and how many two masks have in common. */
+/* Counts the kept elements of a mask of 4 samples of 4000, and the agreements of two masks. */
 static void compare_masks(brim_dropout_key a, brim_dropout_key b, int *kept, int *equal)
 {
   *kept = *equal = 0;
@@ -125,7 +125,7 @@ static void compare_masks(brim_dropout_key a, brim_dropout_key b, int *kept, int
     }
 }
 
-/* 16000 elements: six standard deviations are 329 of those kept, 367 of those that two masks agree on. */
+/* 16000 elements: six standard deviations are 329 for the kept ones, 367 for those on which two masks agree. */
 static void test_dropout_masks_keep_their_share_and_differ_by_seed_step_and_stream(void **state)
 {
   (void)state;

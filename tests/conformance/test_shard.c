@@ -1,4 +1,4 @@
-/* Sharding (graph/shard.h): what N ranks train must be what one trains, but for rounding. */
+/* Sharding (graph/shard.h): N ranks must train like one, up to rounding. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -30,7 +30,7 @@ static void check(shard_how h)
   shard_stop(&one);
 }
 
-static void ranks_train_what_one_does(void **state)
+static void ranks_train_as_one_does(void **state)
 {
   (void)state;
   static const uint64_t bucket_bytes[] = {0, 20000, 1 << 20};
@@ -85,7 +85,7 @@ static void any_optimizer_and_option_goes_with_sharding(void **state)
 
 /* ---- plans ---- */
 
-/* Slices begin at multiples of a block, and those of all ranks cover each parameter once. */
+/* Slices begin at multiples of a block, and those of all ranks together cover each parameter once. */
 static void check_slices(const shard_job *j)
 {
   const brim_graph *whole = j->plan[0]->program[0].graph;
@@ -134,7 +134,7 @@ static void slices_of_all_ranks_are_every_parameter(void **state)
         }
 }
 
-/* One rank shares nothing out, whatever is asked for. */
+/* One rank shards nothing, whatever the setting. */
 static void one_rank_has_all(void **state)
 {
   (void)state;
@@ -148,7 +148,7 @@ static void one_rank_has_all(void **state)
   shard_stop(&j);
 }
 
-/* A bucket's gradients are there only for a while: what is kept of all is a part. */
+/* A bucket's gradients exist only for a while; only a part of all is kept. */
 static void gradients_that_are_shared_out_take_less(void **state)
 {
   (void)state;
@@ -183,7 +183,7 @@ static void refuse(const shard_how *h, bool in_backward, const char *because)
   unload_plugin(&j.backend);
 }
 
-static void what_cannot_be_shared_out_is_refused(void **state)
+static void states_that_cannot_be_sharded_are_refused(void **state)
 {
   (void)state;
   shard_how h = {
@@ -195,7 +195,7 @@ static void what_cannot_be_shared_out_is_refused(void **state)
   refuse(&h, true, "fused_backward");
 }
 
-/* A gradient of one rank that is no number makes every rank's proof none. */
+/* A gradient of one rank that is not finite invalidates every rank's proof. */
 static void every_rank_hears_of_a_gradient_that_is_not_finite(void **state)
 {
   (void)state;
@@ -226,9 +226,9 @@ int main(void)
       cmocka_unit_test(slices_of_all_ranks_are_every_parameter),
       cmocka_unit_test(one_rank_has_all),
       cmocka_unit_test(gradients_that_are_shared_out_take_less),
-      cmocka_unit_test(what_cannot_be_shared_out_is_refused),
+      cmocka_unit_test(states_that_cannot_be_sharded_are_refused),
       cmocka_unit_test(every_rank_hears_of_a_gradient_that_is_not_finite),
-      cmocka_unit_test(ranks_train_what_one_does),
+      cmocka_unit_test(ranks_train_as_one_does),
       cmocka_unit_test(any_optimizer_and_option_goes_with_sharding),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

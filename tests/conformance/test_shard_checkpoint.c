@@ -1,5 +1,5 @@
-/* Checkpoints of ranks that share out what they update: the bytes are those of one rank, and any number of ranks goes
- * on from them. */
+/* Checkpoints of ranks that shard their updates: the bytes equal those of one rank, and any number of ranks can resume
+ * from them. */
 #include <pthread.h>
 
 #include "builtin/builtin.h"
@@ -7,7 +7,7 @@
 #include "conformance/shard_job.h"
 #include "train/snapshot.h"
 
-/* ---- writing: each rank is a thread, and a barrier is where they meet ---- */
+/* ---- writing: each rank is a thread, and they meet at a barrier ---- */
 
 static pthread_barrier_t barrier;
 
@@ -39,7 +39,7 @@ static void *write_as_rank(void *arg)
   return NULL;
 }
 
-/* Returns what is in the run's folder then. */
+/* Returns the content of the run's folder afterwards. */
 static char *write_checkpoint(shard_job *j, const char *run)
 {
   pthread_t thread[SHARD_RANKS_MAX];
@@ -129,15 +129,15 @@ static void check_any_ranks_go_on(size_t way, size_t kind)
   shard_stop(&alone);
 }
 
-static void any_number_of_ranks_goes_on_from_a_checkpoint(void **unused)
+static void any_number_of_ranks_resumes_from_a_checkpoint(void **unused)
 {
   (void)unused;
   for (size_t way = 0; way < LEN(ways); way++)
     for (size_t kind = 0; kind < SHARD_MODELS; kind++) check_any_ranks_go_on(way, kind);
 }
 
-/* As when memory runs out: a rank's values wait on the host while it plans anew. */
-static void a_rank_goes_on_under_another_plan(void **unused)
+/* As when memory runs out: a rank's values wait in host memory while it plans again. */
+static void a_rank_continues_under_another_plan(void **unused)
 {
   (void)unused;
   shard_job before, after;
@@ -166,8 +166,8 @@ static void a_rank_goes_on_under_another_plan(void **unused)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(any_number_of_ranks_goes_on_from_a_checkpoint),
-      cmocka_unit_test(a_rank_goes_on_under_another_plan),
+      cmocka_unit_test(any_number_of_ranks_resumes_from_a_checkpoint),
+      cmocka_unit_test(a_rank_continues_under_another_plan),
   };
   return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

@@ -1,5 +1,5 @@
-/* Updates in the backward pass leave the bits of an update behind it, on every backend, with whatever else changes what
- * the backward pass does; and gradients are then not all there at once. */
+/* Updates in the backward pass give the same bits as an update after it, on every backend, with all options that change
+ * the backward pass; and not all gradients exist at the same time. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -70,7 +70,7 @@ static brim_plan *plan_of(const loaded *backend, const way *w, const loaded *opt
   return plan;
 }
 
-/* As the trainer does it: the update, or its second half, comes behind the look at the loss. */
+/* As in the trainer: the update, or its second half, comes after the check of the loss. */
 static void run_step(brim_exec *exec, const brim_plan *plan, const brim_step *step)
 {
   const brim_program *p = &plan->program[0], *update = brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0);
@@ -137,10 +137,10 @@ static void check(const char *folder, const char *id)
   for (size_t i = 0; i < WAYS; i++) {
     size_t counts[2];
     if (ways[i].activations && !(ops->stores & BRIM_STORES(ways[i].activations))) continue;
-    char *behind = train(&backend, &ways[i], false, &counts[0]), *within = train(&backend, &ways[i], true, &counts[1]);
+    char *after = train(&backend, &ways[i], false, &counts[0]), *within = train(&backend, &ways[i], true, &counts[1]);
     assert_int_equal(counts[0], counts[1]);
-    if (memcmp(behind, within, counts[0]) != 0) fail_msg("%s, %s: other bits", id, ways[i].name);
-    free(behind);
+    if (memcmp(after, within, counts[0]) != 0) fail_msg("%s, %s: other bits", id, ways[i].name);
+    free(after);
     free(within);
   }
   unload_plugin(&backend);
@@ -180,7 +180,7 @@ static const brim_node *update_of(const brim_graph *g, const brim_tensor *parame
   return found;
 }
 
-static void each_update_comes_right_behind_the_last_use(void **state)
+static void each_update_directly_follows_the_last_use(void **state)
 {
   (void)state;
   loaded backend, optimizer;
@@ -193,7 +193,7 @@ static void each_update_comes_right_behind_the_last_use(void **state)
   for (size_t i = 0; i < g->parameter_count; i++) {
     const brim_parameter *parameter = &g->parameter[i];
     if (parameter->is_buffer) {
-      assert_int_equal(p->tensor_buffer[parameter->gradient->id], -1); /* is there at the commit */
+      assert_int_equal(p->tensor_buffer[parameter->gradient->id], -1); /* exists at the commit */
       continue;
     }
     const brim_node *update = update_of(g, parameter->value);
@@ -210,7 +210,7 @@ static void each_update_comes_right_behind_the_last_use(void **state)
   unload_plugin(&backend);
 }
 
-static void a_use_behind_the_update_is_found(void **state)
+static void a_use_after_the_update_is_found(void **state)
 {
   (void)state;
   loaded backend, optimizer;
@@ -225,14 +225,14 @@ static void a_use_behind_the_update_is_found(void **state)
   brim_tensor *const own = last->in[1];
   last->in[1] = first->out[0];
   assert_int_equal(brim_graph_check_updates(g), BRIM_EINTERNAL);
-  assert_non_null(strstr(brim_error_text(), "behind its update"));
+  assert_non_null(strstr(brim_error_text(), "after its update"));
   last->in[1] = own;
   brim_plan_free(plan);
   unload_plugin(&optimizer);
   unload_plugin(&backend);
 }
 
-/* At every node together. */
+/* The most over all nodes. */
 static uint64_t most_gradient_bytes(const brim_program *p)
 {
   uint64_t most = 0;
@@ -253,17 +253,17 @@ static void gradients_are_never_all_there(void **state)
   loaded backend, optimizer;
   assert_true(load_plugin(&backend, "backend", "reference", NULL));
   load_core_plugin(&optimizer, &brim_optimizer_adamw, NULL);
-  brim_plan *behind = plan_of(&backend, &ways[0], &optimizer, false);
+  brim_plan *after = plan_of(&backend, &ways[0], &optimizer, false);
   brim_plan *within = plan_of(&backend, &ways[0], &optimizer, true);
   uint64_t largest = 0;
-  const brim_graph *g = behind->program[0].graph;
+  const brim_graph *g = after->program[0].graph;
   for (size_t i = 0; i < g->parameter_count; i++)
     if (g->parameter[i].gradient->bytes > largest) largest = g->parameter[i].gradient->bytes;
   const uint64_t most = most_gradient_bytes(&within->program[0]);
-  assert_true(most >= largest && most < behind->gradient_bytes * 3 / 4);
-  assert_true(within->peak_bytes < behind->peak_bytes);
+  assert_true(most >= largest && most < after->gradient_bytes * 3 / 4);
+  assert_true(within->peak_bytes < after->peak_bytes);
   assert_true(within->gradient_bytes > 0); /* the buffers' */
-  brim_plan_free(behind);
+  brim_plan_free(after);
   brim_plan_free(within);
   unload_plugin(&optimizer);
   unload_plugin(&backend);
@@ -271,8 +271,8 @@ static void gradients_are_never_all_there(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(each_update_comes_right_behind_the_last_use),
-                                     cmocka_unit_test(a_use_behind_the_update_is_found),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(each_update_directly_follows_the_last_use),
+                                     cmocka_unit_test(a_use_after_the_update_is_found),
                                      cmocka_unit_test(gradients_are_never_all_there),
                                      cmocka_unit_test(reference_leaves_the_same_bits),
                                      cmocka_unit_test(cpu_leaves_the_same_bits),

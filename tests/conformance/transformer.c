@@ -1,5 +1,5 @@
-/* The tiny transformer: layer norm before attention and before the MLP, both added to what went in (as GPT-2 and ViT);
- * the classes of the mean over all positions. */
+/* The tiny transformer: layer norm before attention and before the MLP, with residual connections (as GPT-2 and ViT);
+ * then the classes from the mean over all positions. */
 #include "conformance/transformer.h"
 
 #include <stdio.h>
@@ -25,7 +25,7 @@ static brim_tensor *add_attention(block *b, brim_tensor *x, const transformer_op
   const int64_t kv_width = o->width / o->heads * o->kv_heads;
   brim_tensor *h = brim_layer_norm(g, name_of(b, "ln1"), x, 1e-5);
   brim_tensor *q = brim_linear(g, name_of(b, "q"), h, o->width);
-  /* As Whisper's: a bias of the keys would change all scores of a query alike, which softmax does not see. */
+  /* As in Whisper: a bias of the keys would change all scores of a query by the same amount, which softmax ignores. */
   brim_tensor *k = brim_linear_no_bias(g, name_of(b, "k"), h, kv_width);
   brim_tensor *v = brim_linear(g, name_of(b, "v"), h, kv_width);
   if (o->rotary) {

@@ -1,4 +1,4 @@
-/* A tiny transformer, as a model's author would write it, for tests. */
+/* A tiny transformer, written like an author's model, for tests. */
 #ifndef TESTS_CONFORMANCE_TRANSFORMER_H
 #define TESTS_CONFORMANCE_TRANSFORMER_H
 #include "brim/model.h"
@@ -7,7 +7,7 @@ typedef struct transformer_options {
   int64_t width, heads, kv_heads, layers, classes;
   int64_t vocabulary; /* of tokens; 0: x are patches */
   int32_t causal;
-  int32_t rotary;      /* positions turn queries and keys; 0: a parameter is added to x */
+  int32_t rotary;      /* rotary positions; 0: a parameter is added to x */
   int32_t approximate; /* gelu: enum brim_gelu */
   double dropout;
 } transformer_options;

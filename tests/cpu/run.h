@@ -1,4 +1,4 @@
-/* A bench on a backend of its own settings, for tests that compare one way to compute with another. */
+/* A bench on a backend with other settings, for tests that compare two ways to compute. */
 #ifndef TESTS_CPU_RUN_H
 #define TESTS_CPU_RUN_H
 #include "conformance/bench.h"
@@ -10,7 +10,7 @@ typedef struct run {
   bench *b;
 } run;
 
-/* Loads the backend `id` and builds the bench; of the options, `backend` and `seed` are set here. */
+/* Loads the backend `id` and builds the bench; sets `backend` and `seed` in the options. */
 void run_start(run *r, const bench_options *options, const char *id, const char *settings);
 /* Runs all nodes. */
 void run_finish(run *r);
@@ -18,8 +18,8 @@ void run_stop(run *r);
 /* ||a - b|| / ||b|| of the tensor with this number; the denominator is at least least * sqrt(elements).
  */
 double run_difference(const run *a, const run *b, size_t id, double least);
-/* Does this processor have "v2", "v3" or "v4"? */
+/* True if this processor has "v2", "v3" or "v4". */
 bool run_has_isa(const char *isa);
-/* Fails if cpu with one of the settings leaves another bit in any tensor than with one thread. */
+/* Fails if cpu, with any of the settings, gives other bits in any tensor than with one thread. */
 void run_check_same_bits(const bench_options *options, const char *const *settings, size_t count);
 #endif

@@ -1,6 +1,6 @@
-/* Attention on the cpu backend beyond what the conformance suite sees: on every instruction set that this processor
- * has, on numbers of threads that cut the backward pass differently, with scores that exp() could not take, with keys
- * that are not finite but not seen either; and scratch that does not grow with the sequence. */
+/* Attention on the cpu backend, beyond the conformance suite: on every instruction set of this processor, on numbers of
+ * threads that split the backward pass differently, with scores that overflow exp(), with masked keys that are not
+ * finite; and scratch that does not grow with the sequence. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +16,7 @@
 #define HEADS 4
 #define D 20
 
-/* q, k, v for two query heads to a key head; more samples than one would give every thread its own. */
+/* q, k, v with two query heads to a key head; few samples, so that not every thread gets its own. */
 static brim_tensor *make(bench *b, double scale, double dropout)
 {
   const brim_shape q = {3, {1, T, HEADS * D}}, k = {3, {1, T, HEADS / 2 * D}};
@@ -53,7 +53,7 @@ static void test_threads_do_not_change_a_bit(void **state)
   run_check_same_bits(&options, threads, sizeof threads / sizeof threads[0]);
 }
 
-/* Scores of some hundreds: their rounding in fp32 is what the second bound allows for. */
+/* Scores of several hundred: the second bound allows for their rounding in fp32. */
 static void test_every_instruction_set_agrees_with_the_reference(void **state)
 {
   (void)state;
@@ -77,7 +77,7 @@ static void test_every_instruction_set_agrees_with_the_reference(void **state)
   }
 }
 
-/* The last key is seen by the last query alone. */
+/* Only the last query sees the last key. */
 static void test_keys_that_are_not_seen_have_no_influence(void **state)
 {
   (void)state;

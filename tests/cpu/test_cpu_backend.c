@@ -1,6 +1,6 @@
-/* The cpu backend as a plugin: kernels on tensors made by hand, in every order of memory and on every instruction set
- * that this processor has; the device's limits; and the whole cnn on different numbers of threads and micro-batches,
- * which must give the same bits. That all operations agree with the reference is tests/conformance. */
+/* The cpu backend as a plugin: kernels on hand-made tensors, in every memory order and on every instruction set of this
+ * processor; the device's limits; and the whole cnn on different numbers of threads and micro-batches, which must give
+ * the same bits. tests/conformance compares all operations with the reference. */
 #include <inttypes.h>
 #include <math.h>
 #include <setjmp.h>
@@ -29,7 +29,7 @@ static void open_backend(loaded *l, const char *settings)
   assert_true(load_plugin(l, "backend", "cpu", settings));
 }
 
-/* False where this processor lacks the instruction set. */
+/* False if this processor lacks the instruction set. */
 static bool open_isa(loaded *l, const char *isa, int threads)
 {
   char settings[64];
@@ -51,7 +51,7 @@ static const brim_kernel *kernel_of(const loaded *l, const char *op)
   return NULL;
 }
 
-/* ---- tensors by hand ---- */
+/* ---- hand-made tensors ---- */
 
 typedef struct value {
   brim_tensor t;
@@ -74,7 +74,7 @@ static value make4(int64_t n, int64_t c, int64_t h, int64_t w, int64_t block)
   return make(BRIM_DTYPE_F32, 4, (int64_t[]){n, c, h, w}, block);
 }
 
-/* Where element (n, c, pixel) lies. */
+/* The place of element (n, c, pixel). */
 static int64_t place_of(const brim_tensor *t, int64_t n, int64_t c, int64_t pixel)
 {
   const int64_t C = t->shape.dim[1], pixels = t->shape.dim[2] * t->shape.dim[3], b = t->channel_block;
@@ -86,7 +86,7 @@ static float noise(uint64_t i, uint32_t stream)
   return (float)(2 * brim_uniform(brim_random4(3, BRIM_STREAM_DATA, stream, i, 0).v[0]) - 1);
 }
 
-/* Values that depend on the logical position alone. */
+/* Values that depend only on the logical position. */
 static void fill4(value *v, uint32_t stream)
 {
   const int64_t C = v->t.shape.dim[1], pixels = v->t.shape.dim[2] * v->t.shape.dim[3];
@@ -359,7 +359,7 @@ static void test_more_memory_than_the_host_has_is_refused(void **state)
   unload_plugin(&l);
 }
 
-static void test_the_device_says_what_it_is(void **state)
+static void test_the_device_describes_itself(void **state)
 {
   (void)state;
   loaded l;
@@ -418,7 +418,7 @@ static void load_samples(brim_exec *exec, const brim_program *p, int64_t first, 
   assert_int_equal(brim_exec_load(exec, p, values, labels), BRIM_OK);
 }
 
-/* All parameters after STEPS steps, one behind the other; to be freed. */
+/* All parameters after STEPS steps, concatenated; the caller frees them. */
 static float *train(const char *settings, int64_t batch, size_t *count)
 {
   loaded cpu, cnn;
@@ -512,7 +512,8 @@ static void test_instruction_sets_agree_within_rounding(void **state)
 
 int main(void)
 {
-  /* oneDNN takes a limit of its instruction set only before its first use: these two, without one, come first. */
+  /* oneDNN accepts a limit of its instruction set only before its first use: these two tests, without a limit, come
+   * first. */
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_threads_and_micro_batches_do_not_change_a_bit),
       cmocka_unit_test(test_instruction_sets_agree_within_rounding),
@@ -523,7 +524,7 @@ int main(void)
       cmocka_unit_test(test_products_larger_than_any_block),
       cmocka_unit_test(test_a_limit_of_memory_is_kept),
       cmocka_unit_test(test_more_memory_than_the_host_has_is_refused),
-      cmocka_unit_test(test_the_device_says_what_it_is),
+      cmocka_unit_test(test_the_device_describes_itself),
       cmocka_unit_test(test_a_label_out_of_range_is_an_error),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

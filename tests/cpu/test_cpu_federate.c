@@ -1,5 +1,5 @@
-/* The sums of a federation's round: exact whatever the optimisation and the order of the clients. The vector code is
- * compiled here at several levels of optimisation, from the same file as the backend's. */
+/* The sums of a federation's round: exact for every optimization level and every order of the clients. The vector code
+ * is compiled here at several levels, from the backend's own file. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -33,7 +33,7 @@ static uint64_t next(uint64_t *state)
   return x ^ x >> 31;
 }
 
-/* Of either sign, as often small as large: between 2^-30 and 2^limit. */
+/* Of either sign, with magnitudes from 2^-30 to 2^limit, equally often small and large. */
 static float any_value(uint64_t *state, int limit)
 {
   const double digits = 1 + (double)(next(state) >> 40) / (1 << 24);
@@ -43,7 +43,7 @@ static float any_value(uint64_t *state, int limit)
 
 /* ---- the rounding ---- */
 
-/* v to the nearest multiple of 2^-42, of two the even one: by integers. */
+/* v rounded to the nearest multiple of 2^-42, ties to even: by integers. */
 static double rounded(double v)
 {
   return ldexp(nearbyint(ldexp(v, 42)), -42);
@@ -54,7 +54,7 @@ static void check_rounding(const cpu_federate_simd *simd, float w, float g, doub
   const double zero[VALUES] = {0};
   double sum[VALUES];
   float many_w[VALUES], many_g[VALUES];
-  for (int i = 0; i < VALUES; i++) many_w[i] = w, many_g[i] = g; /* in vectors, and after them */
+  for (int i = 0; i < VALUES; i++) many_w[i] = w, many_g[i] = g; /* in vectors, and in the remainder */
   simd->fold(weight, many_w, many_g, zero, sum, VALUES);
   for (int i = 0; i < VALUES; i++)
     if (sum[i] != rounded(((double)w - (double)g) * weight))
@@ -76,23 +76,23 @@ static void test_fold_rounds_to_multiples_of_a_power_of_two(void **state)
 }
 
 /* (w - g) * weight has more than 53 bits here, and lies so close to the middle between two multiples that a fused
- * multiply-add, which does not round it first, gives the other one. */
+ * multiply-add, which does not round it first, gives the other multiple. */
 static void test_fold_rounds_the_product_first(void **state)
 {
   (void)state;
   uint64_t random = 7;
-  int told = 0;
-  for (int i = 0; i < 100000 && told < 10; i++) {
+  int differing = 0;
+  for (int i = 0; i < 100000 && differing < 10; i++) {
     const float w = (float)(1 + (double)(next(&random) >> 40) / (1 << 24));
     const double weight = ldexp((double)(next(&random) >> 11) + 0.5, -54);
     const double fused = fma((double)w, weight, 1536.0) - 1536.0;
     const double exact_low = fma((double)w, weight, -((double)w * weight));
     const double middle = (floor(ldexp((double)w * weight, 42)) + 0.5) * ldexp(1, -42);
     if ((double)w * weight != middle || exact_low == 0) continue;
-    told += fused != rounded((double)w * weight);
+    differing += fused != rounded((double)w * weight);
     for (int t = 0; t < tables_here(); t++) check_rounding(tables[t], w, 0, weight);
   }
-  assert_true(told > 0);
+  assert_true(differing > 0);
 }
 
 /* ---- the order ---- */
@@ -103,7 +103,7 @@ typedef struct round_of_clients {
   int order[UPDATES];
 } round_of_clients;
 
-/* Weights as of clients with samples: they add up to at most 1. */
+/* Weights like those of clients with samples: their sum is at most 1. */
 static round_of_clients *make_round(void)
 {
   round_of_clients *r = calloc(1, sizeof *r);
@@ -142,8 +142,8 @@ static double sum_of(const cpu_federate_simd *simd, const round_of_clients *r, i
   return sum;
 }
 
-/* Every update is a multiple of 2^-53 and every weight one of 2^-23, so sums of v are whole numbers in this unit.
- */
+/* Every update is a multiple of 2^-53 and every weight a multiple of 2^-23, so sums of v are whole numbers in this
+ * unit. */
 #define UNIT 80
 __extension__ typedef __int128 wide;
 
@@ -215,7 +215,7 @@ static void test_every_level_of_optimisation_has_the_same_bits(void **state)
     for (int64_t count = 1; count <= 40; count++) check_table(tables[t], count, (uint64_t)count);
 }
 
-static void test_the_distance_of_what_is_not_finite(void **state)
+static void test_the_distance_of_values_that_are_not_finite(void **state)
 {
   (void)state;
   for (int t = 0; t < tables_here(); t++)
@@ -226,7 +226,7 @@ static void test_the_distance_of_what_is_not_finite(void **state)
       w[at] = NAN;
       tables[t]->distance(w, g, d, 19);
       assert_true(isnan(d[0]) && d[1] == 3);
-      w[at] = g[at] = INFINITY; /* whose difference is NaN */
+      w[at] = g[at] = INFINITY; /* their difference is NaN */
       tables[t]->distance(w, g, d, 19);
       assert_true(isnan(d[0]) && d[1] == 3);
       g[at] = 1;
@@ -242,7 +242,7 @@ int main(void)
       cmocka_unit_test(test_fold_rounds_the_product_first),
       cmocka_unit_test(test_a_sum_of_many_updates_has_the_same_bits_in_any_order),
       cmocka_unit_test(test_every_level_of_optimisation_has_the_same_bits),
-      cmocka_unit_test(test_the_distance_of_what_is_not_finite),
+      cmocka_unit_test(test_the_distance_of_values_that_are_not_finite),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

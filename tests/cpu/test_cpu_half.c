@@ -1,5 +1,4 @@
-/* Conversions to types of 16 bits: every value of them, and what lies between, in every instruction set there is here.
- */
+/* Conversions to 16-bit types: every value, and values in between, in every available instruction set. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +11,7 @@
 
 enum { VALUES = 65536 };
 
-/* The value of a binary16, by what the standard says of its bits. */
+/* The value of a binary16, by the standard's definition of its bits. */
 static double value_of(uint32_t half)
 {
   const int exponent = (int)(half >> 10 & 31), digits = (int)(half & 1023);
@@ -22,7 +21,7 @@ static double value_of(uint32_t half)
 
 static uint16_t round_f16(const cpu_half *half, float x)
 {
-  float in[11] = {[3] = x, [10] = x}; /* in a vector, and in what is left after it */
+  float in[11] = {[3] = x, [10] = x}; /* in a vector, and in the remainder */
   uint16_t out[11];
   half->round(in, out, 11);
   assert_int_equal(out[3], out[10]);
@@ -52,7 +51,7 @@ static void check_table(const cpu_halves *table)
   }
 }
 
-/* Halfway between two neighbours goes to the even one; a float beside it goes to the nearer. */
+/* The middle between two neighbours rounds to even; a float next to it rounds to the nearer one. */
 static void check_rounding(const cpu_half *half)
 {
   for (uint32_t i = 0; i < 0x7BFF; i++) {

@@ -1,6 +1,6 @@
-/* LSTM and the losses on the cpu backend beyond what the conformance suite sees: on every instruction set that this
- * processor has, on numbers of threads that cut the work differently, with logits that exp() could not take; and
- * scratch of the loss with the product inside, which does not grow with rows and classes. */
+/* LSTM and the losses on the cpu backend, beyond the conformance suite: on every instruction set of this processor, on
+ * numbers of threads that split the work differently, with logits that overflow exp(); and scratch of the loss with the
+ * product inside, which does not grow with rows and classes. */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -21,7 +21,7 @@ static brim_tensor *make_lstm(bench *b)
   return brim_lstm(b->g, "lstm", bench_input(b, &shape, "x"), 21, (brim_lstm_options){.layers = 2, .bidirectional = 1});
 }
 
-/* x [BATCH, steps, 30] and so many classes; `bound`: of the product's values and the bias's. */
+/* x [BATCH, steps, 30] with `classes` classes; `bound`: of the product's values and the bias's. */
 static brim_tensor *linear_loss(bench *b, int64_t steps, int64_t classes, double bound)
 {
   const brim_shape x = {3, {BATCH, steps, 30}}, product = {2, {classes, 30}}, label = {2, {BATCH, steps}};
@@ -51,7 +51,7 @@ static brim_tensor *make_large_loss(bench *b)
   return linear_loss(b, 70, 4096, 1);
 }
 
-/* Longer than what is summed in fp32. */
+/* Longer than a sum in fp32. */
 static brim_tensor *make_bce(bench *b)
 {
   const brim_shape shape = {2, {BATCH, 4500}};
@@ -115,7 +115,7 @@ static void test_every_instruction_set_agrees_with_the_reference(void **state)
   agree(&bce, 1e-5);
 }
 
-/* Logits of some hundreds: their rounding in fp32 is what the bound allows for. */
+/* Logits of several hundred: the bound allows for their rounding in fp32. */
 static void test_logits_too_large_for_exp_do_no_harm(void **state)
 {
   (void)state;

@@ -1,6 +1,6 @@
-/* The normalisations on the cpu backend beyond what the conformance suite sees: on every instruction set that this
- * processor has, on numbers of threads that cut the work differently, and of values far from 0, whose variance is lost
- * if it is taken as the difference of two large numbers. */
+/* The normalisations on the cpu backend, beyond the conformance suite: on every instruction set of this processor, on
+ * numbers of threads that split the work differently, and on values far from 0, whose variance is lost if it is
+ * computed as the difference of two large numbers. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 
 #define BATCH 19 /* four groups of 4, the last with 3 more */
 
-/* In blocks of channels, where the backend's reshape gives them. */
+/* In blocks of channels, if the backend's reshape gives them. */
 static brim_tensor *blocked_input(bench *b, int64_t channels)
 {
   brim_tensor *x = bench_input(b, &(brim_shape){2, {BATCH, channels * 63}}, "x");
@@ -30,7 +30,7 @@ static brim_tensor *make_batch_norm_plain(bench *b)
 }
 static brim_tensor *make_batch_norm_flat(bench *b)
 {
-  brim_tensor *x = bench_input(b, &(brim_shape){2, {BATCH, 131}}, "x"); /* two strips of channels, and a rest */
+  brim_tensor *x = bench_input(b, &(brim_shape){2, {BATCH, 131}}, "x"); /* two strips of channels, and a remainder */
   return brim_batch_norm(b->g, "norm", x, 1e-2, 0.1);
 }
 static brim_tensor *make_group_norm(bench *b)
@@ -105,7 +105,7 @@ static void test_every_instruction_set_agrees_with_the_reference(void **state)
   }
 }
 
-/* Both backends get the same numbers around 1000, as single precision has them. */
+/* Both backends get the same numbers around 1000, rounded to single precision. */
 static void move_away(const run *r)
 {
   const brim_tensor *x = r->b->g->tensor[0];

@@ -1,4 +1,4 @@
-/* Parts of the cpu backend that stand alone: its threads, and the reading of control groups from made-up trees. */
+/* Self-contained parts of the cpu backend: its threads, and the reading of control groups from made-up trees. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -124,7 +124,7 @@ static void test_version_2_in_a_container_reads_the_root_of_the_mount(void **sta
   scratch_put("fs/cpu.max", "max 100000\n");
   const brim_cgroup c = read_groups();
   assert_true(c.memory_limit == 5000);
-  assert_true(c.memory_headroom == 0); /* over the limit already */
+  assert_true(c.memory_headroom == 0); /* already over the limit */
   assert_true(c.processors == 0);
 }
 

@@ -1,5 +1,5 @@
-/* Operations of elements, sums and softmax on the cpu backend beyond what the conformance suite sees: on every
- * instruction set that this processor has; sums whose terms fp32 alone would lose; scores that exp() could not take. */
+/* Elementwise operations, sums and softmax on the cpu backend, beyond the conformance suite: on every instruction set
+ * of this processor; sums whose small terms fp32 alone would lose; scores that overflow exp(). */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +11,7 @@
 
 #include "cpu/run.h"
 
-/* All functions one after another, of rows that are no multiple of a vector, with everything repeated. */
+/* All functions one after another, on rows that are not a multiple of a vector, with all operands broadcast. */
 static brim_tensor *make_all(bench *b)
 {
   brim_graph *g = b->g;
@@ -70,7 +70,7 @@ static void test_every_instruction_set_agrees_with_the_reference(void **state)
   run_stop(&expected);
 }
 
-/* 1 + 2^-20 is lost beside a sum of 2^16 in fp32, not in double precision. */
+/* 1 + 2^-20 is lost next to a sum of 2^16 in fp32, not in double precision. */
 static void test_a_mean_of_many_numbers_keeps_small_parts(void **state)
 {
   (void)state;

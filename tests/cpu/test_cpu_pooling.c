@@ -1,5 +1,5 @@
-/* The sums of pooling and of a convolution's dbias have the same bits in every order of memory: which one a tensor
- * comes in may follow from what is fused around it. */
+/* The sums of pooling and of a convolution's dbias have the same bits in every memory order, as fusion with neighbours
+ * may decide a tensor's order. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,7 +24,7 @@ static void fill(float *x, int64_t from, int64_t lanes)
     for (int64_t c = 0; c < lanes; c++) x[i * lanes + c] = value(from + c, i);
 }
 
-/* 6 and 7 are no whole vectors. */
+/* 6 and 7 are not whole vectors. */
 static const int64_t blocks[] = {1, 2, 6, 7, 8, 16};
 
 static void sums_of_pixels(void **state)

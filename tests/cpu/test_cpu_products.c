@@ -1,6 +1,6 @@
-/* Products of matrices take one of several ways by their shapes. Whichever a call takes, an element is the same bits,
- * since a linear layer's must not depend on the micro-batch: a product made in one call against the same made some rows
- * at a time, and some of K at a time, on every instruction set that this processor has. */
+/* Matrix products are computed in one of several ways, depending on their shapes. Every way must give the same bits for
+ * an element, since a linear layer's bits must not depend on the micro-batch: compares a product made in one call with
+ * the same made some rows at a time, and some of K at a time, on every instruction set of this processor. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@ typedef struct matrices {
 
 static const cpu_simd *const tables[] = {&cpu_simd_v2, &cpu_simd_v3, &cpu_simd_v4};
 
-/* As plugin.c asks. */
+/* The same check as in plugin.c. */
 static bool has(size_t table)
 {
   if (table == 0) return __builtin_cpu_supports("sse4.2");
@@ -77,8 +77,8 @@ static void test_few_rows_have_the_bits_of_many(void **state)
       }
 }
 
-/* A gradient of weights: what it adds up to over samples that come some at a time. */
-static void test_a_small_sum_goes_on_where_the_one_before_ended(void **state)
+/* A gradient of weights: its sum over samples that come a few at a time. */
+static void test_a_small_sum_continues_where_the_one_before_ended(void **state)
 {
   matrices *v = *state;
   for (size_t i = 0; i < 3 && has(i); i++)
@@ -120,7 +120,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_few_rows_have_the_bits_of_many),
-      cmocka_unit_test(test_a_small_sum_goes_on_where_the_one_before_ended),
+      cmocka_unit_test(test_a_small_sum_continues_where_the_one_before_ended),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }

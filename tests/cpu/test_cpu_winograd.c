@@ -1,6 +1,6 @@
-/* Convolutions by Winograd's transforms, forward and both gradients, beyond what the conformance suite sees: on every
- * instruction set that this processor has, on numbers of threads that cut tiles and units differently, and on planes
- * that are no whole tiles. */
+/* Convolutions by Winograd's transforms, forward and both gradients, beyond the conformance suite: on every instruction
+ * set of this processor, on numbers of threads that split tiles and units differently, and on planes that are not whole
+ * tiles. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 
 #include "cpu/run.h"
 
-/* Behind the first convolution channels lie in blocks, and so do the gradients in front of the last function. */
+/* After the first convolution channels lie in blocks, and so do the gradients before the last function. */
 static brim_tensor *make(bench *b, int64_t height, int64_t width, int32_t padding)
 {
   brim_tensor *x = bench_input(b, &(brim_shape){4, {b->o.batch, 4, height, width}}, "x");
@@ -45,8 +45,8 @@ static void compare(const run *got, const run *expected, const char *isa)
   }
 }
 
-/* The widest first: oneDNN keeps the blocks of the instruction set that it was first asked for, and those of a narrower
- * one are no whole vectors of a wider one. */
+/* The widest first: oneDNN keeps the block size of the first instruction set, and blocks of a narrower one are not
+ * whole vectors of a wider one. */
 static void test_every_instruction_set_agrees_with_the_reference(void **state)
 {
   (void)state;

@@ -137,7 +137,7 @@ brim_status try_program(machine *m, brim_step step, const double *proof)
 {
   const brim_program_run run = {m->launch, m->kernel, m->g->node_count, &step, proof, &m->record};
   const brim_status status = m->ops->run_program(m->self, &run);
-  step = (brim_step){0}; /* it has been read */
+  step = (brim_step){0}; /* the step has been read */
   return status;
 }
 

@@ -1,5 +1,5 @@
-/* Activation functions and their gradients in float against the formulas in double: over the numbers that networks
- * have, far out, and at NaN and the infinities, where both must be of one kind. */
+/* Activation functions and their gradients in float compared with the formulas in double: over the usual numbers of
+ * networks, far out, and at NaN and the infinities, where both must be of the same kind. */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -138,9 +138,9 @@ static double one(double x, double factor)
 
 typedef double formula(double x, double factor);
 
-/* Errors of values are relative to the value itself: what is all but 0 has its digits too. A sum of parts that cancel
- * out cannot keep them, so those of slopes are relative to 1 where the slope is less. e^u has the absolute
- * error of u as a relative one: roundings of numbers up to 103, beyond which all is 0. */
+/* Errors of values are relative to the value itself, so results near 0 keep their digits too. A sum of parts that
+ * cancel cannot keep them, so errors of slopes are relative to 1 if the slope is less. The relative error of e^u is the
+ * absolute error of u: the rounding of numbers up to 103, beyond which everything is 0. */
 static const struct row {
   const char *name;
   int kind;
@@ -171,7 +171,7 @@ static const float factors[] = {0.01f, 0.3f, -0.75f, 1.9f, 0};
   f < factors + sizeof factors / sizeof factors[0];                                                                    \
   f++
 
-/* Of one kind (NaN, or the same infinity), or no further from what was expected than `bound`. */
+/* Of the same kind (NaN, or the same infinity), or within `bound` of the expected value. */
 static void check(const char *what, const char *name, float x, float got, double expected, double bound)
 {
   if (isnan(expected) && isnan(got)) return;
@@ -185,7 +185,7 @@ static void check_value(const struct row *r, float factor, float x)
 {
   const cuda_activation a = {r->kind, factor};
   const double expected = r->value((double)x, (double)factor);
-  /* A factor of x, as a sigmoid, that is less than any normal number, is a multiple of the least one. */
+  /* A factor of x, such as a sigmoid, that is below the normal numbers is a multiple of the least subnormal one. */
   const double denormal = 2 * (double)FLT_TRUE_MIN * fmax(fabs((double)x), 1);
   check("value", r->name, x, cuda_activate(a, x), expected, r->error * fabs(expected) + denormal);
 }
@@ -240,14 +240,14 @@ static void test_functions_at_nan_and_infinities(void **state)
         check_value(r, *f, odd[i]);
         if (r->keeps_x) check_slope(r, *f, odd[i], 1);
         const cuda_activation a = {r->kind, *f};
-        const float passed = cuda_activation_gradient(a, 0.5f, odd[i]); /* what flows back is passed on */
+        const float passed = cuda_activation_gradient(a, 0.5f, odd[i]); /* the incoming gradient is passed on */
         if (isnan(odd[i])) assert_true(isnan(passed));
         if (isinf(odd[i])) assert_true(!isfinite(passed));
       }
 }
 
-/* A cut-off place gives 0, whatever flows back: not NaN * 0. */
-static void test_relu_cuts_off_what_is_not_finite(void **state)
+/* A cut-off element gives 0 for every incoming gradient: not NaN * 0. */
+static void test_relu_and_values_that_are_not_finite(void **state)
 {
   (void)state;
   const cuda_activation relu = {CUDA_RELU, 0};
@@ -258,7 +258,7 @@ static void test_relu_cuts_off_what_is_not_finite(void **state)
   assert_true(!signbit(cuda_activate(relu, -0.0f)));
 }
 
-/* Far out a function is its asymptote: no overflow on the way there. */
+/* Far out a function equals its asymptote, without overflow on the way. */
 static void test_gradients_far_out_are_those_of_a_line(void **state)
 {
   (void)state;
@@ -271,7 +271,7 @@ static void test_gradients_far_out_are_those_of_a_line(void **state)
     }
 }
 
-static void test_gradients_are_told_what_they_keep(void **state)
+static void test_gradients_know_whether_they_keep_the_input(void **state)
 {
   (void)state;
   for (EACH_ROW (r)) assert_int_equal(cuda_activation_keeps_x(r->kind), r->keeps_x);
@@ -311,9 +311,9 @@ int main(void)
       cmocka_unit_test(test_functions_over_a_range),
       cmocka_unit_test(test_functions_at_all_magnitudes),
       cmocka_unit_test(test_functions_at_nan_and_infinities),
-      cmocka_unit_test(test_relu_cuts_off_what_is_not_finite),
+      cmocka_unit_test(test_relu_and_values_that_are_not_finite),
       cmocka_unit_test(test_gradients_far_out_are_those_of_a_line),
-      cmocka_unit_test(test_gradients_are_told_what_they_keep),
+      cmocka_unit_test(test_gradients_know_whether_they_keep_the_input),
       cmocka_unit_test(test_activations_are_found_by_the_operation),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

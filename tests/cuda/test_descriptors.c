@@ -1,6 +1,6 @@
-/* What the shipped models ask of cuBLASLt and cuDNN, as their plans do, for GPUs that are only described (deviceless/):
- * every descriptor is finalised, and every convolution and attention becomes an execution plan of cuDNN's, or it says
- * why not. Shapes come from the models, sizes from configs/model. */
+/* The calls of the shipped models to cuBLASLt and cuDNN, as in their plans, for GPUs that are only described
+ * (deviceless/): every descriptor is finalised, and every convolution and attention becomes an execution plan of cuDNN,
+ * or it reports why not. Shapes come from the models, sizes from configs/model. */
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +15,7 @@
 #include "graph/plan.h"
 
 typedef struct subject {
-  const char *model; /* a file of configs/model, or a model by itself */
+  const char *model; /* a file of configs/model, or the name of a model */
   const char *settings, *backbone;
   brim_shape sample;
   int64_t classes;
@@ -56,10 +56,10 @@ static const subject subjects[] = {
     GPT2("gpt2_xl", "dropout: 0\n", 1024, 50257),
 };
 
-/* Of deviceless.c. */
+/* As in deviceless.c. */
 typedef struct gpu {
   const char *id;
-  bool gradients; /* of attention by cuDNN; on later devices brim does not ask for them */
+  bool gradients; /* of attention by cuDNN; on later devices brim does not use them */
 } gpu;
 
 static const gpu gpus[] = {{"h100", true}, {"a100", true}, {"l40s", true}, {"b200", false}, {"rtx5090", false}};
@@ -71,7 +71,7 @@ static loaded backend;
 
 /* ---- models ---- */
 
-/* The settings of a file of configs/model, which begin with `id: <the model>`; or none. */
+/* With the settings of a file of configs/model, which begin with `id: <the model>`; or none. */
 static void load_model(loaded *out, const char *name, const char *settings)
 {
   char path[512], id[64], text[1024] = "";
@@ -117,7 +117,7 @@ static brim_plan *make_plan(const subject *s, uint32_t type, int64_t batch)
   return plan;
 }
 
-/* ---- what became of it ---- */
+/* ---- results ---- */
 
 static uint64_t count_of(const char *name)
 {
@@ -130,7 +130,7 @@ static uint64_t count_of(const char *name)
   return value;
 }
 
-/* Attention with dropout or in fp32 is not asked for, nor its gradients where they are left out. */
+/* Attention with dropout or in fp32 is not requested, nor its gradients where they are left out. */
 static bool is_refused(const brim_node *n, const brim_kernel_need *need)
 {
   if (!need->refused) return false;
@@ -189,7 +189,7 @@ static void test_cudnn_computes_all_that_models_ask_for(void **state)
                 (unsigned long long)count_of("deviceless_graphs"), (unsigned long long)count_of("deviceless_products"));
 }
 
-/* Its 23 shapes of convolutions forward, those but the first back to their input, and all to their weights; the same
+/* Its 23 shapes of convolutions forward, all but the first back to their input, and all to their weights; the same
  * forward in evaluation. */
 static void test_layers_of_one_shape_share_a_plan(void **state)
 {
@@ -200,7 +200,8 @@ static void test_layers_of_one_shape_share_a_plan(void **state)
   assert_int_equal(count_of("deviceless_graphs") - before, 23 + 22 + 23);
 }
 
-/* Without an argument what takes seconds; with a GPU's name every precision and size of a batch for it. */
+/* Without an argument runs the tests that take seconds; with a GPU's name runs every precision and batch size for
+ * it. */
 int main(int argc, char **argv)
 {
   struct CMUnitTest tests[sizeof gpus / sizeof *gpus + 1];
@@ -213,6 +214,6 @@ int main(int argc, char **argv)
   if (!everything)
     tests[count++] = (struct CMUnitTest)cmocka_unit_test_prestate_setup_teardown(
         test_layers_of_one_shape_share_a_plan, select_device, leave_device, (void *)&gpus[0]);
-  if (count == 0) return 2; /* an argument that names none */
+  if (count == 0) return 2; /* an argument that names no GPU */
   return _cmocka_run_group_tests("descriptors", tests, count, NULL, NULL);
 }

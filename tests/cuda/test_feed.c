@@ -1,5 +1,5 @@
-/* Inputs, results and errors of a device that works while the host goes on. The emulated device's streams do their work
- * as late as their order and events allow, so what does not wait for what it needs reads the wrong input. */
+/* Inputs, results and errors of a device that works while the host continues. The emulated device's streams run their
+ * work as late as their order and events allow, so work with a missing wait reads the wrong input. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 
 enum { INPUT = 1000 };
 
-/* The squared norm of what was fed, so a result shows which input it came from. */
+/* The squared norm of the input, so a result shows which input it came from. */
 static brim_graph *norm_graph(int64_t count)
 {
   brim_graph *g = brim_graph_create(BRIM_DTYPE_F32, 1, false);
@@ -37,7 +37,7 @@ static double feed_number(machine *m, int number)
   const brim_copy copy[] = {{m->memory[m->g->input->id], x, sizeof x},
                             {m->memory[m->g->label->id], label, sizeof label}};
   OK(m->ops->feed(m->self, copy, 2));
-  memset(x, 0xFF, sizeof x); /* it is free again */
+  memset(x, 0xFF, sizeof x); /* the buffer is free again */
   memset(label, 0xFF, sizeof label);
   return sum;
 }
@@ -83,8 +83,8 @@ static void test_no_input_overtakes_and_results_come_in_order(void **state)
   close_machine(&m);
 }
 
-/* The first two results are under way while the stages are used again and again. */
-static void test_inputs_that_nobody_waits_for_are_each_used_by_their_own_program(void **state)
+/* The first two results are pending while the stages are reused again and again. */
+static void test_inputs_without_waits_are_used_by_their_own_program(void **state)
 {
   machine m;
   results got[2];
@@ -103,7 +103,7 @@ static void test_inputs_that_nobody_waits_for_are_each_used_by_their_own_program
   close_machine(&m);
 }
 
-static void test_no_more_is_fetched_than_there_is_room_for(void **state)
+static void test_no_more_is_fetched_than_fits(void **state)
 {
   machine m;
   results got[3];
@@ -159,13 +159,13 @@ static void test_an_index_out_of_range_comes_out_where_results_are_waited_for(vo
   const brim_copy in = {m.memory[m.g->label->id], index, sizeof index}, out = {&got, m.memory[m.g->label->id], 4};
   index[17] = 9;
   OK(m.ops->feed(m.self, &in, 1));
-  run_program(&m, make_step(0), NULL); /* starting it is no error */
+  run_program(&m, make_step(0), NULL); /* starting it succeeds */
   OK(m.ops->fetch(m.self, &out, 1));
   assert_int_equal(m.ops->collect(m.self), BRIM_EINVAL);
   assert_string_equal(brim_error_text(), expected);
   assert_int_equal(m.ops->synchronize(m.self), BRIM_EINVAL);
   assert_string_equal(brim_error_text(), expected);
-  OK(m.ops->synchronize(m.self)); /* it has been told */
+  OK(m.ops->synchronize(m.self)); /* the error was reported already */
   index[17] = 3;
   OK(m.ops->feed(m.self, &in, 1));
   run_program(&m, make_step(0), NULL);
@@ -175,13 +175,13 @@ static void test_an_index_out_of_range_comes_out_where_results_are_waited_for(vo
   close_machine(&m);
 }
 
-/* After it no call can succeed; here the device becomes well again when the variable is gone. */
+/* After it no call can succeed on a real device; here the device works again when the variable is gone. */
 static void test_an_error_of_a_kernel_names_the_operation_if_asked_to(void **state)
 {
   machine m;
   (void)state;
   open_machine(&m, update_graph("adamw", 3, 0, 0), "{debug_launches: true}", 0);
-  setenv("EMULATED_ILLEGAL", "2", 1); /* what begins the program, p0, and this one */
+  setenv("EMULATED_ILLEGAL", "2", 1); /* the program's first kernel, p0, and this one */
   assert_int_equal(try_program(&m, make_step(0), NULL), BRIM_EDEVICE);
   assert_string_equal(brim_error_text(),
                       "adamw 'p1': an illegal memory access was encountered (cudaErrorIllegalAddress)\n"
@@ -214,8 +214,8 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_no_input_overtakes_and_results_come_in_order),
-      cmocka_unit_test(test_inputs_that_nobody_waits_for_are_each_used_by_their_own_program),
-      cmocka_unit_test(test_no_more_is_fetched_than_there_is_room_for),
+      cmocka_unit_test(test_inputs_without_waits_are_used_by_their_own_program),
+      cmocka_unit_test(test_no_more_is_fetched_than_fits),
       cmocka_unit_test(test_a_norm_of_many_pieces_has_every_element_once),
       cmocka_unit_test(test_an_index_out_of_range_comes_out_where_results_are_waited_for),
       cmocka_unit_test(test_an_error_of_a_kernel_names_the_operation_if_asked_to),

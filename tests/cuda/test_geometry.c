@@ -1,4 +1,4 @@
-/* How work is cut into blocks and threads: nothing is left out, whatever the counts, and no limit of a launch is
+/* Division of work into blocks and threads: nothing is left out, for every count, and no limit of a launch is
  * exceeded. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -108,8 +108,7 @@ static void test_rounding(void **state)
 
 /* ---- sums ---- */
 
-/* Every element of x, once, is a term of the output that it stands at; of shapes [d0, d1, d2, d3] any of which are
- * summed. */
+/* Every element of x is, exactly once, a term of its output; for shapes [d0, d1, d2, d3], any of which are summed. */
 static void check_reduction(const brim_shape *x, bool channels_last, uint32_t axes)
 {
   enum { MOST = 512 };
@@ -135,7 +134,7 @@ static void check_reduction(const brim_shape *x, bool channels_last, uint32_t ax
     for (int32_t d = r.summed_rank - 1; d >= 0; d--) at += cuda_take(&r.summed[d], &t) * r.summed_x[d];
     assert_in_range(at, 0, brim_shape_count(x) - 1);
     seen[at]++;
-    for (int d = 3; d >= 0; d--) { /* where that element's sum belongs */
+    for (int d = 3; d >= 0; d--) { /* the place of that element's sum */
       from += at / step[d] % x->dim[d] % y.dim[d] * stride_y;
       stride_y *= y.dim[d];
     }

@@ -1,4 +1,4 @@
-/* Which of several ways the backend asks the libraries for. */
+/* Which of several library calls the backend chooses. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -52,7 +52,7 @@ static uint64_t kernels_of_gelu(const char *settings, float values[8 * 12])
   return kernels;
 }
 
-/* A kernel rounds what it reads to bf16 first. */
+/* A kernel rounds its input to bf16 first. */
 static void test_gelu_is_the_product_s_or_a_kernel_s(void **state)
 {
   float within[8 * 12], after[8 * 12];

@@ -1,5 +1,5 @@
-/* What is said where cuDNN cannot be loaded. The plugin's own file is compiled in; beside this program lies a
- * libraries.so.1 that needs libcudnn.so.19, which is not there; libcudnn.so.18 is. */
+/* The error if cuDNN cannot be loaded. The plugin's own file is compiled in; next to this program lies a libraries.so.1
+ * that needs libcudnn.so.19, which does not exist; libcudnn.so.18 does. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,7 @@
 
 #include "load.c" /* NOLINT(bugprone-suspicious-include) */
 
-/* Of the plugin's other files, which nothing here reaches. */
+/* From the plugin's other files, which nothing here reaches. */
 uint64_t cuda_device_free_bytes(void)
 {
   return 0;

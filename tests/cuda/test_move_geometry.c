@@ -1,5 +1,5 @@
-/* Where moved values lie: division by multiplication, merged dimensions of permute and pad, units of several bytes,
- * sorting's sizes. Against the plain definitions, element by element. */
+/* Places of moved values: division by multiplication, merged dimensions of permute and pad, units of several bytes,
+ * sizes in sorting. Compared with the plain definitions, element by element. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@ static void check_division(int64_t by, int64_t n)
 {
   const cuda_divider d = cuda_divider_of(by);
   int64_t rest = n;
-  if (n < 0) return; /* beyond what is asked for */
+  if (n < 0) return; /* beyond the tested range */
   assert_int_equal(cuda_quotient(&d, n), n / by);
   assert_int_equal(cuda_take(&d, &rest), n % by);
   assert_int_equal(rest, n / by);
@@ -70,7 +70,7 @@ static void test_units_divide_every_length(void **state)
 
 /* ---- elements of a shape ---- */
 
-/* Where a logical element lies in memory. */
+/* The place of a logical element in memory. */
 static int64_t position(const brim_shape *s, bool channels_last, const int64_t *at)
 {
   if (channels_last) return ((at[0] * s->dim[2] + at[2]) * s->dim[3] + at[3]) * s->dim[1] + at[1];

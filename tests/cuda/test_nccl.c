@@ -1,5 +1,5 @@
-/* The communicator between GPUs, on emulated devices of processes that this test starts: what it adds up and brings,
- * and what it says when a rank fails, dies or hangs. */
+/* The communicator between GPUs, on emulated devices of processes that this test starts: its sums and copies, and its
+ * errors when a rank fails, dies or hangs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@
 #define RANKS_MAX 4
 #define LATE_SECONDS 20 /* a test that takes longer hangs */
 
-/* ---- ranks talk through memory that they share ---- */
+/* ---- ranks communicate through shared memory ---- */
 
 typedef struct board {
   int arrived[RANKS_MAX]; /* meetings */
@@ -31,7 +31,7 @@ typedef struct fixture {
   const brim_backend_ops *device;
   void *queue;
   rank_under_test rank;
-  brim_comm_ops ops; /* the plugin's, of which every collective is put into the device's queue */
+  brim_comm_ops ops; /* the plugin's, whose collectives all go into the device's queue */
   int meetings;
 } fixture;
 static fixture me;
@@ -43,7 +43,7 @@ static bool all_at(int meeting)
   return true;
 }
 
-/* Twice: nobody writes what others still read. */
+/* Twice, so that nothing is overwritten while others still read it. */
 static brim_status meet(void)
 {
   const double start = brim_now();
@@ -115,7 +115,7 @@ static void close_rank(void)
   unload_plugin(&me.backend);
 }
 
-/* Every rank does `work` in a process of its own. Returns how they ended, as waitpid says. */
+/* Every rank runs `work` in a separate process. Returns their wait statuses. */
 static void run_ranks(int32_t ranks, void (*work)(int32_t rank, int32_t ranks), int *ended)
 {
   pid_t child[RANKS_MAX];
@@ -140,7 +140,7 @@ static void check_ranks(int32_t ranks, void (*work)(int32_t rank, int32_t ranks)
     if (ended[r] != 0) fail_msg("rank %d of %d ended with %d", (int)r, (int)ranks, ended[r]);
 }
 
-/* ---- what it brings ---- */
+/* ---- results ---- */
 
 static void add_up(int32_t rank, int32_t ranks)
 {
@@ -155,8 +155,8 @@ static void test_every_kind_of_every_type_and_size(void **state)
   for (int32_t ranks = 1; ranks <= 3; ranks++) check_ranks(ranks, add_up);
 }
 
-/* Kernels that fill the buffer, a sum behind them, and kernels behind the sum: by marks alone, the host waits for none
- * of it before it reads. */
+/* Kernels that fill the buffer, a sum after them, and kernels after the sum: ordered only by marks, the host does not
+ * wait until it reads. */
 static void be_in_order(int32_t rank, int32_t ranks)
 {
   enum { COUNT = 50000 };
@@ -199,7 +199,7 @@ static void test_collectives_are_in_order_with_kernels_by_marks_alone(void **sta
   unsetenv("EMULATED_STREAMS");
 }
 
-/* A host that is busy keeps nobody's device waiting. */
+/* A busy host does not keep other devices waiting. */
 static void be_elsewhere(int32_t rank, int32_t ranks)
 {
   static float buffer[1000];
@@ -213,7 +213,7 @@ static void be_elsewhere(int32_t rank, int32_t ranks)
   close_rank();
 }
 
-static void test_a_device_goes_on_while_its_host_is_elsewhere(void **state)
+static void test_a_device_continues_while_its_host_is_elsewhere(void **state)
 {
   (void)state;
   check_ranks(3, be_elsewhere);
@@ -221,10 +221,10 @@ static void test_a_device_goes_on_while_its_host_is_elsewhere(void **state)
 
 /* ---- failures ---- */
 
-static const char *expected_text; /* in the message of a rank that finds out */
+static const char *expected_text; /* in the message of a rank that detects the failure */
 static double time_to_find_out;
 
-/* Sums, until something fails; then the end must not wait for others. */
+/* Makes sums until something fails; then the end must not wait for others. */
 static void go_until_it_fails(int32_t rank, int32_t ranks)
 {
   static float buffer[100000];
@@ -259,7 +259,7 @@ static void check_failure(const char *failure, int32_t failing, const char *text
 }
 
 /* Twenty collectives are made while it connects. */
-static void test_a_rank_that_cannot_start_a_collective_says_what_nccl_says(void **state)
+static void test_a_rank_that_cannot_start_a_collective_reports_nccls_error(void **state)
 {
   (void)state;
   check_failure("1:start:22", -1, "", 1);
@@ -286,7 +286,7 @@ static void test_a_connection_that_is_lost_ends_it_on_both_sides(void **state)
   check_failure("1:lost:22", -1, "", 1);
 }
 
-/* ---- ranks that cannot ---- */
+/* ---- ranks that cannot take part ---- */
 
 static void lack_a_device(int32_t rank, int32_t ranks)
 {
@@ -307,7 +307,7 @@ static void lack_a_device(int32_t rank, int32_t ranks)
   unload_plugin(&me.backend);
 }
 
-static void test_a_rank_that_cannot_use_nccl_keeps_nobody_waiting(void **state)
+static void test_a_rank_that_cannot_use_nccl_keeps_no_rank_waiting(void **state)
 {
   (void)state;
   check_ranks(2, lack_a_device);
@@ -336,12 +336,12 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_every_kind_of_every_type_and_size),
       cmocka_unit_test(test_collectives_are_in_order_with_kernels_by_marks_alone),
-      cmocka_unit_test(test_a_device_goes_on_while_its_host_is_elsewhere),
-      cmocka_unit_test(test_a_rank_that_cannot_start_a_collective_says_what_nccl_says),
+      cmocka_unit_test(test_a_device_continues_while_its_host_is_elsewhere),
+      cmocka_unit_test(test_a_rank_that_cannot_start_a_collective_reports_nccls_error),
       cmocka_unit_test(test_a_rank_that_is_killed_is_found_at_once),
       cmocka_unit_test(test_a_rank_whose_device_hangs_is_waited_for_no_longer_than_asked),
       cmocka_unit_test(test_a_connection_that_is_lost_ends_it_on_both_sides),
-      cmocka_unit_test(test_a_rank_that_cannot_use_nccl_keeps_nobody_waiting),
+      cmocka_unit_test(test_a_rank_that_cannot_use_nccl_keeps_no_rank_waiting),
       cmocka_unit_test(test_only_sums_of_a_fixed_order_are_asked_for_unless_others_may_be),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* Windows of pooling, by brute force: what is in a window, which windows an element is in, by every kernel, stride and
- * padding that pooling takes, and adaptive ones to fewer places and to more. */
+/* Windows of pooling, by brute force: the elements of a window, and the windows of an element, for every kernel, stride
+ * and padding that pooling accepts, and adaptive ones to fewer and more places. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -68,7 +68,7 @@ static void test_adaptive_windows_and_elements_find_each_other(void **state)
     }
 }
 
-static void test_what_a_sum_is_divided_by(void **state)
+static void test_the_divisor_of_a_sum(void **state)
 {
   (void)state;
   cuda_pool p = pool_of(false, 6, 3, 3, 2, 1); /* windows of 3 x 2, the first row of the first in the padding */
@@ -108,7 +108,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_windows_and_elements_find_each_other),
       cmocka_unit_test(test_adaptive_windows_and_elements_find_each_other),
-      cmocka_unit_test(test_what_a_sum_is_divided_by),
+      cmocka_unit_test(test_the_divisor_of_a_sum),
       cmocka_unit_test(test_elements_are_counted_as_they_lie_in_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* The device profile: what is written is found again, for the same device, library and sizes alone; what is no profile
- * is refused, with its line; and whatever a library's choice may depend on is in the key. */
+/* The device profile: it is read back as written, only for the same device, library and sizes; an invalid profile is
+ * refused with its line; and everything that a library's choice may depend on is in the key. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -45,7 +45,7 @@ static void test_what_is_added_is_found_now_and_later(void **state)
   cuda_profile p;
   assert_int_equal(cuda_profile_read(&p, path, 1), BRIM_OK);
   assert_null(cuda_profile_find(&p, "gpu", "lib 1", "key"));
-  for (int i = 0; i < 200; i++) { /* more than there is room for at first */
+  for (int i = 0; i < 200; i++) { /* more than the initial capacity */
     char key[32], choice[32];
     snprintf(key, sizeof key, "key %d", i);
     snprintf(choice, sizeof choice, "choice %d", i);
@@ -226,7 +226,7 @@ static void test_a_convolutions_key_has_all_that_it_is(void **state)
   EXPECT_OTHER_KEY(cuda_dnn_key, c, changed.conv.dtype = BRIM_DTYPE_F16);
 }
 
-/* The longest of keys fit, as what is cut off may be what tells two apart. */
+/* The longest keys fit, as a truncated part might distinguish two keys. */
 static void test_the_greatest_sizes_fit_into_a_key(void **state)
 {
   (void)state;

@@ -1,5 +1,5 @@
 /* Programs of the cuda backend, run whole on the emulated device: the same bits as node by node, however often and with
- * whatever step; updates of many parameters in few launches; nothing changes what a proof refuses. */
+ * every step; updates of many parameters in few launches; and a refused proof changes nothing. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -44,7 +44,7 @@ static void check_update(const char *op, int64_t parameters, double max_norm, do
   check_graphs(graph, kernels);
 }
 
-/* The kernels: what begins a program; updates; averages; buffers. */
+/* The kernels: the program's first one; updates; averages; buffers. */
 static void test_an_update_of_many_parameters_is_few_launches_of_the_same_bits(void **state)
 {
   (void)state;
@@ -57,8 +57,7 @@ static void test_an_update_of_many_parameters_is_few_launches_of_the_same_bits(v
   check_update("adamw", 1, 0, 0, 2);
 }
 
-/* Of 20 tensors 15 are trained, the buffers lie between them; adafactor adds up rows and columns between its launches.
- */
+/* Of 20 tensors 15 are trained, with buffers in between; adafactor sums rows and columns between its launches. */
 static void test_updates_of_other_states_are_launches_of_their_own(void **state)
 {
   (void)state;
@@ -74,8 +73,8 @@ static void test_the_norm_of_all_gradients_is_two_launches_of_the_same_bits(void
   check_update("sgd", 20, 0.5, 0.75, 7);
 }
 
-/* 450 trained and 150 buffers: the averages of all need two tables. */
-static void test_what_does_not_fit_one_table_goes_on_in_the_next(void **state)
+/* 450 trained and 150 buffers: their averages need two tables. */
+static void test_work_beyond_one_table_continues_in_the_next(void **state)
 {
   (void)state;
   check_update("sgd", 600, 0, 0.5, 5);
@@ -121,7 +120,7 @@ static void test_updates_that_depend_on_each_other_keep_their_order(void **state
 
 /* ---- federations ---- */
 
-/* Every fourth parameter is served in its own place. */
+/* Every fourth parameter is served in place. */
 static brim_graph *federate_graph(int64_t parameters, bool with_distance)
 {
   static const int64_t size[] = {1, 3, 4, 40, 4096, 257, 4097, 20001, 5};
@@ -159,8 +158,8 @@ static void check_federation(int64_t parameters, uint64_t kernels)
   check_graphs(graph, kernels);
 }
 
-/* The kernels: what begins a program; two for the distance; fold, serve, steer, adopt; each once for as many as fit
- * a table. */
+/* The kernels: the program's first one; two for the distance; fold, serve, steer, adopt; each once for as many as fit
+ * into a table. */
 static void test_a_round_of_many_parameters_is_few_launches_of_the_same_bits(void **state)
 {
   (void)state;
@@ -203,7 +202,7 @@ static void test_programs_leave_the_same_bits_in_any_order_of_blocks_and_threads
 
 /* ---- alignment ---- */
 
-/* A parameter whose values begin 4 bytes late: its update is by vectors of 16. */
+/* A parameter whose values begin 4 bytes late: its update uses vectors of 16 bytes. */
 static void update_a_misaligned_parameter(void)
 {
   machine m;
@@ -266,11 +265,11 @@ static void check_failed_proof_of(brim_graph *const graph[2])
   for (int i = 0; i < 3; i++) {
     write_tensor(&m, proof, &bad[i]);
     run_program(&m, make_step(1), on_device);
-    write_tensor(&m, proof, &good); /* behind the program; the next ones have no effect all the same */
+    write_tensor(&m, proof, &good); /* after the program; the next ones have no effect all the same */
     run_program(&m, make_step(2), on_device);
     run_program(&m, make_step(3), on_device);
     OK(m.ops->upload(m.self, m.memory[proof->id], &(double){0}, sizeof(double)));
-    check_same(&m, &untouched); /* reading is not synchronize */
+    check_same(&m, &untouched); /* reading does not synchronize */
     OK(m.ops->synchronize(m.self));
     check_parameters(&m, false);
   }
@@ -323,7 +322,7 @@ int main(void)
       cmocka_unit_test(test_an_update_of_many_parameters_is_few_launches_of_the_same_bits),
       cmocka_unit_test(test_updates_of_other_states_are_launches_of_their_own),
       cmocka_unit_test(test_the_norm_of_all_gradients_is_two_launches_of_the_same_bits),
-      cmocka_unit_test(test_what_does_not_fit_one_table_goes_on_in_the_next),
+      cmocka_unit_test(test_work_beyond_one_table_continues_in_the_next),
       cmocka_unit_test(test_updates_that_depend_on_each_other_keep_their_order),
       cmocka_unit_test(test_a_round_of_many_parameters_is_few_launches_of_the_same_bits),
       cmocka_unit_test(test_programs_leave_the_same_bits_in_any_order_of_blocks_and_threads),

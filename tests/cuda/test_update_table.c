@@ -1,4 +1,4 @@
-/* Tables of tensors: whatever their sizes, every element belongs to one part of one tensor, and a block finds it. */
+/* Tables of tensors: for all sizes, every element belongs to one part of one tensor, and a block finds it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,8 +18,8 @@ typedef struct seen {
   int tables;
 } seen;
 
-/* What the kernel's blocks do, in the order of the parts: pieces of a tensor come in order, each where the last ended.
- */
+/* Does what the kernel's blocks do, in the order of the parts: pieces of a tensor come in order, each where the last
+ * ended. */
 static void walk(seen *s, const cuda_table *table)
 {
   s->tables++;
@@ -30,7 +30,7 @@ static void walk(seen *s, const cuda_table *table)
     const cuda_table_entry *e = &table->entry[found];
     assert_true(part >= e->first);
     const int64_t start = (int64_t)(part - e->first) * CUDA_UPDATE_PIECE;
-    assert_true(start < e->count); /* no empty part, and none of another tensor */
+    assert_true(start < e->count); /* no part is empty or belongs to another tensor */
     assert_int_equal(start, s->next[e->flags]);
     const int64_t end = cuda_min(e->count, start + CUDA_UPDATE_PIECE);
     s->next[e->flags] = end;
@@ -87,7 +87,7 @@ static void test_tiny_and_huge_tensors_share_a_table(void **state)
   check_tensors(count, 300, 1);
 }
 
-static void test_more_tensors_than_a_table_holds_go_on_in_the_next(void **state)
+static void test_more_tensors_than_a_table_holds_continue_in_the_next(void **state)
 {
   static int64_t count[TENSORS_MAX];
   const int full = (int)CUDA_TABLE_ENTRIES;
@@ -128,7 +128,7 @@ int main(void)
       cmocka_unit_test(test_no_tensor_and_empty_tensors_take_no_part),
       cmocka_unit_test(test_one_tensor_of_any_size_is_cut_without_rest),
       cmocka_unit_test(test_tiny_and_huge_tensors_share_a_table),
-      cmocka_unit_test(test_more_tensors_than_a_table_holds_go_on_in_the_next),
+      cmocka_unit_test(test_more_tensors_than_a_table_holds_continue_in_the_next),
       cmocka_unit_test(test_parts_of_a_table_are_limited_but_not_those_of_one_tensor),
       cmocka_unit_test(test_a_norm_has_a_limited_number_of_parts_and_at_least_one),
   };

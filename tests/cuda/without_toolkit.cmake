@@ -1,7 +1,7 @@
-# Configures brim as on machines that have no CUDA toolkit, and no cmocka either: that must work, and leave nothing that
-# needs them. Needs SOURCE, FOLDER, GENERATOR, CC and CXX.
+# Configures brim as on machines without a CUDA toolkit and without cmocka: that must work, and leave out everything
+# that needs them. Needs SOURCE, FOLDER, GENERATOR, CC and CXX.
 
-# configure(EXPECTED COMMAND...): what cmake says must match; sets `targets` to what there is to build.
+# configure(EXPECTED COMMAND...): cmake's output must match; sets `targets` to the list of targets.
 function(configure expected)
   file(REMOVE_RECURSE ${FOLDER})
   execute_process(COMMAND ${ARGN} ${CMAKE_COMMAND} -S ${SOURCE} -B ${FOLDER} -G ${GENERATOR} -DCMAKE_C_COMPILER=${CC}
@@ -23,7 +23,7 @@ if(targets MATCHES "(brim_backend_cuda|cuda_emulated|test_cuda_[a-z_]+|nvml_[a-z
   message(FATAL_ERROR "a target of CUDA is there: ${CMAKE_MATCH_0}")
 endif()
 
-# pkg-config's files of all packages but cmocka
+# pkg-config's files of all packages except cmocka
 find_program(PKG_CONFIG pkg-config REQUIRED)
 execute_process(COMMAND ${PKG_CONFIG} --variable pc_path pkg-config OUTPUT_VARIABLE folders
                 OUTPUT_STRIP_TRAILING_WHITESPACE)

@@ -9,7 +9,7 @@
 #include "base/table.h"
 #include "base/text.h"
 
-/* Numbers of very different sizes: another order of additions would give other bits. */
+/* Numbers of very different magnitudes: another order of additions would give other bits. */
 static double value_of(int32_t rank, uint64_t i, uint64_t salt)
 {
   uint64_t x = (i + 1) * 0x9E3779B97F4A7C15U ^ (uint64_t)(rank + 1) * 0xBF58476D1CE4E5B9U ^ salt * 0x94D049BB133111EBU;
@@ -52,7 +52,7 @@ static void expect_sum(uint32_t dtype, int32_t ranks, uint64_t i, uint64_t salt,
   set(out, dtype, 0, dtype == BRIM_DTYPE_F64 ? d : (double)f);
 }
 
-/* Which rank's numbers must be in place `i`; -1: the sum; -2: undefined. */
+/* The rank whose numbers must be at place `i`; -1: the sum; -2: undefined. */
 static int32_t whose(const rank_under_test *rank, const brim_collective *c, uint64_t i)
 {
   const int32_t part =
@@ -90,11 +90,11 @@ static uint64_t finish(const rank_under_test *rank, uint64_t ticket)
   for (;;) {
     rank_check(rank, rank->ops->poll(rank->self, &done) == BRIM_OK, brim_error_text());
     if (done >= ticket) return done;
-    usleep(10); /* the others have work to do for it, and maybe no other processor */
+    usleep(10); /* lets the others run, which may have no other processor */
   }
 }
 
-/* Of every kind and type, one of each of these counts: none, fewer than ranks, odd, more than a piece. */
+/* One collective of every kind and type for each of these counts: zero, fewer than ranks, odd, more than a piece. */
 static size_t list(const rank_under_test *rank, brim_collective *out)
 {
   static const uint64_t counts[] = {0, 1, 2, 3, 4, 5, 127, 1021, 65537, 300007, 700001};
@@ -111,7 +111,7 @@ static size_t list(const rank_under_test *rank, brim_collective *out)
   return n;
 }
 
-/* All of the list, `depth` at a time. *hash: of all sums. */
+/* Runs all of the list, `depth` at a time. *hash: of all sums. */
 static void check_list(const rank_under_test *rank, size_t depth, uint64_t *tickets, uint64_t *hash)
 {
   brim_collective c[256];

@@ -13,16 +13,16 @@ typedef struct rank_under_test {
   const brim_comm_ops *ops;
   void *self;
   brim_world world;
-  double seconds; /* to wait for others */
+  double seconds; /* timeout for other ranks */
 } rank_under_test;
 
-/* Ends all with exit status 1 if it does not hold. */
+/* Ends the job with exit status 1 if `holds` is false. */
 void rank_check(const rank_under_test *rank, bool holds, const char *what);
-/* Ends all if it fails, as brim does. */
+/* Ends the job if it fails, as brim does. */
 void rank_exchange(const rank_under_test *rank, const void *own, uint32_t bytes, void *all);
 
-/* Every kind, type and many counts, alone and many at a time, against sums in the order of the ranks. */
+/* Every kind, type and many counts, alone and many at a time, compared with sums in the order of the ranks. */
 void rank_check_collectives(const rank_under_test *rank);
-/* Says how long an all-reduce of float32 takes. */
+/* Prints the time of an all-reduce of float32. */
 void rank_time_sums(const rank_under_test *rank, size_t bytes, int times);
 #endif

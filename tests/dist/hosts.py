@@ -1,7 +1,7 @@
-"""Two hosts for tests, as network namespaces that a cable joins: jobs over them, and cutting the cable.
+"""Two hosts for tests, as network namespaces joined by a virtual cable: runs jobs over them, and cuts the cable.
 
-Each has its own interfaces and its own name; files and processes are the machine's. That takes root, and a kernel that
-permits it: see `problem`."""
+Each has its own interfaces and its own name; files and processes are the machine's. That needs root, and a kernel
+that permits it: see `problem`."""
 
 import os
 import pathlib
@@ -12,10 +12,10 @@ import unittest
 
 from jobs import MPIRUN, SKIPPED, Case, Job
 
-ADDRESSES = ("192.0.2.1", "192.0.2.2")  # RFC 5737; nobody outside sees them
+ADDRESSES = ("192.0.2.1", "192.0.2.2")  # RFC 5737: not visible outside
 INTERFACE = "eth0"
 
-# What mpirun goes to the other host with, in the place of ssh: the host's address, and a line for its shell.
+# mpirun's replacement for ssh: takes the host's address, and a line for its shell.
 AGENT = """#!/bin/sh
 shift
 exec {enter} sh -c "$*"
@@ -32,7 +32,7 @@ def _delete(names):
 
 
 def problem():
-    """Why this machine cannot do it, in one line; None if it can."""
+    """The reason why this machine cannot do it, in one line, or None."""
     name = f"brim{os.getpid()}-try"
     try:
         _ip("netns", "add", name)
@@ -50,7 +50,7 @@ def problem():
 
 
 class Hosts:
-    """Hosts 0 and 1; close() takes them away, when their jobs have ended."""
+    """Hosts 0 and 1; close() removes them once their jobs have ended."""
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
@@ -74,12 +74,12 @@ class Hosts:
         self.agent.chmod(0o755)
 
     def enter(self, host):
-        """Words in front of a command that has it run on a host, with a host's name of its own."""
+        """The prefix of a command that runs it on a host, with that host's name."""
         name = self.names[host]
         return ["ip", "netns", "exec", name, "unshare", "--uts", "sh", "-c", f'hostname {name} && exec "$@"', "host"]
 
     def job(self, counts, *words, env=None):
-        """Starts a job from host 0, of as many ranks on each host."""
+        """Starts a job from host 0, with the same number of ranks on each host."""
         places = ",".join(f"{address}:{count}" for address, count in zip(ADDRESSES, counts) if count)
         settings = {"OMPI_MCA_plm_rsh_agent": str(self.agent), "OMPI_MCA_plm_rsh_no_tree_spawn": "1",
                     "OMPI_MCA_oob_tcp_if_include": INTERFACE, "OMPI_MCA_btl_tcp_if_include": INTERFACE,
@@ -88,7 +88,7 @@ class Hosts:
         return Job(self.folder, command, settings, self.enter(0))
 
     def where(self, process):
-        """On which host a process is; None: on neither, or it has ended."""
+        """The host that a process runs on; None: neither, or it has ended."""
         try:
             network = os.stat(f"/proc/{process}/ns/net").st_ino
         except OSError:
@@ -107,7 +107,7 @@ class Hosts:
 
 
 class TwoHosts(Case):
-    """A test with hosts of its own."""
+    """A test with its own hosts."""
 
     def setUp(self):
         super().setUp()
@@ -121,7 +121,7 @@ class TwoHosts(Case):
 
 
 def main():
-    """Runs a file's tests, where the machine permits them."""
+    """Runs a file's tests if the machine permits them."""
     reason = problem()
     if reason:
         print(f"skipped: {reason}")

@@ -1,4 +1,4 @@
-"""Jobs of several ranks for tests: starting them with mpirun, and what is left of them."""
+"""Jobs of several ranks for tests: starts them with mpirun, and finds their remaining processes."""
 
 import os
 import pathlib
@@ -12,21 +12,21 @@ import unittest
 import uuid
 
 RANKS = os.environ.get("BRIM_DIST_RANKS")        # the program dist_ranks
-MPIRUN = shlex.split(os.environ["BRIM_MPIRUN"])  # with the option that a number of ranks follows
+MPIRUN = shlex.split(os.environ["BRIM_MPIRUN"])  # ends with the option for the number of ranks
 SKIPPED = 77                                   # exit status of a test that this machine does not permit
 
-# More ranks than processors are allowed, and processors are not tied to them; root may start jobs. For Open MPI, which
-# from version 5 on says it in other words; MPICH asks for none of it.
+# For Open MPI: allows more ranks than processors, does not bind them, and allows root to start jobs. From version 5 on
+# it uses other variables; MPICH needs none.
 ENVIRONMENT = {"OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_hwloc_base_binding_policy": "none",
                "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
                "PRTE_MCA_hwloc_default_binding_policy": "none",
                "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-               # MPI keeps what it has at the end of a process; it is not ours to give back
+               # MPI keeps memory until a process ends; these are not brim's leaks
                "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"}
 
 
 def ranks_among(processes):
-    """Those of them that are ranks of brim, as Open MPI has numbered them: {rank: process}."""
+    """The processes among them that are ranks of brim, by Open MPI's numbers: {rank: process}."""
     found = {}
     for process in processes:
         try:
@@ -41,7 +41,7 @@ def ranks_among(processes):
 
 
 class Job:
-    """A job under way. What it starts has a mark in its environment, by which it is found."""
+    """A running job. Its processes are found by a mark in their environment."""
 
     def __init__(self, folder, words, env=None, before=()):
         self.mark = f"BRIM_TEST_JOB={uuid.uuid4()}"
@@ -52,7 +52,7 @@ class Job:
         self.started = time.monotonic()
 
     def processes(self):
-        """Process ids of what is left of it. What has ended and was not waited for yet has no environment."""
+        """The remaining process ids. A process that has ended but was not waited for has no environment."""
         found = []
         for entry in pathlib.Path("/proc").iterdir():
             try:
@@ -63,7 +63,7 @@ class Job:
         return found
 
     def lines(self):
-        """What these are, for messages."""
+        """Their command lines, for messages."""
         found = []
         for process in self.processes():
             try:
@@ -82,7 +82,7 @@ class Job:
         self.process.communicate()
 
     def finish(self, seconds=120):
-        """Exit status, standard output, standard error, and the seconds it took."""
+        """Returns exit status, standard output, standard error, and the seconds it took."""
         out, err = self.process.communicate(timeout=seconds)
         return self.process.returncode, out, err, time.monotonic() - self.started
 
@@ -100,7 +100,7 @@ class Case(unittest.TestCase):
         return job
 
     def ranks(self, count, *words, status=0, env=None, seconds=120):
-        """Runs dist_ranks to its end; standard output and error, and the seconds it took."""
+        """Runs dist_ranks to its end; returns standard output and error, and the seconds it took."""
         job = self.job(count, RANKS, "mpi", *words, env=env)
         found, out, err, took = job.finish(seconds)
         if status is not None:

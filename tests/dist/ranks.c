@@ -2,18 +2,18 @@
  *
  *     dist_ranks COMM talk ROUNDS           exchanges of all sizes
  *     dist_ranks COMM sums                  collectives of all kinds
- *     dist_ranks COMM lose RANK SECONDS     that rank stops; the others find out
- *     dist_ranks COMM lose_sums RANK SECONDS   the same while collectives are under way
- *     dist_ranks COMM lose_late RANK SECONDS   the same, and rank 0 comes so late that others might take it for lost
- *     dist_ranks COMM wait RANK SECONDS     that rank comes late, but within the time
+ *     dist_ranks COMM lose RANK SECONDS     that rank stops; the others detect it
+ *     dist_ranks COMM lose_sums RANK SECONDS   the same during collectives
+ *     dist_ranks COMM lose_late RANK SECONDS   the same, with rank 0 so late that others might consider it lost
+ *     dist_ranks COMM wait RANK SECONDS     that rank comes late, but within the timeout
  *     dist_ranks COMM die RANK              that rank is killed
- *     dist_ranks COMM end RANK              that rank ends all, while the others are anywhere
- *     dist_ranks COMM idle SECONDS          exchanges for so long
- *     dist_ranks COMM signals               what joining does to signals
- *     dist_ranks COMM speed BYTES TIMES     how long an all-reduce takes
+ *     dist_ranks COMM end RANK              that rank ends the job, wherever the others are
+ *     dist_ranks COMM idle SECONDS          exchanges for this time
+ *     dist_ranks COMM signals               checks that joining keeps signal handling
+ *     dist_ranks COMM speed BYTES TIMES     times an all-reduce
  *
- * $SECONDS_TO_WAIT is for how long others are waited for, where SECONDS is not that. Exit status 0: all was well. A
- * rank that loses others says so in one line and ends the job, as brim does. */
+ * $SECONDS_TO_WAIT is the timeout for other ranks, where SECONDS is something else. Exit status 0: success. A rank that
+ * loses others reports it in one line and ends the job, as brim does. */
 #include <dirent.h>
 #include <math.h>
 #include <signal.h>
@@ -36,11 +36,11 @@ void rank_check(const rank_under_test *rank, bool holds, const char *what)
   rank->ops->end_all(rank->self, 1);
 }
 
-/* What brim does with a failure of its communicator. */
+/* Handles a failure of the communicator as brim does. */
 static void give_up(brim_status status, int32_t late, double waited)
 {
   if (status == BRIM_EPEER)
-    sleep(3); /* rank 0 speaks, and ends all */
+    sleep(3); /* rank 0 reports, and ends the job */
   else
     fprintf(stderr, "rank %d after %.1f s: %s; late: %d\n", (int)me.world.rank, waited, brim_error_text(), (int)late);
   me.ops->end_all(me.self, brim_status_exit(status));
@@ -123,7 +123,7 @@ static void die(int32_t lost)
   meet();
 }
 
-/* One stands still, one does something else, the others wait. */
+/* One rank ends the job, one does something else, the others wait. */
 static void end(int32_t who)
 {
   meet();
@@ -162,7 +162,7 @@ static void on_signal(int signal)
   (void)signal;
 }
 
-/* Every other thread has SIGTERM blocked. */
+/* Every other thread must have SIGTERM blocked. */
 static void look_at_threads(void)
 {
   DIR *threads = opendir("/proc/self/task");
@@ -179,7 +179,7 @@ static void look_at_threads(void)
   closedir(threads);
 }
 
-/* Signals that brim handles are handled as before, and by the main thread alone. */
+/* Signals that brim handles must be handled as before, and only by the main thread. */
 static void join_and_look_at_signals(void)
 {
   static const int handled[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGUSR1, SIGUSR2, SIGALRM, SIGCHLD};

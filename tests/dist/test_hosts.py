@@ -1,16 +1,16 @@
-"""comm/mpi over two hosts, and what becomes of a job whose network is cut."""
+"""comm/mpi over two hosts, and the end of a job whose network is cut."""
 
 import time
 
 from hosts import TwoHosts, main
 from jobs import RANKS
 
-SECONDS = 4 # to wait for other ranks
-END = 25    # after which nothing may be left: for others, for MPI's end, for what started the ranks; see job.c
+SECONDS = 4 # timeout for other ranks
+END = 25    # after which no process may be left: covers the timeout, MPI's end, and the end of the launcher; see job.c
 
 
 class Ranks(TwoHosts):
-    """Of the program dist_ranks."""
+    """Ranks of the program dist_ranks."""
 
     def over(self, counts, *words, env=None):
         return super().over(counts, RANKS, "mpi", *words, env=env)

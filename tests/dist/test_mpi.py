@@ -1,4 +1,4 @@
-"""comm/mpi on one host: what ranks say to each other, their sums, and what becomes of a job whose ranks are lost."""
+"""comm/mpi on one host: exchanges, sums, and the end of a job whose ranks are lost."""
 
 import os
 import re
@@ -9,8 +9,8 @@ import unittest
 
 from jobs import RANKS, Case, Job
 
-SECONDS = 2  # to wait for a rank that does not come
-BEGIN = 20   # a job begins and ends in that time on a busy machine
+SECONDS = 2  # timeout for a rank that does not come
+BEGIN = 20   # enough for a job to begin and end on a busy machine
 
 
 class Mpi(Case):
@@ -43,7 +43,7 @@ class Mpi(Case):
                 self.ranks(3, "wait", late, 0.6 * SECONDS, env={"SECONDS_TO_WAIT": str(SECONDS)})
 
     def assert_named(self, err, lost, took):
-        """One rank speaks, and names the one that is lost."""
+        """Asserts that one rank reports, and names the lost one."""
         said = re.findall(r"^rank (\d) after ([0-9.]+) s: .*; late: (-?\d)$", err, re.MULTILINE)
         self.assertEqual([late for _, _, late in said], [str(lost)], err)
         self.assertLess(float(said[0][1]), 1.6 * SECONDS, err)

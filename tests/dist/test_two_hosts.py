@@ -1,4 +1,4 @@
-"""brim train over two hosts: the results of one host, a cable that is cut, a rank that is killed, and going on."""
+"""brim train over two hosts: the results of one host, a cut cable, a killed rank, and resuming."""
 
 import json
 import os
@@ -10,8 +10,8 @@ from jobs import ranks_among
 
 BINARY = os.environ["BRIM_BINARY"]
 STEPS = 1500
-SECONDS = 12 # dist.timeout_seconds: the ranks of a busy machine are late too
-END = 40     # after which nothing may be left: MPI's own end included, see plugins/comm/mpi/job.c
+SECONDS = 12 # dist.timeout_seconds: on a busy machine ranks may be late
+END = 40     # after which no process may be left, including MPI's own end; see plugins/comm/mpi/job.c
 FILES = ["model.safetensors", "optimizer.safetensors", "state.json"]
 RUN = ["train", "model=mlp", "model.hidden=[16]", "dataset=synthetic", "dataset.shape=[1,8,8]",
        "dataset.train_count=256", "dataset.test_count=64", "training.batch_size=128", "training.num_workers=0",
@@ -35,7 +35,7 @@ class Training(TwoHosts):
         return sorted(path.name for path in folder.glob("step-*")) if folder.exists() else []
 
     def begin(self, run, *words):
-        """A job of four that goes on for a while, once it has a checkpoint."""
+        """Starts a job of four ranks that trains for a while, and waits for its first checkpoint."""
         job = self.over((2, 2), *RUN, f"run.dir={run}", f"training.steps={STEPS}", *words)
         deadline = time.monotonic() + 100
         while not self.steps(run):
@@ -94,7 +94,7 @@ class Training(TwoHosts):
         (self.folder / "go").touch()
         status, _, err, _ = self.wait_for_end(job)
         self.assertNotEqual(status, 0, err)
-        self.assertIn("the 2 ranks have not found each other within dist.timeout_seconds=4", err)
+        self.assertIn("the 2 ranks did not connect within dist.timeout_seconds=4", err)
 
     def test_a_rank_that_is_killed_on_either_host(self):
         for rank in (0, 3):

@@ -1,4 +1,4 @@
-"""scripts/run_docs.py finds pages that are not true, and mends them when it is asked to."""
+"""scripts/run_docs.py finds pages whose output is wrong, and corrects them on request."""
 
 import pathlib
 import subprocess
@@ -16,7 +16,7 @@ class RunDocs(unittest.TestCase):
         self.page = pathlib.Path(folder.name) / "page.md"
 
     def run_page(self, *blocks, status, options=()):
-        """A page of blocks, (kind, text) each; what the script says of it."""
+        """Runs a page made of blocks (kind, text); returns the script's output."""
         self.page.write_text("\n\n".join(f"```{kind}\n{text}\n```" for kind, text in blocks) + "\n")
         done = subprocess.run([sys.executable, SCRIPT, *options, self.page], capture_output=True, text=True, timeout=60)
         self.assertEqual(done.returncode, status, done.stdout + done.stderr)

@@ -1,5 +1,5 @@
-/* See described.h. Operations have a line each: the function's name without brim_, and its arguments in the order of
- * brim/model.h. A tensor is the number of the result that it is; 0 is the input. */
+/* See described.h. Each operation has a line: the function's name without brim_, and its arguments in the order of
+ * brim/model.h. A tensor is given by the number of its result; 0 is the input. */
 #include "engine/described.h"
 
 #include <stdlib.h>
@@ -34,7 +34,7 @@ typedef struct builder {
   brim_tensor *tensor[TENSORS_MAX];
   int count;
   const described_line *line;
-  int at; /* the next word */
+  int at; /* index of the next word */
 } builder;
 
 static const char *text(builder *b)
@@ -59,7 +59,7 @@ static void integers(builder *b, int64_t *out, int64_t count)
   for (int64_t i = 0; i < count && i < BRIM_DIMS_MAX; i++) out[i] = integer(b);
 }
 
-/* C evaluates arguments in any order, so each has a name. */
+/* may evaluate arguments in any order, so each has a name. */
 #define UNARY(name)                                                                                                    \
   static brim_tensor *make_##name(builder *b)                                                                          \
   {                                                                                                                    \
@@ -131,7 +131,7 @@ static brim_tensor *make_linear_with(builder *b)
 {
   const char *name = text(b);
   brim_tensor *x = tensor(b), *weight = tensor(b);
-  return brim_linear_with(b->graph, name, x, weight, tensor(b)); /* a bias of -1 is NULL */
+  return brim_linear_with(b->graph, name, x, weight, tensor(b)); /* tensor -1, for the bias, is NULL */
 }
 
 static brim_tensor *make_matmul(builder *b)
@@ -301,7 +301,7 @@ static brim_tensor *make_rms_norm(builder *b)
   return brim_rms_norm(b->graph, name, x, real(b));
 }
 
-/* x, keep, how many axes, the axes. */
+/* Reads x, keep, the number of axes, the axes. */
 static int32_t axes_of(builder *b, int *keep, int32_t axes[BRIM_DIMS_MAX])
 {
   int64_t axis[BRIM_DIMS_MAX] = {0};
@@ -537,7 +537,7 @@ static bool next_line(FILE *file, described_line *out)
   return true;
 }
 
-/* A line is copied, so its words move along. */
+/* A line is copied together with its words. */
 static void copy_line(const described_line *from, described_line *to)
 {
   *to = *from;
@@ -550,8 +550,8 @@ static double number_at(const described_line *line, int i)
   return strtod(line->word[i], NULL);
 }
 
-/* name, task, sample, classes, batch, micro-batch, grain, recompute, activations, answers, steps, share of labels that
- * are ignored, their number, seed; the sample's dimensions come last. */
+/* name, task, sample, classes, batch, micro-batch, grain, recompute, activations, answers, steps, share of ignored
+ * labels, the ignored label, seed; the sample's dimensions come last. */
 static void read_case(described *d, const described_line *line)
 {
   brim_network *n = &d->network;
@@ -622,7 +622,7 @@ bool described_read(FILE *file, described *d)
 
 /* ---- training ---- */
 
-/* Streams of numbers: parameters from 1 on, and of each step the values and labels. */
+/* Streams of numbers: parameters from 1 on, and the values and labels of each step. */
 static void make_batch(const described *d, int step, void *values, int64_t value_count, void *labels,
                        int64_t label_count)
 {

@@ -1,5 +1,5 @@
-/* Trainings as text: a network, its batches, its options and what PyTorch makes of them. tests/golden/make_engine.py
- * writes such files and describes them. */
+/* Trainings as text: a network, its batches, its options and PyTorch's results. tests/golden/make_engine.py writes such
+ * files and describes them. */
 #ifndef TESTS_ENGINE_DESCRIBED_H
 #define TESTS_ENGINE_DESCRIBED_H
 #include <stdbool.h>
@@ -27,8 +27,8 @@ typedef struct described_parameter {
   char name[64];
   uint64_t count;
   double offset, scale;
-  /* After the last step, in double precision: the sum of the values times numbers in [-1, 1); and how far from it a
-   * sum in single precision may be. */
+  /* After the last step, in double precision: the sum of the values times numbers in [-1, 1); and the tolerance for a
+   * sum in single precision. */
   double sum, tolerance;
 } described_parameter;
 
@@ -38,7 +38,7 @@ typedef struct described {
   int32_t steps;
   double ignored;       /* this share of the labels ... */
   int32_t no_label;     /* ... is this */
-  brim_network network; /* its texts and `self` point into this struct, which must not move */
+  brim_network network; /* its texts and `self` point into this struct, so it must not move */
   described_line loss, optimizer;
   described_line op[DESCRIBED_OPS_MAX];
   int32_t op_count;
@@ -50,14 +50,14 @@ typedef struct described {
 /* Number i of `stream`, in [-1, 1) with 24 bits: the same in make_engine.py. */
 double described_number(uint64_t seed, uint64_t stream, uint64_t i);
 
-/* The next case of a file; false at its end. On a mistake in the file it ends the program. */
+/* Reads the next case of a file; false at its end. A mistake in the file ends the program. */
 bool described_read(FILE *file, described *out);
 
-/* What brim makes of it. */
+/* brim's results. */
 typedef struct described_result {
   double loss[DESCRIBED_STEPS_MAX];
   float *parameter[DESCRIBED_PARAMETERS_MAX];
-  float *answers; /* to the last micro-batch, or NULL */
+  float *answers; /* for the last micro-batch, or NULL */
   uint64_t answer_count;
 } described_result;
 

@@ -1,10 +1,9 @@
-/* brim/engine.h against PyTorch: trainings of random networks, which tests/golden/make_engine.py has written with
- * PyTorch's numbers into tests/golden/engine.txt. On the reference backend they must agree as numbers in double
- * precision do; on the cpu backend as PyTorch's own single precision does.
+/* brim/engine.h compared with PyTorch: trainings of random networks, which tests/golden/make_engine.py wrote with
+ * PyTorch's numbers to tests/golden/engine.txt. On the reference backend they must agree in double precision; on the
+ * cpu backend as well as PyTorch's own single precision does.
  *
- *     test_engine_golden                     checks the file
- *     test_engine_golden FILE BACKEND OUT    writes what brim makes of the trainings in FILE, for make_engine.py
- */
+ *   test_engine_golden                     checks the file
+ *   test_engine_golden FILE BACKEND OUT    writes brim's results for the trainings in FILE, for make_engine.py */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +15,7 @@
 
 #include "engine/described.h"
 
-enum { SUMS = 900 }; /* the stream of numbers that values are multiplied by */
+enum { SUMS = 900 }; /* the stream of factors for the values */
 
 static brim_engine *open_engine(const char *backend)
 {
@@ -26,7 +25,7 @@ static brim_engine *open_engine(const char *backend)
   return engine;
 }
 
-/* *size: what rounding each value to float changes the sum by, at most. */
+/* *size: the maximum change of the sum by rounding each value to float. */
 static double sum_of(uint64_t seed, uint64_t stream, const float *value, uint64_t count, double *size)
 {
   double sum = 0;
@@ -51,7 +50,7 @@ static void check_sum(const described *d, const char *what, uint64_t stream, con
              fabs(sum - expected), allowed);
 }
 
-/* In double precision, the file's tolerances do not count. */
+/* In double precision, the file's tolerances are ignored. */
 static void check(const described *d, brim_engine *engine, bool is_double)
 {
   described_result r;
@@ -84,7 +83,7 @@ static void check_file(const char *backend, bool is_double)
   brim_engine_close(engine);
 }
 
-static void double_precision_is_what_pytorch_computes(void **state)
+static void double_precision_matches_pytorch(void **state)
 {
   (void)state;
   check_file("reference", true);
@@ -133,7 +132,7 @@ static int write_results(const char *path, const char *backend, const char *to)
 
 int main(int argc, char **argv)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(double_precision_is_what_pytorch_computes),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(double_precision_matches_pytorch),
                                      cmocka_unit_test(single_precision_is_as_close_as_pytorch)};
   if (argc == 4) return write_results(argv[1], argv[2], argv[3]);
   return cmocka_run_group_tests(tests, NULL, NULL);

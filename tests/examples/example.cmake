@@ -1,8 +1,8 @@
-# Builds an example without a warning, and runs its tests. Needs SOURCE, PREFIX, FOLDER, CC, GENERATOR, SANITIZE and
+# Builds an example without warnings, and runs its tests. Needs SOURCE, PREFIX, FOLDER, CC, GENERATOR, SANITIZE and
 # CTEST.
 file(REMOVE_RECURSE ${FOLDER})
 set(flags "-Wall -Wextra -Wpedantic -Wshadow -Werror")
-if(SANITIZE) # as what loads it
+if(SANITIZE) # like the program that loads it
   string(APPEND flags " -fsanitize=${SANITIZE}")
 endif()
 unset(ENV{BRIM_PLUGIN_PATH})

@@ -1,5 +1,5 @@
-# docs/examples/README.md has a row for every example, with the number of lines that its source has; the examples that
-# docs/CONTRIBUTING.md names have the same number there. Needs SOURCE.
+# docs/examples/README.md has a row for every example, with the line count of its source; the examples named in
+# docs/CONTRIBUTING.md have the same number there. Needs SOURCE.
 file(READ ${SOURCE}/README.md index)
 file(READ ${SOURCE}/../CONTRIBUTING.md contributing)
 file(GLOB sources ${SOURCE}/*/*.c)

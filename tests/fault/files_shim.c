@@ -1,10 +1,11 @@
-/* Preloaded into brim, this makes the file system fail, or the process die, at a chosen moment. It counts what changes
- * something below one folder (creating, writing, syncing, renaming, linking, deleting), and looks at the environment:
+/* Preloaded into brim, this makes the file system fail, or the process die, at a chosen moment. It counts the calls
+ * that change something below one folder (creating, writing, syncing, renaming, linking, deleting). The environment
+ * sets:
  *
  *   BRIM_FILES_FOLDER      only paths that contain this text count
  *   BRIM_FILES_KILL_AT     n: SIGKILL at the n-th change (from 1); in the middle of it if it is a write
- *   BRIM_FILES_FULL_AFTER  n: the disk is full after n bytes: a write that goes over it is short, then ENOSPC
- *   BRIM_FILES_REPORT      a file that gets the number of changes when the process exits by itself
+ *   BRIM_FILES_FULL_AFTER  n: the disk is full after n bytes: a write beyond that is short, then ENOSPC
+ *   BRIM_FILES_REPORT      a file to which a normal exit writes the number of changes
  *
  * The calls go to the kernel directly, so nothing here depends on the order of libraries. */
 #include <errno.h>
@@ -37,7 +38,7 @@ static bool is_watched(const char *path)
   return folder && strstr(path, folder);
 }
 
-/* The path that an open descriptor stands for; "" if unknown. */
+/* The path of an open descriptor; "" if unknown. */
 static void path_of(int fd, char *out)
 {
   char link[64];
@@ -65,7 +66,7 @@ static bool is_watched_fd(int fd)
   return is_watched(path);
 }
 
-/* Counts a change; true if the process is to die at it. */
+/* Counts a change; true if the process must die at it. */
 static bool count_change(void)
 {
   return atomic_fetch_add(&changes, 1) + 1 == number_of("BRIM_FILES_KILL_AT");
@@ -92,7 +93,7 @@ __attribute__((destructor)) static void report(void)
   if (fd >= 0 && syscall(SYS_write, fd, text, (size_t)length) != length) abort();
 }
 
-/* ---- what brim calls ---- */
+/* ---- functions that brim calls ---- */
 
 static int open_file(int folder, const char *path, int flags, mode_t mode)
 {
@@ -118,7 +119,7 @@ SHIM int openat(int folder, const char *path, int flags, ...)
   return open_file(folder, path, flags, mode);
 }
 
-/* What the full disk still takes of `bytes`. */
+/* The part of `bytes` that still fits on the disk. */
 static size_t room_for(size_t bytes)
 {
   const long limit = number_of("BRIM_FILES_FULL_AFTER");

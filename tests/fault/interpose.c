@@ -1,5 +1,5 @@
-/* See interpose.h. The program's own definitions win over the C library's for every object in the process; they go on
- * to the C library's by its internal names. */
+/* See interpose.h. The program's own definitions override the C library's for every object in the process; they call
+ * the C library's functions by its internal names. */
 #include "fault/interpose.h"
 
 #include <dlfcn.h>
@@ -33,9 +33,9 @@ typedef struct raw_request {
 static raw_request kept[REQUESTS_MAX];
 static atomic_size_t count;
 static atomic_bool writing;
-static _Thread_local bool inside; /* backtrace may ask for memory itself */
+static _Thread_local bool inside; /* backtrace itself may allocate memory */
 
-/* Not inlined, so that the frames are: this, the function that took malloc's place, who called that. */
+/* Not inlined, so that the frames are: this, the function in place of malloc, and its caller. */
 __attribute__((noinline)) static void note(const char *call, size_t bytes)
 {
   if (!atomic_load(&writing) || inside) return;
@@ -94,7 +94,7 @@ OVER void *mmap(void *address, size_t bytes, int protection, int flags, int fd, 
   return (void *)syscall(SYS_mmap, address, bytes, protection, flags, fd, offset);
 }
 
-/* ---- who asked ---- */
+/* ---- callers ---- */
 
 static bool is_runtime(const char *object)
 {

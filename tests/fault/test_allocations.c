@@ -1,9 +1,9 @@
-/* The step path asks for no memory: from the end of the first step to the end of the last one, neither brim nor its
- * plugins allocate anything, on any thread, and libraries nothing of 64 KiB or more. And what is placed is what was
- * planned, to the byte.
+/* The step path allocates no memory: from the end of the first step to the end of the last one, neither brim nor its
+ * plugins allocate anything, on any thread, and libraries allocate nothing of 64 KiB or more. And the placed memory
+ * equals the planned memory, to the byte.
  *
- * The runs are whole ones, through brim_run: brim_trainer_step is wrapped (ld --wrap) to start and stop the counting,
- * so that the runner's own work between steps, its records and its progress, is counted too. */
+ * These are whole runs, through brim_run: brim_trainer_step is wrapped (ld --wrap) to start and stop the counting, so
+ * that the runner's own work between steps, its records and its progress line, is counted too. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +32,7 @@ brim_status __real_brim_trainer_step(brim_trainer *trainer, bool more);
 brim_status __wrap_brim_trainer_step(brim_trainer *trainer, bool more);
 
 static int64_t counted_steps;
-static double pause_seconds; /* in the middle: so long that policies are asked again between two steps */
+static double pause_seconds; /* in the middle: long enough that policies are asked again between two steps */
 
 brim_status __wrap_brim_trainer_step(brim_trainer *trainer, bool more)
 {
@@ -50,7 +50,7 @@ brim_status __wrap_brim_trainer_step(brim_trainer *trainer, bool more)
 brim_status __real_brim_resize_ask(brim_resize *resize, bool *changes);
 brim_status __wrap_brim_resize_ask(brim_resize *resize, bool *changes);
 
-static int asked; /* about another plan */
+static int asked; /* for another plan */
 
 brim_status __wrap_brim_resize_ask(brim_resize *resize, bool *changes)
 {
@@ -82,7 +82,7 @@ typedef struct totals {
   size_t brim, library, largest; /* requests; bytes of a library's largest */
 } totals;
 
-/* What was written down; prints who asked, so that a failure says where to look. */
+/* Adds up the records; prints the callers, so that a failure shows where to look. */
 static totals sum_up(const char *what)
 {
   totals t = {0};
@@ -108,11 +108,11 @@ static void check_run(const char *model, const char *backend, int workers, int a
   snprintf(words[1], sizeof words[1], "training.gradient_accumulation_steps=%d", accumulation);
   const char *override[32] = {
       model, backend, dir, words[0], words[1],
-      /* an epoch of 4 or 2 steps, whose last micro-batch is shorter; nothing but steps until the last of them */
+      /* an epoch of 4 or 2 steps, whose last micro-batch is shorter; only steps until the last of them */
       "dataset=synthetic", "dataset.train_count=100", "dataset.test_count=0", "training.batch_size=32",
       "training.steps=12", "training.checkpoint_every_steps=1000", "observe.log_every_steps=2", "augment.flip=true",
       "augment.crop_padding=2",
-      /* a thread looks at memory meanwhile, and has nothing to say */
+      /* meanwhile a thread reads memory, without anything to report */
       "memory.check_interval_seconds=0.001", "memory.warn_percent=100", "memory.critical_percent=0"};
   size_t overrides = 0;
   while (override[overrides]) overrides++;
@@ -137,7 +137,7 @@ static void check_steps(const char *model, const char *backend, int workers, int
   check_run(model, backend, workers, accumulation, NULL, 0);
 }
 
-/* The queue is looked at, and nobody waits. */
+/* The queue is read, and no job waits. */
 static void a_policy_that_is_asked_between_steps_allocates_nothing(void **state)
 {
   (void)state;
@@ -173,8 +173,8 @@ static void reference_steps_allocate_nothing(void **state)
 
 /* ---- the arena ---- */
 
-/* A backend's place and unplace, replaced: the arena ends at a page that must not be touched, so that one byte more
- * than was asked for ends the test. */
+/* Replaces a backend's place and unplace: the arena ends at a protected page, so that an access one byte beyond ends
+ * the test. */
 typedef struct placed {
   void *base;
   uint64_t bytes;
@@ -195,7 +195,7 @@ static brim_status place_before_a_wall(void *self, int device, uint64_t bytes, v
   char *memory = mmap(NULL, room + pages(1), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   assert_true((void *)memory != MAP_FAILED);
   assert_int_equal(mprotect(memory + room, pages(1), PROT_NONE), 0);
-  *base = memory + (room - bytes) / 64 * 64; /* ends at the wall, but for what alignment takes */
+  *base = memory + (room - bytes) / 64 * 64; /* ends at the protected page, up to alignment */
   arena_placed = (placed){memory, bytes, arena_placed.calls + 1};
   return BRIM_OK;
 }
@@ -253,8 +253,8 @@ static void the_arena_is_the_planned_peak_to_the_byte(void **state)
     for (size_t k = 0; k < 3; k++) check_arena(backends[i], batches[k]);
 }
 
-/* So that the tests above can fail. */
-static void requests_are_seen_and_put_down_to_who_asks(void **state)
+/* The tests above can fail only if this works. */
+static void requests_are_seen_and_attributed_to_the_caller(void **state)
 {
   (void)state;
   interpose_start();
@@ -278,7 +278,7 @@ int main(void)
   interpose_prepare();
   brim_log_set_level(BRIM_LOG_WARN);
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(requests_are_seen_and_put_down_to_who_asks),
+      cmocka_unit_test(requests_are_seen_and_attributed_to_the_caller),
       cmocka_unit_test(reference_steps_allocate_nothing),
       cmocka_unit_test(cpu_steps_of_a_cnn_allocate_nothing),
       cmocka_unit_test(cpu_steps_of_an_mlp_allocate_nothing),

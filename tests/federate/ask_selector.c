@@ -1,14 +1,14 @@
-/* Has a selector choose in worlds that are read from standard input, so that tests in other languages can look at what
- * it does. Words and numbers are separated by spaces; there is an answer to `select` alone, a line of client numbers.
+/* Runs a selector in worlds that are read from standard input, so that tests in other languages can check its choices.
+ * Words and numbers are separated by spaces; only `select` prints an answer, a line of client numbers.
  *
- *     open ID SETTINGS CLIENTS CLASSES [CLIENTS * CLASSES samples]   SETTINGS: YAML, with ~ for spaces
- *     columns [CLIENTS times: samples loss square_loss norm seconds accuracy last_round times]
- *     sketches [CLIENTS * BRIM_SKETCH]
- *     losses [CLIENTS]                                               what is answered when it asks for them
- *     select ROUND WANTED DEADLINE SEED COUNT [COUNT candidates]
- *     learn ROUND COUNT [COUNT times: client arrived]                after the round's `columns`
+ *   open ID SETTINGS CLIENTS CLASSES [CLIENTS * CLASSES samples]   SETTINGS: YAML, with ~ for spaces
+ *   columns [CLIENTS times: samples loss square_loss norm seconds accuracy last_round times]
+ *   sketches [CLIENTS * BRIM_SKETCH]
+ *   losses [CLIENTS]                                               the answer when it asks for them
+ *   select ROUND WANTED DEADLINE SEED COUNT [COUNT candidates]
+ *   learn ROUND COUNT [COUNT times: client arrived]                after the round's `columns`
  *
- * All memory that it sees has exactly the size that it is due, so AddressSanitizer finds what lies beyond. */
+ * All memory that it sees has exactly the required size, so AddressSanitizer detects accesses beyond it. */
 #include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
-"""Selectors of clients against direct readings of their formulas: plain loops look at what each has chosen in small
-worlds made by chance, in the simplest order and without what makes it fast. Where the highest of numbers is chosen, and
-these are sums that may be rounded in another order, one that is as high but for rounding is as good. Drawn choices have
-the frequencies that they should have, by chi-square at fixed seeds."""
+"""Client selectors compared with direct implementations of their formulas: plain loops check each choice in small
+random worlds, in the simplest order and without optimizations. If a selector takes the highest of several sums,
+which may be rounded in another order, a sum that is equally high up to rounding is accepted. Random choices must
+have the right frequencies, by chi-square at fixed seeds."""
 
 import itertools
 import math
@@ -24,7 +24,7 @@ def f32(value):
 
 
 def philox(seed, use, stream, item):
-    """Philox4x32-10, as core/include/brim/random.h says it."""
+    """Philox4x32-10, as in core/include/brim/random.h."""
     low, high = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
     c = [0, item & low, item >> 32, use << 24 | stream]
     k = [seed & low, seed >> 32]
@@ -49,7 +49,7 @@ def solve(a, b):
 
 
 class Asked:
-    """The program that has selectors choose."""
+    """The program that runs selectors."""
 
     def __init__(self):
         self.process = subprocess.Popen([os.environ["BRIM_ASK_SELECTOR"]], stdin=subprocess.PIPE,
@@ -72,7 +72,7 @@ class Asked:
 
 
 class World:
-    """Columns, as brim has them, and what a selector is asked in a round."""
+    """The columns that brim has, and a selector's question in a round."""
 
     def __init__(self, draw, clients=None):
         self.draw = draw
@@ -105,7 +105,7 @@ class World:
         self.deadline = draw.choice([0, f32(draw.uniform(0.1, 9))])
 
     def end_round(self, chosen):
-        """What comes of those chosen: [(client, whether its update has arrived)]."""
+        """The outcome of the chosen clients: [(client, whether its update has arrived)]."""
         result = [(k, int(self.draw.random() < 0.8)) for k in chosen]
         for k, arrived in result:
             self.last[k] = self.round
@@ -113,13 +113,13 @@ class World:
             if arrived:
                 self.loss[k], self.norm[k] = (f32(self.draw.uniform(0.01, 3)) for _ in range(2))
                 self.square[k] = f32(self.loss[k] ** 2 * self.draw.uniform(1, 3))
-                if self.classes:  # of so many samples, so that accuracies may be equal
+                if self.classes:  # few samples, so that accuracies may be equal
                     self.accuracy[k] = f32(self.draw.randint(0, self.samples[k]) / self.samples[k])
                 self.sketch[k] = [f32(self.draw.gauss(0, 1)) for _ in range(SKETCH)]
         return result
 
     def u(self, stream, item):
-        """Uniform in (0, 1)."""
+        """A uniform number in (0, 1)."""
         v = philox(self.seed, 11, stream, item)
         return ((v[0] >> 6) * 2.0 ** 27 + (v[1] >> 5) + 0.5) / 2.0 ** 53
 
@@ -130,7 +130,8 @@ class World:
         return 1e-9 * self.u(0, client)
 
     def highest(self, score, count=None, among=None):
-        """The candidates of the highest scores; what has none is last, and of equal ones the lower number is first."""
+        """The candidates with the highest scores; those without a score come last, and for equal scores the lower
+        number is first."""
         scores = {k: score(k) for k in (self.candidates if among is None else among)}
         order = sorted(scores, key=lambda k: (-scores[k] if not math.isnan(scores[k]) else math.inf, k))
         return order[:self.wanted if count is None else count]
@@ -179,7 +180,8 @@ class Selectors(unittest.TestCase):
         return result
 
     def compare(self, method, check, settings=lambda draw: {}, learned=None, rounds=ROUNDS, sketches=False):
-        """`check(world, settings, chosen)` is a list, or asserts itself; `learned` changes the reading's own state."""
+        """`check(world, settings, chosen)` returns a list, or asserts itself; `learned` updates the test's own
+        state."""
         for number in range(WORLDS):
             draw = random.Random(number)
             clients = draw.randint(30, 70) if number >= WORLDS - LARGE else None
@@ -197,7 +199,7 @@ class Selectors(unittest.TestCase):
                     learned(world, given, result)
 
     def assert_greedy(self, world, chosen, count, gain, take):
-        """Each one chosen has the highest gain of those left, but for rounding."""
+        """Asserts that each chosen client has the highest gain of those left, up to rounding."""
         self.assertEqual(len(chosen), count)
         left = [k for k in world.candidates]
         for k in chosen:
@@ -233,7 +235,7 @@ class Selectors(unittest.TestCase):
             for k in range(w.count):
                 owed = w.state.get(k, 0) + s["share"] * len(chosen) / w.count - (k in chosen)
                 w.state[k] = max(0, owed)
-        # 0.1 times 2 or 3 clients adds up in other ways; quarters do not
+        # the rounding of 0.1 times 2 or 3 clients depends on the order; quarters are exact
         self.compare("fairness_adjusted", check, lambda draw: {"weight": draw.choice([0, 0.5, 3]),
                                                                "share": draw.choice([0, 0.25, 1])}, learned)
 
@@ -253,7 +255,7 @@ class Selectors(unittest.TestCase):
         self.compare("epsilon_greedy", check, lambda draw: {"epsilon": draw.choice([0, 0.3, 1]),
                                                             "step": draw.choice([0.3, 1])}, learned)
 
-    # ---- by what clients have ----
+    # ---- by clients' data ----
 
     def test_coverage_of_classes(self):
         def check(w, s, chosen):
@@ -357,7 +359,7 @@ class Selectors(unittest.TestCase):
                 return asked[:w.wanted]
             time = {k: w.seconds[k] if math.isfinite(w.seconds[k]) else mean for k in asked}
             chosen, scheduled, left = [], 0, list(asked)
-            while left and len(chosen) < w.wanted:  # the paper's loop: it looks at all that are left
+            while left and len(chosen) < w.wanted:  # the paper's loop over all that are left
                 added = {k: s["upload"] * time[k] + max(0, (1 - s["upload"]) * time[k] - scheduled) for k in left}
                 k = min(left, key=lambda k: (added[k], time[k], k))
                 left.remove(k)
@@ -378,7 +380,7 @@ class Selectors(unittest.TestCase):
             tier = [max(i for i in range(count) if i == 0 or time[k] >= first[i]) for k in range(w.count)]
             members = [[k for k in w.candidates if tier[k] == t] for t in range(count)]
             accuracy = []
-            for group in members:  # a running sum, as it must be as low as it was before to the last bit
+            for group in members:  # a running sum, so that it returns to the same last bit
                 right = answers = 0.0
                 for k in group:
                     if math.isfinite(w.loss[k]):
@@ -521,7 +523,7 @@ class Selectors(unittest.TestCase):
 
     def test_fedcor(self):
         def ask(w, s):
-            """The state after losses were asked for, if they were."""
+            """Returns the state after the losses were asked for, if they were."""
             state = w.state or {"changes": [], "asked": None, "loss": {}, "times": {}}
             w.state = state
             if w.round > s["warm"] and w.round % s["every"] > 1:
@@ -574,7 +576,7 @@ class Selectors(unittest.TestCase):
 
     def frequencies(self, method, expected, settings="{}", prepare=lambda world: None, key=tuple, rounds=4000,
                     wanted=1, before=lambda world: None):
-        """Chi-square of what was chosen against probabilities, at a level that one right selector in 10,000 exceeds."""
+        """Chi-square of the choices against probabilities, at a level that one correct selector in 10,000 exceeds."""
         world = World(random.Random(5), len(SAMPLES))
         world.samples, world.classes, world.labels = SAMPLES, 0, [[]] * len(SAMPLES)
         seen = dict.fromkeys(expected, 0)

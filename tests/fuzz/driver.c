@@ -1,6 +1,6 @@
-/* Runs a fuzz target without libFuzzer: every file of a corpus, then a number of mutations of them, which are the same
- * on every machine. No coverage guides it, so it finds what lies near the corpus; the real search is a build with
- * BRIM_FUZZ. Usage: fuzz_X MUTATIONS [FOLDER]. */
+/* Runs a fuzz target without libFuzzer: every file of a corpus, then a number of mutations, the same on every machine.
+ * It is not guided by coverage, so it only finds errors near the corpus; the real search is a build with BRIM_FUZZ.
+ * Usage: fuzz_X MUTATIONS [FOLDER]. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdint.h>
@@ -80,7 +80,7 @@ static void read_corpus(const char *folder)
   free(entry);
 }
 
-/* Makes room for `count` bytes at `at`, as far as there is room. Returns how many. */
+/* Makes room for `count` bytes at `at`, if there is enough. Returns the number of bytes. */
 static size_t open_gap(input *in, size_t at, size_t count)
 {
   if (count > INPUT_BYTES_MAX - in->count) count = INPUT_BYTES_MAX - in->count;
@@ -98,30 +98,30 @@ static void change(input *in)
   const size_t from = below(other->count);
   const size_t available = other->count - from;
   switch (below(6)) {
-  case 0: /* a bit */
+  case 0: /* flips a bit */
     if (rest) in->bytes[at] ^= (uint8_t)(1u << below(8));
     break;
-  case 1: /* a byte */
+  case 1: /* changes a byte */
     if (rest) in->bytes[at] = (uint8_t)next_random();
     break;
-  case 2: { /* bytes go */
+  case 2: { /* deletes bytes */
     const size_t gone = length < rest ? length : rest;
     memmove(in->bytes + at, in->bytes + at + gone, rest - gone);
     in->count -= gone;
     break;
   }
-  case 3: { /* a piece of a seed comes in */
+  case 3: { /* inserts a piece of a seed */
     const size_t piece = open_gap(in, at, length < available ? length : available);
     memcpy(in->bytes + at, other->bytes + from, piece);
     break;
   }
-  case 4: { /* a piece of a seed replaces what is there */
+  case 4: { /* overwrites with a piece of a seed */
     size_t piece = length < available ? length : available;
     if (piece > rest) piece = rest;
     memcpy(in->bytes + at, other->bytes + from, piece);
     break;
   }
-  default: { /* bytes are repeated */
+  default: { /* repeats bytes */
     const size_t again = open_gap(in, at, length < rest ? length : rest);
     memmove(in->bytes + at, in->bytes + at + again, again);
   }
@@ -134,7 +134,7 @@ static void run_mutation(uint8_t *room)
   input in = {room, seed->count};
   if (seed->count) memcpy(room, seed->bytes, seed->count);
   for (size_t changes = 1 + below(CHANGES_MAX); changes > 0; changes--) change(&in);
-  uint8_t *exact = malloc(in.count ? in.count : 1); /* so that AddressSanitizer sees a read behind the end */
+  uint8_t *exact = malloc(in.count ? in.count : 1); /* so that AddressSanitizer detects a read past the end */
   if (!exact) fail("malloc");
   if (in.count) memcpy(exact, room, in.count);
   LLVMFuzzerTestOneInput(exact, in.count);

@@ -1,6 +1,6 @@
 /* Fuzzes the files of byte-pair encoding. The input is a vocabulary's JSON, a byte 0, merges, a byte 0, and a text;
- * without the first 0 it is a tokenizer.json. "@" in front of the JSON stands for the tokens of all bytes, which random
- * JSON would never have. Whatever they are, they are refused with a text, or the text's tokens make the text again. */
+ * without the first 0 it is a tokenizer.json. "@" before the JSON stands for the tokens of all bytes, which random JSON
+ * would never have. Every input is refused with an error, or the text's tokens decode to the text. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static void check(int condition, const char *what)
   abort();
 }
 
-/* {"!": 0, ..., the tokens of all bytes; returns how long. */
+/* {"!": 0, ..., the tokens of all bytes; returns the length. */
 static size_t all_bytes(char *out, size_t room)
 {
   size_t used = (size_t)snprintf(out, room, "{");

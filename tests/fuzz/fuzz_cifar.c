@@ -1,5 +1,5 @@
-/* Fuzzes the reader of CIFAR's binary files: records with labels in range, or a refusal with a text. The first byte
- * says which version; inputs are short, so each stands for a record: the pixels behind the labels are filled in. */
+/* Fuzzes the reader of CIFAR's binary files: records with labels in range, or an error. The first byte selects the
+ * version; inputs are short, so each byte stands for a record: the pixels after the labels are filled in. */
 #include <string.h>
 
 #include "../../plugins/dataset/cifar/records.h"
@@ -14,7 +14,7 @@ static void check(int condition, const char *what)
   abort();
 }
 
-/* Labels of up to 8 records, then a tail of the input as it is. */
+/* Labels of up to 8 records, then the rest of the input unchanged. */
 static size_t make_records(const uint8_t *data, size_t size, int labels, uint8_t *out)
 {
   size_t used = 0, at = 0;

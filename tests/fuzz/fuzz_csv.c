@@ -1,6 +1,6 @@
-/* Fuzzes the CSV reader, and all that is made of it: whatever the bytes, it serves samples of finite numbers or refuses
- * with a text. Inputs are made into a file in memory. The first two bytes choose what is asked of it: separator, header
- * line, classes or numbers, rows, windows or groups, what is done where values are missing. */
+/* Fuzzes the CSV reader and the data set: every input gives samples of finite numbers or an error. Inputs become a file
+ * in memory. The first two bytes choose the settings: separator, header line, classes or numbers, rows, windows or
+ * groups, and the treatment of missing values. */
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -24,7 +24,7 @@ static void check(int condition, const char *what)
   abort();
 }
 
-/* What is asked for; columns by their numbers if there is no header line, else those of the corpus. */
+/* The settings; columns by their numbers if there is no header line, else by the corpus's names. */
 static csv_params params_of(const uint8_t *byte, const char *path)
 {
   static const char *const numbers[] = {"1"}, *const names[] = {"y"};

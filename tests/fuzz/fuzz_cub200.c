@@ -1,5 +1,5 @@
-/* Fuzzes the lists of CUB-200-2011: rows with a text or finite numbers, or a refusal with a text. The first byte says
- * how many numbers. */
+/* Fuzzes the lists of CUB-200-2011: rows with a text or finite numbers, or an error. The first byte sets the number of
+ * numbers. */
 #include <math.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* Fuzzes the look at a shared object before the dynamic linker gets it: what is refused has a reason, and what is
- * accepted begins as a shared object of this machine does. */
+/* Fuzzes the check of a shared object before the dynamic linker gets it: a refusal has a reason, and an accepted file
+ * begins like a shared object of this machine. */
 #include <elf.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Fuzzes BRIM_FAULT: whatever the text, it is taken, and calls can be asked for, or refused with a text. */
+/* Fuzzes BRIM_FAULT: every text is accepted, and calls can be checked against it, or refused with an error. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>

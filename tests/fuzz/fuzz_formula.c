@@ -1,5 +1,5 @@
-/* Fuzzes formulas: whatever the text, it is read or refused with its place. What is read computes the same bits as an
- * evaluation of the text from left to right, and its gradient has the slopes that forward differentiation finds. */
+/* Fuzzes formulas: every text is read, or refused with a position. A formula that was read computes the same bits as an
+ * evaluation of its text from left to right, and its gradient equals the slopes of forward differentiation. */
 #include <ctype.h>
 #include <math.h>
 #include <stdbool.h>
@@ -34,7 +34,7 @@ static void check(bool condition, const char *what)
   abort();
 }
 
-/* ---- what was read ---- */
+/* ---- the formula that was read ---- */
 
 static void check_line(const brim_formula *f, const brim_formula_line *l, const bool *written)
 {
@@ -89,11 +89,11 @@ static void run(const brim_formula *f, const double *point, double *out)
   }
 }
 
-/* ---- the text, evaluated from left to right; it has been read, so it is a formula ---- */
+/* ---- evaluation of the text from left to right; it was read before, so it is valid ---- */
 
 typedef struct number {
-  double value, slope; /* slope: by the input that is asked for */
-  double size;         /* sum of the absolute values that slope was added up from */
+  double value, slope; /* slope: with respect to the chosen input */
+  double size;         /* sum of the absolute values of the slope's terms */
 } number;
 
 typedef struct variable {
@@ -109,7 +109,7 @@ static bool is_rounded; /* a slope has left the range in which products keep the
 
 static number read_comparison(void);
 
-/* Do products of such numbers, in any order, neither overflow nor underflow? */
+/* True if products of such numbers, in any order, neither overflow nor underflow. */
 static bool is_moderate(double x)
 {
   return x == 0 || (fabs(x) > 1e-60 && fabs(x) < 1e60);
@@ -117,7 +117,7 @@ static bool is_moderate(double x)
 
 static void add_slope(number *to, const number *of, double by)
 {
-  if (of->size == 0) return; /* as what is the same for all elements */
+  if (of->size == 0) return; /* as for subexpressions common to all elements */
   if (!is_moderate(by) || !is_moderate(of->slope) || !is_moderate(of->size)) is_rounded = true;
   to->slope += of->slope * by;
   to->size += fabs(of->size * by);
@@ -231,7 +231,7 @@ static number read_comparison(void)
   return c == '<' ? apply(BRIM_FORMULA_LESS, a, b, (number){0}) : apply(BRIM_FORMULA_LESS, b, a, (number){0});
 }
 
-/* y at a point, and its slope by an input. */
+/* y at a point, and its slope with respect to an input. */
 static number evaluate(const double *point, int by)
 {
   at = text;
@@ -264,7 +264,7 @@ static void check_numbers(const brim_formula *f, const brim_formula *gradient)
     for (int by = IN_X; by <= IN_Z; by++) {
       const number n = evaluate(points[i], by);
       check(y == n.value || (isnan(y) && isnan(n.value)), "another value");
-      /* The branch that where() does not take may have a NaN slope; times 0 that is still NaN. */
+      /* The branch that where() does not take may have a NaN slope; times 0 it is still NaN. */
       if (!gradient || is_rounded || !isfinite(n.value) || !isfinite(n.slope) || !isfinite(slope[by])) continue;
       check(fabs(slope[by] - n.slope) <= 1e-9 * n.size, "another slope");
     }
@@ -289,7 +289,7 @@ static void check_text(const char *formula)
   check_numbers(&f, derived == BRIM_OK ? &gradient : NULL);
 }
 
-/* ---- a formula by bytes, since few changes of a formula are one ---- */
+/* ---- formulas from bytes, since few mutations of a formula are valid ---- */
 
 typedef struct writer {
   const uint8_t *data, *end;
@@ -328,7 +328,7 @@ static void put_value(writer *w)
   w->depth++;
   if (which == 0) {
     put(w, simple[choose(w, 10)]);
-  } else if (which == 1) { /* in parentheses, as a comparison has one < */
+  } else if (which == 1) { /* in parentheses, as a comparison has only one < */
     put(w, "(");
     put_value(w);
     put(w, joined[choose(w, 6)]);

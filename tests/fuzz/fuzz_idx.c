@@ -1,7 +1,7 @@
-/* Fuzzes the IDX reader, gzip and all: whatever the bytes, it reads what the header says or refuses with a text, and
- * never asks for memory that the input could not fill. Inputs are made into a file in memory, as the reader takes a
- * file. The first byte says whether the rest is taken as it is or compressed first: random bytes are never whole
- * gzip files, so what comes after inflating would hardly be reached. */
+/* Fuzzes the IDX reader, including gzip: every input is read as its header says or refused with an error, and the
+ * reader never allocates memory that the input could not fill. Inputs become a file in memory. The first byte says
+ * whether the rest is used unchanged or compressed first: random bytes are hardly ever valid gzip files, so the code
+ * after inflating would not be reached. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -25,7 +25,7 @@ static void check(int condition, const char *what)
   abort();
 }
 
-/* A file in memory with these bytes, as they are or compressed. */
+/* A file in memory with these bytes, unchanged or compressed. */
 static int make_file(const uint8_t *data, size_t size, int compress, size_t *file_bytes)
 {
   static unsigned char out[INPUT_BYTES_MAX + 4096];
@@ -58,7 +58,7 @@ static void check_result(brim_status status, const idx_file *f, size_t file_byte
   check(bytes <= (uint64_t)file_bytes * RATIO_MAX + RATIO_MAX, "more bytes than the file can hold");
   if (!whole) return;
   uint64_t sum = 0;
-  for (uint64_t i = 0; i < bytes; i++) sum += f->values[i]; /* every value is there */
+  for (uint64_t i = 0; i < bytes; i++) sum += f->values[i]; /* every value exists */
   check(sum <= 255 * bytes, "impossible sum");
 }
 

@@ -1,5 +1,5 @@
-/* Fuzzes data.json, what a run keeps of its data, with what dataset csv keeps in it: a description that can be gone by,
- * or a refusal with a text. Whatever it is, it is compared with itself and with nothing. */
+/* Fuzzes data.json, a run's record of its data, with the record of dataset csv: a usable description, or an error.
+ * Every description is compared with itself and with none. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

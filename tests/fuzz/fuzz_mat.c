@@ -1,4 +1,4 @@
-/* Fuzzes the reading of lists in MATLAB's files: numbers in range, or a refusal with a text. */
+/* Fuzzes the reader of lists in MATLAB files: numbers in range, or an error. */
 #include "../../plugins/dataset/flowers102/mat_list.h"
 #include "memory_file.h"
 

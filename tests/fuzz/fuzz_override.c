@@ -1,5 +1,5 @@
-/* Fuzzes overrides: whatever the word, it is taken apart or refused with a text; its value, set in a tree, prints as
- * YAML that reads back; every type accepts it or says why not; and so does interpolation. */
+/* Fuzzes overrides: every word is parsed or refused with an error; its value, set in a tree, prints as YAML that reads
+ * back; every type accepts it or gives an error; and so does interpolation. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -77,7 +77,7 @@ static void check_printing(brim_arena *arena, const brim_override *o)
   brim_text_release(&text);
 }
 
-/* Does a part of it have no value, since its interpolation failed? */
+/* True if a part of it has no value, since its interpolation failed. */
 static bool has_failed(const brim_yaml *node)
 {
   bool failed = node->interpolation == BRIM_YAML_FAILED;
@@ -85,8 +85,8 @@ static bool has_failed(const brim_yaml *node)
   return failed;
 }
 
-/* The value, in a tree with others that it may refer to, is replaced or refused with a text; once replaced, and written
- * with escapes, it is replaced by itself. */
+/* The value, in a tree with others that it may refer to, is interpolated or refused with an error; once interpolated,
+ * and written with escapes, interpolation leaves it unchanged. */
 static void check_interpolation(brim_arena *arena, const brim_override *o)
 {
   brim_composition c = {.arena = arena, .problems = {.arena = arena}};

@@ -1,5 +1,5 @@
-/* Fuzzes files of partitions: whatever the bytes, a file is refused with a text and its place, or every client has
- * samples, each of which is its own. What is read and written has the same hash when it is read again. */
+/* Fuzzes partition files: every file is refused with an error and its place, or gives every client its own samples. A
+ * partition that is read and written has the same hash when read again. */
 #include <string.h>
 
 #include "brim/random.h"
@@ -7,7 +7,7 @@
 #include "fuzz/memory_file.h"
 
 #define INPUT_BYTES_MAX ((size_t)1 << 16)
-#define SPLIT 40 /* samples, of which some are kept for validation */
+#define SPLIT 40 /* samples, some of which are kept for validation */
 #define TRAINING 32
 #define CLIENTS 4
 

@@ -1,5 +1,5 @@
-/* Fuzzes the decoding of JPEG and PNG files: whatever the bytes, a picture comes out that is as large as its header
- * says, or a refusal with a text. The room is exactly what the header asks for, so that a byte too many is seen. */
+/* Fuzzes the decoding of JPEG and PNG files: every input gives a picture as large as its header says, or an error. The
+ * buffer has exactly the size from the header, so that a byte too many is detected. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>

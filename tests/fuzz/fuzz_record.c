@@ -1,5 +1,5 @@
-/* Fuzzes the events of a run as brim simulate --record reads them: whatever they are, they are refused, or make a text
- * that is a scenario or is refused as one with a position. */
+/* Fuzzes a run's events as brim simulate --record reads them: every input is refused, or gives a scenario that is valid
+ * or is refused with a position. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>

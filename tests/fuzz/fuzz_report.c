@@ -1,5 +1,5 @@
-/* Fuzzes a run's folder as brim report reads it: whatever its files hold, a page comes of it, in which nothing of them
- * is markup. The first byte says which file the rest is; the others are as a small run leaves them. */
+/* Fuzzes a run's folder as brim report reads it: every input gives a page that contains no markup from the files. The
+ * first byte selects the file that the rest replaces; the others are as a small run leaves them. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -47,7 +47,7 @@ static void begin(void)
   for (size_t i = 0; i < FILES; i++) scratch_write(scratch("%s", files[i].name), files[i].text, strlen(files[i].text));
 }
 
-/* Tags of a page are lower case and known; what the inputs have in common with markup is escaped. */
+/* Tags of a page are lower case and known; markup characters of the inputs are escaped. */
 static void check_page(const char *page)
 {
   for (const char *s = page; (s = strchr(s, '<')); s++)

@@ -1,16 +1,16 @@
-/* Fuzzes the safetensors reader: a file that is accepted must be readable to its last byte, every tensor be found
- * by its name, and its table be in order. */
+/* Fuzzes the safetensors reader: an accepted file must be readable to its last byte, every tensor be found by its name,
+ * and its table be sorted. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "store/safetensors.h"
 
-static volatile uint64_t sink; /* so that the reads are made */
+static volatile uint64_t sink; /* so that the reads are not optimized away */
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
-/* A sum of the data, so that a sanitizer sees a read outside of `bytes`. */
+/* A sum of the data, so that a sanitizer detects a read outside of `bytes`. */
 static uint64_t read_all(const brim_safetensor *tensor)
 {
   const size_t count = (size_t)brim_shape_count(&tensor->shape) * brim_dtype_bytes(tensor->dtype);

@@ -1,5 +1,4 @@
-/* Fuzzes scenarios: whatever the text is, it is refused with a position, or makes a world in which a second can pass.
- */
+/* Fuzzes scenarios: every text is refused with a position, or makes a world that can be simulated for a second. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Fuzzes sweeps: the input's lines are words. Whatever they are, they become at most 10,000 jobs or problems, and no
- * word of a job is a sweep any more. */
+/* Fuzzes sweeps: the input's lines are words. Every input gives at most 10,000 jobs or an error, and no word of a job
+ * is still a sweep. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>

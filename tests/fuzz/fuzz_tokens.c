@@ -1,5 +1,5 @@
-/* Fuzzes files of tokens: whatever the bytes, a file is refused with a text, or every token and every window of it can
- * be read. The first byte chooses how raw tokens are told, the second the windows. */
+/* Fuzzes files of tokens: every file is refused with an error, or every token and every window of it can be read. The
+ * first byte selects the format of raw tokens, the second the windows. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>

@@ -1,4 +1,4 @@
-/* Fuzzes the traces of simulated clients: numbers in range and in order, or a refusal that says where. */
+/* Fuzzes the traces of simulated clients: numbers in range and in order, or an error with its place. */
 #include <math.h>
 
 #include "federate/trace.h"

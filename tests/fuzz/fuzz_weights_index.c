@@ -1,4 +1,4 @@
-/* Fuzzes the reader of index files: whatever is accepted names files beside it only, and each tensor once. */
+/* Fuzzes the reader of index files: an accepted index names only files next to it, and each tensor once. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Fuzzes name maps: a map that is accepted makes something of every name, and what it says leads to a file's name leads
- * back to some name or to none. */
+/* Fuzzes name maps: an accepted map maps every name, and a name that maps to a file's name is found from it in reverse,
+ * or nothing is. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Fuzzes the YAML reader: whatever the bytes, they are refused with a text, or become a tree within the limits whose
- * every node has a position, and which is the same when it is printed and read again. */
+/* Fuzzes the YAML reader: every input is refused with an error, or becomes a tree within the limits whose every node
+ * has a position, and which is equal after printing and reading it again. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -33,7 +33,7 @@ static void check_tree(const brim_yaml *node, int depth, size_t *nodes)
   }
 }
 
-/* Printing quotes plain text that is not safe everywhere; all else stays. */
+/* Printing quotes plain text that is not safe everywhere; everything else stays. */
 static void check_equal(const brim_yaml *a, const brim_yaml *b)
 {
   check(a->kind == b->kind && a->count == b->count, "printed and read again, the shape differs");
@@ -53,7 +53,7 @@ static void check_printing(brim_arena *arena, const brim_yaml *node, bool origin
 {
   brim_text once = {0}, twice = {0};
   brim_yaml_print(node, &once, origins);
-  if (once.length <= BRIM_YAML_BYTES_MAX) { /* aliases may have made it longer */
+  if (once.length <= BRIM_YAML_BYTES_MAX) { /* expanding aliases may have made it longer */
     brim_yaml *again = NULL;
     check(brim_yaml_parse(arena, once.s, once.length, "again", &again) == BRIM_OK, "what is printed is refused");
     check_equal(node, again);

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Makes attention.txt: what PyTorch computes, in double precision, for attention and rotary position embedding.
+"""Makes attention.txt: PyTorch's results, in double precision, for attention and rotary position embedding.
 
-    python3 tests/golden/make_attention.py        # needs torch; writes beside itself
+    python3 tests/golden/make_attention.py        # needs torch; writes into this folder
 
-A case is inputs, the result y, the gradient dy that comes back, and the gradients of the inputs. Attention is
-torch.nn.functional.scaled_dot_product_attention with key heads repeated where query heads share them; its own is_causal
-lets query 0 see key 0 whatever the lengths, so for causal cases the mask is given. Rotary embedding is written out. The
-settings are repeated in tests/conformance/test_golden_attention.c.
+Each case has inputs, the result y, the incoming gradient dy, and the gradients of the inputs. Attention is
+torch.nn.functional.scaled_dot_product_attention with key heads repeated where query heads share them; its is_causal
+lets query 0 see key 0 for all lengths, so causal cases pass a mask. Rotary embedding is written out. The settings are
+repeated in tests/conformance/test_golden_attention.c.
 """
 import pathlib
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes augment.txt, which tests/unit/test_augment.c compares with: what Pillow and NumPy make of drawn images.
+"""Writes augment.txt for tests/unit/test_augment.c: the results of Pillow and NumPy for random images.
 
 RandAugment: torchvision's operations (transforms/autoaugment.py, with nearest pixels) by Pillow, as torchvision calls
-it for pictures. Gaussian blur: torchvision's formula in float64. CutMix: torchvision.transforms.v2's box. Which numbers
-are drawn is brim's own: Philox4x32-10, written down here once more.
+it for pictures. Gaussian blur: torchvision's formula in float64. CutMix: torchvision.transforms.v2's box. The random
+numbers are brim's: Philox4x32-10, implemented again here.
 
     make_augment.py > augment.txt        needs Pillow and NumPy
 """
@@ -28,7 +28,7 @@ def philox(counter, key):
 
 
 def drawn(case, block):
-    """The numbers of sample `case` in epoch 2 with seed 5, for the first augmentation of the list."""
+    """The random numbers of sample `case` in epoch 2 with seed 5, for the first augmentation of the list."""
     return philox([BLOCKS + block, case, 0, 4 << 24 | 2], [5, 0])
 
 
@@ -41,7 +41,7 @@ def uniform(x):
 
 
 def made(case, count, low, width):
-    """Bytes from low on of a range."""
+    """Bytes of a range that starts at low."""
     return [low + philox([i, case, 0, 0], [1, 2])[0] % width for i in range(count)]
 
 
@@ -56,7 +56,7 @@ def line(start, end, i, bins):
     a, b = np.float32(start), np.float32(end)
     step = np.float32((b - a) / np.float32(bins - 1))
     exact = float(a) + float(step) * i if i < bins // 2 else float(b) - float(step) * (bins - 1 - i)
-    return float(np.float32(exact))  # rounded once, as torch.linspace on processors that multiply and add at once
+    return float(np.float32(exact))  # rounded once, as torch.linspace does on processors with fused multiply-add
 
 
 def affine(image, matrix):

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Makes resnet18_cifar.txt, resnet18_imagenet.txt, resnet50.txt and clip_vit.txt: what PyTorch computes, in double
+"""Makes resnet18_cifar.txt, resnet18_imagenet.txt, resnet50.txt and clip_vit.txt: PyTorch's results, in double
 precision, for small forms of these models.
 
-    python3 tests/golden/make_backbones.py        # needs torch; writes beside itself
+    python3 tests/golden/make_backbones.py        # needs torch; writes into this folder
 
-What is in the files says make_models.py. Inputs, parameters and moving averages at the start are multiples of 1/256:
-few digits, and the same numbers in single precision. Of the rest 13 digits are written.
+make_models.py describes the files. Inputs, parameters and moving averages at the start are multiples of 1/256: few
+digits, and the same numbers in single precision. The other numbers have 13 digits.
 """
 import pathlib
 
@@ -119,8 +119,8 @@ def coarse(x):
 
 
 def scatter(model):
-    """Norms that are no identity, and numbers with few digits. The biases of batch norm let most values pass the relu
-    behind: where a channel is nearly dead, the norm behind it multiplies rounding errors by hundreds."""
+    """Makes norms that are not the identity, and numbers with few digits. The biases of batch norm let most values pass
+    the following relu: if a channel is nearly dead, the next norm multiplies rounding errors by hundreds."""
     with torch.no_grad():
         for module in model.modules():
             if isinstance(module, (nn.BatchNorm2d, nn.LayerNorm)):

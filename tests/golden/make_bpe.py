@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Makes bpe/: a small vocabulary of byte-level byte-pair encoding, as vocab.json and merges.txt and as tokenizer.json,
-and what OpenAI's encoder makes of some texts with it.
+and the ids of OpenAI's encoder for some texts.
 
-    python3 tests/golden/make_bpe.py        # needs the module regex (Debian: python3-regex); writes beside itself
+    python3 tests/golden/make_bpe.py        # needs the module regex (Debian: python3-regex); writes into this folder
 
-The vocabulary is learnt from the lines below. The encoder is written as OpenAI's encoder.py is
-(github.com/openai/gpt-2, src/encoder.py): a word's pairs are looked through again and again, and every occurrence of
-the one that was learnt first is merged. bpe/cases.json is a list of texts with their ids.
+The vocabulary is learnt from the lines below. The encoder works like OpenAI's encoder.py (github.com/openai/gpt-2,
+src/encoder.py): it repeatedly finds the pair of a word that was learnt first, and merges all its occurrences.
+bpe/cases.json is a list of texts with their ids.
 """
 import collections
 import json
@@ -38,7 +38,7 @@ def bytes_to_unicode():
         if b not in symbols:
             symbols[b] = chr(256 + extra)
             extra += 1
-    # encoder.py numbers the bytes that can be seen first
+    # encoder.py numbers the printable bytes first
     return {b: symbols[b] for b in [*seen, *(b for b in range(256) if b not in seen)]}
 
 
@@ -50,7 +50,7 @@ def symbols_of(word):
 
 
 def merged(word, pair):
-    """Every occurrence of the pair, from the left."""
+    """Merges every occurrence of the pair, from the left."""
     out, i = [], 0
     while i < len(word):
         if i + 1 < len(word) and (word[i], word[i + 1]) == pair:
@@ -95,7 +95,7 @@ def encode(text, ids, ranks):
 
 
 def texts():
-    """What people write, and then whatever there is in Unicode."""
+    """Typical texts, and then anything in Unicode."""
     yield from ["", "a", " ", "\n", "The memory of a step", " the  the\n\n the   ", "it's we've IT'S don't 's 'll x'd",
                 "tabs\tand\r\nlines\r", "  leading", "trailing  ", "日本語のテキスト です",
                 "Память шага 2024", "e\u0301 é ﬁ Ⅷ ½ ٣", "🙂🙂 👨\u200d👩\u200d👧",
@@ -107,7 +107,7 @@ def texts():
     for _ in range(120):
         ranges = [(0x20, 0x7F), (0, 0x250), (0x370, 0x800), (0x900, 0xD7FF), (0xE000, 0x10FFFF)]
         drawn = (chr(draw.randint(*draw.choice(ranges))) for _ in range(draw.randint(1, 60)))
-        # what is no character yet may be a letter in a later version of Unicode
+        # an unassigned character may become a letter in a later version of Unicode
         yield "".join(c for c in drawn if unicodedata.category(c) != "Cn")
     spaces = [" ", "  ", "\n", "\t", "\u00a0", "\u2009", "\u3000", "\u180e", "word", "7", "-", "'s", "é"]
     for _ in range(120):

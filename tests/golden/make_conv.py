@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""Makes conv.txt: what PyTorch computes, in double precision, for convolutions with groups, dilation and without bias,
-for transposed ones, for pooling and for upsampling, each with its gradients.
+"""Makes conv.txt: PyTorch's results, in double precision, for convolutions with groups, dilation and without bias, for
+transposed ones, for pooling and for upsampling, each with its gradients.
 
-    python3 tests/golden/make_conv.py        # needs torch; writes beside itself
+    python3 tests/golden/make_conv.py        # needs torch; writes into this folder
 
-For each case: its inputs, the result y, the gradient dy that flows back, and the gradients of the inputs. The cases
-are built again in tests/conformance/test_golden_conv.c. Pooled numbers repeat, so that windows have several greatest
-ones.
+For each case: its inputs, the result y, the incoming gradient dy, and the gradients of the inputs. The cases are
+repeated in tests/conformance/test_golden_conv.c. Pooled numbers repeat, so that windows have several maxima.
 """
 import pathlib
 

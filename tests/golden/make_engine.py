@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Makes engine.txt: random networks, how each is trained, and what PyTorch makes of them in double precision.
+"""Makes engine.txt: random networks, their training, and PyTorch's results in double precision.
 
-    python3 tests/golden/make_engine.py                           # needs torch and numpy; writes beside itself
+    python3 tests/golden/make_engine.py                           # needs torch and numpy; writes into this folder
     python3 tests/golden/make_engine.py --compare PROGRAM [--first N] [--count N] [--backend cpu]
 
 The second form compares every loss and value of other cases with brim; PROGRAM is the build's tests/test_engine_golden.
@@ -9,11 +9,11 @@ The second form compares every loss and value of other cases with brim; PROGRAM 
 A case is a line "case", then the loss, the optimizer and the operations, a line each (tests/engine/described.c reads
 them), and the results: "losses TOLERANCE ...", "value NAME COUNT OFFSET SCALE SUM TOLERANCE" for each parameter, and
 "answers SUM TOLERANCE". Parameters, samples and labels are functions of the case's seed (`number`), so the file has no
-other values. A sum is of all values, each times a number in [-1, 1). A tolerance is for single precision: TOLERATED
-times the error that PyTorch makes there, and some rounding.
+other values. A sum is over all values, each times a number in [-1, 1). A tolerance is for single precision: TOLERATED
+times PyTorch's own error there, plus some rounding.
 
-Networks grow from the input: an operation that fits the shapes is drawn, and tried in PyTorch. `Run` says what each
-operation is in PyTorch. Dropout takes brim's own masks (brim/random.h).
+Networks grow from the input: a random operation that fits the shapes is tried in PyTorch. `Run` defines each operation
+in PyTorch. Dropout uses brim's masks (brim/random.h).
 """
 import argparse
 import fnmatch
@@ -38,7 +38,7 @@ MASK64 = (1 << 64) - 1
 VALUES_MAX, PARAMETERS_MAX = 40000, 45000  # of a sample's tensor, of all parameters
 
 
-# ---- numbers that C has too ----
+# ---- numbers that C computes too ----
 
 def mix(x):
     with np.errstate(over="ignore"):
@@ -71,7 +71,7 @@ def philox(c, k0, k1):
 
 
 def dropout_mask(seed, step, stream, p, first, shape):
-    """Which elements of samples `first` and following are kept."""
+    """The kept elements of sample `first` and the following ones."""
     def each(*words):
         return [np.array([w], dtype=np.uint64) for w in words]
     key = philox(each(0, step, 0, (5 << 24) | 0xFFFFFF), seed & 0xFFFFFFFF, seed >> 32)[:, 0]
@@ -87,10 +87,10 @@ def dropout_mask(seed, step, stream, p, first, shape):
     return torch.from_numpy((mine >= np.uint64(int(p * 4294967296.0))).reshape(shape))
 
 
-# ---- what operations are in PyTorch ----
+# ---- operations in PyTorch ----
 
 class Run:
-    """A forward pass. `parameters`: name -> tensor; a missing one is made if `describes`, with its first values."""
+    """A forward pass. `parameters`: name -> tensor; if `describes`, missing ones are made with initial values."""
 
     def __init__(self, x, parameters, training=True, describes=None, dropout=None):
         self.tensors, self.parameters, self.training = [x], parameters, training
@@ -204,14 +204,14 @@ class Run:
         return self.upsample(self.t(x), o[:1], o[1:2], o[2], o[3], "linear")
 
     def op_batch_norm(self, name, x, eps, momentum):
-        # PyTorch 2.15 makes wrong gradients of weight and bias if x or its gradient is a transposed [N,C,1,W].
+        # PyTorch 2.15 computes wrong gradients of weight and bias if x or its gradient is a transposed [N,C,1,W].
         x = self.t(x).clone(memory_format=torch.contiguous_format)
         weight, bias = self.norm(name, x.shape[1])
         mean = self.parameter(f"{name}.running_mean", (x.shape[1],), 0.125)
         var = self.parameter(f"{name}.running_var", (x.shape[1],), 0.25, 1.0)
         if not self.training:
             return F.batch_norm(x, mean, var, weight, bias, False, 0, float(eps))
-        # with momentum 1, PyTorch leaves the statistics themselves
+        # with momentum 1, PyTorch stores the statistics themselves
         mean, var = torch.zeros_like(mean), torch.ones_like(var)
         y = F.batch_norm(x, mean, var, weight, bias, True, 1.0, float(eps))
         if y.requires_grad:
@@ -379,7 +379,7 @@ class Network:
         return f"{kind}{self.names[kind]}"
 
     def add(self, line, limit=True):
-        """Tries it; the new tensor is the current one. False: it does not fit."""
+        """Tries an operation; the new tensor becomes the current one. False: it does not fit."""
         described, parameters = len(self.described), dict(self.run.parameters)
         try:
             self.run.apply(line)
@@ -398,7 +398,7 @@ class Network:
         return True
 
     def add_alone(self, line):
-        """A tensor that depends on parameters only, which has no samples."""
+        """A tensor that depends only on parameters and has no samples."""
         if self.add(line):
             self.parameters_alone.add(self.at)
             return True
@@ -413,7 +413,7 @@ class Network:
         return [i for i, t in enumerate(self.run.tensors)
                 if i not in self.parameters_alone and t.is_floating_point() and tuple(t.shape[1:]) == self.shape()]
 
-    # -- what may come next, by the rank of the current tensor (with N) --
+    # -- possible next operations, by the rank of the current tensor (with N) --
 
     def any_rank(self):
         d, x, shape = self.draw, self.at, self.shape()
@@ -501,7 +501,7 @@ class Network:
         yield f"matmul {x} {x} 0 1"
 
     def attention(self):
-        """Projections, perhaps turned, and attention; keys of all or of a part of the sequence."""
+        """Projections, perhaps rotated, and attention; keys from the whole sequence or a part."""
         d, x, t = self.draw, self.at, self.shape()[0]
         heads = d.randint(1, 4)
         kv = d.choice([g for g in range(1, heads + 1) if heads % g == 0])
@@ -527,7 +527,7 @@ class Network:
                         f"{d.choice([0, 0, 0.3])} {d.choice([0, 0, 0, 0.2])}")
 
     def mean_product(self):
-        """x * sigmoid(linear(x)), or x / (1 + exp(tanh(x))): what is not one operation of another's result."""
+        """x * sigmoid(linear(x)), or x / (1 + exp(tanh(x))): expressions of several operations."""
         d, x = self.draw, self.at
         if d.random() < 0.5:
             return self.add(f"linear {self.name('gate')} {x} {self.shape()[-1]}") and \
@@ -565,10 +565,10 @@ class Network:
                 grown = self.add(line)
             if grown and self.run.tensors[self.at].abs().max() < 50:
                 return
-            self.at = before  # the lines stay: what nobody reads is allowed
+            self.at = before  # the lines stay: unread results are allowed
 
     def finish(self, tied=None):
-        """To [N, classes], of tokens [N, T, classes]."""
+        """To [N, classes], or [N, T, classes] for tokens."""
         d = self.draw
         if self.task == TOKENS:
             if tied is not None and self.add(f"linear_with head {self.at} {tied} -1"):
@@ -596,7 +596,7 @@ class Case:
         self.task = d.choice([CLASS, CLASS, CLASS, VALUES, VALUES, TOKENS])
         self.classes = d.choice([1, 2, 3, 5, 10, 17, 33] if self.task == VALUES else [2, 3, 5, 10, 17, 33])
         if self.task != VALUES and d.random() < 0.08:
-            self.classes = d.choice([4096, 4100])  # the loss holds the product
+            self.classes = d.choice([4096, 4100])  # the loss contains the product
         self.sample = self.draw_sample()
         self.batch = d.choice([1, 2, 3, 4, 6, 8, 12, 16, 17])
         self.micro = d.choice([m for m in range(1, self.batch + 1) if self.batch % m == 0])
@@ -695,7 +695,7 @@ class Case:
         return True
 
     def look_up(self, net):
-        """Each token's own share of what the whole sequence says: gather by the tokens."""
+        """For each token, its own share of the whole sequence's result: gather by the tokens."""
         x = net.at
         if net.add(f"mean {x} 0 1 1") and net.add(f"linear table {net.at} {self.classes}"):
             net.add(f"gather {net.at} {self.draw.choice([1, -1])} 0")
@@ -738,7 +738,7 @@ def batch_of(case, step, dtype):
 
 
 def loss_sum(case, y, label):
-    """The sum of the losses, and of how many."""
+    """The sum of the losses, and their number."""
     if case.loss == "cross_entropy":
         o = case.loss_options
         if case.task == VALUES:
@@ -792,7 +792,7 @@ class Adafactor:
 
 
 class Adamw8bit:
-    """From 4096 values on, moments are kept as codes of blocks of 256."""
+    """From 4096 values on, moments are stored as codes in blocks of 256."""
     maps = [torch.tensor(create_dynamic_map(signed), dtype=torch.float64) for signed in (True, False)]
 
     def __init__(self, lr, weight_decay=0.01, beta1=0.9, beta2=0.999, eps=1e-8):
@@ -819,7 +819,7 @@ class Adamw8bit:
 
 
 class Own:
-    """An optimizer that PyTorch lacks, or has otherwise."""
+    """An optimizer that PyTorch lacks or defines differently."""
 
     def __init__(self, rule, parameters, no_decay):
         self.rule, self.t = rule, 0
@@ -857,15 +857,15 @@ def is_buffer(name):
 
 
 def train(case, dtype):
-    """The losses, the parameters and the answers after the last step; None if a number is not finite. Leaves in
-    case.least_share the smallest norm of a parameter's gradient beside that of all, or its smallest value."""
+    """Returns the losses, the parameters and the answers after the last step; None if a number is not finite. Sets
+    case.least_share to the smallest norm of a parameter's gradient relative to that of all, or its smallest value."""
     p, case.least_share = {}, 1.0
     for i, (name, shape, offset, scale) in enumerate(case.parameters):
         value = np.float32(offset) + np.float32(scale) * \
             number(case.seed, STREAM_PARAMETERS + i, math.prod(shape)).astype(np.float32)
         p[name] = torch.from_numpy(value).to(dtype).reshape(shape).requires_grad_(not is_buffer(name))
     optimizer = optimizer_of(case, [(n, v) for n, v in p.items() if not is_buffer(n)])
-    # Without batch norm the batch is whole in PyTorch, however brim cuts it.
+    # Without batch norm the batch is whole in PyTorch, however brim splits it.
     cut = case.micro if any(line.startswith("batch_norm") for line in case.lines) else case.batch
     losses = []
     for step in range(case.steps):
@@ -886,12 +886,12 @@ def train(case, dtype):
         for name, value in p.items():
             if value.grad is not None:
                 share, each = value.grad.norm(), value.grad.abs()
-                if case.loss == "mae":  # whose gradients, +1 and -1, may add up to 0
+                if case.loss == "mae":  # its gradients, +1 and -1, may add up to 0
                     share = each.min()
-                elif case.optimizer == "lion" and each.any():  # it takes signs
+                elif case.optimizer == "lion" and each.any():  # lion takes signs
                     share = each[each > 0].min()
                 case.least_share = min(case.least_share, share.item() / all_norm)
-            elif not is_buffer(name):  # of no influence: PyTorch leaves it alone; brim's gradient is 0, and it decays
+            elif not is_buffer(name):  # without influence: PyTorch leaves it; in brim it decays
                 value.grad = torch.zeros_like(value)
         losses.append((total / weight).item())
         optimizer.step()
@@ -911,8 +911,8 @@ def train(case, dtype):
 
 
 def cases(first, count, backend="cpu"):
-    """Those whose numbers PyTorch has. Left out are those that follow rounding: a gradient is 0 but for it (as that of
-    a bias ahead of batch norm, or of queries that see one key), and the optimizer makes steps of it as of any other."""
+    """The cases with numbers in PyTorch. Cases determined by rounding are left out: a gradient is 0 except for rounding
+    (as that of a bias before batch norm, or of queries that see one key), and the optimizer makes full steps of it."""
     least = {"sgd": 0, "other": 1e-9 if backend == "reference" else 1e-5}
     for seed in range(first, first + count):
         case = Case(seed)
@@ -958,9 +958,9 @@ def read_results(path):
 
 
 def differences(case, exact, single, got, is_double):
-    """(what, error relative to the values, error relative to what is allowed)"""
+    """(what, error relative to the values, error relative to the tolerance)"""
     rows = []
-    bound = max(np.abs(exact[0]).max(), 1e-9)  # of a single class the loss is 0
+    bound = max(np.abs(exact[0]).max(), 1e-9)  # with a single class the loss is 0
     if is_double:
         rows.append(("loss", np.abs(got["losses"] - exact[0]).max() / bound, 1e-9))
     else:

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Makes gpt2.txt: what PyTorch computes, in double precision, for a small form of the model gpt2.
+"""Makes gpt2.txt: PyTorch's results, in double precision, for a small form of the model gpt2.
 
-    python3 tests/golden/make_gpt2.py        # needs torch; writes beside itself
+    python3 tests/golden/make_gpt2.py        # needs torch; writes into this folder
 
 The model is Hugging Face's GPT2LMHeadModel (transformers, models/gpt2/modeling_gpt2.py) written out, with its names;
-weights of Conv1D are stored as brim has them, [out, in]. The file has what make_models.py says, of one batch of tokens;
-labels are the tokens one place further, and some of them count for nothing (-100). Samples are shorter than there are
-places. The loss is the mean over all labels that count.
+weights of Conv1D are stored in brim's layout, [out, in]. The file's format is described in make_models.py, for one
+batch of tokens; labels are the tokens shifted by one, and some are ignored (-100). Samples are shorter than the
+context. The loss is the mean over all labels that are not ignored.
 """
 import math
 import pathlib

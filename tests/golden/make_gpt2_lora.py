@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Makes gpt2_lora.txt: what PyTorch computes, in double precision, for low-rank changes to a small frozen gpt2.
+"""Makes gpt2_lora.txt: PyTorch's results, in double precision, for low-rank adapters of a small frozen gpt2.
 
-    python3 tests/golden/make_gpt2_lora.py        # needs torch; writes beside itself
+    python3 tests/golden/make_gpt2_lora.py        # needs torch; writes into this folder
 
-The model and the batch are as make_gpt2.py has them, the changes as make_lora.py has them: of attn.c_attn whole, which
-is PEFT's default for GPT-2, and of mlp.c_fc. The head is the embedding, as before, and frozen like all else; only
-changes have gradients and values after the last step. lora_B is not 0 here, or the first gradients of lora_A would be.
-Settings are repeated in tests/text/test_golden_gpt2_lora.c.
+The model and the batch are those of make_gpt2.py, the adapters those of make_lora.py: on the whole attn.c_attn, which
+is PEFT's default for GPT-2, and on mlp.c_fc. The head is the embedding, as before, and frozen like everything else;
+only adapters have gradients and values after the last step. lora_B is not 0 here, as otherwise the first gradients of
+lora_A would be 0. Settings are repeated in tests/text/test_golden_gpt2_lora.c.
 """
 import pathlib
 

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Makes lora.txt and lora_norm.txt: what PyTorch computes, in double precision, for low-rank changes to a small frozen
-vit, and to a layer in front of a frozen batch norm.
+"""Makes lora.txt and lora_norm.txt: PyTorch's results, in double precision, for low-rank adapters of a small frozen
+vit, and of a layer before a frozen batch norm.
 
-    python3 tests/golden/make_lora.py        # needs torch; writes beside itself
+    python3 tests/golden/make_lora.py        # needs torch; writes into this folder
 
 The formulas are PEFT's (peft/tuners/lora/layer.py), written out: result + lora_B(lora_A(x)) * (alpha / r), without
-dropout. Three of a layer's kinds are changed: the query third of attn.qkv, attn.proj and mlp.fc1. lora_B is not 0 here,
-or the first gradients of lora_A would be. The file is as make_models.py describes it, with AdamW alone; only what is
-trained has gradients and values after the last step. Settings are repeated in tests/conformance/test_golden_lora.c.
+dropout. Three kinds of layers are adapted: the query third of attn.qkv, attn.proj and mlp.fc1. lora_B is not 0 here, as
+otherwise the first gradients of lora_A would be 0. The file is as make_models.py describes it, with AdamW only; only
+trained parameters have gradients and values after the last step. Settings are repeated in
+tests/conformance/test_golden_lora.c.
 """
 import pathlib
 
@@ -21,7 +22,7 @@ R, ALPHA = 3, 5.0
 
 
 class Changed(nn.Module):
-    """A linear layer with a change of its first results, `out` of them."""
+    """A linear layer with a low-rank change of its first `out` results."""
 
     def __init__(self, base, out, name=None):
         super().__init__()
@@ -42,7 +43,7 @@ class Changed(nn.Module):
 
 
 class Norm(nn.Module):
-    """A layer, a batch norm that goes by its running statistics, and a head."""
+    """A layer, a batch norm that uses its running statistics, and a head."""
 
     def __init__(self, features, width, classes):
         super().__init__()

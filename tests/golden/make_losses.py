@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 """Makes losses.txt: PyTorch's losses in double precision, before their mean.
 
-    python3 tests/golden/make_losses.py        # needs torch and torchvision; writes beside itself
+    python3 tests/golden/make_losses.py        # needs torch and torchvision; writes into this folder
 
-For each case what goes in, the losses, and the gradients of 0.75 times the sum of the losses (0.75 is the bench's
+For each case the inputs, the losses, and the gradients of 0.75 times the sum of the losses (0.75 is the bench's
 loss_scale); the file is as make_models.py describes it. Attributes are repeated in
-tests/conformance/test_golden_losses.c. "logits" and "label" are of sequences; "share" is a label too, of
-probabilities; "linear" has the product inside; the
-mean losses have y and target [N,...], or the label's one-hot form.
+tests/conformance/test_golden_losses.c. "logits" and "label" are of sequences; "share" is a label too, of probabilities;
+"linear" has the product inside; the mean losses have y and target [N,...], or the label's one-hot form.
 """
 import pathlib
 
@@ -47,7 +46,7 @@ def mean(out, name, fn, y, target, into="y"):
 
 
 def focal(out, name, gamma, logits, label, weight=None):
-    """The formula of Lin et al. (2017) as it stands, of softmax."""
+    """The formula of Lin et al. (2017) as published, on softmax."""
     def losses(x, answer):
         p = torch.softmax(x, 1)[torch.arange(len(answer)), answer]
         return -(1 if weight is None else weight[answer]) * (1 - p) ** gamma * torch.log(p)

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""Makes lstm.txt: what torch.nn.LSTM(batch_first=True) computes from state 0, in double precision.
+"""Makes lstm.txt: the results of torch.nn.LSTM(batch_first=True) from state 0, in double precision.
 
-    python3 tests/golden/make_lstm.py        # needs torch; writes beside itself
+    python3 tests/golden/make_lstm.py        # needs torch; writes into this folder
 
 For each case the input, the parameters, y, the gradient of y ("seed"), and the gradients of the input and of the
-parameters; the file is as make_models.py describes it. The cases are repeated in
-tests/conformance/test_golden_lstm.c.
+parameters; the file is as make_models.py describes it. The cases are repeated in tests/conformance/test_golden_lstm.c.
 """
 import pathlib
 

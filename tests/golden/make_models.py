@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Makes mlp.txt, cnn.txt and vit.txt: what PyTorch computes, in double precision, for small forms of these models.
+"""Makes mlp.txt, cnn.txt and vit.txt: PyTorch's results, in double precision, for small forms of these models.
 
-    python3 tests/golden/make_models.py        # needs torch; writes beside itself
+    python3 tests/golden/make_models.py        # needs torch; writes into this folder
 
 Each file is a list of tensors: a line "name rank dim...", then the values, as many digits as a double needs. For one
 batch and the initial parameters: logits, the loss of each sample, the gradient of the mean loss; then, from the same
-start and on the same batch, 20 steps of AdamW and of SGD with momentum: the loss before each, the parameters after
-the last. There is no dropout. The hyperparameters are repeated in tests/conformance/test_golden.c.
+start and on the same batch, 20 steps of AdamW and of SGD with momentum: the loss before each, the parameters after the
+last. There is no dropout. The hyperparameters are repeated in tests/conformance/test_golden.c.
 """
 import pathlib
 
@@ -104,7 +104,7 @@ def write(out, name, tensor, digits=17):
 
 
 def values_of(model):
-    """Parameters and moving averages; not how many batches a norm has seen, which is a whole number."""
+    """Parameters and moving averages, without the number of batches that a norm has seen, which is an integer."""
     return {key: value for key, value in model.state_dict().items() if value.is_floating_point()}
 
 
@@ -127,7 +127,7 @@ def batch_of(shape, classes, batch):
 
 
 def make(path, model, x, label, digits=17):
-    """Logits and losses are those of evaluation, the rest is of training."""
+    """Logits and losses are those of evaluation, the rest belongs to training."""
     start = {key: value.clone() for key, value in values_of(model).items()}
     with open(path, "w") as out:
         write(out, "input", x)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Makes move.txt: what PyTorch computes, in double precision, for linear over rows, matmul, gather, embedding, pad,
-and permute, concat and slice together, each with its gradients.
+"""Makes move.txt: PyTorch's results, in double precision, for linear over rows, matmul, gather, embedding, pad, and
+permute, concat and slice together, each with its gradients.
 
-    python3 tests/golden/make_move.py        # needs torch; writes beside itself
+    python3 tests/golden/make_move.py        # needs torch; writes into this folder
 
-For each case: its inputs, the result y, the gradient dy that flows back, and the gradients of the inputs. The cases
-are built again in tests/conformance/test_golden_move.c.
+For each case: its inputs, the result y, the incoming gradient dy, and the gradients of the inputs. The cases are
+repeated in tests/conformance/test_golden_move.c.
 """
 import pathlib
 
@@ -44,7 +44,7 @@ def product(transpose_a, transpose_b):
 
 
 def mixed(a, b):
-    """b to the front, a permuted behind it, and some of the whole."""
+    """b first, followed by a permuted, and a part of the whole."""
     return torch.cat([b, a.permute(0, 3, 1, 2)], dim=2)[:, :, 1:5]
 
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Makes norm.txt: what PyTorch computes, in double precision, for the normalisations.
+"""Makes norm.txt: PyTorch's results, in double precision, for the normalisations.
 
-    python3 tests/golden/make_norm.py        # needs torch; writes beside itself
+    python3 tests/golden/make_norm.py        # needs torch; writes into this folder
 
-The format is make_models.py's. Each case "<name>." has x, weight, bias (not of rms_norm), the gradient dy of the
+The format is make_models.py's. Each case "<name>." has x, weight, bias (except for rms_norm), the gradient dy of the
 result; y, dx, dweight, dbias. Batch norm also has running_mean and running_var before the step and, as mean_after and
-var_after, behind it; `inference` is what evaluation then makes of x. Where its samples are cut into groups, each group
-is normalised by itself, and the running averages take the mean of the groups' statistics at once. Sizes of groups, eps
-and momentum are repeated in tests/conformance/test_golden_norm.c.
+var_after, after it; `inference` is the result of evaluation for x then. If its samples are split into groups, each
+group is normalised separately, and the running averages are updated once with the mean of the groups' statistics. Sizes
+of groups, eps and momentum are repeated in tests/conformance/test_golden_norm.c.
 """
 import pathlib
 
@@ -25,7 +25,7 @@ def start(layer):
 
 
 def differentiate(out, name, layer, x, function):
-    """Writes the case but for buffers; returns y."""
+    """Writes the case except for buffers; returns y."""
     x.requires_grad_()
     y = function(x)
     dy = torch.randn_like(y)
@@ -40,7 +40,7 @@ def differentiate(out, name, layer, x, function):
 
 
 def batch_norm(out, name, shape, groups):
-    """`groups`: how many samples each has."""
+    """`groups`: the number of samples in each."""
     layer = start(nn.BatchNorm1d(shape[1]) if len(shape) < 4 else nn.BatchNorm2d(shape[1]))
     layer.eps, layer.momentum = EPS, 1  # with momentum 1 the buffers are the statistics of the last group
     x = 0.7 * torch.randn(shape) + 3 * torch.randn(shape[1]).view(1, -1, *[1] * (len(shape) - 2))
@@ -57,7 +57,7 @@ def batch_norm(out, name, shape, groups):
     differentiate(out, name, layer, x, by_group)
     before = torch.randn(shape[1]), torch.rand(shape[1]) + 0.5
     after = [b + MOMENTUM * (torch.stack(s).mean(0) - b) for b, s in zip(before, (means, variances))]
-    if len(groups) == 1:  # PyTorch does the same step itself
+    if len(groups) == 1:  # PyTorch itself makes the same step
         layer.momentum = MOMENTUM
         layer.running_mean, layer.running_var = before[0].clone(), before[1].clone()
         layer(x)

@@ -1,28 +1,28 @@
 #!/usr/bin/env python3
-"""Makes optimizers.txt: what Lion, Adafactor, AdamW of 8-bit states, Muon, Adan and schedule-free
-AdamW make of given gradients.
+"""Makes optimizers.txt: the results of Lion, Adafactor, AdamW with 8-bit states, Muon, Adan and schedule-free AdamW for
+given gradients.
 
-    python3 tests/golden/make_optimizers.py        # needs nothing but Python; writes beside itself
+    python3 tests/golden/make_optimizers.py        # needs only Python; writes into this folder
 
 Written from the papers and the public implementations, in plain Python and double precision:
 
 * Lion: Chen et al., Symbolic Discovery of Optimization Algorithms, NeurIPS 2023, program 1.
 * Adafactor: torch.optim.Adafactor (PyTorch 2.5), whose matrices here are the first dimension by all others.
 * AdamW8bit: Dettmers et al., 8-bit Optimizers via Block-wise Quantization, ICLR 2022; the maps are
-  bitsandbytes.functional.create_dynamic_map, and the nearest entry of a map is found by looking at all of them. A
-  second moment above 0 has an entry above 0.
-* Muon: torch.optim.Muon (PyTorch 2.9), which is for matrices alone; here tensors of more dimensions are matrices too,
-  and its iteration is not rounded to bfloat16. Other parameters are AdamW's. With --torch, a Python that has PyTorch
-  compares it with this program instead.
-* Adan: the authors' program, sail-sg/Adan, of gradients that are not clipped. With --timm, a Python that has PyTorch
-  and timm compares timm's Adan with this program instead.
-* Schedule-free AdamW: the authors' program, facebookresearch/schedule_free. `average` is what is evaluated. With
-  --schedulefree, a Python that has PyTorch and schedulefree compares that with this program instead.
+  bitsandbytes.functional.create_dynamic_map, and the nearest entry of a map is found by a linear search. A second
+  moment above 0 has an entry above 0.
+* Muon: torch.optim.Muon (PyTorch 2.9), which is for matrices only; here tensors of more dimensions are matrices too,
+  and its iteration is not rounded to bfloat16. Other parameters use AdamW. With --torch, a Python with PyTorch compares
+  it with this program instead.
+* Adan: the authors' program, sail-sg/Adan, without clipping. With --timm, a Python with PyTorch and timm compares
+  timm's Adan with this program instead.
+* Schedule-free AdamW: the authors' program, facebookresearch/schedule_free. `average` is evaluated. With
+  --schedulefree, a Python with PyTorch and schedulefree compares that with this program instead.
 
 The parameters are those of the model `cnn` of width 6 for images of 1x12x14 and 5 classes. Parameters and gradients are
-functions of the place of a value and the step (see `start` and `gradient`), repeated in
-tests/conformance/test_golden_optimizers.c, so the file has results only, after the last of STEPS steps. It is as
-make_models.py describes it.
+functions of a value's index and the step (see `start` and `gradient`), repeated in
+tests/conformance/test_golden_optimizers.c, so the file has results only, after the last of STEPS steps. make_models.py
+describes its format.
 """
 import math
 import pathlib
@@ -44,7 +44,7 @@ def start(which, i):
 
 
 def gradient(which, step, i):
-    """Of very different sizes."""
+    """Of very different magnitudes."""
     return ((i * 6007 + which * 17 + step * 4001) % 9973 - 4986) * 2e-4 * SIZES[(i + step) % 5]
 
 
@@ -133,7 +133,7 @@ def adamw8bit(p, gradients, lr=0.01, beta1=0.9, beta2=0.999, eps=1e-8, weight_de
     blocks = range(0, len(p), block)
     m, v = [with_sign.index(0.0)] * len(p), [without.index(0.0)] * len(p)
     m_absmax, v_absmax = [0.0] * len(blocks), [0.0] * len(blocks)
-    if len(p) < 4096:  # kept in full
+    if len(p) < 4096:  # stored in full
         m, v = [0.0] * len(p), [0.0] * len(p)
     for t, g in enumerate(gradients, 1):
         c1, c2 = 1 - beta1 ** t, 1 - beta2 ** t
@@ -199,7 +199,7 @@ def muon(p, gradients, shape, lr=0.02, momentum=0.95, nesterov=True, steps=5, ep
 
 
 def compare_with_torch():
-    """Matrices of random shapes, drawn settings; PyTorch's own iteration, kept from rounding."""
+    """Matrices of random shapes with random settings; PyTorch's own iteration, without rounding."""
     import random
 
     import torch

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Makes pointwise.txt: what PyTorch computes, in double precision, for functions of each element, softmax, operations
-on tensors that broadcast to each other, and sums over axes, each with its gradients.
+"""Makes pointwise.txt: PyTorch's results, in double precision, for elementwise functions, softmax, operations on
+tensors that broadcast to each other, and sums over axes, each with its gradients.
 
-    python3 tests/golden/make_pointwise.py        # needs torch; writes beside itself
+    python3 tests/golden/make_pointwise.py        # needs torch; writes into this folder
 
-For each case: its inputs (those that begin with p_ have no samples), the result y, the gradient dy that flows back, and
-the gradients of the inputs. The cases are built again in tests/conformance/test_golden_pointwise.c.
+For each case: its inputs (those that begin with p_ have no samples), the result y, the incoming gradient dy, and the
+gradients of the inputs. The cases are repeated in tests/conformance/test_golden_pointwise.c.
 """
 import pathlib
 

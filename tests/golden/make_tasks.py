@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Makes tasks.json: what PyTorch computes, in double precision, when it trains what tests/cli/test_tasks.py trains:
-language models whose tokens do not all count, regressions, and both regressions and classes under mixup.
+"""Makes tasks.json: PyTorch's results, in double precision, for the trainings of tests/cli/test_tasks.py: language
+models with ignored tokens, regressions, and both regressions and classes under mixup.
 
-    BRIM_BINARY=build/dev/bin/brim python3 tests/golden/make_tasks.py        # needs torch; writes beside itself
+    BRIM_BINARY=build/dev/bin/brim python3 tests/golden/make_tasks.py        # needs torch; writes into this folder
 
-The data is the synthetic dataset's, made here again; a step takes all samples, so that their order does not matter. So
-are partners and shares of mixup, which are applied as timm's Mixup in mode "elem" does, in single precision; a step is
-an epoch. The first weights are brim's: of a checkpoint of one step with a learning rate of 0.
+The data of the synthetic dataset is computed again here; a step takes all samples, so that their order does not matter.
+Partners and shares of mixup are computed again too, and applied like timm's Mixup in mode "elem", in single precision;
+a step is an epoch. The initial weights are brim's, from a checkpoint of one step with a learning rate of 0.
 """
 import json
 import math
@@ -25,8 +25,8 @@ from tasks import GOLDEN, STEPS, words_of  # noqa: E402  pylint: disable=wrong-i
 
 MASK = 0xFFFFFFFF
 PATTERN, TRAIN, TEST, WEIGHT, SUCCESSOR, ANSWER = 1, 2, 3, 4, 5, 16  # streams of plugins/dataset/synthetic
-SPLIT, AUGMENT, DATA, MIXUP = 3, 4, 6, 8  # uses of random numbers
-OWN_SHARE = 29  # the block of it, core/data/transform.h
+SPLIT, AUGMENT, DATA, MIXUP = 3, 4, 6, 8  # random streams
+OWN_SHARE = 29  # its block, see core/data/transform.h
 
 
 def random4(seed, stream, item, block, use=DATA):
@@ -52,13 +52,13 @@ def uniform(x):
 
 
 def noise(x):
-    """Rounded as the plugin's floats are."""
+    """Rounded like the plugin's floats."""
     total = sum(x >> shift & 255 for shift in (0, 8, 16, 24)) - 510
     return (torch.tensor(float(total), dtype=torch.float32) * torch.tensor(0.00676590, dtype=torch.float32)).double()
 
 
 def tokens_of(case, stream, count):
-    """Tokens and labels, -100 where they do not count."""
+    """Tokens and labels, -100 for ignored ones."""
     size, length = case["vocabulary"], case["length"]
     successor = [random4(1, SUCCESSOR, token, 0)[0] * size >> 32 for token in range(size)]
     samples, labels = [], []
@@ -102,7 +102,7 @@ def classes_of(case, stream, count):
 
 
 def permuted(use, item, count, i):
-    """brim_permutation_at of core/data/permutation.c, of seed 1."""
+    """brim_permutation_at of core/data/permutation.c, with seed 1."""
     half = 0
     while 4**half < count:
         half += 1
@@ -124,7 +124,7 @@ def own_share(alpha, epoch, sample):
 
 
 def mixed(case, x, label, epoch):
-    """What samples and labels are in an epoch."""
+    """The samples and labels of an epoch."""
     if "mixup" not in case:
         return x, label
     count = len(x)
@@ -168,7 +168,7 @@ class TemperatureLSTM(nn.Module):
 
 
 def first_weights(name):
-    """As they are before the first step."""
+    """The weights before the first step."""
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([os.environ["BRIM_BINARY"], *words_of(name, "train"), f"run.dir={folder}/run", "optimizer.lr=0",
                         "training.steps=1", "backend=reference"], check=True, capture_output=True)
@@ -204,7 +204,7 @@ def judge_values(case, y, t):
 
 
 def judge_classes(case, logits, label):
-    """By shares of the classes; the greatest is the answer."""
+    """By shares of the classes; the largest is the prediction."""
     loss = F.cross_entropy(logits, label, label_smoothing=case.get("label_smoothing", 0.0))
     return {"loss": loss, "accuracy": (logits.argmax(1) == label.argmax(1)).double().mean()}
 

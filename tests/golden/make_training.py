@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes training.txt: 20 steps of training in PyTorch, in double precision, under each of brim's options.
 
-    python3 tests/golden/make_training.py        # needs torch and torch_optimizer (for Yogi); writes beside itself
+    python3 tests/golden/make_training.py        # needs torch and torch_optimizer (for Yogi); writes into this folder
 
 The model is a small `mlp` without dropout; every case starts from the same parameters and takes the same batch. The
 file is as make_models.py describes it: for each case the loss before each step and the parameters after the last. The
@@ -16,7 +16,7 @@ from torch import nn
 from make_models import STEPS, Mlp, write
 
 CLASSES = 5
-UNCORRECTED = 10 ** 9  # after so many steps 1 - beta^step is 1
+UNCORRECTED = 10 ** 9  # after this many steps 1 - beta^step is 1
 
 
 def adam(model):
@@ -32,7 +32,7 @@ def sgd(model, nesterov=False):
 
 
 def begun(optimizer, step, square):
-    """With states as if they had been updated `step` times: means of 0, and of squares `square`."""
+    """With states as if updated `step` times: means of 0, and means of squares `square`."""
     for p in optimizer.param_groups[0]["params"]:
         optimizer.state[p] = {"step": step, "exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.full_like(p, square)}
     return optimizer
@@ -43,7 +43,7 @@ def adam_uncorrected(model):
 
 
 def yogi(model, step=0, square=1e-6):
-    """torch_optimizer starts the mean of gradients at 1e-6 too, the paper (and TensorFlow Addons) at 0."""
+    """torch_optimizer initialises the mean of gradients with 1e-6 too, the paper (and TensorFlow Addons) with 0."""
     return begun(torch_optimizer.Yogi(model.parameters(), lr=0.01, betas=(0.9, 0.999), eps=1e-3, weight_decay=0.1),
                  step, square)
 
@@ -53,7 +53,7 @@ def adagrad(model, **options):
 
 
 def adamw_but(model, *without):
-    """Weight decay but for parameters whose names end in one of `without`."""
+    """Weight decay except for parameters whose names end in one of `without`."""
     groups = [{"params": [], "weight_decay": 0.1}, {"params": [], "weight_decay": 0.0}]
     for name, parameter in model.named_parameters():
         groups[name.endswith(without)]["params"].append(parameter)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Makes transformer_tokens.txt and transformer_patches.txt: what PyTorch computes, in double precision, for the tiny
+"""Makes transformer_tokens.txt and transformer_patches.txt: PyTorch's results, in double precision, for the tiny
 transformer of tests/conformance/transformer.c.
 
-    python3 tests/golden/make_transformer.py        # needs torch; writes beside itself
+    python3 tests/golden/make_transformer.py        # needs torch; writes into this folder
 
 Parameters, one batch, logits, the loss of each sample, and the gradients of the mean loss. There is no dropout. The
 settings are repeated in tests/conformance/test_golden_transformer.c.

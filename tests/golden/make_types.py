@@ -2,7 +2,7 @@
 """Makes types.safetensors with PyTorch and the format's own library (pip install safetensors torch).
 
 Made once, with torch 1.13.1 and safetensors 0.8.0; the file is checked in, so the tests need neither. It holds numbers
-in 16 and 64 bits, each beside what PyTorch makes of it in fp32, and tensors of types that no model of brim has.
+in 16 and 64 bits, each with PyTorch's conversion to fp32, and tensors of types that no model of brim has.
 """
 import pathlib
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Makes unet.txt: what PyTorch computes, in double precision, for a small form of the example docs/examples/unet.
+"""Makes unet.txt: PyTorch's results, in double precision, for a small form of the example docs/examples/unet.
 
-    python3 tests/golden/make_unet.py        # needs torch; writes beside itself
+    python3 tests/golden/make_unet.py        # needs torch; writes into this folder
 
-What is in the file says make_models.py.
+make_models.py describes the file.
 """
 import pathlib
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Makes pictures/ and pixels.txt, resize.txt and colours.txt: pictures of every kind, and what Pillow makes of them.
+"""Makes pictures/ and pixels.txt, resize.txt and colours.txt: pictures of every kind, and Pillow's results for them.
 
-    python3 tests/images/make_pictures.py      # needs Pillow 12.1 and numpy; writes beside itself
+    python3 tests/images/make_pictures.py      # needs Pillow 12.1 and numpy; writes into this folder
 
-Of each file: a line "NAME ROWS COLUMNS" and one of hexadecimal digits, the bytes of convert("RGB"), turned as EXIF
-says; of 16 bits the upper 8. resize.txt has what Image.resize makes of parts of pictures/rgb.png: "FILTER TOP LEFT ROWS
-COLUMNS TO_ROWS TO_COLUMNS"; gray ones begin with "gray". colours.txt has what torchvision's functions for pictures make
-of it, by the calls of Pillow that they consist of: "WHAT FACTOR".
+For each file: a line "NAME ROWS COLUMNS" and one of hexadecimal digits, the bytes of convert("RGB"), rotated as EXIF
+says; for 16 bits the upper 8. resize.txt has the results of Image.resize for parts of pictures/rgb.png: "FILTER TOP
+LEFT ROWS COLUMNS TO_ROWS TO_COLUMNS"; gray ones begin with "gray". colours.txt has the results of torchvision's picture
+functions for it, by the underlying calls of Pillow: "WHAT FACTOR".
 """
 import io
 import pathlib
@@ -21,7 +21,7 @@ PICTURES = HERE / "pictures"
 
 
 def scene(rows, columns):
-    """Edges, ramps and some noise: all that resizing and compressing could get wrong."""
+    """Edges, ramps and some noise: everything that resizing and compressing could get wrong."""
     y, x = numpy.mgrid[0:rows, 0:columns]
     noise = numpy.random.default_rng(7).integers(0, 40, (rows, columns, 3))
     red = 255 * x / (columns - 1)
@@ -130,7 +130,7 @@ def write(name, items):
             out.write(f"{title}\n{pixels.tobytes().hex()}\n")
 
 
-# Of these, centres of pixels of the result lie on the borders of pixels of the source.
+# In these, centres of the result's pixels lie on the borders of the source's pixels.
 ON_BORDERS = [(2, 3, 16, 20, 14, 15), (1, 2, 30, 36, 25, 27)]
 
 

@@ -1,4 +1,4 @@
-/* The best device: of GPUs the one with the most free memory, if that is enough; else the host, with the reason. */
+/* The best device: the GPU with the most free memory, if that is enough; else the host, with the reason. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@
 static const char *const made_up[] = {GPUS};
 static char folder[256];
 
-/* Real GPUs are out of sight, so that there are those of the plugin alone. */
+/* Hides real GPUs, so that only the plugin's are found. */
 static int set_up(void **state)
 {
   (void)state;
@@ -116,7 +116,7 @@ static void a_gpu_without_enough_is_passed_over_and_named(void **state)
   assert_is_host(&choice);
   assert_says(choice.reason, "gpus:0 has 100.0 MiB of 400.0 MiB free; gpus:1 has 300.0 MiB of 400.0 MiB free");
   const brim_device_search q = query("gpus", 301);
-  assert_fails(&q, BRIM_ENODEVICE, "with 301.0 MiB free that can be used: gpus:0 has 100.0 MiB");
+  assert_fails(&q, BRIM_ENODEVICE, "with 301.0 MiB free can be used: gpus:0 has 100.0 MiB");
 }
 
 static void gpu_device_id_names_it(void **state)
@@ -126,7 +126,7 @@ static void gpu_device_id_names_it(void **state)
   brim_device_choice choice = best(NULL, 0);
   assert_string_equal(choice.name, "gpus:0");
   assert_string_equal(choice.reason, "GPU_DEVICE_ID names it");
-  choice = best(NULL, 200); /* never another GPU than that */
+  choice = best(NULL, 200); /* the named GPU is too small, and no other one is used */
   assert_is_host(&choice);
   set_gpus("100/400,300/400", "2");
   const brim_device_search q = query(NULL, 0);
@@ -137,12 +137,12 @@ static void without_a_gpu_it_is_the_host(void **state)
 {
   (void)state;
   set_gpus("", NULL);
-  const brim_device_choice choice = best(NULL, UINT32_MAX); /* a host without limits is not asked for so much */
+  const brim_device_choice choice = best(NULL, UINT32_MAX); /* a host without limits is not checked for this size */
   assert_is_host(&choice);
-  assert_says(choice.reason, "gpus: there is no device for it on this host");
+  assert_says(choice.reason, "gpus: the backend has no device on this host");
 }
 
-static void a_driver_that_fails_is_told_and_no_reason_to_fail(void **state)
+static void a_failing_driver_is_reported_but_is_no_error(void **state)
 {
   (void)state;
   set_gpus("broken", NULL);
@@ -150,10 +150,10 @@ static void a_driver_that_fails_is_told_and_no_reason_to_fail(void **state)
   assert_is_host(&choice);
   assert_says(choice.reason, "gpus: the driver does not answer, try to restart it");
   const brim_device_search q = query("gpus", 0);
-  assert_fails(&q, BRIM_ENODEVICE, "that can be used: gpus: the driver does not answer");
+  assert_fails(&q, BRIM_ENODEVICE, "can be used: gpus: the driver does not answer");
 }
 
-static void what_is_wrong_with_a_query_is_said(void **state)
+static void errors_of_a_query_are_reported(void **state)
 {
   static const char *const missing[] = {"/nowhere"}, *const option[] = {"threads=1"}, *const word[] = {"threads"};
   (void)state;
@@ -167,16 +167,16 @@ static void what_is_wrong_with_a_query_is_said(void **state)
   q = query(NULL, 0);
   q.option = option;
   q.option_count = 1;
-  assert_fails(&q, BRIM_EINVAL, "'threads=1' is for which backend?");
+  assert_fails(&q, BRIM_EINVAL, "'threads=1' needs a backend");
   q.backend = "gpus";
-  assert_fails(&q, BRIM_ECONFIG, "'threads=1': it has no such parameter\na parameter of backend 'gpus'");
+  assert_fails(&q, BRIM_ECONFIG, "'threads=1': no such parameter\nin a parameter of backend 'gpus'");
   q.option = word;
-  assert_fails(&q, BRIM_ECONFIG, "'threads' is no parameter: write key=value");
+  assert_fails(&q, BRIM_ECONFIG, "'threads' is not a parameter: write key=value");
 }
 
 #ifdef HAS_CPU
-/* What another process holds of a device counts, as a GPU's used memory does. */
-static void devices_with_a_limit_are_chosen_by_what_is_left_of_it(void **state)
+/* Another process's share of a device counts like a GPU's used memory. */
+static void devices_with_a_limit_are_chosen_by_its_free_part(void **state)
 {
   static const char *const option[] = {"devices=2", "memory_mb=64"}, *const wrong[] = {"memory_mb=lots"};
   (void)state;
@@ -199,7 +199,7 @@ static void devices_with_a_limit_are_chosen_by_what_is_left_of_it(void **state)
   assert_string_equal(choice.name, "cpu:0");
   assert_string_equal(choice.reason, "the most free memory of 2 devices");
   q.min_bytes = 65 * MIB;
-  assert_fails(&q, BRIM_ENODEVICE, "with 65.0 MiB free that can be used: cpu:0 has 64.0 MiB of 64.0 MiB free");
+  assert_fails(&q, BRIM_ENODEVICE, "with 65.0 MiB free can be used: cpu:0 has 64.0 MiB of 64.0 MiB free");
   q.option = wrong;
   q.option_count = 1;
   assert_fails(&q, BRIM_ECONFIG, "'memory_mb' must be");
@@ -215,10 +215,10 @@ int main(void)
       cmocka_unit_test(a_gpu_without_enough_is_passed_over_and_named),
       cmocka_unit_test(gpu_device_id_names_it),
       cmocka_unit_test(without_a_gpu_it_is_the_host),
-      cmocka_unit_test(a_driver_that_fails_is_told_and_no_reason_to_fail),
-      cmocka_unit_test(what_is_wrong_with_a_query_is_said),
+      cmocka_unit_test(a_failing_driver_is_reported_but_is_no_error),
+      cmocka_unit_test(errors_of_a_query_are_reported),
 #ifdef HAS_CPU
-      cmocka_unit_test(devices_with_a_limit_are_chosen_by_what_is_left_of_it),
+      cmocka_unit_test(devices_with_a_limit_are_chosen_by_its_free_part),
 #endif
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);

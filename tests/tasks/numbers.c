@@ -1,5 +1,5 @@
-/* numbers: a dataset whose samples [2] are to be answered with their sum and their difference; and files of such
- * samples, two floats each, for brim predict. */
+/* numbers: a dataset whose samples [2] have their sum and their difference as targets; and files of such samples, two
+ * floats each, for brim predict. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

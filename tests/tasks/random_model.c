@@ -1,5 +1,5 @@
-/* random_model: a graph made by chance, the same one for the same seed, for any samples: images, rows of numbers,
- * tokens. Its parameters are used in every way there is: tied, sliced, normalised, multiplied with each other. */
+/* random_model: a random graph, the same for the same seed, for any samples: images, rows of numbers, tokens. Its
+ * parameters are used in every possible way: tied, sliced, normalised, multiplied with each other. */
 #include "brim/dataset.h"
 #include "brim/model.h"
 #include "brim/plugin.h"
@@ -16,8 +16,8 @@ static const brim_param params[] = {
 
 enum { WIDTH = 6, LONGEST = 64 };
 
-/* Tokens and their places, of which there are more than a sample has; what the graph makes of a sample is added to each
- * place, and the logits are made with the tokens' own weights. */
+/* Tokens and their positions, with more positions than a sample has; the graph's result for a sample is added at each
+ * position, and the logits use the tokens' own weights. */
 static brim_tensor *answer_tokens(const random_graph *r, brim_graph *g)
 {
   const brim_init init = {BRIM_INIT_NORMAL, 0.3};

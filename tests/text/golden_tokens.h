@@ -1,4 +1,4 @@
-/* What the fixtures of gpt2 have in common: tokens, labels of which some count for nothing, and the constants of
+/* Shared by the fixtures of gpt2: tokens, labels of which some are ignored, and the constants of
  * tests/golden/make_gpt2.py. */
 #ifndef TESTS_TEXT_GOLDEN_TOKENS_H
 #define TESTS_TEXT_GOLDEN_TOKENS_H
@@ -14,7 +14,7 @@
 typedef struct golden_tokens {
   golden fixture;
   int32_t tokens[BATCH][LENGTH], label[BATCH][LENGTH];
-  double counted; /* labels that count */
+  double counted; /* labels that are not ignored */
 } golden_tokens;
 
 static void golden_tokens_read(golden_tokens *t, const char *file)

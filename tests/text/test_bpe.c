@@ -1,5 +1,5 @@
-/* GPT-2's byte-pair encoding: the ids are those of OpenAI's encoder (tests/golden/make_bpe.py), from whichever files;
- * what is wrong with files is said. */
+/* GPT-2's byte-pair encoding: the ids are those of OpenAI's encoder (tests/golden/make_bpe.py), from either kind of
+ * files; errors in files are reported. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -55,7 +55,7 @@ static void check_case(const bpe *b, size_t number, const char *text, size_t byt
   if (!same) fail_msg("case %zu, '%s': other ids than OpenAI's encoder gives", number, text);
 }
 
-/* The tokens' bytes make the text again. */
+/* The tokens' bytes give the text again. */
 static void check_text(const bpe *b, const char *text, size_t bytes)
 {
   static taken got;
@@ -92,7 +92,7 @@ static void check_cases(const char *path)
 static void ids_are_those_of_openais_encoder(void **state)
 {
   (void)state;
-  check_cases(GOLDEN); /* vocab.json and merges.txt are taken before tokenizer.json */
+  check_cases(GOLDEN); /* vocab.json and merges.txt are preferred to tokenizer.json */
 }
 
 static void a_tokenizer_json_gives_the_same(void **state)
@@ -134,7 +134,7 @@ static void pairs_may_be_lists(void **state)
   check_cases(scratch("lists.json"));
 }
 
-static void the_vocabulary_is_what_the_files_say(void **state)
+static void the_vocabulary_follows_from_the_files(void **state)
 {
   (void)state;
   bpe *hugging = open_bpe(GOLDEN), *other = open_bpe(GOLDEN "/tokenizer.json");
@@ -154,7 +154,7 @@ static void the_vocabulary_is_what_the_files_say(void **state)
   bpe_free(other);
 }
 
-/* Adds up the bytes that tokens stand for. */
+/* Adds up the bytes of tokens. */
 typedef struct sum {
   const bpe *b;
   size_t tokens, bytes;
@@ -172,7 +172,7 @@ static brim_status add_up(void *context, const int32_t *tokens, size_t count)
   return BRIM_OK;
 }
 
-/* What took the square of its length would never end. */
+/* A quadratic algorithm would never end. */
 static void a_million_letters_without_a_break_are_encoded(void **state)
 {
   (void)state;
@@ -188,7 +188,7 @@ static void a_million_letters_without_a_break_are_encoded(void **state)
   bpe_free(b);
 }
 
-static void what_is_not_utf8_is_refused_with_its_place(void **state)
+static void invalid_utf8_is_refused_with_its_place(void **state)
 {
   (void)state;
   static const struct {
@@ -207,7 +207,7 @@ static void what_is_not_utf8_is_refused_with_its_place(void **state)
   bpe_free(b);
 }
 
-/* ---- what is wrong with files ---- */
+/* ---- errors in files ---- */
 
 static void expect_error(const char *vocabulary, const char *merges, const char *text)
 {
@@ -246,7 +246,7 @@ static void wrong_merges_are_refused_with_their_line(void **state)
   free(vocabulary);
 }
 
-/* A tokenizer.json in which one thing is otherwise. */
+/* A tokenizer.json with one change. */
 static void expect_tokenizer_error(const char *in, const char *key, const char *json, const char *text)
 {
   json_t *root = json_load_file(GOLDEN "/tokenizer.json", 0, NULL);
@@ -275,7 +275,7 @@ static void tokenizers_that_give_other_ids_are_refused(void **state)
   expect_tokenizer_error(NULL, "added_tokens", "[{}]", "added token 1 has no content or no id");
 }
 
-static void missing_files_are_told_with_where_they_are_from(void **state)
+static void missing_files_are_reported_with_their_origin(void **state)
 {
   (void)state;
   bpe *b = NULL;
@@ -288,7 +288,7 @@ static void missing_files_are_told_with_where_they_are_from(void **state)
   assert_non_null(strstr(brim_error_text(), "https://huggingface.co/"));
 }
 
-/* In a data set, of which the user sees that Ctrl-C ends it. */
+/* In a data set, so that Ctrl-C ends it. */
 static void making_tokens_ends_when_that_is_wanted(void **state)
 {
   (void)state;
@@ -314,13 +314,13 @@ int main(void)
       cmocka_unit_test(a_tokenizer_json_gives_the_same),
       cmocka_unit_test(openais_names_are_found),
       cmocka_unit_test(pairs_may_be_lists),
-      cmocka_unit_test(the_vocabulary_is_what_the_files_say),
+      cmocka_unit_test(the_vocabulary_follows_from_the_files),
       cmocka_unit_test(a_million_letters_without_a_break_are_encoded),
-      cmocka_unit_test(what_is_not_utf8_is_refused_with_its_place),
+      cmocka_unit_test(invalid_utf8_is_refused_with_its_place),
       cmocka_unit_test(wrong_vocabularies_are_refused),
       cmocka_unit_test(wrong_merges_are_refused_with_their_line),
       cmocka_unit_test(tokenizers_that_give_other_ids_are_refused),
-      cmocka_unit_test(missing_files_are_told_with_where_they_are_from),
+      cmocka_unit_test(missing_files_are_reported_with_their_origin),
       cmocka_unit_test(making_tokens_ends_when_that_is_wanted),
   };
   return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);

@@ -1,5 +1,6 @@
-/* The model gpt2 against PyTorch in double precision, through the real plan and execution on the reference backend:
- * logits, losses, every gradient, and 20 steps of AdamW. The fixture and what is in it: tests/golden/make_gpt2.py. */
+/* The model gpt2 compared with PyTorch in double precision, through the real plan and execution on the reference
+ * backend: logits, losses, every gradient, and 20 steps of AdamW. tests/golden/make_gpt2.py makes and describes the
+ * fixture. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -104,8 +105,8 @@ static void logits_and_losses_are_pytorchs(void **state)
                brim_exec_pointer(t->exec, brim_plan_program(t->plan, BRIM_PROGRAM_EVALUATE, BATCH), g->loss));
 }
 
-/* What only the update adds: the tied embedding has two gradients; that of the places is the sum for their slice, which
- * is the first of them. */
+/* Adds the gradients that only the update sums: the tied embedding has two; that of the positions is the sum for their
+ * slice, which is the first of them. */
 static void add_further(trainer *t, size_t parameter, double *value)
 {
   const brim_program *p = &t->plan->program[0];
@@ -164,7 +165,7 @@ static void twenty_steps_of_adamw_are_pytorchs(void **state)
     check_persistent(t, p->graph->parameter[i].value, "adamw.", p->graph->parameter[i].value->name);
 }
 
-/* Scalars of all parameters at GPT-2's vocabulary. */
+/* Scalars in all parameters at GPT-2's vocabulary. */
 static int64_t count_parameters(const char *settings)
 {
   loaded plugin;

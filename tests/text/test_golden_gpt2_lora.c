@@ -1,7 +1,7 @@
-/* Changes of low rank to a frozen gpt2 against PyTorch in double precision, through the real plan and execution on the
- * reference backend: logits by the embedding, losses, every gradient that there is, and 20 steps of AdamW; on cpu the
- * first gradients. The fixture and what is in it: tests/golden/make_gpt2_lora.py. What a plan has for a language model
- * that is frozen. */
+/* Low-rank adapters of a frozen gpt2 compared with PyTorch in double precision, through the real plan and execution on
+ * the reference backend: logits by the embedding, losses, all gradients, and 20 steps of AdamW; on cpu the first
+ * gradients. tests/golden/make_gpt2_lora.py makes and describes the fixture. Also checks the plan of a frozen language
+ * model. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +16,7 @@
 #include "graph/fuse.h"
 #include "text/golden_tokens.h"
 
-#define GPT2 "{layers: 2, heads: 2, width: 8, context: 9, dropout: 0.5}" /* which is off in what is frozen */
+#define GPT2 "{layers: 2, heads: 2, width: 8, context: 9, dropout: 0.5}" /* dropout is off in frozen parts */
 #define LORA "{lora_r: 3, lora_alpha: 5, lora_dropout: 0, lora_targets: [c_attn, c_fc]}"
 
 typedef struct trainer {
@@ -88,7 +88,7 @@ static double *read_tensor(trainer *t, const brim_tensor *from)
   return value;
 }
 
-/* false: there is no such backend. */
+/* false: the backend does not exist. */
 static bool load(trainer *t, const char *backend, const char *lora)
 {
   *t = (trainer){0};
@@ -218,7 +218,8 @@ static double gradient_norm(const golden *fixture)
   return norm;
 }
 
-/* Of tensor t with the gradient g_t of all, g: at most 1e-5 max(||g_t||, 1e-2 ||g||), as golden_model.h says. */
+/* For tensor t with the gradient g_t, and all gradients g: at most 1e-5 max(||g_t||, 1e-2 ||g||), as in
+ * golden_model.h. */
 static void first_gradients_on_cpu_are_within_the_bound_of_single_precision(void **state)
 {
   (void)state;
@@ -245,7 +246,7 @@ static void first_gradients_on_cpu_are_within_the_bound_of_single_precision(void
   stop(&t);
 }
 
-/* Rounded weights, the embedding's among them, give other losses, but near ones. */
+/* Rounded weights, including the embedding, give slightly different losses. */
 static void frozen_weights_in_bf16_are_rounded_where_they_are_read(void **state)
 {
   (void)state;
@@ -261,7 +262,7 @@ static void frozen_weights_in_bf16_are_rounded_where_they_are_read(void **state)
 
 /* ---- plans ---- */
 
-/* By the defaults c_attn alone is changed, whole. */
+/* By default only c_attn is adapted, as a whole. */
 static void the_defaults_are_pefts(void **state)
 {
   (void)state;
@@ -280,7 +281,7 @@ static void the_defaults_are_pefts(void **state)
   stop(&t);
 }
 
-/* With a vocabulary as GPT-2's neither the logits nor what would be the embedding's gradient are ever there. */
+/* With a vocabulary of GPT-2's size, neither the logits nor a gradient of the embedding ever exist. */
 static void a_frozen_embedding_has_no_gradient_anywhere(void **state)
 {
   (void)state;

@@ -1,4 +1,4 @@
-/* What `brim export --merge` writes of a language model with changes of low rank is that model: a plain gpt2 with these
+/* `brim export --merge` of a language model with low-rank adapters writes an equivalent model: a plain gpt2 with these
  * weights, in Hugging Face's layout, has the same logits. Whole runs, on the reference backend. */
 #include <math.h>
 #include <setjmp.h>
@@ -65,7 +65,7 @@ static void train(const char *dir, const char *weights, const char *const *words
   brim_config_free(config);
 }
 
-/* Of a run, opened again as it was trained. */
+/* A run, opened again as it was trained. */
 typedef struct opened {
   brim_config *config;
   brim_drive *drive;

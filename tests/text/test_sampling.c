@@ -1,4 +1,4 @@
-/* Drawing tokens, and characters that come in pieces. */
+/* Sampling of tokens, and characters that come in pieces. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,7 +22,7 @@ static int32_t sample(brim_sampling how, double uniform)
   return brim_sample(&how, logits, COUNT, uniform, room);
 }
 
-/* How much of [0, 1) leads to each token. */
+/* The part of [0, 1) that leads to each token. */
 static void check_shares(brim_sampling how, const double *expected)
 {
   enum { DRAWS = 20000 };
@@ -63,7 +63,7 @@ static void top_p_keeps_the_fewest_that_have_the_share(void **state)
   check_shares((brim_sampling){.temperature = 1, .top_k = 2, .top_p = 0.6}, (double[]){0, 1, 0, 0, 0});
 }
 
-static void what_is_not_finite_is_told(void **state)
+static void values_that_are_not_finite_are_reported(void **state)
 {
   (void)state;
   brim_sampling_choice room[2];
@@ -72,7 +72,7 @@ static void what_is_not_finite_is_told(void **state)
   assert_int_equal(brim_sample(&how, (double[]){INFINITY, 0}, 2, 0, room), -1);
 }
 
-/* Pieces, each of them shown as far as it can be, and the rest at the end. */
+/* Prints each piece as far as possible, and the rest at the end. */
 static void check_pieces(const char *const *piece, const char *const *shown)
 {
   brim_text bytes = {0}, out = {0};
@@ -94,7 +94,7 @@ static void characters_wait_until_they_are_whole(void **state)
                (const char *const[]){"a", "\xc3\xa9", "", "", "\xf0\x9f\x99\x82", "b"});
 }
 
-static void what_is_no_character_is_replaced(void **state)
+static void invalid_characters_are_replaced(void **state)
 {
   (void)state;
   check_pieces((const char *const[]){"\xff", "x\xc3", "y", "\xe2\x82", NULL},
@@ -108,9 +108,9 @@ int main(void)
       cmocka_unit_test(temperature_is_an_exponent_of_probabilities),
       cmocka_unit_test(top_k_keeps_the_most_probable),
       cmocka_unit_test(top_p_keeps_the_fewest_that_have_the_share),
-      cmocka_unit_test(what_is_not_finite_is_told),
+      cmocka_unit_test(values_that_are_not_finite_are_reported),
       cmocka_unit_test(characters_wait_until_they_are_whole),
-      cmocka_unit_test(what_is_no_character_is_replaced),
+      cmocka_unit_test(invalid_characters_are_replaced),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

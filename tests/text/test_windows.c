@@ -93,7 +93,7 @@ static windows make_windows(int64_t context, int64_t stride, int64_t vocabulary)
   return (windows){.context = context, .stride = stride, .vocabulary = vocabulary};
 }
 
-/* A file of tokens first, first + 1, ... */
+/* Adds a file of tokens first, first + 1, ... */
 static void add(windows *w, const char *name, int64_t count, uint32_t first)
 {
   token_file f;
@@ -101,7 +101,7 @@ static void add(windows *w, const char *name, int64_t count, uint32_t first)
   assert_int_equal(windows_add(w, &f, name), BRIM_OK);
 }
 
-/* Window i begins with this token; the answers are one further. */
+/* Window i begins with this token; the answers are shifted by one. */
 static void check_window(const windows *w, int64_t index, int32_t first)
 {
   int32_t tokens[16], answers[16];
@@ -116,8 +116,8 @@ static void windows_lie_in_one_file_each(void **state)
 {
   (void)state;
   windows w = make_windows(4, 4, 1000);
-  add(&w, "a", 13, 0);   /* 3 windows, of which the last needs the token behind it */
-  add(&w, "b", 4, 100);  /* none: there is no answer for the last token */
+  add(&w, "a", 13, 0);   /* 3 windows; the last needs the token after it */
+  add(&w, "b", 4, 100);  /* none: the last token has no answer */
   add(&w, "c", 5, 200);  /* 1 */
   add(&w, "d", 0, 300);  /* none */
   add(&w, "e", 12, 400); /* 2 */
@@ -146,7 +146,7 @@ static void a_stride_makes_windows_overlap_or_leaves_tokens_out(void **state)
   windows_free(&far);
 }
 
-static void too_few_tokens_are_told(void **state)
+static void too_few_tokens_are_reported(void **state)
 {
   (void)state;
   windows w = make_windows(8, 8, 1000);
@@ -183,7 +183,7 @@ int main(void)
       cmocka_unit_test(wrong_files_are_refused),
       cmocka_unit_test(windows_lie_in_one_file_each),
       cmocka_unit_test(a_stride_makes_windows_overlap_or_leaves_tokens_out),
-      cmocka_unit_test(too_few_tokens_are_told),
+      cmocka_unit_test(too_few_tokens_are_reported),
       cmocka_unit_test(tokens_beyond_the_vocabulary_are_found),
   };
   return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);

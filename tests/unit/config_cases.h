@@ -1,9 +1,9 @@
-/* What test_config composes: a folder of configurations, and cases of overrides with the values or the message that
- * must come of them. */
+/* The input of test_config: a folder of configuration files, and cases of overrides with the expected values or
+ * message. */
 #ifndef BRIM_TESTS_CONFIG_CASES_H
 #define BRIM_TESTS_CONFIG_CASES_H
 
-/* The files, below the folder that the test works in. */
+/* The files, relative to the test's working folder. */
 static const struct {
   const char *path, *text;
 } config_files[] = {
@@ -103,7 +103,7 @@ static const struct {
      "defaults: [model: switch, dataset: small, schedule: constant, loss: cross_entropy, backend: cpu]\n"},
 };
 
-/* One case. `want`: lines "key=value" of the resolved configuration ("key" alone: it has no such key), or the whole
+/* One case. `want` holds lines "key=value" of the resolved configuration ("key" alone: the key is absent), or the whole
  * message, from "error: " on. */
 typedef struct config_case {
   const char *name, *root;
@@ -119,7 +119,7 @@ typedef struct config_case {
 static const config_case config_cases[] = {
     /* ---- composition ---- */
     {"a file's own keys come after its defaults list", NULL, {0}, "training.epochs=7\nmodel.id=cnn\nmodel.width=48\n"},
-    {"what no file says is the table's default", NULL, {0}, "model.dropout=0.5\nseed=1\ntraining.batch_size=64\n"},
+    {"a key in no file has the table's default", NULL, {0}, "model.dropout=0.5\nseed=1\ntraining.batch_size=64\n"},
     {"an option file gives its values", NULL, {0}, SMALL_DATASET "dataset.classes=3\ndataset.mean=[0.5]\n"},
     {"a section named like a group adds core keys", NULL, {0}, "dataset.validation_fraction=0.1\ndataset.std=[]\n"},
     {"backend auto becomes cpu", NULL, {0}, "backend.id=cpu\nbackend.threads=0\n"},
@@ -134,7 +134,7 @@ static const config_case config_cases[] = {
      NULL,
      {"dataset=made"},
      "dataset.validation_fraction=0.1\n"},
-    {"keys of an option file go to nobody else", NULL, {"dataset=made"}, "dataset.mean=[]\n"},
+    {"keys of an option file apply to that option only", NULL, {"dataset=made"}, "dataset.mean=[]\n"},
     {"a plugin's own key of the file itself belongs to the option that its defaults list names",
      NULL,
      {"model=wide"},
@@ -146,11 +146,11 @@ static const config_case config_cases[] = {
      "model.width=20\nmodel.tag=wide\nmodel.id=cnn\n"},
     {"nor by interpolation", "by_environment", {"model=cnn"}, "model.width=48\n"},
     {"a key of a file belongs to the option of the list that it includes", "over", {"model=wide"}, "model.width=512\n"},
-    {"and is there with that option", "over", {0}, "model.width=20\nmodel.id=cnn\n"},
-    {"a later list's choice drops what an earlier file says for its own", "widened", {0}, "model.width=20\n"},
-    {"what is said for an option in between goes", "back", {0}, "model.width=48\nmodel.id=cnn\nmodel.tag=\"\"\n"},
-    {"also what is said before the defaults list", "before", {"model=wide"}, "model.width=512\n"},
-    {"and what is said before it stays with the list's own option", "before", {0}, "model.width=20\n"},
+    {"and applies with that option", "over", {0}, "model.width=20\nmodel.id=cnn\n"},
+    {"a later list's choice drops an earlier file's keys for its own choice", "widened", {0}, "model.width=20\n"},
+    {"keys for an option chosen in between are dropped", "back", {0}, "model.width=48\nmodel.id=cnn\nmodel.tag=\"\"\n"},
+    {"also keys before the defaults list", "before", {"model=wide"}, "model.width=512\n"},
+    {"and keys before it stay with the list's own option", "before", {0}, "model.width=20\n"},
     {"an optimizer has its own rate", "rates", {"optimizer=lion"}, "optimizer.id=lion\noptimizer.lr=0.0001\n"},
     {"with the default option the file's", "rates", {0}, "optimizer.id=adamw\noptimizer.lr=0.5\n"},
     {"a value of the command line holds for any option",
@@ -165,17 +165,17 @@ static const config_case config_cases[] = {
      "means",
      {"dataset=valued"},
      "dataset.validation_fraction=0.4\n"},
-    {"what is said for backend auto is for the one that it means",
+    {"keys for backend auto apply to the backend it chooses",
      "threads",
      {"backend=cpu"},
      "backend.id=cpu\nbackend.threads=2\n"},
-    {"a choice wins over what a file says for the option that a data set brings along",
+    {"a choice wins over a file's keys for the option that a data set implies",
      "brought",
      {"training=old"},
      "training.epochs=4\n"},
     {"which is after that option else", "brought", {0}, "training.epochs=7\ntraining.batch_size=256\n"},
     {"also over an id in the body", "bodied", {"model=mlp"}, "model.id=mlp\nmodel.depth\n"},
-    {"a plugin's own key of the file itself goes if the other option lacks it",
+    {"a plugin's key in the file itself is dropped if the other option lacks it",
      NULL,
      {"model=mlp"},
      "model.id=mlp\nmodel.width\nmodel.hidden=[512, 256]\n"},
@@ -246,7 +246,7 @@ static const config_case config_cases[] = {
     {"+= appends", NULL, {"dataset.mean+=[0.6,0.7]", "dataset.mean+=0.8"}, "dataset.mean=[0.5, 0.6, 0.7, 0.8]\n"},
     {"+= appends to a default", NULL, {"model=mlp", "model.hidden+=[64]"}, "model.hidden=[512, 256, 64]\n"},
     {"an item of a list", NULL, {"model=mlp", "model.hidden.1=8"}, "model.hidden=[512, 8]\n"},
-    {"++ sets an item that is there", NULL, {"model=mlp", "++model.hidden.1=8"}, "model.hidden=[512, 8]\n"},
+    {"++ sets an existing item", NULL, {"model=mlp", "++model.hidden.1=8"}, "model.hidden=[512, 8]\n"},
     {"+= adds a name to a set",
      NULL,
      {"graph.fuse=[dropout_add]", "graph.fuse+=[bias_activation]"},
@@ -263,8 +263,8 @@ static const config_case config_cases[] = {
      NULL,
      {"+note=hi", "note=ho", "+b.c=1", "b.c=2", "~note"},
      "+note\n+b.c=2\n"},
-    {"++ sets what is there", NULL, {"++training.epochs=3"}, "training.epochs=3\n"},
-    {"++ adds what is not", NULL, {"++note=3"}, "+note=3\n"},
+    {"++ sets an existing key", NULL, {"++training.epochs=3"}, "training.epochs=3\n"},
+    {"++ adds a missing key", NULL, {"++note=3"}, "+note=3\n"},
     {"~ gives the default back", NULL, {"~training.epochs", "~model.width"}, "training.epochs=5\nmodel.width=32\n"},
     {"~key=value removes that value", NULL, {"~training.epochs=7"}, "training.epochs=5\n"},
     {"~ removes a section", NULL, {"memory.limit_mb=3", "~memory"}, "memory.limit_mb=0\n"},
@@ -275,12 +275,12 @@ static const config_case config_cases[] = {
      {"backend.memory_mb=4GB", "backend.cache_bytes=512KiB", "backend.wait_minutes=90s", "backend.poll_seconds=0.5min"},
      "backend.memory_mb=4GB\nbackend.cache_bytes=512KiB\nbackend.wait_minutes=90s\nbackend.poll_seconds=0.5min\n"},
     {"a quote inside a word is an apostrophe", NULL, {"run.name=it's"}, "run.name=\"it's\"\n"},
-    {"commas in brackets and quotes are no sweep",
+    {"commas in brackets and quotes do not sweep",
      NULL,
      {"run.name=f(1,2)", "model.tag='a,b'"},
      "run.name=\"f(1,2)\"\nmodel.tag=\"a,b\"\n"},
 
-    /* ---- old names, and what is declared for later ---- */
+    /* ---- old names and reserved keys ---- */
     {"an old name with a neutral value", NULL, {"fp16=false"}, "precision=fp32\nfp16\n"},
     {"an old name below training", NULL, {"training.fp16=false"}, "precision=fp32\ntraining.fp16\n"},
     {"an old name in a map", NULL, {"training={fp16: false, epochs: 2}"}, "precision=fp32\ntraining.epochs=2\n"},
@@ -293,9 +293,9 @@ static const config_case config_cases[] = {
     {"old names in files", "old_names", {0}, "precision=fp32\nmemory.recompute=none\ntraining.epochs=7\n"},
     {"an old name in an option's file", NULL, {"training=old"}, "precision=fp32\ntraining.epochs=4\n"},
     {"a size that may be left to brim", NULL, {0}, "memory.headroom_mb=auto\n"},
-    {"the same, said", NULL, {"memory.headroom_mb=1GiB"}, "memory.headroom_mb=1GiB\n"},
+    {"the same, written out", NULL, {"memory.headroom_mb=1GiB"}, "memory.headroom_mb=1GiB\n"},
     {"a label", NULL, {"protocol=mqtt"}, "protocol=mqtt\n"},
-    {"a key of clients that nobody writes", NULL, {0}, "protocol\n"},
+    {"a key of clients that is not set", NULL, {0}, "protocol\n"},
     {"an old name that turns something on",
      NULL,
      {"training.gradient_checkpointing=true"},
@@ -306,20 +306,21 @@ static const config_case config_cases[] = {
      {"memory.headroom_mb=some"},
      "error: 'memory.headroom_mb' must be auto or a size: a whole number of MiB, or one with a unit (512MiB, 4GB), got "
      "some\n"
-     "  command line, argument 1: memory.headroom_mb=some   (memory of the device that plans leave to what driver and "
-     "libraries take later; auto: what was measured, at least 256 on a GPU, 0 on the host; default auto)"},
+     "  command line, argument 1: memory.headroom_mb=some   (device memory that plans leave free for later growth of "
+     "driver and libraries; auto: the measured growth, at least 256 on a GPU, 0 on the host; default auto)"},
     {"a label with a wrong value",
      NULL,
      {"protocol={a: 1}"},
      "error: 'protocol' must be a string, got a map\n"
-     "  command line, argument 1: protocol={a: 1}   (a label: messaging is modelled as a network scenario; default "
+     "  command line, argument 1: protocol={a: 1}   (name of the messaging protocol, for reports only; the keys of "
+     "network describe the network; default "
      "'')"},
-    {"a number of repeats that is none",
+    {"an invalid number of repeats",
      NULL,
      {"repeats=0"},
      "error: 'repeats' must be in [1,10000], got 0\n"
-     "  command line, argument 1: repeats=0   (runs with the seeds seed, seed+1 ..., each a process of its own, as in "
-     "a sweep; default 1)"},
+     "  command line, argument 1: repeats=0   (number of runs, with the seeds seed, seed+1 ..., each in its own "
+     "process as in a sweep; default 1)"},
     {"comm is one name",
      NULL,
      {"comm=[mpi,nccl]"},
@@ -343,8 +344,8 @@ static const config_case config_cases[] = {
      "error: 'fp16' is the old name of 'precision', and both are given: leave out 'fp16'\n"
      "  configs/both_names.yaml:3:1"},
 
-    /* ---- a group that is a list ---- */
-    {"a list where nobody says anything has what the core puts there", NULL, {0}, "policy.id=[auto_plan]\n"},
+    /* ---- groups that are lists ---- */
+    {"a list without a choice has the core's default", NULL, {0}, "policy.id=[auto_plan]\n"},
     {"an option of a list, with its parameters below its id",
      NULL,
      {"policy=first"},
@@ -364,7 +365,7 @@ static const config_case config_cases[] = {
      "policy.id=[]\n"
      "policy.auto_plan\n"},
     {"none, as one name that is empty", NULL, {"policy="}, "policy.id=[]\n"},
-    {"null is what the core puts there", NULL, {"policy=null"}, "policy.id=[auto_plan]\n"},
+    {"null means the core's default", NULL, {"policy=null"}, "policy.id=[auto_plan]\n"},
     {"the last choice is the whole list", NULL, {"policy=[first,second]", "policy=second"}, "policy.id=[second]\n"},
     {"an option of a list that is a file",
      NULL,
@@ -398,17 +399,17 @@ static const config_case config_cases[] = {
      {0},
      "policy.id=[second]\n"
      "policy.first\n"},
-    {"optional lists are left out unless all of it is there",
+    {"optional lists are left out unless complete",
      "policies_perhaps",
      {0},
      "policy.id=[second, first]\n"
      "policy.first.weight=7\n"},
-    {"what a file says for a policy that is not in the list is left out",
+    {"a file's keys for a policy outside the list are left out",
      "policy_of_group",
      {0},
      "policy.id=[second]\n"
      "policy.first\n"},
-    {"what it says is there with the policy",
+    {"they apply with the policy",
      "policy_of_group",
      {"policy=first"},
      "policy.id=[first]\n"
@@ -428,7 +429,7 @@ static const config_case config_cases[] = {
      {"policy=lab"},
      "policy.id=[first]\n"
      "policy.second\n"},
-    {"+= appends to what is there by default", NULL, {"policy+=first"}, "policy.id=[auto_plan, first]\n"},
+    {"+= appends to the default", NULL, {"policy+=first"}, "policy.id=[auto_plan, first]\n"},
     {"+= appends a list", NULL, {"policy+=[first,second]"}, "policy.id=[auto_plan, first, second]\n"},
     {"+= appends an option that is a file",
      NULL,
@@ -447,7 +448,7 @@ static const config_case config_cases[] = {
      "policy.id=[second, first, auto_plan]\n"},
     {"+= appends to the empty list", NULL, {"policy=[]", "policy+=first"}, "policy.id=[first]\n"},
     {"+= of nothing changes nothing", NULL, {"policy+=[]", "policy+="}, "policy.id=[auto_plan]\n"},
-    {"a choice behind += is the whole list", NULL, {"policy+=first", "policy=second"}, "policy.id=[second]\n"},
+    {"a choice after += is the whole list", NULL, {"policy+=first", "policy=second"}, "policy.id=[second]\n"},
     {"+= to a group that was removed", "policies", {"~policy", "policy+=second"}, "policy.id=[auto_plan, second]\n"},
     {"+= by interpolation", NULL, {"policy+=${oc.env:BRIM_TEST_POLICY,first}"}, "policy.id=[auto_plan, first]\n"},
     {"no such policy",
@@ -463,17 +464,17 @@ static const config_case config_cases[] = {
     {"a policy twice",
      NULL,
      {"policy=[first,second,first]"},
-     "error: 'first' stands twice in the list of 'policy'\n"
+     "error: 'first' appears twice in the list of 'policy'\n"
      "  command line, argument 1: policy=[first,second,first]"},
     {"a policy twice, by its file",
      NULL,
      {"policy=[first,lab]"},
-     "error: 'first' stands twice in the list of 'policy'\n"
+     "error: 'first' appears twice in the list of 'policy'\n"
      "  configs/policy/lab.yaml:1:5"},
-    {"a policy appended that is there",
+    {"appending a policy twice",
      NULL,
      {"policy+=auto_plan"},
-     "error: 'auto_plan' stands twice in the list of 'policy'\n"
+     "error: 'auto_plan' appears twice in the list of 'policy'\n"
      "  command line, argument 1: policy+=auto_plan"},
     {"an item that is a map",
      NULL,
@@ -501,7 +502,7 @@ static const config_case config_cases[] = {
      {"policy.first.weight=3"},
      "error: unknown key 'policy.first.weight'\n"
      "  command line, argument 1: policy.first.weight=3\n"
-     "  'first' is not in the list of 'policy': policy+=first puts it there"},
+     "  'first' is not in the list of 'policy': add it with policy+=first"},
     {"a key that a policy of the list does not have",
      NULL,
      {"policy=first", "policy.first.colour_of_it=3"},
@@ -512,14 +513,14 @@ static const config_case config_cases[] = {
     {"an item of the ids set by itself",
      NULL,
      {"policy.id.0=first"},
-     "error: 'policy.id.0' is not set by itself: to choose a plugin, write policy=first\n"
+     "error: 'policy.id.0' cannot be set directly: to choose a plugin, write policy=first\n"
      "  command line, argument 1: policy.id.0=first"},
     {"the ids appended to by themselves",
      NULL,
      {"policy.id+=first"},
-     "error: 'policy.id' is not set by itself: to choose a plugin, write policy=first\n"
+     "error: 'policy.id' cannot be set directly: to choose a plugin, write policy=first\n"
      "  command line, argument 1: policy.id+=first"},
-    {"a file's policy that is none",
+    {"a file's unknown policy",
      "policy_of_unknown",
      {0},
      "error: unknown key 'policy.frist'\n"
@@ -540,7 +541,7 @@ static const config_case config_cases[] = {
      {0},
      "error: an entry of a defaults list is 'group: option', '_self_', or the name of a file\n"
      "  configs/policies_of_maps.yaml:1:20"},
-    {"a share that is none",
+    {"an invalid share",
      NULL,
      {"policy=first", "policy.first.shares={a: {alice: 1.5}}"},
      "error: 'policy.first.shares' 'a.alice' must be a share in (0,1], or bytes with a unit (8000MB), got 1.5\n"
@@ -567,22 +568,22 @@ static const config_case config_cases[] = {
      "batch_product",
      {"training.batch_size=16", "training.batch_size=auto"},
      "training.effective_batch_size=64\n"},
-    {"a file that says auto itself",
+    {"a file that sets auto itself",
      "batch_auto",
      {0},
      "training.batch_size=auto\n"
      "training.effective_batch_size=256\n"},
-    {"what a run has kept, and another micro-batch",
+    {"a run's kept batch, and another micro-batch",
      "batch_kept",
      {"training.batch_size=16"},
      "training.gradient_accumulation_steps=4\n"
      "training.effective_batch_size=64\n"},
-    {"what a run has kept gives way to what is typed",
+    {"a run's kept batch gives way to typed values",
      "batch_kept",
      {"training.batch_size=16", "training.gradient_accumulation_steps=2"},
      "training.gradient_accumulation_steps=2\n"
      "training.effective_batch_size=0\n"},
-    {"what a run has kept, and another accumulation of auto",
+    {"a run's kept batch, and another accumulation of auto",
      "batch_kept",
      {"training.gradient_accumulation_steps=4"},
      "training.batch_size=auto\n"
@@ -594,7 +595,7 @@ static const config_case config_cases[] = {
      "64\n"
      "  command line, argument 3: training.gradient_accumulation_steps=4\n"
      "  leave one of them out: it follows from the other two"},
-    {"a number behind auto",
+    {"a number after auto",
      "batch_auto",
      {"training.batch_size=8"},
      "training.batch_size=8\n"
@@ -610,7 +611,7 @@ static const config_case config_cases[] = {
      "training.batch_size=32\n"
      "training.gradient_accumulation_steps=8\n"
      "training.effective_batch_size=256\n"},
-    {"an effective batch that is no multiple",
+    {"an effective batch that is not a multiple",
      NULL,
      {"training.batch_size=48", "training.effective_batch_size=128"},
      "error: training.effective_batch_size 128 is not a multiple of training.batch_size 48\n"
@@ -667,7 +668,7 @@ static const config_case config_cases[] = {
     {"escaped", NULL, {"run.name=\\${model.id}"}, "run.name=\"${model.id}\"\n"},
     {"a backslash before", NULL, {"run.name=\\\\${model.id}"}, "run.name=\"\\\\cnn\"\n"},
     {"a backslash elsewhere", NULL, {"run.name=a\\b\\\\c"}, "run.name=\"a\\\\b\\\\\\\\c\"\n"},
-    {"what is not missing is not told", NULL, {"+a=$", "+b=$x {y}"}, "+a=\"$\"\n+b=\"$x {y}\"\n"},
+    {"dollar signs without a reference", NULL, {"+a=$", "+b=$x {y}"}, "+a=\"$\"\n+b=\"$x {y}\"\n"},
     {"an option from the environment", NULL, {"model=${oc.env:BRIM_TEST_MODEL}"}, "model.id=vit\n"},
     {"an option after that of another group", "after_group", {"model=mlp"}, "model.id=mlp\ntraining.epochs=77\n"},
     {"in a file", "refers", {0}, "training.eval_batch_size=64\nrun.dir=out/cnn\nseed=7\n"},
@@ -691,29 +692,29 @@ static const config_case config_cases[] = {
     {"a circle",
      NULL,
      {"seed=${training.epochs}", "training.epochs=${model.width}", "model.width=${seed}"},
-     "error: interpolations go round in a circle: model.width -> seed -> training.epochs -> model.width\n"
+     "error: interpolations form a cycle: model.width -> seed -> training.epochs -> model.width\n"
      "  command line, argument 3: model.width=${seed}\n"
      "  command line, argument 1: seed=${training.epochs}\n"
      "  command line, argument 2: training.epochs=${model.width}"},
     {"a circle of one",
      NULL,
      {"seed=${seed}"},
-     "error: interpolations go round in a circle: seed -> seed\n"
+     "error: interpolations form a cycle: seed -> seed\n"
      "  command line, argument 1: seed=${seed}"},
     {"a map in itself",
      NULL,
      {"+m={a: 1, b: '${m}'}"},
-     "error: interpolations go round in a circle: m.b -> m.b\n"
+     "error: interpolations form a cycle: m.b -> m.b\n"
      "  command line, argument 1: +m={a: 1, b: '${m}'}"},
     {"not closed",
      NULL,
      {"run.name=${model.id"},
      "error: 'run.name' holds '${' without its '}'\n"
      "  command line, argument 1: run.name=${model.id"},
-    {"a name that is none",
+    {"an invalid name",
      NULL,
      {"run.name=${a b}"},
-     "error: 'run.name' refers to 'a b', which is no key: write names joined by dots\n"
+     "error: 'run.name' refers to 'a b', which is not a key: write names joined by dots\n"
      "  command line, argument 1: run.name=${a b}"},
     {"a map in text",
      NULL,
@@ -726,18 +727,19 @@ static const config_case config_cases[] = {
      "error: 'run.name' calls ${now:...}, and the only resolver is oc.env\n"
      "  command line, argument 1: run.name=${now:%Y}\n"
      "  to write it as text, write \\${now:...}"},
-    {"a value of the wrong type says where from",
+    {"a value of the wrong type names its origin",
      "refers_wrong",
      {0},
      "error: 'seed' must be an integer, got cnn\n"
-     "  configs/refers_wrong.yaml:2:7, from ${model.id}   (seed of weights, order, augmentation and dropout; default "
+     "  configs/refers_wrong.yaml:2:7, from ${model.id}   (seed of initial weights, sample order, augmentation and "
+     "dropout; default "
      "1)"},
     {"an id cannot refer to keys",
      "id_refers",
      {0},
      "error: 'model.id' cannot refer to ${run.name}, since it chooses a plugin: ${oc.env:...} only\n"
      "  configs/id_refers.yaml:1:13"},
-    {"what refers to a missing value is told once",
+    {"a reference to a missing value is reported once",
      NULL,
      {"dataset=open", "run.name=${dataset.path}"},
      "error: 'dataset.path' is mandatory and has no value: write dataset.path=VALUE\n"
@@ -748,7 +750,7 @@ static const config_case config_cases[] = {
      "error: 'note' is mandatory and has no value: write note=VALUE\n"
      "  command line, argument 2: +note=???\n"
      "error: 'seed' is mandatory and has no value: write seed=VALUE\n"
-     "  command line, argument 3: seed=???   (seed of weights, order, augmentation and dropout)\n"
+     "  command line, argument 3: seed=???   (seed of initial weights, sample order, augmentation and dropout)\n"
      "error: 'dataset.path' is mandatory and has no value: write dataset.path=VALUE\n"
      "  configs/dataset/open.yaml:2:7   (files: folder of the files)"},
 
@@ -766,7 +768,7 @@ static const config_case config_cases[] = {
      "error: 'm' is a value: a map cannot replace it\n"
      "  command line, argument 2: m={a: 1}\n"
      "  remove it first: ~m"},
-    {"a group is no string",
+    {"a group is not a string",
      NULL,
      {"run.name={a: 1}"},
      "error: 'run.name' must be a string, got a map\n"
@@ -810,7 +812,7 @@ static const config_case config_cases[] = {
      "error: unknown key 'frobnicate'\n"
      "  command line, argument 1: frobnicate=1\n"
      "  to add a new key, write +frobnicate=1\n"
-     "  at the top there are: seed device auto_device min_gpu_memory_mb wait_for_gpu gpu_wait_timeout_minutes\n"
+     "  top-level keys: seed device auto_device min_gpu_memory_mb wait_for_gpu gpu_wait_timeout_minutes\n"
      "    gpu_check_interval_seconds min_batch_size max_retries precision total_clients clients_per_round rounds\n"
      "    parallel_clients repeats protocol model backbone dataset optimizer schedule loss backend run training\n"
      "    transform augment graph memory loss_scale claims observe dist federate partition network world comm\n"
@@ -821,7 +823,7 @@ static const config_case config_cases[] = {
      "error: unknown key 'a'\n"
      "  command line, argument 1: a=1\n"
      "  to add a new key, write +a=1\n"
-     "  at the top there are: seed device auto_device min_gpu_memory_mb wait_for_gpu gpu_wait_timeout_minutes\n"
+     "  top-level keys: seed device auto_device min_gpu_memory_mb wait_for_gpu gpu_wait_timeout_minutes\n"
      "    gpu_check_interval_seconds min_batch_size max_retries precision total_clients clients_per_round rounds\n"
      "    parallel_clients repeats protocol model backbone dataset optimizer schedule loss backend run training\n"
      "    transform augment graph memory loss_scale claims observe dist federate partition network world comm\n"
@@ -841,7 +843,7 @@ static const config_case config_cases[] = {
      "error: unknown key 'modle'\n"
      "  command line, argument 1: modle=cnn\n"
      "  did you mean 'model'? to add a new key, write +modle=cnn\n"
-     "  at the top there are: seed device auto_device min_gpu_memory_mb wait_for_gpu gpu_wait_timeout_minutes\n"
+     "  top-level keys: seed device auto_device min_gpu_memory_mb wait_for_gpu gpu_wait_timeout_minutes\n"
      "    gpu_check_interval_seconds min_batch_size max_retries precision total_clients clients_per_round rounds\n"
      "    parallel_clients repeats protocol model backbone dataset optimizer schedule loss backend run training\n"
      "    transform augment graph memory loss_scale claims observe dist federate partition network world comm\n"
@@ -855,7 +857,7 @@ static const config_case config_cases[] = {
      "  training has: epochs steps batch_size gradient_accumulation_steps effective_batch_size eval_batch_size grain\n"
      "    norm_group num_workers num_train_samples eval_every_steps checkpoint_every_steps clip_norm ema_decay\n"
      "    patience clear_cache_every_n_rounds keep_checkpoints"},
-    {"a key of a policy that there is not",
+    {"a key of an unknown policy",
      NULL,
      {"policy.secnd.weight=1"},
      "error: unknown key 'policy.secnd.weight'\n"
@@ -890,28 +892,30 @@ static const config_case config_cases[] = {
      NULL,
      {"seed='3'"},
      "error: 'seed' must be an integer, got the string '3'\n"
-     "  command line, argument 1: seed='3'   (seed of weights, order, augmentation and dropout; default 1)"},
+     "  command line, argument 1: seed='3'   (seed of initial weights, sample order, augmentation and dropout; default "
+     "1)"},
     {"only true and false",
      NULL,
      {"augment.flip=yes"},
      "error: 'augment.flip' must be true or false, got yes\n"
-     "  command line, argument 1: augment.flip=yes   (mirror half of the training images; default false)"},
+     "  command line, argument 1: augment.flip=yes   (mirror each training image with probability 1/2; default false)"},
     {"names of an enum",
      NULL,
      {"model.norm=bath"},
      "error: 'model.norm' must be one of none|batch|layer, got bath\n"
      "  command line, argument 1: model.norm=bath   (cnn: kind of normalisation; default none)"},
-    {"the empty string is no number",
+    {"the empty string is not a number",
      NULL,
      {"seed="},
      "error: 'seed' must be an integer, got the string ''\n"
-     "  command line, argument 1: seed=   (seed of weights, order, augmentation and dropout; default 1)"},
+     "  command line, argument 1: seed=   (seed of initial weights, sample order, augmentation and dropout; default "
+     "1)"},
     {"a value for a section",
      NULL,
      {"training=5"},
      "error: no option '5' in group 'training'\n"
      "  available: cnn long mlp old   searched: configs"},
-    {"a value for a section that is no group",
+    {"a value for a section that is not a group",
      NULL,
      {"memory=5"},
      "error: 'memory' holds keys and is not a value itself\n"
@@ -926,7 +930,7 @@ static const config_case config_cases[] = {
     {"an id set by itself",
      NULL,
      {"model.id=mlp"},
-     "error: 'model.id' is not set by itself: to choose a plugin, write model=mlp\n"
+     "error: 'model.id' cannot be set directly: to choose a plugin, write model=mlp\n"
      "  command line, argument 1: model.id=mlp"},
     {"a word without =",
      NULL,
@@ -954,7 +958,7 @@ static const config_case config_cases[] = {
      "error: 'epochs:3' needs a space after the colon: {key: value}\n"
      "  command line, argument 1: training={epochs:3}"},
     {"a word that is not UTF-8", NULL, {"run.name=\xff"}, "error: argument 1 is not valid UTF-8"},
-    {"+= on what is no list",
+    {"+= on a value that is not a list",
      NULL,
      {"seed+=[1]"},
      "error: 'seed' is not a list: += appends to lists\n"
@@ -962,7 +966,7 @@ static const config_case config_cases[] = {
     {"an item that is not there",
      NULL,
      {"dataset.mean.1=3"},
-     "error: 'dataset.mean.1' is not there: the list has 1 item\n"
+     "error: 'dataset.mean.1' does not exist: the list has 1 item\n"
      "  command line, argument 1: dataset.mean.1=3\n"
      "  items count from 0, as in dataset.mean.0=VALUE; to append one, write dataset.mean+=[VALUE]"},
     {"a wrong item",
@@ -984,9 +988,9 @@ static const config_case config_cases[] = {
     {"~key={map} with another map",
      NULL,
      {"+m={a: 1}", "~m={a: 2}"},
-     "error: 'm' is not removed: its value is another\n"
+     "error: 'm' is not removed: its value differs\n"
      "  command line, argument 2: ~m={a: 2}"},
-    {"+ on an item that is there",
+    {"+ on an existing item",
      NULL,
      {"+dataset.mean.0=1"},
      "error: 'dataset.mean.0' exists already: to change it, write dataset.mean.0=1\n"
@@ -994,7 +998,7 @@ static const config_case config_cases[] = {
     {"+ on an item that is not there",
      NULL,
      {"+dataset.mean.1=1"},
-     "error: 'dataset.mean.1' is not there: the list has 1 item\n"
+     "error: 'dataset.mean.1' does not exist: the list has 1 item\n"
      "  command line, argument 1: +dataset.mean.1=1\n"
      "  items count from 0, as in dataset.mean.0=VALUE; to append one, write dataset.mean+=[VALUE]"},
     {"no such experiment",
@@ -1013,7 +1017,7 @@ static const config_case config_cases[] = {
      "error: no option is chosen for group 'model': write model=OPTION\n"
      "  configs/config.yaml:2:12\n"
      "  " OPTIONS_OF_MODEL},
-    {"a group removed that nobody chose",
+    {"a removed group that was not chosen",
      "whole",
      {"~experiment"},
      "error: no defaults list names the group 'experiment'\n"
@@ -1024,7 +1028,7 @@ static const config_case config_cases[] = {
      "error: 'dataset.path' is mandatory and has no value: write dataset.path=VALUE\n"
      "  configs/dataset/open.yaml:2:7   (files: folder of the files)"},
     {"a mandatory value given", NULL, {"dataset=open", "dataset.path=d"}, "dataset.path=d\n"},
-    {"a required value that nobody gives",
+    {"a required value that is not given",
      NULL,
      {"dataset=open", "~dataset.path"},
      "error: 'dataset.path' is mandatory and has no value: write dataset.path=VALUE\n"
@@ -1036,15 +1040,15 @@ static const config_case config_cases[] = {
      "  configs/dataset/typo.yaml:3:1\n"
      "  did you mean 'dataset.classes'?\n"
      "  dataset 'files' has: path classes mean validation_fraction std"},
-    {"an option file that is for no plugin",
+    {"an option file for no plugin",
      NULL,
      {"dataset=plain"},
-     "error: configs/dataset/plain.yaml does not say which plugin it is for\n"
+     "error: configs/dataset/plain.yaml does not name its plugin\n"
      "  write: id: PLUGIN"},
     {"defaults lists in a circle",
      NULL,
      {"model=loop"},
-     "error: defaults lists go round in a circle: configs/model/loop.yaml -> configs/model/pool.yaml -> "
+     "error: defaults lists form a cycle: configs/model/loop.yaml -> configs/model/pool.yaml -> "
      "configs/model/loop.yaml"},
     {"an option file that cannot be read",
      NULL,
@@ -1071,12 +1075,12 @@ static const config_case config_cases[] = {
      "error: 'training' is a group: a scalar cannot replace it\n"
      "  configs/scalar_on_map.yaml:2:11\n"
      "  choose an option in the defaults list: - training: OPTION"},
-    {"null is no integer",
+    {"null is not an integer",
      "nulls",
      {0},
      "error: 'seed' must be an integer, got null\n"
-     "  configs/nulls.yaml:4:6   (seed of weights, order, augmentation and dropout; default 1)"},
-    {"defaults that are no list",
+     "  configs/nulls.yaml:4:6   (seed of initial weights, sample order, augmentation and dropout; default 1)"},
+    {"defaults that are not a list",
      "bad_default",
      {"model=cnn", "dataset=small", "optimizer=sgd", "schedule=constant", "loss=cross_entropy", "backend=cpu"},
      "error: 'defaults' must be a list\n"
@@ -1107,7 +1111,7 @@ static const config_case config_cases[] = {
      "  choose an option in the defaults list: - dataset: OPTION\n"
      "error: the key 'optimizer.lr' has a dot: in a file, write one key below the other\n"
      "  configs/wrong.yaml:12:1\n"
-     "error: '_self_' stands twice in a defaults list\n"
+     "error: '_self_' appears twice in a defaults list\n"
      "  configs/wrong.yaml:7:5\n"
      "error: unknown key 'trainin.epochs'\n"
      "  command line, argument 3: trainin.epochs=3\n"
@@ -1121,13 +1125,13 @@ static const config_case config_cases[] = {
      "error: unknown key 'trainig'\n"
      "  configs/wrong.yaml:8:1\n"
      "  did you mean 'training'?\n"
-     "  at the top there are: seed device auto_device min_gpu_memory_mb wait_for_gpu gpu_wait_timeout_minutes\n"
+     "  top-level keys: seed device auto_device min_gpu_memory_mb wait_for_gpu gpu_wait_timeout_minutes\n"
      "    gpu_check_interval_seconds min_batch_size max_retries precision total_clients clients_per_round rounds\n"
      "    parallel_clients repeats protocol model backbone dataset optimizer schedule loss backend run training\n"
      "    transform augment graph memory loss_scale claims observe dist federate partition network world comm\n"
      "    server_optimizer method augmentation policy\n"
      "error: 'seed' must be an integer, got a map\n"
-     "  configs/wrong.yaml:9:7   (seed of weights, order, augmentation and dropout; default 1)\n"
+     "  configs/wrong.yaml:9:7   (seed of initial weights, sample order, augmentation and dropout; default 1)\n"
      "error: 'training.epochs' must be an integer, got 1.0\n"
      "  configs/wrong.yaml:13:20   (passes over the training data; default 5)\n"
      "error: 'training.batch_size' must be auto or an integer, got x\n"

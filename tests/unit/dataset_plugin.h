@@ -1,5 +1,5 @@
-/* For tests of datasets: loads a plugin from the build tree and fills its parameters with the defaults of its
- * table, except for those given. */
+/* For tests of datasets: loads a plugin from the build tree and fills its parameters with its table's defaults, except
+ * for the given ones. */
 #ifndef TESTS_DATASET_PLUGIN_H
 #define TESTS_DATASET_PLUGIN_H
 #include <dlfcn.h>
@@ -12,7 +12,7 @@
 
 typedef struct dataset_param {
   const char *key;
-  const char *text; /* a string, a number, true, a name of an enum, or a word of its own in front of a range */
+  const char *text; /* a string, a number, true, an enum's name, or a special word that its range accepts */
   brim_list list;
   brim_names names;
 } dataset_param;
@@ -23,7 +23,7 @@ typedef struct dataset {
   void *params, *self;
 } dataset;
 
-/* Which of "ring|tree" it is. */
+/* The index of a name in "ring|tree". */
 static inline int32_t dataset_name(const char *names, const char *text)
 {
   int32_t i = 0;

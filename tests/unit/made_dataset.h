@@ -1,6 +1,6 @@
-/* A dataset for tests, made of numbers: value k of sample i is known, and its label is i itself where there are as many
- * classes as samples. Of tokens the label is the next one, and every fifth does not count; real targets are i + k / 4.
- * It can be told to fail. */
+/* A dataset for tests with computed values: value k of sample i is known, and the label of sample i is i if there are
+ * as many classes as samples. For tokens the label is the next token, and every fifth is ignored; real targets are i +
+ * k / 4. It can be made to fail. */
 #ifndef TESTS_MADE_DATASET_H
 #define TESTS_MADE_DATASET_H
 #include <math.h>
@@ -12,7 +12,7 @@
 #include "config/settings.h"
 
 typedef struct made {
-  brim_dataset_info train, test; /* test.count -1: no such split */
+  brim_dataset_info train, test; /* test.count -1: no test split */
   bool describes_unopened;
   bool fail_open;
   int64_t fail_read, bad_label; /* index; -1: none */
@@ -85,7 +85,7 @@ static const brim_dataset_ops made_ops = {
 static const brim_plugin made_plugin = {
     .size = sizeof(brim_plugin), .kind = BRIM_DATASET, .id = "made", .help = "for tests", .ops = &made_ops};
 
-/* `count` images [channels, rows, columns] of bytes and as many classes; 17 for testing. */
+/* `count` images [channels, rows, columns] of bytes with as many classes; 17 test images. */
 static inline made made_images(int64_t count, int64_t channels, int64_t rows, int64_t columns)
 {
   made m = {.describes_unopened = true, .fail_read = -1, .bad_label = -1};
@@ -98,7 +98,7 @@ static inline made made_images(int64_t count, int64_t channels, int64_t rows, in
   return m;
 }
 
-/* `count` sequences of `length` tokens, of a vocabulary of 50; 17 for testing. */
+/* `count` sequences of `length` tokens from a vocabulary of 50; 17 test sequences. */
 static inline made made_tokens(int64_t count, int64_t length)
 {
   made m = made_images(count, 1, 1, 1);
@@ -111,7 +111,7 @@ static inline made made_tokens(int64_t count, int64_t length)
   return m;
 }
 
-/* `count` sequences [length, features] that are to be answered with `targets` real numbers; 17 for testing. */
+/* `count` sequences [length, features] with `targets` real numbers each; 17 test sequences. */
 static inline made made_values(int64_t count, int64_t length, int64_t features, int64_t targets)
 {
   made m = made_images(count, 1, 1, 1);

@@ -1,4 +1,4 @@
-/* Policies for tests, which answer what a test has put into them, and questions to them. */
+/* Policies for tests, which return the answers that a test set, and the questions to them. */
 #ifndef BRIM_TESTS_MADE_POLICIES_H
 #define BRIM_TESTS_MADE_POLICIES_H
 #include <stdio.h>
@@ -6,11 +6,11 @@
 
 #include "memory/policies.h"
 
-/* A policy's parameters, and what it answers. */
+/* A policy's parameters and its answers. */
 typedef struct made {
-  int asked;          /* how often */
+  int asked;          /* number of calls */
   brim_status status; /* of every hook */
-  const char *text;   /* of the thread's error then; NULL: none */
+  const char *text;   /* error text to set on the thread, or NULL */
   brim_place place;
   brim_plan_choice plan;
   brim_action action;
@@ -76,7 +76,7 @@ static const brim_policy_ops all_ops = {.size = sizeof all_ops,
                                         .on_boundary = on_boundary,
                                         .on_step = on_step};
 
-/* Up to three policies, "first", "second" and "third", and what was heard of them. */
+/* Up to three policies, "first", "second" and "third", and the decisions that were reported. */
 typedef struct fixture {
   made made[3];
   brim_policy_ops ops[3];
@@ -114,7 +114,7 @@ static void hear(void *context, const brim_decision *decision)
   f->heard++;
 }
 
-/* `listening`: from the beginning. */
+/* `listening`: register the listener at once. */
 static void open_policies(fixture *f, bool listening)
 {
   assert_int_equal(brim_policies_open(&f->config, (brim_decisions){0}, &f->policies), BRIM_OK);
@@ -129,7 +129,7 @@ static void check_heard(const fixture *f, int i, const char *policy, const char 
   assert_string_equal(f->reason[i], reason);
 }
 
-/* ---- what is asked ---- */
+/* ---- questions ---- */
 
 static const brim_demands demands = {.device = "auto"};
 static const brim_device_view two_devices[] = {{.name = "cpu:0", .total_bytes = 64, .free_bytes = 32, .is_shared = 1},
@@ -160,7 +160,7 @@ static brim_oom oom(void)
   return (brim_oom){.size = sizeof(brim_oom), .micro_batch = 128, .plan = plan_query(), .devices = device_query()};
 }
 
-/* Each hook, as one kind of question. */
+/* Each hook as a kind of question. */
 enum { DEVICE, PLAN, OOM, BOUNDARY, QUESTIONS };
 
 static brim_status ask(fixture *f, int question)
@@ -185,7 +185,7 @@ static brim_status ask(fixture *f, int question)
   }
 }
 
-/* Decisions that can be done, one of each kind. */
+/* Sets valid decisions, one of each kind. */
 static void decide(made *m, int64_t micro_batch)
 {
   m->status = BRIM_OK;

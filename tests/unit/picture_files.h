@@ -1,4 +1,4 @@
-/* Reads the text files of tests/images: a line that names something, and one of bytes as hexadecimal digits. */
+/* Reads the text files of tests/images: pairs of a line with a name and a line of bytes as hexadecimal digits. */
 #ifndef TESTS_PICTURE_FILES_H
 #define TESTS_PICTURE_FILES_H
 #include <stdint.h>
@@ -24,7 +24,7 @@ static inline void picture_lines_open(picture_lines *p, const char *name)
   if (!p->file) fail_msg("no %s", path);
 }
 
-/* The next pair of lines; 0 at the end, where the file is closed. */
+/* Reads the next pair of lines; returns 0 at the end, after closing the file. */
 static inline int picture_lines_next(picture_lines *p)
 {
   int digit[2];

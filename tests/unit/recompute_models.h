@@ -1,5 +1,5 @@
-/* Models of any depth, as people train them, for tests of recompute: built in the test program and planned for a
- * backend of the test's own, which runs nothing. */
+/* Deep models of common architectures for tests of recompute: built in the test program and planned for a mock backend
+ * that runs nothing. */
 #ifndef TESTS_UNIT_RECOMPUTE_MODELS_H
 #define TESTS_UNIT_RECOMPUTE_MODELS_H
 #include <stdio.h>
@@ -18,7 +18,7 @@ typedef struct deep {
   enum norm norm;
   bool is_sequence;
   int blocks;
-  int marked; /* every so many blocks the model says that one ends; 0: it does not */
+  int marked; /* the model marks the end of a block after every `marked` blocks; 0: never */
 } deep;
 
 static const char *part(char out[64], const char *block, const char *what)
@@ -39,7 +39,7 @@ static brim_tensor *convolved(brim_graph *g, brim_tensor *x, const char *name)
   return brim_conv2d(g, name, x, CHANNELS, (brim_conv2d_options){.kernel = {3, 3}, .padding = {1, 1}});
 }
 
-/* A convolution, a norm or none, relu. */
+/* A convolution, an optional norm, relu. */
 static brim_tensor *chain_block(brim_graph *g, brim_tensor *x, const char *name, enum norm norm)
 {
   char text[64];
@@ -58,7 +58,7 @@ static brim_tensor *residual_block(brim_graph *g, brim_tensor *x, const char *na
   return brim_relu(g, brim_add(g, x, y));
 }
 
-/* Norms before attention and before the MLP, both added to what went in. */
+/* A pre-norm block: norms before attention and before the MLP, with residual connections. */
 static brim_tensor *transformer_of(brim_graph *g, brim_tensor *x, const char *name, double dropout)
 {
   char text[64];
@@ -79,7 +79,7 @@ static brim_tensor *transformer_block(brim_graph *g, brim_tensor *x, const char 
   return transformer_of(g, x, name, 0.1);
 }
 
-/* Where sums and norms are one node. */
+/* The same with sum and norm as one node. */
 static brim_tensor *plain_transformer_block(brim_graph *g, brim_tensor *x, const char *name, enum norm norm)
 {
   (void)norm;

@@ -1,5 +1,5 @@
-/* Going on when memory runs out: how often, with which micro-batches, what the handler may say, and that nothing but
- * running out of memory is taken for it. */
+/* Recovery when memory runs out: the number of attempts, the micro-batches, the handler's answers; and that other
+ * errors are not mistaken for lack of memory. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -15,12 +15,12 @@
 
 #define ATTEMPTS_MAX 32
 
-/* Work that has room for so many samples, or fails so often; it notes how it was called. */
+/* Work that has room for `room` samples, or fails `failures` times; it records its calls. */
 typedef struct work {
   int64_t room;     /* samples; for brim_adapt_batch */
   int failures;     /* of the first attempts; for brim_retry */
-  brim_status with; /* how it fails; 0: ENOMEM_DEVICE */
-  const char *text; /* what it says then; NULL: nothing */
+  brim_status with; /* the status of a failure; 0: ENOMEM_DEVICE */
+  const char *text; /* error text of a failure, or NULL */
   int count;
   int64_t micro_batch[ATTEMPTS_MAX], accumulation[ATTEMPTS_MAX];
 } work;
@@ -46,7 +46,7 @@ static brim_status once(void *context)
   return w->count++ >= w->failures ? BRIM_OK : fail_as(w);
 }
 
-/* A handler that notes what it is told, spoils the thread's error text, and frees or gives up. */
+/* A handler that records its arguments, overwrites the thread's error text, and frees memory or gives up. */
 typedef struct listener {
   int count, give_up_at;
   brim_failed_attempt heard[ATTEMPTS_MAX];
@@ -91,7 +91,7 @@ static void three_retries_are_four_attempts(void **state)
   w = (work){.failures = 4, .text = "no room"};
   assert_int_equal(brim_retry(&options, once, &w), BRIM_ENOMEM_DEVICE);
   assert_int_equal(w.count, 4);
-  assert_string_equal(brim_error_text(), "no room\nand so it was in each of 4 attempts: max_retries is 3");
+  assert_string_equal(brim_error_text(), "no room\neach of 4 attempts failed: max_retries is 3");
 }
 
 static void without_retries_there_is_one_attempt(void **state)
@@ -131,7 +131,7 @@ static void another_error_ends_it_at_once_with_its_own_text(void **state)
   const brim_oom_handler handler = {listen, &l};
   const brim_retry_options retry = {.max_retries = 3, .on_oom = &handler};
   const brim_adapt_options adapt = {.effective_batch = 64, .on_oom = &handler};
-  work w = {.failures = 9, .with = BRIM_EDEVICE, .text = "CUDA error: out of memory is what it is not"};
+  work w = {.failures = 9, .with = BRIM_EDEVICE, .text = "CUDA error: illegal address, not out of memory"};
   assert_int_equal(brim_retry(&retry, once, &w), BRIM_EDEVICE);
   assert_string_equal(brim_error_text(), w.text);
   assert_int_equal(strncmp(brim_error_origin(), "test_adapt.c:", 13), 0);
@@ -151,7 +151,7 @@ static void the_handler_hears_of_each_attempt_that_another_follows(void **state)
   const brim_retry_options options = {.max_retries = 2, .on_oom = &handler};
   work w = {.failures = 9, .with = BRIM_EBUDGET, .text = "over by 3 MiB"};
   assert_int_equal(brim_retry(&options, once, &w), BRIM_EBUDGET);
-  assert_says("over by 3 MiB\n"); /* not the handler's trouble */
+  assert_says("over by 3 MiB\n"); /* the work's error, not the handler's */
   assert_int_equal(w.count, 3);
   assert_int_equal(l.count, 2);
   for (int i = 0; i < 2; i++) {
@@ -162,7 +162,7 @@ static void the_handler_hears_of_each_attempt_that_another_follows(void **state)
   }
 }
 
-static void what_the_handler_frees_helps_the_next_attempt(void **state)
+static void memory_freed_by_the_handler_helps_the_next_attempt(void **state)
 {
   (void)state;
   work w = {.failures = 9};
@@ -173,7 +173,7 @@ static void what_the_handler_frees_helps_the_next_attempt(void **state)
   assert_int_equal(w.count, 2);
 }
 
-static void who_says_nothing_is_told_by_status_and_not_by_an_old_text(void **state)
+static void a_failure_without_text_is_reported_by_its_status(void **state)
 {
   (void)state;
   listener l = {0};
@@ -183,7 +183,7 @@ static void who_says_nothing_is_told_by_status_and_not_by_an_old_text(void **sta
   brim_fail(BRIM_EINVAL, "of long ago");
   assert_int_equal(brim_retry(&options, once, &w), BRIM_ENOMEM_HOST);
   assert_string_equal(l.text[0], "out of host memory");
-  assert_string_equal(brim_error_text(), "out of host memory\nand so it was in each of 2 attempts: max_retries is 1");
+  assert_string_equal(brim_error_text(), "out of host memory\neach of 2 attempts failed: max_retries is 1");
 }
 
 static volatile sig_atomic_t signals;
@@ -194,7 +194,7 @@ static void count_signal(int number)
   signals++;
 }
 
-/* Waits for a billion seconds, which the test would notice. */
+/* The wait is a billion seconds, so the test would notice. */
 static void a_signal_ends_a_wait(void **state)
 {
   (void)state;
@@ -237,7 +237,7 @@ static void micro_batches_halve_and_the_effective_batch_stays(void **state)
   assert_int_equal(used.attempts, 3);
 }
 
-static void what_fits_is_not_made_smaller(void **state)
+static void a_batch_that_fits_is_not_made_smaller(void **state)
 {
   (void)state;
   const brim_adapt_options options = {.effective_batch = 100};
@@ -255,13 +255,13 @@ static void only_divisors_are_tried_also_at_first(void **state)
   work w = {0};
   assert_int_equal(brim_adapt_batch(&options, step, &w, NULL), BRIM_ENOMEM_DEVICE);
   assert_tried(&w, 5, (int64_t[]){30, 15, 6, 3, 1}, 90);
-  options = (brim_adapt_options){.effective_batch = 97, .micro_batch = 1000}; /* a prime; more than there is */
+  options = (brim_adapt_options){.effective_batch = 97, .micro_batch = 1000}; /* a prime; more than the batch */
   w = (work){0};
   assert_int_equal(brim_adapt_batch(&options, step, &w, NULL), BRIM_ENOMEM_DEVICE);
   assert_tried(&w, 2, (int64_t[]){97, 1}, 97);
 }
 
-/* Of every effective batch, from every beginning to every floor. */
+/* For every effective batch, every initial micro-batch and every minimum. */
 static void the_product_is_always_the_effective_batch(void **state)
 {
   (void)state;
@@ -279,7 +279,7 @@ static void the_product_is_always_the_effective_batch(void **state)
           if (i > 0) assert_true(w.micro_batch[i] < w.micro_batch[i - 1]);
         }
         for (int64_t d = least; w.count > 0 && d < w.micro_batch[w.count - 1]; d++)
-          assert_true(effective % d != 0); /* the last was the smallest that is allowed */
+          assert_true(effective % d != 0); /* the last one was the smallest allowed */
       }
 }
 
@@ -304,7 +304,7 @@ static void half_below_the_floor_the_smallest_that_is_allowed_is_tried(void **st
   assert_tried(&w, 2, (int64_t[]){6, 4}, 12);
 }
 
-static void the_handler_is_told_what_comes_next_and_may_give_up(void **state)
+static void the_handler_receives_the_next_attempt_and_may_give_up(void **state)
 {
   (void)state;
   listener l = {.give_up_at = 2};
@@ -345,17 +345,17 @@ int main(void)
       cmocka_unit_test(three_statuses_are_out_of_memory_and_no_other),
       cmocka_unit_test(another_error_ends_it_at_once_with_its_own_text),
       cmocka_unit_test(the_handler_hears_of_each_attempt_that_another_follows),
-      cmocka_unit_test(what_the_handler_frees_helps_the_next_attempt),
-      cmocka_unit_test(who_says_nothing_is_told_by_status_and_not_by_an_old_text),
+      cmocka_unit_test(memory_freed_by_the_handler_helps_the_next_attempt),
+      cmocka_unit_test(a_failure_without_text_is_reported_by_its_status),
       cmocka_unit_test(a_signal_ends_a_wait),
       cmocka_unit_test(retries_that_mean_nothing_are_refused),
       cmocka_unit_test(micro_batches_halve_and_the_effective_batch_stays),
-      cmocka_unit_test(what_fits_is_not_made_smaller),
+      cmocka_unit_test(a_batch_that_fits_is_not_made_smaller),
       cmocka_unit_test(only_divisors_are_tried_also_at_first),
       cmocka_unit_test(the_product_is_always_the_effective_batch),
       cmocka_unit_test(at_the_floor_it_fails_with_all_that_was_tried),
       cmocka_unit_test(half_below_the_floor_the_smallest_that_is_allowed_is_tried),
-      cmocka_unit_test(the_handler_is_told_what_comes_next_and_may_give_up),
+      cmocka_unit_test(the_handler_receives_the_next_attempt_and_may_give_up),
       cmocka_unit_test(batches_that_cannot_be_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

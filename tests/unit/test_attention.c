@@ -1,5 +1,4 @@
-/* What a model's author reads when attention or rotary embedding is called with shapes that do not fit, and what the
- * operations become in evaluation. */
+/* Errors for wrong shapes in calls of attention and rotary embedding, and the operations' form in evaluation. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +16,7 @@ static brim_tensor *tensor(brim_graph *g, const char *name, int32_t rank, int64_
   return brim_graph_tensor(g, BRIM_ROLE_DATA, g->real, &(brim_shape){rank, {N, a, b}}, name);
 }
 
-/* Asserts that the graph has failed with this text, and names this file; frees it. */
+/* Asserts that the graph failed with this text and names this file; frees the graph. */
 static void assert_failed(brim_graph *g, const brim_tensor *result, const char *text)
 {
   assert_null(result);

@@ -1,5 +1,5 @@
-/* RandAugment, Gaussian blur and CutMix against what Pillow and NumPy make of the same drawn images, byte by byte:
- * golden/make_augment.py says how. And what the core asks for itself against the same entries in a list. */
+/* RandAugment, Gaussian blur and CutMix compared byte by byte with Pillow and NumPy on the same random images (see
+ * golden/make_augment.py). Also that augmentations set by keys equal the same entries in a list. */
 #include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -60,7 +60,7 @@ static void apply(const brim_plugin *plugin, const void *params, brim_augment_sa
   if (got != strtoull(word, NULL, 16)) fail_msg("%s, case %" PRId64, plugin->id, s->index);
 }
 
-/* The layouts of the parameters, as the tables describe them. */
+/* The parameters' layout, as in the tables. */
 typedef struct randaugment {
   int64_t operations, magnitude, bins;
 } randaugment;
@@ -118,7 +118,7 @@ static void read_all(const brim_settings *settings, float *values, float *share)
   brim_data data;
   if (brim_data_open(&data, &made_plugin, &m, settings) != BRIM_OK) fail_msg("%s", brim_error_text());
   assert_true(brim_data_is_mixed(&data, BRIM_PART_TRAIN));
-  void *scratch = malloc(data.scratch_bytes); /* no more: AddressSanitizer sees what is beyond */
+  void *scratch = malloc(data.scratch_bytes); /* the exact size, so that AddressSanitizer detects writes beyond it */
   for (int64_t i = 0; i < COUNT; i++)
     if (brim_data_sample(&data, BRIM_PART_TRAIN, 1, i, BRIM_DTYPE_F32, scratch, values + i * ELEMENTS,
                          share + i * COUNT) != BRIM_OK)
@@ -126,7 +126,8 @@ static void read_all(const brim_settings *settings, float *values, float *share)
   free(scratch);
 }
 
-/* What is listed later does not change what the others draw, and labels get the shares of what is mixed. */
+/* A later entry in the list does not change the random numbers of the others, and labels get the shares of the mixed
+ * samples. */
 static void a_list_is_applied_in_its_order(void **state)
 {
   (void)state;
@@ -147,7 +148,7 @@ static void a_list_is_applied_in_its_order(void **state)
   }
 }
 
-static void what_does_not_go_with_the_samples_is_refused(void **state)
+static void settings_that_do_not_fit_the_samples_are_refused(void **state)
 {
   (void)state;
   const randaugment r = {2, 9, 31};
@@ -173,6 +174,6 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(the_same_bytes_as_of_pillow_and_numpy),
                                      cmocka_unit_test(a_list_is_applied_in_its_order),
-                                     cmocka_unit_test(what_does_not_go_with_the_samples_is_refused)};
+                                     cmocka_unit_test(settings_that_do_not_fit_the_samples_are_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

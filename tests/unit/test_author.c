@@ -1,5 +1,5 @@
-/* What a model's author reads about names, sizes, NULL, samples and an output that is not logits; the messages of each
- * family of operations are in that family's tests. */
+/* Errors for wrong names, sizes, NULL, samples, and an output that is not logits; the errors of each family of
+ * operations are in that family's tests. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@ static brim_tensor *input(brim_graph *g, int32_t rank)
   return brim_graph_tensor(g, BRIM_ROLE_DATA, g->real, &(brim_shape){rank, {g->batch, 6, 5, 4}}, "x");
 }
 
-/* Asserts that the graph has failed with this text, and names this file; frees it. */
+/* Asserts that the graph failed with this text and names this file; frees the graph. */
 static void assert_failed(brim_graph *g, const brim_tensor *result, const char *text)
 {
   assert_null(result);
@@ -64,7 +64,8 @@ static void test_whatever_has_parameters_needs_a_name(void **state)
   }
 }
 
-/* More than the table of names begins with, so that it grows; all are found by name, value and gradient. */
+/* More parameters than the table of names holds at first, so that it grows; all are found by name, value and
+ * gradient. */
 static void test_many_parameters_are_told_apart(void **state)
 {
   (void)state;
@@ -73,7 +74,7 @@ static void test_many_parameters_are_told_apart(void **state)
   for (int i = 0; i < 300; i++) {
     snprintf(name, sizeof name, "p%d", i);
     brim_parameter_new(g, name, 1, (int64_t[]){3}, (brim_init){BRIM_INIT_CONSTANT, i});
-    input(g, 2); /* ids are not all of parameters */
+    input(g, 2); /* not all ids belong to parameters */
   }
   assert_int_equal(g->status, BRIM_OK);
   for (int i = 0; i < 300; i++) {
@@ -136,7 +137,7 @@ static void test_names_that_files_cannot_hold_are_refused(void **state)
   brim_graph_free(g);
 }
 
-static void test_which_of_several_inputs_is_null_is_told(void **state)
+static void test_the_null_input_among_several_is_named(void **state)
 {
   (void)state;
   brim_graph *g = graph(2);
@@ -145,7 +146,7 @@ static void test_which_of_several_inputs_is_null_is_told(void **state)
   assert_failed(g, brim_concat(g, 2, (brim_tensor *[]){input(g, 2), NULL}, 1), "concat: input 2 of 2 is NULL");
 }
 
-/* Also where N is 1, which would broadcast: the model has to be the same for every N. */
+/* Also where N is 1, which would broadcast: the model must be the same for every N. */
 static void test_samples_are_never_repeated_over_a_parameter(void **state)
 {
   (void)state;
@@ -166,15 +167,15 @@ static void test_samples_are_never_repeated_over_a_parameter(void **state)
   }
 }
 
-/* It would fit where N is what the author wrote down, and be another tensor for every other N. */
-static void test_what_is_made_of_parameters_does_not_pass_for_samples(void **state)
+/* It would fit for the N that the author wrote, and be another tensor for every other N. */
+static void test_a_result_of_parameters_cannot_stand_for_samples(void **state)
 {
   (void)state;
   for (int which = 0; which < 8; which++) {
-    static const char *const told[] = {"concat: 'scale' [2, 6, 6]",          "matmul: 'scale' [2, 6, 6]",
-                                       "gather: 'scale' [2, 6, 6]",          "attention: 'scale' [2, 6, 6]",
-                                       "attention: 'scale' [2, 6, 6]",       "dropout: 'scale' [2, 6, 6]",
-                                       "batch_norm 'bn': 'scale' [2, 6, 6]", "output: 'scale' [2, 6, 6]"};
+    static const char *const texts[] = {"concat: 'scale' [2, 6, 6]",          "matmul: 'scale' [2, 6, 6]",
+                                        "gather: 'scale' [2, 6, 6]",          "attention: 'scale' [2, 6, 6]",
+                                        "attention: 'scale' [2, 6, 6]",       "dropout: 'scale' [2, 6, 6]",
+                                        "batch_norm 'bn': 'scale' [2, 6, 6]", "output: 'scale' [2, 6, 6]"};
     brim_graph *g = graph(2);
     const brim_shape shape = {3, {2, 6, 6}};
     brim_tensor *x = brim_graph_tensor(g, BRIM_ROLE_DATA, BRIM_DTYPE_F32, &shape, "x");
@@ -184,45 +185,45 @@ static void test_what_is_made_of_parameters_does_not_pass_for_samples(void **sta
     const brim_attention_options attention = {.heads = 1}, dropped = {.heads = 1, .dropout = 0.1};
     switch (which) {
     case 0:
-      assert_failed(g, brim_concat(g, 2, both, 1), told[which]);
+      assert_failed(g, brim_concat(g, 2, both, 1), texts[which]);
       break;
     case 1:
-      assert_failed(g, brim_matmul(g, x, made, 0, 0), told[which]);
+      assert_failed(g, brim_matmul(g, x, made, 0, 0), texts[which]);
       break;
     case 2:
-      assert_failed(g, brim_gather(g, made, 1, index), told[which]);
+      assert_failed(g, brim_gather(g, made, 1, index), texts[which]);
       break;
     case 3:
-      assert_failed(g, brim_attention(g, x, made, x, attention), told[which]);
+      assert_failed(g, brim_attention(g, x, made, x, attention), texts[which]);
       break;
     case 4:
-      assert_failed(g, brim_attention(g, made, made, made, dropped), told[which]);
+      assert_failed(g, brim_attention(g, made, made, made, dropped), texts[which]);
       break;
     case 5:
-      assert_failed(g, brim_dropout(g, made, 0.1), told[which]);
+      assert_failed(g, brim_dropout(g, made, 0.1), texts[which]);
       break;
     case 6:
-      assert_failed(g, brim_batch_norm(g, "bn", made, 1e-5, 0.1), told[which]);
+      assert_failed(g, brim_batch_norm(g, "bn", made, 1e-5, 0.1), texts[which]);
       break;
     default:
       brim_output(g, made);
-      assert_failed(g, NULL, told[which]);
+      assert_failed(g, NULL, texts[which]);
     }
   }
 }
 
-static void test_shapes_that_cannot_be_are_told_as_they_were_given(void **state)
+static void test_impossible_shapes_are_reported_as_given(void **state)
 {
   (void)state;
   brim_graph *g = graph(2);
   assert_failed(g, brim_reshape(g, input(g, 2), 3, (int64_t[]){2, -1, -1}),
-                "reshape: [2, 6] cannot become [2, -1, -1]: 'x' keeps its number of elements and its first dimension "
-                "(N); dimensions are at least 1, and one may be -1");
+                "reshape: [2, 6] cannot become [2, -1, -1]: 'x' must keep its number of elements and its first "
+                "dimension (N); dimensions are at least 1, and one may be -1");
   g = graph(2);
   assert_failed(g, brim_reshape(g, input(g, 2), 2, (int64_t[]){-1, 3}), "cannot become [-1, 3]");
   g = graph(2);
   assert_failed(g, brim_reshape(g, input(g, 2), 7, (int64_t[]){2, 1, 1, 1, 1, 1, 6}),
-                "reshape: 'x' [2, 6] cannot have 7 dimensions: 1 to 6 are possible");
+                "reshape: 'x' [2, 6] cannot have 7 dimensions: 1 to 6 are allowed");
   g = graph(2);
   assert_failed(
       g, brim_linear(g, "fc", input(g, 2), (int64_t)1 << 40),
@@ -238,7 +239,7 @@ static brim_status build_fails_without_a_word(const void *self, brim_graph *g)
   return *(const bool *)self ? brim_fail(BRIM_EINVAL, "images must be square") : BRIM_EINVAL;
 }
 
-static void test_a_build_that_fails_without_a_reason_is_told_so(void **state)
+static void test_a_build_that_fails_without_a_reason_is_reported(void **state)
 {
   (void)state;
   const brim_model_ops model = {.size = sizeof model, .build = build_fails_without_a_word};
@@ -266,11 +267,11 @@ int main(void)
       cmocka_unit_test(test_many_parameters_are_told_apart),
       cmocka_unit_test(test_a_layers_parameter_can_start_otherwise),
       cmocka_unit_test(test_names_that_files_cannot_hold_are_refused),
-      cmocka_unit_test(test_which_of_several_inputs_is_null_is_told),
+      cmocka_unit_test(test_the_null_input_among_several_is_named),
       cmocka_unit_test(test_samples_are_never_repeated_over_a_parameter),
-      cmocka_unit_test(test_what_is_made_of_parameters_does_not_pass_for_samples),
-      cmocka_unit_test(test_shapes_that_cannot_be_are_told_as_they_were_given),
-      cmocka_unit_test(test_a_build_that_fails_without_a_reason_is_told_so),
+      cmocka_unit_test(test_a_result_of_parameters_cannot_stand_for_samples),
+      cmocka_unit_test(test_impossible_shapes_are_reported_as_given),
+      cmocka_unit_test(test_a_build_that_fails_without_a_reason_is_reported),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

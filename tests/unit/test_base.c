@@ -24,7 +24,7 @@ static void errors_keep_text_origin_and_added_lines(void **unused)
   assert_true(brim_starts_with(brim_error_origin(), "test_base.c:"));
 }
 
-/* A text may be made from the error that it replaces. */
+/* An error text may be built from the error that it replaces. */
 static void an_error_can_quote_the_one_before(void **unused)
 {
   (void)unused;
@@ -94,7 +94,7 @@ static void check_shown(const char *text, const char *kept, const char *want)
   brim_text_release(&out);
 }
 
-/* Escape sequences begin with ESC, or with one of C1; both must come out as text, whatever surrounds them. */
+/* Escape sequences begin with ESC or with a C1 control; both must be printed as text in every context. */
 static void control_characters_are_shown_and_not_obeyed(void **unused)
 {
   (void)unused;
@@ -109,7 +109,7 @@ static void control_characters_are_shown_and_not_obeyed(void **unused)
               "2J",
               "",
               "\xef\xbf\xbd"
-              "2J"); /* a byte that is C1 to a terminal of 8 bits */
+              "2J"); /* a byte that is C1 to an 8-bit terminal */
   check_shown("\xe3\x81", "", "\xef\xbf\xbd\xef\xbf\xbd");
   for (int c = 1; c < 0xa0; c++) {
     const char one[3] = {(char)(c < 0x80 ? c : 0xc2), (char)(c < 0x80 ? 0 : c), '\0'};
@@ -206,7 +206,7 @@ static void numbers_are_printed_as_printf_does(void **unused)
     brim_text_printf(&expected, "%lld", (long long)some[i]);
   }
   assert_string_equal(brim_text_str(&text), brim_text_str(&expected));
-  for (int width = 1; width < 300; width++) { /* whether or not they fit at once */
+  for (int width = 1; width < 300; width++) { /* whether or not they fit into the first buffer */
     char padded[300];
     brim_text_clear(&text);
     brim_text_printf(&text, "%*d", width, 7);
@@ -218,7 +218,7 @@ static void numbers_are_printed_as_printf_does(void **unused)
   brim_text_release(&expected);
 }
 
-/* Gini by all pairs. */
+/* The Gini coefficient over all pairs. */
 static void a_tally_has_the_spread_of_its_values(void **unused)
 {
   (void)unused;

@@ -1,11 +1,11 @@
-/* Checkpoints: what is written reads back, every damaged byte is noticed, and what does not fit a model is told. */
+/* Checkpoints: the data reads back, every damaged byte is detected, and mismatches with a model are reported. */
 #include "base/log.h"
 #include "checkpoint_runs.h"
 #include "store/checkpoint_choose.h"
 
 #include <sys/wait.h>
 
-/* ---- what is written ---- */
+/* ---- writing ---- */
 
 static void a_state_reads_back_to_the_same_bits(void **unused)
 {
@@ -69,7 +69,7 @@ static void the_last_ones_and_the_best_are_kept(void **unused)
   for (size_t i = 0; i < LEN(gone); i++) assert_false(scratch_exists(scratch("keep/checkpoints/%s", gone[i])));
   assert_string_equal(target_of(run, "last"), "step-00000060");
   assert_string_equal(target_of(run, "best"), "step-00000020");
-  assert_int_equal(save(run, 70, 0, true), BRIM_OK); /* the one just written always stays */
+  assert_int_equal(save(run, 70, 0, true), BRIM_OK); /* the newest one always stays */
   assert_int_equal(found_step(run), 70);
   assert_false(scratch_exists(scratch("keep/checkpoints/step-00000020")));
 }
@@ -87,7 +87,7 @@ static void a_folder_in_the_place_of_a_link_stops_nothing_else(void **unused)
   assert_false(scratch_exists(scratch("blocked/checkpoints/.last.tmp")));
 }
 
-/* By another process, as `brim eval` of a run that trains. */
+/* Read by another process, as `brim eval` does while a run trains. */
 static void a_checkpoint_that_is_read_stays_until_then(void **unused)
 {
   (void)unused;
@@ -105,8 +105,8 @@ static void a_checkpoint_that_is_read_stays_until_then(void **unused)
   assert_false(scratch_exists(scratch("read/checkpoints/step-00000020")));
 }
 
-/* Whatever the run is doing: links, checkpoints and what is deleted change all the time. */
-static void the_last_one_is_there_while_a_run_goes_on(void **unused)
+/* Links, checkpoints and deletions change all the time. */
+static void the_last_one_exists_throughout_a_run(void **unused)
 {
   (void)unused;
   const char *run = new_run("going");
@@ -197,7 +197,7 @@ static void any_changed_byte_is_noticed_and_an_older_checkpoint_taken(void **unu
       const bool old = strstr(path, "step-00000050") != NULL;
       const char *damaged = scratch("damage/checkpoints/step-00000100");
       if (brim_checkpoint_read(damaged, &tensors) == BRIM_OK) {
-        /* only where the change means nothing: a space of state.json that became another */
+        /* only where the change has no effect: white space of state.json that was replaced by other white space */
         assert_int_equal(p, 2);
         assert_int_equal(brim_checkpoint_read_state(damaged, &s), BRIM_OK);
         s.best_loss = intact.best_loss = 0;
@@ -273,11 +273,11 @@ static void a_state_of_another_version_is_refused(void **unused)
   version[strlen("\"version\": ")] = '1';
   scratch_write(name, text, strlen(text));
   assert_int_equal(brim_checkpoint_read_state(scratch("version/checkpoints/step-00000050"), &s), BRIM_ELOAD);
-  assert_non_null(strstr(brim_error_text(), "has version 1; this brim reads version 2"));
+  assert_non_null(strstr(brim_error_text(), "has version 1, but this brim reads version 2"));
   free(text);
 }
 
-/* Written by a brim that had no loss scaling: the same file without those keys, and the checksum of that. */
+/* Older versions had no loss scaling: the same file without those keys, and its checksum. */
 static void a_state_without_a_loss_scale_reads_as_none(void **unused)
 {
   (void)unused;
@@ -380,7 +380,7 @@ static void only_the_model_is_read_without_an_optimizer(void **unused)
 
 int main(void)
 {
-  brim_log_set_level(BRIM_LOG_ERROR); /* warnings are expected, by the hundred */
+  brim_log_set_level(BRIM_LOG_ERROR); /* hundreds of warnings are expected */
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_state_reads_back_to_the_same_bits),
       cmocka_unit_test(tensors_read_back_and_the_folder_holds_nothing_else),
@@ -388,7 +388,7 @@ int main(void)
       cmocka_unit_test(the_last_ones_and_the_best_are_kept),
       cmocka_unit_test(a_folder_in_the_place_of_a_link_stops_nothing_else),
       cmocka_unit_test(a_checkpoint_that_is_read_stays_until_then),
-      cmocka_unit_test(the_last_one_is_there_while_a_run_goes_on),
+      cmocka_unit_test(the_last_one_exists_throughout_a_run),
       cmocka_unit_test(a_run_without_checkpoints_has_none),
       cmocka_unit_test(left_overs_of_dead_attempts_are_removed),
       cmocka_unit_test(left_overs_do_not_stop_the_next_checkpoint),

@@ -1,8 +1,7 @@
-/* Checkpoints on a disk that fails: every failing system call, every full disk and every kill leaves a run that goes
- * on.
+/* Checkpoints on a failing disk: after every failing system call, full disk or kill, the run can be resumed.
  *
- * The calls that change the disk are defined here, so that they take the place of the C library's: each counts, and can
- * be made to fail, to run out of space, or to end the process. */
+ * The calls that change the disk are defined here, in place of the C library's: each is counted, and can be made to
+ * fail, to run out of space, or to end the process. */
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -11,18 +10,18 @@
 #include "base/log.h"
 #include "checkpoint_runs.h"
 
-#define KILLED 77 /* exit status of a process that was made to die */
+#define KILLED 77 /* exit status of a process that ended itself */
 
-/* ---- the disk's calls ---- */
+/* ---- system calls ---- */
 
 enum mode { PASS, FAIL, KILL, FULL, SHORT };
 static struct {
   enum mode mode;
-  int calls, at; /* FAIL, KILL: which call */
+  int calls, at; /* FAIL, KILL: the number of the call */
   int64_t room;  /* FULL: bytes that still fit */
   bool hit;
-  char failed[256]; /* FAIL: the call, as in the trace */
-  char trace[4096]; /* "mkdir x; write x; ..." by last part of the path */
+  char failed[256]; /* FAIL: the failed call, as in the trace */
+  char trace[4096]; /* "mkdir x; write x; ..." with the last part of each path */
 } disk;
 
 static void disk_set(enum mode mode, int at, int64_t room)
@@ -42,7 +41,7 @@ static void trace(const char *call, const char *path)
   snprintf(disk.trace + length, sizeof disk.trace - length, "%s %s; ", call, slash ? slash + 1 : path);
 }
 
-/* True if this call is to fail, with errno set. */
+/* True if this call must fail; sets errno. */
 static bool faulty(const char *call, const char *path)
 {
   trace(call, path);
@@ -84,7 +83,7 @@ ssize_t write(int fd, const void *bytes, size_t count)
   return n;
 }
 
-/* The disk itself is not under test; leaving it out makes thousands of checkpoints fast. */
+/* The disk itself is not under test; skipping fsync makes thousands of checkpoints fast. */
 int fsync(int fd)
 {
   return faulty("fsync", fd_name(fd)) ? -1 : 0;
@@ -173,8 +172,8 @@ static void everything_is_on_the_disk_before_it_is_renamed(void **unused)
 
 /* ---- failures and kills ---- */
 
-/* The situations in which step 100 is written: first ever, after step 50, over an earlier step 100 (a run that went
- * back to step 50), and after ones of which some are to be deleted. */
+/* The situations in which step 100 is written: the first checkpoint, after step 50, over an older step 100 (a run that
+ * went back to step 50), and with older ones that must be deleted. */
 static const char *prepare(int situation)
 {
   disk_set(PASS, 0, 0);
@@ -191,7 +190,7 @@ static const char *prepare(int situation)
 static const int64_t newest_before[] = {-1, 50, 100, 60};
 #define SITUATIONS 4
 
-/* Calls whose failure means that the checkpoint is not safe; others may end in a warning. */
+/* Calls whose failure means that the checkpoint is not safe; others may only cause a warning. */
 static bool must_refuse(const char *call)
 {
   static const char *const vital[] = {"write ",
@@ -202,7 +201,7 @@ static bool must_refuse(const char *call)
                                       "close optimizer.safetensors",
                                       "close state.json",
                                       "rename step-00000100"};
-  if (strstr(call, " (deleted)")) return false; /* the lock on a checkpoint that was removed */
+  if (strstr(call, " (deleted)")) return false; /* the lock of a deleted checkpoint */
   for (size_t i = 0; i < LEN(vital); i++)
     if (strncmp(call, vital[i], strlen(vital[i])) == 0) return true;
   return false;
@@ -285,7 +284,7 @@ static void writes_that_take_a_few_bytes_at_a_time_add_up(void **unused)
   free(whole);
 }
 
-/* A process that dies at its `at`-th call; false if it had fewer. */
+/* A process that dies at its `at`-th call; false if it made fewer. */
 static bool save_and_die(const char *run, int at)
 {
   const pid_t child = fork();
@@ -299,7 +298,7 @@ static bool save_and_die(const char *run, int at)
   return WEXITSTATUS(how) == KILLED;
 }
 
-static void a_kill_at_any_call_leaves_a_run_that_goes_on_to_the_same_end(void **unused)
+static void a_run_killed_at_any_call_resumes_to_the_same_end(void **unused)
 {
   (void)unused;
   for (int situation = 0; situation < SITUATIONS; situation++) {
@@ -349,7 +348,7 @@ static void a_kill_while_cleaning_up_is_harmless_too(void **unused)
   }
 }
 
-static void a_real_limit_of_the_system_is_told_and_undone(void **unused)
+static void a_real_limit_of_the_system_is_reported_and_undone(void **unused)
 {
   (void)unused;
   static float large[4096];
@@ -376,15 +375,15 @@ static void a_real_limit_of_the_system_is_told_and_undone(void **unused)
 
 int main(void)
 {
-  brim_log_set_level(BRIM_LOG_ERROR); /* warnings are expected, by the hundred */
+  brim_log_set_level(BRIM_LOG_ERROR); /* hundreds of warnings are expected */
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(everything_is_on_the_disk_before_it_is_renamed),
       cmocka_unit_test(every_call_that_fails_leaves_all_or_nothing),
       cmocka_unit_test(a_disk_that_fills_at_any_byte_leaves_the_older_checkpoints),
       cmocka_unit_test(writes_that_take_a_few_bytes_at_a_time_add_up),
-      cmocka_unit_test(a_kill_at_any_call_leaves_a_run_that_goes_on_to_the_same_end),
+      cmocka_unit_test(a_run_killed_at_any_call_resumes_to_the_same_end),
       cmocka_unit_test(a_kill_while_cleaning_up_is_harmless_too),
-      cmocka_unit_test(a_real_limit_of_the_system_is_told_and_undone),
+      cmocka_unit_test(a_real_limit_of_the_system_is_reported_and_undone),
   };
   return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

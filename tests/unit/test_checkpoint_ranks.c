@@ -1,5 +1,5 @@
-/* Checkpoints that several ranks write together: here each is a thread, and a barrier is where they meet. The calls
- * that write are defined here, so that they take the place of the C library's and can be made to fail on one rank. */
+/* Checkpoints that several ranks write together: each rank is a thread, and they meet at a barrier. The writing calls
+ * are defined here, in place of the C library's, so that they can fail on one rank. */
 #include <pthread.h>
 #include <sys/syscall.h>
 
@@ -7,12 +7,12 @@
 
 #define RANKS_MAX 4
 
-/* ---- the disk's calls ---- */
+/* ---- system calls ---- */
 
 static _Thread_local int this_rank = -1;
 static struct {
-  int rank, at; /* which rank's call fails; -1: none's */
-  int calls;    /* of that rank */
+  int rank, at; /* the rank whose call fails, or -1 */
+  int calls;    /* calls of that rank */
 } disk = {-1, 0, 0};
 
 static bool is_to_fail(void)
@@ -25,7 +25,7 @@ static bool is_to_fail(void)
 ssize_t pwrite(int fd, const void *bytes, size_t count, off_t offset)
 {
   if (is_to_fail()) return -1;
-  return syscall(SYS_pwrite64, fd, bytes, count > 5 ? 5 : count, offset); /* a few bytes at a time add up */
+  return syscall(SYS_pwrite64, fd, bytes, count > 5 ? 5 : count, offset); /* partial writes must add up */
 }
 
 ssize_t write(int fd, const void *bytes, size_t count)
@@ -59,7 +59,7 @@ static struct {
   brim_status status[RANKS_MAX];
 } world;
 
-/* What brim_dist_vote would say. */
+/* The same result as brim_dist_vote. */
 static brim_status meet(void *context, brim_status own)
 {
   const int rank = *(const int *)context;
@@ -83,7 +83,7 @@ typedef struct writer {
   char error[1024];
 } writer;
 
-/* Of six elements of the moment: unequal slices, and with four ranks one has nothing. */
+/* Slices of the state's six elements: unequal, and with four ranks one is empty. */
 static const uint64_t bounds[RANKS_MAX + 1][RANKS_MAX + 1] = {{0}, {0, 6}, {0, 2, 6}, {0, 1, 5, 6}, {0, 3, 3, 4, 6}};
 
 static void *write_as_rank(void *arg)
@@ -179,7 +179,7 @@ static void a_call_that_fails_on_any_rank_leaves_nothing_of_the_attempt(void **u
   assert_true(refused[0] > 10 && refused[1] > 4 && refused[2] > 4);
 }
 
-/* A rank that does not see the folder of the first one is told so. */
+/* A rank that does not see the first rank's folder gets an error that says so. */
 static void a_rank_without_the_folder_fails_all(void **unused)
 {
   (void)unused;

@@ -1,5 +1,5 @@
-/* Composition, overrides, the schema's check and its messages: the cases of config_cases.h, one test each, and what
- * does not fit a table. Works in a folder of its own, so that messages name short paths. */
+/* Composition, overrides, the schema's check and its messages: one test for each case of config_cases.h, and tables
+ * that do not fit. Runs in its own folder, so that paths in messages are short. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -68,7 +68,7 @@ static brim_status load(const char *root, const char *file, const char *const *o
   return brim_config_load(&request, registry, out);
 }
 
-/* The value at a path as it is printed; NULL if there is none. To be released by the caller. */
+/* The printed value at a path, or NULL. The caller releases it. */
 static bool value_at(const brim_config *config, const char *path, brim_text *out)
 {
   const brim_yaml *node = brim_yaml_get_path(config->root, path);
@@ -113,19 +113,19 @@ static void check_case(void **state)
   brim_config_free(config);
 }
 
-/* What is printed, loaded as a file, is printed the same, to the byte. */
+/* Asserts that the printed configuration, loaded as a file, prints the same bytes. */
 static void check_feeding_back(const char *root, const char *const *override)
 {
   brim_config *config = NULL, *again = NULL;
   brim_text first = {0}, second = {0};
-  if (load(root, NULL, override, &config) != BRIM_OK) return; /* a case that is an error */
+  if (load(root, NULL, override, &config) != BRIM_OK) return; /* this case is an error */
   brim_config_print(config, &first, false);
   write_text("resolved.yaml", first.s);
   if (load(NULL, "resolved.yaml", NULL, &again) != BRIM_OK) fail_msg("%s\n%s", brim_error_text(), first.s);
   brim_config_print(again, &second, false);
   assert_string_equal(first.s, second.s);
   brim_config_free(again);
-  brim_text_clear(&first); /* and with origins it is still the same configuration */
+  brim_text_clear(&first); /* with origins it is still the same configuration */
   brim_config_print(config, &first, true);
   write_text("resolved.yaml", first.s);
   assert_int_equal(load(NULL, "resolved.yaml", NULL, &again), BRIM_OK);
@@ -254,14 +254,14 @@ static void missing_values_can_be_shown(void **state)
   for (size_t i = 0; i < sizeof want / sizeof want[0]; i++)
     if (!strstr(text.s, want[i])) fail_msg("no line %s in\n%s", want[i], text.s);
   brim_config_free(config);
-  write_text("resolved.yaml", text.s); /* and what is shown cannot be run */
+  write_text("resolved.yaml", text.s); /* the printed form with unset values cannot be run */
   assert_int_equal(load(NULL, "resolved.yaml", NULL, &config), BRIM_ECONFIG);
   if (!strstr(brim_error_text(), "'dataset.path' is mandatory and has no value: write dataset.path=VALUE\n  resolved"))
     fail_msg("%s", brim_error_text());
   brim_text_release(&text);
 }
 
-/* Each value twice the one before: a bomb of 2^60 characters in a page of text. */
+/* Each value is twice the previous one: 2^60 characters from a page of text. */
 static void interpolation_cannot_grow_without_bound(void **state)
 {
   (void)state;
@@ -340,7 +340,7 @@ static void auto_is_reference_where_there_is_no_cpu(void **state)
   brim_registry_free(core_only);
 }
 
-static void a_file_that_is_not_there_cannot_be_loaded(void **state)
+static void a_missing_file_cannot_be_loaded(void **state)
 {
   (void)state;
   brim_config *config = NULL;
@@ -348,7 +348,7 @@ static void a_file_that_is_not_there_cannot_be_loaded(void **state)
   assert_string_equal(brim_error_text(), "cannot open gone.yaml: No such file or directory");
 }
 
-/* More errors than the text of an error holds: the first ones, and how many are left. */
+/* More errors than the error text can hold: it has the first ones and the number of the others. */
 static void very_many_errors_are_counted(void **state)
 {
   (void)state;
@@ -432,7 +432,7 @@ int main(void)
       cmocka_unit_test(words_have_the_numbers_given),
       cmocka_unit_test(a_plugin_that_cannot_be_loaded_says_why),
       cmocka_unit_test(auto_is_reference_where_there_is_no_cpu),
-      cmocka_unit_test(a_file_that_is_not_there_cannot_be_loaded),
+      cmocka_unit_test(a_missing_file_cannot_be_loaded),
       cmocka_unit_test(very_many_errors_are_counted),
       cmocka_unit_test(groups_list_files_and_plugins),
       cmocka_unit_test(the_schema_lists_every_key),

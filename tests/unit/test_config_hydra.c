@@ -1,5 +1,5 @@
-/* Composition and interpolation compared with Hydra and OmegaConf, by files that they made (tests/config_hydra): where
- * both are meant to agree they do, and where differs.txt says that brim answers otherwise, it does. */
+/* Composition and interpolation compared with the output of Hydra and OmegaConf (tests/config_hydra): they agree where
+ * they should, and differ exactly as differs.txt says. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,7 +36,7 @@ static int teardown(void **state)
   return 0;
 }
 
-/* The lines of a file, without its comments. */
+/* The lines of a file, without comments. */
 static char **read_lines(brim_arena *arena, const char *path, size_t *count)
 {
   enum { LINES_MAX = 8192 };
@@ -53,7 +53,7 @@ static char **read_lines(brim_arena *arena, const char *path, size_t *count)
   return out;
 }
 
-/* The node at a path, where a key may be one that the user added. *added: one of them was. */
+/* The node at a path. *added is set if one of the keys was added by the user. */
 static const brim_yaml *find(brim_arena *arena, const brim_yaml *node, const char *path, bool *added)
 {
   while (node && *path) {
@@ -77,7 +77,8 @@ static bool is_number(const char *s, double *out)
   return end != s && *end == '\0' && !strpbrk(s, "nNxX");
 }
 
-/* Is the node what "int 3" says? `is_free`: no declared type makes it one, so it must look like one. */
+/* True if the node has the type and value of text such as "int 3". `is_free`: it has no declared type, so its text must
+ * look like that type. */
 static bool is_value(const brim_yaml *node, const char *type, const char *text, bool is_free)
 {
   double a, b;
@@ -95,7 +96,7 @@ static bool is_value(const brim_yaml *node, const char *type, const char *text, 
   return is_number(node->scalar, &a) && is_number(text, &b) && a == b;
 }
 
-/* Compares a tree with lines "PATH TYPE VALUE"; the first that it does not agree with, or NULL. */
+/* Compares a tree with lines "PATH TYPE VALUE"; returns the first line that differs, or NULL. */
 static const char *disagreement(brim_arena *arena, const brim_yaml *root, char *const *line, size_t count, bool is_free)
 {
   for (size_t i = 0; i < count; i++) {
@@ -109,7 +110,7 @@ static const char *disagreement(brim_arena *arena, const brim_yaml *root, char *
   return NULL;
 }
 
-/* What brim makes of "config | seed=1": what it disagrees about with the lines, or NULL. */
+/* Composes "config | seed=1" and compares it with the lines; returns the first difference, or NULL. */
 static const char *compose(brim_arena *arena, const char *text, char *const *line, size_t count)
 {
   const char *word[WORDS_MAX] = {0};

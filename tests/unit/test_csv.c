@@ -1,5 +1,5 @@
-/* Pins how CSV files become samples, and what is said about files that cannot. Each test writes its files into a folder
- * of its own; the plugin is the one that users run. */
+/* CSV files: how they become samples, and the errors for those that cannot. Each test writes its files into its own
+ * folder and loads the real plugin. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,10 +28,10 @@ static void put(const char *name, const char *text)
   put_bytes(name, text, strlen(text));
 }
 
-/* ---- What is checked ---- */
+/* ---- checks ---- */
 
-/* A dataset over the test's folder, from "key=value" words; a list's names are between blanks. No test split and no
- * standardisation unless somebody asks. */
+/* Opens the test's folder as a dataset, from "key=value" words; the names in a list are separated by blanks. By default
+ * there is no test split and no standardisation. */
 static dataset create(const char *const *words)
 {
   static char text[GIVEN_MAX][256];
@@ -66,7 +66,7 @@ static void open_split(dataset *d, const char *split, brim_dataset_info *info)
   assert_int_equal(d->ops->describe(d->self, split, info), BRIM_OK);
 }
 
-/* A sample has these values, and this class or first target. */
+/* Asserts a sample's values, and its class or first target. */
 static void expect_sample(const dataset *d, const char *split, int64_t index, const float *values, size_t count,
                           double answer)
 {
@@ -87,7 +87,7 @@ static void expect_sample(const dataset *d, const char *split, int64_t index, co
   expect_sample(d, split, index, (const float[]){__VA_ARGS__}, sizeof((const float[]){__VA_ARGS__}) / sizeof(float),   \
                 answer)
 
-/* Opening the training split fails with just this text, where DIR stands for the test's folder. */
+/* Asserts that opening the training split fails with exactly this text, where DIR stands for the test's folder. */
 static void expect_error(dataset d, brim_status expected, const char *text)
 {
   assert_int_equal(d.ops->open(d.self, "train"), expected);
@@ -188,7 +188,7 @@ static void features_are_named_one_by_one_or_from_to(void **state)
   dataset_destroy(&d);
 }
 
-/* What pandas writes: an index without a name, and text that is no feature. */
+/* As pandas writes files: an index without a name, and text columns that are not features. */
 static void text_and_an_index_without_a_name_are_no_features(void **state)
 {
   (void)state;
@@ -246,7 +246,7 @@ static void windows_are_answered_by_a_row_behind_them(void **state)
   open_split(&d, "train", &info);
   assert_int_equal(info.sample.rank, 2);
   assert_int_equal(info.sample.dim[0], 3);
-  assert_int_equal(info.sample.dim[1], 2); /* the target's past too */
+  assert_int_equal(info.sample.dim[1], 2); /* the target's past is a feature too */
   assert_int_equal(info.count, 4);
   EXPECT_SAMPLE(&d, "train", 3, 7, 4, 40, 5, 50, 6, 60);
   dataset_destroy(&d);
@@ -255,7 +255,7 @@ static void windows_are_answered_by_a_row_behind_them(void **state)
   assert_int_equal(info.count, 2);
   EXPECT_SAMPLE(&d, "train", 1, 6, 30, 40);
   dataset_destroy(&d);
-  d = CREATE("targets=t", "sequence=2", "horizon=0"); /* then it is not told */
+  d = CREATE("targets=t", "sequence=2", "horizon=0"); /* with horizon 0 it is not */
   open_split(&d, "train", &info);
   assert_int_equal(info.count, 6);
   EXPECT_SAMPLE(&d, "train", 5, 7, 60, 70);
@@ -306,7 +306,7 @@ static void groups_are_padded_to_the_longest(void **state)
   open_split(&d, "train", &info);
   EXPECT_SAMPLE(&d, "train", 1, 1, 10, 20, 0);
   dataset_destroy(&d);
-  put("test.csv", "id,a,k\ns,1,x\ns,2,x\ns,3,x\ns,4,x\n"); /* the longest of both files */
+  put("test.csv", "id,a,k\ns,1,x\ns,2,x\ns,3,x\ns,4,x\n"); /* the longest sequence of both files */
   d = CREATE("label=k", "group=id", "test=test.csv");
   open_split(&d, "train", &info);
   EXPECT_SAMPLE(&d, "train", 0, 1, 0, 1, 2, 3);
@@ -340,11 +340,12 @@ static void features_are_standardised_by_the_training_rows(void **state)
   dataset d = CREATE("targets=y", "standardise=true", "test_fraction=0.34");
   open_split(&d, "train", &info);
   EXPECT_SAMPLE(&d, "train", 0, 1, -1, 0);
-  EXPECT_SAMPLE(&d, "test", 0, 3, 3, 2); /* (5 - 2) / 1; a constant is not divided */
+  EXPECT_SAMPLE(&d, "test", 0, 3, 3, 2); /* (5 - 2) / 1; a constant column is not divided */
   dataset_destroy(&d);
 }
 
-/* A float has 24 bits: of the seconds since 1970 it keeps every 128th, of such a date every second. */
+/* A float has 24 bits: it represents only every 128th of the current seconds since 1970, and every second date written
+ * as a number. */
 static void times_and_dates_are_standardised_in_double(void **state)
 {
   (void)state;
@@ -392,7 +393,7 @@ static void what_is_missing_can_be_filled(void **state)
                "'DIR/train.csv', line 3, column 1 'a': a value is missing");
 }
 
-/* ---- Files as RFC 4180 and others have them ---- */
+/* ---- Syntax of RFC 4180 and variants ---- */
 
 static void quotes_line_ends_and_marks(void **state)
 {
@@ -504,7 +505,7 @@ static void settings_that_do_not_go_with_the_file_are_refused(void **state)
                "dataset.path names a CSV file, or a folder that has 'train.csv'");
 }
 
-/* ---- Files by themselves ---- */
+/* ---- Single files ---- */
 
 static void a_file_to_be_predicted_needs_no_answers(void **state)
 {
@@ -517,7 +518,7 @@ static void a_file_to_be_predicted_needs_no_answers(void **state)
   dataset d = CREATE("targets=t", "sequence=2");
   assert_int_equal(d.ops->open_file(d.self, path, "file0"), BRIM_OK);
   open_split(&d, "file0", &info);
-  assert_int_equal(info.count, 2); /* what comes behind the last row is asked for too */
+  assert_int_equal(info.count, 2); /* also predicts the value after the last row */
   EXPECT_SAMPLE(&d, "file0", 1, 0, 6, 20, 7, 30);
   assert_int_equal(d.ops->open_file(d.self, path, "file0"), BRIM_EINVAL);
   dataset_destroy(&d);
@@ -531,7 +532,7 @@ static void a_file_to_be_predicted_needs_no_answers(void **state)
   dataset_destroy(&d);
 }
 
-/* ---- What a run keeps ---- */
+/* ---- The record in a run's folder ---- */
 
 static void new_files_are_read_by_what_was_kept(void **state)
 {
@@ -622,7 +623,7 @@ static void what_was_taken_is_told(void **state)
   dataset_destroy(&d);
 }
 
-/* Of thousands of columns the line names some. */
+/* With thousands of columns the line names only some. */
 static void a_line_has_room_for_some_columns(void **state)
 {
   (void)state;

@@ -1,5 +1,5 @@
-/* Pins what the parts of a dataset are, what is done to a sample on its way to the network, and what settings and
- * datasets are refused. */
+/* The parts of a dataset, the processing of a sample on its way to the network, and the errors for settings and
+ * datasets. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -40,7 +40,7 @@ static int32_t label_at(const brim_data *data, enum brim_part part, int64_t epoc
 
 /* ---- Parts and order ---- */
 
-/* The same with validation data of its own: the samples of the test split, but twice as many. */
+/* The same dataset with its own validation data: the test split's samples, twice as many. */
 static brim_status own_describe(const void *self, const char *split, brim_dataset_info *out)
 {
   const bool validation = strcmp(split, "validation") == 0;
@@ -85,7 +85,7 @@ static void a_validation_split_takes_nothing_from_training(void **state)
                                   .open = made_open,
                                   .describe = own_describe,
                                   .read = own_read};
-  plugin.ops = &older; /* never asked for it, whatever it would answer */
+  plugin.ops = &older; /* an older table must not be asked */
   assert_int_equal(brim_data_open(&data, &plugin, &m, &settings), BRIM_OK);
   assert_int_equal(data.count[BRIM_PART_VALIDATION], COUNT / 10);
 }
@@ -127,9 +127,9 @@ static void validation_is_kept_out_of_training_in_every_epoch(void **state)
     for (int64_t i = 0; i < 20; i++) seen[label_at(&data, BRIM_PART_VALIDATION, epoch, i)]++;
     for (int i = 0; i < COUNT; i++) assert_int_equal(seen[i], 1);
   }
-  for (int64_t i = 0; i < 20; i++) /* in one order always */
+  for (int64_t i = 0; i < 20; i++) /* always in one order */
     assert_int_equal(label_at(&data, BRIM_PART_VALIDATION, 0, i), label_at(&data, BRIM_PART_VALIDATION, 1, i));
-  for (int64_t i = 0; i < 20; i++) { /* as data.h says where they are */
+  for (int64_t i = 0; i < 20; i++) { /* where data.h says they are */
     brim_permutation split;
     brim_permutation_init(&split, 5, BRIM_STREAM_SPLIT, 0, COUNT);
     assert_int_equal(label_at(&data, BRIM_PART_VALIDATION, 0, i), brim_permutation_at(&split, (uint64_t)(180 + i)));
@@ -228,7 +228,7 @@ static void floats_are_normalised_but_not_scaled(void **state)
 
 /* ---- Augmentation ---- */
 
-/* The slow way: raw pixel (y + dy, x + dx) or 0, mirrored, then normalised as data.c does. */
+/* The reference: raw pixel (y + dy, x + dx) or 0, mirrored, then normalised as data.c does. */
 static bool matches(const brim_data *data, int64_t index, const float *values, int64_t dy, int64_t dx, bool mirror)
 {
   for (int64_t k = 0; k < data->elements; k++) {
@@ -243,7 +243,7 @@ static bool matches(const brim_data *data, int64_t index, const float *values, i
   return true;
 }
 
-/* Finds which view of the raw sample was made: (dy, dx, mirror) as one number; fails if there is none. */
+/* Finds the view of the raw sample, (dy, dx, mirror) as one number; fails if none matches. */
 static int find_view(const brim_data *data, int64_t epoch, int64_t i, int64_t *index)
 {
   const int64_t p = data->settings->augment.crop_padding;
@@ -275,7 +275,7 @@ static void check_views(uint32_t dtype, bool flip, int64_t padding, int64_t chan
   int64_t index;
   for (int64_t epoch = 0; epoch < 2; epoch++)
     for (int64_t i = 0; i < 1000; i++) hits[find_view(&data, epoch, i, &index)]++;
-  for (int v = 0; v < views; v++) { /* each about equally often, none that was not asked for */
+  for (int v = 0; v < views; v++) { /* each about equally often, and no others */
     const double expected = v % 2 == 1 && !flip ? 0 : 2000.0 / wanted;
     assert_true(fabs(hits[v] - expected) <= 6 * sqrt(expected));
   }
@@ -290,7 +290,7 @@ static void views_are_crops_and_mirror_images_equally_often(void **state)
   check_views(BRIM_DTYPE_F32, true, 2, 2, 6, 5);
 }
 
-/* With padding beyond the picture some crops show nothing of it. */
+/* With padding, some crops lie entirely outside the picture. */
 static void crops_beyond_the_picture_are_padding(void **state)
 {
   (void)state;
@@ -302,7 +302,7 @@ static void crops_beyond_the_picture_are_padding(void **state)
   for (int64_t i = 0; i < COUNT; i++) find_view(&data, 0, i, &index);
 }
 
-/* A sample's view in an epoch does not depend on where in the order it comes, nor on which others are used. */
+/* A sample's view in an epoch depends neither on its position nor on the other samples in use. */
 static void views_depend_on_seed_epoch_and_sample_only(void **state)
 {
   (void)state;
@@ -347,7 +347,7 @@ static void validation_and_test_are_never_augmented(void **state)
     }
 }
 
-/* ---- What is refused ---- */
+/* ---- Errors ---- */
 
 static void expect_refusal(made *m, const brim_settings *settings, brim_status expected, const char *text)
 {
@@ -386,9 +386,9 @@ static void datasets_that_cannot_be_used_are_refused(void **state)
   m = made_tokens(COUNT, 6);
   m.train.dtype = BRIM_DTYPE_U8;
   expect_refusal(&m, &settings, BRIM_ELOAD,
-                 "dataset 'made' has samples of 1 dimensions and type U8; of tokens they are [T] of I32");
+                 "dataset 'made' has samples of 1 dimensions and type U8; token samples must be [T] of I32");
   m = made_values(COUNT, 2, 3, 0);
-  expect_refusal(&m, &settings, BRIM_ELOAD, "dataset 'made' has 0 numbers to be answered; 1 to 1048576 are possible");
+  expect_refusal(&m, &settings, BRIM_ELOAD, "dataset 'made' has 0 target numbers; 1 to 1048576 are possible");
   m = made_images(COUNT, 1, 0, 3);
   expect_refusal(&m, &settings, BRIM_ELOAD, "dataset 'made' has samples of an impossible shape, [1, 0, 3]");
   m = made_images(COUNT, INT64_MAX, 2, 3);
@@ -419,15 +419,15 @@ static void splits_of_other_tasks_are_refused(void **state)
   made m = made_values(COUNT, 2, 3, 4);
   m.test.targets = 1;
   expect_refusal(&m, &settings, BRIM_ELOAD,
-                 "the splits of dataset 'made' do not fit together: training samples are to be answered with 4 real "
-                 "numbers, test samples with 1 real number");
+                 "the splits of dataset 'made' do not fit together: the targets of training samples are 4 real "
+                 "numbers, those of test samples 1 real number");
   m = made_values(COUNT, 2, 3, 4);
   m.test.task = BRIM_TASK_CLASS;
   m.test.classes = 10;
   m.test.targets = 0;
   expect_refusal(&m, &settings, BRIM_ELOAD,
-                 "the splits of dataset 'made' do not fit together: training samples are to be answered with 4 real "
-                 "numbers, test samples with a class");
+                 "the splits of dataset 'made' do not fit together: the targets of training samples are 4 real "
+                 "numbers, those of test samples a class");
 }
 
 static void settings_that_do_not_fit_are_refused(void **state)
@@ -447,9 +447,9 @@ static void settings_that_do_not_fit_are_refused(void **state)
   s = default_settings();
   s.dataset.validation_fraction = 0.9999;
   expect_refusal(&m, &s, BRIM_ECONFIG,
-                 "'dataset.validation_fraction' is 0.9999, which of 200 samples leaves none to train on");
+                 "'dataset.validation_fraction' is 0.9999, which leaves none of 200 samples to train on");
   s.dataset.validation_fraction = 0.001;
-  expect_refusal(&m, &s, BRIM_ECONFIG, "'dataset.validation_fraction' is 0.001, which of 200 samples is none");
+  expect_refusal(&m, &s, BRIM_ECONFIG, "'dataset.validation_fraction' is 0.001, which is less than one of 200 samples");
   s.dataset.validation_fraction = 0.5;
   s.training.num_train_samples = 101;
   expect_refusal(&m, &s, BRIM_ECONFIG,
@@ -505,7 +505,7 @@ static void tokens_come_with_one_label_each(void **state)
   data.ignored_token = 7;
   int32_t scratch[12], token[12], label[12];
   int ignored = 0;
-  assert_int_equal(brim_data_values_bytes(&data, BRIM_DTYPE_F64), sizeof token); /* whatever reals are */
+  assert_int_equal(brim_data_values_bytes(&data, BRIM_DTYPE_F64), sizeof token); /* whatever the type of reals */
   assert_int_equal(brim_data_label_bytes(&data, BRIM_PART_TEST, BRIM_DTYPE_F64), sizeof label);
   for (int64_t i = 0; i < 17; i++) {
     assert_int_equal(brim_data_sample(&data, BRIM_PART_TEST, 0, i, BRIM_DTYPE_F64, scratch, token, label), BRIM_OK);
@@ -577,7 +577,7 @@ static void features_of_sequences_have_a_mean_and_deviation_each(void **state)
                  "'dataset.mean' is for real numbers, but the samples of dataset 'made' are tokens");
 }
 
-/* ---- Describing and opening aside ---- */
+/* ---- Describing and opening single files ---- */
 
 static void describe_does_not_open_unless_it_must(void **state)
 {

@@ -1,4 +1,4 @@
-/* How a step is dealt to ranks whose devices differ: the arithmetic. */
+/* Distribution of a step over ranks with different devices: the arithmetic. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +25,7 @@ static void ranks_that_are_as_fast_get_as_much(void **unused)
   }
 }
 
-/* Twice as fast, twice as much: all finish together, but for what the parts are rounded to. */
+/* Twice as fast, twice as much: all finish together, up to rounding. */
 static void weights_are_as_speeds(void **unused)
 {
   (void)unused;
@@ -40,7 +40,7 @@ static void weights_are_as_speeds(void **unused)
   assert_true(weight[0] > weight[1] && weight[1] > weight[2]);
 }
 
-/* From nanoseconds to an hour, and between ranks of which one is a million times slower. */
+/* From nanoseconds to an hour, and between ranks one of which is a million times slower. */
 static void the_slowest_gets_something_and_the_sum_is_exact(void **unused)
 {
   (void)unused;

@@ -1,4 +1,4 @@
-/* Ranks that agree on how a step is dealt: two processes with a socket between them in the place of a communicator. */
+/* Ranks agree on the distribution of a step: two processes, with a socket in place of a communicator. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@
 #include "drive/drive.h"
 #include "scratch.h"
 
-static int other = -1; /* socket to the other rank */
+static int other = -1; /* the socket to the other rank */
 static int32_t own_rank;
 
 static brim_dist *job(void)
@@ -32,7 +32,7 @@ brim_status __wrap_brim_dist_exchange(brim_dist *dist, const void *own, uint32_t
 brim_status __wrap_brim_dist_share_text(brim_dist *dist, char *text, size_t room);
 void __wrap_brim_dist_disconnect(brim_dist *dist);
 
-/* They make no sums. */
+/* These ranks make no sums. */
 void __wrap_brim_dist_disconnect(brim_dist *dist)
 {
   (void)dist;
@@ -62,12 +62,12 @@ brim_status __wrap_brim_dist_share_text(brim_dist *dist, char *text, size_t room
   return status;
 }
 
-/* What a rank is started with, and what has to come of it. */
+/* A rank's settings and the expected result. */
 typedef struct part {
-  const char *threads[2]; /* of each rank's backend */
+  const char *threads[2]; /* the backend's threads, by rank */
   const char *resume;     /* folder; NULL: none */
-  int32_t failing;        /* rank that has no drive; -1: none */
-  bool differs;           /* they get different shares, or weights all the same */
+  int32_t failing;        /* the rank without a drive, or -1 */
+  bool differs;           /* unequal shares, or weights with equal shares */
 } part;
 
 #define CHECK(condition)                                                                                               \
@@ -93,7 +93,7 @@ static brim_status load(const char *threads, brim_registry **registry, brim_conf
   return brim_config_load(&request, *registry, config);
 }
 
-/* Both ranks' micro-batches and weights are in what the run's folder gets. */
+/* Checks that the run's folder gets both ranks' micro-batches and weights. */
 static bool check_files(brim_drive *d)
 {
   json_t *plan = json_object();
@@ -123,7 +123,7 @@ static bool check_shares(brim_drive *d, const part *p)
   return true;
 }
 
-/* As a run of this rank begins. */
+/* Runs the steps with which a run begins on this rank. */
 static bool run_rank(const part *p)
 {
   brim_registry *registry = NULL;
@@ -139,14 +139,14 @@ static bool run_rank(const part *p)
   if (p->failing >= 0) {
     CHECK(status == (p->failing == own_rank ? BRIM_ENODEVICE : BRIM_EPEER));
     char named[32];
-    snprintf(named, sizeof named, "rank %d has failed", (int)p->failing);
+    snprintf(named, sizeof named, "rank %d failed", (int)p->failing);
     CHECK(strstr(brim_error_text(), p->failing == own_rank ? "no device" : named));
   } else {
     CHECK(status == BRIM_OK);
     CHECK(check_shares(d, p) && check_files(d));
     if (p->resume) CHECK(d->setup->deal.weight[0] == 100 && brim_setup_share(d->setup) == (own_rank == 0 ? 100 : 28));
     if (p->resume) CHECK(d->choice.micro_batch == (own_rank == 0 ? 32 : 4));
-    CHECK(brim_deal_settle(job(), BRIM_OK, &d) == BRIM_OK); /* again: nobody has to answer */
+    CHECK(brim_deal_settle(job(), BRIM_OK, &d) == BRIM_OK); /* once more: no answer is needed */
   }
   brim_drive_close(d);
   brim_config_free(config);
@@ -182,15 +182,15 @@ static void ranks_of_different_kinds_are_weighed(void **unused)
   run_both(&(part){{"backend.threads=1", "backend.threads=2"}, NULL, -1, true});
 }
 
-/* As the run began, whatever is predicted now: also the micro-batches, as bits may depend on them. */
-static void a_run_that_goes_on_deals_as_before(void **unused)
+/* As when the run began, whatever is predicted now; the micro-batches too, as bits may depend on them. */
+static void a_resumed_run_keeps_its_distribution(void **unused)
 {
   (void)unused;
   scratch_put("run/plan.json", "{\"batch_size\": 32, \"ranks\": 2, \"deal\": [100, 28], \"batch_sizes\": [32, 4]}\n");
   run_both(&(part){{"backend.threads=1", "backend.threads=1"}, scratch("run"), -1, true});
 }
 
-static void who_has_no_drive_is_known_to_all(void **unused)
+static void a_rank_without_a_drive_is_known_to_all(void **unused)
 {
   (void)unused;
   for (int32_t r = 0; r < 2; r++) run_both(&(part){{"backend.threads=1", "backend.threads=1"}, NULL, r, false});
@@ -200,6 +200,6 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(ranks_of_the_same_kind_have_as_much), cmocka_unit_test(ranks_of_different_kinds_are_weighed),
-      cmocka_unit_test(a_run_that_goes_on_deals_as_before), cmocka_unit_test(who_has_no_drive_is_known_to_all)};
+      cmocka_unit_test(a_resumed_run_keeps_its_distribution), cmocka_unit_test(a_rank_without_a_drive_is_known_to_all)};
   return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

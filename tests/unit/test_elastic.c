@@ -1,5 +1,5 @@
-/* Policy elastic: when it gives memory back, how much, and when it takes it again. The run, its device, those who wait
- * and the clock are made up. */
+/* Policy elastic: when it returns memory, how much, and when it takes memory back. The run, its device, waiting jobs
+ * and the clock are simulated. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@
 #define MIB ((uint64_t)1 << 20)
 #define CHOICES 6
 
-/* Plans in MiB: as configured, and with all recompute there is. */
+/* Plans in MiB: as configured, and with all possible recompute. */
 static const int64_t choices[CHOICES] = {256, 128, 64, 32, 16, 8};
 static const uint64_t plain[CHOICES] = {780, 400, 220, 130, 90, 70}, least[CHOICES] = {600, 300, 160, 100, 70, 60};
 
@@ -86,7 +86,7 @@ static size_t index_of(int64_t batch)
   return i;
 }
 
-/* With recompute exactly what is asked for, where there is so much. */
+/* With exactly the recompute that is asked for, if that much is possible. */
 static uint64_t peak(int64_t batch, uint64_t mebibytes)
 {
   const size_t i = index_of(batch);
@@ -102,7 +102,7 @@ static brim_status peak_within(const brim_step_view *view, int64_t batch, uint64
   return BRIM_OK;
 }
 
-/* At a second; what is answered is done. True: something changes. */
+/* Asks at a second and applies the answer. Returns true if something changes. */
 static bool changes(fixture *f, double now)
 {
   const brim_demands demands = {.device = "auto"};
@@ -132,7 +132,7 @@ static bool changes(fixture *f, double now)
   return true;
 }
 
-/* The second at which something changes, asked every second from `from` on; -1: not up to `to`. */
+/* The first second at which something changes, asked every second from `from` on; -1: none up to `to`. */
 static double changes_at(fixture *f, double from, double to)
 {
   for (double now = from; now <= to; now++)
@@ -142,7 +142,7 @@ static double changes_at(fixture *f, double from, double to)
 
 #define AT_ONCE "policy.elastic.shrink_after_seconds=0", "policy.elastic.grow_after_seconds=0"
 
-static void a_run_that_nobody_disturbs_is_left_alone_and_nothing_is_looked_at(void **state)
+static void without_waiting_jobs_nothing_changes_and_nothing_is_read(void **state)
 {
   (void)state;
   fixture f;
@@ -152,7 +152,7 @@ static void a_run_that_nobody_disturbs_is_left_alone_and_nothing_is_looked_at(vo
   end(&f);
 }
 
-static void what_others_want_must_last(void **state)
+static void requests_of_others_must_last(void **state)
 {
   (void)state;
   fixture f;
@@ -172,7 +172,7 @@ static void as_much_is_given_back_as_is_needed(void **state)
   (void)state;
   static const struct {
     uint64_t waits_for, others;
-    int64_t batch; /* 0: nothing, it would not help or is not needed */
+    int64_t batch; /* 0: no change, as it would not help or is not needed */
     uint64_t own;
   } cases[] = {{100, 0, 0, 400},    {101, 0, 64, 220},  {280, 0, 64, 220},  {281, 0, 32, 130},
                {410, 0, 16, 90},    {411, 0, 16, 89},   {430, 0, 16, 70},   {431, 0, 0, 400},
@@ -192,7 +192,7 @@ static void as_much_is_given_back_as_is_needed(void **state)
   }
 }
 
-static void what_is_free_must_have_been_for_a_while(void **state)
+static void memory_must_have_been_free_for_a_while(void **state)
 {
   (void)state;
   fixture f;
@@ -200,11 +200,11 @@ static void what_is_free_must_have_been_for_a_while(void **state)
   f.waits_for = 250;
   assert_true(changes(&f, 0));
   f.waits_for = 0;
-  f.others = 250; /* it began */
+  f.others = 250; /* the waiting job has started */
   assert_true(changes_at(&f, 1, 50) < 0);
   f.others = 0;
   assert_true(changes_at(&f, 51, 55) < 0);
-  f.waits_for = 10; /* there is room for it, but others come before this run */
+  f.waits_for = 10; /* enough is free, but others come before this run */
   assert_false(changes(&f, 56));
   f.waits_for = 0;
   assert_true(changes_at(&f, 57, 100) == 67);
@@ -214,8 +214,8 @@ static void what_is_free_must_have_been_for_a_while(void **state)
   end(&f);
 }
 
-/* Of what was free the least counts; the rest later. */
-static void it_takes_what_there_is(void **state)
+/* The lowest free amount counts at first; the rest is taken later. */
+static void it_takes_the_free_memory(void **state)
 {
   (void)state;
   fixture f;
@@ -250,8 +250,8 @@ static void the_floor_is_kept(void **state)
     BEGIN(&f, AT_ONCE, floors[i]);
     f.waits_for = 281;
     assert_false(changes(&f, 0));
-    assert_string_equal(f.answer.reason, "a run waits for 281.0 MiB of cpu:0, which has 100.0 MiB free, and this one "
-                                         "takes 200.0 MiB at least");
+    assert_string_equal(f.answer.reason, "a run waits for 281.0 MiB of cpu:0, which has 100.0 MiB free, but this run "
+                                         "needs at least 200.0 MiB");
     f.waits_for = 280;
     assert_true(changes(&f, 1));
     assert_int_equal(f.own, 220);
@@ -264,12 +264,12 @@ static void a_plan_is_not_changed_for_little(void **state)
   (void)state;
   fixture f;
   BEGIN(&f, AT_ONCE, "policy.elastic.min_gain_percent=50");
-  f.waits_for = 101; /* one is missing, 180 would do */
+  f.waits_for = 101; /* 1 MiB is missing, 180 would be enough */
   assert_true(changes(&f, 0));
   assert_int_equal(f.own, 130);
   f.waits_for = 0;
   f.others = 320;
-  assert_false(changes(&f, 1)); /* 180 are there */
+  assert_false(changes(&f, 1)); /* 180 MiB are free */
   f.others = 280;
   assert_true(changes(&f, 2));
   assert_int_equal(f.own, 220);
@@ -281,11 +281,11 @@ static void no_bit_of_the_results_changes(void **state)
   (void)state;
   fixture f;
   BEGIN(&f, AT_ONCE);
-  f.waits_for = 435; /* 8 samples would do */
+  f.waits_for = 435; /* 8 samples would be enough */
   assert_false(changes(&f, 0));
   end(&f);
   BEGIN(&f, AT_ONCE);
-  f.grain = 0; /* every other micro-batch rounds */
+  f.grain = 0; /* without a grain, another micro-batch rounds otherwise */
   f.waits_for = 150;
   assert_true(changes(&f, 0));
   assert_int_equal(f.batch, 128);
@@ -296,7 +296,7 @@ static void no_bit_of_the_results_changes(void **state)
   end(&f);
 }
 
-static void what_cannot_be_is_said_once_and_not_planned_every_second(void **state)
+static void impossible_changes_are_reported_once_and_not_planned_every_second(void **state)
 {
   (void)state;
   fixture f;
@@ -304,8 +304,8 @@ static void what_cannot_be_is_said_once_and_not_planned_every_second(void **stat
   f.waits_for = 450;
   assert_false(changes(&f, 0));
   assert_string_equal(f.answer.reason,
-                      "a run waits for 450.0 MiB of cpu:0, which has 100.0 MiB free, and this one takes 70.0 MiB at "
-                      "least");
+                      "a run waits for 450.0 MiB of cpu:0, which has 100.0 MiB free, but this run needs at least "
+                      "70.0 MiB");
   const int peaks = f.peaks;
   for (int now = 1; now < 10; now++) {
     assert_false(changes(&f, now));
@@ -320,8 +320,8 @@ static void what_cannot_be_is_said_once_and_not_planned_every_second(void **stat
   end(&f);
 }
 
-/* The run ran out of memory, or a policy before this one decided: that stays. */
-static void what_others_have_changed_is_not_taken_back(void **state)
+/* A change by running out of memory, or by a policy before this one, stays. */
+static void changes_by_others_are_not_undone(void **state)
 {
   (void)state;
   fixture f;
@@ -365,14 +365,14 @@ static void a_reserve_is_left_free(void **state)
   f.others = 60;
   assert_true(changes(&f, 1));
   assert_int_equal(f.own, 220);
-  assert_string_equal(f.answer.reason, "as cpu:0 has 40.0 MiB free, and 50.0 MiB are to be");
+  assert_string_equal(f.answer.reason, "as cpu:0 has 40.0 MiB free, and 50.0 MiB should be");
   assert_true(changes_at(&f, 2, 10) < 0); /* 400 would leave too little */
   f.others = 50;
   assert_true(changes(&f, 11));
   assert_int_equal(f.own, 400);
   end(&f);
   BEGIN(&f, AT_ONCE, "policy.elastic.reserve_mb=490");
-  assert_true(changes(&f, 0)); /* as much as there is, though it is not all */
+  assert_true(changes(&f, 0)); /* it takes what is free, although that is not all */
   assert_int_equal(f.own, 70);
   assert_true(changes_at(&f, 1, 10) < 0);
   assert_string_equal(f.answer.reason, "");
@@ -383,16 +383,16 @@ int main(void)
 {
   brim_log_set_level(BRIM_LOG_WARN);
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_run_that_nobody_disturbs_is_left_alone_and_nothing_is_looked_at),
-      cmocka_unit_test(what_others_want_must_last),
+      cmocka_unit_test(without_waiting_jobs_nothing_changes_and_nothing_is_read),
+      cmocka_unit_test(requests_of_others_must_last),
       cmocka_unit_test(as_much_is_given_back_as_is_needed),
-      cmocka_unit_test(what_is_free_must_have_been_for_a_while),
-      cmocka_unit_test(it_takes_what_there_is),
+      cmocka_unit_test(memory_must_have_been_free_for_a_while),
+      cmocka_unit_test(it_takes_the_free_memory),
       cmocka_unit_test(the_floor_is_kept),
       cmocka_unit_test(a_plan_is_not_changed_for_little),
       cmocka_unit_test(no_bit_of_the_results_changes),
-      cmocka_unit_test(what_cannot_be_is_said_once_and_not_planned_every_second),
-      cmocka_unit_test(what_others_have_changed_is_not_taken_back),
+      cmocka_unit_test(impossible_changes_are_reported_once_and_not_planned_every_second),
+      cmocka_unit_test(changes_by_others_are_not_undone),
       cmocka_unit_test(the_plan_of_before_comes_back_if_a_larger_one_did_not_get_its_memory),
       cmocka_unit_test(a_reserve_is_left_free),
   };

@@ -1,4 +1,4 @@
-/* brim/engine.h: the order of calls, what is refused, and the numbers of steps. */
+/* brim/engine.h: the order of calls, errors, and the numbers of steps. */
 #include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -52,7 +52,7 @@ static brim_status build_wrong(const void *self, brim_graph *g)
   return BRIM_OK;
 }
 
-/* Has parameters, and answers with its input. */
+/* The layer has parameters, but the model returns its input. */
 static brim_status build_with_idle_layer(const void *self, brim_graph *g)
 {
   (void)self;
@@ -61,7 +61,7 @@ static brim_status build_with_idle_layer(const void *self, brim_graph *g)
   return BRIM_OK;
 }
 
-/* Hands the input of the first graph that it builds to the others, too. */
+/* Passes the input of the first graph that it builds to the others, too. */
 static brim_status build_with_kept_tensor(const void *self, brim_graph *g)
 {
   static brim_tensor *kept;
@@ -78,7 +78,7 @@ static brim_status build_nothing(const void *self, brim_graph *g)
   return BRIM_OK;
 }
 
-/* `self` is an int: which of the lists is NULL. */
+/* `self` is an int: the number of the list that is NULL. */
 static brim_status build_null_list(const void *self, brim_graph *g)
 {
   brim_tensor *x = brim_input(g);
@@ -140,7 +140,7 @@ static void assert_refused(brim_status status, brim_status expected, const char 
   if (!strstr(brim_error_text(), text)) fail_msg("'%s' does not say '%s'", brim_error_text(), text);
 }
 
-/* ---- what is refused ---- */
+/* ---- errors ---- */
 
 static void engines_that_cannot_be(void **state)
 {
@@ -148,11 +148,11 @@ static void engines_that_cannot_be(void **state)
   const char *const wrong[] = {"thread=1", NULL};
   brim_engine_options o = {.size = sizeof o, .backend = "abacus"};
   brim_engine *engine;
-  assert_refused(brim_engine_open(&o, &engine), BRIM_ELOAD, "there is no backend 'abacus'");
+  assert_refused(brim_engine_open(&o, &engine), BRIM_ELOAD, "unknown backend 'abacus'");
   assert_null(engine);
   o.backend = "reference";
   o.device = 7;
-  assert_refused(brim_engine_open(&o, &engine), BRIM_ENODEVICE, "number 7 is none of them");
+  assert_refused(brim_engine_open(&o, &engine), BRIM_ENODEVICE, "there is no device 7");
   o.device = 0;
   o.settings = wrong;
   assert_refused(brim_engine_open(&o, &engine), BRIM_ECONFIG, "thread=1");
@@ -178,34 +178,34 @@ static void networks_that_cannot_be(void **state)
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) cases[i].n = good;
 #define CASE(i, field, value, code, says) cases[i].n.field = (value), cases[i].status = (code), cases[i].text = (says)
   CASE(0, size, 0, BRIM_EINVAL, "sizeof(brim_network)");
-  CASE(1, build, NULL, BRIM_EINVAL, "one of build and model");
-  CASE(2, model, "mlp", BRIM_EINVAL, "one of build and model");
+  CASE(1, build, NULL, BRIM_EINVAL, "either build or model");
+  CASE(2, model, "mlp", BRIM_EINVAL, "either build or model");
   CASE(3, sample.rank, 0, BRIM_EINVAL, "1 to 5 dimensions, got 0");
-  CASE(4, sample.dim[0], 0, BRIM_EINVAL, "dimension 0 is 0");
+  CASE(4, sample.dim[0], 0, BRIM_EINVAL, "dimension 0 must be at least 1, got 0");
   CASE(5, classes, 0, BRIM_EINVAL, "classes");
   CASE(6, batch, 0, BRIM_EINVAL, "batch must be at least 1");
   CASE(7, micro_batch, 7, BRIM_EINVAL, "must divide the batch of 24, got 7");
   CASE(8, build, build_wrong, BRIM_EINVAL, "test_engine.c");
-  CASE(9, optimizer, "adamx", BRIM_ELOAD, "there is no optimizer 'adamx'");
+  CASE(9, optimizer, "adamx", BRIM_ELOAD, "unknown optimizer 'adamx'");
   CASE(10, loss_settings, wrong, BRIM_ECONFIG, "speed=1");
   CASE(11, recompute, 9, BRIM_EINVAL, "recompute");
-  CASE(12, activations, BRIM_DTYPE_BF16, BRIM_ENOTSUP, "does not keep activations in bf16");
+  CASE(12, activations, BRIM_DTYPE_BF16, BRIM_ENOTSUP, "cannot keep activations in bf16");
   CASE(13, build, build_nothing, BRIM_EINVAL, "brim_output");
   CASE(14, sample.dim[0], INT64_MAX, BRIM_EINVAL, "is too large");
   CASE(15, batch, INT64_MAX, BRIM_EINVAL, "is too large");
   CASE(16, build, build_without_parameters, BRIM_EINVAL, "no parameters to train");
   cases[16].n.classes = 4;
-  CASE(17, settings, wrong, BRIM_EINVAL, "settings are those of a model");
-  CASE(18, task, BRIM_TASK_TOKENS, BRIM_EINVAL, "of tokens it is {1, {T}}, got 2 dimensions");
+  CASE(17, settings, wrong, BRIM_EINVAL, "settings needs brim_network.model");
+  CASE(18, task, BRIM_TASK_TOKENS, BRIM_EINVAL, "must be {1, {T}} for tokens, got 2 dimensions");
   cases[18].n.sample = (brim_shape){2, {4, 4}};
-  CASE(19, loss, "mse", BRIM_EINVAL, "of tokens it is 'cross_entropy', got 'mse'");
+  CASE(19, loss, "mse", BRIM_EINVAL, "must be 'cross_entropy' for tokens, got 'mse'");
   cases[19].n.task = BRIM_TASK_TOKENS;
-  CASE(20, loss, "cross_entropy", BRIM_EINVAL, "class_weights are not for values");
+  CASE(20, loss, "cross_entropy", BRIM_EINVAL, "class_weights need classes");
   cases[20].n.loss_settings = no_weights;
   cases[20].n.task = BRIM_TASK_VALUES;
-  CASE(21, loss_settings, two_weights, BRIM_EINVAL, "class_weights are 3 numbers, not all 0; got 2");
-  CASE(22, loss_settings, no_weights, BRIM_EINVAL, "class_weights are 3 numbers, not all 0; got 3, all 0");
-  CASE(23, build, build_with_kept_tensor, BRIM_EINVAL, "the input is of another graph");
+  CASE(21, loss_settings, two_weights, BRIM_EINVAL, "class_weights must be 3 numbers, not all 0; got 2");
+  CASE(22, loss_settings, no_weights, BRIM_EINVAL, "class_weights must be 3 numbers, not all 0; got 3, all 0");
+  CASE(23, build, build_with_kept_tensor, BRIM_EINVAL, "the input belongs to another graph");
   cases[23].n.answers = 1;
   CASE(24, build, build_with_idle_layer, BRIM_EINVAL, "no parameter that is trained influences the model's output");
   cases[24].n.classes = 4;
@@ -233,7 +233,7 @@ static void lists_of_an_operation_that_are_null(void **state)
   brim_engine_close(engine);
 }
 
-static void calls_without_what_comes_before(void **state)
+static void calls_without_their_preconditions(void **state)
 {
   (void)state;
   const brim_network n = network_of(build_linear, 4, 3);
@@ -250,7 +250,7 @@ static void calls_without_what_comes_before(void **state)
   assert_refused(brim_engine_write(NULL, "w", values, 1), BRIM_EINVAL, "the training is NULL");
 }
 
-static void null_in_the_place_of_what_is_needed(void **state)
+static void null_for_required_arguments(void **state)
 {
   (void)state;
   const brim_engine_options options = {.size = sizeof options, .backend = "reference"};
@@ -284,7 +284,7 @@ static void null_in_the_place_of_what_is_needed(void **state)
   brim_engine_close(engine);
 }
 
-/* The engine first, then the plan: both stay as long as the training needs them. */
+/* The engine is closed first, then the plan: both stay as long as the training needs them. */
 static void an_engine_is_closed_before_its_training(void **state)
 {
   (void)state;
@@ -307,7 +307,7 @@ static void an_engine_is_closed_before_its_training(void **state)
   brim_engine_unplace(training);
 }
 
-/* A micro-batch that cannot be computed drops its batch: the next one is as if nothing had been fed. */
+/* A micro-batch that fails drops its batch: the next batch starts as if nothing had been fed. */
 static void a_batch_with_a_micro_batch_that_fails(void **state)
 {
   enum { T = 3, VOCABULARY = 9, TOKENS = BATCH * T };
@@ -327,7 +327,7 @@ static void a_batch_with_a_micro_batch_that_fails(void **state)
     if (fails) {
       assert_int_equal(brim_engine_feed(t, tokens, labels), BRIM_OK);
       tokens[1] = VOCABULARY - 1;
-      assert_refused(brim_engine_feed(t, tokens, labels), BRIM_EINVAL, "its batch is dropped");
+      assert_refused(brim_engine_feed(t, tokens, labels), BRIM_EINVAL, "the batch is dropped");
       assert_refused(brim_engine_step(t, NULL), BRIM_EINVAL, "0 of the batch's 24 samples");
       tokens[1] = 1;
     }
@@ -387,7 +387,7 @@ static void calls_in_the_wrong_order(void **state)
   brim_training *training, *again;
   assert_int_equal(brim_engine_plan(engine, &n, &plan), BRIM_OK);
   assert_int_equal(brim_engine_place(plan, 1, &training), BRIM_OK);
-  assert_refused(brim_engine_place(plan, 1, &again), BRIM_EINVAL, "placed already");
+  assert_refused(brim_engine_place(plan, 1, &again), BRIM_EINVAL, "already placed");
   assert_refused(brim_engine_step(training, NULL), BRIM_EINVAL, "0 of the batch's 24 samples");
   assert_refused(brim_engine_answer(training, values, answer), BRIM_EINVAL, "brim_network.answers");
   labels[5] = 3;
@@ -439,7 +439,7 @@ static void the_largest_micro_batch_within_a_budget(void **state)
   brim_engine_close(engine);
 }
 
-/* A batch of 3 * 2^36 samples has 74 divisors; counting through it would take minutes. */
+/* A batch of 3 * 2^36 samples has 74 divisors; trying every number would take minutes. */
 static void a_micro_batch_of_a_huge_batch(void **state)
 {
   (void)state;
@@ -486,8 +486,8 @@ static double draw(void)
   return 2.0 * rand() / RAND_MAX - 1;
 }
 
-/* Softmax regression by plain loops: what SGD without momentum makes of w [K, F] and b [K]. Samples of class k count
- * weight[k] times. Returns the loss. */
+/* Softmax regression by plain loops: a step of SGD without momentum on w [K, F] and b [K]. Samples of class k have
+ * weight[k]. Returns the loss. */
 static double step_by_hand(int64_t features, int64_t classes, const float *x, const int32_t *label,
                            const double *weight, double lr, double *w, double *b)
 {
@@ -565,7 +565,7 @@ static void steps_are_those_of_plain_loops(void **state)
   }
 }
 
-/* Weights after some steps, dropout and all. */
+/* Returns the weights after some steps, with dropout. */
 static void train_deep(brim_engine *engine, int64_t micro, int32_t recompute, float *out)
 {
   brim_network n = network_of(build_deep, 10, 3);
@@ -605,8 +605,7 @@ static void memory_does_not_change_the_bits(void **state)
   brim_engine_close(engine);
 }
 
-/* A label that counts for nothing is as if its token was not there: two halves of which one is ignored are that half.
- */
+/* A label with weight 0 acts as if its token were absent: two halves, one of which is ignored, equal the other half. */
 static void tokens_that_count_for_nothing(void **state)
 {
   enum { T = 6, VOCABULARY = 11 };
@@ -638,7 +637,7 @@ static void tokens_that_count_for_nothing(void **state)
     assert_true(isfinite(answers[(size_t)n.batch * T * VOCABULARY - 1]));
     if (half) {
       assert_int_equal(brim_engine_feed(t, tokens, none), BRIM_OK);
-      assert_refused(brim_engine_step(t, NULL), BRIM_EINVAL, "no label of the batch counts");
+      assert_refused(brim_engine_step(t, NULL), BRIM_EINVAL, "every label of the batch is ignored or has the weight 0");
       tokens[0] = VOCABULARY;
       assert_refused(brim_engine_feed(t, tokens, labels), BRIM_EINVAL, "token 0 of the micro-batch is 11");
     }
@@ -655,8 +654,8 @@ int main(void)
   const struct CMUnitTest tests[] = {cmocka_unit_test(engines_that_cannot_be),
                                      cmocka_unit_test(networks_that_cannot_be),
                                      cmocka_unit_test(lists_of_an_operation_that_are_null),
-                                     cmocka_unit_test(calls_without_what_comes_before),
-                                     cmocka_unit_test(null_in_the_place_of_what_is_needed),
+                                     cmocka_unit_test(calls_without_their_preconditions),
+                                     cmocka_unit_test(null_for_required_arguments),
                                      cmocka_unit_test(an_engine_is_closed_before_its_training),
                                      cmocka_unit_test(a_batch_with_a_micro_batch_that_fails),
                                      cmocka_unit_test(threads_with_an_engine_each),

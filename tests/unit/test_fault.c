@@ -1,4 +1,4 @@
-/* BRIM_FAULT: which texts are understood, what is said of the others and where, and which calls fail. */
+/* BRIM_FAULT: valid texts, errors with their position, and the calls that fail. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@ static void open_faults(const char *text)
   if (brim_fault_open(text, NULL) != BRIM_OK) fail_msg("'%s': %s", text ? text : "", brim_error_text());
 }
 
-/* "..x" : the third of three calls fails. */
+/* "..x": the third of three calls fails. */
 static void assert_calls(const char *point, const char *name, const char *wanted)
 {
   char seen[64] = "";
@@ -117,7 +117,7 @@ static void ranks_fail_alone(void **state)
   assert_calls("place", NULL, ".x.");
 }
 
-/* The file's being there ends it for good. */
+/* The fault ends for good once the file exists. */
 static void a_fault_is_cleared_by_a_file(void **state)
 {
   (void)state;
@@ -138,39 +138,39 @@ static void a_fault_is_cleared_by_a_file(void **state)
   assert_calls("alloc", NULL, ".x");
 }
 
-static void mistakes_are_told_with_their_place(void **state)
+static void mistakes_are_reported_with_their_place(void **state)
 {
   (void)state;
   static const struct {
     const char *text;
     int at;
     const char *what;
-  } cases[] = {{"aloc", 1, "no point of this name"},
-               {"alloc,", 7, "no point of this name"},
-               {",alloc", 1, "no point of this name"},
+  } cases[] = {{"aloc", 1, "unknown point"},
+               {"alloc,", 7, "unknown point"},
+               {",alloc", 1, "unknown point"},
                {"alloc:0", 7, "counted from 1"},
                {"alloc:-1", 7, "a count or until=PATH"},
-               {"alloc:%", 8, "a number is wanted"},
+               {"alloc:%", 8, "expected a number"},
                {"alloc:%2+", 9, "':' or ','"},
                {"alloc:3x", 8, "':' or ','"},
                {"alloc:", 7, "a count or until=PATH"},
                {"alloc:conv", 7, "a count or until=PATH"},
-               {"alloc:2:3", 9, "until=PATH is wanted"},
-               {"alloc:99999999999999999999", 7, "not counted"},
+               {"alloc:2:3", 9, "expected until=PATH"},
+               {"alloc:99999999999999999999", 7, "too large"},
                {"place:1,step:0:alloc", 14, "counted from 1"},
-               {"step:", 6, "a number is wanted"},
+               {"step:", 6, "expected a number"},
                {"step", 5, "':' and a number"},
-               {"step:3:", 8, "no point of this name"},
+               {"step:3:", 8, "unknown point"},
                {"step:3x", 7, "':' or ','"},
                {"step:3:rank:1:alloc", 8, "rank:R stands before"},
-               {"rank:1", 7, "no point of this name"},
+               {"rank:1", 7, "unknown point"},
                {"rank:1:step:2:step:3", 15, "each once"},
                {"lib:Conv", 5, "a name, a count"},
                {"lib:co-nv", 7, "lower-case"},
                {"lib:conv:conv", 10, "a count or until=PATH"},
-               {"lib:a123456789012345678901234567890123", 5, "that long"},
-               {"place:until=", 13, "a path is wanted"},
-               {"place alloc", 1, "no point of this name"}};
+               {"lib:a123456789012345678901234567890123", 5, "too long"},
+               {"place:until=", 13, "expected a path"},
+               {"place alloc", 1, "unknown point"}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     char wanted[64];
     snprintf(wanted, sizeof wanted, "BRIM_FAULT, character %d: ", cases[i].at);
@@ -182,7 +182,7 @@ static void mistakes_are_told_with_their_place(void **state)
   }
 }
 
-static void as_many_faults_as_there_is_room_for(void **state)
+static void the_maximum_number_of_faults(void **state)
 {
   (void)state;
   char text[512] = "";
@@ -236,8 +236,8 @@ int main(void)
       cmocka_unit_test_teardown(a_bare_step_fails_at_its_beginning, close_faults),
       cmocka_unit_test_teardown(ranks_fail_alone, close_faults),
       cmocka_unit_test_teardown(a_fault_is_cleared_by_a_file, close_faults),
-      cmocka_unit_test_teardown(mistakes_are_told_with_their_place, close_faults),
-      cmocka_unit_test_teardown(as_many_faults_as_there_is_room_for, close_faults),
+      cmocka_unit_test_teardown(mistakes_are_reported_with_their_place, close_faults),
+      cmocka_unit_test_teardown(the_maximum_number_of_faults, close_faults),
       cmocka_unit_test_teardown(a_report_has_the_calls_of_each_step, close_faults)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

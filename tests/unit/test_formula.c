@@ -1,5 +1,5 @@
-/* How formulas are read: what they compute, against plain C; where their mistakes are; and that what is the same for
- * all elements is computed once. */
+/* Reading formulas: their results compared with plain C, the position of mistakes, and that subexpressions equal for
+ * all elements are computed once. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -52,7 +52,7 @@ static void check(const char *text, double x, double y, double expected)
   if (!(fabs(got - expected) <= 1e-15 * fmax(1, fabs(expected)))) fail_msg("%s: %.17g, not %.17g", text, got, expected);
 }
 
-static void formulas_compute_what_c_does(void **state)
+static void formulas_equal_c(void **state)
 {
   (void)state;
   const double x = 1.25, y = -0.5, a = scalar[0], b = scalar[1];
@@ -79,7 +79,7 @@ static void lines_follow_each_other(void **state)
   check("y = y + 1\nu = y\ny = u * y", 0, 2, 9);
 }
 
-/* A sum of `depth` operations, drawn; its value beside it. */
+/* Writes a random sum of `depth` operations and returns its value. */
 static double draw(brim_text *out, uint32_t *drawn, int depth, double x, double y)
 {
   const brim_philox random = brim_philox4x32((*drawn)++, 0, 0, 0, 3, 5);
@@ -98,7 +98,7 @@ static double draw(brim_text *out, uint32_t *drawn, int depth, double x, double 
   return random.v[0] % 3 == 0 ? left + right : random.v[0] % 3 == 1 ? left - right : left * right;
 }
 
-static void drawn_formulas_compute_what_c_does(void **state)
+static void random_formulas_equal_c(void **state)
 {
   (void)state;
   uint32_t drawn = 0;
@@ -112,7 +112,7 @@ static void drawn_formulas_compute_what_c_does(void **state)
   }
 }
 
-static void what_is_the_same_for_all_is_computed_once(void **state)
+static void common_subexpressions_are_computed_once(void **state)
 {
   (void)state;
   brim_formula f;
@@ -120,7 +120,7 @@ static void what_is_the_same_for_all_is_computed_once(void **state)
   assert_int_equal(f.loads, 2);
   assert_int_equal(f.lines, 2 + 2 + 2 + 1); /* loads, products, sums, a store */
   assert_int_equal(brim_formula_read("z = x * x\ny = x * x", names, NAMES, &f), BRIM_OK);
-  assert_int_equal(f.lines, 3); /* the product is made once */
+  assert_int_equal(f.lines, 3); /* the product is computed once */
   assert_true(brim_formula_equal(&f, &f));
 }
 
@@ -135,13 +135,13 @@ static void mistakes_are_named_with_their_place(void **state)
 {
   (void)state;
   refused("y = x +", "line 1, column 8 of the formula: a number, a name or '(' is missing");
-  refused("y = x\ny = q", "line 2, column 5 of the formula: nothing is known of the name 'q'");
+  refused("y = x\ny = q", "line 2, column 5 of the formula: unknown name 'q'");
   refused("y = (x", "line 1, column 7 of the formula: a ')' is missing");
   refused("y = min(x)", "a comma and one more operand are missing for 'min'");
   refused("y = sqrt(x, y)", "a ')' is missing after the operands of 'sqrt'");
-  refused("y = cosine(x)", "line 1, column 5 of the formula: there is no function 'cosine'");
+  refused("y = cosine(x)", "line 1, column 5 of the formula: unknown function 'cosine'");
   refused("y x", "line 1, column 3 of the formula: a '=' is missing after 'y'");
-  refused("= x", "line 1, column 1 of the formula: a name is missing, which is given a value");
+  refused("= x", "line 1, column 1 of the formula: expected a name to assign to");
   refused("y = x y", "line 1, column 7 of the formula: a line break or ';' is missing");
   refused("y = pow(x, 2)", "line 1, column 5 of the formula: pow() takes numbers that are the same for all elements");
   refused("y = 1e999 * x", "a number is too large");
@@ -149,7 +149,7 @@ static void mistakes_are_named_with_their_place(void **state)
   refused("", "the formula gives 'y' no new value");
 }
 
-static void what_is_too_large_is_refused(void **state)
+static void too_large_pictures_are_refused(void **state)
 {
   (void)state;
   brim_text text = {0};
@@ -159,7 +159,7 @@ static void what_is_too_large_is_refused(void **state)
   brim_text_clear(&text);
   brim_text_add(&text, "y = x");
   for (int i = 0; i < 120; i++) brim_text_printf(&text, " + x * y * %d", i + 3);
-  refused(brim_text_str(&text), "it is too long: shorten it, or make two of it");
+  refused(brim_text_str(&text), "it is too long: shorten it or split it into two");
   brim_text_clear(&text);
   for (int i = 0; i < 80; i++) brim_text_printf(&text, "t%d = x\n", i);
   brim_text_add(&text, "y = x");
@@ -170,12 +170,12 @@ static void what_is_too_large_is_refused(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(formulas_compute_what_c_does),
+      cmocka_unit_test(formulas_equal_c),
       cmocka_unit_test(lines_follow_each_other),
-      cmocka_unit_test(drawn_formulas_compute_what_c_does),
-      cmocka_unit_test(what_is_the_same_for_all_is_computed_once),
+      cmocka_unit_test(random_formulas_equal_c),
+      cmocka_unit_test(common_subexpressions_are_computed_once),
       cmocka_unit_test(mistakes_are_named_with_their_place),
-      cmocka_unit_test(what_is_too_large_is_refused),
+      cmocka_unit_test(too_large_pictures_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Pins dataset.gray of the data sets of pictures: one channel, of the bytes that Pillow's mode L has. */
+/* dataset.gray of the picture data sets: one channel, with the bytes of Pillow's mode L. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 #include "scratch.h"
 #include "unit/dataset_plugin.h"
 
-/* Of two classes: colours/1.png and gray/1.png. */
+/* Two classes: colours/1.png and gray/1.png. */
 static int make_folder(void **state)
 {
   static const char *const class[] = {"colours", "gray"}, *const picture[] = {"rgb.png", "gray.png"};
@@ -28,7 +28,7 @@ static int make_folder(void **state)
   return made ? 0 : -1;
 }
 
-/* The picture of a class, in memory of the caller's. */
+/* The picture of a class, in the caller's memory. */
 static brim_picture read_picture(const char *gray, int64_t class, int64_t *channels)
 {
   const dataset_param given[] = {{.key = "path", .text = scratch_root}, {.key = "gray", .text = gray}, {.key = NULL}};
@@ -71,7 +71,7 @@ static void colours_become_their_luma(void **state)
   free(gray.pixels);
 }
 
-static void gray_stays_what_it_is(void **state)
+static void gray_stays_unchanged(void **state)
 {
   (void)state;
   skip_without_pictures();
@@ -86,7 +86,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(colours_become_their_luma, make_folder, scratch_teardown),
-      cmocka_unit_test_setup_teardown(gray_stays_what_it_is, make_folder, scratch_teardown),
+      cmocka_unit_test_setup_teardown(gray_stays_unchanged, make_folder, scratch_teardown),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Functions on a thread of their own: which are left where they are, and what they may still do there. */
+/* Guards: functions on a separate thread that can be abandoned, and what they may still do then. */
 #include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,11 +17,11 @@
 #include "base/guard.h"
 
 #define SHORT_SECONDS 0.1
-#define LONG_SECONDS 30 /* nobody waits for so long */
+#define LONG_SECONDS 30 /* longer than the test waits */
 
 typedef struct seen {
-  sem_t goes_on;
-  atomic_int asked, behind;
+  sem_t resume;
+  atomic_int asked, passed;
   brim_status (*ask)(brim_guard_work work, void *context);
 } seen;
 
@@ -45,7 +45,7 @@ static brim_status count(void *context)
   return BRIM_OK;
 }
 
-/* ---- its time ---- */
+/* ---- the time limit ---- */
 
 static brim_status naps(void *context)
 {
@@ -56,7 +56,7 @@ static brim_status naps(void *context)
 static brim_status loops(void *context)
 {
   const seen *s = context;
-  while (atomic_load(&s->behind) == 0) continue;
+  while (atomic_load(&s->passed) == 0) continue;
   return BRIM_OK;
 }
 
@@ -71,13 +71,13 @@ static void processor_time_and_waiting_count_apart(void **state)
   brim_guard_close(guard);
   assert_int_equal(brim_guard_run(open_guard(), &computes, loops, &s), BRIM_EPLUGIN);
   assert_string_equal(brim_error_text(),
-                      "test does not come back from work: after 0.1 s of processor time it is left where it is");
-  atomic_store(&s.behind, 1); /* it need not take a processor for ever */
+                      "test did not return from work and was abandoned after 0.1 s of processor time");
+  atomic_store(&s.passed, 1); /* it must not occupy a processor for ever */
   assert_int_equal(brim_guard_run(open_guard(), &waits, naps, &s), BRIM_EPLUGIN);
-  assert_non_null(strstr(brim_error_text(), "it waits (for a lock, a file, a clock?), and after 0.1 s"));
+  assert_non_null(strstr(brim_error_text(), "it waited (for a lock, a file, a clock?) and was abandoned after 0.1 s"));
 }
 
-/* ---- what the core does for it ---- */
+/* ---- services of the core ---- */
 
 static brim_status asks_twice(void *context)
 {
@@ -94,7 +94,7 @@ static void both_ways_of_asking_are_answered(void **state)
     seen s = {.ask = here ? brim_guard_here : brim_guard_back};
     brim_guard *guard = open_guard();
     assert_int_equal(brim_guard_run(guard, &call, asks_twice, &s), BRIM_OK);
-    assert_int_equal(s.ask(count, &s), BRIM_OK); /* on no guard's thread: at once */
+    assert_int_equal(s.ask(count, &s), BRIM_OK); /* on no guard's thread: called directly */
     assert_int_equal(atomic_load(&s.asked), 3);
     brim_guard_close(guard);
   }
@@ -103,15 +103,15 @@ static void both_ways_of_asking_are_answered(void **state)
 static brim_status late(void *context)
 {
   seen *s = context;
-  while (sem_wait(&s->goes_on) != 0) continue;
-  atomic_store(&s->behind, 1);
+  while (sem_wait(&s->resume) != 0) continue;
+  atomic_store(&s->passed, 1);
   (void)s->ask(count, s);
-  atomic_store(&s->behind, 2);
+  atomic_store(&s->passed, 2);
   return BRIM_OK;
 }
 
-/* What it asks about may be freed. */
-static void who_was_given_up_asks_in_vain(void **state)
+/* The objects of its question may be freed. */
+static void an_abandoned_thread_gets_no_answer(void **state)
 {
   static seen all[2];
   const brim_guard_call call = {"test", NULL, "late", LONG_SECONDS, SHORT_SECONDS};
@@ -120,14 +120,14 @@ static void who_was_given_up_asks_in_vain(void **state)
     seen *s = &all[here];
     brim_guard *guard = open_guard();
     s->ask = here ? brim_guard_here : brim_guard_back;
-    sem_init(&s->goes_on, 0, 0);
+    sem_init(&s->resume, 0, 0);
     assert_int_equal(brim_guard_run(guard, &call, late, s), BRIM_EPLUGIN);
     assert_true(brim_guard_is_lost(guard));
-    sem_post(&s->goes_on);
-    while (atomic_load(&s->behind) == 0) nap(0.001);
+    sem_post(&s->resume);
+    while (atomic_load(&s->passed) == 0) nap(0.001);
     nap(0.05);
     assert_int_equal(atomic_load(&s->asked), 0);
-    assert_int_equal(atomic_load(&s->behind), 1);
+    assert_int_equal(atomic_load(&s->passed), 1);
   }
 }
 
@@ -152,15 +152,15 @@ static unsigned seconds_to_the_end(void)
   return (unsigned)left.it_value.tv_sec;
 }
 
-/* A process that has lost a thread ends by an alarm, unless it goes on with something else: each time anew. */
-static void the_alarm_is_for_what_is_to_be_saved(void **state)
+/* A process that abandoned a thread is ended by an alarm, unless it makes progress: each time the alarm is set anew. */
+static void the_alarm_limits_the_time_for_saving(void **state)
 {
   static seen all[2];
   const brim_guard_call call = {"test", NULL, "late", LONG_SECONDS, SHORT_SECONDS};
   (void)state;
   brim_crash_watch();
   for (int i = 0; i < 2; i++) {
-    sem_init(&all[i].goes_on, 0, 0);
+    sem_init(&all[i].resume, 0, 0);
     assert_int_equal(seconds_to_the_end(), 0);
     assert_int_equal(brim_guard_run(open_guard(), &call, late, &all[i]), BRIM_EPLUGIN);
     assert_true(seconds_to_the_end() > 60);
@@ -170,8 +170,8 @@ static void the_alarm_is_for_what_is_to_be_saved(void **state)
   assert_int_equal(seconds_to_the_end(), 0);
 }
 
-/* It is in the core, and is given up when it is out of it. */
-static void who_is_in_the_core_is_not_given_up_there(void **state)
+/* It is in the core, and is abandoned when it returns. */
+static void a_thread_inside_the_core_is_not_abandoned(void **state)
 {
   static seen s = {.ask = brim_guard_here};
   const brim_guard_call call = {"test", NULL, "asks_once", LONG_SECONDS, SHORT_SECONDS};
@@ -184,9 +184,9 @@ static void who_is_in_the_core_is_not_given_up_there(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(processor_time_and_waiting_count_apart),   cmocka_unit_test(both_ways_of_asking_are_answered),
-      cmocka_unit_test(the_alarm_is_for_what_is_to_be_saved),     cmocka_unit_test(who_was_given_up_asks_in_vain),
-      cmocka_unit_test(who_is_in_the_core_is_not_given_up_there),
+      cmocka_unit_test(processor_time_and_waiting_count_apart),    cmocka_unit_test(both_ways_of_asking_are_answered),
+      cmocka_unit_test(the_alarm_limits_the_time_for_saving),      cmocka_unit_test(an_abandoned_thread_gets_no_answer),
+      cmocka_unit_test(a_thread_inside_the_core_is_not_abandoned),
   };
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   brim_crash_allow_exit();

@@ -1,5 +1,5 @@
-/* Ranks that brim starts itself: this program again, as what its first word says. They exchange, end, die and hang, and
- * whoever started them says which rank it was, and leaves nothing running. */
+/* Ranks started by brim itself: this program again, in the role of its first argument. They exchange data, end, die and
+ * hang; the launcher names the rank and leaves no process running. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -40,7 +40,7 @@ static brim_status meet(const brim_world *world, int64_t round)
   return BRIM_OK;
 }
 
-/* What the second of them does between two exchanges; the others go on. */
+/* What the second rank does between two exchanges; the others continue. */
 static void misbehave(const char *how)
 {
   if (strcmp(how, "dies") == 0) raise(SIGKILL);
@@ -71,9 +71,9 @@ static int be_rank(const char *how)
   return 0;
 }
 
-/* ---- whoever starts them ---- */
+/* ---- the launcher ---- */
 
-/* The error's text, or "" with the status; in seconds, and with no child left. */
+/* Returns the error text, or "", and the exit status; asserts that it took seconds and left no child. */
 static const char *run(const char *how, int *exit_status)
 {
   brim_rank_launch launch = {.ranks = RANKS, .end_seconds = 10};
@@ -132,7 +132,7 @@ static void a_rank_that_hangs_is_named(void **state)
   int status;
   const char *error = run("hangs", &status);
   assert_has(error, "rank 1 (process ");
-  assert_has(error, "did not come when the others had waited 0.5 seconds");
+  assert_has(error, "did not answer while the others waited 0.5 seconds");
 }
 
 static void a_rank_ends_all_with_its_status(void **state)
@@ -143,7 +143,7 @@ static void a_rank_ends_all_with_its_status(void **state)
   assert_int_equal(status, 4);
 }
 
-static void nobody_waits_for_a_rank_that_has_left(void **state)
+static void no_rank_waits_for_one_that_has_left(void **state)
 {
   (void)state;
   int status = -1;
@@ -188,7 +188,7 @@ int main(int argc, char **argv)
       cmocka_unit_test(a_rank_that_ends_silently_is_named),
       cmocka_unit_test(a_rank_that_hangs_is_named),
       cmocka_unit_test(a_rank_ends_all_with_its_status),
-      cmocka_unit_test(nobody_waits_for_a_rank_that_has_left),
+      cmocka_unit_test(no_rank_waits_for_one_that_has_left),
       cmocka_unit_test(processors_are_cut_into_equal_parts),
       cmocka_unit_test(threads_go_by_the_share),
   };

@@ -1,5 +1,5 @@
-/* Pins what the idx dataset reads and what it says about files it cannot use. Each test writes its files into a
- * folder of its own; the plugin is the one that users run. */
+/* The idx dataset: the files it reads, and its errors for others. Each test writes its files into its own folder and
+ * loads the real plugin. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -93,7 +93,7 @@ static int remove_folder(void **state)
   return system(command);
 }
 
-/* ---- What is checked ---- */
+/* ---- Checks ---- */
 
 static dataset create_at(const char *path)
 {
@@ -101,7 +101,8 @@ static dataset create_at(const char *path)
   return dataset_create("idx", given);
 }
 
-/* Opening a split of the dataset in `path` fails with just this text, where DIR stands for the test's folder. */
+/* Asserts that opening a split of the dataset in `path` fails with exactly this text, where DIR stands for the test's
+ * folder. */
 static void expect_error_at(const char *path, const char *split, brim_status expected, const char *text)
 {
   dataset d = create_at(path);
@@ -136,7 +137,7 @@ static void expect_labels_error(const bytes *b, const char *text)
   expect_error(text);
 }
 
-/* The training split opens and serves the samples of images(20) and labels(20). */
+/* Asserts that the training split opens and serves the samples of images(20) and labels(20). */
 static void expect_good(void)
 {
   dataset d = create_at(folder);
@@ -160,7 +161,7 @@ static void expect_good(void)
   dataset_destroy(&d);
 }
 
-/* ---- Files that are fine ---- */
+/* ---- Valid files ---- */
 
 static void plain_files_are_read(void **state)
 {
@@ -174,7 +175,7 @@ static void gzip_files_are_read_with_and_without_suffix(void **state)
   (void)state;
   const bytes i = images(20), l = labels(20), gi = gzip_bytes(&i), gl = gzip_bytes(&l);
   put("train-images-idx3-ubyte.gz", &gi);
-  put("train-labels-idx1-ubyte", &gl); /* what a file is, its content says */
+  put("train-labels-idx1-ubyte", &gl); /* the content decides the kind of a file, not its name */
   expect_good();
 }
 
@@ -420,7 +421,7 @@ static void label_out_of_range_is_refused_with_its_place(void **state)
   const char *text = "'DIR/train-labels-idx1-ubyte': label 10 of sample 13 is out of range: with dataset.classes=10, "
                      "labels are 0 to 9";
   expect_labels_error(&l, text);
-  l.at[8 + 15] = 200; /* the first is named */
+  l.at[8 + 15] = 200; /* the first wrong label is named */
   expect_labels_error(&l, text);
 }
 
@@ -458,7 +459,7 @@ static void file_shorter_than_a_header_is_refused(void **state)
                           "expected at least 16");
 }
 
-/* Nothing is asked of memory for what a header only claims. */
+/* A header's claim allocates no memory. */
 static void absurd_headers_are_refused_before_allocating(void **state)
 {
   (void)state;
@@ -478,7 +479,7 @@ static void absurd_headers_are_refused_before_allocating(void **state)
   expect_images_error(&g, text);
 }
 
-/* ---- Files that are not there ---- */
+/* ---- Missing files ---- */
 
 static void missing_file_is_told_with_the_names_looked_for(void **state)
 {
@@ -520,7 +521,7 @@ static void unusable_folder_is_told_with_the_reason(void **state)
                   "cannot open the dataset's folder 'DIR/a': Too many levels of symbolic links\ndataset.path names it");
 }
 
-/* Root reads everything, so a test that runs as root puts on user 65534 (nobody) to open. */
+/* Root may read everything, so under root the test calls open as user 65534 (nobody). */
 static void expect_denied(dataset *d, const char *text)
 {
   const bool root = geteuid() == 0;
@@ -541,7 +542,7 @@ static void unreadable_files_and_folders_are_told(void **state)
   put_good("");
   dataset d = create_at(folder);
   snprintf(path, sizeof path, "%s/train-images-idx3-ubyte", folder);
-  assert_int_equal(chmod(folder, 0711), 0); /* to search is enough, to list is not needed */
+  assert_int_equal(chmod(folder, 0711), 0); /* search permission is enough, list permission is not needed */
   assert_int_equal(chmod(path, 0), 0);
   expect_denied(&d, "");
   assert_int_equal(chmod(path, 0644), 0);
@@ -574,11 +575,11 @@ static void what_is_not_a_regular_file_is_refused(void **state)
   assert_int_equal(mkdir(path, 0700), 0);
   expect_error("'DIR/train-images-idx3-ubyte' is not a regular file");
   assert_int_equal(rmdir(path), 0);
-  assert_int_equal(mkfifo(path, 0600), 0); /* and nobody waits for its other end */
+  assert_int_equal(mkfifo(path, 0600), 0); /* brim must not wait for its other end */
   expect_error("'DIR/train-images-idx3-ubyte' is not a regular file");
 }
 
-/* After a failure the instance is as before: the file can be put right and opened. */
+/* A failure leaves the instance unchanged: once the file is corrected, it opens. */
 static void open_can_be_tried_again(void **state)
 {
   (void)state;
@@ -595,7 +596,7 @@ static void open_can_be_tried_again(void **state)
   dataset_destroy(&d);
 }
 
-/* A file by itself is a split without labels, beside the dataset's own and beside other files. */
+/* A single file is a split without labels, next to the dataset's own splits and other files. */
 static void files_without_labels_are_splits_of_their_own(void **state)
 {
   (void)state;

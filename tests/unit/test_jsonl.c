@@ -1,4 +1,4 @@
-/* JSON lines: what a record looks like, and that a file never keeps half of one. */
+/* JSON lines: the format of records, and that a file never keeps part of one. */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -14,7 +14,7 @@
 #include "scratch.h"
 #include "store/jsonl.h"
 
-static brim_jsonl jsonl; /* 8 KiB: too large for a stack frame of a test */
+static brim_jsonl jsonl; /* 8 KiB: too large for a test's stack frame */
 
 static void open_new(const char *name)
 {
@@ -122,7 +122,7 @@ static void texts_are_escaped(void **state)
 static void bytes_that_are_not_utf8_are_replaced(void **state)
 {
   (void)state;
-  /* a lone continuation, an overlong '/', a surrogate, beyond U+10FFFF, a character cut by the end */
+  /* a lone continuation byte, an overlong '/', a surrogate, beyond U+10FFFF, a truncated character */
   static const char *const bad[] = {"\x80", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x82"};
   for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
     open_new("bad");
@@ -175,7 +175,7 @@ static void a_record_that_is_too_long_is_refused_and_nothing_written(void **stat
   brim_jsonl_close(&jsonl);
 }
 
-static void opening_keeps_so_many_records(void **state)
+static void opening_keeps_the_given_number_of_records(void **state)
 {
   (void)state;
   for (int64_t keep = 0; keep <= 3; keep++) {
@@ -256,7 +256,7 @@ static void a_write_that_fails_half_way_is_cut_off_again(void **state)
   brim_jsonl_close(&jsonl);
 }
 
-static void what_cannot_be_opened_is_told(void **state)
+static void files_that_cannot_be_opened_are_reported(void **state)
 {
   (void)state;
   assert_int_equal(brim_jsonl_open(&jsonl, scratch("no/folder"), 0), BRIM_EIO);
@@ -277,12 +277,12 @@ int main(void)
       cmocka_unit_test(bytes_that_are_not_utf8_are_replaced),
       cmocka_unit_test(a_long_text_is_cut_and_leaves_room_for_the_rest),
       cmocka_unit_test(a_record_that_is_too_long_is_refused_and_nothing_written),
-      cmocka_unit_test(opening_keeps_so_many_records),
+      cmocka_unit_test(opening_keeps_the_given_number_of_records),
       cmocka_unit_test(a_partial_last_line_is_cut_when_all_records_are_kept),
       cmocka_unit_test(records_beyond_one_buffer_are_counted),
       cmocka_unit_test(a_file_with_fewer_records_than_the_checkpoint_counts_is_filled_up),
       cmocka_unit_test(a_write_that_fails_half_way_is_cut_off_again),
-      cmocka_unit_test(what_cannot_be_opened_is_told),
+      cmocka_unit_test(files_that_cannot_be_opened_are_reported),
   };
   return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

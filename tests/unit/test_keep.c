@@ -1,5 +1,5 @@
-/* Pins what a run keeps of its data: that it is read back as it was written, what is told where data differs, and that
- * nothing damaged is taken for it. */
+/* The record of a run's data: it reads back as written, differences in the data are reported, and damaged records are
+ * rejected. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,7 +31,7 @@ static json_t *keep_of(made *m, const brim_plugin *plugin)
   return out;
 }
 
-/* Through a file's bytes. */
+/* Copies through a file. */
 static json_t *copy_of(const json_t *json)
 {
   char *text = json_dumps(json, JSON_REAL_PRECISION(17));
@@ -47,7 +47,7 @@ static void expect_recalled(made m)
   brim_data data, recalled;
   json_t *kept = keep_of(&m, &made_plugin), *read = copy_of(kept);
   assert_int_equal(brim_data_describe(&data, &made_plugin, &m, &settings), BRIM_OK);
-  m.fail_open = true; /* it is not asked for anything */
+  m.fail_open = true; /* it must not be called */
   m.describes_unopened = false;
   m.opened = 0;
   assert_true(brim_data_is_kept_of(read, &made_plugin));
@@ -71,7 +71,7 @@ static void expect_recalled(made m)
   brim_arena_release(&arena);
 }
 
-static void what_was_kept_is_recalled_without_the_data(void **state)
+static void the_record_is_recalled_without_the_data(void **state)
 {
   (void)state;
   expect_recalled(four_classes());
@@ -100,7 +100,7 @@ static void expect_compared(const json_t *a, const json_t *b, bool order, const 
   if (text) assert_string_equal(brim_error_text(), text);
 }
 
-static void what_differs_is_named(void **state)
+static void differences_are_named(void **state)
 {
   (void)state;
   static const char *const others[] = {"a", "b", "tulip", "d"};
@@ -115,7 +115,7 @@ static void what_differs_is_named(void **state)
                   "the data is not what the run was trained on:\nclass 2 was 'c', and is 'tulip'\n"
                   "the number of training samples was 20, and is 21");
   json_decref(b);
-  now.train.class_names = NULL; /* says nothing */
+  now.train.class_names = NULL; /* no names are given */
   b = keep_of(&now, &made_plugin);
   expect_compared(a, b, false, NULL);
   json_decref(b);
@@ -128,7 +128,7 @@ static void what_differs_is_named(void **state)
   json_decref(b);
 }
 
-/* ---- what a dataset keeps itself ---- */
+/* ---- a dataset's own record ---- */
 
 static const char *own_text;
 static char own_recalled[256];
@@ -176,13 +176,13 @@ static void a_datasets_own_is_compared_by_its_names(void **state)
              HEAD "mean of column 'x' was 1.5, and is 1.6");
   expect_own("{\"columns\":[{\"name\":\"x\"}]}", "{\"columns\":[{\"name\":\"y\"}]}",
              HEAD "column 0 was 'x', and is 'y'");
-  expect_own("{\"names\":[1,2]}", "{\"names\":[1]}", HEAD "there were 2 names, and are 1");
+  expect_own("{\"names\":[1,2]}", "{\"names\":[1]}", HEAD "there were 2 names, now 1");
   expect_own("{\"a\":1,\"b\":{\"c\":true}}", "{\"a\":1,\"b\":{\"c\":false},\"d\":\"e\"}",
              HEAD "c of b was true, and is false\nd was nothing, and is 'e'");
   expect_own("{\"n\":[1,2,3,4,5,6,7]}", "{\"n\":[0,0,0,0,0,0,0]}",
              HEAD "n 0 was 1, and is 0\nn 1 was 2, and is 0\nn 2 was 3, and is 0\nn 3 was 4, and is 0\n"
                   "n 4 was 5, and is 0\n... and 2 more");
-  expect_own(NULL, "{\"a\":1}", NULL); /* kept by a build that did not know of it */
+  expect_own(NULL, "{\"a\":1}", NULL); /* recorded by a build that did not know the key */
 #undef HEAD
 }
 
@@ -201,7 +201,7 @@ static void a_dataset_gets_its_own_back(void **state)
   assert_int_equal(brim_data_recall_kept(&data, &plugin, &m, &settings, kept, &arena), BRIM_OK);
   json_t *back = json_loads(own_recalled, 0, NULL);
   assert_true(json_equal(back, json_object_get(kept, "kept")));
-  ops.recall = NULL; /* then it must be the same */
+  ops.recall = NULL; /* then it must be equal */
   assert_int_equal(brim_data_recall_kept(&data, &plugin, &m, &settings, kept, &arena), BRIM_OK);
   own_text = "{\"x\":0.2}";
   assert_int_equal(brim_data_recall_kept(&data, &plugin, &m, &settings, kept, &arena), BRIM_ELOAD);
@@ -254,9 +254,9 @@ static void nothing_damaged_is_recalled(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_was_kept_is_recalled_without_the_data),
+      cmocka_unit_test(the_record_is_recalled_without_the_data),
       cmocka_unit_test(names_that_are_not_utf8_are_left_out),
-      cmocka_unit_test(what_differs_is_named),
+      cmocka_unit_test(differences_are_named),
       cmocka_unit_test(a_datasets_own_is_compared_by_its_names),
       cmocka_unit_test(a_dataset_gets_its_own_back),
       cmocka_unit_test(nothing_damaged_is_recalled),

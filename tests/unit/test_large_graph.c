@@ -1,5 +1,5 @@
-/* A graph of a thousand forward operations: its nodes are counted, its plan is made, valid and tight. How fast that is,
- * tests/bench/bench_plan.c tells. */
+/* A graph of a thousand forward operations: its nodes are counted, and its plan is valid and tight.
+ * tests/bench/bench_plan.c measures the speed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@ static brim_status run_nothing(void *self, const brim_launch *launch)
   return BRIM_OK;
 }
 
-/* Each node wants scratch of another size, so that no two programs of buffers are alike. */
+/* Each node wants scratch of another size, so that no two programs have the same buffers. */
 static brim_status prepare_scratch(void *self, const brim_program_info *program, const brim_node *node,
                                    brim_kernel_need *need, void **state)
 {
@@ -65,7 +65,7 @@ static void test_a_graph_of_a_thousand_operations_is_built_and_differentiated(vo
   assert_true(LARGE_OPS >= 1000);
   assert_int_equal(eval->node_count, LARGE_OPS);
   assert_int_equal(train->forward_count, LARGE_OPS);
-  assert_true(train->node_count > 2 * LARGE_OPS); /* each forward operation but the metrics has a gradient, most more */
+  assert_true(train->node_count > 2 * LARGE_OPS); /* each forward operation but the metrics has a gradient, or more */
   assert_int_equal(train->parameter_count, 2 + 16 * LARGE_BLOCKS);
   for (size_t i = 0; i < train->parameter_count; i++) { /* each parameter's gradient is computed */
     bool written = false;
@@ -101,8 +101,8 @@ static uint32_t draw(uint32_t *state, uint32_t below)
   return (*state >> 8) % below;
 }
 
-/* Buffers as programs have them: some wait for the backward pass, nested as activations are; others live for a few
- * nodes; some live for any time. Sizes are of few kinds or of many. */
+/* Lifetimes as in real programs: some buffers wait for the backward pass, nested like activations; others live for a
+ * few nodes; some live for any time. There are few or many different sizes. */
 static life draw_life(uint32_t *state, int32_t nodes, uint32_t sizes)
 {
   const uint32_t kind = draw(state, 4);
@@ -115,7 +115,7 @@ static life draw_life(uint32_t *state, int32_t nodes, uint32_t sizes)
   return l;
 }
 
-/* The lowest offset at which nothing of `placed` is in the way: 0, or the end of one that is. */
+/* The lowest offset that is free of `placed`: 0, or the end of one of them. */
 static uint64_t find_lowest(const life *placed, size_t count, const life *l)
 {
   uint64_t lowest = UINT64_MAX;
@@ -132,7 +132,7 @@ static uint64_t find_lowest(const life *placed, size_t count, const life *l)
   return lowest;
 }
 
-/* A few buffers and many; programs of one node, and of numbers of nodes that are powers of two and are not. */
+/* Few and many buffers; programs of one node, and of numbers of nodes that are and are not powers of two. */
 static void test_a_buffer_gets_the_lowest_place_that_is_free_for_its_life(void **unused)
 {
   enum { MOST = 700 };

@@ -1,5 +1,5 @@
-/* The ledger that processes share: it is never over its limit, and the share of a process that ends, however it ends,
- * returns. */
+/* The ledger that processes share: it never exceeds its limit, and the share of a process returns however the process
+ * ends. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -67,10 +67,10 @@ static void devices_have_limits_of_their_own(void **state)
   brim_ledger_close(ledger);
 }
 
-static void who_is_refused_is_told_who_has_the_rest(void **state)
+static void a_refusal_names_the_holders_of_the_rest(void **state)
 {
   (void)state;
-  brim_ledger *one = open_ledger("told"), *other = open_ledger("told");
+  brim_ledger *one = open_ledger("reported"), *other = open_ledger("reported");
   brim_device_user user[4];
   int32_t a, b;
   size_t count = 0;
@@ -90,7 +90,7 @@ static void who_is_refused_is_told_who_has_the_rest(void **state)
   brim_ledger_close(other);
 }
 
-/* The child says that it has taken its share, and then waits to be killed. */
+/* The child reports that it has taken its share, and waits to be killed. */
 static void a_killed_process_gives_back(void **state)
 {
   (void)state;
@@ -122,7 +122,7 @@ static void a_killed_process_gives_back(void **state)
 #define PROCESSES 8
 #define TURNS 200
 
-/* Takes and gives at random; some end without giving back. Returns how often it was refused. */
+/* Takes and returns at random; some processes end without returning. Returns the number of refusals. */
 static int take_turns(unsigned seed)
 {
   brim_ledger *own = open_ledger("many");
@@ -149,7 +149,7 @@ static void many_processes_together_are_never_over_the_limit(void **state)
   int refused = 0;
   int32_t mine[2];
   brim_ledger *ledger = open_ledger("many");
-  for (int device = 0; device < 2; device++) /* so that some are refused however they take turns */
+  for (int device = 0; device < 2; device++) /* so that some are refused in every interleaving */
     assert_int_equal(brim_ledger_take(ledger, device, LIMIT / 2, &mine[device]), BRIM_OK);
   for (unsigned i = 0; i < PROCESSES; i++)
     if ((child[i] = fork()) == 0) _exit(take_turns(i + 1) & 0xFF);
@@ -160,12 +160,12 @@ static void many_processes_together_are_never_over_the_limit(void **state)
     assert_int_not_equal(WEXITSTATUS(status), 0xFF);
     refused += WEXITSTATUS(status);
   }
-  assert_true(refused > 0); /* or it was no test */
+  assert_true(refused > 0); /* otherwise nothing was tested */
   assert_int_equal(used(ledger, 0) + used(ledger, 1), LIMIT);
   brim_ledger_close(ledger);
 }
 
-static void there_are_so_many_entries_and_no_more(void **state)
+static void the_number_of_entries_is_limited(void **state)
 {
   (void)state;
   brim_ledger *ledger = open_ledger("full");
@@ -177,7 +177,7 @@ static void there_are_so_many_entries_and_no_more(void **state)
   brim_ledger_close(ledger);
 }
 
-/* What another version left is made anew, but not under the hands of one that uses it. */
+/* A file of another version is replaced, but not while a process uses it. */
 static void a_file_of_another_version_is_refused_while_it_is_used(void **state)
 {
   (void)state;
@@ -199,9 +199,9 @@ static void a_file_of_another_version_is_refused_while_it_is_used(void **state)
   brim_ledger_close(ledger);
 }
 
-/* ---- nothing in the file is believed ---- */
+/* ---- the file's content is not trusted ---- */
 
-/* As memory/board.c and memory/ledger.c lay them out. */
+/* The layout of memory/board.c and memory/ledger.c. */
 typedef struct forged {
   int64_t pid;
   uint64_t bytes;
@@ -266,7 +266,7 @@ static void entries_that_cannot_be_do_not_count(void **state)
   brim_ledger_close(ledger);
 }
 
-static void ones_own_entry_is_what_one_wrote(void **state)
+static void an_own_entry_reads_back(void **state)
 {
   (void)state;
   int32_t entry;
@@ -281,7 +281,7 @@ static void ones_own_entry_is_what_one_wrote(void **state)
   brim_ledger_close(ledger);
 }
 
-static void a_damaged_table_is_mended_with_the_entries_of_whoever_looks(void **state)
+static void a_damaged_table_is_repaired_with_the_readers_own_entries(void **state)
 {
   (void)state;
   struct stat info;
@@ -306,7 +306,7 @@ static void a_damaged_table_is_mended_with_the_entries_of_whoever_looks(void **s
   }
 }
 
-static void what_is_no_plain_file_is_refused_with_its_name(void **state)
+static void anything_but_a_plain_file_is_refused_with_its_name(void **state)
 {
   (void)state;
   char other[600];
@@ -314,14 +314,14 @@ static void what_is_no_plain_file_is_refused_with_its_name(void **state)
   assert_int_equal(mkfifo(path_of("fifo"), 0666), 0);
   assert_int_equal(brim_ledger_open("fifo", 2, LIMIT, &ledger), BRIM_EIO);
   assert_non_null(strstr(brim_error_text(), path_of("fifo")));
-  assert_non_null(strstr(brim_error_text(), "is not a plain file"));
+  assert_non_null(strstr(brim_error_text(), "is not a regular file"));
   const int fd = open(path_of("linked"), O_WRONLY | O_CREAT, 0600);
   assert_int_equal(write(fd, "somebody's", 10), 10);
   close(fd);
   snprintf(other, sizeof other, "%s.too", path_of("linked"));
   assert_int_equal(link(path_of("linked"), other), 0);
   assert_int_equal(brim_ledger_open("linked", 2, LIMIT, &ledger), BRIM_EIO);
-  assert_non_null(strstr(brim_error_text(), "has other names too"));
+  assert_non_null(strstr(brim_error_text(), "has other hard links"));
   struct stat info;
   assert_int_equal(stat(other, &info), 0);
   assert_int_equal(info.st_size, 10);
@@ -346,7 +346,7 @@ static void others_cannot_replace_the_folders_files(void **state)
   brim_shared_folder_set(folder);
 }
 
-/* A child that has the table's lock, and is stopped. */
+/* A stopped child that holds the table's lock. */
 static pid_t hold_lock(const char *path)
 {
   int status;
@@ -362,7 +362,7 @@ static pid_t hold_lock(const char *path)
   return child;
 }
 
-static void who_has_the_lock_too_long_is_named(void **state)
+static void a_process_that_holds_the_lock_too_long_is_named(void **state)
 {
   (void)state;
   char pid[64], path[600];
@@ -381,7 +381,7 @@ static void who_has_the_lock_too_long_is_named(void **state)
   brim_board_close(&board);
 }
 
-static void nobody_is_stopped_from_a_terminal_with_the_lock(void **state)
+static void terminal_stop_is_blocked_while_the_lock_is_held(void **state)
 {
   (void)state;
   brim_board board;
@@ -428,18 +428,18 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(devices_have_limits_of_their_own),
-      cmocka_unit_test(who_is_refused_is_told_who_has_the_rest),
+      cmocka_unit_test(a_refusal_names_the_holders_of_the_rest),
       cmocka_unit_test(a_killed_process_gives_back),
       cmocka_unit_test(many_processes_together_are_never_over_the_limit),
-      cmocka_unit_test(there_are_so_many_entries_and_no_more),
+      cmocka_unit_test(the_number_of_entries_is_limited),
       cmocka_unit_test(a_file_of_another_version_is_refused_while_it_is_used),
       cmocka_unit_test(entries_that_cannot_be_do_not_count),
-      cmocka_unit_test(ones_own_entry_is_what_one_wrote),
-      cmocka_unit_test(a_damaged_table_is_mended_with_the_entries_of_whoever_looks),
-      cmocka_unit_test(what_is_no_plain_file_is_refused_with_its_name),
+      cmocka_unit_test(an_own_entry_reads_back),
+      cmocka_unit_test(a_damaged_table_is_repaired_with_the_readers_own_entries),
+      cmocka_unit_test(anything_but_a_plain_file_is_refused_with_its_name),
       cmocka_unit_test(others_cannot_replace_the_folders_files),
-      cmocka_unit_test(who_has_the_lock_too_long_is_named),
-      cmocka_unit_test(nobody_is_stopped_from_a_terminal_with_the_lock),
+      cmocka_unit_test(a_process_that_holds_the_lock_too_long_is_named),
+      cmocka_unit_test(terminal_stop_is_blocked_while_the_lock_is_held),
       cmocka_unit_test(a_ledger_goes_with_its_last_user_and_so_do_those_of_killed_ones),
       cmocka_unit_test(a_folder_that_cannot_be_made_is_an_error_that_names_the_setting),
   };

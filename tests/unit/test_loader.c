@@ -1,6 +1,6 @@
-/* Pins the loader: the same stream whatever the threads and micro-batches, bounded memory and look-ahead, errors in
- * their place, and an end at any moment. The dataset takes a while that differs by sample, so that threads overtake
- * each other. Run under TSan as well. */
+/* The loader: the same stream for all numbers of threads and micro-batches, bounded memory and look-ahead, errors at
+ * their position, and an end at any moment. The dataset's delay differs by sample, so that threads overtake each other.
+ * Run under TSan as well. */
 #include <malloc.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -17,14 +17,14 @@
 #include "data/data.h"
 #include "unit/made_dataset.h"
 
-#define COUNT 203 /* no multiple of any micro-batch here */
+#define COUNT 203 /* not a multiple of any micro-batch here */
 #define ELEMENTS 20
 #define EPOCHS 2
 
 /* Epochs of a part in micro-batches of `batch`. */
 typedef struct order {
   enum brim_part part;
-  int64_t count, batch, epochs, asked; /* asked: how many spans were */
+  int64_t count, batch, epochs, asked; /* asked: the number of spans requested */
 } order;
 
 static brim_span next_span(void *context, int64_t sequence)
@@ -89,7 +89,7 @@ static void take_all(fixture *f, stream *out)
     out->samples += b->span.count;
   }
   const brim_batch *b = NULL;
-  assert_int_equal(brim_loader_next(loader, &b), BRIM_OK); /* the end stays the end */
+  assert_int_equal(brim_loader_next(loader, &b), BRIM_OK); /* the end is final */
   assert_null(b);
   brim_loader_close(loader);
 }
@@ -122,7 +122,7 @@ static void stream_is_the_same_for_any_threads_and_micro_batch(void **state)
   free(got);
 }
 
-/* Of tokens and of real numbers a sample has several. */
+/* Tokens and real numbers have several labels a sample. */
 static void labels_of_any_length_come_in_their_places(void **state)
 {
   (void)state;
@@ -172,7 +172,7 @@ static void doubles_are_the_same_numbers(void **state)
   brim_loader_close(wide);
 }
 
-static void last_micro_batch_has_what_is_left(void **state)
+static void last_micro_batch_has_the_remainder(void **state)
 {
   (void)state;
   for (int32_t threads = 0; threads < 3; threads++) {
@@ -205,7 +205,7 @@ static void batch_stays_valid_until_the_next_call(void **state)
     assert_int_equal(brim_loader_next(loader, &b), BRIM_OK);
     float before[8 * ELEMENTS];
     memcpy(before, b->values, sizeof before);
-    nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL); /* time enough for the threads to write elsewhere */
+    nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL); /* time for the threads to write elsewhere */
     assert_memory_equal(before, b->values, sizeof before);
   }
   brim_loader_close(loader);
@@ -223,8 +223,8 @@ static void never_looks_further_ahead_than_its_slots(void **state)
     assert_int_equal(brim_loader_next(loader, &b), BRIM_OK);
     nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
   }
-  brim_loader_close(loader);              /* only now may `asked` be read */
-  assert_in_range(f.order.asked, 20, 22); /* the one in use is among the three */
+  brim_loader_close(loader);              /* `asked` may be read only now */
+  assert_in_range(f.order.asked, 20, 22); /* the three include the one in use */
 }
 
 static void closes_at_any_moment(void **state)
@@ -246,7 +246,7 @@ static void closes_at_any_moment(void **state)
   }
 }
 
-static void error_arrives_in_its_place_and_the_stream_goes_on(void **state)
+static void an_error_arrives_in_its_place_and_the_stream_continues(void **state)
 {
   (void)state;
   for (int32_t threads = 0; threads < 5; threads += 2) {
@@ -255,7 +255,7 @@ static void error_arrives_in_its_place_and_the_stream_goes_on(void **state)
     f.order.epochs = 1;
     f.dataset.fail_read = 77;
     int64_t place = 0;
-    for (; place < COUNT; place++) { /* where sample 77 comes in the epoch */
+    for (; place < COUNT; place++) { /* the position of sample 77 in the epoch */
       uint8_t scratch[ELEMENTS];
       float values[ELEMENTS];
       int32_t label;
@@ -355,7 +355,7 @@ static void on_signal(int signal)
   handled = 1;
 }
 
-/* A signal that the main thread holds back stays pending: no loader thread takes it. */
+/* A signal that the main thread blocks stays pending: no loader thread takes it. */
 static void threads_leave_signals_to_the_main_thread(void **state)
 {
   (void)state;
@@ -375,11 +375,11 @@ static void threads_leave_signals_to_the_main_thread(void **state)
   assert_int_equal(handled, 0);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   brim_loader_close(loader);
-  assert_int_equal(handled, 1); /* and the main thread's own mask is as it was */
+  assert_int_equal(handled, 1); /* the main thread's mask is unchanged */
   sigaction(SIGUSR1, &old_action, NULL);
 }
 
-#if defined(__has_feature) /* clang's way to say it */
+#if defined(__has_feature) /* for clang */
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #define SANITIZED
 #endif
@@ -388,7 +388,7 @@ static void threads_leave_signals_to_the_main_thread(void **state)
 #endif
 
 #ifndef SANITIZED
-static void threads_that_cannot_be_started_are_told(void **state)
+static void threads_that_cannot_be_started_are_reported(void **state)
 {
   (void)state;
   fixture f;
@@ -406,10 +406,10 @@ static void threads_that_cannot_be_started_are_told(void **state)
   assert_non_null(strstr(brim_error_text(), "of 200: Resource temporarily unavailable\nlower training.num_workers"));
 }
 #else
-static void threads_that_cannot_be_started_are_told(void **state)
+static void threads_that_cannot_be_started_are_reported(void **state)
 {
   (void)state;
-  skip(); /* sanitizers take address space that cannot be limited */
+  skip(); /* sanitizers need address space without a limit */
 }
 #endif
 
@@ -419,16 +419,16 @@ int main(void)
       cmocka_unit_test(stream_is_the_same_for_any_threads_and_micro_batch),
       cmocka_unit_test(doubles_are_the_same_numbers),
       cmocka_unit_test(labels_of_any_length_come_in_their_places),
-      cmocka_unit_test(last_micro_batch_has_what_is_left),
+      cmocka_unit_test(last_micro_batch_has_the_remainder),
       cmocka_unit_test(batch_stays_valid_until_the_next_call),
       cmocka_unit_test(never_looks_further_ahead_than_its_slots),
       cmocka_unit_test(closes_at_any_moment),
-      cmocka_unit_test(error_arrives_in_its_place_and_the_stream_goes_on),
+      cmocka_unit_test(an_error_arrives_in_its_place_and_the_stream_continues),
       cmocka_unit_test(spans_outside_the_part_or_the_slot_are_errors),
       cmocka_unit_test(takes_the_memory_it_says),
       cmocka_unit_test(impossible_sizes_and_options_are_refused),
       cmocka_unit_test(threads_leave_signals_to_the_main_thread),
-      cmocka_unit_test(threads_that_cannot_be_started_are_told),
+      cmocka_unit_test(threads_that_cannot_be_started_are_reported),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* How a loss scale follows steps that are kept and skipped, as torch.amp.GradScaler's does. */
+/* A loss scale adapts to applied and skipped steps like torch.amp.GradScaler. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -42,7 +42,7 @@ static void it_is_on_in_fp16_only(void **unused)
   }
 }
 
-static void a_run_that_goes_on_keeps_its_scale(void **unused)
+static void a_resumed_run_keeps_its_scale(void **unused)
 {
   (void)unused;
   const brim_settings s = settings_of(65536, 2000);
@@ -51,7 +51,7 @@ static void a_run_that_goes_on_keeps_its_scale(void **unused)
   assert_true(state.loss_scale == 8);
 }
 
-/* The numbers of GradScaler(init_scale=8, growth_interval=3) for the same steps: k kept, s skipped. */
+/* The values of GradScaler(init_scale=8, growth_interval=3) for the same steps: k applied, s skipped. */
 static void it_follows_steps_as_grad_scaler_does(void **unused)
 {
   (void)unused;
@@ -83,7 +83,7 @@ static void a_scale_that_stays_is_neither_raised_nor_lowered(void **unused)
   assert_false(brim_loss_scale_skip(&s, &state));
 }
 
-/* It goes down to 1 and no further; there, and only there, steps in a row that fail are the end. */
+/* The scale falls to 1 and no further; only there do consecutive failing steps end the run. */
 static void it_ends_where_it_cannot_be_lowered(void **unused)
 {
   (void)unused;
@@ -122,7 +122,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(it_is_on_in_fp16_only),
-      cmocka_unit_test(a_run_that_goes_on_keeps_its_scale),
+      cmocka_unit_test(a_resumed_run_keeps_its_scale),
       cmocka_unit_test(it_follows_steps_as_grad_scaler_does),
       cmocka_unit_test(a_scale_that_stays_is_neither_raised_nor_lowered),
       cmocka_unit_test(it_ends_where_it_cannot_be_lowered),

@@ -1,5 +1,5 @@
-/* Activations in a smaller type: which tensors become small, where the casts stand, and that gradients of parameters
- * stay wide. */
+/* Activations in a smaller type: the affected tensors, the places of the casts, and that gradients of parameters stay
+ * wide. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -64,7 +64,7 @@ static void check_types(uint32_t small)
   brim_graph_free(g);
 }
 
-static void activations_are_small_and_what_adds_up_is_wide(void **state)
+static void activations_are_small_and_sums_are_wide(void **state)
 {
   (void)state;
   check_types(BRIM_DTYPE_BF16);
@@ -91,7 +91,7 @@ static void each_source_is_cast_once_before_its_first_reader(void **state)
   brim_graph_free(g);
 }
 
-/* Each use adds into a gradient of its own, as without casts. */
+/* Each use adds to a separate gradient, as without casts. */
 static void gradients_of_weights_go_past_their_casts(void **state)
 {
   (void)state;
@@ -107,7 +107,7 @@ static void gradients_of_weights_go_past_their_casts(void **state)
   brim_graph_free(wide);
 }
 
-/* The same nodes, so that a backend in double precision can judge one with a smaller type. */
+/* The same nodes, so that a backend in double precision can be the reference for one with a smaller type. */
 static void check_judge(uint32_t small)
 {
   brim_graph *judge = make(BRIM_DTYPE_F64, small), *g = make(BRIM_DTYPE_F32, small);
@@ -130,7 +130,7 @@ static void in_double_precision_the_graph_is_the_same_and_nothing_is_stored_smal
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(activations_are_small_and_what_adds_up_is_wide),
+      cmocka_unit_test(activations_are_small_and_sums_are_wide),
       cmocka_unit_test(each_source_is_cast_once_before_its_first_reader),
       cmocka_unit_test(gradients_of_weights_go_past_their_casts),
       cmocka_unit_test(in_double_precision_the_graph_is_the_same_and_nothing_is_stored_small),

@@ -1,5 +1,5 @@
-/* Pins mixup: which samples are mixed, by which shares, and that a sample is the same whoever loads it, in whichever
- * micro-batch. What training on them gives is PyTorch's: tests/cli/test_tasks.py. */
+/* mixup: the mixed samples and their shares, and that a sample does not depend on the thread or the micro-batch.
+ * tests/cli/test_tasks.py compares training with PyTorch. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 #include "unit/made_dataset.h"
 
 #define COUNT 60
-#define TRAIN 41 /* samples that are trained on */
+#define TRAIN 41 /* training samples */
 #define ELEMENTS 40
 
 typedef struct fixture {
@@ -28,7 +28,7 @@ static void open_data(fixture *f)
   if (brim_data_open(&f->data, &made_plugin, &f->dataset, &f->settings) != BRIM_OK) fail_msg("%s", brim_error_text());
 }
 
-/* Images whose labels are their numbers, so that shares of classes say which samples they are made of. */
+/* Images whose labels are their numbers, so that the shares of classes identify the mixed samples. */
 static void prepare(fixture *f, double alpha)
 {
   *f = (fixture){.dataset = made_images(COUNT, 2, 4, 5), .settings = {.seed = 3}};
@@ -41,7 +41,7 @@ static void prepare(fixture *f, double alpha)
 static void read_sample(const fixture *f, enum brim_part part, int64_t epoch, int64_t i, uint32_t real, void *values,
                         void *label)
 {
-  void *scratch = malloc(f->data.scratch_bytes); /* no more: AddressSanitizer sees what is beyond */
+  void *scratch = malloc(f->data.scratch_bytes); /* the exact size, so that AddressSanitizer detects writes beyond it */
   if (brim_data_sample(&f->data, part, epoch, i, real, scratch, values, label) != BRIM_OK)
     fail_msg("%s", brim_error_text());
   free(scratch);
@@ -76,7 +76,7 @@ static void partners_are_a_permutation_of_the_training_samples(void **state)
       moved += epoch > 0 && before[own] != partner;
       before[own] = partner;
     }
-    assert_memory_equal(own_times, partner_times, sizeof own_times); /* of nothing that is validated on */
+    assert_memory_equal(own_times, partner_times, sizeof own_times); /* not a validation sample */
   }
   assert_true(moved > TRAIN);
 }
@@ -101,7 +101,7 @@ static void evaluation_is_of_plain_samples(void **state)
   }
 }
 
-/* Values of sample `index` as it is by itself in an epoch. */
+/* Values of sample `index` in an epoch without mixing. */
 static void read_alone(const fixture *plain, int64_t epoch, int64_t index, float *values)
 {
   int32_t label = -1;
@@ -179,7 +179,7 @@ static int compare(const void *a, const void *b)
   return (x > y) - (x < y);
 }
 
-/* Kolmogorov's distance times sqrt(n) is above 2.7 once in a million times. */
+/* Kolmogorov's distance times sqrt(n) exceeds 2.7 once in a million times. */
 static void check_distribution(double alpha, double (*below)(double))
 {
   static double share[SHARES];

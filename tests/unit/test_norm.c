@@ -1,5 +1,5 @@
-/* What the normalisations put into a graph: parameters and buffers as PyTorch names and starts them, batch norm's
- * groups of samples, and what a model's author reads when a call does not fit. */
+/* Graphs of normalisations: parameters and buffers with PyTorch's names and initial values, batch norm's groups of
+ * samples, and the errors for wrong calls. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@ static brim_tensor *indices(brim_graph *g)
   return brim_graph_tensor(g, BRIM_ROLE_DATA, BRIM_DTYPE_I32, &(brim_shape){2, {g->batch, 6}}, "words");
 }
 
-/* Asserts that the graph has failed with this text, and names this file; frees it. */
+/* Asserts that the graph failed with this text and names this file; frees the graph. */
 static void assert_failed(brim_graph *g, const brim_tensor *result, const char *text)
 {
   assert_null(result);
@@ -35,7 +35,7 @@ static brim_graph *graph(void)
   return brim_graph_create(BRIM_DTYPE_F32, 2, true);
 }
 
-static void test_errors_say_what_does_not_fit(void **state)
+static void test_errors_name_the_mismatch(void **state)
 {
   (void)state;
   brim_graph *g = graph();
@@ -44,7 +44,7 @@ static void test_errors_say_what_does_not_fit(void **state)
   assert_failed(g, brim_rms_norm(g, "rms", input(g, 2), 0), "rms_norm 'rms': eps must be greater than 0, got 0");
   g = graph();
   assert_failed(g, brim_group_norm(g, "gn", input(g, 4), 4, 1e-5),
-                "group_norm 'gn': the 6 channels of input [2, 6, 5, 4] cannot be cut into 4 groups of one size");
+                "group_norm 'gn': the 6 channels of input [2, 6, 5, 4] cannot be cut into 4 equal groups");
   g = graph();
   assert_failed(g, brim_group_norm(g, "gn", input(g, 4), 0, 1e-5), "into 0 groups");
   g = graph();
@@ -58,10 +58,10 @@ static void test_errors_say_what_does_not_fit(void **state)
   assert_failed(g, brim_batch_norm(g, "bn", NULL, 1e-5, 0.1), "batch_norm 'bn': the input is NULL");
   g = graph();
   assert_failed(g, brim_batch_norm(g, "bn", indices(g), 1e-5, 0.1),
-                "batch_norm 'bn': 'words' has indices (I32), not real numbers");
+                "batch_norm 'bn': 'words' holds indices (I32), not real numbers");
   g = graph();
   assert_failed(g, brim_rms_norm(g, "rms", indices(g), 1e-5),
-                "rms_norm 'rms': 'words' has indices (I32), not real numbers");
+                "rms_norm 'rms': 'words' holds indices (I32), not real numbers");
   g = graph();
   brim_layer_norm(g, "twice", input(g, 3), 1e-5);
   assert_failed(g, brim_layer_norm(g, "twice", input(g, 3), 1e-5),
@@ -111,7 +111,7 @@ static void test_other_norms_know_no_groups_of_samples(void **state)
   brim_graph_free(g);
 }
 
-/* Rows of the statistics: one for each whole group of samples, and none for a short rest. */
+/* Rows of the statistics: one for each whole group of samples, and none for a shorter rest. */
 static void test_batch_norm_has_statistics_for_each_whole_group(void **state)
 {
   (void)state;
@@ -133,7 +133,7 @@ static void test_batch_norm_has_statistics_for_each_whole_group(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_errors_say_what_does_not_fit),
+      cmocka_unit_test(test_errors_name_the_mismatch),
       cmocka_unit_test(test_batch_norm_has_pytorchs_parameters_and_buffers),
       cmocka_unit_test(test_other_norms_know_no_groups_of_samples),
       cmocka_unit_test(test_batch_norm_has_statistics_for_each_whole_group),

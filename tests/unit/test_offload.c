@@ -1,6 +1,6 @@
-/* memory.offload on a device that works ahead of the host, made up here: its queues do nothing but remember what was
- * started in them, and behind what. Of any two things that use the same memory, one of them writing, one must be behind
- * the other, by its queue or by marks: if none is, they could run at once on a real device. */
+/* memory.offload on a simulated device that works ahead of the host: its queues only record the started operations and
+ * their order. Of any two operations on the same memory, one of them a write, one must be ordered after the other, by
+ * its queue or by marks: otherwise they could run at the same time on a real device. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,13 +19,14 @@
 
 #define OPS_MAX 4096
 #define USES_MAX 32768
-#define KINDS (BRIM_QUEUES * BRIM_QUEUES) /* of waits: which queue, times how many there are, plus for which */
+#define KINDS (BRIM_QUEUES * BRIM_QUEUES) /* of waits: waiting queue * number of queues + queue waited for */
 
-/* Something that was started. */
+/* An operation that was started. after[q]: the number of operations of queue q that come before it; of its own queue,
+ * all earlier ones. */
 typedef struct operation {
-  uint32_t queue, behind[BRIM_QUEUES]; /* how many of each queue's it is behind; of its own, the ones before it */
-  const brim_node *node;               /* NULL: a copy, zeros, or an input */
-  const void *host;                    /* of a copy of a state */
+  uint32_t queue, after[BRIM_QUEUES];
+  const brim_node *node; /* NULL: a copy, zeros, or an input */
+  const void *host;      /* of a copy of a state */
 } operation;
 
 typedef struct use {
@@ -38,10 +39,10 @@ static struct device {
   operation op[OPS_MAX];
   use use[USES_MAX];
   uint32_t count, uses, started[BRIM_QUEUES], reached[BRIM_QUEUES][BRIM_QUEUES];
-  uint32_t mark[BRIM_MARKS][BRIM_QUEUES], marked[BRIM_MARKS]; /* how far; in which queue */
-  uint32_t left_out;                                          /* a kind of waits that are not made; KINDS: none */
+  uint32_t mark[BRIM_MARKS][BRIM_QUEUES], marked[BRIM_MARKS]; /* operations so far, and the marked queue */
+  uint32_t left_out;                                          /* a kind of wait that is left out; KINDS: none */
   uint32_t waits[KINDS], races;
-  char race[256]; /* the first */
+  char race[256]; /* the first race found */
 } device;
 
 static const char *name_of(const operation *o)
@@ -52,10 +53,10 @@ static const char *name_of(const operation *o)
                                       : "input";
 }
 
-/* Is b, which was started later, behind a? */
-static bool is_behind(const operation *a, const operation *b)
+/* True if b, which was started later, is ordered after a. */
+static bool is_after(const operation *a, const operation *b)
 {
-  return b->behind[a->queue] > a->behind[a->queue];
+  return b->after[a->queue] > a->after[a->queue];
 }
 
 static void start(uint32_t queue, const brim_node *node, const void *host)
@@ -64,11 +65,11 @@ static void start(uint32_t queue, const brim_node *node, const void *host)
   operation *o = &device.op[device.count++];
   *o = (operation){.queue = queue, .node = node, .host = host};
   device.reached[queue][queue] = device.started[queue]++;
-  memcpy(o->behind, device.reached[queue], sizeof o->behind);
+  memcpy(o->after, device.reached[queue], sizeof o->after);
   device.reached[queue][queue]++;
 }
 
-/* By what was started last. */
+/* By the operation that was started last. */
 static void add_use(const void *at, uint64_t bytes, bool writes)
 {
   const operation *now = &device.op[device.count - 1];
@@ -77,7 +78,7 @@ static void add_use(const void *at, uint64_t bytes, bool writes)
   for (uint32_t i = 0; i < device.uses; i++) {
     const use *u = &device.use[i];
     const operation *o = &device.op[u->operation];
-    if (from >= u->to || u->from >= to || (!writes && !u->writes) || o == now || is_behind(o, now)) continue;
+    if (from >= u->to || u->from >= to || (!writes && !u->writes) || o == now || is_after(o, now)) continue;
     if (device.races++ == 0)
       snprintf(device.race, sizeof device.race, "%s and %s, which was started later, can run at once", name_of(o),
                name_of(now));
@@ -148,7 +149,7 @@ static brim_status wait_for_mark(void *self, uint32_t queue, uint32_t mark)
   return BRIM_OK;
 }
 
-/* Everything is behind what was. */
+/* Orders later operations after all earlier ones. */
 static brim_status wait_for_all(void *self)
 {
   (void)self;
@@ -195,7 +196,7 @@ static uint64_t reserve_bytes(void *self, uint64_t bytes)
 {
   (void)self;
   (void)bytes;
-  return 0; /* it feeds without stages */
+  return 0; /* inputs have no stages */
 }
 
 static brim_status open_feed(void *self, void *base, uint64_t bytes)
@@ -239,8 +240,7 @@ static int make_backend(void **state)
 
 /* ---- plans ---- */
 
-/* Parameters large and small, of which many small ones follow each other; `large` is a layer that nothing comes near,
- * in the middle. */
+/* Parameters of different sizes, with runs of many small ones; `large` is by far the largest layer, in the middle. */
 static brim_status build(const void *self, brim_graph *g)
 {
   static const char *const names[] = {"fc0", "fc1", "fc2", "fc3", "fc4", "fc5", "fc6"};
@@ -255,7 +255,7 @@ static brim_status build(const void *self, brim_graph *g)
   return BRIM_OK;
 }
 
-enum kind { STEP, CLIPPED, FUSED, UPDATES }; /* how the update is made; CLIPPED: with nodes before the first update */
+enum kind { STEP, CLIPPED, FUSED, UPDATES }; /* the kind of update; CLIPPED: with nodes before the first update */
 
 static brim_plan *plan_of(int64_t large, int64_t batch, enum kind kind)
 {
@@ -289,7 +289,7 @@ static const brim_program *updating(const brim_plan *plan)
   return &plan->program[plan->request.update.in_backward ? 0 : plan->program_count - 1];
 }
 
-/* Of all states of a group. */
+/* The bytes of all states of a group. */
 static uint64_t group_bytes(const brim_program *p, const brim_offload_group *g, int32_t *updates)
 {
   uint64_t bytes = 0;
@@ -329,7 +329,7 @@ static void check_groups(const brim_plan *plan)
   assert_true(all == plan->host_bytes);
   assert_int_equal(updates, p->graph->parameter_count);
   assert_true(p->group_count >= 3 && p->group_count < p->graph->parameter_count);
-  assert_int_equal(brim_plan_check(plan), BRIM_OK); /* what lives at one node does not overlap */
+  assert_int_equal(brim_plan_check(plan), BRIM_OK); /* buffers that are live at the same node do not overlap */
 }
 
 static void groups_lie_beside_their_neighbours_and_all_that_lives_with_them(void **unused)
@@ -352,9 +352,10 @@ static const brim_offload_group *group_of(const brim_program *p, const char *par
   return NULL;
 }
 
-/* fc3.weight [8192, 80] is the largest, 5 MiB of states; fc4.weight [64, 8192] has 4 MiB, as much as makes a group of
- * its own, but what is small behind it joins. What is before it, 64 KiB each, makes one without either. */
-static void what_is_small_joins_a_group_below_the_largest(void **unused)
+/* fc3.weight [8192, 80] is the largest, with 5 MiB of states; fc4.weight [64, 8192] has 4 MiB, enough for a group of
+ * its own, but the small parameters after it join that group. Those before it, 64 KiB each, form a group without
+ * either. */
+static void small_parameters_join_a_group_below_the_largest(void **unused)
 {
   (void)unused;
   brim_plan *plan = plan_of(8192, 4, STEP);
@@ -384,7 +385,7 @@ static void an_update_takes_three_buffers_at_the_end_of_the_arena(void **unused)
   brim_plan_free(plan);
 }
 
-/* With updates in the backward pass the first copies begin as early as there is room, which takes no more. */
+/* With updates in the backward pass the first copies begin as early as there is room, which costs no memory. */
 static void the_first_group_of_a_backward_pass_is_early_where_there_is_room(void **unused)
 {
   (void)unused;
@@ -411,7 +412,7 @@ static void run_step(brim_exec *exec, const brim_plan *plan, size_t program)
   assert_int_equal(brim_exec_run(exec, update, &step, NULL), BRIM_OK);
 }
 
-/* Steps of either shape, some in a row, with an evaluation between; updates in a row; nodes by themselves. */
+/* Steps of both sizes, some in a row, with an evaluation in between; updates in a row; single nodes. */
 static void run_everything(const brim_plan *plan, uint32_t left_out)
 {
   static const size_t program[] = {0, 0, 1, 2, 0, 1, 2, 2};
@@ -445,8 +446,7 @@ static void nothing_uses_memory_that_may_still_be_in_use(void **unused)
       }
 }
 
-/* No wait is there for nothing, and the test above would miss none of them: without it something can go wrong in some
- * plan. */
+/* Every kind of wait is necessary, and the test above would detect its absence: without it some plan has a race. */
 static void every_kind_of_wait_is_needed(void **unused)
 {
   (void)unused;
@@ -468,17 +468,17 @@ static void every_kind_of_wait_is_needed(void **unused)
       fail_msg("queue %u need not wait for queue %u", kind / BRIM_QUEUES, kind % BRIM_QUEUES);
     kinds += waits[kind] > 0;
   }
-  assert_int_equal(kinds, 5); /* kernels for both, both for kernels, copies in for copies out */
+  assert_int_equal(kinds, 5); /* kernels for both copies, both copies for kernels, copies in for copies out */
 }
 
-/* ---- side by side ---- */
+/* ---- concurrency ---- */
 
 static bool can_run_at_once(const operation *a, const operation *b)
 {
-  return a < b ? !is_behind(a, b) : !is_behind(b, a);
+  return a < b ? !is_after(a, b) : !is_after(b, a);
 }
 
-/* From operation `from` on, the first one: of a node, or a copy of its first state in a queue. */
+/* The first operation from `from` on that belongs to a node, or copies its first state in a queue. */
 static const operation *find(const brim_plan *plan, const brim_program *p, const brim_node *n, uint32_t queue,
                              const uint8_t *host, uint32_t from)
 {
@@ -492,7 +492,7 @@ static const operation *find(const brim_plan *plan, const brim_program *p, const
   return device.op;
 }
 
-/* Where states lie on the host: the least of where they are copied from. */
+/* The lowest host address of the states, from the copies' sources. */
 static const uint8_t *find_host(void)
 {
   const uint8_t *host = NULL;
@@ -516,9 +516,9 @@ static void check_side_by_side(enum kind kind)
   run_step(exec, plan, 0);
   const uint8_t *host = find_host();
   for (size_t i = 0; i + 1 < p->group_count; i++) {
-    const brim_node *n = p->graph->node[p->group[i].from], *behind = p->graph->node[p->group[i + 1].from];
+    const brim_node *n = p->graph->node[p->group[i].from], *following = p->graph->node[p->group[i + 1].from];
     const operation *kernel = find(plan, p, n, BRIM_QUEUE_COMPUTE, host, from);
-    const operation *in = find(plan, p, behind, BRIM_QUEUE_IN, host, from);
+    const operation *in = find(plan, p, following, BRIM_QUEUE_IN, host, from);
     assert_true(can_run_at_once(kernel, in));
     if (i == 0) continue;
     const brim_node *before = p->graph->node[p->group[i - 1].from];
@@ -546,7 +546,7 @@ static void copies_in_kernels_and_copies_out_go_side_by_side(void **unused)
 int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(groups_lie_beside_their_neighbours_and_all_that_lives_with_them),
-                                     cmocka_unit_test(what_is_small_joins_a_group_below_the_largest),
+                                     cmocka_unit_test(small_parameters_join_a_group_below_the_largest),
                                      cmocka_unit_test(an_update_takes_three_buffers_at_the_end_of_the_arena),
                                      cmocka_unit_test(the_first_group_of_a_backward_pass_is_early_where_there_is_room),
                                      cmocka_unit_test(nothing_uses_memory_that_may_still_be_in_use),

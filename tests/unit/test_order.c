@@ -1,4 +1,4 @@
-/* Which samples belong to which step. */
+/* The samples of each step. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,7 +7,7 @@
 
 #include "data/order.h"
 
-/* Of one rank, `accumulation` micro-batches a step. */
+/* One rank with `accumulation` micro-batches a step. */
 static brim_order alone(int64_t count, int64_t batch, int64_t accumulation, int64_t unit, int64_t epochs, int64_t steps)
 {
   return brim_order_make(count, batch * accumulation, batch, unit, brim_portion_even(0, 1), epochs, steps);
@@ -60,7 +60,7 @@ static void steps_are_made_of_their_micro_batches(void **unused)
   }
 }
 
-/* Batch norm has no statistics of 4 samples: they join the micro-batch before, if it is of the same step. */
+/* Batch norm has no statistics for 4 samples: they join the previous micro-batch, if it belongs to the same step. */
 static void a_short_rest_joins_the_micro_batch_before_it(void **unused)
 {
   (void)unused;
@@ -78,7 +78,7 @@ static void a_short_rest_joins_the_micro_batch_before_it(void **unused)
   assert_int_equal(brim_order_span(&first, 2).count, 4);
 }
 
-/* The same effective batch gives the same steps, whatever it is made of. */
+/* The same effective batch gives the same steps, however it is composed. */
 static void steps_depend_on_the_effective_batch_only(void **unused)
 {
   (void)unused;
@@ -104,7 +104,7 @@ static void steps_win_over_epochs(void **unused)
 
 /* ---- several ranks ---- */
 
-/* Some ranks' portions: parts of the whole, or NULL for as much to each. */
+/* The portions of some ranks: parts of the whole, or NULL for equal parts. */
 typedef struct dealt {
   int32_t ranks;
   const int64_t *weight;
@@ -125,7 +125,7 @@ static brim_portion portion_of(const dealt *d, int32_t rank)
   return p;
 }
 
-/* The micro-batches of a rank's share of a step: they are all of it, in the sizes that were told, and cut no unit. */
+/* The micro-batches of a rank's share of a step: they cover it, have the reported sizes, and split no unit. */
 static void check_micro_batches(const brim_order *o, int64_t step)
 {
   const brim_span whole = brim_order_step(o, step), share = brim_order_share(o, step);
@@ -133,9 +133,9 @@ static void check_micro_batches(const brim_order *o, int64_t step)
   const size_t sizes = brim_order_sizes(o, size);
   for (int64_t k = brim_order_sequence(o, step); k < brim_order_sequence(o, step + 1); k++) {
     const brim_span s = brim_order_span(o, k);
-    bool told = false;
-    for (size_t i = 0; i < sizes; i++) told = told || size[i] == s.count;
-    assert_true(told);
+    bool reported = false;
+    for (size_t i = 0; i < sizes; i++) reported = reported || size[i] == s.count;
+    assert_true(reported);
     assert_int_equal(s.epoch, whole.epoch);
     assert_int_equal(s.first, share.first + done);
     assert_int_equal((s.first - whole.first) % o->unit, 0);
@@ -146,7 +146,7 @@ static void check_micro_batches(const brim_order *o, int64_t step)
   assert_int_equal(done, share.count);
 }
 
-/* The shares of a step, rank after rank, are the step of one rank. */
+/* The shares of all ranks, in order, are the step of one rank. */
 static void check_step(const dealt *d, int64_t count, int64_t effective, int64_t batch, int64_t unit, int64_t step)
 {
   const brim_order one = brim_order_make(count, effective, effective, unit, brim_portion_even(0, 1), 2, 0);
@@ -183,7 +183,7 @@ static void all_ranks_together_have_the_step_of_one(void **unused)
           }
 }
 
-/* So that a run that is gone on with finds its place: the numbers go on from step to step, whoever asks for which. */
+/* A resumed run needs them to find its position: numbers continue from step to step, for every rank. */
 static void micro_batches_are_numbered_through_the_run(void **unused)
 {
   (void)unused;

@@ -1,5 +1,5 @@
-/* Pins what shuffling promises: every sample once, in an order of its own for each seed, use and epoch, without
- * preference for any place. */
+/* Shuffling: every sample once, in a different order for each seed, use and epoch, with all positions equally
+ * likely. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,7 +32,7 @@ static void is_a_bijection_for_every_count(void **state)
   }
 }
 
-/* How many of the places hold the same in both. */
+/* The number of places that hold the same element in both. */
 static uint64_t agreement(const brim_permutation *a, const brim_permutation *b)
 {
   uint64_t same = 0;
@@ -48,7 +48,7 @@ static void differs_by_seed_use_and_epoch(void **state)
   brim_permutation_init(&base, 1, BRIM_STREAM_SHUFFLE, 0, COUNT);
   brim_permutation_init(&other, 1, BRIM_STREAM_SHUFFLE, 0, COUNT);
   assert_int_equal(agreement(&base, &other), COUNT);
-  brim_permutation_init(&other, 1, BRIM_STREAM_SHUFFLE, 1, COUNT); /* two random ones agree at 1 place on average */
+  brim_permutation_init(&other, 1, BRIM_STREAM_SHUFFLE, 1, COUNT); /* two random orders agree at 1 place on average */
   assert_true(agreement(&base, &other) < 10);
   brim_permutation_init(&other, 2, BRIM_STREAM_SHUFFLE, 0, COUNT);
   assert_true(agreement(&base, &other) < 10);
@@ -81,7 +81,7 @@ static void every_place_is_equally_likely(void **state)
   }
 }
 
-/* Neighbours do not stay neighbours, and order does not survive: rank correlations near 0. */
+/* Neighbours are separated, and the original order is gone: rank correlations near 0. */
 static void order_does_not_shine_through(void **state)
 {
   (void)state;
@@ -115,7 +115,7 @@ static void serves_large_counts(void **state)
   assert_in_range(above_half, 400, 600);
 }
 
-/* A change here changes the order of every run's samples: resumed runs would go on with other data. */
+/* A change here changes the order of samples in every run: resumed runs would continue with other data. */
 static void order_is_the_one_it_always_was(void **state)
 {
   (void)state;

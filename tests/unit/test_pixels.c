@@ -1,5 +1,5 @@
-/* Pins what is decoded of pictures of every kind, against Pillow's pixels (tests/images/make_pictures.py), and what is
- * said of those that are damaged or too large. */
+/* Decoding of pictures of every kind, compared with Pillow's pixels (tests/images/make_pictures.py), and the errors for
+ * damaged and too large ones. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -52,7 +52,7 @@ static void every_kind_has_the_pixels_that_pillow_finds(void **state)
   assert_int_equal(kinds, 26);
 }
 
-static void header_agrees_with_what_is_decoded(void **state)
+static void header_agrees_with_the_decoded_picture(void **state)
 {
   (void)state;
   uint8_t pixels[4096], turned[3000];
@@ -64,7 +64,7 @@ static void header_agrees_with_what_is_decoded(void **state)
   assert_int_equal(decode("exif_6.jpg", &as_it_lies, pixels, sizeof pixels, &picture), BRIM_OK);
   assert_int_equal(picture.rows, 13);
   assert_int_equal(picture.columns, 9);
-  /* what lies to the left is on top, its bottom to the left */
+  /* the left edge becomes the top, its bottom the left */
   for (int64_t y = 0; y < 13; y++)
     for (int64_t x = 0; x < 9; x++) assert_memory_equal(pixels + (y * 9 + x) * 3, turned + (x * 13 + 12 - y) * 3, 3);
 }
@@ -85,7 +85,7 @@ static void smaller_pictures_are_decoded_where_they_are_enough(void **state)
   }
 }
 
-static void damaged_files_are_named_with_what_is_wrong(void **state)
+static void damaged_files_are_named_with_their_defect(void **state)
 {
   (void)state;
   static uint8_t pixels[200000];
@@ -152,7 +152,7 @@ static void put(int fd, const void *bytes, size_t count, off_t at)
   assert_int_equal(pwrite(fd, bytes, count, at), (ssize_t)count);
 }
 
-/* A picture with a palette that was suggested to nobody: a chunk of IGNORED_BYTES, most of them a hole in the file. */
+/* A picture with a chunk that decoders ignore, of IGNORED_BYTES, most of them a hole in the file. */
 static int png_with_a_large_chunk(void)
 {
   static const uint8_t chunk[] = {IGNORED_BYTES >> 24, 0, 0, 0, 's', 'P', 'L', 'T', 'a', '\0', 8};
@@ -165,7 +165,7 @@ static int png_with_a_large_chunk(void)
   return fd;
 }
 
-/* As many APP1 markers, all as long as they can be and none of EXIF's, before one of EXIF's. */
+/* The maximum number of APP1 markers of the maximum length that are not EXIF, before one that is. */
 static int jpeg_with_many_markers(void)
 {
   static const uint8_t marker[] = {0xFF, 0xE1, 0xFF, 0xFF, 'E', 'x', 'i', 'f', 'x'};
@@ -186,7 +186,7 @@ static long peak_bytes(void)
   return used.ru_maxrss * 1024;
 }
 
-static void what_is_no_pixels_takes_no_memory(void **state)
+static void chunks_other_than_pixels_take_no_memory(void **state)
 {
   (void)state;
   static uint8_t pixels[4096];
@@ -203,8 +203,8 @@ static void what_is_no_pixels_takes_no_memory(void **state)
   }
 }
 
-/* Of 40x31 pixels: 5x4 blocks and, of each colour, 3x2, in whole macroblocks of 2x2 and 1x1, of 64 short integers. */
-static void progressive_pictures_say_what_decoding_takes(void **state)
+/* 40x31 pixels: 5x4 blocks, and 3x2 of each colour, in whole macroblocks of 2x2 and 1x1, of 64 short integers. */
+static void progressive_pictures_report_the_memory_for_decoding(void **state)
 {
   (void)state;
   static const struct {
@@ -224,13 +224,13 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_kind_has_the_pixels_that_pillow_finds),
-      cmocka_unit_test(header_agrees_with_what_is_decoded),
+      cmocka_unit_test(header_agrees_with_the_decoded_picture),
       cmocka_unit_test(smaller_pictures_are_decoded_where_they_are_enough),
-      cmocka_unit_test(damaged_files_are_named_with_what_is_wrong),
+      cmocka_unit_test(damaged_files_are_named_with_their_defect),
       cmocka_unit_test(pictures_larger_than_their_room_are_refused),
       cmocka_unit_test(other_bytes_are_no_pictures),
-      cmocka_unit_test_setup_teardown(what_is_no_pixels_takes_no_memory, scratch_setup, scratch_teardown),
-      cmocka_unit_test(progressive_pictures_say_what_decoding_takes),
+      cmocka_unit_test_setup_teardown(chunks_other_than_pixels_take_no_memory, scratch_setup, scratch_teardown),
+      cmocka_unit_test(progressive_pictures_report_the_memory_for_decoding),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Graphs and their memory plans, on a backend of this test's own that chooses no layouts and asks for scratch. */
+/* Graphs and their memory plans, on a mock backend that chooses no layouts and requests scratch. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@ static brim_status run_nothing(void *self, const brim_launch *launch)
   return BRIM_OK;
 }
 
-/* Convolutions ask for scratch, so that workspace is planned. */
+/* Convolutions request scratch, so that workspace is planned. */
 static brim_status prepare_conv(void *self, const brim_program_info *program, const brim_node *node,
                                 brim_kernel_need *need, void **state)
 {
@@ -76,7 +76,7 @@ static brim_status build_residual(const void *self, brim_graph *g)
   return BRIM_OK;
 }
 
-/* Norms with relu behind them, sums with norms behind, as in a transformer: x is used again after each. */
+/* Norms followed by relu, and sums followed by norms, as in a transformer: x is used again after each. */
 static brim_status build_blocks(const void *self, brim_graph *g)
 {
   (void)self;
@@ -135,7 +135,7 @@ static void cnn_has_the_parameters_of_pytorch_example(void **unused)
   brim_plan_free(plan);
 }
 
-/* No two buffers that live together overlap, for many batch sizes; and the placement is near the bound. */
+/* No two buffers that live at the same time overlap, for many batch sizes; and the placement is near the bound. */
 static void buffers_never_overlap_in_life_and_place(void **unused)
 {
   (void)unused;
@@ -150,9 +150,9 @@ static void buffers_never_overlap_in_life_and_place(void **unused)
     }
 }
 
-/* A relu overwrites the convolution's result, which nobody needs; dropout overwrites what pooling made, but not a
- * relu's result, which the backward pass reads. */
-static void results_take_over_memory_that_nobody_needs(void **unused)
+/* A relu overwrites the convolution's result, which has no other reader; dropout overwrites pooling's result, but not a
+ * relu's, which the backward pass reads. */
+static void results_overwrite_memory_without_later_readers(void **unused)
 {
   (void)unused;
   brim_plan *plan = plan_of(build_cnn, 4);
@@ -166,7 +166,7 @@ static void results_take_over_memory_that_nobody_needs(void **unused)
   brim_plan_free(plan);
 }
 
-/* What the plan reports adds up, and the persistent part is what it must be. */
+/* The numbers in the plan add up, and the persistent part has the right size. */
 static void classes_add_up_to_the_lower_bound(void **unused)
 {
   (void)unused;
@@ -270,24 +270,23 @@ static brim_status build_huge_layer(const void *self, brim_graph *g)
   return BRIM_OK;
 }
 
-/* An author's mistake names the operation, the shapes, and the line of the call. */
+/* An error in a model names the operation, the shapes, and the line of the call. */
 static void model_errors_name_operation_shapes_and_line(void **unused)
 {
   (void)unused;
   const struct {
     brim_status (*build)(const void *, brim_graph *);
     const char *want;
-  } cases[] = {
-      {build_too_large_kernel, "conv2d 'big': kernel 31x31 is larger than the padded input [2, 1, 28, 28]"},
-      {build_linear_on_image,
-       "the model's output must be [N, classes] = [2, 10], got [2, 1, 28, 10] (brim_flatten before the last layer?)"},
-      {build_wrong_classes, "the model's output must be [N, classes] = [2, 10], got [2, 7]"},
-      {build_without_output, "the model named no output"},
-      {build_twice_the_same_name, "parameter 'fc.weight': there is already a parameter of this name"},
-      {build_unequal_sum, "add: 'a' [2, 10] and 'b' [2, 11] do not broadcast"},
-      {build_on_null, "relu: the input is NULL"},
-      {build_overflowing_reshape, "reshape: [2, 1, 28, 28] cannot become"},
-      {build_huge_layer, "is too large"}};
+  } cases[] = {{build_too_large_kernel, "conv2d 'big': kernel 31x31 is larger than the padded input [2, 1, 28, 28]"},
+               {build_linear_on_image, "the model's output must be [N, classes] = [2, 10], got [2, 1, 28, 10] (add "
+                                       "brim_flatten before the last layer?)"},
+               {build_wrong_classes, "the model's output must be [N, classes] = [2, 10], got [2, 7]"},
+               {build_without_output, "the model named no output"},
+               {build_twice_the_same_name, "parameter 'fc.weight': there is already a parameter of this name"},
+               {build_unequal_sum, "add: 'a' [2, 10] and 'b' [2, 11] do not broadcast"},
+               {build_on_null, "relu: the input is NULL"},
+               {build_overflowing_reshape, "reshape: [2, 1, 28, 28] cannot become"},
+               {build_huge_layer, "is too large"}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     const brim_plan_request request = request_of(cases[i].build, 2);
     brim_plan *plan = NULL;
@@ -311,7 +310,7 @@ static void a_backend_without_an_operation_is_named(void **unused)
   assert_non_null(strstr(brim_error_text(), "no operation 'conv2d' (node 'conv1')"));
 }
 
-/* Somebody reads the logits when the program has ended, so nothing may lie where they lie from then on. */
+/* The logits are read after the program has ended, so nothing may overwrite them. */
 static void a_kept_output_is_not_overwritten(void **unused)
 {
   (void)unused;
@@ -320,7 +319,7 @@ static void a_kept_output_is_not_overwritten(void **unused)
   brim_plan *plan = NULL;
   assert_int_equal(brim_plan_create(&request, &plan), BRIM_OK);
   assert_int_equal(brim_plan_check(plan), BRIM_OK);
-  for (int i = 0; i < 2; i++) { /* training, where the loss's gradient would lie on it, and evaluation */
+  for (int i = 0; i < 2; i++) { /* training, where the loss's gradient would be placed on it, and evaluation */
     const brim_program *p = &plan->program[i];
     const brim_tensor *output = p->graph->output;
     const int32_t own = p->tensor_buffer[output->id];
@@ -380,7 +379,7 @@ static const brim_node *find_node(const brim_program *p, const char *op)
   return NULL;
 }
 
-/* A tensor's bytes must survive from its maker to its last reader: nobody else may write there in between. */
+/* A tensor's bytes must survive from its producer to its last reader: nothing else may write there in between. */
 static void check_lives(const brim_plan *plan)
 {
   for (size_t p = 0; p < plan->program_count; p++) {
@@ -485,7 +484,7 @@ static void each_kind_of_fusion_is_switched_by_itself(void **unused)
   }
 }
 
-/* The first linear's result is read twice, the second's is the output, the third's goes through relu behind a view. */
+/* The first linear's result is read twice, the second's is the output, and the third's goes through a view to relu. */
 static brim_status build_read_twice(const void *self, brim_graph *g)
 {
   (void)self;
@@ -499,7 +498,7 @@ static brim_status build_read_twice(const void *self, brim_graph *g)
   return BRIM_OK;
 }
 
-static void what_somebody_else_reads_is_not_fused_away(void **unused)
+static void results_with_other_readers_are_not_fused_away(void **unused)
 {
   (void)unused;
   brim_plan *plan = fused_plan_of(build_read_twice, 4, BRIM_FUSE_ALL);
@@ -511,8 +510,8 @@ static void what_somebody_else_reads_is_not_fused_away(void **unused)
   brim_plan_free(plan);
 }
 
-/* For the gradient alone; and in training only where the plan is sure not to become larger. */
-static void what_an_activation_was_applied_to_is_kept_in_training_only(void **unused)
+/* Only for the gradient, and only in training where the plan is sure not to become larger. */
+static void the_input_of_an_activation_is_kept_in_training_only(void **unused)
 {
   (void)unused;
   for (uint64_t fusions = BRIM_FUSE_BIAS_ACTIVATION; fusions <= BRIM_FUSE_ALL; fusions += BRIM_FUSE_ALL - 1) {
@@ -529,7 +528,7 @@ static void what_an_activation_was_applied_to_is_kept_in_training_only(void **un
   }
 }
 
-/* With a slope below 0 the sign of the result does not tell that of what was before. */
+/* With a slope below 0, the sign of the result does not determine the sign of the input. */
 static void a_leaky_relu_keeps_its_result_alone_if_the_slope_is_above_0(void **unused)
 {
   (void)unused;
@@ -543,7 +542,7 @@ static void a_leaky_relu_keeps_its_result_alone_if_the_slope_is_above_0(void **u
   brim_plan_free(plan);
 }
 
-/* conv1d ends with a view; the kernel that gets the gradient is chosen by its order in memory. */
+/* conv1d ends with a view; the gradient's kernel is chosen by its memory layout. */
 static brim_status build_conv1d(const void *self, brim_graph *g)
 {
   (void)self;
@@ -554,7 +553,7 @@ static brim_status build_conv1d(const void *self, brim_graph *g)
   return BRIM_OK;
 }
 
-static void an_activation_behind_a_view_comes_before_it_with_fusion_or_without(void **unused)
+static void an_activation_after_a_view_moves_before_it_with_fusion_or_without(void **unused)
 {
   (void)unused;
   for (int fused = 0; fused < 2; fused++) {
@@ -571,7 +570,7 @@ static void an_activation_behind_a_view_comes_before_it_with_fusion_or_without(v
   }
 }
 
-/* Three layers with one weight. */
+/* Three layers with the same weight. */
 static brim_status build_tied(const void *self, brim_graph *g)
 {
   (void)self;
@@ -590,7 +589,7 @@ static const brim_tensor *find_tensor(const brim_program *p, const char *name)
   return NULL;
 }
 
-/* All are zeroed with the gradients, and added up before anything reads their sum. */
+/* All are zeroed with the gradients, and summed before anything reads the sum. */
 static void each_further_use_of_a_parameter_has_a_gradient_of_its_own(void **unused)
 {
   (void)unused;
@@ -614,7 +613,7 @@ static void each_further_use_of_a_parameter_has_a_gradient_of_its_own(void **unu
   brim_plan_free(plan);
 }
 
-/* The places of a longer table, and a row that is the product of two. */
+/* The positions of a longer table, and a row that is the product of two. */
 static brim_status build_slice(const void *self, brim_graph *g)
 {
   (void)self;
@@ -626,8 +625,8 @@ static brim_status build_slice(const void *self, brim_graph *g)
   return BRIM_OK;
 }
 
-/* Sums over a step are persistent and not in a smaller type, and go on to the parameter once a step. */
-static void a_slice_of_a_parameter_adds_up_what_its_uses_send_back(void **unused)
+/* Sums over a step are persistent, keep the wide type, and are passed on to the parameter once a step. */
+static void a_slice_of_a_parameter_sums_the_gradients_of_its_uses(void **unused)
 {
   (void)unused;
   brim_plan_request request = request_of(build_slice, 4);
@@ -649,12 +648,12 @@ static void a_slice_of_a_parameter_adds_up_what_its_uses_send_back(void **unused
   }
   assert_int_equal(count_ops(training, "pad"), 0);
   assert_int_equal(count_ops(update, "pad"), 2);
-  assert_int_equal(count_ops(update, "slice"), 2); /* which the product's gradient needs; not the product */
+  assert_int_equal(count_ops(update, "slice"), 2); /* the product's gradient needs the slices, not the product */
   assert_int_equal(count_ops(update, "cast"), 0);
   brim_plan_free(plan);
 }
 
-/* Of whose gradients there are not as many in every program. */
+/* The number of gradients of the tied weight differs between programs. */
 static brim_status build_tied_by_batch(const void *self, brim_graph *g)
 {
   brim_tensor *x = brim_flatten(g, brim_input(g));
@@ -665,7 +664,7 @@ static brim_status build_tied_by_batch(const void *self, brim_graph *g)
   return BRIM_OK;
 }
 
-/* The same uses of other rows. */
+/* The same number of uses of other rows. */
 static brim_status build_slice_by_batch(const void *self, brim_graph *g)
 {
   (void)self;
@@ -683,7 +682,7 @@ static void expect_other_uses(brim_status (*build)(const void *self, brim_graph 
   request.shape_count = 2;
   brim_plan *plan = NULL;
   assert_int_equal(brim_plan_create(&request, &plan), BRIM_EINVAL);
-  assert_non_null(strstr(brim_error_text(), "uses its parameters differently for N = 4 than for N = 8"));
+  assert_non_null(strstr(brim_error_text(), "uses its parameters differently for N = 4 and N = 8"));
 }
 
 static void the_uses_of_parameters_may_not_depend_on_the_batch(void **unused)
@@ -693,7 +692,7 @@ static void the_uses_of_parameters_may_not_depend_on_the_batch(void **unused)
   expect_other_uses(build_slice_by_batch);
 }
 
-/* As one of a build before fusion, or of somebody else. */
+/* A backend of a build before fusion, or from outside the tree. */
 static void a_backend_without_fused_operations_computes_the_two(void **unused)
 {
   (void)unused;
@@ -713,7 +712,7 @@ static void a_backend_without_fused_operations_computes_the_two(void **unused)
   brim_plan_free(plan);
 }
 
-/* Of "a + b", a is needed by the layer behind; then the sum lies where b does. */
+/* In "a + b", the next layer also reads a, so the sum overwrites b. */
 static brim_status build_sum(const void *self, brim_graph *g)
 {
   (void)self;
@@ -724,7 +723,7 @@ static brim_status build_sum(const void *self, brim_graph *g)
   return BRIM_OK;
 }
 
-/* Neither a nor b is needed behind the norm of their sum: sum and norm take the place of both. */
+/* In the norm of "a + b", neither a nor b is read later: sum and norm overwrite both. */
 static brim_status build_normalised_sum(const void *self, brim_graph *g)
 {
   (void)self;
@@ -734,7 +733,7 @@ static brim_status build_normalised_sum(const void *self, brim_graph *g)
   return BRIM_OK;
 }
 
-static void a_sum_lies_where_the_operand_did_that_nobody_needs(void **unused)
+static void a_sum_overwrites_the_operand_without_later_readers(void **unused)
 {
   (void)unused;
   brim_plan *plan = fused_plan_of(build_sum, 4, 0);
@@ -751,7 +750,7 @@ static void a_sum_lies_where_the_operand_did_that_nobody_needs(void **unused)
   brim_plan_free(plan);
 }
 
-/* What is loaded is not written over: not even through a view, as other results whose input nobody needs are. */
+/* Loaded data must not be overwritten, not even through a view, unlike other inputs without later readers. */
 static brim_status build_on_view(const void *self, brim_graph *g)
 {
   (void)self;
@@ -771,7 +770,7 @@ static void an_input_stays_as_it_was_loaded(void **unused)
   brim_plan_free(plan);
 }
 
-/* Of "norm(a + b)", a is needed by the layer behind: sum and norm share the place of b where nobody reads the sum. */
+/* In "norm(a + b)", the next layer also reads a: if the sum has no other reader, sum and norm share b's place. */
 static brim_status build_kept_operand(const void *self, brim_graph *g)
 {
   (void)self;
@@ -782,7 +781,7 @@ static brim_status build_kept_operand(const void *self, brim_graph *g)
   return BRIM_OK;
 }
 
-static void a_norm_takes_the_place_of_a_sum_that_nobody_reads(void **unused)
+static void a_norm_takes_the_place_of_an_unread_sum(void **unused)
 {
   (void)unused;
   brim_plan *plain = fused_plan_of(build_kept_operand, 64, 0);
@@ -805,20 +804,20 @@ int main(void)
       cmocka_unit_test(fusion_never_needs_more_memory),
       cmocka_unit_test(fused_operations_are_named_after_both_and_by_the_author),
       cmocka_unit_test(each_kind_of_fusion_is_switched_by_itself),
-      cmocka_unit_test(what_somebody_else_reads_is_not_fused_away),
-      cmocka_unit_test(what_an_activation_was_applied_to_is_kept_in_training_only),
+      cmocka_unit_test(results_with_other_readers_are_not_fused_away),
+      cmocka_unit_test(the_input_of_an_activation_is_kept_in_training_only),
       cmocka_unit_test(a_leaky_relu_keeps_its_result_alone_if_the_slope_is_above_0),
       cmocka_unit_test(each_further_use_of_a_parameter_has_a_gradient_of_its_own),
-      cmocka_unit_test(an_activation_behind_a_view_comes_before_it_with_fusion_or_without),
-      cmocka_unit_test(a_slice_of_a_parameter_adds_up_what_its_uses_send_back),
+      cmocka_unit_test(an_activation_after_a_view_moves_before_it_with_fusion_or_without),
+      cmocka_unit_test(a_slice_of_a_parameter_sums_the_gradients_of_its_uses),
       cmocka_unit_test(the_uses_of_parameters_may_not_depend_on_the_batch),
       cmocka_unit_test(a_backend_without_fused_operations_computes_the_two),
-      cmocka_unit_test(a_sum_lies_where_the_operand_did_that_nobody_needs),
-      cmocka_unit_test(a_norm_takes_the_place_of_a_sum_that_nobody_reads),
+      cmocka_unit_test(a_sum_overwrites_the_operand_without_later_readers),
+      cmocka_unit_test(a_norm_takes_the_place_of_an_unread_sum),
       cmocka_unit_test(an_input_stays_as_it_was_loaded),
       cmocka_unit_test(buffers_never_overlap_in_life_and_place),
       cmocka_unit_test(nothing_is_overwritten_before_its_last_use),
-      cmocka_unit_test(results_take_over_memory_that_nobody_needs),
+      cmocka_unit_test(results_overwrite_memory_without_later_readers),
       cmocka_unit_test(classes_add_up_to_the_lower_bound),
       cmocka_unit_test(programs_share_the_persistent_part),
       cmocka_unit_test(the_plan_is_a_function_of_its_request),

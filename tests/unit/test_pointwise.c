@@ -1,5 +1,5 @@
-/* What operations of elements, sums over axes and softmax put into a graph: their shapes, the nodes that bring
- * gradients to operands that are repeated, and what a model's author reads when a call does not fit. */
+/* Graphs of elementwise operations, sums over axes and softmax: their shapes, the nodes that sum gradients of broadcast
+ * operands, and the errors for wrong calls. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -35,7 +35,7 @@ static void assert_shape(const brim_tensor *t, const char *expected)
   assert_string_equal(brim_shape_format(text, sizeof text, &t->shape), expected);
 }
 
-/* Asserts that the graph has failed with this text, and names this file; frees it. */
+/* Asserts that the graph failed with this text and names this file; frees the graph. */
 static void assert_failed(brim_graph *g, const brim_tensor *result, const char *text)
 {
   assert_null(result);
@@ -53,26 +53,26 @@ static void test_operands_that_do_not_broadcast_are_refused(void **state)
       g, brim_mul(g, input(g, 3), parameter(g, 1, (int64_t[]){6})),
       "mul: 'the.x' [2, 6, 5] and 'p' [6] do not broadcast: aligned at the right, dimensions must be equal or 1");
   g = graph();
-  assert_failed(g, brim_add(g, input(g, 2), indices(g)), "add: 'words' has indices (I32), not real numbers");
+  assert_failed(g, brim_add(g, input(g, 2), indices(g)), "add: 'words' holds indices (I32), not real numbers");
   g = graph();
   assert_failed(g, brim_sub(g, input(g, 2), NULL), "sub: input 2 of 2 is NULL");
-  g = graph(); /* [2, 6] on [3, 2, 6]: samples would be the second dimension */
+  g = graph(); /* [2, 6] on [3, 2, 6]: samples would become the second dimension */
   assert_failed(g, brim_div(g, parameter(g, 3, (int64_t[]){3, 1, 6}), brim_relu(g, input(g, 2))),
-                "div: 'relu' [2, 6] has samples in its first dimension, which would not be the result's first: give it "
-                "3 dimensions by brim_reshape");
+                "div: 'relu' [2, 6] has samples in its first dimension, which would not be the first dimension of the "
+                "result: give it 3 dimensions with brim_reshape");
 }
 
 static void test_numbers_and_types_that_make_no_sense_are_refused(void **state)
 {
   (void)state;
   brim_graph *g = graph();
-  assert_failed(g, brim_gelu(g, input(g, 2), 3), "gelu: there is no kind 3");
+  assert_failed(g, brim_gelu(g, input(g, 2), 3), "gelu: unknown kind 3");
   g = graph();
   assert_failed(g, brim_scale(g, input(g, 2), INFINITY), "scale: factor must be a finite number, got inf");
   g = graph();
   assert_failed(g, brim_leaky_relu(g, input(g, 2), NAN), "leaky_relu: slope must be a finite number");
   g = graph();
-  assert_failed(g, brim_silu(g, indices(g)), "silu: 'words' has indices (I32), not real numbers");
+  assert_failed(g, brim_silu(g, indices(g)), "silu: 'words' holds indices (I32), not real numbers");
   g = graph();
   assert_failed(g, brim_softmax(g, input(g, 1)), "softmax: input must be [N, ..., F], got [2]");
 }
@@ -82,7 +82,7 @@ static void test_axes_that_cannot_be_summed_are_refused(void **state)
   (void)state;
   brim_graph *g = graph();
   assert_failed(g, brim_sum(g, input(g, 3), 2, (int32_t[]){1, -3}, 0),
-                "sum: axis 0 of [2, 6, 5] is N, the samples, which stay apart from each other");
+                "sum: axis 0 of [2, 6, 5] is N, the samples, and cannot be reduced");
   g = graph();
   assert_failed(g, brim_mean(g, input(g, 3), 1, (int32_t[]){3}, 0), "mean: [2, 6, 5] has no axis 3");
   g = graph();
@@ -113,11 +113,11 @@ static size_t count_of(const brim_graph *g, const char *op)
   return count;
 }
 
-/* Without a tensor in between, so that it is added in the order of the samples. */
+/* Without a tensor in between, so that it is summed in the order of the samples. */
 static void test_a_parameters_gradient_is_added_to_by_sum_to_itself(void **state)
 {
   (void)state;
-  for (int whole = 0; whole < 2; whole++) { /* also where N is 1 and nothing is repeated */
+  for (int whole = 0; whole < 2; whole++) { /* also where N is 1 and nothing is broadcast */
     brim_graph *g = brim_graph_create(BRIM_DTYPE_F32, 1, true);
     brim_tensor *y = brim_add(g, input(g, 2), parameter(g, whole ? 2 : 1, whole ? (int64_t[]){1, 6} : (int64_t[]){6}));
     brim_tensor *seed = brim_graph_tensor(g, BRIM_ROLE_DATA, g->real, &y->shape, "seed");

@@ -1,5 +1,5 @@
-/* The host of the policies: whom it asks and in which order, what it refuses to do, and how decisions are told. The
- * policies are made up: they answer what a test has put into them. */
+/* The policies' host: which policies it asks in which order, the answers it refuses, and how it reports decisions. The
+ * policies are mock policies: they return the answers that a test set. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,7 +34,7 @@ static void they_are_asked_in_order_and_the_first_that_decides_wins(void **state
   }
 }
 
-static void nobody_decides_where_all_leave_it_to_the_next(void **state)
+static void no_decision_if_all_policies_abstain(void **state)
 {
   (void)state;
   for (size_t count = 0; count <= 3; count++) {
@@ -68,7 +68,7 @@ static void any_other_status_ends_it_with_the_policys_text_and_name(void **state
   }
 }
 
-/* What the first wrote before it left the decision to the next is not the next one's. */
+/* Values that the first policy wrote before it abstained must not be taken for the next one's. */
 static void an_answer_that_was_not_given_is_forgotten(void **state)
 {
   (void)state;
@@ -91,7 +91,7 @@ static void an_answer_that_was_not_given_is_forgotten(void **state)
   brim_policies_close(f.policies);
 }
 
-/* ---- tables of another age ---- */
+/* ---- tables of other versions ---- */
 
 static void a_hook_that_is_null_leaves_it_to_the_next(void **state)
 {
@@ -107,7 +107,7 @@ static void a_hook_that_is_null_leaves_it_to_the_next(void **state)
   brim_policies_close(f.policies);
 }
 
-/* What lies behind the size that a table says is not the table's. */
+/* Memory beyond the size in a table does not belong to the table. */
 static void a_table_that_is_shorter_has_the_hooks_that_it_has(void **state)
 {
   (void)state;
@@ -144,41 +144,41 @@ static void memory_is_watched_if_one_of_them_looks_at_it(void **state)
 
 /* ---- plans between steps ---- */
 
-static brim_status ask_for_step(fixture *f, brim_step_plan *plan, const char **who)
+static brim_status ask_for_step(fixture *f, brim_step_plan *plan, const char **policy)
 {
   const brim_step_view view = {
       .size = sizeof view, .step = 7, .choice = micro_batches, .choice_count = 3, .micro_batch = 128};
-  *who = "";
-  return brim_policies_on_step(f->policies, &view, plan, who);
+  *policy = "";
+  return brim_policies_on_step(f->policies, &view, plan, policy);
 }
 
-/* It is told by who does it, with what came of it. */
+/* The policy that acts reports it, with the outcome. */
 static void a_plan_between_steps_is_the_first_ones_that_has_one(void **state)
 {
   (void)state;
   fixture f;
   brim_step_plan plan;
-  const char *who;
+  const char *policy;
   prepare(&f, 3);
   f.made[0].step_plan.within_bytes = 5;
   f.made[1].status = f.made[2].status = BRIM_OK;
   f.made[1].step_plan = (brim_step_plan){.micro_batch = 64, .reason = "as others want it"};
   open_policies(&f, true);
   assert_true(brim_policies_follow(f.policies));
-  assert_int_equal(ask_for_step(&f, &plan, &who), BRIM_OK);
-  assert_string_equal(who, "policy.second");
+  assert_int_equal(ask_for_step(&f, &plan, &policy), BRIM_OK);
+  assert_string_equal(policy, "policy.second");
   assert_int_equal(plan.micro_batch, 64);
   assert_int_equal(plan.within_bytes, 0);
   assert_string_equal(plan.reason, "as others want it");
-  f.made[1].step_plan.micro_batch = 0; /* no other plan, but a reason */
-  assert_int_equal(ask_for_step(&f, &plan, &who), BRIM_OK);
+  f.made[1].step_plan.micro_batch = 0; /* no new plan, but a reason */
+  assert_int_equal(ask_for_step(&f, &plan, &policy), BRIM_OK);
   f.made[1].step_plan.micro_batch = 48;
-  assert_int_equal(ask_for_step(&f, &plan, &who), BRIM_ECONFIG);
-  assert_string_equal(brim_error_text(), "policy.second chose the micro-batch 48 after step 7, which is none of those "
-                                         "that may be");
+  assert_int_equal(ask_for_step(&f, &plan, &policy), BRIM_ECONFIG);
+  assert_string_equal(brim_error_text(), "policy.second chose the micro-batch 48 after step 7, which is not one of "
+                                         "the allowed micro-batches");
   f.made[1].status = BRIM_EIO;
   f.made[1].text = "the table is gone";
-  assert_int_equal(ask_for_step(&f, &plan, &who), BRIM_EIO);
+  assert_int_equal(ask_for_step(&f, &plan, &policy), BRIM_EIO);
   assert_string_equal(brim_error_text(), "the table is gone\ndecided by policy 'second'");
   assert_int_equal(f.made[2].asked, 0);
   assert_int_equal(f.heard, 0);
@@ -191,30 +191,30 @@ static void runs_are_followed_if_one_of_them_has_the_hook(void **state)
   (void)state;
   fixture f;
   brim_step_plan plan;
-  const char *who;
+  const char *policy;
   prepare(&f, 2);
   f.ops[0].size = offsetof(brim_policy_ops, on_step);
   f.ops[1].on_step = NULL;
   decide(&f.made[0], 64);
   open_policies(&f, true);
   assert_false(brim_policies_follow(f.policies));
-  assert_int_equal(ask_for_step(&f, &plan, &who), BRIM_ENOTSUP);
+  assert_int_equal(ask_for_step(&f, &plan, &policy), BRIM_ENOTSUP);
   assert_int_equal(f.made[0].asked, 0);
   brim_policies_close(f.policies);
 }
 
-/* ---- nonsense ---- */
+/* ---- invalid answers ---- */
 
 static void check_refused(fixture *f, int question, const char *want)
 {
   open_policies(f, true);
   assert_int_equal(ask(f, question), BRIM_ECONFIG);
   assert_string_equal(brim_error_text(), want);
-  assert_int_equal(f->heard, 0); /* what is not done is not told as a decision */
+  assert_int_equal(f->heard, 0); /* a refused answer is not reported as a decision */
   brim_policies_close(f->policies);
 }
 
-static void a_place_that_there_is_not_is_refused(void **state)
+static void an_unknown_place_is_refused(void **state)
 {
   (void)state;
   static const struct {
@@ -224,9 +224,9 @@ static void a_place_that_there_is_not_is_refused(void **state)
       {{.kind = BRIM_PLACE_DEVICE, .device = 7}, "policy.first chose device 7 of 2"},
       {{.kind = BRIM_PLACE_DEVICE, .device = 2}, "policy.first chose device 2 of 2"},
       {{.kind = BRIM_PLACE_DEVICE, .device = -1}, "policy.first chose device -1 of 2"},
-      {{.kind = 0}, "policy.first chose a place of kind 0, which there is not"},
-      {{.kind = BRIM_PLACE_HOST + 1}, "policy.first chose a place of kind 4, which there is not"},
-      {{.kind = -3}, "policy.first chose a place of kind -3, which there is not"},
+      {{.kind = 0}, "policy.first returned an unknown place kind 0"},
+      {{.kind = BRIM_PLACE_HOST + 1}, "policy.first returned an unknown place kind 4"},
+      {{.kind = -3}, "policy.first returned an unknown place kind -3"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     fixture f;
@@ -240,7 +240,7 @@ static void a_place_that_there_is_not_is_refused(void **state)
 }
 
 #define NONE_OF_THEM                                                                                                   \
-  ", which is none of those that may be: they divide the effective batch 128, go from 128 down to 32, and keep to "    \
+  ", which is not allowed: micro-batches divide the effective batch 128, range from 128 down to 32, and respect "      \
   "training.grain, training.norm_group and min_batch_size"
 
 static void a_plan_that_cannot_be_is_refused(void **state)
@@ -251,15 +251,13 @@ static void a_plan_that_cannot_be_is_refused(void **state)
     const char *want;
   } cases[] = {
       {{.micro_batch = 0}, "policy.first chose the micro-batch 0" NONE_OF_THEM},
-      {{.micro_batch = 16}, "policy.first chose the micro-batch 16" NONE_OF_THEM}, /* divides it, and is too small */
+      {{.micro_batch = 16}, "policy.first chose the micro-batch 16" NONE_OF_THEM}, /* a divisor, but too small */
       {{.micro_batch = 48}, "policy.first chose the micro-batch 48" NONE_OF_THEM},
       {{.micro_batch = -64}, "policy.first chose the micro-batch -64" NONE_OF_THEM},
       {{.micro_batch = 64, .precision = BRIM_TAKE_FP16},
        "policy.first chose a precision that the backend does not have: fp16"},
-      {{.micro_batch = 64, .precision = 9},
-       "policy.first chose a precision that the backend does not have: none there is"},
-      {{.micro_batch = 64, .precision = -1},
-       "policy.first chose a precision that the backend does not have: none there is"},
+      {{.micro_batch = 64, .precision = 9}, "policy.first chose a precision that the backend does not have: unknown"},
+      {{.micro_batch = 64, .precision = -1}, "policy.first chose a precision that the backend does not have: unknown"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     fixture f;
@@ -272,7 +270,7 @@ static void a_plan_that_cannot_be_is_refused(void **state)
   }
 }
 
-/* A limit on a device is no leave to go to another. */
+/* A limit on a device does not permit a move to another one. */
 static void a_run_that_has_a_limit_stays_where_it_is(void **state)
 {
   (void)state;
@@ -288,7 +286,7 @@ static void a_run_that_has_a_limit_stays_where_it_is(void **state)
     event.devices.demands = event.plan.demands = &bound;
     assert_int_equal(brim_policies_on_oom(f.policies, &event, &action), BRIM_ECONFIG);
     assert_string_equal(brim_error_text(),
-                        "policy.first chose another place, but the run has a limit on cpu:0, and nothing elsewhere");
+                        "policy.first chose another place, but the run has a limit on cpu:0 and none elsewhere");
     assert_int_equal(f.heard, 0);
     f.made[0].action = (brim_action){.kind = BRIM_ACT_PLAN, .plan = {.micro_batch = 32}};
     assert_int_equal(brim_policies_on_oom(f.policies, &event, &action), BRIM_OK);
@@ -314,7 +312,7 @@ static void another_variant_after_the_first_step_is_refused(void **state)
     query.may_change_variant = 0;
     assert_int_equal(brim_policies_choose_plan(f.policies, &query, &choice), BRIM_ECONFIG);
     assert_string_equal(brim_error_text(),
-                        "policy.first chose another precision or model, which is possible before the first step only");
+                        "policy.first chose another precision or model, which is possible only before the first step");
     assert_int_equal(f.heard, 1);
     brim_policies_close(f.policies);
   }
@@ -326,18 +324,18 @@ static void kinds_that_there_are_not_are_refused(void **state)
   fixture f;
   prepare(&f, 1);
   f.made[0].status = BRIM_OK;
-  check_refused(&f, OOM, "policy.first chose an action of kind 0, which there is not");
+  check_refused(&f, OOM, "policy.first returned an unknown action kind 0");
   f.made[0].action.kind = BRIM_ACT_GIVE_UP + 1;
-  check_refused(&f, OOM, "policy.first chose an action of kind 4, which there is not");
+  check_refused(&f, OOM, "policy.first returned an unknown action kind 4");
   f.made[0].boundary.cleanup = BRIM_CLEAN_HEAVY + 1;
-  check_refused(&f, BOUNDARY, "policy.first chose a cleanup of kind 3, which there is not");
+  check_refused(&f, BOUNDARY, "policy.first returned an unknown cleanup kind 3");
   f.made[0].boundary.cleanup = -1;
-  check_refused(&f, BOUNDARY, "policy.first chose a cleanup of kind -1, which there is not");
+  check_refused(&f, BOUNDARY, "policy.first returned an unknown cleanup kind -1");
 }
 
-/* ---- telling ---- */
+/* ---- reporting ---- */
 
-static void decisions_are_told_with_what_was_chosen_and_why(void **state)
+static void decisions_are_reported_with_choice_and_reason(void **state)
 {
   (void)state;
   fixture f;
@@ -370,7 +368,7 @@ static void decisions_are_told_with_what_was_chosen_and_why(void **state)
   brim_policies_close(f.policies);
 }
 
-static void decisions_before_somebody_listens_are_kept_in_order_and_told_once(void **state)
+static void decisions_before_the_listener_are_kept_in_order_and_reported_once(void **state)
 {
   (void)state;
   fixture f;
@@ -378,7 +376,7 @@ static void decisions_before_somebody_listens_are_kept_in_order_and_told_once(vo
   decide(&f.made[0], 32);
   open_policies(&f, false);
   assert_int_equal(ask(&f, DEVICE), BRIM_OK);
-  brim_reason(f.made[0].place.reason, "another"); /* what was told was copied */
+  brim_reason(f.made[0].place.reason, "another"); /* the report was a copy */
   assert_int_equal(ask(&f, PLAN), BRIM_OK);
   assert_int_equal(f.heard, 0);
   brim_policies_listen(f.policies, hear, &f);
@@ -392,8 +390,8 @@ static void decisions_before_somebody_listens_are_kept_in_order_and_told_once(vo
   brim_policies_close(f.policies);
 }
 
-/* Where policies ask for another configuration, those of it stand in their place. */
-static void decisions_go_on_with_those_that_stand_in_their_place(void **state)
+/* If policies ask for another configuration, the policies of that configuration take their place. */
+static void decisions_continue_with_replacement_policies(void **state)
 {
   (void)state;
   fixture f, after;
@@ -425,7 +423,7 @@ static void a_reason_is_cut_where_it_does_not_fit(void **state)
   assert_int_equal(strlen(reason), BRIM_REASON_BYTES - 1);
   assert_true(brim_starts_with(reason, "7xx"));
   assert_int_equal(reason[BRIM_REASON_BYTES], '!');
-  for (size_t i = 0; i < 4; i++) { /* no half a character at its end, wherever that is */
+  for (size_t i = 0; i < 4; i++) { /* no part of a character at its end, at any length */
     brim_reason(reason, "%.*s\xf0\x9f\x98\x80%s", (int)(BRIM_REASON_BYTES - 5 + i), text, "more");
     assert_int_equal(strlen(reason), i == 0 ? BRIM_REASON_BYTES - 1 : BRIM_REASON_BYTES - 5 + i);
   }
@@ -464,7 +462,7 @@ static void one_that_cannot_be_made_is_named_and_those_before_it_dropped(void **
   f.made[1].create_status = BRIM_EIO;
   f.made[1].text = "no such table";
   assert_int_equal(brim_policies_open(&f.config, (brim_decisions){0}, &f.policies), BRIM_EIO);
-  assert_string_equal(brim_error_text(), "no such table\nwhile making policy 'second'");
+  assert_string_equal(brim_error_text(), "no such table\nwhile creating policy 'second'");
   assert_int_equal(f.made[0].destroyed, 1);
   assert_int_equal(f.made[1].destroyed, 0);
   assert_int_equal(f.made[2].destroyed, 0);
@@ -472,7 +470,7 @@ static void one_that_cannot_be_made_is_named_and_those_before_it_dropped(void **
 
 /* ---- the clock ---- */
 
-static void the_clock_is_the_systems_unless_somebody_sets_another(void **state)
+static void the_clock_is_the_systems_unless_another_is_set(void **state)
 {
   (void)state;
   double made_up = 1e9;
@@ -490,7 +488,7 @@ int main(void)
 {
   static const struct CMUnitTest tests[] = {
       cmocka_unit_test(they_are_asked_in_order_and_the_first_that_decides_wins),
-      cmocka_unit_test(nobody_decides_where_all_leave_it_to_the_next),
+      cmocka_unit_test(no_decision_if_all_policies_abstain),
       cmocka_unit_test(any_other_status_ends_it_with_the_policys_text_and_name),
       cmocka_unit_test(an_answer_that_was_not_given_is_forgotten),
       cmocka_unit_test(a_hook_that_is_null_leaves_it_to_the_next),
@@ -498,16 +496,16 @@ int main(void)
       cmocka_unit_test(memory_is_watched_if_one_of_them_looks_at_it),
       cmocka_unit_test(a_plan_between_steps_is_the_first_ones_that_has_one),
       cmocka_unit_test(runs_are_followed_if_one_of_them_has_the_hook),
-      cmocka_unit_test(a_place_that_there_is_not_is_refused),
+      cmocka_unit_test(an_unknown_place_is_refused),
       cmocka_unit_test(a_plan_that_cannot_be_is_refused),
       cmocka_unit_test(a_run_that_has_a_limit_stays_where_it_is),
       cmocka_unit_test(another_variant_after_the_first_step_is_refused),
       cmocka_unit_test(kinds_that_there_are_not_are_refused),
-      cmocka_unit_test(decisions_are_told_with_what_was_chosen_and_why),
-      cmocka_unit_test(decisions_before_somebody_listens_are_kept_in_order_and_told_once),
-      cmocka_unit_test(decisions_go_on_with_those_that_stand_in_their_place),
+      cmocka_unit_test(decisions_are_reported_with_choice_and_reason),
+      cmocka_unit_test(decisions_before_the_listener_are_kept_in_order_and_reported_once),
+      cmocka_unit_test(decisions_continue_with_replacement_policies),
       cmocka_unit_test(a_reason_is_cut_where_it_does_not_fit),
-      cmocka_unit_test(the_clock_is_the_systems_unless_somebody_sets_another),
+      cmocka_unit_test(the_clock_is_the_systems_unless_another_is_set),
       cmocka_unit_test(instances_are_made_and_dropped),
       cmocka_unit_test(one_that_cannot_be_made_is_named_and_those_before_it_dropped),
   };

@@ -1,5 +1,5 @@
-/* How full a host is, by made-up files of both versions of control groups, and when that is told: once, again after it
- * fell and rose, and after growing gaps while it does not fall. */
+/* Host memory in use, from made-up files of both versions of control groups, and when it is reported: once, again after
+ * it fell and rose, and at growing intervals while it stays high. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -12,7 +12,7 @@
 #include "memory/pressure.h"
 #include "scratch.h"
 
-#define LOOKS_MAX 20000 /* of a millisecond: more than any machine needs */
+#define LOOKS_MAX 20000 /* 1 ms each: more than any machine needs */
 
 static void put_machine(int used_percent)
 {
@@ -72,7 +72,7 @@ static void a_gpu_is_known_by_its_vendor_and_class(void **state)
   (void)state;
   assert_false(brim_host_has_nvidia(scratch("proc/bus")));
   put_on_bus("0000:00:02.0", "0x8086\n", "0x030000\n"); /* another vendor's */
-  put_on_bus("0000:01:00.1", "0x10de\n", "0x040300\n"); /* the sound of a GPU */
+  put_on_bus("0000:01:00.1", "0x10de\n", "0x040300\n"); /* a GPU's audio function */
   assert_false(brim_host_has_nvidia(scratch("proc/bus")));
   put_on_bus("0000:41:00.0", "0x10de\n", "0x030200\n");
   assert_true(brim_host_has_nvidia(scratch("proc/bus")));
@@ -232,7 +232,7 @@ static void without_limits_nothing_is_looked_at(void **state)
   brim_pressure_close(p);
 }
 
-static void what_is_due_is_taken_once(void **state)
+static void pressure_is_taken_once(void **state)
 {
   (void)state;
   brim_pressure_reading r;
@@ -247,8 +247,8 @@ static void what_is_due_is_taken_once(void **state)
   brim_pressure_close(p);
 }
 
-/* A step may last longer than the pressure. */
-static void what_no_longer_holds_is_taken_back(void **state)
+/* A step may outlast the pressure. */
+static void pressure_that_has_passed_is_withdrawn(void **state)
 {
   (void)state;
   brim_pressure_reading r;
@@ -288,7 +288,7 @@ static void wait_for_looks(made_device *d, int more)
   assert_true(atomic_load(&d->looks) >= until);
 }
 
-static void of_a_device_what_others_have_of_the_rest_counts(void **state)
+static void device_pressure_counts_memory_of_other_processes(void **state)
 {
   (void)state;
   static const brim_backend_ops ops = {.size = sizeof ops, .usage = made_usage};
@@ -322,7 +322,7 @@ static void of_a_device_what_others_have_of_the_rest_counts(void **state)
   brim_pressure_close(p);
 }
 
-/* A table that ends before `usage`, as of a plugin that was built against an older SDK. */
+/* A table that ends before `usage`, as in a plugin built against an older SDK. */
 static void a_backend_that_cannot_tell_is_not_asked(void **state)
 {
   (void)state;
@@ -352,9 +352,9 @@ int main(void)
       cmocka_unit_test(it_acts_again_when_it_fell_and_rose),
       cmocka_unit_test(each_limit_may_be_off),
       cmocka_unit_test_setup(without_limits_nothing_is_looked_at, fresh),
-      cmocka_unit_test_setup(what_is_due_is_taken_once, fresh),
-      cmocka_unit_test_setup(what_no_longer_holds_is_taken_back, fresh),
-      cmocka_unit_test_setup(of_a_device_what_others_have_of_the_rest_counts, fresh),
+      cmocka_unit_test_setup(pressure_is_taken_once, fresh),
+      cmocka_unit_test_setup(pressure_that_has_passed_is_withdrawn, fresh),
+      cmocka_unit_test_setup(device_pressure_counts_memory_of_other_processes, fresh),
       cmocka_unit_test_setup(a_backend_that_cannot_tell_is_not_asked, fresh),
   };
   return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);

@@ -1,4 +1,4 @@
-/* The progress line: what it says, that it fits, and that messages do not tear it; and what signals are answered with.
+/* The progress line: its content, that it fits, and that messages do not break it; and the reactions to signals.
  * Terminals are pseudo-terminals. */
 #include <fcntl.h>
 #include <math.h>
@@ -34,14 +34,14 @@ static const brim_progress_state example = {.epoch = 2,
                                             .used_bytes = 64172851,
                                             .planned_bytes = 64172851};
 
-/* Of a run that has made 812 steps in 38 seconds. */
+/* A run that has made 812 steps in 38 seconds. */
 static brim_progress plain(int columns)
 {
   return (brim_progress){.terminal = true, .columns = columns, .start = 100, .last = example};
 }
 #define NOW 138.0
 
-/* Columns that a line takes: escape sequences none, other characters one each. */
+/* The columns that a line takes: none for escape sequences, one for each other character. */
 static int visible(const char *line)
 {
   int width = 0;
@@ -104,7 +104,7 @@ static void a_line_fits_every_width_and_drops_the_least_important_first(void **s
   assert_int_equal(shown_before, sizeof keep / sizeof keep[0]);
 }
 
-/* The width that terminals have unless somebody changes it. */
+/* The usual default width of terminals. */
 static void eighty_columns_have_the_bar_and_the_rate(void **state)
 {
   (void)state;
@@ -139,7 +139,7 @@ static void colour_and_unicode_change_the_look_not_the_width(void **state)
                                  "━━━━━━━━━━━━\033[0m"));
 }
 
-static void what_is_not_known_yet_is_left_out(void **state)
+static void unknown_figures_are_left_out(void **state)
 {
   (void)state;
   char line[BRIM_PROGRESS_LINE_BYTES];
@@ -177,7 +177,7 @@ static void numbers_take_the_unit_that_fits(void **state)
   }
 }
 
-static void what_tokens_and_real_numbers_are_judged_by_is_shown(void **state)
+static void metrics_of_tokens_and_real_numbers_are_shown(void **state)
 {
   (void)state;
   char line[BRIM_PROGRESS_LINE_BYTES];
@@ -232,7 +232,7 @@ static int back_to_normal(void **state)
   return 0;
 }
 
-/* Standard error becomes a terminal of `columns`; false where there are no pseudo-terminals. */
+/* Makes standard error a terminal of `columns`; false if there are no pseudo-terminals. */
 static bool use_terminal(unsigned short columns)
 {
   const int master = posix_openpt(O_RDWR | O_NOCTTY);
@@ -266,7 +266,7 @@ static void use_pipe(void)
   reader = ends[0];
 }
 
-/* What came out since the last call. */
+/* The output since the last call. */
 static const char *output(void)
 {
   static char text[1 << 16];
@@ -290,7 +290,7 @@ static void step(int64_t number)
   brim_progress_update(&progress, &s);
 }
 
-static void elsewhere_than_on_a_terminal_there_is_a_line_now_and_then(void **state)
+static void without_a_terminal_a_line_is_printed_occasionally(void **state)
 {
   (void)state;
   use_pipe();
@@ -336,7 +336,7 @@ static void a_terminal_gets_one_line_that_is_redrawn_in_place(void **state)
   char first[BRIM_PROGRESS_LINE_BYTES];
   brim_progress_format(&drawn, drawn.last_draw, first);
   assert_string_equal(output() + strlen("\r\033[K"), first);
-  for (int64_t i = 2; i < 20; i++) step(i); /* at most ten a second: this takes far less than 0.1 s */
+  for (int64_t i = 2; i < 20; i++) step(i); /* at most ten updates a second: this takes far less than 0.1 s */
   const char *burst = output();
   assert_true(strlen(burst) < 3 * strlen(first));
   brim_progress_finish(&progress);
@@ -431,7 +431,7 @@ static void messages_of_other_threads_do_not_tear_it_either(void **state)
   brim_progress_init(&progress, 0, 50, false);
   step(1);
   assert_int_equal(pthread_create(&thread, NULL, log_much, NULL), 0);
-  for (int i = 0; i < 50; i++) step(2345); /* the last step is not held back */
+  for (int i = 0; i < 50; i++) step(2345); /* the last step is shown at once */
   pthread_join(thread, NULL);
   brim_progress_finish(&progress);
   brim_log(BRIM_LOG_INFO, "the end");
@@ -493,21 +493,21 @@ static void the_time_left_is_reckoned_from_the_end_of_the_first_step(void **stat
 
 /* ---- signals ---- */
 
-#define LATER_US 400000 /* more than what counts as one wish */
+#define LATER_US 400000 /* longer than the time in which two signals count as one */
 
 typedef struct ended {
   int status; /* of the process: waitpid(2) */
   const char *said;
 } ended;
 
-/* A run that gets two signals, the second at once or later. */
+/* Runs a process that gets two signals, the second one at once or later. */
 static ended signalled(int first, int second, unsigned later_us, int64_t checkpoint, int64_t step, bool speaks)
 {
   ended out;
   use_pipe();
   const pid_t pid = fork();
   if (pid == 0) {
-    signal(SIGHUP, SIG_DFL); /* nohup(1) has it ignored, and brim leaves it so */
+    signal(SIGHUP, SIG_DFL); /* nohup(1) ignores SIGHUP, and brim keeps that setting */
     const volatile sig_atomic_t *stop = brim_stop_watch(speaks);
     if (step > 0) brim_stop_doing(BRIM_STOP_STEPS);
     if (step > 0) brim_stop_set_folder("runs/one");
@@ -529,21 +529,22 @@ static void assert_killed(const ended *e, int number)
   assert_int_equal(WTERMSIG(e->status), number);
 }
 
-static void the_first_signal_is_answered_and_the_second_says_what_is_lost(void **state)
+static void the_first_signal_is_answered_and_the_second_reports_the_loss(void **state)
 {
   (void)state;
   ended e = signalled(SIGINT, SIGINT, LATER_US, 500, 523, true);
   assert_killed(&e, SIGINT);
-  assert_string_equal(e.said, "finishing the step, then a checkpoint; Ctrl-C again ends now\n"
+  assert_string_equal(e.said, "finishing the step, then a checkpoint; Ctrl-C again ends at once\n"
                               "ended at once: 23 steps after the checkpoint of step 500 are lost\n"
-                              "go on with: brim train --resume runs/one\n");
+                              "resume with: brim train --resume runs/one\n");
   e = signalled(SIGTERM, SIGTERM, LATER_US, -1, 1, true);
   assert_killed(&e, SIGTERM);
-  assert_string_equal(e.said, "finishing the step, then a checkpoint; SIGTERM again ends now\n"
-                              "ended at once: 1 step is lost\ngo on with: brim train --resume runs/one\n");
+  assert_string_equal(e.said, "finishing the step, then a checkpoint; SIGTERM again ends at once\n"
+                              "ended at once: 1 step is lost\nresume with: brim train --resume runs/one\n");
   e = signalled(SIGHUP, SIGINT, LATER_US, -1, 0, true);
   assert_killed(&e, SIGINT);
-  assert_string_equal(e.said, "ending before the first step; SIGHUP again ends now\nended at once; no step is lost\n");
+  assert_string_equal(e.said,
+                      "ending before the first step; SIGHUP again ends at once\nended at once; no step is lost\n");
 }
 
 static void ranks_that_do_not_speak_end_alike(void **state)
@@ -554,7 +555,8 @@ static void ranks_that_do_not_speak_end_alike(void **state)
   assert_string_equal(e.said, "");
 }
 
-/* A process that is not scheduled for long between the two may take them for two: one of some tries is enough. */
+/* If the process is not scheduled for long between the two, it may count them separately: one success in several
+ * attempts is enough. */
 static void two_signals_at_once_are_one_wish(void **state)
 {
   (void)state;
@@ -576,11 +578,11 @@ int main(void)
       cmocka_unit_test(eighty_columns_have_the_bar_and_the_rate),
       cmocka_unit_test(a_line_fits_every_width_and_drops_the_least_important_first),
       cmocka_unit_test(colour_and_unicode_change_the_look_not_the_width),
-      cmocka_unit_test(what_is_not_known_yet_is_left_out),
+      cmocka_unit_test(unknown_figures_are_left_out),
       cmocka_unit_test(numbers_take_the_unit_that_fits),
-      cmocka_unit_test(what_tokens_and_real_numbers_are_judged_by_is_shown),
+      cmocka_unit_test(metrics_of_tokens_and_real_numbers_are_shown),
       cmocka_unit_test(extreme_values_do_not_break_the_line),
-      cmocka_unit_test_teardown(elsewhere_than_on_a_terminal_there_is_a_line_now_and_then, back_to_normal),
+      cmocka_unit_test_teardown(without_a_terminal_a_line_is_printed_occasionally, back_to_normal),
       cmocka_unit_test_teardown(a_quiet_run_says_nothing, back_to_normal),
       cmocka_unit_test_teardown(a_terminal_gets_one_line_that_is_redrawn_in_place, back_to_normal),
       cmocka_unit_test_teardown(the_last_step_is_always_drawn, back_to_normal),
@@ -588,7 +590,7 @@ int main(void)
       cmocka_unit_test_teardown(messages_move_the_line_down_and_never_tear_it, back_to_normal),
       cmocka_unit_test_teardown(messages_of_other_threads_do_not_tear_it_either, back_to_normal),
       cmocka_unit_test_teardown(the_look_follows_the_environment, back_to_normal),
-      cmocka_unit_test_teardown(the_first_signal_is_answered_and_the_second_says_what_is_lost, back_to_normal),
+      cmocka_unit_test_teardown(the_first_signal_is_answered_and_the_second_reports_the_loss, back_to_normal),
       cmocka_unit_test_teardown(ranks_that_do_not_speak_end_alike, back_to_normal),
       cmocka_unit_test_teardown(two_signals_at_once_are_one_wish, back_to_normal),
       cmocka_unit_test_teardown(the_time_left_is_reckoned_from_the_end_of_the_first_step, back_to_normal),

@@ -1,5 +1,5 @@
-/* What recompute buys for what work, in the plans of deep models. That it changes no bit, tests/conformance/
- * test_random_graphs.c and tests/cli/test_recompute.py show. */
+/* The cost and benefit of recompute in plans of deep models. tests/conformance/test_random_graphs.c and
+ * tests/cli/test_recompute.py show that it changes no bit. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,8 +11,8 @@
 #include "graph/recompute_walk.h"
 #include "recompute_models.h"
 
-/* Budgets of the least deep model and of the deeper ones, which take as many times longer as they are deeper.
- * Sanitizers look at memory, not at numbers: fewer will do for them. */
+/* Numbers of budgets for the least deep model and for the deeper ones, whose plans take proportionally longer.
+ * Sanitizers check memory, not numbers, so they run fewer. */
 #ifdef __SANITIZE_ADDRESS__
 enum { STEPS = 5, STEPS_DEEPER = 2 };
 #else
@@ -30,7 +30,7 @@ static brim_status run_nothing(void *self, const brim_launch *launch)
   return BRIM_OK;
 }
 
-/* Convolutions ask for scratch, as libraries do. */
+/* Convolutions request scratch, as libraries do. */
 static brim_status prepare(void *self, const brim_program_info *program, const brim_node *node, brim_kernel_need *need,
                            void **state)
 {
@@ -114,7 +114,7 @@ static void a_plan_never_exceeds_its_budget_and_shrinks_with_it(void **state)
   for_each_model(check_budgets);
 }
 
-/* ---- what is bought for what ---- */
+/* ---- work for memory ---- */
 
 static double transient_of(const brim_plan *plan)
 {
@@ -137,10 +137,9 @@ static brim_plan *plan_of_share(const deep *d, const brim_plan *none, double sha
   return plan_of(d, BRIM_RECOMPUTE_AUTO, none->persistent_bytes + (uint64_t)(share * transient_of(none)));
 }
 
-/* The most extra work at a third of the memory; 0: so little memory cannot be had, for the results of what is made
- * again at once. In a chain of convolutions with nothing cheap in between, two thirds of the results are two thirds of
- * the forward pass, which are 22 % of a step: there is nothing better. Others have norms, activations and sums that
- * cost little. */
+/* The maximum extra work at a third of the memory; 0: a third is impossible, because recomputed results are used at
+ * once. In a chain of convolutions with nothing cheap in between, two thirds of the results are two thirds of the
+ * forward pass, 22 % of a step: nothing is better. Other models have norms, activations and sums that cost little. */
 static double work_at_a_third(const deep *d)
 {
   if (d->block == chain_block && d->norm == NORM_NONE) return d->blocks < 24 ? 0 : 24;
@@ -175,7 +174,7 @@ static void a_third_of_the_memory_costs_a_fifth_more_work_at_most(void **state)
   for_each_model(check_work);
 }
 
-/* A level whose bytes are more than a budget is passed over without a plan: so no plan may do with less. */
+/* A level with more bytes than the budget is skipped without a plan, so no plan may need fewer bytes than its level. */
 static void check_bytes(const deep *d)
 {
   brim_arena arena = {0};
@@ -192,7 +191,7 @@ static void check_bytes(const deep *d)
     const bool *dropped = r.dropped[level];
     assert_true(r.bytes[level] < r.bytes[level - 1]);
     brim_plan *plan = plan_of(d, BRIM_RECOMPUTE_AUTO, none->persistent_bytes + r.bytes[level] * 103 / 100);
-    uint64_t flops = 0; /* of the level; the plan's is this one if it does as much */
+    uint64_t flops = 0; /* of the level; also the plan's, if it does that much work */
     for (size_t i = 0; i < g->forward_count; i++)
       flops += dropped[i] && !g->node[i]->descriptor->traits.view ? brim_op_cost(g->node[i]).flops : 0;
     if (flops == plan->program[0].graph->recomputed_flops) {
@@ -225,7 +224,7 @@ static void check_fixed(const deep *d)
     brim_plan *plan = plan_of(d, (enum brim_recompute_kind)kind, 0);
     print_point(plan, none, kind == BRIM_RECOMPUTE_FULL ? "full " : "blocks ");
     assert_true(transient_of(plan) < 0.55 * transient_of(none));
-    assert_true(extra_percent(plan) < 34); /* each forward operation once more: a third of a step */
+    assert_true(extra_percent(plan) < 34); /* each forward operation twice: a third of a step */
     brim_plan_free(plan);
   }
   print_message("\n");
@@ -238,7 +237,7 @@ static void blocks_and_full_lower_the_peak_of_deep_models(void **state)
   for_each_model(check_fixed);
 }
 
-/* By node of the forward pass: what blocks drops. */
+/* Counts the results that are kept before the forward pass's last dropped one. */
 static size_t count_kept(const deep *d, enum brim_recompute_kind kind)
 {
   brim_arena arena = {0};
@@ -255,7 +254,7 @@ static size_t count_kept(const deep *d, enum brim_recompute_kind kind)
   return kept;
 }
 
-/* Of 12 blocks marked every third, the ends of the first three marked ones lie before something dropped. */
+/* With 12 blocks, every third marked, the ends of the first three marked blocks come before a dropped result. */
 static void blocks_end_where_the_model_says(void **state)
 {
   (void)state;
@@ -270,9 +269,9 @@ static void blocks_end_where_the_model_says(void **state)
   }
 }
 
-/* ---- against all there is ---- */
+/* ---- compared with all possibilities ---- */
 
-/* Of a small program: bytes and work of every set of nodes that may be dropped. */
+/* For a small program: bytes and work of every set of nodes that may be dropped. */
 typedef struct all_sets {
   brim_estimate e;
   uint32_t node[DROPPABLE_MAX], count;
@@ -313,8 +312,8 @@ static uint64_t least_work(const all_sets *a, uint64_t bytes)
   return least;
 }
 
-/* At every budget, the work of the first level within it against the least for a 64th of the peak less, since levels
- * are no finer; in the end the least memory. */
+/* At every budget, compares the work of the first level that fits with the least possible work for a 64th of the peak
+ * less, as levels are no finer; then compares the least memory. */
 static void check_against_all(const deep *d)
 {
   static all_sets all;
@@ -347,7 +346,7 @@ static void check_against_all(const deep *d)
 static void levels_of_small_models_are_near_the_best_of_all_sets(void **state)
 {
   (void)state;
-  static const int blocks[] = {12, 6, 2, 2, 1}; /* not of the last, whose halves of nodes make levels less near */
+  static const int blocks[] = {12, 6, 2, 2, 1}; /* not the last model, where half nodes make levels less exact */
   for (size_t m = 0; m < sizeof blocks / sizeof blocks[0]; m++) {
     deep d = deep_models[m];
     d.blocks = blocks[m];

@@ -1,8 +1,8 @@
-/* Memory that runs out anywhere in a run leaves no trace in its results: the same checkpoints and records as the run
- * that nothing happened to, whichever call failed, how often, and however far the ladder went; any other error ends the
- * run at once.
+/* Running out of memory anywhere in a run leaves no trace in its results: the same checkpoints and records as an
+ * undisturbed run, whichever call failed, however often, and whatever rung of the ladder it took; any other error ends
+ * the run at once.
  *
- * The runs are whole ones, through brim_run. What can fail is wrapped (ld --wrap). */
+ * These are whole runs, through brim_run. The calls that can fail are wrapped (ld --wrap). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@
 #include "train/run.h"
 #include "train/trainer.h"
 
-/* ---- calls that fail ---- */
+/* ---- failing calls ---- */
 
 enum point { NOWHERE, LOAD, ACCUMULATE, BACKWARD, UPDATE, EVALUATE, LOADER, SAMPLES, COPY, CHECKPOINT, PLACE };
 static const char *const names[] = {"nowhere", "load",    "accumulate", "backward",   "update", "evaluate",
@@ -32,7 +32,7 @@ static struct {
   enum point point;
   int64_t first, times, calls, failed;
   brim_status status;
-  int64_t places, full; /* arenas that were placed, and from which on there is no room for `full_times` */
+  int64_t places, full; /* arenas placed so far, and the first one of `full_times` that has no room */
   int64_t full_times;
 } fault;
 
@@ -76,7 +76,7 @@ WRAP(brim_status, brim_checkpoint_write,
      (dir, state, tensors, keep), CHECKPOINT)
 WRAP(brim_status, brim_exec_open, (const brim_plan *plan, int device, brim_exec **out), (plan, device, out), PLACE)
 
-/* Half of the nodes have run when the rest fails. */
+/* Half of the nodes run before the failure. */
 static brim_status run_half(brim_exec *exec, const brim_program *program, size_t from, size_t to, const brim_step *step)
 {
   for (size_t i = from; i < from + (to - from) / 2; i++) BRIM_TRY(brim_exec_run_node(exec, program, i, step));
@@ -115,7 +115,7 @@ typedef struct kind {
   const char *const *words; /* NULL at the end */
 } kind;
 
-/* Steps of 64 samples and one of 58 an epoch; evaluations, checkpoints and records come and go at different ones. */
+/* Steps of 64 samples and one of 58 an epoch; evaluations, checkpoints and records are due at different steps. */
 static const char *const common[] = {"dataset=synthetic",           "dataset.train_count=292",
                                      "dataset.test_count=40",       "dataset.validation_fraction=0.15",
                                      "training.batch_size=64",      "training.steps=8",
@@ -189,7 +189,7 @@ static void assert_same_file(const char *a, const char *b, const char *name)
   free(y);
 }
 
-/* But for what a clock made. */
+/* Ignores times. */
 static void assert_same_records(const char *a, const char *b)
 {
   static const char clock[] = "\"samples_per_second\"";
@@ -232,7 +232,7 @@ static int64_t retries_of(const char *dir)
   return count;
 }
 
-/* Of the run that nothing happens to; made once. */
+/* The undisturbed run, made once. */
 static const char *undisturbed(const kind *k)
 {
   static char dir[4][SCRATCH_PATH];
@@ -269,7 +269,7 @@ static void check(const kind *k, enum point point, int64_t first, int64_t times)
   assert_same_results(whole, dir, STEPS);
 }
 
-/* The last two take the ladder to more recompute and to smaller micro-batches, where they may be. */
+/* The last two points take the ladder to more recompute and to smaller micro-batches, where allowed. */
 static void check_all(const kind *k, const enum point *points, size_t count)
 {
   static const int64_t first[] = {1, 2, 7, 2, 4}, times[] = {1, 1, 1, 3, 6};
@@ -317,9 +317,9 @@ static void so_are_those_of_updates_in_the_backward_pass(void **state)
   check(&k, BACKWARD, 7, 3);
 }
 
-/* ---- places ---- */
+/* ---- placements ---- */
 
-/* The values wait on the host while one plan after the other does not get its memory. */
+/* The values wait in host memory while one plan after another gets no device memory. */
 static void a_new_plan_that_gets_no_memory_is_followed_by_the_next(void **state)
 {
   (void)state;
@@ -336,7 +336,7 @@ static void a_new_plan_that_gets_no_memory_is_followed_by_the_next(void **state)
   }
 }
 
-static void where_no_plan_gets_memory_the_run_ends_with_what_waits_on_the_host(void **state)
+static void a_run_without_memory_for_any_plan_ends_with_a_checkpoint(void **state)
 {
   (void)state;
   char whole[SCRATCH_PATH], dir[SCRATCH_PATH];
@@ -399,7 +399,7 @@ int main(void)
       cmocka_unit_test(so_are_those_in_fp16_with_states_on_the_host),
       cmocka_unit_test(so_are_those_of_updates_in_the_backward_pass),
       cmocka_unit_test(a_new_plan_that_gets_no_memory_is_followed_by_the_next),
-      cmocka_unit_test(where_no_plan_gets_memory_the_run_ends_with_what_waits_on_the_host),
+      cmocka_unit_test(a_run_without_memory_for_any_plan_ends_with_a_checkpoint),
       cmocka_unit_test(a_run_that_nothing_helps_ends_with_a_checkpoint_of_the_last_commit),
       cmocka_unit_test(another_error_ends_the_run_at_once),
   };

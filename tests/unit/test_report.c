@@ -1,5 +1,4 @@
-/* What a report says of a run: epochs put together from records, how figures are written, and text that is no markup.
- */
+/* Reports: epochs from records, number formats, and escaping of text. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -49,7 +48,7 @@ static void records_are_read_with_all_their_numbers(void **state)
   assert_null(brim_series_values(s, "step"));
 }
 
-static void what_is_no_record_is_left_out(void **state)
+static void lines_that_are_no_records_are_skipped(void **state)
 {
   (void)state;
   epochs_of("\n[]\n7\n{\"split\":\"train\"}\n{\"step\":\"1\",\"split\":\"train\"}\n{\"step\":1,\"split\":\"other\"}\n"
@@ -113,7 +112,7 @@ static void records_without_samples_weigh_by_their_steps(void **state)
   assert_int_equal(epoch[0].evaluation, SIZE_MAX);
 }
 
-static void a_single_epoch_is_told_by_evaluations(void **state)
+static void a_single_epoch_is_shown_by_evaluations(void **state)
 {
   (void)state;
   const size_t count = epochs_of("{\"step\":1,\"epoch\":0.25,\"split\":\"train\",\"loss\":4,\"seconds\":1}\n"
@@ -194,7 +193,7 @@ static void no_records_are_no_epochs(void **state)
 
 /* ---- figures ---- */
 
-static void figures_are_written_as_what_they_are(void **state)
+static void figures_are_formatted_by_kind(void **state)
 {
   (void)state;
   static const struct {
@@ -259,16 +258,16 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(records_are_read_with_all_their_numbers),
-      cmocka_unit_test(what_is_no_record_is_left_out),
+      cmocka_unit_test(lines_that_are_no_records_are_skipped),
       cmocka_unit_test(a_file_of_too_many_numbers_keeps_the_first),
       cmocka_unit_test(an_epoch_is_the_mean_over_its_samples_and_the_sum_of_its_time),
       cmocka_unit_test(records_without_samples_weigh_by_their_steps),
-      cmocka_unit_test(a_single_epoch_is_told_by_evaluations),
+      cmocka_unit_test(a_single_epoch_is_shown_by_evaluations),
       cmocka_unit_test(evaluations_between_records_have_rows_of_their_own),
       cmocka_unit_test(an_evaluation_without_a_record_of_training_has_a_row),
       cmocka_unit_test(an_epoch_of_which_some_time_is_unknown_has_no_time),
       cmocka_unit_test(no_records_are_no_epochs),
-      cmocka_unit_test(figures_are_written_as_what_they_are),
+      cmocka_unit_test(figures_are_formatted_by_kind),
       cmocka_unit_test(text_is_never_markup),
   };
   return cmocka_run_group_tests(tests, scratch_setup, release);

@@ -1,4 +1,4 @@
-/* Run folders: made once, locked by one process, small files replaced whole. */
+/* Run folders: created once, locked by one process, with small files replaced atomically. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -52,7 +52,7 @@ static void a_failed_replacement_leaves_the_old_file(void **state)
   assert_int_equal(rmdir(scratch("failed")), 0);
 }
 
-static void a_folder_in_the_way_of_a_file_is_told(void **state)
+static void a_folder_in_place_of_a_file_is_reported(void **state)
 {
   (void)state;
   assert_int_equal(mkdir(scratch("way"), 0777), 0);
@@ -125,7 +125,7 @@ static void a_name_that_would_leave_the_folder_is_refused(void **state)
   assert_non_null(strstr(brim_error_text(), "too long"));
 }
 
-/* Takes the lock in a process of its own, tells how it went, and stays until it is killed. */
+/* Takes the lock in a separate process, reports the status, and stays until it is killed. */
 static pid_t lock_elsewhere(const char *run, brim_status *status)
 {
   int tell[2];
@@ -161,12 +161,12 @@ static void a_run_is_locked_until_its_process_ends_even_by_a_kill(void **state)
   close(fd);
 }
 
-static void a_run_that_is_not_there_cannot_be_locked(void **state)
+static void a_missing_run_cannot_be_locked(void **state)
 {
   (void)state;
   int fd = -1;
   assert_int_equal(brim_run_lock(scratch("nowhere"), &fd), BRIM_EINVAL);
-  assert_non_null(strstr(brim_error_text(), "there is no run folder"));
+  assert_non_null(strstr(brim_error_text(), "no run folder"));
   scratch_write(scratch("plain"), "", 0);
   assert_int_equal(brim_run_lock(scratch("plain"), &fd), BRIM_EINVAL);
 }
@@ -188,7 +188,7 @@ static void links_that_lie_in_a_folder_are_not_followed(void **state)
 
 /* ---- files of a cache ---- */
 
-/* In a child that is killed meanwhile. */
+/* In a child that is killed half-way. */
 static void begin_and_be_killed(const char *path)
 {
   const pid_t child = fork();
@@ -203,7 +203,7 @@ static void begin_and_be_killed(const char *path)
   assert_true(WIFSIGNALED(status));
 }
 
-static void what_killed_makers_left_in_a_cache_is_removed(void **state)
+static void files_of_killed_writers_are_removed_from_a_cache(void **state)
 {
   (void)state;
   int fd;
@@ -215,7 +215,7 @@ static void what_killed_makers_left_in_a_cache_is_removed(void **state)
   assert_int_equal(fd, -1);
   expect_file(scratch("cache/a.bin"), "a");
   assert_int_equal(unlink(scratch("cache/a.bin")), 0);
-  assert_int_equal(rmdir(scratch("cache")), 0); /* nothing else is there */
+  assert_int_equal(rmdir(scratch("cache")), 0); /* nothing else is in it */
 }
 
 static void a_file_of_a_cache_has_one_maker(void **state)
@@ -225,7 +225,7 @@ static void a_file_of_a_cache_has_one_maker(void **state)
   assert_int_equal(brim_cache_begin(scratch("cache/a.bin"), &fd), BRIM_OK);
   assert_int_equal(brim_cache_begin(scratch("cache/a.bin"), &other), BRIM_OK);
   assert_int_equal(other, -1);
-  assert_int_equal(brim_cache_begin(scratch("cache/b.bin"), &next), BRIM_OK); /* leaves the first one's alone */
+  assert_int_equal(brim_cache_begin(scratch("cache/b.bin"), &next), BRIM_OK); /* leaves the first one's file alone */
   assert_int_equal(write(fd, "a", 1), 1);
   assert_int_equal(brim_cache_end(scratch("cache/a.bin"), &fd, true), BRIM_OK);
   assert_int_equal(brim_cache_end(scratch("cache/b.bin"), &next, false), BRIM_OK);
@@ -234,7 +234,7 @@ static void a_file_of_a_cache_has_one_maker(void **state)
   assert_int_equal(rmdir(scratch("cache")), 0);
 }
 
-static void a_cache_that_cannot_be_written_is_told(void **state)
+static void an_unwritable_cache_is_reported(void **state)
 {
   (void)state;
   int fd;
@@ -250,17 +250,17 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_file_is_replaced_whole_and_nothing_is_left_beside_it),
       cmocka_unit_test(a_failed_replacement_leaves_the_old_file),
-      cmocka_unit_test(a_folder_in_the_way_of_a_file_is_told),
+      cmocka_unit_test(a_folder_in_place_of_a_file_is_reported),
       cmocka_unit_test(folders_are_made_with_their_parents),
       cmocka_unit_test(a_given_folder_is_made_or_used_if_it_holds_no_run),
       cmocka_unit_test(a_named_run_gets_a_folder_of_its_own_each_time),
       cmocka_unit_test(a_name_that_would_leave_the_folder_is_refused),
       cmocka_unit_test(a_run_is_locked_until_its_process_ends_even_by_a_kill),
-      cmocka_unit_test(a_run_that_is_not_there_cannot_be_locked),
+      cmocka_unit_test(a_missing_run_cannot_be_locked),
       cmocka_unit_test(links_that_lie_in_a_folder_are_not_followed),
-      cmocka_unit_test(what_killed_makers_left_in_a_cache_is_removed),
+      cmocka_unit_test(files_of_killed_writers_are_removed_from_a_cache),
       cmocka_unit_test(a_file_of_a_cache_has_one_maker),
-      cmocka_unit_test(a_cache_that_cannot_be_written_is_told),
+      cmocka_unit_test(an_unwritable_cache_is_reported),
   };
   return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

@@ -1,4 +1,4 @@
-/* The safetensors format: what brim writes, what it reads, and what it refuses. */
+/* The safetensors format: writing, reading, and refusing invalid files. */
 #include <math.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -28,7 +28,7 @@ static brim_safetensor tensor(const char *name, uint32_t dtype, const void *data
     __VA_ARGS__                                                                                                        \
   }
 
-/* A file in memory: length, header, data bytes of zeros. */
+/* A file in memory: the length, the header, and data bytes of zeros. */
 static char *build(const char *header, size_t data, size_t *size)
 {
   const uint64_t length = strlen(header);
@@ -61,7 +61,7 @@ static void the_bytes_are_those_of_the_format(void **state)
   free(bytes);
 }
 
-static void what_is_written_reads_back(void **state)
+static void written_data_reads_back(void **state)
 {
   (void)state;
   static const uint8_t u8[] = {1, 2, 255};
@@ -168,16 +168,16 @@ static void broken_headers_are_refused_with_the_reason(void **state)
       {"[]", 0, "does not start with '{'"},
       {"{", 0, "byte 1 of its header"},
       {"{} x", 0, "end of file expected"},
-      {"{}", 4, "bytes are left over"},
+      {"{}", 4, "extra bytes at the end"},
       {"{\"a\":1}", 0, "tensor 'a' is not described by an object"},
       {"{\"a\":{}}", 0, "tensor 'a' has no dtype"},
-      {"{\"a\":" T("Q4", "[2]", "[0,4]") "}", 4, "dtype Q4, which is none of the format's"},
+      {"{\"a\":" T("Q4", "[2]", "[0,4]") "}", 4, "dtype Q4, which the format does not define"},
       {"{\"a\":{\"dtype\":\"F32\"}}", 0, "tensor 'a' has no shape"},
       {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 0, "data_offsets of tensor 'a'"},
       {"{\"a\":" T("F32", "[1,1,1,1,1,1,1]", "[0,4]") "}", 4, "7 dimensions; brim reads up to 6"},
-      {"{\"a\":" T("F32", "[-1]", "[0,4]") "}", 4, "dimension 0 of tensor 'a' is not a whole number from 0"},
-      {"{\"a\":" T("F32", "[1.0]", "[0,4]") "}", 4, "dimension 0 of tensor 'a' is not a whole number from 0"},
-      {"{\"a\":" T("F32", "[\"1\"]", "[0,4]") "}", 4, "dimension 0 of tensor 'a' is not a whole number from 0"},
+      {"{\"a\":" T("F32", "[-1]", "[0,4]") "}", 4, "dimension 0 of tensor 'a' is not a non-negative integer"},
+      {"{\"a\":" T("F32", "[1.0]", "[0,4]") "}", 4, "dimension 0 of tensor 'a' is not a non-negative integer"},
+      {"{\"a\":" T("F32", "[\"1\"]", "[0,4]") "}", 4, "dimension 0 of tensor 'a' is not a non-negative integer"},
       {"{\"a\":" T("F32", "[4611686018427387904,4]", "[0,4]") "}", 4, "the size of tensor 'a' overflows"},
       {"{\"a\":" T("F32", "[99999999999999999999]", "[0,4]") "}", 4, "too big"},
       {"{\"a\":" T("F32", "[1]", "[0]") "}", 4, "data_offsets of tensor 'a' are not two ascending numbers"},
@@ -186,7 +186,7 @@ static void broken_headers_are_refused_with_the_reason(void **state)
       {"{\"a\":" T("F32", "[1]", "[-4,0]") "}", 4, "data_offsets of tensor 'a' are not two ascending numbers"},
       {"{\"a\":" T("F32", "[1]", "[0,8]") "}", 8, "tensor 'a' has 8 bytes, but its shape and dtype need 4"},
       {"{\"a\":" T("F32", "[2]", "[0,8]") "}", 4, "the file is cut short"},
-      {"{\"a\":" T("F32", "[1]", "[0,4]") "}", 5, "bytes are left over"},
+      {"{\"a\":" T("F32", "[1]", "[0,4]") "}", 5, "extra bytes at the end"},
       {"{\"a\":" T("F32", "[1]", "[4,8]") "}", 8, "tensor 'a' starts at byte 4"},
       {"{\"a\":" T("F32", "[1]", "[0,4]") ",\"b\":" T("F32", "[1]", "[8,12]") "}", 12, "(a gap)"},
       {"{\"a\":" T("F32", "[2]", "[0,8]") ",\"b\":" T("F32", "[2]", "[4,12]") "}", 12, "(they overlap)"},
@@ -235,7 +235,8 @@ static void a_header_longer_than_the_file_or_the_format_allows_is_refused(void *
   for (size_t i = 0; i < LEN(lengths); i++) {
     memcpy(bytes, &lengths[i], 8);
     assert_int_equal(brim_safetensors_parse(bytes, size, "f", &file), BRIM_ELOAD);
-    assert_non_null(strstr(brim_error_text(), lengths[i] > 100000000 ? "100 MB is the most" : "the file ends after"));
+    assert_non_null(
+        strstr(brim_error_text(), lengths[i] > 100000000 ? "the maximum is 100 MB" : "the file ends after"));
   }
   free(bytes);
 }
@@ -247,7 +248,7 @@ static void a_file_cut_anywhere_is_refused(void **state)
   brim_safetensors *file;
   char *bytes = scratch_read(BRIM_TESTS_DIR "/golden/reference.safetensors", &size);
   for (size_t cut = 0; cut < size; cut++) {
-    char *part = malloc(cut + 1); /* of its own, so that a sanitizer sees a read beyond */
+    char *part = malloc(cut + 1); /* a separate block, so that a sanitizer detects a read beyond it */
     memcpy(part, bytes, cut);
     if (brim_safetensors_parse(part, cut, "cut", &file) != BRIM_ELOAD) fail_msg("accepted at %zu bytes", cut);
     free(part);
@@ -260,14 +261,14 @@ static void a_file_cut_anywhere_is_refused(void **state)
   free(bytes);
 }
 
-static void what_is_not_a_file_is_refused_by_name(void **state)
+static void anything_but_a_file_is_refused_by_name(void **state)
 {
   (void)state;
   brim_safetensors *file;
   assert_int_equal(brim_safetensors_open(scratch("absent"), &file), BRIM_ELOAD);
   assert_non_null(strstr(brim_error_text(), "absent': No such file"));
   assert_int_equal(brim_safetensors_open(scratch_root, &file), BRIM_ELOAD);
-  assert_non_null(strstr(brim_error_text(), "not a plain file"));
+  assert_non_null(strstr(brim_error_text(), "not a regular file"));
 }
 
 static void tensors_that_cannot_be_told_apart_are_not_written(void **state)
@@ -293,7 +294,7 @@ static void a_file_that_cannot_be_written_is_an_error_with_its_path(void **state
   assert_non_null(strstr(brim_error_text(), "no/such/folder': No such file or directory"));
 }
 
-/* The limit on file sizes stands for a full disk: the kernel refuses the same write() with another errno. */
+/* The limit on file sizes stands in for a full disk: the same write() fails, with another errno. */
 static void a_write_that_fails_half_way_leaves_no_file(void **state)
 {
   (void)state;
@@ -329,7 +330,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_bytes_are_those_of_the_format),
-      cmocka_unit_test(what_is_written_reads_back),
+      cmocka_unit_test(written_data_reads_back),
       cmocka_unit_test(tensors_keep_their_order_but_wider_elements_come_first),
       cmocka_unit_test(the_digest_is_of_the_file),
       cmocka_unit_test(an_empty_list_is_a_file_too),
@@ -338,7 +339,7 @@ int main(void)
       cmocka_unit_test(the_order_of_the_header_need_not_be_that_of_the_data),
       cmocka_unit_test(a_header_longer_than_the_file_or_the_format_allows_is_refused),
       cmocka_unit_test(a_file_cut_anywhere_is_refused),
-      cmocka_unit_test(what_is_not_a_file_is_refused_by_name),
+      cmocka_unit_test(anything_but_a_file_is_refused_by_name),
       cmocka_unit_test(tensors_that_cannot_be_told_apart_are_not_written),
       cmocka_unit_test(a_file_that_cannot_be_written_is_an_error_with_its_path),
       cmocka_unit_test(a_write_that_fails_half_way_leaves_no_file),

@@ -1,4 +1,4 @@
-/* Learning-rate schedules and what optimizers bring to a step. */
+/* Learning-rate schedules, and the numbers that optimizers compute for a step. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +11,7 @@
 #include "builtin/builtin.h"
 #include "plugin/registry.h"
 
-/* The layout of the schedules' parameters, as their tables describe it. */
+/* The layout of the schedules' parameters, as in their tables. */
 typedef struct schedule {
   double warmup_fraction;
   int64_t warmup_steps;
@@ -38,7 +38,7 @@ static void warm_up_rises_in_a_line_to_one(void **unused)
   }
 }
 
-/* Of every share in hundredths, though most have no exact double. */
+/* For every hundredth, most of which no double represents exactly. */
 static void a_share_of_the_steps_is_whole_steps(void **unused)
 {
   (void)unused;
@@ -93,7 +93,7 @@ static double drawn(uint32_t *draws)
   return brim_philox4x32((*draws)++, 0, 0, 0, 1, 2).v[0] / 4294967296.0;
 }
 
-/* transformers.get_wsd_schedule of these steps, but for its warm-up, which begins at 0 there. */
+/* transformers.get_wsd_schedule, except for its warm-up, which begins at 0 there. */
 static double wsd_of_transformers(int64_t step, int64_t warmup, int64_t stable, int64_t decay, int shape, double least)
 {
   if (step < warmup + stable) return 1;

@@ -1,4 +1,4 @@
-/* Precision, recall and F1 from confusion matrices. The numbers are scikit-learn's (classification_report,
+/* Precision, recall and F1 from confusion matrices, compared with scikit-learn (classification_report,
  * f1_score(average="macro"), zero_division 0). */
 #include <math.h>
 #include <setjmp.h>
@@ -11,7 +11,7 @@
 
 #define ASSERT_NEAR(a, b) assert_true(fabs((a) - (b)) < 1e-12)
 
-/* labels 0 0 0 1 1 2, answers 0 0 1 1 2 2 */
+/* labels 0 0 0 1 1 2, predictions 0 0 1 1 2 2 */
 static const double mixed[] = {2, 1, 0, 0, 1, 1, 0, 0, 1};
 
 static void a_class_is_scored_by_its_row_and_its_column(void **unused)

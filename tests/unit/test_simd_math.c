@@ -1,5 +1,5 @@
-/* The cpu backend's vector functions against the C library's in double precision, in the vectors that this test is
- * compiled for. */
+/* The cpu backend's vector functions compared with the C library's in double precision, for the vector type this test
+ * is compiled with. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* Expansion of sweeps: which words become which jobs, in which order, and what is refused with which text. */
+/* Expansion of sweeps: the jobs and their order, and the errors. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,8 +14,8 @@
 
 typedef struct expansion_case {
   const char *word[WORDS_MAX];
-  const char *jobs;  /* a line for each: its words, with a space between */
-  const char *error; /* or the problem; NULL: none */
+  const char *jobs;  /* one line for each job: its words, separated by spaces */
+  const char *error; /* or the error, or NULL */
 } expansion_case;
 
 static const expansion_case cases[] = {
@@ -81,14 +81,14 @@ static const expansion_case cases[] = {
     {{"model=glob('*', exclude=[c*, mlp])"}, "model=resnet18\nmodel=resnet34\n", NULL},
     {{"model=vit,glob(c*)"}, "model=vit\nmodel=cnn\n", NULL},
     {{"model=glob(vit*)"}, NULL, "no option of group 'model' matches glob(vit*)"},
-    {{"optimizer.lr=glob(*)"}, NULL, "glob() goes over the options of a group, and 'optimizer.lr' is none"},
+    {{"optimizer.lr=glob(*)"}, NULL, "glob() expands to the options of a group, and 'optimizer.lr' is not a group"},
     {{"model=glob()"},
      NULL,
      "a glob is written glob(PATTERN), glob([PATTERN,PATTERN]) or glob(PATTERN,exclude=PATTERN)"},
     {{"model=glob(a,b)"},
      NULL,
      "a glob is written glob(PATTERN), glob([PATTERN,PATTERN]) or glob(PATTERN,exclude=PATTERN)"},
-    /* what cannot be swept */
+    /* invalid sweeps */
     {{"a=1,"}, NULL, "a value between the commas is missing: write '' for an empty one"},
     {{"a=,1"}, NULL, "a value between the commas is missing: write '' for an empty one"},
     {{"a=1,,2"}, NULL, "a value between the commas is missing: write '' for an empty one"},
@@ -166,7 +166,7 @@ static void ten_thousand_jobs_are_allowed(void **state)
   brim_arena_release(&arena);
 }
 
-static void every_problem_is_told_with_its_argument(void **state)
+static void every_problem_is_reported_with_its_argument(void **state)
 {
   (void)state;
   static const char *const words[] = {"a=1,", "b=range(0)"};
@@ -202,7 +202,7 @@ static void repeats_are_the_fastest_words(void **state)
   brim_arena_release(&arena);
 }
 
-static void what_cannot_be_repeated_is_refused(void **state)
+static void sweeps_that_cannot_be_repeated_are_refused(void **state)
 {
   (void)state;
   static const struct {
@@ -237,8 +237,8 @@ int main(void)
     test[i] = (struct CMUnitTest){name[i], check_case, NULL, NULL, (void *)&cases[i]};
   }
   test[CASES] = (struct CMUnitTest)cmocka_unit_test(ten_thousand_jobs_are_allowed);
-  test[CASES + 1] = (struct CMUnitTest)cmocka_unit_test(every_problem_is_told_with_its_argument);
+  test[CASES + 1] = (struct CMUnitTest)cmocka_unit_test(every_problem_is_reported_with_its_argument);
   test[CASES + 2] = (struct CMUnitTest)cmocka_unit_test(repeats_are_the_fastest_words);
-  test[CASES + 3] = (struct CMUnitTest)cmocka_unit_test(what_cannot_be_repeated_is_refused);
+  test[CASES + 3] = (struct CMUnitTest)cmocka_unit_test(sweeps_that_cannot_be_repeated_are_refused);
   return cmocka_run_group_tests_name("sweep", test, NULL, NULL);
 }

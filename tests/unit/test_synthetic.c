@@ -1,4 +1,4 @@
-/* Pins the synthetic dataset: what it is, that it repeats, and that it can be learnt. */
+/* The synthetic dataset: its content, that it is reproducible, and that it can be learnt. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,7 +27,7 @@ static void read_into(const dataset *d, const char *split, int64_t index, float 
   if (d->ops->read(d->self, split, index, values, label) != BRIM_OK) fail_msg("%s", brim_error_text());
 }
 
-static void describes_what_its_parameters_say(void **state)
+static void describes_data_according_to_its_parameters(void **state)
 {
   (void)state;
   dataset_param given[3];
@@ -106,7 +106,7 @@ static void noise_has_the_asked_deviation_around_the_pattern(void **state)
   dataset_destroy(&noisy);
 }
 
-/* Class means of the training samples tell the classes of test samples, in images and in plain features. */
+/* The class means of the training samples predict the classes of test samples, for images and for plain features. */
 static void nearest_class_mean_learns_it(void **state)
 {
   (void)state;
@@ -164,7 +164,7 @@ static void impossible_shapes_are_refused(void **state)
 #define FEATURES 60
 #define CLIENTS 200
 
-/* Of samples with 60 features, 20,000 of them, of 200 clients. */
+/* 20,000 samples with 60 features, of 200 clients. */
 static dataset open_clients(const char *alpha, const char *beta)
 {
   static const double features[] = {FEATURES};
@@ -202,8 +202,8 @@ static void every_client_has_samples_that_follow_each_other(void **state)
   dataset_destroy(&d);
 }
 
-/* Within a client feature j has variance j^-1.2 around a mean of the client's own, and the means of client k have
- * variance 1 around a number B of its own, whose deviation is beta. */
+/* Within a client, feature j has variance j^-1.2 around a mean of that client, and the means of client k have variance
+ * 1 around a number B of that client, whose deviation is beta. */
 static void inputs_of_clients_differ_as_leaf_says(void **state)
 {
   (void)state;
@@ -228,7 +228,7 @@ static void inputs_of_clients_differ_as_leaf_says(void **state)
         mean[j] /= (double)count;
         within[j] += squares[j] - (double)count * mean[j] * mean[j];
       }
-      for (int j = 20; j < FEATURES; j++) centre += mean[j] / 40; /* whose noise is small */
+      for (int j = 20; j < FEATURES; j++) centre += mean[j] / 40; /* where the noise is small */
       for (int j = 20; j < FEATURES; j++) between += (mean[j] - centre) * (mean[j] - centre) / 39 / CLIENTS;
       centres += centre * centre / CLIENTS;
       degrees += count - 1;
@@ -244,8 +244,8 @@ static void inputs_of_clients_differ_as_leaf_says(void **state)
   }
 }
 
-/* Neighbours are mostly of one client, whose inputs and model are its own: they have the same class more often than
- * others, and all clients together have all classes. */
+/* Neighbours mostly belong to one client with its own inputs and model, so they have the same class more often than
+ * other samples, and all clients together have all classes. */
 static void classes_differ_between_clients_and_follow_from_inputs(void **state)
 {
   (void)state;
@@ -266,7 +266,7 @@ static void classes_differ_between_clients_and_follow_from_inputs(void **state)
     }
   }
   for (int k = 0; k < 10; k++) assert_true(seen[k]);
-  assert_true(alike > 1000); /* of 2857; of classes drawn evenly 286 */
+  assert_true(alike > 1000); /* of 2857; with uniformly drawn classes, 286 */
   dataset_destroy(&d);
   dataset_destroy(&again);
 }
@@ -274,7 +274,7 @@ static void classes_differ_between_clients_and_follow_from_inputs(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(describes_what_its_parameters_say),
+      cmocka_unit_test(describes_data_according_to_its_parameters),
       cmocka_unit_test(no_test_count_no_test_split),
       cmocka_unit_test(samples_repeat_and_differ_by_index_split_and_seed),
       cmocka_unit_test(noise_has_the_asked_deviation_around_the_pattern),

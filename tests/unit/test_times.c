@@ -1,4 +1,4 @@
-/* The device profile: what a file keeps and refuses, and how times of other shapes are made of those that are there. */
+/* The device profile: its file, and how times for other shapes are predicted from the measured ones. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -40,7 +40,7 @@ static void write_file(const char *path, const char *text)
 
 /* ---- the file ---- */
 
-static void what_is_saved_is_read_again(void **state)
+static void saved_data_reads_back(void **state)
 {
   (void)state;
   char path[4096];
@@ -59,8 +59,8 @@ static void what_is_saved_is_read_again(void **state)
   brim_profile_close(p);
 }
 
-/* Each has read the file before the other wrote it. */
-static void two_processes_do_not_lose_what_the_other_wrote(void **state)
+/* Each reads the file before the other writes it. */
+static void two_processes_keep_each_others_times(void **state)
 {
   (void)state;
   char path[4096];
@@ -79,7 +79,7 @@ static void two_processes_do_not_lose_what_the_other_wrote(void **state)
   brim_profile_close(a);
 }
 
-static void a_file_that_is_none_is_refused_with_its_line(void **state)
+static void an_invalid_file_is_refused_with_its_line(void **state)
 {
   (void)state;
   static const struct {
@@ -87,12 +87,12 @@ static void a_file_that_is_none_is_refused_with_its_line(void **state)
     brim_status status;
   } cases[] = {
       {"hello\n", ":1: ", BRIM_EINVAL},
-      {"{}\n", ":1: this is no device profile of brim's", BRIM_EINVAL},
+      {"{}\n", ":1: not a brim device profile", BRIM_EINVAL},
       {"{\"brim_profile\":9}\n", " has version 9; this brim reads version 1", BRIM_ECONFIG},
-      {"{\"brim_profile\":1,\"device\":\"another\"}\n", " is of cpu on another, 2 threads, and not of ", BRIM_ECONFIG},
-      {"{\"brim_profile\":1,\"threads\":3}\n", ", 3 threads, and not of ", BRIM_ECONFIG},
-      {"{\"brim_profile\":1}\n{\"what\":\"a\",\"n\":1}\n", ":2: no time: ", BRIM_EINVAL},
-      {"{\"brim_profile\":1}\n{\"what\":\"a\",\"n\":1,\"seconds\":-1}\n", ":2: no time: ", BRIM_EINVAL},
+      {"{\"brim_profile\":1,\"device\":\"another\"}\n", " is for cpu on another, 2 threads, not for ", BRIM_ECONFIG},
+      {"{\"brim_profile\":1,\"threads\":3}\n", ", 3 threads, not for ", BRIM_ECONFIG},
+      {"{\"brim_profile\":1}\n{\"what\":\"a\",\"n\":1}\n", ":2: expected a time: ", BRIM_EINVAL},
+      {"{\"brim_profile\":1}\n{\"what\":\"a\",\"n\":1,\"seconds\":-1}\n", ":2: expected a time: ", BRIM_EINVAL},
       {"{\"brim_profile\":1}\n\n{\"what\":\"a\"", ":3: ", BRIM_EINVAL},
   };
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -106,7 +106,7 @@ static void a_file_that_is_none_is_refused_with_its_line(void **state)
   }
 }
 
-/* A file that was made by hand need not say what it is of. */
+/* A hand-made file need not name its device. */
 static void a_head_says_as_much_as_it_wants(void **state)
 {
   (void)state;
@@ -118,7 +118,7 @@ static void a_head_says_as_much_as_it_wants(void **state)
   brim_profile_close(p);
 }
 
-static void a_runs_copy_has_what_was_used_and_the_same_times_give_the_same_bytes(void **state)
+static void a_runs_copy_has_the_used_times_and_equal_times_give_equal_bytes(void **state)
 {
   (void)state;
   brim_text first = {0}, second = {0};
@@ -162,7 +162,7 @@ static void assert_near(double a, double b)
   if (!(a > 0.999999 * b && a < 1.000001 * b)) fail_msg("%g is not %g", a, b);
 }
 
-static void other_micro_batches_lie_between_and_behind_those_that_were_timed(void **state)
+static void other_micro_batches_are_interpolated_and_extrapolated(void **state)
 {
   (void)state;
   brim_profile *p = open_at(NULL);
@@ -175,7 +175,7 @@ static void other_micro_batches_lie_between_and_behind_those_that_were_timed(voi
   brim_profile_close(p);
 }
 
-static void what_was_never_timed_is_guessed_by_its_operation_or_by_all(void **state)
+static void untimed_shapes_are_guessed_from_their_operation_or_from_all(void **state)
 {
   (void)state;
   brim_profile *p = open_at(NULL);
@@ -212,7 +212,7 @@ static void a_signature_is_the_same_in_other_layers_and_micro_batches(void **sta
   brim_signature_print(&large, large.graph->node[1], &b);
   assert_string_equal(brim_text_str(&a), "relu f32[N,8] > f32[N,8] 0 g16 t");
   assert_string_equal(brim_text_str(&b), brim_text_str(&a));
-  small.info.grain = 1; /* kernels may go otherwise then */
+  small.info.grain = 1; /* kernels may be chosen differently then */
   brim_signature_print(&small, small.graph->node[0], &c);
   assert_string_not_equal(brim_text_str(&c), brim_text_str(&a));
   brim_text_release(&a);
@@ -230,7 +230,7 @@ static double predict_program(brim_profile *p, const brim_program *program, bool
   return out.seconds;
 }
 
-/* What a program takes that is run whole is known of one micro-batch, and carried over to others. */
+/* The time of a program run as a whole is known for one micro-batch, and scaled to others. */
 static void programs_that_are_run_whole_take_their_share_of_the_sum(void **state)
 {
   (void)state;
@@ -252,8 +252,8 @@ static void programs_that_are_run_whole_take_their_share_of_the_sum(void **state
   brim_profile_close(p);
 }
 
-/* A time that steps did not bear out, and that came out the same when it was taken again, is sure. */
-static void what_is_doubted_is_lacking_until_it_is_timed_again(void **state)
+/* A time that steps contradicted, and that a second measurement confirmed, is trusted. */
+static void doubtful_times_are_missing_until_measured_again(void **state)
 {
   (void)state;
   char path[SCRATCH_PATH];
@@ -272,7 +272,7 @@ static void what_is_doubted_is_lacking_until_it_is_timed_again(void **state)
   assert_int_equal(brim_profile_open(path, &subject, &p), BRIM_OK);
   assert_true(brim_profile_lacks(p, "a", 1) && brim_profile_lacks(p, "b", 1));
   assert_false(brim_profile_lacks(p, "unused", 1));
-  assert_true(brim_profile_find(p, "a", 1)->seconds > 0); /* it is what is known until then */
+  assert_true(brim_profile_find(p, "a", 1)->seconds > 0); /* the best known value until then */
   brim_profile_add(p, "a", 1, 1.1e-3, 0);
   brim_profile_add(p, "b", 1, 2e-3, 0);
   assert_true(brim_profile_find(p, "a", 1)->sure && !brim_profile_find(p, "b", 1)->sure);
@@ -284,16 +284,16 @@ static void what_is_doubted_is_lacking_until_it_is_timed_again(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_is_doubted_is_lacking_until_it_is_timed_again),
-      cmocka_unit_test(what_is_saved_is_read_again),
-      cmocka_unit_test(two_processes_do_not_lose_what_the_other_wrote),
-      cmocka_unit_test(a_file_that_is_none_is_refused_with_its_line),
+      cmocka_unit_test(doubtful_times_are_missing_until_measured_again),
+      cmocka_unit_test(saved_data_reads_back),
+      cmocka_unit_test(two_processes_keep_each_others_times),
+      cmocka_unit_test(an_invalid_file_is_refused_with_its_line),
       cmocka_unit_test(a_head_says_as_much_as_it_wants),
-      cmocka_unit_test(a_runs_copy_has_what_was_used_and_the_same_times_give_the_same_bytes),
-      cmocka_unit_test(other_micro_batches_lie_between_and_behind_those_that_were_timed),
+      cmocka_unit_test(a_runs_copy_has_the_used_times_and_equal_times_give_equal_bytes),
+      cmocka_unit_test(other_micro_batches_are_interpolated_and_extrapolated),
       cmocka_unit_test(a_signature_is_the_same_in_other_layers_and_micro_batches),
       cmocka_unit_test(programs_that_are_run_whole_take_their_share_of_the_sum),
-      cmocka_unit_test(what_was_never_timed_is_guessed_by_its_operation_or_by_all),
+      cmocka_unit_test(untimed_shapes_are_guessed_from_their_operation_or_from_all),
   };
   return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

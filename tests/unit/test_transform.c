@@ -1,5 +1,5 @@
-/* Pins what is done to pixels on their way to the network: resizing and colours against Pillow's bytes
- * (tests/images/make_pictures.py), the chain as torchvision's, and what is drawn at random. */
+/* The processing of pixels on their way to the network: resizing and colours compared with Pillow's bytes
+ * (tests/images/make_pictures.py), the chain as in torchvision, and the random choices. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -45,8 +45,8 @@ static void *scratch_of(const brim_resize *to, int64_t side, int64_t channels)
   return scratch;
 }
 
-/* A picture is resized to fewer pixels than are made, and black lies around it. */
-static void there_is_room_for_pictures_that_become_smaller_than_what_is_made(void **state)
+/* A picture is resized to fewer pixels than the result has, and the border is black. */
+static void there_is_room_for_pictures_that_become_smaller_than_the_result(void **state)
 {
   (void)state;
   static uint8_t out[ROWS * ROWS * 3];
@@ -131,7 +131,7 @@ static jitter jitter_of(const char *name)
   return strcmp(name, "saturation") == 0 ? brim_jitter_saturation : brim_jitter_hue;
 }
 
-/* Of the corner of 16 rows and 20 columns of a picture that is COLUMNS wide. */
+/* The corner of 16 rows and 20 columns of a picture that is COLUMNS wide. */
 static void check_colours(const char *file, const uint8_t *picture, int channels)
 {
   static picture_lines lines;
@@ -163,7 +163,7 @@ static void colours_are_those_of_pillow(void **state)
 
 /* ---- The chain ---- */
 
-/* Pictures of any size: sample i has 20 + i rows and 50 - i columns; pixel (y, x) is (y, x, i). */
+/* Pictures of different sizes: sample i has 20 + i rows and 50 - i columns; pixel (y, x) is (y, x, i). */
 #define PICTURES 30
 
 static int64_t rows_of(int64_t index)
@@ -240,7 +240,7 @@ static brim_data open_any(const brim_settings *s)
 static int32_t sample_of(const brim_data *data, int64_t epoch, int64_t i, float *values)
 {
   int32_t label = -1;
-  void *scratch = malloc(data->scratch_bytes); /* no more: AddressSanitizer sees what is beyond */
+  void *scratch = malloc(data->scratch_bytes); /* the exact size, so that AddressSanitizer detects writes beyond it */
   if (brim_data_sample(data, BRIM_PART_TRAIN, epoch, i, BRIM_DTYPE_F32, scratch, values, &label) != BRIM_OK)
     fail_msg("%s", brim_error_text());
   free(scratch);
@@ -290,7 +290,7 @@ static void crop_that_is_larger_is_black_around(void **state)
     assert_true((values[3200 + y * 40 + 20] == (float)label) == (y >= top && y < top + to_rows));
 }
 
-/* Of a crop of random size the pixels tell where it was, if they are not resized to fewer. */
+/* The pixels of a random crop show its position, as long as they are not reduced. */
 static void parts_have_areas_and_ratios_in_range(void **state)
 {
   (void)state;
@@ -340,7 +340,7 @@ static void middle_is_taken_where_no_part_fits(void **state)
   }
 }
 
-/* Samples of one size go through pixels or not, to the same values. */
+/* Samples of one size have the same values, whether or not they are processed as pixels. */
 static void crop_and_flip_are_the_same_through_pixels(void **state)
 {
   (void)state;
@@ -421,7 +421,7 @@ static void rectangle_is_erased_in_some_samples(void **state)
   assert_true(erased > 30 && erased < 70);
 }
 
-/* 0.299, 0.587 and 0.114 of those of red, green and blue. */
+/* 0.299, 0.587 and 0.114 of the means of red, green and blue. */
 static void gray_has_the_means_of_its_colours(void **state)
 {
   (void)state;
@@ -443,7 +443,7 @@ static void gray_has_the_means_of_its_colours(void **state)
   }
 }
 
-/* ---- Refusals ---- */
+/* ---- Errors ---- */
 
 static void refused(const brim_plugin *plugin, void *self, const brim_settings *s, const char *text)
 {
@@ -452,7 +452,7 @@ static void refused(const brim_plugin *plugin, void *self, const brim_settings *
   assert_string_equal(brim_error_text(), text);
 }
 
-static void what_cannot_be_done_is_refused(void **state)
+static void impossible_decisions_are_refused(void **state)
 {
   (void)state;
   const double size[] = {24}, wrong[] = {0.5}, turned[] = {0.5, 0.1}, three[] = {1, 2, 3};
@@ -460,7 +460,8 @@ static void what_cannot_be_done_is_refused(void **state)
   floats.train.dtype = floats.test.dtype = BRIM_DTYPE_F32;
   brim_settings s = settings_of(NULL, 0);
   refused(&any_plugin, &s, &s,
-          "the pictures of dataset 'any' have different sizes: say with transform.size=224 which one the model gets");
+          "the pictures of dataset 'any' have different sizes: set the size that the model gets, for example "
+          "transform.size=224");
   s.augment.hue = 0.1;
   refused(&made_plugin, &pairs, &s,
           "'augment.hue' needs 1 channel or 3, but the images of dataset 'made' have 2\n"
@@ -499,7 +500,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(resizing_makes_the_bytes_that_pillow_makes),
-      cmocka_unit_test(there_is_room_for_pictures_that_become_smaller_than_what_is_made),
+      cmocka_unit_test(there_is_room_for_pictures_that_become_smaller_than_the_result),
       cmocka_unit_test(window_is_a_part_of_the_whole),
       cmocka_unit_test(colours_are_those_of_pillow),
       cmocka_unit_test(shorter_side_is_resized_and_the_middle_cut_out),
@@ -510,7 +511,7 @@ int main(void)
       cmocka_unit_test(colours_change_in_training_alone),
       cmocka_unit_test(rectangle_is_erased_in_some_samples),
       cmocka_unit_test(gray_has_the_means_of_its_colours),
-      cmocka_unit_test(what_cannot_be_done_is_refused),
+      cmocka_unit_test(impossible_decisions_are_refused),
   };
   return cmocka_run_group_tests(tests, read_scene, NULL);
 }

@@ -1,5 +1,4 @@
-/* Values by declared type: what each type accepts and becomes, what it refuses and in which words; and the check of a
- * whole table. */
+/* Values by declared type: the accepted and converted ones, the errors; and the check of a whole table. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -191,7 +190,7 @@ static void lists_are_of_numbers(void **state)
   assert_true(accept(&list, "7").list.item[0] == 7);
 }
 
-/* The name in front of a range stands for a number that cannot be written. */
+/* The name stands for a number that cannot be written otherwise. */
 static void a_range_may_have_a_name_in_front(void **state)
 {
   (void)state;
@@ -205,10 +204,10 @@ static void a_range_may_have_a_name_in_front(void **state)
   assert_false(node->quoted);
 }
 
-static void check_share(const brim_share *got, const char *of, const char *who, double fraction, uint64_t bytes)
+static void check_share(const brim_share *got, const char *of, const char *client, double fraction, uint64_t bytes)
 {
   assert_string_equal(got->of, of);
-  assert_string_equal(got->who, who);
+  assert_string_equal(got->who, client);
   assert_true(got->fraction == fraction);
   assert_true(got->bytes == bytes);
 }
@@ -224,7 +223,7 @@ static void shares_are_fractions_or_bytes_with_a_unit(void **state)
   check_share(&all_of_it.item[2], "x", "1", 1, 0);
   check_share(&all_of_it.item[3], "x", "z", 0, 1536);
   assert_int_equal(accept(&shares, "{}").shares.count, 0);
-  check_share(accept(&shares, "{a: {b: 1B}}").shares.item, "a", "b", 0, 1); /* the least there is */
+  check_share(accept(&shares, "{a: {b: 1B}}").shares.item, "a", "b", 0, 1); /* the smallest share */
   check_share(accept(&shares, "{a: {b: 1e-9}}").shares.item, "a", "b", 1e-9, 0);
 }
 
@@ -252,7 +251,7 @@ static const struct {
     {&count_in, "513", "must be in [1,512], got 513"},
     {&count_auto, "0", "must be auto or in [1,64], got 0"},
     {&count_auto, "65", "must be auto or in [1,64], got 65"},
-    {&count_auto, "-1", "must be auto or in [1,64], got -1"}, /* what auto is stored as */
+    {&count_auto, "-1", "must be auto or in [1,64], got -1"}, /* the stored value of auto */
     {&count_auto, "x", "must be auto or an integer, got x"},
     {&count_auto, "aut", "must be auto or an integer, got aut"},
     {&count_auto, "automatic", "must be auto or an integer, got automatic"},
@@ -277,17 +276,17 @@ static const struct {
     {&size, "1.5", "must be a size: a whole number of bytes, or one with a unit (512MiB, 4GB), got 1.5"},
     {&size, "4G", "must be a size: a whole number of bytes, or one with a unit (512MiB, 4GB), got 4G"},
     {&size, "4 bytes", "must be a size: a whole number of bytes, or one with a unit (512MiB, 4GB), got 4 bytes"},
-    {&size, "-1", "must be a size, not negative, got -1"},
-    {&size, "9e18GB", "must be a size of less than 2^63 bytes, got 9e18GB"},
-    {&size, "9999999999999999999", "must be a size of less than 2^63 bytes, got 9999999999999999999"},
+    {&size, "-1", "must be a size that is not negative, got -1"},
+    {&size, "9e18GB", "must be a size below 2^63 bytes, got 9e18GB"},
+    {&size, "9999999999999999999", "must be a size below 2^63 bytes, got 9999999999999999999"},
     {&size_mb, "x", "must be a size: a whole number of MiB, or one with a unit (512MiB, 4GB), got x"},
     {&size_mb, "800KB", "must be a size of at least 1 MiB, got 800KB"}, /* not 0, which would be no limit */
     {&size_mb, "1023.9KiB", "must be a size of at least 1 MiB, got 1023.9KiB"},
     {&size_mb, "1MB", "must be a size of at least 1 MiB, got 1MB"},
-    {&size_mb, "-1KB", "must be a size, not negative, got -1KB"},
+    {&size_mb, "-1KB", "must be a size that is not negative, got -1KB"},
     {&size, "0.5B", "must be a size of at least 1 byte, got 0.5B"},
     {&size_mb, "65GiB", "must be in [0,65536], got 65GiB"},
-    {&size_mb, "9000000000000000", "must be a size of less than 2^63 bytes, got 9000000000000000"},
+    {&size_mb, "9000000000000000", "must be a size below 2^63 bytes, got 9000000000000000"},
     {&seconds, "5 parsecs", "must be a time: a number of seconds, or one with a unit (30s, 5min, 2h), got 5 parsecs"},
     {&minutes, "'5'", "must be a time: a number of minutes, or one with a unit (30s, 5min, 2h), got the string '5'"},
     {&seconds, "-1s", "must be in [0,inf), got -1s"},
@@ -316,9 +315,9 @@ static const struct {
     {&shares, "0.5", "must be a map of maps: {DEVICE: {NAME: SHARE}}, with shares as 0.5 or 8000MB, got 0.5"},
     {&shares, "[a]", "must be a map of maps: {DEVICE: {NAME: SHARE}}, with shares as 0.5 or 8000MB, got a list"},
     {&shares, "null", "must be a map of maps: {DEVICE: {NAME: SHARE}}, with shares as 0.5 or 8000MB, got null"},
-    {&shares, "{a: 0.5}", "'a' must be a map of who has which share of it, got 0.5"},
-    {&shares, "{a: {b: 1}, c: }", "'c' must be a map of who has which share of it, got null"},
-    {&shares, "{a: [b]}", "'a' must be a map of who has which share of it, got a list"},
+    {&shares, "{a: 0.5}", "'a' must be a map of names to shares, got 0.5"},
+    {&shares, "{a: {b: 1}, c: }", "'c' must be a map of names to shares, got null"},
+    {&shares, "{a: [b]}", "'a' must be a map of names to shares, got a list"},
     {&shares, "{a: {b: 0}}", "'a.b' must be a share in (0,1], or bytes with a unit (8000MB), got 0"},
     {&shares, "{a: {b: -0.5}}", "'a.b' must be a share in (0,1], or bytes with a unit (8000MB), got -0.5"},
     {&shares, "{a: {b: 1.01}}", "'a.b' must be a share in (0,1], or bytes with a unit (8000MB), got 1.01"},
@@ -336,7 +335,7 @@ static const struct {
     {&shares, "{a: {b: {c: 1}}}", "'a.b' must be a share in (0,1], or bytes with a unit (8000MB), got a map"},
 };
 
-static void what_a_type_refuses_it_says(void **state)
+static void errors_of_types(void **state)
 {
   (void)state;
   brim_text problem = {0};
@@ -346,7 +345,7 @@ static void what_a_type_refuses_it_says(void **state)
     memcpy(&before, &out, sizeof out);
     assert_int_equal(parse(refused[i].row, refused[i].yaml, &out, &problem), BRIM_ECONFIG);
     assert_string_equal(problem.s, refused[i].want);
-    assert_memory_equal(&out, &before, sizeof out); /* nothing half-written */
+    assert_memory_equal(&out, &before, sizeof out); /* unchanged after an error */
   }
   brim_text_release(&problem);
 }
@@ -459,13 +458,13 @@ static const struct {
     {{"a", BRIM_SHARES, sizeof(brim_shares), 0, "{}", "[0,1]", ""}, "parameter 'a': type shares has no range"},
     {{"a", BRIM_SHARES, 8, 0, "{}", NULL, ""}, "parameter 'a': a field of type shares is 16 bytes wide, not 8"},
     {{"a", BRIM_SHARES, sizeof(brim_shares), 0, "{a: 1}", NULL, ""},
-     "parameter 'a': its default 'a' must be a map of who has which share of it, got 1"},
+     "parameter 'a': its default 'a' must be a map of names to shares, got 1"},
 };
 
 static void a_wrong_row_is_named(void **state)
 {
   (void)state;
-  assert_int_equal(sizeof(all), 112); /* the messages above say so */
+  assert_int_equal(sizeof(all), 112); /* the messages above contain this size */
   for (size_t i = 0; i < sizeof bad_rows / sizeof bad_rows[0]; i++) {
     const brim_param table[] = {
         {"first", BRIM_I64, 8, offsetof(all, count), "1", NULL, ""}, bad_rows[i].row, BRIM_PARAMS_END};
@@ -498,7 +497,7 @@ int main(void)
       cmocka_unit_test_teardown(lists_are_of_numbers, release),
       cmocka_unit_test_teardown(a_range_may_have_a_name_in_front, release),
       cmocka_unit_test_teardown(shares_are_fractions_or_bytes_with_a_unit, release),
-      cmocka_unit_test_teardown(what_a_type_refuses_it_says, release),
+      cmocka_unit_test_teardown(errors_of_types, release),
       cmocka_unit_test_teardown(a_set_is_all_none_or_names_in_any_order, release),
       cmocka_unit_test_teardown(defaults_are_nodes_of_their_own_origin, release),
       cmocka_unit_test_teardown(a_good_table_passes, release),

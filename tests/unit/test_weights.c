@@ -1,4 +1,4 @@
-/* Weights of before: numbers of other types, indexes of several files, and which tensor of the files a parameter is. */
+/* Loading weights: numbers of other types, indexes of several files, and the mapping of tensors to parameters. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -39,7 +39,7 @@ static const void *data_of(const brim_safetensors *file, const char *name, size_
   return t->data;
 }
 
-/* The file was made by PyTorch: see golden/make_types.py. */
+/* PyTorch made the file: see golden/make_types.py. */
 static void conversions_are_those_of_pytorch(void **state)
 {
   (void)state;
@@ -92,7 +92,7 @@ static void every_number_of_16_bits_comes_back(void **state)
     }
 }
 
-static void what_is_too_large_for_16_bits_becomes_infinite(void **state)
+static void values_too_large_for_16_bits_become_infinite(void **state)
 {
   (void)state;
   static const struct {
@@ -121,10 +121,10 @@ static void wrong_indexes_are_refused_with_the_reason(void **state)
       {"{\"weight_map\": []}", "has no object 'weight_map'"},
       {"{\"weight_map\": {}}", "'weight_map' is empty"},
       {"{\"weight_map\": {\"a\": 1}}", "the file of tensor 'a' is not a string"},
-      {"{\"weight_map\": {\"a\": \"../x\"}}", "'../x'; it must be the name of a file beside the index"},
-      {"{\"weight_map\": {\"a\": \"/x\"}}", "must be the name of a file beside"},
-      {"{\"weight_map\": {\"a\": \"..\"}}", "must be the name of a file beside"},
-      {"{\"weight_map\": {\"a\": \"\"}}", "must be the name of a file beside"},
+      {"{\"weight_map\": {\"a\": \"../x\"}}", "'../x'; it must be the name of a file in the same folder"},
+      {"{\"weight_map\": {\"a\": \"/x\"}}", "must be the name of a file in"},
+      {"{\"weight_map\": {\"a\": \"..\"}}", "must be the name of a file in"},
+      {"{\"weight_map\": {\"a\": \"\"}}", "must be the name of a file in"},
       {"{\"weight_map\": {\"a\": \"x\", \"a\": \"y\"}}", "duplicate object key"},
   };
   for (size_t i = 0; i < LEN(cases); i++) {
@@ -162,7 +162,7 @@ static void shards_are_read_by_their_index(void **state)
   brim_weights_files *files;
   scratch_put("shards/model.safetensors.index.json", index);
   assert_int_equal(brim_weights_files_open(scratch("shards"), &files), BRIM_ELOAD);
-  assert_error("1.safetensors' is not there: file 1 of 2 that");
+  assert_error("1.safetensors' is missing: file 1 of 2 that");
   write_shard(scratch("shards/1.safetensors"), "a", "b");
   write_shard(scratch("shards/2.safetensors"), "c", NULL);
   assert_int_equal(brim_weights_files_open(scratch("shards"), &files), BRIM_OK);
@@ -189,12 +189,12 @@ static void shards_that_are_not_those_of_the_index_are_refused(void **state)
   write_shard(scratch("mixed/1.safetensors"), "b", NULL);
   assert_int_equal(brim_weights_files_open(scratch("mixed"), &files), BRIM_ELOAD);
   assert_error("1.safetensors' has no tensor 'a'");
-  write_shard(scratch("mixed/1.safetensors"), "a", "c"); /* c is said to be in the other file, and is in both */
+  write_shard(scratch("mixed/1.safetensors"), "a", "c"); /* c is in both files, in the index only in the other */
   assert_int_equal(brim_weights_files_open(scratch("mixed"), &files), BRIM_ELOAD);
   assert_error("1.safetensors' has a tensor 'c', of which");
 }
 
-static void what_is_no_weights_is_refused_with_advice(void **state)
+static void files_without_weights_are_refused_with_advice(void **state)
 {
   (void)state;
   brim_weights_files *files;
@@ -203,7 +203,7 @@ static void what_is_no_weights_is_refused_with_advice(void **state)
   assert_int_equal(brim_weights_files_open(scratch("empty"), &files), BRIM_ELOAD);
   assert_error("has no weights that brim can read");
   assert_int_equal(brim_weights_files_open(scratch("pickle/model.pth"), &files), BRIM_ELOAD);
-  assert_error("is a file of torch.save");
+  assert_error("was written by torch.save");
   assert_int_equal(brim_weights_files_open(scratch("none"), &files), BRIM_ELOAD);
   assert_error("No such file or directory");
 }
@@ -229,9 +229,9 @@ static void wrong_maps_are_refused_with_every_mistake(void **state)
                                       "'b.**' must have the wildcards of 'a.*', in the same order\n  m.yaml:4:",
                                       "'drop' must be true or false\n  m.yaml:5:",
                                       "the rule has no 'from'\n  m.yaml:6:",
-                                      "a rule has one of 'to', 'same_as' and 'drop: true'\n  m.yaml:7:",
-                                      "wildcards in 'a***b' stand side by side",
-                                      "'transpose' and 'optional' are for rules with 'to'\n  m.yaml:9:",
+                                      "a rule needs exactly one of 'to', 'same_as' and 'drop: true'\n  m.yaml:7:",
+                                      "adjacent wildcards in 'a***b'",
+                                      "'transpose' and 'optional' require 'to'\n  m.yaml:9:",
                                       "a rule must be a map: {from: PATTERN, to: PATTERN}\n  m.yaml:10:"};
   brim_arena arena = {0};
   brim_weights_map map;
@@ -254,7 +254,7 @@ static void names_go_through_a_map_and_back(void **state)
     const char *file, *model;
     bool transpose;
   } pairs[] = {{"h.11.c_fc.weight", "t.h.11.c_fc.weight", true},
-               {"h.11.mlp.c_fc.weight", "t.h.11.mlp.c_fc.weight", false}, /* * stands for no dots */
+               {"h.11.mlp.c_fc.weight", "t.h.11.mlp.c_fc.weight", false}, /* * does not match dots */
                {"h.0.ln.weight", "t.h.0.ln.weight", false},
                {"h.", "t.h.", false},
                {"other", "other", false}};
@@ -301,7 +301,7 @@ static brim_status open_for(const model *m, const char *path, const char *map, c
   return brim_weights_open(&request, m->parameter, m->count, out);
 }
 
-/* A file of tensors whose element i has the value `start` + i. */
+/* A file of tensors; element i has the value `start` + i. */
 typedef struct made {
   const char *name;
   uint32_t dtype;
@@ -326,7 +326,7 @@ static void write_made(const char *path, const made *list, size_t count, const c
   for (size_t i = 0; i < count; i++) free((void *)t[i].data);
 }
 
-/* A GPT-2 of one block with width 2, as brim's and as Hugging Face's file. */
+/* A GPT-2 of one block with width 2, as brim's model and as Hugging Face's file. */
 static void make_gpt2(model *m, uint32_t dtype)
 {
   m->count = 0;
@@ -388,12 +388,12 @@ static void a_tied_tensor_that_differs_is_refused(void **state)
   write_gpt2(scratch("untied.safetensors"), "", F32, 1);
   assert_int_equal(open_for(&m, scratch("untied.safetensors"), "auto", "", &w), BRIM_OK);
   assert_int_equal(brim_weights_read(w, 0, out), BRIM_ELOAD);
-  assert_error("'lm_head.weight' has other values than 'wte.weight'");
+  assert_error("'lm_head.weight' and 'wte.weight' have different values");
   brim_weights_close(w);
 }
 
-/* Twelve blocks are wanted, six are there; the head is of another number of classes; a mask is an integer. */
-static void all_that_does_not_fit_is_told_at_once(void **state)
+/* The model needs twelve blocks, the file has six; the head has another number of classes; a mask is an integer. */
+static void all_mismatches_are_reported_together(void **state)
 {
   (void)state;
   char name[12][2][32];
@@ -414,12 +414,12 @@ static void all_that_does_not_fit_is_told_at_once(void **state)
   brim_weights *w;
   write_made(scratch("misfit.safetensors"), list, count, NULL);
   assert_int_equal(open_for(&m, scratch("misfit.safetensors"), "none", "", &w), BRIM_ELOAD);
-  assert_error("6 missing: the model has them");
+  assert_error("6 missing: in the model");
   assert_error("blocks.{6..11}.norm.weight: [4] (6 tensors)");
-  assert_error("3 unexpected: the files have them");
+  assert_error("3 unexpected: in the files");
   assert_error("mask: U8 [4]");
   assert_error("extra.{0,2}.x: F32 [1] (2 tensors)");
-  assert_error("2 of another shape or type");
+  assert_error("2 with another shape or type");
   assert_error("head.weight: [7, 4]; the model needs [10, 4]");
   assert_error("bias: I32 [4]; the model needs real numbers [4]");
 }
@@ -436,15 +436,15 @@ static void a_new_head_is_suggested_and_kept(void **state)
   add(&m, "head.bias", F32, DIMS(10));
   write_made(scratch("head.safetensors"), list, 3, NULL);
   assert_int_equal(open_for(&m, scratch("head.safetensors"), "auto", "", &w), BRIM_ELOAD);
-  assert_error("to begin with a new 'head', write model.weights_except='head.*'");
+  assert_error("to start with a new 'head', set model.weights_except='head.*'");
   assert_int_equal(open_for(&m, scratch("head.safetensors"), "auto", "had.*", &w), BRIM_ECONFIG);
-  assert_error("'had.*' is the name of no parameter");
+  assert_error("'had.*' matches no parameter");
   assert_int_equal(open_for(&m, scratch("head.safetensors"), "auto", "head.*", &w), BRIM_OK);
   assert_int_equal(brim_weights_count(w), 1);
   assert_null(brim_weights_source(w, 1));
   brim_text text = {0};
   brim_weights_tell(w, &text);
-  assert_non_null(strstr(brim_text_str(&text), "; head.weight and head.bias keep their first values"));
+  assert_non_null(strstr(brim_text_str(&text), "; head.weight and head.bias keep their initial values"));
   brim_text_release(&text);
   brim_weights_close(w);
   write_made(scratch("head.safetensors"), list, 1, NULL); /* missing altogether */
@@ -494,10 +494,10 @@ static void two_tensors_that_would_be_one_parameter_are_refused(void **state)
   brim_weights *w;
   write_made(scratch("both.safetensors"), list, 2, NULL);
   assert_int_equal(open_for(&m, scratch("both.safetensors"), "hf_gpt2", "", &w), BRIM_ELOAD);
-  assert_error("would be the model's 'transformer.wte.weight'");
+  assert_error("match the model's 'transformer.wte.weight'");
 }
 
-/* ---- out again ---- */
+/* ---- export ---- */
 
 static void exports_are_read_back_as_they_were(void **state)
 {
@@ -546,18 +546,18 @@ static void formats_that_do_not_go_with_a_model_are_refused(void **state)
   const brim_weights_map *map;
   brim_arena arena = {0};
   assert_int_equal(brim_export_choose(&arena, &search, "timm", &p, &map), BRIM_ECONFIG);
-  assert_error("not those of a network that has the format 'timm'\nfor this model: brim");
+  assert_error("do not match any network that has the format 'timm'\nfor this model: brim");
   assert_int_equal(brim_export_choose(&arena, &search, "tim", &p, &map), BRIM_ECONFIG);
   assert_error("available: brim hf timm torchvision");
   scratch_put("lossy.yaml", "rules: [{from: '*', to: 'fc.*'}, {from: 'a.*', to: 'fc.*'}, {from: weight, drop: true}]");
   assert_int_equal(brim_export_choose(&arena, &search, scratch("lossy.yaml"), &p, &map), BRIM_OK);
   scratch_put("lossy.yaml", "rules: [{from: weight, drop: true}, {from: '*', to: 'fc.*'}]");
   assert_int_equal(brim_export_choose(&arena, &search, scratch("lossy.yaml"), &p, &map), BRIM_ECONFIG);
-  assert_error("the model's 'fc.weight' becomes 'weight', which the map does not make 'fc.weight' again");
+  assert_error("renames the model's 'fc.weight' to 'weight', but does not rename that back to 'fc.weight'");
   brim_arena_release(&arena);
 }
 
-static void what_fp16_cannot_hold_is_not_exported(void **state)
+static void values_beyond_fp16_are_not_exported(void **state)
 {
   (void)state;
   static const float value[] = {1e6f};
@@ -574,23 +574,23 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(conversions_are_those_of_pytorch),
       cmocka_unit_test(every_number_of_16_bits_comes_back),
-      cmocka_unit_test(what_is_too_large_for_16_bits_becomes_infinite),
+      cmocka_unit_test(values_too_large_for_16_bits_become_infinite),
       cmocka_unit_test(wrong_indexes_are_refused_with_the_reason),
       cmocka_unit_test(shards_are_read_by_their_index),
       cmocka_unit_test(shards_that_are_not_those_of_the_index_are_refused),
-      cmocka_unit_test(what_is_no_weights_is_refused_with_advice),
+      cmocka_unit_test(files_without_weights_are_refused_with_advice),
       cmocka_unit_test(wrong_maps_are_refused_with_every_mistake),
       cmocka_unit_test(names_go_through_a_map_and_back),
       cmocka_unit_test(gpt2_of_hugging_face_is_recognised_and_transposed),
       cmocka_unit_test(a_tied_tensor_that_differs_is_refused),
-      cmocka_unit_test(all_that_does_not_fit_is_told_at_once),
+      cmocka_unit_test(all_mismatches_are_reported_together),
       cmocka_unit_test(a_new_head_is_suggested_and_kept),
       cmocka_unit_test(of_a_part_of_a_model_the_files_may_hold_more),
       cmocka_unit_test(numbers_that_are_not_finite_are_refused),
       cmocka_unit_test(two_tensors_that_would_be_one_parameter_are_refused),
       cmocka_unit_test(exports_are_read_back_as_they_were),
       cmocka_unit_test(formats_that_do_not_go_with_a_model_are_refused),
-      cmocka_unit_test(what_fp16_cannot_hold_is_not_exported),
+      cmocka_unit_test(values_beyond_fp16_are_not_exported),
   };
   return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

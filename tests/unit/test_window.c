@@ -1,5 +1,4 @@
-/* Convolutions and pooling as models ask for them: the shapes of their results, and what an author is told who asks for
- * what cannot be. */
+/* Convolutions and pooling in models: the shapes of their results, and the errors for invalid calls. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -107,7 +106,7 @@ static void a_transposed_convolution_that_cannot_be_is_explained(void **state)
                  "output_padding 9223372036854775807x-9223372036854775808 must be at least 0");
   assert_refused(
       brim_conv_transpose2d(graph, "c", image, 4, (brim_conv_transpose2d_options){.kernel = {3, 3}, .padding = {1, 6}}),
-      "conv_transpose2d 'c': padding 1x6 leaves nothing of the result of input [2, 6, 8, 10]: it would be 8x0");
+      "conv_transpose2d 'c': padding 1x6 removes the whole result of input [2, 6, 8, 10]: the result would be 8x0");
   assert_refused(
       brim_conv_transpose2d(graph, "c", image, 4, (brim_conv_transpose2d_options){.kernel = {1, 1}, .groups = 4}),
       "conv_transpose2d 'c': groups 4 must divide out_channels 4 and the channels of the input [2, 6, 8, 10]");
@@ -131,10 +130,10 @@ static void upsampling_that_cannot_be_is_explained(void **state)
   assert_refused(brim_upsample1d(graph, line, (brim_upsample1d_options){.size = 4, .mode = 2}),
                  "upsample1d: mode must be BRIM_UPSAMPLE_NEAREST or BRIM_UPSAMPLE_LINEAR, got 2");
   assert_refused(brim_upsample2d(graph, image, (brim_upsample2d_options){.factor = {2, 2}, .align_corners = 1}),
-                 "upsample2d: align_corners is for BRIM_UPSAMPLE_LINEAR");
+                 "upsample2d: align_corners needs BRIM_UPSAMPLE_LINEAR");
 }
 
-/* Of one dimension, as it was asked for. */
+/* The message speaks of one dimension, like the call. */
 static void a_convolution_of_one_dimension_is_explained_as_one(void **state)
 {
   (void)state;

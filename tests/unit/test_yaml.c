@@ -1,4 +1,4 @@
-/* YAML: what is read and from where, what is refused and at which position, and that what is printed reads back. */
+/* YAML: values and their positions, errors and their positions, and that printed text reads back. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -103,7 +103,7 @@ static void aliases_are_copies(void **state)
   assert_string_equal(brim_yaml_get_path(root, "e")->scalar, "2");
 }
 
-/* Text, and the message of refusing it. */
+/* Text, and the error for it. */
 static const struct {
   const char *text, *want;
 } refused[] = {
@@ -112,7 +112,7 @@ static const struct {
     {"a: 1\n'a': 2\n", "duplicate key 'a' (first in line 1)\n  f.yaml:2:1"},
     {"a: &x {b: 1}\nc:\n  <<: *x\n",
      "merge keys '<<' are not supported: name the file in the defaults list instead\n  f.yaml:3:3"},
-    {"a: &x\n  b: [1, *x]\n", "recursive alias '*x': it stands inside its own anchor\n  f.yaml:2:10"},
+    {"a: &x\n  b: [1, *x]\n", "recursive alias '*x': it is inside its own anchor\n  f.yaml:2:10"},
     {"a: *y\n", "alias '*y' has no anchor '&y' before it\n  f.yaml:1:4"},
     {"? [a, b]\n: 1\n", "a key must be a scalar\n  f.yaml:1:3"},
     {"? {a: b}\n: 1\n", "a key must be a scalar\n  f.yaml:1:3"},
@@ -146,7 +146,7 @@ static const struct {
     {"a: \xc2\x9f\n", "control character U+009F\n  f.yaml:1:4"},
 };
 
-static void what_is_refused_is_refused_where_it_stands(void **state)
+static void errors_have_positions(void **state)
 {
   (void)state;
   for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
@@ -173,9 +173,9 @@ static void nesting_goes_64_deep(void **state)
   check_refused(text.s, text.length, "nested deeper than 64\n  f.yaml:1:65");
   nest(&text, "{a: ", "1", "}", 64);
   parse(text.s);
-  nest(&text, "[", "x", "]", 10000); /* must not be slow, nor need stack */
+  nest(&text, "[", "x", "]", 10000); /* must be fast and need little stack */
   check_refused(text.s, text.length, "nested deeper than 64\n  f.yaml:1:65");
-  brim_text_clear(&text); /* deep by an alias */
+  brim_text_clear(&text); /* deep through an alias */
   brim_text_add(&text, "a: &x ");
   for (int i = 0; i < 40; i++) brim_text_add(&text, "[");
   for (int i = 0; i < 40; i++) brim_text_add(&text, "]");
@@ -263,7 +263,7 @@ static void values_of_words_have_the_words_origin(void **state)
   assert_string_equal(brim_error_text(), "duplicate key 'a'\n  command line, argument 3: l=[1, {a: 2}]");
 }
 
-/* What is read, and how it is printed. */
+/* Text, and its printed form after reading. */
 static const struct {
   const char *text, *want;
 } printed[] = {
@@ -285,7 +285,7 @@ static const struct {
     {"", "null\n"},
 };
 
-static void what_is_printed_reads_back(void **state)
+static void printed_text_reads_back(void **state)
 {
   (void)state;
   for (size_t i = 0; i < sizeof printed / sizeof printed[0]; i++) {
@@ -346,14 +346,14 @@ int main(void)
       cmocka_unit_test_teardown(quotes_are_remembered, release),
       cmocka_unit_test_teardown(null_is_unquoted_null_tilde_or_nothing, release),
       cmocka_unit_test_teardown(aliases_are_copies, release),
-      cmocka_unit_test_teardown(what_is_refused_is_refused_where_it_stands, release),
+      cmocka_unit_test_teardown(errors_have_positions, release),
       cmocka_unit_test_teardown(nesting_goes_64_deep, release),
       cmocka_unit_test_teardown(documents_hold_10000_nodes, release),
       cmocka_unit_test_teardown(keys_have_at_most_200_bytes, release),
       cmocka_unit_test_teardown(files_hold_a_mebibyte, release),
       cmocka_unit_test_teardown(files_that_cannot_be_read_are_load_errors, release),
       cmocka_unit_test_teardown(values_of_words_have_the_words_origin, release),
-      cmocka_unit_test_teardown(what_is_printed_reads_back, release),
+      cmocka_unit_test_teardown(printed_text_reads_back, release),
       cmocka_unit_test_teardown(origins_are_comments, release),
       cmocka_unit_test_teardown(maps_change_in_order, release),
   };

@@ -1,5 +1,5 @@
-/* Augmentations: whether samples keep their shape and stay finite, nothing outside of them is written, and a sample is
- * the same when it is made again, in another order and with other scratch. See check.h. */
+/* Checks of augmentations: samples keep their shape and stay finite, nothing outside of them is written, and a sample
+ * is the same when it is made again, in another order and with other scratch memory. See check.h. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -11,8 +11,8 @@
 #include "cli/check/check.h"
 #include "graph/graph.h"
 
-#define SAMPLES 60   /* of each shape */
-#define GUARD 256u   /* bytes before and behind */
+#define SAMPLES 60   /* per shape */
+#define GUARD 256u   /* bytes before and after */
 #define FILLING 0xA5 /* them */
 
 static const brim_shape images[] = {{3, {1, 28, 28}}, {3, {3, 32, 32}}, {3, {3, 17, 9}}, {3, {3, 1, 1}}},
@@ -47,10 +47,10 @@ static brim_status guarded_check(const guarded *g, const char *what, const char 
 {
   for (size_t i = 1; i <= GUARD; i++)
     if (g->at[-(ptrdiff_t)i] != FILLING)
-      return brim_fail(BRIM_EPLUGIN, "%s: it has written outside of %s, %zu bytes before them", where, what, i);
+      return brim_fail(BRIM_EPLUGIN, "%s: writes outside of %s, %zu bytes before their start", where, what, i);
   for (size_t i = 0; i < GUARD; i++)
     if (g->at[g->bytes + i] != FILLING)
-      return brim_fail(BRIM_EPLUGIN, "%s: it has written outside of %s, %zu bytes behind their end", where, what, i);
+      return brim_fail(BRIM_EPLUGIN, "%s: writes outside of %s, %zu bytes after their end", where, what, i);
   return BRIM_OK;
 }
 
@@ -83,7 +83,7 @@ static bool same_shape(const brim_shape *a, const brim_shape *b)
 
 static brim_status check_values(const trial *t, const brim_augment_sample *s, const char *where)
 {
-  if (!same_shape(&s->shape, &t->shape)) return brim_fail(BRIM_EPLUGIN, "%s: it has changed the sample's shape", where);
+  if (!same_shape(&s->shape, &t->shape)) return brim_fail(BRIM_EPLUGIN, "%s: changes the sample's shape", where);
   BRIM_TRY(guarded_check(&t->values, "the sample's values", where));
   BRIM_TRY(guarded_check(&t->scratch, "the scratch", where));
   BRIM_TRY(guarded_check(&t->partner, "the partner's values", where));
@@ -118,13 +118,13 @@ static brim_status make(const trial *t, int64_t number, int filling, float *shar
   t->ops->apply(t->self, &s);
   brim_status status = check_values(t, &s, where);
   if (status == BRIM_OK && memcmp(before, t->partner.at, t->partner.bytes) != 0)
-    status = brim_fail(BRIM_EPLUGIN, "%s: it has changed its partner", where);
+    status = brim_fail(BRIM_EPLUGIN, "%s: changes the partner's values", where);
   free(before);
   *share = s.share;
   return status;
 }
 
-/* Each is made again from the last one on, as other threads and resumed runs make them. */
+/* Makes each sample again, from the last to the first, as other threads and resumed runs do. */
 static brim_status make_twice(const trial *t)
 {
   uint8_t *first = brim_xcalloc(SAMPLES, t->values.bytes);
@@ -141,7 +141,7 @@ static brim_status make_twice(const trial *t)
                       !(again < share[i] || again > share[i]);
     if (status == BRIM_OK && !same)
       status = brim_fail(BRIM_EPLUGIN,
-                         "sample %" PRId64 " of shape %s is another one when it is made again: it must go by its "
+                         "sample %" PRId64 " of shape %s differs when it is made again: it must depend on its "
                          "values and by brim_augment_random alone",
                          i, brim_shape_format(shape, sizeof shape, &t->shape));
   }

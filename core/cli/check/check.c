@@ -1,5 +1,5 @@
-/* brim check: tries the plugins of a file, each function with edge cases, in a child process that may crash, loop or
- * want too much memory. See check.h. */
+/* brim check: tries the plugins of a file, each function with edge cases, in a child process, which may crash, loop or
+ * exceed its memory. See check.h. */
 #include "cli/check/check.h"
 
 #include <errno.h>
@@ -21,10 +21,10 @@
 
 #define CHECK_SECONDS 20 /* for one check */
 #define FILE_SECONDS 600 /* for all of them */
-#define LINE_BYTES 16384 /* of the child's; what is longer is not from us */
-#define LINES_MAX 20000  /* likewise */
-#define NUMBER_MAX 10000 /* of a check, likewise */
-#define SAID_BYTES 8192  /* of its standard error, for what it said of a crash */
+#define LINE_BYTES 16384 /* of the child; no valid line is longer */
+#define LINES_MAX 20000  /* likewise; no valid child prints more */
+#define NUMBER_MAX 10000 /* of a check; no valid number is greater */
+#define SAID_BYTES 8192  /* of its standard error, searched for the report of a crash */
 
 typedef struct result {
   struct result *next;
@@ -39,18 +39,18 @@ typedef struct checking {
   bool json, is_child;
   brim_arena arena;
   result *first, *last;
-  long number;               /* of the last check that was begun */
-  long next;                 /* that another child goes on with */
-  const char *plugin, *name; /* of the one that is at work; name NULL: none is */
-  bool ended, loaded;        /* nothing is left; the table is good */
+  long number;               /* of the last check that began */
+  long next;                 /* the check that the next child continues with */
+  const char *plugin, *name; /* of the running check; name NULL: none */
+  bool ended, loaded;        /* all checks are done; the table is valid */
   int lines;
   double deadline;
 } checking;
 
 typedef struct child {
   pid_t pid;
-  int lines, said; /* what it tells; its standard error */
-  int end;         /* readable when it has ended; -1: nothing says that */
+  int lines, said; /* its report; its standard error */
+  int end;         /* readable when the child has ended; -1: not available */
   char line[LINE_BYTES];
   size_t length;
 } child;
@@ -84,7 +84,7 @@ static bool is_utf8(const char *text)
   return true;
 }
 
-/* What is printed comes from a process that anything may have happened to. */
+/* Makes text safe to print: it comes from a process that may have been corrupted. */
 static char *clean(checking *c, const char *text)
 {
   char *copy = brim_arena_string(&c->arena, text);
@@ -99,8 +99,8 @@ static char *clean(checking *c, const char *text)
   return copy;
 }
 
-/* "N\tPLUGIN\tCHECK\tNEXT": a check behind the last one, or a later child's loading of the file. False: it is none of
- * ours. */
+/* Parses "N\tPLUGIN\tCHECK\tNEXT": a check after the last one, or a later child's loading of the file. False: the line
+ * is not valid. */
 static bool take_begin(checking *c, char *text)
 {
   char *end;
@@ -120,7 +120,7 @@ static bool take_begin(checking *c, char *text)
   return true;
 }
 
-/* False: it is no line of ours. */
+/* False: the line is not valid. */
 static bool take_line(checking *c, char *line)
 {
   char *text = strchr(line, '\t');
@@ -132,7 +132,7 @@ static bool take_line(checking *c, char *line)
     return true;
   }
   for (int i = 0; i <= BRIM_FOUND_WORDS; i++) {
-    if (strcmp(line, brim_finding_names[i].told) != 0) continue;
+    if (strcmp(line, brim_finding_names[i].sent) != 0) continue;
     if (!c->name) return true;
     add_result(c, (enum brim_finding)i, clean(c, text));
     c->loaded = c->loaded || i != BRIM_FOUND_FAILED;
@@ -143,7 +143,7 @@ static bool take_line(checking *c, char *line)
 
 /* ---- the child ---- */
 
-/* Has the plugin that was at work last? */
+/* Whether the plugin of the last check has failed one. */
 static bool has_failed(const checking *c)
 {
   for (const result *r = c->first; r; r = r->next)
@@ -151,7 +151,7 @@ static bool has_failed(const checking *c)
   return false;
 }
 
-/* The words that make this program the child. */
+/* The words that start this program as the child. */
 static const char **list_words(checking *c, int fd)
 {
   const char **out = BRIM_ARENA_NEW(&c->arena, const char *, BRIM_CLI_GLOBAL_WORDS + c->operands->count + 5);
@@ -165,7 +165,7 @@ static const char **list_words(checking *c, int fd)
   return out;
 }
 
-/* In the child: what a plugin prints is no answer of ours. */
+/* In the child: output that a plugin prints must not mix with the results. */
 static void take_output(void *said)
 {
   const int *fd = said;
@@ -177,7 +177,7 @@ static void take_output(void *said)
 static brim_status start_child(checking *c, child *out)
 {
   int pipes[2];
-  if (pipe(pipes) != 0) return brim_fail(BRIM_EIO, "no child can be started: %s", strerror(errno));
+  if (pipe(pipes) != 0) return brim_fail(BRIM_EIO, "cannot start a child process: %s", strerror(errno));
   fcntl(pipes[0], F_SETFD, FD_CLOEXEC);
   out->said = memfd_create("brim-check", MFD_CLOEXEC);
   out->lines = pipes[0];
@@ -189,10 +189,10 @@ static brim_status start_child(checking *c, child *out)
   if (out->pid > 0) return BRIM_OK;
   close(pipes[0]);
   if (out->said >= 0) close(out->said);
-  return brim_fail(BRIM_EIO, "no child can be started: %s", strerror(reason));
+  return brim_fail(BRIM_EIO, "cannot start a child process: %s", strerror(reason));
 }
 
-/* All lines that are whole. False: too many, or such as no child of ours tells. */
+/* Reads all complete lines. False: too many, or an invalid one. */
 static bool take_lines(checking *c, child *k)
 {
   char *start = k->line, *end;
@@ -206,11 +206,11 @@ static bool take_lines(checking *c, child *k)
   return k->length < sizeof k->line;
 }
 
-enum listening { CHILD_ENDED, CHILD_LATE, CHILD_MAD };
+enum listening { CHILD_ENDED, CHILD_LATE, CHILD_CORRUPT };
 
-/* Until it ends, or has said nothing for too long. What a plugin has started may hold the pipe open behind the child's
- * end, and a plugin may close the pipe before; so there is something else that says the end, and then what has been
- * told is read to its own. */
+/* Listens until the child ends, or reports nothing for too long. A process that the plugin started may keep the pipe
+ * open after the child's end, and a plugin may close the pipe early; so a second descriptor signals the end, after
+ * which the rest of the report is read. */
 static enum listening listen_to(checking *c, child *k)
 {
   struct pollfd wait[] = {{.fd = k->lines, .events = POLLIN}, {.fd = k->end, .events = POLLIN}};
@@ -231,14 +231,14 @@ static enum listening listen_to(checking *c, child *k)
     if (n <= 0) wait[0].fd = -1;
     if (n <= 0) continue;
     k->length += (size_t)n;
-    if (!take_lines(c, k)) return CHILD_MAD;
+    if (!take_lines(c, k)) return CHILD_CORRUPT;
     if (c->ended) return CHILD_ENDED;
   }
 }
 
-/* What base/crash.h has said there of a crash, but for the plugin's name: "segmentation fault (SIGSEGV) at address
+/* Finds the report of a crash by base/crash.h, without the plugin's name: "segmentation fault (SIGSEGV) at address
  * 0x0". */
-static void find_said(const child *k, char *out, size_t room)
+static void find_crash_report(const child *k, char *out, size_t room)
 {
   static const char mark[] = " has crashed: ", place[] = "\n  at ";
   char said[SAID_BYTES + 1];
@@ -255,22 +255,22 @@ static void find_said(const child *k, char *out, size_t room)
   }
 }
 
-/* Behind a check that did not come to its end. */
+/* Called after a check that did not finish. */
 static void explain(checking *c, const child *k, enum listening how, int status)
 {
   char text[2048], said[1024];
-  if (!c->name && how == CHILD_ENDED && c->first) return; /* it has failed, and said so */
+  if (!c->name && how == CHILD_ENDED && c->first) return; /* it failed, and reported it */
   if (!c->name) c->name = c->first ? "between two checks" : "beginning";
-  find_said(k, said, sizeof said);
+  find_crash_report(k, said, sizeof said);
   if (how == CHILD_LATE && brim_now() > c->deadline)
-    snprintf(text, sizeof text, "was at work when the %d s were over that the whole file has", FILE_SECONDS);
+    snprintf(text, sizeof text, "was running when the limit of %d s for the whole file expired", FILE_SECONDS);
   else if (how == CHILD_LATE)
-    snprintf(text, sizeof text, "did not come back within %d s", CHECK_SECONDS);
-  else if (how == CHILD_MAD)
-    snprintf(text, sizeof text, "wrote into what is brim's own: what the child tells makes no sense any more");
+    snprintf(text, sizeof text, "did not return within %d s", CHECK_SECONDS);
+  else if (how == CHILD_CORRUPT)
+    snprintf(text, sizeof text, "overwrote brim's own memory: the child's report is damaged");
   else if (WIFSIGNALED(status) && (WTERMSIG(status) == SIGKILL || WTERMSIG(status) == SIGXCPU))
-    snprintf(text, sizeof text, "was killed: it used up its time on the processor%s",
-             WTERMSIG(status) == SIGKILL ? ", or the machine's memory" : "");
+    snprintf(text, sizeof text, "was killed: it exceeded its limit of processor time%s",
+             WTERMSIG(status) == SIGKILL ? ", or the machine ran out of memory" : "");
   else if (WIFSIGNALED(status))
     snprintf(text, sizeof text, "crashed: %s", said[0] ? said : strsignal(WTERMSIG(status)));
   else
@@ -278,7 +278,7 @@ static void explain(checking *c, const child *k, enum listening how, int status)
   add_result(c, BRIM_FOUND_FAILED, clean(c, text));
 }
 
-/* One child, from the check behind the last one on. */
+/* Runs one child, starting after the last check. */
 static brim_status run_child(checking *c)
 {
   child *k = brim_arena_alloc(&c->arena, sizeof *k);
@@ -289,7 +289,7 @@ static brim_status run_child(checking *c)
   close(k->lines);
   if (k->end >= 0) close(k->end);
   brim_child_wait(k->pid);
-  kill(-k->pid, SIGKILL); /* what the plugin has started */
+  kill(-k->pid, SIGKILL); /* processes that the plugin started */
   const brim_status reaped = brim_child_reap(k->pid, &status);
   if (reaped == BRIM_OK && !c->ended) explain(c, k, how, status);
   if (k->said >= 0) close(k->said);
@@ -302,19 +302,19 @@ static brim_status run_all(checking *c)
   while (!c->ended) {
     const long before = c->next;
     BRIM_TRY(run_child(c));
-    if (!c->loaded) return BRIM_OK; /* it cannot be, or loading it takes the process down */
+    if (!c->loaded) return BRIM_OK; /* the file cannot be loaded, or loading it ends the process */
     if (!c->ended && (c->next == before || brim_now() > c->deadline)) {
       c->name = "the rest";
       add_result(c, BRIM_FOUND_FAILED,
-                 c->next == before ? "was not tried: the child does not get so far"
-                                   : "was not tried: the time that the whole file has is over");
+                 c->next == before ? "was not tried: the child process ends before it"
+                                   : "was not tried: the time limit for the whole file has expired");
       return BRIM_OK;
     }
   }
   return BRIM_OK;
 }
 
-/* ---- telling ---- */
+/* ---- printing ---- */
 
 static int count_of(const checking *c, enum brim_finding finding)
 {
@@ -324,7 +324,7 @@ static int count_of(const checking *c, enum brim_finding finding)
   return count;
 }
 
-/* What is wrong with the user's words; NULL: nothing, or they are good for one of the file's plugins. */
+/* What is wrong with the user's words; NULL: nothing, or they are valid for one of the file's plugins. */
 static const char *wrong_words(const checking *c)
 {
   const char *wrong = NULL;
@@ -377,14 +377,14 @@ static brim_status print_json(const checking *c)
 
 /* ---- the command ---- */
 
-/* "FD:N:FAILED", of our own making, and then what the parent was given. */
+/* Parses "FD:N:FAILED", which the parent adds, and then the parent's own words. */
 static brim_status be_child(brim_cli *cli, const brim_operands *operands)
 {
   char *end;
   const long fd = strtol(operands->word[0], &end, 10), first = *end == ':' ? strtol(end + 1, &end, 10) : -1;
   if (first < 0 || fd <= STDERR_FILENO || operands->count < 2)
     return brim_fail(BRIM_ECONFIG, "--child is for brim itself");
-  fcntl((int)fd, F_SETFD, FD_CLOEXEC); /* what a plugin starts tells nothing */
+  fcntl((int)fd, F_SETFD, FD_CLOEXEC); /* processes that a plugin starts must not write to it */
   brim_check_child(cli, operands->word[1], (int)fd, first, strcmp(end, ":1") == 0, operands->word + 2,
                    operands->count - 2);
 }
@@ -392,8 +392,7 @@ static brim_status be_child(brim_cli *cli, const brim_operands *operands)
 static brim_status check(checking *c, int *exit_status)
 {
   if (brim_is_folder(c->file)) return brim_check_fail_folder(c->file);
-  if (access(c->file, R_OK) != 0)
-    return brim_fail(BRIM_ELOAD, "the plugin '%s' cannot be read: %s", c->file, strerror(errno));
+  if (access(c->file, R_OK) != 0) return brim_fail(BRIM_ELOAD, "cannot read plugin '%s': %s", c->file, strerror(errno));
   BRIM_TRY(run_all(c));
   if (wrong_words(c)) return brim_fail(BRIM_ECONFIG, "%s", wrong_words(c));
   if (c->json)
@@ -405,7 +404,7 @@ static brim_status check(checking *c, int *exit_status)
   return BRIM_OK;
 }
 
-static const brim_option options[] = {{"--json", BRIM_CLI_FLAG(checking, json), NULL, "print JSON, for programs"},
+static const brim_option options[] = {{"--json", BRIM_CLI_FLAG(checking, json), NULL, "print JSON"},
                                       {"--child", BRIM_OPTION_HIDDEN, offsetof(checking, is_child)},
                                       {NULL}};
 
@@ -428,17 +427,16 @@ static int run_command(brim_cli *cli, int argc, char **argv)
 }
 
 const brim_command brim_command_check = {
-    "check", "try a plugin's file: every function, with edge cases", run_command,
+    "check", "test a plugin: every function, with edge cases", run_command,
     "usage: brim check FILE.so [key=value]... [--json]\n"
     "\n"
-    "  brim check mine.so                             its tables, then each function of its plugins\n"
-    "  brim check mine.so policy.mine.reserve_mb=512  with other parameters than its defaults\n"
-    "  brim check mine.so dataset.path=data --json    a dataset that needs files; for programs\n"
+    "  brim check mine.so                             check its tables, then each function of its plugins\n"
+    "  brim check mine.so policy.mine.reserve_mb=512  with parameters other than the defaults\n"
+    "  brim check mine.so dataset.path=data --json    a dataset that needs files; as JSON\n"
     "\n"
-    "Nothing of the plugin runs in this process: it starts itself again, within limits of time and memory, and tells\n"
-    "what crashed, did not come back, or answered what cannot be done, a line for each check: ok, warning or FAILED.\n"
-    "Policies are asked about made-up devices, plans and memory; models are built for samples of several kinds and\n"
-    "planned; of datasets all splits are opened and samples read, also by several threads; selectors choose clients\n"
-    "of made-up federations. Of backends and communicators only tables are looked at. Exit status 0: brim would run\n"
-    "it; 3: it cannot be loaded; 5: a check failed.\n",
+    "Runs the plugin in a separate process with limits of time and memory, and prints a line per check (ok, warning\n"
+    "or FAILED): functions that crash, hang or return invalid results fail. Policies get simulated devices, plans and\n"
+    "memory; models are built for several kinds of samples and planned; all splits of datasets are opened and samples\n"
+    "read, also by several threads; selectors choose clients of simulated federations. For backends and communicators\n"
+    "only the tables are checked. Exit status 0: the plugin can be used; 3: it cannot be loaded; 5: a check failed.\n",
     options};

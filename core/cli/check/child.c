@@ -17,7 +17,7 @@
 
 /* ---- limits ---- */
 
-/* Where a limit cannot be set there is none. */
+/* A limit that cannot be set is skipped. */
 static void set_limit(int resource, rlim_t value)
 {
   struct rlimit now;
@@ -36,7 +36,7 @@ static void set_limits(void)
 #endif
 }
 
-/* For the check that begins, whatever those before it have used. */
+/* Limits the time of the next check, not counting time that earlier ones used. */
 static void limit_time(void)
 {
   struct rusage used;
@@ -44,7 +44,7 @@ static void limit_time(void)
   set_limit(RLIMIT_CPU, (rlim_t)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) + 1 + CPU_SECONDS);
 }
 
-/* ---- telling ---- */
+/* ---- reporting ---- */
 
 static void send_line(int fd, const char *what, const char *text)
 {
@@ -55,7 +55,7 @@ static void send_line(int fd, const char *what, const char *text)
   brim_text_add(&line, "\n");
   for (size_t done = 0; done < line.length;) {
     const ssize_t n = write(fd, line.s + done, line.length - done);
-    if (n <= 0) _exit(1); /* nobody listens any more */
+    if (n <= 0) _exit(1); /* the parent no longer reads */
     done += (size_t)n;
   }
   brim_text_release(&line);
@@ -83,7 +83,8 @@ static void add_problem(void *context, const char *problem)
   brim_text_printf(&p->text, "%s%s", p->count++ ? "\n" : "", problem);
 }
 
-/* The file in front of what --plugin-path gives: its plugins are those that are meant, the others may be needed too. */
+/* Puts the file before the folders of --plugin-path: it wins over other plugins of the same name, and may need the
+ * others. */
 static brim_status open_registry(brim_cli *cli, const char *file)
 {
   const char *path[BRIM_CLI_PATHS_MAX + 1] = {file};
@@ -91,7 +92,7 @@ static brim_status open_registry(brim_cli *cli, const char *file)
   return brim_registry_open(brim_core_plugins, path, cli->plugin_paths.count + 1, &cli->registry);
 }
 
-/* Loading, and all that is wrong with what the file says of itself. */
+/* Loads the file and reports all errors in its tables. */
 static enum brim_finding load(brim_check *c, const char *file, const brim_module **module)
 {
   problems p = {.count = 0};
@@ -131,22 +132,20 @@ static const brim_check_kind *checks_of(const brim_plugin *plugin)
     return brim_loss_checks;
   case BRIM_AUGMENT:
     return brim_augment_checks;
-  default: /* backends and communicators are devices and networks: their tables are all that is looked at */
+  default: /* backends and communicators need devices and networks: only their tables are checked */
     return none;
   }
 }
 
-/* One check. A process in which something has failed, or a thread was given up, is not what it should be: another one
- * goes on. */
+/* Runs one check. After a failure or an abandoned thread the process may be corrupted, so another one continues. */
 static enum brim_finding run_check(brim_check *c, const brim_check_kind *kind, int fd, long number, long next)
 {
   send_begin(fd, number, c->plugin, kind->name, next);
   brim_text_clear(&c->text);
-  const enum brim_finding finding =
-      c->failed && kind->needs_sound
-          ? brim_check_say(c, BRIM_FOUND_WARNING, "not tried, as a check before it has failed")
-          : kind->run(c);
-  send_line(fd, brim_finding_names[finding].told, brim_text_str(&c->text));
+  const enum brim_finding finding = c->failed && kind->needs_sound
+                                        ? brim_check_say(c, BRIM_FOUND_WARNING, "not tried: an earlier check failed")
+                                        : kind->run(c);
+  send_line(fd, brim_finding_names[finding].sent, brim_text_str(&c->text));
   if (finding == BRIM_FOUND_FAILED || brim_guard_any_lost()) _exit(0);
   return finding;
 }
@@ -172,11 +171,11 @@ _Noreturn void brim_check_child(brim_cli *cli, const char *file, int fd, long fi
   const brim_module *module = NULL;
   brim_check c = {.cli = cli, .word = word, .words = words};
   set_limits();
-  brim_crash_allow_exit(); /* by a plugin too: the parent notices */
+  brim_crash_allow_exit(); /* even if a plugin exits: the parent detects it */
   brim_log_set_level(BRIM_LOG_ERROR);
   send_begin(fd, 0, NULL, "table", 1);
   const enum brim_finding finding = load(&c, file, &module);
-  send_line(fd, brim_finding_names[finding].told, brim_text_str(&c.text));
+  send_line(fd, brim_finding_names[finding].sent, brim_text_str(&c.text));
   if (finding != BRIM_FOUND_FAILED) run_checks(&c, module, fd, first, failed);
   send_line(fd, "end", "");
   _exit(0);

@@ -1,4 +1,4 @@
-/* Datasets: opened, described and read, by one thread and by several. See check.h. */
+/* Checks of datasets: opens, describes and reads them, with one thread and with several. See check.h. */
 #include <inttypes.h>
 #include <malloc.h>
 #include <stdio.h>
@@ -12,16 +12,16 @@
 #include "data/answers.h"
 #include "data/describe.h"
 
-#define SAMPLES_MAX 64 /* of a split: the first, the last, and others */
+#define SAMPLES_MAX 64 /* of a split: the first, the last, and some in between */
 #define THREADS 4
-#define ROUNDS 8         /* that each thread reads them */
-#define MARGIN_BYTES 256 /* behind what a sample may write */
+#define ROUNDS 8         /* repetitions per thread */
+#define MARGIN_BYTES 256 /* after a sample's memory */
 #define MARGIN 0x5a
-#define LEAK_BYTES 16 /* a sample */
+#define LEAK_BYTES 16 /* per sample */
 
 static const char *const splits[] = {BRIM_SPLIT_TRAIN, BRIM_SPLIT_TEST, "validation"};
 
-/* A dataset that is open. */
+/* An open dataset. */
 typedef struct opened {
   brim_config *config;
   const brim_config_choice *choice;
@@ -51,13 +51,13 @@ static brim_status open_data(brim_check *c, opened *o)
   return brim_data_open(&o->data, o->choice->plugin, o->self, &o->config->settings);
 }
 
-/* False: "open" has said why. */
+/* False: "open" has reported the reason. */
 static bool reopen(brim_check *c, opened *o, enum brim_finding *finding)
 {
   *o = (opened){0};
   if (open_data(c, o) == BRIM_OK) return true;
   close_data(o);
-  *finding = brim_check_say(c, BRIM_FOUND_WARNING, "not tried, as it cannot be opened");
+  *finding = brim_check_say(c, BRIM_FOUND_WARNING, "not tried: the dataset cannot be opened");
   return false;
 }
 
@@ -80,7 +80,7 @@ static void tell_splits(brim_check *c, const opened *o)
     if (info_of(o, i)->count > 0) brim_text_printf(&c->text, ", %" PRId64 " of %s", info_of(o, i)->count, splits[i]);
 }
 
-/* Does it lack files or values, or is it wrong in itself? */
+/* Decides whether it lacks files or values, or is faulty itself. */
 static enum brim_finding fail_open(brim_check *c, opened *o, brim_status status)
 {
   const bool lacks = status == BRIM_ECONFIG || status == BRIM_ELOAD;
@@ -90,9 +90,10 @@ static enum brim_finding fail_open(brim_check *c, opened *o, brim_status status)
   const bool wrong = opens && brim_starts_with(error.text, "dataset '");
   close_data(o);
   if (!lacks || wrong) return brim_check_say(c, BRIM_FOUND_FAILED, "%s", error.text);
-  brim_check_say(c, BRIM_FOUND_UNTRIED,
-                 "cannot be opened as it is: %s\nsay where its files are, and what else it needs: dataset.path=PATH",
-                 error.text);
+  brim_check_say(
+      c, BRIM_FOUND_UNTRIED,
+      "cannot be opened with its defaults: %s\nset the path of its files and what else it needs: dataset.path=PATH",
+      error.text);
   return brim_check_words(c, error.text, BRIM_FOUND_UNTRIED);
 }
 
@@ -108,18 +109,18 @@ static enum brim_finding check_open(brim_check *c)
       o.data.ops->describe(o.self, "no_such_split", &info) == BRIM_OK)
     finding =
         brim_check_say(c, BRIM_FOUND_FAILED,
-                       "opens or describes a split 'no_such_split': of what there is not it must say BRIM_ENOTSUP");
+                       "opens or describes a split 'no_such_split': for a missing split it must return BRIM_ENOTSUP");
   close_data(&o);
   return finding;
 }
 
 /* ---- reading ---- */
 
-/* Room for a sample and its label, each with a margin behind it. */
+/* Memory for a sample and its label, each with a margin after it. */
 typedef struct room {
   size_t values, label; /* bytes */
   uint8_t *bytes;
-  brim_picture picture; /* of pictures of different sizes: what is given in the place of values */
+  brim_picture picture; /* of images of different sizes: passed instead of values */
 } room;
 
 static bool is_picture(const brim_dataset_info *info)
@@ -163,7 +164,7 @@ static bool margin_is_whole(const uint8_t *margin)
   return true;
 }
 
-/* Of values that are compared: those of a picture are fewer than there is room for. */
+/* The bytes of the values to compare: an image may fill less than its memory. */
 static size_t written(const brim_dataset_info *info, const room *r)
 {
   return is_picture(info) ? (size_t)(r->picture.rows * r->picture.columns * info->sample.dim[0]) : r->values;
@@ -174,27 +175,27 @@ static enum brim_finding fail_sample(brim_check *c, size_t split, int64_t index,
   return brim_check_say(c, BRIM_FOUND_FAILED, "sample %" PRId64 " of %s %s", index, splits[split], what);
 }
 
-/* Twice, over different bytes: what is still there was not written. */
+/* Reads twice, over different fill bytes: bytes that keep the fill were not written. */
 static enum brim_finding read_sample(brim_check *c, const opened *o, size_t split, int64_t index, room *a, room *b)
 {
   const brim_dataset_info *info = info_of(o, split);
   if (read_into(o, split, index, a, 0) != BRIM_OK || read_into(o, split, index, b, 0xff) != BRIM_OK)
     return brim_check_say(c, BRIM_FOUND_FAILED, "sample %" PRId64 " of %s cannot be read: %s", index, splits[split],
                           brim_error_text());
-  if (!margin_is_whole(a->bytes + a->values)) return fail_sample(c, split, index, "writes behind its values");
-  if (!margin_is_whole(label_of(a) + a->label)) return fail_sample(c, split, index, "writes behind its label");
+  if (!margin_is_whole(a->bytes + a->values)) return fail_sample(c, split, index, "writes past the end of its values");
+  if (!margin_is_whole(label_of(a) + a->label)) return fail_sample(c, split, index, "writes past the end of its label");
   if (is_picture(info) && (a->picture.rows < 1 || a->picture.columns < 1 || written(info, a) > a->values))
-    return fail_sample(c, split, index, "has another size than the dataset has described");
+    return fail_sample(c, split, index, "has a size that differs from the dataset's description");
   if (written(info, a) != written(info, b) || memcmp(a->bytes, b->bytes, written(info, a)) != 0)
-    return fail_sample(c, split, index, "is another when it is read again, or not all of it is written");
+    return fail_sample(c, split, index, "differs when it is read again, or is not fully written");
   if (memcmp(label_of(a), label_of(b), a->label) != 0)
-    return fail_sample(c, split, index, "has another label when it is read again, or not all of it is written");
+    return fail_sample(c, split, index, "has a label that differs when it is read again, or is not fully written");
   if (brim_data_check_label(&o->data, splits[split], index, a->bytes, label_of(a)) != BRIM_OK)
     return brim_check_say(c, BRIM_FOUND_FAILED, "%s", brim_error_text());
   return BRIM_FOUND_OK;
 }
 
-/* The first, the last, and others in between; returns how many. */
+/* The first, the last, and some in between; returns their number. */
 static int64_t list_samples(int64_t count, int64_t *out)
 {
   const int64_t n = count < SAMPLES_MAX ? count : SAMPLES_MAX;
@@ -227,17 +228,18 @@ static enum brim_finding check_read(brim_check *c)
   enum brim_finding finding = BRIM_FOUND_OK;
   if (!reopen(c, &o, &finding)) return finding;
   uint64_t before = 0;
-  for (size_t i = 0; i < 6 && finding == BRIM_FOUND_OK; i++) { /* twice: what is kept once is no leak */
+  for (size_t i = 0; i < 6 && finding == BRIM_FOUND_OK; i++) { /* twice: memory that is allocated once is not a leak */
     if (i == 3) before = mallinfo2().uordblks;
     if (i == 3) total = 0;
     if (info_of(&o, i % 3)->count > 0) finding = read_split(c, &o, i % 3, &total);
   }
   const uint64_t after = mallinfo2().uordblks;
   if (finding == BRIM_FOUND_OK && after > before + (uint64_t)total * LEAK_BYTES)
-    finding = brim_check_say(c, BRIM_FOUND_WARNING, "reading keeps %llu bytes of %lld samples: it must not allocate",
+    finding = brim_check_say(c, BRIM_FOUND_WARNING,
+                             "read() leaves %llu bytes allocated after %lld samples: it must not allocate",
                              (unsigned long long)(after - before), (long long)total);
   else if (finding == BRIM_FOUND_OK)
-    brim_check_say(c, BRIM_FOUND_OK, "%lld samples, the first and the last of each split among them", (long long)total);
+    brim_check_say(c, BRIM_FOUND_OK, "%lld samples, including the first and the last of each split", (long long)total);
   close_data(&o);
   return finding;
 }
@@ -247,7 +249,7 @@ static enum brim_finding check_read(brim_check *c)
 typedef struct reader {
   pthread_t thread;
   const opened *o;
-  uint64_t hash; /* of all that was read; 0: it failed */
+  uint64_t hash; /* of all values that were read; 0: reading failed */
 } reader;
 
 static void *read_all(void *context)
@@ -283,14 +285,15 @@ static enum brim_finding check_threads(brim_check *c)
   brim_check_say(c, BRIM_FOUND_OK, "%d threads read the same as one", started);
   for (int i = 0; i < started && finding == BRIM_FOUND_OK; i++)
     if (all[i].hash != all[THREADS].hash)
-      finding = brim_check_say(c, BRIM_FOUND_FAILED,
-                               "samples that several threads read at a time are others than those of one: read() is "
-                               "called by any of several threads");
+      finding =
+          brim_check_say(c, BRIM_FOUND_FAILED,
+                         "samples that several threads read at a time differ from those that one thread reads: read() "
+                         "must be thread-safe");
   close_data(&o);
   return finding;
 }
 
-/* ---- what it says of memory, and files of new samples ---- */
+/* ---- reported memory, and files of new samples ---- */
 
 #define HOST_BYTES_MAX (UINT64_C(1) << 50)
 
@@ -307,11 +310,11 @@ static enum brim_finding check_host_bytes(brim_check *c)
     if (info_of(&o, i)->count == 0) continue;
     if (o.data.ops->host_bytes(o.self, splits[i], &bytes) != BRIM_OK ||
         o.data.ops->host_bytes(o.self, splits[i], &again) != BRIM_OK)
-      finding = brim_check_say(c, BRIM_FOUND_FAILED, "split %s is open, and host_bytes fails: %s", splits[i],
+      finding = brim_check_say(c, BRIM_FOUND_FAILED, "host_bytes fails although split %s is open: %s", splits[i],
                                brim_error_text());
     else if (bytes != again || bytes > HOST_BYTES_MAX)
       finding =
-          brim_check_say(c, BRIM_FOUND_FAILED, "%" PRIu64 " bytes kept by split %s, and %" PRIu64 " when asked again",
+          brim_check_say(c, BRIM_FOUND_FAILED, "%" PRIu64 " bytes kept by split %s, and %" PRIu64 " when called again",
                          bytes, splits[i], again);
     all += bytes;
   }
@@ -323,7 +326,7 @@ static enum brim_finding check_host_bytes(brim_check *c)
   return finding;
 }
 
-/* Of a file that is not there and of one without samples: what it opens it must be able to describe. */
+/* Tries a missing file and an empty one: if the dataset opens a file, it must be able to describe it. */
 static enum brim_finding try_file(brim_check *c, const opened *o, const char *path, bool exists)
 {
   static const char split[] = "new";
@@ -348,7 +351,7 @@ static enum brim_finding check_open_file(brim_check *c)
   }
   const int fd = mkstemp(path);
   snprintf(missing, sizeof missing, "%s.missing", path);
-  brim_check_say(c, BRIM_FOUND_OK, "refuses a file that is not there, and knows what it has opened");
+  brim_check_say(c, BRIM_FOUND_OK, "rejects a missing file and describes each file that it opens");
   finding = try_file(c, &o, missing, false);
   if (finding == BRIM_FOUND_OK && fd >= 0) finding = try_file(c, &o, path, true);
   if (fd >= 0) {

@@ -14,7 +14,7 @@
 
 enum edge { ONE_CLIENT, NOTHING_KNOWN, ALL_WANTED, GAPS, NO_CLASSES, ALL_EQUAL, EXTREMES, ONE_THERE };
 
-/* What numbers are drawn for. */
+/* The uses of random numbers. */
 enum use {
   COUNT,
   CLASSES,
@@ -47,16 +47,16 @@ static const char *const part_names[BRIM_PARTS] = {"clients.samples",
                                                    "arrived",
                                                    "own",
                                                    "of_client",
-                                                   "client (of what it selects)"};
+                                                   "out->client"};
 
-/* Uniform in [0, 1): the same numbers everywhere. */
+/* Uniform in [0, 1), the same on all machines. */
 static double draw(const brim_made_federation *f, enum use use, int64_t client, int64_t round)
 {
   if (f->number == ALL_EQUAL && use >= SAMPLES && use != THERE && use != ARRIVES) return 0.5;
   return brim_uniform(brim_random4(f->number, BRIM_STREAM_DATA, (uint32_t)use, (uint64_t)client, (uint32_t)round).v[0]);
 }
 
-/* From 0 to about `usual`; where all is extreme either 0 or `most`. */
+/* From 0 to about `usual`; in an extreme federation either 0 or `most`. */
 static float draw_column(const brim_made_federation *f, enum use use, int64_t client, int64_t round, double usual,
                          double most)
 {
@@ -97,7 +97,7 @@ static void note_parts(brim_made_federation *f)
 
 static brim_status fail_part(const char *id, const char *function, const char *how, int i)
 {
-  return brim_fail(BRIM_EPLUGIN, "selector '%s' writes %s %s in %s, which is not for it to write", id, how,
+  return brim_fail(BRIM_EPLUGIN, "selector '%s' writes %s %s in %s, which selectors must not write", id, how,
                    part_names[i], function);
 }
 
@@ -106,9 +106,9 @@ brim_status brim_made_federation_check(const brim_made_federation *f, const char
   for (int i = 0; i < BRIM_PARTS; i++) {
     const brim_made_part *p = &f->part[i];
     if (!p->memory) continue;
-    if (memcmp(p->memory, p->before, GUARD) != 0) return fail_part(id, function, "in front of", i);
+    if (memcmp(p->memory, p->before, GUARD) != 0) return fail_part(id, function, "before", i);
     if (memcmp(p->memory + GUARD + p->bytes, p->before + GUARD + p->bytes, GUARD) != 0)
-      return fail_part(id, function, "behind", i);
+      return fail_part(id, function, "past the end of", i);
     if (i < BRIM_PART_OWN && memcmp(p->memory, p->before, p->bytes + GUARD) != 0)
       return fail_part(id, function, "to", i);
   }
@@ -166,7 +166,7 @@ static brim_status make_parts(brim_made_federation *f)
   return BRIM_OK;
 }
 
-/* What a client's last training has brought. */
+/* The results of a client's last training. */
 static void train(brim_made_federation *f, int64_t k, int64_t round)
 {
   float *sketch = part(f, BRIM_PART_SKETCH);
@@ -224,7 +224,7 @@ void brim_made_federation_close(brim_made_federation *f)
 
 /* ---- a round ---- */
 
-/* What `losses` was asked, for the thread that answers. */
+/* The request to `losses`, for the thread that answers it. */
 typedef struct question {
   brim_made_federation *f;
   const brim_selection_query *query;
@@ -324,7 +324,7 @@ void brim_made_federation_end(brim_made_federation *f)
 
 void brim_made_federation_tell(const brim_made_federation *f, brim_text *out)
 {
-  brim_text_printf(out, "%lld client%s with %lld classes, %lld of them there and %lld wanted, in round %lld",
+  brim_text_printf(out, "%lld client%s with %lld classes, %lld of them available and %lld wanted, in round %lld",
                    (long long)f->clients.count, brim_plural(f->clients.count), (long long)f->clients.classes,
                    (long long)f->query.candidates, (long long)f->query.wanted, (long long)f->query.round + 1);
 }

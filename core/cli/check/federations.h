@@ -1,14 +1,14 @@
-/* Federations that `brim check` makes up to call selectors with: clients, their columns, the candidates of a round, and
- * the round's results. All of it is a function of a federation's number and of who was selected before.
+/* Synthetic federations with which `brim check` calls selectors: clients, their columns, the candidates of a round, and
+ * the round's results. All of it is a function of a federation's number and of the clients selected so far.
  *
- * Each column, the state and the answer lie between guards, by which it is seen where a selector writes what is not for
- * it to write. */
+ * Each column, the state and the answer lie between guard bytes, which show writes outside of the memory that a
+ * selector may write. */
 #ifndef BRIM_CLI_CHECK_FEDERATIONS_H
 #define BRIM_CLI_CHECK_FEDERATIONS_H
 #include "base/text.h"
 #include "brim/selector.h"
 
-#define BRIM_FEDERATION_EDGES 8 /* federations 0 to 7 have something at its limit; the others are drawn */
+#define BRIM_FEDERATION_EDGES 8 /* federations 0 to 7 are edge cases; the others are drawn */
 
 enum brim_made_part_id {
   BRIM_PART_SAMPLES,
@@ -24,25 +24,25 @@ enum brim_made_part_id {
   BRIM_PART_SKETCH,
   BRIM_PART_CANDIDATE,
   BRIM_PART_ARRIVED,
-  BRIM_PART_OWN, /* from here on what a selector writes to */
+  BRIM_PART_OWN, /* from here on memory that a selector may write */
   BRIM_PART_OF_CLIENT,
   BRIM_PART_OUT,
   BRIM_PARTS
 };
 
-/* Memory with guard bytes on both sides; NULL where the selector has no such column or state. */
+/* Memory with guard bytes on both sides; NULL if the selector has no such column or state. */
 typedef struct brim_made_part {
-  unsigned char *memory, *before; /* before: as it was when the selector was called */
+  unsigned char *memory, *before; /* before: a copy from the time of the call */
   size_t bytes;                   /* without the guards */
 } brim_made_part;
 
 typedef struct brim_made_federation {
   uint64_t number;
   uint32_t needs;
-  int64_t most;       /* clients that are wanted in a round, if so many are there */
-  double there;       /* share of the clients that are */
+  int64_t most;       /* clients that a round asks for, if that many are available */
+  double there;       /* share of the clients that are available */
   bool has_world;     /* seconds and joules are known */
-  bool asked_wrongly; /* losses of clients that there are not, or without the need for them */
+  bool asked_wrongly; /* losses of clients that do not exist, or without BRIM_NEED_LOSSES */
   brim_clients clients;
   brim_selection_query query;
   brim_selection out;
@@ -52,23 +52,23 @@ typedef struct brim_made_federation {
   uint8_t *is_chosen; /* see brim_selection_check */
 } brim_made_federation;
 
-/* It points into itself, so it must stay where it is. `clients`: how many; 0: as its number has it. `is_old`: all have
- * trained already. ENOMEM_HOST; brim_made_federation_close is to be called all the same. */
+/* The federation points into itself, so it must not be moved. `clients`: their number; 0: derived from `number`.
+ * `is_old`: all clients have trained already. ENOMEM_HOST; call brim_made_federation_close in any case. */
 brim_status brim_made_federation_open(brim_made_federation *f, uint64_t number, uint32_t needs, int64_t clients,
                                       bool is_old);
 void brim_made_federation_close(brim_made_federation *f);
-/* Numbers of state, zero at first. ENOMEM_HOST. */
+/* Allocates the numbers of state, zeroed. ENOMEM_HOST. */
 brim_status brim_made_federation_state(brim_made_federation *f, int64_t own, int64_t of_client);
 /* Makes the query of a round, with an empty answer. */
 void brim_made_federation_begin(brim_made_federation *f, int64_t round);
-/* The same query once more, with the state that it had. */
+/* Repeats the query, with the state as it was before it. */
 void brim_made_federation_again(brim_made_federation *f);
-/* What came of those that were selected: the columns have it, and the result. */
+/* Updates the columns and the result with the training of the selected clients. */
 void brim_made_federation_end(brim_made_federation *f);
-/* EPLUGIN naming the selector, the function and the part if something was written that is not for it to write. */
+/* EPLUGIN, naming the selector, the function and the part, if memory was written that selectors must not write. */
 brim_status brim_made_federation_check(const brim_made_federation *f, const char *id, const char *function);
-/* `to` is of the same number; it is where `from` is. */
+/* `to` has the same number and is advanced to the state of `from`. */
 void brim_made_federation_copy(brim_made_federation *to, const brim_made_federation *from);
-/* "12 clients with 10 classes, 7 of them there and 3 wanted, in round 5" */
+/* "12 clients with 10 classes, 7 of them available and 3 wanted, in round 5" */
 void brim_made_federation_tell(const brim_made_federation *f, brim_text *out);
 #endif

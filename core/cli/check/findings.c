@@ -1,5 +1,5 @@
-/* What checks find: how it is said, the configuration of a check, which may fail for the user's words, and what to do
- * about a finding. See check.h. */
+/* Findings of checks: their output, the configuration of a check, which the user's words may make fail, and advice on a
+ * finding. See check.h. */
 #include <fts.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +11,8 @@
 #include "base/file.h"
 #include "cli/check/check.h"
 
-#define FILES_MAX 8      /* that are told */
-#define LOOKED_MAX 20000 /* files of a folder that are looked at */
+#define FILES_MAX 8      /* that are listed */
+#define LOOKED_MAX 20000 /* files of a folder that are inspected */
 
 const brim_finding_name brim_finding_names[] = {
     [BRIM_FOUND_OK] = {"ok", "ok"},
@@ -64,13 +64,14 @@ static brim_status configure(const brim_check *c, const char *const *word, size_
   const char **all = BRIM_ARENA_NEW(&arena, const char *, n + 1);
   int *number = BRIM_ARENA_NEW(&arena, int, n + 1);
   for (size_t i = 0; i < n; i++) all[i] = i < count ? word[i] : c->word[i - count];
-  for (size_t i = 0; i < n; i++) number[i] = (int)(i < count ? 0 : i - count + 2); /* behind the file */
+  for (size_t i = 0; i < n; i++) number[i] = (int)(i < count ? 0 : i - count + 2); /* after the file */
   const brim_status status = brim_cli_config(c->cli, NULL, all, number, n, out);
   brim_arena_release(&arena);
   return status;
 }
 
-/* Behind a failure with the user's words: is one of them named, or is all well without them? */
+/* Called after a configuration with the user's words failed: whether the error names one of them, or is gone without
+ * them. */
 static bool blames_words(const brim_check *c, const char *const *word, size_t count)
 {
   brim_error error;
@@ -132,7 +133,7 @@ brim_status brim_check_fail_folder(const char *folder)
 
 /* ---- findings ---- */
 
-/* Of "mine.so+0x11b4", as base/crash.h tells places, or ", at 0x11b4 of the file", as its handler does. */
+/* Parses "mine.so+0x11b4", as base/crash.h prints places, or ", at 0x11b4 of the file", as its handler does. */
 static const char *find_place(const char *file, const char *text)
 {
   char in[BRIM_PATH_MAX];

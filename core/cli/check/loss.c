@@ -1,5 +1,5 @@
-/* Losses: whether the graph can be built, planned and differentiated for each task that the loss takes, on the
- * reference backend; whether losses are finite, and gradients those that differences say. See check.h. */
+/* Checks of losses: the graph can be built, planned and differentiated for each task that the loss accepts, on the
+ * reference backend; losses are finite, and gradients agree with finite differences. See check.h. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,8 +12,8 @@
 #include "drive/drive.h"
 #include "exec/exec.h"
 
-#define CLASSES 5 /* also the tokens of a vocabulary, and real targets */
-#define TOKENS 4  /* of a sample; each another one, so that each has outputs of its own */
+#define CLASSES 5 /* of classes, also of a vocabulary's tokens and of real targets */
+#define TOKENS 4  /* of a sample; all different, so that each has its own outputs */
 #define OUTPUTS_MAX (CLASSES * CLASSES)
 #define DIFFERENCE 1e-5
 #define TOLERANCE 1e-4
@@ -21,7 +21,7 @@
 static const int64_t batches[] = {1, 2, 3};
 #define BATCHES (sizeof batches / sizeof batches[0])
 #define BATCH_MAX 3
-static const double scales[] = {0.5, 4, 60}; /* of outputs; the last for finite numbers alone */
+static const double scales[] = {0.5, 4, 60}; /* of outputs; the last is only checked for finite results */
 #define SCALES (sizeof scales / sizeof scales[0])
 
 static const struct {
@@ -106,8 +106,8 @@ static double drawn(uint32_t draw, uint32_t i)
   return 2.0 * brim_philox4x32(i, draw, 0, 0, 3, 5).v[0] / UINT32_MAX - 1;
 }
 
-/* Samples of 0, to which the outputs are added, or tokens in their order; labels, the first token of which does not
- * count; or real numbers, of mixed classes shares. */
+/* Loads samples of 0, to which the outputs are added, or tokens in their order; labels, the first token of which is
+ * ignored; real numbers; or shares for mixed classes. */
 static brim_status load(const trial *t)
 {
   double zero[BATCH_MAX * CLASSES] = {0}, target[BATCH_MAX * CLASSES];
@@ -131,7 +131,7 @@ static brim_status run(const trial *t, double *loss, double *gradient)
   const brim_parameter *outputs = &t->train->graph->parameter[0];
   const brim_step step = {.loss_scale = 1};
   double metrics[2];
-  BRIM_TRY(load(t)); /* a program's own memory is used again while it runs */
+  BRIM_TRY(load(t)); /* a program reuses its memory while it runs */
   BRIM_TRY(brim_exec_write(t->exec, t->train, outputs->value, t->at));
   BRIM_TRY(brim_exec_zero_metrics(t->exec));
   BRIM_TRY(brim_exec_zero_gradients(t->exec));
@@ -144,12 +144,11 @@ static brim_status run(const trial *t, double *loss, double *gradient)
 static brim_status check_finite(const trial *t, double scale, double loss, const double *gradient, int64_t count)
 {
   if (!isfinite(loss))
-    return brim_fail(BRIM_ENUMERIC, "of %s: the loss is %g where outputs are up to %g", kinds[t->kind].name, loss,
-                     scale);
+    return brim_fail(BRIM_ENUMERIC, "%s: the loss is %g for outputs up to %g", kinds[t->kind].name, loss, scale);
   for (int64_t i = 0; i < count; i++)
     if (!isfinite(gradient[i]))
-      return brim_fail(BRIM_ENUMERIC, "of %s: the gradient is %g where an output is %g", kinds[t->kind].name,
-                       gradient[i], t->at[i]);
+      return brim_fail(BRIM_ENUMERIC, "%s: the gradient is %g where an output is %g", kinds[t->kind].name, gradient[i],
+                       t->at[i]);
   return BRIM_OK;
 }
 
@@ -166,7 +165,7 @@ static brim_status compare_differences(trial *t, const double *gradient, int64_t
     t->at[i] = at;
     const double slope = (more - less) / (2 * DIFFERENCE);
     if (!(fabs(slope - gradient[i]) <= TOLERANCE * (1 + fabs(slope))))
-      return brim_fail(BRIM_EPLUGIN, "of %s: the gradient is %g where an output is %g, and by differences %g",
+      return brim_fail(BRIM_EPLUGIN, "%s: the gradient is %g where an output is %g, but finite differences give %g",
                        kinds[t->kind].name, gradient[i], at, slope);
   }
   return BRIM_OK;
@@ -185,10 +184,11 @@ static brim_status measure(trial *t)
     if (k + 1 < SCALES) BRIM_TRY(compare_differences(t, gradient, count));
   }
   if (most > 0) return BRIM_OK;
-  return brim_fail(BRIM_EPLUGIN, "of %s: the gradient is 0 everywhere: nothing would be learnt", kinds[t->kind].name);
+  return brim_fail(BRIM_EPLUGIN, "%s: the gradient is 0 everywhere: the model would learn nothing",
+                   kinds[t->kind].name);
 }
 
-/* ---- what is tried ---- */
+/* ---- checks ---- */
 
 static brim_status try_batches(const brim_check *c, const brim_drive *drive, size_t kind, bool measured)
 {
@@ -197,8 +197,7 @@ static brim_status try_batches(const brim_check *c, const brim_drive *drive, siz
     trial t = {.kind = kind};
     brim_status status = open_trial(c, drive, kind, batches[b], &t);
     if (status == BRIM_OK && b > 0 && t.train->graph->node_count != nodes)
-      status = brim_fail(BRIM_EPLUGIN,
-                         "of %s: it is another graph for %lld samples than for %lld: it must be the same but for N",
+      status = brim_fail(BRIM_EPLUGIN, "%s: the graph for %lld samples differs from that for %lld in more than N",
                          kinds[kind].name, (long long)batches[b], (long long)batches[b - 1]);
     if (status == BRIM_OK) nodes = t.train->graph->node_count;
     if (status == BRIM_OK && measured) status = measure(&t);
@@ -208,7 +207,7 @@ static brim_status try_batches(const brim_check *c, const brim_drive *drive, siz
   return BRIM_OK;
 }
 
-/* *refused: by its configuration. */
+/* *refused: the configuration was refused. */
 static brim_status try_kind(brim_check *c, size_t kind, const char *further, bool measured, bool *refused)
 {
   brim_config *config = NULL;
@@ -246,12 +245,12 @@ static enum brim_finding try_all(brim_check *c, bool measured, const char *what)
 
 static enum brim_finding check_build(brim_check *c)
 {
-  return try_all(c, false, "%s: one number a sample");
+  return try_all(c, false, "%s: one number per sample");
 }
 
 static enum brim_finding check_gradient(brim_check *c)
 {
-  return try_all(c, true, "%s: finite, and as differences say");
+  return try_all(c, true, "%s: finite, and equal to finite differences");
 }
 
 static enum brim_check_trial try_word(brim_check *c, const char *word)

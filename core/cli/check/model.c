@@ -1,4 +1,5 @@
-/* Models, built for samples of several kinds and planned on the reference backend; nothing is placed. See check.h. */
+/* Checks of models: builds them for several kinds of samples and plans them on the reference backend, without placing
+ * anything. See check.h. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,7 +8,7 @@
 
 #define WORDS_MAX 12
 
-/* What is to be trained on; `backbone`: of a model that goes around another. */
+/* The data to train on; `backbone`: for a model that wraps another. */
 static const struct {
   const char *name, *task, *shape, *loss, *backbone;
 } samples[] = {
@@ -23,7 +24,7 @@ static const struct {
 #define SAMPLES (sizeof samples / sizeof samples[0])
 static const int64_t batches[] = {1, 2, 16, 48};
 
-/* What a plan is recognised by. */
+/* The properties that identify a plan. */
 typedef struct outline {
   uint64_t peak_bytes;
   int32_t nodes;
@@ -42,7 +43,7 @@ static brim_status plan_once(const brim_config *config, outline *out)
   return status;
 }
 
-/* Twice, as runs that are gone on with do. *same: both are the same plan. */
+/* Plans twice, as resumed runs do. *same: both plans are equal. */
 static brim_status plan_twice(brim_check *c, size_t i, int64_t batch, outline *out, bool *same)
 {
   const brim_model_ops *ops = c->plugin->ops;
@@ -71,11 +72,11 @@ static brim_status plan_twice(brim_check *c, size_t i, int64_t batch, outline *o
   return status;
 }
 
-/* What came of the kinds of samples so far. */
+/* The results for the kinds of samples so far. */
 typedef struct tried {
   brim_text taken, refused;
-  char reason[1024]; /* of the first that was refused */
-  bool differ;       /* others were refused for another */
+  char reason[1024]; /* of the first refusal */
+  bool differ;       /* others were refused for a different reason */
 } tried;
 
 static void add_refused(tried *t, const char *name)
@@ -86,13 +87,13 @@ static void add_refused(tried *t, const char *name)
   brim_text_printf(&t->refused, "\n%s: %s", name, text);
 }
 
-/* Of any samples, whatever others it takes. */
+/* Whether the model is at fault, whatever kinds of samples it accepts. */
 static bool is_own_fault(brim_status status)
 {
   return status == BRIM_EINTERNAL || status == BRIM_EPLUGIN || strstr(brim_error_text(), "named no output");
 }
 
-/* One kind of samples; a model need not take all of them. Statistics of groups may want more than one sample. */
+/* Tries one kind of samples; a model need not accept all. Statistics of groups may need more than one sample. */
 static enum brim_finding build_for(brim_check *c, size_t i, tried *t)
 {
   outline first = {0};
@@ -112,8 +113,7 @@ static enum brim_finding build_for(brim_check *c, size_t i, tried *t)
     }
     if (!same)
       return brim_check_say(c, BRIM_FOUND_FAILED,
-                            "%s: it is another graph when it is built once more: it must be the same but for N",
-                            samples[i].name);
+                            "%s: the graph differs when it is built again: it may differ only in N", samples[i].name);
     first = now;
   }
   brim_text_printf(&t->taken, "%s%s (%d operations, %s)", t->taken.length ? ", " : "", samples[i].name, first.nodes,
@@ -124,12 +124,12 @@ static enum brim_finding build_for(brim_check *c, size_t i, tried *t)
 static enum brim_finding judge(brim_check *c, const tried *t)
 {
   if (t->taken.length > 0) return brim_check_say(c, BRIM_FOUND_OK, "takes %s", brim_text_str(&t->taken));
-  if (!t->differ) { /* it is not for the samples */
+  if (!t->differ) { /* the samples are not the reason */
     brim_check_say(c, BRIM_FOUND_FAILED, "%s", t->reason);
     return brim_check_words(c, t->reason, BRIM_FOUND_FAILED);
   }
   return brim_check_say(c, BRIM_FOUND_FAILED,
-                        "cannot be built for any of the samples that were tried; if it needs others, say which, behind "
+                        "cannot be built for any of the samples that were tried; if it needs others, give them after "
                         "the file: dataset.shape=[3,64,64]%s",
                         brim_text_str(&t->refused));
 }

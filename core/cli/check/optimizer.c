@@ -1,5 +1,5 @@
-/* Optimizers: whether what a step brings is the same numbers when it is asked for again, and whether parameters and
- * states stay finite when a small model is updated, on the reference backend. See check.h. */
+/* Checks of optimizers: a step's numbers are the same when they are computed again, and parameters and states stay
+ * finite when a small model is updated, on the reference backend. See check.h. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,8 +13,8 @@
 #include "drive/drive.h"
 #include "exec/exec.h"
 
-#define STEPS 2000    /* whose scalars are looked at */
-#define UPDATES 20    /* that are made */
+#define STEPS 2000    /* whose scalars are compared */
+#define UPDATES 20    /* that are applied */
 #define GRADIENT 0.01 /* the largest */
 
 static brim_status configure(brim_check *c, const char *further, brim_config **out)
@@ -26,7 +26,7 @@ static brim_status configure(brim_check *c, const char *further, brim_config **o
   return brim_check_config(c, word, further ? 7 : 6, out);
 }
 
-/* ---- what a step brings ---- */
+/* ---- numbers of a step ---- */
 
 static brim_status fill(const brim_check *c, const void *self, int64_t i, brim_step *out)
 {
@@ -35,7 +35,7 @@ static brim_status fill(const brim_check *c, const void *self, int64_t i, brim_s
   return brim_optimizer_fill(c->plugin, self, factors[i % 3], out);
 }
 
-/* Asks for all steps twice, the second time from the last: a resumed run starts in the middle. */
+/* Computes all steps twice, the second time from last to first: a resumed run starts in the middle. */
 static enum brim_finding compare_steps(brim_check *c, const void *self, brim_step *first)
 {
   const brim_optimizer_ops *ops = c->plugin->ops;
@@ -47,11 +47,12 @@ static enum brim_finding compare_steps(brim_check *c, const void *self, brim_ste
     for (int k = 0; ops->scalars && ops->scalars[k]; k++)
       if (again.scalar[k] < first[i].scalar[k] || again.scalar[k] > first[i].scalar[k])
         return brim_check_say(c, BRIM_FOUND_FAILED,
-                              "'%s' of step %" PRId64 " is %.17g, and %.17g when it is asked for again: step() must go "
-                              "by its arguments alone",
+                              "'%s' of step %" PRId64
+                              " is %.17g, and %.17g when it is computed again: step() must depend "
+                              "on its arguments alone",
                               ops->scalars[k], i, first[i].scalar[k], again.scalar[k]);
   }
-  return brim_check_say(c, BRIM_FOUND_OK, "%d steps, the same when they are asked for again", STEPS);
+  return brim_check_say(c, BRIM_FOUND_OK, "%d steps, the same when computed again", STEPS);
 }
 
 static enum brim_finding check_step(brim_check *c)
@@ -93,7 +94,7 @@ static void close_updated(updated *u)
   brim_drive_close(u->drive);
 }
 
-/* Of parameters and gradients; some gradients are 0. */
+/* Draws values of parameters and gradients; some gradients are 0. */
 static brim_status write_drawn(const updated *u, const brim_tensor *to, uint32_t draw, double most)
 {
   const int64_t count = brim_shape_count(&to->shape);
@@ -114,7 +115,7 @@ static brim_status check_finite(const updated *u, const brim_tensor *of, int ste
   brim_status status = brim_exec_read(u->exec, u->update, of, value);
   for (int64_t i = 0; i < count && status == BRIM_OK && of->dtype == BRIM_DTYPE_F64; i++)
     if (!isfinite(value[i]))
-      status = brim_fail(BRIM_ENUMERIC, "'%s' has a value of %g after update %d, of gradients up to %g", of->name,
+      status = brim_fail(BRIM_ENUMERIC, "'%s' has a value of %g after update %d, with gradients up to %g", of->name,
                          value[i], step + 1, GRADIENT);
   free(value);
   return status;

@@ -1,6 +1,6 @@
-/* Policies, asked by the same host as in a run (memory/policies.h) about worlds that are made up: each hook, also where
- * nothing changes or nothing fits; made and destroyed, asked twice and often, and with parameters at the ends of their
- * ranges. See check.h. */
+/* Checks of policies: the code that asks them in a run (memory/policies.h) asks them about synthetic worlds: each hook,
+ * also while nothing changes or nothing fits; created and destroyed repeatedly, asked the same question twice and many
+ * times, and with parameters at the ends of their ranges. See check.h. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,13 +12,13 @@
 #include "memory/policy_call.h"
 
 #define WORLDS 200
-#define WORLDS_FEW 12 /* worlds, where each is asked about often */
+#define WORLDS_FEW 12 /* worlds, if each is asked about many times */
 #define STEPS 120     /* of a run */
-#define EVENTS 64     /* about out-of-memory: after so many a run ends whatever the policies say */
+#define EVENTS 64     /* out of memory; a run ends after this many, whatever the policies answer */
 
-/* ---- an instance in a made-up world ---- */
+/* ---- an instance in a synthetic world ---- */
 
-/* A policy of a configuration; nobody listens to what it decides. */
+/* A policy of a configuration; its decisions are not reported. */
 typedef struct asked {
   brim_config *config;
   brim_policies *policies; /* NULL: there is no instance */
@@ -39,7 +39,7 @@ static void ignore(void *context, const brim_decision *decision)
   (void)decision;
 }
 
-/* Too large for some stacks; freed with what it holds. */
+/* Too large for some stacks; freed together with its contents. */
 static asked *new_asked(void)
 {
   return brim_xcalloc(1, sizeof(asked));
@@ -58,7 +58,7 @@ static void free_asked(asked *a)
   free(a);
 }
 
-/* The configuration that takes the policy; `further`: one more word of it, or NULL. */
+/* Loads the configuration that uses the policy; `further`: one more word of it, or NULL. */
 static brim_status configure(brim_check *c, const char *further, asked *a)
 {
   char own[BRIM_OPTION_BYTES];
@@ -69,14 +69,14 @@ static brim_status configure(brim_check *c, const char *further, asked *a)
 
 static brim_status open_asked(asked *a)
 {
-  brim_made_world_set(&a->world, 0); /* its clock: policies may look at it when they are made */
+  brim_made_world_set(&a->world, 0); /* sets the policies' clock, which they may read when they are created */
   BRIM_TRY(brim_policies_open(a->config, (brim_decisions){0}, &a->policies));
   brim_policies_listen(a->policies, ignore, NULL);
   brim_policies_answer_there(a->policies);
   return BRIM_OK;
 }
 
-/* What its own words end a run with is not for us to judge, and not nonsense. */
+/* A run that the policy ends with an error message of its own is neither right nor wrong. */
 static bool is_refusal(brim_status status)
 {
   return status != BRIM_EPLUGIN && strstr(brim_error_text(), "decided by policy");
@@ -84,10 +84,10 @@ static bool is_refusal(brim_status status)
 
 /* ---- one question of each kind ---- */
 
-/* As a run asks it; `number` tells the moment of hooks that are called again and again. */
+/* Asks as a run does; `number` selects the moment, for hooks that are called repeatedly. */
 static brim_status ask_hook(asked *a, enum brim_hook hook, int64_t number, answer *out)
 {
-  const char *who;
+  const char *policy_id;
   brim_made_world *w = &a->world;
   memset(out, 0, sizeof *out);
   switch (hook) {
@@ -104,7 +104,7 @@ static brim_status ask_hook(asked *a, enum brim_hook hook, int64_t number, answe
     return brim_policies_on_boundary(a->policies, &view, &out->boundary);
   }
   case BRIM_HOOK_STEP:
-    BRIM_TRY(brim_policies_on_step(a->policies, brim_made_step(w), &out->step, &who));
+    BRIM_TRY(brim_policies_on_step(a->policies, brim_made_step(w), &out->step, &policy_id));
     brim_made_follow(w, &out->step);
     return BRIM_OK;
   }
@@ -113,10 +113,10 @@ static brim_status ask_hook(asked *a, enum brim_hook hook, int64_t number, answe
 
 typedef struct tally {
   int decided, left, refused;
-  char refusal[256]; /* the first */
+  char refusal[256]; /* the first one */
 } tally;
 
-/* False: it is nonsense, or worse. */
+/* False: the answer is invalid, or worse. */
 static bool count(tally *t, brim_status status)
 {
   if (status == BRIM_OK) {
@@ -151,11 +151,11 @@ static enum brim_finding fail_in_world(brim_check *c, const brim_made_world *w)
 
 /* ---- checks of a hook ---- */
 
-/* False: there is no instance, and "create" says why. */
+/* False: there is no instance, and "create" has reported why. */
 static bool open_default(brim_check *c, asked *a, enum brim_finding *finding)
 {
   if (configure(c, NULL, a) == BRIM_OK && open_asked(a) == BRIM_OK) return true;
-  *finding = brim_check_say(c, BRIM_FOUND_WARNING, "not tried, as there is no instance");
+  *finding = brim_check_say(c, BRIM_FOUND_WARNING, "not tried: there is no instance");
   return false;
 }
 
@@ -168,7 +168,7 @@ static bool begin(brim_check *c, enum brim_hook hook, asked *a, enum brim_findin
   return false;
 }
 
-/* Worlds one after another, each with `times` questions. */
+/* Asks `times` questions in each of `worlds` worlds. */
 static enum brim_finding check_hook(brim_check *c, enum brim_hook hook, uint64_t worlds, int times)
 {
   enum brim_finding finding;
@@ -209,7 +209,7 @@ static enum brim_finding check_step(brim_check *c)
 
 #define STEADY_WORLDS 8
 #define STEADY_SECONDS 240
-#define RETURNS_MAX 2 /* to the plan before the last one, that are no oscillation yet */
+#define RETURNS_MAX 2 /* returns to the plan before the last one that do not count as oscillation */
 
 typedef struct taken_plan {
   int64_t micro_batch;
@@ -221,16 +221,16 @@ static bool same_taken(taken_plan a, taken_plan b)
   return a.micro_batch == b.micro_batch && a.bytes == b.bytes;
 }
 
-/* How often it goes back to the plan that it had left in its last change. */
+/* Counts how often the policy returns to the plan that it left in its last change. */
 static bool watch_world(asked *a, int *returns)
 {
-  const char *who;
+  const char *policy_id;
   brim_made_world *w = &a->world;
   taken_plan before = {0}, now = {w->step.micro_batch, w->step.planned_bytes};
   *returns = 0;
   for (int i = 0; i < STEADY_SECONDS; i++) {
     brim_step_plan out = {0};
-    const brim_status status = brim_policies_on_step(a->policies, brim_made_same_step(w), &out, &who);
+    const brim_status status = brim_policies_on_step(a->policies, brim_made_same_step(w), &out, &policy_id);
     if (status != BRIM_OK && status != BRIM_ENOTSUP && !is_refusal(status)) return false;
     if (status == BRIM_OK) brim_made_follow(w, &out);
     const taken_plan next = {w->step.micro_batch, w->step.planned_bytes};
@@ -247,14 +247,14 @@ static enum brim_finding check_settles(brim_check *c)
   enum brim_finding finding;
   asked *a = new_asked();
   if (begin(c, BRIM_HOOK_STEP, a, &finding)) {
-    finding = brim_check_say(c, BRIM_FOUND_OK, "its plan stays where nothing changes");
+    finding = brim_check_say(c, BRIM_FOUND_OK, "keeps its plan while nothing changes");
     for (uint64_t i = 0; i < STEADY_WORLDS && finding == BRIM_FOUND_OK; i++) {
       int returns = 0;
       brim_made_world_set(&a->world, i);
       if (!watch_world(a, &returns)) finding = fail_in_world(c, &a->world);
       if (finding == BRIM_FOUND_OK && returns > RETURNS_MAX)
         finding = brim_check_say(c, BRIM_FOUND_WARNING,
-                                 "goes back and forth where nothing changes: %d times in %d s back to the plan that it "
+                                 "oscillates while nothing changes: %d times in %d s it returned to the plan that it "
                                  "had just left, and each change costs a pause",
                                  returns, STEADY_SECONDS);
     }
@@ -263,17 +263,17 @@ static enum brim_finding check_settles(brim_check *c)
   return finding;
 }
 
-/* ---- out of memory, again and again ---- */
+/* ---- repeated out-of-memory events ---- */
 
-typedef struct ordeal {
-  char model[BRIM_OPTION_BYTES]; /* that was chosen */
+typedef struct oom_trial {
+  char model[BRIM_OPTION_BYTES]; /* the chosen model */
   int32_t device;
   int64_t batch, retries;
-  int unchanged; /* answers in a row that were the plan that had just failed */
-} ordeal;
+  int unchanged; /* consecutive answers equal to the plan that had just failed */
+} oom_trial;
 
-/* Another precision or model, which is trained from then on. */
-static bool changes_variant(brim_made_world *w, ordeal *o, const brim_plan_choice *plan)
+/* Another precision or model, which is trained from there on. */
+static bool changes_variant(brim_made_world *w, oom_trial *o, const brim_plan_choice *plan)
 {
   const bool precision = plan->precision != BRIM_AS_IT_IS && plan->precision != w->plan.precision;
   const bool model = plan->model && strcmp(plan->model, w->plan.model) != 0;
@@ -284,8 +284,8 @@ static bool changes_variant(brim_made_world *w, ordeal *o, const brim_plan_choic
   return true;
 }
 
-/* What a run would do next. False: it ends, or waits. */
-static bool follow(brim_made_world *w, ordeal *o, const brim_action *action)
+/* What a run would do next. False: it ends or waits. */
+static bool follow(brim_made_world *w, oom_trial *o, const brim_action *action)
 {
   if (action->kind == BRIM_ACT_PLAN) {
     const bool changes = changes_variant(w, o, &action->plan) || action->plan.micro_batch != o->batch;
@@ -302,10 +302,10 @@ static bool follow(brim_made_world *w, ordeal *o, const brim_action *action)
   return true;
 }
 
-/* Nothing ever fits. */
-static enum brim_finding suffer(brim_check *c, asked *a, tally *t, int *endless)
+/* A world where nothing ever fits. */
+static enum brim_finding try_out_of_memory(brim_check *c, asked *a, tally *t, int *endless)
 {
-  ordeal o = {.batch = a->world.batch[0]};
+  oom_trial o = {.batch = a->world.batch[0]};
   for (int i = 0; i < EVENTS; i++) {
     brim_action action;
     const brim_oom event = brim_made_oom(&a->world, o.device, o.batch, o.retries);
@@ -316,8 +316,8 @@ static enum brim_finding suffer(brim_check *c, asked *a, tally *t, int *endless)
   ++*endless;
   if (o.unchanged < EVENTS / 2) return BRIM_FOUND_OK;
   brim_check_say(c, BRIM_FOUND_FAILED,
-                 "answers with what has just failed, micro-batch %lld, again and again (%d times): it must change "
-                 "something, or leave it to others",
+                 "repeats the answer that has just failed, micro-batch %lld, %d times: it must change "
+                 "something or leave the decision to others",
                  (long long)o.batch, o.unchanged);
   return BRIM_FOUND_FAILED;
 }
@@ -331,13 +331,13 @@ static enum brim_finding check_oom(brim_check *c)
   if (begin(c, BRIM_HOOK_OOM, a, &finding)) {
     for (uint64_t i = 0; i < WORLDS && finding == BRIM_FOUND_OK; i++) {
       brim_made_world_set(&a->world, i);
-      finding = suffer(c, a, &t, &endless);
+      finding = try_out_of_memory(c, a, &t, &endless);
     }
     if (finding == BRIM_FOUND_OK) say_tally(c, &t);
     if (finding == BRIM_FOUND_OK && endless > 0) {
       finding = BRIM_FOUND_WARNING;
       brim_text_printf(&c->text,
-                       ", but does not come to an end in %d world%s where nothing fits: a run ends after %d "
+                       ", but never gives up in %d world%s where nothing fits: a run ends after %d "
                        "answers",
                        endless, brim_plural(endless), EVENTS);
     }
@@ -376,7 +376,7 @@ static bool same_answer(enum brim_hook hook, const answer *a, const answer *b)
   return true;
 }
 
-/* All questions to one instance, in order; the answers to `out`. */
+/* Asks one instance all questions, in order; answers go to `out`. */
 static brim_status ask_all(asked *a, answer *out, brim_status *status)
 {
   BRIM_TRY(open_asked(a));
@@ -389,7 +389,7 @@ static brim_status ask_all(asked *a, answer *out, brim_status *status)
   return BRIM_OK;
 }
 
-/* Only a remark: a policy may go by the time of day. */
+/* Only a warning: a policy may depend on the time of day. */
 static enum brim_finding check_repeats(brim_check *c)
 {
   enum { ANSWERS = WORLDS_FEW * (BRIM_HOOK_STEP + 1) };
@@ -397,16 +397,16 @@ static enum brim_finding check_repeats(brim_check *c)
   asked *a = new_asked();
   answer *out = brim_xcalloc(2 * (size_t)ANSWERS, sizeof *out);
   brim_status status[2][ANSWERS] = {{BRIM_OK}};
-  brim_check_say(c, BRIM_FOUND_OK, "the same questions twice, and the same answers");
+  brim_check_say(c, BRIM_FOUND_OK, "the same answers to the same questions");
   if (configure(c, NULL, a) != BRIM_OK || ask_all(a, out, status[0]) != BRIM_OK ||
       ask_all(a, out + ANSWERS, status[1]) != BRIM_OK)
-    finding = brim_check_say(c, BRIM_FOUND_WARNING, "not tried, as there is no instance");
+    finding = brim_check_say(c, BRIM_FOUND_WARNING, "not tried: there is no instance");
   for (int i = 0; i < ANSWERS && finding == BRIM_FOUND_OK; i++) {
     const enum brim_hook hook = (enum brim_hook)(i % (BRIM_HOOK_STEP + 1));
     if (status[0][i] != status[1][i] || !same_answer(hook, &out[i], &out[ANSWERS + i]))
       finding =
           brim_check_say(c, BRIM_FOUND_WARNING,
-                         "%s answers otherwise to the same question, of another instance: runs cannot be repeated",
+                         "%s: another instance gives another answer to the same question: runs cannot be repeated",
                          brim_hook_name(hook));
   }
   free(out);
@@ -414,7 +414,7 @@ static enum brim_finding check_repeats(brim_check *c)
   return finding;
 }
 
-/* ---- making and destroying ---- */
+/* ---- creating and destroying ---- */
 
 static enum brim_finding check_create(brim_check *c)
 {
@@ -422,7 +422,7 @@ static enum brim_finding check_create(brim_check *c)
   uint64_t before = 0;
   asked *a = new_asked();
   if (configure(c, NULL, a) != BRIM_OK) {
-    brim_check_say(c, BRIM_FOUND_UNTRIED, "cannot be tried as it is: %s\ngive what it needs: key=value",
+    brim_check_say(c, BRIM_FOUND_UNTRIED, "cannot be tried with its defaults: %s\nset what it needs: key=value",
                    brim_error_text());
     finding = brim_check_words(c, brim_error_text(), BRIM_FOUND_UNTRIED);
     free_asked(a);
@@ -433,18 +433,18 @@ static enum brim_finding check_create(brim_check *c)
     if (open_asked(a) != BRIM_OK) finding = brim_check_fail_short(c, "");
     close_asked(a);
     if (finding == BRIM_FOUND_OK && brim_guard_any_lost())
-      finding = brim_check_say(c, BRIM_FOUND_FAILED, "destroy crashes, or does not come back");
+      finding = brim_check_say(c, BRIM_FOUND_FAILED, "destroy crashes or does not return");
   }
   const uint64_t kept = brim_check_kept(before);
   if (finding == BRIM_FOUND_OK && kept > 0)
-    finding = brim_check_say(c, BRIM_FOUND_WARNING, "create and destroy keep %" PRIu64 " bytes each time", kept);
+    finding = brim_check_say(c, BRIM_FOUND_WARNING, "create and destroy leak %" PRIu64 " bytes each time", kept);
   else if (finding == BRIM_FOUND_OK)
     brim_check_say(c, BRIM_FOUND_OK, "made and destroyed %d times", BRIM_CHECK_WARM_TIMES + BRIM_CHECK_MANY_TIMES);
   free_asked(a);
   return finding;
 }
 
-/* on_step is asked once a second as long as a run lasts. */
+/* on_step is called once a second for the whole run, so leaks add up. */
 static enum brim_finding check_leaks(brim_check *c)
 {
   enum brim_finding finding = BRIM_FOUND_OK;
@@ -458,8 +458,8 @@ static enum brim_finding check_leaks(brim_check *c)
       for (int hook = 0; hook <= BRIM_HOOK_STEP; hook++) (void)ask_hook(a, (enum brim_hook)hook, i, &out);
     }
     const uint64_t kept = brim_check_kept(before);
-    brim_check_say(c, BRIM_FOUND_OK, "decisions keep no memory");
-    if (kept > 0) finding = brim_check_say(c, BRIM_FOUND_WARNING, "decisions keep %" PRIu64 " bytes each time", kept);
+    brim_check_say(c, BRIM_FOUND_OK, "decisions leak no memory");
+    if (kept > 0) finding = brim_check_say(c, BRIM_FOUND_WARNING, "decisions leak %" PRIu64 " bytes each time", kept);
   }
   free_asked(a);
   return finding;
@@ -467,7 +467,7 @@ static enum brim_finding check_leaks(brim_check *c)
 
 /* ---- parameters ---- */
 
-/* A value that its own words refuse is refused; a crash is none. */
+/* A value that the policy rejects with a message is refused; a crash is not. */
 static enum brim_check_trial try_word(brim_check *c, const char *word)
 {
   answer out;

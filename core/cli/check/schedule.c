@@ -1,4 +1,4 @@
-/* Schedules: whether every factor is finite and not negative, and the same when it is asked for again, of runs of
+/* Checks of schedules: every factor is finite and not negative, and the same when it is computed again, for runs of
  * several lengths. See check.h. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ static brim_status configure(brim_check *c, const char *further, brim_config **o
   return brim_check_config(c, word, further ? 5 : 4, out);
 }
 
-/* Asks for all steps twice, the second time from the last: a resumed run starts in the middle. */
+/* Computes all steps twice, the second time from last to first: a resumed run starts in the middle. */
 static brim_status ask_twice(const brim_check *c, const void *self, int64_t steps)
 {
   double *first = brim_xcalloc((size_t)steps, sizeof *first);
@@ -31,8 +31,8 @@ static brim_status ask_twice(const brim_check *c, const void *self, int64_t step
     status = brim_schedule_factor(c->plugin, self, i, steps, &again);
     if (status == BRIM_OK && (again < first[i] || again > first[i]))
       status = brim_fail(BRIM_EPLUGIN,
-                         "the factor of step %" PRId64 " of %" PRId64 " is %.17g, and %.17g when it is asked for "
-                         "again: it must go by its arguments alone",
+                         "the factor of step %" PRId64 " of %" PRId64 " is %.17g, and %.17g when it is computed "
+                         "again: it must depend on its arguments alone",
                          i, steps, first[i], again);
   }
   free(first);

@@ -1,6 +1,6 @@
-/* Selectors, called within the same limits as in a run (federate/selection_call.h) to choose clients of federations
- * that are made up: whether what they choose can be done, is the same when it is asked again and when a run is gone on
- * with, and how long it takes. See check.h. */
+/* Checks of selectors, called with the limits of a run (federate/selection_call.h) to choose clients of synthetic
+ * federations: their choices are valid, the same when they are asked again and when a run is resumed, and fast enough.
+ * See check.h. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,14 +12,14 @@
 #include "federate/selection_call.h"
 
 #define FEDERATIONS 40
-#define FEDERATIONS_FEW 10 /* for each value of a parameter */
+#define FEDERATIONS_FEW 10 /* per value of a parameter */
 #define ROUNDS 21
-#define RESUMED 10         /* the round in which a run goes on from its checkpoint */
-#define OLD_ROUND 20       /* in which federations are that have gone on for a while */
-#define SIZE_SECONDS 3.0   /* for the rounds of a size of federations */
-#define DRAWN UINT64_C(11) /* a federation with all that is known, for times */
+#define RESUMED 10         /* the round in which a run resumes from its checkpoint */
+#define OLD_ROUND 20       /* the round of federations that have run for a while */
+#define SIZE_SECONDS 3.0   /* time limit of the rounds of one size of federation */
+#define DRAWN UINT64_C(11) /* a federation in which everything is known, for measuring time */
 
-/* ---- a selector in a made-up federation ---- */
+/* ---- a selector in a synthetic federation ---- */
 
 typedef struct asked {
   const char *id;
@@ -89,7 +89,7 @@ static brim_status make_instance(asked *a)
   return BRIM_OK;
 }
 
-/* Asks for the state, in the federation that is there. */
+/* Asks the selector for its state's size, in the current federation. */
 static brim_status make_state(asked *a)
 {
   a->own = a->of_client = 0;
@@ -106,7 +106,7 @@ static brim_status open_asked(asked *a, uint64_t number, int64_t clients, bool i
   return make_state(a);
 }
 
-/* False: its thread was given up and may be at work still, so all that it was given stays. */
+/* False: its thread was abandoned and may still run, so its arguments are not freed. */
 static bool close_asked(asked *a)
 {
   if (a->guard && brim_guard_is_lost(a->guard)) return false;
@@ -129,7 +129,7 @@ static void free_asked(asked *a)
 
 /* ---- rounds ---- */
 
-/* The answer to the query that was made. */
+/* The answer to the current query. */
 static brim_status select_once(asked *a)
 {
   const double from = brim_now();
@@ -138,7 +138,7 @@ static brim_status select_once(asked *a)
   if (seconds > a->seconds) a->seconds = seconds;
   if (a->f.asked_wrongly && status != BRIM_EPLUGIN)
     return brim_fail(BRIM_EPLUGIN,
-                     "selector '%s' asks for losses of clients that there are not, or without BRIM_NEED_LOSSES in its "
+                     "selector '%s' asks for losses of clients that do not exist, or without BRIM_NEED_LOSSES in its "
                      "needs",
                      a->id);
   BRIM_TRY(status);
@@ -161,7 +161,7 @@ static brim_status play_round(asked *a, int64_t round)
   return learn(a);
 }
 
-/* Of the last answer, with the state that was left behind. */
+/* Of the last answer, and of the state after it. */
 static uint64_t hash_answer(const asked *a)
 {
   const brim_made_federation *f = &a->f;
@@ -186,13 +186,14 @@ static brim_status play_with_questions_twice(asked *a)
     brim_made_federation_again(&a->f);
     BRIM_TRY(select_once(a));
     if (hash_answer(a) != first)
-      return brim_fail(BRIM_EPLUGIN, "selector '%s' answers otherwise to the same query, with the same state", a->id);
+      return brim_fail(BRIM_EPLUGIN, "selector '%s' gives another answer to the same query with the same state", a->id);
     BRIM_TRY(learn(a));
   }
   return BRIM_OK;
 }
 
-/* The second half of the rounds once more, by another instance, from what brim would have kept of the first half. */
+/* Runs the second half of the rounds again, with another instance, from the state that brim would have saved after the
+ * first half. */
 static brim_status resume(asked *a, const brim_made_federation *kept, const uint64_t *answer)
 {
   if (a->choice->plugin->destroy) BRIM_TRY(call(a, "destroy", false, call_destroy));
@@ -205,7 +206,7 @@ static brim_status resume(asked *a, const brim_made_federation *kept, const uint
     BRIM_TRY(play_round(a, round));
     if (hash_answer(a) != answer[round])
       return brim_fail(BRIM_EPLUGIN,
-                       "selector '%s' goes on otherwise from a checkpoint of round %d: it keeps something outside of "
+                       "selector '%s' continues differently from a checkpoint of round %d: it keeps state outside of "
                        "`own` and `of_client`",
                        a->id, RESUMED);
   }
@@ -230,10 +231,10 @@ static brim_status play_and_resume(asked *a)
 
 /* ---- in many federations ---- */
 
-/* A selector may refuse a federation in its own words. */
+/* A selector may refuse a federation with a message of its own. */
 typedef struct tally {
   int played, refused;
-  char refusal[256]; /* the first */
+  char refusal[256]; /* the first one */
 } tally;
 
 static void count_refusal(tally *t)
@@ -252,14 +253,14 @@ static enum brim_finding fail_in_federation(brim_check *c, const asked *a)
   return BRIM_FOUND_FAILED;
 }
 
-/* Each federation has an instance of its own. */
+/* Each federation gets its own instance. */
 static enum brim_finding play_all(brim_check *c, const char *further, uint64_t federations,
                                   brim_status (*play)(asked *a), tally *t)
 {
   enum brim_finding finding = BRIM_FOUND_OK;
   asked *a = brim_xcalloc(1, sizeof *a);
   if (configure(c, further, a) != BRIM_OK)
-    finding = brim_check_say(c, BRIM_FOUND_WARNING, "not tried, as there is no instance");
+    finding = brim_check_say(c, BRIM_FOUND_WARNING, "not tried: there is no instance");
   for (uint64_t i = 0; i < federations && finding == BRIM_FOUND_OK; i++) {
     brim_status status = open_asked(a, i, 0, false);
     if (status == BRIM_OK) status = play(a);
@@ -270,7 +271,7 @@ static enum brim_finding play_all(brim_check *c, const char *further, uint64_t f
     else
       count_refusal(t);
     if (!close_asked(a) && finding == BRIM_FOUND_OK)
-      finding = brim_check_say(c, BRIM_FOUND_FAILED, "destroy crashes, or does not come back");
+      finding = brim_check_say(c, BRIM_FOUND_FAILED, "destroy crashes or does not return");
   }
   free_asked(a);
   return finding;
@@ -282,16 +283,16 @@ static enum brim_finding check_play(brim_check *c, brim_status (*play)(asked *a)
   const enum brim_finding finding = play_all(c, NULL, FEDERATIONS, play, &t);
   if (finding != BRIM_FOUND_OK) return finding;
   if (t.played == 0)
-    return brim_check_say(c, BRIM_FOUND_FAILED, "refuses all of %d made-up federations, first by: %s", t.refused,
+    return brim_check_say(c, BRIM_FOUND_FAILED, "rejects all %d made-up federations, the first with: %s", t.refused,
                           t.refusal);
   brim_check_say(c, BRIM_FOUND_OK, "%s: %d rounds of %d federation%s", what, ROUNDS, t.played, brim_plural(t.played));
-  if (t.refused > 0) brim_text_printf(&c->text, "; %d others refused, first by: %s", t.refused, t.refusal);
+  if (t.refused > 0) brim_text_printf(&c->text, "; %d others rejected, the first with: %s", t.refused, t.refusal);
   return BRIM_FOUND_OK;
 }
 
 static enum brim_finding check_select(brim_check *c)
 {
-  return check_play(c, play_plainly, "clients that are there, none of them twice");
+  return check_play(c, play_plainly, "only available clients, each at most once");
 }
 static enum brim_finding check_repeats(brim_check *c)
 {
@@ -299,10 +300,10 @@ static enum brim_finding check_repeats(brim_check *c)
 }
 static enum brim_finding check_resumes(brim_check *c)
 {
-  return check_play(c, play_and_resume, "another instance goes on as the first from the same state");
+  return check_play(c, play_and_resume, "another instance continues in the same way from the same state");
 }
 
-/* ---- making and destroying, and state ---- */
+/* ---- creating and destroying, and state ---- */
 
 static enum brim_finding check_create(brim_check *c)
 {
@@ -310,7 +311,7 @@ static enum brim_finding check_create(brim_check *c)
   uint64_t before = 0;
   asked *a = brim_xcalloc(1, sizeof *a);
   if (configure(c, NULL, a) != BRIM_OK) {
-    brim_check_say(c, BRIM_FOUND_UNTRIED, "cannot be tried as it is: %s\ngive what it needs: key=value",
+    brim_check_say(c, BRIM_FOUND_UNTRIED, "cannot be tried with its defaults: %s\nset what it needs: key=value",
                    brim_error_text());
     free_asked(a);
     return brim_check_words(c, brim_error_text(), BRIM_FOUND_UNTRIED);
@@ -319,11 +320,11 @@ static enum brim_finding check_create(brim_check *c)
     if (i == BRIM_CHECK_WARM_TIMES) before = brim_check_allocated();
     if (make_instance(a) != BRIM_OK) finding = brim_check_fail_short(c, "");
     if (!close_asked(a) && finding == BRIM_FOUND_OK)
-      finding = brim_check_say(c, BRIM_FOUND_FAILED, "destroy crashes, or does not come back");
+      finding = brim_check_say(c, BRIM_FOUND_FAILED, "destroy crashes or does not return");
   }
   const uint64_t kept = brim_check_kept(before);
   if (finding == BRIM_FOUND_OK && kept > 0)
-    finding = brim_check_say(c, BRIM_FOUND_WARNING, "create and destroy keep %" PRIu64 " bytes each time", kept);
+    finding = brim_check_say(c, BRIM_FOUND_WARNING, "create and destroy leak %" PRIu64 " bytes each time", kept);
   else if (finding == BRIM_FOUND_OK)
     brim_check_say(c, BRIM_FOUND_OK, "made and destroyed %d times", BRIM_CHECK_WARM_TIMES + BRIM_CHECK_MANY_TIMES);
   free_asked(a);
@@ -335,7 +336,7 @@ static enum brim_finding check_state(brim_check *c)
   enum brim_finding finding = BRIM_FOUND_OK;
   asked *a = brim_xcalloc(1, sizeof *a);
   if (configure(c, NULL, a) != BRIM_OK)
-    finding = brim_check_say(c, BRIM_FOUND_WARNING, "not tried, as there is no instance");
+    finding = brim_check_say(c, BRIM_FOUND_WARNING, "not tried: there is no instance");
   else if (open_asked(a, DRAWN, 100, false) != BRIM_OK)
     finding = brim_check_fail_short(c, "");
   else
@@ -347,7 +348,7 @@ static enum brim_finding check_state(brim_check *c)
 
 /* ---- time and memory ---- */
 
-/* Rounds of a large federation, as long as there is time for them. */
+/* Rounds of a large federation, as many as time allows. */
 static brim_status play_large(asked *a, int64_t clients)
 {
   const double end = brim_now() + SIZE_SECONDS;
@@ -357,7 +358,7 @@ static brim_status play_large(asked *a, int64_t clients)
   return BRIM_OK;
 }
 
-/* A selector that is not made for so many clients may refuse them, and be too slow: not of the fewest. */
+/* A selector that is not made for that many clients may refuse them or be too slow, except with the smallest number. */
 static enum brim_finding check_time(brim_check *c)
 {
   static const int64_t size[] = {1000, 10000, 100000};
@@ -365,11 +366,11 @@ static enum brim_finding check_time(brim_check *c)
   brim_text text = {0};
   asked *a = brim_xcalloc(1, sizeof *a);
   if (configure(c, NULL, a) != BRIM_OK)
-    finding = brim_check_say(c, BRIM_FOUND_WARNING, "not tried, as there is no instance");
+    finding = brim_check_say(c, BRIM_FOUND_WARNING, "not tried: there is no instance");
   for (size_t i = 0; i < sizeof size / sizeof size[0] && finding == BRIM_FOUND_OK; i++) {
     const brim_status status = play_large(a, size[i]);
     const bool is_beyond = status != BRIM_EPLUGIN || a->f.query.size == 0 || brim_guard_is_lost(a->guard);
-    const bool is_limit = i > 0 && status != BRIM_OK && is_beyond; /* query.size 0: no round was begun */
+    const bool is_limit = i > 0 && status != BRIM_OK && is_beyond; /* query.size 0: no round began */
     if (status == BRIM_OK)
       brim_text_printf(&text, "%s%.*f ms of %lld clients", i ? ", " : "a selection takes at most ",
                        a->seconds < 0.01 ? 2 : 0, 1e3 * a->seconds, (long long)size[i]);
@@ -385,22 +386,22 @@ static enum brim_finding check_time(brim_check *c)
   return finding;
 }
 
-/* The same round again and again, as C libraries keep memory of each size that they were asked for. */
+/* Repeats the same round, because C libraries cache memory of each size that was requested. */
 static enum brim_finding check_leaks(brim_check *c)
 {
   enum brim_finding finding = BRIM_FOUND_OK;
   uint64_t before = 0;
   asked *a = brim_xcalloc(1, sizeof *a);
-  brim_check_say(c, BRIM_FOUND_OK, "rounds keep no memory");
+  brim_check_say(c, BRIM_FOUND_OK, "rounds leak no memory");
   if (configure(c, NULL, a) != BRIM_OK || open_asked(a, DRAWN, 0, true) != BRIM_OK)
-    finding = brim_check_say(c, BRIM_FOUND_WARNING, "not tried, as there is no instance");
+    finding = brim_check_say(c, BRIM_FOUND_WARNING, "not tried: there is no instance");
   for (int i = 0; i < BRIM_CHECK_WARM_TIMES + BRIM_CHECK_MANY_TIMES && finding == BRIM_FOUND_OK; i++) {
     if (i == BRIM_CHECK_WARM_TIMES) before = brim_check_allocated();
     (void)play_round(a, OLD_ROUND);
   }
   const uint64_t kept = brim_check_kept(before);
   if (finding == BRIM_FOUND_OK && kept > 0)
-    finding = brim_check_say(c, BRIM_FOUND_WARNING, "rounds keep %" PRIu64 " bytes each time", kept);
+    finding = brim_check_say(c, BRIM_FOUND_WARNING, "rounds leak %" PRIu64 " bytes each time", kept);
   free_asked(a);
   return finding;
 }

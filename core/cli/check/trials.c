@@ -1,5 +1,4 @@
-/* What is tried of plugins of several kinds in the same way: parameters at the ends of their ranges, and whether memory
- * is kept. See check.h. */
+/* Checks that several kinds of plugins share: parameters at the ends of their ranges, and memory leaks. See check.h. */
 #include <malloc.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +6,7 @@
 #include "base/arena.h"
 #include "cli/check/check.h"
 
-#define VALUES_MAX 64 /* of a parameter */
+#define VALUES_MAX 64 /* of one parameter */
 
 uint64_t brim_check_allocated(void)
 {
@@ -15,7 +14,7 @@ uint64_t brim_check_allocated(void)
   return now.uordblks + now.hblkhd;
 }
 
-#define LEAK_BYTES 16 /* each time; less may be the C library's own */
+#define LEAK_BYTES 16 /* per repetition; less may be the C library's own */
 
 uint64_t brim_check_kept(uint64_t before)
 {
@@ -23,7 +22,7 @@ uint64_t brim_check_kept(uint64_t before)
   return kept >= LEAK_BYTES ? kept : 0;
 }
 
-/* Ends of a range that belong to it, and names, as words: "[1,4096]" "(0,1]" "a|b" "auto|[1,64]". */
+/* The ends of a range, where included, and the names, as words: "[1,4096]" "(0,1]" "a|b" "auto|[1,64]". */
 static size_t list_values(const brim_param *row, brim_arena *arena, const char **out)
 {
   size_t n = 0;
@@ -49,8 +48,8 @@ static size_t list_values(const brim_param *row, brim_arena *arena, const char *
 }
 
 typedef struct values {
-  int tried, refused; /* by words of its own */
-  char refusal[256];  /* the first */
+  int tried, refused; /* with a message of the plugin's own */
+  char refusal[256];  /* the first one */
 } values;
 
 static enum brim_finding try_value(brim_check *c, const char *word, brim_check_try_fn try, values *t)

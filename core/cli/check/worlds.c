@@ -4,7 +4,7 @@
 #include <string.h>
 
 #define START 1750000000.0 /* of the first world, in seconds since 1970 */
-#define BETWEEN 18311.0    /* of a world and the next: some five hours */
+#define BETWEEN 18311.0    /* from one world to the next: about five hours */
 #define GIB (UINT64_C(1) << 30)
 
 enum edge {
@@ -19,7 +19,7 @@ enum edge {
   EMPTY_DEVICE
 };
 
-/* xorshift64*: the same numbers everywhere. */
+/* xorshift64*: the same numbers on all machines. */
 static uint64_t draw(brim_made_world *w, uint64_t below)
 {
   w->random ^= w->random >> 12;
@@ -28,7 +28,7 @@ static uint64_t draw(brim_made_world *w, uint64_t below)
   return w->random * UINT64_C(0x2545f4914f6cdd1d) % below;
 }
 
-/* ---- what the core answers ---- */
+/* ---- answers of the core ---- */
 
 static brim_made_world *world_of(const brim_plan_query *q)
 {
@@ -48,7 +48,7 @@ static brim_status check_batch(const brim_made_world *w, int64_t micro_batch)
 {
   for (size_t i = 0; i < w->plan.micro_batch_count; i++)
     if (w->batch[i] == micro_batch) return BRIM_OK;
-  return brim_fail(BRIM_EINVAL, "the peak of the micro-batch %lld was asked for, which is not in the list",
+  return brim_fail(BRIM_EINVAL, "policy asks for the peak of micro-batch %lld, which is not in the list",
                    (long long)micro_batch);
 }
 
@@ -60,7 +60,7 @@ static brim_status peak(const brim_plan_query *q, int64_t micro_batch, uint64_t 
   return BRIM_OK;
 }
 
-/* Larger micro-batches are a little faster, smaller types twice as fast. */
+/* Larger micro-batches are slightly faster, smaller types twice as fast. */
 static brim_status figures(const brim_plan_query *q, int64_t micro_batch, int32_t precision, brim_plan_figures *out)
 {
   const brim_made_world *w = world_of(q);
@@ -81,7 +81,7 @@ static brim_status look_at_device(const brim_step_view *view, brim_device_view *
   return BRIM_OK;
 }
 
-/* The run itself, and another process with the rest of what is taken. */
+/* The run itself, and another process that has the rest of the used memory. */
 static brim_status users(const brim_step_view *view, int32_t device, brim_device_use *out, size_t room, size_t *count)
 {
   const brim_made_world *w = view->host;
@@ -96,7 +96,7 @@ static brim_status users(const brim_step_view *view, int32_t device, brim_device
   return BRIM_OK;
 }
 
-/* Recompute brings a plan down to half, and no further. */
+/* Recompute halves a plan's peak at most. */
 static brim_status peak_within(const brim_step_view *view, int64_t micro_batch, uint64_t bytes, uint64_t *out)
 {
   const brim_made_world *w = view->host;
@@ -108,9 +108,10 @@ static brim_status peak_within(const brim_step_view *view, int64_t micro_batch, 
 
 /* ---- time ---- */
 
-static double clock_of_policies; /* stays when a policy does not come back, and reads it for ever */
+static double clock_of_policies; /* static: an abandoned policy may read it at any later time */
 
-/* Seconds from a question to the next; 7 and the 16 in which who waits comes and goes have no common divisor. */
+/* Seconds from one question to the next; 7 and 16, the period in which waiting runs come and go, have no common
+ * divisor. */
 static void pass_time(brim_made_world *w)
 {
   static const double step[] = {1, 0.1, 30, 0.5, 600, 5, 7200};
@@ -144,7 +145,7 @@ static void set_devices(brim_made_world *w, uint64_t number)
 static size_t set_batches(brim_made_world *w, uint64_t number, int64_t effective)
 {
   size_t count = 0;
-  if (number == MANY_BATCHES) /* of ranks that share a step unequally there may be so many */
+  if (number == MANY_BATCHES) /* if ranks share a step unequally, the list may be this long */
     for (; count < BRIM_WORLD_BATCHES; count++) w->batch[count] = effective - (int64_t)count;
   for (int64_t b = effective; b >= 1 && number != MANY_BATCHES && count < BRIM_WORLD_BATCHES; b--)
     if (effective % b == 0) w->batch[count++] = b;

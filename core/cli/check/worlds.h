@@ -1,11 +1,11 @@
-/* Devices, plans and memory that are made up, to ask policies about. A world is a function of its number. */
+/* Synthetic devices, plans and memory to ask policies about. A world is a function of its number. */
 #ifndef BRIM_CLI_CHECK_WORLDS_H
 #define BRIM_CLI_CHECK_WORLDS_H
 #include "base/text.h"
 #include "memory/policies.h"
 
-#define BRIM_WORLD_EDGES 9    /* worlds 0 to 8 have something at its limit; the others are drawn */
-#define BRIM_WORLD_DEVICES 64 /* as many as policies are ever shown */
+#define BRIM_WORLD_EDGES 9    /* worlds 0 to 8 are edge cases; the others are drawn */
+#define BRIM_WORLD_DEVICES 64 /* the most that policies are ever shown */
 #define BRIM_WORLD_BATCHES 512
 
 typedef struct brim_made_world {
@@ -16,23 +16,23 @@ typedef struct brim_made_world {
   uint64_t random;
   brim_policy_host host;
   brim_device_query devices;
-  brim_plan_query plan; /* for the first device */
+  brim_plan_query plan; /* on the first device */
   brim_step_view step;
   int64_t now;    /* questions between steps */
-  double seconds; /* since the world was made */
+  double seconds; /* since the world began */
 } brim_made_world;
 
-/* It points into itself, so it must stay where it is. Policies' clock (brim_policy_clock) is from now on that of the
- * last world that was made: worlds begin at different hours. */
+/* The world points into itself, so it must not be moved. From now on policies' clock (brim_policy_clock) is that of the
+ * last world set: worlds begin at different hours. */
 void brim_made_world_set(brim_made_world *world, uint64_t number);
-/* An out-of-memory event on a device, of a plan of this micro-batch. */
+/* An out-of-memory event on a device, with a plan of this micro-batch. */
 brim_oom brim_made_oom(brim_made_world *world, int32_t device, int64_t micro_batch, int64_t retries);
 brim_memory_view brim_made_memory(brim_made_world *world, int64_t round);
-/* The next step, from tenths of seconds to hours later; who waits comes and goes. */
+/* The next step, from tenths of seconds to hours later; waiting runs come and go. */
 const brim_step_view *brim_made_step(brim_made_world *world);
 /* The next second, in which nothing has changed. */
 const brim_step_view *brim_made_same_step(brim_made_world *world);
-/* The run goes on under another plan. */
+/* The run continues with another plan. */
 void brim_made_follow(brim_made_world *world, const brim_step_plan *plan);
 /* "3 devices, cpu:0 with 1.0 GiB of 8.0 GiB free, micro-batches from 512 down to 1" */
 void brim_made_world_tell(const brim_made_world *world, brim_text *out);

@@ -1,4 +1,4 @@
-/* Adding up over a step: into the gradient of a parameter, and from there into a moving average. */
+/* Adding up over a step: into the gradient of a parameter, and from it into a moving average. */
 #include "graph/op.h"
 
 BRIM_OP(accumulate) = {
@@ -10,5 +10,5 @@ BRIM_OP(moving_average) = {.name = "moving_average",
                            .in_count = 2,
                            .out_count = 1};
 
-/* What a gradient that is not zeroed with the others starts from: see core/graph/update_backward.c. */
+/* The start of a gradient that is not zeroed with the others: see core/graph/update_backward.c. */
 BRIM_OP(zero) = {.name = "zero", .signature = "nothing -> gradient", .out_count = 1};

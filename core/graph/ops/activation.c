@@ -1,5 +1,5 @@
-/* Functions of each element by itself, other than relu: see pointwise.c. Those whose gradient is a function of the
- * result keep that, the others keep the input. */
+/* Elementwise functions other than relu (pointwise.c has that). If the gradient is a function of the result, the result
+ * is kept for it, otherwise the input. */
 #include "graph/graph.h"
 
 #undef brim_leaky_relu
@@ -43,7 +43,7 @@ static brim_status gradient_scale(brim_autodiff *ad, const brim_node *n)
   return brim_autodiff_pass(ad, n, "scale", NULL);
 }
 
-enum { FLOPS_OF_FUNCTION = 20 }; /* about what a polynomial or two and a division take */
+enum { FLOPS_OF_FUNCTION = 20 }; /* about the cost of one or two polynomials and a division */
 
 static void cost_function(const brim_node *n, brim_cost *out)
 {
@@ -61,7 +61,7 @@ static void cost_function(const brim_node *n, brim_cost *out)
                  .gradient = gradient_##id,                                                                            \
                  .probabilities = its_probabilities,                                                                   \
                  .cost = its_cost}
-/* `kept`: what it needs of the forward pass besides dy. */
+/* `kept`: the tensor of the forward pass that it needs besides dy. */
 #define GRADIENT(id, kept, its_cost)                                                                                   \
   BRIM_OP(id) = {.name = #id,                                                                                          \
                  .traits = BRIM_OP_APART,                                                                              \
@@ -87,10 +87,7 @@ brim_tensor *brim_gelu(brim_graph *g, brim_tensor *x, int32_t kind)
 {
   if (!brim_graph_accepts(g, "gelu", NULL, x)) return NULL;
   if (kind < BRIM_GELU_EXACT || kind > BRIM_GELU_QUICK) {
-    brim_graph_fail(g, "gelu", NULL,
-                    "there is no kind %d: use BRIM_GELU_EXACT, BRIM_GELU_TANH or "
-                    "BRIM_GELU_QUICK",
-                    kind);
+    brim_graph_fail(g, "gelu", NULL, "unknown kind %d: use BRIM_GELU_EXACT, BRIM_GELU_TANH or BRIM_GELU_QUICK", kind);
     return NULL;
   }
   const brim_attr attr = {.activation = {.approximate = kind}};

@@ -1,5 +1,5 @@
-/* Attention over a sequence, and the rotary embedding of positions that its queries and keys get. Neither has
- * parameters: the projections around them are linear layers of the model. */
+/* Attention over a sequence, and the rotary embedding of positions in its queries and keys. Neither has parameters: the
+ * projections around them are linear layers of the model. */
 #include <math.h>
 
 #include "graph/graph.h"
@@ -18,15 +18,15 @@ static brim_status infer_attention(brim_graph *g, brim_node *n)
   return BRIM_OK;
 }
 
-/* The weights are computed again from lse, block by block: keeping them would take T*S for each head. */
+/* The weights are recomputed from lse, block by block: keeping them would take T*S per head. */
 static brim_status gradient_attention(brim_autodiff *ad, const brim_node *n)
 {
   brim_tensor *const in[] = {n->in[0], n->in[1], n->in[2], n->out[0], n->out[1], brim_autodiff_of(ad, n->out[0])};
   return brim_autodiff_emit(ad, "attention_grad", n, NULL, in, 6, n->in, 3);
 }
 
-/* Multiply-adds of one matrix product of the scores' size: pairs of query and key that see each other, times what
- * the heads hold. */
+/* Multiply-adds of one matrix product of the scores' size: pairs of query and key that see each other, times the heads'
+ * elements. */
 static uint64_t products_of(const brim_node *n)
 {
   const brim_shape *q = &n->in[0]->shape;
@@ -44,7 +44,7 @@ static void cost_attention_grad(const brim_node *n, brim_cost *out)
   out->flops = 10 * products_of(n); /* q k^T, dy v^T, and dq, dk, dv */
 }
 
-/* Which of a model's dropouts it has makes no difference. */
+/* The dropout stream does not affect the time. */
 static uint64_t hash_attention(const brim_attr *attr)
 {
   brim_attr a = *attr;
@@ -71,7 +71,7 @@ BRIM_OP(attention_grad) = {.name = "attention_grad",
                            .cost = cost_attention_grad,
                            .hash = hash_attention};
 
-/* q, k and v against each other; `size` is that of a head. */
+/* Checks q, k and v against each other; `size` is a head's. */
 static brim_status check_shapes(brim_graph *g, const brim_tensor *const t[3], const brim_attention_attr *a)
 {
   static const char *const part[] = {"q", "k", "v"};
@@ -125,7 +125,7 @@ brim_tensor *brim_attention(brim_graph *g, brim_tensor *q, brim_tensor *k, brim_
   if (!brim_graph_accepts_together(g, "attention", NULL, in, 3)) return NULL;
   if (options.dropout > 0 && !brim_graph_needs_samples(g, "attention", NULL, q)) return NULL;
   if (options.scale == 0) attr.attention.scale = 1 / sqrt((double)(q->shape.dim[2] / options.heads));
-  attr.attention.stream = g->dropout_streams++; /* counted in evaluation too, as brim_dropout does */
+  attr.attention.stream = g->dropout_streams++; /* counted in evaluation too, as in brim_dropout */
   return brim_graph_apply(g, "attention", NULL, in, 3, &attr);
 }
 
@@ -137,7 +137,7 @@ static brim_status infer_rotary(brim_graph *g, brim_node *n)
   return BRIM_OK;
 }
 
-/* A rotation: its gradient turns back by the same angles. */
+/* The gradient of a rotation rotates back by the same angles. */
 static brim_status gradient_rotary(brim_autodiff *ad, const brim_node *n)
 {
   return brim_autodiff_pass(ad, n, "rotary_grad", NULL);

@@ -1,7 +1,7 @@
-/* Batch normalisation (Ioffe and Szegedy, ICML 2015) with statistics of groups of samples: of g->norm_group samples
- * each, so that they do not depend on the micro-batch ("ghost batches": Hoffer, Hubara and Soudry, Train longer,
- * generalize better, NIPS 2017). While training, the sums of the groups' means and variances are what the buffers
- * running_mean and running_var get as gradients; evaluation normalises by the buffers. */
+/* Batch normalisation (Ioffe and Szegedy, ICML 2015) with statistics over groups of g->norm_group samples, so that they
+ * do not depend on the micro-batch ("ghost batches": Hoffer, Hubara and Soudry, Train longer, generalize better, NIPS
+ * 2017). In training, the buffers running_mean and running_var get the sums of the groups' means and variances as
+ * gradients; evaluation normalises with the buffers. */
 #include "graph/graph.h"
 
 #undef brim_batch_norm
@@ -23,8 +23,8 @@ static brim_tensor *zeros_like(brim_autodiff *ad, const brim_node *n, brim_tenso
   return brim_autodiff_compute(ad, "scale", n, &(brim_attr){.activation = {.factor = 0}}, &x, 1, &x->shape);
 }
 
-/* In training only frozen norms work so, and of these the input alone has a gradient: dy through the same statistics,
- * without what they shift by. */
+/* In training only frozen norms use this, and only their input has a gradient: dy with the same statistics, without the
+ * shift. */
 static brim_status gradient_inference(brim_autodiff *ad, const brim_node *n)
 {
   if (!brim_autodiff_needs(ad, n->in[0])) return BRIM_OK;
@@ -75,7 +75,7 @@ BRIM_OP(batch_norm_grad) = {.name = "batch_norm_grad",
                             .inplace = BRIM_OP_INPLACE(4),
                             .cost = cost_batch_norm_grad};
 
-/* Groups that a micro-batch has; a tail shorter than a group joins the last one. */
+/* The number of groups in a micro-batch; a tail shorter than a group joins the last one. */
 static int64_t groups_of(const brim_graph *g, const brim_tensor *x)
 {
   const int64_t groups = x->shape.dim[0] / g->norm_group;

@@ -1,6 +1,6 @@
-/* Sums, differences, products and quotients, element by element, of shapes that broadcast to each other as NumPy's:
- * dimensions are aligned at the right, and one of 1 or a missing one is repeated. What flows back to a smaller operand
- * is summed over what was repeated, by sum_to, which adds to a parameter's gradient directly. */
+/* Elementwise sums, differences, products and quotients of shapes that broadcast as NumPy's: dimensions are aligned at
+ * the right, and a dimension of 1 or a missing one is repeated. The gradient of a repeated operand is summed over the
+ * repetitions by sum_to, which adds to a parameter's gradient directly. */
 #include "graph/graph.h"
 
 #undef brim_add
@@ -8,29 +8,28 @@
 #undef brim_mul
 #undef brim_div
 
-/* Dimension d of `shape` as if it had `rank` of them. */
+/* Dimension d of `shape`, as if it had rank `rank`. */
 static int64_t aligned_dim(const brim_shape *shape, int32_t rank, int32_t d)
 {
   const int32_t at = d - (rank - shape->rank);
   return at < 0 ? 1 : shape->dim[at];
 }
 
-/* What a tensor of samples must be to take part: real numbers, and of the result's rank, or its samples would not be
- * the result's. */
+/* A tensor with samples must have real numbers and the result's rank, or its samples would not be the result's. */
 static brim_status check_operand(brim_graph *g, const brim_node *n, const brim_tensor *x, int32_t rank)
 {
   char text[96];
   if (!brim_graph_accepts_real(g, n->op, n->name, x)) return g->status;
   if (x->shape.rank < rank && brim_graph_has_samples(g, x))
     return brim_graph_fail(g, n->op, n->name,
-                           "'%s' %s has samples in its first dimension, which would not be the result's first: give it "
-                           "%d dimensions by brim_reshape",
+                           "'%s' %s has samples in its first dimension, which would not be the first dimension of the "
+                           "result: give it %d dimensions with brim_reshape",
                            x->name, brim_shape_format(text, sizeof text, &x->shape), rank);
   return BRIM_OK;
 }
 
-/* Samples stand beside samples, or beside what is one for all of them. Otherwise it fits by chance: where N is 1, or is
- * what the author wrote down. */
+/* Samples may stand beside samples, or beside a value for all of them. Anything else fits only by chance: if N is 1, or
+ * the number that the author had in mind. */
 static brim_status check_first(brim_graph *g, const brim_node *n, const brim_tensor *x, const brim_tensor *other)
 {
   const int64_t count = x->shape.dim[0], other_count = other->shape.dim[0];
@@ -66,20 +65,20 @@ static brim_status infer_binary(brim_graph *g, brim_node *n)
   return BRIM_OK;
 }
 
-/* Nothing was repeated, and no gradient is there to be added to. */
+/* x is not repeated, and there is no gradient to add to. */
 static bool takes_whole(const brim_autodiff *ad, const brim_node *n, const brim_tensor *x)
 {
   return !brim_autodiff_sums(ad, n, x) && brim_shape_equal(&x->shape, &n->out[0]->shape);
 }
 
-/* dy itself is what flows to x: a view of it, no copy. */
-static brim_status hand_on(brim_autodiff *ad, const brim_node *n, brim_tensor *x)
+/* The gradient of x is dy itself: a view of it, no copy. */
+static brim_status pass_whole(brim_autodiff *ad, const brim_node *n, brim_tensor *x)
 {
   brim_tensor *const in[] = {brim_autodiff_of(ad, n->out[0])};
   return brim_autodiff_emit(ad, takes_whole(ad, n, x) ? "reshape" : "sum_to", n, NULL, in, 1, &x, 1);
 }
 
-/* What `op` makes of its inputs flows to x. */
+/* The result of `op` is the gradient of x. */
 static brim_status flow(brim_autodiff *ad, const brim_node *n, const char *op, const brim_attr *attr,
                         brim_tensor *const *in, uint32_t in_count, brim_tensor *x)
 {
@@ -93,14 +92,14 @@ static const brim_attr minus = {.activation = {.factor = -1}};
 static brim_status gradient_add(brim_autodiff *ad, const brim_node *n)
 {
   for (uint32_t i = 0; i < 2; i++)
-    if (brim_autodiff_needs(ad, n->in[i])) BRIM_TRY(hand_on(ad, n, n->in[i]));
+    if (brim_autodiff_needs(ad, n->in[i])) BRIM_TRY(pass_whole(ad, n, n->in[i]));
   return BRIM_OK;
 }
 
 static brim_status gradient_sub(brim_autodiff *ad, const brim_node *n)
 {
   brim_tensor *const dy = brim_autodiff_of(ad, n->out[0]);
-  if (brim_autodiff_needs(ad, n->in[0])) BRIM_TRY(hand_on(ad, n, n->in[0]));
+  if (brim_autodiff_needs(ad, n->in[0])) BRIM_TRY(pass_whole(ad, n, n->in[0]));
   return brim_autodiff_needs(ad, n->in[1]) ? flow(ad, n, "scale", &minus, &dy, 1, n->in[1]) : BRIM_OK;
 }
 
@@ -126,13 +125,13 @@ static brim_status gradient_div(brim_autodiff *ad, const brim_node *n)
   return product ? flow(ad, n, "scale", &minus, &product, 1, n->in[1]) : BRIM_EINVAL;
 }
 
-/* One operation an element that is read. */
+/* One operation for each element read. */
 static void cost_sum_to(const brim_node *n, brim_cost *out)
 {
   out->flops = (uint64_t)brim_shape_count(&n->in[0]->shape);
 }
 
-/* y may lie in the memory of an operand that has as many elements. */
+/* y may take the memory of an operand with the same number of elements. */
 #define BINARY(id)                                                                                                     \
   BRIM_OP(id) = {                                                                                                      \
       .name = #id,                                                                                                     \

@@ -1,6 +1,6 @@
-/* The size of all gradients together, and the factor that limits it: torch.nn.utils.clip_grad_norm_ (Pascanu, Mikolov
- * and Bengio, On the difficulty of training recurrent neural networks, ICML 2013). One squared_norm a gradient, each
- * going on with the sum of those before, in the order of the parameters; then gradient_scale. */
+/* The norm of all gradients together, and the factor that limits it: torch.nn.utils.clip_grad_norm_ (Pascanu, Mikolov
+ * and Bengio, On the difficulty of training recurrent neural networks, ICML 2013). One squared_norm per gradient, each
+ * adding to the sum of those before, in the order of the parameters; then gradient_scale. */
 #include "graph/op.h"
 
 static void cost_squared_norm(const brim_node *n, brim_cost *out)

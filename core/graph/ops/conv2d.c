@@ -1,8 +1,8 @@
 /* Convolution (cross-correlation, as in every deep learning library) over two dimensions or one:
  *     y[n,k,p,q] = bias[k] + sum over c,r,s of x[n, first + c, h, w] * weight[k,c,r,s]
  *     h = p*stride - padding + r*dilation, w likewise; `first` is the first channel of filter k's group
- * One dimension is a height of 1: conv1d is conv2d between two reshapes, which are views. Its weight keeps the rank
- * that it has in checkpoints, [K,C/g,S], and is taken as [K,C/g,1,S]. */
+ * One dimension is treated as a height of 1: conv1d is conv2d between two reshapes, which are views. Its weight keeps
+ * its rank in checkpoints, [K,C/g,S], and is read as [K,C/g,1,S]. */
 #include <math.h>
 
 #include "graph/ops/conv.h"
@@ -96,21 +96,20 @@ bool brim_conv_check(brim_graph *g, const char *op, const char *name, const brim
   const brim_window w = brim_conv_window(a);
   char text[96], kernel[48], stride[48], dilation[48], padding[48];
   if (!brim_window_valid(&w) || out_channels < 1 || a->groups < 1)
-    brim_graph_fail(
-        g, op, name,
-        "out_channels %lld, kernel %s, stride %s, dilation %s and groups %lld must be at least 1 and padding "
-        "%s at least 0; none of a window's above %d",
-        (long long)out_channels, brim_window_format(kernel, sizeof kernel, x, w.kernel),
-        brim_window_format(stride, sizeof stride, x, w.stride),
-        brim_window_format(dilation, sizeof dilation, x, w.dilation), (long long)a->groups,
-        brim_window_format(padding, sizeof padding, x, w.padding), BRIM_WINDOW_MAX);
+    brim_graph_fail(g, op, name,
+                    "out_channels %lld, kernel %s, stride %s, dilation %s and groups %lld must be at least 1 and "
+                    "padding %s at least 0; kernel, stride, dilation and padding must be at most %d",
+                    (long long)out_channels, brim_window_format(kernel, sizeof kernel, x, w.kernel),
+                    brim_window_format(stride, sizeof stride, x, w.stride),
+                    brim_window_format(dilation, sizeof dilation, x, w.dilation), (long long)a->groups,
+                    brim_window_format(padding, sizeof padding, x, w.padding), BRIM_WINDOW_MAX);
   else if (x->dim[1] % a->groups != 0 || out_channels % a->groups != 0)
     brim_graph_fail(g, op, name, "groups %lld must divide out_channels %lld and the channels of the input %s",
                     (long long)a->groups, (long long)out_channels, brim_shape_format(text, sizeof text, x));
   return g->status == BRIM_OK;
 }
 
-/* Checks, makes the parameters, convolves x, of 4 dimensions or of 3. */
+/* Checks the arguments, makes the parameters and convolves x, which has 4 dimensions or 3. */
 static brim_tensor *make_layer(brim_graph *g, const char *op, const char *name, brim_tensor *x, int64_t out_channels,
                                const brim_conv2d_options *o)
 {

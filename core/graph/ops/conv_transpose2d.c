@@ -1,13 +1,13 @@
-/* Transposed convolution: the gradient of a convolution with respect to its input, as a layer. Where conv2d sums what
- * lies in a window, this sends each value, times the filter, back to the window:
+/* Transposed convolution: the gradient of a convolution with respect to its input, as a layer. Where conv2d sums over
+ * a window, this adds each value, times the filter, to the window:
  *     y[n,k,h,w] = bias[k] + sum over c,r,s,p,q of x[n,c,p,q] * weight[c,k,r,s]
  *     over all p,q with  h = p*stride - padding + r*dilation,  w likewise
- * So in terms of the convolution that leads from y back to x, with the same attributes and weights,
+ * In terms of the convolution from y to x with the same attributes and weights,
  *     y  is its gradient of the input,  dx  is the convolution of dy,  dweight  its gradient of the weights,
- * whose kernels and whose bits for any micro-batch these are; only the bias is added here, and has a gradient of its
- * own. Several heights lead to the same P, as a stride leaves some of the input unread: output_padding chooses one.
+ * so kernels, and the bits for any micro-batch, are the same; only the bias is added here, with a gradient of its own.
+ * Several heights lead to the same P, as a stride leaves some of the input unread: output_padding chooses one.
  *
- * One dimension is a height of 1, as with conv1d. */
+ * One dimension is treated as a height of 1, as in conv1d. */
 #include <math.h>
 
 #include "graph/ops/conv.h"
@@ -52,7 +52,7 @@ BRIM_OP(conv_transpose2d_grad_bias) = {.name = "conv_transpose2d_grad_bias",
                                        .accumulates = BRIM_OP_FROM(0),
                                        .cost = cost_grad_bias};
 
-/* The shape of y, [N,K,H,W] also where x is [N,C,L]; false, with the error in the graph, if there is no such shape. */
+/* The shape of y, [N,K,H,W] even if x is [N,C,L]; false, with the error in the graph, if there is none. */
 static bool find_shape(brim_graph *g, const char *op, const char *name, const brim_shape *x, int64_t out_channels,
                        const brim_conv2d_attr *a, const int64_t output_padding[2], brim_shape *y)
 {
@@ -73,21 +73,20 @@ static bool find_shape(brim_graph *g, const char *op, const char *name, const br
                     brim_window_format(two, sizeof two, x, a->stride),
                     brim_window_format(three, sizeof three, x, a->dilation));
   else if (empty)
-    brim_graph_fail(g, op, name, "padding %s leaves nothing of the result of input %s: it would be %s",
+    brim_graph_fail(g, op, name, "padding %s removes the whole result of input %s: the result would be %s",
                     brim_window_format(one, sizeof one, x, a->padding), brim_shape_format(two, sizeof two, x),
                     brim_window_format(three, sizeof three, x, &y->dim[2]));
   return g->status == BRIM_OK;
 }
 
-/* Output padding of a whole stride or more, which a dilation allows: zeros after x, as many as take its place. */
-static brim_tensor *pad_behind(brim_graph *g, brim_tensor *x, const brim_conv2d_attr *a,
-                               const int64_t output_padding[2])
+/* Output padding of a whole stride or more, which a dilation allows: appends that many zeros to x instead. */
+static brim_tensor *pad_after(brim_graph *g, brim_tensor *x, const brim_conv2d_attr *a, const int64_t output_padding[2])
 {
   const int64_t none[4] = {0}, after[4] = {0, 0, output_padding[0] / a->stride[0], output_padding[1] / a->stride[1]};
   return after[2] > 0 || after[3] > 0 ? brim_pad(g, x, none, after, 0) : x;
 }
 
-/* Checks, makes the parameters, and sends back x, of 4 dimensions or of 3; y has 4. */
+/* Checks the arguments, makes the parameters and convolves x, which has 4 dimensions or 3; y has 4. */
 static brim_tensor *make_layer(brim_graph *g, const char *op, const char *name, brim_tensor *x, int64_t out_channels,
                                const brim_conv_transpose2d_options *o)
 {
@@ -106,11 +105,11 @@ static brim_tensor *make_layer(brim_graph *g, const char *op, const char *name, 
   brim_shape weight = {shape.rank, {shape.dim[1], filters, o->kernel[0], o->kernel[1]}};
   const brim_shape bias = {1, {out_channels}};
   if (shape.rank == 3) weight.dim[2] = o->kernel[1];
-  /* torch.nn.ConvTranspose2d.reset_parameters: what torch counts as fan-in of such a weight are its own filters */
+  /* torch.nn.ConvTranspose2d.reset_parameters: torch's fan-in of such a weight counts its own filters */
   const double bound = 1 / sqrt((double)filters * (double)taps);
   brim_tensor *in[3] = {NULL, brim_graph_weight(g, name, "weight", &weight, bound)};
   if (!o->no_bias) in[2] = brim_graph_weight(g, name, "bias", &bias, bound);
-  in[0] = pad_behind(g, shape.rank == 3 ? brim_window_spread(g, x) : x, &attr.conv2d, o->output_padding);
+  in[0] = pad_after(g, shape.rank == 3 ? brim_window_spread(g, x) : x, &attr.conv2d, o->output_padding);
   brim_tensor *y = brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, g->real, &y_shape, name);
   if (!y) return NULL;
   return brim_graph_node_into(g, "conv_transpose2d", name, in, o->no_bias ? 2 : 3, &y, 1, &attr) ? y : NULL;

@@ -1,5 +1,5 @@
-/* What a formula computes of each element (brim/formula.h): in updates, and in models and losses, where its derivative
- * is another formula. */
+/* Elementwise formulas (brim/formula.h): in updates, and in models and losses, where the derivative is another
+ * formula. */
 #include <string.h>
 
 #include "base/formula.h"
@@ -9,15 +9,14 @@
 
 #undef brim_elementwise
 
-enum { FLOPS_OF_LINE = 2 }; /* most are one; a root or an exponential are many */
+enum { FLOPS_OF_LINE = 2 }; /* most lines are one operation; a root or an exponential is many */
 enum { NAMES_MAX = 32 };
 
-/* The text of a node, to be differentiated. */
+/* A node's formula text, for its derivative. */
 struct brim_formula_source {
   const char *text;
   size_t names;
-  brim_formula_name
-      name[NAMES_MAX]; /* the first is y; the others are in the order of the inputs, with numbers between */
+  brim_formula_name name[NAMES_MAX]; /* the first is y; the others are in the order of the inputs, including numbers */
 };
 
 static void cost_formula(const brim_node *n, brim_cost *out)
@@ -25,7 +24,7 @@ static void cost_formula(const brim_node *n, brim_cost *out)
   out->flops = FLOPS_OF_LINE * n->attr.formula.formula->lines * (uint64_t)brim_shape_count(&n->out[0]->shape);
 }
 
-/* Of inputs that need a gradient; in: the inputs, and what flows to the output. */
+/* For inputs that need a gradient; in: the inputs, and the output's gradient. */
 static brim_status gradient_formula(brim_autodiff *ad, const brim_node *n)
 {
   const struct brim_formula_source *source = n->attr.formula.source;
@@ -64,7 +63,7 @@ BRIM_OP(formula) = {.name = "formula",
                     .cost = cost_formula,
                     .hash = hash_formula};
 
-/* ---- of authors ---- */
+/* ---- formulas of authors ---- */
 
 static bool add_elements(brim_graph *g, const char *name, const brim_operand *o, brim_tensor **in, uint32_t *count)
 {
@@ -77,7 +76,7 @@ static bool add_elements(brim_graph *g, const char *name, const brim_operand *o,
     return false;
   }
   if (*count > 0 && !brim_shape_equal(&in[0]->shape, &o->elements->shape)) {
-    brim_graph_fail(g, name, o->name, "the tensors must have one shape, got %s and before it %s",
+    brim_graph_fail(g, name, o->name, "the tensors must have the same shape, got %s after %s",
                     brim_shape_format(text, sizeof text, &o->elements->shape),
                     brim_shape_format(first_text, sizeof first_text, &in[0]->shape));
     return false;

@@ -1,14 +1,14 @@
-/* Operations that do the work of two, and how the fusion pass (core/graph/fuse.c) makes their nodes. They add nothing
- * to what the two mean: shapes, costs and gradients are those of the two, asked for by their names.
+/* Operations that do the work of two, and how the fusion pass (core/graph/fuse.c) makes their nodes. They add no
+ * meaning to the two: shapes, costs and gradients are those of the two, looked up by name.
  *
- * The gradient of most activations needs their result alone, so what lies between is nowhere kept. That of gelu and
- * silu needs what they were applied to: in training it is a second output. */
+ * The gradient of most activations needs only their result, so the tensor between the two is not kept. That of gelu and
+ * silu needs their input: in training it is a second output. */
 #include <stdio.h>
 #include <string.h>
 
 #include "graph/fuse.h"
 
-/* What the operation begins with: "linear" of "linear+relu". */
+/* The first operation: "linear" of "linear+relu". */
 static const brim_op *first_of(const brim_node *n)
 {
   char name[64];
@@ -16,7 +16,7 @@ static const brim_op *first_of(const brim_node *n)
   return brim_op_find(name);
 }
 
-/* What it ends with, or with `suffix` the gradient of that. */
+/* The second operation or, with `suffix`, its gradient. */
 static const brim_op *second_of(const brim_node *n, const char *suffix)
 {
   char name[64];
@@ -45,7 +45,7 @@ static void cost_both(const brim_node *n, brim_cost *out)
   out->flops += second.flops;
 }
 
-/* The first one's own rule, for the gradient of its result. */
+/* Applies the first one's rule to the gradient of its result. */
 static brim_status gradient_of_first(brim_autodiff *ad, const brim_node *n, brim_tensor *before)
 {
   brim_tensor *dy = brim_autodiff_replace(ad, n->out[0], before);
@@ -63,7 +63,7 @@ static brim_status gradient_by_result(brim_autodiff *ad, const brim_node *n)
   return before ? gradient_of_first(ad, n, before) : BRIM_EINVAL; /* the graph has the error */
 }
 
-/* Others may have read what was kept, and sent their gradients already. */
+/* Other nodes may have read the kept tensor, and added to its gradient already. */
 static brim_status gradient_by_kept(brim_autodiff *ad, const brim_node *n)
 {
   brim_tensor *const in[] = {n->out[1], brim_autodiff_of(ad, n->out[0])};
@@ -82,8 +82,8 @@ static brim_node make_half(const brim_node *n, const brim_op *op)
   return half;
 }
 
-/* linear, then the activation of what it leaves. The fused kernel may take the activation of what it has not rounded
- * yet: that is the same only in types in which results need no rounding. */
+/* linear, then the activation of its result. The fused kernel may apply the activation before rounding: that gives the
+ * same bits only in types whose results are not rounded further. */
 static bool halve_keeping(const brim_node *n, brim_arena *arena, brim_node half[2])
 {
   (void)arena;
@@ -99,7 +99,7 @@ static bool halve_keeping(const brim_node *n, brim_arena *arena, brim_node half[
   return true;
 }
 
-/* The sum, then its norm, which is that of the sum as it is kept, in every type. */
+/* The sum, then its norm, which uses the sum as stored, in every type. */
 static bool halve_sum_norm(const brim_node *n, brim_arena *arena, brim_node half[2])
 {
   half[0] = make_half(n, first_of(n));
@@ -117,7 +117,7 @@ static bool halve_sum_norm(const brim_node *n, brim_arena *arena, brim_node half
 
 /* ---- fusion ---- */
 
-/* The activation's result takes the place of what it is applied to. */
+/* The activation's result replaces its input. */
 static bool join_activation(brim_graph *g, brim_node *first, const brim_node *second)
 {
   (void)g;
@@ -132,7 +132,7 @@ static bool join_leaky_relu(brim_graph *g, brim_node *first, const brim_node *se
   return second->attr.activation.factor > 0 && join_activation(g, first, second);
 }
 
-/* Is the next node another such product? Nodes with one operand and a result as large may come before it. */
+/* Is the next node another such product? Nodes with one operand and a result of the same size may come before it. */
 static bool is_followed_by(const brim_graph *g, const brim_node *n, const char *op)
 {
   for (size_t i = n->index + 1; i < g->node_count; i++) {
@@ -143,9 +143,9 @@ static bool is_followed_by(const brim_graph *g, const brim_node *n, const char *
   return false;
 }
 
-/* In training both results stay. While the two are made, the product's scratch lives too, which is no more than what
- * another product right behind needs: all tensors live then as well, since a layer keeps its input for its gradient.
- * Elsewhere the plan might become larger, as of four dimensions, which the product may have to copy. */
+/* In training both results stay. The product's scratch lives while both are made; this is no more than another product
+ * right after it needs, as all tensors live then too, since a layer keeps its input for its gradient. Elsewhere the
+ * plan might become larger, for instance with four dimensions, which the product may have to copy. */
 static bool join_keeping(brim_graph *g, brim_node *first, const brim_node *second)
 {
   if (!g->training) return join_activation(g, first, second);
@@ -157,7 +157,7 @@ static bool join_keeping(brim_graph *g, brim_node *first, const brim_node *secon
   return join_activation(g, first, second);
 }
 
-/* Is an operand as it is what the sum takes? Not one that is repeated, nor one whose gradient is added up. */
+/* Does the sum use the operand as it is? Not if it is repeated, or if its gradient is added up. */
 static bool is_whole(const brim_graph *g, const brim_tensor *operand, const brim_tensor *sum)
 {
   return operand->role != BRIM_ROLE_PARAMETER && brim_shape_equal(&operand->shape, &sum->shape) &&
@@ -177,8 +177,8 @@ static bool join_dropout_add(brim_graph *g, brim_node *first, const brim_node *s
   return true;
 }
 
-/* norm(a + b): inputs a, b and the norm's parameters; outputs the sum and those of the norm. Of four dimensions, where
- * backends may have orders of their own, the two would copy more than they save. */
+/* norm(a + b): inputs a, b and the norm's parameters; outputs the sum and those of the norm. With four dimensions,
+ * where backends may have layouts of their own, copies would cost more than fusion saves. */
 static bool join_residual_norm(brim_graph *g, brim_node *first, const brim_node *second)
 {
   const brim_tensor *sum = first->out[0];
@@ -286,7 +286,7 @@ BRIM_OP(layer_norm_relu) = {.name = "layer_norm+relu",
 
 /* ---- the norm of a + b ---- */
 
-/* The sum's own gradient, and on top of it what comes through the norm; then both a and b get it whole. */
+/* Adds the norm's gradient to the sum's own; then both a and b get all of it. */
 static brim_status gradient_sum_norm(brim_autodiff *ad, const brim_node *n, const char *op, bool mean)
 {
   brim_tensor *sum = n->out[0], *dy = brim_autodiff_of(ad, n->out[1]);
@@ -354,7 +354,7 @@ static brim_status infer_dropout_add(brim_graph *g, brim_node *n)
   return BRIM_OK;
 }
 
-/* To a flows dy itself: a view of it, no copy. */
+/* The gradient of a is dy itself: a view of it, no copy. */
 static brim_status gradient_dropout_add(brim_autodiff *ad, const brim_node *n)
 {
   brim_tensor *const in[] = {brim_autodiff_of(ad, n->out[0])};

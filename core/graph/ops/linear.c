@@ -1,5 +1,5 @@
-/* The fully connected layer: y[n,o] = bias[o] + sum over f of x[n,f] * weight[o,f], for every row n of all
- * leading dimensions. */
+/* The fully connected layer: y[n,o] = bias[o] + sum over f of x[n,f] * weight[o,f], for every row n of all leading
+ * dimensions. */
 #include <math.h>
 
 #include "graph/wrap.h"
@@ -26,7 +26,7 @@ static brim_status gradient_linear(brim_autodiff *ad, const brim_node *n)
   return brim_autodiff_emit(ad, "linear_grad_input", n, NULL, for_input, 2, &x, 1);
 }
 
-/* Rows of x or dy: all dimensions but the last. */
+/* Rows of x or dy: all dimensions except the last. */
 static void cost_products(const brim_tensor *weight, const brim_tensor *x, brim_cost *out)
 {
   const int64_t rows = brim_shape_count(&x->shape) / x->shape.dim[x->shape.rank - 1];
@@ -72,7 +72,7 @@ brim_tensor *brim_linear_with(brim_graph *g, const char *name, brim_tensor *x, b
   if (weight->role != BRIM_ROLE_PARAMETER || w->rank != 2 || x->dtype != g->real || x->shape.rank < 2 ||
       x->shape.dim[x->shape.rank - 1] != w->dim[1]) {
     brim_graph_fail(g, "linear", name,
-                    "input %s %s and weight '%s' %s: needed are real numbers [..., F] and a parameter [O, F]",
+                    "input %s %s must be real numbers [..., F], and weight '%s' %s a parameter [O, F]",
                     brim_dtype_name(x->dtype), brim_shape_format(text, sizeof text, &x->shape), weight->name,
                     brim_shape_format(weight_text, sizeof weight_text, w));
     return NULL;

@@ -1,5 +1,5 @@
-/* Taking values by index: gather within each sample, embedding from a table of parameters. Indices are data: one out
- * of range is found when the operation runs. */
+/* Taking values by index: gather within each sample, embedding from a table of parameters. Indices are data: the kernel
+ * reports one that is out of range. */
 #include "graph/graph.h"
 
 #undef brim_gather
@@ -11,7 +11,7 @@ static void cost_moved(const brim_node *n, brim_cost *out)
   (void)n;
   out->flops = 0;
 }
-/* Of gather_grad and embedding_grad: one addition for each value of dy. */
+/* For gather_grad and embedding_grad: one addition for each value of dy. */
 static void cost_added(const brim_node *n, brim_cost *out)
 {
   out->flops = (uint64_t)brim_shape_count(&n->in[1]->shape);
@@ -50,8 +50,8 @@ brim_tensor *brim_gather(brim_graph *g, brim_tensor *x, int32_t axis, brim_tenso
   if (!good || !brim_shape_equal(&shape, &x->shape)) {
     char text[160], index_text[160];
     brim_graph_fail(g, "gather", NULL,
-                    "'%s' %s by '%s' %s %s along axis %d: the index must be I32 and have x's shape but for that axis, "
-                    "which must not be 0 (N)",
+                    "'%s' %s by '%s' %s %s along axis %d: the index must be I32 and have x's shape except along that "
+                    "axis, which must not be 0 (N)",
                     x->name, brim_shape_format(text, sizeof text, &x->shape), index->name,
                     brim_dtype_name(index->dtype), brim_shape_format(index_text, sizeof index_text, &index->shape), at);
     return NULL;
@@ -111,7 +111,8 @@ brim_tensor *brim_embedding(brim_graph *g, const char *name, brim_tensor *index,
 {
   if (!brim_graph_named(g, "embedding", name) || !is_index(g, name, index)) return NULL;
   if (count < 1 || count > INT32_MAX || dim < 1) {
-    brim_graph_fail(g, "embedding", name, "a table of %lld rows of %lld: needed are 1 to %d rows of at least 1",
+    brim_graph_fail(g, "embedding", name,
+                    "a table of %lld rows of %lld values: it must have 1 to %d rows of at least 1 value",
                     (long long)count, (long long)dim, INT32_MAX);
     return NULL;
   }

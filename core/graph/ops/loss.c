@@ -1,7 +1,7 @@
-/* Softmax cross-entropy, one loss a label, by itself and with the product that makes the logits inside; and the metrics
- * of classification and of regression.
+/* Softmax cross-entropy, one loss per label, alone or including the product that makes the logits; and the metrics of
+ * classification and regression.
  *     loss[n] = log(sum over k of exp(logits[n,k])) - logits[n, label[n]]
- * or with smoothed labels, labels that are shares of classes, and weights of classes, as brim/ops.h says.
+ * brim/ops.h adds smoothed labels, labels that are shares of classes, and class weights.
  * The gradient is scaled by the step's loss_scale (1 / samples of the effective batch), so that losses are summed
  * over micro-batches and divided once. */
 #include "graph/graph.h"
@@ -17,10 +17,10 @@ brim_status brim_graph_fail_output(brim_graph *g, const brim_node *n, const brim
   return brim_graph_fail(g, n->op, n->name, "the model's output must be %s = %s, got %s%s", forms[g->task],
                          brim_shape_format(wanted_text, sizeof wanted_text, &wanted),
                          brim_shape_format(text, sizeof text, shape),
-                         wanted.rank == 2 && shape->rank > 2 ? " (brim_flatten before the last layer?)" : "");
+                         wanted.rank == 2 && shape->rank > 2 ? " (add brim_flatten before the last layer?)" : "");
 }
 
-/* Is `label` one for each row of x, [..., anything]? */
+/* Does `label` have one element for each row of x, [..., anything]? */
 static bool has_label_per_row(const brim_tensor *x, const brim_tensor *label)
 {
   brim_shape rows = x->shape;
@@ -28,7 +28,7 @@ static bool has_label_per_row(const brim_tensor *x, const brim_tensor *label)
   return rows.rank >= 1 && label->dtype == BRIM_DTYPE_I32 && brim_shape_equal(&rows, &label->shape);
 }
 
-/* Has it, in place of that, a share for each element of x? */
+/* Or does it have a share for each element of x? */
 static bool has_shares(const brim_graph *g, const brim_tensor *x, const brim_tensor *label)
 {
   return x->shape.rank >= 2 && label->dtype == g->real && brim_shape_equal(&x->shape, &label->shape);
@@ -96,7 +96,7 @@ BRIM_OP(regression_metrics) = {.name = "regression_metrics",
                                .in_count = 3,
                                .out_count = 1};
 
-/* ---- with the product inside ---- */
+/* ---- with the product included ---- */
 
 static brim_status infer_linear_loss(brim_graph *g, brim_node *n)
 {
@@ -122,7 +122,7 @@ static brim_status infer_linear_loss(brim_graph *g, brim_node *n)
   return BRIM_OK;
 }
 
-/* A frozen product gets no gradient, which would be as large as it is. */
+/* A frozen product gets no gradient, which would be as large as the product. */
 static brim_status gradient_linear_loss(brim_autodiff *ad, const brim_node *n)
 {
   brim_tensor *const bias = n->in_count > 3 ? n->in[3] : NULL;
@@ -132,7 +132,7 @@ static brim_status gradient_linear_loss(brim_autodiff *ad, const brim_node *n)
   return brim_autodiff_emit(ad, "linear_cross_entropy_grad", n, NULL, in, bias ? 5 : 4, of, count);
 }
 
-/* Of one product for each of x's rows with the K rows of `product`, and softmax. */
+/* One product of each row of x with the K rows of `product`, and softmax. */
 static uint64_t flops_of_logits(const brim_node *n)
 {
   const brim_shape *x = &n->in[0]->shape, *product = &n->in[1]->shape;
@@ -143,7 +143,7 @@ static void cost_linear_loss(const brim_node *n, brim_cost *out)
 {
   out->flops = flops_of_logits(n);
 }
-/* The logits again, and a product with their gradient, or two. */
+/* The logits again, and one or two products with their gradient. */
 static void cost_linear_loss_grad(const brim_node *n, brim_cost *out)
 {
   out->flops = (n->out_count > 1 ? 3 : 2) * flops_of_logits(n);
@@ -167,7 +167,7 @@ BRIM_OP(linear_cross_entropy_grad) = {.name = "linear_cross_entropy_grad",
                                       .out_count = 3,
                                       .accumulates = BRIM_OP_FROM(1),
                                       .cost = cost_linear_loss_grad};
-/* Both, in the backward pass: see brim_graph_fuse_loss. */
+/* Both loss and gradient, in the backward pass: see brim_graph_fuse_loss. */
 static void cost_linear_loss_both(const brim_node *n, brim_cost *out)
 {
   out->flops = (n->out_count > 3 ? 3 : 2) * flops_of_logits(n);

@@ -1,5 +1,5 @@
-/* LSTM, as torch.nn.LSTM(batch_first=True) from state 0. One operation is one layer in one direction; layers, and
- * both directions joined by concat, are made of several. */
+/* LSTM, as torch.nn.LSTM(batch_first=True) from state 0. One operation is one layer in one direction; several of them
+ * form layers, and two directions joined by concat. */
 #include <math.h>
 #include <stdio.h>
 
@@ -9,7 +9,7 @@
 #undef brim_dropout
 #undef brim_lstm
 
-#define HIDDEN_MAX (1 << 24) /* weights [4H,H] do not overflow; whether they are too large, the tensor tells */
+#define HIDDEN_MAX (1 << 24) /* weights [4H,H] do not overflow; the tensor checks whether they are too large */
 
 /* y and cell [N,T,H], gates [N,T,4H]. */
 static brim_status infer_lstm(brim_graph *g, brim_node *n)
@@ -23,7 +23,7 @@ static brim_status infer_lstm(brim_graph *g, brim_node *n)
   return BRIM_OK;
 }
 
-/* Everything follows from the gradient of what goes into the gates, [N,T,4H]. */
+/* All gradients follow from that of the gates' input, [N,T,4H]. */
 static brim_status gradient_lstm(brim_autodiff *ad, const brim_node *n)
 {
   brim_tensor *x = n->in[0], *y = n->out[0], *gates = n->out[1], *cell = n->out[2];
@@ -37,7 +37,7 @@ static brim_status gradient_lstm(brim_autodiff *ad, const brim_node *n)
   return brim_autodiff_emit(ad, "linear_grad_input", n, NULL, for_input, 2, &x, 1);
 }
 
-/* Both products, of the input and of the state; the element by element part is small beside them. */
+/* Both products, of the input and of the state; the elementwise part is small beside them. */
 static uint64_t flops_of(const brim_tensor *gates, int64_t inputs, int64_t hidden)
 {
   return 2 * (uint64_t)brim_shape_count(&gates->shape) * (uint64_t)(inputs + hidden);
@@ -76,7 +76,7 @@ BRIM_OP(lstm_grad_weight) = {.name = "lstm_grad_weight",
                              .accumulates = BRIM_OP_FROM(0),
                              .cost = cost_lstm_grad_weight};
 
-/* One direction of one layer, with its parameters, which are named and start as torch.nn.LSTM's. */
+/* One direction of one layer; its parameters have the names and initial values of torch.nn.LSTM's. */
 static brim_tensor *make_direction(brim_graph *g, const char *name, brim_tensor *x, int64_t hidden, int32_t layer,
                                    bool reverse)
 {

@@ -1,5 +1,5 @@
-/* Products of matrices, one for each place of the leading dimensions: y = A B, A = a or its transpose, B likewise.
- * With dY the gradient of y, that of A is dY B^T and that of B is A^T dY: two more products, none of which copies a
+/* Products of matrices, one for each index of the leading dimensions: y = A B, A = a or its transpose, B likewise. With
+ * dY the gradient of y, that of A is dY B^T and that of B is A^T dY: two more products, none of which copies a
  * transpose. */
 #include "graph/graph.h"
 
@@ -29,7 +29,7 @@ static brim_status gradient_matmul(brim_autodiff *ad, const brim_node *n)
 {
   brim_tensor *a = n->in[0], *b = n->in[1], *dy = brim_autodiff_of(ad, n->out[0]);
   const bool ta = n->attr.matmul.transpose_a, tb = n->attr.matmul.transpose_b;
-  /* Where a is stored transposed, its gradient is (dY B^T)^T = B dY^T. */
+  /* If a is stored transposed, its gradient is (dY B^T)^T = B dY^T. */
   BRIM_TRY(ta ? emit(ad, n, b, tb, dy, true, &n->in[0]) : emit(ad, n, dy, false, b, !tb, &n->in[0]));
   return tb ? emit(ad, n, dy, true, a, ta, &n->in[1]) : emit(ad, n, a, !ta, dy, false, &n->in[1]);
 }
@@ -71,7 +71,7 @@ brim_tensor *brim_matmul(brim_graph *g, brim_tensor *a, brim_tensor *b, int tran
   char text_a[160], text_b[160];
   if (a->dtype != g->real || b->dtype != g->real || !is_product(a, b, transpose_a, transpose_b)) {
     brim_graph_fail(g, "matmul", NULL,
-                    "'%s' %s %s%s and '%s' %s %s%s: needed are real numbers [N, ..., M, K] and [N, ..., K, P] (after "
+                    "'%s' %s %s%s and '%s' %s %s%s must be real numbers [N, ..., M, K] and [N, ..., K, P] (after "
                     "transposing) with the same leading dimensions",
                     a->name, brim_dtype_name(a->dtype), brim_shape_format(text_a, sizeof text_a, &a->shape),
                     transpose_a ? " transposed" : "", b->name, brim_dtype_name(b->dtype),

@@ -1,5 +1,5 @@
-/* Moving values about: permute, concat, slice, pad. Each one's gradient is made of the others. The first dimension is
- * N and stays where and as it is. */
+/* Moving values: permute, concat, slice, pad. Their gradients are made of each other. The first dimension is N and
+ * stays as it is. */
 #include "graph/graph.h"
 
 #undef brim_transpose
@@ -15,13 +15,13 @@ static void cost_move(const brim_node *n, brim_cost *out)
   out->flops = 0;
 }
 
-/* The axis counted from the front, or -1 with an error if there is none such or it is N. */
+/* The axis counted from the front, or -1 with an error if it does not exist or is N. */
 static int32_t inner_axis(brim_graph *g, const char *op, const brim_tensor *x, int32_t axis)
 {
   const int32_t at = brim_graph_axis(g, op, x, axis);
   if (at != 0) return at;
   char text[160];
-  brim_graph_fail(g, op, NULL, "axis %d of '%s' %s is N, the samples of the micro-batch, and stays as it is", axis,
+  brim_graph_fail(g, op, NULL, "axis %d of '%s' %s is N, the samples of the micro-batch, and cannot be changed", axis,
                   x->name, brim_shape_format(text, sizeof text, &x->shape));
   return -1;
 }
@@ -133,7 +133,7 @@ BRIM_OP(slice) = {.name = "slice",
                   .gradient = gradient_slice,
                   .cost = cost_move};
 
-/* May x stand behind `first` along `axis`? */
+/* Can x follow `first` along `axis`? */
 static bool can_join(const brim_tensor *first, const brim_tensor *x, int32_t axis)
 {
   brim_shape shape = x->shape;
@@ -160,7 +160,8 @@ brim_tensor *brim_concat(brim_graph *g, int32_t count, brim_tensor *const *x, in
   for (int32_t i = 1; i < count; i++) {
     if (can_join(x[0], x[i], at)) continue;
     char first[160], other[160];
-    brim_graph_fail(g, "concat", NULL, "'%s' %s %s and '%s' %s %s must have one type, and one shape but for axis %d",
+    brim_graph_fail(g, "concat", NULL,
+                    "'%s' %s %s and '%s' %s %s must have the same type, and the same shape except along axis %d",
                     x[0]->name, brim_dtype_name(x[0]->dtype), brim_shape_format(first, sizeof first, &x[0]->shape),
                     x[i]->name, brim_dtype_name(x[i]->dtype), brim_shape_format(other, sizeof other, &x[i]->shape), at);
     return NULL;
@@ -170,7 +171,7 @@ brim_tensor *brim_concat(brim_graph *g, int32_t count, brim_tensor *const *x, in
   return brim_graph_apply(g, "concat", NULL, x, (uint32_t)count, &attr);
 }
 
-/* A node whose output's shape is not to be had from the inputs. */
+/* A node whose output's shape does not follow from its inputs. */
 static brim_tensor *make(brim_graph *g, const char *op, brim_tensor *x, const brim_shape *shape, const brim_attr *attr)
 {
   brim_tensor *y = brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, x->dtype, shape, op);
@@ -187,7 +188,7 @@ brim_tensor *brim_slice(brim_graph *g, brim_tensor *x, int32_t axis, int64_t sta
   brim_shape shape = x->shape;
   if (start < 0 || length < 1 || start > shape.dim[at] - length) {
     char text[160];
-    brim_graph_fail(g, "slice", NULL, "%lld values from %lld on along axis %d are not all within '%s' %s",
+    brim_graph_fail(g, "slice", NULL, "%lld values from index %lld along axis %d do not all lie within '%s' %s",
                     (long long)length, (long long)start, at, x->name, brim_shape_format(text, sizeof text, &x->shape));
     return NULL;
   }
@@ -217,7 +218,7 @@ void brim_split(brim_graph *g, brim_tensor *x, int32_t axis, int32_t count, brim
 
 /* ---- pad ---- */
 
-/* What lay within: a slice for each dimension that was padded. */
+/* The gradient is the part within the padding: a slice for each padded dimension. */
 static brim_status gradient_pad(brim_autodiff *ad, const brim_node *n)
 {
   const brim_shape *x = &n->in[0]->shape;

@@ -1,7 +1,7 @@
 /* Normalisation within a sample: layer norm (Ba, Kiros and Hinton, Layer Normalization, 2016) and RMS norm (Zhang and
  * Sennrich, Root Mean Square Layer Normalization, NeurIPS 2019) over the last dimension, group norm (Wu and He, ECCV
- * 2018) over groups of channels and all places. Mean and 1/deviation are outputs, so that the gradient need not find
- * them again. */
+ * 2018) over groups of channels and all positions. Mean and 1/deviation are outputs, so that the gradient need not
+ * recompute them. */
 #include "graph/graph.h"
 
 #undef brim_layer_norm
@@ -134,7 +134,7 @@ BRIM_OP(group_norm_grad) = {.name = "group_norm_grad",
                             .inplace = BRIM_OP_INPLACE(4),
                             .cost = cost_norm_grad};
 
-/* A layer's "<name>.<what>" [count], all of one value. */
+/* A layer's parameter "<name>.<what>" [count] with one initial value. */
 static brim_tensor *constant(brim_graph *g, const char *name, const char *what, int64_t count, double value)
 {
   return brim_graph_parameter(g, brim_arena_printf(&g->arena, "%s.%s", name, what), &(brim_shape){1, {count}},
@@ -178,7 +178,7 @@ brim_tensor *brim_group_norm(brim_graph *g, const char *name, brim_tensor *x, in
   char text[96];
   const int64_t channels = x->shape.dim[1];
   if (groups < 1 || channels % groups != 0) {
-    brim_graph_fail(g, "group_norm", name, "the %lld channels of input %s cannot be cut into %lld groups of one size",
+    brim_graph_fail(g, "group_norm", name, "the %lld channels of input %s cannot be cut into %lld equal groups",
                     (long long)channels, brim_shape_format(text, sizeof text, &x->shape), (long long)groups);
     return NULL;
   }

@@ -1,4 +1,4 @@
-/* Parameters of a model's own, for the functions that take one. */
+/* Parameters that a model makes itself, for the functions that take one. */
 #include <math.h>
 #include <string.h>
 
@@ -8,14 +8,14 @@
 #undef brim_parameter_new
 #undef brim_set_init
 
-/* If not, the graph has the error. */
+/* Sets the graph's error if the initialisation is not valid. */
 static bool is_good_start(brim_graph *g, const char *name, brim_init init)
 {
   const bool known = init.kind >= BRIM_INIT_CONSTANT && init.kind <= BRIM_INIT_NORMAL;
   if (known && isfinite(init.value) && (init.kind == BRIM_INIT_CONSTANT || init.value >= 0)) return true;
   brim_graph_fail(g, "parameter", name,
-                  "it must start as BRIM_INIT_CONSTANT with a finite value, or BRIM_INIT_UNIFORM or "
-                  "BRIM_INIT_NORMAL with one of at least 0; got kind %d and value %g",
+                  "it must start as BRIM_INIT_CONSTANT with a finite value, or as BRIM_INIT_UNIFORM or "
+                  "BRIM_INIT_NORMAL with a value of at least 0; got kind %d and value %g",
                   init.kind, init.value);
   return false;
 }

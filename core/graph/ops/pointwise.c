@@ -1,5 +1,4 @@
-/* Operations that work element by element and are not functions alone: relu, whose gradient needs a sign, and dropout.
- */
+/* Elementwise operations that are not plain functions: relu, whose gradient needs only a sign, and dropout. */
 #include "graph/graph.h"
 
 #undef brim_relu
@@ -12,19 +11,19 @@ brim_status brim_op_infer_same(brim_graph *g, brim_node *n)
   return BRIM_OK;
 }
 
-/* The output tells where the input was positive, so the input need not be kept. */
+/* The output shows where the input was positive, so the input is not kept. */
 static brim_status gradient_relu(brim_autodiff *ad, const brim_node *n)
 {
   return brim_autodiff_pass(ad, n, "relu_grad", n->out[0]);
 }
 
-/* The mask is made again from its counters, so nothing need be kept. */
+/* The mask is regenerated from its counters, so nothing is kept. */
 static brim_status gradient_dropout(brim_autodiff *ad, const brim_node *n)
 {
   return brim_autodiff_pass(ad, n, "dropout_grad", NULL);
 }
 
-/* Which of a model's dropouts it is makes no difference. */
+/* The dropout stream does not affect the time. */
 static uint64_t hash_dropout(const brim_attr *attr)
 {
   brim_attr a = *attr;
@@ -75,8 +74,8 @@ brim_tensor *brim_dropout(brim_graph *g, brim_tensor *x, double p)
     brim_graph_fail(g, "dropout", NULL, "p must be in [0,1), got %g", p);
     return NULL;
   }
-  if (!brim_graph_needs_samples(g, "dropout", NULL, x)) return NULL; /* whose numbers its own are drawn by */
-  const uint64_t stream = g->dropout_streams++; /* counted in evaluation too, so that numbers stay the same */
+  if (!brim_graph_needs_samples(g, "dropout", NULL, x)) return NULL; /* its random numbers depend on the sample */
+  const uint64_t stream = g->dropout_streams++; /* counted in evaluation too, so that stream numbers stay the same */
   if (!g->training || g->freezing || p == 0) return x;
   const brim_attr attr = {.dropout = {p, stream}};
   return brim_graph_apply(g, "dropout", NULL, &x, 1, &attr);

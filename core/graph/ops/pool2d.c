@@ -1,7 +1,7 @@
-/* Pooling: the greatest value of each window or its mean; or the mean of as many windows as are asked for.
+/* Pooling: the maximum or mean of each window, or means of a given number of windows.
  *
- * Max pooling keeps the place of each maximum in one byte, so the backward pass needs neither x nor y; that of a mean
- * needs only shapes. One dimension is a height of 1. */
+ * Max pooling keeps the position of each maximum in one byte, so the backward pass needs neither x nor y; that of a
+ * mean needs only shapes. One dimension is treated as a height of 1. */
 #include "graph/ops/window.h"
 
 #undef brim_max_pool2d
@@ -12,7 +12,7 @@
 #undef brim_flatten
 #undef brim_reshape
 
-#define INDICES 256 /* that a byte tells apart */
+#define INDICES 256 /* values of a byte */
 
 static brim_window window_of(const brim_pool2d_attr *a)
 {
@@ -107,8 +107,8 @@ BRIM_OP(adaptive_avg_pool2d_grad) = {.name = "adaptive_avg_pool2d_grad",
                                      .in_count = 1,
                                      .out_count = 1};
 
-/* Fills the attributes, 0 as a stride meaning the kernel's; false, with the error in the graph, if they make no sense.
- * x: [N,C,H,W], or [N,C,L] of one dimension. */
+/* Fills the attributes; a stride of 0 means the kernel's size. False, with the error in the graph, if they are not
+ * valid. x: [N,C,H,W], or [N,C,L] for one dimension. */
 static bool fill_attr(brim_graph *g, const char *op, const brim_shape *x, const brim_pool2d_options *o, bool indexed,
                       brim_pool2d_attr *a)
 {

@@ -1,4 +1,4 @@
-/* Sums and means over axes, and back: what flows to x is dy repeated. */
+/* Sums and means over axes; the gradient of x is dy, repeated. */
 #include "graph/graph.h"
 
 #undef brim_sum
@@ -13,7 +13,7 @@ static brim_status gradient_mean(brim_autodiff *ad, const brim_node *n)
   return brim_autodiff_pass(ad, n, "mean_grad", NULL);
 }
 
-/* One operation an element that is read. */
+/* One operation for each element read. */
 static void cost_reduce(const brim_node *n, brim_cost *out)
 {
   out->flops = (uint64_t)brim_shape_count(&n->in[0]->shape);
@@ -40,7 +40,7 @@ static uint32_t mask_of(brim_graph *g, const char *op, const brim_tensor *x, int
     const int32_t axis = brim_graph_axis(g, op, x, axes[i]);
     if (axis < 0) return 0;
     if (axis == 0) {
-      brim_graph_fail(g, op, NULL, "axis 0 of %s is N, the samples, which stay apart from each other",
+      brim_graph_fail(g, op, NULL, "axis 0 of %s is N, the samples, and cannot be reduced",
                       brim_shape_format(text, sizeof text, &x->shape));
       return 0;
     }

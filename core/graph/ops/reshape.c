@@ -29,7 +29,7 @@ brim_tensor *brim_reshape(brim_graph *g, brim_tensor *x, int32_t rank, const int
   if (!brim_graph_accepts(g, "reshape", NULL, x)) return NULL;
   char text[160], given[160];
   if (rank < 1 || rank > BRIM_DIMS_MAX) {
-    brim_graph_fail(g, "reshape", NULL, "'%s' %s cannot have %d dimensions: 1 to %d are possible", x->name,
+    brim_graph_fail(g, "reshape", NULL, "'%s' %s cannot have %d dimensions: 1 to %d are allowed", x->name,
                     brim_shape_format(text, sizeof text, &x->shape), rank, BRIM_DIMS_MAX);
     return NULL;
   }
@@ -54,11 +54,10 @@ brim_tensor *brim_reshape(brim_graph *g, brim_tensor *x, int32_t rank, const int
     shape.dim[free_dim] = count / known;
   }
   if (!good || brim_shape_count(&shape) != count || shape.dim[0] != x->shape.dim[0]) {
-    brim_graph_fail(
-        g, "reshape", NULL,
-        "%s cannot become %s: '%s' keeps its number of elements and its first dimension (N); dimensions are "
-        "at least 1, and one may be -1",
-        brim_shape_format(text, sizeof text, &x->shape), given, x->name);
+    brim_graph_fail(g, "reshape", NULL,
+                    "%s cannot become %s: '%s' must keep its number of elements and its first dimension (N); "
+                    "dimensions are at least 1, and one may be -1",
+                    brim_shape_format(text, sizeof text, &x->shape), given, x->name);
     return NULL;
   }
   brim_tensor *y = brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, x->dtype, &shape, "reshape");

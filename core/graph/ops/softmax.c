@@ -41,7 +41,7 @@ static void cost_softmax(const brim_node *n, brim_cost *out)
 SOFTMAX(softmax);
 SOFTMAX(log_softmax);
 
-/* The dimension of the samples is not one to normalise over. */
+/* Refuses to normalise over the dimension of the samples. */
 static brim_tensor *apply(brim_graph *g, const char *op, brim_tensor *x)
 {
   if (!brim_graph_accepts(g, op, NULL, x)) return NULL;

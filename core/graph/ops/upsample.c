@@ -1,5 +1,5 @@
-/* Images in another size, as torch.nn.functional.interpolate: the nearest value, or between the four around it. The
- * gradient needs shapes alone. One dimension is a height of 1, which stays. */
+/* Resizing, as torch.nn.functional.interpolate: the nearest value, or interpolation between the four around it. The
+ * gradient needs only shapes. One dimension is treated as a height of 1, which stays. */
 #include "graph/ops/window.h"
 
 #undef brim_upsample1d
@@ -10,7 +10,7 @@ static brim_status gradient_upsample2d(brim_autodiff *ad, const brim_node *n)
   return brim_autodiff_pass(ad, n, "upsample2d_grad", NULL);
 }
 
-/* Between neighbours: three blends of two, each a product and a sum more than the value that is taken. */
+/* Interpolation: three blends of two values, each a product and a sum more than copying a value. */
 static uint64_t flops_of_value(const brim_node *n)
 {
   return n->attr.upsample2d.mode == BRIM_UPSAMPLE_NEAREST ? 1 : 9;
@@ -38,7 +38,7 @@ BRIM_OP(upsample2d_grad) = {.name = "upsample2d_grad",
                             .out_count = 1,
                             .cost = cost_grad};
 
-/* One dimension of the result, from a size or a factor; 0, with the error in the graph, if neither will do. */
+/* One dimension of the result, from a size or a factor; 0, with the error in the graph, if neither is valid. */
 static int64_t length_of(brim_graph *g, const char *op, const char *which, int64_t length, int64_t size, int64_t factor)
 {
   const bool one = (size != 0) != (factor != 0);
@@ -55,7 +55,7 @@ static bool check_mode(brim_graph *g, const char *op, int32_t mode, int32_t alig
   if (mode != BRIM_UPSAMPLE_NEAREST && mode != BRIM_UPSAMPLE_LINEAR)
     brim_graph_fail(g, op, NULL, "mode must be BRIM_UPSAMPLE_NEAREST or BRIM_UPSAMPLE_LINEAR, got %d", mode);
   else if (mode == BRIM_UPSAMPLE_NEAREST && align_corners)
-    brim_graph_fail(g, op, NULL, "align_corners is for BRIM_UPSAMPLE_LINEAR");
+    brim_graph_fail(g, op, NULL, "align_corners needs BRIM_UPSAMPLE_LINEAR");
   return g->status == BRIM_OK;
 }
 

@@ -1,4 +1,4 @@
-/* Windows over the last two dimensions, or the last one: their numbers checked, counted and printed. */
+/* Windows over the last two dimensions, or the last one: checks, counts and prints their numbers. */
 #include "graph/ops/window.h"
 
 #include <stdio.h>

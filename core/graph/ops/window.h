@@ -1,26 +1,26 @@
-/* Windows that slide over x [N,C,H,W], or over x [N,C,L] as if its height were 1: what convolutions and pooling share.
- */
+/* Windows that slide over x [N,C,H,W], or over x [N,C,L] as if its height were 1: shared by convolutions and
+ * pooling. */
 #ifndef BRIM_GRAPH_OPS_WINDOW_H
 #define BRIM_GRAPH_OPS_WINDOW_H
 #include "graph/graph.h"
 
-#define BRIM_WINDOW_MAX 65536 /* of each number in a window */
+#define BRIM_WINDOW_MAX 65536 /* for each number of a window */
 
-/* Height, width. Of one dimension the width counts; the height's numbers are 1, 1, 0, 1. */
+/* Height, width. For one dimension the width counts; the height's numbers are 1, 1, 0, 1. */
 typedef struct brim_window {
   int64_t kernel[2], stride[2], padding[2], dilation[2];
 } brim_window;
 
-/* Are kernel, stride and dilation at least 1, padding at least 0, and none of them absurd? */
+/* Are kernel, stride and dilation at least 1, padding at least 0, and all within limits? */
 bool brim_window_valid(const brim_window *w);
-/* "3x5" for x of rank 4, "5" for rank 3; into `out`, returned. */
+/* Formats "3x5" for x of rank 4, "5" for rank 3, into `out`, and returns it. */
 const char *brim_window_format(char *out, size_t room, const brim_shape *x, const int64_t pair[2]);
-/* How many places a window has, in height and width; an error of the author's if it does not fit. */
+/* The number of positions of a window, in height and width; an error in the graph if it does not fit. */
 brim_status brim_window_places(brim_graph *g, const char *op, const char *name, const brim_window *w,
                                const brim_shape *x, int64_t out[2]);
-/* False, with the error in the graph, unless x is there, of real numbers, and has the rank: 4 or 3. */
+/* False, with the error in the graph, unless x is not NULL, has real numbers, and has the rank, 4 or 3. */
 bool brim_window_rank(brim_graph *g, const char *op, const char *name, const brim_tensor *x, int32_t rank);
-/* [N,C,L] as [N,C,1,L], and back. NULL for NULL. */
+/* Reshapes [N,C,L] to [N,C,1,L], and back. NULL for NULL. */
 brim_tensor *brim_window_spread(brim_graph *g, brim_tensor *x);
 brim_tensor *brim_window_join(brim_graph *g, brim_tensor *y);
 #endif

@@ -1,4 +1,4 @@
-/* The whole SDK. A plugin includes this, or the parts it needs. */
+/* The whole SDK. Plugins include this file, or the headers that they need. */
 #ifndef BRIM_BRIM_H
 #define BRIM_BRIM_H
 #include "brim/augment.h"

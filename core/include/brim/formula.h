@@ -1,15 +1,15 @@
-/* Formulas: what is computed of each element by itself, written as text.
+/* Formulas: elementwise computations, written as text.
  *
  *     m = beta1 * m + (1 - beta1) * g
  *     v = beta2 * v + (1 - beta2) * g * g
  *     p = p - lr * m / (sqrt(v) + eps)
  *
- * A line gives a name a new value; lines end with a line break or a semicolon, and # begins a comment. Names that are
- * not known before are new. There are + - * /, a minus sign, parentheses, numbers, a < b (1 if so, else 0; a > b
- * likewise), and the functions below, where(c, a, b), which is a if c is not 0, and pow(a, b) of numbers that are the
- * same for all elements. The core reads the text once, when a plan is made (core/base/formula.c); backends get what is
- * below: what is the same for all elements comes first, in double precision, and is computed once for a launch.
- * Since ABI 1.10. */
+ * Each line assigns a value to a name, and creates unknown names. Lines end with a line break or a semicolon; # begins
+ * a comment. Expressions have + - * /, unary minus, parentheses, numbers, a < b and a > b (1 if true, else 0), and the
+ * functions below. where(c, a, b) is a if c is not 0, else b. pow(a, b) requires operands that are the same for all
+ * elements. The core parses the text once, when it makes a plan (core/base/formula.c), and gives backends the structs
+ * below. Values that are the same for all elements (uniforms) come first; they are computed once per launch, in double
+ * precision. Since ABI 1.10. */
 #ifndef BRIM_FORMULA_H
 #define BRIM_FORMULA_H
 #include <math.h>
@@ -25,13 +25,13 @@
 extern "C" {
 #endif
 
-#define BRIM_SCALARS_MAX 16 /* numbers that a step brings to formulas: brim_step.scalar */
+#define BRIM_SCALARS_MAX 16 /* numbers that a step passes to formulas: brim_step.scalar */
 #define BRIM_FORMULA_UNIFORMS_MAX 64
 #define BRIM_FORMULA_LINES_MAX 96
 #define BRIM_FORMULA_REGISTERS_MAX 24
-#define BRIM_FORMULA_OPERANDS_MAX 10 /* inputs; outputs likewise */
+#define BRIM_FORMULA_OPERANDS_MAX 10 /* inputs; also the limit for outputs */
 
-/* name, operands, value of operands a, b, c in double precision */
+/* name, number of operands, value for operands a, b, c in double precision */
 #define BRIM_FORMULA_FUNCTIONS(X)                                                                                      \
   X(ADD, add, 2, a + b)                                                                                                \
   X(SUB, sub, 2, a - b)                                                                                                \
@@ -54,19 +54,19 @@ extern "C" {
   X(ERF, erf, 1, erf(a))
 
 enum brim_formula_op {
-  BRIM_FORMULA_LOAD,   /* element: of input a. A uniform: element b of input a, which is f64 */
-  BRIM_FORMULA_STORE,  /* a, to output `to`; these are the last lines */
-  BRIM_FORMULA_SCALAR, /* a uniform: step.scalar[a] */
-  BRIM_FORMULA_NUMBER, /* a uniform: its number */
+  BRIM_FORMULA_LOAD,   /* element of input a. As a uniform: element b of input a, which is f64 */
+  BRIM_FORMULA_STORE,  /* stores a to output `to`; stores are the last lines */
+  BRIM_FORMULA_SCALAR, /* uniform: step.scalar[a] */
+  BRIM_FORMULA_NUMBER, /* uniform: number[own index] */
 #define X(name, text, operands, value) BRIM_FORMULA_##name,
   BRIM_FORMULA_FUNCTIONS(X)
 #undef X
       BRIM_FORMULA_OPS
 };
 
-/* One operation. Of uniforms, operands are earlier uniforms and the result is the line's own place. Of elements, `to`
- * is a register, and an operand is a register, or a uniform: its number plus BRIM_FORMULA_UNIFORM. A line may write the
- * register that it reads. */
+/* One operation. In a uniform line, operands are indices of earlier uniforms, and the result is stored at the line's
+ * own index. In an element line, `to` is a register, and an operand is a register or a uniform (its index plus
+ * BRIM_FORMULA_UNIFORM). A line may write a register that it reads. */
 #define BRIM_FORMULA_UNIFORM 128
 typedef struct brim_formula_line {
   uint8_t op, to, a, b, c; /* op: enum brim_formula_op */
@@ -74,12 +74,12 @@ typedef struct brim_formula_line {
 
 typedef struct brim_formula {
   uint32_t uniforms, lines, registers;
-  uint32_t loads; /* the first so many of the lines: one for each input that is read, in an order of their own */
+  uint32_t loads; /* the number of loads, which are the first lines: one per input that is read, in any order */
   brim_formula_line uniform[BRIM_FORMULA_UNIFORMS_MAX], line[BRIM_FORMULA_LINES_MAX];
-  double number[BRIM_FORMULA_UNIFORMS_MAX]; /* of uniforms that are numbers */
+  double number[BRIM_FORMULA_UNIFORMS_MAX]; /* the values of uniforms that are numbers */
 } brim_formula;
 
-/* Operands of a function, in double precision. */
+/* Evaluates a function in double precision. */
 BRIM_FORMULA_ANYWHERE double brim_formula_value(uint32_t op, double a, double b, double c)
 {
   (void)b, (void)c;
@@ -94,7 +94,7 @@ BRIM_FORMULA_ANYWHERE double brim_formula_value(uint32_t op, double a, double b,
   }
 }
 
-/* 1 if both compute the same in the same way, else 0. */
+/* 1 if both formulas have the same operations, else 0. */
 static inline int brim_formula_equal(const brim_formula *a, const brim_formula *b)
 {
   if (a->uniforms != b->uniforms || a->lines != b->lines ||
@@ -106,7 +106,7 @@ static inline int brim_formula_equal(const brim_formula *a, const brim_formula *
   return 1;
 }
 
-/* All uniforms, to value[formula->uniforms]. */
+/* Evaluates all uniforms, into value[f->uniforms]. */
 BRIM_FORMULA_ANYWHERE void brim_formula_uniforms(const brim_formula *f, const double *scalar, const void *const *in,
                                                  double *value)
 {

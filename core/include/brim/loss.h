@@ -1,5 +1,6 @@
-/* Losses: graphs from a model's output and its targets to one number for each sample. No kernel is written for a loss,
- * brim derives its gradient, and it trains on every backend. The squared error, which brim has as `mse`:
+/* For authors of losses: a loss is a graph that computes one number per sample from the model's output and the targets.
+ * It needs no kernel: brim derives its gradient, and it works on every backend. For example the squared error, which is
+ * brim's `mse`:
  *
  *     static brim_tensor *build(const void *self, brim_graph *g, brim_tensor *y, brim_tensor *t)
  *     {
@@ -8,9 +9,9 @@
  *     }
  *     static const brim_loss_ops ops = {.size = sizeof ops, .takes = BRIM_TAKES(BRIM_TASK_VALUES), .build = build};
  *
- * The functions of brim/model.h build the graph; parameters are for models alone. brim takes the mean over samples, in
- * which every sample counts the same, or as much as class_weights() says. With precision=bf16 and fp16 a loss is
- * computed in fp32, from the rounded output. Since ABI 1.10. */
+ * The functions of brim/model.h build the graph; a loss cannot have parameters. brim takes the mean over the samples,
+ * weighted by class_weights() if that is set. With precision=bf16 and fp16 the loss is computed in fp32 from the
+ * rounded output. Since ABI 1.10. */
 #ifndef BRIM_LOSS_H
 #define BRIM_LOSS_H
 #include "brim/dataset.h"
@@ -19,24 +20,23 @@
 extern "C" {
 #endif
 
-/* A bit of brim_loss_ops.takes, of enum brim_task. */
+/* The bit of a task (enum brim_task) in brim_loss_ops.takes. */
 #define BRIM_TAKES(task) (1u << (task))
 
 typedef struct brim_loss_ops {
   uint32_t size;
-  uint32_t takes; /* the tasks that it is for: BRIM_TAKES(BRIM_TASK_CLASS) | ... */
-  /* [init] Builds the loss of each sample and returns it: [N], of tokens [N, T]. Called once per batch shape, on any
-   * thread; must build the same graph each time, but for N.
-   *     output  the model's: logits [N, classes]; of tokens [N, T, vocabulary]; of real numbers [N, targets]
-   *     target  of the output's shape: real numbers; of classes and tokens 1 for the label and 0 for the others, or
-   *             with augment.mixup shares that add up to 1. All 0 for a token that does not count, whose loss brim
-   *             replaces by 0.
-   * Neither may be changed into a loss that does not depend on the output. */
+  uint32_t takes; /* the tasks that it supports: BRIM_TAKES(BRIM_TASK_CLASS) | ... */
+  /* [init] Builds and returns the loss per sample: [N], for tokens [N, T]. Called once per batch shape, on any thread.
+   * Must build the same graph each time, apart from N.
+   *     output  the model's output: logits [N, classes] or, for tokens, [N, T, vocabulary]; real numbers [N, targets]
+   *     target  of the same shape: real numbers; for classes and tokens 1 at the label and 0 elsewhere, or, with
+   *             augment.mixup, shares that add up to 1. All 0 for an ignored token, whose loss brim replaces by 0.
+   * The loss must depend on the output. */
   brim_tensor *(*build)(const void *self, brim_graph *g, brim_tensor *output, brim_tensor *target);
-  /* [init] Weights of the classes, to *out, which is empty before: each sample's loss is multiplied by its class's
-   * weight, and the mean is weighted likewise. Belongs to the plugin. NULL: all count the same. */
+  /* [init] Sets *out to the weights of the classes; it is empty before. Each sample's loss is multiplied by the weight
+   * of its class, and the mean is weighted likewise. The plugin owns the list. NULL: all weights are 1. */
   void (*class_weights)(const void *self, brim_list *out);
-  const struct brim_loss_kernel *kernel; /* of brim's own losses; NULL */
+  const struct brim_loss_kernel *kernel; /* for brim's own losses; plugins set NULL */
 } brim_loss_ops;
 
 #ifdef __cplusplus

@@ -1,17 +1,16 @@
-/* For programs that do their own work and want brim's ways with memory: which device to take, and how to go on when
+/* For programs with their own training code that use brim's memory management: choosing a device, and recovering when
  * memory runs out.
  *
- *     brim_device_best    the device with the most free memory; the host where no GPU will do
+ *     brim_device_best    finds the device with the most free memory; the host if no GPU fits
  *     brim_adapt_batch    runs a function with smaller and smaller micro-batches, until one fits
- *     brim_retry          runs a function again, when something else may have given memory back
- *     brim_oom_handler    what the program does in between: free something, say so, give up
+ *     brim_retry          runs a function again, in case other processes have freed memory
+ *     brim_oom_handler    is called between attempts: frees memory, logs, or gives up
  *
- * Options, and what they point to, stay the caller's, and are read until the function returns.
+ * The caller keeps ownership of options and of what they point to; brim reads them until the function returns.
  *
- * Out of memory is what the function says is: it returns one of three statuses (brim_is_oom). Any other failure,
- * whatever its text, comes back at once and as it is. brim never sleeps unless it is told to. docs/examples/memory uses
- * all of it.
- */
+ * The program's function reports that memory ran out by returning one of three statuses (brim_is_oom). brim returns any
+ * other failure at once and unchanged. brim sleeps only if wait_seconds is set. docs/examples/memory uses the whole
+ * interface. */
 #ifndef BRIM_MEMORY_H
 #define BRIM_MEMORY_H
 #include <stdbool.h>
@@ -24,29 +23,30 @@ extern "C" {
 
 /* ---- the best device ---- */
 
-/* Zeroed: any device of the installed backends. */
+/* All zero: any device of the installed backends. */
 typedef struct brim_device_search {
-  const char *backend; /* one of these alone: "cuda"; NULL or "auto": any */
-  uint64_t min_bytes;  /* that a GPU, or a device with a limit, must have free; a host without one is not asked */
-  /* parameters of a backend that is named, as they are written behind "backend." elsewhere: "memory_mb=512" */
+  const char *backend; /* only devices of this backend: "cuda"; NULL or "auto": any */
+  uint64_t min_bytes;  /* free memory that a GPU, or a device with a limit, must have; not checked for a host without a
+                          limit */
+  /* parameters of the named backend, without the prefix "backend.": "memory_mb=512" */
   const char *const *option;
   size_t option_count;
-  /* folders and files to look for plugins in, before $BRIM_PLUGIN_PATH and those installed with brim */
+  /* folders and files to search for plugins, before $BRIM_PLUGIN_PATH and those installed with brim */
   const char *const *plugin_path;
   size_t plugin_path_count;
 } brim_device_search;
 
 typedef struct brim_device_choice {
-  char name[80];         /* as device= takes it: "cuda:1" */
-  char reason[512];      /* "the most free memory of 2 GPUs"; for the host also what is wrong with each GPU */
-  brim_device_info info; /* name, free_bytes, total_bytes ... as they were when it was looked at */
+  char name[80];         /* as in device=: "cuda:1" */
+  char reason[512];      /* "the most free memory of 2 GPUs"; for the host also why each GPU was rejected */
+  brim_device_info info; /* name, free_bytes, total_bytes ... at the time of the search */
 } brim_device_choice;
 
-/* [init] The best device: of GPUs that have min_bytes free the one with the most, else the host (backend cpu before
- * others). CUDA_VISIBLE_DEVICES is honoured, and GPU_DEVICE_ID names the one GPU, or device with a limit, that will do.
- * Nothing is reserved. Loads plugins, which stay loaded; not for two threads at once. ENODEVICE if there is no such
- * device, with what each has, or GPU_DEVICE_ID is none; EINVAL if there is no such backend; ECONFIG for an option;
- * ELOAD for a plugin_path, or a backend that is named, that cannot be loaded. */
+/* [init] Finds the best device: the GPU with the most free memory, if it has min_bytes free, else the host (backend cpu
+ * before others). It respects CUDA_VISIBLE_DEVICES, and GPU_DEVICE_ID restricts the search to one GPU or device with a
+ * limit. It reserves nothing. It loads plugins, which stay loaded; do not call it from two threads at once. ENODEVICE
+ * if no device fits (the error lists the free memory of each) or GPU_DEVICE_ID is not a device; EINVAL if the backend
+ * does not exist; ECONFIG for an invalid option; ELOAD if a plugin_path or the named backend cannot be loaded. */
 BRIM_EXPORT brim_status brim_device_best(const brim_device_search *wanted, brim_device_choice *out);
 
 /* ---- when memory runs out ---- */
@@ -56,30 +56,30 @@ static inline bool brim_is_oom(brim_status status)
   return status == BRIM_ENOMEM_DEVICE || status == BRIM_ENOMEM_HOST || status == BRIM_EBUDGET;
 }
 
-/* An attempt that ran out of memory, and will be followed by another if the handler agrees. */
+/* An attempt that ran out of memory. Another one follows if the handler agrees. */
 typedef struct brim_failed_attempt {
-  int64_t attempt;                             /* that failed, from 1 */
-  brim_status status;                          /* what it returned */
-  const char *text;                            /* what it said with brim_fail(), or else the status in words */
-  int64_t micro_batch, accumulation;           /* of it; 0 in brim_retry */
+  int64_t attempt;                             /* number of the failed attempt, from 1 */
+  brim_status status;                          /* the status that it returned */
+  const char *text;                            /* its text from brim_fail(), or else the text of the status */
+  int64_t micro_batch, accumulation;           /* of the failed attempt; 0 in brim_retry */
   int64_t next_micro_batch, next_accumulation; /* of the next attempt; 0 in brim_retry */
 } brim_failed_attempt;
 
 enum brim_oom_answer { BRIM_OOM_GIVE_UP = 0, BRIM_OOM_GO_ON = 1 };
 
-/* Called between two attempts, in the thread that called brim_adapt_batch or brim_retry: to free what can be freed, to
- * wait for others, to log. *oom is valid during the call. */
+/* Called between two attempts, on the thread that called brim_adapt_batch or brim_retry, for example to free memory,
+ * wait or log. *oom is valid during the call. */
 typedef struct brim_oom_handler {
   enum brim_oom_answer (*handle)(void *context, const brim_failed_attempt *oom);
-  void *context; /* the program's */
+  void *context; /* passed to `handle` */
 } brim_oom_handler;
 
 /* ---- adaptive batch ---- */
 
 typedef struct brim_adapt_options {
-  int64_t effective_batch;        /* samples in a step: micro-batch times accumulation is always this */
-  int64_t micro_batch;            /* samples, to begin with: the largest divisor up to this; 0: the effective batch */
-  int64_t min_micro_batch;        /* samples; none smaller is tried; 0: 1 */
+  int64_t effective_batch; /* samples in a step; always equal to micro-batch times accumulation */
+  int64_t micro_batch;     /* samples; the first attempt uses the largest divisor up to this; 0: the effective batch */
+  int64_t min_micro_batch; /* samples; the smallest to try; 0 means 1 */
   const brim_oom_handler *on_oom; /* NULL: just goes on */
 } brim_adapt_options;
 
@@ -87,30 +87,30 @@ typedef struct brim_adapted {
   int64_t micro_batch, accumulation, attempts;
 } brim_adapted;
 
-/* Does the work, or a step of it, with micro-batches of this size, so many to a step; gives back what it took if it
- * fails, and starts from where it wants to at the next attempt. */
+/* Does the work, or one step of it, with `accumulation` micro-batches of this size per step. If it fails, it must free
+ * what it allocated; the next attempt may start at any point. */
 typedef brim_status (*brim_adapt_fn)(void *context, int64_t micro_batch, int64_t accumulation);
 
-/* [any thread] Calls attempt() until it does not run out of memory. Micro-batches are divisors of the effective batch;
- * each is at most half of the one before, but for the smallest that is allowed, which is tried in the end. *used, which
- * may be NULL, is written on success. If none fits: the last attempt's status and text, with a line of what was tried.
- * If the handler gives up: the same without. EINVAL for options that leave no micro-batch. */
+/* [any thread] Calls attempt() until it does not run out of memory. Each micro-batch divides the effective batch and is
+ * at most half of the one before; the smallest allowed one is tried last. *used (may be NULL) is set on success. If no
+ * micro-batch fits, returns the last attempt's status and text, with a line that lists the attempts; if the handler
+ * gives up, the same without that line. EINVAL if the options allow no micro-batch. */
 BRIM_EXPORT brim_status brim_adapt_batch(const brim_adapt_options *options, brim_adapt_fn attempt, void *context,
                                          brim_adapted *used);
 
 /* ---- retry ---- */
 
 typedef struct brim_retry_options {
-  int32_t max_retries;            /* attempts after the first: 3 retries are four attempts */
-  double wait_seconds;            /* before each retry, after the handler; a signal ends it; 0: none */
+  int32_t max_retries;            /* attempts after the first: 3 means up to four attempts */
+  double wait_seconds;            /* wait before each retry, after the handler; a signal ends it; 0: no wait */
   const brim_oom_handler *on_oom; /* NULL: just goes on */
 } brim_retry_options;
 
 typedef brim_status (*brim_retry_fn)(void *context);
 
-/* [any thread] Calls attempt() until it does not run out of memory, or was called 1 + max_retries times: then the last
- * one's status and text, with a line of how many there were. May be called within an attempt of brim_adapt_batch.
- * EINVAL for negative options. */
+/* [any thread] Calls attempt() until it does not run out of memory, at most 1 + max_retries times. After the last
+ * failure, returns its status and text, with a line that gives the number of attempts. May be called within an attempt
+ * of brim_adapt_batch. EINVAL for negative options. */
 BRIM_EXPORT brim_status brim_retry(const brim_retry_options *options, brim_retry_fn attempt, void *context);
 
 #ifdef __cplusplus

@@ -1,9 +1,9 @@
-/* What a plugin is: one shared object with one entry function that returns a static description.
+/* The plugin interface: a plugin module is a shared object with one entry function that returns a static description.
  *
  *     static const brim_plugin *const plugins[] = {&my_policy, NULL};
  *     BRIM_MODULE("my-plugins", "1.0", plugins);
  *
- * Everything described here is static and valid until the process exits: brim never calls dlclose. */
+ * The description must stay valid until the process exits. brim never calls dlclose. */
 #ifndef BRIM_PLUGIN_H
 #define BRIM_PLUGIN_H
 #include <stdbool.h>
@@ -16,25 +16,25 @@ extern "C" {
 #endif
 
 #define BRIM_MAGIC 0x4D495242u    /* "BRIM", little-endian */
-#define BRIM_ABI_MAJOR 1          /* must be equal */
-#define BRIM_ABI_MINOR 10         /* a plugin may be older than the host, not newer */
-#define BRIM_ABI_TAG "lp64 dims6" /* what else both sides must agree on; printed on a mismatch */
+#define BRIM_ABI_MAJOR 1          /* host and plugin must have the same */
+#define BRIM_ABI_MINOR 10         /* the plugin's may be lower than the host's, not higher */
+#define BRIM_ABI_TAG "lp64 dims6" /* must be equal too; printed on a mismatch */
 
-/* Types of parameters, and the type of the field that the core fills. */
+/* Types of parameters. Each comment names the C type of the field that the core fills. */
 enum brim_type {
   BRIM_BOOL = 1, /* bool */
   BRIM_I64,      /* int64_t */
   BRIM_F64,      /* double */
-  BRIM_BYTES,    /* uint64_t; `4GB`, `512MiB` accepted. A key ending in _mb counts in MiB: the field
-                    then holds MiB, and a bare number is MiB */
-  BRIM_SECONDS,  /* double; `30s`, `5min` accepted. A key ending in _minutes counts in minutes */
+  BRIM_BYTES,    /* uint64_t; `4GB` and `512MiB` are accepted. If the key ends in _mb, a bare number means MiB, and the
+                    field holds MiB */
+  BRIM_SECONDS,  /* double; `30s` and `5min` are accepted. If the key ends in _minutes, the unit is minutes */
   BRIM_STR,      /* const char *, owned by the core, valid until the plugin's destroy; never NULL */
-  BRIM_PATH,     /* const char *, likewise; as written, relative to the working directory */
+  BRIM_PATH,     /* const char *, owned likewise; not resolved: relative to the working directory */
   BRIM_ENUM,     /* int32_t, index into the names in `range` */
   BRIM_LIST,     /* brim_list of numbers */
-  BRIM_SET,      /* uint64_t: bit i for the i-th name in `range`; written all, none, a name or a list of names */
-  BRIM_SHARES,   /* brim_shares; written {cuda:0: {alice: 0.5, bob: 8000MB}} */
-  BRIM_NAMES     /* brim_names; a list of strings, or one. Since ABI 1.5 */
+  BRIM_SET, /* uint64_t: bit i stands for the i-th name in `range`; written as all, none, a name or a list of names */
+  BRIM_SHARES, /* brim_shares; written as {cuda:0: {alice: 0.5, bob: 8000MB}} */
+  BRIM_NAMES   /* brim_names; written as a string or a list of strings. Since ABI 1.5 */
 };
 typedef struct brim_list {
   const double *item; /* owned by the core, as for BRIM_STR */
@@ -44,27 +44,28 @@ typedef struct brim_names {
   const char *const *item; /* owned by the core, as for BRIM_STR */
   size_t count;
 } brim_names;
-/* Who may have how much of what. */
+/* A share of a resource: how much of `of` belongs to `who`. */
 typedef struct brim_share {
   const char *of, *who; /* "cuda:0", "alice" */
-  double fraction;      /* in (0,1] of all there is; 0: see bytes */
+  double fraction;      /* of the total, in (0,1]; 0: `bytes` applies */
   uint64_t bytes;
 } brim_share;
 typedef struct brim_shares {
-  const brim_share *item; /* in the order in which they were written; owned by the core, as for BRIM_STR */
+  const brim_share *item; /* in the order of the configuration; owned by the core, as for BRIM_STR */
   size_t count;
 } brim_shares;
 
-/* One row per parameter. The core parses, checks and fills the plugin's struct; a plugin never
- * parses text. Tables are checked when the plugin is loaded. */
+/* One row per parameter. The core parses and checks the values and fills the plugin's struct; a plugin never parses
+ * text. brim checks the table when it loads the plugin. */
 typedef struct brim_param {
-  const char *key;      /* unit last: bucket_bytes, check_interval_seconds */
+  const char *key;      /* ends with the unit: bucket_bytes, check_interval_seconds */
   uint32_t type, width; /* enum brim_type; width = sizeof the field */
-  size_t offset;        /* of the field in the parameter struct */
-  const char *def;      /* a YAML scalar or list, checked against type and range; NULL = required */
-  /* "[1,4096]" "(0,1]" "[0,inf)" for numbers, "ring|tree" for enums and sets; NULL = any. A name in front of the range
-   * of an I64, "auto|[1,64]", may be written too: the field is -1 then, which the range must not have. The same of
-   * BYTES, whose field is UINT64_MAX then, since ABI 1.8 */
+  size_t offset;        /* offset of the field in the parameter struct */
+  const char
+      *def; /* the default: a YAML scalar or list, checked against type and range; NULL: the parameter is required */
+  /* "[1,4096]" "(0,1]" "[0,inf)" for numbers, "ring|tree" for enums and sets; NULL: any. An I64 or BYTES range may
+   * begin with a name, as in "auto|[1,64]". If the user writes that name, the field is -1 (I64; the range must not
+   * contain -1) or UINT64_MAX (BYTES; since ABI 1.8) */
   const char *range;
   const char *help; /* one line, never NULL */
 } brim_param;
@@ -77,7 +78,7 @@ typedef struct brim_param {
     NULL, 0, 0, 0, NULL, NULL, NULL                                                                                    \
   }
 
-/* Kinds of plugins. Before ABI 1.10 optimizers, schedules, losses and augmentations were the core's own. */
+/* Kinds of plugins. Optimizers, schedules, losses and augmentations are plugins since ABI 1.10. */
 #define BRIM_KIND_MAP(X)                                                                                               \
   X(MODEL, 1, "model")                                                                                                 \
   X(DATASET, 2, "dataset")                                                                                             \
@@ -98,16 +99,16 @@ enum brim_kind {
 typedef struct brim_plugin {
   uint32_t size, kind;      /* sizeof(brim_plugin); enum brim_kind */
   const char *id, *help;    /* id: [a-z0-9_]+; help: one line */
-  size_t params_size;       /* sizeof the parameter struct; 0 = none */
-  const brim_param *params; /* ends with BRIM_PARAMS_END; NULL = none */
-  /* [init] Makes an instance from its filled parameters, which stay valid until destroy. NULL: the
-   * instance is the parameter struct itself. */
+  size_t params_size;       /* sizeof the parameter struct; 0: no parameters */
+  const brim_param *params; /* ends with BRIM_PARAMS_END; NULL: no parameters */
+  /* [init] Creates an instance from the filled parameters, which stay valid until destroy. NULL: the parameter struct
+   * itself is the instance. */
   brim_status (*create)(const void *params, void **self);
-  void (*destroy)(void *self); /* [init] NULL: nothing to do; called with NULL: a no-op */
+  void (*destroy)(void *self); /* [init] may be NULL; must accept NULL */
   const void *ops;             /* brim_<kind>_ops */
 } brim_plugin;
 
-typedef struct brim_module { /* the layout up to abi_tag never changes */
+typedef struct brim_module { /* the layout up to and including abi_tag never changes */
   uint32_t magic, size;      /* BRIM_MAGIC, sizeof(brim_module) */
   uint16_t abi_major, abi_minor;
   const char *abi_tag, *name, *version;
@@ -127,8 +128,8 @@ BRIM_EXPORT const brim_module *brim_module_entry(void);
     return &module;                                                                                                    \
   }
 
-/* True if an ops table of type T, given by pointer, is long enough to hold `field` and offers it.
- * Tables start with their size and only grow at the end. */
+/* True if `table`, a pointer to an ops table of type T, is large enough to hold `field`, and the field is not NULL.
+ * Tables start with their size, and new fields are added only at the end. */
 #define BRIM_HAS(T, table, field)                                                                                      \
   ((table)->size >= offsetof(T, field) + sizeof((table)->field) && (table)->field != NULL)
 

@@ -1,21 +1,23 @@
-/* For authors of policies: what decides about memory. On which device to train, with which micro-batch, what to do when
- * memory runs out, when to clean up, and whether a run that goes on takes less memory, or more.
+/* For authors of policies: plugins that make the decisions about memory. A policy chooses the device and the
+ * micro-batch, decides what to do when memory runs out and when to clean up, and may change how much memory a run uses
+ * while it trains.
  *
- * Policies stand in a list (policy=[capped,robust]) and are asked in order: the first that decides wins. Each function
- * returns BRIM_OK if it has decided, BRIM_ENOTSUP to leave it to the next, and anything else, with its text, to end the
- * run. A function that is NULL leaves everything to the next.
+ * Policies form a list (policy=[capped,robust]), which brim calls in order until one decides. A function returns
+ * BRIM_OK if it has decided, and BRIM_ENOTSUP to leave the decision to the next policy. Any other status ends the run
+ * with its error text. A NULL function leaves every decision to the next policy.
  *
- * The effective batch is the user's, and a policy chooses how it is cut: with multiples of training.grain to the same
- * bits, else but for rounding. What changes more, precision and the model, can be chosen before the first step only.
+ * The user sets the effective batch; a policy chooses only the micro-batch. Micro-batches that are multiples of
+ * training.grain give bit-identical results; others differ by rounding. Precision and model change results more, so a
+ * policy can choose them only before the first step.
  *
- * All functions are called on one thread of the policies' own, [init] or between two steps, and may allocate. What a
- * query points to is valid during the call. A decision may take 1 s of processor time and wait (sleep, read a file) for
- * 10 s; create and destroy may take 10 s and wait for 60 s. What the core does for it (peak, figures, look) does not
- * count in a run; in `brim check` and `brim simulate` it is done on the policies' thread, and does. Who does not come
- * back, crashes or calls exit() ends the run with exit status 5, behind a checkpoint if it has begun. `brim check
- * FILE.so` tries a policy out.
+ * brim calls all functions on one thread that only policies use, during [init] or between two steps. They may allocate.
+ * Pointers in a query are valid during the call. A decision may use 1 s of processor time and wait (sleep, read a file)
+ * for 10 s; create and destroy may use 10 s and wait for 60 s. In a run, the time of the core's callbacks (peak,
+ * figures, look) does not count; in `brim check` and `brim simulate`, which run them on the policies' thread, it does.
+ * If a policy hangs, crashes or calls exit(), brim writes a checkpoint (once training has started) and exits with
+ * status 5. `brim check FILE.so` tests a policy.
  *
- * `reason` tells the user why, with the numbers: every decision is a line of the log and an event. */
+ * `reason` explains a decision to the user, with the numbers: brim logs every decision and records it as an event. */
 #ifndef BRIM_POLICY_H
 #define BRIM_POLICY_H
 #include <stddef.h>
@@ -28,27 +30,28 @@ extern "C" {
 
 #define BRIM_REASON_BYTES 200
 
-/* What the user asks for, whichever the policies are: the keys of the same names. */
+/* Requirements of the user that hold with any policy: the values of the configuration keys of the same names. */
 typedef struct brim_demands {
-  const char *device;        /* "auto", or the name of one: $GPU_DEVICE_ID's too, and one that a policy has limited */
-  int32_t stays;             /* 1: a policy has given the run a limit on that one; no policy moves it elsewhere */
-  int32_t wait;              /* wait_for_gpu */
-  uint64_t min_device_bytes; /* min_gpu_memory_mb: of devices that others use too; of a share of the host no more than
-                                all of it, unless the command line says so */
-  int64_t min_batch_size;    /* micro-batches are not made smaller */
-  int64_t max_retries;       /* plans tried on a device after ones that had room by the plan and were not placed */
-  int64_t steps;             /* of the whole run; 0 where a device is chosen before that is known. Since ABI 1.6 */
+  const char
+      *device;   /* "auto", or the name of a device: also that of $GPU_DEVICE_ID, or one that a policy has limited */
+  int32_t stays; /* 1: a policy has limited the run's memory on `device`; no policy may move the run to another */
+  int32_t wait;  /* wait_for_gpu */
+  uint64_t min_device_bytes; /* min_gpu_memory_mb: applies to shared devices; on a share of the host capped at the whole
+                                share, unless set on the command line */
+  int64_t min_batch_size;    /* the smallest micro-batch allowed */
+  int64_t max_retries; /* further plans to try on a device after a plan that should have fit could not be placed */
+  int64_t steps;       /* of the whole run; 0 if the device is chosen before this is known. Since ABI 1.6 */
 } brim_demands;
 
-/* A device of the backend that was chosen. */
+/* A device of the run's backend. */
 typedef struct brim_device_view {
-  char name[64]; /* "cuda:0", as the key `device` takes it */
+  char name[64]; /* "cuda:0", as in the key `device` */
   uint64_t total_bytes, free_bytes;
   int32_t
-      is_shared; /* others have memory of it too, and it can be waited for: a GPU, or a share of a host with a limit */
-  int32_t on_host; /* it computes with the host's processors */
-  int32_t waiting; /* runs in line that would take it */
-  int32_t tried;   /* a plan of this run did not get its memory here */
+      is_shared;   /* other processes use it too, and a run can wait for it: a GPU, or a share of a host with a limit */
+  int32_t on_host; /* it uses the host's processors */
+  int32_t waiting; /* queued runs that could use it */
+  int32_t tried;   /* a plan of this run could not be placed here */
 } brim_device_view;
 
 typedef struct brim_device_query {
@@ -59,16 +62,17 @@ typedef struct brim_device_query {
 } brim_device_query;
 
 enum brim_place_kind {
-  BRIM_PLACE_DEVICE = 1, /* this one, as soon as there is room; without demands->wait there must be room now */
-  BRIM_PLACE_WAIT,       /* whichever of them has room first, in order of arrival; if none has after
-                          * gpu_wait_timeout_minutes the run ends with exit status 4, and nobody is asked again */
-  BRIM_PLACE_HOST        /* the host's processors: backend=cpu, as it is configured. Refused with exit status 4 on a
-                          * device that is a share of the host, as its limit is the user's */
+  BRIM_PLACE_DEVICE = 1, /* the given device, as soon as it has room; without demands->wait it must have room now */
+  BRIM_PLACE_WAIT, /* queue for the first device with room; if no device has room after gpu_wait_timeout_minutes, the
+                      run ends with exit status 4 without asking a policy again */
+  BRIM_PLACE_HOST  /* the host's processors, with backend=cpu as configured. If the run's device is a share of the host,
+                      brim refuses this with exit status 4, as the user set that limit */
 };
 typedef struct brim_place {
   int32_t kind;         /* enum brim_place_kind */
-  int32_t device;       /* index, with BRIM_PLACE_DEVICE */
-  uint64_t limit_bytes; /* most that the process may take of it, libraries included; 0: no limit of the policy's */
+  int32_t device;       /* index in query->device, for BRIM_PLACE_DEVICE */
+  uint64_t limit_bytes; /* the most memory that the process may use there, including libraries; 0: the policy sets no
+                           limit */
   char reason[BRIM_REASON_BYTES];
 } brim_place;
 
@@ -77,149 +81,150 @@ enum brim_policy_precision { BRIM_AS_IT_IS = 0, BRIM_TAKE_FP32, BRIM_TAKE_BF16, 
 typedef struct brim_plan_query {
   uint32_t size;
   const brim_demands *demands;
-  const brim_device_view *device; /* to plan for */
-  uint64_t room_bytes;            /* that a plan may take of it now, within every limit */
-  uint64_t later_bytes;           /* the same of the empty device, if the run may wait for that; else room_bytes */
-  uint64_t all_bytes;             /* memory of all devices of the backend together */
-  int64_t effective_batch;        /* samples in a step; of several ranks, of this one's share of it */
-  int64_t batch_size;             /* training.batch_size, or the share if that is less; 0: auto */
-  const int64_t *micro_batch;     /* that may be chosen, largest first: each divides the effective batch, or, of
-                                     several ranks, is the whole share or divides what all of them have together */
-  size_t micro_batch_count;       /* at least 1 */
-  int32_t may_change_variant;     /* 1: precision and model may be chosen still */
-  uint32_t precisions;            /* that the backend has: bit 1 << enum brim_policy_precision */
-  int32_t precision;              /* as it is; BRIM_AS_IT_IS: precision=auto, a policy may choose, and fp32 else */
-  const char *model;              /* id of the model as it is */
-  /* Exact peak of a plan, in bytes: what will be placed. `micro_batch` is one of the list. Takes about a millisecond
-   * and is remembered. */
+  const brim_device_view *device; /* the device to plan for */
+  uint64_t room_bytes;            /* the memory that a plan may use there now, within all limits */
+  uint64_t later_bytes;           /* the same for the empty device, if the run may wait; else room_bytes */
+  uint64_t all_bytes;             /* total memory of all devices of the backend */
+  int64_t effective_batch;        /* samples in a step; with several ranks, this rank's share of them */
+  int64_t batch_size;             /* training.batch_size, at most effective_batch; 0: auto */
+  const int64_t *micro_batch; /* the allowed sizes, largest first. Each divides the effective batch; with several ranks
+                                 each is the whole share, or divides the effective batch of all ranks */
+  size_t micro_batch_count;   /* at least 1 */
+  int32_t may_change_variant; /* 1: precision and model may still be chosen */
+  uint32_t precisions;        /* supported by the backend: bit 1 << enum brim_policy_precision */
+  int32_t precision;          /* the current one; BRIM_AS_IT_IS: precision=auto, so a policy may choose, else fp32 */
+  const char *model;          /* id of the current model */
+  /* The exact peak of the plan for `micro_batch`, which must be in the list: the bytes that the arena will have. Takes
+   * about a millisecond; the result is cached. */
   brim_status (*peak)(const struct brim_plan_query *query, int64_t micro_batch, uint64_t *bytes);
   void *host; /* the core's */
 } brim_plan_query;
 
-/* How sure a predicted time is. */
+/* What a predicted time is based on. */
 enum brim_basis {
-  BRIM_BASIS_TIMED = 1, /* every kernel was timed in this very shape */
-  BRIM_BASIS_DERIVED,   /* some only in other micro-batches */
-  BRIM_BASIS_GUESSED    /* some by common rates: nothing like it was timed on this device */
+  BRIM_BASIS_TIMED = 1, /* every kernel was timed with these shapes */
+  BRIM_BASIS_DERIVED,   /* some kernels were timed only with other micro-batches */
+  BRIM_BASIS_GUESSED    /* some times are estimates: no similar kernel was timed on this device */
 };
 typedef struct brim_plan_figures {
   uint32_t size;          /* set by the caller: sizeof(brim_plan_figures) */
   int32_t basis;          /* enum brim_basis */
-  uint64_t peak_bytes;    /* exact, as of `peak` above */
-  double step_seconds;    /* of a whole step: effective_batch in micro-batches, and the update */
-  double recompute_share; /* work done again, of that of a step without */
-  int32_t rounds; /* 1: no multiple of training.grain, so that results differ by rounding from those of others */
+  uint64_t peak_bytes;    /* exact, as from `peak` above */
+  double step_seconds;    /* a whole step: all micro-batches of the effective batch, and the update */
+  double recompute_share; /* recomputed work as a share of a step's work without recompute */
+  int32_t rounds; /* 1: the micro-batch is not a multiple of training.grain, so results differ by rounding from other
+                     micro-batches' */
 } brim_plan_figures;
-/* What a plan takes of the device's memory and time: a micro-batch of the list, in a precision (enum
- * brim_policy_precision) of those there are, with as little recompute as fits if memory.recompute=auto. What the device
- * profile lacks is timed, if that does not take long and there is room: the first time some tenths of a second, later a
- * millisecond. The same profile gives the same figures. Since ABI 1.3. */
+/* Predicts the device memory and time of a plan. `micro_batch` must be in the list, and `precision` (enum
+ * brim_policy_precision) among query->precisions. With memory.recompute=auto, the plan has the least recompute that
+ * fits. brim times kernels that the device profile lacks, if there is room and it does not take long: the first call
+ * takes some tenths of a second, later calls a millisecond. The same profile gives the same figures. Since ABI 1.3. */
 BRIM_EXPORT brim_status brim_plan_figures_of(const brim_plan_query *query, int64_t micro_batch, int32_t precision,
                                              brim_plan_figures *out);
 
 typedef struct brim_plan_choice {
   int64_t micro_batch; /* one of the list */
   int32_t precision;   /* enum brim_policy_precision */
-  const char *model;   /* option of the group `model` that is trained in its place; NULL: as it is */
+  const char *model;   /* an option of the group `model` to train instead; NULL: the current model */
   char reason[BRIM_REASON_BYTES];
 } brim_plan_choice;
 
-/* A plan did not get its memory, or memory ran out while it was at work, and cleaning up did not help. Nothing is lost:
- * plans are placed between steps, and what failed is done again. */
+/* A plan could not be placed, or memory ran out in a step, and cleaning up did not help. No work is lost: plans are
+ * placed between steps, and the run repeats a step that failed. */
 typedef struct brim_oom {
   uint32_t size;
   int64_t micro_batch;
-  uint64_t needed_bytes,
-      room_bytes;  /* what the plan needs; what there was for it, or ever can be if the run may wait */
-  int64_t retries; /* plans tried on this device so far after one that had room (needed_bytes <= room_bytes), and was
-                      not placed, or failed at work. A plan that the room is too small for was not tried, and is not
-                      counted */
+  uint64_t needed_bytes, room_bytes; /* needed: the plan's peak. room: what was available, or, if the run may wait, what
+                                        can become available */
+  int64_t
+      retries; /* further plans tried on this device after one that had room (needed_bytes <= room_bytes) but could not
+                  be placed or ran out of memory in a step. Plans larger than the room are not tried and do not count */
   brim_plan_query plan;
   brim_device_query devices;
-  int32_t device; /* index of the one where it happened */
+  int32_t device; /* index of the device where it happened */
 } brim_oom;
 
 enum brim_action_kind {
-  BRIM_ACT_PLAN = 1, /* again with action.plan */
-  BRIM_ACT_PLACE,    /* on another device, or after waiting, or on the host: action.place; the plan is chosen anew */
-  BRIM_ACT_GIVE_UP   /* the run ends, with exit status 4 */
+  BRIM_ACT_PLAN = 1, /* retry with action.plan */
+  BRIM_ACT_PLACE,    /* use action.place: another device, after waiting, or the host; brim then asks for a new plan */
+  BRIM_ACT_GIVE_UP   /* end the run with exit status 4 */
 };
 typedef struct brim_action {
   int32_t kind; /* enum brim_action_kind */
   brim_plan_choice plan;
   brim_place place;
-  char reason[BRIM_REASON_BYTES]; /* of giving up; else plan.reason or place.reason */
+  char reason[BRIM_REASON_BYTES]; /* for BRIM_ACT_GIVE_UP; otherwise plan.reason or place.reason applies */
 } brim_action;
 
-/* Between two rounds (a round is what lies between two evaluations; of a federation, a round of clients), and at the
- * run's end. */
+/* The state of memory between two rounds and at the end of the run. A round is the steps between two evaluations; in a
+ * federation, a round of clients. */
 typedef struct brim_memory_view {
   uint32_t size;
   int64_t step, round;                             /* that have ended */
-  int32_t is_end;                                  /* 1: nothing is trained after it */
-  uint64_t host_total_bytes, host_available_bytes; /* of the cgroup's limit, where that is less than the machine */
+  int32_t is_end;                                  /* 1: the run ends; no training follows */
+  uint64_t host_total_bytes, host_available_bytes; /* of the cgroup's limit, if that is below the machine's memory */
   uint64_t process_bytes;                          /* resident */
-  uint64_t device_total_bytes, device_free_bytes, device_planned_bytes; /* planned: the run's own arena */
+  uint64_t device_total_bytes, device_free_bytes, device_planned_bytes; /* planned: the run's arena */
 } brim_memory_view;
 
 enum brim_cleanup {
   BRIM_CLEAN_NONE = 0,
-  BRIM_CLEAN_LIGHT, /* memory that was freed goes back to the system */
-  BRIM_CLEAN_HEAVY  /* and what can be made again: batches that were decoded ahead, what libraries keep */
+  BRIM_CLEAN_LIGHT, /* return freed memory to the system */
+  BRIM_CLEAN_HEAVY  /* also drop what can be rebuilt: batches decoded ahead, caches of libraries */
 };
 typedef struct brim_boundary {
   int32_t cleanup; /* enum brim_cleanup */
-  int32_t warn;    /* 1: the reason is a warning */
+  int32_t warn;    /* 1: log the reason as a warning */
   char reason[BRIM_REASON_BYTES];
 } brim_boundary;
 
-/* A process that has memory of a device. Since ABI 1.7. */
+/* A process that uses memory of a device. Since ABI 1.7. */
 #define BRIM_DEVICE_USES_MAX 64
 typedef struct brim_device_use {
   int64_t pid;
   uint64_t bytes; /* UINT64_MAX: the driver does not say */
   int32_t is_own; /* 1: this process */
-  char name[64];  /* of the process; empty: it cannot be seen from here */
+  char name[64];  /* the process's name; empty: unknown */
 } brim_device_use;
 
-/* Between two steps, about once a second. Since ABI 1.3. */
+/* The state of a run between two steps, given to on_step about once a second. Since ABI 1.3. */
 typedef struct brim_step_view {
   uint32_t size;
   int64_t step;   /* that have ended */
-  double seconds; /* since some moment: the difference of two questions includes evaluations and checkpoints; for
-                   * steps alone see step_seconds */
+  double seconds; /* a clock with an arbitrary start. The difference of two calls includes evaluations and checkpoints;
+                     step_seconds has steps only */
   const brim_demands *demands;
-  int32_t waiting;         /* runs in line that would take the run's device */
-  uint64_t waiting_bytes;  /* that must be free there for the first of them; 0: nobody waits */
-  uint64_t planned_bytes;  /* the run's own arena */
+  int32_t waiting;         /* queued runs that could use this run's device */
+  uint64_t waiting_bytes;  /* free memory that the first of them needs; 0: no run waits */
+  uint64_t planned_bytes;  /* the run's arena */
   int64_t micro_batch;     /* as it is */
-  int64_t effective_batch; /* samples in a step; of several ranks, of this one's share of it */
-  int64_t grain;           /* micro-batches that are multiples of it give the same bits; 0: no others than as it is */
-  const int64_t *choice;   /* micro-batches that may be chosen, largest first */
-  size_t choice_count;     /* at least 1 */
-  /* The run's device as it is now, and what a plan may take of it in the place of the present one, within every limit.
-   * Costs system calls, so look only where it matters. */
+  int64_t effective_batch; /* samples in a step; with several ranks, this rank's share of them */
+  int64_t grain; /* micro-batches that are multiples of it give bit-identical results; 0: no other micro-batch does */
+  const int64_t *choice; /* allowed micro-batches, largest first */
+  size_t choice_count;   /* at least 1 */
+  /* The current state of the run's device, and the memory that a plan replacing the current one may use, within all
+   * limits. Makes system calls, so call it only when needed. */
   brim_status (*look)(const struct brim_step_view *view, brim_device_view *device, uint64_t *room_bytes);
-  /* Exact peak of a plan of this micro-batch: as it is configured if that is within `bytes`, or bytes is 0; else with
-   * as little recompute as keeps it within, unless the user has chosen another memory.recompute; then, or where no
-   * recompute is enough, it is more than `bytes`. Takes milliseconds. */
+  /* The exact peak of a plan with this micro-batch. If `bytes` is 0 or the configured plan fits in `bytes`, that is the
+   * configured plan's peak. Otherwise it is that of the plan with the least recompute that fits; if no recompute
+   * suffices, or the user has set memory.recompute, it is more than `bytes`. Takes milliseconds. */
   brim_status (*peak_within)(const struct brim_step_view *view, int64_t micro_batch, uint64_t bytes, uint64_t *peak);
   void *host; /* the core's */
-  /* Since ABI 1.7: there if `size` reaches them. */
-  double step_seconds; /* of a step alone: the median of the last 20 under this plan, or of as many as there were; 0:
-                        * none yet */
-  /* The processes that use a device of the backend, by its number: writes the first `room` of *count, which is
-   * BRIM_DEVICE_USES_MAX at most, and 0 where devices have no such list. Costs system calls. The backend's own status
-   * if it fails. */
+  /* Since ABI 1.7: check that `size` covers these fields. */
+  double step_seconds; /* duration of a step: the median of the last 20 (or fewer) steps with this plan; 0: not known
+                          yet */
+  /* Lists the processes that use device number `device` of the backend: writes the first `room` of *count entries.
+   * *count is at most BRIM_DEVICE_USES_MAX, and 0 if the device has no such list. Makes system calls. On failure
+   * returns the backend's status. */
   brim_status (*users)(const struct brim_step_view *view, int32_t device, brim_device_use *out, size_t room,
                        size_t *count);
 } brim_step_view;
 
-/* Another plan for the run that goes on. */
+/* A new plan for a run that continues. */
 typedef struct brim_step_plan {
-  int64_t micro_batch;            /* one of the list; 0: nothing changes, but the reason is told */
+  int64_t micro_batch;            /* one of `choice`; 0: keep the plan, but report the reason */
   uint64_t within_bytes;          /* as for peak_within */
-  char reason[BRIM_REASON_BYTES]; /* goes on behind "micro-batch 64 -> 16, ", or "keeps its plan: " */
+  char reason[BRIM_REASON_BYTES]; /* shown after "micro-batch 64 -> 16, " or "keeps its plan: " */
 } brim_step_plan;
 
 typedef struct brim_policy_ops {
@@ -228,20 +233,21 @@ typedef struct brim_policy_ops {
   brim_status (*choose_plan)(void *self, const brim_plan_query *query, brim_plan_choice *out);
   brim_status (*on_oom)(void *self, const brim_oom *event, brim_action *out);
   brim_status (*on_boundary)(void *self, const brim_memory_view *memory, brim_boundary *out);
-  /* 1: choose_device limits what the run may take, which nobody may decide before it: a list with another policy that
-   * has a choose_device in front of this one is refused. */
+  /* 1: choose_device limits the run's memory. No other policy may decide before it: brim refuses a list in which a
+   * policy with a choose_device precedes this one. */
   int32_t limits;
-  /* Should the run go on under another plan? Without one (ENOTSUP) it allocates nothing. Since ABI 1.3. */
+  /* Decides whether the run continues with another plan. Must not allocate if it returns BRIM_ENOTSUP. Since ABI
+   * 1.3. */
   brim_status (*on_step)(void *self, const brim_step_view *view, brim_step_plan *out);
 } brim_policy_ops;
 
-/* [any phase, on the policies' thread] Seconds since 1970 in UTC, for policies that go by the hour or by a deadline; in
- * `brim simulate` the scenario's, so that a night passes in milliseconds. For the time between two questions
- * brim_step_view.seconds is better, as nobody sets that clock. Since ABI 1.6. */
+/* [any phase, on the policies' thread] Seconds since 1970 in UTC, for policies that depend on the time of day or on a
+ * deadline. In `brim simulate` this is the scenario's time, so a night passes in milliseconds. To measure the time
+ * between two calls use brim_step_view.seconds: it is monotonic. Since ABI 1.6. */
 BRIM_EXPORT double brim_policy_clock(void);
 
-/* [init] Writes a reason: brim_reason(out->reason, "%s has %s free", ...). Cut at BRIM_REASON_BYTES - 1, in front of
- * what would be half a character of UTF-8. */
+/* [init] Writes a reason: brim_reason(out->reason, "%s has %s free", ...). Truncates to BRIM_REASON_BYTES - 1 bytes, at
+ * a UTF-8 character boundary. */
 BRIM_EXPORT void brim_reason(char *reason, const char *format, ...) BRIM_PRINTF(2, 3);
 
 #ifdef __cplusplus

@@ -18,21 +18,21 @@ typedef struct brim_philox {
   uint32_t v[4];
 } brim_philox;
 
-/* What random numbers are for; the high byte of a stream keeps the uses apart. */
+/* Uses of random numbers. The high byte of a stream is the use, so that uses do not share numbers. */
 enum brim_stream_use {
   BRIM_STREAM_INIT = 1,    /* weights */
   BRIM_STREAM_SHUFFLE = 2, /* order of samples */
   BRIM_STREAM_SPLIT = 3,   /* train / validation */
-  BRIM_STREAM_AUGMENT = 4, /* what changes training samples */
+  BRIM_STREAM_AUGMENT = 4, /* augmentation of training samples */
   BRIM_STREAM_DROPOUT = 5,
   BRIM_STREAM_DATA = 6,   /* synthetic data */
-  BRIM_STREAM_SAMPLE = 7, /* tokens that a language model goes on with */
-  BRIM_STREAM_MIXUP = 8,  /* the sample that another one is mixed with */
-  /* of federations */
-  BRIM_STREAM_PARTITION = 9, /* which samples a client has */
-  BRIM_STREAM_CLIENT = 10,   /* the seed of a client in a round */
-  BRIM_STREAM_SELECT = 11,   /* which clients train */
-  BRIM_STREAM_WORLD = 12     /* speeds, networks and absences of simulated clients */
+  BRIM_STREAM_SAMPLE = 7, /* tokens sampled from a language model */
+  BRIM_STREAM_MIXUP = 8,  /* the partner of a sample in mixup */
+  /* for federations */
+  BRIM_STREAM_PARTITION = 9, /* partition of samples among clients */
+  BRIM_STREAM_CLIENT = 10,   /* seeds of clients in a round */
+  BRIM_STREAM_SELECT = 11,   /* selection of clients */
+  BRIM_STREAM_WORLD = 12     /* speed, network and absence of simulated clients */
 };
 
 /* Ten rounds on counter {c0..c3} under key {k0, k1}. */
@@ -71,8 +71,8 @@ BRIM_ANYWHERE double brim_uniform(uint32_t x)
   return (double)x * (1.0 / 4294967296.0);
 }
 
-/* Dropout. A step has a key of its own; `sample` is the sample's position in the step's effective
- * batch; `element` its logical coordinate within the sample, channels fastest:
+/* Dropout. Each step has its own key; `sample` is the sample's position in the step's effective batch; `element` its
+ * logical coordinate within the sample, channels fastest:
  *     rank 2 [N,F]:      element = f
  *     rank 4 [N,C,H,W]:  element = (h*W + w) * C4 + c, with C4 = C rounded up to a multiple of 4
  *     other ranks:       row-major index within the sample

@@ -1,12 +1,12 @@
 /* For authors of selectors: which clients of a federation train in a round.
  *
- * A selector sees columns of what is known of each client, and keeps nothing itself: what it wants to remember from one
- * round to the next lies in memory of brim's (`state`), which is part of checkpoints. So a federation that was stopped
- * goes on with the choices that it would have made. Random numbers come from the round's seed, never from a generator
- * with a state.
+ * A selector gets columns of data about each client. It must not keep state of its own: what it has to remember from
+ * one round to the next goes into memory that brim provides (`state`) and saves in checkpoints. So a resumed federation
+ * makes the same choices as one that was not interrupted. Random numbers must come from the round's seed, not from a
+ * generator with a state.
  *
- * All functions are called between rounds, on a thread of their own, on which brim also calls policies: a crash or a
- * loop ends the run with a checkpoint. Since ABI 1.9. */
+ * brim calls all functions between rounds, on the thread that also runs policies: if a selector crashes or hangs, brim
+ * writes a checkpoint and ends the run. Since ABI 1.9. */
 #ifndef BRIM_SELECTOR_H
 #define BRIM_SELECTOR_H
 #include <math.h>
@@ -20,76 +20,78 @@
 extern "C" {
 #endif
 
-/* What a selector needs besides the columns that are always there. */
+/* Data that a selector needs besides the columns that are always present. */
 enum brim_selector_need {
-  BRIM_NEED_LABELS = 1, /* how many samples of each class clients have; costs 4 bytes a client and class */
-  BRIM_NEED_SKETCH = 2, /* of clients' last updates; costs 4 * BRIM_SKETCH bytes a client */
-  BRIM_NEED_LOSSES = 4, /* losses under the present model: see brim_selection_query.losses */
-  BRIM_NEED_SQUARES = 8 /* square_loss */
+  BRIM_NEED_LABELS = 1, /* `labels`; costs 4 bytes per client and class */
+  BRIM_NEED_SKETCH = 2, /* `sketch`; costs 4 * BRIM_SKETCH bytes per client */
+  BRIM_NEED_LOSSES = 4, /* losses with the current model: brim_selection_query.losses */
+  BRIM_NEED_SQUARES = 8 /* `square_loss` */
 };
-#define BRIM_SKETCH 64 /* numbers of a sketch */
+#define BRIM_SKETCH 64 /* numbers in a sketch */
 
-/* Columns of [count] clients; what is not known is NAN, and -1 in last_round. */
+/* Columns with one entry per client. An unknown value is NAN, in last_round -1. */
 typedef struct brim_clients {
   uint32_t size;
-  int64_t count, classes; /* classes: of the data set; 0: answers are no classes */
+  int64_t count, classes; /* classes: of the dataset; 0 if the task is not BRIM_TASK_CLASS */
   const int64_t *samples;
-  const float *loss,
-      *square_loss;  /* means over the samples of its last training: of losses, and, if needed, of their squares */
-  const float *norm; /* of its last update: the Euclidean norm of what all parameters have moved by */
-  const float *seconds, *joules; /* that a round takes it, as the simulated world predicts; NAN: there is no world */
-  const int32_t *last_round;     /* in which it was selected last, counted from 0 */
-  const int32_t *times;          /* that it was selected, whether or not it arrived */
-  const uint32_t *labels;        /* [count, classes] samples of each class; NULL unless needed, or without classes */
-  const float *sketch;   /* [count, BRIM_SKETCH] of the last update: sums of its values, each with a sign of its own and
-                          * in a place of its own, so that inner products of sketches are about those of updates. NULL
-                          * unless needed */
-  const float *accuracy; /* share of the answers of its last training that were right; NAN also where answers are
-                          * values. Since ABI 1.10 */
+  const float *loss, *square_loss; /* mean loss over the samples of the client's last training, and, with
+                                      BRIM_NEED_SQUARES, mean squared loss */
+  const float *norm;               /* Euclidean norm of its last update, over all parameters */
+  const float *seconds,
+      *joules; /* predicted time and energy of a round, from the simulated world; NAN: no simulated world */
+  const int32_t *last_round; /* the last round in which it was selected, counted from 0 */
+  const int32_t *times;      /* how often it was selected, whether or not its update arrived */
+  const uint32_t *labels; /* [count, classes] samples of each class; NULL without BRIM_NEED_LABELS or without classes */
+  const float *sketch; /* [count, BRIM_SKETCH] a count sketch of the last update: each value is added to one entry, with
+                          a fixed pseudorandom sign and place, so that inner products of sketches approximate those of
+                          updates. NULL without BRIM_NEED_SKETCH */
+  const float *accuracy; /* accuracy over its last training; NAN also for BRIM_TASK_VALUES. Since ABI 1.10 */
 } brim_clients;
 
 typedef struct brim_selection_query {
   uint32_t size;
   int64_t round, wanted;   /* round: from 0; wanted: clients, at most `candidates` */
-  double deadline_seconds; /* of a round; 0: none */
+  double deadline_seconds; /* of a round; 0: no deadline */
   const brim_clients *clients;
-  const int64_t *candidate; /* [candidates] that are there, ascending */
+  const int64_t *candidate; /* [candidates] the available clients, ascending */
   int64_t candidates;
-  uint64_t seed;           /* of the round, for brim_random4(seed, BRIM_STREAM_SELECT, ...) */
-  double *own, *of_client; /* state, as asked for by `state`; of_client: [count, of_client numbers] */
-  /* [its thread] Mean losses of these clients' data under the present model, for a selector that needs them. */
+  uint64_t seed;           /* the round's seed, for brim_random4(seed, BRIM_STREAM_SELECT, ...) */
+  double *own, *of_client; /* the state that `state` asked for; of_client: [count, numbers per client] */
+  /* [its thread] Computes the mean losses of the given clients' data with the current model. Requires
+   * BRIM_NEED_LOSSES. */
   brim_status (*losses)(const struct brim_selection_query *query, const int64_t *client, int64_t count, float *out);
   void *host;
 } brim_selection_query;
 
 typedef struct brim_selection {
-  int64_t *client; /* room for `wanted`: different ones, of the candidates */
-  int64_t count;   /* may be fewer than wanted, but one */
+  int64_t *client; /* room for `wanted` distinct candidates */
+  int64_t count;   /* at least 1, at most `wanted` */
 } brim_selection;
 
-/* A round that is over. */
+/* The result of a finished round. */
 typedef struct brim_selection_result {
   uint32_t size;
   int64_t round, count;
-  const int64_t *client;  /* [count] as selected */
-  const uint8_t *arrived; /* [count] 0: it dropped out, was late, or has diverged */
-  double accuracy;        /* of the global model at the newest evaluation, which was before this round; NAN: none */
-  double seconds;         /* simulated, of the round; NAN: there is no world */
-  const brim_clients *clients; /* with what this round has brought */
+  const int64_t *client;       /* [count] the selected clients */
+  const uint8_t *arrived;      /* [count] 0: it dropped out, was late, or diverged */
+  double accuracy;             /* of the global model at the last evaluation before this round; NAN: there was none */
+  double seconds;              /* simulated duration of the round; NAN: no simulated world */
+  const brim_clients *clients; /* updated by this round */
   double *own, *of_client;     /* state */
 } brim_selection_result;
 
 typedef struct brim_selector_ops {
-  uint32_t size, needs; /* of enum brim_selector_need */
-  /* [init] How many doubles of state it has, and how many for each client; zero in the first round. NULL: none. */
+  uint32_t size, needs; /* needs: bits of enum brim_selector_need */
+  /* [init] Sets how many doubles of state the selector needs, and how many per client. They are 0 in the first round.
+   * NULL: no state. */
   void (*state)(const void *self, const brim_clients *clients, int64_t *own, int64_t *of_client);
-  /* [step] Selects. Must give the same for the same query. */
+  /* [step] Selects the clients of a round. Must return the same selection for the same query. */
   brim_status (*select)(void *self, const brim_selection_query *query, brim_selection *out);
-  /* [step] After a round. NULL: nothing. */
+  /* [step] Called after each round; may be NULL. */
   brim_status (*learn)(void *self, const brim_selection_result *result);
 } brim_selector_ops;
 
-/* ---- for all selectors ---- */
+/* ---- helper functions ---- */
 
 /* Uniform in (0, 1), with 53 bits: number `item` of a round's `stream`. */
 BRIM_ANYWHERE double brim_selection_draw(const brim_selection_query *query, uint32_t stream, int64_t item)
@@ -98,8 +100,8 @@ BRIM_ANYWHERE double brim_selection_draw(const brim_selection_query *query, uint
   return ((double)(r.v[0] >> 6) * 134217728.0 + (double)(r.v[1] >> 5) + 0.5) * (1.0 / 9007199254740992.0);
 }
 
-/* The `wanted` clients of the highest score so far, as a heap whose first is the lowest of them; of equal scores those
- * with the lower number win. All clients need not be sorted, as there may be millions. */
+/* A heap of the `wanted` clients with the highest scores so far; the lowest of them is the first. Of equal scores the
+ * lower client number wins. It avoids sorting all clients, of which there may be millions. */
 typedef struct brim_best {
   double score;
   int64_t client;
@@ -110,7 +112,7 @@ BRIM_ANYWHERE int brim_best_is_before(const brim_best *a, const brim_best *b)
   return a->score > b->score || (a->score == b->score && a->client < b->client);
 }
 
-/* Puts the element at `i` of `count` where it belongs. */
+/* Sifts element `i` of `count` down. */
 BRIM_ANYWHERE void brim_best_sink(brim_best *best, int64_t count, int64_t i)
 {
   for (;;) {
@@ -125,7 +127,7 @@ BRIM_ANYWHERE void brim_best_sink(brim_best *best, int64_t count, int64_t i)
   }
 }
 
-/* `best` has room for `wanted`, and holds *count. A score that is NAN is the lowest. */
+/* Adds a client. `best` has room for `wanted` and holds *count. A NAN score counts as the lowest. */
 BRIM_ANYWHERE void brim_best_add(brim_best *best, int64_t *count, int64_t wanted, int64_t client, double score)
 {
   const brim_best one = {score == score ? score : -1.0 / 0.0, client};
@@ -140,7 +142,7 @@ BRIM_ANYWHERE void brim_best_add(brim_best *best, int64_t *count, int64_t wanted
   brim_best_sink(best, wanted, 0);
 }
 
-/* Puts them in the order of their scores, the highest first. */
+/* Sorts by score, highest first. */
 BRIM_ANYWHERE void brim_best_sort(brim_best *best, int64_t count)
 {
   for (int64_t i = count / 2; i-- > 0;) brim_best_sink(best, count, i);
@@ -152,7 +154,8 @@ BRIM_ANYWHERE void brim_best_sort(brim_best *best, int64_t count)
   }
 }
 
-/* Memory for `count` things of `size` bytes, all zero, to be freed; NULL after brim_fail(BRIM_ENOMEM_HOST). */
+/* Zeroed memory for `count` items of `size` bytes, to be freed by the caller; NULL after
+ * brim_fail(BRIM_ENOMEM_HOST). */
 static inline void *brim_selection_alloc(int64_t count, size_t size)
 {
   void *memory = calloc((size_t)(count > 0 ? count : 1), size);
@@ -160,26 +163,26 @@ static inline void *brim_selection_alloc(int64_t count, size_t size)
   return memory;
 }
 
-/* A score for drawing without replacement in proportion to `share` > 0: the clients of the highest scores are those
- * drawn (Efraimidis and Spirakis: Weighted Random Sampling with a Reservoir, 2006). */
+/* A score for drawing without replacement in proportion to `share` > 0: the clients with the highest scores are drawn
+ * (Efraimidis and Spirakis: Weighted Random Sampling with a Reservoir, 2006). */
 static inline double brim_score_drawn(const brim_selection_query *query, uint32_t stream, int64_t client, double share)
 {
   return log(brim_selection_draw(query, stream, client)) / share;
 }
 
-/* The score of a client never seen: at random, and higher than any that is below 1e30. */
+/* The score of a client that was never selected: random, at least 1e30. */
 static inline double brim_score_new(const brim_selection_query *query, int64_t client)
 {
   return 1e30 * (1 + brim_selection_draw(query, 0, client));
 }
 
-/* A tiny random number, by which equal scores differ. */
+/* A tiny random number that breaks ties between equal scores. */
 static inline double brim_score_tie(const brim_selection_query *query, int64_t client)
 {
   return 1e-9 * brim_selection_draw(query, 0, client);
 }
 
-/* Selects the `wanted` candidates of the highest scores, the highest first. */
+/* Selects the `wanted` candidates with the highest scores, highest first. */
 typedef double (*brim_score_fn)(const brim_selection_query *query, const void *context, int64_t client);
 static inline brim_status brim_select_highest(const brim_selection_query *query, brim_score_fn score,
                                               const void *context, brim_selection *out)
@@ -196,30 +199,29 @@ static inline brim_status brim_select_highest(const brim_selection_query *query,
   return BRIM_OK;
 }
 
-/* The score of what clients came to when they trained last, by a column of it; those never seen come first, at random.
- */
+/* Scores clients by a column of their last training; clients never selected come first, in random order. */
 static inline double brim_score_last(const brim_selection_query *query, const void *column, int64_t client)
 {
   return query->clients->last_round[client] < 0 ? brim_score_new(query, client)
                                                 : (double)((const float *)column)[client];
 }
 
-/* A function of sets of clients that grows the less by a client the more others are in the set (it is submodular). */
+/* A submodular function of a set of clients: adding a client gains less, the more clients are in the set. */
 typedef struct brim_greedy {
-  double (*gain)(void *context, int64_t client); /* by how much it grows if this client joins */
-  void (*take)(void *context, int64_t client);   /* the client joins */
+  double (*gain)(void *context, int64_t client); /* the gain of adding this client */
+  void (*take)(void *context, int64_t client);   /* adds the client */
   void *context;
 } brim_greedy;
 
-/* Adds clients to `out`, each time the one of the highest gain, of equal ones the lowest number, until there are
- * `until` or all of `client`. Gains are computed anew only where they may matter (Minoux: Accelerated Greedy Algorithms
- * for Maximizing Submodular Set Functions, 1978). */
+/* Adds the client with the highest gain to `out` (of equal gains the lowest number), until `out` has `until` clients or
+ * all of `client`. Recomputes a gain only if it can affect the choice (Minoux: Accelerated Greedy Algorithms for
+ * Maximizing Submodular Set Functions, 1978). */
 static inline brim_status brim_select_greedily(const brim_greedy *f, const int64_t *client, int64_t count,
                                                int64_t until, brim_selection *out)
 {
   brim_best *heap = (brim_best *)brim_selection_alloc(count, sizeof *heap);
   if (!heap) return BRIM_ENOMEM_HOST;
-  for (int64_t i = 0; i < count; i++) { /* the lowest is the first: signs are turned */
+  for (int64_t i = 0; i < count; i++) { /* the heap has the lowest first: signs are inverted */
     heap[i].score = -f->gain(f->context, client[i]);
     heap[i].client = -client[i];
   }
@@ -239,7 +241,7 @@ static inline brim_status brim_select_greedily(const brim_greedy *f, const int64
   return BRIM_OK;
 }
 
-/* The value of rank `rank`, from 0, of `count` finite ones, whose order changes: no sorting is needed. */
+/* Returns the value of rank `rank`, from 0, of `count` finite values (quickselect; reorders them). */
 static inline double brim_value_of_rank(double *value, int64_t count, int64_t rank)
 {
   int64_t first = 0, last = count - 1;
@@ -265,7 +267,7 @@ static inline double brim_value_of_rank(double *value, int64_t count, int64_t ra
   return value[rank];
 }
 
-/* The mean of what is known in a column of the candidates; NAN: nothing is. */
+/* The mean of the candidates' known values in a column; NAN if none is known. */
 static inline double brim_mean_known(const brim_selection_query *query, const float *column)
 {
   double sum = 0;
@@ -278,7 +280,7 @@ static inline double brim_mean_known(const brim_selection_query *query, const fl
   return known > 0 ? sum / (double)known : NAN;
 }
 
-/* The highest last loss of the candidates; 0: none is known. */
+/* The highest last loss of the candidates; 0 if none is known. */
 static inline double brim_highest_loss(const brim_selection_query *query)
 {
   double highest = 0;
@@ -288,7 +290,8 @@ static inline double brim_highest_loss(const brim_selection_query *query)
   return highest;
 }
 
-/* A client's last loss as a share of the highest: 1 if it was never seen, 0 if it was and no loss has arrived. */
+/* A client's last loss as a share of the highest: 1 if it was never selected, 0 if it was selected but its loss is
+ * unknown. */
 static inline double brim_loss_share(const brim_selection_query *query, double highest, int64_t client)
 {
   if (query->clients->last_round[client] < 0) return 1;

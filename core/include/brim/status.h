@@ -1,13 +1,12 @@
 /* Status codes and error text.
  *
- * Every function that can fail returns a brim_status. The text belongs to the host: brim_fail()
- * records what went wrong, with the file and line of the failure, in a buffer of the calling thread,
- * and returns the code, so that a function fails in one line:
+ * Every function that can fail returns a brim_status. The text belongs to the host: brim_fail() records what went
+ * wrong, with the file and line of the failure, in a buffer of the calling thread, and returns the code, so that a
+ * function fails in one line:
  *
  *     if (count < 1) return brim_fail(BRIM_EINVAL, "count must be at least 1, got %d", count);
  *
- * Callers pass the code on and may add a line of what they were doing with brim_fail_add().
- */
+ * Callers return the code, and may add a line of context with brim_fail_add(). */
 #ifndef BRIM_STATUS_H
 #define BRIM_STATUS_H
 #include <stddef.h>
@@ -43,7 +42,7 @@ extern "C" {
   X(EINTERNAL, 13, 5, "internal error")                                                                                \
   X(ENODEVICE, 14, 4, "no such device")                                                                                \
   X(EPEER, 15, 5, "another rank has failed")                                                                           \
-  X(EPLUGIN, 16, 5, "a plugin has failed") /* it crashed, or did not come back; since ABI 1.6 */
+  X(EPLUGIN, 16, 5, "a plugin has failed") /* it crashed or hung; since ABI 1.6 */
 
 typedef int32_t brim_status;
 enum {
@@ -57,20 +56,21 @@ BRIM_EXPORT const char *brim_status_name(brim_status status);
 BRIM_EXPORT const char *brim_status_text(brim_status status);
 /* [any thread] The exit status of a process that ends with this code, 0..6 (see docs). */
 BRIM_EXPORT int brim_status_exit(brim_status status);
-/* [any thread] Is it want of memory, of the device or the host: may the same succeed later, or with less? By the code
- * alone, whatever the text says. Since ABI 1.3. */
+/* [any thread] True if device or host memory ran out, so that the operation may succeed later or with less memory.
+ * Depends only on the code. Since ABI 1.3. */
 static inline int brim_status_is_want(brim_status status)
 {
   return status == BRIM_ENOMEM_DEVICE || status == BRIM_ENOMEM_HOST;
 }
 
-/* [any thread] Sets the calling thread's error text and returns `status`. The text replaces what was
- * there. At most 4095 bytes are kept. Do not end it with a full stop or a newline; further lines
- * (separated by '\n') are shown indented below the first. */
+/* [any thread] Sets the calling thread's error text and returns `status`. The text replaces the previous one. At most
+ * 4095 bytes are kept. Do not end it with a full stop or a newline; further lines (separated by '\n') are shown
+ * indented below the first. */
 BRIM_EXPORT brim_status brim_fail_at(const char *file, int line, brim_status status, const char *format, ...)
     BRIM_PRINTF(4, 5);
 #define brim_fail(status, ...) brim_fail_known((status), brim_fail_at(__FILE__, __LINE__, (status), __VA_ARGS__))
-/* Lets compilers see which status comes back, so that they know what is initialised after a check of it. */
+/* Shows compilers that the status is the given one, so that they can tell which variables are initialised after a
+ * check. */
 static inline brim_status brim_fail_known(brim_status status, brim_status returned)
 {
   (void)returned;
@@ -92,11 +92,13 @@ BRIM_EXPORT const char *brim_error_origin(void);
     if (brim_try_status != BRIM_OK) return brim_try_status;                                                            \
   } while (0)
 
-/* Log levels, most important first. The level shown is set by the host (--quiet, --verbose). */
+/* Log levels, most important first. The host sets the level to show (--quiet, --verbose). */
 enum brim_level { BRIM_LOG_ERROR = 0, BRIM_LOG_WARN = 1, BRIM_LOG_INFO = 2, BRIM_LOG_DEBUG = 3 };
-/* [any thread] One line on standard error, "warning: ..." and so on; no newline at the end. */
+/* [any thread] Writes a line to standard error, with a prefix such as "warning: ". The text must not end with a
+ * newline. */
 BRIM_EXPORT void brim_log(enum brim_level level, const char *format, ...) BRIM_PRINTF(2, 3);
-/* [any thread] For messages: "4.7 MiB"; writes at most `room` bytes to `out` and returns it. */
+/* [any thread] Formats a number of bytes for messages, "4.7 MiB". Writes at most `room` bytes to `out` and returns
+ * it. */
 BRIM_EXPORT const char *brim_format_bytes(char *out, size_t room, uint64_t bytes);
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
 /* AdEMAMix (Pagliardini, Ablin and Grangier: The AdEMAMix Optimizer: Better, Faster, Older, 2024): AdamW with a second,
- * much slower mean of the gradients. Over `warmup` steps the weight of the slow mean, alpha, rises from 0 in a straight
- * line, and so does the half-life of its decay, beta3, from that of beta1. */
+ * much slower mean of the gradients. Over `warmup` steps alpha, the weight of the slow mean, rises linearly from 0, and
+ * the half-life of its decay beta3 rises linearly from that of beta1. */
 #include <math.h>
 
 #include <brim/brim.h>
@@ -24,8 +24,8 @@ static const brim_param table[] = {
     BRIM_PARAMS_END,
 };
 
-/* beta3 in the warm-up, of which `risen` is the share that is over. A half-life is a multiple of 1 / log(beta); the
- * authors' program adds 1e-8 to beta. */
+/* Returns beta3 when the share `risen` of the warm-up is over. A half-life is a multiple of 1 / log(beta); the authors'
+ * program adds 1e-8 to beta. */
 static double beta3_at(const settings *s, double risen)
 {
   if (risen >= 1) return s->beta3;

@@ -1,5 +1,5 @@
-"""Trains a linear model by optimizer=ademamix on the reference backend, which computes in double precision, and follows
-the same steps in plain Python, as the paper defines them: parameters and states must agree to 1e-9.
+"""Trains a linear model with optimizer=ademamix on the reference backend, which computes in double precision, and
+computes the paper's formulas for the same steps in plain Python: parameters and states must agree to 1e-9.
 
     python3 paper.py BRIM FOLDER [--plugin-path DIR]...    # FOLDER receives data and runs
 """
@@ -33,7 +33,7 @@ def write_samples(path):
 
 
 def tensors(path):
-    """Of a safetensors file, all of doubles."""
+    """Returns the tensors of a safetensors file; all must be doubles."""
     data = path.read_bytes()
     length = struct.unpack_from("<Q", data)[0]
     header = json.loads(data[8:8 + length])
@@ -47,7 +47,7 @@ def tensors(path):
 
 
 def train(brim, folder, name, settings, steps):
-    """The parameters and states after the steps."""
+    """Returns the parameters and states after the steps."""
     run = folder / name
     shutil.rmtree(run, ignore_errors=True)
     words = [f"optimizer.{key}={value}" for key, value in settings.items()]
@@ -61,7 +61,7 @@ def train(brim, folder, name, settings, steps):
 
 
 def gradients(weight, bias, x, t):
-    """Of the mean over samples and targets of (x weight + bias - t)^2; weight: [TARGETS, FEATURES]."""
+    """The gradients of the mean of (x weight + bias - t)^2 over samples and targets; weight is [TARGETS, FEATURES]."""
     dw, db = [0.0] * len(weight), [0.0] * len(bias)
     for sample, target in zip(x, t):
         for k in range(TARGETS):
@@ -74,7 +74,7 @@ def gradients(weight, bias, x, t):
 
 
 def beta3_at(s, t):
-    """beta_3 of step t: its half-life rises in a straight line from that of beta_1. As the authors' program does it."""
+    """Returns beta_3 of step t as the authors' program does: its half-life rises linearly from that of beta_1."""
     def half_life(beta):
         return math.log(0.5) / math.log(beta + 1e-8) - 1
 

@@ -1,5 +1,5 @@
-/* Packs small runs together, so that large ones find a device that is free: takes the fullest device that still has
- * min_gpu_memory_mb. The shortest useful policy. */
+/* Packs small runs together, so that large runs find a free device: chooses the fullest device that still has
+ * min_gpu_memory_mb. */
 #include <string.h>
 
 #include <brim/plugin.h>

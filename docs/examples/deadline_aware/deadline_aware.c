@@ -1,9 +1,10 @@
-/* Ends by a deadline, with as little memory as that takes:
+/* Ends a run by a deadline with as little memory as possible:
  *
- *     at the start  of the plans that fit and are predicted to be in time the smallest; if none is, the fastest
- *     on the way    by the time that steps really take: late, the next larger micro-batch; very early, the next smaller
+ *     at the start  the smallest plan that fits and is predicted to be in time; if there is none, the fastest
+ *     while it runs, from the measured time of a step: if late, the next larger micro-batch; if very early, the next
+ *     smaller
  *
- * A run that will be late all the same says so, and goes on. What changes on the way changes no bit. */
+ * If the run will be late anyway, the policy reports it and the run continues. Changes never alter the results. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -29,11 +30,11 @@ static const brim_param table[] = {
 
 typedef struct run {
   const deadline_aware *p;
-  double deadline;         /* as brim_policy_clock() has it */
-  int64_t batch, too_slow; /* micro-batch as it is; one that was late */
-  double since, looked;    /* when its plan began, and the last look at its pace, by brim_step_view.seconds */
+  double deadline;         /* on the clock of brim_policy_clock() */
+  int64_t batch, too_slow; /* the micro-batch now, and one that was too slow */
+  double since, looked;    /* when the plan began and when the pace was last checked, as brim_step_view.seconds */
   int64_t since_step;
-  int has_said; /* that it will be late */
+  int has_said; /* the policy has reported that the run will be late */
 } run;
 
 static brim_status create(const void *params, void **self)
@@ -41,7 +42,8 @@ static brim_status create(const void *params, void **self)
   const deadline_aware *p = params;
   struct tm t = {.tm_isdst = -1};
   if (sscanf(p->deadline, "%d-%d-%d %d:%d", &t.tm_year, &t.tm_mon, &t.tm_mday, &t.tm_hour, &t.tm_min) != 5)
-    return brim_fail(BRIM_ECONFIG, "policy.deadline_aware.deadline is '%s', and must be like '2030-01-31 07:00'",
+    return brim_fail(BRIM_ECONFIG,
+                     "policy.deadline_aware.deadline must be a time such as '2030-01-31 07:00', but is '%s'",
                      p->deadline);
   t.tm_year -= 1900;
   t.tm_mon--;
@@ -52,7 +54,7 @@ static brim_status create(const void *params, void **self)
   return BRIM_OK;
 }
 
-/* Seconds from the run's end to the deadline, if steps go on so; below 0: it is late. */
+/* Returns the seconds from the predicted end of the run to the deadline; negative if the run will be late. */
 static double spare(const run *r, double step_seconds, int64_t steps)
 {
   return r->deadline - brim_policy_clock() - (1 + r->p->margin_percent / 100) * step_seconds * (double)steps;
@@ -61,7 +63,7 @@ static double spare(const run *r, double step_seconds, int64_t steps)
 static void explain(const run *r, double step_seconds, int64_t steps, const char *more, char *reason)
 {
   const double s = spare(r, step_seconds, steps);
-  brim_reason(reason, "%lld steps of %.3g s, and %g %%, end %.1f minutes %s the deadline%s", (long long)steps,
+  brim_reason(reason, "%lld steps of %.3g s plus %g %% end %.1f minutes %s the deadline%s", (long long)steps,
               step_seconds, r->p->margin_percent, (s < 0 ? -s : s) / 60, s < 0 ? "after" : "before", more);
 }
 
@@ -75,7 +77,7 @@ static brim_status choose_plan(void *self, const brim_plan_query *q, brim_plan_c
   for (size_t i = 0; i < q->micro_batch_count; i++) {
     brim_plan_figures f = {.size = sizeof f};
     if (q->micro_batch[i] > next) continue;
-    next = q->micro_batch[i] / 2; /* each may have to be timed */
+    next = q->micro_batch[i] / 2; /* look at few: brim may have to time each of them */
     BRIM_TRY(brim_plan_figures_of(q, q->micro_batch[i], precision, &f));
     if (f.peak_bytes > q->room_bytes || (f.rounds && out->micro_batch > 0)) continue;
     const int both_in_time = spare(r, f.step_seconds, steps) >= 0 && spare(r, best.step_seconds, steps) >= 0;
@@ -84,14 +86,15 @@ static brim_status choose_plan(void *self, const brim_plan_query *q, brim_plan_c
     best = f;
     out->micro_batch = q->micro_batch[i];
   }
-  if (out->micro_batch == 0) return BRIM_ENOTSUP; /* nothing fits: for the next in the list */
+  if (out->micro_batch == 0) return BRIM_ENOTSUP; /* nothing fits: the next policy decides */
   out->precision = q->precision == BRIM_AS_IT_IS ? precision : BRIM_AS_IT_IS;
   r->has_said = spare(r, best.step_seconds, steps) < 0;
   explain(r, best.step_seconds, steps, r->has_said ? ", and nothing that fits is faster" : "", out->reason);
   return BRIM_OK;
 }
 
-/* The next larger micro-batch of the same bits that fits, or the next smaller one that was not too slow; 0: none. */
+/* Finds the next larger micro-batch that fits, or the next smaller one that was not too slow, with bit-identical
+ * results; 0 if there is none. */
 static brim_status find_next(const run *r, const brim_step_view *v, int larger, int64_t *out)
 {
   brim_device_view d;
@@ -110,7 +113,7 @@ static brim_status find_next(const run *r, const brim_step_view *v, int larger, 
 static brim_status on_step(void *self, const brim_step_view *v, brim_step_plan *out)
 {
   run *r = self;
-  if (r->batch != v->micro_batch) { /* its pace is that of all its steps from now on, with evaluations among them */
+  if (r->batch != v->micro_batch) { /* measure the pace of the new plan from here on, evaluations included */
     r->batch = v->micro_batch;
     r->since = r->looked = v->seconds;
     r->since_step = v->step;

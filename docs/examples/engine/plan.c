@@ -1,5 +1,5 @@
-/* How GPT-2 of 124 million parameters is trained in so many MiB: plan MIB [recompute 0 to 2]. Allocates none of them.
- */
+/* Plans the training of GPT-2 (124 million parameters) in MIB MiB, without allocating them: plan MIB [RECOMPUTE], where
+ * RECOMPUTE is 0 to 2. */
 #include <brim/engine.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Trains a small network on two spirals: a graph of brim's, its exact plan, and steps, from a program of one's own. */
+/* Trains a small network on two spirals from a C program: builds a graph, plans it exactly and runs steps. */
 #include <brim/engine.h>
 #include <math.h>
 #include <stdio.h>
@@ -6,7 +6,7 @@
 
 enum { POINTS = 1024, MICRO = 256, STEPS = 600 };
 
-/* Two numbers a point -> one of two classes. */
+/* Input: two numbers for each point; output: two classes. */
 static brim_status build(const void *self, brim_graph *g)
 {
   (void)self;

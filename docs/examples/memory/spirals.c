@@ -1,10 +1,10 @@
-/* Learns to tell two spirals apart, in as much memory as it is given, and draws what it has learnt.
+/* Learns to separate two spirals within a memory limit, and draws the result.
  *
- *     spirals [KiB]       640 if it is not said; several at once share it
+ *     spirals [KiB]       default 640; processes that run at once share the limit
  *
- * It is logistic regression on random features, cos(w x + b). A step goes over all points; it needs the features of a
- * micro-batch at a time, and adds up gradients over the micro-batches in the order of the points, so that memory
- * decides how a step is cut and nothing else: the loss and the picture are the same with any number of KiB. */
+ * The model is logistic regression on random features, cos(w x + b). A step uses all points. It computes the features
+ * of one micro-batch at a time, and adds up the gradients in the order of the points. So memory decides the micro-batch
+ * and nothing else: the loss and the picture are the same with any limit. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,19 +17,19 @@
 #define STEPS 60
 #define ROWS 20
 #define COLUMNS 24
-#define CACHED 256 /* points whose features are kept, if there is room, to save time */
+#define CACHED 256 /* points whose features stay in memory if there is room, to save time */
 #define PI 3.14159265358979323846
 
-/* Memory that is counted, and limited together with that of every other process that runs this program. */
+/* Memory that is counted in a ledger, which limits all processes of this program together. */
 typedef struct block {
-  float *data; /* NULL: none */
+  float *data; /* NULL if nothing is allocated */
   int32_t entry;
 } block;
 
 typedef struct program {
   brim_ledger *memory;
   double x[POINTS][2], label[POINTS];
-  double w[FEATURES][2], b[FEATURES]; /* of the features; these are not learnt */
+  double w[FEATURES][2], b[FEATURES]; /* of the features; fixed, not trained */
   double weight[FEATURES], first_loss, loss;
   block cache;
 } program;
@@ -41,7 +41,7 @@ static brim_status take(program *p, size_t points, block *out)
   out->data = malloc(bytes);
   if (out->data) return BRIM_OK;
   brim_ledger_give(p->memory, out->entry);
-  return brim_fail(BRIM_ENOMEM_HOST, "malloc has no %llu bytes", (unsigned long long)bytes);
+  return brim_fail(BRIM_ENOMEM_HOST, "malloc cannot allocate %llu bytes", (unsigned long long)bytes);
 }
 
 static void give(program *p, block *b)
@@ -52,7 +52,7 @@ static void give(program *p, block *b)
   b->data = NULL;
 }
 
-/* ---- what is learnt ---- */
+/* ---- model and data ---- */
 
 static double uniform(uint64_t *state)
 {
@@ -101,7 +101,7 @@ static void fill(const program *p, int64_t first, int64_t count, float *feature)
   }
 }
 
-/* Adds the part of a micro-batch to the gradient and the loss. */
+/* Adds a micro-batch's part to the gradient and the loss. */
 static void accumulate(program *p, int64_t first, int64_t count, float *feature, double *gradient)
 {
   fill(p, first, count, feature);
@@ -113,7 +113,7 @@ static void accumulate(program *p, int64_t first, int64_t count, float *feature,
   }
 }
 
-/* What brim_adapt_batch calls: the whole training, which takes all its memory before the first step. */
+/* Called by brim_adapt_batch: trains from start to end, and allocates all its memory before the first step. */
 static brim_status train(void *context, int64_t micro_batch, int64_t accumulation)
 {
   program *p = context;
@@ -136,7 +136,7 @@ static brim_status train(void *context, int64_t micro_batch, int64_t accumulatio
 
 /* ---- the picture ---- */
 
-/* What brim_retry calls: it wants the features of the whole picture, and has no smaller way. */
+/* Called by brim_retry: needs the features of the whole picture at once. */
 static brim_status draw(void *context)
 {
   program *p = context;
@@ -157,13 +157,13 @@ static brim_status draw(void *context)
 
 /* ---- memory ---- */
 
-/* In training a smaller micro-batch will do. Where there is none, the cache goes; without a cache nothing helps. */
+/* Accepts a smaller micro-batch if brim offers one; otherwise frees the cache; without a cache it gives up. */
 static enum brim_oom_answer on_oom(void *context, const brim_failed_attempt *oom)
 {
   program *p = context;
   printf("attempt %lld: %s\n", (long long)oom->attempt, oom->text);
   if (oom->next_micro_batch > 0) {
-    printf("going on with micro-batches of %lld, %lld to a step\n", (long long)oom->next_micro_batch,
+    printf("continuing with micro-batches of %lld, %lld per step\n", (long long)oom->next_micro_batch,
            (long long)oom->next_accumulation);
     return BRIM_OOM_GO_ON;
   }
@@ -173,7 +173,7 @@ static enum brim_oom_answer on_oom(void *context, const brim_failed_attempt *oom
   return BRIM_OOM_GO_ON;
 }
 
-/* This program computes on the host. One that can use a GPU leaves .backend out, and computes on what it is given. */
+/* This program computes on the host. A program that can use a GPU leaves .backend out and uses the chosen device. */
 static brim_status look_around(uint64_t bytes)
 {
   brim_device_choice best;

@@ -1,5 +1,5 @@
-/* Drops of the learning rate at given shares of a run, as the recipes of papers state them: "divided by ten at 50 % and
- * at 75 % of the steps" (He et al., 2016, of CIFAR-10). A factor is gamma to the power of the milestones passed. */
+/* Drops the learning rate at given shares of a run, as papers state them: "divided by ten at 50 % and at 75 % of the
+ * steps" (He et al., 2016, for CIFAR-10). The factor is gamma to the power of the milestones passed. */
 #include <math.h>
 
 #include <brim/brim.h>

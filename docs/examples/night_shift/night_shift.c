@@ -1,9 +1,9 @@
-/* Polite by day, greedy by night, for runs of days on GPUs that others work at:
+/* For runs of several days on shared GPUs: takes little memory by day, and as much as possible at night.
  *
- *     by day    no more than day_percent of the device, and less if that lets a run begin that waits in line for it
+ *     by day    at most day_percent of the device, and less if that lets a waiting run start
  *     by night  the largest micro-batch that fits
  *
- * The plan follows the hour while the run goes on, by micro-batches that give the same bits. Hours are local time. */
+ * The plan changes while the run trains, between micro-batches with bit-identical results. Hours are local time. */
 #include <stdlib.h>
 #include <time.h>
 
@@ -26,7 +26,7 @@ static const brim_param table[] = {
 
 typedef struct run {
   const night_shift *p;
-  double changed; /* when the plan was, by brim_step_view.seconds */
+  double changed; /* when the plan last changed, as brim_step_view.seconds */
 } run;
 
 static brim_status create(const void *params, void **self)
@@ -44,17 +44,17 @@ static int is_night(const night_shift *p)
   struct tm local;
   localtime_r(&now, &local);
   const int64_t hour = local.tm_hour, from = p->night_from_hour, to = p->night_to_hour;
-  return from <= to ? hour >= from && hour < to : hour >= from || hour < to; /* it may go past midnight */
+  return from <= to ? hour >= from && hour < to : hour >= from || hour < to; /* the night may cross midnight */
 }
 
-/* What a plan may take of a device, of which there is so much room. */
+/* Returns how many of the `room` bytes on a device a plan may use. */
 static uint64_t allowed(const night_shift *p, const brim_device_view *d, uint64_t room)
 {
   const uint64_t share = (uint64_t)(p->day_percent / 100 * (double)d->total_bytes);
   return is_night(p) || room < share ? room : share;
 }
 
-/* The largest micro-batch below `below` that is allowed, or else the smallest. */
+/* Chooses the largest micro-batch below `below` whose plan is within the limit, or else the smallest. */
 static brim_status choose(const run *r, const brim_plan_query *q, int64_t below, brim_plan_choice *out)
 {
   char a[32];
@@ -76,18 +76,18 @@ static brim_status choose_plan(void *self, const brim_plan_query *q, brim_plan_c
   return choose(self, q, INT64_MAX, out);
 }
 
-/* Somebody was faster. */
+/* Called when the plan did not get its memory, for example because another process took it first. */
 static brim_status on_oom(void *self, const brim_oom *event, brim_action *out)
 {
   out->kind = BRIM_ACT_PLAN;
   return choose(self, &event->plan, event->micro_batch, &out->plan);
 }
 
-/* What the run may take while it goes on. Whoever waits in line by day is to have room. */
+/* Returns the limit during the run: by day it leaves room for the runs that wait. */
 static uint64_t allowed_now(const run *r, const brim_step_view *v, const brim_device_view *d, uint64_t room)
 {
   const uint64_t bytes = allowed(r->p, d, room), there = d->free_bytes + v->planned_bytes;
-  if (is_night(r->p) || v->waiting == 0 || there < v->waiting_bytes) return bytes; /* or could not have it anyway */
+  if (is_night(r->p) || v->waiting == 0 || there < v->waiting_bytes) return bytes; /* giving way would not be enough */
   return there - v->waiting_bytes < bytes ? there - v->waiting_bytes : bytes;
 }
 

@@ -1,12 +1,12 @@
-/* For GPUs whose other users come and go without a word: a device on which memory has just gone is likely to do it
- * again, so the quiet ones are taken, and the noisy ones are left alone for a while.
+/* For GPUs whose other users do not queue: a device whose memory was taken recently is likely to lose it again, so the
+ * policy prefers quiet devices and avoids noisy ones for a while.
  *
- *     at the start      the device with the least noise in the last forget_minutes; of the quiet ones the most free
- *     out of memory     a quiet device with room; else half the micro-batch
+ *     at the start      the device with the least noise in the last forget_minutes; of equals the one with most free
+ *     out of memory     a quiet device with room, or else half the micro-batch
  *     quiet again       the micro-batch that the run began with
  *
- * Noise is a plan that did not get memory that had been free, or free memory that moved while the run trained. It is
- * written to a file, a line each, so that all runs of this host know of it, and the next ones too. */
+ * Noise means that a plan did not get memory that had been free, or that the memory of other programs changed while the
+ * run trained. The policy appends a line to a file for each event, so that later runs on this host know of it. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,8 +30,8 @@ static const brim_param table[] = {
 
 typedef struct run {
   const noisy_neighbour *p;
-  int64_t had_batch; /* before it was cut down; 0: it was not */
-  double others;     /* bytes of the device that others had at the last look; below 0: not looked yet */
+  int64_t had_batch; /* the micro-batch before it was reduced; 0 if it was not */
+  double others;     /* bytes of the device that other programs had at the last look; negative before the first */
   uint64_t promised; /* bytes that were free when the device was chosen */
 } run;
 
@@ -49,16 +49,16 @@ static brim_status create(const void *params, void **self)
 
 static void write_down(const run *r, const char *device)
 {
-  FILE *f = fopen(r->p->file, "a"); /* appending whole lines, runs do not disturb each other */
+  FILE *f = fopen(r->p->file, "a"); /* runs append whole lines, so they do not disturb each other */
   if (!f || fprintf(f, "%.3f %s\n", brim_policy_clock(), device) < 0)
-    brim_log(BRIM_LOG_WARN, "noisy_neighbour: '%s' could not be written", r->p->file);
+    brim_log(BRIM_LOG_WARN, "noisy_neighbour: cannot write '%s'", r->p->file);
   if (f) fclose(f);
 }
 
-/* How often there was noise on a device of late. */
+/* Returns how many times a device was noisy in the last forget_minutes. */
 static int noise_of(const run *r, const char *device)
 {
-  FILE *f = fopen(r->p->file, "r"); /* none: all is quiet */
+  FILE *f = fopen(r->p->file, "r"); /* without a file all devices are quiet */
   char line[128], name[64];
   double when;
   int count = 0;
@@ -69,7 +69,7 @@ static int noise_of(const run *r, const char *device)
   return count;
 }
 
-/* The quietest device with so many bytes free, `but` one; NULL: none. */
+/* Returns the quietest device other than `but` with at least `bytes` free, or NULL. */
 static const brim_device_view *find_quietest(const run *r, const brim_device_query *q, uint64_t bytes,
                                              const brim_device_view *but, int *noise)
 {
@@ -99,7 +99,8 @@ static brim_status choose_device(void *self, const brim_device_query *q, brim_pl
 {
   int noise = 0;
   const brim_device_view *d = find_quietest(self, q, q->demands->min_device_bytes, NULL, &noise);
-  if (!d || strcmp(q->demands->device, "auto") != 0 || q->demands->wait) return BRIM_ENOTSUP; /* user or queue decide */
+  if (!d || strcmp(q->demands->device, "auto") != 0 || q->demands->wait)
+    return BRIM_ENOTSUP; /* user or queue decides */
   return take(self, q, d, noise, out);
 }
 
@@ -109,7 +110,7 @@ static brim_status on_oom(void *self, const brim_oom *event, brim_action *out)
   int noise = 0;
   const brim_plan_query *q = &event->plan;
   const brim_device_view *now = &event->devices.device[event->device];
-  if (event->needed_bytes <= r->promised) write_down(r, now->name); /* there was room, and now there is not */
+  if (event->needed_bytes <= r->promised) write_down(r, now->name); /* the room is gone */
   r->others = -1;
   const brim_device_view *other = find_quietest(r, &event->devices, event->needed_bytes, now, &noise);
   if (other && noise == 0 && strcmp(q->demands->device, "auto") == 0) {
@@ -121,7 +122,7 @@ static brim_status on_oom(void *self, const brim_oom *event, brim_action *out)
   out->kind = BRIM_ACT_PLAN;
   for (size_t i = 0; i < q->micro_batch_count && out->plan.micro_batch == 0; i++)
     if (q->micro_batch[i] <= event->micro_batch / 2) out->plan.micro_batch = q->micro_batch[i];
-  brim_reason(out->plan.reason, "%s has no room, nor a quiet device", now->name);
+  brim_reason(out->plan.reason, "no room on %s or on a quiet device", now->name);
   return out->plan.micro_batch > 0 ? BRIM_OK : BRIM_ENOTSUP;
 }
 

@@ -1,9 +1,9 @@
-/* NumPy's arrays as they lie on disk: x_train.npy, y_train.npy, x_test.npy and y_test.npy in a folder.
+/* NumPy arrays in a folder: x_train.npy, y_train.npy, x_test.npy and y_test.npy.
  *
- *     x  uint8 or float32, [n,F], [n,T,F] (sequences) or [n,C,H,W]; uint8 [n,H,W] are gray pictures
+ *     x  uint8 or float32, [n,F], [n,T,F] (sequences) or [n,C,H,W]; uint8 [n,H,W] are gray images
  *     y  int64, int32 or uint8, [n]: classes from 0
  *
- * Files are mapped, not read: data may be larger than memory. The format: numpy.org/neps/nep-0001-npy-format.html. */
+ * Files are mapped, so they may be larger than memory. Format: numpy.org/neps/nep-0001-npy-format.html. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -29,10 +29,10 @@ static const brim_param table[] = {
 };
 
 typedef struct array {
-  char *map; /* the file; NULL: none */
+  char *map; /* the file, or NULL */
   size_t map_bytes;
   const char *data;
-  char type[4]; /* NumPy's, without the order of bytes: "f4" */
+  char type[4]; /* NumPy's, without the byte order: "f4" */
   int32_t rank;
   int64_t dim[BRIM_DIMS_MAX + 1];
   size_t row_bytes; /* of one sample */
@@ -59,7 +59,7 @@ static brim_status map_file(const char *path, array *a)
   const int is_good = fstat(fd, &s) == 0 && s.st_size >= 12;
   void *map = is_good ? mmap(NULL, (size_t)s.st_size, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
   close(fd);
-  if (map == MAP_FAILED) return brim_fail(BRIM_ELOAD, "'%s' is no array of NumPy's, or cannot be mapped", path);
+  if (map == MAP_FAILED) return brim_fail(BRIM_ELOAD, "'%s' is not a NumPy array, or cannot be mapped", path);
   a->map = map;
   a->map_bytes = (size_t)s.st_size;
   return BRIM_OK;
@@ -76,12 +76,12 @@ static brim_status parse_header(const char *path, const char *header, array *a)
   for (int length; sscanf(at, "%lld%n", (long long *)&a->dim[a->rank], &length) == 1; at += strspn(at, ", ")) {
     at += length;
     if (a->dim[a->rank] < 0 || a->rank++ == BRIM_DIMS_MAX)
-      return brim_fail(BRIM_ELOAD, "'%s': a shape of up to %d dimensions is taken: %s", path, BRIM_DIMS_MAX, header);
+      return brim_fail(BRIM_ELOAD, "'%s': at most %d dimensions are supported: %s", path, BRIM_DIMS_MAX, header);
   }
   return BRIM_OK;
 }
 
-/* Maps an array of numbers of one of the types, and finds that the file has all of it. */
+/* Maps an array whose type is one of `types`, and checks that the file contains all of it. */
 static brim_status open_array(const char *path, const char *types, array *a)
 {
   char header[512] = {0};
@@ -89,13 +89,14 @@ static brim_status open_array(const char *path, const char *types, array *a)
   const unsigned char *m = (const unsigned char *)a->map;
   const size_t start = m[6] == 1 ? 10 : 12, length = m[8] | (size_t)m[9] << 8;
   if (memcmp(m, "\x93NUMPY", 6) != 0 || length >= sizeof header || start + length > a->map_bytes)
-    return brim_fail(BRIM_ELOAD, "'%s' is no array of NumPy's", path);
+    return brim_fail(BRIM_ELOAD, "'%s' is not a NumPy array", path);
   memcpy(header, a->map + start, length);
-  header[strcspn(header, "}\n")] = '\0';                                /* spaces fill it up */
-  for (char *c = header; *c; c++) *c = *c < ' ' || *c > '~' ? '?' : *c; /* messages show it */
+  header[strcspn(header, "}\n")] = '\0';                                /* padded with spaces */
+  for (char *c = header; *c; c++) *c = *c < ' ' || *c > '~' ? '?' : *c; /* for messages */
   BRIM_TRY(parse_header(path, header, a));
   if (a->rank == 0 || !strstr(types, a->type))
-    return brim_fail(BRIM_ELOAD, "'%s': numbers must be %s, in one dimension at least: %s", path, types, header);
+    return brim_fail(BRIM_ELOAD, "'%s': the type must be one of %s, with at least one dimension: %s", path, types,
+                     header);
   a->data = a->map + start + length;
   a->row_bytes = (size_t)(a->type[1] - '0');
   size_t bytes = 0;
@@ -104,8 +105,8 @@ static brim_status open_array(const char *path, const char *types, array *a)
     is_large |= __builtin_mul_overflow(a->row_bytes, (size_t)a->dim[i], &a->row_bytes);
   is_large |= __builtin_mul_overflow(a->row_bytes, (size_t)a->dim[0], &bytes);
   if (is_large || bytes != a->map_bytes - start - length)
-    return brim_fail(BRIM_ELOAD, "'%s' has %zu bytes, which is not what its header says: %s", path, a->map_bytes,
-                     header);
+    return brim_fail(BRIM_ELOAD, "'%s': the size of the file, %zu bytes, does not match its header: %s", path,
+                     a->map_bytes, header);
   return BRIM_OK;
 }
 
@@ -115,7 +116,7 @@ static int64_t label_at(const array *y, int64_t i)
   int64_t wide;
   const char *at = y->data + y->row_bytes * (size_t)i;
   if (y->row_bytes == 1) return *(const unsigned char *)at;
-  if (y->row_bytes == 8) return memcpy(&wide, at, 8), wide; /* data may begin anywhere in a file */
+  if (y->row_bytes == 8) return memcpy(&wide, at, 8), wide; /* data may be unaligned */
   return memcpy(&narrow, at, 4), narrow;
 }
 
@@ -138,7 +139,7 @@ static brim_status add_split(set *d, const char *name, split **out)
   return BRIM_OK;
 }
 
-/* Whatever is accepted here, read_sample() can serve: so every label is looked at. */
+/* Checks every label, because read_sample() must be able to serve every sample. */
 static brim_status open_split(void *self, const char *name)
 {
   set *d = self;
@@ -146,7 +147,7 @@ static brim_status open_split(void *self, const char *name)
   char path[4096];
   if (find(d, name)) return BRIM_OK;
   if (strcmp(name, "train") != 0 && strcmp(name, "test") != 0)
-    return brim_fail(BRIM_ENOTSUP, "there is no split '%s'", name);
+    return brim_fail(BRIM_ENOTSUP, "no split '%s': the splits are 'train' and 'test'", name);
   BRIM_TRY(add_split(d, name, &s));
   snprintf(path, sizeof path, "%s/x_%s.npy", d->p->path, name);
   BRIM_TRY(open_array(path, "u1 f4", &s->x));
@@ -157,12 +158,12 @@ static brim_status open_split(void *self, const char *name)
                      (long long)s->x.dim[0]);
   for (int64_t i = 0; i < s->y.dim[0]; i++)
     if (label_at(&s->y, i) < 0 || label_at(&s->y, i) >= d->p->classes)
-      return brim_fail(BRIM_ELOAD, "'%s': label %lld is %lld, and dataset.classes is %lld", path, (long long)i,
+      return brim_fail(BRIM_ELOAD, "'%s': label %lld is %lld, but dataset.classes is %lld", path, (long long)i,
                        (long long)label_at(&s->y, i), (long long)d->p->classes);
   return BRIM_OK;
 }
 
-/* New samples, for `brim predict`: an x without its y. */
+/* Opens new samples for `brim predict`: an x without its y. */
 static brim_status open_file(void *self, const char *path, const char *name)
 {
   split *s;
@@ -174,7 +175,7 @@ static brim_status describe(const void *self, const char *name, brim_dataset_inf
 {
   const set *d = self;
   const split *s = find(d, name);
-  if (!s) return BRIM_EINVAL; /* mapping costs nothing: the core opens it, and asks again */
+  if (!s) return BRIM_EINVAL; /* not open yet: the core opens the split, which is cheap, and asks again */
   const int is_gray = s->x.rank == 3 && s->x.row_bytes == (size_t)(s->x.dim[1] * s->x.dim[2]);
   *out = (brim_dataset_info){.count = s->x.dim[0],
                              .dtype = s->x.type[0] == 'u' ? BRIM_DTYPE_U8 : BRIM_DTYPE_F32,

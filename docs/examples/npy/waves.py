@@ -1,6 +1,5 @@
-"""Writes x_train.npy, y_train.npy, x_test.npy and y_test.npy into a folder: sines, squares and saws of any phase, 64
-numbers each, with noise. With NumPy it would be numpy.save; here the format is written by hand, as nothing needs to be
-installed for it."""
+"""Writes x_train.npy, y_train.npy, x_test.npy and y_test.npy into a folder: sines, squares and saws of random phase, 64
+numbers each, with noise. It writes the format by hand, so that NumPy need not be installed."""
 
 import math
 import pathlib

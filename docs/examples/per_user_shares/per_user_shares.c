@@ -1,10 +1,10 @@
-/* Shares of a machine for the people who use it: a run takes no more of a device than the share of whoever started it,
- * so nobody need ask who else is there.
+/* Divides a machine among its users: a run takes at most the share of the user who started it.
  *
- *     shares: {each: {alice: 0.5, bob: 0.25}, cuda:0: {bob: 8000MB}}    a device's own row counts before `each`
- *     default_share: 0.1                                                of everybody else; 0: they do not train here
+ *     shares: {each: {alice: 0.5, bob: 0.25}, cuda:0: {bob: 8000MB}}    a device's own row overrides `each`
+ *     default_share: 0.1                                                for all other users; 0 forbids them to train
  *
- * Of several devices it is the one where most of the share is free. A share is that of a run: see README.md. */
+ * Among several devices the policy chooses the one where most of the share is free. The limit is per run: see
+ * README.md. */
 #include <pwd.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,7 +26,7 @@ static const brim_param table[] = {
     BRIM_PARAMS_END,
 };
 
-/* The row of a user on a device; NULL: none. */
+/* Returns the row of a user for a device, or NULL. */
 static const brim_share *find_share(const per_user_shares *p, const brim_device_view *d, const char *user)
 {
   const brim_share *found = NULL;
@@ -45,7 +45,7 @@ static uint64_t bytes_of(const per_user_shares *p, const brim_device_view *d, co
   return (uint64_t)((share ? share->fraction : p->default_share) * (double)d->total_bytes);
 }
 
-/* Shares that add up to more than there is would be promises that nobody can keep. */
+/* Fails if the shares of a device add up to more than its memory. */
 static brim_status check_device(const per_user_shares *p, const brim_device_view *d)
 {
   uint64_t sum = 0;
@@ -55,13 +55,13 @@ static brim_status check_device(const per_user_shares *p, const brim_device_view
     if (find_share(p, d, share->who) == share) sum += bytes_of(p, d, share);
   }
   if (sum <= d->total_bytes) return BRIM_OK;
-  return brim_fail(BRIM_ECONFIG, "policy.per_user_shares.shares: the shares of %s add up to %s, and it has %s", d->name,
+  return brim_fail(BRIM_ECONFIG, "policy.per_user_shares.shares: the shares of %s add up to %s, but it has %s", d->name,
                    brim_format_bytes(a, sizeof a, sum), brim_format_bytes(b, sizeof b, d->total_bytes));
 }
 
 static void find_user(const per_user_shares *p, char *name, size_t room)
 {
-  const struct passwd *me = getpwuid(geteuid()); /* $USER says whatever its user likes */
+  const struct passwd *me = getpwuid(geteuid()); /* not $USER, which any user can change */
   if (p->user[0] || me)
     snprintf(name, room, "%s", p->user[0] ? p->user : me->pw_name);
   else
@@ -90,7 +90,7 @@ static brim_status choose_device(void *self, const brim_device_query *q, brim_pl
   if (out->limit_bytes > 0) return BRIM_OK;
   return brim_fail(BRIM_ECONFIG,
                    "user '%s' has no share of %s\n"
-                   "policy.per_user_shares.shares names who has one, default_share is everybody else's",
+                   "add the user to policy.per_user_shares.shares, or set default_share for all users not listed",
                    user, strcmp(asked, "auto") != 0 ? asked : "any device");
 }
 

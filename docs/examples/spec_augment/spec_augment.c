@@ -22,8 +22,8 @@ typedef struct axis {
   int64_t count, stride;
 } axis;
 
-/* Draws stretches of 0 to share * along.count places, any length and any place as likely as another, and sets them to 0
- * for all of `across`. */
+/* Draws stretches of 0 to share * along.count places, with uniform length and place, and sets them to 0 for all of
+ * `across`. */
 static void mask(brim_augment_sample *sample, float *values, uint32_t block, int64_t masks, double share, axis along,
                  axis across)
 {
@@ -37,8 +37,8 @@ static void mask(brim_augment_sample *sample, float *values, uint32_t block, int
   }
 }
 
-/* Sequences are [T, F]. Images [C, H, W] count as spectrograms, with times from left to right: each channel gets the
- * same masks. Rows [F] have features alone. */
+/* Sequences are [T, F]. Images [C, H, W] are spectrograms with time from left to right; all channels get the same
+ * masks. Rows [F] have features only. */
 static void apply(const void *self, brim_augment_sample *sample)
 {
   const settings *s = self;

@@ -1,10 +1,10 @@
 /* tcn: a temporal convolutional network (Bai, Kolter, Koltun 2018, arXiv:1803.01271) for sequences of real numbers,
- * [T,F]: recordings, sensors, prices. It looks at the past only, and all of a sequence at once:
+ * [T,F]: recordings, sensors, prices. Its convolutions are causal and process the whole sequence at once:
  *
- *     `blocks` times:  x + relu(conv(relu(conv(x))))   block i reaches back 2 (kernel - 1) 2^i more places
- *     the last place of the sequence, which has seen what is in reach   head
+ *     `blocks` times:  relu(x + relu(conv(relu(conv(x)))))   block i reaches back 2 (kernel - 1) 2^i more places
+ *     the last place of the sequence -> head
  *
- * (The paper's weight normalisation is left out.) */
+ * The paper's weight normalisation is left out. */
 #include <stdio.h>
 
 #include <brim/model.h>
@@ -24,7 +24,7 @@ static const brim_param table[] = {
     BRIM_PARAMS_END,
 };
 
-/* A convolution that sees no later value: zeros go in front, so that the result at t ends with the value at t. */
+/* A causal convolution: zeros before the sequence make the result at t depend on values up to t only. */
 static brim_tensor *causal(brim_graph *g, const tcn *m, const char *name, brim_tensor *x, int64_t dilation)
 {
   const int64_t before[] = {0, 0, (m->kernel - 1) * dilation}, after[] = {0, 0, 0};
@@ -42,7 +42,7 @@ static brim_tensor *block(brim_graph *g, const tcn *m, int64_t i, brim_tensor *x
   brim_tensor *y = causal(g, m, conv2, causal(g, m, conv1, x, INT64_C(1) << i), INT64_C(1) << i);
   if (brim_shape_of(x).dim[1] != m->channels)
     x = brim_conv1d(g, narrow, x, m->channels, (brim_conv1d_options){.kernel = 1});
-  return brim_block(g, brim_relu(g, brim_add(g, x, y))); /* what memory.recompute=blocks keeps */
+  return brim_block(g, brim_relu(g, brim_add(g, x, y))); /* memory.recompute=blocks keeps this value */
 }
 
 static brim_status build(const void *self, brim_graph *g)
@@ -52,7 +52,7 @@ static brim_status build(const void *self, brim_graph *g)
   if (brim_shape_of(x).rank != 3)
     return brim_fail(BRIM_ECONFIG, "tcn: samples must be sequences of real numbers, [T,F]");
   const int64_t length = brim_shape_of(x).dim[1];
-  x = brim_transpose(g, x, 1, 2); /* [N,T,F] -> [N,F,T], as convolutions want it */
+  x = brim_transpose(g, x, 1, 2); /* [N,T,F] -> [N,F,T], as convolutions expect */
   for (int64_t i = 0; i < m->blocks; i++) x = block(g, m, i, x);
   x = brim_features(g, brim_flatten(g, brim_slice(g, x, 2, length - 1, 1))); /* so it can be a backbone */
   brim_output(g, brim_linear(g, "head", x, brim_classes(g)));

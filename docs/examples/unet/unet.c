@@ -1,12 +1,13 @@
-/* unet: an image goes down to half its size and comes up again, beside what it was before (Ronneberger, Fischer, Brox
- * 2015, arXiv:1505.04597), and each pixel gets means over the whole image (Zhao et al. 2017, arXiv:1612.01105):
+/* unet: each level halves the image; on the way back each level joins the enlarged image with its own input
+ * (Ronneberger, Fischer, Brox 2015, arXiv:1505.04597). Each pixel also gets means over the whole image (Zhao et al.
+ * 2017, arXiv:1612.01105):
  *
  *     `levels` times:  x_i = relu(conv(x)), then half the height and width
  *     as often back:   x = relu(conv(concat(x_i, conv_transpose(x))))
- *     x + conv(mean over a grid of 3 x 3, brought to the image's size)
- *     the mean over all pixels   head
+ *     x + conv(mean over a grid of 3 x 3, scaled up to the image's size)
+ *     the mean over all pixels -> head
  *
- * A network with an answer for each pixel ends before the last line; this one gives a class for the image. */
+ * A network that classifies each pixel would end before the last line; this one classifies the image. */
 #include <stdio.h>
 
 #include <brim/model.h>
@@ -32,7 +33,7 @@ static brim_tensor *conv(brim_graph *g, const char *kind, int64_t level, brim_te
   return brim_relu(g, brim_conv2d(g, name, x, out, options));
 }
 
-/* Twice the size; output_padding says which of the two sizes that halve to x's. */
+/* Doubles the size to that of `like`; output_padding selects one of the two sizes that halve to x's. */
 static brim_tensor *enlarge(brim_graph *g, int64_t level, brim_tensor *x, const brim_tensor *like)
 {
   char name[32];
@@ -45,7 +46,7 @@ static brim_tensor *enlarge(brim_graph *g, int64_t level, brim_tensor *x, const 
   return brim_conv_transpose2d(g, name, x, to.dim[1], options);
 }
 
-/* What lies where in the image, roughly, for each of its pixels. */
+/* Gives each pixel a coarse summary of the whole image. */
 static brim_tensor *surroundings(brim_graph *g, brim_tensor *x)
 {
   const brim_shape s = brim_shape_of(x);

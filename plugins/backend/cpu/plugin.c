@@ -14,14 +14,14 @@ enum { ISA_AUTO, ISA_V2, ISA_V3, ISA_V4 };
 
 static const brim_param params[] = {
     BRIM_PARAM(I64, cpu_params, threads, "0", "[0,1024]",
-               "threads to compute with; 0: OMP_NUM_THREADS, or all that this process may use"),
+               "threads of kernels; 0: $OMP_NUM_THREADS, else all processors that this process may use"),
     BRIM_PARAM(I64, cpu_params, devices, "1", "[1,1024]",
-               "devices that the host is split into, each with memory of its own that all processes share"),
+               "number of devices into which the host is divided; all processes share the memory of each"),
     BRIM_PARAM(BYTES, cpu_params, memory_mb, "0", NULL,
-               "memory of each device in MiB, for all processes together; 0: what the host has, in equal parts"),
-    BRIM_PARAM(ENUM, cpu_params, isa, "auto", "auto|v2|v3|v4",
-               "instruction set (x86-64-v3 has AVX2, -v4 AVX-512); auto: the best of this processor, up to "
-               "ONEDNN_MAX_CPU_ISA"),
+               "memory of each device in MiB, for all processes together; 0: an equal part of the host's memory"),
+    BRIM_PARAM(
+        ENUM, cpu_params, isa, "auto", "auto|v2|v3|v4",
+        "instruction set (x86-64-v3 has AVX2, -v4 AVX-512); auto: the processor's best, at most $ONEDNN_MAX_CPU_ISA"),
     BRIM_PARAMS_END};
 
 /* Which of the three this processor can run. */
@@ -192,7 +192,7 @@ static const brim_plugin backend = {
     .size = sizeof(brim_plugin),
     .kind = BRIM_BACKEND,
     .id = "cpu",
-    .help = "fp32 on this host's processors: oneDNN and vector code of its own",
+    .help = "fp32 on the host's processors, with oneDNN and vectorised kernels",
     .params_size = sizeof(cpu_params),
     .params = params,
     .create = create,

@@ -8,16 +8,15 @@
 
 static const brim_param params[] = {
     BRIM_PARAM(BOOL, cuda_params, tf32, "false", NULL,
-               "products and convolutions of fp32 may round their inputs to TF32 (10 bits of mantissa)"),
+               "true: fp32 products and convolutions may round their inputs to TF32 (10 bits of mantissa)"),
     BRIM_PARAM(BOOL, cuda_params, debug_launches, "false", NULL,
-               "wait after every operation, so that an error names the one it came from; slow"),
-    BRIM_PARAM(
-        PATH, cuda_params, profile, "", NULL,
-        "file of the libraries' algorithms to use for products and convolutions; empty: those that they suggest"),
+               "wait after every operation, so that an error names the operation that failed; slow"),
+    BRIM_PARAM(PATH, cuda_params, profile, "", NULL,
+               "file of the libraries' algorithms for products and convolutions; empty: the libraries choose"),
     BRIM_PARAM(BOOL, cuda_params, tune, "false", NULL,
-               "measure what the profile does not have yet, and add the fastest to it"),
+               "measure algorithms that the profile lacks, and add the fastest to it"),
     BRIM_PARAM(BOOL, cuda_params, gelu_epilogue, "true", NULL,
-               "cuBLASLt applies the tanh form of gelu to products in bf16; false: a kernel after them does"),
+               "true: cuBLASLt applies gelu_tanh to bf16 products; false: a separate kernel does"),
     BRIM_PARAMS_END};
 
 static void destroy(void *self)
@@ -88,7 +87,7 @@ static const brim_plugin backend = {
     .size = sizeof(brim_plugin),
     .kind = BRIM_BACKEND,
     .id = "cuda",
-    .help = "NVIDIA GPUs: cuBLASLt, cuDNN and kernels of its own, a CUDA graph a program",
+    .help = "NVIDIA GPUs, with cuBLASLt, cuDNN and own kernels; each program is a CUDA graph",
     .params_size = sizeof(cuda_params),
     .params = params,
     .create = create,

@@ -14,7 +14,7 @@ typedef struct reference_params {
 } reference_params;
 
 static const brim_param params[] = {
-    BRIM_PARAM(BYTES, reference_params, memory_mb, "0", "[0,inf)", "size of the device in MiB; 0: the host's memory"),
+    BRIM_PARAM(BYTES, reference_params, memory_mb, "0", "[0,inf)", "memory of the device in MiB; 0: the host's memory"),
     BRIM_PARAMS_END,
 };
 
@@ -132,7 +132,7 @@ static const brim_plugin plugin = {
     .size = sizeof plugin,
     .kind = BRIM_BACKEND,
     .id = "reference",
-    .help = "every operation in double precision and plain loops: slow, and the judge of the other backends",
+    .help = "double precision with plain loops: slow, the reference that other backends are tested against",
     .params_size = sizeof(reference_params),
     .params = params,
     .create = create,

@@ -112,7 +112,7 @@ static const brim_comm_ops ops = {.size = sizeof ops,
 static const brim_plugin plugin = {.size = sizeof plugin,
                                    .kind = BRIM_COMM,
                                    .id = "mpi",
-                                   .help = "ranks that mpirun or srun start; sums in the host's memory",
+                                   .help = "ranks started by mpirun or srun, with sums in host memory",
                                    .create = create,
                                    .destroy = destroy,
                                    .ops = &ops};

@@ -32,11 +32,10 @@ typedef struct nccl_params {
   bool deterministic;
 } nccl_params;
 
-static const brim_param comm_params[] = {
-    BRIM_PARAM(BOOL, nccl_params, deterministic, "true", NULL,
-               "sums have the same bits in every run: by rings and trees; false: also by switches that add, which is "
-               "faster where there are such"),
-    BRIM_PARAMS_END};
+static const brim_param comm_params[] = {BRIM_PARAM(BOOL, nccl_params, deterministic, "true", NULL,
+                                                    "true: bit-identical sums in every run, by rings and trees; false: "
+                                                    "also in network switches, which is faster if available"),
+                                         BRIM_PARAMS_END};
 
 typedef struct communicator {
   const nccl_params *params;
@@ -369,7 +368,7 @@ static const brim_comm_ops ops = {.size = sizeof(brim_comm_ops),
 static const brim_plugin comm = {.size = sizeof(brim_plugin),
                                  .kind = BRIM_COMM,
                                  .id = "nccl",
-                                 .help = "between NVIDIA GPUs, by NCCL",
+                                 .help = "sums between NVIDIA GPUs, with NCCL",
                                  .params_size = sizeof(nccl_params),
                                  .params = comm_params,
                                  .create = create,

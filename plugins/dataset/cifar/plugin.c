@@ -31,10 +31,10 @@ typedef struct cifar_params {
 
 static const brim_param table[] = {
     BRIM_PARAM(PATH, cifar_params, path, NULL, NULL,
-               "folder of the binary version's files, of cifar-10-binary.tar.gz or cifar-100-binary.tar.gz at " HOME),
-    BRIM_PARAM(ENUM, cifar_params, version, "10", "10|100", "which of the two"),
+               "folder of the files from cifar-10-binary.tar.gz or cifar-100-binary.tar.gz, from " HOME),
+    BRIM_PARAM(ENUM, cifar_params, version, "10", "10|100", "10: CIFAR-10; 100: CIFAR-100"),
     BRIM_PARAM(ENUM, cifar_params, label, "fine", "fine|coarse",
-               "of version 100: the 100 classes, or the 20 above them"),
+               "for version 100: the 100 classes (fine), or the 20 superclasses (coarse)"),
     BRIM_PARAMS_END,
 };
 
@@ -251,7 +251,7 @@ static const brim_plugin plugin = {
     .size = sizeof(brim_plugin),
     .kind = BRIM_DATASET,
     .id = "cifar",
-    .help = "CIFAR-10 and CIFAR-100, the binary version",
+    .help = "CIFAR-10 and CIFAR-100, binary version",
     .params_size = sizeof(cifar_params),
     .params = table,
     .create = create,

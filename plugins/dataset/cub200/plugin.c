@@ -27,8 +27,8 @@ typedef struct cub200_params {
 
 static const brim_param table[] = {
     BRIM_PARAM(PATH, cub200_params, path, NULL, NULL,
-               "folder CUB_200_2011: images/, images.txt and the other lists, of CUB_200_2011.tgz at " HOME),
-    BRIM_PARAM(BOOL, cub200_params, crop_to_box, "false", NULL, "cut the bird out, by bounding_boxes.txt"),
+               "folder CUB_200_2011 (images/, images.txt and the other lists) of CUB_200_2011.tgz, from " HOME),
+    BRIM_PARAM(BOOL, cub200_params, crop_to_box, "false", NULL, "crop images to the bird's box in bounding_boxes.txt"),
     PIXELS_PARAMS(cub200_params),
     BRIM_PARAMS_END,
 };
@@ -134,7 +134,7 @@ static const brim_plugin plugin = {
     .size = sizeof(brim_plugin),
     .kind = BRIM_DATASET,
     .id = "cub200",
-    .help = "Caltech-UCSD Birds-200-2011: 11788 pictures of 200 kinds of birds",
+    .help = "Caltech-UCSD Birds-200-2011: 11788 images of 200 bird species",
     .params_size = sizeof(cub200_params),
     .params = table,
     .create = create,

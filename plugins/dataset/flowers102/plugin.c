@@ -27,10 +27,9 @@ typedef struct flowers_params {
 } flowers_params;
 
 static const brim_param table[] = {
-    BRIM_PARAM(PATH, flowers_params, path, NULL, NULL,
-               "folder that holds jpg/, imagelabels.mat and setid.mat, which are at " HOME),
+    BRIM_PARAM(PATH, flowers_params, path, NULL, NULL, "folder with jpg/, imagelabels.mat and setid.mat, from " HOME),
     BRIM_PARAM(SET, flowers_params, train, "trnid", "trnid|valid|tstid",
-               "lists of setid.mat to train on: trnid are 1020 pictures, valid 1020, tstid 6149"),
+               "lists of setid.mat to train on: trnid has 1020 images, valid 1020, tstid 6149"),
     BRIM_PARAM(SET, flowers_params, test, "tstid", "trnid|valid|tstid", "lists of setid.mat to test on"),
     PIXELS_PARAMS(flowers_params),
     BRIM_PARAMS_END,
@@ -121,7 +120,7 @@ static const brim_plugin plugin = {
     .size = sizeof(brim_plugin),
     .kind = BRIM_DATASET,
     .id = "flowers102",
-    .help = "Oxford 102 Flowers: 8189 pictures of 102 classes",
+    .help = "Oxford 102 Flowers: 8189 images of 102 classes",
     .params_size = sizeof(flowers_params),
     .params = table,
     .create = create,

@@ -25,15 +25,16 @@ typedef struct idx_params {
 } idx_params;
 
 static const brim_param table[] = {
-    BRIM_PARAM(PATH, idx_params, path, NULL, NULL, "folder that holds the files"),
+    BRIM_PARAM(PATH, idx_params, path, NULL, NULL, "folder of the files"),
     BRIM_PARAM(STR, idx_params, train_images, "train-images-idx3-ubyte", NULL,
-               "training images, [n,rows,columns] or [n,channels,rows,columns]; .gz is tried too"),
-    BRIM_PARAM(STR, idx_params, train_labels, "train-labels-idx1-ubyte", NULL, "their labels, [n]"),
+               "file of training images, [n,rows,columns] or [n,channels,rows,columns], plain or .gz"),
+    BRIM_PARAM(STR, idx_params, train_labels, "train-labels-idx1-ubyte", NULL, "file of training labels, [n]"),
     BRIM_PARAM(STR, idx_params, test_images, "t10k-images-idx3-ubyte", NULL,
-               "test images; empty: there is no test split"),
-    BRIM_PARAM(STR, idx_params, test_labels, "t10k-labels-idx1-ubyte", NULL, "their labels"),
+               "file of test images; empty: no test split"),
+    BRIM_PARAM(STR, idx_params, test_labels, "t10k-labels-idx1-ubyte", NULL, "file of test labels"),
     BRIM_PARAM(I64, idx_params, classes, "10", "[2,256]", "number of classes; labels are 0 to classes-1"),
-    BRIM_PARAM(NAMES, idx_params, class_names, "[]", NULL, "names of the classes, from label 0 on; empty: no names"),
+    BRIM_PARAM(NAMES, idx_params, class_names, "[]", NULL,
+               "names of the classes, in the order of labels; empty: no names"),
     BRIM_PARAMS_END};
 
 enum { TRAIN, TEST, FILES }; /* files that were opened by themselves come behind the two */

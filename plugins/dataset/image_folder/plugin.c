@@ -26,13 +26,13 @@ typedef struct folder_params {
 
 static const brim_param table[] = {
     BRIM_PARAM(PATH, folder_params, path, NULL, NULL,
-               "folder that holds train/<class>/<picture> and perhaps test/ or val/, or <class>/<picture>"),
-    BRIM_PARAM(STR, folder_params, train, "auto", NULL, "folder of the training split in it; auto: train, or all"),
+               "folder with train/<class>/<image> and optionally test/ or val/, or with <class>/<image>"),
+    BRIM_PARAM(STR, folder_params, train, "auto", NULL,
+               "folder of the training split; auto: train if it exists, else all of path"),
     BRIM_PARAM(STR, folder_params, test, "auto", NULL,
-               "folder of the test split in it; auto: test, val or validation; empty: there is no test split"),
-    BRIM_PARAM(
-        ENUM, folder_params, client, "none", "none|folder",
-        "folder: pictures of the training split lie in <class>/<client>/<picture>, which partition=natural goes by"),
+               "folder of the test split; auto: test, val or validation; empty: no test split"),
+    BRIM_PARAM(ENUM, folder_params, client, "none", "none|folder",
+               "folder: training images are in <class>/<client>/<image>, for partition=natural"),
     PIXELS_PARAMS(folder_params),
     BRIM_PARAMS_END,
 };
@@ -201,7 +201,7 @@ static const brim_plugin plugin = {
     .size = sizeof(brim_plugin),
     .kind = BRIM_DATASET,
     .id = "image_folder",
-    .help = "JPEG and PNG files of any size, a folder for each class",
+    .help = "JPEG and PNG files of any size, with a folder per class",
     .params_size = sizeof(folder_params),
     .params = table,
     .create = create,

@@ -20,12 +20,12 @@ enum pixels_damaged { PIXELS_REFUSE, PIXELS_SKIP };
   bool exif_orientation, scaled_decoding, gray
 #define PIXELS_PARAMS(S)                                                                                               \
   BRIM_PARAM(ENUM, S, damaged, "refuse", "refuse|skip",                                                                \
-             "pictures that cannot be decoded: end and name them, or leave them out"),                                 \
-      BRIM_PARAM(I64, S, max_pixels, "100000000", "[1,1000000000]", "larger pictures count as damaged"),               \
-      BRIM_PARAM(BOOL, S, exif_orientation, "true", NULL, "turn JPEGs as their EXIF orientation says"),                \
+             "images that cannot be decoded: end with an error that names them (refuse), or skip them"),               \
+      BRIM_PARAM(I64, S, max_pixels, "100000000", "[1,1000000000]", "images with more pixels count as damaged"),       \
+      BRIM_PARAM(BOOL, S, exif_orientation, "true", NULL, "rotate JPEGs by their EXIF orientation"),                   \
       BRIM_PARAM(BOOL, S, scaled_decoding, "false", NULL,                                                              \
-                 "decode JPEGs at 1/2, 1/4 or 1/8 where that is enough: faster, other pixels than without"),           \
-      BRIM_PARAM(BOOL, S, gray, "false", NULL, "one channel: colours become gray, as Pillow's mode L has them")
+                 "decode JPEGs at 1/2, 1/4 or 1/8 of their size if that is large enough; faster, but pixels differ"),  \
+      BRIM_PARAM(BOOL, S, gray, "false", NULL, "convert images to one gray channel, as Pillow's mode L")
 
 typedef struct pixels_box {
   int32_t left, top, columns, rows; /* columns 0: the whole picture */

@@ -25,25 +25,26 @@ enum { TOKENS_BYTES, TOKENS_GPT2 };
 enum { CLIENT_NONE, CLIENT_FILE };
 
 static const brim_param table[] = {
-    BRIM_PARAM(PATH, text_params, path, NULL, NULL, "the text: a file, or a folder of files"),
-    BRIM_PARAM(STR, text_params, files, "*.txt", NULL, "which files of a folder, by a pattern of their names"),
+    BRIM_PARAM(PATH, text_params, path, NULL, NULL, "training text: a file, or a folder of files"),
+    BRIM_PARAM(STR, text_params, files, "*.txt", NULL, "pattern of the names of files to read from a folder"),
     BRIM_PARAM(PATH, text_params, validation, "", NULL,
-               "text for validation: a file or folder; empty: there is no such split"),
-    BRIM_PARAM(PATH, text_params, test, "", NULL, "text for the test: a file or folder; empty: the end of the text"),
+               "validation text: a file or folder; empty: no validation split"),
+    BRIM_PARAM(PATH, text_params, test, "", NULL,
+               "test text: a file or folder; empty: the end of the training text (test_fraction)"),
     BRIM_PARAM(F64, text_params, test_fraction, "0.1", "[0,1)",
-               "how much of the text is its end, if the test has no text of its own; 0: there is no test split"),
+               "share at the end of the training text that becomes the test split if test is empty; 0: no test split"),
     BRIM_PARAM(ENUM, text_params, tokens, "bytes", "bytes|gpt2",
-               "what tokens are: bytes, 256 of them, or GPT-2's byte-pair encoding"),
+               "tokens: bytes (256 tokens), or GPT-2's byte-pair encoding"),
     BRIM_PARAM(
         PATH, text_params, tokenizer, "", NULL,
         "for tokens=gpt2: folder with vocab.json and merges.txt, or encoder.json and vocab.bpe, or tokenizer.json"),
-    BRIM_PARAM(PATH, text_params, cache, "", NULL, "folder that keeps the tokens of tokens=gpt2; empty: ~/.cache/brim"),
-    BRIM_PARAM(I64, text_params, context, "256", "[1,16777216]", "tokens of a sample"),
+    BRIM_PARAM(PATH, text_params, cache, "", NULL, "folder of cached tokens for tokens=gpt2; empty: ~/.cache/brim"),
+    BRIM_PARAM(I64, text_params, context, "256", "[1,16777216]", "tokens in a sample"),
     BRIM_PARAM(I64, text_params, stride, "0", "[0,16777216]",
-               "tokens from one sample's first to the next one's; 0: context, so that none is read twice"),
+               "tokens from the start of a sample to that of the next; 0: context, so that samples do not overlap"),
     BRIM_PARAM(ENUM, text_params, client, "none", "none|file",
-               "the client of a federation that a sample belongs to: file, each file is one; then no sample reads from "
-               "two files, and the end of each file is the test split"),
+               "clients of a federation: none; file: each file is a client, samples do not cross files, and the test "
+               "split is the end of each file"),
     BRIM_PARAMS_END};
 
 enum { TRAIN, VALIDATION, TEST, SPLITS };
@@ -412,7 +413,7 @@ static const brim_plugin plugin = {
     .size = sizeof plugin,
     .kind = BRIM_DATASET,
     .id = "text",
-    .help = "plain text for language models, as bytes or by GPT-2's byte-pair encoding",
+    .help = "plain text for language models, as bytes or in GPT-2's byte-pair encoding",
     .params_size = sizeof(text_params),
     .params = table,
     .create = text_create,

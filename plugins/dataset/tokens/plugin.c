@@ -24,18 +24,18 @@ typedef struct tokens_params {
 
 static const brim_param table[] = {
     BRIM_PARAM(PATH, tokens_params, path, NULL, NULL,
-               "folder that holds the files, as llm.c's dev/data and nanoGPT's prepare.py make them"),
-    BRIM_PARAM(STR, tokens_params, train, "*train*.bin", NULL, "files to train on: a name or pattern"),
+               "folder of the files, as written by llm.c's dev/data and nanoGPT's prepare.py"),
+    BRIM_PARAM(STR, tokens_params, train, "*train*.bin", NULL, "training files: a name or pattern"),
     BRIM_PARAM(STR, tokens_params, validation, "auto", NULL,
-               "files for validation; auto: *val*.bin, if there are any; empty: there is no such split"),
-    BRIM_PARAM(STR, tokens_params, test, "", NULL, "files for the test; empty: there is no test split"),
+               "validation files; auto: *val*.bin if there are any; empty: no validation split"),
+    BRIM_PARAM(STR, tokens_params, test, "", NULL, "test files; empty: no test split"),
     BRIM_PARAM(I64, tokens_params, vocabulary, "50257", "[2,2147483647]",
-               "number of tokens that there are; ids are 0 to vocabulary-1"),
-    BRIM_PARAM(I64, tokens_params, context, "1024", "[1,16777216]", "tokens of a sample"),
+               "size of the vocabulary; token ids are 0 to vocabulary-1"),
+    BRIM_PARAM(I64, tokens_params, context, "1024", "[1,16777216]", "tokens in a sample"),
     BRIM_PARAM(I64, tokens_params, stride, "0", "[0,16777216]",
-               "tokens from one sample's first to the next one's; 0: context, so that none is read twice"),
+               "tokens from the start of a sample to that of the next; 0: context, so that samples do not overlap"),
     BRIM_PARAM(ENUM, tokens_params, format, "auto", "auto|uint16|uint32",
-               "of a token; auto: what a header of llm.c says, uint16 without one"),
+               "type of a token; auto: from the header of llm.c's format, without one uint16"),
     BRIM_PARAMS_END};
 
 enum { TRAIN, VALIDATION, TEST, SPLITS };
@@ -238,7 +238,7 @@ static const brim_plugin plugin = {
     .size = sizeof plugin,
     .kind = BRIM_DATASET,
     .id = "tokens",
-    .help = "files of token ids, as llm.c and nanoGPT write them, for language models",
+    .help = "files of token ids in the formats of llm.c and nanoGPT, for language models",
     .params_size = sizeof(tokens_params),
     .params = table,
     .create = tokens_create,

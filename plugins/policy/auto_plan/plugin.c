@@ -1,37 +1,37 @@
-/* For training.batch_size=auto and precision=auto: of the plans that fit, by their exact peaks, the one whose step
- * takes the least time, by the device profile. Of those that are as fast but for noise the largest micro-batch, and
- * fp32, as that is how it was meant. Where a batch_size is given, it is left alone; so is a precision. */
+/* For training.batch_size=auto and precision=auto: among the plans that fit, by their exact peaks, chooses the one with
+ * the fastest step, by the device profile. Among plans that are equally fast within the noise it prefers the largest
+ * micro-batch and fp32. It never changes a batch_size or precision that the user has set. */
 #include "brim/brim.h"
 
 #define NOISE 0.02  /* of a predicted time */
-#define LOOKED_AT 6 /* micro-batches of a precision: the largest that fits, the next, and then by halves */
+#define LOOKED_AT 6 /* micro-batches of a precision: the largest that fits, the next, then about half of each */
 
 typedef struct best {
   brim_plan_figures figures;
-  int64_t micro_batch; /* 0: none fits */
+  int64_t micro_batch; /* 0 if none fits */
   int32_t precision;
 } best;
 
-/* May this micro-batch of the list be chosen? */
+/* Returns whether this micro-batch of the list may be chosen. */
 static int is_open(const brim_plan_query *q, size_t i, int64_t below)
 {
   return q->micro_batch[i] < below && (q->batch_size == 0 || q->micro_batch[i] == q->batch_size);
 }
 
-/* Compares with the best so far. They come from large to small. */
+/* Compares a plan with the best so far. Micro-batches come from large to small. */
 static brim_status look_at(const brim_plan_query *q, size_t i, int32_t precision, uint64_t room, best *b, int *fits)
 {
   brim_plan_figures f = {.size = sizeof f};
   BRIM_TRY(brim_plan_figures_of(q, q->micro_batch[i], precision, &f));
   *fits = f.peak_bytes <= room;
-  if (f.rounds && b->micro_batch) return BRIM_OK; /* the numbers stay as they are, where they can */
+  if (f.rounds && b->micro_batch) return BRIM_OK; /* prefer plans that do not change the results */
   if (b->micro_batch && precision != b->precision && f.basis == BRIM_BASIS_GUESSED) return BRIM_OK;
   if (!*fits || (b->micro_batch && f.step_seconds >= (1 - NOISE) * b->figures.step_seconds)) return BRIM_OK;
   *b = (best){f, q->micro_batch[i], precision};
   return BRIM_OK;
 }
 
-/* Peaks fall with the micro-batch, or nearly so: the largest that fits is found by halving the list. */
+/* Finds the largest micro-batch that fits by binary search: peaks fall with the micro-batch, nearly always. */
 static brim_status find_largest(const brim_plan_query *q, uint64_t room, size_t *out)
 {
   size_t low = 0, high = q->micro_batch_count;
@@ -53,7 +53,7 @@ static brim_status find_best(const brim_plan_query *q, int32_t precision, int64_
   size_t i = 0;
   int64_t next = INT64_MAX;
   const int as_it_is = precision == q->precision || (q->precision == BRIM_AS_IT_IS && precision == BRIM_TAKE_FP32);
-  if (as_it_is && q->batch_size == 0) BRIM_TRY(find_largest(q, room, &i)); /* `peak` is of that precision */
+  if (as_it_is && q->batch_size == 0) BRIM_TRY(find_largest(q, room, &i)); /* `peak` is for that precision */
   for (int looked = 0; i < q->micro_batch_count && looked < LOOKED_AT; i++) {
     int fits;
     if (!is_open(q, i, below) || q->micro_batch[i] > next) continue;
@@ -72,7 +72,7 @@ static brim_status find(const brim_plan_query *q, int64_t below, uint64_t room, 
   return BRIM_OK;
 }
 
-/* What fits now; or else, in a run that may wait, what will fit when the device is empty. */
+/* Chooses a plan that fits now or, if the run may wait, a plan that will fit when the device is empty. */
 static brim_status choose(const brim_plan_query *q, int64_t below, brim_plan_choice *out)
 {
   static const char *const basis[] = {[BRIM_BASIS_TIMED] = " by the profile",
@@ -98,12 +98,12 @@ static brim_status choose_plan(void *self, const brim_plan_query *q, brim_plan_c
   (void)self;
   const brim_status status = choose(q, INT64_MAX, out);
   if (status != BRIM_ENOTSUP || q->batch_size > 0) return status;
-  out->micro_batch = q->micro_batch[q->micro_batch_count - 1]; /* what it lacks will be told, or waited for */
+  out->micro_batch = q->micro_batch[q->micro_batch_count - 1]; /* brim reports what is missing, or waits for it */
   brim_reason(out->reason, "the smallest, and still too large for %s", q->device->name);
   return BRIM_OK;
 }
 
-/* Somebody was faster: what fits now? */
+/* The plan did not get its memory: chooses one that fits now. */
 static brim_status on_oom(void *self, const brim_oom *event, brim_action *out)
 {
   (void)self;
@@ -116,7 +116,7 @@ static const brim_policy_ops ops = {.size = sizeof ops, .choose_plan = choose_pl
 static const brim_plugin plugin = {.size = sizeof plugin,
                                    .kind = BRIM_POLICY,
                                    .id = "auto_plan",
-                                   .help = "for batch_size=auto and precision=auto: the fastest plan that fits",
+                                   .help = "chooses the fastest plan that fits, for batch_size=auto and precision=auto",
                                    .ops = &ops};
 static const brim_plugin *const plugins[] = {&plugin, NULL};
 BRIM_MODULE("brim-policies", "1.0", plugins)

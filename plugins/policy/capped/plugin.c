@@ -1,10 +1,10 @@
-/* For clients of one job that share a host: a table says who may have how much of which device, and each takes the
- * device that it has a share of, and no more of it than that.
+/* For clients of one job that share a host: a table gives each client a share of one or more devices. A client uses a
+ * device that it has a share of, and no more memory than the share.
  *
  *     policy=capped policy.capped.client=alice
  *     'policy.capped.shares={cuda:0: {alice: 0.4, server: 0.4}, cuda:1: {bob: 8000MB}}'
  *
- * A table that gives away more than there is is refused, whoever asks. */
+ * The policy refuses a table whose shares add up to more than a device has. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +17,9 @@ typedef struct capped {
 } capped;
 
 static const brim_param table[] = {
-    BRIM_PARAM(SHARES, capped, shares, "{}", NULL, "who may have how much: {cuda:0: {alice: 0.5, bob: 8000MB}}"),
-    BRIM_PARAM(STR, capped, client, "", NULL, "whose share this run has; empty: $CLIENT_ID"),
+    BRIM_PARAM(SHARES, capped, shares, "{}", NULL,
+               "memory per device and client, as a share or in bytes: {cuda:0: {alice: 0.5, bob: 8000MB}}"),
+    BRIM_PARAM(STR, capped, client, "", NULL, "client whose share this run uses; empty: $CLIENT_ID"),
     BRIM_PARAMS_END,
 };
 
@@ -36,7 +37,7 @@ static void add_to_list(char *list, size_t room, const char *who, uint64_t bytes
            who);
 }
 
-/* Do the shares of a device add up to no more than it has? */
+/* Fails if the shares of a device add up to more than it has. */
 static brim_status check_device(const capped *p, const brim_device_view *d)
 {
   uint64_t sum = 0;
@@ -65,7 +66,7 @@ static brim_status fail_unknown(const capped *p, const char *client)
     return brim_fail(BRIM_ECONFIG, "client '%s' has no share of a device of this backend\npolicy.capped.shares has: %s",
                      client, names);
   return brim_fail(BRIM_ECONFIG,
-                   "policy.capped.client, or $CLIENT_ID, must say whose share the run has\n"
+                   "policy.capped.client, or $CLIENT_ID, must name the client whose share the run uses\n"
                    "policy.capped.shares has: %s",
                    names);
 }
@@ -82,7 +83,7 @@ static brim_status choose_device(void *self, const brim_device_query *q, brim_pl
   const capped *p = self;
   const char *environment = getenv("CLIENT_ID"), *client = p->client[0] ? p->client : environment ? environment : "";
   const brim_device_view *best = NULL;
-  const char *elsewhere = NULL; /* a device of the client's that is not the one that is asked for */
+  const char *elsewhere = NULL; /* a device that the client has a share of, but did not ask for */
   char bytes[32];
   if (p->shares.count == 0 && p->client[0])
     return brim_fail(BRIM_ECONFIG, "policy.capped.client is '%s', but policy.capped.shares is empty", p->client);
@@ -98,7 +99,7 @@ static brim_status choose_device(void *self, const brim_device_query *q, brim_pl
     out->limit_bytes = bytes_of(share, d);
   }
   if (!best && elsewhere)
-    return brim_fail(BRIM_ECONFIG, "device=%s, but client '%s' has a share of %s", q->demands->device, client,
+    return brim_fail(BRIM_ECONFIG, "device=%s, but client '%s' has a share only of %s", q->demands->device, client,
                      elsewhere);
   if (!best) return fail_unknown(p, client);
   out->kind = BRIM_PLACE_DEVICE;
@@ -112,7 +113,7 @@ static const brim_policy_ops ops = {.size = sizeof ops, .choose_device = choose_
 static const brim_plugin plugin = {.size = sizeof plugin,
                                    .kind = BRIM_POLICY,
                                    .id = "capped",
-                                   .help = "a device, and a limit of its memory, for each client of a table",
+                                   .help = "gives each client a device and a limit on its memory, from a table",
                                    .params_size = sizeof(capped),
                                    .params = table,
                                    .ops = &ops};

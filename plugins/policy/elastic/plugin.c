@@ -1,12 +1,12 @@
-/* Gives memory back while others want it, and takes it again when it is free:
+/* Gives memory back while other processes need it, and takes it again when it is free:
  *
- *     a run waits in line for the device, and less of this one would let it begin: give back what it lacks
- *     less than reserve_mb of the device are free, whoever has the rest:           give back what is missing
- *     nobody waits, and there has been room for more:                              take it, up to what the run had
+ *     a run waits for the device, and a smaller plan of this one would let it start: give back what it lacks
+ *     less than reserve_mb of the device are free, for any reason:                   give back what is missing
+ *     no run waits, and there has been room for more:                                take it, up to the first plan
  *
- * With smaller micro-batches and more accumulation first, of those that give the same bits; then with more recompute.
- * Never below the floor. What others want must last shrink_after_seconds, what is free grow_after_seconds, and a plan
- * is changed for min_gain_percent of it at least, so that a run does not go back and forth. */
+ * It first uses smaller micro-batches with more accumulation, among those with bit-identical results; then more
+ * recompute. It never goes below the floor. To avoid oscillation, a need must last shrink_after_seconds, free memory
+ * must last grow_after_seconds, and a change must gain at least min_gain_percent of the plan. */
 #include <stdlib.h>
 
 #include "brim/brim.h"
@@ -17,26 +17,29 @@ typedef struct elastic {
 } elastic;
 
 static const brim_param table[] = {
-    BRIM_PARAM(F64, elastic, shrink_after_seconds, "1", "[0,inf)", "how long others must want memory of the device"),
-    BRIM_PARAM(F64, elastic, grow_after_seconds, "10", "[0,inf)", "how long memory must be free that is taken again"),
-    BRIM_PARAM(F64, elastic, min_gain_percent, "5", "(0,100]", "of a plan, for which it is changed at least"),
-    BRIM_PARAM(BYTES, elastic, floor_mb, "0", NULL, "least memory that the run keeps"),
-    BRIM_PARAM(F64, elastic, floor_percent, "0", "[0,100]", "the same, of what it had; the larger one counts"),
-    BRIM_PARAM(BYTES, elastic, reserve_mb, "0", NULL, "memory of the device that is left free for those not in line"),
+    BRIM_PARAM(F64, elastic, shrink_after_seconds, "1", "[0,inf)",
+               "shrink after other processes have needed memory for this time"),
+    BRIM_PARAM(F64, elastic, grow_after_seconds, "10", "[0,inf)", "grow after memory has been free for this time"),
+    BRIM_PARAM(F64, elastic, min_gain_percent, "5", "(0,100]",
+               "change the plan only if its memory changes by at least this percentage"),
+    BRIM_PARAM(BYTES, elastic, floor_mb, "0", NULL, "least memory that the run keeps; 0: no minimum"),
+    BRIM_PARAM(F64, elastic, floor_percent, "0", "[0,100]",
+               "the same in percent of the memory of the run's original plan; the larger minimum applies"),
+    BRIM_PARAM(BYTES, elastic, reserve_mb, "0", NULL, "device memory to leave free for processes that do not queue"),
     BRIM_PARAMS_END,
 };
 
-/* What the run had and has. */
+/* The memory that the run had and has. */
 typedef struct run {
   const elastic *p;
   int has_given;
   int64_t had_batch;
   uint64_t had_bytes;
-  uint64_t before, after;          /* arena before and after the last change: another one is somebody else's doing */
-  double wanted_since, free_since; /* below 0: not so */
-  uint64_t room_bytes;             /* that a plan could have had all the time since then */
-  uint64_t hopeless_bytes;         /* so much cannot be given back; 0: not tried */
-  uint64_t told_bytes;             /* that somebody waits for, and was told not to get */
+  uint64_t before, after;          /* arena before and after the last change; another size was not chosen here */
+  double wanted_since, free_since; /* negative if memory is not wanted, or not free */
+  uint64_t room_bytes;             /* that a plan could have used all the time since free_since */
+  uint64_t hopeless_bytes;         /* that cannot be given back; 0 if not tried */
+  uint64_t refused_bytes;          /* that a run waits for, and whose refusal was reported */
 } run;
 
 static brim_status create(const void *params, void **self)
@@ -67,15 +70,15 @@ static uint64_t missing(uint64_t wanted, uint64_t there)
 
 /* ---- which plan ---- */
 
-/* No bit of the results changes with it, and it is not larger than the run's first. */
+/* Returns whether a micro-batch keeps the results bit-identical and is at most the run's first. */
 static int may_take(const run *r, const brim_step_view *v, int64_t batch)
 {
   if (batch == v->micro_batch) return 1;
   return batch <= r->had_batch && v->grain > 0 && batch % v->grain == 0 && v->micro_batch % v->grain == 0;
 }
 
-/* A plan that takes `bytes` at most, with the least recompute: the largest micro-batch that fits without more of it,
- * else the smallest. *peak: of the plan as it will be; above `bytes`, or 0, if there is none. */
+/* Finds a plan of at most `bytes` with the least recompute: the largest micro-batch that fits without more recompute,
+ * else the smallest. *peak is the peak of that plan; above `bytes`, or 0, if there is none. */
 static brim_status find(const run *r, const brim_step_view *v, uint64_t bytes, int64_t *batch, uint64_t *peak)
 {
   *peak = 0;
@@ -103,21 +106,21 @@ static brim_status take(run *r, const brim_step_view *v, int64_t batch, uint64_t
 
 /* ---- less ---- */
 
-/* Told once for each that waits. */
+/* Reports, once for each waiting run, that this run cannot make room. */
 static brim_status refuse(run *r, const brim_step_view *v, const brim_device_view *d, uint64_t wanted, uint64_t least,
                           brim_step_plan *out)
 {
   char a[32], b[32], c[32];
   r->hopeless_bytes = wanted;
-  if (v->waiting_bytes == 0 || r->told_bytes == v->waiting_bytes) return BRIM_ENOTSUP;
-  r->told_bytes = v->waiting_bytes;
-  brim_reason(out->reason, "a run waits for %s of %s, which has %s free, and this one takes %s at least",
+  if (v->waiting_bytes == 0 || r->refused_bytes == v->waiting_bytes) return BRIM_ENOTSUP;
+  r->refused_bytes = v->waiting_bytes;
+  brim_reason(out->reason, "a run waits for %s of %s, which has %s free, but this run needs at least %s",
               brim_format_bytes(a, sizeof a, v->waiting_bytes), d->name, brim_format_bytes(b, sizeof b, d->free_bytes),
               brim_format_bytes(c, sizeof c, least));
   return BRIM_OK;
 }
 
-/* Gives `wanted` bytes back, or more. To a run that waits that or nothing: half of what it needs does not help it. */
+/* Gives back at least `wanted` bytes. If a run waits, gives back nothing rather than less, which would not help it. */
 static brim_status shrink(run *r, const brim_step_view *v, const brim_device_view *d, uint64_t wanted,
                           brim_step_plan *out)
 {
@@ -135,7 +138,7 @@ static brim_status shrink(run *r, const brim_step_view *v, const brim_device_vie
   if (v->waiting_bytes > 0)
     brim_reason(out->reason, "as a run waits for %s", d->name);
   else
-    brim_reason(out->reason, "as %s has %s free, and %s are to be", d->name,
+    brim_reason(out->reason, "as %s has %s free, and %s should be", d->name,
                 brim_format_bytes(a, sizeof a, d->free_bytes), brim_format_bytes(b, sizeof b, r->p->reserve_mb << 20));
   return take(r, v, batch, within, peak, out);
 }
@@ -151,11 +154,11 @@ static brim_status grow(run *r, const brim_step_view *v, const brim_device_view 
   if (room < r->had_bytes) BRIM_TRY(find(r, v, within = room, &batch, &peak));
   if (peak > within || peak < v->planned_bytes + of_percent(r->p->min_gain_percent, v->planned_bytes))
     return BRIM_ENOTSUP;
-  brim_reason(out->reason, "as nobody waits for %s", d->name);
+  brim_reason(out->reason, "as no run waits for %s", d->name);
   return take(r, v, batch, within, peak, out);
 }
 
-/* Has there been room for more for long enough? Of the room the least counts. */
+/* Returns whether there has been room for more for long enough. room_bytes is the least room in that time. */
 static int is_free(run *r, const brim_step_view *v, uint64_t room)
 {
   if (v->waiting > 0 || room <= v->planned_bytes) {
@@ -169,7 +172,8 @@ static int is_free(run *r, const brim_step_view *v, uint64_t room)
 
 /* ---- every second ---- */
 
-/* Is what the run has what this policy has made of it? The plan may also be another for want of memory, which stays. */
+/* Updates the run's first plan if something other than this policy has changed the plan, for example a lack of memory.
+ */
 static void notice(run *r, const brim_step_view *v)
 {
   const int is_own = v->planned_bytes == r->before || v->planned_bytes == r->after;
@@ -189,7 +193,7 @@ static brim_status on_step(void *self, const brim_step_view *v, brim_step_plan *
   uint64_t room;
   const uint64_t reserve = r->p->reserve_mb << 20;
   notice(r, v);
-  if (v->waiting_bytes == 0) r->told_bytes = 0;
+  if (v->waiting_bytes == 0) r->refused_bytes = 0;
   if (v->waiting == 0 && reserve == 0 && !r->has_given) {
     r->wanted_since = -1;
     r->hopeless_bytes = 0;
@@ -211,7 +215,8 @@ static const brim_policy_ops ops = {.size = sizeof ops, .on_step = on_step};
 static const brim_plugin plugin = {.size = sizeof plugin,
                                    .kind = BRIM_POLICY,
                                    .id = "elastic",
-                                   .help = "gives memory back while others want it, and takes it again when it is free",
+                                   .help =
+                                       "uses less memory while other processes need it, and more again when it is free",
                                    .params_size = sizeof(elastic),
                                    .params = table,
                                    .create = create,

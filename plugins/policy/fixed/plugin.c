@@ -1,4 +1,4 @@
-/* Takes what is configured, and nothing else: what does not get its memory ends the run. */
+/* Uses the configured plan and no other: if it does not get its memory, the run ends. */
 #include "brim/brim.h"
 
 typedef struct fixed {
@@ -14,7 +14,7 @@ static brim_status choose_plan(void *self, const brim_plan_query *q, brim_plan_c
 {
   const fixed *p = self;
   out->micro_batch = p->micro_batch ? p->micro_batch : q->batch_size;
-  if (out->micro_batch == 0) return BRIM_ENOTSUP; /* training.batch_size=auto: for the next in the list */
+  if (out->micro_batch == 0) return BRIM_ENOTSUP; /* training.batch_size=auto: the next policy decides */
   brim_reason(out->reason, p->micro_batch ? "as policy.fixed.micro_batch says" : "as training.batch_size says");
   return BRIM_OK;
 }
@@ -32,7 +32,7 @@ static const brim_policy_ops ops = {.size = sizeof ops, .choose_plan = choose_pl
 static const brim_plugin plugin = {.size = sizeof plugin,
                                    .kind = BRIM_POLICY,
                                    .id = "fixed",
-                                   .help = "what is configured, and nothing else",
+                                   .help = "uses the configured device, precision and batch size, without changes",
                                    .params_size = sizeof(fixed),
                                    .params = table,
                                    .ops = &ops};

@@ -1,5 +1,5 @@
-/* Cleans up as many rounds go by: lightly, heavily, and heavily at the end. What is done when memory is short is the
- * core's: memory.warn_percent and memory.critical_percent. */
+/* Cleans up after a number of rounds, lightly or heavily, and heavily at the end. The core cleans up when memory is
+ * short: memory.warn_percent and memory.critical_percent. */
 #include "brim/brim.h"
 
 typedef struct periodic {
@@ -7,8 +7,8 @@ typedef struct periodic {
 } periodic;
 
 static const brim_param table[] = {
-    BRIM_PARAM(I64, periodic, light_every_n_rounds, "5", "[0,inf)", "rounds between light cleanups; 0: none"),
-    BRIM_PARAM(I64, periodic, heavy_every_n_rounds, "10", "[0,inf)", "rounds between heavy cleanups; 0: none"),
+    BRIM_PARAM(I64, periodic, light_every_n_rounds, "5", "[0,inf)", "rounds between light cleanups; 0: never"),
+    BRIM_PARAM(I64, periodic, heavy_every_n_rounds, "10", "[0,inf)", "rounds between heavy cleanups; 0: never"),
     BRIM_PARAMS_END,
 };
 
@@ -33,7 +33,7 @@ static const brim_policy_ops ops = {.size = sizeof ops, .on_boundary = on_bounda
 static const brim_plugin plugin = {.size = sizeof plugin,
                                    .kind = BRIM_POLICY,
                                    .id = "periodic",
-                                   .help = "cleans up as rounds go by",
+                                   .help = "cleans up memory every few rounds",
                                    .params_size = sizeof(periodic),
                                    .params = table,
                                    .ops = &ops};

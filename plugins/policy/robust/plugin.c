@@ -1,13 +1,13 @@
-/* For runs that would rather shrink or move than fail, on GPUs that others use too:
+/* For runs on shared GPUs that should shrink or move instead of failing:
  *
- *     the device with the most free memory of those with min_gpu_memory_mb, else the host's processors
- *     a plan is larger than what there is: the largest micro-batch that fits
- *     it fits, and does not get its memory: half the micro-batch, max_retries times
- *     then: another device -> the host's processors
+ *     device: the one with the most free memory among those with min_gpu_memory_mb, else the CPU
+ *     a plan that does not fit: the largest micro-batch that fits
+ *     a plan that fits but does not get its memory: half the micro-batch, max_retries times
+ *     then: another device -> the CPU
  *
- * Devices that are shares of the host have limits that the user has set: they are not left for its processors. The
- * effective batch stays as it is: accumulation grows as the micro-batch shrinks. Waiting for a device is the
- * queue's (wait_for_gpu). */
+ * A device that is a share of the host has a limit that the user has set: the run does not leave it for the CPU. The
+ * effective batch stays the same: accumulation grows as the micro-batch shrinks. The queue waits for devices
+ * (wait_for_gpu), not this policy. */
 #include <string.h>
 
 #include "brim/brim.h"
@@ -17,11 +17,11 @@ typedef struct robust {
 } robust;
 
 static const brim_param table[] = {
-    BRIM_PARAM(BOOL, robust, allow_cpu, "true", NULL, "train on the host's processors where no device will do"),
+    BRIM_PARAM(BOOL, robust, allow_cpu, "true", NULL, "train on the host's processors if no device fits"),
     BRIM_PARAMS_END,
 };
 
-/* The one with the most free memory, among those with enough that nothing was tried on, `but` one; NULL: none. */
+/* Returns the device other than `but` with the most free memory, among the untried ones with enough, or NULL. */
 static const brim_device_view *find_free(const brim_device_query *q, const brim_device_view *but)
 {
   const brim_device_view *best = NULL;
@@ -52,7 +52,7 @@ static brim_status choose_device(void *self, const brim_device_query *q, brim_pl
   const robust *p = self;
   char bytes[32];
   const brim_device_view *best = find_free(q, NULL);
-  if (!is_free_to_choose(q) || q->demands->wait) return BRIM_ENOTSUP; /* the user, or the queue, decides */
+  if (!is_free_to_choose(q) || q->demands->wait) return BRIM_ENOTSUP; /* the user or the queue decides */
   if (!best && (!p->allow_cpu || q->device[0].on_host)) return BRIM_ENOTSUP;
   if (best) {
     take_device(q, best, out);
@@ -64,7 +64,7 @@ static brim_status choose_device(void *self, const brim_device_query *q, brim_pl
   return BRIM_OK;
 }
 
-/* The largest micro-batch of at most half; 0: none. */
+/* Returns the largest micro-batch of at most half the present one, or 0. */
 static int64_t find_half(const brim_oom *event)
 {
   const brim_plan_query *q = &event->plan;
@@ -73,7 +73,7 @@ static int64_t find_half(const brim_oom *event)
   return 0;
 }
 
-/* The largest smaller micro-batch whose plan there is room for; 0: none. */
+/* Finds the largest smaller micro-batch whose plan fits; 0 if there is none. */
 static brim_status find_fitting(const brim_oom *event, int64_t *out, uint64_t *peak)
 {
   const brim_plan_query *q = &event->plan;
@@ -86,7 +86,7 @@ static brim_status find_fitting(const brim_oom *event, int64_t *out, uint64_t *p
   return BRIM_OK;
 }
 
-/* Another micro-batch on the same device; ENOTSUP: none will do. */
+/* Chooses another micro-batch on the same device; ENOTSUP if none fits. */
 static brim_status shrink(const brim_oom *event, const char *device, brim_plan_choice *out)
 {
   const brim_demands *demands = event->plan.demands;
@@ -100,7 +100,7 @@ static brim_status shrink(const brim_oom *event, const char *device, brim_plan_c
                 brim_format_bytes(c, sizeof c, peak), a, device, b);
   } else if (event->retries < demands->max_retries) {
     out->micro_batch = find_half(event);
-    brim_reason(out->reason, "retry %lld of %lld, as %s were not to be had on %s", (long long)event->retries + 1,
+    brim_reason(out->reason, "retry %lld of %lld, as %s could not be allocated on %s", (long long)event->retries + 1,
                 (long long)demands->max_retries, a, device);
   }
   return out->micro_batch > 0 ? BRIM_OK : BRIM_ENOTSUP;
@@ -123,7 +123,7 @@ static brim_status on_oom(void *self, const brim_oom *event, brim_action *out)
   }
   if (!p->allow_cpu || !now->is_shared || now->on_host || event->plan.demands->stays) return BRIM_ENOTSUP;
   out->place.kind = BRIM_PLACE_HOST;
-  brim_reason(out->place.reason, "%s are needed even so, and %s has room for %s",
+  brim_reason(out->place.reason, "%s are still needed, and %s has room for %s",
               brim_format_bytes(a, sizeof a, event->needed_bytes), now->name,
               brim_format_bytes(b, sizeof b, event->room_bytes));
   return BRIM_OK;
@@ -133,7 +133,8 @@ static const brim_policy_ops ops = {.size = sizeof ops, .choose_device = choose_
 static const brim_plugin plugin = {.size = sizeof plugin,
                                    .kind = BRIM_POLICY,
                                    .id = "robust",
-                                   .help = "out of memory: smaller micro-batches, another device, the CPU",
+                                   .help =
+                                       "when memory runs out: smaller micro-batches, then another device, then the CPU",
                                    .params_size = sizeof(robust),
                                    .params = table,
                                    .ops = &ops};

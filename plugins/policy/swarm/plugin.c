@@ -1,13 +1,13 @@
-/* For volunteers' GPUs of all sizes: what is trained, and how, by the memory there is.
+/* For volunteers' GPUs of all sizes: chooses model, precision and micro-batch by the memory of the device.
  *
  *     a device of less than small_below_gb:  micro-batch 1, and half precision
  *                 less than medium_below_gb: micro-batch 2
  *                 otherwise:                 the largest micro-batch that fits
- *     all devices together less than model_below_gb: small_model in the place of the model
+ *     all devices together less than model_below_gb: small_model instead of the model
  *     out of memory: micro-batch 1 -> half precision -> small_model
  *
- * Accumulation follows from the effective batch: with 8 it is 8 and 4, as people know it. What changes the numbers,
- * precision and model, is chosen before the first step only. */
+ * Accumulation follows from the effective batch: with an effective batch of 8 it is 8 and 4. Precision and model change
+ * the results, so the policy chooses them only before the first step. */
 #include <string.h>
 
 #include "brim/brim.h"
@@ -20,14 +20,16 @@ typedef struct swarm {
 } swarm;
 
 static const brim_param table[] = {
-    BRIM_PARAM(F64, swarm, small_below_gb, "8", "[0,inf)", "devices with less memory train with micro-batch 1"),
-    BRIM_PARAM(F64, swarm, medium_below_gb, "12", "[0,inf)", "devices with less memory train with micro-batch 2"),
-    BRIM_PARAM(F64, swarm, model_below_gb, "40", "[0,inf)", "hosts whose devices have less train small_model"),
-    BRIM_PARAM(STR, swarm, small_model, "", NULL, "model for hosts with little memory; empty: none"),
+    BRIM_PARAM(F64, swarm, small_below_gb, "8", "[0,inf)",
+               "on devices with less memory (GB) use micro-batch 1 and half precision"),
+    BRIM_PARAM(F64, swarm, medium_below_gb, "12", "[0,inf)", "on devices with less memory (GB) use micro-batch 2"),
+    BRIM_PARAM(F64, swarm, model_below_gb, "40", "[0,inf)",
+               "if all devices of the host together have less memory (GB), train small_model"),
+    BRIM_PARAM(STR, swarm, small_model, "", NULL, "model for hosts below model_below_gb; empty: keep the model"),
     BRIM_PARAMS_END,
 };
 
-/* The smallest micro-batch of the list that is at least `least`, or its largest. */
+/* Returns the smallest micro-batch of the list that is at least `least`, or else the largest. */
 static int64_t nearest(const brim_plan_query *q, int64_t least)
 {
   size_t i = q->micro_batch_count - 1;
@@ -43,11 +45,11 @@ static brim_status largest_fitting(const brim_plan_query *q, int64_t *out)
     BRIM_TRY(q->peak(q, *out, &peak));
     if (peak <= q->later_bytes) return BRIM_OK;
   }
-  return BRIM_OK; /* the smallest; what it lacks is told */
+  return BRIM_OK; /* the smallest; brim reports what is missing */
 }
 
-/* The precision of half the size that the backend has; BRIM_AS_IT_IS: none, or it is taken already. Processors compute
- * in fp32 all the same, so there it pays for deep models only, which the user knows. */
+/* Returns the backend's 16-bit precision, or BRIM_AS_IT_IS if it has none or uses it already. CPUs compute in fp32
+ * anyway, so there it helps deep models only, and the user must choose it. */
 static int32_t half_precision(const brim_plan_query *q)
 {
   if (!q->may_change_variant || q->precision > BRIM_TAKE_FP32 || q->device->on_host) return BRIM_AS_IT_IS;
@@ -102,7 +104,7 @@ static const brim_policy_ops ops = {.size = sizeof ops, .choose_plan = choose_pl
 static const brim_plugin plugin = {.size = sizeof plugin,
                                    .kind = BRIM_POLICY,
                                    .id = "swarm",
-                                   .help = "micro-batch, precision and model by the memory there is",
+                                   .help = "chooses micro-batch, precision and model by available memory",
                                    .params_size = sizeof(swarm),
                                    .params = table,
                                    .ops = &ops};

@@ -19,8 +19,9 @@ typedef struct settings {
 } settings;
 
 static const brim_param table[] = {
-    BRIM_PARAM(I64, settings, clusters, "10", "[1,256]", "groups of similar clients"),
-    BRIM_PARAM(ENUM, settings, by, "labels", "labels|loss", "what makes clients similar"),
+    BRIM_PARAM(I64, settings, clusters, "10", "[1,256]", "number of clusters of similar clients"),
+    BRIM_PARAM(ENUM, settings, by, "labels", "labels|loss",
+               "what clusters are based on: class shares (labels) or last losses (loss)"),
     BRIM_PARAMS_END,
 };
 

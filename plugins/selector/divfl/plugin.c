@@ -17,8 +17,7 @@ typedef struct settings {
 } settings;
 
 static const brim_param table[] = {
-    BRIM_PARAM(I64, settings, pool, "1000", "[1,8192]",
-               "clients whose distances are looked at; the work is its square"),
+    BRIM_PARAM(I64, settings, pool, "1000", "[1,8192]", "number of clients to compare; time grows with its square"),
     BRIM_PARAMS_END,
 };
 
@@ -152,7 +151,7 @@ static const brim_selector_ops ops = {.size = sizeof ops, .needs = BRIM_NEED_SKE
 static const brim_plugin plugin = {.size = sizeof plugin,
                                    .kind = BRIM_SELECTOR,
                                    .id = "divfl",
-                                   .help = "clients whose updates stand for those of all others",
+                                   .help = "clients whose updates best represent those of all others",
                                    .params_size = sizeof(settings),
                                    .params = table,
                                    .ops = &ops};

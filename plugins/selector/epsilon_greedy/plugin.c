@@ -13,8 +13,8 @@ typedef struct settings {
 } settings;
 
 static const brim_param table[] = {
-    BRIM_PARAM(F64, settings, epsilon, "0.1", "[0,1]", "how likely a place of a round goes to a random client"),
-    BRIM_PARAM(F64, settings, step, "0.3", "(0,1]", "how much the newest reward counts"),
+    BRIM_PARAM(F64, settings, epsilon, "0.1", "[0,1]", "probability that a place in a round goes to a random client"),
+    BRIM_PARAM(F64, settings, step, "0.3", "(0,1]", "weight of the newest reward in a client's average"),
     BRIM_PARAMS_END,
 };
 
@@ -89,7 +89,7 @@ static const brim_selector_ops ops = {.size = sizeof ops, .state = state, .selec
 static const brim_plugin plugin = {.size = sizeof plugin,
                                    .kind = BRIM_SELECTOR,
                                    .id = "epsilon_greedy",
-                                   .help = "a bandit: those of the highest losses so far, and some at random",
+                                   .help = "a bandit: the clients with the highest losses so far, and some random ones",
                                    .params_size = sizeof(settings),
                                    .params = table,
                                    .ops = &ops};

@@ -15,8 +15,9 @@ typedef struct settings {
 } settings;
 
 static const brim_param table[] = {
-    BRIM_PARAM(F64, settings, weight, "1", "[0,1e6]", "of the loss; 0: clients take turns"),
-    BRIM_PARAM(F64, settings, share, "0.5", "[0,1]", "of an equal part of the rounds that each client gets at least"),
+    BRIM_PARAM(F64, settings, weight, "1", "[0,1e6]", "weight of the loss; 0: clients take turns"),
+    BRIM_PARAM(F64, settings, share, "0.5", "[0,1]",
+               "least part of rounds for each client, as a share of an equal part"),
     BRIM_PARAMS_END,
 };
 
@@ -60,7 +61,7 @@ static const brim_selector_ops ops = {.size = sizeof ops, .state = state, .selec
 static const brim_plugin plugin = {.size = sizeof plugin,
                                    .kind = BRIM_SELECTOR,
                                    .id = "fairness_adjusted",
-                                   .help = "high losses, and for each client the turns that it is owed",
+                                   .help = "clients with high losses, and with fewer turns than their share",
                                    .params_size = sizeof(settings),
                                    .params = table,
                                    .ops = &ops};

@@ -21,12 +21,13 @@ typedef struct settings {
 } settings;
 
 static const brim_param table[] = {
-    BRIM_PARAM(I64, settings, warm, "10", "[0,1000000]", "first rounds, in which clients are random ones"),
-    BRIM_PARAM(I64, settings, every, "20", "[2,1000000]", "rounds from one look at all losses to the next"),
-    BRIM_PARAM(I64, settings, history, "8", "[1,64]", "changes of losses that are kept"),
-    BRIM_PARAM(F64, settings, beta, "0.95", "[0,1]", "by which a client counts less each time it is selected"),
-    BRIM_PARAM(F64, settings, discount, "0.9", "(0,1]", "by which a change counts less than the one after it"),
-    BRIM_PARAM(F64, settings, noise, "0.1", "(0,1e6]", "variance of each client alone, in mean variances"),
+    BRIM_PARAM(I64, settings, warm, "10", "[0,1000000]", "number of first rounds with random clients"),
+    BRIM_PARAM(I64, settings, every, "20", "[2,1000000]", "rounds between measurements of all clients' losses"),
+    BRIM_PARAM(I64, settings, history, "8", "[1,64]", "number of changes of losses to keep"),
+    BRIM_PARAM(F64, settings, beta, "0.95", "[0,1]", "factor for a client's weight each time it is selected"),
+    BRIM_PARAM(F64, settings, discount, "0.9", "(0,1]", "factor for the weight of a change relative to the next one"),
+    BRIM_PARAM(F64, settings, noise, "0.1", "(0,1e6]",
+               "independent variance of each client, relative to the mean variance"),
     BRIM_PARAMS_END,
 };
 
@@ -189,7 +190,8 @@ static const brim_selector_ops ops = {
 static const brim_plugin plugin = {.size = sizeof plugin,
                                    .kind = BRIM_SELECTOR,
                                    .id = "fedcor",
-                                   .help = "clients whose losses fall together with those of many",
+                                   .help =
+                                       "clients whose losses correlate with those of many others (Tang et al., FedCor)",
                                    .params_size = sizeof(settings),
                                    .params = table,
                                    .ops = &ops};

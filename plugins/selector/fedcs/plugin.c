@@ -21,9 +21,8 @@ typedef struct settings {
 } settings;
 
 static const brim_param table[] = {
-    BRIM_PARAM(I64, settings, asked, "0", "[0,1000000]",
-               "clients that are asked for their time; 0: twice those wanted"),
-    BRIM_PARAM(F64, settings, upload, "0", "[0,1]", "part of a client's time in which no other can upload"),
+    BRIM_PARAM(I64, settings, asked, "0", "[0,1000000]", "size of the random sample; 0: twice clients_per_round"),
+    BRIM_PARAM(F64, settings, upload, "0", "[0,1]", "part of a client's time in which no other client can upload"),
     BRIM_PARAMS_END,
 };
 
@@ -71,7 +70,7 @@ static const brim_selector_ops ops = {.size = sizeof ops, .select = select_clien
 static const brim_plugin plugin = {.size = sizeof plugin,
                                    .kind = BRIM_SELECTOR,
                                    .id = "fedcs",
-                                   .help = "as many as fit within the deadline, of some that are asked for their times",
+                                   .help = "as many clients as fit within the deadline, out of a random sample",
                                    .params_size = sizeof(settings),
                                    .params = table,
                                    .ops = &ops};

@@ -20,7 +20,7 @@ static const brim_selector_ops ops = {.size = sizeof ops, .select = select_clien
 static const brim_plugin plugin = {.size = sizeof plugin,
                                    .kind = BRIM_SELECTOR,
                                    .id = "gradient_norm",
-                                   .help = "the clients whose last update was the longest; new ones first",
+                                   .help = "the clients with the largest norm of the last update; new clients first",
                                    .ops = &ops};
 static const brim_plugin *const plugins[] = {&plugin, NULL};
 BRIM_MODULE("brim-selectors", "1.0", plugins)

@@ -17,7 +17,7 @@ typedef struct settings {
 } settings;
 
 static const brim_param table[] = {
-    BRIM_PARAM(I64, settings, pool, "10000", "[1,1000000]", "random clients that are looked at, if there are more"),
+    BRIM_PARAM(I64, settings, pool, "10000", "[1,1000000]", "most random clients to consider"),
     BRIM_PARAMS_END,
 };
 
@@ -78,7 +78,7 @@ static const brim_selector_ops ops = {.size = sizeof ops, .needs = BRIM_NEED_LAB
 static const brim_plugin plugin = {.size = sizeof plugin,
                                    .kind = BRIM_SELECTOR,
                                    .id = "label_coverage",
-                                   .help = "clients that have samples of all classes between them",
+                                   .help = "clients that together have samples of all classes",
                                    .params_size = sizeof(settings),
                                    .params = table,
                                    .ops = &ops};

@@ -22,7 +22,7 @@ typedef struct settings {
 } settings;
 
 static const brim_param table[] = {
-    BRIM_PARAM(F64, settings, alpha, "1", "[0,1e6]", "how much being unsure counts"),
+    BRIM_PARAM(F64, settings, alpha, "1", "[0,1e6]", "weight of the uncertainty of a prediction"),
     BRIM_PARAMS_END,
 };
 
@@ -149,7 +149,7 @@ static const brim_selector_ops ops = {.size = sizeof ops, .state = state, .selec
 static const brim_plugin plugin = {.size = sizeof plugin,
                                    .kind = BRIM_SELECTOR,
                                    .id = "linucb",
-                                   .help = "a bandit that predicts losses from what is known of clients",
+                                   .help = "a bandit that predicts losses from features of clients",
                                    .params_size = sizeof(settings),
                                    .params = table,
                                    .ops = &ops};

@@ -15,8 +15,8 @@ typedef struct settings {
 } settings;
 
 static const brim_param table[] = {
-    BRIM_PARAM(F64, settings, lambda, "0.5", "[0,1]", "weight of the loss; the rest is that of being unlike"),
-    BRIM_PARAM(I64, settings, pool, "10000", "[1,1000000]", "clients of the highest loss that are looked at"),
+    BRIM_PARAM(F64, settings, lambda, "0.5", "[0,1]", "weight of the loss; the dissimilarity has weight 1 - lambda"),
+    BRIM_PARAM(I64, settings, pool, "10000", "[1,1000000]", "number of clients with the highest loss to consider"),
     BRIM_PARAMS_END,
 };
 
@@ -77,7 +77,7 @@ static const brim_selector_ops ops = {.size = sizeof ops, .needs = BRIM_NEED_LAB
 static const brim_plugin plugin = {.size = sizeof plugin,
                                    .kind = BRIM_SELECTOR,
                                    .id = "mmr_diverse",
-                                   .help = "high losses, and classes unlike those of the others",
+                                   .help = "clients with high losses and with classes unlike those of the others",
                                    .params_size = sizeof(settings),
                                    .params = table,
                                    .ops = &ops};

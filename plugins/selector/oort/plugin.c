@@ -26,16 +26,19 @@ typedef struct settings {
 } settings;
 
 static const brim_param table[] = {
-    BRIM_PARAM(F64, settings, alpha, "2", "[0,100]", "how much slow clients are penalised"),
-    BRIM_PARAM(F64, settings, explore, "0.9", "[0,1]", "share of new clients at first"),
-    BRIM_PARAM(F64, settings, explore_decay, "0.98", "(0,1]", "by which it falls in each round"),
-    BRIM_PARAM(F64, settings, explore_min, "0.2", "[0,1]", "below which it does not fall"),
-    BRIM_PARAM(F64, settings, cutoff, "0.95", "[0,1]", "of the last taken score, which others must have to be drawn"),
-    BRIM_PARAM(F64, settings, clip, "0.95", "(0,1]", "quantile of utilities, above which they are cut off"),
-    BRIM_PARAM(F64, settings, pacer_start, "30", "(0,100]", "percentile of times that is fast enough at first"),
-    BRIM_PARAM(F64, settings, pacer_step, "5", "[0,100]", "percent by which the pacer relaxes it"),
-    BRIM_PARAM(I64, settings, window, "20", "[1,1000000]", "rounds from one look of the pacer to the next"),
-    BRIM_PARAM(I64, settings, most_times, "0", "[0,1000000]", "times after which a client is left out; 0: never"),
+    BRIM_PARAM(F64, settings, alpha, "2", "[0,100]", "exponent of the penalty for slow clients"),
+    BRIM_PARAM(F64, settings, explore, "0.9", "[0,1]", "share of new clients in the first round"),
+    BRIM_PARAM(F64, settings, explore_decay, "0.98", "(0,1]", "factor for that share in each round"),
+    BRIM_PARAM(F64, settings, explore_min, "0.2", "[0,1]", "least share of new clients"),
+    BRIM_PARAM(F64, settings, cutoff, "0.95", "[0,1]",
+               "draw from clients whose score is at least this share of the last selected one's"),
+    BRIM_PARAM(F64, settings, clip, "0.95", "(0,1]", "quantile at which utilities are clipped"),
+    BRIM_PARAM(F64, settings, pacer_start, "30", "(0,100]", "initial percentile of times that is fast enough"),
+    BRIM_PARAM(F64, settings, pacer_step, "5", "[0,100]",
+               "percentage points by which the pacer raises that percentile"),
+    BRIM_PARAM(I64, settings, window, "20", "[1,1000000]", "rounds between checks of the pacer"),
+    BRIM_PARAM(I64, settings, most_times, "0", "[0,1000000]",
+               "exclude a client after it was selected this many times; 0: never"),
     BRIM_PARAMS_END,
 };
 
@@ -202,12 +205,13 @@ static brim_status learn(void *self, const brim_selection_result *r)
 
 static const brim_selector_ops ops = {
     .size = sizeof ops, .needs = BRIM_NEED_SQUARES, .state = state, .select = select_clients, .learn = learn};
-static const brim_plugin plugin = {.size = sizeof plugin,
-                                   .kind = BRIM_SELECTOR,
-                                   .id = "oort",
-                                   .help = "hard data and fast devices, with some new clients in each round",
-                                   .params_size = sizeof(settings),
-                                   .params = table,
-                                   .ops = &ops};
+static const brim_plugin plugin = {
+    .size = sizeof plugin,
+    .kind = BRIM_SELECTOR,
+    .id = "oort",
+    .help = "clients with high losses and fast devices, and some new clients in each round (Lai et al., Oort)",
+    .params_size = sizeof(settings),
+    .params = table,
+    .ops = &ops};
 static const brim_plugin *const plugins[] = {&plugin, NULL};
 BRIM_MODULE("brim-selectors", "1.0", plugins)

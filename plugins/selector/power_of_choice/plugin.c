@@ -11,7 +11,7 @@ typedef struct settings {
 
 static const brim_param table[] = {
     BRIM_PARAM(I64, settings, d, "0", "[0,1000000]",
-               "clients that are asked for their loss; 0: twice those of a round"),
+               "number of clients whose loss is computed; 0: twice clients_per_round"),
     BRIM_PARAMS_END,
 };
 
@@ -54,12 +54,13 @@ static brim_status select_clients(void *self, const brim_selection_query *q, bri
 }
 
 static const brim_selector_ops ops = {.size = sizeof ops, .needs = BRIM_NEED_LOSSES, .select = select_clients};
-static const brim_plugin plugin = {.size = sizeof plugin,
-                                   .kind = BRIM_SELECTOR,
-                                   .id = "power_of_choice",
-                                   .help = "of some clients drawn by samples those with the highest loss at present",
-                                   .params_size = sizeof(settings),
-                                   .params = table,
-                                   .ops = &ops};
+static const brim_plugin plugin = {
+    .size = sizeof plugin,
+    .kind = BRIM_SELECTOR,
+    .id = "power_of_choice",
+    .help = "of some clients drawn in proportion to their samples, those with the highest current loss",
+    .params_size = sizeof(settings),
+    .params = table,
+    .ops = &ops};
 static const brim_plugin *const plugins[] = {&plugin, NULL};
 BRIM_MODULE("brim-selectors", "1.0", plugins)

@@ -20,11 +20,10 @@ typedef struct settings {
 } settings;
 
 static const brim_param table[] = {
-    BRIM_PARAM(I64, settings, tiers, "5", "[1,64]", "of clients that are about as fast"),
-    BRIM_PARAM(I64, settings, interval, "10", "[1,1000000]",
-               "rounds from one look at the tiers' accuracies to the next"),
+    BRIM_PARAM(I64, settings, tiers, "5", "[1,64]", "number of tiers of clients with similar speed"),
+    BRIM_PARAM(I64, settings, interval, "10", "[1,1000000]", "rounds between updates of the tiers' accuracies"),
     BRIM_PARAM(I64, settings, credits, "100", "[1,1000000]",
-               "rounds that a tier may get before all others have had theirs"),
+               "most rounds of a tier until all other tiers have had as many"),
     BRIM_PARAMS_END,
 };
 
@@ -167,13 +166,13 @@ static brim_status select_clients(void *self, const brim_selection_query *q, bri
 }
 
 static const brim_selector_ops ops = {.size = sizeof ops, .state = state, .select = select_clients};
-static const brim_plugin plugin = {
-    .size = sizeof plugin,
-    .kind = BRIM_SELECTOR,
-    .id = "tifl",
-    .help = "random clients of one tier of speed, more often of tiers that are less accurate",
-    .params_size = sizeof(settings),
-    .params = table,
-    .ops = &ops};
+static const brim_plugin plugin = {.size = sizeof plugin,
+                                   .kind = BRIM_SELECTOR,
+                                   .id = "tifl",
+                                   .help =
+                                       "random clients of one tier of speed; less accurate tiers are chosen more often",
+                                   .params_size = sizeof(settings),
+                                   .params = table,
+                                   .ops = &ops};
 static const brim_plugin *const plugins[] = {&plugin, NULL};
 BRIM_MODULE("brim-selectors", "1.0", plugins)

@@ -16,7 +16,7 @@ static const brim_selector_ops ops = {.size = sizeof ops, .select = select_clien
 static const brim_plugin plugin = {.size = sizeof plugin,
                                    .kind = BRIM_SELECTOR,
                                    .id = "topk_loss",
-                                   .help = "the clients with the highest loss when they trained last; new ones first",
+                                   .help = "the clients with the highest last loss; new clients first",
                                    .ops = &ops};
 static const brim_plugin *const plugins[] = {&plugin, NULL};
 BRIM_MODULE("brim-selectors", "1.0", plugins)

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Builds the plugins that are kept here, for x86-64, with the headers of brim as they were when their ABI was the
-# current one. Not part of any build: what is pinned is that what was built then still works.
+# Builds the plugins kept here, for x86-64, with brim's headers of the time when their ABI was current. It is not part
+# of any build: the test pins that the old binaries still work.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
-# build NAME COMMIT: the commit is the first one with this ABI, or the one that settled it
+# build NAME COMMIT: the first commit with this ABI, or the one that fixed it
 build() {
   local headers
   headers=$(mktemp --directory)

@@ -1,5 +1,5 @@
-/* A model and a data set as they were written for ABI 1.0, the first one. make.sh has built plugins_1_0.so of it, with
- * the headers of that time, and this brim must take it as it is. */
+/* A model and a data set as written for ABI 1.0, the first one. make.sh built plugins_1_0.so from it, with the headers
+ * of that time, and this brim must accept it unchanged. */
 #include <brim/dataset.h>
 #include <brim/model.h>
 #include <brim/plugin.h>

@@ -1,5 +1,5 @@
-/* A policy as it was written for ABI 1.3, the first one whose policies this brim takes: those of 1.2 saw other views,
- * and are refused by the size of their table. */
+/* A policy as written for ABI 1.3, the oldest one whose policies this brim accepts: those of 1.2 used other views, and
+ * are refused by the size of their table. */
 #include <brim/plugin.h>
 #include <brim/policy.h>
 

@@ -1,10 +1,10 @@
-/* A model outside brim's tree. ID is defined where a second one is wanted. */
+/* A model outside brim's tree. ID is defined if a second one is needed. */
 #include <brim/brim.h>
 
 #ifndef ID
 #define ID "outside"
 #endif
-/* What the output goes through: nothing, or a function of brim's. */
+/* Applied to the output: nothing, or a function of brim's. */
 #ifndef AFTER
 #define AFTER(g, x) x
 #endif

@@ -1,4 +1,4 @@
-/* A cuDNN of another major version, as far as anything looks at one. */
+/* A minimal cuDNN of another major version. */
 #include <stddef.h>
 
 __attribute__((visibility("default"))) size_t cudnnGetVersion(void);

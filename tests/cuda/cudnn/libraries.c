@@ -1,4 +1,4 @@
-/* In the place of the backend's libraries.so.1: it needs a cuDNN that is not there. */
+/* Stands in for the backend's libraries.so.1: it needs a cuDNN that does not exist. */
 #include <stddef.h>
 
 size_t cudnnGetVersion(void);

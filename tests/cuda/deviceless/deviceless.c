@@ -1,10 +1,10 @@
-/* What of the libraries needs a GPU, answered for one that is only described.
+/* Answers the libraries' calls that need a GPU, for a GPU that is only described.
  *
- * cuDNN: since 9.8 it makes graphs and plans for a device's properties, which are text, in the place of a handle
- * ("deviceless ahead-of-time compilation"). So every descriptor, suggestion and plan is its own work, up to the
- * compiled kernel, for whatever GPU DEVICELESS names.
+ * cuDNN: since 9.8 it makes graphs and plans from a device's properties, given as text instead of a handle ("deviceless
+ * ahead-of-time compilation"). So every descriptor, suggestion and plan is cuDNN's own work, up to the compiled kernel,
+ * for the GPU that DEVICELESS names.
  *
- * cuBLASLt has nothing like it, so its choice of an algorithm is not seen. It makes and checks the descriptors; here
+ * cuBLASLt has no such mode, so its choice of an algorithm is not tested. It makes and checks the descriptors; here
  * they are read back and compared. */
 #include <cublasLt.h>
 #include <cudnn.h>
@@ -14,14 +14,14 @@
 
 #include "device.h"
 
-/* Figures of NVIDIA's data sheets and of cudaGetDeviceProperties. */
+/* From NVIDIA's data sheets and cudaGetDeviceProperties. */
 typedef struct gpu {
   const char *id, *name;
   int version;               /* 900: compute capability 9.0 */
   int processors;            /* multiprocessors */
   int shared_bytes;          /* that a block may opt in to */
-  int threads, blocks;       /* of a multiprocessor, at most */
-  int clock_khz, memory_khz; /* rates of both */
+  int threads, blocks;       /* maximum of a multiprocessor */
+  int clock_khz, memory_khz; /* clock rates */
   int cache_bytes;           /* L2 */
   long long memory_bytes;
 } gpu;
@@ -36,7 +36,7 @@ static const gpu gpus[] = {
     {"rtx5090", "NVIDIA GeForce RTX 5090", 1200, 170, 101376, 1536, 24, 2407000, 14001000, 96 * MIB, 31 * GIB},
 };
 
-static const gpu *chosen; /* by DEVICELESS, when a handle is made */
+static const gpu *chosen; /* from DEVICELESS, when a handle is made */
 static cudnnBackendDescriptor_t properties;
 
 BRIM_EXPORT extern uint64_t deviceless_graphs, deviceless_products; /* described so far */
@@ -54,7 +54,7 @@ static const gpu *choose(void)
 
 brim_status deviceless_library_open(cuda_backend *b);
 
-/* The emulated runtime has given the backend another device than the libraries are asked for. */
+/* The emulated runtime reports another device to the backend than the libraries are asked for. */
 brim_status cuda_library_open(cuda_backend *b)
 {
   chosen = choose();
@@ -116,7 +116,8 @@ static cudnnStatus_t set_properties(cudnnBackendDescriptor_t of, cudnnBackendAtt
   return cudnnBackendSetAttribute(of, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &properties);
 }
 
-/* Whatever has a handle gets the properties, and what suggests engines too, as it would ask its graph's handle. */
+/* Every descriptor with a handle gets the properties, and so does the one that suggests engines, which would use its
+ * graph's handle. */
 cudnnStatus_t deviceless_dnn_set(cudnnBackendDescriptor_t of, cudnnBackendAttributeName_t name,
                                  cudnnBackendAttributeType_t type, int64_t count, const void *values)
 {
@@ -151,7 +152,7 @@ cublasStatus_t deviceless_blas_destroy(cublasLtHandle_t handle)
   return CUBLAS_STATUS_SUCCESS;
 }
 
-/* A matrix as the library has it: by columns. */
+/* A matrix as the library stores it: by columns. */
 typedef struct matrix {
   uint32_t type;
   uint64_t rows, columns;
@@ -165,7 +166,7 @@ static bool get(cublasLtMatrixLayout_t of, cublasLtMatrixLayoutAttribute_t name,
   return cublasLtMatrixLayoutGetAttribute(of, name, value, size, &written) == CUBLAS_STATUS_SUCCESS && written == size;
 }
 
-/* transposed: as the product takes it. */
+/* transposed: in the product's view. */
 static bool read_matrix(cublasLtMatrixLayout_t of, bool transposed, matrix *m)
 {
   if (!get(of, CUBLASLT_MATRIX_LAYOUT_TYPE, &m->type, sizeof m->type) ||
@@ -196,7 +197,7 @@ static bool read_turns(cublasLtMatmulDesc_t operation, bool turn[2])
   return true;
 }
 
-/* One algorithm for three matrices of which the third can be the product of the others; else none. */
+/* One algorithm for three matrices if the third can be the product of the others; else none. */
 cublasStatus_t deviceless_blas_suggest(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation,
                                        cublasLtMatrixLayout_t first, cublasLtMatrixLayout_t second,
                                        cublasLtMatrixLayout_t added, cublasLtMatrixLayout_t out,

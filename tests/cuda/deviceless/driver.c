@@ -1,5 +1,5 @@
-/* The driver's functions that cuDNN looks up to load the kernels that it compiles when it makes a plan. There is no
- * device: what is loaded is a name for nothing, and every other call is refused. */
+/* The driver's functions that cuDNN looks up to load the kernels that it compiles for a plan. There is no device: a
+ * loaded module is a dummy handle, and every other call is refused. */
 #include <cuda.h>
 
 static int loaded; /* stands for each library and each of its kernels */

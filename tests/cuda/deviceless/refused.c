@@ -1,5 +1,5 @@
-/* The rest of what cuDNN looks up in the driver, see driver.c: it has to be there, and is refused. Without cuda.h,
- * whose declarations of these have their arguments. */
+/* The other driver functions that cuDNN looks up, see driver.c: they must exist, and always refuse. cuda.h is not
+ * included, as its declarations have arguments. */
 enum { NOT_SUPPORTED = 801 }; /* CUDA_ERROR_NOT_SUPPORTED */
 #define REFUSED(name)                                                                                                  \
   int name(void);                                                                                                      \

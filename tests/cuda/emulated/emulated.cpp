@@ -1,5 +1,5 @@
-/* The emulated device: streams, and the calls of CUDA's runtime that the backend and communicators make. A library of
- * its own, as theirs is. */
+/* The emulated device: streams, and the calls of CUDA's runtime that the backend and communicators make. A separate
+ * library, like the real one. */
 #include "emulated.h"
 
 #include <signal.h>
@@ -22,8 +22,8 @@ uint64_t emulated_kernels;
 
 namespace
 {
-/* With EMULATED_ILLEGAL=<n> the n-th kernel from then on (from 0) accesses an illegal address: as on a device, every
- * call that waits says so from then on. Without the variable the device is well again. */
+/* With EMULATED_ILLEGAL=<n> the n-th kernel from then on (from 0) accesses an illegal address: as on a real device,
+ * every call that waits reports it from then on. Without the variable the device works again. */
 int64_t kernels_until_illegal = -1;
 bool is_broken;
 
@@ -46,15 +46,15 @@ bool is_illegal()
 
 /* ---- streams ---- */
 
-/* Work waits in its stream until somebody waits for it, so what lacks an event comes too late to be right. With
- * EMULATED_STREAMS=copies streams that have no kernels do theirs at once, so what lacks an event comes too early; with
- * EMULATED_STREAMS=<seed> each stream goes on by some of its work, or none, whenever any gets more. Work says whether
- * it is done; else it is called again. */
+/* Work waits in its stream until something waits for it, so work that lacks an event runs too late and gives wrong
+ * results. With EMULATED_STREAMS=copies, streams without kernels run their work at once, so work that lacks an event
+ * runs too early; with EMULATED_STREAMS=<seed>, each stream makes random progress whenever any gets more work. Work
+ * returns whether it is done; if not, it is called again. */
 typedef std::function<bool()> work;
 struct CUgraph_st {
   std::vector<work> node;
-  std::thread::id thread; /* that records it */
-  bool is_invalid;        /* a call that cannot be recorded came meanwhile */
+  std::thread::id thread; /* the recording thread */
+  bool is_invalid;        /* a call that cannot be recorded was made */
 };
 struct CUgraphExec_st {
   std::vector<work> node;
@@ -68,24 +68,24 @@ struct CUstream_st {
 };
 struct CUevent_st {
   cudaStream_t stream;
-  uint64_t position; /* of the stream's work that the event is behind */
-  bool is_captured;  /* recorded by a stream that was captured: an event of the graph, not of the stream */
+  uint64_t position; /* the position in the stream's work after which the event lies */
+  bool is_captured;  /* recorded by a captured stream: an event of the graph, not of the stream */
 };
 
 namespace
 {
 std::map<const char *, size_t> pinned; /* start and bytes */
 uint64_t device_bytes_total = (uint64_t)1 << 30, device_bytes_used[DEVICES_MAX];
-int current_device; /* its number, whatever is visible */
+int current_device; /* its number among all devices, not only the visible ones */
 struct allocation {
   size_t bytes;
   int device;
 };
 std::map<void *, allocation> allocated;
 
-/* What a process takes of a device without asking for it: EMULATED_TAKES="context=50 library=30 node=1 nccl=20", in
- * MiB; the context as soon as the device is chosen, the library at its first product, a node in a recorded program.
- * neighbour=100 is what another process allocates while the context is made. */
+/* What a process takes of a device implicitly: EMULATED_TAKES="context=50 library=30 node=1 nccl=20", in MiB; the
+ * context when the device is chosen, the library at its first product, a node in a recorded program. neighbour=100 is
+ * the memory that another process allocates while the context is made. */
 uint64_t takes(const char *what)
 {
   const char *text = getenv("EMULATED_TAKES"), *found = text ? strstr(text, what) : nullptr;
@@ -99,8 +99,8 @@ int uuid_byte(int device, int i)
   return i == 0 ? device : i;
 }
 
-/* The devices that CUDA_VISIBLE_DEVICES names, by number or by the start of the UUID, until a name means none; of
- * EMULATED_DEVICES, which is one unless it says otherwise. */
+/* The devices that CUDA_VISIBLE_DEVICES names, by number or by the start of the UUID, up to the first invalid name; out
+ * of EMULATED_DEVICES, by default one. */
 std::vector<int> visible_devices()
 {
   const char *given = getenv("EMULATED_DEVICES"), *list = getenv("CUDA_VISIBLE_DEVICES");
@@ -124,7 +124,7 @@ std::vector<int> visible_devices()
   return visible;
 }
 
-/* False: something before that cannot be done yet. */
+/* False: an earlier item cannot be finished yet. */
 bool run_until(cudaStream_t s, uint64_t position)
 {
   for (; s->done < position; s->done++) {
@@ -136,9 +136,9 @@ bool run_until(cudaStream_t s, uint64_t position)
 
 std::vector<cudaStream_t> streams;
 
-/* ---- who runs them: the host, where it waits; and a thread, for work that waits for other processes ---- */
+/* ---- execution: by the host when it waits; and by a thread, for work that waits for other processes ---- */
 
-std::mutex device; /* held by whoever looks at streams */
+std::mutex device; /* held while streams are accessed */
 typedef std::unique_lock<std::mutex> hold;
 std::chrono::steady_clock::time_point last_call; /* of the host */
 
@@ -158,7 +158,7 @@ void wait_until(hold &held, cudaStream_t s, uint64_t position)
   }
 }
 
-/* Other ranks wait for what this one's device does also while its host waits for something else. */
+/* Other ranks wait for work of this rank's device, also while its host waits for something else. */
 class background
 {
   std::thread thread;
@@ -168,7 +168,7 @@ class background
   void go_on()
   {
     sigset_t all;
-    sigfillset(&all); /* signals are the program's own threads' */
+    sigfillset(&all); /* signals are for the program's own threads */
     pthread_sigmask(SIG_BLOCK, &all, nullptr);
     hold held(device);
     while (!end.wait_for(held, std::chrono::milliseconds(5), [this] { return ends; }))
@@ -190,7 +190,7 @@ public:
     end.notify_all();
     if (thread.joinable()) thread.join();
   }
-} rest; /* behind all that it uses: it ends first */
+} rest; /* declared after the objects it uses, so it ends first */
 
 void go_on()
 {
@@ -228,12 +228,12 @@ static cudaError_t enqueue(cudaStream_t s, work w)
   return cudaSuccess;
 }
 
-/* ---- what a capture does not allow ---- */
+/* ---- calls that a capture does not allow ---- */
 
-/* As CUDA has it in the mode ThreadLocal, the only one here. A thread that captures must not call what no graph can
- * contain: allocate, free, or wait for or ask after anything. Nor may any thread wait for what is being captured. Such
- * a call fails, and the capture with it: all that follows is refused until cudaStreamEndCapture, which gives no graph.
- * A pageable copy waits for its own end. */
+/* As in CUDA's mode ThreadLocal, the only one here. A capturing thread must not call what no graph can contain:
+ * allocate, free, wait or query. Nor may any thread wait for captured work. Such a call fails and invalidates the
+ * capture: all further calls are refused until cudaStreamEndCapture, which returns no graph. A pageable copy waits for
+ * its own end. */
 static cudaError_t invalidate(cudaStream_t s, cudaError_t e)
 {
   if (s->capture) s->capture->is_invalid = true;
@@ -335,7 +335,7 @@ void emulated_connect(bool begins)
     device_bytes_used[current_device] -= takes("nccl");
 }
 
-/* "12.4" is 12040, as the runtime says it; without the variable it is the driver of this toolkit. */
+/* "12.4" is 12040, as the runtime reports it; without the variable, the driver version of this toolkit. */
 static int driver_version()
 {
   const char *text = getenv("EMULATED_DRIVER");
@@ -496,22 +496,22 @@ cudaError_t cudaEventQuery(cudaEvent_t e)
   if (refused != cudaSuccess) return refused;
   if (e->stream && !run_until(e->stream, e->position)) {
     held.unlock();
-    std::this_thread::sleep_for(std::chrono::microseconds(50)); /* whoever asks again and again leaves others a core */
+    std::this_thread::sleep_for(std::chrono::microseconds(50)); /* a caller that polls leaves a core to others */
     return cudaErrorNotReady;
   }
   return is_broken ? cudaErrorIllegalAddress : cudaSuccess;
 }
-/* A graph has no other stream's work in it: a captured stream that waits for some is refused, and one that would be
- * taken into a capture by waiting for its event is, too, though only here: brim captures one stream. */
+/* A graph contains work of one stream only: a captured stream that waits for another is refused. A stream that would
+ * join a capture by waiting for its event is refused too, but only here: brim captures one stream. */
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned)
 {
   const hold held = enter();
   if (s->capture && e->stream && !e->is_captured) return invalidate(s, cudaErrorStreamCaptureIsolation);
   if (e->is_captured) return s == e->stream ? cudaSuccess : refuse_to_wait(e);
-  const CUevent_st at = *e; /* as it was recorded when the wait was asked for */
+  const CUevent_st at = *e; /* the event's state at the call */
   return enqueue(s, [at] { return !at.stream || run_until(at.stream, at.position); });
 }
-/* Memory that is not pinned is read before the call returns, and written before it returns. */
+/* Memory that is not pinned is read or written before the call returns. */
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t s)
 {
   hold held = enter();
@@ -578,7 +578,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t s)
 }
 cudaError_t cudaGraphUpload(cudaGraphExec_t graph, cudaStream_t)
 {
-  if (getenv("EMULATED_LATE")) return cudaErrorMemoryAllocation; /* no room beside the arena */
+  if (getenv("EMULATED_LATE")) return cudaErrorMemoryAllocation; /* no room besides the arena */
   graph->bytes = takes("node") * graph->node.size();
   device_bytes_used[current_device] += graph->bytes;
   return cudaSuccess;

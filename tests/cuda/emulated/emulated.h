@@ -1,14 +1,14 @@
-/* CUDA's device side on the host, for tests without a GPU: enough of the language for brim's kernels to be compiled as
- * C++ and run, with every thread of a block as a fiber.
+/* CUDA's device side on the host, for tests without a GPU: enough of the language that brim's kernels can be compiled
+ * as C++ and run, with every thread of a block as a fiber.
  *
  * Blocks run one after another. Threads of a block do too, each until it waits at a barrier or for the other lanes of
  * its warp, and a warp's until all of them are at a barrier. The orders of blocks, warps and threads are ascending, or
  * with EMULATED_ORDER=<seed> shuffled, so that a kernel that lacks a barrier, or whose blocks depend on each other,
  * gives other numbers.
- * A barrier that not all threads reach, lanes that wait for one that has ended, and an address that is no multiple of
- * its type's alignment (-fsanitize=alignment) end the program with a message. Calls that CUDA refuses while a stream is
- * captured fail, and so does the capture. Streams do their work as late as their order and events allow, or with
- * EMULATED_STREAMS otherwise (emulated.cpp). Not emulated: caches, memory consistency, speed. */
+ * A barrier that not all threads reach, lanes that wait for one that has ended, and an address that is not a multiple
+ * of its type's alignment (-fsanitize=alignment) end the program with a message. Calls that CUDA refuses while a stream
+ * is captured fail, and so does the capture. Streams run their work as late as their order and events allow, or
+ * otherwise with EMULATED_STREAMS (emulated.cpp). Not emulated: caches, memory consistency, speed. */
 #ifndef EMULATED_H
 #define EMULATED_H
 #include <cuda_runtime_api.h>
@@ -48,7 +48,7 @@ typedef struct emulated_thread {
   enum emulated_state state;
   /* at a warp's exchange: */
   unsigned mask;
-  int source; /* lane whose value is wanted; -1: a vote */
+  int source; /* the lane to read; -1: a vote */
   uint64_t given, taken;
   struct emulated_fiber *fiber; /* since it began */
 } emulated_thread;
@@ -60,24 +60,24 @@ extern dim3 emulated_block_size, emulated_grid_size;
 #define blockDim emulated_block_size
 #define gridDim emulated_grid_size
 
-/* Kernels run so far, for tests: they find it with dlsym. */
+/* Number of kernels run so far, for tests, which find it with dlsym. */
 extern "C" BRIM_EXPORT uint64_t emulated_kernels;
 
 /* Puts a kernel into a stream. `body` runs one thread. */
 brim_status emulated_launch(cudaStream_t stream, cuda_geometry g, const std::function<void()> &body);
 /* Puts other work into a stream. */
 void emulated_enqueue(cudaStream_t stream, std::function<void()> work);
-/* The same of work that may have to wait for another process: it is called again until it says that it is done. Once
- * there is such work a thread goes on with the streams while the host is busy elsewhere, as a device does. */
+/* The same for work that may have to wait for another process: it is called again until it returns true. Once there is
+ * such work, a thread advances the streams while the host is busy elsewhere, as a device does. */
 void emulated_enqueue_until(cudaStream_t stream, std::function<bool()> work);
-/* What a library, and a communicator's connections, take of the device that is chosen: see EMULATED_TAKES. */
+/* Takes the memory of a library, or of a communicator's connections, on the chosen device: see EMULATED_TAKES. */
 void emulated_load_library();
 void emulated_connect(bool begins);
 /* Runs a kernel now (emulated_threads.cpp). */
 void emulated_run_grid(const cuda_geometry &g, const std::function<void()> &body);
 void *cuda_dynamic_shared();
 void __syncthreads();
-/* Each lane of the mask gives a value and takes that of lane `source` (a vote: a bit of each lane's value). */
+/* Each lane of the mask gives a value and receives that of lane `source` (a vote: a bit of each lane's value). */
 uint64_t emulated_exchange(unsigned mask, uint64_t given, int source);
 
 static inline int emulated_lane()
@@ -131,7 +131,7 @@ static inline void __syncwarp(unsigned mask = 0xFFFFFFFFu)
 }
 static inline int __syncthreads_or(int predicate)
 {
-  static int any; /* of the block that runs */
+  static int any; /* of the running block */
   __syncthreads();
   if (threadIdx.x == 0) any = 0;
   __syncthreads();
@@ -184,7 +184,7 @@ static inline void sincospi(double x, double *sine, double *cosine)
   *sine = sin(angle);
   *cosine = cos(angle);
 }
-/* glibc has functions of these names inside. */
+/* glibc has internal functions of these names. */
 #define __expf expf
 #define __logf logf
 #define __powf powf
@@ -198,7 +198,7 @@ static inline float __fmaf_rn(float a, float b, float c)
 {
   return fmaf(a, b, c);
 }
-/* Rounded by itself, even by a compiler that contracts as nvcc does. */
+/* Rounded separately, even by a compiler that contracts as nvcc does. */
 static inline float __fmul_rn(float a, float b)
 {
   volatile float product = a * b;

@@ -1,5 +1,5 @@
-/* Plain loops in place of cuDNN's convolutions; see dnn.h. EMULATED_REFUSES=convolutions, or =last: as a
- * library would that has none, or none for channels-last, so that what the backend does then is tested. */
+/* Plain loops in place of cuDNN's convolutions; see dnn.h. EMULATED_REFUSES=convolutions or =last: behaves like a
+ * library that has none, or none for channels-last, so that the backend's fallback is tested. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,9 +14,9 @@ struct cuda_dnn_plan {
 
 namespace
 {
-enum { SCRATCH_BYTES = 1000 }; /* which are overwritten: nobody else's values may be there */
+enum { SCRATCH_BYTES = 1000 }; /* overwritten, to detect values of others there */
 
-/* A tensor of four dimensions as floats, channels last whatever it is in memory. */
+/* A tensor of four dimensions as floats, channels last whatever its layout in memory. */
 struct tensor {
   uint32_t type;
   int64_t dim[4]; /* plain: N, C, H, W */
@@ -29,7 +29,7 @@ struct tensor {
     value.resize(static_cast<size_t>(dim[0] * dim[1] * dim[2] * dim[3]));
   }
   float *at(int64_t n, int64_t h, int64_t w) { return value.data() + ((n * dim[2] + h) * dim[3] + w) * dim[1]; }
-  /* Calls f with an element's place in memory, and the element. */
+  /* Calls f with each element's place in memory, and the element. */
   template <typename F> void each(F f)
   {
     int64_t i = 0;
@@ -49,7 +49,7 @@ struct tensor {
   }
 };
 
-/* One pixel of x, one of a weight: their product over the channels of a group belongs to an element of y. */
+/* One pixel of x and one of a weight: their product over the channels of a group contributes to an element of y. */
 void combine(enum cuda_dnn_result result, float *x, float *weight, float *y, int64_t channels)
 {
   float sum = 0;
@@ -62,7 +62,7 @@ void combine(enum cuda_dnn_result result, float *x, float *weight, float *y, int
   }
 }
 
-/* Every product of an x and a weight belongs to one y; which of the three is the result makes no difference here. */
+/* Every product of an x and a weight belongs to one y, whichever of the three is the result. */
 void convolve(const cuda_dnn_conv &wanted, void *x_at, void *weight_at, void *y_at)
 {
   const cuda_conv &v = wanted.conv;

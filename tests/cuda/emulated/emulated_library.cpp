@@ -1,5 +1,5 @@
-/* In place of the libraries' handles; what they compute is in emulated_product.cpp and emulated_dnn.cpp. The device
- * profile is read, but there is nothing to choose. */
+/* Stands in for the libraries' handles; emulated_product.cpp and emulated_dnn.cpp compute. The device profile is read,
+ * but there is nothing to choose. */
 #include "kernel.cuh"
 #include "libraries/profile.h"
 extern "C" {

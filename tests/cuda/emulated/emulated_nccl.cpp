@@ -1,17 +1,17 @@
-/* NCCL between processes of this host that have emulated devices: what the communicator calls of it, in place of
+/* NCCL between processes of this host with emulated devices: the functions that the communicator calls, in place of
  * libnccl.so.2. Ranks share memory that rank 0 makes; it has no name, so nothing is left of it when they end.
  *
  * A collective is work of a stream. It goes through the buffer in rounds: every rank puts a chunk of its buffer into
- * its slot, and when all have, takes from the slots what it gets. So it is done when the last rank's device has come to
- * it, and no host waits. A communicator that does not block answers ncclInProgress at first, and starts the collective
- * when it is asked how that went.
+ * its slot, and when all have, takes its part from the slots. So it ends when the last rank's device has reached it,
+ * and no host waits. A communicator that does not block first answers ncclInProgress, and starts the collective when it
+ * is asked for the result.
  *
  * EMULATED_NCCL=<rank>:<what>[:<n>] makes something fail on a rank:
  *   init      connecting
  *   start:<n> the n-th collective, from 0, cannot be started
- *   lost:<n>  its connection is lost behind the n-th
- *   hang:<n>  its device never comes to the n-th
- *   die:<n>   the process is killed in place of the n-th */
+ *   lost:<n>  its connection is lost after the n-th
+ *   hang:<n>  its device never reaches the n-th
+ *   die:<n>   the process is killed instead of running the n-th */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -35,14 +35,14 @@
 namespace
 {
 struct place {
-  char host[64]; /* whoever has NCCL_HOSTID passes for one of that name; all have the same device */
+  char host[64]; /* ranks with the same NCCL_HOSTID appear to be on the host of that name; all have the same device */
   std::atomic<uint32_t> is_attached, is_finished;
   std::atomic<uint64_t> posted, taken; /* rounds */
-  uint32_t kind, dtype;                /* of the collective that the round posted last is of */
+  uint32_t kind, dtype;                /* of the collective in the round posted last */
   uint64_t bytes;
 };
 struct shared {
-  std::atomic<uint64_t> is_wrong; /* ranks start different collectives */
+  std::atomic<uint64_t> is_wrong; /* ranks started different collectives */
   place rank[RANKS_MAX];
   alignas(64) char slot[RANKS_MAX][CHUNK_BYTES];
 };
@@ -66,7 +66,7 @@ struct ncclComm {
   shared *all;
   uint64_t rounds; /* posted by this rank's device */
   long long calls;
-  std::function<void()> pending; /* a call that is not begun yet */
+  std::function<void()> pending; /* a call that has not begun yet */
   bool is_blocking, is_aborted, is_lost;
   ncclResult_t error;
 };
@@ -79,9 +79,9 @@ bool is_injected(const ncclComm *c, const char *what)
   return w.rank == c->rank && strcmp(w.what, what) == 0 && (w.n < 0 || w.n == c->calls);
 }
 
-/* ---- who is there ---- */
+/* ---- liveness ---- */
 
-/* A rank has a lock on a byte of the shared memory's file for as long as it lives. */
+/* A rank holds a lock on a byte of the shared memory's file as long as it lives. */
 bool lock_own(const ncclComm *c)
 {
   struct flock lock = {};
@@ -119,7 +119,7 @@ struct collective {
   bool is_posted;
 };
 
-/* Which rank's part a byte lies in. */
+/* The rank whose part contains a byte. */
 int owner_of(const ncclComm *c, const collective *what, size_t at)
 {
   return static_cast<int>(at / (what->bytes / static_cast<size_t>(c->ranks)));
@@ -138,14 +138,14 @@ template <typename T> void add_up(const ncclComm *c, char *to, size_t from, size
   }
 }
 
-/* What this rank gets of bytes of a chunk, all of one rank's part. */
+/* The bytes that this rank gets of a chunk, all in one rank's part. */
 void take_part(const ncclComm *c, const collective *what, size_t from, size_t bytes)
 {
   char *to = what->buffer + what->at;
   const bool has_parts = what->kind == BRIM_REDUCE_SCATTER || what->kind == BRIM_ALL_GATHER;
   const int owner = has_parts ? owner_of(c, what, what->at + from) : 0;
   if (what->kind == BRIM_REDUCE_SCATTER && owner != c->rank)
-    memset(to + from, 0xFF, bytes); /* undefined: here no number */
+    memset(to + from, 0xFF, bytes); /* undefined: here NaN */
   else if (what->kind == BRIM_ALL_GATHER)
     memcpy(to + from, c->all->slot[owner] + from, bytes);
   else if (what->kind == BRIM_BROADCAST)
@@ -167,7 +167,7 @@ void take(const ncclComm *c, const collective *what, size_t bytes)
   }
 }
 
-/* One round. False: other ranks have not come so far. */
+/* One round. False: other ranks are not there yet. */
 bool make_round(ncclComm *c, collective *what, size_t bytes)
 {
   place &own = c->all->rank[c->rank];
@@ -289,7 +289,7 @@ ncclResult_t get_async_error(ncclComm_t c, ncclResult_t *error)
   if (c->all->is_wrong) *error = ncclInvalidUsage;
   if (*error != ncclSuccess) return ncclSuccess;
   if (!every(c, [](const place &p) { return p.is_attached != 0; })) *error = ncclInProgress;
-  for (int r = 0; r < c->ranks; r++) /* a name is whole when its rank is attached: before, strcmp may read it twice */
+  for (int r = 0; r < c->ranks; r++) /* the name of an unattached rank may still change */
     if (r != c->rank && c->all->rank[r].is_attached && strcmp(c->all->rank[r].host, c->all->rank[c->rank].host) == 0)
       *error = ncclInvalidUsage; /* two ranks on one device */
   const place &own = c->all->rank[c->rank];
@@ -304,7 +304,7 @@ ncclResult_t finalize(ncclComm_t c)
   return ncclInProgress;
 }
 
-/* Work of streams may still ask whether it was aborted, so the communicator stays. */
+/* Work of streams may still check whether it was aborted, so the communicator stays. */
 ncclResult_t destroy(ncclComm_t c)
 {
   c->is_aborted = true;

@@ -1,5 +1,5 @@
-/* Plain loops in place of cuBLASLt's products; see product.h. EMULATED_REFUSES=epilogues: as a library would that does
- * the bare product only, so that what the backend does then is tested. */
+/* Plain loops in place of cuBLASLt's products; see product.h. EMULATED_REFUSES=epilogues: behaves like a library that
+ * has only the bare product, so that the backend's fallback is tested. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ struct cuda_product_plan {
 
 namespace
 {
-enum { SCRATCH_BYTES = 1000 }; /* which are overwritten: nobody else's values may be there */
+enum { SCRATCH_BYTES = 1000 }; /* overwritten, to detect values of others there */
 
 float apply(enum cuda_function function, float x)
 {
@@ -36,7 +36,7 @@ std::vector<float> matrix_of(uint32_t type, const void *from, int64_t at, int64_
   return out;
 }
 
-/* Row by row of d, each element a sum in the order of k. */
+/* Row by row of d; each element is a sum in the order of k. */
 void multiply(const cuda_product &p, const cuda_operands &o, int64_t matrix)
 {
   const std::vector<float> a = matrix_of(p.type, o.a, matrix * p.stride_a, p.m, p.k, p.lda, p.transpose_a);

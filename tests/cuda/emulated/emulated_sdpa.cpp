@@ -1,8 +1,8 @@
-/* Plain loops in place of cuDNN's attention; see sdpa.h. EMULATED_REFUSES=attention: as a library would that has none,
- * so that the backend's own kernels are tested.
+/* Plain loops in place of cuDNN's attention; see sdpa.h. EMULATED_REFUSES=attention: behaves like a library that has
+ * none, so that the backend's own kernels are tested.
  *
- * Numbers are rounded where the library's are: what multiplies a matrix is in the type of q, and in the gradients so is
- * y, of which delta is made. */
+ * Numbers are rounded where the library rounds: factors of matrix products have the type of q, and so has y in the
+ * gradients, from which delta is computed. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@ struct cuda_sdpa_plan {
 
 namespace
 {
-enum { SCRATCH_BYTES = 1000 }; /* which are overwritten: nobody else's values may be there */
+enum { SCRATCH_BYTES = 1000 }; /* overwritten, to detect values of others there */
 
 /* The numbers of each head in turn: [N,heads,length,D]. */
 struct heads {
@@ -32,7 +32,7 @@ struct heads {
     value.resize(static_cast<size_t>(a.N * count * length * D));
   }
   float *at(int64_t n, int64_t h, int64_t i) { return value.data() + ((n * count + h) * length + i) * D; }
-  /* Calls f with an element's place in memory, where positions come before heads, and the element. */
+  /* Calls f with each element's place in memory, where positions come before heads, and the element. */
   template <typename F> void each(int64_t samples, F f)
   {
     int64_t place = 0;
@@ -53,7 +53,7 @@ struct heads {
 
 float rounded(const cuda_sdpa &a, float x)
 {
-  float kept; /* no value is wider */
+  float kept; /* wide enough for every value */
   emulated_store(a.type, &kept, 0, x);
   return emulated_load(a.type, &kept, 0);
 }
@@ -73,7 +73,7 @@ int64_t seen_by(const cuda_sdpa &a, int64_t t)
   return a.causal ? t + a.S - a.T + 1 : a.S;
 }
 
-/* Calls f with each query: sample, head, head of keys, position, and its place in lse. */
+/* Calls f for each query: sample, head, head of keys, position, and its place in lse. */
 template <typename F> void each_query(const cuda_sdpa &a, F f)
 {
   for (int64_t n = 0; n < a.N; n++)
@@ -129,7 +129,7 @@ void attend_back(const cuda_sdpa &a, const cuda_sdpa_values &o)
   dv.give(a.N, o.dv);
 }
 
-/* Always some of the samples, where there are several: the greatest divisor of N. */
+/* A part of the samples, if there are several: the greatest divisor of N. */
 int64_t samples_of(int64_t N)
 {
   int64_t samples = N > 1 ? N / 2 : N;
@@ -137,7 +137,7 @@ int64_t samples_of(int64_t N)
   return samples;
 }
 
-/* As cuDNN: heads of a multiple of 8, every query sees a key, and not a single pair. */
+/* As in cuDNN: heads of a multiple of 8, every query sees a key, and more than a single pair. */
 bool refuses(const cuda_sdpa &a)
 {
   if (a.D % 8 != 0 || (a.causal && a.T > a.S) || (a.T == 1 && a.S == 1)) return true;

@@ -16,7 +16,7 @@ emulated_thread *emulated_self;
 uint3 emulated_block_index;
 dim3 emulated_block_size, emulated_grid_size;
 
-/* A stack, and where to go on with it. A thread that waits has one of its own until it ends; threads that never wait
+/* A stack, and the place to continue. A waiting thread has a stack of its own until it ends; threads that never wait
  * run one after another on the same one. */
 typedef void *jump[5];
 struct emulated_fiber {
@@ -30,14 +30,14 @@ namespace
 {
 emulated_thread threads[EMULATED_THREADS_MAX];
 emulated_fiber fibers[EMULATED_THREADS_MAX], scheduler, *running;
-std::vector<emulated_fiber *> idle; /* those without a thread */
+std::vector<emulated_fiber *> idle; /* fibers without a thread */
 const std::function<void()> *kernel_body;
 unsigned alive, at_barrier;
 alignas(16) char dynamic_shared[EMULATED_SHARED_BYTES_MAX];
 
-/* Warps get their turn one after another, each until all of its threads are at a barrier or have ended. */
+/* Warps take turns, each until all of its threads are at a barrier or have ended. */
 struct warp {
-  unsigned order[CUDA_WARP], lanes, started; /* numbers of its threads; how many there are; how many have begun */
+  unsigned order[CUDA_WARP], lanes, started; /* numbers of its threads; their count; how many have begun */
   unsigned waiting;                          /* for each other: a bit for each lane */
 } warps[WARPS_MAX];
 unsigned warp_order[WARPS_MAX], warp_count;
@@ -54,8 +54,8 @@ warp *current;
 
 void fiber_main();
 
-/* Comes back when somebody goes to `from`. What C has for this makes a system call (swapcontext) or guards against
- * jumps that are none of a program's own (longjmp); the compiler's jumps are a few instructions. */
+/* Returns when something jumps to `from`. C's own functions make a system call (swapcontext) or check for foreign
+ * stacks (longjmp); the compiler's jumps are a few instructions. */
 [[gnu::noinline]] void jump_to(emulated_fiber *from, emulated_fiber *to)
 {
   if (__builtin_setjmp(from->at) != 0) return;
@@ -84,7 +84,7 @@ void enter(emulated_fiber *f)
   jump_to(&scheduler, f);
 }
 
-/* A fiber's whole life: one thread after another, as long as the warp has some that have not begun. */
+/* A fiber runs one thread after another, as long as the warp has threads that have not begun. */
 void fiber_main()
 {
   emulated_fiber *self = running;
@@ -101,8 +101,8 @@ void fiber_main()
   }
 }
 
-/* Between two stacks lies a little more than their size: with a power of two, places of the same depth would all be
- * kept in the same few lines of the cache. */
+/* Stacks are a little more than their size apart: with a power of two, the same depth of all stacks would compete for
+ * the same few cache lines. */
 void make_fibers()
 {
   const size_t distance = STACK_BYTES + 9 * 64;
@@ -120,7 +120,7 @@ void make_fibers()
 
 uint64_t order_seed, order_state; /* EMULATED_ORDER; 0: ascending */
 
-/* A test may set another seed between launches: the same one gives the same launches the same orders. */
+/* A test may set another seed between launches: the same seed gives the same launches the same orders. */
 void choose_order()
 {
   const char *given = getenv("EMULATED_ORDER");
@@ -136,7 +136,7 @@ void shuffle(unsigned *number, unsigned count)
   }
 }
 
-/* The order in which warps, and threads of a warp, get their turn. */
+/* The order in which warps, and threads of a warp, take turns. */
 void make_order(unsigned count)
 {
   warp_count = (count + CUDA_WARP - 1) / CUDA_WARP;
@@ -155,7 +155,7 @@ void make_order(unsigned count)
   shuffle(warp_order, warp_count);
 }
 
-/* Until all of its threads wait at a barrier, or for lanes that do not come, or have ended. */
+/* Runs until all of its threads wait at a barrier or for lanes that do not come, or have ended. */
 bool run_warp(warp *w)
 {
   bool progress = false, again = true;
@@ -219,7 +219,7 @@ void emulated_run_grid(const cuda_geometry &g, const std::function<void()> &body
   emulated_self = nullptr;
 }
 
-/* ---- what threads do together ---- */
+/* ---- operations of several threads ---- */
 
 void *cuda_dynamic_shared()
 {
@@ -233,7 +233,7 @@ void __syncthreads()
   to_scheduler();
 }
 
-/* Have all lanes of the mask come, and to the same exchange? */
+/* True if all lanes of the mask have arrived at the same exchange. */
 static bool is_complete(const emulated_thread *lane, unsigned waiting, unsigned mask)
 {
   if ((waiting & mask) != mask) return false;

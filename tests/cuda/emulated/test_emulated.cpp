@@ -1,5 +1,5 @@
-/* The emulated device shows what a GPU would refuse, or get wrong: calls that no capture allows, addresses that are not
- * aligned, blocks that depend on each other. */
+/* The emulated device detects what a GPU refuses or computes wrongly: calls that no capture allows, misaligned
+ * addresses, blocks that depend on each other. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,10 +36,10 @@ cudaStream_t make_stream()
 
 /* ---- capture ---- */
 
-/* What a thread that captures `stream` has at hand. */
+/* The objects of a thread that captures `stream`. */
 struct scene {
   cudaStream_t stream, other;
-  cudaEvent_t event; /* recorded by the other */
+  cudaEvent_t event; /* recorded by the other stream */
   void *device, *pinned, *pageable;
 
   scene() : stream(make_stream()), other(make_stream()), event(nullptr), device(nullptr), pinned(nullptr)
@@ -66,7 +66,7 @@ struct scene {
   }
 };
 
-/* The call fails so, and takes the capture with it. */
+/* Asserts that the call fails with this error and invalidates the capture. */
 void check_refused(cudaError_t expected, const std::function<cudaError_t(scene &)> &call)
 {
   scene s;
@@ -79,7 +79,7 @@ void check_refused(cudaError_t expected, const std::function<cudaError_t(scene &
   assert_null(graph);
 }
 
-void test_a_capture_is_lost_by_what_no_graph_can_contain(void **)
+void test_operations_that_no_graph_can_contain_end_a_capture(void **)
 {
   const cudaError_t unsupported = cudaErrorStreamCaptureUnsupported;
   void *memory = nullptr;
@@ -149,7 +149,7 @@ void test_work_and_other_threads_leave_a_capture_as_it_is(void **)
 
 /* ---- alignment ---- */
 
-/* What a child says that runs the body in a kernel. It must not end well. */
+/* The output of a child that runs the body in a kernel. The child must fail. */
 std::string last_words(const std::function<void()> &body)
 {
   int pipes[2];
@@ -192,7 +192,7 @@ void test_a_vector_at_an_odd_address_ends_the_program(void **)
 
 /* ---- order ---- */
 
-/* Each block's number follows from that of the one before it: a kernel that no GPU runs as it is meant. */
+/* Each block's number follows from the previous block's: a kernel that no GPU runs as intended. */
 std::vector<int> run_chain(const char *seed)
 {
   const cudaStream_t s = make_stream();
@@ -225,7 +225,7 @@ void test_blocks_that_depend_on_each_other_give_other_numbers_in_other_orders(vo
 int main()
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_a_capture_is_lost_by_what_no_graph_can_contain),
+      cmocka_unit_test(test_operations_that_no_graph_can_contain_end_a_capture),
       cmocka_unit_test(test_a_capture_is_lost_by_waiting_across_its_border),
       cmocka_unit_test(test_work_and_other_threads_leave_a_capture_as_it_is),
       cmocka_unit_test(test_a_vector_at_an_odd_address_ends_the_program),

@@ -1,12 +1,12 @@
 /* A libnvidia-ml.so.1 whose devices the environment describes:
  *
- *     NVML_DEVICES="GPU-00010203-...=FREE pid:BYTES pid:? ;0000:02:00.0=..."    ?: the driver does not say;
- *     self:BYTES is the process that asks
- *     NVML_INIT=18        nvmlInit_v2 fails with that
- *     NVML_DRIVER=...     the driver's version; without it there is none to be had
+ *     NVML_DEVICES="GPU-00010203-...=FREE pid:BYTES pid:? ;0000:02:00.0=..."    ?: the driver does not report it;
+ *     self:BYTES is the calling process
+ *     NVML_INIT=18        nvmlInit_v2 fails with this status
+ *     NVML_DRIVER=...     the driver's version; without it none is reported
  *
- * A device is known by what stands in front of '='. With NVML_OLD defined, processes are listed as drivers before 2020
- * did. There is no function that takes a number of NVML's own: whoever uses one does not get far here. */
+ * A device is identified by the text before '='. With NVML_OLD defined, processes are listed as drivers before 2020
+ * did. Functions that take NVML's own device numbers do not exist here, so that their use is detected. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +45,7 @@ static const char *devices(void)
   return text ? text : "";
 }
 
-/* A handle is the text behind the name. */
+/* A handle is the text after the name. */
 static int find(const char *name, const char **out)
 {
   for (const char *s = devices(); *s; s += strcspn(s, ";"), s += *s == ';')

@@ -1,5 +1,5 @@
-/* What spec_augment masks, of sequences, rows and images of ones: whole stretches and bands, of any place and length up
- * to the limit. */
+/* Checks that spec_augment masks whole stretches and bands, of any place and length up to the limit, in sequences, rows
+ * and images of ones. */
 #include "../spec_augment.c"
 
 #undef NDEBUG
@@ -26,7 +26,7 @@ static void count_masked(float *values, int rank, int times, int *masked_times, 
     int zeros = 0;
     for (int f = 0; f < FEATURES; f++) zeros += *at(values, rank, 0, t, f) == 0;
     const int is_masked = zeros == FEATURES;
-    if (!is_masked) *masked_features = zeros; /* the same of all that are not masked: looked at below */
+    if (!is_masked) *masked_features = zeros; /* the same at all times that are not masked; checked below */
     if (is_masked && *first < 0) *first = t;
     pieces += is_masked && !before;
     before = is_masked;
@@ -68,7 +68,7 @@ static void check(brim_shape shape)
   assert(sum > 4.7 * SAMPLES && sum < 5.3 * SAMPLES); /* the mean of 0 to 10 */
 }
 
-/* Nothing is masked, or all of it, if that is what the parameters say. */
+/* Parameters can mask nothing or everything. */
 static void check_ends(void)
 {
   float values[TIMES * FEATURES];
