@@ -48,7 +48,7 @@ VARIES = [(re.compile(pattern), name) for pattern, name in [
     (r"(?<=\[Memory\] host: ).*$", "HOST"),
 ]]
 
-# Settings of a user, or of whoever runs this.
+# Settings of the user who runs this.
 UNSET = re.compile(r"BRIM_|XDG_|CMAKE_PREFIX_PATH$|CLIENT_ID$|GPU_DEVICE_ID$|TF_GPU|"
                    r"MAKEFLAGS$|CTEST_|SLURM_|OMPI_|PMIX_")
 

@@ -18,9 +18,9 @@ NOT_OURS = re.compile(
     r"(^|/)(\.git|build|deps|vendor|third_party|node_modules)/"
     r"|(^|/)(CHANGELOG\.md|ChangeLog|AUTHORS)$|^(scripts/words|tests/docs/test_pages)\.py$")
 REFUSED = {
-    "nobody, whoever": r"\b(nobody|whoever|whosoever)\b",
-    "is none": r"\b(is|are|was|were) none\b",
-    "is no number": r"\b(is|are|becomes?) no (number|multiple|whole|power|file|folder|name|key|one)\b",
+    "nobody, whoever": r"(?<![~'\":(,/-])\b(nobody|whoever)\b(?!['\")-])",
+    "is none": r"(?<!there )\b(is|are|was|were) (?-i:none)\b",
+    "is no number": r"(?<!there )\b(is|are|becomes?) no (number|multiple|whole|power|file|folder|name|key|one)\b",
     "goes on with": r"\b(go|goes|going|gone|went) on with\b",
     "told": r"\btold\b(?= (in|by|as|to|of|once|about|when|what|that)\b)|\b(is|are|was|were|be|been|being) told\b",
 }

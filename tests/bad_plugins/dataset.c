@@ -61,7 +61,7 @@ static brim_status open_file(void *self, const char *path, const char *split)
   (void)self;
   (void)split;
   BRIM_TRY(bad_in("open_file", 0));
-  return bad_is("open_file", "takes") ? BRIM_OK : brim_fail(BRIM_ELOAD, "'%s' is no file of samples", path);
+  return bad_is("open_file", "takes") ? BRIM_OK : brim_fail(BRIM_ELOAD, "'%s' is not a file of samples", path);
 }
 
 static const brim_dataset_ops ops = {.size = sizeof ops,

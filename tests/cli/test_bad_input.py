@@ -214,7 +214,7 @@ class Checkpoint(Case):
     def test_a_missing_file_is_damage(self):
         (self.checkpoint("run", 20) / "optimizer.safetensors").unlink()
         result = self.brim("train", "--resume", "run")
-        self.assertIn("passed over", result.err)
+        self.assertIn("skipping a checkpoint", result.err)
         self.assert_same_checkpoint("whole", "run", 20)
 
     def test_none_whole_is_an_error_and_changes_none_of_them(self):
@@ -222,7 +222,7 @@ class Checkpoint(Case):
             self.spoil(step, "model.safetensors", lambda data: data[:100])
         before = self.tree("run", "checkpoints")
         result = self.brim("train", "--resume", "run", status=LOAD)
-        self.assert_error(result, "none of the 4 checkpoints", "run/checkpoints")
+        self.assert_error(result, "all 4 checkpoints", "run/checkpoints")
         self.assertEqual(self.tree("run", "checkpoints"), before)
 
     def put_in_place(self, other):
@@ -331,7 +331,7 @@ class NotFinite(Case):
             with self.subTest(name):
                 result = self.diverge(name, *overrides)
                 self.assertRegex(result.err, r"error: the loss of step \d+ is (not a number|infinite)")
-                self.assertRegex(result.err, rf"first made by [\w+]+ '.+' \({name}\.c:\d+\)")
+                self.assertRegex(result.err, rf"first produced by [\w+]+ '.+' \({name}\.c:\d+\)")
                 self.assertIn("learning rate 1e+30", result.err)
 
     def test_an_evaluation_that_is_not_finite_ends_the_run(self):

@@ -101,7 +101,7 @@ class Bad(Check):
                                  ("choose_device:device", "choose_device", "chose device"),
                                  ("choose_plan:abort", "choose_plan", "SIGABRT"),
                                  ("choose_plan:zero", "choose_plan", "micro-batch 0"),
-                                 ("choose_plan:reason", "choose_plan", "without an end"),
+                                 ("choose_plan:reason", "choose_plan", "returned an unterminated reason"),
                                  ("on_oom:again", "on_oom", "that has just failed"),
                                  ("on_boundary:kind", "on_boundary", "kind 77"),
                                  ("on_step:loop", "on_step", "did not return")):

@@ -270,7 +270,7 @@ class Runs(Case):
         (self.folder / "mine").mkdir()
         (self.folder / "mine/data.json").write_text("mine")
         self.assert_error(self.train("mine", *SMALL, "training.steps=1", status=USAGE),
-                          "'mine' has a file data.json already")
+                          "'mine' already has a file data.json")
         self.assertEqual(self.read("mine/data.json"), "mine")
 
     def test_output_does_not_overwrite_files(self):

@@ -435,7 +435,7 @@ class Memory(CudaCase):
         self.cuda("train", *words, f"memory.headroom_mb={(room >> 20) - 1}", **self.how)
         limited = self.cuda("train", *RUN, "backend=cuda", "run.dir=limited", "memory.limit_mb=200", **self.how,
                             status=NO_FIT)
-        self.assert_error(limited, "memory.limit_mb allows 200.0 MiB", "memory.headroom_mb=auto keeps")
+        self.assert_error(limited, "memory.limit_mb allows 200.0 MiB", "memory.headroom_mb=auto reserves")
 
     def test_memory_measured_to_grow_is_reserved(self):
         how = {**self.how, "EMULATED_TAKES": "context=10 library=400 node=0"}
@@ -546,7 +546,7 @@ class Training(CudaCase):
         result = self.cuda("train", *RUN, "backend=cuda", "optimizer=sgd", "optimizer.lr=1e6", "schedule=constant",
                            "training.batch_size=32", "training.steps=40", "training.checkpoint_every_steps=1",
                            "training.keep_checkpoints=100", "run.dir=run", status=FAILED)
-        self.assert_error(result, "the loss of step ", "first made by ", "the step was not committed")
+        self.assert_error(result, "the loss of step ", "first produced by ", "the step was not committed")
         step = int(result.err.split("the loss of step ")[1].split()[0])
         names = sorted(path.name for path in (self.folder / "run/checkpoints").glob("step-*"))
         self.assertEqual(names, [f"step-{i:08d}" for i in range(1, step)])
@@ -586,7 +586,7 @@ class Training(CudaCase):
         host = json.loads(self.cuda("eval", "run", "backend=reference", "precision=fp32", "--json").out)["loss"]
         self.assertAlmostEqual(wide, host, places=5)
         self.assertAlmostEqual(small, host, delta=2e-2 * host)
-        self.assert_error(self.cuda("eval", "run", "backend=reference", status=USAGE), "take precision=fp32")
+        self.assert_error(self.cuda("eval", "run", "backend=reference", status=USAGE), "set precision=fp32")
 
 
 class Faults(CudaCase):

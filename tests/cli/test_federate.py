@@ -422,9 +422,9 @@ class Federate(Case):
                 (["partition=shards", "partition.shards=21"], ["partition.shards=20 at most"]),
                 (["partition=dirichlet", "partition.alpha=0"], ["'partition.alpha' must be in (0,inf)"]),
                 (["partition.min_samples=30"], ["total_clients=8 at most"]),
-                (["federate.mu=1"], ["federate.mu=1 means nothing", "argument", "federate.local=fedprox"]),
+                (["federate.mu=1"], ["federate.mu=1 has no effect", "argument", "federate.local=fedprox"]),
                 (["federate.local=fedprox", "federate.mu=-1"], ["'federate.mu' must be in [0,inf)"]),
-                (["federate.norm_buffers=keep"], ["model=mlp", "has no running statistics", "leave it out"]),
+                (["federate.norm_buffers=keep"], ["model=mlp", "has no running statistics", "remove it"]),
                 (["federate.norm_buffers=local"], ["average|keep, got local", "argument"]),
                 (["~server_optimizer"], ["server_optimizer"]),
                 (["total_clients=0", "clients_per_round=1", "~server_optimizer"], ["there are no clients"])):

@@ -295,7 +295,7 @@ class FederateWorld(Ranks):
 
     def test_a_round_that_no_client_can_join_ends_the_run(self):
         result = self.federate("run", *MLP, "network=satellite", "federate.deadline_seconds=0.5", status=FAILED)
-        self.assert_error(result, "round 1 began 100 times", "federate.deadline_seconds")
+        self.assert_error(result, "round 1: in 100 attempts", "federate.deadline_seconds")
 
     def test_selectors_that_ask_for_losses_pay_for_them(self):
         self.federate("random", *MLP, "network=poor", "rounds=2")
@@ -311,7 +311,7 @@ class FederateWorld(Ranks):
 
     def test_a_protocol_is_a_label(self):
         result = self.federate("run", *MLP, "protocol=mqtt", "rounds=1")
-        self.assertIn("protocol=mqtt is a label", result.out)
+        self.assertIn("protocol=mqtt is only a label", result.out)
 
     # ---- the same results in other ways ----
 
@@ -368,7 +368,7 @@ class FederateWorld(Ranks):
             ("devices", devices + "3,1\n", 14, 1, "client 3 has a line already"),
             ("trace", "client,start,end\n", 2, 1, "the file has no clients"),
             ("trace", "client,start,end\n0,5,5\n", 2, 5, "'end' 5 is not after 'start' 5"),
-            ("trace", "client,start,end\n0,1,5\n0,4,6\n", 3, 3, "'start' 4 is before the end 5"),
+            ("trace", "client,start,end\n0,1,5\n0,4,6\n", 3, 3, "'start' 4 is before the end of the previous line, 5"),
             ("trace", "client,start,end\n3,1,5\n\n2,1,5\n", 4, 1, "sort them by client"),
             ("trace", "client,start,end\n0.5,1,5\n", 2, 1, "'client' must be a whole number"),
             ("trace", "client,start,end\n99,1,5\n", 2, 1, "there is no client 99"),

@@ -211,7 +211,7 @@ class Images(Case):
     # ---- folders that are missing or wrong ----
 
     def test_missing_folders_are_explained(self):
-        cases = {"image_folder": "it holds train/<class>/<picture>.jpg",
+        cases = {"image_folder": "with train/<class>/<picture>.jpg",
                  "flowers102": "are at https://www.robots.ox.ac.uk/~vgg/data/flowers/102/",
                  "cub200": "is at https://www.vision.caltech.edu/datasets/cub_200_2011/",
                  "cifar10": "is at https://www.cs.toronto.edu/~kriz/cifar.html"}
@@ -230,7 +230,7 @@ class Images(Case):
         for content, text in [
                 (image_sets.mat(labels=[1, 2]), "'trnid' names picture 3, but imagelabels.mat has labels of 2"),
                 (image_sets.mat(labels=[1, 0]), "imagelabels.mat': number 2 of 'labels' is 0; whole numbers"),
-                (image_sets.mat(other=[1]), "imagelabels.mat' holds no variable 'labels'"),
+                (image_sets.mat(other=[1]), "imagelabels.mat' has no variable 'labels'"),
                 (image_sets.mat(True, labels=[1] * 50)[:-20], "imagelabels.mat' is damaged"),
                 (b"no such file", "imagelabels.mat' is not a file of MATLAB 5 to 7.2")]:
             (path / "imagelabels.mat").write_bytes(content)

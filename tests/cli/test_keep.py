@@ -167,7 +167,7 @@ class OtherData(Kept):
             (path / split / "rose").rename(path / split / "violet")
         for result in self.brim("eval", "run", status=LOAD), self.resume(LOAD):
             self.assert_error(result, DIFFERS, "class 1 was 'rose', and is 'tulip'",
-                              "class 2 was 'tulip', and is 'violet'", "run/data.json has what it was")
+                              "class 2 was 'tulip', and is 'violet'", "run/data.json describes the data")
         self.assertIn(",rose\n", self.brim("predict", "run", self.new).out)
         for split in "train", "test":
             (path / split / "violet").rename(path / split / "rose")

@@ -77,7 +77,7 @@ class Limits(Case):
 
     def test_least_free_memory_leaves_out_only_devices_with_limits(self):
         result = self.train("run", *SMALL, *TWO, "min_gpu_memory_mb=65", "training.steps=1", status=NO_FIT)
-        self.assert_error(result, "no device of backend 'cpu' has the 65.0 MiB free", "cpu:1 has 64.0 MiB of 64.0 MiB")
+        self.assert_error(result, "no device of backend 'cpu' has 65.0 MiB free", "cpu:1 has 64.0 MiB of 64.0 MiB")
         self.train("fits", *SMALL, *TWO, "min_gpu_memory_mb=64", "training.steps=1")
         self.train("host", *SMALL, "min_gpu_memory_mb=1TB", "training.steps=1")
 

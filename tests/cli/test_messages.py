@@ -46,7 +46,7 @@ class Options(Case):
     def test_an_option_is_shown_with_its_plugin_and_its_settings(self):
         said = self.brim("plugins", "model/gpt2_tiny").out
         for part in ("model/gpt2_tiny: an option of the plugin model/gpt2\n", "configs/model/gpt2_tiny.yaml",
-                     "sets    id: gpt2\n", "          layers: 4\n", "\nmodel/gpt2: language model"):
+                     "sets    id: gpt2\n", "          layers: 4\n", "\nmodel/gpt2: GPT-2, a language model"):
             self.assertIn(part, said)
         said = json.loads(self.brim("plugins", "dataset/fashion_mnist", "--json").out)
         self.assertEqual([p["id"] for p in said["plugins"]], ["idx"])
@@ -83,7 +83,7 @@ class Texts(Case):
 
     def test_a_vocabulary_without_its_tokens_is_refused(self):
         result = self.brim("plan", *TEXT, "dataset.tokenizer=vocabulary", status=USAGE)
-        self.assert_error(result, "dataset.tokenizer is for dataset.tokens=gpt2", "write dataset.tokens=gpt2 too")
+        self.assert_error(result, "dataset.tokenizer is for dataset.tokens=gpt2", "set dataset.tokens=gpt2 too")
 
     def test_mirroring_is_not_mentioned(self):
         self.assertNotIn("augment.flip", self.brim("plan", *TEXT).err)

@@ -207,7 +207,7 @@ class Partitions(Case):
         self.assertEqual([s for k in range(30) for s in sorted(parts[k])], list(range(9000)))
         self.brim("federate", *words, "total_clients=30", "dataset.alpha=0", "dataset.beta=0", "run.dir=run")
         self.assertGreater(self.summary("run")["test_accuracy"], 0.5)
-        for more, *text in ((["dataset.shape=[1,8,8]"], "dataset.clients=30 goes with", "dataset.shape=[60]"),
+        for more, *text in ((["dataset.shape=[1,8,8]"], "dataset.clients=30 needs", "dataset.shape=[60]"),
                             (["dataset.train_count=29"], "dataset.train_count is 29", "30"),
                             (["dataset.clients=0"], "'dataset.clients' is 0"),
                             (["dataset.clients=1000000", "dataset.train_count=1000000", "dataset.classes=1000000"],

@@ -61,7 +61,7 @@ class BeforeTheRun(Bad):
 
     def test_pointers_that_lead_nowhere_are_the_policys(self):
         self.assert_named(self.bad("choose_plan:wild"), "crashed in choose_plan")
-        self.assert_error(self.bad("choose_plan:null", status=USAGE), "no place", "policy 'bad'")
+        self.assert_error(self.bad("choose_plan:null", status=USAGE), "without a place", "policy 'bad'")
 
     def test_nonsense_is_refused_with_the_value(self):
         for words, status, parts in (
@@ -72,12 +72,12 @@ class BeforeTheRun(Bad):
                 ("choose_device:reason", FAILED, ["policy.bad", "choose_device", "200 bytes"]),
                 ("choose_plan:zero", USAGE, ["policy.bad", "the micro-batch 0", "from 128 down to 1"]),
                 ("choose_plan:odd", USAGE, ["policy.bad", "the micro-batch 129"]),
-                ("choose_plan:precision", USAGE, ["policy.bad", "precision", "none there is"]),
+                ("choose_plan:precision", USAGE, ["policy.bad", "precision", "does not have: unknown"]),
                 ("choose_plan:model", USAGE, ["'no_such_model'", "available:", "policy.bad requested"]),
                 ("choose_plan:foreign", USAGE, ["12345", "policy 'bad'"]),
                 ("choose_plan:reason", FAILED, ["policy.bad", "choose_plan", "200 bytes", "brim_reason"]),
-                ("choose_plan:silent", FAILED, ["policy 'bad'", "without a text", "device error"]),
-                ("choose_plan:unknown", FAILED, ["policy 'bad'", "returned 77", "no status"]),
+                ("choose_plan:silent", FAILED, ["policy 'bad'", "without an error text", "device error"]),
+                ("choose_plan:unknown", FAILED, ["policy 'bad'", "returned 77", "not a status"]),
                 ("choose_plan:interrupted", FAILED, ["policy 'bad'", "EINTERRUPTED"]),
                 ("choose_plan:fails", USAGE, ["this policy does not want to", "policy 'bad'"])):
             with self.subTest(words):
@@ -87,7 +87,7 @@ class BeforeTheRun(Bad):
     def test_out_of_memory_goes_to_no_other_policy(self):
         limit = ["backend=cpu", "backend.devices=1", "backend.memory_mb=1", "model.hidden=[2048]"]
         self.assert_named(self.bad("on_oom:segv", *limit), "crashed in on_oom")
-        self.assert_error(self.bad("on_oom:kind", *limit, status=USAGE), "policy.bad", "action of kind 77")
+        self.assert_error(self.bad("on_oom:kind", *limit, status=USAGE), "policy.bad", "unknown action kind 77")
         self.assert_error(self.bad("on_oom:again", *limit, status=NO_FIT), "needs")
 
 
@@ -131,7 +131,7 @@ class InTheMiddle(Bad):
 
     def test_nonsense(self):
         result = self.bad("on_boundary:kind:3", status=USAGE)
-        self.assert_error(result, "policy.bad", "cleanup of kind 77")
+        self.assert_error(result, "policy.bad", "unknown cleanup kind 77")
         self.assert_goes_on(result, 3)
 
     def test_between_two_steps(self):

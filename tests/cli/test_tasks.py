@@ -178,7 +178,7 @@ class WhatIsTold(Tasks):
     def test_of_values(self):
         result = self.train("run", *VALUES, "training.epochs=30", "dataset.validation_fraction=0.2")
         summary = self.summary("run")
-        self.assertIn("loss=mse is taken", result.err)
+        self.assertIn("using loss=mse", result.err)
         self.assertNotIn("augment.flip", result.err)  # a default, without meaning for these data
         self.assertIn(f"MAE {summary['test_mae']:.4g}, MAPE {summary['test_mape']:.4g} %", result.out)
         self.assertGreater(summary["test_r2"], 0.2)

@@ -158,17 +158,17 @@ class Gpt2(Text):
         kept = list((self.folder / "cache" / "brim").glob("tokens-*.bin"))
         self.assertEqual(len(kept), 1)
         again = self.train("again", *GPT2, "training.steps=3")
-        self.assertNotIn("making tokens", again.err)
+        self.assertNotIn("tokenizing", again.err)
         self.assert_same_checkpoint("run", "again", 3)
         kept[0].write_bytes(kept[0].read_bytes()[:-2])  # damaged: brim makes it again
-        self.assertIn("making tokens", self.train("third", *GPT2, "training.steps=3").err)
+        self.assertIn("tokenizing", self.train("third", *GPT2, "training.steps=3").err)
         self.assert_same_checkpoint("run", "third", 3)
         (self.folder / "a.txt").write_text(TEXT + "more", encoding="utf-8")
-        self.assertIn("making tokens", self.train("other", *GPT2, "training.steps=3").err)
+        self.assertIn("tokenizing", self.train("other", *GPT2, "training.steps=3").err)
         before = (self.folder / "a.txt").stat()
         (self.folder / "a.txt").write_text(TEXT + "less", encoding="utf-8")
         os.utime(self.folder / "a.txt", ns=(before.st_atime_ns, before.st_mtime_ns))
-        self.assertIn("making tokens", self.train("alike", *GPT2, "training.steps=3").err, "of the same size and time")
+        self.assertIn("tokenizing", self.train("alike", *GPT2, "training.steps=3").err, "of the same size and time")
 
     @unittest.skipIf(SANITIZED, "sanitizers keep memory")
     def test_kept_tokens_are_in_memory_once(self):

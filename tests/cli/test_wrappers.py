@@ -280,7 +280,7 @@ class Features(Case):
         whole = path.read_bytes()
         path.write_bytes(whole[:5000])
         result = self.train("b", *PROBE, "training.steps=2")
-        self.assertIn("computed again", result.err)
+        self.assertIn("computing them again", result.err)
         self.assertEqual(path.read_bytes(), whole)
 
     def test_are_of_samples_as_they_are(self):

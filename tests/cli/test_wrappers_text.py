@@ -106,7 +106,7 @@ class Training(Language):
 
     def test_errors_name_the_backbone(self):
         cases = [(["model=linear_probe", *BACKBONE], "samples of dataset 'text' are tokens",
-                  "model=lora trains changes"),
+                  "use model=lora to fine-tune"),
                  ([*LORA, "dataset.context=17"], "only 16 positions have an embedding", "its keys are backbone.*"),
                  (["model=lora"], "clip_vit: samples must be images", "backbone=OPTION chooses another"),
                  ([*LORA, "model.lora_targets=[lm_head]"],

@@ -280,7 +280,7 @@ static void missing_files_are_reported_with_their_origin(void **state)
   (void)state;
   bpe *b = NULL;
   assert_int_equal(bpe_open(scratch("nowhere"), &b), BRIM_ELOAD);
-  assert_non_null(strstr(brim_error_text(), "dataset.tokenizer names its folder"));
+  assert_non_null(strstr(brim_error_text(), "set dataset.tokenizer to its folder"));
   mkdir(scratch("half"), 0755);
   copy(GOLDEN "/vocab.json", scratch("half/vocab.json"));
   assert_int_equal(bpe_open(scratch("half"), &b), BRIM_ELOAD);

@@ -689,14 +689,14 @@ static const config_case config_cases[] = {
      {"seed=${...x}"},
      "error: 'seed' refers to ${...x}, which is above the root\n"
      "  command line, argument 1: seed=${...x}"},
-    {"a circle",
+    {"a cycle",
      NULL,
      {"seed=${training.epochs}", "training.epochs=${model.width}", "model.width=${seed}"},
      "error: interpolations form a cycle: model.width -> seed -> training.epochs -> model.width\n"
      "  command line, argument 3: model.width=${seed}\n"
      "  command line, argument 1: seed=${training.epochs}\n"
      "  command line, argument 2: training.epochs=${model.width}"},
-    {"a circle of one",
+    {"a cycle of one",
      NULL,
      {"seed=${seed}"},
      "error: interpolations form a cycle: seed -> seed\n"
@@ -1045,7 +1045,7 @@ static const config_case config_cases[] = {
      {"dataset=plain"},
      "error: configs/dataset/plain.yaml does not name its plugin\n"
      "  write: id: PLUGIN"},
-    {"defaults lists in a circle",
+    {"defaults lists in a cycle",
      NULL,
      {"model=loop"},
      "error: defaults lists form a cycle: configs/model/loop.yaml -> configs/model/pool.yaml -> "
