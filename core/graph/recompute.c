@@ -31,7 +31,7 @@ void brim_recompute_tell(const brim_program *train, enum brim_recompute_kind kin
     return;
   }
   const double percent = 100 * brim_recompute_share(train);
-  brim_text_printf(out, "%zu operation%s recomputed,", count, brim_plural((int64_t)count));
+  brim_text_printf(out, "%zu operation%s recomputed, ", count, brim_plural((int64_t)count));
   if (percent < 0.05) brim_text_add(out, "less than 0.1 % more work in a step");
   if (percent >= 0.05) brim_text_printf(out, "%.1f %% more work in a step", percent);
 }

@@ -238,9 +238,9 @@ static brim_status refuse(const brim_claim *claim, const brim_claim_request *r, 
 
 static brim_status wait_for_turn(brim_claim *claim, const brim_claim_request *r, int *device, double *waited_seconds)
 {
-  char text[256], told[256] = "";
+  char text[256], shown[256] = "";
   const double start = brim_now(), patience = r->wait ? r->timeout_seconds : PLACING_SECONDS_MAX;
-  double told_at = 0, pause = BRIM_CLAIM_LOOK_SECONDS;
+  double shown_at = 0, pause = BRIM_CLAIM_LOOK_SECONDS;
   bool waits = false;
   for (;;) {
     view v;
@@ -257,10 +257,10 @@ static brim_status wait_for_turn(brim_claim *claim, const brim_claim_request *r,
                        patience / 60, text);
     if (!waits && r->on_wait) r->on_wait(r->context, text);
     waits = true;
-    if (r->wait && strcmp(text, told) != 0 && (!told[0] || brim_now() - told_at >= r->interval_seconds)) {
+    if (r->wait && strcmp(text, shown) != 0 && (!shown[0] || brim_now() - shown_at >= r->interval_seconds)) {
       brim_log(BRIM_LOG_INFO, "waiting: %s", text);
-      memcpy(told, text, sizeof told);
-      told_at = brim_now();
+      memcpy(shown, text, sizeof shown);
+      shown_at = brim_now();
     }
     sleep_for(r, pause < patience - waited ? pause : patience - waited);
     pause = pause * 2 < r->interval_seconds ? pause * 2 : r->interval_seconds;

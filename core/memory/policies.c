@@ -156,12 +156,12 @@ static void pass_on(brim_policies *p, const brim_decision *d)
   all->last = kept;
 }
 
-static void tell_decision(brim_policies *p, enum brim_level level, const char *who, const char *choice,
-                          const char *reason)
+static void report_decision(brim_policies *p, enum brim_level level, const char *decider, const char *choice,
+                            const char *reason)
 {
-  const brim_decision d = {who, choice, reason, NULL};
-  p->decider = who;
-  brim_log(level, "%s: %s%s%s", who, choice, reason[0] ? ": " : "", reason);
+  const brim_decision d = {decider, choice, reason, NULL};
+  p->decider = decider;
+  brim_log(level, "%s: %s%s%s", decider, choice, reason[0] ? ": " : "", reason);
   pass_on(p, &d);
 }
 
@@ -176,24 +176,24 @@ const char *brim_policies_decider(const brim_policies *p)
   return p->decider;
 }
 
-void brim_policies_tell(brim_policies *p, const char *who, const char *choice, const char *reason)
+void brim_policies_tell(brim_policies *p, const char *decider, const char *choice, const char *reason)
 {
-  tell_decision(p, BRIM_LOG_INFO, who, choice, reason);
+  report_decision(p, BRIM_LOG_INFO, decider, choice, reason);
 }
 
 /* ---- asking ---- */
 
-/* Asks the policies in order until one decides: *who is then its choice (its name is (*who)->group, "policy.robust"),
- * and `out` its decision. */
+/* Asks the policies in order until one decides: *decider is then its choice (with the name (*decider)->group,
+ * "policy.robust"), and `out` its decision. */
 static brim_status ask_policy(const brim_policies *p, enum brim_hook hook, const void *query, void *out,
-                              const brim_config_choice **who)
+                              const brim_config_choice **decider)
 {
   for (size_t i = 0; i < p->count; i++) {
-    *who = p->choice[i];
-    const brim_status status = brim_policy_ask(p->caller, *who, p->self[i], hook, query, out);
+    *decider = p->choice[i];
+    const brim_status status = brim_policy_ask(p->caller, *decider, p->self[i], hook, query, out);
     if (status == BRIM_ENOTSUP) continue;
     if (status != BRIM_OK && status != BRIM_EPLUGIN)
-      return brim_fail_add(status, "decided by policy '%s'", (*who)->plugin->id);
+      return brim_fail_add(status, "decided by policy '%s'", (*decider)->plugin->id);
     return status;
   }
   return BRIM_ENOTSUP;
@@ -209,31 +209,31 @@ static bool any_has(const brim_policies *p, enum brim_hook hook)
 
 /* ---- devices ---- */
 
-static brim_status take_place(brim_policies *p, const brim_config_choice *who, const brim_device_query *q,
+static brim_status take_place(brim_policies *p, const brim_config_choice *decider, const brim_device_query *q,
                               const brim_place *place)
 {
   char bytes[32];
   brim_text text = {0};
   if (place->kind < BRIM_PLACE_DEVICE || place->kind > BRIM_PLACE_HOST)
-    return brim_fail(BRIM_ECONFIG, "%s returned an unknown place kind %d", who->group, place->kind);
+    return brim_fail(BRIM_ECONFIG, "%s returned an unknown place kind %d", decider->group, place->kind);
   if (place->kind == BRIM_PLACE_DEVICE && (place->device < 0 || (size_t)place->device >= q->count))
-    return brim_fail(BRIM_ECONFIG, "%s chose device %d of %zu", who->group, place->device, q->count);
+    return brim_fail(BRIM_ECONFIG, "%s chose device %d of %zu", decider->group, place->device, q->count);
   if (place->kind == BRIM_PLACE_DEVICE)
     brim_text_add(&text, q->device[place->device].name);
   else
     brim_text_add(&text, place->kind == BRIM_PLACE_WAIT ? "waits for any device" : "the host's processors");
   if (place->limit_bytes > 0)
     brim_text_printf(&text, ", at most %s", brim_format_bytes(bytes, sizeof bytes, place->limit_bytes));
-  tell_decision(p, BRIM_LOG_INFO, who->group, brim_text_str(&text), place->reason);
+  report_decision(p, BRIM_LOG_INFO, decider->group, brim_text_str(&text), place->reason);
   brim_text_release(&text);
   return BRIM_OK;
 }
 
 brim_status brim_policies_choose_device(brim_policies *p, const brim_device_query *query, brim_place *out)
 {
-  const brim_config_choice *who;
-  BRIM_TRY(ask_policy(p, BRIM_HOOK_DEVICE, query, out, &who));
-  return take_place(p, who, query, out);
+  const brim_config_choice *decider;
+  BRIM_TRY(ask_policy(p, BRIM_HOOK_DEVICE, query, out, &decider));
+  return take_place(p, decider, query, out);
 }
 
 /* ---- plans ---- */
@@ -255,7 +255,7 @@ brim_status brim_plan_figures_of(const brim_plan_query *q, int64_t micro_batch, 
   return BRIM_OK;
 }
 
-static brim_status take_plan(brim_policies *p, const brim_config_choice *who, const brim_plan_query *q,
+static brim_status take_plan(brim_policies *p, const brim_config_choice *decider, const brim_plan_query *q,
                              const brim_plan_choice *plan)
 {
   bool found = false;
@@ -265,47 +265,47 @@ static brim_status take_plan(brim_policies *p, const brim_config_choice *who, co
         BRIM_ECONFIG,
         "%s chose the micro-batch %lld, which is not allowed: micro-batches divide the effective batch %lld, range "
         "from %lld down to %lld, and respect training.grain, training.norm_group and min_batch_size",
-        who->group, (long long)plan->micro_batch, (long long)q->effective_batch, (long long)q->micro_batch[0],
+        decider->group, (long long)plan->micro_batch, (long long)q->effective_batch, (long long)q->micro_batch[0],
         (long long)q->micro_batch[q->micro_batch_count - 1]);
   const bool known = plan->precision >= BRIM_AS_IT_IS && plan->precision <= BRIM_TAKE_FP16;
   if (!known || (plan->precision != BRIM_AS_IT_IS && !(q->precisions >> plan->precision & 1)))
-    return brim_fail(BRIM_ECONFIG, "%s chose a precision that the backend does not have: %s", who->group,
+    return brim_fail(BRIM_ECONFIG, "%s chose a precision that the backend does not have: %s", decider->group,
                      known ? brim_precision_names[plan->precision - 1] : "unknown");
   if (!q->may_change_variant && (plan->precision != BRIM_AS_IT_IS || plan->model))
     return brim_fail(BRIM_ECONFIG, "%s chose another precision or model, which is possible only before the first step",
-                     who->group);
+                     decider->group);
   brim_text text = {0};
   brim_text_printf(&text, "micro-batch %lld x %lld", (long long)plan->micro_batch,
                    (long long)((q->effective_batch + plan->micro_batch - 1) / plan->micro_batch));
   if (plan->precision != BRIM_AS_IT_IS)
     brim_text_printf(&text, ", precision %s", brim_precision_names[plan->precision - 1]);
   if (plan->model) brim_text_printf(&text, ", model %s", plan->model);
-  tell_decision(p, BRIM_LOG_INFO, who->group, brim_text_str(&text), plan->reason);
+  report_decision(p, BRIM_LOG_INFO, decider->group, brim_text_str(&text), plan->reason);
   brim_text_release(&text);
   return BRIM_OK;
 }
 
 brim_status brim_policies_choose_plan(brim_policies *p, const brim_plan_query *query, brim_plan_choice *out)
 {
-  const brim_config_choice *who;
-  BRIM_TRY(ask_policy(p, BRIM_HOOK_PLAN, query, out, &who));
-  return take_plan(p, who, query, out);
+  const brim_config_choice *decider;
+  BRIM_TRY(ask_policy(p, BRIM_HOOK_PLAN, query, out, &decider));
+  return take_plan(p, decider, query, out);
 }
 
 /* ---- out of memory ---- */
 
 brim_status brim_policies_on_oom(brim_policies *p, const brim_oom *event, brim_action *out)
 {
-  const brim_config_choice *who;
-  BRIM_TRY(ask_policy(p, BRIM_HOOK_OOM, event, out, &who));
-  if (out->kind == BRIM_ACT_PLAN) return take_plan(p, who, &event->plan, &out->plan);
+  const brim_config_choice *decider;
+  BRIM_TRY(ask_policy(p, BRIM_HOOK_OOM, event, out, &decider));
+  if (out->kind == BRIM_ACT_PLAN) return take_plan(p, decider, &event->plan, &out->plan);
   if (out->kind == BRIM_ACT_PLACE && event->devices.demands->stays)
     return brim_fail(BRIM_ECONFIG, "%s chose another place, but the run has a limit on %s and none elsewhere",
-                     who->group, event->devices.demands->device);
-  if (out->kind == BRIM_ACT_PLACE) return take_place(p, who, &event->devices, &out->place);
+                     decider->group, event->devices.demands->device);
+  if (out->kind == BRIM_ACT_PLACE) return take_place(p, decider, &event->devices, &out->place);
   if (out->kind != BRIM_ACT_GIVE_UP)
-    return brim_fail(BRIM_ECONFIG, "%s returned an unknown action kind %d", who->group, out->kind);
-  tell_decision(p, BRIM_LOG_INFO, who->group, "gives up", out->reason);
+    return brim_fail(BRIM_ECONFIG, "%s returned an unknown action kind %d", decider->group, out->kind);
+  report_decision(p, BRIM_LOG_INFO, decider->group, "gives up", out->reason);
   return BRIM_OK;
 }
 
@@ -319,11 +319,11 @@ bool brim_policies_watch(const brim_policies *p)
 brim_status brim_policies_on_boundary(brim_policies *p, const brim_memory_view *memory, brim_boundary *out)
 {
   static const char *const names[] = {"no cleanup", "light cleanup", "heavy cleanup"};
-  const brim_config_choice *who;
-  BRIM_TRY(ask_policy(p, BRIM_HOOK_BOUNDARY, memory, out, &who));
+  const brim_config_choice *decider;
+  BRIM_TRY(ask_policy(p, BRIM_HOOK_BOUNDARY, memory, out, &decider));
   if (out->cleanup < BRIM_CLEAN_NONE || out->cleanup > BRIM_CLEAN_HEAVY)
-    return brim_fail(BRIM_ECONFIG, "%s returned an unknown cleanup kind %d", who->group, out->cleanup);
-  tell_decision(p, out->warn ? BRIM_LOG_WARN : BRIM_LOG_INFO, who->group, names[out->cleanup], out->reason);
+    return brim_fail(BRIM_ECONFIG, "%s returned an unknown cleanup kind %d", decider->group, out->cleanup);
+  report_decision(p, out->warn ? BRIM_LOG_WARN : BRIM_LOG_INFO, decider->group, names[out->cleanup], out->reason);
   return BRIM_OK;
 }
 
@@ -334,15 +334,16 @@ bool brim_policies_follow(const brim_policies *p)
   return any_has(p, BRIM_HOOK_STEP);
 }
 
-brim_status brim_policies_on_step(brim_policies *p, const brim_step_view *view, brim_step_plan *out, const char **who)
+brim_status brim_policies_on_step(brim_policies *p, const brim_step_view *view, brim_step_plan *out,
+                                  const char **decider)
 {
   const brim_config_choice *choice;
   BRIM_TRY(ask_policy(p, BRIM_HOOK_STEP, view, out, &choice));
-  *who = choice->group;
+  *decider = choice->group;
   bool found = out->micro_batch == 0;
   for (size_t i = 0; i < view->choice_count; i++) found = found || view->choice[i] == out->micro_batch;
   if (found) return BRIM_OK;
   return brim_fail(BRIM_ECONFIG,
-                   "%s chose the micro-batch %lld after step %lld, which is not one of the allowed micro-batches", *who,
-                   (long long)out->micro_batch, (long long)view->step);
+                   "%s chose the micro-batch %lld after step %lld, which is not one of the allowed micro-batches",
+                   *decider, (long long)out->micro_batch, (long long)view->step);
 }

@@ -84,9 +84,9 @@ brim_status brim_policies_on_boundary(brim_policies *policies, const brim_memory
 bool brim_policies_watch(const brim_policies *policies);
 /* Whether any policy looks at runs between steps. */
 bool brim_policies_follow(const brim_policies *policies);
-/* The same for another plan between two steps, but without reporting the decision. *who: "policy.elastic". */
+/* The same for another plan between two steps, but without reporting the decision. *decider: "policy.elastic". */
 brim_status brim_policies_on_step(brim_policies *policies, const brim_step_view *view, brim_step_plan *out,
-                                  const char **who);
+                                  const char **decider);
 /* [step] Passes what policies are shown to the listener. Allocates nothing if there is a listener. */
 void brim_policies_show(brim_policies *policies, const brim_sight *sight);
 /* The policy of the last reported decision: "policy.robust"; NULL: none yet. */
@@ -95,5 +95,5 @@ const char *brim_policies_decider(const brim_policies *policies);
  * NULL: the system's clock again. */
 void brim_policy_clock_follow(const double *seconds);
 /* Reports a decision other than those above, as of "training.clear_cache_every_n_rounds". */
-void brim_policies_tell(brim_policies *policies, const char *who, const char *choice, const char *reason);
+void brim_policies_tell(brim_policies *policies, const char *decider, const char *choice, const char *reason);
 #endif

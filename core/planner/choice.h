@@ -1,4 +1,4 @@
-/* How a step is planned, as far as it may be chosen: a value, to be compared and copied. */
+/* The open choices in planning a step, as a value that can be compared and copied. */
 #ifndef BRIM_PLANNER_CHOICE_H
 #define BRIM_PLANNER_CHOICE_H
 #include <stdbool.h>
@@ -8,11 +8,11 @@ typedef struct brim_choice {
   int64_t micro_batch;   /* samples */
   int32_t precision;     /* enum brim_precision */
   int32_t recompute;     /* enum brim_recompute_kind */
-  int32_t lanes;         /* of a federation: clients that train at the same time; else 0 */
-  uint64_t within_bytes; /* that recompute=auto keeps below, and the others do not ask; 0: as configured, or within
-                          * brim_planner_room */
+  int32_t lanes;         /* of a federation: clients that train in parallel; else 0 */
+  uint64_t within_bytes; /* peak limit of recompute=auto, which the other modes ignore; 0: as configured, or within
+                            brim_planner_room */
 } brim_choice;
 bool brim_choice_equal(const brim_choice *a, const brim_choice *b);
-/* The same with other micro-batches. */
+/* The same choice with other micro-batches. */
 brim_choice brim_choice_cut(const brim_choice *choice, int64_t micro_batch);
 #endif

@@ -8,7 +8,7 @@
 #include "exec/predict.h"
 #include "planner/figures.h"
 
-#define ROUNDS 4        /* of which the first is not timed */
+#define ROUNDS 4        /* the first is not timed */
 #define SECONDS_MAX 0.5 /* for the rounds of one size */
 #define NAME_BYTES 160
 
@@ -44,7 +44,7 @@ static bool name_of(const brim_planner *p, uint32_t kind, char *out)
 
 enum want { CANNOT = -1, HAS_ALL, LACKS };
 
-/* How many of the kinds steps have. */
+/* The number of kinds of collectives that steps have. */
 static size_t kinds_of(const brim_planner *p)
 {
   return p->setup->settings->dist.shard == BRIM_SHARD_NONE ? 1 : KINDS;
@@ -59,7 +59,7 @@ static enum want want_of(brim_planner *p)
   return HAS_ALL;
 }
 
-/* All ranks come to the same answer. */
+/* All ranks get the same answer. */
 static brim_status agree(brim_planner *p, bool *times)
 {
   const int32_t own = want_of(p);
@@ -75,7 +75,7 @@ static brim_status agree(brim_planner *p, bool *times)
   return status;
 }
 
-/* The longest of all ranks' times, everywhere the same. */
+/* The maximum over the times of all ranks, the same on each. */
 static brim_status find_longest(brim_planner *p, double *seconds)
 {
   double *all = brim_xcalloc((size_t)p->setup->world.ranks, sizeof *all);
@@ -86,7 +86,7 @@ static brim_status find_longest(brim_planner *p, double *seconds)
   return status;
 }
 
-/* The least of some rounds: a rank that comes late makes the others wait. */
+/* The minimum of several rounds, as a late rank makes the others wait. */
 static brim_status time_one(brim_planner *p, uint32_t kind, void *buffer, uint64_t bytes, double *seconds)
 {
   const uint32_t real = p->setup->backend_ops->real;
@@ -134,7 +134,7 @@ brim_status brim_communication_time(brim_planner *p)
 
 /* ---- predicting ---- */
 
-/* One that was never timed adds nothing, as it would be a guess about a network. */
+/* A collective that was never timed adds nothing, as any number would be a guess about the network. */
 static double seconds_of(brim_planner *p, uint32_t kind, uint64_t bytes)
 {
   char name[NAME_BYTES];

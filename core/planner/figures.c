@@ -17,9 +17,9 @@
 #include "planner/room.h"
 #include "planner/taken.h"
 
-#define TIMED_SECONDS 3.0                      /* that are spent on timing, before it guesses */
-#define TIMED_HOST_BYTES ((uint64_t)512 << 20) /* of arenas that are placed on the host to be timed */
-#define ROUNDS 7                               /* that timing takes at least, when it is foreseen how long */
+#define TIMED_SECONDS 3.0                      /* limit of timing; after it, times are guessed */
+#define TIMED_HOST_BYTES ((uint64_t)512 << 20) /* limit of arenas placed on the host for timing */
+#define ROUNDS 7                               /* minimum number of timed rounds, to foresee the duration */
 
 /* ---- the profile ---- */
 
@@ -29,7 +29,7 @@ static brim_profile_subject subject_of(const brim_planner *p, const brim_device_
   return brim_profile_subject_of(backend->plugin->id, backend->file, info);
 }
 
-/* A resumed run has a profile in its folder; times that are not in it are guessed. */
+/* A resumed run has a profile in its folder; times missing from it are guessed. */
 static bool find_path(const brim_planner *p, const brim_profile_subject *subject, char *out, size_t room)
 {
   const char *named = p->setup->settings->memory.profile;
@@ -50,8 +50,8 @@ brim_status brim_planner_open_profile(brim_planner *p)
   const bool has_path = find_path(p, &subject, path, sizeof path);
   const brim_status status = brim_profile_open(has_path ? path : NULL, &subject, &p->profile);
   if (status == BRIM_OK || (p->setup->settings->memory.profile[0] && !p->setup->options.resume)) return status;
-  brim_log(BRIM_LOG_INFO, "without a device profile: %s", brim_error_text());
-  if (!p->setup->options.resume) unlink(path); /* a cache that cannot be read is made anew */
+  brim_log(BRIM_LOG_INFO, "continuing without a device profile: %s", brim_error_text());
+  if (!p->setup->options.resume) unlink(path); /* an unreadable cache is made again */
   return brim_profile_open(p->setup->options.resume ? NULL : path, &subject, &p->profile);
 }
 
@@ -77,7 +77,7 @@ void brim_planner_save_profile(const brim_planner *p)
 
 /* ---- time ---- */
 
-#define ELEMENT_SECONDS 1e-9 /* that common hosts take to prepare an element of a sample */
+#define ELEMENT_SECONDS 1e-9 /* typical time of a host to prepare an element of a sample */
 
 static void time_sample(brim_planner *p, brim_profile *profile, const char *what)
 {
@@ -87,7 +87,7 @@ static void time_sample(brim_planner *p, brim_profile *profile, const char *what
   if (brim_data_sample_seconds(&p->setup->data, params, p->setup->backend_ops->real, &seconds) == BRIM_OK)
     brim_profile_add(profile, what, 1, seconds, 0);
   else
-    brim_log(BRIM_LOG_DEBUG, "samples could not be timed: %s", brim_error_text());
+    brim_log(BRIM_LOG_DEBUG, "cannot time samples: %s", brim_error_text());
 }
 
 brim_prediction brim_planner_predict_samples(brim_planner *p, brim_profile *profile, int64_t samples)
@@ -104,8 +104,8 @@ brim_prediction brim_planner_predict_samples(brim_planner *p, brim_profile *prof
   return out;
 }
 
-/* Samples that the loader prepares take the host's time too, where its threads share the processors with kernels: the
- * threads of a kernel wait for each other, so what one of them loses all lose. */
+/* Preparing samples in the loader slows a step if its threads share processors with kernels: the threads of a kernel
+ * wait for each other, so a delay of one delays all. */
 static void add_loading(brim_planner *p, int64_t samples, brim_prediction *t)
 {
   const double workers = (double)p->setup->settings->training.num_workers;
@@ -124,7 +124,7 @@ static double rated_copy(const brim_rates *rates, uint64_t bytes)
   return brim_rates_seconds(rates, (brim_cost){.bytes = bytes});
 }
 
-/* The last micro-batch of the rank's share, if it is another than the ones before it. */
+/* The last micro-batch of the rank's share, if its size differs from the others. */
 static const brim_program *odd_one(const brim_planner *p, const brim_plan *plan, int64_t batch)
 {
   const int64_t micros = brim_setup_step_micros(p->setup, batch),
@@ -132,7 +132,7 @@ static const brim_program *odd_one(const brim_planner *p, const brim_plan *plan,
   return micros > 1 && rest != batch ? brim_plan_program(plan, BRIM_PROGRAM_TRAIN, rest) : NULL;
 }
 
-/* A step as the trainer does it: see accumulate in trainer.c. */
+/* A step as the trainer runs it: see accumulate in trainer.c. */
 static brim_prediction predict_step(brim_planner *p, const brim_plan *plan, int64_t batch)
 {
   const brim_rates rates = brim_rates_of(&p->device_info);
@@ -155,7 +155,7 @@ static brim_prediction predict_step(brim_planner *p, const brim_plan *plan, int6
   return t;
 }
 
-/* The time of a step after its micro-batches: the sums of ranks, and the update. */
+/* The time of a step after its micro-batches: collectives and update. */
 static double predict_update(brim_planner *p, const brim_plan *plan, int64_t batch)
 {
   const brim_rates rates = brim_rates_of(&p->device_info);
@@ -174,20 +174,20 @@ double brim_planner_step_seconds(brim_planner *p, const brim_plan *plan, int64_t
 void brim_planner_compare_times(brim_planner *p, const brim_plan *plan, int64_t batch, double seconds)
 {
   if (!p->profile || !brim_setup_may_time(p->setup) || p->setup->world.ranks > 1)
-    return; /* what ranks wait for each other is in no profile */
+    return; /* the profile does not include waiting for other ranks */
   const brim_prediction t = predict_step(p, plan, batch);
   if (t.guessed_seconds > 0 || t.derived_seconds > 0 || brim_profile_agree(t.seconds, seconds)) return;
   if (brim_profile_doubt(p->profile) == 0) return;
   brim_log(BRIM_LOG_INFO,
-           "steps take %.3g ms, but the device profile predicts %.3g ms: the next run that needs these times takes "
-           "them again",
+           "steps take %.3g ms, but the device profile predicts %.3g ms: the next run that needs these times will "
+           "measure them again",
            1e3 * seconds, 1e3 * t.seconds);
   brim_planner_save_profile(p);
 }
 
 /* ---- timing ---- */
 
-/* Is something of it not known, would it be over soon, and is there room? The first may take longer. */
+/* Whether some time is unknown, timing would be short, and there is room. The first timing may take longer. */
 static bool is_worth_timing(brim_planner *p, brim_profile *profile, const brim_rates *rates, const brim_plan *plan)
 {
   const uint64_t most = p->device_info.on_host ? TIMED_HOST_BYTES : UINT64_MAX;
@@ -196,7 +196,7 @@ static bool is_worth_timing(brim_planner *p, brim_profile *profile, const brim_r
   return seconds > 0 && p->timing_seconds + seconds <= (p->timing_seconds > 0 ? TIMED_SECONDS : 2 * TIMED_SECONDS);
 }
 
-/* What is timed of a plan: what it is made of, unless it is one by which a ceiling is timed. */
+/* Times a plan's own kernels, or those that measure a ceiling. */
 static brim_status time_here(brim_planner *p, const brim_plan *plan, enum brim_ceiling_kind kind)
 {
   const brim_rates rates = brim_rates_of(&p->device_info);
@@ -204,7 +204,7 @@ static brim_status time_here(brim_planner *p, const brim_plan *plan, enum brim_c
   return brim_timing_run(p->profile, &rates, plan, p->device);
 }
 
-/* On a device that others use, in line with them, and not where somebody waits. */
+/* On a shared device, joins the queue, and does not time if another run waits. */
 brim_status brim_planner_claim_own(brim_planner *p, uint64_t bytes, brim_claim **claim)
 {
   char name[64];
@@ -229,11 +229,12 @@ static brim_status time_plan(brim_planner *p, const brim_plan *plan, enum brim_c
   return status;
 }
 
-/* Plans are guessed about then. What is wrong with the device, if it is more than want of room, a run will meet too. */
+/* Times are then guessed. An error of the device other than lack of memory will also affect the run, so it is a
+ * warning. */
 static brim_status go_without(brim_planner *p, brim_status status)
 {
   const bool is_want = status == BRIM_ENOMEM_DEVICE || status == BRIM_ENODEVICE;
-  brim_log(is_want ? BRIM_LOG_DEBUG : BRIM_LOG_WARN, "kernels could not be timed: %s", brim_error_text());
+  brim_log(is_want ? BRIM_LOG_DEBUG : BRIM_LOG_WARN, "cannot time kernels: %s", brim_error_text());
   if (!is_want) p->timing_seconds = TIMED_SECONDS;
   return BRIM_OK;
 }
@@ -288,7 +289,7 @@ brim_status brim_planner_time(brim_planner *p, const brim_plan *plan)
 {
   BRIM_TRY(brim_planner_open_profile(p));
   if (!brim_setup_may_time(p->setup))
-    return brim_fail(BRIM_ECONFIG, "nothing is to be timed here: leave out --no-timing and memory.timing=false");
+    return brim_fail(BRIM_ECONFIG, "timing is disabled: remove --no-timing and memory.timing=false");
   for (int kind = 0; kind < BRIM_CEILINGS; kind++) BRIM_TRY(time_ceiling(p, plan, (enum brim_ceiling_kind)kind));
   BRIM_TRY(time_plan(p, plan, BRIM_CEILINGS));
   brim_planner_save_profile(p);

@@ -8,7 +8,7 @@
 #include "base/process.h"
 #include "exec/exec.h"
 
-#define THREAD_PAGES 3 /* that a thread of a loader touches: its descriptor with its variables, and the stack's end */
+#define THREAD_PAGES 3 /* touched by each loader thread: descriptor, thread-local variables, end of the stack */
 
 static uint64_t larger(uint64_t a, uint64_t b)
 {
@@ -20,7 +20,7 @@ static uint64_t page_bytes(void)
   return (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* What kernels take when they are realized. */
+/* Memory that kernels allocate when they are realized. */
 static uint64_t realized_bytes(const brim_plan *plan)
 {
   uint64_t bytes = 0;
@@ -48,7 +48,7 @@ static uint64_t loader_bytes(const brim_loader_options *options)
          readers * info_of(options->data, options->part)->decoding_bytes;
 }
 
-/* Of training: a loader's, or what lanes of a federation read samples into. */
+/* For training: a loader's memory, or the buffers into which a federation's lanes read samples. */
 static uint64_t reading_bytes(const brim_setup *s, int64_t batch, int32_t lanes)
 {
   if (brim_setup_is_federated(s)) return (uint64_t)lanes * brim_setup_client_bytes(s, batch);
@@ -56,7 +56,7 @@ static uint64_t reading_bytes(const brim_setup *s, int64_t batch, int32_t lanes)
   return loader_bytes(&train);
 }
 
-/* Of clients that will have trained, and of those of a round once more, until it is committed. */
+/* For the clients that will have trained, and once more for those of a round, until it is committed. */
 static uint64_t clients_bytes(const brim_setup *s)
 {
   if (!brim_setup_is_federated(s)) return 0;
@@ -82,7 +82,7 @@ int64_t brim_footprint_cells(const brim_setup *p)
   return info->task == BRIM_TASK_CLASS && info->classes < BRIM_MANY_CLASSES ? info->classes * info->classes : 0;
 }
 
-/* Made for the first evaluation, and kept. */
+/* Allocated for the first evaluation, and kept. */
 static uint64_t score_bytes(const brim_planner *p)
 {
   const bool tests = p->setup->data.count[BRIM_PART_TEST] > 0,
@@ -98,8 +98,8 @@ static uint64_t mapped_bytes(const brim_planner *p)
   return mapped < p->data_bytes ? mapped : p->data_bytes;
 }
 
-/* The matrix and the figures of each class as JSON. A value of jansson's is a block of 32 bytes and a pointer in an
- * array that doubles; its line in the text is there twice (store/record.c). A class is an object of five values. */
+/* The matrix and the figures of each class as JSON. A jansson value is a block of 32 bytes and a pointer in an array
+ * that doubles; the text holds its line twice (store/record.c). A class is an object of five values. */
 static uint64_t summary_bytes(const brim_planner *p)
 {
   enum { CELL_BYTES = 72, CLASS_BYTES = 1536 };
@@ -108,8 +108,8 @@ static uint64_t summary_bytes(const brim_planner *p)
   return classes * CLASS_BYTES + (classes > BRIM_MATRIX_CLASSES_MAX ? 0 : cells * CELL_BYTES);
 }
 
-/* The tensors of a checkpoint: see snapshot.c. When a run begins with one, its two files are mapped,
- * and the model's is let go when its tensors are copied. */
+/* The tensors of a checkpoint: see snapshot.c. A resume maps its two files, and unmaps the model's once its tensors
+ * are copied. */
 static void add_copies(brim_footprint *f, const brim_plan *plan)
 {
   const brim_graph *update = brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0)->graph;
@@ -117,7 +117,7 @@ static void add_copies(brim_footprint *f, const brim_plan *plan)
   uint64_t model = 0, optimizer = 0;
   for (size_t i = 0; i < update->parameter_count; i++) {
     const brim_parameter *parameter = &update->parameter[i];
-    if (parameter->is_frozen) continue; /* in no checkpoint */
+    if (parameter->is_frozen) continue; /* not in checkpoints */
     model += parameter->value->bytes;
     optimizer += averages ? parameter->value->bytes : 0;
   }
@@ -126,7 +126,7 @@ static void add_copies(brim_footprint *f, const brim_plan *plan)
   f->resume_bytes = f->copy_bytes + larger(model, optimizer + f->clients_bytes);
 }
 
-/* As wide as it is computed with, and as it is kept if that is not the same: see setup/setup_weights.c. */
+/* In the type of computation, and also in the stored type if that differs: see setup/setup_weights.c. */
 static uint64_t frozen_bytes(const brim_plan *plan)
 {
   const brim_graph *g = plan->program[0].graph;
@@ -139,19 +139,19 @@ static uint64_t frozen_bytes(const brim_plan *plan)
   return bytes;
 }
 
-/* All that stays from the first step on, but for training's loader. */
+/* All that stays allocated from the first step on, except training's loader. */
 static uint64_t kept_bytes(const brim_footprint *f)
 {
   return f->process_bytes + f->arena_bytes + f->state_bytes + f->kernel_bytes + f->data_bytes + f->clients_bytes;
 }
 
-/* The largest of what comes one after the other. */
+/* The largest of the temporary needs, which follow one another. */
 static uint64_t passing_bytes(const brim_footprint *f)
 {
   return larger(larger(f->evaluation_bytes, f->copy_bytes), f->summary_bytes);
 }
 
-/* What comes and goes while it trains. */
+/* Temporary memory during training. */
 static uint64_t running_bytes(const brim_footprint *f)
 {
   return f->score_bytes + f->loader_bytes + passing_bytes(f);
@@ -182,7 +182,7 @@ void brim_footprint_predict(const brim_planner *p, const brim_plan *plan, int64_
                           .summary_bytes = summary_bytes(p),
                           .frozen_bytes = frozen_bytes(plan)};
   add_copies(out, plan);
-  out->total_bytes = brim_rss_peak_bytes(); /* it has had so much, to time kernels */
+  out->total_bytes = brim_rss_peak_bytes(); /* the peak so far, from timing kernels */
   add_up(out);
 }
 
@@ -193,7 +193,7 @@ void brim_footprint_follow_data(const brim_setup *p, const brim_choice *choice, 
   add_up(f);
 }
 
-/* Of a plan of training. */
+/* For a training plan. */
 static uint64_t training_bytes(const brim_planner *p, const brim_plan *plan, int64_t batch)
 {
   brim_footprint f;
@@ -224,7 +224,7 @@ void brim_footprint_add_resume(brim_footprint *f)
   f->total_bytes = larger(f->total_bytes, kept_bytes(f) + f->resume_bytes);
 }
 
-/* The terms, in the order in which they are told. */
+/* The terms, in the order of the report. */
 static const struct {
   const char *key, *text;
   size_t offset;
@@ -238,13 +238,13 @@ static const struct {
     TERM(state_bytes, "optimizer's state"),
     TERM(kernel_bytes, "kernels"),
     TERM(data_bytes, "data"),
-    TERM(clients_bytes, "what clients keep"),
+    TERM(clients_bytes, "clients' state"),
     TERM(score_bytes, "confusion matrix"),
     TERM(loader_bytes, "micro-batches ahead"),
-    TERM(evaluation_bytes, "the same in an evaluation"),
-    TERM(summary_bytes, "the confusion matrix as it is written"),
-    TERM(copy_bytes, "copy for a checkpoint"),
-    TERM(frozen_bytes, "the largest frozen weight while it is placed"),
+    TERM(evaluation_bytes, "micro-batches ahead, in an evaluation"),
+    TERM(summary_bytes, "confusion matrix for the summary"),
+    TERM(copy_bytes, "checkpoint copy"),
+    TERM(frozen_bytes, "largest frozen weight, while it is placed"),
 #undef TERM
 };
 #define TERM_COUNT (sizeof terms / sizeof terms[0])
@@ -256,8 +256,8 @@ static uint64_t term_of(const brim_footprint *f, size_t i)
   return bytes;
 }
 
-/* What is not there at the peak adds nothing: an evaluation, a checkpoint and the summary come one after the other, and
- * all, with training's loader and what evaluations count, after the frozen weights. */
+/* A term that is absent at the peak adds nothing: evaluation, checkpoint and summary follow one another, and all of
+ * them, with training's loader and the evaluations' counts, follow the frozen weights. */
 static bool adds(const brim_footprint *f, size_t i)
 {
   const size_t at = terms[i].offset;
@@ -277,7 +277,7 @@ void brim_footprint_tell(const brim_footprint *f, brim_text *out)
 {
   char bytes[32];
   const char *before = ": ";
-  brim_text_printf(out, "the process will take about %s of the host",
+  brim_text_printf(out, "the process will take about %s of host memory",
                    brim_format_bytes(bytes, sizeof bytes, f->total_bytes));
   for (size_t i = 0; i < TERM_COUNT; i++) {
     if (!adds(f, i)) continue;

@@ -6,8 +6,8 @@
 
 #include "planner/room.h"
 
-#define MICRO_BATCHES 8 /* that are looked at, besides the chosen one: the largest, and then by halves */
-#define BETTER 0.995    /* of the time of one with less memory, so that the difference is worth a row */
+#define MICRO_BATCHES 8 /* examined besides the chosen one: the largest, and then halves */
+#define BETTER 0.995    /* minimum gain in time, relative to a choice with less memory, that is worth a row */
 
 static brim_status add(brim_planner *p, const brim_choice *v, const brim_choice *chosen, brim_frontier *f)
 {
@@ -19,8 +19,8 @@ static brim_status add(brim_planner *p, const brim_choice *v, const brim_choice 
   return BRIM_OK;
 }
 
-/* A micro-batch in every way to make things again. `auto` is as configured, and then with shares of what the plan takes
- * that makes nothing again. */
+/* Adds a micro-batch with every recompute mode. `auto` is added as configured, and with shares of the peak without
+ * recompute as the limit. */
 static brim_status add_levels(brim_planner *p, const brim_choice *chosen, int64_t batch, int32_t precision,
                               brim_frontier *f)
 {
@@ -64,7 +64,7 @@ static int by_peak(const void *a, const void *b)
   return (x->figures.step_seconds > y->figures.step_seconds) - (x->figures.step_seconds < y->figures.step_seconds);
 }
 
-/* Leaves those that no other beats in both, and the chosen one. */
+/* Keeps the choices that no other beats in both memory and time, and the chosen one. */
 static void keep_best(brim_frontier *f)
 {
   size_t kept = 0;

@@ -1,5 +1,5 @@
-/* What could be chosen for a run: micro-batches, recompute and, where it is open, precision, with the exact peak and
- * the predicted time of a step. Of these the ones that nothing beats: less memory costs time. */
+/* The choices for a run, micro-batches, recompute and where open precision, with the exact peak and the predicted
+ * time of a step, reduced to those that no other beats in both: less memory costs time. */
 #ifndef BRIM_PLANNER_FRONTIER_H
 #define BRIM_PLANNER_FRONTIER_H
 #include "planner/figures.h"
@@ -9,19 +9,19 @@
 typedef struct brim_frontier_row {
   brim_choice choice;
   brim_figures figures;
-  bool chosen; /* it is what the run has */
+  bool chosen; /* the run's own choice */
 } brim_frontier_row;
 
 /* Ready when zeroed. */
 typedef struct brim_frontier {
   brim_frontier_row
-      row[BRIM_FRONTIER_MAX]; /* by peak, rising; the time falls, but for the chosen one, which is there always */
+      row[BRIM_FRONTIER_MAX]; /* by rising peak; the time falls, except at the chosen row, which is always included */
   size_t count;
-  uint64_t room_bytes; /* that a plan may take, within every limit */
+  uint64_t room_bytes; /* limit for a plan, within all other limits */
 } brim_frontier;
 
-/* [plan] `chosen`: what the run has. `precisions`: all that the backend has are looked at, and not only its own. No
- * plan may be placed, as something may be timed. */
+/* [plan] `chosen`: the run's choice. `precisions`: consider all precisions of the backend, not only the run's. No
+ * plan may be placed, as this may time kernels. */
 brim_status brim_frontier_find(brim_planner *planner, const brim_choice *chosen, bool precisions,
                                brim_frontier *frontier);
 #endif

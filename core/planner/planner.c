@@ -1,4 +1,4 @@
-/* The plans of a setup. See planner.h. */
+/* Makes the plans of a setup. See planner.h. */
 #include "planner/planner.h"
 
 #include "brim/selector.h"
@@ -26,9 +26,9 @@ brim_choice brim_choice_cut(const brim_choice *choice, int64_t micro_batch)
   return out;
 }
 
-/* ---- peaks of plans that were asked for: a plan is a function of its device and choice ---- */
+/* ---- cache of peaks: a plan is a function of its device and choice ---- */
 
-#define REMEMBERED 512 /* micro-batches that may be chosen, by some budgets */
+#define REMEMBERED 512 /* possible micro-batches, times some budgets */
 
 typedef struct peak {
   brim_choice choice;
@@ -38,10 +38,10 @@ typedef struct peak {
 
 struct brim_peaks {
   peak item[REMEMBERED];
-  size_t count, next; /* next: the one that is forgotten */
+  size_t count, next; /* next: the entry to replace */
 };
 
-/* False: it is not known. */
+/* False if it is not cached. */
 static bool find_peak(const brim_peaks *p, int device, const brim_choice *choice, uint64_t *bytes)
 {
   for (size_t i = 0; i < p->count; i++) {
@@ -119,7 +119,7 @@ uint64_t brim_planner_budget(const brim_planner *p, const brim_choice *choice)
   return budget + (budget == 0);
 }
 
-/* ---- how a step may be cut ---- */
+/* ---- micro-batches of a step ---- */
 
 static int descending(const void *a, const void *b)
 {
@@ -130,7 +130,9 @@ static int descending(const void *a, const void *b)
 static void add_micro_batch(brim_planner *p, int64_t batch, bool multiples)
 {
   const int64_t share = brim_setup_share(p->setup), grain = p->setup->grain;
-  const bool own = batch == p->setup->settings->training.batch_size; /* the user's, whatever it is a multiple of */
+  const bool own =
+      batch ==
+      p->setup->settings->training.batch_size; /* the user's choice, which need not be a multiple of the grain */
   if (batch > BRIM_MICRO_BATCH_MAX || p->micro_batch_count == BRIM_MICRO_BATCHES_MAX) return;
   if (batch < p->setup->settings->min_batch_size && batch < share && !own) return;
   if (!brim_setup_allows(p->setup, batch)) return;
@@ -138,7 +140,7 @@ static void add_micro_batch(brim_planner *p, int64_t batch, bool multiples)
   p->micro_batch[p->micro_batch_count++] = batch;
 }
 
-/* Not larger than the rank's share of a step, which may be one whatever it divides. */
+/* Not larger than the rank's share of a step; the share itself is allowed whatever it divides. */
 size_t brim_planner_list_cuts(brim_planner *p)
 {
   const int64_t effective = p->setup->settings->training.effective_batch_size, share = brim_setup_share(p->setup);
@@ -171,7 +173,7 @@ static brim_plan_request make_request(const brim_planner *p, const brim_choice *
                              .budget_bytes = brim_planner_budget(p, choice)};
 }
 
-/* Adds a batch shape if it is not there yet. */
+/* Adds a batch shape unless it exists. */
 static void add_shape(brim_plan_request *r, enum brim_program_kind kind, int64_t batch)
 {
   bool known = batch == 0;
@@ -179,14 +181,14 @@ static void add_shape(brim_plan_request *r, enum brim_program_kind kind, int64_t
   if (!known) r->shape[r->shape_count++] = (brim_batch_shape){kind, batch};
 }
 
-/* Those in which `count` samples are evaluated. */
+/* Adds the shapes for evaluating `count` samples. */
 static void add_evaluation(brim_plan_request *r, int64_t count, int64_t batch)
 {
   if (count >= batch) add_shape(r, BRIM_PROGRAM_EVALUATE, batch);
   add_shape(r, BRIM_PROGRAM_EVALUATE, count % batch);
 }
 
-/* A rank without samples of a part has the sums of an evaluation all the same. */
+/* A rank without samples of a part still takes part in the sums of an evaluation. */
 static void add_part(const brim_planner *p, brim_plan_request *r, enum brim_part part, int64_t batch)
 {
   int64_t first, count;
@@ -194,8 +196,8 @@ static void add_part(const brim_planner *p, brim_plan_request *r, enum brim_part
   add_evaluation(r, count == 0 && p->setup->data.count[part] > 0 ? 1 : count, batch);
 }
 
-/* The micro-batches of the rank; `alone`: but those that are left over. A rank without samples has gradients and the
- * update all the same. */
+/* Adds the rank's micro-batches; `alone`: without the remainder. A rank without samples still has gradients and the
+ * update. */
 static void add_training(brim_plan_request *r, const brim_order *order, bool alone)
 {
   int64_t size[BRIM_ORDER_SIZES];
@@ -204,7 +206,7 @@ static void add_training(brim_plan_request *r, const brim_order *order, bool alo
   for (size_t i = 0; i < count && !alone; i++) add_shape(r, BRIM_PROGRAM_TRAIN, size[i]);
 }
 
-/* The options of an optimizer's update that only the run knows. */
+/* Sets the options of an optimizer's update that only the run knows. */
 static void describe_update(const brim_planner *p, const brim_choice *choice, brim_plan_request *r)
 {
   const brim_training_settings *t = &p->setup->settings->training;
@@ -226,7 +228,7 @@ static brim_plan_request make_client_request(const brim_planner *p, const brim_c
   describe_update(p, choice, &client);
   client.graph.squares = brim_setup_selector_needs(p->setup, BRIM_NEED_SQUARES);
   client.update.steered = brim_setup_mu(p->setup) > 0;
-  client.world = (brim_world){.ranks = 1, .local_ranks = 1}; /* the server's sums are what ranks add up */
+  client.world = (brim_world){.ranks = 1, .local_ranks = 1}; /* only the server's sums go over the ranks */
   const size_t sizes = brim_setup_client_sizes(p->setup, choice->micro_batch, size);
   for (size_t i = 0; i < sizes; i++) add_shape(&client, BRIM_PROGRAM_TRAIN, size[i]);
   for (size_t i = 0; i < sizes && brim_setup_selector_needs(p->setup, BRIM_NEED_LOSSES); i++)
@@ -241,7 +243,7 @@ brim_status brim_planner_plan_client(const brim_planner *p, const brim_choice *c
   return brim_plan_create(&client, out);
 }
 
-/* The server with its lanes; `alone`: one lane is planned in the place of all. */
+/* The server with its lanes; `alone`: plans one lane for all. */
 static brim_status plan_federation(const brim_planner *p, const brim_choice *choice, bool alone, brim_plan **out)
 {
   const brim_setup *s = p->setup;
@@ -254,7 +256,7 @@ static brim_status plan_federation(const brim_planner *p, const brim_choice *cho
   server.plans_one_lane = alone;
   add_part(p, &server, BRIM_PART_VALIDATION, eval_batch);
   add_part(p, &server, BRIM_PART_TEST, eval_batch);
-  if (server.shape_count == 0) add_shape(&server, BRIM_PROGRAM_EVALUATE, 1); /* it has the parameters */
+  if (server.shape_count == 0) add_shape(&server, BRIM_PROGRAM_EVALUATE, 1); /* holds the parameters */
   return brim_plan_create(&server, out);
 }
 
@@ -267,9 +269,9 @@ brim_status brim_planner_plan(const brim_planner *p, const brim_choice *choice, 
     return brim_setup_refuse_accumulation(p->setup, batch);
   if (!brim_setup_allows(p->setup, batch))
     return brim_fail(BRIM_ECONFIG,
-                     "training.batch_size %lld is not a multiple of training.norm_group %lld, and the model has batch "
-                     "norm: its statistics are taken over whole groups, so that they do not depend on the micro-batch\n"
-                     "choose another of the two, or training.gradient_accumulation_steps=1",
+                     "training.batch_size %lld is not a multiple of training.norm_group %lld, but the model has batch "
+                     "norm: its statistics are taken over whole groups, so that they do not depend on the "
+                     "micro-batch\nchange one of the two, or set training.gradient_accumulation_steps=1",
                      (long long)batch, (long long)p->setup->norm_group);
   if (brim_setup_is_federated(p->setup)) return plan_federation(p, choice, alone, out);
   brim_plan_request r = make_request(p, choice);

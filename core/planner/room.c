@@ -1,5 +1,5 @@
-/* Does a plan fit what the device has, and what the process may take of it? If not: where the memory goes, and what
- * would fit. See room.h. */
+/* Checks whether a plan fits the device, and the limits of the process. If not, explains where the memory goes, and
+ * what would fit. See room.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "planner/headroom.h"
 #include "planner/room.h"
 
-/* The largest micro-batch below the chosen one that fits. 0: none. */
+/* The largest micro-batch below the chosen one that fits, or 0. */
 static int64_t find_fitting(brim_planner *p, const brim_choice *choice, uint64_t room, uint64_t *peak_bytes)
 {
   for (size_t i = 0; i < p->micro_batch_count; i++) {
@@ -22,21 +22,21 @@ static int64_t find_fitting(brim_planner *p, const brim_choice *choice, uint64_t
   return 0;
 }
 
-/* What keeps micro-batches from being smaller still, if anything does. */
-static void tell_floor(const brim_planner *p, const brim_choice *choice, brim_text *text)
+/* Adds the setting, if any, that prevents smaller micro-batches. */
+static void add_floor(const brim_planner *p, const brim_choice *choice, brim_text *text)
 {
   const int64_t least = p->micro_batch_count ? p->micro_batch[p->micro_batch_count - 1] : choice->micro_batch;
   if (least <= 1) return;
   if (p->setup->norm_group > 1 && p->setup->norm_group >= p->setup->settings->min_batch_size)
-    brim_text_printf(text, "\nmicro-batches are no smaller than %lld because of training.norm_group=%lld",
+    brim_text_printf(text, "\nmicro-batches cannot be smaller than %lld because of training.norm_group=%lld",
                      (long long)least, (long long)p->setup->norm_group);
   else
-    brim_text_printf(text, "\nmicro-batches are no smaller than %lld because of min_batch_size=%lld", (long long)least,
-                     (long long)p->setup->settings->min_batch_size);
+    brim_text_printf(text, "\nmicro-batches cannot be smaller than %lld because of min_batch_size=%lld",
+                     (long long)least, (long long)p->setup->settings->min_batch_size);
 }
 
-/* The nearest micro-batch that would fit, or the memory that the smallest one needs. `beside`: what the text counts
- * besides arenas. */
+/* Suggests the nearest micro-batch that would fit, or says how much memory the smallest one needs. `beside`: memory
+ * that the text counts besides arenas. */
 static void suggest_batch(brim_planner *p, const brim_choice *choice, uint64_t room, uint64_t beside, brim_text *text)
 {
   const int64_t effective = p->setup->settings->training.effective_batch_size;
@@ -51,17 +51,18 @@ static void suggest_batch(brim_planner *p, const brim_choice *choice, uint64_t r
     return;
   }
   if (last > 0 && p->micro_batch[last - 1] >= choice->micro_batch)
-    brim_text_printf(text, "\ntraining.batch_size=%lld is the smallest there is", (long long)choice->micro_batch);
+    brim_text_printf(text, "\ntraining.batch_size=%lld is already the smallest possible",
+                     (long long)choice->micro_batch);
   else
     brim_text_add(text, "\nno smaller training.batch_size fits");
   const brim_choice least = brim_choice_cut(choice, last > 0 ? p->micro_batch[last - 1] : choice->micro_batch);
   if (least.micro_batch < choice->micro_batch && brim_planner_peak(p, &least, &peak) == BRIM_OK)
     brim_text_printf(text, ": the nearest, %lld, needs %s", (long long)least.micro_batch,
                      brim_format_bytes(bytes, sizeof bytes, beside + peak));
-  tell_floor(p, choice, text);
+  add_floor(p, choice, text);
 }
 
-/* Would the batch fit as it is, if some of it were made again? */
+/* Suggests recompute if the batch would fit with it. */
 static void suggest_recompute(const brim_planner *p, const brim_choice *choice, uint64_t room, uint64_t beside,
                               brim_text *text)
 {
@@ -80,7 +81,7 @@ static void suggest_recompute(const brim_planner *p, const brim_choice *choice, 
   brim_plan_free(plan);
 }
 
-/* Adds what would fit, to the text about a plan that does not. */
+/* Adds suggestions to the text about a plan that does not fit. */
 static void suggest_training(brim_planner *p, const brim_choice *choice, uint64_t room, uint64_t beside,
                              brim_text *text)
 {
@@ -88,7 +89,7 @@ static void suggest_training(brim_planner *p, const brim_choice *choice, uint64_
   suggest_recompute(p, choice, room, beside, text);
 }
 
-/* Of a plan that keeps the same. */
+/* The same for an evaluation plan with the same outputs. */
 static void suggest_evaluation(brim_planner *p, const brim_choice *choice, const brim_plan *plan, uint64_t room,
                                uint64_t beside, brim_text *text)
 {
@@ -108,8 +109,7 @@ static void suggest_evaluation(brim_planner *p, const brim_choice *choice, const
   brim_text_add(text, "\nno smaller training.eval_batch_size fits");
 }
 
-/* The least of what limits the process on a device, of which a policy lets it have `cap` (0: all), and what it is
- * called; 0: nothing does. */
+/* The smallest limit of the process on a device, with its name; 0: none. `cap`: a policy's limit (0: none). */
 static uint64_t least_limit(const brim_planner *p, const brim_device_info *device, uint64_t cap, char *name,
                             size_t room)
 {
@@ -138,26 +138,26 @@ static uint64_t taken_of(const brim_planner *p, const brim_device_info *device)
   return device->taken_bytes + p->comm_bytes;
 }
 
-/* What is left of it for arenas: it counts what the process has of the device already, and will take. */
+/* What is left of a limit for arenas, after the present and predicted memory of the process. */
 static uint64_t left_of(const brim_planner *p, uint64_t limit, const brim_device_info *device)
 {
   return less(limit, taken_of(p, device) + brim_planner_headroom(p, device));
 }
 
-/* "memory.limit_mb allows 32.0 MiB, of which the driver and the libraries have 1.0 MiB" */
-static void tell_limit(const brim_planner *p, const char *name, uint64_t limit, brim_text *text)
+/* "memory.limit_mb allows 32.0 MiB, of which the driver and the libraries use 1.0 MiB" */
+static void add_limit(const brim_planner *p, const char *name, uint64_t limit, brim_text *text)
 {
   char bytes[32];
   const uint64_t taken = taken_of(p, &p->device_info);
   brim_text_printf(text, "%s allows %s", name, brim_format_bytes(bytes, sizeof bytes, limit));
   if (taken > 0)
-    brim_text_printf(text, ", of which the driver and the libraries have %s",
+    brim_text_printf(text, ", of which the driver and the libraries use %s",
                      brim_format_bytes(bytes, sizeof bytes, taken));
 }
 
-/* ", of which memory.headroom_mb=auto keeps 256.0 MiB for what the driver and the libraries take later": a plan of
- * `peak` bytes may be what wants them. */
-static void tell_headroom(const brim_planner *p, uint64_t has, uint64_t peak, brim_text *text)
+/* ", of which memory.headroom_mb=auto reserves 256.0 MiB for later use by the driver and the libraries": adds what a
+ * plan of `peak` bytes may lack for this reason. */
+static void add_headroom(const brim_planner *p, uint64_t has, uint64_t peak, brim_text *text)
 {
   char bytes[32];
   const uint64_t set = p->setup->settings->memory.headroom_mb, kept = brim_planner_headroom(p, &p->device_info);
@@ -167,10 +167,10 @@ static void tell_headroom(const brim_planner *p, uint64_t has, uint64_t peak, br
     brim_text_add(text, "auto");
   else
     brim_text_printf(text, "%llu", (unsigned long long)set);
-  brim_text_printf(text, " keeps %s for what the driver and the libraries take later",
+  brim_text_printf(text, " reserves %s for later use by the driver and the libraries",
                    brim_format_bytes(bytes, sizeof bytes, kept));
   if (peak <= has)
-    brim_text_printf(text, "\nmemory.headroom_mb=%llu would let it in, at the risk that they find no room",
+    brim_text_printf(text, "\nmemory.headroom_mb=%llu would make it fit, at the risk that they run out of memory",
                      (unsigned long long)((has - peak) >> 20));
 }
 
@@ -187,8 +187,8 @@ uint64_t brim_planner_room_on(const brim_planner *p, const brim_device_info *dev
   return limit > 0 && left_of(p, limit, device) < left ? left_of(p, limit, device) : left;
 }
 
-/* What this process may have of the host in all: what it has, and what is left; its share among several ranks here.
- * UINT64_MAX: not known. */
+/* The total host memory that this process may use: what it has, and what is left; with several ranks here its share.
+ * UINT64_MAX: unknown. */
 static uint64_t host_allows(const brim_planner *p, bool later, bool *is_grouped)
 {
   const brim_host_memory host = brim_host_memory_now();
@@ -209,7 +209,7 @@ uint64_t brim_planner_room_beside(const brim_planner *p, const brim_device_info 
   return left < room ? left : room;
 }
 
-/* What the device has free; `later`: when all others are gone, if the run may wait. */
+/* The device's free memory; `later`: once all others are gone, if the run may wait. */
 static uint64_t has_of(const brim_planner *p, bool later)
 {
   const brim_device_info *device = &p->device_info;
@@ -224,21 +224,21 @@ uint64_t brim_planner_room(const brim_planner *p, bool later)
   return brim_planner_room_beside(p, &p->device_info, room, waits);
 }
 
-/* "the run needs 44.6 MiB, but memory.limit_mb allows 32.0 MiB": what it is, EBUDGET or ENOMEM_DEVICE. */
-static brim_status tell_want(const brim_planner *p, uint64_t peak, const char *who, brim_text *text)
+/* "the run needs 44.6 MiB, but memory.limit_mb allows 32.0 MiB". Returns EBUDGET or ENOMEM_DEVICE. */
+static brim_status add_shortage(const brim_planner *p, uint64_t peak, const char *purpose, brim_text *text)
 {
   char name[64], bytes[32];
   const uint64_t limit = least_limit(p, &p->device_info, p->limit_bytes, name, sizeof name);
   const bool over_limit = limit > 0 && peak > left_of(p, limit, &p->device_info);
   const uint64_t has = over_limit ? less(limit, taken_of(p, &p->device_info))
                                   : brim_planner_room_beside(p, &p->device_info, has_of(p, true), may_wait(p));
-  brim_text_printf(text, "the %s needs %s, but ", who, brim_format_bytes(bytes, sizeof bytes, peak));
+  brim_text_printf(text, "the %s needs %s, but ", purpose, brim_format_bytes(bytes, sizeof bytes, peak));
   if (over_limit)
-    tell_limit(p, name, limit, text);
+    add_limit(p, name, limit, text);
   else
     brim_text_printf(text, "the device has %s%s", brim_format_bytes(bytes, sizeof bytes, has),
                      may_wait(p) ? "" : " free");
-  tell_headroom(p, has, peak, text);
+  add_headroom(p, has, peak, text);
   return over_limit ? BRIM_EBUDGET : BRIM_ENOMEM_DEVICE;
 }
 
@@ -246,28 +246,28 @@ brim_status brim_planner_check_peak(const brim_planner *p, uint64_t peak)
 {
   brim_text text = {0};
   if (peak <= brim_planner_room(p, true)) return BRIM_OK;
-  const brim_status status = tell_want(p, peak, "run", &text);
+  const brim_status status = add_shortage(p, peak, "run", &text);
   (void)brim_fail(status, "%s", brim_text_str(&text));
   brim_text_release(&text);
   return status;
 }
 
-/* Where it goes, as far as that is predicted. */
-static void tell_causes(const brim_planner *p, const brim_choice *choice, const brim_plan *plan, uint64_t total,
-                        brim_text *text)
+/* Adds the predicted causes. */
+static void add_causes(const brim_planner *p, const brim_choice *choice, const brim_plan *plan, uint64_t total,
+                       brim_text *text)
 {
   brim_footprint f;
   if (!brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0)) return;
   brim_footprint_predict(p, plan, choice->micro_batch, &f);
   f.data_bytes -= f.mapped_bytes;
-  f.total_bytes = total; /* without what the process had before and has given back */
+  f.total_bytes = total; /* without memory that the process had before and has released */
   brim_text_add(text, "\n");
   brim_footprint_tell(&f, text);
-  if (f.clients_bytes > 0) brim_text_add(text, "\nfederate.norm_buffers=average keeps nothing for clients");
+  if (f.clients_bytes > 0) brim_text_add(text, "\nfederate.norm_buffers=average keeps no state for clients");
 }
 
-/* Is the process, with this plan, more than the host leaves for it? Adds the numbers to the text. */
-static bool is_over_host(const brim_planner *p, const brim_choice *choice, const brim_plan *plan, const char *who,
+/* Whether the process with this plan exceeds the host memory left for it. Adds the numbers to the text. */
+static bool is_over_host(const brim_planner *p, const brim_choice *choice, const brim_plan *plan, const char *purpose,
                          brim_text *text)
 {
   bool is_grouped;
@@ -277,10 +277,10 @@ static bool is_over_host(const brim_planner *p, const brim_choice *choice, const
   if (p->besides_bytes == 0) return false;
   const uint64_t allowed = host_allows(p, may_wait(p), &is_grouped);
   if (total <= allowed) return false;
-  brim_text_printf(text, "the %s needs %s of the host's memory, but the %s leaves it %s", who,
+  brim_text_printf(text, "the %s needs %s of host memory, but the %s leaves it %s", purpose,
                    brim_format_bytes(needed, sizeof needed, total), is_grouped ? "control group" : "machine",
                    brim_format_bytes(left, sizeof left, allowed));
-  tell_causes(p, choice, plan, total, text);
+  add_causes(p, choice, plan, total, text);
   return true;
 }
 
@@ -307,7 +307,7 @@ brim_status brim_planner_check(brim_planner *p, const brim_choice *choice, const
   const uint64_t room = brim_planner_room(p, true);
   if (plan->peak_bytes <= room) return BRIM_OK;
   brim_text text = {0};
-  const brim_status status = tell_want(p, plan->peak_bytes, evaluating ? "evaluation" : "run", &text);
+  const brim_status status = add_shortage(p, plan->peak_bytes, evaluating ? "evaluation" : "run", &text);
   brim_text_printf(&text, "\nat its peak, in %s: ", plan->peak_op);
   for (uint32_t r = 0; r < BRIM_ROLE_COUNT; r++)
     brim_text_printf(&text, "%s%s %s", r ? ", " : "", brim_role_name(r),
@@ -332,7 +332,7 @@ brim_status brim_planner_read_fraction(brim_planner *p)
     return BRIM_OK;
   p->fraction = strtod(text, &end);
   if (*end || !(p->fraction > 0 && p->fraction <= 1))
-    return brim_fail(BRIM_ECONFIG, "TF_GPU_MEMORY_FRACTION is '%s', which is no share in (0,1]", text);
-  brim_log(BRIM_LOG_INFO, "TF_GPU_MEMORY_FRACTION=%s is taken as memory.limit=%s", text, text);
+    return brim_fail(BRIM_ECONFIG, "TF_GPU_MEMORY_FRACTION is '%s'; it must be a number in (0,1]", text);
+  brim_log(BRIM_LOG_INFO, "TF_GPU_MEMORY_FRACTION=%s sets memory.limit=%s", text, text);
   return BRIM_OK;
 }

@@ -3,12 +3,11 @@
 
 #include "exec/timing.h"
 
-/* A lane that is asked about: an instance of the backend with its threads, the profile of so many, and a client's plan.
- */
+/* A lane: an instance of the backend with its threads, the profile for that many threads, and a client's plan. */
 typedef struct lane {
   brim_planner *planner;
   const brim_choice *choice;
-  void *backend; /* the planner's own where there is one lane */
+  void *backend; /* the planner's own if there is one lane */
   brim_device_info info;
   brim_profile *profile;
   brim_plan *plan;
@@ -38,7 +37,7 @@ static void close_lane(lane *l)
 
 /* ---- a client ---- */
 
-/* `times` steps of `count` samples, as the lane makes them (federate/client.c). */
+/* Adds `times` steps of `count` samples, as the lane runs them (federate/client.c). */
 static void add_steps(const lane *l, const brim_rates *rates, int64_t count, double times, brim_prediction *t)
 {
   const brim_setup *s = l->planner->setup;
@@ -58,8 +57,8 @@ static void add_steps(const lane *l, const brim_rates *rates, int64_t count, dou
                      brim_rates_seconds(rates, (brim_cost){.bytes = zeroed}), times, t);
 }
 
-/* Per value and client: the global model is copied, the distance from it measured, and what comes of it added in
- * double. Little, and by rates alone. */
+/* Per value and client: the global model is copied, the distance from it measured, and the result added in double
+ * precision. Small, so it is predicted by rates alone. */
 #define ROUND_BYTES (8 + 8 + 24)
 
 static brim_prediction predict_client(const lane *l)

@@ -1,16 +1,16 @@
-/* How long rounds of a federation take, by device profiles: a client trains in a lane, which has its share of the
- * threads, and so a profile of its own. */
+/* The duration of a federation's rounds, by device profiles: a client trains in a lane, which has a share of the
+ * threads, and so its own profile. */
 #ifndef BRIM_PLANNER_ROUNDS_H
 #define BRIM_PLANNER_ROUNDS_H
 #include "planner/figures.h"
 
 typedef struct brim_round_figures {
   double client_seconds; /* predicted, of a client with the mean number of samples */
-  double round_seconds;  /* of training, on all ranks; evaluation comes besides */
+  double round_seconds;  /* of training, on all ranks; without evaluation */
   enum brim_basis basis;
 } brim_round_figures;
 
-/* [plan] By a choice's lanes. What the profile lacks is timed before, as by brim_planner_figures: then no plan may be
- * placed. ENOMEM_HOST, and what planning returns. */
+/* [plan] For a choice's lanes. First times what the profile lacks, as brim_planner_figures does; for that no plan may
+ * be placed. ENOMEM_HOST, and errors of planning. */
 brim_status brim_planner_round_figures(brim_planner *planner, const brim_choice *choice, brim_round_figures *out);
 #endif

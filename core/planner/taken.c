@@ -42,7 +42,7 @@ static uint64_t less(uint64_t bytes, uint64_t by)
 
 /* ---- what was measured ---- */
 
-/* What the process will grow by: by its own model's measurement, else by that of the model that grew most. */
+/* Predicts the growth of the process: from its own model's measurement, else from that of the model that grew most. */
 static void find_growth(brim_planner *p)
 {
   char name[NAME_ROOM];
@@ -66,7 +66,7 @@ static void keep_most(brim_profile *profile, const char *name, uint64_t bytes)
   if (was == BRIM_BYTES_UNKNOWN || bytes > was) brim_profile_add_bytes(profile, name, bytes);
 }
 
-/* Of libraries the most: a plan of few operations loads less of them. */
+/* For libraries keeps the maximum: a plan of few operations loads less of them. */
 void brim_taken_keep(brim_planner *p, int32_t precision)
 {
   char name[NAME_ROOM];
@@ -114,7 +114,7 @@ brim_status brim_taken_measure(brim_planner *p, const brim_choice *choice)
   brim_plan_free(plan);
   find_growth(p);
   if (status != BRIM_ENOMEM_DEVICE && status != BRIM_ENODEVICE) return status;
-  brim_log(BRIM_LOG_DEBUG, "what the libraries take could not be measured: %s", brim_error_text());
+  brim_log(BRIM_LOG_DEBUG, "cannot measure the memory of libraries: %s", brim_error_text());
   return BRIM_OK;
 }
 
@@ -151,7 +151,7 @@ static uint64_t total_of(const brim_taken *t)
          t->arena_bytes;
 }
 
-/* What this process has already counts, whatever those before it had. */
+/* The larger of the present memory of this process and the profile's. */
 static uint64_t predict_libraries(const brim_planner *p, const brim_device_takes *takes)
 {
   char name[NAME_ROOM];
@@ -197,7 +197,7 @@ void brim_taken_of_profile(const brim_profile *profile, brim_taken *out)
   out->total_bytes = total_of(out);
 }
 
-/* ---- telling ---- */
+/* ---- reports ---- */
 
 static const char *format(uint64_t bytes, char out[32])
 {
@@ -207,7 +207,7 @@ static const char *format(uint64_t bytes, char out[32])
 void brim_taken_tell(const brim_taken *t, brim_text *out)
 {
   char a[32];
-  brim_text_printf(out, "  %-12s %16s   of the driver\n", "context", format(t->context_bytes, a));
+  brim_text_printf(out, "  %-12s %16s   driver\n", "context", format(t->context_bytes, a));
   brim_text_printf(out, "  %-12s %16s   code and tables of libraries and kernels\n", "libraries",
                    format(t->libraries_bytes, a));
   brim_text_printf(out, "  %-12s %16s   recorded programs\n", "graphs", format(t->programs_bytes, a));

@@ -1,49 +1,50 @@
-/* What this process takes of a device that is not the host, by class, and what plans leave free for what it takes
- * later.
+/* The memory of this process on a device other than the host, by class, and the memory that plans leave free for
+ * later allocations.
  *
- * A context, libraries' code, recorded programs and the connections of ranks take memory that no plan counts. The
- * backend measures them (brim_backend_ops.takes) as they come; the device profile keeps what was measured, so that the
- * next process knows it before it places anything:
+ * A context, library code, recorded programs and the connections of ranks take memory outside all plans. The backend
+ * measures them (brim_backend_ops.takes) as they appear; the device profile keeps the measurements, so that the next
+ * process knows them before it places anything:
  *
  *     context              the driver's
- *     node                 of a program, on average, once that is recorded
- *     libraries gpt2 bf16  of a model in a precision, when its programs had run: the most that was measured
- *     grown gpt2 bf16      likewise, of the libraries and programs: what came after the device was selected
- *     ranks 8              connections of a job of so many ranks
- */
+ *     node                 average of a program's nodes, once it is recorded
+ *     libraries gpt2 bf16  of a model in a precision, after its programs have run: the largest measurement
+ *     grown gpt2 bf16      likewise, of libraries and programs: growth after the device was selected
+ *     ranks 8              connections of a job with this many ranks */
 #ifndef BRIM_PLANNER_TAKEN_H
 #define BRIM_PLANNER_TAKEN_H
 #include <jansson.h>
 
 #include "planner/headroom.h"
 
-/* Bytes; BRIM_BYTES_UNKNOWN: not measured yet on such a device. */
+/* Bytes; BRIM_BYTES_UNKNOWN: not yet measured on such a device. */
 typedef struct brim_taken {
   uint64_t context_bytes, libraries_bytes, programs_bytes;
-  uint64_t node_bytes;     /* of a program's node, when it is recorded */
-  uint64_t comm_bytes;     /* 0: there is one rank */
+  uint64_t node_bytes;     /* per node of a recorded program */
+  uint64_t comm_bytes;     /* 0: a single rank */
   uint64_t arena_bytes;    /* exact; 0: no plan */
-  uint64_t headroom_bytes; /* left free beside all that */
+  uint64_t headroom_bytes; /* left free beside all others */
   uint64_t total_bytes;    /* of the process, without the headroom */
 } brim_taken;
 
-/* [init] After a device was selected: reads what its profile has. ECONFIG if memory.profile is another device's. */
+/* [init] After a device was selected: reads the values of its profile. ECONFIG if memory.profile belongs to another
+ * device. */
 brim_status brim_taken_learn(brim_planner *planner);
-/* [init] After programs in `precision` (enum brim_precision) have run: keeps what was measured in the device profile.
- */
+/* [init] After programs in `precision` (enum brim_precision) have run: keeps the measurements in the device profile. */
 void brim_taken_keep(brim_planner *planner, int32_t precision);
-/* [init] If the profile has nothing of the model in the choice's precision: places the smallest plan, runs its programs
- * once on zeros, and keeps what that took. No plan may be placed. Nothing where nothing may be timed; no failure where
- * there is no room. */
+/* [init] If the profile has no values for the model in the choice's precision: places the smallest plan, runs its
+ * programs once on zeros, and keeps the measurements. No plan may be placed. Does nothing if timing is disabled; lack
+ * of room is not an error. */
 brim_status brim_taken_measure(brim_planner *planner, const brim_choice *choice);
-/* [init] Connects the ranks of the job, if there is one, and counts what that takes. What brim_dist_connect returns. */
+/* [init] Connects the ranks of the job, if there is one, and measures the memory that takes. Errors as for
+ * brim_dist_connect. */
 brim_status brim_taken_connect(brim_planner *planner);
 
-/* [plan] Of the process with a plan. */
+/* [plan] Predicts the memory of the process with a plan. */
 void brim_taken_predict(const brim_planner *planner, const brim_plan *plan, brim_taken *out);
-/* [init] Of a process on a device, by its profile alone; the libraries' are those of the model that takes most. */
+/* [init] The memory of a process on a device, from its profile alone; for libraries that of the model that takes
+ * most. */
 void brim_taken_of_profile(const brim_profile *profile, brim_taken *out);
-/* A line a class. */
+/* Appends a line for each class. */
 void brim_taken_tell(const brim_taken *taken, brim_text *out);
 json_t *brim_taken_json(const brim_taken *taken);
 #endif

@@ -8,12 +8,12 @@
 #include "graph/signature.h"
 #include "planner/figures.h"
 
-/* What is put together of one program. */
+/* The times of one program, being collected. */
 typedef struct gathering {
   brim_planner *planner;
   brim_times *out;
   const char **signature; /* of each entry of *out */
-  double times;           /* that the program runs in a step */
+  double times;           /* runs of the program per step */
 } gathering;
 
 static brim_op_time *entry_of(gathering *g, const brim_node *n, const char *signature)

@@ -1,5 +1,5 @@
-/* Records put together by epoch or by evaluation: a training record is about the steps since the one before it, and
- * none is about the steps of two epochs. */
+/* Groups records by epoch or by evaluation. A training record covers the steps since the previous one, and never
+ * steps of two epochs. */
 #include "report/epochs.h"
 
 #include <math.h>
@@ -8,11 +8,11 @@
 
 #include "report/runs.h"
 
-#define ROUNDING 1e-6 /* of epochs that were divided by steps */
+#define ROUNDING 1e-6 /* of epoch numbers computed from steps */
 
 typedef struct records {
   const brim_series *series;
-  const double *epoch, *loss, *accuracy, *samples, *seconds; /* NULL: no record has such a number */
+  const double *epoch, *loss, *accuracy, *samples, *seconds; /* NULL: no record has this number */
 } records;
 
 static records records_of(const brim_series *s)
@@ -30,7 +30,7 @@ static double at(const double *values, size_t i)
   return values ? values[i] : NAN;
 }
 
-/* How much of a mean a record is: its samples, or its steps where it does not say. */
+/* The weight of a record in a mean: its samples, or its steps if it does not say. */
 static double weight_of(const records *r, size_t i)
 {
   const double samples = at(r->samples, i);
@@ -57,7 +57,7 @@ static double mean(double before, double weight, double value, double more)
   return weight > 0 ? (before * weight + value * more) / (weight + more) : value;
 }
 
-/* To the last row. */
+/* Adds to the last row. */
 static void add_record(rows *r, size_t i)
 {
   brim_epoch *e = &r->row[r->count - 1];
@@ -73,14 +73,14 @@ static void add_record(rows *r, size_t i)
   r->weight += weight;
 }
 
-/* An evaluation that is the last of the row. */
+/* Adds an evaluation as the last one of the row. */
 static void add_evaluation(rows *r, size_t row, size_t i)
 {
   r->row[row].evaluation = i;
   r->row[row].evaluation_seconds += at(r->judged->seconds, i);
 }
 
-/* An evaluation belongs to the row in which its step lies. */
+/* An evaluation belongs to the row that contains its step. */
 static void list_epochs(rows *r)
 {
   const brim_series *train = r->train->series, *judged = r->judged->series;
@@ -94,7 +94,7 @@ static void list_epochs(rows *r)
   }
 }
 
-/* Each has the records that end up to its step; what comes after the last evaluation is a row without one. */
+/* Each row has the records that end up to its step; records after the last evaluation form a row without one. */
 static void list_evaluations(rows *r)
 {
   const brim_series *train = r->train->series, *judged = r->judged->series;
@@ -116,7 +116,7 @@ static bool is_whole(double epochs)
   return !(fabs(epochs - round(epochs)) > ROUNDING);
 }
 
-/* Where there is one epoch at most, or an evaluation inside an epoch. */
+/* True for at most one epoch, or if an evaluation happens inside an epoch. */
 static bool is_by_evaluation(const records *train, const records *judged)
 {
   const size_t last = train->series->count - 1;

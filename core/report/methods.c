@@ -1,4 +1,4 @@
-/* See methods.h. What a run has of each figure comes from its records and from the files of its clients. */
+/* See methods.h. A run's figures come from its records and from the files of its clients. */
 #include "report/methods.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@
 #define BY_VALUE (-1) /* decimals: four digits */
 #define SCORE_PARTS 4
 
-/* How programs and people know them; `unit`: what people read is multiplied by it. */
+/* Names for programs and for people; `unit`: factor for the value that people read. */
 static const struct {
   const char *key, *title;
   int decimals;
@@ -48,8 +48,8 @@ static const struct {
                              {BRIM_METHOD_GINI, 0.2, true},
                              {BRIM_METHOD_COVERAGE, 0.1, false}};
 const char brim_method_score_words[] =
-    "Score: 0.4 accuracy + 0.3 simulated seconds to 80 % + 0.2 Gini of participation + 0.1 label coverage,\n"
-    "each from 0 (the worst of these methods) to 1 (the best); none where one of them is missing.";
+    "Score: 0.4 accuracy + 0.3 simulated seconds to 80 % + 0.2 Gini of participation + 0.1 label coverage,\neach "
+    "scaled from 0 (the worst of these methods) to 1 (the best); missing if one of them is missing.";
 
 const char *brim_method_key(enum brim_method_figure figure)
 {
@@ -66,7 +66,7 @@ static double sum_of(const brim_series *s, const char *name)
   return value ? sum : NAN;
 }
 
-/* The mean height of the curve over rounds. */
+/* The mean value of the curve over rounds. */
 static double area(const brim_series *judged)
 {
   const double *y = brim_series_values(judged, "accuracy"), *x = judged->step;
@@ -76,7 +76,7 @@ static double area(const brim_series *judged)
   return sum / (x[judged->count - 1] - x[0]);
 }
 
-/* Of the times that each client trained. */
+/* The number of times that each client trained. */
 static void measure_participation(const brim_page_clients *c, double *figure)
 {
   brim_tally times = {0};
@@ -84,13 +84,13 @@ static void measure_participation(const brim_page_clients *c, double *figure)
   for (int64_t i = 0; i < c->count; i++) is_whole = is_whole && brim_tally_add(&times, c->rounds[i]) == BRIM_OK;
   const brim_spread spread = brim_tally_spread(&times);
   if (is_whole) figure[BRIM_METHOD_VARIANCE] = spread.variance;
-  if (is_whole) figure[BRIM_METHOD_GINI] = spread.gini; /* NAN: nobody trained */
+  if (is_whole) figure[BRIM_METHOD_GINI] = spread.gini; /* NAN: no client trained */
   brim_tally_release(&times);
 }
 
 static void measure_clients(const brim_compared *run, double *figure)
 {
-  brim_comparison own = {0}; /* of an arena that ends with this run */
+  brim_comparison own = {0}; /* with an arena that ends with this run */
   brim_page_run page = {.all = &own, .run = run};
   const brim_page_clients *c = brim_page_read_clients(&page);
   if (c->rounds) measure_participation(c, figure);
@@ -126,16 +126,16 @@ static void measure(const brim_compared *run, double *figure)
 
 /* ---- methods ---- */
 
-/* Runs that are alike so far have the same number, that of the first of them, and the same name. */
+/* Runs that do not differ so far have the same number, that of the first of them, and the same name. */
 typedef struct grouping {
   brim_comparison *c;
   const brim_compared **run;
   size_t count;
   size_t *first;
-  const char **name, **value; /* `value`: of the key that is looked at */
+  const char **name, **value; /* `value`: of the present key */
 } grouping;
 
-/* Tells runs apart by a key, if those that are alike so far differ in it. */
+/* Separates runs by a key, if runs of a group differ in it. */
 static void split(grouping *g, const char *key, const char *title)
 {
   bool differs = title == NULL;
@@ -152,7 +152,7 @@ static void split(grouping *g, const char *key, const char *title)
     g->first[i] = k;
     if (!title)
       g->name[i] = g->value[i];
-    else if (strcmp(g->value[i], "-") != 0) /* it has the key */
+    else if (strcmp(g->value[i], "-") != 0) /* has the key */
       g->name[i] = brim_arena_printf(&g->c->arena, "%s %s=%s", g->name[i], title, g->value[i]);
   }
 }
@@ -172,7 +172,7 @@ static void group(grouping *g, brim_comparison *c)
     if (strcmp(c->key[i], "seed") != 0) split(g, c->key[i], c->key[i]);
 }
 
-/* The mean over the runs of a group; `value` has room for one figure of each. */
+/* The means over the runs of a group; `value` has room for one figure of each. */
 static void add_up(brim_method *m, double figure[][BRIM_METHOD_FIGURES], const grouping *g, size_t first, double *value)
 {
   *m = (brim_method){.name = g->name[first], .run = BRIM_ARENA_NEW(&g->c->arena, const brim_compared *, g->count)};
@@ -188,7 +188,7 @@ static void add_up(brim_method *m, double figure[][BRIM_METHOD_FIGURES], const g
   }
 }
 
-/* From 0, the worst of the methods that have it, to 1. */
+/* Scaled from 0, the worst of the methods that have the figure, to 1. */
 static double normalised(const brim_method *method, size_t count, int part, double value)
 {
   double worst = NAN, best = NAN;
@@ -229,7 +229,7 @@ size_t brim_methods_list(brim_comparison *c, brim_method **out)
 
 /* ---- curves ---- */
 
-/* NAN: it was not evaluated there. */
+/* NAN: not evaluated there */
 static double accuracy_at(const brim_compared *run, double round)
 {
   const brim_series *judged = &run->metrics.split[brim_compare_judged(&run->metrics)];
@@ -338,7 +338,7 @@ brim_table brim_methods_table(brim_comparison *c, const brim_method *method, siz
   return table;
 }
 
-/* A name may have commas and quotes. */
+/* Names may contain commas and quotes. */
 static void add_quoted(brim_text *out, const char *s)
 {
   brim_text_add(out, "\"");
@@ -376,9 +376,8 @@ bool brim_page_methods(brim_comparison *c, brim_text *out)
   const brim_table table = brim_methods_table(c, method, count);
   if (table.count == 0) return false;
   brim_page_begin(out, "Methods");
-  brim_text_add(out,
-                "<p>Means, and standard deviations where there are several seeds. \"2 of 3\": only so many came to "
-                "that accuracy.</p>\n<p>");
+  brim_text_add(out, "<p>Means, and standard deviations where there are several seeds. \"2 of 3\": only this many "
+                     "seeds reached the accuracy.</p>\n<p>");
   brim_svg_escape(out, brim_method_score_words);
   brim_text_add(out, "</p>\n");
   brim_page_table(out, &table);

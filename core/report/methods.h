@@ -1,5 +1,5 @@
-/* Federations compared: runs that differ in their seeds only are a method, whatever else differs between methods. Only
- * runs that have finished count. */
+/* Compares federations. Runs that differ only in their seeds are one method; any other difference separates methods.
+ * Only finished runs count. */
 #ifndef BRIM_REPORT_METHODS_H
 #define BRIM_REPORT_METHODS_H
 #include "report/runs.h"
@@ -9,14 +9,14 @@ enum brim_method_figure {
   BRIM_METHOD_ACCURACY,
   BRIM_METHOD_LOSS,
   BRIM_METHOD_F1,
-  BRIM_METHOD_ROUNDS_50, /* and to 80 and 90 %, here and of seconds */
+  BRIM_METHOD_ROUNDS_50, /* then to 80 and 90 %; likewise for seconds */
   BRIM_METHOD_ROUNDS_80,
   BRIM_METHOD_ROUNDS_90,
   BRIM_METHOD_SECONDS_50,
   BRIM_METHOD_SECONDS_80,
   BRIM_METHOD_SECONDS_90,
   BRIM_METHOD_AUC,
-  BRIM_METHOD_SECONDS, /* all simulated ones */
+  BRIM_METHOD_SECONDS, /* total simulated seconds */
   BRIM_METHOD_JOULES,
   BRIM_METHOD_BYTES,
   BRIM_METHOD_VARIANCE,
@@ -31,25 +31,25 @@ enum brim_method_figure {
 
 /* For programs: "rounds_to_80". */
 const char *brim_method_key(enum brim_method_figure figure);
-/* What the score is made of, in words. */
+/* The definition of the score, in words. */
 extern const char brim_method_score_words[];
 
 typedef struct brim_method {
-  const char *name;          /* "oort", and the other keys that tell it from the rest: "oort network.latency_ms=[30]" */
+  const char *name;          /* "oort", and the other keys that distinguish it: "oort network.latency_ms=[30]" */
   const brim_compared **run; /* `runs` of them */
   size_t runs;
-  brim_mean of[BRIM_METHOD_FIGURES];  /* NAN unless all runs have it; of the score there is no deviation */
+  brim_mean of[BRIM_METHOD_FIGURES];  /* NAN unless all runs have it; the score has no deviation */
   size_t having[BRIM_METHOD_FIGURES]; /* runs that have it */
 } brim_method;
 
-/* Into the comparison's arena; returns how many, in the order of the runs. */
+/* Allocates from the comparison's arena; returns the number of methods, in the order of the runs. */
 size_t brim_methods_list(brim_comparison *c, brim_method **out);
-/* A row for each figure that there is, a column for each method; with many methods the other way round. */
+/* A row for each available figure and a column for each method; with many methods transposed. */
 brim_table brim_methods_table(brim_comparison *c, const brim_method *method, size_t count);
-/* Mean accuracy of the seeds by round and, where there is a simulated world, by simulated time, with a band of a
- * standard deviation to both sides. Returns how many charts; method k is entry k of the legend. 0: no method has
+/* Mean accuracy of the seeds by round and, in a simulated world, by simulated time, with a band of one standard
+ * deviation to both sides. Returns the number of charts; method k is entry k of the legend. 0: no method has
  * accuracies. */
 size_t brim_methods_charts(brim_comparison *c, const brim_method *method, size_t count, brim_chart chart[2]);
-/* A line for each method, with a mean and a deviation of each figure; empty: there is none. */
+/* A line for each method, with mean and deviation of each figure; empty if there are no methods. */
 void brim_methods_csv(const brim_method *method, size_t count, brim_text *out);
 #endif

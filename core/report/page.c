@@ -1,4 +1,4 @@
-/* The page as a whole: its head with all style, and its sections. See page.h. */
+/* The whole page: its head with all styles, and its sections. See page.h. */
 #include "report/page.h"
 
 #include <stdio.h>
@@ -52,7 +52,7 @@ static const char rules[] =
     "@media print{body{max-width:none;padding:0;font-size:11px}.tall{max-height:none}"
     "section{break-inside:auto}.chart,.card,tr{break-inside:avoid}}";
 
-/* A shade's number is its share in tenths. */
+/* A shade's number is the share in tenths. */
 static void add_shades(brim_text *out)
 {
   for (int i = 1; i <= BRIM_PAGE_SHADES; i++) {

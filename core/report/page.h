@@ -1,14 +1,14 @@
-/* A page about one run, or about several: one HTML file that needs no other, to look at on a light or dark screen and
- * on paper. It is well-formed XML too. The same files give the same bytes: it has no time and no path of its own. */
+/* A page about one run or several: a self-contained HTML file for light and dark screens and for paper. It is also
+ * well-formed XML. The same files give the same bytes: the page contains no time or path of its own. */
 #ifndef BRIM_REPORT_PAGE_H
 #define BRIM_REPORT_PAGE_H
 #include "report/runs.h"
 
 #define BRIM_REPORT_NAME "report.html" /* in a run's folder */
 
-/* After brim_compare_finish; at least one run. What a folder lacks is left out, and a file that is damaged is named
- * there. */
+/* After brim_compare_finish; needs at least one run. Sections without data are omitted, and damaged files are listed.
+ */
 void brim_page_print(brim_comparison *c, brim_text *out);
-/* Writes <dir>/report.html of the run in `dir`. ECONFIG, ELOAD: its configuration or records cannot be read. EIO. */
+/* Writes <dir>/report.html for the run in `dir`. ECONFIG, ELOAD: cannot read its configuration or records. EIO. */
 brim_status brim_page_write(const char *dir);
 #endif

@@ -1,4 +1,4 @@
-/* How well each class is told from the others, on the test data. */
+/* How well each class is distinguished from the others, on the test data. */
 #include <math.h>
 #include <string.h>
 
@@ -28,7 +28,7 @@ static void add_classes(const brim_page_run *page, const json_t *classes, brim_t
 
 /* ---- the confusion matrix ---- */
 
-/* A count; what is none counts nothing. */
+/* A count; 0 if the value is not one. */
 static double count_of(const json_t *value)
 {
   const double count = json_is_number(value) ? json_number_value(value) : 0;
@@ -52,7 +52,7 @@ static const char *name_of(brim_arena *arena, const json_t *classes, size_t i)
   return name[0] ? name : brim_arena_printf(arena, "%zu", i);
 }
 
-/* False if there is none, it is damaged, or there is no memory for it. */
+/* False if it is missing or damaged, or there is no memory for it. */
 static bool read_confusion(const brim_page_run *page, brim_confusion *out)
 {
   const json_t *rows = json_object_get(page->summary, "test_confusion");

@@ -1,11 +1,11 @@
-/* A federation: how fast its model got good, and its clients: which samples they have, and how often they trained. */
+/* A federation: how fast its model improved, and its clients' samples and participation. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "report/page_parts.h"
 
-#define PILES_MAX 40 /* of a chart of how many clients have which number of something */
+#define PILES_MAX 40 /* maximum number of bars in a chart of clients by value */
 #define NAME_BYTES_MAX 24
 #define WANTED 3
 
@@ -22,7 +22,7 @@ static double sum_until(const brim_series *s, const char *name, double step)
   return value ? sum : NAN;
 }
 
-/* The best evaluation; the series' count if none has an accuracy. */
+/* The best evaluation; the series' count if there are no accuracies. */
 static size_t find_best(const brim_series *judged)
 {
   const double *accuracy = brim_series_values(judged, "accuracy");
@@ -61,11 +61,11 @@ void brim_page_reached(const brim_page_run *page, brim_text *out)
   brim_table_add(&table, brim_arena_printf(table.arena, "%s accuracy",
                                            brim_split_names[brim_compare_judged(&page->run->metrics)]));
   brim_table_add(&table, "round");
-  brim_table_add(&table, "time of training");
-  brim_table_add(&table, "samples trained on");
+  brim_table_add(&table, "training time");
+  brim_table_add(&table, "training samples");
   for (size_t i = 0; i < WANTED; i++) add_reached(page->run, wanted[i], &table);
   brim_page_begin(out, "Accuracy reached");
-  brim_text_printf(out, "<p>The best is %.2f %%, of round %.15g.</p>\n",
+  brim_text_printf(out, "<p>The best is %.2f %%, in round %.15g.</p>\n",
                    100 * brim_series_values(judged, "accuracy")[best], judged->step[best]);
   brim_page_table(out, &table);
   brim_page_end(out);
@@ -104,7 +104,7 @@ void brim_page_reached_of_all(brim_comparison *c, brim_text *out)
   }
   if (!any) return;
   brim_page_begin(out, "Accuracy reached");
-  brim_text_add(out, "<p>In which round, and after what time of training.</p>\n");
+  brim_text_add(out, "<p>Round and training time.</p>\n");
   brim_page_table(out, &table);
   brim_page_end(out);
 }
@@ -118,13 +118,13 @@ static double most_of(const double *value, int64_t count)
   return most;
 }
 
-/* Of a share of the most, by its square root: a few large numbers would leave all others pale. */
+/* From the square root of the share of the maximum, as a few large numbers would leave all others pale. */
 static int shade_of(double share)
 {
   return (int)fmax(1, ceil(BRIM_PAGE_SHADES * sqrt(share) - 1e-9));
 }
 
-/* All squares of a colour are one path, in units of a square. */
+/* All squares of one colour form one path, in units of a square. */
 static void add_squares(const brim_page_clients *c, int shade, double most, brim_text *out)
 {
   bool any = false;
@@ -139,7 +139,7 @@ static void add_squares(const brim_page_clients *c, int shade, double most, brim
   if (any) brim_text_add(out, "\"/>\n");
 }
 
-/* As the test data's table has it, or its number. */
+/* From the test data's table, or its number. */
 static const char *class_name(const brim_page_run *page, int64_t k)
 {
   const char *name =
@@ -193,25 +193,25 @@ static void add_partition(const brim_page_run *page, brim_text *out)
   if (!c->of_class || c->classes < 2) return;
   brim_text_add(out, "<h3>Classes of the clients' samples</h3>\n");
   if (c->classes > BRIM_PAGE_CLASSES_MAX) {
-    brim_text_printf(out, "<p>%lld classes cannot be told apart; partition.csv has them.</p>\n", (long long)c->classes);
+    brim_text_printf(out, "<p>%lld classes are too many to draw; see partition.csv.</p>\n", (long long)c->classes);
     return;
   }
   const double most = most_of(c->of_class, c->shown * BRIM_PAGE_CLASSES_MAX);
   brim_text_printf(out,
-                   "<p>A column for each client, a row for each class; the darkest squares are %.0f samples, and half "
-                   "as dark is a quarter of them.",
+                   "<p>A column for each client, a row for each class. The darkest squares stand for %.0f samples, "
+                   "those half as dark for a quarter of that.",
                    most);
   if (c->shown < c->count)
-    brim_text_printf(out, " %lld of %lld clients, at even distances.", (long long)c->shown, (long long)c->count);
+    brim_text_printf(out, " %lld of %lld clients, evenly spaced.", (long long)c->shown, (long long)c->count);
   brim_text_add(out, "</p>\n");
   add_map(page, most, out);
 }
 
-/* ---- how much each client has of something ---- */
+/* ---- values per client ---- */
 
 typedef struct spread {
-  const char *title, *of_clients; /* of a chart with a bar for each client, and with one for clients that are alike */
-  const char *what;               /* along the second */
+  const char *title, *of_clients; /* titles of a chart with a bar per client, and of one with a bar per value */
+  const char *what;               /* x axis of the second */
   size_t color;
 } spread;
 
@@ -222,7 +222,7 @@ static void draw_bars(const spread *s, const char *title, const char *x_label, c
   brim_svg_chart(&(brim_chart){title, x_label, &curve, 1}, out);
 }
 
-/* How many clients have how much: whole numbers, a bar for each, or for some of them together. */
+/* The number of clients by value: whole numbers, with a bar for each or for a range. */
 static void draw_piles(const spread *s, brim_arena *arena, const double *value, int64_t count, brim_text *out)
 {
   double least = INFINITY, most = 0;
@@ -247,7 +247,7 @@ static void draw_spread(const spread *s, const brim_page_run *page, const double
   brim_arena *arena = &page->all->arena;
   int64_t alike = 1;
   while (alike < count && value[alike] == value[0]) alike++;
-  if (alike == count) return; /* the table says it */
+  if (alike == count) return; /* shown by the table */
   if (count > BRIM_PAGE_CLIENTS_MAX) {
     draw_piles(s, arena, value, count, out);
     return;
@@ -275,7 +275,7 @@ static void add_spread(brim_table *table, const char *name, const double *value,
 
 static void add_table(const brim_page_run *page, brim_text *out)
 {
-  static const char *const head[] = {"of a client", "least", "mean", "most", "standard deviation"};
+  static const char *const head[] = {"per client", "least", "mean", "most", "standard deviation"};
   const brim_page_clients *c = page->clients;
   brim_table table = {.arena = &page->all->arena, .columns = sizeof head / sizeof head[0]};
   int64_t trained = 0;
@@ -284,7 +284,7 @@ static void add_table(const brim_page_run *page, brim_text *out)
   if (c->rounds) brim_text_printf(out, ", of which %lld trained at least once", (long long)trained);
   if (c->left_out > 0) brim_text_printf(out, "; %.0f update%s did not arrive", c->left_out, c->left_out > 1 ? "s" : "");
   if (isfinite(c->coverage))
-    brim_text_printf(out, "; those of a round had together %.1f %% of the classes (mean)", 100 * c->coverage);
+    brim_text_printf(out, "; the clients of a round together had %.1f %% of the classes (mean)", 100 * c->coverage);
   brim_text_add(out, ".</p>\n");
   for (size_t i = 0; i < table.columns; i++) brim_table_add(&table, head[i]);
   if (c->samples) add_spread(&table, "samples", c->samples, c->count);

@@ -1,5 +1,5 @@
-/* The clients of a federation, read back from its folder: partition.csv has the client of each sample,
- * participants.jsonl the clients of each round. */
+/* Reads the clients of a federation from its folder: partition.csv has the client of each sample, participants.jsonl
+ * the clients of each round. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #include "report/page_parts.h"
 
-#define CLIENTS_MAX 10000000 /* that a page counts; of more it tells nothing */
+#define CLIENTS_MAX 10000000 /* maximum that a page counts */
 
 static int64_t count_clients(const brim_page_run *page)
 {
@@ -15,7 +15,7 @@ static int64_t count_clients(const brim_page_run *page)
   return count <= CLIENTS_MAX ? count : 0;
 }
 
-/* Its place in the picture; -1: it is not drawn. */
+/* The client's place in the picture; -1: not drawn. */
 static int64_t place_of(const brim_page_clients *c, int64_t client)
 {
   const int64_t place = (client * c->shown + c->count - 1) / c->count;
@@ -24,7 +24,7 @@ static int64_t place_of(const brim_page_clients *c, int64_t client)
 
 /* ---- partition.csv ---- */
 
-/* The number at *s, and what follows it; false if there is none from 0 to `most`. */
+/* Reads the number at *s and advances; false if it is not in 0 to `most`. */
 static bool read_number(const char **s, int64_t most, int64_t *out)
 {
   char *end;
@@ -36,7 +36,7 @@ static bool read_number(const char **s, int64_t most, int64_t *out)
   return true;
 }
 
-/* The bits of a client; false: there is no memory for them. */
+/* Sets a bit of a client; false if out of memory. */
 static bool mark_class(brim_page_clients *c, brim_arena *arena, int64_t client, int64_t class)
 {
   uint64_t **has = &c->has[class / 64];
@@ -91,8 +91,8 @@ static void add_classes(const brim_page_clients *c, int64_t client, uint64_t *wo
     if (c->has[i]) word[i] |= c->has[i][client];
 }
 
-/* What a line has at `name`, behind the colon and blanks; NULL: it has no such name. Lines are brim's own
- * (train/participants.h). They are read in place, as a tree of a million clients takes longer than their rounds. */
+/* The value of `name` in a line, after the colon and blanks, or NULL. Lines are brim's own (train/participants.h).
+ * They are read in place, as building a tree for a million clients takes longer than their rounds. */
 static const char *value_of(const char *line, const char *name)
 {
   const char *at = strstr(line, name);
@@ -101,7 +101,7 @@ static const char *value_of(const char *line, const char *name)
   return at + strspn(at, ": ");
 }
 
-/* The next item of a list, which begins with a bracket; NULL: there is no other. */
+/* The next item of a list, starting at a bracket, or NULL. */
 static const char *next_item(const char *at)
 {
   if (!at || *at == '\0' || *at == ']') return NULL;
@@ -109,7 +109,7 @@ static const char *next_item(const char *at)
   return *at == '\0' || *at == ']' ? NULL : at;
 }
 
-/* Returns how many classes those have together that trained. */
+/* Returns the number of classes of all clients that trained, taken together. */
 static double add_round(brim_page_clients *c, const char *line)
 {
   const char *arrived = next_item(value_of(line, "\"arrived\""));
@@ -132,7 +132,7 @@ static double add_round(brim_page_clients *c, const char *line)
   return count_bits(classes);
 }
 
-/* Classes that anybody has. */
+/* The number of classes of all clients together. */
 static double count_classes(const brim_page_clients *c)
 {
   uint64_t classes[BRIM_PAGE_CLASS_WORDS] = {0};
@@ -140,7 +140,7 @@ static double count_classes(const brim_page_clients *c)
   return count_bits(classes);
 }
 
-/* A round that was made again after a resume is the same as before: it counts once. */
+/* A round that was repeated after a resume has the same clients and counts once. */
 static void read_participants(brim_page_run *page, brim_page_clients *c)
 {
   char *line = NULL;
@@ -151,7 +151,8 @@ static void read_participants(brim_page_run *page, brim_page_clients *c)
   c->rounds = brim_arena_try(&page->all->arena, (size_t)c->count * sizeof *c->rounds);
   if (c->rounds) memset(c->rounds, 0, (size_t)c->count * sizeof *c->rounds);
   for (ssize_t length; c->rounds && (length = getline(&line, &room, file)) >= 0;) {
-    const char *round = line[length - (length > 0)] == '\n' ? value_of(line, "\"round\"") : NULL; /* or it is cut */
+    const char *round =
+        line[length - (length > 0)] == '\n' ? value_of(line, "\"round\"") : NULL; /* or it is truncated */
     const double number = round ? strtod(round, NULL) : NAN;
     if (!(number > last)) continue;
     classes += add_round(c, line);

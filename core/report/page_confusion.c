@@ -1,6 +1,6 @@
-/* The confusion matrix as a heat map: numbers in a table while they can be read, coloured squares for more classes, and
- * for many only the pairs that are confused most. Colours go by the share of a label's samples: blue where it was
- * recognised, orange where something else was answered. */
+/* The confusion matrix as a heat map: a table of numbers while they are readable, coloured squares for more classes,
+ * and for many classes only the pairs that are confused most. Colours show the share of a label's samples: blue for
+ * right answers, orange for wrong ones. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,9 +10,9 @@
 #define NUMBERS_CLASSES_MAX 24
 #define SQUARES_CLASSES_MAX 200
 #define PAIRS_MAX 12
-#define LABEL_BYTES_MAX 24 /* of a class's name beside a square */
+#define LABEL_BYTES_MAX 24 /* of a class name beside a square */
 
-/* 0: no sample; 1 to BRIM_PAGE_SHADES. */
+/* 0: no samples; else 1 to BRIM_PAGE_SHADES. */
 static int shade_of(const brim_confusion *c, size_t label, size_t answer)
 {
   const double count = c->count[label * c->classes + answer];
@@ -54,7 +54,7 @@ static void add_numbers(const brim_confusion *c, brim_text *out)
 
 /* ---- squares ---- */
 
-/* All squares of a colour are one path, in units of a square. */
+/* All squares of one colour form one path, in units of a square. */
 static void add_squares(const brim_confusion *c, bool right, int shade, brim_text *out)
 {
   bool any = false;
@@ -68,7 +68,7 @@ static void add_squares(const brim_confusion *c, bool right, int shade, brim_tex
   if (any) brim_text_add(out, "\"/>\n");
 }
 
-/* Bytes of the name, without a part of a character, that are shown. */
+/* The number of bytes of the name that are shown, without a partial character. */
 static size_t label_bytes(const char *name)
 {
   size_t n = strlen(name);
@@ -121,8 +121,8 @@ static void add_map(const brim_confusion *c, brim_text *out)
 void brim_page_heat_map(const brim_confusion *c, brim_text *out)
 {
   if (c->classes > SQUARES_CLASSES_MAX) return;
-  brim_text_add(out, "<p>Of the test data. A row for each label, a column for each answer; the colour is the share of "
-                     "the label's samples.</p>\n");
+  brim_text_add(out, "<p>Test data. A row for each label, a column for each answer; the colour shows the share of the "
+                     "label's samples.</p>\n");
   if (c->classes <= NUMBERS_CLASSES_MAX)
     add_numbers(c, out);
   else
@@ -136,7 +136,7 @@ typedef struct pair {
   double count;
 } pair;
 
-/* Into a list that is sorted by count, the first of equal ones first. */
+/* Inserts into a list sorted by count; of equal ones, the earlier stays first. */
 static void insert(pair *list, size_t *count, pair new)
 {
   size_t at = *count;
@@ -155,7 +155,7 @@ void brim_page_confused_pairs(brim_arena *arena, const brim_confusion *c, brim_t
   for (size_t i = 0; i < c->classes; i++)
     for (size_t k = 0; k < c->classes; k++)
       if (i != k && c->count[i * c->classes + k] > 0) insert(list, &count, (pair){i, k, c->count[i * c->classes + k]});
-  static const char *const head[] = {"label", "taken for", "samples", "of the label's"};
+  static const char *const head[] = {"label", "taken for", "samples", "of the label's samples"};
   brim_table table = {.arena = arena, .columns = sizeof head / sizeof head[0]};
   for (size_t i = 0; i < table.columns; i++) brim_table_add(&table, head[i]);
   for (size_t i = 0; i < count; i++) {

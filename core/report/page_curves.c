@@ -1,5 +1,5 @@
-/* Curves over steps: a chart for each figure of the records. A run's own page has a colour for each split, a page of
- * several runs one for each run. */
+/* Curves over steps: a chart for each figure of the records. The page of one run has a colour for each split, a page
+ * of several runs one for each run. */
 #include <math.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 #define MEMORY_CURVES 3
 #define MIB 1048576.0
 
-/* What the records tell beside it, what is the same for all of them, or what has a chart elsewhere. */
+/* Excludes coordinates, constants, and figures that have charts elsewhere. */
 static bool is_drawn(const char *name)
 {
   static const char *const left_out[] = {"epoch",           "samples",       "tokens",   "seconds",
@@ -39,7 +39,7 @@ static brim_curve curve_of(const brim_series *series, const char *figure)
   return (brim_curve){.x = series->step, .y = value, .count = value ? series->count : 0};
 }
 
-/* Two points at least: one says no more than the table of figures. */
+/* Needs two points: one adds nothing to the table of figures. */
 static bool is_curve(const brim_curve *c)
 {
   size_t points = 0;
@@ -98,7 +98,7 @@ void brim_page_curves(const brim_page_run *page, brim_text *out)
 
 /* ---- memory ---- */
 
-/* In MiB; without a `figure` what was planned at most. */
+/* In MiB; without `figure`, the largest planned peak. */
 static brim_curve memory_curve(const brim_page_run *page, const char *figure)
 {
   const brim_series *series = &page->run->metrics.split[BRIM_SPLIT_TRAIN];
@@ -144,7 +144,7 @@ static void draw_all(brim_comparison *c, const char *figure, brim_text *out)
   draw(&(brim_chart){brim_figure_title(&c->arena, figure), brim_compare_step(c), curve, each * c->count}, out);
 }
 
-/* What runs had of accuracy when the simulated clock had come so far. */
+/* Draws the accuracy of runs over the simulated clock. */
 static void draw_by_clock(brim_comparison *c, brim_text *out)
 {
   brim_curve *curve = BRIM_ARENA_NEW(&c->arena, brim_curve, c->count);
@@ -170,13 +170,12 @@ void brim_page_curves_of_all(brim_comparison *c, brim_text *out)
   if (names.count == 0) return;
   brim_page_begin(out, "Curves");
   if (c->count > BRIM_SVG_CURVES_MAX) {
-    brim_text_printf(out, "<p>Curves of %zu runs cannot be told apart: name at most %d.</p>\n", c->count,
+    brim_text_printf(out, "<p>Curves of %zu runs would be indistinguishable: name at most %d runs.</p>\n", c->count,
                      BRIM_SVG_CURVES_MAX);
     brim_page_end(out);
     return;
   }
-  brim_text_add(out, "<p>Strong: validation data, or test data where there is none; faint: training.</p>\n"
-                     "<p class=\"legend\">\n");
+  brim_text_add(out, "<p>Strong: validation data, else test data; faint: training.</p>\n<p class=\"legend\">\n");
   for (size_t i = 0; i < c->count; i++) add_legend(out, i, brim_compare_legend(c, &c->run[i]));
   begin_charts(out);
   for (size_t i = 0; i < names.count; i++) draw_all(c, names.name[i], out);

@@ -5,12 +5,12 @@
 
 #include "report/page_parts.h"
 
-#define ROWS_MAX 1000 /* of more, some are left out */
+#define ROWS_MAX 1000 /* with more, some are omitted */
 
 typedef struct columns {
   const brim_series *judged;
   const char *split;
-  brim_names scores; /* of an evaluation */
+  brim_names scores; /* of evaluations */
   bool is_federated;
 } columns;
 
@@ -47,7 +47,7 @@ static void add_row(brim_table *table, const columns *c, const brim_epoch *e)
 {
   char text[64];
   snprintf(text, sizeof text, "%.4g", e->number);
-  brim_table_add(table, c->is_federated ? "" : text); /* a round is an epoch too */
+  brim_table_add(table, c->is_federated ? "" : text); /* a round is also an epoch */
   snprintf(text, sizeof text, "%.15g", e->step);
   brim_table_add(table, text);
   add_figure(table, "loss", e->loss);

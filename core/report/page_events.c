@@ -1,4 +1,4 @@
-/* What happened on the way: decisions of policies, recoveries, warnings, interruptions; and the ranks of a job. */
+/* The events of a run: decisions of policies, recoveries, warnings, interruptions; and the ranks of a job. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,16 +7,17 @@
 #include "report/page_parts.h"
 
 #define ROWS_MAX 200   /* half of them the first, half the last */
-#define RANKS_MAX 4096 /* beyond, nobody reads it */
-#define TIME_MAX 4e9   /* seconds since 1970 that are believed */
+#define RANKS_MAX 4096 /* more would be unreadable */
+#define TIME_MAX 4e9   /* maximum plausible seconds since 1970 */
 
 static const char *kind_of(const json_t *event)
 {
   return brim_page_string(event, "event");
 }
 
-/* Checkpoints come as expected, ranks have a table of their own, and what policies were shown is for simulations. */
-static bool is_told(const json_t *event)
+/* Excludes checkpoints, which are routine, ranks, which have their own table, and what policies were shown, which is
+ * for simulations. */
+static bool is_shown(const json_t *event)
 {
   static const char *const kept[] = {"checkpoint", "rank", "seen"};
   for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
@@ -60,7 +61,7 @@ static void add_event(brim_table *table, const json_t *event)
   brim_table_add(table, detail_of(table->arena, event));
 }
 
-static void add_timeline(const brim_page_run *page, size_t told, brim_text *out)
+static void add_timeline(const brim_page_run *page, size_t shown, brim_text *out)
 {
   const char *const head[] = {"time (UTC)", brim_compare_step(page->all), "event", ""};
   brim_table table = {.arena = &page->all->arena, .columns = sizeof head / sizeof head[0]};
@@ -69,19 +70,19 @@ static void add_timeline(const brim_page_run *page, size_t told, brim_text *out)
   for (size_t i = 0; i < table.columns; i++) brim_table_add(&table, head[i]);
   json_array_foreach(page->events, index, event)
   {
-    if (!is_told(event)) continue;
-    if (number < ROWS_MAX / 2 || told - number <= ROWS_MAX / 2) add_event(&table, event);
+    if (!is_shown(event)) continue;
+    if (number < ROWS_MAX / 2 || shown - number <= ROWS_MAX / 2) add_event(&table, event);
     number++;
   }
-  if (told > ROWS_MAX)
+  if (shown > ROWS_MAX)
     brim_text_printf(out, "<p>The first %d and the last %d of %zu; events.jsonl has all.</p>\n", ROWS_MAX / 2,
-                     ROWS_MAX / 2, told);
+                     ROWS_MAX / 2, shown);
   brim_page_table(out, &table);
 }
 
 /* ---- ranks ---- */
 
-/* The newest event of each rank, of which there are *count. */
+/* The newest event of each rank; *count: number of ranks. */
 static const json_t **newest_of_ranks(const brim_page_run *page, size_t *count)
 {
   const json_t **out = BRIM_ARENA_NEW(&page->all->arena, const json_t *, RANKS_MAX);
@@ -124,18 +125,18 @@ static void add_ranks(const brim_page_run *page, brim_text *out)
 
 void brim_page_events(const brim_page_run *page, brim_text *out)
 {
-  size_t index, told = 0;
+  size_t index, shown = 0;
   const size_t all = json_array_size(page->events);
   const double retries = brim_page_number(page->summary, "retries");
   json_t *event;
   if (all == 0) return;
   json_array_foreach(page->events, index, event)
   {
-    told += is_told(event);
+    shown += is_shown(event);
   }
   brim_page_begin(out, "Events");
-  if (retries > 0) brim_text_printf(out, "<p>Done again after want of memory: %.15g.</p>\n", retries);
-  add_timeline(page, told, out);
+  if (retries > 0) brim_text_printf(out, "<p>Repeated after running out of memory: %.15g.</p>\n", retries);
+  add_timeline(page, shown, out);
   add_ranks(page, out);
   brim_page_end(out);
 }

@@ -1,4 +1,4 @@
-/* How figures are called and written. A figure that nobody has heard of is shown too, under its own name. */
+/* Names and formats of figures. An unknown figure is shown under its own name. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 
 enum form { PLAIN, LOSS, PERCENT, RATE, SMALL };
 
-/* By which a model is not judged: what it was trained by, and how fast. */
+/* Figures that do not judge a model: training conditions and speed. */
 static const struct {
   const char *name, *title;
   enum form form;

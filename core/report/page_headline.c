@@ -1,4 +1,4 @@
-/* The top of a run's page: what it was, how it ended, and its figures. */
+/* The top of a run's page: its description, its end, and its figures. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 
 #define CARDS_OF_SCORES 4
 
-/* "validation_loss": of the summary; of a run without one the newest record's. */
+/* "validation_loss" from the summary; without a summary from the newest record. */
 static double score(const brim_page_run *page, enum brim_split split, const char *name)
 {
   char key[128];
@@ -16,8 +16,8 @@ static double score(const brim_page_run *page, enum brim_split split, const char
   return brim_page_number(page->summary, key);
 }
 
-/* What is behind "test_"; NULL if the key is of something else. */
-static const char *behind_split(const char *key)
+/* The part after "test_", or NULL for other keys. */
+static const char *after_split(const char *key)
 {
   for (int i = 0; i < BRIM_SPLIT_COUNT; i++) {
     const size_t length = strlen(brim_split_names[i]);
@@ -33,7 +33,7 @@ static brim_names scores_of(const brim_page_run *page)
   json_t *value;
   json_object_foreach(page->summary, key, value)
   {
-    const char *name = behind_split(key);
+    const char *name = after_split(key);
     if (name && json_is_number(value) && brim_figure_is_score(name)) brim_names_add(&out, name);
   }
   for (int i = 0; !page->summary && i < BRIM_SPLIT_COUNT; i++) {
@@ -58,7 +58,7 @@ static void add_card(brim_text *out, const char *split, const char *title, const
   brim_text_add(out, "</span></div>\n");
 }
 
-/* Of the data that says most about the model. */
+/* For the data that judges the model best. */
 static void add_score_cards(const brim_page_run *page, const brim_names *names, brim_text *out)
 {
   int split = BRIM_SPLIT_COUNT - 1;
@@ -91,7 +91,7 @@ static void add_cards(const brim_page_run *page, const brim_names *names, brim_t
   add_rate_card(page, "samples_per_second", out);
   add_card(out, "", brim_compare_is_federated(run) ? "per round" : "per epoch",
            brim_figure_seconds(text, sizeof text, brim_epochs_mean_seconds(&run->metrics)));
-  add_card(out, "", "in all", brim_figure_seconds(text, sizeof text, run->summary.wall_seconds));
+  add_card(out, "", "total", brim_figure_seconds(text, sizeof text, run->summary.wall_seconds));
   add_card(out, "", "memory planned",
            brim_figure_bytes(text, sizeof text, brim_page_number(page->summary, "planned_peak_bytes")));
   add_card(out, "", "memory placed", brim_figure_bytes(text, sizeof text, run->summary.device_peak_bytes));

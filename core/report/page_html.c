@@ -1,4 +1,4 @@
-/* What the sections of a page are made of. */
+/* The building blocks of a page's sections. */
 #include <stdlib.h>
 #include <string.h>
 

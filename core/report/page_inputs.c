@@ -1,4 +1,4 @@
-/* What the run was made of: words of the command line, plugins, the configuration. Folded. */
+/* The inputs of the run, folded: words of the command line, plugins, the configuration. */
 #include "report/page_parts.h"
 
 static void add_text(brim_text *out, const char *heading, const char *text)
@@ -36,7 +36,7 @@ void brim_page_inputs(const brim_page_run *page, brim_text *out)
 {
   brim_page_begin(out, "Configuration");
   add_text(out, "Overrides", page->overrides);
-  add_text(out, "Configuration, resolved", page->config);
+  add_text(out, "Resolved configuration", page->config);
   add_plugins(page, out);
   brim_page_end(out);
 }

@@ -1,10 +1,10 @@
-/* Memory: what was planned, by class, and what was placed. */
+/* Memory: planned, by class, and placed. */
 #include <math.h>
 #include <stdio.h>
 
 #include "report/page_parts.h"
 
-#define COLORS 8 /* of charts, one for each class */
+#define COLORS 8 /* of charts, one per class */
 
 static double sum_of(const json_t *classes)
 {
@@ -77,7 +77,7 @@ static void add_recompute(brim_table *table, const json_t *recompute)
   const double operations = brim_page_number(recompute, "operations"), share = brim_page_number(recompute, "share");
   if (!(operations > 0)) return;
   brim_page_pair(
-      table, "made again in the backward pass",
+      table, "recomputed in the backward pass",
       brim_arena_printf(table->arena, "%.15g operations, %.1f %% of the forward pass", operations, 100 * share));
 }
 
@@ -88,21 +88,21 @@ void brim_page_plan(const brim_page_run *page, brim_text *out)
   brim_table table = {.arena = &page->all->arena, .columns = 2};
   brim_table_add(&table, "memory");
   brim_table_add(&table, "");
-  add_bytes(&table, "planned, at its peak", brim_page_number(plan, "peak_bytes"));
-  add_bytes(&table, "least that any plan would need", brim_page_number(plan, "lower_bound_bytes"));
+  add_bytes(&table, "planned peak", brim_page_number(plan, "peak_bytes"));
+  add_bytes(&table, "lower bound of any plan", brim_page_number(plan, "lower_bound_bytes"));
   add_bytes(&table, "largest plan of the run", brim_page_number(summary, "planned_peak_bytes"));
   add_bytes(&table, "placed", brim_page_number(summary, "device_bytes"));
-  add_bytes(&table, "placed at most", brim_page_number(summary, "device_peak_bytes"));
-  add_bytes(&table, "with what driver and libraries take", brim_page_number(summary, "device_reserved_bytes"));
-  add_bytes(&table, "optimizer's state on the host", brim_page_number(plan, "host_state_bytes"));
+  add_bytes(&table, "placed, maximum", brim_page_number(summary, "device_peak_bytes"));
+  add_bytes(&table, "including driver and libraries", brim_page_number(summary, "device_reserved_bytes"));
+  add_bytes(&table, "optimizer state on the host", brim_page_number(plan, "host_state_bytes"));
   add_bytes(&table, "loader", brim_page_number(summary, "loader_bytes"));
-  add_bytes(&table, "resident at most, predicted", brim_page_number(summary, "predicted_rss_bytes"));
-  add_bytes(&table, "resident at most", brim_page_number(summary, "rss_peak_bytes"));
+  add_bytes(&table, "resident, predicted maximum", brim_page_number(summary, "predicted_rss_bytes"));
+  add_bytes(&table, "resident, maximum", brim_page_number(summary, "rss_peak_bytes"));
   brim_page_pair(&table, "operation at the peak", brim_page_string(plan, "peak_operation"));
   add_recompute(&table, json_object_get(plan, "recompute"));
   add_count(&table, "parameters", brim_page_number(plan, "parameters"));
   add_count(&table, "samples in a micro-batch", brim_page_number(plan, "batch_size"));
-  brim_page_pair(&table, "time of a step, predicted",
+  brim_page_pair(&table, "step time, predicted",
                  brim_figure_seconds(text, sizeof text, brim_page_number(plan, "step_seconds")));
   if (table.count <= 2) return;
   brim_page_begin(out, "Memory");

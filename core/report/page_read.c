@@ -1,5 +1,5 @@
-/* What a run's own page shows of its folder. Nothing there is believed: files may be missing, damaged, or made by
- * anybody. */
+/* Reads the data of a run's own page from its folder. Nothing there is trusted: files may be missing, damaged, or
+ * written by anyone. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -11,15 +11,14 @@
 #include "report/page_parts.h"
 #include "store/summary.h"
 
-#define TEXT_BYTES_MAX (1 << 20) /* of a file that is shown as it is */
+#define TEXT_BYTES_MAX (1 << 20) /* of a file that is shown verbatim */
 
 FILE *brim_page_open(brim_page_run *page, const char *name)
 {
   char path[BRIM_PATH_MAX];
   if (brim_path_join(path, page->run->dir, name) != BRIM_OK) return NULL;
   FILE *file = brim_fopen_to_read(path);
-  if (!file && errno != ENOENT)
-    brim_text_printf(&page->notes, "%s cannot be read: %s\n", name, brim_open_reason(errno));
+  if (!file && errno != ENOENT) brim_text_printf(&page->notes, "cannot read %s: %s\n", name, brim_open_reason(errno));
   return file;
 }
 
@@ -33,7 +32,7 @@ static json_t *read_object(brim_page_run *page, const char *name)
   json_t *root = is_large ? NULL : json_loadf(file, 0, &error);
   fclose(file);
   if (is_large)
-    brim_text_printf(&page->notes, "%s is larger than %lld MiB, and is not read\n", name,
+    brim_text_printf(&page->notes, "%s is larger than %lld MiB and was not read\n", name,
                      (long long)BRIM_SUMMARY_BYTES_MAX >> 20);
   else if (!root)
     brim_text_printf(&page->notes, "%s is not JSON: line %d: %s\n", name, error.line, error.text);

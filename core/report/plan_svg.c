@@ -1,9 +1,9 @@
-/* The arena as a picture: to the right the operations in the order of a step, upwards the offset, and a rectangle for
- * each buffer from the operation that makes it to the last that needs it. What was dropped and made again is hatched,
- * with a dashed line from where it was dropped. Rectangles too small to be seen are left out, and counted.
+/* Draws the arena: operations of a step from left to right, offsets upwards, and a rectangle for each buffer from the
+ * operation that makes it to the last that needs it. Recomputed buffers are hatched, with a dashed line from where
+ * they were dropped. Rectangles too small to see are omitted and counted.
  *
- * The lanes of a federation lie one above the other, on what its server keeps; their clients' steps need not go
- * together as they do in the picture. */
+ * The lanes of a federation are stacked on the server's memory; their clients' steps need not be synchronous as
+ * drawn. */
 #include "report/plan_svg.h"
 
 #include <math.h>
@@ -21,16 +21,16 @@
 #define LEGEND_Y 622
 #define HEIGHT 666
 
-#define DRAWN_MAX 4000 /* rectangles: so a picture stays below a megabyte or two */
-#define LINKS_MAX 48   /* dashed lines: more hide what they lie on */
-#define SIDE_MIN 0.3   /* of a rectangle that is drawn */
-#define SIDE_THIN 3.0  /* below which a rectangle has no edge, which would hide its colour */
+#define DRAWN_MAX 4000 /* rectangles; limits the picture to a megabyte or two */
+#define LINKS_MAX 48   /* dashed lines; more would hide too much */
+#define SIDE_MIN 0.3   /* minimum side of a drawn rectangle */
+#define SIDE_THIN 3.0  /* thinner rectangles have no edge, which would hide the colour */
 
 #define SERVERS "server's "
 
 enum kind { PARAMETER, GRADIENT, OPTIMIZER, DATA, FORWARD, AGAIN, BACKWARD, SCRATCH, KINDS };
 
-/* Fills for light and dark backgrounds: Okabe and Ito's colours, paler for what fills large areas. */
+/* Fills for light and dark backgrounds: Okabe and Ito's colours, paler for large areas. */
 static const struct {
   const char *class, *text, *light, *dark;
 } kinds[KINDS] = {
@@ -39,7 +39,7 @@ static const struct {
     {"ko", "optimizer", "#8fcbb4", "#2b6d57"},
     {"kd", "data, metrics", "#f0e08a", "#7d6f1e"},
     {"kf", "activations", "#56b4e9", "#2f86bd"},
-    {"ka", "made again", "url(#hatch)", "url(#hatch)"},
+    {"ka", "recomputed", "url(#hatch)", "url(#hatch)"},
     {"kb", "gradients of activations", "#d98cb8", "#a14d80"},
     {"ks", "workspace", "#a8a8a8", "#777777"},
 };
@@ -49,8 +49,8 @@ typedef struct piece {
   int32_t first, last; /* operations, inclusive */
   enum kind kind;
   const brim_tensor *tensor; /* NULL: workspace, or persistent */
-  const brim_node *node;     /* that made it; NULL: none did */
-  int32_t from;              /* of what is made again: the piece that was dropped; -1: none */
+  const brim_node *node;     /* the node that made it; may be NULL */
+  int32_t from;              /* of a recomputed piece: the piece that was dropped; -1: none */
 } piece;
 
 typedef struct ranked {
@@ -59,11 +59,11 @@ typedef struct ranked {
 } ranked;
 
 typedef struct picture {
-  const brim_plan *plan; /* of a federation a lane's, but for what the server keeps */
+  const brim_plan *plan; /* in a federation a lane's, except for the server's part */
   const brim_program *p;
-  uint64_t base_bytes; /* where the plan begins in the arena */
+  uint64_t base_bytes; /* offset of the plan in the arena */
   uint64_t top_bytes, peak_bytes;
-  const char *whose; /* "server's ", before what is always there; "" without a federation */
+  const char *whose; /* "server's ", before the names of persistent parts; "" without a federation */
   piece *piece;      /* by buffer */
   ranked *order;
   size_t count, drawn;
@@ -81,10 +81,9 @@ static double y_of(const picture *pic, uint64_t bytes)
   return BOTTOM - (double)(pic->base_bytes + bytes) / (double)pic->top_bytes * (BOTTOM - TOP);
 }
 
-/* ---- what there is ---- */
+/* ---- collecting pieces ---- */
 
-/* The node of the forward pass that a node of the backward one is a clone of; NULL: of none. Clones have the very name
- * of their nodes. */
+/* The forward node of which a backward node is a clone, or NULL. Clones share the name of their nodes. */
 static const brim_node *original_of(const brim_graph *g, const brim_node *n)
 {
   if (g->recomputed_count == 0 || n->index < g->forward_count) return NULL;
@@ -99,7 +98,7 @@ static void add_tensor(picture *pic, const brim_tensor *t, const brim_node *n, u
 {
   const brim_program *p = pic->p;
   const int32_t buffer = p->tensor_buffer[t->id];
-  if (buffer < 0 || pic->piece[buffer].tensor) return; /* persistent, or of a tensor that had it before */
+  if (buffer < 0 || pic->piece[buffer].tensor) return; /* persistent, or already assigned to an earlier tensor */
   piece *to = &pic->piece[buffer];
   const brim_node *original = n ? original_of(p->graph, n) : NULL;
   to->tensor = t;
@@ -136,7 +135,7 @@ static int by_area(const void *a, const void *b)
   return x->piece < y->piece ? -1 : x->piece > y->piece;
 }
 
-/* The largest come first, so that small ones lie above; what cannot be seen comes last. */
+/* Sorts the largest first, so that small ones are drawn above them; those too small to see come last. */
 static void sort_pieces(picture *pic, size_t drawn_max)
 {
   for (size_t i = 0; i < pic->count; i++) {
@@ -182,7 +181,7 @@ static void draw_piece(const picture *pic, const piece *x, brim_text *out)
   brim_text_add(out, "</title></rect>\n");
 }
 
-/* "server's sum of updates": what a persistent part is called. */
+/* The name of a persistent part: "server's sum of updates". */
 static const char *name_of(const picture *pic, enum kind kind)
 {
   return kind == GRADIENT && strcmp(pic->whose, SERVERS) == 0 ? "sum of updates" : kinds[kind].text;
@@ -201,7 +200,7 @@ static void draw_persistent(const picture *pic, brim_text *out)
         .offset = at[i], .bytes = at[i + 1] - at[i], .last = (int32_t)pic->p->graph->node_count - 1, .kind = kind[i]};
     if (x.bytes == 0) continue;
     draw_rect(pic, &x, out);
-    brim_text_printf(out, "%s%s: %s, always there</title></rect>\n", pic->whose, name_of(pic, kind[i]),
+    brim_text_printf(out, "%s%s: %s, persistent</title></rect>\n", pic->whose, name_of(pic, kind[i]),
                      brim_format_bytes(bytes, sizeof bytes, x.bytes));
     const double height = y_of(pic, x.offset) - y_of(pic, x.offset + x.bytes);
     if (height >= 13)
@@ -210,7 +209,7 @@ static void draw_persistent(const picture *pic, brim_text *out)
   }
 }
 
-/* From where results were dropped to where they are made again, of the largest. */
+/* Draws lines from where the largest results were dropped to where they are recomputed. */
 static void draw_links(picture *pic, brim_text *out)
 {
   for (size_t i = 0; i < pic->drawn && pic->links < LINKS_MAX; i++) {
@@ -224,7 +223,7 @@ static void draw_links(picture *pic, brim_text *out)
   }
 }
 
-/* What is alive at each operation, whatever its place: the distance to what is placed above is what gaps cost. */
+/* The bytes alive at each operation, wherever they are: the distance to the pieces above shows the cost of gaps. */
 static void draw_alive(const picture *pic, brim_text *out)
 {
   const brim_program *p = pic->p;
@@ -245,7 +244,7 @@ static void draw_alive(const picture *pic, brim_text *out)
   free(change);
 }
 
-/* A step between lines of 1, 2 or 5 times a power of two units. */
+/* A distance between lines of 1, 2 or 5 times a power of two units. */
 static uint64_t choose_step(uint64_t bytes)
 {
   static const int digits[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512};
@@ -337,15 +336,15 @@ static void draw_legend(const picture *pic, const brim_plan *whole, brim_text *o
         kinds[k].class, x, LEGEND_Y - 10, x + 22, LEGEND_Y, kinds[k].text);
     x += 40 + 6.1 * (double)strlen(kinds[k].text);
   }
-  brim_text_printf(out, "<path class=\"alive\" d=\"M%.0f %dh20\"/><text x=\"%.0f\" y=\"%d\">all that is alive</text>\n",
-                   x, LEGEND_Y - 4, x + 26, LEGEND_Y);
+  brim_text_printf(out, "<path class=\"alive\" d=\"M%.0f %dh20\"/><text x=\"%.0f\" y=\"%d\">total alive</text>\n", x,
+                   LEGEND_Y - 4, x + 26, LEGEND_Y);
   const size_t small = pic->count - pic->drawn;
   brim_text_printf(out, "<text class=\"note\" x=\"%d\" y=\"%d\">", LEFT, LEGEND_Y + 24);
   if (pic->links > 0)
-    brim_text_printf(out, "dashed: from where %s dropped to where it is made again%s",
+    brim_text_printf(out, "dashed: from where %s dropped to where it is recomputed%s",
                      pic->links < LINKS_MAX ? "a result was" : "one of the largest results was", small > 0 ? "; " : "");
   if (small > 0)
-    brim_text_printf(out, "%zu buffer%s too small to be seen %s not drawn", small, brim_plural((int64_t)small),
+    brim_text_printf(out, "%zu buffer%s too small to see %s not drawn", small, brim_plural((int64_t)small),
                      small == 1 ? "is" : "are");
   brim_text_add(out, "</text>\n");
 }
@@ -386,11 +385,11 @@ static void draw_head(const picture *pic, const brim_plan_picture *say, brim_tex
   char bytes[32];
   brim_text_printf(out, "%zu operations, %zu buffers", pic->p->graph->node_count, pic->count);
   if (say->limit_bytes > pic->top_bytes)
-    brim_text_printf(out, "; the limit, %s, lies far above", brim_format_bytes(bytes, sizeof bytes, say->limit_bytes));
+    brim_text_printf(out, "; the limit, %s, is far above", brim_format_bytes(bytes, sizeof bytes, say->limit_bytes));
   brim_text_add(out, "</text>\n");
 }
 
-/* One plan where it lies: what it keeps, and its program's buffers. */
+/* Draws one plan at its offset: persistent parts, and its program's buffers. */
 static void draw_plan(picture *pic, brim_text *out)
 {
   draw_persistent(pic, out);
@@ -399,7 +398,7 @@ static void draw_plan(picture *pic, brim_text *out)
   draw_alive(pic, out);
 }
 
-/* What the server keeps, and a lane for each client that trains at the same time. */
+/* Draws the server's part, and a lane for each client that trains in parallel. */
 static void draw_lanes(picture *pic, const brim_plan *server, brim_text *out)
 {
   const brim_plan *lane = pic->plan;

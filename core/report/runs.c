@@ -1,4 +1,4 @@
-/* Reading runs' folders, and finding what is different between them. */
+/* Reads the folders of runs, and finds the differences between them. */
 #include "report/runs.h"
 
 #include <jansson.h>
@@ -12,7 +12,7 @@
 #include "report/epochs.h"
 #include "store/record.h"
 
-#define KEY_DEPTH_MAX 16 /* of a configuration: deeper maps are compared as a whole */
+#define KEY_DEPTH_MAX 16 /* of a configuration; deeper maps are compared as a whole */
 
 /* ---- runs ---- */
 
@@ -28,7 +28,7 @@ static void add_run(brim_comparison *c, brim_compared run)
   c->run[c->count++] = run;
 }
 
-/* A run that goes on, or was killed, has no summary; its last records tell how far it got. */
+/* A run in progress, or one that was killed, has no summary; its last records show how far it got. */
 static void summarize_records(brim_compared *run)
 {
   const brim_series *split = run->metrics.split, *train = &split[BRIM_SPLIT_TRAIN];
@@ -68,12 +68,12 @@ static brim_status read_run(brim_comparison *c, const char *dir)
   if (!brim_summary_read(dir, &run.summary)) summarize_records(&run);
   run.epoch_count = brim_epochs_list(&c->arena, &run.metrics, &run.epoch, &run.by_evaluation);
   if (c->count == BRIM_COMPARE_RUNS_MAX)
-    return brim_fail(BRIM_ECONFIG, "more than %d runs cannot be compared", BRIM_COMPARE_RUNS_MAX);
+    return brim_fail(BRIM_ECONFIG, "cannot compare more than %d runs", BRIM_COMPARE_RUNS_MAX);
   add_run(c, run);
   return BRIM_OK;
 }
 
-/* The jobs of a sweep that have a folder. */
+/* Reads the jobs of a sweep that have a folder. */
 static brim_status read_sweep(brim_comparison *c, const char *dir)
 {
   char path[BRIM_PATH_MAX];
@@ -125,7 +125,7 @@ static bool are_unique(const brim_comparison *c, int parts)
   return true;
 }
 
-/* The jobs of a sweep are numbered: such a name needs the sweep's. */
+/* The jobs of a sweep are numbered: such a name needs the sweep's before it. */
 static bool is_numbered(const char *name)
 {
   return strspn(name, "0123456789") == strlen(name);
@@ -226,7 +226,7 @@ typedef struct names {
   size_t count, room;
 } names;
 
-/* Unless it is there already. */
+/* Adds a name unless it exists. */
 static void add_name(brim_arena *arena, names *list, const char *name)
 {
   for (size_t i = 0; i < list->count; i++)
@@ -240,7 +240,7 @@ static void add_name(brim_arena *arena, names *list, const char *name)
   list->item[list->count++] = brim_arena_string(arena, name);
 }
 
-/* Each key once, in the order in which they are met. */
+/* Each key once, in order of first appearance. */
 static void collect_keys(brim_comparison *c, const brim_yaml *node, const char *path, int depth, names *all)
 {
   for (size_t i = 0; i < node->count; i++) {
@@ -261,7 +261,7 @@ void brim_compare_finish(brim_comparison *c)
     if (c->run[i].config->kind == BRIM_YAML_MAP) collect_keys(c, c->run[i].config, "", 0, &all);
   c->key = BRIM_ARENA_NEW(&c->arena, const char *, all.count);
   for (size_t i = 0; i < all.count; i++) {
-    /* where a run lies is not how it was trained */
+    /* the place of a run does not affect its training */
     if (strcmp(all.item[i], "run.dir") == 0 || strcmp(all.item[i], "run.name") == 0) continue;
     if (differs(c, all.item[i])) c->key[c->key_count++] = all.item[i];
   }

@@ -1,5 +1,5 @@
-/* Charts, written by hand: axes with round ticks, grid lines, a line for each curve. Long curves are thinned to the
- * lowest and the highest point of each piece, so that spikes stay visible. */
+/* Draws charts: axes with round ticks, grid lines, a line for each curve. Long curves are reduced to the lowest and
+ * highest point of each piece, so that spikes stay visible. */
 #include "report/svg.h"
 
 #include <math.h>
@@ -16,15 +16,15 @@
 #define MARGIN_TOP 44
 #define MARGIN_BOTTOM 50
 #define LEGEND_ROW 22
-#define LEGEND_CHARACTER 7.2 /* about the width of one */
+#define LEGEND_CHARACTER 7.2 /* approximate width of a character */
 
 #define VALUE_MAX 1e100  /* beyond it, differences would overflow */
-#define VALUE_MIN 1e-100 /* a smaller difference is none */
-#define TICKS 5          /* about so many */
-#define PIECES_MAX 400   /* of a curve; two points each */
+#define VALUE_MIN 1e-100 /* smaller differences count as none */
+#define TICKS 5          /* approximate number */
+#define PIECES_MAX 400   /* per curve; two points each */
 
-/* Okabe and Ito's colours, which colour-blind people can tell apart; beyond them, dashes. Brighter ones for a dark
- * ground. */
+/* Okabe and Ito's colours, which colour-blind people can distinguish; beyond them, dashes. Brighter ones for a dark
+ * background. */
 static const struct {
   const char *light, *dark;
 } colors[] = {{"#0072b2", "#4aa8e0"}, {"#d55e00", "#ff8a3d"}, {"#009e73", "#2cc79c"}, {"#cc79a7", "#e59bc6"},
@@ -34,7 +34,7 @@ static const char *const dashes[] = {"", " stroke-dasharray=\"7 3\"", " stroke-d
                                      " stroke-dasharray=\"9 3 2 3\""};
 #define DASHES (sizeof dashes / sizeof dashes[0])
 
-/* From values to pixels, along one direction. */
+/* Maps values to pixels in one direction. */
 typedef struct axis {
   double low, high, tick; /* values */
   double first;           /* of the ticks */
@@ -46,10 +46,10 @@ static double place(const axis *a, double value)
   return a->from + (value - a->low) / (a->high - a->low) * (a->to - a->from);
 }
 
-/* Ends at round numbers around the values; one that counts something ends with them. */
+/* Ends at round numbers around the values; an axis that counts something ends at the values. */
 static axis make_axis(double low, double high, bool whole, double from, double to)
 {
-  if (!(low <= high)) low = 0, high = 1; /* no value at all */
+  if (!(low <= high)) low = 0, high = 1; /* no values */
   if (high - low < fmax(1e-12 * fabs(high), VALUE_MIN)) {
     const double room = fabs(high) > VALUE_MIN ? 0.1 * fabs(high) : 1;
     low -= room;
@@ -65,7 +65,7 @@ static axis make_axis(double low, double high, bool whole, double from, double t
   return (axis){begin, end, tick, begin, from, to};
 }
 
-/* Bars stand around their values, so the first begins before it. */
+/* Bars are centred on their values, so the first begins before its value. */
 static void begin_at(axis *a, double low)
 {
   a->low = low;
@@ -84,7 +84,7 @@ void brim_svg_escape_n(brim_text *out, const char *s, size_t bytes)
     const char *from = s;
     const char *entity = *s == '&' ? "&amp;" : *s == '<' ? "&lt;" : *s == '>' ? "&gt;" : *s == '"' ? "&quot;" : NULL;
     const int32_t c = brim_utf8_next(&s, end);
-    if (c < 0) s++; /* a byte that is no text */
+    if (c < 0) s++; /* not part of a valid character */
     if (entity)
       brim_text_add(out, entity);
     else if (c < 0 || c == 0xfffe || c == 0xffff)
@@ -92,7 +92,7 @@ void brim_svg_escape_n(brim_text *out, const char *s, size_t bytes)
     else if (c >= 0x20 && c != 0x7f)
       brim_text_add_n(out, from, (size_t)(s - from));
     else
-      brim_text_add(out, " "); /* XML has no control characters */
+      brim_text_add(out, " "); /* XML does not allow control characters */
   }
 }
 
@@ -143,7 +143,7 @@ static void draw_axes(brim_text *out, const brim_chart *chart, const axis *x, co
 
 static bool is_point(const brim_curve *c, size_t i)
 {
-  return fabs(c->x[i]) < VALUE_MAX && fabs(c->y[i]) < VALUE_MAX; /* not NaN either */
+  return fabs(c->x[i]) < VALUE_MAX && fabs(c->y[i]) < VALUE_MAX; /* false for NaN too */
 }
 
 static void add_point(brim_text *out, const brim_curve *c, size_t i, const axis *x, const axis *y, bool *pen_down)
@@ -152,7 +152,7 @@ static void add_point(brim_text *out, const brim_curve *c, size_t i, const axis 
   *pen_down = true;
 }
 
-/* All bars are one path; where they are wide enough there is a gap between them. */
+/* All bars form one path; wide ones have gaps between them. */
 static void draw_bars(brim_text *out, const brim_curve *c, const axis *x, const axis *y)
 {
   const double width = place(x, x->low + c->bar) - place(x, x->low), gap = width > 4 ? 1 : 0;
@@ -174,7 +174,7 @@ static bool has_spread(const brim_curve *c, size_t i)
   return c->spread && is_point(c, i) && c->spread[i] < VALUE_MAX;
 }
 
-/* There and back, for each part of the curve that is not interrupted; of a long curve one point a piece. */
+/* There and back, for each uninterrupted part of the curve; a long curve has one point per piece. */
 static void draw_band(brim_text *out, const brim_curve *c, const axis *x, const axis *y)
 {
   const size_t step = points_a_piece(c);
@@ -217,7 +217,7 @@ static void draw_curve(brim_text *out, const brim_curve *c, const axis *x, const
     if (low != high) add_point(out, c, low < high ? high : low, x, y, &pen_down);
   }
   brim_text_add(out, "\"/>\n");
-  const bool dots = !c->faint && c->count <= 60; /* few points are seen better as such, and a single one only so */
+  const bool dots = !c->faint && c->count <= 60; /* makes few points clearer, and a single one visible */
   for (size_t i = 0; dots && i < c->count; i++)
     if (is_point(c, i))
       brim_text_printf(out, "<circle class=\"color%zu\" cx=\"%.1f\" cy=\"%.1f\" r=\"2.6\"/>\n", c->name % COLORS,
@@ -260,7 +260,7 @@ static size_t legend_columns(const char *const *legend, size_t count, double wid
   return columns == 0 ? 1 : columns < count ? columns : count ? count : 1;
 }
 
-/* The line of a curve's name. */
+/* The sample line of a legend entry. */
 static void add_sample(brim_text *out, size_t name, double x, double y, double to)
 {
   brim_text_printf(out, "<path class=\"curve color%zu\"%s d=\"M%.1f %.1fH%.1f\"/>\n", name % COLORS,

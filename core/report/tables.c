@@ -73,7 +73,7 @@ brim_table brim_compare_keys(brim_comparison *c)
 
 /* ---- runs that differ in their seeds ---- */
 
-/* "method=random model.width=8": the differing keys of a run but the seed. */
+/* "method=random model.width=8": the differing keys of a run except the seed. */
 static const char *without_seed(brim_comparison *c, const brim_compared *run)
 {
   brim_text text = {0};
@@ -103,7 +103,7 @@ void brim_table_mean(brim_table *table, brim_mean m, int decimals)
                    brim_arena_printf(table->arena, "%.*f \xc2\xb1 %.*f", decimals, m.mean, decimals, m.deviation));
 }
 
-/* The runs from `first` on that are like it but for their seeds; none if a run before it is. */
+/* The runs from `first` on that differ from it only in their seeds; none if an earlier run does so too. */
 static void add_seeds(brim_comparison *c, brim_table *table, const char *const *group, size_t first, double *value)
 {
   const enum brim_score kind = brim_compare_score(c);
@@ -128,7 +128,7 @@ static void add_seeds(brim_comparison *c, brim_table *table, const char *const *
 brim_table brim_compare_seeds(brim_comparison *c)
 {
   const char *split = brim_split_names[brim_compare_judged(&c->run[0].metrics)];
-  const char *const head[] = {"runs that are alike", "seeds", brim_arena_printf(&c->arena, "%s loss", split),
+  const char *const head[] = {"group of runs", "seeds", brim_arena_printf(&c->arena, "%s loss", split),
                               brim_score_name(brim_compare_score(c))};
   brim_table table = {.arena = &c->arena, .columns = sizeof head / sizeof head[0]};
   const char **group = BRIM_ARENA_NEW(&c->arena, const char *, c->count);

@@ -26,10 +26,10 @@ bool brim_dealing_weigh(const uint64_t *sample_time, int32_t ranks, int64_t *wei
     sum += speed[r];
   }
   for (int32_t r = 0; r < ranks; r++) {
-    weight[r] = (int64_t)((uint64_t)(parts - ranks) * speed[r] / sum) + 1; /* everybody has something */
+    weight[r] = (int64_t)((uint64_t)(parts - ranks) * speed[r] / sum) + 1; /* every rank gets something */
     given += weight[r];
   }
-  for (; given < parts; given++) { /* to the first of those whose weight rounding down made smallest for its speed */
+  for (; given < parts; given++) { /* to the ranks that lost most, relative to their speed, when rounding down */
     int32_t best = 0;
     for (int32_t r = 1; r < ranks; r++)
       if (speed[r] * (uint64_t)(weight[best] + 1) > speed[best] * (uint64_t)(weight[r] + 1)) best = r;

@@ -1,4 +1,4 @@
-/* How a step's samples are dealt to the ranks, as arithmetic: to each as many, or by weights. */
+/* How a step's samples are distributed over the ranks: evenly, or by weights. */
 #ifndef BRIM_SETUP_DEALING_H
 #define BRIM_SETUP_DEALING_H
 #include <stdbool.h>
@@ -6,20 +6,20 @@
 
 #include "data/order.h"
 
-#define BRIM_PARTS_A_RANK 64 /* that a step is cut into, to be dealt */
+#define BRIM_PARTS_A_RANK 64 /* into which a step is divided for distribution */
 
-/* Ready when zeroed: to each as many. */
+/* Ready when zeroed: even distribution. */
 typedef struct brim_dealing {
-  int64_t *weight; /* of each rank: its part of a step is the weight, of the sum of all; NULL: all have the same */
-  int64_t *batch;  /* samples in each rank's micro-batches; NULL: not known */
+  int64_t *weight; /* of each rank, which gets this share of the sum of all weights; NULL: equal shares */
+  int64_t *batch;  /* samples in each rank's micro-batches; NULL: unknown */
   bool is_settled; /* the ranks have agreed on it */
 } brim_dealing;
 
 void brim_dealing_release(brim_dealing *deal);
-/* Weights by what a sample takes on each rank, in any unit: the faster the more, at least 1, together BRIM_PARTS_A_RANK
- * for each rank. Integers only, so that every rank comes to the same. False, and nothing written, if some is not
- * known: 0. */
+/* Computes weights from each rank's time per sample, in any unit: faster ranks get more, at least 1, with a sum of
+ * BRIM_PARTS_A_RANK times the number of ranks. Uses integers only, so that every rank gets the same result. False,
+ * with nothing written, if a time is unknown (0). */
 bool brim_dealing_weigh(const uint64_t *sample_time, int32_t ranks, int64_t *weight);
-/* Of one of so many ranks. */
+/* The portion of one rank. */
 brim_portion brim_dealing_portion(const brim_dealing *deal, int32_t rank, int32_t ranks);
 #endif

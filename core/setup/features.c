@@ -1,5 +1,5 @@
-/* See features.h. The file of features is a data set of the core's own, in the place of the configured one:
- * loader, order and plans go on as with any other. */
+/* See features.h. The file of features is an internal dataset that replaces the configured one; loader, order and
+ * plans treat it as any other. */
 #include "setup/features.h"
 
 #include <ftw.h>
@@ -28,7 +28,7 @@ void brim_features_close(brim_feature_set *set)
   free(set);
 }
 
-/* ---- as a data set ---- */
+/* ---- the dataset ---- */
 
 static const brim_dataset_info *info_of(const brim_feature_set *set, const char *split)
 {
@@ -41,7 +41,8 @@ static brim_status describe_features(const void *self, const char *split, brim_d
   return out->count > 0 ? BRIM_OK : BRIM_ENOTSUP;
 }
 
-/* A plan knows how many features there are, and computes none: they cannot be read there, as for timing. */
+/* A plan needs the number of features but does not compute them, so they cannot be read then, for example for timing.
+ */
 static brim_status open_features(void *self, const char *split)
 {
   const brim_feature_set *set = self;
@@ -73,7 +74,7 @@ static const brim_dataset_ops features_ops = {.size = sizeof features_ops,
 static const brim_plugin features_plugin = {.size = sizeof features_plugin,
                                             .kind = BRIM_DATASET,
                                             .id = "features",
-                                            .help = "what a frozen backbone makes of another data set",
+                                            .help = "features that a frozen backbone computes from another dataset",
                                             .ops = &features_ops};
 
 static void describe_as(brim_dataset_info *out, const brim_dataset_info *raw, int64_t values)
@@ -84,7 +85,7 @@ static void describe_as(brim_dataset_info *out, const brim_dataset_info *raw, in
   out->pixels_max = out->side_max = 0;
 }
 
-/* The setup's data is the features from here on. */
+/* Makes the features the setup's data. */
 static brim_status take_place(brim_setup *s, brim_feature_set *set)
 {
   describe_as(&set->train, &s->data.train, set->file.shape.values);
@@ -93,19 +94,19 @@ static brim_status take_place(brim_setup *s, brim_feature_set *set)
   set->settings.dataset.mean = set->settings.dataset.std = (brim_list){0};
   set->settings.transform = (brim_transform_settings){0};
   set->raw = *s;
-  set->raw.deal = (brim_dealing){0}; /* the setup's own, as its words are */
+  set->raw.deal = (brim_dealing){0}; /* it belongs to the setup, as its words do */
   set->raw.arena = (brim_arena){0};
   s->features = set;
   return brim_data_describe(&s->data, &features_plugin, set, &set->settings);
 }
 
-/* ---- what a file belongs to ---- */
+/* ---- the key of a file ---- */
 
-static _Thread_local uint64_t files_hash; /* nftw has no argument for these */
+static _Thread_local uint64_t files_hash; /* nftw passes no context to its callback */
 static _Thread_local size_t files_root;
 
-/* Added up, as files come in any order. With the time of the last change, which unlike that of the last write no
- * program can set back. By their place below the folder, which may say of which class they are. */
+/* Added up, so that the order of files does not matter. Includes the time of the last status change, which programs
+ * cannot set back, unlike the modification time; and the path below the folder, which may name the class. */
 static int add_file(const char *path, const struct stat *info, int kind, struct FTW *at)
 {
   const int64_t of[] = {info->st_size, info->st_mtim.tv_sec, info->st_mtim.tv_nsec, info->st_ctim.tv_sec,
@@ -122,8 +123,8 @@ static const char *text_of(const brim_config_choice *choice, const brim_param *p
   return *text;
 }
 
-/* The files that a parameter names: as a path, or as text that leads out of the path that the others lie below, as the
- * names of single files may. */
+/* Adds the files that a parameter names: as a path, or as a text that leads out of the folder that contains the other
+ * files, as names of single files may. */
 static void add_files(const brim_config_choice *choice, const brim_param *p, brim_text *key)
 {
   char path[BRIM_PATH_MAX];
@@ -137,11 +138,11 @@ static void add_files(const brim_config_choice *choice, const brim_param *p, bri
     snprintf(path, sizeof path, "%s/%s", folder, text);
   files_hash = 0;
   files_root = strlen(path);
-  (void)nftw(path, add_file, 32, 0); /* what is not there, reading the data set has told */
+  (void)nftw(path, add_file, 32, 0); /* reading the dataset has reported missing files */
   brim_text_printf(key, "%s %016llx\n", p->key, (unsigned long long)files_hash);
 }
 
-/* A plugin with all its parameters, and its file. */
+/* Adds a plugin with all its parameters, and its file. */
 static brim_status add_choice(const brim_setup *s, const brim_config_choice *choice, brim_text *key)
 {
   uint64_t bytes = 0, hash = 0;
@@ -163,7 +164,7 @@ static brim_status find_key(const brim_setup *s, uint64_t weights, uint64_t *out
   brim_yaml_print(brim_yaml_get(s->config->root, "transform"), &key, false);
   brim_text_printf(&key, "version %d weights %016llx precision %d grain %lld\n", BRIM_TRANSFORM_VERSION,
                    (unsigned long long)weights, (int)brim_setup_precision(s), (long long)s->grain);
-  if (t->num_train_samples > 0) /* the others are holes */
+  if (t->num_train_samples > 0) /* the other samples are holes */
     brim_text_printf(&key, "of %lld seed %lld\n", (long long)t->num_train_samples, (long long)s->settings->seed);
   *out = brim_hash(BRIM_HASH_START, brim_text_str(&key), key.length);
   brim_text_release(&key);
@@ -172,48 +173,48 @@ static brim_status find_key(const brim_setup *s, uint64_t weights, uint64_t *out
 
 /* ---- opening ---- */
 
-/* Features are of samples as they are: whatever else the configuration would do to them is left out, and said to be. */
+/* Features are computed from unaugmented samples: drops the configuration's augmentation, and says so. */
 static brim_status leave_out_augmentation(brim_setup *s, brim_feature_set *set)
 {
   const char *model = brim_config_choice_of(s->config, "model")->plugin->id;
   char mixing[96];
   if (brim_settings_mix(s->settings))
     return brim_fail(BRIM_ECONFIG,
-                     "%s does not go with model=%s, which keeps features of single samples\n"
-                     "take %s, or model=lora",
+                     "%s cannot be used with model=%s, which keeps features of single samples\nset %s, or model=lora",
                      brim_settings_mixing(s->settings, mixing, sizeof mixing), model,
                      s->settings->augment.mixup > 0 ? "augment.mixup=0" : "augmentation=[]");
   set->raw_settings = *s->settings;
   if (brim_transform_augments(s->settings) && s->options.read_data)
-    brim_log(BRIM_LOG_INFO,
-             "features are of samples as they are: augment means nothing to model=%s (model=lora has it)", model);
+    brim_log(
+        BRIM_LOG_INFO,
+        "features are computed from unaugmented samples: augment has no effect with model=%s (it has with model=lora)",
+        model);
   set->raw_settings.augment = (brim_augment_settings){0};
   s->data.settings = s->data.transform.settings = &set->raw_settings;
   return BRIM_OK;
 }
 
-/* A new last layer is trained on features of samples that have a class each. */
+/* A new last layer is trained on features of samples with one class each. */
 static brim_status check_data(const brim_setup *s)
 {
   const char *model = brim_config_choice_of(s->config, "model")->plugin->id, *dataset = s->data.plugin->id;
   if (s->data.train.task == BRIM_TASK_TOKENS)
     return brim_fail(BRIM_ECONFIG,
-                     "model=%s puts a new last layer on features of samples that have a class each; samples of dataset "
-                     "'%s' are tokens, each answered with the next one, and language models have the last layer for "
-                     "that\nmodel=lora trains changes of such a model (backbone=gpt2)",
+                     "model=%s trains a new last layer on features of samples with one class each; samples of dataset "
+                     "'%s' are tokens, for which language models already have a last layer\nuse model=lora to "
+                     "fine-tune such a model (backbone=gpt2)",
                      model, dataset);
   if (s->data.train.task != BRIM_TASK_CLASS)
-    return brim_fail(BRIM_ECONFIG,
-                     "model=%s keeps features of samples that have a class each, and dataset '%s' has others", model,
-                     dataset);
+    return brim_fail(BRIM_ECONFIG, "model=%s needs samples with one class each, which dataset '%s' does not have",
+                     model, dataset);
   if (s->data.validation.count == 0) return BRIM_OK;
   return brim_fail(BRIM_ECONFIG,
-                   "model=%s keeps features of two splits, and dataset '%s' has validation data of its own\n"
-                   "leave them out, and set dataset.validation_fraction",
+                   "model=%s keeps features of two splits, but dataset '%s' has its own validation data\nomit it, and "
+                   "set dataset.validation_fraction",
                    model, dataset);
 }
 
-/* How many numbers a sample has, and, where they are needed, the hashes of what makes them. */
+/* Finds the number of values per sample and, where needed, the hashes of the inputs. */
 static brim_status find_shape(const brim_setup *s, brim_feature_set *set)
 {
   brim_graph *g = NULL;
@@ -250,8 +251,8 @@ brim_status brim_features_open(brim_setup *s)
   if (status == BRIM_OK) status = find_shape(s, set);
   if (status == BRIM_OK && s->options.read_data) status = brim_feature_file_path(set->file.shape.key, path);
   if (status == BRIM_OK && s->options.read_data && brim_features_find(set, path))
-    brim_log(BRIM_LOG_INFO, "features: taken from %s", path);
-  if (status == BRIM_OK) return take_place(s, set); /* the setup's from here on */
+    brim_log(BRIM_LOG_INFO, "features: using '%s'", path);
+  if (status == BRIM_OK) return take_place(s, set); /* the setup owns it from here on */
   s->data.settings = s->data.transform.settings = s->settings;
   brim_features_close(set);
   return status;

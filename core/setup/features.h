@@ -1,7 +1,7 @@
-/* Features of a frozen backbone, computed once for every sample and kept in a file, which training then has for its
- * data: of models that train nothing in front of them (BRIM_WRAPS_FEATURES). A file belongs to what it was made of, by
- * a hash: the backbone's plugin, parameters and weights, the data set with its options and files, how samples are
- * prepared, precision and backend. Features are of plain samples. */
+/* Features of a frozen backbone, computed once per sample and kept in a file that training then uses as its dataset;
+ * for models that train nothing before their features (BRIM_WRAPS_FEATURES). A hash ties a file to its inputs: the
+ * backbone's plugin, parameters and weights, the dataset with its options and files, the preparation of samples,
+ * precision and backend. Augmentation is not applied. */
 #ifndef BRIM_SETUP_FEATURES_H
 #define BRIM_SETUP_FEATURES_H
 #include "setup/setup.h"
@@ -9,21 +9,21 @@
 #include "store/feature_file.h"
 
 struct brim_feature_set {
-  brim_feature_file file; /* of no map: its features are not computed yet, or only plans are made */
+  brim_feature_file file; /* without a map: its features are not computed yet, or only plans are made */
   brim_dataset_info train, test;
-  brim_settings settings;     /* the setup's, without augmentation and what prepares samples */
+  brim_settings settings;     /* the setup's, without augmentation and preparation of samples */
   brim_settings raw_settings; /* only without augmentation */
-  brim_setup raw;             /* the setup that they are computed with: as it was before they took its data's place */
-  brim_setup_weights frozen;  /* that the backbone has of model.weights */
-  uint64_t weights;           /* hash of the backbone's; 0: only the shape is known */
+  brim_setup raw;             /* the setup that computes them, with the original data */
+  brim_setup_weights frozen;  /* the backbone's weights from model.weights */
+  uint64_t weights;           /* hash of the backbone's weights; 0: only the shape is known */
 };
 
-/* [init] Of a setup that is otherwise open: if its model is trained on features, puts them in the place of the data.
- * Where the setup reads data a file that has them is looked for; they are computed by drive/extract.h. Other models,
- * and those that are evaluated whole: nothing. ECONFIG, EIO. */
+/* [init] Last step of opening a setup: if its model is trained on features, they replace the data. If the setup reads
+ * data, looks for a file with them; drive/extract.h computes them. Does nothing for other models, and for those that
+ * are evaluated as a whole. ECONFIG, EIO. */
 brim_status brim_features_open(brim_setup *setup);
-/* NULL is a no-op. */
+/* May be NULL. */
 void brim_features_close(brim_feature_set *set);
-/* [init] Takes them from a file that has them. */
+/* [init] Uses the file at this path if it has the features. */
 bool brim_features_find(brim_feature_set *set, const char *path);
 #endif

@@ -4,8 +4,8 @@
 #include <math.h>
 
 #define SCALE_MIN 1.0
-/* Steps in a row that may be skipped where the scale stays as it is. What is not finite then comes from values, not
- * from the scale, and most often does not go away by itself. */
+/* Consecutive steps that may be skipped at a constant scale. Non-finite values then do not come from the scale, and
+ * most often do not go away. */
 #define SKIPS_MAX 8
 
 bool brim_loss_scale_is_on(const brim_settings *settings)
@@ -25,10 +25,10 @@ brim_status brim_loss_scale_check(const brim_settings *settings)
   for (size_t i = 0; i < sizeof powers / sizeof powers[0]; i++) {
     int exponent;
     if (frexp(powers[i].value, &exponent) == 0.5) continue;
-    return brim_fail(BRIM_ECONFIG,
-                     "loss_scale.%s is %g, which is not a power of two: only by these the loss is scaled without "
-                     "rounding\ntake %g or %g",
-                     powers[i].key, powers[i].value, ldexp(1, exponent - 1), ldexp(1, exponent));
+    return brim_fail(
+        BRIM_ECONFIG,
+        "loss_scale.%s is %g, which is not a power of two; other scales would add rounding errors\nset %g or %g",
+        powers[i].key, powers[i].value, ldexp(1, exponent - 1), ldexp(1, exponent));
   }
   return BRIM_OK;
 }

@@ -57,8 +57,8 @@ brim_status brim_partition_record_check(const brim_partition *p, const char *run
   else if (strcmp(was, format_hash(p, hash)) != 0)
     status = brim_fail(BRIM_ELOAD,
                        "clients have other samples than when '%s' began: the hash of the partition is %s, "
-                       "and " BRIM_PARTITION_RECORD_NAME " has %s\n"
-                       "the labels of the dataset or the file of partition.path have changed since",
+                       "but " BRIM_PARTITION_RECORD_NAME
+                       " says %s\nthe labels of the dataset or the file partition.path have changed since",
                        run, hash, was);
   json_decref(record);
   return status;

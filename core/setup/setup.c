@@ -1,4 +1,4 @@
-/* Instances and data of a run, opened and closed. See setup.h. */
+/* Opens and closes the plugin instances and the data of a run. See setup.h. */
 #include "setup/setup.h"
 
 #include <stdio.h>
@@ -22,7 +22,7 @@ static brim_status make_instance(const brim_config_choice *choice, void **self)
   const brim_status status = choice->plugin->create(choice->params, self);
   if (status == BRIM_ENODEVICE)
     return brim_fail(status, "%s '%s' cannot be used: %s", choice->group, choice->plugin->id, brim_error_text());
-  if (status != BRIM_OK) brim_fail_add(status, "while making %s '%s'", choice->group, choice->plugin->id);
+  if (status != BRIM_OK) brim_fail_add(status, "while creating %s '%s'", choice->group, choice->plugin->id);
   return status;
 }
 
@@ -34,13 +34,13 @@ static void drop_instance(const brim_config *config, const char *group, void *se
 
 /* ---- checks ---- */
 
-/* Where results should not depend on the micro-batch by default: on hosts in single precision. Double precision is for
- * judging, without it. */
+/* The default grain. Results are independent of the micro-batch on hosts in single precision; double precision, which
+ * serves as a reference, does without. */
 static int64_t choose_grain(const brim_setup *s, const brim_device_info *device)
 {
   if (s->settings->training.grain >= 0) return s->settings->training.grain;
   if (!device->on_host || s->backend_ops->real != BRIM_DTYPE_F32) return 0;
-  return s->data.train.sample.rank == 3 ? 16 : 1; /* a sequence has many rows in itself */
+  return s->data.train.sample.rank == 3 ? 16 : 1; /* a sequence already has many rows */
 }
 
 static brim_status check_precision(const brim_setup *s)
@@ -51,55 +51,52 @@ static brim_status check_precision(const brim_setup *s)
   const char *single = has >> BRIM_PRECISION_BF16 & 1 ? "fp32 and bf16" : "fp32";
   if (has >> precision & 1) return brim_loss_scale_check(s->settings);
   return brim_fail(BRIM_ECONFIG,
-                   "precision=%s: backend '%s' keeps activations in %s only\n"
-                   "take precision=fp32, or a backend that keeps them in %s: cuda and cpu do",
+                   "precision=%s: backend '%s' keeps activations in %s only\nset precision=fp32, or use a backend that "
+                   "supports %s: cuda or cpu",
                    name, brim_setup_backend_id(s), s->backend_ops->real == BRIM_DTYPE_F64 ? "double precision" : single,
                    name);
 }
 
-#define REMEDY "or take optimizer.update=step"
+#define REMEDY "or set optimizer.update=step"
 
 brim_status brim_setup_refuse_accumulation(const brim_setup *s, int64_t batch)
 {
   const brim_training_settings *t = &s->settings->training;
-  return brim_fail(BRIM_ECONFIG,
-                   "optimizer.update=fused_backward: steps of %lld samples (training.effective_batch_size) in "
-                   "micro-batches of %lld (training.batch_size) add up gradients over several micro-batches, so all of "
-                   "them would have to be kept\n"
-                   "set training.batch_size=%lld with training.gradient_accumulation_steps=1, or both smaller, " REMEDY,
-                   (long long)t->effective_batch_size, (long long)batch, (long long)t->effective_batch_size);
+  return brim_fail(
+      BRIM_ECONFIG,
+      "optimizer.update=fused_backward: steps of %lld samples (training.effective_batch_size) accumulate gradients "
+      "over micro-batches of %lld (training.batch_size), so all gradients would have to be kept\nset "
+      "training.batch_size=%lld with training.gradient_accumulation_steps=1, or both smaller, " REMEDY,
+      (long long)t->effective_batch_size, (long long)batch, (long long)t->effective_batch_size);
 }
 
-/* Class weights go with it: with one micro-batch in a step, the labels are known before the backward pass. */
+/* This includes class weights: with one micro-batch per step, the labels are known before the backward pass. */
 static brim_status check_update(const brim_setup *s)
 {
   const brim_training_settings *t = &s->settings->training;
   if (!brim_setup_updates_in_backward(s)) return BRIM_OK;
   if (s->world.ranks > 1 && !brim_setup_is_federated(s))
-    return brim_fail(
-        BRIM_ECONFIG,
-        "optimizer.update=fused_backward does not go with %d ranks: the gradients of all of them are added "
-        "up before any parameter is updated, so they have to be kept\n"
-        "train with one rank, " REMEDY,
-        (int)s->world.ranks);
+    return brim_fail(BRIM_ECONFIG,
+                     "optimizer.update=fused_backward cannot be used with %d ranks: their gradients are summed before "
+                     "any parameter is updated, so all have to be kept\ntrain with one rank, " REMEDY,
+                     (int)s->world.ranks);
   if (t->clip_norm > 0)
     return brim_fail(BRIM_ECONFIG,
-                     "optimizer.update=fused_backward does not go with training.clip_norm=%g: the norm is that of all "
-                     "gradients together, and the first of them is used and gone before the last is there\n"
-                     "set training.clip_norm=0 (optimizer=adafactor limits each update by itself), " REMEDY,
+                     "optimizer.update=fused_backward cannot be used with training.clip_norm=%g: the norm covers all "
+                     "gradients, but the first of them is used and discarded before the last is computed\nset "
+                     "training.clip_norm=0 (optimizer=adafactor limits each update by itself), " REMEDY,
                      t->clip_norm);
   if (s->settings->precision == BRIM_PRECISION_FP16)
     return brim_fail(
         BRIM_ECONFIG,
-        "optimizer.update=fused_backward does not go with precision=fp16: whether a gradient overflowed is "
-        "known only at the end of the backward pass, when parameters are updated already\n"
-        "take precision=bf16 or fp32, " REMEDY);
+        "optimizer.update=fused_backward cannot be used with precision=fp16: an overflow is detected only at the end "
+        "of the backward pass, when parameters have already been updated\nset precision=bf16 or fp32, " REMEDY);
   if (t->effective_batch_size > brim_setup_micro_batch(s))
     return brim_setup_refuse_accumulation(s, brim_setup_micro_batch(s));
   return BRIM_OK;
 }
 
-/* An optimizer that evaluates other weights than it trains. */
+/* Checks an optimizer that evaluates other weights than it trains. */
 static brim_status check_evaluated(const brim_setup *s)
 {
   const bool is_federated = brim_setup_is_federated(s);
@@ -108,22 +105,22 @@ static brim_status check_evaluated(const brim_setup *s)
     brim_update_options update = {0};
     if (of[i]) brim_optimizer_describe(of[i]->ops, NULL, &update);
     if (!update.evaluated) continue;
-    const char *why = is_federated                          ? "a federation: clients and server pass on what they train"
-                      : s->settings->training.ema_decay > 0 ? "training.ema_decay: it has a mean of its own"
+    const char *why = is_federated ? "a federation: clients and server exchange the weights that they train"
+                      : s->settings->training.ema_decay > 0 ? "training.ema_decay, which computes another mean"
                       : s->settings->dist.shard != 0        ? "dist.shard: no rank has all of its states"
                       : s->settings->memory.offload == BRIM_OFFLOAD_OPTIMIZER
-                          ? "memory.offload=optimizer: its states are read once more after the update"
+                          ? "memory.offload=optimizer: evaluation needs its states after the update"
                           : NULL;
     if (why)
       return brim_fail(BRIM_ECONFIG,
-                       "%s=%s evaluates other weights than those it trains, which does not go with %s\n"
-                       "take another optimizer, or leave that out",
+                       "%s=%s evaluates other weights than it trains and cannot be used with %s\nuse another "
+                       "optimizer, or remove that setting",
                        i == 0 ? "optimizer" : "server_optimizer", of[i]->id, why);
   }
   return BRIM_OK;
 }
 
-/* A device that works while the host goes on must copy states by itself. */
+/* An asynchronous device must copy states by itself. */
 static brim_status check_offload(const brim_setup *s)
 {
   if (s->settings->memory.offload == BRIM_OFFLOAD_NONE || !BRIM_HAS(brim_backend_ops, s->backend_ops, run_program) ||
@@ -131,8 +128,8 @@ static brim_status check_offload(const brim_setup *s)
     return BRIM_OK;
   return brim_fail(
       BRIM_ECONFIG,
-      "memory.offload=optimizer: backend '%s' works ahead of the host, but has no copies of the optimizer's "
-      "state that do so too\ntake memory.offload=none, with an optimizer of less state: adamw8bit, lion, adafactor",
+      "memory.offload=optimizer: backend '%s' is asynchronous, but cannot copy the optimizer's state "
+      "asynchronously\nset memory.offload=none and use an optimizer with less state: adamw8bit, lion, adafactor",
       brim_setup_backend_id(s));
 }
 
@@ -143,15 +140,15 @@ static brim_status read_kept(brim_setup *s, const char *run)
   BRIM_TRY(brim_record_read(run, BRIM_SETUP_DATA_NAME, &s->was));
   if (!s->was && s->world.rank == 0)
     brim_log(BRIM_LOG_WARN,
-             "'%s' has no " BRIM_SETUP_DATA_NAME ", as a brim of before began it: names of classes and all else are "
-             "taken from the data as it is now",
+             "'%s' has no " BRIM_SETUP_DATA_NAME
+             ", as an older brim began it: names of classes and everything else are taken from the present data",
              run);
   if (!s->was || json_is_string(json_object_get(s->was, "dataset"))) return BRIM_OK;
-  return brim_fail(BRIM_ELOAD, "'%s/" BRIM_SETUP_DATA_NAME "' does not say of which dataset it is", run);
+  return brim_fail(BRIM_ELOAD, "'%s/" BRIM_SETUP_DATA_NAME "' does not name its dataset", run);
 }
 
-/* As the files are, which must then be as the run keeps them, or, of a setup that does not read them, by what the run
- * keeps. Another data set than the run's is somebody's wish. */
+/* Describes the data from its files, which must then match the run's record; or, for a setup that does not read them,
+ * from that record. A dataset other than the run's is the user's choice. */
 static brim_status describe_data(brim_setup *s, const brim_plugin *plugin)
 {
   const char *run = s->options.run ? s->options.run : s->options.resume;
@@ -160,18 +157,20 @@ static brim_status describe_data(brim_setup *s, const brim_plugin *plugin)
   if (s->options.unread && is_kept) {
     const brim_status status = brim_data_recall_kept(&s->data, plugin, s->dataset, s->settings, s->was, &s->arena);
     if (status == BRIM_OK || status == BRIM_ECONFIG) return status;
-    return brim_fail_add(status, "%s/" BRIM_SETUP_DATA_NAME " has what the run keeps of its data", run);
+    return brim_fail_add(status, "%s/" BRIM_SETUP_DATA_NAME " describes the run's data", run);
   }
   BRIM_TRY(brim_data_describe(&s->data, plugin, s->dataset, s->settings));
   BRIM_TRY(brim_data_keep(&s->data, &s->kept));
   const brim_status status = is_kept ? brim_data_compare(s->was, s->kept, s->options.resume != NULL) : BRIM_OK;
   if (status == BRIM_OK) return BRIM_OK;
-  return brim_fail_add(status, "%s/" BRIM_SETUP_DATA_NAME " has what it was; dataset.path names where the data is",
+  return brim_fail_add(status,
+                       "%s/" BRIM_SETUP_DATA_NAME
+                       " describes the data when the run began; dataset.path sets where the data is now",
                        run);
 }
 
-/* An error that begins with a key gets a line of where its value is from: a preset may have set it. */
-static brim_status tell_origin(const brim_setup *s, brim_status status)
+/* Adds a line with the origin of a value to an error that begins with its key, as a preset may have set it. */
+static brim_status add_origin(const brim_setup *s, brim_status status)
 {
   brim_text text = {0}, origin = {0};
   brim_text_add(&text, brim_error_text());
@@ -189,7 +188,7 @@ static brim_status tell_origin(const brim_setup *s, brim_status status)
   return status;
 }
 
-/* The default configuration is for images: that its mirroring means nothing to others, nobody needs to be told. */
+/* The default configuration is for images: does not tell users of other data that mirroring has no effect. */
 static brim_status open_data(brim_setup *s)
 {
   const brim_config_choice *dataset = brim_config_choice_of(s->config, "dataset");
@@ -198,8 +197,8 @@ static brim_status open_data(brim_setup *s)
   const brim_status status = describe_data(s, dataset->plugin);
   const int32_t rank = s->data.train.sample.rank;
   if (status != BRIM_ECONFIG || rank == 0 || rank == 3 || !s->settings->augment.flip || !brim_setup_is_untouched(flip))
-    return tell_origin(s, status);
-  return brim_setup_ask_for(s, BRIM_LOG_DEBUG, "augment.flip=false", "are no images", status);
+    return add_origin(s, status);
+  return brim_setup_ask_for(s, BRIM_LOG_DEBUG, "augment.flip=false", "are not images", status);
 }
 
 /* ---- opening ---- */
@@ -238,8 +237,8 @@ brim_status brim_setup_finish(brim_setup *s, const brim_device_info *device)
   if (brim_config_backbone(s->config)) BRIM_TRY(make_instance(brim_config_backbone(s->config), &s->backbone));
   BRIM_TRY(brim_setup_open_loss(s));
   if (s->settings->training.patience > 0 && s->data.count[BRIM_PART_VALIDATION] == 0)
-    return brim_fail(BRIM_ECONFIG, "training.patience needs validation data, and there is none\n"
-                                   "set dataset.validation_fraction, or training.patience=0");
+    return brim_fail(BRIM_ECONFIG, "training.patience needs validation data, but the dataset provides none\nset "
+                                   "dataset.validation_fraction, or training.patience=0");
   s->top_k = s->settings->observe.top_k < s->data.train.classes ? (int32_t)s->settings->observe.top_k : 0;
   s->answers = s->data.train.task == BRIM_TASK_VALUES ? s->data.train.targets : s->data.train.classes;
   s->grain = choose_grain(s, device);
@@ -249,7 +248,7 @@ brim_status brim_setup_finish(brim_setup *s, const brim_device_info *device)
   BRIM_TRY(check_evaluated(s));
   BRIM_TRY(brim_features_open(s));
   if (s->features) {
-    s->grain = choose_grain(s, device); /* features are no images */
+    s->grain = choose_grain(s, device); /* features are not images */
     BRIM_TRY(brim_setup_find_norm_group(s));
   }
   if (brim_setup_is_federated(s)) BRIM_TRY(brim_setup_open_federation(s));
@@ -270,7 +269,7 @@ brim_status brim_setup_finish_data(brim_setup *s)
   return s->data.opening ? brim_data_open_finish(&s->data) : BRIM_OK;
 }
 
-/* The run failed for another reason, which is the one to show. */
+/* The run has already failed for another reason, which is the one to show. */
 static void abandon_data(brim_data *data)
 {
   brim_error error;

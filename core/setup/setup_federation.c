@@ -1,4 +1,4 @@
-/* What a federation's clients train on, and in which micro-batches. See setup.h. */
+/* The samples of a federation's clients, and their micro-batches. See setup.h. */
 #include <inttypes.h>
 #include <math.h>
 
@@ -7,9 +7,9 @@
 #include "brim/selector.h"
 #include "setup/setup_parts.h"
 
-#define REMAINDERS_MAX 12 /* different ones, for which programs are planned as they are */
+#define REMAINDERS_MAX 12 /* different remainders that get programs of their own size */
 
-/* How many different numbers of samples fill no whole batch; counts no further than one more than REMAINDERS_MAX. */
+/* The number of different remainders of a whole batch; counts to REMAINDERS_MAX + 1 at most. */
 static size_t count_remainders(const brim_setup *s)
 {
   const int64_t batch = s->settings->training.effective_batch_size;
@@ -24,7 +24,7 @@ static size_t count_remainders(const brim_setup *s)
   return count;
 }
 
-/* A rule that ends a run looks at evaluations. */
+/* Rules that end a run need evaluations. */
 static brim_status check_rules(const brim_setup *s)
 {
   const brim_federate_settings *f = &s->settings->federate;
@@ -32,14 +32,14 @@ static brim_status check_rules(const brim_setup *s)
   const char *key = has_target ? "federate.target_accuracy" : "federate.convergence_threshold";
   if (!has_target && f->convergence_threshold == 0) return BRIM_OK;
   if (s->data.count[BRIM_PART_VALIDATION] + s->data.count[BRIM_PART_TEST] == 0)
-    return brim_fail(BRIM_ECONFIG,
-                     "'%s' needs test or validation data, and there is none\n"
-                     "set dataset.validation_fraction, or %s=0",
-                     key, key);
+    return brim_fail(
+        BRIM_ECONFIG,
+        "'%s' needs test or validation data, but the dataset provides none\nset dataset.validation_fraction, or %s=0",
+        key, key);
   if (has_target && s->data.train.task == BRIM_TASK_VALUES)
     return brim_fail(BRIM_ECONFIG,
-                     "'%s' needs classes: answers that are real numbers have no accuracy\n"
-                     "take federate.convergence_threshold, which goes by the loss",
+                     "'%s' needs classes: predictions of real numbers have no accuracy\nset "
+                     "federate.convergence_threshold instead, which uses the loss",
                      key);
   return BRIM_OK;
 }
@@ -48,9 +48,8 @@ static brim_status check_norm_buffers(const brim_setup *s)
 {
   if (s->settings->federate.norm_buffers == BRIM_NORM_BUFFERS_AVERAGE || s->buffer_bytes > 0) return BRIM_OK;
   return brim_fail(BRIM_ECONFIG,
-                   "federate.norm_buffers=keep changes nothing: model=%s, as it is configured, has no running "
-                   "statistics of batch norm\nleave it out, or choose batch norm if the model offers it "
-                   "(model.norm=batch)",
+                   "federate.norm_buffers=keep has no effect: model=%s, as configured, has no running statistics of "
+                   "batch norm\nremove it, or choose batch norm if the model offers it (model.norm=batch)",
                    brim_config_choice_of(s->config, "model")->plugin->id);
 }
 
@@ -80,8 +79,8 @@ brim_status brim_setup_open_federation(brim_setup *s)
   s->server_params = server->params;
   if (s->features)
     return brim_fail(BRIM_ECONFIG,
-                     "model=%s is trained on features that are computed once, and a federation's clients "
-                     "train on samples\ntake model=lora, or another model",
+                     "model=%s is trained on features that are computed once, but clients of a federation train on "
+                     "samples\nuse model=lora or another model",
                      brim_config_choice_of(s->config, "model")->plugin->id);
   BRIM_TRY(check_rules(s));
   BRIM_TRY(check_norm_buffers(s));
@@ -102,7 +101,7 @@ brim_status brim_setup_open_federation(brim_setup *s)
   return BRIM_OK;
 }
 
-/* A client that has no whole batch trains on what it has. */
+/* A client with less than one whole batch trains on what it has. */
 int64_t brim_setup_client_samples(const brim_setup *s, int64_t samples)
 {
   const int64_t batch = s->settings->training.effective_batch_size;

@@ -1,4 +1,4 @@
-/* What the configuration says of how a step is computed, and the model's graph. See setup.h. */
+/* The configuration's settings for computing a step, and the model's graph. See setup.h. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "setup/setup_parts.h"
 
-/* The type that activations are kept in, by enum brim_precision; 0: that of the parameters. */
+/* The type of stored activations, by enum brim_precision; 0: that of the parameters. */
 static const uint32_t activations[BRIM_PRECISIONS] = {
     [BRIM_PRECISION_BF16] = BRIM_DTYPE_BF16, [BRIM_PRECISION_FP16] = BRIM_DTYPE_F16};
 
@@ -75,7 +75,7 @@ brim_graph_options brim_setup_graph_options(const brim_setup *s, int32_t precisi
                           .activations = activations[precision],
                           .fuse = s->settings->graph.fuse};
   if (!backbone) return g;
-  /* With precision=bf16 kernels read frozen weights in bf16 anyway: results are the same if they are kept in it. */
+  /* With precision=bf16 kernels read frozen weights in bf16 anyway, so storing them in bf16 does not change results. */
   const int32_t store = s->settings->backbone.store;
   const bool is_small = store == BRIM_STORE_BF16 || (store == BRIM_STORE_AUTO && precision == BRIM_PRECISION_BF16);
   g.backbone = backbone->plugin->ops;
@@ -86,20 +86,20 @@ brim_graph_options brim_setup_graph_options(const brim_setup *s, int32_t precisi
   return g;
 }
 
-/* Some losses make probabilities of the output themselves: after another softmax they still train, but badly. */
+/* Some losses apply softmax to the output themselves: with a second softmax, training still works, but badly. */
 static void warn_of_output(const brim_graph *g, const char *loss)
 {
   if (g->output->producer < 0 || (strcmp(loss, "cross_entropy") != 0 && strcmp(loss, "bce") != 0)) return;
   const brim_node *n = g->node[g->output->producer];
   if (!n->descriptor->probabilities) return;
   brim_log(BRIM_LOG_WARN,
-           "the model's output is a %s (%s:%d), but loss=%s takes logits and makes probabilities of them itself: name "
-           "what comes before as the output",
+           "the model's output is a %s (%s:%d), but loss=%s expects logits and applies it itself: make the input of "
+           "that operation the output",
            n->op, n->file, n->line, loss);
 }
 
-/* What a model did not take: its own message says what it takes. */
-static brim_status tell_samples(const brim_setup *s, brim_status status)
+/* Adds a description of the samples to a model's error. */
+static brim_status add_samples(const brim_setup *s, brim_status status)
 {
   const brim_dataset_info *info = &s->data.train;
   const brim_shape *sample = &s->data.sample;
@@ -113,7 +113,7 @@ static brim_status tell_samples(const brim_setup *s, brim_status status)
     snprintf(answer, sizeof answer, "%lld real number%s", (long long)s->answers, brim_plural(s->answers));
   else
     snprintf(answer, sizeof answer, "one of %lld classes", (long long)s->answers);
-  return brim_fail_add(status, "samples of dataset '%s' are %s %s, to be answered with %s", s->data.plugin->id,
+  return brim_fail_add(status, "samples of dataset '%s' are %s %s; the target is %s", s->data.plugin->id,
                        sample->rank == 3 ? "images" : "real numbers", shape, answer);
 }
 
@@ -129,9 +129,9 @@ brim_status brim_setup_find_norm_group(brim_setup *s)
 {
   brim_graph_options options = brim_setup_graph_options(s, brim_setup_precision(s));
   brim_graph *g = NULL;
-  options.fuse = 0;                          /* the author's own operations */
-  options.batch = brim_setup_micro_batch(s); /* an author reads these shapes if something does not fit */
-  BRIM_TRY(tell_samples(s, brim_graph_build(&options, &g)));
+  options.fuse = 0;                          /* keeps the author's own operations */
+  options.batch = brim_setup_micro_batch(s); /* a model's author sees these shapes in errors */
+  BRIM_TRY(add_samples(s, brim_graph_build(&options, &g)));
   warn_of_output(g, brim_config_choice_of(s->config, "loss")->plugin->id);
   s->norm_group = g->uses_norm_group ? s->settings->training.norm_group : 0;
   s->buffer_bytes = count_buffer_bytes(g);

@@ -1,26 +1,26 @@
-/* The loss of a setup: that it goes with the data, and what counts for how much. See setup.h. */
+/* The loss of a setup: checks that it fits the data, and weighs samples. See setup.h. */
 #include <string.h>
 
 #include "base/file.h"
 #include "base/install.h"
 #include "setup/setup_parts.h"
 
-/* A mix of classes has no weight of one of them, so there is no weighted mean; PyTorch's would be another one. */
+/* A mix of classes has no single class weight, so there is no weighted mean; PyTorch computes another one. */
 static brim_status check_mixup(const brim_setup *s, const char *key)
 {
   char mixing[96];
   if (!brim_settings_mix(s->settings)) return BRIM_OK;
-  return brim_fail(BRIM_ECONFIG, "%s makes mixes of classes, and %s is about single ones\nleave out one of them",
+  return brim_fail(BRIM_ECONFIG, "%s mixes classes, but %s applies to single ones\nremove one of them",
                    brim_settings_mixing(s->settings, mixing, sizeof mixing), key);
 }
 
-/* A class that the loss ignores counts for nothing in its mean. */
+/* A class that the loss ignores has weight 0 in its mean. */
 static brim_status weigh_labels(brim_setup *s)
 {
   const int64_t classes = s->data.train.classes;
   double sum = 0;
   s->label_weights = s->class_weights;
-  if (s->data.train.task == BRIM_TASK_TOKENS) { /* those that do not count all look the same to kernels */
+  if (s->data.train.task == BRIM_TASK_TOKENS) { /* kernels do not distinguish those that do not count */
     s->data.ignored_token = s->loss.attr.ignore_index;
     s->loss.attr.ignores = 1;
     s->loss.attr.ignore_index = BRIM_NO_TOKEN;
@@ -36,7 +36,7 @@ static brim_status weigh_labels(brim_setup *s)
   s->label_weights = (brim_list){s->counted, (size_t)classes};
   if (sum > 0) return BRIM_OK;
   return brim_fail(BRIM_ECONFIG,
-                   "loss.ignore_index=%d leaves no class that counts\ngive another class, or -100 for none",
+                   "loss.ignore_index=%d ignores the only class that counts\nset another class, or -100 for none",
                    s->loss.attr.ignore_index);
 }
 
@@ -52,30 +52,29 @@ bool brim_setup_is_untouched(const brim_yaml *value)
 brim_status brim_setup_ask_for(brim_setup *s, enum brim_level level, const char *word, const char *because,
                                brim_status status)
 {
-  brim_log(level, "%s is taken, as samples of dataset '%s' %s", word, s->data.plugin->id, because);
+  brim_log(level, "using %s, as samples of dataset '%s' %s", word, s->data.plugin->id, because);
   s->again.word[s->again.count++] = word;
   s->again.by_data = true;
   return status;
 }
 
-/* Real numbers are no classes: where nobody has chosen a loss, the configuration is made again with one for them, so
- * that the run's folder says what it was trained by. */
+/* Real numbers are not classes: if the user has not chosen a loss, the configuration is made again with one for real
+ * numbers, so that the run's folder records it. */
 static brim_status check_loss(brim_setup *s, const brim_config_choice *loss)
 {
   const bool is_values = s->data.train.task == BRIM_TASK_VALUES;
   const char *id = s->data.plugin->id;
   if (((const brim_loss_ops *)loss->plugin->ops)->takes & BRIM_TAKES(s->data.train.task)) return BRIM_OK;
   if (!is_values)
-    return brim_fail(BRIM_ECONFIG, "loss=%s does not go with dataset '%s', which is of %s\ntake loss=cross_entropy",
+    return brim_fail(BRIM_ECONFIG, "loss=%s cannot be used with dataset '%s', which has %s\nset loss=cross_entropy",
                      loss->plugin->id, id, s->data.train.task == BRIM_TASK_TOKENS ? "tokens" : "classes");
   const brim_yaml *keys = brim_yaml_get(s->config->root, "loss");
   bool is_chosen = false;
   for (size_t i = 0; i < keys->count; i++) is_chosen = is_chosen || !brim_setup_is_untouched(keys->item[i]);
-  if (!is_chosen)
-    return brim_setup_ask_for(s, BRIM_LOG_INFO, "loss=mse", "are to be answered with real numbers", BRIM_ECONFIG);
+  if (!is_chosen) return brim_setup_ask_for(s, BRIM_LOG_INFO, "loss=mse", "have real numbers as targets", BRIM_ECONFIG);
   return brim_fail(BRIM_ECONFIG,
-                   "loss=%s does not go with dataset '%s', whose samples are to be answered with real numbers, not "
-                   "classes\ntake loss=mse, mae or huber",
+                   "loss=%s cannot be used with dataset '%s', whose targets are real numbers, not classes\nset "
+                   "loss=mse, mae or huber",
                    loss->plugin->id, id);
 }
 
@@ -90,7 +89,7 @@ brim_status brim_setup_open_loss(brim_setup *s)
   for (size_t i = 0; i < w->count; i++) sum += w->item[i];
   if (w->count == 0 || ((int64_t)w->count == s->data.train.classes && sum > 0)) return weigh_labels(s);
   return brim_fail(BRIM_ECONFIG,
-                   "loss.class_weights has %zu numbers%s, but the dataset has %lld classes\n"
-                   "give one number for each class, not all of them 0; [] for none",
+                   "loss.class_weights has %zu numbers%s, but the dataset has %lld classes\nset one number for each "
+                   "class, not all of them 0, or [] for none",
                    w->count, sum > 0 ? "" : ", all of them 0", (long long)s->data.train.classes);
 }

@@ -1,4 +1,4 @@
-/* See setup_weights.h. Frozen values come one tensor after the other, so the host never has all of them. */
+/* See setup_weights.h. Frozen values are read one tensor at a time, so the host never holds all of them. */
 #include "setup/setup_weights.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "exec/initialize.h"
 #include "setup/features.h"
 
-/* A frozen parameter is read as it would be if it were not kept in a smaller type. It outlives the graph. */
+/* A frozen parameter is read in its full type even if it is stored in a smaller one. The copy outlives the graph. */
 static const brim_tensor *wide_copy(brim_setup_weights *w, const brim_graph *g, const brim_tensor *t)
 {
   brim_tensor *copy = BRIM_ARENA_NEW(&w->arena, brim_tensor, 1);
@@ -47,10 +47,10 @@ brim_status brim_setup_weights_open(const brim_setup *s, const brim_graph *g, br
   }
   const brim_status status = brim_weights_open(&request, out->parameter, out->count, &out->weights);
   if (status != BRIM_OK && access(m->weights, F_OK) != 0)
-    brim_fail_add(status,
-                  "it is this configuration's model.weights%s; if it was moved, say where it is now: "
-                  "model.weights=PATH",
-                  wrapped ? ", the backbone's frozen weights" : "");
+    brim_fail_add(
+        status,
+        "this file is the configuration's model.weights%s; if it was moved, set model.weights=PATH to its new place",
+        wrapped ? ", the backbone's frozen weights" : "");
   if (status != BRIM_OK) brim_setup_weights_close(out);
   return status;
 }

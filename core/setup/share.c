@@ -1,4 +1,4 @@
-/* What a rank has of a step and of an evaluation, and how it is cut into micro-batches. See setup.h. */
+/* A rank's part of a step and of an evaluation, and its micro-batches. See setup.h. */
 #include <stdio.h>
 
 #include "setup/setup.h"
@@ -8,7 +8,7 @@ static int64_t unit_of(const brim_setup *s)
   return s->norm_group > 0 ? s->norm_group : 1;
 }
 
-/* Of a federation each rank trains whole clients. */
+/* In a federation each rank trains whole clients. */
 static int64_t share_of_rank(const brim_setup *s, int32_t rank, int64_t samples)
 {
   int64_t first, count;
@@ -78,7 +78,7 @@ const char *brim_setup_format_cut(const brim_setup *s, int64_t batch, char *out,
     snprintf(out, room, "%lld x %lld", (long long)batch, (long long)((of_client + batch - 1) / batch));
     return out;
   }
-  const bool is_all = o.steps_per_epoch == 1; /* every step trains on all samples that there are */
+  const bool is_all = o.steps_per_epoch == 1; /* every step trains on all samples */
   const int64_t share = s->world.ranks == 1 && !is_all ? o.effective : brim_setup_step_samples(s),
                 micros = is_all ? o.last_micros : o.micros, last = share - (micros - 1) * o.batch;
   if (micros == 0)
@@ -152,14 +152,14 @@ int64_t brim_setup_norm_groups(const brim_setup *s, int64_t samples)
   return s->norm_group == 0 || samples < s->norm_group ? 1 : samples / s->norm_group;
 }
 
-/* Clients' batches are small, and the forward pass of four takes about what the training of one does. */
+/* Clients' batches are small, and the forward pass of four costs about as much as training one. */
 int64_t brim_setup_eval_batch(const brim_setup *s, int64_t batch)
 {
   const int64_t set = s->settings->training.eval_batch_size;
   return set ? set : brim_setup_is_federated(s) ? 4 * batch : batch;
 }
 
-/* ---- what samples count for ---- */
+/* ---- weights of samples ---- */
 
 int64_t brim_setup_losses_each(const brim_setup *s)
 {
@@ -188,7 +188,7 @@ void brim_setup_weigh(const brim_setup *s, const brim_batch *batch, double *weig
 
 /* ---- loaders ---- */
 
-/* Micro-batches decoded ahead: one for each thread and one in use, and some slack for a few threads. */
+/* Micro-batches decoded ahead: one for each thread and one in use, and a few more for a small number of threads. */
 static brim_loader_options loader_of(const brim_setup *s, enum brim_part part, int64_t batch_max)
 {
   const int32_t threads = (int32_t)s->settings->training.num_workers;

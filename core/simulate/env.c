@@ -1,4 +1,4 @@
-/* A job's world: its timeline, the scene's line, and the scene's host. */
+/* The environment of a simulated job: its timeline, the scene's queue, and the scene's host. */
 #include <stdio.h>
 
 #include "base/text.h"
@@ -27,7 +27,7 @@ static double now(void *self)
   return brim_scene_now(job->all->scene);
 }
 
-/* ---- the line ---- */
+/* ---- the queue ---- */
 
 static brim_status refuse(const brim_sim_job *job, const brim_scene_turn *look, uint64_t bytes)
 {
@@ -36,17 +36,17 @@ static brim_status refuse(const brim_sim_job *job, const brim_scene_turn *look, 
   brim_scene_describe(job->all->scene, look->best, &best);
   brim_format_bytes(a, sizeof a, bytes);
   if (!look->large)
-    return brim_fail(BRIM_ENOMEM_DEVICE, "%s are needed, and %s:%d has %s in all", a, job->all->scenario->backend,
-                     look->best, brim_format_bytes(b, sizeof b, best.total_bytes));
+    return brim_fail(BRIM_ENOMEM_DEVICE, "the run needs %s, but %s:%d has only %s in all", a,
+                     job->all->scenario->backend, look->best, brim_format_bytes(b, sizeof b, best.total_bytes));
   if (look->ahead > 0)
-    return brim_fail(BRIM_ENODEVICE, "%zu run%s for the same device: wait_for_gpu=true joins the queue", look->ahead,
-                     look->ahead == 1 ? " waits" : "s wait");
-  return brim_fail(BRIM_ENOMEM_DEVICE, "no device has the %s free that are needed: %s of %s free on %s:%d", a,
+    return brim_fail(BRIM_ENODEVICE, "%zu run%s for the same device; set wait_for_gpu=true to join the queue",
+                     look->ahead, look->ahead == 1 ? " waits" : "s wait");
+  return brim_fail(BRIM_ENOMEM_DEVICE, "no device has the %s free that the run needs: %s of %s free on %s:%d", a,
                    brim_format_bytes(b, sizeof b, best.free_bytes), brim_format_bytes(c, sizeof c, best.total_bytes),
                    job->all->scenario->backend, look->best);
 }
 
-/* In line, until there is a device or patience is at its end. */
+/* Waits in line until there is a device or the timeout has passed. */
 static brim_status wait_for_turn(brim_sim_job *job, const brim_claim_request *r, int *device, double *waited)
 {
   const double patience = r->wait ? r->timeout_seconds : 0;
@@ -57,7 +57,8 @@ static brim_status wait_for_turn(brim_sim_job *job, const brim_claim_request *r,
     if (look.device >= 0) return BRIM_OK;
     if (!r->wait || !look.large) return refuse(job, &look, r->need_bytes);
     if (*waited >= patience)
-      return brim_fail(BRIM_ENODEVICE, "no device came free in %.4g minutes (gpu_wait_timeout_minutes)", patience / 60);
+      return brim_fail(BRIM_ENODEVICE, "no device became free in %.4g minutes (gpu_wait_timeout_minutes)",
+                       patience / 60);
     if (pause > r->interval_seconds) pause = r->interval_seconds;
     if (pause > patience - *waited) pause = patience - *waited;
     if (pause < BRIM_SCENE_MOMENT) pause = BRIM_SCENE_MOMENT;
@@ -90,7 +91,7 @@ static brim_status claim(void *self, const brim_claim_request *r, void **out, in
   return status;
 }
 
-/* Those in line are served when the scene settles: not before the job has let go. */
+/* The scene serves the queue when it settles: not before the job has released the device. */
 static brim_status hold(void *self, const brim_claim_request *r, int device, bool alone, void **out)
 {
   size_t waiting;
@@ -99,7 +100,7 @@ static brim_status hold(void *self, const brim_claim_request *r, int device, boo
   (void)r;
   *out = NULL;
   brim_scene_waiting(job->all->scene, job->index, brim_scene_key(job->all->scene, device), &waiting, &first);
-  if (alone && waiting > 0) return brim_fail(BRIM_ENODEVICE, "a run waits for the device");
+  if (alone && waiting > 0) return brim_fail(BRIM_ENODEVICE, "another run waits for the device");
   *out = job;
   return BRIM_OK;
 }

@@ -1,4 +1,4 @@
-/* A job's life: started, placed, trained by the loop of a run (drive/loop.h), ended. Its work (drive/work.h) is
+/* The life of a job: started, placed, trained by the loop of a run (drive/loop.h), ended. Its work (drive/work.h) is
  * arithmetic. */
 #include "simulate/job.h"
 
@@ -10,7 +10,7 @@
 #include "drive/placement.h"
 #include "planner/room.h"
 
-/* The scenario's failure of a step (0: of placing a plan), if it has one left. */
+/* Takes one of the scenario's failures of a step (0: of placing a plan), if there is one left. */
 static const brim_scene_failure *take_failure(brim_sim_job *job, int64_t step)
 {
   const brim_scenario *s = job->all->scenario;
@@ -47,9 +47,9 @@ static brim_status take_memory(brim_sim_job *job)
   BRIM_TRY(brim_planner_look(planner));
   brim_format_bytes(a, sizeof a, job->planned);
   if (take_failure(job, 0))
-    return brim_fail(BRIM_ENOMEM_DEVICE, "%s were not to be had, though the device says that they are free", a);
+    return brim_fail(BRIM_ENOMEM_DEVICE, "cannot allocate %s, although the device reports them as free", a);
   if (planner->device_info.free_bytes < job->planned)
-    return brim_fail(BRIM_ENOMEM_DEVICE, "%s were asked for, and %s are free", a,
+    return brim_fail(BRIM_ENOMEM_DEVICE, "cannot allocate %s: only %s are free", a,
                      brim_format_bytes(b, sizeof b, planner->device_info.free_bytes));
   job->place = job->on_host ? BRIM_SCENE_HOST : planner->device;
   job->arena = job->planned;
@@ -58,7 +58,7 @@ static brim_status take_memory(brim_sim_job *job)
   return BRIM_OK;
 }
 
-/* On a device that is held a failure does not count: the plan is claimed as a new run's then. */
+/* On a held device a failure does not count: the plan is then claimed like a new run's. */
 static brim_status open_plan(void *self)
 {
   brim_sim_job *job = self;
@@ -67,7 +67,7 @@ static brim_status open_plan(void *self)
   return status;
 }
 
-/* Places the run's plan as a run does: waits, asks policies. */
+/* Places the run's plan as a real run does: waits, asks policies. */
 static brim_status place(brim_sim_job *job)
 {
   brim_drive *d = job->drive;
@@ -108,7 +108,7 @@ static uint64_t placed_bytes(void *self)
   return job->is_placed ? job->arena : 0;
 }
 
-/* Not after a failure that loses them. */
+/* False after a failure that loses them. */
 static bool has_values(void *self)
 {
   const brim_sim_job *job = self;
@@ -145,13 +145,13 @@ static brim_status replan(void *self)
   return brim_sim_sleep(job, pause);
 }
 
-/* Of its newest checkpoint; 0: it has none. */
+/* The step of its newest checkpoint, or 0. */
 static int64_t saved_step(const brim_sim_job *job)
 {
   return job->loop.checkpoint_step > 0 ? job->loop.checkpoint_step : 0;
 }
 
-/* Of the first `steps` steps. */
+/* The samples of the first `steps` steps. */
 static int64_t samples_of(const brim_order *o, int64_t steps)
 {
   const int64_t rest = steps % o->steps_per_epoch * o->effective;
@@ -176,7 +176,7 @@ static brim_status go_back(void *self)
   return BRIM_OK;
 }
 
-/* A pause that is no training. */
+/* A pause without training. */
 static brim_status pause_for(brim_sim_job *job, double seconds)
 {
   if (seconds == 0) return BRIM_OK;
@@ -195,7 +195,7 @@ static brim_status evaluate(void *self, bool *is_new)
   return BRIM_OK;
 }
 
-/* Something is left lying about in the host's memory. */
+/* Leaves garbage in the host's memory. */
 static brim_status end_round(void *self)
 {
   brim_sim_job *job = self;
@@ -236,7 +236,7 @@ static brim_pressure_reading read_host(const brim_sim_job *job)
                .ram_percent = host.total_bytes > 0 ? 100 * (double)used / (double)host.total_bytes : 0}};
 }
 
-/* As it was recorded. */
+/* Repeats recorded memory pressure. */
 static brim_status repeat_pressure(brim_sim_job *job, bool *acts, uint64_t *bytes)
 {
   const brim_scenario *s = job->all->scenario;
@@ -247,7 +247,7 @@ static brim_status repeat_pressure(brim_sim_job *job, bool *acts, uint64_t *byte
   return brim_loop_save(&job->loop);
 }
 
-/* Looks as often as a run does. */
+/* Checks as often as a real run. */
 static brim_status heed_pressure(void *self, bool *acts, uint64_t *bytes)
 {
   char text[64];
@@ -275,12 +275,12 @@ static brim_status go_on(void *self)
 {
   const brim_sim_job *job = self;
   if (brim_scene_host_over(job->all->scene) == 0) return BRIM_OK;
-  return brim_fail(BRIM_ENOMEM_HOST, "the host has no memory left, and the kernel ends the process");
+  return brim_fail(BRIM_ENOMEM_HOST, "the host is out of memory, and the kernel kills the process");
 }
 
 /* ---- another plan between two steps ---- */
 
-/* A look that was recorded: reached by time, and by the step. Steps that were lost are made again without. */
+/* Whether a recorded look is due, by time and by step. Steps that were lost are repeated without looks. */
 static bool is_at_look(brim_sim_job *job)
 {
   const brim_scenario *s = job->all->scenario;
@@ -305,13 +305,13 @@ static double step_seconds(void *self)
 
 /* ---- steps ---- */
 
-/* Of two steps to stop at the nearer one; one that is not ahead does not count. */
+/* The nearer of two steps to stop at; one that is not ahead does not count. */
 static int64_t nearer(const brim_sim_job *job, int64_t stop, int64_t other)
 {
   return other > job->step && other < stop ? other : stop;
 }
 
-/* The next one that must be made by itself: at its end something is due. */
+/* The next step that must be made by itself, as something is due after it. */
 static int64_t next_stop(const brim_sim_job *job)
 {
   const brim_scenario *s = job->all->scenario;
@@ -323,7 +323,7 @@ static int64_t next_stop(const brim_sim_job *job)
   return stop;
 }
 
-/* When somebody looks next: at the host's memory only while it matters. */
+/* The time of the next look; the host's memory is looked at only while it matters. */
 static double next_look(const brim_sim_job *job)
 {
   const brim_memory_settings *m = &job->drive->setup->settings->memory;
@@ -335,7 +335,7 @@ static double next_look(const brim_sim_job *job)
   return next;
 }
 
-/* Of a step: up to a look that was recorded they pass evenly. */
+/* The pace of steps: up to a recorded look they are spread evenly. */
 static brim_status pace_of(brim_sim_job *job, double *seconds, double *again)
 {
   const brim_scenario *s = job->all->scenario;
@@ -348,7 +348,7 @@ static brim_status pace_of(brim_sim_job *job, double *seconds, double *again)
   return BRIM_OK;
 }
 
-/* As many as there are until something is due; or one that fails, if it is one of the scenario's failures. */
+/* Makes as many steps as there are until something is due, or one that fails, if the scenario says so. */
 static brim_status make(void *self)
 {
   brim_sim_job *job = self;
@@ -374,7 +374,7 @@ static brim_status make(void *self)
   return BRIM_OK;
 }
 
-/* What failed is done again after what helps, or nothing does. */
+/* Repeats failed work after a measure, or does nothing. */
 static brim_status failed(void *self, enum brim_turn_part part, brim_status failure)
 {
   bool rewound;
@@ -386,7 +386,7 @@ static brim_status failed(void *self, enum brim_turn_part part, brim_status fail
   return status;
 }
 
-/* ---- the whole ---- */
+/* ---- the whole job ---- */
 
 static brim_status train(brim_sim_job *job)
 {
@@ -397,7 +397,7 @@ static brim_status train(brim_sim_job *job)
   BRIM_TRY(brim_planner_look(&job->drive->planner));
   BRIM_TRY(brim_drive_settle(&job->drive));
   for (brim_status status = place(job); status != BRIM_OK; status = place(job)) {
-    if (!brim_drive_asks(job->drive)) return status; /* for another configuration */
+    if (!brim_drive_asks(job->drive)) return status; /* requests another configuration */
     BRIM_TRY(brim_drive_remake(&job->drive));
     BRIM_TRY(brim_drive_settle(&job->drive));
   }
@@ -450,7 +450,7 @@ static void report(brim_sim_job *job, brim_status status)
   r->error = brim_arena_string_n(&out->arena, error, strcspn(error, "\n"));
   if (r->end == BRIM_SIM_KILLED) job->costs.lost_steps += job->step - saved_step(job);
   job->costs.steps = job->step;
-  job->costs.steps_all = job->drive ? job->drive->order.steps : 0; /* none: it could not be opened */
+  job->costs.steps_all = job->drive ? job->drive->order.steps : 0; /* 0: it could not be opened */
   job->costs.wall_seconds = brim_scene_now(job->all->scene) - job->started;
   r->costs = job->costs;
   out->end_seconds = fmax(out->end_seconds, brim_scene_now(job->all->scene));

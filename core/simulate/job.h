@@ -13,13 +13,13 @@ struct brim_sim_job;
 
 typedef struct brim_sim_case {
   const brim_scenario *scenario;
-  brim_real_plans *real; /* NULL: the scenario's model plans */
+  brim_real_plans *real; /* NULL: plans come from the scenario's model */
   brim_scene *scene;
   brim_simulation *out;
-  void (*work)(struct brim_sim_job *job); /* all of a job, on its thread */
-  struct brim_sim_job *job, *current;     /* current: whose turn it is; NULL: nobody's */
+  void (*work)(struct brim_sim_job *job); /* the whole job, on its thread */
+  struct brim_sim_job *job, *current;     /* current: the job whose turn it is; may be NULL */
   size_t count;
-  pthread_mutex_t lock; /* of whose turn it is */
+  pthread_mutex_t lock; /* guards the turn */
 } brim_sim_case;
 
 typedef struct brim_sim_job {
@@ -31,47 +31,47 @@ typedef struct brim_sim_job {
   brim_plan_model model_of_plans;
   brim_env env;
   brim_drive_place drive_place;
-  brim_plugin backend, model; /* stand in for those of the configuration */
+  brim_plugin backend, model; /* replace those of the configuration */
   brim_backend_ops backend_ops;
-  const brim_scene_model *plans; /* what its plans take */
+  const brim_scene_model *plans; /* the model of its plans */
   bool on_host;                  /* on the host's processors */
   brim_work work;
   brim_loop loop;
   brim_pressure_watch watch; /* of the host's memory */
-  int64_t *failures_left;    /* of each of the scenario's */
-  size_t look, pressure;     /* the next ones of the scenario */
-  int place;                 /* where the arena is */
+  int64_t *failures_left;    /* for each of the scenario's failures */
+  size_t look, pressure;     /* indices of the scenario's next ones */
+  int place;                 /* of the arena */
   uint64_t planned, arena, resident, garbage;
   bool is_placed, was_placed;
   int64_t step, evaluated_step, failed_step;
-  double started, looked; /* looked: at the host's memory */
+  double started, looked; /* looked: last look at the host's memory */
   bool is_late;
   brim_sim_costs costs;
   pthread_t thread;
-  pthread_cond_t turn; /* comes: see turns.c */
-  double wake;         /* when it goes on */
+  pthread_cond_t turn; /* signals the job's turn: see turns.c */
+  double wake;         /* time at which it continues */
   bool is_done;
 } brim_sim_job;
 
 /* ---- turns.c ---- */
-/* [init] Works at all jobs of the case, each from when it is to wake; returns when all are done. ENOMEM_HOST: no thread
- * could be made. */
+/* [init] Runs all jobs of the case, each from its wake time on; returns when all are done. ENOMEM_HOST: cannot start
+ * a thread. */
 brim_status brim_sim_take_turns(brim_sim_case *c);
-/* [the job's thread] The clock goes on; others have their turns. EINTERRUPTED: the scenario ends first. */
+/* [the job's thread] Advances the clock; other jobs get their turns. EINTERRUPTED: the scenario ends first. */
 brim_status brim_sim_sleep(brim_sim_job *job, double seconds);
 
-/* ---- env.c: the world ---- */
+/* ---- env.c: the environment ---- */
 brim_env brim_sim_env(brim_sim_job *job);
-/* An entry of the timeline. */
+/* Adds an entry to the timeline. */
 void brim_sim_tell(brim_sim_job *job, const char *by, const char *choice, const char *reason);
 
-/* ---- stand_in.c: what answers in the place of a drive's plans and plugins ---- */
-/* Opens the job's drive, on the device that is chosen. */
+/* ---- stand_in.c: replaces the plans and plugins of a drive ---- */
+/* Opens the job's drive, on the chosen device. */
 brim_status brim_sim_open(brim_sim_job *job);
-/* Seconds of a step as the drive plans now; *again: of them for recompute. */
+/* Seconds of a step with the drive's present plan; *again: the part for recompute. */
 brim_status brim_sim_step_seconds(brim_sim_job *job, double *seconds, double *again);
 
 /* ---- job.c ---- */
-/* The whole of it, on its thread. */
+/* Runs the whole job, on its thread. */
 void brim_sim_job_work(brim_sim_job *job);
 #endif

@@ -1,5 +1,5 @@
-/* A run's folder as a scenario. What policies were shown is in its events ("seen"): devices as they were looked at, who
- * waited, and the peaks of the plans that were asked about. */
+/* Converts a run's folder to a scenario. The run's events ("seen") record what policies were shown: devices at each
+ * look, waiting runs, and the peaks of the plans in question. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -56,20 +56,20 @@ static brim_status read_events(brim_recording *r)
   return BRIM_OK;
 }
 
-/* A scenario's lists have an end; each is told once. */
+/* A scenario's lists are limited; warns once about each list. */
 static void leave_out(brim_recording *r, int most, const char *what)
 {
   size_t i = 0;
   while (r->cut[i] && strcmp(r->cut[i], what) != 0) i++;
   if (r->cut[i]) return;
   r->cut[i] = what;
-  brim_log(BRIM_LOG_WARN, "'%s' has more than %d %s: what comes behind them is not in the scenario", r->run, most,
-           what);
+  brim_log(BRIM_LOG_WARN, "'%s' has more than %d %s: the scenario omits the others", r->run, most, what);
 }
 
 /* ---- devices ---- */
 
-/* A scenario's devices are of one backend. A run that could not have its own was shown the host's processors too. */
+/* A scenario's devices have one backend. A run that could not get its own device was shown the host's processors too.
+ */
 static bool is_of_another_backend(brim_recording *r, const char *name)
 {
   const char *first = r->device[0].name;
@@ -77,7 +77,7 @@ static bool is_of_another_backend(brim_recording *r, const char *name)
   if (r->devices == 0 || (strncmp(first, name, length) == 0 && strcspn(name, ":") == length)) return false;
   if (!r->is_mixed)
     brim_log(BRIM_LOG_WARN,
-             "'%s' was shown %s too: a scenario's devices are of one backend, so it has only those of '%.*s'", r->run,
+             "'%s' was shown %s too, but a scenario's devices have one backend: it keeps only those of '%.*s'", r->run,
              name, (int)length, first);
   r->is_mixed = true;
   return true;
@@ -109,7 +109,7 @@ static void add_change(brim_recording *r, brim_record_series *s, double at, uint
     return;
   }
   if (r->changes == BRIM_RECORD_CHANGES_MAX) {
-    leave_out(r, BRIM_RECORD_CHANGES_MAX, "changes of what others have of its devices and its host");
+    leave_out(r, BRIM_RECORD_CHANGES_MAX, "changes in the use of its devices and its host by others");
     return;
   }
   r->changes++;
@@ -159,9 +159,9 @@ static void take_plan(brim_recording *r, int64_t micro_batch, uint64_t bytes, do
   r->plan[i].basis = (int32_t)(basis - BRIM_BASIS_TIMED);
 }
 
-/* ---- what happened ---- */
+/* ---- events of the run ---- */
 
-/* Policies were asked between two steps: the last moment of it is what it is known by. */
+/* Policies were asked between two steps: the last moment identifies the look. */
 static void take_look(brim_recording *r, int64_t step, double at)
 {
   brim_scene_look *last = r->looks > 0 ? &r->look[r->looks - 1] : NULL;
@@ -182,10 +182,10 @@ static void take_pressure(brim_recording *r, int64_t step, uint64_t bytes)
   if (r->pressures < BRIM_RECORD_PRESSURES_MAX)
     r->pressure[r->pressures++] = (brim_scene_pressure){step, bytes};
   else
-    leave_out(r, BRIM_RECORD_PRESSURES_MAX, "times under memory pressure");
+    leave_out(r, BRIM_RECORD_PRESSURES_MAX, "reactions to memory pressure");
 }
 
-/* It has waited until there was room for what it needs. */
+/* Waited until there was room for what it needs. */
 static void take_claim(brim_recording *r, const json_t *event)
 {
   brim_record_device *d = find_device(r, text(event, "device"));
@@ -218,14 +218,13 @@ static void take_seen(brim_recording *r, const json_t *event)
   }
 }
 
-/* Each action of the ladder comes of one failure of the step that is named in front of the reason: "step 3: what it
- * says". */
+/* Each action of the ladder follows one failure of the step that the reason begins with: "step 3: the error". */
 static void take_decision(brim_recording *r, const json_t *event)
 {
   long long step = 0;
   brim_scene_failure *last = r->failures > 0 ? &r->failure[r->failures - 1] : NULL;
   const char *choice = text(event, "choice"), *reason = text(event, "reason");
-  int length = 0; /* of what stands before the text */
+  int length = 0; /* of the part before the text */
   if (strcmp(text(event, "by"), "recovery") != 0) return;
   if (sscanf(reason, "step %lld:%n", &step, &length) != 1 || length == 0) return;
   if (brim_starts_with(choice, "back to step")) {
@@ -233,7 +232,9 @@ static void take_decision(brim_recording *r, const json_t *event)
     return;
   }
   const bool acts = strstr(choice, "cleanup, ") || strstr(choice, "more recompute, ") || strstr(choice, "micro-batch ");
-  if (!acts || brim_starts_with(choice, "no smaller") || brim_starts_with(choice, "gives up")) return;
+  if (!acts || brim_starts_with(choice, "cannot halve") || brim_starts_with(choice, "no smaller") ||
+      brim_starts_with(choice, "gives up"))
+    return;
   if (last && last->step == step)
     last->times++;
   else if (r->failures < BRIM_RECORD_FAILURES_MAX)
@@ -282,7 +283,7 @@ static void list_policies(brim_recording *r, const brim_yaml *config, const char
   brim_text_release(&all);
 }
 
-/* ---- all of it ---- */
+/* ---- the whole recording ---- */
 
 static brim_status read_run(brim_recording *r, brim_yaml **config)
 {
@@ -295,12 +296,13 @@ static brim_status read_run(brim_recording *r, brim_yaml **config)
   BRIM_TRY(brim_record_read(r->run, "plan.json", &first));
   if (first) take_plan(r, count_of(first, "batch_size"), bytes_of(first, "peak_bytes"), 0, 0);
   json_decref(first);
-  for (size_t i = 1; i < r->plans; i++) /* a scenario's peaks rise with the micro-batch; those of plans nearly do */
+  for (size_t i = 1; i < r->plans;
+       i++) /* a scenario's peaks rise with the micro-batch; those of real plans nearly do */
     if (r->plan[i].bytes < r->plan[i - 1].bytes) r->plan[i].bytes = r->plan[i - 1].bytes;
   if (r->devices > 0 && r->steps > 0) return BRIM_OK;
   return brim_fail(BRIM_ELOAD,
-                   "the events of '%s' do not say what its policies were shown: it ended before its first "
-                   "step, or was trained by an older brim",
+                   "the events of '%s' do not record what its policies were shown: it ended before its first step, or "
+                   "an older brim trained it",
                    r->run);
 }
 

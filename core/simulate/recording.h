@@ -1,4 +1,4 @@
-/* What happened around a run, as a scenario: from its folder, which has what the run's policies were shown. */
+/* Makes a scenario from the folder of a run, which records what the run's policies were shown. */
 #ifndef BRIM_SIMULATE_RECORDING_H
 #define BRIM_SIMULATE_RECORDING_H
 #include "base/arena.h"
@@ -6,8 +6,8 @@
 
 #define BRIM_RECORD_WORDS_MAX 128
 
-/* [init] The scenario's YAML is added to `out`. `word`: words that name the run's policies and their parameters, up to
- * NULL; room for BRIM_RECORD_WORDS_MAX. They live in `arena`. ELOAD: a file is missing or damaged, or the run's events
- * do not have what its policies were shown. */
+/* [init] Appends the scenario's YAML to `out`. `word`: words that set the run's policies and their parameters,
+ * terminated by NULL, with room for BRIM_RECORD_WORDS_MAX, allocated from `arena`. ELOAD: a file is missing or
+ * damaged, or the run's events do not record what its policies were shown. */
 brim_status brim_scene_record(brim_arena *arena, const char *run, brim_text *out, const char **word);
 #endif

@@ -1,4 +1,4 @@
-/* A recording as a scenario's YAML. */
+/* Prints a recording as a scenario's YAML. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "observe/metrics.h"
 #include "simulate/recording_parts.h"
 
-/* Seconds of a sample, over all training records; 0: none has any. */
+/* Mean seconds per sample over all training records; 0: unknown. */
 static double seconds_of_sample(const brim_recording *r)
 {
   char path[BRIM_PATH_MAX];
@@ -100,7 +100,7 @@ static void print_events(const brim_recording *r, brim_text *out)
     brim_text_add(out, "'}\n");
   }
   if (r->looks > 0) brim_text_add(out, "looks:\n");
-  for (size_t i = 0; i < r->looks; i++) /* a moment later, so that all that was seen then is there */
+  for (size_t i = 0; i < r->looks; i++) /* a moment later, so that everything seen then has happened */
     brim_text_printf(out, "  - {at: %.3fs, step: %lld}\n", fmax(0, r->look[i].at - r->start) + 0.001,
                      (long long)r->look[i].step);
   if (r->pressures > 0) brim_text_add(out, "pressures:\n");
@@ -113,12 +113,12 @@ static void print_setting(const char *key, const brim_yaml *config, brim_text *o
 {
   const brim_yaml *value = brim_yaml_get_path(config, key);
   if (!value || value->kind != BRIM_YAML_SCALAR) return;
-  const bool chooses = strcmp(key, "memory.recompute") == 0; /* none is not to be taken for a choice */
+  const bool chooses = strcmp(key, "memory.recompute") == 0; /* none must not be read as a choice */
   if (!chooses || strcmp(value->scalar, "none") != 0)
     brim_text_printf(out, "  %s: %s\n", key, value->scalar[0] ? value->scalar : "''");
 }
 
-/* Those keys of the run's configuration that its decisions depend on. */
+/* Prints the keys of the run's configuration that affect its decisions. */
 static void print_settings(const brim_recording *r, const brim_yaml *config, brim_text *out)
 {
   char key[128];

@@ -35,7 +35,7 @@ static void refuse_key(reader *r, const brim_scene_section *section, const char 
     const char *name = below ? s->path + length + (length > 0) : "";
     if (name[0] && !strchr(name, '.')) brim_suggest(key, name, &distance, &best);
   }
-  brim_problem_at(&r->problems, &origin, "a scenario has no key '%s'", path_of(r, section->path, key));
+  brim_problem_at(&r->problems, &origin, "unknown key '%s' in a scenario", path_of(r, section->path, key));
   if (best) brim_problem_hint(&r->problems, "did you mean '%s'?", path_of(r, section->path, best));
 }
 
@@ -45,13 +45,13 @@ static void read_value(reader *r, const char *section, const brim_param *row, co
   const brim_yaml *value = given ? given : brim_value_default(row, r->arena);
   brim_text problem = {0};
   if (!value)
-    brim_problem_at(&r->problems, &map->origin, "'%s' must be given", path_of(r, section, row->key));
+    brim_problem_at(&r->problems, &map->origin, "'%s' is missing", path_of(r, section, row->key));
   else if (brim_value_parse(row, value, out, r->arena, &problem) != BRIM_OK)
     brim_problem_at(&r->problems, &value->origin, "'%s' %s", path_of(r, section, row->key), brim_text_str(&problem));
   brim_text_release(&problem);
 }
 
-/* A map by the table of the section; NULL: all defaults. What lies below is the caller's. */
+/* Reads a map by the table of its section; NULL: all defaults. The caller reads the maps below it. */
 static void read_map(reader *r, const char *path, const brim_yaml *map, void *out)
 {
   const brim_scene_section *section = brim_scene_find(path);
@@ -71,7 +71,8 @@ static const brim_yaml *map_below(const brim_yaml *map, const char *key)
   return map && map->kind == BRIM_YAML_MAP ? brim_yaml_get(map, key) : NULL;
 }
 
-/* A list of maps by the section's table; *out is an array in the arena. What is no list, or too long, is a problem. */
+/* Reads a list of maps by the section's table; *out is an array in the arena. Reports a value that is not a list, or
+ * too long a list. */
 static size_t read_list(reader *r, const char *section, const brim_yaml *list, size_t item_bytes, void *out)
 {
   const size_t most = brim_scene_find(section)->items_max;
@@ -80,7 +81,7 @@ static size_t read_list(reader *r, const char *section, const brim_yaml *list, s
   if (list && !is_list)
     brim_problem_at(&r->problems, &list->origin, "'%s' must be a list", section);
   else if (list && list->count > most)
-    brim_problem_at(&r->problems, &list->origin, "'%s' has %zu items, and may have %zu", section, list->count, most);
+    brim_problem_at(&r->problems, &list->origin, "'%s' has %zu items; the maximum is %zu", section, list->count, most);
   char *items = brim_arena_alloc(r->arena, (count > 0 ? count : 1) * item_bytes);
   for (size_t i = 0; i < count; i++) read_map(r, section, list->item[i], items + i * item_bytes);
   memcpy(out, &items, sizeof items);
@@ -91,8 +92,7 @@ static size_t read_list(reader *r, const char *section, const brim_yaml *list, s
 
 static void check_rising(reader *r, const brim_yaml *list, size_t i, bool rises, const char *key)
 {
-  if (!rises)
-    brim_problem_at(&r->problems, &list->item[i]->origin, "'%s' must rise from item to item of the list", key);
+  if (!rises) brim_problem_at(&r->problems, &list->item[i]->origin, "'%s' must increase from item to item", key);
 }
 
 static size_t read_use(reader *r, const char *section, const brim_yaml *list, brim_scene_use **out)
@@ -106,7 +106,7 @@ static void read_devices(reader *r, const brim_yaml *list, brim_scenario *s)
 {
   s->device_count = read_list(r, "devices", list, sizeof *s->device, &s->device);
   if (s->device_count == 0 && r->problems.count == 0)
-    brim_problem(&r->problems, BRIM_ECONFIG, "%s: a scenario has at least one of 'devices'", s->file);
+    brim_problem(&r->problems, BRIM_ECONFIG, "%s: a scenario needs at least one item in 'devices'", s->file);
   for (size_t i = 0; i < s->device_count; i++) {
     brim_scene_device *d = &s->device[i];
     d->use_count = read_use(r, "devices.use", map_below(list->item[i], "use"), &d->use);
@@ -118,7 +118,7 @@ static void read_devices(reader *r, const brim_yaml *list, brim_scenario *s)
   }
 }
 
-/* Levels of recompute go from much memory to little, peaks from small to large. */
+/* Levels of recompute are ordered by decreasing memory, peaks by increasing size. */
 static void read_model(reader *r, const char *section, const brim_yaml *map, brim_scene_model *m)
 {
   const char *levels = path_of(r, section, "recompute");
@@ -133,7 +133,7 @@ static void read_model(reader *r, const char *section, const brim_yaml *map, bri
   for (size_t i = 1; i < m->peak_count; i++)
     check_rising(r, peaks, i,
                  m->peak[i].micro_batch > m->peak[i - 1].micro_batch && m->peak[i].bytes >= m->peak[i - 1].bytes,
-                 "micro_batch, and bytes,");
+                 "micro_batch and bytes");
 }
 
 static const brim_yaml *read_settings(reader *r, const brim_yaml *map)
@@ -142,19 +142,19 @@ static const brim_yaml *read_settings(reader *r, const brim_yaml *map)
   if (settings && settings->kind != BRIM_YAML_MAP)
     brim_problem_at(&r->problems, &settings->origin, "'settings' must be a map of keys and values");
   else if (settings && settings->count > BRIM_SCENE_SETTINGS_MAX)
-    brim_problem_at(&r->problems, &settings->origin, "'settings' has %zu keys, and may have %d", settings->count,
+    brim_problem_at(&r->problems, &settings->origin, "'settings' has %zu keys; the maximum is %d", settings->count,
                     BRIM_SCENE_SETTINGS_MAX);
   return settings && settings->kind == BRIM_YAML_MAP ? settings : NULL;
 }
 
-/* What a run that was recorded met with, by its steps. */
+/* Reads the events of a recorded run, by step. */
 static void read_recorded(reader *r, const brim_yaml *root, brim_scenario *s)
 {
   const brim_yaml *looks = map_below(root, "looks"), *pressures = map_below(root, "pressures");
   s->look_count = read_list(r, "looks", looks, sizeof *s->look, &s->look);
   for (size_t i = 1; i < s->look_count; i++)
     check_rising(r, looks, i, s->look[i].at > s->look[i - 1].at && s->look[i].step > s->look[i - 1].step,
-                 "at, and step,");
+                 "at and step");
   s->pressure_count = read_list(r, "pressures", pressures, sizeof *s->pressure, &s->pressure);
   for (size_t i = 1; i < s->pressure_count; i++)
     check_rising(r, pressures, i, s->pressure[i].step > s->pressure[i - 1].step, "step");
@@ -173,15 +173,15 @@ static void read_jobs(reader *r, const brim_yaml *list, brim_scenario *s)
   s->job_count = 1;
 }
 
-/* Where it is is one of the devices. */
+/* Checks that a device number exists. */
 static void check_device(reader *r, const brim_scenario *s, const char *section, const brim_yaml *item, int64_t device)
 {
   if (device < (int64_t)s->device_count) return;
-  brim_problem_at(&r->problems, &item->origin, "'%s.device' is %lld, and the last of 'devices' is %zu", section,
+  brim_problem_at(&r->problems, &item->origin, "'%s.device' is %lld, but the last of 'devices' is %zu", section,
                   (long long)device, s->device_count - 1);
 }
 
-/* How often it comes until the end, at most, is added to the visits of the others. */
+/* Adds the maximum number of visits until the end to those of the others, and checks the total. */
 static void check_visits(reader *r, const brim_yaml *item, const char *name, double from, double lasts, double every,
                          double until, double *all)
 {
@@ -190,9 +190,9 @@ static void check_visits(reader *r, const brim_yaml *item, const char *name, dou
   const double visits = from > until ? 0 : 1 + again;
   *all += visits;
   if (!fits || *all <= BRIM_SCENE_VISITS_MAX) return;
-  brim_problem_at(&r->problems, &item->origin, "'%s' comes %.0f times, with those before it %.0f, and %d are the most",
+  brim_problem_at(&r->problems, &item->origin, "'%s' comes %.0f times, %.0f with those before it; the maximum is %d",
                   name, visits, *all, BRIM_SCENE_VISITS_MAX);
-  brim_problem_hint(&r->problems, "a longer 'every', or an earlier end ('until')");
+  brim_problem_hint(&r->problems, "set a longer 'every', or an earlier end ('until')");
 }
 
 static void read_others(reader *r, const brim_yaml *root, brim_scenario *s)
@@ -224,8 +224,8 @@ static void read_start(reader *r, const brim_yaml *root, brim_scenario *s)
   s->start_seconds = (double)timegm(&time);
   if (!s->start || (end && !*end)) return;
   const brim_yaml *value = brim_yaml_get(root, "start");
-  brim_problem_at(&r->problems, value ? &value->origin : NULL, "'start' must be a time as 2025-01-06 09:00, got %.60s",
-                  s->start);
+  brim_problem_at(&r->problems, value ? &value->origin : NULL,
+                  "'start' must be a time such as 2025-01-06 09:00, got %.60s", s->start);
 }
 
 static void read_backend(reader *r, const brim_yaml *root, const brim_scenario *s)
@@ -256,7 +256,7 @@ static void read_root(reader *r, const brim_yaml *root, brim_scenario *s)
   s->settings = read_settings(r, root);
 }
 
-/* ---- a whole one ---- */
+/* ---- the whole scenario ---- */
 
 static brim_status read_scenario(const char *text, size_t bytes, const char *file, brim_scenario **out)
 {
@@ -296,7 +296,7 @@ void brim_scenario_free(brim_scenario *s)
 
 /* ---- settings ---- */
 
-/* As the command line takes them: lists and maps in brackets. */
+/* In the form of the command line: lists and maps in brackets. */
 static void print_value(const brim_yaml *value, brim_text *out)
 {
   const bool map = value->kind == BRIM_YAML_MAP;

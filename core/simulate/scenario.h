@@ -1,4 +1,5 @@
-/* Scenarios: worlds of memory that policies are simulated in, written down in YAML (docs/simulate.md). */
+/* Scenarios: descriptions of devices, memory and other programs, in YAML, in which policies are simulated
+ * (docs/simulate.md). */
 #ifndef BRIM_SIMULATE_SCENARIO_H
 #define BRIM_SIMULATE_SCENARIO_H
 #include "brim/plugin.h"
@@ -7,39 +8,39 @@
 #define BRIM_SCENE_DEVICES_MAX 64
 #define BRIM_SCENE_JOBS_MAX 16
 #define BRIM_SCENE_LIST_MAX 4096    /* of every other list */
-#define BRIM_SCENE_SETTINGS_MAX 256 /* keys of the scenario's, and of a job's */
+#define BRIM_SCENE_SETTINGS_MAX 256 /* keys of the scenario's, and of each job's */
 
-/* Seconds: the least that something lasts, or takes to come again. */
+/* Seconds: the minimum duration, and the minimum time between repetitions. */
 #define BRIM_SCENE_MOMENT 1e-3
-/* Of all programs and runs together, so often they come; each time is two or three lines of the timeline. */
+/* Maximum number of visits of all programs and runs together; each visit adds two or three lines to the timeline. */
 #define BRIM_SCENE_VISITS_MAX 300000
-/* Of each size, 1 PiB: the sum over as many programs as there may be is one still. */
+/* Maximum of each size, 1 PiB: the sum over the maximum number of programs does not overflow. */
 #define BRIM_SCENE_BYTES_MAX (UINT64_C(1) << 50)
 
-/* So much is in use by others from a moment on. */
+/* Bytes that others use from a moment on. */
 typedef struct brim_scene_use {
-  double at; /* seconds from the beginning, as all times */
+  double at; /* seconds from the beginning, like all times */
   uint64_t bytes;
 } brim_scene_use;
-/* So many wait for a device from a moment on, besides `runs`: what a run saw that was recorded. */
+/* Recorded: the number of runs that wait for a device from a moment on, besides `runs`. */
 typedef struct brim_scene_line {
   double at;
   int64_t waiting;
-  uint64_t bytes; /* that the first of them needs */
+  uint64_t bytes; /* needed by the first of them */
 } brim_scene_line;
-/* In a run that was recorded policies were asked between two steps, when so many were committed. */
+/* Recorded: policies were asked between two steps, after `step` commits. */
 typedef struct brim_scene_look {
   double at;
   int64_t step;
 } brim_scene_look;
-/* In a run that was recorded memory pressure asked for a smaller plan. */
+/* Recorded: memory pressure asked for a smaller plan. */
 typedef struct brim_scene_pressure {
   int64_t step;   /* committed */
-  uint64_t bytes; /* that the plan was to take at most; 0: it was to stay */
+  uint64_t bytes; /* limit for the plan; 0: unchanged */
 } brim_scene_pressure;
 typedef struct brim_scene_device {
   uint64_t memory, used;
-  double speed; /* 1: as the model's times are */
+  double speed; /* 1: the model's times apply */
   brim_scene_use *use;
   brim_scene_line *line;
   size_t use_count, line_count;
@@ -51,35 +52,35 @@ typedef struct brim_scene_host {
   size_t use_count;
 } brim_scene_host;
 
-/* What a plan takes, and a step. */
+/* The memory and time of plans and steps. */
 typedef struct brim_scene_recompute {
-  double memory, work; /* of the activations, that is left; of a step, that is done again */
+  double memory, work; /* memory: share of the activations that is left; work: share of a step that is repeated */
 } brim_scene_recompute;
 typedef struct brim_scene_peak {
   int64_t micro_batch;
   uint64_t bytes;
-  double time;   /* of a step; 0: as the model's times make it */
-  int32_t basis; /* of that, as policies are told: enum brim_basis - 1 */
+  double time;   /* of a step; 0: from the model's times */
+  int32_t basis; /* of the time, as shown to policies: enum brim_basis - 1 */
 } brim_scene_peak;
 typedef struct brim_scene_model {
   const char *id;
   uint64_t fixed, sample;
   double sample_time, micro_batch_time, step_time, half_memory, half_time;
-  brim_scene_recompute *recompute; /* of less and less memory */
+  brim_scene_recompute *recompute; /* by decreasing memory */
   size_t recompute_count;
-  brim_scene_peak *peak; /* of larger and larger micro-batches; none: by `fixed` and `sample` */
+  brim_scene_peak *peak; /* by increasing micro-batch; none: computed from `fixed` and `sample` */
   size_t peak_count;
 } brim_scene_model;
 
-/* A program that takes memory without asking anybody. */
+/* A program that takes memory without joining the queue. */
 typedef struct brim_scene_program {
   const char *name;
   int64_t device; /* -1: the host */
   uint64_t memory, grows;
   double from, lasts, every;
-  double slows; /* times that steps on its device take as long while it is there */
+  double slows; /* factor by which steps on its device take longer while it is there */
 } brim_scene_program;
-/* A run of somebody else, which waits in line, trains, and goes. */
+/* Another user's run, which waits in line, trains, and ends. */
 typedef struct brim_scene_run {
   const char *name;
   int64_t device; /* -1: any */
@@ -87,19 +88,19 @@ typedef struct brim_scene_run {
   double from, lasts, every;
   double slows; /* likewise, while it is placed */
 } brim_scene_run;
-/* Memory that runs out though there is room: of a step, or of placing a plan. */
+/* Memory that runs out although there is room: in a step, or while placing a plan. */
 typedef struct brim_scene_failure {
   int64_t step, times; /* 0: placing */
-  bool loses;          /* the parameters too */
+  bool loses;          /* the parameters are lost too */
   const char *says;    /* the error's text */
 } brim_scene_failure;
 typedef struct brim_scene_job {
   const char *name;
   double from;
-  const brim_yaml *settings; /* NULL: none */
+  const brim_yaml *settings; /* may be NULL */
 } brim_scene_job;
 
-/* What the backend's devices are. */
+/* The kind of the backend's devices. */
 enum brim_scene_kind { BRIM_SCENE_GPU, BRIM_SCENE_SHARE, BRIM_SCENE_PROCESSORS };
 #define BRIM_SCENE_KINDS "gpu|share|host"
 
@@ -111,27 +112,27 @@ typedef struct brim_scenario {
   int64_t samples, grain, norm_group;
   int32_t kind; /* enum brim_scene_kind */
   brim_scene_host host;
-  brim_scene_model model, small_model; /* small_model.id NULL: there is none */
+  brim_scene_model model, small_model; /* small_model.id NULL: none */
   brim_scene_device *device;
   brim_scene_program *program;
   brim_scene_run *run;
   brim_scene_failure *failure;
-  brim_scene_look *look;         /* none: policies are asked every second, and steps take what the model's times say */
-  brim_scene_pressure *pressure; /* none: it is judged by the host's memory */
+  brim_scene_look *look;         /* none: policies are asked every second, and steps take the model's times */
+  brim_scene_pressure *pressure; /* none: the host's memory decides */
   brim_scene_job *job;           /* at least one */
   size_t device_count, program_count, run_count, failure_count, look_count, pressure_count, job_count;
-  const brim_yaml *settings; /* NULL: none */
+  const brim_yaml *settings; /* may be NULL */
 } brim_scenario;
 
-/* [init] Reads a file. ECONFIG with everything that is wrong, each with its position; ELOAD if it cannot be read. */
+/* [init] Reads a file. ECONFIG with every mistake and its position; ELOAD if it cannot be read. */
 brim_status brim_scenario_read(const char *path, brim_scenario **out);
-/* The same from text; `file` is for messages. */
+/* The same from text; `file` is used in messages. */
 brim_status brim_scenario_parse(const char *text, size_t bytes, const char *file, brim_scenario **out);
 void brim_scenario_free(brim_scenario *scenario);
-/* Words of settings, "key=value" each, appended to `out`; everything lives in `arena`. */
+/* Appends the settings as words, "key=value" each, to `out`; allocates from `arena`. */
 size_t brim_scenario_words(brim_arena *arena, const brim_yaml *settings, const char **out, size_t room);
-/* Every key with type, default, range and meaning. */
+/* Prints every key with type, default, range and meaning. */
 void brim_scenario_print_keys(brim_text *out);
-/* At the top of one: "until", "devices". */
+/* Whether it is a key at the top level: "until", "devices". */
 bool brim_scenario_has_key(const char *key);
 #endif

@@ -6,11 +6,11 @@
 #include "memory/policies.h"
 #include "simulate/job.h"
 
-/* Of no job's doing. */
-static void on_world(void *context, const char *who, const char *what)
+/* Adds an event that no job caused. */
+static void on_world(void *context, const char *name, const char *what)
 {
-  brim_sim_job nobody = {.all = context, .index = BRIM_SCENE_JOBS_MAX};
-  brim_sim_tell(&nobody, who, what, "");
+  brim_sim_job no_job = {.all = context, .index = BRIM_SCENE_JOBS_MAX};
+  brim_sim_tell(&no_job, name, what, "");
 }
 
 static void prepare(brim_sim_job *job, brim_sim_case *c, size_t i, brim_config *config)

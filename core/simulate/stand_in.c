@@ -1,4 +1,4 @@
-/* What a job's drive has in the place of plans and plugins: the scenario's, or plans of a real model. */
+/* Replaces the plans and plugins of a job's drive: by the scenario's, or by plans of a real model. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,8 @@ static bool is_half(const brim_choice *v)
   return v->precision == BRIM_PRECISION_BF16 || v->precision == BRIM_PRECISION_FP16;
 }
 
-/* What lies between two peaks that are known, or goes on from the nearest two: fixed[0] of no sample, and all of it. */
+/* Interpolates between two known peaks, or extrapolates from the nearest two: fixed[0] for no sample, and all for the
+ * batch. */
 static void interpolate(const brim_scene_model *m, int64_t batch, double *fixed, double *all)
 {
   size_t i = m->peak_count > 1 ? 1 : 0;
@@ -31,7 +32,7 @@ static void interpolate(const brim_scene_model *m, int64_t batch, double *fixed,
     if (m->peak[k].micro_batch == batch) *all = (double)m->peak[k].bytes;
 }
 
-/* With so much recompute; 0: none. */
+/* The peak with a level of recompute; 0: none. */
 static uint64_t level_peak(const brim_scene_model *m, const brim_choice *v, size_t level)
 {
   double fixed = (double)m->fixed, all = fixed + (double)m->sample * (double)v->micro_batch;
@@ -53,7 +54,7 @@ static size_t find_level(const brim_scene_model *m, const brim_choice *v)
   return level;
 }
 
-/* Times are of a device of speed 1. */
+/* Times are for a device of speed 1. */
 static void find_figures(const brim_sim_job *job, const brim_choice *v, brim_figures *out)
 {
   const brim_scene_model *m = job->plans;
@@ -75,17 +76,17 @@ static void find_figures(const brim_sim_job *job, const brim_choice *v, brim_fig
 
 /* ---- plans of a real model ---- */
 
-#define REMEMBERED 64 /* plans; a simulation comes back to a few */
+#define REMEMBERED 64 /* plans; a simulation reuses a few */
 
 typedef struct remembered {
-  brim_choice choice; /* with its budget */
+  brim_choice choice; /* including its budget */
   brim_figures figures;
 } remembered;
 
 struct brim_real_plans {
   brim_drive *drive;
   remembered plan[REMEMBERED];
-  size_t count, next; /* next: the one that is forgotten */
+  size_t count, next; /* next: the entry to replace */
 };
 
 brim_status brim_real_plans_open(const brim_config *config, brim_real_plans **out)
@@ -108,7 +109,7 @@ void brim_real_plans_close(brim_real_plans *p)
   free(p);
 }
 
-/* Of a choice with its budget. */
+/* For a choice with its budget. */
 static brim_status find_real_figures(brim_real_plans *p, const brim_choice *choice, brim_figures *out)
 {
   for (size_t i = 0; i < p->count; i++) {
@@ -141,7 +142,7 @@ brim_status brim_sim_step_seconds(brim_sim_job *job, double *seconds, double *ag
 {
   brim_figures f;
   BRIM_TRY(brim_planner_figures(&job->drive->planner, &job->drive->choice, &f));
-  *seconds = f.step_seconds * brim_scene_slowness(job->all->scene, job->place); /* which no prediction knows */
+  *seconds = f.step_seconds * brim_scene_slowness(job->all->scene, job->place); /* not part of any prediction */
   *again = *seconds * f.recompute_share / (1 + f.recompute_share);
   return BRIM_OK;
 }
@@ -161,21 +162,21 @@ static brim_status describe(void *self, int device, brim_device_info *out)
   return BRIM_OK;
 }
 
-/* The scenario's in the place of the configuration's, under the same group. */
+/* Replaces the configuration's plugin by the scenario's, with the same group. */
 static void put_in_place(brim_config *config, const char *group, const brim_plugin *plugin)
 {
   for (size_t i = 0; i < config->choice_count; i++)
     if (strcmp(config->choice[i].group, group) == 0) config->choice[i].plugin = plugin;
 }
 
-/* The word "model=mlp" is the scenario's matter. */
+/* Handles the word "model=mlp", which concerns the scenario. */
 static brim_status take_model(brim_sim_job *job, const char *id)
 {
   const brim_scenario *s = job->all->scenario;
   const brim_scene_model *all[] = {&s->model, &s->small_model};
   if (job->all->real)
     return brim_fail(BRIM_ECONFIG,
-                     "model=%s: plans are of the model that the command line names, which policies cannot change here",
+                     "model=%s: the plans are for the model set on the command line, which policies cannot change here",
                      id);
   for (size_t i = 0; i < 2; i++) {
     if (!all[i]->id || strcmp(all[i]->id, id) != 0) continue;
@@ -188,7 +189,7 @@ static brim_status take_model(brim_sim_job *job, const char *id)
 
 /* ---- the setup ---- */
 
-/* As far as policies and plans ask. The job stands in for the instances, which there is nothing to give back of. */
+/* Opens what policies and plans need. The job replaces the plugin instances, and nothing has to be closed. */
 static brim_status open_setup(void *context, brim_setup *s)
 {
   brim_sim_job *job = context;
@@ -220,11 +221,11 @@ static brim_status open_setup(void *context, brim_setup *s)
     s->norm_group = real->norm_group;
   }
   if (brim_setup_precisions(s) >> brim_setup_precision(s) & 1) return BRIM_OK;
-  return brim_fail(BRIM_ECONFIG, "precision=%s: the scenario's model has fp32 only\nset its model.half_memory",
+  return brim_fail(BRIM_ECONFIG, "precision=%s: the scenario's model has only fp32\nset its model.half_memory",
                    brim_precision_names[brim_setup_precision(s)]);
 }
 
-/* The configuration hears the rest. */
+/* The configuration handles the other words. */
 static brim_status hear(void *context, brim_again *again)
 {
   brim_sim_job *job = context;

@@ -1,12 +1,12 @@
-/* Jobs are threads that take turns, by the scenario's clock: one is at work at a time, the one that wakes first, so
- * what comes of it is the same every time. */
+/* Jobs are threads that take turns by the scenario's clock: only the one that wakes first runs, so results are
+ * reproducible. */
 #include <string.h>
 
 #include "base/guard.h"
 #include "base/thread.h"
 #include "simulate/job.h"
 
-/* Whoever wakes first, of those at the same time the first of the list. Called with the lock. */
+/* Passes the turn to the job that wakes first; of several with the same time, the first in the list. Needs the lock. */
 static void pass_on(brim_sim_case *c)
 {
   c->current = NULL;
@@ -32,7 +32,7 @@ brim_status brim_sim_sleep(brim_sim_job *job, double seconds)
   wait_for_turn(job);
   pthread_mutex_unlock(&c->lock);
   job->is_late = job->is_late || until > end;
-  return job->is_late ? brim_fail(BRIM_EINTERRUPTED, "the scenario ends") : BRIM_OK;
+  return job->is_late ? brim_fail(BRIM_EINTERRUPTED, "the scenario has ended") : BRIM_OK;
 }
 
 static void *work(void *context)
@@ -57,10 +57,11 @@ brim_status brim_sim_take_turns(brim_sim_case *c)
   size_t started = 0;
   pthread_mutex_init(&c->lock, NULL);
   for (size_t i = 0; i < c->count; i++) pthread_cond_init(&c->job[i].turn, NULL);
-  for (size_t i = 0; i < c->count; i++) { /* those that there is no thread for are done */
+  for (size_t i = 0; i < c->count; i++) { /* jobs without a thread are done */
     brim_sim_job *job = &c->job[i];
     const int error = status == BRIM_OK ? brim_thread_start(&job->thread, "job", work, job) : 0;
-    if (error) status = brim_fail(BRIM_ENOMEM_HOST, "no thread for a job of the simulation: %s", strerror(error));
+    if (error)
+      status = brim_fail(BRIM_ENOMEM_HOST, "cannot start a thread for a job of the simulation: %s", strerror(error));
     started += status == BRIM_OK;
     job->is_done = status != BRIM_OK;
   }

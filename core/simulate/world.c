@@ -6,15 +6,15 @@
 
 #define MINUTE 60.0
 
-/* When something comes, and comes again. */
+/* The times of something that comes and perhaps comes again. */
 typedef struct visit {
-  double next, since; /* when it comes; when it came */
+  double next, since; /* next time; time of the last one */
 } visit;
 /* A program of the scenario. */
 typedef struct program {
   visit visit;
   bool is_there;
-  double leaves, grows; /* when */
+  double leaves, grows; /* times */
   uint64_t wants, has;
 } program;
 /* A run of the scenario. */
@@ -23,10 +23,10 @@ typedef struct run {
   visit visit;
   enum run_state state;
   double leaves;
-  int device; /* that it is placed on */
+  int device; /* where it is placed */
   int64_t number;
 } run;
-/* Of a job. */
+/* A job's ticket. */
 typedef struct ticket {
   bool is_there;
   int64_t number;
@@ -42,7 +42,7 @@ struct brim_scene {
   program *program;
   run *run;
   ticket ticket[BRIM_SCENE_JOBS_MAX];
-  uint64_t arena[BRIM_SCENE_DEVICES_MAX], host; /* jobs' */
+  uint64_t arena[BRIM_SCENE_DEVICES_MAX], host; /* of jobs */
   int64_t numbers;                              /* tickets so far */
   brim_scene_others others;
 };
@@ -91,7 +91,7 @@ void brim_scene_describe(const brim_scene *s, int device, brim_device_info *out)
   const bool is_host = device == BRIM_SCENE_HOST;
   *out = (brim_device_info){.on_host = is_host || scenario->kind != BRIM_SCENE_GPU,
                             .limited = !is_host && scenario->kind == BRIM_SCENE_SHARE};
-  snprintf(out->name, sizeof out->name, "%s", is_host ? "the host's processors" : "made up");
+  snprintf(out->name, sizeof out->name, "%s", is_host ? "the host's processors" : "simulated");
   out->total_bytes = is_host ? scenario->host.memory : scenario->device[device].memory;
   out->free_bytes = is_host ? left(scenario->host.memory, host_taken(s)) : free_of(s, device);
 }
@@ -118,10 +118,10 @@ void brim_scene_give(brim_scene *s, int device, uint64_t bytes)
   *taken -= smaller(bytes, *taken);
 }
 
-/* ---- the line of those who wait for a device ---- */
+/* ---- the queue for devices ---- */
 
 typedef struct waiter {
-  int64_t number, run; /* run: the scenario's; -1: a job */
+  int64_t number, run; /* run: index in the scenario; -1: a job */
   size_t job;          /* BRIM_SCENE_JOBS_MAX: a run of the scenario */
   int device;
   uint64_t bytes;
@@ -134,7 +134,7 @@ static int by_number(const void *a, const void *b)
   return (x->number > y->number) - (x->number < y->number);
 }
 
-/* All in line in their order; to be freed. */
+/* All waiters in order; the caller frees the list. */
 static waiter *list_waiters(const brim_scene *s, size_t *count)
 {
   waiter *all = brim_xcalloc(s->scenario->run_count + BRIM_SCENE_JOBS_MAX, sizeof *all);
@@ -159,8 +159,7 @@ static bool accepts(const waiter *w, int device)
   return w->device < 0 || w->device == device;
 }
 
-/* A device that `w`, one of `all`, may have now: those who came before, and come first in the list, do not wait for it.
- * -1: none. */
+/* A device that `w`, one of `all`, may have now, as no earlier one in the list waits for it; -1: none. */
 static int find_device(const brim_scene *s, const waiter *all, const waiter *w, bool most_free)
 {
   int found = -1;
@@ -176,17 +175,17 @@ static int find_device(const brim_scene *s, const waiter *all, const waiter *w, 
   return found;
 }
 
-/* ---- who comes and goes ---- */
+/* ---- programs and runs come and go ---- */
 
 BRIM_PRINTF(3, 4)
-static void tell_change_of_scene(brim_scene *s, const char *who, const char *format, ...)
+static void report_change(brim_scene *s, const char *name, const char *format, ...)
 {
   char text[256];
   va_list list;
   va_start(list, format);
   vsnprintf(text, sizeof text, format, list);
   va_end(list);
-  s->tell(s->context, who, text);
+  s->tell(s->context, name, text);
 }
 
 static const char *name_of(const brim_scene *s, int device, char *out, size_t room)
@@ -198,7 +197,7 @@ static const char *name_of(const brim_scene *s, int device, char *out, size_t ro
   return out;
 }
 
-/* It has left: the next time is the first one from now on. */
+/* After it has left: the next visit is the first one from now on. */
 static void leave(visit *v, double every, double now)
 {
   const double passed = every > 0 ? floor((now - v->since) / every) + 1 : 0;
@@ -212,7 +211,7 @@ static void move_program(brim_scene *s, size_t i)
   program *at = &s->program[i];
   name_of(s, (int)p->device, where, sizeof where);
   if (at->is_there && at->leaves <= s->now) {
-    tell_change_of_scene(s, p->name, "leaves %s, with %s", where, brim_format_bytes(bytes, sizeof bytes, at->has));
+    report_change(s, p->name, "leaves %s, with %s", where, brim_format_bytes(bytes, sizeof bytes, at->has));
     at->is_there = false;
     at->wants = at->has = 0;
     at->grows = INFINITY;
@@ -224,7 +223,7 @@ static void move_program(brim_scene *s, size_t i)
                     .wants = p->memory,
                     .leaves = p->lasts > 0 ? s->now + fmax(p->lasts, BRIM_SCENE_MOMENT) : INFINITY,
                     .grows = p->grows > 0 ? s->now + MINUTE : INFINITY};
-    tell_change_of_scene(s, p->name, "wants %s of %s", brim_format_bytes(bytes, sizeof bytes, at->wants), where);
+    report_change(s, p->name, "wants %s of %s", brim_format_bytes(bytes, sizeof bytes, at->wants), where);
   }
   if (at->is_there && at->grows <= s->now) {
     at->wants = smaller(at->wants + p->grows, BRIM_SCENE_BYTES_MAX);
@@ -238,7 +237,7 @@ static void move_run(brim_scene *s, size_t i)
   const brim_scene_run *r = &s->scenario->run[i];
   run *at = &s->run[i];
   if (at->state == RUN_PLACED && at->leaves <= s->now) {
-    tell_change_of_scene(s, r->name, "has ended on %s", name_of(s, at->device, where, sizeof where));
+    report_change(s, r->name, "has ended on %s", name_of(s, at->device, where, sizeof where));
     at->state = RUN_AWAY;
     leave(&at->visit, r->every, s->now);
   }
@@ -246,11 +245,11 @@ static void move_run(brim_scene *s, size_t i)
   at->visit = (visit){INFINITY, s->now};
   at->state = RUN_WAITS;
   at->number = ++s->numbers;
-  tell_change_of_scene(s, r->name, "wants %s of %s", brim_format_bytes(bytes, sizeof bytes, r->memory),
-                       r->device < 0 ? "any device" : name_of(s, (int)r->device, where, sizeof where));
+  report_change(s, r->name, "wants %s of %s", brim_format_bytes(bytes, sizeof bytes, r->memory),
+                r->device < 0 ? "any device" : name_of(s, (int)r->device, where, sizeof where));
 }
 
-/* Programs take what is there; who lacks something takes it when it comes free. */
+/* Programs take free memory; one that lacks some takes it when it becomes free. */
 static void feed_programs(brim_scene *s)
 {
   for (size_t i = 0; i < s->scenario->program_count; i++) {
@@ -261,7 +260,7 @@ static void feed_programs(brim_scene *s)
   }
 }
 
-/* The first run in line that a device has room for. Jobs look by themselves. */
+/* Places the first run in line that fits a device. Jobs look by themselves. */
 static bool serve_run(brim_scene *s)
 {
   char bytes[32], where[64];
@@ -276,8 +275,8 @@ static bool serve_run(brim_scene *s)
     r->state = RUN_PLACED;
     r->device = device;
     r->leaves = s->now + fmax(what->lasts, BRIM_SCENE_MOMENT);
-    tell_change_of_scene(s, what->name, "is placed on %s, with %s", name_of(s, device, where, sizeof where),
-                         brim_format_bytes(bytes, sizeof bytes, what->memory));
+    report_change(s, what->name, "is placed on %s, with %s", name_of(s, device, where, sizeof where),
+                  brim_format_bytes(bytes, sizeof bytes, what->memory));
     served = true;
   }
   free(all);
@@ -443,7 +442,7 @@ void brim_scene_waiting(const brim_scene *s, size_t job, uint64_t key, size_t *c
   brim_arena_release(&arena);
   for (int d = 0; d < (int)s->scenario->device_count; d++) {
     const brim_scene_device *device = &s->scenario->device[d];
-    const brim_scene_line *line = NULL; /* as it was recorded */
+    const brim_scene_line *line = NULL; /* recorded */
     if (brim_scene_key(s, d) != key) continue;
     for (size_t i = 0; i < device->line_count && device->line[i].at <= s->now; i++) line = &device->line[i];
     if (!line || line->waiting == 0) continue;
@@ -452,7 +451,7 @@ void brim_scene_waiting(const brim_scene *s, size_t job, uint64_t key, size_t *c
   }
 }
 
-/* ---- a whole one ---- */
+/* ---- the whole scene ---- */
 
 brim_scene *brim_scene_open(const brim_scenario *scenario, brim_scene_tell_fn tell_fn, void *context)
 {

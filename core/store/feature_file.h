@@ -24,7 +24,7 @@ typedef struct brim_feature_file {
 
 /* "<the user's cache folder>/brim/features/<key>.bin". ECONFIG if the environment does not name that folder. */
 brim_status brim_feature_file_path(uint64_t key, char out[BRIM_PATH_MAX]);
-/* False if there is no file of this shape; warns about a damaged one. */
+/* False without a file of this shape; warns about a damaged one. */
 bool brim_feature_file_open(const char *path, const brim_feature_shape *shape, brim_feature_file *out);
 void brim_feature_file_close(brim_feature_file *file);
 /* [any thread] `values` floats. */

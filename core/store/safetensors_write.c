@@ -173,15 +173,15 @@ static brim_status put_share(int fd, const char *path, const brim_safetensor *t,
                              uint64_t begin)
 {
   const uint64_t element = brim_dtype_bytes(t->dtype), all = (uint64_t)brim_shape_count(&t->shape);
-  uint64_t first = t->first, behind = t->first + t->count;
+  uint64_t first = t->first, end = t->first + t->count;
   const char *data = t->data;
   if (!t->is_slice) {
     first = all * (uint64_t)rank / (uint64_t)ranks;
-    behind = all * (uint64_t)(rank + 1) / (uint64_t)ranks;
+    end = all * (uint64_t)(rank + 1) / (uint64_t)ranks;
     data += first * element;
   }
-  if (behind <= first) return BRIM_OK;
-  return brim_file_write_at(fd, path, data, (behind - first) * element, begin + first * element);
+  if (end <= first) return BRIM_OK;
+  return brim_file_write_at(fd, path, data, (end - first) * element, begin + first * element);
 }
 
 brim_status brim_safetensors_write_share(const char *path, const brim_safetensor *tensor, size_t count,

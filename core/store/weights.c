@@ -73,8 +73,8 @@ static const char *shape_only(const char *form)
   return strchr(form, '[');
 }
 
-static void tell_misshaped(brim_weights *w, brim_weights_mismatches *problems, const brim_safetensor *have,
-                           const brim_tensor *p, bool transpose)
+static void add_misshaped(brim_weights *w, brim_weights_mismatches *problems, const brim_safetensor *have,
+                          const brim_tensor *p, bool transpose)
 {
   const brim_safetensor want = wanted_of(p, transpose);
   const char *has = format_shape(w, have), *needs = shape_only(format_shape(w, &want));
@@ -96,7 +96,7 @@ static brim_status take_tensor(brim_weights *w, brim_weights_mismatches *problem
                      m->tensor->name, t->name, w->parameter[i]->name);
   m->tensor = t;
   m->transpose = transpose;
-  if (!fits(t, &want)) tell_misshaped(w, problems, t, w->parameter[i], transpose);
+  if (!fits(t, &want)) add_misshaped(w, problems, t, w->parameter[i], transpose);
   return BRIM_OK;
 }
 
@@ -112,7 +112,7 @@ static void add_unexpected(brim_weights *w, brim_weights_mismatches *problems, c
 static void add_twin(brim_weights *w, brim_weights_mismatches *problems, const brim_safetensor *t, size_t i)
 {
   const brim_safetensor want = wanted_of(w->parameter[i], false);
-  if (!fits(t, &want)) tell_misshaped(w, problems, t, w->parameter[i], false);
+  if (!fits(t, &want)) add_misshaped(w, problems, t, w->parameter[i], false);
   w->twin[w->twin_count++] = (brim_weights_twin){t, i};
 }
 
@@ -228,16 +228,16 @@ const brim_safetensor *brim_weights_source(const brim_weights *w, size_t paramet
   return w->match[parameter].tensor;
 }
 
-static void tell_kept(const brim_weights *w, brim_text *out)
+static void add_kept(const brim_weights *w, brim_text *out)
 {
-  size_t kept = 0, told = 0;
+  size_t kept = 0, named = 0;
   for (size_t i = 0; i < w->count; i++) kept += w->match[i].kept;
-  for (size_t i = 0; i < w->count && told < NAMED_MAX; i++) {
+  for (size_t i = 0; i < w->count && named < NAMED_MAX; i++) {
     if (!w->match[i].kept) continue;
-    brim_text_printf(out, "%s%s", told == 0 ? "; " : told + 1 == kept ? " and " : ", ", w->parameter[i]->name);
-    told++;
+    brim_text_printf(out, "%s%s", named == 0 ? "; " : named + 1 == kept ? " and " : ", ", w->parameter[i]->name);
+    named++;
   }
-  if (kept > told) brim_text_printf(out, " and %zu more", kept - told);
+  if (kept > named) brim_text_printf(out, " and %zu more", kept - named);
   if (kept > 0)
     brim_text_printf(out, " keep%s initial value%s", kept == 1 ? "s its" : " their", brim_plural((int64_t)kept));
 }
@@ -254,5 +254,5 @@ void brim_weights_tell(const brim_weights *w, brim_text *out)
   if (w->map)
     brim_text_printf(out, " using map %s%s", w->map->name, w->is_recognised ? ", recognised by tensor names" : "");
   if (w->dropped > 0) brim_text_printf(out, ", ignoring %zu that the model does not use", w->dropped);
-  tell_kept(w, out);
+  add_kept(w, out);
 }

@@ -47,6 +47,6 @@ typedef struct brim_weights_mismatches {
   size_t count, room;
 } brim_weights_mismatches;
 void brim_weights_mismatch_add(brim_weights *weights, brim_weights_mismatches *to, brim_weights_mismatch mismatch);
-/* OK if there are none; else ELOAD listing all of them; names that differ only in a number share a line. */
+/* OK for an empty list; else ELOAD with all mismatches; names that differ only in a number share a line. */
 brim_status brim_weights_mismatches_status(brim_weights *weights, const brim_weights_mismatches *mismatches);
 #endif

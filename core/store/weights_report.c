@@ -27,7 +27,7 @@ void brim_weights_mismatch_add(brim_weights *w, brim_weights_mismatches *to, bri
 /* A mismatch, with its name split at its first part that is a number. */
 typedef struct line {
   enum brim_weights_kind kind;
-  const char *before, *behind, *text;
+  const char *before, *after, *text;
   int64_t number; /* -1: none */
   size_t order, first;
 } line;
@@ -52,7 +52,7 @@ static line line_of(brim_weights *w, const brim_weights_mismatch *m, size_t orde
   line out = {m->kind, name, "", m->text, -1, order, 0};
   if (!find_number(name, &at, &length)) return out;
   out.before = brim_arena_string_n(&w->arena, name, at);
-  out.behind = name + at + length;
+  out.after = name + at + length;
   out.number = strtoll(name + at, NULL, 10);
   return out;
 }
@@ -63,7 +63,7 @@ static int compare_kin(const line *x, const line *y)
   if (x->kind != y->kind) return x->kind < y->kind ? -1 : 1;
   if ((x->number < 0) != (y->number < 0)) return x->number < 0 ? -1 : 1;
   int order = strcmp(x->before, y->before);
-  if (order == 0) order = strcmp(x->behind, y->behind);
+  if (order == 0) order = strcmp(x->after, y->after);
   return order ? order : strcmp(x->text, y->text);
 }
 
@@ -118,7 +118,7 @@ static void add_group(const line *l, size_t count, brim_text *out)
     add_numbers(l, count, out);
   else if (l->number >= 0)
     brim_text_printf(out, "%lld", (long long)l->number);
-  brim_text_printf(out, "%s: %s", l->behind, l->text);
+  brim_text_printf(out, "%s: %s", l->after, l->text);
   if (count > 1) brim_text_printf(out, " (%zu tensors)", count);
 }
 

@@ -56,7 +56,7 @@ brim_status brim_run(const brim_run_options *options)
   signal(SIGPIPE, SIG_IGN); /* a closed pipe must not end the run */
   r->lock = -1;
   r->metrics.fd = r->events.fd = r->participants.log.fd = r->tensorboard.fd = -1;
-  r->told_step = -1;
+  r->reported_step = -1;
   r->work = brim_running_work(r);
   brim_report_init(&r->report);
   brim_status status = brim_running_begin(r);

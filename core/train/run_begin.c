@@ -63,7 +63,7 @@ static brim_status open_new(brim_running *r)
   return brim_dist_share_text(r->options->dist, r->dir, sizeof r->dir);
 }
 
-/* Rank 0, which holds the run's lock, looks for the checkpoint. *path is empty if there is none. */
+/* Rank 0, which holds the run's lock, looks for the checkpoint. *path is empty without a checkpoint. */
 static brim_status find_checkpoint(brim_running *r, char *path, size_t room)
 {
   bool found = false;
@@ -131,7 +131,7 @@ static brim_status open_logs(brim_running *r)
 }
 
 /* "60000 samples for 100 clients (iid, 600 each), 100 rounds of 10" */
-static void tell_federation(const brim_setup *s, brim_text *out)
+static void describe_federation(const brim_setup *s, brim_text *out)
 {
   const brim_partition *p = &s->partition;
   const long long samples = (long long)p->samples, clients = (long long)p->clients,
@@ -146,11 +146,11 @@ static void tell_federation(const brim_setup *s, brim_text *out)
                    (long long)s->settings->clients_per_round);
 }
 
-static void tell_training(const brim_drive *d, brim_text *out)
+static void describe_training(const brim_drive *d, brim_text *out)
 {
   const long long samples = (long long)d->setup->data.count[BRIM_PART_TRAIN], steps = (long long)d->order.steps;
   if (brim_setup_is_federated(d->setup))
-    tell_federation(d->setup, out);
+    describe_federation(d->setup, out);
   else
     brim_text_printf(out, "%lld sample%s, %lld step%s", samples, brim_plural(samples), steps, brim_plural(steps));
 }
@@ -173,7 +173,7 @@ static void announce(const brim_running *r)
   const brim_drive *d = r->drive;
   const brim_plan *plan = brim_trainer_plan(r->trainer);
   brim_text text = {0};
-  tell_training(d, &text);
+  describe_training(d, &text);
   brim_say("%s on %s: %s; %s, %s", brim_config_choice_of(r->config, "model")->plugin->id,
            brim_config_choice_of(r->config, "dataset")->name, brim_text_str(&text),
            brim_config_choice_of(r->config, "backend")->plugin->id, d->planner.device_info.name);
@@ -202,7 +202,7 @@ static void announce(const brim_running *r)
 }
 
 /* Said at the beginning, before hours are spent on a run without figures that the user may want. */
-static void announce_left_out(brim_running *r)
+static void report_omitted(brim_running *r)
 {
   char text[200];
   const int64_t *count = r->drive->setup->data.count, classes = r->drive->setup->data.train.classes;
@@ -280,7 +280,7 @@ brim_status brim_running_begin(brim_running *r)
   BRIM_TRY(brim_running_begin_together(r, open_logs(r)));
   announce(r);
   announce_world(r);
-  announce_left_out(r);
+  report_omitted(r);
   BRIM_TRY(brim_running_watch_memory(r));
   brim_progress_init(&r->progress, r->state->step, r->settings->observe.log_every_steps,
                      r->options->quiet || !brim_running_speaks(r));

@@ -36,7 +36,7 @@ typedef struct brim_running {
   bool is_interrupted;               /* by a signal, with a checkpoint */
   char checkpoint[4096];             /* to return to; rank 0 finds it for all ranks; empty: none */
   const volatile sig_atomic_t *stop; /* the signal that asked the run to end; 0: none yet */
-  int64_t told_step;                 /* last skipped step that was reported; -1: none */
+  int64_t reported_step;             /* last skipped step that was reported; -1: none */
   double selection_seconds;          /* of the rounds since the last training record, in real time */
   double window_seconds;             /* spent by this process in the steps of the window */
   int64_t window_timed;              /* the samples of those steps */

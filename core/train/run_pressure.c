@@ -58,7 +58,7 @@ static uint64_t target_of(const brim_running *r, const brim_pressure_reading *re
 }
 
 /* "Warning at round 30: RAM at 87.3%, GPU at 91.2%"; the event also has all readings, with bytes. */
-static void tell_pressure(brim_running *r, const brim_pressure_reading *reading, bool acts)
+static void report_pressure(brim_running *r, const brim_pressure_reading *reading, bool acts)
 {
   char used[32], total[32];
   const brim_drive *d = r->drive;
@@ -107,7 +107,7 @@ brim_status brim_running_heed_pressure(void *running, bool *acts, uint64_t *byte
   brim_running *r = running;
   brim_pressure_reading reading;
   const enum brim_pressure_level level = r->acts ? BRIM_PRESSURE_CALM : brim_pressure_take(r->pressure, &reading);
-  if (level != BRIM_PRESSURE_CALM) tell_pressure(r, &reading, level == BRIM_PRESSURE_ACTS);
+  if (level != BRIM_PRESSURE_CALM) report_pressure(r, &reading, level == BRIM_PRESSURE_ACTS);
   if (level == BRIM_PRESSURE_ACTS) { /* until it is done */
     r->reading = reading;
     r->acts = true;

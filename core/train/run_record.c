@@ -91,7 +91,7 @@ static brim_status record(brim_running *r, enum brim_part part, const brim_evalu
   return status;
 }
 
-/* Figures of the steps since the last record; if there were none, that record's. */
+/* Figures of the steps since the last record; without such steps, that record's. */
 static brim_evaluation window_figures(const brim_running *r)
 {
   const brim_train_state *s = r->state;

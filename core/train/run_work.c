@@ -42,7 +42,7 @@ double brim_running_step_seconds(void *running)
 }
 
 /* Whether another step follows the next one at once, with nothing in between that needs the parameters. */
-static bool goes_straight_on(const brim_running *r)
+static bool continues_at_once(const brim_running *r)
 {
   const brim_training_settings *t = &r->settings->training;
   const int64_t next = r->state->step + 1;
@@ -58,7 +58,7 @@ static brim_status make(void *self)
   brim_running *r = self;
   const double start = brim_now(), waited = brim_trainer_waited(r->trainer), scale = r->state->loss_scale;
   const int64_t samples = r->state->samples, skipped = r->state->skipped_steps, step = r->state->step;
-  const brim_status status = brim_trainer_step(r->trainer, goes_straight_on(r));
+  const brim_status status = brim_trainer_step(r->trainer, continues_at_once(r));
   if (r->state->step == step) return status; /* else the step that was begun after it failed */
   if (r->participants.log.fd >= 0)
     BRIM_TRY(brim_participants_add(&r->participants, r->state->step, brim_trainer_last_round(r->trainer)));
@@ -66,8 +66,8 @@ static brim_status make(void *self)
     char detail[64];
     snprintf(detail, sizeof detail, "loss scale %.0f, then %.0f", scale, r->state->loss_scale);
     brim_running_event(r, "skipped_step", detail);
-    if (r->told_step < 0 || r->state->step >= r->told_step + r->settings->observe.log_every_steps) {
-      r->told_step = r->state->step;
+    if (r->reported_step < 0 || r->state->step >= r->reported_step + r->settings->observe.log_every_steps) {
+      r->reported_step = r->state->step;
       brim_log(BRIM_LOG_INFO,
                "step %lld was skipped: its loss or a gradient was not finite in fp16 at a loss scale of %.0f, which is "
                "now %.0f; %lld step%s skipped so far",
@@ -219,7 +219,7 @@ static brim_status drop_later_records(brim_running *r)
 {
   const brim_train_state *s = r->state;
   char path[4200];
-  r->told_step = -1;
+  r->reported_step = -1;
   r->selection_seconds = 0;
   r->window_seconds = 0;
   r->window_timed = 0;
@@ -280,7 +280,7 @@ static brim_status again(brim_running *r, brim_status failure)
 
 /* Reports the failure, so that other ranks do not wait for this one. *is_over: nothing will be repeated. A rank that
  * was interrupted while it waited ends the whole job, with a checkpoint. */
-static brim_status tell_failure(brim_running *r, brim_status failure, bool *is_over)
+static brim_status report_failure(brim_running *r, brim_status failure, bool *is_over)
 {
   *is_over = !brim_status_is_want(failure);
   if (!r->options->dist || r->is_interrupted || failure == BRIM_ECOMM) return failure;
@@ -304,7 +304,7 @@ static brim_status failed(void *self, enum brim_turn_part part, brim_status stat
     status = interrupt(r);
   else if (gives_up)
     status = give_up(r, status);
-  status = tell_failure(r, status, &is_over);
+  status = report_failure(r, status, &is_over);
   return is_over ? status : again(r, status);
 }
 

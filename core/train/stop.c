@@ -38,7 +38,7 @@ static void answer(int number)
   brim_handler_text_write(&w);
 }
 
-static void tell_lost(void)
+static void print_lost(void)
 {
   brim_handler_text w;
   const long long checkpoint = atomic_load(&checkpoint_at),
@@ -78,7 +78,7 @@ static void on_signal(int number)
     if (atomic_load(&is_speaking)) answer(number);
   } else if (now - none >= (long long)(1e3 * BRIM_SIGNAL_ECHO_SECONDS) &&
              number != SIGXCPU) { /* SIGXCPU: the kernel sends it every second */
-    if (atomic_load(&is_speaking)) tell_lost();
+    if (atomic_load(&is_speaking)) print_lost();
     signal(number, SIG_DFL);
     raise(number); /* delivered when this handler returns */
   }

@@ -104,7 +104,7 @@ brim_status brim_trainer_park(brim_trainer *trainer);
  * brim_placement_open. */
 brim_status brim_trainer_replan(brim_trainer *trainer);
 /* The same with the values of a checkpoint, or of the run's beginning if it is NULL; the present values are
- * discarded. On failure nothing is placed, and it may be called again. Errors as of brim_trainer_replan and
+ * discarded. On failure nothing is placed, and it may be called again. Errors as for brim_trainer_replan and
  * brim_trainer_resume. */
 brim_status brim_trainer_restart(brim_trainer *trainer, const char *checkpoint);
 /* While nothing is placed: replaces the drive by `drive`, which was made again (brim_drive_remake), perhaps on

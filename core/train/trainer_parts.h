@@ -39,7 +39,7 @@ struct brim_trainer {
   bool torn;            /* an update began and did not end: the parameters belong to no commit */
   brim_verdict verdict; /* of the last meeting */
   uint32_t wishes;      /* of this rank, for the next one */
-  bool is_told;         /* the last failure was reported there */
+  bool is_reported;     /* the last failure was reported there */
   double waited;        /* seconds, for other ranks */
   bool is_kept;         /* nothing is placed, and the values of the last commit are in `kept` */
   brim_snapshot kept;
@@ -63,7 +63,7 @@ brim_status brim_trainer_meet_for(brim_trainer *t, enum brim_meeting meeting, in
                                   double *sum);
 /* After all ranks have failed in the same way: returns `status` on the first rank that found the cause, or on rank 0
  * if none did; EPEER on the others. */
-brim_status brim_trainer_let_one_speak(brim_trainer *t, brim_status status, bool has_found);
+brim_status brim_trainer_report_once(brim_trainer *t, brim_status status, bool has_found);
 /* Allocates an evaluation's metrics. ENOMEM_HOST. */
 brim_status brim_trainer_make_metrics(brim_trainer *t);
 #endif

@@ -17,7 +17,7 @@ brim_status brim_trainer_meet_for(brim_trainer *t, enum brim_meeting meeting, in
                      .is_over = status != BRIM_OK && !brim_status_is_want(status)};
   if (sum) memcpy(own.sum, sum, sizeof own.sum);
   const double start = brim_now();
-  t->is_told = true;
+  t->is_reported = true;
   const brim_status met = brim_dist_vote(t->drive->setup->options.dist, &own, &t->verdict);
   t->waited += brim_now() - start;
   if (t->verdict.is_torn) {
@@ -27,8 +27,8 @@ brim_status brim_trainer_meet_for(brim_trainer *t, enum brim_meeting meeting, in
   }
   BRIM_TRY(met);
   if (sum) memcpy(sum, t->verdict.sum, sizeof t->verdict.sum);
-  t->is_told = t->verdict.failed >= 0;
-  if (!t->is_told) return BRIM_OK;
+  t->is_reported = t->verdict.failed >= 0;
+  if (!t->is_reported) return BRIM_OK;
   return brim_fail(BRIM_EPEER, "rank %d has failed: %s", (int)t->verdict.failed, brim_status_text(t->verdict.status));
 }
 
@@ -39,11 +39,11 @@ brim_status brim_trainer_meet(brim_trainer *t, enum brim_meeting meeting, brim_s
 
 void brim_trainer_forgive(brim_trainer *t)
 {
-  t->is_told = false;
+  t->is_reported = false;
 }
 bool brim_trainer_has_told(const brim_trainer *t)
 {
-  return t->is_told;
+  return t->is_reported;
 }
 const brim_verdict *brim_trainer_verdict(const brim_trainer *t)
 {
@@ -58,7 +58,7 @@ double brim_trainer_waited(const brim_trainer *t)
   return t->waited;
 }
 
-brim_status brim_trainer_let_one_speak(brim_trainer *t, brim_status status, bool has_found)
+brim_status brim_trainer_report_once(brim_trainer *t, brim_status status, bool has_found)
 {
   const brim_world *w = &t->drive->setup->world;
   const char own = has_found;

@@ -81,7 +81,7 @@ static brim_status refuse(brim_trainer *t)
                       "%lld of the %lld clients of round %lld have diverged; federate.min_clients needs %lld "
                       "updates\n%s",
                       diverged, trained, round, least, instead);
-  return brim_trainer_let_one_speak(t, status, true);
+  return brim_trainer_report_once(t, status, true);
 }
 
 /* Applies the round's sum to the global model. */
@@ -101,7 +101,7 @@ static brim_status serve(brim_trainer *t)
 
 static brim_status make_round(brim_trainer *t)
 {
-  t->is_told = false;
+  t->is_reported = false;
   brim_fault_step(t->state.step + 1);
   BRIM_TRY(brim_trainer_meet(t, BRIM_MEET_READY, train(t)));
   BRIM_TRY(brim_trainer_meet(t, BRIM_MEET_COMMIT, add_up(t)));

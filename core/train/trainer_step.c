@@ -233,7 +233,7 @@ static brim_status refuse(brim_trainer *t, const brim_begun *b)
   } else {
     bool is_found = false;
     status = brim_trainer_explain(t, b, &is_found);
-    status = brim_trainer_let_one_speak(t, status, is_found);
+    status = brim_trainer_report_once(t, status, is_found);
   }
   if (status == BRIM_OK)
     commit(t, b);
@@ -288,14 +288,14 @@ static brim_status end_step(brim_trainer *t)
 static brim_status try_step(brim_trainer *t, bool more)
 {
   brim_status ahead = BRIM_OK;
-  t->is_told = false;
+  t->is_reported = false;
   if (!brim_trainer_is_ahead(t)) BRIM_TRY(begin_step(t));
   if (more && brim_exec_is_asynchronous(t->exec)) ahead = begin_step(t);
   const bool is_lost = ahead != BRIM_OK && !brim_status_is_want(ahead) && ahead != BRIM_EPEER;
   if (is_lost) return ahead;
-  const bool told = t->is_told;
+  const bool was_reported = t->is_reported;
   BRIM_TRY(end_step(t));
-  t->is_told = told;
+  t->is_reported = was_reported;
   return ahead;
 }
 

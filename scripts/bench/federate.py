@@ -62,7 +62,7 @@ PEERS = {
 # ---- memory ----
 
 def marked_processes(mark):
-    """All processes whose ancestor has the mark in its environment, whoever their parent is now."""
+    """All processes with the mark in their environment, which children inherit, even if their parent has ended."""
     for process in pathlib.Path("/proc").iterdir():
         try:
             if process.name.isdigit() and mark in (process / "environ").read_bytes():

@@ -52,7 +52,7 @@ def make_client(path, threads):
 def placed(base):
     """The strategy, extended by a position in the round for each sampled node, and by the times of its rounds."""
 
-    class Told(base):
+    class Placed(base):
         ends = []
 
         def configure_train(self, server_round, arrays, config, grid):
@@ -72,7 +72,7 @@ def placed(base):
             self.ends.append(time.perf_counter())
             return out
 
-    return Told
+    return Placed
 
 
 def make_strategy(job, nodes):

@@ -25,15 +25,16 @@ FORMULAS = """\
 compute    tokens a GPU / tokens/s of one GPU; a third of it forward, two thirds backward
 bandwidth  B = efficiency x NVLink; over several nodes efficiency x min(NVLink, GPUs a node x network card)
 ring       passes x (N-1)/N x bytes / B + begin + passes x ((N - nodes) x hop by NVLink + (nodes - 1) x hop by network)
-           passes: 2 to add up for all (all-reduce), 1 to add up for each its part (reduce-scatter) or to gather
+           passes: 2 for an all-reduce, 1 for a reduce-scatter or a gather
 tree       all-reduce only: 2 x (N-1)/N x bytes / (0.92 B) + begin + 2 x ((GPUs a node - 1) x hop + log2(nodes) x hop)
-buckets    one after the other, each not before its gradients are there; the least of rings, trees and protocols.
-           none: all-reduce in the last micro-batch. optimizer: reduce-scatter there, parameters gathered behind the
+buckets    one after another, each once its gradients exist; the fastest of rings, trees and protocols.
+           none: all-reduce in the last micro-batch. optimizer: reduce-scatter there, parameters gathered after the
            update. gradients: the same, but reduce-scatter in every micro-batch
-vote       message + (N-1) x one more to rank 0 + ceil(log2 N) x (message + N x 64 bytes / host's bandwidth); two a step
+vote       message + (N-1) x further message to rank 0 + ceil(log2 N) x (message + N x 64 bytes / host's bandwidth);
+           two a step
 checkpoint 12 bytes a parameter / min(writers x a writer's rate, storage's rate) / steps between two; one writer with
            none, all with shards
-step       compute + what of the sums and gathers is not hidden + votes + checkpoint"""
+step       compute + sums and gathers that are not hidden + votes + checkpoint"""
 
 
 def bandwidth(o, n):

@@ -215,7 +215,7 @@ static void each_wrong_plugin_is_refused_with_its_own_message(void **state)
   }
 }
 
-static void files_that_are_no_shared_objects_are_refused_in_plain_words(void **state)
+static void files_that_are_not_shared_objects_are_refused_with_a_reason(void **state)
 {
   (void)state;
   refused(in_folder("none.so"), "cannot be opened: No such file or directory");
@@ -538,7 +538,7 @@ int main(void)
       cmocka_unit_test(a_policy_is_loaded),
       cmocka_unit_test(a_plugin_in_cpp_is_loaded),
       cmocka_unit_test(each_wrong_plugin_is_refused_with_its_own_message),
-      cmocka_unit_test(files_that_are_no_shared_objects_are_refused_in_plain_words),
+      cmocka_unit_test(files_that_are_not_shared_objects_are_refused_with_a_reason),
       cmocka_unit_test(a_truncated_plugin_is_refused_wherever_it_is_cut),
       cmocka_unit_test(a_plugin_for_another_machine_is_refused),
       cmocka_unit_test(an_object_file_is_refused_with_how_to_link_it),

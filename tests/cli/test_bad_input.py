@@ -288,7 +288,7 @@ class NotFiles(Case):
                     self.assertIn("it is not a file", result.err)
                 shutil.rmtree(self.folder / "run")
 
-    def test_a_pipe_where_a_run_says_where_its_plugins_were(self):
+    def test_a_pipe_in_place_of_a_runs_record_of_plugins(self):
         self.train("run", *SMALL, "training.steps=2")
         config = self.folder / "run/config.yaml"
         config.write_text(config.read_text().replace("id: mlp", "id: gone"))

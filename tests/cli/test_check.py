@@ -160,14 +160,9 @@ class Bad(Check):
                                  ("none", "build", "loss 'bad': the plugin returned no tensor and gave no reason"),
                                  ("elements", "build", "must return one real number for each sample, [64]; got"),
                                  ("target", "build", "'sum' does not depend on the model's output\n"),
-                                 ("parameter", "build", "it makes the parameter 'own.weight': parameters are for"),
-                                 ("name", "build", "unknown name 'unknown'\n"),
-                                 ("shapes", "build", "the tensors must have one shape, got [64, 10] and before it "
-=======
                                  ("parameter", "build", "it makes the parameter 'own.weight': only models may"),
-                                 ("name", "build", "nothing is known of the name 'unknown'\n"),
+                                 ("name", "build", "unknown name 'unknown'\n"),
                                  ("shapes", "build", "the tensors must have the same shape, got [64, 10] after "
->>>>>>> w-core2
                                                      "[64, 1]\n"),
                                  ("count", "build", "the graph for 2 samples differs from that for 1"),
                                  ("step", "gradient", "the gradient is 0 everywhere: the model would learn nothing"),
@@ -196,7 +191,6 @@ class Bad(Check):
             found = self.findings(BAD / "augment" / "bad.so", status=LOAD, bad=f"table:{bad}")
             self.assertIn(part, found["table"][1])
 
-<<<<<<< ours
     def test_an_optimizers_description(self):
         for bad, part in (("unknown", "line 2, column 9 of the formula: unknown name 'rate'"),
                           ("unset", "the formula gives 'momentum' no new value"), ("none", "ops.formula is NULL"),
@@ -218,7 +212,7 @@ class Bad(Check):
         self.assertEqual(finding, "warning")
         self.assertRegex(text, "ms of 10000 clients; of 100000 clients: .* did not return from select")
 
-    def test_a_selector_may_refuse_in_its_own_words(self):
+    def test_a_selector_can_refuse_with_its_own_message(self):
         found = self.findings(BAD / "selector" / "bad.so", status=FAILED, bad="select:fails")
         self.assertIn("rejects all 40 made-up federations, the first with: this policy does not want to",
                       found["select"][1])

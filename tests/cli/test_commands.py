@@ -18,7 +18,7 @@ class Help(Case):
         for number in "0 1 2 3 4 5 6".replace("1 ", "").split():
             self.assertRegex(text, rf"\b{number} \w")
 
-    def test_each_command_has_help_of_its_own(self):
+    def test_each_command_has_its_own_help(self):
         for name in COMMANDS:
             with self.subTest(name):
                 text = self.brim(name, "--help").out
@@ -63,7 +63,7 @@ class WrongWords(Case):
                 self.assertNotIn("did you mean", self.brim(*words, status=USAGE).err)
         self.assertIn("did you mean 'run.dir'?", self.brim("config", "di=1", status=USAGE).err)
 
-    def test_as_many_folders_as_there_is_room_for(self):
+    def test_the_maximum_number_of_folders(self):
         (self.folder / "p").mkdir()
         result = self.brim(*["--plugin-path", "p"] * 32, "--config-path", "p", "--quiet", "version")
         self.assertEqual(result.err, "")

@@ -72,7 +72,7 @@ class Compare(TwoRuns):
     def records_before_the_end(self, run):
         return [json.loads(line) for line in self.read(run, "metrics.jsonl").splitlines()[:-1]]
 
-    def test_a_sweep_stands_for_its_runs(self):
+    def test_a_sweep_folder_selects_its_runs(self):
         self.brim("train", "-m", "run.dir=sweep", *RUN, "seed=1,2", "memory.limit_mb=200")
         runs = self.json_of("sweep/", "runs/a")
         self.assertEqual([run["name"] for run in runs], ["sweep/0", "sweep/1", "a"])

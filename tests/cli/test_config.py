@@ -58,7 +58,7 @@ class Messages(Case):
         self.assertEqual(self.reported("train", "optimizer.lr=1,2"),
                          "error: 'optimizer.lr=1,2' is a sweep: add -m, or write optimizer.lr=[1,2] for a list\n")
 
-    def test_all_of_them_at_once_and_nothing_is_left(self):
+    def test_all_of_them_together_leave_no_files(self):
         err = self.reported("train", "run.dir=run", "optimizer.learning_rat=1", "training.epochs=-1", "model=resnet19")
         for part in ("unknown key 'optimizer.learning_rat'", "'training.epochs' must be in [0,1000000], got -1",
                      "no option 'resnet19' in group 'model'"):
@@ -150,7 +150,7 @@ class Options(Case):
     def test_a_mistyped_option_is_not_taken_for_a_key(self):
         self.assertEqual(self.hint("train", "--resme", "x"), "did you mean '--resume'?")
 
-    def test_case_is_no_difference(self):
+    def test_case_does_not_matter(self):
         self.assertIn("did you mean 'adamw'?", self.brim("config", "optimizer=AdamW", status=USAGE).err)
         self.assertIn("did you mean 'mlp'?", self.brim("config", "model=MLP", status=USAGE).err)
         self.assertIn("did you mean 'one_cycle'?", self.brim("config", "schedule=one-cycle", status=USAGE).err)
@@ -256,7 +256,7 @@ class Runs(Case):
                           f"the run loaded it from {plugin}, which no longer exists: give its new place, "
                           "--plugin-path FILE")
 
-    def test_run_dir_needs_a_folder_of_its_own(self):
+    def test_run_dir_must_be_a_new_folder(self):
         (self.folder / "deep").mkdir()
         for folder in ("/", ".", "..", "deep/..", str(self.folder)):
             with self.subTest(folder):

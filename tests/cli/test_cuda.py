@@ -81,7 +81,7 @@ class Devices(CudaCase):
         self.assertIsNone(self.gpus()[0]["users"])
         self.assertNotIn("used", self.cuda("devices", nvml=f"{uuid(0)}=1").out)
 
-    def test_nvml_is_asked_by_uuid_so_its_order_does_not_matter(self):
+    def test_nvml_is_queried_by_uuid_so_its_order_does_not_matter(self):
         nvml = ";".join(f"{uuid(i)}={1000 + i} {NO_PROCESS + i}:{i}" for i in (1, 3, 0, 2))
         for visible, expected in ((None, [0, 1, 2, 3]), ("2,0", [2, 0]), (f"{uuid(3)},{uuid(1)[:6]}", [3, 1]),
                                   ("1,9,0", [1])):
@@ -171,7 +171,7 @@ class Auto(CudaCase):
         text = self.cuda("config", *RUN, *words, **how).out
         return text.split("\nbackend:\n  id: ")[1].split("\n")[0]
 
-    def test_it_is_the_gpu_if_there_is_one(self):
+    def test_the_gpu_is_chosen_if_there_is_one(self):
         self.assertEqual(self.backend(), "cuda")
         self.assertNotEqual(self.backend(visible=""), "cuda")
 
@@ -184,7 +184,7 @@ class Auto(CudaCase):
         self.assertEqual(self.backend(*named), "reference")
         self.assertEqual(self.backend(*named, "device=cuda"), "cuda")
 
-    def test_a_device_that_was_asked_for_is_not_replaced(self):
+    def test_a_requested_device_is_not_replaced(self):
         result = self.cuda("train", *RUN, "device=cuda:0", visible="", status=NO_FIT)
         self.assert_error(result, "backend 'cuda' cannot be used: there is no GPU to use")
 
@@ -202,7 +202,7 @@ class Auto(CudaCase):
                       if (device / "vendor").read_text() == "0x10de\n" and (device / "class").read_text()[:4] == "0x03"]
         self.assertEqual(len(self.lines("train", *RUN, "run.dir=quiet", visible="")), bool(on_the_bus))
 
-    def test_nothing_is_said_where_nothing_was_chosen(self):
+    def test_without_a_choice_nothing_is_printed(self):
         result = self.cuda("train", *RUN, "backend=reference", "run.dir=run", visible="")
         self.assertNotIn("backend=auto", result.err)
         again = self.cuda("train", "--from", "run", "run.dir=again", visible="")
@@ -238,7 +238,7 @@ class Libraries(CudaCase):
         operations = sum(p["operations"] for p in json.loads(self.read("run/plan.json"))["programs"])
         self.assertEqual(sum(kernels[library] for library in ("cuDNN", "cuBLASLt", "own")), operations)
 
-    def test_a_refusal_is_a_warning_and_stands_in_the_summary(self):
+    def test_a_refusal_is_a_warning_and_in_the_summary(self):
         result, kernels = self.kernels("run", *self.CONVOLUTION, EMULATED_REFUSES="convolutions")
         self.assertNotIn("cuDNN", kernels)
         for row in kernels["refused"]:
@@ -430,7 +430,7 @@ class Memory(CudaCase):
         room = (1 << 30) - peak - 52 * self.MIB  # the control block is counted with the libraries
         words = [*RUN, "backend=cuda", "run.dir=run"]
         refused = self.cuda("train", *words, f"memory.headroom_mb={(room >> 20) + 3}", **self.how, status=NO_FIT)
-        self.assert_error(refused, f"of which memory.headroom_mb={(room >> 20) + 3} keeps", "would let it in")
+        self.assert_error(refused, f"of which memory.headroom_mb={(room >> 20) + 3} reserves", "would make it fit")
         self.assertFalse((self.folder / "run").exists())
         self.cuda("train", *words, f"memory.headroom_mb={(room >> 20) - 1}", **self.how)
         limited = self.cuda("train", *RUN, "backend=cuda", "run.dir=limited", "memory.limit_mb=200", **self.how,
@@ -443,7 +443,7 @@ class Memory(CudaCase):
         found, = self.gpus(**how)
         self.assertEqual(found["memory"]["headroom_bytes"], 400 * self.MIB)
         refused = self.cuda("train", *RUN, "backend=cuda", "run.dir=other", "memory.limit_mb=405", **how, status=NO_FIT)
-        self.assert_error(refused, "keeps 400.0 MiB for what the driver and the libraries take later")
+        self.assert_error(refused, "reserves 400.0 MiB for later use by the driver and the libraries")
 
 
 class BadHosts(CudaCase):
@@ -498,7 +498,7 @@ class Messages(CudaCase):
         for precision in ("bf16", "fp16"):
             result = self.cuda("train", *RUN, "backend=reference", f"precision={precision}", status=USAGE)
             self.assert_error(result, "backend 'reference' keeps activations in double precision only",
-                              f"take precision=fp32, or a backend that keeps them in {precision}")
+                              f"set precision=fp32, or use a backend that supports {precision}")
 
     def test_too_large_a_run_is_refused_with_a_size_that_fits(self):
         result = self.cuda("train", *RUN, "backend=cuda", "dataset.shape=[1,512,512]", "dataset.train_count=4096",
@@ -530,7 +530,7 @@ class Training(CudaCase):
         process.send_signal(signal.SIGINT)
         return self.finish(process, status=INTERRUPTED)
 
-    def test_a_step_begun_ahead_of_its_time_leaves_no_trace_when_interrupted(self):
+    def test_a_step_started_ahead_leaves_no_trace_when_interrupted(self):
         for precision in ("fp32", "bf16", "fp16"):
             words = [*self.EVERYTHING, f"precision={precision}"]
             self.cuda("train", *RUN, *words, f"run.dir=whole-{precision}")

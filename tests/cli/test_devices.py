@@ -106,7 +106,7 @@ class Forged(Case):
         self.brim("plan", *self.WORDS, "--no-timing")
         self.train("run", *self.WORDS)
 
-    def test_the_largest_number_is_no_end_of_the_queue(self):
+    def test_the_largest_number_does_not_end_the_queue(self):
         self.forge(self.ticket(number=2**62 - 1), self.ticket(number=2**62 - 2))
         self.train("run", *self.WORDS)
         queue = json.loads(self.brim("devices", "--json").out)["queue"]

@@ -123,7 +123,7 @@ class Elastic(Case):
         self.assertEqual(given, "micro-batch 128 -> 64, as a run waits for cpu:0")
         self.assertRegex(taken, "-> 128, as no run waits for cpu:0$")
 
-    def test_where_micro_batches_are_no_smaller_more_is_made_again(self):
+    def test_without_smaller_micro_batches_more_is_recomputed(self):
         _, given, taken = self.two_jobs([*NORM, "min_batch_size=128"], 6, 16)
         self.assertEqual(given, "micro-batch 128 -> 128 with recompute, as a run waits for cpu:0")
         self.assertEqual(taken, "micro-batch 128 -> 128, as no run waits for cpu:0")

@@ -75,7 +75,7 @@ class Eval(Case):
         self.assertEqual(self.evaluate("run", "--checkpoint=run/checkpoints/step-00000002"), first)
         self.assertNotEqual(self.evaluate("run")["loss"], first["loss"])
 
-    def test_validation_data_can_be_asked_for(self):
+    def test_validation_data_can_be_requested(self):
         self.run_small("dataset.validation_fraction=0.25")
         result = self.evaluate("run", "--split", "validation", "--checkpoint", "last")
         self.assertEqual(result["samples"], 64)
@@ -86,13 +86,13 @@ class Eval(Case):
         self.assertEqual(self.evaluate("run")["split"], "validation")
         self.assert_error(self.brim("eval", "run", "--split", "test", status=USAGE), "no test split")
 
-    def test_the_run_is_left_as_it_was(self):
+    def test_the_run_is_unchanged(self):
         self.run_small()
         before = self.tree("run")
         self.evaluate("run")
         self.assertEqual(self.tree("run"), before)
 
-    def test_memory_is_that_of_evaluation_alone(self):
+    def test_only_the_memory_of_evaluation_is_used(self):
         self.run_small("model.hidden=[512,512]")
         planned = self.summary("run")["planned_peak_bytes"]
         self.assertLess(self.evaluate("run")["device_peak_bytes"], planned / 2)

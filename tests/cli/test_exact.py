@@ -138,11 +138,11 @@ class Exact(Case):
     def test_predicted_process_memory_is_itemized(self):
         line = self.brim("plan", *SMALL_CNN, "backend=cpu").out.splitlines()[-1]
         self.assertRegex(line,
-                         r"^the process will take about [\d.]+ MiB of the host: [\d.]+ MiB program and libraries, "
+                         r"^the process will take about [\d.]+ MiB of host memory: [\d.]+ MiB program and libraries, "
                          r"[\d.]+ .iB arena, [\d.]+ .iB kernels, [\d.]+ .iB confusion matrix, "
                          r"[\d.]+ .iB micro-batches ahead, "
-                         r"[\d.]+ .iB (the same in an evaluation|copy for a checkpoint|"
-                         r"the confusion matrix as it is written)$")
+                         r"[\d.]+ .iB (micro-batches ahead, in an evaluation|checkpoint copy|"
+                         r"confusion matrix for the summary)$")
 
 
 if __name__ == "__main__":

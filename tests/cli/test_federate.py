@@ -290,7 +290,7 @@ class Federate(Case):
         differing = {name for name in values[0] if values[0][name] != values[1][name]}
         self.assertEqual(differing, {name for name in values[0] if "running" in name})
 
-    def test_a_run_that_begins_anew_knows_nothing_of_clients(self):
+    def test_a_restarted_run_knows_nothing_of_clients(self):
         """The update of the second round fails half-way, before there is a checkpoint."""
         words = [*KINDS["kept norms"], "federate.checkpoint_every_rounds=9"]
         self.federate("whole", *words)
@@ -314,7 +314,7 @@ class Federate(Case):
         result = self.federate("run", *SMALL, "model=lightcnn", "model.width=1024", "model.norm=batch",
                                "partition=dirichlet_each", "partition.samples=10", f"total_clients={clients}",
                                f"rounds={clients}", "federate.norm_buffers=keep", status=NO_FIT)
-        self.assert_error(result, "534.1 GiB what clients keep", "federate.norm_buffers=average")
+        self.assert_error(result, "534.1 GiB clients' state", "federate.norm_buffers=average")
 
     # ---- partitions ----
 
@@ -344,7 +344,7 @@ class Federate(Case):
                       "model=mlp", "loss=mse", "total_clients=4", "clients_per_round=2", "rounds=1")
         self.assertEqual(self.read("values", "partition.csv").splitlines()[0], "client,sample")
 
-    def test_a_partition_follows_from_seed_clients_and_labels_alone(self):
+    def test_a_partition_depends_only_on_seed_clients_and_labels(self):
         words = ["partition=dirichlet", "rounds=1"]
         self.federate("one", *MLP, *words)
         self.federate("two", *SMALL, "model=lightcnn", "model.width=4", *words, "clients_per_round=2",

@@ -266,7 +266,7 @@ class Others(Comparing):
         for row, wanted in zip(got.values(), expected):
             self.assert_figures(row, wanted)
 
-    def test_without_training_there_are_the_figures_of_the_world(self):
+    def test_without_training_the_figures_of_the_world_remain(self):
         table = self.table_of(self.sweep("all", *WORLD, "method=random,proportional", "repeats=2",
                                          "federate.train=false").out)
         self.assertIn("joules", table)
@@ -276,7 +276,7 @@ class Others(Comparing):
             self.assertIsNone(row["accuracy"])
             self.assertGreater(row["joules"], 0)
 
-    def test_without_a_world_there_are_no_seconds(self):
+    def test_without_a_world_there_are_no_simulated_times(self):
         table = self.table_of(self.sweep("all", "method=random,proportional", "repeats=2").out)
         self.assertIn("participation: Gini", table)
         self.assertFalse({"joules", "bytes", "score", "simulated seconds to 50 %"} & set(table))

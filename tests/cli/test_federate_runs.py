@@ -36,7 +36,7 @@ class Stop(Runs):
         self.federate("short", f"rounds={expected}")
         self.assert_same_checkpoint("run", "short", expected, ["model.safetensors"])
 
-    def test_the_target_is_looked_for_in_validation_data_where_there_is_some(self):
+    def test_the_target_applies_to_validation_data_if_there_is_some(self):
         result = self.federate("run", "rounds=12", "dataset.validation_fraction=0.2", "federate.target_accuracy=0.3")
         last = self.evaluations("run", "validation")[-1]
         self.assertGreaterEqual(last["accuracy"], 0.3)
@@ -177,13 +177,13 @@ class OldNames(Runs):
         result = self.brim("federate", "--total-clients", "9", "--rounds", "many", "optimizer.lr=-1", status=USAGE)
         self.assert_error(result, "command line, argument 3: rounds=many", "command line, argument 5: optimizer.lr=-1")
 
-    def test_options_that_are_no_keys_are_refused(self):
+    def test_options_that_are_not_keys_are_refused(self):
         for words, text in ((["--total-clients"], "total_clients=VALUE"), (["--roundz", "4"], "--roundz"),
                             (["--total-clients", "--rounds=3"], "unknown option '--total-clients'")):
             self.assert_error(self.brim("federate", *words, status=USAGE), "unknown option", text)
         self.assert_error(self.brim("train", "--total-clients", "9", status=USAGE), "total_clients=9")
 
-    def test_no_parallel_clients_means_one_after_another(self):
+    def test_without_parallel_clients_they_train_one_after_another(self):
         for lanes in 0, 1:
             self.assertIn("1 client at a time", self.federate(f"{lanes}", f"parallel_clients={lanes}", "rounds=2").out)
         self.assert_same_checkpoint("0", "1", 2)
@@ -328,7 +328,7 @@ class Records(Runs):
                 self.brim("federate", "--resume", name)
                 self.assertEqual(path.read_text(), self.read("whole", "participants.jsonl"))
 
-    def test_lines_that_are_lost_are_said_and_counted(self):
+    def test_lost_lines_are_reported_and_counted(self):
         fault = ",".join(f"step:4:begin:{n}" for n in range(1, 13))
         self.federate("run", "rounds=6", status=NO_FIT, env={"BRIM_FAULT": fault})
         (self.folder / "run/participants.jsonl").unlink()

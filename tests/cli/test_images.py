@@ -54,11 +54,11 @@ class Images(Case):
         self.assertEqual(dealt, {k: {i for i, file in enumerate(order) if file.parent.name == name}
                                  for k, name in enumerate(["ann", "bob", "zoe"])})
         self.brim("federate", *words, "dataset.client=folder", "total_clients=3", "run.dir=run")
-        self.assert_error(self.brim("federate", *words, "total_clients=3", status=USAGE), "'dataset.client' is none",
+        self.assert_error(self.brim("federate", *words, "total_clients=3", status=USAGE), "but dataset.client=none",
                           "dataset.client=folder")
         shutil.copy(order[0], path / "train/rose/lost.png")
         self.assert_error(self.brim("federate", *words, "dataset.client=folder", "total_clients=3", status=LOAD),
-                          "train/rose/lost.png' lies in no folder of a client", "<class>/<client>/")
+                          "train/rose/lost.png' is not in a client's folder", "<class>/<client>/")
 
     # ---- each format ----
 
@@ -118,8 +118,9 @@ class Images(Case):
         words = ["model=linear_probe", "backbone=resnet18", "backbone.width=4", "dataset=cub200",
                  f"dataset.path={path}", "memory.timing=false", "training.epochs=1", "training.batch_size=8",
                  "transform.resize=36"]
-        self.assertIn("augment means nothing to model=linear_probe", self.train("one", *words, "transform.size=32").err)
-        self.assertIn("features: taken from", self.train("again", *words, "transform.size=32").err)
+        result = self.train("one", *words, "transform.size=32")
+        self.assertIn("augment has no effect with model=linear_probe", result.err)
+        self.assertIn("features: using '", self.train("again", *words, "transform.size=32").err)
         self.assertIn("features: computing", self.train("other", *words, "transform.size=24").err)
 
     @unittest.skipIf(SANITIZED, "sanitizers keep memory")
@@ -193,13 +194,13 @@ class Images(Case):
         self.assertIn("train/rose/007.png' is damaged: it ends before the picture does", err)
         self.assertIn("while reading sample 23 of the train split of dataset 'image_folder'", err)
         err = self.train("replaced", *words, "dataset.damaged=skip").err
-        self.assertIn("007.png' is damaged: it ends before the picture does; the next sound picture takes its place",
+        self.assertIn("007.png' is damaged: it ends before the picture does; the next undamaged picture replaces it",
                       err)
         shutil.copy(path / "train/rose/008.png", path / "train/rose/007.png")
         self.train("by_hand", *words, "dataset.damaged=skip")
         self.assert_same_model("replaced", "by_hand")
 
-    def test_nothing_is_left_if_all_are_damaged(self):
+    def test_a_set_of_only_damaged_pictures_is_an_error(self):
         path = self.folder_set(train=2)
         for name in path.rglob("*.png"):
             name.write_bytes(b"no picture")
@@ -260,7 +261,7 @@ class Images(Case):
         self.assertIn("data_batch_3.bin', record 0: label 11 is out of range, 0 to 9",
                       self.train("run", *words, status=LOAD).err)
         batch.unlink()
-        self.assertIn("there is no 'data_batch_3.bin'", self.train("run", *words, status=LOAD).err)
+        self.assertIn("no file 'data_batch_3.bin'", self.train("run", *words, status=LOAD).err)
 
     def test_an_unknown_class_in_the_test_split_is_reported(self):
         path = self.folder_set()
@@ -272,7 +273,7 @@ class Images(Case):
         path = self.folder_set()
         (path / "train/notes").mkdir()
         (path / "train/notes/read.txt").write_text("not a picture")
-        self.assertIn(f"'{path}/train/notes' is taken for a class, and holds no pictures",
+        self.assertIn(f"'{path}/train/notes' counts as a class but holds no pictures",
                       self.train("run", *folder_words(path, "training.epochs=1")).err)
 
     def test_pictures_need_a_size(self):

@@ -57,13 +57,13 @@ class Justfile(Case):
     def test_robust_recipes_want_the_pictures(self):
         for recipe in ("linear", "lora"):
             result = self.just(f"train-{recipe}-flowers-robust", status=LOAD)
-            self.assertIn("error: there is no 'data/flowers-102'", result.stderr)
+            self.assertIn("error: no file 'data/flowers-102'", result.stderr)
 
     def test_all_robust_is_four_jobs(self):
         lines = self.just("train-all-robust", status=LOAD).stdout.splitlines()
         for model in ("linear_probe", "lora"):
             for dataset, folder in (("flowers102", "data/flowers-102"), ("cub200", "data/CUB_200_2011")):
-                self.assertIn(f"{model}-{dataset}: error: there is no '{folder}'", lines)
+                self.assertIn(f"{model}-{dataset}: error: no file '{folder}'", lines)
 
     def test_all_robust_waits_for_its_jobs(self):
         self.just("models=mlp cnn", "datasets=synthetic", "train-all-robust", "dataset.train_count=256",

@@ -70,7 +70,7 @@ class WithoutData(Kept):
         self.assertIn(",rose\n", self.brim("predict", "run", self.new).out)
         self.assert_predicts_without_data()
 
-    def test_a_class_whose_name_is_no_text_of_json_is_a_number(self):
+    def test_a_class_name_that_is_invalid_in_json_becomes_a_number(self):
         path = self.pictures("first")
         for split in "train", "test":
             (path / split / "rose").rename(path / split / os.fsdecode(b"ros\xe9"))
@@ -104,7 +104,7 @@ class WithoutData(Kept):
         self.new = "new"
         self.assert_predicts_without_data()
 
-    def test_patience_needs_no_validation_data_any_more(self):
+    def test_patience_works_without_validation_data(self):
         self.pictures("run", "dataset.validation_fraction=0.25", "training.patience=2")
         self.assert_predicts_without_data()
 
@@ -133,7 +133,7 @@ class WithoutData(Kept):
         metadata = tensors.read(self.folder / "out.safetensors")[1]
         self.assertEqual(json.loads(metadata["brim.data"])["class_names"], ["daisy", "rose", "tulip"])
 
-    def test_an_export_says_how_inputs_are_made_ready(self):
+    def test_an_export_describes_the_preparation_of_inputs(self):
         def inputs(*words):
             self.pictures("run", *words)
             self.brim("export", "run", "-o", "out.safetensors", "--force")
@@ -206,7 +206,7 @@ class OtherData(Kept):
         path = self.pictures()
         before = self.brim("eval", "run").out
         path.rename(self.folder / "moved")
-        self.assert_error(self.brim("eval", "run", status=LOAD), "there is no folder")
+        self.assert_error(self.brim("eval", "run", status=LOAD), "no folder '")
         self.assertEqual(self.brim("eval", "run", "dataset.path=moved").out, before)
 
     def test_a_run_of_an_older_build_resumes_with_a_warning(self):
@@ -219,15 +219,15 @@ class OtherData(Kept):
         self.assertEqual(self.brim("predict", "run", self.new).out, before)
         self.assertEqual(self.resume().err.count("has no data.json"), 1)
         shutil.rmtree(path)
-        self.assert_error(self.brim("predict", "run", self.new, status=LOAD), "there is no folder")
+        self.assert_error(self.brim("predict", "run", self.new, status=LOAD), "no folder '")
 
     def test_the_kept_record_may_be_damaged(self):
         self.rows()
         kept = self.folder / "run/data.json"
         whole = kept.read_text()
-        for text, reported in ((whole[:100], "run/data.json' cannot be read"),
-                           ("{}", "does not say of which dataset it is"),
-                           (whole.replace('"mean"', '"median"'), "with a mean and a deviation"),
+        for text, reported in ((whole[:100], "run/data.json': "),
+                           ("{}", "does not name its dataset"),
+                           (whole.replace('"mean"', '"median"'), "has no name, mean or deviation"),
                            (whole.replace('"F32"', '"F8"'), "does not describe the samples of dataset 'csv'")):
             with self.subTest(reported):
                 kept.write_text(text)

@@ -228,13 +228,13 @@ class Ends(Launched):
             process.send_signal(number)
             self.assertIn(f"{ranks} ranks", self.finish(process, INTERRUPTED).out)
 
-    def test_nothing_is_left_by_a_launcher_that_is_killed(self):
+    def test_a_killed_launcher_leaves_nothing(self):
         process = self.launch_long("run")
         process.kill()
         self.finish(process)
         self.assert_nothing_runs("run")
 
-    def test_nothing_is_left_by_an_mpirun_that_is_killed(self):
+    def test_a_killed_mpirun_leaves_nothing(self):
         process = self.launch_long("run")
         ranks = self.ranks_of("run").values()
         mpirun = [pid for pid in self.started("run") if pid not in ranks and pid != process.pid]

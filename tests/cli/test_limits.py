@@ -75,7 +75,7 @@ class Limits(Case):
                 result = self.train("run", *SMALL, *TWO, f"device={name}", "training.steps=1", status=NO_FIT)
                 self.assert_error(result, f"no device '{name}': backend 'cpu' has 2")
 
-    def test_least_free_memory_leaves_out_devices_with_limits_alone(self):
+    def test_least_free_memory_leaves_out_only_devices_with_limits(self):
         result = self.train("run", *SMALL, *TWO, "min_gpu_memory_mb=65", "training.steps=1", status=NO_FIT)
         self.assert_error(result, "no device of backend 'cpu' has the 65.0 MiB free", "cpu:1 has 64.0 MiB of 64.0 MiB")
         self.train("fits", *SMALL, *TWO, "min_gpu_memory_mb=64", "training.steps=1")
@@ -100,13 +100,13 @@ class Limits(Case):
                "training.batch_size=64", "training.steps=1"]
         result = self.train("half", *cnn, *TWO, env=half, status=NO_FIT)
         self.assert_error(result, "TF_GPU_MEMORY_FRACTION=0.5 allows 32.0 MiB")
-        self.assertIn("TF_GPU_MEMORY_FRACTION=0.5 is taken as memory.limit=0.5\n", result.err)
+        self.assertIn("TF_GPU_MEMORY_FRACTION=0.5 sets memory.limit=0.5\n", result.err)
         self.assertNotIn("TF_GPU", self.train("own", *cnn, *TWO, "memory.limit=0.75", env=half).err)
         self.assertNotIn("TF_GPU", self.train("host", *cnn, env=half).err)
         for value in ("0", "1.1", "half", "0.5x"):
             with self.subTest(value):
                 result = self.train("bad", *cnn, *TWO, env={"TF_GPU_MEMORY_FRACTION": value}, status=USAGE)
-                self.assert_error(result, f"TF_GPU_MEMORY_FRACTION is '{value}', which is no share in (0,1]")
+                self.assert_error(result, f"TF_GPU_MEMORY_FRACTION is '{value}'; it must be a number in (0,1]")
 
     def test_gpu_device_id_names_the_device(self):
         result = self.train("run", *SMALL, *TWO, "training.steps=1", env={"GPU_DEVICE_ID": "1"})

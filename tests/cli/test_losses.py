@@ -72,7 +72,7 @@ class Losses(Case):
     def test_options_that_mixed_classes_exclude_are_refused(self):
         for word in ("loss.class_weights=[1,2,3,4,5,6,7,8,9,10]", "loss.ignore_index=3"):
             error = self.train("run", *SMALL, word, "augment.mixup=0.2", status=USAGE).err
-            self.assertIn(f"augment.mixup=0.2 makes mixes of classes, and {word.split('=')[0]} is about single ones",
+            self.assertIn(f"augment.mixup=0.2 mixes classes, but {word.split('=')[0]} applies to single ones",
                           error)
         error = self.train("run", "model=gpt2", "dataset=synthetic", "dataset.task=tokens", "augment.mixup=0.2",
                            status=USAGE).err
@@ -81,7 +81,7 @@ class Losses(Case):
     def test_ignoring_the_only_class_that_counts_is_refused(self):
         error = self.train("run", *SMALL, "dataset.classes=2", "loss.class_weights=[1,0]", "loss.ignore_index=0",
                            status=USAGE).err
-        self.assertIn("loss.ignore_index=0 leaves no class that counts", error)
+        self.assertIn("loss.ignore_index=0 ignores the only class that counts", error)
 
 
 class Built(Losses):
@@ -113,7 +113,7 @@ class Built(Losses):
         losses = self.losses("run")
         self.assertLess(losses[-1], losses[0])
         error = self.train("other", *TOKENS, "loss=sigmoid_focal", status=USAGE).err
-        self.assertIn("loss=sigmoid_focal does not go with dataset 'synthetic', which is of tokens", error)
+        self.assertIn("loss=sigmoid_focal cannot be used with dataset 'synthetic', which has tokens", error)
 
     def test_a_student_learns_a_teacher_s_logits(self):
         """Logits and the logarithms of their probabilities give the same loss, apart from the rounding of targets,

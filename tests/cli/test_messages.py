@@ -85,10 +85,10 @@ class Texts(Case):
         result = self.brim("plan", *TEXT, "dataset.tokenizer=vocabulary", status=USAGE)
         self.assert_error(result, "dataset.tokenizer is for dataset.tokens=gpt2", "write dataset.tokens=gpt2 too")
 
-    def test_nothing_is_said_of_mirroring(self):
+    def test_mirroring_is_not_mentioned(self):
         self.assertNotIn("augment.flip", self.brim("plan", *TEXT).err)
 
-    def test_a_mirror_that_was_asked_for_is_refused(self):
+    def test_a_requested_mirror_is_refused(self):
         self.assert_error(self.brim("plan", *TEXT, "augment.flip=true", status=USAGE), "'augment.flip' needs images",
                           "command line, argument")
 
@@ -107,7 +107,7 @@ class Kinds(Case):
             for model in ("cnn", "emotion_cnn", "fedavg_cnn", "lightcnn", "resnet18", "vit"):
                 self.assert_error(self.refused(*table, *answers, f"model={model}"),
                                   f"{model}: samples must be images, [channels,rows,columns]", "model=mlp",
-                                  "samples of dataset 'csv' are real numbers [2], to be answered with " + said)
+                                  "samples of dataset 'csv' are real numbers [2]; the target is " + said)
             self.assert_error(self.refused(*table, *answers, "model=gpt2_tiny"), "gpt2: samples must be tokens",
                               "dataset=text", "model=mlp")
         self.assert_error(self.refused(*table, "dataset.label=kind", "model=mlp", "transform=imagenet"),
@@ -116,7 +116,7 @@ class Kinds(Case):
     def test_images(self):
         self.assert_error(self.refused("dataset=synthetic", "dataset.shape=[1,8,8]", "model=gpt2_tiny"),
                           "gpt2: samples must be tokens", "for images use model=cnn",
-                          "samples of dataset 'synthetic' are images [1, 8, 8], to be answered with one of 10 classes")
+                          "samples of dataset 'synthetic' are images [1, 8, 8]; the target is one of 10 classes")
 
     @unittest.skipUnless(READS_TEXT, "this build reads no text")
     def test_tokens(self):

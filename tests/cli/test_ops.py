@@ -41,7 +41,7 @@ class Operations(Case):
         self.assertEqual([line.split()[0] for line in lines[1:]], [op["name"] for op in found])
         self.assertTrue(all(line.endswith(op["tensors"]) for line, op in zip(lines[1:], found, strict=True)))
 
-    def test_one_can_be_asked_for(self):
+    def test_one_can_be_requested(self):
         lines = self.brim("ops", "linear").out.splitlines()
         self.assertEqual(len(lines), 2)
         self.assertTrue(lines[1].startswith("linear "), lines)

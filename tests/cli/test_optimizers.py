@@ -241,7 +241,7 @@ class ScheduleFree(Base):
         self.assertEqual(self.values("schedulefree", 1, "model.safetensors"),
                          self.values("adamw", 1, "model.safetensors"))
 
-    def test_it_takes_the_parameters_once_more_than_adamw(self):
+    def test_it_needs_one_more_copy_of_the_parameters_than_adamw(self):
         states = {name: self.plan(*CNN, f"optimizer={name}")["classes"]["optimizer"]
                   for name in ("schedulefree", "adamw")}
         parameters = sum(rounded(4 * count_of(shape)) for shape in parameters_of_cnn())
@@ -249,15 +249,15 @@ class ScheduleFree(Base):
 
     def test_options_that_averaged_weights_exclude_are_refused(self):
         words = [*COMMON, *CNN, "training.steps=2"]
-        for more, why in ((["training.ema_decay=0.9"], "training.ema_decay: it has a mean of its own"),
-                          (["memory.offload=optimizer"], "memory.offload=optimizer: its states are read once more"),
+        for more, why in ((["training.ema_decay=0.9"], "training.ema_decay, which computes another mean"),
+                          (["memory.offload=optimizer"], "memory.offload=optimizer: evaluation needs its states"),
                           (["dist.ranks=2", "dist.shard=optimizer"], "dist.shard: no rank has all of its states")):
             self.assert_error(self.train("run", *words, "optimizer=schedulefree", *more, status=USAGE),
-                              "optimizer=schedulefree evaluates other weights than those it trains", why)
+                              "optimizer=schedulefree evaluates other weights than it trains", why)
         for group in "optimizer", "server_optimizer":
             result = self.brim("federate", *COMMON, *CNN, "total_clients=2", "clients_per_round=2", "rounds=1",
                                f"{group}=schedulefree", "run.dir=run", status=USAGE)
-            self.assert_error(result, "evaluates other weights than those it trains", "a federation")
+            self.assert_error(result, "evaluates other weights than it trains", "a federation")
         self.assertFalse((self.folder / "run").exists())
 
 
@@ -336,13 +336,13 @@ class FusedBackward(Base):
         for words, parts in (
                 (["training.gradient_accumulation_steps=4"],
                  ["training.gradient_accumulation_steps=1", "training.effective_batch_size",
-                  "over several micro-batches"]),
-                (["training.clip_norm=1"], ["training.clip_norm=1", "norm is that of all gradients"]),
+                  "over micro-batches"]),
+                (["training.clip_norm=1"], ["training.clip_norm=1", "the norm covers all gradients"]),
                 (["precision=fp16"], ["fp16"])):
             result = self.brim("plan", *COMMON, *CNN, FUSED, *words, status=USAGE)
             self.assert_error(result, *parts)
 
-    def test_no_policy_cuts_its_micro_batch(self):
+    def test_no_policy_splits_its_micro_batch(self):
         table = json.loads(self.brim("plan", "--json", *COMMON, *CNN, FUSED, "training.batch_size=auto",
                                      "training.effective_batch_size=128").out)["table"]
         self.assertTrue(all(row["gradient_accumulation_steps"] == 1 for row in table), table)

@@ -39,7 +39,7 @@ class Packages(Case):
     def paths(self, name):
         return {re.sub(r"^/usr/lib/[^/]*-linux-gnu[^/]*/", "/usr/lib/", path) for path in self.files[name]}
 
-    def test_which_packages_there_are(self):
+    def test_the_list_of_packages(self):
         expected = {"libbrim0", "brim", "brim-plugins", "brim-dev"}
         for part, plugins in (("mpi", ("mpi",)), ("cuda", ("cuda", "nccl"))):
             if any(list(BUILD.glob(f"lib/brim/plugins/*/{plugin}.so")) for plugin in plugins):
@@ -104,7 +104,7 @@ class Packages(Case):
                 self.assertRegex(row[0], r"^([-d]rw[-x]r-[-x]r-[-x]|l.*)$", f"{name}: {path}")
 
     @unittest.skipIf(SANITIZED, "sanitizers leave paths in programs")
-    def test_the_program_has_no_path_of_its_own(self):
+    def test_the_program_contains_no_path(self):
         run("dpkg-deb", "--extract", str(next(self.made.glob("brim_*.deb"))), str(self.folder))
         self.assertNotRegex(run("readelf", "--dynamic", str(self.folder / "usr" / "bin" / "brim")), "RPATH|RUNPATH")
 

@@ -107,7 +107,7 @@ class Partitions(Case):
             wanted = sum(ours) / 20
             self.assertLess(sum((n - wanted) ** 2 / wanted for n in ours), CHI_SQUARE[19])
 
-    def test_sizes_are_those_that_were_asked_for(self):
+    def test_sizes_are_the_requested_ones(self):
         words = ["total_clients=1000", *data(100000)]
         for kind in "iid", "dirichlet_each":
             with self.subTest(kind):
@@ -178,9 +178,9 @@ class Partitions(Case):
         self.assertEqual([sorted(samples) for _, samples in sorted(parts.items())],
                          [list(range(13)), list(range(13, 18))])
         result = self.brim("federate", *words, "dataset.client=file", "total_clients=2", "run.dir=run")
-        self.assertIn("b.txt' is no client: 4 tokens are too few", result.err)
+        self.assertIn("b.txt' is not a client: 4 tokens are too few", result.err)
         for more, *text in ((["total_clients=3", "dataset.client=file"], "belong to 2 clients", "total_clients=2"),
-                            (["total_clients=2"], "'dataset.client' is none", "dataset.client=file")):
+                            (["total_clients=2"], "but dataset.client=none", "dataset.client=file")):
             with self.subTest(more):
                 self.assert_error(self.brim("federate", *words, *more, status=USAGE), *text)
 
@@ -211,13 +211,13 @@ class Partitions(Case):
                             (["dataset.train_count=29"], "dataset.train_count is 29", "30"),
                             (["dataset.clients=0"], "'dataset.clients' is 0"),
                             (["dataset.clients=1000000", "dataset.train_count=1000000", "dataset.classes=1000000"],
-                             "bytes, at most")):
+                             "bytes, but at most")):
             with self.subTest(more):
                 self.assert_error(self.brim("federate", *words, "total_clients=30", *more, status=USAGE), *text)
 
     # ---- repeatability ----
 
-    def test_a_partition_follows_from_seed_clients_and_labels_alone(self):
+    def test_a_partition_depends_only_on_seed_clients_and_labels(self):
         for words in ["iid", "partition.sizes=lognormal"], ["dirichlet"], ["dirichlet_each"], ["shards"], ["classes"]:
             with self.subTest(words):
                 words = [*data(240), f"partition={words[0]}", *words[1:], "total_clients=12"]
@@ -264,7 +264,7 @@ class Partitions(Case):
 
     # ---- bad input ----
 
-    def test_a_file_that_is_no_partition_is_refused_with_its_place(self):
+    def test_a_file_without_a_partition_is_refused_with_its_place(self):
         header = "client,sample\n"
         for text, *parts in (
                 ("sample,client\n", "line 1, column 1", "header line 'client,sample'"),
@@ -309,7 +309,7 @@ class Partitions(Case):
             with self.subTest(words):
                 self.assert_error(self.brim("federate", *data(240), "total_clients=12", *words, status=USAGE), *parts)
 
-    def test_an_export_replaces_no_file_and_goes_with_nothing_that_trains(self):
+    def test_an_export_replaces_no_file_and_excludes_training_options(self):
         (self.folder / "out.csv").write_text("mine")
         words = ["federate", *data(240), "total_clients=12", "--export-partition", "out.csv"]
         self.assert_error(self.brim(*words, status=USAGE), "out.csv", "--force")

@@ -57,7 +57,7 @@ class PlanDevices(Case):
             self.assertEqual(devices["cpu:0"]["fits_now"], {"batch_size": batch, "peak_bytes": peaks[batch],
                                                             "gradient_accumulation_steps": 64 // batch})
 
-    def test_where_nothing_fits_there_is_a_dash_and_the_exit_status_says_so(self):
+    def test_where_nothing_fits_there_is_a_dash_and_an_exit_status(self):
         result = self.brim("plan", *CNN, *shares(16), status=NO_FIT)
         self.assertRegex(result.out, r"(?m)^\* cpu:0 +16\.0 MiB +16\.0 MiB +- +- +- +-$")
         self.assert_error(result, "the run needs 44.6 MiB, but the device has 16.0 MiB free")
@@ -74,7 +74,7 @@ class PlanDevices(Case):
         half = self.devices(*CNN, *shares(64), env={"TF_GPU_MEMORY_FRACTION": "0.5"}, status=NO_FIT)
         self.assertEqual(half["cpu:1"]["fits_now"]["batch_size"], 32)
 
-    def test_a_share_that_a_policy_gives_is_all_there_is(self):
+    def test_a_share_from_a_policy_is_the_whole_limit(self):
         words = [*CNN, *shares(64), "training.batch_size=auto", "policy=[capped,auto_plan]",
                  "policy.capped.shares={cpu:0: {a: 32MB}, cpu:1: {a: 20MB, b: 44MB}}", "policy.capped.client=a"]
         devices = self.devices(*words)
@@ -110,7 +110,7 @@ class PlanDevices(Case):
         self.assertEqual(found["gpus:3"], (large, large))  # 14 MiB are left
         self.assertEqual(found["gpus:4"], (None, large))  # 13 MiB are
 
-    def test_the_runs_own_plan_is_of_its_own_device_whatever_else_was_selected(self):
+    def test_the_runs_own_plan_is_for_its_device_whatever_was_selected(self):
         # With memory.timing=false predicted times are guesses, all by the same rule.
         words = ["--plugin-path", GPUS, "backend=gpus", *MLP, "memory.timing=false"]
         shown = self.plan(*words, env={"TEST_GPUS": "300/400/5,100/400,90/100/0"})

@@ -77,8 +77,8 @@ class PlanRanks(Case):
 
     def test_updates_in_the_backward_pass_are_of_one_rank(self):
         result = self.brim("plan", *SMALL, "dist.ranks=2", "optimizer.update=fused_backward", status=USAGE)
-        self.assert_error(result, "optimizer.update=fused_backward does not go with 2 ranks",
-                          "or take optimizer.update=step")
+        self.assert_error(result, "optimizer.update=fused_backward cannot be used with 2 ranks",
+                          "or set optimizer.update=step")
 
     def test_sharded_gradients_take_less_at_the_default_bucket_size(self):
         """Half of the gradients, and two buckets. The largest parameters decide the buckets' size: buckets of a quarter

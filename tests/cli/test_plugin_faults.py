@@ -45,11 +45,11 @@ class BeforeTheRun(Bad):
                     self.assert_named(self.bad(f"{hook}:{what}"), hook, text)
                     self.assertFalse((self.folder / "run").exists())
 
-    def test_a_loop_is_left_after_its_time(self):
+    def test_a_loop_is_abandoned_after_its_time(self):
         self.assert_named(self.bad("choose_plan:loop"), "did not return from choose_plan",
                           "after 1 s of processor time")
 
-    def test_a_loop_of_questions_is_left_too(self):
+    def test_a_loop_of_questions_is_abandoned_too(self):
         self.assert_error(self.bad("choose_plan:asks"), "policy 'bad'", "choose_plan")
 
     def test_a_child_that_a_policy_forks_ends_by_itself(self):

@@ -109,7 +109,7 @@ class Robust(Policies):
         self.assertEqual(self.lines(result, "robust"), ["cpu:0", "cpu:1"])
         self.assert_error(result, "but the device has 5.0 MiB free", "at its peak, in ", "parameters ",
                           "no smaller training.batch_size fits: the nearest, 256, needs 6.9 MiB",
-                          "micro-batches are no smaller than 256 because of min_batch_size=256")
+                          "micro-batches cannot be smaller than 256 because of min_batch_size=256")
         self.assertFalse((self.folder / "run").exists())
 
     def test_a_share_of_the_host_is_not_left_by_any_policy(self):
@@ -140,7 +140,7 @@ class Robust(Policies):
         result = self.train("less", *words, "max_retries=0")
         self.assert_decided(result, "less", "robust", ["cpu:0", "micro-batch 256 x 2"])
 
-    def test_the_least_free_memory_is_asked_of_each_device(self):
+    def test_the_least_free_memory_applies_to_each_device(self):
         two = devices_of(16)
         self.hold("one", *CNN, *two, "device=cpu:1", "training.batch_size=512")
         result = self.train("first", *CNN, *two, "policy=robust", "training.batch_size=64", "min_gpu_memory_mb=16")
@@ -222,15 +222,15 @@ class Auto(Policies):
     def test_nothing_fits(self):
         result = self.train("run", *LARGE, *self.AUTO, "backend=cpu", "memory.limit_mb=1", status=NO_FIT)
         self.assert_error(result, "memory.limit_mb allows 1.0 MiB", "at its peak, in ", "parameters ", "optimizer ",
-                          "training.batch_size=1 is the smallest there is")
+                          "training.batch_size=1 is already the smallest possible")
         self.assertIn("policy.auto_plan: micro-batch 1 x 1024: the smallest, and still too large for cpu:0\n",
                       result.err)
 
     def test_the_reason_for_a_lower_limit_of_micro_batches_is_reported(self):
         result = self.train("run", *CNN, *self.AUTO, "backend=cpu", "memory.limit_mb=2", "min_batch_size=64",
                             status=NO_FIT)
-        self.assert_error(result, "training.batch_size=64 is the smallest there is",
-                          "micro-batches are no smaller than 64 because of min_batch_size=64")
+        self.assert_error(result, "training.batch_size=64 is already the smallest possible",
+                          "micro-batches cannot be smaller than 64 because of min_batch_size=64")
 
     def test_a_batch_size_that_is_given_is_left_alone(self):
         result = self.train("run", *CNN, "training.batch_size=64", "backend=cpu", "memory.limit_mb=2", status=NO_FIT)
@@ -308,7 +308,7 @@ class Order(Policies):
                             status=USAGE)
         self.assert_error(result, "policy 'capped' limits what a run may take", "write policy=[capped,robust]")
 
-    def test_the_micro_batch_that_is_configured_may_be_whatever_it_is(self):
+    def test_the_configured_micro_batch_is_not_restricted(self):
         for words in (["training.batch_size=24"], ["training.batch_size=32", "min_batch_size=64"]):
             result = self.train(words[0], *CNN, "policy=fixed", *words, "training.gradient_accumulation_steps=4")
             self.assertIn(" x 4; run folder", result.out)
@@ -407,7 +407,8 @@ class Swarm(Policies):
                             ["micro-batch 1 x 8", "micro-batch 1 x 8, model mlp", "micro-batch 8 x 1"])
         self.assertRegex(self.read("run", "config.yaml"), r"(?m)^model:\n  id: mlp$")
         result = self.train("none", *words, status=NO_FIT)
-        self.assert_error(result, "but the device has 5.0 MiB free", "training.batch_size=1 is the smallest there is")
+        self.assert_error(result, "but the device has 5.0 MiB free",
+                          "training.batch_size=1 is already the smallest possible")
 
 
 class Capped(Policies):
@@ -537,7 +538,7 @@ class Cleanup(Policies):
         self.assertEqual([(step, choice) for step, _, choice in self.cleanups("run")],
                          [(3, "light cleanup"), (6, "light cleanup"), (9, "light cleanup"), (12, "heavy cleanup")])
 
-    def test_a_key_alone_cleans_up_lightly(self):
+    def test_a_single_key_cleans_up_lightly(self):
         result = self.train("run", *self.ROUNDS, "training.clear_cache_every_n_rounds=4")
         key = "training.clear_cache_every_n_rounds"
         self.assertEqual(self.cleanups("run"), [(4, key, "light cleanup"), (8, key, "light cleanup")], result)

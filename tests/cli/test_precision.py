@@ -36,7 +36,7 @@ class Memory(Case):
             self.assertLessEqual(small["classes"]["activations"], half + copies)
             self.assertLess(small["peak_bytes"], 0.65 * wide["peak_bytes"])
 
-    def test_it_is_said_once_that_the_processors_compute_in_fp32(self):
+    def test_one_message_says_that_the_processors_compute_in_fp32(self):
         for words in (["precision=fp16"], ["fp16=true"], ["training.fp16=true"]):
             result = self.train(words[0], *DATA, *words, "training.steps=3")
             self.assertEqual(result.out.count("activations are kept in fp16 and computed in fp32"), 1, result)
@@ -59,7 +59,7 @@ class Memory(Case):
         words = [word for word in FP16 if not word.startswith("backend")]
         result = self.brim("train", *words, "backend=reference", status=USAGE)
         self.assert_error(result, "precision=fp16: backend 'reference' keeps activations in double precision only",
-                          "or a backend that keeps them in fp16")
+                          "or use a backend that supports fp16")
 
 
 class LossScale(Case):

@@ -116,7 +116,7 @@ class Predict(Case):
         (self.folder / name).write_bytes(self.images.read_bytes())
         self.assertEqual({row["file"] for row in self.rows("./" + name)}, {"./" + name})
 
-    def test_the_run_is_left_as_it_was(self):
+    def test_the_run_is_unchanged(self):
         before = self.tree("run")
         self.rows(self.images)
         self.assertEqual(self.tree("run"), before)
@@ -137,7 +137,7 @@ class Predict(Case):
             result = self.brim(*words, "model.weights=run", status=USAGE)
             self.assert_error(result, "the parameters are those of the run's checkpoint", "brim train --from run")
 
-    def test_a_file_of_weights_is_no_run(self):
+    def test_a_file_of_weights_is_not_a_run(self):
         self.brim("export", "run", "-o", "a.safetensors")
         self.assert_error(self.brim("predict", "a.safetensors", self.images, status=LOAD),
                           "'a.safetensors' is a file of weights", "model.weights=a.safetensors training.epochs=0")

@@ -43,7 +43,7 @@ class Robust(Case):
                 result = self.brim("config", "--config-name", "robust", word, status=USAGE)
                 self.assert_error(result, f"'{word.split('=')[0]}'", text, f"argument 1: {word}")
 
-    def test_one_of_its_keys_alone_is_taken(self):
+    def test_a_single_one_of_its_keys_is_accepted(self):
         self.train("run", *SMALL, "training.steps=1", "max_retries=5", "min_batch_size=2")
         self.assertRegex(self.read("run", "config.yaml"), r"(?m)^min_batch_size: 2\nmax_retries: 5$")
 

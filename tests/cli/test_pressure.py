@@ -225,8 +225,8 @@ class ControlGroup(Pressure):
 
     def assert_too_large(self, result, limit):
         self.assertEqual(result.status, NO_FIT, result)
-        needs, leaves = re.search(r"the run needs ([\d.]+) MiB of the host's memory, but the control group leaves it "
-                                  r"([\d.]+) MiB\n  the process will take about [\d.]+ MiB of the host: ",
+        needs, leaves = re.search(r"the run needs ([\d.]+) MiB of host memory, but the control group leaves it "
+                                  r"([\d.]+) MiB\n  the process will take about [\d.]+ MiB of host memory: ",
                                   result.err).groups()
         self.assertLess(float(leaves), float(needs))
         self.assertLess(float(leaves), limit / MIB + 32)  # shared library pages are charged to others
@@ -249,14 +249,14 @@ class ControlGroup(Pressure):
                 self.assertLess((chosen["fits_now"] or {"batch_size": 0})["batch_size"], 64)
                 self.assertLess(most_used(group), host["data_bytes"])
 
-    def test_an_evaluation_that_does_not_fit_says_so_too(self):
+    def test_an_evaluation_that_does_not_fit_is_an_error_too(self):
         self.train("run", "model=mlp", "model.hidden=[8]", f"dataset.path={FASHION}", "backend=cpu", "training.steps=1",
                    "training.num_train_samples=64", "training.eval_every_steps=2", "memory.timing=false")
         with control_group(self, 24 * MIB) as group:
             result = self.finish_in_group(group, "eval", "run")
         self.assertEqual(result.status, NO_FIT, result)
         self.assertRegex(result.err,
-                         r"the evaluation needs [\d.]+ MiB of the host's memory, but the control group leaves it "
+                         r"the evaluation needs [\d.]+ MiB of host memory, but the control group leaves it "
                          r"[\d.]+ MiB\n")
 
     def test_policies_choose_a_size_that_fits_the_process(self):

@@ -100,7 +100,7 @@ class Lost(Jobs):
 class Beginning(Ranks):
     """Until MPI has started, no rank can tell another that it is missing."""
 
-    def test_a_rank_that_stands_still_before_mpi_has_started(self):
+    def test_a_rank_that_stops_before_mpi_has_started(self):
         for rank in (0, 2):
             program = self.folder / f"stops{rank}"
             program.write_text(f'#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" = {rank} ] && kill -STOP $$\n'

@@ -116,7 +116,7 @@ class Recompute(Case):
         self.assertEqual(self.plan(*DEEP_VIT, "memory.recompute=blocks")["peak_bytes"],
                          self.plan(*apart, "memory.recompute=blocks")["peak_bytes"])
 
-    def test_full_takes_no_more_than_blocks_and_no_less_than_the_least(self):
+    def test_full_lies_between_blocks_and_the_least(self):
         for name, words in [*MODELS.items(), ("deep", DEEP_VIT)]:
             with self.subTest(name):
                 full = self.plan(*words, "memory.recompute=full")["peak_bytes"]
@@ -134,7 +134,7 @@ class Recompute(Case):
     def test_a_smaller_batch_is_not_suggested_for_the_smallest(self):
         one = [*COMMON, *DEEP_VIT, "training.batch_size=1", "memory.limit_mb=1"]
         result = self.train("run", *one, status=NO_FIT)
-        self.assert_error(result, "training.batch_size=1 is the smallest there is")
+        self.assert_error(result, "training.batch_size=1 is already the smallest possible")
         self.assertNotIn("no smaller training.batch_size", result.err)
 
     def test_a_run_that_does_not_fit_with_recompute_is_refused(self):

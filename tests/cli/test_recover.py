@@ -126,7 +126,7 @@ class Ladder(Recovery):
         self.assertEqual([(d["free_bytes"], d["users"]) for d in shares], [(d["total_bytes"], []) for d in shares])
         self.assertEqual(len(shares), 2)
 
-    def test_no_policy_leaves_a_limit_of_the_hosts_for_its_processors(self):
+    def test_no_policy_leaves_a_share_of_the_host_for_its_processors(self):
         overrides = [*SMALL_CNN, *BUSY, "backend.devices=1", "backend.memory_mb=64", "policy=robust", "max_retries=1",
                      "memory.recompute=none"]
         self.train("whole", *SMALL_CNN, *BUSY)

@@ -246,7 +246,7 @@ class OfFoldersAsTheyAre(Reports):
         self.assertIn(HOSTILE, [row["event"] for row in self.table(self.section(page, "Events"))])
         self.assertIn(HOSTILE, [chart.get("aria-label") for chart in page.iterfind(".//svg[@class='chart']")])
 
-    def test_bytes_that_are_no_text(self):
+    def test_bytes_that_are_not_text(self):
         (self.folder / "run/overrides.yaml").write_bytes(b"- 'a\xff\xfe\x00'\n")
         self.assertIn("- 'a\ufffd\ufffd", text_of(self.section(self.report("run"), "Configuration")))
 
@@ -275,7 +275,7 @@ class OfFoldersAsTheyAre(Reports):
         self.assertIsNone(section.find(".//svg"))
         first, *others = self.table(section)
         self.assertEqual(first, {"label": "class <0>", "taken for": "class <1>", "samples": "3",
-                                 "of the label's": "25.0 %"})
+                                 "of the label's samples": "25.0 %"})
         self.assertEqual(len(others), 11)
 
     def test_figures_of_tasks_to_come(self):
@@ -299,7 +299,7 @@ class OfFoldersAsTheyAre(Reports):
         self.assertEqual([row["validation perplexity"] for row in epochs], ["7.5"] * 3)
         self.assertIsNone(self.section(page, "Confusion matrix"))
 
-    def test_a_report_that_cannot_be_written_is_no_failure(self):
+    def test_a_report_that_cannot_be_written_is_not_a_failure(self):
         (self.folder / "full/report.html").mkdir(parents=True)
         result = self.train("full", *RUN)
         self.assertIn("warning: cannot write report.html of the run: cannot replace 'full/report.html'", result.err)
@@ -379,7 +379,7 @@ class OfAFederation(Reports):
             row = rows[f"{wanted:.0%}".replace("%", " %")]
             self.assertEqual(row["round"], str(first or "not reached"))
             samples = sum(r["samples"] for r in trains if first and r["step"] <= first)
-            self.assertEqual(row["samples trained on"], str(samples) if first else "-")
+            self.assertEqual(row["training samples"], str(samples) if first else "-")
             reached += first is not None
         self.assertGreater(reached, 0)
         self.federate("poor", "rounds=1", "optimizer.lr=1e-6")
@@ -425,7 +425,8 @@ class OfAFederation(Reports):
         arrived = collections.Counter(client for line in self.records("run", "participants.jsonl")
                                       for client, there in zip(line["client"], line["arrived"]) if there)
         text = text_of(self.section(self.page("run/report.html"), "Clients"))
-        self.assertIn(f"12 clients, of which {len(arrived)} trained at least once; those of a round had together", text)
+        self.assertIn(f"12 clients, of which {len(arrived)} trained at least once; "
+                      "the clients of a round together had", text)
         (self.folder / "run/participants.jsonl").unlink()
         self.assertNotIn("trained at least once", text_of(self.section(self.report("run"), "Clients")))
         self.write_rounds("run", [(1, [0, 1, 2, 3, 4], []), (2, [4, 5, 6, 7, 8], [8]),
@@ -438,10 +439,10 @@ class OfAFederation(Reports):
             classes[client].add(number)
         share = statistics.mean(len(set().union(*(classes[c] for c in clients))) / 4
                                 for clients in ([0, 1, 2, 3, 4], [4, 5, 6, 7], [4, 0, 9, 1]))
-        self.assertIn("12 clients, of which 9 trained at least once; 1 update did not arrive; those of a round had "
-                      f"together {100 * share:.1f} % of the classes (mean).", text_of(section))
+        self.assertIn("12 clients, of which 9 trained at least once; 1 update did not arrive; the clients of a round "
+                      f"together had {100 * share:.1f} % of the classes (mean).", text_of(section))
         _, row = self.table(section)
-        self.assertEqual((row["of a client"], row["least"], row["mean"], row["most"]),
+        self.assertEqual((row["per client"], row["least"], row["mean"], row["most"]),
                          ("rounds in which it trained", "0", f"{13 / 12:.2f}", "3"))
         bars = self.charts(page)["rounds in which each client trained"].find(".//path[@class='bars color2']").get("d")
         self.assertEqual(bars.count("M"), 9)
@@ -484,7 +485,7 @@ class OfSeveral(Reports):
         self.brim("train", "-m", "run.dir=sweep", *SMALL, "model.hidden=[8],[16]", "seed=1,2,3")
         page = self.report("sweep")
         rows = self.table(self.section(page, "Over seeds"))
-        self.assertEqual([(row["runs that are alike"], row["seeds"]) for row in rows],
+        self.assertEqual([(row["group of runs"], row["seeds"]) for row in rows],
                          [("model.hidden=[8]", "3"), ("model.hidden=[16]", "3")])
         for k, row in enumerate(rows):
             summaries = [self.summary(f"sweep/{3 * k + i}") for i in range(3)]
@@ -510,7 +511,7 @@ class OfSeveral(Reports):
         self.brim("report", "runs/a", "runs/b", "-o", "again.html")
         self.assertEqual(self.read("again.html"), self.read("out.html"))
 
-    def test_a_sweep_stands_for_its_runs(self):
+    def test_a_sweep_folder_selects_its_runs(self):
         self.brim("train", "-m", "run.dir=sweep", *RUN, "seed=1,2", "memory.limit_mb=200")
         page = self.report("sweep")
         self.assertEqual([row["run"] for row in self.table(self.section(page, "Figures"))], ["sweep/0", "sweep/1"])

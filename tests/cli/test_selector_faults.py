@@ -60,7 +60,7 @@ class SelectorFaults(Case):
                            "return BRIM_OK, or brim_fail(status, ...) to say what failed")
                 self.check(f"{function}:notsup", f"returned BRIM_ENOTSUP from {function}")
 
-    def test_a_selector_without_memory_is_asked_again_after_a_cleanup(self):
+    def test_a_selector_without_memory_is_called_again_after_a_cleanup(self):
         result = self.federate("run", bad="select:memory", status=FAILED)
         self.assert_error(result, "selector 'bad' failed in select: no memory for what it wants")
         self.assertIn("recovery: heavy cleanup", result.err)

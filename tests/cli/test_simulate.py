@@ -64,7 +64,7 @@ class Simulate(Case):
             times = [event["seconds"] for event in simulation["timeline"]]
             self.assertEqual(times, sorted(times))
 
-    def test_the_table_of_several_says_the_same_every_time(self):
+    def test_the_table_of_several_runs_is_reproducible(self):
         words = ["scenario=two_jobs_racing", "policy=robust,[capped,robust],elastic"]
         first, second = (self.simulate(*words).out for _ in range(2))
         self.assertEqual(first, second)
@@ -157,7 +157,7 @@ class Simulate(Case):
             found = self.one(self.scenario(world.format(start)), "--plugin-path", PLUGINS / "policy.so", "policy=night")
             self.assertEqual(self.decisions(found), [("policy.night", choice, f"it is {start[:2]} o'clock")])
 
-    def test_a_text_that_is_no_utf8_is_in_the_json_all_the_same(self):
+    def test_a_text_that_is_not_utf8_is_in_the_json(self):
         os.mkdir(os.fsencode(self.folder) + b"/caf\xe9")
         (self.folder / os.fsdecode(b"caf\xe9") / "s.yaml").write_text("devices: [{memory: 24GB}]\n"
                                                                       "settings: {training.steps: 10}\n")
@@ -209,7 +209,7 @@ class Simulate(Case):
         job, = self.one(world, "wait_for_gpu=true", "gpu_check_interval_seconds=1e-9")["jobs"]
         self.assertEqual((job["end"], job["wall_seconds"]), ("not done", 10))
 
-    def test_numbers_as_large_as_they_may_be(self):
+    def test_the_largest_allowed_numbers(self):
         much = "1125899906842624"
         world = self.scenario(f"devices: [{{memory: {much}, used: 1GB}}]\nhost: {{memory: {much}, garbage: {much}}}\n"
                               f"programs: [{{memory: {much}, grows: {much}, device: -1, from: 1h}}]\nuntil: 2h\n"
@@ -221,10 +221,11 @@ class Simulate(Case):
 
     def test_mistakes_are_reported_with_their_place(self):
         cases = [
-            ("devices: [{memory: 1GB, usd: 1}]\n", "a scenario has no key 'devices.usd'\n  s.yaml:1:25\n"
+            ("devices: [{memory: 1GB, usd: 1}]\n", "unknown key 'devices.usd' in a scenario\n  s.yaml:1:25\n"
              "  did you mean 'devices.used'?\n"),
-            ("devcies: []\ndevices: [{memory: 1GB}]\n", "no key 'devcies'\n  s.yaml:1:1\n  did you mean 'devices'?\n"),
-            ("devices:\n  - {used: 1GB}\n", "'devices.memory' must be given\n  s.yaml:2:5\n"),
+            ("devcies: []\ndevices: [{memory: 1GB}]\n", "unknown key 'devcies' in a scenario\n  s.yaml:1:1\n"
+             "  did you mean 'devices'?\n"),
+            ("devices:\n  - {used: 1GB}\n", "'devices.memory' is missing\n  s.yaml:2:5\n"),
             ("devices:\n  - {memory: many}\n",
              "'devices.memory' must be a size: a whole number of bytes, or one with a "
              "unit (512MiB, 4GB), got many\n  s.yaml:2:14\n"),
@@ -232,21 +233,21 @@ class Simulate(Case):
              "'programs.grows' must be in [0,1125899906842624], got 2000TiB\n  s.yaml:2:33\n"),
             ("devices: [{memory: 1GB}]\nprograms: [{memory: 1GB, lasts: 1s, every: 1h}]\n"
              "runs: [{name: flood, memory: 1GB, lasts: 1ms, every: 1ms}]\n",
-             "'flood' comes 2592000001 times, with those before it 2592000722, and 300000 are the most\n  s.yaml:3:8\n"
-             "  a longer 'every', or an earlier end ('until')\n"),
-            ("about: x\n", "s.yaml: a scenario has at least one of 'devices'\n"),
+             "'flood' comes 2592000001 times, 2592000722 with those before it; the maximum is 300000\n  s.yaml:3:8\n"
+             "  set a longer 'every', or an earlier end ('until')\n"),
+            ("about: x\n", "s.yaml: a scenario needs at least one item in 'devices'\n"),
             ("devices: {memory: 1GB}\n", "'devices' must be a list\n  s.yaml:1:10\n"),
             ("devices: [1]\n", "an item of 'devices' must be a map of keys and values\n  s.yaml:1:11\n"),
             ("devices: [{memory: 1GB}]\nstart: soon\n",
-             "'start' must be a time as 2025-01-06 09:00, got soon\n  s.yaml:2:8\n"),
+             "'start' must be a time such as 2025-01-06 09:00, got soon\n  s.yaml:2:8\n"),
             ("devices: [{memory: 1GB}]\nruns: [{memory: 1GB, lasts: 1s, device: 1}]\n",
-             "'runs.device' is 1, and the last of 'devices' is 0\n  s.yaml:2:8\n"),
+             "'runs.device' is 1, but the last of 'devices' is 0\n  s.yaml:2:8\n"),
             ("devices: [{memory: 1GB, use: [{at: 2s, bytes: 1}, {at: 2s, bytes: 2}]}]\n",
-             "'at' must rise from item to item of the list\n  s.yaml:1:51\n"),
+             "'at' must increase from item to item\n  s.yaml:1:51\n"),
             ("devices: [{memory: 1GB}]\nsettings: {max_retris: 1}\n",
              "unknown key 'max_retris'\n  s.yaml:2:12: max_retris=1\n  did you mean 'max_retries'?"),
             ("devices: [{memory: 1GB}]\njobs: [{settings: {" + ", ".join(f"k{i}: 1" for i in range(257)) + "}}]\n",
-             "'settings' has 257 keys, and may have 256\n  s.yaml:2:19\n"),
+             "'settings' has 257 keys; the maximum is 256\n  s.yaml:2:19\n"),
             ("[", "not valid YAML"),
             ("", "a scenario must be a map of keys and values\n  s.yaml:1:1\n"),
         ]
@@ -269,7 +270,7 @@ class Simulate(Case):
         scenario = self.scenario("devices: [{memory: 8GiB}]\n")
         job, = self.one(scenario, "precision=bf16", status=USAGE)["jobs"]
         self.assertEqual((job["end"], job["steps"], job["steps_all"]), ("failed", 0, 0))
-        self.assertIn("the scenario's model has fp32 only", job["error"])
+        self.assertIn("the scenario's model has only fp32", job["error"])
 
     def test_a_scenarios_key_on_the_command_line(self):
         result = self.simulate("scenario=all_busy", "until=1h", status=USAGE)
@@ -278,7 +279,7 @@ class Simulate(Case):
                          "2: until=1h\n  to change it, edit a copy of the file: scenario=FILE.yaml\n")
         self.assertIn("'host' is a key of", self.simulate("scenario=all_busy", "host.memory=1GB", status=USAGE).err)
 
-    def test_it_is_no_key_of_a_run(self):
+    def test_it_is_not_a_key_of_a_run(self):
         self.assertIn("by brim simulate: brim simulate scenario=all_busy\n",
                       self.brim("train", "scenario=all_busy", status=USAGE).err)
         self.assertNotIn("scenario", self.brim("config", "--groups").out)
@@ -345,7 +346,7 @@ class Simulate(Case):
         self.assertRegex(decisions[0][2], r"^micro-batch \d+ x \d+, a plan of .* instead of ")
         self.assert_same_decisions("pressed", fixed[0])
 
-    def test_a_decision_that_names_no_failure_is_left_out(self):
+    def test_a_decision_without_a_failure_is_left_out(self):
         self.train("odd", *SMALL, "training.steps=2", env={"BRIM_FAULT": "step:2:begin:1"})
         events = self.folder / "odd" / "events.jsonl"
         events.write_text(events.read_text().replace('"reason":"step 2:', '"reason":"step 2'))
@@ -365,17 +366,17 @@ class Simulate(Case):
         self.look("run", [{"device": "cuda:0"}, {"device": "cp:0"}])
         after = self.simulate("--record", "run")
         self.assertEqual(after.out, before.out)
-        self.assertEqual(after.err.count("so it has only those of 'cpu'"), 1)
+        self.assertEqual(after.err.count("it keeps only those of 'cpu'"), 1)
         self.assertIn("was shown cuda:0 too", after.err)
 
     def test_records_beyond_the_limit_are_left_out(self):
         self.train("run", *SMALL, "training.steps=2")
         self.look("run", [{"question": "step", "own_bytes": 4096 * i} for i in range(5000)])
         result = self.simulate("--record", "run", "-o", "cut.yaml")
-        self.assertEqual(result.err.count("more than 800 changes of what others have"), 1)
+        self.assertEqual(result.err.count("more than 800 changes in the use of its devices"), 1)
         self.simulate("scenario=cut.yaml")
 
-    def test_how_to_simulate_a_record_is_said(self):
+    def test_the_command_to_simulate_a_record_is_printed(self):
         self.train("run", *SMALL, "training.steps=2", "policy=robust", "policy.robust.allow_cpu=false")
         result = self.simulate("--record", "run")
         self.assertIn("brim simulate scenario=FILE.yaml 'policy=[robust]' policy.robust.allow_cpu=false\n", result.err)
@@ -386,7 +387,7 @@ class Simulate(Case):
         self.train("old", *SMALL, "training.steps=2")
         events = self.folder / "old" / "events.jsonl"
         events.write_text("".join(line for line in events.read_text().splitlines(True) if '"seen"' not in line))
-        self.assertIn("do not say what its policies were shown", self.simulate("--record", "old", status=LOAD).err)
+        self.assertIn("do not record what its policies were shown", self.simulate("--record", "old", status=LOAD).err)
         self.assertIn("there is no run 'none'", self.simulate("--record", "none", status=LOAD).err)
 
     # ---- command line ----

@@ -141,7 +141,7 @@ class Slurm(Case):
         self.batch("node", "seed=2")
         self.assertEqual(self.step()[1], ["train", "--resume", "runs/slurm-7"])
 
-    def test_the_folder_tells_that_it_was_interrupted_where_srun_says_otherwise(self):
+    def test_the_folder_shows_an_interruption_that_srun_misreports(self):
         self.batch("node", status=INTERRUPTED, BRIM_WORD="interrupted", BRIM_STATUS="6", SRUN_STATUS="143")
         self.assertEqual(self.calls()[1:], ["scontrol requeue 7"])
 

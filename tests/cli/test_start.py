@@ -136,7 +136,7 @@ class Start(Case):
         result = self.answer(["cpu:0", "fp16", "", "no"], *words)
         self.assertEqual(self.command(result)[-3:], ["device=cpu:0", "precision=fp16", "training.batch_size=auto"])
 
-    def test_a_precision_of_the_files_that_the_device_lacks_is_asked_for_anew(self):
+    def test_a_configured_precision_that_the_device_lacks_is_asked_for_again(self):
         (self.folder / "my").mkdir()
         (self.folder / "my/half.yaml").write_text(
             "defaults:\n  - model: mlp\n  - dataset: synthetic\n  - optimizer: sgd\n  - schedule: constant\n"
@@ -149,7 +149,7 @@ class Start(Case):
         result = self.answer([], *half, "precision=bf16", status=USAGE)
         self.assert_error(result, "backend 'reference' keeps activations in")
 
-    def test_a_device_of_a_backend_that_was_not_asked_for_is_not_offered(self):
+    def test_a_device_of_a_backend_not_requested_is_not_offered(self):
         result = self.answer(["reference:0", "cpu:0", "", "", "no"], *WORDS, "backend=cpu")
         self.assert_error(result, "there is no device 'reference:0'", "name one of the table, or auto")
         self.assertNotRegex(result.err, r"(?m)^[* ] reference:0")
@@ -160,7 +160,7 @@ class Start(Case):
         self.assertIn(" on cpu:1 in fp32:", result.err)
         self.assertIn("device=cpu:1", self.command(result))
 
-    def test_a_gpu_on_which_nothing_fits_is_explained_and_another_asked_for(self):
+    def test_a_gpu_on_which_nothing_fits_is_explained_and_another_requested(self):
         result = self.answer(["gpus:1", "", "gpus:2", "", "", "no"], "--plugin-path", GPUS, "backend=gpus", "model=mlp",
                              "dataset=synthetic", env={"TEST_GPUS": "300/400,14/400/5,15/400"})
         self.assertRegex(result.err, r"(?m)^  gpus:1 +14\.0 MiB +400\.0 MiB +- +- +64 x 1 +13\.6 MiB$")
@@ -198,7 +198,7 @@ class Start(Case):
         self.assertNotIn(START, result.err)
         self.assert_nothing_made()
 
-    def test_an_effective_batch_of_the_command_line_is_kept(self):
+    def test_an_effective_batch_on_the_command_line_is_kept(self):
         result = self.answer(["48", "32", "no"], *WORDS, "device=cpu", "precision=fp32",
                              "training.effective_batch_size=64")
         self.assert_error(result, "a step has 64 samples, which 48 does not divide")
@@ -218,7 +218,7 @@ class Start(Case):
 
     # ---- ends ----
 
-    def test_an_end_of_the_input_is_no_answer(self):
+    def test_an_end_of_the_input_is_not_an_answer(self):
         for answers, question in ([], "device"), (["", ""], "batch size"), (["", "", ""], "start"):
             with self.subTest(question):
                 result = self.answer(answers, *WORDS, status=USAGE)

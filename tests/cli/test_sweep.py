@@ -58,12 +58,12 @@ class Jobs(Sweep):
                          [[str(i), lr, str(i % 3), "finished"] for i, lr in enumerate(["1e-3"] * 3 + ["1e-2"] * 3)])
         self.assertIn("6 finished", result.out)
 
-    def test_a_job_is_the_run_that_its_words_alone_would_be(self):
+    def test_a_job_equals_the_run_of_its_arguments_alone(self):
         self.sweep(*QUICK, "optimizer.lr=1e-3,1e-2")
         self.train("alone", *QUICK, "optimizer.lr=1e-2")
         self.assert_same_checkpoint("alone", "sweep/1", 2)
 
-    def test_the_option_may_stand_anywhere(self):
+    def test_the_option_is_accepted_anywhere(self):
         for number, words in enumerate((["-m", *QUICK, "seed=1,2"], [*QUICK, "-m", "seed=1,2"],
                                         [*QUICK, "seed=1,2", "--multirun"])):
             self.brim("train", f"run.dir=s{number}", *words)

@@ -1,6 +1,6 @@
 """Command lines of the systems that brim replaces, as their users write them (docs/guide/other_systems.md): each
-trains. A device with a limit stands in for a GPU; models and data sets that brim lacks are replaced by `cnn` and `mlp` on
-synthetic data."""
+trains. A device with a limit stands in for a GPU; models and data sets that brim lacks are replaced by `cnn` and `mlp`
+on synthetic data."""
 
 import pathlib
 import re
@@ -77,7 +77,7 @@ class Systems(Case):
 
     def test_a_client_by_a_fraction(self):
         result = self.line("i", "model=cnn", effective=64, env={"TF_GPU_MEMORY_FRACTION": "0.9"})
-        self.assertIn("TF_GPU_MEMORY_FRACTION=0.9 is taken as memory.limit=0.9", result.err)
+        self.assertIn("TF_GPU_MEMORY_FRACTION=0.9 sets memory.limit=0.9", result.err)
         self.line("j", "model=cnn", "memory.limit=0.9", effective=64)
 
     def test_clients_by_a_table(self):

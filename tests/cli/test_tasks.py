@@ -235,10 +235,10 @@ class WhatIsRefused(Tasks):
     def test_losses_that_do_not_go_with_the_task(self):
         for loss in ("cross_entropy", "bce"):
             self.assert_error(self.train("run", *VALUES, f"loss={loss}", status=USAGE),
-                              f"loss={loss} does not go with dataset 'synthetic', whose samples are to be answered "
-                              "with real numbers", "take loss=mse, mae or huber")
-        self.assert_error(self.train("run", *VALUES, "loss.label_smoothing=0.1", status=USAGE), "take loss=mse")
-        self.assert_error(self.train_tokens("run", "loss=mse", status=USAGE), "take loss=cross_entropy")
+                              f"loss={loss} cannot be used with dataset 'synthetic', whose targets are real "
+                              "numbers", "set loss=mse, mae or huber")
+        self.assert_error(self.train("run", *VALUES, "loss.label_smoothing=0.1", status=USAGE), "set loss=mse")
+        self.assert_error(self.train_tokens("run", "loss=mse", status=USAGE), "set loss=cross_entropy")
 
     def test_outputs_of_another_shape(self):
         self.assert_error(self.train("run", *VALUES, "dataset.task=tokens", "loss=cross_entropy", status=None),

@@ -107,7 +107,7 @@ class TensorBoard(Case):
         self.assertEqual(found, self.expected("run"))
         self.assertTrue({"loss/train", "accuracy_top5/validation", "lr/train", "loss/test"} <= set(found))
 
-    def test_none_unless_asked_for(self):
+    def test_none_by_default(self):
         self.train("run", *SMALL)
         self.assertEqual(self.files("run"), [])
 

@@ -60,7 +60,7 @@ class Bytes(Text):
         self.assertEqual(drawn("--top-k", "1"), greedy)
         self.assertEqual(drawn("--top-p", "1e-9"), greedy)
 
-    def test_several_texts_are_set_apart_and_a_prompt_may_be_a_file(self):
+    def test_several_texts_are_separated_and_a_prompt_may_be_a_file(self):
         self.train("run", *BYTES, "training.steps=2")
         (self.folder / "prompt").write_text("é\n", encoding="utf-8")
         out = self.brim("generate", "run", "--prompt-file", "prompt", "--tokens", "3", "--num-samples", "2").out
@@ -78,7 +78,7 @@ class Bytes(Text):
         self.brim("train", "--resume", "part")
         self.assert_same_checkpoint("whole", "part", 8)
 
-    def test_validation_and_test_may_have_texts_of_their_own(self):
+    def test_validation_and_test_may_have_separate_texts(self):
         (self.folder / "val").mkdir()
         for name, words in (("1.txt", TEXT[:700]), ("2.txt", TEXT[:300]), ("3.md", TEXT)):
             (self.folder / "val" / name).write_text(words, encoding="utf-8")
@@ -153,7 +153,7 @@ class Gpt2(Text):
         left.parent.mkdir(parents=True)
         left.write_bytes(b"")
         first = self.train("run", *GPT2, "training.steps=3")
-        self.assertIn("making tokens of 'a.txt'", first.err)
+        self.assertIn("tokenizing 'a.txt'", first.err)
         self.assertFalse(left.exists())
         kept = list((self.folder / "cache" / "brim").glob("tokens-*.bin"))
         self.assertEqual(len(kept), 1)
@@ -184,7 +184,7 @@ class Gpt2(Text):
     def test_without_a_cache_it_goes_too(self):
         (self.folder / "file").write_text("")
         result = self.train("run", *GPT2, "training.steps=2", "dataset.cache=file/in/a/file")
-        self.assertIn("the tokens cannot be kept", result.err)
+        self.assertIn("cannot cache the tokens", result.err)
 
     def test_the_kept_tokens_are_files_of_tokens(self):
         self.train("text", *GPT2, "training.steps=3", "dataset.cache=kept", "dataset.test_fraction=0")
@@ -270,7 +270,7 @@ class Tokens(Text):
         self.put("high.bin", 100, first=1)
         (self.folder / "data/high.bin").write_bytes(token_file([*range(40), 60, *range(40)]))
         (self.folder / "data/cut.bin").write_bytes(token_file(list(range(40)))[:-1])
-        cases = [(["dataset.path=nowhere"], "cannot look into the dataset's folder 'nowhere'"),
+        cases = [(["dataset.path=nowhere"], "cannot read the dataset's folder 'nowhere'"),
                  (["dataset.train=none*.bin"], "no file 'none*.bin' in 'data'"),
                  (["dataset.validation=none.bin"], "no file 'none.bin' in 'data'"),
                  (["dataset.train=high.bin"], "token 40 is 60, but the vocabulary has 50 tokens"),

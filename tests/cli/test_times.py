@@ -217,7 +217,7 @@ class Files(Times):
 
     def test_no_times_are_shown_where_nothing_is_timed(self):
         for word in ("--no-timing", NO_TIMING):
-            self.assert_error(self.brim("plan", *NET, "--times", word, status=USAGE), "nothing is to be timed here: ")
+            self.assert_error(self.brim("plan", *NET, "--times", word, status=USAGE), "timing is disabled: ")
 
     def test_a_damaged_cache_is_replaced_and_a_damaged_user_file_is_not(self):
         self.plan("training.batch_size=64")

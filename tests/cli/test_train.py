@@ -142,7 +142,7 @@ class Folder(Case):
         self.assertEqual(result.err.count("warning: cannot write to standard output: No space left on device"), 1)
         self.assertEqual(self.summary("full")["status"], "finished")
 
-    def test_a_reader_that_went_away_is_no_failure(self):
+    def test_a_reader_that_went_away_is_not_a_failure(self):
         reader, writer = os.pipe()
         os.close(reader)
         with open(writer, "wb") as gone:
@@ -334,7 +334,7 @@ class Again(Case):
         self.brim("train", "--from", "first", "run.dir=second")
         self.assert_same_checkpoint("first", "second", 6)
 
-    def test_from_takes_a_folder_of_its_own(self):
+    def test_from_uses_a_new_folder(self):
         self.train("first", *SMALL, "training.steps=2")
         before = self.tree("first")
         self.brim("train", "--from", "first", "training.steps=1")

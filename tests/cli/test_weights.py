@@ -41,7 +41,7 @@ class In(Weights):
             with self.subTest(path):
                 result = self.assert_begins_with_first(f"model.weights={path}")
                 self.assertIn("weights: 44 tensors", result.err)
-                self.assertNotIn("by map", result.err)
+                self.assertNotIn("using map", result.err)
 
     def test_a_file_of_timm_is_recognised(self):
         found, _ = tensors.read(self.folder / "first/checkpoints/last/model.safetensors")
@@ -120,7 +120,7 @@ class In(Weights):
             self.assert_error(self.brim("plan", *VIT, "model.weights=first", *words, status=USAGE), part)
         self.assert_error(self.brim("plan", *VIT, "model.weights=nowhere", status=LOAD), "cannot open 'nowhere'")
 
-    def test_name_maps_are_no_group(self):
+    def test_name_maps_are_not_a_group(self):
         self.assertNotIn("timm_vit", self.brim("config", "--groups").out)
         self.brim("config", "weights=timm_vit", status=USAGE)
 
@@ -172,7 +172,7 @@ class Resumed(Weights):
         self.brim("train", "--resume", "run")
         self.assert_same_checkpoint("whole", "run", 4)
 
-    def test_begins_again_with_the_weights_where_there_is_no_checkpoint(self):
+    def test_restarts_with_the_weights_without_a_checkpoint(self):
         self.stop_after(0)
         self.brim("train", "--resume", "run")
         self.assert_same_checkpoint("whole", "run", 4)
@@ -220,7 +220,7 @@ class Out(Weights):
             expected, _ = tensors.read(self.folder / "two/checkpoints" / which / "model.safetensors")
             self.assertEqual(found, expected)
 
-    def test_a_file_that_is_there_is_not_replaced_unasked(self):
+    def test_an_existing_file_is_not_replaced_by_default(self):
         self.export()
         before = (self.folder / "model.safetensors").read_bytes()
         self.assert_error(self.export("--dtype", "bf16", status=USAGE),

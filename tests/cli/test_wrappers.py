@@ -95,7 +95,7 @@ class Plans(Case):
         self.assert_error(self.brim(*plan, "backbone.width=24", status=LOAD), "the weights in 'before' do not match",
                           "patch_embed.proj.bias: [12]; the model needs [24]")
 
-    def test_a_probe_is_planned_where_no_features_are_there_to_be_timed(self):
+    def test_a_probe_is_planned_before_features_exist(self):
         words = [*PROBE, "memory.timing=true", "memory.profile=made.jsonl"]
         self.assertIn("features: computed once", self.brim("plan", *words).out)
         self.assertIn("besides operations", self.brim("plan", *words, "--times").out)
@@ -179,7 +179,7 @@ class Moved(Case):
     def test_merging_reports_where_they_are(self):
         for command in (["export", "run", "--merge", "-o", "after.safetensors"], ["eval", "run"]):
             self.assert_error(self.brim(*command, status=LOAD), "a.safetensors", "the backbone's frozen weights",
-                              "say where it is now: model.weights=PATH")
+                              "set model.weights=PATH")
         result = self.brim("export", "run", "--merge", "-o", "after.safetensors", "model.weights=b.safetensors",
                            status=LOAD)
         self.assert_error(result, "a backbone with other weights", "model.weights=PATH")
@@ -192,7 +192,7 @@ class Moved(Case):
         shutil.copytree(self.folder / "run", self.folder / "cut", symlinks=True)
         (self.folder / "cut" / "summary.json").unlink()
         shutil.rmtree(self.checkpoint("cut", 8))
-        self.assert_error(self.brim("train", "--resume", "cut", status=LOAD), "say where it is now: model.weights=PATH")
+        self.assert_error(self.brim("train", "--resume", "cut", status=LOAD), "set model.weights=PATH")
         self.assert_error(self.brim("train", "--resume", "cut", "model.weights=b.safetensors", status=LOAD),
                           "other weights", "model.weights=PATH")
         self.assert_error(self.brim("train", "--resume", "cut", "seed=2", status=USAGE), "'seed=2' cannot be set",
@@ -209,7 +209,7 @@ class Features(Case):
         first = self.train("a", *PROBE, "training.steps=6")
         self.assertIn("features: computing them once for 320 samples", first.err)
         second = self.train("b", *PROBE, "training.steps=6", "optimizer.lr=0.1")
-        self.assertIn("features: taken from", second.err)
+        self.assertIn("features: using '", second.err)
         self.assertEqual(len(self.kept()), 1)
         self.assertEqual([path.name for path in (self.folder / "cache/brim/features").iterdir()], [self.kept()[0].name])
 
@@ -268,7 +268,7 @@ class Features(Case):
         self.brim("export", "before", "--format", "timm", "-o", "vit.safetensors")
         for name, model in (("lora", LORA), ("probe", PROBE)):
             result = self.train(name, *model, "model.weights=vit.safetensors", "training.steps=1")
-            self.assertIn("from 'vit.safetensors' by map timm_vit", result.err)
+            self.assertIn("from 'vit.safetensors' using map timm_vit", result.err)
         lora, probe = (json.loads((self.folder / name / "weights.json").read_text()) for name in ("lora", "probe"))
         self.assertEqual(probe["map"], "timm_vit")
         self.assertGreater(probe["tensors"], 0)
@@ -285,11 +285,11 @@ class Features(Case):
 
     def test_are_of_samples_as_they_are(self):
         result = self.train("run", *PROBE, "augment.flip=true", "training.steps=1")
-        self.assertIn("augment means nothing to model=linear_probe", result.err)
+        self.assertIn("augment has no effect with model=linear_probe", result.err)
 
     def test_are_of_single_samples(self):
         result = self.train("run", *PROBE, "augment.mixup=0.2", status=USAGE)
-        self.assertIn("augment.mixup=0.2 does not go with model=linear_probe", result.err)
+        self.assertIn("augment.mixup=0.2 cannot be used with model=linear_probe", result.err)
 
 
 class Exports(Case):

@@ -38,7 +38,7 @@ class Language(Case):
 
 
 class Training(Language):
-    def test_a_text_is_adapted_to_by_changes_that_alone_are_trained_and_saved(self):
+    def test_only_adapters_are_trained_and_saved_for_a_text(self):
         (self.folder / "b.txt").write_text(OTHER, encoding="utf-8")
         self.train("before", *MODEL, *DATA, "training.epochs=8")
         self.train("run", *LORA, *DATA, "dataset.path=b.txt", "model.weights=before", "training.epochs=5")
@@ -95,7 +95,7 @@ class Training(Language):
             summary = self.summary(store)
             predicted, taken = summary["predicted_rss_bytes"], summary["rss_peak_bytes"]
             self.assertLess(abs(predicted - taken), max(0.05 * taken, 8 << 20), (predicted, taken))
-        self.assertIn("the largest frozen weight while it is placed", self.brim("plan", *words, "--no-timing").out)
+        self.assertIn("largest frozen weight, while it is placed", self.brim("plan", *words, "--no-timing").out)
 
     def test_weights_of_hugging_face_load_into_the_backbone(self):
         tensors.write(self.folder / "gpt2/model.safetensors", make_gpt2(width=16), {"format": "pt"})

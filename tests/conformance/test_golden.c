@@ -67,7 +67,7 @@ static void test_cnn_has_the_parameters_of_pytorchs_example(void **state)
   assert_int_equal(count_parameters("cnn", NULL), 1199882);
 }
 
-static void test_mlp_has_the_layers_asked_for(void **state)
+static void test_mlp_has_the_configured_layers(void **state)
 {
   (void)state;
   assert_int_equal(count_parameters("mlp", NULL), 784 * 512 + 512 + 512 * 256 + 256 + 256 * 10 + 10);
@@ -83,7 +83,7 @@ int main(void)
       cmocka_unit_test(test_vit_matches_pytorch),
       cmocka_unit_test(test_unet_matches_pytorch),
       cmocka_unit_test(test_cnn_has_the_parameters_of_pytorchs_example),
-      cmocka_unit_test(test_mlp_has_the_layers_asked_for),
+      cmocka_unit_test(test_mlp_has_the_configured_layers),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -256,7 +256,7 @@ static void no_gradient_flows_below_the_first_adapter(void **state)
   stop(&t);
 }
 
-static void a_probe_has_a_backward_pass_of_its_head_alone(void **state)
+static void a_probe_has_a_backward_pass_of_its_head_only(void **state)
 {
   (void)state;
   trainer t = {0};
@@ -294,7 +294,7 @@ int main(void)
       cmocka_unit_test(frozen_weights_in_bf16_are_rounded_where_they_are_read),
       cmocka_unit_test(plans_have_no_gradient_and_no_state_for_frozen_parameters),
       cmocka_unit_test(no_gradient_flows_below_the_first_adapter),
-      cmocka_unit_test(a_probe_has_a_backward_pass_of_its_head_alone),
+      cmocka_unit_test(a_probe_has_a_backward_pass_of_its_head_only),
       cmocka_unit_test(bf16_halves_frozen_matrices),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -149,7 +149,7 @@ static void one_rank_has_all(void **state)
 }
 
 /* A bucket's gradients exist only for a while; only a part of all is kept. */
-static void gradients_that_are_shared_out_take_less(void **state)
+static void sharded_gradients_take_less(void **state)
 {
   (void)state;
   uint64_t persistent[3];
@@ -225,7 +225,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(slices_of_all_ranks_are_every_parameter),
       cmocka_unit_test(one_rank_has_all),
-      cmocka_unit_test(gradients_that_are_shared_out_take_less),
+      cmocka_unit_test(sharded_gradients_take_less),
       cmocka_unit_test(states_that_cannot_be_sharded_are_refused),
       cmocka_unit_test(every_rank_hears_of_a_gradient_that_is_not_finite),
       cmocka_unit_test(ranks_train_as_one_does),

@@ -171,7 +171,7 @@ static void test_parts_of_a_sum_cover_its_terms(void **state)
       }
 }
 
-static void test_a_sum_is_cut_in_the_same_way_whatever_the_samples(void **state)
+static void test_a_sum_is_split_independently_of_the_samples(void **state)
 {
   (void)state;
   for (int64_t samples = 1; samples < 5000; samples = samples * 3 + 1) {
@@ -201,7 +201,7 @@ int main(void)
       cmocka_unit_test(test_rounding),
       cmocka_unit_test(test_a_sum_has_every_element_once),
       cmocka_unit_test(test_parts_of_a_sum_cover_its_terms),
-      cmocka_unit_test(test_a_sum_is_cut_in_the_same_way_whatever_the_samples),
+      cmocka_unit_test(test_a_sum_is_split_independently_of_the_samples),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -180,15 +180,15 @@ static void be_in_order(int32_t rank, int32_t ranks)
   must(d->download(self, values, base, COUNT * sizeof(float)) == BRIM_OK, brim_error_text());
   float expected = (float)(ranks * (ranks + 1) / 2);
   for (int i = 1; i < 5; i++) expected *= (float)ranks;
-  for (int i = 0; i < COUNT; i++) must(values[i] == expected, "a sum of something else");
+  for (int i = 0; i < COUNT; i++) must(values[i] == expected, "a wrong sum");
   must(d->download(self, values, (float *)base + COUNT, COUNT * sizeof(float)) == BRIM_OK, brim_error_text());
-  for (int i = 0; i < COUNT; i++) must(values[i] == 0, "memory of before it was zeroed was added up");
+  for (int i = 0; i < COUNT; i++) must(values[i] == 0, "memory was summed before it was zeroed");
   d->unplace(self, base, 2 * COUNT * sizeof(float));
   free(values);
   close_rank();
 }
 
-static void test_collectives_are_in_order_with_kernels_by_marks_alone(void **state)
+static void test_marks_order_collectives_with_kernels(void **state)
 {
   static const char *const orders[] = {NULL, "copies", "5", "9"};
   (void)state;
@@ -273,7 +273,7 @@ static void test_a_rank_that_is_killed_is_found_at_once(void **state)
   check_failure("0:die:2", 0, "remote process exited", LATE_SECONDS); /* while they connect */
 }
 
-static void test_a_rank_whose_device_hangs_is_waited_for_no_longer_than_asked(void **state)
+static void test_a_rank_whose_device_hangs_is_waited_for_until_the_timeout(void **state)
 {
   (void)state;
   check_failure("1:hang:22", -1, "late", 1);
@@ -321,7 +321,7 @@ static void connect_with_algorithms(int32_t rank, int32_t ranks)
   close_rank();
 }
 
-static void test_only_sums_of_a_fixed_order_are_asked_for_unless_others_may_be(void **state)
+static void test_only_algorithms_with_a_fixed_order_are_requested_by_default(void **state)
 {
   (void)state;
   unsetenv("NCCL_ALGO");
@@ -335,14 +335,14 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_every_kind_of_every_type_and_size),
-      cmocka_unit_test(test_collectives_are_in_order_with_kernels_by_marks_alone),
+      cmocka_unit_test(test_marks_order_collectives_with_kernels),
       cmocka_unit_test(test_a_device_continues_while_its_host_is_elsewhere),
       cmocka_unit_test(test_a_rank_that_cannot_start_a_collective_reports_nccls_error),
       cmocka_unit_test(test_a_rank_that_is_killed_is_found_at_once),
-      cmocka_unit_test(test_a_rank_whose_device_hangs_is_waited_for_no_longer_than_asked),
+      cmocka_unit_test(test_a_rank_whose_device_hangs_is_waited_for_until_the_timeout),
       cmocka_unit_test(test_a_connection_that_is_lost_ends_it_on_both_sides),
       cmocka_unit_test(test_a_rank_that_cannot_use_nccl_keeps_no_rank_waiting),
-      cmocka_unit_test(test_only_sums_of_a_fixed_order_are_asked_for_unless_others_may_be),
+      cmocka_unit_test(test_only_algorithms_with_a_fixed_order_are_requested_by_default),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

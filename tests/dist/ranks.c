@@ -124,12 +124,12 @@ static void die(int32_t lost)
 }
 
 /* One rank ends the job, one does something else, the others wait. */
-static void end(int32_t who)
+static void end(int32_t ender)
 {
   meet();
-  if (me.world.rank == who) me.ops->end_all(me.self, 5);
-  if (me.world.rank == (who + 1) % me.world.ranks) raise(SIGSTOP);
-  if (me.world.rank == (who + 2) % me.world.ranks)
+  if (me.world.rank == ender) me.ops->end_all(me.self, 5);
+  if (me.world.rank == (ender + 1) % me.world.ranks) raise(SIGSTOP);
+  if (me.world.rank == (ender + 2) % me.world.ranks)
     for (;;) sleep(1);
   meet();
 }
@@ -194,7 +194,7 @@ static void join_and_look_at_signals(void)
   sigprocmask(SIG_SETMASK, NULL, &mask_after);
   for (int i = 0; i < 8; i++) {
     sigaction(handled[i], NULL, &after);
-    rank_check(&me, after.sa_handler == before[i].sa_handler, "joining has changed what a signal does");
+    rank_check(&me, after.sa_handler == before[i].sa_handler, "joining has changed a signal's handler");
   }
   for (int i = 1; i < SIGRTMAX; i++)
     rank_check(&me, sigismember(&mask_before, i) == sigismember(&mask_after, i),

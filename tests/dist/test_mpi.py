@@ -29,7 +29,7 @@ class Mpi(Case):
             with self.subTest(count):
                 self.ranks(count, "talk", 10000)
 
-    def test_sums_are_in_the_order_of_the_ranks_whatever_the_number_and_have_the_same_bits_in_every_run(self):
+    def test_sums_are_in_the_order_of_the_ranks_and_have_the_same_bits_in_every_run(self):
         for count in (1, 2, 3, 4, 5):
             with self.subTest(count):
                 self.assertEqual(*[self.ranks(count, "sums")[0] for _ in range(2)])
@@ -66,7 +66,7 @@ class Mpi(Case):
         _, err, took = self.ranks(3, "lose_late", 1, SECONDS, status=5)
         self.assert_named(err, 1, took)
 
-    def test_a_job_that_was_stopped_and_goes_on_blames_nobody(self):
+    def test_a_job_that_was_stopped_and_continued_blames_no_rank(self):
         job = self.job(3, RANKS, "mpi", "idle", 2 * SECONDS, env={"SECONDS_TO_WAIT": str(SECONDS)})
         self.assertEqual(job.process.stdout.readline(), "begun\n")
         ranks = [process for process in job.processes() if process != job.process.pid]
@@ -85,12 +85,12 @@ class Mpi(Case):
                 self.assertLess(took, BEGIN)
 
     def test_any_rank_ends_all_wherever_they_are(self):
-        for who in (0, 3):
-            with self.subTest(who):
-                _, _, took = self.ranks(4, "end", who, status=5)
+        for rank in (0, 3):
+            with self.subTest(rank):
+                _, _, took = self.ranks(4, "end", rank, status=5)
                 self.assertLess(took, BEGIN)
 
-    def test_srun_without_pmi_is_told_what_to_do(self):
+    def test_srun_without_pmi_gets_advice(self):
         job = Job(self.folder, [RANKS, "mpi", "talk", "1"], {"SLURM_STEP_NUM_TASKS": "4"})
         self.addCleanup(job.kill)
         status, _, err, _ = job.finish()

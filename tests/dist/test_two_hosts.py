@@ -52,7 +52,7 @@ class Training(TwoHosts):
         self.assertEqual(job.lines(), [])
         return job.finish()
 
-    def test_the_results_of_one_host_whatever_is_shared_out(self):
+    def test_the_results_of_one_host_with_every_sharding(self):
         self.done(self.job(3, BINARY, *RUN, "run.dir=one", "training.steps=100"))
         for shard in ("none", "optimizer"):
             self.done(self.over((1, 2), *RUN, f"run.dir={shard}", "training.steps=100", f"dist.shard={shard}"))
@@ -61,7 +61,7 @@ class Training(TwoHosts):
                 self.assertEqual((self.folder / "one" / path).read_bytes(),
                                  (self.folder / shard / path).read_bytes(), path)
 
-    def test_a_cut_cable_ends_the_job_and_it_goes_on_to_the_same_bytes(self):
+    def test_a_cut_cable_ends_the_job_and_it_resumes_to_the_same_bytes(self):
         job = self.begin("cut")
         self.hosts.cut()
         status, _, err, _ = self.wait_for_end(job)

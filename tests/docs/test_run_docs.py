@@ -38,12 +38,12 @@ class RunDocs(unittest.TestCase):
         self.assertIn("exit status 5 of: ", said)
         self.assertNotIn("after", said)
 
-    def test_a_page_that_ends_early_or_has_no_commands_is_not_true(self):
+    def test_a_page_that_ends_early_or_has_no_commands_fails(self):
         self.assertIn("the shell has ended here",
                       self.run_page(("sh", "exit 0"), ("sh", "echo"), ("text", "x"), status=1))
         self.assertIn("no block of commands", self.run_page(("text", "x"), status=1))
 
-    def test_what_hangs_is_ended(self):
+    def test_commands_that_hang_are_ended(self):
         said = self.run_page(("sh", "echo begun\nsleep 1000"), status=1, options=["--seconds=1"])
         self.assertIn("not done after 1.0 seconds:\n  begun", said)
 
@@ -55,7 +55,7 @@ class RunDocs(unittest.TestCase):
             self.run_page(("sh", f"echo '{printed}'"),
                           ("text", printed.replace("1", "2").replace("3", "4").replace("6", "7")), status=1)
 
-    def test_write_pastes_what_is_new_and_nothing_else(self):
+    def test_write_pastes_only_changed_output(self):
         blocks = [("sh", "echo 'done in 0:11'"), ("text", "done in 0:12"), ("sh", "echo new\necho lines"), ("text", ""),
                   ("sh", "echo kept")]
         self.run_page(*blocks, status=0, options=["--write"])

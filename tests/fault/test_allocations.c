@@ -138,7 +138,7 @@ static void check_steps(const char *model, const char *backend, int workers, int
 }
 
 /* The queue is read, and no job waits. */
-static void a_policy_that_is_asked_between_steps_allocates_nothing(void **state)
+static void a_policy_called_between_steps_allocates_nothing(void **state)
 {
   (void)state;
   char claims[SCRATCH_PATH * 2 + 16];
@@ -282,7 +282,7 @@ int main(void)
       cmocka_unit_test(reference_steps_allocate_nothing),
       cmocka_unit_test(cpu_steps_of_a_cnn_allocate_nothing),
       cmocka_unit_test(cpu_steps_of_an_mlp_allocate_nothing),
-      cmocka_unit_test(a_policy_that_is_asked_between_steps_allocates_nothing),
+      cmocka_unit_test(a_policy_called_between_steps_allocates_nothing),
       cmocka_unit_test(the_arena_is_the_planned_peak_to_the_byte),
   };
   return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);

@@ -47,7 +47,7 @@ static void check_line(const brim_formula *f, const brim_formula_line *l, const 
   for (int k = 0; k < count; k++)
     check(operand[k] < BRIM_FORMULA_UNIFORM ? operand[k] < f->registers && written[operand[k]]
                                             : operand[k] - BRIM_FORMULA_UNIFORM < (int)f->uniforms,
-          "a line reads what has no value");
+          "a line reads an undefined value");
 }
 
 static void check_lines(const brim_formula *f, int outputs)
@@ -190,7 +190,7 @@ static number read_operand(void)
   if (bytes == strlen(#word) && memcmp(name, #word, bytes) == 0) return apply(BRIM_FORMULA_##id, v[0], v[1], v[2]);
   BRIM_FORMULA_FUNCTIONS(X)
 #undef X
-  check(bytes == 0, "a function that there is not");
+  check(bytes == 0, "an unknown function");
   return v[0];
 }
 

@@ -42,7 +42,7 @@ static void read_again(brim_data *made, brim_settings *settings, const brim_part
   const int fd = memory_file((const uint8_t *)"", 0, name);
   settings->partition.path = name;
   check(brim_partition_write(made, p, name) == BRIM_OK, "it cannot be written");
-  check(brim_partition_make(made, &again) == BRIM_OK, "what was written cannot be read");
+  check(brim_partition_make(made, &again) == BRIM_OK, "a written partition cannot be read");
   check(brim_partition_hash(p) == brim_partition_hash(&again), "it is another one when it is read again");
   brim_partition_release(&again);
   close(fd);

@@ -30,7 +30,7 @@ static void pass_a_second(const brim_scenario *s)
   int heard = 0;
   brim_scene *scene = brim_scene_open(s, hear, &heard);
   brim_scene_advance(scene, 1);
-  check(brim_scene_next(scene) > 1, "what was due has not happened");
+  check(brim_scene_next(scene) > 1, "a due event has not happened");
   for (size_t i = 0; i < s->device_count; i++) {
     brim_device_info info;
     brim_scene_describe(scene, (int)i, &info);

@@ -55,7 +55,7 @@ static void check_printing(brim_arena *arena, const brim_yaml *node, bool origin
   brim_yaml_print(node, &once, origins);
   if (once.length <= BRIM_YAML_BYTES_MAX) { /* expanding aliases may have made it longer */
     brim_yaml *again = NULL;
-    check(brim_yaml_parse(arena, once.s, once.length, "again", &again) == BRIM_OK, "what is printed is refused");
+    check(brim_yaml_parse(arena, once.s, once.length, "again", &again) == BRIM_OK, "the printed text is refused");
     check_equal(node, again);
     brim_yaml_print(again, &twice, false);
     check(origins || strcmp(once.s, twice.s) == 0, "printed twice, it differs");

@@ -222,14 +222,14 @@ static void expect_error(const char *vocabulary, const char *merges, const char 
 static void wrong_vocabularies_are_refused(void **state)
 {
   (void)state;
-  expect_error("{", "", "'V' is no JSON: line 1");
+  expect_error("{", "", "'V' is not JSON: line 1");
   expect_error("[]", "", "'V' has no tokens");
   expect_error("{}", "", "'V' has no tokens");
   expect_error("{\"a\": 0}", "", "'V' has no token for byte");
   expect_error("{\"a\": -1}", "", "the id of token 'a' must be a whole number from 0 to 16777215");
   expect_error("{\"a\": 1.5}", "", "the id of token 'a' must be a whole number");
   expect_error("{\"a\": 16777216}", "", "the id of token 'a' must be a whole number");
-  expect_error("{\"a\": 1000000}", "", "so many ids in between are unused");
+  expect_error("{\"a\": 1000000}", "", "too many ids are unused");
   expect_error("{\"a\": 7, \"b\": 7}", "", "have the same id, 7");
   expect_error("{\"a\": 1, \"a\": 2}", "", "duplicate object key");
 }
@@ -240,7 +240,7 @@ static void wrong_merges_are_refused_with_their_line(void **state)
   char *vocabulary = scratch_read(GOLDEN "/vocab.json", NULL);
   expect_error(vocabulary, "#version: 0.2\nh e\nhe\n", "'M', line 3: two tokens with a space between them are needed");
   expect_error(vocabulary, "h e\nh e l\n", "'M', line 2: there are more than two tokens");
-  expect_error(vocabulary, "h e\n\nQQ e\n", "'M', line 3: what becomes of the two is no token");
+  expect_error(vocabulary, "h e\n\nQQ e\n", "'M', line 3: the merged token is not in");
   expect_error(vocabulary, "h \n", "'M', line 1: two tokens with a space");
   expect_error(vocabulary, " h\n", "'M', line 1: two tokens with a space");
   free(vocabulary);
@@ -271,7 +271,7 @@ static void tokenizers_that_give_other_ids_are_refused(void **state)
   expect_tokenizer_error(NULL, "normalizer", "{\"type\": \"NFC\"}", "it has a normalizer");
   expect_tokenizer_error(NULL, "pre_tokenizer", "{\"type\": \"Sequence\"}", "its pre_tokenizer is not \"ByteLevel\"");
   expect_tokenizer_error("pre_tokenizer", "use_regex", "false", "its pre_tokenizer is not \"ByteLevel\"");
-  expect_tokenizer_error("pre_tokenizer", "add_prefix_space", "true", "it adds a space in front of texts");
+  expect_tokenizer_error("pre_tokenizer", "add_prefix_space", "true", "it adds a space before texts");
   expect_tokenizer_error(NULL, "added_tokens", "[{}]", "added token 1 has no content or no id");
 }
 
@@ -300,7 +300,7 @@ static void making_tokens_ends_when_that_is_wanted(void **state)
   (void)brim_stop_watch(false);
   raise(SIGINT);
   assert_int_equal(d.ops->open(d.self, "train"), BRIM_EINTERRUPTED);
-  assert_string_equal(brim_error_text(), "interrupted while tokens were made");
+  assert_string_equal(brim_error_text(), "interrupted while tokenizing");
   assert_false(scratch_exists(scratch("cache")));
   (void)brim_stop_watch(false);
   assert_int_equal(d.ops->open(d.self, "train"), BRIM_OK);

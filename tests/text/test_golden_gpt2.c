@@ -123,7 +123,7 @@ static void add_further(trainer *t, size_t parameter, double *value)
 }
 
 /* The whole batch at once, then in unequal micro-batches. */
-static void gradients_are_pytorchs(void **state)
+static void gradients_match_pytorch(void **state)
 {
   trainer *t = *state;
   const brim_graph *g = t->plan->program[0].graph;
@@ -200,7 +200,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(logits_and_losses_are_pytorchs, start, stop),
-      cmocka_unit_test_setup_teardown(gradients_are_pytorchs, start, stop),
+      cmocka_unit_test_setup_teardown(gradients_match_pytorch, start, stop),
       cmocka_unit_test_setup_teardown(twenty_steps_of_adamw_are_pytorchs, start, stop),
       cmocka_unit_test(the_sizes_have_the_parameters_of_openais),
   };

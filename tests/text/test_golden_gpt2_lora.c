@@ -151,7 +151,7 @@ static void check_persistent(trainer *t, const brim_tensor *tensor, const char *
 }
 
 /* The whole batch at once, then in unequal micro-batches. */
-static void gradients_are_pytorchs_and_of_changes_alone(void **state)
+static void gradients_match_pytorch_and_belong_to_adapters_only(void **state)
 {
   (void)state;
   trainer t;
@@ -311,7 +311,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(logits_and_losses_are_pytorchs),
-      cmocka_unit_test(gradients_are_pytorchs_and_of_changes_alone),
+      cmocka_unit_test(gradients_match_pytorch_and_belong_to_adapters_only),
       cmocka_unit_test(twenty_steps_of_adamw_are_pytorchs_and_leave_the_model),
       cmocka_unit_test(first_gradients_on_cpu_are_within_the_bound_of_single_precision),
       cmocka_unit_test(frozen_weights_in_bf16_are_rounded_where_they_are_read),

@@ -69,7 +69,7 @@ static void wrong_files_are_refused(void **state)
   expect_file_error(scratch("nowhere"), TOKEN_FORMAT_AUTO, "cannot open");
   expect_file_error(scratch_root, TOKEN_FORMAT_AUTO, "is not a regular file");
   scratch_write(scratch("odd"), odd, sizeof odd);
-  expect_file_error(scratch("odd"), TOKEN_FORMAT_AUTO, "has 3 bytes, which is no whole number of tokens of 2 bytes");
+  expect_file_error(scratch("odd"), TOKEN_FORMAT_AUTO, "has 3 bytes, not a whole number of tokens of 2 bytes");
   scratch_write(scratch("start"), start, sizeof start);
   expect_file_error(scratch("start"), TOKEN_FORMAT_AUTO, "has 8 bytes, less than the header's 1024");
   memset(head, 0, sizeof head);
@@ -153,7 +153,7 @@ static void too_few_tokens_are_reported(void **state)
   add(&w, "few", 8, 0);
   assert_int_equal(windows_check(&w, "the training tokens"), BRIM_ELOAD);
   assert_string_equal(brim_error_text(), "the training tokens, 'few', are too few: a sample takes 9 in a row, "
-                                         "dataset.context and one more, and there are 8");
+                                         "dataset.context and one more, but there are 8");
   windows_free(&w);
 }
 

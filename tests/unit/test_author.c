@@ -30,7 +30,7 @@ static void assert_failed(brim_graph *g, const brim_tensor *result, const char *
   brim_graph_free(g);
 }
 
-static void test_whatever_has_parameters_needs_a_name(void **state)
+static void test_operations_with_parameters_need_a_name(void **state)
 {
   (void)state;
   const char *const none[] = {NULL, ""};
@@ -263,7 +263,7 @@ static void test_a_build_that_fails_without_a_reason_is_reported(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_whatever_has_parameters_needs_a_name),
+      cmocka_unit_test(test_operations_with_parameters_need_a_name),
       cmocka_unit_test(test_many_parameters_are_told_apart),
       cmocka_unit_test(test_a_layers_parameter_can_start_otherwise),
       cmocka_unit_test(test_names_that_files_cannot_hold_are_refused),

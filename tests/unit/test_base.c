@@ -73,7 +73,7 @@ static void short_words_are_suggested_only_if_they_begin_alike(void **unused)
   assert_int_equal(brim_typo_distance("x", ""), INT_MAX);
 }
 
-static void case_dashes_and_underscores_are_no_difference(void **unused)
+static void case_dashes_and_underscores_do_not_matter(void **unused)
 {
   (void)unused;
   assert_int_equal(brim_typo_distance("AdamW", "adamw"), 0);
@@ -251,7 +251,7 @@ int main(void)
                                      cmocka_unit_test(overlong_errors_are_cut_not_overrun),
                                      cmocka_unit_test(edit_distance_counts_swaps_as_one),
                                      cmocka_unit_test(short_words_are_suggested_only_if_they_begin_alike),
-                                     cmocka_unit_test(case_dashes_and_underscores_are_no_difference),
+                                     cmocka_unit_test(case_dashes_and_underscores_do_not_matter),
                                      cmocka_unit_test(control_characters_are_shown_and_not_obeyed),
                                      cmocka_unit_test(tables_show_control_characters),
                                      cmocka_unit_test(the_nearest_word_is_suggested),

@@ -147,7 +147,7 @@ static void any_number_of_ranks_writes_the_same_bytes(void **unused)
   free(expected);
 }
 
-static void a_call_that_fails_on_any_rank_leaves_nothing_of_the_attempt(void **unused)
+static void a_call_that_fails_on_any_rank_removes_the_attempt(void **unused)
 {
   (void)unused;
   int refused[RANKS_MAX] = {0};
@@ -222,7 +222,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(any_number_of_ranks_writes_the_same_bytes),
-      cmocka_unit_test(a_call_that_fails_on_any_rank_leaves_nothing_of_the_attempt),
+      cmocka_unit_test(a_call_that_fails_on_any_rank_removes_the_attempt),
       cmocka_unit_test(a_rank_without_the_folder_fails_all),
       cmocka_unit_test(a_slice_is_read_from_its_place),
   };

@@ -329,7 +329,7 @@ static void a_plugin_that_cannot_be_loaded_says_why(void **state)
   brim_registry_free(with_broken);
 }
 
-static void auto_is_reference_where_there_is_no_cpu(void **state)
+static void auto_is_reference_without_the_cpu_backend(void **state)
 {
   (void)state;
   brim_registry *core_only = brim_registry_create(brim_core_plugins);
@@ -431,7 +431,7 @@ int main(void)
       cmocka_unit_test(the_first_folder_of_the_search_path_wins),
       cmocka_unit_test(words_have_the_numbers_given),
       cmocka_unit_test(a_plugin_that_cannot_be_loaded_says_why),
-      cmocka_unit_test(auto_is_reference_where_there_is_no_cpu),
+      cmocka_unit_test(auto_is_reference_without_the_cpu_backend),
       cmocka_unit_test(a_missing_file_cannot_be_loaded),
       cmocka_unit_test(very_many_errors_are_counted),
       cmocka_unit_test(groups_list_files_and_plugins),

@@ -368,7 +368,7 @@ static void times_and_dates_are_standardised_in_double(void **state)
   dataset_destroy(&d);
 }
 
-#define NUMBERS "features and targets are numbers in every row; dataset.features says which columns are taken"
+#define NUMBERS "features and targets must be numbers in every row; dataset.features selects columns"
 
 static void what_is_missing_can_be_filled(void **state)
 {
@@ -386,9 +386,9 @@ static void what_is_missing_can_be_filled(void **state)
   dataset_destroy(&d);
   expect_error(CREATE("label=k"), BRIM_ELOAD,
                "'DIR/train.csv', line 2, column 2 'b': a value is missing\n"
-               "dataset.fill=mean or zero puts one in its place");
+               "dataset.fill=mean or zero replaces it");
   expect_error(CREATE("label=k", "fill=mean", "features=a k"), BRIM_ELOAD,
-               "'DIR/train.csv', line 2, column 3 'k': 'x' is not a number that a float can hold\n" NUMBERS);
+               "'DIR/train.csv', line 2, column 3 'k': 'x' is not a number within a float's range\n" NUMBERS);
   expect_error(CREATE("targets=a", "fill=mean"), BRIM_ELOAD,
                "'DIR/train.csv', line 3, column 1 'a': a value is missing");
 }
@@ -438,40 +438,41 @@ static void what_is_no_csv_is_refused(void **state)
   expect_file_error("a,k\n1,x\n2\n", "'DIR/train.csv', line 3: 1 field, but the first line has 2");
   expect_file_error("a,k\n1,\"x\ny\"\n2,z,\n", "'DIR/train.csv', line 4: more than 2 fields, but the first line has 2");
   expect_file_error("a,k\n1,\"x\n2,y\n", "'DIR/train.csv', line 2, column 2: the quote is never closed");
-  expect_file_error("a,k\n1,\"x\"y\n", "'DIR/train.csv', line 2, column 2: something stands behind the closing quote\n"
-                                       "a quote inside of a quoted field is written twice");
+  expect_file_error("a,k\n1,\"x\"y\n", "'DIR/train.csv', line 2, column 2: text after the closing quote\n"
+                                       "write a quote inside a quoted field twice");
   expect_file_error("a,k\n1,\xe4\n", "'DIR/train.csv', line 2, column 2: byte e4 is not UTF-8\nsave the file as UTF-8");
   expect_file_error("a,k\n1,\xed\xa0\x80\n",
                     "'DIR/train.csv', line 2, column 2: byte ed is not UTF-8\nsave the file as UTF-8");
   expect_file_error("\xff\xfe"
                     "a",
                     "'DIR/train.csv' is UTF-16; save it as UTF-8");
-  expect_file_error("\x1f\x8b\x08", "'DIR/train.csv' is compressed; write what `gzip -d` makes of it into a file");
+  expect_file_error("\x1f\x8b\x08", "'DIR/train.csv' is compressed; decompress it with `gzip -d`");
   put_bytes("train.csv", "a\0,k\n", 5);
-  expect_error(CREATE("label=k"), BRIM_ELOAD,
-               "'DIR/train.csv', line 1: a byte of 0, which no text has\nis it UTF-16? save it as UTF-8");
+  expect_error(
+      CREATE("label=k"), BRIM_ELOAD,
+      "'DIR/train.csv', line 1: a byte of 0, which text must not contain\nif the file is UTF-16, save it as UTF-8");
 }
 
 static void values_that_cannot_be_used_are_named(void **state)
 {
   (void)state;
   expect_file_error("a,k\n1,x\n1x,y\n",
-                    "'DIR/train.csv', line 3, column 1 'a': '1x' is not a number that a float can hold\n" NUMBERS);
+                    "'DIR/train.csv', line 3, column 1 'a': '1x' is not a number within a float's range\n" NUMBERS);
   expect_file_error("a,k\n1,x\n1e39,y\n",
-                    "'DIR/train.csv', line 3, column 1 'a': '1e39' is not a number that a float can hold\n" NUMBERS);
+                    "'DIR/train.csv', line 3, column 1 'a': '1e39' is not a number within a float's range\n" NUMBERS);
   expect_file_error("a,k\n1,x\n\"2\n3\",y\n",
-                    "'DIR/train.csv', line 3, column 1 'a': '2' is not a number that a float can hold\n" NUMBERS);
+                    "'DIR/train.csv', line 3, column 1 'a': '2' is not a number within a float's range\n" NUMBERS);
   expect_file_error("a,k\n1,x\n2,\n", "'DIR/train.csv', line 3, column 2 'k': the class is missing");
   expect_file_error("b,k\nx,y\n",
                     "'DIR/train.csv' has no column of numbers besides those that are to be answered with");
-  expect_file_error("a,a,k\n1,1,x\n", "'DIR/train.csv' has 2 columns of the name 'a'");
+  expect_file_error("a,a,k\n1,1,x\n", "'DIR/train.csv' has 2 columns named 'a'");
   put("train.csv", "a,k\n1,x\n");
   put("test.csv", "a,k\n1,z\n");
   expect_error(CREATE("label=k", "test=test.csv"), BRIM_ELOAD,
                "'DIR/test.csv', line 2, column 2 'k': class 'z' is not one of the training file's 1");
   expect_error(CREATE("label=k", "test=t.csv"), BRIM_ELOAD,
-               "there is no 'DIR/t.csv'\n"
-               "without a test file: dataset.test= (empty), or dataset.test_fraction=0.2 to test on the last rows");
+               "no file 'DIR/t.csv'\n"
+               "without a test file, set dataset.test= (empty), or dataset.test_fraction=0.2 to test on the last rows");
 }
 
 static void settings_that_do_not_go_with_the_file_are_refused(void **state)
@@ -479,30 +480,29 @@ static void settings_that_do_not_go_with_the_file_are_refused(void **state)
   (void)state;
   put("train.csv", "a,b,k\n1,2,x\n3,4,y\n");
   expect_error(CREATE("features=a"), BRIM_ECONFIG,
-               "nothing says what samples are to be answered with\n"
+               "neither dataset.targets nor dataset.label is set\n"
                "dataset.targets=NAME is a column of real numbers, dataset.label=NAME one of classes");
   expect_error(CREATE("label=class"), BRIM_ECONFIG,
                "'DIR/train.csv' has no column 'class', which dataset.label names\nits columns are a, b, k");
   expect_error(CREATE("label=k", "separator=tab"), BRIM_ECONFIG,
                "'DIR/train.csv' has no column 'k', which dataset.label names\nits columns are a,b,k\n"
-               "dataset.separator says what stands between fields");
+               "dataset.separator sets the separator of fields");
   expect_error(CREATE("label=k", "features=b..a"), BRIM_ECONFIG,
-               "dataset.features: 'b..a' is the wrong way round: 'b' is behind 'a' in 'DIR/train.csv'");
+               "dataset.features: 'b..a' is in the wrong order: 'b' comes after 'a' in 'DIR/train.csv'");
   expect_error(CREATE("label=k", "features=a a..b"), BRIM_ECONFIG, "dataset.features names column 'a' twice");
-  expect_error(
-      CREATE("targets=a", "sequence=2"), BRIM_ELOAD,
-      "'DIR/train.csv': 2 rows are too few for one window of dataset.sequence=2 rows and what lies 1 behind it");
+  expect_error(CREATE("targets=a", "sequence=2"), BRIM_ELOAD,
+               "'DIR/train.csv': 2 rows are too few for one window of dataset.sequence=2 rows and the row 1 after it");
   expect_error(CREATE("targets=a", "horizon=1"), BRIM_ECONFIG,
-               "dataset.horizon is of windows over rows; dataset.sequence sets how long they are");
+               "dataset.horizon is for windows over rows; dataset.sequence sets their length");
   expect_error(CREATE("label=k", "group=b", "stride=2"), BRIM_ECONFIG,
-               "dataset.stride is of windows over rows; with dataset.group a sample is all of a group");
+               "dataset.stride is for windows over rows; with dataset.group a sample is a whole group");
   expect_error(CREATE("label=k", "test_fraction=0.1"), BRIM_ECONFIG,
-               "dataset.test_fraction=0.1, which of the 2 rows of 'DIR/train.csv' is none");
+               "dataset.test_fraction=0.1: of the 2 rows of 'DIR/train.csv' the test split would get none");
   expect_error(CREATE("label=k", "train="), BRIM_ECONFIG,
                "'DIR' is a folder: dataset.train must name the training file in it");
   expect_error(CREATE("label=k", "path=/nowhere/at/all"), BRIM_ELOAD,
-               "there is no '/nowhere/at/all'\n"
-               "dataset.path names a CSV file, or a folder that has 'train.csv'");
+               "no file '/nowhere/at/all'\n"
+               "set dataset.path to a CSV file, or to a folder that has 'train.csv'");
 }
 
 /* ---- Single files ---- */

@@ -256,7 +256,7 @@ static int find_view(const brim_data *data, int64_t epoch, int64_t i, int64_t *i
     for (int64_t dx = -p; dx <= p; dx++)
       for (int mirror = 0; mirror < 2; mirror++)
         if (matches(data, label, values, dy, dx, mirror)) return (int)(((dy + p) * (2 * p + 1) + dx + p) * 2 + mirror);
-  fail_msg("sample %d is no view of the raw one", label);
+  fail_msg("sample %d is not a view of the raw one", label);
   return -1;
 }
 

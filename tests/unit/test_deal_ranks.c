@@ -170,7 +170,7 @@ static void run_both(const part *p)
   assert_int_equal(state, 0);
 }
 
-static void ranks_of_the_same_kind_have_as_much(void **unused)
+static void ranks_of_the_same_kind_have_equal_shares(void **unused)
 {
   (void)unused;
   run_both(&(part){{"backend.threads=1", "backend.threads=1"}, NULL, -1, false});
@@ -198,8 +198,9 @@ static void a_rank_without_a_drive_is_known_to_all(void **unused)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(ranks_of_the_same_kind_have_as_much), cmocka_unit_test(ranks_of_different_kinds_are_weighed),
-      cmocka_unit_test(a_resumed_run_keeps_its_distribution), cmocka_unit_test(a_rank_without_a_drive_is_known_to_all)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(ranks_of_the_same_kind_have_equal_shares),
+                                     cmocka_unit_test(ranks_of_different_kinds_are_weighed),
+                                     cmocka_unit_test(a_resumed_run_keeps_its_distribution),
+                                     cmocka_unit_test(a_rank_without_a_drive_is_known_to_all)};
   return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

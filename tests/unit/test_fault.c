@@ -107,7 +107,7 @@ static void a_bare_step_fails_at_its_beginning(void **state)
   assert_calls("begin", NULL, "..");
 }
 
-static void ranks_fail_alone(void **state)
+static void every_rank_fails_by_itself(void **state)
 {
   (void)state;
   open_faults("rank:1:alloc,rank:1:step:1,rank:0:place:2");
@@ -234,7 +234,7 @@ int main(void)
       cmocka_unit_test_teardown(libraries_fail_by_name, close_faults),
       cmocka_unit_test_teardown(a_step_counts_its_own_calls_also_when_it_is_redone, close_faults),
       cmocka_unit_test_teardown(a_bare_step_fails_at_its_beginning, close_faults),
-      cmocka_unit_test_teardown(ranks_fail_alone, close_faults),
+      cmocka_unit_test_teardown(every_rank_fails_by_itself, close_faults),
       cmocka_unit_test_teardown(a_fault_is_cleared_by_a_file, close_faults),
       cmocka_unit_test_teardown(mistakes_are_reported_with_their_place, close_faults),
       cmocka_unit_test_teardown(the_maximum_number_of_faults, close_faults),

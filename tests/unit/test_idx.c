@@ -323,13 +323,13 @@ static void truncated_gzip_is_refused(void **state)
   bytes g = gzip_bytes(&i);
   const size_t whole = g.count;
   g.count = 120;
-  expect_images_error(&g, "'DIR/train-images-idx3-ubyte' is truncated: the gzip data goes on after the file's end at "
+  expect_images_error(&g, "'DIR/train-images-idx3-ubyte' is truncated: the gzip data is incomplete at the file's end, "
                           "byte 120\ncopy or download the file again");
   g.count = whole - 1; /* all values are there, the trailer is not */
   char text[256];
   snprintf(text, sizeof text,
-           "'DIR/train-images-idx3-ubyte' is truncated: the gzip data goes on after the file's end "
-           "at byte %zu\ncopy or download the file again",
+           "'DIR/train-images-idx3-ubyte' is truncated: the gzip data is incomplete at the file's end, "
+           "byte %zu\ncopy or download the file again",
            whole - 1);
   expect_images_error(&g, text);
 }
@@ -498,7 +498,7 @@ static void missing_debian_folder_names_the_package(void **state)
 {
   (void)state;
   expect_error_at(FASHION "-not-there", "train", BRIM_ELOAD,
-                  "there is no folder '" FASHION "-not-there'\nDebian's package dataset-fashion-mnist installs it");
+                  "no folder '" FASHION "-not-there'\nDebian's package dataset-fashion-mnist installs it");
 }
 
 static void unusable_folder_is_told_with_the_reason(void **state)
@@ -506,19 +506,21 @@ static void unusable_folder_is_told_with_the_reason(void **state)
   (void)state;
   char path[PATH_MAX + 64], other[PATH_MAX + 64];
   snprintf(path, sizeof path, "%s/none", folder);
-  expect_error_at(path, "train", BRIM_ELOAD,
-                  "cannot open the dataset's folder 'DIR/none': No such file or directory\ndataset.path names it");
+  expect_error_at(
+      path, "train", BRIM_ELOAD,
+      "cannot open the dataset's folder 'DIR/none': No such file or directory\nset dataset.path to the folder");
   const bytes l = labels(1);
   put("file", &l);
   snprintf(path, sizeof path, "%s/file", folder);
   expect_error_at(path, "train", BRIM_ELOAD,
-                  "cannot open the dataset's folder 'DIR/file': Not a directory\ndataset.path names it");
+                  "cannot open the dataset's folder 'DIR/file': Not a directory\nset dataset.path to the folder");
   snprintf(path, sizeof path, "%s/a", folder);
   snprintf(other, sizeof other, "%s/b", folder);
   assert_int_equal(symlink(path, other), 0);
   assert_int_equal(symlink(other, path), 0);
-  expect_error_at(path, "train", BRIM_ELOAD,
-                  "cannot open the dataset's folder 'DIR/a': Too many levels of symbolic links\ndataset.path names it");
+  expect_error_at(
+      path, "train", BRIM_ELOAD,
+      "cannot open the dataset's folder 'DIR/a': Too many levels of symbolic links\nset dataset.path to the folder");
 }
 
 /* Root may read everything, so under root the test calls open as user 65534 (nobody). */
@@ -530,7 +532,7 @@ static void expect_denied(dataset *d, const char *text)
   if (root) assert_int_equal(seteuid(0), 0);
   char expected[PATH_MAX + 128];
   snprintf(expected, sizeof expected, "cannot open %s'%s%s': Permission denied%s", text, folder,
-           text[0] ? "" : "/train-images-idx3-ubyte", text[0] ? "\ndataset.path names it" : "");
+           text[0] ? "" : "/train-images-idx3-ubyte", text[0] ? "\nset dataset.path to the folder" : "");
   assert_int_equal(status, BRIM_ELOAD);
   assert_string_equal(brim_error_text(), expected);
 }

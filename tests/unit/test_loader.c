@@ -308,7 +308,7 @@ static void spans_outside_the_part_or_the_slot_are_errors(void **state)
   }
 }
 
-static void takes_the_memory_it_says(void **state)
+static void takes_the_declared_memory(void **state)
 {
   (void)state;
   static const int32_t threads[] = {0, 1, 5};
@@ -425,7 +425,7 @@ int main(void)
       cmocka_unit_test(closes_at_any_moment),
       cmocka_unit_test(an_error_arrives_in_its_place_and_the_stream_continues),
       cmocka_unit_test(spans_outside_the_part_or_the_slot_are_errors),
-      cmocka_unit_test(takes_the_memory_it_says),
+      cmocka_unit_test(takes_the_declared_memory),
       cmocka_unit_test(impossible_sizes_and_options_are_refused),
       cmocka_unit_test(threads_leave_signals_to_the_main_thread),
       cmocka_unit_test(threads_that_cannot_be_started_are_reported),

@@ -46,7 +46,7 @@ static void test_errors_name_the_mismatch(void **state)
   assert_failed(g, brim_group_norm(g, "gn", input(g, 4), 4, 1e-5),
                 "group_norm 'gn': the 6 channels of input [2, 6, 5, 4] cannot be cut into 4 equal groups");
   g = graph();
-  assert_failed(g, brim_group_norm(g, "gn", input(g, 4), 0, 1e-5), "into 0 groups");
+  assert_failed(g, brim_group_norm(g, "gn", input(g, 4), 0, 1e-5), "into 0 equal groups");
   g = graph();
   assert_failed(g, brim_batch_norm(g, "bn", input(g, 1), 1e-5, 0.1),
                 "batch_norm 'bn': input must be [N, C, ...], got [2]");

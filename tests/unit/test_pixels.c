@@ -119,7 +119,7 @@ static void pictures_larger_than_their_room_are_refused(void **state)
   }
 }
 
-static void other_bytes_are_no_pictures(void **state)
+static void other_bytes_are_not_pictures(void **state)
 {
   (void)state;
   static const struct {
@@ -228,7 +228,7 @@ int main(void)
       cmocka_unit_test(smaller_pictures_are_decoded_where_they_are_enough),
       cmocka_unit_test(damaged_files_are_named_with_their_defect),
       cmocka_unit_test(pictures_larger_than_their_room_are_refused),
-      cmocka_unit_test(other_bytes_are_no_pictures),
+      cmocka_unit_test(other_bytes_are_not_pictures),
       cmocka_unit_test_setup_teardown(chunks_other_than_pixels_take_no_memory, scratch_setup, scratch_teardown),
       cmocka_unit_test(progressive_pictures_report_the_memory_for_decoding),
   };

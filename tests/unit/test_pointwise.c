@@ -62,7 +62,7 @@ static void test_operands_that_do_not_broadcast_are_refused(void **state)
                 "result: give it 3 dimensions with brim_reshape");
 }
 
-static void test_numbers_and_types_that_make_no_sense_are_refused(void **state)
+static void test_invalid_numbers_and_types_are_refused(void **state)
 {
   (void)state;
   brim_graph *g = graph();
@@ -147,7 +147,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_operands_that_do_not_broadcast_are_refused),
-      cmocka_unit_test(test_numbers_and_types_that_make_no_sense_are_refused),
+      cmocka_unit_test(test_invalid_numbers_and_types_are_refused),
       cmocka_unit_test(test_axes_that_cannot_be_summed_are_refused),
       cmocka_unit_test(test_results_have_the_shape_of_both),
       cmocka_unit_test(test_a_parameters_gradient_is_added_to_by_sum_to_itself),

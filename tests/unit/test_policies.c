@@ -15,7 +15,7 @@
 
 /* ---- order ---- */
 
-static void they_are_asked_in_order_and_the_first_that_decides_wins(void **state)
+static void policies_are_called_in_order_and_the_first_decision_wins(void **state)
 {
   (void)state;
   for (int question = 0; question < QUESTIONS; question++) {
@@ -318,7 +318,7 @@ static void another_variant_after_the_first_step_is_refused(void **state)
   }
 }
 
-static void kinds_that_there_are_not_are_refused(void **state)
+static void unknown_kinds_are_refused(void **state)
 {
   (void)state;
   fixture f;
@@ -487,7 +487,7 @@ static void the_clock_is_the_systems_unless_another_is_set(void **state)
 int main(void)
 {
   static const struct CMUnitTest tests[] = {
-      cmocka_unit_test(they_are_asked_in_order_and_the_first_that_decides_wins),
+      cmocka_unit_test(policies_are_called_in_order_and_the_first_decision_wins),
       cmocka_unit_test(no_decision_if_all_policies_abstain),
       cmocka_unit_test(any_other_status_ends_it_with_the_policys_text_and_name),
       cmocka_unit_test(an_answer_that_was_not_given_is_forgotten),
@@ -500,7 +500,7 @@ int main(void)
       cmocka_unit_test(a_plan_that_cannot_be_is_refused),
       cmocka_unit_test(a_run_that_has_a_limit_stays_where_it_is),
       cmocka_unit_test(another_variant_after_the_first_step_is_refused),
-      cmocka_unit_test(kinds_that_there_are_not_are_refused),
+      cmocka_unit_test(unknown_kinds_are_refused),
       cmocka_unit_test(decisions_are_reported_with_choice_and_reason),
       cmocka_unit_test(decisions_before_the_listener_are_kept_in_order_and_reported_once),
       cmocka_unit_test(decisions_continue_with_replacement_policies),

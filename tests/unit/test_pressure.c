@@ -39,7 +39,7 @@ static int fresh(void **state)
 
 /* ---- use ---- */
 
-static void nothing_is_known_where_there_are_no_files(void **state)
+static void without_files_nothing_is_known(void **state)
 {
   (void)state;
   const brim_host_use u = read_use();
@@ -180,7 +180,7 @@ static void it_acts_again_when_it_fell_and_rose(void **state)
   assert_int_equal(judge(&usual, &w, 91), BRIM_PRESSURE_ACTS);
 }
 
-static void each_limit_may_be_off(void **state)
+static void each_limit_can_be_off(void **state)
 {
   (void)state;
   const brim_pressure_limits warns = {85, 0}, acts = {0, 90}, swapped = {90, 50};
@@ -323,7 +323,7 @@ static void device_pressure_counts_memory_of_other_processes(void **state)
 }
 
 /* A table that ends before `usage`, as in a plugin built against an older SDK. */
-static void a_backend_that_cannot_tell_is_not_asked(void **state)
+static void a_backend_without_usage_is_not_called(void **state)
 {
   (void)state;
   static const brim_backend_ops ops = {.size = offsetof(brim_backend_ops, usage), .usage = made_usage};
@@ -341,7 +341,7 @@ static void a_backend_that_cannot_tell_is_not_asked(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup(nothing_is_known_where_there_are_no_files, fresh),
+      cmocka_unit_test_setup(without_files_nothing_is_known, fresh),
       cmocka_unit_test_setup(a_machine_without_groups_counts_itself, fresh),
       cmocka_unit_test_setup(a_gpu_is_known_by_its_vendor_and_class, fresh),
       cmocka_unit_test_setup(of_version_2_the_fullest_level_counts, fresh),
@@ -350,12 +350,12 @@ int main(void)
       cmocka_unit_test(it_warns_once_and_again_after_it_fell),
       cmocka_unit_test(it_acts_once_then_after_gaps_that_double),
       cmocka_unit_test(it_acts_again_when_it_fell_and_rose),
-      cmocka_unit_test(each_limit_may_be_off),
+      cmocka_unit_test(each_limit_can_be_off),
       cmocka_unit_test_setup(without_limits_nothing_is_looked_at, fresh),
       cmocka_unit_test_setup(pressure_is_taken_once, fresh),
       cmocka_unit_test_setup(pressure_that_has_passed_is_withdrawn, fresh),
       cmocka_unit_test_setup(device_pressure_counts_memory_of_other_processes, fresh),
-      cmocka_unit_test_setup(a_backend_that_cannot_tell_is_not_asked, fresh),
+      cmocka_unit_test_setup(a_backend_without_usage_is_not_called, fresh),
   };
   return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

@@ -360,7 +360,7 @@ static void the_last_step_is_always_drawn(void **state)
   assert_non_null(strstr(text, "step 2345/2345"));
 }
 
-static void the_width_is_asked_for_at_every_draw(void **state)
+static void the_width_is_queried_at_every_update(void **state)
 {
   (void)state;
   if (!use_terminal(40)) skip();
@@ -472,7 +472,7 @@ static void the_look_follows_the_environment(void **state)
   restore();
 }
 
-static void the_time_left_is_reckoned_from_the_end_of_the_first_step(void **state)
+static void the_time_left_counts_from_the_end_of_the_first_step(void **state)
 {
   (void)state;
   use_pipe();
@@ -586,14 +586,14 @@ int main(void)
       cmocka_unit_test_teardown(a_quiet_run_says_nothing, back_to_normal),
       cmocka_unit_test_teardown(a_terminal_gets_one_line_that_is_redrawn_in_place, back_to_normal),
       cmocka_unit_test_teardown(the_last_step_is_always_drawn, back_to_normal),
-      cmocka_unit_test_teardown(the_width_is_asked_for_at_every_draw, back_to_normal),
+      cmocka_unit_test_teardown(the_width_is_queried_at_every_update, back_to_normal),
       cmocka_unit_test_teardown(messages_move_the_line_down_and_never_tear_it, back_to_normal),
       cmocka_unit_test_teardown(messages_of_other_threads_do_not_tear_it_either, back_to_normal),
       cmocka_unit_test_teardown(the_look_follows_the_environment, back_to_normal),
       cmocka_unit_test_teardown(the_first_signal_is_answered_and_the_second_reports_the_loss, back_to_normal),
       cmocka_unit_test_teardown(ranks_that_do_not_speak_end_alike, back_to_normal),
       cmocka_unit_test_teardown(two_signals_at_once_are_one_wish, back_to_normal),
-      cmocka_unit_test_teardown(the_time_left_is_reckoned_from_the_end_of_the_first_step, back_to_normal),
+      cmocka_unit_test_teardown(the_time_left_counts_from_the_end_of_the_first_step, back_to_normal),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -277,7 +277,7 @@ static void check_all(const kind *k, const enum point *points, size_t count)
     for (size_t n = 0; n < sizeof first / sizeof first[0]; n++) check(k, points[i], first[n], times[n]);
 }
 
-static void whatever_fails_the_results_of_a_cnn_are_the_same(void **state)
+static void every_failure_leaves_the_results_of_a_cnn_unchanged(void **state)
 {
   (void)state;
   static const enum point points[] = {LOAD, ACCUMULATE, UPDATE, SAMPLES};
@@ -354,7 +354,7 @@ static void a_run_without_memory_for_any_plan_ends_with_a_checkpoint(void **stat
 
 /* ---- the end ---- */
 
-static void a_run_that_nothing_helps_ends_with_a_checkpoint_of_the_last_commit(void **state)
+static void a_run_that_cannot_recover_ends_with_a_checkpoint_of_the_last_commit(void **state)
 {
   (void)state;
   static const brim_status statuses[] = {BRIM_ENOMEM_DEVICE, BRIM_ENOMEM_HOST};
@@ -394,13 +394,13 @@ int main(void)
 {
   brim_log_set_level(BRIM_LOG_ERROR);
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(whatever_fails_the_results_of_a_cnn_are_the_same),
+      cmocka_unit_test(every_failure_leaves_the_results_of_a_cnn_unchanged),
       cmocka_unit_test(so_are_those_with_batch_norm_and_moving_averages),
       cmocka_unit_test(so_are_those_in_fp16_with_states_on_the_host),
       cmocka_unit_test(so_are_those_of_updates_in_the_backward_pass),
       cmocka_unit_test(a_new_plan_that_gets_no_memory_is_followed_by_the_next),
       cmocka_unit_test(a_run_without_memory_for_any_plan_ends_with_a_checkpoint),
-      cmocka_unit_test(a_run_that_nothing_helps_ends_with_a_checkpoint_of_the_last_commit),
+      cmocka_unit_test(a_run_that_cannot_recover_ends_with_a_checkpoint_of_the_last_commit),
       cmocka_unit_test(another_error_ends_the_run_at_once),
   };
   return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);

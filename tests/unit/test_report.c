@@ -182,7 +182,7 @@ static void an_epoch_of_which_some_time_is_unknown_has_no_time(void **state)
   assert_near(brim_epochs_mean_seconds(&metrics), 5);
 }
 
-static void no_records_are_no_epochs(void **state)
+static void without_records_there_are_no_epochs(void **state)
 {
   (void)state;
   assert_int_equal(epochs_of(""), 0);
@@ -266,7 +266,7 @@ int main(void)
       cmocka_unit_test(evaluations_between_records_have_rows_of_their_own),
       cmocka_unit_test(an_evaluation_without_a_record_of_training_has_a_row),
       cmocka_unit_test(an_epoch_of_which_some_time_is_unknown_has_no_time),
-      cmocka_unit_test(no_records_are_no_epochs),
+      cmocka_unit_test(without_records_there_are_no_epochs),
       cmocka_unit_test(figures_are_formatted_by_kind),
       cmocka_unit_test(text_is_never_markup),
   };

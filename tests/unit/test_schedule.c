@@ -39,7 +39,7 @@ static void warm_up_rises_in_a_line_to_one(void **unused)
 }
 
 /* For every hundredth, most of which no double represents exactly. */
-static void a_share_of_the_steps_is_whole_steps(void **unused)
+static void a_fraction_of_the_steps_is_rounded_to_whole_steps(void **unused)
 {
   (void)unused;
   for (int64_t percent = 1; percent < 100; percent++)
@@ -163,10 +163,12 @@ static void adamw_counts_its_steps_from_one(void **unused)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(warm_up_rises_in_a_line_to_one),     cmocka_unit_test(a_share_of_the_steps_is_whole_steps),
-      cmocka_unit_test(decays_go_down_to_the_final_factor), cmocka_unit_test(a_warm_up_longer_than_the_run_is_cut),
-      cmocka_unit_test(wsd_is_that_of_transformers),        cmocka_unit_test(restarts_are_those_of_pytorch),
-      cmocka_unit_test(adamw_counts_its_steps_from_one)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(warm_up_rises_in_a_line_to_one),
+                                     cmocka_unit_test(a_fraction_of_the_steps_is_rounded_to_whole_steps),
+                                     cmocka_unit_test(decays_go_down_to_the_final_factor),
+                                     cmocka_unit_test(a_warm_up_longer_than_the_run_is_cut),
+                                     cmocka_unit_test(wsd_is_that_of_transformers),
+                                     cmocka_unit_test(restarts_are_those_of_pytorch),
+                                     cmocka_unit_test(adamw_counts_its_steps_from_one)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

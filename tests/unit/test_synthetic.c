@@ -80,7 +80,7 @@ static void samples_repeat_and_differ_by_index_split_and_seed(void **state)
   dataset_destroy(&e);
 }
 
-static void noise_has_the_asked_deviation_around_the_pattern(void **state)
+static void noise_has_the_configured_deviation_around_the_pattern(void **state)
 {
   (void)state;
   dataset_param given[3];
@@ -151,7 +151,7 @@ static void impossible_shapes_are_refused(void **state)
       "dataset.shape must have 3 numbers, [channels,rows,columns], 2, [length,features], or 1, [features]; it has 4",
       "dataset.shape: number 2 must be a whole number from 1 to 67108864, got 2.5",
       "dataset.shape: number 2 must be a whole number from 1 to 67108864, got 0",
-      "dataset.shape makes 3600000000 values a sample, at most 67108864 are possible"};
+      "dataset.shape makes 3600000000 values in a sample, but at most 67108864 are possible"};
   for (int i = 0; i < 4; i++) {
     dataset_param given[3];
     dataset d = dataset_create("synthetic", with(given, shape[i], rank[i], "seed", "1"));
@@ -277,7 +277,7 @@ int main(void)
       cmocka_unit_test(describes_data_according_to_its_parameters),
       cmocka_unit_test(no_test_count_no_test_split),
       cmocka_unit_test(samples_repeat_and_differ_by_index_split_and_seed),
-      cmocka_unit_test(noise_has_the_asked_deviation_around_the_pattern),
+      cmocka_unit_test(noise_has_the_configured_deviation_around_the_pattern),
       cmocka_unit_test(nearest_class_mean_learns_it),
       cmocka_unit_test(impossible_shapes_are_refused),
       cmocka_unit_test(every_client_has_samples_that_follow_each_other),

@@ -231,7 +231,7 @@ static double predict_program(brim_profile *p, const brim_program *program, bool
 }
 
 /* The time of a program run as a whole is known for one micro-batch, and scaled to others. */
-static void programs_that_are_run_whole_take_their_share_of_the_sum(void **state)
+static void programs_run_as_a_whole_take_a_fraction_of_the_sum(void **state)
 {
   (void)state;
   brim_text name = {0};
@@ -292,7 +292,7 @@ int main(void)
       cmocka_unit_test(a_runs_copy_has_the_used_times_and_equal_times_give_equal_bytes),
       cmocka_unit_test(other_micro_batches_are_interpolated_and_extrapolated),
       cmocka_unit_test(a_signature_is_the_same_in_other_layers_and_micro_batches),
-      cmocka_unit_test(programs_that_are_run_whole_take_their_share_of_the_sum),
+      cmocka_unit_test(programs_run_as_a_whole_take_a_fraction_of_the_sum),
       cmocka_unit_test(untimed_shapes_are_guessed_from_their_operation_or_from_all),
   };
   return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);

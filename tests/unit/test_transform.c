@@ -361,7 +361,7 @@ static void crop_and_flip_are_the_same_through_pixels(void **state)
   }
 }
 
-static void colours_change_in_training_alone(void **state)
+static void colours_change_only_in_training(void **state)
 {
   (void)state;
   made m = made_images(100, 3, 6, 5);
@@ -508,7 +508,7 @@ int main(void)
       cmocka_unit_test(parts_have_areas_and_ratios_in_range),
       cmocka_unit_test(middle_is_taken_where_no_part_fits),
       cmocka_unit_test(crop_and_flip_are_the_same_through_pixels),
-      cmocka_unit_test(colours_change_in_training_alone),
+      cmocka_unit_test(colours_change_only_in_training),
       cmocka_unit_test(rectangle_is_erased_in_some_samples),
       cmocka_unit_test(gray_has_the_means_of_its_colours),
       cmocka_unit_test(impossible_decisions_are_refused),

@@ -191,7 +191,7 @@ static void lists_are_of_numbers(void **state)
 }
 
 /* The name stands for a number that cannot be written otherwise. */
-static void a_range_may_have_a_name_in_front(void **state)
+static void a_range_may_begin_with_a_name(void **state)
 {
   (void)state;
   assert_int_equal(accept(&count_auto, "auto").count, -1);
@@ -495,7 +495,7 @@ int main(void)
       cmocka_unit_test_teardown(enums_are_indices_of_their_names, release),
       cmocka_unit_test_teardown(names_are_strings, release),
       cmocka_unit_test_teardown(lists_are_of_numbers, release),
-      cmocka_unit_test_teardown(a_range_may_have_a_name_in_front, release),
+      cmocka_unit_test_teardown(a_range_may_begin_with_a_name, release),
       cmocka_unit_test_teardown(shares_are_fractions_or_bytes_with_a_unit, release),
       cmocka_unit_test_teardown(errors_of_types, release),
       cmocka_unit_test_teardown(a_set_is_all_none_or_names_in_any_order, release),

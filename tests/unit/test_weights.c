@@ -185,13 +185,13 @@ static void shards_that_are_not_those_of_the_index_are_refused(void **state)
   write_shard(scratch("mixed/1.safetensors"), "a", "b");
   write_shard(scratch("mixed/2.safetensors"), "c", NULL);
   assert_int_equal(brim_weights_files_open(scratch("mixed"), &files), BRIM_ELOAD);
-  assert_error("has a tensor 'b', of which");
+  assert_error("has a tensor 'b' that");
   write_shard(scratch("mixed/1.safetensors"), "b", NULL);
   assert_int_equal(brim_weights_files_open(scratch("mixed"), &files), BRIM_ELOAD);
   assert_error("1.safetensors' has no tensor 'a'");
   write_shard(scratch("mixed/1.safetensors"), "a", "c"); /* c is in both files, in the index only in the other */
   assert_int_equal(brim_weights_files_open(scratch("mixed"), &files), BRIM_ELOAD);
-  assert_error("1.safetensors' has a tensor 'c', of which");
+  assert_error("1.safetensors' has a tensor 'c' that");
 }
 
 static void files_without_weights_are_refused_with_advice(void **state)
@@ -368,7 +368,7 @@ static void gpt2_of_hugging_face_is_recognised_and_transposed(void **state)
     assert_int_equal(open_for(&m, scratch("gpt2.safetensors"), "auto", "", &w), BRIM_OK);
     brim_weights_tell(w, &text);
     assert_non_null(strstr(brim_text_str(&text), "5 tensors"));
-    assert_non_null(strstr(brim_text_str(&text), "by map hf_gpt2, recognised"));
+    assert_non_null(strstr(brim_text_str(&text), "using map hf_gpt2, recognised"));
     assert_int_equal(brim_weights_read(w, 2, out), BRIM_OK);
     assert_memory_equal(out, weight, sizeof weight);
     assert_int_equal(brim_weights_read(w, 0, out), BRIM_OK);
@@ -454,7 +454,7 @@ static void a_new_head_is_suggested_and_kept(void **state)
   brim_weights_close(w);
 }
 
-static void of_a_part_of_a_model_the_files_may_hold_more(void **state)
+static void files_may_hold_more_than_a_part_of_a_model(void **state)
 {
   (void)state;
   const made list[] = {{"body.weight", F32, DIMS(4), 3}, {"head.weight", F32, DIMS(7, 4), 0}};
@@ -585,7 +585,7 @@ int main(void)
       cmocka_unit_test(a_tied_tensor_that_differs_is_refused),
       cmocka_unit_test(all_mismatches_are_reported_together),
       cmocka_unit_test(a_new_head_is_suggested_and_kept),
-      cmocka_unit_test(of_a_part_of_a_model_the_files_may_hold_more),
+      cmocka_unit_test(files_may_hold_more_than_a_part_of_a_model),
       cmocka_unit_test(numbers_that_are_not_finite_are_refused),
       cmocka_unit_test(two_tensors_that_would_be_one_parameter_are_refused),
       cmocka_unit_test(exports_are_read_back_as_they_were),

@@ -1,6 +1,6 @@
 /* Ends a run by a deadline with as little memory as possible:
  *
- *     at the start  the smallest plan that fits and is predicted to be in time; if there is none, the fastest
+ *     at the start  the smallest plan that fits and is predicted to be in time; otherwise the fastest
  *     while it runs, from the measured time of a step: if late, the next larger micro-batch; if very early, the next
  *     smaller
  *
@@ -94,7 +94,7 @@ static brim_status choose_plan(void *self, const brim_plan_query *q, brim_plan_c
 }
 
 /* Finds the next larger micro-batch that fits, or the next smaller one that was not too slow, with bit-identical
- * results; 0 if there is none. */
+ * results, or else 0. */
 static brim_status find_next(const run *r, const brim_step_view *v, int larger, int64_t *out)
 {
   brim_device_view d;

@@ -1,12 +1,11 @@
 /* Attention and its gradient, tile by tile (Dao: FlashAttention-2, 2023): a tile holds the scores of a block of queries
  * against a block of keys of one head, so memory does not grow with T*S; each thread has scratch for two tiles.
  *
- * Forward, for each block of queries: over the blocks of keys in order, y and the sum of weights are kept relative to
- * the greatest score so far, and shrink when a greater one comes. Backward, tiles are computed again from lse.
- * dq adds up over blocks of keys, dk and dv over the query heads that share them and blocks of queries, always in
- * that order. So it does not matter for the bits whether one task has a head's whole backward pass, which computes each
- * tile once, or tasks of their own have each block of dq, and of dk and dv, which computes each tile twice but
- * gives work to more threads. */
+ * Forward, for each block of queries: over the blocks of keys in order, y and the sum of weights are relative to the
+ * greatest score so far, and are rescaled when a greater one comes. Backward, tiles are recomputed from lse. dq adds up
+ * over blocks of keys, dk and dv over the query heads that share them and blocks of queries, always in that order. So
+ * the bits do not depend on whether one task does a head's whole backward pass, which computes each tile once, or
+ * separate tasks do each block of dq and of dk and dv, which computes each tile twice but employs more threads. */
 #include <math.h>
 
 #include "cpu.h"
@@ -35,7 +34,7 @@ typedef struct tile {
   int64_t sample, head, query, rows, key, columns;
 } tile;
 
-/* A thread's. */
+/* A thread's scratch. */
 typedef struct scratch {
   cpu_attention_tile forward;
   _Alignas(CPU_ALIGNMENT) float score[QUERIES * KEYS], dz[QUERIES * KEYS];
@@ -74,8 +73,8 @@ static uint64_t lse_bytes(const brim_node *node)
   return cpu_aligned((uint64_t)brim_shape_count(&node->in[4]->shape) * sizeof(float));
 }
 
-/* Kept in 16 bits the results are rounded, but their products with dy must cancel against others that are not: so they
- * are made again, with their lse, behind the scratch. */
+/* Results stored in 16 bits are rounded, but their products with dy must cancel against others that are not rounded. So
+ * they are recomputed, with their lse, after the scratch. */
 static CPU_PREPARE(attention_grad_prepare)
 {
   BRIM_TRY(attention_prepare(self, program, node, need, state));
@@ -83,7 +82,8 @@ static CPU_PREPARE(attention_grad_prepare)
   return BRIM_OK;
 }
 
-/* As many as a tile can have where that makes fewer blocks: 65 (8 x 8 patches and a class) are one, not 64 and 1. */
+/* Returns a tile's maximum if that makes fewer blocks: 65 positions (8 x 8 patches and a class) are one block, not two.
+ */
 static int64_t block_of(int64_t positions, int64_t most)
 {
   return cpu_divide_up(positions, most) < cpu_divide_up(positions, BLOCK) ? most : BLOCK;
@@ -135,12 +135,12 @@ static int64_t at_lse(const attention *a, const tile *t)
   return (t->sample * a->attr->heads + t->head) * a->queries + t->query;
 }
 
-/* How many keys a query sees: the first ones. */
+/* Returns how many keys a query sees; it sees the first ones. */
 static int64_t seen_by(const attention *a, int64_t query)
 {
   return a->attr->causal ? cpu_max(0, query + a->keys - a->queries + 1) : a->keys;
 }
-/* The same of the tile's keys and its query `row`. */
+/* The same for the tile's keys and its query `row`. */
 static int64_t seen_in(const attention *a, const tile *t, int64_t row)
 {
   return cpu_max(0, cpu_min(seen_by(a, t->query + row) - t->key, t->columns));
@@ -181,7 +181,7 @@ static void multiply_heads(const attention *a, const tile *t, const float *x, co
   a->backend->simd->gemm(&g, 0, g.m, 0, g.n, gemm);
 }
 
-/* The product below without what is not seen, where 0 times something that is not finite would be NaN. */
+/* The product below without masked keys, for values that are not finite: 0 times these would be NaN. */
 static void add_seen(const attention *a, const tile *t, const cpu_gemm *g)
 {
   for (int64_t r = 0; r < t->rows; r++)
@@ -236,7 +236,7 @@ static void add_to_keys(const attention *a, const tile *t, const float *weight, 
   add_product(a, t, &g, gemm);
 }
 
-/* Dropout's factors of a row of the tile; NULL without dropout. Numbers come in fours, which start where they like. */
+/* Returns dropout's factors for a row of the tile, or NULL. Random numbers come in fours, not aligned to the tile. */
 static const float *mask_of(const attention *a, const tile *t, int64_t row, float *mask)
 {
   static const float ones[KEYS + 4] = {
@@ -277,7 +277,7 @@ static void attend(void *arg, int64_t task, int32_t thread)
   s->forward.score = s->score;
   s->forward.rows = t.rows;
   s->forward.scale = (float)a->attr->scale;
-  for (int64_t r = 0; r < QUERIES; r++) { /* also those that only fill up a vector */
+  for (int64_t r = 0; r < QUERIES; r++) { /* including padding rows */
     s->forward.greatest[r] = -INFINITY;
     s->forward.sum[r] = 0;
   }
@@ -308,7 +308,7 @@ static CPU_RUN(attention_run)
 
 /* ---- backward ---- */
 
-/* What a tile adds to dq, and to dk and dv. */
+/* Adds a tile's part to dq, and to dk and dv. */
 static void send_back(const attention *a, const tile *t, scratch *s, bool to_queries, bool to_keys)
 {
   if (is_empty(a, t)) return;
@@ -345,7 +345,7 @@ static void send_to_queries(void *arg, int64_t task, int32_t thread)
   }
 }
 
-/* A block of dk and dv of one key head; and if so asked, all that its tiles add to dq. */
+/* Computes a block of dk and dv of one key head and, if requested, its tiles' part of dq. */
 static void send_to_keys_of(const attention *a, int64_t sample, int64_t kv_head, int64_t block, bool to_queries,
                             scratch *s)
 {

@@ -1,8 +1,8 @@
-/* Sums, differences, products and quotients of shapes that broadcast to each other; and repeating, the gradient of sums
- * over axes, which is a product of a number and something repeated.
+/* Sums, differences, products and quotients of shapes that broadcast to each other; and repeat, the gradient of sums
+ * over axes, a product of a number and a repeated operand.
  *
- * Equal shapes keep the order in memory of the first operand; otherwise all is plain. The result is walked in rows, as
- * long as possible, along which each operand either goes on or stays. */
+ * Equal shapes keep the memory order of the first operand; otherwise all tensors are plain. The result is processed in
+ * rows, as long as possible, along which each operand either advances or is constant. */
 #include "cpu.h"
 
 #include "broadcast.h"

@@ -1,4 +1,4 @@
-/* How shapes that broadcast to each other are walked over. */
+/* Iterating over shapes that broadcast to each other. */
 #include "broadcast.h"
 
 const cpu_broadcast *cpu_broadcast_table(const cpu_backend *b)

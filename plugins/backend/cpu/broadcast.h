@@ -1,5 +1,5 @@
-/* Walking over a plain tensor and over others that are repeated to its shape, row by row: dimensions along which all of
- * them go on in the same way are one, so that rows are long. */
+/* Iterates over a plain tensor and others that are repeated to its shape, row by row. Dimensions along which all of
+ * them advance in the same way are merged, so that rows are long. */
 #ifndef CPU_BROADCAST_H
 #define CPU_BROADCAST_H
 #include "cpu.h"
@@ -9,13 +9,13 @@ typedef struct cpu_walk {
   int64_t rows, length;
   int32_t rank;                   /* dimensions that count the rows, the last changing fastest */
   int64_t dim[BRIM_DIMS_MAX];     /* of the rows */
-  int64_t step[2][BRIM_DIMS_MAX]; /* elements of each operand from one to the next; 0: it is repeated */
+  int64_t step[2][BRIM_DIMS_MAX]; /* elements of each operand from one to the next; 0 if it is repeated */
   bool goes_on[2];                /* along a row, by one element; or stays */
 } cpu_walk;
 
 /* Over `shape`; each operand's shape broadcasts to it. */
 void cpu_walk_init(cpu_walk *w, const brim_shape *shape, const brim_shape *a, const brim_shape *b);
-/* Where both operands stand at the beginning of a row. */
+/* Computes the offsets of both operands at the beginning of a row. */
 static inline void cpu_walk_offsets(const cpu_walk *w, int64_t row, int64_t offset[2])
 {
   offset[0] = offset[1] = 0;

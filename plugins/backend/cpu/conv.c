@@ -1,19 +1,18 @@
-/* conv2d and its gradients: the micro-batch is cut into units of samples that run as parallel tasks, each
- * through a oneDNN primitive made for one thread. A unit's size follows from the shape and the grain, never
- * from the micro-batch or the thread count, so those do not change the results.
+/* conv2d and its gradients: the micro-batch is cut into units of samples that run as parallel tasks, each through a
+ * oneDNN primitive made for one thread. A unit's size follows from the shape and the grain, never from the micro-batch
+ * or the thread count, so those do not change the results.
  *
- * Weights are kept plain and brought into the primitive's order at every run. Their gradient is brought
- * into that order too, takes the units' parts one after another in the order of the samples, and goes back:
- *     dw = ((dw + unit 0) + unit 1) + ...
- * A wave of units is computed in parallel; then its parts are added, every thread adding all parts of its own
- * range of elements. Those of dbias are our own sums, by planes, not oneDNN's. Where such parts would be most of the
- * work, dw is made by a product of our own instead (conv_product.c). Most convolutions of 3x3 are made by Winograd's
- * transforms (conv_winograd.c, conv_winograd_weights.c).
+ * Weights are stored plain and converted to the primitive's order at every run. Their gradient is converted to that
+ * order too, accumulates the units' parts in the order of the samples, and is converted back: dw = ((dw + unit 0) +
+ * unit 1) + ... A wave of units is computed in parallel; then its parts are added, every thread adding all parts of its
+ * own range of elements. The parts of dbias are computed here, by planes, not by oneDNN. If such parts would be most of
+ * the work, a product computes dw instead (conv_product.c). Most 3x3 convolutions use Winograd's transforms
+ * (conv_winograd.c, conv_winograd_weights.c).
  *
- * An activation behind the forward pass is applied to a unit as soon as that is computed, while it is in the cache.
+ * A fused activation after the forward pass is applied to a unit as soon as it is computed, while it is in the cache.
  * oneDNN could do it within the primitive, but its relu would turn a NaN into 0, and its functions have other bits.
  *
- * conv_transpose2d is the gradient of the input as a layer, and runs as that; its bias is added in the same way.
+ * conv_transpose2d runs as the gradient of a convolution's input; its bias is added in the same way.
  *
  * Workspace: weights in the primitive's order | a wave's parts of dw and dbias | for each thread: scratch,
  * copies of a unit of x and y where the primitive wants another order. */
@@ -23,8 +22,8 @@
 #include "simd_pool.h"
 
 enum {
-  GRAIN_DEFAULT = 16,   /* samples, where the program leaves it to us */
-  WAVE_MAX = 16,        /* units whose parts are kept at once, or one a thread if those are more */
+  GRAIN_DEFAULT = 16,   /* samples, if the program sets no grain */
+  WAVE_MAX = 16,        /* units whose parts are kept at once, or one for each thread if that is more */
   ADD_PIECE = 4096,     /* elements of dw that a task adds up */
   ALONE_FLOPS = 4000000 /* a sample with this much work is a unit by itself */
 };
@@ -36,7 +35,7 @@ typedef struct memories {
   dnnl_memory_t reorder_scratch[6];
 } memories;
 
-/* How a node is computed: by oneDNN, or in a way of our own, which needs no more of the state than unit_samples. */
+/* How a node is computed: by oneDNN, or by this backend, which needs only unit_samples of the state. */
 enum way { BY_PRIMITIVE, BY_PRODUCT, BY_WINOGRAD };
 
 typedef struct conv_state {
@@ -130,7 +129,7 @@ static uint64_t copy_bytes(const conv_state *s, bool of_x)
   return bytes;
 }
 
-/* Where everything lies in the workspace; its size. */
+/* Lays out the workspace and returns its size. */
 static uint64_t lay_out(conv_state *s)
 {
   uint64_t at = s->unit->w.copied ? bytes_of(&s->unit->w.inner) : 0;
@@ -148,14 +147,14 @@ static uint64_t lay_out(conv_state *s)
   return at + (uint64_t)s->threads * s->thread_bytes;
 }
 
-/* Of the node, not of the program: tensors made of parameters alone may have others. */
+/* The samples of the node, not of the program: tensors made from parameters alone may differ. */
 static int64_t samples_of(const brim_node *node)
 {
   return node->in[0]->shape.dim[0];
 }
 
-/* The samples after the last whole unit get a primitive that takes the orders of memory of a whole unit's. Fewer
- * samples than a unit get the same one: so neither their bits nor the tensors' orders depend on the micro-batch. */
+/* The samples after the last whole unit use a primitive with the memory orders of a whole unit's; fewer samples than a
+ * unit use the same one. So neither the bits nor the tensors' orders depend on the micro-batch. */
 static brim_status find_primitives(cpu_backend *b, int64_t samples, cpu_conv_key *key, conv_state *s)
 {
   key->samples = s->unit_samples;
@@ -292,7 +291,7 @@ static brim_status make_all_memories(cpu_backend *b, conv_state *s)
   return BRIM_OK;
 }
 
-/* All memories or, where one cannot be had, none: a plan may be placed again. */
+/* Makes all memories or, if one fails, no memories: a plan may be placed again. */
 static brim_status conv2d_realize(void *self, const brim_node *node, void *state)
 {
   cpu_backend *b = self;
@@ -319,7 +318,7 @@ static void conv2d_release(void *self, void *state)
   free(s);
 }
 
-/* Setting a handle fills the padding of what it points to: only ever before there is anything in it. */
+/* Setting a handle zeroes the padding of the memory, so it must happen before the memory is filled. */
 static dnnl_status_t point(dnnl_memory_t memory, const void *to)
 {
   void *now = NULL;
@@ -341,7 +340,7 @@ static dnnl_status_t reorder(dnnl_primitive_t primitive, dnnl_stream_t stream, d
   return CPU_CONV_CALL(dnnl_primitive_execute(primitive, stream, 3, args));
 }
 
-/* What one unit works with. */
+/* The state of one unit. */
 typedef struct unit_run {
   const conv_run *run;
   const cpu_conv *conv;
@@ -350,7 +349,7 @@ typedef struct unit_run {
   char *scratch; /* the thread's part of the workspace */
 } unit_run;
 
-/* Points a side at its unit, and brings an input into the primitive's order; the memory to give it. */
+/* Points a side at its unit, converts an input to the primitive's order, and returns the memory object. */
 static dnnl_status_t bind_side(const unit_run *u, bool is_x, bool is_input, const float *values, dnnl_memory_t *out)
 {
   const cpu_conv_side *side = is_x ? &u->conv->x : &u->conv->y;
@@ -398,8 +397,9 @@ static dnnl_status_t execute(const unit_run *u, const float *x, const float *y, 
   return status;
 }
 
-/* A unit's part of dbias: each sample's planes, in the order of the samples. oneDNN would add up all pixels of all
- * samples one after another, which costs two digits where they are alike, as behind a mean over all pixels. */
+/* Computes a unit's part of dbias from each sample's planes, in the order of the samples. oneDNN would add up all
+ * pixels of all samples one after another, which loses two digits if they are equal, as after a mean over all pixels.
+ */
 static void sum_bias(const unit_run *u, const float *dy, float *sum)
 {
   const cpu_conv_key *k = &u->conv->key;
@@ -411,7 +411,7 @@ static void sum_bias(const unit_run *u, const float *dy, float *sum)
       simd->sum_pixels(dy, pixels, block, sum + c);
 }
 
-/* A transposed convolution's bias, to what a unit has computed. */
+/* Adds a transposed convolution's bias to a unit's result. */
 static void add_bias(const unit_run *u, float *x, const float *bias)
 {
   const cpu_conv_key *k = &u->conv->key;
@@ -451,7 +451,7 @@ static void run_unit(void *arg, int64_t task, int32_t thread)
   if (status != dnnl_success) atomic_compare_exchange_strong(&r->failed, &none, (int)status);
 }
 
-/* The weights between their own order and the primitive's, which is in the workspace. */
+/* Converts the weights between the plain order and the primitive's, which is in the workspace. */
 static brim_status reorder_weights(const conv_run *r, bool inward, const float *plain)
 {
   const cpu_conv *c = r->state->unit;

@@ -1,18 +1,17 @@
-/* Which of oneDNN's convolutions serves a shape, and in which orders of memory.
+/* Chooses one of oneDNN's convolutions for a shape, and the orders in memory.
  *
- * Several pairs of orders are tried for x and y, the best first; the first for which oneDNN has one of its
- * compiled (JIT) convolutions wins, else the first that it does by a matrix product, else its plain loops. A
- * side that is free takes the order that the primitive likes, if it needs no padding; a side that is given
- * is copied if the primitive wants it otherwise. Weights of several groups are [g, K/g, C/g, R, S] to oneDNN, which is
- * the same memory as [K, C/g, R, S].
+ * Tries several pairs of orders for x and y, the best first. The first pair with one of oneDNN's compiled (JIT)
+ * convolutions wins, else the first with a matrix product, else plain loops. A side that is free takes the primitive's
+ * preferred order, if that needs no padding; a side with a given order is copied if the primitive needs another.
+ * Weights of several groups are [g, K/g, C/g, R, S] to oneDNN, which is the same memory as [K, C/g, R, S].
  *
  * A search takes some tens of microseconds; results are kept by shape, for all programs. */
 #include <stdlib.h>
 
 #include "conv.h"
 
-#define PRIMITIVE_BYTES (14 * 1024) /* of a compiled primitive of oneDNN 2.6: its description, and its code's pages */
-#define LIBRARY_BYTES (2 * 1024 * 1024) /* that planning or compiling one takes for a while, at most */
+#define PRIMITIVE_BYTES (14 * 1024)     /* of a compiled primitive of oneDNN 2.6: its description and its code */
+#define LIBRARY_BYTES (2 * 1024 * 1024) /* temporary maximum while planning or compiling one */
 #define MEMORIES 8                      /* memory objects of a unit, besides those of reorders */
 
 brim_status cpu_conv_failed(dnnl_status_t status, const char *what)
@@ -43,7 +42,7 @@ static bool describe_activation(dnnl_memory_desc_t *md, int64_t n, int64_t c, in
   return dnnl_memory_desc_init_by_tag(md, 4, dims, dnnl_f32, tag_of(block)) == dnnl_success;
 }
 
-/* The channel block that describes `md`, or 0 if there is none (padding, or an order of its own). */
+/* Returns the channel block that describes `md`, or 0 if it has padding or another order. */
 static int64_t block_of(const dnnl_memory_desc_t *md)
 {
   const int64_t channels = md->dims[1];
@@ -60,7 +59,7 @@ static int64_t block_of(const dnnl_memory_desc_t *md)
 typedef struct candidate {
   dnnl_primitive_desc_t pd;
   int rank;        /* 2 compiled, 1 by matrix product, 0 plain loops, -1 none */
-  bool has_failed; /* for want of memory: what there is to choose from is not known then */
+  bool has_failed; /* out of memory: the alternatives are not known then */
 } candidate;
 
 static int rank_of(const_dnnl_primitive_desc_t pd)
@@ -77,15 +76,15 @@ static dnnl_status_t make_attr(dnnl_primitive_attr_t *attr)
   return status == dnnl_success ? dnnl_primitive_attr_set_scratchpad_mode(*attr, dnnl_scratchpad_mode_user) : status;
 }
 
-/* hint: for a gradient, the descriptor of the forward pass. Padding on the right is what is left over, less
- * than 0 where the stride leaves some of x unread. */
+/* hint: for a gradient, the descriptor of the forward pass. Padding on the right is the remainder, negative if the
+ * stride leaves some of x unread. */
 static dnnl_status_t make_pd(cpu_backend *b, const cpu_conv_key *k, int64_t kind, const dnnl_memory_desc_t md[4],
                              const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *pd)
 {
   const dnnl_memory_desc_t *x = &md[0], *w = &md[1], *bias = k->has_bias ? &md[2] : NULL, *y = &md[3];
   const int64_t in[2] = {k->height, k->width}, out[2] = {k->out_height, k->out_width};
   dnnl_dims_t pad_right = {0};
-  dnnl_dims_t gap = {0}; /* oneDNN counts what lies between two neighbours */
+  dnnl_dims_t gap = {0}; /* oneDNN counts the elements between two neighbours */
   for (int i = 0; i < 2; i++) {
     gap[i] = k->dilation[i] - 1;
     pad_right[i] = (out[i] - 1) * k->stride[i] + k->dilation[i] * (k->kernel[i] - 1) + 1 - in[i] - k->padding[i];
@@ -108,7 +107,7 @@ static dnnl_status_t make_pd(cpu_backend *b, const cpu_conv_key *k, int64_t kind
   return status;
 }
 
-/* In the plain order that parameters are kept in, or in any that a primitive likes. */
+/* Describes weights in the plain order of parameters, or in any order of the primitive. */
 static dnnl_status_t describe_weights(dnnl_memory_desc_t *md, const cpu_conv_key *k, bool any)
 {
   const int64_t g = k->groups;
@@ -144,9 +143,9 @@ static candidate try_orders(cpu_backend *b, const cpu_conv_key *k, int64_t x_blo
   return c;
 }
 
-/* In the order of preference: nothing copied; channels last on a side that is free, or copied; all as oneDNN
- * likes; all plain, which it does by matrix products. Without memory none is taken, as it might be another one than
- * otherwise. */
+/* Chooses in the order of preference: no copies; channels last on a side that is free, or copied; oneDNN's preferred
+ * orders; all plain, for matrix products. Out of memory it chooses nothing, because the choice might differ from the
+ * choice with enough memory. */
 static candidate choose(cpu_backend *b, const cpu_conv_key *k)
 {
   static const int8_t orders[][2] = {{ORDER_GIVEN, ORDER_GIVEN}, {ORDER_GIVEN, ORDER_LAST}, {ORDER_LAST, ORDER_GIVEN},
@@ -197,7 +196,7 @@ static brim_status join_side(cpu_backend *b, cpu_conv *c, cpu_conv_side *side, b
   return BRIM_OK;
 }
 
-/* Where there is no memory, oneDNN 2.6 crashes instead of saying so. */
+/* oneDNN 2.6 crashes instead of reporting a lack of memory, so check for memory first. */
 static brim_status check_room(const char *what)
 {
   void *room = brim_try_calloc(1, LIBRARY_BYTES);
@@ -205,8 +204,8 @@ static brim_status check_room(const char *what)
   return room ? BRIM_OK : cpu_conv_failed(dnnl_out_of_memory, what);
 }
 
-/* oneDNN 2.6 gathers the pixels that a strided 1x1 convolution reads in its scratchpad, whole vectors of channels at a
- * time, and asks for no more than the channels take: it writes behind the end if they fill no vector. */
+/* oneDNN 2.6 gathers the pixels that a strided 1x1 convolution reads in its scratchpad, in whole vectors of channels,
+ * but requests only the bytes of the channels: it writes past the end if they do not fill a vector. */
 static uint64_t overrun_of(const cpu_conv_key *k)
 {
   const uint64_t vector = 16, channels = (uint64_t)k->channels, whole = (channels + vector - 1) / vector * vector;
@@ -288,7 +287,7 @@ brim_status cpu_conv_get(cpu_backend *b, const cpu_conv_key *key, cpu_conv **out
   return BRIM_OK;
 }
 
-/* Each thread has memory objects of its own, each with a copy of its description: see make_memories() in conv.c. */
+/* Each thread has its own memory objects, each with a copy of its description: see make_memories() in conv.c. */
 uint64_t cpu_conv_use(cpu_conv *c, int32_t threads)
 {
   const cpu_conv_side *const sides[] = {&c->x, &c->y, &c->w};

@@ -1,7 +1,7 @@
-/* The gradient of a convolution's weights as one product, of matrices that some samples at a time are brought into:
+/* The gradient of a convolution's weights as one product of matrices that are made from some samples at a time:
  *     dw[O, C R S] += dy[rows, O]^T columns[rows, C R S]          a row for each pixel of y, sample after sample
- * A unit of samples would have a part of dw by itself, to be added up (conv.c): that is better, unless dw is large and
- * pixels are few, as in the last layers of a residual net, where parts would be most of what goes through memory.
+ * In conv.c each unit of samples has its own part of dw, which are then added up. That is better unless dw is large and
+ * pixels are few, as in the last layers of a residual network, where the parts would dominate the memory traffic.
  *
  * Each element of dw is one chain of sums over the pixels of the samples in their order (see cpu_gemm), so it does not
  * depend on the micro-batch, nor on the grain; whether it is taken follows from the shape and the grain. */
@@ -88,7 +88,7 @@ static int64_t tasks_of_sample(const cpu_conv_key *k)
   return cpu_divide_up(k->channels / k->x_block, blocks_per_task(k));
 }
 
-/* What a sample's rows of `columns` have of some blocks of channels. */
+/* Fills a sample's rows of `columns` for some blocks of channels. */
 static void make_columns(void *arg, int64_t task, int32_t thread)
 {
   (void)thread;
@@ -123,7 +123,7 @@ static void add_block_to_bias(void *arg, int64_t task, int32_t thread)
     s->simd->sum_pixels(s->dy + (n * k->out_channels + c) * pixels_of(k), pixels_of(k), k->y_block, s->sum + c);
 }
 
-/* By planes, as conv.c does it and says why. */
+/* By planes; conv.c explains why. */
 void cpu_conv_add_bias(cpu_backend *b, const cpu_conv_key *k, const float *dy, int64_t samples, float *dbias)
 {
   bias_sums s = {.key = k, .simd = cpu_pooling_of_isa[b->isa], .dy = dy, .samples = samples, .sum = dbias};

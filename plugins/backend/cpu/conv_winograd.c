@@ -1,22 +1,22 @@
-/* Convolutions of 3x3 by Winograd's transforms: fewer multiplications than there are terms (simd_winograd.c).
+/* 3x3 convolutions by Winograd's transforms, which need fewer multiplications (simd_winograd.c).
  *
- * The output is cut into tiles of 2x2, a chunk of which is a task: its inputs are transformed, each of the 16 places is
- * a product of its own, [tiles, channels in] with [channels in, channels out], and what comes out is transformed back:
+ * The output is cut into 2x2 tiles; a task is a chunk of tiles. It transforms their inputs, computes a separate product
+ * for each of the 16 places, [tiles, channels in] with [channels in, channels out], and transforms the results back:
  *     in[p][tile][c] -> out[p][tile][k] = sum over c of in[p][tile][c] * kernel[p][c][k]
- * Kernels are transformed at every run. The gradient of the input is the same with kernels turned by half a turn, that
- * go from output channels to input channels, and what is left of the padding.
+ * Kernels are transformed at every run. The gradient of the input is the same with kernels rotated by 180 degrees,
+ * input and output channels exchanged, and the complementary padding.
  *
  * An element of a product is one chain of sums however the tiles are cut into chunks (see cpu_gemm), and a tile depends
  * on its sample alone: so neither the micro-batch nor the threads change a bit. A value that is not finite reaches the
- * outputs whose windows it lies in, as NaN also where it would be infinite.
+ * outputs whose windows contain it, as NaN even if direct convolution would give infinity.
  *
- * Workspace: transformed kernels | for each thread: in, out, what a product needs. */
+ * Workspace: transformed kernels | for each thread: in, out, the workspace of a product. */
 #include "conv_winograd.h"
 
-/* On both sides: with fewer the transforms are most of the work, and their scratch most of the memory. */
+/* Of x and y: with fewer channels the transforms would be most of the work, and their scratch most of the memory. */
 enum { CHANNELS_MIN = 64 };
 
-/* The convolution that is done: of the forward pass, or of its gradient. */
+/* The convolution to compute: the forward pass or the gradient of its input. */
 typedef struct winograd {
   cpu_backend *backend;
   const cpu_winograd_simd *simd;
@@ -55,7 +55,7 @@ bool cpu_conv_is_winograd(const cpu_backend *b, const cpu_conv_key *k)
   bool small = k->groups == 1 && b->block % b->simd->lanes == 0;
   for (int i = 0; i < 2; i++)
     small = small && k->kernel[i] == 3 && k->stride[i] == 1 && k->dilation[i] == 1 && k->padding[i] <= 2;
-  const bool back = k->kind == CONV_GRAD_INPUT; /* of less than a tile most would be thrown away */
+  const bool back = k->kind == CONV_GRAD_INPUT; /* with less than a tile, most of the work would be wasted */
   small =
       small && (back ? k->height : k->out_height) >= WINOGRAD_OUT && (back ? k->width : k->out_width) >= WINOGRAD_OUT;
   return small && (k->kind == CONV_GRAD_INPUT || k->x_block == b->block) &&
@@ -70,8 +70,8 @@ uint64_t cpu_conv_winograd_bytes(cpu_backend *b, const cpu_conv_key *k, int64_t 
          (uint64_t)b->threads * cpu_winograd_room_bytes(b, v.chunk * v.in.channels, v.chunk * v.out);
 }
 
-/* kernel[p][c][k]: a task is a block of channels c that go in. Kernels of neighbours lie side by side, or those that go
- * to neighbours do: a block of both is made at once. */
+/* kernel[p][c][k]: a task is a block of input channels c. Depending on `turned`, adjacent kernels are of neighbouring
+ * input or output channels, so a block of both is made at once. */
 static void make_kernels(void *arg, int64_t task, int32_t thread)
 {
   (void)thread;
@@ -96,7 +96,7 @@ void cpu_winograd_transform(cpu_winograd_fn transform, const cpu_winograd_tiles 
   }
 }
 
-/* What is behind the convolution, for the tile's outputs of a block. */
+/* Applies the fused activation to the tile's outputs of a block. */
 static void apply_behind(const winograd *v, float *y, int64_t h, int64_t w)
 {
   const int64_t pixels = cpu_min(WINOGRAD_OUT, v->y.width - w), count = pixels * v->y.block;

@@ -1,4 +1,4 @@
-/* What the files of convolutions by Winograd's transforms share: planes cut into tiles. */
+/* Shared by the files of Winograd's convolutions: planes cut into tiles. */
 #ifndef CPU_CONV_WINOGRAD_H
 #define CPU_CONV_WINOGRAD_H
 #include "conv.h"
@@ -6,7 +6,7 @@
 
 enum { WINOGRAD_PLACE_GAP = 16 };
 
-/* Values of samples, [samples, channels, plane] with channels in blocks, as the tiles of a convolution see them. */
+/* Values of samples, [samples, channels, plane] with channels in blocks, divided into a convolution's tiles. */
 typedef struct cpu_winograd_tiles {
   cpu_winograd_plane plane;
   int64_t channels;
@@ -24,8 +24,8 @@ static inline cpu_winograd_place cpu_winograd_place_of(const cpu_winograd_tiles 
   return (cpu_winograd_place){tile / plane, at / t->columns * WINOGRAD_OUT, at % t->columns * WINOGRAD_OUT};
 }
 
-/* Floats from a place to the next of what has so many numbers in each: not a multiple of a page, as places are written
- * together, and would otherwise be in each other's way in the cache. */
+/* Returns the floats from one place to the next, with `numbers` in each. Not a multiple of a page: places are written
+ * together, and would otherwise fall into the same cache sets. */
 static inline int64_t cpu_winograd_step(int64_t numbers)
 {
   return numbers + WINOGRAD_PLACE_GAP;
@@ -42,8 +42,8 @@ static inline const cpu_winograd_simd *cpu_winograd_of(const cpu_backend *b)
   return tables[b->isa];
 }
 
-/* What a task has between the transforms: the places of what is multiplied, or of both factors, and of what comes out
- * of it; and what a product needs. `first`, `second`: numbers in each place of the two. */
+/* A task's memory between the transforms: the places of the factors and of the result, and the workspace of a product.
+ * `first`, `second`: numbers in each place of the two. */
 typedef struct cpu_winograd_room {
   float *first, *second, *product;
   int64_t first_step, second_step;
@@ -55,7 +55,7 @@ static inline uint64_t cpu_winograd_room_bytes(const cpu_backend *b, int64_t fir
          cpu_aligned(b->simd->gemm_scratch_bytes);
 }
 
-/* The one of index `i`. */
+/* Returns the room of index `i`. */
 static inline cpu_winograd_room cpu_winograd_room_at(const cpu_backend *b, char *rooms, int64_t i, int64_t first,
                                                      int64_t second)
 {
@@ -68,7 +68,7 @@ static inline cpu_winograd_room cpu_winograd_room_at(const cpu_backend *b, char 
                              .second_step = cpu_winograd_step(second)};
 }
 
-/* Transforms `count` tiles: to[p][tile][channel], a place `step` floats behind the one before. */
+/* Transforms `count` tiles: to[p][tile][channel]; places are `step` floats apart. */
 void cpu_winograd_transform(cpu_winograd_fn transform, const cpu_winograd_tiles *tiles, const float *values,
                             int64_t first, int64_t count, float *to, int64_t step);
 #endif

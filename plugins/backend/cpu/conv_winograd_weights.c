@@ -1,14 +1,14 @@
-/* The gradient of the weights of 3x3 by Winograd's transforms: what goes in and the gradient of what comes out are cut
- * into tiles as conv_winograd.c does it, and each of the 16 places is a product of its own,
+/* The gradient of 3x3 weights by Winograd's transforms: x and dy are cut into tiles as in conv_winograd.c, and each of
+ * the 16 places is a separate product,
  *     sum[p][k][c] = sum over the tiles of dy[p][tile][k] * x[p][tile][c]
- * whose kernels are what they add to dw when they are transformed back.
+ * which is transformed back and added to dw.
  *
- * A unit of samples has a sum of its own, computed by one thread, some tiles at a time: one chain of sums however many
- * (see cpu_gemm). dw takes the units' sums one after another in the order of the samples. The unit's size follows from
- * the shape and the grain, so neither the micro-batch nor the threads change a bit. At the border a value that is not
- * finite makes NaN also of gradients that it has no part in: those of the kernels' other values.
+ * Each unit of samples has its own sum, computed by one thread, some tiles at a time: one chain of sums for any number
+ * of tiles (see cpu_gemm). dw adds the units' sums in the order of the samples. The unit's size follows from the shape
+ * and the grain, so neither the micro-batch nor the threads change a bit. At the border a value that is not finite also
+ * makes gradients of the kernel's other values NaN, to which it does not contribute.
  *
- * Workspace, for each unit of those that are computed at once: its sum; then for each x, dy, what a product needs. */
+ * Workspace, for each unit that is computed at once: its sum; then for each: x, dy, the workspace of a product. */
 #include "conv_winograd.h"
 
 enum { CHUNK = 128 }; /* tiles that are transformed at once */
@@ -90,7 +90,7 @@ static void add_unit(void *arg, int64_t task, int32_t thread)
   }
 }
 
-/* The wave's sums, in order, for the kernels of a channel that comes out. */
+/* Adds the wave's sums, in order, for the kernels of an output channel. */
 static void add_to_weights(void *arg, int64_t task, int32_t thread)
 {
   (void)thread;

@@ -1,4 +1,4 @@
-/* What the files of the cpu backend share. */
+/* Internal interfaces of the cpu backend. */
 #ifndef CPU_CPU_H
 #define CPU_CPU_H
 #include <stdatomic.h>
@@ -25,12 +25,12 @@ typedef struct cpu_backend {
   cpu_pool *pool;
   int32_t threads;
   const cpu_simd *simd;
-  int32_t isa;   /* of x86-64's levels, 0: v2, 1: v3, 2: v4: which of a family's three tables of functions to take */
-  int64_t block; /* channel block that oneDNN prefers on this processor: 8 or 16 */
+  int32_t isa;   /* x86-64 level, 0: v2, 1: v3, 2: v4: index of a family's three tables of functions */
+  int64_t block; /* channel block that oneDNN prefers on this CPU: 8 or 16 */
   dnnl_engine_t engine;
   dnnl_stream_t *streams;     /* one per thread */
   struct cpu_conv *convs;     /* every convolution primitive so far, by shape */
-  struct brim_ledger *ledger; /* of devices with a limit; NULL: the one device is the host */
+  struct brim_ledger *ledger; /* of devices with a limit; NULL if the host is the only device */
   uint64_t device_bytes;      /* the limit of each */
   struct cpu_placed *placed;  /* arenas on them */
 } cpu_backend;
@@ -80,8 +80,8 @@ void cpu_layout_set(brim_tensor *t, int64_t channel_block);
 /* Values of `shape` from one order in memory to another; from and to do not overlap. */
 void cpu_layout_convert(cpu_backend *b, const brim_shape *shape, const float *from, int64_t from_block, float *to,
                         int64_t to_block);
-/* For kernels that take `t` in the order `channel_block`: the workspace this needs, and t's values in that
- * order, in the workspace if they are not already. */
+/* For kernels that need `t` in the order `channel_block`: the required workspace, and t's values in that order,
+ * converted into the workspace if necessary. */
 uint64_t cpu_layout_bytes(const brim_tensor *t, int64_t channel_block);
 const float *cpu_layout_of(cpu_backend *b, const brim_tensor *t, const float *values, int64_t channel_block,
                            void *workspace);
@@ -94,8 +94,8 @@ typedef struct cpu_behind {
 } cpu_behind;
 cpu_behind cpu_behind_of(const cpu_backend *b, const brim_node *node);
 
-/* multiply.c: `count` products of one shape, each a step further in a, b and c (floats) than the one before, on all
- * threads. The workspace is the caller's to ask for. */
+/* multiply.c: `count` products of one shape on all threads; each is a step (in floats) after the one before in a, b and
+ * c. The caller requests the workspace. */
 typedef struct cpu_products {
   cpu_gemm gemm; /* the first */
   int64_t count, step_a, step_b, step_c;
@@ -112,7 +112,7 @@ void cpu_multiply(cpu_backend *b, const cpu_products *products, void *workspace)
                    void **state)
 #define CPU_RUN(name) brim_status name(void *self, const brim_launch *launch)
 
-/* Puts a kernel beside the others, for small.c to wrap: as BRIM_KERNEL, for kernels that know fp32 alone. */
+/* Registers an fp32 kernel, which small.c wraps; otherwise like BRIM_KERNEL. */
 #define CPU_KERNEL(id)                                                                                                 \
   static const brim_kernel kernel_##id;                                                                                \
   static const brim_kernel *const kernel_entry_##id __attribute__((section("cpu_kernels"), used)) = &kernel_##id;      \
@@ -120,7 +120,8 @@ void cpu_multiply(cpu_backend *b, const cpu_products *products, void *workspace)
 
 /* small.c: the backend's kernels, for its ops; returns how many. */
 size_t cpu_kernels_make(const brim_kernel *const **out);
-/* Is it a tensor that is kept in a type of 16 bits, and that the kernel sees widened, in scratch that it may write to?
+/* Returns whether a tensor is stored in 16 bits, so that the kernel gets a widened copy in scratch, which it may
+ * change.
  */
 #define CPU_WIDENED (-2)
 static inline bool cpu_is_widened(const brim_tensor *t)
@@ -128,7 +129,7 @@ static inline bool cpu_is_widened(const brim_tensor *t)
   return t->producer == CPU_WIDENED;
 }
 
-/* For updates: the factor of the gradient, the decay that a parameter has, and what Adam's vector code is given. */
+/* For updates: the factor of the gradient, a parameter's decay, and the arguments of Adam's vector code. */
 double cpu_gradient_factor(const brim_launch *launch);
 double cpu_weight_decay(const brim_launch *launch);
 cpu_adam cpu_adam_of(const brim_launch *launch, double decay, double l2);

@@ -1,7 +1,7 @@
-/* This host's processors and memory, within the limits of its control groups, as one device or, by the parameters, as
- * several with a limit each: what is placed on those is in a ledger that all processes share, as a GPU's memory is. An
- * arena is one mapping, populated when it is placed: Linux promises more memory than there is, and later kills instead
- * of refusing, so the headroom is checked first. */
+/* This host's CPUs and memory, within the limits of its control groups, as one device or, by the parameters, as several
+ * devices with limits: a ledger that all processes share, like a GPU's memory, counts the arenas on those. An arena is
+ * one mapping, populated when it is placed. Linux overcommits memory and later kills processes instead of refusing
+ * memory, so the free memory is checked first. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@
 #define POPULATE_PIECE ((uint64_t)8 << 20) /* bytes a task */
 #define ZERO_PIECE MIB
 
-/* The rest of the first line of `file` that starts with `key`, after its colon. */
+/* Finds the first line of `file` that starts with `key`, and returns its text after the colon. */
 static bool find_line(const char *file, const char *key, char *out, size_t bytes)
 {
   char line[512];
@@ -120,7 +120,7 @@ brim_status cpu_device_users(void *self, int device, brim_device_user *out, size
   return b->ledger ? brim_ledger_users(b->ledger, device, out, room, count) : BRIM_OK;
 }
 
-/* Of the host, whatever the devices allow. */
+/* Checks the host's memory, independently of the devices' limits. */
 static brim_status check_room(uint64_t bytes)
 {
   const brim_host_memory host = brim_host_memory_now();
@@ -142,7 +142,7 @@ static brim_status take(cpu_backend *b, int device, uint64_t bytes, cpu_placed *
   if (status != BRIM_OK) {
     free(p);
     if (status != BRIM_ENOMEM_DEVICE || b->params->memory_mb == 0) return status;
-    return brim_fail_add(status, "backend.memory_mb=%" PRIu64 " is all that a device has, for all processes together",
+    return brim_fail_add(status, "backend.memory_mb=%" PRIu64 " is the limit of a device for all processes together",
                          b->params->memory_mb);
   }
   *out = p;
@@ -173,7 +173,7 @@ static uint64_t rounded(uint64_t bytes)
   return (bytes + page - 1) / page * page;
 }
 
-/* A mapping of `bytes`, whole pages; from 2 MiB on at a multiple of 2 MiB, where huge pages can lie. */
+/* Maps `bytes` in whole pages; from 2 MiB on, at a multiple of 2 MiB for huge pages. */
 static char *map(uint64_t bytes)
 {
   const uint64_t slack = bytes >= HUGE_BYTES ? HUGE_BYTES : 0;
@@ -193,7 +193,7 @@ typedef struct population {
   atomic_int error; /* the first errno */
 } population;
 
-/* Takes every page of a piece now. Kernels before 5.14 know no MADV_POPULATE_WRITE: each page is touched. */
+/* Populates all pages of a piece. Kernels before 5.14 lack MADV_POPULATE_WRITE: then this touches each page. */
 static void populate_piece(void *arg, int64_t task, int32_t thread)
 {
   (void)thread;
@@ -306,6 +306,6 @@ brim_status cpu_device_zero(void *self, void *to, uint64_t bytes)
 
 brim_status cpu_device_synchronize(void *self)
 {
-  (void)self; /* every run has ended when it returns */
+  (void)self; /* runs are synchronous */
   return BRIM_OK;
 }

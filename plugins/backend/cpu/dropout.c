@@ -1,6 +1,6 @@
-/* Dropout and its gradient, which are the same: multiply by the mask of brim/random.h; and the sum of something and
- * that. Numbers belong to logical coordinates, channels fastest, so the order in memory decides only how they are
- * visited. */
+/* Dropout and its gradient, which both multiply by the mask of brim/random.h; and the sum of a tensor and dropout.
+ * Random numbers belong to logical coordinates, channels fastest, so the memory order decides only the order of
+ * processing. */
 #include "cpu.h"
 
 enum { PIECE = 16384 }; /* elements a task, about */
@@ -11,12 +11,12 @@ typedef struct mask {
   float scale; /* 1 / (1 - p) */
   int64_t first_sample, samples, samples_per_task;
   int64_t channels, pixels, block; /* [C/block][pixels][block]; other ranks: one pixel of block channels */
-  const float *x, *a;              /* a: what is added; NULL: nothing */
+  const float *x, *a;              /* a: to be added, or NULL */
   float *y;
 } mask;
 
-/* a behind as many elements. */
-static const float *behind(const float *a, int64_t count)
+/* Returns a + count, or NULL if a is NULL. */
+static const float *advance(const float *a, int64_t count)
 {
   return a ? a + count : NULL;
 }
@@ -26,7 +26,7 @@ static void drop_planes(const mask *m, int64_t sample, const float *x, const flo
 {
   const int64_t groups = cpu_divide_up(m->channels, 4);
   for (int64_t c = 0; c < m->channels; c += 4)
-    m->simd->dropout_planes(&m->key, m->scale, sample, c / 4, groups, x + c * m->pixels, behind(a, c * m->pixels),
+    m->simd->dropout_planes(&m->key, m->scale, sample, c / 4, groups, x + c * m->pixels, advance(a, c * m->pixels),
                             y + c * m->pixels, m->pixels, cpu_min(4, m->channels - c), m->pixels);
 }
 
@@ -37,11 +37,11 @@ static void drop_sample(const mask *m, int64_t sample, const float *x, const flo
     drop_planes(m, sample, x, a, y);
   } else if (b % 4 == 0) {
     for (int64_t c = 0, at = 0; c < m->channels; c += b, at += b * m->pixels)
-      m->simd->dropout_run(&m->key, m->scale, sample, c / 4, b / 4, groups, x + at, behind(a, at), y + at,
+      m->simd->dropout_run(&m->key, m->scale, sample, c / 4, b / 4, groups, x + at, advance(a, at), y + at,
                            b * m->pixels);
   } else {
     for (int64_t i = 0; i < m->pixels; i++)
-      m->simd->dropout_run(&m->key, m->scale, sample, i * groups, 1, 1, x + i * b, behind(a, i * b), y + i * b, b);
+      m->simd->dropout_run(&m->key, m->scale, sample, i * groups, 1, 1, x + i * b, advance(a, i * b), y + i * b, b);
   }
 }
 
@@ -51,7 +51,7 @@ static void drop_samples(void *arg, int64_t task, int32_t thread)
   const mask *m = arg;
   const int64_t count = m->channels * m->pixels, end = cpu_min((task + 1) * m->samples_per_task, m->samples);
   for (int64_t n = task * m->samples_per_task; n < end; n++)
-    drop_sample(m, m->first_sample + n, m->x + n * count, behind(m->a, n * count), m->y + n * count);
+    drop_sample(m, m->first_sample + n, m->x + n * count, advance(m->a, n * count), m->y + n * count);
 }
 
 /* x, or x and a, in the order of y. */

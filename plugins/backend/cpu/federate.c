@@ -1,5 +1,5 @@
-/* A round of federated learning, in pieces of fixed size, on all threads; what each operation computes stands in
- * plugins/backend/reference/federate.c, the vector code in simd_federate.c. */
+/* A round of federated learning, in pieces of fixed size, on all threads. plugins/backend/reference/federate.c defines
+ * the operations; the vector code is in simd_federate.c. */
 #include <string.h>
 
 #include "cpu.h"

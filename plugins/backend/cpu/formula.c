@@ -1,7 +1,7 @@
-/* Formulas (brim/formula.h), as machine code of their own (formula_code.cpp) or by simd_formula.c. There a line goes
- * through a block of values before the next line does, and the vector code is chosen once for a block; inputs are read
- * and outputs are written where they lie, without a copy, where no later line reads what lay there before. Memory is
- * taken as it lies, in the order of the first input; other inputs in another order are converted first. */
+/* Formulas (brim/formula.h), as generated machine code (formula_code.cpp) or by simd_formula.c. The latter runs each
+ * line over a block of values before the next line, and chooses the vector code once for a block. It reads inputs and
+ * writes outputs in place, without a copy, if no later line reads the old value. Memory is processed in the order of
+ * the first input; inputs in another order are converted first. */
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "cpu.h"
 #include "formula_code.h"
 
-enum { PIECE = 16384, NONE = -1 }; /* PIECE: elements a task, as of the other updates */
+enum { PIECE = 16384, NONE = -1 }; /* PIECE: elements of a task, as in the other updates */
 
 /* ---- the plan of a formula ---- */
 
@@ -21,14 +21,14 @@ static int32_t writer_of(const brim_formula *f, uint32_t at, uint8_t from)
   return NONE;
 }
 
-/* May input i and output k lie in the same memory? Updates say so; elsewhere the plan may put the first output in the
- * place of any input (BRIM_OP's inplace). */
+/* Returns whether input i and output k may share memory. Updates declare it; otherwise the plan may put the first
+ * output in the place of any input (BRIM_OP's inplace). */
 static bool may_share(const brim_node *n, uint32_t i, uint32_t k)
 {
   return n->out[k] == n->in[i] || (k == 0 && n->out[0] != n->in[0]);
 }
 
-/* Does line `at` read an input that may lie where output `k` does? */
+/* Returns whether line `at` reads an input that may share memory with output `k`. */
 static bool reads_place_of(const brim_formula *f, const brim_node *n, uint32_t at, uint32_t k)
 {
   const brim_formula_line *l = &f->line[at];
@@ -48,7 +48,7 @@ static bool is_read_later(const brim_formula *f, const brim_node *n, uint32_t fr
   return false;
 }
 
-/* Is the value that line `at` loads stored after another output was, which may lie where the input does? */
+/* Returns whether line `at`'s value is stored after another output that may overwrite the input. */
 static bool is_stored_late(const brim_formula *f, const brim_node *n, uint32_t at)
 {
   bool overwritten = false;
@@ -61,7 +61,7 @@ static bool is_stored_late(const brim_formula *f, const brim_node *n, uint32_t a
   return false;
 }
 
-/* Which output a line's value may be written to at once; NONE: none. */
+/* Returns the output that a line's value may be written to directly, or NONE. */
 static int32_t output_of(const brim_formula *f, const brim_node *n, uint32_t at)
 {
   for (uint32_t k = f->loads; k < f->lines; k++) {
@@ -102,18 +102,18 @@ static void plan_formula(const brim_formula *f, const brim_node *n, cpu_formula 
   }
 }
 
-/* Scratch: splats of uniforms and of inputs of one element; then, for each thread, registers, and room for what is left
- * of inputs and outputs after the last whole vector. */
+/* Scratch: splats of uniforms and of inputs of one element; then, for each thread, registers, and room for the rest of
+ * inputs and outputs after the last whole vector. */
 typedef struct scratch {
   float splat[CPU_PLACES][CPU_FORMULA_LANES];
 } scratch;
 enum { RESTS = 2 * BRIM_FORMULA_OPERANDS_MAX };
 
-/* What prepare leaves for run. */
+/* The state from prepare to run. */
 typedef struct prepared {
   cpu_formula plan;
   void *code;
-  cpu_formula_code entry; /* of the code; NULL: there is none */
+  cpu_formula_code entry; /* of the code, or NULL */
 } prepared;
 
 static int64_t register_values(const brim_formula *f, const prepared *how)
@@ -153,7 +153,7 @@ typedef struct work {
   const prepared *how;
   const float *in[BRIM_FORMULA_OPERANDS_MAX]; /* in one order */
   cpu_formula_run run;
-  cpu_formula_places common; /* what is the same for all blocks */
+  cpu_formula_places common; /* common to all blocks */
   const float *same;         /* the first place's splat */
   float *threads;            /* scratch of the first thread */
   int64_t count, register_values, thread_values;
@@ -173,8 +173,8 @@ static bool is_moved(const work *w, const cpu_formula_places *p, uint32_t input)
   return (w->how->plan.is_read >> input & 1) && p->mask[CPU_PLACE_INPUT + input];
 }
 
-/* What is left after the last whole vector goes through copies of whole vectors; an output that is an input shares its
- * copy, as machine code knows one pointer for both. */
+/* Processes the rest after the last whole vector in copies of whole vectors; an output that is an input shares its
+ * copy, because the machine code has one pointer for both. */
 static void run_rest(const work *w, const cpu_formula_places *p, float *rest, int64_t count)
 {
   const brim_node *n = w->launch->node;

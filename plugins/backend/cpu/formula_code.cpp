@@ -1,6 +1,6 @@
-/* Formulas as machine code, made when a plan is: one loop over vectors, whose values stay in registers from the first
- * line of the formula to the last, as in a loop that a compiler makes. The same operations in the same order as
- * simd_formula.c, so the same bits; what is not a few instructions (exp, log, ...) stays there. */
+/* Machine code for formulas, generated when a plan is made: one loop over vectors whose values stay in registers from
+ * the first line of the formula to the last, like compiled code. It uses the same operations in the same order as
+ * simd_formula.c, so the bits are the same; formulas with longer functions (exp, log, ...) stay there. */
 #include <xbyak/xbyak.h>
 
 extern "C" {
@@ -42,7 +42,7 @@ public:
 
   cpu_formula_code entry() { return getCode<cpu_formula_code>(); }
 
-  /* Registers beside the formula's: constants, and what a line needs for itself. */
+  /* Registers besides the formula's: constants and temporaries. */
   static uint32_t registers_max(bool wide) { return wide ? 24 : 11; }
 
 private:
@@ -84,7 +84,7 @@ private:
     pointer_[at] = room[(*used)++].getIdx();
   }
   Address element(uint32_t at) { return ptr[Reg64(pointer_[at]) + rax]; }
-  /* rsi: CPU_FORMULA_LANES times each value that is the same for all. */
+  /* rsi: CPU_FORMULA_LANES copies of each uniform value. */
   Address same(int place) { return ptr[rsi + 4 * CPU_FORMULA_LANES * place]; }
 
   void make_constants()
@@ -111,7 +111,7 @@ private:
       vxorps(to, to, to);
   }
 
-  /* An operand in a register: its own, or the temporary `i` with what is the same for all. */
+  /* Returns an operand's register: its own, or temporary `i` with the uniform value. */
   Xmm in_register(uint8_t operand, int i)
   {
     if (operand < BRIM_FORMULA_UNIFORM) return vector(operand);

@@ -1,4 +1,4 @@
-/* In the place of formula_code.cpp, where what it is built with is not there. */
+/* Replaces formula_code.cpp if xbyak is missing. */
 #include "formula_code.h"
 
 void *cpu_formula_code_make(const brim_formula *f, const brim_node *node, int32_t isa, cpu_formula_code *entry)

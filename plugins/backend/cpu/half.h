@@ -1,6 +1,6 @@
-/* Types of 16 bits that values are kept in: bfloat16, the upper half of a float, and IEEE 754's binary16. One number at
- * a time here, as integers; simd_half.c does many, to the same bits. Rounding is to the nearest, of two to the even
- * one; what is too large becomes infinite, and what is no number stays none. */
+/* 16-bit storage types: bfloat16, the upper half of a float, and IEEE 754's binary16. The functions here convert one
+ * number as an integer; simd_half.c converts vectors, with the same bits. Rounding is to nearest, ties to even;
+ * overflow gives infinity, and NaN stays NaN. */
 #ifndef CPU_HALF_H
 #define CPU_HALF_H
 #include <stdint.h>
@@ -47,11 +47,11 @@ static inline uint16_t cpu_f16_round(float x)
   uint32_t half;
   if (size > 0x7F800000)
     half = 0x7E00 | (size >> 13 & 0x3FF);
-  else if (size >= 0x477FF000) /* 65520, halfway from the largest number to what would be the next */
+  else if (size >= 0x477FF000) /* 65520, halfway between the largest number and the next power of two */
     half = 0x7C00;
   else if (size >= 0x38800000) /* 2^-14 */
     half = (size - ((127 - 15) << 23) + 0xFFF + (size >> 13 & 1)) >> 13;
-  else /* a multiple of 2^-24, which is what a float in [0.5, 1) is: the addition rounds */
+  else /* a multiple of 2^-24, like a float in [0.5, 1): the addition rounds */
     half = cpu_float_bits(cpu_float_of(size) + 0.5f) - cpu_float_bits(0.5f);
   return (uint16_t)(sign | half);
 }

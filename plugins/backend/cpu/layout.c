@@ -78,7 +78,7 @@ const float *cpu_layout_of(cpu_backend *b, const brim_tensor *t, const float *va
   return workspace;
 }
 
-/* Scratch of the inputs before the i-th that are in another order. */
+/* Returns the scratch of those inputs before the i-th that have another order. */
 static uint64_t scratch_before(const brim_node *n, uint32_t i, int64_t channel_block)
 {
   uint64_t bytes = 0;
@@ -129,9 +129,8 @@ void *cpu_same_order_end(const brim_launch *launch)
   return (char *)launch->workspace + scratch_before(n, n->in_count, n->in[0]->channel_block);
 }
 
-/* A result of rank 4 comes in the order that convolutions work in, since what follows is most often the
- * gradient of something between a convolution and a flatten; if its channels do not fit, plain, which costs
- * no copy at all. */
+/* A result of rank 4 gets the order of convolutions, because it is usually a gradient between a convolution and a
+ * flatten. If its channels do not fit, it is plain, which needs no copy. */
 static CPU_PREPARE(reshape_prepare)
 {
   (void)program;
@@ -139,7 +138,7 @@ static CPU_PREPARE(reshape_prepare)
   const cpu_backend *b = self;
   const brim_tensor *x = node->in[0];
   brim_tensor *y = node->out[0];
-  if (brim_shape_equal(&x->shape, &y->shape)) { /* as a gradient handed on: the same memory will do */
+  if (brim_shape_equal(&x->shape, &y->shape)) { /* a gradient passed on: shares the memory */
     cpu_layout_set(y, x->channel_block);
     return BRIM_OK;
   }

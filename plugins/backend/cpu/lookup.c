@@ -1,15 +1,15 @@
-/* Taking values by index, and adding gradients up where they came from. Values are four bytes, real or i32.
+/* Gathering values by index, and adding up their gradients. Values have four bytes, real or i32.
  *
- *     gather      y[o,j,i] = x[o, index[o,j,i], i]     with o and i for all dimensions before and behind the axis
+ *     gather      y[o,j,i] = x[o, index[o,j,i], i]     with o and i for all dimensions before and after the axis
  *     embedding   y[r,:]   = weight[index[r],:]        with r for all dimensions of the index
  *
- * What is added to one place comes in the order of the indices, on one thread: gather_grad is cut by o, embedding_grad
- * by columns of the table. */
+ * Additions to one element happen in the order of the indices, on one thread: tasks of gather_grad are ranges of o,
+ * those of embedding_grad are columns of the table. */
 #include "cpu.h"
 
 enum { TASK_VALUES = 16384, COLUMNS_PER_TASK = 64 };
 
-/* Indices come from outside. */
+/* Indices come from the dataset, so they are checked. */
 static brim_status check_index(const brim_node *node, const brim_tensor *index, const int32_t *value, int64_t limit)
 {
   const int64_t count = brim_shape_count(&index->shape);

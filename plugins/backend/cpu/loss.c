@@ -1,5 +1,5 @@
-/* Softmax cross-entropy, its gradient, and the metrics of classification. Rows are short beside the
- * network, so exponentials are the mathematical library's, in double precision.
+/* Softmax cross-entropy, its gradient, and the metrics of classification. Rows are short compared with the network, so
+ * exponentials use the C library in double precision.
  *
  *     loss[n]      = log(sum over k of exp(logits[n,k])) - logits[n,label[n]]
  *     dlogits[n,k] = (softmax(logits[n])[k] - (k == label[n])) * loss_scale
@@ -19,13 +19,13 @@
 typedef struct rows {
   const float *logits;
   const int32_t *label;
-  const float *share; /* in place of it, [samples, classes] */
+  const float *share; /* instead of labels, [samples, classes] */
   float *out;
   int64_t samples, classes, per_task;
   double scale, smoothing;
   bool ignores;
   int32_t ignore_index;
-  const float *weight; /* NULL: all 1 */
+  const float *weight; /* NULL if all are 1 */
   double weight_sum;
 } rows;
 
@@ -39,7 +39,7 @@ static double weight_of(const rows *v, int64_t k)
   return v->weight ? (double)v->weight[k] : 1;
 }
 
-/* A NaN beats every number. */
+/* NaN counts as greater than every number. */
 static bool is_greater(float value, float best)
 {
   return value > best || (isnan(value) && !isnan(best));
@@ -101,7 +101,7 @@ static void loss_rows_grad(void *arg, int64_t task, int32_t thread)
   }
 }
 
-/* What class k of a row counts for, where labels are shares. */
+/* Returns the weight of class k in a row whose label is shares. */
 static double share_of(const rows *v, int64_t n, int64_t k)
 {
   const double share = (double)v->share[n * v->classes + k];
@@ -136,7 +136,7 @@ static void share_rows_grad(void *arg, int64_t task, int32_t thread)
   }
 }
 
-/* Labels come from outside, and are used as indices. */
+/* Labels come from the dataset and are used as indices, so they are checked. */
 brim_status cpu_loss_check_labels(const brim_tensor *t, const int32_t *label, int64_t classes,
                                   const brim_loss_attr *attr)
 {
@@ -148,7 +148,7 @@ brim_status cpu_loss_check_labels(const brim_tensor *t, const int32_t *label, in
   return BRIM_OK;
 }
 
-/* `by_share`: in place of `fn`, where labels are shares. */
+/* `by_share` replaces `fn` if labels are shares. */
 static brim_status run_rows(cpu_backend *b, const brim_launch *launch, cpu_task_fn fn, cpu_task_fn by_share)
 {
   const brim_tensor *logits = launch->node->in[0];
@@ -182,7 +182,7 @@ static CPU_RUN(softmax_cross_entropy_grad_run)
   return run_rows(self, launch, loss_rows_grad, share_rows_grad);
 }
 
-/* Is the label among the k greatest? Of equal values the first is the greater. */
+/* Returns whether the label is among the k greatest; of equal values the first counts as greater. */
 static bool is_in_top(const float *logits, int64_t classes, int32_t label, int32_t k)
 {
   const float own = logits[label];
@@ -199,7 +199,7 @@ static CPU_RUN(classification_metrics_run)
   const float *loss = launch->in[0], *logits = launch->in[1];
   const bool has_label = launch->node->in[2]->dtype == BRIM_DTYPE_I32;
   const int32_t *labels = has_label ? launch->in[2] : NULL;
-  const float *share = launch->in[2]; /* or that; then the greatest counts */
+  const float *share = launch->in[2]; /* instead of labels; then the greatest share counts */
   double *metrics = launch->out[0];
   const int64_t classes = shape->dim[shape->rank - 1], count = cpu_rows(launch->node->in[1]);
   const brim_metrics_attr *attr = &launch->node->attr.metrics;

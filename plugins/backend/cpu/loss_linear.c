@@ -1,8 +1,7 @@
-/* Softmax cross-entropy of logits x product^T + bias, which are made in pieces of at most ROWS_MAX x CLASSES_MAX and
- * looked at while they are there: scratch is bounded, whatever the batch, the sequence and the number of classes. The
- * gradient makes the logits again; what their exponentials are divided by it has from the loss. Where loss and gradient
- * are one operation, all logits of some rows are kept until their gradients have taken their place: of ROWS_MAX, or
- * half of them if they are fewer, so that memory is saved then too.
+/* Softmax cross-entropy of logits x product^T + bias, which are computed and used in pieces of at most ROWS_MAX x
+ * CLASSES_MAX: scratch is bounded for any batch, sequence and number of classes. The gradient recomputes the logits,
+ * and takes their normalisation from the loss. If loss and gradient are one operation, all logits of some rows are kept
+ * until their gradients replace them: of ROWS_MAX, or of half of the rows if they are fewer, which saves memory too.
  *
  * Each element of a logit, of dx and of dproduct is one chain of sums, over features, classes and rows in their order
  * (see cpu_gemm), so neither the pieces nor the threads change a bit, nor does the micro-batch, nor whether logits are
@@ -44,9 +43,9 @@ static bool is_ignored(const problem *p, int64_t row)
   return p->attr->ignores && p->label[row] == p->attr->ignore_index;
 }
 
-/* ---- scratch: what the plain inputs need, the products', logits, rows, lse, columns ---- */
+/* ---- scratch: for plain inputs, products, logits, rows, lse, columns ---- */
 
-/* Rows that are looked at together, of so many. */
+/* Returns how many of `rows` rows are processed together. */
 static int64_t rows_at_once(int64_t rows, bool keeps_logits)
 {
   return cpu_min(cpu_min(rows, ROWS_MAX), keeps_logits ? cpu_max(KEPT_ROWS_MIN, cpu_divide_up(rows, 2)) : ROWS_MAX);
@@ -80,7 +79,7 @@ static CPU_PREPARE(linear_loss_both_prepare)
   return BRIM_OK;
 }
 
-/* `bias`: the input that it is, if there is one. */
+/* `bias`: its input's index, if the node has a bias. */
 static brim_status begin(cpu_backend *b, const brim_launch *launch, uint32_t bias, bool keeps_logits, problem *p)
 {
   static const cpu_loss_simd *const tables[] = {&cpu_loss_v2, &cpu_loss_v3, &cpu_loss_v4};
@@ -265,7 +264,7 @@ static void find_lse(void *arg, int64_t task, int32_t thread)
     }
 }
 
-/* Logits become their gradients. The label's is made in double precision: near 1 softmax - 1 would lose digits. */
+/* Replaces logits by their gradients. The label's is computed in double precision: near 1 softmax - 1 loses digits. */
 static void turn_rows(void *arg, int64_t task, int32_t thread)
 {
   (void)thread;

@@ -10,7 +10,7 @@ typedef struct samples {
   const cpu_loss_simd *simd;
   enum cpu_mean_loss kind;
   const float *y, *t;
-  const int32_t *label; /* in place of t */
+  const int32_t *label; /* instead of t */
   float *out;           /* the losses, or dy */
   int64_t count, each, per_task;
   float delta, scale;
@@ -85,7 +85,7 @@ LOSS(mae, CPU_MEAN_MAE);
 LOSS(huber, CPU_MEAN_HUBER);
 LOSS(bce, CPU_MEAN_BCE);
 
-#define PERCENT_LEAST 1e-7 /* of |t|, which an error is divided by */
+#define PERCENT_LEAST 1e-7 /* of |t|, the divisor of an error */
 
 /* One sample. */
 static void add_errors(double *metrics, const float *y, const float *t, int64_t count, bool all)

@@ -1,5 +1,5 @@
-/* What lies around a loss plugin's graph: its target, 1 at the label and 0 elsewhere; and each sample's loss, times the
- * weight of its class. What flows back to it is loss_scale, likewise. */
+/* The operations around a loss plugin's graph: its target, 1 at the label and 0 elsewhere; and each sample's loss times
+ * the weight of its class. The gradient that enters it is loss_scale times the same weight. */
 #include "loss.h"
 
 typedef struct labels {
@@ -36,7 +36,7 @@ static CPU_RUN(one_hot_run)
 }
 CPU_KERNEL(one_hot) = {.op = "one_hot", .run = one_hot_run};
 
-/* What sample i counts for. */
+/* Returns the weight of sample i. */
 static float weight_of(const brim_launch *launch, int64_t i)
 {
   const brim_loss_attr *attr = &launch->node->attr.loss;

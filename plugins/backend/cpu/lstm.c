@@ -1,9 +1,9 @@
 /* LSTM: the product of the input for all steps at once; then a task takes some samples through all steps, each with
  * the product of the state before. The state itself lies in y and cell.
  *
- * An element of a product is one chain of sums whatever is computed beside it (see cpu_gemm), so how many samples a
- * task takes changes no bit. Gradients of weights add their products row after row on top of what is there: in the
- * order of the samples, so a micro-batch of any size gives the same bits. */
+ * An element of a product is one chain of sums, independent of other elements (see cpu_gemm), so the number of samples
+ * in a task changes no bit. Gradients of weights accumulate products row after row, in the order of the samples, so a
+ * micro-batch of any size gives the same bits. */
 #include "cpu.h"
 #include "simd_lstm.h"
 
@@ -29,7 +29,7 @@ static const cpu_lstm_simd *simd_of(const cpu_backend *b)
   return tables[b->isa];
 }
 
-/* Of this many samples for each task, none are left to other threads for want of tasks. */
+/* Returns the samples of a task, so that every thread has a task. */
 static int64_t samples_per_task(const cpu_backend *b, int64_t samples)
 {
   return cpu_max(1, cpu_min(SAMPLES_MAX, cpu_divide_up(samples, b->threads)));
@@ -198,7 +198,7 @@ CPU_KERNEL(lstm_grad) = {.op = "lstm_grad", .prepare = lstm_grad_prepare, .run =
 
 /* ---- gradients of the weights ---- */
 
-/* Samples whose states before each step are put side by side for one product: some hundred rows. */
+/* Returns the samples whose previous states are joined for one product: some hundred rows. */
 static int64_t samples_per_product(int64_t samples, int64_t steps)
 {
   return cpu_max(1, cpu_min(samples, 256 / steps));

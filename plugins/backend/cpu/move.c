@@ -1,17 +1,16 @@
-/* Moving values about: permute, concat, slice, pad. Elements are four bytes, real or i32, and are moved by runs.
+/* Moving values: concat, slice, pad. Elements have four bytes, real or i32, and are copied in runs.
  *
- * A tensor of rank 4 in blocks of channels is, in memory, one of the plain dimensions [N, C/b, H, W] whose elements
- * have b values each; one with channels last has the dimensions [N, H, W, C]. So concat, slice and pad keep these
- * orders and need no more than this view of them. Blocks must be cut nowhere; where they would be, inputs are made
- * plain first, as is the result. */
+ * In memory, a tensor of rank 4 in blocks of channels is a plain tensor [N, C/b, H, W] whose elements have b values;
+ * one with channels last is [N, H, W, C]. So concat, slice and pad keep these orders with this view of them. If blocks
+ * would be cut, inputs are first converted to plain order, and the result is plain. */
 #include "cpu.h"
 
-enum { TASK_FLOATS = 16384 }; /* about as many are moved in a task: 64 KiB */
+enum { TASK_FLOATS = 16384 }; /* moved in a task, approximately: 64 KiB */
 
-/* What a node works in: a channel block (1: plain), or this. */
+/* The memory order of a node: a channel block (1: plain), or this. */
 #define CHANNELS_LAST ((int64_t)-1)
 
-/* The order of x, if the results can have it too; `whole`: none of its blocks is cut. */
+/* Returns the order of x if the results can have it too; `whole`: no block is cut. */
 static int64_t order_of(const brim_tensor *x, bool whole)
 {
   if (x->channel_block == 1) return 1;
@@ -55,7 +54,7 @@ static int64_t inner_of(const view *v, int32_t axis)
   return count;
 }
 
-/* `count` runs of `run` values, each a stride behind the one before. */
+/* `count` runs of `run` values, a stride apart. */
 typedef struct runs {
   const float *from;
   float *to;
@@ -180,7 +179,7 @@ typedef struct padding {
   view x, y;
   int64_t before[BRIM_DIMS_MAX]; /* in elements of the views */
   int32_t last;
-  int64_t rows, per_task, row, run, lead; /* run: values of x in a row, behind `lead` others */
+  int64_t rows, per_task, row, run, lead; /* run: values of x in a row, after `lead` others */
   const float *from;
   float *to;
   int32_t value; /* the bits of it */

@@ -1,10 +1,10 @@
-/* Products of matrices on all threads, for the operations that are made of them; and matmul.
+/* Products of matrices on all threads, for several operations; and matmul.
  *
  * A product is cut into blocks of C. An element of C is one chain of sums wherever its block begins and ends, so the
  * cut may depend on the number of threads. */
 #include "cpu.h"
 
-/* What the products go through, applied to a block of C right after that was made, while it is in the cache. */
+/* Applies the fused function to a block of C right after its computation, while it is in the cache. */
 static void apply_behind(const cpu_products *p, int64_t m0, int64_t m1, int64_t n0, int64_t n1)
 {
   const int64_t step = p->gemm.ldc;

@@ -1,5 +1,5 @@
-/* Layer norm and RMS norm over the last dimension, and their gradients; with the sum before them, or relu behind, done
- * row by row while a row is in the cache.
+/* Layer norm and RMS norm over the last dimension, and their gradients; fused with a sum before or relu after them, row
+ * by row while a row is in the cache.
  *
  * A sample's rows are cut into pieces of a fixed number of rows. The gradient of weight and bias is summed within a
  * piece first, in scratch, and pieces are added up in their order, so it depends neither on the threads nor on the
@@ -29,7 +29,7 @@ typedef struct rows {
   float *mean, *rstd;
   const float *given_mean, *given_rstd;
   int64_t count, per_task;
-  const float *a, *b; /* x is to be the sum of these; NULL: it is there */
+  const float *a, *b; /* x is computed as their sum; NULL if x is given */
   float *sum;
   bool relu;
   /* backward */
@@ -137,8 +137,8 @@ static CPU_RUN(rms_norm_run)
   return BRIM_OK;
 }
 
-/* a + b and its norm. The sum may lie where a or b does, and the norm where the other does: a row of both is read
- * before either is written. */
+/* Computes a + b and its norm. The sum and the norm may share memory with a and b: a row of both is read before either
+ * is written. */
 static brim_status run_sum(cpu_backend *b, const brim_launch *launch, bool centred)
 {
   rows v = rows_of(b, launch, centred);

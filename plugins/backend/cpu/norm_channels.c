@@ -1,4 +1,4 @@
-/* Batch norm, group norm and their gradients, on [N,C,...] in any order of memory; with relu behind them, done while a
+/* Batch norm, group norm and their gradients, on [N,C,...] in any memory order; with a fused relu, applied while a
  * piece is in the cache.
  *
  * Statistics belong to a set (a group of samples and a channel, or a sample and a group of channels). First sums are
@@ -7,8 +7,8 @@
  * its parts plus that of the parts' means (Chan, Golub and LeVeque, 1979). So nothing depends on the number of threads,
  * and batch norm on the micro-batch only through whole groups.
  *
- * Memory is seen as units of planes: a plane holds `block` channels side by side for each pixel. A unit is a sample;
- * but where a sample is a single pixel, batch norm's is a group of samples, whose rows then are the pixels. */
+ * Memory is divided into units of planes: a plane holds `block` adjacent channels for each pixel. A unit is a sample;
+ * but if a sample is a single pixel, batch norm's unit is a group of samples, whose rows are then the pixels. */
 #include <math.h>
 
 #include "cpu.h"
@@ -17,7 +17,7 @@
 enum { TASK_ELEMENTS = 16384 }; /* at least, if there are as many */
 
 typedef struct sums {
-  double first, second; /* mean and squares of what differs from it; or of dy and dy * (x - mean) */
+  double first, second; /* mean, and sum of squared deviations; or sums of dy and dy * (x - mean) */
 } sums;
 
 typedef struct work {
@@ -42,7 +42,7 @@ typedef struct work {
   float *shift, *slope;          /* by set, backward; see cpu_norm_lanes */
 } work;
 
-/* A piece of a plane: where it lies and what it holds. */
+/* A piece of a plane: its place and size. */
 typedef struct piece {
   int64_t unit, channel, at;
   cpu_norm_plane plane;
@@ -230,7 +230,7 @@ static void combine_groups_grad(void *arg, int64_t task, int32_t thread)
   }
 }
 
-/* Group norm: what dx needs of a sample's sets, then the parameters' gradients of a strip of channels. */
+/* Group norm: the values of a sample's sets that dx needs, then the parameters' gradients of a strip of channels. */
 static void combine_channels_grad(void *arg, int64_t n, int32_t thread)
 {
   (void)thread;
@@ -283,7 +283,7 @@ static void scale_grad(void *arg, int64_t task, int32_t thread)
 
 /* ---- kernels ---- */
 
-/* What follows from x and the attributes. `unit`: samples of a unit where a sample is one pixel. */
+/* Derives sizes from x and the attributes. `unit`: samples of a unit if a sample is one pixel. */
 static work work_of(const brim_node *node, int64_t unit)
 {
   const brim_tensor *x = node->in[0];

@@ -1,5 +1,5 @@
-/* The updates of optimizers that keep little: lion, adafactor, adamw8bit. What each computes stands in
- * plugins/backend/reference/update_small.c; the vector code is in simd_optimizer.c.
+/* The updates of optimizers with small states: lion, adafactor, adamw8bit. plugins/backend/reference/update_small.c
+ * defines them; the vector code is in simd_optimizer.c.
  *
  * Adafactor needs sums over a whole parameter before it changes a value. The matrix is cut into tiles, whose sizes
  * depend on its shape alone; each leaves its sums in scratch, which are then added up in order, in double precision:
@@ -144,7 +144,7 @@ static void sum_tile(void *arg, int64_t task, int32_t thread)
   u->parameter_part[task] = parameter;
 }
 
-/* What a row's elements are updated with. */
+/* Returns the numbers for updating a row's elements. */
 static cpu_factored_row row_of(const adafactor *u, int64_t r)
 {
   cpu_factored_row c = u->c;

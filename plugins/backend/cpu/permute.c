@@ -1,6 +1,6 @@
-/* permute: the dimensions of the result, in its order, with their distances in x's memory. A channel in blocks is two
- * dimensions, so x may come in any order; the result is plain. Dimensions that are neighbours in both are joined; then
- * either the innermost is the same in both, and runs are copied, or two change places, and planes are transposed. */
+/* permute: a list of the result's dimensions with their strides in x's memory. A channel in blocks is two dimensions,
+ * so x may have any order; the result is plain. Dimensions adjacent in both are merged; then either the innermost
+ * dimension is the same in both, and runs are copied, or two dimensions are exchanged, and planes are transposed. */
 #include "cpu.h"
 
 enum { DIMS = BRIM_DIMS_MAX + 1, TASK_FLOATS = 16384 };

@@ -1,6 +1,6 @@
-/* The `cpu` backend: fp32 on this host's processors. oneDNN computes convolutions, in orders of memory of its
- * own choice that are kept between operations; the rest is this plugin's vector code, compiled for three
- * instruction sets and chosen when an instance is made.
+/* The `cpu` backend: fp32 on this host's CPUs. oneDNN computes convolutions, in memory orders of its choice, which are
+ * kept between operations; the rest is this plugin's vector code, compiled for three instruction sets and chosen when
+ * an instance is made.
  *
  * Work is cut into pieces by shape and grain only, so neither the thread count nor the micro-batch
  * (if it is a multiple of the grain) changes a bit of a result. */
@@ -24,7 +24,7 @@ static const brim_param params[] = {
         "instruction set (x86-64-v3 has AVX2, -v4 AVX-512); auto: the processor's best, at most $ONEDNN_MAX_CPU_ISA"),
     BRIM_PARAMS_END};
 
-/* Which of the three this processor can run. */
+/* Returns the best of the three that this CPU can run. */
 static int best_isa(void)
 {
   __builtin_cpu_init();
@@ -36,7 +36,7 @@ static int best_isa(void)
   return ISA_V4;
 }
 
-/* Which of the three oneDNN uses: the processor's best, or ONEDNN_MAX_CPU_ISA if that is less. */
+/* Returns which of the three oneDNN uses: the CPU's best, or ONEDNN_MAX_CPU_ISA if that is less. */
 static int library_isa(void)
 {
   const dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
@@ -44,7 +44,7 @@ static int library_isa(void)
   return (isa & dnnl_cpu_isa_avx2) == dnnl_cpu_isa_avx2 ? ISA_V3 : ISA_V2;
 }
 
-/* oneDNN takes a limit once a process, before its first use; by then an earlier instance may have used it. */
+/* oneDNN accepts a limit only once in a process, before its first use; an earlier instance may have used it. */
 static brim_status choose_isa(cpu_backend *b)
 {
   static const cpu_simd *const tables[] = {[ISA_V2] = &cpu_simd_v2, [ISA_V3] = &cpu_simd_v3, [ISA_V4] = &cpu_simd_v4};
@@ -65,7 +65,7 @@ static brim_status choose_isa(cpu_backend *b)
   return BRIM_OK;
 }
 
-/* Gives back what start() made. */
+/* Frees what start() allocated. */
 static void stop(cpu_backend *b)
 {
   cpu_device_close(b);
@@ -82,7 +82,7 @@ static void destroy(void *self)
   free(self);
 }
 
-/* As other programs that compute on threads read it; what is no number of threads says nothing. */
+/* Reads OMP_NUM_THREADS like other threaded programs; ignores invalid values. */
 static int32_t threads_of_environment(void)
 {
   const char *text = getenv("OMP_NUM_THREADS");
@@ -123,9 +123,9 @@ static brim_status create(const void *filled, void **self)
   return BRIM_OK;
 }
 
-/* An instance that places nothing, with its share of the threads. */
+/* An instance that allocates no arena, with its share of the threads. */
 typedef struct cpu_lane {
-  cpu_backend backend; /* first: what the core calls the lane */
+  cpu_backend backend; /* first: the core uses it as the lane */
   cpu_params params;
 } cpu_lane;
 
@@ -152,7 +152,7 @@ static brim_status make_lane(void *self, int32_t lanes, void **out)
   return BRIM_OK;
 }
 
-/* oneDNN keeps primitives in case that others like them are made; those in use have other owners. */
+/* Clears oneDNN's cache of primitives; those in use have other owners. */
 static void trim(void *self)
 {
   int kept = 0;

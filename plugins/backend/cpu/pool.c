@@ -1,10 +1,9 @@
-/* How a job is handed over: `gate` holds the job's number, whether it is closed, and how many workers
- * are inside. A worker enters a job that it has not yet seen by adding itself to the gate, unless the job
- * was closed meanwhile; tasks are dealt from one counter. When none is left the caller closes the gate and
- * waits for those inside, so a worker that wakes late costs nothing.
+/* `gate` holds the job's number, whether it is closed, and how many workers are inside. A worker enters a new job by
+ * adding itself to the gate, unless the job has been closed; workers take tasks from one counter. When no task is left,
+ * the caller closes the gate and waits for the workers inside, so a worker that wakes late costs nothing.
  *
- * Workers look for the next job for some microseconds before they sleep: the operations of a step follow
- * each other faster than a thread wakes. */
+ * Workers poll for the next job for some microseconds before they sleep, because the operations of a step follow each
+ * other faster than a thread wakes. */
 #include "pool.h"
 #include "brim/host.h"
 
@@ -19,9 +18,9 @@
 
 #define GATE_INSIDE 0xFFFFu /* low bits: workers inside */
 #define GATE_CLOSED 0x10000u
-#define GATE_JOB 0x20000u /* one job further */
+#define GATE_JOB 0x20000u /* increment for the next job */
 #define THREADS_MAX 1024
-#define SPIN_NS 100000 /* how long a worker looks for the next job before it sleeps */
+#define SPIN_NS 100000 /* how long a worker polls for the next job before it sleeps */
 #define SPINS_PER_LOOK 64
 
 typedef struct worker {
@@ -80,7 +79,7 @@ static bool is_new(uint64_t gate, uint64_t seen)
   return gate / GATE_JOB != seen && !(gate & GATE_CLOSED);
 }
 
-/* Waits for a job other than `seen` and enters it; its number, or `seen` when the pool ends. */
+/* Waits for a job other than `seen` and enters it; returns its number, or `seen` when the pool ends. */
 static uint64_t enter_next(cpu_pool *pool, uint64_t seen)
 {
   int64_t spin_until = now_ns() + SPIN_NS;
@@ -125,7 +124,7 @@ static void wake_sleepers(cpu_pool *pool)
   pthread_mutex_unlock(&pool->lock);
 }
 
-/* Signals are the program's business: workers take none. */
+/* Starts a worker with all signals blocked: the main thread handles them. */
 static int start_blocked(worker *w)
 {
   sigset_t all, before;
@@ -157,8 +156,8 @@ brim_status cpu_pool_create(int32_t threads, cpu_pool **out)
     const int failed = start_blocked(&pool->workers[i]);
     if (failed) {
       cpu_pool_destroy(pool);
-      return brim_fail(BRIM_EDEVICE, "could not start thread %d of %d: %s\nset backend.threads to fewer", i + 1,
-                       threads, strerror(failed));
+      return brim_fail(BRIM_EDEVICE, "cannot start thread %d of %d: %s\nlower backend.threads", i + 1, threads,
+                       strerror(failed));
     }
     pool->started++;
   }
@@ -205,6 +204,6 @@ void cpu_pool_run(cpu_pool *pool, int64_t tasks, cpu_task_fn fn, void *arg)
     if (looks < 4096)
       relax();
     else
-      sched_yield(); /* a worker that still computes may wait for this very processor */
+      sched_yield(); /* a working thread may wait for this CPU */
   }
 }

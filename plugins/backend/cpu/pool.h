@@ -1,7 +1,6 @@
-/* The backend's threads: one job at a time, cut into tasks that any of them may take.
+/* The backend's threads: one job at a time, cut into tasks that any thread may take.
  *
- * What a task computes never depends on which thread takes it nor on how many there are, so results do
- * not depend on the thread count either. */
+ * A task's result never depends on its thread or on the number of threads, so the backend's results do not either. */
 #ifndef CPU_POOL_H
 #define CPU_POOL_H
 #include <stdint.h>
@@ -21,7 +20,7 @@ int32_t cpu_pool_threads(const cpu_pool *pool);
 /* [step] Runs all tasks and returns when the last one is done. One caller at a time, not from a task. */
 void cpu_pool_run(cpu_pool *pool, int64_t tasks, cpu_task_fn fn, void *arg);
 
-/* [any thread] Makes the libraries' OpenMP use the calling thread alone: our tasks are the parallelism. */
+/* [any thread] Limits the libraries' OpenMP to the calling thread, because tasks already run in parallel. */
 void cpu_pool_single_openmp(void);
 
 #endif

@@ -1,7 +1,7 @@
 /* Sums and means over axes, and sum_to, the gradient of repeating.
  *
- * First each sample is summed over what goes within it, in double precision; then, where samples are summed too, they
- * are added one after the other. So neither the micro-batch nor the threads change a bit of a parameter's gradient. */
+ * First each sample is summed over its axes in double precision; then, if samples are summed too, they are added one
+ * after the other. So neither the micro-batch nor the threads change a bit of a parameter's gradient. */
 #include "broadcast.h"
 
 enum { COLUMNS = 1024 }; /* elements of a result that one task adds up over the samples */
@@ -10,7 +10,7 @@ typedef struct reduction {
   const cpu_broadcast *table;
   const cpu_simd *simd;
   cpu_walk walk;               /* over a sample, and over its sums as the first operand */
-  int64_t samples, size, sums; /* elements of a sample, and what is left of them */
+  int64_t samples, size, sums; /* elements of a sample before and after summing */
   double factor;
   const float *x;
   float *partial;   /* [samples, sums] */
@@ -62,7 +62,7 @@ static brim_shape sample_of(const brim_shape *shape)
   return sample;
 }
 
-/* What is summed within samples of x for y, whose dimensions are aligned to x's at the right. */
+/* Derives the axes summed within samples of x for y, whose dimensions are aligned to x's at the right. */
 static reduction reduction_of(const brim_shape *x, const brim_shape *y)
 {
   const brim_shape sample = sample_of(x), sums = y->rank == x->rank ? sample_of(y) : *y;

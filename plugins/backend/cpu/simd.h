@@ -1,8 +1,8 @@
-/* Vectors for the files that are compiled once for each instruction set (x86-64-v2, v3, v4), and the
- * table of functions that each compilation fills. plugin.c picks one table when the backend is created.
+/* Vectors for the files that are compiled once for each instruction set (x86-64-v2, v3, v4), and the table of functions
+ * that each compilation fills. plugin.c selects one table when the backend is created.
  *
- * Every function here works on a range that its caller chose; an element's value depends neither on the
- * range nor on the vector lane it falls in. */
+ * Every function works on a range that its caller chooses; an element's value depends neither on the range nor on its
+ * vector lane. */
 #ifndef CPU_SIMD_H
 #define CPU_SIMD_H
 #include <stdbool.h>
@@ -12,7 +12,7 @@
 #include "brim/random.h"
 
 /* C[M,N] = (accumulate ? C : bias or 0) + A[M,K] B[K,N], all fp32; each element adds its K products in
- * ascending order, whatever M and N. With relu, what is not above 0 then becomes 0. */
+ * ascending order, for any M and N. With relu, values not above 0 then become 0. */
 typedef struct cpu_gemm {
   int64_t m, n, k;
   const float *a;

@@ -1,6 +1,6 @@
-/* Activation functions and their slopes, for one instruction set. The formulas stand in the reference backend's
- * activation.c; what is left at the end of a range goes through a padded vector, so that each element takes the same
- * operations (no fused multiply-adds in this file). */
+/* Activation functions and their slopes, for one instruction set. The reference backend's activation.c has the
+ * formulas. The rest at the end of a range uses a padded vector, so each element undergoes the same operations (no
+ * fused multiply-adds in this file). */
 #include "simd_activation.h"
 
 #include "simd_math.h"

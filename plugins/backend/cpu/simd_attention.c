@@ -1,7 +1,7 @@
-/* Attention's work on rows of scores, and the turning of rotary embedding, for one instruction set.
+/* Attention's work on rows of scores, and the rotation of rotary embedding, for one instruction set.
  *
- * Rows of scores are worked on in whole vectors, since a tile's rows have room for them; what is not seen counts as
- * e^-inf. Sums over a row are of LANES partial sums, which depend on the tile alone. */
+ * Rows of scores are processed in whole vectors, for which a tile's rows have room; masked keys count as e^-inf. Sums
+ * over a row use LANES partial sums, which depend on the tile alone. */
 #include "simd_attention.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@ static inline int64_t whole_vectors(int64_t count)
   return (count + LANES - 1) / LANES * LANES;
 }
 
-/* Halves upon halves: a chain of LANES additions would take longer than the row's vectors. */
+/* A pairwise sum: a chain of LANES additions would take longer than the row's vectors. */
 static inline float sum_of(vf v)
 {
   float x[LANES];
@@ -45,8 +45,8 @@ static float scale_scores(float *score, int64_t seen, float scale, float least)
   return greatest_of(most);
 }
 
-/* The weights of a row; returns their sum. A NaN among the scores makes it NaN, and with it the whole row of the
- * result. */
+/* Computes the weights of a row and returns their sum. A NaN among the scores makes the sum NaN, and thus the whole row
+ * of the result. */
 static float weigh_row(float *score, int64_t seen, int64_t columns, float greatest)
 {
   vf sums = {0};
@@ -59,7 +59,7 @@ static float weigh_row(float *score, int64_t seen, int64_t columns, float greate
   return sum_of(sums);
 }
 
-/* Step by step for all rows, which the processor can overlap, as the steps of one row wait for each other. */
+/* Does each step for all rows, which the CPU can overlap; the steps of one row depend on each other. */
 static void weigh(cpu_attention_tile *t)
 {
   float before[CPU_ATTENTION_QUERIES];
@@ -70,7 +70,7 @@ static void weigh(cpu_attention_tile *t)
     store(t->factor + r, exponential(load(before + r) - load(t->greatest + r)));
   for (int64_t r = 0; r < t->rows; r++) {
     const float sum = weigh_row(t->score + r * CPU_ATTENTION_KEYS, t->seen[r], t->columns, t->greatest[r]);
-    if (t->seen[r] == 0) t->factor[r] = 1; /* also where there was none before: -inf less -inf is NaN */
+    if (t->seen[r] == 0) t->factor[r] = 1; /* no key so far: -inf minus -inf would be NaN */
     t->sum[r] = t->sum[r] * t->factor[r] + sum;
   }
 }

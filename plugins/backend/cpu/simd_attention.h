@@ -1,13 +1,13 @@
-/* What attention and rotary embedding need beside the products of simd.h, for each instruction set. */
+/* The vector functions of attention and rotary embedding besides the products of simd.h, for each instruction set. */
 #ifndef CPU_SIMD_ATTENTION_H
 #define CPU_SIMD_ATTENTION_H
 #include "simd.h"
 
-/* A tile: scores of at most so many queries and keys. Its rows are CPU_ATTENTION_KEYS apart and are worked on in whole
+/* The maximum queries and keys of a tile of scores. Its rows are CPU_ATTENTION_KEYS apart and are processed in whole
  * vectors. */
 enum { CPU_ATTENTION_QUERIES = 80, CPU_ATTENTION_KEYS = 80 };
 
-/* A tile in the forward pass, and where its rows stand after the tiles before it. */
+/* A tile in the forward pass, and the state of its rows after the tiles before it. */
 typedef struct cpu_attention_tile {
   float *score; /* q k^T; becomes weights e^(scale*score - greatest) */
   int64_t rows, columns;
@@ -15,14 +15,14 @@ typedef struct cpu_attention_tile {
   float scale;
   float greatest[CPU_ATTENTION_QUERIES]; /* score; -inf at first */
   float sum[CPU_ATTENTION_QUERIES];      /* of weights; 0 at first */
-  float factor[CPU_ATTENTION_QUERIES];   /* by which what was summed up before this tile shrinks */
+  float factor[CPU_ATTENTION_QUERIES];   /* rescales the sums of the tiles before this one */
 } cpu_attention_tile;
 
 /* A row of a tile in the backward pass. */
 typedef struct cpu_attention_row {
   float *score;      /* q k^T; becomes the weights after dropout */
   float *dz;         /* dy v^T; becomes the gradient of the scores before `scale` */
-  const float *mask; /* of dropout, at least as long as the tile's row; NULL: none */
+  const float *mask; /* of dropout, at least as long as the tile's row, or NULL */
   int64_t seen;      /* keys that count, the first ones: the others get 0 */
   int64_t columns;
   float scale, lse, dy_y;

@@ -1,8 +1,8 @@
-/* Average pooling of one plane of channels that lie side by side, for one instruction set; and the table of pooling.
+/* Average pooling of one plane of adjacent channels, for one instruction set; and the table of pooling.
  *
- * A window's sum is that of its rows' sums, which keeps the rounding of large windows small. A long row is dealt to
- * PARTS sums, which the processor can overlap. What a row's sum is depends on its length alone: not on whether channels
- * lie in blocks, which may follow from what is fused, nor on the instruction set. */
+ * A window's sum is the sum of its rows' sums, which keeps the rounding error of large windows small. A long row is
+ * split into PARTS sums, which the CPU can overlap. A row's sum depends on its length alone: not on whether channels
+ * are in blocks, which may depend on fusion, nor on the instruction set. */
 #include "simd_pool.h"
 
 enum { PARTS = 8, LONG_ROW = 2 * PARTS };
@@ -105,7 +105,7 @@ static void avg_pool_grad(const cpu_pool_plane *v, const float *dy, float *dx)
     }
 }
 
-/* By stretches of STRETCH pixels, as if those were rows. */
+/* Sums stretches of STRETCH pixels like rows. */
 static void sum_pixels(const float *x, int64_t pixels, int64_t lanes, float *sum)
 {
   enum { STRETCH = 64 };

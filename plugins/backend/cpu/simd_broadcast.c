@@ -1,5 +1,5 @@
 /* Rows of sums, differences, products and quotients, and sums of rows in double precision, for one instruction set. A
- * vector's lanes and what is left at the end of a row take the same operation. */
+ * vector's lanes and the rest at the end of a row undergo the same operations. */
 #include "simd.h"
 
 #include "simd_broadcast.h"

@@ -1,4 +1,4 @@
-/* What a round of federated learning does along a run of values, for each instruction set. */
+/* The vector functions of a round of federated learning, for each instruction set. */
 #ifndef CPU_SIMD_FEDERATE_H
 #define CPU_SIMD_FEDERATE_H
 #include "simd.h"

@@ -1,10 +1,10 @@
-/* Formulas for one instruction set: each line goes through a block of values, which stays in the first cache. No fused
- * multiply-adds in this file, so an element does not depend on the length of vectors. */
+/* Formulas for one instruction set: each line runs over a block of values, which stays in the L1 cache. No fused
+ * multiply-adds in this file, so an element does not depend on the vector length. */
 #include "simd_formula.h"
 
 #include "simd_math.h"
 
-/* log(1 + x), as Kahan: the error of 1 + x is made good by what was lost. */
+/* log(1 + x) by Kahan's method, which compensates the rounding of 1 + x. */
 static inline vf log_of_one_plus(vf x)
 {
   const vf one = splat(1), sum = one + x, rest = sum - one;

@@ -6,8 +6,8 @@
 
 enum { CPU_FORMULA_BLOCK = 512, CPU_FORMULA_LANES = 16 /* of the longest vectors */ };
 
-/* What lines of a plan read and write: registers, then inputs, outputs and uniforms, so that what is read or written
- * but once needs no copy. */
+/* The places that lines of a plan read and write: registers, then inputs, outputs and uniforms, so that values read or
+ * written only once need no copy. */
 enum {
   CPU_PLACE_INPUT = BRIM_FORMULA_REGISTERS_MAX,
   CPU_PLACE_OUTPUT = CPU_PLACE_INPUT + BRIM_FORMULA_OPERANDS_MAX,
@@ -20,8 +20,7 @@ typedef struct cpu_formula {
   uint32_t is_read;                               /* inputs, a bit each */
 } cpu_formula;
 
-/* Where a place's values are, and what an index into them is masked with: 0 for what has CPU_FORMULA_LANES times the
- * same value. */
+/* Each place's values, and the mask of an index into them: 0 for CPU_FORMULA_LANES copies of the same value. */
 typedef struct cpu_formula_places {
   float *at[CPU_PLACES];
   int64_t mask[CPU_PLACES];

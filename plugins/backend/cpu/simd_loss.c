@@ -1,6 +1,6 @@
-/* Losses along a row, for one instruction set. What is left at the end of a row goes through the same operations as
- * whole vectors do (no fused multiply-adds here); sums of a row are taken lane by lane, so they depend on where an
- * element lies in its row, which is the same in every micro-batch. */
+/* Losses along a row, for one instruction set. The rest at the end of a row undergoes the same operations as whole
+ * vectors (no fused multiply-adds here). Sums of a row are taken lane by lane, so they depend on an element's position
+ * in its row, which is the same in every micro-batch. */
 #include "simd_loss.h"
 
 #include <math.h>
@@ -85,7 +85,7 @@ static void look(cpu_softmax_row *row, const float *logits, int64_t first, int64
 
 static void softmax_grad(float *logits, int64_t count, double lse, float soft, float scale)
 {
-  const float high = (float)lse, low = (float)((double)high - lse); /* what rounding lse took away */
+  const float high = (float)lse, low = (float)((double)high - lse); /* the rounding error of lse */
   for (int64_t i = 0; i < count; i += LANES) {
     const int64_t n = left(i, count);
     const vf v = load_some(logits + i, n);

@@ -1,4 +1,4 @@
-/* What the losses do along a row, for each instruction set. */
+/* The vector functions of losses along a row, for each instruction set. */
 #ifndef CPU_SIMD_LOSS_H
 #define CPU_SIMD_LOSS_H
 #include "simd.h"
@@ -12,7 +12,7 @@ typedef struct cpu_softmax_row {
   double logits;  /* their sum */
 } cpu_softmax_row;
 
-/* A sample's elements y, and what they are compared with: t, or where t is NULL 1 at element `hot` and 0 elsewhere. */
+/* A sample's elements y and their targets: t or, if t is NULL, 1 at element `hot` and 0 elsewhere. */
 typedef struct cpu_mean_row {
   const float *y, *t;
   int64_t hot, count;

@@ -1,10 +1,10 @@
 /* exp, log, tanh, erf, erfc and the logistic function of vectors, in fp32, for the files that are compiled once for
  * each instruction set. Errors relative to the true value are below 2e-7, of erfc 1e-6 (tests/unit/test_simd_math.c);
- * NaN stays NaN, overflow is infinity, and what is too small for a float becomes 0.
+ * NaN stays NaN, overflow is infinity, and underflow is 0.
  *
  * Polynomials from Moshier's Cephes library (expf.c, logf.c, tanhf.c, ndtrf.c). Only operations on single elements are
- * used, so with -ffp-contract=off a value depends neither on the lane nor on the instruction set. What is left at the
- * end of a range goes through load_part() and store_part(), by the same operations as the rest. */
+ * used, so with -ffp-contract=off a value depends neither on the lane nor on the instruction set. The rest at the end
+ * of a range uses load_part() and store_part(), with the same operations. */
 #ifndef CPU_SIMD_MATH_H
 #define CPU_SIMD_MATH_H
 #include "simd.h"
@@ -71,10 +71,10 @@ static inline vf exp2_of(vi n)
   return (vf)((n + 127) << 23);
 }
 
-/* exp(x + low), where low is small beside 1: what was lost when x was rounded. */
+/* exp(x + low), where low is small compared with 1: the rounding error of x. */
 static inline vf exponential_sum(vf x, vf low)
 {
-  const vf magic = splat(12582912.0f); /* 1.5 * 2^23: what is added to it is rounded to an integer */
+  const vf magic = splat(12582912.0f); /* 1.5 * 2^23: adding a number rounds it to an integer */
   x = max_of(min_of(x, splat(89.0f)), splat(-104.0f));
   const vf sum = x * 1.44269504f + magic, k = sum - magic;
   const vf r = ((x - k * 0.693359375f) - k * -2.12194440e-4f) + low; /* k ln 2 in two parts, the first exact */

@@ -1,6 +1,6 @@
-/* The normalisations' sums and what is done element by element, for one instruction set. Inputs and outputs may be the
- * same memory: an element is read before it is written. No fused multiply-adds in this file, so an element does not
- * depend on whether it falls into a vector or into the rest. */
+/* The sums and elementwise parts of normalisations, for one instruction set. Inputs and outputs may be the same memory:
+ * an element is read before it is written. No fused multiply-adds in this file, so an element does not depend on
+ * whether it is in a vector or in the rest. */
 #include "simd_norm.h"
 
 #include <math.h>
@@ -236,8 +236,8 @@ static void row(cpu_norm_row *r, const float *x, float *y)
   }
 }
 
-/* Sums of g and g * (x - mean), g = dy * weight, rounded as where it is used again: of a single value nothing must
- * remain when its mean is subtracted. */
+/* Sums g and g * (x - mean), g = dy * weight, rounded as in its later use: a single value minus its mean must be
+ * exactly 0. */
 static void sum_row(const cpu_norm_row *r, const float *x, const float *dy, double *sum, double *product)
 {
   double way[LANES], product_way[LANES];

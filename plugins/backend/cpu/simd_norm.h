@@ -13,8 +13,8 @@ typedef struct cpu_norm_plane {
   int64_t pixels, lanes, stride;
 } cpu_norm_plane;
 
-/* What a plane is normalised by, lane by lane. scale: y = (x - mean) * factor + shift;
- * scale_grad: dx = dy * factor - (shift + (x - mean) * slope). Its callee may repeat the lanes behind the last. */
+/* The coefficients of a plane, lane by lane. scale: y = (x - mean) * factor + shift; scale_grad: dx = dy * factor -
+ * (shift + (x - mean) * slope). The callee may repeat the lanes after the last. */
 typedef struct cpu_norm_lanes {
   float mean[CPU_NORM_LANES], factor[CPU_NORM_LANES], shift[CPU_NORM_LANES], slope[CPU_NORM_LANES];
 } cpu_norm_lanes;

@@ -1,4 +1,4 @@
-/* The updates that keep little, for one instruction set. Each loop is written for vectors and for the rest, with the
+/* The updates with small states, for one instruction set. Each loop is written for vectors and for the rest, with the
  * same operations in the same order (no fused multiply-adds in this file), so an element does not depend on which of
  * them it falls in; sums go lane by lane, in an order that the run's length decides. */
 #include "simd_optimizer.h"
@@ -156,7 +156,7 @@ static void encode_with_sign(const cpu_code8 *codes, const float *x, float absma
   for (int64_t i = 0; i < BRIM_CODE8_BLOCK; i += LANES) {
     const vf share = load(x + i) / absmax;
     const vi k = nearest(codes, (vf)((vi)share & 0x7FFFFFFF)), is_negative = share < 0;
-    const vi below = k + (k > BRIM_CODE8_ZERO); /* comparisons are -1: there is no opposite of 1 */
+    const vi below = k + (k > BRIM_CODE8_ZERO); /* true is -1; the code of 1 has no negative */
     store_codes(code + i, BRIM_CODE8_ZERO + ((~is_negative & k) | (is_negative & -below)));
   }
 }

@@ -1,4 +1,4 @@
-/* What the updates of lion, adafactor and adamw8bit do along a run of values, for each instruction set. */
+/* The vector functions of the updates of lion, adafactor and adamw8bit, for each instruction set. */
 #ifndef CPU_SIMD_OPTIMIZER_H
 #define CPU_SIMD_OPTIMIZER_H
 #include "brim/code8.h"
@@ -20,13 +20,12 @@ typedef struct cpu_factored_row {
   float beta1, one_beta1;
 } cpu_factored_row;
 
-/* Codes of brim/code8.h: what they stand for, and how the one nearest to a magnitude is found, for vectors: by the
- * decade, of which there are few, and within it by a line, as a decade's parts are equal. */
+/* Codes of brim/code8.h: their values, and tables for finding the nearest code to a magnitude in vectors: by the
+ * decade, of which there are few, and by a linear function within it, because a decade's parts are equal. */
 enum { CPU_CODE8_DECADES = 7 };
 typedef struct cpu_code8 {
   float value[256];
-  float
-      limit[CPU_CODE8_DECADES + 1]; /* what is above limit[i] belongs to decade i or a later one; above the last is 1 */
+  float limit[CPU_CODE8_DECADES + 1]; /* values above limit[i] are in decade i or a later one; above the last is 1 */
   float slope[CPU_CODE8_DECADES], shift[CPU_CODE8_DECADES]; /* of decade i: code slope * x + shift, rounded down, at */
   float last[CPU_CODE8_DECADES];                            /* least 1 and at most this */
   int32_t one;                                              /* the code of 1 */

@@ -1,5 +1,5 @@
-/* What is done element by element (relu, add, the optimizers' updates) and transposition, for one
- * instruction set; and its table of functions. Inputs and outputs may be the same memory.
+/* Elementwise operations (relu, add, the optimizers' updates) and transposition, for one instruction set; and its table
+ * of functions. Inputs and outputs may be the same memory.
  *
  * Each loop is written twice, for vectors and for the rest, with the same operations in the same order
  * (no fused multiply-adds in this file), so an element does not depend on which of them it falls in. */

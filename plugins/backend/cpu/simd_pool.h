@@ -40,7 +40,7 @@ static inline int64_t window_start(const cpu_pool_plane *v, int d, int64_t place
   return place * v->stride[d] - v->padding[d];
 }
 
-/* What of x is in a window: its rows (d = 0) or columns (d = 1). */
+/* Returns the rows (d = 0) or columns (d = 1) of x in a window. */
 static inline range window_in(const cpu_pool_plane *v, int d, int64_t place)
 {
   const int64_t extent = v->extent[d], places = v->places[d];
@@ -49,14 +49,14 @@ static inline range window_in(const cpu_pool_plane *v, int d, int64_t place)
   return (range){start < 0 ? 0 : start, end > extent ? extent : end};
 }
 
-/* Is no row or column in two windows? */
+/* Returns whether no row or column is in two windows. */
 static inline bool windows_apart(const cpu_pool_plane *v)
 {
   if (v->adaptive) return v->extent[0] % v->places[0] == 0 && v->extent[1] % v->places[1] == 0;
   return v->stride[0] >= v->kernel[0] && v->stride[1] >= v->kernel[1];
 }
 
-/* Is each in one at least? */
+/* Returns whether each is in at least one window. */
 static inline bool windows_cover(const cpu_pool_plane *v)
 {
   if (v->adaptive) return true;

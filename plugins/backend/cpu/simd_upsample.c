@@ -1,13 +1,13 @@
-/* Rows first, then columns: a row of y lies between two rows of x, each of its places between two columns of what that
- * gives. The gradient goes the same way back: first to columns, then to rows. So a value is the same bits whether
- * channels lie in blocks or not. */
+/* Rows first, then columns: a row of y interpolates two rows of x, and each of its values interpolates two columns of
+ * the result. The gradient goes the reverse way: first columns, then rows. So the bits of a value do not depend on
+ * whether channels are in blocks. */
 #include "simd_upsample.h"
 
-/* to = here * x + next * behind */
-static inline void blend(const cpu_tap *t, const float *restrict x, const float *restrict behind, int64_t count,
+/* to = here * x + next * after */
+static inline void blend(const cpu_tap *t, const float *restrict x, const float *restrict after, int64_t count,
                          float *restrict to)
 {
-  for (int64_t i = 0; i < count; i++) to[i] = t->here * x[i] + t->next * behind[i];
+  for (int64_t i = 0; i < count; i++) to[i] = t->here * x[i] + t->next * after[i];
 }
 
 static inline void add(const float *restrict x, float factor, int64_t count, float *restrict to)

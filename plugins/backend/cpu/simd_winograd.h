@@ -1,9 +1,9 @@
-/* What a convolution by Winograd's transforms does with vectors of channels, for each instruction set. */
+/* The vector functions of convolutions by Winograd's transforms, for each instruction set. */
 #ifndef CPU_SIMD_WINOGRAD_H
 #define CPU_SIMD_WINOGRAD_H
 #include "simd.h"
 
-/* A tile makes so many outputs in each direction from so many inputs; it has PLACES numbers between the transforms. */
+/* A tile makes OUT outputs in each direction from IN inputs; it has PLACES numbers between the transforms. */
 enum { WINOGRAD_OUT = 2, WINOGRAD_IN = 4, WINOGRAD_PLACES = WINOGRAD_IN * WINOGRAD_IN };
 
 /* A plane of a block of channels, which lie side by side at each pixel. */
@@ -22,10 +22,10 @@ typedef struct cpu_winograd_simd {
   /* The outputs at (h, w) and right and below of it, those that lie inside. bias: of the block; NULL: none. */
   void (*output)(const cpu_winograd_plane *plane, const float *from, int64_t step, const float *bias, float *y,
                  int64_t h, int64_t w);
-  /* Kernels of 3x3, `count` of them (a block, or more), each `next` floats behind the one before; turned by half a turn
-   * if `turned`. Place p of kernel i goes to to[p * step + i]. */
+  /* Transforms `count` 3x3 kernels (a block, or more), `next` floats apart; rotated by 180 degrees if `turned`. Place p
+   * of kernel i goes to to[p * step + i]. */
   void (*kernels)(const float *w, int64_t next, int64_t count, bool turned, float *to, int64_t step);
-  /* Adds to the gradients of kernels that lie side by side what the places from[p * step + i] make of kernel i. */
+  /* Adds the back-transformed places from[p * step + i] to the gradient of kernel i; the kernels are adjacent. */
   void (*weights)(const float *from, int64_t step, int64_t count, float *dw);
 } cpu_winograd_simd;
 

@@ -1,17 +1,17 @@
-/* Activations in bfloat16 or binary16 on processors that compute in fp32: they are kept small, and widened where they
- * are used. Every kernel of this backend knows fp32 alone, so each is wrapped. Where a node has a small tensor, its
- * kernel sees a copy of the node whose tensors are fp32 and lie in scratch: inputs are widened into it before the
- * kernel runs, outputs are rounded from it afterwards. What waits for the backward pass takes half the memory.
+/* Activations in bfloat16 or binary16 on CPUs that compute in fp32: they are stored in 16 bits and widened for use. All
+ * kernels of this backend compute in fp32, so each is wrapped. If a node has a 16-bit ("small") tensor, its kernel gets
+ * a copy of the node whose tensors are fp32 in scratch: inputs are widened before the kernel runs, outputs are rounded
+ * afterwards. So tensors kept for the backward pass need half the memory.
  *
- * So that the scratch is small too, operations that treat samples one by one, or add up over them in order, are run on
- * a few samples at a time: the traits of the operation (brim/ops.h) say which of its tensors are samples. By as many
- * grains, a result is the same bits as of all at once, since that is what holds for micro-batches.
+ * To keep the scratch small, operations that treat samples one by one, or add up over them in order, run on a few
+ * samples at a time: the traits of the operation (brim/ops.h) declare which of its tensors are samples. Slices of whole
+ * grains give the same bits as all samples at once, as micro-batches do.
  *
- * An operation that does the work of two rounds between them too, so that fusion changes no bit: what the first leaves
- * is rounded here, and the second works on that (see `second`).
+ * A fused operation rounds between its two parts too, so that fusion changes no bit: the first part's result is rounded
+ * here, and the second part uses it (see `second`).
  *
- * Kernels register in a section of their own (CPU_KERNEL); the backend's table is made of the wrapped ones when the
- * plugin is loaded. */
+ * Kernels register in a section (CPU_KERNEL); the backend's table is made from the wrapped kernels when the plugin is
+ * loaded. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,9 +20,9 @@
 #include "half.h"
 
 #define PIECE 16384            /* values a task */
-#define SLICE_BYTES (1u << 20) /* of scratch that a slice is to have, if a grain does not need more */
+#define SLICE_BYTES (1u << 20) /* target for the scratch of a slice, if a grain does not need more */
 #define KERNELS_MAX 512
-#define END_VALUES 512 /* that are rounded, and rounded again after a second half, before the next */
+#define END_VALUES 512 /* rounded, processed by the second half and rounded again at a time */
 
 extern const brim_kernel *const __start_cpu_kernels[] __attribute__((visibility("hidden")));
 extern const brim_kernel *const __stop_cpu_kernels[] __attribute__((visibility("hidden")));
@@ -35,7 +35,7 @@ typedef struct operand {
   uint64_t offset; /* in the scratch, if it is small */
 } operand;
 
-/* What a kernel sees: the node, with so many samples. */
+/* The node as a kernel sees it, with the samples of a slice. */
 typedef struct part {
   brim_node node;
   brim_tensor *tensor; /* copies, by operand */
@@ -50,15 +50,15 @@ typedef struct second {
   bool adds; /* the rounded result to in[0] */
 } second;
 
-/* What is kept of a prepared node. */
+/* The state of a prepared node. */
 typedef struct wrapped {
   const brim_kernel *kernel;
   second second;
-  void *state; /* the kernel's, where nothing is small: then there is nothing else */
+  void *state; /* the kernel's, if no tensor is small; then nothing else is set */
   operand *operand;
   size_t operands;
   int64_t rows, slice; /* samples in all, and at a time; 0: everything at once */
-  part part[2];        /* a slice, and what is left after whole ones */
+  part part[2];        /* a slice, and the rest after whole slices */
   size_t parts;
   void **place; /* by operand, while it runs */
 } wrapped;
@@ -133,8 +133,8 @@ static bool has_small(const brim_node *n)
   return false;
 }
 
-/* A small result may lie where a small input does, whatever the kernel does with its own: it works in scratch, into
- * which whole inputs are widened before anything is rounded from it, and others sample by sample as the result is. */
+/* A small result may share memory with a small input even if the kernel forbids it, because the kernel works in
+ * scratch: whole inputs are widened before any result is rounded, others sample by sample like the result. */
 static bool has_apart_results(const brim_node *n)
 {
   for (uint32_t k = 0; k < n->out_count; k++)
@@ -142,8 +142,8 @@ static bool has_apart_results(const brim_node *n)
   return !brim_node_traits(n)->view;
 }
 
-/* The traits of a node that can be sliced: samples must be as many everywhere, operands of sums as large as the result,
- * and what is given whole must be added to. NULL: it is not sliced. */
+/* Returns the traits of a node that can be sliced, or NULL: all tensors of samples must have the same number of them,
+ * operands of sums must be as large as the result, and results that are not samples must be accumulated. */
 static const brim_op_traits *find_slicing(const brim_node *n)
 {
   const brim_op_traits *s = brim_node_traits(n);
@@ -164,8 +164,8 @@ static const brim_op_traits *find_slicing(const brim_node *n)
   return s;
 }
 
-/* Has a fused operation a second half for which its first half has to be rounded? relu has not, nor has a norm of a
- * sum, see settle_sum. */
+/* Returns the second half of a fused operation, if its first half must be rounded. relu needs no rounding, nor does a
+ * norm of a sum: see settle_sum. */
 static second second_of(const cpu_backend *b, const brim_node *n)
 {
   const cpu_behind behind = cpu_behind_of(b, n);
@@ -200,7 +200,7 @@ static brim_status list_operands(wrapped *w, const brim_node *n, const brim_op_t
   return BRIM_OK;
 }
 
-/* Samples at a time: as many, or as many grains, as have the scratch that is wanted. */
+/* Returns the samples of a slice: samples, or whole grains, within the target for scratch. */
 static int64_t slice_of(const wrapped *w, const brim_op_traits *s, int64_t grain)
 {
   uint64_t bytes = 0;
@@ -248,7 +248,7 @@ static uint64_t smaller_bytes(const wrapped *w, const operand *o, const brim_ten
   return o->sliced ? bytes / (uint64_t)w->slice * (uint64_t)w->rows : bytes;
 }
 
-/* What the kernel has chosen for a result holds for the node's own. */
+/* Copies the kernel's choices for results to the node. */
 static void take_choices(const wrapped *w, const brim_node *n)
 {
   for (size_t i = n->in_count; i < w->operands; i++) {
@@ -260,7 +260,7 @@ static void take_choices(const wrapped *w, const brim_node *n)
   }
 }
 
-/* Does what is left after whole slices come in the same order as they do? */
+/* Returns whether the rest after whole slices has the same memory order as the slices. */
 static bool parts_agree(const wrapped *w, const brim_node *n)
 {
   for (size_t i = n->in_count; w->parts == 2 && i < w->operands; i++) {
@@ -363,8 +363,8 @@ static char *at_row(const wrapped *w, const operand *o, void *base, int64_t row)
   return (char *)base + (o->sliced ? o->t->bytes / (uint64_t)w->rows * (uint64_t)row : 0);
 }
 
-/* A norm of a sum that is kept is the norm of what is kept: the two are added here, rounded, and nothing is left for
- * the kernel to add. */
+/* The norm of a stored sum must be the norm of the stored value: the operands are added here and rounded, and the
+ * kernel adds zeros. */
 typedef struct sum {
   const cpu_half *half;
   float *a, *b;
@@ -387,13 +387,13 @@ static void settle_sum(cpu_backend *backend, const brim_node *n, uint32_t dtype,
   cpu_pool_run(backend->pool, cpu_divide_up(s.count, PIECE), settle_piece, &s);
 }
 
-/* What the first half has left in scratch becomes the result: rounded, what the second half makes of it, rounded. */
+/* Makes the result from the first half's value in scratch: rounds it, applies the second half, and rounds again. */
 typedef struct ending {
   const cpu_half *half;
   second second;
   float *x;
   const uint16_t *a; /* what is added; perhaps the result's own memory */
-  uint16_t *between; /* what the first half leaves, if that is a result too; NULL: it is not */
+  uint16_t *between; /* the first half's value if it is a result too, else NULL */
   uint16_t *y;
   int64_t count;
 } ending;

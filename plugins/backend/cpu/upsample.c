@@ -1,5 +1,5 @@
-/* upsample2d and its gradient: a task is some planes, each of one sample and one block of channels. Which neighbours a
- * row or column of y lies between is worked out once a run.
+/* upsample2d and its gradient: a task is some planes, each of one sample and one block of channels. The neighbours of
+ * each row and column of y are computed once in a run.
  *
  * Workspace: those, rows and then columns | for each thread a row of x. */
 #include "cpu.h"

@@ -54,7 +54,7 @@ static __device__ inline int nearest(const float *border, int count, float x)
   return low;
 }
 
-/* Of the block's values; one that is no number counts for nothing. */
+/* Returns the greatest of the block's values; ignores NaN. */
 static __device__ inline float greatest(float x)
 {
   const float size = fabsf(x);

@@ -148,7 +148,7 @@ template <enum kind K> static brim_status launch_table(cuda_backend *b, const cu
   return launch<K>(b, few, control);
 }
 
-/* The nodes may be a chain, each going on with the sum before. */
+/* The nodes may be a chain, in which each adds to the sum before. */
 template <enum kind K> static brim_status run_all(cuda_backend *b, const brim_launch *const *launch, size_t count)
 {
   constexpr uint32_t AT = K == DISTANCE ? 2 : 1; /* where `before` is among the inputs */

@@ -3,7 +3,7 @@
 #define CUDA_DEVICE_H
 #include "cuda.h"
 
-/* [init] How many GPUs there are; ENODEVICE, saying why, if there is none. */
+/* [init] Counts the GPUs; ENODEVICE, with the reason, if the count is 0. */
 brim_status cuda_device_find(int *count);
 int cuda_device_count(void *self);
 brim_status cuda_device_describe(void *self, int device, brim_device_info *out);

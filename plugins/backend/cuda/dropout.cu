@@ -6,7 +6,7 @@
  * gradient makes it again. Bytes: those of x, a and y. A Philox block costs about 70 instructions and gives the numbers
  * of four elements, neighbours along the channels, so no thread may draw one for less than four:
  *   - where neighbours are neighbours in memory too, a thread takes 16 bytes, one block of numbers for each four;
- *   - rows that are no multiple of that (channels-last with odd channels): four elements, one by one;
+ *   - rows of other lengths (channels-last with odd channels): four elements, one by one;
  *   - planes of single channels (NCHW): four channels of 16 bytes of pixels each, so that reads still go along rows;
  *     its mask fits into a word.
  * The key, from the step's seed and number, is made by each thread, on the device. */

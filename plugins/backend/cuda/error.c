@@ -15,7 +15,7 @@ static bool is_sticky(cudaError_t e)
 brim_status cuda_check(cudaError_t error, const char *what)
 {
   if (error == cudaSuccess) return BRIM_OK;
-  (void)cudaGetLastError(); /* it has been told: the next call must not tell it again */
+  (void)cudaGetLastError(); /* clears the error: the next call must not return it again */
   if (error == cudaErrorMemoryAllocation)
     return brim_fail(BRIM_ENOMEM_DEVICE, "%s: out of device memory\n`brim devices` shows who uses it", what);
   brim_fail(BRIM_EDEVICE, "%s: %s (%s)", what, cudaGetErrorString(error), cudaGetErrorName(error));

@@ -2,7 +2,7 @@
  *
  * A round counts, for each of some warps with a stretch of the numbers each, how often every digit comes; adds those
  * counts up, digit by digit and warp by warp within a digit; then each warp goes through its stretch again and puts
- * every number where its digit's next one goes. Only integers are added, so the result is the same whoever comes first.
+ * every number where its digit's next one goes. Only integers are added, so the result is the same in any order.
  * Per round and number 16 bytes are read and 8 written; beside what is then done with the rows that is little. */
 #ifndef CUDA_INDEX_SORT_CUH
 #define CUDA_INDEX_SORT_CUH

@@ -198,7 +198,7 @@ static __device__ inline void cuda_report(cuda_control *control, uint64_t node, 
 {
   cuda_report_fault(control, node, CUDA_FAULT_INDEX, sample, value, limit);
 }
-/* The same of a label, which is none of `classes`. */
+/* The same for a label that is not below `classes`. */
 static __device__ inline void cuda_report_label(cuda_control *control, uint64_t node, int64_t sample, int32_t label,
                                                 int64_t classes)
 {

@@ -8,9 +8,9 @@
  * All but the last are products (product.h), which also accumulate, so a weight's gradient needs no second buffer.
  *
  * Bias and function f are left to the product where it does exactly that. Otherwise a kernel behind it goes over y
- * (2 times its bytes): what the product can do depends on types and sizes, its relu may lose a NaN, and of its gelu
- * nobody says how many digits of a tanh it has, so that is for bf16, which has few, and not for fp16. Which of the two
- * is faster for gelu is not known before it is measured on a GPU: backend.gelu_epilogue chooses.
+ * (2 times its bytes): what the product can do depends on types and sizes, its relu may lose a NaN, and the
+ * accuracy of its gelu is not documented, so it is used for bf16, which has few digits, and not for fp16. Which of the
+ * two is faster for gelu is not known before it is measured on a GPU: backend.gelu_epilogue chooses.
  *
  * dbias is a sum over columns of dy. The library's own (a "bias gradient" epilogue) writes instead of adding, and
  * rounds at its own discretion; a kernel reads dy once more (its bytes). */

@@ -216,7 +216,7 @@ static __device__ inline slopes slopes_of_shares(const cuda_loss_rows &p, double
   return {shift, (float)(scale * weights * exp((double)shift - lse)), (float)scale, 0};
 }
 
-/* label: -1 if there is none. */
+/* label: -1 without a label. */
 template <int P>
 static __device__ inline void turn(float (&v)[P], int64_t k, const cuda_loss_rows &p, const float *share,
                                    const slopes &s, int32_t label)

@@ -51,8 +51,8 @@ static inline cuda_norm_rows cuda_norm_rows_of(int64_t rows, int64_t length, int
   return r;
 }
 
-/* Backward: the same, but each block has several rows and makes one partial sum for each column; of rows that nobody
- * holds, another kernel makes the partial sums: blocks[0] strips of columns times blocks[1] parts. */
+/* Backward: the same, but each block has several rows and makes one partial sum for each column. For rows that do not
+ * fit into a block, another kernel makes the partial sums: blocks[0] strips of columns times blocks[1] parts. */
 static inline cuda_norm_rows cuda_norm_grad_rows_of(int64_t rows, int64_t length, int64_t pack)
 {
   cuda_norm_rows r = cuda_norm_rows_of(rows, length, pack, CUDA_NORM_GRAD_HELD);

@@ -19,7 +19,7 @@ typedef struct cuda_nvml_key {
 void cuda_nvml_uuid(const cuda_nvml_key *key, char out[CUDA_UUID_BYTES]);
 /* [init] NVML's own handle, good as long as the process lives. ENOTSUP, saying why, if NVML cannot be asked. */
 brim_status cuda_nvml_find(const cuda_nvml_key *key, struct nvml_device **out);
-/* [any thread] Memory that nobody has. ENOTSUP as above. */
+/* [any thread] Returns the free memory. ENOTSUP as above. */
 brim_status cuda_nvml_free_bytes(struct nvml_device *device, uint64_t *out);
 /* [init] Memory of the device that this process has. ENOTSUP as above, and if NVML does not list this process. */
 brim_status cuda_nvml_own_bytes(struct nvml_device *device, uint64_t *out);

@@ -1,14 +1,14 @@
-/* Collectives of messages between two ranks.
+/* Collectives, made from messages between two ranks.
  *
- * A buffer has a part for each rank. What is to be summed is done in two phases: every rank sends each other one that
- * one's part and adds up what it gets of its own, in the order of the ranks; then it sends its sum to all. So a sum's
- * bits depend on the ranks' numbers alone: not on the library, on hosts, on how gradients lie in buckets, or on whether
- * they are scattered. The other kinds are one of these phases, or, for a broadcast, rank 0's parts sent out and then
- * the second. As with rings, a rank sends and gets a buffer twice less two parts; but there are two messages one after
- * the other and not twice as many as ranks, which is what counts where a rank looks for messages only now and then.
+ * A buffer has a part for each rank. A sum has two phases: every rank sends each other rank that rank's part and adds
+ * up its own part in the order of the ranks; then it sends its sum to all. So the bits of a sum depend on the ranks'
+ * numbers alone, not on the library, the hosts, the layout of gradients in buckets, or whether they are scattered. The
+ * other kinds are one of these phases; a broadcast sends out rank 0's parts, then does the second phase. As with rings,
+ * a rank sends and receives two buffers less two parts; but only two messages follow one another, instead of twice the
+ * number of ranks, which matters because a rank polls for messages only now and then.
  *
- * Buffers are cut into pieces, so many elements of every part, which bounds what is kept of other ranks' numbers; some
- * pieces are under way at a time, so that one is added up while another travels. */
+ * Buffers are cut into pieces, some elements of every part, which limits the memory for other ranks' numbers. Several
+ * pieces are in flight at a time, so that one is added up while another travels. */
 #include <stdlib.h>
 
 #include "brim/host.h"
@@ -16,32 +16,32 @@
 
 #define LANES 4
 #define PIECE_BYTES ((size_t)1 << 20)     /* of all parts together */
-#define PART_BYTES_MIN ((size_t)16 << 10) /* but with many ranks not less of one than this */
-#define TAGS 8192                         /* more than pieces are under way; twice as many are within MPI's least */
+#define PART_BYTES_MIN ((size_t)16 << 10) /* of one part, with many ranks */
+#define TAGS 8192                         /* more than the pieces in flight; twice as many are within MPI's minimum */
 
 enum phase { SCATTER, GATHER, DONE };
 
-/* A piece under way: elements [first, first + count) of every part. */
+/* A piece in flight: elements [first, first + count) of every part. */
 typedef struct lane {
   brim_collective what;
-  uint64_t part; /* elements of a part; of the last ones there may be less, or none */
+  uint64_t part; /* elements of a part; the last parts may have fewer, or none */
   uint64_t first, count;
   bool is_last; /* of its buffer */
   enum phase phase;
-  int tag, open;         /* open: how many requests there are */
+  int tag, open;         /* open: the number of requests */
   MPI_Request *requests; /* a message from and to every rank */
-  char *scratch;         /* what others give of the own part, by rank */
+  char *scratch;         /* other ranks' values of the own part, by rank */
 } lane;
 
 struct mpi_sums {
   MPI_Comm comm;
   int rank, ranks;
-  size_t part_bytes; /* the most of a part in a piece */
-  const void **from; /* of each rank, what is added up */
+  size_t part_bytes; /* maximum of a part in a piece */
+  const void **from; /* each rank's values to add up */
   brim_collective waiting[BRIM_COLLECTIVES];
-  uint64_t started, cut, done; /* collectives: `cut` of them are under way or done, up to the cursor */
+  uint64_t started, cut, done; /* collectives: `cut` of them are in flight or done, up to the cursor */
   uint64_t cursor;             /* elements of a part of the one being cut */
-  uint64_t first, next;        /* pieces under way: lane[i % LANES] */
+  uint64_t first, next;        /* pieces in flight: lane[i % LANES] */
   lane lane[LANES];
 };
 
@@ -75,7 +75,7 @@ brim_status mpi_sums_open(MPI_Comm comm, const brim_world *world, mpi_sums **out
 
 void mpi_sums_close(mpi_sums *s)
 {
-  if (!s || s->first != s->next) return; /* messages may still come into its memory */
+  if (!s || s->first != s->next) return; /* messages may still arrive in its memory */
   for (int i = 0; i < LANES; i++) {
     free(s->lane[i].requests);
     free(s->lane[i].scratch);
@@ -96,7 +96,7 @@ static uint64_t smaller(uint64_t a, uint64_t b)
   return a < b ? a : b;
 }
 
-/* Where the piece of a rank's part is, and its bytes, which may be 0. */
+/* Returns the piece of a rank's part, and its bytes, which may be 0. */
 static char *piece_of(const lane *l, int rank, size_t *bytes)
 {
   const size_t element = element_bytes(l->what.dtype);
@@ -110,18 +110,18 @@ static bool is_sum(const brim_collective *what)
   return what->kind == BRIM_ALL_REDUCE || what->kind == BRIM_REDUCE_SCATTER;
 }
 
-/* The piece of rank `part`'s part goes from one rank to another. */
+/* Sends the piece of rank `part`'s part to another rank. */
 static brim_status send_to(mpi_sums *s, lane *l, int part, int rank)
 {
   size_t bytes;
   const char *piece = piece_of(l, part, &bytes);
   if (bytes == 0) return BRIM_OK;
   MPI_TRY(MPI_Isend(piece, (int)bytes, MPI_BYTE, rank, 2 * l->tag + (int)l->phase, s->comm, &l->requests[l->open++]),
-          "no message to another rank");
+          "cannot send to another rank");
   return BRIM_OK;
 }
 
-/* into: NULL for where it belongs. */
+/* Receives into `into`, or into the buffer if it is NULL. */
 static brim_status take_from(mpi_sums *s, lane *l, int part, int rank, char *into)
 {
   size_t bytes;
@@ -129,7 +129,7 @@ static brim_status take_from(mpi_sums *s, lane *l, int part, int rank, char *int
   if (bytes == 0) return BRIM_OK;
   MPI_TRY(MPI_Irecv(into ? into : piece, (int)bytes, MPI_BYTE, rank, 2 * l->tag + (int)l->phase, s->comm,
                     &l->requests[l->open++]),
-          "MPI takes no message");
+          "cannot receive a message");
   return BRIM_OK;
 }
 
@@ -175,7 +175,7 @@ static brim_status advance(mpi_sums *s, lane *l)
 {
   while (l->phase != DONE) {
     int is_done = 0;
-    MPI_TRY(MPI_Testall(l->open, l->requests, &is_done, MPI_STATUSES_IGNORE), "no sums with the other ranks");
+    MPI_TRY(MPI_Testall(l->open, l->requests, &is_done, MPI_STATUSES_IGNORE), "cannot sum with the other ranks");
     if (!is_done) return BRIM_OK;
     if (l->phase == SCATTER && is_sum(&l->what)) add_up(s, l);
     BRIM_TRY(enter(s, l, l->phase == SCATTER && l->what.kind != BRIM_REDUCE_SCATTER ? GATHER : DONE));
@@ -185,7 +185,7 @@ static brim_status advance(mpi_sums *s, lane *l)
 
 /* ---- all ---- */
 
-/* Cuts the next piece off what waits, and begins it. */
+/* Cuts the next piece from the waiting collectives, and starts it. */
 static brim_status cut(mpi_sums *s)
 {
   lane *l = &s->lane[s->next % LANES];
@@ -222,10 +222,10 @@ brim_status mpi_sums_start(mpi_sums *s, const brim_collective *what)
     return brim_fail(BRIM_ENOTSUP, "comm/mpi does not %s elements of type %u", is_sum(what) ? "add up" : "pass on",
                      (unsigned)what->dtype);
   if (s->started - s->done >= BRIM_COLLECTIVES)
-    return brim_fail(BRIM_EINVAL, "more than %d collectives are under way", BRIM_COLLECTIVES);
+    return brim_fail(BRIM_EINVAL, "more than %d collectives are in progress", BRIM_COLLECTIVES);
   if (has_parts && what->count % (uint64_t)s->ranks != 0)
-    return brim_fail(BRIM_EINVAL, "%llu elements are not as many for each of %d ranks", (unsigned long long)what->count,
-                     s->ranks);
+    return brim_fail(BRIM_EINVAL, "%llu elements cannot be divided equally among %d ranks",
+                     (unsigned long long)what->count, s->ranks);
   uint64_t done;
   s->waiting[s->started++ % BRIM_COLLECTIVES] = *what;
   return mpi_sums_poll(s, &done);

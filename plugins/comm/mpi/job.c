@@ -1,4 +1,4 @@
-/* The beginning and the end of MPI in this process. */
+/* Starting and ending MPI in this process. */
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -9,8 +9,8 @@
 
 #include "mpi.h"
 
-#define ABORT_SECONDS 3   /* for MPI to end a job; then its processes end by themselves */
-#define STARTER_SECONDS 5 /* and what started them is ended */
+#define ABORT_SECONDS 3   /* for MPI to end a job; then its processes exit */
+#define STARTER_SECONDS 5 /* until the process that started them is ended */
 
 brim_status mpi_failed(int code, const char *doing)
 {
@@ -22,8 +22,8 @@ brim_status mpi_failed(int code, const char *doing)
 
 /* ---- joining ---- */
 
-/* Threads that MPI starts take no signals, as these are the main thread's. Those that say that the thread itself has
- * done wrong must not be blocked; SIGCHLD is for MPI, where it starts helpers. */
+/* Blocks signals in threads that MPI starts, because the main thread handles them; except signals for errors of the
+ * thread itself, and SIGCHLD, which MPI needs for its helpers. */
 static void block_signals(sigset_t *before)
 {
   static const int open[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS, SIGCHLD};
@@ -33,7 +33,7 @@ static void block_signals(sigset_t *before)
   pthread_sigmask(SIG_BLOCK, &all, before);
 }
 
-/* -1: the variable is not set to a number. */
+/* Returns the number in an environment variable, or -1. */
 static long number_of(const char *name)
 {
   const char *text = getenv(name);
@@ -42,8 +42,8 @@ static long number_of(const char *name)
   return text && end != text ? number : -1;
 }
 
-/* Open MPI's ranks would listen on every interface. On one host shared memory is enough; on several those interfaces
- * are taken that mpirun uses itself, if the user named any. What the user has set stays. */
+/* Limits the interfaces of Open MPI, which would listen on all: on one host shared memory is enough; on several hosts
+ * the ranks use mpirun's interfaces if the user has named any. Settings of the user have priority. */
 static void choose_interfaces(void)
 {
   const long ranks = number_of("OMPI_COMM_WORLD_SIZE");
@@ -60,21 +60,21 @@ static brim_status start_mpi(void)
   sigset_t before;
   MPI_Initialized(&is_started);
   MPI_Finalized(&is_ended);
-  if (is_ended) return brim_fail(BRIM_ECOMM, "MPI has ended in this process, and starts only once");
+  if (is_ended) return brim_fail(BRIM_ECOMM, "MPI has ended in this process, and cannot start again");
   if (is_started) return BRIM_OK;
   choose_interfaces();
   mpi_segments_begin();
   block_signals(&before);
   const int code = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &threads);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
-  if (code != MPI_SUCCESS) return mpi_failed(code, "MPI does not start");
+  if (code != MPI_SUCCESS) return mpi_failed(code, "cannot start MPI");
   if (threads < MPI_THREAD_FUNNELED)
-    return brim_fail(BRIM_ECOMM, "this MPI is not for processes with threads\ntake one that supports "
+    return brim_fail(BRIM_ECOMM, "this MPI does not support threads\nuse one that supports "
                                  "MPI_THREAD_FUNNELED");
   return BRIM_OK;
 }
 
-/* srun starts processes that find each other only if the MPI understands how Slurm would tell them. */
+/* Checks that the processes of srun have found each other: the MPI must support Slurm's interface. */
 static brim_status check_together(int ranks)
 {
   const char *text = getenv("SLURM_STEP_NUM_TASKS");
@@ -92,16 +92,16 @@ brim_status mpi_join(brim_world *world, MPI_Comm *talk, MPI_Comm *sums)
   int rank, ranks, local_rank, local_ranks;
   BRIM_TRY(start_mpi());
   MPI_TRY(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI cannot return its errors");
-  MPI_TRY(MPI_Comm_rank(MPI_COMM_WORLD, &rank), "MPI does not say which rank this is");
-  MPI_TRY(MPI_Comm_size(MPI_COMM_WORLD, &ranks), "MPI does not say how many ranks there are");
+  MPI_TRY(MPI_Comm_rank(MPI_COMM_WORLD, &rank), "cannot get this process's rank from MPI");
+  MPI_TRY(MPI_Comm_size(MPI_COMM_WORLD, &ranks), "cannot get the number of ranks from MPI");
   BRIM_TRY(check_together(ranks));
   MPI_TRY(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host),
-          "MPI does not say which ranks share a host");
-  MPI_TRY(MPI_Comm_rank(host, &local_rank), "MPI does not say which rank of its host this is");
-  MPI_TRY(MPI_Comm_size(host, &local_ranks), "MPI does not say how many ranks this host has");
-  MPI_TRY(MPI_Comm_free(&host), "MPI does not forget a communicator");
-  MPI_TRY(MPI_Comm_dup(MPI_COMM_WORLD, talk), "MPI makes no communicator");
-  MPI_TRY(MPI_Comm_dup(MPI_COMM_WORLD, sums), "MPI makes no communicator");
+          "cannot get the ranks of this host from MPI");
+  MPI_TRY(MPI_Comm_rank(host, &local_rank), "cannot get the rank on this host from MPI");
+  MPI_TRY(MPI_Comm_size(host, &local_ranks), "cannot get the number of ranks on this host from MPI");
+  MPI_TRY(MPI_Comm_free(&host), "cannot free a communicator");
+  MPI_TRY(MPI_Comm_dup(MPI_COMM_WORLD, talk), "cannot make a communicator");
+  MPI_TRY(MPI_Comm_dup(MPI_COMM_WORLD, sums), "cannot make a communicator");
   *world = (brim_world){rank, ranks, local_rank, local_ranks};
   return BRIM_OK;
 }
@@ -116,8 +116,8 @@ static void end_late(int signal)
   _exit(late_status);
 }
 
-/* Ends this process with `status` unless something else does within `seconds`, whatever it may be stuck in. Returns the
- * seconds after which something else would have ended it (0: nothing), with the handler that `before` gets. */
+/* Sets an alarm that ends this process with `status` after `seconds`, even if it hangs. Returns the seconds left of an
+ * earlier alarm (0 if none), and its handler in `before`. */
 static unsigned watch(unsigned seconds, int status, struct sigaction *before)
 {
   const struct sigaction action = {.sa_handler = end_late};
@@ -132,9 +132,9 @@ static unsigned watch(unsigned seconds, int status, struct sigaction *before)
   return left;
 }
 
-/* What started the ranks of this host: Open MPI's, before and since version 5, or MPICH's. Where there are several
- * hosts each has a daemon, which sweeps up if it is asked to end; mpirun has been asked by MPI_Abort already, and Open
- * MPI's crashes if it is asked again. */
+/* The process that started the ranks of this host: Open MPI's, before and since version 5, or MPICH's. With several
+ * hosts each has a daemon, which cleans up on SIGTERM; MPI_Abort has already asked mpirun to end, and Open MPI's mpirun
+ * crashes if it is asked again. */
 typedef struct starter {
   const char *name;
   bool is_daemon;
@@ -156,13 +156,13 @@ static const starter *find_starter(pid_t process)
   return NULL;
 }
 
-/* In a process of its own, which nobody signals with the ranks: waits for the end of the one behind the descriptor, and
- * ends it. */
+/* Runs in a separate process group, which receives no signals for the ranks: waits for the starter to end, and ends it
+ * if it does not. */
 static void see_to(int process, const starter *kind)
 {
   struct pollfd end = {.fd = process, .events = POLLIN};
   setsid();
-  for (int fd = 0; fd < 3; fd++) close(fd); /* others wait for whoever may still write there */
+  for (int fd = 0; fd < 3; fd++) close(fd); /* others wait until these are closed */
   if (poll(&end, 1, STARTER_SECONDS * 1000) > 0) _exit(0);
   if (kind->is_daemon) syscall(SYS_pidfd_send_signal, process, SIGTERM, NULL, 0);
   if (!kind->is_daemon || poll(&end, 1, STARTER_SECONDS * 1000) == 0)
@@ -170,8 +170,8 @@ static void see_to(int process, const starter *kind)
   _exit(0);
 }
 
-/* What started the ranks ends with them, also where it cannot reach the other hosts: Open MPI's would wait for them for
- * a quarter of an hour and more, once it has something to tell them. */
+/* Ends the starter of the ranks too, even if it cannot reach the other hosts: Open MPI's would try to reach them for a
+ * quarter of an hour or more. */
 static void end_starter_too(void)
 {
   const pid_t parent = getppid();
@@ -180,7 +180,7 @@ static void end_starter_too(void)
   if (process < 0) return; /* Linux before 5.3 */
   const pid_t child = kind ? fork() : -1;
   if (child == 0) see_to(process, kind);
-  if (child > 0) setpgid(child, child); /* before MPI ends the group of this process */
+  if (child > 0) setpgid(child, child); /* before MPI ends this process group */
   close(process);
 }
 
@@ -192,7 +192,7 @@ void mpi_leave(double seconds)
   mpi_segments_end();
   alarm(0);
   sigaction(SIGALRM, &before, NULL);
-  alarm(left); /* of a process that has lost a plugin's thread */
+  alarm(left); /* the alarm of a process that has lost a plugin's thread */
 }
 
 void mpi_end_all(int32_t exit_status)

@@ -1,10 +1,10 @@
-/* Ranks by MPI, any implementation of version 3 or later, and their collectives in the host's memory.
+/* Ranks over MPI (any implementation of version 3 or later), and their collectives in host memory.
  *
- * Of MPI only messages between two ranks are used once it has started: what must not hang is waited for here, with a
- * time and a look at who is missing, and sums are made here, in the order of the ranks (collective.c). */
+ * After its start the plugin uses only MPI's messages between two ranks: this code waits with a timeout, so that it can
+ * name missing ranks, and computes sums itself, in the order of the ranks (collective.c). */
 #ifndef COMM_MPI_MPI_H
 #define COMM_MPI_MPI_H
-/* What MPI's C++ bindings of old would bring along is not wanted. */
+/* Leaves out MPI's old C++ bindings. */
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
@@ -22,14 +22,14 @@ typedef struct mpi_wait {
   double start, last; /* mpi_now() */
 } mpi_wait;
 mpi_wait mpi_wait_begin(void);
-/* Between two looks at something that has not come yet. A rank with a processor of its own looks all the time at first;
- * then others may have the processor, and after a millisecond it is left to them for some 50 us. Returns for how many
- * seconds it is being waited; those in which this process was stopped itself do not count. */
+/* Called between two polls. At first a rank with its own CPU polls continuously; then it yields the CPU, and after a
+ * millisecond it sleeps for about 50 us. Returns the seconds waited so far, without time in which this process was
+ * stopped. */
 double mpi_wait_turn(mpi_wait *wait);
 
 /* ---- job.c: beginning and end ---- */
 
-/* ECOMM with what MPI says to the code that `doing` came back with. */
+/* Fails with ECOMM and MPI's text for the error code of `doing`. */
 brim_status mpi_failed(int code, const char *doing);
 #define MPI_TRY(call, doing)                                                                                           \
   do {                                                                                                                 \
@@ -37,40 +37,40 @@ brim_status mpi_failed(int code, const char *doing);
     if (mpi_try_code != MPI_SUCCESS) return mpi_failed(mpi_try_code, (doing));                                         \
   } while (0)
 
-/* [init] Once a process. *talk, *sums: a communicator each for the two halves, so that their messages never mix. */
+/* [init] Once in a process. *talk, *sums: separate communicators, so that messages of exchanges and sums never mix. */
 brim_status mpi_join(brim_world *world, MPI_Comm *talk, MPI_Comm *sums);
-/* [init] Ends MPI; a process that is still in there after `seconds` ends at once. */
+/* [init] Ends MPI; a process that has not returned after `seconds` exits at once. */
 void mpi_leave(double seconds);
 /* [any time] See brim_comm_ops. */
 void mpi_end_all(int32_t exit_status);
 
 /* ---- segments.c: memory that ranks of a host share ---- */
 
-/* [init] Before MPI starts in this process: where Open MPI puts its files. */
+/* [init] Before MPI starts in this process: chooses Open MPI's folder for shared memory. */
 void mpi_segments_begin(void);
-/* [any time] When nobody opens them any more. */
+/* [any time] When no rank opens them any more. */
 void mpi_segments_end(void);
 
-/* ---- exchange.c: small messages, with a time ---- */
+/* ---- exchange.c: small messages, with a timeout ---- */
 
 typedef struct mpi_talk {
   MPI_Comm comm;
   int rank, ranks;
-  char *all;             /* what every rank gives, in their order; behind it the own */
+  char *all;             /* the bytes of every rank, in their order, then this rank's own */
   MPI_Request *requests; /* as many as ranks, + 2 */
   MPI_Request *notes;    /* likewise: of this rank's notes to the others, if it is rank 0 or 1 */
   MPI_Request note;      /* the next note, which any rank but 0 waits for all the time */
-  int32_t noted;         /* what it says: a rank that is missing; -1: rank 0 is there and waits too */
-  int32_t noting;        /* what this rank says */
+  int32_t noted;         /* its content: a missing rank; -1: rank 0 is present and waits too */
+  int32_t noting;        /* this rank's own note */
   double seconds;        /* of the last exchange */
-  bool is_over;          /* one has failed: messages are lost */
+  bool is_over;          /* an exchange has failed: messages are lost */
 } mpi_talk;
 
 /* [init] */
 brim_status mpi_talk_open(mpi_talk *talk, MPI_Comm comm, const brim_world *world);
-/* [init] Also of one that is all zeros. Waits for nobody. */
+/* [init] Does not wait for other ranks. `talk` may be zeroed. */
 void mpi_talk_close(mpi_talk *talk);
-/* [step] See brim_comm_ops. EPEER in place of ECOMM: another rank has told who is missing, and ends the job. */
+/* [step] See brim_comm_ops. EPEER instead of ECOMM: another rank has told which rank is missing, and ends the job. */
 brim_status mpi_exchange(mpi_talk *talk, const void *own, uint32_t bytes, void *all, double seconds, int32_t *late);
 
 /* ---- collective.c ---- */
@@ -79,7 +79,7 @@ typedef struct mpi_sums mpi_sums;
 
 /* [init] */
 brim_status mpi_sums_open(MPI_Comm comm, const brim_world *world, mpi_sums **out);
-/* [init] NULL: nothing to do. Waits for nobody. */
+/* [init] Does not wait for other ranks. No-op for NULL. */
 void mpi_sums_close(mpi_sums *sums);
 /* [step] See brim_comm_ops. */
 brim_status mpi_sums_start(mpi_sums *sums, const brim_collective *what);

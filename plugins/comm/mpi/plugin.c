@@ -1,4 +1,4 @@
-/* The table of comm/mpi. A process has one instance that has joined, as MPI starts once. */
+/* The table of comm/mpi. Only one instance in a process can join, because MPI starts only once. */
 #include <stdlib.h>
 
 #include "brim/brim.h"
@@ -45,8 +45,9 @@ static brim_status exchange(void *self, const void *own, uint32_t bytes, void *a
   return mpi_exchange(&job->talk, own, bytes, all, seconds, late);
 }
 
-/* If not all come to the end in time, those that do end MPI by ending without it: whoever started the job sees to the
- * others. */
+/* If some ranks do not arrive in time, the others exit without ending MPI, and the job's starter ends the missing
+ * ranks.
+ */
 static void leave(void *self)
 {
   mpi_job *job = self;
@@ -55,7 +56,7 @@ static void leave(void *self)
   if (!job->is_joined) return;
   const double seconds = job->talk.seconds;
   if (mpi_exchange(&job->talk, &here, sizeof here, NULL, seconds, &late) != BRIM_OK) {
-    brim_log(BRIM_LOG_WARN, "not all ranks have come to the end: %s", brim_error_text());
+    brim_log(BRIM_LOG_WARN, "not all ranks have reached the end: %s", brim_error_text());
     return;
   }
   mpi_sums_close(job->sums);
@@ -76,7 +77,7 @@ static brim_status connect(void *self, const brim_world *world, const brim_talk 
 {
   mpi_job *job = self;
   (void)world, (void)talk, (void)ops, (void)backend, (void)device;
-  if (!job->is_joined) return brim_fail(BRIM_ENOTSUP, "comm/mpi adds up only what its own ranks have");
+  if (!job->is_joined) return brim_fail(BRIM_ENOTSUP, "comm/mpi sums only over its own ranks");
   return mpi_sums_open(job->comm, &job->world, &job->sums);
 }
 

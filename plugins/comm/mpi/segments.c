@@ -1,6 +1,7 @@
-/* Ranks of Open MPI on one host share memory by files in /dev/shm. mpirun removes them, and if it is killed nothing
- * does: so each rank has a folder for its own, which it locks as long as it lives, and whoever starts next removes
- * those that are not locked. */
+/* Ranks of Open MPI on one host share memory through files in /dev/shm. mpirun removes them, but not if it is killed.
+ * So each rank has its own folder, which it locks while it lives, and a starting rank removes folders that are not
+ * locked.
+ */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -19,7 +20,7 @@ static const char *const variables[] = {"OMPI_MCA_btl_vader_backing_directory", 
 static char folder[sizeof SHARED "/" PREFIX "XXXXXX"];
 static int own = -1; /* the folder, locked */
 
-/* -1: it is another user's, in use, or gone. */
+/* Returns -1 if the folder is another user's, in use or gone. */
 static int open_locked(const char *path)
 {
   struct stat now;
@@ -29,7 +30,7 @@ static int open_locked(const char *path)
   return -1;
 }
 
-/* Closes it too. */
+/* Closes the descriptor too. */
 static void remove_folder(int fd, const char *path)
 {
   DIR *files = fdopendir(fd);
@@ -56,10 +57,10 @@ static void remove_abandoned(void)
 
 void mpi_segments_begin(void)
 {
-  char made[] = SHARED "/." PREFIX "XXXXXX"; /* not found as abandoned before it is locked */
+  char made[] = SHARED "/." PREFIX "XXXXXX"; /* a hidden name, so that it is not removed before it is locked */
   if (!getenv("OMPI_COMM_WORLD_SIZE")) return;
   remove_abandoned();
-  if (!mkdtemp(made)) return; /* then they are where they would be without this */
+  if (!mkdtemp(made)) return; /* then the files go to the default folder */
   own = open_locked(made);
   snprintf(folder, sizeof folder, "%s/%s", SHARED, strrchr(made, '/') + 2);
   if (own < 0 || rename(made, folder) != 0) return;

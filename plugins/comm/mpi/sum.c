@@ -1,4 +1,4 @@
-/* Sums over ranks, a block of elements at a time, so that what is added up stays in the nearest cache. */
+/* Sums over ranks, a block of elements at a time, so that partial sums stay in the L1 cache. */
 #include <string.h>
 
 #include "mpi.h"

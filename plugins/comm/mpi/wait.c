@@ -3,10 +3,10 @@
 
 #include "mpi.h"
 
-#define LOOK_SECONDS 20e-6 /* longer than a message takes that is on its way */
+#define LOOK_SECONDS 20e-6 /* longer than a message that is in flight takes */
 #define YIELD_SECONDS 1e-3
 #define SLEEP_NANOSECONDS 50000
-#define STOPPED_SECONDS 0.5 /* between two looks; nothing else takes as long */
+#define STOPPED_SECONDS 0.5 /* between two polls: the process must have been stopped */
 
 double mpi_now(void)
 {

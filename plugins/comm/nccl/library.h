@@ -1,5 +1,5 @@
-/* NCCL's functions as the communicator calls them: the library is large and makes the driver load its kernels, so it is
- * loaded when ranks are connected and not before. */
+/* NCCL's functions for the communicator. The library is large and makes the driver load its kernels, so it is loaded
+ * only when ranks are connected. */
 #ifndef NCCL_LIBRARY_H
 #define NCCL_LIBRARY_H
 #include <nccl.h>
@@ -30,7 +30,7 @@ typedef struct nccl_library {
 #undef X
 } nccl_library;
 
-/* [init] The library, until the process exits. ELOAD, saying what is missing. */
+/* [init] Loads the library, until the process exits. ELOAD names what is missing. */
 brim_status nccl_library_load(const nccl_library **out);
 
 #ifdef __cplusplus

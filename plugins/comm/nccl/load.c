@@ -22,8 +22,8 @@ brim_status nccl_library_load(const nccl_library **out)
   void *handle = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
   if (!handle)
     return brim_fail(BRIM_ELOAD,
-                     "NCCL cannot be loaded: %s\nit comes with NVIDIA's packages (libnccl2, nvidia-nccl); "
-                     "LD_LIBRARY_PATH says where else to look",
+                     "cannot load NCCL: %s\nit comes with NVIDIA's packages (libnccl2, nvidia-nccl); "
+                     "LD_LIBRARY_PATH names further folders",
                      dlerror());
   nccl_library found;
   for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {

@@ -1,14 +1,14 @@
-/* The communicator `nccl`: collectives in the memory of NVIDIA GPUs. It has no host's half: ranks find each other, and
- * vote, by that of another communicator.
+/* The communicator `nccl`: collectives in the memory of NVIDIA GPUs. It has no host part: ranks find each other and
+ * vote through another communicator.
  *
- * What is started is done by the device, in the order of the queue that it was started in; an event behind each says
- * when. NCCL is asked never to wait inside of a call (config.blocking 0), so that a rank that dies or hangs keeps
- * nobody for longer than the job's time: while it answers ncclInProgress it is asked again.
+ * The device executes collectives in the order of their queue; an event after each shows when it is done. NCCL must not
+ * block inside a call (config.blocking 0), so a rank that dies or hangs delays the others at most for the job's
+ * timeout: while NCCL returns ncclInProgress, it is polled.
  *
- * On a given set of devices NCCL adds up in the same order in every run and gives all ranks the same bits, as long as
- * its algorithm is one that does so in kernels: a switch that adds (NVLS, CollNet) promises no order. So unless
- * comm.deterministic=false, or somebody has set NCCL_ALGO, it is rings and trees. Where a switch could add, as between
- * eight H100, that costs bandwidth. */
+ * On a given set of devices NCCL adds up in the same order in every run, and all ranks get the same bits, if its
+ * algorithm adds in kernels; switches that add (NVLS, CollNet) guarantee no order. So NCCL uses rings and trees, unless
+ * comm.deterministic=false or NCCL_ALGO is set. Where a switch could add, as between eight H100, that costs bandwidth.
+ */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,9 +22,9 @@
 #include "library.h"
 
 #define NCCL_ALGORITHMS "Ring,Tree"
-#define WARM_UP_FIRST 256                 /* bytes of the first try, */
-#define WARM_UP_FACTOR 16                 /* how much larger the next is, */
-#define WARM_UP_LEAST ((uint64_t)4 << 20) /* and bytes of the last: as many as will be sent, within these limits */
+#define WARM_UP_FIRST 256                 /* bytes of the first try */
+#define WARM_UP_FACTOR 16                 /* from one try to the next */
+#define WARM_UP_LEAST ((uint64_t)4 << 20) /* the least bytes of the last try */
 #define WARM_UP_MOST ((uint64_t)64 << 20)
 #define END_SECONDS 5 /* for ranks that end together */
 
@@ -40,9 +40,9 @@ static const brim_param comm_params[] = {BRIM_PARAM(BOOL, nccl_params, determini
 typedef struct communicator {
   const nccl_params *params;
   const nccl_library *nccl;
-  ncclComm_t comm; /* NULL: not connected */
+  ncclComm_t comm; /* NULL if not connected */
   int32_t rank, ranks;
-  double seconds; /* the job's */
+  double seconds; /* the timeout of the job */
   cudaEvent_t done_event[BRIM_COLLECTIVES];
   uint64_t started, done;
   bool failed;
@@ -55,12 +55,12 @@ static double now(void)
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* ---- what NCCL and the runtime say ---- */
+/* ---- errors of NCCL and the runtime ---- */
 
 static brim_status check_cuda(communicator *c, cudaError_t error, const char *what)
 {
   if (error == cudaSuccess) return BRIM_OK;
-  (void)cudaGetLastError(); /* it has been told: the next call must not tell it again */
+  (void)cudaGetLastError(); /* clears the error: the next call must not return it again */
   c->failed = true;
   if (error == cudaErrorMemoryAllocation) return brim_fail(BRIM_ENOMEM_DEVICE, "%s: out of device memory", what);
   return brim_fail(BRIM_EDEVICE, "%s: %s (%s)", what, cudaGetErrorString(error), cudaGetErrorName(error));
@@ -71,11 +71,11 @@ static brim_status check_nccl(communicator *c, ncclResult_t result, const char *
   if (result == ncclSuccess) return BRIM_OK;
   c->failed = true;
   const char *more = c->comm ? c->nccl->GetLastError(c->comm) : NULL;
-  return brim_fail(BRIM_ECOMM, "NCCL, %s: %s%s%s\nNCCL_DEBUG=WARN shows what it saw", what,
-                   c->nccl->GetErrorString(result), more && more[0] ? ": " : "", more ? more : "");
+  return brim_fail(BRIM_ECOMM, "NCCL, %s: %s%s%s\nNCCL_DEBUG=WARN shows details", what, c->nccl->GetErrorString(result),
+                   more && more[0] ? ": " : "", more ? more : "");
 }
 
-/* Until what a call began is begun, for `seconds` at most. */
+/* Waits until NCCL has completed a call's start, for at most `seconds`. */
 static ncclResult_t settle(const communicator *c, ncclResult_t result, double seconds)
 {
   const struct timespec pause = {.tv_nsec = 100000};
@@ -93,7 +93,7 @@ static brim_status give_up(communicator *c, const char *what)
 {
   c->failed = true;
   return brim_fail(BRIM_ECOMM,
-                   "NCCL, %s: not done within dist.timeout_seconds=%g: a rank is gone, or cannot be reached", what,
+                   "NCCL, %s: not done within dist.timeout_seconds=%g: a rank has ended or cannot be reached", what,
                    c->seconds);
 }
 
@@ -140,10 +140,10 @@ static brim_status check(const communicator *c, const brim_collective *what)
   const bool has_parts = what->kind == BRIM_REDUCE_SCATTER || what->kind == BRIM_ALL_GATHER;
   const bool is_sum = what->kind == BRIM_ALL_REDUCE || what->kind == BRIM_REDUCE_SCATTER;
   if (has_parts && what->count % (uint64_t)c->ranks != 0)
-    return brim_fail(BRIM_EINVAL, "%llu elements are no equal parts for %d ranks", (unsigned long long)what->count,
-                     (int)c->ranks);
+    return brim_fail(BRIM_EINVAL, "%llu elements cannot be divided equally among %d ranks",
+                     (unsigned long long)what->count, (int)c->ranks);
   if (is_sum && what->dtype != BRIM_DTYPE_F32 && what->dtype != BRIM_DTYPE_F64)
-    return brim_fail(BRIM_ENOTSUP, "sums over ranks are of float32 or float64");
+    return brim_fail(BRIM_ENOTSUP, "sums over ranks must be of float32 or float64");
   return BRIM_OK;
 }
 
@@ -168,7 +168,7 @@ static brim_status poll(void *self, uint64_t *done)
     c->done++;
   }
   *done = c->done;
-  (void)cudaGetLastError(); /* "not ready" is no error of whoever asks next */
+  (void)cudaGetLastError(); /* clears "not ready" for the next call */
   if (c->done == c->started) return BRIM_OK;
   ncclResult_t state = ncclSuccess;
   const ncclResult_t asked = c->nccl->CommGetAsyncError(c->comm, &state);
@@ -177,12 +177,12 @@ static brim_status poll(void *self, uint64_t *done)
 
 /* ---- connecting ---- */
 
-/* What each rank tells the others before anybody waits inside of NCCL. */
+/* The data that ranks exchange before they wait in NCCL. */
 typedef struct greeting {
   int32_t status;
   int32_t version;
   char device[64]; /* its GPU's UUID */
-  ncclUniqueId id; /* rank 0's, the second time */
+  ncclUniqueId id; /* rank 0's, in the second exchange */
 } greeting;
 
 static brim_status prepare(communicator *c, const brim_backend_ops *ops, void *backend, int32_t device, greeting *own)
@@ -203,17 +203,17 @@ static brim_status prepare(communicator *c, const brim_backend_ops *ops, void *b
 static brim_status compare(const communicator *c, const greeting *all)
 {
   for (int32_t r = 0; r < c->ranks; r++)
-    if (all[r].status != BRIM_OK)
-      return brim_fail(BRIM_ECOMM, "rank %d cannot use NCCL; its own message says why", (int)r);
+    if (all[r].status != BRIM_OK) return brim_fail(BRIM_ECOMM, "rank %d cannot use NCCL; see its own message", (int)r);
   for (int32_t r = 1; r < c->ranks; r++)
     if (all[r].version != all[0].version)
-      return brim_fail(BRIM_ECOMM, "rank %d has NCCL %d.%d.%d, rank 0 %d.%d.%d: all need the same", (int)r,
+      return brim_fail(BRIM_ECOMM,
+                       "rank %d has NCCL %d.%d.%d, but rank 0 has %d.%d.%d: all ranks need the same version", (int)r,
                        all[r].version / 10000, all[r].version / 100 % 100, all[r].version % 100, all[0].version / 10000,
                        all[0].version / 100 % 100, all[0].version % 100);
   return BRIM_OK;
 }
 
-/* NCCL takes no two ranks of a host on one GPU. Where somebody wants that, as a test does, each passes for a host. */
+/* NCCL refuses two ranks of a host on one GPU. If they share one anyway, as in a test, each pretends to be a host. */
 static brim_status part_from_neighbours(const communicator *c, const greeting *all)
 {
   char host[128];
@@ -225,7 +225,7 @@ static brim_status part_from_neighbours(const communicator *c, const greeting *a
   return brim_fail(BRIM_ENOMEM_HOST, "no memory for a variable");
 }
 
-/* A rank that has failed itself says so to all, and keeps its own message. */
+/* A rank that has failed informs all others, and keeps its own message. */
 static brim_status tell(const communicator *c, const brim_talk *talk, brim_status own_status, greeting *own,
                         greeting *all)
 {
@@ -240,7 +240,7 @@ static brim_status tell(const communicator *c, const brim_talk *talk, brim_statu
 static brim_status make_id(communicator *c, const greeting *all, greeting *own)
 {
   BRIM_TRY(part_from_neighbours(c, all));
-  return c->rank == 0 ? check_nccl(c, c->nccl->GetUniqueId(&own->id), "making a name for the job") : BRIM_OK;
+  return c->rank == 0 ? check_nccl(c, c->nccl->GetUniqueId(&own->id), "making the job's id") : BRIM_OK;
 }
 
 static brim_status greet(communicator *c, const brim_talk *talk, const brim_backend_ops *ops, void *backend,
@@ -268,7 +268,7 @@ static brim_status wait_for_all(communicator *c)
   }
 }
 
-/* One of each kind. Sums of few bytes are the metrics', which are float64. */
+/* Runs a collective of each kind. Small sums are float64, like those of metrics. */
 static brim_status try_bytes(communicator *c, void *buffer, uint64_t bytes, void *queue)
 {
   const uint32_t dtype = bytes == WARM_UP_FIRST ? BRIM_DTYPE_F64 : BRIM_DTYPE_F32;
@@ -279,11 +279,11 @@ static brim_status try_bytes(communicator *c, void *buffer, uint64_t bytes, void
   return wait_for_all(c);
 }
 
-/* NCCL 2.22 and later connect an algorithm, and take memory for its channels, at the first collective that uses it
- * (initAlgoChannels in its enqueue.cc), and choose the algorithm by kind and size. So sizes from few bytes up to the
- * largest are tried, and the arena is placed after that. NCCL_RUNTIME_CONNECT=0 would connect at once, but every
- * algorithm that the devices have, also the buffers of those that are never used (init.cc). What is larger than the
- * largest that is tried goes as that one does. */
+/* NCCL 2.22 and later connect an algorithm, and allocate its channels, at the first collective that uses it
+ * (initAlgoChannels in enqueue.cc), and choose the algorithm by kind and size. So this tries sizes from a few bytes to
+ * the largest, before the arena is allocated. NCCL_RUNTIME_CONNECT=0 would connect all algorithms of the devices at
+ * once, with the buffers of those that are never used (init.cc). Larger messages use the algorithm of the largest try.
+ */
 static brim_status warm_up(communicator *c, uint64_t largest, void *queue)
 {
   void *buffer = NULL;
@@ -295,7 +295,7 @@ static brim_status warm_up(communicator *c, uint64_t largest, void *queue)
     status = try_bytes(c, buffer, bytes, queue);
   if (status == BRIM_OK) status = try_bytes(c, buffer, largest, queue);
   if (status == BRIM_OK)
-    status = check_cuda(c, cudaFree(buffer), "trying NCCL"); /* else the device may never be done */
+    status = check_cuda(c, cudaFree(buffer), "trying NCCL"); /* only after success: else the device may never finish */
   c->started = c->done = 0;
   return status;
 }
@@ -320,7 +320,7 @@ static brim_status connect(void *self, const brim_world *world, const brim_talk 
 {
   communicator *c = self;
   if (!BRIM_HAS(brim_backend_ops, ops, native_queue))
-    return brim_fail(BRIM_ENOTSUP, "comm=nccl needs a backend with queues of its own (native_queue): backend=cuda");
+    return brim_fail(BRIM_ENOTSUP, "comm=nccl needs a backend with device queues (native_queue): backend=cuda");
   *c = (communicator){.params = c->params, .rank = world->rank, .ranks = world->ranks, .seconds = talk->seconds};
   const brim_status status = connect_ranks(c, talk, ops, backend, device);
   if (status == BRIM_OK) return BRIM_OK;
@@ -329,7 +329,7 @@ static brim_status connect(void *self, const brim_world *world, const brim_talk 
   return status;
 }
 
-/* In good order only if nothing is under way; else NCCL stops what the device is doing, and waits for nobody. */
+/* Disconnects regularly only if nothing is in progress; otherwise aborts the device's work without waiting. */
 static void disconnect(void *self)
 {
   communicator *c = self;

@@ -3,7 +3,7 @@
  *     CIFAR-10     data_batch_1.bin ... data_batch_5.bin, test_batch.bin, batches.meta.txt
  *     CIFAR-100    train.bin, test.bin, fine_label_names.txt (100 classes), coarse_label_names.txt (20)
  *
- * They lie in the folder, or in that of the archive within it. All of a split stays in memory. */
+ * The files are in dataset.path, or in the archive's folder in it. A whole split stays in memory. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
@@ -40,7 +40,7 @@ static const brim_param table[] = {
 
 static const struct {
   const char *archive, *folder;
-  int labels, classes[2]; /* in a record: of coarse, fine; or only one */
+  int labels, classes[2]; /* in a record: coarse and fine, or only one */
   const char *train[6], *test[2], *names[2];
 } versions[] = {
     {"cifar-10-binary.tar.gz",
@@ -67,7 +67,7 @@ typedef struct cifar {
   const char *names[CLASSES_MAX];
 } cifar;
 
-/* Which of a record's labels is asked for. */
+/* Returns which of a record's labels dataset.label selects. */
 static int label_place(const cifar_params *p)
 {
   return p->version == VERSION_100 && p->label == LABEL_FINE ? 1 : 0;
@@ -88,7 +88,7 @@ static const char *const *files_of(const cifar *d, int which)
   return which == TRAIN ? versions[d->params->version].train : versions[d->params->version].test;
 }
 
-/* The full name of a file, in the folder or in the archive's folder in it; ELOAD if it is in neither. */
+/* Finds a file in the folder, or in the archive's folder in it; ELOAD if it is in neither. */
 static brim_status find_file(const cifar *d, const char *file, char *out)
 {
   const char *path = d->params->path, *archive = versions[d->params->version].archive;
@@ -100,10 +100,10 @@ static brim_status find_file(const cifar *d, const char *file, char *out)
   }
   if (stat(path, &s) != 0)
     return brim_fail(BRIM_ELOAD,
-                     "cannot open the dataset's folder '%s': %s\ndataset.path names it; %s, which holds its "
+                     "cannot open the dataset's folder '%s': %s\nset dataset.path to it; %s, which holds its "
                      "files, is at " HOME,
                      path, strerror(errno), archive);
-  return brim_fail(BRIM_ELOAD, "there is no '%s' in '%s', nor in '%s' there\n%s, which holds it, is at " HOME, file,
+  return brim_fail(BRIM_ELOAD, "no file '%s' in '%s' or in its folder '%s'\n%s, which holds it, is at " HOME, file,
                    path, folder, archive);
 }
 
@@ -124,12 +124,13 @@ static brim_status read_names(cifar *d, const char *path, FILE *file)
     d->names[count] = d->name[count];
     count++;
   }
-  if (count != classes) return brim_fail(BRIM_ELOAD, "'%s' has %d names; there are %d classes", path, count, classes);
+  if (count != classes)
+    return brim_fail(BRIM_ELOAD, "'%s' has %d names, but there are %d classes", path, count, classes);
   d->has_names = true;
   return BRIM_OK;
 }
 
-/* Without the file classes have no names. */
+/* Loads the class names; without the file, classes have no names. */
 static brim_status load_names(cifar *d)
 {
   const cifar_params *p = d->params;
@@ -150,7 +151,7 @@ static brim_status create(const void *params, void **self)
   cifar *d = brim_try_calloc(1, sizeof *d);
   if (!d) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the dataset");
   d->params = params;
-  const brim_status status = load_names(d); /* what is described has them before and after it is opened */
+  const brim_status status = load_names(d); /* describe() returns them before open() too */
   if (status != BRIM_OK) {
     free(d);
     return status;
@@ -190,7 +191,7 @@ static brim_status open_split(void *self, const char *split)
   return BRIM_OK;
 }
 
-/* From the sizes of the files, if they have not been read. */
+/* Computes the count from the sizes of the files if they have not been read. */
 static brim_status count_of(const cifar *d, int which, int64_t *out)
 {
   *out = d->split[which].count;
@@ -234,7 +235,7 @@ static brim_status read_sample(const void *self, const char *split, int64_t inde
   const int which = split_of(split), labels = versions[d->params->version].labels;
   if (which < 0 || !d->opened[which]) return brim_fail(BRIM_EINVAL, "split '%s' is not open", split);
   if (index < 0 || index >= d->split[which].count)
-    return brim_fail(BRIM_EINVAL, "sample %" PRId64 " of %" PRId64, index, d->split[which].count);
+    return brim_fail(BRIM_EINVAL, "sample %" PRId64 " of %" PRId64 ": out of range", index, d->split[which].count);
   const uint8_t *record = d->split[which].bytes + index * (labels + CIFAR_PIXEL_BYTES);
   memcpy(values, record + labels, CIFAR_PIXEL_BYTES);
   *(int32_t *)label = record[label_place(d->params)];

@@ -26,7 +26,7 @@ static brim_status open_file(const char *path, int labels, int *fd, int64_t *cou
   close(*fd);
   return brim_fail(BRIM_ELOAD,
                    "'%s' does not consist of records of %" PRId64 " bytes: it has %" PRId64
-                   "\nit is damaged, or not of the binary version",
+                   "\nit is damaged, or not from the binary version",
                    path, each, (int64_t)s.st_size);
 }
 

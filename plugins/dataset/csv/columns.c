@@ -63,7 +63,7 @@ static enum csv_kind kind_of(const csv_field *f)
   return csv_is_number(f, &value) ? CSV_NUMBER : CSV_TEXT;
 }
 
-/* ---- a first look ---- */
+/* ---- the header ---- */
 
 void csv_header_free(csv_header *h)
 {
@@ -91,7 +91,7 @@ static brim_status add_name(const char *file, csv_header *h, int32_t *room, cons
   return BRIM_OK;
 }
 
-/* Blanks around a column's name are not part of it. */
+/* Removes blanks around a column's name. */
 static char *trimmed(char *text, const csv_field *f)
 {
   char *s = text + strspn(text, BLANKS);
@@ -101,7 +101,7 @@ static char *trimmed(char *text, const csv_field *f)
   return s;
 }
 
-/* The first record's fields, or their numbers. */
+/* Reads the columns' names: the first record's fields, or their numbers. */
 static brim_status read_names(csv_reader *r, bool has_header, csv_header *h)
 {
   const char *file = csv_reader_name(r);
@@ -130,7 +130,7 @@ static brim_status check_width(const csv_reader *r, const csv_header *h, const c
                    f->line, f->last ? "" : "more than ", fields, fields == 1 ? "" : "s", h->columns);
 }
 
-/* As much of a text as there is room for, whole characters. */
+/* Copies as many whole characters of a text as there is room for. */
 static void copy_shown(char *out, const char *text)
 {
   size_t n = strcspn(text, "\r\n");
@@ -194,10 +194,10 @@ static brim_status fail_no_column(const csv_header *h, const char *file, brim_st
   for (int32_t i = 0; i < h->columns && used + 8 < sizeof list; i++)
     used += (size_t)snprintf(list + used, sizeof list - used, "%s%.60s", i ? ", " : "", h->name[i]);
   brim_fail(status, "'%s' has no column '%.100s'%s\nits columns are %.1000s", file, name, what, list);
-  return h->columns > 1 ? status : brim_fail_add(status, "dataset.separator says what stands between fields");
+  return h->columns > 1 ? status : brim_fail_add(status, "dataset.separator sets the separator of fields");
 }
 
-/* How many columns have this name; the first of them into *out. */
+/* Returns the number of columns with this name, and the first of them in *out. */
 static int32_t count_columns(const csv_header *h, const char *name, int32_t *out)
 {
   int32_t count = 0;
@@ -216,7 +216,7 @@ static brim_status find_column(const csv_header *h, const char *file, brim_statu
   const int32_t count = count_columns(h, name, out);
   if (count == 1) return BRIM_OK;
   if (count == 0) return fail_no_column(h, file, status, what, name);
-  return brim_fail(BRIM_ELOAD, "'%s' has %d columns of the name '%.100s'", file, count, name);
+  return brim_fail(BRIM_ELOAD, "'%s' has %d columns named '%.100s'", file, count, name);
 }
 
 static brim_status add_chosen(const char *file, char **list, int32_t *count, const char *name, const char *key)
@@ -229,7 +229,7 @@ static brim_status add_chosen(const char *file, char **list, int32_t *count, con
   return BRIM_OK;
 }
 
-/* "name", or "from..to" unless a column is called so. */
+/* Adds the column "name", or the columns "from..to" unless a column has that name. */
 static brim_status add_range(const csv_header *h, const char *file, const char *key, const char *text, char **list,
                              int32_t *count)
 {
@@ -245,7 +245,7 @@ static brim_status add_range(const csv_header *h, const char *file, const char *
   BRIM_TRY(find_column(h, file, BRIM_ECONFIG, what, from, &first));
   BRIM_TRY(find_column(h, file, BRIM_ECONFIG, what, dots + 2, &last));
   if (first > last)
-    return brim_fail(BRIM_ECONFIG, "dataset.%s: '%.100s' is the wrong way round: '%.100s' is behind '%.100s' in '%s'",
+    return brim_fail(BRIM_ECONFIG, "dataset.%s: '%.100s' is in the wrong order: '%.100s' comes after '%.100s' in '%s'",
                      key, text, from, dots + 2, file);
   for (int32_t i = first; i <= last; i++) BRIM_TRY(add_chosen(file, list, count, h->name[i], key));
   return BRIM_OK;
@@ -267,13 +267,13 @@ static bool is_among(char *const *list, int32_t count, const char *name)
   return false;
 }
 
-/* Of those that samples do not learn from; or a column without a name. */
+/* Returns whether a column is not a feature by default: label, group, client, or without a name. */
 static bool has_other_use(const char *name, const char *label, const char *group, const char *client)
 {
   return name[0] == '\0' || strcmp(name, label) == 0 || strcmp(name, group) == 0 || strcmp(name, client) == 0;
 }
 
-/* Every column of numbers that is nothing else. One without a name is an index, as pandas writes it. */
+/* Adds every numeric column without another use. A column without a name is an index, as written by pandas. */
 static brim_status add_numeric(const csv_header *h, const char *file, const csv_wishes *w, csv_chosen *c)
 {
   for (int32_t i = 0; i < h->columns; i++) {
@@ -286,10 +286,10 @@ static brim_status add_numeric(const csv_header *h, const char *file, const csv_
   }
   if (c->features > 0) return BRIM_OK;
   return brim_fail(BRIM_ELOAD, "'%s' has no column of numbers%s", file,
-                   c->targets > 0 || w->label[0] ? " besides those that are to be answered with" : "");
+                   c->targets > 0 || w->label[0] ? " besides the targets and the label" : "");
 }
 
-/* Why a column that is nothing is no feature. */
+/* Explains why an unused column is not a feature. */
 static void explain(const csv_header *h, int32_t i, const csv_wishes *w, char *out, size_t room)
 {
   if (w->features.count > 0)
@@ -303,7 +303,7 @@ static void explain(const csv_header *h, int32_t i, const csv_wishes *w, char *o
 }
 
 /* "id (text, 'n1'), note (without a value)" */
-static void tell_left_out(const csv_header *h, const csv_wishes *w, csv_chosen *c)
+static void list_left_out(const csv_header *h, const csv_wishes *w, csv_chosen *c)
 {
   size_t used = 0;
   int32_t untold = 0;
@@ -332,8 +332,8 @@ static brim_status choose(const csv_header *h, const char *file, const csv_wishe
   if ((w->targets.count > 0) == (w->label[0] != '\0'))
     return brim_fail(BRIM_ECONFIG,
                      "%s\ndataset.targets=NAME is a column of real numbers, dataset.label=NAME one of classes",
-                     w->label[0] ? "samples are to be answered with targets or a label, and both are set"
-                                 : "nothing says what samples are to be answered with");
+                     w->label[0] ? "dataset.targets and dataset.label are both set; set only one of them"
+                                 : "neither dataset.targets nor dataset.label is set");
   out->label = w->label;
   out->group = w->group;
   out->client = w->client;
@@ -343,7 +343,7 @@ static brim_status choose(const csv_header *h, const char *file, const csv_wishe
   if (w->group[0]) BRIM_TRY(find_column(h, file, BRIM_ECONFIG, ", which dataset.group names", w->group, &at));
   if (w->client[0]) BRIM_TRY(find_column(h, file, BRIM_ECONFIG, ", which dataset.client names", w->client, &at));
   if (w->features.count == 0) BRIM_TRY(add_numeric(h, file, w, out));
-  tell_left_out(h, w, out);
+  list_left_out(h, w, out);
   return BRIM_OK;
 }
 

@@ -11,7 +11,7 @@
 
 static brim_status fail_memory(void)
 {
-  return brim_fail(BRIM_ENOMEM_HOST, "no memory for what is kept of the columns");
+  return brim_fail(BRIM_ENOMEM_HOST, "no memory for the saved columns");
 }
 
 /* ---- making ---- */
@@ -57,8 +57,7 @@ static brim_status read_feature(csv_set *s, const json_t *from)
   double mean, deviation;
   if (json_unpack((json_t *)from, "{s:s, s:F, s:F}", "name", &name, "mean", &mean, "deviation", &deviation) != 0 ||
       !isfinite(mean) || !(deviation > 0))
-    return brim_fail(BRIM_ELOAD, "what is kept of column %d is no name with a mean and a deviation",
-                     s->chosen.features + 1);
+    return brim_fail(BRIM_ELOAD, "saved column %d has no name, mean or deviation", s->chosen.features + 1);
   s->mean[s->chosen.features] = mean;
   s->deviation[s->chosen.features] = deviation;
   return add_name(s->chosen.feature, &s->chosen.features, name);
@@ -69,18 +68,18 @@ static brim_status read_columns(csv_set *s, const json_t *root)
   const json_t *features = json_object_get(root, "features"), *targets = json_object_get(root, "targets");
   const size_t count = json_array_size(features), answers = json_array_size(targets);
   if (count == 0 || count > INT32_MAX || answers > INT32_MAX)
-    return brim_fail(BRIM_ELOAD, "what is kept of the columns names no features");
+    return brim_fail(BRIM_ELOAD, "the saved columns have no features");
   BRIM_TRY(reserve(s, count, answers));
   for (size_t i = 0; i < count; i++) BRIM_TRY(read_feature(s, json_array_get(features, i)));
   for (size_t i = 0; i < answers; i++) {
     const char *name = json_string_value(json_array_get(targets, i));
-    if (!name) return brim_fail(BRIM_ELOAD, "what is kept of target %zu is no name", i + 1);
+    if (!name) return brim_fail(BRIM_ELOAD, "saved target %zu is not a name", i + 1);
     BRIM_TRY(add_name(s->chosen.target, &s->chosen.targets, name));
   }
   s->chosen.label = s->params->label;
   s->chosen.group = s->params->group;
   s->length = json_integer_value(json_object_get(root, LENGTH_KEY));
-  return s->length >= 0 ? BRIM_OK : brim_fail(BRIM_ELOAD, "what is kept has samples of a negative length");
+  return s->length >= 0 ? BRIM_OK : brim_fail(BRIM_ELOAD, "the saved length of samples is negative");
 }
 
 brim_status csv_kept_read(const csv_params *params, const char *json, csv_set *out)

@@ -1,13 +1,13 @@
-/* What a run keeps of its CSV files, so that other files are read as its own were:
+/* The facts about its CSV files that a run saves, so that it reads other files in the same way:
  *
  *     {"features": [{"name": "a", "mean": 1.5, "deviation": 0.2}, ...], "targets": ["y"], "rows in a sample": 0} */
 #ifndef CSV_KEPT_H
 #define CSV_KEPT_H
 #include "set.h"
 
-/* [init] Of a set that is open, as JSON, to be freed. ENOMEM_HOST. */
+/* [init] Makes the JSON of an open set, to be freed. ENOMEM_HOST. */
 brim_status csv_kept_make(const csv_set *set, char **json);
-/* [init] A set that has no samples, but reads files as the one that was kept. ELOAD if this is none, ECONFIG,
- * ENOMEM_HOST; *out is then empty. */
+/* [init] Makes a set without samples that reads files like the saved one. ELOAD if the JSON is not a saved set,
+ * ECONFIG, ENOMEM_HOST; *out is then empty. */
 brim_status csv_kept_read(const csv_params *params, const char *json, csv_set *out);
 #endif

@@ -19,9 +19,9 @@ typedef struct csv_names {
 /* Ready when zeroed. */
 void csv_names_free(csv_names *names);
 int32_t csv_names_find(const csv_names *names, const char *name); /* -1: not there */
-/* [init] The number of `name`, which is added if it is new. ENOMEM_HOST; ELOAD if there are too many. */
+/* [init] Returns the number of `name`, and adds it if it is new. ENOMEM_HOST; ELOAD if there are too many. */
 brim_status csv_names_add(csv_names *names, const char *name, int32_t *out);
-/* [init] Sorts: as numbers if all are whole ones, else by their bytes. `to[old number]` is the new one; room for
- * `count`. ENOMEM_HOST. */
+/* [init] Sorts numerically if all names are whole numbers, else by bytes. Sets `to[old number]` to the new number; it
+ * has room for `count`. ENOMEM_HOST. */
 brim_status csv_names_sort(csv_names *names, int32_t *to);
 #endif

@@ -1,11 +1,10 @@
-/* Rows of CSV files: classes or real numbers by features, time series, sequences.
+/* Rows of CSV files: features with classes or real numbers, time series, sequences. A sample is
  *
- *     a row         [features], answered by the same row's class or targets
- *     a window      with dataset.sequence: [length, features], answered by the row `horizon` behind its last
- *     a group       with dataset.group: all rows with one id, [length, features], answered by the last of them
+ *     a row         [features], with the class or targets of the same row
+ *     a window      with dataset.sequence: [length, features], with those of the row `horizon` after its last
+ *     a group       with dataset.group: all rows with one id, [length, features], with those of the last row
  *
- * Files are read whole when the first split is opened, which says what is wrong with its place in the file; what is
- * kept are floats. */
+ * The first open reads whole files, and its errors name the place in the file. The values stay in memory as floats. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +47,7 @@ static const brim_param table[] = {
     BRIM_PARAMS_END,
 };
 
-/* A file that was opened by itself. */
+/* A file of new samples (open_file). */
 typedef struct csv_extra {
   char *name; /* of its split */
   csv_table table;
@@ -57,11 +56,11 @@ typedef struct csv_extra {
 
 typedef struct csv_dataset {
   const csv_params *params;
-  bool opened;   /* the set is of files */
-  bool recalled; /* the set is of what a run keeps: it has no samples */
+  bool opened;   /* the set was read from files */
+  bool recalled; /* the set was read from what a run saved: it has no samples */
   csv_set set;
   char *kept;        /* see csv_kept_make */
-  csv_extra **extra; /* each apart, as its part points into it */
+  csv_extra **extra; /* allocated one by one, because a part points into its own */
   int32_t extras;
 } csv_dataset;
 
@@ -93,7 +92,7 @@ static void csv_destroy(void *self)
   free(d);
 }
 
-/* NULL: there is no such split, or it is not open. */
+/* Returns NULL if there is no such split, or it is not open. */
 static const csv_part *part_of(const csv_dataset *d, const char *split)
 {
   if (strcmp(split, "train") == 0) return d->opened ? &d->set.train : NULL;
@@ -110,13 +109,14 @@ static brim_status check_split(const csv_dataset *d, const char *split)
   return brim_fail(BRIM_ENOTSUP, "the dataset has no split '%s'", split);
 }
 
-/* Both at once: features are by the training rows, and sequences as long as the longest of either. */
+/* Opens both splits at once: the training rows standardise the features, and the longest group of both sets the length.
+ */
 static brim_status csv_open(void *self, const char *split)
 {
   csv_dataset *d = self;
   BRIM_TRY(check_split(d, split));
   if (d->opened) return BRIM_OK;
-  if (d->recalled) csv_set_free(&d->set); /* its own files take the place of what was kept of them */
+  if (d->recalled) csv_set_free(&d->set); /* its own files replace what the run saved */
   BRIM_TRY(csv_set_open(d->params, &d->set));
   d->opened = true;
   return BRIM_OK;
@@ -148,7 +148,7 @@ static brim_status csv_describe(const void *self, const char *split, brim_datase
   return BRIM_OK;
 }
 
-/* A table that both parts have is the training part's. */
+/* A table that both parts share counts for the training part. */
 static brim_status csv_host_bytes(const void *self, const char *split, uint64_t *out)
 {
   const csv_dataset *d = self;
@@ -164,7 +164,7 @@ static brim_status csv_read(const void *self, const char *split, int64_t index, 
   const csv_part *part = part_of(d, split);
   if (!part) return brim_fail(BRIM_EINVAL, "split '%s' is not open", split);
   if (index < 0 || index >= part->count)
-    return brim_fail(BRIM_EINVAL, "sample %" PRId64 " of %" PRId64, index, part->count);
+    return brim_fail(BRIM_EINVAL, "sample %" PRId64 " of %" PRId64 ": out of range", index, part->count);
   csv_set_sample(&d->set, part, index, values, label);
   return BRIM_OK;
 }
@@ -176,7 +176,7 @@ static brim_status csv_client(const void *self, const char *split, int64_t index
   BRIM_TRY(find_part(d, split, &part));
   *out = csv_set_client(&d->set, part, index);
   if (*out >= 0) return BRIM_OK;
-  return brim_fail(BRIM_ECONFIG, "'dataset.client' is empty, and partition=natural needs the column of clients\n"
+  return brim_fail(BRIM_ECONFIG, "partition=natural needs a column of clients, but 'dataset.client' is empty\n"
                                  "set dataset.client=NAME");
 }
 
@@ -191,11 +191,11 @@ static brim_status add_extra(csv_dataset *d, csv_extra *e)
   return BRIM_OK;
 }
 
-/* The columns are the training file's, so that is opened first, unless a run has kept them. */
+/* The training file defines the columns, so it is opened first, unless a run has saved them. */
 static brim_status csv_open_file(void *self, const char *path, const char *split)
 {
   csv_dataset *d = self;
-  if (part_of(d, split)) return brim_fail(BRIM_EINVAL, "there is a split '%s' already", split);
+  if (part_of(d, split)) return brim_fail(BRIM_EINVAL, "split '%s' already exists", split);
   if (!d->recalled) BRIM_TRY(csv_open(d, "train"));
   csv_extra *e = brim_try_calloc(1, sizeof *e);
   if (!e) return brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s'", path);

@@ -1,4 +1,4 @@
-/* Bytes come through one buffer, a field is gathered in another; nothing grows with the file. */
+/* One buffer holds input bytes, another the present field; neither grows with the file. */
 #include "reader.h"
 
 #include <errno.h>
@@ -21,8 +21,8 @@ struct csv_reader {
   size_t at, filled;  /* in `input` */
   int64_t line;       /* of the next byte */
   int32_t column;     /* of the next field */
-  bool in_record;     /* a separator was read, so another field comes, be it empty */
-  brim_status status; /* what went wrong while reading */
+  bool in_record;     /* a separator was read, so another field follows, perhaps empty */
+  brim_status status; /* error of reading */
   size_t bytes;       /* gathered */
   unsigned char input[INPUT_BYTES];
   char text[CSV_FIELD_BYTES_MAX + 1];
@@ -40,7 +40,7 @@ static void fill_input(csv_reader *r)
   r->filled = n > 0 ? (size_t)n : 0;
 }
 
-/* The next byte, which stays; END at the file's end, or where it cannot be read. */
+/* Returns the next byte without taking it; END at the file's end or after a read error. */
 static int peek(csv_reader *r)
 {
   if (r->at == r->filled && r->status == BRIM_OK) fill_input(r);
@@ -70,8 +70,9 @@ static brim_status gather(csv_reader *r, int c)
 {
   if (c == '\0')
     return brim_fail(BRIM_ELOAD,
-                     "'%s', line %" PRId64 ": a byte of 0, which no text has\nis it UTF-16? save it as UTF-8", r->name,
-                     r->line);
+                     "'%s', line %" PRId64
+                     ": a byte of 0, which text must not contain\nif the file is UTF-16, save it as UTF-8",
+                     r->name, r->line);
   if (r->bytes == CSV_FIELD_BYTES_MAX)
     return brim_fail(BRIM_ELOAD, "'%s', line %" PRId64 ": a field of more than %zu bytes", r->name, r->line,
                      CSV_FIELD_BYTES_MAX);
@@ -81,7 +82,7 @@ static brim_status gather(csv_reader *r, int c)
 
 /* ---- opening ---- */
 
-/* A byte order mark is passed over; that of another encoding is refused. */
+/* Skips a byte order mark; refuses that of another encoding. */
 static brim_status skip_mark(csv_reader *r)
 {
   peek(r);
@@ -90,7 +91,7 @@ static brim_status skip_mark(csv_reader *r)
   if (r->filled >= 2 && ((b[0] == 0xff && b[1] == 0xfe) || (b[0] == 0xfe && b[1] == 0xff)))
     return brim_fail(BRIM_ELOAD, "'%s' is UTF-16; save it as UTF-8", r->name);
   if (r->filled >= 2 && b[0] == 0x1f && b[1] == 0x8b)
-    return brim_fail(BRIM_ELOAD, "'%s' is compressed; write what `gzip -d` makes of it into a file", r->name);
+    return brim_fail(BRIM_ELOAD, "'%s' is compressed; decompress it with `gzip -d`", r->name);
   if (r->filled >= 3 && memcmp(b, "\xef\xbb\xbf", 3) == 0) r->at = 3;
   return BRIM_OK;
 }
@@ -137,15 +138,15 @@ const char *csv_reader_name(const csv_reader *reader)
 
 /* ---- fields ---- */
 
-/* Bytes of the character of UTF-8 (RFC 3629) that begins at s; 0: it is none. */
+/* Returns the number of bytes of the UTF-8 character (RFC 3629) at s, or 0 if it is invalid. */
 static size_t character_bytes(const unsigned char *s, size_t room)
 {
   const size_t n = s[0] < 0x80 ? 1 : s[0] >= 0xc2 && s[0] < 0xe0 ? 2 : s[0] >= 0xe0 && s[0] < 0xf0 ? 3 : 4;
   if (n > room || (s[0] >= 0x80 && s[0] < 0xc2) || s[0] > 0xf4) return 0;
   for (size_t i = 1; i < n; i++)
     if ((s[i] & 0xc0) != 0x80) return 0;
-  const bool is_long = (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xf0 && s[1] < 0x90);   /* shorter ways to write it */
-  const bool is_none = (s[0] == 0xed && s[1] >= 0xa0) || (s[0] == 0xf4 && s[1] >= 0x90); /* surrogates; too great */
+  const bool is_long = (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xf0 && s[1] < 0x90);   /* overlong */
+  const bool is_none = (s[0] == 0xed && s[1] >= 0xa0) || (s[0] == 0xf4 && s[1] >= 0x90); /* surrogates; too large */
   return is_long || is_none ? 0 : n;
 }
 
@@ -187,12 +188,12 @@ static brim_status read_quoted(csv_reader *r)
   const int c = peek(r);
   if (c == END || is_line_end(c) || c == (unsigned char)r->separator) return r->status;
   return brim_fail(BRIM_ELOAD,
-                   "'%s', line %" PRId64 ", column %d: something stands behind the closing quote\n"
-                   "a quote inside of a quoted field is written twice",
+                   "'%s', line %" PRId64 ", column %d: text after the closing quote\n"
+                   "write a quote inside a quoted field twice",
                    r->name, r->line, r->column + 1);
 }
 
-/* As many bytes at a time as the buffer has of it. */
+/* Reads an unquoted field, as many bytes at a time as the buffer has. */
 static brim_status read_plain(csv_reader *r)
 {
   while (peek(r) != END) {
@@ -205,7 +206,7 @@ static brim_status read_plain(csv_reader *r)
     r->at += n;
     if (n == room) continue;
     if (is_line_end(s[n]) || s[n] == (unsigned char)r->separator) break;
-    BRIM_TRY(gather(r, s[n])); /* which says what is wrong: a zero, or one byte too many */
+    BRIM_TRY(gather(r, s[n])); /* fails: a zero, or one byte too many */
   }
   return r->status;
 }

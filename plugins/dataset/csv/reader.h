@@ -1,8 +1,8 @@
 /* Fields of a CSV file in order (RFC 4180), a buffer at a time:
  *
- *     a field is as it stands, or "quoted": then it may hold separators, line ends and quotes, written ""
+ *     a field is plain, or "quoted": then it may contain separators, line ends and quotes, written ""
  *     a record ends with LF, CR LF or CR, or with the file
- *     a line with nothing in it is no record
+ *     an empty line is not a record
  *
  * Text is UTF-8, with a byte order mark or without. */
 #ifndef CSV_READER_H
@@ -25,10 +25,10 @@ typedef struct csv_field {
 } csv_field;
 
 typedef struct csv_reader csv_reader;
-/* [init] Reads from the start of `fd`, an open regular file that stays the caller's; `name` stands in messages and must
+/* [init] Reads from the start of `fd`, an open regular file that the caller closes; `name` is for messages and must
  * outlive the reader. ELOAD, ENOMEM_HOST. */
 brim_status csv_reader_open(int fd, const char *name, char separator, csv_reader **out);
-/* [init] The next field, or *more = false at the end. ELOAD says where and what is wrong. */
+/* [init] Reads the next field, or sets *more = false at the end. ELOAD names the place and the error. */
 brim_status csv_reader_next(csv_reader *reader, csv_field *out, bool *more);
 /* [init] Begins again. ELOAD. */
 brim_status csv_reader_rewind(csv_reader *reader);

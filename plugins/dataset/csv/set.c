@@ -36,15 +36,15 @@ static int64_t horizon_of(const csv_params *p)
 static brim_status check_params(const csv_params *p)
 {
   if (p->group[0] && (p->horizon >= 0 || p->stride != 1))
-    return brim_fail(BRIM_ECONFIG, "dataset.%s is of windows over rows; with dataset.group a sample is all of a group",
+    return brim_fail(BRIM_ECONFIG, "dataset.%s is for windows over rows; with dataset.group a sample is a whole group",
                      p->horizon >= 0 ? "horizon" : "stride");
   if (p->sequence == 0 && !p->group[0] && (p->horizon > 0 || p->stride != 1))
-    return brim_fail(BRIM_ECONFIG, "dataset.%s is of windows over rows; dataset.sequence sets how long they are",
+    return brim_fail(BRIM_ECONFIG, "dataset.%s is for windows over rows; dataset.sequence sets their length",
                      p->horizon > 0 ? "horizon" : "stride");
   return BRIM_OK;
 }
 
-/* The past of a target is known where a window ends in front of it. */
+/* If a window ends before its answer's row, past targets are known and may be features. */
 static csv_wishes wishes_of(const csv_params *p)
 {
   return (csv_wishes){.has_header = p->header,
@@ -58,7 +58,7 @@ static csv_wishes wishes_of(const csv_params *p)
 
 /* ---- files ---- */
 
-/* The path of a file in the folder. */
+/* Makes the path of a file in the folder. */
 static void name_file(const csv_params *p, const char *name, char *out)
 {
   const bool absolute = name[0] == '/';
@@ -81,7 +81,7 @@ static brim_status read_test(csv_set *s)
   if (stat(file, &st) == 0) return read_file(s, file, &s->table[1]);
   return brim_fail(
       BRIM_ELOAD,
-      "there is no '%s'\nwithout a test file: dataset.test= (empty), or dataset.test_fraction=0.2 to test on the "
+      "no file '%s'\nwithout a test file, set dataset.test= (empty), or dataset.test_fraction=0.2 to test on the "
       "last rows",
       file);
 }
@@ -92,7 +92,7 @@ static brim_status read_files(csv_set *s)
   char file[NAME_ROOM];
   struct stat st;
   if (stat(p->path, &st) != 0)
-    return brim_fail(BRIM_ELOAD, "there is no '%s'\ndataset.path names a CSV file, or a folder that has '%s'", p->path,
+    return brim_fail(BRIM_ELOAD, "no file '%s'\nset dataset.path to a CSV file, or to a folder that has '%s'", p->path,
                      p->train);
   if (is_file(p->path)) return read_file(s, p->path, &s->table[0]);
   if (p->train[0] == '\0')
@@ -109,7 +109,7 @@ static int64_t units_of(const csv_table *t)
   return t->order ? t->groups : t->rows;
 }
 
-/* Windows of `length` rows and what lies `horizon` behind them, in so many rows. */
+/* Returns the number of windows of `length` rows, each with an answer `horizon` rows after it, in `rows` rows. */
 static int64_t count_windows(const csv_set *s, int64_t rows, int64_t horizon)
 {
   return rows - s->length < horizon ? 0 : (rows - s->length - horizon) / s->params->stride + 1;
@@ -124,7 +124,7 @@ static brim_status make_part(const csv_set *s, const csv_table *t, int64_t first
   if (out->count > 0 || units == 0) return BRIM_OK;
   return brim_fail(BRIM_ELOAD,
                    "'%s': %" PRId64 " row%s are too few for one window of dataset.sequence=%" PRId64
-                   " rows and what lies %" PRId64 " behind it",
+                   " rows and the row %" PRId64 " after it",
                    t->file, units, units == 1 ? "" : "s", s->length, horizon);
 }
 
@@ -147,7 +147,7 @@ static brim_status set_length(csv_set *s)
   return BRIM_OK;
 }
 
-/* The last of the rows, or groups, of one file are the test part. */
+/* Makes the last rows or groups of the file the test part. */
 static brim_status cut_parts(csv_set *s)
 {
   const csv_params *p = s->params;
@@ -155,7 +155,8 @@ static brim_status cut_parts(csv_set *s)
   const int64_t all = units_of(t), test = llround((double)all * p->test_fraction), horizon = horizon_of(p);
   BRIM_TRY(set_length(s));
   if (p->test_fraction > 0 && (test == 0 || test == all))
-    return brim_fail(BRIM_ECONFIG, "dataset.test_fraction=%g, which of the %" PRId64 " %s of '%s' is %s",
+    return brim_fail(BRIM_ECONFIG,
+                     "dataset.test_fraction=%g: of the %" PRId64 " %s of '%s' the test split would get %s",
                      p->test_fraction, all, t->order ? "groups" : "rows", t->file, test ? "all" : "none");
   BRIM_TRY(make_part(s, t, 0, all - test, horizon, &s->train));
   if (test > 0) return make_part(s, t, all - test, test, horizon, &s->test);
@@ -175,8 +176,8 @@ static brim_status normalise(csv_set *s)
   return BRIM_OK;
 }
 
-/* "3 features (a, b, c)", of many the first and the last. */
-static size_t tell_names(char *const *name, int32_t count, const char *what, char *out, size_t room)
+/* Writes "3 features (a, b, c)"; of many names only the first and the last. */
+static size_t list_names(char *const *name, int32_t count, const char *what, char *out, size_t room)
 {
   size_t used = (size_t)snprintf(out, room, "%d %s%s (", count, what, count == 1 ? "" : "s");
   for (int32_t i = 0; i < count && used < room; i++) {
@@ -196,10 +197,10 @@ static void summarise(csv_set *s)
 {
   const csv_chosen *c = &s->chosen;
   const size_t room = sizeof s->summary;
-  size_t used = tell_names(c->feature, c->features, "feature", s->summary, room);
+  size_t used = list_names(c->feature, c->features, "feature", s->summary, room);
   if (c->targets > 0) {
     used += (size_t)snprintf(s->summary + used, room - used, ", ");
-    used += tell_names(c->target, c->targets, "target", s->summary + used, room - used);
+    used += list_names(c->target, c->targets, "target", s->summary + used, room - used);
   } else {
     used += (size_t)snprintf(s->summary + used, room - used, ", label %.60s of %d class%s", c->label, s->classes.count,
                              s->classes.count == 1 ? "" : "es");
@@ -239,7 +240,7 @@ brim_status csv_set_read_file(const csv_set *s, const char *path, csv_table *tab
 {
   const csv_params *p = s->params;
   const csv_reading how = {separators[p->separator], false, (enum csv_fill)p->fill, &s->wishes};
-  csv_chosen chosen = s->chosen; /* not empty, so they stay as they are */
+  csv_chosen chosen = s->chosen; /* not empty, so reading does not change them */
   csv_names classes = {0};
   BRIM_TRY(csv_table_read(path, &how, &chosen, &classes, table));
   csv_table_fill(table, s->mean, s->deviation, p->standardise);
@@ -262,7 +263,7 @@ static void copy_answer(const csv_table *t, const csv_set *s, int64_t row, void 
     *(int32_t *)label = -1;
 }
 
-/* All rows of a group, cut or with zeros on one side; its last row has the answer. */
+/* Copies the rows of a group, cut or padded with zeros on one side; its last row has the answer. */
 static void copy_group(const csv_set *s, const csv_table *t, int64_t group, float *values, void *label)
 {
   const int64_t begin = t->begin[group], all = t->begin[group + 1] - begin, f = t->features;
@@ -275,7 +276,7 @@ static void copy_group(const csv_set *s, const csv_table *t, int64_t group, floa
   copy_answer(t, s, t->order[begin + all - 1], label);
 }
 
-/* The row that has a sample's answer. */
+/* Returns the row of a sample's answer. */
 static int64_t answer_row(const csv_set *s, const csv_part *part, int64_t index)
 {
   const csv_table *t = part->table;

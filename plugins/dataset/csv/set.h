@@ -19,9 +19,9 @@ typedef struct csv_params {
 
 /* Samples of a table. */
 typedef struct csv_part {
-  const csv_table *table; /* NULL: there is no such part */
+  const csv_table *table; /* NULL if there is no such part */
   int64_t first;          /* the first row, or with groups the first group */
-  int64_t rows;           /* or groups, that samples are made of */
+  int64_t rows;           /* or groups, from which samples are made */
   int64_t count;          /* samples */
 } csv_part;
 
@@ -34,23 +34,23 @@ typedef struct csv_set {
   csv_part train, test;
   int64_t length;           /* rows in a sample; 0: a sample is a row */
   double *mean, *deviation; /* [features] */
-  char summary[1280];       /* what was taken of the files, a line for people */
+  char summary[1280];       /* the columns in use, a line for the log */
 } csv_set;
 
-/* [init] Nothing is read yet. ECONFIG if the parameters do not go together. */
+/* [init] Reads no files yet. ECONFIG if the parameters contradict each other. */
 brim_status csv_set_begin(const csv_params *params, csv_set *out);
 
 /* [init] Reads the files. ELOAD, ECONFIG, ENOMEM_HOST; *out is then empty. */
 brim_status csv_set_open(const csv_params *params, csv_set *out);
 void csv_set_free(csv_set *set);
-/* [init] Samples of another file, without what they are to be answered with. The table must outlive the part. ELOAD,
+/* [init] Reads samples of another file, without labels and targets. The table must outlive the part. ELOAD,
  * ENOMEM_HOST; *table is then empty. */
 brim_status csv_set_read_file(const csv_set *set, const char *path, csv_table *table, csv_part *part);
-/* Is there a test part? Files need not be read for that. */
+/* Returns whether there is a test part, without reading files. */
 bool csv_set_has_test(const csv_params *params);
-/* [any thread] Sample `index` of a part: its features, [length, features] or [features], and its class or targets.
- * Without them: class -1, targets 0. */
+/* [any thread] Reads sample `index` of a part: its features, [length, features] or [features], and its class or
+ * targets, or class -1 and targets 0 without them. */
 void csv_set_sample(const csv_set *set, const csv_part *part, int64_t index, float *values, void *label);
-/* The client of a sample: that of the row with its answer. -1: clients are in no column. */
+/* Returns the client of a sample, from the row with its answer; -1 without a column of clients. */
 int64_t csv_set_client(const csv_set *set, const csv_part *part, int64_t index);
 #endif

@@ -17,7 +17,7 @@ typedef struct loading {
   const csv_header *header;
   const csv_use *use;
   csv_names *classes;
-  bool any_class; /* a name that is not among the classes is a new one */
+  bool any_class; /* add unknown class names */
   csv_names groups, clients;
   int32_t *group; /* [rows] */
   csv_table *table;
@@ -43,7 +43,7 @@ static brim_status fail_memory(const csv_table *t)
   return brim_fail(BRIM_ENOMEM_HOST, "no memory for the %" PRId64 " rows of '%s'", t->rows, t->file);
 }
 
-/* NULL for no items. */
+/* Sets *out to NULL for no items. */
 static brim_status reserve(csv_table *t, int64_t rows, int64_t columns, size_t bytes, void **out)
 {
   *out = NULL;
@@ -73,7 +73,7 @@ static brim_status reserve_all(loading *l, const csv_chosen *chosen)
   t->label = label;
   BRIM_TRY(reserve(t, t->rows, l->how->answers && chosen->client[0], sizeof *t->client, &client));
   t->client = client;
-  const uint64_t bytes = t->bytes; /* the groups' numbers do not stay */
+  const uint64_t bytes = t->bytes; /* the groups' numbers are temporary */
   BRIM_TRY(reserve(t, t->rows, chosen->group[0] != '\0', sizeof *l->group, &group));
   l->group = group;
   t->bytes = bytes;
@@ -87,7 +87,7 @@ static brim_status reserve_all(loading *l, const csv_chosen *chosen)
   brim_fail(BRIM_ELOAD, "'%s', line %" PRId64 ", column %d '%.100s': " format, (l)->table->file, (f)->line,            \
             (f)->column + 1, (l)->header->name[(f)->column], __VA_ARGS__)
 
-/* How many bytes of a field a message has: of its first line. */
+/* Returns how many bytes of a field a message shows: at most its first line. */
 static int shown(const csv_field *f)
 {
   const size_t n = strcspn(f->text, "\n");
@@ -104,10 +104,10 @@ static brim_status take_number(const loading *l, const csv_field *f, enum csv_fi
   }
   if (missing)
     return fail_at(l, f, "a value is missing%s",
-                   l->use[f->column].target >= 0 ? "" : "\ndataset.fill=mean or zero puts one in its place");
+                   l->use[f->column].target >= 0 ? "" : "\ndataset.fill=mean or zero replaces it");
   return fail_at(l, f,
-                 "'%.*s' is not a number that a float can hold\n"
-                 "features and targets are numbers in every row; dataset.features says which columns are taken",
+                 "'%.*s' is not a number within a float's range\n"
+                 "features and targets must be numbers in every row; dataset.features selects columns",
                  shown(f), f->text);
 }
 
@@ -140,7 +140,7 @@ static brim_status take_field(loading *l, int64_t row, const csv_field *f)
   return csv_names_add(&l->groups, f->text, &l->group[row]);
 }
 
-/* Every record's fields are there: the header was read to the file's end. */
+/* Every record has all fields: csv_header_read has checked the whole file. */
 static brim_status load_rows(loading *l, csv_reader *r)
 {
   csv_field f;
@@ -157,7 +157,7 @@ static brim_status load_rows(loading *l, csv_reader *r)
 
 /* ---- classes and groups ---- */
 
-/* Numbers in the order of the names, in the place of the order in which they came. */
+/* Renumbers by the order of the names. */
 static brim_status sort_names(const csv_table *t, csv_names *names, int32_t *number)
 {
   int32_t *to = brim_try_calloc((size_t)names->count, sizeof *to);
@@ -175,7 +175,7 @@ static brim_status sort_classes(loading *l)
   return t->label && l->any_class ? sort_names(t, l->classes, t->label) : BRIM_OK;
 }
 
-/* Counting sort, which keeps the order in a group. */
+/* A counting sort, which keeps the order within a group. */
 static brim_status sort_groups(loading *l)
 {
   csv_table *t = l->table;
@@ -189,7 +189,8 @@ static brim_status sort_groups(loading *l)
   for (int64_t i = 0; i < t->rows; i++) t->begin[l->group[i] + 1]++;
   for (int32_t g = 0; g < t->groups; g++) t->begin[g + 1] += t->begin[g];
   for (int64_t i = 0; i < t->rows; i++) t->order[t->begin[l->group[i]]++] = i;
-  for (int32_t g = t->groups; g > 0; g--) t->begin[g] = t->begin[g - 1]; /* each moved to the next one's */
+  for (int32_t g = t->groups; g > 0; g--)
+    t->begin[g] = t->begin[g - 1]; /* the sort has advanced each to the next group's begin */
   t->begin[0] = 0;
   return BRIM_OK;
 }
@@ -246,7 +247,7 @@ brim_status csv_table_read(const char *file, const csv_reading *how, csv_chosen 
 
 /* ---- means ---- */
 
-/* Sums are of differences from the first value, which are exact where values are close to each other. */
+/* Sums differences from the first value, which are exact if values are close to each other. */
 brim_status csv_table_measure(const csv_table *t, const csv_chosen *chosen, const int64_t *row, int64_t count,
                               double *mean, double *deviation)
 {
@@ -274,7 +275,7 @@ brim_status csv_table_measure(const csv_table *t, const csv_chosen *chosen, cons
   return BRIM_OK;
 }
 
-/* A feature never lies after the value that it is made of. */
+/* Works in place: a feature is never stored after the value that it is made from. */
 void csv_table_fill(csv_table *t, const double *mean, const double *deviation, bool standardise)
 {
   const int64_t count = t->rows * t->features;

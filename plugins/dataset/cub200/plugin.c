@@ -53,16 +53,15 @@ static brim_status check_folder(const cub200_params *p)
              : i < 0 ? "images"
                      : files[i].name);
     if (stat(name, &s) == 0) continue;
-    return brim_fail(
-        BRIM_ELOAD,
-        "there is no '%s'\ndataset.path must name a folder with images/, images.txt, image_class_labels.txt, "
-        "train_test_split.txt and classes.txt\nCUB_200_2011.tgz, which holds it, is at " HOME,
-        name);
+    return brim_fail(BRIM_ELOAD,
+                     "no file '%s'\nset dataset.path to a folder with images/, images.txt, image_class_labels.txt, "
+                     "train_test_split.txt and classes.txt\nCUB_200_2011.tgz, which holds it, is at " HOME,
+                     name);
   }
   return BRIM_OK;
 }
 
-/* Rows of lists that belong together, picture by picture. */
+/* The lists must have one row for each picture. */
 static brim_status check_counts(const cub200_params *p, const cub200_table *t)
 {
   for (int i = LABELS; i < TABLES; i++)
@@ -72,7 +71,7 @@ static brim_status check_counts(const cub200_params *p, const cub200_table *t)
   return BRIM_OK;
 }
 
-/* The pixels that the box touches; a number that is none of a pixel stays what it is, and is cut off by the picture. */
+/* Returns the pixels that the box touches. Coordinates outside the picture are kept here and clipped to it later. */
 static pixels_box box_of(const double *n)
 {
   const double most = 1 << 28;

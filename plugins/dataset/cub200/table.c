@@ -30,7 +30,7 @@ static brim_status read_file(const char *path, char **out, size_t *bytes)
   return status;
 }
 
-/* A number at *at, which must end where a space or the line does. */
+/* Reads a number at *at, which must end at a space or at the end of the line. */
 static int take_number(char **at, double *out)
 {
   char *end;

@@ -1,4 +1,4 @@
-/* The text files of CUB-200-2011: a line for each picture or class, its number first, from 1 on without gaps. */
+/* The text files of CUB-200-2011: a line for each picture or class, beginning with its number, from 1 without gaps. */
 #ifndef CUB200_TABLE_H
 #define CUB200_TABLE_H
 #include <stddef.h>
@@ -9,7 +9,7 @@
 #define CUB200_NUMBERS_MAX 4
 
 typedef struct cub200_row {
-  const char *text;                  /* what follows the number in the line, if it is text; else NULL */
+  const char *text;                  /* the text after the line's number, or NULL */
   double number[CUB200_NUMBERS_MAX]; /* or numbers */
 } cub200_row;
 
@@ -19,8 +19,8 @@ typedef struct cub200_table {
   size_t count; /* row[i] is of number i + 1 */
 } cub200_table;
 
-/* [init] numbers: how many follow the line's own in each line, 1 to CUB200_NUMBERS_MAX; 0: text. ELOAD says which line
- * is wrong; ENOMEM_HOST. On failure *out is empty. */
+/* [init] numbers: how many numbers follow the line's own, 1 to CUB200_NUMBERS_MAX; 0 for text. ELOAD names the bad
+ * line; ENOMEM_HOST. On failure *out is empty. */
 brim_status cub200_table_read(const char *path, int numbers, cub200_table *out);
-void cub200_table_free(cub200_table *table); /* one that is empty: a no-op */
+void cub200_table_free(cub200_table *table); /* no-op if empty */
 #endif

@@ -1,8 +1,8 @@
-/* See mat_list.h. Format: MathWorks, MAT-File Format, "Level 5". A file is a header of 128 bytes and elements: a type,
- * a number of bytes, and these. A variable is an element of elements (flags, dimensions, name, values), or one that is
- * so when it is inflated.
+/* See mat_list.h. Format: MathWorks, MAT-File Format, "Level 5". A file is a header of 128 bytes and elements, each
+ * with a type, a number of bytes, and the bytes. A variable is an element that contains elements (flags, dimensions,
+ * name, values), or one that inflates to such an element.
  *
- * This is not done by matio: on damaged files 1.5.23 asks for whatever memory a header names, and may not come back. */
+ * brim does not use matio: on damaged files version 1.5.23 allocates whatever a header asks for, and may hang. */
 #include "mat_list.h"
 
 #include <errno.h>
@@ -28,7 +28,7 @@ enum { CLASS_DOUBLE = 6, CLASS_LAST = 15 }; /* arrays of numbers */
 typedef struct reader {
   const uint8_t *at;
   size_t left;
-  bool big; /* numbers begin with their highest byte */
+  bool big; /* big-endian */
 } reader;
 
 typedef struct element {
@@ -44,7 +44,7 @@ static uint64_t number(const uint8_t *p, size_t bytes, bool big)
   return x;
 }
 
-/* The next element; false: there is none, or it is not there whole. */
+/* Reads the next element; returns false at the end or if it is incomplete. */
 static bool next(reader *r, element *out)
 {
   if (r->left < 8) return false;
@@ -56,7 +56,7 @@ static bool next(reader *r, element *out)
   if (out->bytes > room) return false;
   size_t used = small ? 8 : 8 + out->bytes;
   if (!small && out->type != TYPE_PACKED) used = (used + 7) & ~(size_t)7;
-  if (used > r->left) used = r->left; /* the last one may lack what would fill it up */
+  if (used > r->left) used = r->left; /* the last element may lack its padding */
   r->at += used;
   r->left -= used;
   return true;
@@ -64,7 +64,7 @@ static bool next(reader *r, element *out)
 
 /* ---- Values ---- */
 
-/* Bytes of a number of a type; 0: it is none. */
+/* Returns the bytes of a number of this type; 0 if it is not a type of numbers. */
 static size_t width_of(uint32_t type)
 {
   static const uint8_t widths[] = {0, 1, 1, 2, 2, 4, 4, 4, 0, 8};
@@ -115,7 +115,7 @@ static brim_status take_values(wanted *w, const element *e, size_t count, bool b
   return BRIM_OK;
 }
 
-/* One row or column: how many there are; 0: it is something else. */
+/* Returns the length of a row or column; 0 for other shapes. */
 static size_t count_of(const element *dims, bool big)
 {
   if (dims->type != TYPE_INT32 || dims->bytes != 8) return 0;
@@ -142,7 +142,7 @@ static brim_status take_matrix(wanted *w, const element *matrix, bool big)
 
 /* ---- Inflating ---- */
 
-/* All that a stream inflates to, in memory that grows with it; to be freed. */
+/* Inflates a whole stream into growing memory, to be freed. */
 static brim_status inflate_all(const wanted *w, const element *packed, uint8_t **out, size_t *bytes)
 {
   z_stream z = {.next_in = (uint8_t *)packed->data, .avail_in = (uInt)packed->bytes};
@@ -183,7 +183,7 @@ static brim_status take_packed(wanted *w, const element *packed, bool big)
 
 static brim_status take_file(wanted *w, const uint8_t *bytes, size_t count)
 {
-  const uint8_t *end = bytes + HEADER_BYTES - 4; /* of the header: a version, and letters in the order of bytes */
+  const uint8_t *end = bytes + HEADER_BYTES - 4; /* of the header: a version, and letters that show the byte order */
   const bool big = count >= HEADER_BYTES && memcmp(end, "\x01\x00MI", 4) == 0;
   if (!big && (count < HEADER_BYTES || memcmp(end, "\x00\x01IM", 4) != 0))
     return brim_fail(BRIM_ELOAD, "'%s' is not a file of MATLAB 5 to 7.2 (.mat)", w->path);
@@ -195,7 +195,7 @@ static brim_status take_file(wanted *w, const uint8_t *bytes, size_t count)
   }
   if (w->found) return BRIM_OK;
   return brim_fail(BRIM_ELOAD, "'%s' %s no variable '%s'", w->path,
-                   r.left > 0 ? "is damaged: in front of that there is" : "holds", w->name);
+                   r.left > 0 ? "is damaged: before the damage there is" : "has", w->name);
 }
 
 brim_status mat_list_read(const char *path, const char *name, int32_t most, mat_list *out)

@@ -12,7 +12,7 @@ typedef struct mat_list {
 } mat_list;
 
 /* [init] Reads variable `name`, real whole numbers from 1 to `most` in one row or column, from a file of MATLAB 5
- * to 7.2. ELOAD says what is wrong with the file; ENOMEM_HOST. On failure *out is empty. */
+ * to 7.2. ELOAD describes the error in the file; ENOMEM_HOST. On failure *out is empty. */
 brim_status mat_list_read(const char *path, const char *name, int32_t most, mat_list *out);
-void mat_list_free(mat_list *list); /* one that is empty: a no-op */
+void mat_list_free(mat_list *list); /* no-op if empty */
 #endif

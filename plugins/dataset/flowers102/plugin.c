@@ -4,7 +4,7 @@
  *     path/imagelabels.mat            `labels`: the class of each, from 1
  *     path/setid.mat                  `trnid` (1020), `valid` (1020), `tstid` (6149): numbers of pictures
  *
- * Label k here is class k + 1 there, as torchvision has it; the classes' names are their numbers. */
+ * Label k here is class k + 1 in the files, as in torchvision; the classes' names are their numbers. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -44,13 +44,13 @@ static brim_status check_folder(const flowers_params *p)
     snprintf(name, sizeof name, "%.4000s%s", p->path, parts[i]);
     if (stat(name, &s) == 0) continue;
     return brim_fail(BRIM_ELOAD,
-                     "there is no '%s'\ndataset.path must name a folder with jpg/image_00001.jpg and so on, "
+                     "no file '%s'\nset dataset.path to a folder with jpg/image_00001.jpg and so on, "
                      "imagelabels.mat and setid.mat\n102flowers.tgz, imagelabels.mat and setid.mat are at " HOME,
                      name);
   }
   if ((p->train & p->test) == 0) return BRIM_OK;
-  return brim_fail(BRIM_ECONFIG, "dataset.train and dataset.test have a list in common; what is tested on must not be "
-                                 "trained on");
+  return brim_fail(BRIM_ECONFIG, "dataset.train and dataset.test have a list in common; test pictures must not be "
+                                 "training pictures");
 }
 
 static brim_status add_list(const flowers_params *p, pixels_set *set, enum pixels_split split, const char *list,

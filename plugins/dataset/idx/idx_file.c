@@ -1,6 +1,5 @@
-/* Reading IDX files. A reader hands out the file's bytes in order, inflating them if the file is gzip
- * (told by its first two bytes, not its name); the IDX header and values are taken from it. The values
- * are inflated in one pass straight into the memory where they stay. */
+/* Reading IDX files. A reader returns the file's bytes in order, and inflates them if the file is gzip, which its first
+ * two bytes show, not its name. The values are inflated in one pass directly into their final memory. */
 #include "idx_file.h"
 #include "brim/host.h"
 
@@ -17,13 +16,13 @@
 
 #define INPUT_BYTES ((size_t)256 * 1024)
 #define INFLATE_BYTES_MAX ((size_t)1 << 30) /* in one call; zlib counts in 32 bits */
-#define DEFLATE_RATIO_MAX 1032u             /* deflate cannot do better (zlib.net/zlib_tech.html) */
+#define DEFLATE_RATIO_MAX 1032u             /* the maximum (zlib.net/zlib_tech.html) */
 #define HEADER_BYTES_MAX (4 + 4 * IDX_RANK_MAX)
 
 typedef struct reader {
   const char *name;
   int fd;
-  bool gzip, ready, ended;    /* ready: inflateInit was done; ended: no bytes left, checksums right */
+  bool gzip, ready, ended;    /* ready: inflateInit has succeeded; ended: no bytes left, checksums correct */
   uint64_t file_bytes, taken; /* taken: of the file, so far */
   z_stream stream;
   unsigned char input[INPUT_BYTES];
@@ -66,7 +65,7 @@ static void reader_close(reader *r)
   if (r->ready) inflateEnd(&r->stream);
 }
 
-/* Sees to it that there is input; false in *more at the end of the file. */
+/* Ensures that there is input; sets *more to false at the end of the file. */
 static brim_status fill_input(reader *r, bool *more)
 {
   if (r->stream.avail_in == 0) {
@@ -103,7 +102,7 @@ static brim_status get_gzip(reader *r, unsigned char *to, size_t want, size_t *g
     BRIM_TRY(fill_input(r, &more));
     if (!more)
       return brim_fail(BRIM_ELOAD,
-                       "'%s' is truncated: the gzip data goes on after the file's end at byte %" PRIu64
+                       "'%s' is truncated: the gzip data is incomplete at the file's end, byte %" PRIu64
                        "\ncopy or download the file again",
                        r->name, r->taken);
     const size_t room = want - *got < INFLATE_BYTES_MAX ? want - *got : INFLATE_BYTES_MAX;
@@ -125,7 +124,7 @@ static brim_status get_gzip(reader *r, unsigned char *to, size_t want, size_t *g
   return BRIM_OK;
 }
 
-/* The next `want` bytes; fewer in *got only at the end. */
+/* Reads the next `want` bytes; *got is less only at the end. */
 static brim_status reader_get(reader *r, unsigned char *to, size_t want, size_t *got)
 {
   *got = 0;
@@ -181,7 +180,7 @@ static const char *format_dims(char *out, size_t room, const idx_file *f)
   return out;
 }
 
-/* The header, and whether the file can be as large as it says. Sets *header_bytes. */
+/* Reads the header and checks whether the file can be that large. Sets *header_bytes. */
 static brim_status read_header(reader *r, idx_file *f, uint64_t *header_bytes)
 {
   unsigned char head[HEADER_BYTES_MAX];
@@ -222,13 +221,13 @@ static brim_status read_values(reader *r, idx_file *f)
   char dims[64];
   format_dims(dims, sizeof dims, f);
   if (f->bytes > 0) {
-    /* Address space only: pages come into being as values are written to them. */
+    /* reserves address space only: pages are allocated as values are written */
     void *p = brim_fault_hit(BRIM_FAULT_ALLOC, NULL)
                   ? MAP_FAILED
                   : mmap(NULL, f->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED)
       return brim_fail(BRIM_ENOMEM_HOST, "no memory for the %" PRIu64 " bytes of '%s'", f->bytes, r->name);
-    madvise(p, f->bytes, MADV_HUGEPAGE); /* samples are read in any order: fewer entries of the TLB */
+    madvise(p, f->bytes, MADV_HUGEPAGE); /* samples are read in random order: saves TLB entries */
     f->values = p;
     size_t got = 0;
     BRIM_TRY(reader_get(r, f->values, f->bytes, &got));
@@ -239,7 +238,7 @@ static brim_status read_values(reader *r, idx_file *f)
   }
   unsigned char extra;
   size_t got = 0;
-  BRIM_TRY(reader_get(r, &extra, 1, &got)); /* also makes gzip's checksum be looked at */
+  BRIM_TRY(reader_get(r, &extra, 1, &got)); /* also checks gzip's checksum */
   if (got > 0)
     return brim_fail(BRIM_ELOAD,
                      "'%s' is longer than its header says: %s values make %" PRIu64 " bytes, there are more", r->name,

@@ -23,12 +23,12 @@ typedef struct idx_file {
   unsigned char *values; /* `bytes` values, owned; NULL after idx_file_header or if bytes is 0 */
 } idx_file;
 
-/* Both read from the start of `fd`, an open regular file, whose name stands in messages. ELOAD says what is
- * wrong with the file, what was expected and what is there; ENOMEM_HOST. On failure *out is empty.
+/* Both read from the start of `fd`, an open regular file; `name` is for messages. ELOAD describes the error in the
+ * file, with expected and found values; ENOMEM_HOST. On failure *out is empty.
  *
  * idx_file_header reads and checks rank and dimensions only. */
 brim_status idx_file_header(int fd, const char *name, idx_file *out);
-/* Reads the whole file and checks it to its last byte, gzip's checksum included. */
+/* Reads and checks the whole file, gzip's checksum included. */
 brim_status idx_file_read(int fd, const char *name, idx_file *out);
-void idx_file_free(idx_file *file); /* one that is empty or all zero: a no-op */
+void idx_file_free(idx_file *file); /* no-op if empty or all zero */
 #endif

@@ -1,8 +1,8 @@
-/* The MNIST family: images and labels in IDX files, two a split, plain or gzip.
+/* The MNIST family: images and labels in IDX files, two for each split, plain or gzip.
  *
- * A file is looked for under its name as set, with ".gz", and in the spelling with a dot that some
- * mirrors use (train-images.idx3-ubyte). open() reads and checks all of a split; the pixels stay in
- * memory as bytes, and read() copies. A file of images alone, to be predicted, is a split without labels. */
+ * The plugin looks for a file under its name, with ".gz", and in the spelling with a dot that some mirrors use
+ * (train-images.idx3-ubyte). open() reads and checks a whole split; the pixels stay in memory as bytes, and read()
+ * copies them. A file of images to predict is a split without labels. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -37,11 +37,11 @@ static const brim_param table[] = {
                "names of the classes, in the order of labels; empty: no names"),
     BRIM_PARAMS_END};
 
-enum { TRAIN, TEST, FILES }; /* files that were opened by themselves come behind the two */
+enum { TRAIN, TEST, FILES }; /* files of new samples come after the two */
 
 typedef struct idx_split {
   bool opened;
-  char *name; /* of a file's split; NULL for the two */
+  char *name; /* of a split of new samples; NULL for the two */
   idx_file images, labels;
   size_t sample_bytes;
 } idx_split;
@@ -69,7 +69,7 @@ static brim_status split_find(const idx_dataset *d, const char *split, int *out)
   return BRIM_OK;
 }
 
-/* Spelling `which` of a file's name: as set, with ".gz", with a dot before "idx", with both. False: none. */
+/* Makes spelling `which` of a file's name: as set, with ".gz", with a dot before "idx", with both. False if none. */
 static bool spell(const char *base, int which, char *out, size_t room)
 {
   const char *dash = strstr(base, "-idx");
@@ -91,17 +91,16 @@ static brim_status fail_missing(const char *folder, const char *what, const char
                           : "set dataset.path to the folder that holds the files");
 }
 
-/* Opens one of a split's files under any of its spellings; its full name for messages into `name`. */
+/* Opens one of a split's files under any of its spellings; writes its full name to `name`. */
 static brim_status file_open(const char *folder, const char *what, const char *base, char *name, int *fd)
 {
-  /* O_PATH: to look into a folder takes the right to search it, not to list it. */
+  /* O_PATH: opening files in a folder needs search permission only */
   const int dir = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
   if (dir < 0) {
     const int reason = errno;
     if (reason == ENOENT && strncmp(folder, DEBIAN_FOLDER, strlen(DEBIAN_FOLDER)) == 0)
-      return brim_fail(BRIM_ELOAD, "there is no folder '%s'\nDebian's package dataset-fashion-mnist installs it",
-                       folder);
-    return brim_fail(BRIM_ELOAD, "cannot open the dataset's folder '%s': %s\ndataset.path names it", folder,
+      return brim_fail(BRIM_ELOAD, "no folder '%s'\nDebian's package dataset-fashion-mnist installs it", folder);
+    return brim_fail(BRIM_ELOAD, "cannot open the dataset's folder '%s': %s\nset dataset.path to the folder", folder,
                      strerror(reason));
   }
   char spelled[NAME_ROOM];
@@ -145,7 +144,7 @@ static brim_status check_images(const char *name, const idx_file *images)
 
 static brim_status check_labels(const char *name, const idx_file *labels, int64_t classes)
 {
-  unsigned char most = 0; /* a loop without a branch is done in vectors */
+  unsigned char most = 0; /* no branch, so the loop vectorises */
   for (uint64_t i = 0; i < labels->bytes; i++) most = labels->values[i] > most ? labels->values[i] : most;
   if (most < classes) return BRIM_OK;
   uint64_t i = 0;
@@ -168,7 +167,7 @@ static brim_status labels_load(const idx_dataset *d, int which, char *name, idx_
   return check_labels(name, labels, d->params->classes);
 }
 
-/* Labels first: they are small, and what is wrong between the files shows before pixels are inflated. */
+/* Loads the labels first: they are small, so a mismatch of the files shows before pixels are inflated. */
 static brim_status split_load(const idx_dataset *d, int which, idx_split *s)
 {
   char images_name[NAME_ROOM], labels_name[NAME_ROOM];
@@ -199,7 +198,7 @@ static brim_status idx_create(const void *params, void **self)
 {
   const idx_params *p = params;
   if (p->class_names.count > 0 && (int64_t)p->class_names.count != p->classes)
-    return brim_fail(BRIM_ECONFIG, "dataset.class_names has %zu names, and dataset.classes is %" PRId64,
+    return brim_fail(BRIM_ECONFIG, "dataset.class_names has %zu names, but dataset.classes is %" PRId64,
                      p->class_names.count, p->classes);
   idx_dataset *d = brim_try_calloc(1, sizeof *d);
   if (!d) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the dataset");
@@ -236,7 +235,7 @@ static brim_status idx_open(void *self, const char *split)
   return status;
 }
 
-/* The header of a split's images, from the file if the split is not open. */
+/* Returns the header of a split's images, from the file if the split is not open. */
 static brim_status images_header(const idx_dataset *d, int which, idx_file *header)
 {
   char name[NAME_ROOM];
@@ -284,7 +283,7 @@ static brim_status idx_read(const void *self, const char *split, int64_t index, 
   if (which < 0 || !d->split[which].opened) return brim_fail(BRIM_EINVAL, "split '%s' is not open", split);
   const idx_split *s = &d->split[which];
   if (index < 0 || index >= s->images.dim[0])
-    return brim_fail(BRIM_EINVAL, "sample %" PRId64 " of %" PRId64, index, s->images.dim[0]);
+    return brim_fail(BRIM_EINVAL, "sample %" PRId64 " of %" PRId64 ": out of range", index, s->images.dim[0]);
   memcpy(values, s->images.values + (size_t)index * s->sample_bytes, s->sample_bytes);
   *(int32_t *)label = s->name ? -1 : s->labels.values[index];
   return BRIM_OK;
@@ -297,7 +296,7 @@ static brim_status file_load(const char *path, idx_split *s)
   idx_file header = {0};
   brim_status status = idx_file_header(fd, path, &header);
   if (status == BRIM_OK && header.rank == 1)
-    status = brim_fail(BRIM_ELOAD, "'%s' has 1 dimension, as labels have; a file of images is needed", path);
+    status = brim_fail(BRIM_ELOAD, "'%s' has 1 dimension, like labels; a file of images is needed", path);
   if (status == BRIM_OK) status = check_images(path, &header);
   if (status == BRIM_OK) status = idx_file_read(fd, path, &s->images);
   close(fd);
@@ -308,7 +307,7 @@ static brim_status file_load(const char *path, idx_split *s)
 static brim_status idx_open_file(void *self, const char *path, const char *split)
 {
   idx_dataset *d = self;
-  if (split_of(d, split) >= 0) return brim_fail(BRIM_EINVAL, "there is a split '%s' already", split);
+  if (split_of(d, split) >= 0) return brim_fail(BRIM_EINVAL, "split '%s' already exists", split);
   idx_split s = {.opened = true, .name = strdup(split)};
   const bool refused = !s.name || brim_fault_hit(BRIM_FAULT_ALLOC, NULL);
   idx_split *grown = refused ? NULL : realloc(d->split, (size_t)(d->splits + 1) * sizeof *grown);

@@ -3,9 +3,9 @@
  *     path/train/daisy/1.jpg    path/test/daisy/7.jpg       or    path/daisy/1.jpg
  *     path/train/rose/2.png     path/test/rose/8.png              path/rose/2.png
  *
- * Classes are numbered as their names are sorted, byte by byte; pictures come in the order of their names. Folders in a
- * class's folder belong to it; with dataset.client=folder they are the clients of a federation, the same name the same
- * client in every class. What does not end in .jpg, .jpeg or .png is left alone. */
+ * Classes are numbered in the byte order of their names; pictures are sorted by name. Folders in a class's folder
+ * belong to the class; with dataset.client=folder they are the clients of a federation, and the same name is the same
+ * client in every class. Files that do not end in .jpg, .jpeg or .png are ignored. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -61,7 +61,7 @@ static void names_free(struct dirent **entry, int count)
   free(entry);
 }
 
-/* The names in folder `name` of `path`, sorted. */
+/* Reads the names in folder `name` of `path`, sorted. */
 static brim_status names_read(const char *path, const char *name, struct dirent ***entry, int *count)
 {
   char full[2 * NAME_ROOM];
@@ -78,7 +78,7 @@ static brim_status join(char *out, const char *folder, const char *name)
   return used < NAME_ROOM ? BRIM_OK : brim_fail(BRIM_ELOAD, "the name '%.200s...' is too long", out);
 }
 
-/* What pictures of a class are added as. */
+/* The split and class of pictures that are added. */
 typedef struct adding {
   pixels_set *set;
   enum pixels_split split;
@@ -87,13 +87,13 @@ typedef struct adding {
   bool has_clients;
 } adding;
 
-/* All pictures below a folder, which at depth 0 is a class's, and at depth 1 may be a client's. */
+/* Adds all pictures below a folder: a class's at depth 0, perhaps a client's at depth 1. */
 static brim_status add_pictures(const adding *a, const char *folder, pixels_client client, int depth)
 {
   const char *path = a->path;
   struct dirent **entry;
   int count;
-  if (depth > DEPTH_MAX) return brim_fail(BRIM_ELOAD, "'%s/%s' lies too deep", path, folder);
+  if (depth > DEPTH_MAX) return brim_fail(BRIM_ELOAD, "'%s/%s' is nested too deep", path, folder);
   BRIM_TRY(names_read(path, folder, &entry, &count));
   brim_status status = BRIM_OK;
   for (int i = 0; i < count && status == BRIM_OK; i++) {
@@ -106,7 +106,7 @@ static brim_status add_pictures(const adding *a, const char *folder, pixels_clie
       status = add_pictures(a, name, a->has_clients && depth == 0 ? below : client, depth + 1);
     else if (pixels_is_name(name) && a->has_clients && depth == 0)
       status = brim_fail(BRIM_ELOAD,
-                         "'%s/%s' lies in no folder of a client\nwith dataset.client=folder pictures lie in "
+                         "'%s/%s' is not in a client's folder\nwith dataset.client=folder pictures must be in "
                          "<class>/<client>/; with dataset.client=none they have no clients",
                          path, name);
     else if (pixels_is_name(name))
@@ -116,7 +116,7 @@ static brim_status add_pictures(const adding *a, const char *folder, pixels_clie
   return status;
 }
 
-/* The label of a class's folder: training's are new, others must be known. */
+/* Returns the label of a class's folder: the training split adds classes, other splits must know them. */
 static brim_status label_of(pixels_set *set, enum pixels_split split, const char *path, const char *folder,
                             const char *name, int64_t classes, int32_t *label)
 {
@@ -127,7 +127,7 @@ static brim_status label_of(pixels_set *set, enum pixels_split split, const char
   return brim_fail(BRIM_ELOAD, "'%s/%s' holds a class '%s' that the training split does not have", path, folder, name);
 }
 
-/* All that one folder of a split holds. A class without a picture is one nevertheless: it may be in the test. */
+/* Adds a class's folder of a split. A class without training pictures counts too: the test split may have some. */
 static brim_status add_class(pixels_set *set, enum pixels_split split, const char *path, const char *folder,
                              const char *name, int64_t classes, bool has_clients)
 {
@@ -137,7 +137,7 @@ static brim_status add_class(pixels_set *set, enum pixels_split split, const cha
   const adding a = {set, split, path, label, has_clients && split == PIXELS_TRAIN};
   BRIM_TRY(add_pictures(&a, folder, (pixels_client){0, 0}, 0));
   if (split == PIXELS_TRAIN && pixels_set_count(set, split) == before)
-    brim_log(BRIM_LOG_WARN, "'%s/%s' is taken for a class, and holds no pictures: remove it if it is none", path,
+    brim_log(BRIM_LOG_WARN, "'%s/%s' counts as a class but holds no pictures: remove it if it is not a class", path,
              folder);
   return BRIM_OK;
 }
@@ -176,16 +176,15 @@ static brim_status list(const void *params, pixels_set *set)
   const char *train = !is_auto ? p->train : has_train ? "train" : "", *test = test_folder(p, has_train);
   if (!is_folder(p->path, "."))
     return brim_fail(BRIM_ELOAD,
-                     "there is no folder '%s'\ndataset.path names it; it holds train/<class>/<picture>.jpg, or "
+                     "no folder '%s'\nset dataset.path to a folder with train/<class>/<picture>.jpg, or "
                      "<class>/<picture>.jpg",
                      p->path);
   BRIM_TRY(add_split(set, PIXELS_TRAIN, p->path, train, p->client != 0));
   if (pixels_set_count(set, PIXELS_TRAIN) == 0)
-    return brim_fail(
-        BRIM_ELOAD,
-        "there are no pictures in '%s%s%s'\nit must hold a folder for each class, with .jpg, .jpeg or .png "
-        "files in it",
-        p->path, train[0] ? "/" : "", train);
+    return brim_fail(BRIM_ELOAD,
+                     "no pictures in '%s%s%s'\nit must hold a folder for each class, with .jpg, .jpeg or .png "
+                     "files in it",
+                     p->path, train[0] ? "/" : "", train);
   if (test[0]) BRIM_TRY(add_split(set, PIXELS_TEST, p->path, test, false));
   return BRIM_OK;
 }

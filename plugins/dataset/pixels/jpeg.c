@@ -1,8 +1,8 @@
-/* JPEG through libjpeg-turbo: the decoder that Pillow has too, with the same settings (accurate integer DCT, fancy
- * upsampling), so the same pixels.
+/* JPEG through libjpeg-turbo, Pillow's decoder, with Pillow's settings (accurate integer DCT, fancy upsampling), so the
+ * pixels are the same.
  *
- * libjpeg leaves by longjmp when it cannot go on. The jump ends in one function for each of the two ways of use, which
- * changes nothing of its own behind setjmp; all state is in a struct that the caller owns. */
+ * libjpeg reports fatal errors by longjmp. Each of the two uses has one function with a setjmp, which changes none of
+ * its variables after it; all state is in a struct that the caller owns. */
 #include <setjmp.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,8 +12,8 @@
 
 #include "pixels_parts.h"
 
-#define SEGMENT_BYTES_MAX 65533 /* that a marker has after its length */
-#define SCANS_MAX 500           /* of a progressive file; more only serve to keep a decoder busy */
+#define SEGMENT_BYTES_MAX 65533 /* of a marker, after its length */
+#define SCANS_MAX 500           /* of a progressive file; more serve only to slow down decoders */
 
 typedef struct decoder {
   struct jpeg_decompress_struct jpeg;
@@ -22,10 +22,10 @@ typedef struct decoder {
   struct jpeg_progress_mgr progress;
   jmp_buf out;
   pixels_input *input;
-  int orientation;                 /* 0: not known yet */
+  int orientation;                 /* 0 if not known yet */
   uint8_t *segment;                /* an APP1 marker; NULL before the first one */
-  bool no_memory, ended;           /* ended: there are no more bytes */
-  char what[JMSG_LENGTH_MAX + 32]; /* is wrong */
+  bool no_memory, ended;           /* ended: no more bytes */
+  char what[JMSG_LENGTH_MAX + 32]; /* the error */
   uint8_t window[PIXELS_WINDOW];
 } decoder;
 
@@ -41,7 +41,7 @@ static _Noreturn void give_up(j_common_ptr jpeg)
   longjmp(d->out, 1);
 }
 
-/* Warnings (level -1) tell of data that cannot be right. Those of data that is not looked at are let pass. */
+/* Warnings (level -1) report invalid data. Those about data that is not decoded are ignored. */
 static void on_message(j_common_ptr jpeg, int level)
 {
   const int code = jpeg->err->msg_code;
@@ -75,7 +75,7 @@ static boolean fill_window(j_decompress_ptr jpeg)
 {
   decoder *d = jpeg->client_data;
   const size_t n = pixels_input_read(d->input, d->window, sizeof d->window);
-  if (n == 0) { /* an end marker, which some files lack: what is missing in front of it the decoder tells */
+  if (n == 0) { /* insert an end marker, which some files lack; the decoder reports data missing before it */
     d->window[0] = 0xFF;
     d->window[1] = JPEG_EOI;
     d->ended = true;
@@ -104,8 +104,8 @@ static uint8_t next_byte(decoder *d)
   return *d->source.next_input_byte++;
 }
 
-/* An APP1 marker, which may be EXIF's. One after the other has the same memory: jpeg_save_markers would keep all that a
- * file has of them, and files can have any number. */
+/* Reads an APP1 marker, which may be EXIF's. All use the same memory; jpeg_save_markers would keep all APP1 markers,
+ * and a file can have any number. */
 static boolean read_app1(j_decompress_ptr jpeg)
 {
   decoder *d = jpeg->client_data;
@@ -157,7 +157,7 @@ static uint64_t rounded_up(uint64_t count, int unit)
   return (count + (uint64_t)unit - 1) / (uint64_t)unit * (uint64_t)unit;
 }
 
-/* As jdcoefct.c asks for them. */
+/* Returns the bytes that jdcoefct.c allocates. */
 static uint64_t coefficient_bytes(decoder *d)
 {
   uint64_t blocks = 0;
@@ -177,7 +177,7 @@ static void set_header(decoder *d, pixels_header *out)
 
 /* ---- Pixels ---- */
 
-/* The largest reduction that leaves `needed` pixels on the shorter side. */
+/* Chooses the largest reduction that leaves `needed` pixels on the shorter side. */
 static void choose_scale(decoder *d)
 {
   const int64_t needed = d->input->options->side_needed;
@@ -194,7 +194,7 @@ static uint8_t times(int a, int b) /* a * b / 255, rounded */
   return (uint8_t)(((x >> 8) + x) >> 8);
 }
 
-/* Adobe's files have ink inverted, 255 for none, and Pillow takes every file for one of Adobe's. */
+/* Adobe's files store inverted ink, 255 for none; like Pillow, treat every file as Adobe's. */
 static void ink_to_light(const uint8_t *ink, uint8_t *out)
 {
   for (int c = 0; c < 3; c++) out[c] = (uint8_t)(ink[3] - times(255 - ink[c], ink[3]));
@@ -243,11 +243,11 @@ static brim_status decode(decoder *d, pixels_header *header, brim_picture *pictu
   if ((uint64_t)jpeg->output_width * jpeg->output_height * 3 > picture->room)
     return pixels_fail(d->input, "has changed: it is larger than it was when it was opened");
   jpeg_start_decompress(jpeg);
-  read_rows(d, picture); /* not jpeg_finish_decompress: whether the end marker is there changes no pixel */
+  read_rows(d, picture); /* not jpeg_finish_decompress: a missing end marker changes no pixel */
   return BRIM_OK;
 }
 
-/* Nothing of this function's own changes between setjmp and longjmp. */
+/* No local variable changes between setjmp and longjmp. */
 static brim_status decode_guarded(decoder *d, pixels_header *header, brim_picture *picture)
 {
   if (setjmp(d->out)) return d->no_memory ? pixels_no_memory(d->input) : pixels_fail(d->input, d->what);

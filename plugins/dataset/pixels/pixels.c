@@ -1,4 +1,4 @@
-/* What all formats have in common: reading, telling them apart, limits, EXIF. */
+/* The common parts of all formats: reading, detection, limits, EXIF. */
 #include "pixels.h"
 
 #include <errno.h>
@@ -72,7 +72,7 @@ brim_status pixels_check_size(const pixels_input *in, int64_t rows, int64_t colu
 
 pixels_turn pixels_turn_of(int orientation, int64_t rows, int64_t columns)
 {
-  /* of what lies there: is it transposed, then mirrored left to right, then top to bottom? */
+  /* for each orientation: transpose, then mirror left to right, then top to bottom */
   static const struct {
     bool transposed, mirrored, upside_down;
   } turns[9] = {{0, 0, 0}, {0, 0, 0}, {0, 1, 0}, {0, 1, 1}, {0, 0, 1}, {1, 0, 0}, {1, 1, 0}, {1, 1, 1}, {1, 0, 1}};

@@ -1,9 +1,9 @@
-/* Between the files of this folder. */
+/* Internal to this folder. */
 #ifndef BRIM_PIXELS_PARTS_H
 #define BRIM_PIXELS_PARTS_H
 #include "pixels.h"
 
-/* A source with what was read of it to tell the format by, which comes first again. */
+/* A source, with the first bytes, which were read to detect the format and are read again. */
 typedef struct pixels_input {
   pixels_source *source;
   const char *name;
@@ -12,23 +12,23 @@ typedef struct pixels_input {
   size_t first_bytes, first_given;
 } pixels_input;
 size_t pixels_input_read(pixels_input *input, void *out, size_t room);
-/* ELOAD: "'name' <what>"; EIO if it could not be read. */
+/* Fails with ELOAD and "'name' <what>", or with EIO if reading has failed. */
 brim_status pixels_fail(const pixels_input *input, const char *what);
 brim_status pixels_no_memory(const pixels_input *input);
-/* ELOAD if there are no pixels, or more than the options allow. */
+/* Fails with ELOAD for no pixels or more pixels than the options allow. */
 brim_status pixels_check_size(const pixels_input *input, int64_t rows, int64_t columns);
 
-/* Where pixel (row, column) of a picture of `rows` x `columns` lies when it is turned: at offset
- * start + row * down + column * right, in pixels. */
+/* The place of pixel (row, column) of a turned picture of `rows` x `columns`: start + row * down + column * right, in
+ * pixels. */
 typedef struct pixels_turn {
   int64_t start, down, right;
   int64_t rows, columns; /* when turned */
 } pixels_turn;
 pixels_turn pixels_turn_of(int orientation, int64_t rows, int64_t columns);
-/* EXIF's orientation, 1 to 8, out of the payload of an APP1 segment; 0: it says nothing. */
+/* Returns EXIF's orientation, 1 to 8, from the payload of an APP1 segment, or 0 if it has none. */
 int pixels_exif_orientation(const uint8_t *segment, size_t bytes);
 
-/* picture == NULL: only the header. */
+/* With picture == NULL only the header is read. */
 brim_status pixels_jpeg(pixels_input *input, pixels_header *header, brim_picture *picture);
 brim_status pixels_png(pixels_input *input, pixels_header *header, brim_picture *picture);
 #endif

@@ -1,4 +1,4 @@
-/* PNG through libpng. It leaves by longjmp too; as in jpeg.c all state is in a struct of the caller's. */
+/* PNG through libpng, which also reports errors by longjmp; as in jpeg.c, all state is in a struct of the caller's. */
 #include <png.h>
 #include <setjmp.h>
 #include <stdio.h>
@@ -56,7 +56,7 @@ static void read_bytes(png_structp png, png_bytep out, size_t count)
   }
 }
 
-/* Every kind becomes rows of RGB. Pillow's convert("RGB") drops alpha, and takes no notice of gamma. */
+/* Converts every kind to rows of RGB. Like Pillow's convert("RGB"), drops alpha and ignores gamma. */
 static int set_transforms(decoder *d)
 {
   const int type = png_get_color_type(d->png, d->info);
@@ -76,7 +76,7 @@ static brim_status read_rows(decoder *d, const pixels_header *header, brim_pictu
 {
   const size_t stride = (size_t)header->columns * 3;
   const int passes = set_transforms(d);
-  if (png_get_rowbytes(d->png, d->info) != stride) return pixels_fail(d->input, "has rows of an unknown kind");
+  if (png_get_rowbytes(d->png, d->info) != stride) return pixels_fail(d->input, "has an unknown row format");
   for (int pass = 0; pass < passes; pass++)
     for (int64_t y = 0; y < header->rows; y++) png_read_row(d->png, picture->pixels + (size_t)y * stride, NULL);
   png_read_end(d->png, NULL);
@@ -89,8 +89,8 @@ static brim_status decode(decoder *d, pixels_header *header, brim_picture *pictu
 {
   png_set_read_fn(d->png, d, read_bytes);
   png_set_user_limits(d->png, SIDE_MAX, SIDE_MAX);
-  /* Only pixels, a palette and its alpha are kept. libpng would hold such chunks in memory, whatever
-   * png_set_chunk_malloc_max says (1.6.39 only warns), and reads some of them byte by byte. */
+  /* Keep only pixels, a palette and its alpha. libpng would hold other chunks in memory in spite of
+   * png_set_chunk_malloc_max (1.6.39 only warns), and reads some of them byte by byte. */
   png_set_keep_unknown_chunks(d->png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
   png_set_crc_action(d->png, PNG_CRC_DEFAULT, PNG_CRC_QUIET_USE);
   png_read_info(d->png, d->info);

@@ -12,11 +12,11 @@
 #include <unistd.h>
 
 #define NAME_ROOM 4096
-#define ESTIMATED 64 /* pictures of a split that is not open, to tell by how large they are */
-#define TOLD_MAX 5   /* damaged files that a message names */
+#define ESTIMATED 64 /* pictures of a split that is not open, from which sizes are estimated */
+#define NAMED_MAX 5  /* damaged files that messages name */
 
 typedef struct item {
-  size_t name; /* where it begins in the split's names */
+  size_t name; /* offset in the split's names */
   int32_t label;
   pixels_client client;
   pixels_box box;
@@ -28,11 +28,11 @@ typedef struct split {
   item *item;
   int64_t count, room;
   bool opened;
-  int32_t *client;              /* [count] of each picture, when it is open; NULL: pictures have none */
-  int64_t pixels_max, side_max; /* of what was opened */
+  int32_t *client;              /* [count] of each picture, once open; NULL without clients */
+  int64_t pixels_max, side_max; /* of the opened pictures */
   uint64_t decoding_bytes;      /* most, likewise */
-  char *title;                  /* of a file's split; NULL for the two */
-  atomic_int told;              /* replacements that were told */
+  char *title;                  /* of a split of new samples; NULL for the two */
+  atomic_int reported;          /* replacements that were reported */
 } split;
 
 struct pixels_set {
@@ -46,7 +46,7 @@ struct pixels_set {
 
 /* ---- Lists ---- */
 
-/* *at has room for one more item; *room: for how many it has. */
+/* Makes room for one more item in *at; *room is the present capacity. */
 static brim_status grow(void **at, int64_t count, int64_t *room, size_t bytes)
 {
   if (count < *room) return BRIM_OK;
@@ -172,7 +172,7 @@ void pixels_set_destroy(void *self)
 
 /* ---- Files ---- */
 
-/* Opens a picture for reading; its full name into `name`. */
+/* Opens a picture for reading, and writes its full name to `name`. */
 static brim_status file_open(const pixels_set *set, const split *s, int64_t i, char *name, int *fd)
 {
   const char *file = s->names + s->item[i].name, *folder = s->title ? "" : set->setup.folder;
@@ -202,15 +202,15 @@ static void widen(split *s, const pixels_header *h)
   if (h->decoding_bytes > s->decoding_bytes) s->decoding_bytes = h->decoding_bytes;
 }
 
-/* Adds a line to a message of damaged files. */
+/* Adds a line to a message about damaged files. */
 static void note(char *text, size_t room, int64_t number)
 {
   const size_t used = strlen(text);
-  if (number < TOLD_MAX) snprintf(text + used, room - used, "\n%s", brim_error_text());
-  if (number == TOLD_MAX) snprintf(text + used, room - used, "\n...");
+  if (number < NAMED_MAX) snprintf(text + used, room - used, "\n%s", brim_error_text());
+  if (number == NAMED_MAX) snprintf(text + used, room - used, "\n...");
 }
 
-/* Reads all headers. Items whose header is wrong are taken out of the list. */
+/* Reads all headers, and removes items with bad headers from the list. */
 static brim_status check_headers(const pixels_set *set, split *s, int64_t *damaged, char *text, size_t room)
 {
   int64_t kept = 0;
@@ -218,7 +218,7 @@ static brim_status check_headers(const pixels_set *set, split *s, int64_t *damag
   text[0] = '\0';
   for (int64_t i = 0; i < s->count; i++) {
     pixels_header header;
-    if (brim_stop_wanted()) return brim_fail(BRIM_EINTERRUPTED, "interrupted while pictures were looked at");
+    if (brim_stop_wanted()) return brim_fail(BRIM_EINTERRUPTED, "interrupted while checking pictures");
     const brim_status status = header_of(set, s, i, &header);
     if (status == BRIM_ELOAD) {
       note(text, room, (*damaged)++);
@@ -232,7 +232,7 @@ static brim_status check_headers(const pixels_set *set, split *s, int64_t *damag
   return BRIM_OK;
 }
 
-/* By the names of their clients. */
+/* Orders pictures by the names of their clients. */
 static int by_client(const void *a, const void *b, void *context)
 {
   const split *s = context;
@@ -242,7 +242,7 @@ static int by_client(const void *a, const void *b, void *context)
   return order ? order : (x->client.bytes > y->client.bytes) - (x->client.bytes < y->client.bytes);
 }
 
-/* Clients get numbers. Nothing where the first picture has none: then no other has. */
+/* Numbers the clients. Does nothing if the first picture has no client: then no picture has. */
 static brim_status number_clients(split *s)
 {
   int32_t number = 0;
@@ -290,7 +290,7 @@ static split *split_of(const pixels_set *set, const char *title)
   return NULL;
 }
 
-/* Which files the dataset has is asked only for its own splits: they need not be there to read others. */
+/* Lists the dataset's files only for its own splits: they may be missing if other files are read. */
 static brim_status split_find(pixels_set *set, const char *title, split **out)
 {
   *out = split_of(set, title);
@@ -309,7 +309,7 @@ static brim_status set_open(void *self, const char *title)
   return s->opened || s->count == 0 ? BRIM_OK : split_open(set, s, title);
 }
 
-/* Sizes of a split that is not open, by some of its pictures. */
+/* Estimates the sizes of a split that is not open from some of its pictures. */
 static brim_status estimate(const pixels_set *set, const split *s, split *out)
 {
   *out = (split){0};
@@ -326,11 +326,11 @@ static brim_status set_describe(const void *self, const char *title, brim_datase
 {
   pixels_set *set = (pixels_set *)self;
   split *s, some = {0};
-  const int64_t decoded = set->setup.gray ? PIXELS_CHANNELS : 1; /* colours are decoded where gray is made of them */
+  const int64_t decoded = set->setup.gray ? PIXELS_CHANNELS : 1; /* gray is made from decoded colours */
   BRIM_TRY(split_find(set, title, &s));
   if (!s->opened && s->count > 0) {
     if (set->setup.damaged == PIXELS_SKIP)
-      return brim_fail(BRIM_EINVAL, "how many pictures are sound is not known yet");
+      return brim_fail(BRIM_EINVAL, "the number of undamaged pictures is not known yet");
     BRIM_TRY(estimate(set, s, &some));
   }
   const split *sizes = s->opened ? s : &some;
@@ -355,7 +355,7 @@ static brim_status set_host_bytes(const void *self, const char *title, uint64_t 
   return BRIM_OK;
 }
 
-/* The box alone, as far as it is on the picture, moved to the start. */
+/* Clips the box to the picture and moves its pixels to the start. */
 static void cut_box(const pixels_box *box, brim_picture *p)
 {
   if (box->columns < 1 || box->rows < 1) return;
@@ -370,7 +370,7 @@ static void cut_box(const pixels_box *box, brim_picture *p)
   p->columns = right - left;
 }
 
-/* In place, by ITU-R BT.601 in 16 bits, as Pillow has it. */
+/* Converts in place by ITU-R BT.601 in 16 bits, like Pillow. */
 static void make_gray(brim_picture *p)
 {
   const uint8_t *rgb = p->pixels;
@@ -383,7 +383,7 @@ static brim_status decode(const pixels_set *set, const split *s, int64_t i, brim
   char name[NAME_ROOM];
   int fd = -1;
   pixels_options options = set->setup.options;
-  const bool has_box = s->item[i].box.columns > 0; /* counts pixels of the whole picture */
+  const bool has_box = s->item[i].box.columns > 0; /* in pixels of the whole picture */
   options.side_needed = options.side_needed > 0 && !has_box ? picture->side_needed : 0;
   BRIM_TRY(file_open(set, s, i, name, &fd));
   pixels_source source = pixels_source_file(fd);
@@ -394,13 +394,14 @@ static brim_status decode(const pixels_set *set, const split *s, int64_t i, brim
   return status;
 }
 
-/* With `skip`, of pictures from `index` on the first one that can be decoded. */
+/* With `skip` reads the first picture from `index` on that can be decoded. */
 static brim_status set_read(const void *self, const char *title, int64_t index, void *values, void *label)
 {
   const pixels_set *set = self;
   split *s = split_of(set, title);
   if (!s || !s->opened) return brim_fail(BRIM_EINVAL, "split '%s' is not open", title);
-  if (index < 0 || index >= s->count) return brim_fail(BRIM_EINVAL, "sample %" PRId64 " of %" PRId64, index, s->count);
+  if (index < 0 || index >= s->count)
+    return brim_fail(BRIM_EINVAL, "sample %" PRId64 " of %" PRId64 ": out of range", index, s->count);
   brim_status status = BRIM_OK;
   for (int64_t k = 0; k < s->count; k++) {
     const int64_t i = (index + k) % s->count;
@@ -409,8 +410,8 @@ static brim_status set_read(const void *self, const char *title, int64_t index, 
     if (status != BRIM_ELOAD) return status;
     if (set->setup.damaged == PIXELS_REFUSE)
       return s->title ? status : brim_fail_add(status, "dataset.damaged=skip leaves damaged pictures out");
-    if (atomic_fetch_add(&s->told, 1) < TOLD_MAX)
-      brim_log(BRIM_LOG_WARN, "%s; the next sound picture takes its place", brim_error_text());
+    if (atomic_fetch_add(&s->reported, 1) < NAMED_MAX)
+      brim_log(BRIM_LOG_WARN, "%s; the next undamaged picture replaces it", brim_error_text());
   }
   return status;
 }
@@ -431,7 +432,7 @@ static brim_status set_open_file(void *self, const char *path, const char *title
 {
   pixels_set *set = self;
   split s = {0};
-  if (split_of(set, title)) return brim_fail(BRIM_EINVAL, "there is a split '%s' already", title);
+  if (split_of(set, title)) return brim_fail(BRIM_EINVAL, "split '%s' already exists", title);
   split *grown =
       brim_fault_hit(BRIM_FAULT_ALLOC, NULL) ? NULL : realloc(set->split, (size_t)(set->splits + 1) * sizeof *grown);
   if (!grown) return brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s'", path);
@@ -451,8 +452,8 @@ static brim_status set_client(const void *self, const char *title, int64_t index
   if (!s || !s->opened || index < 0 || index >= s->count)
     return brim_fail(BRIM_EINVAL, "split '%s' has no sample %" PRId64, title, index);
   if (!s->client)
-    return brim_fail(BRIM_ECONFIG, "'dataset.client' is none, and partition=natural needs the client of each picture\n"
-                                   "set dataset.client=folder, if pictures lie in <class>/<client>/");
+    return brim_fail(BRIM_ECONFIG, "partition=natural needs the client of each picture, but dataset.client=none\n"
+                                   "set dataset.client=folder if pictures are in <class>/<client>/");
   *out = s->client[index];
   return BRIM_OK;
 }

@@ -1,19 +1,18 @@
-/* A data set of picture files with a class each: what image_folder, flowers102 and cub200 have in common. A plugin says
- * which files there are (pixels_setup.list); opening, describing and reading them is done here, by one table of ops.
+/* A data set of picture files with a class each: the common part of image_folder, flowers102 and cub200. A plugin lists
+ * the files (pixels_setup.list); one table of ops here opens, describes and reads them.
  *
- * Damaged files. A file whose header is wrong is found when a split is opened, before the first step: it is refused, or
- * left out of the split (dataset.damaged=skip), with a warning that counts and names. What is wrong behind the header
- * shows only when the pixels are decoded; then the run ends and names the file, or with `skip` the next sound picture
- * of the split takes its place, with its own class. That depends on the files alone, so the stream of samples is the
- * same for any number of threads and after a resume; to decode every file once more before a run would take as long as
- * an epoch. */
+ * Damaged files. Opening a split finds files with bad headers before the first step: it fails, or leaves them out
+ * (dataset.damaged=skip) with a warning that counts and names them. Errors after the header show only when the pixels
+ * are decoded; then the run ends and names the file, or with `skip` the next undamaged picture of the split, with its
+ * own class, replaces it. That depends on the files alone, so the stream of samples is the same for any number of
+ * threads and after a resume. Decoding every file before a run would take as long as an epoch. */
 #ifndef BRIM_PIXELS_SET_H
 #define BRIM_PIXELS_SET_H
 #include "pixels.h"
 
 enum pixels_damaged { PIXELS_REFUSE, PIXELS_SKIP };
 
-/* In every plugin's parameters, and their rows in its table. */
+/* Fields of every plugin's parameters, and their rows in its table. */
 #define PIXELS_FIELDS                                                                                                  \
   int32_t damaged;                                                                                                     \
   int64_t max_pixels;                                                                                                  \
@@ -28,11 +27,11 @@ enum pixels_damaged { PIXELS_REFUSE, PIXELS_SKIP };
       BRIM_PARAM(BOOL, S, gray, "false", NULL, "convert images to one gray channel, as Pillow's mode L")
 
 typedef struct pixels_box {
-  int32_t left, top, columns, rows; /* columns 0: the whole picture */
+  int32_t left, top, columns, rows; /* columns == 0: the whole picture */
 } pixels_box;
 
 typedef struct pixels_set pixels_set;
-enum pixels_split { PIXELS_TRAIN, PIXELS_TEST, PIXELS_FILES }; /* files that were opened by themselves come behind */
+enum pixels_split { PIXELS_TRAIN, PIXELS_TEST, PIXELS_FILES }; /* then files of new samples */
 
 typedef struct pixels_setup {
   const void *params;     /* the plugin's */
@@ -40,7 +39,7 @@ typedef struct pixels_setup {
   int32_t damaged;        /* enum pixels_damaged */
   bool gray;              /* samples have one channel */
   pixels_options options; /* side_needed: any number above 0 allows scaled decoding */
-  /* [init] Tells of every file and class, once, before anything else is asked. ELOAD. */
+  /* [init] Adds every file and class; called once, before all else. ELOAD. */
   brim_status (*list)(const void *params, pixels_set *set);
 } pixels_setup;
 #define PIXELS_SETUP(p, lister)                                                                                        \
@@ -51,8 +50,8 @@ typedef struct pixels_setup {
 
 brim_status pixels_set_create(const pixels_setup *setup, void **self);
 void pixels_set_destroy(void *self);
-/* [init] For list(). Copies the name. ENOMEM_HOST. `client`: where in `name` that of its client stands, for a set of
- * clients; of 0 bytes: it has none. */
+/* [init] For list(). Copies the name. ENOMEM_HOST. `client`: the client's name as a part of `name`, for a set with
+ * clients; 0 bytes for none. */
 typedef struct pixels_client {
   uint16_t at, bytes;
 } pixels_client;
@@ -61,10 +60,10 @@ brim_status pixels_set_add(pixels_set *set, enum pixels_split which, const char 
                            const pixels_box *box, pixels_client client);
 int64_t pixels_set_classes(const pixels_set *set);
 int64_t pixels_set_count(const pixels_set *set, enum pixels_split which);
-/* The class of this name, among the first `count`; -1: there is none. Those must be sorted by strcmp. */
+/* Returns the class with this name among the first `count`, which must be sorted by strcmp, or -1. */
 int64_t pixels_set_find_class(const pixels_set *set, const char *name, int64_t count);
 
-/* Ops of such plugins: their instance is the set. The second ones are of plugins whose pictures may have clients, which
- * are numbered by their names, sorted byte by byte. */
+/* Ops of such plugins; their instance is the set. The second table is for plugins whose pictures may have clients,
+ * which are numbered in the byte order of their names. */
 extern const brim_dataset_ops pixels_set_ops, pixels_set_client_ops;
 #endif

@@ -8,14 +8,14 @@
 
 #define BYTES_MAX (UINT64_C(1) << 40)
 
-/* Streams of BRIM_STREAM_DATA, apart from plugin.c's. */
+/* Streams of BRIM_STREAM_DATA, different from plugin.c's. */
 enum { STREAM_SIZE = 32, STREAM_MODEL, STREAM_SAMPLE };
 
-/* Normal numbers of one stream, in order (Box and Muller, 1958). */
+/* Normally distributed numbers of one stream, in order (Box and Muller, 1958). */
 typedef struct normals {
   uint64_t seed, item;
   uint32_t stream, used;
-  double left; /* every second one */
+  double left; /* the second of a pair */
 } normals;
 
 static double next_normal(normals *n)
@@ -39,7 +39,7 @@ brim_status leaf_bytes(const leaf_options *o, uint64_t *out)
   if (bytes > (double)BYTES_MAX)
     return brim_fail(BRIM_ECONFIG,
                      "dataset.clients=%" PRId64 " with models of %" PRId64 " features and %" PRId64
-                     " classes take %.3g bytes, at most %.3g are possible",
+                     " classes take %.3g bytes, but at most %.3g are possible",
                      o->clients, o->features, o->classes, bytes, (double)BYTES_MAX);
   *out = (uint64_t)(model_values(o) * o->clients) * sizeof(float);
   return BRIM_OK;
@@ -62,7 +62,7 @@ static double share_of(const leaf_options *o, int64_t client)
   return 50 + exp(4 + 2 * next_normal(&n));
 }
 
-/* Each client has `least` samples, and its share of the others. */
+/* Gives each client `least` samples, and its share of the others. */
 static void cut(const leaf_options *o, double all, int64_t count, int64_t least, int64_t *begin)
 {
   double until = 0;
@@ -80,8 +80,8 @@ brim_status leaf_open(leaf *l, const leaf_options *o)
   BRIM_TRY(leaf_bytes(o, &bytes));
   if (o->train_count < o->clients)
     return brim_fail(BRIM_ECONFIG,
-                     "dataset.train_count is %" PRId64 ", and each of the %" PRId64
-                     " clients of dataset.clients has a sample at least",
+                     "dataset.train_count is %" PRId64 ", but each of the %" PRId64
+                     " clients of dataset.clients needs at least one sample",
                      o->train_count, o->clients);
   l->options = *o;
   l->model = brim_try_calloc((size_t)(model_values(o) * o->clients), sizeof *l->model);
@@ -112,7 +112,7 @@ void leaf_release(leaf *l)
 int64_t leaf_client(const leaf *l, bool test, int64_t index)
 {
   const int64_t *begin = l->begin[test];
-  int64_t low = 0, high = l->options.clients - 1; /* the last client that begins there or before */
+  int64_t low = 0, high = l->options.clients - 1; /* find the last client that begins at or before index */
   while (low < high) {
     const int64_t middle = low + (high - low + 1) / 2;
     if (begin[middle] <= index)

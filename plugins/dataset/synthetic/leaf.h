@@ -1,14 +1,14 @@
-/* Samples of clients that each have a model and inputs of their own: synthetic(alpha, beta) of LEAF (Caldas et al.:
+/* Samples of clients that each have their own model and inputs: synthetic(alpha, beta) of LEAF (Caldas et al.:
  * LEAF: A Benchmark for Federated Settings, 2018; Shamir, Srebro, Zhang, 2014), in the version of FedProx (Li et al.:
- * Federated Optimization in Heterogeneous Networks, 2020). Of client k:
+ * Federated Optimization in Heterogeneous Networks, 2020). For client k:
  *
  *     W(c, j), b(c) ~ N(u, 1)     u ~ N(0, alpha)
  *     v(j)          ~ N(B, 1)     B ~ N(0, beta)
  *     x(j)          ~ N(v(j), j^-1.2 of variance)     j = 1 .. features
  *     class         = argmax over c of sum over j of W(c, j) * x(j) + b(c)
  *
- * alpha and beta are standard deviations, as in the programs of both. Clients' shares of all samples are proportional
- * to 50 + exp(N(4, 2)), which these take as their numbers of samples. */
+ * alpha and beta are standard deviations, as in both programs. A client's share of all samples is proportional to
+ * 50 + exp(N(4, 2)), which in those programs is its number of samples. */
 #ifndef SYNTHETIC_LEAF_H
 #define SYNTHETIC_LEAF_H
 #include "brim/brim.h"
@@ -26,9 +26,9 @@ typedef struct leaf {
   float *model;      /* of each client: W, b, v; NULL until it is made */
 } leaf;
 
-/* Bytes that the models of all clients take. ECONFIG if that is too much. */
+/* Computes the bytes of all clients' models. ECONFIG if they are too many. */
 brim_status leaf_bytes(const leaf_options *options, uint64_t *out);
-/* [init] ECONFIG, ENOMEM_HOST. A zeroed leaf or one that was released is fine. */
+/* [init] ECONFIG, ENOMEM_HOST. `leaf` must be zeroed or released. */
 brim_status leaf_open(leaf *leaf, const leaf_options *options);
 void leaf_release(leaf *leaf);
 /* [any thread] The client of a sample, and the sample. */

@@ -1,24 +1,24 @@
-/* Made-up data that can be learnt, for tests and benchmarks without files.
+/* Generated data that models can learn, for tests and benchmarks without files.
  *
  * task=class: each class has a mean pattern, each sample is its class's pattern plus noise.
  *
  *     value = pattern(class, element) + noise * n(sample, element)
  *
- * The pattern is uniform in [-1, 1], one number per channel and 4x4 pixels (per element for samples of
- * other ranks), so that convolutions and pooling keep it. n has mean 0 and variance 1: the sum of four random
- * bytes, close to normal and the same bits on every machine. Sample i has class i mod classes.
+ * The pattern is uniform in [-1, 1], one number for each channel and 4x4 pixels (for each element in samples of other
+ * ranks), so convolutions and pooling preserve it. n has mean 0 and variance 1: the sum of four random bytes, close to
+ * normal and bit-identical on every machine. Sample i has class i mod classes.
  *
- * task=values: what a sample is to be answered with is a linear function of it, plus noise.
+ * task=values: the targets of a sample are linear functions of it, plus noise.
  *
  *     value     = n(sample, element)
  *     target(k) = sum over elements of weight(k, element) * value / sqrt(elements) + noise * n'(sample, k)
  *
  * with weights uniform in [-1, 1]. task=tokens: a Markov chain in which each token has a successor.
  *
- *     token(t+1) = successor(token(t)), or with probability `surprise` any token; the first is any
+ *     token(t+1) = successor(token(t)), or with probability `surprise` any token; the first is random
  *
- * A model that has learnt it has a loss of the chain's entropy. With `clients`, samples belong to clients whose models
- * differ: see leaf.h. Everything is a function of (seed, split, sample); only the models of clients are stored. */
+ * The loss of a perfect model is the chain's entropy. With `clients`, samples belong to clients with different models:
+ * see leaf.h. Everything is a function of (seed, split, sample); only the models of clients are stored. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -71,7 +71,7 @@ static const brim_param table[] = {
 
 enum { STREAM_PATTERN = 1, STREAM_TRAIN, STREAM_TEST, STREAM_WEIGHT, STREAM_SUCCESSOR, STREAM_ANSWER = 16 };
 
-/* STREAM_TRAIN or STREAM_TEST; 0 if there is no such split. */
+/* Returns STREAM_TRAIN or STREAM_TEST, or 0 if there is no such split. */
 static uint32_t stream_of(const synthetic *d, const char *split)
 {
   if (strcmp(split, "train") == 0) return STREAM_TRAIN;
@@ -96,7 +96,7 @@ static brim_status shape_of(const synthetic *d, brim_shape *out)
     elements *= n;
   }
   if (elements > SAMPLE_ELEMENTS_MAX)
-    return brim_fail(BRIM_ECONFIG, "dataset.shape makes %.0f values a sample, at most %d are possible", elements,
+    return brim_fail(BRIM_ECONFIG, "dataset.shape makes %.0f values in a sample, but at most %d are possible", elements,
                      SAMPLE_ELEMENTS_MAX);
   return BRIM_OK;
 }
@@ -105,8 +105,8 @@ static brim_status check_clients(const synthetic *d)
 {
   if (d->clients == 0 || (d->task == BRIM_TASK_CLASS && d->shape.count == 1)) return BRIM_OK;
   return brim_fail(BRIM_ECONFIG,
-                   "dataset.clients=%" PRId64 " goes with task=class and samples of features\n"
-                   "set dataset.shape=[60], or take dataset=synthetic_leaf",
+                   "dataset.clients=%" PRId64 " needs task=class and samples of features\n"
+                   "set dataset.shape=[60], or use dataset=synthetic_leaf",
                    d->clients);
 }
 
@@ -167,8 +167,8 @@ static brim_status synthetic_client(const void *self, const char *split, int64_t
 {
   const synthetic_set *set = self;
   if (set->params.clients == 0)
-    return brim_fail(BRIM_ECONFIG, "'dataset.clients' is 0, and partition=natural needs a dataset that has clients\n"
-                                   "set dataset.clients=N, or take dataset=synthetic_leaf");
+    return brim_fail(BRIM_ECONFIG, "partition=natural needs a dataset with clients, but 'dataset.clients' is 0\n"
+                                   "set dataset.clients=N, or use dataset=synthetic_leaf");
   *out = leaf_client(&set->leaf, stream_of(&set->params, split) == STREAM_TEST, index);
   return BRIM_OK;
 }
@@ -190,7 +190,7 @@ static void write_pattern(const synthetic *d, const brim_shape *shape, int64_t c
 {
   numbers n = {.seed = (uint64_t)d->seed, .item = (uint64_t) class, .stream = STREAM_PATTERN};
   const int64_t features = shape->rank == 2 ? shape->dim[0] * shape->dim[1] : shape->dim[0];
-  const int64_t channels = features; /* where there are none, each feature is a plane of one pixel */
+  const int64_t channels = features; /* without channels, each feature is a plane of one pixel */
   const int64_t rows = shape->rank == 3 ? shape->dim[1] : 1, columns = shape->rank == 3 ? shape->dim[2] : 1;
   for (int64_t c = 0; c < channels; c++) {
     float *plane = values + c * rows * columns;
@@ -239,7 +239,7 @@ static void write_targets(const synthetic *d, uint32_t stream, int64_t index, in
   }
 }
 
-/* A whole number below n, from 32 random bits. */
+/* Returns a whole number below n, from 32 random bits. */
 static int32_t below(uint32_t x, int64_t n)
 {
   return (int32_t)((uint64_t)x * (uint64_t)n >> 32);
@@ -251,7 +251,7 @@ static int32_t successor(const synthetic *d, int32_t token)
   return below(r.v[0], d->vocabulary);
 }
 
-/* The label of a token is the one behind it. */
+/* The label of a token is the next token. */
 static void write_tokens(const synthetic *d, uint32_t stream, int64_t index, int32_t *token, int32_t *label)
 {
   numbers n = {.seed = (uint64_t)d->seed, .item = (uint64_t)index, .stream = stream};
@@ -297,7 +297,7 @@ static brim_status synthetic_read(const void *self, const char *split, int64_t i
   brim_dataset_info info;
   BRIM_TRY(synthetic_describe(d, split, &info));
   if (index < 0 || index >= info.count)
-    return brim_fail(BRIM_EINVAL, "sample %" PRId64 " of %" PRId64, index, info.count);
+    return brim_fail(BRIM_EINVAL, "sample %" PRId64 " of %" PRId64 ": out of range", index, info.count);
   if (d->task == BRIM_TASK_TOKENS)
     write_tokens(d, stream, index, values, label);
   else if (d->task == BRIM_TASK_VALUES)

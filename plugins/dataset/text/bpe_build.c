@@ -1,7 +1,7 @@
-/* A vocabulary from the bytes of its files. See bpe.h.
+/* Builds a vocabulary from the bytes of its files. See bpe.h.
  *
- * In the files tokens are written in characters that can be seen, one for each byte: those of Latin-1 that can be seen
- * stand for themselves, the others, in their order, are U+0100 and what follows. */
+ * The files write tokens in printable characters, one for each byte: a byte that is printable in Latin-1 is written as
+ * itself, the others, in order, as U+0100 and the following characters. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdbool.h>
@@ -11,7 +11,7 @@
 #include "bpe_parts.h"
 #include "brim/host.h"
 
-#define SYMBOLS 324 /* characters up to the last that stands for a byte */
+#define SYMBOLS 324 /* characters up to the last that represents a byte */
 #define PAIR_BYTES_MAX 4096
 #define UNUSED_MAX 65536 /* ids without a token */
 #define SHOWN "%.100s"
@@ -20,7 +20,7 @@ typedef struct builder {
   const bpe_source *vocabulary, *merges;
   json_t *root, *ids;       /* ids: token -> id; in root */
   json_t *added, *pairs;    /* of a tokenizer.json, in root; or NULL */
-  int16_t byte_of[SYMBOLS]; /* -1: stands for none */
+  int16_t byte_of[SYMBOLS]; /* -1 if it represents none */
   size_t merge_count;
   bpe *out;
 } builder;
@@ -37,7 +37,7 @@ static void number_symbols(builder *b)
   for (int byte = 0; byte < 256; byte++) b->byte_of[can_be_seen(byte) ? byte : next++] = (int16_t)byte;
 }
 
-/* The character at *s, of UTF-8 that jansson has checked, and of at most two bytes; -1: a longer one. */
+/* Returns the character of at most two bytes at *s, or -1 if it is longer. jansson has checked the UTF-8. */
 static int next_symbol(const char **s)
 {
   const unsigned char *u = (const unsigned char *)*s;
@@ -46,8 +46,8 @@ static int next_symbol(const char **s)
   return u[0] < 0x80 ? u[0] : (u[0] & 31) << 6 | (u[1] & 63);
 }
 
-/* Writes the bytes that a token's characters stand for and returns how many. A token that has others, as special ones
- * may, is its own text. */
+/* Writes the bytes that a token's characters represent and returns their number. A token with other characters, such as
+ * a special token, is its own text. */
 static size_t spell_out(const builder *b, const char *symbols, char *out)
 {
   size_t count = 0;
@@ -74,7 +74,7 @@ static brim_status check_id(const builder *b, const char *token, const json_t *i
   return BRIM_OK;
 }
 
-/* How many ids there are, and how long all tokens together. */
+/* Computes the number of ids and the bytes of all tokens. */
 static brim_status measure(builder *b, size_t *bytes)
 {
   const char *token;
@@ -89,7 +89,7 @@ static brim_status measure(builder *b, size_t *bytes)
     return brim_fail(BRIM_ELOAD, "'%s' has no tokens: an object of tokens and their ids is needed",
                      b->vocabulary->name);
   if (b->out->count > (int64_t)json_object_size(b->ids) + UNUSED_MAX)
-    return brim_fail(BRIM_ELOAD, "'%s' has %zu tokens with ids up to %" PRId64 "; so many ids in between are unused",
+    return brim_fail(BRIM_ELOAD, "'%s' has %zu tokens with ids up to %" PRId64 "; too many ids are unused",
                      b->vocabulary->name, json_object_size(b->ids), b->out->count - 1);
   return BRIM_OK;
 }
@@ -106,7 +106,7 @@ static brim_status add_token(builder *b, const char *token, int64_t id, size_t *
   return BRIM_OK;
 }
 
-/* The token of a byte alone, by the character that stands for it. */
+/* Finds the token of a single byte by the character that represents it. */
 static brim_status find_byte(builder *b, int symbol)
 {
   const char text[] = {(char)(symbol < 0x80 ? symbol : 0xc0 | symbol >> 6), (char)(0x80 | (symbol & 63))};
@@ -140,7 +140,7 @@ static brim_status add_tokens(builder *b)
 
 /* ---- merges ---- */
 
-/* Of a merge, numbered from 1 as people count lines, in words for messages. */
+/* Fails for a merge, numbered from 1 like lines. */
 static brim_status fail_merge(const builder *b, size_t number, const char *what)
 {
   return brim_fail(BRIM_ELOAD, "'%s', %s %zu: %s", (b->merges ? b->merges : b->vocabulary)->name,
@@ -159,8 +159,8 @@ static brim_status add_merge(builder *b, size_t number, const char *left, size_t
   const json_t *both = json_object_getn(b->ids, pair, left_bytes + right_bytes);
   if (!l || !r || !both)
     return fail_merge(b, number,
-                      !both ? "what becomes of the two is no token of the vocabulary"
-                            : "one of the two is no token of the vocabulary");
+                      !both ? "the merged token is not in the vocabulary"
+                            : "one of the two tokens is not in the vocabulary");
   const int32_t ids[] = {(int32_t)json_integer_value(l), (int32_t)json_integer_value(r)};
   *bpe_place(b->out, ids[0], ids[1]) =
       (bpe_merge){ids[0], ids[1], (int32_t)json_integer_value(both), (uint32_t)b->merge_count++};
@@ -187,7 +187,7 @@ static brim_status add_pair(builder *b, size_t number, const char *pair, size_t 
   return add_merge(b, number, pair, left, space ? space + 1 : "", space ? bytes - left - 1 : 0);
 }
 
-/* A line a merge; the first may say a version. */
+/* Reads a merge from each line; the first may be a version. */
 static brim_status read_lines(builder *b)
 {
   const char *text = b->merges->bytes;
@@ -207,7 +207,7 @@ static brim_status read_lines(builder *b)
   return BRIM_OK;
 }
 
-/* "a b", or as newer files have it ["a", "b"]. */
+/* Reads "a b" or, in newer files, ["a", "b"]. */
 static brim_status read_pairs(builder *b)
 {
   BRIM_TRY(reserve_merges(b, json_array_size(b->pairs)));
@@ -226,7 +226,7 @@ static brim_status read_pairs(builder *b)
 
 /* ---- tokenizer.json ---- */
 
-/* Is it there, and neither null nor false? */
+/* Returns whether a key exists and is neither null nor false. */
 static bool is_set(const json_t *object, const char *key)
 {
   const json_t *value = json_object_get(object, key);
@@ -241,11 +241,11 @@ static bool is_text(const json_t *object, const char *key, const char *text)
 
 static brim_status fail_other(const builder *b, const char *what)
 {
-  return brim_fail(BRIM_ELOAD, "'%s' is not for GPT-2's byte-pair encoding, the only one here: %s", b->vocabulary->name,
-                   what);
+  return brim_fail(BRIM_ELOAD, "'%s' is not for GPT-2's byte-pair encoding, the only one supported: %s",
+                   b->vocabulary->name, what);
 }
 
-/* What would give other ids. */
+/* Refuses settings that would give other ids. */
 static brim_status check_tokenizer(const builder *b, const json_t *model)
 {
   const json_t *words = json_object_get(b->root, "pre_tokenizer"), *regex = json_object_get(words, "use_regex");
@@ -259,10 +259,10 @@ static brim_status check_tokenizer(const builder *b, const json_t *model)
   if (is_set(b->root, "normalizer")) return fail_other(b, "it has a normalizer");
   if (!is_text(words, "type", "ByteLevel") || (regex && !json_is_true(regex)))
     return fail_other(b, "its pre_tokenizer is not \"ByteLevel\"");
-  return is_set(words, "add_prefix_space") ? fail_other(b, "it adds a space in front of texts") : BRIM_OK;
+  return is_set(words, "add_prefix_space") ? fail_other(b, "it adds a space before texts") : BRIM_OK;
 }
 
-/* Tokens that are not in the model's vocabulary join it. */
+/* Adds tokens that are not in the model's vocabulary. */
 static brim_status add_added(const builder *b)
 {
   for (size_t i = 0; i < json_array_size(b->added); i++) {
@@ -287,14 +287,14 @@ static brim_status take_tokenizer(builder *b)
   return add_added(b);
 }
 
-/* ---- all of it ---- */
+/* ---- building ---- */
 
 static brim_status parse(builder *b)
 {
   json_error_t error;
   b->root = json_loadb(b->vocabulary->bytes, b->vocabulary->count, JSON_REJECT_DUPLICATES, &error);
   if (!b->root)
-    return brim_fail(BRIM_ELOAD, "'%s' is no JSON: line %d, column %d: %s", b->vocabulary->name, error.line,
+    return brim_fail(BRIM_ELOAD, "'%s' is not JSON: line %d, column %d: %s", b->vocabulary->name, error.line,
                      error.column, error.text);
   if (!json_is_object(b->root))
     return brim_fail(BRIM_ELOAD, "'%s' has no tokens: an object of tokens and their ids is needed",

@@ -1,8 +1,7 @@
 /* From text to tokens and back. See bpe.h.
  *
- * A word's tokens are a chain. All pairs of neighbours that can be merged wait in a heap, by rank and place; a pair
- * that has changed since is skipped when its turn comes. So a word of n bytes takes n log n steps, however long it is.
- */
+ * A word's tokens are a linked list. A heap holds all pairs of neighbours that can be merged, by rank and place; a pair
+ * that has changed since is skipped. So a word of n bytes takes n log n steps. */
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -11,11 +10,10 @@
 #include "bpe_parts.h"
 #include "brim/host.h"
 
-/* White space as Unicode's property of that name has it, which Python's regex and Rust's mean by \s; PCRE2's \s has one
- * more, U+180E. */
+/* Unicode's White_Space, the meaning of \s in Python's regex and in Rust; PCRE2's \s also has U+180E. */
 #define SPACES                                                                                                         \
   "\\x{09}-\\x{0d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
-/* As in OpenAI's encoder.py, with \s written out. */
+/* OpenAI's encoder.py, with \s expanded. */
 #define WORDS                                                                                                          \
   "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^" SPACES "\\p{L}\\p{N}]+|[" SPACES "]+(?![^" SPACES "])|[" SPACES   \
   "]+"
@@ -26,7 +24,7 @@ brim_status bpe_words_compile(pcre2_code **out)
   PCRE2_SIZE at = 0;
   *out = pcre2_compile((PCRE2_SPTR)WORDS, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_ANCHORED, &error, &at, NULL);
   if (*out) {
-    pcre2_jit_compile(*out, PCRE2_JIT_COMPLETE); /* where PCRE2 was built without, it is only slower */
+    pcre2_jit_compile(*out, PCRE2_JIT_COMPLETE); /* optional: without a JIT it is only slower */
     return BRIM_OK;
   }
   PCRE2_UCHAR text[160];
@@ -51,7 +49,7 @@ bpe_merge *bpe_place(const bpe *b, int32_t left, int32_t right)
 
 /* ---- a word ---- */
 
-/* A pair of neighbours as it was when it was put into the heap. */
+/* A pair of neighbours at the time of its insertion into the heap. */
 typedef struct waiting {
   uint32_t rank;
   int32_t at, left, right, token; /* at: place of the left one */
@@ -64,7 +62,7 @@ typedef struct word {
   size_t heap_count, room; /* room: bytes of the longest word so far */
 } word;
 
-#define HEAP_FACTOR 3 /* each of n - 1 pairs waits at first, and each of at most n - 1 merges makes two */
+#define HEAP_FACTOR 3 /* n - 1 pairs at first, and each of at most n - 1 merges adds two */
 
 static void word_release(word *w)
 {
@@ -119,7 +117,7 @@ static waiting pop(word *w)
   return top;
 }
 
-/* The pair that begins at a place waits, if it can be merged. */
+/* Inserts the pair that begins at a place into the heap if it can be merged. */
 static void offer(word *w, int32_t at)
 {
   if (at < 0 || w->next[at] < 0) return;
@@ -139,7 +137,7 @@ static void merge(word *w, const waiting *p)
   offer(w, p->at);
 }
 
-/* The word's tokens to the front of w->token; returns how many. */
+/* Writes the word's tokens to the front of w->token, and returns their number. */
 static size_t encode_word(word *w, const unsigned char *text, size_t bytes)
 {
   const int32_t n = (int32_t)bytes;
@@ -180,7 +178,7 @@ static brim_status encode(word *w, const char *name, const char *text, size_t by
                           bpe_take_fn take, void *context)
 {
   const PCRE2_SIZE *range = pcre2_get_ovector_pointer(match);
-  uint32_t options = 0; /* the first match looks whether all of the text is UTF-8 */
+  uint32_t options = 0; /* the first match checks that the whole text is UTF-8 */
   for (size_t at = 0; at < bytes; at = range[1]) {
     const int found = pcre2_match(w->bpe->words, (PCRE2_SPTR)text, bytes, at, options, match, NULL);
     if (found < 0) return fail_match(name, found, at == 0 ? pcre2_get_startchar(match) : at);

@@ -17,7 +17,7 @@
   "Hugging Face has vocab.json and merges.txt at https://huggingface.co/openai-community/gpt2, OpenAI encoder.json "   \
   "and vocab.bpe at https://openaipublic.blob.core.windows.net/gpt-2/models/124M"
 
-/* Pairs of files that folders have. */
+/* The pairs of files that a folder may have. */
 static const char *const pairs[][2] = {{"vocab.json", "merges.txt"}, {"encoder.json", "vocab.bpe"}};
 #define PAIRS (sizeof pairs / sizeof pairs[0])
 
@@ -53,12 +53,12 @@ static bool join(char *out, const char *folder, const char *name)
   return snprintf(out, NAME_ROOM, "%s/%s", folder, name) < NAME_ROOM;
 }
 
-/* The files' names; the second empty: the first is a tokenizer.json. */
+/* Finds the files' names; an empty second name means that the first is a tokenizer.json. */
 static brim_status find(const char *path, file *vocabulary, file *merges)
 {
   struct stat st;
   if (stat(path, &st) != 0)
-    return brim_fail(BRIM_ELOAD, "cannot find the vocabulary '%s': %s\ndataset.tokenizer names its folder; %s", path,
+    return brim_fail(BRIM_ELOAD, "cannot find the vocabulary '%s': %s\nset dataset.tokenizer to its folder; %s", path,
                      strerror(errno), WHERE_FROM);
   merges->name[0] = '\0';
   if (!S_ISDIR(st.st_mode)) {

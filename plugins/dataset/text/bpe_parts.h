@@ -1,4 +1,4 @@
-/* What the files of bpe.h share. */
+/* Internal to the files of bpe.h. */
 #ifndef BPE_PARTS_H
 #define BPE_PARTS_H
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -14,11 +14,11 @@ typedef struct bpe_token {
   uint32_t bytes;
 } bpe_token;
 
-/* Two neighbours, and what they become. In a table with open addressing. */
+/* Two neighbours and their merged token, an entry of a hash table with open addressing. */
 typedef struct bpe_merge {
-  int32_t left, right; /* ids; left -1: a free place */
+  int32_t left, right; /* ids; left is -1 in a free entry */
   int32_t token;
-  uint32_t rank; /* the least is merged first */
+  uint32_t rank; /* the lowest is merged first */
 } bpe_merge;
 
 struct bpe {
@@ -27,12 +27,12 @@ struct bpe {
   char *text; /* of all tokens */
   int32_t byte_token[256], end_of_text;
   bpe_merge *merge;
-  size_t merge_mask; /* places in the table, a power of two, less one */
+  size_t merge_mask; /* entries of the table, a power of two, minus one */
   pcre2_code *words;
   uint64_t hash;
 };
 
-/* Where the pair is or would be. */
+/* Returns the entry of a pair, or the free entry for it. */
 bpe_merge *bpe_place(const bpe *b, int32_t left, int32_t right);
 /* The regular expression of words. */
 brim_status bpe_words_compile(pcre2_code **out);

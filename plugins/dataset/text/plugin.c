@@ -1,6 +1,6 @@
-/* Plain text for language models: files of UTF-8, taken as bytes or as tokens of GPT-2's byte-pair encoding.
+/* Plain text for language models: UTF-8 files, as bytes or as tokens of GPT-2's byte-pair encoding.
  *
- * The last part of the text is the test split, unless that has files of its own. */
+ * The last part of the text is the test split, unless the test split has its own files. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdbool.h>
@@ -54,14 +54,14 @@ static const char *const split_whats[SPLITS] = {"the training tokens", "the vali
 
 typedef struct text_dataset {
   const text_params *params;
-  bpe *vocabulary;         /* NULL: bytes are tokens */
-  token_file text[SPLITS]; /* all tokens of a split's path; of one that is the end of another, that has them */
-  windows split[SPLITS];   /* of these; part_count 0: not opened */
+  bpe *vocabulary;         /* NULL if bytes are tokens */
+  token_file text[SPLITS]; /* all tokens of a split's path; unused for a split that is the end of another */
+  windows split[SPLITS];   /* windows of text; part_count is 0 if not open */
   char byte[BYTES_VOCABULARY];
   char kept[128];
 } text_dataset;
 
-/* Is the split the end of the text? */
+/* Returns whether the split is the end of the training text. */
 static bool is_end(const text_params *p, int split)
 {
   return split == TEST && !p->test[0];
@@ -81,7 +81,7 @@ static brim_status split_find(const text_params *p, const char *name, int *out)
   return brim_fail(BRIM_ENOTSUP, "the dataset has no split '%s'", name);
 }
 
-/* Of the text's tokens those that the split has: [*first, *end). */
+/* Computes the split's part of the text's tokens: [*first, *end). */
 static void cut(const text_params *p, int split, int64_t count, int64_t *first, int64_t *end)
 {
   const bool shared = !p->test[0] && split != VALIDATION;
@@ -103,18 +103,18 @@ static text_source source_of(const text_dataset *d, const text_files *files)
   return (text_source){files, d->vocabulary, d->params->cache};
 }
 
-/* ELOAD if so many tokens are not enough for a sample. */
+/* ELOAD if the tokens are too few for a sample. */
 static brim_status check_count(const text_dataset *d, int split, const text_files *files, int64_t tokens)
 {
   const windows w = empty_windows(d);
   if (windows_in(&w, tokens) > 0) return BRIM_OK;
   const brim_status status = windows_fail_few(&w, split_whats[split], files->name[0], files->count > 1, tokens);
   if (!is_end(d->params, split)) return status;
-  return brim_fail_add(status, "they are the end of the text: dataset.test_fraction is %g, and 0 is no test split",
+  return brim_fail_add(status, "they are the end of the text: dataset.test_fraction is %g; 0 disables the test split",
                        d->params->test_fraction);
 }
 
-/* Over the split's part of all tokens, which stay the dataset's. */
+/* Adds windows over the split's part of all tokens, which the dataset owns. */
 static brim_status add_part(const text_dataset *d, int split, const text_files *files, const token_file *all,
                             windows *w)
 {
@@ -126,7 +126,7 @@ static brim_status add_part(const text_dataset *d, int split, const text_files *
   return windows_add(w, &part, files->name[0]);
 }
 
-/* Where file k ends, of all tokens, if it begins at token `first`. */
+/* Finds the end of file k among all tokens if it begins at token `first`. */
 static brim_status find_end(const text_dataset *d, const text_files *files, size_t k, const token_file *all,
                             int64_t first, int64_t *end)
 {
@@ -139,29 +139,29 @@ static brim_status find_end(const text_dataset *d, const text_files *files, size
   else
     while (*end < all->count && (int64_t)token_file_at(all, *end) != separator) ++*end;
   if (*end < all->count || (k + 1 == files->count && *end == all->count)) return BRIM_OK;
-  return brim_fail(BRIM_ELOAD, "'%s' ends behind token %" PRId64 " of all: was a file changed while it was read?",
+  return brim_fail(BRIM_ELOAD, "'%s' ends after the last token, %" PRId64 ": a file may have changed while it was read",
                    files->name[k], all->count);
 }
 
-/* A part for each file. */
+/* Adds a part for each file. */
 static brim_status add_files(const text_dataset *d, int split, const text_files *files, const token_file *all,
                              windows *w)
 {
   int64_t at = 0;
   *w = empty_windows(d);
   if (d->vocabulary && bpe_end_of_text(d->vocabulary) < 0 && files->count > 1)
-    return brim_fail(BRIM_ECONFIG, "dataset.client=file needs to know where a file's tokens end, and the vocabulary of "
-                                   "dataset.tokenizer has no end of text");
+    return brim_fail(BRIM_ECONFIG, "dataset.client=file needs an end of text between files, but the vocabulary of "
+                                   "dataset.tokenizer has none");
   for (size_t k = 0; k < files->count; k++) {
     int64_t end, from, to;
     BRIM_TRY(find_end(d, files, k, all, at, &end));
     cut(d->params, split, end - at, &from, &to);
     token_file part = {.tokens = all->tokens + (at + from) * all->width, .count = to - from, .width = all->width};
     if (split == TRAIN && windows_in(w, part.count) == 0)
-      brim_log(BRIM_LOG_WARN, "'%s' is no client: %" PRId64 " tokens are too few for a sample, which takes %" PRId64,
+      brim_log(BRIM_LOG_WARN, "'%s' is not a client: %" PRId64 " tokens are too few for a sample of %" PRId64,
                files->name[k], part.count, w->context + 1);
     BRIM_TRY(windows_add(w, &part, files->name[k]));
-    at = end + (d->vocabulary != NULL); /* what parts it from the next */
+    at = end + (d->vocabulary != NULL); /* the end of text before the next file */
   }
   return windows_check(w, split_whats[split]);
 }
@@ -188,8 +188,8 @@ static brim_status open_windows(text_dataset *d, int split, windows *w)
 static brim_status open_vocabulary(text_dataset *d)
 {
   if (d->params->tokens == TOKENS_BYTES && d->params->tokenizer[0])
-    return brim_fail(BRIM_ECONFIG, "dataset.tokenizer is for dataset.tokens=gpt2, and tokens are bytes here: write "
-                                   "dataset.tokens=gpt2 too, or leave out dataset.tokenizer");
+    return brim_fail(BRIM_ECONFIG, "dataset.tokenizer is for dataset.tokens=gpt2, but tokens are bytes: set "
+                                   "dataset.tokens=gpt2 too, or remove dataset.tokenizer");
   if (d->params->tokens == TOKENS_BYTES) return BRIM_OK;
   if (d->params->tokenizer[0]) return bpe_open(d->params->tokenizer, &d->vocabulary);
   return brim_fail(BRIM_ECONFIG,
@@ -237,10 +237,10 @@ static brim_status text_open(void *self, const char *split)
 
 typedef struct text_size {
   int64_t tokens, samples;
-  bool mapped; /* a file has the tokens as they are */
+  bool mapped; /* the tokens are mapped from a file */
 } text_size;
 
-/* Of files that are clients each. */
+/* Counts the windows of files that are one client each. */
 static void count_files(const text_dataset *d, int split, const text_files *files, text_size *out)
 {
   const windows empty = empty_windows(d);
@@ -252,7 +252,7 @@ static void count_files(const text_dataset *d, int split, const text_files *file
   }
 }
 
-/* Of a split that is not open; EINVAL if the text must be read for that. */
+/* Measures a split that is not open; EINVAL if that needs reading the text. */
 static brim_status measure_text(const text_dataset *d, int split, text_size *out)
 {
   text_files files;
@@ -266,7 +266,7 @@ static brim_status measure_text(const text_dataset *d, int split, text_size *out
   out->mapped = d->vocabulary || files.count == 1;
   brim_status status = BRIM_OK;
   if (!known) {
-    status = brim_fail(BRIM_EINVAL, "the text has to be made into tokens first");
+    status = brim_fail(BRIM_EINVAL, "the text must be tokenized first");
   } else if (by_file) {
     count_files(d, split, &files, out);
     if (out->samples == 0) status = check_count(d, split, &files, 0);
@@ -304,7 +304,7 @@ static brim_status text_describe(const void *self, const char *split, brim_datas
   return BRIM_OK;
 }
 
-/* What is mapped or made, once for the splits that are parts of one text. */
+/* Counts mapped or made tokens, once for the splits that are parts of one text. */
 static brim_status text_host_bytes(const void *self, const char *split, uint64_t *out)
 {
   const text_dataset *d = self;
@@ -332,8 +332,8 @@ static brim_status text_client(const void *self, const char *split, int64_t inde
   const text_dataset *d = self;
   int which = 0;
   if (d->params->client == CLIENT_NONE)
-    return brim_fail(BRIM_ECONFIG, "'dataset.client' is none, and partition=natural needs the client of each sample\n"
-                                   "set dataset.client=file: each file is a client");
+    return brim_fail(BRIM_ECONFIG, "partition=natural needs the client of each sample, but dataset.client=none\n"
+                                   "set dataset.client=file to make each file a client");
   BRIM_TRY(split_find(d->params, split, &which));
   *out = windows_part_of(&d->split[which], index);
   return *out >= 0 ? BRIM_OK : brim_fail(BRIM_EINVAL, "split '%s' has no sample %" PRId64, split, index);
@@ -371,7 +371,7 @@ static brim_status text_decode(const void *self, int32_t token, const char **tex
     *text = bpe_text(d->vocabulary, token, bytes);
     return BRIM_OK;
   }
-  if (token < 0 || token >= BYTES_VOCABULARY) return brim_fail(BRIM_EINVAL, "token %d is no byte", (int)token);
+  if (token < 0 || token >= BYTES_VOCABULARY) return brim_fail(BRIM_EINVAL, "token %d is not a byte", (int)token);
   *text = &d->byte[token];
   *bytes = 1;
   return BRIM_OK;
@@ -384,7 +384,7 @@ static brim_status text_end_of_text(const void *self, int32_t *out)
   return BRIM_OK;
 }
 
-/* Ids of another vocabulary are other texts. Bytes are bytes. */
+/* Saves the vocabulary's hash, because ids mean other texts in another vocabulary. Bytes need none. */
 static brim_status text_keep(void *self, const char **json)
 {
   text_dataset *d = self;

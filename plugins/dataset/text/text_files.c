@@ -39,7 +39,7 @@ static brim_status add_matching(text_files *f, const char *folder, const char *p
   struct dirent **entry = NULL;
   brim_status status = BRIM_OK;
   const int count = scandir(folder, &entry, NULL, alphasort);
-  if (count < 0) return brim_fail(BRIM_ELOAD, "cannot look into '%s': %s", folder, strerror(errno));
+  if (count < 0) return brim_fail(BRIM_ELOAD, "cannot read the folder '%s': %s", folder, strerror(errno));
   for (int i = 0; i < count; i++) {
     char name[NAME_ROOM];
     struct stat st;
@@ -58,7 +58,7 @@ brim_status text_files_find(const char *path, const char *pattern, const char *o
   struct stat st;
   *out = (text_files){.hash = BPE_HASH_START};
   if (stat(path, &st) != 0)
-    return brim_fail(BRIM_ELOAD, "cannot find the text '%s': %s\n%s names a file, or a folder of files", path,
+    return brim_fail(BRIM_ELOAD, "cannot find the text '%s': %s\nset %s to a file or to a folder of files", path,
                      strerror(errno), option);
   brim_status status = BRIM_OK;
   if (S_ISREG(st.st_mode))
@@ -68,8 +68,8 @@ brim_status text_files_find(const char *path, const char *pattern, const char *o
   else
     return brim_fail(BRIM_ELOAD, "'%s' is neither a file nor a folder", path);
   if (status == BRIM_OK && out->count == 0)
-    status = brim_fail(BRIM_ELOAD, "no file '%s' in '%s'\n%s names the folder, dataset.files which files of it",
-                       pattern, path, option);
+    status = brim_fail(BRIM_ELOAD, "no file '%s' in '%s'\n%s names the folder, dataset.files its files", pattern, path,
+                       option);
   if (status != BRIM_OK) text_files_free(out);
   return status;
 }

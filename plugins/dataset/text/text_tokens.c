@@ -1,4 +1,4 @@
-/* Making tokens of a text, once. See text_tokens.h. */
+/* Tokenizes a text once. See text_tokens.h. */
 #include "text_tokens.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 #include "brim/host.h"
 
 #define NAME_ROOM 4096
-#define CACHE_VERSION "tokens 1" /* another one when the same text and vocabulary give other tokens */
+#define CACHE_VERSION "tokens 1" /* change it when the same text and vocabulary give other tokens */
 
 /* ---- the cache ---- */
 
@@ -51,7 +51,7 @@ static bool write_all(int fd, const void *data, size_t bytes)
   return true;
 }
 
-/* EIO; OK too if another process is writing them. */
+/* EIO; returns OK too if another process is writing the file. */
 static brim_status cache_write(const char *name, const token_file *t)
 {
   unsigned char header[TOKEN_HEADER_BYTES];
@@ -68,7 +68,7 @@ static brim_status cache_write(const char *name, const token_file *t)
 
 /* ---- making tokens ---- */
 
-/* What tokens are put into: address space for as many as there are bytes, of which pages are used as tokens come. */
+/* The destination of tokens: address space for one token for each byte; pages are used as tokens arrive. */
 typedef struct sink {
   unsigned char *to;
   size_t room; /* tokens */
@@ -89,7 +89,7 @@ static brim_status sink_open(sink *s, size_t room, int32_t width)
 static brim_status take(void *context, const int32_t *tokens, size_t count)
 {
   sink *s = context;
-  if (brim_stop_wanted()) return brim_fail(BRIM_EINTERRUPTED, "interrupted while tokens were made");
+  if (brim_stop_wanted()) return brim_fail(BRIM_EINTERRUPTED, "interrupted while tokenizing");
   if (count > s->room - (size_t)s->out.count) return brim_fail(BRIM_ELOAD, "the text became longer while it was read");
   for (size_t i = 0; i < count; i++) {
     unsigned char *to = s->to + (size_t)s->out.count++ * (size_t)s->out.width;
@@ -138,14 +138,15 @@ static brim_status make(const text_source *s, token_file *out)
   return status;
 }
 
-/* Makes the tokens and leaves them in the cache, where they are mapped from then on. */
+/* Makes the tokens and writes them to the cache, from which they are mapped afterwards. */
 static brim_status make_and_keep(const text_source *s, const char *name, token_file *out)
 {
-  brim_log(BRIM_LOG_INFO, "making tokens of '%s'%s, once", s->files->name[0], s->files->count > 1 ? " and others" : "");
+  brim_log(BRIM_LOG_INFO, "tokenizing '%s'%s, once", s->files->name[0], s->files->count > 1 ? " and others" : "");
   BRIM_TRY(make(s, out));
   if (!name || out->count > TOKEN_COUNT_MAX) return BRIM_OK;
   if (cache_write(name, out) != BRIM_OK) {
-    brim_log(BRIM_LOG_WARN, "the tokens cannot be kept: %s; they will be made again\ndataset.cache is another folder",
+    brim_log(BRIM_LOG_WARN,
+             "cannot cache the tokens: %s; the next run will make them again\ndataset.cache names another folder",
              brim_error_text());
     return BRIM_OK;
   }
@@ -156,7 +157,7 @@ static brim_status make_and_keep(const text_source *s, const char *name, token_f
   return BRIM_OK;
 }
 
-/* What the cache has; a file that is damaged is made again. */
+/* Opens the cached tokens; a damaged file is made again. */
 static bool cache_open(const text_source *s, const char *name, token_file *out)
 {
   if (access(name, R_OK) != 0 || token_file_open(name, TOKEN_FORMAT_AUTO, out) != BRIM_OK) return false;

@@ -1,6 +1,5 @@
-/* The tokens of a text: its bytes, or what a vocabulary makes of them. Making takes time, so it is done once, and the
- * tokens are kept in a file of the cache, in llm.c's format, whose name is made of the text's files (see text_files.h)
- * and of the vocabulary. */
+/* The tokens of a text: its bytes, or the tokens of a vocabulary. Tokenizing takes time, so the tokens are cached in a
+ * file in llm.c's format, whose name is made of the text's files (see text_files.h) and of the vocabulary. */
 #ifndef TEXT_TOKENS_H
 #define TEXT_TOKENS_H
 #include <stdbool.h>
@@ -15,11 +14,11 @@ typedef struct text_source {
   const char *cache_folder; /* empty: $XDG_CACHE_HOME/brim, or ~/.cache/brim */
 } text_source;
 
-/* Bytes of a token in memory and in the cache; NULL: bytes are tokens. */
+/* Returns the bytes of a token in memory and in the cache; vocabulary is NULL if bytes are tokens. */
 int32_t text_token_width(const bpe *vocabulary);
-/* Can the number of tokens be had without reading the text? Then *count is it. */
+/* Returns whether the number of tokens is known without reading the text, and sets *count to it. */
 bool text_tokens_count(const text_source *source, int64_t *count);
-/* Maps the tokens, or makes them, and keeps them in the cache if that can be written. Texts follow each other, with the
- * vocabulary's end of text in between if it has one. ELOAD, ENOMEM_HOST. */
+/* Maps the tokens, or makes them and caches them if the cache is writable. Texts follow each other, separated by the
+ * vocabulary's end of text if it has one. ELOAD, ENOMEM_HOST. */
 brim_status text_tokens_open(const text_source *source, token_file *out);
 #endif

@@ -1,7 +1,7 @@
-/* Text that was made into tokens before: files of token ids, mapped into memory, in windows.
+/* Tokenized text: windows over files of token ids, mapped into memory.
  *
- * llm.c (dev/data/NAME.py) and nanoGPT (data/NAME/prepare.py) write such files. Ids are checked once against the
- * vocabulary if there are not too many, and otherwise as they are read. */
+ * llm.c (dev/data/NAME.py) and nanoGPT (data/NAME/prepare.py) write such files. Opening a split checks the ids against
+ * the vocabulary unless they are too many; then they are checked as they are read. */
 #include <dirent.h>
 #include <errno.h>
 #include <fnmatch.h>
@@ -14,7 +14,7 @@
 #include "windows.h"
 
 #define NAME_ROOM 4096
-#define SCAN_BYTES ((uint64_t)256 << 20) /* of a split whose ids are all checked when it is opened */
+#define SCAN_BYTES ((uint64_t)256 << 20) /* of a split whose ids are all checked by open() */
 
 typedef struct tokens_params {
   const char *path, *train, *validation, *test;
@@ -44,7 +44,7 @@ static const char *const split_whats[SPLITS] = {"the training tokens", "the vali
 
 typedef struct tokens_dataset {
   const tokens_params *params;
-  windows split[SPLITS]; /* part_count 0: not opened */
+  windows split[SPLITS]; /* part_count is 0 if not open */
 } tokens_dataset;
 
 /* ---- which files ---- */
@@ -73,7 +73,7 @@ static brim_status split_find(const tokens_params *p, const char *name, int *out
   return *out < SPLITS && pattern_of(p, *out)[0] ? BRIM_OK : fail_no_split(name);
 }
 
-/* The folder and the pattern of names in it; a pattern may have folders in front. */
+/* Returns the folder and the pattern of names in it; a pattern may begin with folders. */
 static brim_status folder_of(const tokens_params *p, const char *pattern, char *folder, const char **name)
 {
   const char *slash = strrchr(pattern, '/');
@@ -99,14 +99,14 @@ static brim_status add_file(const tokens_params *p, const char *folder, const ch
   return windows_add(w, &file, path);
 }
 
-/* All files of a folder whose names match, in the order of their names. */
+/* Adds all files of a folder whose names match, in the order of their names. */
 static brim_status add_files(const tokens_params *p, const char *folder, const char *pattern, windows *w)
 {
   struct dirent **entry = NULL;
   brim_status status = BRIM_OK;
   const int count = scandir(folder, &entry, NULL, alphasort);
   if (count < 0)
-    return brim_fail(BRIM_ELOAD, "cannot look into the dataset's folder '%s': %s\ndataset.path names it", folder,
+    return brim_fail(BRIM_ELOAD, "cannot read the dataset's folder '%s': %s\nset dataset.path to the folder", folder,
                      strerror(errno));
   for (int i = 0; i < count; i++) {
     if (status == BRIM_OK && fnmatch(pattern, entry[i]->d_name, FNM_PERIOD) == 0)
@@ -128,7 +128,7 @@ static brim_status check_files(const tokens_params *p, int split, const char *fo
                    name, folder, split_names[split]);
 }
 
-/* Maps a split's files and reads their headers. ENOTSUP: there is none such. On failure *w is empty. */
+/* Maps a split's files and reads their headers. ENOTSUP if there is no such split. On failure *w is empty. */
 static brim_status map_files(const tokens_params *p, int split, windows *w)
 {
   char folder[NAME_ROOM];
@@ -175,7 +175,7 @@ static brim_status tokens_open(void *self, const char *split)
   return status;
 }
 
-/* How many windows and bytes there are, of the files' headers if the split is not open. */
+/* Counts windows and bytes, from the files' headers if the split is not open. */
 static brim_status measure(const tokens_dataset *d, const char *split, int64_t *count, uint64_t *bytes)
 {
   windows w;
@@ -200,7 +200,7 @@ static brim_status tokens_describe(const void *self, const char *split, brim_dat
   return measure(d, split, &out->count, &out->mapped_bytes);
 }
 
-/* What is mapped: pages that were read stay until the system wants them back. */
+/* Counts mapped bytes: pages that were read stay in memory until the system needs it. */
 static brim_status tokens_host_bytes(const void *self, const char *split, uint64_t *out)
 {
   int64_t count = 0;

@@ -10,9 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SCANNED 65536 /* tokens between two looks at what was found */
+#define SCANNED 65536 /* tokens between two checks of the maximum */
 
-/* Headers that say what follows. */
+/* Known headers. */
 static const struct {
   uint32_t magic, version;
   int32_t width;
@@ -40,7 +40,7 @@ void token_file_header(unsigned char out[TOKEN_HEADER_BYTES], int64_t count, int
   put_word(out, 2, (uint32_t)count);
 }
 
-/* Which header a file begins with; HEADERS: none. */
+/* Returns the header that a file begins with, or HEADERS if none. */
 static size_t header_of(const unsigned char *bytes, size_t count)
 {
   size_t h = 0;
@@ -51,7 +51,7 @@ static size_t header_of(const unsigned char *bytes, size_t count)
 static brim_status read_header(const char *name, const unsigned char *bytes, size_t size, size_t h, token_file *out)
 {
   if (size < TOKEN_HEADER_BYTES)
-    return brim_fail(BRIM_ELOAD, "'%s' begins as a file of llm.c, but has %zu bytes, less than the header's %d", name,
+    return brim_fail(BRIM_ELOAD, "'%s' begins like a file of llm.c, but has %zu bytes, less than the header's %d", name,
                      size, TOKEN_HEADER_BYTES);
   const uint32_t version = word_at(bytes, 1), count = word_at(bytes, 2);
   if (version != headers[h].version)
@@ -66,7 +66,7 @@ static brim_status read_header(const char *name, const unsigned char *bytes, siz
   return BRIM_OK;
 }
 
-/* What the bytes mean. */
+/* Determines the format and the tokens of a file's bytes. */
 static brim_status understand(const char *name, const unsigned char *bytes, size_t size, enum token_format format,
                               token_file *out)
 {
@@ -80,7 +80,7 @@ static brim_status understand(const char *name, const unsigned char *bytes, size
                      8 * (int)out->width, 8 * (int)width);
   }
   if (size % (size_t)width)
-    return brim_fail(BRIM_ELOAD, "'%s' has %zu bytes, which is no whole number of tokens of %d bytes each", name, size,
+    return brim_fail(BRIM_ELOAD, "'%s' has %zu bytes, not a whole number of tokens of %d bytes each", name, size,
                      (int)width);
   *out = (token_file){.tokens = bytes, .count = (int64_t)(size / (size_t)width), .width = width};
   return BRIM_OK;
@@ -94,7 +94,7 @@ brim_status token_file_map(int fd, const char *name, enum token_format format, t
   if (fstat(fd, &st) != 0) return brim_fail(BRIM_ELOAD, "cannot read '%s': %s", name, strerror(errno));
   if (!S_ISREG(st.st_mode)) return brim_fail(BRIM_ELOAD, "'%s' is not a regular file", name);
   const size_t size = (size_t)st.st_size;
-  if (size == 0) return understand(name, nothing, 0, format, out); /* what is empty cannot be mapped */
+  if (size == 0) return understand(name, nothing, 0, format, out); /* an empty file cannot be mapped */
   void *map = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
   if (map == MAP_FAILED) return brim_fail(BRIM_ELOAD, "cannot map '%s': %s", name, strerror(errno));
   const brim_status status = understand(name, map, size, format, out);
@@ -124,7 +124,7 @@ void token_file_close(token_file *file)
   *file = (token_file){0};
 }
 
-/* The greatest of `n` tokens from `from` on: a loop without a branch is done in vectors. */
+/* Returns the greatest of `n` tokens from `from` on; the loop has no branch, so it vectorises. */
 static uint32_t greatest(const token_file *f, int64_t from, int64_t n)
 {
   uint32_t most = 0;

@@ -15,23 +15,23 @@
 enum token_format { TOKEN_FORMAT_AUTO, TOKEN_FORMAT_U16, TOKEN_FORMAT_U32, TOKEN_FORMAT_BYTES };
 
 #define TOKEN_HEADER_BYTES 1024
-#define TOKEN_COUNT_MAX INT32_MAX /* that a header can say */
+#define TOKEN_COUNT_MAX INT32_MAX /* the most that a header can hold */
 
 typedef struct token_file {
-  const void *map; /* the whole file; NULL: empty, or not opened */
+  const void *map; /* the whole file; NULL if empty or not open */
   size_t map_bytes;
   const unsigned char *tokens; /* in the map, little-endian */
   int64_t count;
   int32_t width; /* bytes of a token: 1, 2 or 4 */
 } token_file;
 
-/* Maps a file. `format`: how raw tokens are told: auto takes them for uint16, unless there is a header; bytes are
- * never anything else. ELOAD says what is wrong with the file. On failure *out is empty. */
+/* Maps a file. `format`: the format of raw tokens; auto means uint16 unless there is a header; bytes means bytes in any
+ * case. ELOAD describes the error in the file. On failure *out is empty. */
 brim_status token_file_open(const char *path, enum token_format format, token_file *out);
-void token_file_close(token_file *file); /* one that is empty: a no-op */
-/* The same of an open regular file, whose name stands in messages; the caller closes it. */
+void token_file_close(token_file *file); /* no-op if empty */
+/* The same for an open regular file, which the caller closes; `name` is for messages. */
 brim_status token_file_map(int fd, const char *name, enum token_format format, token_file *out);
-/* The header of a file of `count` tokens, at most TOKEN_COUNT_MAX, of width 2 or 4. */
+/* Writes the header of a file of `count` tokens, at most TOKEN_COUNT_MAX, of width 2 or 4. */
 void token_file_header(unsigned char out[TOKEN_HEADER_BYTES], int64_t count, int32_t width);
 
 /* Token `i` of a file, in [0, count). */
@@ -43,6 +43,6 @@ static inline uint32_t token_file_at(const token_file *f, int64_t i)
   return (uint32_t)t[0] | (uint32_t)t[1] << 8 | (uint32_t)t[2] << 16 | (uint32_t)t[3] << 24;
 }
 
-/* The first token that is not below `vocabulary`, or -1. */
+/* Returns the index of the first token that is not below `vocabulary`, or -1. */
 int64_t token_file_find_beyond(const token_file *file, int64_t vocabulary);
 #endif

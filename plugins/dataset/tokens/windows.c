@@ -32,7 +32,7 @@ brim_status windows_add(windows *w, token_file *file, const char *name)
 brim_status windows_fail_few(const windows *w, const char *what, const char *name, int more, int64_t tokens)
 {
   return brim_fail(BRIM_ELOAD,
-                   "%s, '%s'%s, are too few: a sample takes %" PRId64 " in a row, dataset.context and one more, and "
+                   "%s, '%s'%s, are too few: a sample takes %" PRId64 " in a row, dataset.context and one more, but "
                    "there are %" PRId64,
                    what, name, more ? " and others" : "", w->context + 1, tokens);
 }
@@ -46,7 +46,7 @@ static brim_status fail_beyond(const windows *w, const windows_part *p, int64_t 
 {
   return brim_fail(BRIM_ELOAD,
                    "'%s': token %" PRId64 " is %" PRIu32 ", but the vocabulary has %" PRId64 " tokens, 0 to %" PRId64
-                   "\nis dataset.vocabulary, or dataset.format, another?",
+                   "\ncheck dataset.vocabulary and dataset.format",
                    p->name, at, token_file_at(&p->file, at), w->vocabulary, w->vocabulary - 1);
 }
 
@@ -59,7 +59,7 @@ brim_status windows_scan(const windows *w)
   return BRIM_OK;
 }
 
-/* The file that a window lies in: the last one whose first window is not behind it. */
+/* Returns the file of a window: the last file whose first window is at or before it. */
 static const windows_part *part_of(const windows *w, int64_t index)
 {
   size_t low = 0, high = w->part_count;

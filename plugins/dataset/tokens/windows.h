@@ -1,6 +1,6 @@
-/* Samples of language modelling: windows over files of tokens. Window i begins at token i * stride of its file and has
- * `context` tokens to read and as many to answer, which are those one place further. A window lies in one file; what is
- * left at a file's end and is too short for one is not used. */
+/* Samples for language modelling: windows over files of tokens. Window i begins at token i * stride of its file and has
+ * `context` tokens and as many labels, each the next token. A window lies in one file; the rest at a file's end that is
+ * too short for a window is not used. */
 #ifndef WINDOWS_H
 #define WINDOWS_H
 #include "token_file.h"
@@ -19,15 +19,15 @@ typedef struct windows {
   uint64_t bytes;        /* of all files */
 } windows;
 
-/* Windows in a file of `tokens` tokens; only context and stride count. */
+/* Returns the number of windows in a file of `tokens` tokens; uses only context and stride. */
 int64_t windows_in(const windows *w, int64_t tokens);
-/* Takes over a file, which is closed with the windows, behind those there are. `name` is copied. context, stride and
- * vocabulary are set, all at least 1. ENOMEM_HOST; then the file is closed. */
+/* Appends a file and takes ownership of it. Copies `name`. context, stride and vocabulary must be set, all at least 1.
+ * ENOMEM_HOST; then the file is closed. */
 brim_status windows_add(windows *w, token_file *file, const char *name);
-/* ELOAD: of a file, or of `more` than that, `tokens` tokens are too few for a window. `what` names them, "the training
- * tokens". */
+/* Fails with ELOAD: the `tokens` tokens of a file (and others, if `more`) are too few for a window. `what` names them:
+ * "the training tokens". */
 brim_status windows_fail_few(const windows *w, const char *what, const char *name, int more, int64_t tokens);
-/* The same if there is no window at all. */
+/* Fails in the same way if there is no window. */
 brim_status windows_check(const windows *w, const char *what);
 /* ELOAD naming the first token that is not in the vocabulary. Reads all tokens. */
 brim_status windows_scan(const windows *w);

@@ -78,7 +78,7 @@ static int may_take(const run *r, const brim_step_view *v, int64_t batch)
 }
 
 /* Finds a plan of at most `bytes` with the least recompute: the largest micro-batch that fits without more recompute,
- * else the smallest. *peak is the peak of that plan; above `bytes`, or 0, if there is none. */
+ * else the smallest. *peak is the peak of that plan; above `bytes`, or 0, if no plan fits. */
 static brim_status find(const run *r, const brim_step_view *v, uint64_t bytes, int64_t *batch, uint64_t *peak)
 {
   *peak = 0;

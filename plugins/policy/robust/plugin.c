@@ -73,7 +73,7 @@ static int64_t find_half(const brim_oom *event)
   return 0;
 }
 
-/* Finds the largest smaller micro-batch whose plan fits; 0 if there is none. */
+/* Finds the largest smaller micro-batch whose plan fits, or else returns 0. */
 static brim_status find_fitting(const brim_oom *event, int64_t *out, uint64_t *peak)
 {
   const brim_plan_query *q = &event->plan;

@@ -1,13 +1,13 @@
-/* Clients of all groups in equal parts (Fraboni, Vidal, Kameni, Lorenzi: Clustered Sampling, ICML 2021): similar
- * clients form clusters, and clusters take turns in giving a client, drawn within its cluster in proportion to samples.
+/* Selects equally from all groups (Fraboni, Vidal, Kameni, Lorenzi: Clustered Sampling, ICML 2021): similar clients
+ * form clusters, and each cluster in turn gives a client, drawn within the cluster in proportion to samples.
  *
  *     clusters = k-means of x(k), from centres drawn by k-means++ (Arthur, Vassilvitskii, 2007)
  *     x(k)     = shares of the classes in its samples; by=loss: its last loss
  *
- * The paper groups by similar updates or by samples; what clients have of each class is known from the start. Centres
- * are found among 2,048 random clients at most, then all are assigned. Where answers are no classes losses are taken.
+ * The paper groups by similar updates or by samples; class counts are known from the start. Centres are computed from
+ * at most 2,048 random clients, then all clients are assigned. Tasks without classes use losses.
  *
- * A client never seen is like any other by classes; by loss it counts as the average of those that were seen. */
+ * With by=labels a client never seen is treated like any other; with by=loss it has the average loss of those seen. */
 #include "brim/brim.h"
 
 #define SAMPLE 2048
@@ -75,7 +75,7 @@ static void add_centre(work *w, int64_t client)
   }
 }
 
-/* Each further centre is drawn in proportion to squared distances; fewer, if all are on centres. */
+/* Draws each further centre in proportion to squared distances; stops early if all samples are on centres. */
 static void draw_centres(work *w, int64_t clusters)
 {
   add_centre(w, w->sample[0].client);
@@ -93,7 +93,7 @@ static void draw_centres(work *w, int64_t clusters)
   }
 }
 
-/* Lloyd's algorithm; a cluster that nobody is in keeps its centre. */
+/* Lloyd's algorithm; an empty cluster keeps its centre. */
 static void move_centres(work *w)
 {
   for (int64_t i = 0; i < w->clusters * w->dims; i++) w->sum[i] = 0;
@@ -108,7 +108,7 @@ static void move_centres(work *w)
       w->centre[c * w->dims + d] = w->sum[c * w->dims + d] / w->size[c];
 }
 
-/* Clusters in turn, from a random one; each gives its clients in the order in which they were drawn. */
+/* Takes clients from the clusters in turn, beginning with a random cluster, in the order in which they were drawn. */
 static void take_turns(work *w, brim_selection *out)
 {
   const brim_selection_query *q = w->q;

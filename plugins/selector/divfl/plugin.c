@@ -1,15 +1,15 @@
-/* Clients whose updates stand for those of all others (Balakrishnan et al.: Diverse Client Selection for Federated
- * Learning via Submodular Maximization, ICLR 2022): the sum over all clients of the distance to the nearest selected
- * one is made as low as can be, by the greedy algorithm.
+/* Selects clients whose updates represent those of all others (Balakrishnan et al.: Diverse Client Selection for
+ * Federated Learning via Submodular Maximization, ICLR 2022): a greedy algorithm minimises the sum over all clients of
+ * the distance to the nearest selected one.
  *
  *     next = argmax over k of sum over i of max(0, nearest(i) - |update(i) - update(k)|)
  *
- * Distances are those of sketches of the last updates (BRIM_SKETCH numbers, whose inner products are about those of the
- * updates). In the paper's version without further costs, too, only clients that train send updates; the others' are
- * as old as they are. Where more than `pool` clients have been seen, that many random ones stand for all.
+ * Distances are computed from sketches of the last updates (BRIM_SKETCH numbers whose inner products approximate those
+ * of the updates). As in the paper's version without extra cost, only clients that train send updates; the other
+ * updates stay as they were. If more than `pool` clients have been seen, that many random ones represent all.
  *
- * Clients never seen have no update: they come first, drawn at random, as the paper's algorithm begins with updates of
- * all. One that was selected and whose update has never arrived comes last. */
+ * Clients never seen have no update: they come first, drawn at random, because the paper's algorithm begins with
+ * updates of all. A client that was selected but whose update has never arrived comes last. */
 #include "brim/brim.h"
 
 typedef struct settings {
@@ -27,7 +27,7 @@ typedef struct facility {
   float *nearest;  /* [count] distance to the nearest taken */
 } facility;
 
-/* Sums side by side, so that compilers may use vectors. */
+/* Several partial sums, so that compilers can vectorise. */
 static double gain(void *context, int64_t k)
 {
   const facility *f = context;
@@ -52,8 +52,8 @@ static void take(void *context, int64_t k)
   for (int64_t i = 0; i < f->count; i++) f->nearest[i] = distance[i] < f->nearest[i] ? distance[i] : f->nearest[i];
 }
 
-/* Squared distances of the k-th to those from the k-th on. across: [BRIM_SKETCH, n], so that the inner loop is over
- * clients that lie side by side; eight numbers of the sketch at a time. */
+/* Computes the squared distances between client k and clients k to n - 1. `across` is [BRIM_SKETCH, n], so the inner
+ * loop runs over adjacent clients; it handles eight numbers of the sketch at a time. */
 static void set_row(const float *restrict across, int64_t n, int64_t k, float *restrict row)
 {
   for (int64_t d = 0; d < BRIM_SKETCH; d += 8)
@@ -80,10 +80,10 @@ static void set_distances(facility *f, const brim_selection_query *q, const brim
     set_row(across, n, k, row);
     for (int64_t i = k; i < n; i++) farthest = row[i] > farthest ? row[i] : farthest;
   }
-  for (int64_t i = 0; i < n; i++) f->nearest[i] = farthest; /* as long as none is taken */
+  for (int64_t i = 0; i < n; i++) f->nearest[i] = farthest; /* while none is selected */
 }
 
-/* Adds clients of the pool to `out`, until there are as many as wanted. */
+/* Adds clients of the pool to `out` until it has as many as wanted. */
 static brim_status choose(const brim_selection_query *q, const brim_best *pool, int64_t count, brim_selection *out)
 {
   facility f = {count, brim_selection_alloc(count * count, sizeof(float)), brim_selection_alloc(count, sizeof(float))};
@@ -109,7 +109,8 @@ static int by_client(const void *a, const void *b)
   return (x->client > y->client) - (x->client < y->client);
 }
 
-/* New ones into `out`; and into `pool` those that have updates, by random scores, and if they are too few others. */
+/* Puts new clients into `out`, and clients with updates into `pool` by random scores; others only if there are too few.
+ */
 static int64_t sort_out(const brim_selection_query *q, int64_t room, brim_best *pool, brim_best *fresh,
                         brim_selection *out)
 {
@@ -126,7 +127,8 @@ static int64_t sort_out(const brim_selection_query *q, int64_t room, brim_best *
   for (int64_t i = 0; i < out->count; i++) out->client[i] = fresh[i].client;
   brim_best_sort(pool, held);
   int64_t count = held;
-  while (count > q->wanted - out->count && pool[count - 1].score < 0) count--; /* only where they are needed */
+  while (count > q->wanted - out->count && pool[count - 1].score < 0)
+    count--; /* drop those without updates that are not needed */
   qsort(pool, (size_t)count, sizeof *pool, by_client);
   return count;
 }

@@ -1,13 +1,13 @@
-/* High losses, and turns for all: each client has a queue of the turns that it is owed (Huang et al.: An
- * Efficiency-Boosting Client Selection Scheme for Federated Learning with Fairness Guarantee, TPDS 2021, equations of
- * the virtual queues; what they weigh against the queues is time, here it is the loss).
+/* Prefers high losses, but gives all clients turns: each client has a queue of the turns that it is owed (Huang et al.:
+ * An Efficiency-Boosting Client Selection Scheme for Federated Learning with Fairness Guarantee, TPDS 2021, equations
+ * of the virtual queues; the paper weighs the queues against time, this selector against the loss).
  *
  *     score(k) = weight * loss(k) / highest loss + owed(k)
  *     owed(k) <- max(0, owed(k) + share * selected / clients - [k was selected])
  *
- * so that a client is selected at least in `share` of the rounds that would be its part if all were equal.
+ * so each client is selected in at least `share` of the rounds that uniform selection would give it.
  *
- * A client never seen counts as one of the highest loss. Of equal scores a random one is taken. */
+ * A client never seen has the highest loss. Ties are broken at random. */
 #include "brim/brim.h"
 
 typedef struct settings {

@@ -1,18 +1,19 @@
-/* Clients whose training lets the losses of all fall the most, by how losses have fallen together (Tang et al.: FedCor:
- * Correlation-Based Active Client Selection Strategy for Heterogeneous Federated Learning, CVPR 2022). What the losses
- * of all clients change by in a round is a Gaussian process of covariance C:
+/* Selects clients whose training reduces the losses of all clients most, predicted from the correlation of past changes
+ * (Tang et al.: FedCor: Correlation-Based Active Client Selection Strategy for Heterogeneous Federated Learning, CVPR
+ * 2022). The changes of all clients' losses in a round are a Gaussian process with covariance C:
  *
  *     next = argmax over k of beta^t(k) * sum over i of p(i) C(i,k) / sqrt(C(k,k)),  p(i): its share of samples
  *     C   <- C - C(.,k) C(k,.) / C(k,k)                                            after each client taken
  *
- * t(k): how often k was selected since losses were last looked at. Losses of all are asked for in the `warm` first
- * rounds, whose choices are random, and in two rounds in a row of every `every` after that. C is the covariance of the
- * last `history` changes, each less its mean over clients and weighted by discount^age, plus `noise` of the mean
- * variance in the diagonal: the most likely one of the paper's linear kernel, C(i,k) = x(i).x(k), for embeddings of
- * `history` numbers, in closed form where the paper takes steps along the gradient.
+ * t(k) counts how often k was selected since losses were last evaluated. The selector asks for the losses of all
+ * clients in the first `warm` rounds, whose choices are random, and after that in two consecutive rounds of every
+ * `every`. C is the covariance of the last `history` changes, each minus its mean over clients and weighted by
+ * discount^age, plus `noise` times the mean variance on the diagonal. This is the maximum-likelihood solution of the
+ * paper's linear kernel, C(i,k) = x(i).x(k), for embeddings of `history` numbers, in closed form; the paper uses
+ * gradient steps.
  *
- * No client is new once the warm rounds are over, as all losses are asked for; one that was away has the average change
- * of that time. */
+ * No client is new after the warm rounds, because they evaluate all losses; a client that was away has the average
+ * change of that time. */
 #include "brim/brim.h"
 
 typedef struct settings {
@@ -31,9 +32,9 @@ static const brim_param table[] = {
     BRIM_PARAMS_END,
 };
 
-enum { CHANGES, ASKED, OWN }; /* state: changes seen so far; 1 + the round in which losses were asked for last */
+enum { CHANGES, ASKED, OWN }; /* state: number of changes so far; 1 + the last round that asked for losses */
 
-/* Of each client: its changes, its loss when asked last (NAN: not asked), and how often it was selected since. */
+/* For each client: its changes, its last evaluated loss (NAN if none), and how often it was selected since. */
 static void state(const void *self, const brim_clients *clients, int64_t *own, int64_t *of_client)
 {
   const settings *s = self;
@@ -42,7 +43,7 @@ static void state(const void *self, const brim_clients *clients, int64_t *own, i
   *of_client = s->history + 2;
 }
 
-/* Asks for losses, and notes by what they have changed if they were asked for in the round before. */
+/* Asks for losses, and records their changes if the round before asked too. */
 static brim_status look(const settings *s, const brim_selection_query *q)
 {
   const int64_t width = s->history + 2, slot = (int64_t)q->own[CHANGES] % s->history;
@@ -73,13 +74,13 @@ static brim_status look(const settings *s, const brim_selection_query *q)
   return status;
 }
 
-/* The process as a linear one: changes are x(i).w + e(i), w of covariance P, and e(i) of variance `noise`; a client
- * taken makes P smaller. So C itself, a number for each two clients, is never needed. */
+/* The process in linear form: changes are x(i).w + e(i), where w has covariance P and e(i) has variance `noise`; each
+ * selected client reduces P. This avoids C, which has a number for each pair of clients. */
 typedef struct process {
   int64_t width; /* of x: changes in use */
   double noise;
   double *x;        /* [candidates, width] */
-  double *share;    /* [candidates] p; then -1: taken */
+  double *share;    /* [candidates] p; -1 once selected */
   double *variance; /* [candidates] C(k,k) */
   double *discount; /* [candidates] beta^t */
 } process;
@@ -117,7 +118,7 @@ static void multiply(const double *p, const double *x, int64_t n, double *y)
   for (int64_t i = 0; i < n; i++) y[i] = dot(p + i * n, x, n);
 }
 
-/* The highest of those left, given P. */
+/* Returns the best of the remaining candidates, given P. */
 static int64_t next(const process *g, int64_t count, const double *p)
 {
   double sum[64] = {0}, pulled[64], highest = -INFINITY;

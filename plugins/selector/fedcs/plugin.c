@@ -1,18 +1,18 @@
-/* As many clients as fit within a round's deadline (Nishio, Yonetani: Client Selection for Federated Learning with
- * Heterogeneous Resources in Mobile Edge, ICC 2019, algorithm 3). Some clients, drawn at random, are asked for their
- * times. Then the one that adds the least time to the schedule joins, as long as the round ends in time:
+/* Selects as many clients as fit within a round's deadline (Nishio, Yonetani: Client Selection for Federated Learning
+ * with Heterogeneous Resources in Mobile Edge, ICC 2019, algorithm 3). The selector asks some random clients for their
+ * times, then repeatedly adds the one that adds the least time to the schedule, as long as the round ends in time:
  *
  *     added(k)  = upload(k) + max(0, update(k) - scheduled)
  *     scheduled <- scheduled + added(k)                           while it is at most the deadline
  *
- * where clients compute side by side and upload one after another. upload(k) is the part `upload` of seconds(k), and
- * update(k) the rest. With upload=0 (each client has a channel of its own, as in brim's world) a round lasts as long as
- * its slowest client. added(k) grows with seconds(k) whatever is scheduled, so clients join in the order of their
+ * where clients compute in parallel and upload one after another. upload(k) is the share `upload` of seconds(k), and
+ * update(k) the rest. With upload=0 (each client has its own channel, as in brim's simulation) a round lasts as long as
+ * its slowest client. added(k) grows with seconds(k) for any schedule, so clients are added in the order of their
  * times.
  *
- * Without a deadline the fastest of those asked are taken. Clients never seen are like any other, as times are
- * predicted. A client without a time counts as the average; if none has one, the choice is random. Where not even one
- * client fits, the fastest is taken alone. */
+ * Without a deadline the selector takes the fastest of those asked. Clients never seen are treated like all others,
+ * because times are predicted. A client without a time has the average; if none has a time, the choice is random. If no
+ * client fits, the fastest is selected alone. */
 #include "brim/brim.h"
 
 typedef struct settings {
@@ -26,7 +26,7 @@ static const brim_param table[] = {
     BRIM_PARAMS_END,
 };
 
-/* Of those asked, in the order of their times, with scores of -seconds. */
+/* Schedules the clients that were asked, in the order of their times; their scores are -seconds. */
 static void schedule(const settings *s, const brim_selection_query *q, const brim_best *asked, brim_selection *out)
 {
   const double deadline = q->deadline_seconds > 0 ? q->deadline_seconds : INFINITY;

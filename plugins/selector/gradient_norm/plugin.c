@@ -1,13 +1,13 @@
-/* Clients whose last update was the longest (Marnissi, El Hammouti, Bergou: Client Selection in Federated Learning
- * based on Gradients Importance, 2021).
+/* Selects the clients with the largest last update (Marnissi, El Hammouti, Bergou: Client Selection in Federated
+ * Learning based on Gradients Importance, 2021).
  *
- *     score(k) = |update(k)|, the Euclidean norm of what its last training moved all parameters by
+ *     score(k) = |update(k)|, the Euclidean norm of the change of all parameters in its last training
  *
- * In the paper every client computes its gradient in every round, only to send its norm; here the norm is that of the
- * round in which the client trained last, which costs nothing.
+ * In the paper every client computes its gradient in every round to send its norm; this selector uses the norm of the
+ * client's last training, which costs nothing.
  *
- * Clients never seen come first, drawn at random, so that all have been seen before any comes again. One that was
- * selected and whose update has never arrived comes last. */
+ * Clients never seen come first, drawn at random, so all clients train before any trains again. A client that was
+ * selected but whose update has never arrived comes last. */
 #include "brim/brim.h"
 
 static brim_status select_clients(void *self, const brim_selection_query *q, brim_selection *out)

@@ -1,15 +1,15 @@
-/* Clients that have all classes between them: the sum of square roots of how many samples of each class a round has,
- * made as high as can be by the greedy algorithm, which reaches 63 % of the highest at least (Nemhauser, Wolsey,
- * Fisher, 1978; the function: Lin, Bilmes: A Class of Submodular Functions for Document Summarization, ACL 2011).
+/* Selects clients that together cover all classes: a greedy algorithm maximises the sum over classes of the square root
+ * of a round's samples, and reaches at least 63 % of the maximum (Nemhauser, Wolsey, Fisher, 1978; the function: Lin,
+ * Bilmes: A Class of Submodular Functions for Document Summarization, ACL 2011).
  *
  *     f(S)    = sum over classes c of sqrt(sum over k in S of samples of c that k has)
  *     next    = argmax of (f(S + k) - f(S)) / (1 + times(k))
  *
- * As what clients have does not change, a client counts the less the more often it has trained; else the same would be
- * selected in every round. Where answers are no classes, all samples are of one class. Of more than `pool` clients only
- * that many random ones are looked at in a round.
+ * The samples of clients do not change, so a client counts less the more often it has trained; otherwise every round
+ * would select the same clients. Without classes, all samples are of one class. A round considers at most `pool` random
+ * clients.
  *
- * Clients never seen are like any other that has not trained. */
+ * Clients never seen are treated like any other that has not trained. */
 #include "brim/brim.h"
 
 typedef struct settings {
@@ -47,7 +47,7 @@ static void take(void *context, int64_t client)
   for (int64_t i = 0; all->labels && i < all->classes; i++) c->has[i] += all->labels[client * all->classes + i];
 }
 
-/* Draws the pool into `client`, which has room for `room`. */
+/* Draws the pool of at most `room` clients into `client`. */
 static brim_status draw(const brim_selection_query *q, int64_t room, int64_t *client)
 {
   int64_t held = 0;

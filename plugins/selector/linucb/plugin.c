@@ -1,16 +1,16 @@
-/* A bandit that predicts a client's reward from what is known of it, and adds how unsure it is (Li, Chu, Langford,
- * Schapire: A Contextual-Bandit Approach to Personalized News Article Recommendation, WWW 2010, algorithm 1, with one
- * model for all arms).
+/* A bandit that predicts a client's reward from features of the client, and adds the uncertainty of the prediction (Li,
+ * Chu, Langford, Schapire: A Contextual-Bandit Approach to Personalized News Article Recommendation, WWW 2010,
+ * algorithm 1, with one model for all arms).
  *
  *     score(k) = theta . x(k) + alpha sqrt(x(k)' inv(A) x(k)),  theta = inv(A) b
  *     A <- A + x x',  b <- b + reward x,  from A = I and b = 0
  *
  * x: 1; loss / mean loss; samples / mean samples; 1 if never seen; rounds since it trained last / rounds; mean time /
- * time. The reward is the client's loss in a round over the mean of all in the round, times mean time / time if it is
- * slower than the mean; 0 if nothing arrived.
+ * time. The reward is the client's loss in a round over the round's mean loss, times mean time / time if it is slower
+ * than the mean; 0 if its update did not arrive.
  *
- * A client never seen has the loss and the time of the average, and an entry of x of its own, by which it is learned
- * what new clients are worth. At first it is the least sure of those with the most samples. */
+ * A client never seen has average loss and time, and an extra entry of x that learns the value of new clients. At first
+ * the uncertainty is highest for the clients with the most samples. */
 #include <string.h>
 
 #include "brim/brim.h"
@@ -26,7 +26,7 @@ static const brim_param table[] = {
     BRIM_PARAMS_END,
 };
 
-/* State: A - I and b; and x of each client when it was selected last, as floats, two in a number. */
+/* State: A - I and b, and each client's x when it was last selected, as floats, two in each number. */
 static void state(const void *self, const brim_clients *clients, int64_t *own, int64_t *of_client)
 {
   (void)self;
@@ -40,7 +40,7 @@ typedef struct model {
   double loss, samples, seconds; /* means */
 } model;
 
-/* By Gauss and Jordan; A is at least I, so no pivot is below 1. */
+/* Gauss-Jordan elimination; A is at least I, so no pivot is below 1. */
 static void invert(double a[D][D], double inverse[D][D])
 {
   for (int i = 0; i < D; i++)

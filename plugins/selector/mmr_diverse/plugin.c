@@ -1,12 +1,12 @@
-/* High losses, and classes unlike those of the clients already taken: maximal marginal relevance (Carbonell, Goldstein:
- * The Use of MMR, SIGIR 1998).
+/* Selects clients with high losses whose classes differ from those already selected: maximal marginal relevance
+ * (Carbonell, Goldstein: The Use of MMR, SIGIR 1998).
  *
  *     next = argmax of lambda * loss(k) / highest loss - (1 - lambda) * max over j taken of cos(classes(k), classes(j))
  *
- * where classes(k) are the numbers of samples of each class. As is usual, only the `pool` clients of the highest loss
- * are looked at, so that a round of a million clients is fast. Where answers are no classes, only losses count.
+ * where classes(k) are the numbers of samples of each class. As is usual, the selector considers only the `pool`
+ * clients with the highest loss, so a round of a million clients is fast. Without classes only losses count.
  *
- * A client never seen counts as one of the highest loss. Of equal scores a random one is taken. */
+ * A client never seen has the highest loss. Ties are broken at random. */
 #include "brim/brim.h"
 
 typedef struct settings {
@@ -32,7 +32,7 @@ static double cosine(const brim_clients *c, int64_t a, int64_t b)
   return ab > 0 ? ab / sqrt(aa * bb) : 0;
 }
 
-/* Of `pool`, whose scores are shares of the highest loss; likest: [count] zeros. */
+/* Chooses from `pool`, whose scores are shares of the highest loss; likest: [count] zeros. */
 static void choose(double lambda, const brim_selection_query *q, brim_best *pool, int64_t count, double *likest,
                    brim_selection *out)
 {

@@ -1,23 +1,23 @@
 /* Oort (Lai et al.: Oort: Efficient Federated Learning via Guided Participant Selection, OSDI 2021, algorithm 1):
- * clients whose data is hard and that are fast, and some new ones.
+ * selects fast clients with hard data, and some new ones.
  *
  *     U(k)    = samples * sqrt(mean of squared losses of its last training)
- *     u(k)    = (min(U(k), high) - low) / (high - low) + sqrt(0.1 log(R) / L(k)), L(k): the round it trained last in
+ *     u(k)    = (min(U(k), high) - low) / (high - low) + sqrt(0.1 log(R) / L(k)), L(k): the round of its last training
  *     score   = u(k) * (T / t(k))^alpha if its time t(k) is above T, else u(k)
- *     explore = max(explore_min, explore * explore_decay^R) of the clients wanted are new ones, drawn by speed
+ *     explore = max(explore_min, explore * explore_decay^R), the share of new clients, drawn by speed
  *
- * The others are drawn by score among those with at least `cutoff` of the score of the last that would be taken. The
- * pacer: T is a percentile of all times; it rises by pacer_step percent every `window` rounds in which the sum of the U
- * of all that took part was lower than in the `window` rounds before, and is never above the deadline.
+ * The others are drawn by score among those with at least `cutoff` times the score of the last one within the count.
+ * The pacer: T is a percentile of all times. It rises by pacer_step percent after `window` rounds whose participants'
+ * sum of U was lower than in the `window` rounds before, and is never above the deadline.
  *
- * high: the 95th percentile of U, low: the lowest. Rounds count from 1. That U is scaled to [0, 1], and T a percentile,
- * is as in the authors' program (FedScale, thirdparty/oort): without the first the term of L(k) would mean nothing
- * beside hundreds of samples. The pacer's condition is the paper's. A client that has trained `most_times` is left out
- * as long as enough others are there.
+ * high is the 95th percentile of U, low the lowest. Rounds count from 1. As in the authors' program (FedScale,
+ * thirdparty/oort), U is scaled to [0, 1] and T is a percentile: without the scaling the term of L(k) would be
+ * negligible with hundreds of samples. The pacer's condition is the paper's. A client that has trained `most_times`
+ * times is left out while enough others are available.
  *
- * Clients never seen are those explored, together with those from which nothing has arrived, these the less often the
- * more often they were tried. Where no times are known speeds are equal, and T is no limit; a client without a time
- * counts as the average in speed, and as below T. */
+ * Exploration draws clients never seen and clients whose updates have never arrived, the latter less often the more
+ * often they were tried. If no times are known, all speeds are equal and T is no limit; a client without a time has the
+ * average speed and counts as below T. */
 #include "brim/brim.h"
 
 typedef struct settings {
@@ -42,7 +42,7 @@ static const brim_param table[] = {
     BRIM_PARAMS_END,
 };
 
-enum { RELAXED, BEFORE, ACHIEVED, OWN }; /* state: percent; sums of U of the window before, and of this */
+enum { RELAXED, BEFORE, ACHIEVED, OWN }; /* state: percent; sums of U in the previous and in this window */
 
 static void state(const void *self, const brim_clients *clients, int64_t *own, int64_t *of_client)
 {
@@ -60,7 +60,7 @@ static double utility(const brim_clients *c, int64_t k)
 typedef struct work {
   const settings *s;
   const brim_selection_query *q;
-  double *value; /* [candidates] scores; NAN: a new one; -1: left out */
+  double *value; /* [candidates] scores; NAN if new; -1 if left out */
   brim_best *best;
   int64_t known, fresh; /* fresh: new */
   double fast_seconds, mean_seconds;
@@ -102,7 +102,7 @@ static double score(const work *w, int64_t k, double low, double high)
   return seconds > w->fast_seconds ? u * pow(w->fast_seconds / seconds, w->s->alpha) : u;
 }
 
-/* Scores of all candidates. */
+/* Computes the scores of all candidates. */
 static void set_scores(work *w)
 {
   const brim_selection_query *q = w->q;
@@ -130,14 +130,14 @@ static void set_scores(work *w)
   }
 }
 
-/* [count] of those seen, by score. */
+/* Draws `count` of the clients seen, by score. */
 static void exploit(const work *w, int64_t count, brim_selection *out)
 {
   const brim_selection_query *q = w->q;
   int64_t held = 0;
   for (int64_t i = 0; i < q->candidates && count > 0; i++)
     if (w->value[i] >= 0) brim_best_add(w->best, &held, count, q->candidate[i], w->value[i]);
-  const double enough = held > 0 ? w->s->cutoff * w->best[0].score : 0; /* it is full: the first is the lowest */
+  const double enough = held > 0 ? w->s->cutoff * w->best[0].score : 0; /* a full heap: the first is the lowest */
   held = 0;
   for (int64_t i = 0; i < q->candidates && count > 0; i++) {
     const int64_t k = q->candidate[i];
@@ -147,7 +147,7 @@ static void exploit(const work *w, int64_t count, brim_selection *out)
   for (int64_t i = 0; i < held; i++) out->client[out->count++] = w->best[i].client;
 }
 
-/* [count] new ones, by speed. */
+/* Draws `count` new clients, by speed. */
 static void explore(const work *w, int64_t count, brim_selection *out)
 {
   const brim_selection_query *q = w->q;
@@ -197,7 +197,7 @@ static brim_status learn(void *self, const brim_selection_result *r)
   for (int64_t i = 0; i < r->count; i++)
     if (r->arrived[i]) own[ACHIEVED] += utility(r->clients, r->client[i]);
   if ((r->round + 1) % s->window != 0) return BRIM_OK;
-  if (own[BEFORE] > own[ACHIEVED]) own[RELAXED] += s->pacer_step; /* before the first window there is nothing */
+  if (own[BEFORE] > own[ACHIEVED]) own[RELAXED] += s->pacer_step; /* BEFORE is 0 in the first window */
   own[BEFORE] = own[ACHIEVED];
   own[ACHIEVED] = 0;
   return BRIM_OK;

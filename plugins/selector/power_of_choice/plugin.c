@@ -1,8 +1,8 @@
 /* Power of choice (Cho, Wang, Joshi: Towards Understanding Biased Client Selection in Federated Learning, AISTATS 2022,
- * algorithm 1, pow-d): of `d` candidates, drawn without replacement in proportion to their samples, those whose data
- * has the highest loss under the present model.
+ * algorithm 1, pow-d): draws `d` candidates without replacement in proportion to their samples, and selects those with
+ * the highest loss of the present model.
  *
- * Clients never seen are like any other, as their losses are asked for. */
+ * Clients never seen are treated like any other, because the selector asks for the losses. */
 #include "brim/brim.h"
 
 typedef struct settings {
@@ -15,7 +15,7 @@ static const brim_param table[] = {
     BRIM_PARAMS_END,
 };
 
-/* Draws them into `client`. */
+/* Draws the candidates into `client`. */
 static void draw(const brim_selection_query *q, int64_t count, brim_best *best, int64_t *client)
 {
   int64_t drawn = 0;

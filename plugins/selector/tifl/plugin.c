@@ -1,18 +1,19 @@
-/* Tiers of clients that are about as fast (Chai et al.: TiFL, HPDC 2020, algorithm 2): each round draws a tier, then
- * random clients of it, so that nobody waits for a much slower one.
+/* Tiers of clients of similar speed (Chai et al.: TiFL, HPDC 2020, algorithm 2): each round draws a tier, then random
+ * clients of it, so no client waits for a much slower one.
  *
  *     every `interval` rounds, if the accuracy of the last tier is not above what it was `interval` rounds ago:
  *         probability(tier) = (n - i) / (n (n - 1) / 2), where the tier's accuracy is the i-th lowest, from 1, of the n
  *         tiers that have credits left
- *     a tier that is drawn has one credit less; where all are spent, all have `credits` again
+ *     drawing a tier costs one credit; when all credits are spent, each tier gets `credits` again
  *
- * Tiers are of equal size by the times that rounds take their clients. The paper tests the global model on data of each
- * tier, which would take time of all clients; here a tier's accuracy is that of its clients when they trained last: the
- * share of all their answers that were right. Where answers are values, exp(-loss) stands for a client's accuracy. If
- * the tier has too few clients, the next ones fill up.
+ * Tiers have equal size, by the time of a round. The paper tests the global model on data of each tier, which costs all
+ * clients time; here a tier's accuracy is the share of correct answers in its clients' last trainings. For targets
+ * instead of classes, exp(-loss) replaces a client's accuracy. If the tier has too few clients, the next tiers fill up.
  *
- * Clients never seen are like any other, as times are predicted, and do not count in accuracies; a tier without any
- * that was seen has accuracy 0. A client without a time counts as the average; if none has one, tiers are by number. */
+ * Clients never seen are treated like any other, because times are predicted, but do not count in accuracies; a tier
+ * without clients seen has accuracy 0. A client without a time has the average; if none has a time, tiers are by
+ * number.
+ */
 #include "brim/brim.h"
 
 typedef struct settings {
@@ -27,7 +28,7 @@ static const brim_param table[] = {
     BRIM_PARAMS_END,
 };
 
-/* State, an array of [tiers] each: credits spent, accuracy `interval` rounds ago, probability. Then: the last tier. */
+/* State: arrays of [tiers] for credits spent, accuracy `interval` rounds ago and probability; then the last tier. */
 static void state(const void *self, const brim_clients *clients, int64_t *own, int64_t *of_client)
 {
   const settings *s = self;
@@ -38,8 +39,8 @@ static void state(const void *self, const brim_clients *clients, int64_t *own, i
 
 typedef struct tiers {
   int64_t count;
-  double first[64]; /* the lowest time of each tier, of [count]; by number: the lowest number */
-  double mean;      /* of times that are known; NAN: none is */
+  double first[64]; /* [count] the lowest time of each tier, or without times the lowest number */
+  double mean;      /* of known times, or NAN */
 } tiers;
 
 static double time_of(const tiers *t, const brim_clients *c, int64_t client)
@@ -56,7 +57,7 @@ static int64_t tier_of(const tiers *t, const brim_clients *c, int64_t client)
   return tier;
 }
 
-/* Where equal times make a tier's first that of the tier before it, the one before is empty. */
+/* If equal times give two tiers the same first time, the earlier tier is empty. */
 static brim_status make_tiers(const settings *s, const brim_selection_query *q, tiers *t)
 {
   double *seconds = brim_selection_alloc(q->clients->count, sizeof *seconds);
@@ -69,13 +70,13 @@ static brim_status make_tiers(const settings *s, const brim_selection_query *q, 
   return BRIM_OK;
 }
 
-/* NAN: nothing is known of it. */
+/* Returns NAN if it is not known. */
 static double accuracy_of(const brim_clients *c, int64_t client)
 {
   return isfinite(c->accuracy[client]) ? (double)c->accuracy[client] : exp(-(double)c->loss[client]);
 }
 
-/* Of each tier: how many candidates it has, and its accuracy, in which each client counts by its samples. */
+/* Computes each tier's number of candidates and its accuracy, in which clients are weighted by samples. */
 static void look(const tiers *t, const brim_selection_query *q, int64_t *members, double *accuracy)
 {
   double seen[64] = {0};
@@ -102,7 +103,7 @@ static void change_probabilities(int64_t count, const double *accuracy, const bo
   }
 }
 
-/* Among those that may be drawn. Where all of these have probability 0, they are equal. */
+/* Draws among the allowed tiers; if all of them have probability 0, each is equally likely. */
 static int64_t draw_tier(const brim_selection_query *q, int64_t count, const bool *may, const double *probability)
 {
   double sum = 0, equal = 0;
@@ -149,7 +150,7 @@ typedef struct choice {
   int64_t tier;
 } choice;
 
-/* The tier's own first, then those of the next tiers. */
+/* Ranks clients of the tier first, then those of the next tiers. */
 static double score(const brim_selection_query *q, const void *context, int64_t client)
 {
   const choice *c = context;

@@ -1,9 +1,9 @@
-/* Clients with the highest loss when they trained last (the simplest of loss-based selections; see Goetz et al., Active
- * Federated Learning, 2019, for one that draws by it).
+/* Selects the clients with the highest loss in their last training, the simplest loss-based selection (Goetz et al.,
+ * Active Federated Learning, 2019, draw by the loss).
  *
  *     score(k) = loss(k)
  *
- * Clients never seen come first, drawn at random, so that all have been seen before any comes again. */
+ * Clients never seen come first, drawn at random, so all clients train before any trains again. */
 #include "brim/brim.h"
 
 static brim_status select_clients(void *self, const brim_selection_query *q, brim_selection *out)

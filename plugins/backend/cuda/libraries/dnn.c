@@ -99,7 +99,7 @@ static brim_status run_search(cuda_backend *b, void *of)
   return cuda_dnn_run(b, s->plan, s->operand[0], s->operand[1], s->operand[2], s->operand[3]);
 }
 
-/* A plan that is measured is dropped again; what does not run is none. */
+/* Measures a plan and drops it again; a plan that does not run is ignored. */
 static brim_status measure(search *s, cudnnBackendDescriptor_t tried, cudnnBackendDescriptor_t configuration)
 {
   char name[CUDA_PROFILE_CHOICE_MAX];

@@ -1,4 +1,4 @@
-/* What cuDNN suggests for a graph, what it says of each engine, and whether one works: told by trying. */
+/* cuDNN's suggestions for a graph, its data on each engine, and whether an engine works, which only a trial shows. */
 #include "dnn_engines.h"
 
 #include "library.h"
@@ -81,7 +81,7 @@ brim_status cuda_dnn_notes_of(cudnnBackendDescriptor_t configuration, cuda_dnn_n
   return status;
 }
 
-/* Which of the library's suggestions does not work, or takes too much, is told by trying. */
+/* Some of the library's suggestions do not work or need too much scratch; only a trial shows which. */
 bool cuda_dnn_is_usable(const cuda_backend *b, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t configuration,
                         uint64_t scratch_max, int64_t *scratch_bytes)
 {

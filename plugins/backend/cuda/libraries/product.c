@@ -81,7 +81,7 @@ static brim_status set_kept(cuda_product_plan *plan, void *kept)
   return set(plan, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &kept, sizeof kept);
 }
 
-/* Where bias and kept values are is told at each run; until then an address that is aligned as theirs will be. */
+/* Each run sets the addresses of bias and kept values; until then a placeholder has their alignment. */
 static brim_status describe_epilogue(const cuda_backend *b, cuda_product_plan *plan, const cuda_product *p)
 {
   const uint32_t epilogue = epilogue_of(p);

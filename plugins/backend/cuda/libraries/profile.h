@@ -2,7 +2,7 @@
  * once is not measured again, and plans and results can be repeated. A text file, a line a choice, of four fields with
  * a tab between them:
  *
- *     device    library and version    what is computed    the choice, in words of whoever made it
+ *     device    library and version    what is computed    the choice, in its maker's words
  *
  * Empty lines and those that begin with '#' say nothing. Of two lines for the same the later one counts. */
 #ifndef CUDA_PROFILE_H

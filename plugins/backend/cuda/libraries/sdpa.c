@@ -16,7 +16,7 @@
 #include "sdpa_graph.h"
 
 #define CAPABILITY_END_GRADIENTS 100
-/* Earlier gradients have known faults where the length of keys is no multiple of 128. */
+/* Earlier gradients have known faults if the length of keys is not a multiple of 128. */
 #define VERSION_LEAST 91600
 
 struct cuda_sdpa_plan {
