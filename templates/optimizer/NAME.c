@@ -20,8 +20,7 @@ static const brim_param table[] = {
     BRIM_PARAM(STR, settings, no_decay, "", NULL, "names of parameters without weight decay: '*.bias'"),
     BRIM_PARAMS_END};
 
-/* States, which brim keeps for each parameter and which begin as 0; and numbers that step() sets in each step. The
- * formula uses both by these names. */
+/* The formula's names: of states, which brim keeps for each parameter, first 0; of numbers that step() sets. */
 static const char *const states[] = {"m", "v", NULL};
 static const char *const scalars[] = {"lr", "weight_decay", "keep", "eps", NULL};
 static void step(const void *self, const brim_optimizer_step *at, double *scalar)

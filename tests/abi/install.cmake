@@ -40,7 +40,7 @@ expect("model/cnn [^\n]*/prefix/lib/brim/plugins/model/cnn.so\n")
 
 # a model that ends in a softmax before a loss that includes it gets an error with the place
 run(${FOLDER}/elsewhere ${brim} ${paths} plan model=by_pkg_config dataset=synthetic)
-expect("warning: the model's output is a softmax \\(outside.c:[0-9]+\\), but loss=cross_entropy takes logits")
+expect("warning: the model's output is a softmax \\(outside.c:[0-9]+\\), but loss=cross_entropy expects logits")
 run(${FOLDER}/elsewhere ${brim} ${paths} plan model=by_pkg_config dataset=synthetic loss=mse)
 if(output MATCHES "warning")
   message(FATAL_ERROR "a softmax before a squared error is nothing to warn of:\n${output}")

@@ -58,7 +58,7 @@ class Folder(Case):
     def test_no_intact_checkpoint_is_reported(self):
         run = self.stopped("run")
         (run / "checkpoints" / "step-00000004" / "state.json").unlink()
-        self.assert_error(self.brim("train", "--resume", "run", status=LOAD), "none of the 1 checkpoints", "--from")
+        self.assert_error(self.brim("train", "--resume", "run", status=LOAD), "all 1 checkpoints", "--from")
 
     def test_half_a_record_is_cut_off(self):
         run = self.stopped("run")

@@ -403,8 +403,8 @@ class Memory(Runs):
         result = self.federate("run", *words, "memory.warn_percent=0.01", "memory.critical_percent=0.02")
         self.assertRegex(result.err, r"Critical at round \d+: RAM at \d+\.\d%")
         self.assertIn("[Memory] After cleanup: ", result.err)
-        self.assertRegex(result.err, r"recovery: 1 client at a time, micro-batch 8 x 1.*, a plan of [\d.]+ KiB in the "
-                                     r"place of [\d.]+ KiB: memory pressure")
+        self.assertRegex(result.err, r"recovery: 1 client at a time, micro-batch 8 x 1.*, a plan of [\d.]+ KiB "
+                                     r"instead of [\d.]+ KiB: memory pressure")
         device_bytes = [record["device_bytes"] for record in self.evaluations("run", "train")]
         self.assertLess(device_bytes[-1], self.summary("alone")["device_bytes"])
         self.assert_same_checkpoint("alone", "run", 300)

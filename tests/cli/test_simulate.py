@@ -280,7 +280,7 @@ class Simulate(Case):
         self.assertIn("'host' is a key of", self.simulate("scenario=all_busy", "host.memory=1GB", status=USAGE).err)
 
     def test_it_is_not_a_key_of_a_run(self):
-        self.assertIn("by brim simulate: brim simulate scenario=all_busy\n",
+        self.assertIn("to try policies in a scenario: brim simulate scenario=all_busy\n",
                       self.brim("train", "scenario=all_busy", status=USAGE).err)
         self.assertNotIn("scenario", self.brim("config", "--groups").out)
 

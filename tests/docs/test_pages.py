@@ -38,7 +38,7 @@ class Pages(unittest.TestCase):
         self.assertIn("other.md has no heading 'twice-2'", lines[2])
 
     def test_phrases_that_lint_refuses(self):
-        status, lines = self.run_on("words.py", "There is none to ask.\nNobody is told.\nA run goes on with it.\n"
+        status, lines = self.run_on("words.py", "The rest is none of it.\nNobody is told.\nA run goes on with it.\n"
                                     "The plan is told_of.\n", "--check")
         self.assertEqual(status, 1)
         self.assertEqual([line.split(": ")[:2] for line in lines],

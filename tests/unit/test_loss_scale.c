@@ -115,7 +115,7 @@ static void all_its_numbers_are_powers_of_two(void **unused)
   assert_int_equal(brim_loss_scale_check(&s), BRIM_OK);
   s.loss_scale.backoff_factor = 0.3;
   assert_int_equal(brim_loss_scale_check(&s), BRIM_ECONFIG);
-  assert_non_null(strstr(brim_error_text(), "take 0.25 or 0.5"));
+  assert_non_null(strstr(brim_error_text(), "set 0.25 or 0.5"));
 }
 
 int main(void)
