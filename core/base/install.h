@@ -10,7 +10,7 @@
 #define BRIM_INSTALL_CONFIGS "share/brim/configs"
 #define BRIM_INSTALL_TEMPLATES "share/brim/templates"
 
-/* Writes the absolute path of the installation's folder `sub` ("share/brim/configs") to `out`. False, and "", if there
- * is none or it does not fit. */
+/* Writes the absolute path of the installation's folder `sub` ("share/brim/configs") to `out`. False, and "", if it
+ * does not exist or fit. */
 bool brim_install_dir(char *out, size_t room, const char *sub);
 #endif

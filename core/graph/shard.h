@@ -54,8 +54,8 @@ uint64_t brim_shards_bucket_bytes(const brim_graph *g, uint64_t most);
 /* [plan] `g`: a training graph. `bucket_bytes`: at least this many bytes of parameters per bucket, before padding. */
 brim_shards *brim_shards_make(brim_arena *arena, const brim_graph *g, const brim_world *world, bool gradients,
                               uint64_t bucket_bytes);
-/* The part of a parameter that this rank updates: elements [*first, *first + *count). False, with nothing set, if there
- * is none. */
+/* The part of a parameter that this rank updates: elements [*first, *first + *count). False, with nothing set, if it
+ * has no part. */
 bool brim_shards_own(const brim_shards *shards, size_t parameter, int64_t *first, int64_t *count);
 /* Sets the places of a graph's parameters and gradients, whole, slices and parts: by tensor, in elements from the start
  * of the parameters or gradients. Leaves other tensors' entries alone. */

@@ -94,9 +94,9 @@ class WrongWords(Case):
     def test_an_option_with_a_missing_plugin_lists_those_found(self):
         option = self.folder / "model" / "mine.yaml"
         option.parent.mkdir()
-        option.write_text("id: nobody\n")
+        option.write_text("id: absent\n")
         result = self.brim("train", "--config-path", self.folder, "model=mine", "dataset=synthetic", status=USAGE)
-        self.assert_error(result, "no plugin 'nobody' for group 'model' was found", "mine.yaml:1:5", "found:", " cnn ")
+        self.assert_error(result, "no plugin 'absent' for group 'model' was found", "mine.yaml:1:5", "found:", " cnn ")
         self.assertNotIn("available", result.err)
 
     def test_a_value_of_the_wrong_type_names_the_position(self):

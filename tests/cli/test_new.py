@@ -98,7 +98,8 @@ class New(Case):
         self.assertRegex(self.refused("model", "mlp"), "model=mlp exists already, in .*/model/mlp.so")
         self.assertRegex(self.refused("selector", "topk_loss"), "method=topk_loss exists already, in .*loss.so")
         self.assertIn("method=random exists already, in brim itself", self.refused("selector", "random"))
-        self.assertRegex(self.refused("model", "gpt2_tiny"), "model=gpt2_tiny exists already, in .*/model/gpt2_tiny.yaml")
+        self.assertRegex(self.refused("model", "gpt2_tiny"),
+                         "model=gpt2_tiny exists already, in .*/model/gpt2_tiny.yaml")
         self.brim("new", "dataset", "mlp")  # a name of another kind
 
     def test_wrong_words_are_answered_with_the_valid_ones(self):

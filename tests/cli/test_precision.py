@@ -183,7 +183,7 @@ class LossScale(Case):
         for key, value, near in (("init_scale", 1000, "512 or 1024"), ("growth_factor", 3, "2 or 4"),
                                  ("backoff_factor", 0.3, "0.25 or 0.5")):
             result = self.brim("plan", *FP16, f"loss_scale.{key}={value}", status=USAGE)
-            self.assert_error(result, f"loss_scale.{key} is {value}, which is not a power of two", f"take {near}")
+            self.assert_error(result, f"loss_scale.{key} is {value}, which is not a power of two", f"set {near}")
 
 
 if __name__ == "__main__":

@@ -309,7 +309,8 @@ class Frontier(Times):
         self.make()
         out = self.brim("plan", *NET, "training.batch_size=64", "memory.recompute=full", "memory.profile=made.jsonl",
                         NO_TIMING).out
-        self.assertRegex(out, r"(?m)^recompute=full: \d+ operations? recomputed, .*predicted to take \d+\.\d % more time$")
+        self.assertRegex(out, r"(?m)^recompute=full: \d+ operations? recomputed, .*"
+                              r"predicted to take \d+\.\d % more time$")
 
 
 if __name__ == "__main__":

@@ -463,8 +463,7 @@ static void values_that_cannot_be_used_are_named(void **state)
   expect_file_error("a,k\n1,x\n\"2\n3\",y\n",
                     "'DIR/train.csv', line 3, column 1 'a': '2' is not a number within a float's range\n" NUMBERS);
   expect_file_error("a,k\n1,x\n2,\n", "'DIR/train.csv', line 3, column 2 'k': the class is missing");
-  expect_file_error("b,k\nx,y\n",
-                    "'DIR/train.csv' has no column of numbers besides the targets and the label");
+  expect_file_error("b,k\nx,y\n", "'DIR/train.csv' has no column of numbers besides the targets and the label");
   expect_file_error("a,a,k\n1,1,x\n", "'DIR/train.csv' has 2 columns named 'a'");
   put("train.csv", "a,k\n1,x\n");
   put("test.csv", "a,k\n1,z\n");
