@@ -23,10 +23,11 @@ import check_links
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 OUT = ROOT / "build/site"
+WIDE = "wide.css"
 TOOLS = ROOT / "build/site-tools"
 REQUIRED = ["mkdocs==1.6.1", "mkdocs-material==9.7.*"]
 # The menu: a section's title, and its pages in this order; "*" stands for all others of the folder.
-MENU = [("Start", ["README.md", "docs/tutorial.md", "docs/guide/explanation.md", "docs/glossary.md"]),
+MENU = [("Start", ["README.md", "docs/tutorial.md", "docs/explanation.md", "docs/glossary.md"]),
         ("Guide", ["docs/guide/README.md", "docs/guide/*"]),
         ("Reference", ["docs/sdk/README.md", "docs/sdk/*", "docs/README.md"]),
         ("Internals", ["docs/ARCHITECTURE.md", "docs/internals/README.md", "docs/internals/*"]),
@@ -106,7 +107,7 @@ def config(pages, folder, site):
                                   for scheme, name, icon, other in (
                                       ("light", "default", "material/weather-sunny", "dark"),
                                       ("dark", "slate", "material/weather-night", "light"))]},
-            "extra": {"version": {"provider": "mike"}, "generator": False},
+            "extra_css": [WIDE], "extra": {"version": {"provider": "mike"}, "generator": False},
             "plugins": ["search"],
             "markdown_extensions": ["tables", "admonition", "md_in_html", "pymdownx.superfences", "pymdownx.highlight",
                                     "pymdownx.inlinehilite", "pymdownx.magiclink", "sane_lists",
@@ -136,6 +137,7 @@ def build():
     shutil.rmtree(folder, ignore_errors=True)
     for page in [*pages, *linked(pages)]:
         copy(page, folder)
+    (folder / WIDE).write_text(".md-grid { max-width: 80rem; }\n")  # lines of code have up to 130 columns
     # JSON is YAML, which names a function by a tag
     file, slugify = OUT / "mkdocs.yml", '!!python/object/apply:pymdownx.slugs.slugify {"kwds": {"case": "lower"}}'
     file.write_text(json.dumps(config(pages, folder, OUT / name)).replace('"GITHUB"', slugify))
