@@ -74,7 +74,7 @@ class GpuCheck(Case):
         where = ["correct", "--out", "out", "--golden", "gpu/gpu_check/golden.json"]
         checks, said = self.found(*where, status=1)
         self.assertEqual(checks[GIVEN_UP]["verdict"], "skipped", said)
-        self.assertIn("found nothing in 8 tests before", checks[GIVEN_UP]["why"])
+        self.assertIn("reported no error in the 8 tests before", checks[GIVEN_UP]["why"])
         wrong = {name: line for name, line in checks.items() if line["verdict"] != "ok" and name != GIVEN_UP}
         self.assertEqual(sorted(wrong), sorted(WRONG), said)
         self.assertEqual({line["verdict"] for line in wrong.values()}, {"failed"}, said)
