@@ -51,7 +51,7 @@ test *tier:
 lint *words:
     @'{{ root }}/scripts/lint.sh' "$@"
 
-# build the documentation as a site in build/site: just docs --serve
+# build the pages as a site: just docs --serve
 [group('develop')]
 docs *words:
     @python3 '{{ root }}/scripts/site.py' "$@"
