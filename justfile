@@ -132,7 +132,7 @@ train-nodes hostfile *overrides: program
     read -ra more <<<"${BRIM_MPIRUN:---map-by slot --bind-to none}"
     exec mpirun --hostfile "$hosts" "${more[@]}" "${pass[@]}" '{{ brim }}' train "$@"
 
-# train with several seeds in parallel: just seeds="1 2" train-seeds model=cnn
+# train with several seeds at once: just seeds="1 2" train-seeds model=cnn
 [group('distributed')]
 train-seeds *overrides: program
     #!/usr/bin/env bash

@@ -11,7 +11,8 @@ from support import BINARY, LOAD, SMALL, USAGE, Case, main
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 JUST = os.environ.get("BRIM_JUST") or shutil.which("just")
 RECIPES = ["setup", "build", "test", "lint", "docs", "bench", "train", "plan", "check", "sweep",
-           "train-linear-flowers-robust", "train-lora-flowers-robust", "train-all-robust", "train-dist", "train-nodes", "train-seeds", "sbatch"]
+           "train-linear-flowers-robust", "train-lora-flowers-robust", "train-all-robust", "train-dist", "train-nodes",
+           "train-seeds", "sbatch"]
 
 
 class Justfile(Case):
