@@ -70,9 +70,8 @@ def problem(page, target):
     return None
 
 
-def main():
-    names = sys.argv[1:] or subprocess.run(["git", "ls-files", "*.md"], capture_output=True, text=True,
-                                           check=True).stdout.splitlines()
+def check(names):
+    """Prints the links of these pages that lead nowhere. True if all links are good."""
     bad = 0
     for page in map(pathlib.Path, names):
         for number, target in links(page):
@@ -80,7 +79,13 @@ def main():
             if why:
                 print(f"{page}:{number}: link {target}: {why}")
                 bad += 1
-    return 1 if bad else 0
+    return bad == 0
+
+
+def main():
+    names = sys.argv[1:] or subprocess.run(["git", "ls-files", "*.md"], capture_output=True, text=True,
+                                           check=True).stdout.splitlines()
+    return 0 if check(names) else 1
 
 
 if __name__ == "__main__":

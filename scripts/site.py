@@ -131,7 +131,7 @@ def write_versions(new):
 
 def build():
     pages = tracked("*.md")
-    if check_links_of(pages):
+    if not check_links.check(pages):
         return 1
     name, folder = version(), OUT / "pages"
     shutil.rmtree(folder, ignore_errors=True)
@@ -150,13 +150,6 @@ def build():
     return result.returncode
 
 
-def check_links_of(pages):
-    bad = [f"{p}:{n}: link {t}: {why}" for p in pages for n, t in check_links.links(ROOT / p)
-           if (why := check_links.problem(ROOT / p, t))]
-    print("\n".join(bad), end="\n" if bad else "")
-    return bad
-
-
 def run_in_tools():
     """This program again, by a Python that has mkdocs."""
     python = TOOLS / "bin/python3"
@@ -165,13 +158,14 @@ def run_in_tools():
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", TOOLS], check=True)
         subprocess.run([python, "-m", "pip", "install", "--quiet", *REQUIRED], check=True)
-    sys.exit(subprocess.run([python, __file__, *sys.argv[1:]], check=False).returncode)
+    sys.exit(subprocess.run([python, ROOT / "scripts/site.py", *sys.argv[1:]], check=False).returncode)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--serve", action="store_true")
     options = parser.parse_args()
+    os.chdir(ROOT)  # which the names of pages are relative to
     OUT.mkdir(parents=True, exist_ok=True)
     run_in_tools()
     status = build()

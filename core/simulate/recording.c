@@ -296,8 +296,8 @@ static brim_status read_run(brim_recording *r, brim_yaml **config)
   BRIM_TRY(brim_record_read(r->run, "plan.json", &first));
   if (first) take_plan(r, count_of(first, "batch_size"), bytes_of(first, "peak_bytes"), 0, 0);
   json_decref(first);
-  for (size_t i = 1; i < r->plans;
-       i++) /* a scenario's peaks rise with the micro-batch; those of real plans nearly do */
+  /* A scenario's peaks rise with the micro-batch; those of real plans nearly do. */
+  for (size_t i = 1; i < r->plans; i++)
     if (r->plan[i].bytes < r->plan[i - 1].bytes) r->plan[i].bytes = r->plan[i - 1].bytes;
   if (r->devices > 0 && r->steps > 0) return BRIM_OK;
   return brim_fail(BRIM_ELOAD,

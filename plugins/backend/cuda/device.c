@@ -19,6 +19,7 @@
 #define DRIVER_LEAST "525.60.13"
 #endif
 #define CAPABILITY_LEAST 80 /* 8.0 */
+/* By less than this NVML's figure of a process and the loss of free memory may differ by themselves. */
 #define OTHERS_LEAST_BYTES ((uint64_t)64 << 20)
 
 /* "570.86 (CUDA 12.8)", or without the first, which only NVML knows. False: there is no driver. */
