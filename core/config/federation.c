@@ -145,6 +145,44 @@ static void check_numbers(brim_composition *c, const brim_schema *schema, const 
   }
 }
 
+/* ---- malicious clients ---- */
+
+static void check_attackers(brim_composition *c, const brim_config *config)
+{
+  const brim_attack_settings *a = &config->settings.attack;
+  const long long clients = (long long)config->settings.total_clients;
+  if (a->share > 0 && a->clients.count > 0) {
+    brim_problem_at(&c->problems, origin_of(config, "attack.share"),
+                    "attack.share=%g and attack.clients both name the malicious clients", a->share);
+    brim_problem_hint(&c->problems, "leave out one of them");
+  }
+  if (a->share == 0 && a->clients.count == 0) {
+    brim_problem_at(&c->problems, origin_of(config, "attack.kind"), "no client is malicious");
+    brim_problem_hint(&c->problems, "set attack.share=0.2, or attack.clients=[0,1], or attack.kind=none");
+  }
+  for (size_t i = 0; i < a->clients.count; i++) {
+    const double k = a->clients.item[i];
+    if (k == (double)(long long)k && k < (double)clients) continue;
+    brim_problem_at(&c->problems, origin_of(config, "attack.clients"), "attack.clients has %g, which is no client", k);
+    brim_problem_hint(&c->problems, "clients are numbered from 0 to %lld (total_clients=%lld)", clients - 1, clients);
+  }
+}
+
+static void check_attack(brim_composition *c, const brim_schema *schema, const brim_config *config)
+{
+  static const char *const keys[] = {"attack.share", "attack.clients", "attack.scale"};
+  const int32_t kind = config->settings.attack.kind;
+  for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+    const bool has_effect = kind != BRIM_ATTACK_NONE && !(kind == BRIM_ATTACK_LABEL_FLIP && i == 2);
+    if (has_effect || !is_set(c, schema, config, keys[i])) continue;
+    brim_problem_at(&c->problems, origin_of(config, keys[i]), "'%s' has no effect with attack.kind=%s", keys[i],
+                    kind == BRIM_ATTACK_NONE ? "none" : "label_flip");
+    brim_problem_hint(&c->problems, "set attack.kind to sign_flip or noise%s, or leave it out",
+                      i == 2 ? "" : " or label_flip");
+  }
+  if (kind != BRIM_ATTACK_NONE) check_attackers(c, config);
+}
+
 void brim_federation_resolve(brim_composition *c, const brim_schema *schema, brim_config *config)
 {
   brim_settings *s = &config->settings;
@@ -178,6 +216,7 @@ void brim_federation_resolve(brim_composition *c, const brim_schema *schema, bri
                                     "of `brim federate`");
   }
   check_numbers(c, schema, config);
+  check_attack(c, schema, config);
   s->has_world = s->federate.deadline_seconds > 0 || s->federate.over_selection > 0 ||
                  is_changed(c, schema, config, "world") || is_changed(c, schema, config, "network");
   check_world(c, config);

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "federate/attack.h"
 #include "federate/round_parts.h"
 
 static brim_status open_federation(brim_federation *f)
@@ -299,7 +300,9 @@ static int64_t count_samples(const brim_federation *f, int64_t client)
 static brim_client_result begin_client(const brim_federation *f, int64_t i, int exponent)
 {
   const int64_t client = f->selected[i];
-  brim_client_result r = {.client = client, .sketch = f->sketch ? f->sketch + i * BRIM_SKETCH : NULL};
+  brim_client_result r = {.client = client,
+                          .is_malicious = brim_attack_has(f->setup, client),
+                          .sketch = f->sketch ? f->sketch + i * BRIM_SKETCH : NULL};
   if (f->fleet) r.fate = f->fate[i];
   if (r.fate.outcome != BRIM_OUTCOME_ARRIVES) {
     r.is_done = true;
@@ -368,6 +371,7 @@ brim_status brim_federation_add_up(brim_federation *f, brim_round_result *out)
                              .clients = f->clients,
                              .arrived = count_arrived(f),
                              .own_samples = brim_federation_own_samples(f),
+                             .has_attack = f->setup->settings->attack.kind != BRIM_ATTACK_NONE,
                              .has_world = f->fleet != NULL,
                              .spent = f->spent,
                              .selection_seconds = f->selection_seconds};

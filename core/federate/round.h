@@ -18,6 +18,7 @@ typedef struct brim_round_result {
   int64_t own_samples;      /* trained by this rank */
   double weight;            /* the sum of the weights of the clients that arrived */
   int64_t diverged;         /* clients that trained, but whose updates are left out */
+  bool has_attack;          /* clients may be malicious */
   bool has_world;           /* the round was simulated in a world: */
   brim_expense spent;       /* including selection and waiting; else 0 */
   double selection_seconds; /* real seconds that the selector took */

@@ -65,6 +65,17 @@ static uint64_t clients_bytes(const brim_setup *s)
   return brim_setup_kept_bytes(s) * (each + (rounds < clients / each ? rounds * each : clients));
 }
 
+/* In each lane twice the largest parameter: the client's and the global model's (federate/client.c). */
+static uint64_t updates_bytes(const brim_setup *s, const brim_plan *plan)
+{
+  uint64_t largest = 0;
+  if (plan->lane_count == 0 || !brim_setup_reads_updates(s)) return 0;
+  const brim_graph *g = brim_plan_program(plan->lane[0], BRIM_PROGRAM_ADOPT, 0)->graph;
+  for (size_t i = 0; i < g->parameter_count; i++)
+    if (g->global[i]) largest = larger(largest, g->global[i]->bytes);
+  return 2 * (uint64_t)plan->lane_count * largest;
+}
+
 static uint64_t evaluation_bytes(const brim_setup *p, int64_t batch)
 {
   uint64_t bytes = 0;
@@ -142,7 +153,8 @@ static uint64_t frozen_bytes(const brim_plan *plan)
 /* All that stays allocated from the first step on, except training's loader. */
 static uint64_t kept_bytes(const brim_footprint *f)
 {
-  return f->process_bytes + f->arena_bytes + f->state_bytes + f->kernel_bytes + f->data_bytes + f->clients_bytes;
+  return f->process_bytes + f->arena_bytes + f->state_bytes + f->kernel_bytes + f->data_bytes + f->clients_bytes +
+         f->updates_bytes;
 }
 
 /* The largest of the temporary needs, which follow one another. */
@@ -178,6 +190,7 @@ void brim_footprint_predict(const brim_planner *p, const brim_plan *plan, int64_
                           .score_bytes = score_bytes(p),
                           .loader_bytes = reading_bytes(p->setup, batch, plan->request.lanes),
                           .clients_bytes = clients_bytes(p->setup),
+                          .updates_bytes = updates_bytes(p->setup, plan),
                           .evaluation_bytes = evaluation_bytes(p->setup, batch),
                           .summary_bytes = summary_bytes(p),
                           .frozen_bytes = frozen_bytes(plan)};
@@ -239,6 +252,7 @@ static const struct {
     TERM(kernel_bytes, "kernels"),
     TERM(data_bytes, "data"),
     TERM(clients_bytes, "clients' state"),
+    TERM(updates_bytes, "clients' updates"),
     TERM(score_bytes, "confusion matrix"),
     TERM(loader_bytes, "micro-batches ahead"),
     TERM(evaluation_bytes, "micro-batches ahead, in an evaluation"),

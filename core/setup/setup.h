@@ -187,6 +187,8 @@ int64_t brim_setup_client_samples(const brim_setup *setup, int64_t samples);
 int64_t brim_setup_client_micro(const brim_setup *setup, int64_t batch, int64_t left);
 /* Whether the selector needs this (enum brim_selector_need). */
 bool brim_setup_selector_needs(const brim_setup *setup, uint32_t need);
+/* Whether the host reads the updates of clients: lanes then have room for twice the largest parameter. */
+bool brim_setup_reads_updates(const brim_setup *setup);
 /* The maximum number of clients that a round selects. */
 int64_t brim_setup_round_clients(const brim_setup *setup);
 /* Bytes that the host keeps for each client between rounds: see federate/kept.h. */

@@ -71,6 +71,22 @@ bool brim_setup_selector_needs(const brim_setup *s, uint32_t need)
   return (((const brim_selector_ops *)brim_config_method(s->config)->plugin->ops)->needs & need) != 0;
 }
 
+bool brim_setup_reads_updates(const brim_setup *s)
+{
+  const int32_t attack = s->settings->attack.kind;
+  return brim_setup_selector_needs(s, BRIM_NEED_SKETCH) || attack == BRIM_ATTACK_SIGN_FLIP ||
+         attack == BRIM_ATTACK_NOISE;
+}
+
+static brim_status check_attack(const brim_setup *s)
+{
+  if (s->settings->attack.kind != BRIM_ATTACK_LABEL_FLIP || s->data.train.task == BRIM_TASK_CLASS) return BRIM_OK;
+  return brim_fail(BRIM_ECONFIG,
+                   "attack.kind=label_flip needs classes, which dataset=%s, as configured, does not have\nset "
+                   "attack.kind=sign_flip or attack.kind=noise",
+                   brim_config_choice_of(s->config, "dataset")->name);
+}
+
 brim_status brim_setup_open_federation(brim_setup *s)
 {
   const brim_config_choice *server = brim_config_server_optimizer(s->config);
@@ -84,6 +100,7 @@ brim_status brim_setup_open_federation(brim_setup *s)
                      brim_config_choice_of(s->config, "model")->plugin->id);
   BRIM_TRY(check_rules(s));
   BRIM_TRY(check_norm_buffers(s));
+  BRIM_TRY(check_attack(s));
   if ((brim_partition_reads_data(s->settings) || brim_setup_selector_needs(s, BRIM_NEED_LABELS)) && !s->data.opened) {
     s->reads = true;
     BRIM_TRY(brim_data_open_start(&s->data));
