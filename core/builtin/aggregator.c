@@ -80,25 +80,26 @@ const brim_plugin brim_aggregator_qfedavg = {.size = sizeof(brim_plugin),
 
 /* ---- FedNova ---- */
 
-/* An update counts per step; their mean is then multiplied by the mean number of steps. */
-static brim_status weigh_per_step(const void *self, const brim_arrival *a, double *weight)
+/* The paper divides an update by the L1 norm of a, the weights of the gradients in it, and multiplies the mean by the
+ * mean norm. The norm is the reach of a client's steps. */
+static brim_status weigh_by_reach(const void *self, const brim_arrival *a, double *weight)
 {
   (void)self;
-  *weight = (double)a->samples / (double)a->steps;
+  *weight = (double)a->samples / a->reach;
   return BRIM_OK;
 }
-static brim_status scale_by_steps(const void *self, const brim_arrival *a, double weight, brim_arrival_scale *out)
+static brim_status scale_by_reach(const void *self, const brim_arrival *a, double weight, brim_arrival_scale *out)
 {
   (void)self;
   (void)weight;
   out->divisor = (double)a->samples;
-  out->factor = (double)a->steps;
+  out->factor = a->reach;
   return BRIM_OK;
 }
 static const brim_aggregator_ops fednova_ops = {
-    .size = sizeof(brim_aggregator_ops), .weigh = weigh_per_step, .scale = scale_by_steps};
+    .size = sizeof(brim_aggregator_ops), .weigh = weigh_by_reach, .scale = scale_by_reach};
 const brim_plugin brim_aggregator_fednova = {.size = sizeof(brim_plugin),
                                              .kind = BRIM_AGGREGATOR,
                                              .id = "fednova",
-                                             .help = "FedNova: updates divided by the clients' numbers of steps",
+                                             .help = "FedNova: updates divided by how far the clients' steps reach",
                                              .ops = &fednova_ops};

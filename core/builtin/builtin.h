@@ -24,6 +24,9 @@ void brim_optimizer_describe(const brim_optimizer_ops *ops, const void *self, br
 /* [step] Fills the numbers that a step passes to its updates; step->step is set. ENUMERIC, naming the number, if one
  * that a formula uses is not finite. */
 brim_status brim_optimizer_fill(const brim_plugin *plugin, const void *self, double factor, brim_step *step);
+/* [step] How far `steps` steps move a parameter whose gradient is always 1, divided by the learning rate `rate`, which
+ * they share: with sgd, as its momentum and the mu of FedProx have it; with other optimizers the number of steps. */
+double brim_optimizer_reach(const brim_plugin *plugin, const void *self, double rate, double mu, int64_t steps);
 
 /* [step] The factor of the learning rate in a step. ENUMERIC, naming schedule and step, if it is negative or not
  * finite. */

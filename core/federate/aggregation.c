@@ -74,6 +74,12 @@ static const char *name_of(const brim_aggregation *a)
   return a->choice ? a->choice->plugin->id : "fedavg";
 }
 
+/* The status of an answer that cannot be used. */
+static brim_status blame(const brim_aggregation *a)
+{
+  return a->guard ? BRIM_EPLUGIN : BRIM_ENUMERIC;
+}
+
 /* The exponent of the least power of two that is not below the sum: sums and their bits do not depend on it otherwise.
  */
 static int exponent_of(double sum)
@@ -91,12 +97,12 @@ brim_status brim_aggregation_weigh(brim_aggregation *a, const brim_arrival *arri
     BRIM_TRY(run(a, "weigh", call_weigh));
     weight[i] = a->call.weight;
     if (!isfinite(weight[i]) || weight[i] < 0)
-      return brim_fail(BRIM_ENUMERIC, "aggregator '%s' gave client %lld the weight %g in round %lld", name_of(a),
+      return brim_fail(blame(a), "aggregator '%s' gave client %lld the weight %g in round %lld", name_of(a),
                        (long long)arrival[i].client, weight[i], (long long)arrival[i].round + 1);
     sum += weight[i];
   }
   if (count > 0 && !(sum > 0 && isfinite(sum)))
-    return brim_fail(BRIM_ENUMERIC, "the weights of aggregator '%s' add up to %g in round %lld", name_of(a), sum,
+    return brim_fail(blame(a), "the weights of aggregator '%s' add up to %g in round %lld", name_of(a), sum,
                      (long long)arrival[0].round + 1);
   a->exponent = count > 0 ? exponent_of(sum) : 0;
   for (int64_t i = 0; i < count; i++) weight[i] = ldexp(weight[i], -a->exponent);
@@ -116,7 +122,7 @@ brim_status brim_aggregation_add(brim_aggregation *a, const brim_arrival *arriva
   if (a->ops->scale) BRIM_TRY(run(a, "scale", call_scale));
   const double divisor = ldexp(a->call.scale.divisor, -a->exponent), factor = a->call.scale.factor;
   if (!isfinite(divisor) || divisor < 0 || !isfinite(factor))
-    return brim_fail(BRIM_ENUMERIC, "aggregator '%s' gave client %lld the divisor %g and the factor %g in round %lld",
+    return brim_fail(blame(a), "aggregator '%s' gave client %lld the divisor %g and the factor %g in round %lld",
                      name_of(a), (long long)arrival->client, a->call.scale.divisor, factor,
                      (long long)arrival->round + 1);
   a->divisors += divisor;
@@ -128,5 +134,5 @@ brim_status brim_aggregation_divisor(const brim_aggregation *a, double *out)
 {
   *out = a->ops->scale ? a->divisors / (a->scaled / a->divisors) : a->divisors;
   if (*out > 0 && isfinite(*out)) return BRIM_OK;
-  return brim_fail(BRIM_ENUMERIC, "aggregator '%s' divides the sum of updates by %g", name_of(a), *out);
+  return brim_fail(blame(a), "aggregator '%s' divides the sum of updates by %g", name_of(a), *out);
 }

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "federate/attack.h"
+#include "builtin/builtin.h"
 #include "federate/round_parts.h"
 
 static brim_status open_federation(brim_federation *f)
@@ -355,18 +356,20 @@ static brim_status list_arrivals(brim_federation *f, int64_t *count)
   BRIM_TRY(brim_optimizer_fill(s->optimizer, s->optimizer_params, factor, &step));
   *count = 0;
   for (int64_t i = 0; i < f->clients; i++) {
-    const int64_t client = f->selected[i];
+    const int64_t client = f->selected[i], steps = count_steps(f, client);
     if (f->client[i].is_done) continue;
     f->trains[*count] = client;
-    f->arrival[(*count)++] = (brim_arrival){.size = sizeof(brim_arrival),
-                                            .round = f->round,
-                                            .client = client,
-                                            .samples = brim_partition_count(&s->partition, client),
-                                            .steps = count_steps(f, client),
-                                            .rate = step.lr,
-                                            .loss_before = NAN,
-                                            .loss = NAN,
-                                            .norm = NAN};
+    f->arrival[(*count)++] = (brim_arrival){
+        .size = sizeof(brim_arrival),
+        .round = f->round,
+        .client = client,
+        .samples = brim_partition_count(&s->partition, client),
+        .steps = steps,
+        .rate = step.lr,
+        .reach = brim_optimizer_reach(s->optimizer, s->optimizer_params, step.lr, brim_setup_mu(s), steps),
+        .loss_before = NAN,
+        .loss = NAN,
+        .norm = NAN};
   }
   return BRIM_OK;
 }

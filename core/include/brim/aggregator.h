@@ -29,6 +29,8 @@ typedef struct brim_arrival {
   int64_t samples;       /* that the client has */
   int64_t steps;         /* that it makes in the round, over all local epochs */
   double rate;           /* learning rate of these steps */
+  double reach;          /* how far they move a parameter whose gradient is always 1, in units of `rate`: with
+                            optimizer=sgd, its momentum and the mu of FedProx count; with other optimizers, `steps` */
   double loss_before;    /* mean loss of its samples under the global model; NAN without BRIM_NEED_LOSS_BEFORE */
   double loss;           /* mean loss during its training; NAN in weigh */
   double norm;           /* Euclidean norm of its update, over all parameters; NAN in weigh */
