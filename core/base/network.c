@@ -51,8 +51,10 @@ uint64_t brim_network_make(uint32_t rows, uint32_t first, uint32_t end, brim_exc
 static inline __attribute__((always_inline)) void sort(const brim_exchange *exchange, uint64_t count, double *values)
 {
   for (uint64_t k = 0; k < count; k++) {
-    double *restrict low = values + (size_t)exchange[k].low * BRIM_NETWORK_COLUMNS,
-                     *restrict high = values + (size_t)exchange[k].high * BRIM_NETWORK_COLUMNS;
+    double *restrict low = values + (size_t)exchange[k].low * BRIM_NETWORK_COLUMNS, *restrict high =
+                                                                                        values +
+                                                                                        (size_t)exchange[k].high *
+                                                                                            BRIM_NETWORK_COLUMNS;
     for (int i = 0; i < BRIM_NETWORK_COLUMNS; i++) {
       const double a = low[i], b = high[i];
       low[i] = a < b ? a : b;

@@ -6,6 +6,7 @@
 #include "graph/plan_json.h"
 #include "planner/room.h"
 #include "planner/rounds.h"
+#include "planner/updates.h"
 #include "store/summary.h"
 
 #define LANES_SHOWN_MAX 16
@@ -65,6 +66,7 @@ static void print_text(const brim_drive *d, const brim_plan *plan, const lanes_r
   const brim_settings *s = d->setup->settings;
   const brim_partition *p = &d->setup->partition;
   const uint64_t kept = brim_setup_kept_bytes(d->setup);
+  const brim_updates_plan updates = brim_updates_plan_of(d->setup, plan);
   printf("%s on %s: %lld clients with ", brim_config_choice_of(d->setup->config, "model")->plugin->id,
          brim_config_choice_of(d->setup->config, "dataset")->name, (long long)p->clients);
   if (p->least < p->most) printf("%lld to ", (long long)p->least);
@@ -86,6 +88,9 @@ static void print_text(const brim_drive *d, const brim_plan *plan, const lanes_r
     printf("each client keeps %s of running statistics from round to round, in host memory: %s for all %lld\n",
            brim_format_bytes(a, sizeof a, kept), brim_format_bytes(b, sizeof b, kept * (uint64_t)p->clients),
            (long long)p->clients);
+  if (updates.rows > 0)
+    printf("the updates of a round take %s on the disk of the run's folder\n",
+           brim_format_bytes(a, sizeof a, updates.file_bytes));
   print_rows(d, row, count);
 }
 
@@ -114,6 +119,8 @@ static brim_status print_json(const brim_drive *d, const brim_plan *plan, const 
   json_object_set_new(out, "server_bytes", json_integer((json_int_t)plan->persistent_bytes));
   json_object_set_new(out, "client_bytes", json_integer((json_int_t)plan->lane_bytes));
   json_object_set_new(out, "client_kept_bytes", json_integer((json_int_t)brim_setup_kept_bytes(d->setup)));
+  json_object_set_new(out, "updates_file_bytes",
+                      json_integer((json_int_t)brim_updates_plan_of(d->setup, plan).file_bytes));
   json_object_set_new(out, "parallel_clients", json_integer(d->choice.lanes));
   return brim_cli_print_json(out);
 }

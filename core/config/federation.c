@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "brim/aggregator.h"
 #include "param/value.h"
 
 static const brim_yaml_origin *origin_of(const brim_config *config, const char *path)
@@ -183,6 +184,26 @@ static void check_attack(brim_composition *c, const brim_schema *schema, const b
   if (kind != BRIM_ATTACK_NONE) check_attackers(c, config);
 }
 
+/* ---- aggregators ---- */
+
+/* Rounds need as many updates as the aggregator does. */
+static void check_aggregator(brim_composition *c, brim_config *config)
+{
+  brim_settings *s = &config->settings;
+  const brim_config_choice *choice = brim_config_aggregator(config);
+  const brim_aggregator_ops *ops = choice ? choice->plugin->ops : NULL;
+  const int64_t least = ops && ops->least ? ops->least(choice->params) : 1;
+  if (least > s->clients_per_round) {
+    brim_problem_at(&c->problems, origin_of(config, "aggregator.id"),
+                    "aggregator=%s, as configured, needs the updates of %lld clients, and a round has %lld",
+                    choice->plugin->id, (long long)least, (long long)s->clients_per_round);
+    brim_problem_hint(&c->problems, "set clients_per_round to %lld at least%s", (long long)least,
+                      brim_yaml_get_path(config->root, "aggregator.byzantine") ? ", or aggregator.byzantine lower"
+                                                                               : "");
+  }
+  if (s->federate.min_clients < least) s->federate.min_clients = least;
+}
+
 void brim_federation_resolve(brim_composition *c, const brim_schema *schema, brim_config *config)
 {
   brim_settings *s = &config->settings;
@@ -223,6 +244,7 @@ void brim_federation_resolve(brim_composition *c, const brim_schema *schema, bri
   }
   check_numbers(c, schema, config);
   check_attack(c, schema, config);
+  check_aggregator(c, config);
   s->has_world = s->federate.deadline_seconds > 0 || s->federate.over_selection > 0 ||
                  is_changed(c, schema, config, "world") || is_changed(c, schema, config, "network");
   check_world(c, config);

@@ -34,8 +34,8 @@ void brim_attack_labels(const brim_attacker *t, int32_t *label, int64_t count)
 static void draw_normal(const brim_attacker *t, uint64_t seed, size_t parameter, int64_t at, double out[4])
 {
   static const double two_pi = 6.283185307179586;
-  const brim_philox r = brim_random4(seed, BRIM_STREAM_CLIENT, NOISE_FIRST + (uint32_t)parameter, (uint64_t)at / 4,
-                                     (uint32_t)t->round);
+  const brim_philox r =
+      brim_random4(seed, BRIM_STREAM_CLIENT, NOISE_FIRST + (uint32_t)parameter, (uint64_t)at / 4, (uint32_t)t->round);
   for (int i = 0; i < 4; i += 2) {
     const double radius = sqrt(-2 * log(1 - brim_uniform(r.v[i]))), angle = two_pi * brim_uniform(r.v[i + 1]);
     out[i] = radius * cos(angle);

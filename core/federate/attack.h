@@ -1,7 +1,7 @@
-/* Malicious clients, for trying out aggregators (section attack of the configuration). A client that flips labels trains
- * on them; the other attacks change its parameters after training, so its update passes through everything that those
- * of other clients do. Running statistics of norms are not attacked: their variances may not be negative. Internal to
- * core/federate. */
+/* Malicious clients, for trying out aggregators (section attack of the configuration). A client that flips labels
+ * trains on them; the other attacks change its parameters after training, so its update passes through everything that
+ * those of other clients do. Running statistics of norms are not attacked: their variances may not be negative.
+ * Internal to core/federate. */
 #ifndef BRIM_FEDERATE_ATTACK_H
 #define BRIM_FEDERATE_ATTACK_H
 #include "exec/exec.h"

@@ -204,10 +204,8 @@ brim_status brim_lane_train(brim_lane *l, int64_t round, brim_client_result *res
   const int64_t epochs = s->settings->federate.local_epochs;
   const brim_philox key =
       brim_random4((uint64_t)s->settings->seed, BRIM_STREAM_CLIENT, 0, (uint64_t)result->client, (uint32_t)round);
-  turn t = {.lane = l,
-            .result = result,
-            .attacker = {s, result->client, round},
-            .seed = (uint64_t)key.v[0] << 32 | key.v[1]};
+  turn t = {
+      .lane = l, .result = result, .attacker = {s, result->client, round}, .seed = (uint64_t)key.v[0] << 32 | key.v[1]};
   BRIM_TRY(brim_schedule_factor(s->schedule, s->schedule_params, round, l->drive->order.steps, &t.factor));
   if (brim_fault_hit(BRIM_FAULT_CLIENT, NULL))
     return brim_fail(BRIM_ENOMEM_DEVICE, "client %lld failed: injected by %s", (long long)result->client,

@@ -5,8 +5,8 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
-#include "federate/attack.h"
 #include "builtin/builtin.h"
+#include "federate/attack.h"
 #include "federate/round_parts.h"
 
 static brim_status open_federation(brim_federation *f)
@@ -55,6 +55,7 @@ void brim_federation_close(brim_federation *f)
   brim_federation_forget(f);
   brim_federation_unplace(f);
   brim_selection_close(f->selection);
+  brim_whole_close(f->whole, brim_aggregation_is_lost(f->aggregation));
   brim_aggregation_close(f->aggregation);
   brim_kept_close(f->kept);
   brim_fleet_close(f->fleet);
@@ -69,6 +70,8 @@ void brim_federation_close(brim_federation *f)
   free(f->arrival);
   free(f->weight);
   free(f->trains);
+  free(f->whole_arrival);
+  free(f->whole_row);
   free(f->sketch);
   free(f->all);
   free(f);
@@ -121,7 +124,7 @@ static int64_t count_arrived(const brim_federation *f)
 
 static void keep_sums(brim_federation *f)
 {
-  if (!f->is_open || count_arrived(f) == 0) return;
+  if (!f->is_open || count_arrived(f) == 0 || f->whole) return; /* rows of a file stay where they are */
   f->sums = brim_try_malloc(bytes_of_sums(brim_plan_program(brim_exec_plan(f->exec), BRIM_PROGRAM_UPDATE, 0)));
   if (!f->sums || copy_sums(f, brim_exec_read) != BRIM_OK) brim_federation_forget(f);
 }
@@ -161,6 +164,17 @@ brim_status brim_federation_place(brim_federation *f, const brim_drive *drive, b
   return status;
 }
 
+brim_status brim_federation_keep_in(brim_federation *f, const char *folder)
+{
+  const brim_updates_plan plan = brim_updates_plan_of(f->setup, brim_exec_plan(f->exec));
+  if (plan.rows == 0 || f->whole) return BRIM_OK;
+  f->whole_arrival = brim_try_calloc((size_t)f->most, sizeof *f->whole_arrival);
+  f->whole_row = brim_try_calloc((size_t)f->most, sizeof *f->whole_row);
+  if (!f->whole_arrival || !f->whole_row)
+    return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the updates of %lld clients", (long long)f->most);
+  return brim_whole_open(&plan, folder, f->setup->world.rank, &f->whole);
+}
+
 /* ---- lanes ---- */
 
 static brim_status train_client(brim_worker *w, brim_client_result *result)
@@ -176,6 +190,11 @@ static brim_status train_client(brim_worker *w, brim_client_result *result)
   if (status == BRIM_OK) status = brim_kept_stage(f->kept, w->lane.exec, w->lane.adopt, result - f->client);
   if (status != BRIM_OK) {
     *result = before; /* it will be trained again from the start */
+    return status;
+  }
+  if (f->whole) {
+    status = brim_whole_write(f->whole, result - f->client, w->lane.exec, w->lane.adopt, w->lane.values);
+    result->is_done = result->arrived = status == BRIM_OK;
     return status;
   }
   pthread_mutex_lock(&f->adding);
@@ -429,6 +448,24 @@ brim_status brim_federation_train(brim_federation *f, int64_t round, double cloc
 
 /* ---- over all ranks ---- */
 
+/* Lets the aggregator merge all updates that arrived. */
+static brim_status merge(brim_federation *f)
+{
+  brim_whole_round round = {f->whole_row, f->whole_arrival, 0};
+  int64_t k = 0;
+  for (int64_t i = 0; i < f->clients; i++) {
+    const brim_client_result *c = &f->client[i];
+    if (c->fate.outcome != BRIM_OUTCOME_ARRIVES) continue;
+    brim_arrival *arrival = &f->arrival[k++];
+    arrival->loss = c->loss / c->counted;
+    arrival->norm = c->norm;
+    if (!c->arrived) continue;
+    f->whole_row[round.count] = i;
+    f->whole_arrival[round.count++] = arrival;
+  }
+  return brim_whole_merge(f->whole, &round, f->aggregation, f->exec);
+}
+
 /* Tells the aggregator of the updates that arrived, in the order of selection. */
 static brim_status find_divisor(brim_federation *f, double *out)
 {
@@ -460,7 +497,8 @@ brim_status brim_federation_add_up(brim_federation *f, brim_round_result *out)
                              .selection_seconds = f->selection_seconds};
   for (int64_t i = 0; i < f->clients; i++)
     out->diverged += !f->client[i].arrived && f->client[i].fate.outcome == BRIM_OUTCOME_ARRIVES;
-  return f->setup->settings->federate.train && out->arrived > 0 ? find_divisor(f, &out->weight) : BRIM_OK;
+  if (!f->setup->settings->federate.train || out->arrived < f->setup->settings->federate.min_clients) return BRIM_OK;
+  return f->whole ? merge(f) : find_divisor(f, &out->weight);
 }
 
 /* ---- learning ---- */

@@ -30,6 +30,9 @@ void brim_federation_close(brim_federation *federation); /* NULL: nothing */
 /* [init] Prepares for rounds under a placed plan; drive and exec must stay until brim_federation_unplace or close.
  * ENOMEM_HOST. */
 brim_status brim_federation_place(brim_federation *federation, const brim_drive *drive, brim_exec *exec);
+/* [init] Once a plan has been placed: makes the files of rounds in the run's folder, if the aggregator needs all
+ * updates of a round. EBUDGET if the disk has too little room; EIO, ENOMEM_HOST. */
+brim_status brim_federation_keep_in(brim_federation *federation, const char *folder);
 /* [init] Call before the plan is freed. Updates of the present round move to host memory for the next plan; if there is
  * no memory the round starts again. */
 void brim_federation_unplace(brim_federation *federation);

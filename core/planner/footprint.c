@@ -7,6 +7,7 @@
 
 #include "base/process.h"
 #include "exec/exec.h"
+#include "planner/updates.h"
 
 #define THREAD_PAGES 3 /* touched by each loader thread: descriptor, thread-local variables, end of the stack */
 
@@ -65,7 +66,8 @@ static uint64_t clients_bytes(const brim_setup *s)
   return brim_setup_kept_bytes(s) * (each + (rounds < clients / each ? rounds * each : clients));
 }
 
-/* In each lane twice the largest parameter: the client's and the global model's (federate/client.c). */
+/* In each lane twice the largest parameter: the client's and the global model's (federate/client.c). And the memory of
+ * an aggregator that gets all updates of a round. */
 static uint64_t updates_bytes(const brim_setup *s, const brim_plan *plan)
 {
   uint64_t largest = 0;
@@ -73,7 +75,7 @@ static uint64_t updates_bytes(const brim_setup *s, const brim_plan *plan)
   const brim_graph *g = brim_plan_program(plan->lane[0], BRIM_PROGRAM_ADOPT, 0)->graph;
   for (size_t i = 0; i < g->parameter_count; i++)
     if (g->global[i]) largest = larger(largest, g->global[i]->bytes);
-  return 2 * (uint64_t)plan->lane_count * largest;
+  return 2 * (uint64_t)plan->lane_count * largest + brim_updates_plan_of(s, plan).host_bytes;
 }
 
 static uint64_t evaluation_bytes(const brim_setup *p, int64_t batch)

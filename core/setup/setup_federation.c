@@ -76,8 +76,8 @@ bool brim_setup_selector_needs(const brim_setup *s, uint32_t need)
 bool brim_setup_reads_updates(const brim_setup *s)
 {
   const int32_t attack = s->settings->attack.kind;
-  return brim_setup_selector_needs(s, BRIM_NEED_SKETCH) || attack == BRIM_ATTACK_SIGN_FLIP ||
-         attack == BRIM_ATTACK_NOISE;
+  return brim_setup_aggregator(s)->merge || brim_setup_selector_needs(s, BRIM_NEED_SKETCH) ||
+         attack == BRIM_ATTACK_SIGN_FLIP || attack == BRIM_ATTACK_NOISE;
 }
 
 static brim_status check_attack(const brim_setup *s)

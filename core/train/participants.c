@@ -51,8 +51,8 @@ static void add_value(brim_text *line, enum column k, const brim_client_result *
 
 brim_status brim_participants_add(brim_participants *p, int64_t round, const brim_round_result *r)
 {
-  static const char *const names[COLUMNS] = {"client", "samples", "loss", "arrived",
-                                              "malicious", "seconds", "left_out"};
+  static const char *const names[COLUMNS] = {"client",    "samples", "loss",    "arrived",
+                                             "malicious", "seconds", "left_out"};
   brim_text *line = &p->line;
   brim_text_clear(line);
   brim_text_printf(line, "{\"round\":%lld", (long long)round);

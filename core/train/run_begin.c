@@ -270,6 +270,7 @@ brim_status brim_running_begin(brim_running *r)
   r->loop = brim_loop_begin(&r->drive, &r->work);
   BRIM_TRY(r->options->resume ? open_resumed(r) : open_new(r));
   if (r->settings->dist.shard != BRIM_SHARD_NONE) BRIM_TRY(brim_running_check_folder(r));
+  BRIM_TRY(brim_running_begin_together(r, brim_trainer_keep_in(r->trainer, r->dir)));
   BRIM_TRY(brim_trainer_broadcast(r->trainer));
   /* Printed if the process later runs out of host memory even for small blocks, or if a plugin crashes. */
   char advice[4300];

@@ -50,7 +50,15 @@ static brim_status place(brim_trainer *t, const brim_evaluation_wish *wish)
   if (w) BRIM_TRY(brim_exec_write_as(t->exec, p, w, BRIM_DTYPE_F64, t->drive->setup->class_weights.item));
   if (t->plan->lane_count == 0) return BRIM_OK;
   if (!t->federation) BRIM_TRY(brim_federation_open(t->drive->setup, &t->federation));
-  return brim_federation_place(t->federation, t->drive, t->exec);
+  BRIM_TRY(brim_federation_place(t->federation, t->drive, t->exec));
+  return t->folder ? brim_federation_keep_in(t->federation, t->folder) : BRIM_OK;
+}
+
+brim_status brim_trainer_keep_in(brim_trainer *t, const char *folder)
+{
+  if (!t->federation) return BRIM_OK;
+  t->folder = folder;
+  return brim_federation_keep_in(t->federation, folder);
 }
 
 static void unplace(brim_trainer *t)

@@ -128,6 +128,9 @@ const brim_verdict *brim_trainer_verdict(const brim_trainer *trainer);
 void brim_trainer_wish(brim_trainer *trainer, uint32_t wishes);
 /* Seconds that this rank has waited for others. */
 double brim_trainer_waited(const brim_trainer *trainer);
+/* [init] Tells a federation the run's folder, in which it may need files; the string must outlive the trainer. EBUDGET
+ * if the disk has too little room for them; EIO, ENOMEM_HOST. */
+brim_status brim_trainer_keep_in(brim_trainer *trainer, const char *folder);
 /* [init] Copies rank 0's parameters to all ranks. */
 brim_status brim_trainer_broadcast(brim_trainer *trainer);
 /* [step] Checks that all ranks have the same parameters. EINTERNAL on all, naming the first parameter that differs,
