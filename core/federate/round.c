@@ -463,7 +463,11 @@ static brim_status merge(brim_federation *f)
     f->whole_row[round.count] = i;
     f->whole_arrival[round.count++] = arrival;
   }
-  return brim_whole_merge(f->whole, &round, f->aggregation, f->exec);
+  const double start = brim_now();
+  BRIM_TRY(brim_whole_merge(f->whole, &round, f->aggregation, f->exec));
+  brim_log(BRIM_LOG_DEBUG, "round %lld: %lld updates merged in %.1f ms", (long long)f->round + 1,
+           (long long)round.count, 1e3 * (brim_now() - start));
+  return BRIM_OK;
 }
 
 /* Tells the aggregator of the updates that arrived, in the order of selection. */

@@ -62,20 +62,27 @@ class Kills(Case):
             self.assertEqual(result.status, 0, result)
         return killed(result)
 
-    def test_a_federation_that_is_killed_again_and_again_ends_with_the_same_bytes(self):
-        self.brim("federate", "run.dir=whole", *WORDS)
+    def check(self, *words):
+        self.brim("federate", "run.dir=whole", *words)
         kills, runs = 0, 0
         while kills < KILLS:
             run = f"cut{runs}"
             lanes = [f"parallel_clients={1 + runs % 2}", f"backend.threads={self.draw.randint(1, 2)}"]
-            while kills < KILLS and self.kill(run, *WORDS, *lanes):
+            while kills < KILLS and self.kill(run, *words, *lanes):
                 kills += 1
             if not (self.folder / run / "summary.json").exists():
-                self.brim(*self.words(run, *WORDS, *lanes))
+                self.brim(*self.words(run, *words, *lanes))
             with self.subTest(run=run, kills=kills):
                 self.assert_same_checkpoint("whole", run, 24)
                 self.assert_same_records("whole", run)
+                self.assertEqual(list((self.folder / run).glob("updates*")), [])
             runs += 1
+
+    def test_a_federation_that_is_killed_again_and_again_ends_with_the_same_bytes(self):
+        self.check(*WORDS)
+
+    def test_one_that_keeps_all_updates_of_a_round_does_too(self):
+        self.check(*WORDS, "aggregator=trimmed_mean", "attack.kind=sign_flip", "attack.share=0.2")
 
 
 if __name__ == "__main__":
