@@ -144,7 +144,7 @@ static enum brim_finding fail_in_world(brim_check *c, const brim_made_world *w)
   brim_text world = {0};
   brim_made_world_tell(w, &world);
   brim_check_fail_short(c, "");
-  brim_text_printf(&c->text, "\nin a made-up world of %s", brim_text_str(&world));
+  brim_text_printf(&c->text, "\nin a synthetic scenario of %s", brim_text_str(&world));
   brim_text_release(&world);
   return BRIM_FOUND_FAILED;
 }
