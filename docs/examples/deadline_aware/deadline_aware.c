@@ -22,7 +22,7 @@ typedef struct deadline_aware {
 
 static const brim_param table[] = {
     BRIM_PARAM(STR, deadline_aware, deadline, NULL, NULL,
-               "local time by which the run must end: 2030-01-31 07:00"),
+               "local time by which the run has to end, such as 2030-01-31 07:00"),
     BRIM_PARAM(F64, deadline_aware, margin_percent, "10", "[0,1000]", "allowance for slower steps than predicted"),
     BRIM_PARAM(SECONDS, deadline_aware, check_seconds, "30s", "[0,inf)", "time between two checks of the pace"),
     BRIM_PARAMS_END,

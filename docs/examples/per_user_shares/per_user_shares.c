@@ -20,7 +20,7 @@ typedef struct per_user_shares {
 } per_user_shares;
 
 static const brim_param table[] = {
-    BRIM_PARAM(SHARES, per_user_shares, shares, "{}", NULL, "the share of each user: {each: {alice: 0.5, bob: 8000MB}}"),
+    BRIM_PARAM(SHARES, per_user_shares, shares, "{}", NULL, "share of each user: {each: {alice: 0.5, bob: 8000MB}}"),
     BRIM_PARAM(F64, per_user_shares, default_share, "0", "[0,1]", "share of users not in the table"),
     BRIM_PARAM(STR, per_user_shares, user, "", NULL, "user whose share applies; empty: the owner of the process"),
     BRIM_PARAMS_END,
