@@ -155,7 +155,7 @@ void brim_page_confused_pairs(brim_arena *arena, const brim_confusion *c, brim_t
   for (size_t i = 0; i < c->classes; i++)
     for (size_t k = 0; k < c->classes; k++)
       if (i != k && c->count[i * c->classes + k] > 0) insert(list, &count, (pair){i, k, c->count[i * c->classes + k]});
-  static const char *const head[] = {"label", "taken for", "samples", "of the label's samples"};
+  static const char *const head[] = {"label", "predicted as", "samples", "of the label's samples"};
   brim_table table = {.arena = arena, .columns = sizeof head / sizeof head[0]};
   for (size_t i = 0; i < table.columns; i++) brim_table_add(&table, head[i]);
   for (size_t i = 0; i < count; i++) {

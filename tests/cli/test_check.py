@@ -184,7 +184,7 @@ class Bad(Check):
                           ("partner:7", f"{first}: changes the partner's values"),
                           ("share:7", f"{first}: share is 1.5: it must be 0 to 1"),
                           ("shape:7", f"{first}: changes the sample's shape"), ("segv:7", CRASHED),
-                          ("impure:7", "sample 59 of shape [1, 28, 28] differs when it is made again")):
+                          ("impure:7", "sample 59 of shape [1, 28, 28] differs when it is augmented again")):
             with self.subTest(bad):
                 self.assert_fails("augment", f"apply:{bad}", "apply", part)
         for bad, part in (("apply", "ops.apply is NULL"), ("dtype", "must be BRIM_DTYPE_U8 or BRIM_DTYPE_F32")):

@@ -274,7 +274,7 @@ class OfFoldersAsTheyAre(Reports):
         section = self.section(self.report("run"), "Confusion matrix")
         self.assertIsNone(section.find(".//svg"))
         first, *others = self.table(section)
-        self.assertEqual(first, {"label": "class <0>", "taken for": "class <1>", "samples": "3",
+        self.assertEqual(first, {"label": "class <0>", "predicted as": "class <1>", "samples": "3",
                                  "of the label's samples": "25.0 %"})
         self.assertEqual(len(others), 11)
 

@@ -311,7 +311,8 @@ static enum brim_finding check_create(brim_check *c)
   uint64_t before = 0;
   asked *a = brim_xcalloc(1, sizeof *a);
   if (configure(c, NULL, a) != BRIM_OK) {
-    brim_check_say(c, BRIM_FOUND_UNTRIED, "cannot be tried with its defaults: %s\nset what it needs: key=value",
+    brim_check_say(c, BRIM_FOUND_UNTRIED,
+                   "cannot be tried with its defaults: %s\nset the parameters that it needs: key=value",
                    brim_error_text());
     free_asked(a);
     return brim_check_words(c, brim_error_text(), BRIM_FOUND_UNTRIED);
