@@ -128,7 +128,8 @@ static void log_weights(const brim_drive *d)
   for (int32_t r = 0; r < d->setup->world.ranks; r++)
     brim_text_printf(&text, "%s%lld", r ? ":" : "", (long long)d->setup->deal.weight[r]);
   if (d->setup->world.rank == 0)
-    brim_log(BRIM_LOG_INFO, "devices differ: dist.deal=auto deals the samples to the ranks as %s, by predicted times",
+    brim_log(BRIM_LOG_INFO,
+             "devices differ: dist.deal=auto divides the samples among the ranks as %s, by predicted times",
              brim_text_str(&text));
   brim_text_release(&text);
 }
@@ -269,7 +270,7 @@ void brim_deal_tell(const brim_drive *d, brim_text *out)
   else if (is_even(d))
     brim_text_printf(out, " = %d ranks x %s", (int)d->setup->world.ranks, cut);
   else
-    brim_text_printf(out, " dealt to %d ranks, of which rank %d has %lld = %s", (int)d->setup->world.ranks,
+    brim_text_printf(out, " divided among %d ranks, of which rank %d has %lld = %s", (int)d->setup->world.ranks,
                      (int)d->setup->world.rank, (long long)brim_setup_step_samples(d->setup), cut);
   if (step < effective)
     brim_text_printf(out, " (requested: %lld; the data have %lld training samples)", effective, step);

@@ -191,10 +191,10 @@ class Auto(CudaCase):
     def lines(self, *words, **how):
         return [line for line in self.cuda(*words, **how).err.splitlines() if "backend=auto" in line]
 
-    def test_without_a_gpu_one_line_names_the_backend_that_auto_takes(self):
+    def test_without_a_gpu_one_line_names_the_backend_that_auto_uses(self):
         lines = self.lines("--verbose", "train", *RUN, "run.dir=run", visible="")
-        taken = self.read("run/config.yaml").split("\nbackend:\n  id: ")[1].split("\n")[0]
-        line = f"backend=auto takes '{taken}': cuda cannot be used: there is no GPU to use: CUDA_VISIBLE_DEVICES is "
+        used = self.read("run/config.yaml").split("\nbackend:\n  id: ")[1].split("\n")[0]
+        line = f"backend=auto uses '{used}', as cuda cannot be used: there is no GPU to use: CUDA_VISIBLE_DEVICES is "
         self.assertEqual(lines, ["debug: " + line + "''"])
         self.assertEqual(self.summary("run")["steps"], 2)
         self.assertEqual(self.lines("train", *RUN, "run.dir=named", visible="7"), [line + "'7'"])
@@ -600,7 +600,7 @@ class Faults(CudaCase):
                                    "step:4:lib:kernel:2")):
             with self.subTest(fault):
                 result = self.cuda("train", *run, f"run.dir=run{i}", BRIM_FAULT=fault)
-                self.assertIn("out of device memory" if "lib" in fault else "made to fail", result.err)
+                self.assertIn("out of device memory" if "lib" in fault else "injected by BRIM_FAULT", result.err)
                 self.assert_same_checkpoint("whole", f"run{i}", 4)
 
     def test_a_robust_run_leaves_a_gpu_without_room_for_the_processors(self):
