@@ -87,12 +87,12 @@ const float *cpu_layout_of(cpu_backend *b, const brim_tensor *t, const float *va
                            void *workspace);
 
 /* activation.c: the function that a fused operation ends with, and its factor. */
-typedef struct cpu_behind {
+typedef struct cpu_epilogue {
   cpu_function function; /* NULL: none, or relu */
   float factor;
   bool relu;
-} cpu_behind;
-cpu_behind cpu_behind_of(const cpu_backend *b, const brim_node *node);
+} cpu_epilogue;
+cpu_epilogue cpu_epilogue_of(const cpu_backend *b, const brim_node *node);
 
 /* multiply.c: `count` products of one shape on all threads; each is a step (in floats) after the one before in a, b and
  * c. The caller requests the workspace. */

@@ -23,7 +23,7 @@ static CPU_PREPARE(linear_prepare)
 static CPU_RUN(linear_run)
 {
   const brim_shape *w = &launch->node->in[1]->shape;
-  const cpu_behind behind = cpu_behind_of(self, launch->node);
+  const cpu_epilogue epilogue = cpu_epilogue_of(self, launch->node);
   const cpu_gemm g = {.m = cpu_rows(launch->node->in[0]),
                       .n = w->dim[0],
                       .k = w->dim[1],
@@ -35,9 +35,9 @@ static CPU_RUN(linear_run)
                       .c = launch->out[launch->node->out_count - 1],
                       .ldc = w->dim[0],
                       .bias = launch->node->in_count > 2 ? launch->in[2] : NULL,
-                      .relu = behind.relu};
+                      .relu = epilogue.relu};
   const cpu_products products = {
-      .gemm = g, .count = 1, .function = behind.function, .factor = behind.factor, .y = launch->out[0]};
+      .gemm = g, .count = 1, .function = epilogue.function, .factor = epilogue.factor, .y = launch->out[0]};
   cpu_multiply(self, &products, cpu_plain_end(launch));
   return BRIM_OK;
 }

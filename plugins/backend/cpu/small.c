@@ -168,8 +168,9 @@ static const brim_op_traits *find_slicing(const brim_node *n)
  * norm of a sum: see settle_sum. */
 static second second_of(const cpu_backend *b, const brim_node *n)
 {
-  const cpu_behind behind = cpu_behind_of(b, n);
-  const second s = {behind.function, behind.factor, brim_node_traits(n)->sum == BRIM_SUM_LAST && is_small(n->in[0])};
+  const cpu_epilogue epilogue = cpu_epilogue_of(b, n);
+  const second s = {epilogue.function, epilogue.factor,
+                    brim_node_traits(n)->sum == BRIM_SUM_LAST && is_small(n->in[0])};
   return is_small(n->out[0]) ? s : (second){0};
 }
 

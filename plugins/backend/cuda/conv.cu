@@ -12,8 +12,8 @@
 
 #include <stdlib.h>
 
-#include "behind.h"
 #include "dnn.h"
+#include "epilogue.h"
 #include "kernel.cuh"
 
 /* Scratch: x or dy or both in the order wanted, the weight in it, then what the convolution itself needs. */
@@ -132,22 +132,22 @@ static CUDA_PREPARE(conv2d_prepare)
 }
 
 /* To the result, of rank 4, that the convolution has left. */
-static brim_status run_behind(cuda_backend *b, const brim_launch *launch)
+static brim_status run_epilogue(cuda_backend *b, const brim_launch *launch)
 {
   const brim_node *node = launch->node;
   const brim_tensor *y = node->out[0];
   const bool bias = node->in_count > 2;
-  cuda_behind behind = {};
-  behind.activation = cuda_activation_of(node->op, &node->attr.fused.activation);
-  if (!bias && behind.activation.kind == CUDA_IDENTITY) return BRIM_OK;
-  behind.dtype = y->dtype;
-  behind.bias_dtype = bias ? node->in[2]->dtype : y->dtype;
-  behind.count = brim_shape_count(&y->shape);
-  behind.channels = y->shape.dim[1];
-  behind.inner = cuda_channels_last(y) ? 1 : y->shape.dim[2] * y->shape.dim[3];
-  behind.bias = bias ? launch->in[2] : NULL;
-  behind.from = behind.to = launch->out[0];
-  return cuda_behind_run(b, &behind);
+  cuda_epilogue epilogue = {};
+  epilogue.activation = cuda_activation_of(node->op, &node->attr.fused.activation);
+  if (!bias && epilogue.activation.kind == CUDA_IDENTITY) return BRIM_OK;
+  epilogue.dtype = y->dtype;
+  epilogue.bias_dtype = bias ? node->in[2]->dtype : y->dtype;
+  epilogue.count = brim_shape_count(&y->shape);
+  epilogue.channels = y->shape.dim[1];
+  epilogue.inner = cuda_channels_last(y) ? 1 : y->shape.dim[2] * y->shape.dim[3];
+  epilogue.bias = bias ? launch->in[2] : NULL;
+  epilogue.from = epilogue.to = launch->out[0];
+  return cuda_epilogue_run(b, &epilogue);
 }
 
 static CUDA_RUN(conv2d_run)
@@ -162,7 +162,7 @@ static CUDA_RUN(conv2d_run)
     BRIM_TRY(cuda_dnn_run(b, p->dnn, (void *)x, (void *)weight, y, scratch));
   else
     BRIM_TRY(cuda_conv_direct(b, &p->conv, x, weight, y));
-  return run_behind(b, launch);
+  return run_epilogue(b, launch);
 }
 
 #define CONV2D(id, its_op)                                                                                             \
@@ -209,7 +209,7 @@ static CUDA_RUN(grad_input_run)
     BRIM_TRY(cuda_dnn_run(b, p->dnn, dx, (void *)weight, (void *)dy, scratch));
   else
     BRIM_TRY(cuda_conv_direct_grad_input(b, &p->conv, dy, weight, dx));
-  return run_behind(b, launch);
+  return run_epilogue(b, launch);
 }
 BRIM_KERNEL(conv2d_grad_input) = {
     .op = "conv2d_grad_input", .prepare = grad_input_prepare, .run = grad_input_run, .release = release};

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "behind.h"
+#include "epilogue.h"
 #include "kernel.cuh"
 #include "product.h"
 #include "values.cuh"
@@ -122,9 +122,9 @@ extern "C" brim_status cuda_column_sum(cuda_backend *b, uint32_t dtype, const vo
 /* Scratch: inputs in plain order, then the bias in y's type, then the product's own. */
 typedef struct linear {
   cuda_product_plan *product;
-  uint64_t bias_bytes; /* 0: as it is */
-  bool behind;         /* a kernel goes over what the product gives; it adds the bias if the product does not: */
-  bool bias_behind;
+  uint64_t bias_bytes;   /* 0: as it is */
+  bool epilogue;         /* a kernel applies the function to the product's result */
+  bool bias_in_epilogue; /* that kernel also adds the bias, because the product does not */
 } linear;
 
 static void release(void *self, void *state)
@@ -201,12 +201,12 @@ static brim_status prepare_forward(cuda_backend *b, const brim_node *node, linea
     p.function = CUDA_FUNCTION_NONE;
     p.keep = false;
   }
-  plan->behind = function != CUDA_IDENTITY;
+  plan->epilogue = function != CUDA_IDENTITY;
   brim_status status = prepare_product(b, &p, plan, need);
   if (status != BRIM_ENOTSUP || !bias) return status;
   need->workspace_bytes -= plan->bias_bytes;
   plan->bias_bytes = 0;
-  plan->behind = plan->bias_behind = true;
+  plan->epilogue = plan->bias_in_epilogue = true;
   p.bias = false;
   return prepare_product(b, &p, plan, need);
 }
@@ -237,23 +237,23 @@ static CUDA_RUN(linear_run)
   }
   o.b = launch->in[1];
   o.bias = bias;
-  o.d = plan->behind && keeps ? launch->out[1] : launch->out[0];
+  o.d = plan->epilogue && keeps ? launch->out[1] : launch->out[0];
   o.kept = keeps ? launch->out[1] : NULL;
   o.scratch = scratch + plan->bias_bytes;
   BRIM_TRY(cuda_product_run(b, plan->product, &o));
-  if (!plan->behind) return BRIM_OK;
-  cuda_behind behind = {};
-  behind.activation = activation_of(node);
-  behind.dtype = y->dtype;
-  behind.bias_dtype = plan->bias_behind ? node->in[2]->dtype : y->dtype;
-  behind.count = brim_shape_count(&y->shape);
-  behind.channels = cuda_last(y);
-  behind.inner = 1;
-  behind.from = o.d;
-  behind.bias = plan->bias_behind ? bias : NULL;
-  behind.kept = plan->bias_behind ? o.kept : NULL;
-  behind.to = launch->out[0];
-  return cuda_behind_run(b, &behind);
+  if (!plan->epilogue) return BRIM_OK;
+  cuda_epilogue epilogue = {};
+  epilogue.activation = activation_of(node);
+  epilogue.dtype = y->dtype;
+  epilogue.bias_dtype = plan->bias_in_epilogue ? node->in[2]->dtype : y->dtype;
+  epilogue.count = brim_shape_count(&y->shape);
+  epilogue.channels = cuda_last(y);
+  epilogue.inner = 1;
+  epilogue.from = o.d;
+  epilogue.bias = plan->bias_in_epilogue ? bias : NULL;
+  epilogue.kept = plan->bias_in_epilogue ? o.kept : NULL;
+  epilogue.to = launch->out[0];
+  return cuda_epilogue_run(b, &epilogue);
 }
 
 #define LINEAR(id, its_op)                                                                                             \

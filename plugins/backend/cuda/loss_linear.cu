@@ -24,7 +24,7 @@
  */
 #include <stdlib.h>
 
-#include "behind.h"
+#include "epilogue.h"
 #include "kernel.cuh"
 #include "loss.h"
 #include "loss_geometry.h"
@@ -48,7 +48,7 @@ typedef struct plan {
   int64_t chunk; /* rows of one */
   uint32_t type; /* of what is multiplied */
   bool converts; /* the parameter has another type */
-  bool bias, bias_behind[PARTS];
+  bool bias, bias_in_epilogue[PARTS];
   int spans;
   int64_t span[SPANS + 1]; /* the first class of each, and the end */
   uint64_t parameter_bytes, bias_bytes, logits_bytes, gradient_bytes, sum_bytes;
@@ -130,7 +130,7 @@ static brim_status prepare_use(cuda_backend *b, plan *p, int part, int64_t rows,
   const brim_status status = prepare_spans(b, p, part, rows, use, bias, dx, scratch_bytes);
   if (status != BRIM_ENOTSUP || !bias) return status;
   release_products(p, part, use);
-  p->bias_behind[part] = true;
+  p->bias_in_epilogue[part] = true;
   return prepare_spans(b, p, part, rows, use, false, dx, scratch_bytes);
 }
 
@@ -302,15 +302,15 @@ static const void *x_of_chunk(const running *r)
 
 static brim_status add_bias(const running *r)
 {
-  cuda_behind behind = {};
-  behind.activation.kind = CUDA_IDENTITY;
-  behind.dtype = behind.bias_dtype = BRIM_DTYPE_F32;
-  behind.count = r->rows.rows * r->p->ld;
-  behind.channels = r->p->ld;
-  behind.inner = 1;
-  behind.from = behind.to = r->logits;
-  behind.bias = r->bias;
-  return cuda_behind_run(r->backend, &behind);
+  cuda_epilogue epilogue = {};
+  epilogue.activation.kind = CUDA_IDENTITY;
+  epilogue.dtype = epilogue.bias_dtype = BRIM_DTYPE_F32;
+  epilogue.count = r->rows.rows * r->p->ld;
+  epilogue.channels = r->p->ld;
+  epilogue.inner = 1;
+  epilogue.from = epilogue.to = r->logits;
+  epilogue.bias = r->bias;
+  return cuda_epilogue_run(r->backend, &epilogue);
 }
 
 /* Makes the logits of the chunk that begins with row `first`. */
@@ -320,7 +320,7 @@ static brim_status make_logits(running *r, int64_t first)
   r->rows.rows = cuda_min(r->p->chunk, r->p->rows - first);
   r->rows.label = r->label + first;
   BRIM_TRY(multiply(r, LOGITS, x_of_chunk(r), r->product, r->logits));
-  return r->p->bias_behind[part_of(r)] ? add_bias(r) : BRIM_OK;
+  return r->p->bias_in_epilogue[part_of(r)] ? add_bias(r) : BRIM_OK;
 }
 
 static brim_status add_losses(const running *r, const brim_launch *launch)

@@ -42,11 +42,11 @@ typedef struct cuda_around {
 static inline cuda_around cuda_around_of(const cuda_view *v, int32_t axis)
 {
   cuda_around a = {1, 1};
-  bool behind = false;
+  bool after = false;
   for (int32_t d = 0; d < v->rank; d++) {
     if (v->logical[d] == axis)
-      behind = true;
-    else if (behind)
+      after = true;
+    else if (after)
       a.inner *= v->dim[d];
     else
       a.outer *= v->dim[d];

@@ -83,8 +83,8 @@ CUDA_ANYWHERE cuda_range cuda_windows_over(const cuda_pool *p, int d, int64_t at
     r.to = cuda_quotient(&p->by_extent[d], (at + 1) * p->places[d] + p->extent[d] - 1);
     return r;
   }
-  const int64_t reach = at + p->padding[d], behind = reach - p->kernel[d] + 1;
-  r.from = behind <= 0 ? 0 : cuda_quotient(&p->by_stride[d], behind + p->stride[d] - 1);
+  const int64_t reach = at + p->padding[d], start = reach - p->kernel[d] + 1;
+  r.from = start <= 0 ? 0 : cuda_quotient(&p->by_stride[d], start + p->stride[d] - 1);
   r.to = cuda_min(p->places[d], cuda_quotient(&p->by_stride[d], reach) + 1);
   return r;
 }

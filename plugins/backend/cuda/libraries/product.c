@@ -86,7 +86,7 @@ static brim_status describe_epilogue(const cuda_backend *b, cuda_product_plan *p
 {
   const uint32_t epilogue = epilogue_of(p);
   if (p->accumulate && epilogue != CUBLASLT_EPILOGUE_DEFAULT)
-    return brim_fail(BRIM_EINTERNAL, "a product that accumulates has nothing behind it");
+    return brim_fail(BRIM_EINTERNAL, "a product that accumulates has no epilogue");
   if (p->keep && p->function != CUDA_FUNCTION_GELU_TANH)
     return brim_fail(BRIM_ENOTSUP, "cuBLASLt keeps what gelu is applied to, nothing else");
   if (p->keep && (p->ldd % KEPT_MULTIPLE != 0 || p->stride_d % KEPT_MULTIPLE != 0))
