@@ -22,7 +22,7 @@ static brim_status find_file(char *path, size_t room)
   return BRIM_OK;
 }
 
-/* The version number of cuDNN in a file, as "8.9.7"; false: it is not there. */
+/* Writes the version number of cuDNN in a file, such as "8.9.7". Returns false if the file is missing. */
 static bool read_dnn_version(const char *file, char *out, size_t room)
 {
   size_t (*version)(void) = NULL;
@@ -37,9 +37,9 @@ static bool read_dnn_version(const char *file, char *out, size_t room)
   return number > 0;
 }
 
-#define DNN_MAJORS 20 /* that are looked for, less one */
+#define DNN_MAJORS 20 /* versions 1 to 19 are looked for */
 
-/* A host that has cuDNN of another major version looks as if it had what is needed. */
+/* If the host has cuDNN of another major version, the message says so, because the user thinks it is installed. */
 static brim_status refuse(const char *reason)
 {
   char why[1024], file[32], version[32];

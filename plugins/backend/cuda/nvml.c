@@ -1,5 +1,5 @@
-/* NVML by dlopen: the few functions that are needed are declared here, as the ABI of libnvidia-ml.so.1 has had them
- * since drivers of 2020; toolkits may come without nvml.h. */
+/* NVML by dlopen. The few functions that are needed are declared here, with the ABI that libnvidia-ml.so.1 has had
+ * since drivers of 2020, because toolkits may come without nvml.h. */
 #include "nvml.h"
 
 #include <dlfcn.h>
@@ -19,12 +19,12 @@ typedef struct nvml_memory {
   unsigned long long total, free, used;
 } nvml_memory;
 
-/* How the processes of a device are asked for: the newest name that the library has. Those of versions 2 and 3 fill
- * entries of 24 bytes, the first one of 16; both begin with these. Some drivers of branch 535 write 32 bytes under the
- * name of version 3, so there is always room for that. */
+/* The query for a device's processes, under the newest name that the library has. Versions 2 and 3 fill entries of 24
+ * bytes, version 1 of 16; both begin with these members. Some drivers of branch 535 write 32 bytes under the name of
+ * version 3, so there is always room for that. */
 typedef struct nvml_process {
   unsigned pid;
-  unsigned long long bytes; /* all ones: not known */
+  unsigned long long bytes; /* all ones if unknown */
 } nvml_process;
 #define PROCESS_BYTES_MAX 32
 typedef int (*list_fn)(nvml_handle device, unsigned *count, void *entries);
@@ -42,11 +42,11 @@ static const struct {
     {"nvmlDeviceGetGraphicsRunningProcesses", LIST_GRAPHICS, 16},
 };
 
-/* Of the process, opened once and never closed. */
+/* The library, opened once in a process and never closed. */
 static struct {
-  char problem[256]; /* why it cannot be used; empty: it can */
+  char problem[256]; /* why it is not usable; empty if it is */
   int (*by_uuid)(const char *uuid, nvml_handle *out);
-  int (*by_bus_id)(const char *bus_id, nvml_handle *out); /* may be NULL, as all below */
+  int (*by_bus_id)(const char *bus_id, nvml_handle *out); /* may be NULL, like all below */
   int (*memory)(nvml_handle device, nvml_memory *out);
   int (*driver)(char *out, unsigned room);
   const char *(*error_text)(int error);
@@ -115,8 +115,8 @@ static void format_uuid(const char *prefix, const uint8_t uuid[16], char out[CUD
                                i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
 }
 
-/* The device, and in `uuid` the name that it is known by. The runtime gives a GPU's bytes and a MIG instance's alike.
- * Its place on the bus comes last: there a MIG instance is its whole GPU. */
+/* Finds the device, and writes its name into `uuid`. The runtime's UUID does not distinguish a GPU from a MIG instance,
+ * so both prefixes are tried. The bus id is tried last, because it names a MIG instance's whole GPU. */
 static brim_status find_handle(const cuda_nvml_key *key, char uuid[CUDA_UUID_BYTES], nvml_handle *out)
 {
   char mig[CUDA_UUID_BYTES];
@@ -163,7 +163,7 @@ brim_status cuda_nvml_driver(char out[CUDA_DRIVER_BYTES])
   return error == NVML_SUCCESS ? BRIM_OK : brim_fail(BRIM_ENOTSUP, LIBRARY " on the driver: %s", text_of(error));
 }
 
-/* "python3"; empty if the process is out of sight, as in another container. */
+/* Writes a process's name, such as "python3"; empty if the process is not visible, as in another container. */
 static void read_name(int64_t pid, char *out, size_t room)
 {
   char path[64];
@@ -179,7 +179,7 @@ static void read_name(int64_t pid, char *out, size_t room)
 static void add_user(const nvml_process *process, brim_device_user *out, size_t room, size_t *count)
 {
   for (size_t i = 0; i < *count && i < room; i++)
-    if (out[i].pid == (int64_t)process->pid) return; /* it computes and draws */
+    if (out[i].pid == (int64_t)process->pid) return; /* listed twice: it computes and draws */
   if (*count < room) {
     brim_device_user *user = &out[*count];
     *user = (brim_device_user){.pid = process->pid, .bytes = process->bytes};
