@@ -1,13 +1,12 @@
-/* conv2d and its gradients: what is moved, added and applied around a convolution, which cuDNN computes (dnn.h), or
- * what cuDNN refuses kernels of our own (conv_direct.cu).
+/* conv2d and its gradients: conversions, bias and activation around a convolution. cuDNN computes the convolution
+ * (dnn.h), or, if it refuses, kernels of our own do (conv_direct.cu).
  *
- * Results have the order in which the library is fastest: channels-last on tensor cores, else plain. All that is behind
- * can stay in it. If the library has nothing for that order, the other is tried; if not for that either, our own
- * kernels take any order.
+ * Results have the order in which the library is fastest: channels-last on tensor cores, else plain. Later operations
+ * can keep that order. If the library has no plan for that order, the other is tried; our own kernels take any order.
  *
- * Weights are [K,D,R,S] wherever the program can see them (checkpoints, optimizers, other backends). Convolutions that
- * are channels-last want [K,R,S,D]: a copy in scratch, which moves each weight once, while its windows are used
- * N*P*Q times. Gradients of weights are computed into scratch, since the library writes and we must add. */
+ * Weights are [K,D,R,S] everywhere outside of this file (checkpoints, optimizers, other backends). Channels-last
+ * convolutions need [K,R,S,D], a copy in scratch, which moves each weight once, while each is used N*P*Q times.
+ * Gradients of weights are computed into scratch, because the library writes them and the kernel must add. */
 #include "conv.h"
 
 #include <stdlib.h>
@@ -16,11 +15,11 @@
 #include "epilogue.h"
 #include "kernel.cuh"
 
-/* Scratch: x or dy or both in the order wanted, the weight in it, then what the convolution itself needs. */
+/* Scratch: x or dy or both in the convolution's order, the weight in that order, then the convolution's own scratch. */
 typedef struct plan {
   cuda_conv conv;
-  cuda_dnn_plan *dnn;    /* NULL: kernels of our own */
-  uint64_t weight_bytes; /* of the weight's copy, or its gradient; 0: none */
+  cuda_dnn_plan *dnn;    /* NULL for kernels of our own */
+  uint64_t weight_bytes; /* of the copy of the weight or its gradient, or 0 */
 } plan;
 
 static void release(void *self, void *state)
@@ -63,7 +62,7 @@ static brim_status start(const brim_node *node, const brim_tensor *x, const brim
   return BRIM_OK;
 }
 
-/* The library in one order, or the other; or not, which is no error. */
+/* Tries the library in one order, then in the other. It is not an error if both fail. */
 static brim_status ask_library(cuda_backend *b, plan *p, enum cuda_dnn_result result, uint64_t *scratch_bytes)
 {
   cuda_dnn_conv wanted = {result, p->conv};
@@ -78,14 +77,15 @@ static brim_status ask_library(cuda_backend *b, plan *p, enum cuda_dnn_result re
   return BRIM_OK;
 }
 
-/* The weight's size where a copy of it is needed. */
+/* Returns the weight's size if a copy of it is needed, else 0. */
 static uint64_t copy_bytes(const plan *p)
 {
   if (!p->dnn || !p->conv.x_last || cuda_conv_weight_is_last(&p->conv)) return 0;
   return cuda_round_up((uint64_t)cuda_conv_weights(&p->conv) * brim_dtype_bytes(p->conv.dtype), CUDA_ALIGNMENT);
 }
 
-/* The weight as the convolution wants it; scratch moves behind it. NULL with an error set. */
+/* Returns the weight in the convolution's order. If that is a copy in *scratch, *scratch then points past it. Returns
+ * NULL with an error set if the launch failed. */
 static const void *weight_for(cuda_backend *b, const plan *p, const void *weight, void **scratch)
 {
   const cuda_conv *v = &p->conv;
@@ -131,7 +131,7 @@ static CUDA_PREPARE(conv2d_prepare)
   return finish(prepare_forward((cuda_backend *)self, node, p, need), p, need, state);
 }
 
-/* To the result, of rank 4, that the convolution has left. */
+/* Adds the bias and applies the activation to the convolution's result, of rank 4. */
 static brim_status run_epilogue(cuda_backend *b, const brim_launch *launch)
 {
   const brim_node *node = launch->node;
@@ -238,7 +238,7 @@ static brim_status add_weight(cuda_backend *b, const plan *p, float *dweight, co
                                     (const T *)from, count, p->conv.D, p->conv.R * p->conv.S, p->conv.x_last));
 }
 
-/* The library's result is of the values' own type: none of its precompiled engines writes fp32 for 16-bit values. */
+/* The library's result has the values' own type: none of its precompiled engines writes fp32 for 16-bit values. */
 static brim_status prepare_grad_weight(cuda_backend *b, const brim_node *node, plan *p, brim_kernel_need *need)
 {
   uint64_t bytes = 0;
@@ -251,7 +251,7 @@ static brim_status prepare_grad_weight(cuda_backend *b, const brim_node *node, p
     p->conv.y_last = cuda_channels_last(node->in[1]);
     bytes = cuda_conv_direct_bytes(&p->conv);
   }
-  /* dbias comes first, and what it used is free again */
+  /* dbias comes first, so its scratch can be reused */
   if (node->out_count > 1) bytes = (uint64_t)cuda_max((int64_t)bytes, (int64_t)cuda_conv_bias_bytes(&p->conv));
   need->workspace_bytes = cuda_ordered_bytes(node->in[0], p->conv.x_last) +
                           cuda_ordered_bytes(node->in[1], p->conv.y_last) + p->weight_bytes + bytes;
@@ -286,7 +286,7 @@ static CUDA_RUN(grad_weight_run)
 BRIM_KERNEL(conv2d_grad_weight) = {
     .op = "conv2d_grad_weight", .prepare = grad_weight_prepare, .run = grad_weight_run, .release = release};
 
-/* What of a convolution the sum of dy's channels needs. */
+/* The members of a convolution that the sum of dy's channels needs. */
 static cuda_conv channels_of(const brim_tensor *dy)
 {
   cuda_conv v = {};

@@ -1,17 +1,17 @@
-/* to = f(from + bias) and, where wanted, kept = from + bias, for what a library has computed: 2 or 3 times the values'
- * bytes. Values are mostly still in the second-level cache. */
+/* to = f(from + bias) and, if needed, kept = from + bias, for a library's results. Moves 2 or 3 times the values'
+ * bytes, which are mostly still in the L2 cache. */
 #include "epilogue.h"
 
 #include "kernel.cuh"
 
-/* The channel of value i. A division of 64 bits takes far longer than one of 32. */
+/* The channel of value i. A 64-bit division takes far longer than a 32-bit one. */
 static __device__ inline int64_t channel_of(int64_t i, int64_t channels, int64_t inner)
 {
   if (i <= 0xFFFFFFFF) return (uint32_t)i / (uint32_t)inner % (uint32_t)channels;
   return i / inner % channels;
 }
 
-/* Packs: with a bias only where one lies within a channel's values or those of neighbours (see packs_fit). */
+/* With a bias, packs are used only if each lies within one channel or one row of channels (see packs_fit). */
 template <typename T, typename B>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     epilogue_kernel(T *to, T *kept, const T *from, const B *__restrict__ bias, int64_t whole, int64_t count,
@@ -38,7 +38,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
   }
 }
 
-/* Does a pack never cross a channel's end where `inner` values are of one, nor a row's end where channels come last? */
+/* Whether no pack crosses the end of a channel's `inner` values, or of a row if channels come last. */
 static bool packs_fit(const cuda_epilogue *v, int64_t pack)
 {
   if (!v->bias) return true;

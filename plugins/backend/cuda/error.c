@@ -1,4 +1,4 @@
-/* What the runtime's errors mean to brim. In both of the backend's shared objects. */
+/* Translates the runtime's errors into brim's. Part of both of the backend's shared objects. */
 #include "cuda.h"
 
 #define UNUSABLE "this process cannot use the device any more; what was committed is in the last checkpoint"
