@@ -46,8 +46,8 @@ static inline bool cuda_reduction_is_copy(const cuda_reduction *r)
 enum cuda_reduction_by {
   CUDA_BY_LANES,  /* some lanes of a warp: a few contiguous terms */
   CUDA_BY_BLOCK,  /* a block: many contiguous terms */
-  CUDA_BY_COLUMNS /* what lies beside each other belongs to different outputs: a block has `lanes` of them, and
-                     CUDA_THREADS / lanes threads for each */
+  CUDA_BY_COLUMNS /* neighbours belong to different outputs: a block has `lanes` of them, and CUDA_THREADS / lanes
+                     threads for each */
 };
 typedef struct cuda_reduction_plan {
   enum cuda_reduction_by by;
