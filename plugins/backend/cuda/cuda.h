@@ -1,4 +1,4 @@
-/* What the files of the cuda backend share on the host's side; C and C++. */
+/* Shared declarations of the cuda backend's host side; C and C++. */
 #ifndef CUDA_CUDA_H
 #define CUDA_CUDA_H
 #include <stdbool.h>

@@ -12,7 +12,7 @@ extern "C" {
 enum cuda_dnn_result { CUDA_DNN_Y, CUDA_DNN_X, CUDA_DNN_WEIGHT };
 
 typedef struct cuda_dnn_conv {
-  enum cuda_dnn_result result; /* y, dx or dweight: what is written (=) */
+  enum cuda_dnn_result result; /* y, dx or dweight; it is overwritten (=) */
   cuda_conv conv;              /* x_last and y_last are the same; dweight has their type too */
 } cuda_dnn_conv;
 

@@ -190,7 +190,7 @@ static brim_status prepare(cuda_backend *b, const brim_program_info *program, co
     release(b, p);
     return status;
   }
-  if (k.backward && node->out_count > k.dx + 2) /* the sums of columns share what the products use */
+  if (k.backward && node->out_count > k.dx + 2) /* the sums of columns share the products' scratch */
     scratch_bytes =
         (uint64_t)cuda_max((int64_t)scratch_bytes, (int64_t)cuda_column_sum_bytes(p->type, p->chunk, p->classes));
   need->library = "cuBLASLt";

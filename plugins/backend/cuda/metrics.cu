@@ -202,8 +202,8 @@ BRIM_KERNEL(rank_metrics) = {.op = "rank_metrics", .run = rank_run};
  *     metrics[0] += sum of losses     [1] += mean over a sample of |y - t|    [2] += the same of |y - t| / max(|t|,
  * 1e-7) metrics[3 + 3k] += (y - t)^2    [4 + 3k] += t                           [5 + 3k] += t^2        of target k
  *
- * One block, as there are a few numbers a sample. A warp makes a sample's means; what is added up over samples is added
- * by one thread each, in their order, so that it is the same however a batch is cut. */
+ * One block, because a sample has only a few numbers. A warp computes a sample's means. One thread for each sum adds up
+ * the samples, in their order, so that it does not depend on the micro-batch. */
 
 typedef struct errors {
   const float *loss, *y, *t;

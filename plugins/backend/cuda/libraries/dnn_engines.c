@@ -1,4 +1,4 @@
-/* cuDNN's suggestions for a graph, its data on each engine, and whether an engine works, which only a trial shows. */
+/* cuDNN's suggestions for a graph, the properties of each engine, and trials of engines. */
 #include "dnn_engines.h"
 
 #include "library.h"
@@ -37,8 +37,8 @@ static cudnnStatus_t ask(cudnnBackendDescriptor_t heuristics, cudnnBackendDescri
   return e;
 }
 
-/* A graph for which there is no suggestion is no error, whatever the library's reason is: another engine, or a kernel
- * of our own, does the same. */
+/* It is not an error if there is no suggestion for a graph, whatever the library's reason: another engine, or a kernel
+ * of our own, computes the same. */
 brim_status cuda_dnn_suggest(cudnnBackendDescriptor_t graph, cudnnBackendHeurMode_t mode, cuda_dnn_suggestions *out)
 {
   cudnnBackendDescriptor_t heuristics;

@@ -1,5 +1,5 @@
-/* The libraries' handles, made before the arena is sized, as both take device memory; and what it takes to choose among
- * their algorithms: the device profile, and a clock. */
+/* The libraries' handles, created before the arena is sized, as both take device memory; and the means to choose among
+ * their algorithms: the device profile and a timer. */
 #include "library.h"
 
 #include <stdio.h>
@@ -61,7 +61,7 @@ static void close_tuning(cuda_backend *b)
 
 /* ---- measuring ---- */
 
-enum { TIMES = 5, RUNS = 4 }; /* how often it is measured, and how much each time */
+enum { TIMES = 5, RUNS = 4 }; /* the number of measurements, and the runs in each */
 
 static brim_status time_once(cuda_backend *b, cuda_timed_run *run, void *of, const cudaEvent_t event[2],
                              float *milliseconds)
@@ -98,7 +98,7 @@ brim_status cuda_library_time(cuda_backend *b, cuda_timed_run *run, void *of, fl
   return status;
 }
 
-/* A pattern that is a small number in either type; of zeros some devices are faster than of numbers. */
+/* A pattern that is a small number in every type. Some devices are faster with zeros than with other numbers. */
 enum { PATTERN = 0x3C };
 
 void *cuda_library_memory(const uint64_t *bytes, size_t parts, void **part)

@@ -29,7 +29,7 @@ static brim_status keep_line(cuda_profile *p, char *text, char *const field[FIEL
   return BRIM_OK;
 }
 
-/* Cuts a line at its tabs. Not a line of four fields with something in each: false. */
+/* Splits a line at its tabs. Returns false unless it has four non-empty fields. */
 static bool split(char *text, char *field[FIELDS])
 {
   for (int i = 0; i < FIELDS; i++) {
@@ -41,7 +41,7 @@ static bool split(char *text, char *field[FIELDS])
   return true;
 }
 
-/* Takes text over if it keeps it. */
+/* If it keeps the text, it takes ownership. */
 static brim_status take_line(cuda_profile *p, char **text, int number)
 {
   char *field[FIELDS];
@@ -80,7 +80,8 @@ brim_status cuda_profile_read(cuda_profile *profile, const char *path, int may_b
   *profile = (cuda_profile){.path = strdup(path)};
   if (!profile->path) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the device profile");
   struct stat info;
-  const bool is_other = stat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode); /* a pipe waits */
+  const bool is_other =
+      stat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode); /* a pipe would block */
   if (is_other) errno = EINVAL;
   FILE *file = is_other ? NULL : fopen(path, "r");
   if (!file && errno == ENOENT && may_be_absent) return BRIM_OK;
@@ -155,7 +156,7 @@ void cuda_profile_release(cuda_profile *profile)
 
 /* ---- keys ---- */
 
-/* What a value is stored in; and, for fp32, whether products may round it. */
+/* The storage type of values; and, for fp32, whether products may round them. */
 static const char *type_name(uint32_t dtype, int tf32)
 {
   if (dtype == BRIM_DTYPE_BF16) return "bf16";
