@@ -33,9 +33,9 @@ brim_status cuda_attention_prepare(cuda_backend *b, const brim_node *node, enum 
   const cuda_sdpa a = description_of(node, result);
   int64_t at_once = 0;
   *state = NULL;
-  need->refused = a.type == BRIM_DTYPE_F32             ? "cuDNN's attention is for precision=bf16 and fp16"
-                  : node->attr.attention.dropout_p > 0 ? "cuDNN's attention has no dropout whose mask brim knows"
-                  : a.causal && a.T > a.S              ? "cuDNN's attention has no queries that see no key"
+  need->refused = a.type == BRIM_DTYPE_F32             ? "cuDNN's attention needs precision=bf16 or fp16"
+                  : node->attr.attention.dropout_p > 0 ? "cuDNN's attention does not expose its dropout mask"
+                  : a.causal && a.T > a.S              ? "cuDNN's attention does not support queries that see no key"
                                                        : NULL;
   if (need->refused) return BRIM_OK;
   library_state *made = brim_try_calloc(1, sizeof *made);

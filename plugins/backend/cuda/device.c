@@ -102,7 +102,7 @@ static brim_status free_bytes_of(const cuda_backend *b, int device, const cuda_n
   (void)cudaGetLastError();
   if (b->device >= 0) BRIM_TRY(cuda_check(cudaSetDevice(b->device), "choosing a device"));
   if (e == cudaErrorMemoryAllocation && b->device != device) return BRIM_OK; /* nothing is free */
-  BRIM_TRY(cuda_check(e, "asking for a device's free memory"));
+  BRIM_TRY(cuda_check(e, "querying a device's free memory"));
   info->free_bytes = free_bytes;
   info->total_bytes = total;
   return BRIM_OK;
@@ -117,7 +117,7 @@ static uint64_t taken_of(const brim_device_takes *takes)
 brim_status cuda_device_describe(void *self, int device, brim_device_info *out)
 {
   struct cudaDeviceProp properties;
-  BRIM_TRY(cuda_check(cudaGetDeviceProperties(&properties, device), "asking for a device's properties"));
+  BRIM_TRY(cuda_check(cudaGetDeviceProperties(&properties, device), "querying a device's properties"));
   const cuda_nvml_key key = key_of(&properties);
   *out = (brim_device_info){.total_bytes = properties.totalGlobalMem,
                             .capability_major = properties.major,
@@ -136,7 +136,7 @@ brim_status cuda_device_usage(void *self, int device, uint64_t *used, uint64_t *
   const cuda_backend *b = self;
   uint64_t free_bytes = 0;
   if (b->device != device || !b->nvml)
-    return brim_fail(BRIM_ENOTSUP, "what cuda:%d has in use is known only where it is selected and NVML answers",
+    return brim_fail(BRIM_ENOTSUP, "cuda:%d's memory use is known only if it is selected and NVML is available",
                      device);
   BRIM_TRY(cuda_nvml_free_bytes(b->nvml, &free_bytes));
   *total = b->total_bytes;
@@ -148,12 +148,12 @@ brim_status cuda_device_users(void *self, int device, brim_device_user *out, siz
 {
   struct cudaDeviceProp properties;
   (void)self;
-  BRIM_TRY(cuda_check(cudaGetDeviceProperties(&properties, device), "asking for a device's properties"));
+  BRIM_TRY(cuda_check(cudaGetDeviceProperties(&properties, device), "querying a device's properties"));
   const cuda_nvml_key key = key_of(&properties);
   return cuda_nvml_users(&key, out, room, count);
 }
 
-/* ---- a device of one's own ---- */
+/* ---- selecting a device ---- */
 
 /* A communicator's kernels have priority, because other kernels wait for their results. */
 static brim_status make_streams(cuda_backend *b)
@@ -162,7 +162,7 @@ static brim_status make_streams(cuda_backend *b)
   int least = 0, greatest = 0;
   for (size_t i = 0; i < sizeof stream / sizeof stream[0]; i++)
     BRIM_TRY(cuda_check(cudaStreamCreateWithFlags(stream[i], cudaStreamNonBlocking), "creating a stream"));
-  BRIM_TRY(cuda_check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "asking for the priorities of streams"));
+  BRIM_TRY(cuda_check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "querying the priorities of streams"));
   return cuda_check(cudaStreamCreateWithPriority(&b->comm, cudaStreamNonBlocking, greatest), "creating a stream");
 }
 
@@ -173,7 +173,7 @@ static brim_status make_events(cudaEvent_t *event, int count)
   return BRIM_OK;
 }
 
-/* ---- what this process takes of the device ---- */
+/* ---- memory that this process takes of the device ---- */
 
 uint64_t cuda_device_free_bytes(void)
 {
@@ -255,14 +255,14 @@ static uint64_t settle(uint64_t measured, uint64_t own_before, uint64_t own_now)
 static brim_status take(cuda_backend *b, int device)
 {
   struct cudaDeviceProp properties;
-  BRIM_TRY(cuda_check(cudaGetDeviceProperties(&properties, device), "asking for a device's properties"));
+  BRIM_TRY(cuda_check(cudaGetDeviceProperties(&properties, device), "querying a device's properties"));
   b->device = device;
   BRIM_TRY(look_at(b, &properties));
   const cuda_nvml_key key = key_of(&properties);
   brim_device_info info = {.total_bytes = properties.totalGlobalMem};
   const bool known = ask_nvml(&key, &info);
   BRIM_TRY(cuda_check(cudaSetDevice(device), "choosing a device"));
-  BRIM_TRY(cuda_check(cudaFree(NULL), "making a context")); /* some drivers create it only now */
+  BRIM_TRY(cuda_check(cudaFree(NULL), "creating a context")); /* some drivers create it only now */
   const uint64_t own = own_bytes(b);
   b->takes.context_bytes = known ? settle(cuda_device_taken_since(info.free_bytes), 0, own) : own;
   const uint64_t before = cuda_device_free_bytes();
@@ -318,7 +318,7 @@ brim_status cuda_device_place(void *self, int device, uint64_t bytes, void **bas
   if (e == cudaErrorMemoryAllocation) {
     size_t free_bytes = 0, total = 0;
     (void)cudaGetLastError();
-    BRIM_TRY(cuda_check(cudaMemGetInfo(&free_bytes, &total), "asking for the free memory"));
+    BRIM_TRY(cuda_check(cudaMemGetInfo(&free_bytes, &total), "querying the free memory"));
     return brim_fail(BRIM_ENOMEM_DEVICE, "cuda:%d has no %" PRIu64 " bytes in one piece: %zu of its %zu bytes are free",
                      device, bytes, free_bytes, total);
   }
@@ -507,10 +507,9 @@ brim_status cuda_device_fetch(void *self, const brim_copy *copy, size_t count)
   const uint64_t slot = b->fetches_started % BRIM_FETCHES;
   uint64_t bytes = 0;
   if (b->fetches_started - b->fetches_collected >= BRIM_FETCHES || count > CUDA_FETCH_PARTS)
-    return brim_fail(BRIM_EINTERNAL, "more is fetched than there is room for");
+    return brim_fail(BRIM_EINTERNAL, "a fetch exceeds its limits");
   for (size_t i = 0; i < count; bytes += copy[i++].bytes) {
-    if (bytes + copy[i].bytes > BRIM_FETCH_BYTES)
-      return brim_fail(BRIM_EINTERNAL, "more is fetched than there is room for");
+    if (bytes + copy[i].bytes > BRIM_FETCH_BYTES) return brim_fail(BRIM_EINTERNAL, "a fetch exceeds its limits");
     b->fetch_copy[slot][i] = copy[i];
   }
   b->fetch_parts[slot] = count;

@@ -21,7 +21,7 @@ typedef struct pattern {
   int64_t samples, rows, length, groups;
 } pattern;
 
-/* ---- what all have in common ---- */
+/* ---- for all of them ---- */
 
 typedef struct mask {
   brim_dropout_key key;

@@ -42,7 +42,7 @@ static inline brim_status cuda_launch(cuda_backend *b, void (*kernel)(P...), cud
   if (g.shared_bytes > 48 * 1024) { /* more than that must be requested */
     BRIM_TRY(cuda_check(cudaFuncSetAttribute(reinterpret_cast<const void *>(kernel),
                                              cudaFuncAttributeMaxDynamicSharedMemorySize, (int)g.shared_bytes),
-                        "asking for shared memory"));
+                        "requesting shared memory"));
   }
   return cuda_check(cudaLaunchKernelEx(&config, kernel, static_cast<P>(args)...), "launching a kernel");
 #endif
@@ -180,7 +180,7 @@ static __device__ inline float cuda_block_max(float value)
   return value;
 }
 
-/* ---- what kernels say and ask ---- */
+/* ---- reports of kernels ---- */
 
 /* Reports an index out of range. The first one is kept and becomes the run's error. `sample`: in the micro-batch;
  * `node`: (uint64_t)launch->node. */

@@ -48,13 +48,13 @@ static brim_status refuse(const char *reason)
     snprintf(file, sizeof file, "libcudnn.so.%d", major);
     if (strstr(why, file) || !read_dnn_version(file, version, sizeof version)) continue;
     return brim_fail(BRIM_ENODEVICE,
-                     "cuDNN cannot be loaded: %s\nthis host has cuDNN %s, another major version: install the one that "
-                     "is asked for, or build brim with that one; LD_LIBRARY_PATH says where else to look",
+                     "cuDNN cannot be loaded: %s\nthis host has cuDNN %s, another major version: install the required "
+                     "version, or build brim with this one; LD_LIBRARY_PATH adds folders to search",
                      why, version);
   }
   return brim_fail(BRIM_ELOAD,
                    "cuBLASLt and cuDNN cannot be loaded: %s\nthey are part of the CUDA toolkit and of NVIDIA's "
-                   "packages; LD_LIBRARY_PATH says where else to look",
+                   "packages; LD_LIBRARY_PATH adds folders to search",
                    why);
 }
 
@@ -67,7 +67,7 @@ static brim_status load(void)
   if (!handle) return refuse(dlerror());
   const cuda_libraries *found = dlsym(handle, CUDA_LIBRARIES_SYMBOL);
   if (!found || found->size != sizeof *found)
-    return brim_fail(BRIM_ELOAD, "%s is of another build of brim than the plugin beside it", path);
+    return brim_fail(BRIM_ELOAD, "%s and the plugin beside it are from different builds of brim", path);
   table = found;
   return BRIM_OK;
 }

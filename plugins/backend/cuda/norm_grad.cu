@@ -171,7 +171,7 @@ template <typename T, int W> static __global__ void __launch_bounds__(CUDA_THREA
   }
 }
 
-/* ---- adding up what the blocks left ---- */
+/* ---- adding up the sums of blocks ---- */
 
 /* A block has 32 columns; each warp adds every PART_WARPS-th part, then the warps' sums are added. blockIdx.y: dweight
  * or dbias. There are few blocks, so each is as large as possible. */

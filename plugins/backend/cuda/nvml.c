@@ -148,9 +148,10 @@ brim_status cuda_nvml_find(const cuda_nvml_key *key, struct nvml_device **out)
 brim_status cuda_nvml_free_bytes(struct nvml_device *device, uint64_t *out)
 {
   nvml_memory memory;
-  if (!nvml.memory) return brim_fail(BRIM_ENOTSUP, LIBRARY " says nothing about memory");
+  if (!nvml.memory) return brim_fail(BRIM_ENOTSUP, LIBRARY " does not report memory");
   const int error = nvml.memory(device, &memory);
-  if (error != NVML_SUCCESS) return brim_fail(BRIM_ENOTSUP, LIBRARY " on a device's memory: %s", text_of(error));
+  if (error != NVML_SUCCESS)
+    return brim_fail(BRIM_ENOTSUP, LIBRARY " cannot report a device's memory: %s", text_of(error));
   *out = memory.free;
   return BRIM_OK;
 }
@@ -158,9 +159,11 @@ brim_status cuda_nvml_free_bytes(struct nvml_device *device, uint64_t *out)
 brim_status cuda_nvml_driver(char out[CUDA_DRIVER_BYTES])
 {
   BRIM_TRY(open_once());
-  if (!nvml.driver) return brim_fail(BRIM_ENOTSUP, LIBRARY " does not say which driver this is");
+  if (!nvml.driver) return brim_fail(BRIM_ENOTSUP, LIBRARY " does not report the driver's version");
   const int error = nvml.driver(out, CUDA_DRIVER_BYTES);
-  return error == NVML_SUCCESS ? BRIM_OK : brim_fail(BRIM_ENOTSUP, LIBRARY " on the driver: %s", text_of(error));
+  return error == NVML_SUCCESS
+             ? BRIM_OK
+             : brim_fail(BRIM_ENOTSUP, LIBRARY " cannot report the driver's version: %s", text_of(error));
 }
 
 /* Writes a process's name, such as "python3"; empty if the process is not visible, as in another container. */
@@ -225,10 +228,10 @@ brim_status cuda_nvml_users(const cuda_nvml_key *key, brim_device_user *out, siz
   nvml_handle device = NULL;
   *count = 0;
   BRIM_TRY(find_handle(key, uuid, &device));
-  if (!nvml.list[LIST_COMPUTE].ask) return brim_fail(BRIM_ENOTSUP, LIBRARY " says nothing about processes");
+  if (!nvml.list[LIST_COMPUTE].ask) return brim_fail(BRIM_ENOTSUP, LIBRARY " does not report processes");
   const int error = add_list(LIST_COMPUTE, device, out, room, count);
   if (error != NVML_SUCCESS)
-    return brim_fail(BRIM_ENOTSUP, LIBRARY " on the processes of %s: %s", uuid, text_of(error));
+    return brim_fail(BRIM_ENOTSUP, LIBRARY " cannot report the processes of %s: %s", uuid, text_of(error));
   if (nvml.list[LIST_GRAPHICS].ask) (void)add_list(LIST_GRAPHICS, device, out, room, count);
   return BRIM_OK;
 }

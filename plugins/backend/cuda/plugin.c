@@ -33,9 +33,8 @@ static brim_status create(const void *filled, void **self)
   const cuda_params *p = filled;
   int count = 0;
   if (p->tune && !p->profile[0])
-    return brim_fail(BRIM_EINVAL,
-                     "backend.tune needs backend.profile: what is measured goes there, or the next run would "
-                     "choose otherwise and have other last bits");
+    return brim_fail(BRIM_EINVAL, "backend.tune needs backend.profile: without the file, the next run may choose other "
+                                  "algorithms and get different bits");
   /* Kernels are loaded at their first launch, because all kernels of cuBLASLt and cuDNN take more than a gigabyte of
    * device memory. The memory of kernels loaded later is counted at the first run of each program, before the first
    * step. Programs run once before they are recorded, as nothing may be loaded during recording. memory.headroom_mb

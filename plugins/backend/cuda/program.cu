@@ -184,11 +184,10 @@ static brim_status capture(cuda_backend *b, const brim_program_run *run, recorde
   const cudaError_t e = cudaStreamEndCapture(b->compute, &graph);
   if (status == BRIM_OK) status = cuda_check(e, "recording a program");
   if (status == BRIM_OK)
-    status =
-        cuda_check(CUDA_CALL("program", cudaGraphInstantiate(&to->graph, graph, 0)), "making a graph of a program");
+    status = cuda_check(CUDA_CALL("program", cudaGraphInstantiate(&to->graph, graph, 0)), "creating a program's graph");
   if (graph) (void)cudaGraphDestroy(graph);
   if (status != BRIM_OK) return status;
-  return cuda_check(cudaGraphUpload(to->graph, b->compute), "moving a graph to the device"); /* it takes memory there */
+  return cuda_check(cudaGraphUpload(to->graph, b->compute), "uploading a graph"); /* it takes memory there */
 }
 
 static brim_status record(cuda_backend *b, const brim_program_run *run)

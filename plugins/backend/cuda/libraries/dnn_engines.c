@@ -58,11 +58,11 @@ static brim_status read_notes(cudnnBackendDescriptor_t engine, cuda_dnn_notes *o
   *out = (cuda_dnn_notes){0};
   BRIM_TRY(cuda_dnn_check(cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
                                                    CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count, numerical),
-                          "asking for an engine's numbers"));
+                          "querying an engine's numbers"));
   for (int64_t i = 0; i < count; i++) out->numerical |= 1u << numerical[i];
   BRIM_TRY(cuda_dnn_check(cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE,
                                                    CUDNN_BEHAVIOR_NOTE_TYPE_COUNT, &count, behavior),
-                          "asking for an engine's behavior"));
+                          "querying an engine's behavior"));
   for (int64_t i = 0; i < count; i++) out->behavior |= 1u << behavior[i];
   return BRIM_OK;
 }
@@ -75,7 +75,7 @@ brim_status cuda_dnn_notes_of(cudnnBackendDescriptor_t configuration, cuda_dnn_n
       cuda_dnn_check(cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine), "creating a descriptor"));
   brim_status status = cuda_dnn_check(cudnnBackendGetAttribute(configuration, CUDNN_ATTR_ENGINECFG_ENGINE,
                                                                CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &engine),
-                                      "asking for an engine");
+                                      "querying an engine");
   if (status == BRIM_OK) status = read_notes(engine, out);
   (void)cudnnBackendDestroyDescriptor(engine);
   return status;

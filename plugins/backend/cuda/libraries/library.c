@@ -34,7 +34,7 @@ brim_status cuda_dnn_check(cudnnStatus_t status, const char *what)
 static brim_status name_device(cuda_tuning *t, int device)
 {
   struct cudaDeviceProp properties;
-  BRIM_TRY(cuda_check(cudaGetDeviceProperties(&properties, device), "asking for a device's properties"));
+  BRIM_TRY(cuda_check(cudaGetDeviceProperties(&properties, device), "querying a device's properties"));
   snprintf(t->device, sizeof t->device, "%.200s", properties.name);
   return BRIM_OK;
 }
@@ -130,12 +130,12 @@ static brim_status check_versions(void)
   if (dnn_major(dnn) != dnn_major(CUDNN_VERSION))
     return brim_fail(BRIM_ENODEVICE,
                      "this build of brim is for cuDNN %d, and cuDNN %zu (version number %zu) was loaded\n"
-                     "LD_LIBRARY_PATH says where else to look",
+                     "LD_LIBRARY_PATH adds folders to search",
                      CUDNN_MAJOR, dnn_major(dnn), dnn);
   if (blas / 10000 != CUBLAS_VER_MAJOR)
     return brim_fail(BRIM_ENODEVICE,
                      "this build of brim is for cuBLASLt %d, and cuBLASLt %zu.%zu.%zu was loaded\n"
-                     "LD_LIBRARY_PATH says where else to look",
+                     "LD_LIBRARY_PATH adds folders to search",
                      CUBLAS_VER_MAJOR, blas / 10000, blas / 100 % 100, blas % 100);
   return BRIM_OK;
 }

@@ -88,7 +88,7 @@ static brim_status describe_epilogue(const cuda_backend *b, cuda_product_plan *p
   if (p->accumulate && epilogue != CUBLASLT_EPILOGUE_DEFAULT)
     return brim_fail(BRIM_EINTERNAL, "a product that accumulates has no epilogue");
   if (p->keep && p->function != CUDA_FUNCTION_GELU_TANH)
-    return brim_fail(BRIM_ENOTSUP, "cuBLASLt keeps what gelu is applied to, nothing else");
+    return brim_fail(BRIM_ENOTSUP, "cuBLASLt can keep only the argument of gelu");
   if (p->keep && (p->ldd % KEPT_MULTIPLE != 0 || p->stride_d % KEPT_MULTIPLE != 0))
     return brim_fail(BRIM_ENOTSUP, "cuBLASLt keeps rows of a multiple of %d values", KEPT_MULTIPLE);
   BRIM_TRY(set(plan, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
@@ -118,7 +118,7 @@ static brim_status prefer(cublasLtMatmulPreference_t preference, cublasLtMatmulP
                           const void *value, size_t size)
 {
   return cuda_blas_check(cublasLtMatmulPreferenceSetAttribute(preference, attribute, value, size),
-                         "describing what is wanted of a product");
+                         "describing a product's limits");
 }
 
 static brim_status describe_wishes(cublasLtMatmulPreference_t preference, const cuda_product *p)
@@ -268,7 +268,7 @@ static brim_status choose(cuda_backend *b, cuda_product_plan *plan, const cuda_p
   const char *choice =
       b->tuning ? cuda_profile_find(&b->tuning->profile, b->tuning->device, b->tuning->blas, key) : NULL;
   if (choice && take_choice(b, plan, choice)) return BRIM_OK;
-  if (choice) brim_log(BRIM_LOG_WARN, "%s: what it has for '%s' does not work", b->tuning->profile.path, key);
+  if (choice) brim_log(BRIM_LOG_WARN, "%s: its choice for '%s' does not work", b->tuning->profile.path, key);
   const bool tune = b->params->tune && b->tuning;
   BRIM_TRY(suggest(b, plan, p, preference, tune ? CANDIDATES_MAX : 1, result, &count));
   if (tune) return measure(b, plan, p, result, count);
@@ -280,7 +280,7 @@ static brim_status describe_and_choose(cuda_backend *b, cuda_product_plan *plan,
 {
   cublasLtMatmulPreference_t preference = NULL;
   BRIM_TRY(describe(b, plan, p));
-  BRIM_TRY(cuda_blas_check(cublasLtMatmulPreferenceCreate(&preference), "describing what is wanted of a product"));
+  BRIM_TRY(cuda_blas_check(cublasLtMatmulPreferenceCreate(&preference), "describing a product's limits"));
   const brim_status status = choose(b, plan, p, preference);
   (void)cublasLtMatmulPreferenceDestroy(preference);
   return status;

@@ -48,8 +48,7 @@ static brim_status take_line(cuda_profile *p, char **text, int number)
   (*text)[strcspn(*text, "\r\n")] = '\0';
   if ((*text)[0] == '\0' || (*text)[0] == '#') return BRIM_OK;
   if (!split(*text, field))
-    return brim_fail(BRIM_EINVAL,
-                     "%s:%d: not four fields with a tab between them: device, library, what is computed, choice",
+    return brim_fail(BRIM_EINVAL, "%s:%d: expected four fields separated by tabs: device, library, computation, choice",
                      p->path, number);
   BRIM_TRY(keep_line(p, *text, field));
   *text = NULL;
@@ -65,7 +64,7 @@ static brim_status read_lines(cuda_profile *p, FILE *file)
     errno = 0;
     const ssize_t length = getline(&text, &room, file);
     if (length >= 0 && strlen(text) != (size_t)length)
-      status = brim_fail(BRIM_EINVAL, "%s:%d: a byte 0 is in this line, which is no text", p->path, number);
+      status = brim_fail(BRIM_EINVAL, "%s:%d: the line contains a zero byte", p->path, number);
     else if (length >= 0)
       status = take_line(p, &text, number);
     free(text);
@@ -137,7 +136,7 @@ brim_status cuda_profile_add(cuda_profile *profile, const char *device, const ch
 {
   char *text = NULL, *field[FIELDS];
   if (!is_field(device) || device[0] == '#' || !is_field(library) || !is_field(key) || !is_field(choice))
-    return brim_fail(BRIM_EINTERNAL, "a field of the device profile is empty or more than a field");
+    return brim_fail(BRIM_EINTERNAL, "a field of the device profile is empty or contains a separator");
   if (asprintf(&text, "%s\t%s\t%s\t%s", device, library, key, choice) < 0)
     return brim_fail(BRIM_ENOMEM_HOST, "no memory for the device profile");
   brim_status status = write_line(profile->path, text);

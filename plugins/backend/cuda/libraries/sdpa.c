@@ -35,12 +35,13 @@ static brim_status check(const cuda_backend *b, const cuda_sdpa *a)
 {
   const int64_t limit = INT32_MAX;
   if (a->result == CUDA_SDPA_GRADIENTS && b->capability >= CAPABILITY_END_GRADIENTS)
-    return brim_fail(BRIM_ENOTSUP, "cuDNN's gradients of attention are not for this device");
-  if (cudnnGetVersion() < VERSION_LEAST) return brim_fail(BRIM_ENOTSUP, "attention is for cuDNN 9.16 and later");
-  if (a->D % 8 != 0) return brim_fail(BRIM_ENOTSUP, "cuDNN's attention wants heads of a multiple of 8");
-  if (a->causal && a->T > a->S) return brim_fail(BRIM_ENOTSUP, "cuDNN's attention has no queries that see no key");
-  if (a->T == 1 && a->S == 1) return brim_fail(BRIM_ENOTSUP, "cuDNN's attention wants more than one key");
-  if (a->T > limit || a->S > limit) return brim_fail(BRIM_ENOTSUP, "cuDNN's attention wants shorter sequences");
+    return brim_fail(BRIM_ENOTSUP, "cuDNN's gradients of attention do not support this device");
+  if (cudnnGetVersion() < VERSION_LEAST) return brim_fail(BRIM_ENOTSUP, "attention needs cuDNN 9.16 or later");
+  if (a->D % 8 != 0) return brim_fail(BRIM_ENOTSUP, "cuDNN's attention needs a head size that is a multiple of 8");
+  if (a->causal && a->T > a->S)
+    return brim_fail(BRIM_ENOTSUP, "cuDNN's attention does not support queries that see no key");
+  if (a->T == 1 && a->S == 1) return brim_fail(BRIM_ENOTSUP, "cuDNN's attention needs more than one key");
+  if (a->T > limit || a->S > limit) return brim_fail(BRIM_ENOTSUP, "cuDNN's attention needs shorter sequences");
   return BRIM_OK;
 }
 

@@ -191,7 +191,7 @@ static tensor apply_integer(builder *g, cudnnPointwiseMode_t mode, tensor x, ten
   return apply(g, (each){mode, x, b, .type = CUDNN_DATA_INT32}, between(g, g->score, CUDNN_DATA_INT32));
 }
 
-/* ---- what both directions have ---- */
+/* ---- for both directions ---- */
 
 static tensor index_of(builder *g, tensor scores, int64_t axis)
 {
