@@ -1,7 +1,7 @@
-/* Functions of each element by itself: flat loops over memory, whatever its order, cut into pieces of a fixed size. */
+/* Functions of single elements: flat loops over memory, whatever its order, in pieces of a fixed size. */
 #include "cpu.h"
 
-enum { PIECE = 16384 }; /* elements a task: 64 KiB of each tensor */
+enum { PIECE = 16384 }; /* elements of a task: 64 KiB of each tensor */
 
 typedef struct flat {
   cpu_function function; /* or: */

@@ -1,7 +1,8 @@
 /* 3x3 convolutions by Winograd's transforms, which need fewer multiplications (simd_winograd.c).
  *
- * The output is cut into 2x2 tiles; a task is a chunk of tiles. It transforms their inputs, computes a separate product
- * for each of the 16 places, [tiles, channels in] with [channels in, channels out], and transforms the results back:
+ * The output is divided into 2x2 tiles; a task is a chunk of tiles. It transforms their inputs, computes a separate
+ * product for each of the 16 places, [tiles, channels in] with [channels in, channels out], and transforms the results
+ * back:
  *     in[p][tile][c] -> out[p][tile][k] = sum over c of in[p][tile][c] * kernel[p][c][k]
  * Kernels are transformed at every run. The gradient of the input is the same with kernels rotated by 180 degrees,
  * input and output channels exchanged, and the complementary padding.

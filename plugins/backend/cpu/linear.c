@@ -2,8 +2,8 @@
  * all leading dimensions.
  *
  * Each element of a result adds its products in one fixed order: features for y, outputs for dx, and for dW sample
- * after sample onto the present value. So a micro-batch of any size, cut into any tasks, gives the same bits, without a
- * second buffer for a grain. */
+ * after sample onto the present value. So a micro-batch of any size, divided into any tasks, gives the same bits,
+ * without a second buffer for a grain. */
 #include "cpu.h"
 
 static brim_status multiply(cpu_backend *b, const brim_launch *launch, const cpu_gemm *g)
@@ -19,7 +19,7 @@ static CPU_PREPARE(linear_prepare)
   return BRIM_OK;
 }
 
-/* With or without a fused activation. If the value between is kept, it is the product's result. */
+/* With or without a fused activation. If the activation's input is kept, it is the product's result. */
 static CPU_RUN(linear_run)
 {
   const brim_shape *w = &launch->node->in[1]->shape;

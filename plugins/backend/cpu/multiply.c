@@ -1,7 +1,7 @@
 /* Products of matrices on all threads, for several operations; and matmul.
  *
- * A product is cut into blocks of C. An element of C is one chain of sums wherever its block begins and ends, so the
- * cut may depend on the number of threads. */
+ * A product is divided into blocks of C. An element of C is one chain of sums wherever its block begins and ends, so
+ * the division may depend on the number of threads. */
 #include "cpu.h"
 
 /* Applies the fused function to a block of C right after its computation, while it is in the cache. */
@@ -39,7 +39,7 @@ uint64_t cpu_multiply_bytes(const cpu_backend *b)
   return (uint64_t)b->threads * cpu_aligned(b->simd->gemm_scratch_bytes);
 }
 
-/* Blocks have as many rows as are packed at once and up to eight panels of columns; fewer when there would be too few
+/* Blocks have as many rows as are packed at once and up to eight panels of columns, or fewer if there would be too few
  * blocks for the threads. */
 void cpu_multiply(cpu_backend *b, const cpu_products *products, void *workspace)
 {

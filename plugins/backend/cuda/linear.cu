@@ -8,9 +8,9 @@
  * All but the last are products (product.h), which also accumulate, so a weight's gradient needs no second buffer.
  *
  * The library applies bias and function f if it computes exactly these. Otherwise an epilogue kernel goes over y (2
- * times its bytes). What the library supports depends on types and sizes; its relu may lose a NaN; and the accuracy of
- * its gelu is not documented, so it is used for bf16, which has few digits, and not for fp16. Which gelu is faster has
- * to be measured on a GPU; backend.gelu_epilogue chooses.
+ * times its bytes). The library's cases depend on types and sizes; its relu may lose a NaN; and the accuracy of its
+ * gelu is not documented, so gelu is left to it in bf16, which has few digits, but not in fp16. Which gelu is faster
+ * has to be measured on a GPU; backend.gelu_epilogue chooses.
  *
  * dbias adds up the columns of dy. The library's "bias gradient" epilogue writes instead of adding, and its rounding is
  * not specified, so a kernel reads dy once more. */

@@ -1,7 +1,7 @@
-/* Operations that do the work of two: here they are the two, one after the other.
+/* Fused operations: here they run the two operations, one after the other.
  *
  *     first+activation   y = activation of first's y, which may be kept
- *     add+norm           sum = a + b, y = norm of sum  */
+ *     add+norm           sum = a + b, y = norm of sum */
 #include <string.h>
 
 #include "reference.h"
@@ -13,7 +13,7 @@ static const brim_kernel *find(const char *op, size_t length)
   return NULL;
 }
 
-/* `before` is where the first's result goes; the activation takes it from there to y. */
+/* `before` gets the first operation's result, from which the activation computes y. */
 static brim_status run_both(void *self, const brim_launch *launch, void *const *before)
 {
   const char *op = launch->node->op, *second = strchr(op, '+') + 1;
@@ -46,7 +46,7 @@ BRIM_KERNEL(batch_norm_inference_relu) = {.op = "batch_norm_inference+relu", .ru
 BRIM_KERNEL(group_norm_relu) = {.op = "group_norm+relu", .run = run_activation_after};
 BRIM_KERNEL(layer_norm_relu) = {.op = "layer_norm+relu", .run = run_activation_after};
 
-/* Where linear's result is an output of its own, if there is one. */
+/* linear's result is an output of its own, if there are two outputs. */
 static brim_status activation_keeping(void *self, const brim_launch *launch)
 {
   return run_both(self, launch, launch->out + (launch->node->out_count - 1));
@@ -54,7 +54,7 @@ static brim_status activation_keeping(void *self, const brim_launch *launch)
 BRIM_KERNEL(linear_gelu) = {.op = "linear+gelu", .run = activation_keeping};
 BRIM_KERNEL(linear_silu) = {.op = "linear+silu", .run = activation_keeping};
 
-/* The norm's kernel is given the sum, which has the shape of the node's first input, and its own outputs. */
+/* The norm's kernel gets the sum, which has the shape of the node's first input, and its own outputs. */
 static brim_status run_norm_of_sum(void *self, const brim_launch *launch)
 {
   const char *norm = strchr(launch->node->op, '+') + 1;
