@@ -606,7 +606,7 @@ class Faults(CudaCase):
     def test_a_robust_run_leaves_a_gpu_without_room_for_the_processors(self):
         for run, words, reason in (
                 ("first", ["min_gpu_memory_mb=9000000"],
-                 "no device has the 8.6 TiB free that min_gpu_memory_mb asks for"),
+                 "no device has the 8.6 TiB free that min_gpu_memory_mb requires"),
                 ("later", ["memory.limit=1e-6"], "are still needed, and cuda:0 has room for ")):
             result = self.cuda("train", *RUN, "policy=robust", *words, f"run.dir={run}", status=None)
             self.assertIn("policy.robust: the host's processors: ", result.err)

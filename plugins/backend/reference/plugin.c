@@ -55,7 +55,7 @@ static brim_status describe(void *self, int device, brim_device_info *out)
   const reference *backend = self;
   struct sysinfo host;
   BRIM_TRY(check_device(device));
-  if (sysinfo(&host) != 0) return brim_fail(BRIM_EDEVICE, "cannot ask the system for its memory");
+  if (sysinfo(&host) != 0) return brim_fail(BRIM_EDEVICE, "cannot query the host's memory");
   *out = (brim_device_info){.name = "reference (host, double precision)", .threads = 1, .on_host = 1};
   out->total_bytes = (uint64_t)host.totalram * host.mem_unit;
   out->free_bytes = ((uint64_t)host.freeram + host.bufferram) * host.mem_unit;
