@@ -50,7 +50,7 @@ void mpi_talk_close(mpi_talk *t)
   *t = (mpi_talk){0};
 }
 
-/* ---- who is missing ---- */
+/* ---- missing ranks ---- */
 
 /* Sends a note to all other ranks except rank 0, without waiting for its receipt. */
 static brim_status tell(mpi_talk *t, int32_t late)
