@@ -63,7 +63,7 @@ static brim_status start(const brim_node *node, const brim_tensor *x, const brim
 }
 
 /* Tries the library in one order, then in the other. It is not an error if both fail. */
-static brim_status ask_library(cuda_backend *b, plan *p, enum cuda_dnn_result result, uint64_t *scratch_bytes)
+static brim_status try_library(cuda_backend *b, plan *p, enum cuda_dnn_result result, uint64_t *scratch_bytes)
 {
   cuda_dnn_conv wanted = {result, p->conv};
   const bool preferred = cuda_dnn_prefers_last(b, p->conv.dtype);
@@ -101,7 +101,7 @@ static const void *weight_for(cuda_backend *b, const plan *p, const void *weight
 static brim_status prepare_forward(cuda_backend *b, const brim_node *node, plan *p, brim_kernel_need *need)
 {
   uint64_t bytes = 0;
-  BRIM_TRY(ask_library(b, p, CUDA_DNN_Y, &bytes));
+  BRIM_TRY(try_library(b, p, CUDA_DNN_Y, &bytes));
   if (!p->dnn) {
     p->conv.x_last = cuda_channels_last(node->in[0]);
     p->conv.y_last = cuda_dnn_prefers_last(b, p->conv.dtype);
@@ -178,7 +178,7 @@ CONV2D(conv2d_tanh, "conv2d+tanh");
 static brim_status prepare_grad_input(cuda_backend *b, const brim_node *node, plan *p, brim_kernel_need *need)
 {
   uint64_t bytes = 0;
-  BRIM_TRY(ask_library(b, p, CUDA_DNN_X, &bytes));
+  BRIM_TRY(try_library(b, p, CUDA_DNN_X, &bytes));
   if (!p->dnn) {
     p->conv.y_last = cuda_channels_last(node->in[0]);
     p->conv.x_last = cuda_dnn_prefers_last(b, p->conv.dtype);
@@ -242,7 +242,7 @@ static brim_status add_weight(cuda_backend *b, const plan *p, float *dweight, co
 static brim_status prepare_grad_weight(cuda_backend *b, const brim_node *node, plan *p, brim_kernel_need *need)
 {
   uint64_t bytes = 0;
-  BRIM_TRY(ask_library(b, p, CUDA_DNN_WEIGHT, &bytes));
+  BRIM_TRY(try_library(b, p, CUDA_DNN_WEIGHT, &bytes));
   if (p->dnn) {
     p->weight_bytes =
         cuda_round_up((uint64_t)cuda_conv_weights(&p->conv) * brim_dtype_bytes(p->conv.dtype), CUDA_ALIGNMENT);

@@ -85,7 +85,7 @@ static cuda_nvml_key key_of(const struct cudaDeviceProp *properties)
 /* Queries a device that is not selected through NVML. The runtime would create a context there, which takes hundreds of
  * megabytes of the device until the process exits, and fails if the memory is full. Returns false if NVML cannot
  * tell. */
-static bool ask_nvml(const cuda_nvml_key *key, brim_device_info *info)
+static bool query_nvml(const cuda_nvml_key *key, brim_device_info *info)
 {
   struct nvml_device *nvml = NULL;
   if (cuda_nvml_find(key, &nvml) != BRIM_OK || cuda_nvml_free_bytes(nvml, &info->free_bytes) != BRIM_OK) return false;
@@ -96,7 +96,7 @@ static bool ask_nvml(const cuda_nvml_key *key, brim_device_info *info)
 static brim_status free_bytes_of(const cuda_backend *b, int device, const cuda_nvml_key *key, brim_device_info *info)
 {
   size_t free_bytes = 0, total = 0;
-  if (b->device != device && ask_nvml(key, info)) return BRIM_OK;
+  if (b->device != device && query_nvml(key, info)) return BRIM_OK;
   BRIM_TRY(cuda_check(cudaSetDevice(device), "choosing a device"));
   const cudaError_t e = cudaMemGetInfo(&free_bytes, &total);
   (void)cudaGetLastError();
@@ -260,7 +260,7 @@ static brim_status take(cuda_backend *b, int device)
   BRIM_TRY(look_at(b, &properties));
   const cuda_nvml_key key = key_of(&properties);
   brim_device_info info = {.total_bytes = properties.totalGlobalMem};
-  const bool known = ask_nvml(&key, &info);
+  const bool known = query_nvml(&key, &info);
   BRIM_TRY(cuda_check(cudaSetDevice(device), "choosing a device"));
   BRIM_TRY(cuda_check(cudaFree(NULL), "creating a context")); /* some drivers create it only now */
   const uint64_t own = own_bytes(b);

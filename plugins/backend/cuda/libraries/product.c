@@ -121,7 +121,7 @@ static brim_status prefer(cublasLtMatmulPreference_t preference, cublasLtMatmulP
                          "describing a product's limits");
 }
 
-static brim_status describe_wishes(cublasLtMatmulPreference_t preference, const cuda_product *p)
+static brim_status describe_limits(cublasLtMatmulPreference_t preference, const cuda_product *p)
 {
   static const cublasLtMatmulPreferenceAttributes_t alignments[] = {
       CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
@@ -149,7 +149,7 @@ static brim_status suggest(const cuda_backend *b, const cuda_product_plan *plan,
                            cublasLtMatmulPreference_t preference, int wanted, cublasLtMatmulHeuristicResult_t *result,
                            int *count)
 {
-  BRIM_TRY(describe_wishes(preference, p));
+  BRIM_TRY(describe_limits(preference, p));
   const cublasStatus_t e =
       cublasLtMatmulAlgoGetHeuristic(b->blas, plan->operation, plan->first, plan->second, plan->result, plan->result,
                                      preference, wanted, result, count);
