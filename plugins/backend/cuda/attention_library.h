@@ -10,7 +10,7 @@ extern "C" {
  * not compute this node. */
 brim_status cuda_attention_prepare(cuda_backend *b, const brim_node *node, enum cuda_sdpa_result result, void **state,
                                    brim_kernel_need *need);
-/* [step] Of a launch with a state. */
+/* [step] Runs a launch with a state. */
 brim_status cuda_attention_run(cuda_backend *b, const brim_launch *launch);
 /* [init] */
 void cuda_attention_release(void *self, void *state);

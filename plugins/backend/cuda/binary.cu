@@ -16,7 +16,7 @@
 enum op { ADD, SUB, MUL, DIV };
 
 typedef struct operand {
-  const void *values; /* null: `constant` everywhere */
+  const void *values; /* NULL for `constant` everywhere */
   float constant;
   uint32_t dtype;
 } operand;
@@ -36,7 +36,7 @@ template <enum op OP> static __device__ inline float combined(float a, float b)
   return a / b;
 }
 
-/* V values of an operand, `step` apart. */
+/* Loads V values of an operand, `step` apart. */
 template <int V, typename T> static __device__ inline void load_typed(const T *p, int64_t step, float *v)
 {
   if (step == 1) {

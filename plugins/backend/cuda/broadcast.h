@@ -10,7 +10,7 @@
 
 typedef struct cuda_walk {
   int32_t rank;                   /* dimensions, the last changing fastest; without those of 1, so it may be 0 */
-  int64_t dim[BRIM_DIMS_MAX];     /* multiplied: the tensor's elements, in the order of memory */
+  int64_t dim[BRIM_DIMS_MAX];     /* in the order of memory; their product is the number of the tensor's elements */
   int64_t step[2][BRIM_DIMS_MAX]; /* distance in elements in each operand; 0 where it is repeated */
 } cuda_walk;
 
@@ -34,7 +34,7 @@ static inline void cuda_steps(const brim_shape *shape, const brim_shape *operand
   }
 }
 
-/* Over `shape`, which lies in memory channels-last or plain; operands too. */
+/* A walk over `shape`, stored channels-last or plain, and its operands. */
 static inline void cuda_walk_init(cuda_walk *w, const brim_shape *shape, bool channels_last,
                                   const brim_shape *const operand[2], const bool operand_last[2])
 {

@@ -61,7 +61,7 @@ static __device__ inline double warp_largest(double value)
   return value;
 }
 
-/* Of a block of CUDA_THREADS, in its first thread. */
+/* The maximum over a block of CUDA_THREADS, in its first thread. */
 static __device__ inline double block_largest(double value)
 {
   __shared__ double of_warp[CUDA_THREADS / CUDA_WARP];

@@ -33,7 +33,7 @@ brim_status cuda_conv_direct_grad_input(cuda_backend *b, const cuda_conv *v, con
 uint64_t cuda_conv_direct_bytes(const cuda_conv *v);
 brim_status cuda_conv_direct_grad_weight(cuda_backend *b, const cuda_conv *v, const void *x, const void *dy,
                                          float *dweight, void *scratch);
-/* dbias [K] += the sum of dy's values of each channel; scratch likewise. */
+/* dbias [K] += the sum of dy's values in each channel; scratch: cuda_conv_bias_bytes. */
 uint64_t cuda_conv_bias_bytes(const cuda_conv *v);
 brim_status cuda_conv_grad_bias(cuda_backend *b, const cuda_conv *v, const void *dy, float *dbias, void *scratch);
 

@@ -14,7 +14,7 @@ extern "C" {
 typedef struct cuda_params {
   bool tf32;
   bool debug_launches;
-  const char *profile; /* path; "": none. See libraries/profile.h */
+  const char *profile; /* path, or "" for none; see libraries/profile.h */
   bool tune;
   bool gelu_epilogue;
 } cuda_params;
@@ -47,7 +47,7 @@ typedef struct cuda_fetch {
   cuda_flags flags;
 } cuda_fetch;
 
-#define CUDA_STAGES 2      /* of inputs under way */
+#define CUDA_STAGES 2      /* of inputs in flight */
 #define CUDA_FETCH_PARTS 4 /* copies of a fetch, at most */
 
 struct cublasLtContext;
@@ -72,20 +72,20 @@ typedef struct cuda_backend {
   cuda_control *control;        /* on the device */
   struct cublasLtContext *blas;
   struct cudnnContext *dnn;
-  struct cuda_tuning *tuning;      /* libraries/library.h; NULL: the libraries' first suggestions */
+  struct cuda_tuning *tuning;      /* libraries/library.h; NULL for the libraries' first suggestions */
   struct cuda_dnn_plan *dnn_plans; /* all plans in use, of convolutions and attention; equal layers share one */
   struct cuda_sdpa_plan *sdpa;
-  /* Inputs under way: stages at the start of the arena, each with a twin in pinned memory. */
+  /* Inputs in flight: stages at the start of the arena, each with a copy in pinned memory. */
   uint8_t *stage, *pinned;
   uint64_t stage_bytes, fed; /* of one stage; feeds so far */
   cudaEvent_t copied[CUDA_STAGES], consumed[CUDA_STAGES];
-  /* Results under way; the last slot is for synchronize. */
+  /* Results in flight; the last slot is for synchronize. */
   cuda_fetch *fetch;
   cudaEvent_t fetched[BRIM_FETCHES];
   brim_copy fetch_copy[BRIM_FETCHES][CUDA_FETCH_PARTS];
   size_t fetch_parts[BRIM_FETCHES];
   uint64_t fetches_started, fetches_collected;
-  /* The optimizer's state between the arena and host memory. */
+  /* Copies of the optimizer's state between the arena and host memory. */
   cudaStream_t in, out;
   cudaStream_t comm; /* a communicator's */
   cudaEvent_t mark[BRIM_MARKS];

@@ -11,8 +11,8 @@
 
 /* ---- the driver ---- */
 
-/* CUDA's runtime runs with every driver of its major version (NVIDIA's minor version compatibility): this is the first
- * branch of that. */
+/* The first driver branch of the runtime's major version: NVIDIA's minor version compatibility lets the runtime work
+ * with any driver of that version. */
 #if CUDART_VERSION >= 13000
 #define DRIVER_LEAST "580"
 #else

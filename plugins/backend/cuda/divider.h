@@ -34,7 +34,7 @@ CUDA_ANYWHERE int64_t cuda_quotient(const cuda_divider *d, int64_t n)
   return (int64_t)((high + (uint64_t)n) >> d->shift); /* high is at most n, which is below 2^63 */
 }
 
-/* Takes the last coordinate off a position: returns *n % by, and *n becomes *n / by. */
+/* Splits the last coordinate off a position: returns *n % by, and *n becomes *n / by. */
 CUDA_ANYWHERE int64_t cuda_take(const cuda_divider *d, int64_t *n)
 {
   const int64_t quotient = cuda_quotient(d, *n), rest = *n - quotient * d->by;

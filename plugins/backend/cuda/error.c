@@ -3,7 +3,7 @@
 
 #define UNUSABLE "this process can no longer use the device; the last checkpoint is intact"
 
-/* After these no call of the process to the device can succeed any more. */
+/* After these errors, no call of the process to the device can succeed. */
 static bool is_sticky(cudaError_t e)
 {
   return e == cudaErrorIllegalAddress || e == cudaErrorLaunchFailure || e == cudaErrorIllegalInstruction ||

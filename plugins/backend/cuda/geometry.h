@@ -1,4 +1,5 @@
-/* Launch geometry: how a kernel's work is cut into blocks and threads. Plain functions of sizes, tested on the host. */
+/* Launch geometry: the division of a kernel's work into blocks and threads. Plain functions of sizes, tested on the
+ * host. */
 #ifndef CUDA_GEOMETRY_H
 #define CUDA_GEOMETRY_H
 #include <stddef.h>

@@ -31,7 +31,7 @@ static bool read_dnn_version(const char *file, char *out, size_t room)
   void *symbol = dlsym(handle, "cudnnGetVersion");
   memcpy(&version, &symbol, sizeof version); /* ISO C has no cast to function pointers */
   const size_t number = version ? version() : 0;
-  const size_t unit = number >= 90000 ? 10000 : 1000; /* cuDNN 9 and later; 8 and before */
+  const size_t unit = number >= 90000 ? 10000 : 1000; /* from cuDNN 9 on; before */
   snprintf(out, room, "%zu.%zu.%zu", number / unit, number % unit / 100, number % 100);
   dlclose(handle);
   return number > 0;

@@ -8,7 +8,7 @@
 
 /* ---- runs ---- */
 
-/* In bytes: `count` runs. */
+/* `count` runs; all sizes in bytes. */
 typedef struct runs {
   int64_t count, run, from_stride, to_stride;
 } runs;

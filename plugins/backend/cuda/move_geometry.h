@@ -56,7 +56,7 @@ static inline cuda_around cuda_around_of(const cuda_view *v, int32_t axis)
 
 /* ---- pad ---- */
 
-/* y's dimensions, outermost first, in units; x lies in them. */
+/* y's dimensions, outermost first, in units, and the place of x in them. */
 typedef struct cuda_padding {
   int32_t rank;
   cuda_divider y[BRIM_DIMS_MAX];

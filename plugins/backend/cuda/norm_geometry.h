@@ -17,8 +17,8 @@
 #define CUDA_NORM_HELD 32
 #define CUDA_NORM_GRAD_HELD 16
 #define CUDA_NORM_NARROW_HELD 8
-/* Partial sums of a weight's gradient: as many blocks as an H100 holds at a time, two of CUDA_THREADS or more on each
- * multiprocessor, or of small blocks up to four times that. */
+/* Partial sums of a weight's gradient: the number of blocks that an H100 holds at a time, which is two for each
+ * multiprocessor with CUDA_THREADS or more threads, and up to four times as many small ones. */
 #define CUDA_NORM_PARTS 264
 
 /* The threads that work on a row. */
@@ -51,8 +51,8 @@ static inline cuda_norm_rows cuda_norm_rows_of(int64_t rows, int64_t length, int
   return r;
 }
 
-/* Backward: the same, but each block has several rows and makes one partial sum for each column. For rows that do not
- * fit into a block, another kernel makes the partial sums: blocks[0] strips of columns times blocks[1] parts. */
+/* Backward: the same, but each block has several rows and computes one partial sum for each column. For rows that do
+ * not fit into a block, another kernel computes the partial sums: blocks[0] strips of columns times blocks[1] parts. */
 static inline cuda_norm_rows cuda_norm_grad_rows_of(int64_t rows, int64_t length, int64_t pack)
 {
   cuda_norm_rows r = cuda_norm_rows_of(rows, length, pack, CUDA_NORM_GRAD_HELD);
@@ -86,7 +86,7 @@ typedef struct cuda_norm_cut {
   int64_t set_channels;  /* channels of a set */
   int64_t sets;          /* of a group of samples */
   int64_t piece, pieces; /* values of a piece; pieces of a channel, of all groups */
-  int64_t group_pieces;  /* of each group but the last, which has all that remain */
+  int64_t group_pieces;  /* of each group but the last, which has the rest */
   int64_t strips;        /* columns: strips side by side */
   int32_t columns, wide; /* wide: loads of 16 bytes */
   int32_t warp;          /* runs: 1 if a warp works on a piece, 0 if a block does */

@@ -6,8 +6,8 @@
  * x and dy are read once and dx is written once: a warp or a block holds a row of both, as in norm.cu. Each thread also
  * keeps the sums of its columns over all rows of its team, so the parameters' gradients need no second pass. Every
  * block writes one sum for each column to scratch; a second kernel adds those up, in double precision and a fixed
- * order, and adds the result to the gradient. There are as many as the blocks that an H100 holds at a time, some
- * percent of the rows' bytes.
+ * order, and adds the result to the gradient. Their number is that of the blocks that an H100 holds at a time, so their
+ * size is some percent of the rows' size.
  *
  * Rows that are too long for registers are read twice for dx. A separate kernel adds up the columns first, because dx
  * may overwrite dy. */

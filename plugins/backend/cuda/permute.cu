@@ -98,7 +98,7 @@ static brim_status transpose(cuda_backend *b, const brim_launch *launch, matrice
                      (U *)launch->out[0], (const U *)launch->in[0], m);
 }
 
-/* `inner`: the dimension of y that is x's innermost; not y's. */
+/* `inner`: the dimension of y that is x's innermost, but not y's. */
 template <typename U>
 static brim_status exchange(cuda_backend *b, const brim_launch *launch, const cuda_permutation *p, int32_t inner)
 {

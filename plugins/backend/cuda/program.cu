@@ -7,7 +7,7 @@
  * An update has hundreds of nodes, one for each parameter, that do the same to different memory. When it is recorded,
  * the nodes of one operation are gathered into one launch (update_table.h), which gives the same bits. A parameter's
  * node may move before nodes of other operations, such as a batch norm's moving averages between its weights, if
- * neither writes what the other reads or writes.
+ * neither writes memory that the other uses.
  *
  * With backend.debug_launches or CUDA_LAUNCH_BLOCKING=1 each node is started and waited for by itself, so that an error
  * names its node. */

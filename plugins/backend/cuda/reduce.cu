@@ -282,7 +282,7 @@ static summing summing_of(const brim_node *node)
   const bool across = y->shape.rank < x->shape.rank || (x->shape.rank > 0 && y->shape.dim[0] == 1);
   s.by_sample = cuda_adds(y) && across && x->shape.rank > 0 && x->shape.dim[0] > 1;
   if (!s.by_sample) return s;
-  brim_shape sums = x->shape; /* y's, aligned at the right, but for the samples */
+  brim_shape sums = x->shape; /* y's shape, aligned at the right, without the samples */
   for (int32_t d = 1; d < sums.rank; d++) {
     const int32_t at = d - (sums.rank - y->shape.rank);
     sums.dim[d] = at < 0 ? 1 : y->shape.dim[at];

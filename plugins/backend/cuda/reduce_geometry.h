@@ -3,8 +3,8 @@
 #define CUDA_REDUCE_GEOMETRY_H
 #include "broadcast.h"
 
-/* Elements of x: outputs * terms. Output o is the sum of its terms; dimensions go slowest first in x's order of memory.
- */
+/* Elements of x: outputs * terms. Output o is the sum of its terms; dimensions are in x's order of memory, slowest
+ * first. */
 typedef struct cuda_reduction {
   int64_t outputs, terms;
   int32_t kept_rank, summed_rank;

@@ -12,7 +12,7 @@
 #include "divider.h"
 #include "words.cuh"
 
-enum { PAIRS = 512 }; /* of a block, at most: 4 KiB of shared memory */
+enum { PAIRS = 512 }; /* maximum of a block: 4 KiB of shared memory */
 
 typedef struct rotary {
   int64_t samples, positions, heads, size, dims; /* N, T, heads, D */

@@ -62,7 +62,8 @@ static inline bool cuda_table_add(cuda_table *table, const cuda_table_entry *ent
   return true;
 }
 
-/* The entry that a part belongs to: the last whose first part is not after it. ENTRY has a field `first`. */
+/* Defines a function that finds a part's entry: the last whose first part is not after it. ENTRY has a member
+ * `first`. */
 #define CUDA_PART_FIND(name, ENTRY)                                                                                    \
   CUDA_ANYWHERE uint32_t name(const ENTRY *entry, uint32_t entries, uint32_t part)                                     \
   {                                                                                                                    \

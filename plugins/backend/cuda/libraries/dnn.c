@@ -7,8 +7,8 @@
  * on it; and, in fp32 without TF32, tensor cores. Engines that compile their kernels during planning are used only if
  * there are no others, because plans for every batch size would take minutes.
  *
- * Layers of one shape share a plan, so that each shape is searched once: a step of ResNet-50 has 158 convolutions,
- * gradients included, of 68 shapes. */
+ * Equal layers share a plan, so that each kind is searched once: a step of ResNet-50 has 158 convolutions, gradients
+ * included, of 68 kinds. */
 #include "../dnn.h"
 
 #include <inttypes.h>

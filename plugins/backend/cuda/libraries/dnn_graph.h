@@ -8,7 +8,7 @@
 
 enum {
   CUDA_DNN_DESCRIPTORS_MAX = 128, /* attention and its gradient need the most */
-  CUDA_DNN_ALIGNMENT = 16         /* of addresses, declared to engines: some do not support a larger one */
+  CUDA_DNN_ALIGNMENT = 16         /* of addresses, as declared to engines: some do not support a larger one */
 };
 enum { CUDA_DNN_UID_X = 'x', CUDA_DNN_UID_WEIGHT = 'w', CUDA_DNN_UID_Y = 'y' };
 

@@ -1,4 +1,4 @@
-/* The device profile: reading, looking up, adding to. */
+/* The device profile: reading it, finding choices, adding choices. */
 #include "profile.h"
 
 #include <errno.h>

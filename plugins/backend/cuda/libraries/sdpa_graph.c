@@ -28,7 +28,7 @@ typedef struct builder {
   brim_status status;
   const cuda_sdpa *sdpa;
   cudnnDataType_t small;                /* of q, k and v, and of every factor of a matrix product */
-  layout query, key, value, score, row; /* q; k and v as the products take them; rows of scores, one number each */
+  layout query, key, value, score, row; /* q; k and v as factors of products; rows of scores, with one number each */
 } builder;
 
 static layout packed(int64_t n, int64_t heads, int64_t rows, int64_t columns)
@@ -157,7 +157,7 @@ static tensor reshape(builder *g, tensor x, tensor out)
   return out;
 }
 
-/* An operation on each element: of x, of x and b, or of x, b and the truth value t. */
+/* An operation on each element: of x, of x and b, or of x, b and the boolean t. */
 typedef struct each {
   cudnnPointwiseMode_t mode;
   tensor x, b, t;
