@@ -120,8 +120,8 @@ static const char **repeat_words(const brim_cli *cli, int argc, char **argv, bri
   return out;
 }
 
-/* Loads the configuration and checks what can be checked before a run. Ranks that brim started log nothing about it, as
- * the launcher has already done so. */
+/* Loads the configuration and checks everything that is known before a run. Ranks that brim started log nothing about
+ * it, as the launcher has already done so. */
 static brim_status load(const brim_cli *cli, const train_options *o, const char *file, const brim_operands *operands,
                         brim_config **config)
 {

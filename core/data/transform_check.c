@@ -1,4 +1,4 @@
-/* Checks the settings of transforms against the samples: what can be applied to them, and the resulting size. */
+/* Checks the settings of transforms against the samples: which transforms are possible, and the resulting size. */
 #include "data/transform_check.h"
 
 #include <inttypes.h>

@@ -15,7 +15,7 @@
 
 #define KEPT_ROOM 65536 /* bytes of the kept dealing that rank 0 sends when a run resumes */
 
-/* ---- what a run's folder keeps ---- */
+/* ---- records in a run's folder ---- */
 
 static json_t *numbers(const int64_t *value, int32_t count)
 {
@@ -160,7 +160,7 @@ static bool are_alike(const word *all, int32_t ranks)
   return true;
 }
 
-/* Rank 0 sends what the run's folder holds, so that all ranks deal alike. This is the ranks' first exchange: a rank
+/* Rank 0 sends the records of the run's folder, so that all ranks deal alike. This is the ranks' first exchange: a rank
  * without a drive reports it, and all of them stop. */
 static brim_status share_kept(brim_dist *dist, brim_status before, const brim_drive *d, word *all, brim_dealing *kept)
 {

@@ -251,9 +251,9 @@ class Libraries(CudaCase):
         (self.folder / "text.txt").write_text("to be or not to be that is the question " * 20)
         for words, reason in ((["precision=bf16", "model.dropout=0"], None),
                               (["precision=fp32", "model.dropout=0"],
-                               "cuDNN's attention is for precision=bf16 and fp16"),
+                               "cuDNN's attention needs precision=bf16 or fp16"),
                               (["precision=bf16", "model.dropout=0.1"],
-                               "cuDNN's attention has no dropout whose mask brim knows")):
+                               "cuDNN's attention does not expose its dropout mask")):
             with self.subTest(words):
                 _, kernels = self.kernels("-".join(words), *self.ATTENTION, *words)
                 found = {row["reason"] for row in kernels["refused"] if row["operation"].startswith("attention")}
@@ -508,7 +508,7 @@ class Messages(CudaCase):
 
     def test_a_full_device_lists_its_other_users(self):
         result = self.cuda("train", *RUN, "backend=cuda", "run.dir=run", EMULATED_FULL="1", status=NO_FIT)
-        self.assert_error(result, "out of device memory", "`brim devices` shows who uses it")
+        self.assert_error(result, "out of device memory", "`brim devices` lists the processes on it")
 
     def test_a_missing_profile(self):
         result = self.cuda("train", *RUN, "backend=cuda", "backend.profile=none.tsv", status=LOAD)
@@ -606,7 +606,7 @@ class Faults(CudaCase):
     def test_a_robust_run_leaves_a_gpu_without_room_for_the_processors(self):
         for run, words, reason in (
                 ("first", ["min_gpu_memory_mb=9000000"],
-                 "no device has the 8.6 TiB free that min_gpu_memory_mb asks for"),
+                 "no device has the 8.6 TiB free that min_gpu_memory_mb requires"),
                 ("later", ["memory.limit=1e-6"], "are still needed, and cuda:0 has room for ")):
             result = self.cuda("train", *RUN, "policy=robust", *words, f"run.dir={run}", status=None)
             self.assertIn("policy.robust: the host's processors: ", result.err)

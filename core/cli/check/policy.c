@@ -284,7 +284,7 @@ static bool changes_variant(brim_made_world *w, oom_trial *o, const brim_plan_ch
   return true;
 }
 
-/* What a run would do next. False: it ends or waits. */
+/* Applies an action as a run would. Returns false if the run would end or wait. */
 static bool follow(brim_made_world *w, oom_trial *o, const brim_action *action)
 {
   if (action->kind == BRIM_ACT_PLAN) {
