@@ -113,8 +113,8 @@ static enum brim_finding check_rounds(brim_check *c)
   bool refused = false;
   if (ask_all(c, NULL, &refused) != BRIM_OK) return refused ? brim_check_blame(c, true) : brim_check_fail_short(c, "");
   return brim_check_say(c, BRIM_FOUND_OK,
-                        "usable weights, and the same when asked again: %d made-up rounds of up to %d clients", ROUNDS,
-                        CLIENTS_MAX);
+                        "usable weights, and the same when asked again: %d synthetic rounds of up to %d clients",
+                        ROUNDS, CLIENTS_MAX);
 }
 
 static enum brim_check_trial try_word(brim_check *c, const char *word)
