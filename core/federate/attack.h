@@ -16,8 +16,8 @@ typedef struct brim_attacker {
 /* Is the client malicious? Depends on the configuration alone. */
 bool brim_attack_has(const brim_setup *setup, int64_t client);
 /* [step, any thread] Changes the labels of `count` samples that a malicious client has read. */
-void brim_attack_labels(const brim_attacker *attacker, int32_t *label, int64_t count);
+void brim_attack_labels(const brim_attacker *t, int32_t *label, int64_t count);
 /* [step, any thread] Changes the parameters of a malicious client that has trained; `values` has room for twice the
  * largest parameter. */
-brim_status brim_attack_update(const brim_attacker *attacker, brim_exec *lane, const brim_program *adopt, void *values);
+brim_status brim_attack_update(const brim_attacker *t, brim_exec *lane, const brim_program *adopt, void *values);
 #endif

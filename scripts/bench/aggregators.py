@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Times aggregators that see all updates of a round: `aggregators.py [BRIM]`. A hundred clients send 1.66 million values
-each. brim's times are from its own clock, printed with --verbose, and contain reading the updates from their file;
-memory is the process's peak without that of aggregator=fedavg. NumPy has the same number of random updates in memory."""
+"""Times aggregators that see all updates of a round: `aggregators.py [BRIM]`. A hundred clients send 1.65 million
+values each. brim's times are from its own clock, printed with --verbose, and contain reading the updates from their
+file; memory is the process's peak without that of aggregator=fedavg. NumPy has as many random updates in memory."""
 
 import json
 import pathlib

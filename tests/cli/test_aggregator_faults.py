@@ -65,7 +65,7 @@ class AggregatorFaults(Case):
         self.check("weigh:loop", "did not return from weigh", "after 1 s of processor time")
 
     def test_faults_of_one_that_sees_all_updates(self):
-        self.plugins = BAD / "whole"
+        self.plugins = BAD.parent / "bad_whole"
         self.federate("means", "aggregator=bad")
         (self.folder / "whole").rename(self.folder / "other")
         (self.folder / "means").rename(self.folder / "whole")

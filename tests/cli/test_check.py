@@ -149,7 +149,7 @@ class Bad(Check):
                           ("merge:loop", "did not return from merge"),
                           ("look:fails", "failed in look: this policy does not want to")):
             with self.subTest(bad):
-                self.assert_fails("whole/aggregator", bad, "rounds", part)
+                self.assert_fails("../bad_whole/aggregator", bad, "rounds", part)
 
     def test_optimizers(self):
         for bad, check, part in (("step:nan", "step", "optimizer 'bad': 'keep' is nan in step 2"),

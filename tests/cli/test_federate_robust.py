@@ -61,10 +61,10 @@ class Robust(Case):
             dealt.write_text("client,sample\n" + "".join(f"{k},{k}\n" for k in range(clients)))
             sizes = ["partition=file", f"partition.path={dealt}"]
         self.write_data(folder, data)
-        words = ["dataset=csv", f"dataset.path={folder}", "dataset.targets=[y]", "dataset.standardise=false", "loss=mse",
-                 "model=mlp", "model.hidden=[]", "backend=reference", f"seed={seed}", f"total_clients={clients}",
-                 f"clients_per_round={selected}", *sizes, f"training.batch_size={batch}", f"optimizer.lr={rate}",
-                 f"server_optimizer.lr={server}", "server_optimizer.momentum=0", "training.keep_checkpoints=9",
+        words = ["dataset=csv", f"dataset.path={folder}", "dataset.targets=[y]", "dataset.standardise=false",
+                 "loss=mse", "model=mlp", "model.hidden=[]", "backend=reference", f"seed={seed}",
+                 f"total_clients={clients}", f"clients_per_round={selected}", *sizes,
+                 f"training.batch_size={batch}", f"optimizer.lr={rate}", f"server_optimizer.lr={server}", "server_optimizer.momentum=0", "training.keep_checkpoints=9",
                  "federate.checkpoint_every_rounds=1", f"aggregator={aggregator}", *words,
                  *(f"aggregator.{key}={value}" for key, value in params.items())]
         self.federate(f"{name} start", *words, "rounds=0")
@@ -183,7 +183,8 @@ class Robust(Case):
             data[i][-1] = classes - 1 - data[i][-1]
         (folder / "train.csv").write_text("x0,x1,x2,y\n" + "".join(",".join(map(repr, row)) + "\n" for row in data))
         self.federate("wrong", *words)
-        models = [tensors.read(self.checkpoint(run, 4) / "model.safetensors")[0] for run in ("flips", "wrong", "honest")]
+        runs = "flips", "wrong", "honest"
+        models = [tensors.read(self.checkpoint(run, 4) / "model.safetensors")[0] for run in runs]
         self.assertEqual(models[0], models[1])
         self.assertNotEqual(models[0], models[2])
 

@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/alloc.h"
 #include "brim/random.h"
@@ -117,6 +116,14 @@ static brim_status play(brim_aggregation *a, const brim_config_choice *choice, m
   return brim_aggregation_divisor(a, &r->divisor);
 }
 
+static bool is_same(const made_round *a, const made_round *b)
+{
+  bool same = a->divisor == b->divisor;
+  for (int64_t i = 0; i < a->count; i++) same = same && a->weight[i] == b->weight[i];
+  for (int64_t i = 0; i < VALUES; i++) same = same && a->result[i] == b->result[i];
+  return same;
+}
+
 /* A rank or a resumed run may begin anywhere, so the second time the rounds go from last to first. */
 static brim_status play_twice(brim_check *c, const brim_config_choice *choice, brim_aggregation *a)
 {
@@ -130,9 +137,7 @@ static brim_status play_twice(brim_check *c, const brim_config_choice *choice, b
   for (uint64_t n = ROUNDS; n-- > 0;) {
     make_round(n, ops, least, &again);
     BRIM_TRY(play(a, choice, &again));
-    if (memcmp(&first[n].divisor, &again.divisor, sizeof again.divisor) != 0 ||
-        memcmp(first[n].result, again.result, sizeof again.result) != 0 ||
-        memcmp(first[n].weight, again.weight, (size_t)again.count * sizeof again.weight[0]) != 0)
+    if (!is_same(&first[n], &again))
       return brim_fail(BRIM_EPLUGIN,
                        "aggregator '%s' gives another answer for the same clients when it is asked again: it must "
                        "depend on its arguments alone",
