@@ -176,8 +176,10 @@ void brim_federation_resolve(brim_composition *c, const brim_schema *schema, bri
   if (!server) {
     brim_problem_at(&c->problems, origin_of(config, "total_clients"),
                     "no option is chosen for group 'server_optimizer', which moves the global model");
-    brim_problem_hint(&c->problems, "federated averaging is server_optimizer=sgd server_optimizer.lr=1 "
-                                    "server_optimizer.momentum=0; `brim federate` has it by default");
+    brim_problem_hint(&c->problems,
+                      "federated averaging is server_optimizer=sgd server_optimizer.lr=1 "
+                      "server_optimizer.momentum=0; `brim federate` and `--config-name federate` have it by "
+                      "default");
   }
   if (!brim_config_method(config)) {
     brim_problem_at(&c->problems, origin_of(config, "total_clients"),

@@ -58,8 +58,8 @@ static brim_status clean(brim_recovery *r, const failure *f)
   return BRIM_OK;
 }
 
-/* Adds recompute until the plan takes at most *bytes, or as little as possible; *bytes becomes what it takes. ENOTSUP,
- * with nothing changed, if recompute is fixed or that is not less than the last plan. */
+/* Adds recompute until the plan takes at most *bytes, or as little as possible; *bytes becomes its peak. ENOTSUP, with
+ * nothing changed, if recompute is fixed or the peak is not less than the last plan's. */
 static brim_status recompute_within(const brim_recovery *r, brim_choice *choice, uint64_t *bytes)
 {
   const brim_drive *d = *r->drive;
@@ -265,7 +265,7 @@ uint64_t brim_recover_target(const brim_memory_settings *settings, bool on_host,
   if (on_host && reading->host.ram_percent >= settings->critical_percent)
     much = excess((double)reading->host.ram_used_bytes, (double)reading->host.ram_total_bytes, percent);
   if (reading->device_grew && reading->device_percent >= settings->critical_percent) {
-    /* the use of others becomes `percent` of what is left then */
+    /* the use of others becomes `percent` of the rest */
     const double left = 100 / percent * (double)reading->device_others_bytes,
                  more = left - (double)reading->device_left_bytes;
     if (more > much) much = more;

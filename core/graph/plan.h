@@ -139,7 +139,7 @@ typedef struct brim_plan {
   uint64_t *host_offset;                 /* by state: its place in the host block; or NULL */
   uint64_t host_bytes;                   /* of that block, which holds states outside the arena */
   uint64_t window_offset, window_bytes;  /* of the arena: see graph/offload.h */
-  uint64_t peak_bytes;                   /* of the arena: exactly what is placed */
+  uint64_t peak_bytes;                   /* the exact bytes of the arena */
   uint64_t lower_bound_bytes;            /* persistent + most live bytes of any program */
   uint64_t class_bytes[BRIM_ROLE_COUNT]; /* at the peak; their sum is lower_bound_bytes */
   size_t peak_program;

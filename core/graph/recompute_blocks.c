@@ -162,7 +162,7 @@ static void find_prices(brim_blocks *b)
   }
 }
 
-/* If the backward pass does not read what a block passes on, keeping it is never worthwhile: such blocks are joined. */
+/* Keeping a block's result is never worthwhile if the backward pass does not read it: such blocks are joined. */
 static bool is_boundary(const brim_blocks *b, const brim_node *n)
 {
   return b->given->end[n->index] && !n->descriptor->traits.view && bytes_of(b, n, true) > 0;

@@ -184,7 +184,7 @@ static brim_status pause_for(brim_sim_job *job, double seconds)
   return brim_sim_sleep(job, seconds);
 }
 
-/* ---- what is due after a commit ---- */
+/* ---- work due after a commit ---- */
 
 static brim_status evaluate(void *self, bool *is_new)
 {

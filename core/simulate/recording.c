@@ -185,7 +185,7 @@ static void take_pressure(brim_recording *r, int64_t step, uint64_t bytes)
     leave_out(r, BRIM_RECORD_PRESSURES_MAX, "reactions to memory pressure");
 }
 
-/* Waited until there was room for what it needs. */
+/* The run waited until there was room for its plan. */
 static void take_claim(brim_recording *r, const json_t *event)
 {
   brim_record_device *d = find_device(r, text(event, "device"));

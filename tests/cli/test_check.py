@@ -184,7 +184,7 @@ class Bad(Check):
                           ("partner:7", f"{first}: changes the partner's values"),
                           ("share:7", f"{first}: share is 1.5: it must be 0 to 1"),
                           ("shape:7", f"{first}: changes the sample's shape"), ("segv:7", CRASHED),
-                          ("impure:7", "sample 59 of shape [1, 28, 28] differs when it is made again")):
+                          ("impure:7", "sample 59 of shape [1, 28, 28] differs when it is augmented again")):
             with self.subTest(bad):
                 self.assert_fails("augment", f"apply:{bad}", "apply", part)
         for bad, part in (("apply", "ops.apply is NULL"), ("dtype", "must be BRIM_DTYPE_U8 or BRIM_DTYPE_F32")):
@@ -203,7 +203,7 @@ class Bad(Check):
 
     def test_a_selectors_failure_is_located(self):
         found = self.findings(BAD / "selector" / "bad.so", status=FAILED, bad="select:away")
-        self.assertRegex(found["select"][1], r"in a made-up federation of \d+ clients with \d+ classes, \d+ of them "
+        self.assertRegex(found["select"][1], r"in a synthetic federation of \d+ clients with \d+ classes, \d+ of them "
                                              r"available and \d+ wanted, in round 3$")
         self.assertEqual(found["parameters"], ("warning", "not tried: an earlier check failed"))
 
@@ -214,7 +214,7 @@ class Bad(Check):
 
     def test_a_selector_can_refuse_with_its_own_message(self):
         found = self.findings(BAD / "selector" / "bad.so", status=FAILED, bad="select:fails")
-        self.assertIn("rejects all 40 made-up federations, the first with: this policy does not want to",
+        self.assertIn("rejects all 40 synthetic federations, the first with: this policy does not want to",
                       found["select"][1])
 
     @plain

@@ -103,7 +103,7 @@ class New(Case):
         self.brim("new", "dataset", "mlp")  # a name of another kind
 
     def test_wrong_words_are_answered_with_the_valid_ones(self):
-        self.assertIn("there is no template for 'polcy'; there are: augment, dataset, loss, model, optimizer, policy, "
+        self.assertIn("there is no template for 'polcy'; available: augment, dataset, loss, model, optimizer, policy, "
                       "schedule, selector\n  did you mean 'policy'?", self.refused("polcy", "x"))
         self.assertIn("brim new takes a kind and a name", self.refused("policy"))
         self.assertIn("unexpected 'b'", self.refused("policy", "a", "b"))

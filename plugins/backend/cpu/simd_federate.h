@@ -1,4 +1,4 @@
-/* The vector functions of a round of federated learning, for each instruction set. */
+/* The vector functions of a federated round, for each instruction set. */
 #ifndef CPU_SIMD_FEDERATE_H
 #define CPU_SIMD_FEDERATE_H
 #include "simd.h"
@@ -8,7 +8,7 @@ typedef struct cpu_federate_simd {
   void (*distance)(const float *w, const float *g, double out[2], int64_t count);
   /* gradient[i] = old[i] + (w[i] - g[i]) * factor; gradient may be old. */
   void (*steer)(double factor, const float *w, const float *g, const float *old, float *gradient, int64_t count);
-  /* sum[i] = old[i] + (w[i] - g[i]) * weight, rounded as brim/ops.h says of fold; sum may be old. */
+  /* sum[i] = old[i] + (w[i] - g[i]) * weight, rounded as brim/ops.h specifies for fold; sum may be old. */
   void (*fold)(double weight, const float *w, const float *g, const double *old, double *sum, int64_t count);
   /* y = x + factor * sum, or -(factor * sum) if x is NULL; y may be x. */
   void (*serve)(double factor, const double *sum, const float *x, float *y, int64_t count);
