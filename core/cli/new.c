@@ -342,12 +342,13 @@ static int run_command(brim_cli *cli, int argc, char **argv)
 
 const brim_command brim_command_new = {
     "new", "create a plugin from a template", run_command,
-    "usage: brim new policy|model|dataset|selector|optimizer|schedule|loss|augment NAME [--into FOLDER]\n"
+    "usage: brim new policy|model|dataset|selector|aggregator|optimizer|schedule|loss|augment NAME [--into FOLDER]\n"
     "\n"
     "  brim new policy night_shift            night_shift/: a memory policy, with its build files and tests\n"
     "  brim new model mynet --into plugins    plugins/mynet/: a model\n"
     "  brim new dataset points                points/: a dataset\n"
     "  brim new selector steady               steady/: selects the clients of a federation (method=steady)\n"
+    "  brim new aggregator fair               fair/: combines the updates of clients (aggregator=fair)\n"
     "  brim new optimizer mine                mine/: updates parameters (optimizer=mine)\n"
     "  brim new schedule slowly               slowly/: changes the learning rate over time (schedule=slowly)\n"
     "  brim new loss mildly                   mildly/: the loss that training minimises (loss=mildly)\n"

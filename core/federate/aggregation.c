@@ -5,7 +5,8 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "federate/selection_call.h"
+#include "builtin/builtin.h"
+#include "memory/plugin_call.h"
 
 /* A call of the aggregator's functions. It lies in the host's memory, as one that hangs may still write to it later. */
 typedef struct call {
@@ -46,14 +47,14 @@ static brim_status run(brim_aggregation *a, const char *function, brim_guard_wor
                                           : brim_error_text());
 }
 
-brim_status brim_aggregation_open(const brim_setup *setup, brim_aggregation **out)
+brim_status brim_aggregation_open(const brim_config_choice *choice, brim_aggregation **out)
 {
   brim_aggregation *a = brim_try_calloc(1, sizeof *a);
   if (!a) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the aggregator");
-  a->choice = brim_config_aggregator(setup->config);
-  a->ops = brim_setup_aggregator(setup);
-  a->self = a->choice ? a->choice->params : NULL;
-  const brim_status status = a->choice && a->choice->file[0] ? brim_guard_open(&a->guard) : BRIM_OK;
+  a->choice = choice;
+  a->ops = (choice ? choice->plugin : &brim_aggregator_fedavg)->ops;
+  a->self = choice ? choice->params : NULL;
+  const brim_status status = choice && choice->file[0] ? brim_guard_open(&a->guard) : BRIM_OK;
   if (status == BRIM_OK)
     *out = a;
   else

@@ -29,7 +29,7 @@ static brim_status open_federation(brim_federation *f)
     return brim_fail(BRIM_ENOMEM_HOST, "no host memory for %lld clients of a round", (long long)f->clients);
   for (size_t i = 0; i < ranks; i++) f->speed[i] = 1;
   BRIM_TRY(brim_fleet_open(f->setup, &f->fleet));
-  BRIM_TRY(brim_aggregation_open(f->setup, &f->aggregation));
+  BRIM_TRY(brim_aggregation_open(brim_config_aggregator(f->setup->config), &f->aggregation));
   return brim_selection_open(f->setup, &f->selection);
 }
 

@@ -13,7 +13,7 @@ import unittest
 
 from support import BINARY, DONE, FAILED, HANG_SECONDS, LOAD, SANITIZED, USAGE, Case, main
 
-KINDS = "policy", "model", "dataset", "selector", "optimizer", "schedule", "loss", "augment"
+KINDS = "policy", "model", "dataset", "selector", "aggregator", "optimizer", "schedule", "loss", "augment"
 BAD = pathlib.Path(os.environ["BRIM_BAD_PLUGINS"])
 ABI = pathlib.Path(os.environ["BRIM_ABI_PLUGINS"])
 SHIPPED = pathlib.Path(BINARY).parent.parent / "lib" / "brim" / "plugins"
@@ -129,6 +129,21 @@ class Bad(Check):
                                  ("learn:keeps", "resumes", "keeps state outside of `own` and `of_client`")):
             with self.subTest(bad):
                 self.assert_fails("selector", bad, check, part)
+
+    def test_aggregators(self):
+        for bad, part in (("weigh:segv", CRASHED if SANITIZED else "crashed in weigh"),
+                          ("weigh:loop", "did not return from weigh"), ("weigh:unknown", "which is not a status"),
+                          ("weigh:fails", "failed in weigh: this policy does not want to"),
+                          ("weigh:notsup", "returned BRIM_ENOTSUP"),
+                          ("weigh:below", "gave client 2 the weight -1 in round 3"),
+                          ("weigh:nan", "the weight nan in round 3"),
+                          ("weigh:nothing", "the weights of aggregator 'bad' add up to 0 in round 3"),
+                          ("weigh:moves", "gives another answer for the same clients"),
+                          ("scale:exit", "exit"), ("scale:below", "gave client 2 the divisor -1 and the factor 1"),
+                          ("scale:infinite", "and the factor inf in round 3"),
+                          ("scale:nothing", "divides the sum of updates by")):
+            with self.subTest(bad):
+                self.assert_fails("aggregator", bad, "rounds", part)
 
     def test_optimizers(self):
         for bad, check, part in (("step:nan", "step", "optimizer 'bad': 'keep' is nan in step 2"),

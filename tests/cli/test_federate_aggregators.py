@@ -49,8 +49,8 @@ class Aggregators(Case):
         folder, rows, features = self.folder / f"data of {name}", draw.randint(60, 120), draw.randint(1, 4)
         data = [[float_of(draw.uniform(-1, 1)) for _ in range(features + 1)] for _ in range(rows)]
         self.write_data(folder, data)
-        words = ["dataset=csv", f"dataset.path={folder}", "dataset.targets=[y]", "dataset.standardise=false", "loss=mse",
-                 "model=mlp", "model.hidden=[]", "backend=reference", f"seed={seed}", f"total_clients={clients}",
+        words = ["dataset=csv", f"dataset.path={folder}", "dataset.targets=[y]", "dataset.standardise=false",
+                 "loss=mse", "model=mlp", "model.hidden=[]", "backend=reference", f"seed={seed}", f"total_clients={clients}",
                  f"clients_per_round={draw.randint(2, clients)}", "partition.sizes=lognormal", "partition.sigma=0.8",
                  f"training.batch_size={batch}", f"optimizer.lr={rate}", f"federate.local_epochs={epochs}",
                  f"server_optimizer.lr={server}", "server_optimizer.momentum=0", "training.keep_checkpoints=9",
