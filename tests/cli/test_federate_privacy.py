@@ -8,7 +8,7 @@ import random
 
 import tensors
 from support import FAILED, USAGE, Case, main
-from test_federate import MLP, float_of, update
+from test_federate import KINDS, MLP, attempts, float_of, update
 
 NOISE, SELECT = 13, 11  # the random streams
 MASK = 0xFFFFFFFF
@@ -44,8 +44,8 @@ def norm_of(values):
 
 
 class Private(Case):
-    def federate(self, run, *overrides, status=0):
-        return self.brim("federate", f"run.dir={run}", *overrides, status=status)
+    def federate(self, run, *overrides, status=0, env=None):
+        return self.brim("federate", f"run.dir={run}", *overrides, status=status, env=env)
 
     def model(self, run, step):
         """The values of each tensor of the model, in order."""
@@ -125,6 +125,18 @@ class Private(Case):
             client, sample = map(int, line.split(",")[:2])
             parts.setdefault(client, []).append(sample)
         return parts
+
+    def test_rounds_that_are_made_again_have_the_same_clip_norm_and_noise(self):
+        """The update of a round fails half-way, before there is a checkpoint and after; a round runs out of memory."""
+        words = [*KINDS["central noise"], "federate.checkpoint_every_rounds=2"]
+        self.federate("whole", *words)
+        for fault in "step:2:update", "step:4:update", attempts(3, 4), "step:2:client:1":
+            with self.subTest(fault):
+                run = fault.replace(":", " ").replace(",", " ")
+                self.federate(run, *words, env={"BRIM_FAULT": fault})
+                self.assertGreater(self.summary(run)["retries"], 0)
+                self.assert_same_checkpoint("whole", run, 4)
+                self.assert_same_records("whole", run)
 
     # ---- distributions ----
 
