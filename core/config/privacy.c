@@ -78,6 +78,8 @@ static void refuse_keys(brim_composition *c, const brim_config *config)
   const refusal keys[] = {
       {"method.id", method && !is_random && !s->privacy.takes_turns,
        "the account knows how clients are drawn at random or in turn only", "take method=random or method=round_robin"},
+      {"federate.local", s->federate.local > BRIM_LOCAL_FEDPROX,
+       "what clients keep or send besides their updates has no noise", "take federate.local=fedavg or fedprox"},
       {"federate.on_divergence", s->federate.on_divergence != BRIM_DIVERGENCE_DROP,
        "the end of the run would tell of a client's data", "take federate.on_divergence=drop"},
       {"federate.norm_buffers", s->federate.norm_buffers == BRIM_NORM_BUFFERS_KEEP,

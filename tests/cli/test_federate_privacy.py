@@ -169,6 +169,19 @@ class Private(Case):
             product = sum(a * b for a, b in zip(rounds[0], other)) / len(other)
             self.assertLess(abs(product), 5 / math.sqrt(len(other)))
 
+    def test_noise_is_the_same_for_lanes_that_share_a_tensor(self):
+        """Lanes add noise in pieces of 8192 values; the largest tensor has two and a half."""
+        words = [*self.STILL, "model.hidden=[320]", "rounds=2", "privacy.seed=6"]
+        for noise in "central", "local":
+            for lanes in 1, 2, 4:
+                self.federate(f"{noise} {lanes}", *words, f"privacy.noise={noise}", f"parallel_clients={lanes}",
+                              "backend.threads=4")
+                self.assert_same_checkpoint(f"{noise} 1", f"{noise} {lanes}", 2)
+        before, after = (max(self.model("central 1", step), key=len) for step in (1, 2))
+        self.assertEqual(len(before), 20480)
+        for a, b, wanted in zip(before, after, normals(6 ^ 1, 0, 1, len(before))):
+            self.assertLess(abs(b - a - wanted * 2 * 1.5 / 4), 1e-5)
+
     def test_local_noise_grows_with_the_clients_of_a_round(self):
         self.federate("run", *self.STILL, "rounds=3", "privacy.noise=local")
         for values in self.changes("run", 3):  # four clients a round
