@@ -77,7 +77,7 @@ struct brim_graph {
   brim_arena arena;
   brim_status status; /* the first error; its text in `error` */
   const char *error;
-  const char *file; /* the author's present call */
+  const char *file; /* and line: where the model makes its current call, for messages */
   int line;
   int64_t batch, classes; /* classes: numbers in the model's answer, see brim_classes */
   int32_t task;           /* enum brim_task */

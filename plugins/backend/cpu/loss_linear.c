@@ -109,7 +109,7 @@ static brim_status begin(cpu_backend *b, const brim_launch *launch, uint32_t bia
 
 /* ---- pieces ---- */
 
-/* The label's logit, by the same chain of sums as in a piece. */
+/* The label's logit, with its products added in the same order as in a piece, so to the same bits. */
 static float own_logit(const problem *p, int64_t row, int32_t thread)
 {
   const cpu_simd *simd = p->backend->simd;
