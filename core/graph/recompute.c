@@ -199,7 +199,7 @@ void brim_recompute_cache_release(brim_recompute_cache *cache)
 /* ---- rewriting ---- */
 
 typedef struct rewriting {
-  brim_walk w; /* first: visits are called with it */
+  brim_walk w; /* must be first: visit() gets a pointer to it */
   brim_graph *into;
   brim_tensor **clone; /* by tensor */
 } rewriting;

@@ -230,7 +230,7 @@ static brim_status check_id(const brim_plugin *plugin)
 {
   if (!plugin->id) return brim_fail(BRIM_ELOAD, "id is NULL");
   if (!brim_is_plugin_id(plugin->id))
-    return brim_fail(BRIM_ELOAD, "id must be 1 to %d of a-z, 0-9 and _", BRIM_PLUGIN_ID_MAX);
+    return brim_fail(BRIM_ELOAD, "id must be 1 to %d characters from a-z, 0-9 and _", BRIM_PLUGIN_ID_MAX);
   return BRIM_OK;
 }
 
