@@ -178,7 +178,7 @@ static brim_status parse_selection(const char *word, brim_arena *arena, selectio
 #define X(name, value, text) brim_text_add(&known, " " text);
   BRIM_KIND_MAP(X)
 #undef X
-  const brim_status status = brim_fail(BRIM_ECONFIG, "no kind of plugins '%s'\n  kinds:%s", kind, known.s);
+  const brim_status status = brim_fail(BRIM_ECONFIG, "unknown kind of plugin '%s'\n  kinds:%s", kind, known.s);
   brim_text_release(&known);
   return status;
 }

@@ -1,4 +1,4 @@
-/* Transforms of a sample's pixels between reading and scaling, as torchvision's for images of bytes: resize, crop,
+/* Transforms of a sample's pixels between reading and scaling, as torchvision's for 8-bit images: resize, crop,
  * colours; and random erasing after scaling.
  *
  *     training:    random_resized_crop, or resize and random crop ▶ colours ▶ scaled, mirrored ▶ erased

@@ -275,7 +275,7 @@ class Tokens(Text):
                  (["dataset.validation=none.bin"], "no file 'none.bin' in 'data'"),
                  (["dataset.train=high.bin"], "token 40 is 60, but the vocabulary has 50 tokens"),
                  (["dataset.train=cut.bin"], "is shorter than its header says"),
-                 (["dataset.format=uint32"], "has a header that says uint16, but dataset.format is uint32")]
+                 (["dataset.format=uint32"], "states uint16, but dataset.format is uint32")]
         for words, text in cases:
             with self.subTest(text):
                 self.assert_error(self.train("run", *self.WORDS, *words, status=LOAD), text)

@@ -489,7 +489,7 @@ static void impossible_decisions_are_refused(void **state)
   s = settings_of(size, 1);
   s.transform.normalize = BRIM_NORMALIZE_IMAGENET;
   refused(&made_plugin, &pairs, &s,
-          "'transform.normalize=imagenet' is for images of bytes with 3 channels, red, green and blue, or 1 of gray; "
+          "'transform.normalize=imagenet' is for images of type U8 with 3 channels, red, green and blue, or 1 of gray; "
           "samples of dataset 'made' are U8 with 2\nuse transform.normalize=dataset for the means of the dataset, or "
           "transform=none, which also leaves sizes as they are");
   s.dataset.mean = (brim_list){wrong, 1};
