@@ -54,9 +54,9 @@ struct brim_dist {
   uint64_t started, done;
   brim_ballot *all;  /* the ballots of all ranks in a vote */
   bool is_connected; /* the collectives */
-  bool is_lost;      /* the ranks can no longer reach each other; `loss` is the reason, */
-  bool is_reported;  /* and another rank has reported it */
-  brim_error loss;
+  bool is_lost;      /* the ranks can no longer reach each other */
+  bool is_reported;  /* another rank has reported the reason */
+  brim_error loss;   /* the reason */
 };
 
 brim_world brim_dist_world(const brim_dist *d)

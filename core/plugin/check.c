@@ -216,7 +216,7 @@ static brim_status check_ops(const brim_plugin *plugin)
   memcpy(&bytes, plugin->ops, sizeof bytes); /* every table starts with its size */
   if (bytes < kinds[k].least || bytes > kinds[k].bytes || bytes % sizeof(void *) != 0)
     return brim_fail(BRIM_ELOAD, "ops.size is %u, must be %zu: sizeof(brim_%s_ops)\n%s", bytes, kinds[k].bytes,
-                     brim_kind_name(plugin->kind), "rebuild a plugin that was built for an older brim");
+                     brim_kind_name(plugin->kind), "rebuild a plugin that was built for an older version of brim");
   for (const required_op *op = kinds[k].required; op->name; op++) {
     void *pointer;
     memcpy(&pointer, (const char *)plugin->ops + op->offset, sizeof pointer);

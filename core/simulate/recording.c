@@ -297,7 +297,7 @@ static brim_status read_run(brim_recording *r, brim_yaml **config)
   if (r->devices > 0 && r->steps > 0) return BRIM_OK;
   return brim_fail(BRIM_ELOAD,
                    "the events of '%s' do not record what its policies were shown: it ended before its first step, or "
-                   "an older brim trained it",
+                   "an older version of brim trained it",
                    r->run);
 }
 

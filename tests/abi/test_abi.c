@@ -185,7 +185,7 @@ static const struct {
     {"help_lines", "model/good: help must be one line"},
     {"ops_null", "model/good: ops is NULL"},
     {"ops_size", "model/good: ops.size is 4, must be 24: sizeof(brim_model_ops)\n"
-                 "rebuild a plugin that was built for an older brim"},
+                 "rebuild a plugin that was built for an older version of brim"},
     {"ops_build_null", "model/good: ops.build is NULL, but a model needs it"},
     {"ops_read_null", "dataset/good: ops.read is NULL, but a dataset needs it"},
     {"table_default", TABLE "parameter 'width': its default must be in [1,64], got 65"},
@@ -198,7 +198,7 @@ static const struct {
     {"backend_empty", "backend/idle: ops.kernels is empty"},
     {"policy_empty", "policy/mine: ops is empty: a policy needs at least one function"},
     {"policy_size", "policy/mine: ops.size is 24, must be 56: sizeof(brim_policy_ops)\n"
-                    "rebuild a plugin that was built for an older brim"},
+                    "rebuild a plugin that was built for an older version of brim"},
     {"symbol", "needs the symbol 'brim_of_next_year', which neither brim nor a library of the plugin defines\n"
                "link the plugin with the library that defines it; a plugin can call only those functions of brim that "
                "brim/*.h declares"},
