@@ -26,7 +26,7 @@ typedef struct ticket {
   uint64_t key[BRIM_CLAIM_DEVICES_MAX]; /* of the acceptable devices */
   uint32_t keys;
   int32_t device; /* claimed, as this process numbers it */
-  int32_t named;  /* requested, likewise; -1: any */
+  int32_t named;  /* requested, as this process numbers it; -1: any */
   char backend[32], process[32];
 } ticket;
 

@@ -259,7 +259,7 @@ brim_status brim_plan_figures_of(const brim_plan_query *q, int64_t micro_batch, 
   bool found = false;
   for (size_t i = 0; i < q->micro_batch_count; i++) found = found || q->micro_batch[i] == micro_batch;
   if (!found || precision <= BRIM_AS_IT_IS || precision > BRIM_TAKE_FP16 || !(q->precisions >> precision & 1))
-    return brim_fail(BRIM_EINVAL, "figures of micro-batch %lld in precision %d were asked for: %s",
+    return brim_fail(BRIM_EINVAL, "figures of micro-batch %lld in precision %d were requested: %s",
                      (long long)micro_batch, precision,
                      found ? "the backend has no such precision" : "the micro-batch is not in the list");
   BRIM_TRY(host->figures(q, micro_batch, precision, &all));

@@ -22,7 +22,7 @@
 #define CHECK_SECONDS 20 /* for one check */
 #define FILE_SECONDS 600 /* for all of them */
 #define LINE_BYTES 16384 /* of the child; no valid line is longer */
-#define LINES_MAX 20000  /* likewise; no valid child prints more */
+#define LINES_MAX 20000  /* of the child; no valid child prints more */
 #define NUMBER_MAX 10000 /* of a check; no valid number is greater */
 #define SAID_BYTES 8192  /* of its standard error, searched for the report of a crash */
 

@@ -31,7 +31,7 @@ typedef struct problem {
   float *logits; /* of the piece; `stride` from row to row */
   int64_t stride;
   cpu_softmax_row *row; /* of each row of the piece */
-  double *lse;          /* likewise */
+  double *lse;          /* of each row of the piece: log of the sum of exp(logits) */
   double *column;       /* [features]: sums of the columns of product, if labels are smoothed; */
   double bias_sum;      /* and of the bias */
   int64_t row0, class0; /* the piece */

@@ -37,7 +37,7 @@ typedef struct run {
   uint64_t had_bytes;
   uint64_t before, after;          /* arena before and after the last change; another size was not chosen here */
   double wanted_since, free_since; /* negative if memory is not wanted, or not free */
-  uint64_t room_bytes;             /* that a plan could have used all the time since free_since */
+  uint64_t room_bytes;             /* that a plan could have used at every check since free_since */
   uint64_t hopeless_bytes;         /* that cannot be given back; 0 if not tried */
   uint64_t refused_bytes;          /* that a run waits for, and whose refusal was reported */
 } run;
