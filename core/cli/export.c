@@ -226,7 +226,7 @@ const brim_command brim_command_export = {
     "  brim export runs/lora --merge                  merge lora or linear_probe with its backbone into one plain "
     "model\n"
     "  brim export runs/lora --format peft -o adapter    only the trained parameters, in a folder for PEFT\n"
-    "  brim export runs/lora --merge model.weights=there/clip.safetensors   with the new place of the backbone's "
+    "  brim export runs/lora --merge model.weights=there/clip.safetensors   with the new path of the backbone's "
     "weights\n"
     "\n"
     "PyTorch reads the file with safetensors.torch.load_file, brim with model.weights=FILE. The formats are the name\n"

@@ -442,7 +442,8 @@ static void merge_entry(brim_composition *c, const brim_yaml *node, const brim_y
   } else if (entry->kind == BRIM_YAML_SCALAR && !brim_yaml_is_null(entry)) {
     if (strstr(entry->scalar, "${"))
       brim_problem_at(&c->problems, &entry->origin,
-                      "'%s': a file is named without interpolation; an option of a group may have one", entry->scalar);
+                      "'%s': the name of a file must not contain an interpolation; the option of a group may",
+                      entry->scalar);
     else
       merge_entry_file(c, entry, group, into);
   } else if (entry->kind == BRIM_YAML_MAP && entry->count == 1 && option_of_entry(c, entry)) {

@@ -312,7 +312,7 @@ brim_status brim_policies_on_oom(brim_policies *p, const brim_oom *event, brim_a
   BRIM_TRY(ask_policy(p, BRIM_HOOK_OOM, event, out, &decider));
   if (out->kind == BRIM_ACT_PLAN) return take_plan(p, decider, &event->plan, &out->plan);
   if (out->kind == BRIM_ACT_PLACE && event->devices.demands->stays)
-    return brim_fail(BRIM_ECONFIG, "%s chose another place, but the run has a limit on %s and none elsewhere",
+    return brim_fail(BRIM_ECONFIG, "%s chose another device, but the run has a memory limit on %s and must stay there",
                      decider->group, event->devices.demands->device);
   if (out->kind == BRIM_ACT_PLACE) return take_place(p, decider, &event->devices, &out->place);
   if (out->kind != BRIM_ACT_GIVE_UP)

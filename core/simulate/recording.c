@@ -77,8 +77,8 @@ static bool is_of_another_backend(brim_recording *r, const char *name)
   if (r->devices == 0 || (strncmp(first, name, length) == 0 && strcspn(name, ":") == length)) return false;
   if (!r->is_mixed)
     brim_log(BRIM_LOG_WARN,
-             "'%s' was shown %s too, but a scenario's devices have one backend: it keeps only those of '%.*s'", r->run,
-             name, (int)length, first);
+             "'%s' also considered %s, but a scenario's devices have one backend: it keeps only those of '%.*s'",
+             r->run, name, (int)length, first);
   r->is_mixed = true;
   return true;
 }

@@ -178,7 +178,7 @@ static const struct {
                    "end the plugin with BRIM_MODULE(name, version, plugins)"},
     {"entry_null", "is not a brim plugin: brim_module_entry returned NULL"},
     {"plugin_size", "plugin 1: size is 56, must be 64: sizeof(brim_plugin)"},
-    {"kind_unknown", "plugin 1 good: kind 42 is unknown to this brim"},
+    {"kind_unknown", "plugin 1 good: kind 42 is unknown to this version of brim"},
     {"id_null", "plugin 1: id is NULL"},
     {"id_bad", "model/ResNet-18: id must be 1 to 64 characters from a-z, 0-9 and _"},
     {"help_null", "model/good: help is missing: describe the plugin in one line"},

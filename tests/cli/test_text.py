@@ -95,7 +95,7 @@ class Bytes(Text):
     def test_errors_are_reported(self):
         cases = [(["dataset.path=nowhere.txt"], LOAD, "cannot find the text 'nowhere.txt'"),
                  (["dataset.files=*.md", "dataset.path=."], LOAD, "no file '*.md' in '.'"),
-                 (["dataset.context=4000"], LOAD, "are too few: a sample takes 4001 in a row"),
+                 (["dataset.context=4000"], LOAD, "are too few: a sample needs 4001 consecutive tokens"),
                  (["dataset.context=17"], USAGE, "samples have 17 tokens, but only 16 positions have an embedding"),
                  (["model.heads=3"], USAGE, "model.heads must divide model.width 16"),
                  (["dataset.test_fraction=0.001"], LOAD, "dataset.test_fraction is 0.001"),

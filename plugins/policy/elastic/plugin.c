@@ -22,7 +22,7 @@ static const brim_param table[] = {
     BRIM_PARAM(F64, elastic, grow_after_seconds, "10", "[0,inf)", "grow after memory has been free for this time"),
     BRIM_PARAM(F64, elastic, min_gain_percent, "5", "(0,100]",
                "change the plan only if its memory changes by at least this percentage"),
-    BRIM_PARAM(BYTES, elastic, floor_mb, "0", NULL, "least memory that the run keeps; 0: no minimum"),
+    BRIM_PARAM(BYTES, elastic, floor_mb, "0", NULL, "minimum memory that the run keeps; 0: no minimum"),
     BRIM_PARAM(F64, elastic, floor_percent, "0", "[0,100]",
                "the same in percent of the memory of the run's original plan; the larger minimum applies"),
     BRIM_PARAM(BYTES, elastic, reserve_mb, "0", NULL, "device memory to leave free for processes that do not queue"),
