@@ -176,7 +176,8 @@ class Start(Case):
     def test_wrong_answers_are_explained_and_asked_again(self):
         result = self.answer(["gpu", "cpu:7", "cpu:0", "fp8", "fp32", "many", "0", "-3", "1e3", "32", "perhaps", "no"],
                              *WORDS)
-        self.assert_error(result, "there is no device 'gpu'", "there is no device 'cpu:7'", "no precision 'fp8'",
+        self.assert_error(result, "there is no device 'gpu'", "there is no device 'cpu:7'",
+                          "does not support precision 'fp8'",
                           "'many' is not a number of samples", "'0' is not a number of samples",
                           "'-3' is not a number of samples", "'1e3' is not a number of samples",
                           "'perhaps' is neither yes nor no")

@@ -83,7 +83,7 @@ static void wrong_files_are_refused(void **state)
   scratch_write(scratch("version"), head, sizeof head);
   expect_file_error(scratch("version"), TOKEN_FORMAT_AUTO, "is a token file of version 2; only version 1");
   expect_file_error(put_tokens("other", 4, true, 3, 0, 1), TOKEN_FORMAT_U16,
-                    "says uint32, but dataset.format is uint16");
+                    "states uint32, but dataset.format is uint16");
 }
 
 /* ---- windows ---- */
