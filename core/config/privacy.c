@@ -39,8 +39,8 @@ void brim_privacy_account(const brim_settings *s, brim_account *out)
 /* In turn, a client has a place in this many rounds at most; otherwise it can be in all. */
 int64_t brim_privacy_releases(const brim_settings *s, int64_t rounds)
 {
-  const double turns = ceil((double)rounds * (double)s->clients_per_round / (double)s->total_clients);
-  return s->privacy.takes_turns && turns < (double)rounds ? (int64_t)turns : rounds;
+  const int64_t places = rounds * s->clients_per_round; /* each below 2^30, so nothing overflows */
+  return s->privacy.takes_turns ? (places + s->total_clients - 1) / s->total_clients : rounds;
 }
 
 /* ---- what is refused ---- */
