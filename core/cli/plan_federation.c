@@ -60,6 +60,38 @@ static void print_rows(const brim_drive *d, const lanes_row *row, size_t count)
   brim_text_release(&notes);
 }
 
+/* After all rounds, or those that the budget allows. */
+static int64_t count_rounds(const brim_setup *setup)
+{
+  const brim_settings *s = setup->settings;
+  int64_t from = 0, to = s->rounds; /* rounds that are allowed, and that may be too many */
+  while (s->privacy.max_epsilon > 0 && from < to) {
+    const int64_t middle = from + (to - from + 1) / 2;
+    if (brim_setup_epsilon(setup, brim_privacy_releases(s, middle)) <= s->privacy.max_epsilon)
+      from = middle;
+    else
+      to = middle - 1;
+  }
+  return to;
+}
+
+static double spent_epsilon(const brim_setup *setup)
+{
+  return brim_setup_epsilon(setup, brim_privacy_releases(setup->settings, count_rounds(setup)));
+}
+
+static void print_privacy(const brim_setup *setup)
+{
+  const brim_settings *s = setup->settings;
+  const int64_t rounds = count_rounds(setup);
+  if (!brim_privacy_has_noise(s)) return;
+  printf("privacy of clients: epsilon %.4g at delta %g after %s%lld round%s", spent_epsilon(setup), s->privacy.delta,
+         brim_privacy_is_local(s) && !s->privacy.takes_turns ? "a client's " : "", (long long)rounds,
+         brim_plural(rounds));
+  if (rounds < s->rounds) printf(", where privacy.max_epsilon=%g ends the run", s->privacy.max_epsilon);
+  printf("\n");
+}
+
 static void print_text(const brim_drive *d, const brim_plan *plan, const lanes_row *row, size_t count)
 {
   char a[32], b[32];
@@ -91,6 +123,7 @@ static void print_text(const brim_drive *d, const brim_plan *plan, const lanes_r
   if (updates.rows > 0)
     printf("the updates of a round take %s on the disk of the run's folder\n",
            brim_format_bytes(a, sizeof a, updates.file_bytes));
+  print_privacy(d->setup);
   print_rows(d, row, count);
 }
 
@@ -121,6 +154,10 @@ static brim_status print_json(const brim_drive *d, const brim_plan *plan, const 
   json_object_set_new(out, "client_kept_bytes", json_integer((json_int_t)brim_setup_kept_bytes(d->setup)));
   json_object_set_new(out, "updates_file_bytes",
                       json_integer((json_int_t)brim_updates_plan_of(d->setup, plan).file_bytes));
+  if (brim_privacy_has_noise(d->setup->settings)) {
+    json_object_set_new(out, "epsilon", brim_json_figure(spent_epsilon(d->setup)));
+    json_object_set_new(out, "rounds", json_integer((json_int_t)count_rounds(d->setup)));
+  }
   json_object_set_new(out, "parallel_clients", json_integer(d->choice.lanes));
   return brim_cli_print_json(out);
 }
