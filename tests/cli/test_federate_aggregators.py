@@ -50,11 +50,12 @@ class Aggregators(Case):
         data = [[float_of(draw.uniform(-1, 1)) for _ in range(features + 1)] for _ in range(rows)]
         self.write_data(folder, data)
         words = ["dataset=csv", f"dataset.path={folder}", "dataset.targets=[y]", "dataset.standardise=false",
-                 "loss=mse", "model=mlp", "model.hidden=[]", "backend=reference", f"seed={seed}", f"total_clients={clients}",
-                 f"clients_per_round={draw.randint(2, clients)}", "partition.sizes=lognormal", "partition.sigma=0.8",
-                 f"training.batch_size={batch}", f"optimizer.lr={rate}", f"federate.local_epochs={epochs}",
-                 f"server_optimizer.lr={server}", "server_optimizer.momentum=0", "training.keep_checkpoints=9",
-                 "federate.checkpoint_every_rounds=1", f"aggregator={aggregator}", *words]
+                 "loss=mse", "model=mlp", "model.hidden=[]", "backend=reference", f"seed={seed}",
+                 f"total_clients={clients}", f"clients_per_round={draw.randint(2, clients)}",
+                 "partition.sizes=lognormal", "partition.sigma=0.8", f"training.batch_size={batch}",
+                 f"optimizer.lr={rate}", f"federate.local_epochs={epochs}", f"server_optimizer.lr={server}",
+                 "server_optimizer.momentum=0", "training.keep_checkpoints=9", "federate.checkpoint_every_rounds=1",
+                 f"aggregator={aggregator}", *words]
         self.federate(f"{name} start", *words, "rounds=0")
         parts, model, steps = self.partition(f"{name} start"), self.model(f"{name} start", 0), set()
         for i in parts.get(large, []):
