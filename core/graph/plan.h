@@ -105,7 +105,8 @@ typedef struct brim_plan_request {
   brim_batch_shape shape[BRIM_PROGRAMS_MAX];
   size_t shape_count;
   /* For a federation's server, which has no batch shapes of training: `update` is its own optimizer's, and this is a
-   * client's request, except for `server` and `backend_self`. NULL: no federation. Must be valid during the call. */
+   * client's request, except for `server` and `backend_self`. NULL without a federation. Must be valid during the
+   * call. */
   const struct brim_plan_request *client;
   int32_t lanes;       /* clients that train at the same time, at least 1; more than 1 need the backend's `lane` */
   bool plans_one_lane; /* plan only one lane, as all are alike and nothing will run */

@@ -8,7 +8,7 @@
  *
  *   optimizer   gradients lie like the parameters; their sums over the ranks are scattered in place, bucket by bucket.
  *   gradients   a bucket's gradients live only while the backward pass adds to them (graph/shard_gradients.c); then
- *               their sum is scattered, in every micro-batch, and the own part added to what a rank keeps: its own
+ *               their sum is scattered, in every micro-batch, and the own part added to the rank's buffer of its own
  *               parts of all buckets, in sequence.
  *
  * Every rank has the whole moving averages of batch norm: they follow the buckets, and so do the sums for them, which

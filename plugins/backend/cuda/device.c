@@ -22,7 +22,7 @@
 /* NVML's figure for a process and the decrease of free memory may differ by less than this without another process. */
 #define OTHERS_LEAST_BYTES ((uint64_t)64 << 20)
 
-/* Writes "570.86 (CUDA 12.8)", or "CUDA 12.8" without NVML. Returns false if there is no driver. */
+/* Writes "570.86 (CUDA 12.8)", or "for CUDA 12.8" without NVML. Returns false if there is no driver. */
 static bool name_driver(char *out, size_t room)
 {
   int version = 0;
@@ -82,7 +82,7 @@ static cuda_nvml_key key_of(const struct cudaDeviceProp *properties)
   return key;
 }
 
-/* Queries a device that is not selected through NVML. The runtime would create a context there, which takes hundreds of
+/* Queries NVML about a device that is not selected. The runtime would create a context there, which takes hundreds of
  * megabytes of the device until the process exits, and fails if the memory is full. Returns false if NVML cannot
  * tell. */
 static bool query_nvml(const cuda_nvml_key *key, brim_device_info *info)

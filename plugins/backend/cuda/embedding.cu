@@ -9,8 +9,8 @@
  * stores its part, and a second kernel adds the parts, so that a word as frequent as padding is not one thread's work.
  * dy is read once, every indexed row of dweight is read and written once, and sums are the same in every run.
  *
- * If the program has a grain, the rows of each grain are sorted and added by themselves, in order, so the bits of
- * dweight do not depend on where micro-batches end. */
+ * If the program has a grain, the rows of each grain are sorted and added separately, in order, so the bits of dweight
+ * do not depend on where micro-batches end. */
 #include <stdlib.h>
 
 #include "divider.h"

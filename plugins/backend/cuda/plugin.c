@@ -39,7 +39,8 @@ static brim_status create(const void *filled, void **self)
    * device memory. The memory of kernels loaded later is counted at the first run of each program, before the first
    * step. Programs run once before they are recorded, as nothing may be loaded during recording. memory.headroom_mb
    * leaves room for it. */
-  if (setenv("CUDA_MODULE_LOADING", "LAZY", 0) != 0) return brim_fail(BRIM_ENOMEM_HOST, "no memory for an environment variable");
+  if (setenv("CUDA_MODULE_LOADING", "LAZY", 0) != 0)
+    return brim_fail(BRIM_ENOMEM_HOST, "no memory for an environment variable");
   BRIM_TRY(cuda_device_find(&count));
   cuda_backend *b = brim_try_calloc(1, sizeof *b);
   if (!b) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the cuda backend");
