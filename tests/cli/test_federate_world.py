@@ -116,7 +116,8 @@ class World:
             parts = phases
         shares = [1 if whole or not p and i == 0 else 0 if not part else part / p
                   for i, (p, part) in enumerate(zip(phases, parts))]
-        return sum(parts), parts[0] + parts[2] + 5 * parts[1], math.floor(shares[0] * self.bytes + shares[2] * self.up_bytes)
+        sent = math.floor(shares[0] * self.bytes + shares[2] * self.up_bytes)
+        return sum(parts), parts[0] + parts[2] + 5 * parts[1], sent
 
     def there(self, k, number, look, clock):
         kind = self.case["availability"]
