@@ -78,6 +78,17 @@ static uint64_t compressing_bytes(const brim_setup *s, const brim_plan *plan)
   return (uint64_t)plan->lane_count * brim_setup_compressing_bytes(s, largest);
 }
 
+static uint64_t noise_bytes(const brim_setup *s, const brim_plan *plan)
+{
+  const brim_program *serve = brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0);
+  uint64_t most = 0;
+  if (!serve || !brim_setup_is_federated(s) || !brim_privacy_has_noise(s->settings) || !s->settings->federate.train)
+    return 0;
+  for (size_t i = 0; i < serve->graph->tensor_count; i++)
+    if (serve->graph->tensor[i]->role == BRIM_ROLE_GRADIENT) most = larger(most, serve->graph->tensor[i]->bytes);
+  return most;
+}
+
 static uint64_t evaluation_bytes(const brim_setup *p, int64_t batch)
 {
   uint64_t bytes = 0;
@@ -156,7 +167,7 @@ static uint64_t frozen_bytes(const brim_plan *plan)
 static uint64_t kept_bytes(const brim_footprint *f)
 {
   return f->process_bytes + f->arena_bytes + f->state_bytes + f->kernel_bytes + f->compressing_bytes + f->data_bytes +
-         f->clients_bytes;
+         f->clients_bytes + f->noise_bytes;
 }
 
 /* The largest of the temporary needs, which follow one another. */
@@ -193,6 +204,7 @@ void brim_footprint_predict(const brim_planner *p, const brim_plan *plan, int64_
                           .score_bytes = score_bytes(p),
                           .loader_bytes = reading_bytes(p->setup, batch, plan->request.lanes),
                           .clients_bytes = clients_bytes(p->setup),
+                          .noise_bytes = noise_bytes(p->setup, plan),
                           .evaluation_bytes = evaluation_bytes(p->setup, batch),
                           .summary_bytes = summary_bytes(p),
                           .frozen_bytes = frozen_bytes(plan)};
@@ -255,6 +267,7 @@ static const struct {
     TERM(compressing_bytes, "compression of updates"),
     TERM(data_bytes, "data"),
     TERM(clients_bytes, "clients' state"),
+    TERM(noise_bytes, "noise"),
     TERM(score_bytes, "confusion matrix"),
     TERM(loader_bytes, "micro-batches ahead"),
     TERM(evaluation_bytes, "micro-batches ahead, in an evaluation"),

@@ -28,6 +28,7 @@ typedef struct brim_report {
   double loss_scale;                        /* 0: no loss scaling */
   int64_t skipped_steps;
   brim_spread client_accuracy; /* of a federation's global model at the end; NAN: not evaluated */
+  double epsilon, delta;       /* of a federation's privacy; epsilon 0: none, or nothing was released */
   bool has_world;              /* of a federation; totals of its simulated world follow */
   double world_seconds, world_joules;
   int64_t world_bytes;
