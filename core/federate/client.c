@@ -29,7 +29,7 @@ static uint64_t largest_parameter(const brim_lane *l)
   return most;
 }
 
-brim_status brim_lane_open(brim_lane *l, const brim_drive *drive, brim_exec *exec, const brim_kept *kept)
+brim_status brim_lane_open(brim_lane *l, const brim_drive *drive, brim_exec *exec, brim_kept *kept)
 {
   const brim_setup *s = drive->setup;
   const brim_plan *plan = brim_exec_plan(exec);
@@ -46,7 +46,8 @@ brim_status brim_lane_open(brim_lane *l, const brim_drive *drive, brim_exec *exe
       .scratch = brim_try_malloc(s->data.scratch_bytes)};
   const bool sketches = brim_setup_selector_needs(s, BRIM_NEED_SKETCH);
   if (sketches) l->values = brim_try_malloc(2 * largest_parameter(l) * sizeof *l->values);
-  if (l->batch.values && l->batch.labels && l->scratch && (l->values || !sketches))
+  if (kept) l->keeping = brim_try_malloc(brim_kept_scratch_bytes(kept));
+  if (l->batch.values && l->batch.labels && l->scratch && (l->values || !sketches) && (l->keeping || !kept))
     return brim_client_order_open(&s->partition, &l->order);
   return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the samples of a client");
 }
@@ -57,6 +58,7 @@ void brim_lane_close(brim_lane *l)
   free(l->batch.labels);
   free(l->scratch);
   free(l->values);
+  free(l->keeping);
   brim_client_order_close(&l->order);
   *l = (brim_lane){0};
 }
@@ -192,7 +194,12 @@ static brim_status write_class_weights(const brim_lane *l)
 static brim_status adopt(const brim_lane *l, int64_t client)
 {
   BRIM_TRY(brim_exec_run(l->exec, l->adopt, &(brim_step){.federated = 1}, NULL));
-  return brim_kept_write(l->kept, l->exec, l->adopt, client);
+  return brim_kept_write(l->kept, &(brim_keeping){l->exec, l->adopt, l->keeping, client});
+}
+
+brim_status brim_lane_keep(brim_lane *l, int64_t client, int64_t place, int64_t round)
+{
+  return brim_kept_stage(l->kept, &(brim_keeping){l->exec, l->adopt, l->keeping, client}, place, round);
 }
 
 brim_status brim_lane_train(brim_lane *l, int64_t round, brim_client_result *result)

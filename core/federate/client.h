@@ -25,15 +25,16 @@ typedef struct brim_lane {
   const brim_drive *drive;
   brim_exec *exec;
   const brim_program *adopt, *distance, *fold, *update;
-  const brim_kept *kept;   /* what clients start from besides the global model, or NULL */
+  brim_kept *kept;         /* what clients start from besides the global model, or NULL */
   brim_batch batch;        /* room for the largest micro-batch */
   brim_client_order order; /* of the samples in the present epoch */
   void *scratch;           /* for one sample, while it is read */
+  void *keeping;           /* scratch memory for that; NULL without it */
   float *values;           /* room for twice the largest parameter if updates are sketched, else NULL */
 } brim_lane;
 
 /* [init] kept may be NULL, and must outlive the lane. ENOMEM_HOST. Call brim_lane_close even on failure. */
-brim_status brim_lane_open(brim_lane *lane, const brim_drive *drive, brim_exec *exec, const brim_kept *kept);
+brim_status brim_lane_open(brim_lane *lane, const brim_drive *drive, brim_exec *exec, brim_kept *kept);
 void brim_lane_close(brim_lane *lane);
 
 /* [step, any thread] Loads the global model and trains the client; fills `result` except is_done and arrived. ENUMERIC
@@ -41,6 +42,9 @@ void brim_lane_close(brim_lane *lane);
  * more. */
 #define BRIM_FOLD_MOST 512.0
 brim_status brim_lane_train(brim_lane *lane, int64_t round, brim_client_result *result);
+/* [step, any thread] Stages what the client that was just trained, at `place` of the round, keeps: see
+ * brim_kept_stage. */
+brim_status brim_lane_keep(brim_lane *lane, int64_t client, int64_t place, int64_t round);
 /* [step, any thread] The mean loss of a client's data under the global model. */
 brim_status brim_lane_evaluate(brim_lane *lane, int64_t client, float *loss);
 /* [step] Adds the last trained client's update to the server's sum; one lane at a time. */

@@ -137,7 +137,7 @@ brim_status brim_federation_place(brim_federation *f, const brim_drive *drive, b
   f->drive = drive;
   f->exec = exec;
   const brim_program *adopt = brim_plan_program(brim_exec_plan(brim_exec_lane(exec, 0)), BRIM_PROGRAM_ADOPT, 0);
-  if (!f->kept) BRIM_TRY(brim_kept_open(f->setup, adopt, f->most, &f->kept));
+  if (!f->kept) BRIM_TRY(brim_kept_open(f->setup, adopt, &f->kept));
   f->worker = brim_try_calloc((size_t)drive->choice.lanes, sizeof *f->worker);
   if (!f->worker) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for %d lanes", (int)drive->choice.lanes);
   for (; status == BRIM_OK && f->lanes < drive->choice.lanes; f->lanes++) {
@@ -158,12 +158,12 @@ static brim_status train_client(brim_worker *w, brim_client_result *result)
   brim_federation *f = w->federation;
   const brim_client_result before = *result;
   brim_status status = brim_lane_train(&w->lane, f->round, result);
+  if (status == BRIM_OK) status = brim_lane_keep(&w->lane, result->client, result - f->client, f->round);
   if (status == BRIM_ENUMERIC && f->setup->settings->federate.on_divergence == BRIM_DIVERGENCE_DROP) {
     brim_log(BRIM_LOG_WARN, "round %lld: %s; it is left out", (long long)f->round + 1, brim_error_text());
     result->is_done = true;
     return BRIM_OK;
   }
-  if (status == BRIM_OK) status = brim_kept_stage(f->kept, w->lane.exec, w->lane.adopt, result - f->client);
   if (status != BRIM_OK) {
     *result = before; /* it will be trained again from the start */
     return status;
@@ -330,12 +330,22 @@ static void begin_clients(brim_federation *f)
   qsort_r(f->order, (size_t)f->clients, sizeof *f->order, most_first, f->client);
 }
 
+/* Without a folder, what clients keep lies in a file that is gone at the end. */
+static brim_status begin_states(brim_federation *f)
+{
+  brim_states *states = brim_kept_states(f->kept);
+  if (!brim_states_is_attached(states)) BRIM_TRY(brim_states_attach(states, NULL, BRIM_STATES_CREATE));
+  brim_states_begin(states, f->clients);
+  return BRIM_OK;
+}
+
 static brim_status begin_round(brim_federation *f, int64_t round, double clock)
 {
   brim_federation_forget(f);
   f->round = round;
   BRIM_TRY(select_clients(f, clock));
   begin_clients(f);
+  if (f->kept) BRIM_TRY(begin_states(f));
   brim_federation_deal(f);
   if (f->setup->settings->federate.train) BRIM_TRY(brim_exec_zero_gradients(f->exec));
   f->is_open = true;
@@ -390,7 +400,7 @@ brim_status brim_federation_learn(brim_federation *f, double accuracy)
 void brim_federation_end(brim_federation *f, bool is_committed)
 {
   for (int64_t i = 0; i < f->clients && is_committed && f->kept; i++)
-    if (f->client[i].arrived) brim_kept_commit(f->kept, i, f->client[i].client, f->round);
+    if (f->client[i].arrived) brim_states_commit(brim_kept_states(f->kept), i, f->client[i].client, f->round);
   brim_selection_end(f->selection, is_committed);
 }
 
@@ -405,4 +415,35 @@ size_t brim_federation_tensors(brim_federation *f, brim_safetensor *out)
   const size_t count = brim_selection_tensors(f->selection, selection);
   if (out) memcpy(out, selection, count * sizeof *out);
   return count + brim_kept_tensors(f->kept, out ? out + count : NULL);
+}
+
+/* ---- what clients keep ---- */
+
+brim_status brim_federation_keep_in(brim_federation *f, const char *folder, bool is_new)
+{
+  const brim_world *w = &f->setup->world;
+  if (!f->kept) return BRIM_OK;
+  f->shares_states = w->local_ranks == w->ranks;
+  return brim_states_attach(brim_kept_states(f->kept), folder,
+                            w->rank == 0       ? is_new ? BRIM_STATES_CREATE : BRIM_STATES_SHARE
+                            : f->shares_states ? BRIM_STATES_JOIN
+                                               : BRIM_STATES_COPY);
+}
+
+brim_status brim_federation_recall(brim_federation *f, const char *checkpoint)
+{
+  if (!f->kept) return BRIM_OK;
+  brim_states *states = brim_kept_states(f->kept);
+  if (!brim_states_is_attached(states)) BRIM_TRY(brim_states_attach(states, NULL, BRIM_STATES_CREATE));
+  return brim_states_find(states, checkpoint);
+}
+
+brim_status brim_federation_sync(brim_federation *f)
+{
+  return f->kept && f->setup->world.rank == 0 ? brim_states_sync(brim_kept_states(f->kept)) : BRIM_OK;
+}
+
+void brim_federation_protect(brim_federation *f)
+{
+  if (f->kept) brim_states_protect(brim_kept_states(f->kept));
 }

@@ -48,8 +48,19 @@ brim_status brim_federation_learn(brim_federation *federation, double accuracy);
 void brim_federation_end(brim_federation *federation, bool is_committed);
 /* [any] Describes the simulated world in a line; prints nothing without a world. */
 void brim_federation_tell(const brim_federation *federation, brim_text *out);
-/* [any] Once a plan has been placed: the statistics of clients and what they keep, as tensors of a checkpoint in the
- * federation's memory: to be written, or to be read into between two rounds. Returns their number; out NULL: nothing
- * else. */
+/* [any] Once a plan has been placed: the statistics of clients and the rounds of what they keep, as tensors of a
+ * checkpoint in the federation's memory: to be written, or to be read into between two rounds. Returns their number;
+ * out NULL: nothing else. */
 size_t brim_federation_tensors(brim_federation *federation, brim_safetensor *out);
+
+/* What clients keep lies in a file of the run's folder: store/states.h. All of these do nothing if they keep nothing. */
+
+/* [init] Once a plan has been placed: opens it; is_new: makes it, on rank 0, before the other ranks open it. */
+brim_status brim_federation_keep_in(brim_federation *federation, const char *folder, bool is_new);
+/* [init] After tensors were read from a checkpoint (NULL: training begins anew): finds what clients had kept then. */
+brim_status brim_federation_recall(brim_federation *federation, const char *checkpoint);
+/* [step] Before a checkpoint is written: makes it durable. EIO. */
+brim_status brim_federation_sync(brim_federation *federation);
+/* [step] The checkpoint is complete: what it refers to is not overwritten before there is another. */
+void brim_federation_protect(brim_federation *federation);
 #endif

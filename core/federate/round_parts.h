@@ -33,6 +33,7 @@ struct brim_federation {
   int64_t clients, most, round; /* clients: in the round, at most `most` */
   brim_selection_host *selection;
   brim_kept *kept;          /* what clients keep between rounds, or NULL */
+  bool shares_states;       /* all ranks have the same file with it */
   brim_fleet *fleet;        /* NULL: no simulated world */
   brim_moment moment;       /* of the present attempt in the world */
   brim_fate *fate;          /* [most] of the selected clients */

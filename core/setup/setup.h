@@ -13,6 +13,7 @@
 #include "dist/dist.h"
 #include "graph/plan.h"
 #include "setup/dealing.h"
+#include "store/states.h"
 
 #define BRIM_AGAIN_MAX 4
 #define BRIM_SETUP_DATA_NAME "data.json" /* in a run's folder: the record of its data */
@@ -72,6 +73,8 @@ typedef struct brim_setup {
   int64_t grain;           /* resolved */
   int64_t norm_group;      /* 0: the model has no statistics over groups of samples */
   uint64_t buffer_bytes;   /* of the model's moving averages (brim_graph_buffer) that are not frozen */
+  uint64_t kept_bytes;     /* of what a client keeps between rounds */
+  uint64_t kept_largest;   /* of the largest part of that */
   brim_dealing deal;       /* each rank's part of a step */
   brim_data data;
   brim_partition partition;            /* of a federation: each client's samples; clients is 0 without a federation */
@@ -189,8 +192,15 @@ int64_t brim_setup_client_micro(const brim_setup *setup, int64_t batch, int64_t 
 bool brim_setup_selector_needs(const brim_setup *setup, uint32_t need);
 /* The maximum number of clients that a round selects. */
 int64_t brim_setup_round_clients(const brim_setup *setup);
-/* Bytes that the host keeps for each client between rounds: see federate/kept.h. */
+/* Does a client keep the parameter's value between rounds? See federate/kept.h. */
+bool brim_setup_keeps(const brim_setup *setup, const brim_parameter *parameter);
+/* Bytes of all that a client keeps; the layout of the file with it, except for the hash; and the most bytes that this
+ * file will take. 0: nothing is kept. */
 uint64_t brim_setup_kept_bytes(const brim_setup *setup);
+brim_states_layout brim_setup_states_layout(const brim_setup *setup);
+uint64_t brim_setup_states_bytes(const brim_setup *setup);
+/* Checks that the disk of the run's folder has room for it. EBUDGET with the numbers. */
+brim_status brim_setup_check_disk(const brim_setup *setup);
 /* Lists the different micro-batch sizes of all clients, with full ones of `batch`; returns their number. */
 size_t brim_setup_client_sizes(const brim_setup *setup, int64_t batch, int64_t size[BRIM_PROGRAMS_MAX]);
 

@@ -60,12 +60,6 @@ int64_t brim_setup_round_clients(const brim_setup *setup)
   return most < (double)s->total_clients ? (int64_t)most : s->total_clients;
 }
 
-uint64_t brim_setup_kept_bytes(const brim_setup *s)
-{
-  const brim_federate_settings *f = &s->settings->federate;
-  return f->norm_buffers == BRIM_NORM_BUFFERS_KEEP && f->train ? s->buffer_bytes : 0;
-}
-
 bool brim_setup_selector_needs(const brim_setup *s, uint32_t need)
 {
   return (((const brim_selector_ops *)brim_config_method(s->config)->plugin->ops)->needs & need) != 0;

@@ -8,6 +8,8 @@
 uint32_t brim_setup_backend_precisions(const brim_setup *setup);
 /* Finds out from the model whether its result depends on norm groups. */
 brim_status brim_setup_find_norm_group(brim_setup *setup);
+/* Counts the bytes of buffers, and of what clients of a federation keep. */
+void brim_setup_count_kept(brim_setup *setup, const brim_graph *graph);
 /* Opens the loss and checks that it fits the data; weights need one number per class, not all 0. ECONFIG. */
 brim_status brim_setup_open_loss(brim_setup *setup);
 /* Distributes the samples over the clients of a federation; reads the data if this needs labels. ECONFIG, and errors

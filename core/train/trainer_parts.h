@@ -26,6 +26,7 @@ struct brim_trainer {
   brim_exec *exec;
   brim_federation *federation; /* NULL: not a federation */
   brim_round_result round;     /* the result of the last one */
+  const char *folder;          /* the run's, for what clients of a federation keep; NULL: none yet */
   brim_loader *loader;
   uint64_t loader_bytes;
   brim_footprint footprint;           /* of training, as predicted */
