@@ -282,6 +282,9 @@ static const brim_setting federate_table[] = {
     FIXED(ENUM, T, norm_buffers, "average", BRIM_NORM_BUFFERS_NAMES,
           "a client's running statistics of batch norm start a round from the global model's (average) or from its own "
           "of its last round (keep)"),
+    FIXED(STR, T, local_parameters, "", NULL,
+          "shell patterns of parameters that each client keeps for itself, such as 'head.*'; they are neither sent nor "
+          "averaged"),
     FIXED(ENUM, T, on_divergence, "drop", BRIM_DIVERGENCE_NAMES,
           "if a client's parameters are not finite, or changed by 512 or more: ignore its update (drop), or end the "
           "run (fail)"),

@@ -105,11 +105,12 @@ enum brim_local { BRIM_LOCAL_FEDAVG, BRIM_LOCAL_FEDPROX };
 #define BRIM_LOCAL_NAMES "fedavg|fedprox"
 typedef struct brim_federate_settings {
   int64_t local_epochs;
-  int32_t local;         /* enum brim_local */
-  double mu;             /* of fedprox; 0 is fedavg */
-  int32_t remainder;     /* enum brim_remainder */
-  int32_t norm_buffers;  /* enum brim_norm_buffers */
-  int32_t on_divergence; /* enum brim_divergence */
+  int32_t local;                /* enum brim_local */
+  double mu;                    /* of fedprox; 0 is fedavg */
+  int32_t remainder;            /* enum brim_remainder */
+  int32_t norm_buffers;         /* enum brim_norm_buffers */
+  const char *local_parameters; /* shell patterns of parameters that stay with the client; "": none */
+  int32_t on_divergence;        /* enum brim_divergence */
   int64_t eval_every_rounds, checkpoint_every_rounds;
   double target_accuracy;       /* 0: none */
   double convergence_threshold; /* 0: off; else with patience and min_rounds */

@@ -137,16 +137,16 @@ static brim_status make_epoch(turn *t, int64_t epoch)
 static brim_status make_sketch(const turn *t)
 {
   const brim_lane *l = t->lane;
-  const brim_graph *g = l->adopt->graph;
+  const brim_graph *g = l->fold->graph;
   float *sketch = t->result->sketch;
   if (!sketch) return BRIM_OK;
   memset(sketch, 0, BRIM_SKETCH * sizeof *sketch);
   for (size_t i = 0; i < g->node_count; i++) {
-    const brim_tensor *own = g->node[i]->out[0], *global = g->node[i]->in[0];
+    const brim_tensor *own = g->node[i]->in[0], *global = g->node[i]->in[1];
     const int64_t count = brim_shape_count(&own->shape);
     float *at = l->values, *from = l->values + count;
-    BRIM_TRY(brim_exec_read_as(l->exec, l->adopt, own, BRIM_DTYPE_F32, at));
-    BRIM_TRY(brim_exec_read_as(l->exec, l->adopt, global, BRIM_DTYPE_F32, from));
+    BRIM_TRY(brim_exec_read_as(l->exec, l->fold, own, BRIM_DTYPE_F32, at));
+    BRIM_TRY(brim_exec_read_as(l->exec, l->fold, global, BRIM_DTYPE_F32, from));
     brim_philox four = {{0}};
     for (int64_t k = 0; k < count; k++) {
       if (k % 4 == 0) four = brim_random4(i, BRIM_STREAM_SELECT, 1, (uint64_t)k / 4, 0);

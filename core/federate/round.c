@@ -404,6 +404,11 @@ void brim_federation_end(brim_federation *f, bool is_committed)
   brim_selection_end(f->selection, is_committed);
 }
 
+brim_status brim_federation_accuracy(const brim_federation *f, brim_spread *out)
+{
+  return brim_selection_accuracy(f->selection, out);
+}
+
 void brim_federation_tell(const brim_federation *f, brim_text *out)
 {
   if (f->fleet) brim_fleet_tell(f->fleet, out);

@@ -46,6 +46,8 @@ brim_status brim_federation_add_up(brim_federation *federation, brim_round_resul
 brim_status brim_federation_learn(brim_federation *federation, double accuracy);
 /* [step] The round has committed, or has failed: then undoes what was learned. */
 void brim_federation_end(brim_federation *federation, bool is_committed);
+/* [any] The accuracies of clients over their last training. ENOMEM_HOST. */
+brim_status brim_federation_accuracy(const brim_federation *federation, brim_spread *out);
 /* [any] Describes the simulated world in a line; prints nothing without a world. */
 void brim_federation_tell(const brim_federation *federation, brim_text *out);
 /* [any] Once a plan has been placed: the statistics of clients and the rounds of what they keep, as tensors of a
@@ -53,7 +55,7 @@ void brim_federation_tell(const brim_federation *federation, brim_text *out);
  * out NULL: nothing else. */
 size_t brim_federation_tensors(brim_federation *federation, brim_safetensor *out);
 
-/* What clients keep lies in a file of the run's folder: store/states.h. All of these do nothing if they keep nothing. */
+/* What clients keep lies in a file of the run's folder: store/states.h. These do nothing if clients keep nothing. */
 
 /* [init] Once a plan has been placed: opens it; is_new: makes it, on rank 0, before the other ranks open it. */
 brim_status brim_federation_keep_in(brim_federation *federation, const char *folder, bool is_new);

@@ -66,7 +66,7 @@ static int64_t count_bytes(const brim_graph *g)
 {
   int64_t values = 0;
   for (size_t i = 0; i < g->parameter_count; i++)
-    if (!g->parameter[i].is_frozen) values += brim_shape_count(&g->parameter[i].value->shape);
+    if (brim_parameter_is_sent(&g->parameter[i])) values += brim_shape_count(&g->parameter[i].value->shape);
   return values * (int64_t)sizeof(float);
 }
 

@@ -22,6 +22,7 @@ typedef struct brim_parameter {
    * groups of a step, and its update is the operation moving_average. */
   bool is_buffer;
   bool is_frozen;     /* of a backbone: never changed, without a gradient, not in checkpoints */
+  bool is_local;      /* of a federation's client: it is not sent, and the global model's does not change */
   bool is_small;      /* frozen, and rounded to g->frozen_type, in which it is stored: see graph/lower.h */
   double momentum;    /* if it is a buffer */
   uint64_t name_hash; /* tells most names apart without comparing them */
@@ -32,6 +33,12 @@ typedef struct brim_parameter {
 static inline bool brim_parameter_is_trained(const brim_parameter *p)
 {
   return !p->is_buffer && !p->is_frozen;
+}
+
+/* Is it part of what the clients of a federation send? */
+static inline bool brim_parameter_is_sent(const brim_parameter *p)
+{
+  return !p->is_frozen && !p->is_local;
 }
 
 /* A further sum of gradients over the samples of a step, in their order however the batch is cut:
@@ -158,6 +165,7 @@ typedef struct brim_graph_options {
   const void *backbone_self;
   const char *backbone_id;
   uint32_t frozen_type; /* in which the backbone's weights are stored; 0: `real` */
+  const char *local;    /* shell patterns of the parameters with is_local; NULL, "": none */
   bool given_features;  /* samples are the backbone's features: see BRIM_WRAPS_FEATURES */
   brim_graph_loss loss;
   int32_t top_k;          /* for evaluation; 0: off */

@@ -209,6 +209,7 @@ void brim_update_add_steer(brim_graph *g, size_t parameter)
 {
   const brim_parameter *p = &g->parameter[parameter];
   brim_tensor *const in[] = {p->value, g->global[parameter], p->gradient}, *gradient = p->gradient;
+  if (p->is_local) return;
   brim_graph_node_into(g, "steer", p->value->name, in, 3, &gradient, 1, NULL);
 }
 
@@ -267,6 +268,7 @@ void brim_update_copy_parameter(brim_graph *g, const brim_parameter *p)
                                     : brim_graph_parameter(g, p->value->name, &p->value->shape, p->init);
   value->dtype = p->value->dtype;
   value->bytes = p->value->bytes;
+  g->parameter[g->parameter_count - 1].is_local = p->is_local;
   g->freezing = false;
 }
 

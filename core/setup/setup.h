@@ -183,6 +183,11 @@ static inline double brim_setup_mu(const brim_setup *setup)
 {
   return setup->settings->federate.local == BRIM_LOCAL_FEDPROX ? setup->settings->federate.mu : 0;
 }
+/* Have clients parameters of their own, so that each has a model of its own? */
+static inline bool brim_setup_is_personal(const brim_setup *setup)
+{
+  return setup->settings->federate.local_parameters[0] != '\0';
+}
 /* Samples of a local epoch of a client that has `samples`. */
 int64_t brim_setup_client_samples(const brim_setup *setup, int64_t samples);
 /* The size of the next micro-batch when `left` samples of a client's step remain, with full micro-batches of `batch`.

@@ -68,6 +68,7 @@ brim_graph_options brim_setup_graph_options(const brim_setup *s, int32_t precisi
                           .class_weights = s->class_weights.count > 0,
                           .soft_labels = brim_settings_mix(s->settings),
                           .norm_group = s->settings->training.norm_group,
+                          .local = brim_setup_is_federated(s) ? s->settings->federate.local_parameters : NULL,
                           .sample = s->data.sample,
                           .task = s->data.train.task,
                           .classes = s->answers,
@@ -127,6 +128,7 @@ brim_status brim_setup_find_norm_group(brim_setup *s)
   warn_of_output(g, brim_config_choice_of(s->config, "loss")->plugin->id);
   s->norm_group = g->uses_norm_group ? s->settings->training.norm_group : 0;
   brim_setup_count_kept(s, g);
+  const brim_status status = brim_setup_check_local(s, g);
   brim_graph_free(g);
-  return BRIM_OK;
+  return status;
 }

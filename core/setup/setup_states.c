@@ -8,11 +8,12 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "brim/optimizer.h"
 #include "setup/setup_parts.h"
 
 bool brim_setup_keeps(const brim_setup *s, const brim_parameter *p)
 {
-  return s->settings->federate.norm_buffers == BRIM_NORM_BUFFERS_KEEP && p->is_buffer && !p->is_frozen;
+  return p->is_local || (s->settings->federate.norm_buffers == BRIM_NORM_BUFFERS_KEEP && p->is_buffer && !p->is_frozen);
 }
 
 void brim_setup_count_kept(brim_setup *s, const brim_graph *g)
@@ -98,4 +99,83 @@ brim_status brim_setup_check_disk(const brim_setup *s)
                    brim_format_bytes(need, sizeof need, bytes), path,
                    brim_format_bytes(each, sizeof each, brim_setup_kept_bytes(s)), s->settings->total_clients,
                    brim_format_bytes(left, sizeof left, free + had));
+}
+
+/* ---- federate.local_parameters ---- */
+
+enum { NEAREST = 3, NAME_BYTES = 256 };
+typedef struct nearest {
+  char name[NEAREST][NAME_BYTES];
+  int distance[NEAREST], count;
+} nearest;
+
+/* Keeps the nearest ones, in order, each once. */
+static void add_name(nearest *n, const char *pattern, const char *name)
+{
+  const int distance = brim_typo_distance(pattern, name);
+  int at = n->count;
+  for (int i = 0; i < n->count; i++)
+    if (strcmp(n->name[i], name) == 0) return;
+  while (at > 0 && distance < n->distance[at - 1]) at--;
+  if (at == NEAREST) return;
+  n->count += n->count < NEAREST;
+  for (int i = n->count - 1; i > at; i--) {
+    memcpy(n->name[i], n->name[i - 1], NAME_BYTES);
+    n->distance[i] = n->distance[i - 1];
+  }
+  snprintf(n->name[at], NAME_BYTES, "%s", name);
+  n->distance[at] = distance;
+}
+
+/* The nearest names, and patterns of whole layers. */
+static brim_status refuse_pattern(const brim_setup *s, const brim_graph *g, const char *pattern)
+{
+  nearest n = {.count = 0};
+  brim_text text = {0};
+  for (size_t i = 0; i < g->parameter_count; i++) {
+    char name[NAME_BYTES];
+    if (g->parameter[i].is_frozen) continue;
+    add_name(&n, pattern, g->parameter[i].value->name);
+    snprintf(name, sizeof name, "%s", g->parameter[i].value->name);
+    for (char *dot; (dot = strrchr(name, '.')) && (size_t)(dot - name) + 3 < sizeof name;) {
+      snprintf(dot, 3, ".*");
+      add_name(&n, pattern, name);
+      *dot = '\0';
+    }
+  }
+  for (int i = 0; i < n.count; i++) brim_text_printf(&text, "%s'%s'", i ? ", " : "", n.name[i]);
+  const brim_status status = brim_fail(
+      BRIM_ECONFIG, "'federate.local_parameters': '%s' matches no parameter that model=%s trains\nthe nearest: %s",
+      pattern, brim_config_choice_of(s->config, "model")->plugin->id, brim_text_str(&text));
+  brim_text_release(&text);
+  return brim_setup_add_origin(s, status);
+}
+
+static brim_status check_pattern(const brim_setup *s, const brim_graph *g, const char *pattern)
+{
+  for (size_t i = 0; i < g->parameter_count; i++)
+    if (!g->parameter[i].is_frozen && brim_matches_any(pattern, g->parameter[i].value->name)) return BRIM_OK;
+  return refuse_pattern(s, g, pattern);
+}
+
+brim_status brim_setup_check_local(const brim_setup *s, const brim_graph *g)
+{
+  static const char parts[] = ", \t\n";
+  const char *patterns = s->settings->federate.local_parameters;
+  bool sends = false;
+  if (!brim_setup_is_federated(s) || !patterns[0]) return BRIM_OK;
+  for (const char *at = patterns + strspn(patterns, parts); *at; at += strspn(at, parts)) {
+    char pattern[NAME_BYTES];
+    const size_t length = strcspn(at, parts);
+    snprintf(pattern, sizeof pattern, "%.*s", (int)length, at);
+    BRIM_TRY(check_pattern(s, g, pattern));
+    at += length;
+  }
+  for (size_t i = 0; i < g->parameter_count; i++)
+    sends = sends || (brim_parameter_is_trained(&g->parameter[i]) && brim_parameter_is_sent(&g->parameter[i]));
+  if (sends) return BRIM_OK;
+  return brim_setup_add_origin(
+      s,
+      brim_fail(BRIM_ECONFIG, "'federate.local_parameters': '%s' leaves no parameter of model=%s for the global model",
+                patterns, brim_config_choice_of(s->config, "model")->plugin->id));
 }

@@ -56,6 +56,8 @@ const brim_footprint *brim_trainer_footprint(const brim_trainer *trainer);
 brim_train_state *brim_trainer_state(brim_trainer *trainer);
 /* The result of a federation's last round; owned by the trainer and valid until the next round. */
 const brim_round_result *brim_trainer_last_round(const brim_trainer *trainer);
+/* [any] The accuracies of a federation's clients over their last training. ENOMEM_HOST. */
+brim_status brim_trainer_client_accuracy(const brim_trainer *trainer, brim_spread *out);
 /* [any] Describes the assumptions of a federation's simulated world; writes nothing without one. */
 void brim_trainer_tell_world(const brim_trainer *trainer, brim_text *out);
 /* Learning rate of the last step. */

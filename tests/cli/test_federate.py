@@ -32,6 +32,9 @@ KINDS = {
     "kept norms": [*SMALL, "model=lightcnn", "model.width=4", "model.norm=batch", "partition=dirichlet",
                    "partition.alpha=0.5", "training.batch_size=8", "federate.local_epochs=2",
                    "federate.norm_buffers=keep", "method=power_of_choice", "method.d=9"],
+    "local parameters": [*SMALL, "model=lightcnn", "model.width=4", "model.norm=batch", "partition=dirichlet",
+                         "partition.alpha=0.5", "training.batch_size=8", "federate.local=fedprox", "federate.mu=0.3",
+                         "federate.local_parameters='fc* norm2.*'", "method=divfl", "server_optimizer=adam"],
 }
 
 STATE = ["model.safetensors", "optimizer.safetensors"]  # the same files in checkpoints of differently configured runs

@@ -15,7 +15,7 @@
 #include "scratch.h"
 #include "store/states.h"
 
-enum { CLIENTS = 7, PLACES = 3, VALUES = 1500 }; /* a state is no multiple of a page */
+enum { CLIENTS = 7, PLACES = 3, VALUES = 1500 }; /* a state does not end at a page */
 
 static const brim_states_layout layout = {CLIENTS, PLACES, VALUES * sizeof(int32_t), 1234};
 
