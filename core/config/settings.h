@@ -100,13 +100,14 @@ enum brim_divergence { BRIM_DIVERGENCE_DROP, BRIM_DIVERGENCE_FAIL };
 /* The initial moving averages of a client's norms in a round: the global model's, or its own from its last round. */
 enum brim_norm_buffers { BRIM_NORM_BUFFERS_AVERAGE, BRIM_NORM_BUFFERS_KEEP };
 #define BRIM_NORM_BUFFERS_NAMES "average|keep"
-/* A client's training objective: its own loss, or also the distance from the global model. */
-enum brim_local { BRIM_LOCAL_FEDAVG, BRIM_LOCAL_FEDPROX };
-#define BRIM_LOCAL_NAMES "fedavg|fedprox"
+/* A client's training: on its own loss, or also on the distance from the global model; with its own gradients, or
+ * corrected ones. */
+enum brim_local { BRIM_LOCAL_FEDAVG, BRIM_LOCAL_FEDPROX, BRIM_LOCAL_SCAFFOLD, BRIM_LOCAL_SCAFFOLD_FEDPROX };
+#define BRIM_LOCAL_NAMES "fedavg|fedprox|scaffold|scaffold_fedprox"
 typedef struct brim_federate_settings {
   int64_t local_epochs;
   int32_t local;                /* enum brim_local */
-  double mu;                    /* of fedprox; 0 is fedavg */
+  double mu;                    /* of fedprox; 0: none */
   int32_t remainder;            /* enum brim_remainder */
   int32_t norm_buffers;         /* enum brim_norm_buffers */
   const char *local_parameters; /* shell patterns of parameters that stay with the client; "": none */

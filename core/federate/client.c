@@ -41,12 +41,13 @@ brim_status brim_lane_open(brim_lane *l, const brim_drive *drive, brim_exec *exe
       .adopt = brim_plan_program(plan, BRIM_PROGRAM_ADOPT, 0),
       .distance = brim_plan_program(plan, BRIM_PROGRAM_DISTANCE, 0),
       .fold = brim_plan_program(plan, BRIM_PROGRAM_FOLD, 0),
+      .fold_control = brim_plan_program(plan, BRIM_PROGRAM_FOLD_CONTROL, 0),
       .update = brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0),
       .batch = {.values = brim_try_malloc(most * values_bytes(s)), .labels = brim_try_malloc(most * label_bytes(s))},
       .scratch = brim_try_malloc(s->data.scratch_bytes)};
   const bool sketches = brim_setup_selector_needs(s, BRIM_NEED_SKETCH);
   if (sketches) l->values = brim_try_malloc(2 * largest_parameter(l) * sizeof *l->values);
-  if (kept) l->keeping = brim_try_malloc(brim_kept_scratch_bytes(kept));
+  if (kept) l->keeping = brim_try_malloc(s->kept_scratch_bytes);
   if (l->batch.values && l->batch.labels && l->scratch && (l->values || !sketches) && (l->keeping || !kept))
     return brim_client_order_open(&s->partition, &l->order);
   return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the samples of a client");
@@ -72,6 +73,7 @@ typedef struct turn {
   uint64_t seed;
   double factor; /* of the schedule, by rounds */
   int64_t steps; /* taken so far */
+  double rates;  /* the sum of their learning rates */
 } turn;
 
 /* Reads samples from..from+count-1 of a local epoch. */
@@ -110,11 +112,13 @@ static brim_status make_step(turn *t, int64_t epoch, int64_t from, int64_t count
      * of all labels is known by then. */
     if (at + l->batch.span.count == count) step.gradient_scale = counted > 0 ? losses / counted : 0;
     if (step.gradient_scale > 0) step.federated = brim_setup_mu(s) / step.gradient_scale;
+    if (step.gradient_scale > 0) step.control = 1 / step.gradient_scale;
     step.first_sample = at;
     BRIM_TRY(brim_exec_load(l->exec, program, l->batch.values, l->batch.labels));
     BRIM_TRY(brim_exec_run(l->exec, program, &step, NULL));
   }
   BRIM_TRY(brim_exec_run(l->exec, l->update, &step, NULL));
+  t->rates += step.lr;
   t->result->samples += count;
   t->result->counted += counted;
   t->result->tokens += tokens;
@@ -171,14 +175,20 @@ static brim_status measure(turn *t)
   const brim_program *train = brim_exec_plan(l->exec)->program;
   t->result->squares = NAN;
   if (train->graph->squares) BRIM_TRY(brim_exec_read(l->exec, train, train->graph->squares, &t->result->squares));
-  if (isfinite(metrics[0]) && isfinite(distance[0]) && distance[1] < BRIM_FOLD_MOST) return make_sketch(t);
+  t->result->rates = t->rates;
+  const double slope = l->fold_control ? distance[1] / t->rates : 0; /* NAN if all rates are 0 */
+  if (isfinite(metrics[0]) && isfinite(distance[0]) && distance[1] < BRIM_FOLD_MOST && slope < BRIM_FOLD_MOST)
+    return make_sketch(t);
   if (!isfinite(distance[0]))
     return brim_fail(BRIM_ENUMERIC, "client %lld has diverged: its parameters are not finite",
                      (long long)t->result->client);
   if (!isfinite(metrics[0]))
     return brim_fail(BRIM_ENUMERIC, "client %lld has diverged: its loss is not finite", (long long)t->result->client);
-  return brim_fail(BRIM_ENUMERIC, "client %lld has diverged: a parameter moved by %.3g; the limit is %g",
-                   (long long)t->result->client, distance[1], BRIM_FOLD_MOST);
+  if (!(distance[1] < BRIM_FOLD_MOST))
+    return brim_fail(BRIM_ENUMERIC, "client %lld has diverged: a parameter moved by %.3g; the limit is %g",
+                     (long long)t->result->client, distance[1], BRIM_FOLD_MOST);
+  return brim_fail(BRIM_ENUMERIC, "client %lld has diverged: its mean gradient has a value of %.3g; the limit is %g",
+                   (long long)t->result->client, slope, BRIM_FOLD_MOST);
 }
 
 /* Class weights lie in the lane; other programs of the round may have overwritten them. */
@@ -190,16 +200,23 @@ static brim_status write_class_weights(const brim_lane *l)
   return w ? brim_exec_write_as(l->exec, p, w, BRIM_DTYPE_F64, s->class_weights.item) : BRIM_OK;
 }
 
+static brim_keeping keeping_of(const brim_lane *l, int64_t client)
+{
+  return (brim_keeping){l->exec, l->adopt, l->update, l->keeping, client};
+}
+
 /* The client starts from the global model and what it has kept. */
 static brim_status adopt(const brim_lane *l, int64_t client)
 {
   BRIM_TRY(brim_exec_run(l->exec, l->adopt, &(brim_step){.federated = 1}, NULL));
-  return brim_kept_write(l->kept, &(brim_keeping){l->exec, l->adopt, l->keeping, client});
+  const brim_keeping own = keeping_of(l, client);
+  return brim_kept_write(l->kept, &own);
 }
 
-brim_status brim_lane_keep(brim_lane *l, int64_t client, int64_t place, int64_t round)
+brim_status brim_lane_keep(brim_lane *l, const brim_client_result *result, int64_t place, int64_t round)
 {
-  return brim_kept_stage(l->kept, &(brim_keeping){l->exec, l->adopt, l->keeping, client}, place, round);
+  const brim_keeping own = keeping_of(l, result->client);
+  return brim_kept_stage(l->kept, &own, place, round, result->rates);
 }
 
 brim_status brim_lane_train(brim_lane *l, int64_t round, brim_client_result *result)
@@ -208,6 +225,7 @@ brim_status brim_lane_train(brim_lane *l, int64_t round, brim_client_result *res
   const int64_t epochs = s->settings->federate.local_epochs;
   const brim_philox key =
       brim_random4((uint64_t)s->settings->seed, BRIM_STREAM_CLIENT, 0, (uint64_t)result->client, (uint32_t)round);
+  const brim_keeping own = keeping_of(l, result->client);
   turn t = {.lane = l, .result = result, .seed = (uint64_t)key.v[0] << 32 | key.v[1]};
   BRIM_TRY(brim_schedule_factor(s->schedule, s->schedule_params, round, l->drive->order.steps, &t.factor));
   if (brim_fault_hit(BRIM_FAULT_CLIENT, NULL))
@@ -216,6 +234,7 @@ brim_status brim_lane_train(brim_lane *l, int64_t round, brim_client_result *res
   BRIM_TRY(write_class_weights(l));
   BRIM_TRY(adopt(l, result->client));
   BRIM_TRY(brim_exec_zero_states(l->exec));
+  BRIM_TRY(brim_kept_steer(l->kept, &own));
   BRIM_TRY(brim_exec_zero_metrics(l->exec));
   for (int64_t e = 0; e < epochs; e++) BRIM_TRY(make_epoch(&t, round * epochs + e));
   return measure(&t);
@@ -248,7 +267,10 @@ brim_status brim_lane_evaluate(brim_lane *l, int64_t client, float *loss)
   return BRIM_OK;
 }
 
-brim_status brim_lane_fold(brim_lane *l, double weight)
+brim_status brim_lane_fold(brim_lane *l, const brim_client_result *result, int64_t clients)
 {
-  return brim_exec_run(l->exec, l->fold, &(brim_step){.federated = weight}, NULL);
+  BRIM_TRY(brim_exec_run(l->exec, l->fold, &(brim_step){.federated = result->weight}, NULL));
+  if (!l->fold_control) return BRIM_OK;
+  const brim_step step = {.federated = brim_control_weight(clients, result->rates)};
+  return brim_exec_run(l->exec, l->fold_control, &step, NULL);
 }

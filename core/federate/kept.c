@@ -19,10 +19,10 @@ typedef struct field {
 
 struct brim_kept {
   brim_states *states;
+  brim_control *control; /* NULL: there are none */
   field *field;
   size_t count;
   uint64_t bytes; /* of a client's state */
-  uint64_t most;  /* of the largest field */
   uint64_t hash;  /* of names and sizes */
   int64_t clients;
 };
@@ -36,18 +36,23 @@ static void add_field(brim_kept *k, size_t parameter, const brim_tensor *value)
                                  .dtype = value->dtype,
                                  .name = value->name};
   k->bytes += value->bytes;
-  k->most = value->bytes > k->most ? value->bytes : k->most;
   k->hash = brim_hash(k->hash, value->name, strlen(value->name) + 1);
   k->hash = brim_hash(k->hash, &value->bytes, sizeof value->bytes);
 }
 
 static brim_status list_fields(brim_kept *k, const brim_setup *setup, const brim_graph *g)
 {
-  k->field = brim_try_calloc(g->parameter_count, sizeof *k->field);
+  k->field = brim_try_calloc(2 * g->parameter_count, sizeof *k->field);
   if (!k->field) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the list of what clients keep");
   k->hash = BRIM_HASH_START;
   for (size_t i = 0; i < g->parameter_count; i++)
     if (brim_setup_keeps(setup, &g->parameter[i])) add_field(k, i, g->parameter[i].value);
+  const size_t values = k->count;
+  const uint64_t control = k->bytes;
+  for (size_t i = 0; i < g->parameter_count && brim_setup_has_controls(setup); i++)
+    if (brim_parameter_is_controlled(&g->parameter[i])) add_field(k, i, g->parameter[i].value);
+  k->count = values; /* controls have a place of their own */
+  BRIM_TRY(brim_control_open(setup, g, control, &k->control));
   if (k->bytes == brim_setup_kept_bytes(setup)) return BRIM_OK;
   return brim_fail(BRIM_EINTERNAL, "clients keep %" PRIu64 " bytes each, but %" PRIu64 " were planned", k->bytes,
                    brim_setup_kept_bytes(setup));
@@ -74,6 +79,7 @@ void brim_kept_close(brim_kept *k)
 {
   if (!k) return;
   brim_states_close(k->states);
+  brim_control_close(k->control);
   free(k->field);
   free(k);
 }
@@ -83,9 +89,9 @@ brim_states *brim_kept_states(brim_kept *k)
   return k->states;
 }
 
-uint64_t brim_kept_scratch_bytes(const brim_kept *k)
+brim_control *brim_kept_control(brim_kept *k)
 {
-  return k->most;
+  return k ? k->control : NULL;
 }
 
 static const brim_tensor *value_of(const brim_keeping *lane, const field *f)
@@ -103,6 +109,11 @@ brim_status brim_kept_write(brim_kept *k, const brim_keeping *lane)
   return BRIM_OK;
 }
 
+brim_status brim_kept_steer(brim_kept *k, const brim_keeping *lane)
+{
+  return k && k->control ? brim_control_write(k->control, k->states, lane) : BRIM_OK;
+}
+
 /* A local parameter plays no part in the distance that the client has moved, so it is checked here. */
 static brim_status check_finite(const field *f, const brim_keeping *lane)
 {
@@ -114,7 +125,7 @@ static brim_status check_finite(const field *f, const brim_keeping *lane)
   return BRIM_OK;
 }
 
-brim_status brim_kept_stage(brim_kept *k, const brim_keeping *lane, int64_t place, int64_t round)
+brim_status brim_kept_stage(brim_kept *k, const brim_keeping *lane, int64_t place, int64_t round, double rates)
 {
   if (!k) return BRIM_OK;
   BRIM_TRY(brim_states_unstamp(k->states, place));
@@ -123,6 +134,7 @@ brim_status brim_kept_stage(brim_kept *k, const brim_keeping *lane, int64_t plac
     BRIM_TRY(check_finite(f, lane));
     BRIM_TRY(brim_states_write(k->states, place, f->at, lane->scratch, f->bytes));
   }
+  if (k->control) BRIM_TRY(brim_control_stage(k->control, k->states, lane, place, rates));
   return brim_states_stamp(k->states, place, lane->client, round);
 }
 
@@ -134,5 +146,5 @@ size_t brim_kept_tensors(brim_kept *k, brim_safetensor *out)
                              .dtype = BRIM_DTYPE_I32,
                              .shape = {1, {k->clients}},
                              .data = brim_states_rounds(k->states)};
-  return 1;
+  return 1 + brim_control_tensors(k->control, out ? out + 1 : NULL);
 }

@@ -1,12 +1,13 @@
 /* What clients keep between rounds, in the file of states (states.h), brim_setup_kept_bytes per client: with
  * federate.norm_buffers=keep the running statistics of their norms, and the parameters that federate.local_parameters
- * names. A client starts a round with those of the end of its last round, and its first round with the global model's.
- * Running statistics are a part of its update too, so the global model's are the mean of the clients'.
+ * names, and its control (control.h). A client starts a round with those of the end of its last round, and its first
+ * round with the global model's. Running statistics are a part of its update too, so the global model's are the mean of
+ * the clients'.
  *
  * A round is a transaction here too: states are staged, and kept when the round commits. */
 #ifndef BRIM_FEDERATE_KEPT_H
 #define BRIM_FEDERATE_KEPT_H
-#include "exec/exec.h"
+#include "federate/control.h"
 #include "setup/setup.h"
 #include "store/safetensors.h"
 #include "store/states.h"
@@ -19,23 +20,18 @@ brim_status brim_kept_open(const brim_setup *setup, const brim_program *adopt, b
 void brim_kept_close(brim_kept *kept); /* NULL: nothing */
 /* The states of clients: their file, and the transactions. */
 brim_states *brim_kept_states(brim_kept *kept);
-/* Bytes of scratch memory that a lane needs for the calls below. */
-uint64_t brim_kept_scratch_bytes(const brim_kept *kept);
-
-/* A lane at work on a client. */
-typedef struct brim_keeping {
-  brim_exec *exec;
-  const brim_program *adopt;
-  void *scratch;
-  int64_t client;
-} brim_keeping;
-
 /* [step, any thread] Writes what the client has kept to a lane that has adopted the global model. Does nothing if the
  * client has kept nothing, or kept is NULL. EIO. */
 brim_status brim_kept_write(brim_kept *kept, const brim_keeping *lane);
+/* [step, any thread] Writes the client's control to a lane whose states are zeroed. Does nothing without controls. EIO.
+ */
+brim_status brim_kept_steer(brim_kept *kept, const brim_keeping *lane);
 /* [step, any thread; each call with another `place`] Stages what the client at `place` keeps after a round (counted
- * from 0). Does nothing if kept is NULL. ENUMERIC: a value is not finite; EIO. */
-brim_status brim_kept_stage(brim_kept *kept, const brim_keeping *lane, int64_t place, int64_t round);
+ * from 0), in which the learning rates of its steps added up to `rates`. Does nothing if kept is NULL. ENUMERIC: a
+ * value is not finite; EIO. */
+brim_status brim_kept_stage(brim_kept *kept, const brim_keeping *lane, int64_t place, int64_t round, double rates);
+/* The server's controls, or NULL; also if kept is NULL. */
+brim_control *brim_kept_control(brim_kept *kept);
 /* [any] The tensors of a checkpoint, in memory of `kept`: to be written, or to be read into between two rounds. Returns
  * their number; out NULL: nothing else. kept NULL: 0. */
 size_t brim_kept_tensors(brim_kept *kept, brim_safetensor *out);

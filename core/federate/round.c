@@ -158,7 +158,7 @@ static brim_status train_client(brim_worker *w, brim_client_result *result)
   brim_federation *f = w->federation;
   const brim_client_result before = *result;
   brim_status status = brim_lane_train(&w->lane, f->round, result);
-  if (status == BRIM_OK) status = brim_lane_keep(&w->lane, result->client, result - f->client, f->round);
+  if (status == BRIM_OK) status = brim_lane_keep(&w->lane, result, result - f->client, f->round);
   if (status == BRIM_ENUMERIC && f->setup->settings->federate.on_divergence == BRIM_DIVERGENCE_DROP) {
     brim_log(BRIM_LOG_WARN, "round %lld: %s; it is left out", (long long)f->round + 1, brim_error_text());
     result->is_done = true;
@@ -169,7 +169,7 @@ static brim_status train_client(brim_worker *w, brim_client_result *result)
     return status;
   }
   pthread_mutex_lock(&f->adding);
-  const brim_status folded = brim_lane_fold(&w->lane, result->weight);
+  const brim_status folded = brim_lane_fold(&w->lane, result, f->clients);
   pthread_mutex_unlock(&f->adding);
   if (folded != BRIM_OK) atomic_store(&f->is_torn, true);
   result->is_done = result->arrived = folded == BRIM_OK;
@@ -386,7 +386,9 @@ brim_status brim_federation_add_up(brim_federation *f, brim_round_result *out)
     out->weight += c->arrived ? c->weight : 0;
     out->diverged += !c->arrived && c->fate.outcome == BRIM_OUTCOME_ARRIVES;
   }
-  return BRIM_OK;
+  const brim_program *serve = brim_plan_program(brim_exec_plan(f->exec), BRIM_PROGRAM_UPDATE, 0);
+  brim_control *control = brim_kept_control(f->kept);
+  return control ? brim_control_learn(control, f->exec, serve, f->clients, out->arrived) : BRIM_OK;
 }
 
 /* ---- learning ---- */
@@ -401,6 +403,7 @@ void brim_federation_end(brim_federation *f, bool is_committed)
 {
   for (int64_t i = 0; i < f->clients && is_committed && f->kept; i++)
     if (f->client[i].arrived) brim_states_commit(brim_kept_states(f->kept), i, f->client[i].client, f->round);
+  if (is_committed && brim_kept_control(f->kept)) brim_control_commit(brim_kept_control(f->kept));
   brim_selection_end(f->selection, is_committed);
 }
 

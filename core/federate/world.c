@@ -62,11 +62,14 @@ static uint64_t count_flops(const brim_graph *g)
   return flops;
 }
 
-static int64_t count_bytes(const brim_graph *g)
+/* Controls are sent too, both ways. */
+static int64_t count_bytes(const brim_setup *s, const brim_graph *g)
 {
   int64_t values = 0;
   for (size_t i = 0; i < g->parameter_count; i++)
-    if (brim_parameter_is_sent(&g->parameter[i])) values += brim_shape_count(&g->parameter[i].value->shape);
+    if (brim_parameter_is_sent(&g->parameter[i]))
+      values += (brim_setup_has_controls(s) && brim_parameter_is_controlled(&g->parameter[i]) ? 2 : 1) *
+                brim_shape_count(&g->parameter[i].value->shape);
   return values * (int64_t)sizeof(float);
 }
 
@@ -88,7 +91,7 @@ static brim_status measure_model(brim_fleet *f)
     f->batch_flops = count_flops(train);
     f->look_flops = count_flops(look);
     f->update_flops = count_flops(step);
-    f->bytes = count_bytes(train);
+    f->bytes = count_bytes(f->setup, train);
   }
   brim_graph *const all[] = {train, look, step};
   for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)

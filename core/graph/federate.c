@@ -2,6 +2,8 @@
 
 #include "graph/update.h"
 
+#define CONTROL_SUM "control_sum"
+
 static brim_graph *begin(const brim_graph *like)
 {
   brim_graph *g = brim_graph_create(like->real, like->batch, false);
@@ -47,6 +49,11 @@ void brim_graph_add_global(brim_graph *g)
   g->shared_end = (uint32_t)g->tensor_count;
 }
 
+void brim_graph_add_control(brim_graph *g)
+{
+  g->control = add_tensors(g, brim_parameter_is_controlled, BRIM_ROLE_OPTIMIZER, g->real, "control");
+}
+
 brim_status brim_graph_build_adopt(const brim_graph *like, brim_graph **out)
 {
   brim_graph *g = begin(like);
@@ -86,11 +93,28 @@ brim_status brim_graph_build_fold(const brim_graph *like, brim_graph **out)
   return finish(g, out);
 }
 
+/* The sum of updates comes first in the server's arena. */
+brim_status brim_graph_build_fold_control(const brim_graph *like, brim_graph **out)
+{
+  brim_graph *g = begin(like);
+  brim_graph_add_global(g);
+  (void)add_tensors(g, brim_parameter_is_sent, BRIM_ROLE_GRADIENT, BRIM_DTYPE_F64, "sum");
+  brim_tensor **sum = add_tensors(g, brim_parameter_is_controlled, BRIM_ROLE_GRADIENT, BRIM_DTYPE_F64, CONTROL_SUM);
+  g->shared_end = (uint32_t)g->tensor_count;
+  for (size_t i = 0; i < g->parameter_count; i++) {
+    brim_tensor *const in[] = {g->parameter[i].value, g->global[i], sum[i]};
+    if (sum[i]) brim_graph_node_into(g, "fold", in[0]->name, in, 3, &sum[i], 1, NULL);
+  }
+  return finish(g, out);
+}
+
 /* A buffer has no optimizer: it gets the mean of its changes. */
 brim_status brim_graph_build_serve(const brim_graph *like, const brim_update_options *options, brim_graph **out)
 {
   brim_graph *g = begin(like);
   brim_tensor **sum = add_tensors(g, brim_parameter_is_sent, BRIM_ROLE_GRADIENT, BRIM_DTYPE_F64, "sum");
+  if (options->controlled)
+    g->control = add_tensors(g, brim_parameter_is_controlled, BRIM_ROLE_GRADIENT, BRIM_DTYPE_F64, CONTROL_SUM);
   brim_update_add_states(g, options);
   g->first_update = g->node_count;
   for (size_t i = 0; i < g->parameter_count; i++) {

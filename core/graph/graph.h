@@ -41,6 +41,12 @@ static inline bool brim_parameter_is_sent(const brim_parameter *p)
   return !p->is_frozen && !p->is_local;
 }
 
+/* Is there a control for its gradients, if clients have controls? */
+static inline bool brim_parameter_is_controlled(const brim_parameter *p)
+{
+  return brim_parameter_is_trained(p) && brim_parameter_is_sent(p);
+}
+
 /* A further sum of gradients over the samples of a step, in their order however the batch is cut:
  *   - of a further use of a parameter. The update adds it to the parameter's gradient.
  *   - of a use, beside samples, of a tensor made of parameters alone (a slice of one). What goes from there to the
@@ -125,7 +131,9 @@ struct brim_graph {
   brim_tensor *proof;                /* of a check: f64 [1], persistent; see brim_graph_build_check; or NULL */
   uint32_t shared_first, shared_end; /* ids of tensors in another plan's arena: see graph/federate.h */
   brim_tensor **global;              /* by parameter: its counterpart in the global model; NULL: no node needs it */
-  const brim_tensor *kept;           /* stays in memory until the program has ended, to be read; or NULL */
+  brim_tensor *
+      *control; /* by parameter: what steer adds to its gradient, or of a server, the sum for it; NULL: nothing */
+  const brim_tensor *kept; /* stays in memory until the program has ended, to be read; or NULL */
   uint64_t dropout_streams;
   brim_wrap *wrap;               /* of a model with a backbone: graph/wrap.c; else NULL */
   bool freezing;                 /* parameters made now are frozen, and their layers work as in evaluation */
@@ -208,6 +216,7 @@ typedef struct brim_update_options {
   const void *params;
   bool in_backward; /* each parameter is updated in the backward pass, as soon as its gradient is complete */
   bool steered;     /* of a client: steer changes gradients first, so that its part counts in their norm */
+  bool controlled;  /* of a client: steer has a control; of a server: there are sums for controls */
   bool scaled;      /* gradients are multiplied by step.gradient_scale and by the norm limit's factor */
   double max_norm;  /* limit for the norm of all scaled gradients; 0: none. Needs `scaled` */
   double ema_decay; /* decay of moving averages of the parameters, which evaluation uses instead; 0: none */

@@ -56,12 +56,12 @@ static uint64_t reading_bytes(const brim_setup *s, int64_t batch, int32_t lanes)
   return loader_bytes(&train);
 }
 
-/* The index of what clients keep, which lies on the disk, and each lane's buffer for it. */
+/* The index of what clients keep, which lies on the disk, each lane's buffers for it, and the server's controls. */
 static uint64_t clients_bytes(const brim_setup *s, int32_t lanes)
 {
   if (brim_setup_kept_bytes(s) == 0) return 0;
   const brim_states_layout layout = brim_setup_states_layout(s);
-  return brim_states_host_bytes(&layout) + (uint64_t)lanes * s->kept_largest;
+  return brim_states_host_bytes(&layout) + (uint64_t)lanes * s->kept_scratch_bytes + s->control_bytes;
 }
 
 static uint64_t evaluation_bytes(const brim_setup *p, int64_t batch)
@@ -237,7 +237,7 @@ static const struct {
     TERM(state_bytes, "optimizer's state"),
     TERM(kernel_bytes, "kernels"),
     TERM(data_bytes, "data"),
-    TERM(clients_bytes, "index of clients' states"),
+    TERM(clients_bytes, "clients' states"),
     TERM(score_bytes, "confusion matrix"),
     TERM(loader_bytes, "micro-batches ahead"),
     TERM(evaluation_bytes, "micro-batches ahead, in an evaluation"),

@@ -65,17 +65,18 @@ typedef struct brim_setup {
   const brim_plugin *schedule;
   const void *optimizer_params, *schedule_params;
   brim_graph_loss loss;
-  int32_t top_k;           /* resolved; 0: off */
-  int64_t answers;         /* numbers that the model outputs: see brim_classes */
-  brim_list class_weights; /* of the loss; count 0: unweighted */
-  brim_list label_weights; /* the weight of each class's samples in the mean loss; count 0: all 1 */
-  double *counted;         /* storage of label_weights if a class does not count at all; else NULL */
-  int64_t grain;           /* resolved */
-  int64_t norm_group;      /* 0: the model has no statistics over groups of samples */
-  uint64_t buffer_bytes;   /* of the model's moving averages (brim_graph_buffer) that are not frozen */
-  uint64_t kept_bytes;     /* of what a client keeps between rounds */
-  uint64_t kept_largest;   /* of the largest part of that */
-  brim_dealing deal;       /* each rank's part of a step */
+  int32_t top_k;               /* resolved; 0: off */
+  int64_t answers;             /* numbers that the model outputs: see brim_classes */
+  brim_list class_weights;     /* of the loss; count 0: unweighted */
+  brim_list label_weights;     /* the weight of each class's samples in the mean loss; count 0: all 1 */
+  double *counted;             /* storage of label_weights if a class does not count at all; else NULL */
+  int64_t grain;               /* resolved */
+  int64_t norm_group;          /* 0: the model has no statistics over groups of samples */
+  uint64_t buffer_bytes;       /* of the model's moving averages (brim_graph_buffer) that are not frozen */
+  uint64_t kept_bytes;         /* of what a client keeps between rounds */
+  uint64_t kept_scratch_bytes; /* that a lane needs at work with that */
+  uint64_t control_bytes;      /* host memory of the server's controls */
+  brim_dealing deal;           /* each rank's part of a step */
   brim_data data;
   brim_partition partition;            /* of a federation: each client's samples; clients is 0 without a federation */
   const brim_plugin *server_optimizer; /* of a federation */
@@ -178,10 +179,17 @@ static inline bool brim_setup_is_federated(const brim_setup *setup)
 {
   return setup->settings->total_clients > 0;
 }
-/* FedProx's mu; 0: clients train on their own losses alone, and their updates have no such node. */
+/* FedProx's mu; 0: clients train on their own losses alone. */
 static inline double brim_setup_mu(const brim_setup *setup)
 {
-  return setup->settings->federate.local == BRIM_LOCAL_FEDPROX ? setup->settings->federate.mu : 0;
+  const int32_t local = setup->settings->federate.local;
+  return local == BRIM_LOCAL_FEDPROX || local == BRIM_LOCAL_SCAFFOLD_FEDPROX ? setup->settings->federate.mu : 0;
+}
+/* Are clients' gradients corrected by control variates? */
+static inline bool brim_setup_has_controls(const brim_setup *setup)
+{
+  const int32_t local = setup->settings->federate.local;
+  return local == BRIM_LOCAL_SCAFFOLD || local == BRIM_LOCAL_SCAFFOLD_FEDPROX;
 }
 /* Have clients parameters of their own, so that each has a model of its own? */
 static inline bool brim_setup_is_personal(const brim_setup *setup)

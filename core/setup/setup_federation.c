@@ -1,6 +1,7 @@
 /* The samples of a federation's clients, and their micro-batches. See setup.h. */
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "base/text.h"
@@ -53,6 +54,23 @@ static brim_status check_norm_buffers(const brim_setup *s)
                    brim_config_choice_of(s->config, "model")->plugin->id);
 }
 
+/* The mean gradient of a client follows from its learning rates if nothing but gradients moves it. */
+static brim_status check_controls(const brim_setup *s)
+{
+  brim_step step = {.gradient_scale = 1};
+  if (!brim_setup_has_controls(s)) return BRIM_OK;
+  BRIM_TRY(brim_optimizer_fill(s->optimizer, s->optimizer_params, 1, &step));
+  const bool is_sgd = strcmp(s->optimizer->id, "sgd") == 0;
+  if (is_sgd && step.momentum == 0 && step.lr > 0) return BRIM_OK;
+  return brim_setup_add_origin(
+      s,
+      brim_fail(BRIM_ECONFIG,
+                "'federate.local': controls need optimizer=sgd with a learning rate above 0 and optimizer.momentum=0, "
+                "not optimizer=%s%s\nset optimizer=sgd optimizer.momentum=0; the server may have a momentum "
+                "(server_optimizer.momentum)",
+                s->optimizer->id, is_sgd ? " with these values" : ""));
+}
+
 int64_t brim_setup_round_clients(const brim_setup *setup)
 {
   const brim_settings *s = setup->settings;
@@ -78,6 +96,7 @@ brim_status brim_setup_open_federation(brim_setup *s)
                      brim_config_choice_of(s->config, "model")->plugin->id);
   BRIM_TRY(check_rules(s));
   BRIM_TRY(check_norm_buffers(s));
+  BRIM_TRY(check_controls(s));
   if ((brim_partition_reads_data(s->settings) || brim_setup_selector_needs(s, BRIM_NEED_LABELS)) && !s->data.opened) {
     s->reads = true;
     BRIM_TRY(brim_data_open_start(&s->data));

@@ -18,13 +18,21 @@ bool brim_setup_keeps(const brim_setup *s, const brim_parameter *p)
 
 void brim_setup_count_kept(brim_setup *s, const brim_graph *g)
 {
-  s->buffer_bytes = s->kept_bytes = s->kept_largest = 0;
+  const bool has_controls = brim_setup_is_federated(s) && brim_setup_has_controls(s);
+  s->buffer_bytes = s->kept_bytes = s->kept_scratch_bytes = s->control_bytes = 0;
   for (size_t i = 0; i < g->parameter_count; i++) {
     const brim_parameter *p = &g->parameter[i];
     if (p->is_buffer && !p->is_frozen) s->buffer_bytes += p->value->bytes;
-    if (!brim_setup_keeps(s, p)) continue;
+    if (brim_setup_keeps(s, p)) {
+      s->kept_bytes += p->value->bytes;
+      if (p->value->bytes > s->kept_scratch_bytes) s->kept_scratch_bytes = p->value->bytes;
+    }
+    if (!has_controls || !brim_parameter_is_controlled(p)) continue;
+    /* A client's; the server's present and next one, and three tensors at a time of a client at work, as doubles. */
+    const uint64_t wide = (uint64_t)brim_shape_count(&p->value->shape) * sizeof(double);
     s->kept_bytes += p->value->bytes;
-    if (p->value->bytes > s->kept_largest) s->kept_largest = p->value->bytes;
+    s->control_bytes += 2 * wide;
+    if (3 * wide > s->kept_scratch_bytes) s->kept_scratch_bytes = 3 * wide;
   }
 }
 

@@ -35,6 +35,9 @@ KINDS = {
     "local parameters": [*SMALL, "model=lightcnn", "model.width=4", "model.norm=batch", "partition=dirichlet",
                          "partition.alpha=0.5", "training.batch_size=8", "federate.local=fedprox", "federate.mu=0.3",
                          "federate.local_parameters='fc* norm2.*'", "method=divfl", "server_optimizer=adam"],
+    "scaffold": [*SMALL, "model=lightcnn", "model.width=4", "model.norm=batch", "partition=dirichlet",
+                 "partition.alpha=0.5", "training.batch_size=8", "federate.local=scaffold_fedprox", "federate.mu=0.3",
+                 "optimizer=sgd", "optimizer.momentum=0", "federate.norm_buffers=keep"],
 }
 
 STATE = ["model.safetensors", "optimizer.safetensors"]  # the same files in checkpoints of differently configured runs

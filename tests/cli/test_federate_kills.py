@@ -13,6 +13,9 @@ WORDS = ["dataset=synthetic", "dataset.shape=[1,8,8]", "dataset.train_count=240"
          "federate.norm_buffers=keep", "partition=dirichlet",
          "partition.alpha=0.3", "total_clients=12", "clients_per_round=5", "rounds=24", "server_optimizer=adam",
          "training.batch_size=8", "federate.checkpoint_every_rounds=2", "memory.timing=false"]
+# In the other runs clients keep more: controls, and parameters of their own.
+KEEPING = [*WORDS, "federate.local=scaffold", "optimizer=sgd", "optimizer.momentum=0", "model.width=8",
+           "federate.local_parameters='fc*'"]
 
 
 class Kills(Case):
@@ -31,8 +34,17 @@ class Kills(Case):
 
     def moment(self, run):
         """A condition that becomes true during the run: after a random number of records, or of changes among its
-        files, such as the parts of a checkpoint."""
-        if self.draw.random() < 0.5:
+        files, such as the parts of a checkpoint, or of writes to what clients keep."""
+        kind = self.draw.random()
+        if kind < 0.4:
+            states, writes, seen = self.folder / run / "states.bin", self.draw.randint(1, 40), set()
+
+            def written():
+                if states.exists():
+                    seen.add(states.stat().st_mtime_ns)
+                return len(seen) > writes
+            return written
+        if kind < 0.7:
             size, more = self.size(run, "metrics.jsonl"), self.draw.randint(1, 1500)
             return lambda: self.size(run, "metrics.jsonl") >= size + more
         seen, changes = [self.names(run)], self.draw.randint(1, 12)
@@ -62,18 +74,20 @@ class Kills(Case):
         return killed(result)
 
     def test_a_federation_that_is_killed_again_and_again_ends_with_the_same_bytes(self):
-        self.brim("federate", "run.dir=whole", *WORDS)
+        self.brim("federate", "run.dir=whole 0", *WORDS)
+        self.brim("federate", "run.dir=whole 1", *KEEPING)
         kills, runs = 0, 0
-        while kills < KILLS:
-            run = f"cut{runs}"
+        while kills < KILLS or runs < 2:
+            run, whole, words = f"cut{runs}", f"whole {runs % 2}", (WORDS, KEEPING)[runs % 2]
             lanes = [f"parallel_clients={1 + runs % 2}", f"backend.threads={self.draw.randint(1, 2)}"]
-            while kills < KILLS and self.kill(run, *WORDS, *lanes):
+            most = kills + KILLS // 2 + 1
+            while kills < most and self.kill(run, *words, *lanes):
                 kills += 1
             if not (self.folder / run / "summary.json").exists():
-                self.brim(*self.words(run, *WORDS, *lanes))
+                self.brim(*self.words(run, *words, *lanes))
             with self.subTest(run=run, kills=kills):
-                self.assert_same_checkpoint("whole", run, 24)
-                self.assert_same_records("whole", run)
+                self.assert_same_checkpoint(whole, run, 24)
+                self.assert_same_records(whole, run)
             runs += 1
 
 

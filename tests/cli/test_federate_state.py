@@ -8,10 +8,11 @@ import random
 
 import states
 import tensors
-from support import USAGE, Case, main
+from support import FAILED, USAGE, Case, main
 from test_federate import SMALL, STATE, float_of
 
 ROUNDS = 5
+SGD = ["optimizer=sgd", "optimizer.momentum=0"]
 
 
 class Vector(tuple):
@@ -184,6 +185,108 @@ class State(Case):
         self.federate("plain", *words)
         self.federate("none", *words, "federate.local_parameters=''")
         self.assert_same_checkpoint("plain", "none", 4, STATE)
+
+    # ---- SCAFFOLD ----
+
+    def test_scaffold_is_that_of_plain_loops(self):
+        """Option II of Karimireddy et al. (2020), with FedProx in half of the cases. Limits of norms and weight decay
+        act on corrected gradients."""
+        draw = random.Random(23)
+        for number in range(6):
+            name, mu = f"scaffold {number}", draw.uniform(0.1, 1) if number % 2 else 0
+            words = ["federate.local=scaffold"]
+            if mu:
+                words = ["federate.local=scaffold_fedprox", f"federate.mu={mu}"]
+            case, parts, model = self.draw(draw, name, *words, mu=mu)
+            control, own = zeros(model), collections.defaultdict(lambda: zeros(model))
+            moved = zeros(model)
+            for step in range(ROUNDS):
+                total, change = zeros(model), zeros(model)
+                weight = sum(len(parts[c]) for c in case.chosen(step))
+                for c in case.chosen(step):
+                    trained = case.train(model, control=control - own[c], rows=parts[c])
+                    after = own[c] - control + (model - trained) * (1 / (case.epochs * case.rate))
+                    change += after - own[c]
+                    own[c] = after
+                    total += (trained - model) * (len(parts[c]) / weight)
+                control += change * (1 / case.clients)
+                moved = moved * case.momentum + total
+                model += moved * case.server_rate
+                self.assert_close(self.model_after(name, step + 1, case, words), model, (name, step))
+            got, _ = tensors.read(self.checkpoint(name, ROUNDS) / "optimizer.safetensors")
+            got = sorted((key.endswith("bias.control"), list(numbers)) for key, (_, _, numbers) in got.items()
+                         if key.endswith(".control"))
+            self.assert_close(sum((numbers for _, numbers in got), []), control, name)
+            kept = states.read(self.folder / name, self.checkpoint(name, ROUNDS), "d")
+            self.assertEqual(kept.keys(), own.keys())
+            for c, values in kept.items():
+                self.assert_close(sorted(values), sorted(own[c]), (name, c))
+
+    def model_after(self, name, step, case, words):
+        run = name if step == ROUNDS else f"{name} {step}"
+        if step < ROUNDS:
+            self.federate(run, *case.words, *words, f"rounds={step}")
+        return self.model(run, step)
+
+    def test_scaffold_begins_as_fedavg(self):
+        """All controls are 0 in the first round, so it has the bits of FedAvg; later rounds differ."""
+        words = [*SMALL, "model=lightcnn", "model.width=4", "model.norm=batch", "loss.class_weights=[1,2,3,4]",
+                 "partition=dirichlet", "partition.alpha=0.3", "training.batch_size=8", "optimizer=sgd",
+                 "optimizer.momentum=0", "federate.checkpoint_every_rounds=1", "training.keep_checkpoints=9"]
+        self.federate("fedavg", *words)
+        self.federate("scaffold", *words, "federate.local=scaffold")
+        self.federate("backward", *words, "federate.local=scaffold", "optimizer.update=fused_backward")
+        models = [[(self.checkpoint(run, step) / "model.safetensors").read_bytes() for step in range(1, 5)]
+                  for run in ("fedavg", "scaffold", "backward")]
+        self.assertEqual([a == b for a, b in zip(models[0], models[1])], [True, False, False, False])
+        self.assertEqual(models[1], models[2])
+
+    def test_class_weights_do_not_scale_the_correction(self):
+        """Equal weights of classes change the scale of sums of gradients, but no gradient."""
+        words = [*SMALL, "model=mlp", "model.hidden=[9]", "backend=reference", "federate.local=scaffold", *SGD,
+                 "partition=dirichlet", "partition.alpha=0.3", "training.batch_size=8", "federate.local_epochs=3"]
+        self.federate("plain", *words)
+        self.federate("weighted", *words, "loss.class_weights=[3,3,3,3]")
+        plain, weighted = (tensors.read(self.checkpoint(run, 4) / "model.safetensors")[0]
+                           for run in ("plain", "weighted"))
+        for name in plain:
+            self.assert_close(weighted[name][2], plain[name][2], name)
+
+    def test_scaffold_sends_twice_as_much(self):
+        words = [*SMALL, "model=mlp", "model.hidden=[9]", "world.simulate=true", "observe.log_every_steps=1",
+                 *SGD]
+        self.federate("fedavg", *words)
+        self.federate("scaffold", *words, "federate.local=scaffold")
+        for before, after in zip(self.records("fedavg"), self.records("scaffold"), strict=True):
+            if before["split"] == "train":
+                self.assertEqual(after["bytes"], 2 * before["bytes"])
+        shown = json.loads(self.brim("--config-name", "federate", "plan", "--json", *words,
+                                     "federate.local=scaffold").out)
+        self.assertEqual(shown["client_kept_bytes"], 4 * (64 * 9 + 9 + 9 * 4 + 4))
+
+    def test_local_parameters_have_no_control(self):
+        words = [*SMALL, "model=mlp", "model.hidden=[9]", *SGD,
+                 "federate.local=scaffold", "federate.local_parameters=fc2.*"]
+        self.federate("run", *words)
+        kept, _ = tensors.read(self.checkpoint("run", 4) / "optimizer.safetensors")
+        self.assertEqual({name for name in kept if name.endswith(".control")}, {"fc1.weight.control", "fc1.bias.control"})
+
+    def test_what_scaffold_cannot_do_is_refused(self):
+        words = [*SMALL, "model=mlp", "model.hidden=[9]", "federate.local=scaffold"]
+        for more, parts in ((["optimizer=adamw"], ["'federate.local'", "optimizer=sgd", "not optimizer=adamw"]),
+                            (["optimizer=sgd", "optimizer.momentum=0.9"], ["optimizer.momentum=0", "argument"]),
+                            ([*SGD, "federate.mu=1"],
+                             ["federate.mu=1 has no effect with federate.local=scaffold", "scaffold_fedprox"])):
+            result = self.federate("run", *words, *more, status=USAGE)
+            self.assert_error(result, *parts)
+            self.assertFalse((self.folder / "run").exists())
+
+    def test_a_client_with_huge_gradients_is_left_out(self):
+        """Its mean gradient is above the limit of exact sums, although it has moved by little."""
+        words = [*SMALL, "model=mlp", "model.hidden=[9]", *SGD,
+                 "optimizer.lr=1e-6", "optimizer.weight_decay=1e5", "federate.local=scaffold"]
+        result = self.federate("run", *words, status=FAILED)
+        self.assert_error(result, "have diverged", "mean gradient")
 
 
 if __name__ == "__main__":
