@@ -30,7 +30,7 @@ export(EXPORT brim-targets NAMESPACE brim:: FILE ${files}/brim-targets.cmake)
 configure_package_config_file(cmake/brim-config.cmake.in ${files}/brim-config.cmake INSTALL_DESTINATION ${package}
                               PATH_VARS BRIM_PLUGIN_DIR BRIM_EXECUTABLE)
 # Below 1.0 each minor version may change the ABI.
-write_basic_package_version_file(${files}/brim-config-version.cmake COMPATIBILITY SameMinorVersion)
+write_basic_package_version_file(${files}/brim-config-version.cmake COMPATIBILITY SameMajorVersion)
 configure_file(cmake/brim_plugin.cmake ${files}/brim_plugin.cmake COPYONLY)
 configure_file(cmake/brim_command_test.cmake ${files}/brim_command_test.cmake COPYONLY)
 install(FILES ${files}/brim-config.cmake ${files}/brim-config-version.cmake cmake/brim_plugin.cmake

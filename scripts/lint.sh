@@ -55,6 +55,13 @@ python3 scripts/words.py --check "${files[@]}" "${prose[@]}" || failed=1
 mapfile -t pages < <(printf '%s\n' "${prose[@]}" | grep '\.md$' || true)
 ((!${#pages[@]})) || scripts/check_links.py "${pages[@]}" || failed=1
 
+version=$(sed -n 's/^project(brim VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
+released=$(sed -n 's/^## \([0-9][0-9.]*\) .*/\1/p' CHANGELOG.md | head -n 1)
+if [[ $version != "$released" ]]; then
+  echo "CMakeLists.txt has version '$version', but the newest release in CHANGELOG.md is '$released'" >&2
+  failed=1
+fi
+
 subjects=(-30)
 if tag=$(git describe --tags --abbrev=0 --match 'v[0-9]*' 2>/dev/null); then subjects=("$tag..HEAD"); fi
 git log --no-merges --format='%h %s' "${subjects[@]}" | awk '{

@@ -23,7 +23,7 @@ HEADERS = ROOT / "core" / "include" / "brim"
 PAGES = ROOT / "docs" / "sdk"
 SYMBOLS = ROOT / "tests" / "abi" / "symbols.txt"
 # Reading order; other headers follow.
-ORDER = ["plugin", "policy", "model", "dataset", "selector", "optimizer", "formula", "schedule", "loss", "augment",
+ORDER = ["plugin", "policy", "model", "dataset", "selector", "aggregator", "optimizer", "formula", "schedule", "loss", "augment",
          "backend", "comm", "ops", "tensor", "status", "host", "memory", "engine", "random"]
 MADE = "<!-- Made by scripts/sdk_reference.py: change the {source}, then run it. -->\n"
 # The side of a condition that is shown: C, on the host, with gcc or clang.
@@ -310,6 +310,7 @@ ABI of the installed brim.
 # ---- plugins ----
 
 KINDS = {"model": "Models", "dataset": "Data sets", "policy": "Memory policies", "selector": "Selectors of clients",
+         "aggregator": "Aggregators of updates",
          "backend": "Backends", "comm": "Communicators", "optimizer": "Optimizers", "schedule": "Schedules",
          "loss": "Losses", "augment": "Augmentations"}
 

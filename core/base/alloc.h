@@ -2,7 +2,7 @@
  * and for memory that grows with sizes that users choose: on failure a step is discarded or a request refused, and the
  * run is unchanged. Use brim_x*, which never returns NULL, for small allocations that are needed everywhere: when
  * memory runs out they first release a reserve, so that the run reaches its next step, where the reserve is taken
- * again; if that does not help, the process ends at once, and what was committed is on the disk. */
+ * again; if that does not help, the process exits at once, and the last checkpoint is on the disk. */
 #ifndef BRIM_BASE_ALLOC_H
 #define BRIM_BASE_ALLOC_H
 #include <stddef.h>

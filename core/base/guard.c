@@ -264,7 +264,7 @@ static void answer(brim_guard *g)
 brim_status brim_guard_run(brim_guard *g, const brim_guard_call *call, brim_guard_work work, void *context)
 {
   time_left left = {call->seconds, call->waiting_seconds};
-  if (brim_guard_is_lost(g)) return brim_fail(BRIM_EPLUGIN, "%s was abandoned earlier and cannot be asked", call->who);
+  if (brim_guard_is_lost(g)) return brim_fail(BRIM_EPLUGIN, "%s was abandoned earlier and cannot be called", call->who);
   g->work = work;
   g->context = context;
   for (int questions = 0;; questions++) {

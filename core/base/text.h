@@ -40,7 +40,7 @@ int brim_edit_distance(const char *a, const char *b);
  * case, '-' and '_'. */
 int brim_typo_distance(const char *written, const char *known);
 /* Makes `known` the best suggestion so far if it is closer than *distance (INT_MAX at first), as a correction or a
- * completion of what was written. */
+ * completion of `written`. */
 void brim_suggest(const char *written, const char *known, int *distance, const char **best);
 /* The best suggestion of a list; NULL if none is plausible. */
 const char *brim_suggest_of(const char *written, const char *const *known, size_t count);

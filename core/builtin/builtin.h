@@ -24,6 +24,9 @@ void brim_optimizer_describe(const brim_optimizer_ops *ops, const void *self, br
 /* [step] Fills the numbers that a step passes to its updates; step->step is set. ENUMERIC, naming the number, if one
  * that a formula uses is not finite. */
 brim_status brim_optimizer_fill(const brim_plugin *plugin, const void *self, double factor, brim_step *step);
+/* [step] How far `steps` steps move a parameter whose gradient is always 1, divided by the learning rate `rate`, which
+ * they share: with sgd, as its momentum and the mu of FedProx have it; with other optimizers the number of steps. */
+double brim_optimizer_reach(const brim_plugin *plugin, const void *self, double rate, double mu, int64_t steps);
 
 /* [step] The factor of the learning rate in a step. ENUMERIC, naming schedule and step, if it is negative or not
  * finite. */
@@ -51,6 +54,8 @@ extern const brim_plugin brim_optimizer_adamw, brim_optimizer_adam, brim_optimiz
 extern const brim_plugin brim_schedule_constant, brim_schedule_cosine, brim_schedule_linear, brim_schedule_step,
     brim_schedule_polynomial, brim_schedule_wsd, brim_schedule_restarts;
 extern const brim_plugin brim_selector_random, brim_selector_round_robin, brim_selector_proportional;
+extern const brim_plugin brim_aggregator_fedavg, brim_aggregator_uniform, brim_aggregator_qfedavg,
+    brim_aggregator_fednova;
 extern const brim_plugin brim_loss_cross_entropy, brim_loss_mse, brim_loss_mae, brim_loss_huber, brim_loss_bce,
     brim_loss_focal, brim_loss_sigmoid_focal, brim_loss_kl;
 extern const brim_plugin brim_augment_color_jitter, brim_augment_erase, brim_augment_mixup, brim_augment_cutmix,

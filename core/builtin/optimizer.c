@@ -289,6 +289,19 @@ brim_status brim_optimizer_fill(const brim_plugin *plugin, const void *self, dou
   return BRIM_OK;
 }
 
+double brim_optimizer_reach(const brim_plugin *plugin, const void *self, double rate, double mu, int64_t steps)
+{
+  if (plugin != &brim_optimizer_sgd) return (double)steps;
+  const sgd *p = self;
+  double moved = 0, velocity = 0;
+  for (int64_t i = 0; i < steps; i++) {
+    const double gradient = 1 - mu * rate * moved;
+    velocity = p->momentum * velocity + gradient;
+    moved += p->nesterov ? gradient + p->momentum * velocity : velocity;
+  }
+  return moved;
+}
+
 #define STATES(...) ((const char *const[]){__VA_ARGS__, NULL})
 #define OPTIMIZER(name, type, table, text, its_states, its_fill, its_attr, its_form)                                   \
   static const brim_optimizer_kernel name##_kernel = {#name, its_fill, its_attr};                                      \

@@ -312,7 +312,7 @@ static int run_command(brim_cli *cli, int argc, char **argv)
   brim_operands operands;
   brim_status status = brim_cli_parse(argc, argv, options, NULL, &operands);
   if (status == BRIM_OK && operands.count != 1)
-    status = brim_fail(BRIM_ECONFIG, "brim complete takes one word: brim complete -- LINE");
+    status = brim_fail(BRIM_ECONFIG, "brim complete takes one argument: brim complete -- LINE");
   if (status == BRIM_OK) complete_line(&c, operands.word[0]);
   fputs(brim_text_str(&c.out), stdout);
   brim_text_release(&c.out);

@@ -146,7 +146,7 @@ static void print_text(const eval *e)
   char figures[BRIM_REPORT_ROOM];
   brim_text_printf(&out, "%s, checkpoint %s\n%s loss %.4f%s", e->run, slash ? slash + 1 : e->checkpoint, part_name(e),
                    r->loss, brim_report_format(figures, sizeof figures, r));
-  if (r->top_k > 0) brim_text_printf(&out, ", among the top %d %.2f %%", (int)r->top_k, 100 * r->accuracy_top);
+  if (r->top_k > 0) brim_text_printf(&out, ", top-%d accuracy %.2f %%", (int)r->top_k, 100 * r->accuracy_top);
   if (r->confusion) brim_text_printf(&out, ", macro F1 %.4f", r->f1);
   brim_text_printf(&out, " (%lld sample%s)\n", (long long)r->samples, brim_plural(r->samples));
   if (r->task == BRIM_TASK_CLASS) add_scores(e, &arena, &out);
@@ -176,10 +176,10 @@ static brim_status choose_part(eval *e)
   else if (strcmp(e->split, "validation") == 0)
     e->part = BRIM_PART_VALIDATION;
   else
-    return brim_fail(BRIM_ECONFIG, "--split is test or validation, not '%s'", e->split);
+    return brim_fail(BRIM_ECONFIG, "--split must be test or validation, got '%s'", e->split);
   if (count[e->part]) return check_share(e);
   return brim_fail(BRIM_ECONFIG, e->part == BRIM_PART_TEST
-                                     ? "the dataset has no test split\n--split validation takes validation data"
+                                     ? "the dataset has no test split\n--split validation uses the validation data"
                                      : "the run kept no validation data: dataset.validation_fraction is 0");
 }
 

@@ -37,7 +37,7 @@ static brim_status parse_dtype(const char *word, uint32_t *out)
   if (!word) return BRIM_OK;
   for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
     if (strcmp(word, types[i].name) == 0) *out = types[i].dtype;
-  return *out ? BRIM_OK : brim_fail(BRIM_ECONFIG, "--dtype is fp32, bf16 or fp16, not '%s'", word);
+  return *out ? BRIM_OK : brim_fail(BRIM_ECONFIG, "--dtype must be fp32, bf16 or fp16, got '%s'", word);
 }
 
 static bool is_peft(const export_wishes *w)

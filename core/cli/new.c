@@ -62,7 +62,7 @@ static brim_status check_kind(scaffold *s, const char *kind)
   s->templates = find_templates(s->arena);
   if (!s->templates)
     return brim_fail(BRIM_ELOAD, "this brim is installed without templates: there is no folder " BRIM_INSTALL_TEMPLATES
-                                 " beside it; of Debian's packages it is in brim-dev");
+                                 " beside it; the Debian package brim-dev has it");
   BRIM_TRY(list_names(s->arena, s->templates, &known, &count));
   const char *list = "";
   for (size_t i = 0; i < count; i++) {
@@ -73,7 +73,7 @@ static brim_status check_kind(scaffold *s, const char *kind)
     }
     list = brim_arena_printf(s->arena, "%s%s%s", list, i ? ", " : "", known[i]);
   }
-  const brim_status status = brim_fail(BRIM_ECONFIG, "there is no template for '%s'; there are: %s", kind, list);
+  const brim_status status = brim_fail(BRIM_ECONFIG, "there is no template for '%s'; available: %s", kind, list);
   const char *best = brim_suggest_of(kind, known, count);
   return best ? brim_fail_add(status, "did you mean '%s'?", best) : status;
 }
@@ -126,7 +126,8 @@ static brim_status check_place(scaffold *s, const char *into)
   s->folder = brim_arena_printf(s->arena, "%s%s%s", into ? into : "", slash, s->name);
   s->aside = brim_arena_printf(s->arena, "%s%s.%s.%lld.new", into ? into : "", slash, s->name, (long long)getpid());
   if (lstat(s->folder, &info) != 0) return BRIM_OK;
-  return brim_fail(BRIM_ECONFIG, "'%s' exists already: nothing was written\nchoose another name, or a place (--into)",
+  return brim_fail(BRIM_ECONFIG,
+                   "'%s' exists already: nothing was written\nchoose another name, or another folder (--into)",
                    s->folder);
 }
 
@@ -341,12 +342,13 @@ static int run_command(brim_cli *cli, int argc, char **argv)
 
 const brim_command brim_command_new = {
     "new", "create a plugin from a template", run_command,
-    "usage: brim new policy|model|dataset|selector|optimizer|schedule|loss|augment NAME [--into FOLDER]\n"
+    "usage: brim new policy|model|dataset|selector|aggregator|optimizer|schedule|loss|augment NAME [--into FOLDER]\n"
     "\n"
     "  brim new policy night_shift            night_shift/: a memory policy, with its build files and tests\n"
     "  brim new model mynet --into plugins    plugins/mynet/: a model\n"
     "  brim new dataset points                points/: a dataset\n"
     "  brim new selector steady               steady/: selects the clients of a federation (method=steady)\n"
+    "  brim new aggregator fair               fair/: combines the updates of clients (aggregator=fair)\n"
     "  brim new optimizer mine                mine/: updates parameters (optimizer=mine)\n"
     "  brim new schedule slowly               slowly/: changes the learning rate over time (schedule=slowly)\n"
     "  brim new loss mildly                   mildly/: the loss that training minimises (loss=mildly)\n"

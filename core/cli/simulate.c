@@ -415,7 +415,8 @@ static brim_status record(command *c)
   char path[BRIM_PATH_MAX];
   brim_text out = {0}, again = {0};
   if (c->operands.count > 0)
-    return brim_fail(BRIM_ECONFIG, "unexpected '%s': --record RUN takes -o FILE and no words", c->operands.word[0]);
+    return brim_fail(BRIM_ECONFIG, "unexpected '%s': --record RUN takes -o FILE and no other arguments",
+                     c->operands.word[0]);
   if (c->file) BRIM_TRY(brim_cli_check_output(c->file, ".yaml", "a scenario is YAML", c->force));
   BRIM_TRY(brim_cli_run_config(c->cli, c->run, path, sizeof path));
   brim_status status = brim_scene_record(&c->operands.arena, c->run, &out, word + 3);

@@ -193,7 +193,7 @@ static brim_status choose_device(start *s, const char *name)
   s->answer[BACKEND] = s->answer[DEVICE] = NULL;
   if (strcmp(name, s->own->settings.device) == 0) return open_device(s);
   if (!d && strcmp(name, "auto") != 0)
-    return brim_fail(BRIM_ECONFIG, "there is no device '%s'\nname one of the table, or auto", name);
+    return brim_fail(BRIM_ECONFIG, "there is no device '%s'\nchoose one from the table, or auto", name);
   s->answer[DEVICE] = brim_arena_printf(s->arena, "device=%s", d ? d->name : name);
   if (d) {
     brim_cli_hush(s->cli, true);

@@ -91,7 +91,7 @@ static brim_status check_job(const brim_cli *cli, const brim_sweep_words_given *
   if (status == BRIM_OK && config->settings.repeats > 1) /* set by an option that the first job does not have */
     status = brim_fail(BRIM_ECONFIG,
                        "'repeats' is %lld here and 1 in job 0\n"
-                       "to run all jobs as often, write repeats=N on the command line",
+                       "to repeat all jobs, write repeats=N on the command line",
                        (long long)config->settings.repeats);
   if (config) snprintf(dir, room, "%s", config->settings.run.dir);
   brim_config_free(config);

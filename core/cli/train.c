@@ -93,7 +93,7 @@ static void log_auto_backend(const brim_config *config)
   const char *visible = getenv("CUDA_VISIBLE_DEVICES");
   if (!config->auto_reason) return;
   const bool is_news = (visible && visible[0]) || brim_host_has_nvidia(BRIM_PCI_BUS);
-  brim_log(is_news ? BRIM_LOG_INFO : BRIM_LOG_DEBUG, "backend=auto takes '%s': cuda cannot be used: %.*s",
+  brim_log(is_news ? BRIM_LOG_INFO : BRIM_LOG_DEBUG, "backend=auto uses '%s', as cuda cannot be used: %.*s",
            brim_config_choice_of(config, "backend")->plugin->id, (int)strcspn(config->auto_reason, "\n"),
            config->auto_reason);
 }
@@ -102,7 +102,7 @@ static void log_auto_backend(const brim_config *config)
 static void log_environment(void)
 {
   if (brim_fault_text())
-    brim_log(BRIM_LOG_WARN, "%s=%s is set: calls of this run are made to fail, as a test", BRIM_FAULT_ENVIRONMENT,
+    brim_log(BRIM_LOG_WARN, "%s=%s is set: it makes calls of this run fail, as a test", BRIM_FAULT_ENVIRONMENT,
              brim_fault_text());
   static const char name[] = "PYTORCH_CUDA_ALLOC_CONF";
   const char *value = getenv(name);
@@ -120,8 +120,8 @@ static const char **repeat_words(const brim_cli *cli, int argc, char **argv, bri
   return out;
 }
 
-/* Loads the configuration and checks what can be checked before a run. Ranks that brim started log nothing about it, as
- * the launcher has already done so. */
+/* Loads the configuration and checks everything that is known before a run. Ranks that brim started log nothing about
+ * it, as the launcher has already done so. */
 static brim_status load(const brim_cli *cli, const train_options *o, const char *file, const brim_operands *operands,
                         brim_config **config)
 {

@@ -22,7 +22,7 @@ static int run_command(brim_cli *cli, int argc, char **argv)
   char abi[16];
   brim_operands operands;
   brim_status status = brim_cli_parse(argc, argv, brim_cli_only_json, &json, &operands);
-  if (status == BRIM_OK) status = brim_cli_at_most(&operands, 0, "brim version takes no words");
+  if (status == BRIM_OK) status = brim_cli_at_most(&operands, 0, "brim version takes no arguments");
   format_abi(abi, sizeof abi);
   if (status == BRIM_OK && json)
     status = brim_cli_print_json(json_pack("{s:s, s:s, s:s, s:s}", "version", BRIM_VERSION, "abi", abi, "abi_tag",

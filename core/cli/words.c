@@ -264,8 +264,8 @@ void brim_cli_take_dashes(int argc, char **argv, const brim_option *options, cha
     const bool takes_next = !value && i + 1 < argc && is_value(argv[i + 1]);
     if (!is_top_key(key) || (!value && !takes_next)) continue;
     char *word = brim_arena_printf(arena, "%s=%s", key, value ? value + 1 : argv[i + 1]);
-    brim_log(BRIM_LOG_INFO, "%s%s%s is taken as %s: a key is written without dashes now", argv[i],
-             takes_next ? " " : "", takes_next ? argv[i + 1] : "", word);
+    brim_log(BRIM_LOG_INFO, "%s%s%s is taken as %s: keys have no dashes", argv[i], takes_next ? " " : "",
+             takes_next ? argv[i + 1] : "", word);
     argv[i] = word;
     if (takes_next) argv[++i] = filler;
   }

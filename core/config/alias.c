@@ -68,9 +68,9 @@ void brim_alias_note(const brim_alias *alias, const brim_yaml *value, const brim
   if (!now)
     brim_problem(notes, BRIM_OK, "'%s' is an old name: %s=%s has no effect now", alias->old, alias->old, value->scalar);
   else if (now->kind != BRIM_YAML_SCALAR)
-    brim_problem(notes, BRIM_OK, "'%s' is taken as '%s', its name now", alias->old, alias->now);
+    brim_problem(notes, BRIM_OK, "'%s' is taken as '%s', its new name", alias->old, alias->now);
   else
-    brim_problem(notes, BRIM_OK, "%s=%s is taken as %s=%s, its name now", alias->old, value->scalar, alias->now,
+    brim_problem(notes, BRIM_OK, "%s=%s is taken as %s=%s, its new name", alias->old, value->scalar, alias->now,
                  now->scalar);
 }
 
@@ -150,6 +150,6 @@ void brim_old_value_replace(const char *key, brim_yaml *value, brim_problems *no
   for (const brim_old_value *v = brim_old_values; v->key; v++)
     if (strcmp(v->key, key) == 0 && strcmp(v->old, now) == 0) now = v->now;
   if (strcmp(now, value->scalar) == 0) return;
-  brim_problem(notes, BRIM_OK, "%s=%s is taken as %s=%s, its name now", key, value->scalar, key, now);
+  brim_problem(notes, BRIM_OK, "%s=%s is taken as %s=%s, its new name", key, value->scalar, key, now);
   value->scalar = brim_arena_string(notes->arena, now);
 }

@@ -157,11 +157,12 @@ static bool is_installed(const char *path)
   return brim_install_dir(folder, sizeof folder, BRIM_INSTALL_CONFIGS) && brim_starts_with(path, folder);
 }
 
-/* Defaults in brim's own configuration files that are left out need no message. */
+/* Defaults in brim's own configuration files that are left out need no message, nor does a choice that brim makes itself,
+ * such as the backend of `brim export`. */
 static void note_left_out(brim_composition *c, const brim_chosen *chosen, const char *said, const char *key,
                           const brim_yaml *value)
 {
-  if (is_installed(value->origin.file)) return;
+  if (is_installed(value->origin.file) || (chosen->forced && chosen->forced->origin.line == 0)) return;
   BRIM_ARENA_GROW(c->arena, c->left_out, c->left_out_count, c->left_out_room);
   c->left_out[c->left_out_count++] =
       (brim_left_out){brim_arena_printf(c->arena, "%s.%s", chosen->group, key),

@@ -108,8 +108,8 @@ brim_yaml *brim_compose_source(brim_composition *c, const char *path);
 void brim_compose_no_option(brim_composition *c, const char *group, const char *option, const brim_yaml_origin *origin);
 /* The same for a plugin that an option names. */
 void brim_compose_no_plugin(brim_composition *c, const char *group, const char *id, const brim_yaml_origin *origin);
-/* Adds the line "available: ...   searched: ..." to the last problem, and before it a suggestion for what was
- * `written`; NULL: nothing was. */
+/* Adds the line "available: ... searched: ..." to the last problem, and before it a suggestion for `written`, unless
+ * NULL. */
 void brim_compose_hint_available(brim_composition *c, const char *group, const char *written);
 /* The meaning of `backend=auto` on this machine: the backend of the requested device, else cuda if it has a device,
  * else cpu, else reference. */

@@ -698,6 +698,11 @@ const brim_config_choice *brim_config_method(const brim_config *config)
   return find_choice(config, "method");
 }
 
+const brim_config_choice *brim_config_aggregator(const brim_config *config)
+{
+  return find_choice(config, "aggregator");
+}
+
 const brim_config_choice *brim_config_server_optimizer(const brim_config *config)
 {
   return find_choice(config, "server_optimizer");

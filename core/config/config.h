@@ -27,7 +27,7 @@ typedef struct brim_config_request {
   const char *(*plugin_file)(brim_arena *arena, const char *file, const char *group, const char *id);
 } brim_config_request;
 
-#define BRIM_CHOICES_MAX 28
+#define BRIM_CHOICES_MAX 32
 
 typedef struct brim_config_choice {
   const char *group; /* "model"; of a list "policy.robust" */
@@ -75,6 +75,8 @@ const brim_config_choice *brim_config_choice_of(const brim_config *config, const
 const brim_config_choice *brim_config_backbone(const brim_config *config);
 /* The optimizer that a federation's server uses on the global model; NULL: there is none. */
 const brim_config_choice *brim_config_server_optimizer(const brim_config *config);
+/* How a federation's server combines updates; NULL: by federated averaging (fedavg). */
+const brim_config_choice *brim_config_aggregator(const brim_config *config);
 /* The selector of a federation's clients (method); NULL: there are no clients. */
 const brim_config_choice *brim_config_method(const brim_config *config);
 /* The resolved configuration as YAML, itself a valid configuration for `file`. */

@@ -161,6 +161,12 @@ void brim_federation_resolve(brim_composition *c, const brim_schema *schema, bri
                       method->plugin->id);
       brim_problem_hint(&c->problems, "to train federated, write brim federate, or set total_clients=N");
     }
+    const brim_config_choice *aggregator = brim_config_aggregator(config);
+    if (aggregator && origin_of(config, "aggregator.id")->text) {
+      brim_problem_at(&c->problems, origin_of(config, "aggregator.id"), "aggregator=%s has no effect without clients",
+                      aggregator->plugin->id);
+      brim_problem_hint(&c->problems, "to train federated, write brim federate, or set total_clients=N");
+    }
     if (!server) return;
     brim_problem_at(&c->problems, origin_of(config, "server_optimizer.id"),
                     "server_optimizer=%s has no effect without clients", server->plugin->id);
@@ -172,8 +178,10 @@ void brim_federation_resolve(brim_composition *c, const brim_schema *schema, bri
   if (!server) {
     brim_problem_at(&c->problems, origin_of(config, "total_clients"),
                     "no option is chosen for group 'server_optimizer', which moves the global model");
-    brim_problem_hint(&c->problems, "federated averaging is server_optimizer=sgd server_optimizer.lr=1 "
-                                    "server_optimizer.momentum=0; `brim federate` has it by default");
+    brim_problem_hint(&c->problems,
+                      "federated averaging is server_optimizer=sgd server_optimizer.lr=1 "
+                      "server_optimizer.momentum=0; `brim federate` and `--config-name federate` have it by "
+                      "default");
   }
   if (!brim_config_method(config)) {
     brim_problem_at(&c->problems, origin_of(config, "total_clients"),

@@ -336,7 +336,7 @@ static const char *choose_backend(brim_composition *c)
   const bool cpu = brim_registry_find(c->registry, BRIM_BACKEND, "cpu") != NULL;
   failure = brim_registry_failure_of(c->registry, BRIM_BACKEND, "cpu");
   if (failure)
-    brim_log(BRIM_LOG_WARN, "backend=auto takes the slow 'reference', since 'cpu' could not be loaded\n%s: %s",
+    brim_log(BRIM_LOG_WARN, "backend=auto uses the slow 'reference', as 'cpu' could not be loaded\n%s: %s",
              failure->file, failure->reason);
   return cpu ? "cpu" : "reference";
 }

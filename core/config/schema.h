@@ -5,7 +5,7 @@
 #include "config/config.h"
 #include "param/problems.h"
 
-#define BRIM_GROUPS_MAX 12
+#define BRIM_GROUPS_MAX 16
 #define BRIM_POLICIES_MAX 8                                  /* in one list */
 #define BRIM_LISTED_MAX (BRIM_CHOICES_MAX - BRIM_GROUPS_MAX) /* in all lists */
 

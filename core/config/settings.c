@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "brim/augment.h"
+#include "config/schema.h"
 #include "graph/fuse.h"
 #include "graph/recompute.h"
 #include "graph/shard.h"
@@ -428,10 +429,12 @@ const brim_group brim_config_groups[] = {
     {"comm", BRIM_COMM, NULL, "auto", false},
     {"server_optimizer", BRIM_OPTIMIZER, NULL, NULL, true},
     {"method", BRIM_SELECTOR, NULL, NULL, true},
+    {"aggregator", BRIM_AGGREGATOR, NULL, NULL, true},
     {"augmentation", BRIM_AUGMENT, "", NULL, true},
     {"policy", BRIM_POLICY, "auto_plan", NULL, false},
     {NULL, 0, NULL, NULL, false},
 };
+_Static_assert(sizeof brim_config_groups / sizeof brim_config_groups[0] - 1 <= BRIM_GROUPS_MAX, "there is room");
 
 static const brim_plugin *mixing_plugin(const brim_settings *s)
 {

@@ -80,8 +80,7 @@ static brim_status check_targets(const brim_data *data, const char *split, int64
   for (int64_t k = 0; k < data->train.targets; k++)
     if (!isfinite(target[k]))
       return brim_fail(BRIM_ELOAD,
-                       "dataset '%s': number %" PRId64 " that sample %" PRId64
-                       " of the %s split is to be answered with is not finite",
+                       "dataset '%s': target %" PRId64 " of sample %" PRId64 " of the %s split is not finite",
                        data->plugin->id, k, index, split);
   return BRIM_OK;
 }

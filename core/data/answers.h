@@ -1,4 +1,4 @@
-/* A sample's label: checks it as the dataset wrote it, mixes it, and converts it to what the loss takes. */
+/* A sample's label: checks the dataset's value, mixes it, and converts it to the loss's input. */
 #ifndef BRIM_DATA_ANSWERS_H
 #define BRIM_DATA_ANSWERS_H
 #include "data/data.h"

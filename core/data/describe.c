@@ -26,8 +26,8 @@ static brim_status check_pictures(const brim_data *data, const brim_dataset_info
       info->dtype != BRIM_DTYPE_U8 || info->side_max < 1 || info->side_max > info->pixels_max ||
       info->pixels_max > ELEMENTS_MAX / channels)
     return brim_fail(BRIM_ELOAD,
-                     "dataset '%s' has pictures of an impossible kind: samples %s %s, up to %" PRId64
-                     " pixels and %" PRId64 " to a side",
+                     "dataset '%s' has pictures of an invalid kind: samples %s %s, up to %" PRId64
+                     " pixels, at most %" PRId64 " on a side",
                      data->plugin->id, brim_dtype_name(info->dtype),
                      brim_shape_format(shape, sizeof shape, &info->sample), info->pixels_max, info->side_max);
   return BRIM_OK;
@@ -39,7 +39,7 @@ static brim_status check_answers(const brim_data *data, const brim_dataset_info 
   const char *id = data->plugin->id;
   const bool is_values = info->task == BRIM_TASK_VALUES;
   if (info->task != BRIM_TASK_CLASS && info->task != BRIM_TASK_TOKENS && !is_values)
-    return brim_fail(BRIM_ELOAD, "dataset '%s' is for task %d, which this brim does not know", id, (int)info->task);
+    return brim_fail(BRIM_ELOAD, "dataset '%s' has the unknown task %d", id, (int)info->task);
   if (is_values && (info->targets < 1 || info->targets > TARGETS_MAX))
     return brim_fail(BRIM_ELOAD, "dataset '%s' has %" PRId64 " target numbers; 1 to %d are possible", id, info->targets,
                      TARGETS_MAX);
@@ -113,22 +113,21 @@ static brim_status check_same(const brim_data *data, const char *split, const br
   bool same = a->sample.rank == b->sample.rank;
   for (int32_t i = 0; same && i < a->sample.rank; i++) same = a->sample.dim[i] == b->sample.dim[i];
   if (!same)
-    return brim_fail(BRIM_ELOAD,
-                     "the splits of dataset '%s' do not fit together: training samples are %s, %s samples %s",
+    return brim_fail(BRIM_ELOAD, "the splits of dataset '%s' do not match: training samples are %s, %s samples %s",
                      data->plugin->id, brim_shape_format(train, sizeof train, &a->sample), split,
                      brim_shape_format(other, sizeof other, &b->sample));
   if (a->task != b->task || a->targets != b->targets)
     return brim_fail(BRIM_ELOAD,
-                     "the splits of dataset '%s' do not fit together: the targets of training samples are %s, "
+                     "the splits of dataset '%s' do not match: the targets of training samples are %s, "
                      "those of %s samples %s",
                      data->plugin->id, describe_answer(train, sizeof train, a), split,
                      describe_answer(other, sizeof other, b));
   if ((a->pixels_max > 0) != (b->pixels_max > 0))
-    return brim_fail(BRIM_ELOAD, "the splits of dataset '%s' do not fit together: only one has pictures of any size",
+    return brim_fail(BRIM_ELOAD, "the splits of dataset '%s' do not match: only one has pictures of different sizes",
                      data->plugin->id);
   if (a->dtype != b->dtype || a->classes != b->classes)
     return brim_fail(BRIM_ELOAD,
-                     "the splits of dataset '%s' do not fit together: training has %" PRId64
+                     "the splits of dataset '%s' do not match: training has %" PRId64
                      " classes and %s values, %s %" PRId64 " and %s",
                      data->plugin->id, a->classes, brim_dtype_name(a->dtype), split, b->classes,
                      brim_dtype_name(b->dtype));
@@ -201,8 +200,8 @@ static brim_status choose_lists(const brim_data *data, brim_list *mean, brim_lis
     return brim_fail(BRIM_ECONFIG,
                      "'transform.normalize=%s' is for images of bytes with 3 channels, red, green and blue, or 1 of "
                      "gray; samples of dataset '%s' are %s with %" PRId64
-                     "\ntransform.normalize=dataset has the means of the dataset, "
-                     "and transform=none besides leaves sizes as they are",
+                     "\nuse transform.normalize=dataset for the means of the dataset, "
+                     "or transform=none, which also leaves sizes as they are",
                      n->name, data->plugin->id, brim_dtype_name(data->train.dtype), data->channels);
   if (mean->count > 0 || std->count > 0)
     return brim_fail(BRIM_ECONFIG, "'transform.normalize=%s' and '%s' are both set: leave out one of them", n->name,
@@ -243,19 +242,21 @@ static brim_status set_parts(brim_data *data)
   const int64_t validation = llround((double)total * fraction);
   if (fraction > 0 && data->validation.count > 0)
     return brim_fail(BRIM_ECONFIG,
-                     "'dataset.validation_fraction' is %g, but dataset '%s' has validation data of its own\n"
-                     "leave the one or the other out",
+                     "'dataset.validation_fraction' is %g, but dataset '%s' has its own validation data\n"
+                     "leave one of them out",
                      fraction, data->plugin->id);
   if (fraction > 0 && validation == 0)
-    return brim_fail(BRIM_ECONFIG, "'dataset.validation_fraction' is %g, which is less than one of %" PRId64 " samples",
-                     fraction, total);
+    return brim_fail(BRIM_ECONFIG,
+                     "'dataset.validation_fraction' is %g, which is less than one of the %" PRId64 " samples", fraction,
+                     total);
   if (validation >= total)
     return brim_fail(BRIM_ECONFIG,
-                     "'dataset.validation_fraction' is %g, which leaves none of %" PRId64 " samples to train on",
+                     "'dataset.validation_fraction' is %g, which leaves none of the %" PRId64 " samples for training",
                      fraction, total);
   if (want > total - validation)
     return brim_fail(BRIM_ECONFIG,
-                     "'training.num_train_samples' is %" PRId64 ", but there are %" PRId64 " to train on (0 takes all)",
+                     "'training.num_train_samples' is %" PRId64 ", but there are %" PRId64
+                     " training samples (0: use all)",
                      want, total - validation);
   data->count[BRIM_PART_TRAIN] = want > 0 ? want : total - validation;
   data->count[BRIM_PART_VALIDATION] = data->validation.count > 0 ? data->validation.count : validation;

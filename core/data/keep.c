@@ -52,7 +52,7 @@ static json_t *json_of_names(const brim_dataset_info *info)
   json_t *out = json_array();
   for (int64_t i = 0; i < info->classes; i++)
     if (json_array_append_new(out, json_string(info->class_names[i])) != 0) {
-      brim_log(BRIM_LOG_WARN, "the name of class %" PRId64 " is not UTF-8: the run keeps no names of classes", i);
+      brim_log(BRIM_LOG_WARN, "the name of class %" PRId64 " is not UTF-8: the run stores no names of classes", i);
       json_decref(out);
       return json_null();
     }

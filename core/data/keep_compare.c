@@ -133,7 +133,7 @@ static void compare_order(differences *d, const json_t *was, const json_t *now)
   const int64_t before = d->count;
   compare_key(d, "train", "the number of training samples", json_object_get(was, "samples"),
               json_object_get(now, "samples"));
-  if (d->count == before) compare_key(d, "trained", "the number of those that are trained on", was, now);
+  if (d->count == before) compare_key(d, "trained", "the number of samples to train on", was, now);
   compare_key(d, "seed", "the seed", was, now);
 }
 

@@ -111,8 +111,8 @@ static brim_status check_span(const brim_loader *loader, const brim_span *span)
       span->first <= data->count[span->part] - span->count)
     return BRIM_OK;
   return brim_fail(BRIM_EINTERNAL,
-                   "micro-batch of samples %" PRId64 " to %" PRId64 " asked for, of %" PRId64
-                   " samples and at most %" PRId64 " at once",
+                   "samples %" PRId64 " to %" PRId64 " requested, but there are %" PRId64
+                   ", and a micro-batch has at most %" PRId64,
                    span->first, span->first + span->count, data->count[span->part], loader->options.batch_max);
 }
 

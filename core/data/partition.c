@@ -113,21 +113,21 @@ static brim_status check_kind(const brim_data *data)
   const bool has_sizes = s->kind == BRIM_PARTITION_IID || s->kind == BRIM_PARTITION_DIRICHLET_EACH;
   if (needs_labels(s->kind) && data->train.task != BRIM_TASK_CLASS)
     return brim_fail(BRIM_ECONFIG,
-                     "'partition.kind' is %s, which deals samples by their classes, and dataset '%s' has "
-                     "none\ntake partition=iid",
+                     "'partition.kind' is %s, which divides samples by class, but dataset '%s' has no classes\n"
+                     "use partition=iid",
                      brim_partition_names[s->kind], data->plugin->id);
   if (s->sizes != BRIM_SIZES_UNIFORM && !has_sizes)
     return brim_fail(BRIM_ECONFIG,
-                     "'partition.sizes' is for partition=iid and dirichlet_each: with %s the sizes of clients "
-                     "follow from how samples are dealt\ntake partition.sizes=uniform",
+                     "'partition.sizes' applies only to partition=iid and dirichlet_each: %s determines the sizes of "
+                     "clients\nuse partition.sizes=uniform",
                      brim_partition_names[s->kind]);
   if (s->samples > 0 && s->kind != BRIM_PARTITION_DIRICHLET_EACH)
     return brim_fail(BRIM_ECONFIG,
-                     "'partition.samples' is for partition=dirichlet_each, whose clients share samples: with %s "
-                     "there are as many as the dataset has\nset partition.samples=0, or dataset.num_train_samples",
+                     "'partition.samples' applies only to partition=dirichlet_each, whose clients share samples: %s "
+                     "uses each sample at most once\nset partition.samples=0, or training.num_train_samples",
                      brim_partition_names[s->kind]);
   if (s->path[0] && s->kind != BRIM_PARTITION_FILE)
-    return brim_fail(BRIM_ECONFIG, "'partition.path' is for partition=file, and the partition is %s",
+    return brim_fail(BRIM_ECONFIG, "'partition.path' applies only to partition=file, but the partition is %s",
                      brim_partition_names[s->kind]);
   if (!s->path[0] && s->kind == BRIM_PARTITION_FILE)
     return brim_fail(BRIM_ECONFIG, "'partition.path' is empty: partition=file needs a file\n"
@@ -141,7 +141,7 @@ static brim_status check_counts(const brim_data *data, const brim_partition *p)
   const brim_partition_settings *s = &data->settings->partition;
   const int64_t shards = s->kind == BRIM_PARTITION_SHARDS ? s->shards : 1, least = s->min_samples;
   if (p->samples > UINT32_MAX)
-    return brim_fail(BRIM_ECONFIG, "a federation deals at most %lld training samples, and there are %lld",
+    return brim_fail(BRIM_ECONFIG, "a federation has at most %lld training samples, but there are %lld",
                      (long long)UINT32_MAX, (long long)p->samples);
   if (shards > 1 && p->samples / p->clients < shards)
     return brim_fail(BRIM_ECONFIG,
@@ -152,16 +152,16 @@ static brim_status check_counts(const brim_data *data, const brim_partition *p)
   const bool shares = s->kind == BRIM_PARTITION_DIRICHLET_EACH;
   if (s->samples > 0 && s->samples < least)
     return brim_fail(BRIM_ECONFIG,
-                     "'partition.samples' is %lld, and each client needs at least %lld "
+                     "'partition.samples' is %lld, but each client needs at least %lld "
                      "(partition.min_samples)",
                      (long long)s->samples, (long long)least);
   if (s->samples == 0 && p->samples / p->clients < least)
-    return brim_fail(BRIM_ECONFIG,
-                     "'total_clients' is %lld, and %lld training samples give a client %lld: each needs at least %lld "
-                     "(partition.min_samples)\nset total_clients=%lld at most%s",
-                     (long long)p->clients, (long long)p->samples, (long long)(p->samples / p->clients),
-                     (long long)least, (long long)(p->samples / least),
-                     shares ? ", or partition.samples=N for clients that share samples" : "");
+    return brim_fail(
+        BRIM_ECONFIG,
+        "'total_clients' is %lld, so %lld training samples give a client %lld, but each needs at least %lld "
+        "(partition.min_samples)\nset total_clients=%lld at most%s",
+        (long long)p->clients, (long long)p->samples, (long long)(p->samples / p->clients), (long long)least,
+        (long long)(p->samples / least), shares ? ", or partition.samples=N for clients that share samples" : "");
   return BRIM_OK;
 }
 
@@ -174,8 +174,8 @@ static brim_status check_least(const brim_data *data, const brim_partition *p)
   for (int64_t k = 0; k < p->clients; k++)
     if (brim_partition_count(p, k) < least)
       return brim_fail(BRIM_ECONFIG,
-                       "client %lld has %lld sample%s, and each needs at least %lld (partition.min_samples): with "
-                       "partition=%s none are moved\nset partition.min_samples=%lld",
+                       "client %lld has %lld sample%s, but each needs at least %lld (partition.min_samples), and "
+                       "partition=%s moves no samples\nset partition.min_samples=%lld",
                        (long long)k, (long long)brim_partition_count(p, k), brim_plural(brim_partition_count(p, k)),
                        (long long)least, brim_partition_names[data->settings->partition.kind], (long long)p->least);
   return BRIM_OK;

@@ -134,23 +134,23 @@ static brim_status take_row(reading *r, const char *text)
   if (!take_number(&at, ',', &client))
     return fail_at(r, 1, "'%.40s' does not begin with the number of a client and a comma", text);
   if (client >= r->p->clients)
-    return fail_at(r, 1, "there is no client %" PRId64 ": 'total_clients' is %" PRId64 ", and they count from 0",
+    return fail_at(r, 1,
+                   "there is no client %" PRId64 ": 'total_clients' is %" PRId64 ", and clients are numbered from 0",
                    client, r->p->clients);
   const int column = (int)(at - text) + 1;
   const bool has_class = r->has_classes && strchr(at, ',');
   if (!take_number(&at, has_class ? ',' : '\0', &sample))
     return fail_at(r, column, "'%.40s' is not the number of a sample", at);
   if (sample >= split)
-    return fail_at(r, column,
-                   "there is no sample %" PRId64 ": the training split has %" PRId64 ", and they count from 0", sample,
-                   split);
+    return fail_at(r, column, "there is no sample %" PRId64 ": the training split has %" PRId64 ", numbered from 0",
+                   sample, split);
   if (r->seen[sample] > 0)
-    return fail_at(r, column, "sample %" PRId64 " is on line %" PRIu32 " too: a sample belongs to one client", sample,
-                   r->seen[sample]);
+    return fail_at(r, column, "sample %" PRId64 " is also on line %" PRIu32 ": each sample belongs to one client",
+                   sample, r->seen[sample]);
   if (r->training[sample] == 0)
     return fail_at(r, column,
                    "sample %" PRId64 " is not for training: it is kept for validation, or is beyond "
-                   "dataset.num_train_samples",
+                   "training.num_train_samples",
                    sample);
   r->seen[sample] = (uint32_t)r->line;
   r->sample[r->rows] = r->training[sample] - 1;
@@ -197,9 +197,9 @@ static brim_status find_empty(reading *r)
   }
   if (empty == 0) return BRIM_OK;
   return fail_at(r, 1,
-                 "the file ends, and client %" PRId64 " has no sample%s\nset total_clients=%" PRId64
+                 "the file ends without a sample for client %" PRId64 "%s\nset total_clients=%" PRId64
                  ", or give each client at least one",
-                 first, empty > 1 ? ", as others" : "", r->p->clients - empty);
+                 first, empty > 1 ? " and others" : "", r->p->clients - empty);
 }
 
 static brim_status read_open(reading *r, FILE *file)

@@ -157,8 +157,8 @@ brim_status brim_partition_draw(const brim_data *data, brim_partition *p)
     if (p->first[k + 1] > p->first[k]) p->first[++p->classes] = p->first[k + 1];
   if (p->classes > BRIM_DRAWN_CLASSES_MAX)
     return brim_fail(BRIM_ECONFIG,
-                     "'partition.kind' is dirichlet_each, which draws from %d classes at most, and the training "
-                     "samples have %" PRId64 "\ntake partition=dirichlet",
+                     "'partition.kind' is dirichlet_each, which supports at most %d classes, but the training "
+                     "samples have %" PRId64 "\nuse partition=dirichlet",
                      BRIM_DRAWN_CLASSES_MAX, p->classes);
   p->alpha = s->alpha;
   p->sizes.least = s->min_samples;

@@ -138,7 +138,7 @@ static brim_status check_classes(const dealing *d, int64_t used)
   const int64_t each = d->settings->classes_per_client, clients = d->p->clients;
   if (each > used)
     return brim_fail(BRIM_ECONFIG,
-                     "'partition.classes_per_client' is %" PRId64 ", and the training samples have %" PRId64
+                     "'partition.classes_per_client' is %" PRId64 ", but the training samples have %" PRId64
                      " classes\nset partition.classes_per_client=%" PRId64 " at most",
                      each, used, used);
   if (each * clients < used)
@@ -219,7 +219,7 @@ static brim_status own_groups(const dealing *d, const int64_t *group, int64_t *d
     if (count == 0 || distinct[count - 1] != distinct[i]) distinct[count++] = distinct[i];
   if (count < d->p->clients)
     return brim_fail(BRIM_ECONFIG,
-                     "'total_clients' is %" PRId64 ", and the training samples of dataset '%s' belong to %" PRId64
+                     "'total_clients' is %" PRId64 ", but the training samples of dataset '%s' belong to %" PRId64
                      " clients (partition=natural)\nset total_clients=%" PRId64 " at most",
                      d->p->clients, d->data->plugin->id, count, count);
   for (int64_t i = 0; i < d->p->samples; i++) {
@@ -234,8 +234,8 @@ static brim_status deal_natural(const dealing *d)
 {
   if (!BRIM_HAS(brim_dataset_ops, d->data->ops, client))
     return brim_fail(BRIM_ECONFIG,
-                     "'partition.kind' is natural, and dataset '%s' does not say which client a sample belongs to\n"
-                     "take another partition, or partition=file with a list of your own",
+                     "'partition.kind' is natural, but dataset '%s' does not say which client a sample belongs to\n"
+                     "use another partition, or partition=file with your own list",
                      d->data->plugin->id);
   int64_t *group = brim_try_malloc((size_t)d->p->samples * sizeof *group),
           *distinct = brim_try_malloc((size_t)d->p->samples * sizeof *distinct);

@@ -1,4 +1,4 @@
-/* Checks the settings of transforms against the samples: what can be applied to them, and the resulting size. */
+/* Checks the settings of transforms against the samples: which transforms are possible, and the resulting size. */
 #include "data/transform_check.h"
 
 #include <inttypes.h>
@@ -76,7 +76,7 @@ static brim_status check_kind(const brim_settings *s, const char *dataset, const
     return brim_fail(
         BRIM_ECONFIG,
         "'%s' needs 1 channel or 3, but the images of dataset '%s' have %" PRId64
-        "\nset it to 0, and whatever else of augment changes colours (brightness, contrast, saturation, hue)",
+        "\nset it and the other keys that change colours (augment.brightness, contrast, saturation, hue) to 0",
         key, dataset, info->sample.dim[0]);
   return BRIM_OK;
 }
@@ -84,10 +84,10 @@ static brim_status check_kind(const brim_settings *s, const char *dataset, const
 brim_status brim_transform_check_range(const char *key, const brim_list *list, double most)
 {
   if (list->count != 2)
-    return brim_fail(BRIM_ECONFIG, "'%s' must have 2 numbers, the least and the most, got %zu", key, list->count);
+    return brim_fail(BRIM_ECONFIG, "'%s' must have 2 numbers, the minimum and the maximum, got %zu", key, list->count);
   if (list->item[0] > 0 && list->item[0] <= list->item[1] && list->item[1] <= most) return BRIM_OK;
-  return brim_fail(BRIM_ECONFIG, "'%s' must be the least and the most, above 0 and at most %g, got [%g, %g]", key, most,
-                   list->item[0], list->item[1]);
+  return brim_fail(BRIM_ECONFIG, "'%s' must be a minimum and a maximum, above 0 and at most %g, got [%g, %g]", key,
+                   most, list->item[0], list->item[1]);
 }
 
 static brim_status check_ranges(const brim_augment_settings *a)

@@ -15,7 +15,7 @@
 
 #define KEPT_ROOM 65536 /* bytes of the kept dealing that rank 0 sends when a run resumes */
 
-/* ---- what a run's folder keeps ---- */
+/* ---- records in a run's folder ---- */
 
 static json_t *numbers(const int64_t *value, int32_t count)
 {
@@ -128,7 +128,8 @@ static void log_weights(const brim_drive *d)
   for (int32_t r = 0; r < d->setup->world.ranks; r++)
     brim_text_printf(&text, "%s%lld", r ? ":" : "", (long long)d->setup->deal.weight[r]);
   if (d->setup->world.rank == 0)
-    brim_log(BRIM_LOG_INFO, "devices differ: dist.deal=auto deals the samples to the ranks as %s, by predicted times",
+    brim_log(BRIM_LOG_INFO,
+             "devices differ: dist.deal=auto divides the samples among the ranks as %s, by predicted times",
              brim_text_str(&text));
   brim_text_release(&text);
 }
@@ -159,7 +160,7 @@ static bool are_alike(const word *all, int32_t ranks)
   return true;
 }
 
-/* Rank 0 sends what the run's folder holds, so that all ranks deal alike. This is the ranks' first exchange: a rank
+/* Rank 0 sends the records of the run's folder, so that all ranks deal alike. This is the ranks' first exchange: a rank
  * without a drive reports it, and all of them stop. */
 static brim_status share_kept(brim_dist *dist, brim_status before, const brim_drive *d, word *all, brim_dealing *kept)
 {
@@ -269,7 +270,7 @@ void brim_deal_tell(const brim_drive *d, brim_text *out)
   else if (is_even(d))
     brim_text_printf(out, " = %d ranks x %s", (int)d->setup->world.ranks, cut);
   else
-    brim_text_printf(out, " dealt to %d ranks, of which rank %d has %lld = %s", (int)d->setup->world.ranks,
+    brim_text_printf(out, " divided among %d ranks, of which rank %d has %lld = %s", (int)d->setup->world.ranks,
                      (int)d->setup->world.rank, (long long)brim_setup_step_samples(d->setup), cut);
   if (step < effective)
     brim_text_printf(out, " (requested: %lld; the data have %lld training samples)", effective, step);

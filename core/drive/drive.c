@@ -46,7 +46,7 @@ static brim_status open_setup(brim_drive *d)
   return brim_extract_features(d);
 }
 
-/* What a drive hands over to the one that replaces it. */
+/* State that a drive passes to its replacement. */
 typedef struct legacy {
   brim_config *config; /* the new drive's own */
   int changes;
@@ -161,8 +161,8 @@ void brim_drive_close(brim_drive *d)
 
 /* ---- choices ---- */
 
-/* Before anything is chosen by free memory: predicts what the process takes besides the arena, on the device and on the
- * host, with the smallest micro-batch; loaders of larger ones take more. */
+/* Before any choice by free memory, predicts the process's memory besides the arena, on the device and on the host,
+ * with the smallest micro-batch; loaders of larger ones take more. */
 static brim_status foresee(brim_drive *d)
 {
   brim_planner *planner = &d->planner;

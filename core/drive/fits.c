@@ -115,7 +115,7 @@ static brim_status fill_rows(brim_drive *d, const brim_device_limit *limit, brim
   for (int i = 0; i < count && status == BRIM_OK; i++)
     if (!done[i] && brim_drive_move(d, i) == BRIM_OK) status = fill_kind(d, limit, row, done, count);
   if (d->planner.device != own && status == BRIM_OK) status = brim_drive_move(d, own);
-  d->planner.device_info = own_info; /* what a GPU's context takes is known only once it exists */
+  d->planner.device_info = own_info; /* the memory of a GPU's context is known only once it exists */
   free(done);
   return status;
 }

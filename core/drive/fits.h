@@ -27,6 +27,7 @@ void brim_fits_release(brim_fits *fits);
  * selected in turn, and then the run's own again. */
 brim_status brim_fits_add(brim_fits *fits, brim_drive *drive);
 /* [plan] Adds the devices of the other backends that compute on the host, if the run's model can be planned there. GPU
- * backends are left out: planning there would load their libraries. Logs what the policies say, as every drive does. */
+ * backends are left out: planning there would load their libraries. Logs the policies' decisions, as every drive
+ * does. */
 void brim_fits_add_others(brim_fits *fits, const brim_drive *drive);
 #endif

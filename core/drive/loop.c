@@ -29,7 +29,7 @@ void brim_loop_rewound(brim_loop *l)
   l->is_stale = false;
 }
 
-/* ---- what is due after a commit ---- */
+/* ---- work due after a commit ---- */
 
 bool brim_loop_is_due(const brim_loop *l, int64_t step, int64_t every_steps)
 {
@@ -161,7 +161,8 @@ static brim_status make(brim_loop *l)
   return status;
 }
 
-/* Does what is due, then steps. *part: where the turn is, also on failure. *done: no step was left. */
+/* Does the work that is due, then a step. *part: the present part of the turn, also on failure. *done: no step was
+ * left. */
 static brim_status turn(brim_loop *l, enum brim_turn_part *part, bool *done)
 {
   const brim_work *w = l->work;

@@ -36,7 +36,8 @@ int64_t brim_loop_round(const brim_loop *loop);
 /* [step] Writes a checkpoint of the present step; brim_loop_save: unless there is one. */
 brim_status brim_loop_checkpoint(brim_loop *loop);
 brim_status brim_loop_save(brim_loop *loop);
-/* [step] Calls brim_recover for what the loop was doing. *rewound: the work has returned to its last checkpoint. */
+/* [step] Calls brim_recover for the interrupted part of the loop. *rewound: the work has returned to its last
+ * checkpoint. */
 brim_status brim_loop_recover(brim_loop *loop, brim_status failure, bool *rewound);
 /* The work has returned to an earlier step; the loop forgets the later ones. */
 void brim_loop_rewound(brim_loop *loop);

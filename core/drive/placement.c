@@ -157,7 +157,7 @@ brim_status brim_placement_open(brim_drive *drive, const brim_evaluation_wish *w
 
 /* ---- without placing ---- */
 
-/* Checks the plan of the drive as it is. If it does not fit its device, *needed is what it needs. */
+/* Checks the plan of the drive as it is. If it does not fit its device, *needed is its memory. */
 static brim_status check(brim_drive *d, uint64_t *needed)
 {
   model_placing p = {.drive = d};

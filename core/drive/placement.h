@@ -1,6 +1,5 @@
-/* From a drive to a plan that has its memory: planning, waiting for a device, placing, and doing what the policies
- * answer if there is no memory. Nothing is lost, as a plan has no values before it is placed, or they are kept
- * elsewhere. */
+/* Gets a drive a plan with memory: plans, waits for a device, places the plan, and follows the policies' decisions if
+ * there is not enough memory. No values are lost: a plan has none before it is placed, or they are kept elsewhere. */
 #ifndef BRIM_DRIVE_PLACEMENT_H
 #define BRIM_DRIVE_PLACEMENT_H
 #include "drive/drive.h"

@@ -26,9 +26,10 @@ static void take_failure(failure *f, brim_status status)
   brim_error_take(&f->error);
 }
 
-/* Logs the step of the ladder as an event by "recovery". */
-static void log_recovery(const brim_recovery *r, const failure *f, const char *format, ...) BRIM_PRINTF(3, 4);
-static void log_recovery(const brim_recovery *r, const failure *f, const char *format, ...)
+/* Logs the step of the ladder as an event by "recovery"; action: see brim_decision. */
+static void log_recovery(const brim_recovery *r, const failure *f, const char *action, const char *format, ...)
+    BRIM_PRINTF(4, 5);
+static void log_recovery(const brim_recovery *r, const failure *f, const char *action, const char *format, ...)
 {
   char choice[REASON_ROOM], reason[REASON_ROOM];
   va_list list;
@@ -37,7 +38,7 @@ static void log_recovery(const brim_recovery *r, const failure *f, const char *f
   va_end(list);
   snprintf(reason, sizeof reason, "%s%s%.*s", f->what, f->error.text[0] ? ": " : "", (int)strcspn(f->error.text, "\n"),
            f->error.text);
-  brim_policies_tell((*r->drive)->dialogue.policies, "recovery", choice, reason);
+  brim_policies_tell_recovery((*r->drive)->dialogue.policies, action, choice, reason);
 }
 
 static int64_t retries_max(const brim_recovery *r)
@@ -52,13 +53,13 @@ static brim_status clean(brim_recovery *r, const failure *f)
   const bool light = r->tries == 0;
   if (r->tries >= retries_max(r)) return BRIM_ENOTSUP;
   r->work->clean(r->work->self, light ? BRIM_CLEAN_LIGHT : BRIM_CLEAN_HEAVY, false);
-  log_recovery(r, f, "%s cleanup, %lld of %lld", light ? "light" : "heavy", (long long)r->tries + 1,
+  log_recovery(r, f, "cleanup", "%s cleanup, %lld of %lld", light ? "light" : "heavy", (long long)r->tries + 1,
                (long long)retries_max(r));
   return BRIM_OK;
 }
 
-/* Adds recompute until the plan takes at most *bytes, or as little as possible; *bytes becomes what it takes. ENOTSUP,
- * with nothing changed, if recompute is fixed or that is not less than the last plan. */
+/* Adds recompute until the plan takes at most *bytes, or as little as possible; *bytes becomes its peak. ENOTSUP, with
+ * nothing changed, if recompute is fixed or the peak is not less than the last plan's. */
 static brim_status recompute_within(const brim_recovery *r, brim_choice *choice, uint64_t *bytes)
 {
   const brim_drive *d = *r->drive;
@@ -81,7 +82,7 @@ static brim_status recompute_more(brim_recovery *r, const failure *f)
   if (room > 0 && room < bytes) bytes = room;
   if (r->tries >= retries_max(r) || bytes == 0) return BRIM_ENOTSUP;
   BRIM_TRY(recompute_within(r, &(*r->drive)->choice, &bytes));
-  log_recovery(r, f, "more recompute, %lld of %lld: a plan of %s instead of %s", (long long)r->tries + 1,
+  log_recovery(r, f, "recompute", "more recompute, %lld of %lld: a plan of %s instead of %s", (long long)r->tries + 1,
                (long long)retries_max(r), brim_format_bytes(a, sizeof a, bytes),
                brim_format_bytes(b, sizeof b, r->needed_bytes));
   return BRIM_OK;
@@ -96,7 +97,7 @@ static brim_status fewer_lanes(brim_recovery *r, const failure *f)
   if (before <= 1) return BRIM_ENOTSUP;
   to.lanes /= 2;
   brim_drive_go(d, &to);
-  log_recovery(r, f, "%d client%s at a time instead of %d", (int)to.lanes, brim_plural(to.lanes), (int)before);
+  log_recovery(r, f, "lanes", "%d client%s at a time instead of %d", (int)to.lanes, brim_plural(to.lanes), (int)before);
   return BRIM_OK;
 }
 
@@ -107,7 +108,7 @@ static brim_status ask_policies(brim_recovery *r, const failure *f)
   const brim_status status = brim_drive_after_oom(*r->drive, f->status, r->needed_bytes);
   if (status == f->status) return BRIM_ENOTSUP;
   if (status != BRIM_ENODEVICE || (*r->drive)->dialogue.again.count > 0) return status;
-  log_recovery(r, f, "not done: %.*s", (int)strcspn(brim_error_text(), "\n"), brim_error_text());
+  log_recovery(r, f, NULL, "not done: %.*s", (int)strcspn(brim_error_text(), "\n"), brim_error_text());
   return BRIM_ENOTSUP;
 }
 
@@ -129,14 +130,14 @@ static brim_status halve(brim_recovery *r, const failure *f)
   const int64_t half = find_half(d, d->choice.micro_batch);
   if (r->tries >= retries_max(r)) return BRIM_ENOTSUP;
   if (half == 0) {
-    log_recovery(r, f, "cannot halve the micro-batch of %lld%s", (long long)d->choice.micro_batch,
+    log_recovery(r, f, NULL, "cannot halve the micro-batch of %lld%s", (long long)d->choice.micro_batch,
                  d->setup->grain == 0 ? " automatically: without training.grain the results would differ by rounding, "
                                         "which a policy may accept (policy+=robust)"
                                       : " without changing the results");
     return BRIM_ENOTSUP;
   }
   brim_drive_cut(d, half);
-  log_recovery(r, f, "micro-batch %s, %lld of %lld", brim_setup_format_cut(d->setup, half, cut, sizeof cut),
+  log_recovery(r, f, "halve", "micro-batch %s, %lld of %lld", brim_setup_format_cut(d->setup, half, cut, sizeof cut),
                (long long)r->tries + 1, (long long)retries_max(r));
   return BRIM_OK;
 }
@@ -146,7 +147,7 @@ static brim_status halve(brim_recovery *r, const failure *f)
 static brim_status rewind_work(brim_recovery *r, const failure *f)
 {
   BRIM_TRY(r->work->rewind(r->work->self));
-  log_recovery(r, f, "back to step %lld", (long long)r->work->step(r->work->self));
+  log_recovery(r, f, "rewind", "back to step %lld", (long long)r->work->step(r->work->self));
   return BRIM_OK;
 }
 
@@ -214,7 +215,7 @@ static brim_status climb(brim_recovery *r, failure *f)
     if (!lacks_memory(status) || r->is_over) return status;
     take_failure(f, status);
   }
-  log_recovery(r, f, "gives up after step %lld", (long long)r->work->step(r->work->self));
+  log_recovery(r, f, NULL, "gives up after step %lld", (long long)r->work->step(r->work->self));
   return brim_fail(f->status, "%s\nin %s; no recovery measure helped", f->error.text, f->what);
 }
 
@@ -264,7 +265,7 @@ uint64_t brim_recover_target(const brim_memory_settings *settings, bool on_host,
   if (on_host && reading->host.ram_percent >= settings->critical_percent)
     much = excess((double)reading->host.ram_used_bytes, (double)reading->host.ram_total_bytes, percent);
   if (reading->device_grew && reading->device_percent >= settings->critical_percent) {
-    /* the use of others becomes `percent` of what is left then */
+    /* the use of others becomes `percent` of the rest */
     const double left = 100 / percent * (double)reading->device_others_bytes,
                  more = left - (double)reading->device_left_bytes;
     if (more > much) much = more;
@@ -300,7 +301,7 @@ static void log_smaller(brim_recovery *r, const failure *f, const brim_choice *t
   const brim_drive *d = *r->drive;
   if (to->lanes != d->choice.lanes)
     snprintf(lanes, sizeof lanes, "%d client%s at a time, ", (int)to->lanes, brim_plural(to->lanes));
-  log_recovery(r, f, "%smicro-batch %s%s, a plan of %s instead of %s", lanes,
+  log_recovery(r, f, NULL, "%smicro-batch %s%s, a plan of %s instead of %s", lanes,
                brim_setup_format_cut(d->setup, to->micro_batch, cut, sizeof cut),
                to->recompute == BRIM_RECOMPUTE_AUTO ? ", memory.recompute=auto" : "",
                brim_format_bytes(a, sizeof a, peak), brim_format_bytes(b, sizeof b, r->needed_bytes));
@@ -320,7 +321,7 @@ brim_status brim_recover_shrink(brim_recovery *r, uint64_t bytes, const char *wh
     BRIM_TRY(status == BRIM_ENOTSUP ? brim_planner_peak(&d->planner, &to, &peak) : status);
   } while (peak > bytes && make_smaller(d, &to));
   if (peak >= r->needed_bytes) {
-    log_recovery(r, &f, "no smaller plan than %s", brim_format_bytes(b, sizeof b, r->needed_bytes));
+    log_recovery(r, &f, NULL, "no smaller plan than %s", brim_format_bytes(b, sizeof b, r->needed_bytes));
     return BRIM_OK; /* the placed plan stays */
   }
   BRIM_TRY(r->work->park(r->work->self)); /* the choice changes only when the values are on the host */

@@ -1,11 +1,11 @@
-/* What a started run does when memory runs out: the ladder.
+/* The ladder: the actions of a started run when memory runs out.
  *
  * A step that failed was discarded (trainer.h), and an evaluation or a checkpoint has changed nothing. Each is repeated
  * after one of these rungs, in this order, each at most max_retries times:
  *
  *     clean up, light and then heavy, under the same plan
  *     more recompute, unless memory.recompute is fixed
- *     what the policies answer (on_oom): smaller micro-batches, another device, waiting, the host's
+ *     the policies' decision (on_oom): smaller micro-batches, another device, waiting, the host's
  *     processors
  *     half the micro-batch and twice the accumulation, as long as no bit changes
  *

@@ -1,5 +1,5 @@
-/* What a run does, seen by the loop over its steps (loop.h) and by what changes its plan (recover.h, resize.h). The
- * trainer implements it, and in a simulation arithmetic does. Between two calls nothing is half done. */
+/* The interface of a run's work for the loop over its steps (loop.h) and for changes of its plan (recover.h, resize.h).
+ * The trainer implements it; a simulation implements it by arithmetic. Every call completes its work. */
 #ifndef BRIM_DRIVE_WORK_H
 #define BRIM_DRIVE_WORK_H
 #include "drive/drive.h"
@@ -14,7 +14,7 @@ enum brim_turn_part {
 typedef struct brim_work {
   void *self; /* the first argument of each function */
 
-  /* ---- steps, and what is due after them: all may run out of memory ---- */
+  /* ---- steps and the work after them: all may run out of memory ---- */
 
   int64_t (*step)(void *self);    /* committed steps */
   void (*begin_turn)(void *self); /* NULL: nothing */

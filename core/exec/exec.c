@@ -167,7 +167,8 @@ static brim_status open_exec(brim_exec *exec, int device)
   BRIM_TRY(realize(exec));
   BRIM_TRY(brim_offload_open(&exec->offload, plan));
   if (brim_fault_hit(BRIM_FAULT_PLACE, NULL))
-    return brim_fail(BRIM_ENOMEM_DEVICE, "the device cannot allocate %llu bytes (" BRIM_FAULT_ENVIRONMENT ")",
+    return brim_fail(BRIM_ENOMEM_DEVICE,
+                     "the device cannot allocate %llu bytes (injected by " BRIM_FAULT_ENVIRONMENT ")",
                      (unsigned long long)plan->peak_bytes);
   BRIM_TRY(exec->backend->place(exec->self, device, plan->peak_bytes, &base));
   exec->base = base;

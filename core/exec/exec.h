@@ -38,7 +38,8 @@ enum brim_exec_part {
    * was found finite. */
   BRIM_EXEC_FORWARD,
   BRIM_EXEC_BACKWARD,
-  BRIM_EXEC_NEEDED,     /* for a rank without a micro-batch while others have one: only what the others need */
+  BRIM_EXEC_NEEDED, /* for a rank without a micro-batch while others have one: only the nodes and collectives that the
+                       others depend on */
   BRIM_EXEC_COLLECTIVES /* for a rank that failed: only the collectives */
 };
 typedef struct brim_exec_options {

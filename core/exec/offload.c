@@ -35,7 +35,7 @@ brim_status brim_offload_open(brim_offload *o, const brim_plan *plan)
     at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
   }
   if (at == MAP_FAILED)
-    return brim_fail(BRIM_ENOMEM_HOST, "no %llu bytes of host memory for the optimizer's state (memory.offload)",
+    return brim_fail(BRIM_ENOMEM_HOST, "no host memory for %llu bytes of optimizer state (memory.offload)",
                      (unsigned long long)bytes);
   o->state = at;
   return BRIM_OK;

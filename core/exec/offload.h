@@ -2,8 +2,8 @@
  *
  * An asynchronous device has a queue for copies in and one for copies out beside its kernel queue. A group's states are
  * copied in after the previous users of their memory, its kernels wait for that, and its copies out wait for the
- * kernels (graph/offload.h says who uses that memory when). Everything else that uses the window is ordered with these:
- * other programs' nodes, and inputs. */
+ * kernels (graph/offload.h describes the uses of that memory). Everything else that uses the window is ordered with
+ * these: other programs' nodes, and inputs. */
 #ifndef BRIM_EXEC_OFFLOAD_H
 #define BRIM_EXEC_OFFLOAD_H
 #include "graph/plan.h"

@@ -1,12 +1,12 @@
 /* How long a program takes, by the device profile: the sum of its nodes. A node that was timed in this shape takes the
  * measured time; one that was timed with other micro-batches is inter- or extrapolated; any other node follows common
- * rates, corrected by what the profile has of the same operation, or of all. */
+ * rates, corrected by the profile's times of the same operation, or of all. */
 #ifndef BRIM_EXEC_PREDICT_H
 #define BRIM_EXEC_PREDICT_H
 #include "exec/profile.h"
 #include "graph/plan.h"
 
-/* What a kind of device can do, before anything was timed on it. */
+/* The assumed rates of a kind of device, before anything was timed on it. */
 typedef struct brim_rates {
   double flops, bytes; /* per second */
   double node_seconds; /* a node's minimum */

@@ -22,7 +22,7 @@
 
 typedef struct brim_profile brim_profile;
 
-/* What the times belong to. */
+/* The device and the software that the times belong to. */
 typedef struct brim_profile_subject {
   const char *backend, *device; /* "cpu", "AMD EPYC" */
   int32_t threads;              /* of the host; 0 where that does not apply */

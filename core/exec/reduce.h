@@ -1,12 +1,11 @@
-/* What the ranks of a job add up in a step: gradients, bucket by bucket during the backward pass, then the metrics; and
- * the programs' own collectives, where parts of the training state are sharded. Every rank starts the same collectives
- * in the same order, even one that has failed meanwhile. In a job of one rank all functions do nothing. Internal to
- * exec.
+/* The sums over a job's ranks in a step: gradients, bucket by bucket during the backward pass, then the metrics; and
+ * the programs' own collectives, if parts of the training state are sharded. Every rank starts the same collectives in
+ * the same order, even one that has failed meanwhile. In a job of one rank all functions do nothing. Internal to exec.
  *
  * An asynchronous device has a queue for collectives: each starts after the kernels that were started before it, and
  * kernels wait for it where they need its result. The host starts all that and continues. Before it waits for the
  * device it waits for the collectives that the device depends on, through the communicator, which gives up when another
- * rank is gone; the device would wait for ever. */
+ * rank is gone; the device would wait forever. */
 #ifndef BRIM_EXEC_REDUCE_H
 #define BRIM_EXEC_REDUCE_H
 #include "dist/dist.h"

@@ -15,7 +15,7 @@
 #define ROUNDS_SECONDS_MAX 2.0 /* limit in any case, where kernels are much slower than predicted */
 #define AHEAD 16               /* launches of a node that are timed together on an asynchronous device */
 
-/* What is timed: a node, or another part of a step. */
+/* The part of a step that is timed: a node, or another part. */
 typedef struct subject {
   const char *what;
   int64_t n;

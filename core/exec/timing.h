@@ -1,5 +1,5 @@
 /* Timing the parts of a step on the device: the programs of a plan run in order, as in a step, so that a kernel's
- * inputs are as near in the caches as they will be; what the profile lacks is timed on the way. */
+ * inputs are in the caches as they will be. Parts that the profile lacks are timed on the way. */
 #ifndef BRIM_EXEC_TIMING_H
 #define BRIM_EXEC_TIMING_H
 #include "exec/predict.h"

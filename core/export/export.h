@@ -24,7 +24,7 @@ brim_status brim_export_choose(brim_arena *arena, const brim_weights_search *sea
 /* [init] The first map that converts these names to a layout and back; NULL if none does. ECONFIG. */
 brim_status brim_export_find(brim_arena *arena, const brim_weights_search *search, const brim_parameters *parameters,
                              const brim_weights_map **map);
-/* The key of the file's metadata for what the run keeps of its data (data/keep.h), as text: class names, means. */
+/* The key of the file's metadata for the run's record of its data (data/keep.h), as text: class names, means. */
 #define BRIM_EXPORT_DATA_KEY "brim.data"
 /* [init] Writes them to a temporary file and renames it to `path`. Real numbers become `dtype`; 0: unchanged. `map`
  * NULL: names are unchanged. `data`: see above; NULL: none. Takes host memory for the largest tensor. EIO; EINVAL if a

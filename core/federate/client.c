@@ -241,7 +241,7 @@ brim_status brim_lane_train(brim_lane *l, int64_t round, brim_client_result *res
 }
 
 /* Runs its training batches, forward only. */
-brim_status brim_lane_evaluate(brim_lane *l, int64_t client, float *loss)
+brim_status brim_lane_evaluate(brim_lane *l, int64_t client, double *loss)
 {
   const brim_setup *s = l->drive->setup;
   const int64_t samples = brim_setup_client_samples(s, brim_partition_count(&s->partition, client)),
@@ -263,7 +263,7 @@ brim_status brim_lane_evaluate(brim_lane *l, int64_t client, float *loss)
     BRIM_TRY(brim_exec_run(l->exec, program, &(brim_step){.loss_scale = 1}, NULL));
   }
   BRIM_TRY(brim_exec_metrics(l->exec, brim_exec_plan(l->exec)->program, metrics, 2));
-  *loss = (float)(metrics[0] / counted);
+  *loss = metrics[0] / counted;
   return BRIM_OK;
 }
 

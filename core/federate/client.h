@@ -10,6 +10,7 @@
 /* A client's result in a round. */
 typedef struct brim_client_result {
   int64_t client, samples; /* samples: trained on, over all local epochs */
+  double load;             /* the samples that it has: which rank trains it, and when */
   double weight;           /* of its update in the sum; see fold in brim/ops.h */
   double loss, correct;    /* sums over these samples, as the metrics hold them */
   double squares;          /* of these losses, if the selector needs them, else NAN */
@@ -48,7 +49,7 @@ brim_status brim_lane_train(brim_lane *lane, int64_t round, brim_client_result *
  * brim_kept_stage. */
 brim_status brim_lane_keep(brim_lane *lane, const brim_client_result *result, int64_t place, int64_t round);
 /* [step, any thread] The mean loss of a client's data under the global model. */
-brim_status brim_lane_evaluate(brim_lane *lane, int64_t client, float *loss);
+brim_status brim_lane_evaluate(brim_lane *lane, int64_t client, double *loss);
 /* [step] Adds the last trained client's update to the server's sum; one lane at a time. `clients`: of the round. */
 brim_status brim_lane_fold(brim_lane *lane, const brim_client_result *result, int64_t clients);
 #endif

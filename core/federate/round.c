@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "builtin/builtin.h"
 #include "federate/round_parts.h"
 
 static brim_status open_federation(brim_federation *f)
@@ -17,14 +18,18 @@ static brim_status open_federation(brim_federation *f)
   f->turn = brim_try_calloc((size_t)f->clients, sizeof *f->turn);
   f->speed = brim_try_calloc(ranks, sizeof *f->speed);
   f->load = brim_try_calloc(ranks, sizeof *f->load);
+  f->arrival = brim_try_calloc((size_t)f->clients, sizeof *f->arrival);
+  f->weight = brim_try_calloc((size_t)f->clients, sizeof *f->weight);
+  f->trains = brim_try_calloc((size_t)f->clients, sizeof *f->trains);
   f->all = brim_try_calloc(ranks, BRIM_EXCHANGE_BYTES);
   const bool sketches = brim_setup_selector_needs(f->setup, BRIM_NEED_SKETCH);
   if (sketches) f->sketch = brim_try_calloc((size_t)f->most * BRIM_SKETCH, sizeof *f->sketch);
-  if (!f->client || !f->fate || !f->order || !f->rank || !f->turn || !f->speed || !f->load || !f->all ||
-      (sketches && !f->sketch))
+  if (!f->client || !f->fate || !f->order || !f->rank || !f->turn || !f->speed || !f->load || !f->all || !f->arrival ||
+      !f->weight || !f->trains || (sketches && !f->sketch))
     return brim_fail(BRIM_ENOMEM_HOST, "no host memory for %lld clients of a round", (long long)f->clients);
   for (size_t i = 0; i < ranks; i++) f->speed[i] = 1;
   BRIM_TRY(brim_fleet_open(f->setup, &f->fleet));
+  BRIM_TRY(brim_aggregation_open(brim_config_aggregator(f->setup->config), &f->aggregation));
   return brim_selection_open(f->setup, &f->selection);
 }
 
@@ -49,6 +54,7 @@ void brim_federation_close(brim_federation *f)
   brim_federation_forget(f);
   brim_federation_unplace(f);
   brim_selection_close(f->selection);
+  brim_aggregation_close(f->aggregation);
   brim_kept_close(f->kept);
   brim_fleet_close(f->fleet);
   pthread_mutex_destroy(&f->adding);
@@ -59,6 +65,9 @@ void brim_federation_close(brim_federation *f)
   free(f->turn);
   free(f->speed);
   free(f->load);
+  free(f->arrival);
+  free(f->weight);
+  free(f->trains);
   free(f->sketch);
   free(f->all);
   free(f);
@@ -214,7 +223,7 @@ static int most_first(const void *a, const void *b, void *clients)
 {
   const int64_t i = *(const int64_t *)a, k = *(const int64_t *)b;
   const brim_client_result *x = (const brim_client_result *)clients + i, *y = (const brim_client_result *)clients + k;
-  if (x->weight != y->weight) return x->weight < y->weight ? 1 : -1;
+  if (x->load != y->load) return x->load < y->load ? 1 : -1;
   return (i > k) - (i < k);
 }
 
@@ -225,7 +234,18 @@ static void add_expense(brim_expense *sum, const brim_expense *more)
   sum->bytes += more->bytes;
 }
 
-/* The losses of clients' data under the global model, in all lanes. Every rank computes them for all clients. */
+/* The mean losses of clients' samples under the global model, in all lanes. Every rank computes all of them. */
+static brim_status evaluate(brim_federation *f, const int64_t *client, int64_t count, double *out)
+{
+  f->turn_of = client;
+  f->losses = out;
+  f->turns = count;
+  const brim_status status = work_in_lanes(f);
+  f->losses = NULL;
+  return status;
+}
+
+/* Answers the selector. */
 static brim_status find_losses(void *federation, const int64_t *client, int64_t count, float *out)
 {
   brim_federation *f = federation;
@@ -237,11 +257,11 @@ static brim_status find_losses(void *federation, const int64_t *client, int64_t 
     for (int64_t i = 0; i < count; i++) out[i] = NAN;
     return BRIM_OK;
   }
-  f->turn_of = client;
-  f->losses = out;
-  f->turns = count;
-  const brim_status status = work_in_lanes(f);
-  f->losses = NULL;
+  double *loss = brim_try_calloc((size_t)count, sizeof *loss);
+  if (!loss && count > 0) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for %lld losses", (long long)count);
+  const brim_status status = evaluate(f, client, count, loss);
+  for (int64_t i = 0; i < count && status == BRIM_OK; i++) out[i] = (float)loss[i];
+  free(loss);
   return status;
 }
 
@@ -296,7 +316,7 @@ static int64_t count_samples(const brim_federation *f, int64_t client)
 }
 
 /* A client at the start of the round. It is already done if it will not arrive or is only simulated. */
-static brim_client_result begin_client(const brim_federation *f, int64_t i, int exponent)
+static brim_client_result begin_client(const brim_federation *f, int64_t i)
 {
   const int64_t client = f->selected[i];
   brim_client_result r = {.client = client, .sketch = f->sketch ? f->sketch + i * BRIM_SKETCH : NULL};
@@ -305,7 +325,7 @@ static brim_client_result begin_client(const brim_federation *f, int64_t i, int 
     r.is_done = true;
     return r;
   }
-  r.weight = ldexp((double)brim_partition_count(&f->setup->partition, client), -exponent);
+  r.load = (double)brim_partition_count(&f->setup->partition, client);
   if (f->setup->settings->federate.train) return r;
   r.is_done = r.arrived = true;
   r.samples = count_samples(f, client);
@@ -314,20 +334,66 @@ static brim_client_result begin_client(const brim_federation *f, int64_t i, int 
   return r;
 }
 
-/* Weights are samples times a power of two, which is exact, and add up to at most 1. */
-static void begin_clients(brim_federation *f)
+/* The steps of a client over all local epochs. */
+static int64_t count_steps(const brim_federation *f, int64_t client)
 {
-  int64_t samples = 0;
-  int exponent = 0;
-  for (int64_t i = 0; i < f->clients; i++)
-    if (!f->fleet || f->fate[i].outcome == BRIM_OUTCOME_ARRIVES)
-      samples += brim_partition_count(&f->setup->partition, f->selected[i]);
-  while (ldexp(1, exponent) < (double)samples) exponent++;
+  const brim_setup *s = f->setup;
+  const int64_t batch = s->settings->training.effective_batch_size,
+                samples = brim_setup_client_samples(s, brim_partition_count(&s->partition, client));
+  return s->settings->federate.local_epochs * ((samples + batch - 1) / batch);
+}
+
+/* Lists the clients that will train, for the aggregator. */
+static brim_status list_arrivals(brim_federation *f, int64_t *count)
+{
+  const brim_setup *s = f->setup;
+  double factor;
+  brim_step step = {.gradient_scale = 1};
+  BRIM_TRY(brim_schedule_factor(s->schedule, s->schedule_params, f->round, f->drive->order.steps, &factor));
+  BRIM_TRY(brim_optimizer_fill(s->optimizer, s->optimizer_params, factor, &step));
+  *count = 0;
   for (int64_t i = 0; i < f->clients; i++) {
-    f->client[i] = begin_client(f, i, exponent);
+    const int64_t client = f->selected[i], steps = count_steps(f, client);
+    if (f->client[i].is_done) continue;
+    f->trains[*count] = client;
+    f->arrival[(*count)++] = (brim_arrival){
+        .size = sizeof(brim_arrival),
+        .round = f->round,
+        .client = client,
+        .samples = brim_partition_count(&s->partition, client),
+        .steps = steps,
+        .rate = step.lr,
+        .reach = brim_optimizer_reach(s->optimizer, s->optimizer_params, step.lr, brim_setup_mu(s), steps),
+        .loss_before = NAN,
+        .loss = NAN,
+        .norm = NAN};
+  }
+  return BRIM_OK;
+}
+
+/* Weighs the clients that will train. */
+static brim_status weigh_clients(brim_federation *f)
+{
+  int64_t count, k = 0;
+  BRIM_TRY(list_arrivals(f, &count));
+  if (brim_setup_aggregator(f->setup)->needs & BRIM_NEED_LOSS_BEFORE) {
+    BRIM_TRY(evaluate(f, f->trains, count, f->weight));
+    for (int64_t i = 0; i < count; i++) f->arrival[i].loss_before = f->weight[i];
+  }
+  BRIM_TRY(brim_aggregation_weigh(f->aggregation, f->arrival, count, f->weight));
+  for (int64_t i = 0; i < f->clients; i++)
+    if (!f->client[i].is_done) f->client[i].weight = f->weight[k++];
+  return BRIM_OK;
+}
+
+static brim_status begin_clients(brim_federation *f)
+{
+  for (int64_t i = 0; i < f->clients; i++) {
+    f->client[i] = begin_client(f, i);
     f->order[i] = i;
   }
   qsort_r(f->order, (size_t)f->clients, sizeof *f->order, most_first, f->client);
+  return f->setup->settings->federate.train ? weigh_clients(f) : BRIM_OK;
 }
 
 /* Without a folder, what clients keep lies in a file that is gone at the end. */
@@ -344,7 +410,7 @@ static brim_status begin_round(brim_federation *f, int64_t round, double clock)
   brim_federation_forget(f);
   f->round = round;
   BRIM_TRY(select_clients(f, clock));
-  begin_clients(f);
+  BRIM_TRY(begin_clients(f));
   if (f->kept) BRIM_TRY(begin_states(f));
   brim_federation_deal(f);
   if (f->setup->settings->federate.train) BRIM_TRY(brim_exec_zero_gradients(f->exec));
@@ -370,6 +436,22 @@ brim_status brim_federation_train(brim_federation *f, int64_t round, double cloc
 
 /* ---- over all ranks ---- */
 
+/* Tells the aggregator of the updates that arrived, in the order of selection. */
+static brim_status find_divisor(brim_federation *f, double *out)
+{
+  int64_t k = 0;
+  brim_aggregation_start(f->aggregation);
+  for (int64_t i = 0; i < f->clients; i++) {
+    const brim_client_result *c = &f->client[i];
+    if (c->fate.outcome != BRIM_OUTCOME_ARRIVES) continue;
+    brim_arrival *arrival = &f->arrival[k++];
+    arrival->loss = c->loss / c->counted;
+    arrival->norm = c->norm;
+    if (c->arrived) BRIM_TRY(brim_aggregation_add(f->aggregation, arrival, c->weight));
+  }
+  return brim_aggregation_divisor(f->aggregation, out);
+}
+
 brim_status brim_federation_add_up(brim_federation *f, brim_round_result *out)
 {
   f->is_open = false;
@@ -377,18 +459,18 @@ brim_status brim_federation_add_up(brim_federation *f, brim_round_result *out)
   *out = (brim_round_result){.client = f->client,
                              .clients = f->clients,
                              .arrived = count_arrived(f),
+                             .weight = 1,
                              .own_samples = brim_federation_own_samples(f),
                              .has_world = f->fleet != NULL,
                              .spent = f->spent,
                              .selection_seconds = f->selection_seconds};
-  for (int64_t i = 0; i < f->clients; i++) {
-    const brim_client_result *c = &f->client[i];
-    out->weight += c->arrived ? c->weight : 0;
-    out->diverged += !c->arrived && c->fate.outcome == BRIM_OUTCOME_ARRIVES;
-  }
+  for (int64_t i = 0; i < f->clients; i++)
+    out->diverged += !f->client[i].arrived && f->client[i].fate.outcome == BRIM_OUTCOME_ARRIVES;
+  if (!f->setup->settings->federate.train || out->arrived == 0) return BRIM_OK;
   const brim_program *serve = brim_plan_program(brim_exec_plan(f->exec), BRIM_PROGRAM_UPDATE, 0);
   brim_control *control = brim_kept_control(f->kept);
-  return control ? brim_control_learn(control, f->exec, serve, f->clients, out->arrived) : BRIM_OK;
+  if (control) BRIM_TRY(brim_control_learn(control, f->exec, serve, f->clients, out->arrived));
+  return find_divisor(f, &out->weight);
 }
 
 /* ---- learning ---- */

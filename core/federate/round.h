@@ -16,7 +16,7 @@ typedef struct brim_round_result {
   const brim_client_result *client; /* [clients] in the order of selection; owned by the federation */
   int64_t clients, arrived;
   int64_t own_samples;      /* trained by this rank */
-  double weight;            /* the sum of the weights of the clients that arrived */
+  double weight;            /* by what the aggregator divides the sum of updates */
   int64_t diverged;         /* clients that trained, but whose updates are left out */
   bool has_world;           /* the round was simulated in a world: */
   brim_expense spent;       /* including selection and waiting; else 0 */

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "base/error.h"
+#include "federate/aggregation.h"
 #include "federate/crew.h"
 #include "federate/round.h"
 
@@ -32,6 +33,10 @@ struct brim_federation {
   const int64_t *selected;      /* [clients] owned by the selection */
   int64_t clients, most, round; /* clients: in the round, at most `most` */
   brim_selection_host *selection;
+  brim_aggregation *aggregation;
+  brim_arrival *arrival;    /* [clients] those that will train, as the aggregator sees them */
+  double *weight;           /* [clients] their weights */
+  int64_t *trains;          /* [clients] their numbers */
   brim_kept *kept;          /* what clients keep between rounds, or NULL */
   bool shares_states;       /* all ranks have the same file with it */
   brim_fleet *fleet;        /* NULL: no simulated world */
@@ -50,7 +55,7 @@ struct brim_federation {
   void *all;                /* BRIM_EXCHANGE_BYTES for each rank */
   bool is_open;             /* the sums hold the clients of `round` that have arrived */
   void *sums;               /* these sums while nothing is placed, tensor by tensor; or NULL */
-  float *losses;            /* by turn, while lanes evaluate clients for the selector instead of training */
+  double *losses;           /* by turn, while lanes evaluate clients instead of training them */
   const int64_t *turn_of;   /* the clients of these turns */
   atomic_llong next;        /* the next turn */
   atomic_bool is_over;      /* a client has failed: no more are started */

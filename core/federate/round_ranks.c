@@ -19,9 +19,8 @@ void brim_federation_deal(brim_federation *f)
     const int64_t k = f->order[i];
     int32_t first = 0;
     for (int32_t r = 1; r < ranks; r++)
-      if ((load[r] + f->client[k].weight) / f->speed[r] < (load[first] + f->client[k].weight) / f->speed[first])
-        first = r;
-    load[first] += f->client[k].weight;
+      if ((load[r] + f->client[k].load) / f->speed[r] < (load[first] + f->client[k].load) / f->speed[first]) first = r;
+    load[first] += f->client[k].load;
     f->rank[k] = first;
   }
 }

@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "brim/aggregator.h"
 #include "federate/trace.h"
 #include "graph/op.h"
 
@@ -26,10 +27,11 @@ struct brim_fleet {
   /* Counted on the model's own operations, before fusion and recompute, so that the counts do not depend on plan or
    * backend. */
   uint64_t batch_flops, look_flops, update_flops; /* per batch in training and in evaluation; per update */
-  int64_t bytes;                                  /* all parameters that are sent, as fp32 */
-  float *gflops;                                  /* [clients] */
-  float *mbit;                                    /* [clients] from world.devices; NULL: the network's bandwidth */
-  float *channel;                                 /* [clients] in round channel_round */
+  bool looks;     /* a client of a round also computes its loss under the global model, for the aggregator */
+  int64_t bytes;  /* all parameters that are sent, as fp32 */
+  float *gflops;  /* [clients] */
+  float *mbit;    /* [clients] from world.devices; NULL: the network's bandwidth */
+  float *channel; /* [clients] in round channel_round */
   int64_t channel_round;
   brim_trace_times times;
 };
@@ -144,6 +146,7 @@ brim_status brim_fleet_open(const brim_setup *setup, brim_fleet **out)
   f->network = &setup->settings->network;
   f->seed = (uint64_t)setup->settings->seed;
   f->clients = setup->partition.clients;
+  f->looks = (brim_setup_aggregator(setup)->needs & BRIM_NEED_LOSS_BEFORE) != 0;
   const brim_status status = open_fleet(f);
   if (status == BRIM_OK)
     *out = f;
@@ -229,6 +232,7 @@ static double send(const brim_fleet *f, const network *n, double delay)
   return (latency > 0 ? latency : 0) + (double)f->bytes / n->per_second;
 }
 
+/* Including its loss under the global model, if the aggregator needs that. */
 static double train_seconds(const brim_fleet *f, int64_t client)
 {
   const brim_setup *s = f->setup;
@@ -237,7 +241,8 @@ static double train_seconds(const brim_fleet *f, int64_t client)
                 steps = (samples + batch - 1) / batch;
   const double epoch =
       (double)f->batch_flops * (double)samples / (double)batch + (double)f->update_flops * (double)steps;
-  return (double)s->settings->federate.local_epochs * epoch / (1e9 * (double)f->gflops[client]);
+  const double look = f->looks ? (double)f->look_flops * (double)samples / (double)batch : 0;
+  return ((double)s->settings->federate.local_epochs * epoch + look) / (1e9 * (double)f->gflops[client]);
 }
 
 static phases predict(const brim_fleet *f, int64_t client, int64_t round, double down, double up)

@@ -4,8 +4,8 @@
  *
  * A tensor made of parameters alone (a slice of one, its norm, the product of two) has no samples. Nodes that use it
  * beside samples treat it as a parameter: their gradients are added up over the step in a persistent sum, sample by
- * sample. Only then, once a step, does that sum go on to the parameters (brim_graph_fold). So neither the micro-batch
- * nor a smaller type of activations affects any sum. */
+ * sample. Once in each step, the sum is passed on to the parameters (brim_graph_fold). So neither the micro-batch nor a
+ * smaller type of activations affects any sum. */
 #include <assert.h>
 #include <string.h>
 

@@ -72,9 +72,9 @@ static brim_shape shape_of_logits(const brim_graph *g)
 }
 
 /* Can the loss include the product that makes the output? Only if nothing else reads the logits, so the last node must
- * be a linear. It is not worthwhile with fewer classes, as the logits are computed a second time, and these have a
- * confusion matrix. Not with an ignored class, as the loss gives no rank for its samples, but metrics need their
- * answers. */
+ * be a linear. It is not worthwhile with few classes, because the logits are computed a second time, and there is a
+ * confusion matrix. It is impossible with an ignored class, because the loss gives no rank for its samples, but metrics
+ * need their answers. */
 static bool can_hold_product(const brim_graph *g, const brim_graph_options *o)
 {
   if (g->label->dtype != BRIM_DTYPE_I32) return false;

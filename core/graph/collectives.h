@@ -1,7 +1,7 @@
 /* The collectives that programs contain between their nodes if ranks share the update (graph/shard.h):
  *
  *   training   with sharded gradients, the sum of each bucket, scattered: starts after the last node that adds to it,
- *              ends before the own part is added to what the rank keeps. In every micro-batch.
+ *              ends before the own part is added to the rank's stored part. In every micro-batch.
  *   check      the sum of all ranks' proofs, after the last node.
  *   update     the sum of the squares of all gradients, before the node that makes a scale of it, if there is one; and
  *              each bucket of the parameters, gathered: starts after the last update of the rank's part, ends before

@@ -1,4 +1,4 @@
-/* Graphs of a federation (core/federate): what a client does with the global model, and the server with the clients'
+/* Graphs of a federation (core/federate): a client's operations on the global model, and the server's on the clients'
  * updates. The global model and the sum of updates belong to the server's plan; a client's plan has tensors for them
  * (brim_graph_is_shared) that lie in the server's arena.
  *

@@ -1,10 +1,10 @@
 /* The fusion pass over a forward graph, before autodiff.
  *
- * An operation that does the work of two is named after them, "linear+relu", and its descriptor says how to make it
- * (core/graph/ops/fused.c). A node is merged into the one right before it if there is such an operation, nothing else
- * reads the tensor between them (unless it stays), and the operation's `join` accepts the shapes. Only neighbours are
- * merged: then the fused node runs when the two would have run, and so do its gradient's nodes, and no tensor lives
- * longer than before. Plans never become larger.
+ * A fused operation is named after the two that it replaces, such as "linear+relu", and its descriptor defines how to
+ * make it (core/graph/ops/fused.c). A node is merged into the one right before it if there is such an operation,
+ * nothing else reads the tensor between them (unless it stays), and the operation's `join` accepts the shapes. Only
+ * neighbours are merged: then the fused node runs when the two would have run, and so do its gradient's nodes, and no
+ * tensor lives longer than before. Plans never become larger.
  *
  * The fused node keeps the name that the author gave to one of the two, so that messages match the model. */
 #include "graph/fuse.h"

@@ -20,6 +20,6 @@ enum brim_fusion_kind {
 void brim_graph_fuse(brim_graph *g, uint64_t fusions, bool (*offers)(const void *arg, const char *op), const void *arg);
 /* Call after autodiff: a linear_cross_entropy and its gradient become one node of the backward pass, followed by the
  * metrics, if the backend (g->offers) has that operation: the logits are computed once, not again for the gradient. Its
- * scratch holds those of some rows, for all classes. Results have the same bits. */
+ * scratch holds the logits of some rows, for all classes. Results have the same bits. */
 void brim_graph_fuse_loss(brim_graph *g);
 #endif

@@ -42,8 +42,8 @@ typedef struct brim_op {
   /* The inputs whose memory out[0] may overwrite if no later node needs them: BRIM_OP_INPLACE(i) | ... The first free
    * one is used. The kernel must read each element before it writes that element. */
   uint32_t inplace;
-  /* The same for out[1], which gets none that out[0] has; but if out[0] is never read, out[1] takes its memory: the
-   * kernel must write an element of out[1] only when it no longer needs that of out[0]. */
+  /* The same for out[1], which never takes an input that out[0] has taken. If out[0] is never read, out[1] takes its
+   * memory, so the kernel must write an element of out[1] only when it no longer needs that of out[0]. */
   uint32_t inplace_second;
   /* If activations have a smaller type (core/graph/lower.c): bits of inputs whose parameters the kernel reads in fp32,
    * while others get copies of the smaller type; and of outputs that stay in fp32, such as statistics and losses. */

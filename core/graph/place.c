@@ -20,7 +20,7 @@ static uint64_t client_feed_bytes(const brim_plan *plan)
   return most;
 }
 
-/* The bytes of a micro-batch, and what the backend needs to load it while it works on the previous one. */
+/* Reserves the bytes of a micro-batch, and the backend's memory for loading it while it works on the previous one. */
 static void reserve(brim_plan *plan)
 {
   if (plan->request.server) return; /* the backend has one such area, in the server's arena */

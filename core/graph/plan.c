@@ -185,7 +185,8 @@ static brim_status share_out(brim_plan *plan, brim_graph *train)
 
 /* ---- recompute ---- */
 
-/* Replaces the program by one that drops what a level says (r NULL: nothing). Logits are then computed twice. */
+/* Replaces the program by one that drops the tensors of a recompute level, or none if r is NULL. Logits are then
+ * computed twice. */
 static brim_status rebuild(const brim_plan *plan, brim_program *p, const brim_recompute *r, uint32_t level)
 {
   const brim_batch_shape shape = {p->kind, p->info.batch};

@@ -106,7 +106,8 @@ typedef struct brim_plan_request {
   brim_batch_shape shape[BRIM_PROGRAMS_MAX];
   size_t shape_count;
   /* For a federation's server, which has no batch shapes of training: `update` is its own optimizer's, and this is a
-   * client's request, except for `server` and `backend_self`. NULL: no federation. Must be valid during the call. */
+   * client's request, except for `server` and `backend_self`. NULL without a federation. Must be valid during the
+   * call. */
   const struct brim_plan_request *client;
   int32_t lanes;       /* clients that train at the same time, at least 1; more than 1 need the backend's `lane` */
   bool plans_one_lane; /* plan only one lane, as all are alike and nothing will run */
@@ -140,7 +141,7 @@ typedef struct brim_plan {
   uint64_t *host_offset;                 /* by state: its place in the host block; or NULL */
   uint64_t host_bytes;                   /* of that block, which holds states outside the arena */
   uint64_t window_offset, window_bytes;  /* of the arena: see graph/offload.h */
-  uint64_t peak_bytes;                   /* of the arena: exactly what is placed */
+  uint64_t peak_bytes;                   /* the exact bytes of the arena */
   uint64_t lower_bound_bytes;            /* persistent + most live bytes of any program */
   uint64_t class_bytes[BRIM_ROLE_COUNT]; /* at the peak; their sum is lower_bound_bytes */
   size_t peak_program;

@@ -113,7 +113,7 @@ static void drop_blocks(const brim_graph *g, const bool *end, bool *dropped)
 }
 
 /* Joins the number of blocks that leaves the least memory: about the square root of their number if all are alike and
- * what they pass on is as large as their inside; fewer if they pass on little. */
+ * their results are as large as their inner tensors; fewer if their results are small. */
 static void drop_joined(const brim_program *p, const bool *end, brim_arena *arena, bool *dropped)
 {
   brim_estimate e;
@@ -164,7 +164,7 @@ typedef struct brim_recompute_entry {
   struct brim_recompute_entry *next;
 } brim_recompute_entry;
 
-/* Hashes what the choice depends on in a program with a given model and options: sizes in memory. */
+/* Hashes the sizes in memory of a program, on which the choice depends for a given model and options. */
 static uint64_t key_of(const brim_program *p)
 {
   const brim_graph *g = p->graph;

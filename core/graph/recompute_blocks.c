@@ -1,8 +1,8 @@
 /* A graph whose blocks end where later nodes read only one node's results is a chain. Dropping divides it into
  * segments: one or more blocks, of which only the last one's end is kept. When the backward pass reaches a segment,
  * everything dropped on the path to its end is recomputed at once, and lives until it has been used: the segment then
- * needs as many bytes as if nothing were dropped in it, less what is dropped beside that path, which is recomputed
- * later, block by block. The bytes that earlier segments keep wait meanwhile.
+ * needs as many bytes as if nothing were dropped in it, less the tensors that are dropped beside that path, which are
+ * recomputed later, block by block. Meanwhile the bytes that earlier segments keep stay in memory.
  *
  * So each block has choices of bytes kept, bytes alive when its segment is recomputed, and work: all subsets of its
  * nodes are tried, and those that are best at some price per byte stay. Blocks are combined to segments, again keeping
@@ -162,7 +162,7 @@ static void find_prices(brim_blocks *b)
   }
 }
 
-/* If the backward pass does not read what a block passes on, keeping it is never worthwhile: such blocks are joined. */
+/* Keeping a block's result is never worthwhile if the backward pass does not read it: such blocks are joined. */
 static bool is_boundary(const brim_blocks *b, const brim_node *n)
 {
   return b->given->end[n->index] && !n->descriptor->traits.view && bytes_of(b, n, true) > 0;

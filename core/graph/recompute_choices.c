@@ -74,7 +74,7 @@ static brim_choices choose(const brim_chain *b, const brim_choice *from, int cou
 static brim_choice weigh(const brim_chain *b, const brim_chain_block *k, uint32_t atoms)
 {
   brim_choice c = {.kept = k->waits, .atoms = atoms, .before = -1};
-  uint32_t asked = 0, way = 0; /* read by what is recomputed; recomputed on the path to the end */
+  uint32_t asked = 0, way = 0; /* read by recomputed nodes; recomputed on the path to the end */
   for (uint32_t a = k->atoms; a-- > 0;) {
     const uint32_t bit = 1u << a;
     const bool end = k->end_drops && a + 1 == k->atoms;
@@ -107,8 +107,8 @@ void brim_choices_find_inside(const brim_chain *b, brim_chain_block *k)
   }
 }
 
-/* The peak of segment x extended by block k, with k's choice. What is dropped on the path to k is recomputed when it is
- * needed: if k is the last block, not before k's backward pass, or a node that is recomputed in k, reads it. */
+/* The peak of segment x extended by block k, with k's choice. Tensors dropped on the path to k are recomputed when they
+ * are needed: if k is the last block, not before k's backward pass, or a node that is recomputed in k, reads it. */
 static int64_t peak_of(const brim_choice *x, const brim_chain_block *k, const brim_choice *y, bool is_last)
 {
   const int64_t early = x->kept + k->peak, late = x->alive + (is_last && !y->reads ? k->late : k->peak);

@@ -11,7 +11,7 @@
 /* A subset of a block's nodes, or of a segment's blocks. */
 typedef struct brim_choice {
   int64_t kept;  /* bytes that wait for the backward pass */
-  int64_t alive; /* including what is recomputed at once */
+  int64_t alive; /* including the tensors that are recomputed at once */
   int64_t peak;  /* of a segment, above what earlier segments keep */
   int64_t work;
   uint32_t atoms; /* of a block: bits of the dropped atoms */

@@ -58,7 +58,7 @@ typedef struct brim_estimate {
   int64_t *here;  /* by node: workspace, less results that may be in place */
   int64_t *both;  /* the same for a half that runs together with the other */
   int32_t *first, *last, *forward_first, *forward_last;
-  int64_t *live;  /* by step: what a node needs beside its tensors */
+  int64_t *live;  /* by step: a node's memory besides its tensors */
   int64_t *total; /* by step: all bytes alive, after brim_estimate_run */
   int32_t now, when;
 } brim_estimate;

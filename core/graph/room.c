@@ -43,7 +43,7 @@ typedef struct part {
   size_t at, begin, size;
 } part;
 
-/* Completes what raise_floor left undone below: where the highest floor was, it becomes the value here. */
+/* Completes raise_floor's postponed changes below: where the highest floor was, it becomes the value here. */
 static void push_down(brim_room *r, size_t at)
 {
   uint64_t *below = &r->floor[2 * at];

@@ -3,12 +3,12 @@
  *
  * Parameters lie in buckets, from the last to the first, as the backward pass completes their gradients. In a bucket
  * each parameter starts at a multiple of BRIM_SHARD_ELEMENTS, and the bucket is padded to equal parts for all ranks,
- * each of whole BRIM_SHARD_ELEMENTS. A rank updates what lies in its parts: at most one slice of a parameter, starting
- * at a multiple of BRIM_SHARD_ELEMENTS, so that blocks of 8-bit states are never cut.
+ * each of whole BRIM_SHARD_ELEMENTS. A rank updates the slices of parameters in its parts: at most one slice of a
+ * parameter, starting at a multiple of BRIM_SHARD_ELEMENTS, so that blocks of 8-bit states are never divided.
  *
  *   optimizer   gradients lie like the parameters; their sums over the ranks are scattered in place, bucket by bucket.
  *   gradients   a bucket's gradients live only while the backward pass adds to them (graph/shard_gradients.c); then
- *               their sum is scattered, in every micro-batch, and the own part added to what a rank keeps: its own
+ *               their sum is scattered, in every micro-batch, and the own part added to the rank's buffer of its own
  *               parts of all buckets, in sequence.
  *
  * Every rank has the whole moving averages of batch norm: they follow the buckets, and so do the sums for them, which

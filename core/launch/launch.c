@@ -224,7 +224,7 @@ static void check_job(launcher *l)
          (int)(s->count - left), (int)s->count, l->launch->end_seconds);
 }
 
-/* Kills what does not end when the job is over. */
+/* Kills processes that do not end when the job is over. */
 static void kill_late(launcher *l)
 {
   const double since = brim_now() - l->ending_at;

@@ -173,7 +173,7 @@ static void take_message(brim_seats *s, int32_t rank)
   }
 }
 
-/* Reads what has arrived of a message; *whole: it is complete. False if no more will come. */
+/* Reads the arrived part of a message; *whole: it is complete. Returns false if no more will arrive. */
 static bool read_some(brim_seat *seat, bool *whole)
 {
   const size_t head = sizeof seat->head;

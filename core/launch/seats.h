@@ -44,7 +44,7 @@ typedef struct brim_seats {
 void brim_seats_open(brim_seats *seats, int32_t count);
 void brim_seats_close(brim_seats *seats);
 /* [step] Waits at most `milliseconds` for a rank's message or for one of the `count` files in `more`, whose events are
- * in more[].revents afterwards, and serves what has arrived. */
+ * in more[].revents afterwards, and handles the messages that have arrived. */
 void brim_seats_serve(brim_seats *seats, struct pollfd *more, size_t count, int milliseconds);
 /* Accepts a connection, whose hello names its rank. Refuses processes of other users. */
 void brim_seats_admit(brim_seats *seats, int listener);

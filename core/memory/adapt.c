@@ -144,7 +144,7 @@ brim_status brim_retry(const brim_retry_options *options, brim_retry_fn attempt,
     if (!goes_on(&s)) return give_up(&s);
     const time_t whole = (time_t)options->wait_seconds;
     const struct timespec time = {.tv_sec = whole, .tv_nsec = (long)((options->wait_seconds - (double)whole) * 1e9)};
-    /* A signal ends the wait, so that the next attempt can see what the signal was for. */
+    /* A signal ends the wait, so that the next attempt can react to it. */
     if (options->wait_seconds > 0) (void)nanosleep(&time, NULL);
   }
 }

@@ -28,10 +28,10 @@ typedef struct brim_claim_request {
   void *context;
 } brim_claim_request;
 
-/* [init] Takes a ticket and, if allowed, waits for its turn. *out: release it once the arena is placed or will not
- * be. ENODEVICE: other runs wait and this one may not, or it waited too long; the text lists the devices.
- * ENOMEM_DEVICE: no device has that much memory, or none has it free and the run may not wait. EINTERRUPTED. Logs at
- * level info what it waits for. *waited_seconds: 0 if the device was free at the first look; also set on failure. */
+/* [init] Takes a ticket and, if allowed, waits for its turn. *out: release it once the arena is placed or will not be.
+ * ENODEVICE: other runs wait and this one may not, or it waited too long; the text lists the devices. ENOMEM_DEVICE: no
+ * device has that much memory, or none has it free and the run may not wait. EINTERRUPTED. Logs the reason for a wait
+ * at level info. *waited_seconds: 0 if the device was free at the first look; also set on failure. */
 brim_status brim_claim_take(const brim_claim_request *request, brim_claim **out, int *device, double *waited_seconds);
 /* [step] For a run that already holds memory of a device and changes its size: no other run is served there until
  * *out is released. Does not wait. `alone`: ENODEVICE if another run waits for the device or places on it. Reads only

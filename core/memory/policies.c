@@ -141,8 +141,10 @@ static void pass_on(brim_policies *p, const brim_decision *d)
   }
   brim_decisions *all = &p->kept;
   kept_decision *kept = BRIM_ARENA_NEW(&all->arena, kept_decision, 1);
-  kept->decision = (brim_decision){brim_arena_string(&all->arena, d->policy), brim_arena_string(&all->arena, d->choice),
-                                   brim_arena_string(&all->arena, d->reason), NULL};
+  kept->decision = (brim_decision){.policy = brim_arena_string(&all->arena, d->policy),
+                                   .choice = brim_arena_string(&all->arena, d->choice),
+                                   .reason = brim_arena_string(&all->arena, d->reason),
+                                   .action = d->action ? brim_arena_string(&all->arena, d->action) : NULL};
   if (d->sight) {
     brim_sight *sight = brim_arena_copy(&all->arena, d->sight, sizeof *d->sight);
     sight->device = brim_arena_string(&all->arena, sight->device);
@@ -156,18 +158,22 @@ static void pass_on(brim_policies *p, const brim_decision *d)
   all->last = kept;
 }
 
+static void report(brim_policies *p, enum brim_level level, const brim_decision *d)
+{
+  p->decider = d->policy;
+  brim_log(level, "%s: %s%s%s", d->policy, d->choice, d->reason[0] ? ": " : "", d->reason);
+  pass_on(p, d);
+}
+
 static void report_decision(brim_policies *p, enum brim_level level, const char *decider, const char *choice,
                             const char *reason)
 {
-  const brim_decision d = {decider, choice, reason, NULL};
-  p->decider = decider;
-  brim_log(level, "%s: %s%s%s", decider, choice, reason[0] ? ": " : "", reason);
-  pass_on(p, &d);
+  report(p, level, &(brim_decision){.policy = decider, .choice = choice, .reason = reason});
 }
 
 void brim_policies_show(brim_policies *p, const brim_sight *sight)
 {
-  const brim_decision d = {"", "", "", sight};
+  const brim_decision d = {.policy = "", .choice = "", .reason = "", .sight = sight};
   pass_on(p, &d);
 }
 
@@ -179,6 +185,12 @@ const char *brim_policies_decider(const brim_policies *p)
 void brim_policies_tell(brim_policies *p, const char *decider, const char *choice, const char *reason)
 {
   report_decision(p, BRIM_LOG_INFO, decider, choice, reason);
+}
+
+void brim_policies_tell_recovery(brim_policies *p, const char *action, const char *choice, const char *reason)
+{
+  report(p, BRIM_LOG_INFO,
+         &(brim_decision){.policy = "recovery", .choice = choice, .reason = reason, .action = action});
 }
 
 /* ---- asking ---- */

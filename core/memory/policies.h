@@ -50,7 +50,8 @@ typedef struct brim_sight {
 /* A decision, for the run's events. */
 typedef struct brim_decision {
   const char *policy, *choice, *reason; /* "robust", "micro-batch 16 x 8", "44.6 MiB needed, 32.0 MiB free" */
-  const brim_sight *sight;              /* not NULL: not a decision, but what was shown before one */
+  const char *action;                   /* by "recovery": cleanup, recompute, lanes, halve or rewind; else NULL */
+  const brim_sight *sight;              /* if not NULL, this is not a decision, but the data shown before one */
 } brim_decision;
 typedef void (*brim_decision_fn)(void *context, const brim_decision *decision);
 
@@ -94,6 +95,8 @@ const char *brim_policies_decider(const brim_policies *policies);
 /* [init] From now on policies see *seconds as their time; the caller may change it while no policy is being asked.
  * NULL: the system's clock again. */
 void brim_policy_clock_follow(const double *seconds);
-/* Reports a decision other than those above, as of "training.clear_cache_every_n_rounds". */
+/* Reports a decision other than those above, such as one by "training.clear_cache_every_n_rounds". */
 void brim_policies_tell(brim_policies *policies, const char *decider, const char *choice, const char *reason);
+/* Reports an action of the recovery from a failure: see brim_decision. action NULL: it could not act. */
+void brim_policies_tell_recovery(brim_policies *policies, const char *action, const char *choice, const char *reason);
 #endif

@@ -20,13 +20,13 @@ brim_status brim_planner_open_profile(brim_planner *planner);
 /* [init] Joins the queue for the planner's own device, if it is shared. Waits only while other runs or ranks place
  * their plans, else ENODEVICE. *claim is NULL for a device that is not shared. */
 brim_status brim_planner_claim_own(brim_planner *planner, uint64_t bytes, brim_claim **claim);
-/* [plan] The figures of a choice. First times what the profile lacks (unless memory.timing or the setup's options
- * disable it, it would take long, or there is no room); for that no plan may be placed. */
+/* [plan] The figures of a choice. First times the parts that the profile lacks (unless memory.timing or the setup's
+ * options disable it, it would take long, or there is no room); for that no plan may be placed. */
 brim_status brim_planner_figures(brim_planner *planner, const brim_choice *choice, brim_figures *out);
 /* [plan] Predicted seconds of a step of an existing plan, from the profile. NAN without one. */
 double brim_planner_step_seconds(brim_planner *planner, const brim_plan *plan, int64_t batch);
-/* [init] Times what the profile lacks of a plan and of the device's ceilings, however long that takes. No plan may be
- * placed. ECONFIG if timing is disabled; ENOMEM_DEVICE, ENODEVICE: there is no room. */
+/* [init] Times the parts of a plan and the device's ceilings that the profile lacks, however long that takes. No plan
+ * may be placed. ECONFIG if timing is disabled; ENOMEM_DEVICE, ENODEVICE: there is no room. */
 brim_status brim_planner_time(brim_planner *planner, const brim_plan *plan);
 /* [plan] Writes the profile's file if anything was timed. An error is only a warning. */
 void brim_planner_save_profile(const brim_planner *planner);

@@ -138,7 +138,7 @@ static uint64_t taken_of(const brim_planner *p, const brim_device_info *device)
   return device->taken_bytes + p->comm_bytes;
 }
 
-/* What is left of a limit for arenas, after the present and predicted memory of the process. */
+/* Returns the part of a limit that is left for arenas, after the present and predicted memory of the process. */
 static uint64_t left_of(const brim_planner *p, uint64_t limit, const brim_device_info *device)
 {
   return less(limit, taken_of(p, device) + brim_planner_headroom(p, device));
@@ -155,8 +155,8 @@ static void add_limit(const brim_planner *p, const char *name, uint64_t limit, b
                      brim_format_bytes(bytes, sizeof bytes, taken));
 }
 
-/* ", of which memory.headroom_mb=auto reserves 256.0 MiB for later use by the driver and the libraries": adds what a
- * plan of `peak` bytes may lack for this reason. */
+/* Adds ", of which memory.headroom_mb=auto reserves 256.0 MiB for later use by the driver and the libraries", and a
+ * hint if a plan of `peak` bytes would fit with a smaller headroom. */
 static void add_headroom(const brim_planner *p, uint64_t has, uint64_t peak, brim_text *text)
 {
   char bytes[32];
@@ -187,8 +187,8 @@ uint64_t brim_planner_room_on(const brim_planner *p, const brim_device_info *dev
   return limit > 0 && left_of(p, limit, device) < left ? left_of(p, limit, device) : left;
 }
 
-/* The total host memory that this process may use: what it has, and what is left; with several ranks here its share.
- * UINT64_MAX: unknown. */
+/* Returns the total host memory that this process may use: its present memory and the free memory, or its share of that
+ * with several ranks on this host. UINT64_MAX if unknown. */
 static uint64_t host_allows(const brim_planner *p, bool later, bool *is_grouped)
 {
   const brim_host_memory host = brim_host_memory_now();

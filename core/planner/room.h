@@ -18,10 +18,10 @@ uint64_t brim_planner_room_beside(const brim_planner *planner, const brim_device
                                   bool later);
 /* `bytes`, or memory.recompute_budget_mb if that is smaller. */
 uint64_t brim_planner_within(const brim_planner *planner, uint64_t bytes);
-/* [plan] EBUDGET if the plan of a choice exceeds memory.limit_mb; ENOMEM_DEVICE if it exceeds the device's free
- * memory (or all of it, if the run may wait), or if the process would exceed what the host or its control group
- * leaves. The text gives the peak by class, and the largest micro-batch (for an evaluation plan the largest batch)
- * that would fit. */
+/* [plan] EBUDGET if the plan of a choice exceeds memory.limit_mb; ENOMEM_DEVICE if it exceeds the device's free memory
+ * (or all of it, if the run may wait), or if the process would exceed the memory that the host or its control group
+ * leaves. The text gives the peak by class, and the largest micro-batch (for an evaluation plan the largest batch) that
+ * would fit. */
 brim_status brim_planner_check(brim_planner *planner, const brim_choice *choice, const brim_plan *plan);
 /* The same for a training peak; the text only says how much is missing. */
 brim_status brim_planner_check_peak(const brim_planner *planner, uint64_t peak_bytes);

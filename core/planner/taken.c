@@ -40,7 +40,7 @@ static uint64_t less(uint64_t bytes, uint64_t by)
   return bytes > by ? bytes - by : 0;
 }
 
-/* ---- what was measured ---- */
+/* ---- measurements ---- */
 
 /* Predicts the growth of the process: from its own model's measurement, else from that of the model that grew most. */
 static void find_growth(brim_planner *p)

@@ -7,6 +7,7 @@
 
 #include "base/formula.h"
 #include "base/text.h"
+#include "brim/aggregator.h"
 #include "brim/augment.h"
 #include "brim/backend.h"
 #include "brim/comm.h"
@@ -51,6 +52,7 @@ static const required_op optimizer_ops[] = {{NULL, 0}};
 static const required_op loss_ops[] = {REQUIRED(brim_loss_ops, build), {NULL, 0}};
 static const required_op schedule_ops[] = {REQUIRED(brim_schedule_ops, factor), {NULL, 0}};
 static const required_op augment_ops[] = {REQUIRED(brim_augment_ops, apply), {NULL, 0}};
+static const required_op aggregator_ops[] = {REQUIRED(brim_aggregator_ops, weigh), {NULL, 0}};
 static const required_op selector_ops[] = {REQUIRED(brim_selector_ops, select), {NULL, 0}};
 
 /* The kinds that plugins may have, and the size of their tables; the smallest size is that of the oldest ABI whose
@@ -74,6 +76,7 @@ static const struct {
     {BRIM_POLICY, sizeof(brim_policy_ops), offsetof(brim_policy_ops, on_step), policy_ops, check_policy},
     {BRIM_COMM, sizeof(brim_comm_ops), sizeof(brim_comm_ops), comm_ops, check_comm},
     {BRIM_SELECTOR, sizeof(brim_selector_ops), sizeof(brim_selector_ops), selector_ops, NULL},
+    {BRIM_AGGREGATOR, sizeof(brim_aggregator_ops), sizeof(brim_aggregator_ops), aggregator_ops, NULL, true},
     {BRIM_OPTIMIZER, sizeof(brim_optimizer_ops), sizeof(brim_optimizer_ops), optimizer_ops, check_optimizer, true},
     {BRIM_SCHEDULE, sizeof(brim_schedule_ops), sizeof(brim_schedule_ops), schedule_ops, NULL, true},
     {BRIM_LOSS, sizeof(brim_loss_ops), sizeof(brim_loss_ops), loss_ops, check_loss, true},

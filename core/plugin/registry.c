@@ -1,6 +1,6 @@
 /* Lists the files of the sources, loads them on demand, and decides which plugin of a name wins.
  *
- * A source is what the user named: a folder or a file. Each of its files is listed with the kind and id that its path
+ * A source is a folder or a file that the user named. Each of its files is listed with the kind and id that its path
  * suggests (".../model/cnn.so" is the home of model/cnn). Plugins are kept sorted by kind, id and rank; the rank is the
  * source, then the home file before others, then the file's name. The first plugin of a kind and id wins. find() never
  * returns a plugin that a later load would outrank: before it continues with the next source it has either tried this

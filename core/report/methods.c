@@ -35,7 +35,7 @@ static const struct {
     {"client_accuracy_variance", "accuracy per client: variance", BY_VALUE, 1},
     {"client_accuracy_gini", "accuracy per client: Gini", 4, 1},
     {"label_coverage", "label coverage, %", 2, 100},
-    {"selection_seconds", "seconds of selecting", BY_VALUE, 1},
+    {"selection_seconds", "selection seconds", BY_VALUE, 1},
     {"score", "score", 4, 1},
 };
 

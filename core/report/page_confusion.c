@@ -155,7 +155,7 @@ void brim_page_confused_pairs(brim_arena *arena, const brim_confusion *c, brim_t
   for (size_t i = 0; i < c->classes; i++)
     for (size_t k = 0; k < c->classes; k++)
       if (i != k && c->count[i * c->classes + k] > 0) insert(list, &count, (pair){i, k, c->count[i * c->classes + k]});
-  static const char *const head[] = {"label", "taken for", "samples", "of the label's samples"};
+  static const char *const head[] = {"label", "predicted as", "samples", "share of the label's samples"};
   brim_table table = {.arena = arena, .columns = sizeof head / sizeof head[0]};
   for (size_t i = 0; i < table.columns; i++) brim_table_add(&table, head[i]);
   for (size_t i = 0; i < count; i++) {
@@ -164,6 +164,6 @@ void brim_page_confused_pairs(brim_arena *arena, const brim_confusion *c, brim_t
     brim_table_number(&table, list[i].count, 0);
     brim_table_add(&table, brim_arena_printf(arena, "%.1f %%", 100 * list[i].count / c->of_label[list[i].label]));
   }
-  if (count > 0) brim_text_add(out, "<h3>Confused most</h3>\n");
+  if (count > 0) brim_text_add(out, "<h3>Most confused classes</h3>\n");
   brim_page_table(out, &table);
 }

@@ -175,7 +175,8 @@ void brim_page_curves_of_all(brim_comparison *c, brim_text *out)
     brim_page_end(out);
     return;
   }
-  brim_text_add(out, "<p>Strong: validation data, else test data; faint: training.</p>\n<p class=\"legend\">\n");
+  brim_text_add(out, "<p>Strong lines: validation data, or test data if there is none; faint lines: training "
+                     "data.</p>\n<p class=\"legend\">\n");
   for (size_t i = 0; i < c->count; i++) add_legend(out, i, brim_compare_legend(c, &c->run[i]));
   begin_charts(out);
   for (size_t i = 0; i < names.count; i++) draw_all(c, names.name[i], out);

@@ -101,7 +101,7 @@ static const json_t **newest_of_ranks(const brim_page_run *page, size_t *count)
 
 static void add_ranks(const brim_page_run *page, brim_text *out)
 {
-  static const char *const head[] = {"rank",       "micro-batch", "samples of a step", "busy, s",
+  static const char *const head[] = {"rank",       "micro-batch", "samples per step", "busy, s",
                                      "waiting, s", "placed",      "resident"};
   char text[32];
   size_t count;

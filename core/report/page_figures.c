@@ -37,9 +37,9 @@ static const struct {
     {"simulated_clock", "simulated clock, seconds", PLAIN, false},
     {"joules", "joules", PLAIN, false},
     {"bytes", "bytes sent and received", RATE, false},
-    {"selection_seconds", "seconds spent on selecting", PLAIN, false},
+    {"selection_seconds", "selection seconds", PLAIN, false},
     {"device_bytes", "placed on the device", RATE, false},
-    {"device_peak_bytes", "placed on the device at most", RATE, false},
+    {"device_peak_bytes", "placed on the device, maximum", RATE, false},
     {"rss_bytes", "resident on the host", RATE, false},
 };
 #define KNOWN (sizeof known / sizeof known[0])

@@ -274,7 +274,7 @@ static void draw_axes(const picture *pic, brim_text *out)
   brim_text_printf(
       out,
       "<path class=\"axis\" d=\"M%d %dV%dH%d\"/><text x=\"%d\" y=\"%d\" text-anchor=\"middle\">operations%s, "
-      "in their order</text>\n<text transform=\"translate(14 %d)rotate(-90)\" "
+      "in execution order</text>\n<text transform=\"translate(14 %d)rotate(-90)\" "
       "text-anchor=\"middle\">offset in the arena</text>\n",
       LEFT, TOP, BOTTOM, RIGHT, (LEFT + RIGHT) / 2, BOTTOM + 36, pic->plan->request.server ? " of a client's step" : "",
       (TOP + BOTTOM) / 2);
@@ -307,7 +307,7 @@ static void draw_marks(const picture *pic, const brim_plan_picture *say, brim_te
   if (limit) draw_level(pic, say->limit_bytes, "limit", "limit", say->limit_bytes < peak, out);
   brim_text_printf(out, "<path class=\"peak\" d=\"M%.1f %.1fV%d\"/>", x, y_of(pic, peak), BOTTOM);
   const brim_node *n = pic->p->graph->node[pic->p->live_node];
-  brim_text_printf(out, "<text class=\"peak-text\" x=\"%.1f\" y=\"%d\" text-anchor=\"%s\">most alive in ",
+  brim_text_printf(out, "<text class=\"peak-text\" x=\"%.1f\" y=\"%d\" text-anchor=\"%s\">most memory in use: ",
                    x + (left ? -6 : 6), BOTTOM - 8, left ? "end" : "start");
   brim_svg_escape(out, n->op);
   brim_text_add(out, " '");
@@ -336,7 +336,7 @@ static void draw_legend(const picture *pic, const brim_plan *whole, brim_text *o
         kinds[k].class, x, LEGEND_Y - 10, x + 22, LEGEND_Y, kinds[k].text);
     x += 40 + 6.1 * (double)strlen(kinds[k].text);
   }
-  brim_text_printf(out, "<path class=\"alive\" d=\"M%.0f %dh20\"/><text x=\"%.0f\" y=\"%d\">total alive</text>\n", x,
+  brim_text_printf(out, "<path class=\"alive\" d=\"M%.0f %dh20\"/><text x=\"%.0f\" y=\"%d\">memory in use</text>\n", x,
                    LEGEND_Y - 4, x + 26, LEGEND_Y);
   const size_t small = pic->count - pic->drawn;
   brim_text_printf(out, "<text class=\"note\" x=\"%d\" y=\"%d\">", LEFT, LEGEND_Y + 24);

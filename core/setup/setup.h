@@ -201,6 +201,10 @@ int64_t brim_setup_client_samples(const brim_setup *setup, int64_t samples);
 /* The size of the next micro-batch when `left` samples of a client's step remain, with full micro-batches of `batch`.
  */
 int64_t brim_setup_client_micro(const brim_setup *setup, int64_t batch, int64_t left);
+/* What combines the updates of a federation's clients. */
+const struct brim_aggregator_ops *brim_setup_aggregator(const brim_setup *setup);
+/* Whether the selector or the aggregator needs clients' losses under the global model. */
+bool brim_setup_needs_losses(const brim_setup *setup);
 /* Whether the selector needs this (enum brim_selector_need). */
 bool brim_setup_selector_needs(const brim_setup *setup, uint32_t need);
 /* The maximum number of clients that a round selects. */

@@ -5,7 +5,9 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "brim/aggregator.h"
 #include "brim/selector.h"
+#include "builtin/builtin.h"
 #include "setup/setup_parts.h"
 
 #define REMAINDERS_MAX 12 /* different remainders that get programs of their own size */
@@ -81,6 +83,18 @@ int64_t brim_setup_round_clients(const brim_setup *setup)
 bool brim_setup_selector_needs(const brim_setup *s, uint32_t need)
 {
   return (((const brim_selector_ops *)brim_config_method(s->config)->plugin->ops)->needs & need) != 0;
+}
+
+const brim_aggregator_ops *brim_setup_aggregator(const brim_setup *s)
+{
+  const brim_config_choice *choice = brim_config_aggregator(s->config);
+  return (choice ? choice->plugin : &brim_aggregator_fedavg)->ops;
+}
+
+bool brim_setup_needs_losses(const brim_setup *s)
+{
+  return brim_setup_selector_needs(s, BRIM_NEED_LOSSES) ||
+         (brim_setup_aggregator(s)->needs & BRIM_NEED_LOSS_BEFORE) != 0;
 }
 
 brim_status brim_setup_open_federation(brim_setup *s)

@@ -184,7 +184,7 @@ static brim_status pause_for(brim_sim_job *job, double seconds)
   return brim_sim_sleep(job, seconds);
 }
 
-/* ---- what is due after a commit ---- */
+/* ---- work due after a commit ---- */
 
 static brim_status evaluate(void *self, bool *is_new)
 {
@@ -348,7 +348,7 @@ static brim_status pace_of(brim_sim_job *job, double *seconds, double *again)
   return BRIM_OK;
 }
 
-/* Makes as many steps as there are until something is due, or one that fails, if the scenario says so. */
+/* Makes all steps until something is due, or one step that fails, if the scenario contains a failure. */
 static brim_status make(void *self)
 {
   brim_sim_job *job = self;

@@ -185,7 +185,7 @@ static void take_pressure(brim_recording *r, int64_t step, uint64_t bytes)
     leave_out(r, BRIM_RECORD_PRESSURES_MAX, "reactions to memory pressure");
 }
 
-/* Waited until there was room for what it needs. */
+/* The run waited until there was room for its plan. */
 static void take_claim(brim_recording *r, const json_t *event)
 {
   brim_record_device *d = find_device(r, text(event, "device"));
@@ -223,24 +223,19 @@ static void take_decision(brim_recording *r, const json_t *event)
 {
   long long step = 0;
   brim_scene_failure *last = r->failures > 0 ? &r->failure[r->failures - 1] : NULL;
-  const char *choice = text(event, "choice"), *reason = text(event, "reason");
+  const char *action = text(event, "action"), *reason = text(event, "reason");
   int length = 0; /* of the part before the text */
-  if (strcmp(text(event, "by"), "recovery") != 0) return;
+  if (!action[0]) return;
   if (sscanf(reason, "step %lld:%n", &step, &length) != 1 || length == 0) return;
-  if (brim_starts_with(choice, "back to step")) {
+  if (strcmp(action, "rewind") == 0) {
     if (last) last->loses = true;
-    return;
-  }
-  const bool acts = strstr(choice, "cleanup, ") || strstr(choice, "more recompute, ") || strstr(choice, "micro-batch ");
-  if (!acts || brim_starts_with(choice, "cannot halve") || brim_starts_with(choice, "no smaller") ||
-      brim_starts_with(choice, "gives up"))
-    return;
-  if (last && last->step == step)
+  } else if (last && last->step == step) {
     last->times++;
-  else if (r->failures < BRIM_RECORD_FAILURES_MAX)
+  } else if (r->failures < BRIM_RECORD_FAILURES_MAX) {
     r->failure[r->failures++] = (brim_scene_failure){step, 1, false, reason + length};
-  else
+  } else {
     leave_out(r, BRIM_RECORD_FAILURES_MAX, "failures");
+  }
 }
 
 static void take_events(brim_recording *r)

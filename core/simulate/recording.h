@@ -1,4 +1,4 @@
-/* Makes a scenario from the folder of a run, which records what the run's policies were shown. */
+/* Makes a scenario from the folder of a run, which records the data that the run's policies were shown. */
 #ifndef BRIM_SIMULATE_RECORDING_H
 #define BRIM_SIMULATE_RECORDING_H
 #include "base/arena.h"

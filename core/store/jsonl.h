@@ -32,8 +32,8 @@ void brim_jsonl_number(brim_jsonl *log, const char *key,
 /* Escaped; bytes that are not UTF-8 become U+FFFD. A long text is truncated and ends in "...", so that at least 512
  * bytes of the line are left for other fields. */
 void brim_jsonl_string(brim_jsonl *log, const char *key, const char *value);
-/* [step] Appends the record. On EIO, removes what was written of it. EINVAL for a record longer than the buffer,
- * which is dropped. */
+/* [step] Appends the record. On EIO, removes its written part. EINVAL for a record longer than the buffer, which is
+ * dropped. */
 brim_status brim_jsonl_end(brim_jsonl *log);
 /* [step] Appends a complete line, which ends in a newline: for records longer than the buffer. EIO, as above. */
 brim_status brim_jsonl_append(brim_jsonl *log, const char *line, size_t bytes);

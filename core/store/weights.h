@@ -37,8 +37,8 @@ brim_status brim_weights_read(const brim_weights *weights, size_t parameter, voi
 /* "152 tensors, 343.2 MB, from 'vit.safetensors' using map timm_vit; head.weight and head.bias keep their initial
  * values". */
 void brim_weights_tell(const brim_weights *weights, brim_text *out);
-/* The record of the weights for the run's folder: the path, the files with length and hash, the map, and what was not
- * taken from them. With `hashes` every byte is read. NULL with the thread's error text if a file cannot be read. */
+/* The record of the weights for the run's folder: the path, the files with length and hash, the map, and the tensors
+ * that were not used. With `hashes` every byte is read. NULL with the thread's error text if a file cannot be read. */
 json_t *brim_weights_json(const brim_weights *weights, bool hashes);
 #define BRIM_WEIGHTS_RECORD_NAME "weights.json"
 /* [init] Writes the record to a run's folder; compares it with an existing one, if any. EIO; ELOAD if the run began

@@ -9,8 +9,8 @@
  *       - {from: lm_head.weight, same_as: transformer.wte.weight}
  *
  * In a pattern `*` stands for one or more characters other than dots, and `**` for any text or none. `to` has the same
- * of them in the same order, so a map can be gone through backwards, which is how files are exported: of a model's name
- * the first rule counts whose `to` it matches. A name that no rule matches stays as it is.
+ * of them in the same order, so a map also works in reverse, for exporting files: the first rule whose `to` matches a
+ * model's name applies. A name that no rule matches stays as it is.
  *
  * `transpose`: a matrix lies the other way round in the file. `optional`: a model need not have it. `drop`: the file
  * has it, and the model has no use for it. `same_as`: the file has it twice, the model once; both must be equal. */

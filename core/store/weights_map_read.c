@@ -40,7 +40,7 @@ static const char *text_of(reader *r, const brim_yaml *map, const char *key)
   const brim_yaml *node = brim_yaml_get(map, key);
   if (!node) return NULL;
   if (node->kind == BRIM_YAML_SCALAR && node->scalar[0] && !brim_yaml_is_null(node)) return node->scalar;
-  brim_problem_at(&r->problems, &node->origin, "'%s' must be a text", key);
+  brim_problem_at(&r->problems, &node->origin, "'%s' must be a string", key);
   return NULL;
 }
 
@@ -131,7 +131,7 @@ static void read_recognise(reader *r, const brim_yaml *node, brim_weights_map *o
   for (size_t i = 0; i < node->count; i++) {
     const brim_yaml *item = node->item[i];
     if (item->kind != BRIM_YAML_SCALAR)
-      brim_problem_at(&r->problems, &item->origin, "a pattern must be a text");
+      brim_problem_at(&r->problems, &item->origin, "a pattern must be a string");
     else if (check_pattern(r, item, item->scalar))
       out->recognise[out->recognise_count++] = item->scalar;
   }

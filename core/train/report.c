@@ -190,6 +190,7 @@ void brim_report_decision(brim_jsonl *events, const brim_decision *decision, int
   brim_jsonl_string(events, "by", decision->policy);
   brim_jsonl_string(events, "choice", decision->choice);
   brim_jsonl_string(events, "reason", decision->reason);
+  if (decision->action) brim_jsonl_string(events, "action", decision->action);
   end_event(events);
 }
 

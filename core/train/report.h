@@ -1,5 +1,5 @@
-/* What a run reports about itself: figures gathered along the way, and the files config.yaml, overrides.yaml,
- * sources.yaml, plan.json, plugins.json and summary.json. */
+/* A run's report about itself: figures gathered along the way, and the files config.yaml, overrides.yaml, sources.yaml,
+ * plan.json, plugins.json and summary.json. */
 #ifndef BRIM_TRAIN_REPORT_H
 #define BRIM_TRAIN_REPORT_H
 #include "store/jsonl.h"

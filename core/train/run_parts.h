@@ -121,7 +121,7 @@ brim_status brim_running_stop_early(brim_running *r);
 brim_status brim_running_watch_memory(brim_running *r);
 /* Makes the thread watch the trainer's present device and bytes. */
 void brim_running_aim(brim_running *r);
-/* Cleans up and prints what it freed, in GB, as the system that brim replaces prints it. */
+/* Cleans up and prints the freed memory in GB, in the format of the system that brim replaces. */
 void brim_running_clean(const brim_running *r, enum brim_cleanup cleanup);
 /* Implements brim_work.heed_pressure. */
 brim_status brim_running_heed_pressure(void *running, bool *acts, uint64_t *bytes);

@@ -1,5 +1,5 @@
-/* A run's trainer as the work that drive/loop.h drives: steps, what is due after them, the handling of failures, and
- * the trainer's plan. */
+/* A run's trainer as the work that drive/loop.h drives: steps, the work after them, the handling of failures, and the
+ * trainer's plan. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -91,7 +91,7 @@ static brim_status make(void *self)
   return status;
 }
 
-/* ---- what is due after a commit ---- */
+/* ---- work due after a commit ---- */
 
 static void begin_turn(void *self)
 {
@@ -187,7 +187,7 @@ static brim_status go_on(void *self)
 
 /* ---- failures ---- */
 
-/* Ends the run with a checkpoint of what was trained. */
+/* Ends the run with a checkpoint of its last commit. */
 static brim_status give_up(brim_running *r, brim_status failure)
 {
   brim_error first;

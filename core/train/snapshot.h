@@ -17,7 +17,8 @@ typedef struct brim_snapshot {
   const brim_tensor **model, **optimizer;             /* its tensors, in the same order; NULL: not on this rank */
 } brim_snapshot;
 
-/* Allocates memory for what a plan keeps from step to step; for an evaluation plan only the parameters. ENOMEM_HOST. */
+/* Allocates memory for the tensors that a plan keeps from step to step; for an evaluation plan only the parameters.
+ * ENOMEM_HOST. */
 brim_status brim_snapshot_make(const brim_plan *plan, brim_snapshot *snapshot);
 /* Uses the same values for another plan of the same training. EINTERNAL if that plan has different tensors. */
 brim_status brim_snapshot_bind(brim_snapshot *snapshot, const brim_plan *plan);

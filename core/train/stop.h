@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The answers to the first signal, by what the run is doing. */
+/* The messages after the first signal, by the run's activity. */
 #define BRIM_STOP_BEGINNING "ending before the first step"
 #define BRIM_STOP_STEPS "finishing the step, then a checkpoint"
 #define BRIM_STOP_EVALUATION "leaving the evaluation, then a checkpoint"

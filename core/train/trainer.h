@@ -90,9 +90,9 @@ brim_status brim_trainer_evaluate(brim_trainer *trainer, enum brim_part part, co
  * client's samples, computed in one pass over the training data without augmentation. The same on all ranks.
  * EINTERRUPTED as above; ENOMEM_HOST, and errors of the data and the backend. */
 brim_status brim_trainer_evaluate_clients(brim_trainer *trainer, const volatile int *stop, brim_spread *out);
-/* [step] Returns unneeded memory to the system. Light: freed blocks. Heavy: also what can be made again, namely
- * samples decoded ahead and what the backend's libraries keep. Results about recompute are kept: they take some
- * kilobytes, and seconds to compute. */
+/* [step] Returns unneeded memory to the system. Light: freed blocks. Heavy: also memory whose contents can be made
+ * again, namely samples decoded ahead and caches of the backend's libraries. Results about recompute are kept: they
+ * take some kilobytes, and seconds to compute. */
 void brim_trainer_clean(brim_trainer *trainer, enum brim_cleanup cleanup);
 /* When a step or an evaluation last failed, before any cleanup: brim_now(). */
 double brim_trainer_failed_at(const brim_trainer *trainer);

@@ -59,7 +59,7 @@ void brim_trainer_tell_world(const brim_trainer *t, brim_text *out)
 static brim_status train(brim_trainer *t)
 {
   if (brim_fault_hit(BRIM_FAULT_BEGIN, NULL))
-    return brim_fail(BRIM_ENOMEM_DEVICE, "made to fail at its beginning, by %s", BRIM_FAULT_ENVIRONMENT);
+    return brim_fail(BRIM_ENOMEM_DEVICE, "failed at its beginning (injected by %s)", BRIM_FAULT_ENVIRONMENT);
   return brim_federation_train(t->federation, t->state.step, t->state.world_seconds);
 }
 
@@ -99,7 +99,7 @@ static brim_status serve(brim_trainer *t)
   BRIM_TRY(brim_exec_run(t->exec, t->update, &server, NULL));
   BRIM_TRY(brim_exec_wait(t->exec));
   if (brim_fault_hit(BRIM_FAULT_UPDATE, NULL))
-    return brim_fail(BRIM_ENOMEM_DEVICE, "the update was made to fail, by %s", BRIM_FAULT_ENVIRONMENT);
+    return brim_fail(BRIM_ENOMEM_DEVICE, "update failed (injected by %s)", BRIM_FAULT_ENVIRONMENT);
   t->torn = false;
   return BRIM_OK;
 }

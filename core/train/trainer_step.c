@@ -41,7 +41,7 @@ static brim_status prepare(brim_trainer *t)
     BRIM_TRY(brim_loader_open(&options, &t->loader));
   }
   if (brim_fault_hit(BRIM_FAULT_BEGIN, NULL))
-    return brim_fail(BRIM_ENOMEM_DEVICE, "made to fail at its beginning, by %s", BRIM_FAULT_ENVIRONMENT);
+    return brim_fail(BRIM_ENOMEM_DEVICE, "failed at its beginning (injected by %s)", BRIM_FAULT_ENVIRONMENT);
   BRIM_TRY(brim_exec_zero_gradients(t->exec));
   return brim_exec_zero_metrics(t->exec);
 }
@@ -275,7 +275,7 @@ static brim_status end_step(brim_trainer *t)
     BRIM_TRY(brim_exec_run(t->exec, t->update, &b->update, NULL));
     if (norm_wanted(t)) BRIM_TRY(brim_exec_read(t->exec, t->update, norm_wanted(t), b->norm));
     if (brim_fault_hit(BRIM_FAULT_UPDATE, NULL))
-      return brim_fail(BRIM_ENOMEM_DEVICE, "the update was made to fail, by %s", BRIM_FAULT_ENVIRONMENT);
+      return brim_fail(BRIM_ENOMEM_DEVICE, "update failed (injected by %s)", BRIM_FAULT_ENVIRONMENT);
     t->torn = false;
   }
   if (norm_wanted(t)) t->state.gradient_norm = b->norm[0];

@@ -58,7 +58,7 @@ def grown(result):
     names = list(next(iter(result.values())))
     rows = [[limit] + [f"{max(r['growth'] for r in cells[n]['runs']) / MIB:.1f}" if cells[n].get("runs") else "-"
                        for n in names] for limit, cells in result.items()]
-    return table("How far the process went above what it had before there was a model, MiB, the most of all rounds:",
+    return table("Memory of the process above that before the model existed, MiB, the largest of all rounds:",
                  names, rows)
 
 

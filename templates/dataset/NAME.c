@@ -10,9 +10,9 @@ typedef struct settings { /* brim fills this struct from the table below */
 } settings;
 
 static const brim_param table[] = {
-    BRIM_PARAM(I64, settings, count, "4096", "[1,1000000000]", "samples for training; for testing a quarter of it"),
+    BRIM_PARAM(I64, settings, count, "4096", "[1,1000000000]", "training samples; a quarter as many for testing"),
     BRIM_PARAM(I64, settings, arms, "3", "[2,100]", "arms of the spiral: the classes"),
-    BRIM_PARAM(F64, settings, noise, "0.05", "[0,1]", "points lie so far off their arm at most"),
+    BRIM_PARAM(F64, settings, noise, "0.05", "[0,1]", "largest distance of a point from its arm, by coordinate"),
     BRIM_PARAMS_END,
 };
 

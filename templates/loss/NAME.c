@@ -10,7 +10,7 @@ typedef struct settings { /* brim fills this struct from the table below */
 } settings;
 
 static const brim_param table[] = {
-    BRIM_PARAM(F64, settings, width, "1", "[0.01,100]", "errors far below it count by their square"),
+    BRIM_PARAM(F64, settings, width, "1", "[0.01,100]", "errors well below the width count by their square"),
     BRIM_PARAMS_END,
 };
 

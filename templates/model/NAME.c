@@ -12,7 +12,7 @@ static const brim_param table[] = {
     BRIM_PARAM(I64, settings, width, "16", "[1,1024]",
                "channels of the first block; each further one has twice as many"),
     BRIM_PARAM(I64, settings, blocks, "2", "[1,6]", "blocks, each of which halves rows and columns"),
-    BRIM_PARAM(F64, settings, dropout, "0.1", "[0,1)", "probability of dropping a feature in front of the last layer"),
+    BRIM_PARAM(F64, settings, dropout, "0.1", "[0,1)", "dropout probability before the last layer"),
     BRIM_PARAMS_END,
 };
 

@@ -15,7 +15,7 @@ typedef struct settings { /* brim fills this struct from the table below */
 static const brim_param table[] = {
     BRIM_PARAM(F64, settings, lr, "0.001", "[0,inf)", "learning rate, multiplied by the schedule"),
     BRIM_PARAM(F64, settings, weight_decay, "0.01", "[0,inf)", "decoupled weight decay"),
-    BRIM_PARAM(F64, settings, keep, "0.95", "[0,1)", "share of the means that is kept"),
+    BRIM_PARAM(F64, settings, keep, "0.95", "[0,1)", "decay of the means"),
     BRIM_PARAM(F64, settings, eps, "1e-8", "(0,inf)", "added to the denominator"),
     BRIM_PARAM(STR, settings, no_decay, "", NULL, "names of parameters without weight decay: '*.bias'"),
     BRIM_PARAMS_END};
@@ -52,7 +52,7 @@ static const brim_plugin plugin = {.size = sizeof plugin,
                                    .kind = BRIM_OPTIMIZER,
                                    .id = "@NAME@",
                                    .ops = &ops,
-                                   .help = "by how well the last gradients agree",
+                                   .help = "larger steps where recent gradients agree",
                                    .params_size = sizeof(settings),
                                    .params = table};
 static const brim_plugin *const plugins[] = {&plugin, NULL};

@@ -8,7 +8,7 @@ typedef struct settings { /* brim fills this struct from the table below */
 } settings;
 
 static const brim_param table[] = {
-    BRIM_PARAM(F64, settings, share, "0.5", "(0,1]", "of the memory that is free; a plan takes no more"),
+    BRIM_PARAM(F64, settings, share, "0.5", "(0,1]", "largest share of the free memory for a plan"),
     BRIM_PARAMS_END,
 };
 

@@ -30,7 +30,7 @@ static const brim_plugin plugin = {.size = sizeof plugin,
                                    .kind = BRIM_SCHEDULE,
                                    .id = "@NAME@",
                                    .ops = &ops,
-                                   .help = "up in a straight line, down with the root of the steps",
+                                   .help = "linear warm-up, then inverse square root decay",
                                    .params_size = sizeof(settings),
                                    .params = table};
 static const brim_plugin *const plugins[] = {&plugin, NULL};

@@ -10,7 +10,7 @@ typedef struct settings { /* brim fills this struct from the table below */
 } settings;
 
 static const brim_param table[] = {
-    BRIM_PARAM(F64, settings, memory, "0.5", "[0,1)", "weight of what was known of a client before its last training"),
+    BRIM_PARAM(F64, settings, memory, "0.5", "[0,1)", "weight of a client's average before its last training"),
     BRIM_PARAMS_END,
 };
 
@@ -50,7 +50,7 @@ static const brim_plugin plugin = {.size = sizeof plugin,
                                    .kind = BRIM_SELECTOR,
                                    .id = "@NAME@",
                                    .ops = &ops,
-                                   .help = "clients whose loss has been the highest",
+                                   .help = "clients with the highest moving average of loss",
                                    .params_size = sizeof(settings),
                                    .params = table};
 static const brim_plugin *const plugins[] = {&plugin, NULL};

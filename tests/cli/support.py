@@ -16,7 +16,7 @@ import tempfile
 import time
 import unittest
 
-BINARY = os.environ["BRIM_BINARY"]
+BINARY = os.path.abspath(os.environ["BRIM_BINARY"])
 SANITIZED = bool(os.environ.get("BRIM_SANITIZE"))
 FULL = os.environ.get("BRIM_TEST_TIER", "full") == "full"  # all cases, however long they take
 FAULT_SHIM = os.environ.get("BRIM_FAULT_SHIM", "")

@@ -13,7 +13,7 @@ import unittest
 
 from support import BINARY, DONE, FAILED, HANG_SECONDS, LOAD, SANITIZED, USAGE, Case, main
 
-KINDS = "policy", "model", "dataset", "selector", "optimizer", "schedule", "loss", "augment"
+KINDS = "policy", "model", "dataset", "selector", "aggregator", "optimizer", "schedule", "loss", "augment"
 BAD = pathlib.Path(os.environ["BRIM_BAD_PLUGINS"])
 ABI = pathlib.Path(os.environ["BRIM_ABI_PLUGINS"])
 SHIPPED = pathlib.Path(BINARY).parent.parent / "lib" / "brim" / "plugins"
@@ -130,6 +130,21 @@ class Bad(Check):
             with self.subTest(bad):
                 self.assert_fails("selector", bad, check, part)
 
+    def test_aggregators(self):
+        for bad, part in (("weigh:segv", CRASHED if SANITIZED else "crashed in weigh"),
+                          ("weigh:loop", "did not return from weigh"), ("weigh:unknown", "which is not a status"),
+                          ("weigh:fails", "failed in weigh: this policy does not want to"),
+                          ("weigh:notsup", "returned BRIM_ENOTSUP"),
+                          ("weigh:below", "gave client 2 the weight -1 in round 3"),
+                          ("weigh:nan", "the weight nan in round 3"),
+                          ("weigh:nothing", "the weights of aggregator 'bad' add up to 0 in round 3"),
+                          ("weigh:moves", "gives another answer for the same clients"),
+                          ("scale:exit", "exit"), ("scale:below", "gave client 2 the divisor -1 and the factor 1"),
+                          ("scale:infinite", "and the factor inf in round 3"),
+                          ("scale:nothing", "divides the sum of updates by")):
+            with self.subTest(bad):
+                self.assert_fails("aggregator", bad, "rounds", part)
+
     def test_optimizers(self):
         for bad, check, part in (("step:nan", "step", "optimizer 'bad': 'keep' is nan in step 2"),
                                  ("step:segv", "step", CRASHED),
@@ -184,7 +199,7 @@ class Bad(Check):
                           ("partner:7", f"{first}: changes the partner's values"),
                           ("share:7", f"{first}: share is 1.5: it must be 0 to 1"),
                           ("shape:7", f"{first}: changes the sample's shape"), ("segv:7", CRASHED),
-                          ("impure:7", "sample 59 of shape [1, 28, 28] differs when it is made again")):
+                          ("impure:7", "sample 59 of shape [1, 28, 28] differs when it is augmented again")):
             with self.subTest(bad):
                 self.assert_fails("augment", f"apply:{bad}", "apply", part)
         for bad, part in (("apply", "ops.apply is NULL"), ("dtype", "must be BRIM_DTYPE_U8 or BRIM_DTYPE_F32")):
@@ -203,7 +218,7 @@ class Bad(Check):
 
     def test_a_selectors_failure_is_located(self):
         found = self.findings(BAD / "selector" / "bad.so", status=FAILED, bad="select:away")
-        self.assertRegex(found["select"][1], r"in a made-up federation of \d+ clients with \d+ classes, \d+ of them "
+        self.assertRegex(found["select"][1], r"in a synthetic federation of \d+ clients with \d+ classes, \d+ of them "
                                              r"available and \d+ wanted, in round 3$")
         self.assertEqual(found["parameters"], ("warning", "not tried: an earlier check failed"))
 
@@ -214,7 +229,7 @@ class Bad(Check):
 
     def test_a_selector_can_refuse_with_its_own_message(self):
         found = self.findings(BAD / "selector" / "bad.so", status=FAILED, bad="select:fails")
-        self.assertIn("rejects all 40 made-up federations, the first with: this policy does not want to",
+        self.assertIn("rejects all 40 synthetic federations, the first with: this policy does not want to",
                       found["select"][1])
 
     @plain

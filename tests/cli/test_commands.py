@@ -198,11 +198,11 @@ class Look(Case):
 
     def test_an_old_name_warns_once_and_means_the_new_one(self):
         result = self.brim("config", "training.fp16=false")
-        self.assertEqual(result.err.count("training.fp16=false is taken as precision=fp32, its name now"), 1)
+        self.assertEqual(result.err.count("training.fp16=false is taken as precision=fp32, its new name"), 1)
         self.assertIn("precision: fp32\n", result.out)
         for word in ("fp16=true", "training.fp16=true"):
             result = self.brim("config", word)
-            self.assertEqual(result.err.count(f"{word} is taken as precision=fp16, its name now"), 1)
+            self.assertEqual(result.err.count(f"{word} is taken as precision=fp16, its new name"), 1)
             self.assertIn("precision: fp16\n", result.out)
 
     def test_help_lists_every_key(self):

@@ -94,6 +94,8 @@ class Resolved(Case):
                     more = ["total_clients=20", "method=random"]
                 if group == "method":
                     more = ["total_clients=20", "server_optimizer=sgd"]
+                if group == "aggregator":
+                    more = ["total_clients=20", "method=random", "server_optimizer=sgd"]
                 self.check(f"{group}={option}", *more)
                 checked += 1
         self.assertGreater(checked, 15)

@@ -191,10 +191,10 @@ class Auto(CudaCase):
     def lines(self, *words, **how):
         return [line for line in self.cuda(*words, **how).err.splitlines() if "backend=auto" in line]
 
-    def test_without_a_gpu_one_line_names_the_backend_that_auto_takes(self):
+    def test_without_a_gpu_one_line_names_the_backend_that_auto_uses(self):
         lines = self.lines("--verbose", "train", *RUN, "run.dir=run", visible="")
-        taken = self.read("run/config.yaml").split("\nbackend:\n  id: ")[1].split("\n")[0]
-        line = f"backend=auto takes '{taken}': cuda cannot be used: there is no GPU to use: CUDA_VISIBLE_DEVICES is "
+        used = self.read("run/config.yaml").split("\nbackend:\n  id: ")[1].split("\n")[0]
+        line = f"backend=auto uses '{used}', as cuda cannot be used: there is no GPU to use: CUDA_VISIBLE_DEVICES is "
         self.assertEqual(lines, ["debug: " + line + "''"])
         self.assertEqual(self.summary("run")["steps"], 2)
         self.assertEqual(self.lines("train", *RUN, "run.dir=named", visible="7"), [line + "'7'"])
@@ -251,9 +251,9 @@ class Libraries(CudaCase):
         (self.folder / "text.txt").write_text("to be or not to be that is the question " * 20)
         for words, reason in ((["precision=bf16", "model.dropout=0"], None),
                               (["precision=fp32", "model.dropout=0"],
-                               "cuDNN's attention is for precision=bf16 and fp16"),
+                               "cuDNN's attention needs precision=bf16 or fp16"),
                               (["precision=bf16", "model.dropout=0.1"],
-                               "cuDNN's attention has no dropout whose mask brim knows")):
+                               "cuDNN's attention does not expose its dropout mask")):
             with self.subTest(words):
                 _, kernels = self.kernels("-".join(words), *self.ATTENTION, *words)
                 found = {row["reason"] for row in kernels["refused"] if row["operation"].startswith("attention")}
@@ -508,7 +508,7 @@ class Messages(CudaCase):
 
     def test_a_full_device_lists_its_other_users(self):
         result = self.cuda("train", *RUN, "backend=cuda", "run.dir=run", EMULATED_FULL="1", status=NO_FIT)
-        self.assert_error(result, "out of device memory", "`brim devices` shows who uses it")
+        self.assert_error(result, "out of device memory", "`brim devices` lists the processes on it")
 
     def test_a_missing_profile(self):
         result = self.cuda("train", *RUN, "backend=cuda", "backend.profile=none.tsv", status=LOAD)
@@ -600,13 +600,13 @@ class Faults(CudaCase):
                                    "step:4:lib:kernel:2")):
             with self.subTest(fault):
                 result = self.cuda("train", *run, f"run.dir=run{i}", BRIM_FAULT=fault)
-                self.assertIn("out of device memory" if "lib" in fault else "made to fail", result.err)
+                self.assertIn("out of device memory" if "lib" in fault else "injected by BRIM_FAULT", result.err)
                 self.assert_same_checkpoint("whole", f"run{i}", 4)
 
     def test_a_robust_run_leaves_a_gpu_without_room_for_the_processors(self):
         for run, words, reason in (
                 ("first", ["min_gpu_memory_mb=9000000"],
-                 "no device has the 8.6 TiB free that min_gpu_memory_mb asks for"),
+                 "no device has the 8.6 TiB free that min_gpu_memory_mb requires"),
                 ("later", ["memory.limit=1e-6"], "are still needed, and cuda:0 has room for ")):
             result = self.cuda("train", *RUN, "policy=robust", *words, f"run.dir={run}", status=None)
             self.assertIn("policy.robust: the host's processors: ", result.err)

@@ -50,7 +50,7 @@ class Eval(Case):
         result = self.evaluate("run")
         self.assertEqual(result["accuracy_top3"], self.summary("run")["test_accuracy_top3"])
         self.assertGreaterEqual(result["accuracy_top3"], result["accuracy"])
-        self.assertIn("among the top 3", self.brim("eval", "run").out)
+        self.assertIn("top-3 accuracy", self.brim("eval", "run").out)
 
     def test_losses_are_weighted_and_smoothed_as_in_training(self):
         self.run_small("loss.label_smoothing=0.1", "loss.class_weights=[1,2,3,4,5,6,7,8,9,10]")
@@ -152,7 +152,7 @@ class Mistakes(Case):
         self.train("run", *SMALL, "training.epochs=1")
         self.assert_error(self.brim("eval", "run", "--split", "validation", status=USAGE),
                           "dataset.validation_fraction is 0")
-        self.assert_error(self.brim("eval", "run", "--split", "train", status=USAGE), "--split is test or validation")
+        self.assert_error(self.brim("eval", "run", "--split", "train", status=USAGE), "--split must be test or valid")
 
     def test_a_wrong_override_names_its_word(self):
         self.train("run", *SMALL, "training.epochs=1")

@@ -38,6 +38,10 @@ KINDS = {
     "scaffold": [*SMALL, "model=lightcnn", "model.width=4", "model.norm=batch", "partition=dirichlet",
                  "partition.alpha=0.5", "training.batch_size=8", "federate.local=scaffold_fedprox", "federate.mu=0.3",
                  "optimizer=sgd", "optimizer.momentum=0", "federate.norm_buffers=keep"],
+    "qfedavg": [*MLP, "training.batch_size=8", "partition=dirichlet", "partition.alpha=0.5", "aggregator=qfedavg",
+                "federate.local_epochs=2", "world.dropout=0.2"],
+    "fednova": [*MLP, "training.batch_size=8", "partition=dirichlet", "partition.alpha=0.5", "aggregator=fednova",
+                "optimizer.momentum=0.5", "server_optimizer=adam"],
 }
 
 STATE = ["model.safetensors", "optimizer.safetensors"]  # the same files in checkpoints of differently configured runs

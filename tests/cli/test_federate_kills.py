@@ -12,7 +12,8 @@ WORDS = ["dataset=synthetic", "dataset.shape=[1,8,8]", "dataset.train_count=240"
          "dataset.classes=4", "model=lightcnn", "model.width=4", "model.norm=batch", "model.dropout=0.2",
          "federate.norm_buffers=keep", "partition=dirichlet",
          "partition.alpha=0.3", "total_clients=12", "clients_per_round=5", "rounds=24", "server_optimizer=adam",
-         "training.batch_size=8", "federate.checkpoint_every_rounds=2", "memory.timing=false"]
+         "training.batch_size=8", "federate.checkpoint_every_rounds=2", "memory.timing=false",
+         "aggregator=qfedavg"]
 # In the other runs clients keep more: controls, and parameters of their own.
 KEEPING = [*WORDS, "federate.local=scaffold", "optimizer=sgd", "optimizer.momentum=0", "model.width=8",
            "federate.local_parameters='fc*'"]

@@ -39,6 +39,25 @@ class Memory(Case):
                    for clients in (100, 10_000, MANY) for rounds in (1, 1000)}
         self.assertEqual(len(planned), 1, planned)
 
+    def test_lanes_share_a_frozen_backbone_and_send_only_changes(self):
+        """Federated LoRA: a lane adds what it trains and its activations; the backbone exists once and is not sent."""
+        words = [*WORDS, "dataset.shape=[1,16,16]", "dataset.train_count=240", "backend=cpu", "backend.threads=1"]
+        vit = {"depth": 2, "width": 32, "heads": 2}
+        self.brim("train", *[w for w in words if "dataset" in w or "backend" in w], "model=vit",
+                  *[f"model.{k}={v}" for k, v in vit.items()], "training.steps=1", "run.dir=vit")
+        words += ["total_clients=24", "model=lora", "backbone=vit", *[f"backbone.{k}={v}" for k, v in vit.items()],
+                  "model.lora_r=2", "model.weights=vit/checkpoints/last/model.safetensors"]
+        one, four = (self.plan(*words, f"parallel_clients={lanes}") for lanes in (1, 4))
+        self.assertEqual(one["client_bytes"], four["client_bytes"])
+        self.assertLessEqual(four["peak_bytes"], one["peak_bytes"] + 3 * one["client_bytes"])
+        self.assertGreater(one["server_bytes"], one["frozen_bytes"])
+        added = four["classes"]["parameters"] - one["classes"]["parameters"]
+        self.assertGreaterEqual(added, 3 * 4 * one["trained_parameters"])
+        self.assertLess(added, one["frozen_bytes"] // 4)
+        self.brim("federate", *words, "run.dir=run", "rounds=1", "network=good")
+        train = self.records("run")[0]
+        self.assertEqual(train["bytes"], 2 * 4 * train["clients"] * one["trained_parameters"])
+
     def test_the_process_does_not_grow_with_rounds(self):
         if SANITIZED:
             self.skipTest("a sanitizer keeps what was freed")

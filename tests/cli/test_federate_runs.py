@@ -120,7 +120,7 @@ class OldNames(Runs):
             with self.subTest(old):
                 out, err = self.config(f"method={old}")
                 self.assertRegex(out, rf"(?m)^method:\n  id: {now}$")
-                self.assertEqual(err.count(f"method={old} is taken as method={now}, its name now"), 1)
+                self.assertEqual(err.count(f"method={old} is taken as method={now}, its new name"), 1)
         self.assertEqual(self.config("method=round_robin")[1], "")
 
     def test_in_a_file_too(self):
@@ -161,7 +161,7 @@ class OldNames(Runs):
             with self.subTest(old):
                 out, err = self.config(old)
                 self.assertRegex(out, rf"(?m)^{section}:\n(  .*\n)*  {line}$")
-                self.assertEqual(err.count(f"{old} is taken as {now}, its name now"), 1)
+                self.assertEqual(err.count(f"{old} is taken as {now}, its new name"), 1)
 
     def test_keys_with_dashes_are_taken_with_a_line(self):
         words = ["--total-clients", "9", "--clients-per-round=4", "--rounds", "2", "--parallel-clients", "-1",

@@ -42,7 +42,7 @@ class World:
 
     def __init__(self, case, costs, samples):
         self.case, self.samples = case, samples
-        self.batch, self.batch_flops, self.update_flops, self.bytes = costs
+        self.batch, self.batch_flops, self.update_flops, self.look_flops, self.bytes = costs
         self.clients = len(samples)
         self.gflops = [self.speed(k) for k in range(self.clients)]
         self.channels = []
@@ -76,7 +76,10 @@ class World:
             transfer = [max(0, latency / 1e3 + jitter / 1e3 * (2 * x - 1)) + self.bytes / rate for x in u[:2]]
         n = self.samples[k]
         work = self.batch_flops * n / self.batch + self.update_flops * math.ceil(n / self.batch)
-        return [transfer[0], self.case["epochs"] * work / (1e9 * self.gflops[k]), transfer[1]], u[2], u[3]
+        work *= self.case["epochs"]
+        if self.case["aggregator"] == "qfedavg":
+            work += self.look_flops * n / self.batch
+        return [transfer[0], work / (1e9 * self.gflops[k]), transfer[1]], u[2], u[3]
 
     def play(self, selected, number, attempt=0):
         """Returns what each client spends, its outcome, and the duration of the round."""
@@ -139,12 +142,13 @@ def words_of(case):
             f"world.availability={case['availability']}", f"{share}={case['share']}",
             f"world.day_seconds={case['day']}", f"world.too_few={case['too_few']}",
             f"federate.deadline_seconds={case['deadline']}", f"federate.over_selection={case['over']}",
-            f"federate.local_epochs={case['epochs']}", f"clients_per_round={case['wanted']}"]
+            f"federate.local_epochs={case['epochs']}", f"aggregator={case['aggregator']}",
+            f"clients_per_round={case['wanted']}"]
 
 
 def costs_of(out):
     found = re.search(r"simulated world: a batch of (\d+) samples is (\d+) operations, an update (\d+), a loss of that "
-                      r"batch \d+; the model is (\d+) bytes", out)
+                      r"batch (\d+); the model is (\d+) bytes", out)
     return [int(x) for x in found.groups()]
 
 
@@ -175,7 +179,8 @@ class FederateWorld(Ranks):
                     "dropout": roll.choice([0, .2]), "deadline": 0, "tight": roll.choice([0, 1.2]),
                     "over": roll.choice([0, .5]), "epochs": roll.randint(1, 3), "wanted": roll.randint(3, 6),
                     "availability": roll.choice(["always", "bernoulli", "day"]), "share": roll.choice([.3, .6]),
-                    "day": 1000, "too_few": roll.choice(["wait", "go_on"])}
+                    "day": 1000, "too_few": roll.choice(["wait", "go_on"]),
+                    "aggregator": ["fedavg", "qfedavg", "fednova"][number % 3]}
             with self.subTest(**case):
                 met |= self.check(f"run {number}", case)
         self.assertLessEqual({"", "dropout", "late", "surplus", "waited"}, met)
@@ -227,7 +232,7 @@ class FederateWorld(Ranks):
         for the input of the first layer."""
         result = self.federate("run", *PLAYED, "world.simulate=true", "model.hidden=[90,70]", "training.batch_size=16",
                                "rounds=1")
-        batch, flops, _, size = costs_of(result.out)
+        batch, flops, _, _, size = costs_of(result.out)
         layers = [64, 90, 70, 4]
         products = sum(2 * a * b for a, b in zip(layers, layers[1:]))
         expected = batch * (3 * products - 2 * 64 * 90)
@@ -241,7 +246,7 @@ class FederateWorld(Ranks):
                                                  "".join(f"{k},{(k + 1) / 1000},{k + 2}\n" for k in range(12)))
         result = self.federate("run", *PLAYED, "world.devices=devices.csv", "rounds=3", "world.channel_least=1",
                                "world.channel_step=0")
-        batch, flops, update, size = costs_of(result.out)
+        batch, flops, update, _, size = costs_of(result.out)
         samples = self.samples("run", 12)
         for line in self.rounds("run"):
             should = [2 * size / ((k + 2) * 1e6 / 8) +
@@ -300,7 +305,7 @@ class FederateWorld(Ranks):
     def test_selectors_that_ask_for_losses_pay_for_them(self):
         self.federate("random", *MLP, "network=poor", "rounds=2")
         result = self.federate("asks", *MLP, "network=poor", "rounds=2", "method=power_of_choice", "method.d=8")
-        size = costs_of(result.out)[3]
+        size = costs_of(result.out)[-1]
         self.assertEqual([r["bytes"] for r in self.training("random")], [10 * size] * 2)
         self.assertEqual([r["bytes"] for r in self.training("asks")], [18 * size] * 2)
 

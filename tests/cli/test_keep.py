@@ -75,7 +75,7 @@ class WithoutData(Kept):
         for split in "train", "test":
             (path / split / "rose").rename(path / split / os.fsdecode(b"ros\xe9"))
         result = self.brim("--quiet", "train", "run.dir=run", "dataset=image_folder", "dataset.path=data", *MLP, *TINY)
-        self.assertEqual(result.err.count("the name of class 1 is not UTF-8: the run keeps no names of classes"), 1)
+        self.assertEqual(result.err.count("the name of class 1 is not UTF-8: the run stores no names of classes"), 1)
         self.assertEqual([row["class"] for row in self.summary("run")["test_classes"]], ["daisy", "1", "tulip"])
         self.assertIsNone(self.json("run/data.json")["class_names"])
         self.assert_predicts_without_data()
@@ -198,7 +198,7 @@ class OtherData(Kept):
     def test_another_share_has_samples_that_were_trained_on(self):
         self.pictures("run", "dataset.validation_fraction=0.25")
         self.brim("eval", "run", "--split", "validation")
-        for word, reported in (("dataset.validation_fraction=0.5", "those that are trained on was 27, and is 18"),
+        for word, reported in (("dataset.validation_fraction=0.5", "samples to train on was 27, and is 18"),
                            ("seed=7", "the seed was 1, and is 7")):
             self.assert_error(self.brim("eval", "run", "--split", "validation", word, status=LOAD), DIFFERS, reported)
 

@@ -11,7 +11,7 @@ import subprocess
 from support import BINARY, DONE, LOAD, USAGE, Case, main
 
 GROUPS = {"dataset": "dataset", "model": "model", "policy": "policy", "selector": "method",  # by kind
-          "optimizer": "optimizer", "schedule": "schedule", "loss": "loss",
+          "aggregator": "aggregator", "optimizer": "optimizer", "schedule": "schedule", "loss": "loss",
           "augment": "augmentation"}
 LINES_MAX = 59  # lines of a plugin
 
@@ -103,8 +103,8 @@ class New(Case):
         self.brim("new", "dataset", "mlp")  # a name of another kind
 
     def test_wrong_words_are_answered_with_the_valid_ones(self):
-        self.assertIn("there is no template for 'polcy'; there are: augment, dataset, loss, model, optimizer, policy, "
-                      "schedule, selector\n  did you mean 'policy'?", self.refused("polcy", "x"))
+        self.assertIn("there is no template for 'polcy'; available: aggregator, augment, dataset, loss, model, "
+                      "optimizer, policy, schedule, selector\n  did you mean 'policy'?", self.refused("polcy", "x"))
         self.assertIn("brim new takes a kind and a name", self.refused("policy"))
         self.assertIn("unexpected 'b'", self.refused("policy", "a", "b"))
         self.assertIn("--into nowhere: there is no such folder", self.refused("policy", "a", "--into", "nowhere"))

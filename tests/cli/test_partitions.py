@@ -155,7 +155,7 @@ class Partitions(Case):
             self.assert_error(self.brim("federate", "partition=natural", "model=mlp", status=USAGE),
                               "'idx' does not say which client a sample belongs to", "partition=file")
         for more, *text in ((["total_clients=4"], "'total_clients' is 4", "belong to 3 clients", "total_clients=3"),
-                            (["total_clients=3", "partition.min_samples=24"], "none are moved"),
+                            (["total_clients=3", "partition.min_samples=24"], "moves no samples"),
                             (["total_clients=3", "dataset.client="], "'dataset.client' is empty"),
                             (["total_clients=3", "dataset.client=whom"], "'whom', which dataset.client names")):
             with self.subTest(more):
@@ -270,14 +270,14 @@ class Partitions(Case):
                 ("sample,client\n", "line 1, column 1", "header line 'client,sample'"),
                 (header + "0,1\nx,2\n", "line 3, column 1", "'x,2'", "number of a client"),
                 (header + "0,1\n12,2\n", "line 3, column 1", "no client 12", "'total_clients' is 2"),
-                ("client,sample,class\n0,1,2\n1,2,0\n1,2,0\n", "line 4, column 3", "sample 2 is on line 3 too"),
+                ("client,sample,class\n0,1,2\n1,2,0\n1,2,0\n", "line 4, column 3", "sample 2 is also on line 3"),
                 (header + "0,1\n1,2,0\n", "line 3, column 3", "'2,0' is not the number of a sample"),
                 (header + "0,1\n1,2x\n", "line 3, column 3", "'2x' is not the number of a sample"),
                 (header + "0,1\n1,\n", "line 3, column 3", "'' is not the number"),
                 (header + "0,1\n1,240\n", "line 3, column 3", "no sample 240", "has 240"),
                 (header + "0,1\n1,99999999999999999999\n", "line 3, column 3", "is not the number of a sample"),
-                (header + "0,1\n1,2\n1,1\n", "line 4, column 3", "sample 1 is on line 2 too"),
-                (header + "1,1\n1,2\n", "line 3", "client 0 has no sample", "total_clients=1"),
+                (header + "0,1\n1,2\n1,1\n", "line 4, column 3", "sample 1 is also on line 2"),
+                (header + "1,1\n1,2\n", "line 3", "without a sample for client 0", "total_clients=1"),
                 ("", "line 1, column 1", "header line 'client,sample' is missing"),
                 (header, "line 2, column 1", "a first sample is missing")):
             with self.subTest(text):
@@ -295,9 +295,9 @@ class Partitions(Case):
 
     def test_conflicting_options_are_refused(self):
         for words, *parts in (
-                (["partition=shards", "partition.sizes=lognormal"], "'partition.sizes' is for partition=iid"),
-                (["partition=dirichlet", "partition.samples=5"], "'partition.samples' is for"),
-                (["partition=iid", "partition.path=x.csv"], "'partition.path' is for partition=file"),
+                (["partition=shards", "partition.sizes=lognormal"], "'partition.sizes' applies only to partition=iid"),
+                (["partition=dirichlet", "partition.samples=5"], "'partition.samples' applies only to"),
+                (["partition=iid", "partition.path=x.csv"], "'partition.path' applies only to partition=file"),
                 (["partition=file"], "'partition.path' is empty"),
                 (["partition=natural"], "'dataset.clients' is 0", "dataset=synthetic_leaf"),
                 (["partition=classes", "partition.classes_per_client=5"], "partition.classes_per_client=4 at most"),

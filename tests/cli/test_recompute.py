@@ -193,7 +193,7 @@ class Recompute(Case):
         self.assertTrue(any("dropped after operation" in title for title in titles["ka"]))
         self.assertTrue(any("conv2d" in title for title in titles["kf"]))
         self.assertIn("limit 1.0 MiB", texts)
-        self.assertIn("most alive in ", texts)
+        self.assertIn("most memory in use: ", texts)
         self.assertIn("recompute=blocks: ", texts)
         self.assertNotIn("ka", self.picture(*MODELS["lightcnn"])[0])
 

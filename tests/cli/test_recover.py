@@ -142,7 +142,7 @@ class Ladder(Recovery):
         for step in (1, 3, 8):
             run = f"run{step}"
             result = self.run_with(run, f"step:{step}:begin:1+", *overrides, status=NO_FIT)
-            self.assertIn("made to fail at its beginning", result.err)
+            self.assertIn("failed at its beginning (injected by BRIM_FAULT)", result.err)
             self.assertEqual(self.summary(run)["status"], "failed")
             self.assertEqual(self.steps(run)[-1], step - 1)
             self.brim("train", "--resume", run)

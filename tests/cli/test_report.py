@@ -274,8 +274,8 @@ class OfFoldersAsTheyAre(Reports):
         section = self.section(self.report("run"), "Confusion matrix")
         self.assertIsNone(section.find(".//svg"))
         first, *others = self.table(section)
-        self.assertEqual(first, {"label": "class <0>", "taken for": "class <1>", "samples": "3",
-                                 "of the label's samples": "25.0 %"})
+        self.assertEqual(first, {"label": "class <0>", "predicted as": "class <1>", "samples": "3",
+                                 "share of the label's samples": "25.0 %"})
         self.assertEqual(len(others), 11)
 
     def test_figures_of_tasks_to_come(self):

@@ -316,7 +316,7 @@ class Edited(Case):
         for argv in (["--from", "old", "run.dir=new"], ["--resume", "old"]):
             result = self.brim("train", *argv)
             for name, value in (("warn_percent", "70"), ("critical_percent", "95.5")):
-                self.assertIn(f"policy.periodic.{name}={value} is taken as memory.{name}={value}, its name now",
+                self.assertIn(f"policy.periodic.{name}={value} is taken as memory.{name}={value}, its new name",
                               result.err)
         self.assert_same_checkpoint("old", "new", 8)
 

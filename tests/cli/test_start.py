@@ -151,7 +151,7 @@ class Start(Case):
 
     def test_a_device_of_a_backend_not_requested_is_not_offered(self):
         result = self.answer(["reference:0", "cpu:0", "", "", "no"], *WORDS, "backend=cpu")
-        self.assert_error(result, "there is no device 'reference:0'", "name one of the table, or auto")
+        self.assert_error(result, "there is no device 'reference:0'", "choose one from the table, or auto")
         self.assertNotRegex(result.err, r"(?m)^[* ] reference:0")
 
     def test_the_device_that_is_named_is_trained_on(self):

@@ -90,7 +90,7 @@ class Bytes(Text):
             self.assertEqual(result["samples"], count)
         self.assertIsNotNone(self.summary("run").get("validation_loss"))
         result = self.train("both", *BYTES, *own, "dataset.validation_fraction=0.1", status=USAGE)
-        self.assert_error(result, "'dataset.validation_fraction' is 0.1, but dataset 'text' has validation data")
+        self.assert_error(result, "'dataset.validation_fraction' is 0.1, but dataset 'text' has its own validation")
 
     def test_errors_are_reported(self):
         cases = [(["dataset.path=nowhere.txt"], LOAD, "cannot find the text 'nowhere.txt'"),

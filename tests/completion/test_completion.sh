@@ -66,7 +66,7 @@ exactly "eval " # the folder of a run
 exactly "eval runs/a --sp" --split
 includes "eval runs/a " optimizer.lr=
 includes "predict -" --checkpoint -o --json
-exactly "new " augment dataset loss model optimizer policy schedule selector
+exactly "new " aggregator augment dataset loss model optimizer policy schedule selector
 exactly "new mo" model
 exactly "new model "
 exactly "new --in" --into

@@ -185,8 +185,7 @@ static void test_an_error_of_a_kernel_names_the_operation_if_asked_to(void **sta
   assert_int_equal(try_program(&m, make_step(0), NULL), BRIM_EDEVICE);
   assert_string_equal(brim_error_text(),
                       "adamw 'p1': an illegal memory access was encountered (cudaErrorIllegalAddress)\n"
-                      "this process cannot use the device any more; what was committed is in the "
-                      "last checkpoint");
+                      "this process can no longer use the device; the last checkpoint is intact");
   unsetenv("EMULATED_ILLEGAL");
   run_program(&m, make_step(0), NULL);
   close_machine(&m);
@@ -202,7 +201,7 @@ static void test_an_error_of_a_kernel_comes_out_where_it_is_waited_for(void **st
   assert_int_equal(m.ops->synchronize(m.self), BRIM_EDEVICE);
   assert_string_equal(brim_error_text(),
                       "waiting for the device: an illegal memory access was encountered (cudaErrorIllegalAddress)\n"
-                      "this process cannot use the device any more; what was committed is in the last checkpoint\n"
+                      "this process can no longer use the device; the last checkpoint is intact\n"
                       "backend.debug_launches=true names the operation that failed");
   unsetenv("EMULATED_ILLEGAL");
   run_program(&m, make_step(0), NULL);

@@ -816,7 +816,7 @@ static const config_case config_cases[] = {
      "    gpu_check_interval_seconds min_batch_size max_retries precision total_clients clients_per_round rounds\n"
      "    parallel_clients repeats protocol model backbone dataset optimizer schedule loss backend run training\n"
      "    transform augment graph memory loss_scale claims observe dist federate partition network world comm\n"
-     "    server_optimizer method augmentation policy"},
+     "    server_optimizer method aggregator augmentation policy"},
     {"a key too short to guess at",
      NULL,
      {"a=1"},
@@ -827,7 +827,7 @@ static const config_case config_cases[] = {
      "    gpu_check_interval_seconds min_batch_size max_retries precision total_clients clients_per_round rounds\n"
      "    parallel_clients repeats protocol model backbone dataset optimizer schedule loss backend run training\n"
      "    transform augment graph memory loss_scale claims observe dist federate partition network world comm\n"
-     "    server_optimizer method augmentation policy"},
+     "    server_optimizer method aggregator augmentation policy"},
     {"a key of another section",
      NULL,
      {"epochs=3"},
@@ -847,7 +847,7 @@ static const config_case config_cases[] = {
      "    gpu_check_interval_seconds min_batch_size max_retries precision total_clients clients_per_round rounds\n"
      "    parallel_clients repeats protocol model backbone dataset optimizer schedule loss backend run training\n"
      "    transform augment graph memory loss_scale claims observe dist federate partition network world comm\n"
-     "    server_optimizer method augmentation policy"},
+     "    server_optimizer method aggregator augmentation policy"},
     {"an unknown key inside a map",
      NULL,
      {"training={epochz: 3}"},
@@ -1129,7 +1129,7 @@ static const config_case config_cases[] = {
      "    gpu_check_interval_seconds min_batch_size max_retries precision total_clients clients_per_round rounds\n"
      "    parallel_clients repeats protocol model backbone dataset optimizer schedule loss backend run training\n"
      "    transform augment graph memory loss_scale claims observe dist federate partition network world comm\n"
-     "    server_optimizer method augmentation policy\n"
+     "    server_optimizer method aggregator augmentation policy\n"
      "error: 'seed' must be an integer, got a map\n"
      "  configs/wrong.yaml:9:7   (seed of initial weights, sample order, augmentation and dropout; default 1)\n"
      "error: 'training.epochs' must be an integer, got 1.0\n"

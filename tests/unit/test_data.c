@@ -79,8 +79,8 @@ static void a_validation_split_takes_nothing_from_training(void **state)
   for (int64_t i = 0; i < 40; i++) assert_int_equal(label_at(&data, BRIM_PART_VALIDATION, 1, i), COUNT / 2 + i);
   settings.dataset.validation_fraction = 0.1;
   assert_int_equal(brim_data_open(&data, &plugin, &m, &settings), BRIM_ECONFIG);
-  assert_string_equal(brim_error_text(), "'dataset.validation_fraction' is 0.1, but dataset 'made' has validation data "
-                                         "of its own\nleave the one or the other out");
+  assert_string_equal(brim_error_text(), "'dataset.validation_fraction' is 0.1, but dataset 'made' has its own "
+                                         "validation data\nleave one of them out");
   const brim_dataset_ops older = {.size = offsetof(brim_dataset_ops, validation_split),
                                   .open = made_open,
                                   .describe = own_describe,
@@ -379,7 +379,7 @@ static void datasets_that_cannot_be_used_are_refused(void **state)
       "can be used");
   m = made_images(COUNT, 1, 2, 3);
   m.train.task = 7;
-  expect_refusal(&m, &settings, BRIM_ELOAD, "dataset 'made' is for task 7, which this brim does not know");
+  expect_refusal(&m, &settings, BRIM_ELOAD, "dataset 'made' has the unknown task 7");
   m = made_tokens(COUNT, 6);
   m.train.classes = 1;
   expect_refusal(&m, &settings, BRIM_ELOAD, "dataset 'made' has 1 token; at least 2 are needed");
@@ -403,12 +403,12 @@ static void splits_that_do_not_fit_together_are_refused(void **state)
   made m = made_images(COUNT, 1, 2, 3);
   m.test.sample.dim[2] = 4;
   expect_refusal(&m, &settings, BRIM_ELOAD,
-                 "the splits of dataset 'made' do not fit together: training samples are [1, 2, 3], test samples "
+                 "the splits of dataset 'made' do not match: training samples are [1, 2, 3], test samples "
                  "[1, 2, 4]");
   m = made_images(COUNT, 1, 2, 3);
   m.test.classes = 100;
   expect_refusal(&m, &settings, BRIM_ELOAD,
-                 "the splits of dataset 'made' do not fit together: training has 200 classes and U8 values, test 100 "
+                 "the splits of dataset 'made' do not match: training has 200 classes and U8 values, test 100 "
                  "and U8");
 }
 
@@ -419,14 +419,14 @@ static void splits_of_other_tasks_are_refused(void **state)
   made m = made_values(COUNT, 2, 3, 4);
   m.test.targets = 1;
   expect_refusal(&m, &settings, BRIM_ELOAD,
-                 "the splits of dataset 'made' do not fit together: the targets of training samples are 4 real "
+                 "the splits of dataset 'made' do not match: the targets of training samples are 4 real "
                  "numbers, those of test samples 1 real number");
   m = made_values(COUNT, 2, 3, 4);
   m.test.task = BRIM_TASK_CLASS;
   m.test.classes = 10;
   m.test.targets = 0;
   expect_refusal(&m, &settings, BRIM_ELOAD,
-                 "the splits of dataset 'made' do not fit together: the targets of training samples are 4 real "
+                 "the splits of dataset 'made' do not match: the targets of training samples are 4 real "
                  "numbers, those of test samples a class");
 }
 
@@ -447,13 +447,14 @@ static void settings_that_do_not_fit_are_refused(void **state)
   s = default_settings();
   s.dataset.validation_fraction = 0.9999;
   expect_refusal(&m, &s, BRIM_ECONFIG,
-                 "'dataset.validation_fraction' is 0.9999, which leaves none of 200 samples to train on");
+                 "'dataset.validation_fraction' is 0.9999, which leaves none of the 200 samples for training");
   s.dataset.validation_fraction = 0.001;
-  expect_refusal(&m, &s, BRIM_ECONFIG, "'dataset.validation_fraction' is 0.001, which is less than one of 200 samples");
+  expect_refusal(&m, &s, BRIM_ECONFIG,
+                 "'dataset.validation_fraction' is 0.001, which is less than one of the 200 samples");
   s.dataset.validation_fraction = 0.5;
   s.training.num_train_samples = 101;
   expect_refusal(&m, &s, BRIM_ECONFIG,
-                 "'training.num_train_samples' is 101, but there are 100 to train on (0 takes all)");
+                 "'training.num_train_samples' is 101, but there are 100 training samples (0: use all)");
 }
 
 #define CURE "\nleave it out; transform=none and augment=none leave samples as they are"
@@ -549,8 +550,7 @@ static void real_targets_come_as_the_backend_has_them(void **state)
   for (int k = 0; k < 4; k++) assert_true(target[k] == 3 + (float)k / 4 && wide_target[k] == (double)target[k]);
   for (int k = 0; k < 6; k++) assert_true(wide[k] == (double)narrow[k]);
   assert_int_equal(brim_data_sample(&data, BRIM_PART_TEST, 0, 5, BRIM_DTYPE_F32, scratch, narrow, target), BRIM_ELOAD);
-  assert_string_equal(brim_error_text(),
-                      "dataset 'made': number 3 that sample 5 of the test split is to be answered with is not finite");
+  assert_string_equal(brim_error_text(), "dataset 'made': target 3 of sample 5 of the test split is not finite");
 }
 
 static void features_of_sequences_have_a_mean_and_deviation_each(void **state)

@@ -118,7 +118,7 @@ static bool check_shares(brim_drive *d, const part *p)
   CHECK(brim_setup_share(d->setup) == (own_rank == 0 ? first : second).share);
   CHECK(d->choice.micro_batch <= brim_setup_share(d->setup));
   brim_deal_tell(d, &text);
-  CHECK(strstr(brim_text_str(&text), p->differs ? "dealt to 2 ranks" : "effective batch 128 = 2 ranks x"));
+  CHECK(strstr(brim_text_str(&text), p->differs ? "divided among 2 ranks" : "effective batch 128 = 2 ranks x"));
   brim_text_release(&text);
   return true;
 }

@@ -465,7 +465,7 @@ static void impossible_decisions_are_refused(void **state)
   s.augment.hue = 0.1;
   refused(&made_plugin, &pairs, &s,
           "'augment.hue' needs 1 channel or 3, but the images of dataset 'made' have 2\n"
-          "set it to 0, and whatever else of augment changes colours (brightness, contrast, saturation, hue)");
+          "set it and the other keys that change colours (augment.brightness, contrast, saturation, hue) to 0");
   refused(&made_plugin, &floats, &s,
           "'augment.hue' needs images of bytes, but the samples of dataset 'made' are of type F32");
   s = settings_of(wrong, 1);
@@ -479,7 +479,7 @@ static void impossible_decisions_are_refused(void **state)
   s.augment.random_crop = false;
   s.augment.crop_scale = (brim_list){turned, 2};
   refused(&any_plugin, &s, &s,
-          "'augment.crop_scale' must be the least and the most, above 0 and at most 1, got [0.5, 0.1]");
+          "'augment.crop_scale' must be a minimum and a maximum, above 0 and at most 1, got [0.5, 0.1]");
   s = settings_of(size, 1);
   s.augment.random_crop = true;
   s.transform.resize = 20;
@@ -490,8 +490,8 @@ static void impossible_decisions_are_refused(void **state)
   s.transform.normalize = BRIM_NORMALIZE_IMAGENET;
   refused(&made_plugin, &pairs, &s,
           "'transform.normalize=imagenet' is for images of bytes with 3 channels, red, green and blue, or 1 of gray; "
-          "samples of dataset 'made' are U8 with 2\ntransform.normalize=dataset has the means of the dataset, and "
-          "transform=none besides leaves sizes as they are");
+          "samples of dataset 'made' are U8 with 2\nuse transform.normalize=dataset for the means of the dataset, or "
+          "transform=none, which also leaves sizes as they are");
   s.dataset.mean = (brim_list){wrong, 1};
   refused(&any_plugin, &s, &s, "'transform.normalize=imagenet' and 'dataset.mean' are both set: leave out one of them");
 }

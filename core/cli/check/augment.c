@@ -1,5 +1,5 @@
 /* Checks of augmentations: samples keep their shape and stay finite, nothing outside of them is written, and a sample
- * is the same when it is made again, in another order and with other scratch memory. See check.h. */
+ * has the same result when it is augmented again, in another order and with other scratch memory. See check.h. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -140,10 +140,11 @@ static brim_status make_twice(const trial *t)
     const bool same = memcmp(first + (size_t)i * t->values.bytes, t->values.at, t->values.bytes) == 0 &&
                       !(again < share[i] || again > share[i]);
     if (status == BRIM_OK && !same)
-      status = brim_fail(BRIM_EPLUGIN,
-                         "sample %" PRId64 " of shape %s differs when it is made again: it must depend on its "
-                         "values and by brim_augment_random alone",
-                         i, brim_shape_format(shape, sizeof shape, &t->shape));
+      status =
+          brim_fail(BRIM_EPLUGIN,
+                    "sample %" PRId64 " of shape %s differs when it is augmented again: it must depend only on its "
+                    "values and on brim_augment_random",
+                    i, brim_shape_format(shape, sizeof shape, &t->shape));
   }
   free(first);
   return status;
@@ -186,7 +187,7 @@ static enum brim_finding check_apply(brim_check *c)
   bool refused = false;
   if (try_all(c, NULL, &refused) != BRIM_OK) return brim_check_blame(c, refused);
   const bool only_images = ops->images || ops->dtype == BRIM_DTYPE_U8;
-  return brim_check_say(c, BRIM_FOUND_OK, "samples of %zu shapes, %d of each, the same when they are made again",
+  return brim_check_say(c, BRIM_FOUND_OK, "samples of %zu shapes, %d of each: the same result when repeated",
                         IMAGES + (only_images ? 0 : OTHERS), SAMPLES);
 }
 

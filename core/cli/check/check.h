@@ -42,7 +42,8 @@ typedef struct brim_check_kind {
 
 /* Each ends with name NULL. If the first check fails, the others of a plugin are skipped. */
 extern const brim_check_kind brim_policy_checks[], brim_model_checks[], brim_dataset_checks[], brim_selector_checks[],
-    brim_optimizer_checks[], brim_schedule_checks[], brim_loss_checks[], brim_augment_checks[];
+    brim_aggregator_checks[], brim_optimizer_checks[], brim_schedule_checks[], brim_loss_checks[],
+    brim_augment_checks[];
 
 /* Sets the text; returns `finding`. */
 enum brim_finding brim_check_say(brim_check *c, enum brim_finding finding, const char *format, ...) BRIM_PRINTF(3, 4);

@@ -124,6 +124,8 @@ static const brim_check_kind *checks_of(const brim_plugin *plugin)
     return brim_dataset_checks;
   case BRIM_SELECTOR:
     return brim_selector_checks;
+  case BRIM_AGGREGATOR:
+    return brim_aggregator_checks;
   case BRIM_OPTIMIZER:
     return brim_optimizer_checks;
   case BRIM_SCHEDULE:

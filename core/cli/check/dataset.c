@@ -90,10 +90,10 @@ static enum brim_finding fail_open(brim_check *c, opened *o, brim_status status)
   const bool wrong = opens && brim_starts_with(error.text, "dataset '");
   close_data(o);
   if (!lacks || wrong) return brim_check_say(c, BRIM_FOUND_FAILED, "%s", error.text);
-  brim_check_say(
-      c, BRIM_FOUND_UNTRIED,
-      "cannot be opened with its defaults: %s\nset the path of its files and what else it needs: dataset.path=PATH",
-      error.text);
+  brim_check_say(c, BRIM_FOUND_UNTRIED,
+                 "cannot be opened with its defaults: %s\nset the path of its files and its other mandatory keys: "
+                 "dataset.path=PATH",
+                 error.text);
   return brim_check_words(c, error.text, BRIM_FOUND_UNTRIED);
 }
 

@@ -74,7 +74,7 @@ static brim_status make_part(brim_made_federation *f, enum brim_made_part_id id,
   p->memory = brim_try_malloc(p->bytes + 2 * GUARD);
   p->before = brim_try_malloc(p->bytes + 2 * GUARD);
   if (!p->memory || !p->before)
-    return brim_fail(BRIM_ENOMEM_HOST, "no host memory for a made-up federation of %lld clients",
+    return brim_fail(BRIM_ENOMEM_HOST, "no host memory for a synthetic federation of %lld clients",
                      (long long)f->clients.count);
   memset(p->memory, GUARD_BYTE, p->bytes + 2 * GUARD);
   memset(p->memory + GUARD, 0, p->bytes);

@@ -144,7 +144,7 @@ static enum brim_finding fail_in_world(brim_check *c, const brim_made_world *w)
   brim_text world = {0};
   brim_made_world_tell(w, &world);
   brim_check_fail_short(c, "");
-  brim_text_printf(&c->text, "\nin a made-up world of %s", brim_text_str(&world));
+  brim_text_printf(&c->text, "\nin a synthetic scenario of %s", brim_text_str(&world));
   brim_text_release(&world);
   return BRIM_FOUND_FAILED;
 }
@@ -284,7 +284,7 @@ static bool changes_variant(brim_made_world *w, oom_trial *o, const brim_plan_ch
   return true;
 }
 
-/* What a run would do next. False: it ends or waits. */
+/* Applies an action as a run would. Returns false if the run would end or wait. */
 static bool follow(brim_made_world *w, oom_trial *o, const brim_action *action)
 {
   if (action->kind == BRIM_ACT_PLAN) {
@@ -422,7 +422,8 @@ static enum brim_finding check_create(brim_check *c)
   uint64_t before = 0;
   asked *a = new_asked();
   if (configure(c, NULL, a) != BRIM_OK) {
-    brim_check_say(c, BRIM_FOUND_UNTRIED, "cannot be tried with its defaults: %s\nset what it needs: key=value",
+    brim_check_say(c, BRIM_FOUND_UNTRIED,
+                   "cannot be tried with its defaults: %s\nset the parameters that it needs: key=value",
                    brim_error_text());
     finding = brim_check_words(c, brim_error_text(), BRIM_FOUND_UNTRIED);
     free_asked(a);

@@ -248,7 +248,7 @@ static enum brim_finding fail_in_federation(brim_check *c, const asked *a)
   brim_text text = {0};
   brim_check_fail_short(c, "");
   brim_made_federation_tell(&a->f, &text);
-  if (a->f.query.size > 0) brim_text_printf(&c->text, "\nin a made-up federation of %s", brim_text_str(&text));
+  if (a->f.query.size > 0) brim_text_printf(&c->text, "\nin a synthetic federation of %s", brim_text_str(&text));
   brim_text_release(&text);
   return BRIM_FOUND_FAILED;
 }
@@ -283,7 +283,7 @@ static enum brim_finding check_play(brim_check *c, brim_status (*play)(asked *a)
   const enum brim_finding finding = play_all(c, NULL, FEDERATIONS, play, &t);
   if (finding != BRIM_FOUND_OK) return finding;
   if (t.played == 0)
-    return brim_check_say(c, BRIM_FOUND_FAILED, "rejects all %d made-up federations, the first with: %s", t.refused,
+    return brim_check_say(c, BRIM_FOUND_FAILED, "rejects all %d synthetic federations, the first with: %s", t.refused,
                           t.refusal);
   brim_check_say(c, BRIM_FOUND_OK, "%s: %d rounds of %d federation%s", what, ROUNDS, t.played, brim_plural(t.played));
   if (t.refused > 0) brim_text_printf(&c->text, "; %d others rejected, the first with: %s", t.refused, t.refusal);
@@ -311,7 +311,8 @@ static enum brim_finding check_create(brim_check *c)
   uint64_t before = 0;
   asked *a = brim_xcalloc(1, sizeof *a);
   if (configure(c, NULL, a) != BRIM_OK) {
-    brim_check_say(c, BRIM_FOUND_UNTRIED, "cannot be tried with its defaults: %s\nset what it needs: key=value",
+    brim_check_say(c, BRIM_FOUND_UNTRIED,
+                   "cannot be tried with its defaults: %s\nset the parameters that it needs: key=value",
                    brim_error_text());
     free_asked(a);
     return brim_check_words(c, brim_error_text(), BRIM_FOUND_UNTRIED);

@@ -1,9 +1,9 @@
 /* A round of federated learning (McMahan et al., Communication-Efficient Learning of Deep Networks from Decentralized
  * Data, AISTATS 2017): a client adopts the global model and trains, and its update is folded into the round's sum, from
- * which the server makes the next global model. fold rounds every weighted update to a multiple of 2^-42, so that the
- * sum is exact and does not depend on the order of the clients. steer keeps a client near the global model (FedProx: Li
- * et al., Federated Optimization in Heterogeneous Networks, MLSys 2020), or corrects its gradient by a control variate
- * (SCAFFOLD: Karimireddy et al., Stochastic Controlled Averaging for Federated Learning, ICML 2020). */
+ * which the server computes the next global model. fold rounds every weighted update to a multiple of 2^-42, so that
+ * the sum is exact and does not depend on the order of the clients. steer keeps a client near the global model
+ * (FedProx: Li et al., Federated Optimization in Heterogeneous Networks, MLSys 2020), or corrects its gradient by a
+ * control variate (SCAFFOLD: Karimireddy et al., Stochastic Controlled Averaging for Federated Learning, ICML 2020). */
 #include "graph/op.h"
 
 static void cost_adopt(const brim_node *n, brim_cost *out)

@@ -1,5 +1,5 @@
-/* Operations that do the work of two, and how the fusion pass (core/graph/fuse.c) makes their nodes. They add no
- * meaning to the two: shapes, costs and gradients are those of the two, looked up by name.
+/* Fused operations, and how the fusion pass (core/graph/fuse.c) makes their nodes. Their shapes, costs and gradients
+ * are those of the two operations, looked up by name.
  *
  * The gradient of most activations needs only their result, so the tensor between the two is not kept. That of gelu and
  * silu needs their input: in training it is a second output. */
@@ -144,8 +144,8 @@ static bool is_followed_by(const brim_graph *g, const brim_node *n, const char *
 }
 
 /* In training both results stay. The product's scratch lives while both are made; this is no more than another product
- * right after it needs, as all tensors live then too, since a layer keeps its input for its gradient. Elsewhere the
- * plan might become larger, for instance with four dimensions, which the product may have to copy. */
+ * right after it needs, because a layer keeps its input for its gradient, so the same tensors are alive. In other cases
+ * the plan might become larger, for instance with four dimensions, which the product may have to copy. */
 static bool join_keeping(brim_graph *g, brim_node *first, const brim_node *second)
 {
   if (!g->training) return join_activation(g, first, second);

@@ -1,4 +1,4 @@
-/* Taking values by index: gather within each sample, embedding from a table of parameters. Indices are data: the kernel
+/* Values by index: gather within each sample, embedding from a table of parameters. Indices are data: the kernel
  * reports one that is out of range. */
 #include "graph/graph.h"
 

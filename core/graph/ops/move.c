@@ -1,5 +1,5 @@
-/* Moving values: permute, concat, slice, pad. Their gradients are made of each other. The first dimension is N and
- * stays as it is. */
+/* Moves of values: permute, concat, slice, pad. Their gradients consist of each other. The first dimension is N and
+ * does not change. */
 #include "graph/graph.h"
 
 #undef brim_transpose

@@ -1,13 +1,11 @@
-/* Optimizers' updates of one parameter, in place.
- * AdamW: Loshchilov and Hutter, Decoupled Weight Decay Regularization, ICLR 2019, as torch.optim.AdamW computes it.
- * Adam: Kingma and Ba, ICLR 2015, with an L2 penalty in the gradient, as torch.optim.Adam.
- * Yogi: Zaheer et al., Adaptive Methods for Nonconvex Optimization, NeurIPS 2018.
- * Adagrad: Duchi et al., Adaptive Subgradient Methods, JMLR 2011, as torch.optim.Adagrad computes it.
- * SGD with momentum, plain or Nesterov's, as torch.optim.SGD computes it (dampening 0).
- * Lion: Chen et al., Symbolic Discovery of Optimization Algorithms, NeurIPS 2023.
- * Adafactor: Shazeer and Stern, Adaptive Learning Rates with Sublinear Memory Cost, ICML 2018, as torch.optim.Adafactor
- * computes it of a matrix.
- * AdamW of 8-bit states: Dettmers et al., 8-bit Optimizers via Block-wise Quantization, ICLR 2022. */
+/* Optimizers' updates of one parameter, in place. AdamW: Loshchilov and Hutter, Decoupled Weight Decay Regularization,
+ * ICLR 2019, as torch.optim.AdamW computes it. Adam: Kingma and Ba, ICLR 2015, with an L2 penalty in the gradient, as
+ * torch.optim.Adam. Yogi: Zaheer et al., Adaptive Methods for Nonconvex Optimization, NeurIPS 2018. Adagrad: Duchi et
+ * al., Adaptive Subgradient Methods, JMLR 2011, as torch.optim.Adagrad computes it. SGD with momentum, plain or
+ * Nesterov's, as torch.optim.SGD computes it (dampening 0). Lion: Chen et al., Symbolic Discovery of Optimization
+ * Algorithms, NeurIPS 2023. Adafactor: Shazeer and Stern, Adaptive Learning Rates with Sublinear Memory Cost, ICML
+ * 2018, as torch.optim.Adafactor computes it for a matrix. AdamW with 8-bit states: Dettmers et al., 8-bit Optimizers
+ * via Block-wise Quantization, ICLR 2022. */
 #include "graph/op.h"
 
 static void cost_adam(const brim_node *n, brim_cost *out)

@@ -1,6 +1,7 @@
 /* The whole SDK. Plugins include this file, or the headers that they need. */
 #ifndef BRIM_BRIM_H
 #define BRIM_BRIM_H
+#include "brim/aggregator.h"
 #include "brim/augment.h"
 #include "brim/backend.h"
 #include "brim/code8.h"

@@ -17,7 +17,7 @@ extern "C" {
 
 #define BRIM_MAGIC 0x4D495242u    /* "BRIM", little-endian */
 #define BRIM_ABI_MAJOR 1          /* host and plugin must have the same */
-#define BRIM_ABI_MINOR 10         /* the plugin's may be lower than the host's, not higher */
+#define BRIM_ABI_MINOR 11         /* the plugin's may be lower than the host's, not higher */
 #define BRIM_ABI_TAG "lp64 dims6" /* must be equal too; printed on a mismatch */
 
 /* Types of parameters. Each comment names the C type of the field that the core fills. */
@@ -78,7 +78,8 @@ typedef struct brim_param {
     NULL, 0, 0, 0, NULL, NULL, NULL                                                                                    \
   }
 
-/* Kinds of plugins. Optimizers, schedules, losses and augmentations are plugins since ABI 1.10. */
+/* Kinds of plugins. Optimizers, schedules, losses and augmentations are plugins since ABI 1.10, aggregators since
+ * ABI 1.11. */
 #define BRIM_KIND_MAP(X)                                                                                               \
   X(MODEL, 1, "model")                                                                                                 \
   X(DATASET, 2, "dataset")                                                                                             \
@@ -86,6 +87,7 @@ typedef struct brim_param {
   X(POLICY, 4, "policy")                                                                                               \
   X(COMM, 5, "comm")                                                                                                   \
   X(SELECTOR, 6, "selector")                                                                                           \
+  X(AGGREGATOR, 7, "aggregator")                                                                                       \
   X(OPTIMIZER, 64, "optimizer")                                                                                        \
   X(SCHEDULE, 65, "schedule")                                                                                          \
   X(LOSS, 66, "loss")                                                                                                  \

@@ -16,7 +16,7 @@ static brim_status choose_device(void *self, const brim_device_query *q, brim_pl
     out->kind = BRIM_PLACE_DEVICE;
     out->device = (int32_t)i;
   }
-  brim_reason(out->reason, "the fullest of %zu that has min_gpu_memory_mb", q->count);
+  brim_reason(out->reason, "the fullest of %zu devices with min_gpu_memory_mb free", q->count);
   return out->kind == BRIM_PLACE_DEVICE ? BRIM_OK : BRIM_ENOTSUP;
 }
 

@@ -22,9 +22,9 @@ typedef struct deadline_aware {
 
 static const brim_param table[] = {
     BRIM_PARAM(STR, deadline_aware, deadline, NULL, NULL,
-               "when the run is to have ended: 2030-01-31 07:00, local time"),
-    BRIM_PARAM(F64, deadline_aware, margin_percent, "10", "[0,1000]", "that steps may take longer than is known"),
-    BRIM_PARAM(SECONDS, deadline_aware, check_seconds, "30s", "[0,inf)", "from one look at the pace to the next"),
+               "local time by which the run has to end, such as 2030-01-31 07:00"),
+    BRIM_PARAM(F64, deadline_aware, margin_percent, "10", "[0,1000]", "allowance for slower steps than predicted"),
+    BRIM_PARAM(SECONDS, deadline_aware, check_seconds, "30s", "[0,inf)", "time between two checks of the pace"),
     BRIM_PARAMS_END,
 };
 
@@ -134,7 +134,7 @@ static const brim_policy_ops ops = {.size = sizeof ops, .choose_plan = choose_pl
 static const brim_plugin plugin = {.size = sizeof plugin,
                                    .kind = BRIM_POLICY,
                                    .id = "deadline_aware",
-                                   .help = "ends by a deadline, with as little memory as that takes",
+                                   .help = "ends by a deadline, with as little memory as possible",
                                    .params_size = sizeof(deadline_aware),
                                    .params = table,
                                    .create = create,

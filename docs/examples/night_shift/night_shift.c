@@ -19,8 +19,8 @@ typedef struct night_shift {
 static const brim_param table[] = {
     BRIM_PARAM(I64, night_shift, night_from_hour, "20", "[0,24]", "when the night begins"),
     BRIM_PARAM(I64, night_shift, night_to_hour, "7", "[0,24]", "when it ends"),
-    BRIM_PARAM(F64, night_shift, day_percent, "25", "[0,100]", "most of the device that the run takes by day"),
-    BRIM_PARAM(SECONDS, night_shift, settle_seconds, "60s", "[0,inf)", "from one change of the plan to the next"),
+    BRIM_PARAM(F64, night_shift, day_percent, "25", "[0,100]", "largest share of the device by day"),
+    BRIM_PARAM(SECONDS, night_shift, settle_seconds, "60s", "[0,inf)", "shortest time between two changes of the plan"),
     BRIM_PARAMS_END,
 };
 
@@ -118,7 +118,7 @@ static const brim_policy_ops ops = {
 static const brim_plugin plugin = {.size = sizeof plugin,
                                    .kind = BRIM_POLICY,
                                    .id = "night_shift",
-                                   .help = "little memory by day, all there is by night",
+                                   .help = "little memory by day, as much as possible at night",
                                    .params_size = sizeof(night_shift),
                                    .params = table,
                                    .create = create,

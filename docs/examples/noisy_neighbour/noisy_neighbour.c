@@ -22,9 +22,9 @@ typedef struct noisy_neighbour {
 } noisy_neighbour;
 
 static const brim_param table[] = {
-    BRIM_PARAM(PATH, noisy_neighbour, file, NULL, NULL, "where noise is written down; may be deleted at any time"),
+    BRIM_PARAM(PATH, noisy_neighbour, file, NULL, NULL, "file that records noise; may be deleted at any time"),
     BRIM_PARAM(SECONDS, noisy_neighbour, forget_minutes, "30", "[0,inf)", "how long noise counts against a device"),
-    BRIM_PARAM(F64, noisy_neighbour, moved_percent, "5", "(0,100]", "of a device's memory that others take: noise"),
+    BRIM_PARAM(F64, noisy_neighbour, moved_percent, "5", "(0,100]", "change in others' memory that counts as noise"),
     BRIM_PARAMS_END,
 };
 
@@ -150,7 +150,7 @@ static const brim_policy_ops ops = {
 static const brim_plugin plugin = {.size = sizeof plugin,
                                    .kind = BRIM_POLICY,
                                    .id = "noisy_neighbour",
-                                   .help = "takes devices whose memory is steady, and leaves noisy ones for a while",
+                                   .help = "prefers devices whose free memory is steady",
                                    .params_size = sizeof(noisy_neighbour),
                                    .params = table,
                                    .create = create,

@@ -20,9 +20,9 @@ typedef struct per_user_shares {
 } per_user_shares;
 
 static const brim_param table[] = {
-    BRIM_PARAM(SHARES, per_user_shares, shares, "{}", NULL, "who has how much: {each: {alice: 0.5, bob: 8000MB}}"),
-    BRIM_PARAM(F64, per_user_shares, default_share, "0", "[0,1]", "of those who are not in the table"),
-    BRIM_PARAM(STR, per_user_shares, user, "", NULL, "whose share the run has; empty: who started it"),
+    BRIM_PARAM(SHARES, per_user_shares, shares, "{}", NULL, "share of each user: {each: {alice: 0.5, bob: 8000MB}}"),
+    BRIM_PARAM(F64, per_user_shares, default_share, "0", "[0,1]", "share of users not in the table"),
+    BRIM_PARAM(STR, per_user_shares, user, "", NULL, "user whose share applies; empty: the owner of the process"),
     BRIM_PARAMS_END,
 };
 
@@ -98,7 +98,7 @@ static const brim_policy_ops ops = {.size = sizeof ops, .choose_device = choose_
 static const brim_plugin plugin = {.size = sizeof plugin,
                                    .kind = BRIM_POLICY,
                                    .id = "per_user_shares",
-                                   .help = "no more of a device than the share of the user who started the run",
+                                   .help = "limits a run to its user's share of a device",
                                    .params_size = sizeof(per_user_shares),
                                    .params = table,
                                    .ops = &ops};

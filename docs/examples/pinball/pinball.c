@@ -10,7 +10,7 @@ typedef struct settings {
 } settings;
 
 static const brim_param table[] = {
-    BRIM_PARAM(F64, settings, quantile, "0.9", "(0,1)", "share of the targets that are to be below the output"),
+    BRIM_PARAM(F64, settings, quantile, "0.9", "(0,1)", "share of the targets below the output"),
     BRIM_PARAMS_END,
 };
 

@@ -16,11 +16,11 @@ typedef struct tcn {
 } tcn;
 
 static const brim_param table[] = {
-    BRIM_PARAM(I64, tcn, channels, "32", "[1,4096]", "of each convolution"),
+    BRIM_PARAM(I64, tcn, channels, "32", "[1,4096]", "channels of each convolution"),
     BRIM_PARAM(I64, tcn, blocks, "4", "[1,16]",
                "residual blocks; each doubles the distance between the values it sees"),
     BRIM_PARAM(I64, tcn, kernel, "3", "[2,64]", "values that a convolution sees"),
-    BRIM_PARAM(F64, tcn, dropout, "0.1", "[0,1)", "probability of dropping, behind each convolution"),
+    BRIM_PARAM(F64, tcn, dropout, "0.1", "[0,1)", "dropout probability after each convolution"),
     BRIM_PARAMS_END,
 };
 

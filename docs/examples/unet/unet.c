@@ -79,7 +79,7 @@ static const brim_model_ops ops = {.size = sizeof ops, .build = build};
 static const brim_plugin plugin = {.size = sizeof plugin,
                                    .kind = BRIM_MODEL,
                                    .id = "unet",
-                                   .help = "images down to a fraction of their size and up again",
+                                   .help = "a network that reduces images and enlarges them again",
                                    .params_size = sizeof(unet),
                                    .params = table,
                                    .ops = &ops};

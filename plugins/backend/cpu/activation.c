@@ -1,7 +1,7 @@
-/* Functions of each element by itself: flat loops over memory, whatever its order, cut into pieces of a fixed size. */
+/* Functions of single elements: flat loops over memory, whatever its order, in pieces of a fixed size. */
 #include "cpu.h"
 
-enum { PIECE = 16384 }; /* elements a task: 64 KiB of each tensor */
+enum { PIECE = 16384 }; /* elements of a task: 64 KiB of each tensor */
 
 typedef struct flat {
   cpu_function function; /* or: */
@@ -40,7 +40,7 @@ static const cpu_activation *table_of(const cpu_backend *b)
   return tables[b->isa];
 }
 
-cpu_behind cpu_behind_of(const cpu_backend *b, const brim_node *node)
+cpu_epilogue cpu_epilogue_of(const cpu_backend *b, const brim_node *node)
 {
   const cpu_activation *t = table_of(b);
   const brim_activation_attr *attr = &node->attr.fused.activation;
@@ -52,12 +52,12 @@ cpu_behind cpu_behind_of(const cpu_backend *b, const brim_node *node)
               {"+tanh", t->tanh},
               {"+silu", t->silu},
               {"+gelu", t->gelu[attr->approximate]}};
-  cpu_behind behind = {.factor = (float)attr->factor};
+  cpu_epilogue epilogue = {.factor = (float)attr->factor};
   const char *second = strchr(node->op, '+');
-  behind.relu = second && strcmp(second, "+relu") == 0;
+  epilogue.relu = second && strcmp(second, "+relu") == 0;
   for (size_t i = 0; second && i < sizeof rows / sizeof rows[0]; i++)
-    if (strcmp(second, rows[i].op) == 0) behind.function = rows[i].function;
-  return behind;
+    if (strcmp(second, rows[i].op) == 0) epilogue.function = rows[i].function;
+  return epilogue;
 }
 
 #define FUNCTION(id, field)                                                                                            \

@@ -135,7 +135,7 @@ static int64_t at_lse(const attention *a, const tile *t)
   return (t->sample * a->attr->heads + t->head) * a->queries + t->query;
 }
 
-/* Returns how many keys a query sees; it sees the first ones. */
+/* Returns the number of keys that a query sees: the first ones. */
 static int64_t seen_by(const attention *a, int64_t query)
 {
   return a->attr->causal ? cpu_max(0, query + a->keys - a->queries + 1) : a->keys;
@@ -393,7 +393,7 @@ static CPU_RUN(attention_grad_run)
   a.dv = launch->out[2];
   cpu_pool *pool = a.backend->pool;
   const int64_t tasks = a.samples * a.attr->kv_heads, threads = a.backend->threads;
-  /* A tile is five products; computed twice, seven. Threads without work cost more from 5/7 on. */
+  /* A tile takes five products, or seven if computed twice. Threads without work cost more from 5/7 on. */
   if (7 * tasks >= 5 * threads * cpu_divide_up(tasks, threads)) {
     cpu_pool_run(pool, tasks, send_to_head, &a);
   } else {

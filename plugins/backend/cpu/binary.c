@@ -7,7 +7,7 @@
 
 #include "broadcast.h"
 
-enum { PIECE = 16384 }; /* elements a task: 64 KiB of each tensor */
+enum { PIECE = 16384 }; /* elements of a task: 64 KiB of each tensor */
 
 typedef struct combination {
   cpu_walk walk;

@@ -15,7 +15,7 @@ brim_shape cpu_reduced_shape(const brim_shape *shape, uint32_t axes)
   return reduced;
 }
 
-/* Elements of an operand from one to the next along each dimension of `shape`. */
+/* The steps of an operand, in elements, along each dimension of `shape`. */
 static void find_steps(const brim_shape *shape, const brim_shape *operand, int64_t step[BRIM_DIMS_MAX])
 {
   int64_t stride = 1;

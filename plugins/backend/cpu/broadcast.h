@@ -9,8 +9,8 @@ typedef struct cpu_walk {
   int64_t rows, length;
   int32_t rank;                   /* dimensions that count the rows, the last changing fastest */
   int64_t dim[BRIM_DIMS_MAX];     /* of the rows */
-  int64_t step[2][BRIM_DIMS_MAX]; /* elements of each operand from one to the next; 0 if it is repeated */
-  bool goes_on[2];                /* along a row, by one element; or stays */
+  int64_t step[2][BRIM_DIMS_MAX]; /* distance in elements in each operand; 0 where it is repeated */
+  bool goes_on[2];                /* whether it advances along a row, by one element, or stays */
 } cpu_walk;
 
 /* Over `shape`; each operand's shape broadcasts to it. */

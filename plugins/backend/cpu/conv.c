@@ -41,8 +41,8 @@ enum way { BY_PRIMITIVE, BY_PRODUCT, BY_WINOGRAD };
 typedef struct conv_state {
   enum way way;
   int64_t kind;
-  cpu_behind behind; /* the forward pass */
-  int64_t units;     /* of unit_samples each, and one more of tail_samples if that is not 0 */
+  cpu_epilogue epilogue; /* the forward pass */
+  int64_t units;         /* of unit_samples each, and one more of tail_samples if that is not 0 */
   int64_t unit_samples, tail_samples;
   cpu_conv *unit, *tail;                       /* the same if all units are alike */
   int64_t wave;                                /* units whose parts fit the workspace */
@@ -179,7 +179,7 @@ static brim_status find_primitives(cpu_backend *b, int64_t samples, cpu_conv_key
 static brim_status plan_primitives(cpu_backend *b, const brim_node *node, cpu_conv_key *key, conv_state *s,
                                    brim_kernel_need *need)
 {
-  s->behind = cpu_behind_of(b, node);
+  s->epilogue = cpu_epilogue_of(b, node);
   s->threads = b->threads;
   BRIM_TRY(find_primitives(b, samples_of(node), key, s));
   if (s->kind == CONV_FORWARD) cpu_layout_set(node->out[0], s->unit->y_block);
@@ -445,8 +445,8 @@ static void run_unit(void *arg, int64_t task, int32_t thread)
       execute(&u, x, y, own ? (const float *)(const void *)part : r->w, forward ? r->bias : NULL);
   if (s->kind == CONV_GRAD_INPUT && r->bias) add_bias(&u, x, r->bias);
   const int64_t count = k->samples * k->out_channels * k->out_height * k->out_width;
-  if (s->behind.relu) r->backend->simd->relu(y, y, count);
-  if (s->behind.function) s->behind.function(y, y, count, s->behind.factor);
+  if (s->epilogue.relu) r->backend->simd->relu(y, y, count);
+  if (s->epilogue.function) s->epilogue.function(y, y, count, s->epilogue.factor);
   int none = dnnl_success;
   if (status != dnnl_success) atomic_compare_exchange_strong(&r->failed, &none, (int)status);
 }

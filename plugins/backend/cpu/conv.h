@@ -10,7 +10,7 @@ enum cpu_conv_kind { CONV_FORWARD, CONV_GRAD_INPUT, CONV_GRAD_WEIGHT };
 typedef struct cpu_conv_side {
   dnnl_memory_desc_t outer, inner;
   bool copied;
-  dnnl_primitive_desc_t to_inner_pd, to_outer_pd; /* NULL: not needed */
+  dnnl_primitive_desc_t to_inner_pd, to_outer_pd; /* NULL if not needed */
   dnnl_primitive_t to_inner, to_outer;
 } cpu_conv_side;
 
@@ -20,8 +20,8 @@ typedef struct cpu_conv_key {
   int64_t samples, channels, height, width, out_channels, out_height, out_width;
   int64_t groups, has_bias;                      /* has_bias: of a forward pass */
   dnnl_dims_t kernel, stride, padding, dilation; /* of two */
-  int64_t x_block, y_block;                      /* channel blocks; 0: the primitive chooses */
-  const struct cpu_conv *like;                   /* use this one's order of weights; NULL: any order */
+  int64_t x_block, y_block;                      /* channel blocks; 0 if the primitive chooses */
+  const struct cpu_conv *like;                   /* use this one's order of weights; NULL for any order */
 } cpu_conv_key;
 
 typedef struct cpu_conv {

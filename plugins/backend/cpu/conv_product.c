@@ -1,15 +1,16 @@
-/* The gradient of a convolution's weights as one product of matrices that are made from some samples at a time:
+/* The gradient of a convolution's weights as a product of matrices, which are built from some samples at a time:
  *     dw[O, C R S] += dy[rows, O]^T columns[rows, C R S]          a row for each pixel of y, sample after sample
- * In conv.c each unit of samples has its own part of dw, which are then added up. That is better unless dw is large and
- * pixels are few, as in the last layers of a residual network, where the parts would dominate the memory traffic.
+ * In conv.c each unit of samples has its own part of dw, and the parts are then added up. That is better unless dw is
+ * large and there are few pixels, as in the last layers of a residual network, where the parts would dominate the
+ * memory traffic.
  *
  * Each element of dw is one chain of sums over the pixels of the samples in their order (see cpu_gemm), so it does not
- * depend on the micro-batch, nor on the grain; whether it is taken follows from the shape and the grain. */
+ * depend on the micro-batch, nor on the grain. The choice of this method depends on the shape and the grain. */
 #include "conv.h"
 #include "simd_pool.h"
 
 enum {
-  ROWS = 256,            /* that are brought into matrices at once, or those of a sample if they are more */
+  ROWS = 256,            /* rows of the matrices at once, or those of a sample if there are more */
   CHANNELS_PER_TASK = 32 /* at least */
 };
 #define WEIGHTS_MIN ((int64_t)256 * 1024) /* elements of dw */
@@ -17,9 +18,9 @@ enum {
 
 typedef struct product {
   const cpu_conv_key *key;
-  const float *x, *dy; /* of the samples at hand */
+  const float *x, *dy; /* of the present samples */
   float *columns;
-  int64_t samples; /* at hand */
+  int64_t samples; /* present */
 } product;
 
 static int64_t pixels_of(const cpu_conv_key *k)

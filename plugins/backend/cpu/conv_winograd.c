@@ -1,7 +1,8 @@
 /* 3x3 convolutions by Winograd's transforms, which need fewer multiplications (simd_winograd.c).
  *
- * The output is cut into 2x2 tiles; a task is a chunk of tiles. It transforms their inputs, computes a separate product
- * for each of the 16 places, [tiles, channels in] with [channels in, channels out], and transforms the results back:
+ * The output is divided into 2x2 tiles; a task is a chunk of tiles. It transforms their inputs, computes a separate
+ * product for each of the 16 places, [tiles, channels in] with [channels in, channels out], and transforms the results
+ * back:
  *     in[p][tile][c] -> out[p][tile][k] = sum over c of in[p][tile][c] * kernel[p][c][k]
  * Kernels are transformed at every run. The gradient of the input is the same with kernels rotated by 180 degrees,
  * input and output channels exchanged, and the complementary padding.
@@ -22,11 +23,11 @@ typedef struct winograd {
   const cpu_winograd_simd *simd;
   cpu_winograd_tiles in;
   cpu_winograd_plane y;
-  int64_t out;       /* channels */
-  int64_t tiles;     /* in all samples */
-  int64_t chunk;     /* tiles */
-  cpu_behind behind; /* the forward pass */
-  bool turned;       /* of weights [in, out], not [out, in] */
+  int64_t out;           /* channels */
+  int64_t tiles;         /* in all samples */
+  int64_t chunk;         /* tiles */
+  cpu_epilogue epilogue; /* the forward pass */
+  bool turned;           /* of weights [in, out], not [out, in] */
   const float *from, *weights, *bias;
   float *to, *kernel;
   char *rooms; /* one for each thread */
@@ -97,13 +98,13 @@ void cpu_winograd_transform(cpu_winograd_fn transform, const cpu_winograd_tiles 
 }
 
 /* Applies the fused activation to the tile's outputs of a block. */
-static void apply_behind(const winograd *v, float *y, int64_t h, int64_t w)
+static void apply_epilogue(const winograd *v, float *y, int64_t h, int64_t w)
 {
   const int64_t pixels = cpu_min(WINOGRAD_OUT, v->y.width - w), count = pixels * v->y.block;
   for (int64_t i = h; i < cpu_min(h + WINOGRAD_OUT, v->y.height); i++) {
     float *row = y + (i * v->y.width + w) * v->y.block;
-    if (v->behind.relu) v->backend->simd->relu(row, row, count);
-    if (v->behind.function) v->behind.function(row, row, count, v->behind.factor);
+    if (v->epilogue.relu) v->backend->simd->relu(row, row, count);
+    if (v->epilogue.function) v->epilogue.function(row, row, count, v->epilogue.factor);
   }
 }
 
@@ -115,7 +116,7 @@ static void transform_outputs(const winograd *v, int64_t first, int64_t count, c
     for (int64_t k = 0; k < v->out; k += block) {
       float *y = v->to + (at.sample * v->out + k) * plane;
       v->simd->output(&v->y, out + i * v->out + k, step, v->bias ? v->bias + k : NULL, y, at.h, at.w);
-      apply_behind(v, y, at.h, at.w);
+      apply_epilogue(v, y, at.h, at.w);
     }
   }
 }
@@ -145,7 +146,7 @@ static void run_chunk(void *arg, int64_t task, int32_t thread)
 void cpu_conv_winograd_run(cpu_backend *b, const cpu_conv_key *k, const brim_launch *launch)
 {
   winograd v = winograd_of(b, k, launch->node->in[0]->shape.dim[0]);
-  v.behind = cpu_behind_of(b, launch->node);
+  v.epilogue = cpu_epilogue_of(b, launch->node);
   v.from = launch->in[0];
   v.weights = launch->in[1];
   v.bias = launch->node->in_count > 2 ? launch->in[2] : NULL;

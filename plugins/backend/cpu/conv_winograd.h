@@ -60,10 +60,10 @@ static inline cpu_winograd_room cpu_winograd_room_at(const cpu_backend *b, char 
                                                      int64_t second)
 {
   char *at = rooms + (uint64_t)i * cpu_winograd_room_bytes(b, first, second);
-  char *behind = at + cpu_winograd_places_bytes(first);
+  char *second_at = at + cpu_winograd_places_bytes(first);
   return (cpu_winograd_room){.first = (float *)(void *)at,
-                             .second = (float *)(void *)behind,
-                             .product = (float *)(void *)(behind + cpu_winograd_places_bytes(second)),
+                             .second = (float *)(void *)second_at,
+                             .product = (float *)(void *)(second_at + cpu_winograd_places_bytes(second)),
                              .first_step = cpu_winograd_step(first),
                              .second_step = cpu_winograd_step(second)};
 }

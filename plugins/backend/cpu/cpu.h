@@ -54,7 +54,7 @@ static inline int64_t cpu_divide_up(int64_t a, int64_t b)
   return (a + b - 1) / b;
 }
 
-/* All dimensions but the last, multiplied. */
+/* The product of all dimensions but the last. */
 static inline int64_t cpu_rows(const brim_tensor *t)
 {
   return brim_shape_count(&t->shape) / t->shape.dim[t->shape.rank - 1];
@@ -77,7 +77,7 @@ brim_status cpu_device_synchronize(void *self);
 /* layout.c */
 /* Sets a rank-4 output's order in memory; other tensors stay plain. */
 void cpu_layout_set(brim_tensor *t, int64_t channel_block);
-/* Values of `shape` from one order in memory to another; from and to do not overlap. */
+/* Converts values of `shape` from one order in memory to another; from and to do not overlap. */
 void cpu_layout_convert(cpu_backend *b, const brim_shape *shape, const float *from, int64_t from_block, float *to,
                         int64_t to_block);
 /* For kernels that need `t` in the order `channel_block`: the required workspace, and t's values in that order,
@@ -87,19 +87,19 @@ const float *cpu_layout_of(cpu_backend *b, const brim_tensor *t, const float *va
                            void *workspace);
 
 /* activation.c: the function that a fused operation ends with, and its factor. */
-typedef struct cpu_behind {
-  cpu_function function; /* NULL: none, or relu */
+typedef struct cpu_epilogue {
+  cpu_function function; /* NULL for none or relu */
   float factor;
   bool relu;
-} cpu_behind;
-cpu_behind cpu_behind_of(const cpu_backend *b, const brim_node *node);
+} cpu_epilogue;
+cpu_epilogue cpu_epilogue_of(const cpu_backend *b, const brim_node *node);
 
 /* multiply.c: `count` products of one shape on all threads; each is a step (in floats) after the one before in a, b and
  * c. The caller requests the workspace. */
 typedef struct cpu_products {
   cpu_gemm gemm; /* the first */
   int64_t count, step_a, step_b, step_c;
-  /* With one product: y = function(c), laid out as c and maybe the same memory; NULL: none. */
+  /* With one product: y = function(c), in the layout of c and perhaps its memory; NULL for none. */
   cpu_function function;
   float factor, *y;
 } cpu_products;
@@ -118,7 +118,7 @@ void cpu_multiply(cpu_backend *b, const cpu_products *products, void *workspace)
   static const brim_kernel *const kernel_entry_##id __attribute__((section("cpu_kernels"), used)) = &kernel_##id;      \
   static const brim_kernel kernel_##id
 
-/* small.c: the backend's kernels, for its ops; returns how many. */
+/* small.c: makes the backend's kernels, for its ops; returns their number. */
 size_t cpu_kernels_make(const brim_kernel *const **out);
 /* Returns whether a tensor is stored in 16 bits, so that the kernel gets a widened copy in scratch, which it may
  * change.
@@ -139,7 +139,7 @@ CPU_PREPARE(cpu_follow_prepare);
 CPU_PREPARE(cpu_binary_prepare);
 
 /* For kernels that work on plain tensors: scratch for the inputs in another order; then input `i` in plain order, there
- * or where it lies. A kernel's own scratch follows at cpu_plain_end(), if its prepare adds it. */
+ * or in its own memory. A kernel's own scratch follows at cpu_plain_end(), if its prepare adds it. */
 CPU_PREPARE(cpu_plain_prepare);
 const void *cpu_plain_input(cpu_backend *b, const brim_launch *launch, uint32_t i);
 void *cpu_plain_end(const brim_launch *launch);

@@ -15,7 +15,7 @@
 
 #define HUGE_BYTES ((uint64_t)2 << 20)
 #define MIB ((uint64_t)1 << 20)
-#define POPULATE_PIECE ((uint64_t)8 << 20) /* bytes a task */
+#define POPULATE_PIECE ((uint64_t)8 << 20) /* bytes of a task */
 #define ZERO_PIECE MIB
 
 /* Finds the first line of `file` that starts with `key`, and returns its text after the colon. */

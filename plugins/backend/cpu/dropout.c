@@ -3,7 +3,7 @@
  * processing. */
 #include "cpu.h"
 
-enum { PIECE = 16384 }; /* elements a task, about */
+enum { PIECE = 16384 }; /* elements of a task, approximately */
 
 typedef struct mask {
   const cpu_simd *simd;

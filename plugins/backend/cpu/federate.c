@@ -1,11 +1,11 @@
-/* A round of federated learning, in pieces of fixed size, on all threads. plugins/backend/reference/federate.c defines
- * the operations; the vector code is in simd_federate.c. */
+/* Operations of a federated round, in pieces of fixed size, on all threads. plugins/backend/reference/federate.c
+ * defines the operations; the vector code is in simd_federate.c. */
 #include <string.h>
 
 #include "cpu.h"
 #include "simd_federate.h"
 
-enum { PIECE = 16384 }; /* elements a task: 64 KiB of a tensor in fp32 */
+enum { PIECE = 16384 }; /* elements of a task: 64 KiB of a tensor in fp32 */
 
 typedef struct federated {
   const cpu_federate_simd *simd;

@@ -79,7 +79,7 @@ static uint8_t place_of(const uint8_t *now, uint8_t operand)
 
 static void plan_formula(const brim_formula *f, const brim_node *n, cpu_formula *out)
 {
-  uint8_t now[BRIM_FORMULA_UNIFORM] = {0}; /* by register: where its value lies */
+  uint8_t now[BRIM_FORMULA_UNIFORM] = {0}; /* by register: the place of its value */
   for (uint32_t at = 0; at < f->lines; at++) {
     const brim_formula_line *l = &f->line[at];
     if (l->op == BRIM_FORMULA_LOAD) {

@@ -49,7 +49,7 @@ private:
   const brim_formula *f_;
   const brim_node *n_;
   bool wide_;
-  int pointer_[2 * BRIM_FORMULA_OPERANDS_MAX] = {}; /* the register that has it */
+  int pointer_[2 * BRIM_FORMULA_OPERANDS_MAX] = {}; /* the register that holds it */
 
   Xmm vector(int i) const { return wide_ ? static_cast<Xmm>(Xbyak::Zmm(i)) : static_cast<Xmm>(Xbyak::Ymm(i)); }
   Xmm temporary(int i) const { return vector((wide_ ? 24 : 11) + i); }
@@ -118,7 +118,7 @@ private:
     vmovups(temporary(i), same(CPU_PLACE_UNIFORM + operand - BRIM_FORMULA_UNIFORM));
     return temporary(i);
   }
-  /* to = where `a` compares so with `b`, x, else y */
+  /* to = x where the comparison of `a` with `b` holds, else y */
   void choose(const Xmm &to, const Xmm &a, const Xmm &b, uint8_t compares, const Xmm &x, const Xmm &y)
   {
     if (wide_) {
@@ -262,7 +262,7 @@ extern "C" void *cpu_formula_code_make(const brim_formula *f, const brim_node *n
     Code *code = new Code(f, n, wide);
     *entry = code->entry();
     return code;
-  } catch (...) { /* no memory that may be executed, or more operands than registers */
+  } catch (...) { /* no executable memory, or more operands than registers */
     return nullptr;
   }
 }

@@ -7,7 +7,8 @@
 /* at: pointers to BRIM_FORMULA_OPERANDS_MAX inputs, then as many outputs; same: CPU_FORMULA_LANES floats for each
  * place that has the same value for all elements; bytes: of whole vectors, at least one. */
 typedef void (*cpu_formula_code)(float *const *at, const float *same, int64_t bytes);
-/* [plan] Code for a node's formula, to be freed, and its entry. NULL: simd_formula.c must do it. */
+/* [plan] Returns code for a node's formula, which the caller frees, and its entry; NULL if simd_formula.c must run
+ * it. */
 void *cpu_formula_code_make(const brim_formula *f, const brim_node *node, int32_t isa, cpu_formula_code *entry);
-void cpu_formula_code_free(void *code); /* NULL: a no-op */
+void cpu_formula_code_free(void *code); /* no-op for NULL */
 #endif

@@ -2,8 +2,8 @@
  * all leading dimensions.
  *
  * Each element of a result adds its products in one fixed order: features for y, outputs for dx, and for dW sample
- * after sample onto the present value. So a micro-batch of any size, cut into any tasks, gives the same bits, without a
- * second buffer for a grain. */
+ * after sample onto the present value. So a micro-batch of any size, divided into any tasks, gives the same bits,
+ * without a second buffer for a grain. */
 #include "cpu.h"
 
 static brim_status multiply(cpu_backend *b, const brim_launch *launch, const cpu_gemm *g)
@@ -19,11 +19,11 @@ static CPU_PREPARE(linear_prepare)
   return BRIM_OK;
 }
 
-/* With or without a fused activation. If the value between is kept, it is the product's result. */
+/* With or without a fused activation. If the activation's input is kept, it is the product's result. */
 static CPU_RUN(linear_run)
 {
   const brim_shape *w = &launch->node->in[1]->shape;
-  const cpu_behind behind = cpu_behind_of(self, launch->node);
+  const cpu_epilogue epilogue = cpu_epilogue_of(self, launch->node);
   const cpu_gemm g = {.m = cpu_rows(launch->node->in[0]),
                       .n = w->dim[0],
                       .k = w->dim[1],
@@ -35,9 +35,9 @@ static CPU_RUN(linear_run)
                       .c = launch->out[launch->node->out_count - 1],
                       .ldc = w->dim[0],
                       .bias = launch->node->in_count > 2 ? launch->in[2] : NULL,
-                      .relu = behind.relu};
+                      .relu = epilogue.relu};
   const cpu_products products = {
-      .gemm = g, .count = 1, .function = behind.function, .factor = behind.factor, .y = launch->out[0]};
+      .gemm = g, .count = 1, .function = epilogue.function, .factor = epilogue.factor, .y = launch->out[0]};
   cpu_multiply(self, &products, cpu_plain_end(launch));
   return BRIM_OK;
 }

@@ -4,8 +4,8 @@
  * until their gradients replace them: of ROWS_MAX, or of half of the rows if they are fewer, which saves memory too.
  *
  * Each element of a logit, of dx and of dproduct is one chain of sums, over features, classes and rows in their order
- * (see cpu_gemm), so neither the pieces nor the threads change a bit, nor does the micro-batch, nor whether logits are
- * made once or twice. */
+ * (see cpu_gemm), so no bit depends on the pieces, the threads, the micro-batch, or whether logits are computed once or
+ * twice. */
 #include <math.h>
 
 #include "loss.h"
@@ -202,7 +202,7 @@ static void end_rows(const problem *p)
   }
 }
 
-/* Losses and ranks of the rows that are taken. */
+/* Computes losses and ranks of the present rows. */
 static void find_losses(problem *p)
 {
   each_row(p, begin_rows);
@@ -332,7 +332,7 @@ static void begin_gradients(problem *p, const brim_launch *launch, uint32_t firs
   if (p->attr->smoothing > 0) sum_parameters(p);
 }
 
-/* Of the rows that are taken, whose losses are known. */
+/* Adds the gradients of the present rows, whose losses are known. */
 static void add_gradients(problem *p)
 {
   each_row(p, find_lse);

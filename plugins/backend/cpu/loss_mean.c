@@ -1,6 +1,6 @@
-/* Losses that compare element by element, the mean over a sample: mse, mae, huber, bce. A sample is one task's; the
- * vector code is in simd_loss.c. And the metrics of regression: a few numbers a sample, in double precision and in the
- * order of the samples. */
+/* Losses that compare element by element, the mean over a sample: mse, mae, huber, bce. A task computes one sample; the
+ * vector code is in simd_loss.c. And the metrics of regression: a few numbers for each sample, in double precision and
+ * in the order of the samples. */
 #include <math.h>
 
 #include "loss.h"

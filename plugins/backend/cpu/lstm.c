@@ -1,5 +1,5 @@
-/* LSTM: the product of the input for all steps at once; then a task takes some samples through all steps, each with
- * the product of the state before. The state itself lies in y and cell.
+/* LSTM: first the product of the input for all steps; then a task runs some samples through all steps, each with the
+ * product of the previous state. The state itself is in y and cell.
  *
  * An element of a product is one chain of sums, independent of other elements (see cpu_gemm), so the number of samples
  * in a task changes no bit. Gradients of weights accumulate products row after row, in the order of the samples, so a
@@ -52,7 +52,7 @@ static float *scratch_of(const sequences *q, int32_t thread)
   return (float *)(void *)(q->scratch + (uint64_t)thread * cpu_aligned(q->backend->simd->gemm_scratch_bytes));
 }
 
-/* The element of sample n that step s works on. */
+/* The element of sample n at step s. */
 static int64_t element(const sequences *q, int64_t n, int64_t s)
 {
   return n * q->steps + (q->reverse ? q->steps - 1 - s : s);
@@ -241,7 +241,7 @@ static void add_products(const sequences *q, int64_t rows, const float *dgates, 
   cpu_multiply(q->backend, &(cpu_products){.gemm = g, .count = 1}, q->scratch);
 }
 
-/* Both biases get the same: some of their columns, row after row. */
+/* Both biases get the same sums: some of their columns, row after row. */
 typedef struct bias_sums {
   const sequences *sequences;
   float *bias[2];

@@ -1,8 +1,8 @@
-/* Moving values: concat, slice, pad. Elements have four bytes, real or i32, and are copied in runs.
+/* Moves of values: concat, slice, pad. Elements have four bytes, real or i32, and are copied in runs.
  *
  * In memory, a tensor of rank 4 in blocks of channels is a plain tensor [N, C/b, H, W] whose elements have b values;
- * one with channels last is [N, H, W, C]. So concat, slice and pad keep these orders with this view of them. If blocks
- * would be cut, inputs are first converted to plain order, and the result is plain. */
+ * one with channels last is [N, H, W, C]. So concat, slice and pad keep these orders with this view of them. If a block
+ * would be split, inputs are first converted to plain order, and the result is plain. */
 #include "cpu.h"
 
 enum { TASK_FLOATS = 16384 }; /* moved in a task, approximately: 64 KiB */
@@ -10,7 +10,7 @@ enum { TASK_FLOATS = 16384 }; /* moved in a task, approximately: 64 KiB */
 /* The memory order of a node: a channel block (1: plain), or this. */
 #define CHANNELS_LAST ((int64_t)-1)
 
-/* Returns the order of x if the results can have it too; `whole`: no block is cut. */
+/* Returns the order of x if the results can have it too; `whole`: no block is split. */
 static int64_t order_of(const brim_tensor *x, bool whole)
 {
   if (x->channel_block == 1) return 1;
@@ -23,7 +23,7 @@ static int64_t block_in(const brim_tensor *t, int64_t order)
   return order == CHANNELS_LAST ? t->shape.dim[1] : order;
 }
 
-/* Dimensions in memory; `unit` values an element. */
+/* Dimensions in memory; an element has `unit` values. */
 typedef struct view {
   int32_t rank, place[BRIM_DIMS_MAX]; /* of each logical dimension */
   int64_t dim[BRIM_DIMS_MAX], unit;
@@ -85,7 +85,7 @@ static int64_t concat_order(const brim_node *node)
   return order_of(node->in[0], whole);
 }
 
-/* For all three: the result in the order, and room to bring inputs into it. */
+/* For all three: sets the result's order, and requests scratch for converting inputs to it. */
 static void prepare_order(const brim_node *node, int64_t order, brim_kernel_need *need)
 {
   cpu_layout_set(node->out[0], block_in(node->out[0], order));

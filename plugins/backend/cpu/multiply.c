@@ -1,11 +1,11 @@
 /* Products of matrices on all threads, for several operations; and matmul.
  *
- * A product is cut into blocks of C. An element of C is one chain of sums wherever its block begins and ends, so the
- * cut may depend on the number of threads. */
+ * A product is divided into blocks of C. An element of C is one chain of sums wherever its block begins and ends, so
+ * the division may depend on the number of threads. */
 #include "cpu.h"
 
 /* Applies the fused function to a block of C right after its computation, while it is in the cache. */
-static void apply_behind(const cpu_products *p, int64_t m0, int64_t m1, int64_t n0, int64_t n1)
+static void apply_epilogue(const cpu_products *p, int64_t m0, int64_t m1, int64_t n0, int64_t n1)
 {
   const int64_t step = p->gemm.ldc;
   for (int64_t m = m0; m < m1; m++) p->function(p->gemm.c + m * step + n0, p->y + m * step + n0, n1 - n0, p->factor);
@@ -31,7 +31,7 @@ static void multiply_block(void *arg, int64_t task, int32_t thread)
   float *scratch = (float *)(void *)(p->workspace + (uint64_t)thread * cpu_aligned(simd->gemm_scratch_bytes));
   const int64_t m_end = cpu_min(m + p->rows_per_task, g.m), n_end = cpu_min(n + p->columns_per_task, g.n);
   simd->gemm(&g, m, m_end, n, n_end, scratch);
-  if (p->products.function) apply_behind(&p->products, m, m_end, n, n_end);
+  if (p->products.function) apply_epilogue(&p->products, m, m_end, n, n_end);
 }
 
 uint64_t cpu_multiply_bytes(const cpu_backend *b)
@@ -39,7 +39,7 @@ uint64_t cpu_multiply_bytes(const cpu_backend *b)
   return (uint64_t)b->threads * cpu_aligned(b->simd->gemm_scratch_bytes);
 }
 
-/* Blocks have as many rows as are packed at once and up to eight panels of columns; fewer when there would be too few
+/* Blocks have as many rows as are packed at once and up to eight panels of columns, or fewer if there would be too few
  * blocks for the threads. */
 void cpu_multiply(cpu_backend *b, const cpu_products *products, void *workspace)
 {

@@ -1,17 +1,17 @@
 /* Layer norm and RMS norm over the last dimension, and their gradients; fused with a sum before or relu after them, row
  * by row while a row is in the cache.
  *
- * A sample's rows are cut into pieces of a fixed number of rows. The gradient of weight and bias is summed within a
+ * A sample's rows are divided into pieces of a fixed number of rows. The gradient of weight and bias is summed within a
  * piece first, in scratch, and pieces are added up in their order, so it depends neither on the threads nor on the
- * micro-batch. Scratch is for a fixed number of pieces; they are worked on that many at a time. */
+ * micro-batch. Scratch holds a fixed number of pieces, which are computed at a time. */
 #include "cpu.h"
 #include "simd_norm.h"
 
 enum {
   PIECE_ROWS = 64,
   PIECES = 64,           /* at a time */
-  TASK_ELEMENTS = 16384, /* at least, in the forward pass */
-  STRIP = 512            /* columns of a task that adds pieces up */
+  TASK_ELEMENTS = 16384, /* minimum in the forward pass */
+  STRIP = 512            /* columns of a task that adds up pieces */
 };
 
 static const cpu_norm_simd *simd_of(const cpu_backend *b)
@@ -33,7 +33,7 @@ typedef struct rows {
   float *sum;
   bool relu;
   /* backward */
-  int64_t sample_rows, sample_pieces, pieces, first; /* first: of those worked on now */
+  int64_t sample_rows, sample_pieces, pieces, first; /* first: of the present pieces */
   float *sums;                                       /* of each piece: dweight [F], dbias [F] */
   float *dweight, *dbias;
 } rows;

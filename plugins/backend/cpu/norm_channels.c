@@ -1,11 +1,11 @@
 /* Batch norm, group norm and their gradients, on [N,C,...] in any memory order; with a fused relu, applied while a
  * piece is in the cache.
  *
- * Statistics belong to a set (a group of samples and a channel, or a sample and a group of channels). First sums are
- * taken for each sample and channel, in double precision; those of a set are then combined in the order of the samples
- * and channels; then every element is scaled by numbers of its set and channel. The variance of a set is that within
- * its parts plus that of the parts' means (Chan, Golub and LeVeque, 1979). So nothing depends on the number of threads,
- * and batch norm on the micro-batch only through whole groups.
+ * Statistics belong to a set (a group of samples and a channel, or a sample and a group of channels). First, each
+ * sample and channel is summed in double precision; then the sums of a set are combined in the order of the samples and
+ * channels; then every element is scaled by numbers of its set and channel. The variance of a set is that within its
+ * parts plus that of the parts' means (Chan, Golub and LeVeque, 1979). So nothing depends on the number of threads, and
+ * batch norm depends on the micro-batch only through whole groups.
  *
  * Memory is divided into units of planes: a plane holds `block` adjacent channels for each pixel. A unit is a sample;
  * but if a sample is a single pixel, batch norm's unit is a group of samples, whose rows are then the pixels. */
@@ -14,7 +14,7 @@
 #include "cpu.h"
 #include "simd_norm.h"
 
-enum { TASK_ELEMENTS = 16384 }; /* at least, if there are as many */
+enum { TASK_ELEMENTS = 16384 }; /* minimum, if there are as many */
 
 typedef struct sums {
   double first, second; /* mean, and sum of squared deviations; or sums of dy and dy * (x - mean) */
@@ -26,8 +26,8 @@ typedef struct work {
   bool relu;
   cpu_pool *pool;
   int64_t N, C, P, block;
-  int64_t unit, units;     /* samples of a unit (of the last: and the rest); how many */
-  int64_t strips, lanes;   /* of a plane: how many pieces, and the channels of one */
+  int64_t unit, units;     /* samples of a unit (the last one also has the rest); their number */
+  int64_t strips, lanes;   /* pieces of a plane; channels of a piece */
   int64_t per_task, tasks; /* pieces */
   int64_t group, groups;   /* batch norm: samples of a set, sets of a channel */
   int64_t channels;        /* group norm: of a set; 0 for batch norm */
@@ -290,7 +290,7 @@ static work work_of(const brim_node *node, int64_t unit)
   const brim_norm_attr *attr = &node->attr.norm;
   work w = {.N = x->shape.dim[0], .C = x->shape.dim[1], .eps = attr->eps, .group = attr->group, .block = 1};
   w.P = brim_shape_count(&x->shape) / (w.N * w.C);
-  w.block = w.P == 1 ? w.C : x->channel_block; /* of one pixel, channels lie side by side in every order */
+  w.block = w.P == 1 ? w.C : x->channel_block; /* with one pixel, channels are contiguous in every order */
   w.unit = w.P == 1 ? cpu_min(unit, w.N) : 1;
   w.units = w.N / w.unit;
   w.groups = w.group > 0 ? cpu_max(1, w.N / w.group) : 0;

@@ -23,7 +23,7 @@
 
 #include "cpu.h"
 
-enum { PIECE = 16384 }; /* elements a task: 64 KiB of each tensor */
+enum { PIECE = 16384 }; /* elements of a task: 64 KiB of each tensor */
 
 typedef struct update {
   const cpu_simd *simd;
@@ -183,7 +183,7 @@ static CPU_PREPARE(squared_norm_prepare)
   return BRIM_OK;
 }
 
-/* Sums side by side keep the additions from waiting for each other. */
+/* Several sums keep the additions from waiting for each other. */
 static void squares_piece(void *arg, int64_t task, int32_t thread)
 {
   (void)thread;
@@ -239,7 +239,7 @@ static CPU_RUN(zero_run)
   return BRIM_OK;
 }
 
-/* Small beside everything else of a step, so on one thread. */
+/* Takes little of a step's time, so it runs on one thread. */
 static CPU_RUN(accumulate_run)
 {
   const cpu_backend *b = self;

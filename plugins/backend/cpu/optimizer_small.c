@@ -1,9 +1,10 @@
 /* The updates of optimizers with small states: lion, adafactor, adamw8bit. plugins/backend/reference/update_small.c
  * defines them; the vector code is in simd_optimizer.c.
  *
- * Adafactor needs sums over a whole parameter before it changes a value. The matrix is cut into tiles, whose sizes
- * depend on its shape alone; each leaves its sums in scratch, which are then added up in order, in double precision:
- * the sums of rows and columns first, and then, when the second moments are known, the length of the update. */
+ * Adafactor needs sums over a whole parameter before it changes a value. The matrix is divided into tiles, whose sizes
+ * depend on its shape alone. Each tile writes its sums to scratch, and these are added up in order, in double
+ * precision: first the sums of rows and columns, and then, once the second moments are known, the length of the
+ * update. */
 #include <math.h>
 #include <pthread.h>
 #include <string.h>
@@ -12,9 +13,9 @@
 #include "simd_optimizer.h"
 
 enum {
-  PIECE = 16384,  /* elements a task */
+  PIECE = 16384,  /* elements of a task */
   COLUMNS = 1024, /* of a tile, at most */
-  BANDS = 8,      /* of tiles one above the other, at most */
+  BANDS = 8,      /* of tiles, at most */
   ROWS_MIN = 16   /* of a tile, but in the last band */
 };
 
@@ -64,7 +65,7 @@ static CPU_RUN(lion_run)
 
 /* ---- adafactor ---- */
 
-/* A matrix and its tiles. A vector is a matrix of one row, which keeps no mean of it. */
+/* A matrix and its tiles. A vector is a matrix of one row, without a mean of rows. */
 typedef struct matrix {
   int64_t rows, columns, band; /* band: rows of a tile */
   int64_t stripes, bands;

@@ -10,7 +10,7 @@ typedef struct dims {
   int64_t dim[DIMS], stride[DIMS]; /* stride: in x's memory */
 } dims;
 
-/* Joined with the last one if x has them side by side in the same order. */
+/* Adds a dimension; merges it with the last one if they are neighbours in the same order in x. */
 static void add_dim(dims *s, int64_t dim, int64_t stride)
 {
   if (dim == 1) return;
@@ -49,18 +49,18 @@ static dims dims_of(const brim_node *node)
 
 typedef struct permutation {
   const cpu_simd *simd;
-  dims s;           /* but those of a plane */
-  int64_t to[DIMS]; /* their distances in y's memory */
+  dims s;           /* all but those of a plane */
+  int64_t to[DIMS]; /* their strides in y's memory */
   int64_t rows;     /* of a plane: y's innermost dimension, at `row_stride` in x */
   int64_t row_stride;
-  int64_t columns, column_stride; /* x's innermost dimension, at column_stride in y; 1 where runs are copied */
+  int64_t columns, column_stride; /* x's innermost dimension, at column_stride in y; 1 if runs are copied */
   int64_t count, per_task;        /* planes or runs */
   int64_t parts;                  /* of a plane, by columns */
   const float *x;
   float *y;
 } permutation;
 
-/* Where plane or run `i` begins. */
+/* Finds the start of plane or run `i`. */
 static void locate(const permutation *p, int64_t i, const float **from, float **to)
 {
   *from = p->x;

@@ -2,8 +2,8 @@
  * kept between operations; the rest is this plugin's vector code, compiled for three instruction sets and chosen when
  * an instance is made.
  *
- * Work is cut into pieces by shape and grain only, so neither the thread count nor the micro-batch
- * (if it is a multiple of the grain) changes a bit of a result. */
+ * Work is divided by shape and grain only, so neither the thread count nor the micro-batch (if it is a multiple of the
+ * grain) changes a bit of a result. */
 #include <stdlib.h>
 
 #include "conv.h"
@@ -125,7 +125,7 @@ static brim_status create(const void *filled, void **self)
 
 /* An instance that allocates no arena, with its share of the threads. */
 typedef struct cpu_lane {
-  cpu_backend backend; /* first: the core uses it as the lane */
+  cpu_backend backend; /* first member: the core uses its address as the lane */
   cpu_params params;
 } cpu_lane;
 

@@ -1,4 +1,4 @@
-/* The backend's threads: one job at a time, cut into tasks that any thread may take.
+/* The backend's threads: one job at a time, divided into tasks that any thread may take.
  *
  * A task's result never depends on its thread or on the number of threads, so the backend's results do not either. */
 #ifndef CPU_POOL_H
@@ -14,7 +14,7 @@ typedef void (*cpu_task_fn)(void *arg, int64_t task, int32_t thread);
 
 /* [init] `threads` counts the caller of cpu_pool_run(), which works too: 1 starts no thread. */
 brim_status cpu_pool_create(int32_t threads, cpu_pool **out);
-void cpu_pool_destroy(cpu_pool *pool); /* NULL: nothing */
+void cpu_pool_destroy(cpu_pool *pool); /* no-op for NULL */
 int32_t cpu_pool_threads(const cpu_pool *pool);
 
 /* [step] Runs all tasks and returns when the last one is done. One caller at a time, not from a task. */

@@ -14,7 +14,7 @@ typedef struct planes {
   int64_t x_floats, y_floats; /* of a plane */
 } planes;
 
-/* How one plane, `i`, is pooled, or its gradient spread. */
+/* Pools plane `i`, or spreads its gradient. */
 typedef void (*plane_fn)(const planes *v, int64_t i);
 
 static void max_plane(const planes *v, int64_t i)
@@ -87,7 +87,7 @@ static CPU_RUN(max_pool2d_run)
   return BRIM_OK;
 }
 
-/* The result takes the order of the index, which is that of the forward pass. */
+/* The result has the order of the index, that of the forward pass. */
 static CPU_PREPARE(max_pool2d_grad_prepare)
 {
   (void)self;

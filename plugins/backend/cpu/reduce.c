@@ -1,4 +1,4 @@
-/* Sums and means over axes, and sum_to, the gradient of repeating.
+/* Sums and means over axes, and sum_to, the gradient of repetition.
  *
  * First each sample is summed over its axes in double precision; then, if samples are summed too, they are added one
  * after the other. So neither the micro-batch nor the threads change a bit of a parameter's gradient. */
@@ -78,7 +78,7 @@ static bool sums_samples(const brim_shape *x, const brim_shape *y)
   return y->rank < x->rank || x->rank == 0 || y->dim[0] == 1;
 }
 
-/* Scratch for the sums of samples where they are not the result: they are added up, or to a gradient. */
+/* Scratch for the sums of samples if they are not the result, but are added up, or added to a gradient. */
 static uint64_t partial_bytes(const brim_node *node, const reduction *v)
 {
   const bool direct =

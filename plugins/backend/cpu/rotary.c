@@ -1,5 +1,5 @@
 /* Rotary position embedding and its gradient, which turns back. A task has some positions of all samples: the angles'
- * cosines and sines are computed once a position, in double precision, and serve every sample and head. */
+ * cosines and sines are computed once for each position, in double precision, and used for every sample and head. */
 #include <math.h>
 
 #include "cpu.h"
@@ -17,7 +17,7 @@ typedef struct rotary {
   char *workspace;
 } rotary;
 
-/* A thread's: a cosine and a sine for each pair. */
+/* A thread's scratch: a cosine and a sine for each pair. */
 static uint64_t scratch_bytes(const brim_node *node)
 {
   return cpu_aligned((uint64_t)node->attr.rotary.dims * sizeof(float));

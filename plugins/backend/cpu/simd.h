@@ -70,12 +70,12 @@ typedef struct cpu_simd {
   void (*transpose)(const float *from, int64_t from_stride, float *to, int64_t to_stride, int64_t rows,
                     int64_t columns);
 
-  /* y = x * (kept ? scale : 0) for `count` elements, back to back in memory: runs of 4*run elements, the
-   * first from element 4*block on, each 4*stride elements after the one before. With `a` (not NULL), a plus that. */
+  /* y = x * (kept ? scale : 0) for `count` elements, contiguous in memory: runs of 4*run elements, the first from
+   * element 4*block on, each 4*stride elements after the one before. With `a` (not NULL), y is a plus that. */
   void (*dropout_run)(const brim_dropout_key *key, float scale, int64_t sample, int64_t block, int64_t run,
                       int64_t stride, const float *x, const float *a, float *y, int64_t count);
-  /* The same for a group of four channels, each a plane of `count` pixels: plane j holds elements
-   * 4*(block + pixel*blocks_per_pixel) + j. `planes`, at most 4, of them exist. */
+  /* The same for a group of four channels, each a plane of `count` pixels: plane j holds elements 4*(block +
+   * pixel*blocks_per_pixel) + j. Only `planes` planes exist, at most 4. */
   void (*dropout_planes)(const brim_dropout_key *key, float scale, int64_t sample, int64_t block,
                          int64_t blocks_per_pixel, const float *x, const float *a, float *y, int64_t plane_stride,
                          int64_t planes, int64_t count);
@@ -131,13 +131,13 @@ static inline vf square_root(vf x)
   for (int i = 0; i < LANES; i++) v[i] = __builtin_sqrtf(v[i]); /* becomes one instruction */
   return load(v);
 }
-/* mask ? a : b, for masks as comparisons make them */
+/* mask ? a : b, for the masks of comparisons */
 static inline vf choose(vi mask, vf a, vf b)
 {
   return (vf)(((vi)a & mask) | ((vi)b & ~mask));
 }
 
-/* The lower and the upper halves of a and b, element by element in turn: a0 b0 a1 b1 ... */
+/* Interleaves the lower, or the upper, halves of a and b: a0 b0 a1 b1 ... */
 #if LANES == 16
 #define INTERLEAVE_LOW(a, b) __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
 #define INTERLEAVE_HIGH(a, b)                                                                                          \
@@ -176,7 +176,7 @@ enum {
   GEMM_VECTORS = 2, /* of a row of a tile */
   GEMM_COLUMNS = GEMM_VECTORS * LANES,
   GEMM_ROWS = LANES == 16 ? 8 : 6, /* 16 accumulators of 32 registers, or 12 of 16 */
-  GEMM_DEPTH = 256,                /* K of a packed block: a panel of B fits the first-level cache */
+  GEMM_DEPTH = 256,                /* K of a packed block: a panel of B fits the L1 cache */
   GEMM_ROWS_MAX = 128 / GEMM_ROWS * GEMM_ROWS + (128 % GEMM_ROWS ? GEMM_ROWS : 0),
   GEMM_A_STRIDE = GEMM_DEPTH + 16, /* so that rows do not fall into the same cache set */
   GEMM_SCRATCH_FLOATS = GEMM_ROWS_MAX * GEMM_A_STRIDE + GEMM_DEPTH * GEMM_COLUMNS

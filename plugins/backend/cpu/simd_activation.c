@@ -20,7 +20,7 @@ static vf leaky_relu_slope(vf x, float factor)
   return choose(x <= splat(0), splat(factor), splat(1));
 }
 
-static vf normal(vf x, vf *bell) /* its distribution function, and exp(-x^2 / 2) */
+static vf normal(vf x, vf *bell) /* the standard normal distribution function, and exp(-x^2 / 2) */
 {
   return 0.5f * erfc_of(x * -ROOT_HALF, bell);
 }

@@ -1,11 +1,11 @@
-/* Functions of each element by itself, compiled once for each instruction set. */
+/* Functions of single elements, compiled once for each instruction set. */
 #ifndef CPU_SIMD_ACTIVATION_H
 #define CPU_SIMD_ACTIVATION_H
 #include <stdint.h>
 
 /* y = f(x); `factor` is the attribute's. x and y may be the same memory. */
 typedef void (*cpu_function)(const float *x, float *y, int64_t count, float factor);
-/* dx = dy f'; `kept` is x or y as brim/ops.h lists it. dx may be the memory of either. */
+/* dx = dy f'; `kept` is x or y, see brim/ops.h. dx may overwrite either input. */
 typedef void (*cpu_slope)(const float *kept, const float *dy, float *dx, int64_t count, float factor);
 
 typedef struct cpu_activation {

@@ -34,7 +34,7 @@ typedef struct cpu_attention_simd {
   void (*multiply)(float *x, float factor, int64_t count);
   void (*multiply_by)(float *x, const float *factor, int64_t count);
   float (*dot)(const float *a, const float *b, int64_t count);
-  /* Is every number of the rows, `stride` apart, finite? */
+  /* Returns whether every number of the rows, `stride` apart, is finite. */
   bool (*is_finite)(const float *x, int64_t stride, int64_t rows, int64_t columns);
   /* Turns the pairs of `dims` numbers by angles given as cosine and sine; y may be x. */
   void (*turn)(const float *x, float *y, const float *cosine, const float *sine, int64_t dims);

@@ -25,7 +25,7 @@ static inline float sum_row(const float *x, int64_t count, int64_t step)
   return ADD_UP(part);
 }
 
-/* The same of LANES channels. */
+/* The same for LANES channels. */
 static inline vf sum_row_vector(const float *x, int64_t count, int64_t step)
 {
   vf part[PARTS] = {{0}}, sum = {0};
@@ -69,7 +69,7 @@ static void avg_pool(const cpu_pool_plane *v, const float *x, float *y)
     }
 }
 
-/* `dy / divisor` goes to every element of a window: is written (`apart`: no other window has it) or added. */
+/* Writes `dy / divisor` to every element of a window (`apart`: no other window has it), or adds it. */
 static inline void spread(bool apart, const float *dy, float divisor, int64_t lanes, int64_t height, int64_t width,
                           int64_t pitch, float *dx)
 {

@@ -4,7 +4,7 @@
 
 #include "simd_broadcast.h"
 
-/* A repeated operand is read once: its name in the loops is then `of`'s result, not a place in memory. */
+/* A repeated operand is read once, into a variable that hides its name in the loops. */
 #define ROW(name, op, a_vector, a_element, b_vector, b_element)                                                        \
   static void name(const float *a, const float *b, float *y, int64_t count)                                            \
   {                                                                                                                    \

@@ -12,8 +12,8 @@ enum cpu_binary_op { CPU_ADD, CPU_SUB, CPU_MUL, CPU_DIV, CPU_BINARY_COUNT };
 typedef struct cpu_broadcast {
   cpu_binary binary[CPU_BINARY_COUNT][2][2];                   /* [op][a is repeated][b is repeated] */
   void (*add_row)(const float *x, double *sum, int64_t count); /* sum[i] += x[i] */
-  double (*sum_row)(const float *x, int64_t count);            /* in an order that `count` alone decides */
-  /* A row each. y may be x's memory, dx that of y or dy. */
+  double (*sum_row)(const float *x, int64_t count);            /* in an order that depends on `count` alone */
+  /* One row. y may overwrite x, and dx may overwrite y or dy. */
   void (*softmax)(const float *x, float *y, int64_t count);
   void (*softmax_grad)(const float *y, const float *dy, float *dx, int64_t count);
   void (*log_softmax)(const float *x, float *y, int64_t count);
@@ -22,7 +22,7 @@ typedef struct cpu_broadcast {
 
 extern const cpu_broadcast cpu_broadcast_v2, cpu_broadcast_v3, cpu_broadcast_v4;
 
-/* Those of softmax stand in a file of their own. */
+/* The functions of softmax are in simd_softmax.c. */
 #ifdef CPU_ISA
 void CPU_NAME(simd_softmax)(const float *x, float *y, int64_t count);
 void CPU_NAME(simd_softmax_grad)(const float *y, const float *dy, float *dx, int64_t count);

@@ -1,9 +1,8 @@
 /* Dropout for one instruction set: Philox4x32-10 of brim/random.h, LANES/2 counters at a time.
  *
- * A lane of 64 bits holds one counter's 32-bit word in its lower half; the upper half is left to collect
- * rubbish, which the 32x32-bit product ignores. The four words of a block are the numbers of four
- * neighbouring channels: in channels-last order they are put in turn, for planes they are right as they are.
- * The mask is never stored: the gradient computes it again. */
+ * A lane of 64 bits holds one counter's 32-bit word in its lower half; the upper half may hold anything, because the
+ * 32x32-bit product ignores it. The four words of a block are the numbers of four neighbouring channels: channels-last
+ * order interleaves them, and planes use them as they are. The mask is never stored: the gradient computes it again. */
 #include "simd.h"
 
 #if defined(__x86_64__)
@@ -62,7 +61,7 @@ static inline vf factors(vq random, vu threshold, vf scale)
   return (vf)((vi)scale & (vi)((vu)random >= threshold));
 }
 
-/* Runs of `run` blocks, `stride` blocks apart in the counter, back to back in memory; run divides BLOCKS. */
+/* Runs of `run` blocks, `stride` blocks apart in the counter, contiguous in memory; run divides BLOCKS. */
 static int64_t dropout_vectors(const brim_dropout_key *key, float scale, int64_t sample, int64_t block, int64_t run,
                                int64_t stride, const float *x, const float *a, float *y, int64_t count)
 {

@@ -1,6 +1,6 @@
-/* A round of federated learning, for one instruction set. The loops are plain, or of vectors of one length everywhere:
- * without fused multiply-adds and without -ffast-math (see CMakeLists.txt) an element has the same bits in each, which
- * tests/cpu/test_cpu_federate.c checks at several levels of optimisation. */
+/* Operations of a federated round, for one instruction set. The loops are scalar, or use vectors of one length
+ * everywhere. Without fused multiply-adds and -ffast-math (see CMakeLists.txt), an element has the same bits in each,
+ * which tests/cpu/test_cpu_federate.c checks at several optimization levels. */
 #include "simd_federate.h"
 
 #include <string.h>
@@ -10,8 +10,8 @@ typedef float floats __attribute__((vector_size(SUMS * sizeof(float))));
 typedef double doubles __attribute__((vector_size(SUMS * sizeof(double))));
 typedef int64_t masks __attribute__((vector_size(SUMS * sizeof(int64_t))));
 
-/* Eight sums side by side, whatever the length of the processor's vectors: so their order is the same for every
- * instruction set. NaN is not above anything, so the largest ignores it. */
+/* Eight sums, whatever the length of the processor's vectors, so their order is the same for every instruction set. The
+ * largest ignores NaN, which is not greater than anything. */
 static void distance(const float *w, const float *g, double out[2], int64_t count)
 {
   doubles sum = {0}, largest = {0};

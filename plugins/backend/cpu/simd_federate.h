@@ -1,4 +1,4 @@
-/* The vector functions of a round of federated learning, for each instruction set. */
+/* The vector functions of a federated round, for each instruction set. */
 #ifndef CPU_SIMD_FEDERATE_H
 #define CPU_SIMD_FEDERATE_H
 #include "simd.h"
@@ -11,7 +11,7 @@ typedef struct cpu_federate_simd {
   /* The same, plus control[i] * control_factor. */
   void (*steer_by)(double factor, double control_factor, const float *w, const float *g, const float *old,
                    const float *control, float *gradient, int64_t count);
-  /* sum[i] = old[i] + (w[i] - g[i]) * weight, rounded as brim/ops.h says of fold; sum may be old. */
+  /* sum[i] = old[i] + (w[i] - g[i]) * weight, rounded as brim/ops.h specifies for fold; sum may be old. */
   void (*fold)(double weight, const float *w, const float *g, const double *old, double *sum, int64_t count);
   /* y = x + factor * sum, or -(factor * sum) if x is NULL; y may be x. */
   void (*serve)(double factor, const double *sum, const float *x, float *y, int64_t count);

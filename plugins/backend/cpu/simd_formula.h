@@ -17,7 +17,7 @@ enum {
 typedef struct cpu_formula {
   uint32_t lines;
   brim_formula_line line[BRIM_FORMULA_LINES_MAX]; /* whose operands and result are places */
-  uint32_t is_read;                               /* inputs, a bit each */
+  uint32_t is_read;                               /* inputs, as bits */
 } cpu_formula;
 
 /* Each place's values, and the mask of an index into them: 0 for CPU_FORMULA_LANES copies of the same value. */
@@ -26,7 +26,7 @@ typedef struct cpu_formula_places {
   int64_t mask[CPU_PLACES];
 } cpu_formula_places;
 
-/* Does all lines for `count` values, whole vectors. */
+/* Runs all lines for `count` values, in whole vectors. */
 typedef void (*cpu_formula_run)(const cpu_formula *f, const cpu_formula_places *p, int64_t count);
 extern const cpu_formula_run cpu_formula_v2, cpu_formula_v3, cpu_formula_v4;
 #endif

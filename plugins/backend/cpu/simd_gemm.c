@@ -1,15 +1,15 @@
 /* Products of matrices, for one instruction set.
  *
- * The loops are Goto's (Goto, van de Geijn: Anatomy of High-Performance Matrix Multiplication; TOMS 2008):
- * a block of A of at most GEMM_ROWS_MAX x GEMM_DEPTH is packed once; then, panel by panel, GEMM_COLUMNS
- * columns of B are packed and multiplied with every tile of GEMM_ROWS rows, whose results stay in registers.
+ * The loops are Goto's (Goto, van de Geijn: Anatomy of High-Performance Matrix Multiplication; TOMS 2008): a block of A
+ * of at most GEMM_ROWS_MAX x GEMM_DEPTH is packed once; then, panel by panel, GEMM_COLUMNS columns of B are packed and
+ * multiplied with every tile of GEMM_ROWS rows, whose results stay in registers.
  *
- * Tiles at the edges are padded to whole ones and go through the same loop, so an element's sum is the
- * same chain of fused multiply-adds wherever it lies and however large the matrices are.
+ * Tiles at the edges are padded to whole ones and use the same loop, so an element's sum is the same chain of fused
+ * multiply-adds whatever its position and the sizes of the matrices.
  *
  * With few rows (a small batch) packing B would take longer than the products, and with a small K (the gradient of
- * weights of such a batch) most time goes to C. Such products read B where it lies, in an order that goes through the
- * largest matrix along its rows (the last part of this file): the same chains, so the same bits. */
+ * weights of such a batch) most time goes to C. Such products read B in place, in an order that follows the rows of the
+ * largest matrix (the last part of this file). The chains are the same, and so are the bits. */
 #include "simd_math.h"
 
 typedef struct tile {
@@ -17,7 +17,7 @@ typedef struct tile {
 } tile;
 
 /* Adds `depth` products to the first rows and vectors of the tile. Element (r, k) of A is at a[r*row_stride +
- * k*depth_stride], and row k of B at b[k*b_stride]; inlined, with constants where A is packed, so that its rows are
+ * k*depth_stride], and row k of B at b[k*b_stride]; inlined, with constant strides if A is packed, so that its rows are
  * displacements from one pointer. */
 static inline __attribute__((always_inline)) void multiply_strided(tile *t, int64_t depth, const float *a,
                                                                    int64_t row_stride, int64_t depth_stride,
@@ -47,7 +47,7 @@ static inline __attribute__((always_inline)) void multiply(tile *t, int64_t dept
   multiply_strided(t, depth, a, row_stride, depth_stride, b, GEMM_COLUMNS, rows, vectors);
 }
 
-/* Half the work for a tile of which at most one vector, or half the rows, is wanted. */
+/* Does half the work for a tile of which at most one vector, or half the rows, is needed. */
 static inline __attribute__((always_inline)) void multiply_wanted(tile *t, int64_t depth, const float *a,
                                                                   int row_stride, int depth_stride, const float *b,
                                                                   int64_t rows, int64_t columns)
@@ -103,8 +103,8 @@ static void pack_panel(const cpu_gemm *g, int64_t n, int64_t columns, int64_t k0
   }
 }
 
-/* The same from B stored [N,K]. Vectors past the last column are left as they are, and columns past it within a vector
- * are copies of it: nothing that is made of either is stored. */
+/* The same from B stored [N,K]. Vectors past the last column are not written, and columns past it within a vector are
+ * copies of it; no result of either is stored. */
 static void pack_panel_transposed(const cpu_gemm *g, int64_t n, int64_t columns, int64_t k0, int64_t depth, float *to)
 {
   for (int64_t j = 0; j < columns; j += LANES) {
@@ -123,8 +123,8 @@ static void pack_panel_transposed(const cpu_gemm *g, int64_t n, int64_t columns,
   }
 }
 
-/* The tile's first values: of C, of the bias, or zeros. Rows go by vectors, and element by element only where columns
- * end within one. Inlined twice, so that a whole tile stays in registers. */
+/* Loads the tile's first values: of C, of the bias, or zeros. Rows are loaded by vectors, and by elements only in a
+ * vector in which the columns end. Inlined twice, so that a whole tile stays in registers. */
 static inline __attribute__((always_inline)) void load_rows(const cpu_gemm *g, tile *t, int64_t m, int64_t n,
                                                             int64_t rows, int64_t columns, bool from_c)
 {
@@ -135,7 +135,7 @@ static inline __attribute__((always_inline)) void load_rows(const cpu_gemm *g, t
   }
 }
 
-/* Unrolled, as the compiler would make a string instruction of the loop, which takes longer to begin. */
+/* Unrolled, because the compiler would make the loop a string instruction, which takes longer to start. */
 static inline void clear(tile *t)
 {
 #pragma GCC unroll 8
@@ -171,7 +171,7 @@ static void store_tile(const cpu_gemm *g, const tile *t, int64_t m, int64_t n, i
     store_rows(g, t, m, n, rows, columns);
 }
 
-/* A NaN stays one: it is not at most 0. */
+/* NaN stays NaN, because it is not at most 0. */
 static inline __attribute__((always_inline)) void rectify_rows(tile *t, int rows, int vectors)
 {
   const vf zero = {0};
@@ -184,7 +184,7 @@ static void rectify(tile *t)
   rectify_rows(t, GEMM_ROWS, GEMM_VECTORS);
 }
 
-/* A panel of B against the packed rows of A. */
+/* Multiplies a panel of B with the packed rows of A. */
 static void multiply_panel(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n, int64_t columns, int64_t depth,
                            bool first, bool last, const float *a, const float *b)
 {
@@ -204,19 +204,19 @@ static void multiply_panel(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n,
 /* ---- few rows, or a small K ---- */
 
 enum {
-  FEW_ROWS = 2 * GEMM_ROWS, /* that read a row of B before it leaves the first-level cache */
-  FEW_DEPTH = 64,           /* rows of B at once: each is on a page of its own */
+  FEW_ROWS = 2 * GEMM_ROWS, /* that read a row of B before it leaves the L1 cache */
+  FEW_DEPTH = 64,           /* rows of B at once, each on a page of its own */
   TURNED_DEPTH = 1024,      /* K of a packed block of A: long runs along the rows of B */
-  SMALL_DEPTH = 32          /* K at most, for products of which C is most */
+  SMALL_DEPTH = 32          /* maximum K of products in which C dominates */
 };
 
-/* Processors do not fetch ahead by themselves where rows are read by turns. */
+/* Processors do not prefetch by themselves if rows are read in turn. */
 static inline __attribute__((always_inline)) void fetch_rows(const float *from, int64_t stride, int64_t rows,
                                                              bool to_write)
 {
   for (int64_t r = 0; r < rows; r++)
     for (int j = 0; j < GEMM_VECTORS; j++) {
-      const void *at = (const void *)((uintptr_t)(from + r * stride + j * LANES)); /* past the end does no harm */
+      const void *at = (const void *)((uintptr_t)(from + r * stride + j * LANES)); /* harmless past the end */
       if (to_write)
         __builtin_prefetch(at, 1);
       else
@@ -224,8 +224,8 @@ static inline __attribute__((always_inline)) void fetch_rows(const float *from, 
     }
 }
 
-/* B stored [N,K], A of at most GEMM_COLUMNS rows: C^T = B A^T, so that rows of B are read as they lie. Tiles have N
- * down and M across. */
+/* B stored [N,K], A of at most GEMM_COLUMNS rows: C^T = B A^T, so that rows of B are read in place. Tiles have N down
+ * and M across. */
 static inline __attribute__((always_inline)) void turned_tile(const cpu_gemm *g, int64_t m0, int64_t rows, int64_t n,
                                                               int64_t k0, int64_t depth, const float *a, int outputs,
                                                               int vectors)
@@ -262,7 +262,8 @@ static void multiply_turned(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n
   }
 }
 
-/* Columns from n on, whole ones or not, of B where it lies: a panel that ends within a vector is packed after all. */
+/* Returns the columns of B from n on, in place if they are whole vectors; a panel that ends within a vector is
+ * packed. */
 static const float *panel_of(const cpu_gemm *g, int64_t n, int64_t columns, int64_t k0, int64_t depth, float *scratch,
                              int64_t *stride)
 {
@@ -299,7 +300,7 @@ static void multiply_few(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n0, 
   }
 }
 
-/* A stored [K,M]. Rows of C are gone through along their length. */
+/* A stored [K,M]. Goes along the rows of C. */
 static void multiply_small(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n0, int64_t n1, float *scratch)
 {
   float *panel = scratch + GEMM_ROWS * SMALL_DEPTH;

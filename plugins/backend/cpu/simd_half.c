@@ -1,5 +1,5 @@
-/* Conversions between floats and types of 16 bits for one instruction set: bfloat16 is shifts, which the compiler makes
- * vectors of; binary16 has instructions of its own from AVX2 on. */
+/* Conversions between floats and types of 16 bits for one instruction set: bfloat16 needs shifts, which the compiler
+ * vectorizes; binary16 has instructions of its own from AVX2 on. */
 #include "half.h"
 #include "simd.h"
 

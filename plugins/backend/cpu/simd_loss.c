@@ -33,7 +33,7 @@ static double add_lanes(vf v)
 
 /* ---- softmax ---- */
 
-/* NaN does not count; it comes back in the sum of exponentials. */
+/* Ignores NaN, which reappears in the sum of exponentials. */
 static float greatest_of(const float *x, int64_t count, float at_least)
 {
   vf most = splat(at_least);
@@ -48,8 +48,8 @@ static float greatest_of(const float *x, int64_t count, float at_least)
   return best;
 }
 
-/* How many of the logits [first, first + count) come before the label's: greater ones, and of equal ones those of
- * earlier classes. NaN is greater than every number. */
+/* Returns the number of logits in [first, first + count) that rank before the label's: greater ones, and of equal ones
+ * those of earlier classes. NaN is greater than every number. */
 static int32_t count_before(const float *logits, int64_t first, int64_t count, int64_t label, float own)
 {
   const int64_t at = label < first ? 0 : label - first < count ? label - first : count;
@@ -122,7 +122,7 @@ static inline vf mae(vf y, vf t, float delta)
 static inline vf mae_slope(vf y, vf t, float delta)
 {
   (void)delta;
-  const vf d = y - t; /* 0 and NaN are their own signs */
+  const vf d = y - t; /* sign(0) = 0, and sign(NaN) = NaN */
   return choose(d > 0.0f, splat(1.0f), choose(d < 0.0f, splat(-1.0f), d));
 }
 

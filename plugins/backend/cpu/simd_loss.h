@@ -7,7 +7,7 @@
 typedef struct cpu_softmax_row {
   float own;      /* the label's logit */
   float greatest; /* of the logits so far; -inf before the first */
-  int32_t rank;   /* how many come before the label */
+  int32_t rank;   /* the number that rank before the label */
   double sum;     /* of exp(logit - greatest) */
   double logits;  /* their sum */
 } cpu_softmax_row;
@@ -22,7 +22,7 @@ typedef struct cpu_mean_row {
 enum cpu_mean_loss { CPU_MEAN_MSE, CPU_MEAN_MAE, CPU_MEAN_HUBER, CPU_MEAN_BCE, CPU_MEAN_COUNT };
 
 typedef struct cpu_loss_simd {
-  /* Logits [first, first + count) of a row whose label is `label`. */
+  /* Adds logits [first, first + count) of a row whose label is `label`. */
   void (*look)(cpu_softmax_row *row, const float *logits, int64_t first, int64_t count, int64_t label);
   /* logits = (exp(logits - lse) - soft) * scale */
   void (*softmax_grad)(float *logits, int64_t count, double lse, float soft, float scale);

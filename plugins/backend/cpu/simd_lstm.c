@@ -1,5 +1,5 @@
-/* A step of an LSTM, forward and backward, for one instruction set. The rest of a range goes through the same
- * operations as whole vectors do, so an element does not depend on where it lies (no fused multiply-adds here). */
+/* A step of an LSTM, forward and backward, for one instruction set. The rest of a range undergoes the same operations
+ * as whole vectors, so an element does not depend on its position (no fused multiply-adds here). */
 #include "simd_lstm.h"
 
 #include "simd_math.h"

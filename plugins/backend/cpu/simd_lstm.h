@@ -3,9 +3,9 @@
 #define CPU_SIMD_LSTM_H
 #include "simd.h"
 
-/* One step of one sample; H = hidden units. `before`: the state before, NULL for 0. */
+/* One step of one sample; H = hidden units. `before`: the previous state, NULL for 0. */
 typedef struct cpu_lstm_simd {
-  /* gates [4H]: the products, to which bias_hh is still to be added; becomes i, f, g, o. */
+  /* gates [4H]: the products without bias_hh; become i, f, g, o. */
   void (*step)(const float *bias_hh, const float *cell_before, float *gates, float *cell, float *y, int64_t hidden);
   /* dh and dcell [H]: of the state after this step; dcell becomes that of the one before. dgates may be gates. */
   void (*step_back)(const float *dh, const float *gates, const float *cell_before, const float *cell, float *dcell,

@@ -33,7 +33,7 @@ static inline void store_part(float *p, vf v, int64_t count)
   for (int64_t i = 0; i < count; i++) p[i] = values[i];
 #endif
 }
-/* The same of up to LANES. */
+/* The same for up to LANES elements. */
 static inline vf load_some(const float *p, int64_t count)
 {
   return count == LANES ? load(p) : load_part(p, count);
@@ -85,7 +85,7 @@ static inline vf exponential_sum(vf x, vf low)
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   p = p * (r * r) + r + 1.0f;
-  /* Times 2^k in two steps, as neither 2^128 nor 2^-149 has an exponent of its own. */
+  /* Multiplies by 2^k in two steps, because 2^128 and 2^-149 are not normal numbers. */
   const vi whole = (vi)sum - (vi)magic, half = whole >> 1;
   return p * exp2_of(half) * exp2_of(whole - half);
 }
@@ -95,7 +95,7 @@ static inline vf exponential(vf x)
   return exponential_sum(x, splat(0.0f));
 }
 
-/* -inf for 0, NaN below. Numbers too small to be normal count as they are. */
+/* -inf for 0, NaN below. Subnormal numbers are exact too. */
 static inline vf log_of(vf x)
 {
   const vf zero = splat(0.0f), infinity = splat(__builtin_inff());
@@ -117,7 +117,7 @@ static inline vf log_of(vf x)
   p = p * f + 3.3333331174e-1f;
   vf y = f * z * p + e * -2.12194440e-4f;
   y = (f + (y - 0.5f * z)) + e * 0.693359375f;
-  y = choose(x < infinity, y, x); /* inf and NaN are themselves */
+  y = choose(x < infinity, y, x); /* inf and NaN stay */
   y = choose(x == zero, -infinity, y);
   return choose(x < zero, splat(__builtin_nanf("")), y);
 }

@@ -1,11 +1,11 @@
-/* Max pooling of one plane of channels that lie side by side, for one instruction set.
+/* Max pooling of one plane of adjacent channels, for one instruction set.
  *
- * A vector holds the same pixel of LANES channels, so comparing windows needs no shuffles; with fewer
- * channels (a plain layout has planes of one) the loop over channels is scalar. Windows are scanned row
- * by row: the first greatest value wins, and a NaN beats all numbers. */
+ * A vector holds the same pixel of LANES channels, so comparing windows needs no shuffles; with fewer channels (a plain
+ * layout has planes of one) the loop over channels is scalar. Windows are scanned row by row: the first greatest value
+ * wins, and a NaN beats all numbers. */
 #include "simd_pool.h"
 
-/* A window of a plane: what of it lies in x, counted from the window's own corner, and where that begins. */
+/* A window of a plane: its part in x, relative to the window's corner, and the start of that part. */
 typedef struct window {
   range r, s;
   int64_t at; /* of element (r.from, s.from), in floats */
@@ -66,14 +66,14 @@ static void pool_one(const cpu_pool_plane *v, const window *w, const float *x, f
   *index = (uint8_t)where;
 }
 
-/* The window two rows of windows further down. Processors fetch ahead along one stream, not along the two or more rows
- * that are read by turns here: without this, reading from memory took twice as long. */
+/* Prefetches the window two rows of windows further down. Processors prefetch along one stream, not along the two or
+ * more rows that are read in turn here: without this, reading from memory took twice as long. */
 static inline void fetch_ahead(const cpu_pool_plane *v, int64_t stride, const float *corner)
 {
   for (int64_t r = 0; r < v->kernel[0]; r++)
     for (int64_t s = 0; s < v->kernel[1]; s++) {
       const uint64_t ahead = (uint64_t)(((2 * stride + r) * v->extent[1] + s) * v->lanes) * sizeof(float);
-      __builtin_prefetch((const void *)((uintptr_t)corner + ahead)); /* past the end does no harm */
+      __builtin_prefetch((const void *)((uintptr_t)corner + ahead)); /* harmless past the end */
     }
 }
 

@@ -1,6 +1,6 @@
-/* The sums and elementwise parts of normalisations, for one instruction set. Inputs and outputs may be the same memory:
- * an element is read before it is written. No fused multiply-adds in this file, so an element does not depend on
- * whether it is in a vector or in the rest. */
+/* The sums and elementwise parts of norms, for one instruction set. Inputs and outputs may be the same memory: an
+ * element is read before it is written. No fused multiply-adds in this file, so an element does not depend on whether
+ * it is in a vector or in the rest. */
 #include "simd_norm.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 
 enum {
   HALF = LANES / 2, /* doubles in a vector */
-  WAYS = 16         /* sums that contiguous values are dealt to */
+  WAYS = 16         /* sums among which contiguous values are distributed */
 };
 typedef double vd __attribute__((vector_size(LANES * 4)));
 typedef float vh __attribute__((vector_size(LANES * 2)));
@@ -171,7 +171,7 @@ static void products(const cpu_norm_plane *p, const float *x, const float *dy, c
     products_of(p, x, dy, mean, sum, product);
 }
 
-/* Few lanes without a gap between pixels: several pixels are as one with more lanes. Returns how many lanes that is. */
+/* If there are few lanes and no gap between pixels, treats several pixels as one with more lanes. Returns the lanes. */
 static int64_t repeat(const cpu_norm_plane *p, cpu_norm_lanes *by)
 {
   if (p->stride != p->lanes) return p->lanes;

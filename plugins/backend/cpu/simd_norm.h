@@ -1,14 +1,14 @@
-/* The normalisations' vector functions: one table for each instruction set, picked by cpu_backend.isa.
+/* The norms' vector functions: one table for each instruction set, indexed by cpu_backend.isa.
  *
- * Sums are taken in double precision. Those of a lane go from pixel to pixel; those of contiguous values go to one of
- * 16 sums by the value's position, so that neither depends on anything but the shape. */
+ * Sums are in double precision. A lane adds from pixel to pixel; contiguous values are added to one of 16 sums by their
+ * position. So both depend on the shape alone. */
 #ifndef CPU_SIMD_NORM_H
 #define CPU_SIMD_NORM_H
 #include <stdint.h>
 
-enum { CPU_NORM_LANES = 64 }; /* most lanes of a call */
+enum { CPU_NORM_LANES = 64 }; /* maximum lanes of a call */
 
-/* `pixels` times `lanes` values that lie side by side, `stride` apart; lanes are channels. */
+/* `pixels` times `lanes` contiguous values, `stride` apart; lanes are channels. */
 typedef struct cpu_norm_plane {
   int64_t pixels, lanes, stride;
 } cpu_norm_plane;
@@ -24,20 +24,20 @@ typedef struct cpu_norm_row {
   int64_t count;
   const float *weight, *bias; /* bias: NULL for none */
   double eps;
-  float mean, rstd; /* found by `row`, given to `row_grad` */
+  float mean, rstd; /* outputs of `row`, inputs of `row_grad` */
   int32_t centred;
 } cpu_norm_row;
 
 typedef struct cpu_norm_simd {
-  /* Of each lane: mean, and the sum of the squares of what differs from it. */
+  /* For each lane: the mean, and the sum of squared differences from it. */
   void (*moments)(const cpu_norm_plane *p, const float *x, double *mean, double *squares);
-  /* Of each lane: the sums of dy and of dy * (x - mean). */
+  /* For each lane: the sums of dy and of dy * (x - mean). */
   void (*products)(const cpu_norm_plane *p, const float *x, const float *dy, const float *mean, double *sum,
                    double *product);
   void (*scale)(const cpu_norm_plane *p, cpu_norm_lanes *by, const float *x, float *y);
   void (*scale_grad)(const cpu_norm_plane *p, cpu_norm_lanes *by, const float *x, const float *dy, float *dx);
   void (*row)(cpu_norm_row *r, const float *x, float *y);
-  /* dweight and dbias (NULL for none) are added to. */
+  /* Adds to dweight and dbias (NULL for none). */
   void (*row_grad)(const cpu_norm_row *r, const float *x, const float *dy, float *dx, float *dweight, float *dbias);
 } cpu_norm_simd;
 

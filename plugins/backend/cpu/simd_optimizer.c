@@ -1,6 +1,6 @@
 /* The updates with small states, for one instruction set. Each loop is written for vectors and for the rest, with the
  * same operations in the same order (no fused multiply-adds in this file), so an element does not depend on which of
- * them it falls in; sums go lane by lane, in an order that the run's length decides. */
+ * them it is in. Sums are taken lane by lane, in an order that depends on the run's length. */
 #include "simd_optimizer.h"
 
 #include <math.h>
@@ -116,7 +116,7 @@ static void factored(const cpu_factored_row *c, const float *g, const float *col
 
 /* ---- adamw8bit ---- */
 
-/* Which magnitudes are nearest to x, which is not negative. */
+/* Returns the codes of the magnitudes nearest to x, which is not negative. */
 static inline vi nearest(const cpu_code8 *c, vf x)
 {
   vf slope = splat(c->slope[0]), shift = splat(c->shift[0]), last = splat(c->last[0]);
@@ -193,7 +193,7 @@ static void adam8_block(const cpu_adam8 *c, const float *g, float *p, uint8_t *m
   encode(c->without, moment, *v_absmax > 0 ? *v_absmax : 1, v);
 }
 
-/* A block that is not full is made full by gradients and moments of 0. */
+/* A partial block is filled up with gradients and moments of 0. */
 static void adam8(const cpu_adam8 *c, const float *g, float *p, uint8_t *m, float *m_absmax, uint8_t *v,
                   float *v_absmax, int64_t count)
 {

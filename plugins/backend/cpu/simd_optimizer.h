@@ -43,7 +43,7 @@ typedef struct cpu_optimizer_simd {
   double (*add_squares)(float factor, const float *g, float *sums, int64_t count);
   /* Sum of squares of u = factor * g / sqrt(max(row * column, least)). */
   double (*factored_squares)(const cpu_factored_row *c, const float *g, const float *column, int64_t count);
-  /* u * scale; with m (not NULL) m = beta1 * m + one_beta1 * that; p = decay * p - m or that. */
+  /* d = u * scale; with m (not NULL), m = beta1 * m + one_beta1 * d and d = m; p = decay * p - d. */
   void (*factored)(const cpu_factored_row *c, const float *g, const float *column, float *p, float *m, int64_t count);
   /* A block of at most BRIM_CODE8_BLOCK values. */
   void (*adam8)(const cpu_adam8 *c, const float *g, float *p, uint8_t *m, float *m_absmax, uint8_t *v, float *v_absmax,

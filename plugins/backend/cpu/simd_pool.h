@@ -1,9 +1,9 @@
-/* Pooling's vector code: one plane of channels that lie side by side, for each instruction set. */
+/* Pooling's vector code: one plane of adjacent channels, for each instruction set. */
 #ifndef CPU_SIMD_POOL_H
 #define CPU_SIMD_POOL_H
 #include "simd.h"
 
-/* `lanes` channels of one sample, side by side: the tensor's channel block. */
+/* `lanes` adjacent channels of one sample: the tensor's channel block. */
 typedef struct cpu_pool_plane {
   int64_t extent[2]; /* height and width of x */
   int64_t places[2]; /* of y */
@@ -34,7 +34,7 @@ typedef struct range {
   int64_t from, to;
 } range;
 
-/* Where a window starts, which may be in the padding. */
+/* Returns the start of a window, which may be in the padding. */
 static inline int64_t window_start(const cpu_pool_plane *v, int d, int64_t place)
 {
   return place * v->stride[d] - v->padding[d];

@@ -1,5 +1,5 @@
 /* Rows of softmax, of its logarithm and of their gradients, for one instruction set. Sums are taken in vectors over
- * blocks of a row and over the blocks in double precision, in an order that the row's length alone decides. */
+ * blocks of a row and over the blocks in double precision, in an order that depends on the row's length alone. */
 #include <math.h>
 
 #include "simd_math.h"
@@ -8,7 +8,7 @@
 
 enum { BLOCK = 64 * LANES }; /* elements added up in fp32 */
 
-/* The first `count` elements of a vector, added up. */
+/* Adds up the first `count` elements of a vector. */
 static double sum_lanes(vf v, int64_t count)
 {
   float values[LANES];
@@ -30,7 +30,7 @@ static float greatest_of(const float *x, int64_t count)
   return greatest;
 }
 
-/* Sum of exp(x - greatest), whose terms go to y if there is one. */
+/* Returns the sum of exp(x - greatest), and writes its terms to y unless NULL. */
 static double sum_exp(const float *x, float greatest, float *y, int64_t count)
 {
   double sum = 0;

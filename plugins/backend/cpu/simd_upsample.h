@@ -1,4 +1,4 @@
-/* Images in another size: one plane of channels that lie side by side, for each instruction set. */
+/* Resizing images: one plane of adjacent channels, for each instruction set. */
 #ifndef CPU_SIMD_UPSAMPLE_H
 #define CPU_SIMD_UPSAMPLE_H
 #include "simd.h"
@@ -6,10 +6,10 @@
 /* A row or column of y: here * x[at] + next * x[at + 1]. */
 typedef struct cpu_tap {
   int64_t at;
-  float here, next; /* next: 0 where x[at] is taken as it is */
+  float here, next; /* next is 0 if y is x[at] */
 } cpu_tap;
 
-/* `lanes` channels of one sample, side by side: the tensor's channel block. */
+/* `lanes` adjacent channels of one sample: the tensor's channel block. */
 typedef struct cpu_upsample_plane {
   int64_t extent[2]; /* height and width of x */
   int64_t places[2]; /* of y */

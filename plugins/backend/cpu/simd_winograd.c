@@ -1,5 +1,5 @@
 /* Winograd's transforms F(2x2, 3x3) for one instruction set (Lavin, Gray: Fast Algorithms for Convolutional Neural
- * Networks, 2015): 16 multiplications for 4 outputs, where there would be 36.
+ * Networks, 2015): 16 multiplications for 4 outputs instead of 36.
  *
  *     y = A^T ((G g G^T) * (B^T d B)) A
  *     B^T: d0 - d2, d1 + d2, d2 - d1, d1 - d3    G: g0, (g0 + g1 + g2)/2, (g0 - g1 + g2)/2, g2
@@ -79,7 +79,7 @@ static void output(const cpu_winograd_plane *plane, const float *from, int64_t s
   }
 }
 
-/* A: of two gradients, what goes to four places. */
+/* A: two gradients to four places. */
 static inline void transform_gradients(vf d0, vf d1, line out)
 {
   out[0] = d0;

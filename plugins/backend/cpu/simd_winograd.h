@@ -3,23 +3,24 @@
 #define CPU_SIMD_WINOGRAD_H
 #include "simd.h"
 
-/* A tile makes OUT outputs in each direction from IN inputs; it has PLACES numbers between the transforms. */
+/* A tile computes OUT outputs in each direction from IN inputs; it has PLACES numbers between the transforms. */
 enum { WINOGRAD_OUT = 2, WINOGRAD_IN = 4, WINOGRAD_PLACES = WINOGRAD_IN * WINOGRAD_IN };
 
-/* A plane of a block of channels, which lie side by side at each pixel. */
+/* A plane of a block of channels, which are adjacent at each pixel. */
 typedef struct cpu_winograd_plane {
   int64_t height, width, block;
 } cpu_winograd_plane;
 
-/* The tile whose first value is pixel (h, w); outside of the plane values are 0. Inputs may lie outside on all sides,
- * gradients right and below. Place p of the block of channels goes to to[p * step]. */
+/* Transforms the tile whose first value is pixel (h, w); values outside of the plane are 0. Inputs may lie outside on
+ * all sides, gradients at the right and below. Place p of the block of channels goes to to[p * step]. */
 typedef void (*cpu_winograd_fn)(const cpu_winograd_plane *plane, const float *x, int64_t h, int64_t w, float *to,
                                 int64_t step);
 
 typedef struct cpu_winograd_simd {
   cpu_winograd_fn input;    /* of the tile's inputs */
   cpu_winograd_fn gradient; /* of the gradients of its outputs */
-  /* The outputs at (h, w) and right and below of it, those that lie inside. bias: of the block; NULL: none. */
+  /* Writes the outputs at (h, w) and at its right and below, as far as they lie in the plane. bias: of the block, or
+   * NULL. */
   void (*output)(const cpu_winograd_plane *plane, const float *from, int64_t step, const float *bias, float *y,
                  int64_t h, int64_t w);
   /* Transforms `count` 3x3 kernels (a block, or more), `next` floats apart; rotated by 180 degrees if `turned`. Place p

@@ -19,7 +19,7 @@
 #include "cpu.h"
 #include "half.h"
 
-#define PIECE 16384            /* values a task */
+#define PIECE 16384            /* values of a task */
 #define SLICE_BYTES (1u << 20) /* target for the scratch of a slice, if a grain does not need more */
 #define KERNELS_MAX 512
 #define END_VALUES 512 /* rounded, processed by the second half and rounded again at a time */
@@ -57,7 +57,7 @@ typedef struct wrapped {
   void *state; /* the kernel's, if no tensor is small; then nothing else is set */
   operand *operand;
   size_t operands;
-  int64_t rows, slice; /* samples in all, and at a time; 0: everything at once */
+  int64_t rows, slice; /* samples in all, and at a time; 0 if everything at once */
   part part[2];        /* a slice, and the rest after whole slices */
   size_t parts;
   void **place; /* by operand, while it runs */
@@ -88,7 +88,7 @@ static void round_piece(void *arg, int64_t task, int32_t thread)
   c->half->round((const float *)c->from + at, (uint16_t *)c->to + at, cpu_min(PIECE, c->count - at));
 }
 
-/* Zeros for a kernel that adds them: of the sign that changes no other zero. */
+/* Zeros for a kernel that adds them, with the sign that changes no other zero. */
 static void zero_piece(void *arg, int64_t task, int32_t thread)
 {
   (void)thread;
@@ -168,12 +168,13 @@ static const brim_op_traits *find_slicing(const brim_node *n)
  * norm of a sum: see settle_sum. */
 static second second_of(const cpu_backend *b, const brim_node *n)
 {
-  const cpu_behind behind = cpu_behind_of(b, n);
-  const second s = {behind.function, behind.factor, brim_node_traits(n)->sum == BRIM_SUM_LAST && is_small(n->in[0])};
+  const cpu_epilogue epilogue = cpu_epilogue_of(b, n);
+  const second s = {epilogue.function, epilogue.factor,
+                    brim_node_traits(n)->sum == BRIM_SUM_LAST && is_small(n->in[0])};
   return is_small(n->out[0]) ? s : (second){0};
 }
 
-/* The kernel of what the operation begins with: "linear" of "linear+tanh". */
+/* Returns the kernel of the first part of an operation: "linear" of "linear+tanh". */
 static const brim_kernel *first_kernel(const char *op)
 {
   char name[64];
@@ -298,7 +299,7 @@ static brim_status prepare_parts(cpu_backend *self, const brim_program_info *pro
   need->workspace_bytes = cpu_aligned(own);
   for (size_t i = 0; i < w->operands; i++) {
     if (!w->operand[i].small || w->operand[i].same != i) continue;
-    if (w->second.function && i > node->in_count) continue; /* rounded from where the result is */
+    if (w->second.function && i > node->in_count) continue; /* rounded from the result's scratch */
     w->operand[i].offset = need->workspace_bytes;
     need->workspace_bytes += cpu_aligned(w->part[0].tensor[i].bytes);
   }
@@ -357,7 +358,7 @@ static void release(void *self, void *state)
 
 /* ---- running ---- */
 
-/* Where an operand's samples from `row` on lie. */
+/* Returns the address of an operand's samples from `row` on. */
 static char *at_row(const wrapped *w, const operand *o, void *base, int64_t row)
 {
   return (char *)base + (o->sliced ? o->t->bytes / (uint64_t)w->rows * (uint64_t)row : 0);
@@ -379,7 +380,7 @@ static void settle_piece(void *arg, int64_t task, int32_t thread)
   s->half->settle(s->a + at, s->b + at, cpu_min(PIECE, s->count - at));
 }
 
-/* dtype: of the sum as it is kept. */
+/* dtype: of the stored sum. */
 static void settle_sum(cpu_backend *backend, const brim_node *n, uint32_t dtype, float *a, float *b)
 {
   sum s = {cpu_half_of(backend->isa, dtype), a, b, brim_shape_count(&n->in[0]->shape)};
@@ -392,7 +393,7 @@ typedef struct ending {
   const cpu_half *half;
   second second;
   float *x;
-  const uint16_t *a; /* what is added; perhaps the result's own memory */
+  const uint16_t *a; /* the operand to add; perhaps the result's own memory */
   uint16_t *between; /* the first half's value if it is a result too, else NULL */
   uint16_t *y;
   int64_t count;

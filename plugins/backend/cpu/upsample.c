@@ -5,7 +5,7 @@
 #include "cpu.h"
 #include "simd_upsample.h"
 
-#define TASK_FLOATS 8192 /* at least, of y */
+#define TASK_FLOATS 8192 /* minimum, of y */
 
 typedef struct planes {
   const cpu_upsampling *simd;
@@ -27,7 +27,7 @@ static uint64_t row_bytes(int64_t width, int64_t lanes)
   return cpu_aligned((uint64_t)(width * lanes) * sizeof(float));
 }
 
-/* As brim/ops.h says: where place p lies is above / below, in whole numbers. */
+/* The position of place p is above / below, in whole numbers: see brim/ops.h. */
 static cpu_tap tap_of(const brim_upsample2d_attr *attr, int64_t extent, int64_t places, int64_t p)
 {
   int64_t above = p * extent, below = places;

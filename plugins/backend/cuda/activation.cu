@@ -1,10 +1,10 @@
-/* Functions of each element by itself, and their gradients: y = f(x), and dx = dy f'(x), or f' as a function of y where
- * that is enough (arithmetic.h has the formulas, core/graph/ops/activation.c says which is kept).
+/* Functions of single elements, and their gradients: y = f(x), and dx = dy f'(x), or f' as a function of y if possible
+ * (arithmetic.h has the formulas, core/graph/ops/activation.c declares which is kept).
  *
- * Nothing but memory matters: 2 or 3 times the tensor's bytes. So every thread moves 16 bytes at a time of each tensor,
- * neighbours beside each other, over memory as it lies, whatever its order. The function is a template's argument, as a
- * branch for each element would cost bf16 and fp16 more than the memory does. A thread reads its elements before it
- * writes them, so y may lie in x's memory, and dx in that of dy or of what was kept. */
+ * The time is that of moving 2 or 3 times the tensor's bytes. So every thread moves 16 bytes at a time of each tensor,
+ * neighbouring threads neighbouring bytes, in the order of memory. The function is a template argument, as a branch for
+ * each element would cost bf16 and fp16 more than the memory does. A thread reads its elements before it writes them,
+ * so y may overwrite x, and dx may overwrite dy or the kept tensor. */
 #include "arithmetic.h"
 #include "kernel.cuh"
 

@@ -1,15 +1,15 @@
-/* Adafactor's update (Shazeer and Stern, 2018), in place; what it computes stands in
- * plugins/backend/reference/update_small.c. The parameter is a matrix; a vector is one of a single row, which keeps no
- * mean of it. With g the gradient times gradient_scale's factor:
+/* Adafactor's update (Shazeer and Stern, 2018), in place; plugins/backend/reference/update_small.c has the complete
+ * formulas. The parameter is a matrix; a vector is a matrix of one row, without a mean of rows. With g the gradient
+ * times gradient_scale's factor:
  *
  *     row, column: moving means of g^2 over columns and rows; second moment = row * column / mean of row
  *     u = g / sqrt(second moment), scaled by the size of the parameter and by at most d / rms(u)
  *     p = p - lr * weight_decay * p - u, or less a moving mean of u
  *
- * Bytes an element: 24 (reads g and p; g; g and p, writes p), 8 more with the mean of u. Sums over everything stand
- * between what is read, so it takes several launches: a row is cut into stripes of 4096 columns, each the sum of a
- * block; columns are added up by threads beside each other, in at most 32 bands of rows; one block adds up what is
- * left. Sums of blocks are in double precision, all in an order that the shape decides. */
+ * Bytes per element: 24 (reads g and p; g; g and p, writes p), and 8 more with the mean of u. Each pass needs a sum of
+ * the pass before, so there are several launches. A row is divided into stripes of 4096 columns, each added up by a
+ * block; columns are added up by neighbouring threads, in at most 32 bands of rows; one block adds up the partial sums.
+ * Sums of blocks are in double precision, and the shape determines the order of all. */
 #include "kernel.cuh"
 
 enum { STRIPE = 4096, STRIPES_AT_ONCE = 64, BANDS = 32, MERGE_THREADS = 1024 };
@@ -71,7 +71,7 @@ static __device__ inline float factor_of(const job &j)
   return j.scale ? (float)j.scale[1] : 1;
 }
 
-/* Blocks go over rows along x, and over the stripes of a row along y: 64-bit divisions take registers. */
+/* The grid's x goes over rows and its y over the stripes of a row, because 64-bit divisions take registers. */
 #define EACH_PART(j, r, s)                                                                                             \
   for (int64_t r = blockIdx.x; r < (j).of.rows; r += gridDim.x)                                                        \
     for (int64_t s = blockIdx.y; s < (j).of.stripes; s += gridDim.y)

@@ -5,17 +5,17 @@
  *     p = p - lr / bc1 * m / (sqrt(v) / sqrt(bc2) + eps)
  *     absmax = the greatest of the block; m, v = the codes nearest to m / m_absmax, v / v_absmax
  *
- * Bytes an element: 16 (reads g, p, two codes, writes p and two codes). A block of 256 values is a block of 256
- * threads, which find the greatest together; a code is found by a binary search among the borders between codes, which
- * lie with what codes stand for in shared memory. They come as a kernel's argument, from the host's double precision,
- * so that device and host agree to the bit. */
+ * Bytes per element: 16 (reads g, p and two codes, writes p and two codes). A block of 256 threads works on a block of
+ * 256 values and finds their maximum. A code is found by binary search among the borders between codes; borders and the
+ * codes' values are in shared memory. They come as a kernel argument, computed in the host's double precision, so that
+ * device and host agree to the bit. */
 #include <string.h>
 
 #include "kernel.cuh"
 
 enum { THREADS = BRIM_CODE8_BLOCK, SIGNED = 129, UNSIGNED = 256 };
 
-/* Magnitudes, and the borders behind them; the last is infinite. */
+/* Magnitudes, and the upper border of each; the last is infinite. */
 typedef struct codes {
   float magnitude[SIGNED + UNSIGNED], border[SIGNED + UNSIGNED]; /* with a sign, then without */
 } codes;
@@ -40,7 +40,7 @@ static void fill_codes(float *magnitude, float *border, bool is_signed)
   }
 }
 
-/* The first of `count` borders that x is not above. */
+/* Returns the first of `count` borders that is not below x. */
 static __device__ inline int nearest(const float *border, int count, float x)
 {
   int low = 0, high = count - 1;
@@ -88,7 +88,7 @@ static __global__ void __launch_bounds__(THREADS)
       v = fmaf(beta2, c.magnitude[SIGNED + j.v[i]] * j.v_absmax[block], rest2 * g * g);
       j.p[i] = fmaf(kept, j.p[i], -(step_size * m / fmaf(sqrtf(v), root, eps)));
     }
-    const float m_absmax = greatest(m), v_absmax = greatest(v); /* behind it all threads have read the old ones */
+    const float m_absmax = greatest(m), v_absmax = greatest(v); /* after it all threads have read the old ones */
     if (is_there) {
       const int k = nearest(c.border, SIGNED, m_absmax > 0 ? fabsf(m) / m_absmax : 0);
       j.m[i] = (uint8_t)(BRIM_CODE8_ZERO + (m < 0 ? -(k < BRIM_CODE8_ZERO ? k : BRIM_CODE8_ZERO) : k));

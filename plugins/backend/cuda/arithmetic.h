@@ -1,9 +1,9 @@
-/* Activation functions and their gradients, of one float: for the kernels of activation.cu, and for those that apply an
- * activation to what they have just computed. C and C++, host and device; tested on the host against the formulas of
- * the reference backend, which they follow to where they overflow: NaN and infinities go where it sends them.
+/* Activation functions and their gradients, for one float: for the kernels of activation.cu, and for kernels that apply
+ * an activation to their results. C and C++, host and device. A test on the host compares them with the formulas of the
+ * reference backend, including overflow, NaN and infinities.
  *
- * A cuda_activation with a kind that the compiler knows, as in cuda_activate({CUDA_GELU, 0}, x), costs that function
- * alone; with one that is a kernel's argument, a branch that all threads take alike. */
+ * A cuda_activation whose kind is a compile-time constant, as in cuda_activate({CUDA_GELU, 0}, x), costs only that
+ * function. One that is a kernel's argument costs a branch, which all threads take alike. */
 #ifndef CUDA_ARITHMETIC_H
 #define CUDA_ARITHMETIC_H
 #include <math.h>
@@ -38,7 +38,7 @@ typedef struct cuda_activation {
 #define CUDA_QUICK_SLOPE 1.702f
 
 /* sigmoid(x), and its derivative there. With e = exp(-|x|) nothing overflows, and the derivative, e / (1 + e)^2, keeps
- * its digits where sigmoid(x) is all but 1. */
+ * its digits where sigmoid(x) is close to 1. */
 CUDA_ANYWHERE float cuda_sigmoid(float x)
 {
   const float e = expf(-fabsf(x));
@@ -51,14 +51,14 @@ CUDA_ANYWHERE float cuda_sigmoid_slope(float x, float *sigmoid)
   return e * part * part;
 }
 
-/* The distribution function of the standard normal; by erfc, which keeps its digits where it is all but 0. */
+/* The standard normal distribution function, by erfc, which keeps its digits where the result is close to 0. */
 CUDA_ANYWHERE float cuda_normal(float x)
 {
   return 0.5f * erfcf(x * -CUDA_ROOT_HALF);
 }
 
-/* Of x * sigmoid(u(x)): u, and u's derivative. A cube beyond the range of float gives the infinity that the sigmoid is
- * 0 or 1 at; a square must stay finite, as it is multiplied by a 0 then. */
+/* The u of x * sigmoid(u(x)), and its derivative. A cube beyond the range of float gives an infinity, at which the
+ * sigmoid is 0 or 1. A square must stay finite, because it is then multiplied by 0. */
 CUDA_ANYWHERE float cuda_gelu_tanh_argument(float x)
 {
   return CUDA_TANH_SLOPE * (x + CUDA_TANH_CUBIC * (x * x * x));
@@ -104,15 +104,15 @@ CUDA_ANYWHERE float cuda_activate(cuda_activation a, float x)
   }
 }
 
-/* Is the gradient a function of x, rather than of y? leaky_relu's may be given either, as a slope above 0 keeps the
- * sign; nothing is read of identity's and scale's. */
+/* Whether the gradient is a function of x rather than of y. leaky_relu's works with either, as a slope above 0 keeps
+ * the sign; identity's and scale's read neither. */
 CUDA_ANYWHERE bool cuda_activation_keeps_x(int kind)
 {
   return kind == CUDA_LEAKY_RELU || kind == CUDA_GELU || kind == CUDA_GELU_TANH || kind == CUDA_GELU_QUICK ||
          kind == CUDA_SILU;
 }
 
-/* dx = dy * derivative; kept: x or y, as cuda_activation_keeps_x says. */
+/* dx = dy * derivative; kept: x or y, see cuda_activation_keeps_x. */
 CUDA_ANYWHERE float cuda_activation_gradient(cuda_activation a, float kept, float dy)
 {
   switch (a.kind) {
@@ -131,7 +131,7 @@ CUDA_ANYWHERE float cuda_activation_gradient(cuda_activation a, float kept, floa
   case CUDA_SIGMOID:
     return dy * (kept * (1.0f - kept));
   case CUDA_TANH:
-    return dy * ((1.0f - kept) * (1.0f + kept)); /* whose factors lose nothing where y is all but 1 */
+    return dy * ((1.0f - kept) * (1.0f + kept)); /* factors without cancellation where y is close to 1 */
   case CUDA_EXP:
     return dy * kept;
   case CUDA_SCALE:
@@ -141,8 +141,8 @@ CUDA_ANYWHERE float cuda_activation_gradient(cuda_activation a, float kept, floa
   }
 }
 
-/* The activation of an operation: of "gelu", of "gelu_grad", or behind the last '+' of "linear+gelu"; identity if it
- * has none. attr: attr.activation, or attr.fused.activation of a fused operation. */
+/* The activation of an operation: of "gelu", of "gelu_grad", or after the last '+' of "linear+gelu"; identity if it has
+ * none. attr: attr.activation, or attr.fused.activation of a fused operation. */
 static inline cuda_activation cuda_activation_of(const char *op, const brim_activation_attr *attr)
 {
   static const struct {

@@ -4,20 +4,20 @@
  *     lse[t]     = log(sum over s of exp(score[t,s]))
  *     y[t]       = sum over s of exp(score[t,s] - lse[t]) * z[t,s] * v[s]        z: dropout's mask / (1 - p)
  *
- * A block has a tile of queries of one head and goes over its keys, tile by tile: scores exist in registers only, so
- * memory is linear in T and S; q is read once, k and v once for each tile of queries (mostly from the L2 cache, as
- * blocks next to each other work on the same keys), y and lse are written once. y and the sum of weights are kept
- * relative to the greatest score so far and shrink when a greater one comes.
+ * A block has a tile of queries of one head and loops over tiles of its keys. Scores exist in registers only, so memory
+ * is linear in T and S. q is read once, k and v once for each tile of queries (mostly from the L2 cache, as
+ * neighbouring blocks work on the same keys), and y and lse are written once. y and the sum of weights are relative to
+ * the greatest score so far, and are rescaled when a greater one comes.
  *
- * 4 D multiply-adds for each pair of query and key, in fp32 with fp32 multiply-adds: their rate is the limit, so what
- * counts is that shared memory keeps up (see tile.cuh). Heads of up to 128 numbers are one chunk, padded with zeros to
- * 32, 64 or 128; larger ones are several: scores are then added up over the chunks, and a block makes one chunk of y.
- * So any size works, but above 128 scores are computed once for each chunk.
+ * Each pair of query and key takes 4 D fp32 multiply-adds. Their rate is the limit, so shared memory has to keep up
+ * (see tile.cuh). Heads of up to 128 numbers are one chunk, padded with zeros to 32, 64 or 128. Larger heads have
+ * several chunks: scores are added up over the chunks, and a block computes one chunk of y. So any size works, but
+ * above 128 the scores are computed once for each chunk.
  *
- * Tiles on the diagonal, or at the end of the keys, look at each pair; all others do not.
+ * Only tiles on the diagonal or at the end of the keys check each pair.
  *
- * In bf16 and fp16, without dropout, it is left to the library where that can do it (sdpa.h): tensor cores do the same
- * products many times as fast. y and lse mean the same, so either may make the gradient of either's results. */
+ * In bf16 and fp16 without dropout, the library computes attention if it can (sdpa.h): tensor cores are many times as
+ * fast. y and lse mean the same, so each may compute the gradient from the other's results. */
 #include "attention.cuh"
 #include "attention_library.h"
 
@@ -26,20 +26,20 @@ template <int DEPTH_, int R_, int C_> struct cut {
   static constexpr int BLOCKS = 3; /* on a multiprocessor: at most 168 registers */
 };
 
-/* What a thread keeps of its rows while the tiles of keys go by. */
+/* A thread's values of its rows during the loop over tiles of keys. */
 template <typename X> struct result {
   float sum[X::R][X::DEPTH / 8];
   float greatest[X::R]; /* of the scores so far, or -infinity */
   float total[X::R];    /* of exp(score - greatest), over the columns of this lane */
 };
 
-/* A tile of queries, and the chunk of y that is made. */
+/* A tile of queries, and the chunk of y that the block computes. */
 struct place {
   int64_t sample, head, first;
   int chunk;
 };
 
-/* Scores of a tile become weights, which go to shared memory; what was added up before shrinks. */
+/* Turns a tile's scores into weights, which go to shared memory, and rescales the sums so far. */
 template <typename X>
 static __device__ inline void weigh(const attention_sizes &a, const attention_dropout &z, const place &at, int64_t key,
                                     const tile_range<X::R> &range, float (&score)[X::R][X::C], result<X> *r,
@@ -52,11 +52,11 @@ static __device__ inline void weigh(const attention_sizes &a, const attention_dr
     float greatest = r->greatest[i];
 #pragma unroll
     for (int j = 0; j < X::C; j++) {
-      score[i][j] = __fmul_rn(score[i][j], a.scale); /* the number that lse is made of, backward too */
+      score[i][j] = __fmul_rn(score[i][j], a.scale); /* the value that lse is computed from, backward too */
       if (tile_column(j) < range.high[i]) greatest = fmaxf(greatest, score[i][j]);
     }
     greatest = tile_row_max(greatest);
-    const float base = greatest == -INFINITY ? 0 : greatest; /* of no score yet */
+    const float base = greatest == -INFINITY ? 0 : greatest; /* no score yet */
     const float shrink = expf(r->greatest[i] - base);
     r->greatest[i] = greatest;
     r->total[i] *= shrink;
@@ -91,8 +91,8 @@ static __device__ inline void store(const attention_sizes &a, const place &at, c
   }
 }
 
-/* Scores of the tile of queries against that of keys from `key` on. Chunks come in an order in which the one that is
- * made is last: its values of v are what is in shared memory then. */
+/* Scores of the tile of queries against the tile of keys from `key` on. The chunk that the block computes comes last,
+ * so that its values of v are in shared memory afterwards. */
 template <typename T, typename X>
 static __device__ inline void score_tile(const attention_sizes &a, const place &at, int64_t key, const T *q, const T *k,
                                          const T *v, float *tiles, float (&score)[X::R][X::C])

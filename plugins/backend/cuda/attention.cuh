@@ -1,4 +1,4 @@
-/* What attention and its gradient share: sizes, which keys a query sees, dropout's mask. */
+/* Shared code of attention and its gradient: sizes, the keys that a query sees, dropout's mask. */
 #ifndef CUDA_ATTENTION_CUH
 #define CUDA_ATTENTION_CUH
 #include "tile.cuh"
@@ -34,18 +34,18 @@ static inline attention_sizes attention_sizes_of(const brim_node *node)
   return a;
 }
 
-/* How many keys query t sees: the first ones. */
+/* The number of keys that query t sees: the first ones. */
 static __device__ inline int64_t attention_seen(const attention_sizes &a, int64_t t)
 {
   return a.causal ? cuda_max(0, cuda_min(a.keys, t + a.keys - a.queries + 1)) : a.keys;
 }
-/* The first query that sees key s; all behind it do too. */
+/* The first query that sees key s; all later ones do too. */
 static __device__ inline int64_t attention_first(const attention_sizes &a, int64_t s)
 {
   return a.causal ? cuda_max(0, s + a.queries - a.keys) : 0;
 }
 
-/* Where the D numbers of a query and of a key stand; lse and delta of the queries of a head. */
+/* The positions of a query's and of a key's D numbers; of lse and delta of a head's queries. */
 static __device__ inline int64_t attention_query(const attention_sizes &a, int64_t n, int64_t h, int64_t t)
 {
   return ((n * a.queries + t) * a.heads + h) * a.size;
@@ -64,7 +64,7 @@ static __device__ inline int64_t attention_row(const attention_sizes &a, int64_t
 typedef struct attention_dropout {
   brim_dropout_key key;
   int64_t first_sample;
-  float kept; /* what a kept weight is multiplied by; 1: there is no dropout */
+  float kept; /* the factor of a kept weight; 1 without dropout */
 } attention_dropout;
 
 static __device__ inline attention_dropout attention_dropout_of(const cuda_control *control, const attention_sizes &a)
@@ -78,7 +78,7 @@ static __device__ inline attention_dropout attention_dropout_of(const cuda_contr
   return z;
 }
 
-/* A bit for each of the elements e .. e+3: 1 if it is kept. They are one block of random numbers, or parts of two. */
+/* A bit for each of the elements e .. e+3: 1 if it is kept. Their random numbers are one block, or parts of two. */
 static __device__ inline unsigned attention_keep4(const attention_dropout &z, int64_t sample, int64_t e)
 {
   const int skip = (int)(e & 3);
@@ -93,8 +93,7 @@ static __device__ inline unsigned attention_keep4(const attention_dropout &z, in
   return bits >> skip & 15;
 }
 
-/* Of rows that are queries: bit i*C + j is the thread's row i, column j. row, column: of the tile's first, in the
- * sequences. */
+/* For rows of queries: bit i*C + j is the thread's row i, column j. row, column: the tile's first, in the sequences. */
 template <int R, int C>
 static __device__ inline unsigned attention_kept_keys(const attention_sizes &a, const attention_dropout &z, int64_t n,
                                                       int64_t h, int64_t row, int64_t column)
@@ -108,8 +107,8 @@ static __device__ inline unsigned attention_kept_keys(const attention_sizes &a, 
   return bits;
 }
 
-/* Of rows that are keys. Four neighbouring keys are rows of four lanes: each draws for a quarter of the columns, and
- * they exchange what they have. */
+/* For rows of keys. Four neighbouring keys are rows of four lanes; each lane draws for a quarter of the columns, and
+ * they exchange the results. */
 template <int R, int C>
 static __device__ inline unsigned attention_kept_queries(const attention_sizes &a, const attention_dropout &z,
                                                          int64_t n, int64_t h, int64_t row, int64_t column)

@@ -6,24 +6,24 @@
  *     dq[t]    = sum over s of ds[t,s] * k[s]
  *     dk[s]    = sum over h, t of ds[t,s] * q[t],   dv[s] = sum over h, t of p[t,s] * z[t,s] * dy[t]
  *
- * Three kernels: delta; dq, with blocks over queries that go over the keys; dk and dv, with blocks over keys that go
- * over the query heads that share them and their queries, in order. So every sum has one order and one owner, and the
- * same bits come out in every run, without atomics, for the price of computing scores and dy v^T twice: 14 D
- * multiply-adds for each pair of query and key instead of 10. The last two kernels are one text, read once with queries
- * as rows and keys as columns, once the other way round.
+ * Three kernels: delta; dq, whose blocks take queries and loop over the keys; dk and dv, whose blocks take keys and
+ * loop over the query heads that share them and their queries, in order. So every sum has one order and one owner,
+ * which gives the same bits in every run without atomics, at the price of computing scores and dy v^T twice: 14 D
+ * multiply-adds for each pair of query and key instead of 10. The last two kernels are one template, once with queries
+ * as rows and keys as columns, once the reverse.
  *
- * In bf16 and fp16 y is rounded so much that delta would not cancel what it is there to cancel (for a single key, ds is
- * 0). There the kernel of dq makes delta of its own numbers, by 2 D multiply-adds more:
+ * In bf16 and fp16 the rounding of y would prevent cancellation in ds (for a single key, ds is 0). So the kernel of dq
+ * computes delta from its own numbers, by 2 D multiply-adds more:
  *
  *     delta[t] = sum over s of p[t,s] * z[t,s] * dy[t] . v[s]
  *     dq[t]    = scale * (sum over s of p[t,s] * (z[t,s] * dy[t] . v[s]) * k[s] - delta[t] * sum over s of p[t,s] *
  * k[s])
  *
- * Tiles, chunks of large heads, what of a tile is seen, and what is left to the library: as in attention.cu. */
+ * Tiles, chunks of large heads, checks of pairs, and the library's part are as in attention.cu. */
 #include "attention.cuh"
 #include "attention_library.h"
 
-/* Rows are queries, with delta known or not, or keys. */
+/* Rows are queries, with delta given or computed here, or keys. */
 enum rows { QUERIES, QUERIES_MAKE_DELTA, KEYS };
 template <int DEPTH_, int R_, int C_, enum rows ROLE>
 struct cut {
@@ -39,13 +39,13 @@ template <typename T> struct operands {
   T *dq, *dk, *dv;
 };
 
-/* A tile: which head of queries and of keys, where rows and columns begin; the chunk that is made. */
+/* A tile: the head of queries and of keys, the first row and column, and the chunk that the block computes. */
 struct place {
   int64_t sample, head, group, row, column;
   int chunk;
 };
 
-/* Shared memory. first: q or k, what scores are made of; second: v or dy. */
+/* Shared memory. first: q or k, for scores; second: v or dy. */
 template <typename X> struct tiles {
   float *first_rows, *second_rows, *first_columns, *second_columns, *weights, *lse, *delta;
 };
@@ -114,20 +114,20 @@ template <typename X> static __device__ inline tile_range<X::R> range_of(const a
   return range;
 }
 
-/* Does each row see each column? */
+/* Whether each row sees each column. */
 template <typename X> static __device__ inline bool is_seen_whole(const attention_sizes &a, const place &at)
 {
   if (!X::KEYS) return at.column + X::COLUMNS <= attention_seen(a, at.row);
   return at.column + X::COLUMNS <= a.queries && attention_first(a, at.row + X::ROWS - 1) <= at.column;
 }
 
-/* What belongs to the thread's rows, where those are queries. */
+/* Values of the thread's rows, if they are queries. */
 template <typename X> struct row_values {
-  float lse[X::R], delta[X::R]; /* delta: as far as this lane's columns made it, if it is made here */
+  float lse[X::R], delta[X::R]; /* delta: this lane's part, if it is computed here */
 };
 
-/* Scores become p * z, and dy v^T becomes ds; where delta is made, p and p * z * dy v^T. What lse is taken from is the
- * product as the forward pass rounded it, so that a query's only key has the weight 1. */
+/* Turns scores into p * z, and dy v^T into ds; if delta is computed here, into p and p * z * dy v^T. The score is
+ * rounded as in the forward pass before lse is subtracted, so that a query's only key has the weight 1. */
 template <typename X>
 static __device__ inline void differentiate(const attention_sizes &a, const attention_dropout &z, const place &at,
                                             const tile_range<X::R> &range, const tiles<X> &m, row_values<X> *r,
@@ -156,7 +156,7 @@ static __device__ inline void differentiate(const attention_sizes &a, const atte
     }
 }
 
-/* sum += weights * columns; the weights go through shared memory, where a row's are of use to its warp alone. */
+/* sum += weights * columns. The weights go through shared memory, where only a row's own warp uses them. */
 template <typename X>
 static __device__ inline void add(float (&sum)[X::R][X::DEPTH / 8], const float (&weight)[X::R][X::C],
                                   const float *columns, bool whole, const tile_range<X::R> &range, float *weights)
@@ -174,8 +174,8 @@ static __device__ inline void add(float (&sum)[X::R][X::DEPTH / 8], const float 
     tile_combine<X::R, X::COLUMNS, X::DEPTH, true>(sum, weights, columns, range);
 }
 
-/* All that one tile adds: to dq, and to the sum of p * k if delta is made; or to dk and dv. Chunks come in an order in
- * which the one that is made is last, so that its columns are in shared memory when they are wanted. */
+/* Adds a tile's part to dq, and to the sum of p * k if delta is computed here; or to dk and dv. The chunk that the
+ * block computes comes last, so that its columns are in shared memory when they are needed. */
 template <typename T, typename X>
 static __device__ inline void add_tile(const attention_sizes &a, const attention_dropout &z, const place &at,
                                        bool rows_there, const operands<T> &o, row_values<X> *r,
@@ -213,8 +213,8 @@ static __device__ inline void store(const attention_sizes &a, const place &at, c
   }
 }
 
-/* dq of what was added up, and delta. The product is rounded by itself, never part of a fused multiply-add: for a
- * single key it is dq, and they must cancel out. */
+/* Computes dq from the sums and delta. The product is rounded by itself, not in a fused multiply-add, because for a
+ * single key it must cancel the sum exactly. */
 template <typename X>
 static __device__ inline void subtract_delta(const attention_sizes &a, const place &at, row_values<X> *r,
                                              float (&dq)[X::R][X::DEPTH / 8], const float (&pk)[X::R][X::DEPTH / 8],
@@ -265,7 +265,7 @@ static __device__ inline void make_keys(const attention_sizes &a, const attentio
   store<T, X>(a, at, dv, o.dv);
 }
 
-/* Blocks with the most to do come first: the last queries, the first keys. */
+/* Blocks with the most work come first: the last queries, the first keys. */
 template <typename T, typename X>
 static __global__ void __launch_bounds__(TILE_THREADS, X::BLOCKS)
     grad_kernel(const cuda_control *control, attention_sizes a, operands<T> o, int64_t blocks)
@@ -338,7 +338,7 @@ template <typename T> static brim_status launch_grad(cuda_backend *b, const brim
   const T *y = (const T *)l->in[3];
   const cuda_control *control = cuda_control_of(b, l);
   if (!control) return BRIM_EDEVICE;
-  /* What a multiprocessor's registers and shared memory hold two or three blocks of. */
+  /* Sizes of which a multiprocessor's registers and shared memory hold two or three blocks. */
   switch (attention_depth(a.size)) {
   case 32:
     return launch_all<T, 32, 4, 8>(b, control, a, o, y);

@@ -1,5 +1,5 @@
-/* Which attention the library is asked for, and its runs: some samples at a time, where it says so. What it does not
- * take is for the kernels of attention.cu and attention_grad.cu: fp32, dropout, queries that see no key. */
+/* Attention by the library: which nodes it computes, and its runs, some samples at a time if its plan requires that.
+ * The kernels of attention.cu and attention_grad.cu compute the other nodes: fp32, dropout, queries that see no key. */
 #include "attention_library.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@ typedef struct library_state {
   cuda_sdpa_plan *plan;
   enum cuda_sdpa_result result;
   int64_t runs;
-  uint64_t query_bytes, key_bytes, lse_bytes; /* of what one run takes */
+  uint64_t query_bytes, key_bytes, lse_bytes; /* of one run's values */
 } library_state;
 
 static cuda_sdpa description_of(const brim_node *node, enum cuda_sdpa_result result)
@@ -33,9 +33,9 @@ brim_status cuda_attention_prepare(cuda_backend *b, const brim_node *node, enum 
   const cuda_sdpa a = description_of(node, result);
   int64_t at_once = 0;
   *state = NULL;
-  need->refused = a.type == BRIM_DTYPE_F32             ? "cuDNN's attention is for precision=bf16 and fp16"
-                  : node->attr.attention.dropout_p > 0 ? "cuDNN's attention has no dropout whose mask brim knows"
-                  : a.causal && a.T > a.S              ? "cuDNN's attention has no queries that see no key"
+  need->refused = a.type == BRIM_DTYPE_F32             ? "cuDNN's attention needs precision=bf16 or fp16"
+                  : node->attr.attention.dropout_p > 0 ? "cuDNN's attention does not expose its dropout mask"
+                  : a.causal && a.T > a.S              ? "cuDNN's attention does not support queries that see no key"
                                                        : NULL;
   if (need->refused) return BRIM_OK;
   library_state *made = brim_try_calloc(1, sizeof *made);

@@ -6,11 +6,11 @@
 extern "C" {
 #endif
 
-/* [plan] state: what run and release want, with its scratch; NULL: the library is not to do this node, without an
- * error. */
+/* [plan] state: the state for run and release, with its scratch in `need`; NULL, without an error, if the library does
+ * not compute this node. */
 brim_status cuda_attention_prepare(cuda_backend *b, const brim_node *node, enum cuda_sdpa_result result, void **state,
                                    brim_kernel_need *need);
-/* [step] Of a launch with a state. */
+/* [step] Runs a launch with a state. */
 brim_status cuda_attention_run(cuda_backend *b, const brim_launch *launch);
 /* [init] */
 void cuda_attention_release(void *self, void *state);

@@ -1,19 +1,18 @@
 /* avg_pool2d, adaptive_avg_pool2d and their gradients.
  *
- *     y[n,c,p,q] = the sum of x[n,c,h,w] over the window of (p, q), / R*S or / how many there are (pool_windows.h)
+ *     y[n,c,p,q] = the sum of x[n,c,h,w] over the window of (p, q), / R*S or / their number (pool_windows.h)
  *
- * Small windows: a thread has one place of y, channels-last a pack of channels of it. Large ones, such as those that
- * pool whole images, would leave a GPU with few threads and long sums: a warp has a window of a plain tensor, and a
- * block a window of 32 channels of a channels-last one, by 8 shares of its pixels. Which it is depends on the window
- * alone. x is read once, but for what overlapping windows do not find in the cache. The gradient is gathered, as that
- * of max pooling: dx is written once. Sums of more than a few values are in double. */
+ * For small windows a thread has one place of y, or channels-last a pack of its channels. With large windows, such as
+ * whole images, that would mean few threads and long sums: there a warp has a window of a plain tensor, and a block has
+ * a window of 32 channels of a channels-last one, in 8 shares of its pixels. The choice depends on the window alone. x
+ * is read once, except where overlapping windows miss the cache. The gradient is gathered, like that of max pooling: dx
+ * is written once. Sums of more than a few values are in double. */
 #include "pool_windows.h"
 #include "words.cuh"
 
 enum { LARGE = 32, SHARES = CUDA_THREADS / CUDA_WARP };
 
-/* Of a value in the window of a place. Not by division, which is a call: what the thread has at hand would not all stay
- * in registers. */
+/* A value's share in the window of a place. Not by division, which is a call that would spill registers. */
 static __device__ inline float share_of(const cuda_pool &p, int64_t row, int64_t column)
 {
   return __fdividef(1.0f, cuda_window_divisor(&p, 0, row) * cuda_window_divisor(&p, 1, column));
@@ -33,7 +32,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
     float sum[V] = {};
     for (int height = (int)(rows.to - rows.from); height > 0; height--, from += row_step) {
       const T *next = from;
-#pragma unroll 2 /* four would not all stay in registers */
+#pragma unroll 2 /* four would spill registers */
       for (int width = (int)(columns.to - columns.from); width > 0; width--, next += step) {
         float value[V];
         cuda_load_values(value, next);
@@ -50,12 +49,12 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
 
 /* ---- large windows ---- */
 
-/* Every `step`-th value of a window from number `first` on, of one plane and lane, added up. */
+/* Adds up every `step`-th value of a window from number `first` on, in one plane and lane. */
 template <typename T>
 static __device__ inline double sum_of(const T *x, const cuda_pool &p, const cuda_pixel &at, cuda_range rows,
                                        cuda_range columns, int first, int step)
 {
-  const bool whole = columns.from == 0 && columns.to == p.extent[1]; /* its rows follow one another: as if one */
+  const bool whole = columns.from == 0 && columns.to == p.extent[1]; /* its rows are contiguous, like a single row */
   const int64_t width = whole ? (rows.to - rows.from) * p.extent[1] : columns.to - columns.from;
   const int64_t height = whole ? 1 : rows.to - rows.from;
   const T *corner = x + cuda_at_x(&p, &at, rows.from, columns.from);
@@ -72,7 +71,7 @@ static __device__ inline double sum_of(const T *x, const cuda_pool &p, const cud
   }
 }
 
-/* lanes is 1. Whole warps come here. */
+/* lanes is 1. Called by whole warps. */
 template <typename T>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     large_plain_kernel(T *__restrict__ y, const T *__restrict__ x, const cuda_pool p, int64_t count)
@@ -113,7 +112,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
 
 /* ---- gradient ---- */
 
-/* At least 4 blocks on a multiprocessor, so at most 64 registers: of itself the compiler aims at more blocks, and
+/* At least 4 blocks on a multiprocessor, so at most 64 registers; by default the compiler aims at more blocks, and
  * spills. */
 template <typename T, int V>
 static __global__ void __launch_bounds__(CUDA_THREADS, 4)
@@ -125,7 +124,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS, 4)
     double sum[V] = {};
     float result[V];
     for (int64_t row = rows.from; row < rows.to; row++)
-#pragma unroll 1 /* most elements are in one window or few; more at once would not all stay in registers */
+#pragma unroll 1 /* most elements are in few windows; unrolling would spill registers */
       for (int64_t column = columns.from; column < columns.to; column++) {
         const float share = share_of(p, row, column);
         float given[V];

@@ -1,22 +1,22 @@
-/* Sums, differences, products and quotients of shapes that broadcast to each other; and repeating, the gradient of sums
- * over axes, which is a product of something repeated and a number.
+/* Sums, differences, products and quotients of shapes that broadcast to each other; and repeat, the gradient of sums
+ * over axes, which is the product of a repeated tensor and a number.
  *
- * At best the bytes of the result and of each operand once; a small operand that is repeated comes from the cache. The
- * result is written in the order of memory of an operand of its shape. It is walked in rows, as long as possible, along
- * which each operand goes on, stays, or (where it has another order) strides. Threads take 16 bytes of the result at a
- * time where rows and operands are whole vectors, else single elements; neighbours are beside each other in either
- * case. An operand of the result's size in another order than the result would be read in strides all through, so it is
- * converted into scratch first.
+ * The bytes of the result and of each operand are moved once; a small operand that is repeated comes from the cache.
+ * The result has the order in memory of an operand of its shape. The kernel goes over the result in rows, as long as
+ * possible, along which each operand advances by one element, stays, or (if it has another order) advances by a stride.
+ * Threads take 16 bytes of the result at a time if rows and operands are whole vectors, else single elements;
+ * neighbouring threads take neighbouring elements. An operand of the result's size in another order would be read with
+ * strides throughout, so it is converted into scratch first.
  *
- * Operands may be fp32 or smaller, each by itself: a parameter is fp32 beside activations in bf16. There is one smaller
- * type at a time, that of the result if it is not fp32. */
+ * Each operand may be fp32 or smaller: a parameter may be fp32 while activations are bf16. All smaller types are the
+ * same, which is the result's if that is not fp32. */
 #include "broadcast.h"
 #include "values.cuh"
 
 enum op { ADD, SUB, MUL, DIV };
 
 typedef struct operand {
-  const void *values; /* null: `constant` everywhere */
+  const void *values; /* NULL for `constant` everywhere */
   float constant;
   uint32_t dtype;
 } operand;
@@ -36,7 +36,7 @@ template <enum op OP> static __device__ inline float combined(float a, float b)
   return a / b;
 }
 
-/* V values of an operand, `step` apart. */
+/* Loads V values of an operand, `step` apart. */
 template <int V, typename T> static __device__ inline void load_typed(const T *p, int64_t step, float *v)
 {
   if (step == 1) {
@@ -83,7 +83,7 @@ static __device__ inline void combine(T *y, operand a, operand b, const rows_wal
   cuda_store_values<V>(y + at, va);
 }
 
-/* In vectors, V divides the rows' length or there is but one, whose end goes by elements. */
+/* With vectors, V divides the rows' length, or there is only one row, whose end is processed by elements. */
 template <typename T, enum op OP, int V>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     combine_kernel(T *y, operand a, operand b, const __grid_constant__ rows_walk r, int64_t count)
@@ -93,7 +93,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
   for (int64_t i = whole * V + cuda_first(); i < count; i += cuda_step_width()) combine<T, OP, 1>(y, a, b, r, i);
 }
 
-/* Does an operand that goes on along the rows start each of them at a whole vector? */
+/* Whether an operand that advances along the rows starts each row at a whole vector. */
 static bool is_vector(const rows_walk *r, int o, int64_t vector)
 {
   if (r->inner[o] != 1) return true;
@@ -133,7 +133,7 @@ static bool has_size_of_result(const brim_node *node, uint32_t i)
   return brim_shape_count(&node->in[i]->shape) == brim_shape_count(&node->out[0]->shape);
 }
 
-/* The result's order: that of the first operand of its size; plain, if both are repeated. */
+/* Returns the result's order: that of the first operand of its size, or plain if both are repeated. */
 static bool result_channels_last(const brim_node *node)
 {
   for (uint32_t i = 0; i < 2; i++)
@@ -198,7 +198,7 @@ static bool keeps_axes(const brim_node *node)
   return node->in[0]->shape.rank == node->out[0]->shape.rank;
 }
 
-/* dx has the order of dy where dy tells one. */
+/* dx has the order of dy if dy has one. */
 static CUDA_PREPARE(repeat_prepare)
 {
   if (!keeps_axes(node)) return cuda_plain_prepare(self, program, node, need, state);

@@ -1,6 +1,6 @@
-/* Walking over a tensor, as it lies in memory, and over others that are repeated to its shape: dimensions along which
- * all of them go on in the same way are one. Which order each of them has is a matter of steps alone, so none needs to
- * be converted for that. */
+/* A walk over a tensor in the order of its memory, and over operands that are repeated to its shape. Neighbouring
+ * dimensions that all of them step through uniformly are merged. Operands may have different orders in memory: only
+ * their steps differ, so none needs to be converted. */
 #ifndef CUDA_BROADCAST_H
 #define CUDA_BROADCAST_H
 #include <stdbool.h>
@@ -9,9 +9,9 @@
 #include "divider.h"
 
 typedef struct cuda_walk {
-  int32_t rank;                   /* dimensions, the last changing fastest; none is 1, so it may have none */
-  int64_t dim[BRIM_DIMS_MAX];     /* multiplied: the tensor's elements, in the order of memory */
-  int64_t step[2][BRIM_DIMS_MAX]; /* elements of each operand from one to the next; 0: it is repeated */
+  int32_t rank;                   /* dimensions, the last changing fastest; without those of 1, so it may be 0 */
+  int64_t dim[BRIM_DIMS_MAX];     /* in the order of memory; their product is the number of the tensor's elements */
+  int64_t step[2][BRIM_DIMS_MAX]; /* distance in elements in each operand; 0 where it is repeated */
 } cuda_walk;
 
 /* Dimension i in the order of memory, slowest first. */
@@ -21,7 +21,7 @@ static inline int32_t cuda_dim_at(int32_t i, bool channels_last)
   return channels_last ? nhwc[i] : i;
 }
 
-/* Elements of an operand from one to the next along each dimension of a shape that it broadcasts to. */
+/* The steps of an operand, in elements, along each dimension of a shape that it broadcasts to. */
 static inline void cuda_steps(const brim_shape *shape, const brim_shape *operand, bool channels_last,
                               int64_t step[BRIM_DIMS_MAX])
 {
@@ -34,7 +34,7 @@ static inline void cuda_steps(const brim_shape *shape, const brim_shape *operand
   }
 }
 
-/* Over `shape`, which lies in memory channels-last or plain; operands too. */
+/* A walk over `shape`, stored channels-last or plain, and its operands. */
 static inline void cuda_walk_init(cuda_walk *w, const brim_shape *shape, bool channels_last,
                                   const brim_shape *const operand[2], const bool operand_last[2])
 {

@@ -1,5 +1,5 @@
-/* Values from one storage type to another, rounded to the nearest. Each element is read and written once, eight to a
- * thread, so that either side moves 16 bytes at a time or more. */
+/* Converts values from one storage type to another, rounded to nearest. Each element is read and written once, eight by
+ * a thread, so that both sides move at least 16 bytes at a time. */
 #include "kernel.cuh"
 
 enum { PER_THREAD = 8 };

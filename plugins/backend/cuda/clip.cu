@@ -1,14 +1,14 @@
-/* The norm of all gradients, and the factor that limits it; the distance of two models, which is added up likewise:
+/* The norm of all gradients and the factor that limits it, and the distance of two models, which is added up likewise:
  *
  *     squared_norm     sum = (the sum before) + sum over i of x[i]^2
  *     distance         sum = (the sum before) + sum over i of (w[i] - g[i])^2,  largest = max(before, |w[i] - g[i]|)
  *     gradient_scale   norm = gradient_scale * sqrt(sum),  factor = gradient_scale * min(1, max_norm / (norm + 1e-6))
  *
- * 4 bytes an element of each tensor, read once. Everything is added up in double precision and in an order that depends
- * on the shapes alone: a tensor is cut into pieces of 16384 elements; a block adds up one piece (of a tensor of more
- * than 4096 pieces, every 4096th) by threads, warps, block; a warp adds up a tensor's blocks; and one thread adds the
- * tensors to the sum, in their order. The chain of nodes, one a gradient, is done by two launches for a table of
- * tensors; a node by itself is a table of one and adds in the same order. */
+ * Each tensor's 4 bytes per element are read once. Everything is added up in double precision, in an order that depends
+ * on the shapes alone: a tensor is divided into pieces of 16384 elements; a block adds up one piece (of a tensor of
+ * more than 4096 pieces, every 4096th) by threads, warps and block; a warp adds up a tensor's blocks; and one thread
+ * adds the tensors to the sum, in their order. The chain of nodes, one for each gradient, takes two launches for a
+ * table of tensors. A node by itself is a table of one, and adds in the same order. */
 #include <string.h>
 
 #include "kernel.cuh"
@@ -17,10 +17,11 @@ extern "C" {
 }
 
 enum kind { SQUARED_NORM, DISTANCE };
-/* Entries: the tensor; of distance, the other; what was before (or NULL) and the result, which may be one place. */
+/* Entries: the tensor; the other tensor of distance; the sum before (or NULL) and the result, which may share an
+ * address. */
 enum tensors { X, FROM, BEFORE, SUM };
 enum { COMBINE_THREADS = 1024 };
-/* A part of distance has two results: the largest follow the sums. */
+/* A part of distance has two results: the largest differences follow the sums. */
 enum { LARGEST = CUDA_PARTIALS / 2 };
 template <enum kind K> static constexpr int64_t parts_max = K == DISTANCE ? LARGEST : CUDA_PARTIALS;
 static_assert(CUDA_NORM_PARTS <= LARGEST, "any tensor fits an empty table");
@@ -60,7 +61,7 @@ static __device__ inline double warp_largest(double value)
   return value;
 }
 
-/* Of a block of CUDA_THREADS, in its first thread. */
+/* The maximum over a block of CUDA_THREADS, in its first thread. */
 static __device__ inline double block_largest(double value)
 {
   __shared__ double of_warp[CUDA_THREADS / CUDA_WARP];
@@ -91,7 +92,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
   if (K == DISTANCE) control->partial[LARGEST + part] = t.largest;
 }
 
-/* One block. Results in memory are read where they are not those of the entry before. */
+/* One block. Reads the sum before from memory unless it is the previous entry's result. */
 template <enum kind K, typename TABLE>
 static __global__ void __launch_bounds__(COMBINE_THREADS)
     combine_kernel(const __grid_constant__ TABLE table, const cuda_control *control)
@@ -151,7 +152,7 @@ template <enum kind K> static brim_status launch_table(cuda_backend *b, const cu
 /* The nodes may be a chain, in which each adds to the sum before. */
 template <enum kind K> static brim_status run_all(cuda_backend *b, const brim_launch *const *launch, size_t count)
 {
-  constexpr uint32_t AT = K == DISTANCE ? 2 : 1; /* where `before` is among the inputs */
+  constexpr uint32_t AT = K == DISTANCE ? 2 : 1; /* the index of `before` among the inputs */
   cuda_table table;
   cuda_control *control = cuda_control_of(b, launch[0]);
   if (!control) return BRIM_EDEVICE;
@@ -187,7 +188,7 @@ static __global__ void gradient_scale_kernel(const cuda_control *control, double
   const double scale = control->step.gradient_scale, norm = sum ? scale * sqrt(*sum) : 0;
   const double limit = max_norm / (norm + 1e-6);
   out[0] = norm;
-  out[1] = scale * (max_norm > 0 && !(limit > 1) ? limit : 1); /* a norm that is NaN is passed on */
+  out[1] = scale * (max_norm > 0 && !(limit > 1) ? limit : 1); /* a NaN norm is passed on */
 }
 
 static CUDA_RUN(gradient_scale_run)

@@ -1,26 +1,25 @@
-/* conv2d and its gradients: what is moved, added and applied around a convolution, which cuDNN computes (dnn.h), or
- * what cuDNN refuses kernels of our own (conv_direct.cu).
+/* conv2d and its gradients: conversions, bias and activation around a convolution. cuDNN computes the convolution
+ * (dnn.h), or, if it refuses, kernels of our own do (conv_direct.cu).
  *
- * Results have the order in which the library is fastest: channels-last on tensor cores, else plain. All that is behind
- * can stay in it. If the library has nothing for that order, the other is tried; if not for that either, our own
- * kernels take any order.
+ * Results have the order in which the library is fastest: channels-last on tensor cores, else plain. Later operations
+ * can keep that order. If the library has no plan for that order, the other is tried; our own kernels take any order.
  *
- * Weights are [K,D,R,S] wherever the program can see them (checkpoints, optimizers, other backends). Convolutions that
- * are channels-last want [K,R,S,D]: a copy in scratch, which moves each weight once, while its windows are used
- * N*P*Q times. Gradients of weights are computed into scratch, since the library writes and we must add. */
+ * Weights are [K,D,R,S] everywhere outside of this file (checkpoints, optimizers, other backends). Channels-last
+ * convolutions need [K,R,S,D], a copy in scratch, which moves each weight once, while each is used N*P*Q times.
+ * Gradients of weights are computed into scratch, because the library writes them and the kernel must add. */
 #include "conv.h"
 
 #include <stdlib.h>
 
-#include "behind.h"
 #include "dnn.h"
+#include "epilogue.h"
 #include "kernel.cuh"
 
-/* Scratch: x or dy or both in the order wanted, the weight in it, then what the convolution itself needs. */
+/* Scratch: x or dy or both in the convolution's order, the weight in that order, then the convolution's own scratch. */
 typedef struct plan {
   cuda_conv conv;
-  cuda_dnn_plan *dnn;    /* NULL: kernels of our own */
-  uint64_t weight_bytes; /* of the weight's copy, or its gradient; 0: none */
+  cuda_dnn_plan *dnn;    /* NULL for kernels of our own */
+  uint64_t weight_bytes; /* of the copy of the weight or its gradient, or 0 */
 } plan;
 
 static void release(void *self, void *state)
@@ -63,8 +62,8 @@ static brim_status start(const brim_node *node, const brim_tensor *x, const brim
   return BRIM_OK;
 }
 
-/* The library in one order, or the other; or not, which is no error. */
-static brim_status ask_library(cuda_backend *b, plan *p, enum cuda_dnn_result result, uint64_t *scratch_bytes)
+/* Tries the library in one order, then in the other. It is not an error if both fail. */
+static brim_status try_library(cuda_backend *b, plan *p, enum cuda_dnn_result result, uint64_t *scratch_bytes)
 {
   cuda_dnn_conv wanted = {result, p->conv};
   const bool preferred = cuda_dnn_prefers_last(b, p->conv.dtype);
@@ -78,14 +77,15 @@ static brim_status ask_library(cuda_backend *b, plan *p, enum cuda_dnn_result re
   return BRIM_OK;
 }
 
-/* The weight's size where a copy of it is needed. */
+/* Returns the weight's size if a copy of it is needed, else 0. */
 static uint64_t copy_bytes(const plan *p)
 {
   if (!p->dnn || !p->conv.x_last || cuda_conv_weight_is_last(&p->conv)) return 0;
   return cuda_round_up((uint64_t)cuda_conv_weights(&p->conv) * brim_dtype_bytes(p->conv.dtype), CUDA_ALIGNMENT);
 }
 
-/* The weight as the convolution wants it; scratch moves behind it. NULL with an error set. */
+/* Returns the weight in the convolution's order. If that is a copy in *scratch, *scratch then points past it. Returns
+ * NULL with an error set if the launch failed. */
 static const void *weight_for(cuda_backend *b, const plan *p, const void *weight, void **scratch)
 {
   const cuda_conv *v = &p->conv;
@@ -101,7 +101,7 @@ static const void *weight_for(cuda_backend *b, const plan *p, const void *weight
 static brim_status prepare_forward(cuda_backend *b, const brim_node *node, plan *p, brim_kernel_need *need)
 {
   uint64_t bytes = 0;
-  BRIM_TRY(ask_library(b, p, CUDA_DNN_Y, &bytes));
+  BRIM_TRY(try_library(b, p, CUDA_DNN_Y, &bytes));
   if (!p->dnn) {
     p->conv.x_last = cuda_channels_last(node->in[0]);
     p->conv.y_last = cuda_dnn_prefers_last(b, p->conv.dtype);
@@ -131,23 +131,23 @@ static CUDA_PREPARE(conv2d_prepare)
   return finish(prepare_forward((cuda_backend *)self, node, p, need), p, need, state);
 }
 
-/* To the result, of rank 4, that the convolution has left. */
-static brim_status run_behind(cuda_backend *b, const brim_launch *launch)
+/* Adds the bias and applies the activation to the convolution's result, of rank 4. */
+static brim_status run_epilogue(cuda_backend *b, const brim_launch *launch)
 {
   const brim_node *node = launch->node;
   const brim_tensor *y = node->out[0];
   const bool bias = node->in_count > 2;
-  cuda_behind behind = {};
-  behind.activation = cuda_activation_of(node->op, &node->attr.fused.activation);
-  if (!bias && behind.activation.kind == CUDA_IDENTITY) return BRIM_OK;
-  behind.dtype = y->dtype;
-  behind.bias_dtype = bias ? node->in[2]->dtype : y->dtype;
-  behind.count = brim_shape_count(&y->shape);
-  behind.channels = y->shape.dim[1];
-  behind.inner = cuda_channels_last(y) ? 1 : y->shape.dim[2] * y->shape.dim[3];
-  behind.bias = bias ? launch->in[2] : NULL;
-  behind.from = behind.to = launch->out[0];
-  return cuda_behind_run(b, &behind);
+  cuda_epilogue epilogue = {};
+  epilogue.activation = cuda_activation_of(node->op, &node->attr.fused.activation);
+  if (!bias && epilogue.activation.kind == CUDA_IDENTITY) return BRIM_OK;
+  epilogue.dtype = y->dtype;
+  epilogue.bias_dtype = bias ? node->in[2]->dtype : y->dtype;
+  epilogue.count = brim_shape_count(&y->shape);
+  epilogue.channels = y->shape.dim[1];
+  epilogue.inner = cuda_channels_last(y) ? 1 : y->shape.dim[2] * y->shape.dim[3];
+  epilogue.bias = bias ? launch->in[2] : NULL;
+  epilogue.from = epilogue.to = launch->out[0];
+  return cuda_epilogue_run(b, &epilogue);
 }
 
 static CUDA_RUN(conv2d_run)
@@ -162,7 +162,7 @@ static CUDA_RUN(conv2d_run)
     BRIM_TRY(cuda_dnn_run(b, p->dnn, (void *)x, (void *)weight, y, scratch));
   else
     BRIM_TRY(cuda_conv_direct(b, &p->conv, x, weight, y));
-  return run_behind(b, launch);
+  return run_epilogue(b, launch);
 }
 
 #define CONV2D(id, its_op)                                                                                             \
@@ -178,7 +178,7 @@ CONV2D(conv2d_tanh, "conv2d+tanh");
 static brim_status prepare_grad_input(cuda_backend *b, const brim_node *node, plan *p, brim_kernel_need *need)
 {
   uint64_t bytes = 0;
-  BRIM_TRY(ask_library(b, p, CUDA_DNN_X, &bytes));
+  BRIM_TRY(try_library(b, p, CUDA_DNN_X, &bytes));
   if (!p->dnn) {
     p->conv.y_last = cuda_channels_last(node->in[0]);
     p->conv.x_last = cuda_dnn_prefers_last(b, p->conv.dtype);
@@ -209,7 +209,7 @@ static CUDA_RUN(grad_input_run)
     BRIM_TRY(cuda_dnn_run(b, p->dnn, dx, (void *)weight, (void *)dy, scratch));
   else
     BRIM_TRY(cuda_conv_direct_grad_input(b, &p->conv, dy, weight, dx));
-  return run_behind(b, launch);
+  return run_epilogue(b, launch);
 }
 BRIM_KERNEL(conv2d_grad_input) = {
     .op = "conv2d_grad_input", .prepare = grad_input_prepare, .run = grad_input_run, .release = release};
@@ -238,11 +238,11 @@ static brim_status add_weight(cuda_backend *b, const plan *p, float *dweight, co
                                     (const T *)from, count, p->conv.D, p->conv.R * p->conv.S, p->conv.x_last));
 }
 
-/* The library's result is of the values' own type: none of its precompiled engines writes fp32 for 16-bit values. */
+/* The library's result has the values' own type: none of its precompiled engines writes fp32 for 16-bit values. */
 static brim_status prepare_grad_weight(cuda_backend *b, const brim_node *node, plan *p, brim_kernel_need *need)
 {
   uint64_t bytes = 0;
-  BRIM_TRY(ask_library(b, p, CUDA_DNN_WEIGHT, &bytes));
+  BRIM_TRY(try_library(b, p, CUDA_DNN_WEIGHT, &bytes));
   if (p->dnn) {
     p->weight_bytes =
         cuda_round_up((uint64_t)cuda_conv_weights(&p->conv) * brim_dtype_bytes(p->conv.dtype), CUDA_ALIGNMENT);
@@ -251,7 +251,7 @@ static brim_status prepare_grad_weight(cuda_backend *b, const brim_node *node, p
     p->conv.y_last = cuda_channels_last(node->in[1]);
     bytes = cuda_conv_direct_bytes(&p->conv);
   }
-  /* dbias comes first, and what it used is free again */
+  /* dbias comes first, so its scratch can be reused */
   if (node->out_count > 1) bytes = (uint64_t)cuda_max((int64_t)bytes, (int64_t)cuda_conv_bias_bytes(&p->conv));
   need->workspace_bytes = cuda_ordered_bytes(node->in[0], p->conv.x_last) +
                           cuda_ordered_bytes(node->in[1], p->conv.y_last) + p->weight_bytes + bytes;
@@ -286,7 +286,7 @@ static CUDA_RUN(grad_weight_run)
 BRIM_KERNEL(conv2d_grad_weight) = {
     .op = "conv2d_grad_weight", .prepare = grad_weight_prepare, .run = grad_weight_run, .release = release};
 
-/* What of a convolution the sum of dy's channels needs. */
+/* The members of a convolution that the sum of dy's channels needs. */
 static cuda_conv channels_of(const brim_tensor *dy)
 {
   cuda_conv v = {};

@@ -12,28 +12,28 @@ typedef struct cuda_conv {
   int64_t P, Q;       /* y [N,K,P,Q] */
   int64_t groups, stride[2], padding[2], dilation[2];
   uint32_t dtype;      /* of x, y, their gradients and the weight; weight gradients are F32 */
-  bool x_last, y_last; /* channels-last in memory? */
+  bool x_last, y_last; /* channels-last in memory */
 } cuda_conv;
 
 static inline int64_t cuda_conv_weights(const cuda_conv *v)
 {
   return v->K * v->D * v->R * v->S;
 }
-/* Are [K,D,R,S] and [K,R,S,D] the same in memory? */
+/* Whether [K,D,R,S] and [K,R,S,D] are the same in memory. */
 static inline bool cuda_conv_weight_is_last(const cuda_conv *v)
 {
   return v->D == 1 || v->R * v->S == 1;
 }
 
-/* conv_direct.cu: for what the library refuses. weight [K,D,R,S]. [step] */
+/* conv_direct.cu: for convolutions that the library refuses. weight [K,D,R,S]. [step] */
 brim_status cuda_conv_direct(cuda_backend *b, const cuda_conv *v, const void *x, const void *weight, void *y);
 brim_status cuda_conv_direct_grad_input(cuda_backend *b, const cuda_conv *v, const void *dy, const void *weight,
                                         void *dx);
-/* dweight += ; scratch: as many bytes as the first says [plan]. */
+/* dweight += ; scratch: cuda_conv_direct_bytes [plan]. */
 uint64_t cuda_conv_direct_bytes(const cuda_conv *v);
 brim_status cuda_conv_direct_grad_weight(cuda_backend *b, const cuda_conv *v, const void *x, const void *dy,
                                          float *dweight, void *scratch);
-/* dbias [K] += the sum of dy's values of each channel; scratch likewise. */
+/* dbias [K] += the sum of dy's values in each channel; scratch: cuda_conv_bias_bytes. */
 uint64_t cuda_conv_bias_bytes(const cuda_conv *v);
 brim_status cuda_conv_grad_bias(cuda_backend *b, const cuda_conv *v, const void *dy, float *dbias, void *scratch);
 

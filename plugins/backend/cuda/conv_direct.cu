@@ -1,7 +1,7 @@
-/* Convolutions without a library, for what it refuses: a thread for each result of y or dx, which it sums up over its
- * window; a block, or several, for each element of dweight, which it sums up over all places of all samples. What a
- * window reads mostly comes from the caches. Simple, and far from the speed of a product; any sizes, either order in
- * memory, and the order of every sum depends on the sizes alone.
+/* Convolutions that the library refuses. A thread computes one result of y or dx, summed over its window; one or more
+ * blocks compute an element of dweight, summed over all places of all samples. Windows read mostly from the caches. The
+ * kernels are simple and far slower than a product, but they take any size and either order in memory, and the order of
+ * every sum depends on the sizes alone.
  *
  *     y[n,k,p,q] = sum over c,r,s of x[n,first+c,h,w] * weight[k,c,r,s],   h = p*stride - padding + r*dilation */
 #include "conv.h"
@@ -10,7 +10,7 @@
 #include "kernel.cuh"
 #include "product.h"
 
-/* Distances in memory of a tensor of 4 dimensions. */
+/* The strides of a tensor of 4 dimensions. */
 typedef struct strides {
   int64_t n, c, h, w;
 } strides;
@@ -29,7 +29,7 @@ static strides strides_y(const cuda_conv *v)
   return strides_of(v->K, v->P, v->Q, v->y_last);
 }
 
-/* Place i of a tensor, in the order of its memory, so that neighbours are written by neighbours. */
+/* Place i of a tensor, in the order of its memory, so that neighbouring threads write neighbouring elements. */
 typedef struct place {
   int64_t n, c, h, w;
 } place;
@@ -69,7 +69,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
       for (int64_t s = 0; s < v.S; s++) {
         const int64_t h = top + r * v.dilation[0], w = left + s * v.dilation[1];
         if (h < 0 || h >= v.H || w < 0 || w >= v.W) continue;
-        float tap = 0; /* summed by itself, for the sake of precision */
+        float tap = 0; /* a sum of its own, for precision */
         for (int64_t c = 0; c < v.D; c++)
           tap += cuda_load(&window[c * sx.c + h * sx.h + w * sx.w]) * cuda_load(&filter[c * taps + r * v.S + s]);
         sum += tap;
@@ -88,7 +88,7 @@ extern "C" brim_status cuda_conv_direct(cuda_backend *b, const cuda_conv *v, con
 
 /* ---- dx ---- */
 
-/* The output p whose tap at distance `offset` of its window is x's position h; -1: none is. */
+/* Returns the output p whose window has x's position h at distance `offset`, or -1. */
 static __device__ inline int64_t output_of(int64_t h, int64_t offset, int64_t padding, int64_t stride, int64_t outputs)
 {
   const int64_t from = h + padding - offset;
@@ -134,7 +134,7 @@ extern "C" brim_status cuda_conv_direct_grad_input(cuda_backend *b, const cuda_c
 
 /* ---- dweight ---- */
 
-/* Parts of the places of all samples, for a block each: as many as fill a device where weights are few. */
+/* Parts of the places of all samples, one for each block: enough to fill a device even if there are few weights. */
 enum { PART_BLOCKS = 1024, PART_PLACES = 4096, PARTS_MAX = 1024 };
 
 static int64_t parts_of(const cuda_conv *v, int64_t sums)
@@ -201,7 +201,7 @@ extern "C" brim_status cuda_conv_direct_grad_weight(cuda_backend *b, const cuda_
 
 /* ---- dbias ---- */
 
-/* Of plain values; where channels come last it is a sum of columns. */
+/* For plain values; channels-last it is a sum of columns. */
 template <typename T>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     grad_bias_kernel(const T *__restrict__ dy, int64_t samples, const cuda_divider pixels, double *__restrict__ part)

@@ -1,4 +1,4 @@
-/* What the files of the cuda backend share on the host's side; C and C++. */
+/* Shared declarations of the cuda backend's host side; C and C++. */
 #ifndef CUDA_CUDA_H
 #define CUDA_CUDA_H
 #include <stdbool.h>
@@ -14,16 +14,16 @@ extern "C" {
 typedef struct cuda_params {
   bool tf32;
   bool debug_launches;
-  const char *profile; /* path; "": none. See libraries/profile.h */
+  const char *profile; /* path, or "" for none; see libraries/profile.h */
   bool tune;
   bool gelu_epilogue;
 } cuda_params;
 
-/* What kernels read of the step, and what they have to say: on the device, at an address that is known when a program
- * is recorded. */
+/* The step's values for kernels, and the kernels' reports. It lies on the device at a fixed address, which recorded
+ * programs contain. */
 enum cuda_fault_kind { CUDA_FAULT_INDEX = 1, CUDA_FAULT_LABEL };
 typedef struct cuda_fault {
-  int32_t set; /* what was out of range, enum cuda_fault_kind, or 0; the first one's: */
+  int32_t set; /* enum cuda_fault_kind of the first fault, or 0; the rest describes that fault */
   int32_t value;
   int64_t sample; /* in the micro-batch */
   int64_t limit;  /* indices lie in [0, limit) */
@@ -36,18 +36,18 @@ typedef struct cuda_flags {
 #define CUDA_PARTIALS 16384
 typedef struct cuda_control {
   brim_step step;
-  int32_t proved; /* 1: the program that runs has a proof: its updates look at flags.refused */
+  int32_t proved; /* 1: the running program has a proof, and its updates check flags.refused */
   cuda_flags flags;
   double partial[CUDA_PARTIALS]; /* sums, from one launch of an operation to its next */
 } cuda_control;
 
-/* In pinned memory: what a fetch brings. */
+/* The results of a fetch, in pinned memory. */
 typedef struct cuda_fetch {
   uint8_t bytes[BRIM_FETCH_BYTES];
   cuda_flags flags;
 } cuda_fetch;
 
-#define CUDA_STAGES 2      /* of inputs under way */
+#define CUDA_STAGES 2      /* of inputs in flight */
 #define CUDA_FETCH_PARTS 4 /* copies of a fetch, at most */
 
 struct cublasLtContext;
@@ -57,34 +57,35 @@ struct cuda_dnn_plan;
 struct cuda_sdpa_plan;
 struct nvml_device;
 
-/* An instance. Its functions are called by one thread at a time, but for cuda_device_usage: that one may be called from
- * another thread at any time, but not while a device is selected or left, and reads only what selecting sets. */
+/* An instance. Its functions are called by one thread at a time. Only cuda_device_usage may be called from another
+ * thread at any time, except while a device is selected or left, and reads only members that are set by the
+ * selection. */
 typedef struct cuda_backend {
   const cuda_params *params;
-  int device;                   /* the runtime's number; -1: none selected */
+  int device;                   /* the runtime's number; -1 if none is selected */
   int processors;               /* multiprocessors */
   int capability;               /* 90: compute capability 9.0 */
   uint64_t total_bytes;         /* of the device */
   brim_device_takes takes;      /* of the device, by this process */
-  struct nvml_device *nvml;     /* the device, for nvml.h; NULL: NVML cannot be asked */
+  struct nvml_device *nvml;     /* the device, for nvml.h; NULL if NVML is not usable */
   cudaStream_t compute, copies; /* the latter of inputs */
   cuda_control *control;        /* on the device */
   struct cublasLtContext *blas;
   struct cudnnContext *dnn;
-  struct cuda_tuning *tuning;      /* libraries/library.h; NULL: the libraries' first suggestions */
-  struct cuda_dnn_plan *dnn_plans; /* all convolutions' plans in use, and attention's, for layers that want the same */
+  struct cuda_tuning *tuning;      /* libraries/library.h; NULL for the libraries' first suggestions */
+  struct cuda_dnn_plan *dnn_plans; /* all plans in use, of convolutions and attention; equal layers share one */
   struct cuda_sdpa_plan *sdpa;
-  /* Inputs under way: stages at the start of the arena, each with a twin in pinned memory. */
+  /* Inputs in flight: stages at the start of the arena, each with a copy in pinned memory. */
   uint8_t *stage, *pinned;
   uint64_t stage_bytes, fed; /* of one stage; feeds so far */
   cudaEvent_t copied[CUDA_STAGES], consumed[CUDA_STAGES];
-  /* Results under way; the last slot is for synchronize. */
+  /* Results in flight; the last slot is for synchronize. */
   cuda_fetch *fetch;
   cudaEvent_t fetched[BRIM_FETCHES];
   brim_copy fetch_copy[BRIM_FETCHES][CUDA_FETCH_PARTS];
   size_t fetch_parts[BRIM_FETCHES];
   uint64_t fetches_started, fetches_collected;
-  /* The optimizer's state between the arena and host memory. */
+  /* Copies of the optimizer's state between the arena and host memory. */
   cudaStream_t in, out;
   cudaStream_t comm; /* a communicator's */
   cudaEvent_t mark[BRIM_MARKS];
@@ -94,18 +95,18 @@ typedef struct cuda_backend {
 #define CUDA_ALIGNMENT 256
 
 /* error.c */
-/* OK, or what a call of the runtime said: ENOMEM_DEVICE for want of memory, else EDEVICE "<what>: <the runtime's
- * text>"; after an error that leaves the device unusable the text says so. */
+/* Returns OK, or an error for the runtime's: ENOMEM_DEVICE if memory ran out, else EDEVICE "<what>: <the runtime's
+ * text>". The text says if the device is unusable after the error. */
 brim_status cuda_check(cudaError_t error, const char *what);
-/* A call of the runtime, or what it says without memory if a test wants it to (BRIM_FAULT=lib:NAME). */
+/* Makes a call of the runtime, or returns its out-of-memory error if a test requests that (BRIM_FAULT=lib:NAME). */
 #define CUDA_CALL(name, call) (brim_fault_hit(BRIM_FAULT_LIB, name) ? cudaErrorMemoryAllocation : (call))
-/* The same of what waited for one operation: "<op> '<name>': <the runtime's text>". */
+/* The same after a wait for one operation: "<op> '<name>': <the runtime's text>". */
 brim_status cuda_check_node(cudaError_t error, const brim_node *node);
-/* program.cu. [step] The control block, for kernels; after launch->step has been copied there if the launch brings one,
- * as it does when a node is run by itself: a program's step is there already. NULL with an error set if that failed. */
+/* program.cu. [step] Returns the control block, for kernels. If the launch has a step, as when a node runs by itself,
+ * copies that there first; a program's step is already there. Returns NULL with an error set if the copy failed. */
 cuda_control *cuda_control_of(cuda_backend *b, const brim_launch *launch);
 
-/* All dimensions but the last, multiplied. */
+/* The product of all dimensions but the last. */
 static inline int64_t cuda_rows_of(const brim_tensor *t)
 {
   return brim_shape_count(&t->shape) / t->shape.dim[t->shape.rank - 1];
@@ -114,7 +115,7 @@ static inline int64_t cuda_last(const brim_tensor *t)
 {
   return t->shape.dim[t->shape.rank - 1];
 }
-/* Do kernels add to this output, or write it? See brim/ops.h. */
+/* Whether kernels add to this output instead of writing it. See brim/ops.h. */
 static inline bool cuda_adds(const brim_tensor *t)
 {
   return t->role == BRIM_ROLE_GRADIENT;
@@ -126,9 +127,10 @@ static inline bool cuda_adds(const brim_tensor *t)
                    void **state)
 #define CUDA_RUN(name) brim_status name(void *self, const brim_launch *launch)
 
-/* layout.cu: rank-4 activations are plain (channel_block 1, NCHW) or channels-last (channel_block C, NHWC), nothing
- * else. For operations whose output has the order of in[0]; whose other inputs of rank 4 must have it too, or are
- * converted into scratch (see cuda_same_order); that work on plain tensors. */
+/* layout.cu: rank-4 activations are either plain (channel_block 1, NCHW) or channels-last (channel_block C, NHWC).
+ * These prepare functions are for operations whose output has the order of in[0]; for operations whose other rank-4
+ * inputs must have that order too, or are converted into scratch (see cuda_same_order); and for operations on plain
+ * tensors. */
 CUDA_PREPARE(cuda_follow_prepare);
 CUDA_PREPARE(cuda_same_order_prepare);
 CUDA_PREPARE(cuda_plain_prepare);
@@ -138,18 +140,20 @@ static inline bool cuda_channels_last(const brim_tensor *t)
 {
   return t->shape.rank == 4 && t->channel_block > 1;
 }
-/* Are its values in memory as that order has them? (With one channel or one pixel both orders are the same.) */
+/* Whether the values in memory have that order. (With one channel or one pixel both orders are the same.) */
 bool cuda_in_order(const brim_tensor *t, bool channels_last);
-/* [step] Values of a rank-4 shape into the other order, channels-last or plain. from and to do not overlap. */
+/* [step] Converts values of a rank-4 shape into the other order, channels-last or plain. from and to do not overlap. */
 brim_status cuda_layout_convert(cuda_backend *b, const brim_shape *shape, uint32_t dtype, const void *from, void *to,
                                 bool channels_last);
-/* [plan] Scratch for input i in another order than it has: add it to need.workspace_bytes. 0 if it has that order. */
+/* [plan] Returns the scratch for converting the tensor to that order, to be added to need.workspace_bytes; 0 if it has
+ * the order. */
 uint64_t cuda_ordered_bytes(const brim_tensor *t, bool channels_last);
-/* [step] The values of `t` in that order: `values` itself, or converted into *scratch, which moves behind them. NULL
- * with an error set if the launch failed. */
+/* [step] Returns the values of `t` in that order: `values` itself, or a copy in *scratch, which then points past the
+ * copy. Returns NULL with an error set if the launch failed. */
 const void *cuda_ordered(cuda_backend *b, const brim_tensor *t, const void *values, bool channels_last, void **scratch);
-/* [step] For kernels with cuda_plain_prepare or cuda_same_order_prepare: input i, in plain order or that of in[0], in
- * scratch if it had another; the kernel's own scratch follows at cuda_scratch_end. NULL with an error set. */
+/* [step] For kernels with cuda_plain_prepare or cuda_same_order_prepare: returns input i in plain order or the order of
+ * in[0], converted into scratch if necessary. The kernel's own scratch follows at cuda_scratch_end. Returns NULL with
+ * an error set if the launch failed. */
 const void *cuda_plain_input(cuda_backend *b, const brim_launch *launch, uint32_t i);
 const void *cuda_same_order_input(cuda_backend *b, const brim_launch *launch, uint32_t i);
 void *cuda_scratch_end(const brim_launch *launch, bool plain);

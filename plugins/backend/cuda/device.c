@@ -1,5 +1,5 @@
-/* The device: its one allocation, copies, and what waits for it. One stream computes, one copies inputs; two more
- * copy the optimizer's state, one each way, and in one a communicator adds up what ranks have. */
+/* The device: its one allocation, copies and synchronization. One stream computes and one copies inputs; two more copy
+ * the optimizer's state, one in each direction, and a communicator's collectives run in the last. */
 #include "device.h"
 
 #include <inttypes.h>
@@ -11,18 +11,18 @@
 
 /* ---- the driver ---- */
 
-/* CUDA's runtime runs with every driver of its major version (NVIDIA's minor version compatibility): this is the first
- * branch of that. */
+/* The first driver branch of the runtime's major version: NVIDIA's minor version compatibility lets the runtime work
+ * with any driver of that version. */
 #if CUDART_VERSION >= 13000
 #define DRIVER_LEAST "580"
 #else
 #define DRIVER_LEAST "525.60.13"
 #endif
 #define CAPABILITY_LEAST 80 /* 8.0 */
-/* By less than this NVML's figure of a process and the loss of free memory may differ by themselves. */
+/* NVML's figure for a process and the decrease of free memory may differ by less than this without another process. */
 #define OTHERS_LEAST_BYTES ((uint64_t)64 << 20)
 
-/* "570.86 (CUDA 12.8)", or without the first, which only NVML knows. False: there is no driver. */
+/* Writes "570.86 (CUDA 12.8)", or "for CUDA 12.8" without NVML. Returns false if there is no driver. */
 static bool name_driver(char *out, size_t room)
 {
   int version = 0;
@@ -82,10 +82,10 @@ static cuda_nvml_key key_of(const struct cudaDeviceProp *properties)
   return key;
 }
 
-/* Of a device that was not selected NVML is asked: the runtime would make a context there, which takes hundreds of
- * megabytes of it for as long as the process lives, and cannot be made where the memory is full. False: it does not
- * know. */
-static bool ask_nvml(const cuda_nvml_key *key, brim_device_info *info)
+/* Queries NVML about a device that is not selected. The runtime would create a context there, which takes hundreds of
+ * megabytes of the device until the process exits, and fails if the memory is full. Returns false if NVML cannot
+ * tell. */
+static bool query_nvml(const cuda_nvml_key *key, brim_device_info *info)
 {
   struct nvml_device *nvml = NULL;
   if (cuda_nvml_find(key, &nvml) != BRIM_OK || cuda_nvml_free_bytes(nvml, &info->free_bytes) != BRIM_OK) return false;
@@ -96,13 +96,13 @@ static bool ask_nvml(const cuda_nvml_key *key, brim_device_info *info)
 static brim_status free_bytes_of(const cuda_backend *b, int device, const cuda_nvml_key *key, brim_device_info *info)
 {
   size_t free_bytes = 0, total = 0;
-  if (b->device != device && ask_nvml(key, info)) return BRIM_OK;
+  if (b->device != device && query_nvml(key, info)) return BRIM_OK;
   BRIM_TRY(cuda_check(cudaSetDevice(device), "choosing a device"));
   const cudaError_t e = cudaMemGetInfo(&free_bytes, &total);
   (void)cudaGetLastError();
   if (b->device >= 0) BRIM_TRY(cuda_check(cudaSetDevice(b->device), "choosing a device"));
   if (e == cudaErrorMemoryAllocation && b->device != device) return BRIM_OK; /* nothing is free */
-  BRIM_TRY(cuda_check(e, "asking for a device's free memory"));
+  BRIM_TRY(cuda_check(e, "querying a device's free memory"));
   info->free_bytes = free_bytes;
   info->total_bytes = total;
   return BRIM_OK;
@@ -117,7 +117,7 @@ static uint64_t taken_of(const brim_device_takes *takes)
 brim_status cuda_device_describe(void *self, int device, brim_device_info *out)
 {
   struct cudaDeviceProp properties;
-  BRIM_TRY(cuda_check(cudaGetDeviceProperties(&properties, device), "asking for a device's properties"));
+  BRIM_TRY(cuda_check(cudaGetDeviceProperties(&properties, device), "querying a device's properties"));
   const cuda_nvml_key key = key_of(&properties);
   *out = (brim_device_info){.total_bytes = properties.totalGlobalMem,
                             .capability_major = properties.major,
@@ -129,14 +129,14 @@ brim_status cuda_device_describe(void *self, int device, brim_device_info *out)
   return free_bytes_of(self, device, &key, out);
 }
 
-/* Which device it is was found when it was selected, and only NVML is asked: another thread's work on the device goes
- * on meanwhile. */
+/* Queries only NVML, by the handle that was found when the device was selected, because another thread may be using the
+ * device. */
 brim_status cuda_device_usage(void *self, int device, uint64_t *used, uint64_t *total)
 {
   const cuda_backend *b = self;
   uint64_t free_bytes = 0;
   if (b->device != device || !b->nvml)
-    return brim_fail(BRIM_ENOTSUP, "what cuda:%d has in use is known only where it is selected and NVML answers",
+    return brim_fail(BRIM_ENOTSUP, "cuda:%d's memory use is known only if it is selected and NVML is available",
                      device);
   BRIM_TRY(cuda_nvml_free_bytes(b->nvml, &free_bytes));
   *total = b->total_bytes;
@@ -148,21 +148,21 @@ brim_status cuda_device_users(void *self, int device, brim_device_user *out, siz
 {
   struct cudaDeviceProp properties;
   (void)self;
-  BRIM_TRY(cuda_check(cudaGetDeviceProperties(&properties, device), "asking for a device's properties"));
+  BRIM_TRY(cuda_check(cudaGetDeviceProperties(&properties, device), "querying a device's properties"));
   const cuda_nvml_key key = key_of(&properties);
   return cuda_nvml_users(&key, out, room, count);
 }
 
-/* ---- a device of one's own ---- */
+/* ---- selecting a device ---- */
 
-/* Kernels of a communicator go first where there is room for one more: others wait for what they bring. */
+/* A communicator's kernels have priority, because other kernels wait for their results. */
 static brim_status make_streams(cuda_backend *b)
 {
   cudaStream_t *const stream[] = {&b->compute, &b->copies, &b->in, &b->out};
   int least = 0, greatest = 0;
   for (size_t i = 0; i < sizeof stream / sizeof stream[0]; i++)
     BRIM_TRY(cuda_check(cudaStreamCreateWithFlags(stream[i], cudaStreamNonBlocking), "creating a stream"));
-  BRIM_TRY(cuda_check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "asking for the priorities of streams"));
+  BRIM_TRY(cuda_check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "querying the priorities of streams"));
   return cuda_check(cudaStreamCreateWithPriority(&b->comm, cudaStreamNonBlocking, greatest), "creating a stream");
 }
 
@@ -173,7 +173,7 @@ static brim_status make_events(cudaEvent_t *event, int count)
   return BRIM_OK;
 }
 
-/* ---- what this process takes of the device ---- */
+/* ---- memory that this process takes of the device ---- */
 
 uint64_t cuda_device_free_bytes(void)
 {
@@ -183,8 +183,8 @@ uint64_t cuda_device_free_bytes(void)
   return 0;
 }
 
-/* Other processes may allocate or free memory in between, and NVML does not list processes inside of most containers:
- * so each measurement spans as little time as it can. */
+/* Other processes may allocate or free memory in between, and NVML does not list processes in most containers, so each
+ * measurement spans as little time as possible. */
 uint64_t cuda_device_taken_since(uint64_t before)
 {
   const uint64_t now = cuda_device_free_bytes();
@@ -233,16 +233,16 @@ static brim_status make_handles(cuda_backend *b)
                     "allocating pinned memory");
 }
 
-/* What NVML says this process has of the device; BRIM_BYTES_UNKNOWN where it does not list this process, as in most
- * containers. */
+/* Returns this process's memory on the device by NVML, or BRIM_BYTES_UNKNOWN if NVML does not list the process, as in
+ * most containers. */
 static uint64_t own_bytes(const cuda_backend *b)
 {
   uint64_t bytes;
   return b->nvml && cuda_nvml_own_bytes(b->nvml, &bytes) == BRIM_OK ? bytes : BRIM_BYTES_UNKNOWN;
 }
 
-/* `measured`: how much less is free now. If it differs from NVML's figure of this process by more than such figures
- * do, another process has allocated or freed memory in between, and NVML's figure counts. */
+/* `measured`: the decrease of free memory. If it differs from NVML's figure for this process by more than usual,
+ * another process has allocated or freed memory in between, and NVML's figure counts. */
 static uint64_t settle(uint64_t measured, uint64_t own_before, uint64_t own_now)
 {
   if (own_now == BRIM_BYTES_UNKNOWN || own_before == BRIM_BYTES_UNKNOWN || own_now < own_before) return measured;
@@ -250,19 +250,19 @@ static uint64_t settle(uint64_t measured, uint64_t own_before, uint64_t own_now)
   return off > OTHERS_LEAST_BYTES ? own : measured;
 }
 
-/* Makes the context, then all that is made once. A program's kernels are loaded at its first run, which
- * cuda_program_run counts. Only NVML knows what is free before there is a context. */
+/* Creates the context, then everything that is created once. A program's kernels are loaded at its first run, and
+ * cuda_program_run counts them. Before there is a context only NVML knows how much memory is free. */
 static brim_status take(cuda_backend *b, int device)
 {
   struct cudaDeviceProp properties;
-  BRIM_TRY(cuda_check(cudaGetDeviceProperties(&properties, device), "asking for a device's properties"));
+  BRIM_TRY(cuda_check(cudaGetDeviceProperties(&properties, device), "querying a device's properties"));
   b->device = device;
   BRIM_TRY(look_at(b, &properties));
   const cuda_nvml_key key = key_of(&properties);
   brim_device_info info = {.total_bytes = properties.totalGlobalMem};
-  const bool known = ask_nvml(&key, &info);
+  const bool known = query_nvml(&key, &info);
   BRIM_TRY(cuda_check(cudaSetDevice(device), "choosing a device"));
-  BRIM_TRY(cuda_check(cudaFree(NULL), "making a context")); /* of drivers that make it only when it is needed */
+  BRIM_TRY(cuda_check(cudaFree(NULL), "creating a context")); /* some drivers create it only now */
   const uint64_t own = own_bytes(b);
   b->takes.context_bytes = known ? settle(cuda_device_taken_since(info.free_bytes), 0, own) : own;
   const uint64_t before = cuda_device_free_bytes();
@@ -302,7 +302,8 @@ void cuda_device_release(cuda_backend *b)
   if (b->fetch) (void)cudaFreeHost(b->fetch);
   for (size_t i = 0; i < sizeof stream / sizeof stream[0]; i++)
     if (stream[i]) (void)cudaStreamDestroy(stream[i]);
-  /* The context goes too: it has hundreds of megabytes of a device that the run has left for another, or the host. */
+  /* Destroys the context too: it holds hundreds of megabytes of a device that the run has left for another device or
+   * the host. */
   if (cudaSetDevice(b->device) == cudaSuccess) (void)cudaDeviceReset();
   *b = (cuda_backend){.params = b->params, .device = -1};
 }
@@ -317,7 +318,7 @@ brim_status cuda_device_place(void *self, int device, uint64_t bytes, void **bas
   if (e == cudaErrorMemoryAllocation) {
     size_t free_bytes = 0, total = 0;
     (void)cudaGetLastError();
-    BRIM_TRY(cuda_check(cudaMemGetInfo(&free_bytes, &total), "asking for the free memory"));
+    BRIM_TRY(cuda_check(cudaMemGetInfo(&free_bytes, &total), "querying the free memory"));
     return brim_fail(BRIM_ENOMEM_DEVICE, "cuda:%d has no %" PRIu64 " bytes in one piece: %zu of its %zu bytes are free",
                      device, bytes, free_bytes, total);
   }
@@ -453,8 +454,8 @@ brim_status cuda_device_synchronize(void *self)
 
 /* ---- inputs, and results that are read later ---- */
 
-/* Inputs are copied to one of two stages while the program before is still reading its own; then they move within the
- * device, at its memory's speed. So the arena has room for each input twice more than the programs do. */
+/* Inputs are copied to one of two stages while the previous program still reads its own inputs, and then within the
+ * device, at the speed of its memory. So the arena needs room for two more copies of each input. */
 uint64_t cuda_device_reserve_bytes(void *self, uint64_t feed_bytes)
 {
   (void)self;
@@ -506,10 +507,9 @@ brim_status cuda_device_fetch(void *self, const brim_copy *copy, size_t count)
   const uint64_t slot = b->fetches_started % BRIM_FETCHES;
   uint64_t bytes = 0;
   if (b->fetches_started - b->fetches_collected >= BRIM_FETCHES || count > CUDA_FETCH_PARTS)
-    return brim_fail(BRIM_EINTERNAL, "more is fetched than there is room for");
+    return brim_fail(BRIM_EINTERNAL, "a fetch exceeds its limits");
   for (size_t i = 0; i < count; bytes += copy[i++].bytes) {
-    if (bytes + copy[i].bytes > BRIM_FETCH_BYTES)
-      return brim_fail(BRIM_EINTERNAL, "more is fetched than there is room for");
+    if (bytes + copy[i].bytes > BRIM_FETCH_BYTES) return brim_fail(BRIM_EINTERNAL, "a fetch exceeds its limits");
     b->fetch_copy[slot][i] = copy[i];
   }
   b->fetch_parts[slot] = count;

@@ -1,4 +1,4 @@
-/* The functions of brim_backend_ops that are about a device as a whole; see brim/backend.h. */
+/* The functions of brim_backend_ops for a device as a whole; see brim/backend.h. */
 #ifndef CUDA_DEVICE_H
 #define CUDA_DEVICE_H
 #include "cuda.h"
@@ -12,12 +12,13 @@ brim_status cuda_device_users(void *self, int device, brim_device_user *out, siz
 brim_status cuda_device_select(void *self, int device);
 void cuda_device_takes(void *self, brim_device_takes *out);
 void cuda_device_needs(void *self, char *out, size_t room);
-/* [init] What is free of the selected device; 0 if the driver does not say. taken_since: how much less is free now. */
+/* [init] Returns the free memory of the selected device, or 0 if the driver does not report it. taken_since returns its
+ * decrease since then. */
 uint64_t cuda_device_free_bytes(void);
 uint64_t cuda_device_taken_since(uint64_t free_before);
-/* [init] Counts what is no longer free as a library's. */
+/* [init] Counts the decrease of free memory as a library's. */
 void cuda_device_count_library(cuda_backend *b, uint64_t free_before);
-void cuda_device_release(cuda_backend *b); /* what select took; nothing if it took nothing */
+void cuda_device_release(cuda_backend *b); /* undoes select; does nothing without a selection */
 uint64_t cuda_device_reserve_bytes(void *self, uint64_t feed_bytes);
 brim_status cuda_device_open_feed(void *self, void *base, uint64_t feed_bytes);
 brim_status cuda_device_place(void *self, int device, uint64_t bytes, void **base);
@@ -43,9 +44,9 @@ void cuda_library_close(cuda_backend *b);
 /* program.cu */
 brim_status cuda_program_run(void *self, const brim_program_run *run);
 void cuda_program_drop(void *self, void *record);
-/* [step] Starts to copy these, at most CUDA_FETCH_PARTS and together BRIM_FETCH_BYTES, and the flags to pinned memory.
- */
+/* [step] Starts copying these and the flags to pinned memory; at most CUDA_FETCH_PARTS copies and BRIM_FETCH_BYTES in
+ * all. */
 brim_status cuda_program_fetch(cuda_backend *b, const brim_copy *copy, size_t count, cuda_fetch *to);
-/* [init] Starts a kernel and waits for it, so that what the runtime loads late is loaded. */
+/* [init] Starts a kernel and waits for it, so that the runtime does its lazy loading now. */
 brim_status cuda_program_warm_up(cuda_backend *b);
 #endif

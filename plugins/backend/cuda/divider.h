@@ -1,7 +1,7 @@
-/* Division by a number that is known when a kernel is started. A GPU has no instruction for it: 64-bit division is a
- * call of about a hundred of them, more than all else that a thread does which moves a few bytes. Here it is a
- * multiplication and a shift, exact for all numbers from 0 on (Granlund and Montgomery, Division by Invariant Integers
- * using Multiplication, 1994). C and C++. */
+/* Division by a number that is known when a kernel is started. A GPU has no instruction for it: a 64-bit division takes
+ * about a hundred instructions, more than everything else in a thread that moves a few bytes. Here it is a
+ * multiplication and a shift, exact for all n >= 0 (Granlund and Montgomery, Division by Invariant Integers using
+ * Multiplication, 1994). C and C++. */
 #ifndef CUDA_DIVIDER_H
 #define CUDA_DIVIDER_H
 #include "geometry.h"
@@ -9,7 +9,7 @@
 typedef struct cuda_divider {
   int64_t by;      /* at least 1 */
   uint64_t factor; /* 2^64 * (2^shift / by - 1), rounded down, + 1 */
-  uint32_t shift;  /* 2^shift is the least power that is not below `by` */
+  uint32_t shift;  /* 2^shift is the smallest power >= `by` */
 } cuda_divider;
 
 __extension__ typedef unsigned __int128 cuda_uint128;
@@ -23,7 +23,7 @@ static inline cuda_divider cuda_divider_of(int64_t by)
   return d;
 }
 
-/* n / d->by for n from 0 on. */
+/* Returns n / d->by, for n >= 0. */
 CUDA_ANYWHERE int64_t cuda_quotient(const cuda_divider *d, int64_t n)
 {
 #ifdef __CUDA_ARCH__
@@ -34,7 +34,7 @@ CUDA_ANYWHERE int64_t cuda_quotient(const cuda_divider *d, int64_t n)
   return (int64_t)((high + (uint64_t)n) >> d->shift); /* high is at most n, which is below 2^63 */
 }
 
-/* Takes the last coordinate off a position: returns *n % by, and *n becomes *n / by. */
+/* Splits the last coordinate off a position: returns *n % by, and *n becomes *n / by. */
 CUDA_ANYWHERE int64_t cuda_take(const cuda_divider *d, int64_t *n)
 {
   const int64_t quotient = cuda_quotient(d, *n), rest = *n - quotient * d->by;

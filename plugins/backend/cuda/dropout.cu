@@ -1,10 +1,10 @@
-/* Dropout and its gradient, which are the same: multiply by a mask; and the sum of something and that.
+/* Dropout and its gradient, which both multiply by the mask; and add+dropout.
  *
  *     y = x * (kept ? 1 / (1 - p) : 0)          y = a + x * (kept ? 1 / (1 - p) : 0)
  *
- * The mask is a function of seed, step, sample and logical coordinate (brim/random.h), so nothing is stored: the
- * gradient makes it again. Bytes: those of x, a and y. A Philox block costs about 70 instructions and gives the numbers
- * of four elements, neighbours along the channels, so no thread may draw one for less than four:
+ * The mask is a function of seed, step, sample and logical coordinate (brim/random.h), so it is not stored: the
+ * gradient computes it again. Bytes: those of x, a and y. A Philox block costs about 70 instructions and gives the
+ * numbers of four elements, neighbours along the channels, so a thread always uses all four:
  *   - where neighbours are neighbours in memory too, a thread takes 16 bytes, one block of numbers for each four;
  *   - rows of other lengths (channels-last with odd channels): four elements, one by one;
  *   - planes of single channels (NCHW): four channels of 16 bytes of pixels each, so that reads still go along rows;
@@ -12,8 +12,8 @@
  * The key, from the step's seed and number, is made by each thread, on the device. */
 #include "kernel.cuh"
 
-/* How numbers lie over a tensor. Rows: of `length` elements, `groups` blocks of numbers each, `rows` in a sample.
- * Planes: of `length` pixels, `groups` blocks a pixel, `rows` channels in a sample. */
+/* How blocks of random numbers cover a tensor. Rows: `length` elements and `groups` blocks each, `rows` in a sample.
+ * Planes: `length` pixels, `groups` blocks for each pixel, `rows` channels in a sample. */
 typedef struct pattern {
   double p;
   uint64_t stream;
@@ -21,7 +21,7 @@ typedef struct pattern {
   int64_t samples, rows, length, groups;
 } pattern;
 
-/* ---- what all have in common ---- */
+/* ---- for all of them ---- */
 
 typedef struct mask {
   brim_dropout_key key;
@@ -33,7 +33,7 @@ static __device__ inline mask make_mask(const cuda_control *control, const patte
   return {brim_dropout_key_make(control->step.seed, control->step.step, d.stream, d.p), control->step.first_sample};
 }
 
-/* A bit for each of the four elements of a block of numbers: is it kept? */
+/* Returns a bit for each of the four elements of a block: 1 if it is kept. */
 static __device__ inline uint32_t kept4(const mask &m, int64_t sample, int64_t block)
 {
   const brim_philox r = brim_dropout_block(&m.key, m.first_sample + sample, block);
@@ -43,7 +43,8 @@ static __device__ inline uint32_t kept4(const mask &m, int64_t sample, int64_t b
   return bits;
 }
 
-/* What is stored as T. The product by itself, and rounded as if it had been: the same bits as dropout and then add. */
+/* The value as stored in T. The product is rounded as if it were stored, which gives the same bits as dropout and then
+ * add. */
 template <typename T> static __device__ inline float rounded(float value)
 {
   T stored;
@@ -55,7 +56,7 @@ static __device__ inline float dropped(float x, uint32_t kept, float scale)
   return __fmul_rn(x, kept & 1 ? scale : 0); /* NaN is passed on */
 }
 
-/* a NULL: nothing is added. Bit k of `bits` is that of element k. */
+/* a: added, unless NULL. Bit k of `bits` belongs to element k. */
 template <typename T> static __device__ inline void drop_pack(T *y, const T *x, const T *a, uint32_t bits, float scale)
 {
   cuda_pack<T> v, w;
@@ -75,7 +76,7 @@ template <typename T> static __device__ inline void drop_one(T *y, const T *x, c
   cuda_store(y, v);
 }
 
-/* i = quotient * divisor + remainder; in 32 bits where that is enough, as it mostly is. */
+/* i = quotient * divisor + remainder; in 32 bits if they are enough, as usual. */
 static __device__ inline int64_t divide(int64_t i, int64_t divisor, int64_t *remainder)
 {
   if (((uint64_t)i | (uint64_t)divisor) >> 32 == 0) {
@@ -89,7 +90,7 @@ static __device__ inline int64_t divide(int64_t i, int64_t divisor, int64_t *rem
 
 /* ---- kernels ---- */
 
-/* One row a sample, its length a multiple of a pack's. */
+/* One row for each sample, of whole packs. */
 template <typename T>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     packs_kernel(T *y, const T *x, const T *a, pattern d, const cuda_control *control)
@@ -124,7 +125,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
   }
 }
 
-/* V pixels of four channels a thread; V divides the number of pixels. Bit j*V + k: channel j, pixel k. */
+/* A thread has V pixels of four channels; V divides the number of pixels. Bit j*V + k: channel j, pixel k. */
 template <typename T, int V>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     planes_kernel(T *y, const T *x, const T *a, pattern d, const cuda_control *control)
@@ -172,7 +173,7 @@ static pattern make_pattern(const brim_node *node)
     d.rows = channels;
     d.length = pixels;
     d.groups = cuda_divide_up(channels, 4);
-  } else if (channels % 4 != 0) { /* each pixel begins with a block of its own */
+  } else if (channels % 4 != 0) { /* each pixel begins a new block */
     d.rows = pixels;
     d.length = channels;
     d.groups = cuda_divide_up(channels, 4);

@@ -1,15 +1,15 @@
-/* Rows of a table by index, and adding gradients up where they came from:
+/* Rows of a table by index, and the sums of their gradients:
  *
  *     embedding       y[r,:] = weight[index[r],:]
  *     embedding_grad  dweight[index[r],:] += dy[r,:]
  *
- * The first reads and writes y's bytes, once. For the second the rows are sorted by their index, equal ones in the
- * order of the samples (index_sort.cuh); then tiles of sorted rows are added up in that order, a thread having some
- * columns of a tile. An index whose rows all lie in one tile is done there. Of one with rows in several tiles each
- * notes its part, and a second kernel adds the parts, so that a word as frequent as padding is not one thread's work.
- * dy is read once, every row of dweight that is named is read and written once, and sums are the same in every run.
+ * embedding reads and writes y's bytes once. embedding_grad sorts the rows by their index, equal ones in the order of
+ * the samples (index_sort.cuh). Then it adds up tiles of sorted rows in that order; a thread has some columns of a
+ * tile. An index whose rows all lie in one tile is finished there. If an index has rows in several tiles, each tile
+ * stores its part, and a second kernel adds the parts, so that a word as frequent as padding is not one thread's work.
+ * dy is read once, every indexed row of dweight is read and written once, and sums are the same in every run.
  *
- * Where the program has a grain, each grain's rows are sorted and added by themselves, in order: so the bits of dweight
+ * If the program has a grain, the rows of each grain are sorted and added separately, in order, so the bits of dweight
  * do not depend on where micro-batches end. */
 #include <stdlib.h>
 
@@ -46,7 +46,7 @@ static brim_status look_up(cuda_backend *b, const brim_launch *launch, const sor
                      (const float *)launch->in[1], s, cuda_divider_of(dim / V), count);
 }
 
-/* Of indices in[0] into a table of `limit` rows. index is NULL, with an error set, if that failed. */
+/* For indices in[0] into a table of `limit` rows. index is NULL, with an error set, if that failed. */
 static sort_source source_of(cuda_backend *b, const brim_launch *launch, int64_t limit)
 {
   const brim_tensor *index = launch->node->in[0];
@@ -76,15 +76,15 @@ BRIM_KERNEL(embedding) = {.op = "embedding", .prepare = cuda_plain_prepare, .run
 
 /* ---- embedding_grad: sums ---- */
 
-enum { AHEAD = 8 }; /* rows of dy that a thread asks for before it adds the first */
+enum { AHEAD = 8 }; /* rows of dy that a thread loads before it adds the first */
 
 typedef struct sums {
   const uint32_t *key, *row; /* sorted */
   int64_t rows, tile, tiles, dim;
-  uint32_t limit; /* the key of what was out of range */
+  uint32_t limit; /* the key of indices out of range */
   float *dweight;
-  float *
-      part; /* [tiles][2][dim]: of the index that the tile begins in the midst of; of the one it ends in the midst of */
+  float *part; /* [tiles][2][dim]: of the index that continues from the previous tile; of the one that continues in the
+                  next */
   cuda_divider packs, by_tile;
 } sums;
 
@@ -97,7 +97,8 @@ template <int V> static __device__ inline void add_to(float *p, const float (&su
   cuda_store_values(p, v);
 }
 
-/* What was added up of one index in a tile: `whole` if it has no rows in others; `begun`: in tiles before. */
+/* Stores the sum of one index in a tile. `whole`: it has no rows in other tiles; `begun`: it has rows in earlier
+ * tiles. */
 template <int V>
 static __device__ inline void put(const sums &s, int64_t tile, int64_t column, uint32_t key, bool begun, bool whole,
                                   const float (&sum)[V])
@@ -147,7 +148,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS) sum_tiles_kernel(const T 
   }
 }
 
-/* For each index that begins in a tile and goes on in the next: its parts, in order. */
+/* For each index that begins in a tile and continues in the next: adds its parts, in order. */
 template <int V> static __global__ void __launch_bounds__(CUDA_THREADS, 1) sum_parts_kernel(const sums s)
 {
   for (int64_t i = cuda_first(); i < (s.tiles - 1) * s.packs.by; i += cuda_step_width()) {
@@ -185,9 +186,9 @@ template <typename T, int V> static brim_status add_up(cuda_backend *b, const T 
 
 /* ---- embedding_grad: rows by pieces ---- */
 
-#define PIECE_ROWS ((int64_t)1 << 22) /* sorted at a time, at most: what bounds the scratch */
+#define PIECE_ROWS ((int64_t)1 << 22) /* sorted at a time, at most; bounds the scratch */
 
-/* A node's, in rows: what is added up by itself (a grain, or all); what is sorted at a time; a tile of the sums. */
+/* Sizes in rows: a part with sums of its own (a grain, or all); the rows sorted at a time; a tile of the sums. */
 typedef struct pieces {
   int64_t grain, piece, tile;
 } pieces;
@@ -197,7 +198,7 @@ static pieces pieces_of(const brim_program_info *program, const brim_shape *inde
   const int64_t rows = brim_shape_count(index), sample_rows = rows / index->dim[0];
   pieces p;
   p.grain = program->grain > 0 ? program->grain * sample_rows : rows;
-  p.tile = cuda_sum_tile(cuda_min(p.grain, PIECE_ROWS)); /* whatever the number of samples is */
+  p.tile = cuda_sum_tile(cuda_min(p.grain, PIECE_ROWS)); /* independent of the number of samples */
   p.piece = cuda_min(cuda_min(p.grain, rows), PIECE_ROWS);
   return p;
 }

@@ -1,9 +1,9 @@
-/* What the runtime's errors mean to brim. In both of the backend's shared objects. */
+/* Translates the runtime's errors into brim's. Part of both of the backend's shared objects. */
 #include "cuda.h"
 
-#define UNUSABLE "this process cannot use the device any more; what was committed is in the last checkpoint"
+#define UNUSABLE "this process can no longer use the device; the last checkpoint is intact"
 
-/* After these no call of the process to the device can succeed any more. */
+/* After these errors, no call of the process to the device can succeed. */
 static bool is_sticky(cudaError_t e)
 {
   return e == cudaErrorIllegalAddress || e == cudaErrorLaunchFailure || e == cudaErrorIllegalInstruction ||
@@ -17,7 +17,7 @@ brim_status cuda_check(cudaError_t error, const char *what)
   if (error == cudaSuccess) return BRIM_OK;
   (void)cudaGetLastError(); /* clears the error: the next call must not return it again */
   if (error == cudaErrorMemoryAllocation)
-    return brim_fail(BRIM_ENOMEM_DEVICE, "%s: out of device memory\n`brim devices` shows who uses it", what);
+    return brim_fail(BRIM_ENOMEM_DEVICE, "%s: out of device memory\n`brim devices` lists the processes on it", what);
   brim_fail(BRIM_EDEVICE, "%s: %s (%s)", what, cudaGetErrorString(error), cudaGetErrorName(error));
   if (is_sticky(error))
     return brim_fail_add(BRIM_EDEVICE, UNUSABLE "\nbackend.debug_launches=true names the operation that failed");

@@ -1,13 +1,13 @@
-/* A round of federated learning, of many parameters in one launch (update_table.h); distance is in clip.cu.
+/* Operations of a federated round, for many parameters in one launch (update_table.h); distance is in clip.cu.
  *
  *     adopt   y = x
  *     steer   y = y + (w - g) * step.federated + control * step.control
  *     fold    v = (w - g) * step.federated,  q = (v + 1536) - 1536,  sum = sum + q
  *     serve   y = -(sum * step.federated)  or  x = x + sum * step.federated
  *
- * Bytes an element: 8, 16 or 20, 24, and 12 or 16: memory's speed is the limit, and threads side by side read values side by
- * side. Sums are in double precision. Products are written with __dmul_rn, which nvcc contracts with no addition: so
- * fold rounds as brim/ops.h says, and its bits are those of every other backend. */
+ * Bytes per element: 8, 16 or 20, 24, and 12 or 16. Memory's speed is the limit, so neighbouring threads read neighbouring
+ * values. Sums are in double precision. Products use __dmul_rn, which nvcc does not contract with an addition, so fold
+ * rounds as brim/ops.h specifies, and gives the same bits as the other backends. */
 #include <string.h>
 
 #include "kernel.cuh"
@@ -16,7 +16,7 @@ extern "C" {
 }
 
 enum kind { ADOPT, STEER, FOLD, SERVE };
-/* Entries: x or w; g; the sum, or steer's control; what is written, which may be one of them. */
+/* Entries: x or w; g; the sum, or steer's control; the result, which may be one of them. */
 enum tensors { X, FROM, SUM, TO };
 
 /* `second`: the factor of the control. */

@@ -1,11 +1,11 @@
-/* Formulas (brim/formula.h): of each element by itself, what lines of text say.
+/* Formulas (brim/formula.h), which lines of text define, for single elements.
  *
- * A thread takes an element through all lines. Its registers lie in shared memory, side by side with those of its
- * neighbours, as a register of the processor has no number that is known at run time; all threads of a block read the
- * same line from the kernel's arguments. What is the same for all elements is computed by one thread of a block, in
- * double precision. Of AdamW that is 28 bytes of memory an element and about 50 of shared memory's, 9 times as fast: so
- * memory's speed is the limit, as of update.cu. Nodes of one formula are done by one launch, as there. Every operation
- * is rounded by itself: a line is one, so nothing is there to be contracted. */
+ * A thread runs all lines for an element. The formula's registers are in shared memory, beside those of neighbouring
+ * threads, because the processor's registers cannot be indexed at run time. All threads of a block read the same line
+ * from the kernel's arguments. One thread of a block computes the values that are the same for all elements, in double
+ * precision. AdamW moves 28 bytes of memory per element, and about 50 of shared memory, which is 9 times as fast, so
+ * memory's speed is the limit, as in update.cu. Nodes of one formula share a launch, as there. Every line is one
+ * operation and is rounded by itself, so nothing is contracted. */
 #include <string.h>
 
 #include "kernel.cuh"
@@ -15,12 +15,12 @@ extern "C" {
 
 enum { OPERANDS = BRIM_FORMULA_OPERANDS_MAX, ENTRIES_MAX = 128, ENTRIES_FEW = 4 };
 
-/* A node: its tensors, and how many elements they have. */
+/* A node: its tensors, and their number of elements. */
 typedef struct entry {
   const void *in[OPERANDS];
   void *out[OPERANDS];
   int64_t count;
-  uint32_t first, singles; /* the number of its first part; inputs of one element, a bit each */
+  uint32_t first, singles; /* its first part; inputs of one element, as bits */
 } entry;
 
 CUDA_PART_FIND(find_entry, entry)
@@ -131,7 +131,7 @@ static brim_status launch_table(cuda_backend *b, uint32_t dtype, const table<ENT
   CUDA_WITH_TYPE(dtype, T, return launch_type<T>(b, all, control));
 }
 
-/* False with an error set: an input could not be converted into the order of the first. */
+/* Returns false with an error set if an input could not be converted into the order of the first. */
 static bool make_entry(cuda_backend *b, const brim_launch *launch, entry *out)
 {
   const brim_node *n = launch->node;
@@ -147,7 +147,7 @@ static bool make_entry(cuda_backend *b, const brim_launch *launch, entry *out)
   return true;
 }
 
-/* May they be done by one launch: do they compute the same of each element? */
+/* Whether one launch can run both: they compute the same for each element. */
 static bool is_alike(const brim_launch *a, const brim_launch *b)
 {
   const brim_formula *f = a->node->attr.formula.formula, *other = b->node->attr.formula.formula;

@@ -1,19 +1,19 @@
-/* Taking values by index along an axis, and adding gradients up where they came from:
+/* Values by index along an axis, and the sums of their gradients:
  *
  *     gather       y[o,j,i]  = x[o, index[o,j,i], i]
  *     gather_grad  dx[o, index[o,j,i], i] += dy[o,j,i]
  *
- * with o and i for all dimensions before and behind the axis. The first reads index and what it names, and writes y.
- * The second zeroes dx and goes through index and dy once: a column (o,·,i) of dx belongs to one thread, or, where few
- * columns are neighbours in memory, to one warp, so nothing is added by two at once, and sums are in the order of j.
+ * with o and i for all dimensions before and after the axis. gather reads index and the indexed values, and writes y.
+ * gather_grad zeroes dx and reads index and dy once. A column (o,·,i) of dx belongs to one thread, or to one warp if
+ * few columns are neighbours in memory, so no two threads add to the same value, and sums are in the order of j.
  * Gradients in bf16 and fp16 are added up in fp32 scratch. */
 #include "divider.h"
 #include "words.cuh"
 
-/* Where a column is in index, dy and y, [outer][along][inner], and in x, [outer][x_along][inner]. */
+/* The position of a column in index, dy and y, [outer][along][inner], and in x, [outer][x_along][inner]. */
 typedef struct columns {
   int64_t outer, x_along, along, inner;
-  cuda_divider by_inner, by_along, by_sample; /* by_sample: indices of one */
+  cuda_divider by_inner, by_along, by_sample; /* by_sample: indices of a sample */
   cuda_control *control;
   uint64_t node; /* for cuda_report */
 } columns;
@@ -34,7 +34,7 @@ static columns columns_of(const brim_launch *launch, const brim_tensor *x, const
   return c;
 }
 
-/* Is index[at], which is `value`, one of x? If not, says so. */
+/* Whether index[at], which is `value`, lies in x. If not, reports it. */
 static __device__ inline bool is_inside(const columns &c, int64_t at, int32_t value)
 {
   if (value >= 0 && value < c.x_along) return true;
@@ -75,7 +75,7 @@ BRIM_KERNEL(gather) = {.op = "gather", .prepare = cuda_plain_prepare, .run = gat
 
 /* ---- gather_grad ---- */
 
-/* A thread for each column: neighbours in a warp read and write neighbours in memory. */
+/* A thread for each column. Neighbouring threads read and write neighbouring values. */
 template <typename T>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     add_by_thread_kernel(float *dx, const T *dy, const int32_t *index, const columns c)
@@ -91,8 +91,8 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
   }
 }
 
-/* A warp for each column, 32 places of it at a time: of the lanes that have the same index the first adds up what all
- * of them have, in the order of j. Whole warps come here. */
+/* A warp for each column, 32 places of it at a time. Of the lanes with the same index, the first adds up the values of
+ * all, in the order of j. Called by whole warps. */
 template <typename T>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     add_by_warp_kernel(float *dx, const T *dy, const int32_t *index, const columns c)
@@ -122,7 +122,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
       }
       __syncwarp();
       if (is_first) *to = sum;
-      __syncwarp(); /* the next 32 see it */
+      __syncwarp(); /* makes the sums visible to the next 32 */
     }
   }
 }
@@ -137,7 +137,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
 template <typename T>
 static brim_status add_columns(cuda_backend *b, float *dx, const void *dy, const void *index, const columns &c)
 {
-  /* What is chosen depends on no number of samples, as the bits of a sample's result must not. */
+  /* The choice must not depend on the number of samples, because it affects the bits of a sample's result. */
   if (c.inner >= CUDA_WARP || c.along <= 4)
     return cuda_launch(b, add_by_thread_kernel<T>, cuda_stride(c.outer * c.inner, 1, b->processors), dx, (const T *)dy,
                        (const int32_t *)index, c);
@@ -153,7 +153,7 @@ static CUDA_PREPARE(gather_grad_prepare)
   return BRIM_OK;
 }
 
-/* sums: in fp32, dx itself. */
+/* sums: fp32 scratch; dx itself if dx is fp32. */
 template <typename T>
 static brim_status add_up(cuda_backend *b, void *dx, float *sums, const void *dy, const void *index, const columns &c,
                           int64_t count)

@@ -1,13 +1,14 @@
-/* Launch geometry: how a kernel's work is cut into blocks and threads. Plain functions of sizes, tested on the host. */
+/* Launch geometry: the division of a kernel's work into blocks and threads. Plain functions of sizes, tested on the
+ * host. */
 #ifndef CUDA_GEOMETRY_H
 #define CUDA_GEOMETRY_H
 #include <stddef.h>
 #include <stdint.h>
 
 #define CUDA_WARP 32
-#define CUDA_THREADS 256 /* of a block where nothing speaks for another number */
+#define CUDA_THREADS 256 /* of a block by default */
 
-/* Arithmetic that kernels need too. */
+/* Arithmetic for kernels too. */
 #ifdef __CUDACC__
 #define CUDA_ANYWHERE static __host__ __device__ inline
 #else
@@ -37,23 +38,23 @@ static inline uint64_t cuda_round_up(uint64_t bytes, uint64_t alignment)
 }
 
 /* For kernels whose threads stride over `count` items, each taking `per_thread` of them at a time: enough blocks to
- * fill `processors` multiprocessors, never more than there is work for, at least one. */
+ * fill `processors` multiprocessors, but at least one, and no block without work. */
 static inline cuda_geometry cuda_stride(int64_t count, int64_t per_thread, int processors)
 {
   const int64_t blocks = cuda_divide_up(cuda_divide_up(count, per_thread), CUDA_THREADS);
-  const int64_t most = (int64_t)processors * 8; /* 8 x 256 threads are all that a multiprocessor holds */
+  const int64_t most = (int64_t)processors * 8; /* a multiprocessor holds at most 8 x 256 threads */
   cuda_geometry g = {{(unsigned)cuda_max(1, cuda_min(blocks, most)), 1, 1}, CUDA_THREADS, 0};
   return g;
 }
 
-/* A block of `threads` for each of `count` rows, or a loop over them where there are more than a grid may have. */
+/* A block of `threads` for each of `count` rows. Blocks loop over rows if a grid cannot have that many. */
 static inline cuda_geometry cuda_rows(int64_t count, unsigned threads)
 {
   cuda_geometry g = {{(unsigned)cuda_max(1, cuda_min(count, 0x7FFFFFFF)), 1, 1}, threads, 0};
   return g;
 }
 
-/* Threads of a block that works on a row of `length` items, `per_thread` at a time: whole warps, at most `most`. */
+/* Returns the threads of a block for a row of `length` items, `per_thread` at a time: whole warps, at most `most`. */
 static inline unsigned cuda_row_threads(int64_t length, int64_t per_thread, unsigned most)
 {
   const int64_t warps = cuda_divide_up(cuda_divide_up(length, per_thread), CUDA_WARP);

@@ -1,9 +1,9 @@
-/* Sorts indices, equal ones staying in their order: a radix sort by digits of 8 bits from the lowest on.
+/* A stable sort of indices: a radix sort by digits of 8 bits, from the lowest digit on.
  *
- * A round counts, for each of some warps with a stretch of the numbers each, how often every digit comes; adds those
- * counts up, digit by digit and warp by warp within a digit; then each warp goes through its stretch again and puts
- * every number where its digit's next one goes. Only integers are added, so the result is the same in any order.
- * Per round and number 16 bytes are read and 8 written; beside what is then done with the rows that is little. */
+ * In a round, each warp has a stretch of the numbers and counts its digits. The counts are added up, digit by digit and
+ * by warps within a digit. Then each warp goes through its stretch again and stores every number at the next position
+ * of its digit. Only integers are added, so the order of additions does not matter. A round reads 16 bytes and writes 8
+ * for each number, which is little compared with the work on the rows. */
 #ifndef CUDA_INDEX_SORT_CUH
 #define CUDA_INDEX_SORT_CUH
 #include "divider.h"
@@ -12,7 +12,7 @@
 
 enum { SORT_WARPS = CUDA_THREADS / CUDA_WARP, SCAN_THREADS = 1024, SCAN_EACH = 4 };
 
-/* Keys with the rows they come from; in scratch twice, as a round cannot work in place. */
+/* Keys and their rows; two copies in scratch, because a round cannot work in place. */
 typedef struct sort_arrays {
   uint32_t *key[2], *row[2], *counts;
 } sort_arrays;
@@ -36,12 +36,12 @@ static inline sort_arrays index_sort_arrays(void *scratch, int64_t count)
   return a;
 }
 
-/* What the first round reads: an index in [0, limit) as its key; others are reported, and come last with key `limit`.
- */
+/* The input of the first round: an index in [0, limit) is its key; others are reported, and come last with key
+ * `limit`. */
 typedef struct sort_source {
   const int32_t *index;
   int64_t limit, first_row; /* of index[0] in the micro-batch */
-  cuda_divider by_sample;   /* rows of one */
+  cuda_divider by_sample;   /* rows of a sample */
   cuda_control *control;
   uint64_t node;
 } sort_source;
@@ -75,8 +75,8 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
     counts[(int64_t)d * workers + worker] = counter[warp][d];
 }
 
-/* The sum of the values of all threads before this one, of a block of SCAN_THREADS; *all becomes that of all of them.
- */
+/* Returns the sum of the values of all earlier threads, in a block of SCAN_THREADS; *all becomes the sum of all
+ * threads. */
 static __device__ inline uint32_t sum_before(uint32_t value, uint32_t *all)
 {
   __shared__ uint32_t part[CUDA_WARP];
@@ -98,7 +98,7 @@ static __device__ inline uint32_t sum_before(uint32_t value, uint32_t *all)
   return before + sum - value;
 }
 
-/* Each number becomes the sum of those before it. One block. */
+/* Replaces each number by the sum of those before it. One block. */
 static __global__ void __launch_bounds__(SCAN_THREADS) sort_scan_kernel(uint32_t *counts, int64_t count)
 {
   uint32_t carry = 0;
@@ -120,7 +120,7 @@ static __global__ void __launch_bounds__(SCAN_THREADS) sort_scan_kernel(uint32_t
   }
 }
 
-/* The lanes whose digit is this one's, as bits; `active`: those that have one. */
+/* The lanes with the same digit as this one, as bits; `active`: the lanes that have a digit. */
 static __device__ inline unsigned same_digit(unsigned active, uint32_t digit)
 {
   unsigned same = active;
@@ -158,7 +158,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
   }
 }
 
-/* [step] Sorts `count` indices, fewer than 2^31. Returns in *sorted which of the arrays have the keys and rows. */
+/* [step] Sorts `count` indices, fewer than 2^31. *sorted tells which of the arrays have the keys and rows. */
 static inline brim_status index_sort(cuda_backend *b, const sort_arrays *a, const sort_source *source, int64_t count,
                                      int *sorted)
 {

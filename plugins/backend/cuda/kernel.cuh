@@ -1,14 +1,14 @@
-/* What kernels share: how they are launched, how values are loaded and stored, sums within a block.
+/* Shared code of kernels: launching, loading and storing values, sums within a block.
  *
- * A kernel file opens with the math of its family, the bytes it moves, and why it is written so. It must give the same
- * bits in every run: no floating-point atomics; sums go in an order that depends on shapes alone. Computations are in
- * fp32 (sums of many values where it matters in double), whatever type the values are stored in. What differs from step
- * to step is read from cuda_control on the device, never from launch->step, as a recorded program is launched again
- * and again with the same arguments.
+ * A kernel file opens with the math of its family, the bytes it moves, and the reasons for its design. A kernel must
+ * give the same bits in every run: no floating-point atomics, and sums in an order that depends on shapes alone. It
+ * computes in fp32 (sums of many values in double where it matters), whatever type the values are stored in. A kernel
+ * reads values that change from step to step from cuda_control on the device, never from launch->step, because a
+ * recorded program is launched repeatedly with the same arguments.
  *
- * Built a second time for the host, with CUDA_EMULATED, by tests/cuda/emulated: there a block's threads run one after
- * another and every kernel is tested without a GPU. Hence: shared memory is declared `__shared__` with a fixed size, or
- * got from cuda_dynamic_shared(); kernels are started with cuda_launch(). */
+ * tests/cuda/emulated builds this code a second time for the host, with CUDA_EMULATED: a block's threads run one after
+ * another, and every kernel is tested without a GPU. Therefore shared memory is declared `__shared__` with a fixed size
+ * or comes from cuda_dynamic_shared(), and kernels are started with cuda_launch(). */
 #ifndef CUDA_KERNEL_CUH
 #define CUDA_KERNEL_CUH
 #include <cuda_bf16.h>
@@ -39,10 +39,10 @@ static inline brim_status cuda_launch(cuda_backend *b, void (*kernel)(P...), cud
   config.blockDim = dim3(g.threads);
   config.dynamicSmemBytes = g.shared_bytes;
   config.stream = b->compute;
-  if (g.shared_bytes > 48 * 1024) { /* more than that must be asked for */
+  if (g.shared_bytes > 48 * 1024) { /* more than that must be requested */
     BRIM_TRY(cuda_check(cudaFuncSetAttribute(reinterpret_cast<const void *>(kernel),
                                              cudaFuncAttributeMaxDynamicSharedMemorySize, (int)g.shared_bytes),
-                        "asking for shared memory"));
+                        "requesting shared memory"));
   }
   return cuda_check(cudaLaunchKernelEx(&config, kernel, static_cast<P>(args)...), "launching a kernel");
 #endif
@@ -86,7 +86,7 @@ static __device__ inline float cuda_load(const cuda_f16 *p)
 {
   return __half2float(*p);
 }
-/* To the nearest; what is too great becomes infinite, which the scale of the loss depends on (brim_step). */
+/* Rounds to nearest. Too large values become infinite, which the loss scale depends on (brim_step). */
 static __device__ inline void cuda_store(float *p, float value)
 {
   *p = value;
@@ -124,7 +124,7 @@ template <typename T> struct cuda_pack {
   }
 };
 
-/* The thread's place among all threads of a one-dimensional grid, and their number: for loops that stride. */
+/* For grid-stride loops: the thread's index among all threads of a one-dimensional grid, and the number of threads. */
 static __device__ inline int64_t cuda_first()
 {
   return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -143,7 +143,7 @@ template <typename T> static __device__ inline T cuda_warp_sum(T value)
   for (int lane = CUDA_WARP / 2; lane > 0; lane /= 2) value += __shfl_xor_sync(0xFFFFFFFFu, value, lane);
   return value;
 }
-/* The greatest; NaN if there is one. */
+/* The maximum; NaN if either is NaN. */
 static __device__ inline float cuda_greater(float a, float b)
 {
   return a > b || a != a ? a : b;
@@ -155,8 +155,8 @@ static __device__ inline float cuda_warp_max(float value)
     value = cuda_greater(value, __shfl_xor_sync(0xFFFFFFFFu, value, lane));
   return value;
 }
-/* The same over the block, whose size is a multiple of 32, at most 1024; all threads must call it, and all get the
- * result. May be called again at once. */
+/* The same over the block, whose size is a multiple of 32, at most 1024. All threads must call it, and all get the
+ * result. It may be called again at once. */
 template <typename T> static __device__ inline T cuda_block_sum(T value)
 {
   __shared__ T part[CUDA_WARP];
@@ -180,9 +180,9 @@ static __device__ inline float cuda_block_max(float value)
   return value;
 }
 
-/* ---- what kernels say and ask ---- */
+/* ---- reports of kernels ---- */
 
-/* Says that an index is out of range; the first one is kept and becomes the run's error. `sample`: in the micro-batch;
+/* Reports an index out of range. The first one is kept and becomes the run's error. `sample`: in the micro-batch;
  * `node`: (uint64_t)launch->node. */
 static __device__ inline void cuda_report_fault(cuda_control *control, uint64_t node, enum cuda_fault_kind kind,
                                                 int64_t sample, int32_t value, int64_t limit)
@@ -205,7 +205,7 @@ static __device__ inline void cuda_report_label(cuda_control *control, uint64_t 
   cuda_report_fault(control, node, CUDA_FAULT_LABEL, sample, label, classes);
 }
 
-/* Must this kernel, which changes what lasts (parameters, optimizer state, averages), leave it as it is? */
+/* Whether this kernel must not change persistent values (parameters, optimizer states, averages). */
 static __device__ inline bool cuda_refused(const cuda_control *control)
 {
   return control->proved && control->flags.refused;

@@ -1,22 +1,22 @@
-/* The order of rank-4 activations in memory: plain, [N][C][H][W], or channels-last, [N][H][W][C], which is how tensor
- * cores want convolutions. Operations take what their input has; only where two inputs differ, or a kernel knows one
- * order alone, values are moved.
+/* The order of rank-4 activations in memory: plain, [N][C][H][W], or channels-last, [N][H][W][C], which convolutions on
+ * tensor cores need. Operations keep the order of their input. Values are converted only if two inputs differ, or a
+ * kernel supports only one order.
  *
- * Either direction is N transpositions of a matrix, [C][HW] to [HW][C] or back: 2 times the tensor's bytes. A block
- * moves tiles of 32 x 32 through shared memory, so that reads and writes both go along rows; a column more keeps the
- * columns in different banks. */
+ * A conversion transposes N matrices, [C][HW] to [HW][C] or back: 2 times the tensor's bytes. A block moves tiles of 32
+ * x 32 through shared memory, so that reads and writes both go along rows; a padding column keeps the columns in
+ * different banks. */
 #include "divider.h"
 #include "kernel.cuh"
 
 enum { TILE = 32, TILE_ROWS = 8 };
 
 typedef struct transposition {
-  int64_t rows, columns, tiles; /* of a matrix; of all of them */
+  int64_t rows, columns, tiles; /* of a matrix; tiles of all matrices */
   cuda_divider row_tiles, column_tiles;
 } transposition;
 
-/* to[n][column][row] = from[n][row][column]. A thread has TILE / TILE_ROWS loads under way, of few bytes each: one
- * after another they would not keep memory busy. */
+/* to[n][column][row] = from[n][row][column]. A thread issues TILE / TILE_ROWS loads at once, because loads of few bytes
+ * one after another would not keep memory busy. */
 template <typename T>
 static __global__ void __launch_bounds__(TILE *TILE_ROWS)
     transpose_kernel(T *__restrict__ to, const T *__restrict__ from, const __grid_constant__ transposition m)
@@ -59,7 +59,7 @@ extern "C" brim_status cuda_layout_convert(cuda_backend *b, const brim_shape *sh
 {
   const int64_t channels = shape->dim[1], pixels = shape->dim[2] * shape->dim[3];
   const int64_t rows = channels_last ? channels : pixels, columns = channels_last ? pixels : channels;
-  switch (brim_dtype_bytes(dtype)) { /* values are only moved: their width is all that counts */
+  switch (brim_dtype_bytes(dtype)) { /* values are only moved, so only their width matters */
   case 1:
     return transpose(b, (uint8_t *)to, (const uint8_t *)from, shape->dim[0], rows, columns);
   case 2:
@@ -77,7 +77,7 @@ extern "C" void cuda_layout_set(brim_tensor *t, bool channels_last)
 extern "C" bool cuda_in_order(const brim_tensor *t, bool channels_last)
 {
   if (t->shape.rank != 4) return true;
-  const bool same = t->shape.dim[1] == 1 || t->shape.dim[2] * t->shape.dim[3] == 1; /* both orders are one */
+  const bool same = t->shape.dim[1] == 1 || t->shape.dim[2] * t->shape.dim[3] == 1; /* both orders are the same */
   return same || cuda_channels_last(t) == channels_last;
 }
 
@@ -127,8 +127,8 @@ extern "C" CUDA_PREPARE(cuda_follow_prepare)
 extern "C" CUDA_PREPARE(cuda_same_order_prepare)
 {
   need->workspace_bytes = scratch_before(node, node->in_count, false);
-  /* An input that must be converted is read all through before the first result is written: in place would do no harm
-   * there, but what is read in one order and written in another would. */
+  /* A converted input is read completely before the result is written, so it may be overwritten, but an input that is
+   * read in one order and overwritten in another may not. */
   if (need->workspace_bytes > 0) need->no_inplace = 1;
   return cuda_follow_prepare(self, program, node, need, state);
 }

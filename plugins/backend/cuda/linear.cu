@@ -7,29 +7,29 @@
  *
  * All but the last are products (product.h), which also accumulate, so a weight's gradient needs no second buffer.
  *
- * Bias and function f are left to the product where it does exactly that. Otherwise a kernel behind it goes over y
- * (2 times its bytes): what the product can do depends on types and sizes, its relu may lose a NaN, and the
- * accuracy of its gelu is not documented, so it is used for bf16, which has few digits, and not for fp16. Which of the
- * two is faster for gelu is not known before it is measured on a GPU: backend.gelu_epilogue chooses.
+ * The library applies bias and function f if it computes exactly these. Otherwise an epilogue kernel goes over y (2
+ * times its bytes). The library's cases depend on types and sizes; its relu may lose a NaN; and the accuracy of its
+ * gelu is not documented, so gelu is left to it in bf16, which has few digits, but not in fp16. Which gelu is faster
+ * has to be measured on a GPU; backend.gelu_epilogue chooses.
  *
- * dbias is a sum over columns of dy. The library's own (a "bias gradient" epilogue) writes instead of adding, and
- * rounds at its own discretion; a kernel reads dy once more (its bytes). */
+ * dbias adds up the columns of dy. The library's "bias gradient" epilogue writes instead of adding, and its rounding is
+ * not specified, so a kernel reads dy once more. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "behind.h"
+#include "epilogue.h"
 #include "kernel.cuh"
 #include "product.h"
 #include "values.cuh"
 
 /* ---- column sums ---- */
 
-/* A block adds up a part of the rows of a tile of columns. A thread has the columns of 16 bytes, neighbours go along a
- * row, and what a row leaves of the block takes the next rows: so warps read whole lines of memory whatever the number
- * of columns is. What rows add to is double: there may be millions. Parts are added by a warp for each column. */
-enum { SUM_THREADS = 256, SUM_PARTS_MAX = 1024, SUM_BLOCKS = 1024, SUM_EACH = 4 /* rows of a thread, at least */ };
+/* A block adds up a part of the rows of a tile of columns. A thread has the columns of 16 bytes, neighbouring threads
+ * go along a row, and the threads that are left take the next rows, so warps read whole cache lines whatever the number
+ * of columns. Sums are double, because there may be millions of rows. A warp for each column adds up the parts. */
+enum { SUM_THREADS = 256, SUM_PARTS_MAX = 1024, SUM_BLOCKS = 1024, SUM_EACH = 4 /* minimum rows of a thread */ };
 
-/* How values are cut: by type, rows and columns alone. */
+/* The division of a sum's rows, which depends on type, rows and columns alone. */
 typedef struct sum_cut {
   int pack, lanes; /* columns of a thread; threads of a block along a row, a power of two */
   int64_t tiles, parts;
@@ -83,7 +83,7 @@ static __global__ void __launch_bounds__(SUM_THREADS)
   for (int k = 0; k < V; k++) part[blockIdx.y * columns + column + k] = sums[k][t];
 }
 
-/* A warp for each column: one thread would wait for memory once for every few parts. */
+/* A warp for each column: a single thread would wait for memory too often. */
 static __global__ void __launch_bounds__(CUDA_THREADS)
     add_parts_kernel(const double *__restrict__ part, int64_t parts, int64_t columns, float *__restrict__ sum)
 {
@@ -122,9 +122,9 @@ extern "C" brim_status cuda_column_sum(cuda_backend *b, uint32_t dtype, const vo
 /* Scratch: inputs in plain order, then the bias in y's type, then the product's own. */
 typedef struct linear {
   cuda_product_plan *product;
-  uint64_t bias_bytes; /* 0: as it is */
-  bool behind;         /* a kernel goes over what the product gives; it adds the bias if the product does not: */
-  bool bias_behind;
+  uint64_t bias_bytes;   /* 0 if no conversion is needed */
+  bool epilogue;         /* a kernel applies the function to the product's result */
+  bool bias_in_epilogue; /* that kernel also adds the bias, because the product does not */
 } linear;
 
 static void release(void *self, void *state)
@@ -142,7 +142,7 @@ static brim_status start(const brim_node *node, linear **plan)
   return BRIM_OK;
 }
 
-/* Hands the plan over, or releases it. */
+/* Passes the plan to the caller, or releases it on failure. */
 static brim_status finish(brim_status status, linear *plan, void **state)
 {
   if (status == BRIM_OK)
@@ -183,7 +183,7 @@ static cuda_product product_of(const brim_node *node)
   return p;
 }
 
-/* The most that the product may do, then less, then a kernel for all that is behind it. */
+/* Tries the product with function and bias, then with the bias alone, then plain; an epilogue kernel does the rest. */
 static brim_status prepare_forward(cuda_backend *b, const brim_node *node, linear *plan, brim_kernel_need *need)
 {
   const bool bias = node->in_count > 2;
@@ -201,12 +201,12 @@ static brim_status prepare_forward(cuda_backend *b, const brim_node *node, linea
     p.function = CUDA_FUNCTION_NONE;
     p.keep = false;
   }
-  plan->behind = function != CUDA_IDENTITY;
+  plan->epilogue = function != CUDA_IDENTITY;
   brim_status status = prepare_product(b, &p, plan, need);
   if (status != BRIM_ENOTSUP || !bias) return status;
   need->workspace_bytes -= plan->bias_bytes;
   plan->bias_bytes = 0;
-  plan->behind = plan->bias_behind = true;
+  plan->epilogue = plan->bias_in_epilogue = true;
   p.bias = false;
   return prepare_product(b, &p, plan, need);
 }
@@ -219,7 +219,7 @@ static CUDA_PREPARE(linear_prepare)
   return finish(prepare_forward((cuda_backend *)self, node, plan, need), plan, state);
 }
 
-/* Where f is a kernel's business the product's result is what that reads: the values that are kept, or y itself. */
+/* If a kernel applies f, it reads the product's result: the kept values, or y itself. */
 static CUDA_RUN(linear_run)
 {
   cuda_backend *b = (cuda_backend *)self;
@@ -237,23 +237,23 @@ static CUDA_RUN(linear_run)
   }
   o.b = launch->in[1];
   o.bias = bias;
-  o.d = plan->behind && keeps ? launch->out[1] : launch->out[0];
+  o.d = plan->epilogue && keeps ? launch->out[1] : launch->out[0];
   o.kept = keeps ? launch->out[1] : NULL;
   o.scratch = scratch + plan->bias_bytes;
   BRIM_TRY(cuda_product_run(b, plan->product, &o));
-  if (!plan->behind) return BRIM_OK;
-  cuda_behind behind = {};
-  behind.activation = activation_of(node);
-  behind.dtype = y->dtype;
-  behind.bias_dtype = plan->bias_behind ? node->in[2]->dtype : y->dtype;
-  behind.count = brim_shape_count(&y->shape);
-  behind.channels = cuda_last(y);
-  behind.inner = 1;
-  behind.from = o.d;
-  behind.bias = plan->bias_behind ? bias : NULL;
-  behind.kept = plan->bias_behind ? o.kept : NULL;
-  behind.to = launch->out[0];
-  return cuda_behind_run(b, &behind);
+  if (!plan->epilogue) return BRIM_OK;
+  cuda_epilogue epilogue = {};
+  epilogue.activation = activation_of(node);
+  epilogue.dtype = y->dtype;
+  epilogue.bias_dtype = plan->bias_in_epilogue ? node->in[2]->dtype : y->dtype;
+  epilogue.count = brim_shape_count(&y->shape);
+  epilogue.channels = cuda_last(y);
+  epilogue.inner = 1;
+  epilogue.from = o.d;
+  epilogue.bias = plan->bias_in_epilogue ? bias : NULL;
+  epilogue.kept = plan->bias_in_epilogue ? o.kept : NULL;
+  epilogue.to = launch->out[0];
+  return cuda_epilogue_run(b, &epilogue);
 }
 
 #define LINEAR(id, its_op)                                                                                             \
@@ -316,7 +316,7 @@ static CUDA_PREPARE(grad_weight_prepare)
   BRIM_TRY(start(node, &plan));
   const uint64_t before = need->workspace_bytes;
   const brim_status status = prepare_product((cuda_backend *)self, &p, plan, need);
-  /* the sums of columns come first, and what they used is free again */
+  /* the sums of columns come first, so their scratch can be reused */
   const uint64_t sums = node->out_count > 1 ? cuda_column_sum_bytes(node->in[1]->dtype, p.k, p.m) : 0;
   need->workspace_bytes = (uint64_t)cuda_max((int64_t)need->workspace_bytes, (int64_t)(before + sums));
   return finish(status, plan, state);

@@ -22,7 +22,7 @@ static brim_status find_file(char *path, size_t room)
   return BRIM_OK;
 }
 
-/* The version number of cuDNN in a file, as "8.9.7"; false: it is not there. */
+/* Writes the version number of cuDNN in a file, such as "8.9.7". Returns false if the file is missing. */
 static bool read_dnn_version(const char *file, char *out, size_t room)
 {
   size_t (*version)(void) = NULL;
@@ -31,15 +31,15 @@ static bool read_dnn_version(const char *file, char *out, size_t room)
   void *symbol = dlsym(handle, "cudnnGetVersion");
   memcpy(&version, &symbol, sizeof version); /* ISO C has no cast to function pointers */
   const size_t number = version ? version() : 0;
-  const size_t unit = number >= 90000 ? 10000 : 1000; /* cuDNN 9 and later; 8 and before */
+  const size_t unit = number >= 90000 ? 10000 : 1000; /* from cuDNN 9 on; before */
   snprintf(out, room, "%zu.%zu.%zu", number / unit, number % unit / 100, number % 100);
   dlclose(handle);
   return number > 0;
 }
 
-#define DNN_MAJORS 20 /* that are looked for, less one */
+#define DNN_MAJORS 20 /* versions 1 to 19 are looked for */
 
-/* A host that has cuDNN of another major version looks as if it had what is needed. */
+/* If the host has cuDNN of another major version, the message says so, because the user thinks it is installed. */
 static brim_status refuse(const char *reason)
 {
   char why[1024], file[32], version[32];
@@ -48,13 +48,13 @@ static brim_status refuse(const char *reason)
     snprintf(file, sizeof file, "libcudnn.so.%d", major);
     if (strstr(why, file) || !read_dnn_version(file, version, sizeof version)) continue;
     return brim_fail(BRIM_ENODEVICE,
-                     "cuDNN cannot be loaded: %s\nthis host has cuDNN %s, another major version: install the one that "
-                     "is asked for, or build brim with that one; LD_LIBRARY_PATH says where else to look",
+                     "cuDNN cannot be loaded: %s\nthis host has cuDNN %s, another major version: install the required "
+                     "version, or build brim with this one; LD_LIBRARY_PATH adds folders to search",
                      why, version);
   }
   return brim_fail(BRIM_ELOAD,
                    "cuBLASLt and cuDNN cannot be loaded: %s\nthey are part of the CUDA toolkit and of NVIDIA's "
-                   "packages; LD_LIBRARY_PATH says where else to look",
+                   "packages; LD_LIBRARY_PATH adds folders to search",
                    why);
 }
 
@@ -67,7 +67,7 @@ static brim_status load(void)
   if (!handle) return refuse(dlerror());
   const cuda_libraries *found = dlsym(handle, CUDA_LIBRARIES_SYMBOL);
   if (!found || found->size != sizeof *found)
-    return brim_fail(BRIM_ELOAD, "%s is of another build of brim than the plugin beside it", path);
+    return brim_fail(BRIM_ELOAD, "%s and the plugin beside it are from different builds of brim", path);
   table = found;
   return BRIM_OK;
 }

@@ -5,17 +5,17 @@
  *     dlogits[k]  = ((1 - s) * w[label] * (softmax[k] - (k == label))
  *                    + s/K * (softmax[k] * (sum of w) - w[k])) * loss_scale
  *
- * Where labels are shares of the classes, u[k] = w[k] * ((1 - s) * share[k] + s/K):
+ * If labels are shares of the classes, u[k] = w[k] * ((1 - s) * share[k] + s/K):
  *
  *     loss        = sum over k of u[k] * nll[k] = lse * (sum of u) - sum of u * logits
  *     dlogits[k]  = (softmax[k] * (sum of u) - u[k]) * loss_scale
  *
- * The forward pass reads the logits once: each thread keeps the greatest so far and the sum of exponentials below it,
- * and corrects the sum when a greater one comes. The backward pass does that again (lse is not kept) or has lse from
- * the loss, then reads the row a second time, from a cache, and writes.
+ * The forward pass reads the logits once: each thread keeps the greatest so far and the sum of exponentials relative to
+ * it, and rescales the sum when a greater one comes. The backward pass does that again (lse is not kept) or computes
+ * lse from the loss, then reads the row a second time, from a cache, and writes.
  *
- * Exponentials are fp32, of differences to the greatest; their sum and its logarithm are double, so that a loss near 0
- * keeps its digits, and so is the label's own gradient, where softmax - 1 would lose them. */
+ * Exponentials of the differences to the greatest are fp32. Their sum and its logarithm are double, so that a loss near
+ * 0 keeps its digits; so is the gradient at the label, where softmax - 1 would lose digits. */
 #include "kernel.cuh"
 #include "loss.h"
 #include "loss_geometry.h"
@@ -24,7 +24,8 @@
 
 /* ---- a row ---- */
 
-/* Elements [head, tail) go P at a time from an address that is a multiple of 16; those before and behind one by one. */
+/* Elements [head, tail) are processed P at a time from an address that is a multiple of 16; those before and after, one
+ * by one. */
 typedef struct span {
   int64_t head, tail;
 } span;
@@ -41,11 +42,12 @@ typedef struct softmax_sums {
   float greatest;
   int before;     /* classes that come before the label */
   double sum;     /* of exp(logit - greatest) */
-  double weights; /* of the classes, and of weight * logit: if labels are smoothed, or shares */
+  double weights; /* the sum of weights, and of weight * logit; if labels are smoothed, or shares */
   double weighted;
 } softmax_sums;
 
-/* What is subtracted in exponentials: a row of nothing but -inf so far must not give NaN, as others may follow. */
+/* The number to subtract in exponentials. A row of only -inf so far must not give NaN, because other logits may
+ * follow. */
 static __device__ inline float shift_of(float greatest)
 {
   return greatest == -INFINITY ? 0 : greatest;
@@ -56,8 +58,7 @@ static __device__ inline float weight_of(const cuda_loss_rows &p, int64_t k)
   return p.weight ? p.weight[k] : 1;
 }
 
-/* What class k counts for beside the label: its weight, or of shares all that it counts for. share: the row's, or NULL.
- */
+/* The coefficient of class k apart from the label: its weight, or u[k] for shares. share: the row's, or NULL. */
 static __device__ inline double part_of(const cuda_loss_rows &p, const float *share, int64_t k)
 {
   const double w = (double)weight_of(p, k);
@@ -69,7 +70,7 @@ static __device__ inline const float *share_of(const cuda_loss_rows &p, int64_t 
   return p.share ? p.share + row * p.ld : NULL;
 }
 
-/* Logits k.. of a row. */
+/* Adds the logits from k on of a row. */
 template <bool RANKED, int P>
 static __device__ inline void look(softmax_sums *s, const float (&v)[P], int64_t k, const cuda_loss_rows &p,
                                    const float *share, float own, int32_t label)
@@ -78,7 +79,7 @@ static __device__ inline void look(softmax_sums *s, const float (&v)[P], int64_t
 #pragma unroll
   for (int i = 0; i < P; i++) greatest = cuda_greater(v[i], greatest);
   const float shift = shift_of(greatest);
-  if (greatest != s->greatest) s->sum *= (double)expf(s->greatest - shift); /* of -inf, the first: 0 */
+  if (greatest != s->greatest) s->sum *= (double)expf(s->greatest - shift); /* 0 for -inf, the first value */
   s->greatest = greatest;
 #pragma unroll
   for (int i = 0; i < P; i++) sum += expf(v[i] - shift);
@@ -97,7 +98,7 @@ static __device__ inline void look(softmax_sums *s, const float (&v)[P], int64_t
   }
 }
 
-/* Every thread of the team gets the sums of the whole row. */
+/* Computes the sums of the whole row, for every thread of the team. */
 template <bool WIDE, bool RANKED, typename T>
 static __device__ inline softmax_sums look_at_row(const cuda_team &team, const T *row, const cuda_loss_rows &p,
                                                   const float *share, float own, int32_t label)
@@ -132,7 +133,7 @@ static __device__ inline double weighted_loss(const softmax_sums &s)
   return ((double)s.greatest + log(s.sum)) * s.weights - s.weighted;
 }
 
-/* Does the label of a row name a class? Not if it is ignored, nor if it is wrong, which is said. */
+/* Whether a row has a class: false if its label is ignored, or is wrong, which is reported. */
 static __device__ inline bool has_class(const cuda_loss_rows &p, int64_t row, int32_t label, int lane)
 {
   if (p.ignores && label == p.ignore_index) return false;
@@ -192,12 +193,12 @@ extern "C" brim_status cuda_loss_forward(cuda_backend *b, uint32_t dtype, const 
 
 /* ---- backward ---- */
 
-/* dlogits[k] = softmax * exp(logits[k] - shift) - constant * part_of(k), but of the label. */
+/* dlogits[k] = softmax * exp(logits[k] - shift) - constant * part_of(k), except at the label. */
 typedef struct slopes {
   float shift, softmax, constant, own;
 } slopes;
 
-/* What all elements of a row have in common. lse = shift + what rounding took away, which is left to a factor. */
+/* Values common to all elements of a row. shift is lse rounded to fp32; a factor corrects the rounding. */
 static __device__ inline slopes slopes_of(const cuda_loss_rows &p, double lse, double weights, float own, int32_t label)
 {
   const double scale = p.control->step.loss_scale, soft = p.smoothing / (double)p.classes * scale;
@@ -216,7 +217,7 @@ static __device__ inline slopes slopes_of_shares(const cuda_loss_rows &p, double
   return {shift, (float)(scale * weights * exp((double)shift - lse)), (float)scale, 0};
 }
 
-/* label: -1 without a label. */
+/* label: -1 if there is none. */
 template <int P>
 static __device__ inline void turn(float (&v)[P], int64_t k, const cuda_loss_rows &p, const float *share,
                                    const slopes &s, int32_t label)
@@ -234,8 +235,8 @@ template <typename T> static __device__ inline void clear_row(const cuda_team &t
   for (int64_t k = team.lane; k < count; k += team.lanes) cuda_store(&row[k], 0);
 }
 
-/* T of the logits, U of their gradient, which may take their place: so nothing is declared __restrict__, and each
- * thread reads what it then writes. */
+/* T is the type of the logits, U of their gradient. The gradient may overwrite the logits, so nothing is declared
+ * __restrict__, and each thread writes only elements that it has read. */
 template <bool WIDE, typename T, typename U>
 static __global__ void __launch_bounds__(CUDA_LOSS_TEAM_THREADS(WIDE), 1)
     loss_grad_kernel(cuda_loss_rows p, const float *loss, U *dlogits)
@@ -253,7 +254,7 @@ static __global__ void __launch_bounds__(CUDA_LOSS_TEAM_THREADS(WIDE), 1)
     }
     const float own = share ? 0 : cuda_load(&row[label]);
     double lse, weights = 0;
-    if (loss) { /* log of softmax at the label, negated */
+    if (loss) { /* -log(softmax) at the label */
       lse = (double)loss[n] + (double)own;
     } else {
       const softmax_sums sums = look_at_row<WIDE, false>(team, row, p, share, own, label);
@@ -296,7 +297,7 @@ static brim_status launch_grad(cuda_backend *b, const cuda_loss_rows &rows, cons
 extern "C" brim_status cuda_loss_backward(cuda_backend *b, uint32_t dtype, uint32_t dtype_out,
                                           const cuda_loss_rows *rows, const float *loss, void *dlogits)
 {
-  if (rows->smoothing > 0 || rows->weight) loss = NULL; /* it says more than lse then */
+  if (rows->smoothing > 0 || rows->weight) loss = NULL; /* then lse does not follow from it */
   CUDA_WITH_TYPE(dtype_out, U,
                  return dtype == BRIM_DTYPE_F32 ? launch_grad<float, U>(b, *rows, loss, dlogits)
                                                 : launch_grad<U, U>(b, *rows, loss, dlogits));

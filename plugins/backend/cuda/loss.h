@@ -9,22 +9,23 @@ extern "C" {
 typedef struct cuda_loss_rows {
   const void *logits;
   const int32_t *label; /* one a row; */
-  const float *share;   /* or, in its place, [rows, ld]: shares of the classes. Only without ranks */
-  const float *weight;  /* of each class; NULL: all 1 */
+  const float *share;   /* or instead [rows, ld]: shares of the classes; only without ranks */
+  const float *weight;  /* of each class, or NULL if all are 1 */
   int64_t rows, classes;
   int64_t ld;          /* elements from one row to the next */
-  int64_t first, each; /* where in the node's rows these are; rows of a sample */
+  int64_t first, each; /* index of the first row in the node; rows of a sample */
   double smoothing;
   int32_t ignores, ignore_index;
   uint64_t node;
   cuda_control *control;
 } cuda_loss_rows;
 
-/* [step] loss [rows]; rank [rows], or NULL: how many classes come before the label, -1 if it is ignored. */
+/* [step] Writes loss [rows] and, unless NULL, rank [rows]: the number of classes before the label, or -1 if it is
+ * ignored. */
 brim_status cuda_loss_forward(cuda_backend *b, uint32_t dtype, const cuda_loss_rows *rows, float *loss, int32_t *rank);
-/* [step] dlogits, of dtype_out, with the ld of the logits; may be their memory if the types are the same. If they are
- * not, ld is a multiple of 8 and both start at multiples of 16 bytes. loss: what cuda_loss_forward gave for these
- * logits, which saves a pass over them; or NULL. */
+/* [step] Writes dlogits of dtype_out, with the ld of the logits. It may overwrite the logits if the types are the same.
+ * If they are not, ld is a multiple of 8 and both start at multiples of 16 bytes. loss: cuda_loss_forward's result for
+ * these logits, which saves a pass over them, or NULL. */
 brim_status cuda_loss_backward(cuda_backend *b, uint32_t dtype, uint32_t dtype_out, const cuda_loss_rows *rows,
                                const float *loss, void *dlogits);
 /* [step] metrics[0] += losses, in their order; [1] += ranks of 0; if top_k > 0, metrics[top] += ranks in [0, top_k). */

@@ -1,30 +1,29 @@
 /* Softmax cross-entropy of logits that are a product, and its gradients, without keeping the logits:
  *
  *     z[n,k]         = sum over f of  x[n,f] * product[k,f]  + bias[k]
- *     loss, rank, dz as loss.cu makes them of z
+ *     loss, rank, dz by loss.cu, from z
  *     dx[n,f]        = sum over k of  dz[n,k] * product[k,f]
  *     dproduct[k,f] += sum over n of  dz[n,k] * x[n,f]
  *     dbias[k]      += sum over n of  dz[n,k]
  *
- * Of frozen parameters there is dx alone.
+ * With frozen parameters there is only dx.
  *
- * Logits exist in chunks of whole rows, in scratch of bounded size (loss_geometry.h). linear_cross_entropy_grad makes
- * them a second time; linear_cross_entropy+grad has loss and gradients from the same. A chunk has all classes, so that
- * softmax and rank come from one pass over a row, with the label's logit from the same product as those it is compared
- * with; dx is one product a chunk, rounded once; and only dproduct, in fp32, is read and written once for every chunk.
- * How many rows a chunk has follows from the number of classes alone, unless the batch has fewer.
+ * Logits exist in chunks of whole rows, in scratch of bounded size (loss_geometry.h). linear_cross_entropy_grad
+ * computes them a second time; linear_cross_entropy+grad computes loss and gradients from the same logits. A chunk has
+ * all classes, so softmax and rank take one pass over a row, and the label's logit comes from the same product as the
+ * logits it is compared with. dx is one product for each chunk, rounded once. Only dproduct, in fp32, is read and
+ * written once for every chunk. The rows of a chunk depend on the number of classes alone, unless the batch has fewer.
  *
- * cuBLASLt's fast kernels want rows of whole 16 bytes, by their length and not only by where they begin: with the 50257
- * classes of GPT-2 it takes one that is eight times slower (424 us for 640 rows on an H200). So each product is cut at
- * a multiple of 8 classes, and the few that are left have a small product of their own.
+ * cuBLASLt's fast kernels need rows whose start and length are multiples of 16 bytes: with the 50257 classes of GPT-2
+ * it uses a kernel that is eight times slower (424 us for 640 rows on an H200). So each product is split at a multiple
+ * of 8 classes, and the remaining classes have a small product of their own.
  *
- * The bias is left to the product where that takes one, else a kernel behind it goes over the chunk.
+ * The product adds the bias if the library supports that; otherwise an epilogue kernel goes over the chunk.
  *
- * Logits are fp32. In bf16 and fp16, dz is of that type too (it is multiplied with such values), in memory of its own.
- */
+ * Logits are fp32. In bf16 and fp16, dz has that type (it is multiplied with such values), and memory of its own. */
 #include <stdlib.h>
 
-#include "behind.h"
+#include "epilogue.h"
 #include "kernel.cuh"
 #include "loss.h"
 #include "loss_geometry.h"
@@ -34,21 +33,21 @@ enum use { LOGITS, TO_X, TO_PRODUCT, USES };
 enum part { WHOLE, REST, PARTS }; /* chunks, and the last one if it is shorter */
 enum { SPANS = 2, SPAN_MULTIPLE = 8 /* classes: 16 bytes in 16 bits */ };
 
-/* Which of the three operations, and where its operands are. */
+/* Which of the three operations it is, and the indices of its operands. */
 typedef struct kind {
   bool forward, backward;
-  uint32_t bias, dx; /* the input; the output, behind which are those of the parameters */
+  uint32_t bias, dx; /* the input; the output, followed by those of the parameters */
 } kind;
 static const kind forward = {true, false, 3, 2}, backward = {false, true, 4, 0}, both = {true, true, 3, 2};
 
-/* Scratch: x in plain order, then as below. The bias is there in the logits' type, with their
- * ld for its length. dx of a chunk is summed over two spans in fp32. */
+/* Scratch: x in plain order, then as below. The bias is a copy in the logits' type, of the length ld. dx of a chunk is
+ * summed over two spans in fp32. */
 typedef struct plan {
   int64_t rows, features, classes, ld;
-  int64_t chunk; /* rows of one */
-  uint32_t type; /* of what is multiplied */
+  int64_t chunk; /* rows of a chunk */
+  uint32_t type; /* of the factors */
   bool converts; /* the parameter has another type */
-  bool bias, bias_behind[PARTS];
+  bool bias, bias_in_epilogue[PARTS];
   int spans;
   int64_t span[SPANS + 1]; /* the first class of each, and the end */
   uint64_t parameter_bytes, bias_bytes, logits_bytes, gradient_bytes, sum_bytes;
@@ -73,7 +72,7 @@ static void release(void *self, void *state)
   free(p);
 }
 
-/* The greatest power of two, at most CUDA_ALIGNMENT, that a chunk's start in rows of `row_bytes` is a multiple of. */
+/* Returns the greatest power of two, at most CUDA_ALIGNMENT, that divides a chunk's start in rows of `row_bytes`. */
 static uint32_t chunk_alignment(const plan *p, uint64_t row_bytes)
 {
   const uint64_t bytes = (uint64_t)p->chunk * row_bytes;
@@ -122,7 +121,7 @@ static brim_status prepare_spans(cuda_backend *b, plan *p, int part, int64_t row
   return BRIM_OK;
 }
 
-/* The logits with their bias, or if the library does not offer that, without. */
+/* Prepares the logits with their bias, or without it if the library does not offer that. */
 static brim_status prepare_use(cuda_backend *b, plan *p, int part, int64_t rows, enum use use, const brim_tensor *dx,
                                uint64_t *scratch_bytes)
 {
@@ -130,7 +129,7 @@ static brim_status prepare_use(cuda_backend *b, plan *p, int part, int64_t rows,
   const brim_status status = prepare_spans(b, p, part, rows, use, bias, dx, scratch_bytes);
   if (status != BRIM_ENOTSUP || !bias) return status;
   release_products(p, part, use);
-  p->bias_behind[part] = true;
+  p->bias_in_epilogue[part] = true;
   return prepare_spans(b, p, part, rows, use, false, dx, scratch_bytes);
 }
 
@@ -191,7 +190,7 @@ static brim_status prepare(cuda_backend *b, const brim_program_info *program, co
     release(b, p);
     return status;
   }
-  if (k.backward && node->out_count > k.dx + 2) /* the sums of columns share what the products use */
+  if (k.backward && node->out_count > k.dx + 2) /* the sums of columns share the products' scratch */
     scratch_bytes =
         (uint64_t)cuda_max((int64_t)scratch_bytes, (int64_t)cuda_column_sum_bytes(p->type, p->chunk, p->classes));
   need->library = "cuBLASLt";
@@ -222,7 +221,7 @@ typedef struct running {
   const char *x;
   const void *product;                     /* of x's type */
   const float *bias;                       /* [ld] */
-  char *logits, *gradient, *sum, *scratch; /* sum: of dx, in fp32; NULL: dx itself */
+  char *logits, *gradient, *sum, *scratch; /* sum: of dx, in fp32, or NULL for dx itself */
   const int32_t *label;
   cuda_loss_rows rows;
 } running;
@@ -278,7 +277,7 @@ static const void *offset(const void *at, int64_t values, uint32_t dtype)
   return (const char *)at + (uint64_t)values * brim_dtype_bytes(dtype);
 }
 
-/* `with`: the parameter, or x; whichever of the operands has classes begins with the span's first. */
+/* `with`: the parameter, or x. An operand with classes starts at the span's first class. */
 static brim_status multiply(const running *r, enum use use, const void *a, const void *with, void *d)
 {
   for (int span = 0; span < r->p->spans; span++) {
@@ -302,15 +301,15 @@ static const void *x_of_chunk(const running *r)
 
 static brim_status add_bias(const running *r)
 {
-  cuda_behind behind = {};
-  behind.activation.kind = CUDA_IDENTITY;
-  behind.dtype = behind.bias_dtype = BRIM_DTYPE_F32;
-  behind.count = r->rows.rows * r->p->ld;
-  behind.channels = r->p->ld;
-  behind.inner = 1;
-  behind.from = behind.to = r->logits;
-  behind.bias = r->bias;
-  return cuda_behind_run(r->backend, &behind);
+  cuda_epilogue epilogue = {};
+  epilogue.activation.kind = CUDA_IDENTITY;
+  epilogue.dtype = epilogue.bias_dtype = BRIM_DTYPE_F32;
+  epilogue.count = r->rows.rows * r->p->ld;
+  epilogue.channels = r->p->ld;
+  epilogue.inner = 1;
+  epilogue.from = epilogue.to = r->logits;
+  epilogue.bias = r->bias;
+  return cuda_epilogue_run(r->backend, &epilogue);
 }
 
 /* Makes the logits of the chunk that begins with row `first`. */
@@ -320,7 +319,7 @@ static brim_status make_logits(running *r, int64_t first)
   r->rows.rows = cuda_min(r->p->chunk, r->p->rows - first);
   r->rows.label = r->label + first;
   BRIM_TRY(multiply(r, LOGITS, x_of_chunk(r), r->product, r->logits));
-  return r->p->bias_behind[part_of(r)] ? add_bias(r) : BRIM_OK;
+  return r->p->bias_in_epilogue[part_of(r)] ? add_bias(r) : BRIM_OK;
 }
 
 static brim_status add_losses(const running *r, const brim_launch *launch)
@@ -345,7 +344,7 @@ static brim_status add_gradients(const running *r, const brim_launch *launch, ki
                          r->scratch);
 }
 
-/* loss: of all rows, what the forward pass gives or gave. */
+/* loss: of all rows; the forward pass writes it, the backward pass reads it. */
 static brim_status run(cuda_backend *b, const brim_launch *launch, kind k, const void *loss)
 {
   running r;

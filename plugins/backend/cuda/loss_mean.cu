@@ -9,9 +9,9 @@
  *
  * The target has y's shape and type, or is a label for each sample: 1 at its element, 0 elsewhere.
  *
- * A loss reads y and t once. Samples may be numbers or images, so each is cut into pieces of fixed size; a block adds
- * up a piece, and where a sample has several, a second kernel adds those (8 bytes for each 16384 elements). A gradient
- * reads y and t and writes dy, all three in y's order. */
+ * A loss reads y and t once. A sample may be a number or an image, so it is divided into pieces of fixed size. A block
+ * adds up a piece, and a second kernel adds the pieces of a sample if there are several (8 bytes for each 16384
+ * elements). A gradient reads y and t and writes dy, all three in y's order. */
 #include "kernel.cuh"
 #include "loss_geometry.h"
 
@@ -32,14 +32,14 @@ template <enum mean_loss L> static __device__ inline float slope_of(float y, flo
   if (L == MSE) return 2 * d;
   if (L == MAE) return d > 0 ? 1 : d < 0 ? -1 : d; /* 0 and NaN stay */
   if (L == HUBER) return d > delta ? delta : d < -delta ? -delta : d;
-  const float e = expf(-fabsf(y)), far = e / (1 + e); /* of y above 0: 1 - sigmoid(y), without losing digits near 1 */
+  const float e = expf(-fabsf(y)), far = e / (1 + e); /* for y > 0: 1 - sigmoid(y), without losing digits near 1 */
   return y > 0 ? (1 - t) - far : far - t;
 }
 
 typedef struct comparison {
   const void *y;
   const void *target;   /* of y's type; */
-  const int32_t *label; /* or this */
+  const int32_t *label; /* or instead, labels */
   int64_t samples, each;
   float delta;
   uint64_t node;
@@ -53,13 +53,13 @@ static __device__ inline void check_label(const comparison &p, int64_t sample, i
 
 /* ---- losses ---- */
 
-/* The sum over elements [from, to) of a sample. Elements go by packs where every sample starts at a multiple of one. */
+/* The sum over elements [from, to) of a sample, by packs if every sample starts at a multiple of one. */
 template <typename T, enum mean_loss L>
 static __device__ inline double sum_piece(const comparison &p, int64_t sample, int64_t from, int64_t to)
 {
   constexpr int P = cuda_pack<T>::count;
   const T *y = (const T *)p.y + sample * p.each, *t = (const T *)p.target + sample * p.each;
-  const int64_t packed = !p.label && p.each % P == 0 ? to : from; /* pieces are of whole packs then */
+  const int64_t packed = !p.label && p.each % P == 0 ? to : from; /* then pieces are whole packs */
   const int32_t hot = p.label ? p.label[sample] : 0;
   double sum = 0;
   for (int64_t i = from + (int64_t)threadIdx.x * P; i < packed; i += (int64_t)blockDim.x * P) {
@@ -109,7 +109,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
 
 /* ---- gradients ---- */
 
-/* dy may be the memory of y, so nothing is declared __restrict__. */
+/* dy may overwrite y, so nothing is declared __restrict__. */
 template <typename T, enum mean_loss L>
 static __global__ void __launch_bounds__(CUDA_THREADS) mean_grad_kernel(comparison p, T *dy)
 {

@@ -1,11 +1,11 @@
-/* What lies around a loss plugin's graph: its target, 1 at the label and 0 elsewhere; and each sample's loss, times the
- * weight of its class. What flows back to it is loss_scale, likewise. The target is written once, a thread an element;
- * the rest is one number a sample. */
+/* Inputs and outputs of a loss plugin's graph: its target, 1 at the label and 0 elsewhere; and each sample's loss,
+ * times the weight of its class. The gradient of a sample's loss is loss_scale times that weight. A thread writes one
+ * element of the target; the rest is one number for each sample. */
 #include "kernel.cuh"
 
 typedef struct labels {
-  const int32_t *label;         /* NULL: targets are real, and all samples count */
-  const float *weight;          /* of each class; NULL: all 1 */
+  const int32_t *label;         /* NULL if targets are real and all samples count */
+  const float *weight;          /* of each class, or NULL if all are 1 */
   int64_t count, classes, each; /* each: labels of a sample */
   int32_t ignores, ignore_index;
   uint64_t node;
@@ -24,7 +24,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS) one_hot_kernel(float *__r
   }
 }
 
-/* What sample i counts for. A label that one_hot has reported is not used as an index. */
+/* Returns the weight of sample i. A label that one_hot has reported is not used as an index. */
 static __device__ inline float weight_of(const labels &p, int64_t i)
 {
   if (!p.label) return 1;

@@ -1,19 +1,19 @@
-/* LSTM: one layer in one direction, from state 0. With h and c the state before, for each hidden unit:
+/* LSTM: one layer in one direction, from state 0. With h and c the previous state, for each hidden unit:
  *
  *     a = b_ih + b_hh + w_ih x[t] + w_hh h         of the gates i, f, g, o
  *     i, f, o = sigmoid(a), g = tanh(a),   c[t] = f c + i g,   h = y[t] = o tanh(c[t])
  *
- * What does not wait for the state, b + w_ih x, is one product for all steps at once, which leaves its result where the
- * gates will be. Then the steps, in one of two ways:
+ * The part that does not depend on the state, b + w_ih x, is one product for all steps, which writes its result to the
+ * gates' memory. Then the steps follow, in one of two ways:
  *
- * Samples do not need each other, so a block may take some samples through all steps, with no wait but its own
- * barriers. Each step needs all of w_hh, 16 H^2 bytes. In shared memory (up to H = 116 on an H100) a step takes the
- * time of H reads of it, some hundred nanoseconds; that is what small states get. Read again from the L2 cache, at
- * about 64 bytes a clock, 16 H^2 bytes are 2 us at H = 128 and 30 us at H = 512, as long as no other multiprocessor
- * wants the same: there a launch for each step is faster, in which every block reads the weights of a few units once,
- * for many samples. Within a recorded program a launch costs about a microsecond.
+ * Samples are independent, so a block may run some samples through all steps, waiting only at its own barriers. Each
+ * step needs all of w_hh, 16 H^2 bytes. If they are in shared memory (up to H = 116 on an H100), a step takes the time
+ * of H reads of it, some hundred nanoseconds; small states are computed this way. From the L2 cache, at about 64 bytes
+ * per clock, 16 H^2 bytes would take 2 us at H = 128 and 30 us at H = 512, even without competing multiprocessors.
+ * There a launch for each step is faster, in which every block reads the weights of a few units once, for many samples.
+ * Within a recorded program a launch costs about a microsecond.
  *
- * Weights and biases come in the type of activations. The state c is kept in fp32 whatever that is; h is y. */
+ * Weights and biases have the type of activations. The state c is always fp32; h is y. */
 #include "lstm.cuh"
 
 /* ---- the input, of all steps ---- */
@@ -66,7 +66,7 @@ template <typename T> static brim_status launch_input(cuda_backend *b, const bri
 
 /* ---- all steps at once, weights in shared memory ---- */
 
-/* What the input gives to gate j of S samples at step s. */
+/* Loads the input's part of gate j of S samples at step s. */
 template <typename T, int S>
 static __device__ inline void load_input(const lstm_sizes &q, const T *gates, int64_t first, int64_t s, int j,
                                          float (&a)[S])
@@ -78,12 +78,12 @@ static __device__ inline void load_input(const lstm_sizes &q, const T *gates, in
                : 0;
 }
 
-/* Weights are turned round on the way to shared memory. As many numbers of a row as memory brings at a time are read
- * side by side: with a row for each lane, a block would wait longer for its weights than for many a step. */
+/* Weights are transposed on the way to shared memory. Neighbouring lanes read LOADED neighbouring numbers of a row:
+ * with a row for each lane, loading the weights would take longer than many steps. */
 enum { LOADED = 8 };
 
-/* A block takes S samples through all steps; thread j has gate j of the 4H, in the order of the weights. What the input
- * gives to the next step is on its way from memory while this one is computed. */
+/* A block runs S samples through all steps; thread j has gate j of the 4H, in the order of the weights. The input's
+ * part of the next step is loaded while this one is computed. */
 template <typename T, int S>
 static __global__ void __launch_bounds__(512)
     resident_kernel(const lstm_sizes q, const T *__restrict__ weight_hh, T *y, T *gates, T *cell)
@@ -146,7 +146,7 @@ template <typename T> static brim_status launch_resident(cuda_backend *b, const 
 
 enum { STEP_UNITS = 8, STEP_COLUMNS = 4 * STEP_UNITS, STEP_DEPTH = 128 };
 
-/* The cell, and the results of step s: of one sample and unit, from what goes into its gates. */
+/* Computes the cell and the results of step s for one sample and unit, from the arguments of its gates. */
 template <typename T>
 static __device__ inline void step_cell(const lstm_sizes &q, int64_t n, int64_t u, int64_t s, const float (&sum)[4],
                                         T *y, T *gates, T *cell, float *c)
@@ -165,8 +165,7 @@ static __device__ inline void step_cell(const lstm_sizes &q, int64_t n, int64_t 
   cuda_store(&y[t * q.hidden + u], a[3] * tanhf(now));
 }
 
-/* A tile of 16R samples and 8 units: a thread's four columns are the gates of its unit, so that it has the whole cell.
- */
+/* A tile of 16R samples and 8 units: a thread's four columns are the gates of its unit, so it has the whole cell. */
 template <typename T, int R>
 static __global__ void __launch_bounds__(TILE_THREADS, 3)
     step_kernel(const lstm_sizes q, int64_t s, const T *__restrict__ weight_hh, T *y, T *gates, T *cell, float *c)

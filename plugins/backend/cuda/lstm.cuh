@@ -1,11 +1,11 @@
-/* What LSTM and its gradient share. */
+/* Shared code of LSTM and its gradient. */
 #ifndef CUDA_LSTM_CUH
 #define CUDA_LSTM_CUH
 #include "lstm_geometry.h"
 #include "tile.cuh"
 
 typedef struct lstm_sizes {
-  int64_t samples, steps, features, hidden; /* N, T, F (0 where it does not matter), H */
+  int64_t samples, steps, features, hidden; /* N, T, F (0 if not needed), H */
   bool reverse;
 } lstm_sizes;
 
@@ -15,7 +15,7 @@ static inline lstm_sizes lstm_sizes_of(const brim_node *node, const brim_tensor 
   return lstm_sizes{dim[0], dim[1], features, dim[2], node->attr.lstm.reverse != 0};
 }
 
-/* The element of sample n that step s works on; the one of the step before is at s - 1. */
+/* The element of sample n at step s; the previous step's is at s - 1. */
 static __device__ inline int64_t lstm_at(const lstm_sizes &q, int64_t n, int64_t s)
 {
   return n * q.steps + (q.reverse ? q.steps - 1 - s : s);
@@ -25,13 +25,13 @@ static __device__ inline float lstm_sigmoid(float a)
 {
   return 1 / (1 + expf(-a));
 }
-/* Of what goes into gate j of i, f, g, o. */
+/* The activation of gate 0 to 3: i, f, g, o. */
 static __device__ inline float lstm_activate(int gate, float a)
 {
   return gate == 2 ? tanhf(a) : lstm_sigmoid(a);
 }
 
-/* S numbers side by side in shared memory, of the samples that a block takes together. */
+/* S contiguous numbers in shared memory, one for each of a block's samples. */
 template <int S> static __device__ inline void lstm_load_samples(const float *p, float (&v)[S])
 {
   static_assert(S == 1 || S == 4, "one number, or 16 bytes");

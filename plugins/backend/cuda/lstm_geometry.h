@@ -1,4 +1,4 @@
-/* LSTM on the host's side: whether weights stay in shared memory, and how sums are cut. C and C++. */
+/* The host's side of LSTM: whether weights stay in shared memory, and how sums are divided. C and C++. */
 #ifndef CUDA_LSTM_GEOMETRY_H
 #define CUDA_LSTM_GEOMETRY_H
 #include <stdbool.h>
@@ -13,9 +13,9 @@ static inline size_t lstm_shared_most(int capability)
   return 99 * 1024;
 }
 
-/* A block with weights in shared memory, [H][4H], that takes `samples` at once. For each of these, forward h, the gates
- * and c; backward the gates' gradients and four parts of each sum: 8H numbers at most. The compiler reads h four
- * numbers at a time, the last time up to 3 more than there are, which must not be what others write. */
+/* A block with weights in shared memory, [H][4H], and `samples` samples at once. For each sample it has, forward, h,
+ * the gates and c; backward, the gates' gradients and four parts of each sum: at most 8H numbers. The compiled code
+ * reads h four numbers at a time, so the last read covers up to 3 numbers more, which no other thread may write. */
 #define LSTM_READ 4
 static inline size_t lstm_resident_bytes(int64_t hidden, int samples)
 {
@@ -26,12 +26,12 @@ static inline unsigned lstm_resident_threads(int64_t hidden)
 {
   return (unsigned)cuda_round_up((uint64_t)(4 * hidden), CUDA_WARP);
 }
-#define LSTM_SAMPLES 4 /* at once, where there are many */
+#define LSTM_SAMPLES 4 /* at once, if there are many */
 static inline bool lstm_is_resident(int64_t hidden, int capability)
 {
   return hidden <= 256 && lstm_resident_bytes(hidden, LSTM_SAMPLES) <= lstm_shared_most(capability);
 }
-/* Several samples share each weight that is read; but first every multiprocessor has something to do. */
+/* Several samples share each weight that is read, but only once every multiprocessor has work. */
 static inline int lstm_resident_samples(int64_t samples, int processors)
 {
   return samples > 2 * (int64_t)processors ? LSTM_SAMPLES : 1;
@@ -52,9 +52,9 @@ static inline cuda_geometry lstm_step_geometry(int64_t samples, int64_t hidden, 
   return g;
 }
 
-/* Gradients of weights: a matrix of 4H x (F + H + 1) in tiles of 64 x 64, each a sum over N*T rows, which are cut into
- * pieces that are summed by themselves: enough of them that there are some hundred blocks, but none so short that it is
- * not worth it, and none so long that fp32 loses digits. By the shapes alone. */
+/* Gradients of weights: a matrix of 4H x (F + H + 1) in tiles of 64 x 64, each a sum over N*T rows. The rows are
+ * divided into pieces with sums of their own: enough for some hundred blocks, but not too short to be worth a block,
+ * nor so long that fp32 loses digits. The division depends on shapes alone. */
 #define LSTM_TILE 64
 #define LSTM_PIECE_ROWS_MAX 2048
 static inline int64_t lstm_weight_tiles(int64_t hidden, int64_t columns)

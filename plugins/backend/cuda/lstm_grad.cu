@@ -1,17 +1,17 @@
-/* The gradient of LSTM with respect to what goes into its gates, from the last step to the first. With dh what comes
- * from y and, through w_hh, from the step behind, and dc likewise:
+/* The gradient of LSTM with respect to the arguments of its gates, from the last step to the first. dh comes from y
+ * and, through w_hh, from the next step; dc likewise:
  *
  *     dh    = dy[t] + sum over gates j of dgates[t+1][j] * w_hh[j]
  *     dc    = dh * o * (1 - tanh(c[t])^2) + (dc * f)[t+1]
  *     da[i] = dc * g * i * (1-i),  da[f] = dc * c[t-1] * f * (1-f),  da[g] = dc * i * (1 - g^2),
  *     da[o] = dh * tanh(c[t]) * o * (1-o)
  *
- * Cut as the forward pass is (see lstm.cu): small states keep w_hh in shared memory for all steps, larger ones have a
- * launch for each step. dc * f is kept in fp32 aside, and a thread reads the gates of its unit before it writes their
- * gradients, so dgates may be the memory of gates. */
+ * Divided like the forward pass (see lstm.cu): small states keep w_hh in shared memory for all steps, larger ones have
+ * a launch for each step. dc * f is kept in fp32 scratch. A thread reads the gates of its unit before it writes their
+ * gradients, so dgates may overwrite gates. */
 #include "lstm.cuh"
 
-/* What one sample and unit left at a step, and what comes back to it from y. */
+/* The forward pass's values of one sample and unit at a step, and the gradient from y. */
 typedef struct cell_values {
   float gate[4], cell, before, dy;
 } cell_values;
@@ -30,7 +30,7 @@ static __device__ inline cell_values load_cell(const lstm_sizes &q, int64_t n, i
   return v;
 }
 
-/* dh: what comes through w_hh; *dc is what the step behind sent, and becomes what this one sends. da: at the gates. */
+/* dh: the part through w_hh. *dc: the next step's dc * f, replaced by this step's. da: the gates' gradients. */
 static __device__ inline void cell_back(const cell_values &v, float dh, float *dc, float (&da)[4])
 {
   const float i = v.gate[0], f = v.gate[1], g = v.gate[2], o = v.gate[3], squashed = tanhf(v.cell);
@@ -53,8 +53,8 @@ static __device__ inline void store_cell(const lstm_sizes &q, int64_t n, int64_t
 
 /* ---- all steps at once, weights in shared memory ---- */
 
-/* A block takes S samples through all steps. Thread j sums over the gates of one kind, j / H, for unit j % H; then the
- * first H S threads have a sample and unit each, whose values come from memory while the sums are made. */
+/* A block runs S samples through all steps. Thread j sums over the gates of one kind, j / H, for unit j % H. Then each
+ * of the first H S threads has a sample and unit, whose values are loaded while the sums are computed. */
 template <typename T, int S>
 static __global__ void __launch_bounds__(512) resident_kernel(const lstm_sizes q, const T *dy, const T *gates,
                                                               const T *cell, const T *__restrict__ weight_hh, T *dgates)

@@ -3,15 +3,15 @@
  *     dweight_ih[j] += sum of dgates[r][j] * x[r],   dweight_hh[j] += sum of dgates[r][j] * h[r],
  *     dbias_ih[j], dbias_hh[j] += sum of dgates[r][j]
  *
- * with h[r] the y of the step before, or 0. That is one product, dgates^T times [x | h | 1], of 4H x (F + H + 1): read
- * as one, dgates is read once for all of it. The sum is long and the result small, so rows are cut into pieces whose
- * sums go to scratch and are added up in order, in double precision, by a second kernel. How they are cut depends on
- * the shapes alone. */
+ * with h[r] the y of the previous step, or 0. That is one product of 4H x (F + H + 1), dgates^T times [x | h | 1],
+ * which reads dgates once for all gradients. The sum is long and the result small, so rows are divided into pieces,
+ * whose sums go to scratch, and a second kernel adds them up in order, in double precision. The division depends on the
+ * shapes alone. */
 #include "lstm.cuh"
 
 enum { R = 4, GATES = 16 * R, ROWS = LSTM_TILE, COLUMNS = LSTM_TILE }; /* rows: of the sum */
 
-/* Element (row, column) of [x | h | 1]; before: the row of y that is h, -1 for none. */
+/* Element (row, column) of [x | h | 1]; before: the row of y for h, or -1. */
 template <typename T>
 static __device__ inline float input_at(const lstm_sizes &q, const T *x, const T *y, int64_t row, int64_t before,
                                         int64_t column)
@@ -22,7 +22,7 @@ static __device__ inline float input_at(const lstm_sizes &q, const T *x, const T
   return column == q.hidden ? 1 : 0;
 }
 
-/* The row of the step before row r's, of the same sample; -1: it is the first. */
+/* Returns the row of the step before row r's, in the same sample, or -1 for the first step. */
 static __device__ inline int64_t row_before(const lstm_sizes &q, int64_t r)
 {
   const int64_t t = r % q.steps;
@@ -30,7 +30,7 @@ static __device__ inline int64_t row_before(const lstm_sizes &q, int64_t r)
   return t == 0 ? -1 : r - 1;
 }
 
-/* Rows [row, end) of dgates, turned round, and of [x | h | 1]. Beyond `end` both are 0. */
+/* Loads rows [row, end) of dgates, transposed, and of [x | h | 1]. Both are 0 beyond `end`. */
 template <typename T>
 static __device__ inline void load(const lstm_sizes &q, const T *x, const T *y, const T *dgates, int64_t row,
                                    int64_t end, int64_t gate, int64_t column, float *left, float *right,
@@ -83,7 +83,7 @@ static __global__ void __launch_bounds__(TILE_THREADS, 3)
   }
 }
 
-/* Adds the pieces up, and what comes of it to the gradients. */
+/* Adds the sums of the pieces to the gradients. */
 static __global__ void __launch_bounds__(CUDA_THREADS)
     add_kernel(const lstm_sizes q, const float *__restrict__ sum, int64_t pieces, float *dweight_ih, float *dweight_hh,
                float *dbias_ih, float *dbias_hh)

@@ -1,5 +1,5 @@
 /* matmul: y[i] = A[i] B[i] for every place i of the leading dimensions, A = a or its transpose, B likewise. One batched
- * product (product.h); transposes are read in place. Values of rank 4 are needed in plain order. */
+ * product (product.h); transposes are read in place. Rank-4 values must be in plain order. */
 #include "kernel.cuh"
 #include "product.h"
 

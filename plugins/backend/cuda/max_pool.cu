@@ -1,11 +1,11 @@
 /* max_pool2d and its gradient.
  *
- *     y[n,c,p,q] = the greatest x[n,c,h,w] in the window of (p, q); index: which of the window it was, r * S + s
+ *     y[n,c,p,q] = the greatest x[n,c,h,w] in the window of (p, q); index: its place in the window, r * S + s
  *
- * The first of equals; a NaN beats every number, and the first NaN stays. A thread has one place of y, channels-last a
- * pack of channels of it, 16 bytes if they divide C; windows that overlap meet in the cache, so x is read from memory
- * once. The gradient is gathered: each element of dx looks at the windows that it is in and adds dy of those that took
- * it, in the order of y. So dx is written once, without zeroing it before, and every sum has one order. */
+ * Of equal values the first counts; NaN is greater than every number, and the first NaN counts. A thread has one place
+ * of y, or channels-last a pack of its channels, of 16 bytes if they divide C. Overlapping windows read from the cache,
+ * so x is read from memory once. The gradient is gathered: each element of dx adds up dy of the windows that selected
+ * it, in the order of y. So dx is written once, without being zeroed first, and every sum has one order. */
 #include "pool_windows.h"
 #include "words.cuh"
 
@@ -17,7 +17,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS, 1)
   for (int64_t i = cuda_first(); i < count; i += cuda_step_width()) {
     const cuda_pixel at = cuda_pixel_of(&p, p.by_places, i);
     const cuda_range rows = cuda_window(&p, 0, at.row), columns = cuda_window(&p, 1, at.column);
-    const int top = (int)(rows.from - cuda_window_start(&p, 0, at.row)); /* of what is in x, in the window */
+    const int top = (int)(rows.from - cuda_window_start(&p, 0, at.row)); /* of the part inside x, in the window */
     const int left = (int)(columns.from - cuda_window_start(&p, 1, at.column)), kernel = (int)p.kernel[1];
     const int height = (int)(rows.to - rows.from), width = (int)(columns.to - columns.from);
     const T *corner = x + cuda_at_x(&p, &at, rows.from, columns.from) * V;
@@ -81,7 +81,7 @@ template <typename T, int V> static brim_status pool(cuda_backend *b, const brim
                      (uint8_t *)launch->out[1], (const T *)launch->in[0], p, count);
 }
 
-/* Are the channels of a channels-last tensor whole packs? */
+/* Whether a channels-last tensor's channels are whole packs. */
 template <typename T> static bool has_packs(const brim_tensor *t)
 {
   return cuda_channels_last(t) && t->shape.dim[1] % cuda_pack<T>::count == 0;
@@ -98,7 +98,7 @@ static CUDA_RUN(max_pool2d_run)
 }
 BRIM_KERNEL(max_pool2d) = {.op = "max_pool2d", .prepare = cuda_follow_prepare, .run = max_pool2d_run};
 
-/* The result has the order of the index, which is that of the forward pass. */
+/* The result has the order of the index, that of the forward pass. */
 static CUDA_PREPARE(max_pool2d_grad_prepare)
 {
   (void)self, (void)program, (void)state;

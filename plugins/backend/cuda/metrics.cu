@@ -1,14 +1,14 @@
 /* Metrics of classification, from logits or from ranks, and of regression, in the last section:
  *
- *     rank[n]     = how many classes come before the label: greater logits, and of equal ones earlier classes
+ *     rank[n]     = the classes before the label: greater logits, and of equal ones earlier classes
  *     metrics[0] += sum of losses     [1] += ranks of 0, right answers     [top] += ranks below top_k
  *     metrics[2 + label*K + predicted] += 1
  *
- * The logits are read once; a warp or a block counts a row. Losses are added in the order of the samples to what the
- * micro-batches before left, by one thread from tiles in shared memory, so their sum is the same however a batch is
- * cut; that takes some nanoseconds a loss, beside the products of whole layers. Everything else is whole numbers: any
- * order gives the same, also of the atomic additions of 1 to cells of the confusion matrix, which are exact up to 2^53.
- */
+ * The logits are read once; a warp or a block counts a row. One thread adds the losses, from tiles in shared memory, in
+ * the order of the samples, to the sum of the previous micro-batches, so the sum does not depend on the micro-batch.
+ * That takes some nanoseconds for each loss, little beside the products of whole layers. Everything else is whole
+ * numbers, for which any order gives the same result, including the atomic additions of 1 to cells of the confusion
+ * matrix, which are exact up to 2^53. */
 #include "loss.h"
 #include "loss_geometry.h"
 #include "team.cuh"
@@ -38,7 +38,7 @@ template <bool WIDE> static __device__ inline int64_t team_least(int64_t value)
   }
 }
 
-/* Where each thread of a team has the first greatest of its own values: the first of all of them. */
+/* Each thread of a team has the first greatest of its own values; returns the first of the team's. */
 template <bool WIDE> static __device__ inline int64_t team_first(float best, int64_t first, int64_t count)
 {
   const float greatest = cuda_team_max<WIDE>(best);
@@ -49,11 +49,11 @@ template <bool WIDE> static __device__ inline int64_t team_first(float best, int
 typedef struct answers {
   const void *logits;
   const int32_t *label;
-  const float *share;          /* in place of it, [rows, classes]; then the greatest counts */
+  const float *share;          /* or instead [rows, classes]; the label is then the class of the greatest share */
   int64_t rows, classes, each; /* each: rows of a sample */
   int32_t ignores, ignore_index;
-  int32_t *rank;     /* -1 where the label is wrong, or does not count */
-  double *confusion; /* NULL: not wanted */
+  int32_t *rank;     /* -1 if the label is wrong, or does not count */
+  double *confusion; /* or NULL */
   uint64_t node;
   cuda_control *control;
 } answers;
@@ -87,7 +87,7 @@ static __global__ void __launch_bounds__(CUDA_LOSS_TEAM_THREADS(WIDE), 1) answer
     }
     const float own = cuda_load(&row[label]);
     float best = -INFINITY;
-    int64_t first = p.classes; /* of the best of this thread */
+    int64_t first = p.classes; /* the class of this thread's best */
     int before = 0;
     for (int64_t k = team.lane; k < p.classes; k += team.lanes) {
       const float v = cuda_load(&row[k]);
@@ -202,13 +202,13 @@ BRIM_KERNEL(rank_metrics) = {.op = "rank_metrics", .run = rank_run};
  *     metrics[0] += sum of losses     [1] += mean over a sample of |y - t|    [2] += the same of |y - t| / max(|t|,
  * 1e-7) metrics[3 + 3k] += (y - t)^2    [4 + 3k] += t                           [5 + 3k] += t^2        of target k
  *
- * One block, as there are a few numbers a sample. A warp makes a sample's means; what is added up over samples is added
- * by one thread each, in their order, so that it is the same however a batch is cut. */
+ * One block, because a sample has only a few numbers. A warp computes a sample's means. One thread for each sum adds up
+ * the samples, in their order, so that it does not depend on the micro-batch. */
 
 typedef struct errors {
   const float *loss, *y, *t;
   int64_t samples, targets;
-  bool all; /* not only the first two */
+  bool all; /* all metrics, not only the first two */
   double *metrics;
 } errors;
 

@@ -1,14 +1,14 @@
-/* Moving values about: reshape, concat, slice, pad. Each reads what it keeps and writes its result, once.
+/* Moves of values: reshape, concat, slice, pad. Each reads the values that it keeps once, and writes its result once.
  *
- * All but pad are runs of bytes, each a stride behind the one before, in the source and in the target; whatever the
- * values are, threads move them in the widest words that fit the runs. A channels-last tensor of rank 4 is, in memory,
- * a plain one of [N,H,W,C], so these operations keep that order and know no other. */
+ * All but pad copy runs of bytes at constant strides in the source and in the target. Threads move the widest words
+ * that fit the runs, whatever the values' type. A channels-last rank-4 tensor is, in memory, a plain one of [N,H,W,C],
+ * so these operations keep that order without special cases. */
 #include "move_geometry.h"
 #include "words.cuh"
 
 /* ---- runs ---- */
 
-/* In bytes: `count` runs. */
+/* `count` runs; all sizes in bytes. */
 typedef struct runs {
   int64_t count, run, from_stride, to_stride;
 } runs;
@@ -43,16 +43,16 @@ static brim_status copy_runs(cuda_backend *b, runs r, void *to, int64_t to_offse
 
 /* ---- reshape ---- */
 
-/* Is the result the bytes of x in the order they have? Plain to plain; and what changes nothing but how the pixels of
- * an image are counted. */
+/* Whether the result has the bytes of x in the same order: plain to plain, or a change only of how pixels are
+ * counted. */
 static bool keeps_bytes(const brim_tensor *x, const brim_tensor *y)
 {
   if (cuda_in_order(x, false) && cuda_in_order(y, false)) return true;
   return cuda_channels_last(x) && cuda_channels_last(y);
 }
 
-/* A plain result is a view of plain x, and costs nothing; where something else wants another order, converting costs
- * as much there as here. What is channels-last stays so between images of as many channels. */
+/* A plain result is a view of plain x, and costs nothing; if a later operation needs another order, converting costs
+ * the same there as here. Channels-last images stay so if the number of channels stays. */
 static CUDA_PREPARE(reshape_prepare)
 {
   (void)self, (void)program, (void)state;
@@ -127,7 +127,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
   }
 }
 
-/* One value as the type has it, over and over. */
+/* A value in the type's format, repeated. */
 static uint4 filling_of(uint32_t dtype, double value)
 {
   const float real = (float)value;

@@ -1,5 +1,5 @@
-/* Where values lie that are moved: dimensions in the order of memory, with neighbours merged that stay neighbours.
- * Plain functions of shapes; C and C++. */
+/* Geometry of moves: dimensions in the order of memory, merged where they stay neighbours. Plain functions of shapes; C
+ * and C++. */
 #ifndef CUDA_MOVE_GEOMETRY_H
 #define CUDA_MOVE_GEOMETRY_H
 #include <stdbool.h>
@@ -7,8 +7,8 @@
 #include "brim/tensor.h"
 #include "divider.h"
 
-/* The widest unit, in bytes, of which all of these lengths are multiples: what threads load and store at once. Pass
- * them or'ed together: a power of two divides each of them if it divides that. */
+/* The widest unit, in bytes, that divides all lengths; threads load and store one at a time. `lengths` is the bitwise
+ * or of the lengths: a power of two divides each of them if it divides that. */
 static inline int64_t cuda_unit_bytes(int64_t lengths)
 {
   const int64_t lowest = lengths & -lengths;
@@ -18,7 +18,7 @@ static inline int64_t cuda_unit_bytes(int64_t lengths)
 /* A tensor's dimensions in the order of memory, [N][C][H][W] or, channels-last, [N][H][W][C]. */
 typedef struct cuda_view {
   int32_t rank;
-  int32_t logical[BRIM_DIMS_MAX]; /* which dimension of the shape it is */
+  int32_t logical[BRIM_DIMS_MAX]; /* its dimension of the shape */
   int64_t dim[BRIM_DIMS_MAX];
 } cuda_view;
 
@@ -34,7 +34,7 @@ static inline cuda_view cuda_view_of(const brim_shape *shape, bool channels_last
   return v;
 }
 
-/* Around dimension `axis` of the shape: how many there are before it in memory, and behind it. */
+/* The products of the dimensions before and after dimension `axis` of the shape, in memory. */
 typedef struct cuda_around {
   int64_t outer, inner;
 } cuda_around;
@@ -42,11 +42,11 @@ typedef struct cuda_around {
 static inline cuda_around cuda_around_of(const cuda_view *v, int32_t axis)
 {
   cuda_around a = {1, 1};
-  bool behind = false;
+  bool after = false;
   for (int32_t d = 0; d < v->rank; d++) {
     if (v->logical[d] == axis)
-      behind = true;
-    else if (behind)
+      after = true;
+    else if (after)
       a.inner *= v->dim[d];
     else
       a.outer *= v->dim[d];
@@ -56,7 +56,7 @@ static inline cuda_around cuda_around_of(const cuda_view *v, int32_t axis)
 
 /* ---- pad ---- */
 
-/* y's dimensions, outermost first, in units; x lies in them. */
+/* y's dimensions, outermost first, in units, and the place of x in them. */
 typedef struct cuda_padding {
   int32_t rank;
   cuda_divider y[BRIM_DIMS_MAX];
@@ -64,7 +64,7 @@ typedef struct cuda_padding {
   int64_t unit_bytes, count; /* count: units of y */
 } cuda_padding;
 
-/* `before` by the shapes' dimensions. A dimension without padding is one with that before it. */
+/* `before` is indexed by the shapes' dimensions. A dimension without padding is merged with the one before it. */
 static inline cuda_padding cuda_padding_of(const brim_shape *x, const brim_shape *y, const int64_t *before,
                                            bool channels_last, int64_t element_bytes)
 {
@@ -97,7 +97,7 @@ static inline cuda_padding cuda_padding_of(const brim_shape *x, const brim_shape
   return p;
 }
 
-/* The unit of x that lies at unit i of y; -1: padding. */
+/* Returns the unit of x that lies at unit i of y, or -1 for padding. */
 CUDA_ANYWHERE int64_t cuda_padding_source(const cuda_padding *p, int64_t i)
 {
   int64_t at = 0, step = 1;
@@ -112,14 +112,14 @@ CUDA_ANYWHERE int64_t cuda_padding_source(const cuda_padding *p, int64_t i)
 
 /* ---- permute ---- */
 
-/* y's dimensions as they lie in memory, outermost first: how many, and how far apart in x and in y. Elements, or units
- * of several. */
+/* y's dimensions in the order of memory, outermost first: their lengths, and their steps in x and in y. In elements, or
+ * in units of several elements. */
 typedef struct cuda_permutation {
   int32_t rank;
   int64_t dim[BRIM_DIMS_MAX], from[BRIM_DIMS_MAX], to[BRIM_DIMS_MAX];
 } cuda_permutation;
 
-/* A dimension behind the last one, merged with it if x too has them side by side in this order. */
+/* Adds a dimension after the last one. Merges the two if they are neighbours in this order in x too. */
 static inline void cuda_permutation_add(cuda_permutation *p, int64_t dim, int64_t from)
 {
   if (dim == 1) return;
@@ -157,7 +157,7 @@ static inline cuda_permutation cuda_permutation_of(const brim_shape *x, bool x_l
   return p;
 }
 
-/* Which of y's dimensions is x's innermost. */
+/* Returns the index of y's dimension that is x's innermost. */
 static inline int32_t cuda_permutation_inner(const cuda_permutation *p)
 {
   int32_t inner = p->rank - 1;
@@ -166,8 +166,8 @@ static inline int32_t cuda_permutation_inner(const cuda_permutation *p)
   return inner;
 }
 
-/* Where runs stay whole (the innermost dimension is the same in both): everything in units of several elements. Returns
- * their bytes. */
+/* If runs stay whole (both have the same innermost dimension), converts everything to units of several elements.
+ * Returns a unit's bytes. */
 static inline int64_t cuda_permutation_widen(cuda_permutation *p, int64_t element_bytes)
 {
   const int32_t last = p->rank - 1;
@@ -182,7 +182,7 @@ static inline int64_t cuda_permutation_widen(cuda_permutation *p, int64_t elemen
   return unit;
 }
 
-/* Without dimension `at`. */
+/* Removes dimension `at`. */
 static inline void cuda_permutation_remove(cuda_permutation *p, int32_t at)
 {
   for (int32_t d = at; d + 1 < p->rank; d++) {

@@ -1,30 +1,30 @@
-/* Layer norm and RMS norm over the last dimension, alone, of a sum, or with relu behind. Of each row x[0..F):
+/* Layer norm and RMS norm over the last dimension, alone, of a sum, or followed by relu. For each row x[0..F):
  *
  *     mean = sum of x / F      rstd = 1 / sqrt(sum of (x - mean)^2 / F + eps)
  *     y    = (x - mean) * rstd * weight + bias          RMS norm takes 0 for the mean and has no bias
  *
- * A row is read once and held in registers, by a warp if it is short and by a block if not, so x and y cross the bus
- * once each; the sum of add+layer_norm goes out on the way. Rows that are longer than what a block can hold are read
- * again for each pass, mostly from the cache.
+ * A row is read once and held in registers, by a warp if it is short and by a block if not, so x and y are moved once
+ * each; add+layer_norm also writes the sum. Rows that are too long for a block's registers are read again in each pass,
+ * mostly from the cache.
  *
- * The mean is taken twice: m0 of the values, then of what they differ from m0. The first is off by some roundings of a
- * sum of F, which may be as large as the deviation where the mean is large; the second is not. The variance is that
- * around m0 less the square of the correction, which is tiny, so nothing cancels out.
+ * The mean is computed twice: m0 of the values, then the mean of their differences from m0. The error of m0 is some
+ * roundings of a sum of F values, which may be as large as the deviation if the mean is large; the second mean corrects
+ * it. The variance is the one around m0 minus the square of the correction, which is tiny, so there is no cancellation.
  *
- * All combinations are one kernel, so the fused operations have the bits of the two that they stand for. */
+ * All combinations are one kernel, so a fused operation gives the same bits as the two operations. */
 #include "norm.cuh"
 
 typedef struct forward {
-  const void *a, *b; /* x is the sum of both; b NULL: x is a */
+  const void *a, *b; /* x is a + b, or a if b is NULL */
   void *sum, *y;
-  const float *weight, *bias; /* bias NULL: none */
-  float *mean, *rstd;         /* mean NULL: RMS norm */
+  const float *weight, *bias; /* bias may be NULL */
+  float *mean, *rstd;         /* mean is NULL for RMS norm */
   float eps;
   bool relu;
   int64_t rows, length;
 } forward;
 
-/* Of a row, from its sums: of (x - m0) and of (x - m0)^2. */
+/* Statistics of a row, from its sums of (x - m0) and of (x - m0)^2. */
 typedef struct statistics {
   float mean, rstd;
 } statistics;
@@ -58,7 +58,7 @@ static __device__ inline void write_result(const forward &f, int64_t row, int64_
   cuda_store_values<W>((T *)f.y + row * f.length + i * W, y);
 }
 
-/* a + b as it is stored. */
+/* Adds b; the sum is rounded as it is stored. */
 template <typename T, int W> static __device__ inline void add_other(const forward &f, int64_t at, float *x)
 {
   float other[W];
@@ -110,7 +110,7 @@ static __global__ void __launch_bounds__(WARP ? CUDA_THREADS : CUDA_NORM_ROW_THR
   }
 }
 
-/* A thread has the same elements in every pass, so what it reads of the sum it wrote itself. */
+/* A thread has the same elements in every pass, so it reads only elements of the sum that it wrote itself. */
 template <typename T, int W> static __global__ void __launch_bounds__(CUDA_NORM_ROW_THREADS, 1) long_rows(forward f)
 {
   const int64_t packs = f.length / W;
@@ -156,7 +156,7 @@ template <typename T, int W> static brim_status launch_rows(cuda_backend *b, con
   }
 }
 
-/* What differs: `sum`: two inputs before the weight, and the sum as the first output. */
+/* `sum`: the node has two inputs before the weight, and the sum as its first output. */
 static brim_status run(cuda_backend *b, const brim_launch *launch, bool centred, bool sum, bool relu)
 {
   const brim_tensor *x = launch->node->in[0];

@@ -1,4 +1,4 @@
-/* What the normalisations share. */
+/* Shared code of norms. */
 #ifndef CUDA_NORM_CUH
 #define CUDA_NORM_CUH
 #include "arithmetic.h"
@@ -7,7 +7,7 @@
 #include "team.cuh"
 #include "values.cuh"
 
-/* W values, or of a tensor's last pack only `count`. */
+/* Loads W values, or only `count` of a tensor's last pack. */
 template <int W, typename T> static __device__ inline void load_some(float *v, const T *p, int count)
 {
   if (count == W) {
@@ -29,7 +29,7 @@ template <int W, typename T> static __device__ inline void store_some(T *p, cons
     if (k < count) cuda_store(p + k, v[k]);
 }
 
-/* The value as it is once it has been stored: what a second operation would find. */
+/* The value rounded as it is stored, which a second operation would read. */
 template <typename T> static __device__ inline float rounded(float value)
 {
   T stored;
@@ -41,8 +41,8 @@ template <typename T> static __device__ inline float rectified(float value)
   return cuda_activate({CUDA_RELU, 0}, rounded<T>(value));
 }
 
-/* Teams are warps or blocks: which one of the grid this thread belongs to, how many there are; its place in the team,
- * and the team's size. */
+/* Teams are warps or blocks. Functions for the index of the thread's team in the grid, the number of teams, the
+ * thread's place in its team, and the team's size. */
 template <bool WARP> static __device__ inline int64_t team_index()
 {
   return WARP ? cuda_first() / CUDA_WARP : blockIdx.x;
@@ -60,7 +60,7 @@ template <bool WARP> static __device__ inline int team_size()
   return WARP ? CUDA_WARP : (int)blockDim.x;
 }
 
-/* With W, how many values of type T are loaded at once: CUDA_WITH_WIDTH(wide, T, W, return launch_it<T, W>(...)). */
+/* Defines W, the values of type T that are loaded at once: CUDA_WITH_WIDTH(wide, T, W, return launch_it<T, W>(...)). */
 #define CUDA_WITH_WIDTH(wide_, T, W, ...)                                                                              \
   do {                                                                                                                 \
     if (wide_) {                                                                                                       \

@@ -1,26 +1,26 @@
-/* Batch norm and group norm of [N,C,...], with relu behind them or not; P places follow the channels. Statistics are
- * those of a set: a group of samples and a channel (batch norm), or a sample and a group of channels (group norm).
+/* Batch norm and group norm of [N,C,...], optionally followed by relu; P places follow the channels. Statistics are of
+ * a set: a group of samples and a channel (batch norm), or a sample and a group of channels (group norm).
  *
  *     mean = sum of x / M      rstd = 1 / sqrt(sum of (x - mean)^2 / M + eps)     M values in a set
  *     y    = (x - mean) * rstd * weight[c] + bias[c]
  *
- * x crosses the bus twice, y once (the second time much of x is still in the L2 cache where tensors are of some tens of
- * megabytes). Three kernels: moments of pieces of a channel, so that there is work for all multiprocessors with few
- * channels or few samples; those of a set combined by a warp or a block; then every element scaled.
+ * x is moved twice, y once (the second time, much of x is still in the L2 cache if tensors have some tens of
+ * megabytes). Three kernels: one computes the moments of pieces of a channel, so that all multiprocessors have work
+ * even with few channels or few samples; one combines those of a set by a warp or a block; one scales every element.
  *
- * A thread adds its values up in double precision, so the mean is right even if it is small beside the values. Squares
- * it updates with each value (Welford 1962) of what differs from the piece's first one, so a large mean costs no
- * digits. Threads and pieces are combined by their means first, then squares within plus squares between (Chan, Golub
- * and LeVeque 1979), pieces in double precision.
+ * A thread adds up its values in double precision, so the mean is right even if it is small compared with the values.
+ * It updates the squares of differences from the piece's first value with each value (Welford 1962), so a large mean
+ * costs no digits. Threads and pieces are combined by their means first, then squares within plus squares between
+ * (Chan, Golub and LeVeque 1979), pieces in double precision.
  *
  * In plain order a warp or a block reads a run of a channel's values. Channels-last, a block reads rows of a strip of
  * columns, and each thread keeps statistics of the 4 or 8 channels that it loads at once. Pieces depend on a group's
- * shape alone, so batch norm's results do not depend on how many groups a micro-batch has. */
+ * shape alone, so batch norm's results do not depend on the groups of a micro-batch. */
 #include "norm_channels.cuh"
 
 /* ---- moments of pieces ---- */
 
-/* Of W lots of `count` values: sums; means and squares of what differs from those, relative to a shift. */
+/* Moments of W series of `count` values: sums; means and squared differences from the means, relative to a shift. */
 template <int W> struct moments {
   double sum[W]; /* of the values themselves */
   float mean[W], squares[W], count;
@@ -113,8 +113,8 @@ typedef struct set_outputs {
   double eps;
 } set_outputs;
 
-/* A warp for each set, or a block where sets have many pieces: of pieces [begin, end) of each of its channels. There
- * may be few sets, so a thread has several loads under way, and divides only where sets have several channels. */
+/* Combines pieces [begin, end) of each channel of a set, by a warp for each set, or a block if sets have many pieces.
+ * There may be few sets, so a thread issues several loads at once, and divides only if sets have several channels. */
 template <bool WARP>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     combine_moments(set_outputs out, const piece_sums *sums, cuda_norm_cut cut)
@@ -148,8 +148,9 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
   }
 }
 
-/* 32 channels a block: all threads bring GROUPS groups, then the first warp adds them in order. Group norm has as many
- * groups as samples and often 32 channels or 64, so nothing else hides what that takes: hence large tiles. */
+/* A block has 32 channels: all threads load GROUPS groups, then the first warp adds them in order. Group norm has as
+ * many groups as samples and often only 32 or 64 channels, so there are few blocks to hide the latency; hence large
+ * tiles. */
 enum { GROUPS = 128 };
 static __global__ void __launch_bounds__(CUDA_THREADS)
     add_groups(float *first, float *second, const float2 *of_group, int64_t groups, int64_t channels)
@@ -187,7 +188,7 @@ brim_status norm_add_groups(cuda_backend *b, const cuda_norm_cut *cut, float *fi
 
 typedef struct scaling {
   const float *mean, *deviation, *weight, *bias; /* mean and deviation of sets; weight and bias of channels */
-  float eps;                                     /* running: rstd is 1 / sqrt(deviation + eps) */
+  float eps;                                     /* running averages: rstd is 1 / sqrt(deviation + eps) */
   bool running, relu;
 } scaling;
 
@@ -276,7 +277,8 @@ static brim_status launch_scale(cuda_backend *b, T *y, const T *x, const scaling
   CUDA_WITH_WIDTH(cut->wide, T, W, return cuda_launch(b, scale_columns<T, W>, cuda_norm_pieces(cut), y, x, s, *cut));
 }
 
-/* The cut for the statistics: in plain order the channels of a set of group norm lie one after another, as one run. */
+/* The cut for the statistics. In plain order, the channels of a group norm's set are contiguous, and count as one
+ * run. */
 static cuda_norm_cut moments_cut(const brim_node *node)
 {
   const cuda_norm_cut c = cut_of(node);
@@ -336,7 +338,7 @@ static brim_status run_norm(cuda_backend *b, const brim_launch *launch, bool rel
   return scale(b, launch, s);
 }
 
-/* By the running averages, which are one set for each channel, of all samples. */
+/* Uses the running averages: one set for each channel, of all samples. */
 static brim_status run_inference(cuda_backend *b, const brim_launch *launch, bool relu)
 {
   const scaling s = {(const float *)launch->in[3],

@@ -1,10 +1,10 @@
-/* What batch norm's and group norm's kernels share, forward and backward: the pieces of cuda_norm_cut, found in memory.
- * See norm_channels.cu. */
+/* Shared code of batch norm's and group norm's kernels, forward and backward: the positions of cuda_norm_cut's pieces
+ * in memory. See norm_channels.cu. */
 #ifndef CUDA_NORM_CHANNELS_CUH
 #define CUDA_NORM_CHANNELS_CUH
 #include "norm.cuh"
 
-/* Of a piece of a channel: mean, and squares of what differs from it; or sums of dy, and of dy * (x - mean). */
+/* For a piece of a channel: the mean and the squared differences from it, or the sums of dy and of dy * (x - mean). */
 typedef struct alignas(16) piece_sums {
   double first, second;
 } piece_sums;
@@ -21,7 +21,7 @@ static __device__ inline piece piece_at(const cuda_norm_cut &cut, int64_t index)
   return {g, g * cut.group, from, cuda_min(from + cut.piece, cuda_norm_group_samples(&cut, g) * cut.places)};
 }
 
-/* Where value r of channel c lies. */
+/* The position of value r of channel c. */
 static __device__ inline int64_t run_at(const cuda_norm_cut &cut, const piece &p, int64_t c, int64_t r)
 {
   const int64_t sample = cuda_quotient(&cut.by_places, r);
@@ -37,7 +37,7 @@ static __device__ inline int64_t set_of(const cuda_norm_cut &cut, int64_t g, int
   return g * cut.sets + cuda_quotient(&cut.by_set_channels, c);
 }
 
-/* A walk over the elements of the tensor in plain order: the plane (sample, channel), how many of its values are left,
+/* A walk over the elements of the tensor in plain order: the plane (sample, channel), the number of its values left,
  * and its set. */
 typedef struct plane_walk {
   int64_t sample, channel, left, set;
@@ -60,8 +60,8 @@ static __device__ inline void next_plane(plane_walk *at, const cuda_norm_cut &cu
   at->set = set_at(cut, at->sample, at->channel);
 }
 
-/* What block `index` has of columns: a piece (and its index), and of its rows this thread's, from `first` on, `rows`
- * apart; W channels from `channel` on, if there are so many. */
+/* The columns of block `index`: a piece and its index; this thread's rows, from `first` on, `rows` apart; and at most W
+ * channels from `channel` on. */
 typedef struct column_place {
   piece p;
   int64_t index, channel, first;
@@ -82,7 +82,7 @@ template <int W> static __device__ inline column_place column_place_of(const cud
   return at;
 }
 
-/* v: the sums over the block's threads of one pack of columns, for all of them. All threads must call it. */
+/* v becomes the sums over all of the block's threads with the same pack of columns. All threads must call it. */
 template <int W, typename S> static __device__ inline void column_sums(S *v, int tile_columns)
 {
   __shared__ S of_warp[CUDA_NORM_WARPS][W][CUDA_WARP];
@@ -102,8 +102,8 @@ template <int W, typename S> static __device__ inline void column_sums(S *v, int
   __syncthreads();
 }
 
-/* norm_channels.cu: [step] Adds of_group [groups][channels] to two outputs, group by group in their order: each
- * group's contribution is rounded by itself, so results do not depend on where micro-batches end. */
+/* norm_channels.cu: [step] Adds of_group [groups][channels] to two outputs, group by group in order. Each group's
+ * contribution is rounded by itself, so results do not depend on where micro-batches end. */
 brim_status norm_add_groups(cuda_backend *b, const cuda_norm_cut *cut, float *first, float *second,
                             const float2 *of_group);
 
@@ -113,7 +113,7 @@ static inline cuda_norm_cut cut_of(const brim_node *node)
   const brim_tensor *x = node->in[0];
   const int64_t N = x->shape.dim[0], C = x->shape.dim[1], places = brim_shape_count(&x->shape) / (N * C);
   const brim_norm_attr *attr = &node->attr.norm;
-  const bool columns = places == 1 || cuda_channels_last(x); /* of one place, both orders are the same */
+  const bool columns = places == 1 || cuda_channels_last(x); /* with one place, both orders are the same */
   const int64_t group = attr->groups > 0 ? 1 : attr->group > 0 ? attr->group : N;
   return cuda_norm_cut_of(N, C, places, group, attr->groups > 0 ? C / attr->groups : 1, columns, pack_of(x->dtype));
 }

@@ -1,17 +1,17 @@
-/* The gradients of batch norm and group norm; see norm_channels.cu for sets and pieces. With h = (x - mean) * rstd,
- * g = dy * weight[c], and M values in a set:
+/* The gradients of batch norm and group norm; see norm_channels.cu for sets and pieces. With h = (x - mean) * rstd, g =
+ * dy * weight[c], and M values in a set:
  *
  *     dx          = rstd * (g - mean of g - h * mean of g*h)       means over the set
  *     dweight[c] += sum of dy * h,   dbias[c] += sum of dy         over each group of samples, in their order
  *
- * x and dy cross the bus twice, dx once. Pieces give the sums of dy and of dy * (x - mean) of each channel, from which
- * all else is made: a warp or a block adds up the pieces of a group's channel, in double precision, and if sets have
- * several channels another kernel those of a set. Then an element needs four numbers of its set and channel:
+ * x and dy are moved twice, dx once. Everything follows from each channel's sums of dy and of dy * (x - mean), which
+ * are computed by pieces: a warp or a block adds up the pieces of a group's channel, in double precision, and another
+ * kernel adds up the channels of a set if there are several. Then an element needs four numbers of its set and channel:
  *
  *     dx = rstd * (weight * dy - shift - slope * (x - mean))
  *          shift = mean of g     slope = rstd^2 * mean of g * (x - mean)
  *
- * dy is read where dx may be written, by the same thread before. */
+ * dx may overwrite dy: a thread reads an element before it writes it. */
 #include "norm_channels.cuh"
 
 /* ---- sums of pieces ---- */
@@ -85,18 +85,18 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
 typedef struct gradient_sets {
   const float *rstd, *weight;
   float2 *of_set;         /* shift, slope */
-  float2 *of_group;       /* [groups][channels]: to dweight, to dbias */
-  piece_sums *of_channel; /* [groups][channels], where sets have several channels */
+  float2 *of_group;       /* [groups][channels]: parts of dweight and dbias */
+  piece_sums *of_channel; /* [groups][channels], if sets have several channels */
 } gradient_sets;
 
-/* From the sums over a set of g and of g * (x - mean). */
+/* Computes shift and slope from the sums over a set of g and of g * (x - mean). */
 static __device__ inline float2 slopes_of(const cuda_norm_cut &cut, int64_t g, double rstd, double first, double second)
 {
   const double values = (double)(cuda_norm_group_samples(&cut, g) * cut.places) * (double)cut.set_channels;
   return {(float)(first / values), (float)(second / values * rstd * rstd)};
 }
 
-/* A warp for each group's channel, or a block where it has many pieces. */
+/* A warp for each group's channel, or a block if it has many pieces. */
 template <bool WARP>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     combine_products(gradient_sets out, const piece_sums *sums, cuda_norm_cut cut)
@@ -162,8 +162,8 @@ template <typename T> static __device__ inline line line_of(const scaling_grad<T
   return {s.mean[set], s.rstd[set], s.weight[c], of_set.x, of_set.y};
 }
 
-/* The product is rounded by itself, never part of a fused multiply-add: where all g of a set are one value, or there is
- * one alone, its mean has that rounding too, and they must cancel out. */
+/* The product is rounded by itself, not in a fused multiply-add: if all g of a set are equal, or there is only one, the
+ * mean has that rounding too, and they must cancel. */
 static __device__ inline float on_line(const line &l, float x, float dy)
 {
   return l.rstd * (__fmul_rn(l.weight, dy) - l.shift - l.slope * (x - l.mean));

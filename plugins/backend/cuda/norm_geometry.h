@@ -1,5 +1,5 @@
-/* How the normalisations are cut into blocks: layer norm and RMS norm by rows, batch norm and group norm by pieces of a
- * channel. Cuts depend on shapes alone, not on the device, so sums come out the same on each. */
+/* How norms are divided into blocks: layer norm and RMS norm by rows, batch norm and group norm by pieces of a channel.
+ * The division depends on shapes alone, so sums are the same on every device. */
 #ifndef CUDA_NORM_GEOMETRY_H
 #define CUDA_NORM_GEOMETRY_H
 #include <stdbool.h>
@@ -12,29 +12,29 @@
 /* ---- rows ---- */
 
 #define CUDA_NORM_ROW_THREADS 512
-/* Values of a row that a thread holds in registers: forward; backward, where it holds as many of x, of dy and of the
- * sums of either gradient; and either way where they are loaded one by one, each from an address of its own. */
+/* Values of a row that a thread holds in registers: forward; backward, for each of x, dy and the sums of both
+ * gradients; and in both passes if values are loaded one by one, each from an address of its own. */
 #define CUDA_NORM_HELD 32
 #define CUDA_NORM_GRAD_HELD 16
 #define CUDA_NORM_NARROW_HELD 8
-/* Partial sums of a weight's gradient: as many blocks as an H100 holds at a time, two of CUDA_THREADS or more on each
- * multiprocessor, or of small blocks up to four times that. */
+/* Partial sums of a weight's gradient: the number of blocks that an H100 holds at a time, which is two for each
+ * multiprocessor with CUDA_THREADS or more threads, and up to four times as many small ones. */
 #define CUDA_NORM_PARTS 264
 
-/* Who works on a row. */
+/* The threads that work on a row. */
 typedef enum cuda_norm_team {
   CUDA_NORM_WARP,  /* a warp, which holds it */
   CUDA_NORM_BLOCK, /* a block, which holds it */
-  CUDA_NORM_LONG   /* a block, which reads it again for each pass */
+  CUDA_NORM_LONG   /* a block, which reads it once in each pass */
 } cuda_norm_team;
 
 typedef struct cuda_norm_rows {
   cuda_norm_team team;
-  bool wide; /* loads of 16 bytes: rows begin at multiples of that, and there is one for most lanes of a warp */
+  bool wide; /* loads of 16 bytes: rows begin at multiples of 16, and most lanes of a warp have one */
   cuda_geometry geometry;
 } cuda_norm_rows;
 
-/* For rows of `length` values, `pack` of which are 16 bytes, where a thread can hold `held`: CUDA_NORM_HELD, or
+/* For rows of `length` values, `pack` of which are 16 bytes. A thread can hold `held` values: CUDA_NORM_HELD, or
  * backward CUDA_NORM_GRAD_HELD. */
 static inline cuda_norm_rows cuda_norm_rows_of(int64_t rows, int64_t length, int64_t pack, int64_t held)
 {
@@ -51,8 +51,8 @@ static inline cuda_norm_rows cuda_norm_rows_of(int64_t rows, int64_t length, int
   return r;
 }
 
-/* Backward: the same, but each block has several rows and makes one partial sum for each column. For rows that do not
- * fit into a block, another kernel makes the partial sums: blocks[0] strips of columns times blocks[1] parts. */
+/* Backward: the same, but each block has several rows and computes one partial sum for each column. For rows that do
+ * not fit into a block, another kernel computes the partial sums: blocks[0] strips of columns times blocks[1] parts. */
 static inline cuda_norm_rows cuda_norm_grad_rows_of(int64_t rows, int64_t length, int64_t pack)
 {
   cuda_norm_rows r = cuda_norm_rows_of(rows, length, pack, CUDA_NORM_GRAD_HELD);
@@ -67,7 +67,7 @@ static inline cuda_geometry cuda_norm_columns_of(int64_t rows, int64_t length, i
   cuda_geometry g = {{(unsigned)strips, (unsigned)cuda_min(parts, CUDA_NORM_PARTS), 1}, CUDA_THREADS, 0};
   return g;
 }
-/* How many partial sums there are of each column. */
+/* Returns the number of partial sums of each column. */
 static inline int64_t cuda_norm_parts_of(int64_t rows, int64_t length, int64_t pack)
 {
   const cuda_norm_rows r = cuda_norm_grad_rows_of(rows, length, pack);
@@ -77,19 +77,19 @@ static inline int64_t cuda_norm_parts_of(int64_t rows, int64_t length, int64_t p
 
 /* ---- channels ---- */
 
-/* A channel's values in a group of samples, in their order (sample, place), are cut into pieces of one size; what is
- * left over is one more. In memory they are runs of `places` values ([N][C][P]), or columns ([N][P][C]), of which a
- * block takes a strip: tile_columns packs wide, and as many rows at a time as it has threads left. */
+/* A channel's values in a group of samples, ordered by (sample, place), are divided into pieces of one size and a
+ * shorter last one. In memory they are runs of `places` values ([N][C][P]), or columns ([N][P][C]). A block takes a
+ * strip of the columns, tile_columns packs wide, and its threads take several rows at a time. */
 typedef struct cuda_norm_cut {
   int64_t samples, channels, places;
-  int64_t group, groups; /* samples of a set (the last one also has the rest), how many sets of samples */
+  int64_t group, groups; /* samples of a set (the last one also has the rest); sets of samples */
   int64_t set_channels;  /* channels of a set */
   int64_t sets;          /* of a group of samples */
   int64_t piece, pieces; /* values of a piece; pieces of a channel, of all groups */
-  int64_t group_pieces;  /* of each group but the last, which has all that remain */
+  int64_t group_pieces;  /* of each group but the last, which has the rest */
   int64_t strips;        /* columns: strips side by side */
   int32_t columns, wide; /* wide: loads of 16 bytes */
-  int32_t warp;          /* runs: 1: a warp works on a piece; 0: a block */
+  int32_t warp;          /* runs: 1 if a warp works on a piece, 0 if a block does */
   int32_t tile_columns;  /* columns: packs, a power of two up to 32 */
   cuda_divider by_places, by_channels, by_group, by_set_channels, by_group_pieces, by_strips;
 } cuda_norm_cut;
@@ -97,8 +97,8 @@ typedef struct cuda_norm_cut {
 enum {
   CUDA_NORM_WARP_PIECE = 2048,
   CUDA_NORM_BLOCK_PIECE = 8192,
-  CUDA_NORM_COLUMN_BLOCKS = 256, /* of a group, about, if columns are long enough for that: */
-  CUDA_NORM_COLUMN_LEAST = 4,    /* values of a column for each thread, at least */
+  CUDA_NORM_COLUMN_BLOCKS = 256, /* of a group, approximately, if columns are long enough */
+  CUDA_NORM_COLUMN_LEAST = 4,    /* minimum values of a column for each thread */
   CUDA_NORM_COLUMN_MOST = 32
 };
 
@@ -123,7 +123,7 @@ static inline void cuda_norm_cut_columns(cuda_norm_cut *cut, int64_t pack)
   cut->piece = rows * cuda_max(CUDA_NORM_COLUMN_LEAST, cuda_min(each, CUDA_NORM_COLUMN_MOST));
 }
 
-/* group: samples of a set; as many as there are if it is more. */
+/* group: samples of a set; limited to `samples`. */
 static inline cuda_norm_cut cuda_norm_cut_of(int64_t samples, int64_t channels, int64_t places, int64_t group,
                                              int64_t set_channels, bool columns, int64_t pack)
 {
@@ -165,8 +165,8 @@ static inline cuda_geometry cuda_norm_pieces(const cuda_norm_cut *cut)
   const int64_t pieces = cut->pieces * cut->channels;
   return cuda_rows(cut->warp ? cuda_divide_up(pieces, CUDA_NORM_WARPS) : pieces, CUDA_THREADS);
 }
-/* Are the sums of `pieces` pieces added up by a warp, rather than by a block? Large images have thousands of pieces and
- * as few as 64 channels. By a group's shape alone, as the pieces themselves. */
+/* Whether a warp, rather than a block, adds up the sums of `pieces` pieces. Large images have thousands of pieces and
+ * as few as 64 channels. Depends on a group's shape alone, like the pieces themselves. */
 static inline bool cuda_norm_is_for_warp(int64_t pieces)
 {
   return pieces <= CUDA_WARP;

@@ -1,22 +1,22 @@
-/* The gradients of layer norm and RMS norm. Of each row, with h = (x - mean) * rstd and g = dy * weight:
+/* The gradients of layer norm and RMS norm. For each row, with h = (x - mean) * rstd and g = dy * weight:
  *
  *     dx       = rstd * (g - mean of g - h * mean of g*h)       RMS norm: mean 0, and without the mean of g
  *     dweight += sum of dy * h      dbias += sum of dy          over the rows
  *
- * x and dy are read once and dx is written once: a warp or a block holds a row of both, as in norm.cu. Beside it each
- * thread keeps the sums of its columns over all rows that its team has, so the parameters' gradients cost no second
- * reading. Every block leaves one sum for each column in scratch; a second kernel adds those up, in double precision
- * and a fixed order, and adds the result to the gradient. Their number is that of the blocks an H100 holds at a time,
- * some percent of what the rows are.
+ * x and dy are read once and dx is written once: a warp or a block holds a row of both, as in norm.cu. Each thread also
+ * keeps the sums of its columns over all rows of its team, so the parameters' gradients need no second pass. Every
+ * block writes one sum for each column to scratch; a second kernel adds those up, in double precision and a fixed
+ * order, and adds the result to the gradient. Their number is that of the blocks that an H100 holds at a time, so their
+ * size is some percent of the rows' size.
  *
- * Rows too long to be held are read twice for dx, and columns are added up by a kernel of their own, before dx is
- * written to where dy may lie. */
+ * Rows that are too long for registers are read twice for dx. A separate kernel adds up the columns first, because dx
+ * may overwrite dy. */
 #include "norm.cuh"
 
 typedef struct backward {
   const void *x, *dy;
   void *dx;
-  const float *weight, *mean, *rstd; /* mean NULL: RMS norm */
+  const float *weight, *mean, *rstd; /* mean is NULL for RMS norm */
   float *part;                       /* [parts][2][length]: of dweight, of dbias */
   int64_t rows, length;
 } backward;
@@ -30,8 +30,8 @@ static __device__ inline row_values values_of(const backward &v, int64_t row)
   return {v.mean ? v.mean[row] : 0.0f, v.rstd[row]};
 }
 
-/* dx of W values, given the means over the row of g and of g * h. g is rounded by itself, never part of a fused
- * multiply-add, so that it is its mean where a row has one value. */
+/* dx of W values, given the means over the row of g and of g * h. g is rounded by itself, not in a fused multiply-add,
+ * so that it equals its mean if a row has one value. */
 template <typename T, int W>
 static __device__ inline void write_gradient(const backward &v, int64_t at, int64_t i, row_values r, const float *x,
                                              const float *dy, float mean_g, float mean_gh)
@@ -44,7 +44,7 @@ static __device__ inline void write_gradient(const backward &v, int64_t at, int6
   cuda_store_values<W>((T *)v.dx + at + i * W, dx);
 }
 
-/* The warps' sums of a column, in the order of the warps, to the block's part. */
+/* Adds up the warps' sums of a column, in the order of the warps, into the block's part. */
 template <int W, int PACKS>
 static __device__ void write_parts_of_warps(const backward &v, const float (*sum)[W], int which)
 {
@@ -146,7 +146,7 @@ template <typename T, int W> static __global__ void __launch_bounds__(CUDA_NORM_
   }
 }
 
-/* Each block a strip of columns, and every gridDim.y-th row. */
+/* Each block has a strip of columns, and every gridDim.y-th row of it. */
 template <typename T, int W> static __global__ void __launch_bounds__(CUDA_THREADS) sum_columns(backward v)
 {
   const int64_t i = cuda_first() * W;
@@ -171,10 +171,10 @@ template <typename T, int W> static __global__ void __launch_bounds__(CUDA_THREA
   }
 }
 
-/* ---- adding up what the blocks left ---- */
+/* ---- adding up the sums of blocks ---- */
 
-/* 32 columns a block; each warp adds every PART_WARPS-th part, then the warps' sums are added. blockIdx.y: dweight or
- * dbias. There are few blocks, so each is as large as it may be. */
+/* A block has 32 columns; each warp adds every PART_WARPS-th part, then the warps' sums are added. blockIdx.y: dweight
+ * or dbias. There are few blocks, so each is as large as possible. */
 enum { PART_WARPS = 32 };
 static __global__ void __launch_bounds__(PART_WARPS *CUDA_WARP)
     add_parts(float *dweight, float *dbias, const float *part, int64_t parts, int64_t length)

@@ -1,5 +1,5 @@
-/* NVML by dlopen: the few functions that are needed are declared here, as the ABI of libnvidia-ml.so.1 has had them
- * since drivers of 2020; toolkits may come without nvml.h. */
+/* NVML by dlopen. The few functions that are needed are declared here, with the ABI that libnvidia-ml.so.1 has had
+ * since drivers of 2020, because toolkits may come without nvml.h. */
 #include "nvml.h"
 
 #include <dlfcn.h>
@@ -19,12 +19,12 @@ typedef struct nvml_memory {
   unsigned long long total, free, used;
 } nvml_memory;
 
-/* How the processes of a device are asked for: the newest name that the library has. Those of versions 2 and 3 fill
- * entries of 24 bytes, the first one of 16; both begin with these. Some drivers of branch 535 write 32 bytes under the
- * name of version 3, so there is always room for that. */
+/* The query for a device's processes, under the newest name that the library has. Versions 2 and 3 fill entries of 24
+ * bytes, version 1 of 16; both begin with these members. Some drivers of branch 535 write 32 bytes under the name of
+ * version 3, so there is always room for that. */
 typedef struct nvml_process {
   unsigned pid;
-  unsigned long long bytes; /* all ones: not known */
+  unsigned long long bytes; /* all ones if unknown */
 } nvml_process;
 #define PROCESS_BYTES_MAX 32
 typedef int (*list_fn)(nvml_handle device, unsigned *count, void *entries);
@@ -42,11 +42,11 @@ static const struct {
     {"nvmlDeviceGetGraphicsRunningProcesses", LIST_GRAPHICS, 16},
 };
 
-/* Of the process, opened once and never closed. */
+/* The library, opened once in a process and never closed. */
 static struct {
-  char problem[256]; /* why it cannot be used; empty: it can */
+  char problem[256]; /* why it is not usable; empty if it is */
   int (*by_uuid)(const char *uuid, nvml_handle *out);
-  int (*by_bus_id)(const char *bus_id, nvml_handle *out); /* may be NULL, as all below */
+  int (*by_bus_id)(const char *bus_id, nvml_handle *out); /* may be NULL, like all below */
   int (*memory)(nvml_handle device, nvml_memory *out);
   int (*driver)(char *out, unsigned room);
   const char *(*error_text)(int error);
@@ -115,8 +115,8 @@ static void format_uuid(const char *prefix, const uint8_t uuid[16], char out[CUD
                                i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
 }
 
-/* The device, and in `uuid` the name that it is known by. The runtime gives a GPU's bytes and a MIG instance's alike.
- * Its place on the bus comes last: there a MIG instance is its whole GPU. */
+/* Finds the device, and writes its name into `uuid`. The runtime's UUID does not distinguish a GPU from a MIG instance,
+ * so both prefixes are tried. The bus id is tried last, because it names a MIG instance's whole GPU. */
 static brim_status find_handle(const cuda_nvml_key *key, char uuid[CUDA_UUID_BYTES], nvml_handle *out)
 {
   char mig[CUDA_UUID_BYTES];
@@ -148,9 +148,10 @@ brim_status cuda_nvml_find(const cuda_nvml_key *key, struct nvml_device **out)
 brim_status cuda_nvml_free_bytes(struct nvml_device *device, uint64_t *out)
 {
   nvml_memory memory;
-  if (!nvml.memory) return brim_fail(BRIM_ENOTSUP, LIBRARY " says nothing about memory");
+  if (!nvml.memory) return brim_fail(BRIM_ENOTSUP, LIBRARY " does not report memory");
   const int error = nvml.memory(device, &memory);
-  if (error != NVML_SUCCESS) return brim_fail(BRIM_ENOTSUP, LIBRARY " on a device's memory: %s", text_of(error));
+  if (error != NVML_SUCCESS)
+    return brim_fail(BRIM_ENOTSUP, LIBRARY " cannot report a device's memory: %s", text_of(error));
   *out = memory.free;
   return BRIM_OK;
 }
@@ -158,12 +159,14 @@ brim_status cuda_nvml_free_bytes(struct nvml_device *device, uint64_t *out)
 brim_status cuda_nvml_driver(char out[CUDA_DRIVER_BYTES])
 {
   BRIM_TRY(open_once());
-  if (!nvml.driver) return brim_fail(BRIM_ENOTSUP, LIBRARY " does not say which driver this is");
+  if (!nvml.driver) return brim_fail(BRIM_ENOTSUP, LIBRARY " does not report the driver's version");
   const int error = nvml.driver(out, CUDA_DRIVER_BYTES);
-  return error == NVML_SUCCESS ? BRIM_OK : brim_fail(BRIM_ENOTSUP, LIBRARY " on the driver: %s", text_of(error));
+  return error == NVML_SUCCESS
+             ? BRIM_OK
+             : brim_fail(BRIM_ENOTSUP, LIBRARY " cannot report the driver's version: %s", text_of(error));
 }
 
-/* "python3"; empty if the process is out of sight, as in another container. */
+/* Writes a process's name, such as "python3"; empty if the process is not visible, as in another container. */
 static void read_name(int64_t pid, char *out, size_t room)
 {
   char path[64];
@@ -179,7 +182,7 @@ static void read_name(int64_t pid, char *out, size_t room)
 static void add_user(const nvml_process *process, brim_device_user *out, size_t room, size_t *count)
 {
   for (size_t i = 0; i < *count && i < room; i++)
-    if (out[i].pid == (int64_t)process->pid) return; /* it computes and draws */
+    if (out[i].pid == (int64_t)process->pid) return; /* listed twice: it computes and draws */
   if (*count < room) {
     brim_device_user *user = &out[*count];
     *user = (brim_device_user){.pid = process->pid, .bytes = process->bytes};
@@ -225,10 +228,10 @@ brim_status cuda_nvml_users(const cuda_nvml_key *key, brim_device_user *out, siz
   nvml_handle device = NULL;
   *count = 0;
   BRIM_TRY(find_handle(key, uuid, &device));
-  if (!nvml.list[LIST_COMPUTE].ask) return brim_fail(BRIM_ENOTSUP, LIBRARY " says nothing about processes");
+  if (!nvml.list[LIST_COMPUTE].ask) return brim_fail(BRIM_ENOTSUP, LIBRARY " does not report processes");
   const int error = add_list(LIST_COMPUTE, device, out, room, count);
   if (error != NVML_SUCCESS)
-    return brim_fail(BRIM_ENOTSUP, LIBRARY " on the processes of %s: %s", uuid, text_of(error));
+    return brim_fail(BRIM_ENOTSUP, LIBRARY " cannot report the processes of %s: %s", uuid, text_of(error));
   if (nvml.list[LIST_GRAPHICS].ask) (void)add_list(LIST_GRAPHICS, device, out, room, count);
   return BRIM_OK;
 }

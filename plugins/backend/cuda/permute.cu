@@ -1,13 +1,12 @@
 /* permute: y's dimensions are x's in another order; 2 times the tensor's bytes.
  *
- * Dimensions that stay neighbours are merged first. Then either the innermost is the same in both, and its runs are
- * copied in words as wide as they allow; or two change places, and matrices are transposed by tiles through shared
- * memory, so that reads and writes both go along rows of memory. A tile is 32 x 32, or 128 x 8 where a matrix has few
- * columns or rows. If it has few of both, tiles would be mostly air: threads follow y, and the cache brings together
- * what they read of x.
+ * Dimensions that stay neighbours are merged first. If both have the same innermost dimension, its runs are copied in
+ * the widest words possible. Otherwise matrices are transposed by tiles through shared memory, so that reads and writes
+ * both go along rows of memory. A tile is 32 x 32, or 128 x 8 if a matrix has few columns or rows. If it has few of
+ * both, tiles would be mostly empty: threads follow y, and their scattered reads of x meet in the cache.
  *
- * A rank-4 result is channels-last where x's innermost dimension becomes the channels, as when images stored [H,W,C]
- * come as [C,H,W]: then nothing changes place in memory. */
+ * A rank-4 result is channels-last if x's innermost dimension becomes the channels, for instance if images stored
+ * [H,W,C] are permuted to [C,H,W]: then the order in memory stays. */
 #include "move_geometry.h"
 #include "words.cuh"
 
@@ -50,8 +49,8 @@ template <typename U> static brim_status copy(cuda_backend *b, const brim_launch
 
 /* ---- tiles ---- */
 
-/* Matrices: y's innermost dimension is `rows`, apart by row_stride in x; x's is `columns`, apart by column_stride in y.
- * `others`: where matrices begin. */
+/* Matrices: y's innermost dimension is `rows`, with stride row_stride in x; x's is `columns`, with stride column_stride
+ * in y. `others`: the starts of the matrices. */
 typedef struct matrices {
   walk others;
   int64_t rows, row_stride, columns, column_stride;
@@ -63,7 +62,7 @@ template <typename U, int ROWS, int COLUMNS>
 static __global__ void __launch_bounds__(THREADS)
     transpose_kernel(U *__restrict__ y, const U *__restrict__ x, const matrices m)
 {
-  constexpr int APART = ROWS < CUDA_WARP ? CUDA_WARP / ROWS : 1; /* so that a warp's lanes are in different banks */
+  constexpr int APART = ROWS < CUDA_WARP ? CUDA_WARP / ROWS : 1; /* puts a warp's lanes in different banks */
   __shared__ U tile[ROWS][COLUMNS + APART];
   for (int64_t t = blockIdx.x; t < m.tiles; t += gridDim.x) {
     int64_t rest = t, from = 0, to = 0;
@@ -99,7 +98,7 @@ static brim_status transpose(cuda_backend *b, const brim_launch *launch, matrice
                      (U *)launch->out[0], (const U *)launch->in[0], m);
 }
 
-/* `inner`: the dimension of y that is x's innermost; not y's. */
+/* `inner`: the dimension of y that is x's innermost, but not y's. */
 template <typename U>
 static brim_status exchange(cuda_backend *b, const brim_launch *launch, const cuda_permutation *p, int32_t inner)
 {
@@ -138,7 +137,7 @@ static CUDA_RUN(permute_run)
                                            launch->node->attr.move.order);
   const int32_t inner = cuda_permutation_inner(&p);
   if (inner == p.rank - 1) CUDA_WITH_WORD(cuda_permutation_widen(&p, bytes), U, return copy<U>(b, launch, &p));
-  switch (bytes) { /* values are only moved: their width is all that counts */
+  switch (bytes) { /* values are only moved, so only their width matters */
   case 1:
     return exchange<uint8_t>(b, launch, &p, inner);
   case 2:

@@ -1,5 +1,6 @@
 /* The `cuda` backend: NVIDIA GPUs of compute capability 8.0 and later. cuBLASLt computes products, cuDNN convolutions;
- * the rest are kernels of our own, a file a family. A program is recorded once as a CUDA graph and launched as a whole.
+ * the rest are kernels of our own, with a file for each family. A program is recorded once as a CUDA graph and launched
+ * as a whole.
  *
  * The same inputs give the same bits in every run on a device: only deterministic algorithms are used. */
 #include <stdlib.h>
@@ -32,13 +33,14 @@ static brim_status create(const void *filled, void **self)
   const cuda_params *p = filled;
   int count = 0;
   if (p->tune && !p->profile[0])
-    return brim_fail(BRIM_EINVAL,
-                     "backend.tune needs backend.profile: what is measured goes there, or the next run would "
-                     "choose otherwise and have other last bits");
-  /* Kernels are loaded at their first launch: loading all of cuBLASLt's and cuDNN's takes a gigabyte of a device and
-   * more. What that takes later is counted where programs run for the first time, before the first step and before
-   * they are recorded, as nothing may be loaded then; memory.headroom_mb leaves room for it. */
-  if (setenv("CUDA_MODULE_LOADING", "LAZY", 0) != 0) return brim_fail(BRIM_ENOMEM_HOST, "no memory for a variable");
+    return brim_fail(BRIM_EINVAL, "backend.tune needs backend.profile: without the file, the next run may choose other "
+                                  "algorithms and get different bits");
+  /* Kernels are loaded at their first launch, because all kernels of cuBLASLt and cuDNN take more than a gigabyte of
+   * device memory. The memory of kernels loaded later is counted at the first run of each program, before the first
+   * step. Programs run once before they are recorded, as nothing may be loaded during recording. memory.headroom_mb
+   * leaves room for it. */
+  if (setenv("CUDA_MODULE_LOADING", "LAZY", 0) != 0)
+    return brim_fail(BRIM_ENOMEM_HOST, "no memory for an environment variable");
   BRIM_TRY(cuda_device_find(&count));
   cuda_backend *b = brim_try_calloc(1, sizeof *b);
   if (!b) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the cuda backend");

@@ -1,9 +1,9 @@
-/* Windows of pooling: what of x is in the window of a place of y, and, for gradients, which windows an element of x is
- * in. Along one dimension d, 0 for height or 1 for width, as the two are alike. Plain functions, host and device; C and
- * C++.
+/* Windows of pooling: the range of x in the window of a place of y, and, for gradients, the windows that contain an
+ * element of x. Each function works along one dimension d: 0 for height, 1 for width. Plain functions, host and device;
+ * C and C++.
  *
- * Everything is [planes][height][width][lanes] in memory: of a plain tensor planes are N*C and lanes 1, of a
- * channels-last one planes are N and lanes C, in packs of several channels that one thread has. */
+ * Memory is [planes][height][width][lanes]: a plain tensor has N*C planes and 1 lane; a channels-last one has N planes
+ * and C lanes, in packs of channels that one thread works on. */
 #ifndef CUDA_POOL_WINDOWS_H
 #define CUDA_POOL_WINDOWS_H
 #include <stdbool.h>
@@ -20,12 +20,12 @@ typedef struct cuda_pool {
   cuda_divider by_lanes, by_extent[2], by_places[2], by_stride[2];
 } cuda_pool;
 
-/* From, and up to but without. Empty if from >= to. */
+/* [from, to); empty if from >= to. */
 typedef struct cuda_range {
   int64_t from, to;
 } cuda_range;
 
-/* x [N,C,H,W], y [N,C,P,Q]; `pack` channels together, which divides C if channels_last and is 1 else. */
+/* x [N,C,H,W], y [N,C,P,Q]; packs of `pack` channels, which divides C if channels_last, and is 1 otherwise. */
 static inline cuda_pool cuda_pool_of(const brim_pool2d_attr *attr, bool adaptive, const brim_shape *x,
                                      const brim_shape *y, bool channels_last, int64_t pack)
 {
@@ -48,13 +48,13 @@ static inline cuda_pool cuda_pool_of(const brim_pool2d_attr *attr, bool adaptive
   return p;
 }
 
-/* Where the window of a place begins, which may be in the padding. */
+/* Returns the start of a place's window, which may be in the padding. */
 CUDA_ANYWHERE int64_t cuda_window_start(const cuda_pool *p, int d, int64_t place)
 {
   return place * p->stride[d] - p->padding[d];
 }
 
-/* What of x is in it; never empty. Adaptive: floor(place * H / P) to ceil((place + 1) * H / P). */
+/* Returns the range of x in it; never empty. Adaptive: floor(place * H / P) to ceil((place + 1) * H / P). */
 CUDA_ANYWHERE cuda_range cuda_window(const cuda_pool *p, int d, int64_t place)
 {
   cuda_range r;
@@ -68,13 +68,13 @@ CUDA_ANYWHERE cuda_range cuda_window(const cuda_pool *p, int d, int64_t place)
   return r;
 }
 
-/* The places whose windows have row or column `at` of x: neighbours, as windows are in order.
+/* Returns the places whose windows contain row or column `at` of x. They are neighbours, as windows are in order.
  *
  *     start <= at            place <= (at + padding) / stride
  *     start + kernel > at    place >= (at + padding - kernel + 1) / stride, rounded up
  *
- * Adaptive windows are the other way round what they are from x to y: place * H / P < at + 1 holds for places below
- * (at + 1) * P / H, rounded up, and (place + 1) * H / P > at for those from at * P / H on, rounded down. */
+ * For adaptive windows, place * H / P < at + 1 holds for places below (at + 1) * P / H, rounded up, and (place + 1) * H
+ * / P > at holds from at * P / H on, rounded down: the formulas of a window with x and y exchanged. */
 CUDA_ANYWHERE cuda_range cuda_windows_over(const cuda_pool *p, int d, int64_t at)
 {
   cuda_range r;
@@ -83,13 +83,13 @@ CUDA_ANYWHERE cuda_range cuda_windows_over(const cuda_pool *p, int d, int64_t at
     r.to = cuda_quotient(&p->by_extent[d], (at + 1) * p->places[d] + p->extent[d] - 1);
     return r;
   }
-  const int64_t reach = at + p->padding[d], behind = reach - p->kernel[d] + 1;
-  r.from = behind <= 0 ? 0 : cuda_quotient(&p->by_stride[d], behind + p->stride[d] - 1);
+  const int64_t reach = at + p->padding[d], start = reach - p->kernel[d] + 1;
+  r.from = start <= 0 ? 0 : cuda_quotient(&p->by_stride[d], start + p->stride[d] - 1);
   r.to = cuda_min(p->places[d], cuda_quotient(&p->by_stride[d], reach) + 1);
   return r;
 }
 
-/* The sum over a window is divided by this of its row times this of its column. */
+/* The sum over a window is divided by the divisor of its row times the divisor of its column. */
 CUDA_ANYWHERE float cuda_window_divisor(const cuda_pool *p, int d, int64_t place)
 {
   if (!p->adaptive && !p->exclude_padding) return (float)p->kernel[d];
@@ -97,14 +97,14 @@ CUDA_ANYWHERE float cuda_window_divisor(const cuda_pool *p, int d, int64_t place
   return (float)(r.to - r.from);
 }
 
-/* About how many values a window has. */
+/* Returns the approximate number of values in a window. */
 static inline int64_t cuda_window_size(const cuda_pool *p)
 {
   if (!p->adaptive) return cuda_min(p->kernel[0], p->extent[0]) * cuda_min(p->kernel[1], p->extent[1]);
   return cuda_divide_up(p->extent[0], p->places[0]) * cuda_divide_up(p->extent[1], p->places[1]);
 }
 
-/* Element number i of [planes][rows][columns][lanes]. */
+/* Element i of [planes][rows][columns][lanes]. */
 typedef struct cuda_pixel {
   int64_t plane, row, column, lane;
 } cuda_pixel;
@@ -119,7 +119,7 @@ CUDA_ANYWHERE cuda_pixel cuda_pixel_of(const cuda_pool *p, const cuda_divider by
   return at;
 }
 
-/* And back: where (row, column) of the same plane and lane is in x, and in y. */
+/* The reverse: the index of (row, column) of the same plane and lane in x, and in y. */
 CUDA_ANYWHERE int64_t cuda_at_x(const cuda_pool *p, const cuda_pixel *same, int64_t row, int64_t column)
 {
   return ((same->plane * p->extent[0] + row) * p->extent[1] + column) * p->lanes + same->lane;

@@ -1,16 +1,16 @@
-/* Running programs. The first run of a program starts its launches one behind the other: what the libraries and the
- * runtime do at a kernel's first launch, such as loading it and making room for its local memory, is not allowed while
- * a stream is captured. Then the same launches are recorded as a CUDA graph; every later run is one launch of that
- * graph, behind a kernel that writes the step's values to where the graph's kernels read them. So a step costs the host
- * a few microseconds whatever the number of operations.
+/* Running programs. The first run of a program starts its launches one after the other: at a kernel's first launch the
+ * libraries and the runtime may load it and allocate its local memory, which is not allowed while a stream is captured.
+ * Then the same launches are recorded as a CUDA graph, and every later run launches a kernel that writes the step's
+ * values to cuda_control, and that graph. So a step costs the host a few microseconds, whatever the number of
+ * operations.
  *
- * An update has hundreds of nodes, one a parameter, that do the same to different memory. When it is recorded, those
- * of one operation are gathered and given to one launch (update_table.h), which gives the same bits. A parameter's
- * node may pass those of other operations that stand before it, a batch norm's moving averages between its weights, if
- * neither writes what the other reads or writes.
+ * An update has hundreds of nodes, one for each parameter, that do the same to different memory. When it is recorded,
+ * the nodes of one operation are gathered into one launch (update_table.h), which gives the same bits. A parameter's
+ * node may move before nodes of other operations, such as a batch norm's moving averages between its weights, if
+ * neither writes memory that the other uses.
  *
- * With backend.debug_launches or CUDA_LAUNCH_BLOCKING=1 nodes are started one by one and waited for, so that an error
- * names the one it came from. */
+ * With backend.debug_launches or CUDA_LAUNCH_BLOCKING=1 each node is started and waited for by itself, so that an error
+ * names its node. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +20,7 @@ extern "C" {
 #include "update.h"
 }
 
-/* One thread: the step is a kernel argument, so no host memory must outlive the call. */
+/* One thread. The step is a kernel argument, so no host memory must outlive the call. */
 static __global__ void begin_program(cuda_control *control, brim_step step, const double *proof)
 {
   control->step = step;
@@ -41,8 +41,8 @@ typedef struct fetch_parts {
   uint64_t bytes[CUDA_FETCH_PARTS]; /* 0: none */
 } fetch_parts;
 
-/* Into pinned memory, which the device writes as its own: one launch takes less of the stream's time than a copy, let
- * alone one for each part. */
+/* Writes results into pinned memory directly: one launch takes less of the stream's time than a copy, let alone a copy
+ * of each part. */
 static __global__ void fetch_results(cuda_fetch *to, const fetch_parts part, const cuda_flags *flags)
 {
   uint64_t at = 0;
@@ -76,13 +76,13 @@ static brim_status run_node(cuda_backend *b, const brim_program_run *run, size_t
 extern "C" const cuda_gathering *const __start_cuda_gatherings[] __attribute__((visibility("hidden")));
 extern "C" const cuda_gathering *const __stop_cuda_gatherings[] __attribute__((visibility("hidden")));
 
-/* Has it inputs to be converted into another order? Kernels that move need scratch for nothing else. */
+/* Whether inputs must be converted into another order. Kernels that may move need scratch for nothing else. */
 static bool has_scratch(const brim_launch *l)
 {
   return cuda_scratch_end(l, false) != l->workspace;
 }
 
-/* NULL: the node runs alone. */
+/* Returns NULL if the node runs alone. */
 static const cuda_gathering *gathering_of(const brim_program_run *run, size_t i)
 {
   for (const cuda_gathering *const *g = __start_cuda_gatherings; g < __stop_cuda_gatherings; g++)
@@ -96,7 +96,7 @@ static bool overlap(const void *a, uint64_t a_bytes, const void *b, uint64_t b_b
   return x < y + b_bytes && y < x + a_bytes;
 }
 
-/* Does a write what b reads or writes? */
+/* Whether a writes something that b reads or writes. */
 static bool writes_into(const brim_launch *a, const brim_launch *b)
 {
   for (uint32_t i = 0; i < a->node->out_count; i++) {
@@ -109,7 +109,7 @@ static bool writes_into(const brim_launch *a, const brim_launch *b)
   return false;
 }
 
-/* May node i run before the nodes from `first` on that stand in front of it? */
+/* Whether node i may run before the nodes from `first` to i - 1. */
 static bool may_move(const brim_program_run *run, size_t first, size_t i)
 {
   for (size_t k = first; k < i; k++)
@@ -117,7 +117,8 @@ static bool may_move(const brim_program_run *run, size_t first, size_t i)
   return true;
 }
 
-/* Node `first` and those behind it that can be done with it; marks them as done. Returns how many. */
+/* Collects node `first` and later nodes that one launch can do with it, and marks them as done. Returns their
+ * number. */
 static size_t gather(const brim_program_run *run, const cuda_gathering *g, size_t first, const brim_launch **member,
                      bool *done)
 {
@@ -172,7 +173,7 @@ static brim_status run_one_by_one(cuda_backend *b, const brim_program_run *run)
 /* A program, recorded. */
 typedef struct recorded {
   cudaGraphExec_t graph;
-  uint64_t bytes, nodes; /* that it takes of the device, and that the program has */
+  uint64_t bytes, nodes; /* device memory of the graph; nodes of the program */
 } recorded;
 
 static brim_status capture(cuda_backend *b, const brim_program_run *run, recorded *to)
@@ -183,11 +184,10 @@ static brim_status capture(cuda_backend *b, const brim_program_run *run, recorde
   const cudaError_t e = cudaStreamEndCapture(b->compute, &graph);
   if (status == BRIM_OK) status = cuda_check(e, "recording a program");
   if (status == BRIM_OK)
-    status =
-        cuda_check(CUDA_CALL("program", cudaGraphInstantiate(&to->graph, graph, 0)), "making a graph of a program");
+    status = cuda_check(CUDA_CALL("program", cudaGraphInstantiate(&to->graph, graph, 0)), "creating a program's graph");
   if (graph) (void)cudaGraphDestroy(graph);
   if (status != BRIM_OK) return status;
-  return cuda_check(cudaGraphUpload(to->graph, b->compute), "moving a graph to the device"); /* it takes memory there */
+  return cuda_check(cudaGraphUpload(to->graph, b->compute), "uploading a graph"); /* it takes memory there */
 }
 
 static brim_status record(cuda_backend *b, const brim_program_run *run)
@@ -210,7 +210,7 @@ static brim_status record(cuda_backend *b, const brim_program_run *run)
   return BRIM_OK;
 }
 
-/* Loads what its kernels and libraries need, which is counted, then records it. */
+/* Runs the program once, which loads kernels and libraries and counts their memory, then records it. */
 static brim_status run_first(cuda_backend *b, const brim_program_run *run)
 {
   const uint64_t before = cuda_device_free_bytes();

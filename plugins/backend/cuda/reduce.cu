@@ -1,13 +1,13 @@
-/* Sums and means over axes; sum_to, the gradient of repeating; accumulate. They move the bytes of x once.
+/* Sums and means over axes; sum_to, the gradient of repetition; accumulate. They move the bytes of x once.
  *
- * Every output is the sum of its terms in double precision. Where terms lie beside each other in memory, lanes of a
- * warp or a block's threads add them up; where outputs do, threads beside each other have an output each and go along
- * with stride, several for one output. Many terms are cut into parts, and the parts' sums, in scratch, are added up by
- * a second kernel: so a few long sums fill the device too. All of it is decided by the number of terms alone
- * (reduce_geometry.h), and no sum depends on who comes first.
+ * Every output is the sum of its terms in double precision. If terms are contiguous in memory, lanes of a warp or the
+ * threads of a block add them up. If outputs are contiguous, neighbouring threads have neighbouring outputs and step
+ * through the terms by a stride, several threads for each output. Many terms are divided into parts, whose sums go to
+ * scratch, and a second kernel adds them up, so that a few long sums fill the device too. The choice depends on the
+ * number of terms alone (reduce_geometry.h), and no sum depends on the order in which threads run.
  *
- * A parameter's gradient is added to sample by sample, in their order and in fp32: then it has the same bits however
- * the effective batch is cut into micro-batches. What goes within a sample is summed first, into scratch. */
+ * A parameter's gradient is increased sample by sample, in their order and in fp32, so its bits do not depend on the
+ * micro-batch. The terms within a sample are summed first, into scratch. */
 #include "reduce_geometry.h"
 #include "values.cuh"
 
@@ -20,11 +20,11 @@ template <typename T> static __device__ inline double load_double(const T *p)
   return (double)cuda_load(p);
 }
 
-/* Where sums go. */
+/* The destination of sums. */
 typedef struct target {
   void *y;
   uint32_t dtype; /* F32, BF16, F16 or, for parts, F64 */
-  bool adds;      /* fp32 alone */
+  bool adds;      /* fp32 only */
   double factor;
 } target;
 
@@ -43,7 +43,7 @@ static __device__ inline void store_sum(target t, int64_t at, double sum)
   }
 }
 
-/* Where an output's terms begin in x, and its place in y. */
+/* Returns the start of an output's terms in x, and its place in y. */
 static __device__ inline int64_t output_of(const cuda_reduction &r, int64_t o, int64_t *y)
 {
   int64_t x = 0;
@@ -76,7 +76,7 @@ template <typename T, int V> static __device__ inline double sum_values(const T 
   }
 }
 
-/* The sum of an output's terms from, from + V, ... by one of `threads` that share them: V at a time. */
+/* The sum of an output's terms from `from` on, V at a time, for one of the `threads` that share them. */
 template <typename T, int V>
 static __device__ inline double sum_terms(const T *x, const cuda_reduction &r, int64_t from, int64_t end, int threads)
 {
@@ -101,7 +101,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
   const int outputs = CUDA_THREADS / lanes;                                       /* of a block */
   const int64_t step = (int64_t)gridDim.x * outputs;
   for (int64_t o = (int64_t)blockIdx.x * outputs + threadIdx.x / lanes; o - before < r.outputs;
-       o += step) { /* all lanes of a warp go on */
+       o += step) { /* all lanes of a warp take part */
     int64_t y = 0;
     double sum = 0;
     if (o < r.outputs) sum = sum_terms<T, V>(x + output_of(r, o, &y), r, lane * V, r.terms, lanes);
@@ -110,7 +110,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
   }
 }
 
-/* The parts of an output lie beside each other; one that is not cut goes where it belongs. */
+/* The parts of an output are contiguous; an output in one part goes directly to its destination. */
 static __device__ inline void store_part(target to, int64_t output, int64_t y, int64_t part, int64_t splits, double sum)
 {
   store_sum(to, splits > 1 ? output * splits + part : y, sum);
@@ -189,7 +189,7 @@ static uint64_t parts_bytes(const cuda_reduction *r, uint32_t dtype)
   return splits > 1 ? cuda_round_up((uint64_t)(r->outputs * splits) * sizeof(double), CUDA_ALIGNMENT) : 0;
 }
 
-/* The sums of parts: outputs in the same order, the terms of each beside each other. */
+/* The reduction of the parts: outputs in the same order, the terms of each contiguous. */
 static cuda_reduction reduction_of_parts(const cuda_reduction *r, int64_t splits)
 {
   cuda_reduction parts = *r;
@@ -219,7 +219,7 @@ static brim_status reduce(cuda_backend *b, target to, const void *x, uint32_t dt
 
 /* ---- sum_to, accumulate ---- */
 
-/* y += x or y = x, in fp32, where both lie in the same order. */
+/* y += x or y = x, in fp32, if both have the same order. */
 template <typename T>
 static __global__ void __launch_bounds__(CUDA_THREADS) add_kernel(float *y, const T *x, bool adds, int64_t count)
 {
@@ -239,8 +239,8 @@ static __global__ void __launch_bounds__(CUDA_THREADS) add_kernel(float *y, cons
 
 enum { TILE = 8192 }; /* values that a block of add_samples_kernel has at a time, in 32 KiB */
 
-/* y[o] += x[0][o], += x[1][o], ...: in their order, so one thread has to add up a column. The block loads tiles of
- * samples for it, so that it does not wait for each. */
+/* y[o] += x[0][o], += x[1][o], ... in this order, so one thread has to add up a column. The block loads tiles of
+ * samples, so that the thread does not wait for each. */
 template <typename T>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     add_samples_kernel(float *y, const T *x, int64_t samples, int64_t outputs, int columns)
@@ -265,12 +265,12 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
   }
 }
 
-/* A sum_to in the order of its steps. */
+/* A sum_to, with its steps in order. */
 typedef struct summing {
   cuda_reduction whole;  /* x to y */
-  cuda_reduction within; /* by_sample: x to [samples, outputs], each sample for itself */
+  cuda_reduction within; /* by_sample: x to [samples, outputs], each sample by itself */
   bool by_sample;        /* y is a parameter's gradient, and a sum over samples */
-  bool within_is_copy;   /* there is nothing to be summed within samples */
+  bool within_is_copy;   /* there is nothing to sum within samples */
 } summing;
 
 static summing summing_of(const brim_node *node)
@@ -282,7 +282,7 @@ static summing summing_of(const brim_node *node)
   const bool across = y->shape.rank < x->shape.rank || (x->shape.rank > 0 && y->shape.dim[0] == 1);
   s.by_sample = cuda_adds(y) && across && x->shape.rank > 0 && x->shape.dim[0] > 1;
   if (!s.by_sample) return s;
-  brim_shape sums = x->shape; /* y's, aligned at the right, but for the samples */
+  brim_shape sums = x->shape; /* y's shape, aligned at the right, without the samples */
   for (int32_t d = 1; d < sums.rank; d++) {
     const int32_t at = d - (sums.rank - y->shape.rank);
     sums.dim[d] = at < 0 ? 1 : y->shape.dim[at];
@@ -339,7 +339,7 @@ static CUDA_RUN(sum_to_run)
   return reduce(b, to, launch->in[0], x->dtype, &s.whole, launch->workspace);
 }
 BRIM_KERNEL(sum_to) = {.op = "sum_to", .prepare = sum_to_prepare, .run = sum_to_run};
-/* x has y's shape: there is nothing to be summed. */
+/* x has y's shape, so there is nothing to sum. */
 BRIM_KERNEL(accumulate) = {.op = "accumulate", .prepare = sum_to_prepare, .run = sum_to_run};
 
 /* ---- sum, mean ---- */

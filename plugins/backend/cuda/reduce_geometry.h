@@ -1,10 +1,10 @@
-/* What is added up where: the sums of a tensor over some of its dimensions, as kernels go about them. */
+/* How kernels compute the sums of a tensor over some of its dimensions. */
 #ifndef CUDA_REDUCE_GEOMETRY_H
 #define CUDA_REDUCE_GEOMETRY_H
 #include "broadcast.h"
 
-/* Elements of x: outputs * terms. Output o is the sum of its terms; dimensions go slowest first in x's order of memory.
- */
+/* Elements of x: outputs * terms. Output o is the sum of its terms; dimensions are in x's order of memory, slowest
+ * first. */
 typedef struct cuda_reduction {
   int64_t outputs, terms;
   int32_t kept_rank, summed_rank;
@@ -36,30 +36,30 @@ static inline void cuda_reduction_init(cuda_reduction *r, const brim_shape *x, b
   }
 }
 
-/* Is x, element by element, what y is the sum of? */
+/* Whether every output has a single term, so that y is a copy of x. */
 static inline bool cuda_reduction_is_copy(const cuda_reduction *r)
 {
   return r->terms == 1 && (r->kept_rank == 0 || (r->kept_rank == 1 && r->kept_x[0] == 1 && r->kept_y[0] == 1));
 }
 
-/* Who adds up an output's terms. */
+/* The threads that add up an output's terms. */
 enum cuda_reduction_by {
-  CUDA_BY_LANES,  /* some lanes of a warp: a few terms that lie beside each other */
-  CUDA_BY_BLOCK,  /* a block: many that do */
-  CUDA_BY_COLUMNS /* what lies beside each other belongs to different outputs: a block has `lanes` of them, and
-                     CUDA_THREADS / lanes threads for each */
+  CUDA_BY_LANES,  /* some lanes of a warp: a few contiguous terms */
+  CUDA_BY_BLOCK,  /* a block: many contiguous terms */
+  CUDA_BY_COLUMNS /* neighbours belong to different outputs: a block has `lanes` of them, and CUDA_THREADS / lanes
+                     threads for each */
 };
 typedef struct cuda_reduction_plan {
   enum cuda_reduction_by by;
   int vector;      /* terms that are loaded at a time */
   int lanes;       /* a power of 2, at most 32 */
-  int64_t splits;  /* parts of an output's terms, each the work of a block; above 1 they are added up after that */
-  int64_t segment; /* terms of a part, but for the last: a multiple of `vector` */
+  int64_t splits;  /* parts of an output's terms, one for each block; several parts are added up in a second step */
+  int64_t segment; /* terms of each part but the last: a multiple of `vector` */
 } cuda_reduction_plan;
 
 #define CUDA_TERMS_PER_THREAD 64 /* of a part */
 
-/* Is the last summed dimension made of whole vectors, wherever it starts? */
+/* Whether the last summed dimension consists of whole vectors, wherever it starts. */
 static inline bool cuda_reduction_in_vectors(const cuda_reduction *r, int vector)
 {
   const int32_t last = r->summed_rank - 1;
@@ -76,8 +76,8 @@ static inline int cuda_power_of_2_from(int64_t count, int most)
   return power;
 }
 
-/* `vector`: values that a thread can load at a time where they lie beside each other. The plan is made of the terms of
- * an output, never of how many outputs there are: a sample is summed in the same way whatever the micro-batch. */
+/* `vector`: contiguous values that a thread can load at a time. The plan depends on the terms of an output, never on
+ * the number of outputs, so a sample is summed in the same way whatever the micro-batch. */
 static inline cuda_reduction_plan cuda_reduction_plan_of(const cuda_reduction *r, int vector)
 {
   const bool along = r->summed_rank > 0 && r->summed_x[r->summed_rank - 1] == 1;

@@ -4,27 +4,27 @@
  *     y[a] = x[a] * cos - x[b] * sin
  *     y[b] = x[b] * cos + x[a] * sin
  *
- * with a = 2i, b = 2i + 1 (interleaved) or a = i, b = i + dims/2 (halves). The gradient turns dy back. Reads x and
- * writes y, once; y may be x, as a thread reads its pairs before it writes them.
+ * with a = 2i, b = 2i + 1 (interleaved) or a = i, b = i + dims/2 (halves). The gradient turns dy back. x is read and y
+ * is written once; y may overwrite x, as a thread reads its pairs before it writes them.
  *
- * An angle of thousands of turns has lost all its digits in fp32, and the functions of doubles are slow: so a block has
- * one position, of all samples and heads or some, and computes cosines and sines of its pairs once. */
+ * An angle of thousands of turns would lose all its digits in fp32, and functions of doubles are slow. So a block has
+ * one position, in all or some samples and heads, and computes the cosines and sines of its pairs once. */
 #include "divider.h"
 #include "words.cuh"
 
-enum { PAIRS = 512 }; /* of a block, at most: 4 KiB of shared memory */
+enum { PAIRS = 512 }; /* maximum of a block: 4 KiB of shared memory */
 
 typedef struct rotary {
   int64_t samples, positions, heads, size, dims; /* N, T, heads, D */
   double base, direction;
   int32_t interleaved;
   int64_t samples_each;  /* of a block */
-  cuda_divider packs[2]; /* of a head's pairs in a block, V together; in the last block of a position */
+  cuda_divider packs[2]; /* packs of V pairs of a head in a block; in the last block of a position */
   cuda_divider rest;     /* numbers of a head that stay */
   cuda_divider by_heads;
 } rotary;
 
-/* The pairs from `first` on, V of them, of one head. */
+/* V pairs of one head, from `first` on. */
 template <typename T, int V>
 static __device__ inline void turn(T *y, const T *x, const rotary &r, int64_t first, const float *cosine,
                                    const float *sine)
@@ -117,7 +117,7 @@ static brim_status turn_by(cuda_backend *b, const brim_launch *launch, double di
   r.interleaved = a->interleaved;
   r.rest = cuda_divider_of(cuda_max(1, r.size - r.dims));
   r.by_heads = cuda_divider_of(r.heads);
-  const bool is_by_4 = r.size % 4 == 0 && r.dims % 8 == 0; /* so that pairs and heads begin at whole packs */
+  const bool is_by_4 = r.size % 4 == 0 && r.dims % 8 == 0; /* then pairs and heads begin at whole packs */
   CUDA_WITH_TYPE(launch->node->in[0]->dtype, T, {
     if (is_by_4) return turn_all<T, 4>(b, launch, r);
     return turn_all<T, 1>(b, launch, r);

@@ -1,5 +1,5 @@
-/* Attention by cuDNN (scaled dot-product attention, in its words), in bf16 or fp16, with fp32 sums; see attention.cu
- * for what is computed. Without dropout, and every query sees a key. */
+/* Attention by cuDNN (which calls it scaled dot-product attention), in bf16 or fp16, with fp32 sums; attention.cu has
+ * the formulas. Without dropout, and every query sees a key. */
 #ifndef CUDA_SDPA_H
 #define CUDA_SDPA_H
 #include "cuda.h"
@@ -13,30 +13,30 @@ typedef struct cuda_sdpa {
   enum cuda_sdpa_result result; /* y and lse; or dq, dk and dv */
   uint32_t type;                /* BF16 or F16: of all but lse */
   int64_t N, T, S;              /* samples, queries, keys */
-  int64_t heads, kv_heads, D;   /* of queries; of keys and values; what a head holds */
+  int64_t heads, kv_heads, D;   /* of queries; of keys and values; numbers of a head */
   float scale;
   bool causal; /* query t sees the keys 0 .. t + S - T; T <= S */
 } cuda_sdpa;
 
 /* q, y, dy, dq [N,T,heads*D], k, v, dk, dv [N,S,kv_heads*D]; lse [N,heads,T] F32. */
 typedef struct cuda_sdpa_values {
-  void *q, *k, *v, *y, *lse; /* y and lse are read where the gradients are the result */
-  void *dy, *dq, *dk, *dv;   /* of gradients */
+  void *q, *k, *v, *y, *lse; /* y and lse are inputs if the gradients are the result */
+  void *dy, *dq, *dk, *dv;   /* of gradients only */
 } cuda_sdpa_values;
 
 typedef struct cuda_sdpa_plan cuda_sdpa_plan;
 
-/* Gradients keep something of the scores' size in scratch: as many samples go at once as this much is enough for, or
- * one, if that takes no more than the second. */
+/* Gradients need scratch of the scores' size. A run takes as many samples as fit into the first, or one sample if it
+ * fits into the second. */
 #define CUDA_SDPA_SCRATCH ((uint64_t)256 << 20)
 #define CUDA_SDPA_SCRATCH_MAX ((uint64_t)2 << 30)
-/* [plan] ENOTSUP: the library does not offer that, or not with the same bits at every run. at_once: how many
- * samples a run takes, a divisor of N. scratch_bytes: what it needs. */
+/* [plan] Returns ENOTSUP if the library does not offer it, or not with the same bits in every run. at_once: the samples
+ * of a run, a divisor of N. scratch_bytes: for a run. */
 brim_status cuda_sdpa_prepare(cuda_backend *b, const cuda_sdpa *sdpa, cuda_sdpa_plan **plan, int64_t *at_once,
                               uint64_t *scratch_bytes);
 /* [step] Values of at_once samples. */
 brim_status cuda_sdpa_run(cuda_backend *b, const cuda_sdpa_plan *plan, const cuda_sdpa_values *values, void *scratch);
-/* [init] NULL: nothing. */
+/* [init] Does nothing for NULL. */
 void cuda_sdpa_release(cuda_sdpa_plan *plan);
 
 #ifdef __cplusplus

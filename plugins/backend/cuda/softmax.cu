@@ -1,19 +1,19 @@
-/* softmax and its logarithm over the last dimension, F numbers a row, and their gradients:
+/* softmax and its logarithm over the last dimension, rows of F numbers, and their gradients:
  *
  *     softmax      y[i] = exp(x[i] - m) / s          dx[i] = y[i] (dy[i] - sum over k of y[k] dy[k])
  *     log_softmax  y[i] = x[i] - m - log(s)          dx[i] = dy[i] - exp(y[i]) * sum over k of dy[k]
  *
  * with the row's greatest number m and s = sum over k of exp(x[k] - m). Memory is read once and written once: short
- * rows (up to SHORT) stay in the registers of a warp, or of a few of its lanes, so several rows go to a warp; a longer
- * one has a block, which reads it again for each sum, by then from the cache. Sums are in double precision, in an order
- * that F alone decides. A row is read whole before it is written, element by element, so y may lie in x's memory. */
+ * rows (up to SHORT) stay in the registers of a warp, or of a few of its lanes, so a warp may have several rows; a
+ * longer row has a block, which reads it again for each sum, by then from the cache. Sums are in double precision, in
+ * an order that depends on F alone. A thread reads its elements before it writes them, so y may overwrite x. */
 #include "values.cuh"
 
 enum { SHORT = 512, LONG_THREADS = 512 };
 
 /* ---- short rows: `lanes` of a warp, N values each ---- */
 
-/* Over `lanes`, a power of 2; in every one of them. */
+/* The sum over `lanes` lanes, a power of 2, in each of them. */
 static __device__ inline double lanes_sum(double value, int lanes)
 {
   for (int other = lanes / 2; other > 0; other /= 2) value += __shfl_xor_sync(0xFFFFFFFFu, value, other);
@@ -26,7 +26,7 @@ static __device__ inline float lanes_max(float value, int lanes)
   return value;
 }
 
-/* A lane's values of a row of F; `none` behind its end. */
+/* Loads a lane's values of a row of F; `none` after its end. */
 template <typename T, int N>
 static __device__ inline void load_row(const T *row, int F, int lane, int lanes, float none, float v[N])
 {
@@ -48,7 +48,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS, 1) short_kernel(T *y, con
   const int block = CUDA_THREADS / lanes;                                         /* rows of a block */
   for (int64_t r = (int64_t)blockIdx.x * block + threadIdx.x / lanes; r - before < rows;
        r += (int64_t)gridDim.x * block) {
-    const int length = r < rows ? F : 0; /* all lanes of a warp go on */
+    const int length = r < rows ? F : 0; /* all lanes of a warp take part */
     float v[N], greatest = -INFINITY;
     double sum = 0;
     load_row<T, N>(x + r * F, length, lane, lanes, -INFINITY, v);
@@ -70,7 +70,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS, 1) short_kernel(T *y, con
   }
 }
 
-/* What the gradient sums, and what it is. */
+/* The term that the gradient sums, and the gradient. */
 template <bool LOG> static __device__ inline double summand(float y, float dy)
 {
   return LOG ? (double)dy : (double)y * (double)dy;
@@ -162,7 +162,7 @@ static __global__ void __launch_bounds__(LONG_THREADS)
 
 /* ---- launching ---- */
 
-/* dy: null in the forward pass. */
+/* dy: NULL in the forward pass. */
 template <typename T, bool LOG, int N>
 static brim_status launch_short(cuda_backend *b, T *out, const T *in, const T *dy, int64_t rows, int64_t F)
 {

@@ -1,19 +1,18 @@
-/* How indices are sorted, and how sums over what is sorted are cut: sizes for index_sort.cuh and embedding.cu. C and
- * C++. */
+/* Sizes for sorting indices and for sums over sorted rows, for index_sort.cuh and embedding.cu. C and C++. */
 #ifndef CUDA_SORT_GEOMETRY_H
 #define CUDA_SORT_GEOMETRY_H
 #include "geometry.h"
 
 enum { CUDA_DIGIT_BITS = 8, CUDA_DIGITS = 1 << CUDA_DIGIT_BITS };
 
-/* Warps that sort `count` numbers, each a stretch of its own: 512 numbers, or more where there would be too many
- * warps for one block to add up what they counted. */
+/* Returns the number of warps that sort `count` numbers. Each has a stretch of 512 numbers, or more if one block could
+ * not add up the counts of all warps. */
 static inline int64_t cuda_sort_workers(int64_t count)
 {
   return cuda_max(1, cuda_min(cuda_divide_up(count, 512), 1024));
 }
 
-/* Rounds that order keys in [0, limit]: one for each digit that the greatest has. */
+/* Returns the rounds that sort keys in [0, limit]: one for each digit of the greatest. */
 static inline int cuda_sort_rounds(int64_t limit)
 {
   int rounds = 1;
@@ -21,16 +20,16 @@ static inline int cuda_sort_rounds(int64_t limit)
   return rounds;
 }
 
-/* Sorted rows that one thread adds up: fewer where there are few, so that there are enough threads. */
+/* Returns the sorted rows that one thread adds up: fewer if there are few rows, so that there are enough threads. */
 static inline int64_t cuda_sum_tile(int64_t rows)
 {
   return cuda_max(8, cuda_min(rows / 1024 / 8 * 8, 64));
 }
 
-/* The first place behind `from` at which sorted keys, `count` of them, are no longer key[from]. */
+/* Returns the first index after `from` at which the sorted keys differ from key[from], or `count`. */
 CUDA_ANYWHERE int64_t cuda_sorted_end(const uint32_t *key, int64_t count, int64_t from)
 {
-  int64_t low = from + 1, high = count; /* key[low - 1] is the same; key[high], if any, is not */
+  int64_t low = from + 1, high = count; /* key[low - 1] is equal; key[high], if any, is not */
   while (low < high) {
     const int64_t middle = low + (high - low) / 2;
     if (key[middle] == key[from])

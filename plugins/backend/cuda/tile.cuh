@@ -1,22 +1,22 @@
-/* Products of tiles in shared memory with fp32 multiply-adds: what attention and lstm are made of.
+/* Products of tiles in shared memory with fp32 multiply-adds, for attention and lstm.
  *
  * A block of 128 threads holds a tile of 16R rows by 8C columns in registers, R x C numbers a thread. A warp has 4R
- * rows and all columns, so sums and maxima over a row stay within 8 lanes, and what one product leaves as a row is
- * there for the next without a barrier of the block.
+ * rows and all columns, so sums and maxima over a row stay within 8 lanes, and the next product can use a row of the
+ * previous result without a barrier of the block.
  *
- * Tiles lie in shared memory row by row, each of `DEPTH` numbers and four more: 16-byte loads of neighbouring rows then
- * meet different banks. A thread wants four columns side by side (dropout draws four numbers at a time, results are
- * stored 16 bytes at a time), while its loads want lanes on neighbouring rows; so of tiles whose rows are a product's
- * columns, rows are stored in another order: column c at tile_place(c).
+ * Tiles are stored in shared memory row by row, each of `DEPTH` numbers and four more, so that 16-byte loads of
+ * neighbouring rows use different banks. A thread needs four neighbouring columns (dropout draws four numbers at a
+ * time, results are stored 16 bytes at a time), while its loads are fastest if lanes read neighbouring rows. So tiles
+ * whose rows are a product's columns store the rows in another order: column c at tile_place(c).
  *
- * Of R x C = 4 x 8 multiply-adds per thread and step, the loads are 12 / 4 of 16 bytes: shared memory's bandwidth is
- * not what limits it. */
+ * R x C = 4 x 8 multiply-adds per thread and step need 12 / 4 loads of 16 bytes, so shared memory's bandwidth is not
+ * the limit. */
 #ifndef CUDA_TILE_CUH
 #define CUDA_TILE_CUH
 #include "kernel.cuh"
 #include "tile_geometry.h"
 
-/* The thread's row i of R, its column j of C; where a column's row is in shared memory. */
+/* The thread's row i of R and column j of C; the place of a column's row in shared memory. */
 template <int R> static __device__ inline int tile_row(int i)
 {
   return (int)threadIdx.x / CUDA_WARP * 4 * R + 4 * i + (int)threadIdx.x % CUDA_WARP / 8;
@@ -36,8 +36,8 @@ static __device__ inline int tile_place(int column)
 
 /* ---- loading ---- */
 
-/* COUNT rows from memory, `stride` apart, the first `width` numbers of each, if there are that many: `rows`; the rest
- * is 0. vector: all rows start at a multiple of 16 bytes, and width is a multiple of a pack. */
+/* Loads COUNT rows, `stride` apart, the first `width` numbers of each. Only `rows` rows exist; the rest is 0. vector:
+ * all rows start at a multiple of 16 bytes, and width is a multiple of a pack. */
 template <typename T, int DEPTH, int COUNT, bool COLUMNS>
 static __device__ inline void tile_load(float *tile, const T *from, int64_t stride, int64_t rows, int width,
                                         bool vector)
@@ -65,7 +65,7 @@ static __device__ inline void tile_load(float *tile, const T *from, int64_t stri
 
 /* ---- products ---- */
 
-/* sum[row][column] += a[row] . b[column], over DEPTH. b's rows are at their places. */
+/* sum[row][column] += a[row] . b[column], over DEPTH. b's rows are at their tile_place. */
 template <int R, int C, int DEPTH>
 static __device__ inline void tile_dot(float (&sum)[R][C], const float *a, const float *b)
 {
@@ -90,7 +90,7 @@ static __device__ inline void tile_dot(float (&sum)[R][C], const float *a, const
   }
 }
 
-/* Which columns of a tile count for each of the thread's rows: [low, high). */
+/* The columns of a tile that count for each of the thread's rows: [low, high). */
 template <int R> struct tile_range {
   int low[R], high[R];
 };
@@ -101,8 +101,8 @@ static __device__ inline float tile_part(const float4 &v, int e)
 }
 
 /* sum[row][d] += over columns of p[row][column] * b[column][d], in their order; d: the thread's of DEPTH, as
- * tile_column. p has rows of COLUMNS and four more. RANGED: only columns in a row's range, so that not even a NaN
- * comes from the others. */
+ * tile_column. p has rows of COLUMNS and four more. RANGED: only columns in a row's range, so that the others do not
+ * add even a NaN. */
 template <int R, int COLUMNS, int DEPTH, bool RANGED>
 static __device__ inline void tile_combine(float (&sum)[R][DEPTH / 8], const float *p, const float *b,
                                            const tile_range<R> &range)
@@ -150,7 +150,7 @@ template <typename T> static __device__ inline void tile_store4(T *to, const flo
   memcpy(&raw, value, sizeof raw);
   *reinterpret_cast<uint2 *>(to) = raw;
 }
-/* A row of what tile_combine made, times `factor`: `width` numbers. vector: as for tile_load. */
+/* Stores a row of tile_combine's result times `factor`: `width` numbers. vector: as for tile_load. */
 template <typename T, int N>
 static __device__ inline void tile_store(T *to, const float (&row)[N], float factor, int width, bool vector)
 {
@@ -178,7 +178,7 @@ static __device__ inline float tile_row_sum(float value)
   for (int lane = 4; lane > 0; lane /= 2) value += __shfl_xor_sync(0xFFFFFFFFu, value, lane);
   return value;
 }
-/* NaN is passed over. */
+/* Ignores NaN. */
 static __device__ inline float tile_row_max(float value)
 {
 #pragma unroll

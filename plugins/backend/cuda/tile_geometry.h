@@ -1,10 +1,10 @@
-/* Tiles of products (tile.cuh) on the host's side: sizes of blocks and of their shared memory. C and C++. */
+/* The host's side of tiled products (tile.cuh): sizes of blocks and of their shared memory. C and C++. */
 #ifndef CUDA_TILE_GEOMETRY_H
 #define CUDA_TILE_GEOMETRY_H
 #include "geometry.h"
 
 #define TILE_THREADS 128
-#define TILE_PAD 4 /* numbers behind each row */
+#define TILE_PAD 4 /* numbers after each row */
 
 /* Bytes of `rows` rows of `depth` numbers. */
 static inline size_t tile_bytes(int rows, int depth)
@@ -12,13 +12,13 @@ static inline size_t tile_bytes(int rows, int depth)
   return (size_t)rows * (size_t)(depth + TILE_PAD) * sizeof(float);
 }
 
-/* Attention: how a head is cut. Blocks of `rows` queries (or, for dk and dv, keys) go over tiles of `columns` keys
- * (queries). What comes of it is `size` numbers wide, in chunks of `depth`: a block makes one chunk. */
+/* How attention divides a head. Blocks of `rows` queries (or, for dk and dv, keys) loop over tiles of `columns` keys
+ * (queries). The result is `size` numbers wide, in chunks of `depth`; a block computes one chunk. */
 typedef struct attention_cut {
   int rows, columns, depth;
 } attention_cut;
 
-/* The depth for heads of `size`: the least that holds them, and chunks of the greatest where none does. */
+/* Returns the depth for heads of `size`: the smallest that holds them, or the greatest, for several chunks. */
 static inline int attention_depth(int64_t size)
 {
   return size <= 32 ? 32 : size <= 64 ? 64 : 128;
@@ -28,19 +28,20 @@ static inline int64_t attention_chunks(int64_t size)
   return cuda_divide_up(size, attention_depth(size));
 }
 
-/* Tiles: rows and columns and p. At most 99 KiB, all that a block gets on some devices. */
+/* Tiles of rows, columns and p. At most 99 KiB, the limit of a block on some devices. */
 static inline size_t attention_shared_bytes(attention_cut cut)
 {
   return tile_bytes(cut.rows, cut.depth) + 2 * tile_bytes(cut.columns, cut.depth) + tile_bytes(cut.rows, cut.columns);
 }
-/* Backward there are two tiles of rows and two of columns, and lse and delta of the columns. */
+/* The backward pass has two tiles of rows, two of columns, and lse and delta of the columns. */
 static inline size_t attention_grad_shared_bytes(attention_cut cut)
 {
   return 2 * tile_bytes(cut.rows, cut.depth) + 2 * tile_bytes(cut.columns, cut.depth) +
          tile_bytes(cut.rows, cut.columns) + 2 * (size_t)cut.columns * sizeof(float);
 }
 
-/* Blocks: for each sample, head, chunk and `rows` of `length` rows one, or a loop where a grid has not that many. */
+/* Returns the number of blocks: one for each sample, head, chunk and `rows` of `length` rows. Blocks loop if a grid
+ * cannot have that many. */
 static inline int64_t attention_blocks(attention_cut cut, int64_t samples, int64_t heads, int64_t length, int64_t size)
 {
   return samples * heads * attention_chunks(size) * cuda_divide_up(length, cut.rows);

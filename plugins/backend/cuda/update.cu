@@ -16,14 +16,13 @@
  *     ema             average = decay * average + (1 - decay) * p
  *     moving_average  value = value + momentum * (sum / groups - value)
  *
- * Bytes an element: 28 for adam and yogi (read p, g, m, v, write p, m, v), 20 for adagrad, sgd and lion, 12 for the
- * averages: memory's speed is the limit. What costs time beside it is the number of launches, as there are hundreds of
- * parameters and most are tiny; so one launch goes through a table of them (update_table.h), in pieces of 4096
- * elements. A node that is run by itself is a table of one. Hyperparameters are computed once a block, in double
- * precision.
+ * Bytes per element: 28 for adam and yogi (read p, g, m, v, write p, m, v), 20 for adagrad, sgd and lion, 12 for the
+ * averages. Memory's speed is the limit, and the number of launches, as there are hundreds of parameters and most are
+ * tiny. So one launch processes a table of them (update_table.h), in pieces of 4096 elements. A node that runs by
+ * itself is a table of one. Hyperparameters are computed once in each block, in double precision.
  *
- * Sums are written with fmaf: what is contracted must not be left to the compiler, or the same element would get other
- * bits in another launch. */
+ * Sums are written with fmaf, because contraction by the compiler might give the same element other bits in another
+ * launch. */
 #include <string.h>
 
 #include "kernel.cuh"
@@ -34,11 +33,11 @@ extern "C" {
 enum kind { ADAM, YOGI, ADAGRAD, SGD, LION, EMA, MOVING_AVERAGE };
 enum flags { NO_DECAY = 1, DECOUPLED = 2 /* adamw */, NESTEROV = 4 };
 
-/* Entries: tensor[0] is what is read, the gradient, ema's parameter or moving_average's sum; behind it what changes. */
+/* Entries: tensor[0] is read: the gradient, ema's parameter or moving_average's sum. The tensors after it change. */
 template <enum kind K> static constexpr bool is_optimizer = K != EMA &&K != MOVING_AVERAGE;
 template <enum kind K> static constexpr int changed_of = K == ADAM || K == YOGI ? 3 : is_optimizer<K> ? 2 : 1;
 
-/* What elements need of the step. */
+/* The step's values for elements. */
 typedef struct hyper {
   float factor, lr, weight_decay, kept; /* kept: 1 - lr * weight_decay */
   float beta1, rest1, beta2, rest2, step_size, root, eps, initial;
@@ -70,7 +69,7 @@ static __device__ inline hyper make_hyper(const brim_step *s, const double *scal
 
 /* ---- an element ---- */
 
-/* What is the same for all elements of a part. */
+/* Values that are the same for all elements of a part. */
 typedef struct choice {
   float kept, l2; /* p = kept * p; g = g + l2 * p */
   bool nesterov;
@@ -93,7 +92,7 @@ template <enum kind K> static __device__ inline choice choose(const hyper &h, ui
   return c;
 }
 
-/* x: what changes, in the order of the operation's outputs. */
+/* x: the values that change, in the order of the operation's outputs. */
 template <enum kind K> static __device__ inline void update(const hyper &h, const choice &c, float read, float *x)
 {
   if constexpr (K == ADAM || K == YOGI) {
@@ -190,7 +189,7 @@ static brim_status launch_table(cuda_backend *b, const cuda_table *table, const 
   return cuda_launch(b, update_kernel<K, cuda_table_few>, g, few, control);
 }
 
-/* What is read, and what changes: the rest of the inputs, which are the outputs. flags: the operation's. */
+/* The tensor that is read, and those that change: the other inputs, which are the outputs. flags: the operation's. */
 template <enum kind K> static brim_status make_entry(const brim_launch *launch, uint32_t flags, cuda_table_entry *e)
 {
   constexpr uint32_t READ = K == EMA ? 0 : 1;
@@ -217,7 +216,7 @@ template <enum kind K> static const double *scale_of(const brim_launch *launch)
   return scaled ? static_cast<const double *>(launch->in[n->in_count - 1]) : nullptr;
 }
 
-/* `count` nodes of one operation, none of which needs what another makes. */
+/* `count` nodes of one operation, none of which needs the result of another. */
 template <enum kind K, uint32_t FLAGS>
 static brim_status run_all(cuda_backend *b, const brim_launch *const *launch, size_t count)
 {

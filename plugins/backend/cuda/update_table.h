@@ -1,9 +1,9 @@
-/* Tables of tensors for kernels that go through many of them in one launch. A model has hundreds of parameters, most of
- * them tiny: a launch for each would cost more than the work.
+/* Tables of tensors for kernels that process many of them in one launch. A model has hundreds of parameters, most of
+ * them tiny, and a launch for each would cost more than the work.
  *
- * Each tensor is cut into parts, and a table's parts are numbered through. A block takes parts, and finds the tensor of
- * each by binary search in `first`; so blocks have equal work whatever the tensors' sizes. A table is a kernel's
- * argument: no device memory, no copy, and a recorded launch keeps it. */
+ * Each tensor is divided into parts, which are numbered throughout a table. A block takes parts, and finds the tensor
+ * of each by binary search in `first`, so blocks have equal work whatever the tensors' sizes. A table is a kernel's
+ * argument: it needs no device memory and no copy, and a recorded launch keeps it. */
 #ifndef CUDA_UPDATE_TABLE_H
 #define CUDA_UPDATE_TABLE_H
 #include <stdbool.h>
@@ -11,22 +11,22 @@
 
 #include "geometry.h"
 
-#define CUDA_PARAMETER_BYTES 32764 /* all of a kernel's arguments; since CUDA 12.1, compute capability 7.0 */
+#define CUDA_PARAMETER_BYTES 32764 /* the limit of a kernel's arguments since CUDA 12.1, compute capability 7.0 */
 
 typedef struct cuda_table_entry {
-  void *tensor[4]; /* what they are is the kernel's matter; NULL: none */
+  void *tensor[4]; /* the kernel defines their meaning; may be NULL */
   int64_t count;   /* elements */
   double factor;
-  uint32_t first; /* number of its first part */
+  uint32_t first; /* its first part */
   uint32_t flags;
 } cuda_table_entry;
 
 typedef struct cuda_table_head {
-  const double *scale; /* on the device; NULL: none */
+  const double *scale; /* on the device, or NULL */
   uint32_t entries, parts;
 } cuda_table_head;
 
-/* The room that the table's head and the kernel's other arguments leave. */
+/* The entries that fit beside the table's head and the kernel's other arguments. */
 #define CUDA_TABLE_ENTRIES ((CUDA_PARAMETER_BYTES - 64 - sizeof(cuda_table_head)) / sizeof(cuda_table_entry))
 #define CUDA_TABLE_PARTS_MAX 0x7FFFFFFF
 
@@ -35,7 +35,7 @@ typedef struct cuda_table {
   cuda_table_entry entry[CUDA_TABLE_ENTRIES];
 } cuda_table;
 
-/* The same for few: as an argument it is copied at each launch. */
+/* A small table, because an argument is copied at each launch. */
 #define CUDA_TABLE_FEW 8
 typedef struct cuda_table_few {
   cuda_table_head head;
@@ -48,8 +48,8 @@ static inline void cuda_table_clear(cuda_table *table, const double *scale)
   table->head.entries = table->head.parts = 0;
 }
 
-/* Adds a tensor in `parts` parts (none: it gets no entry). False if the table has no room for it, or would then have
- * more than parts_max parts; one tensor always goes into an empty table. */
+/* Adds a tensor in `parts` parts, or does nothing if `parts` is 0. Returns false if the table has no room for it, or
+ * would have more than parts_max parts; an empty table always takes one tensor. */
 static inline bool cuda_table_add(cuda_table *table, const cuda_table_entry *entry, int64_t parts, int64_t parts_max)
 {
   cuda_table_head *head = &table->head;
@@ -62,7 +62,8 @@ static inline bool cuda_table_add(cuda_table *table, const cuda_table_entry *ent
   return true;
 }
 
-/* The entry that a part belongs to: the last whose first part is not after it. ENTRY has a field `first`. */
+/* Defines a function that finds a part's entry: the last whose first part is not after it. ENTRY has a member
+ * `first`. */
 #define CUDA_PART_FIND(name, ENTRY)                                                                                    \
   CUDA_ANYWHERE uint32_t name(const ENTRY *entry, uint32_t entries, uint32_t part)                                     \
   {                                                                                                                    \
@@ -80,9 +81,9 @@ CUDA_PART_FIND(cuda_table_find, cuda_table_entry)
 
 /* ---- how tensors are cut ---- */
 
-#define CUDA_UPDATE_PIECE 4096 /* elements a part of an update */
+#define CUDA_UPDATE_PIECE 4096 /* elements of a part of an update */
 #define CUDA_NORM_PIECE 16384  /* elements whose squares a block adds up at a time */
-#define CUDA_NORM_PARTS 4096   /* of a tensor, at most; a part has pieces of that distance */
+#define CUDA_NORM_PARTS 4096   /* of a tensor, at most; a part takes every 4096th piece */
 
 static inline int64_t cuda_update_parts(int64_t count)
 {

@@ -1,26 +1,27 @@
 /* upsample2d and its gradient.
  *
- * A thread has one place of y, channels-last a pack of channels of it, and reads the up to four values of x around it.
- * The gradient is gathered: a thread has an element of x, and adds up the places of y that it has a share in, in
- * double, so dx is written once and always the same. Neighbours read what the cache has. */
+ * A thread has one place of y, or channels-last a pack of its channels, and reads the values of x around it, up to
+ * four. The gradient is gathered: a thread has an element of x and adds up the places of y to which the element
+ * contributes, in double, so dx is written once, with the same bits in every run. Neighbouring threads read from the
+ * cache. */
 #include "pool_windows.h"
 #include "words.cuh"
 
-/* Where places lie in x, along one dimension, in whole numbers: place p at (scale * p + start) / below. */
+/* The position of places in x, along one dimension, in whole numbers: place p is at (scale * p + start) / below. */
 typedef struct dimension {
   int64_t extent, places, scale, start;
   int32_t nearest;
   cuda_divider by_below, by_scale;
 } dimension;
 
-/* Between x[at] and the next value; share of the latter, 0: it does not count. */
+/* A position between x[at] and the next value, and the share of the latter; with share 0 it is not read. */
 typedef struct tap {
   int64_t at;
   float share;
 } tap;
 
 typedef struct resizing {
-  cuda_pool planes; /* how x and y lie in memory */
+  cuda_pool planes; /* the layout of x and y */
   dimension axis[2];
 } resizing;
 
@@ -49,13 +50,13 @@ static __device__ inline tap tap_of(const dimension &a, int64_t place)
   return {at, a.nearest ? 0.0f : (float)((double)rest / (double)a.by_below.by)};
 }
 
-/* Places from n / scale on, rounded up. */
+/* The first place at or after n / scale. */
 static __device__ inline int64_t place_from(const dimension &a, int64_t n)
 {
   return n <= 0 ? 0 : cuda_quotient(&a.by_scale, n + a.scale - 1);
 }
 
-/* The places that x[at] may have a share in: those that lie in [at, at + 1), or less than 1 from it. */
+/* The places to which x[at] may contribute: those in [at, at + 1), or less than 1 from it. */
 static __device__ inline cuda_range places_of(const dimension &a, int64_t at)
 {
   if (a.scale == 0) return {0, at == 0 ? a.places : 0}; /* all lie at 0 */
@@ -74,7 +75,7 @@ template <int V> static __device__ inline void blend(float (&v)[V], const float 
   for (int k = 0; k < V; k++) v[k] = (1.0f - share) * v[k] + share * next[k];
 }
 
-/* A row's value at a column. */
+/* The value of a row at a column. */
 template <typename T, int V>
 static __device__ inline void value_of(float (&v)[V], const T *x, const resizing &u, const cuda_pixel &at, int64_t row,
                                        const tap &column)
@@ -104,7 +105,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
   }
 }
 
-/* At least 3 blocks on a multiprocessor, so at most 80 registers: of itself the compiler aims at more blocks, and
+/* At least 3 blocks on a multiprocessor, so at most 80 registers; by default the compiler aims at more blocks, and
  * spills. */
 template <typename T, int V>
 static __global__ void __launch_bounds__(CUDA_THREADS, 3)
@@ -133,7 +134,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS, 3)
   }
 }
 
-/* x and y, or their gradients: both in the order in which they are read. */
+/* x and y, or their gradients, both in the order in which they are read. */
 static resizing resizing_of(const brim_launch *launch, const brim_tensor *x, const brim_tensor *y, int64_t pack)
 {
   const brim_pool2d_attr none = {};

@@ -1,5 +1,5 @@
-/* V values at once, in float whatever they are stored as: for kernels that are compiled for vectors (p is a multiple of
- * V values' bytes, at most 16) and for single elements (V = 1). */
+/* Loads and stores V values at once, as float whatever their type: for kernels that are compiled for vectors (p is a
+ * multiple of V values' bytes, at most 16) and for single elements (V = 1). */
 #ifndef CUDA_VALUES_CUH
 #define CUDA_VALUES_CUH
 #include "kernel.cuh"

@@ -1,4 +1,4 @@
-/* Several neighbouring values at once: words of 1, 2, 4, 8 or 16 bytes, whatever is in them. */
+/* Several neighbouring values at once, as words of 1, 2, 4, 8 or 16 bytes of any content. */
 #ifndef CUDA_WORDS_CUH
 #define CUDA_WORDS_CUH
 #include "kernel.cuh"
@@ -20,7 +20,7 @@ template <> struct cuda_word<16> {
   using type = uint4;
 };
 
-/* Calls with U, a word of so many bytes: CUDA_WITH_WORD(unit, U, return launch_copy<U>(...)). */
+/* Defines U, a word of that many bytes: CUDA_WITH_WORD(unit, U, return launch_copy<U>(...)). */
 #define CUDA_WITH_WORD(bytes_, U, ...)                                                                                 \
   do {                                                                                                                 \
     switch (bytes_) {                                                                                                  \
@@ -47,7 +47,7 @@ template <> struct cuda_word<16> {
     }                                                                                                                  \
   } while (0)
 
-/* V values from, or to, an address that is a multiple of their bytes together. */
+/* Loads or stores V values at an address that is a multiple of their total bytes. */
 template <int V, typename T> static __device__ inline void cuda_load_values(float (&v)[V], const T *p)
 {
   T value[V];

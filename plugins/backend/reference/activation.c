@@ -1,5 +1,5 @@
-/* Functions of each element by itself, and their derivatives times dy. Element i of the output depends on element i of
- * the inputs only, so an output may lie in the memory of an input. */
+/* Functions of single elements, and their derivatives times dy. Element i of the output depends on element i of the
+ * inputs only, so an output may overwrite an input. */
 #include "reference.h"
 
 static const double ROOT_HALF = 0.70710678118654752440;         /* sqrt(1 / 2) */
@@ -21,8 +21,8 @@ static double leaky_relu_slope(double x, const brim_activation_attr *attr)
   return x <= 0 ? attr->factor : 1;
 }
 
-/* Gaussian Error Linear Units (Hendrycks and Gimpel, 2016): x Phi(x), Phi the normal distribution function; or with it
- * approximated. 1 + tanh(u) is 2 sigmoid(2u). */
+/* Gaussian Error Linear Units (Hendrycks and Gimpel, 2016): x Phi(x), with the normal distribution function Phi or an
+ * approximation of it. 1 + tanh(u) is 2 sigmoid(2u). */
 static double gelu_of(double x, const brim_activation_attr *attr)
 {
   switch (attr->approximate) {
@@ -106,7 +106,7 @@ static brim_status apply(const brim_launch *launch, function f)
   return BRIM_OK;
 }
 
-/* `slope` is a function of what the gradient was given: x or y. */
+/* `slope` is a function of the gradient's input, x or y. */
 static brim_status apply_slope(const brim_launch *launch, function slope)
 {
   const double *kept = launch->in[0], *dy = launch->in[1];

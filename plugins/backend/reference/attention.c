@@ -11,7 +11,7 @@
  *     dk[s,d]    = sum over h, t of  ds[t,s] * q[t,d]
  *     dv[s,d]    = sum over h, t of  p[t,s] * z[t,s] * dy[t,d]
  *
- * A score is computed again wherever it is needed, so that not even a row of them is kept. */
+ * A score is computed again wherever it is needed, so that no scores are stored. */
 #include <string.h>
 
 #include "brim/random.h"
@@ -42,7 +42,7 @@ static attention attention_of(const brim_launch *launch)
                      .first_sample = launch->step->first_sample};
 }
 
-/* Where the D numbers of a query and of a key stand. */
+/* The positions of a query's and of a key's D numbers. */
 static int64_t at_query(const attention *a, int64_t n, int64_t h, int64_t t)
 {
   return ((n * a->T + t) * a->attr->heads + h) * a->D;
@@ -53,7 +53,7 @@ static int64_t at_key(const attention *a, int64_t n, int64_t h, int64_t s)
   return ((n * a->S + s) * a->attr->kv_heads + h / sharing) * a->D;
 }
 
-/* How many keys query t sees: the first ones. The last query sees all. */
+/* The number of keys that query t sees: the first ones. The last query sees all. */
 static int64_t seen_by(const attention *a, int64_t t)
 {
   const int64_t seen = t + a->S - a->T + 1;
@@ -114,7 +114,7 @@ static brim_status attention_forward(void *self, const brim_launch *launch)
 }
 BRIM_KERNEL(attention) = {.op = "attention", .run = attention_forward};
 
-/* What query t of head h sends back. */
+/* Adds the gradients from query t of head h. */
 static void send_back(const attention *a, const brim_launch *launch, int64_t n, int64_t h, int64_t t)
 {
   const int64_t at = at_query(a, n, h, t), D = a->D;
@@ -122,7 +122,7 @@ static void send_back(const attention *a, const brim_launch *launch, int64_t n, 
   const double lse = ((const double *)launch->in[4])[(n * a->attr->heads + h) * a->T + t];
   double *dq = (double *)launch->out[0] + at, dy_y = 0;
 
-  /* dy times y, of what y is a sum of: y itself may be kept with few digits, and what follows is a difference. */
+  /* dy times y, from the terms of y: y itself may be stored with few digits, which a later difference would amplify. */
   for (int64_t s = 0; s < seen_by(a, t); s++)
     dy_y += exp(score(a, n, h, t, s) - lse) * mask(a, n, h, t, s) * dot(dy, &a->v[at_key(a, n, h, s)], D);
   for (int64_t s = 0; s < seen_by(a, t); s++) {

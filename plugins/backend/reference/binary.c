@@ -1,12 +1,13 @@
-/* Sums, differences, products and quotients of shapes that broadcast to each other, the sum over what was repeated, and
+/* Sums, differences, products and quotients of shapes that broadcast to each other, the sum over repeated elements, and
  * sums and means over axes with their gradients.
  *
- * All of them walk over the elements of the larger shape in row-major order and find the element of the smaller one
- * that stands there: its dimensions are aligned at the right, and of one of length 1, or a missing one, element 0 is
- * taken every time. */
+ * All of them go over the elements of the larger shape in row-major order and find the corresponding element of the
+ * smaller one: its dimensions are aligned at the right, and a dimension that has length 1 or is missing always gives
+ * element 0. */
 #include "reference.h"
 
-/* Row-major position, in a tensor of shape `small`, of what stands at position `index` of a tensor of shape `large`. */
+/* Returns the row-major position in a tensor of shape `small` that corresponds to position `index` in a tensor of shape
+ * `large`. */
 static int64_t position_in(const brim_shape *small, const brim_shape *large, int64_t index)
 {
   int64_t position = 0, stride = 1;
@@ -60,7 +61,7 @@ KERNEL(sub, difference_of);
 KERNEL(mul, product_of);
 KERNEL(div, quotient_of);
 
-/* The gradient of repeating. A parameter's gradient is added to, in the order of the samples. */
+/* The gradient of repetition. Adds to a parameter's gradient, in the order of the samples. */
 static brim_status sum_to(void *self, const brim_launch *launch)
 {
   (void)self;
@@ -73,7 +74,7 @@ static brim_status sum_to(void *self, const brim_launch *launch)
 }
 BRIM_KERNEL(sum_to) = {.op = "sum_to", .run = sum_to};
 
-/* x's shape with 1 for the axes that are summed: y's, whether it keeps them or not. */
+/* Returns x's shape with 1 for the summed axes: y's shape if it keeps them. */
 static brim_shape reduced(const brim_shape *x, uint32_t axes)
 {
   brim_shape shape = *x;

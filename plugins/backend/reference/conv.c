@@ -1,14 +1,13 @@
-/* Two-dimensional convolution (as everywhere in the field, a cross-correlation), with or without bias, and its two
- * gradients.
+/* Two-dimensional convolution (a cross-correlation, as usual), with or without bias, and its two gradients.
  *
  *     y[n,k,p,q]  =  bias[k] + sum over c,r,s of  x[n, first + c, h, w] * weight[k,c,r,s]
  *     with  h = p*stride - padding + r*dilation,  w likewise from q and s;  x is 0 outside of the image.
  *
- * Channels come in groups: filter k sees the C/groups channels of its own group, of which `first` is the first.
- * Every product x * weight adds to one y. The gradients walk over the same products: that with respect
- * to x sends dy * weight back to x, that with respect to weight collects dy * x.
+ * Channels are in groups: filter k sees the C/groups channels of its own group, of which `first` is the first. Every
+ * product x * weight adds to one y. The gradients go over the same products: that of x adds dy * weight to x's
+ * gradient, that of weight adds dy * x.
  *
- * A transposed convolution is that gradient of x as a layer: it sends its input * weight, and starts from a bias. */
+ * A transposed convolution is the gradient of x as a layer, with its input in place of dy, starting from a bias. */
 #include "reference.h"
 
 /* The sizes, named as in the formula. */
@@ -100,7 +99,7 @@ static brim_status conv2d(void *self, const brim_launch *launch)
 }
 BRIM_KERNEL(conv2d) = {.op = "conv2d", .run = conv2d};
 
-/* Gives one dy back to the window of x that it came from. */
+/* Adds one dy to the gradient of its window of x. */
 static void scatter(const conv *v, double *dx, const double *weight, double dy, int64_t n, int64_t k, int64_t p,
                     int64_t q)
 {
@@ -131,7 +130,7 @@ static brim_status conv2d_grad_input(void *self, const brim_launch *launch)
 BRIM_KERNEL(conv2d_grad_input) = {.op = "conv2d_grad_input", .run = conv2d_grad_input};
 BRIM_KERNEL(conv_transpose2d) = {.op = "conv_transpose2d", .run = conv2d_grad_input};
 
-/* What sample n contributes to one weight's gradient: every output at which that weight was used. */
+/* Returns sample n's part of one weight's gradient, from every output that uses the weight. */
 static double correlate(const conv *v, const double *x, const double *dy, int64_t n, int64_t k, int64_t c, int64_t r,
                         int64_t s)
 {

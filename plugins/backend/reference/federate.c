@@ -1,6 +1,6 @@
-/* A round of federated learning: the global model for a client, what draws the client back to it, the client's update
- * in the round's sum, and the sum as the server's gradient. Compiled without fused multiply-adds: fold's rounding is
- * part of what it means. */
+/* Operations of a federated round: the global model for a client, the term that draws the client back to it, the
+ * client's update in the round's sum, and the sum as the server's gradient. Compiled without fused multiply-adds,
+ * because fold's rounding is part of its definition. */
 #include <string.h>
 
 #include "reference.h"
@@ -13,7 +13,7 @@ static brim_status adopt(void *self, const brim_launch *launch)
 }
 BRIM_KERNEL(adopt) = {.op = "adopt", .run = adopt};
 
-/* Added up in the order of memory. A NaN is not greater than anything. */
+/* Adds up in the order of memory. NaN is not greater than anything. */
 static brim_status distance(void *self, const brim_launch *launch)
 {
   (void)self;

@@ -1,7 +1,7 @@
-/* Operations that do the work of two: here they are the two, one after the other.
+/* Fused operations: here they run the two operations, one after the other.
  *
  *     first+activation   y = activation of first's y, which may be kept
- *     add+norm           sum = a + b, y = norm of sum  */
+ *     add+norm           sum = a + b, y = norm of sum */
 #include <string.h>
 
 #include "reference.h"
@@ -13,7 +13,7 @@ static const brim_kernel *find(const char *op, size_t length)
   return NULL;
 }
 
-/* `before` is where the first's result goes; the activation takes it from there to y. */
+/* `before` gets the first operation's result, from which the activation computes y. */
 static brim_status run_both(void *self, const brim_launch *launch, void *const *before)
 {
   const char *op = launch->node->op, *second = strchr(op, '+') + 1;
@@ -29,24 +29,24 @@ static brim_status run_both(void *self, const brim_launch *launch, void *const *
   return find(second, strlen(second))->run(self, &inner);
 }
 
-static brim_status activation_behind(void *self, const brim_launch *launch)
+static brim_status run_activation_after(void *self, const brim_launch *launch)
 {
   return run_both(self, launch, launch->out);
 }
-BRIM_KERNEL(linear_relu) = {.op = "linear+relu", .run = activation_behind};
-BRIM_KERNEL(linear_leaky_relu) = {.op = "linear+leaky_relu", .run = activation_behind};
-BRIM_KERNEL(linear_sigmoid) = {.op = "linear+sigmoid", .run = activation_behind};
-BRIM_KERNEL(linear_tanh) = {.op = "linear+tanh", .run = activation_behind};
-BRIM_KERNEL(conv2d_relu) = {.op = "conv2d+relu", .run = activation_behind};
-BRIM_KERNEL(conv2d_leaky_relu) = {.op = "conv2d+leaky_relu", .run = activation_behind};
-BRIM_KERNEL(conv2d_sigmoid) = {.op = "conv2d+sigmoid", .run = activation_behind};
-BRIM_KERNEL(conv2d_tanh) = {.op = "conv2d+tanh", .run = activation_behind};
-BRIM_KERNEL(batch_norm_relu) = {.op = "batch_norm+relu", .run = activation_behind};
-BRIM_KERNEL(batch_norm_inference_relu) = {.op = "batch_norm_inference+relu", .run = activation_behind};
-BRIM_KERNEL(group_norm_relu) = {.op = "group_norm+relu", .run = activation_behind};
-BRIM_KERNEL(layer_norm_relu) = {.op = "layer_norm+relu", .run = activation_behind};
+BRIM_KERNEL(linear_relu) = {.op = "linear+relu", .run = run_activation_after};
+BRIM_KERNEL(linear_leaky_relu) = {.op = "linear+leaky_relu", .run = run_activation_after};
+BRIM_KERNEL(linear_sigmoid) = {.op = "linear+sigmoid", .run = run_activation_after};
+BRIM_KERNEL(linear_tanh) = {.op = "linear+tanh", .run = run_activation_after};
+BRIM_KERNEL(conv2d_relu) = {.op = "conv2d+relu", .run = run_activation_after};
+BRIM_KERNEL(conv2d_leaky_relu) = {.op = "conv2d+leaky_relu", .run = run_activation_after};
+BRIM_KERNEL(conv2d_sigmoid) = {.op = "conv2d+sigmoid", .run = run_activation_after};
+BRIM_KERNEL(conv2d_tanh) = {.op = "conv2d+tanh", .run = run_activation_after};
+BRIM_KERNEL(batch_norm_relu) = {.op = "batch_norm+relu", .run = run_activation_after};
+BRIM_KERNEL(batch_norm_inference_relu) = {.op = "batch_norm_inference+relu", .run = run_activation_after};
+BRIM_KERNEL(group_norm_relu) = {.op = "group_norm+relu", .run = run_activation_after};
+BRIM_KERNEL(layer_norm_relu) = {.op = "layer_norm+relu", .run = run_activation_after};
 
-/* Where linear's result is an output of its own, if there is one. */
+/* linear's result is an output of its own, if there are two outputs. */
 static brim_status activation_keeping(void *self, const brim_launch *launch)
 {
   return run_both(self, launch, launch->out + (launch->node->out_count - 1));
@@ -54,8 +54,8 @@ static brim_status activation_keeping(void *self, const brim_launch *launch)
 BRIM_KERNEL(linear_gelu) = {.op = "linear+gelu", .run = activation_keeping};
 BRIM_KERNEL(linear_silu) = {.op = "linear+silu", .run = activation_keeping};
 
-/* The norm's kernel is given the sum, which has the shape of the node's first input, and its own outputs. */
-static brim_status norm_behind(void *self, const brim_launch *launch)
+/* The norm's kernel gets the sum, which has the shape of the node's first input, and its own outputs. */
+static brim_status run_norm_of_sum(void *self, const brim_launch *launch)
 {
   const char *norm = strchr(launch->node->op, '+') + 1;
   const double *a = launch->in[0], *b = launch->in[1];
@@ -68,5 +68,5 @@ static brim_status norm_behind(void *self, const brim_launch *launch)
   inner.out = launch->out + 1;
   return find(norm, strlen(norm))->run(self, &inner);
 }
-BRIM_KERNEL(add_layer_norm) = {.op = "add+layer_norm", .run = norm_behind};
-BRIM_KERNEL(add_rms_norm) = {.op = "add+rms_norm", .run = norm_behind};
+BRIM_KERNEL(add_layer_norm) = {.op = "add+layer_norm", .run = run_norm_of_sum};
+BRIM_KERNEL(add_rms_norm) = {.op = "add+rms_norm", .run = run_norm_of_sum};

@@ -1,12 +1,12 @@
-/* Taking values by index, and adding gradients up where they came from.
+/* Gathering values by index, and adding up their gradients.
  *
- *     gather      y[o,j,i] = x[o, index[o,j,i], i]     with o and i for all dimensions before and behind the axis
+ *     gather      y[o,j,i] = x[o, index[o,j,i], i]     with o and i for all dimensions before and after the axis
  *     embedding   y[r,:]   = weight[index[r],:]        with r for all dimensions of the index */
 #include <string.h>
 
 #include "reference.h"
 
-/* Indices come from outside. */
+/* Indices come from the dataset, so they are checked. */
 static brim_status check_index(const brim_node *node, const brim_tensor *index, const int32_t *value, int64_t limit)
 {
   const int64_t count = brim_shape_count(&index->shape);

@@ -3,17 +3,18 @@
  *     loss[n]      = log(sum over k of exp(logits[n,k])) - logits[n,label[n]]
  *     dlogits[n,k] = (softmax(logits[n])[k] - (k == label[n])) * loss_scale
  *
- * Smoothed labels and weights of classes make of it a sum over classes, with nll[k] = lse - logits[k]:
+ * With smoothed labels and weights of classes, the loss is a sum over classes, with nll[k] = lse - logits[k]:
  *
  *     loss         = (1 - s) * w[label] * nll[label] + s/K * sum over k of w[k] * nll[k]
  *     dlogits[k]   = ((1 - s) * w[label] * (softmax[k] - (k == label))
  *                     + s/K * (softmax[k] * (sum over j of w[j]) - w[k])) * loss_scale
  *
- * Labels that are shares of the classes, t[k], make s/K + (1 - s) * t[k] of what is s/K and 1 - s at the label.
+ * With labels that are shares of the classes, t[k], the coefficient of class k is s/K + (1 - s) * t[k] instead of s/K,
+ * and 1 - s more at the label.
  *
- * One loss per label, 0 for one that is ignored; loss_scale is 1 / samples of the effective batch, so gradients of
- * micro-batches add up to that of the mean loss. Logits are shifted by their maximum first: exp() cannot overflow, and
- * the result is the same. */
+ * There is one loss per label, 0 if the label is ignored. loss_scale is 1 / samples of the effective batch, so
+ * gradients of micro-batches add up to that of the mean loss. Logits are shifted by their maximum first: exp() cannot
+ * overflow, and the result is the same. */
 #include <stdbool.h>
 
 #include "reference.h"
@@ -35,7 +36,7 @@ static double log_sum_exp(const double *logits, int64_t count)
   return greatest + log(sum);
 }
 
-/* Labels come from outside, and are used as indices. */
+/* Labels come from the dataset and are used as indices, so they are checked. */
 static brim_status check_label(int32_t label, int64_t sample, int64_t classes)
 {
   if (label >= 0 && label < classes) return BRIM_OK;
@@ -64,7 +65,7 @@ static const double *weights(const brim_launch *launch)
   return launch->node->in_count > 2 ? launch->in[2] : NULL;
 }
 
-/* What class k of a label counts for, where labels are shares of K classes. */
+/* Returns the coefficient of class k if labels are shares of K classes. */
 static double share_of(const brim_launch *launch, const double *label, int64_t K, int64_t k)
 {
   const double s = launch->node->attr.loss.smoothing, *w = weights(launch);
@@ -164,7 +165,7 @@ static brim_status softmax_cross_entropy_grad(void *self, const brim_launch *lau
 }
 BRIM_KERNEL(softmax_cross_entropy_grad) = {.op = "softmax_cross_entropy_grad", .run = softmax_cross_entropy_grad};
 
-/* Is the label among the k greatest? Of equal values the first is the greater. */
+/* Returns whether the label is among the k greatest; of equal values the first counts as greater. */
 static bool is_in_top(const double *logits, int64_t classes, int32_t label, int32_t k)
 {
   const double own = logits[label];
@@ -174,7 +175,7 @@ static bool is_in_top(const double *logits, int64_t classes, int32_t label, int3
   return before < k;
 }
 
-/* The class that label n stands for. */
+/* Returns the class of label n. */
 static int32_t class_of(const brim_launch *launch, int64_t n, int64_t K)
 {
   const void *label = launch->in[2];
@@ -182,7 +183,7 @@ static int32_t class_of(const brim_launch *launch, int64_t n, int64_t K)
   return (int32_t)first_greatest((const double *)label + n * K, K);
 }
 
-/* The answer is the first greatest logit. Everything is added to what earlier micro-batches left. */
+/* The prediction is the first greatest logit. Everything is added to the metrics of earlier micro-batches. */
 static brim_status classification_metrics(void *self, const brim_launch *launch)
 {
   (void)self;

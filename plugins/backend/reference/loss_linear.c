@@ -1,13 +1,13 @@
 /* Softmax cross-entropy of logits that are a product, and metrics from ranks.
  *
  *     z[n,k] = sum over f of  x[n,f] * product[k,f]  + bias[k]
- *     loss and dz as softmax_cross_entropy makes them of z, see loss.c
- *     rank[n] = how many classes come before the label: z greater, or equal and earlier; -1 if ignored
+ *     loss and dz by softmax_cross_entropy, from z: see loss.c
+ *     rank[n] = the number of classes before the label: z greater, or equal and earlier; -1 if ignored
  *     dx[n,f]        = sum over k of  dz[n,k] * product[k,f]
  *     dproduct[k,f] += sum over n of  dz[n,k] * x[n,f]
  *     dbias[k]      += sum over n of  dz[n,k]
  *
- * Logits are computed each time that they are needed, so that none is kept. Of frozen parameters there is dx alone. */
+ * Logits are computed each time that they are needed, and not stored. With frozen parameters there is only dx. */
 #include <stdbool.h>
 
 #include "reference.h"
@@ -19,7 +19,7 @@ typedef struct problem {
   const brim_loss_attr *attr;
 } problem;
 
-/* `bias`: the input that it is, if there is one. */
+/* `bias`: the index of the bias, if there is one. */
 static problem problem_of(const brim_launch *launch, uint32_t bias)
 {
   const brim_tensor *x = launch->node->in[0];
@@ -131,7 +131,7 @@ static brim_status linear_cross_entropy_grad(void *self, const brim_launch *laun
 }
 BRIM_KERNEL(linear_cross_entropy_grad) = {.op = "linear_cross_entropy_grad", .run = linear_cross_entropy_grad};
 
-/* The gradient takes the loss for an input, behind the label, but does not read it. */
+/* The gradient has the loss as an input, after the label, but does not read it. */
 static brim_status linear_cross_entropy_both(void *self, const brim_launch *launch)
 {
   BRIM_TRY(linear_cross_entropy(self, launch));

@@ -8,7 +8,7 @@
  *     bce    log(1 + exp(y)) - t y, of a logit y          1 / (1 + exp(-y)) - t
  *            = max(y, 0) - t y + log(1 + exp(-|y|))
  *
- * The target is given, or it is 1 at the sample's label and 0 elsewhere. And the metrics of regression. */
+ * The target is an input, or 1 at the sample's label and 0 elsewhere. And the metrics of regression. */
 #include <stddef.h>
 
 #include "reference.h"
@@ -124,9 +124,9 @@ LOSS(mae);
 LOSS(huber);
 LOSS(bce);
 
-#define PERCENT_LEAST 1e-7 /* of |t|, which an error is divided by; as Keras' MeanAbsolutePercentageError */
+#define PERCENT_LEAST 1e-7 /* minimum |t| as a divisor, as in Keras' MeanAbsolutePercentageError */
 
-/* Everything is added to what earlier micro-batches left, in the order of the samples. */
+/* Everything is added to the metrics of earlier micro-batches, in the order of the samples. */
 static brim_status regression_metrics(void *self, const brim_launch *launch)
 {
   (void)self;

@@ -1,5 +1,5 @@
-/* What lies around a loss plugin's graph: its target, 1 at the label and 0 elsewhere; and each sample's loss, times the
- * weight of its class. What flows back to it is loss_scale, likewise. */
+/* The operations around a loss plugin's graph: its target, 1 at the label and 0 elsewhere; and each sample's loss times
+ * the weight of its class. The gradient that enters it is loss_scale times the same weight. */
 #include <stdbool.h>
 
 #include "reference.h"
@@ -28,7 +28,7 @@ static brim_status one_hot(void *self, const brim_launch *launch)
 }
 BRIM_KERNEL(one_hot) = {.op = "one_hot", .run = one_hot};
 
-/* What sample i counts for. */
+/* Returns the weight of sample i. */
 static double weight_of(const brim_launch *launch, int64_t i)
 {
   const int32_t *label = launch->node->in_count > 1 ? launch->in[1] : NULL;

@@ -1,12 +1,12 @@
-/* LSTM: one layer in one direction, from state 0. Steps follow each other by time, or backwards in time; h and c are
- * the state before, and with j one of the four gates i, f, g, o of a hidden unit u:
+/* LSTM: one layer in one direction, from state 0. Steps go forward or backward in time; h and c are the previous state,
+ * and j is one of the four gates i, f, g, o of a hidden unit u:
  *
  *     a[j,u] = b_ih[j,u] + b_hh[j,u] + sum over k of w_ih[j,u,k] * x[t,k] + sum over k of w_hh[j,u,k] * h[k]
  *     i, f, o = 1 / (1 + exp(-a)),  g = tanh(a)
  *     c[t,u] = f*c[u] + i*g,  y[t,u] = o * tanh(c[t,u])
  *
- * Backwards, with dh = dy[t] + what comes from the next step through w_hh, and dc the sum of
- * dh * o * (1 - tanh(c[t])^2) and the next step's dc * f:
+ * The backward pass, with dh = dy[t] + the next step's gradient through w_hh, and dc the sum of dh * o * (1 -
+ * tanh(c[t])^2) and the next step's dc * f:
  *
  *     da[i] = dc*g * i*(1-i),  da[f] = dc*c * f*(1-f),  da[g] = dc*i * (1-g^2),  da[o] = dh*tanh(c[t]) * o*(1-o)
  *     dw_ih += da * x[t],  dw_hh += da * h,  db_ih += da,  db_hh += da */
@@ -24,7 +24,7 @@ static sequence sequence_of(const brim_launch *launch, const brim_tensor *y)
   return (sequence){y->shape.dim[0], y->shape.dim[1], y->shape.dim[2], launch->node->attr.lstm.reverse};
 }
 
-/* The element of sample n that step s works on; the one of the step before is at s - 1. */
+/* The element of sample n at step s; the previous step's is at s - 1. */
 static int64_t at(const sequence *q, int64_t n, int64_t s)
 {
   return n * q->T + (q->reverse ? q->T - 1 - s : s);
@@ -35,7 +35,7 @@ static double sigmoid(double a)
   return 1 / (1 + exp(-a));
 }
 
-/* a[j], j of the 4H rows. h NULL: 0. */
+/* a[j], j of the 4H rows. h may be NULL, for 0. */
 static double before_activation(const brim_launch *launch, int64_t F, int64_t H, int64_t j, const double *x,
                                 const double *h)
 {
@@ -72,8 +72,7 @@ static brim_status lstm(void *self, const brim_launch *launch)
 }
 BRIM_KERNEL(lstm) = {.op = "lstm", .run = lstm};
 
-/* Between two steps, dc * f waits where the step before will put its da[i]; so dgates may not be the memory of gates.
- */
+/* Between two steps, dc * f is stored in the previous step's place for da[i], so dgates must not overwrite gates. */
 static brim_status lstm_grad_prepare(void *self, const brim_program_info *program, const brim_node *node,
                                      brim_kernel_need *need, void **state)
 {

@@ -2,7 +2,7 @@
  *
  *     y[m,p] = sum over k of A[m,k] * B[k,p]
  *
- * where A is a, stored [M,K], or with transpose_a its transpose, stored [K,M]; B is b, stored [K,P] or [P,K]. */
+ * where A is a, stored [M,K], or, with transpose_a, its transpose, stored [K,M]; B is b, stored [K,P] or [P,K]. */
 #include "reference.h"
 
 static brim_status matmul(void *self, const brim_launch *launch)

@@ -1,4 +1,4 @@
-/* Normalisation over the last dimension (layer norm, RMS norm) and their gradients. Of each row x[0..F):
+/* Normalisation over the last dimension (layer norm, RMS norm) and their gradients. For each row x[0..F):
  *
  *     mean = sum of x / F      rstd = 1 / sqrt(sum of (x - mean)^2 / F + eps)      h[f] = (x[f] - mean) * rstd
  *     y[f]        = h[f] * weight[f] + bias[f]
@@ -6,8 +6,7 @@
  *     dweight[f] += dy[f] * h[f]
  *     dbias[f]   += dy[f]
  *
- * RMS norm takes 0 for the mean and has no bias; the mean of g, which is there because x - mean does not depend on a
- * constant added to x, then goes as well. */
+ * RMS norm has mean 0 and no bias; the mean of g, which comes from the gradient of the mean, then vanishes too. */
 #include "reference.h"
 
 static brim_status layer_norm(void *self, const brim_launch *launch)

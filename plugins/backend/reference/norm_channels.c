@@ -1,5 +1,5 @@
 /* Normalisation of [N,C,...] with a weight for each channel: batch norm, group norm and their gradients. P places
- * follow the channels. A set is what shares a mean and a deviation:
+ * follow the channels. A set is the values that share a mean and a deviation:
  *
  *     batch norm   (group of samples g, channel c): set g*C + c
  *     group norm   (sample n, group of channels k): set n*groups + k
@@ -8,8 +8,7 @@
  *     mean = sum of x / M      rstd = 1 / sqrt(sum of (x - mean)^2 / M + eps)      h = (x - mean) * rstd
  *     y           = h * weight[c] + bias[c]
  *     dx          = rstd * (g - mean of g - h * mean of g*h),   g = dy * weight[c]
- *     dweight[c] += sum of dy * h,   dbias[c] += sum of dy      over each set in the order of the samples
- */
+ *     dweight[c] += sum of dy * h,   dbias[c] += sum of dy      over each set in the order of the samples */
 #include "reference.h"
 
 /* One set: samples [n0, n1), channels [c0, c1), all places. */
@@ -22,7 +21,7 @@ static int64_t size_of(const set *s)
   return (s->n1 - s->n0) * (s->c1 - s->c0) * s->P;
 }
 
-/* The channel planes of a set, in order: where plane (n, c) begins. */
+/* Goes over the channel planes of a set, in order; plane (n, c) begins at `at`. */
 #define EACH_PLANE(s, n, c, at)                                                                                        \
   for (int64_t n = (s)->n0; n < (s)->n1; n++)                                                                          \
     for (int64_t c = (s)->c0, at = (n * (s)->C + c) * (s)->P; c < (s)->c1; c++, at += (s)->P)
@@ -71,7 +70,7 @@ static int64_t places_of(const brim_shape *shape)
   return brim_shape_count(shape) / (shape->dim[0] * shape->dim[1]);
 }
 
-/* Channel c of group g; the last group has the samples that are left over as well. */
+/* Channel c of group g; the last group also has the remaining samples. */
 static set of_batch_norm(const brim_node *node, int64_t g, int64_t c)
 {
   const brim_shape *x = &node->in[0]->shape;
@@ -79,7 +78,7 @@ static set of_batch_norm(const brim_node *node, int64_t g, int64_t c)
   return (set){g * size, g == G - 1 ? N : (g + 1) * size, c, c + 1, x->dim[1], places_of(x)};
 }
 
-/* Running averages are of the unbiased variance, as PyTorch's; of a single value it is taken as 0. */
+/* Running averages use the unbiased variance, as in PyTorch; for a single value it is 0. */
 static brim_status batch_norm(void *self, const brim_launch *launch)
 {
   (void)self;

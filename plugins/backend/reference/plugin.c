@@ -1,4 +1,4 @@
-/* The reference backend as a plugin: one device, the host, whose kernels stand in the other files. */
+/* The reference backend as a plugin: one device, the host. The kernels are in the other files. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sysinfo.h>
@@ -19,7 +19,7 @@ static const brim_param params[] = {
 };
 
 typedef struct reference {
-  uint64_t limit_bytes;  /* 0: no limit of its own */
+  uint64_t limit_bytes;  /* 0 if it has no limit of its own */
   uint64_t placed_bytes; /* in arenas now */
 } reference;
 
@@ -55,7 +55,7 @@ static brim_status describe(void *self, int device, brim_device_info *out)
   const reference *backend = self;
   struct sysinfo host;
   BRIM_TRY(check_device(device));
-  if (sysinfo(&host) != 0) return brim_fail(BRIM_EDEVICE, "cannot ask the system for its memory");
+  if (sysinfo(&host) != 0) return brim_fail(BRIM_EDEVICE, "cannot query the host's memory");
   *out = (brim_device_info){.name = "reference (host, double precision)", .threads = 1, .on_host = 1};
   out->total_bytes = (uint64_t)host.totalram * host.mem_unit;
   out->free_bytes = ((uint64_t)host.freeram + host.bufferram) * host.mem_unit;
@@ -65,8 +65,8 @@ static brim_status describe(void *self, int device, brim_device_info *out)
   return BRIM_OK;
 }
 
-/* The limit is hard. Without one the host's memory is: Linux promises more than it has and kills who
- * uses it, so what can never fit is refused here. */
+/* The limit is strict; without one, the host's memory is the limit. Linux overcommits memory and later kills processes,
+ * so an arena that cannot fit is refused here. */
 static brim_status place(void *self, int device, uint64_t bytes, void **base)
 {
   reference *backend = self;
@@ -105,7 +105,7 @@ static brim_status zero(void *self, void *to, uint64_t bytes)
   return BRIM_OK;
 }
 
-/* A kernel has run when it returns. */
+/* Kernels are complete when they return. */
 static brim_status synchronize(void *self)
 {
   (void)self;

@@ -1,6 +1,5 @@
-/* Operations on each element by itself: relu, dropout, and reshape, which changes nothing at all.
- * Element i of the output depends on element i of the inputs only, so an output may lie in the memory of
- * an input. */
+/* Operations on single elements: relu, dropout, and reshape, which changes no value. Element i of the output depends on
+ * element i of the inputs only, so an output may overwrite an input. */
 #include <stdbool.h>
 #include <string.h>
 
@@ -23,7 +22,7 @@ static brim_status relu(void *self, const brim_launch *launch)
 }
 BRIM_KERNEL(relu) = {.op = "relu", .run = relu};
 
-/* dx = dy where the output was not cut off, else 0; the slope at 0 is taken as 0. */
+/* dx = dy where the output is not 0, else 0; the slope at 0 counts as 0. */
 static brim_status relu_grad(void *self, const brim_launch *launch)
 {
   (void)self;
@@ -34,15 +33,15 @@ static brim_status relu_grad(void *self, const brim_launch *launch)
 }
 BRIM_KERNEL(relu_grad) = {.op = "relu_grad", .run = relu_grad};
 
-/* A type that values are kept in: bits of the mantissa, the exponents of its normal numbers as frexp() says them. */
+/* A storage type: bits of the mantissa, and the exponents of its normal numbers in the sense of frexp(). */
 typedef struct small_type {
   uint32_t dtype;
   int bits, least, most;
 } small_type;
 static const small_type small_types[] = {{BRIM_DTYPE_BF16, 8, -125, 128}, {BRIM_DTYPE_F16, 11, -13, 16}};
 
-/* The nearest number of the type; of two, the one whose last bit is 0. Below the normal ones they lie as far apart as
- * the least of those do. */
+/* Returns the nearest number of the type; of two, the one whose last bit is 0. Subnormal numbers have the spacing of
+ * the smallest normal ones. */
 static double round_to(const small_type *type, double x)
 {
   int exponent;
@@ -53,7 +52,7 @@ static double round_to(const small_type *type, double x)
   return fabs(y) < ldexp(1, type->most) ? y : copysign(INFINITY, x);
 }
 
-/* Here everything is stored in double precision; what is lost is lost all the same. */
+/* Values stay in double precision, but are rounded like the type. */
 static brim_status cast(void *self, const brim_launch *launch)
 {
   (void)self;
@@ -76,8 +75,8 @@ static int64_t mask_element(const brim_shape *shape, int64_t index)
   return index % pixels * channels + index / pixels;
 }
 
-/* y = x * mask / (1 - p). The mask is a function of seed, step, sample and coordinate, so the gradient
- * makes it again instead of storing it, and is the same function: dx = dy * mask / (1 - p). */
+/* y = x * mask / (1 - p). The mask is a function of seed, step, sample and coordinate, so the gradient computes it
+ * again instead of storing it, and is the same function: dx = dy * mask / (1 - p). */
 static brim_status dropout(void *self, const brim_launch *launch)
 {
   (void)self;

@@ -1,13 +1,13 @@
 /* Pooling of each channel by itself, and its gradients.
  *
  *     max_pool2d           y[n,c,p,q] = the greatest x[n,c,h,w] in the window of (p, q)
- *     avg_pool2d           y[n,c,p,q] = their sum / R*S, or / how many there are (exclude_padding)
- *         windows:  h = p*stride - padding + r,  w = q*stride - padding + s;  what is outside of x is not in them
+ *     avg_pool2d           y[n,c,p,q] = their sum / R*S, or / their number (exclude_padding)
+ *         windows:  h = p*stride - padding + r,  w = q*stride - padding + s;  only elements inside x count
  *     adaptive_avg_pool2d  y[n,c,p,q] = the mean over  h = floor(p*H/P) .. ceil((p+1)*H/P) - 1,  w likewise
  *
- * Max pooling notes which element of the window it took, index = r*S + s (the first one of equals; a NaN beats every
- * number), and the gradient goes back to that element alone; that of a mean goes back to all, divided alike. Windows
- * may overlap. */
+ * Max pooling stores the position in the window of the selected element, index = r*S + s (the first of equals; NaN is
+ * greater than every number), and the gradient goes to that element alone. The gradient of a mean goes to all elements
+ * equally. Windows may overlap. */
 #include <string.h>
 
 #include "reference.h"
@@ -54,7 +54,7 @@ static int64_t at_y(const pool *v, int64_t plane, int64_t p, int64_t q)
   return (plane * v->places[0] + p) * v->places[1] + q;
 }
 
-/* What index means: the place in x of an element of the window of (p, q), and the other way round. */
+/* Converts an index into the place in x of an element of the window of (p, q), and back. */
 static int64_t at_index(const pool *v, int64_t plane, int64_t p, int64_t q, int64_t index)
 {
   const int64_t S = v->attr->kernel[1];
@@ -114,7 +114,7 @@ static brim_status max_pool2d_grad(void *self, const brim_launch *launch)
 }
 BRIM_KERNEL(max_pool2d_grad) = {.op = "max_pool2d_grad", .run = max_pool2d_grad};
 
-/* What the sum over a window is divided by. */
+/* Returns the divisor of the sum over a window. */
 static double divisor_of(const pool *v, int adaptive, range rows, range columns)
 {
   if (!adaptive && !v->attr->exclude_padding) return (double)(v->attr->kernel[0] * v->attr->kernel[1]);

@@ -1,10 +1,10 @@
-/* softmax and its logarithm over the last dimension, F numbers a row:
+/* softmax and its logarithm over the last dimension, rows of F numbers:
  *
  *     softmax(x)[i]     = exp(x[i]) / sum over k of exp(x[k])
  *     log_softmax(x)[i] = x[i] - log(sum over k of exp(x[k]))
  *
- * computed after subtracting the row's greatest number, which changes nothing but that nothing overflows. A row is read
- * before the same element of it is written, so a result may lie in the memory of its input. */
+ * computed after subtracting the row's greatest number, which prevents overflow and does not change the result.
+ * Elements are read before they are written, so a result may overwrite its input. */
 #include "reference.h"
 
 /* The greatest number of a row, and the sum of exp(x - greatest). */

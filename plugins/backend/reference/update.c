@@ -1,11 +1,10 @@
 /* The optimizers' updates, element by element and in place; hyperparameters come with the step. Gradients may have a
- * factor, which limits the norm of all of them.
- * All are PyTorch's, to the order of operations. */
+ * factor, which limits their global norm. All follow PyTorch, down to the order of operations. */
 #include <string.h>
 
 #include "reference.h"
 
-/* What the gradient is multiplied by: the last input, or nothing. */
+/* Returns the gradient's factor: the last input, or 1. */
 static double gradient_factor(const brim_launch *launch)
 {
   const brim_node *n = launch->node;

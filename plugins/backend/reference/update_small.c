@@ -1,4 +1,4 @@
-/* The updates of optimizers that keep little, element by element and in place; see update.c for the others. */
+/* The updates of optimizers with small states, element by element and in place; see update.c for the others. */
 #include <stdbool.h>
 
 #include "brim/code8.h"
@@ -37,13 +37,13 @@ BRIM_KERNEL(lion) = {.op = "lion", .run = lion};
 
 /* ---- adafactor ---- */
 
-/* The parameter as a matrix. Of a vector the squares are kept in full: as means of columns of one row. */
+/* The parameter as a matrix. A vector's squares are not factored: they are the means of the columns of one row. */
 typedef struct factored {
   const brim_launch *launch;
   int64_t rows, columns;
   bool is_matrix;
   const double *g;
-  double *p, *row, *column, *m; /* row, m: NULL: none */
+  double *p, *row, *column, *m; /* row and m may be NULL */
   double factor, row_mean;
 } factored;
 
@@ -126,7 +126,7 @@ BRIM_KERNEL(adafactor) = {.op = "adafactor", .run = adafactor};
 
 /* ---- adamw8bit ---- */
 
-/* A block's values from its codes, and back. */
+/* Converts a block's codes to values, and back. */
 typedef struct codes {
   bool is_signed;
   int32_t count;

@@ -1,8 +1,8 @@
-/* Images in another size, and the gradient. Place p of y lies between two neighbours in x, in each dimension:
+/* Resizing images, and the gradient. Place p of y lies between two neighbours in x, in each dimension:
  *
- *     y[p] = (1 - share) * x[at] + share * x[at + 1]        at + share is where p lies (brim/ops.h)
+ *     y[p] = (1 - share) * x[at] + share * x[at + 1]        at + share is the position of p (brim/ops.h)
  *
- * Positions are quotients of whole numbers, so `at` is exact. The gradient sends each dy back by the same shares. */
+ * Positions are quotients of whole numbers, so `at` is exact. The gradient distributes each dy by the same shares. */
 #include <stdbool.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 
 typedef struct place {
   int64_t at;
-  double share; /* of the next value; 0: there is no such value, or it does not count */
+  double share; /* of the next value; 0 if there is none, or it does not count */
 } place;
 
 static place place_of(const brim_upsample2d_attr *attr, int64_t extent, int64_t places, int64_t p)
@@ -29,7 +29,8 @@ static place place_of(const brim_upsample2d_attr *attr, int64_t extent, int64_t 
   return found.at < extent - 1 ? found : (place){extent - 1, 0};
 }
 
-/* For every place: what it is of (at most) four values, a plane of `x` values further for each sample and channel. */
+/* Called for every place with each of its values, at most four, and their shares, in the plane of each sample and
+ * channel. */
 typedef void (*each_fn)(void *x, void *y, double share);
 static void add_to_y(void *x, void *y, double share)
 {

@@ -50,7 +50,7 @@ void mpi_talk_close(mpi_talk *t)
   *t = (mpi_talk){0};
 }
 
-/* ---- who is missing ---- */
+/* ---- missing ranks ---- */
 
 /* Sends a note to all other ranks except rank 0, without waiting for its receipt. */
 static brim_status tell(mpi_talk *t, int32_t late)
@@ -62,7 +62,7 @@ static brim_status tell(mpi_talk *t, int32_t late)
 }
 
 /* Returns whether all notes have been sent. */
-static bool is_told(mpi_talk *t)
+static bool notes_are_sent(mpi_talk *t)
 {
   int is_done = 0;
   return t->ranks == 1 || MPI_Testall(t->ranks - 1, t->notes + 1, &is_done, MPI_STATUSES_IGNORE) || is_done;
@@ -72,10 +72,10 @@ static bool is_told(mpi_talk *t)
 static void tell_missing(mpi_talk *t, int32_t late)
 {
   mpi_wait wait = mpi_wait_begin();
-  while (!is_told(t) && mpi_wait_turn(&wait) < NOTE_SECONDS) {
+  while (!notes_are_sent(t) && mpi_wait_turn(&wait) < NOTE_SECONDS) {
   }
   if (tell(t, late) != BRIM_OK) return;
-  while (!is_told(t) && mpi_wait_turn(&wait) < NOTE_SECONDS) {
+  while (!notes_are_sent(t) && mpi_wait_turn(&wait) < NOTE_SECONDS) {
   }
 }
 
@@ -107,7 +107,7 @@ static brim_status collect(mpi_talk *t, uint32_t bytes, double seconds, int32_t 
       tell_missing(t, *late = first_open(t, 1, t->ranks - 1));
       return brim_fail(BRIM_ECOMM, "rank 0 has waited %g seconds for other ranks", seconds);
     }
-    if (!is_noted && waited > note_at && is_told(t)) {
+    if (!is_noted && waited > note_at && notes_are_sent(t)) {
       BRIM_TRY(tell(t, HERE));
       is_noted = true;
     }
@@ -117,7 +117,7 @@ static brim_status collect(mpi_talk *t, uint32_t bytes, double seconds, int32_t 
 /* ---- the others ---- */
 
 /* Handles a note. *extended: rank 0 is present. EPEER: rank 0 or rank 1 has told which rank is missing. */
-static brim_status heed(mpi_talk *t, bool *extended, int32_t *late)
+static brim_status handle_note(mpi_talk *t, bool *extended, int32_t *late)
 {
   int is_done = 0;
   *extended = false;
@@ -150,7 +150,7 @@ static brim_status give(mpi_talk *t, uint32_t bytes, double seconds, int32_t *la
     MPI_TRY(MPI_Testall(2, t->requests, &is_done, MPI_STATUSES_IGNORE), "cannot receive from another rank");
     if (is_done) return BRIM_OK;
     const double waited = mpi_wait_turn(&wait);
-    if (waited > NOTICED_SECONDS) BRIM_TRY(heed(t, &extended, late));
+    if (waited > NOTICED_SECONDS) BRIM_TRY(handle_note(t, &extended, late));
     if (extended) wait.start = mpi_now() - NOTICED_SECONDS;
     if (waited > patience) {
       *late = 0;

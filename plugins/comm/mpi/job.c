@@ -158,7 +158,7 @@ static const starter *find_starter(pid_t process)
 
 /* Runs in a separate process group, which receives no signals for the ranks: waits for the starter to end, and ends it
  * if it does not. */
-static void see_to(int process, const starter *kind)
+static void watch_starter(int process, const starter *kind)
 {
   struct pollfd end = {.fd = process, .events = POLLIN};
   setsid();
@@ -179,7 +179,7 @@ static void end_starter_too(void)
   const starter *kind = find_starter(parent);
   if (process < 0) return; /* Linux before 5.3 */
   const pid_t child = kind ? fork() : -1;
-  if (child == 0) see_to(process, kind);
+  if (child == 0) watch_starter(process, kind);
   if (child > 0) setpgid(child, child); /* before MPI ends this process group */
   close(process);
 }

@@ -192,7 +192,7 @@ static brim_status prepare(communicator *c, const brim_backend_ops *ops, void *b
   BRIM_TRY(nccl_library_load(&c->nccl));
   BRIM_TRY(check_cuda(c, cudaSetDevice(device), "choosing a device"));
   BRIM_TRY(ops->describe(backend, device, &info));
-  BRIM_TRY(check_nccl(c, c->nccl->GetVersion(&version), "asking for its version"));
+  BRIM_TRY(check_nccl(c, c->nccl->GetVersion(&version), "querying its version"));
   own->version = version;
   (void)snprintf(own->device, sizeof own->device, "%s", info.uuid);
   for (int i = 0; i < BRIM_COLLECTIVES; i++)
@@ -222,7 +222,7 @@ static brim_status part_from_neighbours(const communicator *c, const greeting *a
     shares = shares || (r != c->rank && all[r].device[0] && strcmp(all[r].device, all[c->rank].device) == 0);
   (void)snprintf(host, sizeof host, "rank-%d-of-%s", (int)c->rank, all[c->rank].device);
   if (!shares || setenv("NCCL_HOSTID", host, 0) == 0) return BRIM_OK;
-  return brim_fail(BRIM_ENOMEM_HOST, "no memory for a variable");
+  return brim_fail(BRIM_ENOMEM_HOST, "no memory for an environment variable");
 }
 
 /* A rank that has failed informs all others, and keeps its own message. */
@@ -307,7 +307,7 @@ static brim_status connect_ranks(communicator *c, const brim_talk *talk, const b
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   if (c->params->deterministic && setenv("NCCL_ALGO", NCCL_ALGORITHMS, 0) != 0)
-    return brim_fail(BRIM_ENOMEM_HOST, "no memory for a variable");
+    return brim_fail(BRIM_ENOMEM_HOST, "no memory for an environment variable");
   BRIM_TRY(greet(c, talk, ops, backend, device, &id));
   BRIM_TRY(complete(c, c->nccl->CommInitRankConfig(&c->comm, c->ranks, id, c->rank, &config), "connecting the ranks"));
   return warm_up(c, talk->largest_bytes, ops->native_queue(backend, BRIM_QUEUE_COMM));

@@ -18,7 +18,7 @@ typedef struct csv_names {
 
 /* Ready when zeroed. */
 void csv_names_free(csv_names *names);
-int32_t csv_names_find(const csv_names *names, const char *name); /* -1: not there */
+int32_t csv_names_find(const csv_names *names, const char *name); /* -1 if it is missing */
 /* [init] Returns the number of `name`, and adds it if it is new. ENOMEM_HOST; ELOAD if there are too many. */
 brim_status csv_names_add(csv_names *names, const char *name, int32_t *out);
 /* [init] Sorts numerically if all names are whole numbers, else by bytes. Sets `to[old number]` to the new number; it

@@ -57,7 +57,7 @@ typedef struct csv_extra {
 typedef struct csv_dataset {
   const csv_params *params;
   bool opened;   /* the set was read from files */
-  bool recalled; /* the set was read from what a run saved: it has no samples */
+  bool recalled; /* the set was read from a run's record: it has no samples */
   csv_set set;
   char *kept;        /* see csv_kept_make */
   csv_extra **extra; /* allocated one by one, because a part points into its own */
@@ -116,7 +116,7 @@ static brim_status csv_open(void *self, const char *split)
   csv_dataset *d = self;
   BRIM_TRY(check_split(d, split));
   if (d->opened) return BRIM_OK;
-  if (d->recalled) csv_set_free(&d->set); /* its own files replace what the run saved */
+  if (d->recalled) csv_set_free(&d->set); /* its own files replace the run's record */
   BRIM_TRY(csv_set_open(d->params, &d->set));
   d->opened = true;
   return BRIM_OK;

@@ -33,5 +33,5 @@ brim_status csv_reader_next(csv_reader *reader, csv_field *out, bool *more);
 /* [init] Begins again. ELOAD. */
 brim_status csv_reader_rewind(csv_reader *reader);
 const char *csv_reader_name(const csv_reader *reader);
-void csv_reader_close(csv_reader *reader); /* NULL: a no-op */
+void csv_reader_close(csv_reader *reader); /* no-op for NULL */
 #endif

@@ -32,7 +32,7 @@ typedef struct csv_set {
   csv_names classes;
   csv_table table[2]; /* the training file, and the test file if there is one */
   csv_part train, test;
-  int64_t length;           /* rows in a sample; 0: a sample is a row */
+  int64_t length;           /* rows in a sample; 0 if a sample is a row */
   double *mean, *deviation; /* [features] */
   char summary[1280];       /* the columns in use, a line for the log */
 } csv_set;

@@ -17,7 +17,7 @@ typedef struct csv_table {
   int64_t *order;  /* [rows], rows by group, within a group as in the file; NULL without groups */
   int64_t *begin;  /* [groups + 1]: the first of each group's in `order` */
   int32_t groups;
-  uint64_t bytes; /* of all that stays */
+  uint64_t bytes; /* of all memory that stays */
 } csv_table;
 
 /* The treatment of a missing feature: an error that names the place, NaN (see csv_table_fill), or 0. */

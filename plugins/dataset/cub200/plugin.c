@@ -2,11 +2,10 @@
  *
  *     path/images.txt               1 001.Black_footed_Albatross/Black_Footed_Albatross_0046_18.jpg
  *     path/image_class_labels.txt   1 1
- *     path/train_test_split.txt     1 0           1: to be trained on
+ *     path/train_test_split.txt     1 0           1 for training
  *     path/classes.txt              1 001.Black_footed_Albatross
  *     path/bounding_boxes.txt       1 60.0 27.0 325.0 304.0      left, top, width, height in pixels
- *     path/images/                  the pictures
- */
+ *     path/images/                  the pictures */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

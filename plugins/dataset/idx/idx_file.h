@@ -6,8 +6,8 @@
  *     4 * rank    the dimensions, big-endian unsigned 32 bit
  *     the rest    the values, row-major
  *
- * Nothing here trusts the header: memory is asked for only when the file's own size shows that the
- * values can be there, and pages of it are used only as values arrive. */
+ * The header is not trusted: memory is requested only if the file's size shows that the values can exist, and its pages
+ * are used only as values arrive. */
 #ifndef IDX_FILE_H
 #define IDX_FILE_H
 #include <stdint.h>
@@ -19,7 +19,7 @@
 typedef struct idx_file {
   int32_t rank;
   int64_t dim[IDX_RANK_MAX];
-  uint64_t bytes;        /* product of the dimensions: one byte a value */
+  uint64_t bytes;        /* product of the dimensions: a value has one byte */
   unsigned char *values; /* `bytes` values, owned; NULL after idx_file_header or if bytes is 0 */
 } idx_file;
 

@@ -1,4 +1,4 @@
-/* A folder of pictures, a folder for each class in it, as torchvision's ImageFolder reads them:
+/* A folder of pictures with a folder for each class, as torchvision's ImageFolder reads them:
  *
  *     path/train/daisy/1.jpg    path/test/daisy/7.jpg       or    path/daisy/1.jpg
  *     path/train/rose/2.png     path/test/rose/8.png              path/rose/2.png

@@ -128,11 +128,11 @@ static void offer(word *w, int32_t at)
 
 static void merge(word *w, const waiting *p)
 {
-  const int32_t right = w->next[p->at], behind = w->next[right];
+  const int32_t right = w->next[p->at], after = w->next[right];
   w->token[p->at] = p->token;
   w->token[right] = -1;
-  w->next[p->at] = behind;
-  if (behind >= 0) w->before[behind] = p->at;
+  w->next[p->at] = after;
+  if (after >= 0) w->before[after] = p->at;
   offer(w, w->before[p->at]);
   offer(w, p->at);
 }

@@ -24,7 +24,7 @@ static brim_status add(text_files *f, const char *name, const struct stat *st)
   char *copy = real && sizes ? strdup(name) : NULL;
   if (copy) {
     const int64_t stamp[] = {st->st_size, st->st_mtim.tv_sec, st->st_mtim.tv_nsec, st->st_ctim.tv_sec,
-                             st->st_ctim.tv_nsec}; /* that of the last change no program can set back */
+                             st->st_ctim.tv_nsec}; /* no program can set back the time of the last change */
     f->hash = bpe_hash_add(bpe_hash_add(f->hash, real, strlen(real) + 1), stamp, sizeof stamp);
     f->bytes += (uint64_t)st->st_size;
     f->size[f->count] = (uint64_t)st->st_size;

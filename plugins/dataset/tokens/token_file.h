@@ -2,9 +2,9 @@
  *
  *     llm.c      a header of 256 little-endian int32: 20240520, version 1, number of tokens; then uint16
  *                of Llama 3's tokens: 20240801, version 7, number of tokens; then uint32
- *     raw        nothing but tokens, uint16 or uint32, little-endian, as numpy's tofile writes them
+ *     raw        only tokens, uint16 or uint32, little-endian, as numpy's tofile writes them
  *
- * Nothing here trusts the header: its number must agree with the file's size. */
+ * The header is not trusted: its number must agree with the file's size. */
 #ifndef TOKEN_FILE_H
 #define TOKEN_FILE_H
 #include <stddef.h>

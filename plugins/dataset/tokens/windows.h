@@ -31,10 +31,10 @@ brim_status windows_fail_few(const windows *w, const char *what, const char *nam
 brim_status windows_check(const windows *w, const char *what);
 /* ELOAD naming the first token that is not in the vocabulary. Reads all tokens. */
 brim_status windows_scan(const windows *w);
-/* [any thread] Window `index` in [0, count): `context` tokens and answers. ELOAD naming a token that is not in the
- * vocabulary. Does not allocate. */
+/* [any thread] Reads window `index` in [0, count): `context` tokens and answers. ELOAD naming a token that is not in
+ * the vocabulary. Does not allocate. */
 brim_status windows_read(const windows *w, int64_t index, int32_t *tokens, int32_t *answers);
-/* [any thread] Which part window `index` lies in; -1: there is no such window. */
+/* [any thread] Returns the part of window `index`, or -1 if there is no such window. */
 int64_t windows_part_of(const windows *w, int64_t index);
 void windows_free(windows *w);
 #endif

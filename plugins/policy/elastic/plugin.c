@@ -1,7 +1,7 @@
 /* Gives memory back while other processes need it, and takes it again when it is free:
  *
- *     a run waits for the device, and a smaller plan of this one would let it start: give back what it lacks
- *     less than reserve_mb of the device are free, for any reason:                   give back what is missing
+ *     a run waits for the device, and a smaller plan of this one would let it start: give back its missing memory
+ *     less than reserve_mb of the device are free, for any reason:                   give back the missing memory
  *     no run waits, and there has been room for more:                                take it, up to the first plan
  *
  * It first uses smaller micro-batches with more accumulation, among those with bit-identical results; then more

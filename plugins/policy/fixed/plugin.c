@@ -15,7 +15,7 @@ static brim_status choose_plan(void *self, const brim_plan_query *q, brim_plan_c
   const fixed *p = self;
   out->micro_batch = p->micro_batch ? p->micro_batch : q->batch_size;
   if (out->micro_batch == 0) return BRIM_ENOTSUP; /* training.batch_size=auto: the next policy decides */
-  brim_reason(out->reason, p->micro_batch ? "as policy.fixed.micro_batch says" : "as training.batch_size says");
+  brim_reason(out->reason, p->micro_batch ? "from policy.fixed.micro_batch" : "from training.batch_size");
   return BRIM_OK;
 }
 

@@ -58,7 +58,7 @@ static brim_status choose_device(void *self, const brim_device_query *q, brim_pl
     take_device(q, best, out);
   } else {
     out->kind = BRIM_PLACE_HOST;
-    brim_reason(out->reason, "no device has the %s free that min_gpu_memory_mb asks for",
+    brim_reason(out->reason, "no device has the %s free that min_gpu_memory_mb requires",
                 brim_format_bytes(bytes, sizeof bytes, q->demands->min_device_bytes));
   }
   return BRIM_OK;

@@ -69,7 +69,7 @@ extern "C" brim_status cuda_product_prepare(cuda_backend *, const cuda_product *
                                             uint64_t *scratch_bytes)
 {
   if (product->accumulate && (product->bias || product->function != CUDA_FUNCTION_NONE || product->keep))
-    return brim_fail(BRIM_EINTERNAL, "a product that accumulates has nothing behind it");
+    return brim_fail(BRIM_EINTERNAL, "a product that accumulates has no epilogue");
   if (refuses(*product)) return brim_fail(BRIM_ENOTSUP, "the emulated library does bare products only");
   *plan = new cuda_product_plan{*product};
   *scratch_bytes = SCRATCH_BYTES;

@@ -1,14 +1,14 @@
-/* Convolutions by cuDNN's graphs: tensors, a convolution and an operation are described, the library suggests engines
- * for the graph of this one operation, and of those that are allowed and work the first, or the one that the device
+/* Convolutions by cuDNN's graphs. Tensors, a convolution and an operation are described, and the library suggests
+ * engines for the graph of this operation. The first engine that is allowed and works, or the one that the device
  * profile names, becomes an execution plan.
  *
- * Not allowed is what would give other numbers than a convolution in the type that was asked for, or not the same ones
- * at every run: sums whose order is left to chance; transforms (Winograd, FFT), which lose digits and spread a NaN over
- * places that it has no part in; and in fp32, unless TF32 is allowed, tensor cores. Engines that compile their kernels
- * when they are planned are taken only where there are no others: a plan for every batch size would take minutes.
+ * Engines are not allowed if their results differ from a convolution in the requested type, or from run to run: sums
+ * without a fixed order; transforms (Winograd, FFT), which lose digits and spread a NaN to results that do not depend
+ * on it; and, in fp32 without TF32, tensor cores. Engines that compile their kernels during planning are used only if
+ * there are no others, because plans for every batch size would take minutes.
  *
- * Layers of one shape share a plan, so that the library is searched once for each: a step of ResNet-50 has 158
- * convolutions, gradients included, of 68 kinds. */
+ * Equal layers share a plan, so that each kind is searched once: a step of ResNet-50 has 158 convolutions, gradients
+ * included, of 68 kinds. */
 #include "../dnn.h"
 
 #include <inttypes.h>
@@ -80,13 +80,13 @@ static bool name_configuration(cudnnBackendDescriptor_t configuration, char text
 
 /* ---- plans ---- */
 
-/* Of all suggestions that are allowed: the first that works; or the one of that name; or the fastest. */
+/* Searches the allowed suggestions for the first that works, for the one with a name, or for the fastest. */
 typedef struct search {
   cuda_backend *b;
   const cuda_dnn_conv *conv;
-  cuda_dnn_plan *plan; /* with a plan in it the search is over */
-  const char *name;    /* NULL: any */
-  bool measures;       /* try them all, remember which is fastest: */
+  cuda_dnn_plan *plan; /* once it has a plan, the search is over */
+  const char *name;    /* NULL for any */
+  bool measures;       /* try all, and remember the fastest */
   void *operand[4];    /* x, weight, y, scratch of trials */
   int measured;
   float least;
@@ -115,7 +115,7 @@ static brim_status measure(search *s, cudnnBackendDescriptor_t tried, cudnnBacke
   return BRIM_OK;
 }
 
-/* Takes a configuration over from the suggestions if it works and is what is looked for. */
+/* Takes a configuration from the suggestions if it works and matches the search. */
 static brim_status try(search *s, cudnnBackendDescriptor_t *configuration)
 {
   char name[CUDA_PROFILE_CHOICE_MAX];
@@ -172,7 +172,7 @@ static void *search_memory(search *s)
   return cuda_library_memory(bytes, sizeof bytes / sizeof *bytes, s->operand);
 }
 
-/* Looks for the fastest, and writes down which it was. */
+/* Searches for the fastest, and adds it to the profile. */
 static brim_status tune(search *s, cudnnBackendDescriptor_t graph, const char *key)
 {
   cuda_tuning *t = s->b->tuning;
@@ -200,12 +200,12 @@ static brim_status choose(cuda_backend *b, cuda_dnn_plan *plan, const cuda_dnn_c
   if (b->tuning && b->params->tune && !s.name) BRIM_TRY(tune(&s, graph, key));
   const brim_status status = look(&s, graph);
   if (status != BRIM_ENOTSUP || !s.name) return status;
-  brim_log(BRIM_LOG_WARN, "%s: what it has for '%s' does not work", b->tuning->profile.path, key);
+  brim_log(BRIM_LOG_WARN, "%s: its choice for '%s' does not work", b->tuning->profile.path, key);
   s.name = NULL;
   return look(&s, graph);
 }
 
-/* Without tensor cores the library's engines are for plain order; for the other they move all values twice. */
+/* Without tensor cores, the library's engines need plain order, and convert channels-last values twice. */
 bool cuda_dnn_prefers_last(const cuda_backend *b, uint32_t dtype)
 {
   return dtype != BRIM_DTYPE_F32 || b->params->tf32;

@@ -1,4 +1,4 @@
-/* cuDNN's suggestions for a graph, its data on each engine, and whether an engine works, which only a trial shows. */
+/* cuDNN's suggestions for a graph, the properties of each engine, and trials of engines. */
 #include "dnn_engines.h"
 
 #include "library.h"
@@ -37,8 +37,8 @@ static cudnnStatus_t ask(cudnnBackendDescriptor_t heuristics, cudnnBackendDescri
   return e;
 }
 
-/* A graph for which there is no suggestion is no error, whatever the library's reason is: another engine, or a kernel
- * of our own, does the same. */
+/* It is not an error if there is no suggestion for a graph, whatever the library's reason: another engine, or a kernel
+ * of our own, computes the same. */
 brim_status cuda_dnn_suggest(cudnnBackendDescriptor_t graph, cudnnBackendHeurMode_t mode, cuda_dnn_suggestions *out)
 {
   cudnnBackendDescriptor_t heuristics;
@@ -58,11 +58,11 @@ static brim_status read_notes(cudnnBackendDescriptor_t engine, cuda_dnn_notes *o
   *out = (cuda_dnn_notes){0};
   BRIM_TRY(cuda_dnn_check(cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
                                                    CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count, numerical),
-                          "asking for an engine's numbers"));
+                          "querying an engine's numbers"));
   for (int64_t i = 0; i < count; i++) out->numerical |= 1u << numerical[i];
   BRIM_TRY(cuda_dnn_check(cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE,
                                                    CUDNN_BEHAVIOR_NOTE_TYPE_COUNT, &count, behavior),
-                          "asking for an engine's behavior"));
+                          "querying an engine's behavior"));
   for (int64_t i = 0; i < count; i++) out->behavior |= 1u << behavior[i];
   return BRIM_OK;
 }
@@ -75,7 +75,7 @@ brim_status cuda_dnn_notes_of(cudnnBackendDescriptor_t configuration, cuda_dnn_n
       cuda_dnn_check(cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine), "creating a descriptor"));
   brim_status status = cuda_dnn_check(cudnnBackendGetAttribute(configuration, CUDNN_ATTR_ENGINECFG_ENGINE,
                                                                CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &engine),
-                                      "asking for an engine");
+                                      "querying an engine");
   if (status == BRIM_OK) status = read_notes(engine, out);
   (void)cudnnBackendDestroyDescriptor(engine);
   return status;

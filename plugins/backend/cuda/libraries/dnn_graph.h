@@ -1,4 +1,4 @@
-/* What the files that make plans by cuDNN share: a plan under way, and descriptors of cuDNN's graphs. */
+/* Shared code of the files that make plans by cuDNN: an unfinished plan, and descriptors of cuDNN's graphs. */
 #ifndef CUDA_DNN_GRAPH_H
 #define CUDA_DNN_GRAPH_H
 #include <cudnn.h>
@@ -7,26 +7,26 @@
 #include "profile.h"
 
 enum {
-  CUDA_DNN_DESCRIPTORS_MAX = 128, /* attention and its gradient take the most */
-  CUDA_DNN_ALIGNMENT = 16         /* of addresses, declared to engines: some do not support a larger one */
+  CUDA_DNN_DESCRIPTORS_MAX = 128, /* attention and its gradient need the most */
+  CUDA_DNN_ALIGNMENT = 16         /* of addresses, as declared to engines: some do not support a larger one */
 };
 enum { CUDA_DNN_UID_X = 'x', CUDA_DNN_UID_WEIGHT = 'w', CUDA_DNN_UID_Y = 'y' };
 
 struct cuda_dnn_plan {
-  cudnnBackendDescriptor_t plan; /* among: */
+  cudnnBackendDescriptor_t plan; /* one of `made` */
   cudnnBackendDescriptor_t made[CUDA_DNN_DESCRIPTORS_MAX];
   int count;
   int64_t scratch_bytes;
-  /* of a convolution's plan, which all layers that want the same share: */
+  /* of a convolution's plan, which equal layers share: */
   char key[CUDA_PROFILE_KEY_MAX];
   int users;
   struct cuda_dnn_plan **list, *next; /* of the backend's */
 };
 
-/* [plan] The graph of one convolution; it and what it consists of belong to the plan. */
+/* [plan] Makes the graph of one convolution. The plan owns it and its parts. */
 brim_status cuda_dnn_describe(const cuda_backend *b, cuda_dnn_plan *plan, const cuda_dnn_conv *conv,
                               cudnnBackendDescriptor_t *out);
-/* [plan] A descriptor that lives as long as the plan does. */
+/* [plan] Makes a descriptor that lives as long as the plan. */
 brim_status cuda_dnn_make(cuda_dnn_plan *plan, cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t *out);
 brim_status cuda_dnn_set(cudnnBackendDescriptor_t of, cudnnBackendAttributeName_t name,
                          cudnnBackendAttributeType_t type, int64_t count, const void *values);

@@ -1,6 +1,6 @@
-/* cuBLASLt and cuDNN in a shared object of their own, loaded when a device is selected: cuBLASLt takes 150 MiB of a
- * process as soon as it is loaded, and there is nothing to compute for it on a host without a GPU. The plugin calls the
- * functions of product.h, dnn.h, sdpa.h and device.h; load.c passes them on to this table. */
+/* cuBLASLt and cuDNN in a shared object of their own, which is loaded when a device is selected: cuBLASLt takes 150 MiB
+ * of a process as soon as it is loaded, which a host without a GPU need not spend. The plugin calls the functions of
+ * product.h, dnn.h, sdpa.h and device.h; load.c passes them on to this table. */
 #ifndef CUDA_LIBRARIES_H
 #define CUDA_LIBRARIES_H
 #include "../dnn.h"

@@ -1,5 +1,5 @@
-/* The libraries' handles, made before the arena is sized, as both take device memory; and what it takes to choose among
- * their algorithms: the device profile, and a clock. */
+/* The libraries' handles, created before the arena is sized, as both take device memory; and the means to choose among
+ * their algorithms: the device profile and a timer. */
 #include "library.h"
 
 #include <stdio.h>
@@ -34,7 +34,7 @@ brim_status cuda_dnn_check(cudnnStatus_t status, const char *what)
 static brim_status name_device(cuda_tuning *t, int device)
 {
   struct cudaDeviceProp properties;
-  BRIM_TRY(cuda_check(cudaGetDeviceProperties(&properties, device), "asking for a device's properties"));
+  BRIM_TRY(cuda_check(cudaGetDeviceProperties(&properties, device), "querying a device's properties"));
   snprintf(t->device, sizeof t->device, "%.200s", properties.name);
   return BRIM_OK;
 }
@@ -61,7 +61,7 @@ static void close_tuning(cuda_backend *b)
 
 /* ---- measuring ---- */
 
-enum { TIMES = 5, RUNS = 4 }; /* how often it is measured, and how much each time */
+enum { TIMES = 5, RUNS = 4 }; /* the number of measurements, and the runs in each */
 
 static brim_status time_once(cuda_backend *b, cuda_timed_run *run, void *of, const cudaEvent_t event[2],
                              float *milliseconds)
@@ -98,7 +98,7 @@ brim_status cuda_library_time(cuda_backend *b, cuda_timed_run *run, void *of, fl
   return status;
 }
 
-/* A pattern that is a small number in either type; of zeros some devices are faster than of numbers. */
+/* A pattern that is a small number in every type. Some devices are faster with zeros than with other numbers. */
 enum { PATTERN = 0x3C };
 
 void *cuda_library_memory(const uint64_t *bytes, size_t parts, void **part)
@@ -118,7 +118,7 @@ void *cuda_library_memory(const uint64_t *bytes, size_t parts, void **part)
 
 /* ---- handles ---- */
 
-/* cuDNN 9 counts its majors in ten thousands, those before it in thousands. */
+/* From cuDNN 9 on, the version number is 10000 * major + ...; before, it is 1000 * major + ... */
 static size_t dnn_major(size_t version)
 {
   return version >= 90000 ? version / 10000 : version / 1000;
@@ -130,12 +130,12 @@ static brim_status check_versions(void)
   if (dnn_major(dnn) != dnn_major(CUDNN_VERSION))
     return brim_fail(BRIM_ENODEVICE,
                      "this build of brim is for cuDNN %d, and cuDNN %zu (version number %zu) was loaded\n"
-                     "LD_LIBRARY_PATH says where else to look",
+                     "LD_LIBRARY_PATH adds folders to search",
                      CUDNN_MAJOR, dnn_major(dnn), dnn);
   if (blas / 10000 != CUBLAS_VER_MAJOR)
     return brim_fail(BRIM_ENODEVICE,
                      "this build of brim is for cuBLASLt %d, and cuBLASLt %zu.%zu.%zu was loaded\n"
-                     "LD_LIBRARY_PATH says where else to look",
+                     "LD_LIBRARY_PATH adds folders to search",
                      CUBLAS_VER_MAJOR, blas / 10000, blas / 100 % 100, blas % 100);
   return BRIM_OK;
 }

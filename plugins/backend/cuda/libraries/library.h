@@ -10,25 +10,27 @@
 extern "C" {
 #endif
 
-/* OK, or what a call said: ENOTSUP for what the library does not offer, ENOMEM_DEVICE, else EDEVICE. */
+/* Returns OK, or an error for the library's: ENOTSUP if it does not offer the call, ENOMEM_DEVICE, else EDEVICE. */
 brim_status cuda_blas_check(cublasStatus_t status, const char *what);
 brim_status cuda_dnn_check(cudnnStatus_t status, const char *what);
-/* A call of a library, or what it says without memory if a test wants it to: see CUDA_CALL in cuda.h. */
+/* Makes a call of a library, or returns its out-of-memory error if a test requests that: see CUDA_CALL in cuda.h. */
 #define CUDA_BLAS_CALL(name, call) (brim_fault_hit(BRIM_FAULT_LIB, name) ? CUBLAS_STATUS_ALLOC_FAILED : (call))
 #define CUDA_DNN_CALL(name, call)                                                                                      \
   (brim_fault_hit(BRIM_FAULT_LIB, name) ? CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED : (call))
 
-/* What chooses among the libraries' algorithms: the device profile, and the names that it has for what is here. */
+/* Data for choosing among the libraries' algorithms: the device profile, and its names for the device and the
+ * libraries. */
 typedef struct cuda_tuning {
   cuda_profile profile;
   char device[256], blas[32], dnn[32]; /* "cuDNN 9.19.0" */
 } cuda_tuning;
 
-/* [plan] Milliseconds of what run starts on the compute stream: the least of several, after it has run once. */
+/* [plan] Measures the work that run starts on the compute stream: the least milliseconds of several runs, after a first
+ * one. */
 typedef brim_status cuda_timed_run(cuda_backend *b, void *of);
 brim_status cuda_library_time(cuda_backend *b, cuda_timed_run *run, void *of, float *milliseconds);
-/* [plan] Device memory to try algorithms in, in parts of so many bytes, filled with numbers; NULL if there is not so
- * much, without an error. To be freed by cudaFree. */
+/* [plan] Returns device memory for trials of algorithms, in parts of these bytes, filled with numbers; NULL, without an
+ * error, if there is not enough. The caller frees it with cudaFree. */
 void *cuda_library_memory(const uint64_t *bytes, size_t parts, void **part);
 
 #ifdef __cplusplus

@@ -1,11 +1,11 @@
-/* Products by cuBLASLt. The library thinks in columns: what lies in memory as rows of d [m,n] are for it columns of d^T
- * [n,m] = B^T A^T. So its first operand is our second, its sizes are swapped, and no value is moved. Its bias, one
- * value for each of its rows, is then one for each of our columns, as it should be.
+/* Products by cuBLASLt. The library is column-major: it sees the rows of d [m,n] as columns of d^T [n,m] = B^T A^T. So
+ * its first operand is our second, its sizes are swapped, and no value is moved. Its bias has one value for each of its
+ * rows, which are our columns.
  *
- * The same bits at every run: partial sums, where an algorithm splits k, go through scratch in the type of the
- * computation and are added in order (CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE); all other ways to add them are not
- * allowed. Of what is left the device profile's choice is taken, or where it has none the library's first suggestion,
- * which for one version of it and one kind of device is always the same. */
+ * For the same bits in every run, only one reduction scheme is allowed for algorithms that split k:
+ * CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, whose partial sums go through scratch in the type of the computation and are
+ * added in order. Among the remaining algorithms, the device profile's choice is used, or else the library's first
+ * suggestion, which is always the same for one version of the library and one kind of device. */
 #include "../product.h"
 
 #include <inttypes.h>
@@ -63,7 +63,7 @@ static brim_status set(cuda_product_plan *plan, cublasLtMatmulDescAttributes_t a
                          "describing a product");
 }
 
-/* What is done to a result before it is written. */
+/* Returns the epilogue of a product. */
 static cublasLtEpilogue_t epilogue_of(const cuda_product *p)
 {
   if (p->function == CUDA_FUNCTION_NONE) return p->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
@@ -86,9 +86,9 @@ static brim_status describe_epilogue(const cuda_backend *b, cuda_product_plan *p
 {
   const uint32_t epilogue = epilogue_of(p);
   if (p->accumulate && epilogue != CUBLASLT_EPILOGUE_DEFAULT)
-    return brim_fail(BRIM_EINTERNAL, "a product that accumulates has nothing behind it");
+    return brim_fail(BRIM_EINTERNAL, "a product that accumulates has no epilogue");
   if (p->keep && p->function != CUDA_FUNCTION_GELU_TANH)
-    return brim_fail(BRIM_ENOTSUP, "cuBLASLt keeps what gelu is applied to, nothing else");
+    return brim_fail(BRIM_ENOTSUP, "cuBLASLt can keep only the argument of gelu");
   if (p->keep && (p->ldd % KEPT_MULTIPLE != 0 || p->stride_d % KEPT_MULTIPLE != 0))
     return brim_fail(BRIM_ENOTSUP, "cuBLASLt keeps rows of a multiple of %d values", KEPT_MULTIPLE);
   BRIM_TRY(set(plan, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
@@ -118,10 +118,10 @@ static brim_status prefer(cublasLtMatmulPreference_t preference, cublasLtMatmulP
                           const void *value, size_t size)
 {
   return cuda_blas_check(cublasLtMatmulPreferenceSetAttribute(preference, attribute, value, size),
-                         "describing what is wanted of a product");
+                         "describing a product's limits");
 }
 
-static brim_status describe_wishes(cublasLtMatmulPreference_t preference, const cuda_product *p)
+static brim_status describe_limits(cublasLtMatmulPreference_t preference, const cuda_product *p)
 {
   static const cublasLtMatmulPreferenceAttributes_t alignments[] = {
       CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
@@ -149,11 +149,11 @@ static brim_status suggest(const cuda_backend *b, const cuda_product_plan *plan,
                            cublasLtMatmulPreference_t preference, int wanted, cublasLtMatmulHeuristicResult_t *result,
                            int *count)
 {
-  BRIM_TRY(describe_wishes(preference, p));
+  BRIM_TRY(describe_limits(preference, p));
   const cublasStatus_t e =
       cublasLtMatmulAlgoGetHeuristic(b->blas, plan->operation, plan->first, plan->second, plan->result, plan->result,
                                      preference, wanted, result, count);
-  /* Of what it does not know some versions say that the description is wrong. */
+  /* Some versions report an invalid value for products that they do not support. */
   if (e == CUBLAS_STATUS_NOT_SUPPORTED || e == CUBLAS_STATUS_INVALID_VALUE) return no_algorithm(p);
   BRIM_TRY(cuda_blas_check(e, "choosing an algorithm"));
   int kept = 0;
@@ -171,7 +171,7 @@ static void take(cuda_product_plan *plan, const cublasLtMatmulHeuristicResult_t 
 
 /* ---- the device profile ---- */
 
-/* An algorithm may be kept for the same version of the library as the words that it consists of. */
+/* An algorithm is stored as its words, which are valid for the same version of the library. */
 #define WORDS (sizeof(cublasLtMatmulAlgo_t) / sizeof(uint64_t))
 
 static void write_choice(const cublasLtMatmulAlgo_t *algorithm, char text[CUDA_PROFILE_CHOICE_MAX])
@@ -187,7 +187,7 @@ static bool read_choice(const char *text, cublasLtMatmulAlgo_t *out)
   return *text == '\0';
 }
 
-/* Takes what the profile has, if the library still knows it. */
+/* Takes the profile's choice, if the library still knows it. */
 static bool take_choice(const cuda_backend *b, cuda_product_plan *plan, const char *text)
 {
   cublasLtMatmulAlgo_t algorithm;
@@ -213,7 +213,7 @@ static brim_status try(cuda_backend *b, void *of)
   return cuda_product_run(b, t->plan, &t->operands);
 }
 
-/* Memory for a trial; NULL if there is not so much. */
+/* Returns memory for a trial, or NULL if there is not enough. */
 static void *trial_memory(const cuda_product *p, cuda_operands *o)
 {
   const int64_t more = cuda_max(1, p->batch) - 1;
@@ -231,7 +231,7 @@ static void *trial_memory(const cuda_product *p, cuda_operands *o)
   return memory;
 }
 
-/* Takes the fastest of them. */
+/* Takes the fastest of the suggestions. */
 static brim_status measure(cuda_backend *b, cuda_product_plan *plan, const cuda_product *p,
                            const cublasLtMatmulHeuristicResult_t *result, int count)
 {
@@ -268,7 +268,7 @@ static brim_status choose(cuda_backend *b, cuda_product_plan *plan, const cuda_p
   const char *choice =
       b->tuning ? cuda_profile_find(&b->tuning->profile, b->tuning->device, b->tuning->blas, key) : NULL;
   if (choice && take_choice(b, plan, choice)) return BRIM_OK;
-  if (choice) brim_log(BRIM_LOG_WARN, "%s: what it has for '%s' does not work", b->tuning->profile.path, key);
+  if (choice) brim_log(BRIM_LOG_WARN, "%s: its choice for '%s' does not work", b->tuning->profile.path, key);
   const bool tune = b->params->tune && b->tuning;
   BRIM_TRY(suggest(b, plan, p, preference, tune ? CANDIDATES_MAX : 1, result, &count));
   if (tune) return measure(b, plan, p, result, count);
@@ -280,7 +280,7 @@ static brim_status describe_and_choose(cuda_backend *b, cuda_product_plan *plan,
 {
   cublasLtMatmulPreference_t preference = NULL;
   BRIM_TRY(describe(b, plan, p));
-  BRIM_TRY(cuda_blas_check(cublasLtMatmulPreferenceCreate(&preference), "describing what is wanted of a product"));
+  BRIM_TRY(cuda_blas_check(cublasLtMatmulPreferenceCreate(&preference), "describing a product's limits"));
   const brim_status status = choose(b, plan, p, preference);
   (void)cublasLtMatmulPreferenceDestroy(preference);
   return status;

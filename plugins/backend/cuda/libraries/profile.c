@@ -1,4 +1,4 @@
-/* The device profile: reading, looking up, adding to. */
+/* The device profile: reading it, finding choices, adding choices. */
 #include "profile.h"
 
 #include <errno.h>
@@ -29,7 +29,7 @@ static brim_status keep_line(cuda_profile *p, char *text, char *const field[FIEL
   return BRIM_OK;
 }
 
-/* Cuts a line at its tabs. Not a line of four fields with something in each: false. */
+/* Splits a line at its tabs. Returns false unless it has four non-empty fields. */
 static bool split(char *text, char *field[FIELDS])
 {
   for (int i = 0; i < FIELDS; i++) {
@@ -41,15 +41,14 @@ static bool split(char *text, char *field[FIELDS])
   return true;
 }
 
-/* Takes text over if it keeps it. */
+/* If it keeps the text, it takes ownership. */
 static brim_status take_line(cuda_profile *p, char **text, int number)
 {
   char *field[FIELDS];
   (*text)[strcspn(*text, "\r\n")] = '\0';
   if ((*text)[0] == '\0' || (*text)[0] == '#') return BRIM_OK;
   if (!split(*text, field))
-    return brim_fail(BRIM_EINVAL,
-                     "%s:%d: not four fields with a tab between them: device, library, what is computed, choice",
+    return brim_fail(BRIM_EINVAL, "%s:%d: expected four fields separated by tabs: device, library, computation, choice",
                      p->path, number);
   BRIM_TRY(keep_line(p, *text, field));
   *text = NULL;
@@ -65,7 +64,7 @@ static brim_status read_lines(cuda_profile *p, FILE *file)
     errno = 0;
     const ssize_t length = getline(&text, &room, file);
     if (length >= 0 && strlen(text) != (size_t)length)
-      status = brim_fail(BRIM_EINVAL, "%s:%d: a byte 0 is in this line, which is no text", p->path, number);
+      status = brim_fail(BRIM_EINVAL, "%s:%d: the line contains a zero byte", p->path, number);
     else if (length >= 0)
       status = take_line(p, &text, number);
     free(text);
@@ -80,7 +79,8 @@ brim_status cuda_profile_read(cuda_profile *profile, const char *path, int may_b
   *profile = (cuda_profile){.path = strdup(path)};
   if (!profile->path) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the device profile");
   struct stat info;
-  const bool is_other = stat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode); /* a pipe waits */
+  const bool is_other =
+      stat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode); /* a pipe would block */
   if (is_other) errno = EINVAL;
   FILE *file = is_other ? NULL : fopen(path, "r");
   if (!file && errno == ENOENT && may_be_absent) return BRIM_OK;
@@ -136,7 +136,7 @@ brim_status cuda_profile_add(cuda_profile *profile, const char *device, const ch
 {
   char *text = NULL, *field[FIELDS];
   if (!is_field(device) || device[0] == '#' || !is_field(library) || !is_field(key) || !is_field(choice))
-    return brim_fail(BRIM_EINTERNAL, "a field of the device profile is empty or more than a field");
+    return brim_fail(BRIM_EINTERNAL, "a field of the device profile is empty or contains a separator");
   if (asprintf(&text, "%s\t%s\t%s\t%s", device, library, key, choice) < 0)
     return brim_fail(BRIM_ENOMEM_HOST, "no memory for the device profile");
   brim_status status = write_line(profile->path, text);
@@ -155,7 +155,7 @@ void cuda_profile_release(cuda_profile *profile)
 
 /* ---- keys ---- */
 
-/* What a value is stored in; and, for fp32, whether products may round it. */
+/* The storage type of values; and, for fp32, whether products may round them. */
 static const char *type_name(uint32_t dtype, int tf32)
 {
   if (dtype == BRIM_DTYPE_BF16) return "bf16";

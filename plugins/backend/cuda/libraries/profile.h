@@ -1,10 +1,10 @@
-/* The device profile: which of a library's algorithms computes which product or convolution, so that what was measured
- * once is not measured again, and plans and results can be repeated. A text file, a line a choice, of four fields with
- * a tab between them:
+/* The device profile: the library algorithm for each product or convolution, so that nothing is measured twice, and
+ * plans and results can be repeated. It is a text file with one choice in each line, of four fields separated by tabs:
  *
- *     device    library and version    what is computed    the choice, in its maker's words
+ *     device    library and version    computation    choice, in the library's terms
  *
- * Empty lines and those that begin with '#' say nothing. Of two lines for the same the later one counts. */
+ * Empty lines and lines that begin with '#' are ignored. If two lines have the same computation, the later one
+ * counts. */
 #ifndef CUDA_PROFILE_H
 #define CUDA_PROFILE_H
 #include <stddef.h>
@@ -28,19 +28,19 @@ typedef struct cuda_profile {
 #define CUDA_PROFILE_KEY_MAX 256    /* characters and a 0 */
 #define CUDA_PROFILE_CHOICE_MAX 512 /* likewise */
 
-/* [init] May fail with EINVAL, naming file and line, ELOAD if it cannot be opened, or EIO. may_be_absent: a file that
- * does not exist is empty. */
+/* [init] Fails with EINVAL, naming file and line, ELOAD if the file cannot be opened, or EIO. may_be_absent: a missing
+ * file counts as empty. */
 brim_status cuda_profile_read(cuda_profile *profile, const char *path, int may_be_absent);
-/* EINVAL if it has choices, and none of them for this device: then it is another's. */
+/* Fails with EINVAL if the profile has choices, but none for this device: then it is another device's. */
 brim_status cuda_profile_check(const cuda_profile *profile, const char *device);
-/* NULL: nothing was chosen. */
+/* Returns NULL if the profile has no choice. */
 const char *cuda_profile_find(const cuda_profile *profile, const char *device, const char *library, const char *key);
-/* Remembers a choice, and writes it at the end of the file. */
+/* Adds a choice, and appends it to the file. */
 brim_status cuda_profile_add(cuda_profile *profile, const char *device, const char *library, const char *key,
                              const char *choice);
 void cuda_profile_release(cuda_profile *profile);
 
-/* What is computed, in words: all that the library's choice may depend on. */
+/* Describes a computation in words: everything that the library's choice may depend on. */
 struct cuda_product;
 struct cuda_dnn_conv;
 void cuda_product_key(char text[CUDA_PROFILE_KEY_MAX], const struct cuda_product *product, int tf32);

@@ -1,11 +1,11 @@
-/* Attention by cuDNN's graphs (sdpa_graph.c): the first of its suggestions that is allowed and works becomes the plan.
+/* Attention by cuDNN's graphs (sdpa_graph.c): the library's first suggestion that is allowed and works becomes the
+ * plan.
  *
- * Sums whose order is left to chance are not wanted. In the library's gradients that is a matter of the graph's form,
- * up to compute capability 9: see its end. Its engines do not say which they are, as their notes are the same for both
- * forms; one that does say so is refused all the same. Later devices take more than the form, so they are left out.
+ * Sums must have a fixed order. In the library's gradients, up to compute capability 9, that depends on the form of the
+ * graph: see the end of sdpa_graph.c. Engines do not report it, as their notes are the same for both forms; an engine
+ * whose notes report a varying order is refused. On later devices the form alone is not enough, so they are excluded.
  *
- * Kernels are compiled when they are planned, which takes half a second; layers of one model want the same one. So
- * plans are shared by all who want the same at that time. */
+ * Planning compiles kernels, which takes half a second, so equal layers of a model share a plan. */
 #include "../sdpa.h"
 
 #include <math.h>
@@ -25,28 +25,29 @@ struct cuda_sdpa_plan {
   int users;
   struct cuda_sdpa_plan **list, *next; /* of the backend's */
   uint32_t used;                       /* a bit for each tensor of the graph; see sdpa_graph.h */
-  uint64_t delta_bytes;                /* of scratch, in front of the library's */
+  uint64_t delta_bytes;                /* of scratch, before the library's */
   float scale, least, one;
   int32_t queries, keys;
 };
 
-/* What the library does not say itself, or says only when it runs. */
+/* Limits that the library does not report, or reports only when a plan runs. */
 static brim_status check(const cuda_backend *b, const cuda_sdpa *a)
 {
   const int64_t limit = INT32_MAX;
   if (a->result == CUDA_SDPA_GRADIENTS && b->capability >= CAPABILITY_END_GRADIENTS)
-    return brim_fail(BRIM_ENOTSUP, "cuDNN's gradients of attention are not for this device");
-  if (cudnnGetVersion() < VERSION_LEAST) return brim_fail(BRIM_ENOTSUP, "attention is for cuDNN 9.16 and later");
-  if (a->D % 8 != 0) return brim_fail(BRIM_ENOTSUP, "cuDNN's attention wants heads of a multiple of 8");
-  if (a->causal && a->T > a->S) return brim_fail(BRIM_ENOTSUP, "cuDNN's attention has no queries that see no key");
-  if (a->T == 1 && a->S == 1) return brim_fail(BRIM_ENOTSUP, "cuDNN's attention wants more than one key");
-  if (a->T > limit || a->S > limit) return brim_fail(BRIM_ENOTSUP, "cuDNN's attention wants shorter sequences");
+    return brim_fail(BRIM_ENOTSUP, "cuDNN's gradients of attention do not support this device");
+  if (cudnnGetVersion() < VERSION_LEAST) return brim_fail(BRIM_ENOTSUP, "attention needs cuDNN 9.16 or later");
+  if (a->D % 8 != 0) return brim_fail(BRIM_ENOTSUP, "cuDNN's attention needs a head size that is a multiple of 8");
+  if (a->causal && a->T > a->S)
+    return brim_fail(BRIM_ENOTSUP, "cuDNN's attention does not support queries that see no key");
+  if (a->T == 1 && a->S == 1) return brim_fail(BRIM_ENOTSUP, "cuDNN's attention needs more than one key");
+  if (a->T > limit || a->S > limit) return brim_fail(BRIM_ENOTSUP, "cuDNN's attention needs shorter sequences");
   return BRIM_OK;
 }
 
 /* ---- the plan ---- */
 
-/* Takes a configuration over from the suggestions if it works. */
+/* Takes a configuration from the suggestions if it works. */
 static brim_status try(const cuda_backend *b, cuda_dnn_plan *plan, cudnnBackendDescriptor_t *configuration)
 {
   cudnnBackendDescriptor_t tried;
@@ -137,8 +138,8 @@ static brim_status add(cuda_backend *b, const cuda_sdpa *wanted, cuda_sdpa_plan 
   return BRIM_OK;
 }
 
-/* What a sample's gradients keep in scratch: of its scores something of two bytes, in whole tiles, and the gradients of
- * keys and values for each head of the queries. */
+/* The scratch of a sample's gradients: two bytes for each of its scores, in whole tiles, and the gradients of keys and
+ * values for each query head. */
 static uint64_t sample_bytes(const cuda_sdpa *a)
 {
   const uint64_t tile = 128, rows = cuda_round_up((uint64_t)a->T, tile), columns = cuda_round_up((uint64_t)a->S, tile);
@@ -183,7 +184,7 @@ void cuda_sdpa_release(cuda_sdpa_plan *plan)
 
 /* ---- runs ---- */
 
-/* Numbers are read from the host when a kernel is launched, or recorded. */
+/* The library reads numbers from the host when a kernel is launched or recorded. */
 static void find_values(const cuda_sdpa_plan *p, const cuda_sdpa_values *v, void *scratch, void *at[CUDA_SDPA_UIDS])
 {
   at[CUDA_SDPA_Q] = v->q;

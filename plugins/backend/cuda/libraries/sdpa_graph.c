@@ -1,12 +1,12 @@
-/* Attention in the terms of cuDNN's graphs: products, elementwise operations and reductions, of which the library knows
- * certain wholes as attention and its gradient. So the form is given: scores, then what lies between them and the
- * weights, in the library's order; scores and weights are virtual, that is, they exist in the kernel only.
+/* Attention as one of cuDNN's graphs: products, elementwise operations and reductions. The library recognizes only
+ * certain forms of graph as attention and its gradient, so the operations between scores and weights must have the
+ * library's order. Scores and weights are virtual: they exist only within the kernel.
  *
- * Sizes always come in the order N, head, row, column; strides say where things are. Heads of keys that several heads
- * of queries share are repeated by the product; their gradients are added up by a reduction.
+ * Sizes are always in the order N, head, row, column; strides give the order in memory. The product repeats key heads
+ * that several query heads share, and a reduction adds up their gradients.
  *
- * Each step below takes tensors and returns the tensor that it made, or NULL after something failed; the first
- * failure stays, and the steps behind it do nothing. */
+ * Each step below takes tensors and returns a new tensor, or NULL after a failure. The first failure is kept, and later
+ * steps do nothing. */
 #include "sdpa_graph.h"
 
 #include "library.h"
@@ -15,7 +15,7 @@ enum { OPERATIONS_MAX = 32, FIRST_VIRTUAL = 100 };
 
 typedef cudnnBackendDescriptor_t tensor;
 
-/* Where the elements of a tensor are. */
+/* The sizes and strides of a tensor. */
 typedef struct layout {
   int64_t size[4], stride[4];
 } layout;
@@ -27,8 +27,8 @@ typedef struct builder {
   uint32_t used;
   brim_status status;
   const cuda_sdpa *sdpa;
-  cudnnDataType_t small;                /* of q, k and v, and of all that multiplies a matrix */
-  layout query, key, value, score, row; /* q; k and v as the products take them; rows of scores, one number each */
+  cudnnDataType_t small;                /* of q, k and v, and of every factor of a matrix product */
+  layout query, key, value, score, row; /* q; k and v as factors of products; rows of scores, with one number each */
 } builder;
 
 static layout packed(int64_t n, int64_t heads, int64_t rows, int64_t columns)
@@ -157,11 +157,11 @@ static tensor reshape(builder *g, tensor x, tensor out)
   return out;
 }
 
-/* An operation on each element: of x, of x and b, or of x, b and the truth value t. */
+/* An operation on each element: of x, of x and b, or of x, b and the boolean t. */
 typedef struct each {
   cudnnPointwiseMode_t mode;
   tensor x, b, t;
-  cudnnDataType_t type; /* that it is computed in; 0: FLOAT */
+  cudnnDataType_t type; /* of the computation; 0 means FLOAT */
   int64_t axis;         /* of GEN_INDEX */
 } each;
 
@@ -181,7 +181,7 @@ static tensor apply(builder *g, each e, tensor out)
   finish_operation(g, operation);
   return out;
 }
-/* The same, its result being a tensor between. */
+/* The same, with an intermediate tensor as its result. */
 static tensor apply_float(builder *g, cudnnPointwiseMode_t mode, tensor x, tensor b, layout of)
 {
   return apply(g, (each){mode, x, b, .type = CUDNN_DATA_FLOAT}, between(g, of, CUDNN_DATA_FLOAT));
@@ -191,7 +191,7 @@ static tensor apply_integer(builder *g, cudnnPointwiseMode_t mode, tensor x, ten
   return apply(g, (each){mode, x, b, .type = CUDNN_DATA_INT32}, between(g, g->score, CUDNN_DATA_INT32));
 }
 
-/* ---- what both directions have ---- */
+/* ---- for both directions ---- */
 
 static tensor index_of(builder *g, tensor scores, int64_t axis)
 {
@@ -199,7 +199,7 @@ static tensor index_of(builder *g, tensor scores, int64_t axis)
                between(g, g->score, CUDNN_DATA_INT32));
 }
 
-/* Scores of keys that a query sees, t + S - T >= s, and for all others the least. */
+/* Keeps the scores of keys that a query sees, t + S - T >= s, and replaces all others by the least number. */
 static tensor hide(builder *g, tensor scores)
 {
   if (!g->sdpa->causal) return scores;
@@ -256,7 +256,8 @@ static tensor make_delta(builder *g, tensor dy)
                stored(g, CUDA_SDPA_DELTA, g->row, CUDNN_DATA_FLOAT));
 }
 
-/* dk or dv: what is of the scores' size, transposed, by q or dy. Heads that share keys are added up. */
+/* dk or dv: the product of the transposed tensor of scores or weights, and q or dy. Heads that share keys are added
+ * up. */
 static void multiply_back(builder *g, tensor scores, tensor by, int uid)
 {
   const cuda_sdpa *a = g->sdpa;
@@ -282,10 +283,10 @@ static void backward(builder *g)
   multiply_back(g, weights, dy, CUDA_SDPA_DV);
   tensor ds = apply_float(g, CUDNN_POINTWISE_SUB, multiply_scores(g, dy, v), delta, g->score);
   ds = apply_float(g, CUDNN_POINTWISE_MUL, ds, weights, g->score);
-  ds = apply_float(g, CUDNN_POINTWISE_MUL, ds, scale, g->score); /* cuDNN 9.19 takes 16 bits as well */
+  ds = apply_float(g, CUDNN_POINTWISE_MUL, ds, scale, g->score); /* cuDNN 9.19 accepts 16 bits too */
   multiply_back(g, ds, q, CUDA_SDPA_DK);
-  /* A product that writes dq itself, not a tensor of sums in fp32 to which blocks of keys add as they come, has the
-   * library keep ds in scratch and go over the keys in one order. */
+  /* The product writes dq directly, rather than fp32 sums to which blocks of keys add in any order. So the library
+   * keeps ds in scratch and goes over the keys in a fixed order. */
   const tensor keys = reshape(g, k, between(g, g->key, g->small));
   multiply(g, ds, keys, activation(g, CUDA_SDPA_DQ, g->query));
 }

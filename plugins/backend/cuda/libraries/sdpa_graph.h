@@ -1,11 +1,11 @@
-/* What sdpa.c and sdpa_graph.c share. */
+/* Shared declarations of sdpa.c and sdpa_graph.c. */
 #ifndef CUDA_SDPA_GRAPH_H
 #define CUDA_SDPA_GRAPH_H
 #include "../sdpa.h"
 #include "dnn_graph.h"
 
-/* Tensors that have values of their own: in device memory, but for the numbers at the end, which come from the host
- * and go with the launch. */
+/* Tensors with stored values: in device memory, except for the numbers at the end, which the host passes with the
+ * launch. */
 enum {
   CUDA_SDPA_Q = 1,
   CUDA_SDPA_K,
@@ -25,8 +25,8 @@ enum {
   CUDA_SDPA_UIDS
 };
 
-/* [plan] The graph of such attention; it and what it consists of belong to the plan. used: a bit for each of the
- * tensors above that is in it. */
+/* [plan] Makes the graph of attention. The plan owns it and its parts. used: a bit for each of the tensors above that
+ * it has. */
 brim_status cuda_sdpa_describe(const cuda_backend *b, cuda_dnn_plan *plan, const cuda_sdpa *sdpa,
                                cudnnBackendDescriptor_t *out, uint32_t *used);
 #endif

@@ -1,4 +1,4 @@
-/* What libraries.so.1 offers. */
+/* The functions that libraries.so.1 provides. */
 #include "../device.h"
 #include "libraries.h"
 

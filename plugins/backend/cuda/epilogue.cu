@@ -1,21 +1,21 @@
-/* to = f(from + bias) and, where wanted, kept = from + bias, for what a library has computed: 2 or 3 times the values'
- * bytes. Values are mostly still in the second-level cache. */
-#include "behind.h"
+/* to = f(from + bias) and, if needed, kept = from + bias, for a library's results. Moves 2 or 3 times the values'
+ * bytes, which are mostly still in the L2 cache. */
+#include "epilogue.h"
 
 #include "kernel.cuh"
 
-/* The channel of value i. A division of 64 bits takes far longer than one of 32. */
+/* The channel of value i. A 64-bit division takes far longer than a 32-bit one. */
 static __device__ inline int64_t channel_of(int64_t i, int64_t channels, int64_t inner)
 {
   if (i <= 0xFFFFFFFF) return (uint32_t)i / (uint32_t)inner % (uint32_t)channels;
   return i / inner % channels;
 }
 
-/* Packs: with a bias only where one lies within a channel's values or those of neighbours (see packs_fit). */
+/* With a bias, packs are used only if each lies within one channel or one row of channels (see packs_fit). */
 template <typename T, typename B>
 static __global__ void __launch_bounds__(CUDA_THREADS)
-    behind_kernel(T *to, T *kept, const T *from, const B *__restrict__ bias, int64_t whole, int64_t count,
-                  int64_t channels, int64_t inner, cuda_activation f)
+    epilogue_kernel(T *to, T *kept, const T *from, const B *__restrict__ bias, int64_t whole, int64_t count,
+                    int64_t channels, int64_t inner, cuda_activation f)
 {
   constexpr int P = cuda_pack<T>::count;
   for (int64_t i = cuda_first(); i < whole; i += cuda_step_width()) {
@@ -38,25 +38,25 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
   }
 }
 
-/* Does a pack never cross a channel's end where `inner` values are of one, nor a row's end where channels come last? */
-static bool packs_fit(const cuda_behind *v, int64_t pack)
+/* Whether no pack crosses the end of a channel's `inner` values, or of a row if channels come last. */
+static bool packs_fit(const cuda_epilogue *v, int64_t pack)
 {
   if (!v->bias) return true;
   return v->inner == 1 ? v->channels % pack == 0 : v->inner % pack == 0;
 }
 
-template <typename T, typename B> static brim_status launch(cuda_backend *b, const cuda_behind *v)
+template <typename T, typename B> static brim_status launch(cuda_backend *b, const cuda_epilogue *v)
 {
   constexpr int P = cuda_pack<T>::count;
   const int64_t whole = packs_fit(v, P) ? v->count / P : 0;
-  return cuda_launch(b, behind_kernel<T, B>, cuda_stride(v->count, whole > 0 ? P : 1, b->processors), (T *)v->to,
+  return cuda_launch(b, epilogue_kernel<T, B>, cuda_stride(v->count, whole > 0 ? P : 1, b->processors), (T *)v->to,
                      (T *)v->kept, (const T *)v->from, (const B *)v->bias, whole, v->count, v->channels, v->inner,
                      v->activation);
 }
 
-extern "C" brim_status cuda_behind_run(cuda_backend *b, const cuda_behind *behind)
+extern "C" brim_status cuda_epilogue_run(cuda_backend *b, const cuda_epilogue *epilogue)
 {
-  CUDA_WITH_TYPE(behind->dtype, T, CUDA_WITH_TYPE(behind->bias_dtype, B, return launch<T, B>(b, behind)));
+  CUDA_WITH_TYPE(epilogue->dtype, T, CUDA_WITH_TYPE(epilogue->bias_dtype, B, return launch<T, B>(b, epilogue)));
 }
 
 template <typename From, typename To>

@@ -1,0 +1,135 @@
+/* Checks of aggregators, called with the limits of a run (federate/aggregation.h) for clients of synthetic rounds:
+ * every answer can be used, and is the same when it is asked for again. See check.h. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "brim/random.h"
+#include "cli/check/check.h"
+#include "federate/aggregation.h"
+
+#define ROUNDS 60
+#define CLIENTS_MAX 50
+
+/* A synthetic round. */
+typedef struct made_round {
+  int64_t count;
+  brim_arrival arrival[CLIENTS_MAX];
+  double weight[CLIENTS_MAX], divisor;
+} made_round;
+
+/* Between the ends, evenly in the logarithm. */
+static double draw_between(uint64_t round, uint32_t what, int64_t client, double least, double most)
+{
+  const brim_philox r = brim_random4(round, BRIM_STREAM_SELECT, what, (uint64_t)client, 0);
+  return least * pow(most / least, brim_uniform(r.v[0]));
+}
+
+/* Small and large losses and updates, equal clients, and clients that do not move. */
+static brim_arrival make_arrival(uint64_t round, int64_t i, bool needs_loss)
+{
+  const uint64_t alike = round % 5 == 0 ? 0 : (uint64_t)i;
+  const int64_t client = (int64_t)alike, samples = (int64_t)draw_between(round, 0, client, 1, 10000);
+  const int64_t steps = (int64_t)draw_between(round, 1, client, 1, 1000);
+  return (brim_arrival){.size = sizeof(brim_arrival),
+                        .round = (int64_t)round,
+                        .client = i,
+                        .samples = samples,
+                        .steps = steps,
+                        .rate = draw_between(round, 2, 0, 1e-5, 10),
+                        .reach = (double)steps * (round % 2 ? 1 : 10),
+                        .loss_before = needs_loss ? draw_between(round, 3, client, 1e-4, 100) : NAN,
+                        .loss = draw_between(round, 4, client, 1e-4, 100),
+                        .norm = round % 7 == 0 ? 0 : draw_between(round, 5, client, 1e-6, 100)};
+}
+
+static void make_round(uint64_t number, const brim_aggregator_ops *ops, made_round *out)
+{
+  out->count = number == 0 ? 1 : (int64_t)draw_between(number, 6, 0, 1, CLIENTS_MAX);
+  for (int64_t i = 0; i < out->count; i++)
+    out->arrival[i] = make_arrival(number, i, (ops->needs & BRIM_NEED_LOSS_BEFORE) != 0);
+}
+
+/* As in a run, `weigh` gets neither the loss nor the norm of the training that follows. */
+static brim_status play(brim_aggregation *a, made_round *r)
+{
+  brim_arrival before[CLIENTS_MAX];
+  for (int64_t i = 0; i < r->count; i++) {
+    before[i] = r->arrival[i];
+    before[i].loss = before[i].norm = NAN;
+  }
+  BRIM_TRY(brim_aggregation_weigh(a, before, r->count, r->weight));
+  brim_aggregation_start(a);
+  for (int64_t i = 0; i < r->count; i++) BRIM_TRY(brim_aggregation_add(a, &r->arrival[i], r->weight[i]));
+  return brim_aggregation_divisor(a, &r->divisor);
+}
+
+/* A rank or a resumed run may begin anywhere, so the second time the rounds go from last to first. */
+static brim_status play_twice(brim_check *c, brim_aggregation *a)
+{
+  const brim_aggregator_ops *ops = c->plugin->ops;
+  made_round first[ROUNDS], again;
+  for (uint64_t n = 0; n < ROUNDS; n++) {
+    make_round(n, ops, &first[n]);
+    BRIM_TRY(play(a, &first[n]));
+  }
+  for (uint64_t n = ROUNDS; n-- > 0;) {
+    make_round(n, ops, &again);
+    BRIM_TRY(play(a, &again));
+    if (memcmp(&first[n].divisor, &again.divisor, sizeof again.divisor) != 0 ||
+        memcmp(first[n].weight, again.weight, (size_t)again.count * sizeof again.weight[0]) != 0)
+      return brim_fail(BRIM_EPLUGIN,
+                       "aggregator '%s' gives another answer for the same clients when it is asked again: it must "
+                       "depend on its arguments alone",
+                       c->plugin->id);
+  }
+  return BRIM_OK;
+}
+
+static brim_status configure(brim_check *c, const char *further, brim_config **out)
+{
+  char own[BRIM_PLUGIN_ID_MAX + sizeof "aggregator="];
+  const char *word[] = {own, "total_clients=100", "server_optimizer=sgd", "method=random", further};
+  snprintf(own, sizeof own, "aggregator=%s", c->plugin->id);
+  return brim_check_config(c, word, further ? 5 : 4, out);
+}
+
+static brim_status ask_all(brim_check *c, const char *further, bool *refused)
+{
+  brim_config *config = NULL;
+  brim_aggregation *a = NULL;
+  brim_status status = configure(c, further, &config);
+  *refused = status != BRIM_OK;
+  if (status == BRIM_OK) status = brim_aggregation_open(brim_config_aggregator(config), &a);
+  if (status == BRIM_OK) status = play_twice(c, a);
+  brim_aggregation_close(a);
+  if (status != BRIM_EPLUGIN) brim_config_free(config); /* a thread that hangs may still read it */
+  return status;
+}
+
+static enum brim_finding check_rounds(brim_check *c)
+{
+  bool refused = false;
+  if (ask_all(c, NULL, &refused) != BRIM_OK) return refused ? brim_check_blame(c, true) : brim_check_fail_short(c, "");
+  return brim_check_say(c, BRIM_FOUND_OK,
+                        "usable weights, and the same when asked again: %d synthetic rounds of up to %d clients",
+                        ROUNDS, CLIENTS_MAX);
+}
+
+static enum brim_check_trial try_word(brim_check *c, const char *word)
+{
+  bool refused = false;
+  if (ask_all(c, word, &refused) == BRIM_OK) return BRIM_TRIAL_DONE;
+  if (refused) return BRIM_TRIAL_REFUSED;
+  brim_check_fail_short(c, word);
+  return BRIM_TRIAL_FAILED;
+}
+
+static enum brim_finding check_parameters(brim_check *c)
+{
+  return brim_check_parameters(c, "aggregator", try_word);
+}
+
+const brim_check_kind brim_aggregator_checks[] = {
+    {"rounds", check_rounds}, {"parameters", check_parameters, .needs_sound = true}, {NULL, NULL}};

@@ -1,0 +1,24 @@
+/* How a round's updates are weighted: the configured aggregator (brim/aggregator.h). Aggregators of plugins are called
+ * on a guarded thread (memory/plugin_call.h), those of the core directly. Weights are scaled by a power of two such
+ * that those of a round add up to at most 1, which keeps the sums of updates exact (fold in brim/ops.h). */
+#ifndef BRIM_FEDERATE_AGGREGATION_H
+#define BRIM_FEDERATE_AGGREGATION_H
+#include "brim/aggregator.h"
+#include "config/config.h"
+
+typedef struct brim_aggregation brim_aggregation;
+
+/* [init] The choice must outlive it; NULL: fedavg. ENOMEM_HOST. */
+brim_status brim_aggregation_open(const brim_config_choice *choice, brim_aggregation **out);
+void brim_aggregation_close(brim_aggregation *aggregation); /* NULL: nothing */
+/* [step] The weights of [count] clients that will train. EPLUGIN, naming the aggregator, if it fails, or if a weight is
+ * negative or not finite, or all are 0; for aggregators of the core ENUMERIC. Likewise below. */
+brim_status brim_aggregation_weigh(brim_aggregation *aggregation, const brim_arrival *arrival, int64_t count,
+                                   double *weight);
+/* [step] Adds a client that has arrived to the divisor of the round's sum; call it in the order of selection, after
+ * brim_aggregation_weigh and brim_aggregation_start. `weight`: as that gave it. */
+void brim_aggregation_start(brim_aggregation *aggregation);
+brim_status brim_aggregation_add(brim_aggregation *aggregation, const brim_arrival *arrival, double weight);
+/* [step] By what the sum of weighted updates is divided; an error if that is not above 0 and finite. */
+brim_status brim_aggregation_divisor(const brim_aggregation *aggregation, double *out);
+#endif

@@ -1,0 +1,60 @@
+/* For authors of aggregators: how a federation's server combines the updates of a round.
+ *
+ * An update is the difference between a client's parameters after training and the global model. An aggregator gives
+ * each update a weight, and brim adds the weighted updates up as they arrive, without rounding, so that their order
+ * does not matter. The server's optimizer applies the result to the global model.
+ *
+ * The functions get the aggregator's parameters as self; create() is not called. They must be pure functions of their
+ * arguments: a round that failed is repeated, a resumed run makes the same calls, and so does each rank. brim calls
+ * those of plugins on the thread that also runs policies, one at a time: if one crashes or hangs, brim writes a
+ * checkpoint and ends the run. Since ABI 1.11. */
+#ifndef BRIM_AGGREGATOR_H
+#define BRIM_AGGREGATOR_H
+#include <stdint.h>
+
+#include "brim/plugin.h"
+#include "brim/status.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum brim_aggregator_need {
+  BRIM_NEED_LOSS_BEFORE = 1 /* `loss_before`; costs each client a forward pass over its samples */
+};
+
+/* A client in a round. */
+typedef struct brim_arrival {
+  uint32_t size;
+  int64_t round, client; /* both from 0 */
+  int64_t samples;       /* that the client has */
+  int64_t steps;         /* that it makes in the round, over all local epochs */
+  double rate;           /* learning rate of these steps */
+  double reach;          /* how far they move a parameter whose gradient is always 1, in units of `rate`: with
+                            optimizer=sgd, its momentum and the mu of FedProx count; with other optimizers, `steps` */
+  double loss_before;    /* mean loss of its samples under the global model; NAN without BRIM_NEED_LOSS_BEFORE */
+  double loss;           /* mean loss during its training; NAN in weigh */
+  double norm;           /* Euclidean norm of its update, over all parameters; NAN in weigh */
+} brim_arrival;
+
+/* The result of a round: with w(k) from `weigh` and (v(k), r(k)) from `scale`
+ *
+ *     result = sum_k w(k) update(k) / sum_k v(k) * sum_k v(k) r(k) / sum_k v(k)
+ *
+ * Without `scale`, v(k) = w(k) and r(k) = 1: the weighted mean. */
+typedef struct brim_arrival_scale {
+  double divisor; /* v: finite, not negative */
+  double factor;  /* r: finite; 1 when `scale` is called */
+} brim_arrival_scale;
+
+typedef struct brim_aggregator_ops {
+  uint32_t size, needs; /* needs: enum brim_aggregator_need */
+  /* [step] The weight of a client's update, before the client trains: finite, not negative. */
+  brim_status (*weigh)(const void *self, const brim_arrival *arrival, double *weight);
+  /* [step] Called when the update has arrived; `weight` is the one that weigh gave. NULL: see brim_arrival_scale. */
+  brim_status (*scale)(const void *self, const brim_arrival *arrival, double weight, brim_arrival_scale *out);
+} brim_aggregator_ops;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,178 @@
+"""Aggregators of federations: their results are those of their papers' formulas, computed here by plain loops in
+double precision, over rounds of clients that differ in size and in their numbers of steps."""
+
+import math
+import random
+
+import tensors
+from client_order import client_order
+from support import USAGE, Case, main
+from test_federate import MLP, float_of, gradient_of
+
+ROUNDS = 5
+
+
+class Aggregators(Case):
+    def federate(self, run, *overrides, status=0, env=None):
+        return self.brim("federate", f"run.dir={run}", *overrides, status=status, env=env)
+
+    def model(self, run, step):
+        """Weights of the one layer, and its bias."""
+        values, _ = tensors.read(self.checkpoint(run, step) / "model.safetensors")
+        return [number for kind in ("weight", "bias") for name, (_, _, numbers) in values.items()
+                if name.endswith(kind) for number in numbers]
+
+    def partition(self, run):
+        """The samples of each client, in its order."""
+        clients = {}
+        for line in self.read(run, "partition.csv").splitlines()[1:]:
+            client, sample = map(int, line.split(",")[:2])
+            clients.setdefault(client, []).append(sample)
+        return clients
+
+    def setUp(self):
+        super().setUp()
+        self.draw = random.Random(self.id())
+
+    def write_data(self, folder, data):
+        folder.mkdir(exist_ok=True)
+        for file in "train.csv", "test.csv":
+            (folder / file).write_text(",".join([*(f"x{k}" for k in range(len(data[0]) - 1)), "y"]) + "\n" +
+                                       "".join(",".join(map(repr, row)) + "\n" for row in data))
+
+    def compare(self, name, aggregator, *words, q=1.0, large=None, **local):
+        """A linear regression whose clients take several steps of small batches; partition, sizes, rates, epochs and
+        the clients of a round are drawn. Client `large` has samples so large that it diverges."""
+        draw = self.draw
+        seed, clients, batch = draw.randrange(1 << 40), draw.randint(4, 9), draw.randint(2, 9)
+        epochs, rate, server = draw.randint(2, 3), draw.uniform(0.01, 0.1), draw.uniform(0.5, 1)
+        folder, rows, features = self.folder / f"data of {name}", draw.randint(60, 120), draw.randint(1, 4)
+        data = [[float_of(draw.uniform(-1, 1)) for _ in range(features + 1)] for _ in range(rows)]
+        self.write_data(folder, data)
+        words = ["dataset=csv", f"dataset.path={folder}", "dataset.targets=[y]", "dataset.standardise=false",
+                 "loss=mse", "model=mlp", "model.hidden=[]", "backend=reference", f"seed={seed}", f"total_clients={clients}",
+                 f"clients_per_round={draw.randint(2, clients)}", "partition.sizes=lognormal", "partition.sigma=0.8",
+                 f"training.batch_size={batch}", f"optimizer.lr={rate}", f"federate.local_epochs={epochs}",
+                 f"server_optimizer.lr={server}", "server_optimizer.momentum=0", "training.keep_checkpoints=9",
+                 "federate.checkpoint_every_rounds=1", f"aggregator={aggregator}", *words]
+        self.federate(f"{name} start", *words, "rounds=0")
+        parts, model, steps = self.partition(f"{name} start"), self.model(f"{name} start", 0), set()
+        for i in parts.get(large, []):
+            data[i] = [64 * value for value in data[i]]
+        self.write_data(folder, data)
+        self.federate(name, *words, f"rounds={ROUNDS}", f"parallel_clients={draw.randint(1, 2)}")
+        for number, record in enumerate(self.records(name, "participants.jsonl")):
+            arrived = []
+            for client, has_arrived in zip(record["client"], record["arrived"]):
+                self.assertFalse(client == large and has_arrived)
+                if client == large:
+                    continue
+                rows = [data[i] for i in parts[client]]
+                update = Update(model, rows, rate, seed, client, range(number * epochs, (number + 1) * epochs), batch,
+                                **local)
+                steps.add(update.steps)
+                if has_arrived:
+                    arrived.append(update)
+            change = RESULT[aggregator](arrived, rate, q)
+            model = [value + server * moved for value, moved in zip(model, change)]
+            for got, wanted in zip(self.model(name, number + 1), model):
+                self.assertTrue(math.isclose(got, wanted, rel_tol=1e-9, abs_tol=1e-9), (name, number, got, wanted))
+        self.assertGreater(len(steps), 1)
+        return self.records(name, "participants.jsonl")
+
+    def test_fedavg_and_uniform(self):
+        for aggregator in "fedavg", "uniform":
+            for case in range(3):
+                self.compare(f"{aggregator} {case}", aggregator)
+
+    def test_q_fedavg(self):
+        for case, q in enumerate((0, 0.5, 1, 2, 5)):
+            self.compare(f"qfedavg {case}", "qfedavg", f"aggregator.q={q}", q=q)
+
+    def test_fednova(self):
+        for case in range(3):
+            self.compare(f"fednova {case}", "fednova")
+
+    def test_fednova_with_momentum_and_fedprox(self):
+        for case in range(3):
+            momentum, mu = self.draw.uniform(0.3, 0.95), self.draw.uniform(0.1, 2)
+            self.compare(f"momentum {case}", "fednova", f"optimizer.momentum={momentum}", momentum=momentum)
+            self.compare(f"fedprox {case}", "fednova", "federate.local=fedprox", f"federate.mu={mu}", mu=mu)
+
+    def test_clients_that_do_not_arrive_do_not_count(self):
+        for aggregator in RESULT:
+            taken = self.compare(f"{aggregator} away", aggregator, "world.dropout=0.4")
+            self.assertTrue(any(False in record["arrived"] for record in taken))
+
+    def test_clients_that_diverge_do_not_count(self):
+        for aggregator in RESULT:
+            words = ["aggregator.q=0.5"] if aggregator == "qfedavg" else []
+            taken = self.compare(f"{aggregator} large", aggregator, *words, q=0.5, large=1)
+            self.assertTrue(any(1 in record["client"] for record in taken))
+
+    def test_an_unknown_aggregator_is_refused_with_the_known_ones(self):
+        result = self.federate("run", *MLP, "aggregator=fedawg", status=USAGE)
+        self.assert_error(result, "no option 'fedawg' in group 'aggregator'", "did you mean 'fedavg'?",
+                          "fedavg fednova qfedavg uniform")
+
+
+class Update:
+    """What a client's steps of stochastic gradient descent change, and what an aggregator needs to know of it."""
+
+    def __init__(self, model, rows, rate, seed, client, epochs, batch, momentum=0.0, mu=0.0):
+        local, velocity = list(model), [0.0] * len(model)
+        self.steps, self.samples = 0, len(rows)
+        self.loss = sum((sum(w * v for w, v in zip(model, x)) + model[-1] - y) ** 2 for *x, y in rows) / len(rows)
+        for epoch in epochs:
+            order = client_order(seed, client, epoch, len(rows))
+            for at in range(0, len(rows), batch):
+                gradient = gradient_of(local, [rows[i] for i in order[at:at + batch]], ())
+                gradient = [g + mu * (w - start) for g, w, start in zip(gradient, local, model)]
+                velocity = [momentum * v + g for v, g in zip(velocity, gradient)]
+                local = [w - rate * v for w, v in zip(local, velocity)]
+                self.steps += 1
+        self.change = [w - start for w, start in zip(local, model)]
+        # FedNova's norm of the vector a, in the closed forms of its paper
+        self.norm = self.steps
+        if momentum:
+            self.norm = (self.steps - momentum * (1 - momentum ** self.steps) / (1 - momentum)) / (1 - momentum)
+        elif mu:
+            self.norm = (1 - (1 - rate * mu) ** self.steps) / (rate * mu)
+
+
+def weighted(updates, weights):
+    """The sum of the updates times their weights."""
+    return [sum(w * u.change[k] for u, w in zip(updates, weights)) for k in range(len(updates[0].change))]
+
+
+def fedavg(updates, _rate, _q):
+    samples = sum(u.samples for u in updates)
+    return weighted(updates, [u.samples / samples for u in updates])
+
+
+def uniform(updates, _rate, _q):
+    return weighted(updates, [1 / len(updates)] * len(updates))
+
+
+def qfedavg(updates, rate, q):
+    """Algorithm 2 of Li et al. (2020): the change is -sum(Delta) / sum(h)."""
+    lipschitz, top, below = 1 / rate, [0.0] * len(updates[0].change), 0.0
+    for u in updates:
+        differences = [-lipschitz * c for c in u.change]  # of the global model and the client's
+        loss = u.loss + 1e-10
+        top = [t + loss ** q * d for t, d in zip(top, differences)]
+        below += q * loss ** (q - 1) * sum(d * d for d in differences) + lipschitz * loss ** q
+    return [-t / below for t in top]
+
+
+def fednova(updates, _rate, _q):
+    """Wang et al. (2020): the mean of normalised updates, times the mean of what they were divided by."""
+    samples = sum(u.samples for u in updates)
+    effective = sum(u.samples / samples * u.norm for u in updates)
+    return [effective * value for value in weighted(updates, [u.samples / samples / u.norm for u in updates])]
+
+
+RESULT = {"fedavg": fedavg, "uniform": uniform, "qfedavg": qfedavg, "fednova": fednova}
+
+if __name__ == "__main__":
+    main()
