@@ -80,10 +80,10 @@ class Memory(Case):
         if SANITIZED:
             self.skipTest("a sanitizer keeps what was freed")
         folder = write_idx_dataset(self.folder / "data", train=10_000, rows=28)
-        words = ["dataset=mnist", f"dataset.path={folder}", "total_clients=10000", "clients_per_round=1000", "rounds=10",
-                 "parallel_clients=2", "method=round_robin", "model=mlp", "model.hidden=[3]", "training.batch_size=1",
-                 "optimizer=sgd", "optimizer.momentum=0", "federate.eval_every_rounds=10", "memory.timing=false",
-                 "federate.client_accuracy=false", "observe.report=false"]
+        words = ["dataset=mnist", f"dataset.path={folder}", "total_clients=10000", "clients_per_round=1000",
+                 "rounds=10", "parallel_clients=2", "method=round_robin", "model=mlp", "model.hidden=[3]",
+                 "training.batch_size=1", "optimizer=sgd", "optimizer.momentum=0", "federate.eval_every_rounds=10",
+                 "memory.timing=false", "federate.client_accuracy=false", "observe.report=false"]
         plain = self.peak("fedavg", *words)
         scaffold = self.peak("scaffold", *words, "federate.local=scaffold")
         kept = (self.folder / "scaffold" / "states.bin").stat().st_blocks * 512

@@ -269,7 +269,8 @@ class State(Case):
                  "federate.local=scaffold", "federate.local_parameters=fc2.*"]
         self.federate("run", *words)
         kept, _ = tensors.read(self.checkpoint("run", 4) / "optimizer.safetensors")
-        self.assertEqual({name for name in kept if name.endswith(".control")}, {"fc1.weight.control", "fc1.bias.control"})
+        self.assertEqual({name for name in kept if name.endswith(".control")},
+                         {"fc1.weight.control", "fc1.bias.control"})
 
     def test_what_scaffold_cannot_do_is_refused(self):
         words = [*SMALL, "model=mlp", "model.hidden=[9]", "federate.local=scaffold"]

@@ -5,9 +5,9 @@
  *     fold    v = (w - g) * step.federated,  q = (v + 1536) - 1536,  sum = sum + q
  *     serve   y = -(sum * step.federated)  or  x = x + sum * step.federated
  *
- * Bytes per element: 8, 16 or 20, 24, and 12 or 16. Memory's speed is the limit, so neighbouring threads read neighbouring
- * values. Sums are in double precision. Products use __dmul_rn, which nvcc does not contract with an addition, so fold
- * rounds as brim/ops.h specifies, and gives the same bits as the other backends. */
+ * Bytes per element: 8, 16 or 20, 24, and 12 or 16. Memory's speed is the limit, so neighbouring threads read
+ * neighbouring values. Sums are in double precision. Products use __dmul_rn, which nvcc does not contract with an
+ * addition, so fold rounds as brim/ops.h specifies, and gives the same bits as the other backends. */
 #include <string.h>
 
 #include "kernel.cuh"
