@@ -24,7 +24,7 @@ void brim_crash_allow_exit(void);
 
 /* A stack for the handler, for the case that the thread's own is exhausted. */
 typedef struct brim_crash_stack {
-  void *bytes; /* NULL: there is none */
+  void *bytes; /* NULL: not allocated */
   stack_t before;
 } brim_crash_stack;
 /* [any thread] Called by a thread at its beginning and end; the signals are unblocked in it. Does nothing if the

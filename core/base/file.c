@@ -64,7 +64,7 @@ brim_status brim_file_write_all(int fd, const char *path, const void *data, size
     const ssize_t n = write(fd, from, bytes < WRITE_CHUNK_BYTES ? bytes : WRITE_CHUNK_BYTES);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return brim_fail(BRIM_EIO, "cannot write '%s': %s", path, strerror(errno));
-    if (n == 0) return brim_fail(BRIM_EIO, "cannot write '%s': the system took no more bytes", path);
+    if (n == 0) return brim_fail(BRIM_EIO, "cannot write '%s': the system accepted no more bytes", path);
     from += n;
     bytes -= (size_t)n;
   }
@@ -94,7 +94,7 @@ brim_status brim_file_write_at(int fd, const char *path, const void *data, size_
     const ssize_t n = pwrite(fd, from, bytes < WRITE_CHUNK_BYTES ? bytes : WRITE_CHUNK_BYTES, (off_t)offset);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return brim_fail(BRIM_EIO, "cannot write '%s': %s", path, strerror(errno));
-    if (n == 0) return brim_fail(BRIM_EIO, "cannot write '%s': the system took no more bytes", path);
+    if (n == 0) return brim_fail(BRIM_EIO, "cannot write '%s': the system accepted no more bytes", path);
     from += n;
     offset += (uint64_t)n;
     bytes -= (size_t)n;
@@ -279,7 +279,7 @@ static brim_status make_folder(const char *path)
   const int reason = errno; /* on a read-only file system EROFS, even if the folder exists */
   if (brim_is_folder(path)) return BRIM_OK;
   return brim_fail(is_for_good(reason) ? BRIM_ECONFIG : BRIM_EIO, "cannot make folder '%s': %s", path,
-                   reason == EEXIST ? "a file is there" : strerror(reason));
+                   reason == EEXIST ? "a file has this name" : strerror(reason));
 }
 
 brim_status brim_make_folders(const char *path)

@@ -10,7 +10,7 @@
 /* The meaning of a formula's names. */
 enum brim_formula_kind {
   BRIM_NAME_ELEMENT, /* of input `index`, unless -1; must be assigned if `output` is not -1 */
-  BRIM_NAME_FACTOR,  /* likewise, but its elements are multiplied by element 1 of the f64 input `factor` */
+  BRIM_NAME_FACTOR,  /* an element, multiplied by element 1 of the f64 input `factor` */
   BRIM_NAME_FIXED,   /* element 0 of input `index`, which is f64: the same for all elements */
   BRIM_NAME_SCALAR,  /* step.scalar[index] */
   BRIM_NAME_NUMBER   /* `number` */

@@ -10,7 +10,7 @@ typedef struct brim_host_use {
   double ram_percent;
   uint64_t ram_used_bytes, ram_total_bytes;
   bool is_grouped;
-  double swap_percent; /* likewise; 0 if there is no swap */
+  double swap_percent; /* 0 if there is no swap */
   uint64_t swap_used_bytes, swap_total_bytes;
   uint64_t cpu_busy_ticks, cpu_ticks; /* of all processors, since the machine started */
 } brim_host_use;

@@ -198,17 +198,17 @@ static void gaussian_blur(const void *self, brim_augment_sample *s)
 static const brim_param erase_table[] = {
     BRIM_PARAM(F64, brim_erase, probability, "0.5", "[0,1]", "probability that a sample changes"),
     BRIM_PARAM(LIST, brim_erase, scale, "[0.02,0.33]", NULL,
-               "least and greatest area of the rectangle, as a share of the image"),
+               "minimum and maximum area of the rectangle, as a share of the image"),
     BRIM_PARAM(LIST, brim_erase, ratio, "[0.3,3.3]", NULL,
-               "least and greatest ratio of height to width of the rectangle"),
+               "minimum and maximum ratio of height to width of the rectangle"),
     BRIM_PARAMS_END};
 static const brim_param mixup_table[] = {
     BRIM_PARAM(F64, brim_mixup, alpha, "1", "(0,1000]", "shares are drawn from Beta(alpha, alpha)"), BRIM_PARAMS_END};
 static const brim_param blur_table[] = {
     BRIM_PARAM(F64, blur, probability, "1", "[0,1]", "probability that an image is blurred"),
     BRIM_PARAM(I64, blur, kernel_size, "3", "[1,63]", "side of the kernel in pixels; an even number is raised by one"),
-    BRIM_PARAM(F64, blur, sigma_min, "0.1", "[0.001,1000]", "least standard deviation, in pixels"),
-    BRIM_PARAM(F64, blur, sigma_max, "2", "[0.001,1000]", "greatest standard deviation, in pixels; at least sigma_min"),
+    BRIM_PARAM(F64, blur, sigma_min, "0.1", "[0.001,1000]", "minimum standard deviation, in pixels"),
+    BRIM_PARAM(F64, blur, sigma_max, "2", "[0.001,1000]", "maximum standard deviation, in pixels; at least sigma_min"),
     BRIM_PARAMS_END};
 AUGMENT(erase, brim_erase, erase_table, BRIM_DTYPE_F32, NULL, 1, 0,
         "sets a random rectangle to 0, as torchvision's RandomErasing");

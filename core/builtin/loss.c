@@ -13,7 +13,7 @@ static const brim_param cross_entropy_table[] = {
     BRIM_PARAM(F64, cross_entropy, label_smoothing, "0", "[0,1)",
                "share of each label that is spread evenly over all classes"),
     BRIM_PARAM(LIST, cross_entropy, class_weights, "[]", "[0,inf)",
-               "weight per class; the mean is weighted likewise; empty: all 1"),
+               "weight per class; the mean divides by the sum of the weights; empty: all 1"),
     BRIM_PARAM(I64, cross_entropy, ignore_index, "-100", "[-2147483648,2147483647]",
                "label (class or token) that the loss ignores; a number that is not a label, such as -100: none"),
     BRIM_PARAMS_END};
@@ -100,7 +100,8 @@ typedef struct focal {
 static const brim_param focal_table[] = {
     BRIM_PARAM(F64, focal, gamma, "2", "[0,100]",
                "the cross-entropy is multiplied by (1 - p)^gamma, where p is the label's probability"),
-    BRIM_PARAM(LIST, focal, alpha, "[]", "[0,inf)", "weight per class; the mean is weighted likewise; empty: all 1"),
+    BRIM_PARAM(LIST, focal, alpha, "[]", "[0,inf)",
+               "weight per class; the mean divides by the sum of the weights; empty: all 1"),
     BRIM_PARAMS_END};
 
 static const int32_t last_axis[] = {-1};

@@ -26,7 +26,7 @@ typedef struct adam {
       BRIM_PARAM(F64, adam, eps, least, "(0,inf)", "added to the denominator"),                                        \
       BRIM_PARAM(STR, adam, no_decay, "", NULL, NO_DECAY_HELP),                                                        \
       BRIM_PARAM(BOOL, adam, bias_correction, "true", NULL,                                                            \
-                 "true: divide both means by 1 - beta^step; false: do not, as adaptive federated optimizers")
+                 "true: divide both means by 1 - beta^step; false: do not, as in adaptive federated optimizers")
 
 static const brim_param adamw_table[] = {ADAM_ROWS("0.001", "0.01", "decoupled weight decay", "1e-8"), BRIM_PARAMS_END};
 static const brim_param adam_table[] = {ADAM_ROWS("0.001", "0", "L2 penalty, added to the gradient", "1e-8"),
@@ -180,8 +180,10 @@ static const brim_param adafactor_table[] = {
     BRIM_PARAM(F64, adafactor, beta1, "0", "[0,1)", "decay of the mean of updates, which needs a state; 0: no mean"),
     BRIM_PARAM(F64, adafactor, beta2_decay, "-0.8", "[-10,0]",
                "step^beta2_decay is the weight of new squares in their means"),
-    BRIM_PARAM(F64, adafactor, eps1, "1.1920929e-07", "(0,1)", "least root of a mean of squares"),
-    BRIM_PARAM(F64, adafactor, eps2, "0.001", "[0,inf)", "least size of a parameter that lr is relative to"),
+    BRIM_PARAM(F64, adafactor, eps1, "1.1920929e-07", "(0,1)",
+               "minimum of the root of a mean of squares, which divides the gradient"),
+    BRIM_PARAM(F64, adafactor, eps2, "0.001", "[0,inf)",
+               "minimum size of a parameter (root mean square) that lr is relative to"),
     BRIM_PARAM(F64, adafactor, d, "1", "(0,inf)", "largest root mean square of an update, before lr"),
     BRIM_PARAM(STR, adafactor, no_decay, "", NULL, NO_DECAY_HELP),
     BRIM_PARAMS_END};

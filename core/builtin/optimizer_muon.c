@@ -28,7 +28,7 @@ static const brim_param table[] = {
     BRIM_PARAM(F64, muon, momentum, "0.95", "[0,1)", "decay of the mean of gradients"),
     BRIM_PARAM(BOOL, muon, nesterov, "true", NULL, "use Nesterov momentum"),
     BRIM_PARAM(I64, muon, steps, "5", "[1,20]", "steps of the Newton-Schulz iteration"),
-    BRIM_PARAM(F64, muon, eps, "1e-7", "(0,inf)", "least norm by which a matrix is divided"),
+    BRIM_PARAM(F64, muon, eps, "1e-7", "(0,inf)", "minimum norm by which a matrix is divided"),
     BRIM_PARAM(ENUM, muon, adjust, "original", "original|match_rms_adamw",
                "factor for lr of a matrix with R rows and C columns: original: sqrt(max(1, R / C)); match_rms_adamw: "
                "0.2 sqrt(max(R, C)), so that adamw's learning rates fit"),

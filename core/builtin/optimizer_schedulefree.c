@@ -78,12 +78,12 @@ static const brim_optimizer_ops ops = {.size = sizeof ops,
                                                   "p = p + share * (z - p) + lr * (beta1 * (1 - share) - 1) * u\n"
                                                   "z = z - lr * u",
                                        .evaluated = "evaluated = p + (1 - 1 / beta1) * (z - p)"};
-const brim_plugin brim_optimizer_schedulefree = {.size = sizeof(brim_plugin),
-                                                 .kind = BRIM_OPTIMIZER,
-                                                 .id = "schedulefree",
-                                                 .help =
-                                                     "AdamW without a schedule, evaluated at the mean of its weights "
-                                                     "(Defazio et al., 2024): adamw's states plus that mean",
-                                                 .params_size = sizeof(schedulefree),
-                                                 .params = table,
-                                                 .ops = &ops};
+const brim_plugin brim_optimizer_schedulefree = {
+    .size = sizeof(brim_plugin),
+    .kind = BRIM_OPTIMIZER,
+    .id = "schedulefree",
+    .help = "AdamW without a schedule, evaluated at the mean of its weights "
+            "(Defazio et al., 2024); two states for each parameter, as adamw has",
+    .params_size = sizeof(schedulefree),
+    .params = table,
+    .ops = &ops};

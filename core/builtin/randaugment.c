@@ -1,4 +1,4 @@
-/* RandAugment (Cubuk et al., 2020) as torchvision's for images of bytes: operations drawn from fourteen, all of the
+/* RandAugment (Cubuk et al., 2020) as torchvision's for 8-bit images: operations drawn from fourteen, all of the
  * same magnitude, with nearest-pixel sampling and black beyond the edges. Operations, their order and their magnitudes:
  * torchvision/transforms/autoaugment.py; formulas and roundings: Pillow's Geometry.c, Filter.c, ImageOps.py. */
 #include <math.h>

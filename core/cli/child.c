@@ -43,6 +43,7 @@ void brim_child_wait(pid_t pid)
 brim_status brim_child_reap(pid_t pid, int *status)
 {
   while (waitpid(pid, status, 0) != pid)
-    if (errno != EINTR) return brim_fail(BRIM_EIO, "cannot find out how a child process ended: %s", strerror(errno));
+    if (errno != EINTR)
+      return brim_fail(BRIM_EIO, "cannot get the exit status of a child process: %s", strerror(errno));
   return BRIM_OK;
 }

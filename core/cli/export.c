@@ -120,7 +120,7 @@ static brim_status write_parameters(const brim_cli *cli, const export_wishes *w,
   if (has_config) BRIM_TRY(config_path(w, config, sizeof config));
   BRIM_TRY(brim_export_write(p, map, dtype, data, w->output));
   if (has_config) BRIM_TRY(write_config(w, config, arena, p, map));
-  brim_say("%zu tensors in %s%s%s%s", p->count, w->output, map ? ", by map " : ", named as in brim",
+  brim_say("%zu tensors in %s%s%s%s", p->count, w->output, map ? ", named by map " : ", named as in brim",
            map ? map->name : "", has_config ? "; config.json beside it" : "");
   return BRIM_OK;
 }
@@ -226,7 +226,7 @@ const brim_command brim_command_export = {
     "  brim export runs/lora --merge                  merge lora or linear_probe with its backbone into one plain "
     "model\n"
     "  brim export runs/lora --format peft -o adapter    only the trained parameters, in a folder for PEFT\n"
-    "  brim export runs/lora --merge model.weights=there/clip.safetensors   with the new place of the backbone's "
+    "  brim export runs/lora --merge model.weights=there/clip.safetensors   with the new path of the backbone's "
     "weights\n"
     "\n"
     "PyTorch reads the file with safetensors.torch.load_file, brim with model.weights=FILE. The formats are the name\n"

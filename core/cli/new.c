@@ -93,10 +93,10 @@ static brim_status check_name(scaffold *s, const char *name)
 {
   s->name = name;
   if (strcmp(name, "id") == 0 || strcmp(name, "null") == 0)
-    return brim_fail(BRIM_ECONFIG, "'%s' cannot be a plugin's name: it means something else in configurations", name);
+    return brim_fail(BRIM_ECONFIG, "'%s' cannot be a plugin's name: it has another meaning in configurations", name);
   if (brim_is_plugin_id(name)) return BRIM_OK;
   const brim_status status =
-      brim_fail(BRIM_ECONFIG, "'%s' cannot be a plugin's name: that has 1 to %d of the characters a-z, 0-9 and _", name,
+      brim_fail(BRIM_ECONFIG, "'%s' cannot be a plugin's name: use 1 to %d characters from a-z, 0-9 and _", name,
                 BRIM_PLUGIN_ID_MAX);
   const char *mended = close_name(s->arena, name);
   return mended ? brim_fail_add(status, "did you mean '%s'?", mended) : status;

@@ -59,6 +59,38 @@ static void print_rows(const brim_drive *d, const lanes_row *row, size_t count)
   brim_text_release(&notes);
 }
 
+/* After all rounds, or those that the budget allows. */
+static int64_t count_rounds(const brim_setup *setup)
+{
+  const brim_settings *s = setup->settings;
+  int64_t from = 0, to = s->rounds; /* rounds that are allowed, and that may be too many */
+  while (s->privacy.max_epsilon > 0 && from < to) {
+    const int64_t middle = from + (to - from + 1) / 2;
+    if (brim_setup_epsilon(setup, brim_privacy_releases(s, middle)) <= s->privacy.max_epsilon)
+      from = middle;
+    else
+      to = middle - 1;
+  }
+  return to;
+}
+
+static double spent_epsilon(const brim_setup *setup)
+{
+  return brim_setup_epsilon(setup, brim_privacy_releases(setup->settings, count_rounds(setup)));
+}
+
+static void print_privacy(const brim_setup *setup)
+{
+  const brim_settings *s = setup->settings;
+  const int64_t rounds = count_rounds(setup);
+  if (!brim_privacy_has_noise(s)) return;
+  printf("privacy of clients: epsilon %.4g at delta %g after %s%lld round%s", spent_epsilon(setup), s->privacy.delta,
+         brim_privacy_is_local(s) && !s->privacy.takes_turns ? "a client's " : "", (long long)rounds,
+         brim_plural(rounds));
+  if (rounds < s->rounds) printf(", where privacy.max_epsilon=%g ends the run", s->privacy.max_epsilon);
+  printf("\n");
+}
+
 static void print_text(const brim_drive *d, const brim_plan *plan, const lanes_row *row, size_t count)
 {
   char a[32], b[32];
@@ -86,6 +118,7 @@ static void print_text(const brim_drive *d, const brim_plan *plan, const lanes_r
     printf("each client keeps %s from round to round, in " BRIM_STATES_NAME
            " of the run's folder: at most %s on disk\n",
            brim_format_bytes(a, sizeof a, kept), brim_format_bytes(b, sizeof b, brim_setup_states_bytes(d->setup)));
+  print_privacy(d->setup);
   print_rows(d, row, count);
 }
 
@@ -115,6 +148,10 @@ static brim_status print_json(const brim_drive *d, const brim_plan *plan, const 
   json_object_set_new(out, "client_bytes", json_integer((json_int_t)plan->lane_bytes));
   json_object_set_new(out, "client_kept_bytes", json_integer((json_int_t)brim_setup_kept_bytes(d->setup)));
   json_object_set_new(out, "states_bytes", json_integer((json_int_t)brim_setup_states_bytes(d->setup)));
+  if (brim_privacy_has_noise(d->setup->settings)) {
+    json_object_set_new(out, "epsilon", brim_json_figure(spent_epsilon(d->setup)));
+    json_object_set_new(out, "rounds", json_integer((json_int_t)count_rounds(d->setup)));
+  }
   json_object_set_new(out, "parallel_clients", json_integer(d->choice.lanes));
   return brim_cli_print_json(out);
 }

@@ -9,10 +9,10 @@
 
 #define COLUMNS_MAX 5
 
-/* An option of a group: a file that names a plugin and sets some of its parameters: `model=gpt2_tiny`. */
+/* An option of a group, such as `model=gpt2_tiny`: a file that names a plugin and sets some of its parameters. */
 typedef struct preset {
-  const char *name, *file; /* name NULL: none was named */
-  const brim_yaml *values; /* its map */
+  const char *name, *file; /* name: NULL if the command names no option */
+  const brim_yaml *values; /* the file's map */
 } preset;
 
 /* The requested plugins. */
@@ -178,7 +178,7 @@ static brim_status parse_selection(const char *word, brim_arena *arena, selectio
 #define X(name, value, text) brim_text_add(&known, " " text);
   BRIM_KIND_MAP(X)
 #undef X
-  const brim_status status = brim_fail(BRIM_ECONFIG, "no kind of plugins '%s'\n  kinds:%s", kind, known.s);
+  const brim_status status = brim_fail(BRIM_ECONFIG, "unknown kind of plugin '%s'\n  kinds:%s", kind, known.s);
   brim_text_release(&known);
   return status;
 }

@@ -157,7 +157,7 @@ static brim_status check_output(const predict *p)
   if (S_ISDIR(output.st_mode)) return brim_fail(BRIM_ECONFIG, "-o %s is a folder: name a file in it", p->output);
   for (size_t i = 0; i < p->file_count; i++)
     if (stat(p->file[i].path, &input) == 0 && input.st_dev == output.st_dev && input.st_ino == output.st_ino)
-      return brim_fail(BRIM_ECONFIG, "-o %s is a file that is to be predicted: name another", p->output);
+      return brim_fail(BRIM_ECONFIG, "-o %s is also an input file: name another output file", p->output);
   return brim_cli_check_absent(p->output, p->force);
 }
 

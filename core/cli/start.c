@@ -239,7 +239,7 @@ static brim_status choose_precision(start *s, uint32_t has, const char *choices,
     s->answer[PRECISION] = is_so ? NULL : brim_arena_printf(s->arena, "precision=%s", name);
     return open_drive(s);
   }
-  return brim_fail(BRIM_ECONFIG, "there is no precision '%s' on this device\nit has %s", name, choices);
+  return brim_fail(BRIM_ECONFIG, "this device does not support precision '%s'\nit supports %s", name, choices);
 }
 
 static brim_status ask_precision(start *s)

@@ -102,7 +102,7 @@ static void log_auto_backend(const brim_config *config)
 static void log_environment(void)
 {
   if (brim_fault_text())
-    brim_log(BRIM_LOG_WARN, "%s=%s is set: it makes calls of this run fail, as a test", BRIM_FAULT_ENVIRONMENT,
+    brim_log(BRIM_LOG_WARN, "%s=%s is set: it makes some calls of this run fail, for a test", BRIM_FAULT_ENVIRONMENT,
              brim_fault_text());
   static const char name[] = "PYTORCH_CUDA_ALLOC_CONF";
   const char *value = getenv(name);

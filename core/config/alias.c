@@ -18,6 +18,7 @@ const brim_alias brim_aliases[] = {
     {"local_epochs", "federate.local_epochs", NULL},
     {"eval_every", "federate.eval_every_rounds", NULL},
     {"time_budget", "federate.deadline_seconds", NULL},
+    {"dp_clip_norm", "privacy.clip_norm", NULL},
     {NULL, NULL, NULL},
 };
 

@@ -157,8 +157,8 @@ static bool is_installed(const char *path)
   return brim_install_dir(folder, sizeof folder, BRIM_INSTALL_CONFIGS) && brim_starts_with(path, folder);
 }
 
-/* Defaults in brim's own configuration files that are left out need no message, nor does a choice that brim makes itself,
- * such as the backend of `brim export`. */
+/* Defaults in brim's own configuration files that are left out need no message, nor does a choice that brim makes
+ * itself, such as the backend of `brim export`. */
 static void note_left_out(brim_composition *c, const brim_chosen *chosen, const char *said, const char *key,
                           const brim_yaml *value)
 {
@@ -442,7 +442,8 @@ static void merge_entry(brim_composition *c, const brim_yaml *node, const brim_y
   } else if (entry->kind == BRIM_YAML_SCALAR && !brim_yaml_is_null(entry)) {
     if (strstr(entry->scalar, "${"))
       brim_problem_at(&c->problems, &entry->origin,
-                      "'%s': a file is named without interpolation; an option of a group may have one", entry->scalar);
+                      "'%s': the name of a file must not contain an interpolation; the option of a group may",
+                      entry->scalar);
     else
       merge_entry_file(c, entry, group, into);
   } else if (entry->kind == BRIM_YAML_MAP && entry->count == 1 && option_of_entry(c, entry)) {
@@ -516,8 +517,8 @@ static void check_forced(brim_composition *c, const brim_chosen *chosen, const b
     brim_problem_at(&c->problems, &forced->origin, "no defaults list names the group '%s'", chosen->group);
   else if (forced->mode == BRIM_OVERRIDE_REMOVE && forced->value &&
            strcmp(brim_compose_option_text(c, chosen->group, forced->value), chosen->met) != 0)
-    brim_problem_at(&c->problems, &forced->origin, "the option of '%s' is '%s', not '%s'", chosen->group, chosen->met,
-                    brim_compose_option_text(c, chosen->group, forced->value));
+    brim_problem_at(&c->problems, &forced->origin, "the option of group '%s' is '%s', not '%s'", chosen->group,
+                    chosen->met, brim_compose_option_text(c, chosen->group, forced->value));
 }
 
 /* Merges choices of the command line for groups that no defaults list names, and names that it appends to others. */
@@ -574,5 +575,5 @@ void brim_compose(brim_composition *c)
   }
   if (changed)
     brim_problem(&c->problems, BRIM_ECONFIG,
-                 "the defaults lists do not settle on options: %s and the files that it includes", path);
+                 "the defaults lists of %s and of the files that it includes keep changing each other's options", path);
 }

@@ -9,7 +9,7 @@
  * Unlike in Hydra, the values that a file sets for a group belong to the option that the defaults lists have named last
  * up to that point. If another option is chosen in the end, keys of the plugin are left out (an lr written for adamw is
  * not meant for lion), and so are other keys that the chosen option sets too. Choosing the option that a defaults list
- * names anyway changes nothing.
+ * already names changes nothing.
  *
  * The group policy is a list: several options are chosen, separated by commas. Its node has the plugins' ids in `id`,
  * and the parameters of each below its id. */

@@ -20,7 +20,7 @@ brim_status brim_config_anchor_paths(brim_config *config)
   char here[4096];
   brim_arena arena = {0};
   brim_schema schema = {0};
-  if (!getcwd(here, sizeof here)) return brim_fail(BRIM_EIO, "no working directory: %s", strerror(errno));
+  if (!getcwd(here, sizeof here)) return brim_fail(BRIM_EIO, "cannot get the working directory: %s", strerror(errno));
   build_schema(config, &arena, &schema);
   for (size_t i = 0; i < schema.count; i++) {
     const brim_schema_row *row = &schema.row[i];

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "config/privacy.h"
 #include "param/value.h"
 
 static const brim_yaml_origin *origin_of(const brim_config *config, const char *path)
@@ -154,6 +155,7 @@ void brim_federation_resolve(brim_composition *c, const brim_schema *schema, bri
   brim_settings *s = &config->settings;
   const brim_config_choice *server = brim_config_server_optimizer(config);
   if (s->total_clients == 0) {
+    brim_privacy_refuse(c, config);
     const brim_config_choice *method = brim_config_method(config);
     if (method &&
         origin_of(config, "method.id")->text) { /* set on the command line, so it was meant to have an effect */
@@ -193,6 +195,7 @@ void brim_federation_resolve(brim_composition *c, const brim_schema *schema, bri
   s->has_world = s->federate.deadline_seconds > 0 || s->federate.over_selection > 0 ||
                  is_changed(c, schema, config, "world") || is_changed(c, schema, config, "network");
   check_world(c, config);
+  brim_privacy_resolve(c, config);
   s->training.steps = s->rounds;
   s->training.epochs = s->rounds;
   s->training.eval_every_steps = s->federate.eval_every_rounds;

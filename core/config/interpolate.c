@@ -377,7 +377,7 @@ static bool resolve_scalar(job *j, const char *path, brim_yaml *node)
   for (size_t i = 0; i < j->count; i++)
     if (j->stack[i].node == node) return circle(j, i, path);
   if (j->count == BRIM_INTERPOLATION_DEPTH_MAX) {
-    fail(j, "is one of more than %d interpolations that lead to each other", BRIM_INTERPOLATION_DEPTH_MAX);
+    fail(j, "is in a chain of more than %d interpolations", BRIM_INTERPOLATION_DEPTH_MAX);
     return false;
   }
   j->stack[j->count++] = (struct under_way){path, node};

@@ -271,7 +271,7 @@ static void hint_former_file(brim_composition *c, const char *group, const char 
     brim_problem_hint(&c->problems, "the run loaded it from %s: add --plugin-path %s", file, file);
   else
     brim_problem_hint(&c->problems,
-                      "the run loaded it from %s, which no longer exists: give its new place, --plugin-path FILE",
+                      "the run loaded it from %s, which no longer exists: pass its new path with --plugin-path FILE",
                       file);
 }
 

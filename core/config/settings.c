@@ -384,6 +384,33 @@ static const brim_setting world_table[] = {
 };
 #undef T
 
+#define T brim_privacy_settings
+static const brim_setting privacy_table[] = {
+    FIXED(F64, T, clip_norm, "0", "[0,1e9]",
+          "greatest L2 norm of a client's update; larger ones are scaled down, all clients have the same weight, and "
+          "the sum is divided by clients_per_round; 0: no clipping"),
+    FIXED(F64, T, target_quantile, "0", "[0,1)",
+          "adapt the clip norm, from clip_norm on, until this share of the updates is within it; 0: a fixed clip norm"),
+    FIXED(F64, T, clip_norm_lr, "0.2", "(0,10]", "for target_quantile: learning rate of the clip norm's logarithm"),
+    FIXED(F64, T, count_stddev, "0", "[0,inf)",
+          "for target_quantile: standard deviation of the noise on the number of updates within the clip norm; 0: "
+          "clients_per_round/20"),
+    FIXED(ENUM, T, noise, "central", BRIM_NOISE_NAMES,
+          "Gaussian noise is added to the sum of the updates (central) or to each client's update (local)"),
+    FIXED(F64, T, noise_multiplier, "0", "[0,1e6]",
+          "standard deviation of the noise divided by the clip norm; 0: no noise. With central noise, method=random "
+          "draws each client independently, with probability clients_per_round/total_clients"),
+    FIXED(
+        I64, T, seed, "0", "[0,inf)",
+        "together with seed, the seed of the noise and of the draw of clients: a secret random number if the model is "
+        "published; 0: both follow from seed, so that everyone who knows it can subtract the noise"),
+    FIXED(F64, T, delta, "1e-5", "(0,1)", "delta of the (epsilon, delta)-differential privacy that records report"),
+    FIXED(F64, T, max_epsilon, "0", "[0,inf)",
+          "privacy budget: the run ends before the round that would exceed this epsilon; 0: no budget"),
+    {.param.key = NULL},
+};
+#undef T
+
 static const brim_setting backbone_table[] = {
     FIXED(ENUM, brim_backbone_settings, store, "auto", "auto|fp32|bf16",
           "type in which a backbone's frozen weights are stored; auto: bf16 with precision=bf16, else fp32"),
@@ -415,6 +442,7 @@ const brim_section brim_settings_sections[] = {
     {"partition", partition_table, offsetof(brim_settings, partition), sizeof(brim_partition_settings), true},
     {"network", network_table, offsetof(brim_settings, network), sizeof(brim_network_settings), true},
     {"world", world_table, offsetof(brim_settings, world), sizeof(brim_world_settings), true},
+    {"privacy", privacy_table, offsetof(brim_settings, privacy), sizeof(brim_privacy_settings), true},
     {NULL, NULL, 0, 0, false},
 };
 

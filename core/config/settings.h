@@ -149,6 +149,19 @@ typedef struct brim_world_settings {
   int32_t too_few; /* enum brim_too_few */
 } brim_world_settings;
 
+/* Differential privacy of a federation's clients; see config/privacy.h. */
+enum brim_noise { BRIM_NOISE_CENTRAL, BRIM_NOISE_LOCAL };
+#define BRIM_NOISE_NAMES "central|local"
+typedef struct brim_privacy_settings {
+  double clip_norm;                                   /* 0: no clipping, no noise */
+  double target_quantile, clip_norm_lr, count_stddev; /* of an adaptive clip norm; quantile 0: it is fixed */
+  int32_t noise;                                      /* enum brim_noise */
+  int64_t seed;                                       /* 0: noise follows from the run's seed alone */
+  double noise_multiplier, delta, max_epsilon;        /* max_epsilon 0: no budget */
+  bool draws_poisson; /* each client is in a round with the same probability, independently of the others */
+  bool takes_turns;   /* method=round_robin */
+} brim_privacy_settings;
+
 /* How training samples are distributed to the clients of a federation. */
 enum brim_partition_kind {
   BRIM_PARTITION_IID,
@@ -228,6 +241,7 @@ typedef struct brim_settings {
   brim_partition_settings partition;
   brim_network_settings network;
   brim_world_settings world;
+  brim_privacy_settings privacy;
   bool has_world; /* federation with a simulated world: a key of network or world, a deadline or an over-selection is
                      set */
 } brim_settings;

@@ -326,7 +326,7 @@ static bool can_repeat(const brim_sweep *sweep, int64_t repeats, brim_problems *
     const brim_sweep_axis *axis = &sweep->axis[i];
     if (axis->count == 1) continue;
     if (is_key(axis, "repeats"))
-      brim_problem(problems, BRIM_ECONFIG, "'repeats' cannot be swept: it is how often each job runs");
+      brim_problem(problems, BRIM_ECONFIG, "'repeats' cannot be swept: it is the number of times that each job runs");
     if (is_key(axis, "seed") && repeats > 1)
       brim_problem(problems, BRIM_ECONFIG,
                    "repeats=%" PRId64 " gives each job seeds of its own, and 'seed' is swept over %zu values\n"

@@ -100,11 +100,11 @@ static brim_status check_one(const brim_augment_choice *choice, const char *data
                      dataset, brim_shape_format(shape, sizeof shape, &info->sample));
   if (ops->dtype == BRIM_DTYPE_U8 && info->dtype != BRIM_DTYPE_U8)
     return brim_fail(BRIM_ECONFIG,
-                     "augmentation '%s' needs images of bytes, but the samples of dataset '%s' are of type %s", id,
+                     "augmentation '%s' needs images of type U8, but the samples of dataset '%s' are of type %s", id,
                      dataset, brim_dtype_name(info->dtype));
   if (ops->dtype == BRIM_DTYPE_U8 && info->sample.dim[0] != 1 && info->sample.dim[0] != 3)
     return brim_fail(BRIM_ECONFIG,
-                     "augmentation '%s' needs 1 channel or 3, but the images of dataset '%s' have %" PRId64, id,
+                     "augmentation '%s' needs 1 or 3 channels, but the images of dataset '%s' have %" PRId64, id,
                      dataset, info->sample.dim[0]);
   if (choice->plugin != &brim_augment_erase) return BRIM_OK;
   const brim_erase *erase = choice->params;

@@ -207,7 +207,9 @@ brim_status brim_data_open_file(brim_data *data, const char *path, const char *s
                      brim_dtype_name(info.dtype), brim_shape_format(theirs, sizeof theirs, &info.sample),
                      brim_dtype_name(data->train.dtype), brim_shape_format(ours, sizeof ours, &data->train.sample));
   if ((info.pixels_max > 0) != data->transform.any_size)
-    return brim_fail(BRIM_ELOAD, "'%s' holds pictures of another kind than dataset '%s'", path, data->plugin->id);
+    return brim_fail(BRIM_ELOAD, "'%s' holds images of %s, but the images of dataset '%s' have %s", path,
+                     data->transform.any_size ? "one size" : "different sizes", data->plugin->id,
+                     data->transform.any_size ? "different sizes" : "one size");
   brim_transform_widen(&data->transform, &info);
   data->scratch_bytes = brim_mixup_room_of(data, brim_transform_bytes(&data->transform)).bytes;
   *count = info.count;

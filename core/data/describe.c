@@ -198,7 +198,7 @@ static brim_status choose_lists(const brim_data *data, brim_list *mean, brim_lis
   const bool gray = data->channels == 1;
   if ((data->channels != 3 && !gray) || data->train.sample.rank != 3 || data->train.dtype != BRIM_DTYPE_U8)
     return brim_fail(BRIM_ECONFIG,
-                     "'transform.normalize=%s' is for images of bytes with 3 channels, red, green and blue, or 1 of "
+                     "'transform.normalize=%s' is for images of type U8 with 3 channels, red, green and blue, or 1 of "
                      "gray; samples of dataset '%s' are %s with %" PRId64
                      "\nuse transform.normalize=dataset for the means of the dataset, "
                      "or transform=none, which also leaves sizes as they are",

@@ -5,7 +5,7 @@
  * with a share drawn from Beta(alpha, alpha) for each sample, as timm's Mixup does in its mode "elem". There the
  * partner is another sample of the batch. Here it is any training sample, so that a mixed sample is the same in every
  * micro-batch and on every rank: in each epoch the partners are a permutation of the training samples. A partner is
- * prepared as it is for itself in that epoch. */
+ * transformed and augmented exactly as in its own place in that epoch. */
 #ifndef BRIM_DATA_MIXUP_H
 #define BRIM_DATA_MIXUP_H
 #include "builtin/augment.h"

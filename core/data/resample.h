@@ -1,4 +1,4 @@
-/* Resizes images of bytes as Pillow does: a filter as wide as the area that a pixel of the result covers (antialiased),
+/* Resizes 8-bit images as Pillow does: a filter as wide as the area that a pixel of the result covers (antialiased),
  * weights in fixed point, first along rows and then along columns, rounded to bytes after each pass.
  *
  * The results equal those of PIL.Image.resize(..., reducing_gap=None) for images with 8 bits per channel, and so of

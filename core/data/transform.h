@@ -1,4 +1,4 @@
-/* Transforms of a sample's pixels between reading and scaling, as torchvision's for images of bytes: resize, crop,
+/* Transforms of a sample's pixels between reading and scaling, as torchvision's for 8-bit images: resize, crop,
  * colours; and random erasing after scaling.
  *
  *     training:    random_resized_crop, or resize and random crop ▶ colours ▶ scaled, mirrored ▶ erased
@@ -43,8 +43,8 @@ typedef struct brim_transform {
   int64_t channels, rows, columns; /* of the result */
   int64_t rows_in, columns_in;     /* of samples, if all have the same size */
   brim_shape made;                 /* a transformed sample */
-  int64_t pixels_max, side_max;    /* of samples */
-  uint64_t read_bytes;             /* of a sample as it is read; it is at the start of the scratch */
+  int64_t pixels_max, side_max;    /* of the largest sample, and the longest side of any */
+  uint64_t read_bytes;             /* of a sample as the dataset returns it, at the start of the scratch */
 } brim_transform;
 
 /* [init] From the description of the training split and the settings. ECONFIG: a requested transform cannot be applied

@@ -69,13 +69,13 @@ static brim_status check_kind(const brim_settings *s, const char *dataset, const
                      key, dataset, brim_shape_format(shape, sizeof shape, &info->sample));
   key = key_of_bytes(s);
   if (key && info->dtype != BRIM_DTYPE_U8)
-    return brim_fail(BRIM_ECONFIG, "'%s' needs images of bytes, but the samples of dataset '%s' are of type %s", key,
+    return brim_fail(BRIM_ECONFIG, "'%s' needs images of type U8, but the samples of dataset '%s' are of type %s", key,
                      dataset, brim_dtype_name(info->dtype));
   key = key_of_colours(s);
   if (key && info->sample.dim[0] != 3 && info->sample.dim[0] != 1)
     return brim_fail(
         BRIM_ECONFIG,
-        "'%s' needs 1 channel or 3, but the images of dataset '%s' have %" PRId64
+        "'%s' needs 1 or 3 channels, but the images of dataset '%s' have %" PRId64
         "\nset it and the other keys that change colours (augment.brightness, contrast, saturation, hue) to 0",
         key, dataset, info->sample.dim[0]);
   return BRIM_OK;

@@ -21,9 +21,9 @@
 #include "dist/started.h"
 #include "plugin/instance.h"
 
-/* Of dist.timeout_seconds: how long a rank waits for sums before it calls the roll, and then for the others' answers. A
- * rank that waits for sums reports its presence before those that have their sums ask for it; all of it must fit in the
- * timeout. */
+/* Fractions of dist.timeout_seconds that a rank waits: for sums before it calls the roll, and for the others' answers.
+ * A rank that waits for sums reports its presence before those that have their sums ask for it; all of it must fit in
+ * the timeout. */
 #define SUMS_PATIENCE 0.25
 #define PATIENCE 0.5
 #define ASLEEP_SECONDS 0.5 /* a longer pause between polls means that this process was stopped */
@@ -54,9 +54,9 @@ struct brim_dist {
   uint64_t started, done;
   brim_ballot *all;  /* the ballots of all ranks in a vote */
   bool is_connected; /* the collectives */
-  bool is_lost;      /* the ranks can no longer reach each other; `loss` is the reason, */
-  bool is_reported;  /* and another rank has reported it */
-  brim_error loss;
+  bool is_lost;      /* the ranks can no longer reach each other */
+  bool is_reported;  /* another rank has reported the reason */
+  brim_error loss;   /* the reason */
 };
 
 brim_world brim_dist_world(const brim_dist *d)

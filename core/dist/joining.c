@@ -113,7 +113,7 @@ static brim_status begin(brim_joining *j)
   j->is_watching = code == 0;
   if (code == 0) return BRIM_OK;
   brim_joining_end(j);
-  return brim_fail(BRIM_EIO, "cannot watch the communicator: %s", strerror(code));
+  return brim_fail(BRIM_EIO, "cannot start the thread that watches the joining of ranks: %s", strerror(code));
 }
 
 brim_status brim_joining_begin(brim_joining *j, const brim_comm_ops *ops, void *self, double seconds)

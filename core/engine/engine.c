@@ -122,7 +122,7 @@ static void release_engine(brim_engine *e)
 brim_status brim_engine_open(const brim_engine_options *options, brim_engine **out)
 {
   brim_engine_options o;
-  BRIM_TRY(need_pointer(out, "the place for the engine"));
+  BRIM_TRY(need_pointer(out, "the pointer for the engine"));
   *out = NULL;
   BRIM_TRY(take_struct(&o, sizeof o, options, "brim_engine_options"));
   brim_engine *e = brim_xcalloc(1, sizeof *e);
@@ -314,7 +314,7 @@ static brim_status plan_network(brim_engine *e, const brim_network *n, brim_trai
 brim_status brim_engine_plan(brim_engine *e, const brim_network *network, brim_training_plan **out)
 {
   brim_network n;
-  BRIM_TRY(need_pointer(out, "the place for the plan"));
+  BRIM_TRY(need_pointer(out, "the pointer for the plan"));
   *out = NULL;
   BRIM_TRY(need_pointer(e, "the engine"));
   BRIM_TRY(take_struct(&n, sizeof n, network, "brim_network"));
@@ -337,7 +337,7 @@ brim_status brim_engine_plan_within(brim_engine *e, const brim_network *network,
 {
   brim_network n;
   uint64_t least = UINT64_MAX;
-  BRIM_TRY(need_pointer(out, "the place for the plan"));
+  BRIM_TRY(need_pointer(out, "the pointer for the plan"));
   *out = NULL;
   BRIM_TRY(need_pointer(e, "the engine"));
   BRIM_TRY(take_struct(&n, sizeof n, network, "brim_network"));
@@ -417,7 +417,7 @@ static brim_status place_training(brim_training *t, uint64_t seed)
 
 brim_status brim_engine_place(brim_training_plan *p, uint64_t seed, brim_training **out)
 {
-  BRIM_TRY(need_pointer(out, "the place for the training"));
+  BRIM_TRY(need_pointer(out, "the pointer for the training"));
   *out = NULL;
   BRIM_TRY(need_pointer(p, "the plan"));
   if (p->is_placed) return brim_fail(BRIM_EINVAL, "the plan is already placed");

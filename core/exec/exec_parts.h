@@ -40,6 +40,6 @@ struct brim_exec {
 void brim_exec_range(const brim_program *program, size_t half, size_t *from, size_t *to);
 /* Where the metrics lie on the device. */
 const double *brim_exec_metrics_at(const brim_exec *exec);
-/* The number there that must be finite for an update to be made. */
+/* Where the proof lies on the device. An update takes effect only if it is finite. */
 const double *brim_exec_proof_at(const brim_exec *exec);
 #endif

@@ -341,7 +341,7 @@ static brim_status read_file(brim_profile *p)
   size_t room = 0;
   for (int number = 1; status == BRIM_OK && getline(&text, &room, file) >= 0; number++)
     if (text[strspn(text, " \t\r\n")] != '\0') status = read_line(p, text, number);
-  if (status == BRIM_OK && ferror(file)) status = brim_fail(BRIM_EIO, "reading '%s': %s", p->path, strerror(errno));
+  if (status == BRIM_OK && ferror(file)) status = brim_fail(BRIM_EIO, "cannot read '%s': %s", p->path, strerror(errno));
   free(text);
   fclose(file);
   return status;

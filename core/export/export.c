@@ -195,7 +195,8 @@ static brim_status write_aside(exporter *e, const brim_weights_map *map, const c
   e->room = brim_try_malloc(most);
   e->room_for_transposing = brim_try_malloc(most);
   if (!e->room || !e->room_for_transposing)
-    return brim_fail(BRIM_ENOMEM_HOST, "no %llu bytes of host memory for the largest tensor", (unsigned long long)most);
+    return brim_fail(BRIM_ENOMEM_HOST, "cannot allocate %llu bytes of host memory for the largest tensor",
+                     (unsigned long long)most);
   BRIM_TRY(brim_safetensors_write_from(aside, e->to, e->from->count, metadata, &source));
   return brim_file_publish(aside, e->path, folder);
 }

@@ -267,9 +267,9 @@ brim_status brim_lane_evaluate(brim_lane *l, int64_t client, double *loss)
   return BRIM_OK;
 }
 
-brim_status brim_lane_fold(brim_lane *l, const brim_client_result *result, int64_t clients)
+brim_status brim_lane_fold(brim_lane *l, const brim_client_result *result, double weight, int64_t clients)
 {
-  BRIM_TRY(brim_exec_run(l->exec, l->fold, &(brim_step){.federated = result->weight}, NULL));
+  BRIM_TRY(brim_exec_run(l->exec, l->fold, &(brim_step){.federated = weight}, NULL));
   if (!l->fold_control) return BRIM_OK;
   const brim_step step = {.federated = brim_control_weight(clients, result->rates)};
   return brim_exec_run(l->exec, l->fold_control, &step, NULL);

@@ -51,5 +51,5 @@ brim_status brim_lane_keep(brim_lane *lane, const brim_client_result *result, in
 /* [step, any thread] The mean loss of a client's data under the global model. */
 brim_status brim_lane_evaluate(brim_lane *lane, int64_t client, double *loss);
 /* [step] Adds the last trained client's update to the server's sum; one lane at a time. `clients`: of the round. */
-brim_status brim_lane_fold(brim_lane *lane, const brim_client_result *result, int64_t clients);
+brim_status brim_lane_fold(brim_lane *lane, const brim_client_result *result, double weight, int64_t clients);
 #endif

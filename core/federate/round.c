@@ -39,6 +39,7 @@ brim_status brim_federation_open(const brim_setup *setup, brim_federation **out)
   if (!f) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for a federation");
   f->setup = setup;
   f->clients = f->most = brim_setup_round_clients(setup);
+  brim_protection_init(&f->protection, setup);
   pthread_mutex_init(&f->adding, NULL);
   const brim_status status = open_federation(f);
   if (status == BRIM_OK)
@@ -56,6 +57,7 @@ void brim_federation_close(brim_federation *f)
   brim_selection_close(f->selection);
   brim_aggregation_close(f->aggregation);
   brim_kept_close(f->kept);
+  brim_protection_close(&f->protection);
   brim_fleet_close(f->fleet);
   pthread_mutex_destroy(&f->adding);
   free(f->client);
@@ -146,6 +148,7 @@ brim_status brim_federation_place(brim_federation *f, const brim_drive *drive, b
   f->drive = drive;
   f->exec = exec;
   const brim_program *adopt = brim_plan_program(brim_exec_plan(brim_exec_lane(exec, 0)), BRIM_PROGRAM_ADOPT, 0);
+  BRIM_TRY(brim_protection_place(&f->protection, brim_plan_program(brim_exec_plan(exec), BRIM_PROGRAM_UPDATE, 0)));
   if (!f->kept) BRIM_TRY(brim_kept_open(f->setup, adopt, &f->kept));
   f->worker = brim_try_calloc((size_t)drive->choice.lanes, sizeof *f->worker);
   if (!f->worker) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for %d lanes", (int)drive->choice.lanes);
@@ -178,7 +181,8 @@ static brim_status train_client(brim_worker *w, brim_client_result *result)
     return status;
   }
   pthread_mutex_lock(&f->adding);
-  const brim_status folded = brim_lane_fold(&w->lane, result, f->clients);
+  const double factor = brim_protection_factor(&f->protection, result->norm);
+  const brim_status folded = brim_lane_fold(&w->lane, result, result->weight * factor, f->clients);
   pthread_mutex_unlock(&f->adding);
   if (folded != BRIM_OK) atomic_store(&f->is_torn, true);
   result->is_done = result->arrived = folded == BRIM_OK;
@@ -288,7 +292,7 @@ static brim_status attempt_round(brim_federation *f, int64_t *arrives)
 /* Attempts the round until enough clients will arrive. */
 static brim_status select_clients(brim_federation *f, double clock)
 {
-  const long long round = (long long)f->round + 1, least = (long long)f->setup->settings->federate.min_clients;
+  const long long round = (long long)f->round + 1, least = (long long)brim_setup_least_clients(f->setup);
   f->spent = (brim_expense){0, 0, 0};
   f->selection_seconds = 0;
   for (int64_t attempt = 0; attempt < BRIM_ATTEMPTS_MAX; attempt++) {
@@ -371,10 +375,14 @@ static brim_status list_arrivals(brim_federation *f, int64_t *count)
   return BRIM_OK;
 }
 
-/* Weighs the clients that will train. */
+/* Weighs the clients that will train. With clipped updates all weigh the same, whatever they are and do. */
 static brim_status weigh_clients(brim_federation *f)
 {
   int64_t count, k = 0;
+  if (brim_privacy_clips(f->setup->settings)) {
+    for (int64_t i = 0; i < f->clients; i++) f->client[i].weight = f->protection.weight;
+    return BRIM_OK;
+  }
   BRIM_TRY(list_arrivals(f, &count));
   if (brim_setup_aggregator(f->setup)->needs & BRIM_NEED_LOSS_BEFORE) {
     BRIM_TRY(evaluate(f, f->trains, count, f->weight));
@@ -452,6 +460,16 @@ static brim_status find_divisor(brim_federation *f, double *out)
   return brim_aggregation_divisor(f->aggregation, out);
 }
 
+/* With clipped updates the mean is over a fixed number, however many arrived. */
+static brim_status protect(brim_federation *f, brim_round_result *out)
+{
+  const brim_settings *s = f->setup->settings;
+  out->weight = (double)s->clients_per_round * f->protection.weight;
+  out->clip_norm = f->protection.clip_norm;
+  brim_protection_learn(&f->protection, f->round, f->client, f->clients);
+  return brim_protection_add_noise(&f->protection, f->exec, f->round, f->client, f->clients);
+}
+
 brim_status brim_federation_add_up(brim_federation *f, brim_round_result *out)
 {
   f->is_open = false;
@@ -466,11 +484,21 @@ brim_status brim_federation_add_up(brim_federation *f, brim_round_result *out)
                              .selection_seconds = f->selection_seconds};
   for (int64_t i = 0; i < f->clients; i++)
     out->diverged += !f->client[i].arrived && f->client[i].fate.outcome == BRIM_OUTCOME_ARRIVES;
-  if (!f->setup->settings->federate.train || out->arrived == 0) return BRIM_OK;
+  if (!f->setup->settings->federate.train) return BRIM_OK;
+  if (brim_privacy_clips(f->setup->settings)) return protect(f, out);
+  if (out->arrived == 0) return BRIM_OK;
   const brim_program *serve = brim_plan_program(brim_exec_plan(f->exec), BRIM_PROGRAM_UPDATE, 0);
   brim_control *control = brim_kept_control(f->kept);
   if (control) BRIM_TRY(brim_control_learn(control, f->exec, serve, f->clients, out->arrived));
   return find_divisor(f, &out->weight);
+}
+
+double brim_federation_epsilon(const brim_federation *f, int64_t rounds, bool next)
+{
+  const brim_settings *s = f->setup->settings;
+  const int64_t releases = brim_privacy_is_local(s) ? brim_selection_most_times(f->selection) + next
+                                                    : brim_privacy_releases(s, rounds + next);
+  return brim_setup_epsilon(f->setup, releases);
 }
 
 /* ---- learning ---- */
@@ -486,6 +514,7 @@ void brim_federation_end(brim_federation *f, bool is_committed)
   for (int64_t i = 0; i < f->clients && is_committed && f->kept; i++)
     if (f->client[i].arrived) brim_states_commit(brim_kept_states(f->kept), i, f->client[i].client, f->round);
   if (is_committed && brim_kept_control(f->kept)) brim_control_commit(brim_kept_control(f->kept));
+  if (is_committed) brim_protection_commit(&f->protection);
   brim_selection_end(f->selection, is_committed);
 }
 
@@ -504,7 +533,8 @@ size_t brim_federation_tensors(brim_federation *f, brim_safetensor *out)
   brim_safetensor selection[BRIM_SELECTION_TENSORS];
   const size_t count = brim_selection_tensors(f->selection, selection);
   if (out) memcpy(out, selection, count * sizeof *out);
-  return count + brim_kept_tensors(f->kept, out ? out + count : NULL);
+  const size_t kept = brim_kept_tensors(f->kept, out ? out + count : NULL);
+  return count + kept + brim_protection_tensors(&f->protection, out ? out + count + kept : NULL);
 }
 
 /* ---- what clients keep ---- */

@@ -16,7 +16,8 @@ typedef struct brim_round_result {
   const brim_client_result *client; /* [clients] in the order of selection; owned by the federation */
   int64_t clients, arrived;
   int64_t own_samples;      /* trained by this rank */
-  double weight;            /* by what the aggregator divides the sum of updates */
+  double weight;            /* by what the sum of updates is divided */
+  double clip_norm;         /* 0: updates were not clipped */
   int64_t diverged;         /* clients that trained, but whose updates are left out */
   bool has_world;           /* the round was simulated in a world: */
   brim_expense spent;       /* including selection and waiting; else 0 */
@@ -48,6 +49,9 @@ brim_status brim_federation_learn(brim_federation *federation, double accuracy);
 void brim_federation_end(brim_federation *federation, bool is_committed);
 /* [any] The accuracies of clients over their last training. ENOMEM_HOST. */
 brim_status brim_federation_accuracy(const brim_federation *federation, brim_spread *out);
+/* [any] The epsilon of privacy that is spent after `rounds` committed rounds, or after one more. With local noise it is
+ * that of the client that has sent the most updates. 0 without noise. */
+double brim_federation_epsilon(const brim_federation *federation, int64_t rounds, bool next);
 /* [any] Describes the simulated world in a line; prints nothing without a world. */
 void brim_federation_tell(const brim_federation *federation, brim_text *out);
 /* [any] Once a plan has been placed: the statistics of clients and the rounds of what they keep, as tensors of a

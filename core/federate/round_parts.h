@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "federate/aggregation.h"
 #include "federate/crew.h"
+#include "federate/protect.h"
 #include "federate/round.h"
 
 /* A lane and the result of its part of a round. */
@@ -34,11 +35,12 @@ struct brim_federation {
   int64_t clients, most, round; /* clients: in the round, at most `most` */
   brim_selection_host *selection;
   brim_aggregation *aggregation;
-  brim_arrival *arrival;    /* [clients] those that will train, as the aggregator sees them */
-  double *weight;           /* [clients] their weights */
-  int64_t *trains;          /* [clients] their numbers */
-  brim_kept *kept;          /* what clients keep between rounds, or NULL */
-  bool shares_states;       /* all ranks have the same file with it */
+  brim_arrival *arrival; /* [clients] those that will train, as the aggregator sees them */
+  double *weight;        /* [clients] their weights */
+  int64_t *trains;       /* [clients] their numbers */
+  brim_kept *kept;       /* what clients keep between rounds, or NULL */
+  bool shares_states;    /* all ranks have the same file with it */
+  brim_protection protection;
   brim_fleet *fleet;        /* NULL: no simulated world */
   brim_moment moment;       /* of the present attempt in the world */
   brim_fate *fate;          /* [most] of the selected clients */

@@ -265,6 +265,29 @@ static brim_status make_room(brim_selection_host *h, int64_t wanted)
   return h->chosen ? BRIM_OK : brim_fail(BRIM_ENOMEM_HOST, "no host memory to select %" PRId64 " clients", wanted);
 }
 
+/* Poisson sampling, for privacy: a round has clients_per_round clients on average, and may have none. More than
+ * `wanted`, which is all clients or as many as practically never are drawn, end the run: see
+ * brim_privacy_most_clients. */
+static brim_status draw_independently(brim_selection_host *h, const brim_selection_wish *wish)
+{
+  const brim_settings *s = h->setup->settings;
+  const double rate = (double)s->clients_per_round / (double)s->total_clients;
+  brim_selection *out = &h->call.out;
+  brim_philox r = {{0}};
+  for (int64_t k = 0; k < h->clients.count; k++) {
+    if (k % 2 == 0)
+      r = brim_random4(brim_privacy_seed(s), BRIM_STREAM_SELECT, 0xFFFFFEu, (uint64_t)wish->round, (uint32_t)(k / 2));
+    const uint64_t bits = ((uint64_t)r.v[2 * (k % 2)] << 32 | r.v[2 * (k % 2) + 1]) >> 11;
+    if ((double)bits * 0x1p-53 >= rate) continue;
+    if (out->count == wish->wanted)
+      return brim_fail(BRIM_ENUMERIC,
+                       "round %" PRId64 ": more than %" PRId64 " clients were drawn, which is as good as impossible",
+                       wish->round + 1, wish->wanted);
+    out->client[out->count++] = k;
+  }
+  return BRIM_OK;
+}
+
 brim_status brim_selection_select(brim_selection_host *h, const brim_selection_wish *wish, const int64_t **out,
                                   int64_t *count)
 {
@@ -286,8 +309,12 @@ brim_status brim_selection_select(brim_selection_host *h, const brim_selection_w
                                     .of_client = h->next ? h->next + h->own_count : NULL,
                                     .losses = ask_losses,
                                     .host = c};
-  BRIM_TRY(run(h, "select", true, call_select));
-  BRIM_TRY(brim_selection_check(h->choice->plugin->id, &c->query, &c->out, h->chosen, h->is_chosen));
+  if (s->privacy.draws_poisson) {
+    BRIM_TRY(draw_independently(h, wish));
+  } else {
+    BRIM_TRY(run(h, "select", true, call_select));
+    BRIM_TRY(brim_selection_check(h->choice->plugin->id, &c->query, &c->out, h->chosen, h->is_chosen));
+  }
   *out = h->chosen;
   *count = c->out.count;
   return BRIM_OK;
@@ -410,6 +437,14 @@ void brim_selection_end(brim_selection_host *h, bool is_committed)
   if (h->undo_count == 0) return; /* or the round was not learned */
   put_back(h);
   swap_states(h);
+}
+
+int64_t brim_selection_most_times(const brim_selection_host *h)
+{
+  int64_t most = 0;
+  for (int64_t k = 0; k < h->clients.count; k++)
+    if (h->times[k] > most) most = h->times[k];
+  return most;
 }
 
 size_t brim_selection_tensors(brim_selection_host *h, brim_safetensor out[BRIM_SELECTION_TENSORS])

@@ -39,6 +39,8 @@ brim_status brim_selection_select(brim_selection_host *host, const brim_selectio
  * see brim_selection_result. EPLUGIN. */
 brim_status brim_selection_learn(brim_selection_host *host, int64_t round, const brim_client_result *client,
                                  int64_t count, double accuracy, double seconds);
+/* [any] How often the client was selected that was selected most often. */
+int64_t brim_selection_most_times(const brim_selection_host *host);
 /* [step] The round has committed, or has failed: then undoes what was learned. */
 void brim_selection_end(brim_selection_host *host, bool is_committed);
 

@@ -415,7 +415,7 @@ brim_expense brim_fleet_play(const brim_fleet *f, const brim_moment *m, const in
     begin_turn(f, m, client[i], &fate[i]);
     if (deadline > 0 && fate[i].spent.seconds > deadline) fate[i].outcome = BRIM_OUTCOME_LATE;
   }
-  drop_surplus(fate, count, s->clients_per_round);
+  if (!s->privacy.draws_poisson) drop_surplus(fate, count, s->clients_per_round);
   brim_expense all = {find_end(fate, count, deadline), 0, 0};
   for (int64_t i = 0; i < count; i++) {
     brim_fate other;

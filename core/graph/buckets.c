@@ -13,7 +13,7 @@ static const brim_graph *graph_of_gradients(const brim_plan *plan)
   return NULL;
 }
 
-/* A server's sums are exact only in this type. */
+/* A federation's server adds in double precision, in which its sums are exact. */
 static uint32_t dtype_of_gradients(const brim_plan *plan)
 {
   return plan->request.client ? BRIM_DTYPE_F64 : plan->request.backend->real;

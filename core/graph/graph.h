@@ -90,7 +90,7 @@ struct brim_graph {
   brim_arena arena;
   brim_status status; /* the first error; its text in `error` */
   const char *error;
-  const char *file; /* the author's present call */
+  const char *file; /* and line: where the model makes its current call, for messages */
   int line;
   int64_t batch, classes; /* classes: numbers in the model's answer, see brim_classes */
   int32_t task;           /* enum brim_task */
@@ -341,8 +341,8 @@ brim_status brim_graph_fail_output(brim_graph *g, const brim_node *node, const b
 /* Appends the backward pass of `loss`. `seed`: its gradient, or NULL if the loss is a loss operation, which computes
  * its own; EINVAL if such a loss depends on no trained parameter. */
 brim_status brim_autodiff_run(brim_graph *g, brim_tensor *loss, brim_tensor *seed);
-/* Appends the nodes that pass the sums of g->further on through tensors without samples to the parameters, which get
- * further gradients for them. brim_autodiff_run calls it, except for graphs that fold later. */
+/* Appends the backward pass through tensors without samples: from the sums in g->further to the parameters, which get
+ * further gradients from it. brim_autodiff_run calls it, unless the graph folds later. */
 brim_status brim_graph_fold(brim_graph *g);
 /* Requests the gradient of a tensor that is not a parameter; call before brim_autodiff_run. */
 void brim_autodiff_want(brim_graph *g, brim_tensor *x);

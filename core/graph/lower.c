@@ -33,8 +33,8 @@ typedef struct pass {
   brim_graph *g;
   uint32_t dtype;     /* type that values are rounded to; g->real: no rounding */
   brim_tensor **copy; /* by tensor id before the pass */
-  bool *small;        /* likewise: a frozen weight stored in g->frozen_type */
-  bool *of_loss;      /* likewise: made by a loss plugin's graph */
+  bool *small;        /* by tensor id: it is a frozen weight stored in g->frozen_type */
+  bool *of_loss;      /* by tensor id: a loss plugin's graph made it */
   size_t count;
 } pass;
 

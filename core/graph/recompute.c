@@ -1,7 +1,8 @@
 /* `blocks` keeps the tensors between blocks: a block ends where only a single node's results are read later (the
- * articulation points of the graph). Runs of blocks of one node each, as in a chain of layers, are joined by the square
- * root of their number (Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016); `full` joins all blocks, by
- * the number that leaves the least memory. recompute_auto.c explains `auto`. */
+ * articulation points of the graph). In a run of n blocks of one node each, as in a chain of layers, sqrt(n)
+ * consecutive blocks are joined to one (Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016). `full` joins
+ * blocks of every kind, as many to one as gives the plan that needs the least memory. recompute_auto.c explains `auto`.
+ */
 #include "graph/recompute.h"
 
 #include <string.h>
@@ -199,7 +200,7 @@ void brim_recompute_cache_release(brim_recompute_cache *cache)
 /* ---- rewriting ---- */
 
 typedef struct rewriting {
-  brim_walk w; /* first: visits are called with it */
+  brim_walk w; /* must be first: visit() gets a pointer to it */
   brim_graph *into;
   brim_tensor **clone; /* by tensor */
 } rewriting;

@@ -5,14 +5,14 @@
 
 typedef struct brim_blocks brim_blocks;
 
-/* By node of the forward pass. */
+/* Arrays indexed by node of the forward pass. */
 typedef struct brim_blocks_given {
-  const bool *end;      /* of the earlier results, later nodes read only its own */
-  const bool *repeats;  /* it may be dropped */
-  const uint64_t *work; /* of running it again */
+  const bool *end;      /* a block ends here: later nodes read no earlier results than this node's */
+  const bool *repeats;  /* its results may be dropped and computed again */
+  const uint64_t *work; /* cost of running it again */
 } brim_blocks_given;
 
-/* In `arena`. `e`: the program's estimate, with nothing dropped. */
+/* Allocates from `arena`. `e`: the program's estimate, with nothing dropped. */
 brim_blocks *brim_blocks_create(brim_estimate *e, const brim_blocks_given *given, brim_arena *arena);
 /* A measure of the time to solve, in steps of a nanosecond or two. */
 size_t brim_blocks_size(const brim_blocks *b);

@@ -52,11 +52,11 @@ bool brim_walk_repeats(const brim_graph *g, const brim_node *n);
 
 /* The lifetimes of tensors, in steps of the walk. By instance: tensors, then their clones. */
 typedef struct brim_estimate {
-  brim_walk w;    /* first: visits are called with it */
-  uint32_t *root; /* by tensor: whose memory it is */
+  brim_walk w;    /* must be first: visit() gets a pointer to it */
+  uint32_t *root; /* by tensor: the tensor whose memory it uses */
   int64_t *bytes; /* by tensor; 0: not transient */
-  int64_t *here;  /* by node: workspace, less results that may be in place */
-  int64_t *both;  /* the same for a half that runs together with the other */
+  int64_t *here;  /* by node: bytes of workspace, less those of results that may be in place */
+  int64_t *both;  /* the same for a half of a node, if it runs together with the other half */
   int32_t *first, *last, *forward_first, *forward_last;
   int64_t *live;  /* by step: a node's memory besides its tensors */
   int64_t *total; /* by step: all bytes alive, after brim_estimate_run */

@@ -201,7 +201,7 @@ static void check_job(launcher *l)
   char names[256];
   const bool all_came = brim_seats_came(s) == s->count;
   if (l->is_ending) return;
-  if (l->stops > 0 && !all_came) l->is_stopped = true; /* a rank that does not start would never get it */
+  if (l->stops > 0 && !all_came) l->is_stopped = true; /* a rank that does not start would never get the message */
   if (lost >= 0)
     check_lost(l, lost);
   else if (s->ended_by >= 0)

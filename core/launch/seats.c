@@ -207,7 +207,7 @@ static void read_seat(brim_seats *s, int32_t rank)
   }
 }
 
-/* Has any line closed? Noted before messages are answered, which may depend on it. */
+/* Marks the ranks whose line has closed. Called before messages are answered, because the answers depend on it. */
 static void find_ended(brim_seats *s, const struct pollfd *ready)
 {
   char byte;

@@ -410,7 +410,7 @@ brim_status brim_board_write(brim_board *b, size_t slot, const void *data)
 {
   if (!b->own[slot]) {
     void *copy = brim_try_malloc(b->slot_bytes);
-    if (!copy) return brim_fail(BRIM_ENOMEM_HOST, "out of memory for a slot of '%s'", b->path);
+    if (!copy) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for a slot of '%s'", b->path);
     if (!lock_bytes(b->fd, F_WRLCK, LOCK_SLOTS + (off_t)slot)) {
       free(copy);
       return brim_fail(BRIM_EINTERNAL, "attempt to write a slot of '%s' that another process owns", b->path);

@@ -26,7 +26,7 @@ typedef struct ticket {
   uint64_t key[BRIM_CLAIM_DEVICES_MAX]; /* of the acceptable devices */
   uint32_t keys;
   int32_t device; /* claimed, as this process numbers it */
-  int32_t named;  /* requested, likewise; -1: any */
+  int32_t named;  /* requested, as this process numbers it; -1: any */
   char backend[32], process[32];
 } ticket;
 
@@ -182,7 +182,7 @@ static brim_status look_at_queue(brim_claim *claim, const brim_claim_request *r,
 static brim_status look_alone(brim_claim *claim, const brim_claim_request *r, view *v)
 {
   ticket *all = brim_try_malloc(BRIM_BOARD_SLOTS * sizeof *all);
-  if (!all) return brim_fail(BRIM_ENOMEM_HOST, "out of memory for the queue's tickets");
+  if (!all) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the queue's tickets");
   brim_status status = brim_board_lock(&claim->board);
   if (status == BRIM_OK) {
     status = look_at_queue(claim, r, all, v);
@@ -225,7 +225,7 @@ static brim_status refuse(const brim_claim *claim, const brim_claim_request *r, 
 {
   char a[32], b[32], text[256];
   if (!v->large)
-    return brim_fail(BRIM_ENOMEM_DEVICE, "the run needs %s, but %s:%d has only %s in all",
+    return brim_fail(BRIM_ENOMEM_DEVICE, "the run needs %s, but %s:%d has only %s in total",
                      brim_format_bytes(a, sizeof a, r->need_bytes), r->backend, v->best,
                      brim_format_bytes(b, sizeof b, v->best_info.total_bytes));
   if (v->ahead > 0)

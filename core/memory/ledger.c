@@ -31,7 +31,7 @@ brim_status brim_ledger_open(const char *name, int devices, uint64_t bytes, brim
 {
   char file[256];
   brim_ledger *ledger = brim_try_calloc(1, sizeof *ledger + (size_t)devices * sizeof ledger->last[0]);
-  if (!ledger) return brim_fail(BRIM_ENOMEM_HOST, "out of memory for a ledger");
+  if (!ledger) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for a ledger");
   ledger->devices = devices;
   ledger->bytes = bytes;
   snprintf(file, sizeof file, "%s-%dx%" PRIu64 ENDING, name, devices, bytes);

@@ -259,7 +259,7 @@ brim_status brim_plan_figures_of(const brim_plan_query *q, int64_t micro_batch, 
   bool found = false;
   for (size_t i = 0; i < q->micro_batch_count; i++) found = found || q->micro_batch[i] == micro_batch;
   if (!found || precision <= BRIM_AS_IT_IS || precision > BRIM_TAKE_FP16 || !(q->precisions >> precision & 1))
-    return brim_fail(BRIM_EINVAL, "figures of micro-batch %lld in precision %d were asked for: %s",
+    return brim_fail(BRIM_EINVAL, "figures of micro-batch %lld in precision %d were requested: %s",
                      (long long)micro_batch, precision,
                      found ? "the backend has no such precision" : "the micro-batch is not in the list");
   BRIM_TRY(host->figures(q, micro_batch, precision, &all));
@@ -312,7 +312,7 @@ brim_status brim_policies_on_oom(brim_policies *p, const brim_oom *event, brim_a
   BRIM_TRY(ask_policy(p, BRIM_HOOK_OOM, event, out, &decider));
   if (out->kind == BRIM_ACT_PLAN) return take_plan(p, decider, &event->plan, &out->plan);
   if (out->kind == BRIM_ACT_PLACE && event->devices.demands->stays)
-    return brim_fail(BRIM_ECONFIG, "%s chose another place, but the run has a limit on %s and none elsewhere",
+    return brim_fail(BRIM_ECONFIG, "%s chose another device, but the run has a memory limit on %s and must stay there",
                      decider->group, event->devices.demands->device);
   if (out->kind == BRIM_ACT_PLACE) return take_place(p, decider, &event->devices, &out->place);
   if (out->kind != BRIM_ACT_GIVE_UP)

@@ -81,8 +81,7 @@ static brim_status back(const call *c, brim_guard_work work, void *context)
 
 static brim_status check_place(const void *out, const char *what)
 {
-  return out ? BRIM_OK
-             : brim_fail(BRIM_EINVAL, "%s was called without a place for the answer: a pointer is NULL", what);
+  return out ? BRIM_OK : brim_fail(BRIM_EINVAL, "%s was called with a NULL pointer for its answer", what);
 }
 
 typedef struct ask_peak {

@@ -30,10 +30,10 @@
 
 /* ---- the parts ---- */
 
-enum part_id { EPOCH, BAR, STEP, LOSS, ACCURACY, RATE, MEMORY, ETA, PARTS };
+enum part_id { EPOCH, BAR, STEP, LOSS, ACCURACY, EPSILON, RATE, MEMORY, ETA, PARTS };
 
 /* Least important first: memory hardly changes, and the step, which always stays, implies the epoch. */
-static const enum part_id drop_order[] = {MEMORY, EPOCH, BAR, RATE, ACCURACY, ETA, LOSS};
+static const enum part_id drop_order[] = {MEMORY, EPOCH, BAR, RATE, EPSILON, ACCURACY, ETA, LOSS};
 
 typedef struct part {
   char label[8], value[40], unit[16]; /* plain ASCII; value "": the part is absent */
@@ -113,6 +113,10 @@ static void fill_parts(part *parts, const brim_progress *p, double now)
   } else if (isfinite(s->mae)) {
     snprintf(text, sizeof text, "%.4g", s->mae);
     fill(&parts[ACCURACY], "MAE ", text, "");
+  }
+  if (s->epsilon > 0) {
+    snprintf(text, sizeof text, "%.3g", s->epsilon);
+    fill(&parts[EPSILON], "eps ", text, "");
   }
   if (s->tokens_each > 0)
     fill_rate(&parts[RATE], (double)s->tokens_each * s->samples_per_second, " tokens/s");

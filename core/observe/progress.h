@@ -15,6 +15,7 @@ typedef struct brim_progress_state {
   bool by_rounds;                     /* the steps are rounds of a federation */
   double loss, accuracy;              /* running values of the window; accuracy in [0, 1]; NAN: none yet */
   double mae;                         /* mean absolute error, shown instead of the accuracy; NAN: none */
+  double epsilon;                     /* of privacy, spent so far; 0: not shown */
   double samples_per_second;          /* 0 or NAN: none yet */
   int64_t tokens_each;                /* tokens in a sample: then the rate is in tokens; 0: in samples */
   uint64_t used_bytes, planned_bytes; /* most device memory of the arena in use, and planned; 0: not shown */

@@ -64,6 +64,17 @@ static uint64_t clients_bytes(const brim_setup *s, int32_t lanes)
   return brim_states_host_bytes(&layout) + (uint64_t)lanes * s->kept_scratch_bytes + s->control_bytes;
 }
 
+static uint64_t noise_bytes(const brim_setup *s, const brim_plan *plan)
+{
+  const brim_program *serve = brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0);
+  uint64_t most = 0;
+  if (!serve || !brim_setup_is_federated(s) || !brim_privacy_has_noise(s->settings) || !s->settings->federate.train)
+    return 0;
+  for (size_t i = 0; i < serve->graph->tensor_count; i++)
+    if (serve->graph->tensor[i]->role == BRIM_ROLE_GRADIENT) most = larger(most, serve->graph->tensor[i]->bytes);
+  return most;
+}
+
 static uint64_t evaluation_bytes(const brim_setup *p, int64_t batch)
 {
   uint64_t bytes = 0;
@@ -141,7 +152,8 @@ static uint64_t frozen_bytes(const brim_plan *plan)
 /* All that stays allocated from the first step on, except training's loader. */
 static uint64_t kept_bytes(const brim_footprint *f)
 {
-  return f->process_bytes + f->arena_bytes + f->state_bytes + f->kernel_bytes + f->data_bytes + f->clients_bytes;
+  return f->process_bytes + f->arena_bytes + f->state_bytes + f->kernel_bytes + f->data_bytes + f->clients_bytes +
+         f->noise_bytes;
 }
 
 /* The largest of the temporary needs, which follow one another. */
@@ -177,6 +189,7 @@ void brim_footprint_predict(const brim_planner *p, const brim_plan *plan, int64_
                           .score_bytes = score_bytes(p),
                           .loader_bytes = reading_bytes(p->setup, batch, plan->request.lanes),
                           .clients_bytes = clients_bytes(p->setup, plan->request.lanes),
+                          .noise_bytes = noise_bytes(p->setup, plan),
                           .evaluation_bytes = evaluation_bytes(p->setup, batch),
                           .summary_bytes = summary_bytes(p),
                           .frozen_bytes = frozen_bytes(plan)};
@@ -238,6 +251,7 @@ static const struct {
     TERM(kernel_bytes, "kernels"),
     TERM(data_bytes, "data"),
     TERM(clients_bytes, "clients' states"),
+    TERM(noise_bytes, "noise"),
     TERM(score_bytes, "confusion matrix"),
     TERM(loader_bytes, "micro-batches ahead"),
     TERM(evaluation_bytes, "micro-batches ahead, in an evaluation"),

@@ -43,7 +43,7 @@ typedef struct brim_planner {
   int64_t micro_batch[BRIM_MICRO_BATCHES_MAX]; /* that may be chosen, largest first: by brim_planner_list_cuts */
   size_t micro_batch_count;                    /* 0: not listed yet */
   brim_recompute_cache *levels;                /* for all plans */
-  brim_peaks *peaks;                           /* likewise */
+  brim_peaks *peaks;                           /* of all plans */
   brim_profile *profile;                       /* of the device, by figures.h; NULL: not opened yet */
   double timing_seconds;                       /* spent on timing */
 } brim_planner;

@@ -8,7 +8,7 @@
  *     context              the driver's
  *     node                 average of a program's nodes, once it is recorded
  *     libraries gpt2 bf16  of a model in a precision, after its programs have run: the largest measurement
- *     grown gpt2 bf16      likewise, of libraries and programs: growth after the device was selected
+ *     grown gpt2 bf16      of a model in a precision: growth of libraries and programs after the device was selected
  *     ranks 8              connections of a job with this many ranks */
 #ifndef BRIM_PLANNER_TAKEN_H
 #define BRIM_PLANNER_TAKEN_H

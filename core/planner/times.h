@@ -11,7 +11,7 @@ typedef struct brim_op_time {
   int64_t nodes;
   double times;          /* runs per step, of all nodes */
   double seconds, floor; /* per step, of all nodes; floor 0: unknown */
-  brim_cost cost;        /* likewise */
+  brim_cost cost;        /* per step, of all nodes */
 } brim_op_time;
 
 typedef struct brim_times {

@@ -142,9 +142,11 @@ static brim_status check_comm(const void *table)
   const int host = (ops->join != NULL) + (ops->exchange != NULL) + (ops->leave != NULL) + (ops->end_all != NULL);
   const int collectives =
       (ops->connect != NULL) + (ops->start != NULL) + (ops->poll != NULL) + (ops->disconnect != NULL);
-  if (host % 4 != 0) return brim_fail(BRIM_ELOAD, "ops has %d of join, exchange, leave, end_all: all or none", host);
+  if (host % 4 != 0)
+    return brim_fail(BRIM_ELOAD, "ops must have all or none of join, exchange, leave and end_all: it has %d", host);
   if (collectives % 4 != 0)
-    return brim_fail(BRIM_ELOAD, "ops has %d of connect, start, poll, disconnect: all or none", collectives);
+    return brim_fail(BRIM_ELOAD, "ops must have all or none of connect, start, poll and disconnect: it has %d",
+                     collectives);
   if (host + collectives > 0) return BRIM_OK;
   return brim_fail(BRIM_ELOAD, "ops is empty: a communicator must join ranks or have collectives");
 }
@@ -188,10 +190,9 @@ static brim_status check_loss(const void *table)
   const uint32_t all = BRIM_TAKES(BRIM_TASK_CLASS) | BRIM_TAKES(BRIM_TASK_TOKENS) | BRIM_TAKES(BRIM_TASK_VALUES);
   if (ops->kernel) return brim_fail(BRIM_ELOAD, "ops.kernel is for brim's own losses: it must be NULL");
   if (ops->takes == 0 || ops->takes & ~all)
-    return brim_fail(
-        BRIM_ELOAD,
-        "ops.takes is 0x%x, must be the tasks that the loss is for: BRIM_TAKES(BRIM_TASK_CLASS) and the like",
-        ops->takes);
+    return brim_fail(BRIM_ELOAD,
+                     "ops.takes is 0x%x, must be the tasks that the loss is for, such as BRIM_TAKES(BRIM_TASK_CLASS)",
+                     ops->takes);
   return BRIM_OK;
 }
 
@@ -210,7 +211,7 @@ static brim_status check_ops(const brim_plugin *plugin)
   size_t k = 0;
   while (k < sizeof kinds / sizeof kinds[0] && kinds[k].kind != plugin->kind) k++;
   if (k == sizeof kinds / sizeof kinds[0])
-    return brim_fail(BRIM_ELOAD, "kind %u is unknown to this brim", plugin->kind);
+    return brim_fail(BRIM_ELOAD, "kind %u is unknown to this version of brim", plugin->kind);
   if (!plugin->ops) return brim_fail(BRIM_ELOAD, "ops is NULL");
   if (kinds[k].is_params && plugin->create)
     return brim_fail(BRIM_ELOAD, "create must be NULL: a plugin of kind '%s' has only parameters and functions",
@@ -219,7 +220,7 @@ static brim_status check_ops(const brim_plugin *plugin)
   memcpy(&bytes, plugin->ops, sizeof bytes); /* every table starts with its size */
   if (bytes < kinds[k].least || bytes > kinds[k].bytes || bytes % sizeof(void *) != 0)
     return brim_fail(BRIM_ELOAD, "ops.size is %u, must be %zu: sizeof(brim_%s_ops)\n%s", bytes, kinds[k].bytes,
-                     brim_kind_name(plugin->kind), "rebuild a plugin that was built for an older brim");
+                     brim_kind_name(plugin->kind), "rebuild a plugin that was built for an older version of brim");
   for (const required_op *op = kinds[k].required; op->name; op++) {
     void *pointer;
     memcpy(&pointer, (const char *)plugin->ops + op->offset, sizeof pointer);
@@ -233,7 +234,7 @@ static brim_status check_id(const brim_plugin *plugin)
 {
   if (!plugin->id) return brim_fail(BRIM_ELOAD, "id is NULL");
   if (!brim_is_plugin_id(plugin->id))
-    return brim_fail(BRIM_ELOAD, "id must be 1 to %d of a-z, 0-9 and _", BRIM_PLUGIN_ID_MAX);
+    return brim_fail(BRIM_ELOAD, "id must be 1 to %d characters from a-z, 0-9 and _", BRIM_PLUGIN_ID_MAX);
   return BRIM_OK;
 }
 

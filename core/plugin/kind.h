@@ -7,5 +7,5 @@
 
 const char *brim_kind_name(uint32_t kind);    /* "model"; NULL if unknown */
 uint32_t brim_kind_by_name(const char *name); /* enum brim_kind; 0 if unknown */
-bool brim_is_plugin_id(const char *id);       /* 1 to BRIM_PLUGIN_ID_MAX of a-z, 0-9 and _ */
+bool brim_is_plugin_id(const char *id);       /* 1 to BRIM_PLUGIN_ID_MAX characters from a-z, 0-9 and _ */
 #endif

@@ -9,7 +9,7 @@ enum brim_method_figure {
   BRIM_METHOD_ACCURACY,
   BRIM_METHOD_LOSS,
   BRIM_METHOD_F1,
-  BRIM_METHOD_ROUNDS_50, /* then to 80 and 90 %; likewise for seconds */
+  BRIM_METHOD_ROUNDS_50, /* rounds until 50, 80 and 90 % accuracy, then seconds */
   BRIM_METHOD_ROUNDS_80,
   BRIM_METHOD_ROUNDS_90,
   BRIM_METHOD_SECONDS_50,

@@ -33,6 +33,8 @@ static const struct {
     {"epoch", "epoch", PLAIN, false},
     {"clients", "clients", RATE, false},
     {"clients_left_out", "clients left out", RATE, false},
+    {"clip_norm", "clip norm of the updates", PLAIN, false},
+    {"epsilon", "epsilon of privacy", PLAIN, false},
     {"simulated_seconds", "simulated seconds", PLAIN, false},
     {"simulated_clock", "simulated clock, seconds", PLAIN, false},
     {"joules", "joules", PLAIN, false},

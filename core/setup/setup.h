@@ -7,6 +7,7 @@
 
 #include "builtin/builtin.h"
 #include "config/config.h"
+#include "config/privacy.h"
 #include "data/data.h"
 #include "data/order.h"
 #include "data/partition.h"
@@ -81,6 +82,7 @@ typedef struct brim_setup {
   brim_partition partition;            /* of a federation: each client's samples; clients is 0 without a federation */
   const brim_plugin *server_optimizer; /* of a federation */
   const void *server_params;
+  brim_account account;  /* of a federation with noise */
   bool drops_remainder;  /* clients train on whole batches only */
   bool halves_remainder; /* an incomplete batch is divided into powers of two, to limit the number of sizes */
   bool reads;            /* brim_setup_start_data was called, and the data is to be read */
@@ -209,6 +211,10 @@ bool brim_setup_needs_losses(const brim_setup *setup);
 bool brim_setup_selector_needs(const brim_setup *setup, uint32_t need);
 /* The maximum number of clients that a round selects. */
 int64_t brim_setup_round_clients(const brim_setup *setup);
+/* The smallest number of updates of a round. With noise it may have none: a client must not be missed. */
+int64_t brim_setup_least_clients(const brim_setup *setup);
+/* The epsilon that is spent after so many releases; see brim_privacy_releases. 0 without noise. */
+double brim_setup_epsilon(const brim_setup *setup, int64_t releases);
 /* Does a client keep the parameter's value between rounds? See federate/kept.h. */
 bool brim_setup_keeps(const brim_setup *setup, const brim_parameter *parameter);
 /* Bytes of all that a client keeps; the layout of the file with it, except for the hash; and the most bytes that this

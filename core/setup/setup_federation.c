@@ -73,9 +73,35 @@ static brim_status check_controls(const brim_setup *s)
                 s->optimizer->id, is_sgd ? " with these values" : ""));
 }
 
+/* Noise is added to sums of updates with a limited norm, which running statistics have no part in. */
+static brim_status check_privacy(brim_setup *s)
+{
+  if (!brim_privacy_has_noise(s->settings)) return BRIM_OK;
+  if (s->buffer_bytes > 0)
+    return brim_fail(BRIM_ECONFIG,
+                     "privacy.noise_multiplier does not go with batch norm: its running statistics of a client's "
+                     "samples have no noise\nchoose another norm if model=%s offers it (model.norm=group or none), or "
+                     "another model",
+                     brim_config_choice_of(s->config, "model")->plugin->id);
+  brim_privacy_account(s->settings, &s->account);
+  return BRIM_OK;
+}
+
+int64_t brim_setup_least_clients(const brim_setup *s)
+{
+  return brim_privacy_has_noise(s->settings) ? 0 : s->settings->federate.min_clients;
+}
+
+double brim_setup_epsilon(const brim_setup *s, int64_t releases)
+{
+  return brim_privacy_has_noise(s->settings) ? brim_account_epsilon(&s->account, releases, s->settings->privacy.delta)
+                                             : 0;
+}
+
 int64_t brim_setup_round_clients(const brim_setup *setup)
 {
   const brim_settings *s = setup->settings;
+  if (s->privacy.draws_poisson) return brim_privacy_most_clients(s);
   const double most = ceil((double)s->clients_per_round * (1 + s->federate.over_selection));
   return most < (double)s->total_clients ? (int64_t)most : s->total_clients;
 }
@@ -111,6 +137,7 @@ brim_status brim_setup_open_federation(brim_setup *s)
   BRIM_TRY(check_rules(s));
   BRIM_TRY(check_norm_buffers(s));
   BRIM_TRY(check_controls(s));
+  BRIM_TRY(check_privacy(s));
   if ((brim_partition_reads_data(s->settings) || brim_setup_selector_needs(s, BRIM_NEED_LABELS)) && !s->data.opened) {
     s->reads = true;
     BRIM_TRY(brim_data_open_start(&s->data));

@@ -36,7 +36,7 @@ static brim_status refuse(const brim_sim_job *job, const brim_scene_turn *look, 
   brim_scene_describe(job->all->scene, look->best, &best);
   brim_format_bytes(a, sizeof a, bytes);
   if (!look->large)
-    return brim_fail(BRIM_ENOMEM_DEVICE, "the run needs %s, but %s:%d has only %s in all", a,
+    return brim_fail(BRIM_ENOMEM_DEVICE, "the run needs %s, but %s:%d has only %s in total", a,
                      job->all->scenario->backend, look->best, brim_format_bytes(b, sizeof b, best.total_bytes));
   if (look->ahead > 0)
     return brim_fail(BRIM_ENODEVICE, "%zu run%s for the same device; set wait_for_gpu=true to join the queue",

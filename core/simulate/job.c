@@ -348,7 +348,7 @@ static brim_status pace_of(brim_sim_job *job, double *seconds, double *again)
   return BRIM_OK;
 }
 
-/* Makes all steps until something is due, or one step that fails, if the scenario contains a failure. */
+/* Makes all steps until something is due, or a single step that fails if the scenario has a failure there. */
 static brim_status make(void *self)
 {
   brim_sim_job *job = self;

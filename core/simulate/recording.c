@@ -77,8 +77,8 @@ static bool is_of_another_backend(brim_recording *r, const char *name)
   if (r->devices == 0 || (strncmp(first, name, length) == 0 && strcspn(name, ":") == length)) return false;
   if (!r->is_mixed)
     brim_log(BRIM_LOG_WARN,
-             "'%s' was shown %s too, but a scenario's devices have one backend: it keeps only those of '%.*s'", r->run,
-             name, (int)length, first);
+             "'%s' also considered %s, but a scenario's devices have one backend: it keeps only those of '%.*s'",
+             r->run, name, (int)length, first);
   r->is_mixed = true;
   return true;
 }
@@ -297,7 +297,7 @@ static brim_status read_run(brim_recording *r, brim_yaml **config)
   if (r->devices > 0 && r->steps > 0) return BRIM_OK;
   return brim_fail(BRIM_ELOAD,
                    "the events of '%s' do not record what its policies were shown: it ended before its first step, or "
-                   "an older brim trained it",
+                   "an older version of brim trained it",
                    r->run);
 }
 

@@ -234,7 +234,7 @@ static void read_backend(reader *r, const brim_yaml *root, const brim_scenario *
   const size_t length = strspn(id, "abcdefghijklmnopqrstuvwxyz0123456789_");
   const brim_yaml *value = brim_yaml_get(root, "backend");
   if (length > 0 && length < 40 && id[length] == '\0') return;
-  brim_problem_at(&r->problems, value ? &value->origin : NULL, "'backend' must be a name of a-z, 0-9 and _, got %.60s",
+  brim_problem_at(&r->problems, value ? &value->origin : NULL, "'backend' must consist of a-z, 0-9 and _, got %.60s",
                   id);
 }
 

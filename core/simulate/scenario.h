@@ -86,7 +86,7 @@ typedef struct brim_scene_run {
   int64_t device; /* -1: any */
   uint64_t memory;
   double from, lasts, every;
-  double slows; /* likewise, while it is placed */
+  double slows; /* the factor by which it slows steps on its device while it is placed */
 } brim_scene_run;
 /* Memory that runs out although there is room: in a step, or while placing a plan. */
 typedef struct brim_scene_failure {

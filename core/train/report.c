@@ -290,8 +290,8 @@ static brim_status keep_files(const char *dir, const brim_config *config, brim_a
 }
 
 /* config.yaml makes the folder a run's folder, so everything else that a resume needs is written first. sources.yaml
- * describes the sources that the run began with; if it is missing they are not compared, and one that does not match
- * config.yaml would refuse the run. So it is deleted before a configuration is replaced, and written last. */
+ * describes the sources that the run began with; if it is missing they are not compared, and with one that does not
+ * match config.yaml brim refuses to resume. So it is deleted before a configuration is replaced, and written last. */
 static brim_status write_configuration(const char *dir, const brim_config *config)
 {
   char path[BRIM_PATH_MAX];
@@ -434,6 +434,10 @@ brim_status brim_report_write_summary(brim_report *r, const char *dir, const bri
     set_number(s, "loss_scale", r->loss_scale);
     json_object_set_new(s, "skipped_steps", json_integer(r->skipped_steps));
   }
+  if (r->epsilon > 0) {
+    set_number(s, "epsilon", r->epsilon);
+    set_number(s, "delta", r->delta);
+  }
   if (r->has_world) {
     set_number(s, "simulated_seconds", r->world_seconds);
     set_number(s, "joules", r->world_joules);
@@ -516,6 +520,7 @@ void brim_report_say(const brim_report *r, const char *dir, double wall_seconds)
   if (r->has_world)
     brim_say("simulated: %.6g s, %.4g J, %s sent and received", r->world_seconds, r->world_joules,
              brim_format_bytes(sent, sizeof sent, (uint64_t)r->world_bytes));
+  if (r->epsilon > 0) brim_say("privacy of clients: epsilon %.4g at delta %g", r->epsilon, r->delta);
   if (r->says_memory) {
     brim_say("[Memory] %s: allocated %.3f GB, reserved %.3f GB, max allocated %.3f GB", r->device,
              gb * (double)r->device_bytes, gb * (double)(r->device_bytes + r->device_taken_bytes),

@@ -29,6 +29,7 @@ typedef struct brim_report {
   int64_t skipped_steps;
   bool is_personal;            /* that is of each client's own model, in its last training */
   brim_spread client_accuracy; /* of a federation's global model at the end; NAN: not evaluated */
+  double epsilon, delta;       /* of a federation's privacy; epsilon 0: none, or nothing was released */
   bool has_world;              /* of a federation; totals of its simulated world follow */
   double world_seconds, world_joules;
   int64_t world_bytes;

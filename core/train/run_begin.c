@@ -180,6 +180,19 @@ static void announce_world(const brim_running *r)
   if (!r->settings->federate.train) brim_say("federate.train=false: rounds are simulated without training");
 }
 
+static void announce_privacy(const brim_running *r)
+{
+  const brim_settings *s = r->settings;
+  if (!brim_privacy_has_noise(s)) return;
+  brim_say("privacy of clients: %s noise of %g times the clip norm; epsilon %.4g at delta %g after round 1",
+           s->privacy.noise == BRIM_NOISE_LOCAL ? "local" : "central", brim_privacy_update_multiplier(s),
+           brim_setup_epsilon(r->drive->setup, 1), s->privacy.delta);
+  if (s->privacy.seed == 0)
+    brim_say("the noise follows from seed=%lld, which suits simulations: before you publish the model, set "
+             "privacy.seed to a secret random number",
+             (long long)s->seed);
+}
+
 static void announce(const brim_running *r)
 {
   char bytes[32];
@@ -294,6 +307,7 @@ brim_status brim_running_begin(brim_running *r)
   BRIM_TRY(brim_running_begin_together(r, open_logs(r)));
   announce(r);
   announce_world(r);
+  announce_privacy(r);
   report_omitted(r);
   BRIM_TRY(brim_running_watch_memory(r));
   brim_progress_init(&r->progress, r->state->step, r->settings->observe.log_every_steps,

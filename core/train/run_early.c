@@ -66,10 +66,17 @@ static bool has_converged(const brim_running *r)
          s->settled_evaluations >= f->patience;
 }
 
+static bool is_out_of_budget(const brim_running *r)
+{
+  const double most = r->settings->privacy.max_epsilon;
+  return most > 0 && brim_trainer_epsilon(r->trainer, true) > most;
+}
+
 bool brim_running_is_over(void *running)
 {
   const brim_running *r = running;
-  return r->state->step > 0 && (is_out_of_patience(r) || has_reached_target(r) || has_converged(r));
+  return r->state->step > 0 &&
+         (is_out_of_patience(r) || has_reached_target(r) || has_converged(r) || is_out_of_budget(r));
 }
 
 /* ---- the end ---- */
@@ -87,6 +94,10 @@ static void explain(const brim_running *r, char *why, size_t room, char *rule, s
     snprintf(why, room, "neither %s loss nor accuracy improved by more than %g in %lld evaluations", of,
              f->convergence_threshold, (long long)s->settled_evaluations);
     snprintf(rule, rule_room, "federate.patience=%lld", (long long)f->patience);
+  } else if (is_out_of_budget(r)) {
+    snprintf(why, room, "the next round would take epsilon from %.4g to %.4g", brim_trainer_epsilon(r->trainer, false),
+             brim_trainer_epsilon(r->trainer, true));
+    snprintf(rule, rule_room, "privacy.max_epsilon=%g", r->settings->privacy.max_epsilon);
   } else {
     snprintf(why, room, "no better validation loss since %s %lld",
              brim_setup_is_federated(r->drive->setup) ? "round" : "step", (long long)s->best_step);

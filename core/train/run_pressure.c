@@ -45,7 +45,7 @@ void brim_running_clean(const brim_running *r, enum brim_cleanup cleanup)
   brim_log(BRIM_LOG_INFO, "[Memory] Before cleanup: %.2f GB allocated", 1e-9 * (double)before);
   brim_log(BRIM_LOG_INFO, "[Memory] After cleanup: %.2f GB (freed %.2f GB)", 1e-9 * (double)after,
            after < before ? 1e-9 * (double)(before - after) : 0);
-  brim_log(BRIM_LOG_DEBUG, "%s cleanup took %.3f ms, of %llu bytes now %llu",
+  brim_log(BRIM_LOG_DEBUG, "%s cleanup took %.3f ms: %llu bytes allocated before, %llu after",
            cleanup == BRIM_CLEAN_HEAVY ? "heavy" : "light", 1e3 * seconds, (unsigned long long)before,
            (unsigned long long)after);
 }

@@ -55,6 +55,8 @@ static void record_rounds(brim_running *r)
     brim_jsonl_int(m, "bytes", s->world_bytes - s->recorded_bytes);
   }
   brim_jsonl_number(m, "selection_seconds", r->selection_seconds);
+  if (brim_privacy_clips(r->settings)) brim_jsonl_number(m, "clip_norm", round->clip_norm);
+  if (brim_privacy_has_noise(r->settings)) brim_jsonl_number(m, "epsilon", brim_trainer_epsilon(r->trainer, false));
   record_memory(r);
 }
 
@@ -139,6 +141,7 @@ void brim_running_show_progress(brim_running *r)
                                      .loss = e.loss,
                                      .accuracy = e.accuracy,
                                      .mae = e.mae,
+                                     .epsilon = brim_trainer_epsilon(r->trainer, false),
                                      .samples_per_second = brim_report_rate(&r->report),
                                      .tokens_each = r->report.tokens_each,
                                      .used_bytes = brim_trainer_device_bytes(r->trainer),

@@ -19,6 +19,8 @@ void brim_running_collect(brim_running *r)
   r->report.queue_seconds = r->drive->planner.queue_seconds;
   r->report.loss_scale = r->state->loss_scale;
   r->report.skipped_steps = r->state->skipped_steps;
+  r->report.epsilon = brim_trainer_epsilon(r->trainer, false);
+  r->report.delta = r->settings->privacy.delta;
   r->report.has_world = r->settings->has_world;
   r->report.world_seconds = r->state->world_seconds;
   r->report.world_joules = r->state->world_joules;

@@ -9,7 +9,7 @@
 /* The messages after the first signal, by the run's activity. */
 #define BRIM_STOP_BEGINNING "ending before the first step"
 #define BRIM_STOP_STEPS "finishing the step, then a checkpoint"
-#define BRIM_STOP_EVALUATION "leaving the evaluation, then a checkpoint"
+#define BRIM_STOP_EVALUATION "stopping the evaluation, then a checkpoint"
 #define BRIM_STOP_ENDING "training has ended, writing the results"
 
 /* [init] Catches SIGINT, SIGTERM, SIGXCPU (which never ends the process), and, unless it is ignored, SIGHUP.

@@ -60,6 +60,9 @@ const brim_round_result *brim_trainer_last_round(const brim_trainer *trainer);
 brim_status brim_trainer_client_accuracy(const brim_trainer *trainer, brim_spread *out);
 /* [any] Describes the assumptions of a federation's simulated world; writes nothing without one. */
 void brim_trainer_tell_world(const brim_trainer *trainer, brim_text *out);
+/* The epsilon of a federation's privacy that is spent after the last committed round, or after the next one. 0 without
+ * noise. */
+double brim_trainer_epsilon(const brim_trainer *trainer, bool next);
 /* Learning rate of the last step. */
 double brim_trainer_lr(const brim_trainer *trainer);
 

@@ -55,6 +55,11 @@ void brim_trainer_tell_world(const brim_trainer *t, brim_text *out)
   if (t->federation) brim_federation_tell(t->federation, out);
 }
 
+double brim_trainer_epsilon(const brim_trainer *t, bool next)
+{
+  return t->federation ? brim_federation_epsilon(t->federation, t->state.step, next) : 0;
+}
+
 /* Trains all clients of this rank, then sums over all ranks. */
 static brim_status train(brim_trainer *t)
 {
@@ -110,7 +115,7 @@ static brim_status make_round(brim_trainer *t)
   brim_fault_step(t->state.step + 1);
   BRIM_TRY(brim_trainer_meet(t, BRIM_MEET_READY, train(t)));
   BRIM_TRY(brim_trainer_meet(t, BRIM_MEET_COMMIT, add_up(t)));
-  if (t->round.arrived < t->drive->setup->settings->federate.min_clients) return refuse(t);
+  if (t->round.arrived < brim_setup_least_clients(t->drive->setup)) return refuse(t);
   BRIM_TRY(serve(t));
   t->begun_steps = t->state.step + 1;
   commit(t, &t->round);

@@ -103,10 +103,10 @@ static void keep_failure(brim_trainer *t, brim_begun *b, brim_status status)
   brim_error_take(&t->error);
 }
 
-/* Runs all micro-batches, and sums over all ranks. From the meeting before the last micro-batch on, every rank makes
- * the same sums, even if its own work fails. The labels of a step are known only there, so a mean that is weighted or
- * taken over the tokens that count is first divided by the number of all losses, and corrected in the update by the
- * scale of the gradients. */
+/* Runs all micro-batches, and sums over all ranks. After the meeting before the last micro-batch, every rank takes part
+ * in the sums, even if its own work fails. Only at that meeting are all labels of the step known, and with them the
+ * weight of the mean (of weighted losses, or of the tokens that count). So the losses are first divided by their
+ * number; `gradient_scale` corrects this in the update. */
 static brim_status accumulate(brim_trainer *t, brim_begun *b)
 {
   micros m = {0};

@@ -65,7 +65,7 @@ def clean_up(folder, kind):
                                stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     times, before, after, held, kept = [], [], [], [], []
     for line in process.stderr:
-        took = re.search(rf"{kind} cleanup took ([\d.]+) ms, of (\d+) bytes now (\d+)", line)
+        took = re.search(rf"{kind} cleanup took ([\d.]+) ms: (\d+) bytes allocated before, (\d+) after", line)
         if took:
             times.append(float(took[1]))
             before.append(int(took[2]))

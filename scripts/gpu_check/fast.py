@@ -146,7 +146,8 @@ class Fast:
         return json.loads(result.stdout) if result.returncode == 0 else None
 
     def batch_under(self, limit, case, cap):
-        """Found by plans, which do not depend on other processes' memory. The first guess is a linear extrapolation."""
+        """Returns the largest batch whose plan fits. Plans do not depend on other processes' memory. The first guess
+        is a linear extrapolation."""
         if (case, cap) not in self.batches:
             batch = self.cases[case][1]
             found = self.plan(limit, self.words(case))

@@ -76,7 +76,7 @@ run_failing(3 "error: model/text: [^\n]*/more/model/text.so is not a shared obje
 run_failing(3 "error: the plugin '../more/model/text.so' is not a shared object" ${brim} --plugin-path
             ../more/model/text.so plugins)
 run_failing(2 "error: no plugin 'nobody' of kind 'model'\n +available:[^\n]* cnn" ${brim} plugins model/nobody)
-run_failing(2 "error: no kind of plugins 'mode'" ${brim} plugins mode)
+run_failing(2 "error: unknown kind of plugin 'mode'" ${brim} plugins mode)
 file(REMOVE ${FOLDER}/more/model/text.so)
 
 run(${FOLDER} ${CMAKE_COMMAND} --install ${FOLDER}/outside --prefix ${FOLDER}/prefix)

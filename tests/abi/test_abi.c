@@ -178,14 +178,14 @@ static const struct {
                    "end the plugin with BRIM_MODULE(name, version, plugins)"},
     {"entry_null", "is not a brim plugin: brim_module_entry returned NULL"},
     {"plugin_size", "plugin 1: size is 56, must be 64: sizeof(brim_plugin)"},
-    {"kind_unknown", "plugin 1 good: kind 42 is unknown to this brim"},
+    {"kind_unknown", "plugin 1 good: kind 42 is unknown to this version of brim"},
     {"id_null", "plugin 1: id is NULL"},
-    {"id_bad", "model/ResNet-18: id must be 1 to 64 of a-z, 0-9 and _"},
+    {"id_bad", "model/ResNet-18: id must be 1 to 64 characters from a-z, 0-9 and _"},
     {"help_null", "model/good: help is missing: describe the plugin in one line"},
     {"help_lines", "model/good: help must be one line"},
     {"ops_null", "model/good: ops is NULL"},
     {"ops_size", "model/good: ops.size is 4, must be 24: sizeof(brim_model_ops)\n"
-                 "rebuild a plugin that was built for an older brim"},
+                 "rebuild a plugin that was built for an older version of brim"},
     {"ops_build_null", "model/good: ops.build is NULL, but a model needs it"},
     {"ops_read_null", "dataset/good: ops.read is NULL, but a dataset needs it"},
     {"table_default", TABLE "parameter 'width': its default must be in [1,64], got 65"},
@@ -198,7 +198,7 @@ static const struct {
     {"backend_empty", "backend/idle: ops.kernels is empty"},
     {"policy_empty", "policy/mine: ops is empty: a policy needs at least one function"},
     {"policy_size", "policy/mine: ops.size is 24, must be 56: sizeof(brim_policy_ops)\n"
-                    "rebuild a plugin that was built for an older brim"},
+                    "rebuild a plugin that was built for an older version of brim"},
     {"symbol", "needs the symbol 'brim_of_next_year', which neither brim nor a library of the plugin defines\n"
                "link the plugin with the library that defines it; a plugin can call only those functions of brim that "
                "brim/*.h declares"},

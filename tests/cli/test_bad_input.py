@@ -123,7 +123,7 @@ class RunFolder(Case):
     def test_is_a_file(self):
         (self.folder / "run").write_text("mine")
         result = self.train("run", *SMALL, "training.steps=1", status=USAGE)
-        self.assert_error(result, "cannot make folder 'run': a file is there")
+        self.assert_error(result, "cannot make folder 'run': a file has this name")
         self.assertEqual(self.read("run"), "mine")
 
     def test_resume_of_something_else(self):

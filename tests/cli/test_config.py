@@ -255,8 +255,8 @@ class Runs(Case):
                               f"the run loaded it from {plugin}: add --plugin-path {plugin}")
         plugin.unlink()
         self.assert_error(self.brim("train", "--from", "run", status=USAGE),
-                          f"the run loaded it from {plugin}, which no longer exists: give its new place, "
-                          "--plugin-path FILE")
+                          f"the run loaded it from {plugin}, which no longer exists: pass its new path "
+                          "with --plugin-path FILE")
 
     def test_run_dir_must_be_a_new_folder(self):
         (self.folder / "deep").mkdir()

@@ -277,7 +277,8 @@ class State(Case):
         for more, parts in ((["optimizer=adamw"], ["'federate.local'", "optimizer=sgd", "not optimizer=adamw"]),
                             (["optimizer=sgd", "optimizer.momentum=0.9"], ["optimizer.momentum=0", "argument"]),
                             ([*SGD, "federate.mu=1"],
-                             ["federate.mu=1 has no effect with federate.local=scaffold", "scaffold_fedprox"])):
+                             ["federate.mu=1 has no effect with federate.local=scaffold", "scaffold_fedprox"]),
+                            ([*SGD, "privacy.clip_norm=1"], ["does not go with privacy.clip_norm", "its controls"])):
             result = self.federate("run", *words, *more, status=USAGE)
             self.assert_error(result, *parts)
             self.assertFalse((self.folder / "run").exists())

@@ -33,7 +33,8 @@ class Outputs(Case):
         self.train("run", *SMALL, "training.steps=1")
         result = self.brim("export", "run", "-o", "taken/x.safetensors", status=USAGE)
         self.assert_error(result, "'taken' is a file, not a folder")
-        self.assert_error(self.train("taken/run", *SMALL, status=USAGE), "cannot make folder 'taken': a file is there")
+        self.assert_error(self.train("taken/run", *SMALL, status=USAGE),
+                          "cannot make folder 'taken': a file has this name")
 
     def test_the_run_is_looked_for_first(self):
         (self.folder / "model.safetensors").write_text("mine")

@@ -86,12 +86,12 @@ class New(Case):
         for name, meant in (("Night-Shift", "night_shift"), ("my net", "my_net"), ("x" * 65, None), ("", None),
                             ("a/b", None), ("é", None)):
             said = self.refused("model", name)
-            self.assertIn(f"'{name}' cannot be a plugin's name: that has 1 to 64 of the characters a-z, 0-9 and _",
+            self.assertIn(f"'{name}' cannot be a plugin's name: use 1 to 64 characters from a-z, 0-9 and _",
                           said)
             self.assertEqual("did you mean" in said, meant is not None, said)
             self.assertIn(f"did you mean '{meant}'?" if meant else "", said)
         for name in ("id", "null"):
-            self.assertIn(f"'{name}' cannot be a plugin's name: it means something else", self.refused("policy", name))
+            self.assertIn(f"'{name}' cannot be a plugin's name: it has another meaning", self.refused("policy", name))
         self.assertEqual(self.made(), [])
 
     def test_a_taken_name_is_refused_with_its_owner(self):

@@ -61,7 +61,7 @@ class BeforeTheRun(Bad):
 
     def test_pointers_that_lead_nowhere_are_the_policys(self):
         self.assert_named(self.bad("choose_plan:wild"), "crashed in choose_plan")
-        self.assert_error(self.bad("choose_plan:null", status=USAGE), "without a place", "policy 'bad'")
+        self.assert_error(self.bad("choose_plan:null", status=USAGE), "with a NULL pointer", "policy 'bad'")
 
     def test_nonsense_is_refused_with_the_value(self):
         for words, status, parts in (

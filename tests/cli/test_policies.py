@@ -481,7 +481,8 @@ class Capped(Policies):
                               "no smaller training.batch_size fits: the nearest, 256")
             result = self.brim("--plugin-path", PLUGINS / "policy.so", "train", *words, "policy=[capped,mover]",
                                "run.dir=run", status=USAGE)
-            self.assert_error(result, f"policy.mover chose another place, but the run has a limit on cpu:{device}")
+            self.assert_error(
+                result, f"policy.mover chose another device, but the run has a memory limit on cpu:{device}")
         self.assertFalse((self.folder / "run").exists())
 
     def test_the_environments_device_must_be_the_clients(self):

@@ -100,7 +100,7 @@ class Predict(Case):
         self.brim("predict", "run", self.images, "-o", "/dev/null")
         (self.folder / "own").write_bytes(idx(b"", 0, 8, 8))
         self.assert_error(self.brim("predict", "run", "own", "-o", "own", status=2),
-                          "-o own is a file that is to be predicted")
+                          "-o own is also an input file")
         self.assertFalse(os.path.isfile("/dev/null"))
 
     def test_json_says_the_same(self):

@@ -152,7 +152,7 @@ class Queue(Case):
         result = self.train("run", *JOB, *two, *WAIT, "training.batch_size=2048", status=NO_FIT)
         self.assert_error(result, "but the device has 1.0 MiB", "would fit")
         result = self.train("run", *JOB, *two, *WAIT, "min_gpu_memory_mb=2", status=NO_FIT)
-        self.assert_error(result, "the run needs 2.0 MiB, but cpu:0 has only 1.0 MiB in all")
+        self.assert_error(result, "the run needs 2.0 MiB, but cpu:0 has only 1.0 MiB in total")
 
     def test_a_signal_ends_waiting(self):
         two = devices_of(1, 1)

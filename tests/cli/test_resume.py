@@ -159,7 +159,7 @@ class Signalled(Case):
         self.assertIn("brim train --resume run", result.err)
         reported = [line for line in result.err.splitlines() if " again ends at once" in line]
         self.assertEqual(len(reported), 1, result)
-        self.assertRegex(reported[0], "^(finishing the step|leaving the evaluation), then a checkpoint; ")
+        self.assertRegex(reported[0], "^(finishing the step|stopping the evaluation), then a checkpoint; ")
         self.assertLess(result.err.index(reported[0]), result.err.index(word))
         summary = self.summary("run")
         self.assertEqual(summary["status"], "interrupted")

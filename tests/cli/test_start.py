@@ -128,7 +128,7 @@ class Start(Case):
     def test_each_backend_has_its_own_precisions(self):
         words = [word for word in WORDS if not word.startswith("backend.")]
         result = self.answer(["reference:0", "bf16", "", "", "no"], *words)
-        self.assert_error(result, "there is no precision 'bf16' on this device", "it has fp32")
+        self.assert_error(result, "this device does not support precision 'bf16'", "it supports fp32")
         self.assertEqual(result.err.count(PRECISION), 2)
         result = self.answer(["cpu:0", "bf16", "", "no"], *words)
         self.assertEqual(self.command(result)[-3:], ["device=cpu:0", "precision=bf16", "training.batch_size=auto"])
@@ -176,7 +176,8 @@ class Start(Case):
     def test_wrong_answers_are_explained_and_asked_again(self):
         result = self.answer(["gpu", "cpu:7", "cpu:0", "fp8", "fp32", "many", "0", "-3", "1e3", "32", "perhaps", "no"],
                              *WORDS)
-        self.assert_error(result, "there is no device 'gpu'", "there is no device 'cpu:7'", "no precision 'fp8'",
+        self.assert_error(result, "there is no device 'gpu'", "there is no device 'cpu:7'",
+                          "does not support precision 'fp8'",
                           "'many' is not a number of samples", "'0' is not a number of samples",
                           "'-3' is not a number of samples", "'1e3' is not a number of samples",
                           "'perhaps' is neither yes nor no")

@@ -95,7 +95,7 @@ class Bytes(Text):
     def test_errors_are_reported(self):
         cases = [(["dataset.path=nowhere.txt"], LOAD, "cannot find the text 'nowhere.txt'"),
                  (["dataset.files=*.md", "dataset.path=."], LOAD, "no file '*.md' in '.'"),
-                 (["dataset.context=4000"], LOAD, "are too few: a sample takes 4001 in a row"),
+                 (["dataset.context=4000"], LOAD, "are too few: a sample needs 4001 consecutive tokens"),
                  (["dataset.context=17"], USAGE, "samples have 17 tokens, but only 16 positions have an embedding"),
                  (["model.heads=3"], USAGE, "model.heads must divide model.width 16"),
                  (["dataset.test_fraction=0.001"], LOAD, "dataset.test_fraction is 0.001"),
@@ -275,7 +275,7 @@ class Tokens(Text):
                  (["dataset.validation=none.bin"], "no file 'none.bin' in 'data'"),
                  (["dataset.train=high.bin"], "token 40 is 60, but the vocabulary has 50 tokens"),
                  (["dataset.train=cut.bin"], "is shorter than its header says"),
-                 (["dataset.format=uint32"], "has a header that says uint16, but dataset.format is uint32")]
+                 (["dataset.format=uint32"], "states uint16, but dataset.format is uint32")]
         for words, text in cases:
             with self.subTest(text):
                 self.assert_error(self.train("run", *self.WORDS, *words, status=LOAD), text)

@@ -471,8 +471,8 @@ static void fill_source(const bench *b, const brim_tensor *t, void *memory)
       store(memory, t->dtype, i, source_value(b, &from, first + i));
 }
 
-/* Chooses each tensor's random numbers: by its id; in a model by its place among the sources, which fusion does not
- * change. */
+/* Numbers the tensors' streams of random values: by tensor id, or in a model by the order of the sources, which fusion
+ * does not change. */
 static void number_streams(bench *b)
 {
   uint32_t sources = 0;

@@ -271,7 +271,7 @@ static brim_tensor *new_parameter(maker *m, const brim_shape *s)
   return brim_parameter_new(m->g, new_name(m), s->rank, s->dim, (brim_init){BRIM_INIT_UNIFORM, 1});
 }
 
-/* With x's own means over some axes, or with a parameter. */
+/* Combines x with its own means over some axes, or with a parameter that is broadcast. */
 static brim_tensor *add_broadcast(maker *m, brim_tensor *x)
 {
   if (pick(m, 0, 1)) {

@@ -1,5 +1,5 @@
-/* Trainings as text: a network, its batches, its options and PyTorch's results. tests/golden/make_engine.py writes such
- * files and describes them. */
+/* Reads a training run from text: a network, its batches, its options and PyTorch's results.
+ * tests/golden/make_engine.py writes such files and describes them. */
 #ifndef TESTS_ENGINE_DESCRIBED_H
 #define TESTS_ENGINE_DESCRIBED_H
 #include <stdbool.h>

@@ -79,7 +79,8 @@ static brim_registry *open_registry(void)
 }
 
 typedef struct totals {
-  size_t brim, library, largest; /* requests; bytes of a library's largest */
+  size_t brim, library; /* numbers of requests */
+  size_t largest;       /* bytes of a library's largest request */
 } totals;
 
 /* Adds up the records; prints the callers, so that a failure shows where to look. */

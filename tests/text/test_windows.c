@@ -83,7 +83,7 @@ static void wrong_files_are_refused(void **state)
   scratch_write(scratch("version"), head, sizeof head);
   expect_file_error(scratch("version"), TOKEN_FORMAT_AUTO, "is a token file of version 2; only version 1");
   expect_file_error(put_tokens("other", 4, true, 3, 0, 1), TOKEN_FORMAT_U16,
-                    "says uint32, but dataset.format is uint16");
+                    "states uint32, but dataset.format is uint16");
 }
 
 /* ---- windows ---- */
@@ -152,8 +152,8 @@ static void too_few_tokens_are_reported(void **state)
   windows w = make_windows(8, 8, 1000);
   add(&w, "few", 8, 0);
   assert_int_equal(windows_check(&w, "the training tokens"), BRIM_ELOAD);
-  assert_string_equal(brim_error_text(), "the training tokens, 'few', are too few: a sample takes 9 in a row, "
-                                         "dataset.context and one more, but there are 8");
+  assert_string_equal(brim_error_text(), "the training tokens, 'few', are too few: a sample needs 9 consecutive "
+                                         "tokens, dataset.context + 1, but there are 8");
   windows_free(&w);
 }
 

@@ -160,7 +160,7 @@ static void settings_that_do_not_fit_the_samples_are_refused(void **state)
   assert_int_equal(brim_data_open(&data, &made_plugin, &values, &s), BRIM_ECONFIG);
   assert_non_null(strstr(brim_error_text(), "augmentation 'randaugment' needs images"));
   assert_int_equal(brim_data_open(&data, &made_plugin, &images, &s), BRIM_ECONFIG);
-  assert_non_null(strstr(brim_error_text(), "needs 1 channel or 3, but the images of dataset 'made' have 2"));
+  assert_non_null(strstr(brim_error_text(), "needs 1 or 3 channels, but the images of dataset 'made' have 2"));
   assert_int_equal(brim_data_open(&data, &made_plugin, &tokens, &s), BRIM_ECONFIG);
   assert_non_null(strstr(brim_error_text(), "the samples of dataset 'made' are tokens"));
   images = made_images(COUNT, 3, 8, 9);

@@ -285,8 +285,9 @@ static void a_run_that_has_a_limit_stays_where_it_is(void **state)
     open_policies(&f, true);
     event.devices.demands = event.plan.demands = &bound;
     assert_int_equal(brim_policies_on_oom(f.policies, &event, &action), BRIM_ECONFIG);
-    assert_string_equal(brim_error_text(),
-                        "policy.first chose another place, but the run has a limit on cpu:0 and none elsewhere");
+    assert_string_equal(
+        brim_error_text(),
+        "policy.first chose another device, but the run has a memory limit on cpu:0 and must stay there");
     assert_int_equal(f.heard, 0);
     f.made[0].action = (brim_action){.kind = BRIM_ACT_PLAN, .plan = {.micro_batch = 32}};
     assert_int_equal(brim_policies_on_oom(f.policies, &event, &action), BRIM_OK);

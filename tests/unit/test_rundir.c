@@ -241,7 +241,7 @@ static void an_unwritable_cache_is_reported(void **state)
   scratch_put("file", "");
   assert_int_equal(brim_cache_begin(scratch("file/a.bin"), &fd), BRIM_ECONFIG);
   assert_int_equal(fd, -1);
-  assert_non_null(strstr(brim_error_text(), "a file is there"));
+  assert_non_null(strstr(brim_error_text(), "a file has this name"));
   assert_int_equal(unlink(scratch("file")), 0);
 }
 

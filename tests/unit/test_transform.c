@@ -464,10 +464,10 @@ static void impossible_decisions_are_refused(void **state)
           "transform.size=224");
   s.augment.hue = 0.1;
   refused(&made_plugin, &pairs, &s,
-          "'augment.hue' needs 1 channel or 3, but the images of dataset 'made' have 2\n"
+          "'augment.hue' needs 1 or 3 channels, but the images of dataset 'made' have 2\n"
           "set it and the other keys that change colours (augment.brightness, contrast, saturation, hue) to 0");
   refused(&made_plugin, &floats, &s,
-          "'augment.hue' needs images of bytes, but the samples of dataset 'made' are of type F32");
+          "'augment.hue' needs images of type U8, but the samples of dataset 'made' are of type F32");
   s = settings_of(wrong, 1);
   refused(&any_plugin, &s, &s, "'transform.size' must be whole numbers from 1 to 16384, got 0.5");
   s = settings_of(three, 3);
@@ -489,7 +489,7 @@ static void impossible_decisions_are_refused(void **state)
   s = settings_of(size, 1);
   s.transform.normalize = BRIM_NORMALIZE_IMAGENET;
   refused(&made_plugin, &pairs, &s,
-          "'transform.normalize=imagenet' is for images of bytes with 3 channels, red, green and blue, or 1 of gray; "
+          "'transform.normalize=imagenet' is for images of type U8 with 3 channels, red, green and blue, or 1 of gray; "
           "samples of dataset 'made' are U8 with 2\nuse transform.normalize=dataset for the means of the dataset, or "
           "transform=none, which also leaves sizes as they are");
   s.dataset.mean = (brim_list){wrong, 1};

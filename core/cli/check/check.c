@@ -22,7 +22,7 @@
 #define CHECK_SECONDS 20 /* for one check */
 #define FILE_SECONDS 600 /* for all of them */
 #define LINE_BYTES 16384 /* of the child; no valid line is longer */
-#define LINES_MAX 20000  /* likewise; no valid child prints more */
+#define LINES_MAX 20000  /* of the child; no valid child prints more */
 #define NUMBER_MAX 10000 /* of a check; no valid number is greater */
 #define SAID_BYTES 8192  /* of its standard error, searched for the report of a crash */
 
@@ -383,7 +383,7 @@ static brim_status be_child(brim_cli *cli, const brim_operands *operands)
   char *end;
   const long fd = strtol(operands->word[0], &end, 10), first = *end == ':' ? strtol(end + 1, &end, 10) : -1;
   if (first < 0 || fd <= STDERR_FILENO || operands->count < 2)
-    return brim_fail(BRIM_ECONFIG, "--child is for brim itself");
+    return brim_fail(BRIM_ECONFIG, "--child is reserved for brim itself");
   fcntl((int)fd, F_SETFD, FD_CLOEXEC); /* processes that a plugin starts must not write to it */
   brim_check_child(cli, operands->word[1], (int)fd, first, strcmp(end, ":1") == 0, operands->word + 2,
                    operands->count - 2);

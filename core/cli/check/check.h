@@ -13,8 +13,7 @@ enum brim_finding {
   BRIM_FOUND_WARNING,
   BRIM_FOUND_FAILED,
   BRIM_FOUND_UNTRIED, /* a warning: the user must supply more before this or any other check of the plugin can run */
-  BRIM_FOUND_WORDS /* likewise, because the user's words are wrong: reported instead of the findings of all plugins in
-                      the file */
+  BRIM_FOUND_WORDS    /* the user's words are wrong: reported instead of the findings of all plugins in the file */
 };
 
 /* The child's name of a finding, and the name that the user sees. */

@@ -83,8 +83,8 @@ static void add_problem(void *context, const char *problem)
   brim_text_printf(&p->text, "%s%s", p->count++ ? "\n" : "", problem);
 }
 
-/* Puts the file before the folders of --plugin-path: it wins over other plugins of the same name, and may need the
- * others. */
+/* Searches `file` before the folders of --plugin-path, so that its plugins take precedence over others of the same
+ * name. The folders supply the plugins that they use. */
 static brim_status open_registry(brim_cli *cli, const char *file)
 {
   const char *path[BRIM_CLI_PATHS_MAX + 1] = {file};

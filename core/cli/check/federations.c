@@ -185,7 +185,7 @@ static void set_client(brim_made_federation *f, int64_t k, bool is_old)
   const int64_t classes = f->clients.classes;
   uint32_t *labels = part(f, BRIM_PART_LABELS);
   ((int64_t *)part(f, BRIM_PART_SAMPLES))[k] = samples;
-  if (labels) { /* of two classes, or of one */
+  if (labels) { /* all samples are of two classes, which may be equal */
     labels[k * classes + (int64_t)(draw(f, LABEL, k, 0) * (double)classes)] += (uint32_t)(samples / 3);
     labels[k * classes + (int64_t)(draw(f, LABEL, k, 1) * (double)classes)] += (uint32_t)(samples - samples / 3);
   }

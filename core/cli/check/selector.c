@@ -29,7 +29,7 @@ typedef struct asked {
   brim_guard *guard;
   void *self;
   bool is_made;
-  int64_t own, of_client; /* numbers of state */
+  int64_t own, of_client; /* size of its state, in numbers: its own, and for each client */
   brim_made_federation f;
   double seconds; /* of the longest selection */
 } asked;

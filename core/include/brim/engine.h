@@ -55,7 +55,7 @@ typedef struct brim_network {
                        statistics are those of a micro-batch; 0: no guarantee */
   const char *loss; /* default "cross_entropy", for values "mse". Values may also use "cross_entropy" if they are class
                        probabilities, or "bce" if they are in [0, 1] */
-  const char *const *loss_settings;      /* "class_weights=[1,2,5]"; the mean is weighted likewise */
+  const char *const *loss_settings;      /* "class_weights=[1,2,5]"; the mean divides by the sum of the weights */
   const char *optimizer;                 /* default "adamw" */
   const char *const *optimizer_settings; /* "lr=1e-3" */
   uint32_t activations; /* type in which activations are stored: BRIM_DTYPE_BF16; 0: the parameters' type */

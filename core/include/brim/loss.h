@@ -34,7 +34,7 @@ typedef struct brim_loss_ops {
    * The loss must depend on the output. */
   brim_tensor *(*build)(const void *self, brim_graph *g, brim_tensor *output, brim_tensor *target);
   /* [init] Sets *out to the weights of the classes; it is empty before. Each sample's loss is multiplied by the weight
-   * of its class, and the mean is weighted likewise. The plugin owns the list. NULL: all weights are 1. */
+   * of its class, and the mean divides by the sum of the weights. The plugin owns the list. NULL: all weights are 1. */
   void (*class_weights)(const void *self, brim_list *out);
   const struct brim_loss_kernel *kernel; /* for brim's own losses; plugins set NULL */
 } brim_loss_ops;

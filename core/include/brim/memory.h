@@ -80,7 +80,7 @@ typedef struct brim_adapt_options {
   int64_t effective_batch; /* samples in a step; always equal to micro-batch times accumulation */
   int64_t micro_batch;     /* samples; the first attempt uses the largest divisor up to this; 0: the effective batch */
   int64_t min_micro_batch; /* samples; the smallest to try; 0 means 1 */
-  const brim_oom_handler *on_oom; /* NULL: just goes on */
+  const brim_oom_handler *on_oom; /* NULL: no handler */
 } brim_adapt_options;
 
 typedef struct brim_adapted {
@@ -103,7 +103,7 @@ BRIM_EXPORT brim_status brim_adapt_batch(const brim_adapt_options *options, brim
 typedef struct brim_retry_options {
   int32_t max_retries;            /* attempts after the first: 3 means up to four attempts */
   double wait_seconds;            /* wait before each retry, after the handler; a signal ends it; 0: no wait */
-  const brim_oom_handler *on_oom; /* NULL: just goes on */
+  const brim_oom_handler *on_oom; /* NULL: no handler */
 } brim_retry_options;
 
 typedef brim_status (*brim_retry_fn)(void *context);

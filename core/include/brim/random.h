@@ -32,7 +32,8 @@ enum brim_stream_use {
   BRIM_STREAM_PARTITION = 9, /* partition of samples among clients */
   BRIM_STREAM_CLIENT = 10,   /* seeds of clients in a round */
   BRIM_STREAM_SELECT = 11,   /* selection of clients */
-  BRIM_STREAM_WORLD = 12     /* speed, network and absence of simulated clients */
+  BRIM_STREAM_WORLD = 12,    /* speed, network and absence of simulated clients */
+  BRIM_STREAM_NOISE = 13     /* noise of differential privacy */
 };
 
 /* Ten rounds on counter {c0..c3} under key {k0, k1}. */

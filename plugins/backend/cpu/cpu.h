@@ -134,7 +134,7 @@ double cpu_gradient_factor(const brim_launch *launch);
 double cpu_weight_decay(const brim_launch *launch);
 cpu_adam cpu_adam_of(const brim_launch *launch, double decay, double l2);
 
-/* For several families: outputs in the order of in[0]; likewise, and in[1] is converted if it differs. */
+/* For several families: outputs in the order of in[0]; for the second, in[1] is converted if its order differs. */
 CPU_PREPARE(cpu_follow_prepare);
 CPU_PREPARE(cpu_binary_prepare);
 

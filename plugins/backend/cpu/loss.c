@@ -199,7 +199,8 @@ static CPU_RUN(classification_metrics_run)
   const float *loss = launch->in[0], *logits = launch->in[1];
   const bool has_label = launch->node->in[2]->dtype == BRIM_DTYPE_I32;
   const int32_t *labels = has_label ? launch->in[2] : NULL;
-  const float *share = launch->in[2]; /* instead of labels; then the greatest share counts */
+  const float *share =
+      launch->in[2]; /* class shares instead of labels: the class with the greatest share is the label */
   double *metrics = launch->out[0];
   const int64_t classes = shape->dim[shape->rank - 1], count = cpu_rows(launch->node->in[1]);
   const brim_metrics_attr *attr = &launch->node->attr.metrics;

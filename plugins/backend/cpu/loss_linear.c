@@ -31,7 +31,7 @@ typedef struct problem {
   float *logits; /* of the piece; `stride` from row to row */
   int64_t stride;
   cpu_softmax_row *row; /* of each row of the piece */
-  double *lse;          /* likewise */
+  double *lse;          /* of each row of the piece: log of the sum of exp(logits) */
   double *column;       /* [features]: sums of the columns of product, if labels are smoothed; */
   double bias_sum;      /* and of the bias */
   int64_t row0, class0; /* the piece */
@@ -109,7 +109,7 @@ static brim_status begin(cpu_backend *b, const brim_launch *launch, uint32_t bia
 
 /* ---- pieces ---- */
 
-/* The label's logit, by the same chain of sums as in a piece. */
+/* The label's logit, with its products added in the same order as in a piece, so to the same bits. */
 static float own_logit(const problem *p, int64_t row, int32_t thread)
 {
   const cpu_simd *simd = p->backend->simd;

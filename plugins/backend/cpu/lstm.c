@@ -214,7 +214,7 @@ static CPU_PREPARE(lstm_grad_weight_prepare)
   return BRIM_OK;
 }
 
-/* The state before each step of a sample: y, one step later. */
+/* Writes the state before each step of a sample: y shifted by one step, with 0 for the first step. */
 static void shift_sample(const sequences *q, int64_t n, float *to)
 {
   const int64_t H = q->hidden, first = q->reverse ? q->steps - 1 : 0;

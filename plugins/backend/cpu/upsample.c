@@ -27,7 +27,8 @@ static uint64_t row_bytes(int64_t width, int64_t lanes)
   return cpu_aligned((uint64_t)(width * lanes) * sizeof(float));
 }
 
-/* The position of place p is above / below, in whole numbers: see brim/ops.h. */
+/* The rows or columns of x that output place p is interpolated from, and their weights. Its position in x (see
+ * brim/ops.h) is the fraction above / below, in integers. */
 static cpu_tap tap_of(const brim_upsample2d_attr *attr, int64_t extent, int64_t places, int64_t p)
 {
   int64_t above = p * extent, below = places;

@@ -1,6 +1,6 @@
 /* Convolutions that the library refuses. A thread computes one result of y or dx, summed over its window; one or more
  * blocks compute an element of dweight, summed over all places of all samples. Windows read mostly from the caches. The
- * kernels are simple and far slower than a product, but they take any size and either order in memory, and the order of
+ * kernels are simple and far slower than a product, but they take any size and either memory layout, and the order of
  * every sum depends on the sizes alone.
  *
  *     y[n,k,p,q] = sum over c,r,s of x[n,first+c,h,w] * weight[k,c,r,s],   h = p*stride - padding + r*dilation */

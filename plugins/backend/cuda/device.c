@@ -319,8 +319,9 @@ brim_status cuda_device_place(void *self, int device, uint64_t bytes, void **bas
     size_t free_bytes = 0, total = 0;
     (void)cudaGetLastError();
     BRIM_TRY(cuda_check(cudaMemGetInfo(&free_bytes, &total), "querying the free memory"));
-    return brim_fail(BRIM_ENOMEM_DEVICE, "cuda:%d has no %" PRIu64 " bytes in one piece: %zu of its %zu bytes are free",
-                     device, bytes, free_bytes, total);
+    return brim_fail(BRIM_ENOMEM_DEVICE,
+                     "cuda:%d cannot allocate %" PRIu64 " bytes in one piece: %zu of its %zu bytes are free", device,
+                     bytes, free_bytes, total);
   }
   return cuda_check(e, "allocating the arena");
 }

@@ -14,7 +14,8 @@ static brim_status find_file(char *path, size_t room)
 {
   static const char file[] = "cuda/libraries.so.1";
   Dl_info own;
-  if (dladdr(&table, &own) == 0 || !own.dli_fname) return brim_fail(BRIM_EINTERNAL, "the plugin cannot find itself");
+  if (dladdr(&table, &own) == 0 || !own.dli_fname)
+    return brim_fail(BRIM_EINTERNAL, "cannot find the path of the cuda plugin");
   const char *slash = strrchr(own.dli_fname, '/');
   const int folder = slash ? (int)(slash - own.dli_fname + 1) : 0;
   const int length = snprintf(path, room, "%.*s%s", folder, own.dli_fname, file);

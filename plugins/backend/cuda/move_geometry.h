@@ -18,7 +18,7 @@ static inline int64_t cuda_unit_bytes(int64_t lengths)
 /* A tensor's dimensions in the order of memory, [N][C][H][W] or, channels-last, [N][H][W][C]. */
 typedef struct cuda_view {
   int32_t rank;
-  int32_t logical[BRIM_DIMS_MAX]; /* its dimension of the shape */
+  int32_t logical[BRIM_DIMS_MAX]; /* the dimension of the shape that each one is */
   int64_t dim[BRIM_DIMS_MAX];
 } cuda_view;
 

@@ -57,10 +57,10 @@ typedef struct mpi_talk {
   MPI_Comm comm;
   int rank, ranks;
   char *all;             /* the bytes of every rank, in their order, then this rank's own */
-  MPI_Request *requests; /* as many as ranks, + 2 */
-  MPI_Request *notes;    /* likewise: of this rank's notes to the others, if it is rank 0 or 1 */
-  MPI_Request note;      /* the next note, which any rank but 0 waits for all the time */
-  int32_t noted;         /* its content: a missing rank; -1: rank 0 is present and waits too */
+  MPI_Request *requests; /* [ranks + 2] */
+  MPI_Request *notes;    /* [ranks], of this rank's notes to the others, if it is rank 0 or 1 */
+  MPI_Request note;      /* a pending receive for the next note; rank 0 has none */
+  int32_t noted;         /* the content of that note: a missing rank; -1: rank 0 is present and waits too */
   int32_t noting;        /* this rank's own note */
   double seconds;        /* of the last exchange */
   bool is_over;          /* an exchange has failed: messages are lost */

@@ -69,7 +69,7 @@ brim_status csv_names_add(csv_names *n, const char *name, int32_t *out)
   if (n->count == n->room) BRIM_TRY(grow(n));
   const size_t bytes = strlen(name) + 1;
   char *copy = brim_try_calloc(bytes, 1);
-  if (!copy) return brim_fail(BRIM_ENOMEM_HOST, "no memory for a name");
+  if (!copy) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the name '%.100s'", name);
   memcpy(copy, name, bytes);
   *slot_of(n, name) = n->count + 1;
   *out = n->count;

@@ -60,7 +60,7 @@ typedef struct csv_dataset {
   bool recalled; /* the set was read from a run's record: it has no samples */
   csv_set set;
   char *kept;        /* see csv_kept_make */
-  csv_extra **extra; /* allocated one by one, because a part points into its own */
+  csv_extra **extra; /* allocated one by one: each holds a pointer to its own table, so it must not move */
   int32_t extras;
 } csv_dataset;
 

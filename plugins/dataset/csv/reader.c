@@ -23,7 +23,7 @@ struct csv_reader {
   int32_t column;     /* of the next field */
   bool in_record;     /* a separator was read, so another field follows, perhaps empty */
   brim_status status; /* error of reading */
-  size_t bytes;       /* gathered */
+  size_t bytes;       /* of `text` in use */
   unsigned char input[INPUT_BYTES];
   char text[CSV_FIELD_BYTES_MAX + 1];
 };

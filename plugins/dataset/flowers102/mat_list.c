@@ -164,7 +164,7 @@ static brim_status inflate_all(const wanted *w, const element *packed, uint8_t *
   if (result == Z_STREAM_END) return BRIM_OK;
   if (result == Z_OK && room < INFLATED_BYTES_MAX)
     return brim_fail(BRIM_ENOMEM_HOST, "no memory to inflate '%s'", w->path);
-  return brim_fail(BRIM_ELOAD, "'%s' is damaged: a variable cannot be inflated", w->path);
+  return brim_fail(BRIM_ELOAD, "'%s' is damaged: a variable cannot be decompressed", w->path);
 }
 
 static brim_status take_packed(wanted *w, const element *packed, bool big)

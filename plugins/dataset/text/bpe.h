@@ -18,7 +18,8 @@ typedef struct bpe bpe;
 
 /* `path`: a folder with such files, or a tokenizer.json. ELOAD names the file, the place and the error. */
 brim_status bpe_open(const char *path, bpe **out);
-/* The same from the bytes of files; the names are for messages. With `merges` NULL, the first is a tokenizer.json. */
+/* The contents of a file; the name is for messages. bpe_build is bpe_open without reading files: `vocabulary` is a
+ * tokenizer.json if `merges` is NULL. */
 typedef struct bpe_source {
   const char *name, *bytes;
   size_t count;

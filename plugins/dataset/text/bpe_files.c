@@ -32,7 +32,7 @@ static brim_status read_all(int fd, file *f)
   struct stat st;
   if (fstat(fd, &st) != 0) return brim_fail(BRIM_ELOAD, "cannot read '%s': %s", f->name, strerror(errno));
   if (!S_ISREG(st.st_mode) || (size_t)st.st_size > FILE_BYTES_MAX)
-    return brim_fail(BRIM_ELOAD, "'%s' is not a file of a vocabulary", f->name);
+    return brim_fail(BRIM_ELOAD, "'%s' is not a regular file of at most 256 MiB", f->name);
   f->bytes = brim_try_calloc((size_t)st.st_size + 1, 1);
   if (!f->bytes) return brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s'", f->name);
   f->count = (size_t)st.st_size;

@@ -139,8 +139,9 @@ static brim_status find_end(const text_dataset *d, const text_files *files, size
   else
     while (*end < all->count && (int64_t)token_file_at(all, *end) != separator) ++*end;
   if (*end < all->count || (k + 1 == files->count && *end == all->count)) return BRIM_OK;
-  return brim_fail(BRIM_ELOAD, "'%s' ends after the last token, %" PRId64 ": a file may have changed while it was read",
-                   files->name[k], all->count);
+  return brim_fail(
+      BRIM_ELOAD, "the end of '%s' is beyond the last of %" PRId64 " tokens: a file may have changed while it was read",
+      files->name[k], all->count);
 }
 
 /* Adds a part for each file. */

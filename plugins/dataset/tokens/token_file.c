@@ -76,7 +76,7 @@ static brim_status understand(const char *name, const unsigned char *bytes, size
   if (h < HEADERS) {
     BRIM_TRY(read_header(name, bytes, size, h, out));
     if (format == TOKEN_FORMAT_AUTO || out->width == width) return BRIM_OK;
-    return brim_fail(BRIM_ELOAD, "'%s' has a header that says uint%d, but dataset.format is uint%d", name,
+    return brim_fail(BRIM_ELOAD, "the header of '%s' states uint%d, but dataset.format is uint%d", name,
                      8 * (int)out->width, 8 * (int)width);
   }
   if (size % (size_t)width)

@@ -32,7 +32,7 @@ brim_status windows_add(windows *w, token_file *file, const char *name)
 brim_status windows_fail_few(const windows *w, const char *what, const char *name, int more, int64_t tokens)
 {
   return brim_fail(BRIM_ELOAD,
-                   "%s, '%s'%s, are too few: a sample takes %" PRId64 " in a row, dataset.context and one more, but "
+                   "%s, '%s'%s, are too few: a sample needs %" PRId64 " consecutive tokens, dataset.context + 1, but "
                    "there are %" PRId64,
                    what, name, more ? " and others" : "", w->context + 1, tokens);
 }

@@ -22,7 +22,7 @@ static const brim_param table[] = {
     BRIM_PARAM(F64, elastic, grow_after_seconds, "10", "[0,inf)", "grow after memory has been free for this time"),
     BRIM_PARAM(F64, elastic, min_gain_percent, "5", "(0,100]",
                "change the plan only if its memory changes by at least this percentage"),
-    BRIM_PARAM(BYTES, elastic, floor_mb, "0", NULL, "least memory that the run keeps; 0: no minimum"),
+    BRIM_PARAM(BYTES, elastic, floor_mb, "0", NULL, "minimum memory that the run keeps; 0: no minimum"),
     BRIM_PARAM(F64, elastic, floor_percent, "0", "[0,100]",
                "the same in percent of the memory of the run's original plan; the larger minimum applies"),
     BRIM_PARAM(BYTES, elastic, reserve_mb, "0", NULL, "device memory to leave free for processes that do not queue"),
@@ -37,7 +37,7 @@ typedef struct run {
   uint64_t had_bytes;
   uint64_t before, after;          /* arena before and after the last change; another size was not chosen here */
   double wanted_since, free_since; /* negative if memory is not wanted, or not free */
-  uint64_t room_bytes;             /* that a plan could have used all the time since free_since */
+  uint64_t room_bytes;             /* that a plan could have used at every check since free_since */
   uint64_t hopeless_bytes;         /* that cannot be given back; 0 if not tried */
   uint64_t refused_bytes;          /* that a run waits for, and whose refusal was reported */
 } run;

@@ -17,7 +17,7 @@ typedef struct settings {
 static const brim_param table[] = {
     BRIM_PARAM(F64, settings, weight, "1", "[0,1e6]", "weight of the loss; 0: clients take turns"),
     BRIM_PARAM(F64, settings, share, "0.5", "[0,1]",
-               "least part of rounds for each client, as a share of an equal part"),
+               "minimum number of rounds for each client, as a share of an equal number for all"),
     BRIM_PARAMS_END,
 };
 

@@ -29,7 +29,7 @@ static const brim_param table[] = {
     BRIM_PARAM(F64, settings, alpha, "2", "[0,100]", "exponent of the penalty for slow clients"),
     BRIM_PARAM(F64, settings, explore, "0.9", "[0,1]", "share of new clients in the first round"),
     BRIM_PARAM(F64, settings, explore_decay, "0.98", "(0,1]", "factor for that share in each round"),
-    BRIM_PARAM(F64, settings, explore_min, "0.2", "[0,1]", "least share of new clients"),
+    BRIM_PARAM(F64, settings, explore_min, "0.2", "[0,1]", "minimum share of new clients"),
     BRIM_PARAM(F64, settings, cutoff, "0.95", "[0,1]",
                "draw from clients whose score is at least this share of the last selected one's"),
     BRIM_PARAM(F64, settings, clip, "0.95", "(0,1]", "quantile at which utilities are clipped"),

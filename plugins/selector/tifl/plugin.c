@@ -24,7 +24,7 @@ static const brim_param table[] = {
     BRIM_PARAM(I64, settings, tiers, "5", "[1,64]", "number of tiers of clients with similar speed"),
     BRIM_PARAM(I64, settings, interval, "10", "[1,1000000]", "rounds between updates of the tiers' accuracies"),
     BRIM_PARAM(I64, settings, credits, "100", "[1,1000000]",
-               "most rounds of a tier until all other tiers have had as many"),
+               "number of times that a tier may be drawn before all tiers have used up as many"),
     BRIM_PARAMS_END,
 };
 

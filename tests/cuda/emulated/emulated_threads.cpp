@@ -38,7 +38,7 @@ alignas(16) char dynamic_shared[EMULATED_SHARED_BYTES_MAX];
 /* Warps take turns, each until all of its threads are at a barrier or have ended. */
 struct warp {
   unsigned order[CUDA_WARP], lanes, started; /* numbers of its threads; their count; how many have begun */
-  unsigned waiting;                          /* for each other: a bit for each lane */
+  unsigned waiting;                          /* a bit for each lane that waits for other lanes */
 } warps[WARPS_MAX];
 unsigned warp_order[WARPS_MAX], warp_count;
 warp *current;

@@ -35,7 +35,7 @@ static bool is_allowed(const cuda_backend *b, const cuda_dnn_conv *conv, const c
 
 /* ---- names of configurations, for the device profile ---- */
 
-/* " 3=16": one of an engine's settings. */
+/* Writes one of an engine's settings as " TYPE=VALUE", both numbers. */
 static bool name_knob(cudnnBackendDescriptor_t knob, char *text, size_t room)
 {
   cudnnBackendKnobType_t type;

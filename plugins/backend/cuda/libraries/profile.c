@@ -69,7 +69,7 @@ static brim_status read_lines(cuda_profile *p, FILE *file)
       status = take_line(p, &text, number);
     free(text);
     if (length < 0 && errno == 0) return BRIM_OK;
-    if (length < 0) status = brim_fail(BRIM_EIO, "reading %s: %s", p->path, strerror(errno));
+    if (length < 0) status = brim_fail(BRIM_EIO, "cannot read '%s': %s", p->path, strerror(errno));
   }
   return status;
 }

@@ -25,8 +25,9 @@ typedef struct cuda_profile {
   size_t count, room;
 } cuda_profile;
 
-#define CUDA_PROFILE_KEY_MAX 256    /* characters and a 0 */
-#define CUDA_PROFILE_CHOICE_MAX 512 /* likewise */
+/* bytes, with the final 0 */
+#define CUDA_PROFILE_KEY_MAX 256
+#define CUDA_PROFILE_CHOICE_MAX 512
 
 /* [init] Fails with EINVAL, naming file and line, ELOAD if the file cannot be opened, or EIO. may_be_absent: a missing
  * file counts as empty. */

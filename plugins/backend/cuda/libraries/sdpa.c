@@ -41,7 +41,8 @@ static brim_status check(const cuda_backend *b, const cuda_sdpa *a)
   if (a->causal && a->T > a->S)
     return brim_fail(BRIM_ENOTSUP, "cuDNN's attention does not support queries that see no key");
   if (a->T == 1 && a->S == 1) return brim_fail(BRIM_ENOTSUP, "cuDNN's attention needs more than one key");
-  if (a->T > limit || a->S > limit) return brim_fail(BRIM_ENOTSUP, "cuDNN's attention needs shorter sequences");
+  if (a->T > limit || a->S > limit)
+    return brim_fail(BRIM_ENOTSUP, "cuDNN's attention supports sequences of at most 2147483647 positions");
   return BRIM_OK;
 }
 

@@ -1,0 +1,191 @@
+#include "config/privacy.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- the meaning of the settings ---- */
+
+double brim_privacy_count_stddev(const brim_settings *s)
+{
+  return s->privacy.count_stddev > 0 ? s->privacy.count_stddev : (double)s->clients_per_round / 20;
+}
+
+double brim_privacy_update_multiplier(const brim_settings *s)
+{
+  const double z = s->privacy.noise_multiplier, count = 2 * brim_privacy_count_stddev(s);
+  return brim_privacy_adapts(s) && z > 0 ? 1 / sqrt(1 / (z * z) - 1 / (count * count)) : z;
+}
+
+/* By Chernoff's bound: a binomial number reaches m with a probability below exp(-clients * D(m/clients || rate)). */
+int64_t brim_privacy_most_clients(const brim_settings *s)
+{
+  const double clients = (double)s->total_clients, rate = (double)s->clients_per_round / clients;
+  int64_t most = s->clients_per_round;
+  for (; most < s->total_clients; most++) {
+    const double m = (double)most + 1, rest = clients - m;
+    const double others = rest > 0 ? rest * log(rest / (clients - clients * rate)) : 0;
+    if (m * log(m / (clients * rate)) + others > 70) break;
+  }
+  return most;
+}
+
+/* Poisson sampling compares 53 random bits with the rate, which rounds it up. */
+void brim_privacy_account(const brim_settings *s, brim_account *out)
+{
+  const double rate = (double)s->clients_per_round / (double)s->total_clients;
+  brim_account_make(out, s->privacy.draws_poisson ? fmin(1, rate + 0x1p-53) : 1, s->privacy.noise_multiplier);
+}
+
+/* In turn, a client has a place in this many rounds at most; otherwise it can be in all. */
+int64_t brim_privacy_releases(const brim_settings *s, int64_t rounds)
+{
+  const double turns = ceil((double)rounds * (double)s->clients_per_round / (double)s->total_clients);
+  return s->privacy.takes_turns && turns < (double)rounds ? (int64_t)turns : rounds;
+}
+
+/* ---- what is refused ---- */
+
+static brim_yaml_origin origin_of(const brim_config *config, const char *path)
+{
+  const brim_yaml *node = brim_yaml_get_path(config->root, path);
+  return node ? node->origin : (brim_yaml_origin){0};
+}
+
+typedef struct refusal {
+  const char *path;
+  bool is_refused;
+  const char *why, *instead;
+} refusal;
+
+static void refuse(brim_composition *c, const brim_config *config, const refusal *all, size_t count, const char *with)
+{
+  for (size_t i = 0; i < count; i++) {
+    if (!all[i].is_refused) continue;
+    const brim_yaml_origin origin = origin_of(config, all[i].path);
+    brim_problem_at(&c->problems, &origin, "'%s' does not go with %s: %s", all[i].path, with, all[i].why);
+    brim_problem_hint(&c->problems, "%s", all[i].instead);
+  }
+}
+#define REFUSE(table, with) refuse(c, config, table, sizeof(table) / sizeof(table)[0], with)
+
+/* With noise, whether a client is in a round must follow from chance or turn alone. Its own dropout or lateness only
+ * takes its update away; but what depends on other clients, or ends the run because of data, is not in the account. */
+static void refuse_keys(brim_composition *c, const brim_config *config)
+{
+  const brim_settings *s = &config->settings;
+  const brim_config_choice *method = brim_config_method(config);
+  const bool is_random = method && !method->file[0] && strcmp(method->plugin->id, "random") == 0;
+  const refusal keys[] = {
+      {"method.id", method && !is_random && !s->privacy.takes_turns,
+       "the account knows how clients are drawn at random or in turn only", "take method=random or method=round_robin"},
+      {"federate.on_divergence", s->federate.on_divergence != BRIM_DIVERGENCE_DROP,
+       "the end of the run would tell of a client's data", "take federate.on_divergence=drop"},
+      {"federate.norm_buffers", s->federate.norm_buffers == BRIM_NORM_BUFFERS_KEEP,
+       "running statistics of batch norm have no noise",
+       "choose another norm: model.norm=group, where the model has it"},
+      {"federate.over_selection", s->federate.over_selection > 0, "whose update counts would depend on other clients",
+       "leave it at 0"},
+      {"federate.min_clients", s->federate.min_clients > 1, "the number of a round's clients must not decide anything",
+       "leave it at 1"},
+      {"world.availability",
+       s->world.availability != BRIM_AVAILABILITY_ALWAYS && (brim_privacy_is_central(s) || s->privacy.takes_turns),
+       "rounds that wait for clients depend on who was in earlier ones", "take world.availability=always"},
+      {"privacy.target_quantile", brim_privacy_is_local(s) && brim_privacy_adapts(s),
+       "clients would have to report whether their update is clipped",
+       "take privacy.noise=central, or a fixed clip norm"},
+  };
+  REFUSE(keys, "privacy.noise_multiplier");
+}
+
+/* The mean of clipped updates is over a fixed number of clients with the same weight. uniform says so; fedavg stands in
+ * the installed configuration, and is refused if it was asked for. */
+static void refuse_aggregator(brim_composition *c, const brim_config *config)
+{
+  const brim_config_choice *aggregator = brim_config_aggregator(config);
+  const brim_yaml_origin origin = origin_of(config, "aggregator.id");
+  if (!aggregator || strcmp(aggregator->plugin->id, "uniform") == 0) return;
+  if (strcmp(aggregator->plugin->id, "fedavg") == 0 && !origin.text) return;
+  brim_problem_at(&c->problems, &origin,
+                  "aggregator=%s does not go with privacy.clip_norm: its weights would tell of clients' data",
+                  aggregator->plugin->id);
+  brim_problem_hint(&c->problems, "take aggregator=uniform, or leave it out");
+}
+
+/* Clients send their controls too, without a limit. */
+static void refuse_controls(brim_composition *c, const brim_config *config)
+{
+  const int32_t local = config->settings.federate.local;
+  const refusal keys[] = {{"federate.local", local == BRIM_LOCAL_SCAFFOLD || local == BRIM_LOCAL_SCAFFOLD_FEDPROX,
+                           "its controls would be sent without a limit and without noise",
+                           "take federate.local=fedavg or fedprox"}};
+  REFUSE(keys, "privacy.clip_norm");
+}
+
+/* Keys that have no effect, which in privacy is worse than elsewhere. */
+static void refuse_idle(brim_composition *c, const brim_config *config)
+{
+  const brim_settings *s = &config->settings;
+  const refusal noise[] = {{"privacy.noise_multiplier", brim_privacy_has_noise(s) && !brim_privacy_clips(s),
+                            "noise protects updates of a limited norm only", "set privacy.clip_norm as well"},
+                           {"privacy.target_quantile", s->privacy.target_quantile > 0 && !brim_privacy_clips(s),
+                            "it adapts a clip norm, which needs a first value", "set privacy.clip_norm as well"}};
+  const refusal budget[] = {{"privacy.max_epsilon", s->privacy.max_epsilon > 0 && !brim_privacy_has_noise(s),
+                             "without noise epsilon is infinite", "set privacy.noise_multiplier as well"}};
+  REFUSE(noise, "privacy.clip_norm=0");
+  REFUSE(budget, "privacy.noise_multiplier=0");
+}
+
+static void check_numbers(brim_composition *c, const brim_config *config)
+{
+  const brim_settings *s = &config->settings;
+  const brim_privacy_settings *p = &s->privacy;
+  const brim_yaml_origin delta = origin_of(config, "privacy.delta"), count = origin_of(config, "privacy.count_stddev"),
+                         budget = origin_of(config, "privacy.max_epsilon");
+  if (p->delta * (double)s->total_clients >= 1) {
+    brim_problem_at(&c->problems, &delta, "privacy.delta=%g is not below 1/total_clients=%g", p->delta,
+                    1 / (double)s->total_clients);
+    brim_problem_hint(&c->problems,
+                      "a mechanism with such a delta may publish one client's data; take a far smaller one");
+  }
+  if (brim_privacy_adapts(s) && 2 * brim_privacy_count_stddev(s) <= p->noise_multiplier) {
+    brim_problem_at(&c->problems, &count,
+                    "privacy.count_stddev %g leaves nothing for the updates: twice it must be more than "
+                    "privacy.noise_multiplier=%g",
+                    brim_privacy_count_stddev(s), p->noise_multiplier);
+    brim_problem_hint(&c->problems, "set privacy.count_stddev above %g", p->noise_multiplier / 2);
+  }
+  if (p->max_epsilon == 0 || c->problems.count > 0) return;
+  brim_account account;
+  brim_privacy_account(s, &account);
+  const double first = brim_account_epsilon(&account, 1, p->delta);
+  if (first <= p->max_epsilon) return;
+  brim_problem_at(&c->problems, &budget, "privacy.max_epsilon=%g is spent before round 1, which takes epsilon to %.4g",
+                  p->max_epsilon, first);
+  brim_problem_hint(&c->problems, "raise privacy.max_epsilon or privacy.noise_multiplier%s",
+                    p->draws_poisson ? ", or lower clients_per_round" : "");
+}
+
+void brim_privacy_resolve(brim_composition *c, brim_config *config)
+{
+  brim_settings *s = &config->settings;
+  const brim_config_choice *method = brim_config_method(config);
+  const char *id = method && !method->file[0] ? method->plugin->id : ""; /* one of the core's */
+  s->privacy.takes_turns = strcmp(id, "round_robin") == 0;
+  s->privacy.draws_poisson = strcmp(id, "random") == 0 && brim_privacy_is_central(s);
+  refuse_idle(c, config);
+  if (brim_privacy_clips(s)) refuse_aggregator(c, config);
+  if (brim_privacy_clips(s)) refuse_controls(c, config);
+  if (!brim_privacy_has_noise(s)) return;
+  refuse_keys(c, config);
+  check_numbers(c, config);
+}
+
+void brim_privacy_refuse(brim_composition *c, const brim_config *config)
+{
+  const brim_settings *s = &config->settings;
+  const refusal keys[] = {{"privacy.clip_norm", brim_privacy_clips(s), "privacy is that of a federation's clients",
+                           "write brim federate, or set total_clients=N"},
+                          {"privacy.noise_multiplier", brim_privacy_has_noise(s) && !brim_privacy_clips(s),
+                           "privacy is that of a federation's clients", "write brim federate, or set total_clients=N"}};
+  REFUSE(keys, "training without clients");
+}

@@ -1,0 +1,37 @@
+/* The protection of clients in a federation's rounds: the clip norm of their updates, and the noise. See
+ * config/privacy.h. Internal to core/federate. */
+#ifndef BRIM_FEDERATE_PROTECT_H
+#define BRIM_FEDERATE_PROTECT_H
+#include "exec/exec.h"
+#include "federate/client.h"
+#include "store/safetensors.h"
+
+typedef struct brim_protection {
+  const brim_settings *settings;
+  double clip_norm; /* of the rounds to come; 0: updates are not clipped */
+  double next;      /* of those after the present round, once it has committed */
+  double values;    /* in an update */
+  double weight;    /* of all clients before they are clipped: a power of two, with a sum of at most 1 in a round */
+  double *sum;      /* room for the largest tensor of the sum, while noise is added; NULL: no noise */
+} brim_protection;
+
+/* [init] Begins with the configured clip norm. */
+void brim_protection_init(brim_protection *protection, const brim_setup *setup);
+/* [init] Prepares for a placed plan, with its server's update. ENOMEM_HOST. */
+brim_status brim_protection_place(brim_protection *protection, const brim_program *serve);
+void brim_protection_close(brim_protection *protection);
+/* [any thread] The factor for an update of this norm; 1 without clipping. The norm of what is added to the sum is at
+ * most the clip norm times the weight, also after it was rounded. */
+double brim_protection_factor(const brim_protection *protection, double norm);
+/* [step] Adds the round's noise to the sum of all ranks; each rank adds the same. Central noise has the deviation that
+ * the clip norm asks for; local noise is one such number for each client that has sent an update. */
+brim_status brim_protection_add_noise(const brim_protection *protection, brim_exec *exec, int64_t round,
+                                      const brim_client_result *client, int64_t count);
+/* [step] Computes the next clip norm from the round's updates, if it is adaptive. */
+void brim_protection_learn(brim_protection *protection, int64_t round, const brim_client_result *client, int64_t count);
+/* [step] The round has committed. */
+void brim_protection_commit(brim_protection *protection);
+/* [any] An adaptive clip norm as a tensor of a checkpoint, in the protection's memory; returns the number of tensors.
+ * out NULL: nothing else. */
+size_t brim_protection_tensors(brim_protection *protection, brim_safetensor *out);
+#endif
