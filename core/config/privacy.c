@@ -39,8 +39,8 @@ void brim_privacy_account(const brim_settings *s, brim_account *out)
 /* In turn, a client has a place in this many rounds at most; otherwise it can be in all. */
 int64_t brim_privacy_releases(const brim_settings *s, int64_t rounds)
 {
-  const double turns = ceil((double)rounds * (double)s->clients_per_round / (double)s->total_clients);
-  return s->privacy.takes_turns && turns < (double)rounds ? (int64_t)turns : rounds;
+  const int64_t places = rounds * s->clients_per_round; /* each below 2^30, so nothing overflows */
+  return s->privacy.takes_turns ? (places + s->total_clients - 1) / s->total_clients : rounds;
 }
 
 /* ---- what is refused ---- */
@@ -78,6 +78,8 @@ static void refuse_keys(brim_composition *c, const brim_config *config)
   const refusal keys[] = {
       {"method.id", method && !is_random && !s->privacy.takes_turns,
        "the account knows how clients are drawn at random or in turn only", "take method=random or method=round_robin"},
+      {"federate.local", s->federate.local > BRIM_LOCAL_FEDPROX,
+       "what clients keep or send besides their updates has no noise", "take federate.local=fedavg or fedprox"},
       {"federate.on_divergence", s->federate.on_divergence != BRIM_DIVERGENCE_DROP,
        "the end of the run would tell of a client's data", "take federate.on_divergence=drop"},
       {"federate.norm_buffers", s->federate.norm_buffers == BRIM_NORM_BUFFERS_KEEP,

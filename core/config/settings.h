@@ -150,12 +150,12 @@ typedef struct brim_world_settings {
 } brim_world_settings;
 
 /* Differential privacy of a federation's clients; see config/privacy.h. */
-enum brim_noise { BRIM_NOISE_CENTRAL, BRIM_NOISE_LOCAL };
+enum brim_noise_place { BRIM_NOISE_CENTRAL, BRIM_NOISE_LOCAL };
 #define BRIM_NOISE_NAMES "central|local"
 typedef struct brim_privacy_settings {
   double clip_norm;                                   /* 0: no clipping, no noise */
   double target_quantile, clip_norm_lr, count_stddev; /* of an adaptive clip norm; quantile 0: it is fixed */
-  int32_t noise;                                      /* enum brim_noise */
+  int32_t noise;                                      /* enum brim_noise_place */
   int64_t seed;                                       /* 0: noise follows from the run's seed alone */
   double noise_multiplier, delta, max_epsilon;        /* max_epsilon 0: no budget */
   bool draws_poisson; /* each client is in a round with the same probability, independently of the others */

@@ -7,6 +7,7 @@
 #include "brim/random.h"
 
 #define GRID 0x1p-42          /* sums are multiples of it: see fold in brim/ops.h */
+#define PIECE 8192            /* values, an even number */
 #define COUNT_STREAM 0xFFFFFF /* the noise on the number of updates; other streams are tensors */
 
 void brim_protection_init(brim_protection *p, const brim_setup *setup)
@@ -62,51 +63,58 @@ static void draw_normal(uint64_t seed, uint32_t stream, uint64_t item, uint32_t 
   out[1] = length * sin(angle);
 }
 
-/* Rounded to the grid, as the sum is: so the noisy sum is one on the grid whatever the updates were, and its last bits
- * tell nothing (Mironov: On Significance of the Least Significant Bits for Differential Privacy, CCS 2012). */
-static void add_normal(double *sum, int64_t count, double deviation, uint64_t seed, uint32_t stream, uint64_t item)
-{
-  double two[2] = {0, 0};
-  for (int64_t i = 0; i < count; i++) {
-    if (i % 2 == 0) draw_normal(seed, stream, item, (uint32_t)(i / 2), two);
-    sum[i] += nearbyint(deviation * two[i % 2] / GRID) * GRID;
-  }
-}
-
 /* The noise of a round (client -1), or of a client in it. */
 static uint64_t item_of(int64_t round, int64_t client)
 {
   return (uint64_t)(client + 1) << 32 | (uint64_t)round;
 }
 
-static bool has_sent(const brim_client_result *c)
+/* Rounded to the grid, as the sum is: so the noisy sum is one on the grid whatever the updates were, and its last bits
+ * tell nothing (Mironov: On Significance of the Least Significant Bits for Differential Privacy, CCS 2012). `from` is
+ * even. */
+static void add_normal(const brim_noise *n, int64_t client, int64_t from, int64_t to)
 {
-  return c->fate.outcome == BRIM_OUTCOME_ARRIVES;
+  double two[2] = {0, 0};
+  for (int64_t i = from; i < to; i++) {
+    if (i % 2 == 0) draw_normal(n->seed, n->stream, item_of(n->round, client), (uint32_t)(i / 2), two);
+    n->sum[i] += nearbyint(n->deviation * two[i % 2] / GRID) * GRID;
+  }
 }
 
 /* A client's noise need not be added where it trains, as sums on the grid are the same in any order. A client that has
  * diverged sends noise alone, so that the server does not learn of it. */
-brim_status brim_protection_add_noise(const brim_protection *p, brim_exec *exec, int64_t round,
-                                      const brim_client_result *client, int64_t count)
+void brim_protection_add_piece(const brim_protection *p, int64_t piece)
+{
+  const brim_noise *n = &p->noise;
+  const int64_t from = piece * PIECE, to = n->count - from < PIECE ? n->count : from + PIECE;
+  if (!n->client) add_normal(n, -1, from, to);
+  for (int64_t k = 0; k < n->clients && n->client; k++)
+    if (n->client[k].fate.outcome == BRIM_OUTCOME_ARRIVES) add_normal(n, n->client[k].client, from, to);
+}
+
+brim_status brim_protection_add_noise(brim_protection *p, brim_exec *exec, const brim_noise *of_round,
+                                      brim_share_fn share, void *context)
 {
   const brim_settings *s = p->settings;
   const brim_program *serve = brim_plan_program(brim_exec_plan(exec), BRIM_PROGRAM_UPDATE, 0);
-  const uint64_t seed = brim_privacy_seed(s);
-  const double deviation = brim_privacy_update_multiplier(s) * p->clip_norm * p->weight;
-  uint32_t stream = 0;
+  brim_status status = BRIM_OK;
   if (!p->sum) return BRIM_OK;
-  for (size_t i = 0; i < serve->graph->tensor_count; i++) {
+  p->noise = *of_round;
+  p->noise.sum = p->sum;
+  p->noise.deviation = brim_privacy_update_multiplier(s) * p->clip_norm * p->weight;
+  p->noise.seed = brim_privacy_seed(s);
+  if (!brim_privacy_is_local(s)) p->noise.client = NULL;
+  for (size_t i = 0; i < serve->graph->tensor_count && status == BRIM_OK; i++) {
     const brim_tensor *t = serve->graph->tensor[i];
-    const int64_t values = brim_shape_count(&t->shape);
     if (t->role != BRIM_ROLE_GRADIENT) continue;
-    BRIM_TRY(brim_exec_read(exec, serve, t, p->sum));
-    if (brim_privacy_is_central(s)) add_normal(p->sum, values, deviation, seed, stream, item_of(round, -1));
-    for (int64_t k = 0; k < count && brim_privacy_is_local(s); k++)
-      if (has_sent(&client[k])) add_normal(p->sum, values, deviation, seed, stream, item_of(round, client[k].client));
-    BRIM_TRY(brim_exec_write(exec, serve, t, p->sum));
-    stream++;
+    p->noise.count = brim_shape_count(&t->shape);
+    status = brim_exec_read(exec, serve, t, p->sum);
+    if (status == BRIM_OK) status = share(context, (p->noise.count + PIECE - 1) / PIECE);
+    if (status == BRIM_OK) status = brim_exec_write(exec, serve, t, p->sum);
+    p->noise.stream++;
   }
-  return BRIM_OK;
+  p->noise.sum = NULL;
+  return status;
 }
 
 /* ---- an adaptive clip norm ---- */

@@ -6,6 +6,17 @@
 #include "federate/client.h"
 #include "store/safetensors.h"
 
+/* The noise on one tensor of the sum, which lanes add in pieces. */
+typedef struct brim_noise {
+  double *sum; /* [count] NULL: no noise is being added */
+  int64_t count, round;
+  double deviation;
+  uint64_t seed;
+  uint32_t stream;                  /* of the tensor */
+  const brim_client_result *client; /* [clients] that add local noise; NULL: central noise */
+  int64_t clients;
+} brim_noise;
+
 typedef struct brim_protection {
   const brim_settings *settings;
   double clip_norm; /* of the rounds to come; 0: updates are not clipped */
@@ -13,6 +24,7 @@ typedef struct brim_protection {
   double values;    /* in an update */
   double weight;    /* of all clients before they are clipped: a power of two, with a sum of at most 1 in a round */
   double *sum;      /* room for the largest tensor of the sum, while noise is added; NULL: no noise */
+  brim_noise noise;
 } brim_protection;
 
 /* [init] Begins with the configured clip norm. */
@@ -24,9 +36,12 @@ void brim_protection_close(brim_protection *protection);
  * most the clip norm times the weight, also after it was rounded. */
 double brim_protection_factor(const brim_protection *protection, double norm);
 /* [step] Adds the round's noise to the sum of all ranks; each rank adds the same. Central noise has the deviation that
- * the clip norm asks for; local noise is one such number for each client that has sent an update. */
-brim_status brim_protection_add_noise(const brim_protection *protection, brim_exec *exec, int64_t round,
-                                      const brim_client_result *client, int64_t count);
+ * the clip norm asks for; local noise is one such number for each client that has sent an update. `share` calls
+ * brim_protection_add_piece for pieces 0..pieces-1, in any threads. */
+typedef brim_status (*brim_share_fn)(void *context, int64_t pieces);
+brim_status brim_protection_add_noise(brim_protection *protection, brim_exec *exec, const brim_noise *of_round,
+                                      brim_share_fn share, void *context);
+void brim_protection_add_piece(const brim_protection *protection, int64_t piece);
 /* [step] Computes the next clip norm from the round's updates, if it is adaptive. */
 void brim_protection_learn(brim_protection *protection, int64_t round, const brim_client_result *client, int64_t count);
 /* [step] The round has committed. */

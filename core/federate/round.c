@@ -189,6 +189,15 @@ static brim_status train_client(brim_worker *w, brim_client_result *result)
   return folded;
 }
 
+static brim_status take_turn(brim_worker *w, int64_t turn)
+{
+  brim_federation *f = w->federation;
+  if (f->losses) return brim_lane_evaluate(&w->lane, f->turn_of[turn], &f->losses[turn]);
+  if (!f->protection.noise.sum) return train_client(w, &f->client[f->turn[turn]]);
+  brim_protection_add_piece(&f->protection, turn);
+  return BRIM_OK;
+}
+
 /* Trains one client after another, until all clients of the round are taken. */
 static void work(void *context, int32_t lane)
 {
@@ -198,8 +207,7 @@ static void work(void *context, int32_t lane)
   while (w->status == BRIM_OK && !atomic_load(&f->is_over)) {
     const int64_t turn = atomic_fetch_add(&f->next, 1);
     if (turn >= f->turns) break;
-    w->status = f->losses ? brim_lane_evaluate(&w->lane, f->turn_of[turn], &f->losses[turn])
-                          : train_client(w, &f->client[f->turn[turn]]);
+    w->status = take_turn(w, turn);
   }
   if (w->status != BRIM_OK) {
     atomic_store(&f->is_over, true);
@@ -460,6 +468,13 @@ static brim_status find_divisor(brim_federation *f, double *out)
   return brim_aggregation_divisor(f->aggregation, out);
 }
 
+static brim_status share_noise(void *federation, int64_t pieces)
+{
+  brim_federation *f = federation;
+  f->turns = pieces;
+  return work_in_lanes(f);
+}
+
 /* With clipped updates the mean is over a fixed number, however many arrived. */
 static brim_status protect(brim_federation *f, brim_round_result *out)
 {
@@ -467,7 +482,8 @@ static brim_status protect(brim_federation *f, brim_round_result *out)
   out->weight = (double)s->clients_per_round * f->protection.weight;
   out->clip_norm = f->protection.clip_norm;
   brim_protection_learn(&f->protection, f->round, f->client, f->clients);
-  return brim_protection_add_noise(&f->protection, f->exec, f->round, f->client, f->clients);
+  const brim_noise noise = {.round = f->round, .client = f->client, .clients = f->clients};
+  return brim_protection_add_noise(&f->protection, f->exec, &noise, share_noise, f);
 }
 
 brim_status brim_federation_add_up(brim_federation *f, brim_round_result *out)

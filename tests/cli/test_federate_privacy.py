@@ -119,6 +119,29 @@ class Private(Case):
                 self.assertTrue(math.isclose(got, wanted, rel_tol=1e-9, abs_tol=1e-9), (name, step, got, wanted))
         self.assertGreater(clipped, 0)
 
+    def test_a_client_moves_the_model_by_the_clip_norm_at_most(self):
+        """Whatever its samples are: their scale is 1e-3 to 1e6, with which it diverges. All clients train."""
+        draw, clip, clients = random.Random(5), 0.03, 6
+        data = [[float_of(draw.uniform(-1, 1)) for _ in range(4)] for _ in range(48)]
+        words = ["dataset=csv", "dataset.targets=[y]", "loss=mse", "dataset.standardise=false", "model=mlp",
+                 "model.hidden=[5]", "backend=reference", f"total_clients={clients}", f"clients_per_round={clients}",
+                 "training.batch_size=4", "optimizer.lr=0.05", "rounds=1", f"privacy.clip_norm={clip}"]
+        models, own = {}, []
+        for scale in 1, 1e-3, -30, 1e3, 1e6:
+            folder = self.folder / f"data {scale}"
+            folder.mkdir()
+            rows = [[value * (scale if i in own else 1) for value in row] for i, row in enumerate(data)]
+            for file in "train.csv", "test.csv":
+                (folder / file).write_text("a,b,c,y\n" + "".join(",".join(map(repr, row)) + "\n" for row in rows))
+            self.federate(f"run {scale}", *words, f"dataset.path={folder}")
+            own = own or self.partition("run 1")[2]
+            self.assertEqual(self.partition(f"run {scale}")[2], own)
+            models[scale] = sum(self.model(f"run {scale}", 1), [])
+        for scale in list(models)[1:]:
+            moved = norm_of([a - b for a, b in zip(models[1], models[scale])]) * clients
+            self.assertGreater(moved, clip / 100, scale)
+            self.assertLessEqual(moved, 2 * clip, scale)
+
     def partition(self, run):
         parts = {}
         for line in self.read(run, "partition.csv").splitlines()[1:]:
@@ -168,6 +191,19 @@ class Private(Case):
         for other in [rounds[0][1:] + rounds[0][:1], rounds[0][2:] + rounds[0][:2], *rounds[1:]]:
             product = sum(a * b for a, b in zip(rounds[0], other)) / len(other)
             self.assertLess(abs(product), 5 / math.sqrt(len(other)))
+
+    def test_noise_is_the_same_for_lanes_that_share_a_tensor(self):
+        """Lanes add noise in pieces of 8192 values; the largest tensor has two and a half."""
+        words = [*self.STILL, "model.hidden=[320]", "rounds=2", "privacy.seed=6"]
+        for noise in "central", "local":
+            for lanes in 1, 2, 4:
+                self.federate(f"{noise} {lanes}", *words, f"privacy.noise={noise}", f"parallel_clients={lanes}",
+                              "backend.threads=4")
+                self.assert_same_checkpoint(f"{noise} 1", f"{noise} {lanes}", 2)
+        before, after = (max(self.model("central 1", step), key=len) for step in (1, 2))
+        self.assertEqual(len(before), 20480)
+        for a, b, wanted in zip(before, after, normals(6 ^ 1, 0, 1, len(before))):
+            self.assertLess(abs(b - a - wanted * 2 * 1.5 / 4), 1e-5)
 
     def test_local_noise_grows_with_the_clients_of_a_round(self):
         self.federate("run", *self.STILL, "rounds=3", "privacy.noise=local")
