@@ -384,6 +384,19 @@ static const brim_setting world_table[] = {
 };
 #undef T
 
+#define T brim_attack_settings
+static const brim_setting attack_table[] = {
+    FIXED(ENUM, T, kind, "none", BRIM_ATTACK_NAMES,
+          "what malicious clients do: nothing; send their update with the opposite sign (sign_flip); add normal noise "
+          "to it (noise); train on wrong labels, classes - 1 - label (label_flip)"),
+    FIXED(F64, T, share, "0", "[0,1]", "share of total_clients that are malicious, chosen at random by the seed"),
+    FIXED(LIST, T, clients, "[]", "[0,1000000000)", "numbers of the malicious clients, in the place of attack.share"),
+    FIXED(F64, T, scale, "1", "[0,1000000]",
+          "for sign_flip: factor of the update beside its sign; for noise: standard deviation"),
+    {.param.key = NULL},
+};
+#undef T
+
 #define T brim_privacy_settings
 static const brim_setting privacy_table[] = {
     FIXED(F64, T, clip_norm, "0", "[0,1e9]",
@@ -442,6 +455,7 @@ const brim_section brim_settings_sections[] = {
     {"partition", partition_table, offsetof(brim_settings, partition), sizeof(brim_partition_settings), true},
     {"network", network_table, offsetof(brim_settings, network), sizeof(brim_network_settings), true},
     {"world", world_table, offsetof(brim_settings, world), sizeof(brim_world_settings), true},
+    {"attack", attack_table, offsetof(brim_settings, attack), sizeof(brim_attack_settings), true},
     {"privacy", privacy_table, offsetof(brim_settings, privacy), sizeof(brim_privacy_settings), true},
     {NULL, NULL, 0, 0, false},
 };

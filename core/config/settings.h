@@ -149,6 +149,16 @@ typedef struct brim_world_settings {
   int32_t too_few; /* enum brim_too_few */
 } brim_world_settings;
 
+/* What malicious clients do, to try out aggregators. */
+enum brim_attack { BRIM_ATTACK_NONE, BRIM_ATTACK_SIGN_FLIP, BRIM_ATTACK_NOISE, BRIM_ATTACK_LABEL_FLIP };
+#define BRIM_ATTACK_NAMES "none|sign_flip|noise|label_flip"
+typedef struct brim_attack_settings {
+  int32_t kind;      /* enum brim_attack */
+  double share;      /* of all clients, chosen by the seed; 0: those of `clients` */
+  brim_list clients; /* their numbers */
+  double scale;
+} brim_attack_settings;
+
 /* Differential privacy of a federation's clients; see config/privacy.h. */
 enum brim_noise_place { BRIM_NOISE_CENTRAL, BRIM_NOISE_LOCAL };
 #define BRIM_NOISE_NAMES "central|local"
@@ -241,6 +251,7 @@ typedef struct brim_settings {
   brim_partition_settings partition;
   brim_network_settings network;
   brim_world_settings world;
+  brim_attack_settings attack;
   brim_privacy_settings privacy;
   bool has_world; /* federation with a simulated world: a key of network or world, a deadline or an over-selection is
                      set */

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/fault.h"
 #include "brim/selector.h"
+#include "federate/attack.h"
 
 static uint64_t values_bytes(const brim_setup *s)
 {
@@ -45,10 +46,10 @@ brim_status brim_lane_open(brim_lane *l, const brim_drive *drive, brim_exec *exe
       .update = brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0),
       .batch = {.values = brim_try_malloc(most * values_bytes(s)), .labels = brim_try_malloc(most * label_bytes(s))},
       .scratch = brim_try_malloc(s->data.scratch_bytes)};
-  const bool sketches = brim_setup_selector_needs(s, BRIM_NEED_SKETCH);
-  if (sketches) l->values = brim_try_malloc(2 * largest_parameter(l) * sizeof *l->values);
+  const bool reads = brim_setup_reads_updates(s);
+  if (reads) l->values = brim_try_malloc(2 * largest_parameter(l) * brim_dtype_bytes(s->backend_ops->real));
   if (kept) l->keeping = brim_try_malloc(s->kept_scratch_bytes);
-  if (l->batch.values && l->batch.labels && l->scratch && (l->values || !sketches) && (l->keeping || !kept))
+  if (l->batch.values && l->batch.labels && l->scratch && (l->values || !reads) && (l->keeping || !kept))
     return brim_client_order_open(&s->partition, &l->order);
   return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the samples of a client");
 }
@@ -70,6 +71,7 @@ void brim_lane_close(brim_lane *l)
 typedef struct turn {
   brim_lane *lane;
   brim_client_result *result;
+  brim_attacker attacker; /* if it is malicious */
   uint64_t seed;
   double factor; /* of the schedule, by rounds */
   int64_t steps; /* taken so far */
@@ -87,6 +89,7 @@ static brim_status read_batch(const turn *t, int64_t epoch, int64_t from, int64_
     BRIM_TRY(brim_data_client_sample(&s->data, &l->order, from + i, s->backend_ops->real, l->scratch,
                                      (char *)l->batch.values + (uint64_t)i * values,
                                      (char *)l->batch.labels + (uint64_t)i * labels));
+  if (t->result->is_malicious) brim_attack_labels(&t->attacker, l->batch.labels, count);
   return BRIM_OK;
 }
 
@@ -148,7 +151,7 @@ static brim_status make_sketch(const turn *t)
   for (size_t i = 0; i < g->node_count; i++) {
     const brim_tensor *own = g->node[i]->in[0], *global = g->node[i]->in[1];
     const int64_t count = brim_shape_count(&own->shape);
-    float *at = l->values, *from = l->values + count;
+    float *at = l->values, *from = at + count;
     BRIM_TRY(brim_exec_read_as(l->exec, l->fold, own, BRIM_DTYPE_F32, at));
     BRIM_TRY(brim_exec_read_as(l->exec, l->fold, global, BRIM_DTYPE_F32, from));
     brim_philox four = {{0}};
@@ -226,7 +229,8 @@ brim_status brim_lane_train(brim_lane *l, int64_t round, brim_client_result *res
   const brim_philox key =
       brim_random4((uint64_t)s->settings->seed, BRIM_STREAM_CLIENT, 0, (uint64_t)result->client, (uint32_t)round);
   const brim_keeping own = keeping_of(l, result->client);
-  turn t = {.lane = l, .result = result, .seed = (uint64_t)key.v[0] << 32 | key.v[1]};
+  turn t = {
+      .lane = l, .result = result, .attacker = {s, result->client, round}, .seed = (uint64_t)key.v[0] << 32 | key.v[1]};
   BRIM_TRY(brim_schedule_factor(s->schedule, s->schedule_params, round, l->drive->order.steps, &t.factor));
   if (brim_fault_hit(BRIM_FAULT_CLIENT, NULL))
     return brim_fail(BRIM_ENOMEM_DEVICE, "client %lld failed: injected by %s", (long long)result->client,
@@ -237,6 +241,7 @@ brim_status brim_lane_train(brim_lane *l, int64_t round, brim_client_result *res
   BRIM_TRY(brim_kept_steer(l->kept, &own));
   BRIM_TRY(brim_exec_zero_metrics(l->exec));
   for (int64_t e = 0; e < epochs; e++) BRIM_TRY(make_epoch(&t, round * epochs + e));
+  if (result->is_malicious) BRIM_TRY(brim_attack_update(&t.attacker, l->exec, l->adopt, l->values));
   return measure(&t);
 }
 
@@ -246,8 +251,8 @@ brim_status brim_lane_evaluate(brim_lane *l, int64_t client, double *loss)
   const brim_setup *s = l->drive->setup;
   const int64_t samples = brim_setup_client_samples(s, brim_partition_count(&s->partition, client)),
                 full = s->settings->training.effective_batch_size;
-  brim_client_result result = {.client = client};
-  const turn t = {.lane = l, .result = &result};
+  brim_client_result result = {.client = client, .is_malicious = brim_attack_has(s, client)};
+  const turn t = {.lane = l, .result = &result, .attacker = {s, client, 0}};
   double counted = 0, tokens = 0, metrics[2];
   BRIM_TRY(write_class_weights(l));
   BRIM_TRY(adopt(l, client));

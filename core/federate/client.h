@@ -18,6 +18,7 @@ typedef struct brim_client_result {
   double rates;            /* the sum of the learning rates of its steps; only the rank that trained it knows */
   float *sketch;           /* [BRIM_SKETCH] room for the sketch of its update, or NULL if none is needed */
   double counted, tokens;  /* the samples' weight in the mean of losses; see brim_setup_weigh */
+  bool is_malicious;       /* see federate/attack.h */
   brim_fate fate;          /* in the simulated world; without one it arrives and spends nothing */
   bool is_done;            /* it was trained, or the world decided that it will not arrive */
   bool arrived;            /* its update is in the sum; otherwise it diverged or did not arrive */
@@ -33,7 +34,7 @@ typedef struct brim_lane {
   brim_client_order order;          /* of the samples in the present epoch */
   void *scratch;                    /* for one sample, while it is read */
   void *keeping;                    /* scratch memory for that; NULL without it */
-  float *values;                    /* room for twice the largest parameter if updates are sketched, else NULL */
+  void *values;                     /* room for twice the largest parameter if the host reads updates, else NULL */
 } brim_lane;
 
 /* [init] kept may be NULL, and must outlive the lane. ENOMEM_HOST. Call brim_lane_close even on failure. */

@@ -19,6 +19,7 @@ typedef struct brim_round_result {
   double weight;            /* by what the sum of updates is divided */
   double clip_norm;         /* 0: updates were not clipped */
   int64_t diverged;         /* clients that trained, but whose updates are left out */
+  bool has_attack;          /* clients may be malicious */
   bool has_world;           /* the round was simulated in a world: */
   brim_expense spent;       /* including selection and waiting; else 0 */
   double selection_seconds; /* real seconds that the selector took */
@@ -59,9 +60,11 @@ void brim_federation_tell(const brim_federation *federation, brim_text *out);
  * out NULL: nothing else. */
 size_t brim_federation_tensors(brim_federation *federation, brim_safetensor *out);
 
-/* What clients keep lies in a file of the run's folder: store/states.h. These do nothing if clients keep nothing. */
+/* What clients keep lies in a file of the run's folder: store/states.h. */
 
-/* [init] Once a plan has been placed: opens it; is_new: makes it, on rank 0, before the other ranks open it. */
+/* [init] Once a plan has been placed: opens that file, and makes one for all updates of a round if the aggregator needs
+ * them. is_new: makes the first, on rank 0, before the other ranks open it. EBUDGET if the disk has too little room;
+ * ELOAD, EIO, ENOMEM_HOST. The other three do nothing if clients keep nothing. */
 brim_status brim_federation_keep_in(brim_federation *federation, const char *folder, bool is_new);
 /* [init] After tensors were read from a checkpoint (NULL: training begins anew): finds what clients had kept then. */
 brim_status brim_federation_recall(brim_federation *federation, const char *checkpoint);

@@ -105,6 +105,21 @@ static brim_status learn_speeds(brim_federation *f)
   return BRIM_OK;
 }
 
+/* Gives every rank the updates of all, one after another: the rank that has one puts it into its sums, those of the
+ * others are 0, and the sums over all ranks are the update, without rounding. */
+static brim_status exchange_updates(brim_federation *f)
+{
+  for (int64_t place = 0; place < f->clients; place++) {
+    if (!f->client[place].arrived) continue;
+    BRIM_TRY(brim_exec_zero_gradients(f->exec));
+    if (f->rank[place] == f->setup->world.rank) BRIM_TRY(brim_whole_put(f->whole, place, f->exec));
+    BRIM_TRY(brim_exec_reduce(f->exec, false));
+    BRIM_TRY(brim_exec_finish_sums(f->exec));
+    if (f->rank[place] != f->setup->world.rank) BRIM_TRY(brim_whole_take(f->whole, place, f->exec));
+  }
+  return BRIM_OK;
+}
+
 brim_status brim_federation_meet(brim_federation *f)
 {
   brim_status kept = BRIM_OK;
@@ -124,6 +139,7 @@ brim_status brim_federation_meet(brim_federation *f)
   }
   BRIM_TRY(learn_speeds(f));
   if (!f->setup->settings->federate.train) return BRIM_OK;
+  if (f->whole) return exchange_updates(f);
   BRIM_TRY(brim_exec_reduce(f->exec, false));
   BRIM_TRY(brim_exec_finish_sums(f->exec));
   return kept;

@@ -209,6 +209,8 @@ const struct brim_aggregator_ops *brim_setup_aggregator(const brim_setup *setup)
 bool brim_setup_needs_losses(const brim_setup *setup);
 /* Whether the selector needs this (enum brim_selector_need). */
 bool brim_setup_selector_needs(const brim_setup *setup, uint32_t need);
+/* Whether the host reads the updates of clients: lanes then have room for twice the largest parameter. */
+bool brim_setup_reads_updates(const brim_setup *setup);
 /* The maximum number of clients that a round selects. */
 int64_t brim_setup_round_clients(const brim_setup *setup);
 /* The smallest number of updates of a round. With noise it may have none: a client must not be missed. */

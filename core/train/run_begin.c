@@ -47,8 +47,8 @@ static brim_status make_folder(brim_running *r, json_t *weights)
   return weights ? brim_weights_record_write(r->dir, weights) : BRIM_OK;
 }
 
-/* The first rank makes the file with what clients keep, or all open the one that the run has. */
-static brim_status keep_states(brim_running *r, bool is_new)
+/* A federation's files: the first rank makes the one with what clients keep, or all open the one that the run has. */
+static brim_status keep_files(brim_running *r, bool is_new)
 {
   const bool first = brim_running_speaks(r);
   if (!brim_setup_is_federated(r->drive->setup)) return BRIM_OK;
@@ -71,7 +71,7 @@ static brim_status open_new(brim_running *r)
   json_decref(weights);
   BRIM_TRY(brim_running_begin_together(r, status));
   BRIM_TRY(brim_dist_share_text(r->options->dist, r->dir, sizeof r->dir));
-  return keep_states(r, true);
+  return keep_files(r, true);
 }
 
 /* Rank 0, which holds the run's lock, looks for the checkpoint. *path is empty without a checkpoint. */
@@ -104,9 +104,9 @@ static brim_status open_resumed(brim_running *r)
     if (status == BRIM_OK && weights) status = brim_weights_record_check(r->dir, weights);
     json_decref(weights);
     BRIM_TRY(brim_running_begin_together(r, status));
-    return keep_states(r, true);
+    return keep_files(r, true);
   }
-  BRIM_TRY(keep_states(r, false));
+  BRIM_TRY(keep_files(r, false));
   BRIM_TRY(brim_running_begin_together(r, brim_trainer_resume(r->trainer, checkpoint)));
   if (brim_running_speaks(r) && r->state->profile_hash != hash_profile(r))
     brim_log(BRIM_LOG_WARN, "%s/%s differs from the profile that the run began with (the checkpoint has its hash)",

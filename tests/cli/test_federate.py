@@ -38,6 +38,11 @@ KINDS = {
     "scaffold": [*SMALL, "model=lightcnn", "model.width=4", "model.norm=batch", "partition=dirichlet",
                  "partition.alpha=0.5", "training.batch_size=8", "federate.local=scaffold_fedprox", "federate.mu=0.3",
                  "optimizer=sgd", "optimizer.momentum=0", "federate.norm_buffers=keep"],
+    "median": [*SMALL, "model=lightcnn", "model.width=4", "model.norm=batch", "partition=dirichlet",
+               "partition.alpha=0.5", "training.batch_size=8", "aggregator=median", "server_optimizer=adam",
+               "attack.kind=noise", "attack.share=0.3", "attack.scale=0.1"],
+    "krum": [*MLP, "partition=dirichlet", "training.batch_size=8", "aggregator=multi_krum", "aggregator.chosen=2",
+             "method=divfl", "attack.kind=label_flip", "attack.share=0.2"],
     "central noise": [*SMALL, "model=lightcnn", "model.width=4", "model.norm=group", "partition=dirichlet",
                       "partition.alpha=0.5", "privacy.clip_norm=0.1", "privacy.target_quantile=0.5",
                       "privacy.noise_multiplier=0.3", "privacy.delta=1e-3"],
@@ -93,16 +98,17 @@ class Federate(Case):
                              self.summary(other)[f"client_accuracy_{key}"])
 
     def test_a_round_that_runs_out_of_memory_is_made_again(self):
-        self.federate("whole", *KINDS["mlp"], "parallel_clients=2")
-        self.federate("faulty", *KINDS["mlp"], "parallel_clients=2",
-                      env={"BRIM_FAULT": attempts(3, 4)})
-        self.assert_same_checkpoint("whole", "faulty", 4)
-        self.assertTrue(any("1 client at a time" in choice for choice in self.recoveries("faulty")))
+        for name in "mlp", "krum":
+            self.federate(f"{name} whole", *KINDS[name], "parallel_clients=2")
+            self.federate(f"{name} faulty", *KINDS[name], "parallel_clients=2",
+                          env={"BRIM_FAULT": attempts(3, 4)})
+            self.assert_same_checkpoint(f"{name} whole", f"{name} faulty", 4)
+            self.assertTrue(any("1 client at a time" in choice for choice in self.recoveries(f"{name} faulty")))
 
     def test_only_clients_that_failed_are_trained_again(self):
         """Also if rounds fail so often that the plan changes meanwhile. Clients are counted when they begin."""
         changes = ["client:3", "begin:2", "begin:3", "begin:4"]
-        for name in "mlp", "batch norm", "kept norms":
+        for name in "mlp", "batch norm", "kept norms", "median":
             words = [*KINDS[name], "memory.recompute=none"]
             self.federate(f"{name} whole", *words, "parallel_clients=1")
             for lanes, faults in (1, ["client:3"]), (2, ["client:1", "client:5"]), (2, changes), (3, changes):

@@ -87,6 +87,9 @@ class Kills(Case):
     def test_a_private_federation_too(self):
         self.compare(PRIVATE, KILLS // 5)
 
+    def test_one_that_keeps_all_updates_of_a_round_does_too(self):
+        self.compare([*WORDS, "aggregator=trimmed_mean", "attack.kind=sign_flip", "attack.share=0.2"], KILLS // 2)
+
     def compare(self, words, wanted):
         self.brim("federate", "run.dir=whole", *words)
         kills, runs = 0, 0
@@ -100,6 +103,7 @@ class Kills(Case):
             with self.subTest(run=run, kills=kills):
                 self.assert_same_checkpoint("whole", run, 24)
                 self.assert_same_records("whole", run)
+                self.assertEqual(list((self.folder / run).glob("updates*")), [])
             runs += 1
 
 

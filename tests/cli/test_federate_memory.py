@@ -90,6 +90,19 @@ class Memory(Case):
         self.assertGreater(kept, 10_000 * 4 * (784 * 3 + 3 + 3 * 10 + 10))
         self.assertLess(scaffold, plain * 1.02, (plain, scaffold))
 
+    def test_all_updates_of_a_round_are_never_in_memory(self):
+        """A hundred clients with 1.66 million values each: 633 MiB, in blocks of 16 MiB."""
+        words = ["dataset=synthetic", "dataset.shape=[1,28,28]", "dataset.test_count=20", "dataset.classes=10",
+                 "model=mlp", "model.hidden=[1024,816]", "dataset.train_count=100", "total_clients=100", "rounds=2",
+                 "clients_per_round=100", "training.batch_size=1", "memory.timing=false", "observe.report=false",
+                 "parallel_clients=2", "federate.client_accuracy=false"]
+        for aggregator in "median", "krum":
+            host = self.plan(*words, f"aggregator={aggregator}")["host"]
+            self.assertLess(host["updates_bytes"], 64 * MIB)
+            if not SANITIZED:
+                self.assertLess(self.peak(aggregator, *words, f"aggregator={aggregator}"),
+                                host["total_bytes"] + 8 * MIB)
+
 
 if __name__ == "__main__":
     main()
