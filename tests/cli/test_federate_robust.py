@@ -64,7 +64,8 @@ class Robust(Case):
         words = ["dataset=csv", f"dataset.path={folder}", "dataset.targets=[y]", "dataset.standardise=false",
                  "loss=mse", "model=mlp", "model.hidden=[]", "backend=reference", f"seed={seed}",
                  f"total_clients={clients}", f"clients_per_round={selected}", *sizes,
-                 f"training.batch_size={batch}", f"optimizer.lr={rate}", f"server_optimizer.lr={server}", "server_optimizer.momentum=0", "training.keep_checkpoints=9",
+                 f"training.batch_size={batch}", f"optimizer.lr={rate}", f"server_optimizer.lr={server}",
+                 "server_optimizer.momentum=0", "training.keep_checkpoints=9",
                  "federate.checkpoint_every_rounds=1", f"aggregator={aggregator}", *words,
                  *(f"aggregator.{key}={value}" for key, value in params.items())]
         self.federate(f"{name} start", *words, "rounds=0")
