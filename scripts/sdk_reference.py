@@ -23,8 +23,8 @@ HEADERS = ROOT / "core" / "include" / "brim"
 PAGES = ROOT / "docs" / "sdk"
 SYMBOLS = ROOT / "tests" / "abi" / "symbols.txt"
 # Reading order; other headers follow.
-ORDER = ["plugin", "policy", "model", "dataset", "selector", "aggregator", "optimizer", "formula", "schedule", "loss", "augment",
-         "backend", "comm", "ops", "tensor", "status", "host", "memory", "engine", "random"]
+ORDER = ["plugin", "policy", "model", "dataset", "selector", "aggregator", "optimizer", "formula", "schedule", "loss",
+         "augment", "backend", "comm", "ops", "tensor", "status", "host", "memory", "engine", "random"]
 MADE = "<!-- Made by scripts/sdk_reference.py: change the {source}, then run it. -->\n"
 # The side of a condition that is shown: C, on the host, with gcc or clang.
 HIDDEN = {"#ifdef __cplusplus": True, "#ifdef __CUDACC__": True, "#if defined(__GNUC__)": False}

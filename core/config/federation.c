@@ -209,6 +209,22 @@ static void check_aggregator(brim_composition *c, brim_config *config)
   if (s->federate.min_clients < least) s->federate.min_clients = least;
 }
 
+/* Keys that only one kind of compression reads. */
+static void check_compression(brim_composition *c, const brim_schema *schema, const brim_config *config)
+{
+  static const struct {
+    const char *key, *kind;
+    int32_t of;
+  } keys[] = {{"federate.compression_bits", "quantize", BRIM_COMPRESSION_QUANTIZE},
+              {"federate.compression_share", "top_k", BRIM_COMPRESSION_TOP_K}};
+  for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+    if (config->settings.federate.compression == keys[i].of || !is_set(c, schema, config, keys[i].key)) continue;
+    brim_problem_at(&c->problems, origin_of(config, keys[i].key), "'%s' has no effect without federate.compression=%s",
+                    keys[i].key, keys[i].kind);
+    brim_problem_hint(&c->problems, "set federate.compression=%s, or leave it out", keys[i].kind);
+  }
+}
+
 void brim_federation_resolve(brim_composition *c, const brim_schema *schema, brim_config *config)
 {
   brim_settings *s = &config->settings;
@@ -253,6 +269,7 @@ void brim_federation_resolve(brim_composition *c, const brim_schema *schema, bri
   check_numbers(c, schema, config);
   check_attack(c, schema, config);
   check_aggregator(c, config);
+  check_compression(c, schema, config);
   s->has_world = s->federate.deadline_seconds > 0 || s->federate.over_selection > 0 ||
                  is_changed(c, schema, config, "world") || is_changed(c, schema, config, "network");
   check_world(c, config);

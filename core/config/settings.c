@@ -290,6 +290,12 @@ static const brim_setting federate_table[] = {
     FIXED(ENUM, T, on_divergence, "drop", BRIM_DIVERGENCE_NAMES,
           "if a client's parameters are not finite, or changed by 512 or more: ignore its update (drop), or end the "
           "run (fail)"),
+    FIXED(ENUM, T, compression, "none", BRIM_COMPRESSION_NAMES,
+          "what clients send of their updates: all (none), values rounded to compression_bits (quantize), signs and "
+          "their mean magnitude (sign), or the largest values (top_k)"),
+    FIXED(I64, T, compression_bits, "8", "[2,16]", "bits of a value with federate.compression=quantize"),
+    FIXED(F64, T, compression_share, "0.01", "(0,1]",
+          "share of each parameter's values that federate.compression=top_k sends"),
     FIXED(I64, T, eval_every_rounds, "1", "[1,1000000000]", "rounds between evaluations of the global model"),
     FREE(BOOL, T, client_accuracy, "true", NULL,
          "at the end, evaluate the global model on each client's samples; takes one pass over the training data"),

@@ -104,6 +104,14 @@ enum brim_norm_buffers { BRIM_NORM_BUFFERS_AVERAGE, BRIM_NORM_BUFFERS_KEEP };
  * corrected ones. */
 enum brim_local { BRIM_LOCAL_FEDAVG, BRIM_LOCAL_FEDPROX, BRIM_LOCAL_SCAFFOLD, BRIM_LOCAL_SCAFFOLD_FEDPROX };
 #define BRIM_LOCAL_NAMES "fedavg|fedprox|scaffold|scaffold_fedprox"
+enum brim_compression {
+  BRIM_COMPRESSION_NONE,
+  BRIM_COMPRESSION_QUANTIZE,
+  BRIM_COMPRESSION_SIGN,
+  BRIM_COMPRESSION_TOP_K
+};
+#define BRIM_COMPRESSION_NAMES "none|quantize|sign|top_k"
+
 typedef struct brim_federate_settings {
   int64_t local_epochs;
   int32_t local;                /* enum brim_local */
@@ -112,6 +120,9 @@ typedef struct brim_federate_settings {
   int32_t norm_buffers;         /* enum brim_norm_buffers */
   const char *local_parameters; /* shell patterns of parameters that stay with the client; "": none */
   int32_t on_divergence;        /* enum brim_divergence */
+  int32_t compression;          /* enum brim_compression */
+  int64_t compression_bits;
+  double compression_share;
   int64_t eval_every_rounds, checkpoint_every_rounds;
   double target_accuracy;       /* 0: none */
   double convergence_threshold; /* 0: off; else with patience and min_rounds */

@@ -49,6 +49,7 @@ brim_status brim_lane_open(brim_lane *l, const brim_drive *drive, brim_exec *exe
   const bool reads = brim_setup_reads_updates(s);
   if (reads) l->values = brim_try_malloc(2 * largest_parameter(l) * brim_dtype_bytes(s->backend_ops->real));
   if (kept) l->keeping = brim_try_malloc(s->kept_scratch_bytes);
+  BRIM_TRY(brim_compressor_open(s, l->fold, &l->compressor));
   if (l->batch.values && l->batch.labels && l->scratch && (l->values || !reads) && (l->keeping || !kept))
     return brim_client_order_open(&s->partition, &l->order);
   return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the samples of a client");
@@ -62,6 +63,7 @@ void brim_lane_close(brim_lane *l)
   free(l->values);
   free(l->keeping);
   brim_client_order_close(&l->order);
+  brim_compressor_close(&l->compressor);
   *l = (brim_lane){0};
 }
 
@@ -242,6 +244,7 @@ brim_status brim_lane_train(brim_lane *l, int64_t round, brim_client_result *res
   BRIM_TRY(brim_exec_zero_metrics(l->exec));
   for (int64_t e = 0; e < epochs; e++) BRIM_TRY(make_epoch(&t, round * epochs + e));
   if (result->is_malicious) BRIM_TRY(brim_attack_update(&t.attacker, l->exec, l->adopt, l->values));
+  BRIM_TRY(brim_compressor_run(&l->compressor, l->exec, l->fold, result->client, round));
   return measure(&t);
 }
 

@@ -4,6 +4,7 @@
 #define BRIM_FEDERATE_CLIENT_H
 #include "drive/drive.h"
 #include "exec/exec.h"
+#include "federate/compress.h"
 #include "federate/kept.h"
 #include "federate/world.h"
 
@@ -32,9 +33,10 @@ typedef struct brim_lane {
   brim_kept *kept;                  /* what clients start from besides the global model, or NULL */
   brim_batch batch;                 /* room for the largest micro-batch */
   brim_client_order order;          /* of the samples in the present epoch */
-  void *scratch;                    /* for one sample, while it is read */
-  void *keeping;                    /* scratch memory for that; NULL without it */
-  void *values;                     /* room for twice the largest parameter if the host reads updates, else NULL */
+  brim_compressor compressor;
+  void *scratch; /* for one sample, while it is read */
+  void *keeping; /* scratch memory for that; NULL without it */
+  void *values;  /* room for twice the largest parameter if the host reads updates, else NULL */
 } brim_lane;
 
 /* [init] kept may be NULL, and must outlive the lane. ENOMEM_HOST. Call brim_lane_close even on failure. */

@@ -27,11 +27,11 @@ struct brim_fleet {
   /* Counted on the model's own operations, before fusion and recompute, so that the counts do not depend on plan or
    * backend. */
   uint64_t batch_flops, look_flops, update_flops; /* per batch in training and in evaluation; per update */
-  bool looks;     /* a client of a round also computes its loss under the global model, for the aggregator */
-  int64_t bytes;  /* all parameters that are sent, as fp32 */
-  float *gflops;  /* [clients] */
-  float *mbit;    /* [clients] from world.devices; NULL: the network's bandwidth */
-  float *channel; /* [clients] in round channel_round */
+  bool looks;              /* a client of a round also computes its loss under the global model, for the aggregator */
+  int64_t bytes, up_bytes; /* all parameters that are sent, as fp32; and what a client sends back */
+  float *gflops;           /* [clients] */
+  float *mbit;             /* [clients] from world.devices; NULL: the network's bandwidth */
+  float *channel;          /* [clients] in round channel_round */
   int64_t channel_round;
   brim_trace_times times;
 };
@@ -64,15 +64,18 @@ static uint64_t count_flops(const brim_graph *g)
   return flops;
 }
 
-/* Controls are sent too, both ways. */
-static int64_t count_bytes(const brim_setup *s, const brim_graph *g)
+/* What the server sends to a client, and what a client sends back. */
+static void count_bytes(brim_fleet *f, const brim_graph *g)
 {
-  int64_t values = 0;
-  for (size_t i = 0; i < g->parameter_count; i++)
-    if (brim_parameter_is_sent(&g->parameter[i]))
-      values += (brim_setup_has_controls(s) && brim_parameter_is_controlled(&g->parameter[i]) ? 2 : 1) *
-                brim_shape_count(&g->parameter[i].value->shape);
-  return values * (int64_t)sizeof(float);
+  for (size_t i = 0; i < g->parameter_count; i++) {
+    const int64_t values = brim_shape_count(&g->parameter[i].value->shape), whole = values * (int64_t)sizeof(float);
+    if (!brim_parameter_is_sent(&g->parameter[i])) continue;
+    f->bytes += whole;
+    f->up_bytes += g->parameter[i].is_buffer ? whole : brim_setup_compressed_bytes(f->setup, values);
+    if (!brim_setup_has_controls(f->setup) || !brim_parameter_is_controlled(&g->parameter[i])) continue;
+    f->bytes += whole; /* controls */
+    f->up_bytes += whole;
+  }
 }
 
 /* Measures the model as written, for a batch of training.effective_batch_size samples. */
@@ -93,7 +96,7 @@ static brim_status measure_model(brim_fleet *f)
     f->batch_flops = count_flops(train);
     f->look_flops = count_flops(look);
     f->update_flops = count_flops(step);
-    f->bytes = count_bytes(f->setup, train);
+    count_bytes(f, train);
   }
   brim_graph *const all[] = {train, look, step};
   for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
@@ -169,9 +172,13 @@ void brim_fleet_tell(const brim_fleet *f, brim_text *out)
 {
   brim_text_printf(out,
                    "a batch of %lld samples is %" PRIu64 " operations, an update %" PRIu64
-                   ", a loss of that batch %" PRIu64 "; the model is %" PRId64 " bytes each way",
+                   ", a loss of that batch %" PRIu64 "; the model is %" PRId64 " bytes",
                    (long long)f->setup->settings->training.effective_batch_size, f->batch_flops, f->update_flops,
                    f->look_flops, f->bytes);
+  if (f->up_bytes == f->bytes)
+    brim_text_add(out, " each way");
+  else
+    brim_text_printf(out, ", a compressed update %" PRId64, f->up_bytes);
 }
 
 const char *brim_outcome_name(enum brim_outcome outcome)
@@ -226,10 +233,10 @@ static network find_network(const brim_fleet *f, int64_t client, int64_t round)
 }
 
 /* `delay`: random part of the latency, from -1 to 1. */
-static double send(const brim_fleet *f, const network *n, double delay)
+static double send(int64_t bytes, const network *n, double delay)
 {
   const double latency = n->latency + n->jitter * delay;
-  return (latency > 0 ? latency : 0) + (double)f->bytes / n->per_second;
+  return (latency > 0 ? latency : 0) + (double)bytes / n->per_second;
 }
 
 /* Including its loss under the global model, if the aggregator needs that. */
@@ -248,7 +255,7 @@ static double train_seconds(const brim_fleet *f, int64_t client)
 static phases predict(const brim_fleet *f, int64_t client, int64_t round, double down, double up)
 {
   const network n = find_network(f, client, round);
-  return (phases){send(f, &n, down), train_seconds(f, client), send(f, &n, up)};
+  return (phases){send(f->bytes, &n, down), train_seconds(f, client), send(f->up_bytes, &n, up)};
 }
 
 static double joules_of(const brim_fleet *f, double radio, double compute)
@@ -260,11 +267,12 @@ static double joules_of(const brim_fleet *f, double radio, double compute)
 static brim_expense spend(const brim_fleet *f, const phases *p, double seconds)
 {
   const double all = p->down + p->compute + p->up;
-  if (seconds >= all) return (brim_expense){all, joules_of(f, p->down + p->up, p->compute), 2 * f->bytes};
+  if (seconds >= all) return (brim_expense){all, joules_of(f, p->down + p->up, p->compute), f->bytes + f->up_bytes};
   const double down = fmin(seconds, p->down), compute = fmin(seconds - down, p->compute),
                up = fmin(seconds - down - compute, p->up);
-  const double sent = (p->down > 0 ? down / p->down : 1) + (up > 0 ? up / p->up : 0);
-  return (brim_expense){seconds, joules_of(f, down + up, compute), (int64_t)floor(sent * (double)f->bytes)};
+  const double received = (p->down > 0 ? down / p->down : 1) * (double)f->bytes,
+               sent = (up > 0 ? up / p->up : 0) * (double)f->up_bytes;
+  return (brim_expense){seconds, joules_of(f, down + up, compute), (int64_t)floor(received + sent)};
 }
 
 /* ---- availability ---- */
@@ -355,9 +363,9 @@ brim_expense brim_fleet_ask(const brim_fleet *f, const brim_moment *m, const int
   for (int64_t i = 0; i < count; i++) {
     const network n = find_network(f, client[i], m->round);
     const int64_t samples = brim_setup_client_samples(s, brim_partition_count(&s->partition, client[i]));
-    const double down = send(f, &n, 0), compute = (double)f->look_flops * (double)samples /
-                                                  (double)s->settings->training.effective_batch_size /
-                                                  (1e9 * (double)f->gflops[client[i]]);
+    const double down = send(f->bytes, &n, 0), compute = (double)f->look_flops * (double)samples /
+                                                         (double)s->settings->training.effective_batch_size /
+                                                         (1e9 * (double)f->gflops[client[i]]);
     all.seconds = fmax(all.seconds, down + compute);
     all.joules += joules_of(f, down, compute);
     all.bytes += f->bytes;

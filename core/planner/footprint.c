@@ -77,6 +77,19 @@ static uint64_t updates_bytes(const brim_setup *s, const brim_plan *plan)
   return 2 * (uint64_t)plan->lane_count * largest + brim_updates_plan_of(s, plan).host_bytes;
 }
 
+/* In each lane of a federation, to compress the updates of its clients. */
+static uint64_t compressing_bytes(const brim_setup *s, const brim_plan *plan)
+{
+  int64_t largest = 0;
+  if (plan->lane_count == 0) return 0;
+  const brim_graph *g = brim_plan_program(plan->lane[0], BRIM_PROGRAM_FOLD, 0)->graph;
+  for (size_t i = 0; i < g->node_count; i++) {
+    const int64_t count = brim_shape_count(&g->node[i]->in[0]->shape);
+    if (count > largest) largest = count;
+  }
+  return (uint64_t)plan->lane_count * brim_setup_compressing_bytes(s, largest);
+}
+
 static uint64_t noise_bytes(const brim_setup *s, const brim_plan *plan)
 {
   const brim_program *serve = brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0);
@@ -165,8 +178,8 @@ static uint64_t frozen_bytes(const brim_plan *plan)
 /* All that stays allocated from the first step on, except training's loader. */
 static uint64_t kept_bytes(const brim_footprint *f)
 {
-  return f->process_bytes + f->arena_bytes + f->state_bytes + f->kernel_bytes + f->data_bytes + f->clients_bytes +
-         f->updates_bytes + f->noise_bytes;
+  return f->process_bytes + f->arena_bytes + f->state_bytes + f->kernel_bytes + f->compressing_bytes + f->data_bytes +
+         f->clients_bytes + f->updates_bytes + f->noise_bytes;
 }
 
 /* The largest of the temporary needs, which follow one another. */
@@ -197,6 +210,7 @@ void brim_footprint_predict(const brim_planner *p, const brim_plan *plan, int64_
                           .arena_bytes = p->device_info.on_host ? plan->peak_bytes : 0,
                           .state_bytes = plan->host_bytes,
                           .kernel_bytes = kernel_bytes(plan),
+                          .compressing_bytes = compressing_bytes(p->setup, plan),
                           .data_bytes = p->data_bytes,
                           .mapped_bytes = mapped_bytes(p),
                           .score_bytes = score_bytes(p),
@@ -263,6 +277,7 @@ static const struct {
     TERM(arena_bytes, "arena"),
     TERM(state_bytes, "optimizer's state"),
     TERM(kernel_bytes, "kernels"),
+    TERM(compressing_bytes, "compression of updates"),
     TERM(data_bytes, "data"),
     TERM(clients_bytes, "clients' states"),
     TERM(updates_bytes, "clients' updates"),

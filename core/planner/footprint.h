@@ -15,13 +15,14 @@
 
 /* Bytes of host memory. */
 typedef struct brim_footprint {
-  uint64_t process_bytes; /* resident after planning */
-  uint64_t arena_bytes;   /* 0 on a device other than the host */
-  uint64_t state_bytes;   /* the optimizer's state if it is in host memory: memory.offload */
-  uint64_t kernel_bytes;  /* kernels' memory outside the arena, and the launches of the programs */
-  uint64_t data_bytes;    /* the dataset's memory, if it is not open yet */
-  uint64_t mapped_bytes;  /* part of it: file pages, which the system reclaims when memory is short */
-  uint64_t score_bytes;   /* the confusion matrix of an evaluation, and the report's copy for the test data */
+  uint64_t process_bytes;     /* resident after planning */
+  uint64_t arena_bytes;       /* 0 on a device other than the host */
+  uint64_t state_bytes;       /* the optimizer's state if it is in host memory: memory.offload */
+  uint64_t kernel_bytes;      /* kernels' memory outside the arena, and the launches of the programs */
+  uint64_t compressing_bytes; /* room for the largest parameter in each lane of a federation: federate/compress.h */
+  uint64_t data_bytes;        /* the dataset's memory, if it is not open yet */
+  uint64_t mapped_bytes;      /* part of it: file pages, which the system reclaims when memory is short */
+  uint64_t score_bytes;       /* the confusion matrix of an evaluation, and the report's copy for the test data */
   uint64_t loader_bytes; /* training's micro-batches decoded ahead, the threads that decode, and the decoders' memory */
   uint64_t clients_bytes;    /* in a federation, for what clients keep between rounds: federate/kept.h */
   uint64_t updates_bytes;    /* clients' updates that the host reads, and all of a round for an aggregator */

@@ -207,6 +207,12 @@ int64_t brim_setup_client_micro(const brim_setup *setup, int64_t batch, int64_t 
 const struct brim_aggregator_ops *brim_setup_aggregator(const brim_setup *setup);
 /* Whether the selector or the aggregator needs clients' losses under the global model. */
 bool brim_setup_needs_losses(const brim_setup *setup);
+/* Of `count` values of a parameter's change, how many federate.compression=top_k sends. */
+int64_t brim_setup_compressed_count(const brim_setup *setup, int64_t count);
+/* Bytes that a client sends for the change of a parameter with `count` values, in the simulated world. */
+int64_t brim_setup_compressed_bytes(const brim_setup *setup, int64_t count);
+/* Host memory of a lane to compress an update whose largest parameter has `count` values: see federate/compress.h. */
+uint64_t brim_setup_compressing_bytes(const brim_setup *setup, int64_t count);
 /* Whether the selector needs this (enum brim_selector_need). */
 bool brim_setup_selector_needs(const brim_setup *setup, uint32_t need);
 /* Whether the host reads the updates of clients: lanes then have room for twice the largest parameter. */

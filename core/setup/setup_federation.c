@@ -67,6 +67,12 @@ static brim_status check_controls(const brim_setup *s)
                      "'federate.local': controls are averaged, which aggregator=%s does not do\nset "
                      "federate.local=fedavg or fedprox, or aggregator=fedavg",
                      brim_config_aggregator(s->config)->plugin->id));
+  if (s->settings->federate.compression != BRIM_COMPRESSION_NONE)
+    return brim_setup_add_origin(
+        s,
+        brim_fail(BRIM_ECONFIG, "'federate.local': controls do not go with federate.compression: a compressed update "
+                                "does not show the client's mean gradient\nset federate.local=fedavg or fedprox, or "
+                                "federate.compression=none"));
   BRIM_TRY(brim_optimizer_fill(s->optimizer, s->optimizer_params, 1, &step));
   const bool is_sgd = strcmp(s->optimizer->id, "sgd") == 0;
   if (is_sgd && step.momentum == 0 && step.lr > 0) return BRIM_OK;

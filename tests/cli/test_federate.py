@@ -49,9 +49,13 @@ KINDS = {
     "local noise": [*MLP, "privacy.clip_norm=0.1", "privacy.noise=local", "privacy.noise_multiplier=0.1",
                     "world.dropout=0.2"],
     "qfedavg": [*MLP, "training.batch_size=8", "partition=dirichlet", "partition.alpha=0.5", "aggregator=qfedavg",
-                "federate.local_epochs=2", "world.dropout=0.2"],
+                "federate.local_epochs=2", "world.dropout=0.2", "federate.compression=top_k",
+                "federate.compression_share=0.2"],
     "fednova": [*MLP, "training.batch_size=8", "partition=dirichlet", "partition.alpha=0.5", "aggregator=fednova",
-                "optimizer.momentum=0.5", "server_optimizer=adam"],
+                "optimizer.momentum=0.5", "server_optimizer=adam", "federate.compression=sign"],
+    "quantized": [*SMALL, "model=lightcnn", "model.width=4", "model.norm=batch", "partition=dirichlet",
+                  "partition.alpha=0.5", "training.batch_size=8", "federate.norm_buffers=keep",
+                  "federate.compression=quantize", "federate.compression_bits=4", "precision=bf16"],
 }
 
 STATE = ["model.safetensors", "optimizer.safetensors"]  # the same files in checkpoints of differently configured runs
@@ -108,7 +112,7 @@ class Federate(Case):
     def test_only_clients_that_failed_are_trained_again(self):
         """Also if rounds fail so often that the plan changes meanwhile. Clients are counted when they begin."""
         changes = ["client:3", "begin:2", "begin:3", "begin:4"]
-        for name in "mlp", "batch norm", "kept norms", "median":
+        for name in "mlp", "batch norm", "kept norms", "scaffold", "median", "quantized":
             words = [*KINDS[name], "memory.recompute=none"]
             self.federate(f"{name} whole", *words, "parallel_clients=1")
             for lanes, faults in (1, ["client:3"]), (2, ["client:1", "client:5"]), (2, changes), (3, changes):
@@ -333,6 +337,14 @@ class Federate(Case):
         self.assertLess(plans[1]["host"]["clients_bytes"], 1024)
         self.assertEqual(plans[0]["peak_bytes"], plans[1]["peak_bytes"])
 
+    def test_the_plan_counts_what_compression_needs(self):
+        """In each of two lanes the largest parameter in double twice, with top_k three times, and once as it is."""
+        largest = 64 * 9  # the first layer of the MLP
+        for kind, values in ("none", 0), ("quantize", 20), ("sign", 20), ("top_k", 28):
+            plan = json.loads(self.brim("--config-name", "federate", "plan", "--json", *MLP, "parallel_clients=2",
+                                        f"federate.compression={kind}").out)
+            self.assertEqual(plan["host"]["compressing_bytes"], 2 * largest * values)
+
     def test_clients_that_keep_more_than_the_disk_has_are_refused(self):
         """In the plan and before the run, which leaves no folder."""
         clients, each = 10_000_000, 4 * 2 * 7 * 1024
@@ -468,6 +480,13 @@ class Federate(Case):
                 (["partition.min_samples=30"], ["total_clients=8 at most"]),
                 (["federate.mu=1"], ["federate.mu=1 has no effect", "argument", "federate.local=fedprox"]),
                 (["federate.local=fedprox", "federate.mu=-1"], ["'federate.mu' must be in [0,inf)"]),
+                (["federate.compression_bits=4"], ["'federate.compression_bits' has no effect", "argument",
+                                                   "set federate.compression=quantize"]),
+                (["federate.compression=sign", "federate.compression_share=0.5"],
+                 ["'federate.compression_share' has no effect", "set federate.compression=top_k"]),
+                (["federate.compression=quantize", "federate.compression_bits=1"], ["must be in [2,16]"]),
+                (["federate.compression=top_k", "federate.compression_share=0"], ["must be in (0,1]"]),
+                (["federate.compression=half"], ["none|quantize|sign|top_k, got half"]),
                 (["federate.norm_buffers=keep"], ["model=mlp", "has no running statistics", "remove it"]),
                 (["federate.norm_buffers=local"], ["average|keep, got local", "argument"]),
                 (["~server_optimizer"], ["server_optimizer"]),

@@ -3,9 +3,10 @@ double precision, over rounds of clients that differ in size and in their number
 
 import math
 import random
+import struct
 
 import tensors
-from client_order import client_order
+from client_order import CLIENT, client_order, random4
 from support import USAGE, Case, main
 from test_federate import MLP, float_of, gradient_of
 
@@ -40,21 +41,22 @@ class Aggregators(Case):
             (folder / file).write_text(",".join([*(f"x{k}" for k in range(len(data[0]) - 1)), "y"]) + "\n" +
                                        "".join(",".join(map(repr, row)) + "\n" for row in data))
 
-    def compare(self, name, aggregator, *words, q=1.0, large=None, **local):
+    def compare(self, name, aggregator, *words, q=1.0, large=None, most=4, compress=None, **local):
         """A linear regression whose clients take several steps of small batches; partition, sizes, rates, epochs and
-        the clients of a round are drawn. Client `large` has samples so large that it diverges."""
+        the clients of a round are drawn. Client `large` has samples so large that it diverges. `most`: features."""
         draw = self.draw
         seed, clients, batch = draw.randrange(1 << 40), draw.randint(4, 9), draw.randint(2, 9)
         epochs, rate, server = draw.randint(2, 3), draw.uniform(0.01, 0.1), draw.uniform(0.5, 1)
-        folder, rows, features = self.folder / f"data of {name}", draw.randint(60, 120), draw.randint(1, 4)
+        folder, rows, features = self.folder / f"data of {name}", draw.randint(60, 120), draw.randint(1, most)
         data = [[float_of(draw.uniform(-1, 1)) for _ in range(features + 1)] for _ in range(rows)]
         self.write_data(folder, data)
         words = ["dataset=csv", f"dataset.path={folder}", "dataset.targets=[y]", "dataset.standardise=false",
-                 "loss=mse", "model=mlp", "model.hidden=[]", "backend=reference", f"seed={seed}", f"total_clients={clients}",
-                 f"clients_per_round={draw.randint(2, clients)}", "partition.sizes=lognormal", "partition.sigma=0.8",
-                 f"training.batch_size={batch}", f"optimizer.lr={rate}", f"federate.local_epochs={epochs}",
-                 f"server_optimizer.lr={server}", "server_optimizer.momentum=0", "training.keep_checkpoints=9",
-                 "federate.checkpoint_every_rounds=1", f"aggregator={aggregator}", *words]
+                 "loss=mse", "model=mlp", "model.hidden=[]", "backend=reference", f"seed={seed}",
+                 f"total_clients={clients}", f"clients_per_round={draw.randint(2, clients)}",
+                 "partition.sizes=lognormal", "partition.sigma=0.8", f"training.batch_size={batch}",
+                 f"optimizer.lr={rate}", f"federate.local_epochs={epochs}", f"server_optimizer.lr={server}",
+                 "server_optimizer.momentum=0", "training.keep_checkpoints=9", "federate.checkpoint_every_rounds=1",
+                 f"aggregator={aggregator}", *words]
         self.federate(f"{name} start", *words, "rounds=0")
         parts, model, steps = self.partition(f"{name} start"), self.model(f"{name} start", 0), set()
         for i in parts.get(large, []):
@@ -71,13 +73,16 @@ class Aggregators(Case):
                 update = Update(model, rows, rate, seed, client, range(number * epochs, (number + 1) * epochs), batch,
                                 **local)
                 steps.add(update.steps)
+                if compress:
+                    update.change = compress(update.change, seed, client, number)
                 if has_arrived:
                     arrived.append(update)
             change = RESULT[aggregator](arrived, rate, q)
             model = [value + server * moved for value, moved in zip(model, change)]
             for got, wanted in zip(self.model(name, number + 1), model):
                 self.assertTrue(math.isclose(got, wanted, rel_tol=1e-9, abs_tol=1e-9), (name, number, got, wanted))
-        self.assertGreater(len(steps), 1)
+        if not compress:
+            self.assertGreater(len(steps), 1)
         return self.records(name, "participants.jsonl")
 
     def test_fedavg_and_uniform(self):
@@ -110,6 +115,25 @@ class Aggregators(Case):
             taken = self.compare(f"{aggregator} large", aggregator, *words, q=0.5, large=1)
             self.assertTrue(any(1 in record["client"] for record in taken))
 
+    def test_compressed_updates(self):
+        """They are what the aggregator gets: q-FedAvg uses the norm of the compressed update."""
+        for aggregator in RESULT:
+            bits, share = self.draw.randint(2, 10), self.draw.uniform(0.05, 0.6)
+            for kind, words, compress in (
+                    ("quantize", [f"federate.compression_bits={bits}"], Quantize(bits)), ("sign", [], signs),
+                    ("top_k", [f"federate.compression_share={share}"], TopK(share))):
+                self.compare(f"{aggregator} {kind}", aggregator, f"federate.compression={kind}", *words, most=20,
+                             compress=lambda change, *place, one=compress: [
+                                 *one(change[:-1], 0, *place), *one(change[-1:], 1, *place)])
+
+    def test_quantized_updates_are_right_in_the_mean(self):
+        """The seed decides how values are rounded: over many of them the mean is the value."""
+        change, mean, count = [0.3, -0.7, 0.05, 1.0, 0.0], [0.0] * 5, 4000
+        for seed in range(count):
+            mean = [m + q / count for m, q in zip(mean, Quantize(2)(change, 0, seed, 3, 1))]
+        for got, wanted in zip(mean, change):
+            self.assertLess(abs(got - wanted), 5 * 0.5 / math.sqrt(count))
+
     def test_an_unknown_aggregator_is_refused_with_the_known_ones(self):
         result = self.federate("run", *MLP, "aggregator=fedawg", status=USAGE)
         self.assert_error(result, "no option 'fedawg' in group 'aggregator'", "did you mean 'fedavg'?",
@@ -138,6 +162,46 @@ class Update:
             self.norm = (self.steps - momentum * (1 - momentum ** self.steps) / (1 - momentum)) / (1 - momentum)
         elif mu:
             self.norm = (1 - (1 - rate * mu) ** self.steps) / (rate * mu)
+
+
+# ---- compression of a parameter's change, of number `parameter`; as the comments of core/federate/compress.c say ----
+
+
+class Quantize:
+    def __init__(self, bits):
+        self.levels = (1 << bits - 1) - 1
+
+    def __call__(self, change, parameter, seed, client, number):
+        most = float_above(max(map(abs, change)))
+        key = random4(seed, CLIENT, 3, client, number)
+        rounded = []
+        for i, value in enumerate(change):
+            place = abs(value) / most * self.levels
+            draw = random4(key[0] << 32 | key[1], CLIENT, parameter, i // 4, 0)[i % 4] / 2 ** 32
+            rounded.append(math.copysign((math.floor(place) + (draw < place % 1)) / self.levels * most, value))
+        return rounded
+
+
+def signs(change, *_):
+    mean = float_of(sum(map(abs, change)) / len(change))
+    return [-mean if value < 0 else mean for value in change]
+
+
+class TopK:
+    def __init__(self, share):
+        self.share = share
+
+    def __call__(self, change, *_):
+        kept = sorted(range(len(change)), key=lambda i: -abs(change[i]))[:math.ceil(self.share * len(change))]
+        return [float_of(value) if i in kept else 0.0 for i, value in enumerate(change)]
+
+
+def float_above(value):
+    """The smallest float that is at least a positive value."""
+    near = float_of(value)
+    if near >= value:
+        return near
+    return struct.unpack("f", struct.pack("I", struct.unpack("I", struct.pack("f", near))[0] + 1))[0]
 
 
 def weighted(updates, weights):

@@ -278,6 +278,8 @@ class State(Case):
                             (["optimizer=sgd", "optimizer.momentum=0.9"], ["optimizer.momentum=0", "argument"]),
                             ([*SGD, "federate.mu=1"],
                              ["federate.mu=1 has no effect with federate.local=scaffold", "scaffold_fedprox"]),
+                            ([*SGD, "federate.compression=sign"], ["do not go with federate.compression", "argument"]),
+                            ([*SGD, "aggregator=median"], ["which aggregator=median does not do", "argument"]),
                             ([*SGD, "privacy.clip_norm=1"], ["does not go with privacy.clip_norm", "its controls"])):
             result = self.federate("run", *words, *more, status=USAGE)
             self.assert_error(result, *parts)

@@ -42,7 +42,8 @@ class World:
 
     def __init__(self, case, costs, samples):
         self.case, self.samples = case, samples
-        self.batch, self.batch_flops, self.update_flops, self.look_flops, self.bytes = costs
+        self.batch, self.batch_flops, self.update_flops, self.look_flops, self.bytes = costs[:5]
+        self.up_bytes = costs[-1]  # less if updates are compressed
         self.clients = len(samples)
         self.gflops = [self.speed(k) for k in range(self.clients)]
         self.channels = []
@@ -73,7 +74,8 @@ class World:
             chosen = philox(self.case["seed"], NETWORK, k, number // 4)[number % 4] if len(networks) > 1 else 0
             latency, jitter, mbit, loss = networks[int(len(networks) * chosen)]
             rate = mbit * 1e6 / 8 * self.channel(k, number) * (1 - loss / 100)
-            transfer = [max(0, latency / 1e3 + jitter / 1e3 * (2 * x - 1)) + self.bytes / rate for x in u[:2]]
+            transfer = [max(0, latency / 1e3 + jitter / 1e3 * (2 * x - 1)) + sent / rate
+                        for x, sent in zip(u, (self.bytes, self.up_bytes))]
         n = self.samples[k]
         work = self.batch_flops * n / self.batch + self.update_flops * math.ceil(n / self.batch)
         work *= self.case["epochs"]
@@ -114,7 +116,8 @@ class World:
             parts = phases
         shares = [1 if whole or not p and i == 0 else 0 if not part else part / p
                   for i, (p, part) in enumerate(zip(phases, parts))]
-        return sum(parts), parts[0] + parts[2] + 5 * parts[1], math.floor((shares[0] + shares[2]) * self.bytes)
+        sent = math.floor(shares[0] * self.bytes + shares[2] * self.up_bytes)
+        return sum(parts), parts[0] + parts[2] + 5 * parts[1], sent
 
     def there(self, k, number, look, clock):
         kind = self.case["availability"]
@@ -143,13 +146,14 @@ def words_of(case):
             f"world.day_seconds={case['day']}", f"world.too_few={case['too_few']}",
             f"federate.deadline_seconds={case['deadline']}", f"federate.over_selection={case['over']}",
             f"federate.local_epochs={case['epochs']}", f"aggregator={case['aggregator']}",
+            f"federate.compression={case['compression']}",
             f"clients_per_round={case['wanted']}"]
 
 
 def costs_of(out):
     found = re.search(r"simulated world: a batch of (\d+) samples is (\d+) operations, an update (\d+), a loss of that "
-                      r"batch (\d+); the model is (\d+) bytes", out)
-    return [int(x) for x in found.groups()]
+                      r"batch (\d+); the model is (\d+) bytes(?:, a compressed update (\d+))?", out)
+    return [int(x) for x in found.groups() if x]
 
 
 class FederateWorld(Ranks):
@@ -180,7 +184,8 @@ class FederateWorld(Ranks):
                     "over": roll.choice([0, .5]), "epochs": roll.randint(1, 3), "wanted": roll.randint(3, 6),
                     "availability": roll.choice(["always", "bernoulli", "day"]), "share": roll.choice([.3, .6]),
                     "day": 1000, "too_few": roll.choice(["wait", "go_on"]),
-                    "aggregator": ["fedavg", "qfedavg", "fednova"][number % 3]}
+                    "aggregator": ["fedavg", "qfedavg", "fednova"][number % 3],
+                    "compression": ["none", "quantize", "sign", "top_k"][number % 4]}
             with self.subTest(**case):
                 met |= self.check(f"run {number}", case)
         self.assertLessEqual({"", "dropout", "late", "surplus", "waited"}, met)
@@ -240,6 +245,19 @@ class FederateWorld(Ranks):
         self.assertGreaterEqual(flops, expected)
         self.assertLess(flops, 1.05 * expected)
         self.assertEqual(size, 4 * sum((a + 1) * b for a, b in zip(layers, layers[1:])))
+
+    def test_compressed_updates_have_fewer_bytes(self):
+        """A layer of 64 x 9 and its bias, one of 9 x 4 and its bias; each has a scale, or places of its values."""
+        words, counts = [*MLP, "world.simulate=true", "rounds=1"], [64 * 9, 9, 9 * 4, 4]
+        for kind, more, values in (
+                ("quantize", "federate.compression_bits=5", lambda n: 4 + math.ceil(5 * n / 8)),
+                ("sign", "federate.local_epochs=1", lambda n: 4 + math.ceil(n / 8)),
+                ("top_k", "federate.compression_share=0.05", lambda n: 8 * math.ceil(.05 * n))):
+            with self.subTest(kind):
+                result = self.federate(kind, *words, f"federate.compression={kind}", more)
+                whole, back = costs_of(result.out)[-2:]
+                self.assertEqual([whole, back], [4 * sum(counts), sum(map(values, counts))])
+                self.assertEqual([r["bytes"] for r in self.training(kind)], [5 * (whole + back)])
 
     def test_devices_of_a_file_are_taken(self):
         (self.folder / "devices.csv").write_text("client,gflops,bandwidth_mbit\n" +

@@ -118,9 +118,9 @@ static brim_status play(brim_aggregation *a, const brim_config_choice *choice, m
 
 static bool is_same(const made_round *a, const made_round *b)
 {
-  bool same = a->divisor == b->divisor;
-  for (int64_t i = 0; i < a->count; i++) same = same && a->weight[i] == b->weight[i];
-  for (int64_t i = 0; i < VALUES; i++) same = same && a->result[i] == b->result[i];
+  bool same = a->divisor >= b->divisor && a->divisor <= b->divisor;
+  for (int64_t i = 0; i < a->count; i++) same = same && a->weight[i] >= b->weight[i] && a->weight[i] <= b->weight[i];
+  for (int64_t i = 0; i < VALUES; i++) same = same && a->result[i] >= b->result[i] && a->result[i] <= b->result[i];
   return same;
 }
 
