@@ -117,9 +117,9 @@ static void print_text(const brim_drive *d, const brim_plan *plan, const lanes_r
          "more\n",
          brim_format_bytes(a, sizeof a, plan->persistent_bytes), brim_format_bytes(b, sizeof b, plan->lane_bytes));
   if (kept > 0)
-    printf("each client keeps %s of running statistics from round to round, in host memory: %s for all %lld\n",
-           brim_format_bytes(a, sizeof a, kept), brim_format_bytes(b, sizeof b, kept * (uint64_t)p->clients),
-           (long long)p->clients);
+    printf("each client keeps %s from round to round, in " BRIM_STATES_NAME
+           " of the run's folder: at most %s on disk\n",
+           brim_format_bytes(a, sizeof a, kept), brim_format_bytes(b, sizeof b, brim_setup_states_bytes(d->setup)));
   if (updates.rows > 0)
     printf("the updates of a round take %s on the disk of the run's folder\n",
            brim_format_bytes(a, sizeof a, updates.file_bytes));
@@ -152,6 +152,7 @@ static brim_status print_json(const brim_drive *d, const brim_plan *plan, const 
   json_object_set_new(out, "server_bytes", json_integer((json_int_t)plan->persistent_bytes));
   json_object_set_new(out, "client_bytes", json_integer((json_int_t)plan->lane_bytes));
   json_object_set_new(out, "client_kept_bytes", json_integer((json_int_t)brim_setup_kept_bytes(d->setup)));
+  json_object_set_new(out, "states_bytes", json_integer((json_int_t)brim_setup_states_bytes(d->setup)));
   json_object_set_new(out, "updates_file_bytes",
                       json_integer((json_int_t)brim_updates_plan_of(d->setup, plan).file_bytes));
   if (brim_privacy_has_noise(d->setup->settings)) {
@@ -190,6 +191,7 @@ brim_status brim_cli_show_federation(brim_drive *d, const brim_footprint *host, 
   }
   if (status == BRIM_OK && picture) status = write_picture(d, plan, picture);
   if (status == BRIM_OK) status = brim_planner_check(&d->planner, &d->choice, plan);
+  if (status == BRIM_OK) status = brim_setup_check_disk(d->setup);
   brim_plan_free(plan);
   return status;
 }

@@ -140,10 +140,14 @@ static void check_numbers(brim_composition *c, const brim_schema *schema, const 
     brim_problem_hint(&c->problems, "set federate.min_clients to %lld at most, or clients_per_round higher",
                       (long long)s->clients_per_round);
   }
-  if (s->federate.local != BRIM_LOCAL_FEDPROX && is_set(c, schema, config, "federate.mu")) {
+  if (s->federate.local != BRIM_LOCAL_FEDPROX && s->federate.local != BRIM_LOCAL_SCAFFOLD_FEDPROX &&
+      is_set(c, schema, config, "federate.mu")) {
     brim_problem_at(&c->problems, origin_of(config, "federate.mu"),
-                    "federate.mu=%g has no effect with federate.local=fedavg", s->federate.mu);
-    brim_problem_hint(&c->problems, "set federate.local=fedprox, whose mu=0 is federated averaging, or leave it out");
+                    "federate.mu=%g has no effect with federate.local=%s", s->federate.mu,
+                    s->federate.local == BRIM_LOCAL_SCAFFOLD ? "scaffold" : "fedavg");
+    brim_problem_hint(&c->problems, "set federate.local=%s, or leave it out",
+                      s->federate.local == BRIM_LOCAL_SCAFFOLD ? "scaffold_fedprox"
+                                                               : "fedprox, whose mu=0 is federated averaging");
   }
 }
 

@@ -273,16 +273,20 @@ static const brim_setting observe_table[] = {
 #define T brim_federate_settings
 static const brim_setting federate_table[] = {
     FIXED(I64, T, local_epochs, "1", "[1,1000000]", "passes of a client over its samples in a round"),
-    FIXED(ENUM, T, local, "fedavg", BRIM_LOCAL_NAMES,
-          "objective of a client: fedavg: its loss; fedprox: its loss plus mu/2 times the squared distance from the "
-          "global model"),
-    FIXED(F64, T, mu, "0.01", "[0,inf)", "mu of federate.local=fedprox"),
+    FIXED(
+        ENUM, T, local, "fedavg", BRIM_LOCAL_NAMES,
+        "training of a client: fedavg: on its loss; fedprox: on its loss plus mu/2 times the squared distance from the "
+        "global model; scaffold: with gradients corrected by control variates; scaffold_fedprox: both"),
+    FIXED(F64, T, mu, "0.01", "[0,inf)", "mu of federate.local=fedprox and scaffold_fedprox"),
     FIXED(ENUM, T, remainder, "auto", BRIM_REMAINDER_NAMES,
           "samples of a client that do not fill a batch: train on them (keep) or not (drop); auto: drop with batch "
           "norm, else keep"),
     FIXED(ENUM, T, norm_buffers, "average", BRIM_NORM_BUFFERS_NAMES,
           "a client's running statistics of batch norm start a round from the global model's (average) or from its own "
           "of its last round (keep)"),
+    FIXED(STR, T, local_parameters, "", NULL,
+          "shell patterns of parameters that each client keeps for itself, such as 'head.*'; they are neither sent nor "
+          "averaged"),
     FIXED(ENUM, T, on_divergence, "drop", BRIM_DIVERGENCE_NAMES,
           "if a client's parameters are not finite, or changed by 512 or more: ignore its update (drop), or end the "
           "run (fail)"),

@@ -100,9 +100,10 @@ enum brim_divergence { BRIM_DIVERGENCE_DROP, BRIM_DIVERGENCE_FAIL };
 /* The initial moving averages of a client's norms in a round: the global model's, or its own from its last round. */
 enum brim_norm_buffers { BRIM_NORM_BUFFERS_AVERAGE, BRIM_NORM_BUFFERS_KEEP };
 #define BRIM_NORM_BUFFERS_NAMES "average|keep"
-/* A client's training objective: its own loss, or also the distance from the global model. */
-enum brim_local { BRIM_LOCAL_FEDAVG, BRIM_LOCAL_FEDPROX };
-#define BRIM_LOCAL_NAMES "fedavg|fedprox"
+/* A client's training: on its own loss, or also on the distance from the global model; with its own gradients, or
+ * corrected ones. */
+enum brim_local { BRIM_LOCAL_FEDAVG, BRIM_LOCAL_FEDPROX, BRIM_LOCAL_SCAFFOLD, BRIM_LOCAL_SCAFFOLD_FEDPROX };
+#define BRIM_LOCAL_NAMES "fedavg|fedprox|scaffold|scaffold_fedprox"
 enum brim_compression {
   BRIM_COMPRESSION_NONE,
   BRIM_COMPRESSION_QUANTIZE,
@@ -113,12 +114,13 @@ enum brim_compression {
 
 typedef struct brim_federate_settings {
   int64_t local_epochs;
-  int32_t local;         /* enum brim_local */
-  double mu;             /* of fedprox; 0 is fedavg */
-  int32_t remainder;     /* enum brim_remainder */
-  int32_t norm_buffers;  /* enum brim_norm_buffers */
-  int32_t on_divergence; /* enum brim_divergence */
-  int32_t compression;   /* enum brim_compression */
+  int32_t local;                /* enum brim_local */
+  double mu;                    /* of fedprox; 0: none */
+  int32_t remainder;            /* enum brim_remainder */
+  int32_t norm_buffers;         /* enum brim_norm_buffers */
+  const char *local_parameters; /* shell patterns of parameters that stay with the client; "": none */
+  int32_t on_divergence;        /* enum brim_divergence */
+  int32_t compression;          /* enum brim_compression */
   int64_t compression_bits;
   double compression_share;
   int64_t eval_every_rounds, checkpoint_every_rounds;

@@ -68,7 +68,7 @@ brim_status brim_attack_update(const brim_attacker *t, brim_exec *lane, const br
   double own[PART], global[PART];
   for (size_t i = 0; i < g->parameter_count && kind != BRIM_ATTACK_LABEL_FLIP; i++) {
     const brim_tensor *to = g->parameter[i].value, *from = g->global[i];
-    if (!from || g->parameter[i].is_buffer) continue;
+    if (!brim_parameter_is_sent(&g->parameter[i]) || g->parameter[i].is_buffer) continue;
     const int64_t count = brim_shape_count(&to->shape);
     const size_t each = brim_dtype_bytes(to->dtype);
     char *at = values, *of_global = at + (size_t)count * each;

@@ -153,7 +153,7 @@ brim_status brim_federation_place(brim_federation *f, const brim_drive *drive, b
   f->exec = exec;
   const brim_program *adopt = brim_plan_program(brim_exec_plan(brim_exec_lane(exec, 0)), BRIM_PROGRAM_ADOPT, 0);
   BRIM_TRY(brim_protection_place(&f->protection, brim_plan_program(brim_exec_plan(exec), BRIM_PROGRAM_UPDATE, 0)));
-  if (!f->kept) BRIM_TRY(brim_kept_open(f->setup, adopt, f->most, &f->kept));
+  if (!f->kept) BRIM_TRY(brim_kept_open(f->setup, adopt, &f->kept));
   f->worker = brim_try_calloc((size_t)drive->choice.lanes, sizeof *f->worker);
   if (!f->worker) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for %d lanes", (int)drive->choice.lanes);
   for (; status == BRIM_OK && f->lanes < drive->choice.lanes; f->lanes++) {
@@ -167,7 +167,8 @@ brim_status brim_federation_place(brim_federation *f, const brim_drive *drive, b
   return status;
 }
 
-brim_status brim_federation_keep_in(brim_federation *f, const char *folder)
+/* The file for the updates of a round, for an aggregator that gets all of them. */
+static brim_status open_updates(brim_federation *f, const char *folder)
 {
   const brim_updates_plan plan = brim_updates_plan_of(f->setup, brim_exec_plan(f->exec));
   if (plan.rows == 0 || f->whole) return BRIM_OK;
@@ -185,12 +186,12 @@ static brim_status train_client(brim_worker *w, brim_client_result *result)
   brim_federation *f = w->federation;
   const brim_client_result before = *result;
   brim_status status = brim_lane_train(&w->lane, f->round, result);
+  if (status == BRIM_OK) status = brim_lane_keep(&w->lane, result, result - f->client, f->round);
   if (status == BRIM_ENUMERIC && f->setup->settings->federate.on_divergence == BRIM_DIVERGENCE_DROP) {
     brim_log(BRIM_LOG_WARN, "round %lld: %s; it is left out", (long long)f->round + 1, brim_error_text());
     result->is_done = true;
     return BRIM_OK;
   }
-  if (status == BRIM_OK) status = brim_kept_stage(f->kept, w->lane.exec, w->lane.adopt, result - f->client);
   if (status != BRIM_OK) {
     *result = before; /* it will be trained again from the start */
     return status;
@@ -202,7 +203,7 @@ static brim_status train_client(brim_worker *w, brim_client_result *result)
   }
   pthread_mutex_lock(&f->adding);
   const double factor = brim_protection_factor(&f->protection, result->norm);
-  const brim_status folded = brim_lane_fold(&w->lane, result->weight * factor);
+  const brim_status folded = brim_lane_fold(&w->lane, result, result->weight * factor, f->clients);
   pthread_mutex_unlock(&f->adding);
   if (folded != BRIM_OK) atomic_store(&f->is_torn, true);
   result->is_done = result->arrived = folded == BRIM_OK;
@@ -434,12 +435,22 @@ static brim_status begin_clients(brim_federation *f)
   return f->setup->settings->federate.train ? weigh_clients(f) : BRIM_OK;
 }
 
+/* Without a folder, what clients keep lies in a file that is gone at the end. */
+static brim_status begin_states(brim_federation *f)
+{
+  brim_states *states = brim_kept_states(f->kept);
+  if (!brim_states_is_attached(states)) BRIM_TRY(brim_states_attach(states, NULL, BRIM_STATES_CREATE));
+  brim_states_begin(states, f->clients);
+  return BRIM_OK;
+}
+
 static brim_status begin_round(brim_federation *f, int64_t round, double clock)
 {
   brim_federation_forget(f);
   f->round = round;
   BRIM_TRY(select_clients(f, clock));
   BRIM_TRY(begin_clients(f));
+  if (f->kept) BRIM_TRY(begin_states(f));
   brim_federation_deal(f);
   if (f->setup->settings->federate.train) BRIM_TRY(brim_exec_zero_gradients(f->exec));
   f->is_open = true;
@@ -538,6 +549,9 @@ brim_status brim_federation_add_up(brim_federation *f, brim_round_result *out)
   if (!f->setup->settings->federate.train) return BRIM_OK;
   if (brim_privacy_clips(f->setup->settings)) return protect(f, out);
   if (out->arrived < f->setup->settings->federate.min_clients) return BRIM_OK;
+  const brim_program *serve = brim_plan_program(brim_exec_plan(f->exec), BRIM_PROGRAM_UPDATE, 0);
+  brim_control *control = brim_kept_control(f->kept);
+  if (control) BRIM_TRY(brim_control_learn(control, f->exec, serve, f->clients, out->arrived));
   return f->whole ? merge(f) : find_divisor(f, &out->weight);
 }
 
@@ -560,9 +574,15 @@ brim_status brim_federation_learn(brim_federation *f, double accuracy)
 void brim_federation_end(brim_federation *f, bool is_committed)
 {
   for (int64_t i = 0; i < f->clients && is_committed && f->kept; i++)
-    if (f->client[i].arrived) brim_kept_commit(f->kept, i, f->client[i].client, f->round);
+    if (f->client[i].arrived) brim_states_commit(brim_kept_states(f->kept), i, f->client[i].client, f->round);
+  if (is_committed && brim_kept_control(f->kept)) brim_control_commit(brim_kept_control(f->kept));
   if (is_committed) brim_protection_commit(&f->protection);
   brim_selection_end(f->selection, is_committed);
+}
+
+brim_status brim_federation_accuracy(const brim_federation *f, brim_spread *out)
+{
+  return brim_selection_accuracy(f->selection, out);
 }
 
 void brim_federation_tell(const brim_federation *f, brim_text *out)
@@ -577,4 +597,36 @@ size_t brim_federation_tensors(brim_federation *f, brim_safetensor *out)
   if (out) memcpy(out, selection, count * sizeof *out);
   const size_t kept = brim_kept_tensors(f->kept, out ? out + count : NULL);
   return count + kept + brim_protection_tensors(&f->protection, out ? out + count + kept : NULL);
+}
+
+/* ---- what clients keep ---- */
+
+brim_status brim_federation_keep_in(brim_federation *f, const char *folder, bool is_new)
+{
+  const brim_world *w = &f->setup->world;
+  BRIM_TRY(open_updates(f, folder));
+  if (!f->kept) return BRIM_OK;
+  f->shares_states = w->local_ranks == w->ranks;
+  return brim_states_attach(brim_kept_states(f->kept), folder,
+                            w->rank == 0       ? is_new ? BRIM_STATES_CREATE : BRIM_STATES_SHARE
+                            : f->shares_states ? BRIM_STATES_JOIN
+                                               : BRIM_STATES_COPY);
+}
+
+brim_status brim_federation_recall(brim_federation *f, const char *checkpoint)
+{
+  if (!f->kept) return BRIM_OK;
+  brim_states *states = brim_kept_states(f->kept);
+  if (!brim_states_is_attached(states)) BRIM_TRY(brim_states_attach(states, NULL, BRIM_STATES_CREATE));
+  return brim_states_find(states, checkpoint);
+}
+
+brim_status brim_federation_sync(brim_federation *f)
+{
+  return f->kept && f->setup->world.rank == 0 ? brim_states_sync(brim_kept_states(f->kept)) : BRIM_OK;
+}
+
+void brim_federation_protect(brim_federation *f)
+{
+  if (f->kept) brim_states_protect(brim_kept_states(f->kept));
 }

@@ -40,6 +40,7 @@ struct brim_federation {
   double *weight;        /* [clients] their weights */
   int64_t *trains;       /* [clients] their numbers */
   brim_kept *kept;       /* what clients keep between rounds, or NULL */
+  bool shares_states;    /* all ranks have the same file with it */
   brim_protection protection;
   brim_fleet *fleet;        /* NULL: no simulated world */
   brim_moment moment;       /* of the present attempt in the world */

@@ -143,7 +143,7 @@ brim_status brim_whole_write(const brim_whole *w, int64_t row, brim_exec *lane, 
   int64_t first = 0;
   for (size_t i = 0; i < g->parameter_count; i++) {
     const brim_tensor *own = g->parameter[i].value, *global = g->global[i];
-    if (!global) continue;
+    if (!brim_parameter_is_sent(&g->parameter[i])) continue;
     const int64_t count = brim_shape_count(&global->shape);
     char *from = (char *)values + global->bytes;
     BRIM_TRY(brim_exec_read(lane, adopt, own, values));

@@ -57,13 +57,12 @@ static uint64_t reading_bytes(const brim_setup *s, int64_t batch, int32_t lanes)
   return loader_bytes(&train);
 }
 
-/* For the clients that will have trained, and once more for those of a round, until it is committed. */
-static uint64_t clients_bytes(const brim_setup *s)
+/* The index of what clients keep, which lies on the disk, each lane's buffers for it, and the server's controls. */
+static uint64_t clients_bytes(const brim_setup *s, int32_t lanes)
 {
-  if (!brim_setup_is_federated(s)) return 0;
-  const uint64_t clients = (uint64_t)s->settings->total_clients, rounds = (uint64_t)s->settings->rounds,
-                 each = (uint64_t)brim_setup_round_clients(s);
-  return brim_setup_kept_bytes(s) * (each + (rounds < clients / each ? rounds * each : clients));
+  if (brim_setup_kept_bytes(s) == 0) return 0;
+  const brim_states_layout layout = brim_setup_states_layout(s);
+  return brim_states_host_bytes(&layout) + (uint64_t)lanes * s->kept_scratch_bytes + s->control_bytes;
 }
 
 /* In each lane twice the largest parameter: the client's and the global model's (federate/client.c). And the memory of
@@ -216,7 +215,7 @@ void brim_footprint_predict(const brim_planner *p, const brim_plan *plan, int64_
                           .mapped_bytes = mapped_bytes(p),
                           .score_bytes = score_bytes(p),
                           .loader_bytes = reading_bytes(p->setup, batch, plan->request.lanes),
-                          .clients_bytes = clients_bytes(p->setup),
+                          .clients_bytes = clients_bytes(p->setup, plan->request.lanes),
                           .updates_bytes = updates_bytes(p->setup, plan),
                           .noise_bytes = noise_bytes(p->setup, plan),
                           .evaluation_bytes = evaluation_bytes(p->setup, batch),
@@ -280,7 +279,7 @@ static const struct {
     TERM(kernel_bytes, "kernels"),
     TERM(compressing_bytes, "compression of updates"),
     TERM(data_bytes, "data"),
-    TERM(clients_bytes, "clients' state"),
+    TERM(clients_bytes, "clients' states"),
     TERM(updates_bytes, "clients' updates"),
     TERM(noise_bytes, "noise"),
     TERM(score_bytes, "confusion matrix"),

@@ -22,7 +22,7 @@ brim_updates_plan brim_updates_plan_of(const brim_setup *s, const brim_plan *pla
   u.rows = brim_setup_round_clients(s);
   u.block = block_of(u.rows);
   for (size_t i = 0; i < g->parameter_count; i++) {
-    const int64_t count = g->global[i] ? brim_shape_count(&g->global[i]->shape) : 0;
+    const int64_t count = brim_parameter_is_sent(&g->parameter[i]) ? brim_shape_count(&g->global[i]->shape) : 0;
     u.values += count;
     if (count > u.largest) u.largest = count;
   }
