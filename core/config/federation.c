@@ -207,14 +207,6 @@ static void check_aggregator(brim_composition *c, brim_config *config)
                                                                                : "");
   }
   if (s->federate.min_clients < least) s->federate.min_clients = least;
-  if (!ops || !ops->merge) return;
-  if (s->federate.local != BRIM_LOCAL_SCAFFOLD && s->federate.local != BRIM_LOCAL_SCAFFOLD_FEDPROX) return;
-  brim_problem_at(
-      &c->problems, origin_of(config, "federate.local"),
-      "federate.local=%s does not go with aggregator=%s: the server needs the sum of what clients change in "
-      "their control variates",
-      s->federate.local == BRIM_LOCAL_SCAFFOLD ? "scaffold" : "scaffold_fedprox", choice->plugin->id);
-  brim_problem_hint(&c->problems, "set federate.local=fedprox or fedavg, or aggregator=uniform");
 }
 
 /* Keys that only one kind of compression reads. */

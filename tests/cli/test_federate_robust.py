@@ -127,11 +127,6 @@ class Robust(Case):
                               f"set clients_per_round to {least} at least, or aggregator.byzantine lower")
             self.federate(words[0], *MLP, f"clients_per_round={least}", *words, "rounds=1")
 
-    def test_control_variates_are_refused(self):
-        for local in "scaffold", "scaffold_fedprox":
-            result = self.federate("run", *MLP, "aggregator=median", f"federate.local={local}", status=USAGE)
-            self.assert_error(result, f"federate.local={local} does not go with aggregator=median")
-
     def test_parameters_that_are_not_sent_are_in_no_row(self):
         """Krum takes one client's update whole, so the rest of the global model stays as it was."""
         words = [*MLP, "aggregator=krum", "rounds=1", "federate.local_parameters=fc2.*"]
